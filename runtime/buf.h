@@ -1,0 +1,23 @@
+/* A growing byte buffer that owns its bytes.
+ * Not a string type: it may hold zeros; `data` is terminated all the same, for printing.
+ * Used by the log, messages, records and command output. */
+#ifndef LUNARCH_BUF_H
+#define LUNARCH_BUF_H
+
+#include <stddef.h>
+
+struct buf {
+	char *data; /* NULL until the first byte */
+	size_t len, cap;
+};
+
+void buf_fini(struct buf *b);                             /* frees; leaves an empty buffer */
+void buf_add(struct buf *b, const void *bytes, size_t len);
+void buf_adds(struct buf *b, const char *s);
+void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_drop(struct buf *b, size_t len);                 /* removes len bytes from the front */
+
+/* s as a JSON string with its quotes. Control characters and invalid UTF-8 are escaped, so the result is always valid. */
+void buf_json(struct buf *b, const char *s);
+
+#endif

@@ -1,0 +1,69 @@
+/* A crew: one guard and the worker (or the user's command) below it, supervised from the elector's process.
+ * Not an elector: it knows terms only as slots of the shared page. Not the guard itself: that is guard.h.
+ * Used by the commands run and exec. */
+#ifndef LUNARCH_CREW_H
+#define LUNARCH_CREW_H
+
+#include "buf.h"
+#include "clock.h"
+#include "err.h"
+#include "page.h"
+#include "wire.h"
+
+#include <stdbool.h>
+
+struct ev_loop;
+struct crew;
+
+struct crew_spec {
+	char *const *argv;      /* worker: the arguments of the role after WIREFD PAGEFD; command: the command itself */
+	bool command;           /* run argv in the worker's place: no wire, stdin passed through */
+	bool foreground;        /* command: make it the terminal's foreground group */
+	char *const *env;       /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment */
+	char *const *unset;     /* names, NULL-terminated: removed */
+	int tree_fd;            /* inherited by everything in the tree; -1 = none */
+	nsec kill_allowance;    /* K: past kill deadline + K/2 the elector kills the guard itself */
+};
+
+struct crew_callbacks {
+	/* A message from the worker; w is valid until the callback returns. */
+	void (*message)(void *arg, enum wire_type type, struct wire *w);
+	/* The worker or the command has ended with this wait status; what it left behind is being killed. At most once. */
+	void (*ended)(void *arg, int wait_status);
+	/* The guard is gone too. reaped: nothing of the tree lives. status: as for ended, or -1 if nobody saw it.
+	 * Called exactly once, last; the crew may be freed in it. */
+	void (*gone)(void *arg, bool reaped, int wait_status);
+	/* Answer to crew_sweep: how many leftovers of that term were killed; clean = false if some process cannot be attributed. */
+	void (*swept)(void *arg, uint32_t slot, uint64_t term, int killed, bool clean);
+	/* command: it was stopped (SIGTSTP) or went on. NULL = not interested */
+	void (*stopped)(void *arg, bool stopped);
+};
+
+/* Call once in the elector before the first crew: becomes a subreaper, takes SIGCHLD on this loop. */
+int crew_init(struct ev_loop *loop, struct err *err);
+
+/* Spawns guard and worker (posix_spawn). The crew has a page of PAGE_SLOTS slots. NULL with *err. */
+struct crew *crew_spawn(struct ev_loop *loop, const struct crew_spec *spec, const struct crew_callbacks *cb, void *arg,
+                        struct err *err);
+
+struct page *crew_page(struct crew *c);
+int crew_worker_pid(const struct crew *c);   /* 0 until known; for logs and the record, not for kill(2) */
+
+/* Queues a message; never blocks. A worker that leaves 4,096 messages unread is killed. */
+void crew_send(struct crew *c, const struct buf *message);
+
+/* A slot's kill deadline came nearer or into force: the guard must look at the page. Send it before WIRE_LEAD. */
+void crew_poke(struct crew *c);
+
+void crew_interrupt(struct crew *c);         /* SIGRTMIN to the worker: look at the page now, even inside a Lua loop */
+void crew_signal(struct crew *c, int signal);/* to the command's process group (worker: to the worker) */
+void crew_kill(struct crew *c);              /* everything, now; gone follows */
+void crew_sweep(struct crew *c, uint32_t slot, uint64_t term); /* kill what that term left behind */
+
+/* After gone, or never if it still lives (then it is an error). */
+void crew_free(struct crew *c);
+
+/* The environment marker of what a term starts: "LUNARCH_TERM=slot.term"; a worker outside any term has "-". */
+#define CREW_TERM_ENV "LUNARCH_TERM"
+
+#endif

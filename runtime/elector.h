@@ -1,0 +1,88 @@
+/* One election: a lease, a lock, a clock and the loop between them.
+ * Not a supervisor and not a script host: it says when to start and stop, its user does it and reports back.
+ * Used by the commands run and exec; floors 0 to 4 know nothing of scripts and serve other programs as a library. */
+#ifndef LUNARCH_ELECTOR_H
+#define LUNARCH_ELECTOR_H
+
+#include "lease.h"
+#include "lock.h"
+#include "log.h"
+#include "proof.h"
+
+struct ev_loop;
+struct elector;
+struct obituaries;
+
+struct elector_config { /* borrowed for elector_new only, but env, self and obituaries, which outlive the elector */
+	const struct lock_env *env;
+	const struct proof_self *self;
+	struct obituaries *obituaries; /* NULL: no take-over on proof of death */
+	const char *lock;              /* URL */
+	const char *identity;          /* "" = hostname_INCARNATION */
+	const char *address;           /* may be "" */
+	struct lease_times times;
+	bool observer, asks, reclaim;
+	bool no_release;               /* leave the lease to expire at the end */
+};
+
+struct elector_term {
+	uint64_t term;
+	int64_t token;
+	const char *identity, *address, *lock;
+	struct instant end, kill;
+};
+
+struct elector_leader {
+	const char *identity, *address; /* never "" / may be "" */
+	int64_t token;
+	uint64_t term;
+	bool self;
+	const char *previous;           /* the holder reported or read before it; "" = unknown */
+};
+
+/* All from the loop, never from inside an elector_ call but lead, deadline, stop and ask, which may be. */
+struct elector_callbacks {
+	void (*lead)(void *arg, const struct elector_term *t);
+	void (*deadline)(void *arg, struct instant end, struct instant kill); /* of the running term, moved */
+	/* Stop what lead started; kill it at stop_by; then call elector_stopped. held: the lease is kept until then. */
+	void (*stop)(void *arg, enum lease_reason reason, bool held, struct instant stop_by);
+	void (*leader)(void *arg, const struct elector_leader *l);
+	void (*no_leader)(void *arg, const char *previous);
+	void (*ask)(void *arg);                     /* answer with elector_answer, now or later */
+	void (*finished)(void *arg, bool left);     /* after elector_end(.., NSEC_NEVER): released, or left to expire */
+};
+
+struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg, struct err *err);
+void elector_campaign(struct elector *e);      /* read, and lead when free; also undoes elector_pause */
+void elector_answer(struct elector *e, bool yes, const char *address); /* address NULL: as it was */
+void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
+
+/* Ends the term, if one runs, for this reason; releases when the script has stopped; stays out for sit_out
+ * (NSEC_NEVER: for good, finished follows). Without a term only the sitting out. */
+void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out);
+void elector_next_term(struct elector *e);     /* reload: end the term, then lead again without letting go */
+void elector_pause(struct elector *e);
+void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
+void elector_look(struct elector *e);          /* late wake-up: look at the deadlines now */
+void elector_abandon(struct elector *e);       /* at once, no release: second SIGTERM after the last try */
+
+struct elector_status {
+	enum lease_phase phase;
+	bool leading;
+	uint64_t term;
+	int64_t token;
+	nsec remaining;               /* until is_leading turns false */
+	nsec since_renewal;           /* since the last good write was sent; -1 */
+	const char *identity, *address, *lock, *leader; /* borrowed until the next elector_ call; leader "" = none */
+	const char *why;              /* last decision, for `ctl why` */
+	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
+};
+void elector_status(const struct elector *e, struct elector_status *out);
+
+/* The last decisions with their times, oldest first, one line each. */
+struct buf;
+void elector_why(const struct elector *e, struct buf *out);
+
+void elector_free(struct elector *e);          /* cancels what is under way; no callback any more */
+
+#endif

@@ -1,0 +1,231 @@
+/* The lease: the pure state machine that decides who may lead and for how long (docs/design.md, "Time").
+ * No I/O, no clock, no allocation, no randomness: events and instants come in, actions come out.
+ * Driven by the elector, by the simulator and by the tests, all with the same code.
+ *
+ *            free and may_lead                 written in time
+ *  FOLLOWING ------------------> (acquiring) ------------------> LEADING
+ *      ^  ^                                                       |   |
+ *      |  |    released, or not ours any more        asked to end |   | R passed, or a definite loss
+ *      |  +------------------------ RELEASING <---- ENDING <------+   v
+ *      |                           (or NEXT TERM)  (renews on)       LOST   (renews no more)
+ *      +--------------------------- script reaped -------------------+
+ *
+ * At most one store operation is under way at a time. After every event the caller carries out lease_step's actions
+ * in the order in which enum lease_do lists them, then arms a timer for lease_wait. */
+#ifndef LUNARCH_LEASE_H
+#define LUNARCH_LEASE_H
+
+#include "clock.h"
+#include "err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* All in nanoseconds; names as in DESIGN: L R P G K D. */
+struct lease_times {
+	nsec lease;       /* L: others may take over after it */
+	nsec renew;       /* R: stop trying to renew */
+	nsec retry;       /* P: renew, and poll, this often */
+	nsec grace;       /* G: the script's time to stop */
+	nsec kill;        /* K: from SIGKILL to reaped */
+	nsec drift;       /* D: stays untouched, for clocks of different rates */
+};
+
+/* Checks R+G+K+D <= L, R > 1.2 P and that each is positive. -1: the text names the numbers and the rule. */
+int lease_times_check(const struct lease_times *t, struct err *err);
+
+/* Fills what is 0: nothing given = 15/10/2/3/1/1 s; only L: R = 2L/3, P = 2L/15; L and R: L-R split G 60%, K 20%, D 20%. */
+void lease_times_default(struct lease_times *t);
+
+/* The largest clock-rate difference these times tolerate, as a fraction: D/(L-D). */
+double lease_drift_tolerance(const struct lease_times *t);
+
+enum lease_reason { /* why a term ended */
+	LEASE_RESIGNED,
+	LEASE_DECLINED,
+	LEASE_SHUTDOWN,
+	LEASE_EXPIRED,   /* could not renew until R */
+	LEASE_STOLEN,    /* "lost": another holder is in the record */
+	LEASE_DELETED,   /* the record is gone, or is no longer a record of ours */
+	LEASE_ERROR,     /* the script raised */
+	LEASE_KILLED,    /* the script's hook had to be killed */
+	LEASE_WORKER,    /* the worker died, or was killed for another election's sake */
+	LEASE_RELOAD,
+	LEASE_REASONS
+};
+const char *lease_reason_name(enum lease_reason r); /* "resigned" ... as scripts see them */
+
+/* What a look at the store shows, as far as deciding needs it. The elector makes it from a record. */
+enum sight_kind {
+	SIGHT_ABSENT,
+	SIGHT_RELEASED,  /* no holder, and the last holder wrote that itself */
+	SIGHT_EMPTIED,   /* no holder, but the record still says leading: somebody emptied it by hand */
+	SIGHT_HELD,
+	SIGHT_FOREIGN,   /* something that is not an election record: never written to */
+};
+struct lease_sight {
+	enum sight_kind kind;
+	uint64_t id;          /* equal for equal records only (record_sight_id) */
+	uint64_t write;       /* name of the write that made it, 0 = none */
+	bool mine;            /* this process' own incarnation holds it */
+	bool reclaim;         /* our identity's earlier incarnation, known to live only once, and nothing speaks against it */
+	nsec duration;        /* what the record publishes: 0 = expired at once */
+	uint64_t term;
+};
+
+enum lease_write { /* what a write is for */
+	LEASE_ACQUIRE,
+	LEASE_RENEW,
+	LEASE_RELEASE,
+	LEASE_NEXT_TERM, /* same holder, larger term and token (reload) */
+};
+
+enum lease_outcome {
+	OUTCOME_OK,
+	OUTCOME_CONFLICT,
+	OUTCOME_UNKNOWN, /* may have been applied, may still be */
+	OUTCOME_FAILED,  /* surely not applied: failed, refused, invalid; or a read that got no answer */
+};
+
+enum lease_event_kind {
+	LEASE_EV_TICK,         /* time passed; also the first thing after any late wake-up */
+	LEASE_EV_CAMPAIGN,     /* start (or go on) campaigning */
+	LEASE_EV_READ_DONE,    /* op, outcome OK or FAILED, sight */
+	LEASE_EV_WRITE_DONE,   /* op, outcome, sent_at */
+	LEASE_EV_CHANGED,      /* the watch says that something changed */
+	LEASE_EV_HOLDER_DEAD,  /* id: the holder of exactly that record is proved dead */
+	LEASE_EV_ANSWER,       /* may_lead was answered: yes */
+	LEASE_EV_END,          /* end the term (reason), release, and stay out for `sit_out` (NSEC_NEVER: for good) */
+	LEASE_EV_STOPPED,      /* the script has stopped and everything it started is reaped (reaped), or may not be */
+	LEASE_EV_PAUSE,        /* stop campaigning; a term that runs goes on */
+};
+struct lease_event {
+	enum lease_event_kind kind;
+	uint64_t op;             /* READ_DONE, WRITE_DONE: the number the action had; another number is stale and dropped */
+	enum lease_outcome outcome;
+	struct instant sent_at;  /* WRITE_DONE */
+	struct lease_sight sight;/* READ_DONE with OUTCOME_OK; WRITE_DONE with OUTCOME_OK: what was written */
+	uint64_t id;             /* HOLDER_DEAD */
+	bool yes;                /* ANSWER */
+	enum lease_reason reason;/* END */
+	nsec sit_out;            /* END */
+	bool reaped;             /* STOPPED */
+};
+
+/* Actions, in the order in which they are carried out. */
+enum lease_do {
+	LEASE_DO_STOP = 1 << 0,      /* cancel the script: reason, held, stop_by; answer with STOPPED */
+	LEASE_DO_START = 1 << 1,     /* start the hooks of a new term */
+	LEASE_DO_DEADLINE = 1 << 2,  /* publish lease_end and lease_kill */
+	LEASE_DO_LEADER = 1 << 3,    /* somebody leads that has not been reported: the last sight, or (self) us */
+	LEASE_DO_NO_LEADER = 1 << 4, /* the reported leader leads no more, and nobody else does */
+	LEASE_DO_ASK = 1 << 5,       /* ask may_lead; answer with ANSWER */
+	LEASE_DO_READ = 1 << 6,      /* op, by */
+	LEASE_DO_WRITE = 1 << 7,     /* op, by, write; conditional on the last sight; say LEASE_SENT first */
+	LEASE_DO_FINISHED = 1 << 8,  /* after an END for good: nothing is held any more, or it is left to expire (left) */
+};
+struct lease_actions {
+	unsigned set;              /* of enum lease_do */
+	uint64_t op;               /* READ, WRITE */
+	enum lease_write write;
+	struct instant by;         /* READ, WRITE: give up then */
+	enum lease_reason reason;  /* STOP */
+	bool held;                 /* STOP: the lease is kept while the script stops */
+	struct instant stop_by;    /* STOP: kill what still runs then (never later than lease_kill) */
+	bool self;                 /* LEADER */
+	bool left;                 /* FINISHED: the lease is left to expire */
+};
+
+enum lease_phase {
+	PHASE_IDLE,      /* not campaigning: an observer, paused, or finished; reads and reports all the same */
+	PHASE_FOLLOWING,
+	PHASE_LEADING,
+	PHASE_ENDING,    /* the script is stopping; the lease is renewed meanwhile */
+	PHASE_LOST,      /* the script is stopping; the lease is gone or going */
+	PHASE_RELEASING,
+	PHASE_NEXT,      /* writing the next term after a reload */
+};
+
+#define LEASE_LIMBO 12
+
+/* A write of ours that may be in the store. */
+struct lease_sent {
+	uint64_t write;
+	struct instant at;
+	struct lease_times times;
+	enum lease_write what;
+	uint64_t term;
+};
+
+/* Caller's memory. Fields are private to lease.c; the functions below look. */
+struct lease {
+	struct lease_times times;
+	bool observer, asks;
+	enum lease_phase phase;
+
+	struct lease_sight seen;       /* last look at the store, or what our last good write made of it */
+	struct instant seen_at;        /* receipt of the first sight of exactly that record */
+	bool looked, had_record;       /* looked at all; saw a record at some time */
+	nsec wait;                     /* a standby's wait from seen_at */
+	bool dead;                     /* the holder of `seen` is proved dead */
+	bool free_at_once;
+
+	struct lease_sent good;        /* the write our term (or our holding) rests on */
+	struct lease_sent limbo[LEASE_LIMBO];
+	int limbo_len;
+	bool holding;                  /* as far as we know the record is ours */
+	bool unreaped;                 /* something of an ended term may live: do not release, do not lead before it expired */
+
+	uint64_t op;                   /* number of the operation under way, or the last one */
+	bool busy, busy_writing;
+	enum lease_write writing;
+	struct instant op_by;
+	bool look_due, dirty;          /* read before anything else; something changed while an operation was under way */
+	struct instant next_try;       /* renew or poll not before */
+	int conflicts;
+
+	bool asked, answered;
+	struct instant answer_at;      /* when yes was said; or when no was, and P later we ask again */
+	bool answer;
+
+	uint64_t term, top_term;       /* ours; the largest ever seen */
+	enum lease_reason reason;
+	nsec sit_out;
+	struct instant out_since;      /* sitting out from here */
+	nsec out_for;
+	bool finish, finished, next_term, script_runs, paused;
+	struct instant ended_at;
+
+	bool reported, reported_self;
+	uint64_t reported_term, reported_id;
+	bool watching;
+	uint32_t noise;
+};
+
+/* asks: a may_lead hook has to be asked before acquiring. seed: jitter of the polling. */
+void lease_init(struct lease *l, const struct lease_times *t, bool observer, bool asks, uint32_t seed);
+
+/* Other settings from now on; published by the next write. Legal while leading. */
+void lease_configure(struct lease *l, const struct lease_times *t);
+
+/* A watch delivers changes (true) or we poll (false). */
+void lease_watching(struct lease *l, bool on);
+
+/* The one door: looks at the deadlines first, then at the event, then plans. */
+struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now);
+
+/* To be called when carrying out LEASE_DO_WRITE, before anything is sent: the write's random name (not 0). */
+void lease_sent(struct lease *l, uint64_t write, struct instant sent_at);
+
+/* Nanoseconds until lease_step wants a TICK; NSEC_NEVER if it wants none. Never early by either clock. */
+nsec lease_wait(const struct lease *l, struct instant now);
+
+enum lease_phase lease_phase(const struct lease *l);
+bool lease_is_leading(const struct lease *l, struct instant now); /* bounded by time, not only by the phase */
+uint64_t lease_term(const struct lease *l);             /* of the running or the last term; the acquiring write's is next_term */
+uint64_t lease_next_term(const struct lease *l);        /* the term an ACQUIRE or NEXT_TERM write publishes */
+struct instant lease_end(const struct lease *l);        /* is_leading turns false */
+struct instant lease_kill(const struct lease *l);       /* what runs then is killed */
+const struct lease_times *lease_publishes(const struct lease *l); /* the times a write publishes now */
+
+#endif

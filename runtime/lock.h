@@ -1,0 +1,95 @@
+/* A lock backend: moves one record in and out of a store under compare-and-swap, and tells when something changed.
+ * Not an elector: it never looks at holders, times or terms, never retries, never waits longer than its deadline.
+ * Used by the elector and by the commands that read a record. */
+#ifndef LUNARCH_LOCK_H
+#define LUNARCH_LOCK_H
+
+#include "clock.h"
+#include "err.h"
+#include "record.h"
+
+#include <stdbool.h>
+
+struct ev_loop;
+struct lock;
+struct offload;
+
+enum lock_outcome {
+	LOCK_OK,
+	LOCK_ABSENT,      /* read: there is no record */
+	LOCK_FOREIGN,     /* read: there is something, but no record of ours; err says what. Never overwritten */
+	LOCK_CONFLICT,    /* write: the store holds another version than expected; nothing was changed */
+	LOCK_UNKNOWN,     /* write: it may have been applied, or may be later */
+	LOCK_REFUSED,     /* rights; surely not applied */
+	LOCK_INVALID,     /* the store rejects the content; surely not applied */
+	LOCK_FAILED,      /* surely not applied; or a read without an answer */
+};
+const char *lock_outcome_name(enum lock_outcome o);
+
+struct lock_result {
+	enum lock_outcome outcome;
+	struct instant sent_at;       /* read before the request left this process */
+	const struct record *record;  /* read, LOCK_OK: borrowed until the callback returns */
+	struct version version;       /* read OK; write OK: what is in the store now */
+	int64_t token;                /* write OK: the fencing token, if the store makes it; else 0 and the record's counts */
+	struct err err;               /* every outcome but OK, ABSENT and CONFLICT */
+};
+typedef void lock_done_fn(void *arg, const struct lock_result *result);
+
+/* What a backend may use; borrowed, outlives every lock opened with it. */
+struct lock_env {
+	struct ev_loop *loop;
+	struct offload *offload;      /* runs blocking calls off the loop */
+	struct lock_hub *hubs;        /* shared per process by the backends (an inotify descriptor); lock_env_fini frees */
+};
+
+typedef void lock_changed_fn(void *arg);
+
+/* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
+struct lock_ops {
+	const char *scheme;     /* "file" */
+	const char *summary;    /* one line for --help */
+	bool token_in_record;   /* the token is a counter that the elector puts into the record */
+
+	/* Parses what follows the scheme and allocates; no I/O beyond looking at the path. NULL with *err. */
+	struct lock *(*open)(const struct lock_env *env, const char *url, struct err *err);
+
+	/* Starts a look. done is called exactly once, never from inside this call, at the latest at `by`. */
+	void (*read)(struct lock *l, struct instant by, lock_done_fn *done, void *arg);
+
+	/* Starts a compare-and-swap. expected: the version last read, "" = only if absent. durable: must survive a power cut
+	 * before it is reported (a new term, a release); a renewal need not, but may not endanger what is there.
+	 * The record is borrowed for the duration of the call. done as for read. */
+	void (*write)(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+	              struct instant by, lock_done_fn *done, void *arg);
+
+	/* Ends an operation under way: done is called before this returns (LOCK_UNKNOWN or LOCK_FAILED). No-op if none. */
+	void (*cancel)(struct lock *l);
+
+	/* Starts notices; `changed` comes from the loop, may come for nothing, may miss nothing while it returns true.
+	 * false: this place cannot notice, so poll. NULL member: the store has no notices. */
+	bool (*watch)(struct lock *l, lock_changed_fn *changed, void *arg);
+
+	void (*close)(struct lock *l); /* cancels first */
+};
+
+/* Common first member of every backend's struct. */
+struct lock {
+	const struct lock_ops *ops;
+	char *url;   /* as people see it: canonical, without secrets */
+};
+
+/* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the default directory.
+ * NULL: *err names the URL, and for an unknown scheme the ones there are. */
+struct lock *lock_open(const struct lock_env *env, const char *url, struct err *err);
+
+/* The default directory for file locks, made (mode 0700) if need be: /var/lib/lunarch for root, else
+ * .local/state/lunarch in the passwd home, whatever the environment says. out: PATH_MAX bytes. */
+int lock_default_dir(char *out, size_t size, struct err *err);
+
+/* NULL-terminated table of every backend in this build. */
+extern const struct lock_ops *const lock_backends[];
+
+void lock_env_fini(struct lock_env *env);
+
+#endif

@@ -1,0 +1,18 @@
+/* Allocation that does not fail: out of memory ends the process, and the guard then ends the term in time.
+ * Not for sizes that come from outside: those are bounded before they reach malloc.
+ * Used by every floor but the guard, which has no heap. */
+#ifndef LUNARCH_MEM_H
+#define LUNARCH_MEM_H
+
+#include <stddef.h>
+
+void *mem_zero(size_t size);                     /* calloc; free() it */
+void *mem_resize(void *p, size_t size);          /* realloc */
+char *mem_dup(const char *s);                    /* strdup; NULL gives NULL */
+char *mem_dupn(const char *s, size_t len);       /* len bytes and a terminator */
+char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Frees *slot and puts a copy of s there. s may be NULL or *slot itself. */
+void mem_replace(char **slot, const char *s);
+
+#endif

@@ -1,0 +1,45 @@
+/* Proof that a holder on this host, and everything it started, is dead (docs/design.md, "Proof of death").
+ * Not a guess: what cannot be proved is unknown, and the lease is waited out.
+ * Used by the elector (to take over at once) and by the supervision of crews (to make the evidence). */
+#ifndef LUNARCH_PROOF_H
+#define LUNARCH_PROOF_H
+
+#include "err.h"
+#include "record.h"
+
+#include <stdbool.h>
+
+#define PROOF_ENV "LUNARCH_TREE" /* the environment marker: its value is the incarnation */
+
+/* What a record says of its holder's process, filled for this process. */
+struct proof_self {
+	char incarnation[37];
+	char boot_id[37];
+	uint64_t pid, pid_start, pid_namespace;
+	char *tree;   /* path of the tree file; NULL if none could be made: then nobody can prove our death, and they wait */
+	int tree_fd;  /* flocked, inheritable on purpose (every process of the tree keeps it); -1 */
+};
+
+/* Makes the incarnation, and the tree file `.INCARNATION.tree` in dir (NULL: no file). Never fails for want of the file. */
+void proof_self_init(struct proof_self *s, const char *dir);
+void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
+void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnation, bootId, pid..., tree */
+
+/* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time and tree given? */
+bool proof_possible(const struct proof_self *s, const struct record *r);
+
+/* A pidfd of the holder's elector, O_CLOEXEC, readable when it dies; -1 if that process is gone already (or not that
+ * process any more). Ask proof_possible first. */
+int proof_pidfd(const struct record *r);
+
+enum proof_verdict {
+	PROOF_DEAD,      /* nothing of the tree lives; the tree file was removed */
+	PROOF_DYING,     /* something lives, and dies or was killed just now: ask again soon */
+	PROOF_UNKNOWN,   /* cannot be proved: wait the lease out */
+};
+
+/* Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers that carry the marker, but never a
+ * process while the elector itself lives. why: what was found, for the log. No heap. */
+enum proof_verdict proof_check(const struct record *r, char *why, size_t why_size);
+
+#endif
