@@ -66,6 +66,7 @@ enum sight_kind {
 struct lease_sight {
 	enum sight_kind kind;
 	uint64_t id;          /* equal for equal records only (record_sight_id) */
+	uint64_t who;         /* equal for the same holder in the same term only: a change of it is a new leader */
 	uint64_t write;       /* name of the write that made it, 0 = none */
 	bool mine;            /* this process' own incarnation holds it */
 	bool reclaim;         /* our identity's earlier incarnation, known to live only once, and nothing speaks against it */
@@ -108,7 +109,8 @@ struct lease_event {
 	uint64_t id;             /* HOLDER_DEAD */
 	bool yes;                /* ANSWER */
 	enum lease_reason reason;/* END */
-	nsec sit_out;            /* END */
+	nsec sit_out;            /* END; reason RELOAD with 0: the next term follows without letting go */
+	nsec grace;              /* END: the script's time to stop; 0 = G */
 	bool reaped;             /* STOPPED */
 };
 
@@ -160,46 +162,47 @@ struct lease_sent {
 /* Caller's memory. Fields are private to lease.c; the functions below look. */
 struct lease {
 	struct lease_times times;
-	bool observer, asks;
+	bool observer, asks, keeps, watching;
 	enum lease_phase phase;
+	uint32_t noise;                /* state of the polling's jitter */
 
-	struct lease_sight seen;       /* last look at the store, or what our last good write made of it */
+	/* What the store shows. */
+	struct lease_sight seen;       /* the last look, or what our last good write made of it */
 	struct instant seen_at;        /* receipt of the first sight of exactly that record */
-	bool looked, had_record;       /* looked at all; saw a record at some time */
-	nsec wait;                     /* a standby's wait from seen_at */
+	bool looked, had_record;       /* looked at all; ever saw a record */
 	bool dead;                     /* the holder of `seen` is proved dead */
-	bool free_at_once;
+	nsec last_duration;            /* of the last record that somebody held */
 
-	struct lease_sent good;        /* the write our term (or our holding) rests on */
+	/* What of ours may be in the store. */
+	struct lease_sent good;        /* the write our term rests on */
 	struct lease_sent limbo[LEASE_LIMBO];
 	int limbo_len;
-	bool holding;                  /* as far as we know the record is ours */
-	bool unreaped;                 /* something of an ended term may live: do not release, do not lead before it expired */
+	uint64_t term, top_term;       /* ours, running or last; the largest ever seen */
 
-	uint64_t op;                   /* number of the operation under way, or the last one */
-	bool busy, busy_writing;
+	/* The operation under way, and when the next may start. */
+	uint64_t op;
+	bool busy, dirty;              /* dirty: something changed while it was under way */
 	enum lease_write writing;
-	struct instant op_by;
-	bool look_due, dirty;          /* read before anything else; something changed while an operation was under way */
-	struct instant next_try;       /* renew or poll not before */
-	int conflicts;
+	bool look_due, stale;          /* read before the next write: should, must */
+	struct instant next_look, next_try, next_poll;
+	int setbacks;                  /* conflicts and unknown outcomes in a row */
 
-	bool asked, answered;
-	struct instant answer_at;      /* when yes was said; or when no was, and P later we ask again */
-	bool answer;
+	/* may_lead. */
+	bool asked, yes;
+	struct instant asked_at;
 
-	uint64_t term, top_term;       /* ours; the largest ever seen */
+	/* How a term ends, and what comes after it. */
 	enum lease_reason reason;
-	nsec sit_out;
-	struct instant out_since;      /* sitting out from here */
-	nsec out_for;
-	bool finish, finished, next_term, script_runs, paused;
-	struct instant ended_at;
+	bool started, paused, finish, finished, next_term;
+	bool script_runs, unreaped;
+	struct instant stop_by, release_by;
+	struct instant out_since;      /* sitting out from here, */
+	nsec out_for, sit_out;         /* this long; and after the term that is ending */
 
-	bool reported, reported_self;
-	uint64_t reported_term, reported_id;
-	bool watching;
-	uint32_t noise;
+	/* What was reported. */
+	bool reported;
+	uint64_t reported_who;
+	struct instant published_end, published_kill;
 };
 
 /* asks: a may_lead hook has to be asked before acquiring. seed: jitter of the polling. */
@@ -208,13 +211,17 @@ void lease_init(struct lease *l, const struct lease_times *t, bool observer, boo
 /* Other settings from now on; published by the next write. Legal while leading. */
 void lease_configure(struct lease *l, const struct lease_times *t);
 
+/* Never release: let the lease expire at the end of a term (--no-release). */
+void lease_keeps(struct lease *l, bool on);
+
 /* A watch delivers changes (true) or we poll (false). */
 void lease_watching(struct lease *l, bool on);
 
 /* The one door: looks at the deadlines first, then at the event, then plans. */
 struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now);
 
-/* To be called when carrying out LEASE_DO_WRITE, before anything is sent: the write's random name (not 0). */
+/* To be called when carrying out LEASE_DO_WRITE, before anything is sent: the write's random name (not 0).
+ * lease_end and lease_kill may come nearer by it (a shorter duration counts as applied): publish them again. */
 void lease_sent(struct lease *l, uint64_t write, struct instant sent_at);
 
 /* Nanoseconds until lease_step wants a TICK; NSEC_NEVER if it wants none. Never early by either clock. */
