@@ -110,13 +110,12 @@ const struct lease_times *lease_publishes(const struct lease *l)
 /* Standbys may already be waiting by the shorter duration of a write whose outcome we do not know. */
 static struct instant deadline(const struct lease *l, bool with_grace)
 {
-	const struct lease_times *t = &l->good.times;
-	struct instant d = instant_add(l->good.at, t->renew + (with_grace ? t->grace : 0));
+	struct instant d = instant_add(l->good.at, l->good.renew + (with_grace ? l->good.grace : 0));
 
 	for (int i = 0; i < l->limbo_len; i++) {
 		const struct lease_sent *w = &l->limbo[i];
-		if (w->times.lease < t->lease)
-			d = instant_min(d, instant_add(w->at, w->times.renew + (with_grace ? w->times.grace : 0)));
+		if (w->lease < l->good.lease)
+			d = instant_min(d, instant_add(w->at, w->renew + (with_grace ? w->grace : 0)));
 	}
 	return d;
 }
@@ -276,7 +275,7 @@ static void enter_release(struct lease *l, struct instant now)
 /* The term's script is told to stop, the lease being gone, or going before the script may be. */
 static void lose(struct lease *l, enum lease_reason reason, struct instant now, struct lease_actions *a)
 {
-	nsec grace = l->good.times.grace < NSEC_PER_SEC ? l->good.times.grace : NSEC_PER_SEC;
+	nsec grace = l->good.grace < NSEC_PER_SEC ? l->good.grace : NSEC_PER_SEC;
 	struct instant kill = lease_kill(l);
 	bool told = l->phase == PHASE_ENDING;
 
@@ -312,7 +311,8 @@ static void on_end(struct lease *l, const struct lease_event *e, struct instant 
 		return;
 	if (e->sit_out == NSEC_NEVER)
 		l->finish = true;
-	l->next_term = next && l->phase == PHASE_LEADING;
+	if (!next || l->phase == PHASE_LEADING)
+		l->next_term = next;
 	if (e->sit_out > l->sit_out)
 		l->sit_out = e->sit_out;
 	switch (l->phase) {
@@ -388,7 +388,7 @@ static void won(struct lease *l, struct instant now, struct lease_actions *a)
 			enter_release(l, now);
 		return;
 	}
-	if (elapsed_holder(l->good.at, now) >= l->good.times.renew) {
+	if (elapsed_holder(l->good.at, now) >= l->good.renew) {
 		l->phase = PHASE_FOLLOWING;
 		l->look_due = true;
 		l->next_look = now;
@@ -541,7 +541,7 @@ static void report(struct lease *l, struct instant now, struct lease_actions *a)
 		l->reported = false;
 		return;
 	}
-	uint64_t who = self ? l->term : l->seen.who;
+	uint64_t who = self ? ~l->term : l->seen.who;
 	if (l->reported && l->reported_who == who)
 		return;
 	l->reported = true;
@@ -630,11 +630,9 @@ static void plan_standby(struct lease *l, struct instant now, struct lease_actio
 {
 	if (look_now(l, now)) {
 		read_now(l, now, a);
-	} else if (free_to_try(l, now)) {
-		if (instant_passed(l->next_try, now) && allowed(l, now, a)) {
-			l->yes = l->asked = false;
-			write_now(l, LEASE_ACQUIRE, now, a);
-		}
+	} else if (free_to_try(l, now) && instant_passed(l->next_try, now) && allowed(l, now, a)) {
+		l->yes = l->asked = false;
+		write_now(l, LEASE_ACQUIRE, now, a);
 	} else if (!l->look_due && instant_passed(l->next_poll, now)) {
 		read_now(l, now, a);
 	}
@@ -780,7 +778,9 @@ void lease_sent(struct lease *l, uint64_t write, struct instant sent_at)
 	l->limbo[l->limbo_len++] = (struct lease_sent){
 		.write = write,
 		.at = sent_at,
-		.times = l->times,
+		.lease = l->times.lease,
+		.renew = l->times.renew,
+		.grace = l->times.grace,
 		.what = l->writing,
 		.term = new_term ? lease_next_term(l) : l->term,
 	};
@@ -832,8 +832,7 @@ static nsec wait_standby(const struct lease *l, struct instant now)
 		return l->phase == PHASE_LOST ? NSEC_NEVER : instant_until(l->next_look, now);
 	if (l->look_due)
 		return least(expiry, instant_until(l->next_look, now));
-	return least(expiry, free_to_try(l, now) ? wait_to_try(l, now)
-	                                         : least(wait_to_try(l, now), instant_until(l->next_poll, now)));
+	return least(expiry, least(wait_to_try(l, now), instant_until(l->next_poll, now)));
 }
 
 nsec lease_wait(const struct lease *l, struct instant now)

@@ -148,15 +148,14 @@ enum lease_phase {
 	PHASE_NEXT,      /* writing the next term after a reload */
 };
 
-#define LEASE_LIMBO 12
+#define LEASE_LIMBO 8
 
-/* A write of ours that may be in the store. */
+/* A write of ours that is, or may be, in the store, and the times it publishes. */
 struct lease_sent {
-	uint64_t write;
+	uint64_t write, term;
 	struct instant at;
-	struct lease_times times;
+	nsec lease, renew, grace;
 	enum lease_write what;
-	uint64_t term;
 };
 
 /* Caller's memory. Fields are private to lease.c; the functions below look. */
