@@ -1,9 +1,10 @@
-/* What the user asked for: options, their environment variables, durations, and how they join with the script's keys.
+/* What the user asked for: options, their environment variables, and how they join with the script's keys.
  * Not the running elector's state, and no I/O but looking at the script's path: it parses and merges.
  * Used by the commands; the one table of options also makes --help, the completion and the suggestions. */
 #ifndef LUNARCH_CONFIG_H
 #define LUNARCH_CONFIG_H
 
+#include "duration.h"
 #include "err.h"
 #include "lease.h"
 
@@ -120,20 +121,14 @@ int options_times(const struct options *o, const struct script_times *script, st
 
 /* The lock's name for a script without --lock: file name and a hash of the real path, or of the text (-e). The caller
  * frees; NULL with ERR_MISSING. */
-char *default_lock(const char *script, bool is_text, struct err *err);
+char *options_default_lock(const char *script, bool is_text, struct err *err);
 
-/* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (default_lock), which
+/* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (options_default_lock), which
  * gets "-NAME" behind it when there are several. script_lock and name may be "". The caller frees; NULL with ERR_USAGE. */
-char *election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
-                    bool several, struct err *err);
-
-/* "500ms" "2s" "1.5s" "1m30s" "1h": exact in milliseconds, 0 to DURATION_MAX_MS; a bare number is an error that says
- * to add a unit. */
-#define DURATION_MAX_MS (INT64_C(10000) * 3600 * 1000)
-int duration_parse(const char *s, int64_t *ms, struct err *err);
-void duration_print(int64_t ms, char *out, size_t size); /* the shortest of the above; out: 32 bytes */
+char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
+                            bool several, struct err *err);
 
 /* The candidate (NULL-terminated) that word was probably meant to be, NULL if none is near. */
-const char *nearest(const char *word, const char *const *candidates);
+const char *options_nearest(const char *word, const char *const *candidates);
 
 #endif
