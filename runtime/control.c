@@ -1,10 +1,12 @@
 #include "control.h"
 
+#include "elector.h"
 #include "lock.h"
 #include "mem.h"
 
 #include <errno.h>
 #include <ev.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
 #include <poll.h>
@@ -66,6 +68,34 @@ void control_refuse(struct buf *reply, const char *fmt, ...)
 	buf_adds(reply, "{\"ok\":false,\"error\":");
 	buf_json(reply, text);
 	buf_adds(reply, "}");
+}
+
+static void add_field(struct buf *b, const char *name, const char *value)
+{
+	buf_printf(b, ",\"%s\":", name);
+	buf_json(b, value);
+}
+
+void control_add_election(struct buf *reply, const char *name, const struct elector_status *s)
+{
+	static const char *const phases[] = {
+		[PHASE_IDLE] = "idle",           [PHASE_FOLLOWING] = "following", [PHASE_LEADING] = "leading",
+		[PHASE_ENDING] = "ending",       [PHASE_LOST] = "stopping",       [PHASE_RELEASING] = "releasing",
+		[PHASE_NEXT] = "taking the next term",
+	};
+
+	buf_printf(reply, "{\"phase\":\"%s\",\"leading\":%s", phases[s->phase], s->leading ? "true" : "false");
+	add_field(reply, "name", name);
+	add_field(reply, "lock", s->lock);
+	add_field(reply, "identity", s->identity);
+	add_field(reply, "address", s->address);
+	add_field(reply, "leader", s->leader);
+	add_field(reply, "why", s->why ? s->why : "");
+	buf_printf(reply, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
+	           s->remaining / NSEC_PER_MS);
+	buf_printf(reply, ",\"sinceRenewalMs\":%" PRId64, s->since_renewal < 0 ? -1 : s->since_renewal / NSEC_PER_MS);
+	buf_printf(reply, ",\"renewals\":%" PRIu64 ",\"renewalsFailed\":%" PRIu64, s->renewals_ok, s->renewals_failed);
+	buf_printf(reply, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64 "}", s->slow_paths, s->transitions);
 }
 
 static void answer_parsed(struct control *c, const json_t *json, struct buf *reply)

@@ -1,7 +1,11 @@
 /* The control socket: a running elector answers questions and takes orders, one JSON object per line each way.
- *   {"command":"status"|"is-leading"|"why"|"resign"|"pause"|"resume"|"reload", "election":NAME?, "seconds":N?}
  * Not the admin endpoint for the network, and no policy: what a command means is the handler's affair.
- * Used by run and exec (server) and by ctl (client). */
+ * Used by run and exec (server) and by ctl (client).
+ *
+ * Request: {"command":"status"|"is-leading"|"why"|"resign"|"pause"|"resume"|"reload", "election":NAME?, "seconds":N?}
+ * Answer:  {"ok":true} and, for status, "pid":N,"elections":[...] (control_add_election makes the elements); for
+ *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, if there is something to say.
+ *          {"ok":false,"error":TEXT} (control_refuse) otherwise. */
 #ifndef LUNARCH_CONTROL_H
 #define LUNARCH_CONTROL_H
 
@@ -12,6 +16,7 @@
 #include <stddef.h>
 
 struct control;
+struct elector_status;
 struct ev_loop;
 
 struct control_request { /* valid during the call only */
@@ -23,6 +28,9 @@ struct control_request { /* valid during the call only */
 /* Appends one JSON object to reply, without a newline; {"ok":true, ...} or control_refuse. Called from the loop. */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* One object of the status' list. name "" = the election has none. */
+void control_add_election(struct buf *reply, const char *name, const struct elector_status *s);
 
 /* "PID.sock" in the directory ctl (made, mode 0700) of the default directory. out: PATH_MAX bytes. */
 int control_default_path(char *out, size_t size, struct err *err);

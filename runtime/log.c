@@ -181,20 +181,6 @@ static void add_time(struct buf *b, int64_t wall_us, const char *format, bool ut
 	buf_adds(b, text);
 }
 
-/* For a person's terminal: nothing in a message may move the cursor or start a line. */
-static void add_plain(struct buf *b, const char *s)
-{
-	for (; *s; s++) {
-		unsigned char c = (unsigned char)*s;
-		if (c == '\n')
-			buf_adds(b, "\\n");
-		else if (c < 0x20 || c == 0x7f)
-			buf_printf(b, "\\x%02x", c);
-		else
-			buf_add(b, s, 1);
-	}
-}
-
 static void text_line(struct buf *b, const struct line *l)
 {
 	static const char *const words[] = { "DEBUG", "INFO ", "WARN ", "ERROR" };
@@ -205,7 +191,7 @@ static void text_line(struct buf *b, const struct line *l)
 	buf_printf(b, ".%03d %s%s%s ", (int)(l->wall_us / 1000 % 1000), on, words[l->level], off);
 	if (l->about && l->about->lock) {
 		buf_adds(b, "lock=");
-		add_plain(b, l->about->lock);
+		buf_plain(b, l->about->lock);
 		buf_adds(b, " ");
 	}
 	if (l->about && l->about->term)
@@ -213,7 +199,7 @@ static void text_line(struct buf *b, const struct line *l)
 	if (l->about && l->about->token)
 		buf_printf(b, "token=%" PRId64 " ", l->about->token);
 	buf_printf(b, "%s%s%s: ", on, l->event, off);
-	add_plain(b, l->text);
+	buf_plain(b, l->text);
 	if (sink.dropped > sink.said)
 		buf_printf(b, " (%" PRIu64 " lines were dropped before this one)", sink.dropped - sink.said);
 	buf_adds(b, "\n");

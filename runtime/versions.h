@@ -1,0 +1,12 @@
+/* Which libraries this program was built with and runs with.
+ * Not the program's own version, and not the lock backends: those are the command's to name.
+ * Used by `lunarch --version`; stands on the Lua floor because only that floor may ask Lua. */
+#ifndef LUNARCH_VERSIONS_H
+#define LUNARCH_VERSIONS_H
+
+struct buf;
+
+/* Appends "Lua 5.4.4, libev 4.33, jansson 2.14". */
+void versions_add(struct buf *out);
+
+#endif
