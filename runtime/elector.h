@@ -58,13 +58,12 @@ void elector_answer(struct elector *e, bool yes, const char *address); /* addres
 void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
 
 /* Ends the term, if one runs, for this reason; releases when the script has stopped; stays out for sit_out
- * (NSEC_NEVER: for good, finished follows). Without a term only the sitting out. */
-void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out);
+ * (NSEC_NEVER: for good, finished follows). Without a term only the sitting out. grace: the script's time, 0 = G. */
+void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
 void elector_next_term(struct elector *e);     /* reload: end the term, then lead again without letting go */
 void elector_pause(struct elector *e);
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_look(struct elector *e);          /* late wake-up: look at the deadlines now */
-void elector_abandon(struct elector *e);       /* at once, no release: second SIGTERM after the last try */
 
 struct elector_status {
 	enum lease_phase phase;
@@ -74,7 +73,6 @@ struct elector_status {
 	nsec remaining;               /* until is_leading turns false */
 	nsec since_renewal;           /* since the last good write was sent; -1 */
 	const char *identity, *address, *lock, *leader; /* borrowed until the next elector_ call; leader "" = none */
-	const char *why;              /* last decision, for `ctl why` */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 };
 void elector_status(const struct elector *e, struct elector_status *out);

@@ -1,0 +1,665 @@
+#include "elector.h"
+
+#include "buf.h"
+#include "mem.h"
+#include "obituary.h"
+
+#include <ev.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define QUEUE 8
+#define WHY_BYTES 2048
+
+struct elector {
+	const struct lock_env *env;
+	const struct proof_self *self;
+	struct lock *lock;
+	struct lease lease;
+	const struct elector_callbacks *cb;
+	void *arg;
+	ev_timer timer;
+
+	struct lease_event queue[QUEUE]; /* callbacks may call back in: one step at a time */
+	int queued;
+	bool stepping, closing;
+
+	struct record seen, written;     /* last known content of the store; what a write under way would make of it */
+	struct version version;
+	int64_t token, acquired_us;
+	char *identity, *address;
+	char *leader;                    /* reported last; NULL */
+	bool reclaim, watching;
+
+	struct obituaries *obituaries;
+	struct obituary obituary;
+	uint64_t mourned_id;             /* sight id the obituary was asked for */
+
+	struct instant end, kill;        /* as published */
+	bool term_open;
+	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
+	char *trouble;                   /* last problem logged, so that it is not logged at every try */
+	struct instant trouble_at;
+	struct buf why;
+};
+
+/* ---- saying ---- */
+
+static struct log_about about(const struct elector *e)
+{
+	return (struct log_about){ .lock = e->lock->url, .term = e->term_open ? lease_term(&e->lease) : 0,
+		                   .token = e->term_open ? e->token : 0 };
+}
+
+static void remember(struct elector *e, const char *event, const char *text)
+{
+	char when[32];
+
+	record_time_print(clock_wall_us(), when, sizeof when);
+	buf_printf(&e->why, "%s %s: %s\n", when, event, text);
+	while (e->why.len > WHY_BYTES) {
+		char *newline = memchr(e->why.data, '\n', e->why.len);
+		buf_drop(&e->why, (size_t)(newline - e->why.data) + 1);
+	}
+}
+
+__attribute__((format(printf, 4, 5))) static void say(struct elector *e, enum log_level level, const char *event,
+                                                      const char *fmt, ...)
+{
+	char text[1200];
+	struct log_about a = about(e);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	remember(e, event, text);
+	log_event(level, &a, event, "%s", text);
+}
+
+/* The same trouble is said once, and again after a minute: a store that is down must not fill the disk. */
+static void say_trouble(struct elector *e, const char *event, const char *text)
+{
+	struct instant now = clock_now();
+
+	if (e->trouble && strcmp(e->trouble, text) == 0 && elapsed_standby(e->trouble_at, now) < 60 * NSEC_PER_SEC)
+		return;
+	mem_replace(&e->trouble, text);
+	e->trouble_at = now;
+	say(e, LOG_WARN, event, "%s", text);
+}
+
+static void trouble_over(struct elector *e)
+{
+	if (!e->trouble)
+		return;
+	mem_replace(&e->trouble, NULL);
+	say(e, LOG_INFO, "store_back", "the store answers again");
+}
+
+/* ---- records and sights ---- */
+
+static uint64_t mix(uint64_t h, const char *s)
+{
+	while (*s)
+		h = (h ^ (unsigned char)*s++) * UINT64_C(0x100000001b3); /* FNV-1a */
+	return (h ^ 0xff) * UINT64_C(0x100000001b3);
+}
+
+/* The same holder in the same term. Records of other clients have no term; they count changes of holder. */
+static uint64_t holder_in_term(const struct record *r)
+{
+	uint64_t h = mix(mix(UINT64_C(0xcbf29ce484222325), r->holder), r->incarnation);
+
+	return h ^ (r->term ? r->term : (uint64_t)r->transitions) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+static bool ours(const struct elector *e, const struct record *r)
+{
+	return strcmp(r->holder, e->identity) == 0 && strcmp(r->incarnation, e->self->incarnation) == 0;
+}
+
+/* An earlier incarnation of an identity that lives only once. On this host the process itself is asked (obituary). */
+static bool may_reclaim(const struct elector *e, const struct record *r)
+{
+	return e->reclaim && strcmp(r->holder, e->identity) == 0 && strcmp(r->boot_id, e->self->boot_id) != 0;
+}
+
+static struct lease_sight sight_of(const struct elector *e, const struct record *r)
+{
+	struct lease_sight s = {
+		.kind = SIGHT_HELD,
+		.id = record_sight_id(r),
+		.who = holder_in_term(r),
+		.write = record_write_id(r),
+		.mine = ours(e, r),
+		.duration = r->lease_ms * NSEC_PER_MS,
+		.term = r->term,
+	};
+
+	if (!*r->holder)
+		s.kind = r->state == RECORD_LEADING ? SIGHT_EMPTIED : SIGHT_RELEASED;
+	s.reclaim = !s.mine && may_reclaim(e, r);
+	return s;
+}
+
+static void name_write(struct record *r)
+{
+	unsigned char bytes[16];
+
+	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
+		abort(); /* 16 bytes are never cut short after boot: getrandom(2) */
+	for (size_t i = 0; i < sizeof bytes; i++)
+		snprintf(r->write + 2 * i, 3, "%02x", bytes[i]);
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void fill_settings(struct record *r, const struct lease_times *t)
+{
+	r->lease_ms = t->lease / NSEC_PER_MS;
+	r->renew_ms = t->renew / NSEC_PER_MS;
+	r->retry_ms = t->retry / NSEC_PER_MS;
+}
+
+static void fill_holder(struct elector *e, struct record *r)
+{
+	mem_replace(&r->holder, e->identity);
+	mem_replace(&r->address, e->address);
+	proof_self_fill(e->self, r);
+	r->state = RECORD_LEADING;
+	fill_settings(r, lease_publishes(&e->lease));
+	name_write(r);
+}
+
+static void fill_new_term(struct elector *e, struct record *r)
+{
+	bool changes = strcmp(r->holder, e->identity) != 0;
+
+	if (changes && *r->holder)
+		mem_replace(&r->previous_holder, r->holder);
+	if (changes && *e->version.text)
+		r->transitions++;
+	r->term = lease_next_term(&e->lease);
+	r->acquired_us = clock_wall_us();
+	r->renewed_us = r->acquired_us;
+	r->token = e->lock->ops->token_in_record ? larger(r->token + 1, clock_wall_us()) : 0;
+	fill_holder(e, r);
+}
+
+static void fill_renewal(struct elector *e, struct record *r)
+{
+	r->term = lease_term(&e->lease);
+	r->token = e->token;
+	r->acquired_us = e->acquired_us;
+	r->renewed_us = larger(clock_wall_us(), r->renewed_us); /* a clock set back must not look like an older record */
+	fill_holder(e, r);
+}
+
+static void fill_release(struct elector *e, struct record *r)
+{
+	r->token = e->token;
+	r->renewed_us = larger(clock_wall_us(), r->renewed_us);
+	mem_replace(&r->previous_holder, e->identity);
+	mem_replace(&r->holder, "");
+	mem_replace(&r->address, "");
+	r->state = RECORD_RELEASED;
+	name_write(r);
+}
+
+/* ---- operations ---- */
+
+static void step(struct elector *e, struct lease_event ev);
+
+static enum lease_outcome outcome_of(enum lock_outcome o)
+{
+	switch (o) {
+	case LOCK_OK:
+	case LOCK_ABSENT:
+	case LOCK_FOREIGN:
+		return OUTCOME_OK;
+	case LOCK_CONFLICT:
+		return OUTCOME_CONFLICT;
+	case LOCK_UNKNOWN:
+		return OUTCOME_UNKNOWN;
+	case LOCK_REFUSED:
+	case LOCK_INVALID:
+	case LOCK_FAILED:
+		return OUTCOME_FAILED;
+	}
+	return OUTCOME_UNKNOWN;
+}
+
+static void on_changed(void *arg)
+{
+	step(arg, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+}
+
+static void watch_if_possible(struct elector *e)
+{
+	e->watching = e->lock->ops->watch && e->lock->ops->watch(e->lock, on_changed, e);
+	lease_watching(&e->lease, e->watching);
+}
+
+static void on_dead(void *arg)
+{
+	struct elector *e = arg;
+
+	say(e, LOG_INFO, "holder_dead", "%s is proved dead on this host, with everything it started: its lease is not waited out",
+	    e->seen.holder);
+	step(e, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = e->mourned_id });
+}
+
+/* After the step: a death that is known already is reported at once, and must find the sight it is about. */
+static void watch_holder(struct elector *e)
+{
+	bool other = *e->seen.holder && !ours(e, &e->seen);
+
+	if (!e->obituaries)
+		return;
+	if (!other || !proof_possible(e->self, &e->seen)) {
+		obituary_forget(e->obituaries, &e->obituary);
+		return;
+	}
+	e->mourned_id = record_sight_id(&e->seen);
+	obituary_watch(e->obituaries, &e->obituary, &e->seen);
+}
+
+static void remember_read(struct elector *e, const struct lock_result *r, struct lease_sight *s)
+{
+	e->version = r->version;
+	if (r->outcome == LOCK_OK) {
+		record_copy(&e->seen, r->record);
+		*s = sight_of(e, &e->seen);
+		if (s->mine)
+			e->token = r->record->token ? r->record->token : r->token;
+		trouble_over(e);
+		return;
+	}
+	record_fini(&e->seen);
+	s->kind = r->outcome == LOCK_FOREIGN ? SIGHT_FOREIGN : SIGHT_ABSENT;
+	if (r->outcome == LOCK_FOREIGN)
+		say_trouble(e, "foreign_record", r->err.text);
+	else
+		trouble_over(e);
+}
+
+static void on_read(void *arg, const struct lock_result *r)
+{
+	struct elector *e = arg;
+	struct lease_event ev = { .kind = LEASE_EV_READ_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome) };
+
+	if (e->closing)
+		return;
+	if (ev.outcome == OUTCOME_OK)
+		remember_read(e, r, &ev.sight);
+	else
+		say_trouble(e, "read_failed", r->err.text);
+	if (!e->watching || r->outcome != LOCK_OK)
+		watch_if_possible(e);
+	step(e, ev);
+	if (ev.outcome == OUTCOME_OK)
+		watch_holder(e);
+}
+
+static void written_ok(struct elector *e, const struct lock_result *r, struct lease_sight *s)
+{
+	enum lease_write what = e->lease.writing;
+
+	e->version = r->version;
+	record_copy(&e->seen, &e->written);
+	*s = sight_of(e, &e->seen);
+	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM)
+		e->token = r->token ? r->token : e->seen.token;
+	if (what == LEASE_RENEW)
+		e->renewals_ok++;
+	trouble_over(e);
+}
+
+static void written_not(struct elector *e, const struct lock_result *r)
+{
+	bool renewing = e->lease.writing == LEASE_RENEW;
+
+	e->renewals_failed += renewing;
+	if (r->outcome == LOCK_CONFLICT) {
+		e->slow_paths += renewing;
+		return;
+	}
+	say_trouble(e, renewing ? "renew_failed" : e->lease.writing == LEASE_RELEASE ? "release_failed" : "acquire_failed",
+	            r->err.text);
+}
+
+static void on_written(void *arg, const struct lock_result *r)
+{
+	struct elector *e = arg;
+	struct lease_event ev = {
+		.kind = LEASE_EV_WRITE_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome), .sent_at = r->sent_at
+	};
+
+	if (e->closing)
+		return;
+	if (ev.outcome == OUTCOME_OK)
+		written_ok(e, r, &ev.sight);
+	else
+		written_not(e, r);
+	record_fini(&e->written);
+	step(e, ev);
+}
+
+static void publish(struct elector *e)
+{
+	struct instant end = lease_end(&e->lease), kill = lease_kill(&e->lease);
+
+	if (!e->term_open || (memcmp(&end, &e->end, sizeof end) == 0 && memcmp(&kill, &e->kill, sizeof kill) == 0))
+		return;
+	e->end = end;
+	e->kill = kill;
+	e->cb->deadline(e->arg, end, kill);
+}
+
+static void start_write(struct elector *e, const struct lease_actions *a)
+{
+	record_copy(&e->written, &e->seen);
+	switch (a->write) {
+	case LEASE_ACQUIRE:
+	case LEASE_NEXT_TERM:
+		fill_new_term(e, &e->written);
+		break;
+	case LEASE_RENEW:
+		fill_renewal(e, &e->written);
+		break;
+	case LEASE_RELEASE:
+		fill_release(e, &e->written);
+		break;
+	}
+	lease_sent(&e->lease, record_write_id(&e->written), clock_now());
+	if (e->lease.phase == PHASE_LEADING || e->lease.phase == PHASE_ENDING)
+		publish(e);
+	e->lock->ops->write(e->lock, &e->written, &e->version, a->write != LEASE_RENEW, a->by, on_written, e);
+}
+
+/* ---- actions ---- */
+
+static void open_term(struct elector *e)
+{
+	struct elector_term t = {
+		.term = lease_term(&e->lease),
+		.token = e->token,
+		.identity = e->identity,
+		.address = e->address,
+		.lock = e->lock->url,
+		.end = lease_end(&e->lease),
+		.kill = lease_kill(&e->lease),
+	};
+
+	e->term_open = true;
+	e->end = t.end;
+	e->kill = t.kill;
+	e->acquired_us = e->seen.acquired_us;
+	e->transitions++;
+	say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->identity,
+	    (double)elapsed_holder(e->lease.good.at, clock_now()) / NSEC_PER_SEC);
+	e->cb->lead(e->arg, &t);
+}
+
+static const char *explain(enum lease_reason r)
+{
+	static const char *const text[LEASE_REASONS] = {
+		[LEASE_RESIGNED] = "the script or an operator resigned",
+		[LEASE_DECLINED] = "on_leading declined",
+		[LEASE_SHUTDOWN] = "asked to shut down",
+		[LEASE_EXPIRED] = "no renewal succeeded before the renew deadline",
+		[LEASE_STOLEN] = "the record names another holder",
+		[LEASE_DELETED] = "the record was deleted, emptied or replaced by something else",
+		[LEASE_ERROR] = "the script failed",
+		[LEASE_KILLED] = "the script did not stop in time",
+		[LEASE_WORKER] = "the process that ran the script died",
+		[LEASE_RELOAD] = "reloading",
+	};
+
+	return (unsigned)r < LEASE_REASONS ? text[r] : "";
+}
+
+static void stop_term(struct elector *e, const struct lease_actions *a)
+{
+	say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason), explain(a->reason));
+	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
+}
+
+static void report_leader(struct elector *e, bool self)
+{
+	const struct record *r = &e->seen;
+	const char *identity = self ? e->identity : r->holder;
+	char *previous = mem_dup(e->leader ? e->leader : r->previous_holder);
+	struct elector_leader l = {
+		.identity = identity,
+		.address = self ? e->address : r->address,
+		.token = self ? e->token : r->token,
+		.term = r->term,
+		.self = self,
+		.previous = previous,
+	};
+
+	if (!self)
+		say(e, LOG_INFO, "new_leader", "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
+		    identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3, (double)r->retry_ms / 1e3);
+	mem_replace(&e->leader, identity);
+	e->cb->leader(e->arg, &l);
+	free(previous);
+}
+
+static void report_no_leader(struct elector *e)
+{
+	char *previous = e->leader;
+
+	e->leader = NULL;
+	say(e, LOG_INFO, "no_leader", "%s leads no more, and nobody else does", previous ? previous : "the last leader");
+	e->cb->no_leader(e->arg, previous ? previous : "");
+	free(previous);
+}
+
+static void carry_out(struct elector *e, const struct lease_actions *a)
+{
+	if (a->set & LEASE_DO_STOP)
+		stop_term(e, a);
+	if (a->set & LEASE_DO_START)
+		open_term(e);
+	if (a->set & LEASE_DO_DEADLINE)
+		publish(e);
+	if (a->set & LEASE_DO_LEADER)
+		report_leader(e, a->self);
+	if (a->set & LEASE_DO_NO_LEADER)
+		report_no_leader(e);
+	if (a->set & LEASE_DO_ASK)
+		e->cb->ask(e->arg);
+	if (a->set & LEASE_DO_READ)
+		e->lock->ops->read(e->lock, a->by, on_read, e);
+	if (a->set & LEASE_DO_WRITE)
+		start_write(e, a);
+	if (a->set & LEASE_DO_FINISHED) {
+		say(e, LOG_DEBUG, "finished", a->left ? "left to expire" : "nothing is held");
+		e->cb->finished(e->arg, a->left);
+	}
+}
+
+/* Relative to a loop time that is fresh: a late callback must not make the timer late as well. */
+static void arm(struct elector *e)
+{
+	nsec wait = lease_wait(&e->lease, clock_now());
+
+	ev_timer_stop(e->env->loop, &e->timer);
+	if (wait == NSEC_NEVER)
+		return;
+	ev_now_update(e->env->loop);
+	ev_timer_set(&e->timer, (double)wait / NSEC_PER_SEC, 0.);
+	ev_timer_start(e->env->loop, &e->timer);
+}
+
+static void step(struct elector *e, struct lease_event ev)
+{
+	if (e->queued == QUEUE)
+		abort(); /* a callback that calls in eight times per step has a loop in it */
+	e->queue[e->queued++] = ev;
+	if (e->stepping)
+		return;
+	e->stepping = true;
+	while (e->queued > 0) {
+		struct lease_event next = e->queue[0];
+		memmove(e->queue, e->queue + 1, sizeof *e->queue * (size_t)--e->queued);
+		struct lease_actions a = lease_step(&e->lease, &next, clock_now());
+		carry_out(e, &a);
+	}
+	e->stepping = false;
+	if (!e->closing)
+		arm(e);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	step(w->data, (struct lease_event){ .kind = LEASE_EV_TICK });
+}
+
+/* ---- the outside ---- */
+
+static char *default_identity(const struct proof_self *self)
+{
+	char host[256] = "localhost";
+
+	gethostname(host, sizeof host - 1);
+	return mem_printf("%s_%s", host, self->incarnation);
+}
+
+struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg, struct err *err)
+{
+	if (lease_times_check(&c->times, err) < 0)
+		return NULL;
+	struct lock *lock = lock_open(c->env, c->lock, err);
+	if (!lock)
+		return NULL;
+	struct elector *e = mem_zero(sizeof *e);
+	e->env = c->env;
+	e->self = c->self;
+	e->obituaries = c->obituaries;
+	e->obituary = (struct obituary){ .dead = on_dead, .arg = e };
+	e->lock = lock;
+	e->cb = cb;
+	e->arg = arg;
+	e->identity = c->identity && *c->identity ? mem_dup(c->identity) : default_identity(c->self);
+	e->address = mem_dup(c->address ? c->address : "");
+	e->reclaim = c->reclaim;
+	record_init(&e->seen);
+	record_init(&e->written);
+	uint32_t seed;
+	if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+		seed = (uint32_t)clock_now().raw;
+	lease_init(&e->lease, &c->times, c->observer, c->asks, seed);
+	lease_keeps(&e->lease, c->no_release);
+	ev_timer_init(&e->timer, on_timer, 0., 0.);
+	e->timer.data = e;
+	return e;
+}
+
+void elector_campaign(struct elector *e)
+{
+	watch_if_possible(e);
+	step(e, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+}
+
+void elector_answer(struct elector *e, bool yes, const char *address)
+{
+	if (address && *address)
+		mem_replace(&e->address, address);
+	step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
+}
+
+void elector_stopped(struct elector *e, bool reaped)
+{
+	if (!reaped)
+		say(e, LOG_ERROR, "not_reaped", "something the term started could not be killed: the lease is left to expire");
+	step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
+	e->term_open = e->term_open && lease_is_leading(&e->lease, clock_now());
+}
+
+void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)
+{
+	step(e, (struct lease_event){ .kind = LEASE_EV_END, .reason = reason, .sit_out = sit_out, .grace = grace });
+}
+
+void elector_next_term(struct elector *e)
+{
+	elector_end(e, LEASE_RELOAD, 0, 0);
+}
+
+void elector_pause(struct elector *e)
+{
+	say(e, LOG_INFO, "paused", "campaigning is paused by an operator");
+	step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
+}
+
+void elector_configure(struct elector *e, const struct lease_times *t)
+{
+	lease_configure(&e->lease, t);
+	elector_look(e);
+}
+
+void elector_look(struct elector *e)
+{
+	step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
+}
+
+void elector_status(const struct elector *e, struct elector_status *out)
+{
+	struct instant now = clock_now();
+	bool leading = lease_is_leading(&e->lease, now);
+
+	*out = (struct elector_status){
+		.phase = lease_phase(&e->lease),
+		.leading = leading,
+		.term = leading ? lease_term(&e->lease) : e->seen.term,
+		.token = leading ? e->token : e->seen.token,
+		.remaining = leading ? instant_until(lease_end(&e->lease), now) : 0,
+		.since_renewal = leading ? elapsed_holder(e->lease.good.at, now) : -1,
+		.identity = e->identity,
+		.address = e->address,
+		.lock = e->lock->url,
+		.leader = e->leader ? e->leader : "",
+		.renewals_ok = e->renewals_ok,
+		.renewals_failed = e->renewals_failed,
+		.slow_paths = e->slow_paths,
+		.transitions = e->transitions,
+	};
+}
+
+void elector_why(const struct elector *e, struct buf *out)
+{
+	if (e->why.len)
+		buf_add(out, e->why.data, e->why.len);
+}
+
+void elector_free(struct elector *e)
+{
+	if (!e)
+		return;
+	e->closing = true;
+	ev_timer_stop(e->env->loop, &e->timer);
+	if (e->obituaries)
+		obituary_forget(e->obituaries, &e->obituary);
+	e->lock->ops->close(e->lock);
+	record_fini(&e->seen);
+	record_fini(&e->written);
+	buf_fini(&e->why);
+	free(e->trouble);
+	free(e->leader);
+	free(e->identity);
+	free(e->address);
+	free(e);
+}
