@@ -1,0 +1,413 @@
+#include "run.h"
+
+#include "log.h"
+#include "mem.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NEVER NSEC_NEVER
+
+static struct page_slot *slot_of(const struct post *p)
+{
+	return &crew_page(p->squad->crew)->slot[p->slot];
+}
+
+static void send(struct post *p, struct buf *m)
+{
+	crew_send(p->squad->crew, m);
+	buf_fini(m);
+}
+
+static void begin_message(const struct post *p, struct buf *m, enum wire_type type)
+{
+	wire_begin(m, type);
+	wire_u32(m, p->slot);
+}
+
+static struct log_about about(const struct post *p)
+{
+	return (struct log_about){ .lock = p->lock_url, .term = p->term, .token = p->token };
+}
+
+const char *post_name(const struct post *p)
+{
+	return p->plan.name;
+}
+
+static void close_term(struct post *p, bool reaped)
+{
+	bool hooked = p->hook != HOOK_NONE;
+
+	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
+	p->hook = HOOK_NONE;
+	p->cleanups = 0;
+	if (hooked)
+		run_term_over(p->run, p);
+	elector_stopped(p->elector, reaped);
+}
+
+/* ---- what the elector says ---- */
+
+static void on_lead(void *arg, const struct elector_term *t)
+{
+	struct post *p = arg;
+	struct buf m = { 0 };
+
+	p->term = t->term;
+	p->token = t->token;
+	p->held = true;
+	p->began = clock_now();
+	if (!squad_ready(p->squad)) { /* a write we had given up on has landed; there is nobody to lead */
+		elector_end(p->elector, LEASE_WORKER, program_back_off(++p->failures), 0);
+		return;
+	}
+	p->hook = HOOK_LEADING;
+	page_begin(crew_page(p->squad->crew), p->slot, t->term, t->token, t->end, t->kill);
+	crew_poke(p->squad->crew);
+	begin_message(p, &m, WIRE_LEAD);
+	wire_u64(&m, t->term);
+	wire_i64(&m, t->token);
+	wire_str(&m, t->address);
+	send(p, &m);
+}
+
+static void on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	struct post *p = arg;
+
+	if (!p->squad->crew || (p->hook != HOOK_LEADING && p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
+		return;
+	bool alive = page_extend(slot_of(p), p->term, end, kill);
+	crew_poke(p->squad->crew);
+	if (!alive && p->hook == HOOK_LEADING) /* the worker saw the old deadline pass first: for it the term is over */
+		elector_end(p->elector, LEASE_EXPIRED, 0, 0);
+}
+
+static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	struct post *p = arg;
+	struct buf m = { 0 };
+
+	p->reason = reason;
+	p->held = held;
+	if (p->hook == HOOK_NONE) {
+		close_term(p, true);
+		return;
+	}
+	if (!p->squad->crew || p->hook >= HOOK_OWED)
+		return;
+	p->hook = HOOK_STOPPING;
+	page_stop(slot_of(p), held, stop_by);
+	crew_poke(p->squad->crew);
+	begin_message(p, &m, WIRE_STOP);
+	wire_u64(&m, p->term);
+	wire_u8(&m, (uint8_t)reason);
+	wire_i64(&m, instant_until(stop_by, clock_now()) / NSEC_PER_MS);
+	send(p, &m);
+	crew_interrupt(p->squad->crew);
+}
+
+static void on_leader(void *arg, const struct elector_leader *l)
+{
+	struct post *p = arg;
+	struct buf m = { 0 };
+
+	if (!squad_ready(p->squad))
+		return;
+	begin_message(p, &m, WIRE_LEADER);
+	wire_str(&m, l->identity);
+	wire_str(&m, l->address);
+	wire_i64(&m, l->token);
+	wire_u8(&m, l->self);
+	wire_str(&m, l->previous);
+	send(p, &m);
+}
+
+static void on_no_leader(void *arg, const char *previous)
+{
+	struct post *p = arg;
+	struct buf m = { 0 };
+
+	if (!squad_ready(p->squad))
+		return;
+	begin_message(p, &m, WIRE_NO_LEADER);
+	wire_str(&m, previous);
+	send(p, &m);
+}
+
+static void on_ask(void *arg)
+{
+	struct post *p = arg;
+	struct buf m = { 0 };
+
+	if (!squad_ready(p->squad))
+		return; /* no answer is a no */
+	begin_message(p, &m, WIRE_ASK);
+	wire_u64(&m, ++p->ask);
+	send(p, &m);
+}
+
+static void on_finished(void *arg, bool left)
+{
+	struct post *p = arg;
+	struct log_about a = about(p);
+
+	p->finished = true;
+	if (left)
+		log_event(LOG_WARN, &a, "left_to_expire", "the lease was not released: others wait it out");
+	run_post_finished(p->run);
+}
+
+static const struct elector_callbacks callbacks = {
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.ask = on_ask,
+	.finished = on_finished,
+};
+
+/* ---- what the worker says ---- */
+
+static void worker_answered(struct post *p, struct wire *w)
+{
+	uint64_t ask = wire_get_u64(w);
+	bool yes = wire_get_u8(w);
+	const char *why = wire_get_str(w), *address = wire_get_str(w);
+	struct log_about a = about(p);
+
+	if (!wire_done(w) || ask != p->ask)
+		return;
+	if (!yes)
+		log_event(LOG_DEBUG, &a, "may_not_lead", "%s", *why ? why : "may_lead said no");
+	elector_answer(p->elector, yes, address);
+}
+
+static void worker_stopped(struct post *p, struct wire *w)
+{
+	uint64_t term = wire_get_u64(w);
+
+	if (!wire_done(w) || term != p->term || (p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
+		return;
+	p->hook = HOOK_SWEEPING;
+	crew_sweep(p->squad->crew, p->slot, p->term);
+}
+
+static nsec sitting_out(struct post *p, enum lease_reason reason, int64_t given_ms)
+{
+	if (given_ms >= 0)
+		return given_ms < INT64_MAX / NSEC_PER_MS ? given_ms * NSEC_PER_MS : NSEC_NEVER - 1;
+	if (reason != LEASE_ERROR)
+		return p->times.lease;
+	/* A term that worked for a minute was no failed start. */
+	p->failures = elapsed_standby(p->began, clock_now()) > 60 * NSEC_PER_SEC ? 1 : p->failures + 1;
+	return program_back_off(p->failures);
+}
+
+static void worker_ends(struct post *p, struct wire *w)
+{
+	uint64_t term = wire_get_u64(w);
+	enum lease_reason reason = wire_get_u8(w);
+	int64_t sit_out_ms = wire_get_i64(w);
+	const char *text = wire_get_str(w);
+	struct log_about a = about(p);
+
+	if (!wire_done(w) || term != p->term || p->hook != HOOK_LEADING)
+		return;
+	log_event(reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &a, "script_ends_term", "%s: %s", lease_reason_name(reason),
+	          *text ? text : "no reason given");
+	elector_end(p->elector, reason, sitting_out(p, reason, sit_out_ms), 0);
+}
+
+void post_message(struct post *p, enum wire_type type, struct wire *w)
+{
+	if (type == WIRE_ANSWER)
+		worker_answered(p, w);
+	else if (type == WIRE_STOPPED)
+		worker_stopped(p, w);
+	else if (type == WIRE_END)
+		worker_ends(p, w);
+}
+
+void post_swept(struct post *p, uint64_t term, bool clean)
+{
+	struct log_about a = about(p);
+
+	if (p->hook != HOOK_SWEEPING || term != p->term)
+		return;
+	if (!clean) { /* nobody can say whose it is, so everybody's term ends with it */
+		log_event(LOG_WARN, &a, "leftover", "a process left behind cannot be attributed to a term: the worker is ended");
+		crew_kill(p->squad->crew);
+		return;
+	}
+	page_idle(slot_of(p));
+	close_term(p, true);
+}
+
+/* ---- deaths and replacements ---- */
+
+/* Owed on_stopped runs in the replacement, once; if that has to be killed too, no third worker tries. */
+static bool owes_hook(const struct post *p)
+{
+	return (p->plan.flags & PLAN_ON_STOPPED) && p->cleanups < 2 && !p->run->killing &&
+	       p->hook != HOOK_SWEEPING;
+}
+
+static bool had_to_be_killed(const struct post *p)
+{
+	struct page_slot *s = slot_of(p);
+	struct instant kill = { .boot = atomic_load(&s->kill_boot), .raw = atomic_load(&s->kill_raw) };
+
+	return p->hook == HOOK_STOPPING && kill.boot && instant_passed(kill, clock_now());
+}
+
+void post_squad_dead(struct post *p, bool reaped)
+{
+	struct log_about a = about(p);
+	bool leading = p->hook == HOOK_LEADING;
+
+	if (p->hook == HOOK_NONE)
+		return;
+	if (!reaped) {
+		close_term(p, false);
+		return;
+	}
+	p->reason = had_to_be_killed(p) ? LEASE_KILLED : LEASE_WORKER;
+	if (!owes_hook(p)) {
+		p->hook = leading ? HOOK_OWED : p->hook;
+		if (leading)
+			elector_end(p->elector, LEASE_WORKER, program_back_off(++p->failures), 0);
+		close_term(p, true);
+		return;
+	}
+	p->hook = HOOK_OWED;
+	log_event(LOG_WARN, &a, "on_stopped_owed", "the worker is gone (%s): its replacement runs on_stopped",
+	          lease_reason_name(p->reason));
+	if (leading)
+		elector_end(p->elector, LEASE_WORKER, program_back_off(++p->failures), 2 * p->times.grace);
+}
+
+static void on_cleanup_late(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct post *p = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (p->hook == HOOK_CLEANING && p->squad->crew)
+		crew_kill(p->squad->crew);
+}
+
+static void clean_up(struct post *p)
+{
+	struct buf m = { 0 };
+	struct instant now = clock_now(), by = instant_add(now, p->times.grace);
+
+	p->hook = HOOK_CLEANING;
+	p->cleanups++;
+	page_begin(crew_page(p->squad->crew), p->slot, p->term, p->token, now, by);
+	page_stop(slot_of(p), false, by);
+	crew_poke(p->squad->crew);
+	begin_message(p, &m, WIRE_CLEANUP);
+	wire_u64(&m, p->term);
+	wire_i64(&m, p->token);
+	wire_u8(&m, (uint8_t)p->reason);
+	wire_i64(&m, p->times.grace / NSEC_PER_MS);
+	send(p, &m);
+	ev_timer_set(&p->cleanup_timer, (double)p->times.grace / NSEC_PER_SEC, 0.);
+	ev_timer_start(p->run->program.loop, &p->cleanup_timer);
+}
+
+void post_squad_ready(struct post *p)
+{
+	if (p->hook == HOOK_OWED)
+		clean_up(p);
+	elector_campaign(p->elector);
+}
+
+/* ---- orders ---- */
+
+void post_resign(struct post *p, nsec sit_out)
+{
+	elector_end(p->elector, LEASE_RESIGNED, sit_out == NEVER ? p->times.lease : sit_out, 0);
+}
+
+void post_end(struct post *p, enum lease_reason reason)
+{
+	elector_end(p->elector, reason, NEVER, p->shutdown_grace);
+}
+
+void post_kill(struct post *p)
+{
+	elector_end(p->elector, LEASE_SHUTDOWN, NEVER, 1);
+	if (!p->squad->crew && p->hook == HOOK_OWED)
+		close_term(p, true);
+}
+
+/* ---- life ---- */
+
+struct post *post_new(struct run *r, struct squad *s, uint32_t index, const struct plan *plan)
+{
+	struct post *p = mem_zero(sizeof *p);
+
+	p->run = r;
+	p->squad = s;
+	p->index = index;
+	p->slot = index;
+	p->plan = *plan;
+	ev_timer_init(&p->cleanup_timer, on_cleanup_late, 0., 0.);
+	p->cleanup_timer.data = p;
+	return p;
+}
+
+int post_open(struct post *p, bool several, const char *fallback, struct err *err)
+{
+	struct run *r = p->run;
+	const struct options *o = &r->options;
+
+	if (options_times(o, &p->plan.times, &p->times, &p->shutdown_grace, err) < 0)
+		return err_wrap(err, "%s", p->plan.where);
+	free(p->lock_url);
+	p->lock_url = options_election_lock(o, p->plan.lock, fallback, p->plan.name, several, err);
+	if (!p->lock_url)
+		return err_wrap(err, "%s", p->plan.where);
+	struct elector_config c = {
+		.env = &r->program.env,
+		.self = &r->program.self,
+		.obituaries = r->program.obituaries,
+		.lock = p->lock_url,
+		.identity = options_text(o, OPTION_IDENTITY, p->plan.identity),
+		.address = options_text(o, OPTION_ADDRESS, p->plan.address),
+		.times = p->times,
+		.observer = p->plan.flags & PLAN_OBSERVER,
+		.asks = p->plan.flags & (PLAN_MAY_LEAD | PLAN_ADDRESS_FUNCTION),
+		.reclaim = options_flag(o, OPTION_RECLAIM, p->plan.flags & PLAN_RECLAIM),
+		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+	};
+	p->elector = elector_new(&c, &callbacks, p, err);
+	return p->elector ? 0 : err_wrap(err, "%s", p->plan.where);
+}
+
+/* A term that runs ends first, without letting go of the lease; the heir leads the next one. */
+void post_reload(struct post *p, struct plan *plan_taken, const struct lease_times *t)
+{
+	plan_fini(&p->plan);
+	p->plan = *plan_taken;
+	*plan_taken = (struct plan){ 0 };
+	p->times = *t;
+	elector_configure(p->elector, t);
+	if (p->hook != HOOK_NONE)
+		elector_next_term(p->elector);
+}
+
+void post_free(struct post *p)
+{
+	if (!p)
+		return;
+	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
+	elector_free(p->elector);
+	plan_fini(&p->plan);
+	free(p->lock_url);
+	free(p);
+}
