@@ -16,7 +16,7 @@
 #define WHY_BYTES 2048
 
 struct elector {
-	const struct lock_env *env;
+	struct lock_env *env;
 	const struct proof_self *self;
 	struct lock *lock;
 	struct lease lease;
@@ -283,7 +283,7 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 		trouble_over(e);
 		return;
 	}
-	record_fini(&e->seen);
+	record_clear(&e->seen);
 	s->kind = r->outcome == LOCK_FOREIGN ? SIGHT_FOREIGN : SIGHT_ABSENT;
 	if (r->outcome == LOCK_FOREIGN)
 		say_trouble(e, "foreign_record", r->err.text);
@@ -349,7 +349,7 @@ static void on_written(void *arg, const struct lock_result *r)
 		written_ok(e, r, &ev.sight);
 	else
 		written_not(e, r);
-	record_fini(&e->written);
+	record_clear(&e->written);
 	step(e, ev);
 }
 

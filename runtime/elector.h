@@ -14,7 +14,7 @@ struct elector;
 struct obituaries;
 
 struct elector_config { /* borrowed for elector_new only, but env, self and obituaries, which outlive the elector */
-	const struct lock_env *env;
+	struct lock_env *env;
 	const struct proof_self *self;
 	struct obituaries *obituaries; /* NULL: no take-over on proof of death */
 	const char *lock;              /* URL */

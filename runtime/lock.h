@@ -40,7 +40,7 @@ typedef void lock_done_fn(void *arg, const struct lock_result *result);
 struct lock_env {
 	struct ev_loop *loop;
 	struct offload *offload;      /* runs blocking calls off the loop */
-	struct lock_hub *hubs;        /* shared per process by the backends (an inotify descriptor); lock_env_fini frees */
+	struct lock_hub *hub;         /* notices about directories, made on first use; lock_env_fini frees */
 };
 
 typedef void lock_changed_fn(void *arg);
@@ -52,7 +52,7 @@ struct lock_ops {
 	bool token_in_record;   /* the token is a counter that the elector puts into the record */
 
 	/* Parses what follows the scheme and allocates; no I/O beyond looking at the path. NULL with *err. */
-	struct lock *(*open)(const struct lock_env *env, const char *url, struct err *err);
+	struct lock *(*open)(struct lock_env *env, const char *url, struct err *err);
 
 	/* Starts a look. done is called exactly once, never from inside this call, at the latest at `by`. */
 	void (*read)(struct lock *l, struct instant by, lock_done_fn *done, void *arg);
@@ -81,7 +81,7 @@ struct lock {
 
 /* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the default directory.
  * NULL: *err names the URL, and for an unknown scheme the ones there are. */
-struct lock *lock_open(const struct lock_env *env, const char *url, struct err *err);
+struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
 
 /* The default directory for file locks, made (mode 0700) if need be: /var/lib/lunarch for root, else
  * .local/state/lunarch in the passwd home, whatever the environment says. out: PATH_MAX bytes. */
@@ -89,6 +89,7 @@ int lock_default_dir(char *out, size_t size, struct err *err);
 
 /* NULL-terminated table of every backend in this build. */
 extern const struct lock_ops *const lock_backends[];
+extern const struct lock_ops lock_file; /* lock_file.c */
 
 void lock_env_fini(struct lock_env *env);
 

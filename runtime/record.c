@@ -86,6 +86,12 @@ static void release(struct record *r)
 void record_fini(struct record *r)
 {
 	release(r);
+	*r = (struct record){ 0 };
+}
+
+void record_clear(struct record *r)
+{
+	release(r);
 	record_init(r);
 }
 

@@ -48,7 +48,8 @@ struct version {
 };
 
 void record_init(struct record *r);
-void record_fini(struct record *r);                             /* frees; leaves an initialised record */
+void record_fini(struct record *r);                             /* frees everything; init before the next use */
+void record_clear(struct record *r);                            /* as after record_init */
 void record_copy(struct record *to, const struct record *from); /* to must be initialised; its content is freed */
 
 /* Parses len bytes. -1 with ERR_INVALID (not JSON, a key with the wrong type: named, with what was found) or
