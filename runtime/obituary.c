@@ -11,6 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A guard that outlived its elector kills the tree itself, children it alone can attribute included. */
+#define GUARDS_TIME (50 * NSEC_PER_MS)
+
 /* A holder's process somebody waits for. Freed when nobody does and no check is under way. */
 struct mourned {
 	struct offload_job check; /* first, so that the job is the mourned */
@@ -22,6 +25,7 @@ struct mourned {
 	ev_timer again;
 	enum { LIVES, CHECKING, DYING, DEAD, DOUBTFUL } state;
 	enum proof_verdict verdict;
+	bool insist;              /* kill, not only look */
 	struct instant since;     /* of its death */
 	char why[200];
 };
@@ -78,12 +82,13 @@ static void work(struct offload_job *job)
 {
 	struct mourned *m = (struct mourned *)job;
 
-	m->verdict = proof_check(&m->record, m->why, sizeof m->why);
+	m->verdict = proof_check(&m->record, m->insist, m->why, sizeof m->why);
 }
 
 static void start_check(struct mourned *m)
 {
 	m->state = CHECKING;
+	m->insist = elapsed_standby(m->since, clock_now()) > GUARDS_TIME;
 	offload_run(m->all->offload, &m->check);
 }
 

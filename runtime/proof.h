@@ -33,13 +33,14 @@ bool proof_possible(const struct proof_self *s, const struct record *r);
 int proof_pidfd(const struct record *r);
 
 enum proof_verdict {
-	PROOF_DEAD,      /* nothing of the tree lives; the tree file was removed */
+	PROOF_DEAD,      /* nothing of the tree lives */
 	PROOF_DYING,     /* something lives, and dies or was killed just now: ask again soon */
 	PROOF_UNKNOWN,   /* cannot be proved: wait the lease out */
 };
 
 /* Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers that carry the marker, but never a
- * process while the elector itself lives. why: what was found, for the log. No heap. */
-enum proof_verdict proof_check(const struct record *r, char *why, size_t why_size);
+ * process while the elector itself lives. Without insist it leaves the killing to the guard while something holds the
+ * tree file. why: what was found, for the log. No heap. */
+enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size);
 
 #endif
