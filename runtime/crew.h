@@ -15,6 +15,12 @@
 struct ev_loop;
 struct crew;
 
+struct crew_term {
+	uint64_t term;
+	int64_t token;
+	struct instant end, kill;
+};
+
 struct crew_spec {
 	char *const *argv;      /* worker: the arguments of the role after WIREFD PAGEFD; command: the command itself */
 	bool command;           /* run argv in the worker's place: no wire, stdin passed through */
@@ -22,6 +28,7 @@ struct crew_spec {
 	char *const *env;       /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment */
 	char *const *unset;     /* names, NULL-terminated: removed */
 	int tree_fd;            /* inherited by everything in the tree; -1 = none */
+	struct crew_term first; /* command: the term it runs in, in slot 0 before it starts; term 0 = none */
 	nsec kill_allowance;    /* K: past kill deadline + K/2 the elector kills the guard itself */
 };
 
