@@ -13,11 +13,11 @@
 
 enum page_state { PAGE_IDLE, PAGE_LEADING, PAGE_STOPPING };
 
-/* 64 bytes: a cache line of its own. A deadline of 0 means: ended. */
+/* 64 bytes: a cache line of its own. */
 struct page_slot {
 	_Atomic uint64_t term;
 	_Atomic int64_t token;
-	_Atomic int64_t end_boot, end_raw;   /* is_leading until then, by either clock */
+	_Atomic int64_t end_boot, end_raw;   /* is_leading until then, by either clock; end_boot decides: 0 = ended */
 	_Atomic int64_t kill_boot, kill_raw; /* the guard kills what runs then; 0 = nothing runs */
 	_Atomic uint32_t state;              /* enum page_state; STOPPING: the lease is held, but the script was told to stop */
 	uint32_t unused[3];
@@ -34,13 +34,14 @@ struct page {
 
 /* A sealed-size memfd with n slots (1 to 65535), mapped. *fd is O_CLOEXEC. NULL with *err. */
 struct page *page_new(uint32_t n, int *fd, struct err *err);
-struct page *page_map(int fd, struct err *err); /* checks magic and size */
+struct page *page_map(int fd, struct err *err); /* borrows fd; checks seals, magic and size */
 void page_unmap(struct page *p);
 
 /* Elector: a term begins. The slot must be idle. kill is in force from here on: tell the guard before the worker. */
 void page_begin(struct page *p, uint32_t slot, uint64_t term, int64_t token, struct instant end, struct instant kill);
 
-/* Elector: new deadlines of the same term, later or earlier. false: the term has ended meanwhile; nothing was changed. */
+/* Elector: new deadlines of the same term, later or earlier; in force when it returns, so a write that publishes a
+ * shorter duration is sent after it. false: the term has ended meanwhile, and its kill deadline stays as it was. */
 bool page_extend(struct page_slot *s, uint64_t term, struct instant end, struct instant kill);
 
 /* Elector: is_leading turns false now if !held; the kill deadline becomes the earlier of kill and what it was. */
@@ -49,10 +50,14 @@ void page_stop(struct page_slot *s, bool held, struct instant kill);
 /* Elector: nothing of the term runs any more. */
 void page_idle(struct page_slot *s);
 
-/* Worker: may the term act? Two clock reads, no system call. Sticky: once it has said no for a term, page_extend fails. */
+/* Guard, before it kills: no term of this page may act any more, and none can be extended. Async-signal-safe. */
+void page_end_all(struct page *p);
+
+/* Worker: may the term act? Two clock reads, no system call. Sticky: once one of these has said no for a term, every later
+ * page_extend of it fails. Async-signal-safe. */
 bool page_leading(struct page_slot *s, uint64_t term);
 nsec page_remaining(struct page_slot *s, uint64_t term); /* 0 when not leading */
-bool page_stopping(const struct page_slot *s, uint64_t term); /* the script should wind up: ended, or told to stop */
+bool page_stopping(struct page_slot *s, uint64_t term);  /* the script should wind up: ended, or told to stop */
 
 /* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs. Async-signal-safe. */
 bool page_first_kill(const struct page *p, struct instant *kill);
