@@ -431,11 +431,14 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 	}
 }
 
-static int find_limbo(const struct lease *l, uint64_t write)
+/* The write of ours that the store shows as we made it: one that somebody has emptied since has been applied, and is lost. */
+static int find_limbo(const struct lease *l, const struct lease_sight *s)
 {
-	for (int i = 0; write && i < l->limbo_len; i++)
-		if (l->limbo[i].write == write)
+	for (int i = 0; s->write && i < l->limbo_len; i++) {
+		bool whole = l->limbo[i].what == LEASE_RELEASE ? s->kind == SIGHT_RELEASED : s->kind == SIGHT_HELD && s->mine;
+		if (l->limbo[i].write == s->write && whole)
 			return i;
+	}
 	return -1;
 }
 
@@ -492,7 +495,7 @@ static void on_read(struct lease *l, const struct lease_event *e, struct instant
 		return;
 	}
 	bool newer = !l->looked || l->seen.kind != e->sight.kind || l->seen.id != e->sight.id;
-	int ours = find_limbo(l, e->sight.write);
+	int ours = find_limbo(l, &e->sight);
 	l->look_due = l->stale = false;
 	note_sight(l, &e->sight, now);
 	if (ours >= 0)

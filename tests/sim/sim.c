@@ -1,0 +1,916 @@
+#include "sim.h"
+
+#include "../../runtime/lease.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_NODES 5
+#define HEAP 4096
+#define MS NSEC_PER_MS
+#define SEC NSEC_PER_SEC
+#define SLOWEST_KILL (180 * MS) /* within K of the shortest lease */
+#define CALM_AT (56 * SEC) /* no faults from here on */
+#define END_AT (90 * SEC)
+
+const char *const fault_names[FAULTS] = {
+	"delay",  "lost request", "lost reply", "late write", "duplicate",   "pause",    "suspend", "crash",  "resign",
+	"reload", "configure",    "shutdown",   "slow script", "not reaped", "deleted", "emptied", "edited", "partition",
+};
+
+struct content { /* the record, as far as the rules look at it */
+	bool exists;
+	uint64_t version, write, holder, identity, term; /* holder: an incarnation, 0 = nobody */
+	int64_t token;
+	bool leading;
+	nsec duration;
+};
+
+enum kind { TICK, ARRIVE, REPLY, TIMEOUT, NOTICE, SCRIPT_ENDS, GUARD, REAPED, GONE, RESTART, FAULT_DUE, EVIDENCE, ANSWER };
+
+struct happening {
+	nsec at;
+	uint64_t order;
+	enum kind kind;
+	int node;
+	uint64_t life, stamp; /* of the node's process; of the timer, script or operation it belongs to */
+	uint64_t op;
+	bool writing, reply_lost;
+	enum lease_write what;
+	enum lease_outcome outcome;
+	struct instant sent_at;
+	uint64_t expected;
+	struct content content;
+};
+
+struct node {
+	struct lease lease;
+	struct lease_times times;
+	bool up, asks, reclaims, held_once;
+	uint64_t life, identity, timer, open_op;
+	double boot_rate, raw_rate;
+	nsec boot_base, raw_base, slept; /* slept: what raw has missed */
+	nsec frozen_until, asleep_until, cut_until;
+
+	/* The script, and what the shared page says of it. */
+	bool runs, open, told, page_ended, unreaped; /* open: the elector has not heard that it is gone */
+	uint64_t script;
+	struct instant page_end, page_kill;
+	uint64_t term;
+
+	/* What the simulator itself knows of the standby's wait. */
+	struct lease_sight saw;
+	int64_t saw_token;
+	uint64_t saw_version;
+	struct instant saw_at;
+	bool looked;
+	uint64_t reported;
+	bool reported_any;
+};
+
+struct world {
+	uint64_t random, order, versions, lives, writes;
+	nsec now;
+	struct happening heap[HEAP];
+	int heap_len;
+	struct node node[MAX_NODES];
+	int nodes;
+	struct content store;
+	int64_t last_token;
+	uint64_t last_leader;
+	nsec last_act, closed_until;     /* closed: no process starts */
+	unsigned deletions;
+	bool trace, rolling;
+	struct sim_result result;
+};
+
+/* ---- chance ---- */
+
+static uint64_t draw(struct world *w)
+{
+	w->random += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
+	uint64_t z = w->random;
+	z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+	return z ^ (z >> 31);
+}
+
+static bool chance(struct world *w, unsigned percent)
+{
+	return draw(w) % 100 < percent;
+}
+
+static nsec between(struct world *w, nsec low, nsec high)
+{
+	return low + (nsec)(draw(w) % (uint64_t)(high - low));
+}
+
+static double spread(struct world *w, double width)
+{
+	return ((double)(draw(w) >> 11) / (double)(UINT64_C(1) << 53) * 2 - 1) * width;
+}
+
+/* ---- happenings ---- */
+
+static bool before(const struct happening *a, const struct happening *b)
+{
+	return a->at < b->at || (a->at == b->at && a->order < b->order);
+}
+
+static void push(struct world *w, struct happening h)
+{
+	int i = w->heap_len++;
+
+	if (w->heap_len == HEAP)
+		__builtin_trap();
+	h.order = ++w->order;
+	while (i > 0 && before(&h, &w->heap[(i - 1) / 2])) {
+		w->heap[i] = w->heap[(i - 1) / 2];
+		i = (i - 1) / 2;
+	}
+	w->heap[i] = h;
+}
+
+static struct happening pop(struct world *w)
+{
+	struct happening first = w->heap[0], last = w->heap[--w->heap_len];
+	int i = 0;
+
+	for (int child; (child = 2 * i + 1) < w->heap_len; i = child) {
+		if (child + 1 < w->heap_len && before(&w->heap[child + 1], &w->heap[child]))
+			child++;
+		if (!before(&w->heap[child], &last))
+			break;
+		w->heap[i] = w->heap[child];
+	}
+	w->heap[i] = last;
+	return first;
+}
+
+static void say(const struct world *w, int node, const char *what, uint64_t n)
+{
+	if (w->trace)
+		printf("%10.4f  %c  %-28s %" PRIu64 "\n", (double)w->now / SEC, node < 0 ? '*' : 'a' + node, what, n);
+}
+
+static void violate(struct world *w, int node, const char *what)
+{
+	say(w, node, what, 0);
+	if (w->result.violated)
+		return;
+	w->result.violated = what;
+	w->result.violated_at_ms = w->now / MS;
+}
+
+static void count(struct world *w, enum fault f)
+{
+	w->result.faults[f]++;
+}
+
+/* ---- clocks ---- */
+
+static struct instant local(const struct world *w, const struct node *n)
+{
+	return (struct instant){
+		.boot = n->boot_base + (nsec)((double)w->now * n->boot_rate),
+		.raw = n->raw_base + (nsec)((double)(w->now - n->slept) * n->raw_rate),
+	};
+}
+
+static bool frozen(const struct world *w, const struct node *n)
+{
+	return w->now < n->frozen_until || w->now < n->asleep_until;
+}
+
+/* ---- the script ---- */
+
+static void step(struct world *w, int i, struct lease_event e);
+
+static void watch_kill(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+	nsec left = instant_until(n->page_kill, local(w, n));
+
+	push(w, (struct happening){ .at = w->now + (nsec)((double)left * 0.95) + MS / 10, .kind = GUARD, .node = i, .stamp = n->script });
+}
+
+
+static void script_gone(struct world *w, int i, bool reaped)
+{
+	struct node *n = &w->node[i];
+
+	if (!n->runs)
+		return;
+	n->runs = false;
+	n->page_ended = true;
+	n->unreaped = !reaped;
+	w->last_act = w->now;
+	say(w, i, reaped ? "script gone, term" : "script not reaped, term", n->term);
+	push(w, (struct happening){ .at = w->now, .kind = GONE, .node = i, .life = n->life, .op = reaped });
+	if (!reaped)
+		push(w, (struct happening){ .at = w->now + between(w, SEC, 5 * SEC), .kind = REAPED, .node = i, .life = n->life });
+}
+
+static void tell_script(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+	nsec grace = n->times.grace, after;
+
+	if (n->told)
+		return;
+	n->told = true;
+	if (chance(w, 60)) {
+		after = between(w, 0, grace / 3);
+	} else {
+		after = chance(w, 50) ? between(w, 0, 2 * grace) : 3600 * SEC;
+		count(w, FAULT_SLOW_SCRIPT);
+	}
+	push(w, (struct happening){ .at = w->now + after, .kind = SCRIPT_ENDS, .node = i, .stamp = n->script });
+}
+
+static void check_alone(struct world *w, int i)
+{
+	for (int k = 0; k < w->nodes; k++) {
+		struct node *o = &w->node[k];
+		if (k == i)
+			continue;
+		if (o->runs && w->now >= o->asleep_until)
+			violate(w, i, "P1: two scripts act at once");
+		if (o->runs && w->now >= o->asleep_until && !o->page_ended && !instant_passed(o->page_end, local(w, o)))
+			violate(w, i, "P1: two nodes say is_leading");
+	}
+}
+
+static void start_script(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+
+	check_alone(w, i);
+	if (n->open)
+		violate(w, i, "P5: a new term begins before the old one has ended");
+	if (n->saw_token <= w->last_token)
+		violate(w, i, "P4: the token did not grow");
+	w->last_token = n->saw_token;
+	if (elapsed_holder(n->lease.good.at, local(w, n)) >= n->lease.good.renew)
+		violate(w, i, "an acquiring write answered too late started the hooks");
+	n->runs = n->open = true;
+	n->told = n->page_ended = false;
+	n->script = ++w->lives;
+	n->term = lease_term(&n->lease);
+	n->page_end = lease_end(&n->lease);
+	n->page_kill = lease_kill(&n->lease);
+	w->result.terms++;
+	w->result.handovers += w->last_leader != 0 && w->last_leader != (uint64_t)i + 1;
+	w->last_leader = (uint64_t)i + 1;
+	say(w, i, "LEADS, term", n->term);
+	watch_kill(w, i);
+}
+
+static void stop_script(struct world *w, int i, const struct lease_actions *a)
+{
+	struct node *n = &w->node[i];
+	bool mine = w->store.exists && w->store.holder == n->life;
+
+	if (!n->open)
+		violate(w, i, "P5: stopped what never started");
+	if ((a->reason == LEASE_STOLEN || a->reason == LEASE_DELETED) && mine && !n->told)
+		violate(w, i, "a term was called lost while the record was ours");
+	n->page_ended = n->page_ended || !a->held;
+	n->page_kill = instant_min(n->page_kill, a->stop_by);
+	say(w, i, lease_reason_name(a->reason), n->term);
+	if (!n->runs)
+		return;
+	watch_kill(w, i);
+	tell_script(w, i);
+}
+
+/* ---- operations ---- */
+
+static struct content fill(struct world *w, const struct node *n, enum lease_write what, uint64_t write)
+{
+	struct content c = w->store;
+	int64_t previous = n->saw_token;
+	int64_t clock = w->now / 1000;
+
+	c.exists = true;
+	c.write = write;
+	c.duration = lease_publishes(&n->lease)->lease;
+	c.holder = what == LEASE_RELEASE ? 0 : n->life;
+	c.identity = n->identity;
+	c.leading = what != LEASE_RELEASE;
+	c.term = what == LEASE_RENEW || what == LEASE_RELEASE ? n->term : lease_next_term(&n->lease);
+	c.token = what == LEASE_RENEW || what == LEASE_RELEASE ? previous : previous + 1 > clock ? previous + 1 : clock;
+	return c;
+}
+
+static struct lease_sight look(const struct node *n, const struct content *c)
+{
+	struct lease_sight s = { .kind = SIGHT_ABSENT };
+
+	if (!c->exists)
+		return s;
+	s.kind = c->holder ? SIGHT_HELD : c->leading ? SIGHT_EMPTIED : SIGHT_RELEASED;
+	s.write = c->write;
+	s.id = c->write * 4 + (c->holder == 0) + 2 * (uint64_t)(c->duration == 1);
+	s.who = c->holder << 20 | (c->term & 0xfffff);
+	s.mine = c->holder == n->life;
+	s.reclaim = !s.mine && n->reclaims && c->identity == n->identity;
+	s.duration = c->duration;
+	s.term = c->term;
+	return s;
+}
+
+/* Half a round trip. Now and then one takes longer than a lease. */
+static nsec travel(struct world *w, const struct node *n)
+{
+	unsigned dice = (unsigned)(draw(w) % 1000);
+
+	if (w->now >= CALM_AT || dice < 940)
+		return between(w, MS / 10, 20 * MS);
+	count(w, FAULT_DELAY);
+	return dice < 990 ? between(w, 20 * MS, n->times.retry) : between(w, n->times.retry, 2 * n->times.lease);
+}
+
+static bool lost(struct world *w, const struct node *n)
+{
+	return w->now < n->cut_until || (w->now < CALM_AT && chance(w, 2));
+}
+
+static void send_request(struct world *w, int i, struct happening h)
+{
+	struct node *n = &w->node[i];
+	nsec give_up = h.at;
+
+	h.kind = ARRIVE;
+	h.node = i;
+	h.life = n->life;
+	h.reply_lost = lost(w, n);
+	if (lost(w, n)) {
+		count(w, FAULT_LOST_REQUEST);
+	} else {
+		h.at = w->now + travel(w, n);
+		if (h.reply_lost)
+			count(w, FAULT_LOST_REPLY);
+		if (h.writing && h.reply_lost && chance(w, 50)) {
+			h.at += between(w, 0, 2 * n->times.lease);
+			count(w, FAULT_LATE_WRITE);
+		}
+		push(w, h);
+		if (h.writing && w->now < CALM_AT && chance(w, 1)) {
+			h.at += between(w, 0, n->times.lease);
+			count(w, FAULT_DUPLICATE);
+			push(w, h);
+		}
+	}
+	h.kind = TIMEOUT;
+	h.at = give_up;
+	push(w, h);
+}
+
+static void start_read(struct world *w, int i, const struct lease_actions *a)
+{
+	struct node *n = &w->node[i];
+
+	n->open_op = a->op;
+	nsec left = instant_until(a->by, local(w, n));
+	send_request(w, i, (struct happening){ .at = w->now + left + MS, .op = a->op });
+}
+
+static void start_write(struct world *w, int i, const struct lease_actions *a)
+{
+	struct node *n = &w->node[i];
+	struct instant now = local(w, n);
+	uint64_t write = ++w->writes;
+	struct happening h = { .op = a->op, .writing = true, .what = a->write, .sent_at = now };
+
+	if (a->write == LEASE_RELEASE && (n->runs || n->unreaped))
+		violate(w, i, "released before everything was reaped");
+	h.content = fill(w, n, a->write, write);
+	h.expected = n->saw_version;
+	lease_sent(&n->lease, write, now);
+	if (n->runs) {
+		n->page_end = instant_min(n->page_end, lease_end(&n->lease));
+		n->page_kill = instant_min(n->page_kill, lease_kill(&n->lease));
+		watch_kill(w, i);
+	}
+	n->open_op = a->op;
+	h.at = w->now + instant_until(a->by, now) + MS;
+	send_request(w, i, h);
+}
+
+static void notify_watchers(struct world *w)
+{
+	for (int k = 0; k < w->nodes; k++)
+		if (w->node[k].up && w->node[k].lease.watching && !lost(w, &w->node[k]))
+			push(w, (struct happening){ .at = w->now + travel(w, &w->node[k]), .kind = NOTICE, .node = k, .life = w->node[k].life });
+}
+
+static void arrive(struct world *w, struct happening h)
+{
+	struct node *n = &w->node[h.node];
+
+	h.outcome = OUTCOME_OK;
+	if (h.writing) {
+		uint64_t version = w->store.exists ? w->store.version : 0;
+		if (version == h.expected) {
+			if (h.what == LEASE_RELEASE && w->store.holder != h.life)
+				violate(w, h.node, "P7: a release replaced another's record");
+			w->store = h.content;
+			w->store.version = ++w->versions;
+			notify_watchers(w);
+		} else {
+			h.outcome = OUTCOME_CONFLICT;
+		}
+	}
+	if (h.outcome == OUTCOME_OK)
+		h.content = w->store;
+	if (h.reply_lost || !n->up || n->life != h.life)
+		return;
+	h.kind = REPLY;
+	h.at = w->now + travel(w, n);
+	push(w, h);
+}
+
+/* ---- what the checks know themselves ---- */
+
+static void note_sight(struct world *w, struct node *n, const struct lease_sight *s, const struct content *c)
+{
+	if (!n->looked || n->saw.kind != s->kind || n->saw.id != s->id)
+		n->saw_at = local(w, n);
+	n->looked = true;
+	n->saw = *s;
+	n->saw_token = c->exists ? c->token : 0;
+	n->saw_version = c->exists ? c->version : 0;
+}
+
+static void check_standby(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+	struct lease *l = &n->lease;
+	struct instant now = local(w, n);
+
+	if (l->phase != PHASE_FOLLOWING || l->busy || l->look_due || l->finish || l->paused || l->unreaped || n->asks ||
+	    n->saw.kind != SIGHT_HELD || n->saw.mine || n->saw.reclaim)
+		return;
+	nsec left = n->saw.duration - elapsed_standby(n->saw_at, now), out = l->out_for - elapsed_standby(l->out_since, now);
+	if (out > left)
+		left = out;
+	if (left < 0)
+		left = 0;
+	nsec pace = instant_until(l->next_try, now);
+	if (pace > left)
+		left = pace;
+	if (lease_wait(l, now) > left + MS)
+		violate(w, i, "a standby would not try when its wait ends");
+}
+
+static void check_report(struct world *w, int i, const struct lease_actions *a)
+{
+	struct node *n = &w->node[i];
+	uint64_t who = a->self ? ~n->lease.term : n->saw.who;
+
+	if (a->set & LEASE_DO_NO_LEADER) {
+		if (!n->reported_any)
+			violate(w, i, "P5: no_leader without a leader");
+		n->reported_any = false;
+	}
+	if (!(a->set & LEASE_DO_LEADER))
+		return;
+	if (n->reported_any && n->reported == who)
+		violate(w, i, "P5: the same leader was reported twice");
+	n->reported_any = true;
+	n->reported = who;
+}
+
+/* ---- steps ---- */
+
+static void arm(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+	nsec wait = lease_wait(&n->lease, local(w, n));
+
+	n->timer = ++w->order;
+	if (wait < 1000 * SEC)
+		push(w, (struct happening){ .at = w->now + wait + MS / 20, .kind = TICK, .node = i, .life = n->life, .stamp = n->timer });
+}
+
+static void carry_out(struct world *w, int i, const struct lease_actions *a)
+{
+	struct node *n = &w->node[i];
+
+	if (a->set & LEASE_DO_STOP)
+		stop_script(w, i, a);
+	if (a->set & LEASE_DO_START)
+		start_script(w, i);
+	if ((a->set & LEASE_DO_DEADLINE) && !n->page_ended) {
+		struct instant was = n->page_kill;
+		n->page_end = lease_end(&n->lease);
+		n->page_kill = lease_kill(&n->lease);
+		if (n->page_kill.boot < was.boot || n->page_kill.raw < was.raw)
+			watch_kill(w, i); /* nearer: the guard is told; farther: it finds out when it looks */
+	}
+	check_report(w, i, a);
+	if (a->set & LEASE_DO_ASK)
+		push(w, (struct happening){ .at = w->now + between(w, MS, 50 * MS), .kind = ANSWER, .node = i, .life = n->life });
+	if (a->set & LEASE_DO_READ)
+		start_read(w, i, a);
+	if (a->set & LEASE_DO_WRITE)
+		start_write(w, i, a);
+	if ((a->set & LEASE_DO_FINISHED) && n->up) {
+		say(w, i, a->left ? "leaves, lease left" : "leaves", 0);
+		n->up = false;
+		push(w, (struct happening){ .at = w->now + between(w, 100 * MS, 3 * SEC), .kind = RESTART, .node = i, .life = n->life });
+	}
+}
+
+static void step(struct world *w, int i, struct lease_event e)
+{
+	struct node *n = &w->node[i];
+	bool loss = e.kind == LEASE_EV_READ_DONE && e.outcome == OUTCOME_OK && e.op == n->lease.op && n->lease.busy && !e.sight.mine &&
+	            lease_phase(&n->lease) == PHASE_LEADING;
+	struct lease_actions a = lease_step(&n->lease, &e, local(w, n));
+
+	if (loss && lease_phase(&n->lease) == PHASE_LEADING)
+		violate(w, i, "a definite loss did not end the term in the same step");
+	carry_out(w, i, &a);
+	if (!n->up)
+		return;
+	check_standby(w, i);
+	arm(w, i);
+}
+
+static void boot(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+	bool same_identity = n->identity && chance(w, 30);
+
+	n->up = true;
+	n->life = ++w->lives;
+	n->identity = same_identity ? n->identity : n->life;
+	n->looked = n->open = n->reported_any = n->unreaped = false;
+	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
+	n->saw_token = 0;
+	n->saw_version = 0;
+	n->open_op = 0;
+	lease_init(&n->lease, &n->times, false, n->asks, (uint32_t)draw(w));
+	lease_watching(&n->lease, chance(w, 50));
+	say(w, i, "starts, life", n->life);
+	step(w, i, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+}
+
+/* ---- faults ---- */
+
+static void set_times(struct world *w, struct node *n)
+{
+	nsec l = w->rolling ? (chance(w, 50) ? 9 * SEC : 3 * SEC) : 3 * SEC;
+
+	n->times = (struct lease_times){ .lease = l };
+	lease_times_default(&n->times);
+}
+
+static int leader_or_any(struct world *w)
+{
+	for (int i = 0; i < w->nodes; i++)
+		if (w->node[i].up && w->node[i].runs && chance(w, 70))
+			return i;
+	return (int)(draw(w) % (uint64_t)w->nodes);
+}
+
+static void crash(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+
+	count(w, FAULT_CRASH);
+	say(w, i, "crashes", n->life);
+	n->up = false;
+	n->timer = ++w->order;
+	nsec dead = n->runs ? between(w, MS, 30 * MS) : MS;
+	if (n->runs) {
+		n->page_kill = (struct instant){ 0 };
+		push(w, (struct happening){ .at = w->now + dead, .kind = GUARD, .node = i, .stamp = n->script });
+	}
+	if (chance(w, 30))
+		push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 400 * MS), .kind = EVIDENCE, .node = i, .life = n->life });
+	push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 4 * SEC), .kind = RESTART, .node = i, .life = n->life });
+}
+
+static void end_of_will(struct world *w, int i, enum lease_reason why, nsec out)
+{
+	step(w, i, (struct lease_event){ .kind = LEASE_EV_END, .reason = why, .sit_out = out });
+}
+
+static void configure(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+
+	count(w, FAULT_CONFIGURE);
+	set_times(w, n);
+	lease_configure(&n->lease, &n->times);
+	say(w, i, "configured, lease ms", (uint64_t)(n->times.lease / MS));
+	step(w, i, (struct lease_event){ .kind = LEASE_EV_TICK });
+}
+
+/* Absence has no version: who never saw a record takes an absent one at once, whoever deleted it. A deletion is survived
+ * only by those who had looked; so nobody new comes near one. */
+static bool all_have_looked(const struct world *w)
+{
+	for (int i = 0; i < w->nodes; i++)
+		if (!w->node[i].up || !w->node[i].lease.had_record)
+			return false;
+	return true;
+}
+
+static void harm_record(struct world *w, enum fault f)
+{
+	if (f == FAULT_DELETED && !all_have_looked(w))
+		return;
+	if (!w->store.exists || w->store.holder == 0 || (f != FAULT_EDITED && w->deletions++ > 0))
+		return;
+	count(w, f);
+	say(w, -1, fault_names[f], w->store.holder);
+	if (f == FAULT_DELETED) {
+		w->store = (struct content){ 0 };
+		w->closed_until = w->now + 20 * SEC;
+	}
+	if (f == FAULT_EMPTIED)
+		w->store.holder = 0;
+	w->store.version = ++w->versions; /* edited: a label, nothing that counts */
+	notify_watchers(w);
+}
+
+static void fault_in(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+
+	switch (draw(w) % 13) {
+	case 0:
+	case 1:
+		count(w, FAULT_PAUSE); /* of the elector alone: its script goes on */
+		n->frozen_until = w->now + between(w, 100 * MS, 2 * n->times.lease);
+		say(w, i, "paused for ms", (uint64_t)((n->frozen_until - w->now) / MS));
+		return;
+	case 2:
+		count(w, FAULT_SUSPEND);
+		n->asleep_until = w->now + between(w, 100 * MS, 2 * n->times.lease);
+		n->slept += n->asleep_until - w->now;
+		push(w, (struct happening){ .at = n->asleep_until, .kind = GUARD, .node = i, .stamp = n->script });
+		say(w, i, "suspended for ms", (uint64_t)((n->asleep_until - w->now) / MS));
+		return;
+	case 3:
+	case 4:
+		crash(w, i);
+		return;
+	case 5:
+		count(w, FAULT_RESIGN);
+		end_of_will(w, i, LEASE_RESIGNED, between(w, 0, 2 * n->times.lease));
+		return;
+	case 6:
+		count(w, FAULT_RELOAD);
+		if (w->rolling)
+			configure(w, i);
+		end_of_will(w, i, LEASE_RELOAD, 0);
+		return;
+	case 7:
+	case 8:
+		configure(w, i);
+		return;
+	case 9:
+		count(w, FAULT_SHUTDOWN);
+		end_of_will(w, i, LEASE_SHUTDOWN, NSEC_NEVER);
+		return;
+	case 10:
+		count(w, FAULT_PARTITION);
+		n->cut_until = w->now + between(w, 500 * MS, 3 * n->times.lease);
+		say(w, i, "cut off for ms", (uint64_t)((n->cut_until - w->now) / MS));
+		return;
+	case 11:
+		harm_record(w, chance(w, 50) ? FAULT_DELETED : FAULT_EMPTIED);
+		return;
+	default:
+		harm_record(w, FAULT_EDITED);
+		return;
+	}
+}
+
+static void fault_due(struct world *w)
+{
+	int i = leader_or_any(w);
+
+	if (w->now >= CALM_AT)
+		return;
+	push(w, (struct happening){ .at = w->now + between(w, 300 * MS, 3 * SEC), .kind = FAULT_DUE, .node = -1 });
+	if (w->node[i].up && !frozen(w, &w->node[i]))
+		fault_in(w, i);
+}
+
+/* ---- the world goes on ---- */
+
+static void reply(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+	bool stale = h->op != n->open_op;
+	struct lease_event e = { .op = h->op, .outcome = h->outcome, .sent_at = h->sent_at };
+
+	if (h->outcome == OUTCOME_OK) {
+		e.sight = look(n, &h->content);
+		if (!stale)
+			note_sight(w, n, &e.sight, &h->content);
+	}
+	if (!stale)
+		n->open_op = 0;
+	e.kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE;
+	step(w, h->node, e);
+}
+
+static void timeout(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+
+	if (h->op != n->open_op)
+		return;
+	n->open_op = 0;
+	step(w, h->node,
+	     (struct lease_event){ .kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE, .op = h->op, .sent_at = h->sent_at,
+	                           .outcome = h->writing ? OUTCOME_UNKNOWN : OUTCOME_FAILED });
+}
+
+/* On the guard's clock: is the deadline the page shows past? It is nobody's message, and an elector's pause is nothing to it. */
+static void guard(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+
+	if (!n->runs || h->stamp != n->script)
+		return;
+	if (!instant_passed(n->page_kill, local(w, n))) {
+		watch_kill(w, h->node);
+		return;
+	}
+	n->page_ended = true;
+	/* A machine that wakes up too late looks at the deadline before anything else runs. */
+	nsec takes = w->now == n->asleep_until ? 0 : between(w, MS, SLOWEST_KILL);
+	push(w, (struct happening){ .at = w->now + takes, .kind = SCRIPT_ENDS, .node = h->node,
+	                            .stamp = n->script, .life = 1 });
+	n->page_kill = (struct instant){ NSEC_NEVER, NSEC_NEVER };
+}
+
+static void script_ends(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+	bool killed = h->life == 1;
+
+	if (!n->runs || h->stamp != n->script)
+		return;
+	bool bad = killed && n->up && w->now < CALM_AT && chance(w, 3);
+	if (bad)
+		count(w, FAULT_UNREAPED);
+	script_gone(w, h->node, !bad);
+}
+
+/* Proof of death waits for the death of everything. */
+static void evidence(struct world *w, const struct happening *h)
+{
+	if (w->node[h->node].runs) {
+		struct happening later = *h;
+		later.at = w->now + 10 * MS;
+		push(w, later);
+		return;
+	}
+	for (int k = 0; k < w->nodes; k++) {
+		struct node *o = &w->node[k];
+		if (o->up && o->looked && o->saw.kind == SIGHT_HELD && (o->saw.who >> 20) == h->life)
+			step(w, k, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = o->saw.id });
+	}
+}
+
+static bool to_the_elector(enum kind k)
+{
+	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER;
+}
+
+/* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
+static bool postponed(struct world *w, struct happening h)
+{
+	struct node *n = &w->node[h.node];
+	bool asleep = w->now < n->asleep_until && (to_the_elector(h.kind) || h.kind == SCRIPT_ENDS || h.kind == GUARD);
+	bool stopped = w->now < n->frozen_until && to_the_elector(h.kind);
+
+	if (!asleep && !stopped)
+		return false;
+	h.at = asleep ? n->asleep_until : n->frozen_until;
+	push(w, h);
+	return true;
+}
+
+static void happen(struct world *w, struct happening h)
+{
+	struct node *n = h.node >= 0 ? &w->node[h.node] : NULL;
+
+	if (n && h.kind != ARRIVE && h.kind != RESTART && h.kind != EVIDENCE && postponed(w, h))
+		return;
+	if (n && to_the_elector(h.kind) && (!n->up || n->life != h.life))
+		return;
+	switch (h.kind) {
+	case TICK:
+		if (h.stamp == n->timer)
+			step(w, h.node, (struct lease_event){ .kind = LEASE_EV_TICK });
+		return;
+	case ARRIVE:
+		arrive(w, h);
+		return;
+	case REPLY:
+		reply(w, &h);
+		return;
+	case TIMEOUT:
+		timeout(w, &h);
+		return;
+	case NOTICE:
+		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+		return;
+	case SCRIPT_ENDS:
+		script_ends(w, &h);
+		return;
+	case GUARD:
+		guard(w, &h);
+		return;
+	case GONE:
+		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = h.op });
+		n->open = false;
+		return;
+	case REAPED:
+		n->unreaped = false;
+		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+		return;
+	case RESTART:
+		if (!n->up && !n->runs && n->life == h.life && w->now >= w->closed_until)
+			boot(w, h.node);
+		else if (!n->up && n->life == h.life)
+			push(w, (struct happening){ .at = w->now + 100 * MS, .kind = RESTART, .node = h.node, .life = h.life });
+		return;
+	case FAULT_DUE:
+		fault_due(w);
+		return;
+	case EVIDENCE:
+		evidence(w, &h);
+		return;
+	case ANSWER:
+		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = w->now >= CALM_AT || chance(w, 70) });
+		return;
+	}
+}
+
+/* The two clocks of a node differ from true time by at most what D allows between any two nodes. */
+static void make_node(struct world *w, int i)
+{
+	struct node *n = &w->node[i];
+
+	set_times(w, n);
+	double width = lease_drift_tolerance(&n->times) / 2.05;
+	n->boot_rate = 1 + spread(w, width);
+	n->raw_rate = 1 + spread(w, width);
+	n->boot_base = between(w, SEC, 1000000 * SEC);
+	n->raw_base = between(w, SEC, 1000000 * SEC);
+	n->asks = chance(w, 20);
+	push(w, (struct happening){ .at = between(w, 0, 2 * SEC), .kind = RESTART, .node = i });
+}
+
+static void judge(struct world *w)
+{
+	struct sim_result *r = &w->result;
+	unsigned kinds = 0;
+
+	for (int f = 0; f < FAULTS; f++)
+		kinds += r->faults[f] > 0;
+	r->virtual_ms = w->now / MS;
+	if (!r->violated && w->now - w->last_act > 0) {
+		bool leading = false;
+		for (int i = 0; i < w->nodes; i++)
+			leading = leading || w->node[i].runs;
+		if (!leading)
+			violate(w, -1, "nobody leads although all faults have ceased");
+	}
+	r->counts = r->virtual_ms >= 60000 && r->terms >= 3 && r->handovers >= 1 && kinds >= 4;
+}
+
+struct sim_result sim_run(uint64_t seed, bool trace)
+{
+	static struct world w;
+
+	memset(&w, 0, sizeof w);
+	w.random = seed * UINT64_C(0xd1342543de82ef95) + 1;
+	w.trace = trace;
+	w.rolling = chance(&w, 30);
+	w.nodes = 3 + (int)(draw(&w) % 3);
+	for (int i = 0; i < w.nodes; i++)
+		make_node(&w, i);
+	push(&w, (struct happening){ .at = SEC, .kind = FAULT_DUE, .node = -1 });
+	while (w.heap_len > 0 && !w.result.violated) {
+		struct happening h = pop(&w);
+		if (h.at > END_AT)
+			break;
+		w.now = h.at;
+		happen(&w, h);
+	}
+	judge(&w);
+	return w.result;
+}
