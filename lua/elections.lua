@@ -1,0 +1,214 @@
+-- What the script returned, or left in globals, becomes a list of checked elections. Messages name file, line and key.
+
+local use = ...
+local suggest = use "suggest"
+
+return function(script)
+	local hooks = {
+		on_start = true, on_leading = true, on_stopped = true,
+		on_new_leader = true, on_no_leader = true, may_lead = true,
+	}
+	local hook_order = { "on_leading", "on_new_leader", "on_no_leader", "on_start", "on_stopped", "may_lead" }
+
+	local TEXT_MAX = 8192
+	local YEAR = 366 * 24 * 3600
+
+	-- Each returns what was expected if the value is not that.
+	local function text(v)
+		if type(v) ~= "string" or v == "" or #v > TEXT_MAX or v:find("\0", 1, true) then
+			return ("a text of 1 to %d bytes"):format(TEXT_MAX)
+		end
+	end
+	local function name(v)
+		if type(v) ~= "string" or #v > 200 or not v:find("^[%w_][%w_.-]*$") then
+			return "a name of letters, digits, '_', '-' and '.'"
+		end
+	end
+	local function seconds(v)
+		if type(v) ~= "number" or not (v >= 0.001 and v <= YEAR) then
+			return "a number of seconds, from 0.001 to a year"
+		end
+	end
+	local function boolean(v)
+		return type(v) ~= "boolean" and "true or false" or nil
+	end
+	local function hook(v)
+		return type(v) ~= "function" and "a function" or nil
+	end
+	local function address(v)
+		if type(v) ~= "function" and text(v) then
+			return "a text or a function that returns one"
+		end
+	end
+
+	local keys = {
+		name = name, lock = text, identity = text, address = address,
+		lease_duration = seconds, renew_deadline = seconds, retry_period = seconds,
+		stop_grace = seconds, shutdown_grace = seconds,
+		isolate = boolean, reclaim = boolean,
+	}
+	for key in pairs(hooks) do
+		keys[key] = hook
+	end
+
+	local function found(v)
+		if type(v) == "string" then
+			return v == "" and "an empty text" or ('the text "%s"'):format(#v > 60 and v:sub(1, 60) .. "..." or v)
+		elseif type(v) == "number" or type(v) == "boolean" then
+			return tostring(v)
+		end
+		return "a " .. type(v)
+	end
+
+	-- The line of the script where the key is given a value; nil if it is not to be seen there.
+	local function line_of(key)
+		local number = 0
+		for line in (script.text .. "\n"):gmatch("(.-)\n") do
+			number = number + 1
+			local code = line:gsub("%-%-.*", "")
+			if code:find("%f[%w_]" .. key .. "%f[^%w_][\"'%]]*%s*=[^=]") or code:find("function%s+" .. key .. "%s*%(") then
+				return number
+			end
+		end
+	end
+
+	local function fail(key, value, message)
+		local line
+		if type(value) == "function" then
+			local info = debug.getinfo(value, "S")
+			if info.source == script.chunk then
+				line = info.linedefined
+			end
+		end
+		if not line and type(key) == "string" and key:find("^[%w_]+$") then
+			line = line_of(key)
+		end
+		error(script.name .. (line and ":" .. line or "") .. ": " .. message, 0)
+	end
+
+	local function check_key(key, value)
+		local wrong = keys[key]
+		if not wrong then
+			fail(key, value, ("unknown key '%s'%s"):format(tostring(key), (suggest(tostring(key), keys))))
+		end
+		local expected = wrong(value)
+		if expected then
+			fail(key, value, ("%s: expected %s, found %s"):format(key, expected, found(value)))
+		end
+	end
+
+	local function where(election)
+		for _, key in ipairs(hook_order) do
+			if election[key] then
+				local info = debug.getinfo(election[key], "S")
+				return info.what == "C" and script.name or info.short_src .. ":" .. info.linedefined
+			end
+		end
+		return script.name
+	end
+
+	local function ms(v)
+		return v and math.floor(v * 1000 + 0.5)
+	end
+
+	local function describe(election)
+		local any_hook
+		for key, value in pairs(election) do
+			check_key(key, value)
+			any_hook = any_hook or hooks[key]
+		end
+		if not any_hook then
+			fail(nil, nil, "an election has no hook: give it on_leading, or on_new_leader to observe")
+		end
+		return {
+			table = election,
+			name = election.name, lock = election.lock, identity = election.identity,
+			address = type(election.address) == "string" and election.address or nil,
+			lease_ms = ms(election.lease_duration), renew_ms = ms(election.renew_deadline),
+			retry_ms = ms(election.retry_period),
+			stop_grace_ms = ms(election.stop_grace), shutdown_grace_ms = ms(election.shutdown_grace),
+			observer = not election.on_leading,
+			may_lead = election.may_lead ~= nil,
+			isolate = election.isolate, reclaim = election.reclaim,
+			address_function = type(election.address) == "function",
+			on_stopped = election.on_stopped ~= nil, on_start = election.on_start ~= nil,
+			where = where(election),
+		}
+	end
+
+	local function is_list(value)
+		return value[1] ~= nil or next(value) == nil
+	end
+
+	local function check_list(list)
+		local names = {}
+		if #list == 0 then
+			fail(nil, nil, "returns an empty table: expected an election, or a list of them")
+		end
+		for key, election in pairs(list) do
+			if math.type(key) ~= "integer" or key < 1 or key > #list then
+				fail(key, election, ("a list of elections has the key '%s' besides: put it into each election")
+					:format(tostring(key)))
+			end
+			if type(election) ~= "table" then
+				fail(nil, nil, ("election %d of the list: expected a table, found %s"):format(key, found(election)))
+			end
+			local other = election.name and names[election.name]
+			if other then
+				fail("name", nil, ("elections %d and %d have the same name '%s'")
+					:format(math.min(other, key), math.max(other, key), tostring(election.name)))
+			end
+			if election.name then
+				names[election.name] = key
+			end
+		end
+		return list
+	end
+
+	-- Hooks that the script defined as global functions, and names that look like a slip of one.
+	local function from_globals()
+		local election
+		for key, value in next, _G do
+			if hooks[key] then
+				election = election or {}
+				election[key] = value
+			elseif type(key) == "string" and type(value) == "function" and not script.builtin[key] then
+				local hint, near = suggest(key, hooks)
+				if near and not rawget(_G, near) then
+					fail(key, value, ("global function '%s' is no hook%s"):format(key, hint))
+				end
+			end
+		end
+		return election
+	end
+
+	local function gather(count, result)
+		local globals = from_globals()
+		if count > 1 then
+			fail(nil, nil, ("returns %d values: expected one election, or one list of them"):format(count))
+		end
+		if result == nil then
+			if not globals then
+				fail(nil, nil, "returns nothing and defines no hook: expected `return { on_leading = function(term) ... end }`")
+			end
+			return { globals }
+		end
+		if type(result) ~= "table" then
+			fail(nil, nil, ("returns %s: expected an election, or a list of them"):format(found(result)))
+		end
+		if globals then
+			local key = next(globals)
+			fail(key, globals[key], ("defines the global %s, and returns elections besides: expected one or the other")
+				:format(key))
+		end
+		return is_list(result) and check_list(result) or { result }
+	end
+
+	return function(...)
+		local list = {}
+		for i, election in ipairs(gather(select("#", ...), (...))) do
+			list[i] = describe(election)
+		end
+		return list
+	end
+end

@@ -1,0 +1,135 @@
+-- The Lua half of the worker: puts the API into the globals and gives C what it calls by name.
+-- natives: what the C half offers (runtime/script.c, open_natives).
+
+local use = ...
+
+local hook_names = { "on_start", "on_leading", "on_stopped", "on_new_leader", "on_no_leader", "may_lead" }
+
+local function make_api(natives)
+	local every = use "every"(natives.sleep, natives.time.monotonic)
+	local api = {
+		version = natives.version,
+		sleep = natives.sleep,
+		spawn = natives.spawn,
+		exec = use "exec"(natives.run),
+		json = natives.json,
+		log = use "log"(natives.emit),
+		time = natives.time,
+		exit = natives.exit,
+	}
+	function api.every(seconds, f, options)
+		return every(natives.spawn, seconds, f, options)
+	end
+	function natives.term_methods.every(term, seconds, f, options)
+		return every(function(...) return term:spawn(...) end, seconds, f, options)
+	end
+	return api
+end
+
+local function open_globals(api)
+	for _, name in ipairs { "sleep", "spawn", "every", "exec", "json", "log", "time" } do
+		_G[name] = api[name]
+	end
+	_G.lunarch = api
+	package.loaded.lunarch = api
+	os.exit = api.exit -- luacheck: ignore 122
+end
+
+-- `require` looks beside the script first, and never in the directory one happens to be in.
+local function set_path(directory)
+	local kept = {}
+	for _, place in ipairs { "path", "cpath" } do
+		local parts = {}
+		for part in package[place]:gmatch("[^;]+") do
+			if part:sub(1, 2) ~= "./" then
+				parts[#parts + 1] = part
+			end
+		end
+		kept[place] = table.concat(parts, ";")
+	end
+	package.path = directory .. "/?.lua;" .. directory .. "/?/init.lua;" .. kept.path
+	package.cpath = kept.cpath
+end
+
+-- A text given with -e is the body of on_leading, unless it says that it is a script: by naming a hook, or by returning
+-- something other than `false` at once.
+local function is_body(text)
+	for _, name in ipairs(hook_names) do
+		if text:find("%f[%w_]" .. name .. "%f[^%w_]") then
+			return false
+		end
+	end
+	return not text:find("^%s*return%f[^%w_]") or text:find("^%s*return%s+false%f[^%w_]") ~= nil
+end
+
+local function parse(text, chunk, is_text)
+	if not is_text then
+		text = text:gsub("^\239\187\191", ""):gsub("^#[^\n]*", "") -- a byte order mark, a line for the shell
+	elseif is_body(text) then
+		local body, err = load("local term <const> = ...; " .. text, chunk, "t")
+		return body and function() return { on_leading = body } end, err
+	end
+	return load(text, chunk, "t")
+end
+
+-- What may_lead and address say: yes, why not, the address.
+local function ask(election)
+	local yes, why, address = true, nil, nil
+	if election.may_lead then
+		yes, why = election.may_lead()
+	end
+	if yes and type(election.address) == "function" then
+		address = election.address()
+		if type(address) ~= "string" or address:find("\0", 1, true) then
+			error(("address: expected a text, found a %s"):format(type(address)), 0)
+		end
+	end
+	if not yes and why ~= nil then
+		why = tostring(why)
+	end
+	return not not yes, why, address
+end
+
+return function(natives)
+	local api = make_api(natives)
+	open_globals(api)
+
+	local builtin = {}
+	for name in pairs(_G) do
+		builtin[name] = true
+	end
+
+	local directory
+	local script = { builtin = builtin }
+	local seal = use "globals"(function(source)
+		return source == script.chunk
+			or (directory ~= nil and source:sub(1, #directory + 2) == "@" .. directory .. "/")
+	end)
+
+	local function compile(text, source, is_text, args)
+		script.text = text
+		script.name = is_text and "(-e)" or source
+		script.chunk = is_text and "=(-e)" or "@" .. source
+		directory = not is_text and (source:match("^(.*)/[^/]*$") or ".") or nil
+		if directory == "" then
+			directory = "/"
+		end
+		set_path(directory or ".")
+		args[0] = script.name
+		_G.arg = args
+		local chunk, err = parse(text, script.chunk, is_text)
+		if not chunk then
+			error(err, 0)
+		end
+		return chunk, table.unpack(args)
+	end
+
+	local function elections(...)
+		local list = use "elections"(script)(...)
+		script.text = nil
+		seal()
+		return list
+	end
+
+	return { compile = compile, elections = elections, ask = ask }
+end

@@ -1,0 +1,509 @@
+#include "scheduler.h"
+
+#include "child.h"
+#include "mem.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Instructions that a task which is over may run to clean up before it is interrupted (again); a tenth of it after each
+ * interruption, so that catching the error in a loop ends within little more than a million instructions. */
+#define ROOM_INSTRUCTIONS 1000000
+
+struct task {
+	struct task *next, **link;   /* in its scope */
+	struct task *ready_next;
+	struct scope *scope;
+	lua_State *co;
+	int reference;               /* keeps co alive, in the registry */
+	int nargs;                   /* of the first resume */
+	int room;
+	bool begun, ready, finished, timed_out;
+	const char *over;            /* cancelled by itself; NULL: as its scope is */
+	struct wait *wait;
+	ev_timer timer;
+	task_ended *ended;
+	void *arg;
+};
+
+/* Coroutines that wait, while they run it, for the coroutine they resumed: the C stack's view of the nesting. */
+struct nesting {
+	lua_State *L;
+	struct nesting *outer;
+};
+
+struct sched {
+	struct ev_loop *loop;
+	lua_State *L;                         /* the main thread: never runs the script's code */
+	struct task *volatile running;        /* read by sched_interrupt */
+	lua_State *volatile innermost;        /*  "    */
+	struct nesting *nesting;
+	struct task *ready, **ready_end;
+	struct environment environment;
+	struct scope program;
+};
+
+/* Its address is the first value of every yield that is one of our waits. */
+static const char wait_mark;
+
+/* ---- what a lua_State knows: its scheduler, and whether it is parked in a wait (the lowest bit) ---- */
+
+static uintptr_t *extra(lua_State *L)
+{
+	return lua_getextraspace(L);
+}
+
+struct sched *sched_of(lua_State *L)
+{
+	return (struct sched *)(*extra(L) & ~(uintptr_t)1);
+}
+
+bool sched_parked(lua_State *L)
+{
+	return *extra(L) & 1;
+}
+
+static void park(lua_State *L)
+{
+	*extra(L) |= 1;
+}
+
+void sched_unpark(lua_State *L)
+{
+	*extra(L) &= ~(uintptr_t)1;
+}
+
+static void log_failure(struct scope *scope, const struct outcome *o)
+{
+	log_event(LOG_ERROR, scope->about, "script_error", "%s", o->traceback);
+}
+
+struct sched *sched_new(struct ev_loop *loop, lua_State *L)
+{
+	struct sched *s = mem_zero(sizeof *s);
+
+	s->loop = loop;
+	s->L = L;
+	s->ready_end = &s->ready;
+	environment_init(&s->environment);
+	scope_init(&s->program, s, log_failure);
+	*extra(L) = (uintptr_t)s; /* new threads get a copy */
+	return s;
+}
+
+void sched_free(struct sched *s)
+{
+	environment_fini(&s->environment);
+	free(s);
+}
+
+struct ev_loop *sched_loop(struct sched *s)
+{
+	return s->loop;
+}
+
+struct scope *sched_program(struct sched *s)
+{
+	return &s->program;
+}
+
+struct task *sched_running(const struct sched *s)
+{
+	return s->running;
+}
+
+struct scope *sched_scope(const struct sched *s)
+{
+	return s->running ? s->running->scope : NULL;
+}
+
+struct scope *task_scope(const struct task *t)
+{
+	return t->scope;
+}
+
+/* ---- over, and interrupted ---- */
+
+bool scope_over(const struct scope *scope)
+{
+	return scope->over || (scope->slot && page_stopping(scope->slot, scope->term));
+}
+
+static const char *over(const struct task *t) /* async-signal-safe */
+{
+	if (t->over || t->scope->over)
+		return t->over ? t->over : t->scope->over;
+	return scope_over(t->scope) ? TERM_ENDED : NULL;
+}
+
+bool sched_over(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	return t && over(t);
+}
+
+int sched_raise(lua_State *L, const char *text)
+{
+	lua_pushstring(L, text);
+	return lua_error(L);
+}
+
+static void enforce(lua_State *L, lua_Debug *ar);
+
+static void arm(struct task *t, lua_State *L)
+{
+	lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
+	t->room = t->room > 10 ? t->room / 10 : 1;
+}
+
+/* The count hook. It stays armed, so that pcall cannot swallow it for good. A coroutine may carry it from an earlier
+ * task into one that is not over: then it goes. */
+static void enforce(lua_State *L, lua_Debug *ar)
+{
+	struct task *t = sched_of(L)->running;
+	const char *why = t ? over(t) : NULL;
+
+	(void)ar;
+	if (!why) {
+		lua_sethook(L, NULL, 0, 0);
+		return;
+	}
+	arm(t, L);
+	sched_raise(L, why);
+}
+
+/* lua_sethook is made for this: signals on the thread that runs Lua (ldebug.c). */
+void sched_interrupt(struct sched *s)
+{
+	struct task *t = s->running;
+	lua_State *L = s->innermost;
+
+	if (t && L && over(t))
+		lua_sethook(L, enforce, LUA_MASKCOUNT, 1);
+}
+
+/* ---- waiting ---- */
+
+static void make_ready(struct task *t)
+{
+	struct sched *s = t->scope->sched;
+
+	if (t->ready || t->finished)
+		return;
+	t->ready = true;
+	t->ready_next = NULL;
+	*s->ready_end = t;
+	s->ready_end = &t->ready_next;
+}
+
+/* The task stops waiting, whatever came of it. */
+static struct wait *leave_wait(struct task *t)
+{
+	struct wait *w = t->wait;
+
+	ev_timer_stop(t->scope->sched->loop, &t->timer);
+	t->wait = NULL;
+	if (w)
+		w->task = NULL;
+	return w;
+}
+
+static void give_up_wait(struct task *t)
+{
+	struct wait *w = leave_wait(t);
+
+	if (w && w->left)
+		w->left(w);
+	make_ready(t);
+}
+
+void wait_done(struct wait *w)
+{
+	struct task *t = w->task;
+
+	if (!t)
+		return;
+	leave_wait(t);
+	make_ready(t);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+	struct task *t = timer->data;
+
+	(void)loop;
+	(void)revents;
+	t->timed_out = true;
+	give_up_wait(t);
+}
+
+void sched_may_wait(lua_State *L, const char *what)
+{
+	struct sched *s = sched_of(L);
+	struct task *t = s->running;
+	bool able = t && lua_isyieldable(L);
+
+	for (struct nesting *n = s->nesting; n && able; n = n->outer)
+		able = lua_isyieldable(n->L);
+	if (!able)
+		luaL_error(L, "%s cannot wait here: Lua cannot yield inside require, a table.sort comparator, a string.gsub "
+		              "callback, __gc, __tostring, or while a coroutine is being closed", what);
+	const char *why = over(t);
+	if (why)
+		sched_raise(L, why);
+}
+
+int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx, lua_KFunction k)
+{
+	struct sched *s = sched_of(L);
+	struct task *t = s->running;
+
+	t->timed_out = false;
+	t->wait = w;
+	if (w)
+		w->task = t;
+	if (timeout_s >= 0) {
+		ev_now_update(s->loop); /* the script may have computed for long since the loop looked */
+		ev_timer_set(&t->timer, timeout_s, 0);
+		ev_timer_start(s->loop, &t->timer);
+	}
+	return sched_relay(L, ctx, k);
+}
+
+bool sched_resumed(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	sched_unpark(L);
+	const char *why = over(t);
+	if (why)
+		sched_raise(L, why);
+	return !t->timed_out;
+}
+
+/* ---- coroutines of the script ---- */
+
+int sched_relay(lua_State *L, lua_KContext ctx, lua_KFunction k)
+{
+	park(L);
+	lua_pushlightuserdata(L, (void *)&wait_mark);
+	return lua_yieldk(L, 1, ctx, k);
+}
+
+bool sched_is_wait(lua_State *co, int nresults)
+{
+	return nresults == 1 && lua_touserdata(co, -1) == &wait_mark;
+}
+
+bool sched_is_task(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	return t && t->co == L;
+}
+
+int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults)
+{
+	struct sched *s = sched_of(L);
+	struct task *t = s->running;
+	struct nesting here = { .L = L, .outer = s->nesting };
+
+	s->nesting = &here;
+	s->innermost = co;
+	if (t && over(t))
+		arm(t, co);
+	int status = lua_resume(co, L, nargs, nresults);
+	s->innermost = L;
+	s->nesting = here.outer;
+	if (t && over(t))
+		arm(t, L); /* an interruption ended the inner one: now it is this one's turn */
+	return status;
+}
+
+/* ---- tasks ---- */
+
+struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ended *ended, void *arg)
+{
+	lua_State *co = lua_newthread(L);
+
+	lua_insert(L, -(nargs + 2));
+	luaL_checkstack(co, nargs + 1, "too many arguments for a task");
+	lua_xmove(L, co, nargs + 1);
+	struct task *t = mem_zero(sizeof *t);
+	*t = (struct task){ .scope = scope, .co = co, .nargs = nargs, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg };
+	ev_init(&t->timer, on_timer);
+	t->timer.data = t;
+	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
+	t->next = scope->tasks;
+	t->link = &scope->tasks;
+	if (t->next)
+		t->next->link = &t->next;
+	scope->tasks = t;
+	make_ready(t);
+	return t;
+}
+
+static void unlink_task(struct task *t)
+{
+	*t->link = t->next;
+	if (t->next)
+		t->next->link = t->link;
+}
+
+/* Protected: __tostring of an error value is the script's code, and memory may be short. [task -> message, traceback] */
+static int describe(lua_State *L)
+{
+	struct task *t = lua_touserdata(L, 1);
+
+	lua_xmove(t->co, L, 1);
+	lua_pushvalue(L, -1);
+	lua_xmove(L, t->co, 1);
+	if (lua_isstring(L, -1) || luaL_getmetafield(L, -1, "__tostring") != LUA_TNIL) {
+		lua_settop(L, 2);
+		luaL_tolstring(L, 2, NULL);
+	} else {
+		lua_pushfstring(L, "(the error is a %s, not a text)", luaL_typename(L, -1));
+	}
+	luaL_traceback(L, t->co, lua_tostring(L, -1), 0);
+	return 2;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t a = strlen(text), b = strlen(end);
+
+	return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* Leaves two values on the main thread's stack, to which o's texts point. */
+static void fail(struct task *t, struct outcome *o)
+{
+	lua_State *L = t->scope->sched->L;
+
+	lua_pushcfunction(L, describe);
+	lua_pushlightuserdata(L, t);
+	if (lua_pcall(L, 1, 2, 0) != LUA_OK) {
+		if (!lua_isstring(L, -1)) {
+			lua_pop(L, 1);
+			lua_pushliteral(L, "(an error while the error was described)");
+		}
+		lua_pushvalue(L, -1);
+	}
+	o->message = lua_tostring(L, -2);
+	o->traceback = lua_tostring(L, -1);
+	const char *why = over(t);
+	o->cancelled = why && ends_with(o->message, why);
+}
+
+static void finish(struct task *t, int status, int nresults)
+{
+	struct scope *scope = t->scope;
+	struct sched *s = scope->sched;
+	struct outcome o = { .begun = t->begun, .ok = status == LUA_OK && t->begun, .cancelled = !t->begun, .results = t->co,
+	                     .count = nresults, .message = TERM_ENDED, .traceback = TERM_ENDED };
+	int top = lua_gettop(s->L);
+
+	if (status != LUA_OK) {
+		fail(t, &o);
+		t->room = ROOM_INSTRUCTIONS;
+		lua_resetthread(t->co); /* runs its <close> variables */
+	}
+	s->running = NULL;
+	s->innermost = NULL;
+	t->finished = true;
+	if (t->ended)
+		t->ended(t->arg, &o);
+	else if (!o.ok && !o.cancelled)
+		scope->failed(scope, &o);
+	lua_settop(s->L, top);
+	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
+	unlink_task(t);
+	free(t);
+	scope_check_idle(scope);
+}
+
+/* The door: the one place from which the script's code runs. */
+static void resume(struct task *t)
+{
+	struct sched *s = t->scope->sched;
+	int nresults = 0;
+
+	s->innermost = t->co;
+	s->running = t; /* before looking whether it is over: a signal from here on is not lost */
+	environment_enter(&s->environment, t->scope->marker);
+	const char *why = over(t);
+	if (why && !t->begun) {
+		finish(t, LUA_OK, 0);
+		return;
+	}
+	if (why)
+		arm(t, t->co);
+	t->begun = true;
+	int status = lua_resume(t->co, s->L, t->nargs, &nresults);
+	t->nargs = 0;
+	if (status != LUA_YIELD) {
+		finish(t, status, nresults);
+		return;
+	}
+	s->running = NULL;
+	s->innermost = NULL;
+	lua_pop(t->co, nresults);
+}
+
+bool sched_run(struct sched *s)
+{
+	struct task *t = s->ready;
+
+	/* What becomes ready meanwhile has its turn in the next round, so that messages are read in between. */
+	s->ready = NULL;
+	s->ready_end = &s->ready;
+	while (t) {
+		struct task *next = t->ready_next;
+		t->ready = false;
+		resume(t);
+		t = next;
+	}
+	environment_enter(&s->environment, NULL);
+	return s->ready != NULL;
+}
+
+static void cancel(struct task *t)
+{
+	if (t != t->scope->sched->running)
+		give_up_wait(t);
+}
+
+void task_cancel(struct task *t, const char *why)
+{
+	if (t->over)
+		return;
+	t->over = why;
+	cancel(t);
+}
+
+/* ---- scopes ---- */
+
+void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scope *, const struct outcome *))
+{
+	*scope = (struct scope){ .sched = s, .failed = failed };
+}
+
+void scope_end(struct scope *scope, const char *why, double kill_after)
+{
+	if (!scope->over) {
+		scope->over = why;
+		for (struct task *t = scope->tasks; t; t = t->next)
+			cancel(t);
+	}
+	for (struct child *c = scope->children; c; c = child_next(c))
+		child_stop(c, kill_after);
+	scope_check_idle(scope);
+}
+
+void scope_check_idle(struct scope *scope)
+{
+	if (scope->over && !scope->tasks && !scope->children && scope->idle)
+		scope->idle(scope);
+}
