@@ -90,7 +90,6 @@ void control_add_election(struct buf *reply, const char *name, const struct elec
 	add_field(reply, "identity", s->identity);
 	add_field(reply, "address", s->address);
 	add_field(reply, "leader", s->leader);
-	add_field(reply, "why", s->why ? s->why : "");
 	buf_printf(reply, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
 	           s->remaining / NSEC_PER_MS);
 	buf_printf(reply, ",\"sinceRenewalMs\":%" PRId64, s->since_renewal < 0 ? -1 : s->since_renewal / NSEC_PER_MS);

@@ -155,13 +155,17 @@ static nsec standby_wait(const struct lease *l)
 	case SIGHT_ABSENT:
 		if (!l->had_record)
 			return 0;
-		return l->last_duration > l->times.lease ? l->last_duration : l->times.lease;
+		return l->longest > l->times.lease ? l->longest : l->times.lease;
 	case SIGHT_RELEASED:
 		return 0;
 	case SIGHT_EMPTIED:
 		return l->seen.duration;
 	case SIGHT_HELD:
-		return l->seen.mine || l->seen.reclaim || l->dead ? 0 : l->seen.duration;
+		/* A write of ours that lands after we gave it up (a create, once somebody deletes the record) may hit another's
+		 * term: only what we know to have written last is ours to take at once. */
+		if (l->seen.mine && l->seen.write == l->own_write)
+			return 0;
+		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
 	case SIGHT_FOREIGN:
 		return NSEC_NEVER;
 	}
@@ -409,6 +413,7 @@ static void forget_limbo(struct lease *l)
 static void applied(struct lease *l, struct lease_sent w, struct instant now, struct lease_actions *a)
 {
 	forget_limbo(l);
+	l->own_write = w.write;
 	if (w.term > l->top_term)
 		l->top_term = w.term;
 	switch (w.what) {
@@ -482,8 +487,8 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 	if (s->kind == SIGHT_ABSENT || s->kind == SIGHT_FOREIGN)
 		return;
 	l->had_record = true;
-	if (s->kind != SIGHT_RELEASED)
-		l->last_duration = s->duration;
+	if (s->duration > l->longest)
+		l->longest = s->duration;
 }
 
 static void on_read(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)

@@ -170,10 +170,11 @@ struct lease {
 	struct instant seen_at;        /* receipt of the first sight of exactly that record */
 	bool looked, had_record;       /* looked at all; ever saw a record */
 	bool dead;                     /* the holder of `seen` is proved dead */
-	nsec last_duration;            /* of the last record that somebody held */
+	nsec longest;                  /* duration seen: what an absence is waited out for, since the record that is gone may not have been seen */
 
 	/* What of ours may be in the store. */
 	struct lease_sent good;        /* the write our term rests on */
+	uint64_t own_write;            /* the last write of ours known to have been in the store */
 	struct lease_sent limbo[LEASE_LIMBO];
 	int limbo_len;
 	uint64_t term, top_term;       /* ours, running or last; the largest ever seen */

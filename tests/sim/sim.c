@@ -1,6 +1,6 @@
 #include "sim.h"
 
-#include "../../runtime/lease.h"
+#include "lease.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ struct happening {
 struct node {
 	struct lease lease;
 	struct lease_times times;
-	bool up, asks, reclaims, held_once;
+	bool up, asks, reclaims, slewed;
 	uint64_t life, identity, timer, open_op;
 	double boot_rate, raw_rate;
 	nsec boot_base, raw_base, slept; /* slept: what raw has missed */
@@ -547,7 +547,7 @@ static void boot(struct world *w, int i)
 
 	n->up = true;
 	n->life = ++w->lives;
-	n->identity = same_identity ? n->identity : n->life;
+	n->identity = same_identity ? n->identity : chance(w, 10) ? w->node[0].identity : n->life; /* or somebody else's */
 	n->looked = n->open = n->reported_any = n->unreaped = false;
 	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
 	n->saw_token = 0;
@@ -612,7 +612,7 @@ static void configure(struct world *w, int i)
 }
 
 /* Absence has no version: who never saw a record takes an absent one at once, whoever deleted it. A deletion is survived
- * only by those who had looked; so nobody new comes near one. */
+ * only by those who had looked, and knew the longest lease; so nobody new, and no mixed settings, come near one. */
 static bool all_have_looked(const struct world *w)
 {
 	for (int i = 0; i < w->nodes; i++)
@@ -623,7 +623,7 @@ static bool all_have_looked(const struct world *w)
 
 static void harm_record(struct world *w, enum fault f)
 {
-	if (f == FAULT_DELETED && !all_have_looked(w))
+	if (f == FAULT_DELETED && (w->rolling || !all_have_looked(w)))
 		return;
 	if (!w->store.exists || w->store.holder == 0 || (f != FAULT_EDITED && w->deletions++ > 0))
 		return;
@@ -651,6 +651,8 @@ static void fault_in(struct world *w, int i)
 		say(w, i, "paused for ms", (uint64_t)((n->frozen_until - w->now) / MS));
 		return;
 	case 2:
+		if (n->slewed)
+			return; /* a clock that is slewed while the other one sleeps is beyond what the rules promise */
 		count(w, FAULT_SUSPEND);
 		n->asleep_until = w->now + between(w, 100 * MS, 2 * n->times.lease);
 		n->slept += n->asleep_until - w->now;
@@ -866,8 +868,9 @@ static void make_node(struct world *w, int i)
 
 	set_times(w, n);
 	double width = lease_drift_tolerance(&n->times) / 2.05;
-	n->boot_rate = 1 + spread(w, width);
 	n->raw_rate = 1 + spread(w, width);
+	n->slewed = chance(w, 30); /* a time daemon may slew CLOCK_BOOTTIME by 8.3%, far more than any lease allows for */
+	n->boot_rate = 1 + spread(w, n->slewed ? 0.083 : width);
 	n->boot_base = between(w, SEC, 1000000 * SEC);
 	n->raw_base = between(w, SEC, 1000000 * SEC);
 	n->asks = chance(w, 20);
