@@ -6,6 +6,8 @@
 
 #include "config.h"
 
+#include <stdio.h>
+
 int cmd_run(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
 int cmd_leader(int argc, char **argv);
@@ -37,7 +39,7 @@ int command_fail(enum command command, enum exit_status status, const char *fmt,
 /* The exit status for an error of a lock or a file: 2 for what the user got wrong, else 69. */
 enum exit_status command_status_of(const struct err *err);
 
-void help_print(void);                        /* lunarch --help */
+void help_print(FILE *out);                    /* lunarch --help */
 void help_command(enum command command);
 void help_version(void);
 void help_complete(const char *command_name); /* words for the completion, one a line; "" = the commands */

@@ -229,19 +229,21 @@ static int dial(const struct sockaddr_un *sa)
 	return fd;
 }
 
-/* Removes a socket that nobody listens at; -1 if somebody does, or it is something else. */
-static int remove_stale(const struct sockaddr_un *sa)
+int control_remove_stale(const char *path)
 {
+	struct sockaddr_un sa;
 	struct stat st;
-	int fd = dial(sa);
 
+	if (address_of(path, &sa, NULL) < 0)
+		return -1;
+	int fd = dial(&sa);
 	if (fd >= 0) {
 		close(fd);
 		return -1;
 	}
-	if (errno != ECONNREFUSED || lstat(sa->sun_path, &st) < 0 || !S_ISSOCK(st.st_mode))
+	if (errno != ECONNREFUSED || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
 		return -1;
-	return unlink(sa->sun_path);
+	return unlink(path);
 }
 
 static int listen_at(const char *path, struct err *err)
@@ -255,7 +257,7 @@ static int listen_at(const char *path, struct err *err)
 		return err_sys(err, "socket");
 	fchmod(fd, 0600); /* before bind, which gives the file this mode: no moment in which others may connect */
 	int failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
-	if (failed && errno == EADDRINUSE && remove_stale(&sa) == 0)
+	if (failed && errno == EADDRINUSE && control_remove_stale(path) == 0)
 		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
 	if (!failed && listen(fd, CLIENTS_MAX) == 0)
 		return fd;

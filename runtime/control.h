@@ -43,6 +43,9 @@ struct control *control_new(struct ev_loop *loop, const char *path, control_hand
 const char *control_path(const struct control *c); /* absolute, for LUNARCH_CONTROL */
 void control_free(struct control *c);              /* hangs up, unlinks; NULL is nothing */
 
+/* Removes the socket at path if nobody listens there. -1: somebody does, or it is no socket. */
+int control_remove_stale(const char *path);
+
 /* Client: sends one line, waits at most 10 s for the answer (without its newline). Blocks. ERR_MISSING: nobody listens
  * there (any more). */
 int control_ask(const char *path, const char *request, struct buf *reply, struct err *err);

@@ -1,0 +1,197 @@
+#include "buf.h"
+#include "commands.h"
+#include "lock.h"
+#include "log.h"
+#include "versions.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#ifndef LUNARCH_VERSION
+#define LUNARCH_VERSION "unknown"
+#endif
+
+static const struct command_help {
+	const char *usage, *summary, *text, *examples;
+} helps[COMMANDS] = {
+	[COMMAND_RUN] = {
+		"run [OPTIONS] SCRIPT.lua [-- ARGS]",
+		"campaign, and run a script's hooks while leading",
+		"Loads the script, then campaigns for each of its elections. While this process leads, on_leading and\n"
+		"what it started run; when the lease is lost they are stopped, and killed if they do not stop in time.\n"
+		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns and sits out one lease.\n"
+		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 75 the lock was not\n"
+		"had in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
+		"  lunarch run backup.lua\n"
+		"  lunarch run --lock /srv/shared/backup --lease-duration 30s backup.lua -- /etc /home\n"
+		"  lunarch run -e 'log(\"leading with token \" .. term.token)' --once\n",
+	},
+	[COMMAND_EXEC] = {
+		"exec [OPTIONS] --lock URL -- COMMAND [ARGS]",
+		"hold the lock while a command runs",
+		"Waits for the lock, runs the command, and releases. If the lease is lost, the command and everything it\n"
+		"started are killed before another may take over. The command sees LUNARCH_TOKEN, a number that grows\n"
+		"with every holder; all signals are passed on to it.\n"
+		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
+		"reached, 75 the lock was not had (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
+		"  lunarch exec --lock backup -- rsync -a /srv/ backup:/srv/\n"
+		"  lunarch exec -n --lock nightly --at-least 5m -- ./nightly.sh      # in every machine's crontab\n"
+		"  lunarch exec --restart always --lock web -- ./singleton-daemon\n",
+	},
+	[COMMAND_LEADER] = {
+		"leader --lock URL [--wait DUR]",
+		"print the leader's address",
+		"Prints the address that the leader publishes (--address, or the script's key), alone on a line.\n"
+		"Exit status: 0 printed, 1 nobody leads or the leader publishes no address, 2 usage, 69 the lock cannot be\n"
+		"reached.",
+		"  curl \"http://$(lunarch leader --lock web)/health\"\n"
+		"  lunarch leader --lock web --wait 30s\n",
+	},
+	[COMMAND_STATUS] = {
+		"status [--watch] [--verify] [--json] --lock URL",
+		"who leads, since when, with which token",
+		"Shows the record as it is; times in it are the holder's. --verify watches whether the holder renews, for at\n"
+		"most its lease. --watch goes on and prints every change of leader.\n"
+		"Exit status: 0 somebody leads, 1 nobody does (with --verify: or did not renew), 2 usage, 69 the lock\n"
+		"cannot be reached.",
+		"  lunarch status --lock backup\n"
+		"  lunarch status --json --lock backup | jq .leader\n"
+		"  lunarch status --watch --lock /srv/shared/backup\n",
+	},
+	[COMMAND_CHECK] = {
+		"check [OPTIONS] SCRIPT.lua [-- ARGS]",
+		"load a script, show its elections and timing, change nothing",
+		"Runs the script's text but no hook, shows what `lunarch run` with the same options would do, and reads each\n"
+		"lock. Nothing is written.\n"
+		"Exit status: 0 all is well, 1 a problem was found, 2 usage.",
+		"  lunarch check backup.lua\n"
+		"  lunarch check --lease-duration 5s --lock /srv/shared/backup backup.lua\n",
+	},
+	[COMMAND_CTL] = {
+		"ctl [--list] [--control PATH] [--election NAME] COMMAND",
+		"talk to a running elector",
+		"Commands:\n"
+		"  status           its elections: phase, term, token, time left\n"
+		"  is-leading       exit status 0 if it leads, 1 if not\n"
+		"  why              its last decisions, with their times\n"
+		"  resign [DUR]     end the term, hand over, and stay out (preset: one lease)\n"
+		"  pause            stop campaigning; a running term goes on\n"
+		"  resume           campaign again\n"
+		"  reload           load the script again, as SIGHUP does\n"
+		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked.",
+		"  lunarch ctl --list\n"
+		"  lunarch ctl why\n"
+		"  lunarch ctl resign 1m\n",
+	},
+};
+
+/* ---- help ---- */
+
+void help_print(FILE *out)
+{
+	fputs("Lunarch runs one Lua script (or command) on many machines and lets exactly one of them lead.\n\nUsage:\n", out);
+	for (int i = 0; i < COMMANDS; i++)
+		fprintf(out, "  lunarch %-50s %s\n", helps[i].usage, helps[i].summary);
+	fputs("  lunarch COMMAND --help\n  lunarch --version\n\nWhere the record lives (--lock):\n", out);
+	for (const struct lock_ops *const *b = lock_backends; *b; b++)
+		fprintf(out, "  %-10s %s\n", (*b)->scheme, (*b)->summary);
+	fputs("\nTry it, in two terminals:\n"
+	      "  lunarch run -e 'term:every(1, function() print(\"still leading\") end)' --lock demo\n"
+	      "  lunarch status --lock demo\n", out);
+}
+
+static void print_option(const struct option_info *info)
+{
+	char name[80];
+
+	snprintf(name, sizeof name, "%c%c --%s%s%s", info->letter ? '-' : ' ', info->letter ? info->letter : ' ', info->name,
+	         info->value_name ? " " : "", info->value_name ? info->value_name : "");
+	printf("  %-26s", name);
+	if (strlen(name) > 26)
+		printf("\n  %-26s", "");
+	printf(" %s", info->help);
+	if (info->preset)
+		printf(" [%s]", info->preset);
+	printf("\n");
+}
+
+void help_command(enum command command)
+{
+	const struct command_help *h = &helps[command];
+
+	printf("Usage: lunarch %s\n\n%s\n\nOptions:\n", h->usage, h->text);
+	for (enum option i = 0; i < OPTIONS; i++)
+		if (option_table[i].commands & 1u << command)
+			print_option(&option_table[i]);
+	printf("\nEnvironment, where no option is given:\n");
+	for (enum option i = 0; i < OPTIONS; i++)
+		if (option_table[i].commands & 1u << command && option_table[i].env)
+			printf("  %-26s --%s\n", option_table[i].env, option_table[i].name);
+	printf("\nExamples:\n%s", h->examples);
+}
+
+void help_version(void)
+{
+	struct buf libraries = { 0 };
+
+	versions_add(&libraries);
+	printf("lunarch %s\n%s\nlocks:", LUNARCH_VERSION, libraries.data);
+	for (const struct lock_ops *const *b = lock_backends; *b; b++)
+		printf(" %s", (*b)->scheme);
+	printf("\n");
+	buf_fini(&libraries);
+}
+
+void help_complete(const char *command_name)
+{
+	for (int c = 0; c < COMMANDS; c++) {
+		if (!*command_name)
+			printf("%s\n", command_names[c]);
+		for (enum option i = 0; i < OPTIONS; i++)
+			if (strcmp(command_name, command_names[c]) == 0 && option_table[i].commands & 1u << c)
+				printf("--%s\n", option_table[i].name);
+	}
+}
+
+/* ---- how every command begins and fails ---- */
+
+int command_begin(struct options *o, enum command command, int argc, char **argv)
+{
+	struct err err;
+
+	if (options_parse(o, command, argc, argv, &err) < 0)
+		return command_fail(command, EXIT_USAGE, "%s", err.text);
+	if (o->value[OPTION_HELP].number) {
+		help_command(command);
+		return EXIT_DONE;
+	}
+	if (o->value[OPTION_VERSION].number) {
+		help_version();
+		return EXIT_DONE;
+	}
+	if (option_table[OPTION_LOG_LEVEL].commands & 1u << command)
+		log_init((enum log_format)o->value[OPTION_LOG_FORMAT].number,
+		         (enum log_level)o->value[OPTION_LOG_LEVEL].number);
+	return -1;
+}
+
+int command_fail(enum command command, enum exit_status status, const char *fmt, ...)
+{
+	char text[2000];
+	struct buf line = { 0 };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	buf_printf(&line, "lunarch %s: ", command_names[command]);
+	buf_plain(&line, text);
+	fprintf(stderr, "%s\n", line.data);
+	buf_fini(&line);
+	return (int)status;
+}
+
+enum exit_status command_status_of(const struct err *err)
+{
+	return err->code == ERR_USAGE ? EXIT_USAGE : EXIT_UNREACHABLE;
+}
