@@ -172,9 +172,9 @@ static int co_close(lua_State *L)
 
 static int co_isyieldable(lua_State *L)
 {
-	if (!sched_is_task(lua_isthread(L, 1) ? lua_tothread(L, 1) : L))
-		return call_original(L);
-	lua_pushboolean(L, 0);
+	lua_State *co = lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
+
+	lua_pushboolean(L, lua_isyieldable(co) && !sched_is_task(co));
 	return 1;
 }
 

@@ -54,6 +54,7 @@ static void push_cjson(lua_State *L, const char *name)
 
 struct text {
 	const char *start, *at, *end;
+	bool marked;
 };
 
 static size_t digits(const char *p, const char *end)
@@ -120,8 +121,9 @@ static size_t empty_array_len(const char *start, const char *end)
 	return p < end && *p == ']' ? (size_t)(p + 1 - start) : 0;
 }
 
-static void add_marked(luaL_Buffer *b, char mark, const char *s, size_t len)
+static void add_marked(luaL_Buffer *b, struct text *t, char mark, const char *s, size_t len)
 {
+	t->marked = true;
 	luaL_addchar(b, '"');
 	luaL_addchar(b, MARK);
 	luaL_addchar(b, mark);
@@ -138,6 +140,7 @@ static bool mark_token(luaL_Buffer *b, struct text *t)
 		len = string_len(p, t->end);
 		luaL_addchar(b, '"');
 		if (begins_with_mark(p + 1, t->end)) {
+			t->marked = true;
 			luaL_addchar(b, MARK);
 			luaL_addchar(b, MARK_STRING);
 		}
@@ -147,9 +150,9 @@ static bool mark_token(luaL_Buffer *b, struct text *t)
 		if (len == 0)
 			return false;
 		bool negative_zero = len == 2 && p[0] == '-' && p[1] == '0'; /* a float: integers have no such thing */
-		add_marked(b, MARK_NUMBER, negative_zero ? "-0.0" : p, negative_zero ? 4 : len);
+		add_marked(b, t, MARK_NUMBER, negative_zero ? "-0.0" : p, negative_zero ? 4 : len);
 	} else if (*p == '[' && (len = empty_array_len(p, t->end)) > 0) {
-		add_marked(b, MARK_EMPTY, "", 0);
+		add_marked(b, t, MARK_EMPTY, "", 0);
 	} else {
 		luaL_addchar(b, *p);
 		len = 1;
@@ -283,10 +286,9 @@ static int json_decode(lua_State *L)
 			return decode_failed(L, &t, "an invalid number");
 	}
 	luaL_pushresult(&b);
-	bool marked = lua_rawlen(L, 2) > len;
 	push_cjson(L, "decode");
 	lua_insert(L, 2);
-	if (lua_pcall(L, 1, 1, 0) != LUA_OK || (marked && !unmark(L, &replaced)))
+	if (lua_pcall(L, 1, 1, 0) != LUA_OK || (t.marked && !unmark(L, &replaced)))
 		return decode_refused(L);
 	return 1;
 }

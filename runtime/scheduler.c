@@ -152,10 +152,11 @@ int sched_raise(lua_State *L, const char *text)
 
 static void enforce(lua_State *L, lua_Debug *ar);
 
+/* Not again if it is armed already: that would give it all its room once more. */
 static void arm(struct task *t, lua_State *L)
 {
-	lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
-	t->room = t->room > 10 ? t->room / 10 : 1;
+	if (lua_gethook(L) != enforce)
+		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
 }
 
 /* The count hook. It stays armed, so that pcall cannot swallow it for good. A coroutine may carry it from an earlier
@@ -170,7 +171,8 @@ static void enforce(lua_State *L, lua_Debug *ar)
 		lua_sethook(L, NULL, 0, 0);
 		return;
 	}
-	arm(t, L);
+	lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
+	t->room = t->room > 10 ? t->room / 10 : 1;
 	sched_raise(L, why);
 }
 

@@ -1,0 +1,2 @@
+-- Found by require "beside.module".
+return { name = ... }
