@@ -103,23 +103,6 @@ static void show_elections(const json_t *answer, const char *indent)
 		show_election(e, indent);
 }
 
-static void show_lines(const char *text)
-{
-	struct buf b = { 0 };
-
-	while (*text) {
-		size_t len = strcspn(text, "\n");
-		char *line = mem_dupn(text, len);
-		buf_plain(&b, line);
-		buf_adds(&b, "\n");
-		free(line);
-		text += len + (text[len] == '\n');
-	}
-	if (b.len)
-		fputs(b.data, stdout);
-	buf_fini(&b);
-}
-
 static void show_answer(const json_t *answer, bool as_json)
 {
 	const json_t *leading = json_object_get(answer, "leading");
@@ -132,8 +115,8 @@ static void show_answer(const json_t *answer, bool as_json)
 	if (leading)
 		puts(json_is_true(leading) ? "yes" : "no");
 	show_elections(answer, "");
-	show_lines(text_of(answer, "text"));
-	show_lines(text_of(answer, "message"));
+	command_lines(stdout, text_of(answer, "text"));
+	command_lines(stdout, text_of(answer, "message"));
 }
 
 /* ---- which elector ---- */

@@ -29,7 +29,7 @@ static int follow(struct look *l, struct instant by)
 	while (status < 0) {
 		enum lock_outcome o = look_read(l, &r, &at, &err);
 		if (o == LOCK_ABSENT) {
-			record_fini(&r);
+			record_clear(&r);
 		} else if (o != LOCK_OK) {
 			status = command_fail(COMMAND_LEADER, command_status_of(&err), "%s", err.text);
 			break;

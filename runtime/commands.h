@@ -36,6 +36,9 @@ int command_begin(struct options *o, enum command command, int argc, char **argv
 int command_fail(enum command command, enum exit_status status, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Prints lines that may quote a script or a record: of its control characters only the line breaks count. */
+void command_lines(FILE *out, const char *text);
+
 /* The exit status for an error of a lock or a file: 2 for what the user got wrong, else 69. */
 enum exit_status command_status_of(const struct err *err);
 

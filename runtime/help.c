@@ -2,9 +2,11 @@
 #include "commands.h"
 #include "lock.h"
 #include "log.h"
+#include "mem.h"
 #include "versions.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #ifndef LUNARCH_VERSION
@@ -175,19 +177,33 @@ int command_begin(struct options *o, enum command command, int argc, char **argv
 	return -1;
 }
 
+void command_lines(FILE *out, const char *text)
+{
+	struct buf b = { 0 };
+
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+		char *line = mem_dupn(text, len);
+		buf_plain(&b, line);
+		buf_adds(&b, "\n");
+		free(line);
+		text += len + (text[len] == '\n');
+	}
+	if (b.len)
+		fputs(b.data, out);
+	buf_fini(&b);
+}
+
 int command_fail(enum command command, enum exit_status status, const char *fmt, ...)
 {
-	char text[2000];
-	struct buf line = { 0 };
+	char text[8192];
 	va_list ap;
 
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	buf_printf(&line, "lunarch %s: ", command_names[command]);
-	buf_plain(&line, text);
-	fprintf(stderr, "%s\n", line.data);
-	buf_fini(&line);
+	fprintf(stderr, "lunarch %s: ", command_names[command]);
+	command_lines(stderr, text);
 	return (int)status;
 }
 
