@@ -9,7 +9,7 @@ Q       := $(if $(filter 0,$(V)),@,)
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PKGS    := lua5.4 jansson
 CFLAGS  ?= -O2 -g
-WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers
+WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation
 WERROR  ?= $(if $(CI),-Werror,)
 # libev's headers predate strict aliasing warnings; -isystem keeps them quiet.
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLUNARCH_VERSION='"$(VERSION)"' $(WARN) $(WERROR) $(CFLAGS) -pthread \

@@ -65,9 +65,7 @@ int err_wrap(struct err *e, const char *fmt, ...)
 	va_start(ap, fmt);
 	int n = vsnprintf(e->text, sizeof e->text, fmt, ap);
 	va_end(ap);
-	if (n < 0)
-		return -1;
-	strncat(e->text, ": ", sizeof e->text - strlen(e->text) - 1);
-	strncat(e->text, inner.text, sizeof e->text - strlen(e->text) - 1);
+	if (n >= 0 && (size_t)n < sizeof e->text)
+		snprintf(e->text + n, sizeof e->text - (size_t)n, ": %s", inner.text);
 	return -1;
 }
