@@ -107,7 +107,7 @@ void buf_plain(struct buf *b, const char *s)
 		unsigned char c = (unsigned char)*s;
 		if (c == '\n')
 			buf_adds(b, "\\n");
-		else if (c < 0x20 || c == 0x7f)
+		else if ((c < 0x20 && c != '\t') || c == 0x7f)
 			buf_printf(b, "\\x%02x", c);
 		else
 			buf_add(b, s, 1);

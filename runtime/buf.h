@@ -20,7 +20,8 @@ void buf_drop(struct buf *b, size_t len);                 /* removes len bytes f
 /* s as a JSON string with its quotes. Control characters and invalid UTF-8 are escaped, so the result is always valid. */
 void buf_json(struct buf *b, const char *s);
 
-/* s for a person's terminal: control characters become \n or \xNN, so that nothing in it moves the cursor or starts a line. */
+/* s for a person's terminal: control characters but tabs become \n or \xNN, so that nothing in it moves the cursor back or
+ * starts a line. */
 void buf_plain(struct buf *b, const char *s);
 
 #endif

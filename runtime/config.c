@@ -117,7 +117,7 @@ static int distance(const char *a, const char *b)
 	int d[NEAR_MAX + 1][NEAR_MAX + 1];
 
 	if (la > NEAR_MAX || lb > NEAR_MAX)
-		return NEAR_MAX;
+		return INT_MAX;
 	for (int i = 0; i <= la; i++) {
 		for (int j = 0; j <= lb; j++) {
 			if (i == 0 || j == 0) {
@@ -412,6 +412,19 @@ static int join_shutdown(const struct options *o, int64_t script_ms, nsec *out, 
 	return 0;
 }
 
+/* The commonest mistake has a sentence of its own: with nothing between R and L the other rules would speak of shares of
+ * a negative time. */
+static int check_times(const struct lease_times *t, struct err *err)
+{
+	char lease[32], renew[32];
+
+	if (t->renew < t->lease)
+		return lease_times_check(t, err);
+	duration_print(t->lease / NSEC_PER_MS, lease, sizeof lease);
+	duration_print(t->renew / NSEC_PER_MS, renew, sizeof renew);
+	return err_set(err, ERR_USAGE, "the renew deadline, %s, must be shorter than the lease duration, %s", renew, lease);
+}
+
 int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
                   nsec *shutdown_grace, struct err *err)
 {
@@ -427,7 +440,7 @@ int options_times(const struct options *o, const struct script_times *script, st
 	};
 	if (!j.failed) {
 		lease_times_default(t);
-		j.failed = lease_times_check(t, err);
+		j.failed = check_times(t, err);
 		if (j.failed && j.origins.len)
 			err_wrap(err, "%s", j.origins.data);
 	}

@@ -70,7 +70,7 @@ static const struct command_help {
 		"  lunarch check --lease-duration 5s --lock /srv/shared/backup backup.lua\n",
 	},
 	[COMMAND_CTL] = {
-		"ctl [--list] [--control PATH] [--election NAME] COMMAND",
+		"ctl [--list] [OPTIONS] COMMAND",
 		"talk to a running elector",
 		"Commands:\n"
 		"  status           its elections: phase, term, token, time left\n"

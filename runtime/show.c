@@ -16,7 +16,7 @@ bool show_leads(const struct shown *s)
 
 static void add_line(struct buf *out, const char *label, const char *value)
 {
-	buf_printf(out, "%-10s ", label);
+	buf_printf(out, "%-11s ", label);
 	buf_plain(out, value);
 	buf_adds(out, "\n");
 }
@@ -42,7 +42,7 @@ static void add_time(struct buf *out, const char *label, int64_t then_us, int64_
 		return;
 	localtime_r(&sec, &tm);
 	strftime(text, sizeof text, "%F %T %z", &tm);
-	buf_printf(out, "%-10s %s (", label, text);
+	buf_printf(out, "%-11s %s (", label, text);
 	add_age(out, then_us, now_us);
 	buf_adds(out, ")\n");
 }
@@ -102,14 +102,14 @@ static void add_record(struct buf *out, const struct shown *s)
 		add_time(out, "since", r->acquired_us, s->now_us);
 	add_time(out, *r->holder ? "renewed" : "released", r->renewed_us, s->now_us);
 	if (r->token)
-		buf_printf(out, "%-10s %" PRId64 "\n", "token", r->token);
+		buf_printf(out, "%-11s %" PRId64 "\n", "token", r->token);
 	if (r->term)
-		buf_printf(out, "%-10s %" PRIu64 "\n", "term", r->term);
-	buf_printf(out, "%-10s ", "settings");
+		buf_printf(out, "%-11s %" PRIu64 "\n", "term", r->term);
+	buf_printf(out, "%-11s ", "settings");
 	add_setting(out, "lease ", r->lease_ms);
 	add_setting(out, ", renew deadline ", r->renew_ms);
 	add_setting(out, ", retry period ", r->retry_ms);
-	buf_printf(out, "\n%-10s %" PRId64 " of holder\n", "changes", r->transitions);
+	buf_printf(out, "\n%-11s %" PRId64 "\n", "transitions", r->transitions);
 	if (*r->previous_holder)
 		add_line(out, "previous", r->previous_holder);
 }

@@ -1,0 +1,294 @@
+#include "config.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SEC NSEC_PER_SEC
+
+static struct options o;
+static struct err err;
+
+/* Parses a command line that is written as people write it; the words live until the next call. */
+static int parse(enum command command, const char *line)
+{
+	static char copy[1000];
+	static char *argv[50];
+	int argc = 0;
+
+	snprintf(copy, sizeof copy, "%s", line);
+	argv[argc++] = (char *)command_names[command];
+	for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
+		argv[argc++] = word;
+	argv[argc] = NULL;
+	err = (struct err){ 0 };
+	return options_parse(&o, command, argc, argv, &err);
+}
+
+static void refuses(enum command command, const char *line, const char *reason)
+{
+	int result = parse(command, line);
+	int good = ok(result < 0 && err.code == ERR_USAGE && strstr(err.text, reason), "`%s %s` is refused: %s",
+	              command_names[command], line, reason);
+
+	if (!good)
+		printf("# %d: %s\n", result, err.text);
+}
+
+/* ---- the table ---- */
+
+static int is_removed(const char *variable)
+{
+	for (const char *const *v = option_variables; *v; v++)
+		if (strcmp(*v, variable) == 0)
+			return 1;
+	return 0;
+}
+
+static void the_table_is_whole(void)
+{
+	int named = 1, removed = 1, presets = 1, count = 0, listed = 0;
+
+	for (int i = 0; i < OPTIONS; i++) {
+		const struct option_info *info = &option_table[i];
+		named &= info->name && info->help && info->commands && !info->value_name == (info->type == OPTION_FLAG);
+		presets &= !info->preset || info->type != OPTION_FLAG;
+		if (info->env && strcmp(info->env, "LUNARCH_CONTROL") != 0) {
+			removed &= is_removed(info->env);
+			count++;
+		}
+	}
+	for (const char *const *v = option_variables; *v; v++)
+		listed++;
+	ok(named && presets, "every option has a name, a help text, a command, and a value's name if it takes one");
+	ok(removed && listed == count, "every option's variable is removed for what a term starts, and no other");
+	ok(!is_removed("LUNARCH_CONTROL"), "but LUNARCH_CONTROL, by which a term finds its elector");
+	for (int c = 0; c < COMMANDS; c++)
+		ok(parse((enum command)c, "") == 0, "%s: the presets are valid", command_names[c]);
+}
+
+/* ---- parsing ---- */
+
+static void values(void)
+{
+	ok(parse(COMMAND_RUN, "--lock a --identity=b --lease-duration 1.5s --once script.lua") == 0, "options and a script");
+	is_str(o.value[OPTION_LOCK].text, "a", "a value as the next word");
+	is_str(o.value[OPTION_IDENTITY].text, "b", "a value behind =");
+	is_int(o.value[OPTION_LEASE_DURATION].number, 1500, "a duration in milliseconds");
+	ok(o.value[OPTION_ONCE].number == 1 && options_set(&o, OPTION_ONCE), "a flag");
+	ok(o.words == 1 && strcmp(o.word[0], "script.lua") == 0 && !*o.rest, "the script");
+	ok(!options_set(&o, OPTION_RECLAIM) && !o.value[OPTION_RECLAIM].number, "what was not given is not set");
+
+	parse(COMMAND_RUN, "script.lua --lock a -- --once x");
+	ok(o.words == 1 && !o.value[OPTION_ONCE].number && strcmp(o.rest[0], "--once") == 0 && strcmp(o.rest[1], "x") == 0,
+	   "options may follow the script, and what follows -- is the script's");
+	parse(COMMAND_EXEC, "--lock a ls -n --lock b");
+	ok(o.words == 0 && strcmp(o.rest[0], "ls") == 0 && !o.value[OPTION_NO_WAIT].number &&
+	           strcmp(o.value[OPTION_LOCK].text, "a") == 0,
+	   "exec: the first word begins the command, whose options are its own");
+	parse(COMMAND_EXEC, "-n --lock a -- -x");
+	ok(o.value[OPTION_NO_WAIT].number && strcmp(o.rest[0], "-x") == 0, "exec: a command that begins with a dash needs --");
+	parse(COMMAND_RUN, "-e --comment");
+	is_str(o.value[OPTION_EVAL].text, "--comment", "-e takes any text, even one that begins with a Lua comment");
+	parse(COMMAND_RUN, "--lock=--odd x.lua");
+	is_str(o.value[OPTION_LOCK].text, "--odd", "--name=value takes any value");
+	parse(COMMAND_RUN, "--lock a --lock b x.lua");
+	is_str(o.value[OPTION_LOCK].text, "b", "the last of two counts");
+	parse(COMMAND_EXEC, "--lock x --restart on-loss --conflict-exit-code 0 true");
+	is_int(o.value[OPTION_RESTART].number, RESTART_ON_LOSS, "a choice is its position");
+	is_int(o.value[OPTION_CONFLICT_EXIT].number, 0, "an exit status");
+	parse(COMMAND_EXEC, "--lock x true");
+	is_int(o.value[OPTION_CONFLICT_EXIT].number, 75, "a preset has its number");
+	ok(parse(COMMAND_RUN, "--help --nonsense") == 0 && o.value[OPTION_HELP].number, "--help wins over what follows it");
+}
+
+static void refusals(void)
+{
+	refuses(COMMAND_RUN, "--lok a", "did you mean --lock?");
+	refuses(COMMAND_RUN, "-lock a", "did you mean --lock?");
+	refuses(COMMAND_RUN, "--lease_duration 3s", "did you mean --lease-duration?");
+	refuses(COMMAND_RUN, "--lease 3s", "did you mean --lease-duration?");
+	refuses(COMMAND_RUN, "--ocne", "did you mean --once?");
+	refuses(COMMAND_RUN, "--xyzzy", "unknown option --xyzzy: `lunarch run --help`");
+	refuses(COMMAND_LEADER, "--once", "unknown option --once");
+	refuses(COMMAND_RUN, "--lock", "--lock needs a value: --lock URL");
+	refuses(COMMAND_RUN, "--lock --once", "--lock needs a value");
+	refuses(COMMAND_RUN, "--once=maybe", "--once: 'maybe' is neither yes nor no");
+	refuses(COMMAND_RUN, "--lease-duration 15", "--lease-duration: '15' lacks a unit");
+	refuses(COMMAND_RUN, "--lease-duration 0s", "not longer than 0");
+	refuses(COMMAND_RUN, "--log-format xml", "'xml' is none of text|json");
+	refuses(COMMAND_RUN, "--log-format tex", "none of");
+	refuses(COMMAND_EXEC, "--conflict-exit-code 256", "0 to 255");
+	refuses(COMMAND_EXEC, "--conflict-exit-code -1", "0 to 255");
+	refuses(COMMAND_EXEC, "--conflict-exit-code 1x", "0 to 255");
+	refuses(COMMAND_RUN, "a.lua b.lua c.lua", "unexpected argument 'c.lua'");
+}
+
+static void environment(void)
+{
+	setenv("LUNARCH_LOCK", "from-env", 1);
+	setenv("LUNARCH_ONCE", "yes", 1);
+	setenv("LUNARCH_IDENTITY", "", 1);
+	parse(COMMAND_RUN, "x.lua");
+	is_str(options_text(&o, OPTION_LOCK, "script"), "from-env", "the environment comes before the script");
+	ok(options_flag(&o, OPTION_ONCE, false), "a flag from the environment");
+	is_str(options_text(&o, OPTION_IDENTITY, "script"), "script", "an empty variable says nothing");
+	parse(COMMAND_RUN, "--lock option --once=no x.lua");
+	is_str(options_text(&o, OPTION_LOCK, "script"), "option", "an option comes before the environment");
+	ok(!options_flag(&o, OPTION_ONCE, true), "a flag that is given as no beats script and environment");
+	unsetenv("LUNARCH_LOCK");
+	unsetenv("LUNARCH_ONCE");
+	parse(COMMAND_RUN, "x.lua");
+	is_str(options_text(&o, OPTION_LOCK, "script"), "script", "the script comes before the preset");
+	is_str(options_text(&o, OPTION_LOCK, ""), "", "nobody says anything");
+	is_str(options_text(&o, OPTION_LOG_FORMAT, NULL), "text", "the preset comes last");
+	setenv("LUNARCH_RETRY_PERIOD", "2", 1);
+	refuses(COMMAND_RUN, "x.lua", "LUNARCH_RETRY_PERIOD: '2' lacks a unit");
+	ok(parse(COMMAND_RUN, "--help") == 0, "--help is answered whatever the environment says");
+	ok(parse(COMMAND_LEADER, "--lock a") == 0, "a variable of an option that the command has not is not looked at");
+	unsetenv("LUNARCH_RETRY_PERIOD");
+}
+
+/* ---- joining ---- */
+
+static void times(void)
+{
+	struct script_times script = SCRIPT_TIMES_NONE;
+	struct lease_times t;
+	nsec grace;
+
+	parse(COMMAND_RUN, "x.lua");
+	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 15 * SEC && t.renew == 10 * SEC &&
+	           t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC && t.drift == SEC && grace == 30 * SEC,
+	   "nobody says anything: 15, 10, 2, 3, 1, 1 and 30 seconds");
+	script.lease_ms = 30000;
+	script.shutdown_grace_ms = 5000;
+	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 30 * SEC && t.renew == 20 * SEC &&
+	           t.retry == 4 * SEC && grace == 5 * SEC,
+	   "the script says how long the lease is: the others follow from it");
+	parse(COMMAND_RUN, "--lease-duration 6s --shutdown-grace 0s x.lua");
+	ok(options_times(&o, &script, &t, &grace, &err) == 0 && t.lease == 6 * SEC && t.renew == 4 * SEC && grace == 0,
+	   "an option comes before the script");
+	parse(COMMAND_RUN, "--lease-duration 6s --renew-deadline 9s x.lua");
+	ok(options_times(&o, &script, &t, NULL, &err) < 0 && err.code == ERR_USAGE && strstr(err.text, "9s") &&
+	           strstr(err.text, "6s") && strstr(err.text, "shorter") && strstr(err.text, "from --renew-deadline"),
+	   "a renew deadline past the lease is refused, with both numbers and where they come from");
+	script = SCRIPT_TIMES_NONE;
+	script.renew_ms = 3000;
+	parse(COMMAND_RUN, "--retry-period 4s x.lua");
+	ok(options_times(&o, &script, &t, NULL, &err) < 0 && strstr(err.text, "3s from the script") &&
+	           strstr(err.text, "4s from --retry-period"),
+	   "a relation that does not hold between script and option names both");
+	script = SCRIPT_TIMES_NONE;
+	script.stop_grace_ms = 0;
+	parse(COMMAND_RUN, "x.lua");
+	ok(options_times(&o, &script, &t, NULL, &err) < 0 && strstr(err.text, "stop-grace from the script"),
+	   "0 is refused, not taken for the preset");
+	parse(COMMAND_RUN, "--lease-duration 10000h --renew-deadline 9000h x.lua");
+	ok(options_times(&o, &SCRIPT_TIMES_NONE, &t, NULL, &err) == 0 && t.lease == DURATION_MAX_MS * NSEC_PER_MS,
+	   "the longest lease does not overflow");
+}
+
+/* ---- which lock ---- */
+
+static void lock_is(const char *script_lock, const char *name, bool several, const char *want)
+{
+	char *lock = options_election_lock(&o, script_lock, "fallback", name, several, &err);
+
+	is_str(lock, want, want);
+	free(lock);
+}
+
+static void no_lock(const char *name, bool several, const char *reason)
+{
+	char *lock = options_election_lock(&o, "", "fallback", name, several, &err);
+
+	ok(!lock && err.code == ERR_USAGE && strstr(err.text, reason), "refused: %s", reason);
+	free(lock);
+}
+
+static void locks(void)
+{
+	parse(COMMAND_RUN, "x.lua");
+	lock_is("", "", false, "fallback");
+	lock_is("", "a", false, "fallback");
+	lock_is("", "a", true, "fallback-a");
+	lock_is("script", "a", true, "script");
+	no_lock("", true, "has no name");
+	no_lock("a/b", true, "'a/b'");
+	no_lock("..\n", true, "other characters");
+	parse(COMMAND_RUN, "--lock /srv/{name}/{name}.lock x.lua");
+	lock_is("script", "a", true, "/srv/a/a.lock");
+	lock_is("", "a", false, "/srv/a/a.lock");
+	no_lock("../../etc/x", true, "other characters");
+	parse(COMMAND_RUN, "--lock one x.lua");
+	lock_is("script", "a", false, "one");
+	no_lock("a", true, "put {name} in it");
+}
+
+static char *named_after(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	fputs(text, f);
+	fclose(f);
+	return options_default_lock(path, false, &err);
+}
+
+static void default_locks(void)
+{
+	char dir[] = "/tmp/lunarch-test-config-XXXXXX";
+
+	if (!mkdtemp(dir) || chdir(dir) < 0 || mkdir("d", 0700) < 0 || symlink("d/a b.lua", "link.lua") < 0)
+		ok(0, "cannot set up %s", dir);
+	char *a = named_after("d/a b.lua", "1"), *b = named_after("d/a b.lua", "2"), *c = named_after("a b.lua", "1");
+	char *link = options_default_lock("link.lua", false, &err), *again = options_default_lock("../../tmp/../tmp", false, &err);
+	ok(strncmp(a, "a_b-", 4) == 0 && strlen(a) == 4 + 16, "a lock is named after the script's file, and a hash");
+	ok(strcmp(a, b) == 0, "whatever is in the script");
+	ok(strcmp(a, c) != 0, "another directory's script of the same name has another lock");
+	is_str(link, a, "a symbolic link to a script has the script's lock");
+	char *t = options_default_lock("print(1)", true, &err), *u = options_default_lock("print(2)", true, &err);
+	ok(strncmp(t, "eval-", 5) == 0 && strcmp(t, u) != 0, "text is named after its hash");
+	ok(!options_default_lock("nowhere.lua", false, &err) && err.code == ERR_MISSING && strstr(err.text, "nowhere.lua"),
+	   "a missing script is named");
+	unlink("d/a b.lua");
+	unlink("a b.lua");
+	unlink("link.lua");
+	rmdir("d");
+	rmdir(dir);
+	free(a), free(b), free(c), free(link), free(again), free(t), free(u);
+}
+
+/* ---- suggestions ---- */
+
+static void suggestions(void)
+{
+	static const char *const words[] = { "status", "is-leading", "resign", "reload", "pause", NULL };
+	char huge[2000];
+
+	is_str(options_nearest("statsu", words), "status", "a swap");
+	is_str(options_nearest("rezign", words), "resign", "another letter");
+	is_str(options_nearest("pauses", words), "pause", "one too many");
+	is_str(options_nearest("relo", words), "reload", "a beginning");
+	ok(!options_nearest("frobnicate", words) && !options_nearest("", words) && !options_nearest("x", words),
+	   "nothing for what is like none");
+	memset(huge, 'a', sizeof huge);
+	huge[sizeof huge - 1] = '\0';
+	ok(!options_nearest(huge, words), "a very long word is no trouble");
+}
+
+int main(void)
+{
+	for (const char *const *v = option_variables; *v; v++)
+		unsetenv(*v);
+	the_table_is_whole();
+	values();
+	refusals();
+	environment();
+	times();
+	locks();
+	default_locks();
+	suggestions();
+	return tap_done();
+}
