@@ -65,7 +65,9 @@ struct node {
 	uint64_t saw_version;
 	struct instant saw_at;
 	bool looked;
-	uint64_t reported;
+	uint64_t reported, acquiring;    /* acquiring: the last write that wanted to */
+	struct instant acquiring_at;
+	nsec acquiring_renew;
 	bool reported_any;
 };
 
@@ -247,7 +249,7 @@ static void start_script(struct world *w, int i)
 	struct node *n = &w->node[i];
 
 	check_alone(w, i);
-	if (n->open)
+	if (n->open || n->unreaped)
 		violate(w, i, "P5: a new term begins before the old one has ended");
 	if (n->saw_token <= w->last_token)
 		violate(w, i, "P4: the token did not grow");
@@ -255,6 +257,7 @@ static void start_script(struct world *w, int i)
 	if (elapsed_holder(n->lease.good.at, local(w, n)) >= n->lease.good.renew)
 		violate(w, i, "an acquiring write answered too late started the hooks");
 	n->runs = n->open = true;
+	n->acquiring = 0;
 	n->told = n->page_ended = false;
 	n->script = ++w->lives;
 	n->term = lease_term(&n->lease);
@@ -388,6 +391,12 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 		violate(w, i, "released before everything was reaped");
 	h.content = fill(w, n, a->write, write);
 	h.expected = n->saw_version;
+	n->acquiring = 0;
+	if (a->write == LEASE_ACQUIRE) {
+		n->acquiring = write;
+		n->acquiring_at = now;
+		n->acquiring_renew = lease_publishes(&n->lease)->renew;
+	}
 	lease_sent(&n->lease, write, now);
 	if (n->runs) {
 		n->page_end = instant_min(n->page_end, lease_end(&n->lease));
@@ -524,15 +533,30 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 	}
 }
 
+/* The look that finds our own acquiring write in the store, while that is still wanted and in time. */
+static bool read_back(struct world *w, const struct node *n, const struct lease_event *e)
+{
+	const struct lease *l = &n->lease;
+
+	return e->kind == LEASE_EV_READ_DONE && e->outcome == OUTCOME_OK && l->busy && e->op == l->op &&
+	       l->phase == PHASE_FOLLOWING && !l->finish && !l->unreaped && l->out_for == 0 && e->sight.kind == SIGHT_HELD && e->sight.mine &&
+	       e->sight.write == n->acquiring && elapsed_holder(n->acquiring_at, local(w, n)) < n->acquiring_renew;
+}
+
 static void step(struct world *w, int i, struct lease_event e)
 {
 	struct node *n = &w->node[i];
 	bool loss = e.kind == LEASE_EV_READ_DONE && e.outcome == OUTCOME_OK && e.op == n->lease.op && n->lease.busy && !e.sight.mine &&
 	            lease_phase(&n->lease) == PHASE_LEADING;
+	bool regained = read_back(w, n, &e);
 	struct lease_actions a = lease_step(&n->lease, &e, local(w, n));
 
 	if (loss && lease_phase(&n->lease) == PHASE_LEADING)
 		violate(w, i, "a definite loss did not end the term in the same step");
+	if (lease_phase(&n->lease) == PHASE_LEADING && instant_passed(lease_end(&n->lease), local(w, n)))
+		violate(w, i, "a term goes on past its renew deadline");
+	if (regained && lease_phase(&n->lease) != PHASE_LEADING)
+		violate(w, i, "an acquisition whose reply was lost was not recognised");
 	carry_out(w, i, &a);
 	if (!n->up)
 		return;
@@ -870,7 +894,7 @@ static void make_node(struct world *w, int i)
 	double width = lease_drift_tolerance(&n->times) / 2.05;
 	n->raw_rate = 1 + spread(w, width);
 	n->slewed = chance(w, 30); /* a time daemon may slew CLOCK_BOOTTIME by 8.3%, far more than any lease allows for */
-	n->boot_rate = 1 + spread(w, n->slewed ? 0.083 : width);
+	n->boot_rate = n->slewed ? 1 + (chance(w, 50) ? 0.083 : -0.083) : 1 + spread(w, width);
 	n->boot_base = between(w, SEC, 1000000 * SEC);
 	n->raw_base = between(w, SEC, 1000000 * SEC);
 	n->asks = chance(w, 20);
