@@ -101,7 +101,7 @@ return function(script)
 		for _, key in ipairs(hook_order) do
 			if election[key] then
 				local info = debug.getinfo(election[key], "S")
-				return info.what == "C" and script.name or info.short_src .. ":" .. info.linedefined
+				return info.what == "C" and script.name or info.short_src .. ":" .. math.max(1, info.linedefined)
 			end
 		end
 		return script.name
@@ -144,6 +144,11 @@ return function(script)
 		local names = {}
 		if #list == 0 then
 			fail(nil, nil, "returns an empty table: expected an election, or a list of them")
+		end
+		for i = 1, #list do
+			if list[i] == nil then
+				fail(nil, nil, ("election %d of the list is nil"):format(i))
+			end
 		end
 		for key, election in pairs(list) do
 			if math.type(key) ~= "integer" or key < 1 or key > #list then

@@ -10,6 +10,7 @@
 /* Instructions that a task which is over may run to clean up before it is interrupted (again); a tenth of it after each
  * interruption, so that catching the error in a loop ends within little more than a million instructions. */
 #define ROOM_INSTRUCTIONS 1000000
+#define ROOM_OF_A_WAIT 10000 /* what a wait that raises costs of it */
 
 struct task {
 	struct task *next, **link;   /* in its scope */
@@ -19,7 +20,8 @@ struct task {
 	int reference;               /* keeps co alive, in the registry */
 	int nargs;                   /* of the first resume */
 	int room;
-	bool begun, ready, finished, timed_out;
+	bool begun, ready, finished, timed_out, insists, failed;
+	size_t message_len;          /* failed: of the error itself, in front of its traceback */
 	const char *over;            /* cancelled by itself; NULL: as its scope is */
 	struct wait *wait;
 	ev_timer timer;
@@ -152,10 +154,10 @@ int sched_raise(lua_State *L, const char *text)
 
 static void enforce(lua_State *L, lua_Debug *ar);
 
-/* Not again if it is armed already: that would give it all its room once more. */
+/* Not if it is armed as closely already: that would give it all its room once more. */
 static void arm(struct task *t, lua_State *L)
 {
-	if (lua_gethook(L) != enforce)
+	if (lua_gethook(L) != enforce || lua_gethookcount(L) > t->room)
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
 }
 
@@ -182,8 +184,16 @@ void sched_interrupt(struct sched *s)
 	struct task *t = s->running;
 	lua_State *L = s->innermost;
 
-	if (t && L && over(t))
+	if (t && L && lua_gethook(L) != enforce && over(t)) /* else it has its room already, and is cleaning up */
 		lua_sethook(L, enforce, LUA_MASKCOUNT, 1);
+}
+
+/* A wait of a task that is over. */
+static int raise_in_wait(lua_State *L, struct task *t, const char *why)
+{
+	t->room = t->room > 2 * ROOM_OF_A_WAIT ? t->room - ROOM_OF_A_WAIT : 1;
+	arm(t, L);
+	return sched_raise(L, why);
 }
 
 /* ---- waiting ---- */
@@ -254,7 +264,7 @@ void sched_may_wait(lua_State *L, const char *what)
 		              "callback, __gc, __tostring, or while a coroutine is being closed", what);
 	const char *why = over(t);
 	if (why)
-		sched_raise(L, why);
+		raise_in_wait(L, t, why);
 }
 
 int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx, lua_KFunction k)
@@ -281,7 +291,7 @@ bool sched_resumed(lua_State *L)
 	sched_unpark(L);
 	const char *why = over(t);
 	if (why)
-		sched_raise(L, why);
+		raise_in_wait(L, t, why);
 	return !t->timed_out;
 }
 
@@ -326,15 +336,57 @@ int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults)
 
 /* ---- tasks ---- */
 
+/* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
+static int report(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL)
+		luaL_tolstring(L, 1, NULL);
+	else
+		lua_pushfstring(L, "(the error is a %s, not a text)", luaL_typename(L, 1));
+	const char *message = lua_tostring(L, -1);
+	t->message_len = strlen(message);
+	luaL_traceback(L, L, message, 1);
+	if (over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the room again */
+		t->room = ROOM_INSTRUCTIONS;
+		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
+	}
+	return 1;
+}
+
+static int body_ended(lua_State *L, int status, lua_KContext ctx)
+{
+	struct task *t = sched_of(L)->running;
+
+	(void)ctx;
+	if (status == LUA_OK || status == LUA_YIELD)
+		return lua_gettop(L) - 1; /* the results, above the handler */
+	t->failed = true;
+	if (status != LUA_ERRRUN) /* no memory, or no end of errors in the handler */
+		t->message_len = lua_isstring(L, -1) ? strlen(lua_tostring(L, -1)) : 0;
+	return 1;
+}
+
+/* The bottom of every task. The call is protected in here rather than by lua_resume, since only then do hooks work, and
+ * <close> variables may even wait, while an error unwinds the stack. */
+static int body(lua_State *L)
+{
+	lua_pushcfunction(L, report);
+	lua_insert(L, 1);
+	return body_ended(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, body_ended), 0);
+}
+
 struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ended *ended, void *arg)
 {
 	lua_State *co = lua_newthread(L);
 
 	lua_insert(L, -(nargs + 2));
-	luaL_checkstack(co, nargs + 1, "too many arguments for a task");
+	luaL_checkstack(co, nargs + 2, "too many arguments for a task");
+	lua_pushcfunction(co, body);
 	lua_xmove(L, co, nargs + 1);
 	struct task *t = mem_zero(sizeof *t);
-	*t = (struct task){ .scope = scope, .co = co, .nargs = nargs, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg };
+	*t = (struct task){ .scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg };
 	ev_init(&t->timer, on_timer);
 	t->timer.data = t;
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
@@ -347,29 +399,16 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	return t;
 }
 
+void task_insist(struct task *t)
+{
+	t->insists = true;
+}
+
 static void unlink_task(struct task *t)
 {
 	*t->link = t->next;
 	if (t->next)
 		t->next->link = t->link;
-}
-
-/* Protected: __tostring of an error value is the script's code, and memory may be short. [task -> message, traceback] */
-static int describe(lua_State *L)
-{
-	struct task *t = lua_touserdata(L, 1);
-
-	lua_xmove(t->co, L, 1);
-	lua_pushvalue(L, -1);
-	lua_xmove(L, t->co, 1);
-	if (lua_isstring(L, -1) || luaL_getmetafield(L, -1, "__tostring") != LUA_TNIL) {
-		lua_settop(L, 2);
-		luaL_tolstring(L, 2, NULL);
-	} else {
-		lua_pushfstring(L, "(the error is a %s, not a text)", luaL_typename(L, -1));
-	}
-	luaL_traceback(L, t->co, lua_tostring(L, -1), 0);
-	return 2;
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -379,48 +418,36 @@ static bool ends_with(const char *text, const char *end)
 	return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* Leaves two values on the main thread's stack, to which o's texts point. */
+/* The error is at the top of the task's stack; o's texts point into it, and into what is pushed besides. */
 static void fail(struct task *t, struct outcome *o)
 {
-	lua_State *L = t->scope->sched->L;
-
-	lua_pushcfunction(L, describe);
-	lua_pushlightuserdata(L, t);
-	if (lua_pcall(L, 1, 2, 0) != LUA_OK) {
-		if (!lua_isstring(L, -1)) {
-			lua_pop(L, 1);
-			lua_pushliteral(L, "(an error while the error was described)");
-		}
-		lua_pushvalue(L, -1);
-	}
-	o->message = lua_tostring(L, -2);
-	o->traceback = lua_tostring(L, -1);
 	const char *why = over(t);
+
+	o->ok = false;
+	o->traceback = lua_isstring(t->co, -1) ? lua_tostring(t->co, -1) : "(an error that cannot be described)";
+	if (t->message_len < strlen(o->traceback) && lua_checkstack(t->co, 1))
+		o->message = lua_pushlstring(t->co, o->traceback, t->message_len);
+	else
+		o->message = o->traceback;
 	o->cancelled = why && ends_with(o->message, why);
 }
 
-static void finish(struct task *t, int status, int nresults)
+static void finish(struct task *t, int nresults)
 {
 	struct scope *scope = t->scope;
-	struct sched *s = scope->sched;
-	struct outcome o = { .begun = t->begun, .ok = status == LUA_OK && t->begun, .cancelled = !t->begun, .results = t->co,
-	                     .count = nresults, .message = TERM_ENDED, .traceback = TERM_ENDED };
-	int top = lua_gettop(s->L);
+	struct outcome o = { .begun = t->begun, .ok = t->begun, .cancelled = !t->begun, .results = t->co, .count = nresults,
+	                     .message = TERM_ENDED, .traceback = TERM_ENDED };
 
-	if (status != LUA_OK) {
+	if (t->failed)
 		fail(t, &o);
-		t->room = ROOM_INSTRUCTIONS;
-		lua_resetthread(t->co); /* runs its <close> variables */
-	}
-	s->running = NULL;
-	s->innermost = NULL;
+	scope->sched->running = NULL;
+	scope->sched->innermost = NULL;
 	t->finished = true;
 	if (t->ended)
 		t->ended(t->arg, &o);
 	else if (!o.ok && !o.cancelled)
 		scope->failed(scope, &o);
-	lua_settop(s->L, top);
-	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
+	luaL_unref(scope->sched->L, LUA_REGISTRYINDEX, t->reference);
 	unlink_task(t);
 	free(t);
 	scope_check_idle(scope);
@@ -436,8 +463,8 @@ static void resume(struct task *t)
 	s->running = t; /* before looking whether it is over: a signal from here on is not lost */
 	environment_enter(&s->environment, t->scope->marker);
 	const char *why = over(t);
-	if (why && !t->begun) {
-		finish(t, LUA_OK, 0);
+	if (why && !t->begun && !t->insists) {
+		finish(t, 0);
 		return;
 	}
 	if (why)
@@ -445,13 +472,17 @@ static void resume(struct task *t)
 	t->begun = true;
 	int status = lua_resume(t->co, s->L, t->nargs, &nresults);
 	t->nargs = 0;
-	if (status != LUA_YIELD) {
-		finish(t, status, nresults);
+	if (status == LUA_YIELD) {
+		s->running = NULL;
+		s->innermost = NULL;
+		lua_pop(t->co, nresults);
 		return;
 	}
-	s->running = NULL;
-	s->innermost = NULL;
-	lua_pop(t->co, nresults);
+	if (status != LUA_OK) { /* outside the protected call: there was no memory even for that */
+		t->failed = true;
+		t->message_len = SIZE_MAX;
+	}
+	finish(t, nresults);
 }
 
 bool sched_run(struct sched *s)

@@ -73,6 +73,7 @@ void scope_check_idle(struct scope *scope);            /* for child.c: a child h
  * NULL; it is called from the loop, never from inside sched_spawn. [-(nargs+1), +0, m] */
 struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ended *ended, void *arg);
 void task_cancel(struct task *t, const char *over); /* static text, which its waits raise */
+void task_insist(struct task *t); /* it begins even if it is cancelled before: then its first wait raises */
 struct scope *task_scope(const struct task *t);
 
 /* The task that runs now, and its scope; NULL while the loop does. */

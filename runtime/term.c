@@ -185,7 +185,7 @@ static void run_on_stopped(struct term *t)
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	lua_pushstring(s->L, lease_reason_name(t->reason));
 	t->cleaning = true;
-	sched_spawn(&t->after, s->L, 2, has_stopped, t);
+	task_insist(sched_spawn(&t->after, s->L, 2, has_stopped, t));
 	limit_hook(t);
 }
 

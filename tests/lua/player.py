@@ -117,7 +117,7 @@ class Worker:
         self.process = subprocess.Popen(
             [BINARY, "-x", "worker", str(theirs.fileno()), str(self.page.fd), "json", "debug", *kind, *args],
             pass_fds=(theirs.fileno(), self.page.fd), stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=self.stderr,
-            cwd=directory or self.directory.name, env=dict(os.environ, **(env or {})), start_new_session=True)
+            cwd=directory or self.directory.name, env=dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1", **(env or {})), start_new_session=True)
         theirs.close()
         self.term = {}
 
