@@ -96,11 +96,10 @@ static void show_election(const json_t *e, const char *indent)
 
 static void show_elections(const json_t *answer, const char *indent)
 {
-	const json_t *e;
-	size_t i;
+	const json_t *elections = json_object_get(answer, "elections");
 
-	json_array_foreach(json_object_get(answer, "elections"), i, e)
-		show_election(e, indent);
+	for (size_t i = 0; i < json_array_size(elections); i++)
+		show_election(json_array_get(elections, i), indent);
 }
 
 static void show_answer(const json_t *answer, bool as_json)
