@@ -55,12 +55,70 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/tap.h $(LIBOBJ)
 	@echo "  TEST  $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests $(ALL_LDFLAGS) -o $@ $< $(LIBOBJ) $(LDLIBS)
 
+$(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease.c runtime/lease.h runtime/clock.c runtime/err.c
+	@mkdir -p $(@D)
+	@echo "  TEST  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)
+
+# Prints every test's TAP with TAP=1 (for counting); else prove's summary.
+PROVE    = $(if $(TAP),prove --verbose,prove --failures)
+SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py)
+SEEDS   ?= 20000
+
+deps:
+	@scripts/deps.sh
+
+test: deps
+	@$(MAKE) --no-print-directory all $(UNIT) $(BUILD)/sim
+	$(PROVE) $(UNIT)
+	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
+	$(PROVE) tests/sim/mutants.py
+	$(PROVE) $(SYSTEM)
+
 unit: $(UNIT)
-	prove --failures $(UNIT)
+	$(PROVE) $(UNIT)
+
+# The unit and stop tests again, with every access and every leak watched.
+ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+asan: deps
+	@$(MAKE) --no-print-directory BUILD=build/asan CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
+	  build/asan/lunarch asan-units
+	LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE) $(ASAN_SYSTEM)
+ASAN_SYSTEM := $(wildcard tests/lua/test_*.py tests/cli/*.py)
+asan-units: $(UNIT)
+	$(PROVE) $(UNIT)
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@scripts/demo.py
+
+bench: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor
+	@tests/bench/bench.py $(BENCH)
+
+$(BUILD)/bench/floor: tests/bench/floor.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $< $(LDLIBS)
+
+lint:
+	@scripts/deps.sh lint
+	@scripts/lint.sh
+
+install: all
+	install -D -m 755 $(BUILD)/lunarch $(DESTDIR)$(PREFIX)/bin/lunarch
+	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
+
+help:
+	@echo "make demo    three candidates, one leader at a time, in your terminal"
+	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
+	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
 	rm -rf $(BUILD)
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all unit clean FORCE
+.PHONY: all deps test unit asan asan-units demo bench lint install uninstall help clean FORCE

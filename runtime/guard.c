@@ -213,10 +213,11 @@ static void let_go(struct guard *g)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-	if (null >= 0)
+	if (null >= 0) {
 		for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
 			dup2(null, fd);
-	close(null);
+		close(null);
+	}
 	if (g->wire >= 0)
 		close(g->wire);
 	close(g->page_fd);
@@ -496,7 +497,8 @@ int guard_main(int argc, char **argv)
 		return 70;
 	g.tree_mark = getenv(PROOF_ENV);
 	leave_session(&g);
-	start(&g);
+	if (!due(&g)) /* a command's term is in the page already, and starting may have taken long */
+		start(&g);
 	watch(&g);
 	tell_end(&g);
 	kill_all(&g);

@@ -360,7 +360,7 @@ static void send_request(struct world *w, int i, struct happening h)
 			count(w, FAULT_LATE_WRITE);
 		}
 		push(w, h);
-		if (h.writing && w->now < CALM_AT && chance(w, 1)) {
+		if (h.writing && w->now < CALM_AT && chance(w, h.what == LEASE_ACQUIRE ? 15 : 1)) {
 			h.at += between(w, 0, n->times.lease);
 			count(w, FAULT_DUPLICATE);
 			push(w, h);

@@ -1,0 +1,26 @@
+#!/bin/sh
+# Installs what is missing of Debian's packages to build, run and test. Silent and fast when nothing is.
+set -eu
+need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev perl python3 util-linux"
+[ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
+missing=""
+for p in $need; do
+  case "$(dpkg-query -W -f '${Status}' "$p" 2>/dev/null || true)" in
+    *" installed") ;;
+    *) missing="$missing $p" ;;
+  esac
+done
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" = 0 ]; then
+  sudo=""
+elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+  sudo="sudo -n"
+else
+  echo "These packages are missing, and neither root nor sudo is at hand. Install them, then try again:" >&2
+  echo "  apt-get install$missing" >&2
+  exit 1
+fi
+echo "Installing:$missing"
+$sudo apt-get update -q >/dev/null
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends $missing >/dev/null
