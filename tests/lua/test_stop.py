@@ -127,8 +127,10 @@ def cleaning_up(t):
 
 def children(t):
     """Children"""
+    mark = "mark-%d-%f" % (os.getpid(), time.time())
     with Worker(text="return { on_leading = function() spawn(function() exec 'sleep 1000 & sleep 1001 & wait' end)"
-                     " spawn(function() exec { 'sleep', '1002' } end) print 'in' sleep(1000) end }") as w:
+                     " spawn(function() exec { 'sleep', '1002' } end) print 'in' sleep(1000) end }",
+                env={"TEST_MARK": mark}) as w:
         def alive():
             found = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -136,7 +138,8 @@ def children(t):
                     with open("/proc/%s/stat" % pid) as f:
                         stat = f.read().rsplit(")", 1)
                     with open("/proc/%s/environ" % pid, "rb") as f:
-                        if b"LUNARCH_TERM=0.1" in f.read() and stat[1].split()[0] != "Z":
+                        env = f.read()
+                        if mark.encode() in env and b"LUNARCH_TERM=0.1" in env and stat[1].split()[0] != "Z":
                             found.append(pid)
                 except OSError:
                     pass
