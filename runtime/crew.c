@@ -407,8 +407,7 @@ static bool receive(struct crew *c)
 	/* MSG_TRUNC gives the true length of one that was cut, and that is too large for wire_open. */
 	enum wire_type type = wire_open(&w, keeper.message, (size_t)len);
 	if (!type) {
-		log_event(LOG_ERROR, NULL, "worker_malformed", "worker %d sent %zd bytes that are no message: killing it", c->worker,
-		          len);
+		log_event(LOG_ERROR, NULL, "worker_malformed", "the worker sent %zd bytes that are no message: killing it", len);
 		ev_io_stop(c->loop, &c->wire);
 		crew_kill(c);
 		return false;
@@ -620,6 +619,8 @@ struct crew *crew_spawn(struct ev_loop *loop, const struct crew_spec *spec, cons
 	c->page = page_new(PAGE_SLOTS, &h.page, err);
 	if (!c->page || socket_pair(control, WIRE_MAX, err) < 0 || (!spec->command && socket_pair(wire, 2 * WIRE_MAX, err) < 0))
 		goto out;
+	if (spec->first.term)
+		page_begin(c->page, 0, spec->first.term, spec->first.token, spec->first.end, spec->first.kill);
 	h.control = control[1];
 	h.wire = wire[1];
 	h.elector = pidfd_open(getpid(), 0);
@@ -650,6 +651,7 @@ out:
 	watch_fd(c, &c->overdue, on_overdue, timer);
 	c->next = keeper.crews;
 	keeper.crews = c;
+	look_at_guard(c);
 	return c;
 }
 
@@ -678,7 +680,7 @@ void crew_send(struct crew *c, const struct buf *message)
 	}
 	if (outbox_put(&c->messages, c->loop, message->data, message->len) == 0 || being_killed(c))
 		return;
-	log_event(LOG_ERROR, NULL, "worker_deaf", "worker %d has left %d messages unread: killing it", c->worker, UNREAD_MOST);
+	log_event(LOG_ERROR, NULL, "worker_deaf", "the worker has left %d messages unread: killing it", UNREAD_MOST);
 	crew_kill(c);
 }
 
