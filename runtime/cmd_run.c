@@ -416,6 +416,11 @@ void run_started(struct run *r, struct squad *s)
 	tell_systemd(r);
 }
 
+void run_term_began(struct run *r)
+{
+	tell_systemd(r);
+}
+
 void run_term_over(struct run *r, struct post *p)
 {
 	struct squad *old = p->squad;

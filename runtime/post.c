@@ -56,6 +56,7 @@ static void on_lead(void *arg, const struct elector_term *t)
 
 	p->term = t->term;
 	p->token = t->token;
+	p->kill = t->kill;
 	p->held = true;
 	p->began = clock_now();
 	if (!squad_ready(p->squad)) { /* a write we had given up on has landed; there is nobody to lead */
@@ -70,6 +71,7 @@ static void on_lead(void *arg, const struct elector_term *t)
 	wire_i64(&m, t->token);
 	wire_str(&m, t->address);
 	send(p, &m);
+	run_term_began(p->run);
 }
 
 static void on_deadline(void *arg, struct instant end, struct instant kill)
@@ -79,7 +81,10 @@ static void on_deadline(void *arg, struct instant end, struct instant kill)
 	if (!p->squad->crew || (p->hook != HOOK_LEADING && p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
 		return;
 	bool alive = page_extend(slot_of(p), p->term, end, kill);
-	crew_poke(p->squad->crew);
+	bool nearer = kill.boot < p->kill.boot || kill.raw < p->kill.raw;
+	p->kill = kill;
+	if (nearer) /* a later one the guard finds when it looks at the one it knows */
+		crew_poke(p->squad->crew);
 	if (!alive && p->hook == HOOK_LEADING) /* the worker saw the old deadline pass first: for it the term is over */
 		elector_end(p->elector, LEASE_EXPIRED, 0, 0);
 }

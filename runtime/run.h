@@ -41,6 +41,7 @@ struct post { /* one election of the script */
 	enum post_hook hook;
 	uint64_t term;
 	int64_t token;
+	struct instant kill;          /* as the guard knows it, or earlier */
 	enum lease_reason reason;
 	bool held;                    /* while stopping: the lease is kept */
 	bool finished;
@@ -90,6 +91,7 @@ void run_started(struct run *r, struct squad *s);                /* on_start has
 void run_squad_gone(struct run *r, struct squad *s);
 void run_post_finished(struct run *r);
 void run_end(struct run *r, int status, enum lease_reason reason); /* stop everything, release, leave with status */
+void run_term_began(struct run *r);
 void run_term_over(struct run *r, struct post *p);               /* --once */
 
 /* squad.c */

@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+"""The control socket and ctl; readiness messages to systemd. In a mount namespace of its own, so that the default
+directory holds nobody else's sockets."""
+import atexit, json, os, shutil, signal, socket, stat, subprocess, sys, threading
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+
+if "LUNARCH_TEST_PRIVATE" not in os.environ:
+    private = ["unshare", "--mount"] + ([] if os.getuid() == 0 else ["--user", "--map-root-user"])
+    mount = 'mount -t tmpfs tmpfs /var/lib && exec "$@"'
+    os.environ["LUNARCH_TEST_PRIVATE"] = "1"
+    os.execvp(private[0], [*private, "sh", "-c", mount, "sh", sys.executable, *sys.argv])
+
+TMP = scratch()
+atexit.register(shutil.rmtree, TMP, True)
+atexit.register(stop_everyone)
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_") or k == "LUNARCH_TEST_PRIVATE"}
+CTL = "/var/lib/lunarch/ctl"
+SCRIPT = os.path.join(TMP, "s.lua")
+with open(SCRIPT, "w") as f:
+    f.write('return { on_leading = function(term) print("leading", os.getenv("LUNARCH_CONTROL"), os.getenv("NOTIFY_SOCKET"),'
+            ' os.getenv("LUNARCH_CONTROL_SOCKET")) end, on_stopped = function(term, why) print("stopped", why) end }')
+
+
+def run(*args, env=None):
+    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
+                          env={**CLEAN, **(env or {})})
+
+
+def check(r, status, *words, what):
+    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
+        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
+
+
+def raw(path, data, lines=1):
+    """What the elector answers to these bytes: so many lines, or "" if it hangs up."""
+    s = socket.socket(socket.AF_UNIX)
+    s.settimeout(60)
+    s.connect(path)
+    try:
+        s.sendall(data)
+        f = s.makefile("rb")
+        return [f.readline().decode() for _ in range(lines)]
+    except ConnectionError:
+        return [""]
+    finally:
+        s.close()
+
+
+def test_nobody():
+    check(run("ctl", "--list"), 1, "no elector", what="--list: nobody is 1")
+    check(run("ctl", "status"), 69, "no elector", what="ctl with nobody to ask is 69")
+    check(run("ctl", "--control", TMP + "/nothing.sock", "status"), 69, TMP + "/nothing.sock", what="a socket that is not there is named")
+
+
+def test_one():
+    lock = TMP + "/lock"
+    c = Candidate("--lock", lock, "--identity", "me", SCRIPT)
+    lead = c.wait("became_leader")
+    path = f"{CTL}/{c.pid}.sock"
+    ok(stat.S_IMODE(os.stat(CTL).st_mode) == 0o700 and stat.S_IMODE(os.stat(path).st_mode) == 0o600,
+       "socket and directory are for their user alone")
+    same(c.wait("print")["message"].split(), ["leading", path, "nil", "nil"], "the script knows its control socket, and no option variable")
+    check(run("ctl", "--list"), 0, f"pid {c.pid}", path, lock, what="--list: pid, socket, lock")
+    check(run("ctl", "status"), 0, "leading", f"term {lead['term']}", f"token {lead['token']}", lock, what="status")
+    got = json.loads(run("ctl", "--json", "status").stdout)
+    ok(got["pid"] == c.pid and got["elections"][0]["leading"] is True and got["elections"][0]["identity"] == "me" and
+       0 < got["elections"][0]["remainingMs"] <= 2000, "status --json")
+    r = run("ctl", "is-leading")
+    ok(r.returncode == 0 and r.stdout == "yes\n", "is-leading is 0 while it leads")
+    check(run("ctl", "why"), 0, "became_leader", what="why tells the last decisions")
+    check(run("ctl", "status", env={"LUNARCH_CONTROL": path}), 0, "leading", what="LUNARCH_CONTROL says whom to ask")
+    check(run("ctl", "--election", "other", "is-leading"), 1, "other", what="an election that there is not is refused by name")
+
+    second = Candidate("--lock", lock, "--identity", "you", SCRIPT)
+    second.wait("new_leader")
+    check(run("ctl", "status"), 2, "2 electors", "--list", what="with two electors ctl asks which")
+    same(run("ctl", "--list").stdout.count("pid "), 2, "--list: both")
+    theirs = f"{CTL}/{second.pid}.sock"
+    r = run("ctl", "--control", theirs, "is-leading")
+    ok(r.returncode == 1 and r.stdout == "no\n", "is-leading is 1 for a standby")
+    check(run("ctl", "--control", theirs, "status"), 0, "following", "leader me", what="a standby says whom it follows")
+
+    check(run("ctl", "--control", theirs, "pause"), 0, what="pause")
+    check(run("ctl", "--control", path, "resign", "1h"), 0, what="resign")
+    ok(c.wait("print", "resigned") and second.wait("no_leader"), "the leader resigns, and nobody takes over from it: the other is paused")
+    check(run("ctl", "--control", theirs, "resume"), 0, what="resume")
+    ok(second.wait("became_leader"), "and takes over when it is resumed")
+    check(run("ctl", "--control", theirs, "reload"), 0, what="reload")
+    ok(second.wait("print", "reload") and second.wait("became_leader", count=2), "a reload ends the term and begins the next")
+
+    os.kill(second.pid, signal.SIGKILL)
+    second.leave()
+    ok(os.path.exists(theirs), "a killed elector leaves its socket")
+    check(run("ctl", "--list"), 0, f"pid {c.pid}", what="--list shows the living")
+    ok(not os.path.exists(theirs) and os.path.exists(path), "and removes what the dead left")
+    return c, path
+
+
+def test_protocol(c, path):
+    def refused(data, word, what):
+        answer = json.loads(raw(path, data)[0])
+        ok(answer["ok"] is False and word in answer["error"], what)
+
+    refused(b"\n", "JSON", "an empty line is refused with words")
+    refused(b"status\n", "JSON", "text is refused with words")
+    refused(b"[1]\n", "object", "an array is refused with words")
+    refused(b"{}\n", "command", "a request without a command is refused")
+    refused(b'{"command":7}\n', "command", "a command that is no text is refused")
+    refused(b'{"command":"fly"}\n', "fly", "an unknown command is refused by name")
+    refused(b'{"command":"resign","seconds":-1}\n', "seconds", "a negative time is refused")
+    refused(b'{"command":"resign","seconds":"5"}\n', "seconds", "a time that is no number is refused")
+    refused(b'{"command":"resign","seconds":1e300}\n', "seconds", "an absurd time is refused")
+    same(raw(path, b"x" * 10000 + b"\n")[0], "", "a line longer than any request ends the conversation")
+    same(len([a for a in raw(path, b'{"command":"status"}\n' * 20, 20) if json.loads(a)["ok"]]), 20, "twenty requests in one go get twenty answers")
+
+    crowd = [socket.socket(socket.AF_UNIX) for _ in range(200)]
+    for s in crowd:
+        s.setblocking(False)
+        try:
+            s.connect(path)
+            s.send(b'{"command":"status"}\n' * 50)  # and never reads
+        except OSError:
+            pass
+    check(run("ctl", "--control", path, "status"), 0, "lock", what="two hundred clients that never read keep nobody out")
+    for s in crowd:
+        s.close()
+    c.kill(signal.SIGTERM)
+    same(c.leave(), 0, "and the elector stops as ever")
+    ok(not os.path.exists(path), "its socket is gone with it")
+
+
+def test_places():
+    path = TMP + "/own.sock"
+    c = Candidate("--lock", TMP + "/lock2", "--control", path, SCRIPT)
+    ok(c.wait("became_leader") and stat.S_ISSOCK(os.stat(path).st_mode), "--control says where to listen")
+    d = Candidate("--lock", TMP + "/lock3", "--control", path, SCRIPT)
+    ok(d.wait("became_leader") and d.wait("no_control", path), "a socket in use is not taken away; the second elector warns and goes on")
+    c.kill(signal.SIGKILL)
+    c.leave()
+    e = Candidate("--lock", TMP + "/lock4", SCRIPT, env={"LUNARCH_CONTROL_SOCKET": path})
+    ok(e.wait("became_leader") and not e.all("no_control"), "a dead elector's socket is replaced; the variable says where, too")
+    check(run("ctl", "--control", path, "is-leading"), 0, what="and answers")
+    f = Candidate("--lock", TMP + "/lock5", "--control", TMP + "/" + "x" * 200, SCRIPT)
+    ok(f.wait("became_leader") and f.wait("no_control", "too long"), "a path that is too long is a warning with its reason")
+    with open(TMP + "/file", "w") as g:
+        g.write("precious")
+    h = Candidate("--lock", TMP + "/lock6", "--control", TMP + "/file", SCRIPT)
+    ok(h.wait("no_control", TMP + "/file") and open(TMP + "/file").read() == "precious", "a file in its place is left alone")
+
+
+def listen(address):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    s.settimeout(60)
+    s.bind(address)
+    return s
+
+
+def states(s, last):
+    """Messages until one has `last`."""
+    got = []
+    while not got or last not in got[-1]:
+        got.append(s.recv(4096).decode())
+    return got
+
+
+def test_systemd():
+    for name, address in ("a path", TMP + "/notify"), ("an abstract name", "\0lunarch-test-%d" % os.getpid()):
+        s = listen(address)
+        c = Candidate("--lock", TMP + "/lock-systemd", SCRIPT, env={"NOTIFY_SOCKET": address.replace("\0", "@")})
+        got = states(s, "READY=1")
+        ok("STATUS=" in got[-1], f"systemd, {name}: READY with a status")
+        c.wait("became_leader")
+        ok("leading 1 of 1" in states(s, "leading 1")[-1], f"systemd, {name}: the status says that it leads")
+        same(c.wait("print")["message"].split()[2], "nil", "what the script starts cannot speak to systemd for us")
+        c.kill(signal.SIGHUP)
+        ok("MONOTONIC_USEC=" in states(s, "RELOADING=1")[-1] and states(s, "READY=1"), f"systemd, {name}: RELOADING, then READY")
+        c.wait("became_leader", count=2)
+        c.kill(signal.SIGTERM)
+        ok(states(s, "STOPPING=1"), f"systemd, {name}: STOPPING")
+        same(c.leave(), 0, "and exit status 0")
+        s.close()
+    c = Candidate("--lock", TMP + "/lock-systemd", SCRIPT, env={"NOTIFY_SOCKET": TMP + "/nobody"})
+    ok(c.wait("became_leader"), "systemd's socket without a listener disturbs nobody")
+
+
+test_nobody()
+test_protocol(*test_one())
+test_places()
+test_systemd()
+done()

@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""leader, status and check: what they say about a record, and that they change nothing."""
+import atexit, hashlib, json, os, shutil, signal, subprocess, sys, threading
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+
+TMP = scratch()
+atexit.register(shutil.rmtree, TMP, True)
+atexit.register(stop_everyone)
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
+
+
+def run(*args, **kw):
+    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN, **kw)
+
+
+def path(name):
+    return os.path.join(TMP, name)
+
+
+def put(name, content):
+    with open(path(name), "wb") as f:
+        f.write(content if isinstance(content, bytes) else content.encode())
+    return path(name)
+
+
+def record(**fields):
+    """A record as another client writes it: Kubernetes' five fields and no more."""
+    return json.dumps({"holderIdentity": "somebody", "leaseDurationSeconds": 15, "acquireTime": "2020-01-02T03:04:05Z",
+                       "renewTime": "2020-01-02T03:04:06Z", "leaderTransitions": 3, **fields})
+
+
+def tree_hash(directory):
+    """Names, types and contents; the lock's own guard files (.NAME.lock) hold nothing and are not the record."""
+    h = hashlib.sha256()
+    for base, dirs, files in sorted(os.walk(directory)):
+        dirs.sort()
+        for name in sorted(files):
+            if not (name.startswith(".") and name.endswith(".lock")):
+                full = os.path.join(base, name)
+                h.update((full + "\0").encode())
+                h.update(os.readlink(full).encode() if os.path.islink(full) else open(full, "rb").read())
+    return h.hexdigest()
+
+
+def check(r, status, *words, what):
+    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
+        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
+
+
+# ---- nobody ----
+
+def test_absent():
+    lock = path("absent")
+    check(run("status", "--lock", lock), 1, "nobody", "there is none", what="status: no record is 1")
+    same(json.loads(run("status", "--json", "--lock", lock).stdout), {"lock": f"file:{lock}", "state": "absent", "leader": None},
+         "status --json: no record")
+    r = run("leader", "--lock", lock)
+    check(r, 1, "nobody leads", what="leader: no record is 1, and says so")
+    same(r.stdout, "", "leader: nothing on stdout without an address")
+    ok(not os.path.exists(lock), "looking made no record")
+
+
+# ---- records of others ----
+
+def test_foreign_leader():
+    lock = put("client-go", record())
+    r = run("status", "--lock", lock)
+    check(r, 0, "somebody", "15s", "transitions 3", "--verify", what="status: a record of another client is understood")
+    got = json.loads(run("status", "--json", "--lock", lock).stdout)
+    ok(got["leader"] == "somebody" and got["leaseDurationMs"] == 15000 and got["token"] is None and got["term"] is None
+       and got["leaderTransitions"] == 3 and got["acquired"].startswith("2020-01-02T03:04:05"), "status --json: the same")
+    r = run("leader", "--lock", lock)
+    check(r, 1, "somebody leads", "no address", what="leader: a leader without an address is 1")
+    lock = put("nasty", record(holderIdentity="a\033[2J\nleader     nobody \u00e4\"", leaseDurationSeconds=1))
+    r = run("status", "--lock", lock)
+    ok(r.returncode == 0 and "\033" not in r.stdout and "a\\x1b[2J\\nleader     nobody \u00e4\"" in r.stdout,
+       "status: a hostile identity cannot draw on the terminal or fake a line")
+    same(json.loads(run("status", "--json", "--lock", lock).stdout)["leader"], "a\033[2J\nleader     nobody \u00e4\"",
+         "status --json: an identity with quotes, newlines and UTF-8 is exact")
+    lock = put("long", record(holderIdentity="x" * 4096))
+    ok("x" * 4096 in run("status", "--lock", lock).stdout, "status: an identity of 4 KB is shown whole")
+    lock = put("emptied", record(holderIdentity="", leaseDurationSeconds=1))
+    check(run("status", "--lock", lock), 1, "nobody", what="status: an empty holder is nobody")
+
+
+def test_broken_records():
+    cases = {
+        "empty": b"", "truncated": record()[:40].encode(), "binary": os.urandom(3000), "other": b'{"name":"x"}', "text": b"hello\n",
+        "wrong": record(leaseDurationSeconds="long").encode(), "huge": b" " * 300_000 + record().encode(),
+    }
+    for name, content in cases.items():
+        lock = put("broken-" + name, content)
+        before = tree_hash(TMP)
+        for command in ("status", "leader"):
+            r = run(command, "--lock", lock)
+            check(r, 69, lock, what=f"{command}: a record that is {name} is an error that names the file")
+        same(tree_hash(TMP), before, f"and the record that is {name} is left as it was")
+    os.mkdir(path("directory"))
+    check(run("status", "--lock", path("directory")), 69, path("directory"), what="status: a directory in its place")
+    os.symlink("loop", path("loop"))
+    check(run("status", "--lock", path("loop")), 69, path("loop"), what="status: a symbolic link to itself")
+    r = run("status", "--lock", put("broken-wrong2", record(leaseDurationSeconds="long")))
+    ok("leaseDurationSeconds" in r.stderr and "long" in r.stderr, "status: a wrong key is named, with what was found")
+
+
+# ---- a live leader ----
+
+def test_live():
+    lock, script = path("live"), put("live.lua", 'return { on_leading = function(term) print("leading") end }')
+    c = Candidate("--lock", lock, "--identity", "me", "--address", "10.1.2.3:80", script, options=FAST)
+    leading = c.wait("became_leader")
+    r = run("leader", "--lock", lock)
+    ok(leading and r.returncode == 0 and r.stdout == "10.1.2.3:80\n", "leader: the address alone, on a line")
+    got = json.loads(run("status", "--json", "--lock", lock).stdout)
+    ok(got["leader"] == "me" and got["token"] == leading["token"] and got["term"] == leading["term"] and
+       got["leaseDurationMs"] == 3000 and got["renewDeadlineMs"] == 2000 and got["retryPeriodMs"] == 400,
+       "status --json: holder, token, term and settings of a live leader")
+    check(run("status", "--verify", "--lock", lock), 0, "it renews", what="status --verify: a leader that renews is 0")
+    watcher = subprocess.Popen([LUNARCH, "status", "--watch", "--json", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN)
+    seen = []
+    threading.Thread(target=lambda: [seen.append(json.loads(line)) for line in watcher.stdout], daemon=True).start()
+    ok(wait_for(lambda: len(seen) == 1) and seen[0]["leader"] == "me", "status --watch: first what there is")
+    before = json.loads(open(lock).read())["renewTime"]
+    wait_for(lambda: json.loads(open(lock).read())["renewTime"] != before)
+    c.kill(signal.SIGTERM)
+    same(c.leave(), 0, "the leader stops")
+    ok(wait_for(lambda: len(seen) >= 2) and seen[1]["state"] == "released" and seen[1]["previousHolder"] == "me",
+       "status --watch: then each change, but no renewal")
+    check(run("status", "--lock", lock), 1, "nobody", "previous    me", what="status: a released lock is 1")
+    check(run("leader", "--lock", lock), 1, "released", "me", what="leader: a released lock is 1")
+    waiting = subprocess.Popen([LUNARCH, "leader", "--wait", "60s", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN)
+    c = Candidate("--lock", lock, "--identity", "you", "--address", "[::1]:8080", script, options=FAST)
+    ok(waiting.communicate(timeout=60)[0] == "[::1]:8080\n" and waiting.returncode == 0, "leader --wait: the address when there is one")
+    ok(wait_for(lambda: len(seen) >= 3) and seen[2]["leader"] == "you" and seen[2]["term"] == 2, "status --watch: the next leader")
+    watcher.send_signal(signal.SIGTERM)
+    watcher.wait(60)
+    watcher.stdout.close()
+    c.kill(signal.SIGTERM)
+    c.leave()
+
+
+def test_silent():
+    lock = put("silent", record(leaseDurationSeconds=1))
+    before = tree_hash(TMP)
+    check(run("status", "--verify", "--lock", lock), 1, "did not renew", what="status --verify: a leader that does not renew is 1")
+    same(tree_hash(TMP), before, "and it stays in the record")
+
+
+# ---- check ----
+
+def test_check():
+    two = put("two.lua", """
+        return {
+            { name = "a", lock = "%s/two-a", on_start = function() error "a hook ran" end, may_lead = function() end,
+              on_leading = function() error "a hook ran" end, on_stopped = function() error "a hook ran" end, lease_duration = 30 },
+            { name = "b", lock = "%s/two-b", on_new_leader = function() error "a hook ran" end },
+        }""" % (TMP, TMP))
+    before = tree_hash(TMP)
+    r = run("check", two)
+    check(r, 0, "election 1 a", "election 2 b", "on_leading, on_start, on_stopped, may_lead", "only observes", "lease 30s, renew deadline "
+          "20s", "7.1%", f"file:{TMP}/two-a", "there is no record", "no problem found", what="check: elections, hooks, times, locks")
+    same(tree_hash(TMP), before, "check changes nothing and runs no hook")
+    r = run("check", "--lease-duration", "6s", "--lock", TMP + "/{name}-lock", two)
+    check(r, 0, "lease 6s", f"file:{TMP}/a-lock", f"file:{TMP}/b-lock", what="check: options come before the script")
+    check(run("check", "--lock", path("one"), two), 1, "{name}", what="check: one lock for two elections is a problem")
+    check(run("check", "--retry-period", "30s", two), 1, "PROBLEM", "30s from --retry-period", what="check: bad times, with the numbers")
+    twice = put("twice.lua", 'return { { name = "a", lock = "%s/same", on_leading = function() end }, '
+                             '{ name = "b", lock = "file:%s/../%s/same", on_leading = function() end } }'
+                % (TMP, TMP, os.path.basename(TMP)))
+    check(run("check", twice), 1, "listed twice", what="check: a lock listed twice, in two spellings")
+    check(run("check", "--lock", put("notours", "hello"), put("x.lua", "return { on_leading = function() end }")), 1, "PROBLEM",
+          path("notours"), what="check: a lock file of another program is a problem")
+    args = put("args.lua", 'assert((...) == "--odd"); return { on_leading = function() end }')
+    check(run("check", "--lock", path("args"), args, "--", "--odd"), 0, what="check: the script gets its arguments")
+
+
+def test_check_scripts():
+    check(run("check", path("nothere.lua")), 1, "nothere.lua", "No such file", what="check: a missing script")
+    check(run("check", put("syntax.lua", "return {\n  x = = 1\n}")), 1, "syntax.lua:2:", what="check: a syntax error, with its line")
+    check(run("check", put("nonsense.lua", "return 42")), 1, "nonsense.lua", what="check: a script that returns nonsense")
+    check(run("check", put("typo.lua", "return { on_leadin = function() end }")), 1, "on_leadin", "on_leading",
+          what="check: a misspelled hook, with a suggestion")
+    check(run("check", put("raise.lua", "\n\nerror('no disk')")), 1, "raise.lua:3", "no disk", what="check: a script that raises")
+    check(run("check", put("exit.lua", "os.exit(3)")), 1, "exit status 3", what="check: a script that leaves while it is loaded")
+    check(run("check", put("loop.lua", "while true do end")), 1, "still loading", what="check: a script that never finishes loading")
+
+
+test_absent()
+test_foreign_leader()
+test_broken_records()
+test_live()
+test_silent()
+test_check()
+test_check_scripts()
+done()

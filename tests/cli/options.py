@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""The command line itself: help, suggestions, exit codes, versions, completion."""
+import os, subprocess, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import LUNARCH, ROOT, done, note, ok, same, scratch
+
+COMMANDS = ["run", "exec", "leader", "status", "check", "ctl"]
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
+
+
+def run(*args, env=None, **kw):
+    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                          env={**CLEAN, **(env or {})}, **kw)
+
+
+def refused(args, words, status=2, env=None):
+    r = run(*args, env=env)
+    if not ok(r.returncode == status and all(w in r.stderr for w in words) and not r.stdout,
+              f"`lunarch {' '.join(args)}` ends with {status} and says: {', '.join(words)}"):
+        note(f"{r.returncode}: {r.stderr}{r.stdout}")
+
+
+def test_help():
+    r = run("--help")
+    ok(r.returncode == 0 and all(f"lunarch {c} " in r.stdout for c in COMMANDS), "--help names every command")
+    ok(run().returncode == 2 and "Usage" in run().stderr, "without a command the help goes to stderr, with status 2")
+    for command in COMMANDS:
+        r = run(command, "--help")
+        ok(r.returncode == 0 and all(w in r.stdout for w in (f"Usage: lunarch {command}", "Examples:", "Exit status", "--help"))
+           or command == "ctl" and "Commands:" in r.stdout, f"{command} --help has usage, options, exit statuses and examples")
+        ok(r.stdout == run("help", command).stdout == run(command, "-h").stdout, f"help {command} and {command} -h are the same")
+        ok(max(map(len, r.stdout.splitlines())) <= 120, f"{command} --help fits into 120 columns")
+    ok(run("run", "--help", env={"LUNARCH_RETRY_PERIOD": "nonsense"}).returncode == 0, "help is given whatever the environment says")
+
+
+def test_version():
+    r = run("--version")
+    ok(r.returncode == 0 and all(w in r.stdout for w in ("lunarch ", "Lua 5.4", "libev 4", "jansson 2", "locks: file")),
+       "--version names the libraries and the locks")
+    same(run("run", "--version").stdout, r.stdout, "as an option of a command too")
+
+
+def test_refusals():
+    refused(["rnu"], ["unknown command 'rnu'", "did you mean `lunarch run`?"])
+    refused(["backup.lua"], ["did you mean `lunarch run backup.lua`?"])
+    refused(["frobnicate"], ["`lunarch --help`"])
+    refused(["help", "statsu"], ["did you mean `lunarch status`?"])
+    refused(["run", "--lok", "x", "a.lua"], ["unknown option --lok", "did you mean --lock?"])
+    refused(["run", "--lease-duration", "15", "a.lua"], ["--lease-duration", "'15'", "unit"])
+    refused(["exec", "--lock", "x", "--restart", "sometimes", "true"], ["'sometimes'", "never|on-loss|always"])
+    refused(["exec", "true"], ["lunarch exec --lock"])
+    refused(["leader"], ["lunarch leader --lock URL"])
+    refused(["status"], ["lunarch status --lock URL"])
+    refused(["check"], ["lunarch check SCRIPT.lua"])
+    refused(["check", "-e", "x = 1", "a.lua"], ["not both"])
+    refused(["ctl"], ["which command"])
+    refused(["ctl", "resing"], ["'resing'", "did you mean resign?"])
+    refused(["ctl", "resign", "30"], ["'30'", "unit"])
+    refused(["ctl", "pause", "30s"], ["unexpected argument '30s'"])
+    refused(["status", "--lock", "mars://x/y"], ["mars", "file"])
+    refused(["exec", "--lock", "x", "--", "true"], ["LUNARCH_LEASE_DURATION", "'1x'"], env={"LUNARCH_LEASE_DURATION": "1x"})
+    refused(["exec", "--lock", "x", "--lease-duration", "5s", "--renew-deadline", "5s", "--", "true"],
+            ["5s from --lease-duration", "5s from --renew-deadline", "shorter"])
+    refused(["run", "--", "a.lua"], ["script"])
+    refused(["exec", "--lock", "a", "--bad"], ["--bad"])
+
+
+def test_output_is_plain():
+    r = run("status", "--lock", "/nowhere/\033[2Jx")
+    ok("\033" not in r.stderr and "\\x1b" in r.stderr, "an error that quotes an argument shows its control characters as text")
+
+
+def complete(line):
+    words = line.split(" ")
+    script = (f"source {ROOT}/scripts/completion.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
+              f"COMP_CWORD={len(words) - 1}; _lunarch; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+    path = os.path.dirname(LUNARCH) + ":" + os.environ["PATH"]
+    r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={**CLEAN, "PATH": path}, timeout=60)
+    return r.stdout.split()
+
+
+def test_completion():
+    same(complete("lunarch st"), ["status"], "completion: a command")
+    same(complete("lunarch run --lock-"), [], "completion: nothing for what does not exist")
+    same(complete("lunarch run --reta"), [], "completion: nor for what is misspelled")
+    same(complete("lunarch run --ret"), ["--retry-period"], "completion: an option of that command")
+    same(complete("lunarch leader --ret"), [], "completion: not one of another command")
+    same(complete("lunarch run --log-format j"), ["json"], "completion: a value")
+    same(complete("lunarch ctl is"), ["is-leading"], "completion: an order of ctl")
+    same(sorted(complete("lunarch ")), sorted(COMMANDS + ["help", "--help", "--version"]), "completion: all commands")
+    empty = scratch()
+    open(os.path.join(empty, "a.lua"), "w").close()
+    same(complete(f"lunarch run {empty}/"), [f"{empty}/a.lua"], "completion: a file")
+    os.unlink(os.path.join(empty, "a.lua"))
+    os.rmdir(empty)
+
+
+def test_closed_descriptors():
+    r = subprocess.run(["sh", "-c", f"exec '{LUNARCH}' --version 0<&- 2>&-"], capture_output=True, text=True, timeout=60)
+    ok(r.returncode == 0 and "locks" in r.stdout, "it runs with stdin and stderr closed")
+
+
+test_help()
+test_version()
+test_refusals()
+test_output_is_plain()
+test_completion()
+test_closed_descriptors()
+done()
