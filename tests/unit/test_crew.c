@@ -258,6 +258,7 @@ static int on_terminal(void)
 	bool mine = tcgetpgrp(0) == getpgrp();
 
 	raise(SIGTSTP);
+	come_true(&shared->continued, 1); /* its end would hide that it went on, to waitpid(2) */
 	return mine && tcgetpgrp(0) == getpgrp() ? 7 : 8;
 }
 
