@@ -1,7 +1,10 @@
 -- What the script returned, or left in globals, becomes a list of checked elections. Messages name file, line and key.
 
 local use = ...
-local suggest = use "suggest"
+
+local function suggest(...)
+	return use "suggest"(...)
+end
 
 return function(script)
 	local hooks = {
@@ -171,13 +174,13 @@ return function(script)
 	end
 
 	-- Hooks that the script defined as global functions, and names that look like a slip of one.
-	local function from_globals()
+	local function from_globals(alone)
 		local election
 		for key, value in next, _G do
 			if hooks[key] then
 				election = election or {}
 				election[key] = value
-			elseif type(key) == "string" and type(value) == "function" and not script.builtin[key] then
+			elseif alone and type(key) == "string" and type(value) == "function" and not script.builtin[key] then
 				local hint, near = suggest(key, hooks)
 				if near and not rawget(_G, near) then
 					fail(key, value, ("global function '%s' is no hook%s"):format(key, hint))
@@ -188,7 +191,7 @@ return function(script)
 	end
 
 	local function gather(count, result)
-		local globals = from_globals()
+		local globals = from_globals(result == nil)
 		if count > 1 then
 			fail(nil, nil, ("returns %d values: expected one election, or one list of them"):format(count))
 		end

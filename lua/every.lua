@@ -19,17 +19,17 @@ return function(sleep, monotonic)
 	-- spawn(f, ...) starts the task.
 	return function(spawn, seconds, f, options)
 		if type(seconds) ~= "number" or seconds <= 0 or seconds == math.huge or seconds ~= seconds then
-			error(("every: expected a number of seconds above 0, found %s"):format(tostring(seconds)), 3)
+			error(("every: expected a number of seconds above 0, found %s"):format(tostring(seconds)), 2)
 		end
 		if type(f) ~= "function" then
-			error(("every: expected a function to call, found a %s"):format(type(f)), 3)
+			error(("every: expected a function to call, found a %s"):format(type(f)), 2)
 		end
 		if options ~= nil and type(options) ~= "table" then
-			error("every: the options are a table, as in { now = true }", 3)
+			error("every: the options are a table, as in { now = true }", 2)
 		end
 		local wrong = check("every", options or {}, known)
 		if wrong then
-			error(wrong, 3)
+			error(wrong, 2)
 		end
 		return spawn(tick, seconds, f, options and options.now)
 	end

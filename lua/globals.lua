@@ -2,7 +2,10 @@
 -- Modules from elsewhere are left alone: many probe for globals of other Lua versions.
 
 local use = ...
-local suggest = use "suggest"
+
+local function suggest(...)
+	return use "suggest"(...)
+end
 
 return function(is_own)
 	local sealed = false -- true: the script has been loaded

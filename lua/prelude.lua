@@ -5,13 +5,22 @@ local use = ...
 
 local hook_names = { "on_start", "on_leading", "on_stopped", "on_new_leader", "on_no_leader", "may_lead" }
 
+-- A function that is made by make() when it is first called: starting must not pay for what a script does not use.
+local function later(make)
+	local f
+	return function(...)
+		f = f or make()
+		return f(...)
+	end
+end
+
 local function make_api(natives)
-	local every = use "every"(natives.sleep, natives.time.monotonic)
+	local every = later(function() return use "every"(natives.sleep, natives.time.monotonic) end)
 	local api = {
 		version = natives.version,
 		sleep = natives.sleep,
 		spawn = natives.spawn,
-		exec = use "exec"(natives.run),
+		exec = later(function() return use "exec"(natives.run) end),
 		json = natives.json,
 		log = use "log"(natives.emit),
 		time = natives.time,

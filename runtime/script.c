@@ -58,9 +58,12 @@ static int script_exit(lua_State *L)
 	struct buf m = { 0 };
 
 	luaL_argcheck(L, code >= 0 && code <= 255, 1, "an exit status is a number from 0 to 255");
-	wire_begin(&m, WIRE_EXIT);
-	wire_u32(&m, (uint32_t)code);
-	script_send(s, &m);
+	if (!s->exiting) {
+		s->exiting = true;
+		wire_begin(&m, WIRE_EXIT);
+		wire_u32(&m, (uint32_t)code);
+		script_send(s, &m);
+	}
 	sched_may_wait(L, "exit");
 	return sched_wait(L, NULL, -1, 0, gone_on);
 }
