@@ -202,12 +202,15 @@ static void on_deadline(void *arg, struct instant end, struct instant kill)
 {
 	struct exec *x = arg;
 
+	bool nearer = kill.boot < x->kill.boot || kill.raw < x->kill.raw;
+
 	x->end = end;
 	x->kill = kill;
 	if (!x->crew)
 		return;
 	page_extend(&crew_page(x->crew)->slot[SLOT], x->term, end, kill);
-	crew_poke(x->crew);
+	if (nearer) /* a later one the guard finds when it looks at the one it knows */
+		crew_poke(x->crew);
 }
 
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)

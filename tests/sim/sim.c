@@ -83,7 +83,7 @@ struct world {
 	uint64_t last_leader;
 	nsec last_act, closed_until;     /* closed: no process starts */
 	unsigned deletions;
-	bool trace, rolling;
+	bool trace, rolling, slewing;
 	struct sim_result result;
 };
 
@@ -533,12 +533,13 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 	}
 }
 
-/* The look that finds our own acquiring write in the store, while that is still wanted and in time. */
+/* The look that finds our own acquiring write in the store, while that is still wanted and in time. (After a deletion it may
+ * be one that we had rightly given up.) */
 static bool read_back(struct world *w, const struct node *n, const struct lease_event *e)
 {
 	const struct lease *l = &n->lease;
 
-	return e->kind == LEASE_EV_READ_DONE && e->outcome == OUTCOME_OK && l->busy && e->op == l->op &&
+	return w->deletions == 0 && e->kind == LEASE_EV_READ_DONE && e->outcome == OUTCOME_OK && l->busy && e->op == l->op &&
 	       l->phase == PHASE_FOLLOWING && !l->finish && !l->unreaped && l->out_for == 0 && e->sight.kind == SIGHT_HELD && e->sight.mine &&
 	       e->sight.write == n->acquiring && elapsed_holder(n->acquiring_at, local(w, n)) < n->acquiring_renew;
 }
@@ -893,7 +894,7 @@ static void make_node(struct world *w, int i)
 	set_times(w, n);
 	double width = lease_drift_tolerance(&n->times) / 2.05;
 	n->raw_rate = 1 + spread(w, width);
-	n->slewed = chance(w, 30); /* a time daemon may slew CLOCK_BOOTTIME by 8.3%, far more than any lease allows for */
+	n->slewed = w->slewing; /* a time daemon may slew CLOCK_BOOTTIME by 8.3%, far more than any lease allows for */
 	n->boot_rate = n->slewed ? 1 + (chance(w, 50) ? 0.083 : -0.083) : 1 + spread(w, width);
 	n->boot_base = between(w, SEC, 1000000 * SEC);
 	n->raw_base = between(w, SEC, 1000000 * SEC);
@@ -927,6 +928,7 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.random = seed * UINT64_C(0xd1342543de82ef95) + 1;
 	w.trace = trace;
 	w.rolling = chance(&w, 30);
+	w.slewing = chance(&w, 30);
 	w.nodes = 3 + (int)(draw(&w) % 3);
 	for (int i = 0; i < w.nodes; i++)
 		make_node(&w, i);
