@@ -26,7 +26,7 @@ static const struct command_help {
 		"had in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
 		"  lunarch run backup.lua\n"
 		"  lunarch run --lock /srv/shared/backup --lease-duration 30s backup.lua -- /etc /home\n"
-		"  lunarch run -e 'log(\"leading with token \" .. term.token)' --once\n",
+		"  lunarch run --once --lock report -e 'exec { \"make\", \"report\" } term:resign()'\n",
 	},
 	[COMMAND_EXEC] = {
 		"exec [OPTIONS] --lock URL -- COMMAND [ARGS]",
