@@ -57,11 +57,10 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 	return NULL;
 }
 
+/* Makes what is missing below the first `keep` bytes of the path, which are not ours to make. */
 static int make_private_dirs(char *path, size_t keep, struct err *err)
 {
-	for (char *slash = path + keep; slash; slash = strchr(slash + 1, '/')) {
-		if (slash == path)
-			continue;
+	for (char *slash = strchr(path + keep + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
 		*slash = '\0';
 		int made = mkdir(path, 0700);
 		int failed = made < 0 && errno != EEXIST;

@@ -17,7 +17,8 @@ struct offload {
 	pthread_cond_t more;
 	struct offload_job *todo, **todo_end;
 	struct offload_job *done, **done_end;
-	int threads, idle, most;
+	int threads, most;
+	int busy, waiting; /* jobs that run, jobs that nobody has taken up yet */
 	bool closed;
 };
 
@@ -38,25 +39,38 @@ static struct offload_job *take_first(struct offload_job **first, struct offload
 	return j;
 }
 
+static void destroy(struct offload *o)
+{
+	pthread_cond_destroy(&o->more);
+	pthread_mutex_destroy(&o->mutex);
+	free(o);
+}
+
 static void *thread_main(void *arg)
 {
 	struct offload *o = arg;
 
 	pthread_mutex_lock(&o->mutex);
 	for (;;) {
-		while (!o->todo) {
-			o->idle++;
+		while (!o->todo && !o->closed)
 			pthread_cond_wait(&o->more, &o->mutex);
-			o->idle--;
-		}
+		if (o->closed)
+			break;
 		struct offload_job *j = take_first(&o->todo, &o->todo_end);
+		o->waiting--;
+		o->busy++;
 		pthread_mutex_unlock(&o->mutex);
 		j->work(j);
 		pthread_mutex_lock(&o->mutex);
+		o->busy--;
 		append(&o->done_end, j);
 		if (!o->closed)
 			ev_async_send(o->loop, &o->finished);
 	}
+	bool last = --o->threads == 0;
+	pthread_mutex_unlock(&o->mutex);
+	if (last)
+		destroy(o);
 	return NULL;
 }
 
@@ -113,27 +127,38 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
 	return o;
 }
 
-/* Without a single thread the job runs here: late is better than never. */
+/* Not a single thread can be had: late is better than never. */
+static void run_here(struct offload *o)
+{
+	pthread_mutex_lock(&o->mutex);
+	while (o->todo) {
+		struct offload_job *j = take_first(&o->todo, &o->todo_end);
+		o->waiting--;
+		pthread_mutex_unlock(&o->mutex);
+		j->work(j);
+		pthread_mutex_lock(&o->mutex);
+		append(&o->done_end, j);
+	}
+	pthread_mutex_unlock(&o->mutex);
+	ev_async_send(o->loop, &o->finished);
+}
+
 void offload_run(struct offload *o, struct offload_job *j)
 {
 	pthread_mutex_lock(&o->mutex);
 	append(&o->todo_end, j);
-	if (o->idle == 0 && o->threads < o->most && start_thread(o))
+	o->waiting++;
+	/* A thread that was woken but has not taken its job yet is no help for this one. */
+	if (o->busy + o->waiting > o->threads && o->threads < o->most && start_thread(o))
 		o->threads++;
 	bool nobody = o->threads == 0;
-	if (nobody) {
-		j = take_first(&o->todo, &o->todo_end);
-		append(&o->done_end, j);
-	}
 	pthread_cond_signal(&o->more);
 	pthread_mutex_unlock(&o->mutex);
-	if (!nobody)
-		return;
-	j->work(j);
-	ev_async_send(o->loop, &o->finished);
+	if (nobody)
+		run_here(o);
 }
 
-/* Threads may still be inside a call: what they look at is left to the end of the process. */
+/* A thread may be inside a call that never returns, so none is waited for: the last one to leave frees. */
 void offload_free(struct offload *o)
 {
 	if (!o)
@@ -143,10 +168,10 @@ void offload_free(struct offload *o)
 	pthread_mutex_lock(&o->mutex);
 	bool unused = o->threads == 0;
 	o->closed = true;
+	o->todo = NULL;
+	o->todo_end = &o->todo;
+	pthread_cond_broadcast(&o->more);
 	pthread_mutex_unlock(&o->mutex);
-	if (!unused)
-		return;
-	pthread_cond_destroy(&o->more);
-	pthread_mutex_destroy(&o->mutex);
-	free(o);
+	if (unused)
+		destroy(o);
 }

@@ -241,6 +241,18 @@ static int check_kind(const json_t *root, struct err *err)
 	return 0;
 }
 
+/* jansson quotes what it found, which may be the bytes of another program's binary file. */
+static int no_json(const json_error_t *why, struct err *err)
+{
+	char text[sizeof why->text];
+
+	snprintf(text, sizeof text, "%s", why->text);
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < 0x20 || (unsigned char)*c > 0x7e)
+			*c = '?';
+	return err_set(err, ERR_INVALID, "no JSON: line %d, column %d: %s", why->line, why->column, text);
+}
+
 int record_parse(struct record *r, const char *text, size_t len, struct err *err)
 {
 	json_error_t why;
@@ -249,7 +261,7 @@ int record_parse(struct record *r, const char *text, size_t len, struct err *err
 	struct record parsed;
 
 	if (!root)
-		return err_set(err, ERR_INVALID, "no JSON: line %d, column %d: %s", why.line, why.column, why.text);
+		return no_json(&why, err);
 	if (check_kind(root, err) < 0) {
 		json_decref(root);
 		return -1;

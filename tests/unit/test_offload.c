@@ -1,0 +1,153 @@
+/* Work off the loop: every job is done once, on the loop; a job that hangs does not hold up the others. */
+#include "offload.h"
+#include "tap.h"
+
+#include <ev.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define JOBS 500
+
+struct job {
+	struct offload_job off;
+	pthread_t worked_on;
+	int done;
+	sem_t *wait;
+	bool blocked_signals;
+};
+
+static atomic_int begun, worked;
+static int done, on_wrong_thread;
+static pthread_t loop_thread;
+
+static void work(struct offload_job *off)
+{
+	struct job *j = (struct job *)off;
+	sigset_t mask;
+
+	atomic_fetch_add(&begun, 1);
+	if (j->wait)
+		sem_wait(j->wait);
+	pthread_sigmask(SIG_SETMASK, NULL, &mask);
+	j->blocked_signals = sigismember(&mask, SIGTERM) && sigismember(&mask, SIGCHLD);
+	j->worked_on = pthread_self();
+	atomic_fetch_add(&worked, 1);
+}
+
+static void finished(struct offload_job *off)
+{
+	struct job *j = (struct job *)off;
+
+	j->done++;
+	done++;
+	on_wrong_thread += !pthread_equal(pthread_self(), loop_thread);
+}
+
+static void run_until(struct ev_loop *loop, int want)
+{
+	ev_ref(loop); /* waiting for jobs alone does not keep a loop */
+	while (done < want)
+		ev_run(loop, EVRUN_ONCE);
+	ev_unref(loop);
+}
+
+static void test_many(struct ev_loop *loop)
+{
+	struct offload *o = offload_new(loop, 4, NULL);
+	struct job *jobs = calloc(JOBS, sizeof *jobs);
+	int once = 0, elsewhere = 0, blocked = 0;
+
+	for (int i = 0; i < JOBS; i++) {
+		jobs[i].off = (struct offload_job){ .work = work, .done = finished };
+		offload_run(o, &jobs[i].off);
+	}
+	is_int(done, 0, "done is never called from inside offload_run");
+	run_until(loop, JOBS);
+	for (int i = 0; i < JOBS; i++) {
+		once += jobs[i].done == 1;
+		elsewhere += !pthread_equal(jobs[i].worked_on, loop_thread);
+		blocked += jobs[i].blocked_signals;
+	}
+	is_int(once, JOBS, "every job is done exactly once");
+	is_int(elsewhere, JOBS, "every job worked off the loop's thread");
+	is_int(blocked, JOBS, "no thread takes the loop's signals");
+	is_int(on_wrong_thread, 0, "and was reported on it");
+	offload_free(o);
+	free(jobs);
+}
+
+static void test_hanging(struct ev_loop *loop)
+{
+	struct offload *o = offload_new(loop, 3, NULL);
+	struct job hung[2] = { 0 }, quick[50] = { 0 };
+	sem_t never;
+
+	done = 0;
+	sem_init(&never, 0, 0);
+	for (int i = 0; i < 2; i++) {
+		hung[i] = (struct job){ .off = { .work = work, .done = finished }, .wait = &never };
+		offload_run(o, &hung[i].off);
+	}
+	for (int i = 0; i < 50; i++) {
+		quick[i].off = (struct offload_job){ .work = work, .done = finished };
+		offload_run(o, &quick[i].off);
+	}
+	run_until(loop, 50);
+	ok(hung[0].done + hung[1].done == 0, "with two of three threads hanging all the other jobs are done");
+	sem_post(&never);
+	sem_post(&never);
+	run_until(loop, 52);
+	ok(hung[0].done == 1 && hung[1].done == 1, "a job that hung is reported when it comes back");
+	offload_free(o);
+	sem_destroy(&never);
+}
+
+static sem_t gate;
+
+/* The queue outlives offload_free on purpose, and so must these. */
+static void test_free(struct ev_loop *loop)
+{
+	static struct job running, queued;
+	struct offload *o = offload_new(loop, 1, NULL);
+	int begun_before = atomic_load(&begun), before = atomic_load(&worked);
+
+	done = 0;
+	sem_init(&gate, 0, 0);
+	running = (struct job){ .off = { .work = work, .done = finished }, .wait = &gate };
+	queued = (struct job){ .off = { .work = work, .done = finished }, .wait = &gate };
+	offload_run(o, &running.off);
+	offload_run(o, &queued.off);
+	while (atomic_load(&begun) == begun_before)
+		sched_yield();
+	offload_free(o);
+	ok(done == 0, "offload_free waits for nothing");
+	sem_post(&gate);
+	sem_post(&gate);
+	while (atomic_load(&worked) == before)
+		sched_yield();
+	ev_run(loop, EVRUN_NOWAIT);
+	ok(done == 0 && !running.done && !queued.done, "and nothing is reported after it");
+}
+
+int main(void)
+{
+	struct ev_loop *loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	struct err err;
+
+	loop_thread = pthread_self();
+	test_many(loop);
+	test_hanging(loop);
+	test_free(loop);
+	ok(!offload_new(loop, 0, &err) && err.code == ERR_USAGE, "no threads at all is refused");
+	ok(!offload_new(loop, 17, &err), "so are more than 16");
+	struct offload *idle = offload_new(loop, 2, NULL);
+	ev_run(loop, 0);
+	ok(1, "a pool without jobs does not keep a loop running");
+	offload_free(idle);
+	ev_loop_destroy(loop);
+	return tap_done();
+}
