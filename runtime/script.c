@@ -369,16 +369,19 @@ static bool keep_one(struct script *s, struct wire *w)
 static bool go(struct script *s, struct wire *w)
 {
 	uint32_t n = wire_get_u32(w);
-	uint8_t first = wire_get_u8(w);
+	uint8_t what = wire_get_u8(w);
 
-	if (w->bad || n > s->nelections)
+	if (w->bad || s->going || n > s->nelections)
 		return false;
 	while (n--)
 		if (!keep_one(s, w))
 			return false;
-	if (!wire_done(w))
+	if (!wire_done(w) || what > WIRE_GO_MORE)
 		return false;
-	s->starting = first ? 0 : s->nelections;
+	if (what == WIRE_GO_MORE)
+		return true;
+	s->going = true;
+	s->starting = what == WIRE_GO_FIRST ? 0 : s->nelections;
 	election_start_all(s);
 	return true;
 }

@@ -33,6 +33,7 @@ struct script {
 	uint32_t nelections;
 	struct election **slots; /* by slot; NULL: not ours */
 	uint32_t nslots;
+	bool going;          /* it knows which elections it keeps */
 	bool exiting;        /* the end of the program has been asked for */
 	uint32_t starting;   /* the next election whose on_start has to run */
 };

@@ -257,29 +257,42 @@ int squad_spawn(struct squad *s, struct err *err)
 	return s->crew ? 0 : -1;
 }
 
+/* Sends and empties the list. */
+static void send_kept(struct squad *s, enum wire_go what, uint32_t *kept, struct buf *list)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_GO);
+	wire_u32(&m, *kept);
+	wire_u8(&m, what);
+	buf_add(&m, list->data, list->len);
+	crew_send(s->crew, &m);
+	buf_fini(&m);
+	*kept = 0;
+	list->len = 0;
+}
+
 void squad_go(struct squad *s, bool first)
 {
 	struct run *r = s->run;
-	struct buf m = { 0 };
+	struct buf list = { 0 };
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < r->post_count; i++)
-		kept += posts_belong(s, r->posts[i]);
-	wire_begin(&m, WIRE_GO);
-	wire_u32(&m, kept);
-	wire_u8(&m, first);
 	for (uint32_t i = 0; i < r->post_count; i++) {
 		if (!posts_belong(s, r->posts[i]))
 			continue;
 		struct elector_status st;
 		elector_status(r->posts[i]->elector, &st);
-		wire_u32(&m, r->posts[i]->index);
-		wire_u32(&m, r->posts[i]->slot);
-		wire_str(&m, st.lock);
-		wire_str(&m, st.identity);
+		wire_u32(&list, r->posts[i]->index);
+		wire_u32(&list, r->posts[i]->slot);
+		wire_str(&list, st.lock);
+		wire_str(&list, st.identity);
+		kept++;
+		if (list.len > WIRE_MAX / 2)
+			send_kept(s, WIRE_GO_MORE, &kept, &list);
 	}
-	crew_send(s->crew, &m);
-	buf_fini(&m);
+	send_kept(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &kept, &list);
+	buf_fini(&list);
 }
 
 void squad_quit(struct squad *s)

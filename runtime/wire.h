@@ -25,7 +25,8 @@ enum wire_type {
 	WIRE_ASK_STATUS,   /* reserved */
 
 	/* elector -> worker */
-	WIRE_GO = 64,      /* u32 elections kept, u8 first (run on_start), then per election: u32 index, u32 slot, str lock, str identity */
+	WIRE_GO = 64,      /* u32 elections in this message, u8 enum wire_go, then per election: u32 index, u32 slot, str lock,
+	                    * str identity: those that this worker keeps. Before any other message but WIRE_QUIT */
 	WIRE_LEAD,         /* u32 slot, u64 term, i64 token, str address */
 	WIRE_STOP,         /* u32 slot, u64 term, u8 reason, i64 grace_ms */
 	WIRE_CLEANUP,      /* u32 slot, u64 term, i64 token, u8 reason, i64 grace_ms: run on_stopped for a term whose worker died */
@@ -33,6 +34,12 @@ enum wire_type {
 	WIRE_NO_LEADER,    /* u32 slot, str previous */
 	WIRE_ASK,          /* u32 slot, u64 ask: may_lead, and the address if it is a function */
 	WIRE_QUIT,         /* leave, exit status 0 */
+};
+
+enum wire_go {
+	WIRE_GO_REPLACEMENT, /* on_start has run in another worker before */
+	WIRE_GO_FIRST,       /* run on_start */
+	WIRE_GO_MORE,        /* too many for one message: the rest follows */
 };
 
 /* Writing: a message is built in a buf and sent whole. */

@@ -1,8 +1,6 @@
 #!/usr/bin/python3
 """The hooks: when each runs, what it is given, and what its return or its error leads to."""
-import os
-
-from player import (ANSWER, CLEANUP, END, EXIT, QUIT, REASONS, STARTED, STOPPED, Tap, Worker)
+from player import (ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Tap, Worker)
 
 OBSERVE = """
 return {
@@ -263,6 +261,16 @@ def many(t):
         got = sorted(w.expect(STOPPED)["slot"] for _ in range(1000))
         t.equal(got, list(range(1000)), "a thousand terms in one worker, each stopped")
         print("# 1,000 elections: worker %d KB; all leading: %d KB" % (idle, leading))
+    with Worker(text="return { { name = 'a', on_leading = print, on_start = function() print 'a' end },"
+                     "{ name = 'b', on_leading = print, on_start = function() print 'b' end } }") as w:
+        w.load()
+        w.send(GO, ("u", 1), ("b", 2), ("u", 0), ("u", 0), ("s", "l"), ("s", "i"))
+        t.ok(w.quiet() and w.printed() == [], "a GO in parts: nothing starts before the last")
+        w.send(GO, ("u", 1), ("b", 1), ("u", 1), ("u", 1), ("s", "l"), ("s", "i"))
+        w.expect(STARTED)
+        t.equal(w.printed(), ["a", "b"], "then both do")
+        w.send(GO, ("u", 0), ("b", 1))
+        t.equal(w.process.wait(30), 1, "and a second GO makes no sense")
     with Worker(text="return { on_leading = print }") as w:
         w.ready()
         print("# 1 election: worker %d KB" % (lambda f: int([x for x in f if x.startswith("Pss:")][0].split()[1]))(
