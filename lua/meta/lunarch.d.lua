@@ -1,0 +1,199 @@
+---@meta
+-- What a script run by lunarch sees, for editors (LuaLS: add this directory to workspace.library). Never loaded.
+
+---An expected failure: what functions return behind nil. It prints as its message.
+---@class lunarch.Error
+---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"system"
+---@field message string
+---@field result? lunarch.ExecResult what had been written when exec ran out of time
+
+---@alias lunarch.Reason
+---| "resigned" # term:resign()
+---| "declined" # on_leading returned false
+---| "shutdown" # the program was told to stop, or os.exit was called
+---| "expired" # the lease could not be renewed in time
+---| "lost" # another holds the lock
+---| "deleted" # the record is gone
+---| "error" # on_leading, or a task of the term, raised
+---| "killed" # a hook had to be killed
+---| "worker" # the worker died, or was killed for another election's sake
+---| "reload" # SIGHUP: the new script goes on
+
+---One term as the leader.
+---@class lunarch.Term
+---@field token integer larger than every earlier term's on this lock: give it to whatever can check it
+---@field identity string
+---@field lock string
+---@field address string
+local Term = {}
+
+---Does the term still lead, by the clock? No system call; cheap enough to ask before every step.
+---@return boolean
+function Term:is_leading() end
+
+---Seconds until is_leading() turns false unless the lease is renewed meanwhile.
+---@return number
+function Term:remaining() end
+
+---Gives up the lead and sits out so many seconds (default: one lease). It returns; waits raise once the term ends.
+---@param seconds? number
+---@return boolean asked false: the term is ending already
+function Term:resign(seconds) end
+
+---Calls f every so many seconds while the term lasts, one call at a time; missed calls are skipped.
+---@param seconds number
+---@param f fun()
+---@param options? { now?: boolean } now: the first call is at once, not after the first interval
+---@return lunarch.Task
+function Term:every(seconds, f, options) end
+
+---Runs f as a task of this term, beside the others.
+---@param f fun(...)
+---@return lunarch.Task
+function Term:spawn(f, ...) end
+
+---@class lunarch.Leader
+---@field identity string
+---@field address string
+---@field token integer
+---@field is_self boolean
+---@field previous? string the leader before, if known
+
+---@class lunarch.Election
+---@field on_start? fun() once, before the first campaign
+---@field on_leading? fun(term: lunarch.Term): boolean?, string? without it the election only observes
+---@field on_stopped? fun(term: lunarch.Term, reason: lunarch.Reason)
+---@field on_new_leader? fun(leader: lunarch.Leader)
+---@field on_no_leader? fun(previous: string?)
+---@field may_lead? fun(): boolean?, string?
+---@field name? string
+---@field lock? string a URL, a path or a name
+---@field identity? string
+---@field address? string|fun(): string
+---@field lease_duration? number seconds
+---@field renew_deadline? number
+---@field retry_period? number
+---@field stop_grace? number
+---@field shutdown_grace? number
+---@field isolate? boolean a worker of its own
+---@field reclaim? boolean this identity can live only once
+
+---A task that spawn or every started.
+---@class lunarch.Task
+local Task = {}
+
+---Waits for its end: its results; or nil and an error ("failed", "cancelled", "timeout").
+---@param timeout? number seconds
+---@return any ...
+function Task:wait(timeout) end
+
+---Every wait in it raises from now on.
+function Task:cancel() end
+
+---@return boolean
+function Task:done() end
+
+---The election whose hook runs, or the only one of the script.
+---@class lunarch.Here
+election = {}
+
+---@return lunarch.Leader? nil: nobody leads, as far as is known
+function election:leader() end
+
+---@return boolean
+function election:is_leading() end
+
+---@return string
+function election:lock() end
+
+---@param seconds number
+function sleep(seconds) end
+
+---Runs f as a task of the scope it is called in: the term, or what is outside of terms.
+---@param f fun(...)
+---@return lunarch.Task
+function spawn(f, ...) end
+
+---@param seconds number
+---@param f fun()
+---@param options? { now?: boolean }
+---@return lunarch.Task
+function every(seconds, f, options) end
+
+---@class lunarch.ExecOptions
+---@field timeout? number seconds; then SIGTERM to the whole group
+---@field kill_after? number seconds from there to SIGKILL (2)
+---@field cwd? string
+---@field env? table<string, string|number|false> added to the environment; false removes
+---@field stdin? string
+---@field stdout? "capture"|"inherit"|"null"
+---@field stderr? "capture"|"inherit"|"null"
+---@field max_output? integer bytes kept of each output (1048576)
+
+---@class lunarch.ExecResult
+---@field ok boolean it exited with status 0
+---@field code? integer its exit status
+---@field signal? integer what killed it instead
+---@field stdout string
+---@field stderr string
+---@field truncated? true more was written than max_output
+
+---Runs a program and waits for its end: exec{"program", "argument", timeout = 5}, or exec("shell line", {timeout = 5}).
+---@param command string|table
+---@param options? lunarch.ExecOptions
+---@return lunarch.ExecResult? result
+---@return lunarch.Error? err
+function exec(command, options) end
+
+json = {}
+
+---@type lightuserdata JSON's null
+json.null = nil
+
+---@return string
+function json.encode(value) end
+
+---@param text string
+---@return any value
+---@return lunarch.Error? err
+function json.decode(text) end
+
+---Marks t (a new table without it) as an array, so that it is written as [] when it is empty.
+---@param t? table
+---@return table
+function json.array(t) end
+
+log = {}
+
+---@param event any a text, or with fields a snake_case word
+---@param fields? table
+function log.debug(event, fields) end
+function log.info(event, fields) end
+function log.warn(event, fields) end
+function log.error(event, fields) end
+
+time = {}
+
+---@return number seconds since 1970 by the wall clock
+function time.now() end
+
+---@return number seconds of a clock that nobody sets
+function time.monotonic() end
+
+---@param seconds? number
+---@return string
+function time.iso(seconds) end
+
+---@param text string
+---@return number? seconds
+---@return lunarch.Error? err
+function time.parse(text) end
+
+lunarch = {
+	version = "",
+	sleep = sleep, spawn = spawn, every = every, exec = exec, json = json, log = log, time = time,
+}
+
+---Stops the whole program cleanly, with this exit status. os.exit is the same.
+---@param code? integer|boolean
+function lunarch.exit(code) end
