@@ -1,5 +1,6 @@
 ---@meta
 -- What a script run by lunarch sees, for editors (LuaLS: add this directory to workspace.library). Never loaded.
+-- luacheck: ignore
 
 ---An expected failure: what functions return behind nil. It prints as its message.
 ---@class lunarch.Error
