@@ -150,6 +150,7 @@ static int list_sockets(struct socket_list *l, struct err *err)
 	DIR *d = opendir(dir);
 	if (!d)
 		return err_sys(err, "%s", dir);
+	/* cppcheck-suppress readdirCalled -- glibc's readdir is safe for threads with streams of their own (readdir(3)) */
 	while ((entry = readdir(d)) && l->len < sizeof l->path / sizeof *l->path) {
 		if (!is_socket_name(entry->d_name))
 			continue;
