@@ -127,10 +127,6 @@ class Worker:
     def __exit__(self, *exc):
         self.wire.close()
         try:
-            self.process.wait(2)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
