@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define SLOT 0
+#define SAME_SIGNAL (250 * NSEC_PER_MS) /* to us and then to our group, as timeout(1) does: one wish, not two */
 #define PROOF_TIME_S 0.25 /* -n: how long a holder that died on this host is given to be proved dead */
 
 struct exec {
@@ -31,7 +32,7 @@ struct exec {
 	bool in_term, stopping;     /* the elector leads; it said stop */
 	bool leaving, finished;
 	enum lease_reason reason;
-	int signal;                 /* that made us leave before anything ran */
+	struct instant asked_at;    /* to stop */
 	int status, wait_status;
 	bool ran;
 	ev_timer patience, hold, grace;
@@ -315,11 +316,14 @@ static void asked_to_stop(struct exec *x, int signal)
 		leave(x, x->ran ? status_of(x->wait_status) : 128 + signal, LEASE_SHUTDOWN);
 		return;
 	}
+	if (ev_is_active(&x->grace) && elapsed_holder(x->asked_at, clock_now()) < SAME_SIGNAL)
+		return;
 	if (ev_is_active(&x->grace)) { /* the second time */
 		x->leaving = true;
 		crew_kill(x->crew);
 		return;
 	}
+	x->asked_at = clock_now();
 	x->leaving = true; /* the command's own end is the end, however it answers the signal */
 	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
 	ev_timer_start(x->program.loop, &x->grace);

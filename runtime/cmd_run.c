@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+/* timeout(1) and terminals signal a process and then its group: that is one wish, not two. */
+#define SAME_SIGNAL (250 * NSEC_PER_MS)
 #define LAST_CALL_S 3. /* for what cannot be told to leave any more */
 
 static bool once(const struct run *r)
@@ -75,6 +77,7 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 		return;
 	}
 	r->ending = true;
+	r->asked_at = clock_now();
 	r->moving = false;
 	r->status = status;
 	notify("STOPPING=1");
@@ -508,7 +511,7 @@ static void on_signal(void *arg, int signal)
 		reload(r);
 	else if (signal == SIGUSR1)
 		resign_all(r, NSEC_NEVER, "");
-	else if ((signal == SIGTERM || signal == SIGINT) && r->ending)
+	else if ((signal == SIGTERM || signal == SIGINT) && r->ending && elapsed_holder(r->asked_at, clock_now()) > SAME_SIGNAL)
 		kill_everything(r);
 	else if (signal == SIGTERM || signal == SIGINT)
 		run_end(r, EXIT_DONE, LEASE_SHUTDOWN);

@@ -391,7 +391,12 @@ int post_open(struct post *p, bool several, const char *fallback, struct err *er
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 	};
 	p->elector = elector_new(&c, &callbacks, p, err);
-	return p->elector ? 0 : err_wrap(err, "%s", p->plan.where);
+	if (!p->elector)
+		return err_wrap(err, "%s", p->plan.where);
+	struct elector_status st;
+	elector_status(p->elector, &st);
+	mem_replace(&p->lock_url, st.lock);
+	return 0;
 }
 
 /* A term that runs ends first, without letting go of the lease; the heir leads the next one. */

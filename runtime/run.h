@@ -78,6 +78,7 @@ struct run {
 	uint32_t post_count;
 	struct squad *squads;
 	bool ending, killing;
+	struct instant asked_at;      /* to end */
 	bool moving;                  /* a reload changed lock or identity: release, then begin again */
 	bool ready;                   /* systemd was told */
 	int status;                   /* exit status */
