@@ -29,9 +29,9 @@ static struct shared {
 	_Atomic int up;          /* processes of the tree that have come up */
 	_Atomic pid_t pid[PIDS];
 	_Atomic int word;        /* given by one side to the other, as the test has it */
-	_Atomic int started, gone, reaped, status, ended, ended_status, messages, swept, killed, clean, stopped, continued;
+	_Atomic int started, gone, reaped, status, ended, ended_status, messages, messages_by_then, swept, killed, clean, stopped, continued;
 	_Atomic int extended_after_end, storm, stop_storm;
-	_Atomic pid_t worker;
+	_Atomic pid_t elector, guard, worker;
 	_Atomic int64_t at[2];
 	char text[256];
 } *shared;
@@ -181,6 +181,7 @@ static int worker(char **argv)
 	const char *how = argv[2];
 	uint32_t arg = argv[3] ? (uint32_t)atoi(argv[3]) : 0;
 
+	shared->guard = getppid();
 	shared->worker = getpid();
 	if (strcmp(how, "count") == 0) {
 		snprintf(shared->text, sizeof shared->text, "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d", count_descriptors(),
@@ -192,6 +193,7 @@ static int worker(char **argv)
 	fcntl(wire, F_SETFD, FD_CLOEXEC);
 	fcntl(page_fd, F_SETFD, FD_CLOEXEC);
 	signal(SIGRTMIN, on_interrupt);
+	signal(SIGHUP, SIG_IGN); /* which the kernel sends to who was stopped when its parent died: not what is tested here */
 	if (strcmp(how, "tree") == 0) {
 		grow_tree();
 		come_true(&shared->up, 15);
@@ -235,6 +237,7 @@ static int worker(char **argv)
 	if (strcmp(how, "crash") == 0)
 		abort();
 	if (strcmp(how, "exit") == 0) {
+		kill(shared->elector, SIGSTOP);
 		for (uint32_t i = 0; i < 100; i++)
 			say(wire, WIRE_LOADED, i);
 		leave_orphan();
@@ -305,6 +308,7 @@ static void on_ended(void *arg, int status)
 	struct instant later = instant_add(clock_now(), 3600 * NSEC_PER_SEC);
 
 	shared->ended_status = status;
+	shared->messages_by_then = shared->messages;
 	shared->ended++;
 	for (uint32_t i = 0; i < 4; i++)
 		shared->extended_after_end += page_extend(&crew_page(e->crew)->slot[i], 1, later, later);
@@ -377,6 +381,7 @@ static int elector(const struct scene *s)
 	struct crew_spec spec = { .argv = s->argv, .command = s->command, .foreground = s->foreground, .env = env,
 		                  .unset = s->unset ? s->unset : no_unset, .tree_fd = shared_fd,
 		                  .kill_allowance = s->allowance ? s->allowance : ALLOWANCE };
+	shared->elector = getpid();
 	shared->at[0] = clock_now().boot;
 	e.crew = crew_spawn(e.loop, &spec, &callbacks, &e, &err);
 	if (!e.crew) {
@@ -473,15 +478,17 @@ static bool lives(pid_t pid)
 	return tree_env(pid, "X", value, sizeof value) != TREE_ENV_GONE;
 }
 
-static pid_t parent_of(pid_t pid)
+/* 0 for a process that is no more. */
+static int state_of(pid_t pid)
 {
 	char path[40], text[400] = "";
+
 	snprintf(path, sizeof path, "/proc/%d/stat", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	ssize_t n = read(fd, text, sizeof text - 1);
-
 	close(fd);
-	return n > 0 ? atoi(strrchr(text, ')') + 4) : 0;
+	const char *after = n > 0 ? strrchr(text, ')') : NULL;
+	return after ? after[2] : 0;
 }
 
 /* ---- tests: the ordinary life ---- */
@@ -496,13 +503,18 @@ static void kill_crew(struct elector *e)
 static void test_exit(void)
 {
 	struct scene s = { .argv = WORKER("exit", "5") };
+	pid_t pid = start_elector(&s);
 
-	ok(run(&s) && shared->gone == 1 && shared->reaped, "a worker that exits is gone with all it left behind");
+	/* It has stopped the elector, which finds all there is to read at once when it goes on. */
+	while (!shared->worker || state_of(shared->worker))
+		usleep(1000);
+	kill(pid, SIGCONT);
+	ok(wait_exit(pid) && shared->gone == 1 && shared->reaped, "a worker that exits is gone with all it left behind");
 	is_int(survivors(false), 0, "nothing of it lives");
 	ok(shared->ended == 1 && WIFEXITED(shared->ended_status) && WEXITSTATUS(shared->ended_status) == 5,
 	   "its status is reported");
 	is_int(shared->status, shared->ended_status, "again when all is gone");
-	is_int(shared->messages, 101, "every message it sent before it ended arrives");
+	is_int(shared->messages_by_then, 101, "every message that it sent before arrives before that");
 }
 
 static void test_crash(void)
@@ -689,12 +701,21 @@ static void test_first_term(void)
 enum fate { RUNS, FROZEN, KILLED };
 
 static const char *const fates[] = { "runs", "stopped", "killed" };
-static const int fate_signals[] = { 0, SIGSTOP, SIGKILL };
 
-static void meet_fate(pid_t pid, enum fate f)
+/* All three meet their fates from a standstill, or the first one's death would be acted upon before the last is dead. */
+static void meet_fates(const pid_t *pids, const enum fate *f, int n)
 {
-	if (f != RUNS)
-		kill(pid, fate_signals[f]);
+	for (int i = 0; i < n; i++)
+		kill(pids[i], SIGSTOP);
+	for (int i = 0; i < n; i++)
+		for (int state; (state = state_of(pids[i])) && state != 'T' && state != 'Z';)
+			usleep(100);
+	for (int i = 0; i < n; i++)
+		if (f[i] == KILLED)
+			kill(pids[i], SIGKILL);
+	for (int i = 0; i < n; i++)
+		if (f[i] == RUNS)
+			kill(pids[i], SIGCONT);
 }
 
 /* Is anybody left who can act? With both elector and guard out of action nothing is promised but that the worker dies with
@@ -734,11 +755,9 @@ static void test_fate(enum fate e, enum fate g, enum fate w)
 		ok(0, "a tree comes up");
 		return;
 	}
-	pid_t guard = parent_of(shared->worker);
+	pid_t guard = shared->guard;
 	int64_t from = clock_now().boot;
-	meet_fate(pid, e);
-	meet_fate(shared->worker, w);
-	meet_fate(guard, g);
+	meet_fates((pid_t[]){ pid, guard, shared->worker }, (enum fate[]){ e, g, w }, 3);
 	check_fates(e, g, w, pid, guard);
 	int64_t due = shared->at[0] > from && !(e == KILLED || w == KILLED || g == KILLED) ? shared->at[0] : from;
 	printf("# after %lld ms\n", (long long)((clock_now().boot - due) / NSEC_PER_MS));
@@ -778,8 +797,7 @@ static void test_two_crews(void)
 	}
 	come_true(&shared->up, 30);
 	come_true(&shared->started, 2);
-	pid_t worker = shared->worker, guard = parent_of(worker);
-	kill(guard, SIGKILL);
+	kill(shared->guard, SIGKILL);
 	come_true(&shared->gone, 1);
 	ok(shared->gone == 1 && shared->reaped, "of two crews, one whose guard was killed is gone");
 	is_int(survivors(false), 17, "the other's guard, worker and 15 descendants live on");
@@ -805,7 +823,7 @@ static void test_strangers(void)
 	}
 	come_true(&shared->up, 15);
 	come_true(&shared->started, 1);
-	kill(parent_of(shared->worker), SIGKILL);
+	kill(shared->guard, SIGKILL);
 	ok(wait_exit(pid) && shared->reaped && survivors(false) == 0, "a killed guard's tree is gone, by its marker");
 	ok(lives(shared->pid[PIDS - 1]), "a child that the elector had before lives");
 	kill(shared->pid[PIDS - 1], SIGKILL);
@@ -814,7 +832,7 @@ static void test_strangers(void)
 /* A guard that reads nothing: neither pokes nor its orders may fill anything up, and crew_kill works without it. */
 static void poke_stopped_guard(struct elector *e)
 {
-	kill(parent_of(shared->worker), SIGSTOP);
+	kill(shared->guard, SIGSTOP);
 	for (int i = 0; i < 20000; i++)
 		crew_poke(e->crew);
 	shared->word = 1;
@@ -1068,7 +1086,7 @@ static void measure(void)
 	s.ready = NULL;
 	pid_t pid = start_elector(&s);
 	come_true(&shared->started, 1);
-	print_memory(parent_of(shared->worker), "idle guard");
+	print_memory(shared->guard, "idle guard");
 	kill(pid, SIGKILL);
 	survivors_in_time();
 }
@@ -1077,6 +1095,7 @@ int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "-x") == 0)
 		return strcmp(argv[2], "guard") == 0 ? guard_main(argc - 3, argv + 3) : role(argv + 2);
+	alarm(600); /* what hangs has failed */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	shared_fd = memfd_create("shared", 0);
 	if (ftruncate(shared_fd, sizeof *shared) < 0)
