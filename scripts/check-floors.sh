@@ -1,7 +1,7 @@
 #!/bin/sh
 # A file of runtime/ includes headers of its own floor or lower ones (scripts/floors.txt); some headers have one home.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 bad=$(awk '
   FILENAME == "scripts/floors.txt" { if ($1 != "#" && NF == 2) floor[$1] = $2; next }
   FNR == 1 {

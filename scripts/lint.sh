@@ -1,7 +1,7 @@
 #!/bin/sh
 # Everything that can be said about the sources without running them. Silent when there is nothing to say.
 set -eu
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 scripts/check-floors.sh
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).
 make -s CI=1 BUILD=build/lint >/dev/null
