@@ -9,10 +9,10 @@ cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,portability --inl
   --suppress=readdirCalled --suppress=getpwuidCalled --suppress=invalidFunctionArg:runtime/file_swap.c --suppress=memleak:runtime/file_swap.c \
   --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \
   --library=posix -D_GNU_SOURCE -DLUNARCH_VERSION='""' runtime
-luacheck -q --std lua54 --no-max-line-length --globals sleep spawn every exec json log time lunarch election --no-unused-args examples lua |
+luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time lunarch election --no-unused-args examples lua |
   grep -v '^Total: 0 warnings' || true
 shellcheck scripts/*.sh .ci/run
-words=$(grep -rnE 'TODO|FIXME|XXX' runtime lua scripts tests examples Makefile --include='*.[ch]' --include='*.lua' --include='*.sh' \
+words=$(grep -rnE 'TODO|FIXME|\bXXX\b' runtime lua scripts tests examples Makefile --include='*.[ch]' --include='*.lua' --include='*.sh' \
   --include='*.py' --include=Makefile | grep -v 'scripts/lint.sh' || true)
 [ -z "$words" ] || { echo "$words"; exit 1; }
 long=$(awk '/^[a-z_].*\)$/ { name = $0; start = FNR } /^}/ { if (start && FNR - start > 70) print FILENAME ":" start ": " FNR - start " lines: " name; start = 0 }' runtime/*.c)

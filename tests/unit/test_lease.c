@@ -1,0 +1,243 @@
+/* The time rules, one sentence each, on virtual time against lease_step alone. The simulator looks for what nobody thought of;
+ * this says what each rule is. */
+#include "../../runtime/lease.h"
+#include "tap.h"
+
+#define SEC NSEC_PER_SEC
+
+static struct lease l;
+static struct lease_actions a;
+static struct lease_times times;
+static uint64_t writes;
+
+static struct instant at(double s)
+{
+	return (struct instant){ (nsec)((s + 1000) * (double)SEC), (nsec)((s + 1000) * (double)SEC) };
+}
+
+static void step(double s, struct lease_event e)
+{
+	a = lease_step(&l, &e, at(s));
+	if (a.set & LEASE_DO_WRITE)
+		lease_sent(&l, ++writes, at(s));
+}
+
+static void tick(double s)
+{
+	step(s, (struct lease_event){ .kind = LEASE_EV_TICK });
+}
+
+static struct lease_sight held(uint64_t id, nsec duration)
+{
+	return (struct lease_sight){ .kind = SIGHT_HELD, .id = id, .who = id / 10, .write = id, .duration = duration, .term = 5 };
+}
+
+static struct lease_sight ours(uint64_t write)
+{
+	return (struct lease_sight){ .kind = SIGHT_HELD, .id = write, .who = 1, .write = write, .mine = true, .duration = times.lease, .term = 6 };
+}
+
+static const struct lease_sight absent = { .kind = SIGHT_ABSENT };
+
+static void read_done(double s, struct lease_sight sight)
+{
+	step(s, (struct lease_event){ .kind = LEASE_EV_READ_DONE, .op = l.op, .outcome = OUTCOME_OK, .sight = sight });
+}
+
+static void write_done(double s, enum lease_outcome o, double sent)
+{
+	step(s, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = o, .sent_at = at(sent), .sight = ours(writes) });
+}
+
+static void begin(bool asks)
+{
+	times = (struct lease_times){ 0 };
+	lease_times_default(&times);
+	lease_init(&l, &times, false, asks, 7);
+	lease_watching(&l, true); /* so that polling is far apart */
+	step(0, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+}
+
+static void lead(void)
+{
+	begin(false);
+	read_done(0, absent);
+	write_done(0, OUTCOME_OK, 0);
+}
+
+static void times_rules(void)
+{
+	struct err err;
+	struct lease_times t = { 0 };
+
+	lease_times_default(&t);
+	ok(t.lease == 15 * SEC && t.renew == 10 * SEC && t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC && t.drift == SEC,
+	   "nothing given: 15/10/2/3/1/1 seconds");
+	t = (struct lease_times){ .lease = 3 * SEC };
+	lease_times_default(&t);
+	ok(t.renew == 2 * SEC && t.retry == 400 * NSEC_PER_MS && t.grace == 600 * NSEC_PER_MS, "only L: the rest follows from it");
+	t.kill = SEC;
+	ok(lease_times_check(&t, &err) < 0 && strstr(err.text, "1s") && strstr(err.text, "3s"), "a sum beyond L is refused, with its numbers");
+	t = (struct lease_times){ .lease = 15 * SEC, .renew = 2 * SEC, .retry = 2 * SEC };
+	lease_times_default(&t);
+	ok(lease_times_check(&t, &err) < 0 && strstr(err.text, "1.2"), "R must exceed 1.2 P");
+}
+
+static void standby_rules(void)
+{
+	begin(false);
+	ok(a.set & LEASE_DO_READ, "a candidate looks first");
+	read_done(1, held(10, 3 * SEC));
+	ok((a.set & LEASE_DO_LEADER) && !a.self && !(a.set & LEASE_DO_WRITE), "a held record is reported and waited out");
+	is_int(lease_wait(&l, at(1)) / NSEC_PER_MS, 3000, "for the duration that the record publishes, not our own, from its receipt");
+	tick(3.9);
+	ok(!(a.set & LEASE_DO_WRITE), "not a moment sooner");
+	tick(4.0);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE && (a.set & LEASE_DO_NO_LEADER), "then it tries at that very moment");
+
+	begin(false);
+	read_done(1, held(10, 3 * SEC));
+	step(2, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(2, held(11, 3 * SEC));
+	tick(4.5);
+	ok(!(a.set & LEASE_DO_WRITE), "a renewal seen starts the wait anew");
+	struct instant slow = { at(6).boot, at(4).raw };
+	a = lease_step(&l, &(struct lease_event){ .kind = LEASE_EV_TICK }, slow);
+	ok(!(a.set & LEASE_DO_WRITE), "of a standby's two clocks the slower one counts");
+
+	begin(false);
+	read_done(1, held(10, 3 * SEC));
+	step(1.5, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 9 });
+	ok(!(a.set & LEASE_DO_WRITE), "the death of another record's holder means nothing");
+	step(1.6, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 10 });
+	ok(a.set & LEASE_DO_WRITE, "the proved death of this one's ends the wait");
+
+	begin(false);
+	read_done(1, held(10, 3 * SEC));
+	step(2, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(2, absent);
+	ok(!(a.set & LEASE_DO_WRITE), "who has seen a record does not take its absence at once");
+	tick(17);
+	ok(a.set & LEASE_DO_WRITE, "but after the longest duration it knows");
+
+	begin(false);
+	struct lease_sight emptied = held(10, 3 * SEC);
+	emptied.kind = SIGHT_EMPTIED;
+	read_done(1, emptied);
+	ok(!(a.set & LEASE_DO_WRITE), "a record emptied by hand is waited out");
+	begin(false);
+	read_done(1, (struct lease_sight){ .kind = SIGHT_RELEASED, .id = 3 });
+	ok(a.set & LEASE_DO_WRITE, "a released one is taken at once");
+	begin(false);
+	read_done(1, (struct lease_sight){ .kind = SIGHT_FOREIGN });
+	tick(10000);
+	ok(!(a.set & LEASE_DO_WRITE), "what is no record is never written to");
+
+	begin(false);
+	struct lease_sight reclaimed = held(10, 30 * SEC);
+	reclaimed.reclaim = true;
+	read_done(1, reclaimed);
+	ok(a.set & LEASE_DO_WRITE, "with reclaim an identity's old record is taken at once");
+	begin(false);
+	read_done(0, absent);
+	write_done(1, OUTCOME_CONFLICT, 0);
+	read_done(1, held(10, 3 * SEC));
+	step(2, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(2, ours(writes));
+	ok(!(a.set & (LEASE_DO_START | LEASE_DO_WRITE)), "a write of ours that lands after we gave it up is waited out like a stranger's");
+}
+
+static void leader_rules(void)
+{
+	begin(false);
+	read_done(0, absent);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE, "one candidate alone takes an absent record at once");
+	write_done(1, OUTCOME_OK, 0.5);
+	ok((a.set & LEASE_DO_START) && lease_is_leading(&l, at(1)), "and leads");
+	ok(lease_is_leading(&l, at(10.49)) && !lease_is_leading(&l, at(10.5)), "counted from when the write was sent, not answered");
+
+	begin(false);
+	read_done(0, absent);
+	write_done(10.1, OUTCOME_OK, 0);
+	ok(!(a.set & LEASE_DO_START) && (a.set & LEASE_DO_READ), "an acquiring write answered after R starts nothing: it looks again");
+
+	begin(false);
+	read_done(0, absent);
+	write_done(1, OUTCOME_UNKNOWN, 0);
+	ok((a.set & LEASE_DO_READ) && !(a.set & LEASE_DO_START), "unknown is not success: read back");
+	read_done(1.5, ours(writes));
+	ok(a.set & LEASE_DO_START, "if the record is exactly ours, it was");
+	is_int((lease_end(&l).boot - at(0).boot) / SEC, 10, "dated when it was sent");
+
+	lead();
+	tick(2);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW, "a leader renews every P");
+	write_done(2.1, OUTCOME_CONFLICT, 2);
+	ok(!(a.set & LEASE_DO_STOP) && (a.set & LEASE_DO_READ), "a conflict is not a loss: it looks");
+	read_done(2.2, held(10, 3 * SEC));
+	ok((a.set & LEASE_DO_STOP) && !a.held && a.reason == LEASE_STOLEN, "another holder is, in the same step");
+	is_int((a.stop_by.boot - at(2.2).boot) / NSEC_PER_MS, 1000, "and leaves the script a second");
+
+	lead();
+	tick(10);
+	ok((a.set & LEASE_DO_STOP) && a.reason == LEASE_EXPIRED, "at R without a renewal the term is over");
+	is_int((a.stop_by.boot - at(0).boot) / SEC, 13, "the script is killed at R+G");
+	struct instant slept = { at(11).boot, at(1).raw };
+	lead();
+	a = lease_step(&l, &(struct lease_event){ .kind = LEASE_EV_TICK }, slept);
+	ok(a.set & LEASE_DO_STOP, "of a holder's two clocks the faster one counts");
+
+	lead();
+	uint64_t old = l.op;
+	tick(2);
+	step(2.5, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = old, .outcome = OUTCOME_OK, .sent_at = at(2.5), .sight = ours(1) });
+	ok(l.busy, "a stale reply is dropped");
+
+	lead();
+	struct lease_times shorter = { .lease = 3 * SEC };
+	lease_times_default(&shorter);
+	lease_configure(&l, &shorter);
+	tick(2);
+	is_int((lease_end(&l).boot - at(0).boot) / SEC, 4, "a shorter duration on its way counts as applied");
+}
+
+static void end_rules(void)
+{
+	lead();
+	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_RESIGNED, .sit_out = 20 * SEC });
+	ok((a.set & LEASE_DO_STOP) && a.held, "a voluntary end stops the script and keeps the lease");
+	tick(2);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW, "renewing meanwhile");
+	write_done(2, OUTCOME_OK, 2);
+	step(2.5, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "and releases when everything is reaped");
+
+	lead();
+	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER });
+	step(1, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = false });
+	ok(!(a.set & LEASE_DO_WRITE) && (a.set & LEASE_DO_FINISHED) && a.left, "what cannot be reaped keeps it from being released");
+
+	lead();
+	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_RELOAD });
+	step(1.1, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_NEXT_TERM, "a reload writes the next term without letting go");
+
+	begin(true);
+	read_done(0, absent);
+	ok((a.set & LEASE_DO_ASK) && !(a.set & LEASE_DO_WRITE), "with may_lead it asks first");
+	step(0.1, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = false });
+	ok(!(a.set & LEASE_DO_WRITE), "no is no");
+	tick(2.1);
+	ok(a.set & LEASE_DO_ASK, "and asked again after P");
+	step(2.2, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = true });
+	ok(a.set & LEASE_DO_WRITE, "yes tries");
+}
+
+int main(void)
+{
+	times_rules();
+	standby_rules();
+	leader_rules();
+	end_rules();
+	return tap_done();
+}
