@@ -75,8 +75,8 @@ def handovers(directory, hurt):
 
 def kill_all(c):
     guard = c.guard()
-    for pid in (*children(guard), guard, c.pid):
-        os.kill(pid, signal.SIGKILL)
+    for pid in (c.pid, guard, *children(guard)):
+        c.kill(signal.SIGKILL, pid)  # one of them may have died of another's death already
 
 
 def worker_kills(directory):
