@@ -60,12 +60,13 @@ static void dir_of(const struct file_lock *l, char *out)
 	strcpy(out + len, len ? "" : "/");
 }
 
-static enum place place_of(const char *dir)
+/* otherwise: if the directory cannot be looked at. */
+static enum place place_of(const char *dir, enum place otherwise)
 {
 	struct statfs fs;
 
 	if (statfs(dir, &fs) < 0)
-		return REMOTE;
+		return otherwise;
 	switch ((unsigned long)fs.f_type) {
 	case TMPFS_MAGIC:
 	case RAMFS_MAGIC:
@@ -89,7 +90,7 @@ static enum place place_of(const char *dir)
 static struct instant give_up_at(struct instant by)
 {
 	nsec left = instant_until(by, clock_now());
-	nsec early = left / 8 < 20 * NSEC_PER_MS ? left / 8 : 20 * NSEC_PER_MS;
+	nsec early = left / 8 < 100 * NSEC_PER_MS ? left / 8 : 100 * NSEC_PER_MS;
 
 	return (struct instant){ .boot = by.boot - early, .raw = by.raw - early };
 }
@@ -328,7 +329,7 @@ static bool file_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 	if (l->place == REMOTE)
 		return false;
 	dir_of(l, dir);
-	l->place = place_of(dir); /* after a directory went away, another file system may be there now */
+	l->place = place_of(dir, l->place); /* after a directory went away, another file system may be there now */
 	return l->place != REMOTE && lock_hub_watch(l->env, &l->notice, dir, l->looked);
 }
 
@@ -357,7 +358,7 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	l->number = lock_hub_number(env);
 	l->notice = (struct lock_notice){ .changed = on_notice, .arg = l, .name = strrchr(path, '/') + 1 };
 	dir_of(l, dir);
-	l->place = place_of(dir);
+	l->place = place_of(dir, REMOTE);
 	ev_timer_init(&l->timer, on_timer, 0., 0.);
 	l->timer.data = l;
 	return &l->base;

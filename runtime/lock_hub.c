@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define BUCKETS 64
@@ -185,6 +186,9 @@ static struct lock_hub *hub_of(struct lock_env *env)
 	env->hub = hub = mem_zero(sizeof *hub);
 	hub->env = env;
 	file_temp_tag_init(&hub->tag);
+	/* Not from 0: a process may have more than one environment, and each its hub. */
+	if (getrandom(&hub->numbers, sizeof hub->numbers, GRND_NONBLOCK) < 0)
+		hub->numbers = (unsigned)(uintptr_t)hub;
 	ev_timer_init(&hub->late, on_late, 0., 0.);
 	hub->late.data = hub;
 	ev_io_init(&hub->readable, on_readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
