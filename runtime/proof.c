@@ -1,12 +1,15 @@
 #include "proof.h"
 
 #include "mem.h"
+#include "proc.h"
 
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,47 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- what /proc says ---- */
-
-/* Bytes read, at most size - 1, terminated; -1 with errno. */
-static ssize_t slurp(const char *path, char *text, size_t size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
-
-	if (fd < 0)
-		return -1;
-	ssize_t n = read(fd, text, size - 1);
-	int error = errno;
-	close(fd);
-	errno = error;
-	text[n > 0 ? n : 0] = '\0';
-	return n;
-}
-
-/* State letter and start time in clock ticks since boot (proc(5): fields 3 and 22). -1 if the process is gone. */
-static int stat_of(uint64_t pid, char *state, uint64_t *start)
-{
-	char path[64], text[1024], *at;
-
-	snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
-	if (slurp(path, text, sizeof text) <= 0 || !(at = strrchr(text, ')')))
-		return -1;
-	at += 2; /* the name before it may contain anything, parentheses too */
-	*state = *at;
-	for (int field = 3; field < 22 && at; field++)
-		at = strchr(at + 1, ' ');
-	if (!at)
-		return -1;
-	*start = strtoull(at, NULL, 10);
-	return 0;
-}
-
-static uint64_t namespace_of(const char *path)
-{
-	struct stat st;
-
-	return stat(path, &st) == 0 ? (uint64_t)st.st_ino : 0;
-}
+#define TREE_NAME_LEN 42    /* ".INCARNATION.tree" */
+#define TREE_KEPT 3600      /* seconds: every standby may want to see the file of a dead one */
+#define TREE_FREE "free\n"  /* what is added to a tree file once somebody found it free */
 
 /* ---- evidence about ourselves ---- */
 
@@ -73,35 +38,65 @@ static void make_uuid(char out[37])
 	         b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
 }
 
-/* What crashed processes left. The evidence is kept for an hour: every standby may want to see it. */
+static bool is_tree_name(const char *name)
+{
+	return *name == '.' && strlen(name) == TREE_NAME_LEN && strcmp(name + 37, ".tree") == 0;
+}
+
+/* Its time of change becomes the time at which it was first found free. */
+static void mark_free(int fd)
+{
+	char text[200];
+	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	if (n >= 0 && !strstr(text, TREE_FREE))
+		(void)!pwrite(fd, TREE_FREE, strlen(TREE_FREE), n);
+}
+
+/* Not by age alone: the holder of a file made days ago may have crashed a moment ago, and the evidence be needed. */
+static void remove_if_old(int dir, const char *name)
+{
+	struct stat st;
+	int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0) {
+		mark_free(fd);
+		if (fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - TREE_KEPT)
+			unlinkat(dir, name, 0);
+	}
+	close(fd);
+}
+
 static void remove_old_tree_files(const char *dir)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
-	struct stat st;
 
-	while (d && (e = readdir(d))) {
-		size_t len = strlen(e->d_name);
-		if (*e->d_name != '.' || len != 42 || strcmp(e->d_name + 37, ".tree") != 0)
-			continue;
-		int fd = openat(dirfd(d), e->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-		if (fd < 0)
-			continue;
-		if (fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - 3600 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-			unlinkat(dirfd(d), e->d_name, 0);
-		close(fd);
-	}
+	while (d && (e = readdir(d)))
+		if (is_tree_name(e->d_name))
+			remove_if_old(dirfd(d), e->d_name);
 	if (d)
 		closedir(d);
 }
 
+/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. */
+static void describe(const char *incarnation, uint64_t pid, uint64_t start, char *out, size_t size)
+{
+	snprintf(out, size, "%s %" PRIu64 " %" PRIu64 "\n", incarnation, pid, start);
+}
+
 static void make_tree_file(struct proof_self *s, const char *dir)
 {
-	char *path = mem_printf("%s/.%s.tree", dir, s->incarnation);
+	char *path = mem_printf("%s/.%s.tree", dir, s->incarnation), text[128];
 
-	/* Not close-on-exec, on purpose: whatever the tree starts keeps the description open, and with it the flock. */
+	describe(s->incarnation, s->pid, s->pid_start, text, sizeof text);
+	/* Not close-on-exec, on purpose: whatever the tree starts keeps the description open, and with it the lock. */
 	s->tree_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
-	if (s->tree_fd >= 0 && flock(s->tree_fd, LOCK_EX | LOCK_NB) == 0) {
+	if (s->tree_fd >= 0 && flock(s->tree_fd, LOCK_EX | LOCK_NB) == 0 &&
+	    write(s->tree_fd, text, strlen(text)) == (ssize_t)strlen(text)) {
 		s->tree = path;
 		return;
 	}
@@ -115,15 +110,14 @@ static void make_tree_file(struct proof_self *s, const char *dir)
 
 void proof_self_init(struct proof_self *s, const char *dir)
 {
-	char state;
+	struct proc_stat st = { 0 };
 
 	*s = (struct proof_self){ .tree_fd = -1, .pid = (uint64_t)getpid() };
 	make_uuid(s->incarnation);
-	if (slurp("/proc/sys/kernel/random/boot_id", s->boot_id, sizeof s->boot_id) != 36)
-		s->boot_id[0] = '\0';
-	if (stat_of(s->pid, &state, &s->pid_start) < 0)
-		s->pid_start = 0;
-	s->pid_namespace = namespace_of("/proc/self/ns/pid");
+	proc_boot_id(s->boot_id);
+	s->pid_namespace = proc_pid_namespace();
+	if (s->pid_namespace && proc_stat(s->pid, &st) == 0)
+		s->pid_start = st.start;
 	if (!dir)
 		return;
 	remove_old_tree_files(dir);
@@ -161,10 +155,9 @@ bool proof_possible(const struct proof_self *s, const struct record *r)
 
 static bool lives(const struct record *r)
 {
-	char state;
-	uint64_t start;
+	struct proc_stat s;
 
-	return stat_of(r->pid, &state, &start) == 0 && start == r->pid_start && state != 'Z' && state != 'X';
+	return proc_stat(r->pid, &s) == 0 && s.start == r->pid_start && proc_runs(&s);
 }
 
 int proof_pidfd(const struct record *r)
@@ -179,177 +172,291 @@ int proof_pidfd(const struct record *r)
 	return -1;
 }
 
-enum carries { CARRIES_NOT, CARRIES, CARRIES_UNREADABLE };
+/* ---- the marker ---- */
 
-/* Looks for "LUNARCH_TREE=INCARNATION" as an entry of the environment, across the borders of what one read returns. */
-static enum carries environment_carries(uint64_t pid, const char *marker, size_t len)
+enum carries { CARRIES_NOT, CARRIES, CARRIES_NOTHING_YET, CARRIES_UNREADABLE };
+
+/* Finds an entry in NUL-separated text that comes in pieces. */
+struct finder {
+	const char *entry;
+	size_t len, matched;
+	bool differs;
+};
+
+static bool find_in(struct finder *f, const char *bytes, size_t n)
 {
-	char path[64], buffer[4096];
-	size_t matched = 0;
-	bool entry_start = true, alive_match = true;
-	ssize_t n;
+	for (size_t i = 0; i < n; i++) {
+		if (bytes[i] == '\0') {
+			if (!f->differs && f->matched == f->len)
+				return true;
+			f->matched = 0;
+			f->differs = false;
+		} else if (f->differs || f->matched == f->len || bytes[i] != f->entry[f->matched]) {
+			f->differs = true;
+		} else {
+			f->matched++;
+		}
+	}
+	return false;
+}
 
-	snprintf(path, sizeof path, "/proc/%llu/environ", (unsigned long long)pid);
+static enum carries read_environment(uint64_t pid, const char *marker)
+{
+	struct finder f = { .entry = marker, .len = strlen(marker) };
+	char path[64], buffer[4096];
+	ssize_t n, total = 0;
+	bool found = false;
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/environ", pid);
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return errno == ENOENT || errno == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
-	enum carries result = CARRIES_NOT;
-	while (result == CARRIES_NOT && (n = read(fd, buffer, sizeof buffer)) > 0)
-		for (ssize_t i = 0; i < n; i++) {
-			if (entry_start) {
-				matched = 0;
-				alive_match = true;
-			}
-			entry_start = buffer[i] == '\0';
-			if (entry_start && alive_match && matched == len)
-				result = CARRIES;
-			alive_match = alive_match && matched < len && buffer[i] == marker[matched];
-			matched += alive_match;
-		}
-	if (n < 0 && errno != ESRCH)
-		result = CARRIES_UNREADABLE;
+	while (!found && (n = read(fd, buffer, sizeof buffer)) > 0) {
+		found = find_in(&f, buffer, (size_t)n);
+		total += n;
+	}
+	int error = errno;
 	close(fd);
-	return result;
+	if (found)
+		return CARRIES;
+	if (n < 0)
+		return error == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
+	return total ? CARRIES_NOT : CARRIES_NOTHING_YET;
 }
+
+static bool has_command_line(uint64_t pid)
+{
+	char path[64], text[16];
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/cmdline", pid);
+	return proc_slurp(path, text, sizeof text) > 0;
+}
+
+/* In the middle of an exec(2) a process has, for a moment, neither an environment nor arguments: what it will carry is
+ * not to be seen yet. One that has arguments and no environment really has none. */
+static enum carries carries(uint64_t pid, const char *marker)
+{
+	struct timespec pause = { .tv_nsec = 200 * 1000 };
+	struct proc_stat s;
+
+	for (int tries = 0; tries < 7; tries++) {
+		enum carries c = read_environment(pid, marker);
+		if (c != CARRIES_NOTHING_YET)
+			return c;
+		if (has_command_line(pid) && read_environment(pid, marker) == CARRIES_NOTHING_YET)
+			return CARRIES_NOT;
+		if (proc_stat(pid, &s) < 0 || !proc_runs(&s))
+			return CARRIES_NOT;
+		nanosleep(&pause, NULL);
+		pause.tv_nsec *= 2;
+	}
+	return CARRIES_UNREADABLE;
+}
+
+/* ---- the search ---- */
 
 struct search {
 	const struct record *record;
-	uid_t uid;              /* of the tree; its processes are looked at */
-	bool root;
-	char marker[64];
-	size_t marker_len;
+	uid_t uid; /* of the tree: only its processes can be doubtful */
+	char marker[sizeof PROOF_ENV + 40];
 	int killed, doubtful;
 	uint64_t doubtful_pid;
+	bool ourselves;
 };
 
-static void kill_marked(struct search *s, uint64_t pid, uint64_t start)
+/* Opened before the last look, so that a number that changes hands meanwhile cannot hit a stranger. */
+static void kill_marked(struct search *s, uint64_t pid)
 {
-	char state;
-	uint64_t now;
 	int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
 	if (fd < 0)
 		return;
-	if (stat_of(pid, &state, &now) == 0 && now == start) {
-		syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
-		s->killed++;
-	}
+	if (read_environment(pid, s->marker) == CARRIES)
+		s->killed += syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 || errno == ESRCH;
 	close(fd);
+}
+
+/* Unreadable. A process that changed its rights belongs to root in /proc; its status still tells whose it was. */
+static bool may_be_of_the_tree(const struct search *s, uint64_t pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64, pid);
+	return stat(path, &st) == 0 && (st.st_uid == s->uid || st.st_uid == 0) && proc_has_uid(pid, s->uid);
+}
+
+/* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have of
+ * it may have been changed: either tells. */
+static bool are_we_part(const struct search *s)
+{
+	const char *value = getenv(PROOF_ENV);
+
+	return (value && strcmp(value, s->record->incarnation) == 0) ||
+	       read_environment((uint64_t)getpid(), s->marker) == CARRIES;
 }
 
 /* What started before the holder cannot be its child, however unreadable it is. */
-static void examine(struct search *s, uint64_t pid)
+static bool examine(void *arg, const char *name)
 {
-	char path[64], state;
-	uint64_t start;
-	struct stat st;
+	struct search *s = arg;
+	struct proc_stat st;
 
-	snprintf(path, sizeof path, "/proc/%llu", (unsigned long long)pid);
-	if (stat_of(pid, &state, &start) < 0 || start < s->record->pid_start || state == 'Z' || state == 'X')
-		return;
-	enum carries c = environment_carries(pid, s->marker, s->marker_len);
-	if (c == CARRIES_NOT)
-		return;
-	if (c == CARRIES) {
-		kill_marked(s, pid, start);
-		return;
+	if (!isdigit((unsigned char)*name))
+		return true;
+	uint64_t pid = strtoull(name, NULL, 10);
+	if (pid == (uint64_t)getpid()) {
+		s->ourselves = are_we_part(s);
+		return true;
 	}
-	/* Unreadable. A process that is not dumpable belongs to root in /proc; its status still tells whose it is. */
-	if (stat(path, &st) < 0 || (st.st_uid != s->uid && st.st_uid != 0))
-		return;
-	char text[2048], *uids;
-	snprintf(path, sizeof path, "/proc/%llu/status", (unsigned long long)pid);
-	if (slurp(path, text, sizeof text) <= 0 || !(uids = strstr(text, "\nUid:")))
-		return;
-	if ((uid_t)strtoul(uids + 5, NULL, 10) != s->uid)
-		return;
-	s->doubtful++;
-	s->doubtful_pid = pid;
+	if (proc_stat(pid, &st) < 0 || st.start < s->record->pid_start || !proc_runs(&st) || st.kernel)
+		return true;
+	switch (carries(pid, s->marker)) {
+	case CARRIES:
+		kill_marked(s, pid);
+		break;
+	case CARRIES_UNREADABLE:
+		if (may_be_of_the_tree(s, pid)) {
+			s->doubtful++;
+			s->doubtful_pid = pid;
+		}
+		break;
+	case CARRIES_NOT:
+	case CARRIES_NOTHING_YET:
+		break;
+	}
+	return true;
 }
 
-/* A directory buffer on the stack: opendir would allocate, and this runs on a thread. */
-struct entry {
-	uint64_t inode;
-	int64_t offset;
-	unsigned short length;
-	unsigned char type;
-	char name[];
-};
+/* The number of the process that was made last: /proc/loadavg, field 5. */
+static uint64_t last_pid(void)
+{
+	char text[128];
+	const char *at = proc_slurp("/proc/loadavg", text, sizeof text) > 0 ? strrchr(text, ' ') : NULL;
 
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* A process that forks behind our back and exits before we come to it hides its child. So we look again if any process
+ * was made meanwhile; not for ever, since on a busy host one always is. */
 static int scan(struct search *s)
 {
-	char buffer[8192] __attribute__((aligned(8)));
-	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	long n;
+	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
+	uint64_t before, after = last_pid();
 
-	if (fd < 0)
-		return -1;
-	while ((n = syscall(SYS_getdents64, fd, buffer, sizeof buffer)) > 0)
-		for (long at = 0; at < n;) {
-			const struct entry *e = (const struct entry *)(buffer + at);
-			at += e->length;
-			if (isdigit((unsigned char)*e->name))
-				examine(s, strtoull(e->name, NULL, 10));
-		}
-	close(fd);
-	return n < 0 ? -1 : 0;
+	for (int passes = 0; fd >= 0 && passes < 3; passes++) {
+		before = after;
+		lseek(fd, 0, SEEK_SET);
+		result = proc_each(fd, examine, s);
+		after = last_pid();
+		if (result < 0 || before == after || s->killed || s->doubtful || s->ourselves)
+			break;
+	}
+	if (fd >= 0)
+		close(fd);
+	return result;
 }
 
-static enum proof_verdict unknown(char *why, size_t size, const char *text)
+/* ---- the verdict ---- */
+
+__attribute__((format(printf, 3, 4))) static enum proof_verdict unknown(char *why, size_t size, const char *fmt, ...)
 {
-	snprintf(why, size, "%s", text);
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, size, fmt, ap);
+	va_end(ap);
 	return PROOF_UNKNOWN;
 }
 
-static enum proof_verdict judge(struct search *s, char *why, size_t size)
+static enum proof_verdict search_tree(struct search *s, char *why, size_t size)
 {
-	if (s->marker_len == 0 || scan(s) < 0)
+	if (scan(s) < 0)
 		return unknown(why, size, "/proc cannot be read");
+	if (s->ourselves)
+		return unknown(why, size, "this process belongs to the tree itself");
 	if (s->killed > 0) {
 		snprintf(why, size, "%d process%s of its tree killed", s->killed, s->killed == 1 ? "" : "es");
 		return PROOF_DYING;
 	}
-	if (s->doubtful == 0)
-		return PROOF_DEAD;
-	snprintf(why, size, "the environment of process %llu cannot be read, so it may belong to the tree",
-	         (unsigned long long)s->doubtful_pid);
-	return PROOF_UNKNOWN;
+	if (s->doubtful > 0)
+		return unknown(why, size, "the environment of process %" PRIu64 " cannot be read, so it may belong to the tree",
+		               s->doubtful_pid);
+	return PROOF_DEAD;
 }
 
-static bool part_of_it(const struct record *r)
+static bool is_tree_path(const struct record *r)
 {
-	const char *mine = getenv(PROOF_ENV);
+	char name[TREE_NAME_LEN + 1];
+	const char *slash = strrchr(r->tree, '/');
 
-	return mine && strcmp(mine, r->incarnation) == 0;
+	snprintf(name, sizeof name, ".%.36s.tree", r->incarnation);
+	return *r->tree == '/' && strcmp(slash + 1, name) == 0;
+}
+
+/* The tree file, open and found to be that of the record's holder; -1: `why` says what is wrong with it. */
+static int open_tree(const struct record *r, uid_t *uid, char *why, size_t size)
+{
+	char text[200], expected[128];
+	struct stat st;
+	int fd = is_tree_path(r) ? open(r->tree, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY) : -1;
+
+	if (fd < 0) {
+		unknown(why, size, "its tree file cannot be opened from here");
+		return -1;
+	}
+	bool ours = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || geteuid() == 0);
+	ssize_t n = ours ? pread(fd, text, sizeof text - 1, 0) : -1;
+	text[n > 0 ? n : 0] = '\0';
+	describe(r->incarnation, r->pid, r->pid_start, expected, sizeof expected);
+	if (!ours)
+		unknown(why, size, "its tree file is another user's");
+	else if (strncmp(text, expected, strlen(expected)) != 0)
+		unknown(why, size, "its tree file is another process'");
+	else {
+		*uid = st.st_uid;
+		return fd;
+	}
+	close(fd);
+	return -1;
+}
+
+static void keep_for_an_hour(const char *tree)
+{
+	int fd = open(tree, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	mark_free(fd);
+	close(fd);
 }
 
 enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size)
 {
-	struct search s = { .record = r, .root = geteuid() == 0 };
-	struct stat st;
+	struct search s = { .record = r };
 
+	why[0] = '\0';
 	if (lives(r))
 		return unknown(why, why_size, "the process lives");
-	if (part_of_it(r))
-		return unknown(why, why_size, "this process belongs to the tree itself");
-	int fd = open(r->tree, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd = open_tree(r, &s.uid, why, why_size);
 	if (fd < 0)
-		return unknown(why, why_size, "its tree file cannot be opened from here");
-	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || (st.st_uid != geteuid() && !s.root)) {
-		close(fd);
-		return unknown(why, why_size, "its tree file is not this user's");
-	}
-	s.uid = st.st_uid;
-	s.marker_len = (size_t)snprintf(s.marker, sizeof s.marker, "%s=%s", PROOF_ENV, r->incarnation);
-	bool unlocked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+		return PROOF_UNKNOWN;
+	/* Shared, so that two who prove at the same time do not take each other for the tree. Whoever of the tree still has
+	 * the description has an exclusive lock; once it is gone, nobody of them can have it again. */
+	bool free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
 	close(fd);
-	if (!unlocked && !insist) {
+	if (!free_now && !insist) {
 		snprintf(why, why_size, "something of its tree still holds its tree file");
 		return PROOF_DYING;
 	}
-	enum proof_verdict v = judge(&s, why, why_size);
-	if (v != PROOF_DEAD || unlocked)
+	snprintf(s.marker, sizeof s.marker, "%s=%s", PROOF_ENV, r->incarnation);
+	enum proof_verdict v = search_tree(&s, why, why_size);
+	if (v != PROOF_DEAD)
 		return v;
+	if (free_now) {
+		keep_for_an_hour(r->tree);
+		return PROOF_DEAD;
+	}
 	snprintf(why, why_size, "a process without our marker still holds its tree file");
 	return PROOF_DYING;
 }

@@ -20,7 +20,8 @@ struct proof_self {
 	int tree_fd;  /* flocked, inheritable on purpose (every process of the tree keeps it); -1 */
 };
 
-/* Makes the incarnation, and the tree file `.INCARNATION.tree` in dir (NULL: no file). Never fails for want of the file. */
+/* Makes the incarnation, and the tree file `.INCARNATION.tree` in dir (NULL: no file). Never fails for want of the file.
+ * Removes those of processes that were found dead more than an hour ago. */
 void proof_self_init(struct proof_self *s, const char *dir);
 void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
 void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnation, bootId, pid..., tree */
@@ -33,7 +34,7 @@ bool proof_possible(const struct proof_self *s, const struct record *r);
 int proof_pidfd(const struct record *r);
 
 enum proof_verdict {
-	PROOF_DEAD,      /* nothing of the tree lives */
+	PROOF_DEAD,      /* nothing of the tree lives; its tree file stays for an hour, so that others can see it too */
 	PROOF_DYING,     /* something lives, and dies or was killed just now: ask again soon */
 	PROOF_UNKNOWN,   /* cannot be proved: wait the lease out */
 };

@@ -1,0 +1,552 @@
+/* Proof of death, with real processes. A holder is a forked child that execs a shell as its tree: what must be found is
+ * found and killed, what cannot be proved stays unknown, and nothing else is touched. */
+#include "clock.h"
+#include "mem.h"
+#include "proc.h"
+#include "proof.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NOBODY 65534
+#define PATIENCE (30 * NSEC_PER_SEC)
+
+static char dir[] = "/dev/shm/lunarch-proof-XXXXXX";
+static struct proof_self self;
+static char why[300];
+
+/* A process that is, like an elector, the root of a tree; what it started is in `tree`. */
+struct holder {
+	pid_t pid, tree;
+	struct record record;
+};
+
+static const char *verdict_name(enum proof_verdict v)
+{
+	return v == PROOF_DEAD ? "dead" : v == PROOF_DYING ? "dying" : "unknown";
+}
+
+static void verdict_is(enum proof_verdict got, enum proof_verdict want, const char *sentence)
+{
+	if (!ok(got == want, "%s", sentence))
+		printf("# got %s (%s), wanted %s\n", verdict_name(got), why, verdict_name(want));
+}
+
+static enum proof_verdict check(const struct holder *h, bool insist)
+{
+	return proof_check(&h->record, insist, why, sizeof why);
+}
+
+/* Asks as the elector does, until it is known. */
+static enum proof_verdict check_until(const struct holder *h, enum proof_verdict want)
+{
+	struct instant start = clock_now();
+	enum proof_verdict v;
+
+	while ((v = check(h, true)) == PROOF_DYING && v != want && elapsed_holder(start, clock_now()) < PATIENCE)
+		usleep(1000);
+	return v;
+}
+
+static bool runs(pid_t pid)
+{
+	struct proc_stat s;
+
+	return pid > 0 && proc_stat((uint64_t)pid, &s) == 0 && proc_runs(&s);
+}
+
+static void put_text(const char *text, const char *path)
+{
+	FILE *f = fopen(path, "w");
+
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		_exit(1);
+}
+
+/* The holder writes its record, starts its tree with the marker in its environment, as the crew does, and waits. */
+static void be_holder(const char *script, uid_t uid, int ready)
+{
+	char text[64], marker[80], fd[16];
+	struct record r;
+
+	if (uid && (setgid(uid) < 0 || setuid(uid) < 0))
+		_exit(1);
+	proof_self_init(&self, dir);
+	record_init(&r);
+	proof_self_fill(&self, &r);
+	mem_replace(&r.holder, "holder");
+	char *printed = record_print(&r), *path = mem_printf("%s/record", dir), *pid_path = mem_printf("%s/tree", dir);
+	put_text(printed, path);
+	snprintf(marker, sizeof marker, "%s=%s", PROOF_ENV, self.incarnation);
+	snprintf(fd, sizeof fd, "%d", self.tree_fd);
+	pid_t child = fork();
+	if (child == 0) {
+		char *env[] = { marker, "PATH=/usr/bin:/bin", NULL };
+		close(ready);
+		execle("/bin/bash", "bash", "-c", script, "bash", fd, pid_path, (char *)NULL, env);
+		_exit(1);
+	}
+	while (access(pid_path, F_OK) < 0) /* the script says under which pid what it left runs */
+		usleep(1000);
+	snprintf(text, sizeof text, "x");
+	if (write(ready, text, 1) != 1)
+		_exit(1);
+	for (;;)
+		pause();
+}
+
+/* script: $1 is the tree file's descriptor, $2 the file to which it moves the pid of what it leaves (mv: it must be
+ * whole when it appears). */
+static void hold(struct holder *h, const char *script, uid_t uid)
+{
+	char text[4096], *path = mem_printf("%s/record", dir), *pid_path = mem_printf("%s/tree", dir);
+	int ready[2];
+
+	fflush(stdout);
+	if (pipe(ready) < 0)
+		exit(1);
+	h->pid = fork();
+	if (h->pid == 0) {
+		close(ready[0]);
+		be_holder(script, uid, ready[1]);
+	}
+	close(ready[1]);
+	(void)!read(ready[0], text, 1);
+	close(ready[0]);
+	record_init(&h->record);
+	ssize_t n = proc_slurp(path, text, sizeof text);
+	if (record_parse(&h->record, text, n > 0 ? (size_t)n : 0, NULL) < 0)
+		printf("# no record\n");
+	n = proc_slurp(pid_path, text, sizeof text);
+	h->tree = n > 0 ? (pid_t)atoi(text) : 0;
+	unlink(path);
+	unlink(pid_path);
+	free(path);
+	free(pid_path);
+}
+
+static void kill_holder(struct holder *h)
+{
+	kill(h->pid, SIGKILL);
+	waitpid(h->pid, NULL, 0);
+}
+
+static void forget(struct holder *h)
+{
+	if (runs(h->tree))
+		kill(h->tree, SIGKILL);
+	unlink(h->record.tree);
+	record_fini(&h->record);
+}
+
+#define SAY "echo $! >$2.new; mv $2.new $2; "
+
+static void test_self(void)
+{
+	struct record r;
+	struct stat st;
+
+	ok(strlen(self.incarnation) == 36 && self.incarnation[14] == '4', "an incarnation is a random UUID");
+	ok(self.tree && stat(self.tree, &st) == 0 && (st.st_mode & 0777) == 0600, "a tree file is made, for us alone");
+	ok(self.tree_fd >= 0 && !(fcntl(self.tree_fd, F_GETFD) & FD_CLOEXEC), "whatever we start inherits it");
+	int fd = open(self.tree, O_RDONLY | O_CLOEXEC);
+	ok(flock(fd, LOCK_SH | LOCK_NB) < 0 && errno == EWOULDBLOCK, "and it is locked");
+	close(fd);
+	record_init(&r);
+	proof_self_fill(&self, &r);
+	ok((pid_t)r.pid == getpid() && r.pid_start && r.pid_namespace && *r.boot_id && strcmp(r.tree, self.tree) == 0,
+	   "the record says who we are");
+	ok(!proof_possible(&self, &r), "of ourselves there is nothing to prove");
+	record_fini(&r);
+}
+
+static void test_possible(void)
+{
+	struct holder h;
+	struct record r;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	record_init(&r);
+	ok(proof_possible(&self, &h.record), "a holder on this host can be proved dead");
+	record_copy(&r, &h.record);
+	r.boot_id[0] = r.boot_id[0] == 'a' ? 'b' : 'a';
+	ok(!proof_possible(&self, &r), "one of another host, or boot, cannot");
+	record_copy(&r, &h.record);
+	r.pid_namespace++;
+	ok(!proof_possible(&self, &r), "one of another PID namespace cannot");
+	record_copy(&r, &h.record);
+	r.pid_start = 0;
+	ok(!proof_possible(&self, &r), "one whose start is not known cannot");
+	record_copy(&r, &h.record);
+	mem_replace(&r.tree, "");
+	ok(!proof_possible(&self, &r), "one without a tree file cannot");
+
+	int fd = proof_pidfd(&h.record);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	ok(fd >= 0 && poll(&p, 1, 0) == 0 && (fcntl(fd, F_GETFD) & FD_CLOEXEC), "a living holder has a pidfd");
+	record_copy(&r, &h.record);
+	r.pid_start++;
+	is_int(proof_pidfd(&r), -1, "but not one that started at another time: its pid was given to somebody else");
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "while the holder lives nothing is proved");
+	ok(runs(h.pid) && runs(h.tree), "and nothing is killed");
+	verdict_is(proof_check(&r, true, why, sizeof why), PROOF_UNKNOWN, "a record with a wrong start does not make the living dead");
+	ok(runs(h.tree), "nor get its tree killed");
+	r.pid = 0x3fffffff;
+	verdict_is(proof_check(&r, true, why, sizeof why), PROOF_UNKNOWN, "nor one with a wrong pid");
+	ok(runs(h.tree), "whoever wrote it");
+	kill_holder(&h);
+	ok(poll(&p, 1, 30000) == 1, "the pidfd tells of its death");
+	close(fd);
+	is_int(proof_pidfd(&h.record), -1, "after which there is none");
+	record_fini(&r);
+	forget(&h);
+}
+
+static void test_tree(void)
+{
+	struct holder h;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	verdict_is(check(&h, false), PROOF_DYING, "a tree that outlives its holder is dying");
+	ok(runs(h.tree), "but left to its guard at first");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "then it is killed, and after that it is dead");
+	ok(!runs(h.tree), "it is");
+	verdict_is(check(&h, false), PROOF_DEAD, "whoever asks later is told the same");
+	forget(&h);
+}
+
+static void test_daemon(void)
+{
+	struct holder h;
+
+	/* Closes everything, a session and parent of its own: all it has left is its environment. */
+	hold(&h, "(for f in /proc/self/fd/*; do f=${f##*/}; [ $f -gt 2 ] && eval \"exec $f>&-\"; done; "
+	         "exec </dev/null >/dev/null 2>&1; exec setsid sleep 1000) & " SAY, 0);
+	kill_holder(&h);
+	int fd = open(h.record.tree, O_RDONLY | O_CLOEXEC);
+	struct instant start = clock_now();
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0 && elapsed_holder(start, clock_now()) < PATIENCE)
+		usleep(1000);
+	ok(runs(h.tree) && flock(fd, LOCK_SH | LOCK_NB) == 0, "a daemon that closed all descriptors runs");
+	close(fd);
+	verdict_is(check(&h, false), PROOF_DYING, "it is found by its environment");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "and killed");
+	ok(!runs(h.tree), "it is dead");
+	forget(&h);
+}
+
+static void test_without_marker(void)
+{
+	struct holder h;
+
+	hold(&h, "env -i /bin/bash -c 'echo $$ >$0.new; /bin/mv $0.new $0; exec -c /bin/sleep 1000' $2 & wait", 0);
+	kill_holder(&h);
+	verdict_is(check(&h, true), PROOF_DYING, "the shell that waits is found");
+	struct instant start = clock_now();
+	while (!strstr(why, "without our marker") && elapsed_holder(start, clock_now()) < PATIENCE)
+		check(&h, true);
+	verdict_is(check(&h, true), PROOF_DYING, "a child with an empty environment that holds the tree file is not dead");
+	ok(runs(h.tree) && strstr(why, "without our marker"), "nor is it killed: it could be anybody's");
+	kill(h.tree, SIGKILL);
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "once it has ended the proof is there");
+	forget(&h);
+}
+
+static void test_not_ours(void)
+{
+	struct holder h;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	pid_t older = getpid(), other = fork();
+	if (other == 0) {
+		char *env[] = { "LUNARCH_TREE=00000000-0000-4000-8000-000000000000", "X=LUNARCH_TREE", NULL };
+		execle("/bin/sleep", "sleep", "1000", (char *)NULL, env);
+		_exit(1);
+	}
+	kill_holder(&h);
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "a tree beside others is proved dead");
+	ok(runs(other) && runs(older), "and the others live");
+	kill(other, SIGKILL);
+	waitpid(other, NULL, 0);
+	forget(&h);
+}
+
+static void test_part_of_it(void)
+{
+	struct holder h;
+	int status = 0;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		char marker[80];
+		snprintf(marker, sizeof marker, "%s=%s", PROOF_ENV, h.record.incarnation);
+		char *record = record_print(&h.record), *env[] = { marker, NULL };
+		execle("/proc/self/exe", "test_proof", record, (char *)NULL, env);
+		_exit(1);
+	}
+	waitpid(pid, &status, 0);
+	is_int(WIFEXITED(status) ? WEXITSTATUS(status) : -1, PROOF_UNKNOWN,
+	       "a process that belongs to the tree itself proves nothing, and does not kill itself");
+	check_until(&h, PROOF_DEAD);
+	forget(&h);
+}
+
+/* test_proof RECORD: the verdict as exit status. */
+static int judge(const char *text)
+{
+	struct record r;
+
+	record_init(&r);
+	if (record_parse(&r, text, strlen(text), NULL) < 0)
+		return 99;
+	int verdict = 0;
+	do {
+		verdict = (int)proof_check(&r, true, why, sizeof why);
+	} while (verdict == PROOF_DYING);
+	record_fini(&r);
+	return verdict;
+}
+
+static void test_tree_file(void)
+{
+	struct holder h;
+	char *aside;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	aside = mem_printf("%s.aside", h.record.tree);
+	rename(h.record.tree, aside);
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "without its tree file nothing is proved");
+	symlink(aside, h.record.tree);
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "a link in its place is not followed");
+	unlink(h.record.tree);
+	mkfifo(h.record.tree, 0600);
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "a pipe in its place is not waited for");
+	unlink(h.record.tree);
+	put_text("", h.record.tree);
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "an empty file proves nothing");
+	ok(runs(h.tree), "and nothing is killed");
+	rename(aside, h.record.tree);
+	mem_replace(&h.record.tree, aside);
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "a path that is no tree file's proves nothing");
+	aside[strlen(aside) - strlen(".aside")] = '\0';
+	mem_replace(&h.record.tree, aside);
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "with its own it is proved");
+	free(aside);
+	forget(&h);
+}
+
+static int tree_files(void)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	int n = 0;
+
+	while (d && (e = readdir(d)))
+		n += strstr(e->d_name, ".tree") != NULL;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void age(const char *path)
+{
+	struct timespec old[2] = { { .tv_sec = time(NULL) - 7200 }, { .tv_sec = time(NULL) - 7200 } };
+
+	utimensat(AT_FDCWD, path, old, 0);
+}
+
+static void test_old_files(void)
+{
+	struct proof_self another;
+	struct holder h;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	age(h.record.tree);
+	kill_holder(&h);
+	kill(h.tree, SIGKILL);
+	while (check(&h, true) == PROOF_DYING)
+		usleep(1000);
+	age(h.record.tree);
+	age(self.tree);
+	is_int(tree_files(), 2, "a crashed process leaves its tree file");
+	proof_self_init(&another, dir);
+	is_int(tree_files(), 2, "one that was found free two hours ago is removed by the next process; a held one is not");
+	ok(access(h.record.tree, F_OK) < 0 && access(self.tree, F_OK) == 0, "however old it is");
+	proof_self_fini(&another);
+	is_int(tree_files(), 1, "a process that ends in order leaves none");
+	forget(&h);
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	age(h.record.tree);
+	kill_holder(&h);
+	kill(h.tree, SIGKILL);
+	proof_self_init(&another, dir);
+	proof_self_fini(&another);
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD,
+	           "a process that starts does not destroy the evidence of one that ran for days and crashed just now");
+	forget(&h);
+}
+
+/* What a process of the same user with more rights carries cannot be read. */
+static int body_unreadable(void)
+{
+	struct holder h;
+	int failed = 0;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	pid_t pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_DUMPABLE, 0);
+		for (;;)
+			pause();
+	}
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
+	while (access(path, R_OK) == 0 && open(path, O_RDONLY | O_CLOEXEC) >= 0)
+		usleep(1000);
+	kill_holder(&h);
+	enum proof_verdict v = check_until(&h, PROOF_DEAD);
+	char want[60];
+	snprintf(want, sizeof want, "process %d cannot be read", (int)pid);
+	failed += v != PROOF_UNKNOWN || !strstr(why, want);
+	if (failed)
+		printf("# %s: %s\n", verdict_name(v), why);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	v = check_until(&h, PROOF_DEAD);
+	failed += v != PROOF_DEAD;
+	if (v != PROOF_DEAD)
+		printf("# %s: %s\n", verdict_name(v), why);
+	forget(&h);
+	return failed;
+}
+
+static int body_foreign(void)
+{
+	struct holder *h = mem_zero(sizeof *h);
+	char *path = mem_printf("%s/foreign", dir), text[4096];
+
+	record_init(&h->record);
+	ssize_t n = proc_slurp(path, text, sizeof text);
+	if (n <= 0 || record_parse(&h->record, text, (size_t)n, NULL) < 0)
+		return 1;
+	enum proof_verdict v = check(h, true);
+	if (v != PROOF_UNKNOWN)
+		printf("# %s: %s\n", verdict_name(v), why);
+	return v != PROOF_UNKNOWN;
+}
+
+static int as_nobody(int (*body)(void))
+{
+	int status;
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (setgid(NOBODY) < 0 || setuid(NOBODY) < 0)
+			_exit(1);
+		int failed = body();
+		fflush(stdout);
+		_exit(failed);
+	}
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 100;
+}
+
+static void test_users(void)
+{
+	struct holder h;
+
+	if (geteuid() != 0) {
+		ok(1, "other users' processes # SKIP needs root");
+		return;
+	}
+	chmod(dir, 0777);
+	is_int(as_nobody(body_unreadable), 0, "a younger process of the same user that cannot be read makes it unknown, until it ends");
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	char *printed = record_print(&h.record), *path = mem_printf("%s/foreign", dir);
+	put_text(printed, path);
+	chmod(path, 0644);
+	is_int(as_nobody(body_foreign), 0, "another user's tree cannot be proved dead");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "its own user can");
+	unlink(path);
+	free(path);
+	free(printed);
+	forget(&h);
+	hold(&h, "sleep 1000 & " SAY "wait", NOBODY);
+	kill_holder(&h);
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "root can prove, and end, anybody's");
+	ok(!runs(h.tree), "it did");
+	forget(&h);
+}
+
+static void test_pid_namespace(void)
+{
+	int status;
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (unshare(CLONE_NEWPID) < 0)
+			_exit(2);
+		pid_t inside = fork();
+		if (inside == 0) {
+			struct proof_self s;
+			proof_self_init(&s, NULL);
+			_exit(s.pid_namespace != 0 || s.pid_start != 0);
+		}
+		waitpid(inside, &status, 0);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+	}
+	waitpid(pid, &status, 0);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+		ok(1, "a /proc of another PID namespace # SKIP needs root");
+	else
+		is_int(status, 0, "with a /proc of another PID namespace than ours we give no evidence about ourselves");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc == 2)
+		return judge(argv[1]);
+	if (!mkdtemp(dir))
+		return 1;
+	prctl(PR_SET_CHILD_SUBREAPER, 1);
+	signal(SIGCHLD, SIG_DFL);
+	proof_self_init(&self, dir);
+	test_self();
+	test_possible();
+	test_tree();
+	test_daemon();
+	test_without_marker();
+	test_not_ours();
+	test_part_of_it();
+	test_tree_file();
+	test_old_files();
+	test_users();
+	test_pid_namespace();
+	proof_self_fini(&self);
+	char command[100];
+	snprintf(command, sizeof command, "rm -rf %s", dir);
+	if (system(command) != 0)
+		printf("# %s is left\n", dir);
+	return tap_done();
+}
