@@ -62,10 +62,9 @@ static uint64_t hash(uint64_t h, const char *bytes, size_t len)
 }
 
 /* The inode tells a restored copy from the original, where inode numbers can be relied on. */
-static void make_version(struct version *v, uint64_t h, size_t len, const struct stat *st, bool local)
+static void make_version(struct version *v, uint64_t h, size_t len, ino_t inode, bool local)
 {
-	snprintf(v->text, sizeof v->text, "%016llx-%zx-%llx", (unsigned long long)h, len,
-	         local ? (unsigned long long)st->st_ino : 0);
+	snprintf(v->text, sizeof v->text, "%016llx-%zx-%llx", (unsigned long long)h, len, local ? (unsigned long long)inode : 0);
 }
 
 static int foreign(struct file_swap *s, const char *what)
@@ -171,7 +170,7 @@ static void read_content(struct file_swap *s, int fd, const struct stat *st)
 		return;
 	to[n] = '\0';
 	s->len = (size_t)n;
-	make_version(&s->version, hash(HASH_SEED, to, s->len), s->len, st, s->local);
+	make_version(&s->version, hash(HASH_SEED, to, s->len), s->len, st->st_ino, s->local);
 	s->outcome = LOCK_OK;
 }
 
@@ -228,17 +227,17 @@ static uid_t owner_for(const struct stat *dir)
 }
 
 /* Owner, group and mode of the record that is replaced, else the directory's. What we may not give stays ours. */
-static int set_rights(int fd, const struct place *p)
+static int set_rights(int fd, const struct place *p, const struct stat *now)
 {
 	struct stat old;
 	bool had = fstatat(p->dir, p->name, &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(old.st_mode);
-	uid_t uid = !had ? owner_for(&p->dir_stat) : geteuid() == 0 ? old.st_uid : (uid_t)-1;
+	uid_t uid = !had ? owner_for(&p->dir_stat) : old.st_uid != now->st_uid && geteuid() == 0 ? old.st_uid : (uid_t)-1;
 	gid_t gid = had ? old.st_gid : p->dir_stat.st_gid;
 	mode_t mode = had ? old.st_mode & 0777 : record_mode(&p->dir_stat);
 
-	if (fchown(fd, uid, gid) < 0)
+	if ((uid != (uid_t)-1 || gid != now->st_gid) && fchown(fd, uid, gid) < 0)
 		mode &= had ? ~(mode_t)070 : ~(mode_t)020; /* those bits were meant for another group than the file has now */
-	return fchmod(fd, mode);
+	return mode == (now->st_mode & 0777) ? 0 : fchmod(fd, mode);
 }
 
 static int write_all(int fd, const char *text)
@@ -284,6 +283,7 @@ static int drop_temp(struct file_swap *s, const struct place *p)
 static int make_temp(struct file_swap *s, const struct place *p)
 {
 	int fd = openat(p->dir, s->temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+	struct stat st = { 0 };
 
 	if (fd < 0) {
 		err_sys(&s->err, "cannot make a file beside the record %s (a write replaces it, so its directory must be writable)",
@@ -292,7 +292,9 @@ static int make_temp(struct file_swap *s, const struct place *p)
 		return -1;
 	}
 	s->temp_made = true;
-	bool good = set_rights(fd, p) == 0 && write_all(fd, s->text) == 0 && (s->in_memory || fdatasync(fd) == 0);
+	bool good = fstat(fd, &st) == 0 && set_rights(fd, p, &st) == 0 && write_all(fd, s->text) == 0 &&
+	            (s->in_memory || fdatasync(fd) == 0);
+	s->inode = st.st_ino;
 	if (!good)
 		err_sys(&s->err, "cannot write the new record for %s; the old one is untouched", s->path);
 	if (close(fd) < 0 && good) { /* NFS and quotas may report a failed write only here: close(2) */
@@ -349,7 +351,7 @@ static void compare(struct file_swap *s, const struct place *p)
 	int fd = open_record(s, p, &st);
 	if (fd >= 0) {
 		uint64_t h = hash_file(s, fd, &len);
-		make_version(&found, h, len, &st, s->local);
+		make_version(&found, h, len, st.st_ino, s->local);
 		close(fd);
 	} else if (s->outcome == LOCK_ABSENT) {
 		s->outcome = LOCK_OK;
@@ -376,16 +378,9 @@ static void sync_dir(struct file_swap *s, const struct place *p)
 /* Under the kernel lock. */
 static void replace(struct file_swap *s, const struct place *p)
 {
-	struct stat st;
-
 	compare(s, p);
 	if (s->outcome != LOCK_OK)
 		return;
-	if (fstatat(p->dir, s->temp, &st, AT_SYMLINK_NOFOLLOW) < 0) {
-		err_sys(&s->err, "the new record for %s has vanished", s->path);
-		fail(s);
-		return;
-	}
 	/* The last look at the clock: a process that was stopped in here must not write after its time. */
 	if (too_late(s)) {
 		err_set(&s->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", s->path);
@@ -399,7 +394,7 @@ static void replace(struct file_swap *s, const struct place *p)
 	}
 	s->temp_made = false;
 	size_t len = strlen(s->text);
-	make_version(&s->version, hash(HASH_SEED, s->text, len), len, &st, s->local);
+	make_version(&s->version, hash(HASH_SEED, s->text, len), len, s->inode, s->local);
 	if (s->durable && !s->in_memory)
 		sync_dir(s, p);
 }

@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #define FILE_SWAP_SMALL 4096 /* nearly every record; a larger one costs a mapping */
 
@@ -37,6 +38,7 @@ struct file_swap {
 
 	/* Private. */
 	bool temp_made;
+	ino_t inode; /* of the temporary file, and then of the record */
 	char *big;
 	char small[FILE_SWAP_SMALL];
 };

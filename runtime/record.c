@@ -288,11 +288,18 @@ static int64_t published_seconds(const struct record *r)
 	return (r->lease_ms + 999) / 1000 + (r->retry_ms > 0 && r->retry_ms < 1000);
 }
 
-static void put_key(struct buf *b, const char *key)
+static void put_separator(struct buf *b)
 {
 	buf_adds(b, b->len ? ",\n  " : "{\n  ");
-	buf_json(b, key);
-	buf_adds(b, ": ");
+}
+
+/* Our own keys need no escapes. */
+static void put_key(struct buf *b, const char *key)
+{
+	put_separator(b);
+	buf_add(b, "\"", 1);
+	buf_adds(b, key);
+	buf_adds(b, "\": ");
 }
 
 static void put_text(struct buf *b, const struct field *f, const char *text)
@@ -303,12 +310,26 @@ static void put_text(struct buf *b, const struct field *f, const char *text)
 	buf_json(b, text);
 }
 
-static void put_count(struct buf *b, const struct field *f, int64_t n)
+/* Text of ours, in which nothing needs an escape. */
+static void put_plain(struct buf *b, const struct field *f, const char *text)
 {
-	if (n == 0 && !f->always)
+	if (!*text)
 		return;
 	put_key(b, f->key);
-	buf_printf(b, "%" PRId64, n);
+	buf_add(b, "\"", 1);
+	buf_adds(b, text);
+	buf_add(b, "\"", 1);
+}
+
+static void put_count(struct buf *b, const struct field *f, int64_t n)
+{
+	char digits[24];
+
+	if (n == 0 && !f->always)
+		return;
+	snprintf(digits, sizeof digits, "%" PRId64, n);
+	put_key(b, f->key);
+	buf_adds(b, digits);
 }
 
 static void put_time(struct buf *b, const struct field *f, int64_t us)
@@ -316,7 +337,7 @@ static void put_time(struct buf *b, const struct field *f, int64_t us)
 	char text[32];
 
 	record_time_print(us, text, sizeof text);
-	put_text(b, f, text);
+	put_plain(b, f, text);
 }
 
 static void put_field(struct buf *b, const struct field *f, const struct record *r)
@@ -328,7 +349,7 @@ static void put_field(struct buf *b, const struct field *f, const struct record 
 		put_text(b, f, *(char *const *)slot);
 		break;
 	case NAME:
-		put_text(b, f, slot);
+		put_plain(b, f, slot);
 		break;
 	case COUNT:
 		put_count(b, f, *(const int64_t *)slot);
@@ -340,7 +361,7 @@ static void put_field(struct buf *b, const struct field *f, const struct record 
 		put_time(b, f, *(const int64_t *)slot);
 		break;
 	case STATE:
-		put_text(b, f, state_names[r->state]);
+		put_plain(b, f, state_names[r->state]);
 		break;
 	}
 }
@@ -352,7 +373,9 @@ static void put_extra(struct buf *b, json_t *extra)
 
 	json_object_foreach(extra, key, value) {
 		char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-		put_key(b, key);
+		put_separator(b);
+		buf_json(b, key);
+		buf_adds(b, ": ");
 		buf_adds(b, text ? text : "null");
 		free(text);
 	}
