@@ -100,14 +100,17 @@ class Page:
 
 
 class Worker:
-    """with Worker("tests/lua/scripts/x.lua") as w: ... ; text=: the script's text instead of its path."""
+    """with Worker("tests/lua/scripts/x.lua") as w: ... ; text=: the script's text instead of its path; files=: what lies beside it."""
 
-    def __init__(self, script=None, *args, text=None, body=None, directory=None, env=None):
+    def __init__(self, script=None, *args, text=None, body=None, directory=None, env=None, files=None):
         self.directory = tempfile.TemporaryDirectory(prefix="lunarch-test-")
         if text is not None:
             script = os.path.join(directory or self.directory.name, "script.lua")
             with open(script, "w") as f:
                 f.write(text)
+        for name, content in (files or {}).items():  # before the start: the worker loads at once
+            with open(os.path.join(self.directory.name, name), "w") as f:
+                f.write(content)
         self.script = script
         self.page = Page()
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

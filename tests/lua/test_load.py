@@ -112,9 +112,7 @@ WRONG = [
 def mistakes(t):
     """Mistakes are told"""
     for text, part in WRONG:
-        with Worker(text=text) as w:
-            with open(os.path.join(w.directory.name, "broken.lua"), "w") as f:
-                f.write("\nlocal x = = 1")
+        with Worker(text=text, files={"broken.lua": "\nlocal x = = 1"}) as w:
             got = w.load()
         t.ok(isinstance(got, str) and part in got, "%r: %r" % (text[:60], part), got)
 
