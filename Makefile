@@ -12,20 +12,45 @@ CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation
 WERROR  ?= $(if $(CI),-Werror,)
 # libev's headers predate strict aliasing warnings; -isystem keeps them quiet.
-ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE -DLUNARCH_VERSION='"$(VERSION)"' $(WARN) $(WERROR) $(CFLAGS) -pthread \
-             -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS)) -Iruntime
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(CFLAGS) -pthread \
+             -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS)) -Iruntime -I$(BUILD)
 LDLIBS   = $(shell pkg-config --libs $(PKGS)) -lev -lm -pthread
 LDFLAGS ?=
-# C modules that scripts load resolve Lua's symbols in the shared liblua, which must therefore stay linked.
-ALL_LDFLAGS = $(LDFLAGS) -Wl,--as-needed -Wl,-z,relro
+# C modules that scripts load resolve Lua's symbols in the shared liblua, which must therefore stay linked; our own
+# modules resolve the runtime's in the program.
+ALL_LDFLAGS = $(LDFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,--export-dynamic
 
-SRC     := $(wildcard runtime/*.c)
+# Loadable modules: what needs a library of its own (runtime/module.h). Built where the library's header is; a module's line:
+# its name, that header, its sources, how to link the library.
+MODULES :=
+MODULE_SRC :=
+define module
+MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(3)))
+ifneq ($(wildcard /usr/include/$(2) /usr/include/*/$(2)),)
+ifneq ($(wildcard runtime/$(firstword $(3)).c),)
+MODULES += $(BUILD)/modules/$(1).so
+MODULE_LIBS += $(4)
+MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(3))
+$(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(3))
+$(BUILD)/modules/$(1).so: LIBS = $(4)
+endif
+endif
+endef
+$(eval $(call module,etcd,curl/curl.h,lock_etcd http,-lcurl))
+$(eval $(call module,http,curl/curl.h,lua_http http,-lcurl))
+$(eval $(call module,kube,curl/curl.h,lock_kube http,-lcurl -lyaml))
+$(eval $(call module,redis,hiredis/hiredis.h,lock_redis,-lhiredis))
+$(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres,-lpq))
+$(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper,-lzookeeper_st))
+MODULE_SRC := $(sort $(MODULE_SRC))
+
+SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o
 LIBOBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
 PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/*.c))
 
-all: $(BUILD)/lunarch
+all: $(BUILD)/lunarch $(MODULES)
 
 $(BUILD)/lunarch: $(OBJ)
 	@echo "  LINK  $@"
@@ -36,6 +61,13 @@ $(BUILD)/obj/%.o: runtime/%.c $(BUILD)/flags
 	@echo "  CC    $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
+$(MODULES):
+	@mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -o $@ $^ $(LIBS)
+
+$(sort $(MODULE_OBJ)): ALL_CFLAGS += -fPIC
+
 $(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE)
 	@mkdir -p $(@D)
 	@echo "  EMBED lua/"
@@ -45,15 +77,23 @@ $(BUILD)/obj/prelude.o: $(BUILD)/prelude.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 
-# A change of flags rebuilds; anything else does not.
-$(BUILD)/flags: FORCE
-	@mkdir -p $(@D)
+# A change of flags or of the version rebuilds what has them; anything else does not.
+$(BUILD)/flags: $(BUILD)/version.h FORCE
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' > $@
 
-$(BUILD)/tests/unit/%: tests/unit/%.c tests/tap.h $(LIBOBJ)
+$(BUILD)/version.h: FORCE
+	@mkdir -p $(@D)
+	@echo '#define LUNARCH_VERSION "$(VERSION)"' | cmp -s - $@ || echo '#define LUNARCH_VERSION "$(VERSION)"' > $@
+
+# The modules' objects come from an archive, so that a test links only the libraries of what it uses.
+$(BUILD)/modules.a: $(sort $(MODULE_OBJ))
+	@rm -f $@
+	$(Q)ar rcs $@ $^
+
+$(BUILD)/tests/unit/%: tests/unit/%.c tests/tap.h $(LIBOBJ) $(BUILD)/modules.a
 	@mkdir -p $(@D)
 	@echo "  TEST  $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests $(ALL_LDFLAGS) -o $@ $< $(LIBOBJ) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
 $(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease.c runtime/lease.h runtime/clock.c runtime/err.c
 	@mkdir -p $(@D)
@@ -83,7 +123,7 @@ unit: $(UNIT)
 ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan: deps
 	@$(MAKE) --no-print-directory BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
-	  build/asan/lunarch asan-units
+	  all asan-units
 	LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE) $(ASAN_SYSTEM)
 ASAN_SYSTEM := $(wildcard tests/lua/test_*.py tests/cli/*.py)
 asan-units: $(UNIT)
@@ -107,9 +147,11 @@ lint:
 
 install: all
 	install -D -m 755 $(BUILD)/lunarch $(DESTDIR)$(PREFIX)/bin/lunarch
+	for m in $(MODULES); do install -D -m 755 $$m $(DESTDIR)$(PREFIX)/lib/lunarch/$${m##*/}; done
 	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 uninstall:
+	rm -rf $(DESTDIR)$(PREFIX)/lib/lunarch
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 help:

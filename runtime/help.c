@@ -3,15 +3,14 @@
 #include "lock.h"
 #include "log.h"
 #include "mem.h"
+#include "module.h"
+#include "version.h"
 #include "versions.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef LUNARCH_VERSION
-#define LUNARCH_VERSION "unknown"
-#endif
 
 static const struct command_help {
 	const char *usage, *summary, *text, *examples;
@@ -95,8 +94,10 @@ void help_print(FILE *out)
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(out, "  lunarch %-50s %s\n", helps[i].usage, helps[i].summary);
 	fputs("  lunarch COMMAND --help\n  lunarch --version\n\nWhere the record lives (--lock):\n", out);
-	for (const struct lock_ops *const *b = lock_backends; *b; b++)
-		fprintf(out, "  %-10s %s\n", (*b)->scheme, (*b)->summary);
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (b->summary)
+			fprintf(out, "  %-10s %s%s\n", b->scheme, b->summary,
+			        b->module && !module_installed(b->module) ? " (not installed here)" : "");
 	fputs("\nTry it, in two terminals:\n"
 	      "  lunarch run -e 'term:every(1, function() print(\"still leading\") end)' --lock demo\n"
 	      "  lunarch status --lock demo\n", out);
@@ -132,16 +133,36 @@ void help_command(enum command command)
 	printf("\nExamples:\n%s", h->examples);
 }
 
+/* Opened for real: a module whose library is missing says so here and not on the night it is needed. */
+static void print_module(const char *name)
+{
+	struct buf libraries = { 0 };
+	struct err err;
+
+	if (!module_installed(name)) {
+		printf("module %s: not installed\n", name);
+		return;
+	}
+	const struct module *m = module_open(name, &err);
+	if (m && m->libraries)
+		m->libraries(&libraries);
+	printf("module %s: %s\n", name, m ? libraries.data ? libraries.data : "" : err.text);
+	buf_fini(&libraries);
+}
+
 void help_version(void)
 {
 	struct buf libraries = { 0 };
 
 	versions_add(&libraries);
 	printf("lunarch %s\n%s\nlocks:", LUNARCH_VERSION, libraries.data);
-	for (const struct lock_ops *const *b = lock_backends; *b; b++)
-		printf(" %s", (*b)->scheme);
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (!b->module || module_installed(b->module))
+			printf(" %s", b->scheme);
 	printf("\n");
 	buf_fini(&libraries);
+	for (const char *const *name = module_names; *name; name++)
+		print_module(*name);
 }
 
 void help_complete(const char *command_name)

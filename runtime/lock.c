@@ -1,5 +1,9 @@
 #include "lock.h"
 
+#include "buf.h"
+#include "mem.h"
+#include "module.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <pwd.h>
@@ -9,7 +13,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-const struct lock_ops *const lock_backends[] = { &lock_file, NULL };
+const struct lock_backend lock_backends[] = {
+	{ "file", "a file on this machine or on a shared POSIX file system", .ops = &lock_file },
+	{ "kube", "kube://NAMESPACE/NAME, a Lease of the Kubernetes API", .module = "kube" },
+	{ "etcd", "etcd://HOST:PORT[,HOST:PORT]/KEY (etcds:// for TLS)", .module = "etcd" },
+	{ "etcds", NULL, .module = "etcd" },
+	{ "redis", "redis://HOST:PORT[/DB]/KEY (rediss:// for TLS)", .module = "redis" },
+	{ "rediss", NULL, .module = "redis" },
+	{ "postgres", "postgres://USER@HOST:PORT/DB#NAME, one row of a table", .module = "postgres" },
+	{ "postgresql", NULL, .module = "postgres" },
+	{ "zookeeper", "zookeeper://HOST:PORT[,HOST:PORT]/PATH, also ClickHouse Keeper", .module = "zookeeper" },
+	{ NULL, NULL, NULL, NULL },
+};
 
 const char *lock_outcome_name(enum lock_outcome o)
 {
@@ -35,13 +50,36 @@ static size_t scheme_len(const char *url)
 
 static int unknown_scheme(const char *url, size_t len, struct err *err)
 {
-	char known[200] = "";
+	struct buf known = { 0 };
 
-	for (size_t i = 0; lock_backends[i]; i++)
-		snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s:", i ? ", " : "", lock_backends[i]->scheme);
-	return err_set(err, ERR_USAGE,
-	               "lock \"%.*s:...\": this build has no such kind of lock; it has %s (or a plain /PATH or NAME, which is a file)",
-	               (int)len, url, known);
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		buf_printf(&known, "%s%s:", b == lock_backends ? "" : ", ", b->scheme);
+	err_set(err, ERR_USAGE, "lock \"%.*s:...\": there is no such kind of lock; there are %s (or a plain /PATH or NAME, which is a file)",
+	        (int)len, url, known.data);
+	buf_fini(&known);
+	return -1;
+}
+
+static const struct lock_backend *find_backend(const char *scheme, size_t len)
+{
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (strlen(b->scheme) == len && strncmp(b->scheme, scheme, len) == 0)
+			return b;
+	return NULL;
+}
+
+static const struct lock_ops *ops_of(const struct lock_backend *b, struct err *err)
+{
+	if (b->ops)
+		return b->ops;
+	const struct module *m = module_open(b->module, err);
+	for (size_t i = 0; m && m->locks && m->locks[i]; i++)
+		if (strcmp(m->locks[i]->scheme, b->scheme) == 0)
+			return m->locks[i];
+	if (m)
+		err_set(err, ERR_MISSING, "the module %s was built without it", b->module);
+	err_wrap(err, "lock \"%s:...\"", b->scheme);
+	return NULL;
 }
 
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
@@ -50,12 +88,50 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 
 	if (len == 0)
 		return lock_file.open(env, url, err);
-	for (size_t i = 0; lock_backends[i]; i++)
-		if (strlen(lock_backends[i]->scheme) == len && strncmp(lock_backends[i]->scheme, url, len) == 0)
-			return lock_backends[i]->open(env, url + len + 1, err);
-	unknown_scheme(url, len, err);
-	return NULL;
+	const struct lock_backend *b = find_backend(url, len);
+	if (!b) {
+		unknown_scheme(url, len, err);
+		return NULL;
+	}
+	const struct lock_ops *ops = ops_of(b, err);
+	return ops ? ops->open(env, url + len + 1, err) : NULL;
 }
+
+/* ---- what the locks of an env share ---- */
+
+struct lock_shared {
+	struct lock_shared *next;
+	const void *key;
+	void *object;
+	void (*drop)(void *object);
+};
+
+void *lock_env_share(struct lock_env *env, const void *key, void *(*make)(struct lock_env *env, struct err *err),
+                     void (*drop)(void *object), struct err *err)
+{
+	for (const struct lock_shared *s = env->shared; s; s = s->next)
+		if (s->key == key)
+			return s->object;
+	void *object = make(env, err);
+	if (!object)
+		return NULL;
+	struct lock_shared *s = mem_zero(sizeof *s);
+	*s = (struct lock_shared){ .next = env->shared, .key = key, .object = object, .drop = drop };
+	env->shared = s;
+	return object;
+}
+
+void lock_env_fini(struct lock_env *env)
+{
+	while (env->shared) {
+		struct lock_shared *s = env->shared;
+		env->shared = s->next;
+		s->drop(s->object);
+		free(s);
+	}
+}
+
+/* ---- the default directory ---- */
 
 /* Makes what is missing below the first `keep` bytes of the path, which are not ours to make. */
 static int make_private_dirs(char *path, size_t keep, struct err *err)

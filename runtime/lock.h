@@ -40,15 +40,20 @@ typedef void lock_done_fn(void *arg, const struct lock_result *result);
 struct lock_env {
 	struct ev_loop *loop;
 	struct offload *offload;      /* runs blocking calls off the loop */
-	struct lock_hub *hub;         /* notices about directories, made on first use; lock_env_fini frees */
+	struct lock_shared *shared;   /* private: see lock_env_share */
 };
+
+/* What the locks of one backend share (connections, watches): one object for each key, which is compared by its address,
+ * made on first use and dropped by lock_env_fini, the last one first. NULL: make failed, with its *err. */
+void *lock_env_share(struct lock_env *env, const void *key, void *(*make)(struct lock_env *env, struct err *err),
+                     void (*drop)(void *object), struct err *err);
+void lock_env_fini(struct lock_env *env); /* after the last lock of the env is closed */
 
 typedef void lock_changed_fn(void *arg);
 
 /* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
 struct lock_ops {
-	const char *scheme;     /* "file" */
-	const char *summary;    /* one line for --help */
+	const char *scheme;     /* "file": what lock_backends calls it */
 	bool token_in_record;   /* the token is a counter that the elector puts into the record */
 
 	/* Parses what follows the scheme and allocates; no I/O beyond looking at the path. NULL with *err. */
@@ -87,10 +92,14 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
  * .local/state/lunarch in the passwd home, whatever the environment says. out: PATH_MAX bytes. */
 int lock_default_dir(char *out, size_t size, struct err *err);
 
-/* NULL-terminated table of every backend in this build. */
-extern const struct lock_ops *const lock_backends[];
+struct lock_backend {
+	const char *scheme;
+	const char *summary;        /* one line for --help; NULL: another name of the one above */
+	const char *module;         /* the loadable module whose `locks` have it (module.h); NULL: it is built in, */
+	const struct lock_ops *ops; /*     and this is it */
+};
+/* Ends with a scheme of NULL. Whether a module is installed, module_installed says. */
+extern const struct lock_backend lock_backends[];
 extern const struct lock_ops lock_file; /* lock_file.c */
-
-void lock_env_fini(struct lock_env *env);
 
 #endif

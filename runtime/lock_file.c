@@ -366,7 +366,6 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 
 const struct lock_ops lock_file = {
 	.scheme = "file",
-	.summary = "a file on this machine or on a shared POSIX file system",
 	.token_in_record = true,
 	.open = file_open,
 	.read = file_read,

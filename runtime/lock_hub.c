@@ -177,13 +177,11 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 
 /* ---- the hub ---- */
 
-static struct lock_hub *hub_of(struct lock_env *env)
+static void *make_hub(struct lock_env *env, struct err *err)
 {
-	struct lock_hub *hub = env->hub;
+	struct lock_hub *hub = mem_zero(sizeof *hub);
 
-	if (hub)
-		return hub;
-	env->hub = hub = mem_zero(sizeof *hub);
+	(void)err;
 	hub->env = env;
 	file_temp_tag_init(&hub->tag);
 	/* Not from 0: a process may have more than one environment, and each its hub. */
@@ -198,6 +196,33 @@ static struct lock_hub *hub_of(struct lock_env *env)
 	ev_io_start(env->loop, &hub->readable);
 	ev_unref(env->loop); /* waiting for notices must not keep a loop running */
 	return hub;
+}
+
+static void drop_hub(void *object)
+{
+	struct lock_hub *hub = object;
+
+	while (hub->dirs)
+		drop_dir(hub, &hub->dirs);
+	while (hub->used) {
+		struct used_dir *u = hub->used;
+		hub->used = u->next;
+		free(u);
+	}
+	ev_timer_stop(hub->env->loop, &hub->late);
+	if (hub->readable.fd >= 0) {
+		ev_ref(hub->env->loop);
+		ev_io_stop(hub->env->loop, &hub->readable);
+		close(hub->readable.fd);
+	}
+	free(hub);
+}
+
+static struct lock_hub *hub_of(struct lock_env *env)
+{
+	static const char key;
+
+	return lock_env_share(env, &key, make_hub, drop_hub, NULL);
 }
 
 const struct file_temp_tag *lock_hub_tag(struct lock_env *env)
@@ -264,9 +289,9 @@ static void forget_due(struct lock_hub *hub, struct lock_notice *n)
 void lock_hub_forget(struct lock_env *env, struct lock_notice *n)
 {
 	struct lock_dir *d = n->dir;
+	struct lock_hub *hub = hub_of(env);
 
-	if (env->hub)
-		forget_due(env->hub, n);
+	forget_due(hub, n);
 	if (!d)
 		return;
 	struct lock_notice **at = &d->bucket[bucket_of(n->name)];
@@ -275,28 +300,5 @@ void lock_hub_forget(struct lock_env *env, struct lock_notice *n)
 	*at = n->next;
 	n->dir = NULL;
 	if (--d->users == 0)
-		drop_dir(env->hub, find(env->hub, d->watch));
-}
-
-void lock_env_fini(struct lock_env *env)
-{
-	struct lock_hub *hub = env->hub;
-
-	if (!hub)
-		return;
-	while (hub->dirs)
-		drop_dir(hub, &hub->dirs);
-	while (hub->used) {
-		struct used_dir *u = hub->used;
-		hub->used = u->next;
-		free(u);
-	}
-	ev_timer_stop(env->loop, &hub->late);
-	if (hub->readable.fd >= 0) {
-		ev_ref(env->loop);
-		ev_io_stop(env->loop, &hub->readable);
-		close(hub->readable.fd);
-	}
-	free(hub);
-	env->hub = NULL;
+		drop_dir(hub, find(hub, d->watch));
 }

@@ -6,6 +6,7 @@
 #include "plan.h"
 #include "prelude.h"
 #include "term.h"
+#include "version.h"
 
 #include <errno.h>
 #include <lauxlib.h>

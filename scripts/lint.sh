@@ -6,10 +6,10 @@ scripts/check-floors.sh
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).
 make -s CI=1 BUILD=build/lint >/dev/null
 mkdir -p build/lint/cppcheck
-cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -Iruntime \
+cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -Iruntime -Ibuild/lint \
   --suppress=readdirCalled --suppress=getpwuidCalled --suppress=invalidFunctionArg:runtime/file_swap.c --suppress=memleak:runtime/file_swap.c \
   --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \
-  --library=posix -D_GNU_SOURCE -DLUNARCH_VERSION='""' runtime
+  --library=posix -D_GNU_SOURCE runtime
 luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time lunarch election --no-unused-args examples lua >build/lint/luacheck ||
   { cat build/lint/luacheck; exit 1; }
 shellcheck scripts/*.sh .ci/run

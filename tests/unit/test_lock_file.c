@@ -742,7 +742,7 @@ static void test_names(void)
 	refused("/tmp/", "expected the path");
 	refused("..", "expected the path");
 	refused("file://server/lock", "file:/PATH");
-	refused("etcdd://localhost/x", "it has file:");
+	refused("etcdd://localhost/x", "there are file:");
 	refused("/no/such/place/lock", "make it first");
 	memset(longer, 'n', sizeof longer - 1);
 	longer[sizeof longer - 1] = '\0';
