@@ -1,4 +1,5 @@
 # Lunarch. `make demo` and `make test` do everything on a fresh Debian 12; `make help` lists the rest.
+.DEFAULT_GOAL := all
 BUILD   ?= build
 PREFIX  ?= /usr/local
 DESTDIR ?=
@@ -36,6 +37,7 @@ $(BUILD)/modules/$(1).so: LIBS = $(4)
 endif
 endif
 endef
+$(eval $(call module,admin,microhttpd.h,admin_server,-lmicrohttpd))
 $(eval $(call module,etcd,curl/curl.h,lock_etcd http,-lcurl))
 $(eval $(call module,http,curl/curl.h,lua_http http,-lcurl))
 $(eval $(call module,kube,curl/curl.h,lock_kube http,-lcurl -lyaml))

@@ -21,6 +21,7 @@ struct exec {
 	struct program program;
 	struct options options;
 	struct elector *elector;
+	struct admin_renewals renewals;
 	struct lease_times times;
 	nsec shutdown_grace, at_least;
 
@@ -264,6 +265,11 @@ static void on_finished(void *arg, bool left)
 	ev_break(x->program.loop, EVBREAK_ALL);
 }
 
+static void on_renewed(void *arg, nsec took)
+{
+	admin_renewed(&((struct exec *)arg)->renewals, took);
+}
+
 static const struct elector_callbacks elector_callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
@@ -271,6 +277,7 @@ static const struct elector_callbacks elector_callbacks = {
 	.leader = on_leader,
 	.no_leader = on_no_leader,
 	.ask = on_ask,
+	.renewed = on_renewed,
 	.finished = on_finished,
 };
 
@@ -374,7 +381,20 @@ static void on_control(void *arg, const struct control_request *q, struct buf *r
 	}
 }
 
-static const struct program_ops program_ops = { .signal = on_signal, .look = on_look, .control = on_control };
+static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+{
+	struct exec *x = arg;
+	struct elector_status st;
+
+	if (!x->elector)
+		return;
+	elector_status(x->elector, &st);
+	each(each_arg, &(struct admin_election){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
+}
+
+static const struct program_ops program_ops = {
+	.signal = on_signal, .look = on_look, .control = on_control, .elections = list_elections,
+};
 
 /* ---- the command line ---- */
 

@@ -619,7 +619,23 @@ static void on_control(void *arg, const struct control_request *q, struct buf *r
 	}
 }
 
-static const struct program_ops program_ops = { .signal = on_signal, .look = on_look, .control = on_control };
+static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+{
+	static const struct admin_renewals none;
+	struct run *r = arg;
+
+	for (uint32_t i = 0; i < r->post_count; i++) {
+		const struct post *p = r->posts[i];
+		struct elector_status st;
+		elector_status(p->elector, &st);
+		each(each_arg, &(struct admin_election){ .name = post_name(p), .status = &st, .lease = p->times.lease,
+		                                         .hook_errors = p->hook_errors, .renewals = p->renewals ? p->renewals : &none });
+	}
+}
+
+static const struct program_ops program_ops = {
+	.signal = on_signal, .look = on_look, .control = on_control, .elections = list_elections,
+};
 
 /* ---- the command ---- */
 

@@ -65,6 +65,8 @@ const struct option_info option_table[OPTIONS] = {
 	                     "campaign again after losing the lock, or whenever the command ends" },
 	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE", "75", EXEC,
 	                           "exit status when the lock was not had" },
+	[OPTION_LISTEN] = { "listen", 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_LISTEN", NULL, RUN | EXEC,
+	                    "serve /leader /healthz /status /metrics over HTTP there" },
 	[OPTION_CONTROL] = { "control", 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC,
 	                     "socket for `lunarch ctl` (preset: PID.sock in the default directory)" },
 	[OPTION_CTL_SOCKET] = { "control", 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL", NULL, CTL,
@@ -91,7 +93,7 @@ const char *const option_variables[] = {
 	"LUNARCH_SHUTDOWN_GRACE", "LUNARCH_DRIFT_ALLOWANCE", "LUNARCH_RECLAIM",            "LUNARCH_NO_RELEASE",
 	"LUNARCH_ONCE",           "LUNARCH_NO_WAIT",         "LUNARCH_WAIT",               "LUNARCH_AT_LEAST",
 	"LUNARCH_RESTART",        "LUNARCH_ELECTION",        "LUNARCH_CONFLICT_EXIT_CODE", "LUNARCH_CONTROL_SOCKET",
-	"LUNARCH_LOG_FORMAT",     "LUNARCH_LOG_LEVEL",       NULL,
+	"LUNARCH_LISTEN",         	"LUNARCH_LOG_FORMAT",     "LUNARCH_LOG_LEVEL",       NULL,
 };
 
 static bool belongs(enum option which, enum command command)

@@ -43,6 +43,7 @@ enum option {
 	OPTION_AT_LEAST,      /* exec */
 	OPTION_RESTART,       /* exec: number is an enum restart */
 	OPTION_CONFLICT_EXIT, /* exec: the status when the lock was not had */
+	OPTION_LISTEN,        /* run, exec: the admin endpoint */
 	OPTION_CONTROL,       /* run, exec: where to listen */
 	OPTION_CTL_SOCKET,    /* ctl: where to ask; --control too, but another variable */
 	OPTION_CTL_ELECTION,

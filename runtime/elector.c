@@ -318,8 +318,9 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	*s = sight_of(e, &e->seen);
 	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM)
 		e->token = r->token ? r->token : e->seen.token;
-	if (what == LEASE_RENEW)
-		e->renewals_ok++;
+	e->renewals_ok += what == LEASE_RENEW;
+	if (what == LEASE_RENEW && e->cb->renewed)
+		e->cb->renewed(e->arg, elapsed_holder(r->sent_at, clock_now()));
 	trouble_over(e);
 }
 

@@ -40,7 +40,7 @@ struct elector_leader {
 	const char *previous;           /* the holder reported or read before it; "" = unknown */
 };
 
-/* All from the loop, never from inside an elector_ call but lead, deadline, stop and ask, which may be. */
+/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask and renewed, which may be. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* of the running term, moved */
@@ -49,6 +49,7 @@ struct elector_callbacks {
 	void (*leader)(void *arg, const struct elector_leader *l);
 	void (*no_leader)(void *arg, const char *previous);
 	void (*ask)(void *arg);                     /* answer with elector_answer, now or later */
+	void (*renewed)(void *arg, nsec took);      /* a renewal was written, so long after it was sent; may be NULL */
 	void (*finished)(void *arg, bool left);     /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 

@@ -11,6 +11,7 @@
 static const struct {
 	const char *module, *library, *package;
 } libraries[] = {
+	{ "admin", "libmicrohttpd", "libmicrohttpd12" },
 	{ "etcd", "libcurl", "libcurl4" },
 	{ "kube", "libcurl", "libcurl4" },
 	{ "kube", "libyaml", "libyaml-0-2" },
@@ -21,7 +22,7 @@ static const struct {
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
-const char *const module_names[] = { "etcd", "http", "kube", "postgres", "redis", "zookeeper", NULL };
+const char *const module_names[] = { "admin", "etcd", "http", "kube", "postgres", "redis", "zookeeper", NULL };
 
 /* Beside the program first: that is where a build has them. */
 static int module_path(const char *name, char *out, size_t size)

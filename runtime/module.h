@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 
+struct admin_server_ops;
 struct buf;
 struct lock_ops;
 struct lua_State;
@@ -20,6 +21,7 @@ struct module {
 	const char *build;                         /* LUNARCH_BUILD */
 	const struct lock_ops *const *locks;       /* NULL-terminated; NULL: none */
 	int (*open_lua)(struct lua_State *L);      /* leaves the script module's table on the stack [-0, +1, m]; NULL: none */
+	const struct admin_server_ops *admin;      /* NULL: none */
 	void (*libraries)(struct buf *out);        /* appends "libcurl 7.88.1" for --version */
 };
 

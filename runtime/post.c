@@ -164,6 +164,17 @@ static void on_finished(void *arg, bool left)
 	run_post_finished(p->run);
 }
 
+static void on_renewed(void *arg, nsec took)
+{
+	struct post *p = arg;
+
+	if (!p->run->program.admin)
+		return;
+	if (!p->renewals)
+		p->renewals = mem_zero(sizeof *p->renewals);
+	admin_renewed(p->renewals, took);
+}
+
 static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
@@ -171,6 +182,7 @@ static const struct elector_callbacks callbacks = {
 	.leader = on_leader,
 	.no_leader = on_no_leader,
 	.ask = on_ask,
+	.renewed = on_renewed,
 	.finished = on_finished,
 };
 
@@ -221,6 +233,7 @@ static void worker_ends(struct post *p, struct wire *w)
 
 	if (!wire_done(w) || term != p->term || p->hook != HOOK_LEADING)
 		return;
+	p->hook_errors += reason == LEASE_ERROR;
 	log_event(reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &a, "script_ends_term", "%s: %s", lease_reason_name(reason),
 	          *text ? text : "no reason given");
 	elector_end(p->elector, reason, sitting_out(p, reason, sit_out_ms), 0);
@@ -419,5 +432,6 @@ void post_free(struct post *p)
 	elector_free(p->elector);
 	plan_fini(&p->plan);
 	free(p->lock_url);
+	free(p->renewals);
 	free(p);
 }

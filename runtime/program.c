@@ -96,6 +96,23 @@ static void open_control(struct program *p, const struct options *o)
 		log_event(LOG_WARN, NULL, "no_control", "`lunarch ctl` will not reach this process: %s", err.text);
 }
 
+static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+{
+	struct program *p = arg;
+
+	p->ops->elections(p->arg, each, each_arg);
+}
+
+/* Unlike the control socket, somebody asked for it: without it we would run unwatched. */
+static int open_admin(struct program *p, const struct options *o, struct err *err)
+{
+	const char *address = options_text(o, OPTION_LISTEN, NULL);
+
+	if (*address)
+		p->admin = admin_new(p->loop, address, &(struct admin_source){ list_elections, p }, err);
+	return *address && !p->admin ? -1 : 0;
+}
+
 static void make_evidence(struct program *p)
 {
 	char dir[PATH_MAX];
@@ -125,7 +142,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	watch_signals(p, signals);
 	watch_clock(p);
 	open_control(p, o);
-	return 0;
+	return open_admin(p, o, err);
 }
 
 void program_fini(struct program *p)
@@ -136,6 +153,7 @@ void program_fini(struct program *p)
 		ev_io_stop(p->loop, &p->clock_set);
 		close(p->clock_set.fd);
 	}
+	admin_free(p->admin);
 	control_free(p->control);
 	obituaries_free(p->obituaries);
 	lock_env_fini(&p->env);

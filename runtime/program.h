@@ -4,6 +4,7 @@
 #ifndef LUNARCH_PROGRAM_H
 #define LUNARCH_PROGRAM_H
 
+#include "admin.h"
 #include "config.h"
 #include "control.h"
 #include "lock.h"
@@ -19,6 +20,7 @@ struct program_ops { /* all from the loop */
 	void (*signal)(void *arg, int signal);
 	void (*look)(void *arg);             /* the machine was suspended or its clock set: look at the deadlines */
 	control_handler *control;
+	admin_list *elections;               /* as they are now, for the admin endpoint */
 };
 
 struct program {
@@ -26,6 +28,7 @@ struct program {
 	struct lock_env env;
 	struct proof_self self;
 	struct obituaries *obituaries;
+	struct admin *admin;             /* NULL: not asked for */
 	struct control *control;         /* NULL: none could be made; said in the log */
 	const struct program_ops *ops;
 	void *arg;

@@ -45,7 +45,8 @@ struct post { /* one election of the script */
 	enum lease_reason reason;
 	bool held;                    /* while stopping: the lease is kept */
 	bool finished;
-	unsigned failures, cleanups;
+	unsigned failures, cleanups, hook_errors;
+	struct admin_renewals *renewals; /* NULL: nobody asked */
 	struct instant began;
 	uint64_t ask;
 	ev_timer cleanup_timer;

@@ -1,0 +1,109 @@
+#!/usr/bin/python3
+"""The admin endpoint: what a load balancer, a probe and Prometheus see of a leader, a standby, and of a term that changes hands."""
+import atexit, json, os, re, shutil, signal, socket, sys, urllib.error, urllib.request
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from prometheus_client.parser import text_string_to_metric_families
+
+TMP = scratch()
+atexit.register(shutil.rmtree, TMP, True)
+atexit.register(stop_everyone)
+
+
+def start(*args, listen="127.0.0.1:0", command="run"):
+    c = Candidate("--listen", listen, *args, command=command)
+    said = c.wait("listening")
+    c.url = said and re.search(r"http://\S+:\d+", said["message"]).group()
+    return c
+
+
+def get(c, path, method="GET"):
+    try:
+        with urllib.request.urlopen(urllib.request.Request(c.url + path, method=method), timeout=60) as r:
+            return r.status, r.read().decode()
+    except urllib.error.HTTPError as e:
+        return e.code, e.read().decode()
+
+
+def metric(c, which, **labels):
+    for family in text_string_to_metric_families(get(c, "/metrics")[1]):
+        for s in family.samples:
+            if s.name == which and all(s.labels.get(k) == v for k, v in labels.items()):
+                return s.value
+    return None
+
+
+def refused(address, *words):
+    c = Candidate("--listen", address, "--lock", os.path.join(TMP, "never"), "-e", "sleep(1)")
+    status = c.leave()
+    text = " ".join(e.get("message", "") for e in c.events)
+    ok(status not in (0, None) and all(w in text for w in words), f"--listen {address} is refused, and says why")
+    if not all(w in text for w in words):
+        note(text)
+
+
+lock = os.path.join(TMP, "one")
+a = start("--lock", lock, "-e", "sleep(1000)")
+a.wait("became_leader")
+same(get(a, "/leader")[0], 200, "the leader answers 200 to a load balancer")
+b = start("--lock", lock, "-e", "sleep(1000)")
+b.wait("new_leader")
+code, text = get(b, "/leader")
+ok(code == 503 and "the leader is" in text, "a standby answers 503, and names the leader")
+same([get(c, "/healthz")[0] for c in (a, b)], [200, 200], "both are healthy")
+same([metric(c, "leader_election_master_status") for c in (a, b)], [1, 0], "client-go's metric says who is master")
+ok(wait_for(lambda: metric(a, "lunarch_renewals_total", result="ok")), "renewals are counted")
+count = metric(a, "lunarch_renew_seconds_count")
+ok(count and metric(a, "lunarch_renew_seconds_bucket", le="+Inf") >= count, "and timed")
+token = metric(a, "lunarch_token")
+ok(token and 0 < metric(a, "lunarch_remaining_seconds") <= 2, "token and what is left of the term are there")
+status = json.loads(get(a, "/status")[1])
+same((status["pid"], [e["leading"] for e in status["elections"]]), (a.pid, [True]), "/status is JSON about this process")
+same([get(a, "/leader", "POST")[0], get(a, "/leader", "HEAD")[0], get(a, "/nothing")[0]], [405, 200, 404], "only GET and HEAD, only what there is")
+
+a.kill(signal.SIGTERM)
+ok(wait_for(lambda: get(b, "/leader")[0] == 200), "after the handover the other answers 200")
+ok(metric(b, "lunarch_token") > token, "with a larger token")
+same(metric(b, "lunarch_transitions_total"), 1, "the term that it began is counted")
+a.leave()
+
+script = os.path.join(TMP, "two.lua")
+with open(script, "w") as f:
+    f.write('return { { name = "plain", lock = "%s/p", on_leading = function() error("x") end },\n'
+            '{ name = "other", lock = "%s/q", on_leading = function() sleep(1000) end } }' % (TMP, TMP))
+c = start(script)
+ok(wait_for(lambda: get(c, "/leader/plain")[0] == 503 and metric(c, "lunarch_hook_errors_total", name="plain")),
+   "an election that fails is not leading, and its hook's errors are counted")
+ok(wait_for(lambda: get(c, "/leader/other")[0] == 200), "the other one leads")
+code, text = get(c, "/leader")
+ok(code == 503 and "/leader/NAME" in text, "with several elections /leader says no, and how to ask")
+same(get(c, "/leader/nobody")[0], 404, "an election that is not there is 404")
+
+odd = os.path.join(TMP, 'odd "name"\\\n')
+d = start("--lock", odd, "-e", "sleep(1000)")
+ok(wait_for(lambda: metric(d, "leader_election_master_status", name="file:" + odd) == 1), "a lock with quotes, backslashes and newlines is a valid label")
+x = start("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
+ok(wait_for(lambda: get(x, "/leader")[0] == 200), "exec has the endpoint too")
+
+everyone = start("--lock", os.path.join(TMP, "any"), "-e", "sleep(1000)", listen=":0")
+everyone.url = "http://127.0.0.1:" + everyone.url.rsplit(":", 1)[1]
+ok(wait_for(lambda: get(everyone, "/leader")[0] == 200), "`:PORT` is every address of the machine")
+
+with socket.create_connection(("127.0.0.1", int(b.url.rsplit(":", 1)[1]))) as slow:
+    slow.send(b"GET /lea")
+    same(get(b, "/leader")[0], 200, "a client that sends half a request keeps nobody waiting")
+
+refused("nonsense", "expected HOST:PORT")
+refused("127.0.0.1:99999", "expected HOST:PORT")
+refused("::1:80", "expected HOST:PORT")
+refused("192.0.2.1:80", "cannot listen")
+refused(b.url[len("http://"):], "Address already in use")
+
+names = {s.name for f in text_string_to_metric_families(get(b, "/metrics")[1]) for s in f.samples}
+with open(os.path.join(ROOT, "examples", "prometheus-alerts.yml")) as f:
+    rules = f.read()
+used = set(re.findall(r"\b(?:lunarch|leader_election)_[a-z_]+", rules))
+ok(used and used <= names, "the example's alert rules use metrics that there are")
+if not used <= names:
+    note(used - names)
+done()
