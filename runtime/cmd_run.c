@@ -197,6 +197,15 @@ static bool in_charge_of_any(const struct run *r, const struct squad *s)
 	return false;
 }
 
+/* Its on_stopped is what everything else waits for. */
+static bool owes_hooks(const struct run *r, const struct squad *s)
+{
+	for (uint32_t i = 0; i < r->post_count; i++)
+		if (r->posts[i]->squad == s && r->posts[i]->hook == HOOK_OWED)
+			return true;
+	return false;
+}
+
 static void make_posts(struct run *r, struct squad *s)
 {
 	r->post_count = s->plan_count;
@@ -385,7 +394,7 @@ static void heir_started(struct run *r, struct squad *heir)
 
 void run_loaded(struct run *r, struct squad *s)
 {
-	if (r->ending || r->moving)
+	if ((r->ending || r->moving) && !owes_hooks(r, s))
 		squad_quit(s);
 	else if (s->candidate)
 		heir_loaded(r, s);
@@ -404,6 +413,8 @@ void run_load_failed(struct run *r, struct squad *s, const char *text)
 		notify("READY=1");
 	} else if (!r->posts) {
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
+	} else {
+		crew_kill(s->crew); /* a replacement: another one tries again later, the script may have been repaired by then */
 	}
 }
 
@@ -570,14 +581,9 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 
 static void pause_all(struct run *r, const char *name, bool pause)
 {
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		if (*name && strcmp(post_name(r->posts[i]), name) != 0)
-			continue;
-		if (pause)
-			elector_pause(r->posts[i]->elector);
-		else
-			elector_campaign(r->posts[i]->elector);
-	}
+	for (uint32_t i = 0; i < r->post_count; i++)
+		if (!*name || strcmp(post_name(r->posts[i]), name) == 0)
+			post_pause(r->posts[i], pause);
 }
 
 static bool knows(const struct run *r, const char *name)

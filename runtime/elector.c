@@ -600,9 +600,9 @@ void elector_next_term(struct elector *e)
 	elector_end(e, LEASE_RELOAD, 0, 0);
 }
 
-void elector_pause(struct elector *e)
+void elector_pause(struct elector *e, const char *why)
 {
-	say(e, LOG_INFO, "paused", "campaigning is paused by an operator");
+	say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
 	step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
 }
 

@@ -62,7 +62,7 @@ void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the 
  * (NSEC_NEVER: for good, finished follows). Without a term only the sitting out. grace: the script's time, 0 = G. */
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
 void elector_next_term(struct elector *e);     /* reload: end the term, then lead again without letting go */
-void elector_pause(struct elector *e);
+void elector_pause(struct elector *e, const char *why); /* campaign no more; a term that runs goes on */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_look(struct elector *e);          /* late wake-up: look at the deadlines now */
 

@@ -35,6 +35,13 @@ const char *post_name(const struct post *p)
 	return p->plan.name;
 }
 
+static void set_cleanup_timer(struct post *p, nsec after)
+{
+	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
+	ev_timer_set(&p->cleanup_timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(p->run->program.loop, &p->cleanup_timer);
+}
+
 static void close_term(struct post *p, bool reaped)
 {
 	bool hooked = p->hook != HOOK_NONE;
@@ -45,6 +52,9 @@ static void close_term(struct post *p, bool reaped)
 	if (hooked)
 		run_term_over(p->run, p);
 	elector_stopped(p->elector, reaped);
+	if (p->let_go && !p->paused && squad_ready(p->squad))
+		elector_campaign(p->elector);
+	p->let_go = false;
 }
 
 /* ---- what the elector says ---- */
@@ -292,7 +302,10 @@ void post_squad_dead(struct post *p, bool reaped)
 		close_term(p, false);
 		return;
 	}
-	p->reason = had_to_be_killed(p) ? LEASE_KILLED : LEASE_WORKER;
+	if (p->hook == HOOK_OWED && owes_hook(p)) /* its replacement died as well, before it could begin */
+		return;
+	if (p->hook != HOOK_OWED)
+		p->reason = had_to_be_killed(p) ? LEASE_KILLED : LEASE_WORKER;
 	if (!owes_hook(p)) {
 		p->hook = leading ? HOOK_OWED : p->hook;
 		if (leading)
@@ -305,6 +318,25 @@ void post_squad_dead(struct post *p, bool reaped)
 	          lease_reason_name(p->reason));
 	if (leading)
 		elector_end(p->elector, LEASE_WORKER, program_back_off(++p->failures), 2 * p->times.grace);
+	if (!ev_is_active(&p->cleanup_timer))
+		set_cleanup_timer(p, p->run->ending ? p->shutdown_grace : p->times.grace);
+}
+
+/* No replacement has come (the script may not load any more): nobody shall wait for that. The hook is still owed, and run
+ * when there is one; until then this candidate stays out. */
+static void let_go(struct post *p)
+{
+	struct log_about a = about(p);
+
+	log_event(LOG_WARN, &a, "on_stopped_late", "no replacement for the worker within %.3g s: the lease is released all the same",
+	          (double)p->times.grace / NSEC_PER_SEC);
+	if (p->run->ending || options_flag(&p->run->options, OPTION_ONCE, false)) {
+		close_term(p, true);
+		return;
+	}
+	p->let_go = true;
+	elector_pause(p->elector, "there is no worker");
+	elector_stopped(p->elector, true);
 }
 
 static void on_cleanup_late(struct ev_loop *loop, ev_timer *w, int revents)
@@ -313,7 +345,9 @@ static void on_cleanup_late(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)loop;
 	(void)revents;
-	if (p->hook == HOOK_CLEANING && p->squad->crew)
+	if (p->hook == HOOK_OWED)
+		let_go(p);
+	else if (p->hook == HOOK_CLEANING && p->squad->crew)
 		crew_kill(p->squad->crew);
 }
 
@@ -333,18 +367,27 @@ static void clean_up(struct post *p)
 	wire_u8(&m, (uint8_t)p->reason);
 	wire_i64(&m, p->times.grace / NSEC_PER_MS);
 	send(p, &m);
-	ev_timer_set(&p->cleanup_timer, (double)p->times.grace / NSEC_PER_SEC, 0.);
-	ev_timer_start(p->run->program.loop, &p->cleanup_timer);
+	set_cleanup_timer(p, p->times.grace);
 }
 
 void post_squad_ready(struct post *p)
 {
 	if (p->hook == HOOK_OWED)
 		clean_up(p);
-	elector_campaign(p->elector);
+	if (!p->paused && !p->let_go)
+		elector_campaign(p->elector);
 }
 
 /* ---- orders ---- */
+
+void post_pause(struct post *p, bool pause)
+{
+	p->paused = pause;
+	if (pause)
+		elector_pause(p->elector, "by an operator");
+	else if (squad_ready(p->squad) && !p->let_go)
+		elector_campaign(p->elector);
+}
 
 void post_resign(struct post *p, nsec sit_out)
 {

@@ -45,6 +45,8 @@ struct post { /* one election of the script */
 	enum lease_reason reason;
 	bool held;                    /* while stopping: the lease is kept */
 	bool finished;
+	bool paused;                  /* by an operator */
+	bool let_go;                  /* the lease was released while on_stopped was still owed: stay out until it has run */
 	unsigned failures, cleanups, hook_errors;
 	struct admin_renewals *renewals; /* NULL: nobody asked */
 	struct instant began;
@@ -115,6 +117,7 @@ void post_squad_ready(struct post *p);                           /* its worker c
 void post_squad_dead(struct post *p, bool reaped);               /* nothing of its worker runs any more */
 void post_swept(struct post *p, uint64_t term, bool clean);
 void post_resign(struct post *p, nsec sit_out);
+void post_pause(struct post *p, bool pause);                     /* by an operator */
 void post_end(struct post *p, enum lease_reason reason);         /* for good */
 void post_kill(struct post *p);                                  /* for good, without waiting for the script */
 void post_reload(struct post *p, struct plan *plan_taken, const struct lease_times *t); /* ends the term for the next one */

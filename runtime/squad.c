@@ -154,6 +154,7 @@ static void on_gone(void *arg, bool reaped, int status)
 	struct run *r = s->run;
 	char how[100];
 
+	s->loaded = s->started = false;
 	describe(status, how, sizeof how);
 	if (!s->leaving && !s->failed && !r->killing)
 		log_event(LOG_ERROR, NULL, "worker_gone", "the process that runs the script is gone: %s%s", how,
@@ -163,7 +164,6 @@ static void on_gone(void *arg, bool reaped, int status)
 			post_squad_dead(r->posts[i], reaped);
 	crew_free(s->crew);
 	s->crew = NULL;
-	s->loaded = s->started = false;
 	forget_plans(s);
 	if (!reaped)
 		run_end(r, 1, LEASE_WORKER);

@@ -6,13 +6,15 @@ LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
 PATIENCE = 60  # seconds; generous on purpose
 
 _count = _failed = 0
+_speaking = threading.RLock()  # scenarios may run side by side
 
 
 def ok(good, what):
     global _count, _failed
-    _count += 1
-    _failed += not good
-    print(f"{'ok' if good else 'not ok'} {_count} - {what}", flush=True)
+    with _speaking:
+        _count += 1
+        _failed += not good
+        print(f"{'ok' if good else 'not ok'} {_count} - {what}", flush=True)
     return bool(good)
 
 
@@ -89,9 +91,10 @@ class Candidate:
     """A running `lunarch run` (or exec) whose JSON log is read as it comes."""
     everyone = []
 
-    def __init__(self, *args, command="run", env=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, options=FAST, **kw):
+    def __init__(self, *args, command="run", env=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, options=FAST, prefix=(), **kw):
+        """prefix: a command line that executes the rest of it in its own place."""
         self.events, self.closed = [], False
-        self.process = subprocess.Popen([LUNARCH, command, "--log-format", "json", *options, *args], stdin=stdin, stdout=stdout,
+        self.process = subprocess.Popen([*prefix, LUNARCH, command, "--log-format", "json", *options, *args], stdin=stdin, stdout=stdout,
                                         stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **(env or {})}, **kw)
         self.pid = self.process.pid
         threading.Thread(target=self._read, daemon=True).start()

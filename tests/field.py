@@ -1,0 +1,104 @@
+"""What the fault tests share: candidates whose terms hold what only one living process can hold, and the verdict on it."""
+import os, shlex, shutil, subprocess, sys, tempfile
+from harness import *
+
+FAULTS = os.path.join(ROOT, "tests", "faults")
+# Between the kill and the next leader there are 1.5 s here, which a machine may be late by.
+STEADY = ["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
+          "--kill-allowance", "750ms", "--drift-allowance", "750ms"]
+
+
+def build(name, *flags):
+    """A C file of this directory, compiled beside the binary under test; its path."""
+    home = os.path.join(os.path.dirname(LUNARCH), "tests", "faults")
+    os.makedirs(home, exist_ok=True)
+    out = os.path.join(home, name.replace(".c", ".so" if "-shared" in flags else ""))
+    new = tempfile.mktemp(dir=home)
+    subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", *flags,
+                    "-o", new, os.path.join(FAULTS, name), "-ldl"], check=True)
+    os.rename(new, out)
+    return out
+
+
+class Field:
+    """One lock, its candidates, and the witness of their terms."""
+
+    def __init__(self, name="field"):
+        self.name = name
+        self.dir = scratch()
+        os.chmod(self.dir, 0o777)
+        self.lock = os.path.join(self.dir, "lock")
+        self.witness = os.path.join(self.dir, "witness")
+        self.program = build("witness.c")
+        self.candidates = []
+
+    def join(self, name, *options, times=STEADY, strict=False, **kw):
+        c = Candidate("--lock", self.lock, "--identity", name, *options, os.path.join(FAULTS, "witness.lua"), "--", self.program,
+                      self.witness, name, *(["strict"] if strict else []), options=times, cwd=self.dir, **kw)
+        c.name = name
+        self.candidates.append(c)
+        return c
+
+    def lines(self, ending):
+        try:
+            with open(f"{self.witness}.{ending}") as f:
+                return f.read().splitlines()
+        except OSError:
+            return []
+
+    def terms(self):
+        """(token, name) of every term, in the order in which their processes acted."""
+        return [(int(l.split()[0]), l.split()[1]) for l in self.lines("terms")]
+
+    def acts(self, count, name=None, patience=PATIENCE):
+        """Waits until so many terms (of that candidate) have acted; the last of them."""
+        def there():
+            t = [t for t in self.terms() if name in (None, t[1])]
+            return len(t) >= count and t[count - 1]
+        return wait_for(there, patience)
+
+    def record(self):
+        with open(self.lock) as f:
+            return json.load(f)
+
+    def verdict(self, what):
+        overlaps, tokens = self.lines("overlaps"), [t for t, _ in self.terms()]
+        same(overlaps, [], f"{what}: no process of a term lived when the next term's began")
+        same(tokens, sorted(set(tokens)), f"{what}: every token is larger than all before it")
+        return not overlaps
+
+    def logs(self):
+        for c in self.candidates:
+            note(f"{getattr(c, 'name', '?')} ({c.pid}):")
+            c.log()
+
+    def end(self):
+        for c in self.candidates:
+            leave(c)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def leave(c, sig=signal.SIGTERM):
+    """Stops a candidate, whatever state it is in; its status."""
+    if c.process.poll() is None:
+        c.kill(signal.SIGCONT)
+        c.kill(sig)
+    status = c.leave(20)
+    if status is None:
+        c.kill(signal.SIGKILL)
+        c.leave(20)
+    return status
+
+
+def at_once(*jobs):
+    """Runs functions side by side; their sentences may come in any order. An exception in one is a failure."""
+    def guarded(job):
+        try:
+            job()
+        except Exception as e:  # reported as a sentence, or prove would see a plan that fits
+            ok(False, f"{job.__name__}: {type(e).__name__}: {e}")
+    threads = [threading.Thread(target=guarded, args=(j,)) for j in jobs]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
