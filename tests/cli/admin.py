@@ -36,6 +36,7 @@ def metric(c, which, **labels):
 def refused(address, *words):
     c = Candidate("--listen", address, "--lock", os.path.join(TMP, "never"), "-e", "sleep(1)")
     status = c.leave()
+    wait_for(lambda: c.closed)
     text = " ".join(e.get("message", "") for e in c.events)
     ok(status not in (0, None) and all(w in text for w in words), f"--listen {address} is refused, and says why")
     if not all(w in text for w in words):
