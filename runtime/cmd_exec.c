@@ -400,7 +400,7 @@ static const struct program_ops program_ops = {
 
 static int check_arguments(struct exec *x, const char **lock)
 {
-	*lock = options_text(&x->options, OPTION_LOCK, NULL);
+	*lock = x->options.value[OPTION_LEADER_ELECT].number ? options_text(&x->options, OPTION_LOCK, NULL) : "none:";
 	if (!**lock)
 		return command_fail(COMMAND_EXEC, EXIT_USAGE, "no lock: say which, as in\n  lunarch exec --lock backup -- %s",
 		                    x->options.rest[0] ? x->options.rest[0] : "COMMAND");

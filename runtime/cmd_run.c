@@ -158,17 +158,29 @@ static int check_locks_differ(struct run *r)
 	return 0;
 }
 
+static void drop_posts(struct run *r)
+{
+	for (uint32_t i = 0; i < r->post_count; i++)
+		post_free(r->posts[i]);
+	free(r->posts);
+	r->posts = NULL;
+	r->post_count = 0;
+}
+
+/* All of them or none: whoever walks the posts finds an elector in each. */
 static int open_posts(struct run *r)
 {
 	struct err err;
 	char *fallback = options_default_lock(r->script, r->is_text, &err);
-	int result = fallback ? 0 : cannot(r, err.text);
+	int result = fallback ? 0 : -1;
 
 	for (uint32_t i = 0; result == 0 && i < r->post_count; i++)
-		if (post_open(r->posts[i], r->post_count > 1, fallback, &err) < 0)
-			result = cannot(r, err.text);
+		result = post_open(r->posts[i], r->post_count > 1, fallback, &err);
 	free(fallback);
-	return result;
+	if (result == 0)
+		return 0;
+	drop_posts(r);
+	return cannot(r, err.text);
 }
 
 /* The elections that asked for it get a squad of their own, which loads the script again. */
@@ -216,20 +228,10 @@ static void make_posts(struct run *r, struct squad *s)
 	}
 }
 
-static void drop_posts(struct run *r)
-{
-	for (uint32_t i = 0; i < r->post_count; i++)
-		post_free(r->posts[i]);
-	free(r->posts);
-	r->posts = NULL;
-	r->post_count = 0;
-}
-
 static void first_load(struct run *r, struct squad *s)
 {
 	make_posts(r, s);
 	if (open_posts(r) < 0) {
-		drop_posts(r);
 		quit_squads(r);
 		return;
 	}

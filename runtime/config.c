@@ -25,65 +25,74 @@ const char *const command_names[COMMANDS + 1] = {
 #define CHECK (1 << COMMAND_CHECK)
 #define CTL (1 << COMMAND_CTL)
 #define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
+#define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
 #define ALL (LEADS | LEADER | STATUS | CTL)
 
 const struct option_info option_table[OPTIONS] = {
-	[OPTION_LOCK] = { "lock", 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS,
+	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS,
 	                  "where the record lives: NAME, /PATH, file:PATH; {name} = the election's name" },
-	[OPTION_IDENTITY] = { "identity", 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
+	[OPTION_IDENTITY] = { "identity", NULL, 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
 	                      "name of this candidate (preset: hostname and a random UUID)" },
-	[OPTION_ADDRESS] = { "address", 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,
+	[OPTION_ADDRESS] = { "address", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,
 	                     "what `lunarch leader` prints while this candidate leads" },
-	[OPTION_LEASE_DURATION] = { "lease-duration", 0, OPTION_PERIOD, "L", "LUNARCH_LEASE_DURATION", "15s", LEADS,
+	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L", "LUNARCH_LEASE_DURATION", "15s", LEADS,
 	                            "others may take over when a leader was silent this long" },
-	[OPTION_RENEW_DEADLINE] = { "renew-deadline", 0, OPTION_PERIOD, "R", "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
+	[OPTION_RENEW_DEADLINE] = { "renew-deadline", "leader-elect-renew-deadline", 0, OPTION_PERIOD, "R", "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
 	                            "a leader that could not renew for so long stops" },
-	[OPTION_RETRY_PERIOD] = { "retry-period", 0, OPTION_PERIOD, "P", "LUNARCH_RETRY_PERIOD", "2s", LEADS,
+	[OPTION_RETRY_PERIOD] = { "retry-period", "leader-elect-retry-period", 0, OPTION_PERIOD, "P", "LUNARCH_RETRY_PERIOD", "2s", LEADS,
 	                          "time between renewals, and between a standby's looks" },
-	[OPTION_STOP_GRACE] = { "stop-grace", 0, OPTION_PERIOD, "G", "LUNARCH_STOP_GRACE", "3s", LEADS,
+	[OPTION_STOP_GRACE] = { "stop-grace", NULL, 0, OPTION_PERIOD, "G", "LUNARCH_STOP_GRACE", "3s", LEADS,
 	                        "what was started may take so long to stop, then it is killed" },
-	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s", LEADS,
+	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", NULL, 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s", LEADS,
 	                            "time set aside for the kernel to kill" },
-	[OPTION_DRIFT_ALLOWANCE] = { "drift-allowance", 0, OPTION_PERIOD, "D", "LUNARCH_DRIFT_ALLOWANCE", "1s", LEADS,
+	[OPTION_DRIFT_ALLOWANCE] = { "drift-allowance", NULL, 0, OPTION_PERIOD, "D", "LUNARCH_DRIFT_ALLOWANCE", "1s", LEADS,
 	                             "time set aside for clocks that run at different rates" },
-	[OPTION_SHUTDOWN_GRACE] = { "shutdown-grace", 0, OPTION_DURATION, "DUR", "LUNARCH_SHUTDOWN_GRACE", "30s", LEADS,
+	[OPTION_SHUTDOWN_GRACE] = { "shutdown-grace", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_SHUTDOWN_GRACE", "30s", LEADS,
 	                            "on SIGTERM: time to stop before the kill; the lease is renewed" },
-	[OPTION_RECLAIM] = { "reclaim", 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
+	[OPTION_RECLAIM] = { "reclaim", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
 	                     "this identity lives only once: take its own old record at once" },
-	[OPTION_NO_RELEASE] = { "no-release", 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
+	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
 	                        "at the end let the lease run out instead of releasing it" },
-	[OPTION_ONCE] = { "once", 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
-	[OPTION_EVAL] = { "eval", 'e', OPTION_TEXT, "CODE", NULL, NULL, RUN | CHECK,
+	[OPTION_ONCE] = { "once", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
+	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", NULL, NULL, RUN | CHECK,
 	                  "Lua text instead of a script; without hooks it is on_leading's body" },
-	[OPTION_NO_WAIT] = { "no-wait", 'n', OPTION_FLAG, NULL, "LUNARCH_NO_WAIT", NULL, EXEC,
+	[OPTION_NO_WAIT] = { "no-wait", NULL, 'n', OPTION_FLAG, NULL, "LUNARCH_NO_WAIT", NULL, EXEC,
 	                     "give up at once when another holds the lock" },
-	[OPTION_WAIT] = { "wait", 0, OPTION_DURATION, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
+	[OPTION_WAIT] = { "wait", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
 	                  "wait at most so long for the lock (leader: for an address)" },
-	[OPTION_AT_LEAST] = { "at-least", 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
+	[OPTION_AT_LEAST] = { "at-least", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
 	                      "keep the lock so long even if the command ends sooner" },
-	[OPTION_RESTART] = { "restart", 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never", EXEC,
+	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never", EXEC,
 	                     "campaign again after losing the lock, or whenever the command ends" },
-	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE", "75", EXEC,
+	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE", "75", EXEC,
 	                           "exit status when the lock was not had" },
-	[OPTION_LISTEN] = { "listen", 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_LISTEN", NULL, RUN | EXEC,
+	[OPTION_LEADER_ELECT] = { "leader-elect", NULL, 0, OPTION_FLAG, NULL, NULL, "yes", LEADS,
+	                          "no: without election, every replica works" },
+	[OPTION_RESOURCE_LOCK] = { "leader-elect-resource-lock", NULL, 0, OPTION_CHOICE, RESOURCES, NULL, "leases", LEADS,
+	                           "kind of the Kubernetes object" },
+	[OPTION_RESOURCE_NAME] = { "leader-elect-resource-name", NULL, 0, OPTION_TEXT, "NAME", NULL, NULL, LEADS,
+	                           "its name: instead of --lock kube://NAMESPACE/NAME" },
+	[OPTION_RESOURCE_NAMESPACE] = { "leader-elect-resource-namespace", NULL, 0, OPTION_TEXT, "NAMESPACE", NULL, NULL, LEADS,
+	                                "its namespace (preset: the pod's, or the context's)" },
+	[OPTION_LISTEN] = { "listen", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_LISTEN", NULL, RUN | EXEC,
 	                    "serve /leader /healthz /status /metrics over HTTP there" },
-	[OPTION_CONTROL] = { "control", 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC,
+	[OPTION_CONTROL] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC,
 	                     "socket for `lunarch ctl` (preset: PID.sock in the default directory)" },
-	[OPTION_CTL_SOCKET] = { "control", 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL", NULL, CTL,
+	[OPTION_CTL_SOCKET] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL", NULL, CTL,
 	                        "socket of the elector (preset: the only one in the default directory)" },
-	[OPTION_CTL_ELECTION] = { "election", 0, OPTION_TEXT, "NAME", "LUNARCH_ELECTION", NULL, CTL,
+	[OPTION_CTL_ELECTION] = { "election", NULL, 0, OPTION_TEXT, "NAME", "LUNARCH_ELECTION", NULL, CTL,
 	                          "which election, where the script has several" },
-	[OPTION_LIST] = { "list", 0, OPTION_FLAG, NULL, NULL, NULL, CTL, "show the electors that run here" },
-	[OPTION_WATCH] = { "watch", 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
-	[OPTION_VERIFY] = { "verify", 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
+	[OPTION_LIST] = { "list", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CTL, "show the electors that run here" },
+	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
+	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
-	[OPTION_JSON] = { "json", 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | CTL, "print JSON" },
-	[OPTION_LOG_FORMAT] = { "log-format", 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text", RUN | EXEC | CHECK,
+	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | CTL, "print JSON" },
+	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text", RUN | EXEC | CHECK,
 	                        "lines for people or for programs" },
-	[OPTION_LOG_LEVEL] = { "log-level", 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL", "info",
+	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL", "info",
 	                       RUN | EXEC | CHECK, "the least that is logged" },
-	[OPTION_HELP] = { "help", 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
-	[OPTION_VERSION] = { "version", 0, OPTION_FLAG, NULL, NULL, NULL, ALL, "versions of Lunarch and its libraries" },
+	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
+	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL, "versions of Lunarch and its libraries" },
 };
 
 /* LUNARCH_CONTROL is not among them: it is how what a term starts finds its elector. */
@@ -243,19 +252,27 @@ static int set_value(struct options *o, enum option which, enum option_from from
 
 static int unknown_option(enum command command, const char *arg, struct err *err)
 {
-	const char *names[OPTIONS + 1];
+	const char *names[2 * OPTIONS + 1];
 	char word[64];
 	size_t n = 0;
 
 	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg, "="), arg);
 	for (enum option i = 0; i < OPTIONS; i++)
-		if (belongs(i, command))
+		if (belongs(i, command)) {
 			names[n++] = option_table[i].name;
+			if (option_table[i].alias)
+				names[n++] = option_table[i].alias;
+		}
 	names[n] = NULL;
 	const char *near = options_nearest(word + strspn(word, "-"), names);
 	if (near)
 		return err_set(err, ERR_USAGE, "unknown option %s: did you mean --%s?", word, near);
 	return err_set(err, ERR_USAGE, "unknown option %s: `lunarch %s --help` lists them", word, command_names[command]);
+}
+
+static bool is_name(const char *name, const char *word, size_t len)
+{
+	return name && strlen(name) == len && strncmp(name, word, len) == 0;
 }
 
 /* "--name", "--name=value" or "-x" -> which, and what follows "=" (NULL if nothing does). */
@@ -266,8 +283,7 @@ static int find_option(enum command command, const char *arg, enum option *which
 	*value = arg[len] ? arg + len + 1 : NULL;
 	for (enum option i = 0; i < OPTIONS; i++) {
 		const struct option_info *info = &option_table[i];
-		bool is_long = strncmp(arg, "--", 2) == 0 && strlen(info->name) == len - 2 &&
-		               strncmp(arg + 2, info->name, len - 2) == 0;
+		bool is_long = strncmp(arg, "--", 2) == 0 && (is_name(info->name, arg + 2, len - 2) || is_name(info->alias, arg + 2, len - 2));
 		bool is_short = info->letter && arg[1] == info->letter && len == 2;
 		if (belongs(i, command) && (is_long || is_short)) {
 			*which = i;
@@ -345,6 +361,29 @@ static int take_environment(struct options *o, struct err *err)
 	return 0;
 }
 
+/* A Kubernetes resource named by options becomes the lock's URL. */
+static int take_resource(struct options *o, struct err *err)
+{
+	static const enum option parts[] = { OPTION_RESOURCE_NAME, OPTION_RESOURCE_NAMESPACE, OPTION_RESOURCE_LOCK };
+	const char *name = options_text(o, OPTION_RESOURCE_NAME, NULL);
+	const char *given = NULL;
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (options_set(o, parts[i]))
+			given = option_table[parts[i]].name;
+	if (!given)
+		return 0;
+	if (options_set(o, OPTION_LOCK))
+		return err_set(err, ERR_USAGE, "--%s and --lock both say where the record lives: give one of them", given);
+	if (!*name)
+		return err_set(err, ERR_USAGE, "--%s needs --%s besides", given, option_table[OPTION_RESOURCE_NAME].name);
+	int n = snprintf(o->resource, sizeof o->resource, "kube://%s/%s?resource=%s", options_text(o, OPTION_RESOURCE_NAMESPACE, NULL),
+	                 name, options_text(o, OPTION_RESOURCE_LOCK, NULL));
+	if ((size_t)n >= sizeof o->resource)
+		return err_set(err, ERR_USAGE, "--%s is too long", option_table[OPTION_RESOURCE_NAME].name);
+	return set_value(o, OPTION_LOCK, OPTION_GIVEN, o->resource, err);
+}
+
 int options_parse(struct options *o, enum command command, int argc, char **argv, struct err *err)
 {
 	*o = (struct options){ .command = command };
@@ -355,7 +394,7 @@ int options_parse(struct options *o, enum command command, int argc, char **argv
 		return -1;
 	if (o->value[OPTION_HELP].number || o->value[OPTION_VERSION].number)
 		return 0;
-	return take_environment(o, err);
+	return take_environment(o, err) < 0 ? -1 : take_resource(o, err);
 }
 
 /* ---- joining with the script ---- */
@@ -524,6 +563,8 @@ char *options_election_lock(const struct options *o, const char *script_lock, co
 	bool hole = given && strstr(v->text, "{name}");
 	char from[64];
 
+	if (!o->value[OPTION_LEADER_ELECT].number)
+		return mem_printf("none:%s", several ? name : "");
 	if (given && several && !hole) {
 		err_set(err, ERR_USAGE, "%s %s is one lock, but the script has several elections: put {name} in it",
 		        source(OPTION_LOCK, v->from, from, sizeof from), v->text);

@@ -43,6 +43,10 @@ enum option {
 	OPTION_AT_LEAST,      /* exec */
 	OPTION_RESTART,       /* exec: number is an enum restart */
 	OPTION_CONFLICT_EXIT, /* exec: the status when the lock was not had */
+	OPTION_LEADER_ELECT,  /* these four as in kube-scheduler, for people who come from there */
+	OPTION_RESOURCE_LOCK, /* a choice; its text goes into the lock's URL */
+	OPTION_RESOURCE_NAME,
+	OPTION_RESOURCE_NAMESPACE,
 	OPTION_LISTEN,        /* run, exec: the admin endpoint */
 	OPTION_CONTROL,       /* run, exec: where to listen */
 	OPTION_CTL_SOCKET,    /* ctl: where to ask; --control too, but another variable */
@@ -71,6 +75,7 @@ enum option_type {
 
 struct option_info {
 	const char *name;       /* "lock", without dashes */
+	const char *alias;      /* another name, as kube-scheduler has it; NULL = none */
 	char letter;            /* 'n', or 0 */
 	enum option_type type;
 	const char *value_name; /* "URL"; NULL for a flag */
@@ -94,6 +99,7 @@ struct options {
 	struct option_value value[OPTIONS];
 	const char *word[OPTION_WORDS]; /* arguments that are no options, before "--"; exec has none */
 	int words;
+	char resource[700];             /* the lock's URL, where the options name a Kubernetes resource instead */
 	char **rest;                    /* what follows "--" (exec: the first word and on), NULL-terminated, never NULL */
 };
 

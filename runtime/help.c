@@ -105,7 +105,7 @@ void help_print(FILE *out)
 
 static void print_option(const struct option_info *info)
 {
-	char name[80];
+	char name[160];
 
 	snprintf(name, sizeof name, "%c%c --%s%s%s", info->letter ? '-' : ' ', info->letter ? info->letter : ' ', info->name,
 	         info->value_name ? " " : "", info->value_name ? info->value_name : "");

@@ -23,6 +23,7 @@ const struct lock_backend lock_backends[] = {
 	{ "postgres", "postgres://USER@HOST:PORT/DB#NAME, one row of a table", .module = "postgres" },
 	{ "postgresql", NULL, .module = "postgres" },
 	{ "zookeeper", "zookeeper://HOST:PORT[,HOST:PORT]/PATH, also ClickHouse Keeper", .module = "zookeeper" },
+	{ "none", "nothing: every process leads (development, --leader-elect=false)", .ops = &lock_none },
 	{ NULL, NULL, NULL, NULL },
 };
 

@@ -101,5 +101,6 @@ struct lock_backend {
 /* Ends with a scheme of NULL. Whether a module is installed, module_installed says. */
 extern const struct lock_backend lock_backends[];
 extern const struct lock_ops lock_file; /* lock_file.c */
+extern const struct lock_ops lock_none; /* lock_none.c */
 
 #endif

@@ -33,6 +33,35 @@ def test_help():
     ok(run("run", "--help", env={"LUNARCH_RETRY_PERIOD": "nonsense"}).returncode == 0, "help is given whatever the environment says")
 
 
+def test_kube_scheduler():
+    """Options for people who come from kube-scheduler."""
+    r = run("run", "--leader-elect=false", "-e", "print(term.lock, term:is_leading()) lunarch.exit(0)")
+    ok(r.returncode == 0 and "none:\ttrue" in r.stderr, "--leader-elect=false: this replica works, whoever else does")
+    r = run("exec", "--leader-elect=false", "--", "echo", "worked")
+    same((r.returncode, r.stdout), (0, "worked\n"), "exec too, and it needs no --lock")
+    two = [subprocess.Popen([LUNARCH, "run", "--leader-elect=false", "-e", "io.write('up') io.flush() sleep(1000)"],
+                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=CLEAN) for _ in range(2)]
+    same([p.stdout.read(2) for p in two], [b"up", b"up"], "two of them work at once")
+    for p in two:
+        p.terminate()
+    same([p.wait(60) for p in two], [0, 0], "and stop as any other")
+    r = run("check", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period=500ms",
+            "--leader-elect=false", "-e", "x = 1")
+    ok(all(w in r.stdout for w in ("lease 3s", "renew deadline 2s", "retry period 500ms")), "its names of the durations")
+    for command in (["run", "-e", "print(1)"], ["exec", "--", "true"]):
+        refused([command[0], "--leader-elect-resource-namespace=ns", *command[1:]], ["needs --leader-elect-resource-name"])
+        refused([command[0], "--leader-elect-resource-name=n", "--lock=x", *command[1:]], ["--lock both say where"])
+        refused([command[0], "--leader-elect-resource-name=n", "--leader-elect-resource-lock=pods", *command[1:]],
+                ["'pods' is none of leases|configmaps"])
+
+
+def test_bad_locks():
+    for lock, words in (("/no/such/place/x", ["/no/such/place"]), ("nothing://x", ["no such kind of lock"])):
+        for command in (["run", "-e", "print(1)"], ["exec", "true"]):
+            r = run(command[0], "--lock", lock, *command[1:])
+            ok(r.returncode in (2, 69) and all(w in r.stderr for w in words), f"{command[0]} --lock {lock} says what is wrong")
+
+
 def test_version():
     r = run("--version")
     ok(r.returncode == 0 and all(w in r.stdout for w in ("lunarch ", "Lua 5.4", "libev 4", "jansson 2", "locks: file")),
@@ -102,6 +131,8 @@ def test_closed_descriptors():
 
 test_help()
 test_version()
+test_kube_scheduler()
+test_bad_locks()
 test_refusals()
 test_output_is_plain()
 test_completion()

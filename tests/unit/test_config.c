@@ -53,7 +53,7 @@ static void the_table_is_whole(void)
 	for (int i = 0; i < OPTIONS; i++) {
 		const struct option_info *info = &option_table[i];
 		named &= info->name && info->help && info->commands && !info->value_name == (info->type == OPTION_FLAG);
-		presets &= !info->preset || info->type != OPTION_FLAG;
+		presets &= !info->preset || info->type != OPTION_FLAG || strcmp(info->preset, "yes") == 0;
 		if (info->env && strcmp(info->env, "LUNARCH_CONTROL") != 0) {
 			removed &= is_removed(info->env);
 			count++;
