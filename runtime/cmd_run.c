@@ -36,7 +36,7 @@ static void tell_systemd(struct run *r)
 static bool all_finished(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->post_count; i++)
-		if (!r->posts[i]->finished)
+		if (!r->posts[i]->finished || r->posts[i]->hook != HOOK_NONE)
 			return false;
 	return true;
 }
@@ -450,12 +450,14 @@ void run_term_over(struct run *r, struct post *p)
 	tell_systemd(r);
 }
 
-static void restart_later(struct run *r, struct squad *s)
+static void restart_later(struct run *r, struct squad *s, bool had_started)
 {
 	if (elapsed_standby(s->born, clock_now()) > 60 * NSEC_PER_SEC)
 		s->failures = 0;
-	/* The first replacement comes at once: somebody's on_stopped may be owed while the lease is still ours. */
-	double after = s->failures++ ? (double)program_back_off(s->failures - 1) / NSEC_PER_SEC : 0.;
+	/* The first replacement comes at once, and one that owes an on_stopped, while the lease is still ours: there is a new
+	 * term, and with it a new debt, only after a back-off. But one that died before it had started will die again. */
+	bool at_once = s->failures++ == 0 || (had_started && owes_hooks(r, s));
+	double after = at_once ? 0. : (double)program_back_off(s->failures - 1) / NSEC_PER_SEC;
 	ev_timer_set(&s->restart, after, 0.);
 	ev_timer_start(r->program.loop, &s->restart);
 }
@@ -469,7 +471,7 @@ static void inherit_posts(struct run *r, struct squad *old)
 		}
 }
 
-void run_squad_gone(struct run *r, struct squad *s)
+void run_squad_gone(struct run *r, struct squad *s, bool had_started)
 {
 	bool never_loaded = !r->posts && !r->ending;
 
@@ -484,7 +486,7 @@ void run_squad_gone(struct run *r, struct squad *s)
 		if (!in_charge_of_any(r, s) || s->leaving || r->killing)
 			squad_free(s);
 	} else {
-		restart_later(r, s);
+		restart_later(r, s, had_started);
 	}
 	if (r->squads)
 		return;

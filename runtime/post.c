@@ -51,10 +51,13 @@ static void close_term(struct post *p, bool reaped)
 	p->cleanups = 0;
 	if (hooked)
 		run_term_over(p->run, p);
-	elector_stopped(p->elector, reaped);
-	if (p->let_go && !p->paused && squad_ready(p->squad))
-		elector_campaign(p->elector);
+	bool again = p->let_go && !p->paused && !p->run->ending && squad_ready(p->squad);
 	p->let_go = false;
+	elector_stopped(p->elector, reaped);
+	if (again)
+		elector_campaign(p->elector);
+	if (p->finished && hooked)
+		run_post_finished(p->run);
 }
 
 /* ---- what the elector says ---- */
@@ -326,11 +329,13 @@ void post_squad_dead(struct post *p, bool reaped)
  * when there is one; until then this candidate stays out. */
 static void let_go(struct post *p)
 {
+	bool for_good = p->run->ending || options_flag(&p->run->options, OPTION_ONCE, false);
 	struct log_about a = about(p);
 
-	log_event(LOG_WARN, &a, "on_stopped_late", "no replacement for the worker within %.3g s: the lease is released all the same",
-	          (double)p->times.grace / NSEC_PER_SEC);
-	if (p->run->ending || options_flag(&p->run->options, OPTION_ONCE, false)) {
+	log_event(LOG_WARN, &a, for_good ? "on_stopped_dropped" : "on_stopped_late",
+	          "there is no replacement for the worker yet: the lease is released, and on_stopped %s",
+	          for_good ? "does not run" : "runs when there is one");
+	if (for_good) {
 		close_term(p, true);
 		return;
 	}
@@ -396,6 +401,10 @@ void post_resign(struct post *p, nsec sit_out)
 
 void post_end(struct post *p, enum lease_reason reason)
 {
+	if (p->hook == HOOK_OWED) {
+		set_cleanup_timer(p, p->shutdown_grace);
+		squad_hurry(p->squad);
+	}
 	elector_end(p->elector, reason, NEVER, p->shutdown_grace);
 }
 

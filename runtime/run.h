@@ -92,7 +92,7 @@ struct run {
 void run_loaded(struct run *r, struct squad *s);                 /* a squad's plans are complete */
 void run_load_failed(struct run *r, struct squad *s, const char *text);
 void run_started(struct run *r, struct squad *s);                /* on_start has run: in charge */
-void run_squad_gone(struct run *r, struct squad *s);
+void run_squad_gone(struct run *r, struct squad *s, bool had_started);
 void run_post_finished(struct run *r);
 void run_end(struct run *r, int status, enum lease_reason reason); /* stop everything, release, leave with status */
 void run_term_began(struct run *r);
@@ -103,6 +103,7 @@ struct squad *squad_new(struct run *r, uint32_t isolated);
 int squad_spawn(struct squad *s, struct err *err);
 void squad_go(struct squad *s, bool first);                      /* WIRE_GO for its posts */
 void squad_quit(struct squad *s);
+void squad_hurry(struct squad *s);                               /* no back-off now: its replacement is waited for */
 void squad_free(struct squad *s);
 bool squad_ready(const struct squad *s);
 void plan_copy(struct plan *to, const struct wire_election *from);

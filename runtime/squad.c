@@ -154,7 +154,8 @@ static void on_gone(void *arg, bool reaped, int status)
 	struct run *r = s->run;
 	char how[100];
 
-	s->loaded = s->started = false;
+	bool had_started = s->started;
+	s->loaded = s->started = false; /* for whoever is told: there is nobody to talk to */
 	describe(status, how, sizeof how);
 	if (!s->leaving && !s->failed && !r->killing)
 		log_event(LOG_ERROR, NULL, "worker_gone", "the process that runs the script is gone: %s%s", how,
@@ -167,7 +168,7 @@ static void on_gone(void *arg, bool reaped, int status)
 	forget_plans(s);
 	if (!reaped)
 		run_end(r, 1, LEASE_WORKER);
-	run_squad_gone(r, s);
+	run_squad_gone(r, s, had_started);
 }
 
 static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
@@ -293,6 +294,15 @@ void squad_go(struct squad *s, bool first)
 	}
 	send_kept(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &kept, &list);
 	buf_fini(&list);
+}
+
+void squad_hurry(struct squad *s)
+{
+	if (!ev_is_active(&s->restart))
+		return;
+	ev_timer_stop(s->run->program.loop, &s->restart);
+	ev_timer_set(&s->restart, 0., 0.);
+	ev_timer_start(s->run->program.loop, &s->restart);
 }
 
 void squad_quit(struct squad *s)

@@ -27,7 +27,10 @@ class Field:
         self.name = name
         self.dir = scratch()
         os.chmod(self.dir, 0o777)
-        self.lock = os.path.join(self.dir, "lock")
+        self.home = os.path.join(self.dir, "home")  # of the lock alone
+        os.mkdir(self.home)
+        os.chmod(self.home, 0o777)
+        self.lock = os.path.join(self.home, "lock")
         self.witness = os.path.join(self.dir, "witness")
         self.program = build("witness.c")
         self.candidates = []

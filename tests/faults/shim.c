@@ -1,0 +1,74 @@
+/* Preloaded into a candidate (LD_PRELOAD), it shifts the wall clock, and nothing else, by what a file says, while it runs;
+ * or lets every file system look like one of the network.
+ * Not a simulation: the program is the real one, and no clock of this machine is touched.
+ * SHIM_CLOCK: a file of eight bytes, nanoseconds to add, read at each call. SHIM_NFS: if set, statfs says NFS.
+ * Built and used by the tests beside it. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/statfs.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+static const volatile int64_t *offset;
+static int (*real_gettime)(clockid_t, struct timespec *);
+static int (*real_statfs)(const char *, struct statfs *);
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *path = getenv("SHIM_CLOCK");
+	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+	real_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+	real_statfs = (int (*)(const char *, struct statfs *))dlsym(RTLD_NEXT, "statfs");
+	if (fd < 0)
+		return;
+	void *p = mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, fd, 0);
+	offset = p == MAP_FAILED ? NULL : p;
+	close(fd);
+}
+
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	int result = real_gettime(id, t);
+
+	if (result == 0 && offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
+		int64_t ns = (int64_t)t->tv_sec * 1000000000 + t->tv_nsec + *offset;
+		t->tv_sec = ns / 1000000000;
+		t->tv_nsec = ns % 1000000000;
+	}
+	return result;
+}
+
+int gettimeofday(struct timeval *restrict t, void *restrict zone)
+{
+	struct timespec now;
+
+	(void)zone;
+	clock_gettime(CLOCK_REALTIME, &now);
+	t->tv_sec = now.tv_sec;
+	t->tv_usec = now.tv_nsec / 1000;
+	return 0;
+}
+
+time_t time(time_t *out)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (out)
+		*out = now.tv_sec;
+	return now.tv_sec;
+}
+
+int statfs(const char *path, struct statfs *fs)
+{
+	int result = real_statfs(path, fs);
+
+	if (result == 0 && getenv("SHIM_NFS"))
+		fs->f_type = 0x6969;
+	return result;
+}
