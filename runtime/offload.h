@@ -1,6 +1,6 @@
 /* Runs blocking calls (fsync, a hung network file system, /proc scans) on a few threads, off the loop.
  * Not a general task system: jobs own no heap while they run, so that no thread grows an allocator arena.
- * Used by the file lock, the proof of death and, later, name resolution. */
+ * Used by the file lock, the proof of death and name resolution. */
 #ifndef LUNARCH_OFFLOAD_H
 #define LUNARCH_OFFLOAD_H
 

@@ -1,0 +1,378 @@
+"""Real servers for the tests, Debian's packages: each on free loopback ports with a private data directory, stopped by pid.
+
+    with Redis() as server:
+        server.url("name")              # a lock URL
+        server.pause(); server.resume(); server.kill(); server.start()     # the same ports and data again
+
+Whatever is started here dies with the test, even when the test is killed."""
+import atexit, glob, os, pwd, shutil, signal, socket, subprocess, tempfile, threading, time
+
+from harness import PATIENCE, note, wait_for
+
+_lifeline = None
+_lifeline_lock = threading.Lock()
+_WATCH = r"""
+trap '' INT TERM HUP
+pids=
+while read -r op pid; do
+  case $op in
+    add) pids="$pids $pid" ;;
+    drop) kept=; for p in $pids; do [ "$p" = "$pid" ] || kept="$kept $p"; done; pids=$kept ;;
+  esac
+done
+[ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+"""
+
+
+def _mark(op, pid):
+    """A shell that waits for the end of this process and then kills what is still marked."""
+    global _lifeline
+    with _lifeline_lock:
+        if not _lifeline:
+            _lifeline = subprocess.Popen(["sh", "-c", _WATCH], stdin=subprocess.PIPE, text=True, start_new_session=True,
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _lifeline.stdin.write(f"{op} {pid}\n")
+        _lifeline.stdin.flush()
+
+
+_given = set()
+
+
+def free_port():
+    """A loopback port that nothing listens on now, and that this process has not given away before."""
+    while True:
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        if port not in _given:
+            _given.add(port)
+            return port
+
+
+def ask(port, line, patience=2):
+    """One line to a port, what comes back within patience."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), patience) as s:
+            s.sendall(line.encode())
+            return s.recv(4096).decode(errors="replace")
+    except OSError:
+        return ""
+
+
+class Server:
+    """One process. A subclass says how it is started (command), and how one knows that it serves (ready)."""
+    user = None                 # a user to start it as, if this is root
+
+    def __init__(self, start=True):
+        self.dir = tempfile.mkdtemp(prefix=f"lunarch-{type(self).__name__.lower()}-",
+                                    dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.port = free_port()
+        self.process = None
+        self.log = os.path.join(self.dir, "log")
+        self.prepare()
+        if self.run_as():
+            os.chmod(self.dir, 0o755)
+            account = pwd.getpwnam(self.user)
+            for path, dirs, files in os.walk(self.dir):
+                for p in [path, *(os.path.join(path, f) for f in files)]:
+                    os.chown(p, account.pw_uid, account.pw_gid)
+        atexit.register(self.close)
+        if start:
+            self.start()
+
+    def prepare(self):
+        pass
+
+    def run_as(self):
+        return self.user if self.user and os.geteuid() == 0 else None
+
+    def start(self, *more):
+        """more: further arguments for this run."""
+        who = self.run_as()
+        extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
+        with open(self.log, "ab") as log:
+            self.process = subprocess.Popen([*self.command(), *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
+                                            start_new_session=True, **extra)
+        _mark("add", self.process.pid)
+        if not wait_for(lambda: self.process.poll() is not None or self.ready()) or self.process.poll() is not None:
+            note(f"{type(self).__name__} on port {self.port} did not start:")
+            with open(self.log, errors="replace") as log:
+                note(log.read()[-2000:])
+            raise RuntimeError(f"{type(self).__name__} did not start")
+        return self
+
+    def send(self, sig):
+        if self.process and self.process.poll() is None:
+            self.process.send_signal(sig)
+
+    def pause(self):
+        self.send(signal.SIGSTOP)
+
+    def resume(self):
+        self.send(signal.SIGCONT)
+
+    def kill(self):
+        self.stop(signal.SIGKILL)
+
+    def stop(self, sig=signal.SIGTERM):
+        if not self.process:
+            return
+        self.send(signal.SIGCONT)
+        self.send(sig)
+        try:
+            self.process.wait(PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        _mark("drop", self.process.pid)
+        self.process = None
+
+    def restart(self, sig=signal.SIGTERM):
+        self.stop(sig)
+        return self.start()
+
+    def close(self):
+        if self.process:
+            self.kill()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+class Etcd(Server):
+    """One node, or a member: Etcd.cluster(3)."""
+
+    def __init__(self, name="n0", peer_port=None, cluster=None, options=(), start=True):
+        self.name, self.options = name, list(options)
+        self.peer_port = peer_port or free_port()
+        self.peers = cluster or {name: self.peer_port}
+        super().__init__(start)
+
+    def command(self):
+        here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
+        return ["etcd", "--name", self.name, "--data-dir", os.path.join(self.dir, "data"), "--listen-client-urls", here,
+                "--advertise-client-urls", here, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
+                "--initial-cluster", ",".join(f"{n}=http://127.0.0.1:{p}" for n, p in self.peers.items()),
+                "--initial-cluster-token", f"lunarch-{min(self.peers.values())}", "--logger", "zap", "--log-level", "warn", *self.options]
+
+    def ready(self):
+        if len(self.peers) > 1 and not self.whole:
+            return True
+        return '"health":"true"' in ask(self.port, f"GET /health HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n\r\n").replace(" ", "")
+
+    whole = True  # false while a cluster is being started one by one
+
+    @classmethod
+    def cluster(cls, count, options=()):
+        peers = {f"n{i}": free_port() for i in range(count)}
+        members = [cls(n, p, peers, options, start=False) for n, p in peers.items()]
+        for m in members:
+            m.whole = False
+            m.start()
+        for m in members:
+            m.whole = True
+            if not wait_for(m.ready):
+                raise RuntimeError("the etcd cluster did not form")
+        return members
+
+    def url(self, key):
+        return f"etcd://127.0.0.1:{self.port}/{key}"
+
+
+class Redis(Server):
+    """options: redis-server's, as "--appendonly", "yes". replica_of: another Redis."""
+
+    def __init__(self, *options, replica_of=None, start=True):
+        self.options = list(options)
+        if replica_of:
+            self.options += ["--replicaof", "127.0.0.1", str(replica_of.port)]
+        super().__init__(start)
+
+    def command(self):
+        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.dir, "--save", "", *self.options]
+
+    def ready(self):
+        return ask(self.port, "PING\r\n").startswith(("+PONG", "-NOAUTH", "-DENIED"))
+
+    def cli(self, *args, password=None):
+        """redis-cli's answer."""
+        return subprocess.run(["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), *args], capture_output=True, text=True,
+                              env={**os.environ, **({"REDISCLI_AUTH": password} if password else {})}, timeout=PATIENCE).stdout.strip()
+
+    def url(self, key):
+        return f"redis://127.0.0.1:{self.port}/{key}"
+
+
+class Postgres(Server):
+    """options: postgres's, as "-c", "max_connections=20". auth: what pg_hba.conf asks of TCP connections but the superuser's."""
+    user = "postgres"
+    superuser, password = "lunarch", "moon light"
+
+    def __init__(self, *options, auth="trust", start=True):
+        self.options, self.auth = list(options), auth
+        super().__init__(start)
+
+    @staticmethod
+    def binary(name):
+        found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda p: int(p.split("/")[4]))
+        return found[-1] if found else name
+
+    def prepare(self):
+        who = self.run_as()
+        extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
+        data = os.path.join(self.dir, "data")
+        os.mkdir(data, 0o700)
+        os.chmod(self.dir, 0o755)
+        if who:
+            os.chown(data, pwd.getpwnam(who).pw_uid, pwd.getpwnam(who).pw_gid)
+        made = subprocess.run([self.binary("initdb"), "-D", data, "-U", self.superuser, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
+                              capture_output=True, text=True, cwd=self.dir, **extra)
+        if made.returncode:
+            raise RuntimeError(made.stderr)
+        with open(os.path.join(data, "pg_hba.conf"), "w") as f:
+            f.write(f"local all all trust\nhost all {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 {self.auth}\n")
+
+    def command(self):
+        return [self.binary("postgres"), "-D", os.path.join(self.dir, "data"), "-c", f"port={self.port}", "-c", "listen_addresses=127.0.0.1",
+                "-c", f"unix_socket_directories={self.dir}", "-c", "fsync=off", "-c", "shared_buffers=16MB", *self.options]
+
+    def ready(self):
+        return subprocess.run([self.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]).returncode == 0
+
+    def stop(self, sig=signal.SIGINT):
+        """SIGINT is PostgreSQL's fast shutdown."""
+        super().stop(sig)
+
+    def pause(self):
+        """Every process of it: the one that accepts, and those that serve."""
+        for pid in self._family():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self):
+        for pid in self._family():
+            os.kill(pid, signal.SIGCONT)
+
+    def kill(self):
+        """As a power cut would: none of them gets to finish anything."""
+        if not self.process:
+            return
+        family = self._family()
+        for pid in family:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        super().stop(signal.SIGKILL)
+        wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and _running(p) for p in family))
+
+    def _family(self):
+        if not self.process or self.process.poll() is not None:
+            return []
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
+            return [self.process.pid, *map(int, f.read().split())]
+
+    def sql(self, text, user=None, database="postgres", port=None):
+        """psql's answer, unaligned, without headings; raises with its message."""
+        p = subprocess.run([self.binary("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(port or self.port),
+                            "-U", user or self.superuser, "-d", database, "-c", text], capture_output=True, text=True, timeout=PATIENCE,
+                           env={**os.environ, "PGPASSWORD": self.password})
+        if p.returncode:
+            raise RuntimeError(p.stderr.strip())
+        return p.stdout.strip()
+
+    def url(self, key):
+        return f"postgres://{self.superuser}@127.0.0.1:{self.port}/postgres#{key}"
+
+
+def _running(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class Bouncer(Server):
+    """pgbouncer before a Postgres; mode: transaction or session."""
+    user = "postgres"
+
+    def __init__(self, postgres, mode="transaction", start=True):
+        self.postgres, self.mode = postgres, mode
+        super().__init__(start)
+
+    def prepare(self):
+        with open(os.path.join(self.dir, "users"), "w") as f:
+            f.write(f'"{Postgres.superuser}" ""\n')
+        with open(os.path.join(self.dir, "ini"), "w") as f:
+            f.write(f"""[databases]
+* = host=127.0.0.1 port={self.postgres.port}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {self.port}
+unix_socket_dir =
+auth_type = trust
+auth_file = {self.dir}/users
+pool_mode = {self.mode}
+""")
+
+    def command(self):
+        return ["/usr/sbin/pgbouncer", os.path.join(self.dir, "ini")]
+
+    def ready(self):
+        return subprocess.run([Postgres.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]).returncode == 0
+
+    def url(self, key):
+        return f"postgres://{Postgres.superuser}@127.0.0.1:{self.port}/postgres#{key}"
+
+
+class ZooKeeper(Server):
+    """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration."""
+
+    def __init__(self, settings=(), number=1, members=None, start=True):
+        self.settings, self.number, self.members = list(settings), number, members
+        super().__init__(start)
+
+    def prepare(self):
+        data = os.path.join(self.dir, "data")
+        os.mkdir(data)
+        with open(os.path.join(data, "myid"), "w") as f:
+            f.write(f"{self.number}\n")
+        lines = [f"dataDir={data}", f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "tickTime=1000", "initLimit=10", "syncLimit=5",
+                 "admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0", "forceSync=no", *self.settings]
+        for n, (quorum, election) in enumerate(self.members or [], 1):
+            lines.append(f"server.{n}=127.0.0.1:{quorum}:{election}")
+        with open(os.path.join(self.dir, "cfg"), "w") as f:
+            f.write("\n".join(lines) + "\n")
+        with open(os.path.join(self.dir, "logback.xml"), "w") as f:
+            f.write('<configuration><appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder>'
+                    '</appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n')
+
+    def command(self):
+        return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", f"{self.dir}:/usr/share/java/zookeeper.jar",
+                "-Dzookeeper.log.dir=" + self.dir, "-Djava.net.preferIPv4Stack=true",
+                "org.apache.zookeeper.server.quorum.QuorumPeerMain", os.path.join(self.dir, "cfg")]
+
+    def ready(self):
+        return not self.whole or "Mode:" in ask(self.port, "srvr")
+
+    whole = True
+
+    @classmethod
+    def cluster(cls, count, settings=()):
+        ports = [(free_port(), free_port()) for _ in range(count)]
+        members = [cls(settings, n + 1, ports, start=False) for n in range(count)]
+        for m in members:
+            m.whole = False
+            m.start()
+        for m in members:
+            m.whole = True
+            if not wait_for(m.ready):
+                raise RuntimeError("the ZooKeeper ensemble did not form")
+        return members
+
+    def url(self, key):
+        return f"zookeeper://127.0.0.1:{self.port}/{key}"
