@@ -102,20 +102,29 @@ $(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease.c r
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)
 
+# The conformance program (tests/conform): beside the program, so that it finds the modules.
+$(BUILD)/conform: $(wildcard tests/conform/*.c) tests/conform/conform.h $(LIBOBJ)
+	@echo "  TEST  $@"
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
+
 # Prints every test's TAP with TAP=1 (for counting); else prove's summary.
 PROVE    = $(if $(TAP),prove --verbose,prove --failures)
-SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py)
+SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py tests/conform/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py)
 SEEDS   ?= 20000
 
 deps:
 	@scripts/deps.sh
 
 test: deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(BUILD)/sim
+	@$(MAKE) --no-print-directory all $(UNIT) $(BUILD)/sim $(BUILD)/conform
 	$(PROVE) $(UNIT)
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
 	$(PROVE) tests/sim/mutants.py
 	$(PROVE) $(SYSTEM)
+
+# With every round and run of the conformance suite, where `make test` does fewer to be done in time.
+test-full: export FULL=1
+test-full: test
 
 unit: $(UNIT)
 	$(PROVE) $(UNIT)
@@ -166,4 +175,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test unit asan asan-units demo bench lint install uninstall help clean FORCE
+.PHONY: all deps test test-full unit asan asan-units demo bench lint install uninstall help clean FORCE

@@ -1,0 +1,16 @@
+/* Drives a lock of any kind from outside, for the conformance suite: a script of operations, or a race. */
+#include "conform.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int main(int argc, char **argv)
+{
+	if (argc == 1)
+		return conform_script();
+	if (argc == 6 && strcmp(argv[1], "race") == 0)
+		return conform_race(argv[2], atoi(argv[3]), atoi(argv[4]), atoi(argv[5]));
+	fprintf(stderr, "usage: conform [race URL ROUNDS RACERS PROCESSES]\n");
+	return 2;
+}

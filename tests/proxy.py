@@ -1,0 +1,163 @@
+"""A TCP proxy that does to connections what networks do: stalls, cuts, delays, loses, repeats. It knows no protocol; what is
+sent "up" goes to the server, what comes "down" to the client. All proxies of a test run on one thread."""
+import asyncio, socket, struct, threading
+
+_loop = None
+_start = threading.Lock()
+
+
+def _thread_loop():
+    global _loop
+    with _start:
+        if _loop is None:
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, daemon=True).start()
+    return _loop
+
+
+class Way:
+    """One direction of all connections of a proxy. Set from the proxy's own thread only."""
+
+    def __init__(self):
+        self.open = asyncio.Event()
+        self.heal()
+
+    def heal(self):
+        self.delay = 0          # seconds before each piece goes on
+        self.cut_after = None   # bytes that still pass; then the connection is reset
+        self.lose = False       # pieces vanish, the connection stays
+        self.replay = False     # up: each piece reaches the server once before, on a connection of its own
+        self.open.set()
+
+
+class Proxy:
+    """Listens on a free loopback port (`port`) and forwards to host:port."""
+
+    def __init__(self, port, host="127.0.0.1"):
+        self.target = (host, port)
+        self.pairs, self.bytes = [], {"up": 0, "down": 0}
+        self._do(self._listen)
+
+    async def _listen(self):
+        self.up, self.down = Way(), Way()
+        self.server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+
+    def _do(self, job, *args):
+        return asyncio.run_coroutine_threadsafe(job(*args), _thread_loop()).result(30)
+
+    async def _accepted(self, reader, writer):
+        pair = {"client": writer, "server": None, "hurt": False}
+        self.pairs.append(pair)
+        try:
+            far_reader, far_writer = await asyncio.open_connection(*self.target)
+            pair["server"] = far_writer
+            await asyncio.gather(self._pump(pair, reader, far_writer, self.up, "up"),
+                                 self._pump(pair, far_reader, writer, self.down, "down"))
+        except (OSError, asyncio.CancelledError):
+            pass
+        self._reset(pair)
+
+    async def _pump(self, pair, reader, writer, way, name):
+        while True:
+            piece = await reader.read(65536)
+            if way.delay:
+                await asyncio.sleep(way.delay)
+            await way.open.wait()
+            if way.lose:
+                pair["hurt"] = True
+                if piece:
+                    continue
+                await asyncio.Event().wait()  # the other side never hears of the end either
+            if not piece:
+                writer.close()
+                return
+            if way.replay:
+                await self._replay(piece)
+            if way.cut_after is not None:
+                piece, way.cut_after = piece[:way.cut_after], max(0, way.cut_after - len(piece))
+            self.bytes[name] += len(piece)
+            writer.write(piece)
+            await writer.drain()
+            if way.cut_after == 0:
+                way.cut_after = None
+                self._reset(pair)
+                return
+
+    async def _replay(self, piece):
+        reader, writer = await asyncio.open_connection(*self.target)
+        writer.write(piece)
+        try:
+            await asyncio.wait_for(reader.read(65536), 10)
+        finally:
+            writer.transport.abort()
+
+    def _reset(self, pair):
+        """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives."""
+        if pair in self.pairs:
+            self.pairs.remove(pair)
+        for writer in (pair["client"], pair["server"]):
+            if writer:
+                s = writer.get_extra_info("socket")
+                try:
+                    s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                except OSError:
+                    pass
+                writer.transport.abort()
+
+    # ---- faults; each takes effect before it returns ----
+
+    def _set(self, ways, **what):
+        async def act():
+            for name in ways:
+                way = getattr(self, name)
+                for key, value in what.items():
+                    if key == "frozen":
+                        way.open.clear() if value else way.open.set()
+                    else:
+                        setattr(way, key, value)
+        self._do(act)
+
+    def freeze(self, *ways):
+        """Nothing passes (that way; both without argument) until thaw; then what was held goes on, late."""
+        self._set(ways or ("up", "down"), frozen=True)
+
+    def thaw(self):
+        self._set(("up", "down"), frozen=False)
+
+    def delay(self, seconds, *ways):
+        self._set(ways or ("down",), delay=seconds)
+
+    def cut_after(self, count, way="down"):
+        """The next `count` bytes that way pass, then the connection that carried the last of them is reset. 0: a reply that
+        is lost with its connection."""
+        self._set((way,), cut_after=count)
+
+    def lose(self, *ways):
+        """What is sent vanishes and connections stay, as behind a router that forgot them."""
+        self._set(ways or ("up", "down"), lose=True)
+
+    def replay(self, on=True):
+        self._set(("up",), replay=on)
+
+    def cut(self):
+        async def act():
+            for pair in list(self.pairs):
+                self._reset(pair)
+        self._do(act)
+
+    def heal(self):
+        """Ends every fault. Connections that lost something are cut, since a stream without its middle is none."""
+        async def act():
+            self.up.heal()
+            self.down.heal()
+            for pair in list(self.pairs):
+                if pair["hurt"]:
+                    self._reset(pair)
+        self._do(act)
+
+    def close(self):
+        async def act():
+            self.server.close()
+        self._do(act)
+        self.cut()
