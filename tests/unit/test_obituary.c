@@ -1,0 +1,354 @@
+/* Obituaries with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked again. */
+#include "obituary.h"
+
+#include "clock.h"
+#include "log.h"
+#include "mem.h"
+#include "offload.h"
+#include "proc.h"
+#include "proof.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <ev.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char dir[100];
+static struct ev_loop *loop;
+static struct offload *offload;
+static struct obituaries *all;
+
+struct holder {
+	pid_t pid, child; /* child: marked, below it */
+	struct record record;
+};
+
+struct mourner {
+	struct obituary ob; /* first */
+	int told;
+	bool inside;        /* told from inside obituary_watch */
+	pid_t must_be_dead; /* by then */
+	bool lived;
+	struct mourner *forgets;
+	const struct record *again;
+};
+
+static bool watching;
+
+static bool runs(pid_t pid)
+{
+	struct proc_stat s;
+
+	return pid > 0 && proc_stat((uint64_t)pid, &s) == 0 && proc_runs(&s);
+}
+
+static void on_dead(void *arg)
+{
+	struct mourner *m = arg;
+	const struct record *again = m->again;
+
+	m->told++;
+	m->inside = m->inside || watching;
+	m->lived = m->lived || runs(m->must_be_dead);
+	m->again = NULL;
+	if (m->forgets)
+		obituary_forget(all, &m->forgets->ob);
+	if (again)
+		obituary_watch(all, &m->ob, again);
+}
+
+static void mourn(struct mourner *m, const struct holder *h)
+{
+	m->ob.dead = on_dead;
+	m->ob.arg = m;
+	watching = true;
+	obituary_watch(all, &m->ob, &h->record);
+	watching = false;
+}
+
+/* The child ignores what it can and holds the marker and the tree file, as everything that a term starts does. */
+static pid_t start_child(const struct proof_self *self, bool clings)
+{
+	char marker[80];
+
+	snprintf(marker, sizeof marker, "%s=%s", PROOF_ENV, self->incarnation);
+	pid_t pid = fork();
+	if (pid == 0) {
+		char *env[] = { marker, NULL };
+		if (!clings)
+			_exit(0);
+		execle("/bin/sh", "sh", "-c", "trap '' TERM HUP; while :; do sleep 100; done", (char *)NULL, env);
+		_exit(1);
+	}
+	return pid;
+}
+
+static void be_holder(int out, bool clings)
+{
+	struct proof_self self;
+	struct record r;
+
+	proof_self_init(&self, dir);
+	record_init(&r);
+	proof_self_fill(&self, &r);
+	mem_replace(&r.holder, "holder");
+	pid_t child = start_child(&self, clings);
+	char *text = record_print(&r);
+	if (write(out, &child, sizeof child) < 0 || write(out, text, strlen(text) + 1) < 0)
+		_exit(1);
+	close(out);
+	for (;;)
+		pause();
+}
+
+static void hold(struct holder *h, bool clings)
+{
+	char text[4096];
+	int fds[2];
+	ssize_t n, have = 0;
+
+	fflush(stdout);
+	if (pipe(fds) < 0)
+		exit(1);
+	h->pid = fork();
+	if (h->pid == 0) {
+		close(fds[0]);
+		be_holder(fds[1], clings);
+	}
+	close(fds[1]);
+	while ((have < (ssize_t)sizeof h->child + 1 || text[have - 1] != '\0') &&
+	       (n = read(fds[0], text + have, sizeof text - (size_t)have)) > 0)
+		have += n;
+	close(fds[0]);
+	memcpy(&h->child, text, sizeof h->child);
+	record_init(&h->record);
+	if (record_parse(&h->record, text + sizeof h->child, strlen(text + sizeof h->child), NULL) < 0)
+		exit(1);
+}
+
+static void end(struct holder *h)
+{
+	kill(h->pid, SIGKILL);
+	waitpid(h->pid, NULL, 0);
+}
+
+static void bury(struct holder *h)
+{
+	if (h->record.tree && *h->record.tree)
+		unlink(h->record.tree);
+	record_fini(&h->record);
+}
+
+static bool over;
+
+static void on_over(struct ev_loop *l, ev_timer *w, int revents)
+{
+	(void)w;
+	(void)revents;
+	over = true;
+	ev_break(l, EVBREAK_ONE);
+}
+
+/* Runs the loop until *count is want (0: not at all), at most so long. */
+static void run(const int *count, int want, double seconds)
+{
+	ev_timer t;
+
+	over = false;
+	ev_timer_init(&t, on_over, seconds, 0.);
+	ev_now_update(loop);
+	ev_timer_start(loop, &t);
+	while (!over && (!want || *count < want))
+		ev_run(loop, EVRUN_ONCE);
+	ev_timer_stop(loop, &t);
+}
+
+#define PATIENCE_S 30.
+#define A_WHILE_S .15 /* in which something that must not happen would have happened */
+
+static int open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	int n = 0;
+
+	while (d && readdir(d))
+		n++;
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void test_alive_and_dead(void)
+{
+	struct mourner m = { 0 };
+	struct holder h;
+
+	hold(&h, true);
+	m.must_be_dead = h.child;
+	mourn(&m, &h);
+	run(&m.told, 0, A_WHILE_S);
+	is_int(m.told, 0, "nobody is told of the death of a living holder");
+	end(&h);
+	run(&m.told, 1, PATIENCE_S);
+	is_int(m.told, 1, "a dead one is reported");
+	ok(!m.lived, "after the child it left behind, which clings to life, is dead too");
+	ok(!m.inside, "and from the loop");
+	run(&m.told, 0, A_WHILE_S);
+	is_int(m.told, 1, "once");
+	bury(&h);
+}
+
+static void test_already_dead(void)
+{
+	struct mourner m = { 0 }, later = { 0 };
+	struct holder h;
+
+	hold(&h, false);
+	end(&h);
+	mourn(&m, &h);
+	is_int(m.told, 0, "of one that was dead before, too, nobody is told from inside the call");
+	run(&m.told, 1, PATIENCE_S);
+	is_int(m.told, 1, "but soon");
+	mourn(&later, &h);
+	run(&later.told, 1, PATIENCE_S);
+	is_int(later.told, 1, "and so is who asks later");
+	bury(&h);
+}
+
+static void test_shared(void)
+{
+	struct mourner m[20] = { 0 };
+	struct holder h;
+	int told = 0;
+
+	hold(&h, false);
+	int before = open_fds();
+	for (int i = 0; i < 20; i++)
+		mourn(&m[i], &h);
+	for (int i = 0; i < 20; i++) /* asked again: costs nothing */
+		mourn(&m[i], &h);
+	is_int(open_fds(), before + 1, "twenty that wait for one process have one descriptor for it");
+	end(&h);
+	run(&m[0].told, 1, PATIENCE_S);
+	for (int i = 0; i < 20; i++)
+		told += m[i].told == 1;
+	is_int(told, 20, "and each is told, once");
+	is_int(open_fds(), before, "then the descriptor is closed");
+	bury(&h);
+}
+
+static void test_forgotten(void)
+{
+	struct mourner m = { 0 }, other = { 0 };
+	struct holder h, g;
+
+	hold(&h, false);
+	hold(&g, false);
+	int before = open_fds();
+	mourn(&m, &h);
+	obituary_forget(all, &m.ob);
+	obituary_forget(all, &m.ob);
+	is_int(open_fds(), before, "forgotten, twice: no descriptor stays");
+	end(&h);
+	run(&m.told, 0, A_WHILE_S);
+	is_int(m.told, 0, "and nobody is told");
+
+	mourn(&m, &h); /* a check is under way on a thread */
+	obituary_forget(all, &m.ob);
+	run(&m.told, 0, A_WHILE_S);
+	is_int(m.told, 0, "nor while it is being proved");
+
+	mourn(&m, &h);
+	mourn(&m, &g);
+	mourn(&other, &h);
+	run(&other.told, 1, PATIENCE_S);
+	is_int(other.told, 1, "of two that waited for the same process, one of which turned to another, one is told");
+	is_int(m.told, 0, "and the other is not: what it waits for lives");
+	end(&g);
+	run(&m.told, 1, PATIENCE_S);
+	is_int(m.told, 1, "until that dies");
+	bury(&h);
+	bury(&g);
+}
+
+static void test_from_the_callback(void)
+{
+	struct mourner first = { 0 }, second = { 0 };
+	struct holder h;
+
+	hold(&h, false);
+	first.forgets = &second;
+	second.forgets = &first;
+	first.again = second.again = &h.record;
+	mourn(&first, &h);
+	mourn(&second, &h);
+	end(&h);
+	run(&first.told, 0, .5);
+	/* The one that was told first had the other forgotten, and asked once more. */
+	int more = first.told > second.told ? first.told : second.told, less = first.told + second.told - more;
+	is_int(more, 2, "who asks again from inside the callback is told again");
+	is_int(less, 0, "and who is forgotten in it is not");
+	bury(&h);
+}
+
+static void test_doubt(void)
+{
+	struct mourner m = { 0 }, later = { 0 };
+	struct holder h;
+
+	hold(&h, false);
+	unlink(h.record.tree); /* the evidence */
+	mourn(&m, &h);
+	end(&h);
+	run(&m.told, 0, .5);
+	is_int(m.told, 0, "a death that cannot be proved is not reported");
+	mourn(&later, &h);
+	run(&later.told, 0, A_WHILE_S);
+	is_int(later.told, 0, "nor to who asks later");
+	obituary_forget(all, &m.ob);
+	obituary_forget(all, &later.ob);
+	bury(&h);
+}
+
+static void test_free(void)
+{
+	struct obituaries *own = obituaries_new(loop, offload, NULL);
+	struct mourner m = { .ob = { .dead = on_dead, .arg = &m } };
+	struct holder h;
+
+	hold(&h, false);
+	int before = open_fds();
+	obituary_watch(own, &m.ob, &h.record);
+	obituaries_free(own);
+	is_int(open_fds(), before, "freed with somebody waiting: nothing stays open");
+	end(&h);
+	run(&m.told, 0, A_WHILE_S);
+	is_int(m.told, 0, "and nobody is told any more");
+	obituaries_free(NULL);
+	bury(&h);
+}
+
+int main(void)
+{
+	snprintf(dir, sizeof dir, "/tmp/lunarch-obituary-XXXXXX");
+	if (!mkdtemp(dir))
+		return 1;
+	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	offload = offload_new(loop, 1, NULL);
+	all = obituaries_new(loop, offload, NULL);
+	test_alive_and_dead();
+	test_already_dead();
+	test_shared();
+	test_forgotten();
+	test_from_the_callback();
+	test_doubt();
+	test_free();
+	obituaries_free(all);
+	offload_free(offload);
+	ev_loop_destroy(loop);
+	rmdir(dir);
+	return tap_done();
+}
