@@ -267,21 +267,44 @@ static struct squad *heir_of(struct squad *old, struct err *err)
 	return NULL;
 }
 
+static void abandon_heirs(struct run *r)
+{
+	for (struct squad *s = r->squads; s; s = s->next) {
+		s->heir = NULL;
+		if (s->candidate)
+			squad_quit(s);
+	}
+}
+
+static void reload_failed(struct run *r)
+{
+	log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
+	abandon_heirs(r);
+	notify("READY=1");
+}
+
+static bool is_loading(const struct run *r)
+{
+	for (const struct squad *s = r->squads; s; s = s->next)
+		if (!s->leaving && (s->candidate || !s->started))
+			return true;
+	return !r->posts || r->moving;
+}
+
 static void reload(struct run *r)
 {
 	struct err err;
 
-	for (struct squad *s = r->squads; s; s = s->next)
-		if (s->candidate || !s->started) {
-			log_event(LOG_WARN, NULL, "reload_refused", "the script is being loaded already");
-			return;
-		}
+	r->reload_due = is_loading(r);
+	if (r->reload_due)
+		return;
 	notify_reloading();
 	log_event(LOG_INFO, NULL, "reloading", "loading %s anew", r->is_text ? "the text" : r->script);
 	struct squad *first = r->squads;
 	for (struct squad *s = first; s; s = s->next)
 		if (!s->candidate && !s->leaving && !heir_of(s, &err)) {
-			log_event(LOG_ERROR, NULL, "reload_failed", "the old script runs on: %s", err.text);
+			log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
+			reload_failed(r);
 			return;
 		}
 }
@@ -305,15 +328,6 @@ static bool same_elections(struct run *r, const struct squad *heir)
 		if (!same_election(r, r->posts[i], &heir->plans[i]))
 			return false;
 	return true;
-}
-
-static void abandon_heirs(struct run *r)
-{
-	for (struct squad *s = r->squads; s; s = s->next) {
-		s->heir = NULL;
-		if (s->candidate)
-			squad_quit(s);
-	}
 }
 
 /* What the elections are has changed: nothing can be kept, so everything is released and begun again. */
@@ -392,6 +406,12 @@ static void heir_started(struct run *r, struct squad *heir)
 		retire_if_idle(r, old);
 }
 
+static void reload_if_due(struct run *r)
+{
+	if (r->reload_due && !r->ending)
+		reload(r);
+}
+
 /* ---- what squads and posts report ---- */
 
 void run_loaded(struct run *r, struct squad *s)
@@ -410,9 +430,8 @@ void run_load_failed(struct run *r, struct squad *s, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
 	if (s->candidate) {
-		log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
-		abandon_heirs(r);
-		notify("READY=1");
+		reload_failed(r);
+		reload_if_due(r);
 	} else if (!r->posts) {
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
 	} else {
@@ -424,12 +443,13 @@ void run_started(struct run *r, struct squad *s)
 {
 	if (s->candidate) {
 		heir_started(r, s);
-		return;
+	} else {
+		for (uint32_t i = 0; i < r->post_count; i++)
+			if (r->posts[i]->squad == s)
+				post_squad_ready(r->posts[i]);
+		tell_systemd(r);
 	}
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i]->squad == s)
-			post_squad_ready(r->posts[i]);
-	tell_systemd(r);
+	reload_if_due(r);
 }
 
 void run_term_began(struct run *r)
@@ -477,6 +497,8 @@ void run_squad_gone(struct run *r, struct squad *s, bool had_started)
 
 	if (s->heir && !s->heir->candidate)
 		inherit_posts(r, s);
+	if (s->candidate && !s->leaving && !r->ending)
+		reload_failed(r);
 	if (never_loaded && !r->moving)
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
 	if (r->killing || s->leaving || s->candidate || !r->posts || (r->ending && all_finished(r))) {
@@ -489,8 +511,8 @@ void run_squad_gone(struct run *r, struct squad *s, bool had_started)
 		restart_later(r, s, had_started);
 	}
 	if (r->squads)
-		return;
-	if (r->moving && !r->ending)
+		reload_if_due(r);
+	else if (r->moving && !r->ending)
 		start_over(r);
 	else if (r->ending && all_finished(r))
 		ev_break(r->program.loop, EVBREAK_ALL);
@@ -522,7 +544,7 @@ static void on_signal(void *arg, int signal)
 {
 	struct run *r = arg;
 
-	if (signal == SIGHUP && !r->ending && r->posts)
+	if (signal == SIGHUP && !r->ending)
 		reload(r);
 	else if (signal == SIGUSR1)
 		resign_all(r, NSEC_NEVER, "");

@@ -83,6 +83,7 @@ struct run {
 	bool ending, killing;
 	struct instant asked_at;      /* to end */
 	bool moving;                  /* a reload changed lock or identity: release, then begin again */
+	bool reload_due;              /* SIGHUP came while the script was being loaded: what was read may be old by now */
 	bool ready;                   /* systemd was told */
 	int status;                   /* exit status */
 	ev_timer last_call;
