@@ -33,6 +33,8 @@ struct elector {
 	int64_t token, acquired_us;
 	char *identity, *address;
 	char *leader;                    /* reported last; NULL */
+	char *saving;                    /* a checkpoint on its way into the record; NULL */
+	uint64_t save;                   /*     its number */
 	bool reclaim, watching;
 
 	struct obituaries *obituaries;
@@ -199,6 +201,8 @@ static void fill_renewal(struct elector *e, struct record *r)
 	r->term = lease_term(&e->lease);
 	r->token = e->token;
 	r->acquired_us = e->acquired_us;
+	if (e->saving)
+		mem_replace(&r->checkpoint, e->saving);
 	r->renewed_us = larger(clock_wall_us(), r->renewed_us); /* a clock set back must not look like an older record */
 	fill_holder(e, r);
 }
@@ -383,7 +387,7 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 	lease_sent(&e->lease, record_write_id(&e->written), clock_now());
 	if (e->lease.phase == PHASE_LEADING || e->lease.phase == PHASE_ENDING)
 		publish(e);
-	e->lock->ops->write(e->lock, &e->written, &e->version, a->write != LEASE_RENEW, a->by, on_written, e);
+	e->lock->ops->write(e->lock, &e->written, &e->version, a->write != LEASE_RENEW || a->saves, a->by, on_written, e);
 }
 
 /* ---- actions ---- */
@@ -396,6 +400,7 @@ static void open_term(struct elector *e)
 		.identity = e->identity,
 		.address = e->address,
 		.lock = e->lock->url,
+		.checkpoint = e->seen.checkpoint,
 		.end = lease_end(&e->lease),
 		.kill = lease_kill(&e->lease),
 	};
@@ -466,8 +471,20 @@ static void report_no_leader(struct elector *e)
 	free(previous);
 }
 
+static void answer_saves(struct elector *e, uint64_t save, bool good)
+{
+	if (save >= e->save)
+		mem_replace(&e->saving, NULL);
+	if (e->cb->saved)
+		e->cb->saved(e->arg, save, good);
+}
+
 static void carry_out(struct elector *e, const struct lease_actions *a)
 {
+	if (a->set & LEASE_DO_SAVED)
+		answer_saves(e, a->saved, true);
+	if (a->set & LEASE_DO_UNSAVED)
+		answer_saves(e, e->save, false);
 	if (a->set & LEASE_DO_STOP)
 		stop_term(e, a);
 	if (a->set & LEASE_DO_START)
@@ -612,6 +629,21 @@ void elector_configure(struct elector *e, const struct lease_times *t)
 	elector_look(e);
 }
 
+int elector_save(struct elector *e, uint64_t save, const char *json, struct err *err)
+{
+	if (record_checkpoint_check(json, err) < 0)
+		return -1;
+	mem_replace(&e->saving, json);
+	e->save = save;
+	step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
+	return 0;
+}
+
+const char *elector_checkpoint(const struct elector *e)
+{
+	return e->seen.checkpoint;
+}
+
 void elector_look(struct elector *e)
 {
 	step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
@@ -659,6 +691,7 @@ void elector_free(struct elector *e)
 	record_fini(&e->written);
 	buf_fini(&e->why);
 	free(e->trouble);
+	free(e->saving);
 	free(e->leader);
 	free(e->identity);
 	free(e->address);

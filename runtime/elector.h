@@ -29,6 +29,7 @@ struct elector_term {
 	uint64_t term;
 	int64_t token;
 	const char *identity, *address, *lock;
+	const char *checkpoint; /* as the record carried it into this term; NULL = none */
 	struct instant end, kill;
 };
 
@@ -40,7 +41,7 @@ struct elector_leader {
 	const char *previous;           /* the holder reported or read before it; "" = unknown */
 };
 
-/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask and renewed, which may be. */
+/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask, renewed and saved, which may be. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* of the running term, moved */
@@ -49,6 +50,7 @@ struct elector_callbacks {
 	void (*leader)(void *arg, const struct elector_leader *l);
 	void (*no_leader)(void *arg, const char *previous);
 	void (*ask)(void *arg);                     /* answer with elector_answer, now or later */
+	void (*saved)(void *arg, uint64_t save, bool good); /* this and every earlier save: elector_save. May be NULL */
 	void (*renewed)(void *arg, nsec took);      /* a renewal was written, so long after it was sent; may be NULL */
 	void (*finished)(void *arg, bool left);     /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
@@ -65,6 +67,14 @@ void elector_next_term(struct elector *e);     /* reload: end the term, then lea
 void elector_pause(struct elector *e, const char *why); /* campaign no more; a term that runs goes on */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_look(struct elector *e);          /* late wake-up: look at the deadlines now */
+
+/* Puts a checkpoint into the record, under the same compare-and-swap as everything else, at once; later saves that overtake
+ * it stand for it. `saved` follows: good when the write that carries it is known to be in the store while the term that was
+ * running when this was called still leads; not good when that term has ended first, or none ran. A write of unknown outcome
+ * is looked into and repeated until then. save: larger than any before. -1: it cannot be a checkpoint (too long: ERR_FULL),
+ * and no answer follows. */
+int elector_save(struct elector *e, uint64_t save, const char *json, struct err *err);
+const char *elector_checkpoint(const struct elector *e); /* of the record as last seen; NULL = none; borrowed until the next call */
 
 struct elector_status {
 	enum lease_phase phase;

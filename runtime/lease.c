@@ -409,6 +409,15 @@ static void forget_limbo(struct lease *l)
 	l->setbacks = 0;
 }
 
+static void saved(struct lease *l, uint64_t save, struct lease_actions *a)
+{
+	if (save <= l->saved)
+		return;
+	l->saved = save;
+	a->set |= LEASE_DO_SAVED;
+	a->saved = save;
+}
+
 /* One of our writes is in the store. The others were conditional on the version it replaced and cannot land any more. */
 static void applied(struct lease *l, struct lease_sent w, struct instant now, struct lease_actions *a)
 {
@@ -426,6 +435,7 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 			return;
 		l->good = w;
 		l->next_try = instant_add(w.at, l->times.retry);
+		saved(l, w.save, a);
 		return;
 	case LEASE_ACQUIRE:
 	case LEASE_NEXT_TERM:
@@ -600,6 +610,7 @@ static void write_now(struct lease *l, enum lease_write what, struct instant now
 	start_op(l, now, a);
 	l->writing = what;
 	a->write = what;
+	a->saves = what == LEASE_RENEW && l->save_wanted > l->saved;
 	a->set |= LEASE_DO_WRITE;
 }
 
@@ -608,12 +619,18 @@ static bool look_now(const struct lease *l, struct instant now)
 	return l->look_due && instant_passed(l->next_look, now);
 }
 
+/* At once, as long as nothing is in doubt; else with the next renewal. */
+static bool save_now(const struct lease *l)
+{
+	return l->save_due && l->setbacks == 0;
+}
+
 /* Renewing, releasing, or taking the next term: write when due, look first when something is in doubt. */
 static void plan_held(struct lease *l, enum lease_write what, struct instant now, struct lease_actions *a)
 {
 	if (look_now(l, now))
 		read_now(l, now, a);
-	else if (!l->stale && instant_passed(l->next_try, now))
+	else if (!l->stale && (save_now(l) || instant_passed(l->next_try, now)))
 		write_now(l, what, now, a);
 }
 
@@ -764,7 +781,24 @@ static void on_event(struct lease *l, const struct lease_event *e, struct instan
 	case LEASE_EV_PAUSE:
 		l->paused = true;
 		return;
+	case LEASE_EV_SAVE:
+		if (e->save > l->save_wanted)
+			l->save_wanted = e->save;
+		l->save_due = true;
+		return;
 	}
+}
+
+/* A save is good only while its term leads: what can be written no more as this term's is given up. */
+static void settle_saves(struct lease *l, struct lease_actions *a)
+{
+	if (in_term(l))
+		return;
+	l->save_due = false;
+	if (l->saved == l->save_wanted)
+		return;
+	l->saved = l->save_wanted;
+	a->set |= LEASE_DO_UNSAVED;
 }
 
 struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now)
@@ -773,6 +807,7 @@ struct lease_actions lease_step(struct lease *l, const struct lease_event *e, st
 
 	look_at_deadlines(l, now, &a);
 	on_event(l, e, now, &a);
+	settle_saves(l, &a);
 	plan(l, now, &a);
 	report(l, now, &a);
 	publish(l, &a);
@@ -791,7 +826,9 @@ void lease_sent(struct lease *l, uint64_t write, struct instant sent_at)
 		.grace = l->times.grace,
 		.what = l->writing,
 		.term = new_term ? lease_next_term(l) : l->term,
+		.save = l->writing == LEASE_RENEW ? l->save_wanted : 0,
 	};
+	l->save_due = false;
 }
 
 /* ---- when to come back ---- */

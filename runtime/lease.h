@@ -99,6 +99,7 @@ enum lease_event_kind {
 	LEASE_EV_END,          /* end the term (reason), release, and stay out for `sit_out` (NSEC_NEVER: for good) */
 	LEASE_EV_STOPPED,      /* the script has stopped and everything it started is reaped (reaped), or may not be */
 	LEASE_EV_PAUSE,        /* stop campaigning; a term that runs goes on */
+	LEASE_EV_SAVE,         /* save: the script wants its checkpoint in the record; answered by SAVED or UNSAVED */
 };
 struct lease_event {
 	enum lease_event_kind kind;
@@ -112,19 +113,23 @@ struct lease_event {
 	nsec sit_out;            /* END; reason RELOAD with 0: the next term follows without letting go */
 	nsec grace;              /* END: the script's time to stop; 0 = G */
 	bool reaped;             /* STOPPED */
+	uint64_t save;           /* SAVE: a number larger than any before it; a later one stands for the earlier ones too */
 };
 
 /* Actions, in the order in which they are carried out. */
 enum lease_do {
-	LEASE_DO_STOP = 1 << 0,      /* cancel the script: reason, held, stop_by; answer with STOPPED */
-	LEASE_DO_START = 1 << 1,     /* start the hooks of a new term */
-	LEASE_DO_DEADLINE = 1 << 2,  /* publish lease_end and lease_kill */
-	LEASE_DO_LEADER = 1 << 3,    /* somebody leads that has not been reported: the last sight, or (self) us */
-	LEASE_DO_NO_LEADER = 1 << 4, /* the reported leader leads no more, and nobody else does */
-	LEASE_DO_ASK = 1 << 5,       /* ask may_lead; answer with ANSWER */
-	LEASE_DO_READ = 1 << 6,      /* op, by */
-	LEASE_DO_WRITE = 1 << 7,     /* op, by, write; conditional on the last sight; say LEASE_SENT first */
-	LEASE_DO_FINISHED = 1 << 8,  /* after an END for good: nothing is held any more, or it is left to expire (left) */
+	LEASE_DO_SAVED = 1 << 0,     /* the record is known to hold save number `saved`, and its term leads still */
+	LEASE_DO_UNSAVED = 1 << 1,  /* the term in which the unanswered saves were wanted holds the lease no more: they failed,
+	                              * whatever became of their writes. Put them into no other term's record */
+	LEASE_DO_STOP = 1 << 2,      /* cancel the script: reason, held, stop_by; answer with STOPPED */
+	LEASE_DO_START = 1 << 3,     /* start the hooks of a new term */
+	LEASE_DO_DEADLINE = 1 << 4,  /* publish lease_end and lease_kill */
+	LEASE_DO_LEADER = 1 << 5,    /* somebody leads that has not been reported: the last sight, or (self) us */
+	LEASE_DO_NO_LEADER = 1 << 6, /* the reported leader leads no more, and nobody else does */
+	LEASE_DO_ASK = 1 << 7,       /* ask may_lead; answer with ANSWER */
+	LEASE_DO_READ = 1 << 8,      /* op, by */
+	LEASE_DO_WRITE = 1 << 9,     /* op, by, write; conditional on the last sight; say LEASE_SENT first */
+	LEASE_DO_FINISHED = 1 << 10,  /* after an END for good: nothing is held any more, or it is left to expire (left) */
 };
 struct lease_actions {
 	unsigned set;              /* of enum lease_do */
@@ -136,6 +141,8 @@ struct lease_actions {
 	struct instant stop_by;    /* STOP: kill what still runs then (never later than lease_kill) */
 	bool self;                 /* LEADER */
 	bool left;                 /* FINISHED: the lease is left to expire */
+	bool saves;                /* WRITE: it carries a save that is not known to be in the record */
+	uint64_t saved;            /* SAVED */
 };
 
 enum lease_phase {
@@ -155,6 +162,7 @@ struct lease_sent {
 	uint64_t write, term;
 	struct instant at;
 	nsec lease, renew, grace;
+	uint64_t save;               /* the newest it carries */
 	enum lease_write what;
 };
 
@@ -196,6 +204,8 @@ struct lease {
 	bool started, paused, finish, finished, next_term;
 	bool script_runs, unreaped;
 	struct instant stop_by, release_by;
+	uint64_t save_wanted, saved;   /* the newest asked for, and known to be in the record */
+	bool save_due;                 /* wanted, and not in any write yet */
 	struct instant out_since;      /* sitting out from here, */
 	nsec out_for, sit_out;         /* this long; and after the term that is ending */
 

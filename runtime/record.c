@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#define PRINT_VALUE (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) /* of others: nothing of it may be lost */
 #define MAX_MS (INT64_MAX / 1000000) /* a longer duration would overflow in nanoseconds */
 
 enum kind {
@@ -20,6 +21,7 @@ enum kind {
 	TIME,    /* int64_t, microseconds */
 	SECONDS, /* leaseDurationSeconds: derived from lease_ms when printed, a fallback for it when read */
 	STATE,
+	VALUE,   /* char *, any JSON as text; NULL = none */
 };
 
 struct field {
@@ -55,6 +57,7 @@ static const struct field fields[] = {
 	{ "pidNamespace", COUNT, AT(pid_namespace), INT64_MAX },
 	{ "netNamespace", COUNT, AT(net_namespace), INT64_MAX },
 	{ "tree", STRING, AT(tree) },
+	{ "checkpoint", VALUE, AT(checkpoint) },
 };
 
 #define FIELDS (sizeof fields / sizeof fields[0])
@@ -80,6 +83,7 @@ static void release(struct record *r)
 	free(r->address);
 	free(r->previous_holder);
 	free(r->tree);
+	free(r->checkpoint);
 	json_decref(r->extra);
 }
 
@@ -103,6 +107,7 @@ void record_copy(struct record *to, const struct record *from)
 	copy.address = mem_dup(from->address);
 	copy.previous_holder = mem_dup(from->previous_holder);
 	copy.tree = mem_dup(from->tree);
+	copy.checkpoint = mem_dup(from->checkpoint);
 	copy.extra = json_deep_copy(from->extra);
 	release(to);
 	*to = copy;
@@ -192,6 +197,9 @@ static int get_field(struct record *r, const struct field *f, const json_t *valu
 		return 0;
 	case STATE:
 		return get_state(f, value, slot, err);
+	case VALUE:
+		*(char **)slot = json_dumps(value, PRINT_VALUE | JSON_COMPACT);
+		return 0;
 	}
 	return 0;
 }
@@ -340,6 +348,14 @@ static void put_time(struct buf *b, const struct field *f, int64_t us)
 	put_plain(b, f, text);
 }
 
+static void put_value(struct buf *b, const struct field *f, const char *json)
+{
+	if (!json)
+		return;
+	put_key(b, f->key);
+	buf_adds(b, json);
+}
+
 static void put_field(struct buf *b, const struct field *f, const struct record *r)
 {
 	const void *slot = (const char *)r + f->at;
@@ -363,6 +379,9 @@ static void put_field(struct buf *b, const struct field *f, const struct record 
 	case STATE:
 		put_plain(b, f, state_names[r->state]);
 		break;
+	case VALUE:
+		put_value(b, f, *(char *const *)slot);
+		break;
 	}
 }
 
@@ -372,7 +391,7 @@ static void put_extra(struct buf *b, json_t *extra)
 	json_t *value;
 
 	json_object_foreach(extra, key, value) {
-		char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+		char *text = json_dumps(value, PRINT_VALUE);
 		put_separator(b);
 		buf_json(b, key);
 		buf_adds(b, ": ");
@@ -390,6 +409,24 @@ char *record_print(const struct record *r)
 	put_extra(&b, r->extra);
 	buf_adds(&b, "\n}\n");
 	return b.data;
+}
+
+int record_checkpoint_check(const char *text, struct err *err)
+{
+	json_error_t why;
+	size_t len = strlen(text);
+
+	if (len > RECORD_CHECKPOINT_MAX)
+		return err_set(err, ERR_FULL, "the checkpoint has %zu bytes as JSON, at most %d fit into the lock's record", len,
+		               RECORD_CHECKPOINT_MAX);
+	char *nested = mem_printf("[%s]", text); /* as deep as it will be in a record */
+	json_t *list = json_loads(nested, JSON_REJECT_DUPLICATES, &why);
+	bool one = list && json_array_size(list) == 1;
+	free(nested);
+	json_decref(list);
+	if (!list)
+		return no_json(&why, err);
+	return one ? 0 : err_set(err, ERR_INVALID, "the checkpoint is not one JSON value");
 }
 
 /* ---- comparing ---- */

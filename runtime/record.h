@@ -13,6 +13,7 @@
 struct json_t; /* jansson's, so that readers of this header need not have it */
 
 #define RECORD_MAX_BYTES (256 * 1024) /* a larger file is not one of ours */
+#define RECORD_CHECKPOINT_MAX (16 * 1024) /* bytes that may be saved; what is in a store may be longer */
 #define RECORD_TIME_UNKNOWN INT64_MIN
 
 enum record_state {
@@ -21,7 +22,7 @@ enum record_state {
 	RECORD_RELEASED,
 };
 
-/* Strings are owned and never NULL after record_init; "" means absent. Durations are 0 where the record has none. */
+/* Strings are owned and never NULL after record_init, but for the checkpoint; "" means absent. Durations are 0 where the record has none. */
 struct record {
 	char *holder;            /* "" = nobody */
 	char *address;
@@ -39,7 +40,8 @@ struct record {
 	char boot_id[37];
 	uint64_t pid, pid_start, pid_namespace; /* of the elector; start in clock ticks since boot (proc(5), field 22) */
 	uint64_t net_namespace;  /* reserved; kept */
-	struct json_t *extra;    /* fields we do not know and the checkpoint, kept; NULL when there are none */
+	char *checkpoint;        /* what the script saved: compact JSON, one value; NULL = nothing */
+	struct json_t *extra;    /* fields we do not know, kept; NULL when there are none */
 };
 
 /* The version of a record in its store: opaque, compared by the store alone. "" = absent. */
@@ -58,6 +60,9 @@ int record_parse(struct record *r, const char *text, size_t len, struct err *err
 
 /* Pretty JSON with a final newline, keys in a fixed order, unknown fields last. malloc'd; the caller frees. */
 char *record_print(const struct record *r);
+
+/* Whether text may become a record's checkpoint: JSON that every reader of the record will accept, and not too long. */
+int record_checkpoint_check(const char *text, struct err *err);
 
 /* A number that is equal for two readings exactly if they show the same write: holder, incarnation, write, state, term,
  * durations and times count; labels, versions and key order do not. */

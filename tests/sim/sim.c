@@ -19,15 +19,20 @@ const char *const fault_names[FAULTS] = {
 	"reload", "configure",    "shutdown",   "slow script", "not reaped", "deleted", "emptied", "edited", "partition",
 };
 
+struct saved { /* a checkpoint: the number-th of a term's script */
+	uint64_t term, number;
+};
+
 struct content { /* the record, as far as the rules look at it */
 	bool exists;
 	uint64_t version, write, holder, identity, term; /* holder: an incarnation, 0 = nobody */
 	int64_t token;
 	bool leading;
 	nsec duration;
+	struct saved saved;
 };
 
-enum kind { TICK, ARRIVE, REPLY, TIMEOUT, NOTICE, SCRIPT_ENDS, GUARD, REAPED, GONE, RESTART, FAULT_DUE, EVIDENCE, ANSWER };
+enum kind { TICK, ARRIVE, REPLY, TIMEOUT, NOTICE, SCRIPT_ENDS, GUARD, REAPED, GONE, RESTART, FAULT_DUE, EVIDENCE, ANSWER, SAVE };
 
 struct happening {
 	nsec at;
@@ -56,6 +61,7 @@ struct node {
 	/* The script, and what the shared page says of it. */
 	bool runs, open, told, page_ended, unreaped; /* open: the elector has not heard that it is gone */
 	uint64_t script;
+	uint64_t save, saving, first_save; /* wanted last; the same until it is answered, then 0; of this script */
 	struct instant page_end, page_kill;
 	uint64_t term;
 
@@ -63,6 +69,7 @@ struct node {
 	struct lease_sight saw;
 	int64_t saw_token;
 	uint64_t saw_version;
+	struct saved saw_saved;
 	struct instant saw_at;
 	bool looked;
 	uint64_t reported, acquiring;    /* acquiring: the last write that wanted to */
@@ -80,6 +87,7 @@ struct world {
 	int nodes;
 	struct content store;
 	int64_t last_token;
+	struct saved acknowledged;       /* the newest */
 	uint64_t last_leader;
 	nsec last_act, closed_until;     /* closed: no process starts */
 	unsigned deletions;
@@ -189,6 +197,48 @@ static bool frozen(const struct world *w, const struct node *n)
 
 static void step(struct world *w, int i, struct lease_event e);
 
+static bool older(struct saved a, struct saved b)
+{
+	return a.term < b.term || (a.term == b.term && a.number < b.number);
+}
+
+/* A script saves now and then, several times in a row, and the last times when it is told to stop. */
+static void save_later(struct world *w, int i, nsec soonest)
+{
+	push(w, (struct happening){ .at = w->now + soonest + (chance(w, 30) ? 0 : between(w, 0, 2 * SEC)), .kind = SAVE, .node = i,
+	                            .life = w->node[i].life, .stamp = w->node[i].script });
+}
+
+static void save(struct world *w, const struct happening *h)
+{
+	struct node *n = &w->node[h->node];
+
+	if (!n->runs || h->stamp != n->script)
+		return;
+	save_later(w, h->node, MS);
+	n->saving = ++n->save;
+	step(w, h->node, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = n->save });
+}
+
+/* true was returned to a script. From then on the record has this checkpoint, or a later one. */
+static void check_saved(struct world *w, int i, uint64_t number)
+{
+	struct node *n = &w->node[i];
+	struct saved s = { lease_term(&n->lease), number };
+
+	say(w, i, "saved", number);
+	if (!n->open || n->term != s.term || number < n->first_save)
+		violate(w, i, "a save was acknowledged to no term, or to another one's script");
+	if (!lease_is_leading(&n->lease, local(w, n)))
+		violate(w, i, "a save was acknowledged after the term had ended");
+	if (w->store.exists && w->store.term > s.term)
+		violate(w, i, "a deposed term's save was acknowledged");
+	if (w->store.exists && older(w->store.saved, s))
+		violate(w, i, "a save was acknowledged that the record does not have");
+	if (w->store.exists && older(w->acknowledged, s)) /* else it was deleted while the reply was on its way */
+		w->acknowledged = s;
+}
+
 static void watch_kill(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
@@ -256,7 +306,10 @@ static void start_script(struct world *w, int i)
 	w->last_token = n->saw_token;
 	if (elapsed_holder(n->lease.good.at, local(w, n)) >= n->lease.good.renew)
 		violate(w, i, "an acquiring write answered too late started the hooks");
+	if (older(n->saw_saved, w->acknowledged))
+		violate(w, i, "an acknowledged save is lost to the next term");
 	n->runs = n->open = true;
+	n->first_save = n->save + 1;
 	n->acquiring = 0;
 	n->told = n->page_ended = false;
 	n->script = ++w->lives;
@@ -268,6 +321,7 @@ static void start_script(struct world *w, int i)
 	w->last_leader = (uint64_t)i + 1;
 	say(w, i, "LEADS, term", n->term);
 	watch_kill(w, i);
+	save_later(w, i, 0);
 }
 
 static void stop_script(struct world *w, int i, const struct lease_actions *a)
@@ -302,7 +356,10 @@ static struct content fill(struct world *w, const struct node *n, enum lease_wri
 	c.holder = what == LEASE_RELEASE ? 0 : n->life;
 	c.identity = n->identity;
 	c.leading = what != LEASE_RELEASE;
-	c.term = what == LEASE_RENEW || what == LEASE_RELEASE ? n->term : lease_next_term(&n->lease);
+	c.saved = n->saw_saved;
+	if (what == LEASE_RENEW && n->saving)
+		c.saved = (struct saved){ n->term, n->saving };
+	c.term = what == LEASE_RENEW || what == LEASE_RELEASE ? lease_term(&n->lease) : lease_next_term(&n->lease);
 	c.token = what == LEASE_RENEW || what == LEASE_RELEASE ? previous : previous + 1 > clock ? previous + 1 : clock;
 	return c;
 }
@@ -387,6 +444,8 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 	uint64_t write = ++w->writes;
 	struct happening h = { .op = a->op, .writing = true, .what = a->write, .sent_at = now };
 
+	if (n->open_op)
+		violate(w, i, "two operations at once");
 	if (a->write == LEASE_RELEASE && (n->runs || n->unreaped))
 		violate(w, i, "released before everything was reaped");
 	h.content = fill(w, n, a->write, write);
@@ -451,6 +510,7 @@ static void note_sight(struct world *w, struct node *n, const struct lease_sight
 	n->saw = *s;
 	n->saw_token = c->exists ? c->token : 0;
 	n->saw_version = c->exists ? c->version : 0;
+	n->saw_saved = c->exists ? c->saved : (struct saved){ 0 };
 }
 
 static void check_standby(struct world *w, int i)
@@ -508,6 +568,12 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 {
 	struct node *n = &w->node[i];
 
+	if (a->set & LEASE_DO_SAVED)
+		check_saved(w, i, a->saved);
+	if (a->set & LEASE_DO_UNSAVED)
+		say(w, i, "not saved, up to", n->save);
+	if ((a->set & LEASE_DO_UNSAVED) || ((a->set & LEASE_DO_SAVED) && a->saved >= n->saving))
+		n->saving = 0;
 	if (a->set & LEASE_DO_STOP)
 		stop_script(w, i, a);
 	if (a->set & LEASE_DO_START)
@@ -577,6 +643,8 @@ static void boot(struct world *w, int i)
 	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
 	n->saw_token = 0;
 	n->saw_version = 0;
+	n->saw_saved = (struct saved){ 0 };
+	n->save = n->saving = 0;
 	n->open_op = 0;
 	lease_init(&n->lease, &n->times, false, n->asks, (uint32_t)draw(w));
 	lease_watching(&n->lease, chance(w, 50));
@@ -656,6 +724,7 @@ static void harm_record(struct world *w, enum fault f)
 	say(w, -1, fault_names[f], w->store.holder);
 	if (f == FAULT_DELETED) {
 		w->store = (struct content){ 0 };
+		w->acknowledged = (struct saved){ 0 };
 		w->closed_until = w->now + 20 * SEC;
 	}
 	if (f == FAULT_EMPTIED)
@@ -812,7 +881,7 @@ static void evidence(struct world *w, const struct happening *h)
 
 static bool to_the_elector(enum kind k)
 {
-	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER;
+	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER || k == SAVE;
 }
 
 /* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
@@ -879,6 +948,9 @@ static void happen(struct world *w, struct happening h)
 		return;
 	case EVIDENCE:
 		evidence(w, &h);
+		return;
+	case SAVE:
+		save(w, &h);
 		return;
 	case ANSWER:
 		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = w->now >= CALM_AT || chance(w, 70) });

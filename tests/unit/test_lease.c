@@ -233,11 +233,77 @@ static void end_rules(void)
 	ok(a.set & LEASE_DO_WRITE, "yes tries");
 }
 
+static void want(double s, uint64_t number)
+{
+	step(s, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = number });
+}
+
+static void save_rules(void)
+{
+	lead();
+	want(0.1, 1);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW && a.saves, "a save is a renewal, written at once");
+	ok(!(a.set & (LEASE_DO_SAVED | LEASE_DO_UNSAVED)), "and not answered before the write is");
+	want(0.15, 2);
+	want(0.16, 3);
+	ok(!(a.set & LEASE_DO_WRITE), "saves that come meanwhile wait: never two writes at once");
+	write_done(0.2, OUTCOME_OK, 0.1);
+	ok((a.set & LEASE_DO_SAVED) && a.saved == 1, "a write that succeeded answers the save it carries, no later one");
+	ok((a.set & LEASE_DO_WRITE) && a.saves, "and the others follow at once, in one write");
+	write_done(0.3, OUTCOME_OK, 0.2);
+	ok((a.set & LEASE_DO_SAVED) && a.saved == 3 && !(a.set & LEASE_DO_WRITE), "which answers them all");
+	is_int((lease_end(&l).boot - at(0).boot) / (SEC / 10), 102, "and renews the lease");
+	tick(2.2);
+	ok((a.set & LEASE_DO_WRITE) && !a.saves, "the next renewal carries no save");
+	write_done(2.2, OUTCOME_OK, 2.2);
+	ok(!(a.set & LEASE_DO_SAVED), "and answers none");
+
+	lead();
+	want(0.1, 1);
+	uint64_t first = writes;
+	write_done(1, OUTCOME_UNKNOWN, 0.1);
+	ok(!(a.set & LEASE_DO_SAVED) && (a.set & LEASE_DO_READ), "unknown is not saved: read back");
+	read_done(1.1, ours(first));
+	ok((a.set & LEASE_DO_SAVED) && a.saved == 1, "if the record is exactly that write, it is");
+	lead();
+	want(0.1, 1);
+	first = writes - 1;
+	write_done(1, OUTCOME_UNKNOWN, 0.1);
+	read_done(1.1, ours(first));
+	ok(!(a.set & LEASE_DO_SAVED) && (a.set & LEASE_DO_WRITE) && a.saves, "if not, it is written again, as durably");
+	write_done(1.2, OUTCOME_OK, 1.1);
+	ok((a.set & LEASE_DO_SAVED) && a.saved == 1, "and saved then");
+
+	lead();
+	want(0.1, 1);
+	write_done(0.2, OUTCOME_CONFLICT, 0.1);
+	read_done(0.3, held(10, 3 * SEC));
+	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_SAVED), "another holder in the record: the save has failed");
+	lead();
+	want(0.1, 1);
+	write_done(10.1, OUTCOME_OK, 0.05);
+	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_SAVED), "an answer after the term has failed it, whatever is in the store");
+	begin(false);
+	read_done(0, held(10, 3 * SEC));
+	want(1, 1);
+	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_WRITE), "without a term there is nothing to save into");
+
+	lead();
+	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER });
+	want(1.1, 1);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW, "while the script stops and the lease is held, it may save");
+	step(1.2, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+	ok(a.set & LEASE_DO_UNSAVED, "when it has stopped, nobody waits for it");
+	write_done(1.3, OUTCOME_OK, 1.1);
+	ok(!(a.set & LEASE_DO_SAVED) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "and the release follows");
+}
+
 int main(void)
 {
 	times_rules();
 	standby_rules();
 	leader_rules();
 	end_rules();
+	save_rules();
 	return tap_done();
 }

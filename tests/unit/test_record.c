@@ -28,8 +28,8 @@ static const char *const FULL =
 	"  \"pidNamespace\": 4026531836,\n"
 	"  \"netNamespace\": 4026531840,\n"
 	"  \"tree\": \"/var/lib/lunarch/.6ba7b810-9dad-11d1-80b4-00c04fd430c8.tree\",\n"
+	"  \"checkpoint\": {\"n\":9007199254740993},\n"
 	"  \"zebra\": [1, 2.5, null],\n"
-	"  \"checkpoint\": {\"n\": 9007199254740993},\n"
 	"  \"ant\": true\n"
 	"}\n";
 
@@ -171,6 +171,54 @@ static void test_errors(void)
 	record_fini(&r);
 }
 
+static void test_checkpoint(void)
+{
+	static const struct { const char *text; int good; const char *what; } cases[] = {
+		{ "{\"a\":[1,2.5,null,\"\\u00e9\"]}", 1, "a table" },
+		{ "\"x\"", 1, "any value" },
+		{ "", 0, "nothing" },
+		{ "{\"a\":1", 0, "half a value" },
+		{ "1,2", 0, "two values" },
+		{ "1],[2", 0, "what would break out of its place" },
+		{ "1,\"holderIdentity\":\"me\"", 0, "what would add a field to the record" },
+		{ "{\"a\":1,\"a\":2}", 0, "a key twice" },
+		{ "\"a\\u0000b\"", 0, "a zero byte, which readers of the record refuse" },
+		{ "\"\xff\"", 0, "what is not UTF-8" },
+	};
+	struct err err;
+	struct record r;
+	char big[RECORD_CHECKPOINT_MAX + 2], deep[8192] = "";
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+		ok((record_checkpoint_check(cases[i].text, &err) == 0) == cases[i].good, "a checkpoint: %s is %s", cases[i].what,
+		   cases[i].good ? "taken" : "refused");
+	memset(big, '1', sizeof big);
+	big[0] = big[RECORD_CHECKPOINT_MAX - 1] = '"';
+	big[RECORD_CHECKPOINT_MAX] = '\0';
+	ok(record_checkpoint_check(big, &err) == 0, "a checkpoint: 16 KB are taken");
+	memcpy(big + RECORD_CHECKPOINT_MAX - 1, "1\"", 3);
+	ok(record_checkpoint_check(big, &err) < 0 && err.code == ERR_FULL && strstr(err.text, "16385"), "a checkpoint: a byte more is not, with the numbers");
+	for (int depth = 2000; depth < 2100; depth++) { /* whatever the parser's limit is: taken here means read back there */
+		memset(deep, '[', (size_t)depth);
+		memset(deep + depth, ']', (size_t)depth);
+		deep[2 * depth] = '\0';
+		bool taken = record_checkpoint_check(deep, NULL) == 0;
+		record_init(&r);
+		r.checkpoint = strdup(deep);
+		char *text = record_print(&r);
+		if (taken && record_parse(&r, text, strlen(text), &err) < 0)
+			ok(0, "a checkpoint %d deep was taken, and cannot be read back: %s", depth, err.text);
+		free(text);
+		record_fini(&r);
+	}
+	record_init(&r);
+	parse(&r, FULL, NULL);
+	is_str(r.checkpoint, "{\"n\":9007199254740993}", "a checkpoint is read, to the digit");
+	record_clear(&r);
+	ok(!r.checkpoint, "a cleared record has none");
+	record_fini(&r);
+}
+
 static void test_sight(void)
 {
 	struct record a, b;
@@ -225,6 +273,7 @@ int main(void)
 	test_published_seconds();
 	test_identities();
 	test_errors();
+	test_checkpoint();
 	test_sight();
 	test_times();
 	return tap_done();
