@@ -32,6 +32,16 @@ local function make_api(natives)
 	function natives.term_methods.every(term, seconds, f, options)
 		return every(function(...) return term:spawn(...) end, seconds, f, options)
 	end
+	local function checkpoint()
+		natives.checkpoints = natives.checkpoints or use "checkpoint"(natives)
+		return natives.checkpoints
+	end
+	function natives.term_methods.load(term)
+		return checkpoint().load(term)
+	end
+	function natives.term_methods.save(term, data, options)
+		return checkpoint().save(term, data, options)
+	end
 	return api
 end
 

@@ -78,6 +78,17 @@ int bind_fail_err(lua_State *L, const struct err *err)
 	return bind_fail(L, code_name(err->code), "%s", err->text);
 }
 
+static int fail(lua_State *L)
+{
+	return bind_fail(L, luaL_checkstring(L, 1), "%s", luaL_checkstring(L, 2));
+}
+
+void bind_failures(lua_State *L)
+{
+	lua_pushcfunction(L, fail);
+	lua_setfield(L, -2, "fail");
+}
+
 double bind_seconds(lua_State *L, int arg, const char *what)
 {
 	double s = lua_tonumber(L, arg);

@@ -19,6 +19,7 @@ void bind_exec(lua_State *L);  /* exec */
 void bind_json(lua_State *L);  /* json */
 void bind_log(lua_State *L);   /* emit (which lua/log.lua makes log of) and the global print */
 void bind_time(lua_State *L);  /* time */
+void bind_failures(lua_State *L); /* fail(code, message) -> nil, err */
 
 /* Starts a task in the scope, as sched_spawn, and leaves its handle. Raises if the scope is over. [-(nargs+1), +1, e] */
 struct scope;

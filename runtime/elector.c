@@ -400,7 +400,6 @@ static void open_term(struct elector *e)
 		.identity = e->identity,
 		.address = e->address,
 		.lock = e->lock->url,
-		.checkpoint = e->seen.checkpoint,
 		.end = lease_end(&e->lease),
 		.kill = lease_kill(&e->lease),
 	};

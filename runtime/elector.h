@@ -29,7 +29,6 @@ struct elector_term {
 	uint64_t term;
 	int64_t token;
 	const char *identity, *address, *lock;
-	const char *checkpoint; /* as the record carried it into this term; NULL = none */
 	struct instant end, kill;
 };
 

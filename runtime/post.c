@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define NEVER NSEC_NEVER
+#define CHECKPOINT_SENT_MAX (4 * RECORD_CHECKPOINT_MAX) /* numbers may get longer on their way through a store */
 
 static struct page_slot *slot_of(const struct post *p)
 {
@@ -40,6 +41,19 @@ static void set_cleanup_timer(struct post *p, nsec after)
 	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
 	ev_timer_set(&p->cleanup_timer, (double)after / NSEC_PER_SEC, 0.);
 	ev_timer_start(p->run->program.loop, &p->cleanup_timer);
+}
+
+/* What somebody else put there may be of any size; a message is not. */
+static const char *checkpoint_of(const struct post *p)
+{
+	const char *checkpoint = elector_checkpoint(p->elector);
+	struct log_about a = about(p);
+
+	if (!checkpoint || strlen(checkpoint) <= CHECKPOINT_SENT_MAX)
+		return checkpoint;
+	log_event(LOG_WARN, &a, "checkpoint_too_long", "the record's checkpoint has %zu bytes, at most %d are given to a script: it is "
+	          "kept until the script saves one", strlen(checkpoint), CHECKPOINT_SENT_MAX);
+	return NULL;
 }
 
 static void close_term(struct post *p, bool reaped)
@@ -83,6 +97,7 @@ static void on_lead(void *arg, const struct elector_term *t)
 	wire_u64(&m, t->term);
 	wire_i64(&m, t->token);
 	wire_str(&m, t->address);
+	wire_str(&m, checkpoint_of(p));
 	send(p, &m);
 	run_term_began(p->run);
 }
@@ -188,6 +203,30 @@ static void on_renewed(void *arg, nsec took)
 	admin_renewed(p->renewals, took);
 }
 
+static void answer_save(struct post *p, uint64_t term, uint64_t save, enum wire_saved how, const char *why)
+{
+	struct buf m = { 0 };
+
+	if (!squad_ready(p->squad))
+		return;
+	begin_message(p, &m, WIRE_SAVED);
+	wire_u64(&m, term);
+	wire_u64(&m, save);
+	wire_u8(&m, (uint8_t)how);
+	wire_str(&m, why);
+	send(p, &m);
+}
+
+static void on_saved(void *arg, uint64_t save, bool good)
+{
+	struct post *p = arg;
+
+	if (!p->save || save < p->save_number) /* a dead worker's */
+		return;
+	answer_save(p, p->term, p->save, good ? WIRE_SAVED_GOOD : WIRE_SAVED_NOT, "");
+	p->save = 0;
+}
+
 static const struct elector_callbacks callbacks = {
 	.lead = on_lead,
 	.deadline = on_deadline,
@@ -195,6 +234,7 @@ static const struct elector_callbacks callbacks = {
 	.leader = on_leader,
 	.no_leader = on_no_leader,
 	.ask = on_ask,
+	.saved = on_saved,
 	.renewed = on_renewed,
 	.finished = on_finished,
 };
@@ -252,9 +292,33 @@ static void worker_ends(struct post *p, struct wire *w)
 	elector_end(p->elector, reason, sitting_out(p, reason, sit_out_ms), 0);
 }
 
+/* One at a time, so that a script that saves all the time is no more work than one that waits for each. */
+static void worker_saves(struct post *p, struct wire *w)
+{
+	uint64_t term = wire_get_u64(w), save = wire_get_u64(w);
+	const char *checkpoint = wire_get_str(w);
+	bool current = term == p->term && (p->hook == HOOK_LEADING || p->hook == HOOK_STOPPING || p->hook == HOOK_CLEANING);
+	struct err err;
+
+	if (!wire_done(w) || p->save)
+		return;
+	if (!current) {
+		answer_save(p, term, save, WIRE_SAVED_NOT, "");
+		return;
+	}
+	p->save = save;
+	p->save_number = ++p->run->saves;
+	if (elector_save(p->elector, p->save_number, checkpoint, &err) == 0)
+		return;
+	p->save = 0;
+	answer_save(p, term, save, WIRE_SAVED_REFUSED, err.text);
+}
+
 void post_message(struct post *p, enum wire_type type, struct wire *w)
 {
-	if (type == WIRE_ANSWER)
+	if (type == WIRE_SAVE)
+		worker_saves(p, w);
+	else if (type == WIRE_ANSWER)
 		worker_answered(p, w);
 	else if (type == WIRE_STOPPED)
 		worker_stopped(p, w);
@@ -299,6 +363,7 @@ void post_squad_dead(struct post *p, bool reaped)
 	struct log_about a = about(p);
 	bool leading = p->hook == HOOK_LEADING;
 
+	p->save = 0;
 	if (p->hook == HOOK_NONE)
 		return;
 	if (!reaped) {
@@ -371,6 +436,7 @@ static void clean_up(struct post *p)
 	wire_i64(&m, p->token);
 	wire_u8(&m, (uint8_t)p->reason);
 	wire_i64(&m, p->times.grace / NSEC_PER_MS);
+	wire_str(&m, checkpoint_of(p));
 	send(p, &m);
 	set_cleanup_timer(p, p->times.grace);
 }

@@ -51,6 +51,7 @@ struct post { /* one election of the script */
 	struct admin_renewals *renewals; /* NULL: nobody asked */
 	struct instant began;
 	uint64_t ask;
+	uint64_t save, save_number;   /* the worker's, on its way into the record (0 = none); and the elector's number for it */
 	ev_timer cleanup_timer;
 };
 
@@ -86,6 +87,7 @@ struct run {
 	bool reload_due;              /* SIGHUP came while the script was being loaded: what was read may be old by now */
 	bool ready;                   /* systemd was told */
 	int status;                   /* exit status */
+	uint64_t saves;               /* numbers them */
 	ev_timer last_call;
 };
 

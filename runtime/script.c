@@ -5,6 +5,7 @@
 #include "mem.h"
 #include "plan.h"
 #include "prelude.h"
+#include "saving.h"
 #include "term.h"
 #include "version.h"
 
@@ -81,6 +82,8 @@ static void open_natives(struct script *s)
 	bind_json(L);
 	bind_log(L);
 	bind_time(L);
+	bind_failures(L);
+	saving_bind(L);
 	lua_pushlightuserdata(L, s);
 	lua_pushcclosure(L, script_exit, 1);
 	lua_setfield(L, -2, "exit");
@@ -401,6 +404,8 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w)
 		return term_stop(e, w);
 	case WIRE_CLEANUP:
 		return term_cleanup(e, w);
+	case WIRE_SAVED:
+		return term_saved(e, w);
 	case WIRE_LEADER:
 		return election_leader(e, w);
 	case WIRE_NO_LEADER:

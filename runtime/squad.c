@@ -126,6 +126,7 @@ static void on_message(void *arg, enum wire_type type, struct wire *w)
 	case WIRE_ANSWER:
 	case WIRE_STOPPED:
 	case WIRE_END:
+	case WIRE_SAVE:
 		on_post_message(s, type, w);
 		return;
 	case WIRE_EXIT:

@@ -3,6 +3,7 @@
 #include "bind.h"
 #include "lease.h"
 #include "mem.h"
+#include "saving.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -23,6 +24,7 @@ struct term {
 	struct scope after;     /* on_stopped and what it starts */
 	ev_timer limit;         /* of on_stopped */
 	ev_tstamp stop_by;      /* by the loop's clock; once it is stopping */
+	struct saving *saving;  /* its checkpoint */
 	struct handle *handle;
 	int reference;          /* keeps the handle */
 	enum lease_reason reason;
@@ -118,6 +120,7 @@ static void finish(struct term *t)
 
 	ev_timer_stop(s->spec.loop, &t->limit);
 	t->handle->term = NULL;
+	saving_free(t->saving);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
 	marker_fini(&t->marker);
 	e->term = NULL;
@@ -220,7 +223,8 @@ static void make_handle(struct term *t, int64_t token, const char *address)
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static struct term *term_new(struct election *e, uint64_t number, int64_t token, const char *address)
+static struct term *term_new(struct election *e, uint64_t number, int64_t token, const char *address,
+                             const char *checkpoint)
 {
 	struct term *t = mem_zero(sizeof *t);
 
@@ -231,6 +235,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	ev_init(&t->limit, on_limit);
 	t->limit.data = t;
 	make_handle(t, token, address);
+	t->saving = saving_new(e, number, checkpoint);
 	e->term = t;
 	return t;
 }
@@ -240,11 +245,11 @@ bool term_lead(struct election *e, struct wire *w)
 	struct script *s = e->script;
 	uint64_t number = wire_get_u64(w);
 	int64_t token = wire_get_i64(w);
-	const char *address = wire_get_str(w);
+	const char *address = wire_get_str(w), *checkpoint = wire_get_str(w);
 
 	if (!wire_done(w) || e->term)
 		return false;
-	struct term *t = term_new(e, number, token, address);
+	struct term *t = term_new(e, number, token, address, checkpoint);
 	scope_init(&t->scope, s->sched, task_failed);
 	t->scope.election = e;
 	t->scope.about = &t->about;
@@ -314,15 +319,23 @@ bool term_cleanup(struct election *e, struct wire *w)
 	int64_t token = wire_get_i64(w);
 	uint8_t reason = wire_get_u8(w);
 	int64_t grace_ms = wire_get_i64(w);
+	const char *checkpoint = wire_get_str(w);
 
 	if (!wire_done(w) || reason >= LEASE_REASONS || e->term)
 		return false;
-	struct term *t = term_new(e, number, token, "");
+	struct term *t = term_new(e, number, token, "", checkpoint);
 	t->begun = t->stopping = true;
 	t->reason = reason;
 	set_stop_by(t, grace_ms);
 	run_on_stopped(t);
 	return true;
+}
+
+bool term_saved(struct election *e, struct wire *w)
+{
+	uint64_t number = wire_get_u64(w);
+
+	return saving_answered(e->term && e->term->term == number ? e->term->saving : NULL, w);
 }
 
 bool term_is_leading(const struct election *e)
@@ -335,6 +348,13 @@ bool term_is_leading(const struct election *e)
 static struct handle *handle_at(lua_State *L)
 {
 	return luaL_checkudata(L, 1, HANDLE_TYPE);
+}
+
+struct saving **term_saving(lua_State *L, int arg)
+{
+	struct handle *h = luaL_checkudata(L, arg, HANDLE_TYPE);
+
+	return h->term ? &h->term->saving : NULL;
 }
 
 static int handle_is_leading(lua_State *L)

@@ -61,7 +61,7 @@ static void get(struct wire *w, void *number, size_t size)
 
 static bool known(uint32_t type)
 {
-	return (type >= WIRE_ELECTION && type <= WIRE_ASK_STATUS) || (type >= WIRE_GO && type <= WIRE_QUIT);
+	return (type >= WIRE_ELECTION && type <= WIRE_SAVE) || (type >= WIRE_GO && type <= WIRE_SAVED);
 }
 
 enum wire_type wire_open(struct wire *w, const void *data, size_t len)

@@ -64,10 +64,23 @@ class Field:
         with open(self.lock) as f:
             return json.load(f)
 
+    def checkpoints(self):
+        """Terms whose checkpoint was older than what an earlier term knew to be saved: there must be none."""
+        loaded, saved = {}, {}
+        for c in self.candidates:
+            for word, seen in (("loaded ", loaded), ("saved ", saved)):
+                for token, n in (e["message"].split()[1:] for e in c.said(word) if e["message"].startswith(word)):
+                    if n != "none": # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
+                        seen[int(token)] = max(int(n), seen.get(int(token), 0))
+        note(f"{len(saved)} terms saved, {len(loaded)} loaded")
+        return [(token, n, earlier, saved[earlier]) for token, n in loaded.items() for earlier in saved
+                if earlier < token and saved[earlier] > n]
+
     def verdict(self, what):
         overlaps, tokens = self.lines("overlaps"), [t for t, _ in self.terms()]
         same(overlaps, [], f"{what}: no process of a term lived when the next term's began")
         same(tokens, sorted(set(tokens)), f"{what}: every token is larger than all before it")
+        same(self.checkpoints(), [], f"{what}: every term loaded what earlier ones knew to be saved, and nobody saved after its term")
         return not overlaps
 
     def logs(self):

@@ -4,7 +4,7 @@
 
 ---An expected failure: what functions return behind nil. It prints as its message.
 ---@class lunarch.Error
----@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"system"
+---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"system"
 ---@field message string
 ---@field result? lunarch.ExecResult what had been written when exec ran out of time
 
@@ -52,6 +52,19 @@ function Term:every(seconds, f, options) end
 ---@param f fun(...)
 ---@return lunarch.Task
 function Term:spawn(f, ...) end
+
+---Puts a small table (16 KB of JSON) into the lock's record, where the next leader's load finds it. It can only succeed while
+---this term leads.
+---@param data table
+---@param options? { timeout?: number } seconds to wait for certainty
+---@return true? saved the record is known to hold it
+---@return lunarch.Error? err "full": too long; "ended": the term was over first; "timeout": not known yet
+function Term:save(data, options) end
+
+---What was last saved, by this leader or a former one; nil: nothing.
+---@return table?
+---@return lunarch.Error? err
+function Term:load() end
 
 ---@class lunarch.Leader
 ---@field identity string

@@ -59,7 +59,7 @@ def cut_off(field, c):
 
 def steal(field):
     record = field.record()
-    record.update(holderIdentity="thief", write="0" * 32, pid=0, tree="", bootId="")
+    record.update(holderIdentity="thief", write="0" * 32, pid=0, tree="", bootId="", checkpoint={"data": {}})
     with open(field.lock + ".new", "w") as f:
         json.dump(record, f)
     os.rename(field.lock + ".new", field.lock)

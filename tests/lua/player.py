@@ -20,8 +20,8 @@ BINARY = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
 SCRIPTS = os.path.join(ROOT, "tests", "lua", "scripts")
 LIMIT = 30  # seconds to wait for anything: generous, since the machine may be slow
 
-ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT = range(1, 9)
-GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT = range(64, 72)
+ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = range(1, 10)
+GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = range(64, 73)
 FIELDS = {  # u8 b, u32 u, u64 q, i64 i, str s; behind the type
     ELECTION: ("u index", "s name", "s lock", "s identity", "s address", "i lease_ms", "i renew_ms", "i retry_ms",
                "i stop_grace_ms", "i shutdown_grace_ms", "u flags", "s where"),
@@ -32,6 +32,7 @@ FIELDS = {  # u8 b, u32 u, u64 q, i64 i, str s; behind the type
     STOPPED: ("u slot", "q term"),
     END: ("u slot", "q term", "b reason", "i sit_out_ms", "s text"),
     EXIT: ("u code",),
+    SAVE: ("u slot", "q term", "q save", "s checkpoint"),
 }
 NUMBERS = {"b": "=B", "u": "=I", "q": "=Q", "i": "=q"}
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
@@ -192,15 +193,18 @@ class Worker:
         started = self.go(count)
         assert started["ok"], started
 
-    def lead(self, term=1, token=100, slot=0, seconds=1000, kill=2000, address="host:1"):
+    def lead(self, term=1, token=100, slot=0, seconds=1000, kill=2000, address="host:1", checkpoint=""):
         self.page.begin(slot, term, token, seconds, kill)
-        self.send(LEAD, ("u", slot), ("q", term), ("i", token), ("s", address))
+        self.send(LEAD, ("u", slot), ("q", term), ("i", token), ("s", address), ("s", checkpoint))
 
     def stop(self, reason="shutdown", grace=10.0, term=1, slot=0, held=False, interrupt=True):
         self.page.stop(slot, held)
         self.send(STOP, ("u", slot), ("q", term), ("b", REASONS.index(reason)), ("i", int(grace * 1000)))
         if interrupt:
             self.process.send_signal(signal.SIGRTMIN)
+
+    def saved(self, save, how=1, why="", term=1, slot=0):
+        self.send(SAVED, ("u", slot), ("q", term), ("q", save), ("b", how), ("s", why))
 
     def leader(self, identity, token=1, is_self=False, previous="", slot=0, address="there:1"):
         self.send(LEADER, ("u", slot), ("s", identity), ("s", address), ("i", token), ("b", is_self), ("s", previous))

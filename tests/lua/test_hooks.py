@@ -232,11 +232,11 @@ def asking(t):
 def cleaning(t):
     """After a death: CLEANUP"""
     with worker(OBSERVE) as w:
-        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", REASONS.index("killed")), ("i", 3000))
+        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", REASONS.index("killed")), ("i", 3000), ("s", ""))
         t.equal(w.expect(STOPPED), {"slot": 0, "term": 5}, "the replacement runs on_stopped")
         t.equal(w.printed(), ["stopped\t50\tkilled\tfalse"], "and nothing else, for the term that died")
     with worker("return { on_leading = print }") as w:
-        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 8), ("i", 3000))
+        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 8), ("i", 3000), ("s", ""))
         t.equal(w.expect(STOPPED)["term"], 5, "also when there is no such hook")
 
 
@@ -308,7 +308,7 @@ def environment(t):
         w.load()
         w.go()
         t.equal(w.printed(), ["-:\n", "-\tnil"], "no token, and a dash for the term, whatever was inherited")
-        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 7), ("i", 3000))
+        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 7), ("i", 3000), ("s", ""))
         w.expect(STOPPED)
         t.equal(w.printed()[2], "0.5\n", "what on_stopped starts belongs to its term")
 
