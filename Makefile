@@ -37,14 +37,20 @@ $(BUILD)/modules/$(1).so: LIBS = $(4)
 endif
 endif
 endef
+# The HTTP client, a part of every module that speaks HTTP.
+HTTP := http http_flow http_lane http_request http_text
 $(eval $(call module,admin,microhttpd.h,admin_server,-lmicrohttpd))
-$(eval $(call module,etcd,curl/curl.h,lock_etcd http,-lcurl))
-$(eval $(call module,http,curl/curl.h,lua_http http,-lcurl))
-$(eval $(call module,kube,curl/curl.h,lock_kube http,-lcurl -lyaml))
+$(eval $(call module,etcd,curl/curl.h,lock_etcd $(HTTP),-lcurl))
+$(eval $(call module,http,curl/curl.h,lua_http $(HTTP),-lcurl))
+$(eval $(call module,kube,curl/curl.h,lock_kube $(HTTP),-lcurl -lyaml))
 $(eval $(call module,redis,hiredis/hiredis.h,lock_redis,-lhiredis))
 $(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres,-lpq))
 $(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper,-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))
+ifneq ($(wildcard /usr/include/curl/curl.h /usr/include/*/curl/curl.h),)
+MODULE_OBJ += $(HTTP:%=$(BUILD)/obj/%.o)
+MODULE_LIBS += -lcurl
+endif
 
 SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o

@@ -1,7 +1,7 @@
 /* An HTTP client on the loop: many requests at once, each with a deadline, each ending exactly once.
  * Not a policy: it never retries, keeps no cookies, reads no .netrc, and follows redirects only when told to. What it was told is
  * never logged, and no error text has a header or a URL's password in it.
- * Used by the locks that speak HTTP (etcd, kube) and by the script module `http`. Only http.c knows that libcurl exists. */
+ * Used by the locks that speak HTTP (etcd, kube) and by the script module `http`. Only http*.c know libcurl. */
 #ifndef LUNARCH_HTTP_H
 #define LUNARCH_HTTP_H
 
@@ -56,6 +56,8 @@ struct http_result {
 	int status;              /* of the last answer; 0: none came */
 	bool unsent;             /* surely not sent: no byte of this request has left. false with an error: it may have arrived,
 	                          * or may yet, and be acted upon */
+	bool repeated;           /* sent more than once: libcurl found the connection closed and took a new one, or it was
+	                          * redirected. The server may have acted upon it more than once */
 	struct instant sent_at;  /* read before its first byte left (of the first try, where libcurl repeated it on a new
 	                          * connection since the old one had been closed); if unsent, when it was given up */
 	const char *body;        /* collected body, terminated behind len; never NULL. Borrowed, as all of this */
@@ -94,7 +96,7 @@ struct http_request {
 	size_t body_len;
 	bool streamed;               /* the body comes by http_send; chunked, or of body_len bytes if that is not 0 */
 	const struct http_tls *tls;
-	const char *server_name;     /* connect to the URL's host, but in TLS name and verify this one (and Host: it) */
+	const char *server_name;     /* in TLS name and verify this host instead of the URL's, which is connected to */
 	const char *unix_path;       /* connect to this socket, whatever the URL's host. "@NAME": an abstract one */
 	const char *proxy;           /* http://, https://, socks5://, socks5h:// URL; "": none; NULL: as the environment says
 	                              * (http_proxy, https_proxy, all_proxy, no_proxy; HTTP_PROXY is not asked: curl(1)) */
@@ -103,8 +105,9 @@ struct http_request {
 	nsec connect;                /* at most so long until the connection stands, name and TLS included; 0: only `by` */
 	nsec first_byte;             /* at most so long from sending to the answer's status; 0: only `by` */
 	nsec silence;                /* at most so long without a byte, while not paused; 0: only `by` */
-	int redirects;               /* at most so many are followed; 0: a 3xx is the answer. From https never to http. 303, and POST
-	                              * on 301 and 302, become GET (RFC 9110, 15.4) */
+	int redirects;               /* at most so many are followed; 0: a 3xx is the answer, as it always is for a streamed body and
+	                              * for methods other than GET, HEAD, POST. From https never to http. POST becomes GET on 301,
+	                              * 302, 303 (RFC 9110, 15.4) */
 	bool compressed;             /* offer gzip, deflate, br, zstd, and decode what comes; limit counts decoded bytes */
 	bool fresh;                  /* on a new connection */
 	bool prior_http2;            /* http:// in HTTP/2 without asking first */
