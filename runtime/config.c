@@ -102,7 +102,8 @@ const char *const option_variables[] = {
 	"LUNARCH_SHUTDOWN_GRACE", "LUNARCH_DRIFT_ALLOWANCE", "LUNARCH_RECLAIM",            "LUNARCH_NO_RELEASE",
 	"LUNARCH_ONCE",           "LUNARCH_NO_WAIT",         "LUNARCH_WAIT",               "LUNARCH_AT_LEAST",
 	"LUNARCH_RESTART",        "LUNARCH_ELECTION",        "LUNARCH_CONFLICT_EXIT_CODE", "LUNARCH_CONTROL_SOCKET",
-	"LUNARCH_LISTEN",         	"LUNARCH_LOG_FORMAT",     "LUNARCH_LOG_LEVEL",       NULL,
+	"LUNARCH_LISTEN",         "LUNARCH_LOG_FORMAT",      "LUNARCH_LOG_LEVEL",          "LUNARCH_LOCK_PASSWORD",
+	NULL,
 };
 
 static bool belongs(enum option which, enum command command)

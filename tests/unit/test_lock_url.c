@@ -1,0 +1,81 @@
+/* Lock URLs: every part, every spelling of the same lock one name, and no password in any text. */
+#include "lock_url.h"
+
+#include "tap.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+static const char *const known[] = { "replicas", "ca", NULL };
+
+static void is_canonical(const char *text, const char *want)
+{
+	struct lock_url u;
+	struct err err = { 0 };
+
+	if (!ok(lock_url_parse(&u, "redis", text, 6379, known, &err) == 0, "%s is a lock URL: %s", text, err.text))
+		return;
+	char *got = lock_url_print(&u, "redis");
+	is_str(got, want, "and that is what people see of it");
+	free(got);
+	lock_url_fini(&u);
+}
+
+static void is_refused(const char *text, const char *why)
+{
+	struct lock_url u;
+	struct err err = { 0 };
+
+	ok(lock_url_parse(&u, "redis", text, 6379, known, &err) < 0 && strstr(err.text, why) && !strstr(err.text, "geheim"),
+	   "refused, without secrets: %s", err.text);
+}
+
+static void test_password(void)
+{
+	struct lock_url u;
+	struct err err;
+	char path[] = "/tmp/lunarch-test-password-XXXXXX", text[200];
+	int fd = mkstemp(path);
+
+	lock_url_parse(&u, "redis", "//a:ge%3aheim@h/k", 6379, known, &err);
+	is_str(u.password, "ge:heim", "a password is percent-decoded");
+	lock_url_fini(&u);
+	ok(fd >= 0 && write(fd, "from file\nsecond", 16) == 16, "a password file is there");
+	snprintf(text, sizeof text, "//h/k?password_file=%s", path);
+	lock_url_parse(&u, "redis", text, 6379, known, &err);
+	is_str(u.password, "from file", "its first line is the password");
+	lock_url_fini(&u);
+	unlink(path);
+	close(fd);
+	ok(lock_url_parse(&u, "redis", text, 6379, known, &err) < 0 && strstr(err.text, path), "one that is missing is named: %s", err.text);
+	setenv(LOCK_URL_PASSWORD, "from outside", 1);
+	lock_url_parse(&u, "redis", "//h/k", 6379, known, &err);
+	is_str(u.password, "from outside", "else the environment has it");
+	lock_url_fini(&u);
+	unsetenv(LOCK_URL_PASSWORD);
+}
+
+int main(void)
+{
+	is_canonical("//h/k", "redis://h:6379/k");
+	is_canonical("//u:geheim@h:1,[::1]:2,x/a/b%20c?replicas=1", "redis://u@h:1,[::1]:2,x:6379/a/b%20c?replicas=1");
+	is_canonical("//u:p%40geheim@h/%7Ea", "redis://u@h:6379/~a");
+	is_canonical("//h/%22quote's%22", "redis://h:6379/%22quote's%22");
+	is_canonical("//h", "redis://h:6379/");
+	is_refused("h/k", "expected //");
+	is_refused("//u:geheim@/k", "a host is missing");
+	is_refused("//u:geheim@h:0/k", "port");
+	is_refused("//u:geheim@h:65536/k", "port");
+	is_refused("//u:geheim@h:1a/k", "port");
+	is_refused("//u:geheim@h,/k", "a host is missing");
+	is_refused("//u:geheim@[::1/k", "bracket");
+	is_refused("//u:geheim%@h/k", "percent");
+	is_refused("//u:geheim@h/k%0", "percent");
+	is_refused("//u:geheim@h/k%00", "percent");
+	is_refused("//u:geheim@h/k?replica=1", "there is no option \"replica\"");
+	is_refused("//u:geheim@h/k?replicas", "has no value");
+	is_refused("//u:geheim@h/k#x", "#");
+	is_refused("//u:ge/geheim@h/k", "");
+	test_password();
+	return tap_done();
+}
