@@ -1,5 +1,6 @@
 -- check(where, options, known): every key of options must be in known, which maps it to what it has to be:
--- "text", "seconds", "count", "boolean", "table", or a set of words. Returns what is wrong, or nil.
+-- "text", "seconds", "count", "boolean", "table", a set of words, or a function that returns what was expected if the value is
+-- not that. Returns what is wrong, or nil.
 
 local use = ...
 local suggest = use "suggest"
@@ -41,6 +42,11 @@ return function(where, options, known)
 		local kind = known[key]
 		if not kind then
 			return ("%s: unknown option '%s'%s"):format(where, tostring(key), (suggest(tostring(key), known)))
+		elseif type(kind) == "function" then
+			local wanted = kind(value)
+			if wanted then
+				return ("%s: option '%s': expected %s, found %s"):format(where, key, wanted, found(value))
+			end
 		elseif type(kind) == "table" and not kind[value] then
 			return ("%s: option '%s': expected one of %s, found %s"):format(where, key, words(kind), found(value))
 		elseif type(kind) == "string" and not is[kind](value) then

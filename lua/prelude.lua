@@ -20,7 +20,7 @@ local function make_api(natives)
 		version = natives.version,
 		sleep = natives.sleep,
 		spawn = natives.spawn,
-		exec = later(function() return use "exec"(natives.run) end),
+		exec = later(function() return use "exec"(natives) end),
 		json = natives.json,
 		log = use "log"(natives.emit),
 		time = natives.time,

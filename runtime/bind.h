@@ -15,7 +15,7 @@ void bind_coroutine(lua_State *L);
 
 /* Add to the table at the top of the stack. */
 void bind_tasks(lua_State *L); /* sleep spawn */
-void bind_exec(lua_State *L);  /* exec */
+void bind_exec(lua_State *L);  /* start, await, line ...: see lua/exec.lua, which makes exec of them */
 void bind_json(lua_State *L);  /* json */
 void bind_log(lua_State *L);   /* emit (which lua/log.lua makes log of) and the global print */
 void bind_time(lua_State *L);  /* time */

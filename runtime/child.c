@@ -3,177 +3,44 @@
 #include "mem.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define READ_BYTES 65536
 #define READS_AFTER_END 16 /* more than a pipe holds; a grandchild that goes on writing must not keep us here */
 
+/* A collected output: what has been read and nobody has taken. */
+struct stream {
+	ev_io readable;
+	struct buf *text;  /* in child_end */
+	size_t at;         /* taken so far */
+	size_t scanned;    /* no end of a line before that */
+	bool holds;        /* when it is full, it waits for child_take_line */
+};
+
 struct child {
 	struct child *next, **link; /* in its scope, until it has ended */
 	struct scope *scope;
-	struct wait wait;
 	pid_t pid;
 	int pidfd;
-	ev_io exited, readable[CHILD_OUTPUTS];
+	ev_io exited;
+	struct stream stream[CHILD_OUTPUTS];
 	ev_timer timer;             /* the time is up; when it is being stopped: SIGKILL */
+	double begun_s;             /* by the clock of sleep */
 	double kill_after_s;
 	size_t output_max;
 	bool stopping, ended, released;
+	void (*changed)(void *arg);
+	void *arg;
 	struct child_end end;
 };
-
-/* ---- starting ---- */
-
-struct plumbing {
-	int input;                               /* what becomes descriptor 0 */
-	int ours[CHILD_OUTPUTS], theirs[CHILD_OUTPUTS]; /* theirs -1: inherited */
-};
-
-static void close_fd(int *fd)
-{
-	if (*fd >= 0)
-		close(*fd);
-	*fd = -1;
-}
-
-static void plumbing_fini(struct plumbing *p)
-{
-	close_fd(&p->input);
-	for (int i = 0; i < CHILD_OUTPUTS; i++) {
-		close_fd(&p->ours[i]);
-		close_fd(&p->theirs[i]);
-	}
-}
-
-static int write_all(int fd, const char *bytes, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, bytes, len);
-		if (n < 0 && errno != EINTR)
-			return -1;
-		if (n > 0) {
-			bytes += n;
-			len -= (size_t)n;
-		}
-	}
-	return 0;
-}
-
-/* The input lies in memory as a whole, so a file in memory serves it: nothing to feed, no reader that can go away. */
-static int open_input(const struct child_spec *spec)
-{
-	if (!spec->input)
-		return open("/dev/null", O_RDONLY | O_CLOEXEC);
-	int fd = memfd_create("input", MFD_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	if (write_all(fd, spec->input, spec->input_len) == 0 && lseek(fd, 0, SEEK_SET) == 0)
-		return fd;
-	close_fd(&fd);
-	return -1;
-}
-
-static int open_output(struct plumbing *p, int i, enum child_output how)
-{
-	int fds[2];
-
-	switch (how) {
-	case CHILD_INHERIT:
-		return 0;
-	case CHILD_NULL:
-		p->theirs[i] = open("/dev/null", O_WRONLY | O_CLOEXEC);
-		return p->theirs[i] < 0 ? -1 : 0;
-	case CHILD_COLLECT:
-		break;
-	}
-	if (pipe2(fds, O_CLOEXEC) < 0)
-		return -1;
-	p->ours[i] = fds[0];
-	p->theirs[i] = fds[1];
-	return fcntl(fds[0], F_SETFL, O_NONBLOCK); /* our end alone: each end of a pipe has flags of its own */
-}
-
-static int plumbing_init(struct plumbing *p, const struct child_spec *spec, struct err *err)
-{
-	*p = (struct plumbing){ .input = -1, .ours = { -1, -1 }, .theirs = { -1, -1 } };
-	p->input = open_input(spec);
-	if (p->input < 0)
-		return err_sys(err, "exec: cannot prepare the input of %s", spec->argv[0]);
-	for (int i = 0; i < CHILD_OUTPUTS; i++)
-		if (open_output(p, i, spec->output[i]) < 0)
-			return err_sys(err, "exec: cannot prepare the output of %s", spec->argv[0]);
-	return 0;
-}
-
-static bool same_name(const char *entry, const char *wanted)
-{
-	size_t len = strcspn(wanted, "=");
-
-	return strncmp(entry, wanted, len) == 0 && entry[len] == '=';
-}
-
-static bool is_replaced(const char *entry, char *const *env)
-{
-	for (; env && *env; env++)
-		if (same_name(entry, *env))
-			return true;
-	return false;
-}
-
-/* environ, which the scheduler has marked with the term, and the caller's changes. The caller frees the array alone. */
-static char **child_environment(char *const *env)
-{
-	size_t n = 0, more = 0;
-
-	while (environ[n])
-		n++;
-	while (env && env[more])
-		more++;
-	char **all = mem_zero((n + more + 1) * sizeof *all);
-	size_t at = 0;
-	for (size_t i = 0; i < n; i++)
-		if (!is_replaced(environ[i], env))
-			all[at++] = environ[i];
-	for (size_t i = 0; i < more; i++)
-		if (strchr(env[i], '='))
-			all[at++] = env[i];
-	return all;
-}
-
-static int spawn(pid_t *pid, const struct child_spec *spec, const struct plumbing *p)
-{
-	posix_spawn_file_actions_t actions;
-	posix_spawnattr_t attr;
-	sigset_t none;
-	char **env = child_environment(spec->env);
-
-	posix_spawn_file_actions_init(&actions);
-	posix_spawnattr_init(&attr);
-	sigemptyset(&none);
-	posix_spawnattr_setsigmask(&attr, &none);
-	posix_spawnattr_setpgroup(&attr, 0);
-	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-	if (spec->directory)
-		posix_spawn_file_actions_addchdir_np(&actions, spec->directory);
-	posix_spawn_file_actions_adddup2(&actions, p->input, STDIN_FILENO);
-	for (int i = 0; i < CHILD_OUTPUTS; i++)
-		if (p->theirs[i] >= 0)
-			posix_spawn_file_actions_adddup2(&actions, p->theirs[i], STDOUT_FILENO + i);
-	int error = posix_spawnp(pid, spec->argv[0], &actions, &attr, spec->argv, env);
-	posix_spawnattr_destroy(&attr);
-	posix_spawn_file_actions_destroy(&actions);
-	free(env);
-	return error;
-}
 
 /* Nobody else reaps our children, so the pid is still this child's, even if it has ended already. */
 static int watch(pid_t pid, struct err *err)
@@ -189,42 +56,126 @@ static int watch(pid_t pid, struct err *err)
 	return -1;
 }
 
-/* ---- while it runs ---- */
-
-static void collect(struct child *c, int i, const char *bytes, size_t len)
+static struct ev_loop *loop_of(const struct child *c)
 {
-	struct buf *b = &c->end.output[i];
-	size_t room = c->output_max - b->len;
+	return sched_loop(c->scope->sched);
+}
 
-	if (len > room) {
+static double now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void tell(struct child *c)
+{
+	if (c->changed)
+		c->changed(c->arg);
+}
+
+/* ---- output ---- */
+
+static size_t held(const struct stream *s)
+{
+	return s->text->len - s->at;
+}
+
+static bool full(const struct child *c, const struct stream *s)
+{
+	return held(s) > 0 && held(s) >= c->output_max;
+}
+
+static void collect(struct child *c, struct stream *s, const char *bytes, size_t len)
+{
+	size_t room = held(s) < c->output_max ? c->output_max - held(s) : 0;
+
+	if (len > room && !s->holds) {
 		c->end.truncated = true;
 		len = room;
 	}
-	buf_add(b, bytes, len);
+	buf_add(s->text, bytes, len);
 }
 
 /* false: no more for now, or for good */
-static bool read_output(struct child *c, int i)
+static bool read_output(struct child *c, struct stream *s)
 {
-	struct ev_loop *loop = sched_loop(c->scope->sched);
 	char bytes[READ_BYTES];
-	ssize_t n = read(c->readable[i].fd, bytes, sizeof bytes);
+	ssize_t n = read(s->readable.fd, bytes, sizeof bytes);
 
 	if (n > 0)
-		collect(c, i, bytes, (size_t)n);
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		ev_io_stop(loop, &c->readable[i]);
+		collect(c, s, bytes, (size_t)n);
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		ev_io_stop(loop_of(c), &s->readable);
+		close(s->readable.fd);
+		s->readable.fd = -1;
+	}
 	return n > 0;
 }
 
 static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
 {
 	struct child *c = io->data;
+	struct stream *s = (struct stream *)((char *)io - offsetof(struct stream, readable));
 
-	(void)loop;
 	(void)revents;
-	read_output(c, io == &c->readable[CHILD_STDERR]);
+	read_output(c, s);
+	if (s->holds && full(c, s))
+		ev_io_stop(loop, io); /* the child waits for its reader, as in any pipe */
+	tell(c);
 }
+
+static void read_on(struct child *c, struct stream *s)
+{
+	if (s->readable.fd >= 0 && !c->ended && !(s->holds && full(c, s)))
+		ev_io_start(loop_of(c), &s->readable);
+}
+
+void child_drop(struct child *c, int output)
+{
+	struct stream *s = &c->stream[output];
+
+	s->holds = false;
+	read_on(c, s);
+}
+
+/* Dropped from the front only now and then: a line at a time that would cost the square of the buffer. */
+void child_took(struct child *c, int output, size_t took)
+{
+	struct stream *s = &c->stream[output];
+
+	s->at += took;
+	if (s->at == s->text->len || s->at > READ_BYTES) {
+		buf_drop(s->text, s->at);
+		s->at = 0;
+	}
+	s->scanned = s->at;
+	read_on(c, s);
+}
+
+bool child_line(struct child *c, int output, struct child_line *line)
+{
+	struct stream *s = &c->stream[output];
+	const char *text = s->text->data;
+	const char *newline = held(s) ? memchr(text + s->scanned, '\n', s->text->len - s->scanned) : NULL;
+	bool last = s->readable.fd < 0;
+
+	if (!newline && !(held(s) && (last || full(c, s)))) {
+		s->scanned = s->text->len;
+		line->end = last;
+		return false;
+	}
+	line->text = text + s->at;
+	line->len = newline ? (size_t)(newline - line->text) : held(s);
+	line->took = line->len + (newline ? 1 : 0);
+	if (line->len > c->output_max && c->output_max)
+		line->len = line->took = c->output_max;
+	line->end = false;
+	return true;
+}
+
+/* ---- stopping ---- */
 
 static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
 {
@@ -242,7 +193,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
 
 void child_stop(struct child *c, double kill_after_s)
 {
-	struct ev_loop *loop = sched_loop(c->scope->sched);
+	struct ev_loop *loop = loop_of(c);
 
 	if (c->ended || (c->stopping && !ev_is_active(&c->timer)))
 		return;
@@ -259,6 +210,16 @@ void child_stop(struct child *c, double kill_after_s)
 	ev_timer_start(loop, &c->timer);
 }
 
+void child_stop_gently(struct child *c)
+{
+	child_stop(c, c->kill_after_s);
+}
+
+bool child_signal(struct child *c, int signal)
+{
+	return !c->ended && kill(-c->pid, signal) == 0;
+}
+
 /* ---- its end ---- */
 
 static void child_free(struct child *c)
@@ -271,20 +232,43 @@ static void stop_watching(struct child *c, struct ev_loop *loop)
 {
 	ev_timer_stop(loop, &c->timer);
 	ev_io_stop(loop, &c->exited);
-	close_fd(&c->pidfd);
+	close(c->pidfd);
 	for (int i = 0; i < CHILD_OUTPUTS; i++) {
-		ev_io_stop(loop, &c->readable[i]);
-		if (c->readable[i].fd >= 0)
-			close(c->readable[i].fd);
+		struct stream *s = &c->stream[i];
+		ev_io_stop(loop, &s->readable);
+		if (s->readable.fd >= 0)
+			close(s->readable.fd);
+		s->readable.fd = -1;
 	}
 }
 
 static void read_the_rest(struct child *c)
 {
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
-		for (int n = 0; n < READS_AFTER_END && ev_is_active(&c->readable[i]); n++)
-			if (!read_output(c, i))
+		for (int n = 0; n < READS_AFTER_END && c->stream[i].readable.fd >= 0; n++)
+			if (!read_output(c, &c->stream[i]))
 				break;
+}
+
+static double seconds(struct timeval t)
+{
+	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+static bool reap(struct child *c)
+{
+	struct rusage used;
+
+	/* While it is not reaped its number cannot be given to another group: the last moment to kill by it. */
+	if (c->stopping)
+		kill(-c->pid, SIGKILL);
+	pid_t pid = wait4(c->pid, &c->end.wait_status, WNOHANG, &used);
+	if (pid == 0 || (pid < 0 && errno == EINTR))
+		return false;
+	c->end.elapsed_s = now_s() - c->begun_s;
+	c->end.user_s = seconds(used.ru_utime);
+	c->end.system_s = seconds(used.ru_stime);
+	return true;
 }
 
 static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
@@ -293,11 +277,7 @@ static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
 	struct scope *scope = c->scope;
 
 	(void)revents;
-	/* While it is not reaped its number cannot be given to another group: the last moment to kill by it. */
-	if (c->stopping)
-		kill(-c->pid, SIGKILL);
-	pid_t pid = waitpid(c->pid, &c->end.wait_status, WNOHANG);
-	if (pid == 0 || (pid < 0 && errno == EINTR))
+	if (!reap(c))
 		return;
 	read_the_rest(c);
 	stop_watching(c, loop);
@@ -308,33 +288,29 @@ static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
 	if (c->released)
 		child_free(c);
 	else
-		wait_done(&c->wait);
+		tell(c);
 	scope_check_idle(scope);
-}
-
-static void on_left(struct wait *w)
-{
-	struct child *c = (struct child *)((char *)w - offsetof(struct child, wait));
-
-	child_stop(c, c->kill_after_s);
 }
 
 /* ---- the contract ---- */
 
-static void adopt(struct child *c, struct plumbing *p)
+static void watch_output(struct child *c, int i, int fd, bool hold)
 {
-	struct ev_loop *loop = sched_loop(c->scope->sched);
+	struct stream *s = &c->stream[i];
 
+	s->text = &c->end.output[i];
+	s->holds = hold;
+	ev_io_init(&s->readable, on_readable, fd, EV_READ);
+	s->readable.data = c;
+	if (fd >= 0)
+		ev_io_start(loop_of(c), &s->readable);
+}
+
+static void adopt(struct child *c)
+{
 	ev_io_init(&c->exited, on_exit_of_child, c->pidfd, EV_READ);
 	c->exited.data = c;
-	ev_io_start(loop, &c->exited);
-	for (int i = 0; i < CHILD_OUTPUTS; i++) {
-		ev_io_init(&c->readable[i], on_readable, p->ours[i], EV_READ);
-		c->readable[i].data = c;
-		if (p->ours[i] >= 0)
-			ev_io_start(loop, &c->readable[i]);
-		p->ours[i] = -1;
-	}
+	ev_io_start(loop_of(c), &c->exited);
 	c->next = c->scope->children;
 	c->link = &c->scope->children;
 	if (c->next)
@@ -342,48 +318,65 @@ static void adopt(struct child *c, struct plumbing *p)
 	c->scope->children = c;
 }
 
-struct child *child_start(struct scope *scope, const struct child_spec *spec, struct err *err)
+static void limit(struct child *c, double timeout_s)
 {
-	struct plumbing p;
-	struct child *c = NULL;
-	pid_t pid;
-
-	if (plumbing_init(&p, spec, err) < 0)
-		goto out;
-	errno = spawn(&pid, spec, &p);
-	if (errno) {
-		err_sys(err, "exec: cannot start %s%s%s", spec->argv[0], spec->directory ? " in " : "",
-		        spec->directory ? spec->directory : "");
-		goto out;
-	}
-	int pidfd = watch(pid, err);
-	if (pidfd < 0)
-		goto out;
-	c = mem_zero(sizeof *c);
-	*c = (struct child){ .scope = scope, .pid = pid, .pidfd = pidfd, .output_max = spec->output_max,
-	                     .kill_after_s = spec->kill_after_s, .wait = { .left = on_left } };
-	adopt(c, &p);
 	ev_init(&c->timer, on_timer);
 	c->timer.data = c;
-	if (spec->timeout_s >= 0) {
-		ev_now_update(sched_loop(scope->sched));
-		ev_timer_set(&c->timer, spec->timeout_s, 0);
-		ev_timer_start(sched_loop(scope->sched), &c->timer);
+	if (timeout_s < 0)
+		return;
+	ev_now_update(loop_of(c));
+	ev_timer_set(&c->timer, timeout_s, 0);
+	ev_timer_start(loop_of(c), &c->timer);
+}
+
+struct child *child_start(struct scope *scope, const struct child_spec *spec, struct err *err)
+{
+	int ours[CHILD_OUTPUTS];
+	pid_t pid;
+	double begun_s = now_s();
+
+	if (child_spawn(spec, &pid, ours, err) < 0)
+		return NULL;
+	int pidfd = watch(pid, err);
+	if (pidfd < 0) {
+		for (int i = 0; i < CHILD_OUTPUTS; i++)
+			if (ours[i] >= 0)
+				close(ours[i]);
+		return NULL;
 	}
-out:
-	plumbing_fini(&p);
+	struct child *c = mem_zero(sizeof *c);
+	*c = (struct child){ .scope = scope, .pid = pid, .pidfd = pidfd, .begun_s = begun_s, .output_max = spec->output_max,
+	                     .kill_after_s = spec->kill_after_s, .changed = spec->changed, .arg = spec->arg };
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		watch_output(c, i, ours[i], spec->hold);
+	adopt(c);
+	limit(c, spec->timeout_s);
 	return c;
 }
 
-struct wait *child_wait(struct child *c)
+pid_t child_pid(const struct child *c)
 {
-	return &c->wait;
+	return c->pid;
+}
+
+bool child_ended(const struct child *c)
+{
+	return c->ended;
 }
 
 void child_take(struct child *c, struct child_end *end)
 {
+	for (int i = 0; i < CHILD_OUTPUTS; i++) {
+		struct stream *s = &c->stream[i];
+		buf_drop(s->text, s->at);
+		s->at = s->scanned = 0;
+		if (s->text->len > c->output_max) { /* it was held, and nobody came for it */
+			s->text->len = c->output_max;
+			c->end.truncated = true;
+		}
+	}
 	*end = c->end;
-	c->end = (struct child_end){ 0 };
+	memset(c->end.output, 0, sizeof c->end.output);
 }
 
 void child_end_fini(struct child_end *end)
@@ -395,8 +388,13 @@ void child_end_fini(struct child_end *end)
 void child_release(struct child *c)
 {
 	c->released = true;
-	if (c->ended)
+	c->changed = NULL;
+	if (c->ended) {
 		child_free(c);
+		return;
+	}
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		child_drop(c, i);
 }
 
 struct child *child_next(const struct child *c)

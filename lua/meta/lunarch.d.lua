@@ -134,28 +134,60 @@ function spawn(f, ...) end
 ---@return lunarch.Task
 function every(seconds, f, options) end
 
+---@class lunarch.ExecFile
+---@field file string its path
+---@field append? boolean
+
 ---@class lunarch.ExecOptions
 ---@field timeout? number seconds; then SIGTERM to the whole group
 ---@field kill_after? number seconds from there to SIGKILL (2)
 ---@field cwd? string
+---@field user? string|integer run as this user; root alone may
 ---@field env? table<string, string|number|false> added to the environment; false removes
----@field stdin? string
----@field stdout? "capture"|"inherit"|"null"
----@field stderr? "capture"|"inherit"|"null"
+---@field stdin? string|lunarch.ExecFile
+---@field stdout? "capture"|"inherit"|"null"|lunarch.ExecFile
+---@field stderr? "capture"|"inherit"|"null"|"stdout"|lunarch.ExecFile
 ---@field max_output? integer bytes kept of each output (1048576)
+---@field background? boolean return a lunarch.Child at once
 
 ---@class lunarch.ExecResult
----@field ok boolean it exited with status 0
+---@field ok boolean it exited with status 0; of a pipeline: all did
 ---@field code? integer its exit status
 ---@field signal? integer what killed it instead
 ---@field stdout string
 ---@field stderr string
 ---@field truncated? true more was written than max_output
+---@field times { elapsed: number, user: number, system: number } seconds
+---@field stages? lunarch.ExecResult[] of a pipeline
 
----Runs a program and waits for its end: exec{"program", "argument", timeout = 5}, or exec("shell line", {timeout = 5}).
+---A program in the background. It ends with the term; as a <close> variable, with its block.
+---@class lunarch.Child
+---@field pid integer? nil once wait has returned its result
+local Child = {}
+
+---@param timeout? number seconds; ends nothing
+---@return lunarch.ExecResult? result
+---@return lunarch.Error? err
+function Child:wait(timeout) end
+
+---SIGTERM, and after kill_after SIGKILL; or just this signal.
+---@param signal? string|integer as "HUP"
+---@return boolean running it was still there
+function Child:kill(signal) end
+
+---@return boolean
+function Child:running() end
+
+---The lines of its output, as they are written.
+---@param which? "stdout"|"stderr"
+---@return fun(): string?
+function Child:lines(which) end
+
+---Runs a program and waits for its end: exec{"program", "argument", timeout = 5}, or exec("shell line", {timeout = 5}), or
+---exec{ {"one"}, {"two"} } for a pipeline.
 ---@param command string|table
 ---@param options? lunarch.ExecOptions
----@return lunarch.ExecResult? result
+---@return lunarch.ExecResult|lunarch.Child|nil result
 ---@return lunarch.Error? err
 function exec(command, options) end
 
