@@ -40,7 +40,7 @@ endef
 # The HTTP client, a part of every module that speaks HTTP.
 HTTP := http http_flow http_lane http_request http_text
 $(eval $(call module,admin,microhttpd.h,admin_server,-lmicrohttpd))
-$(eval $(call module,etcd,curl/curl.h,lock_etcd $(HTTP),-lcurl))
+$(eval $(call module,etcd,curl/curl.h,lock_etcd etcd_client etcd_login etcd_answer etcd_watch $(HTTP),-lcurl))
 $(eval $(call module,http,curl/curl.h,lua_http $(HTTP),-lcurl))
 $(eval $(call module,kube,curl/curl.h,lock_kube $(HTTP),-lcurl -lyaml))
 $(eval $(call module,redis,hiredis/hiredis.h,lock_redis,-lhiredis))

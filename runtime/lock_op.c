@@ -82,7 +82,7 @@ void lock_op_finish(struct lock_op *op, struct lock_result *r)
 
 void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ...)
 {
-	struct lock_result r = { .outcome = op->writing && op->sent ? LOCK_UNKNOWN : LOCK_FAILED };
+	struct lock_result r = { .outcome = LOCK_FAILED };
 	char text[700];
 	va_list ap;
 
@@ -93,6 +93,8 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
 	va_end(ap);
 	err_set(&r.err, code, "%s", text);
 	detach(op);
+	if (op->writing && op->sent)
+		r.outcome = LOCK_UNKNOWN;
 	end(op, &r);
 }
 

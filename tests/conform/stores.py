@@ -1,6 +1,8 @@
 """Stores as the conformance cases need them: started, reached into behind the runtime's back, hurt. One class each."""
-import os, shutil, sys
+import base64, json, os, shutil, sys, urllib.error, urllib.request
+from urllib.parse import quote
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+import servers
 from harness import scratch
 from proxy import Proxy
 
@@ -62,3 +64,103 @@ class File(Store):
 
     def end(self):
         shutil.rmtree(self.dir)
+
+
+class Etcd(Store):
+    """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
+    name = "etcd"
+    rounds = 200
+
+    def __init__(self, *options):
+        self.server = servers.Etcd(options=options)
+        self.port = self.server.port
+        self.user = self.root = None
+
+    def url(self, key, through=None):
+        return f"etcd://{self.user + '@' if self.user else ''}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "/a/b", "q'uo\"te\\", "{a}:b?c#d&e=f", "x" * 200]
+
+    def call(self, path, **body):
+        """The gateway's answer; raises with its error."""
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        if self.root:
+            asked.add_header("Authorization", self.token())
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            raise RuntimeError(e.read().decode()) from e
+
+    def token(self):
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/auth/authenticate",
+                                       json.dumps({"name": "root", "password": self.root}).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return json.load(answer)["token"]
+
+    def auth(self, user, password):
+        """Turns users and passwords on: root, and one who may read and write what begins with "mine"."""
+        self.call("auth/user/add", name="root", password="root's")
+        self.call("auth/role/add", name="root")
+        self.call("auth/user/grant", user="root", role="root")
+        self.call("auth/user/add", name=user, password=password)
+        self.call("auth/role/add", name="some")
+        self.call("auth/user/grant", user=user, role="some")
+        self.permit("READWRITE")
+        self.call("auth/enable")
+        self.root = "root's"
+        self.user = f"{quote(user)}:{quote(password)}"
+
+    def permit(self, what):
+        self.call("auth/role/grant", name="some", perm={"permType": what, "key": b64(b"mine"), "range_end": b64(b"minf")})
+
+    def put(self, key, content):
+        self.call("kv/put", key=b64(key.encode()), value=b64(content))
+
+    def get(self, key):
+        found = self.call("kv/range", key=b64(key.encode())).get("kvs")
+        return base64.b64decode(found[0].get("value", "")) if found else None
+
+    def delete(self, key):
+        self.call("kv/deleterange", key=b64(key.encode()))
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        """For the user of the URLs; needs auth()."""
+        self.permit("READ")
+        return lambda: self.permit("READWRITE")
+
+    def fill(self):
+        """Needs a small --quota-backend-bytes."""
+        try:
+            for i in range(10_000):
+                self.put(f"junk{i}", b"x" * 65536)
+        except RuntimeError as e:
+            if "space exceeded" not in str(e):
+                raise
+        return self.empty
+
+    def empty(self):
+        last = self.call("kv/deleterange", key=b64(b"junk"), range_end=b64(b"junl"))["header"]
+        self.call("kv/compaction", revision=last["revision"], physical=True)
+        self.call("maintenance/defragment")
+        self.call("maintenance/alarm", action="DEACTIVATE", memberID=last["member_id"], alarm="NOSPACE")
+
+    def end(self):
+        self.server.close()
+
+
+def b64(content):
+    return base64.b64encode(content).decode()

@@ -1,0 +1,291 @@
+#include "lock.h"
+
+#include "buf.h"
+#include "etcd_client.h"
+#include "etcd_watch.h"
+#include "lock_op.h"
+#include "mem.h"
+#include "module.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PORT 2379
+
+/* A record is the value of one key, without a lease of etcd's: who waits goes by what it has seen change, as in every store. */
+struct etcd_lock {
+	struct lock base;
+	struct lock_env *env;
+	struct etcd_client *client;
+	char *key64;
+	struct lock_op op;
+	struct etcd_call call;
+	struct etcd_watch watch;
+};
+
+static struct etcd_lock *of(struct lock *l)
+{
+	return (struct etcd_lock *)l;
+}
+
+/* ---- operations ---- */
+
+static void detach(struct lock_op *op)
+{
+	struct etcd_lock *l = (struct etcd_lock *)(void *)((char *)op - offsetof(struct etcd_lock, op));
+
+	etcd_call_cancel(&l->call);
+	op->sent = l->call.maybe;
+	if (l->call.sent)
+		op->sent_at = l->call.sent_at;
+	etcd_watch_settle(&l->watch, 0);
+}
+
+static void begin(struct etcd_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+{
+	lock_op_begin(&l->op, l->env, &l->base, detach, writing, by, done, arg);
+	l->op.sent = true; /* until detach knows better */
+	l->watch.busy = true;
+}
+
+static void finish(struct etcd_lock *l, const struct etcd_answer *a, struct lock_result *r)
+{
+	l->op.sent_at = a->sent_at;
+	lock_op_finish(&l->op, r);
+}
+
+/* There was no answer, or none that is one. */
+static void fail(struct etcd_lock *l, const struct etcd_answer *a)
+{
+	struct lock_result r = { .outcome = a->outcome, .err = a->err };
+
+	if (a->outcome == LOCK_OK) {
+		r.outcome = l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED;
+		err_set(&r.err, ERR_INVALID, "etcd's answer lacks a revision or has one that is none");
+	} else if (!l->op.writing && a->outcome != LOCK_REFUSED) {
+		r.outcome = LOCK_FAILED;
+	}
+	etcd_watch_settle(&l->watch, 0);
+	finish(l, a, &r);
+}
+
+static int64_t revision_of(const struct etcd_answer *a)
+{
+	return a->json ? etcd_number(json_object_get(a->json, "header"), "revision") : -1;
+}
+
+static void found(struct etcd_lock *l, const json_t *kv)
+{
+	const char *value = json_string_value(json_object_get(kv, "value"));
+	int64_t revision = etcd_number(kv, "mod_revision");
+	struct buf text = { 0 };
+	char version[32];
+
+	/* An empty value is omitted. */
+	if (revision <= 0 || (value && http_unbase64(&text, value, strlen(value)) < 0)) {
+		lock_op_give_up(&l->op, ERR_INVALID, "etcd's answer has no revision, or a value that is no base64");
+	} else {
+		snprintf(version, sizeof version, "%" PRId64, revision);
+		lock_op_found(&l->op, "what is at this key", text.len ? text.data : "", text.len, version, revision);
+	}
+	buf_fini(&text);
+}
+
+static void on_range(void *arg, const struct etcd_answer *a)
+{
+	struct etcd_lock *l = arg;
+	const json_t *kv = a->json ? json_array_get(json_object_get(a->json, "kvs"), 0) : NULL;
+	int64_t revision = revision_of(a);
+
+	if (a->outcome != LOCK_OK || revision <= 0) {
+		fail(l, a);
+		return;
+	}
+	etcd_watch_settle(&l->watch, revision);
+	l->op.sent_at = a->sent_at;
+	if (kv)
+		found(l, kv);
+	else
+		finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
+}
+
+static void read_key(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct etcd_lock *l = of(lock);
+
+	begin(l, false, by, done, arg);
+	etcd_call_start(l->client, &l->call, "kv/range", mem_printf("{\"key\":\"%s\"}", l->key64), by, on_range, l);
+}
+
+static void on_txn(void *arg, const struct etcd_answer *a)
+{
+	struct etcd_lock *l = arg;
+	int64_t revision = revision_of(a);
+
+	if (a->outcome != LOCK_OK || revision <= 0) {
+		fail(l, a);
+		return;
+	}
+	struct lock_result r = { .outcome = LOCK_CONFLICT };
+	if (json_is_true(json_object_get(a->json, "succeeded"))) {
+		r.outcome = LOCK_OK;
+		r.token = revision;
+		snprintf(r.version.text, sizeof r.version.text, "%" PRId64, revision);
+		etcd_watch_settle(&l->watch, revision);
+	} else {
+		if (a->repeated) {
+			r.outcome = LOCK_UNKNOWN;
+			err_set(&r.err, ERR_UNREACHABLE, "it was sent more than once, and conflicts, perhaps with itself");
+		}
+		etcd_watch_settle(&l->watch, 0); /* whoever wrote it may be news */
+	}
+	finish(l, a, &r);
+}
+
+static char *print_txn(const struct etcd_lock *l, const char *text, const char *expected)
+{
+	struct buf b = { 0 };
+
+	buf_printf(&b, "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%s\"}],", l->key64,
+	           *expected ? expected : "0");
+	buf_printf(&b, "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"", l->key64);
+	http_base64(&b, text, strlen(text));
+	buf_adds(&b, "\"}}]}");
+	return b.data;
+}
+
+/* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
+static void write_key(struct lock *lock, const struct record *record, const struct version *expected, bool durable, struct instant by,
+                      lock_done_fn *done, void *arg)
+{
+	struct etcd_lock *l = of(lock);
+	char *text;
+
+	(void)durable;
+	begin(l, true, by, done, arg);
+	if (strspn(expected->text, "0123456789") != strlen(expected->text)) {
+		lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
+		return;
+	}
+	if (!lock_op_print(&l->op, record, &text))
+		return;
+	etcd_call_start(l->client, &l->call, "kv/txn", print_txn(l, text, expected->text), by, on_txn, l);
+	free(text);
+}
+
+static void cancel(struct lock *lock)
+{
+	lock_op_cancel(&of(lock)->op);
+}
+
+static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
+{
+	struct etcd_lock *l = of(lock);
+
+	l->watch.changed = changed;
+	l->watch.arg = arg;
+	etcd_watch_start(l->client->hub, &l->watch);
+	return true;
+}
+
+/* ---- open and close ---- */
+
+static void close_lock(struct lock *lock)
+{
+	struct etcd_lock *l = of(lock);
+
+	cancel(lock);
+	etcd_watch_stop(&l->watch);
+	free(l->key64);
+	free(l->base.url);
+	free(l);
+}
+
+static int check(const struct lock_url *u, bool tls, struct err *err)
+{
+	if (!*u->path)
+		return err_set(err, ERR_USAGE, "the key is missing: expected etcd://HOST:PORT/KEY");
+	if (!tls && u->options && (lock_url_option(u, "ca") || lock_url_option(u, "cert") || lock_url_option(u, "key") || lock_url_option(u, "server_name")))
+		return err_set(err, ERR_USAGE, "ca, cert, key and server_name are for TLS: write etcds://");
+	if (lock_url_option(u, "key") && !lock_url_option(u, "cert"))
+		return err_set(err, ERR_USAGE, "the option key is given without cert, the certificate it belongs to");
+	return 0;
+}
+
+static char *base64_of(const char *key)
+{
+	struct buf b = { 0 };
+
+	http_base64(&b, key, strlen(key));
+	return b.data;
+}
+
+static struct lock *open_lock(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls, struct err *err)
+{
+	struct lock_url u;
+
+	if (lock_url_parse(&u, ops->scheme, text, PORT, etcd_options, err) < 0)
+		return NULL;
+	char *shown = lock_url_print(&u, ops->scheme), *key64 = base64_of(u.path);
+	if (check(&u, tls, err) < 0) {
+		err_wrap(err, "lock %s", shown);
+		lock_url_fini(&u);
+		goto fail;
+	}
+	struct etcd_client *client = etcd_client_get(env, &u, tls, err);
+	if (!client)
+		goto fail;
+	struct etcd_lock *l = mem_zero(sizeof *l);
+	l->base.ops = ops;
+	l->base.url = shown;
+	l->env = env;
+	l->client = client;
+	l->key64 = key64;
+	l->watch.key64 = key64;
+	return &l->base;
+fail:
+	free(shown);
+	free(key64);
+	return NULL;
+}
+
+static struct lock *open_plain(struct lock_env *env, const char *text, struct err *err);
+static struct lock *open_tls(struct lock_env *env, const char *text, struct err *err);
+
+static const struct lock_ops lock_etcd = {
+	.scheme = "etcd",
+	.open = open_plain,
+	.read = read_key,
+	.write = write_key,
+	.cancel = cancel,
+	.watch = watch,
+	.close = close_lock,
+};
+static const struct lock_ops lock_etcds = {
+	.scheme = "etcds",
+	.open = open_tls,
+	.read = read_key,
+	.write = write_key,
+	.cancel = cancel,
+	.watch = watch,
+	.close = close_lock,
+};
+
+static struct lock *open_plain(struct lock_env *env, const char *text, struct err *err)
+{
+	return open_lock(env, text, &lock_etcd, false, err);
+}
+
+static struct lock *open_tls(struct lock_env *env, const char *text, struct err *err)
+{
+	return open_lock(env, text, &lock_etcds, true, err);
+}
+
+const struct module lunarch_module = {
+	.build = LUNARCH_BUILD,
+	.locks = (const struct lock_ops *const[]){ &lock_etcd, &lock_etcds, NULL },
+	.libraries = http_libraries,
+};
