@@ -1,9 +1,9 @@
 """Stores as the conformance cases need them: started, reached into behind the runtime's back, hurt. One class each."""
-import base64, json, os, shutil, sys, urllib.error, urllib.request
+import base64, json, os, shutil, socket, sys, urllib.error, urllib.request
 from urllib.parse import quote
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import servers
-from harness import scratch
+from harness import PATIENCE, scratch
 from proxy import Proxy
 
 
@@ -164,3 +164,74 @@ class Etcd(Store):
 
 def b64(content):
     return base64.b64encode(content).decode()
+
+
+class Redis(Store):
+    name = "redis"
+    revisions = False        # a version is the content's digest: what was put back byte for byte is what was there
+    notices_by_hand = False  # only what the script does is published
+
+    def __init__(self, *options):
+        self.server = servers.Redis("--appendonly", "yes", "--appendfsync", "always", *options)
+        self.port = self.server.port
+
+    def url(self, key, through=None):
+        return f"redis://127.0.0.1:{through.port if through else self.port}/{quote(key)}"
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a%2Fb", "a/b", "7/a", "q'uo\"te", "tag{ged}", "open{", "shut}", "x" * 150]
+
+    def talk(self, *words):
+        """One command, its answer as bytes, None, or an exception."""
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
+            s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(self.as_bytes, words)))
+            f = s.makefile("rb")
+            line = f.readline().rstrip(b"\r\n")
+            if line[:1] == b"-":
+                raise RuntimeError(line.decode())
+            if line[:1] != b"$":
+                return line[1:]
+            return None if line == b"$-1" else f.read(int(line[1:]))
+
+    @staticmethod
+    def as_bytes(word):
+        return word if isinstance(word, bytes) else str(word).encode()
+
+    def put(self, key, content):
+        self.talk("SET", key, content)
+
+    def get(self, key):
+        return self.talk("GET", key)
+
+    def delete(self, key):
+        self.talk("DEL", key)
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        self.talk("CONFIG", "SET", "min-replicas-to-write", 1)
+        return lambda: self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
+
+    def fill(self):
+        self.talk("CONFIG", "SET", "maxmemory", 1)
+        return lambda: self.talk("CONFIG", "SET", "maxmemory", 0)
+
+    def repair(self):
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+        self.talk("CONFIG", "SET", "maxmemory", 0)
+        self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
+
+    def end(self):
+        self.server.close()

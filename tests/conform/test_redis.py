@@ -1,0 +1,294 @@
+#!/usr/bin/env python3
+"""The Redis lock passes the conformance suite against Debian's redis-server, and its own cases."""
+import http.server, os, re, sys, tempfile, threading, time
+from cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
+from driver import Driver, record
+from stores import Redis as Store
+from harness import *
+from servers import Redis, free_port
+
+SHORT = 3000  # ms; for operations that are to fail soon
+
+
+def term(holder="a", lease_ms=1000, **fields):
+    """What a write that begins a term asks for: no token yet."""
+    return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
+
+
+def opened(url, **env):
+    d = Driver(env)
+    o = d.open(url)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def acquire(d, rec, version):
+    """A server that has just been started elects nobody for a lease: until then."""
+    return wait_for(lambda: next((w for w in [d.write(rec, version)] if w["outcome"] != "failed"), None))
+
+
+def trouble(url, what, said, outcome=("failed", "refused"), secret=None, env=None):
+    d = opened(url, **(env or {}))
+    r = d.read(within=SHORT)
+    w = d.write(term(), "", within=SHORT)
+    text = r.get("err", {}).get("text", "")
+    good = ok(r["outcome"] in outcome and w["outcome"] in outcome and any(s in text for s in said), f"trouble: {what}: is told")
+    if not good:
+        note(f"{r} {w}")
+    host = re.search(r"//(?:[^@/]*@)?([^/?]+)", url)[1]
+    ok(host in text and not (secret and secret in text), f"trouble: {what}: by an error that names the server and no secret")
+    same(d.end(), 0, f"trouble: {what}: and the lock closes in peace")
+
+
+def login():
+    secret = "m o/on:l@ight"
+    with Redis("--requirepass", secret) as server:
+        at = f"127.0.0.1:{server.port}"
+        trouble(f"redis://{at}/x", "no password", ["wants a password"], ("refused",))
+        trouble(f"redis://:wr0ng@{at}/x", "a wrong password", ["refuses the user or the password"], ("refused",), "wr0ng")
+        trouble(f"redis://nobody:wr0ng@{at}/x", "an unknown user", ["refuses the user or the password"], ("refused",), "wr0ng")
+        trouble(f"redis://:m%20o%2Fon%3Al%40ight@{at}/99/x", "a database that is not there", ["the database 99"], ("refused",), "m o")
+        with tempfile.NamedTemporaryFile("w") as f:
+            f.write(secret + "\nnot this\n")
+            f.flush()
+            ways = {"in the URL": (f"redis://:m%20o%2Fon%3Al%40ight@{at}/x", {}), "in a file": (f"redis://{at}/x?password_file={f.name}", {}),
+                    "in the environment": (f"redis://{at}/x", {"LUNARCH_LOCK_PASSWORD": secret})}
+            for where, (url, env) in ways.items():
+                d = opened(url, **env)
+                same(d.read()["outcome"], "absent", f"login: with the password {where}")
+                d.end()
+        rights(server, secret)
+
+
+RIGHTS = ["+evalsha", "+eval", "+script|load", "+strlen", "+get", "+set", "+hget", "+hmget", "+hset", "+publish", "+subscribe", "+unsubscribe",
+          "+info", "+time", "+role", "+wait", "+select"]
+
+
+def rights(server, secret):
+    """The ones that docs/locks.md lists are enough, and each that is missing is told or done without."""
+    at = f"127.0.0.1:{server.port}"
+    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+        line = "ACL SETUSER elector on >PASSWORD resetkeys ~NAME ~{NAME}:lunarch resetchannels &{NAME}:changed " + " ".join(RIGHTS)
+        ok(line in f.read(), "rights: docs/locks.md has this line")
+    def user(name, *words):
+        server.cli("ACL", "SETUSER", name, "reset", "on", ">pw", *words, password=secret)
+    user("whole", "~x", "~{x}:lunarch", "&{x}:changed", *RIGHTS)
+    d = opened(f"redis://whole:pw@{at}/x")
+    same(d.do("watch")["watching"], True, "rights: with these alone a lock can be watched")
+    same(acquire(d, term(), "")["outcome"], "ok", "rights: written")
+    same(d.read()["outcome"], "ok", "rights: and read")
+    user("unscripted", "~x", "~{x}:lunarch", "&*", *[r for r in RIGHTS if r not in ("+script|load", "+role")])
+    e = opened(f"redis://unscripted:pw@{at}/x")
+    w = e.read()
+    same(e.write(record("b"), w["version"])["outcome"], "ok", "rights: without SCRIPT LOAD and ROLE scripts are sent whole")
+    user("deaf", "~x", "~{x}:lunarch", "resetchannels", *RIGHTS)
+    f = opened(f"redis://deaf:pw@{at}/x")
+    f.do("watch")
+    f.read()
+    ok(f.noticed(f.count() + 1), "rights: who may not subscribe is told to look now and then instead")
+    same(f.do("watch")["watching"], False, "rights: and that there are no notices")
+    o = f.write(record("c"), f.read()["version"])
+    same(o["outcome"], "refused", "rights: who may not publish may not write")
+    user("elsewhere", "~y", "&*", *RIGHTS)
+    g = opened(f"redis://elsewhere:pw@{at}/x")
+    r = g.read()
+    ok(r["outcome"] == "refused" and "NOPERM" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"], "rights: another key's user is refused")
+    same(d.read()["record"]["holderIdentity"], "b", "rights: and nothing was changed")
+    same([x.end() for x in (d, e, f, g)], [0] * 4, "rights: all close in peace")
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+def strangers():
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    trouble(f"redis://127.0.0.1:{web.server_port}/x", "a web server", ["does not speak Redis", "closed it", "connection was lost"], ("failed",))
+    web.shutdown()
+    trouble(f"redis://127.0.0.1:{free_port()}/x", "nobody listens", ["refused"], ("failed",))
+    trouble("redis://no-such-host.invalid:6379/x", "no such host", ["no-such-host.invalid"], ("failed",))
+    for url, said in ((f"redis://h/x?nonsense=1", "there is no option"), ("redis://h/", "name is missing"), ("redis://h:0/x", "port"),
+                      ("redis://u:secret@h/x?replicas=many", "number from 0"), ("rediss://u:secret@h/x", "no TLS")):
+        d = Driver()
+        o = d.open(url)
+        ok(not o["ok"] and said in o["err"] and "secret" not in o["err"], f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        d.end()
+
+
+def tokens():
+    with Redis("--appendonly", "yes", "--appendfsync", "always") as server:
+        d, e = opened(server.url("t")), opened(server.url("t"))
+        got = []
+        def next_term(version, what):
+            w = acquire(d, term(), version)
+            if not w or w["outcome"] != "ok":
+                note(w)
+            got.append(w["token"])
+            ok(len(got) == 1 or got[-1] > got[-2], f"tokens: a new term's is larger than all before, {what}")
+            return w
+        w = next_term("", "the first")
+        r = e.read()
+        same((r["token"], r["record"].get("token", 0)), (w["token"], 0), "tokens: who reads a term's first record is told its token")
+        for i in range(3):
+            w = next_term(w["version"], "term by term")
+        same(d.write(record("a", token=w["token"]), w["version"])["token"], 0, "tokens: a renewal makes none")
+        server.cli("DEL", "t")
+        w = next_term("", "after the record was deleted")
+        server.cli("FLUSHALL")
+        w = next_term("", "after everything was")
+        server.kill()
+        server.start()
+        wait_for(lambda: d.read()["outcome"] == "ok")
+        w = next_term(w["version"], "after the server was killed")
+        ahead = 2 ** 52
+        w = d.write(record("a", token=ahead), w["version"])
+        w = next_term(w["version"], "even where a record brings a larger one")
+        ok(got[-1] > ahead, "tokens: which counts")
+        server.cli("SCRIPT", "FLUSH")
+        same(d.write(record("a"), w["version"])["outcome"], "ok", "scripts: a server that has forgotten them is told again")
+        same(e.read()["outcome"], "ok", "scripts: for reading too")
+        for key, other in (("list", "RPUSH"), ("set", "SADD")):
+            server.cli(other, key, "member")
+            f = opened(server.url(key))
+            same((f.read()["outcome"], f.write(term(), "")["outcome"]), ("foreign", "conflict"), f"foreign: a {key} is no record, and not touched")
+            same(server.cli("TYPE", key), key, "foreign: it is what it was")
+            f.end()
+        server.cli("SET", "{odd}:lunarch", "mine")
+        f = opened(server.url("odd"))
+        o = f.write(term(), "")
+        ok(o["outcome"] == "failed" and "used for something else" in o["err"]["text"] and server.cli("GET", "{odd}:lunarch") == "mine",
+           "foreign: nor is what stands where the token would be counted")
+        f.end()
+        same([d.end(), e.end()], [0, 0], "tokens: both close in peace")
+
+
+def failover():
+    """The replica that is promoted lacks a term: nobody is elected before that one's lease is over."""
+    with Redis() as first, Redis(replica_of=first) as second:
+        wait_for(lambda: "master_link_status:up" in second.cli("INFO", "replication"))
+        both = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/f"
+        d, fresh = opened(both), opened(f"redis://127.0.0.1:{second.port}/f")
+        r = fresh.read(within=SHORT)
+        ok(r["outcome"] == "failed" and "replica" in r["err"]["text"], "failover: a replica alone is no store")
+        w = acquire(d, term("old", lease_ms=2000), "")
+        same(w["outcome"], "ok", "failover: a term on the primary")
+        wait_for(lambda: "old" in second.cli("GET", "f"))
+        second.cli("REPLICAOF", "127.0.0.1", str(free_port()))  # cut off from here on
+        w = d.write(record("old", token=w["token"], state="released", leaseDurationMs=2000), w["version"])
+        lost = d.write(term("lost", lease_ms=2000), w["version"])
+        same(lost["outcome"], "ok", "failover: another term there, which the replica never hears of")
+        first.kill()
+        second.cli("REPLICAOF", "NO", "ONE")
+        r = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(r["record"]["holderIdentity"], "old", "failover: the promoted one shows the term before")
+        began = time.monotonic()
+        n = fresh.write(term("next", lease_ms=2000), r["version"])
+        ok(n["outcome"] == "failed" and "promoted" in n["err"]["text"], "failover: nobody is elected at once")
+        n = acquire(fresh, term("next", lease_ms=2000), r["version"])
+        ok(n["outcome"] == "ok" and time.monotonic() - began >= 1.99, "failover: but when a lease has passed")
+        ok(n["token"] > lost["token"], "failover: with a token larger than that of the lost term")
+        seen = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(seen["record"]["holderIdentity"], "next", "failover: who named both servers has found the new primary")
+        same(d.write(term("lost"), lost["version"])["outcome"], "conflict", "failover: and the lost term cannot be renewed there")
+        d.end(), fresh.end()
+
+
+def survives():
+    """A term that the promoted replica does know goes on."""
+    with Redis() as first, Redis(replica_of=first) as second:
+        wait_for(lambda: "master_link_status:up" in second.cli("INFO", "replication"))
+        d = opened(f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/s?replicas=1")
+        w = acquire(d, term(), "")
+        same((w["outcome"], second.cli("EXISTS", "s")), ("ok", "1"), "replicas: a term that was acknowledged is on the replica")
+        second.pause()
+        lone = d.write(term("b"), w["version"], within=SHORT)
+        ok(lone["outcome"] == "unknown" and "0 of 1 replicas" in lone["err"]["text"], "replicas: a term that no replica has is not certain")
+        r = d.read(within=SHORT)
+        same(r["outcome"], "failed", "replicas: nor is what is read")
+        second.resume()
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(r["record"]["holderIdentity"], "b", "replicas: until the replica has it too")
+        w = d.write(record("b"), r["version"])
+        first.kill()
+        second.cli("REPLICAOF", "NO", "ONE")
+        refused = wait_for(lambda: next((x for x in [d.write(record("b"), w["version"], within=SHORT)] if "asks for 1" in x.get("err", {}).get("text", "")), None))
+        ok(refused, "replicas: a primary without the replicas that the URL asks for takes no writes")
+        e = opened(second.url("s"))
+        r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(e.write(record("b"), r["version"])["outcome"], "ok", "failover: a term that the promoted one knows is renewed at once")
+        d.end(), e.end()
+
+
+def amnesia():
+    """A server that keeps nothing on disk is killed and started: a leader may be about that it knows nothing of."""
+    with Redis() as server:
+        d = opened(server.url("n"))
+        same(acquire(d, term(lease_ms=500), "")["outcome"], "ok", "amnesia: a term")
+        server.kill()
+        server.start()
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
+        same(r["outcome"], "absent", "amnesia: the server has forgotten it")
+        w = d.write(term("b", lease_ms=600_000), "")
+        ok(w["outcome"] == "failed" and "restarted" in w["err"]["text"], "amnesia: nobody is elected for a lease after its start")
+        same(acquire(d, term("b", lease_ms=1000), "")["outcome"], "ok", "amnesia: then somebody is")
+        d.end()
+
+
+def together():
+    """Many locks of a process share a connection; in a cluster, what belongs to a lock is in one slot."""
+    with Redis("--cluster-enabled", "yes") as server:
+        d = opened(server.url("early"))
+        r = d.read(within=SHORT)
+        ok(r["outcome"] == "failed" and "CLUSTERDOWN" in r["err"]["text"], "cluster: one that is not whole is not ready")
+        server.cli("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        wait_for(lambda: "cluster_state:ok" in server.cli("CLUSTER", "INFO"))
+        names = ["plain", "tag{ged}more", "a/b", "open{", *(f"n{i}" for i in range(40))]
+        for n in names:
+            if not d.open(server.url(n), lock=n)["ok"]:
+                ok(False, n)
+            d.do("watch", lock=n)
+        ops = [d.start_write(record(n), "", lock=n) for n in names]
+        same({d.wait(o)["outcome"] for o in ops}, {"ok"}, "cluster: every name's keys are in one slot")
+        lines = [l for l in server.cli("CLIENT", "LIST").splitlines() if "cmd=client" not in l]
+        same(len(lines), 2, f"together: {len(names) + 1} locks of a process have two connections")
+        server.cli("PUBLISH", "plain:changed", "x")
+        before = d.count("n7")
+        server.cli("PUBLISH", "{n7}:changed", "x")
+        ok(d.noticed(before, "n7"), "together: each is told of its own changes")
+        server.cli("CLUSTER", "DELSLOTSRANGE", "0", "16383")
+        same(d.end(), 0, "together: and all close in peace")
+
+
+def quiet():
+    """Who writes is not told of its own writes, so that a renewal is one request."""
+    with Redis() as server:
+        d, e = opened(server.url("q")), opened(server.url("q"))
+        for x in (d, e):
+            x.do("watch")
+            x.noticed(0)
+        w = d.write(record("a"), "")
+        e.noticed(1)
+        calls = lambda: int(server.cli("INFO", "commandstats").split("cmdstat_evalsha:calls=")[1].split(",")[0])
+        before, told = calls(), d.count()
+        heard = 0
+        for _ in range(10):
+            seen = e.count()
+            w = d.write(record("a"), w["version"], durable=False)
+            heard += e.noticed(seen)
+        same(heard, 10, "quiet: another is told of each write")
+        same((calls() - before, d.count()), (10, told), "quiet: who wrote them is not, and each was one request")
+        d.end(), e.end()
+
+
+store = Store()
+only = [globals()[n] for n in sys.argv[1:]]
+if only:
+    at_once(*only)
+    done()
+run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
+store.end()
+at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet)
+done()
