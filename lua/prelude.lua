@@ -14,6 +14,17 @@ local function later(make)
 	end
 end
 
+-- The same for a table of functions.
+local function on_demand(make)
+	return setmetatable({}, { __index = function(table, key)
+		for name, f in pairs(make()) do
+			rawset(table, name, f)
+		end
+		setmetatable(table, nil)
+		return rawget(table, key)
+	end })
+end
+
 local function make_api(natives)
 	local every = later(function() return use "every"(natives.sleep, natives.time.monotonic) end)
 	local api = {
@@ -32,6 +43,7 @@ local function make_api(natives)
 	function natives.term_methods.every(term, seconds, f, options)
 		return every(function(...) return term:spawn(...) end, seconds, f, options)
 	end
+	api.tasks = on_demand(function() return use "tasks"(natives) end)
 	local function checkpoint()
 		natives.checkpoints = natives.checkpoints or use "checkpoint"(natives)
 		return natives.checkpoints
@@ -46,7 +58,7 @@ local function make_api(natives)
 end
 
 local function open_globals(api)
-	for _, name in ipairs { "sleep", "spawn", "every", "exec", "json", "log", "time" } do
+	for _, name in ipairs { "sleep", "spawn", "every", "exec", "json", "log", "time", "tasks" } do
 		_G[name] = api[name]
 	end
 	_G.lunarch = api

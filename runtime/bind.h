@@ -14,7 +14,8 @@
 void bind_coroutine(lua_State *L);
 
 /* Add to the table at the top of the stack. */
-void bind_tasks(lua_State *L); /* sleep spawn */
+void bind_tasks(lua_State *L); /* sleep, spawn, and groups of tasks: lua/tasks.lua */
+void bind_signals(lua_State *L); /* signal(): what tasks wait for that Lua code decides */
 void bind_exec(lua_State *L);  /* start, await, line ...: see lua/exec.lua, which makes exec of them */
 void bind_json(lua_State *L);  /* json */
 void bind_log(lua_State *L);   /* emit (which lua/log.lua makes log of) and the global print */

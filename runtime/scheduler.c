@@ -336,6 +336,17 @@ int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults)
 
 /* ---- tasks ---- */
 
+/* An error that came from another task brings along where it was there, with the same message in front. */
+static const char *inner_traceback(lua_State *L, const char *message)
+{
+	if (!lua_istable(L, 1))
+		return message;
+	lua_pushliteral(L, "traceback");
+	if (lua_rawget(L, 1) == LUA_TSTRING && strncmp(lua_tostring(L, -1), message, strlen(message)) == 0)
+		return lua_tostring(L, -1);
+	return message;
+}
+
 /* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
 static int report(lua_State *L)
 {
@@ -347,7 +358,7 @@ static int report(lua_State *L)
 		lua_pushfstring(L, "(the error is a %s, not a text)", luaL_typename(L, 1));
 	const char *message = lua_tostring(L, -1);
 	t->message_len = strlen(message);
-	luaL_traceback(L, L, message, 1);
+	luaL_traceback(L, L, inner_traceback(L, message), 1);
 	if (over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the room again */
 		t->room = ROOM_INSTRUCTIONS;
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);

@@ -78,6 +78,7 @@ static void open_natives(struct script *s)
 	lua_newtable(L);
 	bind_coroutine(L);
 	bind_tasks(L);
+	bind_signals(L);
 	bind_exec(L);
 	bind_json(L);
 	bind_log(L);

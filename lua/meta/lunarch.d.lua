@@ -4,7 +4,7 @@
 
 ---An expected failure: what functions return behind nil. It prints as its message.
 ---@class lunarch.Error
----@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"system"
+---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"system"
 ---@field message string
 ---@field result? lunarch.ExecResult what had been written when exec ran out of time
 
@@ -134,6 +134,85 @@ function spawn(f, ...) end
 ---@return lunarch.Task
 function every(seconds, f, options) end
 
+tasks = {}
+
+---Runs the functions as tasks and waits for all of them, and for the tasks among them. One error ends the others and is raised.
+---@param list table<any, function|lunarch.Task>
+---@param options? { timeout?: number }
+---@return table<any, any>? results the first result of each, under its key
+---@return lunarch.Error? err "timeout"
+function tasks.wait_all(list, options) end
+
+---The first one to end; the others are cancelled.
+---@param list table<any, function|lunarch.Task>
+---@param options? { timeout?: number }
+---@return any key
+---@return any ... its results; or nil and an error ("timeout")
+function tasks.first(list, options) end
+
+---@param seconds number
+---@param f function
+---@return any ... what f returns; or nil and an error ("timeout")
+function tasks.with_timeout(seconds, f, ...) end
+
+---@class lunarch.Scope
+local Scope = {}
+
+---@param f fun(...)
+---@return lunarch.Task
+function Scope:spawn(f, ...) end
+
+---Returns what f returns, when that and everything it has spawned in the scope have ended.
+---@param f fun(scope: lunarch.Scope, ...): any
+---@return any ...
+function tasks.scope(f, ...) end
+
+---@class lunarch.Queue
+local Queue = {}
+
+---@param capacity? integer
+---@return lunarch.Queue
+function tasks.queue(capacity) end
+
+---Waits while it is full.
+---@param value any not nil
+---@param timeout? number
+---@return true? done
+---@return lunarch.Error? err "timeout" or "closed"
+function Queue:put(value, timeout) end
+
+---Waits while it is empty.
+---@param timeout? number
+---@return any value
+---@return lunarch.Error? err "timeout" or "closed"
+function Queue:take(timeout) end
+
+---The values, until it is closed and empty.
+---@return fun(): any
+function Queue:each() end
+
+function Queue:close() end
+
+---@return integer
+function Queue:size() end
+
+---@class lunarch.Semaphore
+local Semaphore = {}
+
+---@class lunarch.Permit
+local Permit = {}
+
+function Permit:release() end
+
+---@param permits integer
+---@return lunarch.Semaphore
+function tasks.semaphore(permits) end
+
+---@param timeout? number
+---@return lunarch.Permit? permit released by permit:release(), or as a <close> variable
+---@return lunarch.Error? err "timeout"
+function Semaphore:acquire(timeout) end
+
 ---@class lunarch.ExecFile
 ---@field file string its path
 ---@field append? boolean
@@ -237,7 +316,7 @@ function time.parse(text) end
 
 lunarch = {
 	version = "",
-	sleep = sleep, spawn = spawn, every = every, exec = exec, json = json, log = log, time = time,
+	sleep = sleep, spawn = spawn, every = every, exec = exec, json = json, log = log, time = time, tasks = tasks,
 }
 
 ---Stops the whole program cleanly, with this exit status. os.exit is the same.

@@ -313,4 +313,25 @@ def environment(t):
         t.equal(w.printed()[2], "0.5\n", "what on_stopped starts belongs to its term")
 
 
-Tap().run([a_term, reasons, pairing, declining, errors, starting, leaders, asking, cleaning, many, leaving, environment])
+def far_errors(t):
+    """Errors of tasks"""
+    text = """local function deep() error 'deep down' end
+local function middle() sleep(0.001) deep() end
+return { on_leading = function() tasks.wait_all { middle } end }"""
+    with worker(text) as w:
+        w.lead()
+        got = w.expect(END)["text"]
+        t.ok(got.endswith("script.lua:1: deep down"), "an error in a task of wait_all ends the term, when nobody catches it", got)
+        log = [line["message"] for line in w.log() if line["event"] == "hook_failed"][0]
+        t.ok(0 < log.find("script.lua:1: in") < log.find("script.lua:2: in") < log.rfind("script.lua:3: in") and log.count("stack traceback") == 2,
+             "its traceback shows where it was raised, and who waited", log)
+    with worker("return { on_leading = function() local q = tasks.queue() spawn(function() q:put(1) error 'lost' end) q:take() sleep(100) end }") as w:
+        w.lead()
+        t.ok(w.expect(END)["text"].endswith("lost"), "an error in a task that nobody waits for ends it at once")
+    with worker("return { on_leading = function() pcall(tasks.first, { function() pcall(sleep, 100) error 'late' end, function() end }) print 'on' sleep(100) end }") as w:
+        w.lead()
+        w.wait_print("on")
+        t.ok(w.quiet() and "late" in w.log_text(), "one of a task that is being cancelled is logged, and the term goes on")
+
+
+Tap().run([far_errors, a_term, reasons, pairing, declining, errors, starting, leaders, asking, cleaning, many, leaving, environment])
