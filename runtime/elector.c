@@ -306,8 +306,7 @@ static void on_read(void *arg, const struct lock_result *r)
 		remember_read(e, r, &ev.sight);
 	else
 		say_trouble(e, "read_failed", r->err.text);
-	if (!e->watching || r->outcome != LOCK_OK)
-		watch_if_possible(e);
+	watch_if_possible(e); /* it may be refused by now, or possible again */
 	step(e, ev);
 	if (ev.outcome == OUTCOME_OK)
 		watch_holder(e);

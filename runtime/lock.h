@@ -30,7 +30,8 @@ struct lock_result {
 	enum lock_outcome outcome;
 	struct instant sent_at;       /* read before the request left this process */
 	const struct record *record;  /* read, LOCK_OK: borrowed until the callback returns */
-	struct version version;       /* read OK; write OK: what is in the store now */
+	struct version version;       /* read OK, ABSENT; write OK: what is in the store now, and a write has to expect. An absent record
+	                               * has one other than "" where it would be put into something that is there */
 	int64_t token;                /* write OK: the fencing token, if the store makes it; else 0 and the record's counts */
 	struct err err;               /* every outcome but OK, ABSENT and CONFLICT */
 };

@@ -1,0 +1,260 @@
+/* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets. */
+#include "kube_config.h"
+#include "mem.h"
+#include "tap.h"
+#include "yaml_json.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+
+/* The path of a file in the directory with that text, till the next call but two. */
+static const char *file(const char *name, const char *text)
+{
+	static char paths[3][128];
+	static int n;
+	char *path = paths[n++ % 3];
+
+	snprintf(path, sizeof paths[0], "%s/%s", dir, name);
+	FILE *f = fopen(path, "w");
+	fputs(text, f);
+	fclose(f);
+	return path;
+}
+
+static const char *const HOME_CONFIG =
+	"apiVersion: v1\n"
+	"kind: Config\n"
+	"current-context: prod\n"
+	"contexts:\n"
+	"- name: prod\n"
+	"  context: {cluster: east, user: ann, namespace: shop}\n"
+	"- name: bare\n"
+	"  context:\n"
+	"    cluster: west\n"
+	"clusters:\n"
+	"- name: east\n"
+	"  cluster:\n"
+	"    server: https://east.example:6443/k8s/clusters/c-1/\n"
+	"    certificate-authority: pki/ca.crt\n"
+	"    tls-server-name: kubernetes.default\n"
+	"    proxy-url: socks5://127.0.0.1:1080\n"
+	"- name: west\n"
+	"  cluster:\n"
+	"    server: \"https://[fd00::1]:6443\"\n"
+	"    insecure-skip-tls-verify: true\n"
+	"users:\n"
+	"- name: ann\n"
+	"  user:\n"
+	"    token: 12345\n"
+	"    client-certificate-data: Q0VSVA==\n"
+	"    client-certificate: ignored.crt\n"
+	"    client-key: /abs/ann.key\n"
+	"    as: boss\n"
+	"    as-uid: u7\n"
+	"    as-groups: [a, b]\n"
+	"    as-user-extra: {\"x/y\": [one, two]}\n";
+
+static void test_whole(void)
+{
+	struct kube_config c;
+	struct err err = { 0 };
+	char want[128];
+
+	if (!is_int(kube_config_from_files(&c, file("config", HOME_CONFIG), NULL, &err), 0, "a kubeconfig is read"))
+		printf("# %s\n", err.text);
+	is_str(c.server, "https://east.example:6443/k8s/clusters/c-1", "the server, with its path");
+	is_str(c.ns, "shop", "the namespace");
+	snprintf(want, sizeof want, "%s/pki/ca.crt", dir);
+	is_str(c.ca_file, want, "a relative path is relative to the file");
+	is_str(c.server_name, "kubernetes.default", "tls-server-name");
+	is_str(c.proxy, "socks5://127.0.0.1:1080", "proxy-url");
+	is_str(c.token, "12345", "a token that looks like a number");
+	ok(c.cert_pem && strcmp(c.cert_pem, "CERT") == 0 && !c.cert_file, "data beats the file");
+	is_str(c.key_file, "/abs/ann.key", "an absolute path stays");
+	is_str(c.headers[0], "Impersonate-User: boss", "as");
+	is_str(c.headers[1], "Impersonate-Uid: u7", "as-uid");
+	is_str(c.headers[3], "Impersonate-Group: b", "as-groups");
+	is_str(c.headers[5], "Impersonate-Extra-x%2Fy: two", "as-user-extra, its key escaped");
+	ok(!c.headers[6], "and no more");
+	kube_config_fini(&c);
+
+	is_int(kube_config_from_files(&c, file("config", HOME_CONFIG), "bare", &err), 0, "another context, without a user");
+	ok(strcmp(c.ns, "default") == 0 && c.insecure && !c.token, "namespace default, insecure, no credentials");
+	kube_config_fini(&c);
+}
+
+static void test_several(void)
+{
+	char paths[400];
+	struct kube_config c;
+	struct err err = { 0 };
+	const char *first = file("first", "current-context: a\ncontexts: [{name: a, context: {cluster: one, user: me}}]\n"
+	                                  "clusters: [{name: one, cluster: {server: https://first}}]\n");
+	const char *second = file("second", "current-context: b\nclusters: [{name: one, cluster: {server: https://second}}]\n"
+	                                    "users: [{name: me, user: {token: t}}]\n");
+
+	snprintf(paths, sizeof paths, "%s:%s/missing:%s", first, dir, second);
+	is_int(kube_config_from_files(&c, paths, NULL, &err), 0, "several files are one, missing ones are skipped");
+	is_str(c.server, "https://first", "the first file that has an entry wins");
+	is_str(c.token, "t", "the others complete it");
+	kube_config_fini(&c);
+}
+
+static void test_exec(void)
+{
+	struct kube_config c;
+	struct err err = { 0 };
+	char want[128];
+	const char *text =
+		"current-context: a\ncontexts: [{name: a, context: {cluster: one, user: me}}]\n"
+		"clusters: [{name: one, cluster: {server: https://one, certificate-authority-data: Q0VSVA==, "
+		"extensions: [{name: client.authentication.k8s.io/exec, extension: {audience: x}}]}}]\n"
+		"users: [{name: me, user: {exec: {apiVersion: client.authentication.k8s.io/v1, command: ./bin/login, args: [--n, 5], "
+		"env: [{name: A, value: b}], interactiveMode: IfAvailable, provideClusterInfo: true}}}]\n";
+
+	is_int(kube_config_from_files(&c, file("exec", text), NULL, &err), 0, "an exec plugin");
+	snprintf(want, sizeof want, "%s/./bin/login", dir);
+	is_str(c.exec.command, want, "its command, relative to the file");
+	ok(c.exec.args && strcmp(c.exec.args[0], "--n") == 0 && strcmp(c.exec.args[1], "5") == 0 && !c.exec.args[2], "its arguments");
+	is_str(c.exec.env[0], "A=b", "its environment");
+	char *cluster = json_dumps(c.exec.cluster, JSON_COMPACT | JSON_SORT_KEYS);
+	is_str(cluster, "{\"certificate-authority-data\":\"Q0VSVA==\",\"config\":{\"audience\":\"x\"},\"server\":\"https://one\"}", "what it is told of the cluster");
+	free(cluster);
+	kube_config_fini(&c);
+}
+
+static const char *const FRAME = "current-context: a\ncontexts: [{name: a, context: {cluster: one, user: me}}]\n"
+				 "clusters: [{name: one, cluster: {%s}}]\nusers: [{name: me, user: {%s}}]\n";
+
+static void check_bad(const char *cluster, const char *user, const char *expected)
+{
+	char *text = mem_printf(FRAME, cluster, user);
+	struct kube_config c;
+	struct err err = { 0 };
+	int done = kube_config_from_files(&c, file("bad", text), NULL, &err);
+
+	if (!ok(done < 0 && strstr(err.text, expected) && !strstr(err.text, "s3cret"), "refused, and said why without secrets: %s", expected))
+		printf("# %d %s\n", done, err.text);
+	if (done == 0)
+		kube_config_fini(&c);
+	free(text);
+}
+
+static void test_bad(void)
+{
+	const char *good = "server: https://one";
+	struct kube_config c;
+	struct err err = { 0 };
+	char path[128];
+
+	check_bad("x: 1", "token: s3cret", "server: expected https://HOST:PORT");
+	check_bad("server: ftp://x", "token: s3cret", "server: expected https://HOST:PORT");
+	check_bad("server: https://one, insecure-skip-tls-verify: true, certificate-authority: x", "token: s3cret", "insecure-skip-tls-verify: expected no");
+	check_bad("server: https://one, insecure-skip-tls-verify: maybe", "", "insecure-skip-tls-verify: expected true or false");
+	check_bad("server: https://one, certificate-authority-data: '%%%'", "", "certificate-authority-data: expected PEM in base64");
+	check_bad("server: https://one, proxy-url: foo", "", "proxy-url: expected");
+	check_bad(good, "token: [s3cret]", "token: expected a text");
+	check_bad(good, "token: s3cret, username: x, password: s3cret", "no token beside it");
+	check_bad(good, "client-certificate: x", "client-key: expected");
+	check_bad(good, "client-key-data: '!'", "client-key-data: expected PEM in base64");
+	check_bad(good, "auth-provider: {name: gcp}", "auth-provider: expected exec in its place");
+	check_bad(good, "exec: {command: x}", "exec.apiVersion: expected");
+	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}", "exec.apiVersion: expected");
+	check_bad(good, "exec: {apiVersion: client.authentication.k8s.io/v1}", "exec.command: expected a program");
+	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}", "nobody is there");
+	check_bad(good, "as-groups: [x]", "a user to act as");
+	check_bad(good, "as: \"x\\ny\"", "no line breaks");
+	check_bad("server: https://one]", "token: s3cret", "no YAML");
+
+	ok(kube_config_from_files(&c, file("config", HOME_CONFIG), "nope", &err) < 0 && strstr(err.text, "no context \"nope\"") && strstr(err.text, "prod, bare"),
+	   "an unknown context names those there are");
+	snprintf(path, sizeof path, "%s/nowhere", dir);
+	ok(kube_config_from_files(&c, path, NULL, &err) < 0 && strstr(err.text, path) && err.code == ERR_MISSING, "a missing kubeconfig is named");
+	ok(kube_config_from_files(&c, file("empty", ""), NULL, &err) < 0 && strstr(err.text, "no current-context"), "an empty one has no context");
+	ok(kube_config_from_files(&c, file("list", "[1]"), NULL, &err) < 0 && strstr(err.text, "no map"), "a list is none");
+	ok(kube_config_from_files(&c, file("binary", "\x7f" "ELF\x01\x02"), NULL, &err) < 0 && err.code == ERR_INVALID, "and neither is a program");
+}
+
+static void test_plain_http(void)
+{
+	char *text = mem_printf(FRAME, "server: http://one:8080", "token: s3cret");
+	struct kube_config c;
+
+	is_int(kube_config_from_files(&c, file("http", text), NULL, NULL), 0, "a plain http server");
+	ok(!c.token, "is not told the token");
+	kube_config_fini(&c);
+	free(text);
+}
+
+static void test_pod(void)
+{
+	struct kube_config c;
+	struct err err = { 0 };
+	char want[128];
+
+	unsetenv("KUBERNETES_SERVICE_HOST");
+	ok(kube_config_from_pod(&c, dir, &err) < 0 && strstr(err.text, "no pod"), "outside a pod: said");
+	setenv("KUBERNETES_SERVICE_HOST", "fd00::1", 1);
+	setenv("KUBERNETES_SERVICE_PORT", "443", 1);
+	file("namespace", "shop\n");
+	is_int(kube_config_from_pod(&c, dir, &err), 0, "in a pod");
+	is_str(c.server, "https://[fd00::1]:443", "IPv6 in brackets (T79)");
+	is_str(c.ns, "shop", "the namespace's file (T80)");
+	snprintf(want, sizeof want, "%s/token", dir);
+	is_str(c.token_file, want, "the token's file");
+	kube_config_fini(&c);
+	unsetenv("KUBERNETES_SERVICE_HOST");
+}
+
+static void check_yaml(const char *text, const char *want)
+{
+	struct err err = { 0 };
+	json_t *value = yaml_json(text, strlen(text), &err);
+	char *got = value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : mem_dup(err.text);
+
+	is_str(got, want, want);
+	free(got);
+	json_decref(value);
+}
+
+static void test_yaml(void)
+{
+	struct err err = { 0 };
+	const char *laughs = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+			     "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+
+	check_yaml("[1, -5, 0, 007, 1.5, '1', true, \"true\", no, ~, null, '']", "[1,-5,0,\"007\",\"1.5\",\"1\",true,\"true\",\"no\",null,null,\"\"]");
+	check_yaml("a: {b: [c, {d: e}]}", "{\"a\":{\"b\":[\"c\",{\"d\":\"e\"}]}}");
+	check_yaml("{\"a\": [1, {\"b\": null}]}", "{\"a\":[1,{\"b\":null}]}");
+	check_yaml("x: &n [1]\ny: *n", "{\"x\":[1],\"y\":[1]}");
+	check_yaml("a: 1\na: 2", "line 2, column 1: the key is there twice");
+	check_yaml("", "null");
+	check_yaml("# nothing", "null");
+	ok(!yaml_json(laughs, strlen(laughs), &err) && strstr(err.text, "too much"), "aliases cannot make a giant out of a few lines");
+	char deep[400];
+	memset(deep, '[', 200);
+	memset(deep + 200, ']', 200);
+	ok(!yaml_json(deep, sizeof deep, &err) && strstr(err.text, "too deeply"), "nor exhaust the stack");
+}
+
+int main(void)
+{
+	char command[128];
+
+	strcpy(dir, "/tmp/lunarch-test-XXXXXX");
+	if (!mkdtemp(dir))
+		return 1;
+	test_whole();
+	test_several();
+	test_exec();
+	test_bad();
+	test_plain_http();
+	test_pod();
+	test_yaml();
+	snprintf(command, sizeof command, "rm -r %s", dir);
+	return tap_done() | system(command);
+}
