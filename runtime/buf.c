@@ -79,6 +79,17 @@ static size_t utf8_len(const unsigned char *s)
 	return n;
 }
 
+bool buf_is_utf8(const char *s)
+{
+	while (*s) {
+		size_t n = utf8_len((const unsigned char *)s);
+		if (n == 0)
+			return false;
+		s += n;
+	}
+	return true;
+}
+
 void buf_json(struct buf *b, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;

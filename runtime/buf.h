@@ -4,6 +4,7 @@
 #ifndef LUNARCH_BUF_H
 #define LUNARCH_BUF_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct buf {
@@ -19,6 +20,9 @@ void buf_drop(struct buf *b, size_t len);                 /* removes len bytes f
 
 /* s as a JSON string with its quotes. Control characters and invalid UTF-8 are escaped, so the result is always valid. */
 void buf_json(struct buf *b, const char *s);
+
+/* Whether buf_json would keep s as it is. */
+bool buf_is_utf8(const char *s);
 
 /* s for a person's terminal: control characters but tabs become \n or \xNN, so that nothing in it moves the cursor back or
  * starts a line. */

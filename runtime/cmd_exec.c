@@ -36,6 +36,7 @@ struct exec {
 	struct instant asked_at;    /* to stop */
 	int status, wait_status;
 	bool ran;
+	char *trouble;              /* why the lock cannot be used now; NULL */
 	ev_timer patience, hold, grace;
 };
 
@@ -236,7 +237,13 @@ static void on_leader(void *arg, const struct elector_leader *l)
 {
 	struct exec *x = arg;
 
-	if (l->self || x->ran || !options_flag(&x->options, OPTION_NO_WAIT, false) || ev_is_active(&x->patience))
+	if (l->self || x->ran)
+		return;
+	if (l->above) {
+		leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
+		return;
+	}
+	if (!options_flag(&x->options, OPTION_NO_WAIT, false) || ev_is_active(&x->patience))
 		return;
 	ev_timer_set(&x->patience, PROOF_TIME_S, 0.);
 	ev_timer_start(x->program.loop, &x->patience);
@@ -253,6 +260,16 @@ static void on_ask(void *arg)
 	struct exec *x = arg;
 
 	elector_answer(x->elector, true, NULL);
+}
+
+/* -n waits for nothing, a store's recovery included. */
+static void on_trouble(void *arg, const char *why)
+{
+	struct exec *x = arg;
+
+	mem_replace(&x->trouble, why);
+	if (why && !x->ran && options_flag(&x->options, OPTION_NO_WAIT, false))
+		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
 }
 
 static void on_finished(void *arg, bool left)
@@ -278,6 +295,7 @@ static const struct elector_callbacks elector_callbacks = {
 	.no_leader = on_no_leader,
 	.ask = on_ask,
 	.renewed = on_renewed,
+	.trouble = on_trouble,
 	.finished = on_finished,
 };
 
@@ -294,8 +312,9 @@ static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 		return;
 	elector_status(x->elector, &st);
 	log_event(LOG_WARN, NULL, "not_had", "the lock %s was not had in time: %s%s", st.lock,
-	          *st.leader ? "held by " : "the store does not answer", st.leader);
-	leave(x, *st.leader ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE, LEASE_SHUTDOWN);
+	          x->trouble || !*st.leader ? "" : "held by ",
+	          x->trouble ? x->trouble : *st.leader ? st.leader : "the store does not answer");
+	leave(x, *st.leader && !x->trouble ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE, LEASE_SHUTDOWN);
 }
 
 static void on_hold(struct ev_loop *loop, ev_timer *w, int revents)
@@ -475,6 +494,7 @@ static int hold_and_run(struct exec *x, const char *lock)
 	}
 	elector_free(x->elector);
 	program_fini(&x->program);
+	free(x->trouble);
 	free(x->lock);
 	free(x->identity);
 	free(x->address);

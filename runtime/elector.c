@@ -88,6 +88,8 @@ static void say_trouble(struct elector *e, const char *event, const char *text)
 {
 	struct instant now = clock_now();
 
+	if (e->cb->trouble)
+		e->cb->trouble(e->arg, text);
 	if (e->trouble && strcmp(e->trouble, text) == 0 && elapsed_standby(e->trouble_at, now) < 60 * NSEC_PER_SEC)
 		return;
 	mem_replace(&e->trouble, text);
@@ -100,6 +102,8 @@ static void trouble_over(struct elector *e)
 	if (!e->trouble)
 		return;
 	mem_replace(&e->trouble, NULL);
+	if (e->cb->trouble)
+		e->cb->trouble(e->arg, NULL);
 	say(e, LOG_INFO, "store_back", "the store answers again");
 }
 
@@ -448,12 +452,16 @@ static void report_leader(struct elector *e, bool self)
 		.token = self ? e->token : r->token,
 		.term = r->term,
 		.self = self,
+		.above = !self && proof_above(e->self, r),
 		.previous = previous,
 	};
 
 	if (!self)
 		say(e, LOG_INFO, "new_leader", "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
 		    identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3, (double)r->retry_ms / 1e3);
+	if (l.above)
+		say(e, LOG_WARN, "waits_for_itself", "%s leads (process %llu), and this runs under it: if it waits for this to end, both wait for ever",
+		    identity, (unsigned long long)r->pid);
 	mem_replace(&e->leader, identity);
 	e->cb->leader(e->arg, &l);
 	free(previous);
@@ -554,9 +562,23 @@ static char *default_identity(const struct proof_self *self)
 	return mem_printf("%s_%s", host, self->incarnation);
 }
 
+/* A record is JSON: what cannot be in it would not be recognised as ours when it is read again. */
+static int check_text(const char *what, const char *text, struct err *err)
+{
+	struct buf shown = { 0 };
+
+	if (!text || buf_is_utf8(text))
+		return 0;
+	buf_json(&shown, text);
+	err_set(err, ERR_USAGE, "the %s %.200s is not valid UTF-8: it could not be written into a record", what, shown.data);
+	buf_fini(&shown);
+	return -1;
+}
+
 struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg, struct err *err)
 {
-	if (lease_times_check(&c->times, err) < 0)
+	if (lease_times_check(&c->times, err) < 0 || check_text("identity", c->identity, err) < 0 ||
+	    check_text("address", c->address, err) < 0)
 		return NULL;
 	struct lock *lock = lock_open(c->env, c->lock, err);
 	if (!lock)

@@ -37,10 +37,11 @@ struct elector_leader {
 	int64_t token;
 	uint64_t term;
 	bool self;
+	bool above;                     /* its elector is one that this process runs under: it may be waiting for us */
 	const char *previous;           /* the holder reported or read before it; "" = unknown */
 };
 
-/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask, renewed and saved, which may be. */
+/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask, renewed, trouble and saved, which may be. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* of the running term, moved */
@@ -51,6 +52,8 @@ struct elector_callbacks {
 	void (*ask)(void *arg);                     /* answer with elector_answer, now or later */
 	void (*saved)(void *arg, uint64_t save, bool good); /* this and every earlier save: elector_save. May be NULL */
 	void (*renewed)(void *arg, nsec took);      /* a renewal was written, so long after it was sent; may be NULL */
+	void (*trouble)(void *arg, const char *why); /* an operation failed, or the lock holds something else: at each try; NULL: it
+	                                                is over. May be NULL */
 	void (*finished)(void *arg, bool left);     /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 

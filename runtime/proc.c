@@ -52,6 +52,7 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 	*out = (struct proc_stat){
 		.state = *state,
 		.kernel = strtoul(flags, NULL, 10) & KERNEL_THREAD,
+		.parent = strtoull(state + 2, NULL, 10),
 		.start = strtoull(start, NULL, 10),
 	};
 	return 0;

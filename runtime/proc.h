@@ -12,6 +12,7 @@
 struct proc_stat { /* of /proc/PID/stat, proc(5) */
 	char state;     /* field 3: R S D Z T t X I */
 	bool kernel;    /* a kernel thread: field 9, PF_KTHREAD */
+	uint64_t parent; /* field 4; 0 = in no process we can see */
 	uint64_t start; /* field 22: clock ticks since boot */
 };
 

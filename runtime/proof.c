@@ -160,6 +160,22 @@ static bool lives(const struct record *r)
 	return proc_stat(r->pid, &s) == 0 && s.start == r->pid_start && proc_runs(&s);
 }
 
+bool proof_above(const struct proof_self *s, const struct record *r)
+{
+	struct proc_stat st;
+
+	if (!proof_possible(s, r))
+		return false;
+	/* Bounded, since numbers may be handed on while we climb. */
+	uint64_t pid = s->pid;
+	for (int i = 0; i < 1000 && pid > 1 && proc_stat(pid, &st) == 0; i++) {
+		if (pid == r->pid)
+			return st.start == r->pid_start;
+		pid = st.parent;
+	}
+	return false;
+}
+
 int proof_pidfd(const struct record *r)
 {
 	int fd = (int)syscall(SYS_pidfd_open, (pid_t)r->pid, 0);

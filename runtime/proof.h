@@ -29,6 +29,9 @@ void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnati
 /* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time and tree given? */
 bool proof_possible(const struct proof_self *s, const struct record *r);
 
+/* Is the holder's elector one that this process runs under? Then waiting for its lease may be waiting for ourselves. */
+bool proof_above(const struct proof_self *s, const struct record *r);
+
 /* A pidfd of the holder's elector, O_CLOEXEC, readable when it dies; -1 if that process is gone already (or not that
  * process any more). Ask proof_possible first. */
 int proof_pidfd(const struct record *r);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The command line itself: help, suggestions, exit codes, versions, completion."""
-import os, subprocess, sys
+import os, re, subprocess, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch
 
@@ -124,6 +124,28 @@ def test_completion():
     os.rmdir(empty)
 
 
+def test_completion_of_everything():
+    """In one bash, which has the file sourced and asks for the function that `complete` has registered."""
+    wanted = {}
+    for command in COMMANDS:
+        text = run(command, "--help").stdout.split("\nOptions:\n")[1].split("\n\n")[0]
+        wanted[command] = sorted(re.findall(r"^  (?:-\w|  ) (--[a-z-]+)", text, re.M))
+    script = [f"source {ROOT}/scripts/completion.bash", "set -- $(complete -p lunarch); [ \"$3\" = _lunarch ] || echo unregistered",
+              'try() { COMP_WORDS=(lunarch "$@"); COMP_CWORD=$#; COMPREPLY=(); _lunarch; echo "$*:${COMPREPLY[*]}"; }']
+    for command in COMMANDS:
+        script += [f"try {command}", f"try {command} --"] + [f"try {command} {option}" for option in wanted[command]]
+    path = os.path.dirname(LUNARCH) + ":" + os.environ["PATH"]
+    r = subprocess.run(["bash", "-u", "-c", "\n".join(script)], capture_output=True, text=True, env={**CLEAN, "PATH": path}, timeout=300)
+    got = dict(line.split(":", 1) for line in r.stdout.splitlines() if ":" in line)
+    same(("unregistered" in r.stdout, r.stderr), (False, ""), "completion: bash takes the file without a word")
+    for command in COMMANDS:
+        ok(len(wanted[command]) >= 3, f"{command} has options")
+        same(got.get(command), command, f"completion: {command}")
+        same(sorted(got.get(f"{command} --", "").split()), wanted[command], f"completion: every option that {command} --help names, and no other")
+        missed = [o for o in wanted[command] if o not in got.get(f"{command} {o}", "").split()]
+        same(missed, [], f"completion: each of them by its name")
+
+
 def test_closed_descriptors():
     r = subprocess.run(["sh", "-c", f"exec '{LUNARCH}' --version 0<&- 2>&-"], capture_output=True, text=True, timeout=60)
     ok(r.returncode == 0 and "locks" in r.stdout, "it runs with stdin and stderr closed")
@@ -136,5 +158,6 @@ test_bad_locks()
 test_refusals()
 test_output_is_plain()
 test_completion()
+test_completion_of_everything()
 test_closed_descriptors()
 done()
