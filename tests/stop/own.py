@@ -41,6 +41,11 @@ ok([e for e in c.events if "24-errors.lua:" in e.get("message", "")], "errors: w
 c.kill(signal.SIGTERM)
 same(c.leave(), 0, "errors: it stops as it should all the same")
 
+c = Candidate("--lock", directory + "/unstarted", "-e", "return { on_start = function() error('no address') end, on_leading = print }")
+same(c.leave(), 1, "errors: one in on_start ends the program, with status 1")
+ok(wait_for(lambda: c.closed) and c.all("on_start_failed", "(-e):1: no address"), "errors: it is in the log, with its line")
+ok(not c.all("became_leader") and not os.path.exists(directory + "/unstarted"), "errors: and nothing has campaigned")
+
 r, w = os.pipe()
 process = subprocess.Popen([LUNARCH, "run", *FAST, "--lock", directory + "/full", "-e",
                             "for i = 1, 5000 do print(string.rep('x', 200)) end io.write('led\\n') io.flush() while true do sleep(1) end"],
