@@ -24,11 +24,12 @@ struct elector {
 	void *arg;
 	ev_timer timer;
 
-	struct lease_event queue[QUEUE]; /* callbacks may call back in: one step at a time */
+	struct lease_event *queue;       /* callbacks may call back in: one step at a time. On the stack of the first; NULL: none */
 	int queued;
-	bool stepping, closing;
+	bool closing;
 
-	struct record seen, written;     /* last known content of the store; what a write under way would make of it */
+	struct record seen;              /* last known content of the store */
+	struct record *written;          /* what a write under way would make of it; NULL: there is none */
 	struct version version;
 	int64_t token, acquired_us;
 	char *identity, *address;
@@ -321,7 +322,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	enum lease_write what = e->lease.writing;
 
 	e->version = r->version;
-	record_copy(&e->seen, &e->written);
+	record_take(&e->seen, e->written);
 	*s = sight_of(e, &e->seen);
 	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM)
 		e->token = r->token ? r->token : e->seen.token;
@@ -344,6 +345,14 @@ static void written_not(struct elector *e, const struct lock_result *r)
 	            r->err.text);
 }
 
+static void drop_written(struct elector *e)
+{
+	if (e->written)
+		record_fini(e->written);
+	free(e->written);
+	e->written = NULL;
+}
+
 static void on_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
@@ -357,7 +366,7 @@ static void on_written(void *arg, const struct lock_result *r)
 		written_ok(e, r, &ev.sight);
 	else
 		written_not(e, r);
-	record_clear(&e->written);
+	drop_written(e);
 	step(e, ev);
 }
 
@@ -374,23 +383,26 @@ static void publish(struct elector *e)
 
 static void start_write(struct elector *e, const struct lease_actions *a)
 {
-	record_copy(&e->written, &e->seen);
+	struct record *r = e->written = mem_zero(sizeof *e->written);
+
+	record_init(r);
+	record_copy(r, &e->seen);
 	switch (a->write) {
 	case LEASE_ACQUIRE:
 	case LEASE_NEXT_TERM:
-		fill_new_term(e, &e->written);
+		fill_new_term(e, r);
 		break;
 	case LEASE_RENEW:
-		fill_renewal(e, &e->written);
+		fill_renewal(e, r);
 		break;
 	case LEASE_RELEASE:
-		fill_release(e, &e->written);
+		fill_release(e, r);
 		break;
 	}
-	lease_sent(&e->lease, record_write_id(&e->written), clock_now());
+	lease_sent(&e->lease, record_write_id(r), clock_now());
 	if (e->lease.phase == PHASE_LEADING || e->lease.phase == PHASE_ENDING)
 		publish(e);
-	e->lock->ops->write(e->lock, &e->written, &e->version, a->write != LEASE_RENEW || a->saves, a->by, on_written, e);
+	e->lock->ops->write(e->lock, r, &e->version, a->write != LEASE_RENEW || a->saves, a->by, on_written, e);
 }
 
 /* ---- actions ---- */
@@ -528,19 +540,23 @@ static void arm(struct elector *e)
 
 static void step(struct elector *e, struct lease_event ev)
 {
+	struct lease_event queue[QUEUE];
+	bool inside = e->queue != NULL;
+
+	if (!inside)
+		e->queue = queue;
 	if (e->queued == QUEUE)
 		abort(); /* a callback that calls in eight times per step has a loop in it */
 	e->queue[e->queued++] = ev;
-	if (e->stepping)
+	if (inside)
 		return;
-	e->stepping = true;
 	while (e->queued > 0) {
 		struct lease_event next = e->queue[0];
 		memmove(e->queue, e->queue + 1, sizeof *e->queue * (size_t)--e->queued);
 		struct lease_actions a = lease_step(&e->lease, &next, clock_now());
 		carry_out(e, &a);
 	}
-	e->stepping = false;
+	e->queue = NULL;
 	if (!e->closing)
 		arm(e);
 }
@@ -595,7 +611,6 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->address = mem_dup(c->address ? c->address : "");
 	e->reclaim = c->reclaim;
 	record_init(&e->seen);
-	record_init(&e->written);
 	uint32_t seed;
 	if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
 		seed = (uint32_t)clock_now().raw;
@@ -708,7 +723,7 @@ void elector_free(struct elector *e)
 		obituary_forget(e->obituaries, &e->obituary);
 	e->lock->ops->close(e->lock);
 	record_fini(&e->seen);
-	record_fini(&e->written);
+	drop_written(e);
 	buf_fini(&e->why);
 	free(e->trouble);
 	free(e->saving);

@@ -155,7 +155,7 @@ enum lease_phase {
 	PHASE_NEXT,      /* writing the next term after a reload */
 };
 
-#define LEASE_LIMBO 8
+#define LEASE_LIMBO 4
 
 /* A write of ours that is, or may be, in the store, and the times it publishes. */
 struct lease_sent {

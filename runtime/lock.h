@@ -65,11 +65,12 @@ struct lock_ops {
 
 	/* Starts a compare-and-swap. expected: the version last read, "" = only if absent. durable: must survive a power cut
 	 * before it is reported (a new term, a release); a renewal need not, but may not endanger what is there.
-	 * The record is borrowed for the duration of the call. done as for read. */
+	 * Record and version are borrowed until done is called, which is as for read. */
 	void (*write)(struct lock *l, const struct record *r, const struct version *expected, bool durable,
 	              struct instant by, lock_done_fn *done, void *arg);
 
-	/* Ends an operation under way: done is called before this returns (LOCK_UNKNOWN or LOCK_FAILED). No-op if none. */
+	/* Ends an operation under way: done is called before this returns (LOCK_UNKNOWN; LOCK_FAILED for a read, and for a write
+	 * that was not sent). No-op if none. */
 	void (*cancel)(struct lock *l);
 
 	/* Starts notices; `changed` comes from the loop, may come for nothing, may miss nothing while it returns true.

@@ -1,6 +1,7 @@
 #include "lock.h"
 
 #include "file_swap.h"
+#include "file_turn.h"
 #include "lock_hub.h"
 #include "lock_path.h"
 #include "mem.h"
@@ -8,6 +9,7 @@
 
 #include <ev.h>
 #include <linux/magic.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,10 +42,14 @@ struct file_lock {
 	char *path;
 	enum place place;
 	unsigned number, serial;/* for the names of temporary files */
-	struct job *job;
-	bool off_loop;          /* the job is on a thread */
+	struct file_turn turn;  /* waiting: what was asked for has not begun */
+	struct job *job;        /* what has */
+	const struct record *record; /* to write; NULL: read */
+	const struct version *expected;
+	bool durable;
 	bool looked;            /* read once, so that a notice about an earlier change is due when a watch begins */
-	ev_timer timer;         /* the deadline; or, for a job done already, the way out of the caller */
+	struct instant by;
+	ev_timer timer;         /* goes off then */
 	lock_done_fn *done;
 	void *arg;
 	struct lock_notice notice;
@@ -95,19 +101,19 @@ static struct instant give_up_at(struct instant by)
 	return (struct instant){ .boot = by.boot - early, .raw = by.raw - early };
 }
 
-static struct job *job_new(struct file_lock *l, bool writing, struct instant by)
+static struct job *job_new(struct file_lock *l)
 {
 	struct job *j = mem_zero(sizeof *j);
 
 	j->lock = l;
-	j->writing = writing;
+	j->writing = l->record != NULL;
 	j->sent_at = clock_now();
 	j->path = mem_dup(l->path);
 	j->swap.path = j->path;
 	j->swap.local = l->place != REMOTE;
 	j->swap.in_memory = l->place == IN_MEMORY;
 	j->swap.may_wait = l->place != IN_MEMORY;
-	j->swap.by = give_up_at(by);
+	j->swap.by = give_up_at(l->by);
 	return j;
 }
 
@@ -136,7 +142,14 @@ static void parse(const struct job *j, struct lock_result *r, struct record *rec
 	        j->path, why.text);
 }
 
-/* The job's end, and the lock's: done may close it. */
+/* The end of what was asked for: done may close the lock, or ask for more. */
+static void tell(struct file_lock *l, const struct lock_result *r)
+{
+	ev_timer_stop(l->env->loop, &l->timer);
+	l->record = NULL;
+	l->done(l->arg, r);
+}
+
 static void complete(struct file_lock *l)
 {
 	struct job *j = l->job;
@@ -145,7 +158,6 @@ static void complete(struct file_lock *l)
 		.outcome = j->swap.outcome, .sent_at = j->sent_at, .version = j->swap.version, .err = j->swap.err,
 	};
 
-	ev_timer_stop(l->env->loop, &l->timer);
 	l->job = NULL;
 	l->looked |= !j->writing;
 	record_init(&record);
@@ -153,22 +165,27 @@ static void complete(struct file_lock *l)
 	if (r.outcome != LOCK_OK)
 		r.version.text[0] = '\0';
 	job_free(j);
-	l->done(l->arg, &r);
+	file_turn_over(l->env);
+	tell(l, &r);
 	record_fini(&record);
 }
 
-/* Its thread may come back from the file system at any time, or never: the job stays behind for it. */
+/* Its thread may come back from the file system at any time, or never: the job stays behind for it. What has not begun was
+ * surely not done. */
 static void abandon(struct file_lock *l, enum err_code code, const char *why)
 {
 	struct job *j = l->job;
-	struct lock_result r = { .outcome = j->writing ? LOCK_UNKNOWN : LOCK_FAILED, .sent_at = j->sent_at };
+	struct lock_result r = { .outcome = j && j->writing ? LOCK_UNKNOWN : LOCK_FAILED, .sent_at = j ? j->sent_at : clock_now() };
 
-	ev_timer_stop(l->env->loop, &l->timer);
-	err_set(&r.err, code, "%s %s: %s", j->writing ? "writing" : "reading", j->path, why);
-	atomic_store(&j->swap.cancelled, true);
-	j->lock = NULL;
-	l->job = NULL;
-	l->done(l->arg, &r);
+	err_set(&r.err, code, "%s %s: %s", l->record ? "writing" : "reading", l->path, why);
+	if (j) {
+		atomic_store(&j->swap.cancelled, true);
+		j->lock = NULL;
+		l->job = NULL;
+		file_turn_over(l->env);
+	}
+	file_turn_leave(l->env, &l->turn);
+	tell(l, &r);
 }
 
 static void work(struct offload_job *off)
@@ -193,29 +210,15 @@ static void worked(struct offload_job *off)
 
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	struct file_lock *l = w->data;
-
 	(void)loop;
 	(void)revents;
-	if (l->off_loop)
-		abandon(l, ERR_TIMEOUT, "the file system has not answered before the deadline");
-	else
-		complete(l);
+	abandon(w->data, ERR_TIMEOUT, "the file system has not answered before the deadline");
 }
 
-static void arm(struct file_lock *l, nsec after)
+static void run_off_loop(struct file_lock *l)
 {
-	ev_now_update(l->env->loop);
-	ev_timer_set(&l->timer, (double)after / NSEC_PER_SEC, 0.);
-	ev_timer_start(l->env->loop, &l->timer);
-}
-
-static void run_off_loop(struct file_lock *l, struct instant by)
-{
-	l->off_loop = true;
 	l->job->swap.may_wait = true;
 	l->job->off = (struct offload_job){ .work = work, .done = worked };
-	arm(l, instant_until(by, clock_now()));
 	offload_run(l->env->offload, &l->job->off);
 }
 
@@ -224,33 +227,14 @@ static bool try_here(struct file_lock *l)
 {
 	struct job *j = l->job;
 
+	if (j->swap.outcome != LOCK_OK)
+		return true;
 	if (l->place == REMOTE || (j->writing && l->place == ON_DISK))
 		return false;
 	if (j->writing)
 		return file_swap_write(&j->swap);
 	file_swap_read(&j->swap);
 	return true;
-}
-
-static void run(struct file_lock *l, struct job *j, struct instant by, lock_done_fn *done, void *arg)
-{
-	l->job = j;
-	l->done = done;
-	l->arg = arg;
-	l->off_loop = false;
-	if (j->swap.outcome != LOCK_OK || try_here(l))
-		arm(l, 0); /* never from inside the caller */
-	else
-		run_off_loop(l, by);
-}
-
-/* ---- the backend ---- */
-
-static void file_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct file_lock *l = (struct file_lock *)base;
-
-	run(l, job_new(l, false, by), by, done, arg);
 }
 
 static void name_temp(struct file_lock *l, struct file_swap *s)
@@ -263,39 +247,73 @@ static void name_temp(struct file_lock *l, struct file_swap *s)
 	snprintf(s->temp + len, room - len, "%u.tmp", l->serial++);
 }
 
-static void file_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
-                       struct instant by, lock_done_fn *done, void *arg)
+static void fill_write(struct file_lock *l, struct job *j)
 {
-	struct file_lock *l = (struct file_lock *)base;
-	struct job *j = job_new(l, true, by);
 	char dir[PATH_MAX];
 
-	j->text = record_print(r);
+	j->text = record_print(l->record);
 	j->swap.text = j->text;
-	j->swap.expected = *expected;
-	j->swap.durable = durable;
+	j->swap.expected = *l->expected;
+	j->swap.durable = l->durable;
 	dir_of(l, dir);
 	j->swap.clean = lock_hub_first_use(l->env, dir);
 	name_temp(l, &j->swap);
 	size_t len = strlen(j->text);
-	if (len > RECORD_MAX_BYTES) {
-		j->swap.outcome = LOCK_INVALID;
-		err_set(&j->swap.err, ERR_INVALID, "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed",
-		        l->path, len, RECORD_MAX_BYTES);
-	}
-	run(l, j, by, done, arg);
+	if (len <= RECORD_MAX_BYTES)
+		return;
+	j->swap.outcome = LOCK_INVALID;
+	err_set(&j->swap.err, ERR_INVALID, "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed",
+	        l->path, len, RECORD_MAX_BYTES);
+}
+
+static void begin(struct file_turn *t)
+{
+	struct file_lock *l = (struct file_lock *)((char *)t - offsetof(struct file_lock, turn));
+
+	l->job = job_new(l);
+	if (l->record)
+		fill_write(l, l->job);
+	if (try_here(l))
+		complete(l);
+	else
+		run_off_loop(l);
+}
+
+static void ask(struct file_lock *l, struct instant by, lock_done_fn *done, void *arg)
+{
+	l->by = by;
+	l->done = done;
+	l->arg = arg;
+	ev_now_update(l->env->loop);
+	ev_timer_set(&l->timer, (double)instant_until(by, clock_now()) / NSEC_PER_SEC, 0.);
+	ev_timer_start(l->env->loop, &l->timer);
+	file_turn_ask(l->env, &l->turn);
+}
+
+/* ---- the backend ---- */
+
+static void file_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
+{
+	ask((struct file_lock *)base, by, done, arg);
+}
+
+static void file_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
+                       struct instant by, lock_done_fn *done, void *arg)
+{
+	struct file_lock *l = (struct file_lock *)base;
+
+	l->record = r;
+	l->expected = expected;
+	l->durable = durable;
+	ask(l, by, done, arg);
 }
 
 static void file_cancel(struct lock *base)
 {
 	struct file_lock *l = (struct file_lock *)base;
 
-	if (!l->job)
-		return;
-	if (l->off_loop)
+	if (l->job || l->turn.waiting)
 		abandon(l, ERR_CANCELLED, "cancelled");
-	else
-		complete(l);
 }
 
 /* A rename that we did ourselves tells us nothing: the temporary file's name says whose it was. */
@@ -356,6 +374,7 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	l->env = env;
 	l->path = path;
 	l->number = lock_hub_number(env);
+	l->turn.begin = begin;
 	l->notice = (struct lock_notice){ .changed = on_notice, .arg = l, .name = strrchr(path, '/') + 1 };
 	dir_of(l, dir);
 	l->place = place_of(dir, REMOTE);

@@ -113,6 +113,13 @@ void record_copy(struct record *to, const struct record *from)
 	*to = copy;
 }
 
+void record_take(struct record *to, struct record *from)
+{
+	release(to);
+	*to = *from;
+	record_init(from);
+}
+
 /* ---- reading ---- */
 
 static const struct field *field_named(const char *key)

@@ -54,6 +54,8 @@ void record_fini(struct record *r);                             /* frees everyth
 void record_clear(struct record *r);                            /* as after record_init */
 void record_copy(struct record *to, const struct record *from); /* to must be initialised; its content is freed */
 
+void record_take(struct record *to, struct record *from);       /* moves it; from is as after record_init */
+
 /* Parses len bytes. -1 with ERR_INVALID (not JSON, a key with the wrong type: named, with what was found) or
  * ERR_FOREIGN (JSON, but without holderIdentity and leaseDurationSeconds). r must be initialised; unchanged on error. */
 int record_parse(struct record *r, const char *text, size_t len, struct err *err);
