@@ -13,7 +13,7 @@ struct news {
 	int references;
 	bool leader, is_self;
 	int64_t token;
-	char *identity, *address, *previous;
+	char *identity, *address, *previous; /* of a leader; identity owns them all */
 };
 
 static void news_unref(struct news *n)
@@ -21,8 +21,6 @@ static void news_unref(struct news *n)
 	if (!n || --n->references > 0)
 		return;
 	free(n->identity);
-	free(n->address);
-	free(n->previous);
 	free(n);
 }
 
@@ -54,15 +52,18 @@ void election_fini(struct election *e)
 	}
 	news_unref(e->leader);
 	free(e->lock);
-	free(e->identity);
 }
 
 void election_keep(struct election *e, uint32_t slot, const char *lock, const char *identity)
 {
+	char *copies[2];
+
 	e->kept = true;
 	e->slot = slot;
-	e->lock = mem_dup(lock);
-	e->identity = mem_dup(identity);
+	free(e->lock);
+	mem_pack(2, (const char *const[]){ lock, identity }, copies);
+	e->lock = copies[0]; /* and owns both */
+	e->identity = copies[1];
 	e->about.lock = e->lock;
 }
 
@@ -203,8 +204,10 @@ bool election_leader(struct election *e, struct wire *w)
 	if (!wire_done(w))
 		return false;
 	struct news *n = mem_zero(sizeof *n);
-	*n = (struct news){ .leader = true, .is_self = is_self, .token = token, .identity = mem_dup(identity),
-	                    .address = mem_dup(address), .previous = mem_dup(previous) };
+	char *copies[3];
+	mem_pack(3, (const char *const[]){ identity, address, previous }, copies);
+	*n = (struct news){ .leader = true, .is_self = is_self, .token = token, .identity = copies[0], .address = copies[1],
+	                    .previous = copies[2] };
 	learn(e, n);
 	return true;
 }
@@ -216,7 +219,7 @@ bool election_no_leader(struct election *e, struct wire *w)
 	if (!wire_done(w))
 		return false;
 	struct news *n = mem_zero(sizeof *n);
-	n->previous = mem_dup(previous);
+	n->identity = n->address = n->previous = mem_dup(previous); /* nobody asks for the first two */
 	learn(e, n);
 	return true;
 }

@@ -1,6 +1,6 @@
 #include "elector.h"
 
-#include "buf.h"
+#include "history.h"
 #include "mem.h"
 #include "obituary.h"
 
@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #define QUEUE 8
-#define WHY_BYTES 2048
 
 struct elector {
 	struct lock_env *env;
@@ -47,7 +46,6 @@ struct elector {
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 	char *trouble;                   /* last problem logged, so that it is not logged at every try */
 	struct instant trouble_at;
-	struct buf why;
 };
 
 /* ---- saying ---- */
@@ -56,18 +54,6 @@ static struct log_about about(const struct elector *e)
 {
 	return (struct log_about){ .lock = e->lock->url, .term = e->term_open ? lease_term(&e->lease) : 0,
 		                   .token = e->term_open ? e->token : 0 };
-}
-
-static void remember(struct elector *e, const char *event, const char *text)
-{
-	char when[32];
-
-	record_time_print(clock_wall_us(), when, sizeof when);
-	buf_printf(&e->why, "%s %s: %s\n", when, event, text);
-	while (e->why.len > WHY_BYTES) {
-		char *newline = memchr(e->why.data, '\n', e->why.len);
-		buf_drop(&e->why, (size_t)(newline - e->why.data) + 1);
-	}
 }
 
 __attribute__((format(printf, 4, 5))) static void say(struct elector *e, enum log_level level, const char *event,
@@ -80,7 +66,7 @@ __attribute__((format(printf, 4, 5))) static void say(struct elector *e, enum lo
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	remember(e, event, text);
+	history_add(history_of(e->env), e, event, text);
 	log_event(level, &a, event, "%s", text);
 }
 
@@ -709,8 +695,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 
 void elector_why(const struct elector *e, struct buf *out)
 {
-	if (e->why.len)
-		buf_add(out, e->why.data, e->why.len);
+	history_tell(history_of(e->env), e, out);
 }
 
 void elector_free(struct elector *e)
@@ -724,7 +709,7 @@ void elector_free(struct elector *e)
 	e->lock->ops->close(e->lock);
 	record_fini(&e->seen);
 	drop_written(e);
-	buf_fini(&e->why);
+	history_forget(history_of(e->env), e);
 	free(e->trouble);
 	free(e->saving);
 	free(e->leader);

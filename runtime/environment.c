@@ -14,31 +14,6 @@ static const char *const names[MARKER_VARIABLES] = {
 };
 static char no_term[] = "LUNARCH_TERM=-";
 
-/* One block for all five, since a process may lead a thousand terms. */
-void marker_init(struct marker *m, uint32_t slot, uint64_t term, int64_t token, const char *lock, const char *identity,
-                 const char *address)
-{
-	char slot_term[48], token_text[24];
-
-	snprintf(slot_term, sizeof slot_term, "%" PRIu32 ".%" PRIu64, slot, term);
-	snprintf(token_text, sizeof token_text, "%" PRId64, token);
-	const char *const values[MARKER_VARIABLES] = { slot_term, token_text, lock, identity, address };
-	size_t size = 0;
-	for (int i = 0; i < MARKER_VARIABLES; i++)
-		size += strlen(names[i]) + 1 + strlen(values[i]) + 1;
-	char *at = mem_zero(size);
-	for (int i = 0; i < MARKER_VARIABLES; i++) {
-		m->entry[i] = at;
-		at += sprintf(at, "%s=%s", names[i], values[i]) + 1;
-	}
-}
-
-void marker_fini(struct marker *m)
-{
-	free(m->entry[0]);
-	*m = (struct marker){ 0 };
-}
-
 static bool is_marker(const char *entry)
 {
 	for (int i = 0; i < MARKER_VARIABLES; i++) {
@@ -77,13 +52,42 @@ void environment_fini(struct environment *e)
 	if (environ == e->entries)
 		environ = NULL;
 	free(e->entries);
+	free(e->text);
 	*e = (struct environment){ 0 };
+}
+
+static void write_out(struct environment *e, const struct marker *m)
+{
+	char slot_term[48], token[24];
+	const char *const values[MARKER_VARIABLES] = { slot_term, token, m->lock, m->identity, m->address };
+	size_t size = 0;
+
+	snprintf(slot_term, sizeof slot_term, "%" PRIu32 ".%" PRIu64, m->slot, m->term);
+	snprintf(token, sizeof token, "%" PRId64, m->token);
+	for (int i = 0; i < MARKER_VARIABLES; i++)
+		size += strlen(names[i]) + 1 + strlen(values[i]) + 1;
+	e->text = mem_resize(e->text, size);
+	char *at = e->text;
+	for (int i = 0; i < MARKER_VARIABLES; i++) {
+		e->entries[e->inherited + (size_t)i] = at;
+		at += sprintf(at, "%s=%s", names[i], values[i]) + 1;
+	}
 }
 
 void environment_enter(struct environment *e, const struct marker *m)
 {
-	if (environ != e->entries || !environ)
+	bool adopted = environ != e->entries || !environ;
+
+	if (adopted)
 		adopt(e);
-	for (int i = 0; i < MARKER_VARIABLES; i++)
-		e->entries[e->inherited + i] = m ? m->entry[i] : i == 0 ? no_term : NULL;
+	else if (m ? m->slot == e->slot && m->term == e->term : e->term == 0)
+		return;
+	e->slot = m ? m->slot : 0;
+	e->term = m ? m->term : 0;
+	if (m) {
+		write_out(e, m);
+		return;
+	}
+	e->entries[e->inherited] = no_term;
+	e->entries[e->inherited + 1] = NULL;
 }

@@ -51,6 +51,19 @@ char *mem_printf(const char *fmt, ...)
 	return checked(n < 0 ? NULL : text);
 }
 
+void mem_pack(size_t count, const char *const *from, char **to)
+{
+	size_t size = 0;
+
+	for (size_t i = 0; i < count; i++)
+		size += strlen(from[i]) + 1;
+	char *at = mem_zero(size + !size);
+	for (size_t i = 0; i < count; i++) {
+		to[i] = strcpy(at, from[i]);
+		at += strlen(at) + 1;
+	}
+}
+
 void mem_replace(char **slot, const char *s)
 {
 	char *copy = mem_dup(s);

@@ -12,6 +12,9 @@ char *mem_dup(const char *s);                    /* strdup; NULL gives NULL */
 char *mem_dupn(const char *s, size_t len);       /* len bytes and a terminator */
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* Copies of count strings in one block, which to[0] owns. */
+void mem_pack(size_t count, const char *const *from, char **to);
+
 /* Frees *slot and puts a copy of s there. s may be NULL or *slot itself. */
 void mem_replace(char **slot, const char *s);
 

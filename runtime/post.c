@@ -504,15 +504,14 @@ int post_open(struct post *p, bool several, const char *fallback, struct err *er
 
 	if (options_times(o, &p->plan.times, &p->times, &p->shutdown_grace, err) < 0)
 		return err_wrap(err, "%s", p->plan.where);
-	free(p->lock_url);
-	p->lock_url = options_election_lock(o, p->plan.lock, fallback, p->plan.name, several, err);
-	if (!p->lock_url)
+	char *lock = options_election_lock(o, p->plan.lock, fallback, p->plan.name, several, err);
+	if (!lock)
 		return err_wrap(err, "%s", p->plan.where);
 	struct elector_config c = {
 		.env = &r->program.env,
 		.self = &r->program.self,
 		.obituaries = r->program.obituaries,
-		.lock = p->lock_url,
+		.lock = lock,
 		.identity = options_text(o, OPTION_IDENTITY, p->plan.identity),
 		.address = options_text(o, OPTION_ADDRESS, p->plan.address),
 		.times = p->times,
@@ -522,11 +521,12 @@ int post_open(struct post *p, bool several, const char *fallback, struct err *er
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 	};
 	p->elector = elector_new(&c, &callbacks, p, err);
+	free(lock);
 	if (!p->elector)
 		return err_wrap(err, "%s", p->plan.where);
 	struct elector_status st;
 	elector_status(p->elector, &st);
-	mem_replace(&p->lock_url, st.lock);
+	p->lock_url = st.lock;
 	return 0;
 }
 
@@ -549,7 +549,6 @@ void post_free(struct post *p)
 	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
 	elector_free(p->elector);
 	plan_fini(&p->plan);
-	free(p->lock_url);
 	free(p->renewals);
 	free(p);
 }

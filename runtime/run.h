@@ -12,7 +12,7 @@
 struct run;
 struct squad;
 
-/* A plan that outlives the message it came in. Strings are owned. */
+/* A plan that outlives the message it came in. name owns all the strings. */
 struct plan {
 	char *name, *lock, *identity, *address, *where;
 	struct script_times times;
@@ -33,7 +33,7 @@ struct post { /* one election of the script */
 	struct squad *squad;
 	struct plan plan;
 	uint32_t index, slot;         /* in the script's list; in its squad's page */
-	char *lock_url;               /* as opened */
+	const char *lock_url;         /* as opened; the elector's */
 	struct lease_times times;
 	nsec shutdown_grace;
 

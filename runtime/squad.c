@@ -10,12 +10,16 @@
 
 void plan_copy(struct plan *to, const struct wire_election *from)
 {
+	const char *const texts[] = { from->name, from->lock, from->identity, from->address, from->where };
+	char *copies[sizeof texts / sizeof *texts];
+
+	mem_pack(sizeof texts / sizeof *texts, texts, copies);
 	*to = (struct plan){
-		.name = mem_dup(from->name),
-		.lock = mem_dup(from->lock),
-		.identity = mem_dup(from->identity),
-		.address = mem_dup(from->address),
-		.where = mem_dup(from->where),
+		.name = copies[0],
+		.lock = copies[1],
+		.identity = copies[2],
+		.address = copies[3],
+		.where = copies[4],
 		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms, from->shutdown_grace_ms },
 		.flags = from->flags,
 	};
@@ -24,10 +28,6 @@ void plan_copy(struct plan *to, const struct wire_election *from)
 void plan_fini(struct plan *p)
 {
 	free(p->name);
-	free(p->lock);
-	free(p->identity);
-	free(p->address);
-	free(p->where);
 	*p = (struct plan){ 0 };
 }
 

@@ -19,6 +19,7 @@ struct term {
 	struct election *election;
 	uint64_t term;
 	struct marker marker;
+	char *address;
 	struct log_about about;
 	struct scope scope;     /* on_leading and what it starts */
 	struct scope after;     /* on_stopped and what it starts */
@@ -122,7 +123,7 @@ static void finish(struct term *t)
 	t->handle->term = NULL;
 	saving_free(t->saving);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
-	marker_fini(&t->marker);
+	free(t->address);
 	e->term = NULL;
 	free(t);
 	send_stopped(e, number);
@@ -231,7 +232,9 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	t->election = e;
 	t->term = number;
 	t->about = (struct log_about){ .lock = e->lock, .term = number, .token = token };
-	marker_init(&t->marker, e->slot, number, token, e->lock, e->identity, address);
+	t->address = *address ? mem_dup(address) : NULL;
+	t->marker = (struct marker){ .slot = e->slot, .term = number, .token = token, .lock = e->lock, .identity = e->identity,
+	                             .address = t->address ? t->address : "" };
 	ev_init(&t->limit, on_limit);
 	t->limit.data = t;
 	make_handle(t, token, address);
