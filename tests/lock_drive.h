@@ -22,6 +22,7 @@ struct drive {
 	int calls;                 /* of done, for the last operation */
 	bool inside;               /* done was called from inside the operation's start */
 	int changes;
+	struct version expected;   /* of the write under way, which borrows it */
 	struct err err;
 };
 
@@ -102,11 +103,10 @@ __attribute__((unused)) static enum lock_outcome drive_read(struct drive *d)
 __attribute__((unused)) static void drive_start_write(struct drive *d, const struct record *r, const char *expected, bool durable,
                                                       nsec within)
 {
-	struct version v;
-
-	snprintf(v.text, sizeof v.text, "%s", expected);
+	if (expected != d->expected.text)
+		snprintf(d->expected.text, sizeof d->expected.text, "%s", expected);
 	d->calls = 0;
-	d->lock->ops->write(d->lock, r, &v, durable, instant_add(clock_now(), within), drive_done, d);
+	d->lock->ops->write(d->lock, r, &d->expected, durable, instant_add(clock_now(), within), drive_done, d);
 }
 
 __attribute__((unused)) static enum lock_outcome drive_write(struct drive *d, const struct record *r, const char *expected)

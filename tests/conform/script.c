@@ -20,6 +20,8 @@ struct held {
 	struct script *script;
 	char *name;
 	struct lock *lock;
+	struct record record; /* the write under way borrows these */
+	struct version expected;
 	json_int_t op;   /* id of the operation under way */
 	const char *what;
 	int calls;       /* of done, for the last operation */
@@ -114,21 +116,19 @@ static void do_write(struct script *s, const json_t *command)
 {
 	struct held *h = find(s, text_of(command, "lock"));
 	char *text = json_dumps(json_object_get(command, "record"), 0);
-	struct version v = { "" };
-	struct record r;
 	struct err err;
 
-	record_init(&r);
-	if (!text || record_parse(&r, text, strlen(text), &err) < 0) {
+	record_fini(&h->record);
+	record_init(&h->record);
+	if (!text || record_parse(&h->record, text, strlen(text), &err) < 0) {
 		fprintf(stderr, "conform: %s\n", text ? err.text : "a write without a record");
 		exit(2);
 	}
-	snprintf(v.text, sizeof v.text, "%s", text_of(command, "expected"));
+	snprintf(h->expected.text, sizeof h->expected.text, "%s", text_of(command, "expected"));
 	begin(h, command, "write");
-	h->lock->ops->write(h->lock, &r, &v, json_is_true(json_object_get(command, "durable")),
+	h->lock->ops->write(h->lock, &h->record, &h->expected, json_is_true(json_object_get(command, "durable")),
 	                    instant_add(h->started, within(command)), on_done, h);
 	h->starting = false;
-	record_fini(&r);
 	free(text);
 }
 
@@ -168,6 +168,7 @@ static void do_open(struct script *s, const json_t *command)
 		return;
 	}
 	struct held *h = mem_zero(sizeof *h);
+	record_init(&h->record);
 	h->script = s;
 	h->name = mem_dup(text_of(command, "lock"));
 	h->lock = l;
@@ -183,6 +184,7 @@ static void close_lock(struct held **at)
 
 	*at = h->next;
 	h->lock->ops->close(h->lock);
+	record_fini(&h->record);
 	free(h->name);
 	free(h);
 }
