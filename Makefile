@@ -117,6 +117,8 @@ $(BUILD)/conform: $(wildcard tests/conform/*.c) tests/conform/conform.h $(LIBOBJ
 
 # Prints every test's TAP with TAP=1 (for counting); else prove's summary.
 PROVE    = $(if $(TAP),prove --verbose,prove --failures)
+# A program that hangs is a failure with a name, not a build that never ends.
+PROVE_EACH = $(PROVE) --exec 'timeout --kill-after=10 900'
 SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py tests/conform/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py)
 SEEDS   ?= 20000
 
@@ -125,17 +127,17 @@ deps:
 
 test: deps
 	@$(MAKE) --no-print-directory all $(UNIT) $(BUILD)/sim $(BUILD)/conform
-	$(PROVE) $(UNIT)
+	$(PROVE_EACH) $(UNIT)
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
 	$(PROVE) tests/sim/mutants.py
-	$(PROVE) $(SYSTEM)
+	$(PROVE_EACH) $(SYSTEM)
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
 test-full: export FULL=1
 test-full: test
 
 unit: $(UNIT)
-	$(PROVE) $(UNIT)
+	$(PROVE_EACH) $(UNIT)
 
 # The unit, Lua and command tests again, with every access and every leak watched. Warnings are no errors here: instrumented
 # code makes gcc see accesses that are not there (the plain build is checked).
@@ -143,10 +145,10 @@ ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno
 asan: deps
 	@$(MAKE) --no-print-directory BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
 	  all asan-units
-	LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE) $(ASAN_SYSTEM)
+	LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_EACH) $(ASAN_SYSTEM)
 ASAN_SYSTEM := $(wildcard tests/lua/test_*.py tests/cli/*.py)
 asan-units: $(UNIT)
-	$(PROVE) $(UNIT)
+	$(PROVE_EACH) $(UNIT)
 
 demo: deps
 	@$(MAKE) --no-print-directory all
