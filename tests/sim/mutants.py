@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Proves that the simulator can fail: breaks runtime/lease.c (or clock.c) in one rule at a time and looks for the seed that
 notices. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly once."""
-import os, subprocess, sys, tempfile
+import os, shlex, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNTIME = os.path.join(HERE, "..", "..", "runtime")
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
-CC = os.environ.get("CC", "cc")
+CC = shlex.split(os.environ.get("CC", "cc"))
 
 
 def mutants():
@@ -29,7 +29,7 @@ def build(directory, broken, text):
     homes = {"lease.c": RUNTIME, "clock.c": RUNTIME, "err.c": RUNTIME, "sim.c": HERE, "main.c": HERE}
     sources = [os.path.join(directory if s == broken else home, s) for s, home in homes.items()]
     program = os.path.join(directory, "sim")
-    subprocess.run([CC, "-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + RUNTIME, "-I" + HERE, "-o", program] + sources,
+    subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + RUNTIME, "-I" + HERE, "-o", program] + sources,
                    check=True)
     return program
 
