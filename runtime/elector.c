@@ -1,5 +1,6 @@
 #include "elector.h"
 
+#include "buf.h"
 #include "history.h"
 #include "mem.h"
 #include "obituary.h"
