@@ -4,9 +4,10 @@
 #include "history.h"
 #include "mem.h"
 #include "obituary.h"
+#include "timeline.h"
 
-#include <ev.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,8 @@ struct elector {
 	struct lease lease;
 	const struct elector_callbacks *cb;
 	void *arg;
-	ev_timer timer;
+	struct timeline *timeline;
+	struct timer timer;
 
 	struct lease_event *queue;       /* callbacks may call back in: one step at a time. On the stack of the first; NULL: none */
 	int queued;
@@ -512,17 +514,13 @@ static void carry_out(struct elector *e, const struct lease_actions *a)
 	}
 }
 
-/* Relative to a loop time that is fresh: a late callback must not make the timer late as well. */
 static void arm(struct elector *e)
 {
 	nsec wait = lease_wait(&e->lease, clock_now());
 
-	ev_timer_stop(e->env->loop, &e->timer);
-	if (wait == NSEC_NEVER)
-		return;
-	ev_now_update(e->env->loop);
-	ev_timer_set(&e->timer, (double)wait / NSEC_PER_SEC, 0.);
-	ev_timer_start(e->env->loop, &e->timer);
+	timer_stop(e->timeline, &e->timer);
+	if (wait != NSEC_NEVER)
+		timer_start(e->timeline, &e->timer, (double)wait / NSEC_PER_SEC);
 }
 
 static void step(struct elector *e, struct lease_event ev)
@@ -548,14 +546,37 @@ static void step(struct elector *e, struct lease_event ev)
 		arm(e);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void on_timer(struct timer *timer)
 {
-	(void)loop;
-	(void)revents;
-	step(w->data, (struct lease_event){ .kind = LEASE_EV_TICK });
+	struct elector *e = (struct elector *)((char *)timer - offsetof(struct elector, timer));
+
+	step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
 }
 
 /* ---- the outside ---- */
+
+static void *make_timeline(struct lock_env *env, struct err *err)
+{
+	struct timeline *t = mem_zero(sizeof *t);
+
+	(void)err;
+	timeline_init(t, env->loop);
+	return t;
+}
+
+static void drop_timeline(void *timeline)
+{
+	timeline_fini(timeline);
+	free(timeline);
+}
+
+/* By the loop's clock, unless the env has another: one for all of its electors. */
+static struct timeline *timeline_of(struct lock_env *env)
+{
+	static const char key;
+
+	return env->timeline ? env->timeline : lock_env_share(env, &key, make_timeline, drop_timeline, NULL);
+}
 
 static char *default_identity(const struct proof_self *self)
 {
@@ -583,11 +604,12 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	if (lease_times_check(&c->times, err) < 0 || check_text("identity", c->identity, err) < 0 ||
 	    check_text("address", c->address, err) < 0)
 		return NULL;
-	struct lock *lock = lock_open(c->env, c->lock, err);
+	struct lock *lock = c->opened ? c->opened : lock_open(c->env, c->lock, err);
 	if (!lock)
 		return NULL;
 	struct elector *e = mem_zero(sizeof *e);
 	e->env = c->env;
+	e->timeline = timeline_of(c->env);
 	e->self = c->self;
 	e->obituaries = c->obituaries;
 	e->obituary = (struct obituary){ .dead = on_dead, .arg = e };
@@ -598,13 +620,12 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->address = mem_dup(c->address ? c->address : "");
 	e->reclaim = c->reclaim;
 	record_init(&e->seen);
-	uint32_t seed;
-	if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+	uint32_t seed = c->seed;
+	if (!seed && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
 		seed = (uint32_t)clock_now().raw;
 	lease_init(&e->lease, &c->times, c->observer, c->asks, seed);
 	lease_keeps(&e->lease, c->no_release);
-	ev_timer_init(&e->timer, on_timer, 0., 0.);
-	e->timer.data = e;
+	timer_init(e->timeline, &e->timer, on_timer);
 	return e;
 }
 
@@ -704,7 +725,7 @@ void elector_free(struct elector *e)
 	if (!e)
 		return;
 	e->closing = true;
-	ev_timer_stop(e->env->loop, &e->timer);
+	timer_stop(e->timeline, &e->timer);
 	if (e->obituaries)
 		obituary_forget(e->obituaries, &e->obituary);
 	e->lock->ops->close(e->lock);

@@ -17,7 +17,9 @@ struct elector_config { /* borrowed for elector_new only, but env, self and obit
 	struct lock_env *env;
 	const struct proof_self *self;
 	struct obituaries *obituaries; /* NULL: no take-over on proof of death */
-	const char *lock;              /* URL */
+	const char *lock;              /* URL, */
+	struct lock *opened;           /*     or it is opened already: taken, once elector_new succeeds; NULL */
+	uint32_t seed;                 /* of the polling's jitter; 0: random */
 	const char *identity;          /* "" = hostname_INCARNATION */
 	const char *address;           /* may be "" */
 	struct lease_times times;

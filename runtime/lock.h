@@ -13,6 +13,7 @@
 struct ev_loop;
 struct lock;
 struct offload;
+struct timeline;
 
 enum lock_outcome {
 	LOCK_OK,
@@ -41,6 +42,7 @@ typedef void lock_done_fn(void *arg, const struct lock_result *result);
 struct lock_env {
 	struct ev_loop *loop;
 	struct offload *offload;      /* runs blocking calls off the loop */
+	struct timeline *timeline;    /* of the electors' timers; NULL: the loop's */
 	struct lock_shared *shared;   /* private: see lock_env_share */
 };
 

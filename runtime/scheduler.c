@@ -24,7 +24,7 @@ struct task {
 	size_t message_len;          /* failed: of the error itself, in front of its traceback */
 	const char *over;            /* cancelled by itself; NULL: as its scope is */
 	struct wait *wait;
-	ev_timer timer;
+	struct timer timer;
 	task_ended *ended;
 	void *arg;
 };
@@ -37,6 +37,7 @@ struct nesting {
 
 struct sched {
 	struct ev_loop *loop;
+	struct timeline *timeline;
 	lua_State *L;                         /* the main thread: never runs the script's code */
 	struct task *volatile running;        /* read by sched_interrupt */
 	lua_State *volatile innermost;        /*  "    */
@@ -81,11 +82,12 @@ static void log_failure(struct scope *scope, const struct outcome *o)
 	log_event(LOG_ERROR, scope->about, "script_error", "%s", o->traceback);
 }
 
-struct sched *sched_new(struct ev_loop *loop, lua_State *L)
+struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L)
 {
 	struct sched *s = mem_zero(sizeof *s);
 
 	s->loop = loop;
+	s->timeline = timeline;
 	s->L = L;
 	s->ready_end = &s->ready;
 	environment_init(&s->environment);
@@ -103,6 +105,11 @@ void sched_free(struct sched *s)
 struct ev_loop *sched_loop(struct sched *s)
 {
 	return s->loop;
+}
+
+struct timeline *sched_timeline(struct sched *s)
+{
+	return s->timeline;
 }
 
 struct scope *sched_program(struct sched *s)
@@ -215,7 +222,7 @@ static struct wait *leave_wait(struct task *t)
 {
 	struct wait *w = t->wait;
 
-	ev_timer_stop(t->scope->sched->loop, &t->timer);
+	timer_stop(t->scope->sched->timeline, &t->timer);
 	t->wait = NULL;
 	if (w)
 		w->task = NULL;
@@ -241,12 +248,10 @@ void wait_done(struct wait *w)
 	make_ready(t);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+static void on_timer(struct timer *timer)
 {
-	struct task *t = timer->data;
+	struct task *t = (struct task *)((char *)timer - offsetof(struct task, timer));
 
-	(void)loop;
-	(void)revents;
 	t->timed_out = true;
 	give_up_wait(t);
 }
@@ -276,11 +281,8 @@ int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx,
 	t->wait = w;
 	if (w)
 		w->task = t;
-	if (timeout_s >= 0) {
-		ev_now_update(s->loop); /* the script may have computed for long since the loop looked */
-		ev_timer_set(&t->timer, timeout_s, 0);
-		ev_timer_start(s->loop, &t->timer);
-	}
+	if (timeout_s >= 0)
+		timer_start(s->timeline, &t->timer, timeout_s);
 	return sched_relay(L, ctx, k);
 }
 
@@ -398,8 +400,7 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	lua_xmove(L, co, nargs + 1);
 	struct task *t = mem_zero(sizeof *t);
 	*t = (struct task){ .scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg };
-	ev_init(&t->timer, on_timer);
-	t->timer.data = t;
+	timer_init(scope->sched->timeline, &t->timer, on_timer);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
 	t->next = scope->tasks;
 	t->link = &scope->tasks;

@@ -10,6 +10,7 @@
 #include "environment.h"
 #include "log.h"
 #include "page.h"
+#include "timeline.h"
 
 #include <ev.h>
 #include <lua.h>
@@ -57,10 +58,12 @@ struct wait {
 	void (*left)(struct wait *);   /* the task waits no longer, though nothing was completed. Must not call into Lua */
 };
 
-struct sched *sched_new(struct ev_loop *loop, lua_State *L);
+/* loop: of descriptors and children; timeline: of time. Both borrowed. */
+struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L);
 void sched_free(struct sched *s); /* after lua_close */
 struct sched *sched_of(lua_State *L);
 struct ev_loop *sched_loop(struct sched *s);
+struct timeline *sched_timeline(struct sched *s);
 
 void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scope *, const struct outcome *));
 /* Cancels its tasks, whose waits then raise `over` (static text), and stops its children, killing them after kill_after

@@ -135,7 +135,7 @@ struct script *script_new(const struct script_spec *spec)
 		abort();
 	}
 	lua_atpanic(s->L, panic);
-	s->sched = sched_new(spec->loop, s->L);
+	s->sched = sched_new(spec->loop, spec->timeline, s->L);
 	lua_pushboolean(s->L, 1);
 	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* LUA_PATH and the like do not count: see luaL_openlibs */
 	luaL_openlibs(s->L);

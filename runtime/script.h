@@ -15,6 +15,7 @@
 
 struct script_spec {         /* borrowed for as long as the script lives */
 	struct ev_loop *loop;
+	struct timeline *timeline;
 	struct page *page;
 	bool eval;           /* source is the text itself, not a path */
 	const char *source;

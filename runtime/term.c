@@ -23,8 +23,8 @@ struct term {
 	struct log_about about;
 	struct scope scope;     /* on_leading and what it starts */
 	struct scope after;     /* on_stopped and what it starts */
-	ev_timer limit;         /* of on_stopped */
-	ev_tstamp stop_by;      /* by the loop's clock; once it is stopping */
+	struct timer limit;     /* of on_stopped */
+	double stop_by;         /* by the timeline; once it is stopping */
 	struct saving *saving;  /* its checkpoint */
 	struct handle *handle;
 	int reference;          /* keeps the handle */
@@ -119,7 +119,7 @@ static void finish(struct term *t)
 	struct script *s = e->script;
 	uint64_t number = t->term;
 
-	ev_timer_stop(s->spec.loop, &t->limit);
+	timer_stop(s->spec.timeline, &t->limit);
 	t->handle->term = NULL;
 	saving_free(t->saving);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
@@ -131,37 +131,29 @@ static void finish(struct term *t)
 
 static double time_left(const struct term *t)
 {
-	struct ev_loop *loop = t->election->script->spec.loop;
+	double left = t->stop_by - timeline_now(t->election->script->spec.timeline);
 
-	ev_now_update(loop);
-	double left = t->stop_by - ev_now(loop);
 	return left > 0 ? left : 0;
 }
 
-static void on_limit(struct ev_loop *loop, ev_timer *timer, int revents)
+static void on_limit(struct timer *timer)
 {
-	struct term *t = timer->data;
+	struct term *t = (struct term *)((char *)timer - offsetof(struct term, limit));
 
-	(void)loop;
-	(void)revents;
 	log_event(LOG_WARN, &t->about, "on_stopped_slow", "on_stopped has used up the time there is to stop: it is cancelled");
 	scope_end(&t->after, "no time left to stop", time_left(t) * CHILDREN_PART);
 }
 
 static void limit_hook(struct term *t)
 {
-	struct ev_loop *loop = t->election->script->spec.loop;
-
-	ev_timer_stop(loop, &t->limit);
-	ev_timer_set(&t->limit, time_left(t) * HOOK_PART, 0);
-	ev_timer_start(loop, &t->limit);
+	timer_start(t->election->script->spec.timeline, &t->limit, time_left(t) * HOOK_PART);
 }
 
 static void has_stopped(void *arg, const struct outcome *o)
 {
 	struct term *t = arg;
 
-	ev_timer_stop(t->election->script->spec.loop, &t->limit);
+	timer_stop(t->election->script->spec.timeline, &t->limit);
 	if (!o->ok && !o->cancelled)
 		log_event(LOG_ERROR, &t->about, "hook_failed", "on_stopped: %s", o->traceback);
 	scope_end(&t->after, TERM_ENDED, time_left(t) * CHILDREN_PART); /* what it started ends with it */
@@ -235,8 +227,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	t->address = *address ? mem_dup(address) : NULL;
 	t->marker = (struct marker){ .slot = e->slot, .term = number, .token = token, .lock = e->lock, .identity = e->identity,
 	                             .address = t->address ? t->address : "" };
-	ev_init(&t->limit, on_limit);
-	t->limit.data = t;
+	timer_init(e->script->spec.timeline, &t->limit, on_limit);
 	make_handle(t, token, address);
 	t->saving = saving_new(e, number, checkpoint);
 	e->term = t;
@@ -270,10 +261,7 @@ bool term_lead(struct election *e, struct wire *w)
 
 static void set_stop_by(struct term *t, int64_t grace_ms)
 {
-	struct ev_loop *loop = t->election->script->spec.loop;
-
-	ev_now_update(loop);
-	t->stop_by = ev_now(loop) + (grace_ms > 0 ? (double)grace_ms / 1000 : 0);
+	t->stop_by = timeline_now(t->election->script->spec.timeline) + (grace_ms > 0 ? (double)grace_ms / 1000 : 0);
 }
 
 /* Told to stop once more: there may be less time than before, never more. */

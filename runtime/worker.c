@@ -22,6 +22,7 @@ struct outgoing {
 
 struct worker {
 	struct ev_loop *loop;
+	struct timeline timeline;
 	struct page *page;
 	struct script *script;
 	ev_io readable, writable;
@@ -217,8 +218,10 @@ int worker_main(int argc, char **argv)
 		log_event(LOG_ERROR, NULL, "worker_failed", "no event loop: %s", strerror(errno));
 		return 1;
 	}
+	timeline_init(&w.timeline, w.loop);
 	open_wire(&w, wire_fd);
-	const struct script_spec spec = { .loop = w.loop, .page = w.page, .eval = strcmp(argv[4], "eval") == 0,
+	const struct script_spec spec = { .loop = w.loop, .timeline = &w.timeline, .page = w.page,
+	                                  .eval = strcmp(argv[4], "eval") == 0,
 	                                  .source = argv[5], .args = argv + 6, .send = send_message, .arg = &w };
 	w.script = script_new(&spec);
 	catch_signals(&w);
@@ -227,6 +230,7 @@ int worker_main(int argc, char **argv)
 	signal(SIGCONT, SIG_DFL);
 	script_free(w.script);
 	close_wire(&w);
+	timeline_fini(&w.timeline);
 	ev_loop_destroy(w.loop);
 	page_unmap(w.page);
 	return 0;
