@@ -46,7 +46,7 @@ $(eval $(call module,http,curl/curl.h,lua_http $(HTTP),-lcurl))
 KUBE := kube_api kube_auth kube_config kube_exec kube_object kube_url kube_watch yaml_json
 $(eval $(call module,kube,yaml.h,lock_kube $(KUBE) $(HTTP),-lcurl -lyaml))
 $(eval $(call module,redis,hiredis/hiredis.h,lock_redis redis_link dial,-lhiredis))
-$(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres,-lpq))
+$(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres pg_link pg_place,-lpq))
 $(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper,-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))
 ifneq ($(wildcard /usr/include/curl/curl.h /usr/include/*/curl/curl.h),)

@@ -3,6 +3,7 @@
 #include "lock.h"
 
 #include "buf.h"
+#include "lock_notice.h"
 #include "lock_op.h"
 #include "lock_url.h"
 #include "mem.h"
@@ -12,15 +13,13 @@
 #include <ev.h>
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
-#include <search.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define PORT 6379
 #define REPLICAS_MOST 100
-#define POLL_S 2.            /* where the server refuses notices */
 #define RAISE_S 1.           /* between tries to get them back */
 #define ACKNOWLEDGE_MS 1000  /* replicas have so long: meanwhile the connection waits (WAIT) */
 
@@ -91,13 +90,7 @@ struct redis_server { /* what locks with the same hosts, user, password, databas
 	int locks;
 	struct redis_link *link, *notices;
 	ev_timer raise;              /* brings the notices back */
-	bool deaf;                   /* the server refuses them: poll */
-	void *channels;              /* tree (search.h) of struct channel */
-};
-
-struct channel {
-	char *name;
-	struct redis_lock *locks;
+	struct lock_board board;
 };
 
 enum stage { ASK, ASK_WHOLE, ACKNOWLEDGE, SETTLE };
@@ -106,9 +99,8 @@ struct redis_lock {
 	struct lock lock;
 	struct redis_server *server;
 	char *key, *state, *channel;
-	char name[33];               /* ours, in notices */
 	struct lock_op op;
-	struct redis_call call;
+	struct lock_call call;
 	enum stage stage;
 	bool again;                  /* a read was repeated on a new connection */
 	bool unsettled;              /* a write may be on the primary alone */
@@ -121,11 +113,7 @@ struct redis_lock {
 
 	struct version mine;         /* of our own record that names a holder */
 
-	lock_changed_fn *changed;    /* NULL: not watching */
-	void *arg;
-	ev_timer poke;               /* calls it; again and again where the server refuses notices */
-	struct channel *in;
-	struct redis_lock *next;     /* in the channel */
+	struct lock_member member;
 };
 
 static struct redis_lock *of(struct lock *l)
@@ -167,14 +155,14 @@ static void send_write(struct redis_lock *l)
 	snprintf(lease, sizeof lease, "%" PRId64, own ? 0 : l->lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
 	send_script(l, WRITE_SCRIPT, 7, (const char *[]){
-		l->text, l->expected.text, l->channel, l->name, l->acquiring ? "1" : "", lease, replicas,
+		l->text, l->expected.text, l->channel, l->member.name, l->acquiring ? "1" : "", lease, replicas,
 	});
 }
 
 /* WAIT counts what this connection has written: so that it covers an earlier write on another, something is written first. */
 static void send_settle(struct redis_lock *l)
 {
-	redis_link_send(l->server->link, NULL, 4, (const char *[]){ "HSET", l->state, "settled", l->name }, NULL);
+	redis_link_send(l->server->link, NULL, 4, (const char *[]){ "HSET", l->state, "settled", l->member.name }, NULL);
 }
 
 static void send_wait(struct redis_lock *l)
@@ -187,7 +175,7 @@ static void send_wait(struct redis_lock *l)
 	redis_link_send(l->server->link, &l->call, 3, (const char *[]){ "WAIT", replicas, time }, NULL);
 }
 
-static void on_ready(struct redis_call *c)
+static void on_ready(struct lock_call *c)
 {
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
@@ -386,8 +374,9 @@ static void on_acknowledged(struct redis_lock *l, long long have)
 	}
 }
 
-static void on_answered(struct redis_call *c, const redisReply *r)
+static void on_answered(struct lock_call *c, const void *answer)
 {
+	const redisReply *r = answer;
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
 	if (r->type == REDIS_REPLY_ERROR && l->stage == ACKNOWLEDGE)
@@ -403,7 +392,7 @@ static void on_answered(struct redis_call *c, const redisReply *r)
 }
 
 /* What only looks is repeated once: a connection that was idle may have been cut long ago. */
-static void on_lost(struct redis_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
@@ -428,63 +417,18 @@ static void on_detach(struct lock_op *op)
 
 /* ---- notices ---- */
 
-static int compare(const void *a, const void *b)
+static void subscribe(void *arg, const struct lock_channel *c)
 {
-	return strcmp(((const struct channel *)a)->name, ((const struct channel *)b)->name);
-}
+	const struct redis_server *s = arg;
 
-static struct channel *find_channel(struct redis_server *s, const char *name)
-{
-	const struct channel sought = { .name = (char *)name };
-	struct channel *const *at = tfind(&sought, &s->channels, compare);
-
-	return at ? *at : NULL;
-}
-
-/* By way of the loop, so that whoever is told may close any lock. */
-static void poke(struct redis_lock *l)
-{
-	ev_feed_event(l->server->hub->env->loop, &l->poke, EV_TIMER);
-}
-
-static void on_poke(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct redis_lock *l = w->data;
-
-	(void)loop;
-	(void)revents;
-	if (l->changed)
-		l->changed(l->arg);
-}
-
-static void subscribe(struct redis_server *s, const char *command, const struct channel *c)
-{
-	redis_link_send(s->notices, NULL, 2, (const char *[]){ command, c->name }, NULL);
-}
-
-static void poll_instead(struct redis_lock *l)
-{
-	ev_timer_set(&l->poke, POLL_S * (double)(clock_now().raw % 1000) / 1000., POLL_S);
-	ev_timer_start(l->server->hub->env->loop, &l->poke);
-}
-
-static void for_all(struct redis_server *s, void (*act)(struct redis_server *s, struct channel *c));
-
-static void subscribe_to(struct redis_server *s, struct channel *c)
-{
-	subscribe(s, "SUBSCRIBE", c);
-}
-
-static void poll_all(struct redis_server *s, struct channel *c)
-{
-	(void)s;
-	for (struct redis_lock *l = c->locks; l; l = l->next)
-		poll_instead(l);
+	redis_link_send(s->notices, NULL, 2, (const char *[]){ "SUBSCRIBE", c->name }, NULL);
 }
 
 static void on_notices_up(void *arg)
 {
-	for_all(arg, subscribe_to);
+	struct redis_server *s = arg;
+
+	lock_board_each(&s->board, subscribe, s);
 }
 
 static void on_notices_down(void *arg, enum lock_outcome outcome, const struct err *why)
@@ -503,90 +447,32 @@ static void on_raise(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)loop;
 	(void)revents;
-	if (s->channels)
+	if (s->board.channels)
 		redis_link_raise(s->notices);
 }
 
-/* A confirmation counts as a notice: what happened before it was not told. Our own writes need none. */
+/* A confirmation counts as a notice: what happened before it was not told. */
 static void on_push(void *arg, const redisReply *r)
 {
 	struct redis_server *s = arg;
-	const struct channel *c = find_channel(s, word_at(r, 1));
 	const char *kind = word_at(r, 0);
-	bool message = strcmp(kind, "message") == 0;
 
-	if (r->type == REDIS_REPLY_ERROR && !s->deaf) {
-		s->deaf = true;
-		for_all(s, poll_all);
-	}
-	if (!c || !(message || strcmp(kind, "subscribe") == 0))
-		return;
-	for (struct redis_lock *l = c->locks; l; l = l->next)
-		if (!message || strcmp(word_at(r, 2), l->name) != 0)
-			poke(l);
-}
-
-static void enter_channel(struct redis_lock *l)
-{
-	struct redis_server *s = l->server;
-
-	l->in = find_channel(s, l->channel);
-	if (!l->in) {
-		l->in = mem_zero(sizeof *l->in);
-		l->in->name = l->channel;
-		if (!tsearch(l->in, &s->channels, compare))
-			abort(); /* out of memory */
-		if (redis_link_is_up(s->notices))
-			subscribe(s, "SUBSCRIBE", l->in);
-		else if (!ev_is_active(&s->raise))
-			redis_link_raise(s->notices);
-	} else {
-		poke(l);
-	}
-	l->next = l->in->locks;
-	l->in->locks = l;
+	if (r->type == REDIS_REPLY_ERROR) /* no rights */
+		lock_board_deafen(&s->board);
+	else if (strcmp(kind, "message") == 0)
+		lock_board_tell(&s->board, word_at(r, 1), word_at(r, 2));
+	else if (strcmp(kind, "subscribe") == 0)
+		lock_board_tell(&s->board, word_at(r, 1), NULL);
 }
 
 static void leave_channel(struct redis_lock *l)
 {
-	struct channel *c = l->in;
+	char *channel;
 
-	if (!c)
+	if (!lock_member_leave(&l->member, &channel))
 		return;
-	struct redis_lock **at = &c->locks;
-	while (*at != l)
-		at = &(*at)->next;
-	*at = l->next;
-	l->in = NULL;
-	if (c->locks) {
-		tdelete(c, &l->server->channels, compare); /* it may have had this lock's name */
-		c->name = c->locks->channel;
-		tsearch(c, &l->server->channels, compare);
-		return;
-	}
-	subscribe(l->server, "UNSUBSCRIBE", c);
-	tdelete(c, &l->server->channels, compare);
-	free(c);
-}
-
-struct errand {
-	struct redis_server *server;
-	void (*act)(struct redis_server *s, struct channel *c);
-};
-
-static void on_node(const void *node, VISIT visit, void *arg)
-{
-	const struct errand *e = arg;
-
-	if (visit == postorder || visit == leaf)
-		e->act(e->server, *(struct channel *const *)node);
-}
-
-static void for_all(struct redis_server *s, void (*act)(struct redis_server *s, struct channel *c))
-{
-	struct errand e = { s, act };
-
-	twalk_r(s->channels, on_node, &e);
+	redis_link_send(l->server->notices, NULL, 2, (const char *[]){ "UNSUBSCRIBE", channel }, NULL);
+	free(channel);
 }
 
 /* ---- servers ---- */
@@ -638,6 +524,7 @@ static struct redis_server *server_get(struct redis_hub *h, struct lock_url *u, 
 		s->notices = redis_link_new(h->env, &s->url, 0, NULL, &notice_events, s);
 		ev_init(&s->raise, on_raise);
 		s->raise.data = s;
+		s->board.loop = h->env->loop;
 		h->servers = s;
 	}
 	s->locks++;
@@ -669,16 +556,6 @@ static char *beside(const char *key, const char *what)
 	bool tagged = close && close > open + 1;
 
 	return mem_printf(tagged || strchr(key, '}') ? "%s:%s" : "{%s}:%s", key, what);
-}
-
-static void name_self(struct redis_lock *l)
-{
-	unsigned char bytes[16];
-
-	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-		abort(); /* 16 bytes are never cut short after boot: getrandom(2) */
-	for (size_t i = 0; i < sizeof bytes; i++)
-		snprintf(l->name + 2 * i, 3, "%02x", bytes[i]);
 }
 
 /* "DB/KEY", if DB is a number. */
@@ -716,10 +593,8 @@ static struct lock *open_plain(struct lock_env *env, const char *text, struct er
 			.lock = { .ops = &ops, .url = shown }, .key = mem_dup(key), .state = beside(key, "lunarch"), .channel = beside(key, "changed"),
 			.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
 		};
-		name_self(l);
-		ev_init(&l->poke, on_poke);
-		l->poke.data = l;
 		l->server = server_get(h, &u, db, replicas);
+		lock_member_init(&l->member, &l->server->board);
 		return &l->lock;
 	}
 	free(shown);
@@ -775,26 +650,21 @@ static void cancel(struct lock *lock)
 static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct redis_lock *l = of(lock);
+	const struct lock_channel *fresh = lock_member_enter(&l->member, l->channel, changed, arg);
 
-	l->changed = changed;
-	l->arg = arg;
-	if (!l->in) {
-		enter_channel(l);
-		if (l->server->deaf)
-			poll_instead(l);
-	}
-	return !l->server->deaf;
+	if (fresh && redis_link_is_up(l->server->notices))
+		subscribe(l->server, fresh);
+	else if (fresh && !ev_is_active(&l->server->raise))
+		redis_link_raise(l->server->notices);
+	return !l->server->board.deaf;
 }
 
 static void close_lock(struct lock *lock)
 {
 	struct redis_lock *l = of(lock);
-	struct ev_loop *loop = l->server->hub->env->loop;
 
 	lock_op_cancel(&l->op);
 	leave_channel(l);
-	ev_clear_pending(loop, &l->poke);
-	ev_timer_stop(loop, &l->poke);
 	server_put(l->server);
 	free(l->key);
 	free(l->state);

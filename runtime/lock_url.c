@@ -20,8 +20,7 @@ static int hex(char c)
 	return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
 }
 
-/* NULL: a bad escape, or one for the terminator. */
-static char *decode(const char *s, size_t len)
+char *lock_url_decode(const char *s, size_t len)
 {
 	char *out = mem_zero(len + 1), *to = out;
 
@@ -41,7 +40,7 @@ static char *decode(const char *s, size_t len)
 	return out;
 }
 
-static void encode(struct buf *b, const char *s, const char *also)
+void lock_url_encode(struct buf *b, const char *s, const char *also)
 {
 	for (; *s; s++) {
 		unsigned char c = (unsigned char)*s;
@@ -96,9 +95,9 @@ static int take_userinfo(struct lock_url *u, const char *from, const char *to)
 {
 	const char *colon = memchr(from, ':', (size_t)(to - from));
 
-	u->user = decode(from, (size_t)((colon ? colon : to) - from));
+	u->user = lock_url_decode(from, (size_t)((colon ? colon : to) - from));
 	if (colon)
-		u->password = decode(colon + 1, (size_t)(to - colon - 1));
+		u->password = lock_url_decode(colon + 1, (size_t)(to - colon - 1));
 	return u->user && (!colon || u->password) ? 0 : -1;
 }
 
@@ -141,7 +140,7 @@ static const char *take_host(struct lock_url *u, const char *from, const char *t
 	if (end == name)
 		return "a host is missing (expected HOST or HOST:PORT, several separated by commas)";
 	u->host[u->hosts].port = take_port(rest < to ? rest + 1 : to, to, port);
-	u->host[u->hosts].name = decode(name, (size_t)(end - name));
+	u->host[u->hosts].name = lock_url_decode(name, (size_t)(end - name));
 	if (!u->host[u->hosts++].name)
 		return "a host's name has a bad percent escape";
 	return u->host[u->hosts - 1].port < 0 ? "a port must be a number from 1 to 65535" : NULL;
@@ -174,7 +173,7 @@ static int take_option(struct lock_url *u, const char *from, const char *to, con
 		return snprintf(wrong, room, "too many options");
 	if (!equals)
 		return snprintf(wrong, room, "the option \"%.*s\" has no value", (int)(to - from), from);
-	char *name = decode(from, (size_t)(equals - from)), *value = decode(equals + 1, (size_t)(to - equals - 1));
+	char *name = lock_url_decode(from, (size_t)(equals - from)), *value = lock_url_decode(equals + 1, (size_t)(to - equals - 1));
 	u->option[u->options].name = name;
 	u->option[u->options++].value = value;
 	if (!name || !value)
@@ -258,7 +257,7 @@ static const char *take(struct lock_url *u, const char *text, int port, const ch
 	if (strchr(query, '#'))
 		return "nothing is expected after a #: write %23 if it is part of the name";
 	const char *name = *path == '/' ? path + 1 : path;
-	u->path = decode(name, (size_t)(query - name));
+	u->path = lock_url_decode(name, (size_t)(query - name));
 	if (!u->path)
 		return "the path has a bad percent escape";
 	return *query && take_options(u, query + 1, known, room, size) < 0 ? room : NULL;
@@ -332,7 +331,7 @@ char *lock_url_print(const struct lock_url *u, const char *scheme)
 
 	buf_printf(&b, "%s://", scheme);
 	if (*u->user) {
-		encode(&b, u->user, "");
+		lock_url_encode(&b, u->user, "");
 		buf_adds(&b, "@");
 	}
 	for (int i = 0; i < u->hosts; i++) {
@@ -340,13 +339,13 @@ char *lock_url_print(const struct lock_url *u, const char *scheme)
 		buf_printf(&b, "%s%s", i ? "," : "", host);
 	}
 	buf_adds(&b, "/");
-	encode(&b, u->path, "/{}:@!$&'()*+,;=");
+	lock_url_encode(&b, u->path, "/{}:@!$&'()*+,;=");
 	const char *before = "?";
 	for (int i = 0; i < u->options; i++) {
 		if (strcmp(u->option[i].name, "password_file") == 0)
 			continue;
 		buf_printf(&b, "%s%s=", before, u->option[i].name);
-		encode(&b, u->option[i].value, "/:,");
+		lock_url_encode(&b, u->option[i].value, "/:,");
 		before = "&";
 	}
 	return b.data;

@@ -7,6 +7,9 @@
 #include "err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
+
+struct buf;
 
 #define LOCK_URL_HOSTS 8
 #define LOCK_URL_OPTIONS 16
@@ -43,6 +46,11 @@ char *lock_url_print(const struct lock_url *u, const char *scheme);
 
 /* "[::1]:80" or "host:80". out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
+
+/* Percent encoding (RFC 3986, 2.1). decode: malloc'd; NULL: a bad escape, or one for the terminator. encode: appends s; letters,
+ * digits, "-._~" and what is in `also` stay as they are. */
+char *lock_url_decode(const char *s, size_t len);
+void lock_url_encode(struct buf *b, const char *s, const char *also);
 
 /* text with the password of its authority, if it has one, as "***": for messages. malloc'd. */
 char *lock_url_redact(const char *text);

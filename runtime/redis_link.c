@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <ev.h>
 #include <hiredis/hiredis.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,11 +43,8 @@ struct redis_link {
 	char digest[REDIS_SCRIPTS][41];
 	char peer[300];
 
-	struct redis_call **sent;    /* a ring: who waits for the next answers; NULL: nobody any more */
-	size_t sent_at, sent_count, sent_room;
+	struct lock_queue queue;
 	struct instant heard;
-	struct redis_call *first, *last; /* waiting for the link */
-	uint64_t round;
 
 	bool resting;                /* until, refused for `why` */
 	struct instant until;
@@ -55,61 +53,6 @@ struct redis_link {
 	int busy;                    /* callbacks are running */
 	bool dead;                   /* freed while they do */
 };
-
-/* ---- who waits ---- */
-
-static void append(struct redis_link *k, struct redis_call *c)
-{
-	c->state = REDIS_WAITING;
-	c->round = k->round;
-	c->next = NULL;
-	c->prev = k->last;
-	*(k->last ? &k->last->next : &k->first) = c;
-	k->last = c;
-}
-
-static void unlink_call(struct redis_link *k, struct redis_call *c)
-{
-	*(c->prev ? &c->prev->next : &k->first) = c->next;
-	*(c->next ? &c->next->prev : &k->last) = c->prev;
-	c->prev = c->next = NULL;
-	c->state = REDIS_IDLE;
-}
-
-static void push_sent(struct redis_link *k, struct redis_call *c)
-{
-	if (k->sent_count == k->sent_room) {
-		size_t room = k->sent_room ? k->sent_room * 2 : 16;
-		struct redis_call **ring = mem_zero(room * sizeof *ring);
-		for (size_t i = 0; i < k->sent_count; i++) {
-			ring[i] = k->sent[(k->sent_at + i) % k->sent_room];
-			if (ring[i])
-				ring[i]->slot = i;
-		}
-		free(k->sent);
-		k->sent = ring;
-		k->sent_room = room;
-		k->sent_at = 0;
-	}
-	size_t slot = (k->sent_at + k->sent_count++) % k->sent_room;
-	k->sent[slot] = c;
-	if (c) {
-		c->slot = slot;
-		c->state = REDIS_SENT;
-		c->sent_at = clock_now();
-	}
-}
-
-static struct redis_call *pop_sent(struct redis_link *k)
-{
-	struct redis_call *c = k->sent[k->sent_at];
-
-	k->sent_at = (k->sent_at + 1) % k->sent_room;
-	k->sent_count--;
-	if (c)
-		c->state = REDIS_IDLE;
-	return c;
-}
 
 /* ---- callbacks, in which the link may be freed ---- */
 
@@ -120,7 +63,7 @@ static void enter(struct redis_link *k)
 
 static void destroy(struct redis_link *k)
 {
-	free(k->sent);
+	lock_queue_fini(&k->queue);
 	free(k);
 }
 
@@ -150,23 +93,12 @@ static void hang_up(struct redis_link *k)
 	k->number++;
 }
 
-/* Those who ask again from inside their callback belong to the next round. */
 static void tell_all(struct redis_link *k, enum lock_outcome outcome, const struct err *why)
 {
-	uint64_t round = k->round++;
 	struct err copy = *why;
 
 	enter(k);
-	while (!k->dead && k->state == DOWN && k->sent_count) {
-		struct redis_call *c = pop_sent(k);
-		if (c)
-			c->lost(c, true, outcome, &copy);
-	}
-	while (!k->dead && k->first && k->first->round <= round) {
-		struct redis_call *c = k->first;
-		unlink_call(k, c);
-		c->lost(c, false, outcome, &copy);
-	}
+	lock_queue_lose(&k->queue, outcome, &copy);
 	if (!k->dead && k->events->down)
 		k->events->down(k->arg, outcome, &copy);
 	leave(k);
@@ -327,9 +259,8 @@ static void up(struct redis_link *k)
 	enter(k);
 	if (k->events->up)
 		k->events->up(k->arg);
-	while (!k->dead && k->state == UP && k->first) {
-		struct redis_call *c = k->first;
-		unlink_call(k, c);
+	while (!k->dead && k->state == UP && k->queue.first) {
+		struct lock_call *c = lock_queue_next(&k->queue);
 		c->ready(c);
 	}
 	leave(k);
@@ -359,8 +290,8 @@ static void dispatch(struct redis_link *k, const redisReply *r)
 		on_greeted(k, r);
 	} else if (k->events->push) {
 		k->events->push(k->arg, r);
-	} else if (k->sent_count) {
-		struct redis_call *c = pop_sent(k);
+	} else if (k->queue.count) {
+		struct lock_call *c = lock_queue_pop(&k->queue);
 		if (c)
 			c->answered(c, r);
 	}
@@ -468,35 +399,31 @@ void redis_link_raise(struct redis_link *k)
 	try_host(k);
 }
 
-void redis_link_want(struct redis_link *k, struct redis_call *c)
+void redis_link_want(struct redis_link *k, struct lock_call *c)
 {
 	if (k->state == UP) {
 		c->ready(c);
 		return;
 	}
-	append(k, c);
+	lock_queue_wait(&k->queue, c);
 	redis_link_raise(k);
 }
 
-void redis_link_send(struct redis_link *k, struct redis_call *c, int count, const char **words, const size_t *lens)
+void redis_link_send(struct redis_link *k, struct lock_call *c, int count, const char **words, const size_t *lens)
 {
 	if (k->state != UP)
 		return;
 	put(k, count, words, lens);
 	if (!k->events->push)
-		push_sent(k, c);
+		lock_queue_push(&k->queue, c);
 	flush(k);
 }
 
-void redis_link_forget(struct redis_link *k, struct redis_call *c, bool late)
+void redis_link_forget(struct redis_link *k, struct lock_call *c, bool late)
 {
-	if (c->state == REDIS_WAITING)
-		unlink_call(k, c);
-	if (c->state != REDIS_SENT)
-		return;
-	k->sent[c->slot] = NULL;
-	c->state = REDIS_IDLE;
-	if (late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
+	bool sent = lock_queue_forget(&k->queue, c);
+
+	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
 		lose(k, LOCK_FAILED, ERR_TIMEOUT, "the server does not answer");
 }
 
@@ -543,7 +470,7 @@ void redis_link_free(struct redis_link *k)
 	if (!k)
 		return;
 	hang_up(k);
-	k->dead = true;
+	k->dead = k->queue.stopped = true;
 	if (k->busy == 0)
 		destroy(k);
 }

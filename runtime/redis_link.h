@@ -4,29 +4,13 @@
 #ifndef LUNARCH_REDIS_LINK_H
 #define LUNARCH_REDIS_LINK_H
 
-#include "lock.h"
+#include "lock_queue.h"
 #include "lock_url.h"
-
-#include <stddef.h>
 
 struct redisReply;
 struct redis_link;
 
 #define REDIS_SCRIPTS 2
-
-/* Who asks, one question at a time: embedded in its owner, zero before the first use. */
-struct redis_call {
-	/* The link is up: send the question now, with redis_link_send. */
-	void (*ready)(struct redis_call *c);
-	void (*answered)(struct redis_call *c, const struct redisReply *reply);
-	/* There will be no answer. sent: the question may have reached the server. outcome: LOCK_FAILED or LOCK_REFUSED. */
-	void (*lost)(struct redis_call *c, bool sent, enum lock_outcome outcome, const struct err *why);
-	struct redis_call *prev, *next; /* the rest is private */
-	enum { REDIS_IDLE, REDIS_WAITING, REDIS_SENT } state;
-	size_t slot;
-	uint64_t round;
-	struct instant sent_at;
-};
 
 /* What the link tells its owner; every member may be NULL. */
 struct redis_link_events {
@@ -41,22 +25,22 @@ struct redis_link *redis_link_new(struct lock_env *env, const struct lock_url *u
                                   const struct redis_link_events *events, void *arg);
 void redis_link_free(struct redis_link *link); /* may be called from its callbacks; nobody's call may be under way */
 
-/* Calls c->ready once the link is up, now if it is; else it is brought up, and if that fails c->lost is called, later. */
-void redis_link_want(struct redis_link *link, struct redis_call *c);
+/* Calls c->ready once the link is up (answers are redisReply), now if it is; else it is brought up, and if that fails c->lost is called, later. */
+void redis_link_want(struct redis_link *link, struct lock_call *c);
 
 /* Brings the link up for its events' sake. */
 void redis_link_raise(struct redis_link *link);
 bool redis_link_is_up(const struct redis_link *link);
 
 /* c's question; NULL: one without an answer of its own (SUBSCRIBE: the answer is pushed). Only while the link is up. */
-void redis_link_send(struct redis_link *link, struct redis_call *c, int count, const char **words, const size_t *lens);
+void redis_link_send(struct redis_link *link, struct lock_call *c, int count, const char **words, const size_t *lens);
 
 /* The digest by which EVALSHA names scripts[which]. NULL: the server would not keep it. */
 const char *redis_link_script(const struct redis_link *link, int which);
 
 /* Its answer, if one comes, goes nowhere. late: its deadline has passed; a link on which nothing has been heard since it was sent
  * is given up then. */
-void redis_link_forget(struct redis_link *link, struct redis_call *c, bool late);
+void redis_link_forget(struct redis_link *link, struct lock_call *c, bool late);
 
 /* This server is not the one: the next is asked, by who asks next. */
 void redis_link_turn_away(struct redis_link *link, const char *why);

@@ -235,3 +235,71 @@ class Redis(Store):
 
     def end(self):
         self.server.close()
+
+
+class Postgres(Store):
+    name = "postgres"
+    rounds = 150
+
+    def __init__(self, *options):
+        self.server = servers.Postgres("-c", "max_connections=150", *options)
+        self.port = self.server.port
+
+    def url(self, key, through=None):
+        return f"postgres://{servers.Postgres.superuser}@127.0.0.1:{(through or self).port}/postgres#{quote(key)}"
+
+    def holds(self, content):
+        try:
+            return "\0" not in content.decode()
+        except UnicodeDecodeError:
+            return False
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "q'uo\"te\\", "{a}:b?c#d&e=f", "'; DROP TABLE lunarch_locks; --", "x" * 200]
+
+    @staticmethod
+    def text(content):
+        """As an SQL expression."""
+        return f"convert_from(decode('{content.hex()}', 'hex'), 'UTF8')"
+
+    def put(self, key, content):
+        name = self.text(key.encode())
+        self.server.sql(f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now()) "
+                        f"ON CONFLICT (name) DO UPDATE SET record = excluded.record")
+
+    def get(self, key):
+        found = self.server.sql(f"SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = {self.text(key.encode())}")
+        return bytes.fromhex(found[1:]) if found else None
+
+    def delete(self, key):
+        self.server.sql(f"DELETE FROM lunarch_locks WHERE name = {self.text(key.encode())}")
+
+    notices_by_hand = False
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        self.server.sql("ALTER SYSTEM SET default_transaction_read_only = on")
+        self.server.sql("SELECT pg_reload_conf()")
+        def undo():
+            self.server.sql("ALTER SYSTEM RESET default_transaction_read_only")
+            self.server.sql("SELECT pg_reload_conf()")
+        return undo
+
+    def repair(self):
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self):
+        self.server.close()

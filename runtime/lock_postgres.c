@@ -1,0 +1,716 @@
+/* The lock in a PostgreSQL database: one row of a table, updated on the condition that it is what was read. The token is in a column
+ * with a unique index of its own, so that a transaction that holds FOR KEY SHARE on a row holds up the next term but no renewal.
+ * The row named '' says on which timeline the table was last known to be (docs/locks.md). */
+#include "lock.h"
+
+#include "buf.h"
+#include "lock_notice.h"
+#include "lock_op.h"
+#include "lock_url.h"
+#include "mem.h"
+#include "module.h"
+#include "pg_link.h"
+
+#include <ev.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TABLE "lunarch_locks"
+#define RAISE_S 1. /* between tries to get notices back */
+
+/* New terms may have to wait for the transactions of old ones, and then renewals must not wait behind them. */
+enum { RENEWALS, TERMS, LANES };
+
+struct pg_hub { /* one per process: its connections */
+	struct lock_env *env;
+	struct pg_server *servers;
+};
+
+struct pg_server { /* what locks with the same URI share */
+	struct pg_server *next;
+	struct pg_hub *hub;
+	struct pg_place *place;
+	int locks;
+	struct pg_link *lanes[LANES]; /* notices come with the renewals */
+	struct lock_board board;
+	bool was_up;
+	ev_timer raise;
+};
+
+enum stage { ASK, CREATE, MARK };
+
+struct pg_lock {
+	struct lock lock;
+	struct pg_server *server;
+	char *name, *table, *quoted;
+	char channel[32];
+	struct lock_op op;
+	struct lock_call call;
+	struct lock_member member;
+	enum stage stage;
+	bool again, created;         /* in this operation */
+
+	char *text;                  /* of the write under way, as are these */
+	struct version expected;
+	bool durable, acquiring;
+	int64_t lease_ms;
+	struct version mine;         /* of our own record that names a holder */
+};
+
+static struct pg_lock *of(struct lock *l)
+{
+	return (struct pg_lock *)l;
+}
+
+static struct pg_link *link_of(const struct pg_lock *l)
+{
+	return l->server->lanes[l->op.writing && l->acquiring ? TERMS : RENEWALS];
+}
+
+/* ---- statements ---- */
+
+#define VERSION "xmin::text || '.' || md5(record)"
+#define CLOCK "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+#define TIMELINE "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
+
+/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. $3: whether it must
+ * survive a crash. */
+static const char settings[] =
+	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', "
+	"CASE WHEN NOT $3::boolean THEN 'off' WHEN current_setting('synchronous_commit') = 'off' THEN 'on' "
+	"ELSE current_setting('synchronous_commit') END, true)";
+
+struct limits {
+	char statement[16], lock[16];
+	const char *values[3];
+};
+
+static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
+{
+	int left = lock_op_left_ms(&l->op), wait = l->op.writing && l->acquiring ? left - left / 5 : left / 5;
+
+	snprintf(to->statement, sizeof to->statement, "%d", left < 100 ? 100 : left);
+	snprintf(to->lock, sizeof to->lock, "%d", wait < 100 ? 100 : wait);
+	to->values[0] = to->statement;
+	to->values[1] = to->lock;
+	to->values[2] = l->durable ? "t" : "f";
+	return (struct pg_statement){ .sql = settings, .count = 3, .values = to->values };
+}
+
+static void send_read(struct pg_lock *l)
+{
+	struct limits limits = { .values = { NULL } };
+	char *sql = mem_printf("SELECT CASE WHEN octet_length(record) <= %d THEN record END, " VERSION ", token, octet_length(record) "
+	                       "FROM %s WHERE name = $1", RECORD_MAX_BYTES, l->quoted);
+	const char *const values[] = { l->name };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 1, values } };
+
+	pg_link_send(link_of(l), &l->call, 2, all);
+	free(sql);
+}
+
+/* $1 name, $2 record, $3 the version expected, $4 channel, $5 our name, $6 lease in ms. */
+static char *write_sql(const struct pg_lock *l, const char *timeline)
+{
+	struct buf b = { 0 };
+	bool there = *l->expected.text;
+
+	buf_adds(&b, "WITH w AS (");
+	if (there)
+		buf_printf(&b, "UPDATE %s SET record = $2, changed = clock_timestamp()%s WHERE name = $1 AND " VERSION " = $3", l->quoted,
+		           l->acquiring ? ", token = greatest(token + 1, " CLOCK ")" : "");
+	else
+		buf_printf(&b, "INSERT INTO %s (name, record, token, changed) SELECT $1, $2, " CLOCK ", clock_timestamp() WHERE $3 = ''", l->quoted);
+	buf_adds(&b, " AND $6::bigint >= 0");
+	if (l->acquiring)
+		buf_printf(&b, " AND ($6::bigint = 0 OR EXISTS (SELECT 1 FROM %s e WHERE e.name = '' AND e.token = %s "
+		           "AND e.changed + $6::bigint * interval '1 ms' <= clock_timestamp()))", l->quoted, timeline);
+	buf_printf(&b, "%s RETURNING " VERSION " AS version, token) SELECT version, token, pg_notify($4, $5) FROM w",
+	           there ? "" : " ON CONFLICT (name) DO NOTHING");
+	return b.data;
+}
+
+static const char *timeline_of(const struct pg_lock *l)
+{
+	return pg_link_timed(link_of(l)) ? TIMELINE : "0";
+}
+
+static void send_write(struct pg_lock *l)
+{
+	const char *timeline = timeline_of(l);
+	bool own = *l->expected.text && strcmp(l->expected.text, l->mine.text) == 0;
+	struct limits limits = { .values = { NULL } };
+	char lease[24];
+	char *sql = write_sql(l, timeline);
+	char *why = mem_printf("SELECT e.token = %s, ceil(extract(epoch FROM e.changed - clock_timestamp()) * 1000)::bigint + $1::bigint FROM %s e "
+	                       "WHERE e.name = ''", timeline, l->quoted);
+	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lease }, *const left[] = { lease };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 6, values }, { why, 1, left } };
+
+	snprintf(lease, sizeof lease, "%" PRId64, own ? 0 : l->lease_ms);
+	pg_link_send(link_of(l), &l->call, l->acquiring ? 3 : 2, all);
+	free(sql);
+	free(why);
+}
+
+/* A server that was never promoted cannot have lost what was in the table before it was made. */
+static void send_create(struct pg_lock *l)
+{
+	struct limits limits = { .values = { NULL } };
+	const char *timeline = timeline_of(l);
+	char *table = mem_printf("CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
+	                         "changed timestamptz NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)", l->quoted);
+	char *mark = mem_printf("INSERT INTO %s SELECT '', t, 'timeline', CASE WHEN t <= 1 THEN to_timestamp(0) ELSE clock_timestamp() END "
+	                        "FROM (SELECT %s AS t) AS now ON CONFLICT (name) DO NOTHING", l->quoted, timeline);
+	const struct pg_statement all[] = { limit(l, &limits), { .sql = table }, { .sql = mark } };
+
+	pg_link_send(link_of(l), &l->call, 3, all);
+	free(table);
+	free(mark);
+}
+
+/* From here on a lease has to pass: by everybody's count, so only the first to see it sets the clock. */
+static void send_mark(struct pg_lock *l)
+{
+	struct limits limits = { .values = { NULL } };
+	char *mark = mem_printf("INSERT INTO %s AS m SELECT '', %s, 'timeline', clock_timestamp() ON CONFLICT (name) DO UPDATE "
+	                        "SET token = excluded.token, changed = excluded.changed WHERE m.token <> excluded.token", l->quoted,
+	                        timeline_of(l));
+	const struct pg_statement all[] = { limit(l, &limits), { .sql = mark } };
+
+	pg_link_send(link_of(l), &l->call, 2, all);
+	free(mark);
+}
+
+static void on_ready(struct lock_call *c)
+{
+	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
+
+	if (l->stage == ASK)
+		lock_op_sent(&l->op);
+	if (l->stage == CREATE)
+		send_create(l);
+	else if (l->stage == MARK)
+		send_mark(l);
+	else if (l->op.writing)
+		send_write(l);
+	else
+		send_read(l);
+}
+
+static void ask(struct pg_lock *l, enum stage stage)
+{
+	l->stage = stage;
+	pg_link_want(link_of(l), &l->call);
+}
+
+/* ---- answers ---- */
+
+static void finish(struct pg_lock *l, struct lock_result *r)
+{
+	free(l->text);
+	l->text = NULL;
+	lock_op_finish(&l->op, r);
+}
+
+__attribute__((format(printf, 4, 5))) static void fail(struct pg_lock *l, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+{
+	struct lock_result r = { .outcome = outcome };
+	char text[700];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	err_set(&r.err, code, "%s", text);
+	finish(l, &r);
+}
+
+/* SQLSTATEs, whole or by class (PostgreSQL, appendix A). An error undoes the transaction, but for those of a server that shuts down,
+ * which can come when it is committed already. */
+static const struct refusal {
+	const char *state;
+	enum lock_outcome outcome;
+	enum err_code code;
+	const char *advice;
+} refusals[] = {
+	{ "42501", LOCK_REFUSED, ERR_DENIED, ": the rights that a lock needs, and how to make its table, are in docs/locks.md" },
+	{ "3F000", LOCK_REFUSED, ERR_MISSING, ": make the schema first" },
+	{ "42703", LOCK_REFUSED, ERR_FOREIGN, ": the table is another program's, and is not touched: choose one with ?table=NAME" },
+	{ "42804", LOCK_REFUSED, ERR_FOREIGN, ": the table is another program's, and is not touched: choose one with ?table=NAME" },
+	{ "42883", LOCK_REFUSED, ERR_FOREIGN, ": the table is another program's, and is not touched: choose one with ?table=NAME" },
+	{ "42P10", LOCK_REFUSED, ERR_FOREIGN, ": the table has no unique name: how to make it is in docs/locks.md" },
+	{ "42809", LOCK_REFUSED, ERR_FOREIGN, ": that is no table" },
+	{ "25006", LOCK_FAILED, ERR_FULL, ": the server takes no writes" },
+	{ "55P03", LOCK_FAILED, ERR_TIMEOUT, ": somebody's transaction holds the row" },
+	{ "57014", LOCK_FAILED, ERR_TIMEOUT, "" },
+	{ "57", LOCK_UNKNOWN, ERR_UNREACHABLE, "" },
+	{ "58", LOCK_UNKNOWN, ERR_SYSTEM, "" },
+	{ "XX", LOCK_UNKNOWN, ERR_SYSTEM, "" },
+	{ "08", LOCK_UNKNOWN, ERR_UNREACHABLE, "" },
+	{ "53100", LOCK_FAILED, ERR_FULL, "" },
+	{ "53", LOCK_FAILED, ERR_FULL, "" },
+	{ "22", LOCK_INVALID, ERR_INVALID, "" },
+	{ "23", LOCK_INVALID, ERR_INVALID, "" },
+	{ "", LOCK_FAILED, ERR_SYSTEM, "" },
+};
+
+static const char *state_of(const PGresult *r)
+{
+	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	return state ? state : "08";
+}
+
+static bool is_missing_table(const char *state)
+{
+	return strcmp(state, "42P01") == 0;
+}
+
+/* Two that make the table at once: one of them is told that it is there, in one way or another. */
+static bool is_made_already(const char *state)
+{
+	return strcmp(state, "42P07") == 0 || strcmp(state, "23505") == 0;
+}
+
+static void on_error(struct pg_lock *l, const PGresult *r)
+{
+	const char *state = state_of(r), *said = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
+	const struct refusal *f = refusals;
+
+	if (l->stage == ASK && is_missing_table(state) && !l->op.writing) {
+		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
+		return;
+	}
+	if (l->stage == ASK && is_missing_table(state) && *l->expected.text) {
+		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+		return;
+	}
+	if ((l->stage == ASK && is_missing_table(state) && !l->created) || (l->stage == CREATE && is_made_already(state))) {
+		bool make = l->stage == ASK;
+		l->created = true;
+		ask(l, make ? CREATE : ASK);
+		return;
+	}
+	while (strncmp(state, f->state, strlen(f->state)) != 0)
+		f++;
+	enum lock_outcome outcome = l->op.writing ? f->outcome : f->outcome == LOCK_REFUSED ? LOCK_REFUSED : LOCK_FAILED;
+	if (outcome == LOCK_UNKNOWN && l->stage != ASK)
+		outcome = LOCK_FAILED;
+	fail(l, outcome, f->code, "the server says: %s (SQLSTATE %s)%s", said ? said : "nothing", state, f->advice);
+}
+
+static void found(struct pg_lock *l, const PGresult *r)
+{
+	char what[400];
+
+	snprintf(what, sizeof what, "the row '%.200s' of %.150s", l->name, l->table);
+	if (PQgetisnull(r, 0, 0))
+		fail(l, LOCK_FOREIGN, ERR_INVALID, "%s has a record of %s bytes, which is no election record. It is not touched", what,
+		     PQgetvalue(r, 0, 3));
+	else
+		lock_op_found(&l->op, what, PQgetvalue(r, 0, 0), (size_t)PQgetlength(r, 0, 0), PQgetvalue(r, 0, 1),
+		              strtoll(PQgetvalue(r, 0, 2), NULL, 10));
+}
+
+/* Nothing was changed, since the row is another, or because of the timeline. */
+static void not_written(struct pg_lock *l, const PGresult *why)
+{
+	bool here = why && PQntuples(why) == 1 && strcmp(PQgetvalue(why, 0, 0), "t") == 0;
+	long long left = here ? strtoll(PQgetvalue(why, 0, 1), NULL, 10) : 0;
+
+	if (why && !here)
+		ask(l, MARK);
+	else if (left > 0)
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
+		     (double)left / 1e3);
+	else
+		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+}
+
+static void written(struct pg_lock *l, const struct pg_answer *a)
+{
+	const PGresult *r = a->results[1];
+	struct lock_result result = { .outcome = LOCK_OK };
+
+	if (PQntuples(r) == 0) {
+		bool own = *l->expected.text && strcmp(l->expected.text, l->mine.text) == 0;
+		not_written(l, l->acquiring && !own ? a->results[2] : NULL);
+		return;
+	}
+	snprintf(result.version.text, sizeof result.version.text, "%s", PQgetvalue(r, 0, 0));
+	if (l->acquiring)
+		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
+	l->mine = result.version;
+	finish(l, &result);
+}
+
+static void on_answered(struct lock_call *c, const void *answer)
+{
+	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
+	const struct pg_answer *a = answer;
+
+	if (a->error)
+		on_error(l, a->error);
+	else if (l->stage == CREATE)
+		ask(l, ASK);
+	else if (l->stage == MARK)
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for a lease");
+	else if (l->op.writing)
+		written(l, a);
+	else if (PQntuples(a->results[1]) == 0)
+		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
+	else
+		found(l, a->results[1]);
+}
+
+/* What only looks is repeated once: a connection that was idle may have been cut long ago. */
+static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+{
+	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
+	bool unknown = l->op.writing && sent && l->stage == ASK;
+
+	if (!l->op.writing && sent && !l->again && lock_op_left_ms(&l->op) > 1) {
+		l->again = true;
+		ask(l, ASK);
+		return;
+	}
+	fail(l, unknown ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
+}
+
+static void on_detach(struct lock_op *op)
+{
+	struct pg_lock *l = (struct pg_lock *)(void *)((char *)op - offsetof(struct pg_lock, op));
+
+	free(l->text);
+	l->text = NULL;
+	pg_link_forget(link_of(l), &l->call, instant_passed(op->by, clock_now()));
+}
+
+/* ---- notices ---- */
+
+static void listen_to(struct pg_server *s, const char *command, const char *channel)
+{
+	char sql[80];
+
+	snprintf(sql, sizeof sql, "%s %s", command, channel);
+	pg_link_send(s->lanes[RENEWALS], NULL, 1, &(struct pg_statement){ .sql = sql });
+}
+
+/* The server carries it out before any look that follows on this connection. */
+static void listen_again(void *arg, const struct lock_channel *c)
+{
+	struct pg_server *s = arg;
+
+	listen_to(s, "LISTEN", c->name);
+	if (s->was_up)
+		lock_board_tell(&s->board, c->name, NULL);
+}
+
+static void on_up(void *arg)
+{
+	struct pg_server *s = arg;
+
+	if (pg_link_pooled(s->lanes[RENEWALS]))
+		lock_board_deafen(&s->board);
+	else
+		lock_board_each(&s->board, listen_again, s);
+	s->was_up = true;
+}
+
+static void on_down(void *arg)
+{
+	struct pg_server *s = arg;
+
+	ev_timer_set(&s->raise, RAISE_S, 0.);
+	ev_timer_start(s->hub->env->loop, &s->raise);
+}
+
+static void on_raise(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct pg_server *s = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (s->board.channels)
+		pg_link_raise(s->lanes[RENEWALS]);
+}
+
+static void on_notice(void *arg, const char *channel, const char *payload)
+{
+	struct pg_server *s = arg;
+
+	lock_board_tell(&s->board, channel, payload);
+}
+
+static void leave_channel(struct pg_lock *l)
+{
+	char *channel;
+
+	if (!lock_member_leave(&l->member, &channel))
+		return;
+	listen_to(l->server, "UNLISTEN", channel);
+	free(channel);
+}
+
+/* A name of letters and digits; two locks with the same one are told of each other's changes, which does no harm. */
+static void name_channel(struct pg_lock *l)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	for (const char *p = l->quoted; *p; p++)
+		h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3); /* FNV-1a */
+	for (const char *p = l->name; *p; p++)
+		h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+	snprintf(l->channel, sizeof l->channel, "lunarch_%016" PRIx64, h);
+}
+
+/* ---- servers ---- */
+
+static const struct pg_link_events renewal_events = { .up = on_up, .down = on_down, .notice = on_notice };
+static const struct pg_link_events term_events = { .up = NULL };
+
+static const char hub_key;
+
+static void *make_hub(struct lock_env *env, struct err *err)
+{
+	struct pg_hub *h = mem_zero(sizeof *h);
+
+	(void)err;
+	h->env = env;
+	return h;
+}
+
+/* Takes place. */
+static struct pg_server *server_get(struct pg_hub *h, struct pg_place *place)
+{
+	struct pg_server *s;
+
+	for (s = h->servers; s; s = s->next)
+		if (pg_place_same(s->place, place))
+			break;
+	if (s) {
+		pg_place_free(place);
+	} else {
+		s = mem_zero(sizeof *s);
+		*s = (struct pg_server){ .next = h->servers, .hub = h, .place = place, .board = { .loop = h->env->loop } };
+		s->lanes[RENEWALS] = pg_link_new(h->env, place, &renewal_events, s);
+		s->lanes[TERMS] = pg_link_new(h->env, place, &term_events, s);
+		ev_init(&s->raise, on_raise);
+		s->raise.data = s;
+		h->servers = s;
+	}
+	s->locks++;
+	return s;
+}
+
+static void server_put(struct pg_server *s)
+{
+	struct pg_server **at = &s->hub->servers;
+
+	if (--s->locks)
+		return;
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	ev_timer_stop(s->hub->env->loop, &s->raise);
+	for (int i = 0; i < LANES; i++)
+		pg_link_free(s->lanes[i]);
+	pg_place_free(s->place);
+	free(s);
+}
+
+/* ---- the lock ---- */
+
+struct parts { /* of the text behind "postgres:" */
+	char *uri;   /* for libpq */
+	char *name, *table;
+};
+
+static void parts_fini(struct parts *p)
+{
+	if (p->uri)
+		explicit_bzero(p->uri, strlen(p->uri));
+	free(p->uri);
+	free(p->name);
+	free(p->table);
+}
+
+/* Our own option is taken out of the query; libpq knows the others. */
+static const char *split_query(struct parts *p, const char *query, size_t len, struct buf *uri)
+{
+	const char *end = query + len, *before = "?";
+
+	while (query < end) {
+		const char *stop = memchr(query, '&', (size_t)(end - query));
+		size_t n = (size_t)((stop ? stop : end) - query);
+		if (n > 6 && strncmp(query, "table=", 6) == 0) {
+			free(p->table);
+			p->table = lock_url_decode(query + 6, n - 6);
+			if (!p->table)
+				return "the table's name has a bad percent escape";
+		} else if (n) {
+			buf_adds(uri, before);
+			buf_add(uri, query, n);
+			before = "&";
+		}
+		query += n + 1;
+	}
+	return NULL;
+}
+
+/* NULL: fine; else what is wrong. */
+static const char *split(struct parts *p, const char *text)
+{
+	const char *hash = strrchr(text, '#');
+	struct buf uri = { 0 };
+
+	if (strncmp(text, "//", 2) != 0)
+		return "expected a libpq URI, as //USER@HOST:PORT/DATABASE#NAME";
+	if (!hash || !hash[1])
+		return "the lock's name is missing: it stands behind a #, as in //USER@HOST:PORT/DATABASE#NAME";
+	p->name = lock_url_decode(hash + 1, strlen(hash + 1));
+	if (!p->name)
+		return "the lock's name has a bad percent escape";
+	const char *query = memchr(text, '?', (size_t)(hash - text));
+	buf_adds(&uri, "postgresql:");
+	buf_add(&uri, text, (size_t)((query ? query : hash) - text));
+	const char *wrong = query ? split_query(p, query + 1, (size_t)(hash - query - 1), &uri) : NULL;
+	p->uri = uri.data;
+	return wrong;
+}
+
+static char *shown_url(const struct pg_place *place, const struct parts *p)
+{
+	char *at = pg_place_print(place);
+	struct buf b = { 0 };
+
+	buf_adds(&b, at);
+	if (p->table) {
+		buf_adds(&b, "?table=");
+		lock_url_encode(&b, p->table, "");
+	}
+	buf_adds(&b, "#");
+	lock_url_encode(&b, p->name, "/{}:@!$&'()*+,;=");
+	free(at);
+	return b.data;
+}
+
+static const struct lock_ops ops;
+
+static struct lock *make(struct pg_hub *h, struct pg_place *place, const struct parts *p)
+{
+	struct pg_lock *l = mem_zero(sizeof *l);
+
+	*l = (struct pg_lock){
+		.lock = { .ops = &ops, .url = shown_url(place, p) }, .name = mem_dup(p->name), .table = mem_dup(p->table ? p->table : TABLE),
+		.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
+	};
+	l->quoted = pg_quote_table(l->table);
+	name_channel(l);
+	l->server = server_get(h, place);
+	lock_member_init(&l->member, &l->server->board);
+	return &l->lock;
+}
+
+static struct lock *open_lock(struct lock_env *env, const char *text, struct err *err)
+{
+	struct pg_hub *h = lock_env_share(env, &hub_key, make_hub, free, err);
+	struct parts p = { 0 };
+	const char *wrong = split(&p, text);
+	struct pg_place *place = wrong ? NULL : pg_place_new(p.uri, err);
+	struct lock *l = place ? make(h, place, &p) : NULL;
+
+	if (wrong)
+		err_set(err, ERR_USAGE, "%s", wrong);
+	if (!l) {
+		char *shown = lock_url_redact(text);
+		err_wrap(err, "lock \"%s:%s\"", ops.scheme, shown);
+		free(shown);
+	}
+	parts_fini(&p);
+	return l;
+}
+
+static void begin(struct pg_lock *l, bool writing, bool durable, struct instant by, lock_done_fn *done, void *arg)
+{
+	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
+	l->again = l->created = false;
+	l->durable = durable;
+}
+
+static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct pg_lock *l = of(lock);
+
+	begin(l, false, false, by, done, arg);
+	ask(l, ASK);
+}
+
+static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable, struct instant by,
+                         lock_done_fn *done, void *arg)
+{
+	struct pg_lock *l = of(lock);
+
+	begin(l, true, durable, by, done, arg);
+	l->acquiring = r->token == 0;
+	if (!lock_op_print(&l->op, r, &l->text))
+		return;
+	l->expected = *expected;
+	l->lease_ms = r->lease_ms;
+	ask(l, ASK);
+}
+
+static void cancel(struct lock *lock)
+{
+	lock_op_cancel(&of(lock)->op);
+}
+
+static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
+{
+	struct pg_lock *l = of(lock);
+	struct pg_server *s = l->server;
+	const struct lock_channel *fresh = lock_member_enter(&l->member, l->channel, changed, arg);
+
+	if (fresh && pg_link_is_up(s->lanes[RENEWALS]) && !s->board.deaf)
+		listen_to(s, "LISTEN", fresh->name);
+	else if (fresh && !ev_is_active(&s->raise))
+		pg_link_raise(s->lanes[RENEWALS]);
+	if (fresh)
+		pg_link_raise(s->lanes[TERMS]); /* or the first handover would wait for it */
+	return !s->board.deaf;
+}
+
+static void close_lock(struct lock *lock)
+{
+	struct pg_lock *l = of(lock);
+
+	lock_op_cancel(&l->op);
+	leave_channel(l);
+	server_put(l->server);
+	free(l->name);
+	free(l->table);
+	free(l->quoted);
+	free(l->lock.url);
+	free(l);
+}
+
+static const struct lock_ops ops = {
+	.scheme = "postgres", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch,
+	.close = close_lock,
+};
+static const struct lock_ops long_ops = { .scheme = "postgresql", .open = open_lock };
+
+static const struct lock_ops *const locks[] = { &ops, &long_ops, NULL };
+
+static void name_libraries(struct buf *out)
+{
+	int v = PQlibVersion();
+
+	buf_printf(out, "libpq %d.%d", v / 10000, v % 10000);
+}
+
+const struct module lunarch_module = { .build = LUNARCH_BUILD, .libraries = name_libraries, .locks = locks };

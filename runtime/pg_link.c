@@ -1,0 +1,565 @@
+#include "pg_link.h"
+
+#include "buf.h"
+#include "lock_url.h"
+#include "mem.h"
+#include "resolve.h"
+
+#include <ctype.h>
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
+#define HOSTS 8
+#define ADDRESSES 16
+
+enum state { DOWN, LOOKING_UP, CONNECTING, GREETING, UP };
+
+struct pg_link {
+	struct lock_env *env;
+	const struct pg_place *place;
+	const struct pg_link_events *events;
+	void *arg;
+
+	enum state state;
+	struct resolve *lookup;
+	int looked_up, first;    /* hosts; the one to begin with, so that one that swallows packets is not always the first */
+	struct buf host, hostaddr, port; /* lists for libpq, one item per address */
+	int addresses;
+	struct err lookup_err;
+
+	PGconn *conn;
+	uint64_t number;         /* of the connection */
+	ev_io reads, writes;
+	ev_timer timer;          /* of the attempt */
+	struct instant heard;
+	struct lock_queue queue;
+	struct lock_call greeting;
+	struct pg_answer answer; /* being collected */
+	bool pooled, timed;
+	int busy;                /* callbacks are running */
+	bool dead;               /* freed while they do */
+};
+
+static void enter(struct pg_link *k)
+{
+	k->busy++;
+}
+
+static void destroy(struct pg_link *k)
+{
+	lock_queue_fini(&k->queue);
+	free(k);
+}
+
+static void leave(struct pg_link *k)
+{
+	if (--k->busy == 0 && k->dead)
+		destroy(k);
+}
+
+/* ---- going down ---- */
+
+static void clear_answer(struct pg_link *k)
+{
+	for (int i = 0; i < k->answer.count; i++)
+		PQclear(k->answer.results[i]);
+	k->answer = (struct pg_answer){ .count = 0 };
+}
+
+static void hang_up(struct pg_link *k)
+{
+	ev_timer_stop(k->env->loop, &k->timer);
+	ev_io_stop(k->env->loop, &k->reads);
+	ev_io_stop(k->env->loop, &k->writes);
+	if (k->lookup)
+		resolve_cancel(k->lookup);
+	k->lookup = NULL;
+	clear_answer(k);
+	if (k->conn)
+		PQfinish(k->conn);
+	k->conn = NULL;
+	buf_fini(&k->host);
+	buf_fini(&k->hostaddr);
+	buf_fini(&k->port);
+	k->addresses = 0;
+	k->state = DOWN;
+	k->number++;
+}
+
+static void lose(struct pg_link *k, enum lock_outcome outcome, const struct err *why)
+{
+	struct err copy = *why;
+
+	lock_queue_forget(&k->queue, &k->greeting);
+	hang_up(k);
+	enter(k);
+	lock_queue_lose(&k->queue, outcome, &copy);
+	if (!k->dead && k->events->down)
+		k->events->down(k->arg);
+	leave(k);
+}
+
+/* What the server or libpq says of a connection has no code to go by (PQerrorMessage). */
+static enum lock_outcome judge(const char *text, enum err_code *code)
+{
+	static const char *const denied[] = { "authentication failed", "no password supplied", "pg_hba.conf", "does not exist",
+		                              "permission denied", "is not permitted to log in", "certificate", NULL };
+
+	for (const char *const *d = denied; *d; d++) {
+		if (strstr(text, *d)) {
+			*code = strcmp(*d, "does not exist") == 0 ? ERR_MISSING : ERR_DENIED;
+			return LOCK_REFUSED;
+		}
+	}
+	*code = ERR_UNREACHABLE;
+	return LOCK_FAILED;
+}
+
+/* On one line. */
+static void lose_said(struct pg_link *k)
+{
+	enum err_code code;
+	struct err why;
+	char text[800];
+	size_t n = 0;
+
+	for (const char *p = PQerrorMessage(k->conn); *p && n < sizeof text - 3; p++) {
+		if (*p != '\n')
+			text[n++] = isspace((unsigned char)*p) ? ' ' : *p;
+		else if (p[1])
+			n += (size_t)snprintf(text + n, sizeof text - n, "; ");
+	}
+	text[n] = '\0';
+	enum lock_outcome outcome = judge(text, &code);
+	err_set(&why, code, "%s%s", n ? text : "the connection was lost",
+	        strstr(text, "no password supplied") ? " (give it in the URL, in a password file of libpq's, or in " LOCK_URL_PASSWORD ")" : "");
+	lose(k, outcome, &why);
+}
+
+static void lose_because(struct pg_link *k, enum err_code code, const char *text)
+{
+	struct err why;
+
+	err_set(&why, code, "%s", text);
+	lose(k, LOCK_FAILED, &why);
+}
+
+/* ---- statements ---- */
+
+static void flush(struct pg_link *k)
+{
+	int left = PQflush(k->conn);
+
+	if (left > 0)
+		ev_io_start(k->env->loop, &k->writes);
+	else
+		ev_io_stop(k->env->loop, &k->writes); /* an error is the reader's to see */
+}
+
+static void send_statements(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *s)
+{
+	bool good = true;
+
+	for (int i = 0; i < count; i++)
+		good = good && PQsendQueryParams(k->conn, s[i].sql, s[i].count, NULL, s[i].values, NULL, NULL, 0);
+	lock_queue_push(&k->queue, c);
+	if (!good || !PQpipelineSync(k->conn)) { /* the connection is broken: seen from the loop */
+		ev_feed_event(k->env->loop, &k->reads, EV_READ);
+		return;
+	}
+	flush(k);
+}
+
+static void deliver(struct pg_link *k)
+{
+	struct pg_answer a = k->answer;
+	struct lock_call *c = lock_queue_pop(&k->queue);
+
+	k->answer = (struct pg_answer){ .count = 0 };
+	if (c)
+		c->answered(c, &a);
+	for (int i = 0; i < a.count; i++)
+		PQclear(a.results[i]);
+}
+
+static void collect(struct pg_link *k, PGresult *r)
+{
+	ExecStatusType status = PQresultStatus(r);
+	struct pg_answer *a = &k->answer;
+
+	if (status == PGRES_PIPELINE_SYNC) {
+		PQclear(r);
+		deliver(k);
+		return;
+	}
+	if (a->count == PG_STATEMENTS || status == PGRES_PIPELINE_ABORTED) {
+		if (status == PGRES_PIPELINE_ABORTED || a->error || status != PGRES_FATAL_ERROR) {
+			PQclear(r);
+			return;
+		}
+		PQclear(a->results[--a->count]); /* an error of the commit counts more than what it undid */
+	}
+	a->results[a->count++] = r;
+	if (!a->error && status != PGRES_TUPLES_OK && status != PGRES_COMMAND_OK)
+		a->error = r;
+}
+
+/* In a pipeline, a NULL follows the results of each statement; two of them say that there is nothing more. */
+static void take_results(struct pg_link *k)
+{
+	uint64_t number = k->number;
+	int nothing = 0;
+
+	while (!k->dead && k->number == number && k->queue.count && nothing < 2 && !PQisBusy(k->conn)) {
+		PGresult *r = PQgetResult(k->conn);
+		nothing = r ? 0 : nothing + 1;
+		if (r)
+			collect(k, r);
+	}
+}
+
+static void take_notices(struct pg_link *k)
+{
+	uint64_t number = k->number;
+	PGnotify *n;
+
+	while (!k->dead && k->number == number && (n = PQnotifies(k->conn))) {
+		if (k->events->notice)
+			k->events->notice(k->arg, n->relname, n->extra);
+		PQfreemem(n);
+	}
+}
+
+/* ---- events ---- */
+
+static void on_connecting(struct pg_link *k);
+
+static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct pg_link *k = w->data;
+	uint64_t number = k->number;
+
+	(void)loop;
+	(void)revents;
+	if (k->state == CONNECTING) {
+		on_connecting(k);
+		return;
+	}
+	k->heard = clock_now();
+	if (!PQconsumeInput(k->conn)) {
+		lose_said(k);
+		return;
+	}
+	enter(k);
+	take_results(k);
+	if (!k->dead && k->number == number)
+		take_notices(k);
+	if (!k->dead && k->number == number && (PQstatus(k->conn) == CONNECTION_BAD || PQpipelineStatus(k->conn) == PQ_PIPELINE_OFF))
+		lose_said(k);
+	leave(k);
+}
+
+static void on_writable(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct pg_link *k = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (k->state == CONNECTING)
+		on_connecting(k);
+	else
+		flush(k);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	lose_because(w->data, ERR_TIMEOUT, "no server could be connected to and logged in to in time");
+}
+
+/* ---- greeting ---- */
+
+static void up(struct pg_link *k)
+{
+	struct lock_call *c;
+
+	ev_timer_stop(k->env->loop, &k->timer);
+	k->state = UP;
+	enter(k);
+	if (k->events->up)
+		k->events->up(k->arg);
+	while (!k->dead && k->state == UP && (c = lock_queue_next(&k->queue)))
+		c->ready(c);
+	leave(k);
+}
+
+/* Two answers: who serves us, which is not who we logged in to if there is a pooler; and the timeline, if it can be said. */
+static void on_greeted(struct lock_call *c, const void *answer)
+{
+	struct pg_link *k = (struct pg_link *)(void *)((char *)c - offsetof(struct pg_link, greeting));
+	const struct pg_answer *a = answer;
+
+	if (c->round == 0) {
+		k->pooled = a->error || atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
+		c->round = 1;
+		send_statements(k, c, 1, &(struct pg_statement){ .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" });
+		return;
+	}
+	k->timed = !a->error;
+	up(k);
+}
+
+static void on_greeting_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+{
+	(void)c;
+	(void)sent;
+	(void)outcome;
+	(void)why;
+}
+
+static void ignore(void *arg, const PGresult *r)
+{
+	(void)arg;
+	(void)r;
+}
+
+static void greet(struct pg_link *k)
+{
+	ev_io_stop(k->env->loop, &k->writes);
+	ev_io_set(&k->reads, PQsocket(k->conn), EV_READ);
+	ev_io_set(&k->writes, PQsocket(k->conn), EV_WRITE);
+	ev_io_start(k->env->loop, &k->reads);
+	k->heard = clock_now();
+	k->state = GREETING;
+	PQsetNoticeReceiver(k->conn, ignore, NULL);
+	if (PQsetnonblocking(k->conn, 1) != 0 || !PQenterPipelineMode(k->conn)) {
+		lose_said(k);
+		return;
+	}
+	k->greeting = (struct lock_call){ .answered = on_greeted, .lost = on_greeting_lost };
+	send_statements(k, &k->greeting, 1, &(struct pg_statement){ .sql = "SELECT pg_backend_pid()" });
+}
+
+/* The socket may be another one after each step. */
+static void on_connecting(struct pg_link *k)
+{
+	struct ev_loop *loop = k->env->loop;
+	PostgresPollingStatusType next = PQconnectPoll(k->conn);
+
+	ev_io_stop(loop, &k->reads);
+	ev_io_stop(loop, &k->writes);
+	if (next == PGRES_POLLING_FAILED) {
+		lose_said(k);
+	} else if (next == PGRES_POLLING_OK) {
+		greet(k);
+	} else if (next == PGRES_POLLING_READING) {
+		ev_io_set(&k->reads, PQsocket(k->conn), EV_READ);
+		ev_io_start(loop, &k->reads);
+	} else {
+		ev_io_set(&k->writes, PQsocket(k->conn), EV_WRITE);
+		ev_io_start(loop, &k->writes);
+	}
+}
+
+/* ---- connecting ---- */
+
+static void connect_now(struct pg_link *k)
+{
+	const char *any = pg_place_option(k->place, "target_session_attrs");
+	const char *keywords[16], *values[16];
+	int n = 0;
+#define SET(keyword, what) (keywords[n] = (keyword), values[n++] = (what))
+
+	SET("dbname", k->place->uri);
+	if (k->addresses) {
+		SET("host", k->host.data);
+		SET("hostaddr", k->hostaddr.data);
+		SET("port", k->port.data);
+	}
+	if (k->place->password)
+		SET("password", k->place->password);
+	if (!any || strcmp(any, "any") == 0)
+		SET("target_session_attrs", "read-write");
+	SET("client_encoding", "UTF8");
+	SET("fallback_application_name", "lunarch");
+	SET("tcp_user_timeout", "20000");
+	SET("keepalives_idle", "5");
+	SET("keepalives_interval", "5");
+	SET("keepalives_count", "3");
+	keywords[n] = values[n] = NULL;
+#undef SET
+	k->state = CONNECTING;
+	k->conn = PQconnectStartParams(keywords, values, 1);
+	if (!k->conn)
+		abort(); /* out of memory */
+	if (PQstatus(k->conn) == CONNECTION_BAD) {
+		lose_said(k);
+		return;
+	}
+	ev_io_set(&k->writes, PQsocket(k->conn), EV_WRITE); /* as if PQconnectPoll had said so */
+	ev_io_start(k->env->loop, &k->writes);
+}
+
+static void add_address(struct pg_link *k, const char *host, const char *address)
+{
+	const char *ports = pg_place_option(k->place, "port"), *comma = k->addresses ? "," : "";
+	char port[16] = "";
+	int which = (k->first + k->looked_up) % HOSTS;
+
+	if (ports)
+		pg_place_item(ports, strchr(ports, ',') ? which : 0, port, sizeof port);
+	buf_printf(&k->host, "%s%s", comma, host);
+	buf_printf(&k->hostaddr, "%s%s", comma, address);
+	buf_printf(&k->port, "%s%s", comma, port);
+	k->addresses++;
+}
+
+static void look_up(struct pg_link *k);
+
+static bool current_host(const struct pg_link *k, char *host, size_t size)
+{
+	return pg_place_item(pg_place_option(k->place, "host"), (k->first + k->looked_up) % HOSTS, host, size);
+}
+
+static void on_resolved(void *arg, const struct resolved *result)
+{
+	struct pg_link *k = arg;
+	char host[256], address[RESOLVE_TEXT];
+
+	k->lookup = NULL;
+	if (result->count == 0)
+		k->lookup_err = result->err;
+	current_host(k, host, sizeof host);
+	for (int i = 0; i < result->count && k->addresses < ADDRESSES; i++) {
+		resolve_print(&result->each[i].addr, result->each[i].len, address);
+		add_address(k, host, address);
+	}
+	k->looked_up++;
+	look_up(k);
+}
+
+/* Each name in turn; those that are directories of Unix sockets need none. */
+static void look_up(struct pg_link *k)
+{
+	char host[256];
+
+	for (; k->looked_up < HOSTS; k->looked_up++) {
+		if (!current_host(k, host, sizeof host) || !*host)
+			continue;
+		if (*host == '/' || *host == '@') {
+			add_address(k, host, "");
+			continue;
+		}
+		k->lookup = resolve_start(k->env->loop, k->env->offload, host, 0, instant_add(clock_now(), ATTEMPT), on_resolved, k);
+		return;
+	}
+	if (k->addresses == 0) {
+		struct err why = k->lookup_err;
+		lose(k, LOCK_FAILED, &why);
+		return;
+	}
+	connect_now(k);
+}
+
+static void on_start(struct pg_link *k)
+{
+	bool named = pg_place_option(k->place, "host") && !pg_place_option(k->place, "hostaddr");
+	int hosts = 1;
+
+	for (const char *p = pg_place_option(k->place, "host"); p && (p = strchr(p, ',')); p++)
+		hosts++;
+	k->first = (k->first + 1) % hosts; /* of one: 0 */
+	k->state = LOOKING_UP;
+	k->looked_up = 0;
+	if (named)
+		look_up(k);
+	else
+		connect_now(k); /* a directory of Unix sockets, or an address */
+}
+
+/* From the loop: connecting may fail at once, and then tells those who have just asked. */
+static void on_raise(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct pg_link *k = w->data;
+
+	if (k->state != DOWN) {
+		on_timer(loop, w, revents);
+		return;
+	}
+	ev_timer_set(&k->timer, (double)ATTEMPT / NSEC_PER_SEC, 0.);
+	ev_timer_start(loop, &k->timer);
+	on_start(k);
+}
+
+void pg_link_raise(struct pg_link *k)
+{
+	if (k->state != DOWN || ev_is_active(&k->timer))
+		return;
+	ev_timer_set(&k->timer, 0., 0.);
+	ev_timer_start(k->env->loop, &k->timer);
+}
+
+void pg_link_want(struct pg_link *k, struct lock_call *c)
+{
+	if (k->state == UP) {
+		c->ready(c);
+		return;
+	}
+	lock_queue_wait(&k->queue, c);
+	pg_link_raise(k);
+}
+
+void pg_link_send(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *statements)
+{
+	if (k->state == UP)
+		send_statements(k, c, count, statements);
+}
+
+void pg_link_forget(struct pg_link *k, struct lock_call *c, bool late)
+{
+	bool sent = lock_queue_forget(&k->queue, c);
+
+	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
+		lose_because(k, ERR_TIMEOUT, "the server does not answer");
+}
+
+bool pg_link_is_up(const struct pg_link *k)
+{
+	return k->state == UP;
+}
+
+bool pg_link_pooled(const struct pg_link *k)
+{
+	return k->pooled;
+}
+
+bool pg_link_timed(const struct pg_link *k)
+{
+	return k->timed;
+}
+
+struct pg_link *pg_link_new(struct lock_env *env, const struct pg_place *place, const struct pg_link_events *events, void *arg)
+{
+	struct pg_link *k = mem_zero(sizeof *k);
+
+	*k = (struct pg_link){ .env = env, .place = place, .events = events, .arg = arg, .first = -1 };
+	ev_init(&k->reads, on_readable);
+	ev_init(&k->writes, on_writable);
+	ev_init(&k->timer, on_raise);
+	k->reads.data = k->writes.data = k->timer.data = k;
+	return k;
+}
+
+void pg_link_free(struct pg_link *k)
+{
+	if (!k)
+		return;
+	hang_up(k);
+	k->dead = k->queue.stopped = true;
+	if (k->busy == 0)
+		destroy(k);
+}

@@ -1,0 +1,341 @@
+#!/usr/bin/env python3
+"""The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
+import os, re, subprocess, sys, threading, time
+from cases import BASIC, NETWORK, SERVER, read_only, run
+from driver import Driver, record
+from proxy import Proxy
+from stores import Postgres as Store
+from harness import *
+from servers import Bouncer, Postgres, Redis, free_port
+
+SHORT = 4000  # ms; for operations that are to fail soon
+
+
+def term(holder="a", lease_ms=1000, **fields):
+    """What a write that begins a term asks for: no token yet."""
+    return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
+
+
+def opened(url, lock="a", **env):
+    d = Driver(env)
+    o = d.open(url, lock)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def told(result, *said, outcome=("failed", "refused")):
+    text = result.get("err", {}).get("text", "")
+    good = result["outcome"] in outcome and all(s in text for s in said)
+    if not good:
+        note(f"{result}, not {said}")
+    return good
+
+
+def docs(start):
+    """The line of docs/locks.md that begins so, as it is to be typed."""
+    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+        return next(l.strip() for l in f if l.strip().startswith(start))
+
+
+class Psql:
+    """A session that stays open."""
+
+    def __init__(self, server):
+        self.process = subprocess.Popen([Postgres.binary("psql"), "-X", "-q", "-A", "-t", "-h", "127.0.0.1", "-p", str(server.port), "-U",
+                                         server.superuser, "-d", "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        stderr=subprocess.STDOUT)
+
+    def say(self, text):
+        """Everything it answers until it is done."""
+        self.process.stdin.write(text + "\n\\echo done\n")
+        self.process.stdin.flush()
+        lines = []
+        for line in self.process.stdout:
+            if line.strip() == "done":
+                break
+            lines.append(line.strip())
+        return "\n".join(lines)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def login():
+    with Postgres(auth="scram-sha-256") as server:
+        server.sql("CREATE ROLE luna LOGIN PASSWORD 'p a:s/s@w#o'")
+        at = f"127.0.0.1:{server.port}"
+        secret = "p%20a%3As%2Fs%40w%23o"
+        for what, url, said in (("no password", f"postgres://luna@{at}/postgres#x", "no password supplied"),
+                                ("a wrong one", f"postgres://luna:wr0ng@{at}/postgres#x", "password authentication failed"),
+                                ("a database that is not there", f"postgres://luna:{secret}@{at}/nowhere#x", "\"nowhere\" does not exist")):
+            d = opened(url)
+            r, w = d.read(within=SHORT), d.write(term(), "", within=SHORT)
+            ok(told(r, said, at.split(":")[1], outcome=("refused",)) and told(w, said, outcome=("refused",)), f"login: {what} is told")
+            ok("wr0ng" not in str(r) and "p a:s" not in str(r) and "%20a" not in str(r), f"login: {what}: and no secret")
+            d.end()
+        for where, url, env in (("in the URL", f"postgres://luna:{secret}@{at}/postgres#x", {}),
+                                ("in the environment", f"postgres://luna@{at}/postgres#x", {"LUNARCH_LOCK_PASSWORD": "p a:s/s@w#o"}),
+                                ("in libpq's password file", f"postgres://luna@{at}/postgres?passfile={server.dir}/pass#x", {})):
+            with open(os.path.join(server.dir, "pass"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+                f.write("*:*:*:luna:p a\\:s/s@w#o\n")
+            d = opened(url, **env)
+            same(d.read()["outcome"], "absent", f"login: with the password {where}")
+            d.end()
+        rights(server, f"postgres://luna:{secret}@{at}/postgres#x")
+        places(server)
+
+
+def rights(server, url):
+    """Who may not make the table is told what to do, and what docs/locks.md says is enough."""
+    d = opened(url)
+    w = d.write(term(), "")
+    ok(told(w, "permission denied", "docs/locks.md", outcome=("refused",)), "rights: who may not make the table is told how it is made")
+    server.sql(docs("CREATE TABLE lunarch_locks"))
+    server.sql(docs("INSERT INTO lunarch_locks"))
+    r = d.read()
+    ok(told(r, "permission denied", outcome=("refused",)), "rights: who may not read it is told")
+    server.sql(docs("GRANT SELECT").replace("elector", "luna"))
+    same(d.do("watch")["watching"], True, "rights: with those of docs/locks.md a lock can be watched")
+    w = wait_for(lambda: next((w for w in [d.write(term(), "")] if w["outcome"] != "failed"), None))
+    same((w["outcome"], d.read()["outcome"]), ("ok", "ok"), "rights: written, and read")
+    same(d.write(record("a", token=w["token"]), w["version"])["outcome"], "ok", "rights: and renewed")
+    d.end()
+
+
+def places(server):
+    """libpq's ways to say where: a directory of sockets, a service, several hosts of which one is dead."""
+    with open(os.path.join(server.dir, "services"), "w") as f:
+        f.write(f"[moon]\nhost=127.0.0.1\nport={server.port}\nuser={server.superuser}\ndbname=postgres\n")
+    env = {"PGSERVICEFILE": os.path.join(server.dir, "services")}
+    socket = server.dir.replace("/", "%2F")
+    for what, url, more in (("a directory of sockets", f"postgres://{server.superuser}@{socket}:{server.port}/postgres#p", {}),
+                            ("a service", "postgresql://?service=moon#p", env),
+                            ("the environment alone", "postgres://#p", {"PGHOST": "localhost", "PGPORT": str(server.port), "PGUSER": server.superuser,
+                                                                        "PGDATABASE": "postgres"}),
+                            ("two hosts, of which one is dead",
+                             f"postgres://{server.superuser}@127.0.0.1:{free_port()},localhost:{server.port}/postgres#p", {})):
+        d = opened(url, **more)
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
+        w = d.write(record("a"), r["version"])
+        same(w["outcome"], "ok", f"places: {what}")
+        d.end()
+    d = Driver(env)
+    o = d.open("postgres://?service=sun#p")
+    ok(not o["ok"] and "definition of service" in o["err"], "places: a service that is not there is told at once")
+    d.end()
+
+
+def strangers():
+    with Redis() as other:
+        d = opened(f"postgres://u@127.0.0.1:{other.port}/d?sslmode=disable#x")
+        ok(told(d.read(within=SHORT), str(other.port)), "strangers: another kind of server is told")
+        d.end()
+    for url, said in ((f"postgres://u@127.0.0.1:{free_port()}/d#x", "refused"), ("postgres://u@no-such-host.invalid/d#x", "no-such-host.invalid")):
+        d = opened(url)
+        ok(told(d.read(within=SHORT), said, outcome=("failed",)), f"strangers: {said}")
+        d.end()
+    for url, said in (("postgres://u:secret@h/d", "behind a #"), ("postgres://u:secret@h/d#", "behind a #"), ("postgres:u:secret@h#x", "libpq URI"),
+                      ("postgres://u:secret@h/d?nonsense=1#x", "invalid URI query parameter"), ("postgres://u:sec%zzret@h/d#x", "percent")):
+        d = Driver()
+        o = d.open(url)
+        ok(not o["ok"] and said in o["err"] and "sec" not in o["err"].replace("second", ""), f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        if o["ok"] or said not in o["err"]:
+            note(o)
+        d.end()
+
+
+def tables():
+    with Postgres() as server:
+        at = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres"
+        server.sql('CREATE SCHEMA "my ""s"')
+        for name, shown in (("q%22uo'te", 'q"uo\'te'), ("my%20%22s.t", '"my ""s".t')):
+            d = opened(f"{at}?application_name=x&table={name}#k")
+            same(d.write(term(), "")["outcome"], "ok", f"tables: {shown} can be the table's name")
+            d.end()
+        same(server.sql("""SELECT count(*) FROM "q""uo'te" """), "2", "tables: it has the lock, and the timeline's row")
+        same(server.sql('SELECT count(*) FROM "my ""s".t'), "2", "tables: in a schema too")
+        server.sql("CREATE TABLE theirs (name text PRIMARY KEY, price int); INSERT INTO theirs VALUES ('k', 7)")
+        d = opened(f"{at}?table=theirs#k")
+        ok(told(d.read(), "another program's") and told(d.write(term(), ""), "another program's"), "tables: another program's is not touched")
+        same(server.sql("SELECT * FROM theirs"), "k|7", "tables: it is what it was")
+        d.end()
+        many = [opened(f"{at}?table=fresh#n{i}") for i in range(8)]
+        ops = [x.start_write(term(), "") for x in many]
+        same({x.wait(o)["outcome"] for x, o in zip(many, ops)}, {"ok"}, "tables: eight processes that need the same new one make it together")
+        for x in many:
+            x.end()
+        server.sql("CREATE FUNCTION nay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not at the end'; END $$; "
+                   "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON fresh DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nay()")
+        d = opened(f"{at}?table=fresh#n0")
+        before = d.read()
+        w = d.write(record("x"), before["version"])
+        ok(w["outcome"] in DOUBT and "not at the end" in w["err"]["text"], "tables: a commit that fails is no success")
+        same(d.read()["version"], before["version"], "tables: and has changed nothing")
+        d.end()
+
+
+DOUBT = ("failed", "unknown")
+
+
+def tokens():
+    with Postgres() as server:
+        d, e = opened(server.url("t")), opened(server.url("t"))
+        got = []
+        def next_term(version, what):
+            w = wait_for(lambda: next((w for w in [d.write(term(), version)] if w["outcome"] != "failed"), None))
+            got.append(w["token"])
+            ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
+            return w
+        w = next_term("", "the first")
+        r = e.read()
+        same((r["token"], r["record"].get("token", 0)), (w["token"], 0), "tokens: who reads a term's first record is told its token")
+        for _ in range(3):
+            w = next_term(w["version"], "term by term")
+        same(d.write(record("a", token=w["token"]), w["version"])["token"], 0, "tokens: a renewal makes none")
+        server.sql("DELETE FROM lunarch_locks WHERE name = 't'")
+        w = next_term("", "after the record was deleted")
+        server.sql("DROP TABLE lunarch_locks")
+        same(d.write(record("a"), w["version"])["outcome"], "conflict", "tokens: without its table a record is gone")
+        w = next_term("", "after the table was dropped")
+        server.kill()
+        server.start()
+        wait_for(lambda: d.read(within=SHORT)["outcome"] == "ok")
+        w = next_term(w["version"], "after the server was killed")
+        server.sql(f"UPDATE lunarch_locks SET token = {2 ** 60} WHERE name = 't'")
+        w = next_term(d.read()["version"], "even if somebody made it huge")
+        ok(got[-1] > 2 ** 60, "tokens: which counts")
+        d.end(), e.end()
+
+
+def fence():
+    """A transaction of the user's checks the token: it holds up the next term, and no renewal."""
+    with Postgres() as server:
+        d, e, psql = opened(server.url("f")), opened(server.url("f")), Psql(server)
+        w = d.write(term(), "")
+        check = docs("SELECT 1 FROM lunarch_locks").replace(":name", "'f'")
+        psql.say("BEGIN;")
+        same(psql.say(check.replace(":token", str(w["token"]))), "1", "fence: the token of the term that leads passes")
+        ok(told(e.write(term("b"), w["version"], within=2000), "somebody's transaction holds the row", outcome=("failed",)),
+           "fence: until that transaction ends nobody else is elected")
+        token = w["token"]
+        for _ in range(5):
+            w = d.write(record("a", token=token), w["version"], within=SHORT, durable=False)
+        same(w["outcome"], "ok", "fence: but the leader's renewals go on")
+        other = d.open(server.url("other"), lock="other")
+        o = d.start_write(term("a"), "", lock="other", within=SHORT)
+        stuck = e.start_write(term("b"), w["version"], within=SHORT)
+        same(d.wait(o)["outcome"], "ok", "fence: as do other locks")
+        psql.say("COMMIT;")
+        n = wait_for(lambda: next((x for x in [e.write(term("b"), w["version"], within=SHORT)] if x["outcome"] == "ok"), None)) \
+            if e.wait(stuck)["outcome"] != "ok" else e.read()
+        ok(n and n["token"], "fence: when it has ended the next term begins")
+        psql.say("BEGIN;")
+        old = server.sql("SELECT token FROM lunarch_locks WHERE name = 'f'")
+        same(psql.say(check.replace(":token", str(int(old) - 1))), "", "fence: an old token passes no more")
+        psql.say("ROLLBACK;")
+        psql.say("BEGIN; SELECT * FROM lunarch_locks WHERE name = 'f' FOR UPDATE;")
+        w = d.read()
+        x = d.write(record("b", token=1), w["version"], within=2000)
+        ok(told(x, "somebody's transaction holds the row", outcome=("failed",)), "fence: a row that somebody has locked by hand is told in time")
+        psql.say("ROLLBACK;")
+        psql.end()
+        d.end(), e.end()
+
+
+def pooled():
+    """Behind a pooler that hands out a session per transaction there are no notices, and all else is as ever."""
+    with Postgres() as server, Bouncer(server) as bouncer:
+        d, e = opened(bouncer.url("p")), opened(bouncer.url("p"))
+        d.do("watch")
+        d.read()
+        w = e.write(term(), "")
+        same(w["outcome"], "ok", "pooler: a term")
+        token = w["token"]
+        for _ in range(20):
+            w = e.write(record("a", token=token), w["version"], durable=False)
+        same((w["outcome"], d.read()["version"]), ("ok", w["version"]), "pooler: renewals, which another reads")
+        same(d.do("watch")["watching"], False, "pooler: there are no notices, so candidates poll")
+        ok(d.noticed(d.count() + 1), "pooler: and who believed in them is told to look now and then")
+        same(server.sql("SHOW statement_timeout", port=bouncer.port), "0", "pooler: nobody else's session has our settings")
+        d.end(), e.end()
+
+
+def promoted():
+    """A standby that lacks a term is promoted: nobody is elected before that one's lease is over."""
+    with Postgres("-c", "wal_level=replica", "-c", "max_wal_senders=4") as first:
+        second = Postgres(start=False)
+        data = os.path.join(second.dir, "data")
+        with open(os.path.join(first.dir, "data", "pg_hba.conf"), "a") as f:
+            f.write(f"host replication all 127.0.0.1/32 trust\n")
+        first.sql("SELECT pg_reload_conf()")
+        both = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres#f"
+        d, fresh = opened(both), opened(f"postgres://{first.superuser}@127.0.0.1:{second.port}/postgres#f")
+        w = d.write(term("old", lease_ms=2000), "")
+        who = second.run_as()
+        clean = "rm -rf " + data + "/*"
+        made = subprocess.run(["sh", "-c", f"{clean} && {Postgres.binary('pg_basebackup')} -D {data} -h 127.0.0.1 -p {first.port} -U {first.superuser} "
+                               "-R -X stream -c fast --no-sync"], capture_output=True, text=True, **({"user": who} if who else {}))
+        if made.returncode:
+            note(made.stderr)
+        second.start()
+        wait_for(lambda: "old" in second.sql("SELECT record FROM lunarch_locks WHERE name = 'f'"))
+        ok(told(fresh.read(within=SHORT), "read-only"), "promoted: a standby alone is no store")
+        second.sql("ALTER SYSTEM SET primary_conninfo = ''")
+        second.sql("SELECT pg_reload_conf()")
+        wait_for(lambda: first.sql("SELECT count(*) FROM pg_stat_replication") == "0")
+        w = d.write(record("old", token=w["token"], state="released", leaseDurationMs=2000), w["version"])
+        lost = d.write(term("lost", lease_ms=2000), w["version"])
+        same(lost["outcome"], "ok", "promoted: a term that the standby never hears of")
+        first.kill()
+        second.sql("SELECT pg_promote()")
+        r = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(r["record"]["holderIdentity"], "old", "promoted: it shows the term before")
+        began = time.monotonic()
+        n = fresh.write(term("next", lease_ms=2000), r["version"])
+        ok(told(n, "promoted", outcome=("failed",)), "promoted: nobody is elected at once")
+        n = wait_for(lambda: next((x for x in [fresh.write(term("next", lease_ms=2000), r["version"])] if x["outcome"] != "failed"), None))
+        ok(n["outcome"] == "ok" and time.monotonic() - began >= 1.99, "promoted: but when a lease has passed")
+        ok(n["token"] > lost["token"], "promoted: with a token larger than that of the lost term")
+        seen = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(seen["record"]["holderIdentity"], "next", "promoted: who named both servers has found the new one")
+        same(d.write(record("lost", token=1), lost["version"])["outcome"], "conflict", "promoted: and the lost term cannot be renewed there")
+        d.end(), fresh.end()
+        second.close()
+
+
+def together():
+    """Many locks of a process share connections; who writes is not told of its own writes."""
+    with Postgres() as server:
+        d, e = opened(server.url("n0"), "n0"), opened(server.url("n0"), "n0")
+        names = [f"n{i}" for i in range(50)]
+        for n in names[1:]:
+            d.open(server.url(n), lock=n)
+        for n in names:
+            d.do("watch", lock=n)
+        ops = [d.start_write(term(n), "", lock=n) for n in names]
+        versions = {n: d.wait(o) for n, o in zip(names, ops)}
+        same({w["outcome"] for w in versions.values()}, {"ok"}, "together: fifty locks at once")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "together: over two connections")
+        e.do("watch", lock="n0")
+        e.read(lock="n0")
+        w, heard, before = versions["n0"], 0, d.count("n0")
+        for _ in range(10):
+            seen = e.count("n0")
+            w = d.write(record("a", token=1), w["version"], lock="n0", durable=False)
+            heard += e.noticed(seen, "n0")
+        same((heard, d.count("n0") - before), (10, 0), "together: another process is told of each write, who wrote is not")
+        same([d.end(), e.end()], [0, 0], "together: all close in peace")
+
+
+only = [globals()[n] for n in sys.argv[1:]]
+if only:
+    at_once(*only)
+    done()
+store = Store()
+run(store, BASIC + NETWORK + SERVER + [read_only])
+store.end()
+at_once(login, strangers, tables, tokens)
+at_once(fence, pooled, promoted, together)
+done()
