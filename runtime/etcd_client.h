@@ -46,9 +46,9 @@ struct etcd_call {
 	void *arg;
 	struct http_call *http;
 	struct etcd_waiter token;
-	int endpoint, tries, prefix, prefix_tries;
+	int endpoint, tries, prefix, prefix_tries, logins;
 	unsigned generation;        /* of the token it was sent with */
-	bool active, bare, renewed, cancelling;
+	bool active, bare, cancelling;
 	bool sent, maybe;           /* sent at all; may have been acted upon */
 	struct instant sent_at;
 };

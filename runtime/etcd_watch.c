@@ -13,31 +13,28 @@
 #define RETRY_REFUSED (10 * NSEC_PER_SEC)
 #define POLL_AFTER (1 * NSEC_PER_SEC) /* with no stream for so long, locks are told to look */
 #define BEGIN_WITHIN (10 * NSEC_PER_SEC)
+#define PROD_FIRST_S 0.002
 #define LINE_MAX_BYTES (8 * 1024 * 1024) /* etcd's values end at 1.5 MB unless it is told otherwise */
 
-/* Two places, since the stream that runs is kept until the one with more keys has begun. */
-struct stream {
-	struct etcd_hub *hub;
-	struct http_call *http;     /* NULL: this place is empty */
-	struct etcd_watch **watches; /* by id - 1; NULL where one has gone */
-	size_t count, created;
-	struct buf line;
-	int endpoint, place;
-	unsigned generation;        /* of its token */
-	bool running, refused, dropped, replaced;
-	struct instant since;
-};
+/* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256 KB:
+ * else Go's HTTP/1 server reads it to its end before it answers (net/http, cw.writeHeader), and what it reads there is lost. */
+#define BODY_BYTES ((size_t)1 << 30)
 
 struct etcd_hub {
 	struct etcd_client *client;
 	struct http *lane;
 	struct etcd_watch *first, *cursor;
-	struct stream stream[2];
+	struct http_call *stream;    /* NULL: there is none */
+	struct etcd_watch **watches; /* the stream's, by id - 1; NULL where one has gone */
+	size_t count, room;
+	struct buf line;
+	int endpoint;
+	unsigned generation;         /* of its token */
+	bool answered, refused, dropped;
+	struct instant since;
 	struct etcd_waiter token;
-	ev_timer begin, tell;
+	ev_timer begin, tell, prod;
 	nsec retry;
-	bool more;                  /* there are keys that no stream has */
-	bool lost;                  /* a running stream ended, perhaps with news in it */
 	bool closing;
 };
 
@@ -108,46 +105,31 @@ static void begin_after(struct etcd_hub *h, nsec wait)
 	ev_timer_start(h->client->env->loop, &h->begin);
 }
 
-static struct stream *running_stream(struct etcd_hub *h)
+static void add_watch(struct etcd_hub *h, struct etcd_watch *w)
 {
-	for (int i = 0; i < 2; i++)
-		if (h->stream[i].http && h->stream[i].running)
-			return &h->stream[i];
-	return NULL;
+	char *text;
+
+	if (h->count == h->room) {
+		h->room = h->room ? h->room * 2 : 4;
+		h->watches = mem_resize(h->watches, h->room * sizeof *h->watches);
+	}
+	h->watches[h->count++] = w;
+	w->id = h->count;
+	text = mem_printf("{\"create_request\":{\"key\":\"%s\",\"watch_id\":\"%zu\"}}\n", w->key64, w->id);
+	http_send(h->stream, text, strlen(text), HTTP_SOME);
+	free(text);
 }
 
-static bool beginning(const struct etcd_hub *h)
+static void cancel_watch(struct etcd_hub *h, struct etcd_watch *w)
 {
-	return (h->stream[0].http && !h->stream[0].running) || (h->stream[1].http && !h->stream[1].running);
-}
+	char *text;
 
-/* All its watches have begun: it takes the other one's place. */
-static void promote(struct stream *s)
-{
-	struct etcd_hub *h = s->hub;
-	struct stream *other = &h->stream[1 - s->place];
-
-	s->running = true;
-	s->since = clock_now();
-	for (size_t i = 0; i < s->count; i++)
-		if (s->watches[i])
-			s->watches[i]->covered = true;
-	other->replaced = true;
-	if (other->http)
-		http_cancel(other->http);
-	if (h->lost)
-		nudge_all(h);
-	h->lost = false;
-	if (h->more)
-		begin_after(h, 0);
-}
-
-static void take_created(struct stream *s, struct etcd_watch *w, const json_t *result)
-{
-	if (w && !w->covered)
-		add_news(w, etcd_number(json_object_get(result, "header"), "revision"));
-	if (++s->created == s->count)
-		promote(s);
+	if (!w->id || !h->stream)
+		return;
+	h->watches[w->id - 1] = NULL;
+	text = mem_printf("{\"cancel_request\":{\"watch_id\":\"%zu\"}}\n", w->id);
+	http_send(h->stream, text, strlen(text), HTTP_SOME);
+	free(text);
 }
 
 static void take_events(struct etcd_watch *w, const json_t *result)
@@ -159,55 +141,73 @@ static void take_events(struct etcd_watch *w, const json_t *result)
 }
 
 /* false: the stream is of no use. */
-static bool take_line(struct stream *s, const json_t *line)
+static bool take_line(struct etcd_hub *h, const json_t *line)
 {
 	const json_t *result = json_object_get(line, "result");
 	int64_t id = etcd_number(result, "watch_id");
-	struct etcd_watch *w = id > 0 && (size_t)id <= s->count ? s->watches[id - 1] : NULL;
+	struct etcd_watch *w = id > 0 && (size_t)id <= h->count ? h->watches[id - 1] : NULL;
+	bool cancelled = json_is_true(json_object_get(result, "canceled")), gone = id > 0 && (size_t)id <= h->count && !w;
 
+	if (cancelled && gone)
+		return true; /* by us */
 	/* A member without a leader ends the stream; a token that has run out looks like a missing right. */
-	if (!result || json_is_true(json_object_get(result, "canceled"))) {
-		s->refused = true;
+	if (!result || cancelled) {
+		h->refused = true;
 		return false;
 	}
-	if (json_is_true(json_object_get(result, "created")))
-		take_created(s, w, result);
-	else if (w)
+	if (w && json_is_true(json_object_get(result, "created")))
+		add_news(w, etcd_number(json_object_get(result, "header"), "revision")); /* what happened before is not told */
+	if (w)
 		take_events(w, result);
 	return true;
 }
 
 static void on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
 {
-	struct stream *s = arg;
-	bool good = s->line.len + len <= LINE_MAX_BYTES;
+	struct etcd_hub *h = arg;
+	bool good = h->line.len + len <= LINE_MAX_BYTES;
 	const char *end;
 
 	if (good)
-		buf_add(&s->line, bytes, len);
-	while (good && s->line.len && (end = memchr(s->line.data, '\n', s->line.len))) {
-		size_t size = (size_t)(end - s->line.data) + 1;
-		json_t *line = json_loadb(s->line.data, size, 0, NULL);
-		good = line && take_line(s, line);
+		buf_add(&h->line, bytes, len);
+	while (good && h->line.len && (end = memchr(h->line.data, '\n', h->line.len))) {
+		size_t size = (size_t)(end - h->line.data) + 1;
+		json_t *line = json_loadb(h->line.data, size, 0, NULL);
+		good = line && take_line(h, line);
 		json_decref(line);
-		buf_drop(&s->line, size);
+		buf_drop(&h->line, size);
 	}
 	if (!good)
 		http_cancel(http);
 }
 
-static void uncover(struct etcd_hub *h)
+/* Go's server cannot begin its answer while it waits for more of the body: the two share a mutex. */
+static void on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 {
-	h->lost = true;
-	for (struct etcd_watch *w = h->first; w; w = w->next)
-		w->covered = false;
+	struct etcd_hub *h = timer->data;
+
+	(void)revents;
+	http_send(h->stream, "\n", 1, HTTP_SOME);
+	timer->repeat = timer->repeat < 0.1 ? timer->repeat * 2 : timer->repeat;
+	ev_timer_again(loop, timer);
 }
 
-static nsec next_retry(struct etcd_hub *h, const struct stream *s)
+static void on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
 {
-	nsec most = s->refused ? RETRY_REFUSED : RETRY_MOST, wait;
+	struct etcd_hub *h = arg;
 
-	if (s->running && elapsed_standby(s->since, clock_now()) > RETRY_MOST)
+	(void)http;
+	(void)headers;
+	h->answered = status == 200;
+	h->since = clock_now();
+	ev_timer_stop(h->client->env->loop, &h->prod);
+}
+
+static nsec next_retry(struct etcd_hub *h)
+{
+	nsec most = h->refused ? RETRY_REFUSED : RETRY_MOST, wait;
+
+	if (h->answered && elapsed_standby(h->since, clock_now()) > RETRY_MOST)
 		h->retry = RETRY_FIRST;
 	wait = h->retry < most ? h->retry : most;
 	h->retry = wait * 2;
@@ -216,69 +216,57 @@ static nsec next_retry(struct etcd_hub *h, const struct stream *s)
 
 static void on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
 {
-	struct stream *s = arg;
-	struct etcd_hub *h = s->hub;
+	struct etcd_hub *h = arg;
 
 	(void)headers;
-	s->http = NULL;
-	free(s->watches);
-	s->watches = NULL;
+	h->stream = NULL;
+	h->count = 0;
 	for (struct etcd_watch *w = h->first; w; w = w->next)
-		w->id[s->place] = 0;
-	buf_fini(&s->line);
-	if (h->closing || s->replaced)
+		w->id = 0;
+	buf_fini(&h->line);
+	ev_timer_stop(h->client->env->loop, &h->prod);
+	if (h->closing)
 		return;
-	if (s->running)
-		uncover(h);
-	s->refused |= r->status >= 400;
-	if (s->refused)
-		etcd_drop_token(h->client, s->generation);
-	else if (!s->dropped && h->client->at == s->endpoint)
-		h->client->at = (s->endpoint + 1) % h->client->url.hosts;
-	h->more = true;
-	begin_after(h, next_retry(h, s));
+	h->refused |= r->status >= 400;
+	if (h->refused)
+		etcd_drop_token(h->client, h->generation);
+	else if (!h->dropped && h->client->at == h->endpoint)
+		h->client->at = (h->endpoint + 1) % h->client->url.hosts;
+	begin_after(h, next_retry(h));
 }
 
-static void print_watches(struct stream *s, struct buf *body)
+static void prod_until_answered(struct etcd_hub *h)
 {
-	struct etcd_hub *h = s->hub;
-	size_t n = 0;
-
-	for (const struct etcd_watch *w = h->first; w; w = w->next)
-		n++;
-	s->watches = mem_zero((n ? n : 1) * sizeof *s->watches);
-	s->count = 0;
-	for (struct etcd_watch *w = h->first; w; w = w->next) {
-		s->watches[s->count++] = w;
-		w->id[s->place] = s->count;
-		buf_printf(body, "{\"create_request\":{\"key\":\"%s\",\"watch_id\":\"%zu\"}}\n", w->key64, s->count);
-	}
+	ev_now_update(h->client->env->loop);
+	h->prod.repeat = PROD_FIRST_S;
+	ev_timer_again(h->client->env->loop, &h->prod);
 }
 
 static void begin_stream(struct etcd_hub *h)
 {
 	struct etcd_client *c = h->client;
-	struct stream *s = &h->stream[h->stream[0].http ? 1 : 0];
-	struct buf body = { 0 };
 	char *url = mem_printf("%s/%s/watch", c->base[c->at], etcd_prefix[c->prefix]), *token = etcd_token_header(c);
 	const char *const headers[] = { "Content-Type: application/json", "Grpc-Metadata-hasleader: true", token, NULL };
 
-	*s = (struct stream){ .hub = h, .place = (int)(s - h->stream), .endpoint = c->at, .generation = c->generation, .since = clock_now() };
-	print_watches(s, &body);
-	s->http = http_start(h->lane, &(struct http_request){
-		.url = url, .headers = headers, .body = body.data, .body_len = body.len, .proxy = "",
+	h->endpoint = c->at;
+	h->generation = c->generation;
+	h->answered = h->refused = h->dropped = false;
+	h->since = clock_now();
+	h->stream = http_start(h->lane, &(struct http_request){
+		.url = url, .headers = headers, .streamed = true, .body_len = BODY_BYTES, .proxy = "",
 		.tls = c->tls ? &c->how : NULL, .server_name = lock_url_option(&c->url, "server_name"), .connect = BEGIN_WITHIN,
-		.first_byte = BEGIN_WITHIN, .data = on_data, .done = on_done, .arg = s,
+		.first_byte = BEGIN_WITHIN, .answered = on_answered, .data = on_data, .done = on_done, .arg = h,
 	});
-	h->more = false;
-	buf_fini(&body);
+	for (struct etcd_watch *w = h->first; w; w = w->next)
+		add_watch(h, w);
+	prod_until_answered(h);
 	free(token);
 	free(url);
 }
 
 static void begin(struct etcd_hub *h)
 {
-	if (!h->first || !h->more || beginning(h) || h->token.waiting)
+	if (!h->first || h->stream || h->token.waiting)
 		return;
 	if (etcd_has_token(h->client))
 		begin_stream(h);
@@ -304,7 +292,7 @@ static void on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
 
 	(void)loop;
 	(void)revents;
-	if (h->retry > POLL_AFTER && !running_stream(h))
+	if (h->retry > POLL_AFTER && !h->stream)
 		nudge_all(h);
 	begin(h);
 }
@@ -324,7 +312,8 @@ struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err)
 	h->token = (struct etcd_waiter){ .ready = on_token, .arg = h };
 	ev_timer_init(&h->begin, on_begin, 0., 0.);
 	ev_timer_init(&h->tell, on_tell, 0., 0.);
-	h->begin.data = h->tell.data = h;
+	ev_init(&h->prod, on_prod);
+	h->begin.data = h->tell.data = h->prod.data = h;
 	return h;
 }
 
@@ -337,18 +326,16 @@ void etcd_hub_free(struct etcd_hub *h)
 	ev_timer_stop(h->client->env->loop, &h->begin);
 	ev_timer_stop(h->client->env->loop, &h->tell);
 	http_free(h->lane);
+	free(h->watches);
 	free(h);
 }
 
 void etcd_hub_suspect(struct etcd_hub *h, int endpoint)
 {
-	for (int i = 0; i < 2; i++) {
-		struct stream *s = &h->stream[i];
-		if (s->http && s->endpoint == endpoint && elapsed_standby(s->since, clock_now()) > POLL_AFTER) {
-			s->dropped = true;
-			http_cancel(s->http);
-		}
-	}
+	if (!h->stream || h->endpoint != endpoint || elapsed_standby(h->since, clock_now()) <= POLL_AFTER)
+		return;
+	h->dropped = true;
+	http_cancel(h->stream);
 }
 
 void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w)
@@ -361,8 +348,10 @@ void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w)
 	if (w->next)
 		w->next->slot = &w->next;
 	h->first = w;
-	h->more = true;
-	begin_after(h, 0);
+	if (h->stream)
+		add_watch(h, w);
+	else
+		begin_after(h, 0);
 }
 
 void etcd_watch_stop(struct etcd_watch *w)
@@ -376,8 +365,6 @@ void etcd_watch_stop(struct etcd_watch *w)
 	*w->slot = w->next;
 	if (w->next)
 		w->next->slot = w->slot;
-	for (int i = 0; i < 2; i++)
-		if (w->id[i] && h->stream[i].watches)
-			h->stream[i].watches[w->id[i] - 1] = NULL;
+	cancel_watch(h, w);
 	w->hub = NULL;
 }

@@ -1,5 +1,5 @@
-/* One stream of notices for all the locks of an etcd client: a watch for each key, on one connection.
- * A hint and no proof: etcd has lost events (its issues 17529, 18089), so whoever waits also looks now and then.
+/* One stream of notices for all the locks of an etcd client: a watch for each key, on one connection, added and taken away
+ * while it runs. A hint and no proof: etcd has lost events (its issues 17529, 18089), so whoever waits also looks now and then.
  * Used by the etcd lock. */
 #ifndef LUNARCH_ETCD_WATCH_H
 #define LUNARCH_ETCD_WATCH_H
@@ -24,8 +24,7 @@ struct etcd_watch {
 	int64_t news;              /* something happened at this revision; 0: nothing */
 	bool nudge;                /* something may have happened */
 	bool busy;                 /* the lock is looking or writing: what it learns may be the news */
-	bool covered;              /* the running stream has it */
-	size_t id[2];              /* in each of the hub's streams; 0: not in it */
+	size_t id;                 /* in the stream; 0: there is none */
 };
 
 struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err);

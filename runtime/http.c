@@ -165,6 +165,10 @@ static bool tell_one(struct http_call *c)
 	} else if (c->told_drained && c->r.drained && !c->ended) {
 		c->told_drained = false;
 		c->r.drained(c->r.arg, c);
+	} else if (c->deaf && c->starved && !c->ended) {
+		err_set(&c->err, ERR_UNREACHABLE, "%s: the connection was closed before the answer's end", c->name);
+		http_take_back(c);
+		http_ended(c, CURLE_RECV_ERROR);
 	} else if (c->held && !c->paused && c->body.len == 0) {
 		c->held = false;
 		set_pauses(c);

@@ -94,7 +94,8 @@ struct http_request {
 	const char *user, *password; /* basic authentication */
 	const void *body;            /* NULL: none. With Content-Type only if `headers` has one */
 	size_t body_len;
-	bool streamed;               /* the body comes by http_send; chunked, or of body_len bytes if that is not 0 */
+	bool streamed;               /* the body comes by http_send; chunked, or of body_len bytes if that is not 0. An answer that
+	                              * ends before the body does ends the call, as ERR_UNREACHABLE unless libcurl saw it whole */
 	const struct http_tls *tls;
 	const char *server_name;     /* in TLS name and verify this host instead of the URL's, which is connected to */
 	const char *unix_path;       /* connect to this socket, whatever the URL's host. "@NAME": an abstract one */

@@ -50,6 +50,7 @@ struct http_call {
 	bool head_done, following, answered, told_answer;
 	bool paused, held, starved;   /* by the caller; the answer is held up in libcurl; libcurl waits for http_send */
 	bool out_ended, told_drained, ended;
+	bool deaf;                    /* libcurl listens no more, and waits for http_send alone */
 	struct err err;
 	char why[CURL_ERROR_SIZE];
 };

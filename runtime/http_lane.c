@@ -57,16 +57,30 @@ static void on_pool_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	act(w->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
+/* A connection that is closed while more of a streamed body is to come: libcurl (7.88) would wait for that for ever. */
+static void note_deaf(CURL *easy)
+{
+	char *mine = NULL;
+
+	if (!easy || curl_easy_getinfo(easy, CURLINFO_PRIVATE, &mine) != CURLE_OK || !mine)
+		return;
+	struct http_call *c = (struct http_call *)(void *)mine;
+	if (!c->pool || !c->answered || !c->starved || c->held)
+		return;
+	c->deaf = true;
+	http_ready(c);
+}
+
 static int on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *sock)
 {
 	struct pool *p = arg;
 	struct sock *s = sock;
 	int events = (what & CURL_POLL_IN ? EV_READ : 0) | (what & CURL_POLL_OUT ? EV_WRITE : 0);
 
-	(void)easy;
 	if (s)
 		ev_io_stop(p->lane->loop, &s->io);
 	if (what == CURL_POLL_REMOVE) {
+		note_deaf(easy);
 		curl_multi_assign(p->multi, fd, NULL);
 		free(s);
 		return 0;

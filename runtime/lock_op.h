@@ -50,7 +50,7 @@ void lock_op_cancel(struct lock_op *op);
 int lock_op_left_ms(const struct lock_op *op);
 
 /* A read's end: text is parsed; what is no record of ours becomes LOCK_FOREIGN. what: names the place, "the key x". version and
- * token as in lock_result. */
+ * token as in lock_result; the record of a term's first write gets the token that it could not have. */
 void lock_op_found(struct lock_op *op, const char *what, const char *text, size_t len, const char *version, int64_t token);
 
 /* The record as text. false: it is larger than any may be, and the operation will say so (fail_soon). Free the text. */

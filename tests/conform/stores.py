@@ -110,7 +110,7 @@ class Etcd(Store):
         self.permit("READWRITE")
         self.call("auth/enable")
         self.root = "root's"
-        self.user = f"{quote(user)}:{quote(password)}"
+        self.user = f"{quote(user, safe='')}:{quote(password, safe='')}"
 
     def permit(self, what):
         self.call("auth/role/grant", name="some", perm={"permType": what, "key": b64(b"mine"), "range_end": b64(b"minf")})

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The etcd lock passes the conformance suite."""
+"""The etcd lock passes the conformance suite (users, TLS, clusters: test_etcd_own.py)."""
+import sys
 import cases
-from cases import BASIC, NETWORK, SERVER, run
+from cases import BASIC, NETWORK, SERVER, replayed, run
 from stores import Etcd
 from harness import done
-import sys
 
 store = Etcd()
-run(store, [getattr(cases, n) for n in sys.argv[1:]] or BASIC + NETWORK + SERVER)
+run(store, [getattr(cases, name) for name in sys.argv[1:]] or [*BASIC, *NETWORK, replayed, *SERVER])
 store.end()
 done()

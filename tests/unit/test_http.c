@@ -79,6 +79,10 @@ static void answer(int fd, const char *path, const char *request, size_t have, c
 		say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this"), _exit(0);
 	else if (strncmp(path, "/endless", 8) == 0)
 		say(fd, "HTTP/1.1 200 OK\r\n\r\n"), endless(fd, kilobyte);
+	else if (strncmp(path, "/early", 6) == 0)
+		say(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nearly\r\n0\r\n\r\n"), pause();
+	else if (strncmp(path, "/cut", 4) == 0)
+		say(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nearly\r\n"), _exit(0);
 	else if (strncmp(path, "/length", 7) == 0)
 		say(fd, "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n");
 	else if (strncmp(path, "/silent", 7) == 0)
@@ -485,6 +489,10 @@ static void test_upload(void)
 	http_send(s.call, "llo", 3, HTTP_LAST);
 	wait_done(&s);
 	ok(s.status == 200 && strstr(s.body.data, "Content-Length: 5\r\n") && strstr(s.body.data, "\r\n\r\nhello"), "or with its length");
+	ask(&s, (struct http_request){ .streamed = true, .body_len = 1 << 30, .data = on_data }, "/early");
+	ok(s.dones == 1 && s.status == 200 && s.body.len == 5, "an answer that ends before the body does ends the call");
+	ask(&s, (struct http_request){ .streamed = true, .body_len = 1 << 30, .data = on_data }, "/cut");
+	ok(s.code == ERR_UNREACHABLE && s.body.len == 5, "one that is cut too, as an error");
 	buf_fini(&s.body);
 }
 
