@@ -24,13 +24,21 @@ void buf_fini(struct buf *b)
 	*b = (struct buf){ 0 };
 }
 
-void buf_add(struct buf *b, const void *bytes, size_t len)
+char *buf_more(struct buf *b, size_t len)
 {
 	reserve(b, len);
-	if (len)
-		memcpy(b->data + b->len, bytes, len);
+	char *room = b->data + b->len;
 	b->len += len;
 	b->data[b->len] = '\0';
+	return room;
+}
+
+void buf_add(struct buf *b, const void *bytes, size_t len)
+{
+	char *room = buf_more(b, len);
+
+	if (len)
+		memcpy(room, bytes, len);
 }
 
 void buf_adds(struct buf *b, const char *s)
@@ -90,13 +98,29 @@ bool buf_is_utf8(const char *s)
 	return true;
 }
 
+/* Bytes from here on that stand for themselves. */
+static size_t plain_len(const unsigned char *s)
+{
+	size_t n = 0;
+
+	while (s[n] >= 0x20 && s[n] < 0x7f && s[n] != '"' && s[n] != '\\')
+		n++;
+	return n;
+}
+
 void buf_json(struct buf *b, const char *s)
 {
 	const unsigned char *p = (const unsigned char *)s;
 
 	buf_adds(b, "\"");
 	while (*p) {
-		size_t n = utf8_len(p);
+		size_t n = plain_len(p);
+		if (n > 0) {
+			buf_add(b, p, n);
+			p += n;
+			continue;
+		}
+		n = utf8_len(p);
 		if (n == 0)
 			buf_adds(b, "\\ufffd");
 		else if (*p == '"' || *p == '\\')

@@ -15,6 +15,7 @@ struct buf {
 void buf_fini(struct buf *b);                             /* frees; leaves an empty buffer */
 void buf_add(struct buf *b, const void *bytes, size_t len);
 void buf_adds(struct buf *b, const char *s);
+char *buf_more(struct buf *b, size_t len);                /* room for len bytes that the caller writes at once; valid until the next call */
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_drop(struct buf *b, size_t len);                 /* removes len bytes from the front */
 

@@ -149,8 +149,11 @@ static void name_write(struct record *r)
 
 	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
 		abort(); /* 16 bytes are never cut short after boot: getrandom(2) */
-	for (size_t i = 0; i < sizeof bytes; i++)
-		snprintf(r->write + 2 * i, 3, "%02x", bytes[i]);
+	for (size_t i = 0; i < sizeof bytes; i++) {
+		r->write[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
+		r->write[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
+	}
+	r->write[2 * sizeof bytes] = '\0';
 }
 
 static int64_t larger(int64_t a, int64_t b)

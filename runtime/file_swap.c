@@ -1,5 +1,6 @@
 #include "file_swap.h"
 
+#include "hash.h"
 #include "kernel_lock.h"
 
 #include <errno.h>
@@ -50,21 +51,28 @@ static int open_place(struct file_swap *s, struct place *p)
 
 /* ---- what is there ---- */
 
-/* FNV-1a, 64 bits. Every write has a random name in its content, so equal content is the same write, and the hash needs
- * to tell apart only the few contents that one file has in its life. */
-#define HASH_SEED UINT64_C(0xcbf29ce484222325)
+/* Every write has a random name in its content, so equal content is the same write, and a hash needs to tell apart only the few
+ * contents that one file has in its life. */
 
-static uint64_t hash(uint64_t h, const char *bytes, size_t len)
+/* At least `digits` of them; where they end. */
+static char *put_hex(char *out, uint64_t n, int digits)
 {
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (unsigned char)bytes[i]) * UINT64_C(0x100000001b3);
-	return h;
+	while (digits < 16 && n >> 4 * digits)
+		digits++;
+	for (int i = digits; i-- > 0; n >>= 4)
+		out[i] = "0123456789abcdef"[n & 15];
+	return out + digits;
 }
 
 /* The inode tells a restored copy from the original, where inode numbers can be relied on. */
 static void make_version(struct version *v, uint64_t h, size_t len, ino_t inode, bool local)
 {
-	snprintf(v->text, sizeof v->text, "%016llx-%zx-%llx", (unsigned long long)h, len, local ? (unsigned long long)inode : 0);
+	char *at = put_hex(v->text, h, 16);
+
+	*at = '-';
+	at = put_hex(at + 1, len, 1);
+	*at = '-';
+	*put_hex(at + 1, local ? (uint64_t)inode : 0, 1) = '\0';
 }
 
 static int foreign(struct file_swap *s, const char *what)
@@ -170,23 +178,23 @@ static void read_content(struct file_swap *s, int fd, const struct stat *st)
 		return;
 	to[n] = '\0';
 	s->len = (size_t)n;
-	make_version(&s->version, hash(HASH_SEED, to, s->len), s->len, st->st_ino, s->local);
+	make_version(&s->version, hash_bytes(HASH_SEED, to, s->len), s->len, st->st_ino, s->local);
 	s->outcome = LOCK_OK;
 }
 
+/* One file, one step: the directory need not be held. It is looked at only to say what is missing. */
 void file_swap_read(struct file_swap *s)
 {
-	struct place p;
+	struct place p = { .dir = AT_FDCWD, .name = s->path };
 	struct stat st;
-
-	if (open_place(s, &p) < 0)
-		return;
 	int fd = open_record(s, &p, &st);
+
 	if (fd >= 0) {
 		read_content(s, fd, &st);
 		close(fd);
+	} else if (s->outcome == LOCK_ABSENT && open_place(s, &p) == 0) {
+		close(p.dir);
 	}
-	close(p.dir);
 }
 
 const char *file_swap_content(const struct file_swap *s)
@@ -271,8 +279,21 @@ static void clean(struct file_swap *s, const struct place *p)
 	close(dir);
 }
 
+/* NFS and quotas may report a failed write only here: close(2). */
+static int close_temp(struct file_swap *s)
+{
+	int fd = s->temp_fd;
+
+	s->temp_fd = -1;
+	return fd < 0 || close(fd) == 0 ? 0 : err_sys(&s->err, "cannot write the new record for %s; the old one is untouched", s->path);
+}
+
 static int drop_temp(struct file_swap *s, const struct place *p)
 {
+	struct err kept = s->err;
+
+	close_temp(s);
+	s->err = kept;
 	unlinkat(p->dir, s->temp, 0);
 	s->temp_made = false;
 	return -1;
@@ -295,13 +316,12 @@ static int make_temp(struct file_swap *s, const struct place *p)
 	bool good = fstat(fd, &st) == 0 && set_rights(fd, p, &st) == 0 && write_all(fd, s->text) == 0 &&
 	            (s->in_memory || fdatasync(fd) == 0);
 	s->inode = st.st_ino;
+	s->temp_fd = fd;
 	if (!good)
 		err_sys(&s->err, "cannot write the new record for %s; the old one is untouched", s->path);
-	if (close(fd) < 0 && good) { /* NFS and quotas may report a failed write only here: close(2) */
-		err_sys(&s->err, "cannot write the new record for %s; the old one is untouched", s->path);
-		good = false;
-	}
-	if (good)
+	/* Whoever watches the directory is woken by the closing, and by the renaming: close together, that is once. Not where
+	 * closing sends the file to a server, for which nobody shall wait. */
+	if (good && (s->local || close_temp(s) == 0))
 		return 0;
 	fail(s);
 	return drop_temp(s, p);
@@ -325,18 +345,18 @@ static int check_sticky(struct file_swap *s, const struct place *p)
 	               s->path, (unsigned)st.st_uid, (unsigned)me);
 }
 
-static uint64_t hash_file(struct file_swap *s, int fd, size_t *len)
+/* As many bytes as the file has, or had a moment ago. */
+static uint64_t hash_file(struct file_swap *s, int fd, size_t size, size_t *len)
 {
 	char buffer[4096];
 	uint64_t h = HASH_SEED;
-	ssize_t n;
+	ssize_t n = 1;
 
-	*len = 0;
-	do {
-		n = read_bytes(s, fd, buffer, sizeof buffer);
-		h = n > 0 ? hash(h, buffer, (size_t)n) : h;
-		*len += n > 0 ? (size_t)n : 0;
-	} while (n == (ssize_t)sizeof buffer && *len <= RECORD_MAX_BYTES);
+	for (*len = 0; *len < size && n > 0; *len += n > 0 ? (size_t)n : 0) {
+		size_t left = size - *len;
+		n = read_bytes(s, fd, buffer, left < sizeof buffer ? left : sizeof buffer);
+		h = n > 0 ? hash_bytes(h, buffer, (size_t)n) : h;
+	}
 	return h;
 }
 
@@ -350,7 +370,7 @@ static void compare(struct file_swap *s, const struct place *p)
 	s->outcome = LOCK_OK;
 	int fd = open_record(s, p, &st);
 	if (fd >= 0) {
-		uint64_t h = hash_file(s, fd, &len);
+		uint64_t h = hash_file(s, fd, (size_t)st.st_size, &len);
 		make_version(&found, h, len, st.st_ino, s->local);
 		close(fd);
 	} else if (s->outcome == LOCK_ABSENT) {
@@ -387,6 +407,10 @@ static void replace(struct file_swap *s, const struct place *p)
 		fail(s);
 		return;
 	}
+	if (close_temp(s) < 0) {
+		fail(s);
+		return;
+	}
 	if (renameat(p->dir, s->temp, p->dir, p->name) < 0) {
 		err_sys(&s->err, "cannot replace the record %s", s->path);
 		fail(s);
@@ -394,7 +418,7 @@ static void replace(struct file_swap *s, const struct place *p)
 	}
 	s->temp_made = false;
 	size_t len = strlen(s->text);
-	make_version(&s->version, hash(HASH_SEED, s->text, len), len, s->inode, s->local);
+	make_version(&s->version, hash_bytes(HASH_SEED, s->text, len), len, s->inode, s->local);
 	if (s->durable && !s->in_memory)
 		sync_dir(s, p);
 }

@@ -38,6 +38,7 @@ struct file_swap {
 
 	/* Private. */
 	bool temp_made;
+	int temp_fd; /* while temp_made: open as long as only we have the file system: closed when it is about to be renamed; else -1 */
 	ino_t inode; /* of the temporary file, and then of the record */
 	char *big;
 	char small[FILE_SWAP_SMALL];

@@ -19,10 +19,17 @@ void file_temp_tag_init(struct file_temp_tag *t)
 		t->start = s.start;
 }
 
+void file_temp_tag_print(const struct file_temp_tag *t, char *out, size_t size)
+{
+	snprintf(out, size, "%s-%" PRIu64 "-%" PRIu64 "-%" PRIu64, t->boot, t->pid_namespace, t->pid, t->start);
+}
+
 void file_temp_prefix(const struct file_temp_tag *t, const char *name, unsigned lock, char *out, size_t size)
 {
-	snprintf(out, size, ".%s.%s-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%u-", name, t->boot, t->pid_namespace, t->pid, t->start,
-	         lock);
+	char tag[FILE_TEMP_TAG];
+
+	file_temp_tag_print(t, tag, sizeof tag);
+	snprintf(out, size, ".%s.%s-%u-", name, tag, lock);
 }
 
 /* The tag in a name of exactly the form that file_temp_prefix and a number and ".tmp" make. */

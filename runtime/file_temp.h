@@ -18,6 +18,10 @@ struct file_temp_tag {
 
 void file_temp_tag_init(struct file_temp_tag *t);
 
+/* "BOOT-NAMESPACE-PID-START", as it is in names. */
+#define FILE_TEMP_TAG 96
+void file_temp_tag_print(const struct file_temp_tag *t, char *out, size_t size);
+
 /* ".NAME.BOOT-NAMESPACE-PID-START-LOCK-": how all temporary names of one lock begin. */
 void file_temp_prefix(const struct file_temp_tag *t, const char *name, unsigned lock, char *out, size_t size);
 

@@ -61,8 +61,12 @@ static struct turns *turns_of(struct lock_env *env)
 
 static void wake(struct turns *q)
 {
-	if (!q->first || q->running >= TURNS_MAX || ev_is_active(&q->timer))
+	if (!q->first || q->running >= TURNS_MAX || ev_is_active(&q->timer) || ev_is_pending(&q->timer))
 		return;
+	if (ev_depth(q->loop) > 0) { /* inside a callback: right after it, without another look at what is ready */
+		ev_feed_event(q->loop, &q->timer, EV_TIMER);
+		return;
+	}
 	ev_timer_set(&q->timer, 0., 0.);
 	ev_timer_start(q->loop, &q->timer);
 }

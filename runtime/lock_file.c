@@ -6,6 +6,7 @@
 #include "lock_path.h"
 #include "mem.h"
 #include "offload.h"
+#include "reading.h"
 
 #include <ev.h>
 #include <linux/magic.h>
@@ -47,6 +48,7 @@ struct file_lock {
 	const struct record *record; /* to write; NULL: read */
 	const struct version *expected;
 	bool durable;
+	struct reading *last;   /* NULL: no record, or one of ours */
 	bool looked;            /* read once, so that a notice about an earlier change is due when a watch begins */
 	struct instant by;
 	ev_timer timer;         /* goes off then */
@@ -126,13 +128,13 @@ static void job_free(struct job *j)
 }
 
 /* The last step of a read: what was found is ours, or it is not. */
-static void parse(const struct job *j, struct lock_result *r, struct record *record)
+static void parse(struct file_lock *l, const struct job *j, struct lock_result *r, struct record *record)
 {
 	struct err why;
 
 	if (j->writing || r->outcome != LOCK_OK)
 		return;
-	if (record_parse(record, file_swap_content(&j->swap), j->swap.len, &why) == 0) {
+	if (reading_parse(&l->last, record, file_swap_content(&j->swap), j->swap.len, &why) == 0) {
 		r->record = record;
 		return;
 	}
@@ -150,6 +152,12 @@ static void tell(struct file_lock *l, const struct lock_result *r)
 	l->done(l->arg, r);
 }
 
+static void forget_last(struct file_lock *l)
+{
+	reading_free(l->last);
+	l->last = NULL;
+}
+
 static void complete(struct file_lock *l)
 {
 	struct job *j = l->job;
@@ -161,7 +169,9 @@ static void complete(struct file_lock *l)
 	l->job = NULL;
 	l->looked |= !j->writing;
 	record_init(&record);
-	parse(j, &r, &record);
+	parse(l, j, &r, &record);
+	if (j->writing && r.outcome == LOCK_OK)
+		forget_last(l); /* a leader reads no more */
 	if (r.outcome != LOCK_OK)
 		r.version.text[0] = '\0';
 	job_free(j);
@@ -242,7 +252,7 @@ static void name_temp(struct file_lock *l, struct file_swap *s)
 	size_t room = sizeof s->temp;
 
 	s->tag = *lock_hub_tag(l->env);
-	file_temp_prefix(&s->tag, l->notice.name, l->number, s->temp, room);
+	lock_hub_temp_prefix(l->env, l->notice.name, l->number, s->temp, room);
 	size_t len = strlen(s->temp);
 	snprintf(s->temp + len, room - len, "%u.tmp", l->serial++);
 }
@@ -319,12 +329,7 @@ static void file_cancel(struct lock *base)
 /* A rename that we did ourselves tells us nothing: the temporary file's name says whose it was. */
 static bool own_write(const struct file_lock *l, const char *replaced_by)
 {
-	char prefix[NAME_MAX + 1];
-
-	if (!replaced_by)
-		return false;
-	file_temp_prefix(lock_hub_tag(l->env), l->notice.name, l->number, prefix, sizeof prefix);
-	return strncmp(replaced_by, prefix, strlen(prefix)) == 0;
+	return replaced_by && lock_hub_temp_is_ours(l->env, replaced_by, l->notice.name, l->number);
 }
 
 static void on_notice(void *arg, const char *replaced_by)
@@ -357,6 +362,7 @@ static void file_close(struct lock *base)
 
 	file_cancel(base);
 	lock_hub_forget(l->env, &l->notice);
+	forget_last(l);
 	free(l->base.url);
 	free(l->path);
 	free(l);

@@ -1,5 +1,6 @@
 #include "lock_hub.h"
 
+#include "hash.h"
 #include "mem.h"
 
 #include <ev.h>
@@ -11,7 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#define BUCKETS 64
+#define BUCKETS 256
 #define EVENTS (IN_MOVED_TO | IN_MOVED_FROM | IN_CLOSE_WRITE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
 struct lock_dir {
@@ -29,6 +30,7 @@ struct used_dir {
 struct lock_hub {
 	struct lock_env *env;
 	struct file_temp_tag tag;
+	char tag_text[FILE_TEMP_TAG];
 	unsigned numbers;
 	struct used_dir *used;
 	ev_io readable;          /* fd -1: no inotify to be had, everybody polls */
@@ -39,13 +41,9 @@ struct lock_hub {
 	char from[NAME_MAX + 1];
 };
 
-static unsigned bucket_of(const char *name)
+static unsigned hash_of(const char *name)
 {
-	unsigned h = 2166136261u;
-
-	while (*name)
-		h = (h ^ (unsigned char)*name++) * 16777619u;
-	return h % BUCKETS;
+	return (unsigned)hash_bytes(HASH_SEED, name, strlen(name));
 }
 
 /* ---- telling ---- */
@@ -134,13 +132,15 @@ static struct lock_dir *dir_of(struct lock_hub *hub, const char *path)
 static void file_changed(struct lock_hub *hub, struct lock_dir *d, const struct inotify_event *e)
 {
 	bool replaced = (e->mask & IN_MOVED_TO) && e->cookie == hub->cookie;
+	unsigned h = hash_of(e->name);
 
 	if (e->mask & IN_MOVED_FROM) {
 		hub->cookie = e->cookie;
-		snprintf(hub->from, sizeof hub->from, "%s", e->name);
+		memcpy(hub->from, e->name, strnlen(e->name, sizeof hub->from - 1) + 1);
+		hub->from[sizeof hub->from - 1] = '\0';
 	}
-	for (struct lock_notice *n = d->bucket[bucket_of(e->name)]; n; n = n->next)
-		if (strcmp(n->name, e->name) == 0)
+	for (struct lock_notice *n = d->bucket[h % BUCKETS]; n; n = n->next)
+		if (n->hash == h && strcmp(n->name, e->name) == 0)
 			make_due(hub, n);
 	tell_due(hub, replaced ? hub->from : NULL);
 }
@@ -184,6 +184,7 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	(void)err;
 	hub->env = env;
 	file_temp_tag_init(&hub->tag);
+	file_temp_tag_print(&hub->tag, hub->tag_text, sizeof hub->tag_text);
 	/* Not from 0: a process may have more than one environment, and each its hub. */
 	if (getrandom(&hub->numbers, sizeof hub->numbers, GRND_NONBLOCK) < 0)
 		hub->numbers = (unsigned)(uintptr_t)hub;
@@ -230,6 +231,23 @@ const struct file_temp_tag *lock_hub_tag(struct lock_env *env)
 	return &hub_of(env)->tag;
 }
 
+void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size)
+{
+	snprintf(out, size, ".%s.%s-%u-", name, hub_of(env)->tag_text, lock);
+}
+
+/* Asked at every notice, so nothing is printed for it. */
+bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock)
+{
+	const char *tag = hub_of(env)->tag_text, *at = temp + 1;
+	size_t name_len = strlen(name), tag_len = strlen(tag);
+
+	if (*temp != '.' || strncmp(at, name, name_len) != 0 || at[name_len] != '.')
+		return false;
+	at += name_len + 1;
+	return strncmp(at, tag, tag_len) == 0 && at[tag_len] == '-' && strtoul(at + tag_len + 1, NULL, 10) == lock;
+}
+
 unsigned lock_hub_number(struct lock_env *env)
 {
 	return hub_of(env)->numbers++;
@@ -258,10 +276,10 @@ bool lock_hub_watch(struct lock_env *env, struct lock_notice *n, const char *dir
 	struct lock_dir *d = dir_of(hub, dir);
 	if (!d)
 		return false;
-	unsigned b = bucket_of(n->name);
+	n->hash = hash_of(n->name);
 	n->dir = d;
-	n->next = d->bucket[b];
-	d->bucket[b] = n;
+	n->next = d->bucket[n->hash % BUCKETS];
+	d->bucket[n->hash % BUCKETS] = n;
 	d->users++;
 	if (!late)
 		return true;
@@ -294,7 +312,7 @@ void lock_hub_forget(struct lock_env *env, struct lock_notice *n)
 	forget_due(hub, n);
 	if (!d)
 		return;
-	struct lock_notice **at = &d->bucket[bucket_of(n->name)];
+	struct lock_notice **at = &d->bucket[n->hash % BUCKETS];
 	while (*at != n)
 		at = &(*at)->next;
 	*at = n->next;

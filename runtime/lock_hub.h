@@ -14,6 +14,7 @@ struct lock_notice { /* embedded in who watches; the first three are the owner's
 	const char *name;           /* in the directory; outlives the notice */
 	struct lock_notice *next, *due_next;
 	struct lock_dir *dir;
+	unsigned hash;              /* of the name */
 	bool due;
 };
 
@@ -24,6 +25,8 @@ bool lock_hub_watches(const struct lock_notice *n);
 void lock_hub_forget(struct lock_env *env, struct lock_notice *n);
 
 const struct file_temp_tag *lock_hub_tag(struct lock_env *env);
+void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size); /* file_temp_prefix */
+bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock); /* begins with that */
 unsigned lock_hub_number(struct lock_env *env);                /* another one each time */
 bool lock_hub_first_use(struct lock_env *env, const char *dir); /* of this directory, by this process */
 

@@ -303,6 +303,8 @@ static int64_t published_seconds(const struct record *r)
 	return (r->lease_ms + 999) / 1000 + (r->retry_ms > 0 && r->retry_ms < 1000);
 }
 
+/* A record is printed at every renewal: no printf in what follows. */
+
 static void put_separator(struct buf *b)
 {
 	buf_adds(b, b->len ? ",\n  " : "{\n  ");
@@ -311,10 +313,13 @@ static void put_separator(struct buf *b)
 /* Our own keys need no escapes. */
 static void put_key(struct buf *b, const char *key)
 {
+	size_t len = strlen(key);
+
 	put_separator(b);
-	buf_add(b, "\"", 1);
-	buf_adds(b, key);
-	buf_adds(b, "\": ");
+	char *to = buf_more(b, len + 4);
+	to[0] = '"';
+	memcpy(to + 1, key, len);
+	memcpy(to + 1 + len, "\": ", 3);
 }
 
 static void put_text(struct buf *b, const struct field *f, const char *text)
@@ -338,13 +343,18 @@ static void put_plain(struct buf *b, const struct field *f, const char *text)
 
 static void put_count(struct buf *b, const struct field *f, int64_t n)
 {
-	char digits[24];
+	char digits[24], *at = digits + sizeof digits;
+	uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
 
 	if (n == 0 && !f->always)
 		return;
-	snprintf(digits, sizeof digits, "%" PRId64, n);
+	do
+		*--at = (char)('0' + rest % 10);
+	while (rest /= 10);
+	if (n < 0)
+		*--at = '-';
 	put_key(b, f->key);
-	buf_adds(b, digits);
+	buf_add(b, at, (size_t)(digits + sizeof digits - at));
 }
 
 static void put_time(struct buf *b, const struct field *f, int64_t us)
@@ -465,16 +475,26 @@ uint64_t record_sight_id(const struct record *r)
 
 uint64_t record_write_id(const struct record *r)
 {
-	char half[17]; /* 16 hex digits: 64 of the 128 random bits */
+	uint64_t id = 0;
 
 	if (!r->write[0])
 		return 0;
-	snprintf(half, sizeof half, "%.16s", r->write);
-	uint64_t id = strtoull(half, NULL, 16);
+	/* 16 hex digits: 64 of the 128 random bits. */
+	for (int i = 0; i < 16 && isxdigit((unsigned char)r->write[i]); i++)
+		id = id << 4 | (uint64_t)(r->write[i] <= '9' ? r->write[i] - '0' : r->write[i] - 'a' + 10);
 	return id ? id : 1;
 }
 
 /* ---- times ---- */
+
+/* With zeros before them, and a character behind; where that ends. */
+static char *put_digits(char *out, int n, int count, char behind)
+{
+	for (int i = count; i-- > 0; n /= 10)
+		out[i] = (char)('0' + n % 10);
+	out[count] = behind;
+	return out + count + 1;
+}
 
 void record_time_print(int64_t us, char *out, size_t size)
 {
@@ -489,8 +509,27 @@ void record_time_print(int64_t us, char *out, size_t size)
 	out[0] = '\0';
 	if (us == RECORD_TIME_UNKNOWN || !gmtime_r(&seconds, &tm) || tm.tm_year < -1900 || tm.tm_year > 8099)
 		return;
-	size_t n = strftime(out, size, "%Y-%m-%dT%H:%M:%S", &tm);
-	snprintf(out + n, size - n, ".%06dZ", (int)fraction);
+	if (size < sizeof "2024-05-01T12:00:00.000000Z")
+		return;
+	char *at = put_digits(out, tm.tm_year + 1900, 4, '-');
+	at = put_digits(at, tm.tm_mon + 1, 2, '-');
+	at = put_digits(at, tm.tm_mday, 2, 'T');
+	at = put_digits(at, tm.tm_hour, 2, ':');
+	at = put_digits(at, tm.tm_min, 2, ':');
+	at = put_digits(at, tm.tm_sec, 2, '.');
+	*put_digits(at, (int)fraction, 6, 'Z') = '\0';
+}
+
+/* false: there are not so many. */
+static bool get_digits(const char *s, int count, int *out)
+{
+	*out = 0;
+	for (int i = 0; i < count; i++) {
+		if (!isdigit((unsigned char)s[i]))
+			return false;
+		*out = *out * 10 + (s[i] - '0');
+	}
+	return true;
 }
 
 /* The fraction behind a dot or comma as microseconds; *s moves behind it. -1: a dot without digits. */
@@ -510,14 +549,16 @@ static int64_t parse_fraction(const char **s)
 /* "Z" or "+hh:mm" as seconds to subtract, at the end of the text. -1: neither. */
 static int parse_zone(const char *s, int *seconds)
 {
-	int hours, minutes, n = 0;
+	int hours, minutes;
 
 	*seconds = 0;
 	if ((s[0] == 'Z' || s[0] == 'z') && !s[1])
 		return 0;
-	if ((s[0] != '+' && s[0] != '-') || sscanf(s + 1, "%2d:%2d%n", &hours, &minutes, &n) != 2 || n != 5 || s[6])
+	if (s[0] != '+' && s[0] != '-')
 		return -1;
-	if (hours < 0 || hours > 23 || minutes < 0 || minutes > 59)
+	if (!get_digits(s + 1, 2, &hours) || s[3] != ':' || !get_digits(s + 4, 2, &minutes) || s[6])
+		return -1;
+	if (hours > 23 || minutes > 59)
 		return -1;
 	*seconds = (hours * 60 + minutes) * 60 * (s[0] == '-' ? -1 : 1);
 	return 0;
@@ -532,17 +573,16 @@ static bool in_range(const struct tm *t)
 int record_time_parse(const char *text, int64_t *us)
 {
 	struct tm t = { 0 };
-	char between;
-	int n = 0, zone;
+	int zone;
 
-	if (!isdigit((unsigned char)text[0]) ||
-	    sscanf(text, "%4d-%2d-%2d%c%2d:%2d:%2d%n", &t.tm_year, &t.tm_mon, &t.tm_mday, &between, &t.tm_hour, &t.tm_min,
-	           &t.tm_sec, &n) != 7 ||
-	    !strchr("Tt ", between) || n != 19)
+	/* Each looks no further than where the one before it found what it should. */
+	if (!get_digits(text, 4, &t.tm_year) || text[4] != '-' || !get_digits(text + 5, 2, &t.tm_mon) || text[7] != '-' ||
+	    !get_digits(text + 8, 2, &t.tm_mday) || !text[10] || !strchr("Tt ", text[10]) || !get_digits(text + 11, 2, &t.tm_hour) ||
+	    text[13] != ':' || !get_digits(text + 14, 2, &t.tm_min) || text[16] != ':' || !get_digits(text + 17, 2, &t.tm_sec))
 		return -1;
 	t.tm_year -= 1900;
 	t.tm_mon -= 1;
-	const char *rest = text + n;
+	const char *rest = text + 19;
 	int64_t fraction = parse_fraction(&rest);
 	if (fraction < 0 || parse_zone(rest, &zone) < 0 || !in_range(&t))
 		return -1;
