@@ -3,6 +3,7 @@
 #include "lease.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -81,8 +82,6 @@ struct node {
 struct world {
 	uint64_t random, order, versions, lives, writes;
 	nsec now;
-	struct happening heap[HEAP];
-	int heap_len;
 	struct node node[MAX_NODES];
 	int nodes;
 	struct content store;
@@ -93,6 +92,16 @@ struct world {
 	unsigned deletions;
 	bool trace, rolling, slewing;
 	struct sim_result result;
+
+	/* What is to come, last since it is not cleared for every seed: a heap of small entries, since they move about; what they stand for stays where it is. */
+	int heap_len, slots, spares;
+	struct due {
+		nsec at;
+		uint64_t order;
+		int slot;
+	} heap[HEAP];
+	int spare[HEAP];
+	struct happening slot[HEAP];
 };
 
 /* ---- chance ---- */
@@ -123,7 +132,7 @@ static double spread(struct world *w, double width)
 
 /* ---- happenings ---- */
 
-static bool before(const struct happening *a, const struct happening *b)
+static bool before(const struct due *a, const struct due *b)
 {
 	return a->at < b->at || (a->at == b->at && a->order < b->order);
 }
@@ -135,16 +144,18 @@ static void push(struct world *w, struct happening h)
 	if (w->heap_len == HEAP)
 		__builtin_trap();
 	h.order = ++w->order;
-	while (i > 0 && before(&h, &w->heap[(i - 1) / 2])) {
+	struct due due = { .at = h.at, .order = h.order, .slot = w->spares > 0 ? w->spare[--w->spares] : w->slots++ };
+	w->slot[due.slot] = h;
+	while (i > 0 && before(&due, &w->heap[(i - 1) / 2])) {
 		w->heap[i] = w->heap[(i - 1) / 2];
 		i = (i - 1) / 2;
 	}
-	w->heap[i] = h;
+	w->heap[i] = due;
 }
 
 static struct happening pop(struct world *w)
 {
-	struct happening first = w->heap[0], last = w->heap[--w->heap_len];
+	struct due first = w->heap[0], last = w->heap[--w->heap_len];
 	int i = 0;
 
 	for (int child; (child = 2 * i + 1) < w->heap_len; i = child) {
@@ -155,7 +166,8 @@ static struct happening pop(struct world *w)
 		w->heap[i] = w->heap[child];
 	}
 	w->heap[i] = last;
-	return first;
+	w->spare[w->spares++] = first.slot;
+	return w->slot[first.slot];
 }
 
 static void say(const struct world *w, int node, const char *what, uint64_t n)
@@ -996,7 +1008,7 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 {
 	static struct world w;
 
-	memset(&w, 0, sizeof w);
+	memset(&w, 0, offsetof(struct world, heap));
 	w.random = seed * UINT64_C(0xd1342543de82ef95) + 1;
 	w.trace = trace;
 	w.rolling = chance(&w, 30);
