@@ -131,10 +131,18 @@ test: deps
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
 	$(PROVE) tests/sim/mutants.py
 	$(PROVE_EACH) $(SYSTEM)
+	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go (needs Go)."
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
 test-full: export FULL=1
 test-full: test
+
+# Against the real API server and real client-go, which are built from their Go modules (tests/kube/build.sh): needs Go 1.24,
+# which Debian 12 has not, so `make test` and CI do without.
+test-kube: deps
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	@tests/kube/build.sh
+	$(PROVE_EACH) tests/kube/conform.py tests/kube/election.py
 
 unit: $(UNIT)
 	$(PROVE_EACH) $(UNIT)
@@ -179,6 +187,7 @@ uninstall:
 help:
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
+	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go (needs Go 1.24)"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
@@ -186,4 +195,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test test-full unit asan asan-units demo bench lint install uninstall help clean FORCE
+.PHONY: all deps test test-full test-kube unit asan asan-units demo bench lint install uninstall help clean FORCE

@@ -17,6 +17,7 @@
 #define SHOW_WITHIN 5.                   /* seconds until an expected version must have been shown */
 #define BACKOFF_MOST 30.
 #define REFUSED_S 300.
+#define REFUSALS 2
 #define GONE 410
 
 static void open_watch(struct kube_watch *w);
@@ -66,7 +67,7 @@ static void on_error(struct kube_watch *w, const json_t *status)
 {
 	if (json_integer_value(json_object_get(status, "code")) == GONE)
 		w->revision = 0;
-	w->failures++;
+	w->erred = true;
 	w->news(w->arg, KUBE_LOOK, NULL);
 }
 
@@ -122,6 +123,8 @@ static void on_opened(void *arg)
 	bool was_down = w->down;
 
 	w->state = KUBE_WATCH_LIVE;
+	w->opened_at = clock_now();
+	w->erred = false;
 	w->down = w->refused = false;
 	if (w->revision < w->expected)
 		arm(w, SHOW_WITHIN);
@@ -133,31 +136,36 @@ static void on_opened(void *arg)
 
 /* ---- how it ends, and begins again ---- */
 
+/* A server that has just been started knows no roles for a moment and refuses everybody: only the third refusal in a row is
+ * taken for one. */
 static void say_refused(struct kube_watch *w, const struct kube_answer *a)
 {
-	if (w->refused)
+	if (w->refused || w->failures < REFUSALS)
 		return;
 	w->refused = true;
 	log_event(LOG_WARN, &(struct log_about){ .lock = w->lock }, "watch_refused",
 	          "watching is refused, so this polls instead: %.300s (the role lacks the verb watch, and list for older servers)", a->message);
 }
 
-static double pause_after(struct kube_watch *w, bool was_live, const struct kube_answer *a)
+static double pause_after(struct kube_watch *w, bool worked, const struct kube_answer *a)
 {
+	double most = BACKOFF_MOST;
+
 	if (a->status == 401 || a->status == 403) {
 		say_refused(w, a);
-		return REFUSED_S;
+		most = REFUSED_S;
 	}
-	if (was_live && w->failures == 0 && a->err.code == ERR_NONE)
-		return noise() / 10; /* its time was up */
-	double pause = 0.25 * (1 << (w->failures < 8 ? w->failures : 8));
-	return (pause < BACKOFF_MOST ? pause : BACKOFF_MOST) * (0.5 + noise());
+	if (worked)
+		return noise() / 10;
+	double pause = 0.25 * (1 << (w->failures < 11 ? w->failures : 11));
+	return (pause < most ? pause : most) * (0.5 + noise());
 }
 
 static void on_done(void *arg, const struct kube_answer *a)
 {
 	struct kube_watch *w = arg;
 	bool was_live = w->state == KUBE_WATCH_LIVE, was_down = w->down;
+	bool worked = was_live && !w->erred && a->err.code == ERR_NONE && elapsed_standby(w->opened_at, clock_now()) > NSEC_PER_SEC;
 
 	buf_fini(&w->line);
 	if (w->state == KUBE_WATCH_OFF)
@@ -165,8 +173,8 @@ static void on_done(void *arg, const struct kube_answer *a)
 	w->state = KUBE_WATCH_WAITING;
 	if (a->status == GONE)
 		w->revision = 0;
-	double pause = pause_after(w, was_live, a);
-	w->failures = was_live && a->err.code == ERR_NONE ? 0 : w->failures + 1;
+	double pause = pause_after(w, worked, a);
+	w->failures = worked ? 0 : w->failures + 1;
 	w->down = !was_live || w->revision == 0;
 	arm(w, pause);
 	if (w->down && !was_down)
@@ -175,11 +183,11 @@ static void on_done(void *arg, const struct kube_answer *a)
 
 static void open_watch(struct kube_watch *w)
 {
-	char from[64] = "";
+	/* From 0: what the server has in its cache, which may be older than what was read: who listens compares versions. Bookmarks
+	 * are not asked for then: together they mean "initial events, consistent", which servers over etcd 3.4 cannot do. */
+	char *path = mem_printf("%s&timeoutSeconds=%d&resourceVersion=%" PRId64 "%s", w->path, (int)(SERVER_S * (1 + noise() / 4)), w->revision,
+	                        w->revision > 0 ? "&allowWatchBookmarks=true" : "");
 
-	if (w->revision > 0)
-		snprintf(from, sizeof from, "&resourceVersion=%" PRId64, w->revision);
-	char *path = mem_printf("%s&timeoutSeconds=%d%s", w->path, (int)(SERVER_S * (1 + noise() / 4)), from);
 	w->state = KUBE_WATCH_OPENING;
 	kube_api_start(w->api, &w->call, &(struct kube_request){
 		.lane = KUBE_WATCH, .method = "GET", .path = path, .first_byte = OPEN_WITHIN, .opened = on_opened, .data = on_data,
@@ -206,7 +214,7 @@ void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *ba
 	if (w->state != KUBE_WATCH_OFF)
 		return;
 	buf_adds(&path, base);
-	buf_adds(&path, "?watch=1&allowWatchBookmarks=true&fieldSelector=metadata.name%3D");
+	buf_adds(&path, "?watch=1&fieldSelector=metadata.name%3D");
 	http_escape(&path, name, strlen(name));
 	free(w->path);
 	w->path = path.data;

@@ -28,7 +28,9 @@ struct kube_watch { /* in its owner's memory, zero before the first use */
 	enum { KUBE_WATCH_OFF, KUBE_WATCH_OPENING, KUBE_WATCH_LIVE, KUBE_WATCH_WAITING } state;
 	bool down;                 /* it does not deliver: poll */
 	bool refused;              /* said already */
-	int64_t revision;          /* go on after this one; 0: from what is there now */
+	bool erred;                /* an error came in the stream */
+	struct instant opened_at;
+	int64_t revision;          /* go on after this one; 0: from what the server has now */
 	int64_t expected;          /* a version known from elsewhere, which the watch has yet to show */
 	int failures;
 	struct buf line;
