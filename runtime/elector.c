@@ -399,6 +399,12 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 
 /* ---- actions ---- */
 
+static void announce(struct elector *e, bool leads)
+{
+	if (e->lock->ops->announce)
+		e->lock->ops->announce(e->lock, e->identity, leads);
+}
+
 static void open_term(struct elector *e)
 {
 	struct elector_term t = {
@@ -418,6 +424,7 @@ static void open_term(struct elector *e)
 	e->transitions++;
 	say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->identity,
 	    (double)elapsed_holder(e->lease.good.at, clock_now()) / NSEC_PER_SEC);
+	announce(e, true);
 	e->cb->lead(e->arg, &t);
 }
 
@@ -442,6 +449,7 @@ static const char *explain(enum lease_reason r)
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
 	say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason), explain(a->reason));
+	announce(e, false);
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 }
 

@@ -79,6 +79,10 @@ struct lock_ops {
 	 * false: this place cannot notice, so poll. NULL member: the store has no notices. */
 	bool (*watch)(struct lock *l, lock_changed_fn *changed, void *arg);
 
+	/* Tells the store's other users that `identity` became the leader, or leads no more. Best effort: no answer, no delay of any
+	 * operation. NULL member: the store has no place for it. */
+	void (*announce)(struct lock *l, const char *identity, bool leads);
+
 	void (*close)(struct lock *l); /* cancels first */
 };
 

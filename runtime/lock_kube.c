@@ -1,9 +1,11 @@
 #include "buf.h"
 #include "kube_api.h"
+#include "kube_events.h"
 #include "kube_object.h"
 #include "kube_url.h"
 #include "kube_watch.h"
 #include "lock.h"
+#include "log.h"
 #include "mem.h"
 #include "module.h"
 
@@ -40,9 +42,11 @@ struct kube_lock {
 	bool offer;          /* what a watch has shown since is to be read next, without asking again */
 	lock_changed_fn *changed;
 	void *changed_arg;
+	struct kube_events events;
 
 	/* The operation under way. */
 	bool active, writing, offered;
+	bool raced;          /* a watch has shown something meanwhile */
 	int at;              /* the part it is at */
 	struct kube_call call;
 	ev_timer soon;
@@ -282,11 +286,21 @@ static bool says_missing(const struct kube_lock *l, const struct kube_answer *a)
 	return a->status == 404 && reason && strcmp(reason, "NotFound") == 0 && name && strcmp(name, l->url.name) == 0;
 }
 
+/* The server shows an older version than it once did: etcd was restored from a backup. That is what there is now. */
+static void go_back(struct part *p, int64_t number)
+{
+	log_event(LOG_WARN, &(struct log_about){ .lock = p->lock->base.url }, "went_back",
+	          "the API server shows version %" PRId64 ", it had shown %" PRId64 ": was it restored from a backup? Tokens may go back too",
+	          number, p->newest);
+	p->newest = 0;
+	kube_watch_stop(&p->watch);
+}
+
 static void on_got(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
 	struct part *p = &l->part[l->at];
-	int64_t number;
+	int64_t number = 0;
 	struct err err;
 
 	if (l->at == 0)
@@ -300,6 +314,8 @@ static void on_got(void *arg, const struct kube_answer *a)
 		fail_answer(l, a);
 		return;
 	}
+	if (a->status == 200 && number < p->newest && !l->raced)
+		go_back(p, number);
 	keep(p, a->status == 200 ? a->object : NULL);
 	if (++l->at < l->url.kinds)
 		get(l);
@@ -410,6 +426,7 @@ static void on_news(void *arg, enum kube_news what, json_t *object)
 		if (kube_object_number(object, &number, NULL) < 0 || number <= p->newest || own_write(p, object))
 			return;
 		keep(p, object);
+		l->raced = true;
 	}
 	l->offer = what == KUBE_CHANGED && !(l->active && l->writing);
 	if (l->changed)
@@ -430,7 +447,7 @@ static void begin(struct kube_lock *l, bool writing, struct instant by, lock_don
 {
 	l->active = true;
 	l->writing = writing;
-	l->offered = false;
+	l->offered = l->raced = false;
 	l->at = 0;
 	l->by = by;
 	l->sent_at = clock_now();
@@ -502,11 +519,20 @@ static bool kube_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 	return delivers(l);
 }
 
+static void kube_announce(struct lock *base, const char *identity, bool leads)
+{
+	struct kube_lock *l = (struct kube_lock *)base;
+	const struct part *p = &l->part[l->url.kinds - 1];
+
+	kube_events_send(&l->events, l->api, p->kind, p->object, l->url.ns, l->url.name, identity, leads);
+}
+
 static void kube_close(struct lock *base)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
 
 	kube_cancel(base);
+	kube_events_fini(&l->events);
 	for (int i = 0; i < l->url.kinds; i++) {
 		kube_watch_stop(&l->part[i].watch);
 		json_decref(l->part[i].object);
@@ -563,6 +589,7 @@ const struct lock_ops lock_kube = {
 	.write = kube_write,
 	.cancel = kube_cancel,
 	.watch = kube_watch,
+	.announce = kube_announce,
 	.close = kube_close,
 };
 

@@ -93,6 +93,9 @@ def life(s):
     spec = s.lease()["spec"]
     same((spec["holderIdentity"], spec["leaseDurationSeconds"], spec["leaseTransitions"]), ("", 1, 1), "T37 a release is client-go's: empty holder, one second")
     same(s.run("status", "--lock", s.url()).returncode, 1, "lunarch status says that nobody leads")
+    told = [(e["involvedObject"]["kind"], e["reason"], e["message"]) for e in s.c.events(s.ns)]
+    ok(all(("Lease", "LeaderElection", f"web_{n} {did} leader".replace("stopped leader", "stopped leading")) in told for n in (1, 2) for did in ("became", "stopped")),
+       "Kubernetes Events say who became leader and who stopped leading")
     bad = [(e["verb"], e["responseStatus"]["code"]) for e in s.requests() if e["responseStatus"]["code"] >= 400 and e["responseStatus"]["code"] not in (404, 409)]
     same(bad, [], "the server has refused nothing")
 

@@ -1,0 +1,292 @@
+#!/usr/bin/env python3
+"""The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or may not
+have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of such answers (what
+a real one answers is tests/kube's); it also checks that no PUT comes without uid and version."""
+import base64, http.server, json, os, sys, tempfile, threading, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "conform"))
+from harness import *
+from driver import Driver, record
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
+
+
+def status(code, reason, message="because", name=None):
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, "details": {"name": name, "kind": "leases"}}
+
+
+class Api:
+    """Leases in memory. `faults`: functions, each called for one request and then gone: they answer it (True), or change what
+    comes after. `watches`: what each watch gets: functions that write to it."""
+
+    def __init__(self):
+        self.leases, self.version, self.faults, self.watches = {}, 100, [], []
+        self.seen, self.unsafe, self.lock = [], [], threading.Lock()
+        api = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, code, body=None, headers=(), text=None):
+                data = text if text is not None else json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                for k, v in headers:
+                    self.send_header(k, v)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def chunk(self, data):
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+                self.wfile.flush()
+
+            def begin(self):
+                self.send_response(200)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+
+            def end(self):
+                self.wfile.write(b"0\r\n\r\n")
+
+            def cut(self):
+                self.close_connection = True
+                self.connection.close()
+
+            def serve(self):
+                length = int(self.headers.get("Content-Length") or 0)
+                self.body = json.loads(self.rfile.read(length)) if length else None
+                api.serve(self)
+
+            do_GET = do_POST = do_PUT = serve
+
+        class Server(http.server.ThreadingHTTPServer):
+            daemon_threads = True
+
+            def handle_error(self, *_):
+                pass
+
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def serve(self, h):
+        with self.lock:
+            self.seen.append((h.command, h.path, time.monotonic(), h.headers.get("Authorization")))
+            watching = "watch=1" in h.path
+            fault = self.watches.pop(0) if watching and self.watches else self.faults.pop(0) if not watching and self.faults else None
+        if fault and fault(h):
+            return
+        if watching:
+            h.begin()
+            time.sleep(3600)
+        self.act(h)()
+
+    def act(self, h):
+        """Does it; returns what answers it."""
+        name = h.path.split("?")[0].removeprefix(PATH).strip("/") or h.body["metadata"]["name"]
+        with self.lock:
+            there = self.leases.get(name)
+            if h.command == "GET":
+                return (lambda: h.answer(200, there)) if there else (lambda: h.answer(404, status(404, "NotFound", name=name)))
+            meta = h.body["metadata"]
+            if h.command == "PUT" and not (meta.get("uid") and meta.get("resourceVersion")):
+                self.unsafe.append(h.path)
+            if (h.command == "POST") == bool(there) or (there and meta.get("resourceVersion") != there["metadata"]["resourceVersion"]):
+                return lambda: h.answer(409, status(409, "Conflict", name=name))
+            self.version += 1
+            meta |= {"uid": meta.get("uid") or "11111111-2222", "resourceVersion": str(self.version)}
+            self.leases[name] = h.body
+        return lambda: h.answer(201 if h.command == "POST" else 200, h.body)
+
+
+api = Api()
+home = scratch()
+
+
+def url(name, **user):
+    path = os.path.join(home, f"config-{name}")
+    with open(path, "w") as f:
+        json.dump({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+                   "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}], "users": [{"name": "u", "user": user}]}, f)
+    return f"kube:///{name}?kubeconfig={path}"
+
+
+class One:
+    """A lock, with a record of its own in it."""
+
+    def __init__(self, name):
+        self.name, self.d = name, Driver()
+        opened = self.d.open(url(name))
+        if not opened["ok"]:
+            raise RuntimeError(opened)
+        self.version = self.d.write(record("a"), "")["version"]
+
+    def write(self, *faults, within=20_000):
+        rec = record("a")
+        api.faults[:] = faults
+        began = time.monotonic()
+        w = self.d.write(rec, self.version, within=within)
+        self.took = time.monotonic() - began
+        api.faults.clear()
+        self.there = json.loads(api.leases[self.name]["metadata"]["annotations"]["lunarch.dev/record"])["write"] == rec["write"]
+        r = self.d.read()
+        self.version = r.get("version", "")
+        return w
+
+    def end(self):
+        same(self.d.end(), 0, f"{self.name}: closed in peace")
+
+
+def refuse(code, *headers, reason="X"):
+    return lambda h: h.answer(code, status(code, reason), headers) or True
+
+
+def after(answer):
+    """Acts upon it, then answers something else."""
+    def fault(h):
+        api.act(h)
+        answer(h)
+        return True
+    return fault
+
+
+def writes():
+    o = One("writes")
+    w = o.write(refuse(429, ("Retry-After", "1")))
+    ok(w["outcome"] == "ok" and o.there and o.took >= 1, "T33 429: the wait that is asked for is waited, and then it is written")
+    ok(w["sent_ms"] >= 1000, "T33 and dated at its last sending")
+    w = o.write(refuse(429, ("Retry-After", "60")), within=2000)
+    ok(w["outcome"] == "failed" and not o.there and o.took < 20, "T33 429 for longer than the deadline: failed, at once")
+    w = o.write(refuse(500))
+    ok(w["outcome"] == "unknown" and not o.there, "500: unknown, though it was not applied")
+    w = o.write(after(lambda h: h.answer(504, status(504, "Timeout"))))
+    ok(w["outcome"] == "unknown" and o.there, "504: unknown, though it was applied")
+    w = o.write(after(lambda h: h.cut()))
+    ok(w["outcome"] == "unknown" and o.there, "T21 a lost answer: unknown, though it was applied")
+    w = o.write(after(lambda h: h.answer(200, text=b'{"kind":"Lease","metadata":{"resourceVe')))
+    ok(w["outcome"] == "unknown", "half an answer: unknown")
+    w = o.write(after(lambda h: h.answer(200, {"kind": "Lease", "metadata": {"resourceVersion": "9", "uid": "u"}, "spec": {"holderIdentity": "a"}})))
+    ok(w["outcome"] == "unknown" and "webhook" in w["err"]["text"], "an answer that shows something else than was sent: unknown, and said")
+    w = o.write(after(lambda h: h.answer(201, h.body)))
+    ok(w["outcome"] == "unknown" and "201" in w["err"]["text"], "T28 a 201 to a PUT is a defect, not a success")
+    for code, outcome in ((422, "invalid"), (400, "invalid"), (413, "invalid"), (403, "refused"), (401, "refused"), (404, "conflict"), (409, "conflict")):
+        w = o.write(refuse(code))
+        same((w["outcome"], o.there), (outcome, False), f"{code} to a write: {outcome}")
+    w = o.write(lambda h: time.sleep(1.5) or False, within=500)
+    ok(w["outcome"] == "unknown", "a late answer: unknown at the deadline")
+    o.end()
+
+
+def reads():
+    o = One("reads")
+    cases = [("a page that is not there", lambda h: h.answer(404, text=b"404 page not found") or True, "failed"),
+             ("404 for something else", lambda h: h.answer(404, status(404, "NotFound", name="n")) or True, "failed"),
+             ("HTML", lambda h: h.answer(200, text=b"<html>log in</html>") or True, "failed"),
+             ("a version that is no number", lambda h: h.answer(200, {"metadata": {"resourceVersion": "x"}}) or True, "failed"),
+             ("500", refuse(500), "failed"), ("401", refuse(401), "failed"),
+             ("a redirect", lambda h: h.answer(302, {}, [("Location", "http://127.0.0.1:9/")]) or True, "failed"),
+             ("a spec of the wrong kind", lambda h: h.answer(200, {"metadata": {"resourceVersion": "5", "uid": "u"}, "spec": {"holderIdentity": 5}}) or True, "foreign"),
+             ("a coordinated Lease", lambda h: h.answer(200, {"metadata": {"resourceVersion": "5"}, "spec": {"strategy": "S"}}) or True, "foreign")]
+    for what, fault, outcome in cases:
+        api.faults[:] = [fault]
+        r = o.d.read()
+        if not ok(r["outcome"] == outcome and r["err"]["text"], f"reading {what}: {outcome}, never absent"):
+            note(r)
+    big = json.loads(json.dumps(api.leases["reads"]))
+    big["metadata"]["managedFields"] = [{"manager": "x" * 1000}] * 1000
+    api.faults[:] = [lambda h: h.answer(200, big) or True]
+    same(o.d.read()["outcome"], "ok", "T65 an object of 1 MB is read")
+    o.end()
+
+
+def event(kind, lease):
+    return json.dumps({"type": kind, "object": lease}).encode() + b"\n"
+
+
+def watches():
+    o = One("watched")
+    o.d.read()
+    gone = threading.Event()
+    feed, closed = [], []
+
+    def stream(h):
+        feed.append(h)
+        h.begin()
+        gone.wait(120)
+        closed.append(h)
+        return True
+
+    def opened(n):
+        return wait_for(lambda: len(feed) >= n)
+
+    def change(holder):
+        lease = json.loads(json.dumps(api.leases["watched"]))
+        api.version += 1
+        lease["metadata"]["resourceVersion"] = str(api.version)
+        lease["spec"]["holderIdentity"] = holder
+        api.leases["watched"] = lease
+        return lease
+
+    def see(what, holder, send):
+        before, reads = o.d.count(), len([s for s in api.seen if s[0] == "GET" and "watch=1" not in s[1]])
+        send(change(holder))
+        ok(o.d.noticed(before), f"watch: {what}: noticed")
+        got = o.d.read()
+        same(got["record"]["holderIdentity"], holder, f"watch: {what}: read as it is")
+        return len([s for s in api.seen if s[0] == "GET" and "watch=1" not in s[1]]) - reads
+
+    api.watches[:] = [stream] * 50
+    o.d.do("watch")
+    opened(1)
+    same(see("one line", "b", lambda l: feed[-1].chunk(event("MODIFIED", l))), 0, "watch: what it shows is not asked for again")
+    see("a byte at a time", "c", lambda l: [feed[-1].chunk(bytes([b])) for b in event("MODIFIED", l)])
+    old = json.loads(json.dumps(api.leases["watched"]))
+    see("two lines in one piece", "d", lambda l: feed[-1].chunk(event("MODIFIED", old) + event("MODIFIED", l)))
+    see("after a bookmark and nonsense", "e", lambda l: feed[-1].chunk(event("BOOKMARK", {"metadata": {"resourceVersion": l["metadata"]["resourceVersion"]}}) +
+                                                                       b"{nonsense\n"))
+    before = o.d.count()
+    feed[-1].chunk(event("MODIFIED", old))
+    time.sleep(0.3)
+    same((o.d.count(), o.d.read()["record"]["holderIdentity"]), (before, "e"), "watch: an older version is not news")
+    n = len(feed)
+    feed[-1].chunk(event("ERROR", status(410, "Expired")))
+    feed[-1].end()
+    opened(n + 1)
+    ok("resourceVersion=0" in api.seen[-1][1] or wait_for(lambda: any("resourceVersion=0" in s[1] for s in api.seen[-5:])), "T70 watch: after 410 it begins anew")
+    see("after a 410", "f", lambda l: feed[-1].chunk(event("MODIFIED", l)))
+    n = len(feed)
+    time.sleep(1.2)
+    feed[-1].end()
+    opened(n + 1)
+    asked = [s[1] for s in api.seen if "watch=1" in s[1]][-1]
+    ok(f"resourceVersion={api.leases['watched']['metadata']['resourceVersion']}" in asked, "watch: when its time is up it goes on where it was")
+    n = len(feed)
+    feed[-1].connection.shutdown(2)
+    opened(n + 1)
+    see("after a cut", "g", lambda l: feed[-1].chunk(event("MODIFIED", l)))
+    before = o.d.count()
+    api.leases.pop("watched")
+    feed[-1].chunk(event("DELETED", old))
+    ok(o.d.noticed(before) and o.d.read()["outcome"] == "absent", "T73 watch: a deletion is looked after, and absent")
+    api.watches[:] = [refuse(500)] * 1000
+    began, n = time.monotonic(), len(api.seen)
+    feed[-1].connection.shutdown(2)
+    time.sleep(4)
+    tries = len([s for s in api.seen[n:] if "watch=1" in s[1]])
+    ok(1 <= tries <= 10, f"T35 watch: a server that fails is asked again, ever less often ({tries} times in {time.monotonic() - began:.0f} s)")
+    same(o.d.do("watch")["watching"], False, "watch: and who waits for it is told to poll")
+    api.watches.clear()
+    wait_for(lambda: o.d.do("watch")["watching"])
+    ok(o.d.do("watch")["watching"], "watch: until it works again")
+    gone.set()
+    o.end()
+
+
+for test in (writes, reads, watches):
+    test()
+same(api.unsafe, [], "no PUT was sent without uid and version")
+done()
