@@ -142,7 +142,12 @@ test-full: test
 test-kube: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@tests/kube/build.sh
-	$(PROVE_EACH) tests/kube/conform.py tests/kube/election.py
+	$(PROVE_EACH) tests/kube/conform.py tests/kube/election.py tests/kube/example.py
+
+bench-kube: deps
+	@$(MAKE) --no-print-directory all
+	@tests/kube/build.sh
+	@tests/kube/bench.py
 
 unit: $(UNIT)
 	$(PROVE_EACH) $(UNIT)
@@ -195,4 +200,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test test-full test-kube unit asan asan-units demo bench lint install uninstall help clean FORCE
+.PHONY: all deps test test-full test-kube bench-kube unit asan asan-units demo bench lint install uninstall help clean FORCE

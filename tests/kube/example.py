@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""examples/kubernetes: the manifests are applied to the real API server, the script runs in three pods' places with their service
+account alone, and the Service's selector always finds the leader's pod and no other."""
+import re, shlex, shutil, sys
+from rig import *
+
+EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
+PATHS = {"ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}", "Service": "/api/v1/namespaces/{}/services/{}",
+         "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}", "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/{}",
+         "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}"}
+
+
+def apply(c, ns, name):
+    """As kubectl apply --server-side does."""
+    with open(os.path.join(EXAMPLE, name)) as f:
+        documents = f.read().split("\n---\n")
+    made = {}
+    for text in documents:
+        kind, called = re.search(r"^kind: (\w+)", text, re.M)[1], re.search(r"^  name: (\w+)", text, re.M)[1]
+        request = urllib.request.Request(f"https://127.0.0.1:{c.port}{PATHS[kind].format(ns, called)}?fieldManager=test", method="PATCH", data=text.encode(),
+                                         headers={"Content-Type": "application/apply-patch+yaml"})
+        with urllib.request.urlopen(request, timeout=PATIENCE, context=c.api.context) as r:
+            made[kind] = json.load(r)
+    return made
+
+
+class Pod(Candidate):
+    """What the kubelet would start: the container's arguments and environment, the service account's files in their place."""
+    MOUNT = ('mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount && '
+             'cp "$ACCOUNT"/* /run/secrets/kubernetes.io/serviceaccount/ && exec "$@"')
+
+    def __init__(self, c, ns, name, account, container):
+        self.pod = name
+        env = {"POD_NAME": name, "POD_NAMESPACE": ns, "POD_IP": "127.0.0.1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(c.port),
+               "ACCOUNT": account, "KUBECONFIG": ""}
+        args = [re.sub(r"\$\((\w+)\)", lambda m: env[m[1]], a) for a in container["args"][1:]]
+        args = [os.path.join(EXAMPLE, "label-leader.lua") if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a for a in args]
+        super().__init__(*args, env=env, prefix=["unshare", "--mount", "--propagation", "private", "sh", "-c", self.MOUNT, "sh"])
+
+
+def selected(c, ns, service):
+    """The pods that the Service finds."""
+    selector = "%2C".join(f"{k.replace('/', '%2F')}%3D{v}" for k, v in service["spec"]["selector"].items())
+    return [p["metadata"]["name"] for p in c.must("GET", f"/api/v1/namespaces/{ns}/pods?labelSelector={selector}")["items"]]
+
+
+def led_by(c, ns, service, pods):
+    """Waits until the Service finds one pod, which the Lease's holder runs in; that pod."""
+    def one():
+        found, lease = selected(c, ns, service), c.lease(ns, "web")
+        holder = next((p for p in pods if p.wait("became_leader", patience=0) and lease["spec"]["holderIdentity"] in str(p.all("became_leader")[-1])), None)
+        return holder if holder and found == [holder.pod] else None
+    return wait_for(one)
+
+
+def main():
+    with Cluster() as c:
+        ns = c.namespace("example")
+        made = apply(c, ns, "rbac.yaml") | apply(c, ns, "deployment.yaml")
+        same(made["Deployment"]["spec"]["replicas"], 3, "the manifests are accepted by the API server")
+        wait_for(lambda: c.allowed(ns, "web", {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]}))
+        account = os.path.join(c.api.dir, "account")
+        os.mkdir(account)
+        shutil.copy(c.api.pki.ca, os.path.join(account, "ca.crt"))
+        for name, text in (("token", c.token(ns, "web")), ("namespace", ns)):
+            with open(os.path.join(account, name), "w") as f:
+                f.write(text)
+        template = made["Deployment"]["spec"]["template"]
+        pods = []
+        for i in range(3):
+            spec = {**template["spec"], "serviceAccountName": "web"}
+            c.must("POST", f"/api/v1/namespaces/{ns}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{i}", "labels": template["metadata"]["labels"]},
+                                                             "spec": spec})
+            pods.append(Pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0]))
+        first = led_by(c, ns, made["Service"], pods)
+        if not ok(first, "the Service finds the leader's pod and no other"):
+            for p in pods:
+                p.log()
+            return
+        same(sum(len(p.all("read_failed") + p.all("acquire_failed") + p.all("watch_refused")) for p in pods), 0, "the role has every right that is needed")
+        for p in pods:
+            p.kill(signal.SIGTERM) if p is first else None
+        first.process.wait(PATIENCE)
+        rest = [p for p in pods if p is not first]
+        second = led_by(c, ns, made["Service"], rest)
+        ok(second, "after a rolling restart's SIGTERM it finds the next")
+        second.kill(signal.SIGKILL)
+        third = led_by(c, ns, made["Service"], [p for p in rest if p is not second])
+        ok(third, "after a crash too: the dead pod's label is taken away by the next leader")
+        for p in pods:
+            p.kill(signal.SIGTERM)
+            p.process.wait(PATIENCE)
+        same(selected(c, ns, made["Service"]), [], "and when nobody leads it finds none")
+        token = open(os.path.join(account, "token")).read()
+        ok(not any(token in json.dumps(e) for p in pods for e in p.events), "the token is in no log")
+
+
+main()
+done()
