@@ -38,8 +38,9 @@ return function(natives)
 		return object[key]
 	end
 
-	-- Upon what is on its way there already, so that saves of several tasks do not undo each other.
-	local function put(term, key, value, what, timeout)
+	-- change(the old value) is the new one: of what is on its way there already, so that saves of several tasks do not undo
+	-- each other. no_wait: it is on its way, that is all.
+	local function update(term, key, change, what, timeout, no_wait)
 		local now, next = natives.checkpoint(term)
 		if not now then
 			return nil, next
@@ -48,11 +49,11 @@ return function(natives)
 		if not object then
 			return nil, err
 		end
-		object[key] = value
-		return natives.save(term, json.encode(object), timeout)
+		object[key] = change(object[key])
+		return natives.save(term, json.encode(object), timeout, no_wait)
 	end
 
-	local checkpoint = { get = get, put = put }
+	local checkpoint = { get = get, update = update }
 
 	function checkpoint.load(term)
 		return get(term, "data", "term:load")
@@ -73,7 +74,7 @@ return function(natives)
 		if not good then
 			error("term:save: " .. text, 2)
 		end
-		return put(term, "data", data, "term:save", options and options.timeout)
+		return update(term, "data", function() return data end, "term:save", options and options.timeout)
 	end
 
 	return checkpoint

@@ -1,16 +1,22 @@
--- every(seconds, f [, { now = true }]): calls f at fixed steps, one call at a time; a step that is missed is skipped.
+-- every(seconds, f [, { now =, jitter =, overlap = }]): calls f at fixed steps, one call at a time; a step that is missed is
+-- skipped. The steps do not drift, whatever the calls and the jitter take.
 
 local use = ...
 local check = use "options"
 
 return function(sleep, monotonic)
-	local known = { now = "boolean" }
+	local known = { now = "boolean", jitter = "seconds", overlap = "boolean" }
 
-	local function tick(seconds, f, now)
-		local due = monotonic() + (now and 0 or seconds)
+	local function tick(spawn, seconds, f, options)
+		local due = monotonic() + (options.now and 0 or seconds)
+		local jitter = options.jitter or 0
 		while true do
-			sleep(math.max(0, due - monotonic()))
-			f()
+			sleep(math.max(0, due + math.random() * jitter - monotonic()))
+			if options.overlap then
+				spawn(f)
+			else
+				f()
+			end
 			local late = monotonic() - due
 			due = due + seconds * math.max(1, math.ceil(late / seconds))
 		end
@@ -27,10 +33,13 @@ return function(sleep, monotonic)
 		if options ~= nil and type(options) ~= "table" then
 			error("every: the options are a table, as in { now = true }", 2)
 		end
-		local wrong = check("every", options or {}, known)
+		options = options or {}
+		local wrong = check("every", options, known)
 		if wrong then
 			error(wrong, 2)
+		elseif (options.jitter or 0) >= seconds then
+			error(("every: option 'jitter': expected less than the %g seconds between two calls, found %g"):format(seconds, options.jitter), 2)
 		end
-		return spawn(tick, seconds, f, options and options.now)
+		return spawn(tick, spawn, seconds, f, options)
 	end
 end

@@ -54,6 +54,13 @@ local function make_api(natives)
 	function natives.term_methods.save(term, data, options)
 		return checkpoint().save(term, data, options)
 	end
+	function natives.term_methods.cron(term, expression, f, options)
+		natives.cron_jobs = natives.cron_jobs or use "cron" {
+			parse = natives.cron, fail = natives.fail, emit = natives.emit, now = natives.time.now, sleep = natives.sleep,
+			get = checkpoint().get, update = checkpoint().update,
+		}
+		return natives.cron_jobs(term, expression, f, options)
+	end
 	return api
 end
 

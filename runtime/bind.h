@@ -20,6 +20,7 @@ void bind_exec(lua_State *L);  /* start, await, line ...: see lua/exec.lua, whic
 void bind_json(lua_State *L);  /* json */
 void bind_log(lua_State *L);   /* emit (which lua/log.lua makes log of) and the global print */
 void bind_time(lua_State *L);  /* time */
+void bind_cron(lua_State *L);  /* cron: lua/cron.lua */
 void bind_failures(lua_State *L); /* fail(code, message) -> nil, err */
 
 /* Starts a task in the scope, as sched_spawn, and leaves its handle. Raises if the scope is over. [-(nargs+1), +1, e] */

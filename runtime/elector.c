@@ -38,6 +38,7 @@ struct elector {
 	char *leader;                    /* reported last; NULL */
 	char *saving;                    /* a checkpoint on its way into the record; NULL */
 	uint64_t save;                   /*     its number */
+	char *unsaved;                   /* one that was still on its way when the term ended: the write that lets go may take it along */
 	bool reclaim, watching;
 
 	struct obituaries *obituaries;
@@ -206,6 +207,8 @@ static void fill_renewal(struct elector *e, struct record *r)
 
 static void fill_release(struct elector *e, struct record *r)
 {
+	if (e->unsaved)
+		mem_replace(&r->checkpoint, e->unsaved);
 	r->token = e->token;
 	r->renewed_us = larger(clock_wall_us(), r->renewed_us);
 	mem_replace(&r->previous_holder, e->identity);
@@ -380,8 +383,13 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 	record_init(r);
 	record_copy(r, &e->seen);
 	switch (a->write) {
-	case LEASE_ACQUIRE:
+	case LEASE_ACQUIRE: /* another may have led meanwhile: what it saved stands */
+		mem_replace(&e->unsaved, NULL);
+		fill_new_term(e, r);
+		break;
 	case LEASE_NEXT_TERM:
+		if (e->unsaved)
+			mem_replace(&r->checkpoint, e->unsaved);
 		fill_new_term(e, r);
 		break;
 	case LEASE_RENEW:
@@ -491,8 +499,10 @@ static void report_no_leader(struct elector *e)
 
 static void answer_saves(struct elector *e, uint64_t save, bool good)
 {
-	if (save >= e->save)
+	if (save >= e->save) {
+		mem_replace(&e->unsaved, good ? NULL : e->saving);
 		mem_replace(&e->saving, NULL);
+	}
 	if (e->cb->saved)
 		e->cb->saved(e->arg, save, good);
 }
@@ -745,6 +755,7 @@ void elector_free(struct elector *e)
 	history_forget(history_of(e->env), e);
 	free(e->trouble);
 	free(e->saving);
+	free(e->unsaved);
 	free(e->leader);
 	free(e->identity);
 	free(e->address);

@@ -292,7 +292,6 @@ static void worker_ends(struct post *p, struct wire *w)
 	elector_end(p->elector, reason, sitting_out(p, reason, sit_out_ms), 0);
 }
 
-/* One at a time, so that a script that saves all the time is no more work than one that waits for each. */
 static void worker_saves(struct post *p, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w), save = wire_get_u64(w);
@@ -300,7 +299,7 @@ static void worker_saves(struct post *p, struct wire *w)
 	bool current = term == p->term && (p->hook == HOOK_LEADING || p->hook == HOOK_STOPPING || p->hook == HOOK_CLEANING);
 	struct err err;
 
-	if (!wire_done(w) || p->save)
+	if (!wire_done(w))
 		return;
 	if (!current) {
 		answer_save(p, term, save, WIRE_SAVED_NOT, "");

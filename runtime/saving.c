@@ -58,17 +58,6 @@ static void answer(struct saving *s, uint64_t number, enum wire_saved how, const
 	}
 }
 
-void saving_free(struct saving *s)
-{
-	if (!s)
-		return;
-	answer(s, s->number, WIRE_SAVED_NOT, "");
-	free(s->known);
-	free(s->flying);
-	free(s->next);
-	free(s);
-}
-
 static void send_next(struct saving *s)
 {
 	struct buf m = { 0 };
@@ -82,6 +71,25 @@ static void send_next(struct saving *s)
 	wire_u64(&m, s->flying_number);
 	wire_str(&m, s->flying);
 	script_send(s->election->script, &m);
+}
+
+void saving_flush(struct saving *s)
+{
+	if (!s->next)
+		return;
+	free(s->flying); /* whatever becomes of it, this one has it too */
+	send_next(s);
+}
+
+void saving_free(struct saving *s)
+{
+	if (!s)
+		return;
+	answer(s, s->number, WIRE_SAVED_NOT, "");
+	free(s->known);
+	free(s->flying);
+	free(s->next);
+	free(s);
 }
 
 bool saving_answered(struct saving *s, struct wire *w)
@@ -150,7 +158,15 @@ static int saved(lua_State *L, int status, lua_KContext ctx)
 	return over(L);
 }
 
-/* save(term, text, timeout) */
+static void push(struct saving *s, const char *text)
+{
+	s->number++;
+	mem_replace(&s->next, text);
+	if (!s->flying)
+		send_next(s);
+}
+
+/* save(term, text, timeout, no_wait) */
 static int save(lua_State *L)
 {
 	struct saving **slot = term_saving(L, 1);
@@ -158,7 +174,8 @@ static int save(lua_State *L)
 	double timeout = luaL_optnumber(L, 3, -1);
 	struct err err;
 
-	sched_may_wait(L, "term:save");
+	if (!lua_toboolean(L, 4))
+		sched_may_wait(L, "term:save");
 	if (!slot)
 		return over(L);
 	if (record_checkpoint_check(text, &err) < 0) {
@@ -166,12 +183,15 @@ static int save(lua_State *L)
 		return bind_fail_err(L, &err);
 	}
 	struct saving *s = *slot;
+	if (lua_toboolean(L, 4)) {
+		push(s, text);
+		lua_pushboolean(L, 1);
+		return 1;
+	}
 	struct saver *r = lua_newuserdatauv(L, sizeof *r, 0);
-	*r = (struct saver){ .wait = { .left = leave }, .saving = s, .next = s->savers, .number = ++s->number };
+	*r = (struct saver){ .wait = { .left = leave }, .saving = s, .next = s->savers, .number = s->number + 1 };
 	s->savers = r;
-	mem_replace(&s->next, text);
-	if (!s->flying)
-		send_next(s);
+	push(s, text);
 	return sched_wait(L, &r->wait, timeout, (lua_KContext)r, saved);
 }
 

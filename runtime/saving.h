@@ -11,11 +11,15 @@ struct saving;
 struct saving *saving_new(struct election *e, uint64_t term, const char *checkpoint); /* "" = none */
 void saving_free(struct saving *s); /* whoever waits is told that the term is over. NULL is nothing */
 
+/* The term is over: what waits its turn goes out now. No answer to it is heard. */
+void saving_flush(struct saving *s);
+
 /* WIRE_SAVED behind slot and term. false: malformed. s NULL: nobody waits any more. */
 bool saving_answered(struct saving *s, struct wire *w);
 
 /* Adds to the table at the top of the stack: checkpoint(term) -> what the record holds, what it is about to hold (texts, ""
- * for nothing) | nil, err; and save(term, text, timeout) -> true | nil, err. [-0, +0, m] */
+ * for nothing) | nil, err; and save(term, text, timeout, no_wait) -> true | nil, err, or at once, on its way,
+ * which a task that is over can do too. [-0, +0, m] */
 void saving_bind(lua_State *L);
 
 #endif

@@ -83,6 +83,7 @@ static void open_natives(struct script *s)
 	bind_json(L);
 	bind_log(L);
 	bind_time(L);
+	bind_cron(L);
 	bind_failures(L);
 	saving_bind(L);
 	lua_pushlightuserdata(L, s);

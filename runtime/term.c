@@ -121,6 +121,7 @@ static void finish(struct term *t)
 
 	timer_stop(s->spec.timeline, &t->limit);
 	t->handle->term = NULL;
+	saving_flush(t->saving);
 	saving_free(t->saving);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
 	free(t->address);

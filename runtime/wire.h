@@ -22,7 +22,8 @@ enum wire_type {
 	WIRE_STOPPED,      /* u32 slot, u64 term: on_stopped has run, the term's tasks and children are gone */
 	WIRE_END,          /* u32 slot, u64 term, u8 enum lease_reason, i64 sit_out_ms (-1: default back-off), str text */
 	WIRE_EXIT,         /* u32 code: os.exit or lunarch.exit; stop everything */
-	WIRE_SAVE,         /* u32 slot, u64 term, u64 save (growing), str checkpoint: into the record. One at a time: answered by WIRE_SAVED */
+	WIRE_SAVE,         /* u32 slot, u64 term, u64 save (growing), str checkpoint: into the record. One at a time, answered by
+	                    * WIRE_SAVED; only a last one, of a term that is over, may overtake it */
 
 	/* elector -> worker */
 	WIRE_GO = 64,      /* u32 elections in this message, u8 enum wire_go, then per election: u32 index, u32 slot, str lock,

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing of Debian's packages to build, run and test. Silent and fast when nothing is.
 set -eu
-need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev libyaml-dev perl python3 python3-prometheus-client util-linux"
+need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev libyaml-dev perl python3 tzdata python3-prometheus-client util-linux"
 need="$need libhiredis-dev libpq-dev libzookeeper-st-dev redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
 missing=""

@@ -44,9 +44,34 @@ function Term:resign(seconds) end
 ---Calls f every so many seconds while the term lasts, one call at a time; missed calls are skipped.
 ---@param seconds number
 ---@param f fun()
----@param options? { now?: boolean } now: the first call is at once, not after the first interval
+---@param options? lunarch.EveryOptions
 ---@return lunarch.Task
 function Term:every(seconds, f, options) end
+
+---@class lunarch.EveryOptions
+---@field now? boolean the first call is at once, not after the first interval
+---@field jitter? number shifts each call by up to so many seconds, by chance
+---@field overlap? boolean a call does not wait for the one before it
+
+---@class lunarch.CronOptions
+---@field zone? string as "Europe/Berlin"; default: the machine's
+---@field catch_up? "last"|"all"|"skip" what was missed runs once (default), once for each, or not
+---@field again? boolean an interrupted run runs again
+---@field overlap? boolean the job may run while its last run still does
+---@field name? string default: the expression
+
+---@class lunarch.Tick
+---@field time integer the time that is meant, seconds since 1970
+---@field late number seconds
+---@field caught_up boolean
+
+---Calls f at the times of a cron expression: minute hour day month weekday, @daily ..., H for some value of the job's own. The
+---last time is kept in the checkpoint: across leaders none runs twice.
+---@param expression string
+---@param f fun(tick: lunarch.Tick)
+---@param options? lunarch.CronOptions
+---@return lunarch.Task
+function Term:cron(expression, f, options) end
 
 ---Runs f as a task of this term, beside the others.
 ---@param f fun(...)
@@ -130,7 +155,7 @@ function spawn(f, ...) end
 
 ---@param seconds number
 ---@param f fun()
----@param options? { now?: boolean }
+---@param options? lunarch.EveryOptions
 ---@return lunarch.Task
 function every(seconds, f, options) end
 

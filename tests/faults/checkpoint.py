@@ -85,6 +85,7 @@ def clean():
     for pid in (b.guard(), b.pid):
         b.kill(signal.SIGKILL, pid)
     ok(loaded(c) >= 3, "after guard and elector were killed, the next leader has it")
+    c.wait("print", "saved ")
     c.kill(signal.SIGTERM)
     c.leave()
     d = r.join("d")
