@@ -43,6 +43,7 @@ local function make_api(natives)
 	function natives.term_methods.every(term, seconds, f, options)
 		return every(function(...) return term:spawn(...) end, seconds, f, options)
 	end
+	api.http = on_demand(function() return use "http"(natives) end)
 	api.tasks = on_demand(function() return use "tasks"(natives) end)
 	local function checkpoint()
 		natives.checkpoints = natives.checkpoints or use "checkpoint"(natives)
@@ -65,7 +66,7 @@ local function make_api(natives)
 end
 
 local function open_globals(api)
-	for _, name in ipairs { "sleep", "spawn", "every", "exec", "json", "log", "time", "tasks" } do
+	for _, name in ipairs { "sleep", "spawn", "every", "exec", "json", "log", "time", "tasks", "http" } do
 		_G[name] = api[name]
 	end
 	_G.lunarch = api

@@ -535,12 +535,40 @@ void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scop
 	*scope = (struct scope){ .sched = s, .failed = failed };
 }
 
+void bond_make(struct scope *scope, struct bond *b, void (*over_now)(struct bond *))
+{
+	*b = (struct bond){ .next = scope->bonds, .link = &scope->bonds, .over = over_now };
+	if (b->next)
+		b->next->link = &b->next;
+	scope->bonds = b;
+}
+
+void bond_cut(struct bond *b)
+{
+	if (!b->link)
+		return;
+	*b->link = b->next;
+	if (b->next)
+		b->next->link = b->link;
+	b->link = NULL;
+}
+
+static void end_bonds(struct scope *scope)
+{
+	while (scope->bonds) {
+		struct bond *b = scope->bonds;
+		bond_cut(b);
+		b->over(b);
+	}
+}
+
 void scope_end(struct scope *scope, const char *why, double kill_after)
 {
 	if (!scope->over) {
 		scope->over = why;
 		for (struct task *t = scope->tasks; t; t = t->next)
 			cancel(t);
+		end_bonds(scope);
 	}
 	for (struct child *c = scope->children; c; c = child_next(c))
 		child_stop(c, kill_after);

@@ -24,6 +24,12 @@ struct election;
 
 #define TERM_ENDED "term ended" /* what waits raise in a term that is over; the whole message, without a position */
 
+/* Something else that ends with a scope, embedded in it. */
+struct bond {
+	struct bond *next, **link; /* link NULL: it is bound to none */
+	void (*over)(struct bond *); /* the scope is over; the bond is cut already. Must not call into Lua */
+};
+
 /* What tasks and children belong to. Lives in its owner, who must not free it before `idle` has been called. */
 struct scope {
 	struct sched *sched;
@@ -35,6 +41,7 @@ struct scope {
 	const char *over;            /* why the scope is over, as its waits raise it: static text; NULL: it is not over */
 	struct task *tasks;
 	struct child *children;
+	struct bond *bonds;
 	void (*idle)(struct scope *);    /* it is over, and its last task and child are gone; NULL: nobody cares */
 	void (*failed)(struct scope *, const struct outcome *); /* a task raised whose end nobody asked to be told; never NULL */
 };
@@ -70,6 +77,8 @@ void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scop
  * seconds. idle may be called inside. Again: the children get less time. */
 void scope_end(struct scope *scope, const char *over, double kill_after);
 bool scope_over(const struct scope *scope);
+void bond_make(struct scope *scope, struct bond *b, void (*over)(struct bond *));
+void bond_cut(struct bond *b);                         /* again: nothing */
 void scope_check_idle(struct scope *scope);            /* for child.c: a child has gone */
 
 /* Starts a task: calls the function that lies under nargs arguments on L's stack, and pops all of it. ended may be

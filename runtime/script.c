@@ -3,6 +3,7 @@
 #include "bind.h"
 #include "election.h"
 #include "mem.h"
+#include "module.h"
 #include "plan.h"
 #include "prelude.h"
 #include "saving.h"
@@ -70,6 +71,18 @@ static int script_exit(lua_State *L)
 	return sched_wait(L, NULL, -1, 0, gone_on);
 }
 
+/* module(name) -> what the loadable module of that name has for scripts. Raises, saying which library is missing. */
+static int open_module(lua_State *L)
+{
+	const char *name = luaL_checkstring(L, 1);
+	struct err err;
+	const struct module *m = module_open(name, &err);
+
+	if (!m || !m->open_lua)
+		return luaL_error(L, "%s: %s", name, m ? "this module has nothing for scripts" : err.text);
+	return m->open_lua(L);
+}
+
 /* The primitives that lua/ builds upon. [-0, +1, m] */
 static void open_natives(struct script *s)
 {
@@ -86,6 +99,8 @@ static void open_natives(struct script *s)
 	bind_cron(L);
 	bind_failures(L);
 	saving_bind(L);
+	lua_pushcfunction(L, open_module);
+	lua_setfield(L, -2, "module");
 	lua_pushlightuserdata(L, s);
 	lua_pushcclosure(L, script_exit, 1);
 	lua_setfield(L, -2, "exit");

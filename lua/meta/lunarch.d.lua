@@ -6,6 +6,8 @@
 ---@class lunarch.Error
 ---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"system"
 ---@field message string
+---@field unsent? boolean of http: surely nothing of the request has left
+---@field traceback? string of a task that failed
 ---@field result? lunarch.ExecResult what had been written when exec ran out of time
 
 ---@alias lunarch.Reason
@@ -295,6 +297,85 @@ function Child:lines(which) end
 ---@return lunarch.Error? err
 function exec(command, options) end
 
+http = {}
+
+---@class lunarch.HttpTls
+---@field ca? string a file or PEM text, as the next two
+---@field cert? string
+---@field key? string
+---@field key_password? string
+---@field insecure? boolean verify nothing
+---@field server_name? string
+---@field http1? boolean
+
+---@class lunarch.HttpOptions
+---@field headers? table<string, string|number|false>
+---@field query? table<string, any>
+---@field form? table<string, any>
+---@field json? any
+---@field body? string|fun(): string?
+---@field timeout? number seconds, of all of it (30)
+---@field connect_timeout? number
+---@field silence? number
+---@field retries? integer
+---@field backoff? number seconds (0.2)
+---@field idempotent? boolean may be sent twice
+---@field token? true|string the term's token as a header
+---@field stream? boolean
+---@field max_body? integer
+---@field redirects? integer
+---@field user? string
+---@field password? string
+---@field bearer? string
+---@field tls? lunarch.HttpTls
+---@field unix? string
+---@field proxy? string
+---@field no_proxy? string
+---@field compressed? boolean
+
+---@class lunarch.HttpRequest: lunarch.HttpOptions
+---@field url string
+---@field method? string
+
+---@class lunarch.Response
+---@field status integer
+---@field ok boolean 200 to 299
+---@field headers table<string, string> by lower-case name
+---@field body string? nil of a stream
+---@field url string
+local Response = {}
+
+---@return any value
+---@return lunarch.Error? err
+function Response:json() end
+
+---Of a stream: the next part; nil at the end, nil and an error if it breaks off.
+---@return string? part
+---@return lunarch.Error? err
+function Response:read() end
+
+---Of a stream: its lines. Raises if it breaks off.
+---@return fun(): string?
+function Response:lines() end
+
+function Response:close() end
+
+---@param request lunarch.HttpRequest
+---@return lunarch.Response? response
+---@return lunarch.Error? err
+function http.request(request) end
+
+---@param url string
+---@param options? lunarch.HttpOptions
+---@return lunarch.Response? response
+---@return lunarch.Error? err
+function http.get(url, options) end
+function http.head(url, options) end
+function http.post(url, options) end
+function http.put(url, options) end
+function http.patch(url, options) end
+function http.delete(url, options) end
+
 json = {}
 
 ---@type lightuserdata JSON's null
@@ -341,7 +422,7 @@ function time.parse(text) end
 
 lunarch = {
 	version = "",
-	sleep = sleep, spawn = spawn, every = every, exec = exec, json = json, log = log, time = time, tasks = tasks,
+	sleep = sleep, spawn = spawn, every = every, exec = exec, json = json, log = log, time = time, tasks = tasks, http = http,
 }
 
 ---Stops the whole program cleanly, with this exit status. os.exit is the same.
