@@ -119,7 +119,7 @@ $(BUILD)/conform: $(wildcard tests/conform/*.c) tests/conform/conform.h $(LIBOBJ
 PROVE    = $(if $(TAP),prove --verbose,prove --failures)
 # A program that hangs is a failure with a name, not a build that never ends.
 PROVE_EACH = $(PROVE) --exec 'timeout --kill-after=10 900'
-SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py tests/conform/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py)
+SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py tests/conform/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py) $(wildcard tests/house/*.py)
 SEEDS   ?= 20000
 
 deps:
@@ -186,7 +186,8 @@ install: all
 	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 uninstall:
-	rm -rf $(DESTDIR)$(PREFIX)/lib/lunarch
+	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
+	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 help:
