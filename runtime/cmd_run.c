@@ -696,6 +696,7 @@ static int campaign(struct run *r)
 	r->last_call.data = r;
 	if (squad_spawn(squad_new(r, 0), &err) < 0)
 		return command_fail(COMMAND_RUN, EXIT_FAILED_SCRIPT, "%s", err.text);
+	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
 	ev_run(r->program.loop, 0);
 	ev_timer_stop(r->program.loop, &r->last_call);
 	drop_posts(r);

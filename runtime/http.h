@@ -28,6 +28,9 @@ struct http_options {
 	                       * tcp(7), and keep-alive probes when idle). Whole milliseconds. Default 20 s */
 };
 
+/* Starts libcurl and its TLS library, which http_new would do: takes milliseconds. May be called again. */
+void http_prepare(void);
+
 /* o: NULL is all defaults. NULL with *err. Loads nothing and opens no connection yet. */
 struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct err *err);
 

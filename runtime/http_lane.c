@@ -193,6 +193,11 @@ static void on_kick(struct ev_loop *loop, ev_timer *w, int revents)
 	http_tell(w->data);
 }
 
+void http_prepare(void)
+{
+	curl_global_init(CURL_GLOBAL_DEFAULT); /* if it fails, so does http_new */
+}
+
 struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct err *err)
 {
 	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {

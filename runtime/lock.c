@@ -98,6 +98,17 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 	return ops ? ops->open(env, url + len + 1, err) : NULL;
 }
 
+void lock_prepare(const char *url)
+{
+	size_t len = scheme_len(url);
+	const struct lock_backend *b = len ? find_backend(url, len) : NULL;
+	struct err err;
+	const struct module *m = b && b->module ? module_open(b->module, &err) : NULL;
+
+	if (m && m->prepare)
+		m->prepare();
+}
+
 /* ---- what the locks of an env share ---- */
 
 struct lock_shared {

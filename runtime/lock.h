@@ -96,6 +96,10 @@ struct lock {
  * NULL: *err names the URL, and for an unknown scheme the ones there are. */
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
 
+/* Loads what locks of this URL need, if that is a module: takes milliseconds, so it is best done while something else is waited
+ * for. Says nothing of what is wrong: lock_open does. */
+void lock_prepare(const char *url);
+
 /* The default directory for file locks, made (mode 0700) if need be: /var/lib/lunarch for root, else
  * .local/state/lunarch in the passwd home, whatever the environment says. out: PATH_MAX bytes. */
 int lock_default_dir(char *out, size_t size, struct err *err);

@@ -287,5 +287,6 @@ static struct lock *open_tls(struct lock_env *env, const char *text, struct err 
 const struct module lunarch_module = {
 	.build = LUNARCH_BUILD,
 	.locks = (const struct lock_ops *const[]){ &lock_etcd, &lock_etcds, NULL },
+	.prepare = http_prepare,
 	.libraries = http_libraries,
 };

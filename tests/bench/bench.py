@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
 left out. Medians. BENCH='--quick' for a look, '--json' for programs, words to choose rows ('--quick idle memory')."""
-import json, os, shutil, signal, socket, statistics, subprocess, sys, time
+import http.client as http_client, json, os, shutil, signal, statistics, subprocess, sys, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import FAST, LUNARCH, ROOT, Candidate, children, scratch, stop_everyone, wait_for
+from servers import Etcd
 
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv
 ONLY = [a for a in sys.argv[1:] if not a.startswith("-")]
@@ -58,29 +59,6 @@ def starts(directory):
     shutil.rmtree(disk)
     row("exec: start to the command's first line", None, start_times([LUNARCH, "exec", "--lock", directory + "/e{i}", "--", "echo", "x"]), "ms", floor)
     row("  peer: flock(1), start to the command's first line", None, start_times(["flock", directory + "/f{i}", "echo", "x"]), "ms")
-    etcd(directory)
-
-
-def etcd(directory):
-    if not (shutil.which("etcd") and shutil.which("etcdctl")):
-        return
-    ports = []
-    for _ in range(2):
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            ports.append(s.getsockname()[1])
-    url, peer = (f"http://127.0.0.1:{p}" for p in ports)
-    server = subprocess.Popen(["etcd", "--data-dir", directory + "/etcd", "--listen-client-urls", url, "--advertise-client-urls", url,
-                               "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default=" + peer],
-                              stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    os.environ["ETCDCTL_API"] = "3"
-    try:
-        wait_for(lambda: subprocess.run(["etcdctl", "--endpoints", url, "endpoint", "health"], capture_output=True).returncode == 0)
-        values = start_times(["etcdctl", "--endpoints", url, "lock", "l{i}", "--", "echo", "x"])
-        row("  peer: etcdctl lock, start to the command's first line", None, values, "ms")
-    finally:
-        server.terminate()
-        server.wait()
 
 
 # ---- handing over ----
@@ -105,11 +83,11 @@ def standby_of(lock):
     return r
 
 
-def handovers(directory, hurt):
-    values, leader = [], Runner(directory + "/h")
+def handovers(lock, hurt):
+    values, leader = [], Runner(lock)
     leader.out.readline()
     for _ in range(RUNS):
-        standby = standby_of(directory + "/h")
+        standby = standby_of(lock)
         began = time.perf_counter()
         hurt(leader.log)
         standby.out.readline()
@@ -182,12 +160,78 @@ def floor_handovers(directory, crash):
 
 
 def hand_over(directory):
-    row("SIGTERM to the leader until the next on_leading", 5, handovers(directory, lambda c: c.kill(signal.SIGTERM)), "ms", floor_handovers(directory, False))
+    row("SIGTERM to the leader until the next on_leading", 5, handovers(directory + "/h", lambda c: c.kill(signal.SIGTERM)), "ms", floor_handovers(directory, False))
     crash = floor_handovers(directory, True)
-    row("SIGKILL of elector, guard and worker until the next on_leading", 15, handovers(directory, kill_all), "ms", crash)
-    row("SIGKILL of the elector until the next on_leading", 15, handovers(directory, lambda c: c.kill(signal.SIGKILL)), "ms", crash)
+    row("SIGKILL of elector, guard and worker until the next on_leading", 15, handovers(directory + "/h", kill_all), "ms", crash)
+    row("SIGKILL of the elector until the next on_leading", 15, handovers(directory + "/h", lambda c: c.kill(signal.SIGKILL)), "ms", crash)
     row("SIGKILL of the leading worker until the next on_leading", 15, worker_kills(directory), "ms", crash)
     row("  peer: flock(1), SIGTERM until the next command's first line", None, flock_handovers(directory), "ms")
+
+
+# ---- etcd ----
+
+def etcdctl(url, *args):
+    return ["etcdctl", "--endpoints", url, *args]
+
+
+def etcdctl_handovers(url):
+    values, begin = [], lambda: subprocess.Popen(etcdctl(url, "lock", "h"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    holder = begin()
+    holder.stdout.readline()
+    for _ in range(RUNS):
+        waiter = begin()
+        time.sleep(0.3)
+        began = time.perf_counter()
+        holder.send_signal(signal.SIGTERM)
+        waiter.stdout.readline()
+        values.append((time.perf_counter() - began) * 1000)
+        holder.wait()
+        holder.stdout.close()
+        holder = waiter
+    holder.terminate()
+    holder.wait()
+    holder.stdout.close()
+    return values
+
+
+def etcd_floors(url):
+    """On one connection: a transaction that deletes and the next one that puts; and a range with a transaction."""
+    http = http_client.HTTPConnection(url.removeprefix("http://"))
+    hand, start = [], []
+
+    def ask(path, body):
+        http.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
+        http.getresponse().read()
+    put = {"success": [{"request_put": {"key": "Zmxvb3I=", "value": "eA==" * 160}}]}
+    for _ in range(RUNS + 1):
+        for steps, values in (((("txn", put), ("txn", put)), hand), ((("range", {"key": "Zmxvb3I="}), ("txn", put)), start)):
+            began = time.perf_counter()
+            for path, body in steps:
+                ask(path, body)
+            values.append((time.perf_counter() - began) * 1000)
+    http.close()
+    return hand[1:], start[1:]
+
+
+def etcd(directory):
+    if not (shutil.which("etcd") and shutil.which("etcdctl")):
+        return
+    os.environ["ETCDCTL_API"] = "3"
+    with Etcd() as server:
+        url = f"http://127.0.0.1:{server.port}"
+        hand, start = etcd_floors(url)
+        row("etcd: start to on_leading, free lock", 12, start_times([LUNARCH, "run", "--lock", server.url("s{i}"), "-e", HELLO], True), "ms", start)
+        row("  peer: etcdctl lock, start to the command's first line", None, start_times(etcdctl(url, "lock", "l{i}", "--", "echo", "x")), "ms")
+        row("etcd: SIGTERM to the leader until the next on_leading", 3, handovers(server.url("h"), lambda c: c.kill(signal.SIGTERM)), "ms", hand)
+        row("  peer: etcdctl lock, SIGTERM until the next has it", None, etcdctl_handovers(url), "ms")
+        values = []
+        for i in range(RUNS):
+            r = Runner(server.url(f"m{i}"))
+            r.out.readline()
+            time.sleep(0.3)
+            values.append(pss(family(r.log)))
+            r.leave()
+        row("etcd: memory (PSS) of elector + guard + worker, leading", None, values, "MB")
 
 
 # ---- killing a large family ----
@@ -335,7 +379,7 @@ def main():
     if not JSON:
         print(f"{'':<62} {'median':>9}          min .. max       to reach     floor  times", flush=True)
     try:
-        for part in (starts, hand_over, crowds, memory, idle, many):
+        for part in (starts, hand_over, etcd, crowds, memory, idle, many):
             if not ONLY or part.__name__ in ONLY:
                 part(directory)
     finally:
