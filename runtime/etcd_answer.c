@@ -126,7 +126,7 @@ static void understand_stranger(struct etcd_meaning *m, const struct http_result
 
 void etcd_understand(const struct http_result *r, const char *endpoint, const char *user, struct etcd_meaning *m)
 {
-	*m = (struct etcd_meaning){ .err = r->err };
+	*m = (struct etcd_meaning){ .err = r->err, .queued = r->err.code == ERR_TIMEOUT && r->queued };
 	if (r->err.code != ERR_NONE) {
 		elsewhere(m, !r->unsent);
 		return;

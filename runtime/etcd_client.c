@@ -8,9 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CROWD 8 /* calls at once, of the 16 that a lane has connections for */
 #define LOGINS_MOST 2 /* a token may be old when it comes: rights change, clocks of members differ */
 
 const char *const etcd_prefix[2] = { "v3", "v3beta" };
+const char etcd_range[] = "kv/range", etcd_txn[] = "kv/txn";
 const char *const etcd_options[] = { "ca", "cert", "key", "server_name", NULL };
 
 /* ---- the clients of an env ---- */
@@ -35,6 +37,7 @@ static void free_client(struct etcd_client *c)
 {
 	etcd_call_cancel(&c->login);
 	etcd_hub_free(c->hub);
+	http_free(c->side);
 	http_free(c->lane);
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
@@ -184,7 +187,8 @@ static void go_elsewhere(struct etcd_call *call, const struct etcd_meaning *m)
 {
 	struct etcd_client *c = call->client;
 
-	etcd_client_avoid(c, call->endpoint);
+	if (!m->queued)
+		etcd_client_avoid(c, call->endpoint);
 	call->maybe |= m->maybe;
 	/* Where an earlier try may yet be applied, this one is the same compare and the same content: at most one of them is. */
 	if (++call->tries < c->url.hosts) {
@@ -230,6 +234,7 @@ static void on_http(void *arg, const struct http_result *r, const struct http_he
 	note_sent(call, r);
 	if (call->cancelling) {
 		call->maybe |= !r->unsent;
+		call->queued = r->queued;
 		return;
 	}
 	etcd_understand(r, c->base[call->endpoint], c->url.user, &m);
@@ -267,6 +272,17 @@ static struct instant try_until(const struct etcd_call *call)
 	return left <= 1 ? call->by : instant_min(call->by, instant_add(now, instant_until(call->by, now) / left));
 }
 
+static struct http *lane_for(const struct etcd_call *call)
+{
+	struct etcd_client *c = call->client;
+
+	if (call->path != etcd_range || http_stats(c->lane).calls < CROWD)
+		return c->lane;
+	if (!c->side)
+		c->side = http_new(c->env->loop, NULL, NULL);
+	return c->side ? c->side : c->lane;
+}
+
 static void try_endpoint(struct etcd_call *call)
 {
 	struct etcd_client *c = call->client;
@@ -281,7 +297,7 @@ static void try_endpoint(struct etcd_call *call)
 
 	call->prefix = c->prefix;
 	call->generation = c->generation;
-	call->http = http_start(c->lane, &r);
+	call->http = http_start(lane_for(call), &r);
 	if (token)
 		explicit_bzero(token, strlen(token));
 	free(token);
@@ -305,9 +321,9 @@ void etcd_call_cancel(struct etcd_call *call)
 	etcd_stop_waiting(call->client, &call->token);
 	call->cancelling = true;
 	if (call->http) {
-		if (instant_passed(call->by, clock_now()))
-			etcd_client_avoid(call->client, call->endpoint);
 		http_cancel(call->http);
+		if (!call->queued && instant_passed(call->by, clock_now()))
+			etcd_client_avoid(call->client, call->endpoint);
 	}
 	call->active = false;
 	free(call->body);

@@ -48,7 +48,7 @@ struct etcd_call {
 	struct etcd_waiter token;
 	int endpoint, tries, prefix, prefix_tries, logins;
 	unsigned generation;        /* of the token it was sent with */
-	bool active, bare, cancelling;
+	bool active, bare, cancelling, queued;
 	bool sent, maybe;           /* sent at all; may have been acted upon */
 	struct instant sent_at;
 };
@@ -62,6 +62,7 @@ struct etcd_client {
 	bool tls;
 	struct http_tls how;
 	struct http *lane;          /* ranges and transactions; watches have a lane of their own in the hub */
+	struct http *side;          /* ranges that would have to queue: a crowd of candidates does not hold up renewals. NULL at first */
 	int at;                     /* the endpoint that answered last */
 	int prefix;                 /* which of etcd_prefix */
 	bool prefix_known;
@@ -73,6 +74,7 @@ struct etcd_client {
 	struct etcd_hub *hub;
 };
 
+extern const char etcd_range[], etcd_txn[]; /* paths */
 extern const char *const etcd_prefix[2]; /* "v3", and "v3beta" of 3.3 */
 extern const char *const etcd_options[]; /* what a URL may say, for lock_url_parse */
 
@@ -80,7 +82,7 @@ extern const char *const etcd_options[]; /* what a URL may say, for lock_url_par
  * case. NULL: *err. */
 struct etcd_client *etcd_client_get(struct lock_env *env, struct lock_url *url, bool tls, struct err *err);
 
-/* path: "kv/range", a literal. body: taken. done is called exactly once unless cancelled first, never from inside this call, at
+/* path: a literal, or one of the above. body: taken. done is called exactly once unless cancelled first, never from inside this call, at
  * the latest at `by`; the call may be started again from it, and its owner may be freed. */
 void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *path, char *body, struct instant by, etcd_done_fn *done,
                      void *arg);
@@ -109,6 +111,7 @@ enum etcd_verdict {
 struct etcd_meaning {
 	enum etcd_verdict verdict;
 	bool maybe;          /* the request may have been acted upon */
+	bool queued;         /* it did not get as far as the endpoint, since others were before it */
 	enum lock_outcome outcome; /* if this is how it ends */
 	int code;
 	struct json_t *json; /* owned by the caller */

@@ -104,7 +104,7 @@ static void finish(struct http_call *c)
 	struct http *h = c->lane;
 	struct http_header *list = mem_zero((c->head_count + 1) * sizeof *list);
 	struct http_headers headers = { .count = c->head_count, .list = list };
-	struct http_result r = { .status = c->status, .unsent = !c->sent, .repeated = c->repeated, .err = c->err, .len = c->r.data ? 0 : c->body.len };
+	struct http_result r = { .status = c->status, .unsent = !c->sent, .queued = !c->sent && !c->opened, .repeated = c->repeated, .err = c->err, .len = c->r.data ? 0 : c->body.len };
 	const char *url = NULL;
 	long opened = 0;
 

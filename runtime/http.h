@@ -59,6 +59,7 @@ struct http_result {
 	int status;              /* of the last answer; 0: none came */
 	bool unsent;             /* surely not sent: no byte of this request has left. false with an error: it may have arrived,
 	                          * or may yet, and be acted upon */
+	bool queued;             /* it never had a connection, nor asked for one: it waited for its turn in the lane */
 	bool repeated;           /* sent more than once: libcurl found the connection closed and took a new one, or it was
 	                          * redirected. The server may have acted upon it more than once */
 	struct instant sent_at;  /* read before its first byte left (of the first try, where libcurl repeated it on a new

@@ -136,6 +136,7 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
 
 	(void)purpose;
 	c->lane->stats.opened++;
+	c->opened = true;
 	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 

@@ -43,7 +43,7 @@ struct http_call {
 	struct http_request r;        /* only numbers, flags and callbacks count: its pointers are the caller's */
 	ev_timer timer;
 	struct instant began, sent_at, heard_at;
-	bool sent, repeated, heard, maybe_http2;
+	bool opened, sent, repeated, heard, maybe_http2;
 	int status;
 	struct buf head, body, out;   /* header lines as name\0value\0; what came; what is to go */
 	size_t head_count;

@@ -117,7 +117,7 @@ static void read_key(struct lock *lock, struct instant by, lock_done_fn *done, v
 	struct etcd_lock *l = of(lock);
 
 	begin(l, false, by, done, arg);
-	etcd_call_start(l->client, &l->call, "kv/range", mem_printf("{\"key\":\"%s\"}", l->key64), by, on_range, l);
+	etcd_call_start(l->client, &l->call, etcd_range, mem_printf("{\"key\":\"%s\"}", l->key64), by, on_range, l);
 }
 
 static void on_txn(void *arg, const struct etcd_answer *a)
@@ -172,7 +172,7 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 	}
 	if (!lock_op_print(&l->op, record, &text))
 		return;
-	etcd_call_start(l->client, &l->call, "kv/txn", print_txn(l, text, expected->text), by, on_txn, l);
+	etcd_call_start(l->client, &l->call, etcd_txn, print_txn(l, text, expected->text), by, on_txn, l);
 	free(text);
 }
 
