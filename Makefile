@@ -47,7 +47,7 @@ KUBE := kube_api kube_auth kube_config kube_events kube_exec kube_object kube_ur
 $(eval $(call module,kube,yaml.h,lock_kube $(KUBE) $(HTTP),-lcurl -lyaml))
 $(eval $(call module,redis,hiredis/hiredis.h,lock_redis redis_link dial,-lhiredis))
 $(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres pg_link pg_place,-lpq))
-$(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper,-lzookeeper_st))
+$(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper zk_link dial,-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))
 ifneq ($(wildcard /usr/include/curl/curl.h /usr/include/*/curl/curl.h),)
 MODULE_OBJ += $(HTTP:%=$(BUILD)/obj/%.o)

@@ -1,5 +1,5 @@
 """Stores as the conformance cases need them: started, reached into behind the runtime's back, hurt. One class each."""
-import base64, json, os, shutil, socket, sys, urllib.error, urllib.request
+import base64, json, os, shutil, socket, struct, sys, urllib.error, urllib.request
 from urllib.parse import quote
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import servers
@@ -303,3 +303,122 @@ class Postgres(Store):
 
     def end(self):
         self.server.close()
+
+
+class ZooKeeper(Store):
+    name = "zookeeper"
+    rounds = 150
+
+    def __init__(self, *settings):
+        self.server = servers.ZooKeeper(settings)
+        self.port = self.server.port
+
+    def url(self, key, through=None):
+        return f"zookeeper://127.0.0.1:{(through or self).port}/{quote(key)}"
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a/c/d", "a%2Fb", "q'uo\"te\\", "{a}:b?c#d&e=f", "x" * 200]
+
+    def put(self, key, content):
+        with Zk(self.port) as z:
+            z.make_parents("/" + key)
+            if z.ask(1, z.text("/" + key) + z.data(content) + z.OPEN + struct.pack(">i", 0))[0] == -110:
+                z.ask(5, z.text("/" + key) + z.data(content) + struct.pack(">i", -1))
+
+    def get(self, key):
+        with Zk(self.port) as z:
+            error, body = z.ask(4, z.text("/" + key) + b"\0")
+            return None if error else body[4:4 + max(0, struct.unpack(">i", body[:4])[0])]
+
+    def delete(self, key):
+        with Zk(self.port) as z:
+            z.delete("/" + key)
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def repair(self):
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self):
+        self.server.close()
+
+
+class Zk:
+    """ZooKeeper's protocol, as far as a test reaches into a server with it."""
+    OPEN = struct.pack(">ii", 1, 31) + b"\0\0\0\5world\0\0\0\6anyone"
+
+    def __init__(self, port, auth=None):
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.send(struct.pack(">iqiq", 0, 0, 10000, 0) + self.data(b"\0" * 16))
+        self.receive()
+        self.number = 0
+        if auth:
+            self.number = -5
+            self.ask(100, struct.pack(">i", 0) + self.text("digest") + self.data(auth.encode()))
+            self.number = 0
+
+    @staticmethod
+    def data(b):
+        return struct.pack(">i", len(b)) + b
+
+    @classmethod
+    def text(cls, s):
+        return cls.data(s.encode())
+
+    def send(self, body):
+        self.socket.sendall(self.data(body))
+
+    def receive(self):
+        def exactly(n):
+            got = b""
+            while len(got) < n:
+                piece = self.socket.recv(n - len(got))
+                if not piece:
+                    raise RuntimeError("ZooKeeper closed the connection")
+                got += piece
+            return got
+        return exactly(struct.unpack(">i", exactly(4))[0])
+
+    def ask(self, kind, body):
+        """The error, and what follows it."""
+        self.number += 1
+        self.send(struct.pack(">ii", self.number, kind) + body)
+        answer = self.receive()
+        return struct.unpack(">i", answer[12:16])[0], answer[16:]
+
+    def make_parents(self, path):
+        for i, c in enumerate(path):
+            if c == "/" and i:
+                self.ask(1, self.text(path[:i]) + self.data(b"") + self.OPEN + struct.pack(">i", 0))
+
+    def children(self, path):
+        error, body = self.ask(8, self.text(path) + b"\0")
+        names, at = [], 4
+        for _ in range(0 if error else struct.unpack(">i", body[:4])[0]):
+            n = struct.unpack(">i", body[at:at + 4])[0]
+            names.append(body[at + 4:at + 4 + n].decode())
+            at += 4 + n
+        return names
+
+    def delete(self, path):
+        for c in self.children(path):
+            self.delete(f"{path}/{c}")
+        self.ask(2, self.text(path) + struct.pack(">i", -1))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader stopped."""
+import os, re, signal, sys, time
+sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", d) for d in ("", "conform")]
+from harness import *
+from servers import ZooKeeper
+from stores import Zk
+
+SCRIPT = os.path.join(ROOT, "examples", "zookeeper.lua")
+
+with ZooKeeper() as server:
+    source, target = os.path.join(server.dir, "source"), os.path.join(server.dir, "target")
+    def join(name):
+        return Candidate("--lock", server.url("jobs/ship"), "--identity", name, SCRIPT, "--", source, f"sed \"s/^/$LINE $LUNARCH_TOKEN /\" >> {target}", "0.1")
+    def add(*lines):
+        with open(source, "a") as f:
+            f.write("".join(lines))
+    def shipped():
+        try:
+            with open(target) as f:
+                return [l.split() for l in f.read().splitlines()]
+        except FileNotFoundError:
+            return []
+    texts = lambda: [l[-1] for l in shipped()]
+    def saved(lines):
+        """It is in the record that so many were shipped."""
+        def there():
+            with Zk(server.port) as z:
+                return re.search(rb'"lines":\s*%d\b' % lines, z.ask(4, z.text("/jobs/ship") + b"\0")[1])
+        return wait_for(there)
+    add("one\n", "two\n", "thr")
+    a = join("a")
+    first = a.wait("became_leader")
+    ok(first, "one leads")
+    ok(wait_for(lambda: texts() == ["one", "two"]), "it ships the whole lines")
+    same(shipped()[0], ["1", str(first["token"]), "one"], "with their number and its token")
+    b = join("b")
+    ok(b.wait("new_leader"), "another waits")
+    add("ee\n")
+    ok(wait_for(lambda: texts() == ["one", "two", "three"]), "a line is shipped when it is whole")
+    ok(saved(3), "and how far it has come is in the lock's record")
+    began = time.monotonic()
+    a.kill(signal.SIGTERM)
+    second = b.wait("became_leader")
+    note(f"handover, from the signal: {(second['seen'] - began) * 1000:.1f} ms")
+    add("four\n")
+    ok(wait_for(lambda: texts() == ["one", "two", "three", "four"]), "after a handover the other goes on from there")
+    ok(int(shipped()[-1][1]) == second["token"] > first["token"], "with a larger token")
+    same(a.leave(), 0, "the first has ended in peace")
+    saved(4)
+    server.restart()
+    add("five\n")
+    ok(wait_for(lambda: texts()[-1:] == ["five"]), "after a restart of the server it goes on")
+    note(f"at a restart it had led on: {not b.all('stopped_leading')}")
+    saved(5)
+    b.kill(signal.SIGKILL)
+    add("six\n")
+    c = join("c")
+    ok(c.wait("became_leader"), "after a crash another leads")
+    ok(wait_for(lambda: texts()[-1:] == ["six"]), "and goes on")
+    same(texts(), ["one", "two", "three", "four", "five", "six"], "no line is missing, none came twice")
+stop_everyone()
+done()
