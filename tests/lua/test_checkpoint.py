@@ -59,7 +59,8 @@ def not_saved(t):
         w.expect(SAVE)
         w.stop("lost")
         w.expect(STOPPED)
-        t.equal(w.printed(), ["false\tterm ended", "swallowed"], "the term ends first: the wait raises, it never says true")
+        t.ok(w.printed() in ([], ["false\tterm ended", "swallowed"]), "the term ends first: the wait raises (and what catches that may be interrupted), it never says true",
+             w.printed())
     with leading("spawn(function() print(term:save({ n = 1 }, { timeout = 0.05 })) print(term:save { n = 2 }) end)") as w:
         first = w.expect(SAVE)
         w.wait_for(lambda: w.printed(), "the timeout")
