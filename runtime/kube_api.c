@@ -327,11 +327,16 @@ static void *make_hub(struct lock_env *env, struct err *err)
 
 static int open_lanes(struct kube_api *a, struct err *err)
 {
-	/* A hundred streams to a connection is what API servers allow; watches are as many as there are locks. */
-	const struct http_options o = { .connections = 64, .streams = 100, .stall = STALL };
+	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time, so that a
+	 * thousand renewals that fall together neither fill the memory nor the server's queue. */
+	static const struct http_options lanes[KUBE_LANES] = {
+		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
+		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
+		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
+	};
 
 	for (int i = 0; i < KUBE_LANES; i++)
-		if (!(a->lanes[i] = http_new(a->env->loop, &o, err)))
+		if (!(a->lanes[i] = http_new(a->env->loop, &lanes[i], err)))
 			return -1;
 	return 0;
 }

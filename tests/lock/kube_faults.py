@@ -176,7 +176,9 @@ def writes():
     for code, outcome in ((422, "invalid"), (400, "invalid"), (413, "invalid"), (403, "refused"), (401, "refused"), (404, "conflict"), (409, "conflict")):
         w = o.write(refuse(code))
         same((w["outcome"], o.there), (outcome, False), f"{code} to a write: {outcome}")
-    w = o.write(lambda h: time.sleep(1.5) or False, within=500)
+    gate = threading.Event()
+    w = o.write(lambda h: gate.wait(PATIENCE) and False, within=3000)
+    gate.set()
     ok(w["outcome"] == "unknown", "a late answer: unknown at the deadline")
     o.end()
 
