@@ -210,15 +210,11 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
-/* Whole seconds as written for a record: rounded up, and more where renewals are closer than whole seconds show. */
+/* Whole seconds as the API takes them: from 1 to 32 bits. */
 static int64_t published_seconds(const struct record *r)
 {
-	char *text = record_print(r);
-	json_t *printed = json_loads(text, 0, NULL);
-	int64_t seconds = json_integer_value(json_object_get(printed, "leaseDurationSeconds"));
+	int64_t seconds = record_seconds(r);
 
-	json_decref(printed);
-	free(text);
 	return seconds < 1 ? 1 : seconds > INT32_MAX ? INT32_MAX : seconds;
 }
 
@@ -324,16 +320,27 @@ static json_t *child(json_t *object, const char *key)
 	return json_object_get(object, key);
 }
 
+/* On one line: a JSON text has no line breaks but those between its values. */
+static char *one_line(char *text)
+{
+	char *to = text;
+
+	for (const char *from = text; *from; from += strspn(from, "\n ")) {
+		size_t len = strcspn(from, "\n");
+		memmove(to, from, len);
+		to += len;
+		from += len;
+	}
+	*to = '\0';
+	return text;
+}
+
 static void put_ours(json_t *object, const struct record *r)
 {
-	char *pretty = record_print(r);
-	json_t *printed = json_loads(pretty, 0, NULL);
-	char *text = json_dumps(printed, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	char *text = one_line(record_print(r));
 
 	json_object_set_new(child(child(object, "metadata"), "annotations"), KUBE_RECORD_ANNOTATION, json_string(text));
 	free(text);
-	json_decref(printed);
-	free(pretty);
 }
 
 static void put_record(enum kube_kind kind, json_t *object, const struct record *r)

@@ -298,7 +298,7 @@ int record_parse(struct record *r, const char *text, size_t len, struct err *err
 
 /* Whole seconds for clients that know no milliseconds: rounded up, so that they never wait less than we do. Those
  * clients also compare times cut to whole seconds, which hides up to one second when renewals are closer than that. */
-static int64_t published_seconds(const struct record *r)
+int64_t record_seconds(const struct record *r)
 {
 	return (r->lease_ms + 999) / 1000 + (r->retry_ms > 0 && r->retry_ms < 1000);
 }
@@ -388,7 +388,7 @@ static void put_field(struct buf *b, const struct field *f, const struct record 
 		put_count(b, f, *(const int64_t *)slot);
 		break;
 	case SECONDS:
-		put_count(b, f, published_seconds(r));
+		put_count(b, f, record_seconds(r));
 		break;
 	case TIME:
 		put_time(b, f, *(const int64_t *)slot);

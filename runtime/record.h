@@ -60,6 +60,9 @@ void record_take(struct record *to, struct record *from);       /* moves it; fro
  * ERR_FOREIGN (JSON, but without holderIdentity and leaseDurationSeconds). r must be initialised; unchanged on error. */
 int record_parse(struct record *r, const char *text, size_t len, struct err *err);
 
+/* leaseDurationSeconds as it is published: rounded up, and one more where renewals are less than a second apart. */
+int64_t record_seconds(const struct record *r);
+
 /* Pretty JSON with a final newline, keys in a fixed order, unknown fields last. malloc'd; the caller frees. */
 char *record_print(const struct record *r);
 
