@@ -134,14 +134,19 @@ void etcd_client_avoid(struct etcd_client *c, int endpoint)
 
 static void try_endpoint(struct etcd_call *call);
 
+static void forget_body(struct etcd_call *call)
+{
+	explicit_bzero(call->body, strlen(call->body)); /* perhaps a password */
+	free(call->body);
+	call->body = NULL;
+}
+
 static void end(struct etcd_call *call, struct etcd_answer *a)
 {
 	etcd_done_fn *done = call->done;
 
 	call->active = false;
-	explicit_bzero(call->body, strlen(call->body)); /* perhaps a password */
-	free(call->body);
-	call->body = NULL;
+	forget_body(call);
 	a->sent_at = call->sent ? call->sent_at : clock_now();
 	a->repeated = call->maybe && a->outcome == LOCK_OK;
 	if (call->maybe && a->outcome != LOCK_OK)
@@ -326,6 +331,5 @@ void etcd_call_cancel(struct etcd_call *call)
 			etcd_client_avoid(call->client, call->endpoint);
 	}
 	call->active = false;
-	free(call->body);
-	call->body = NULL;
+	forget_body(call);
 }

@@ -192,9 +192,9 @@ static void set_way(struct http_call *c, const struct http_request *r)
 		curl_easy_setopt(e, CURLOPT_PROXY, r->unix_path ? "" : r->proxy);
 	if (r->no_proxy)
 		curl_easy_setopt(e, CURLOPT_NOPROXY, r->no_proxy);
-	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, http1 ? CURL_HTTP_VERSION_1_1 :
+	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, !c->maybe_http2 ? CURL_HTTP_VERSION_1_1 :
 	                 r->prior_http2 ? CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE : CURL_HTTP_VERSION_2TLS);
-	curl_easy_setopt(e, CURLOPT_PIPEWAIT, http1 ? 0L : 1L);
+	curl_easy_setopt(e, CURLOPT_PIPEWAIT, c->maybe_http2 ? 1L : 0L); /* else none would wait for the first */
 	if (r->connect)
 		curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)((r->connect + NSEC_PER_MS - 1) / NSEC_PER_MS));
 	curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);

@@ -23,5 +23,12 @@ else
 fi
 echo "Installing:$missing"
 $sudo apt-get update -q >/dev/null
+# The servers that the tests start themselves are not to be started by their installation (invoke-rc.d(8), policy-rc.d).
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  trap '$sudo rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' | $sudo tee "$policy" >/dev/null
+  $sudo chmod 755 "$policy"
+fi
 # shellcheck disable=SC2086
 DEBIAN_FRONTEND=noninteractive $sudo apt-get install -y -q --no-install-recommends $missing >/dev/null
