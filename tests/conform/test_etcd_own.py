@@ -315,14 +315,14 @@ def elections():
         watching.kill()
         watching.communicate()
         same(out("leader").stdout.strip(), "10.0.0.2:1", "elections: and `lunarch leader` prints the new address")
-        tokens = [int(c.said("lead\t")[0]["message"].split()[-1]) for c in (a, b)]
-        same(b.said("leader\ta")[0]["message"], f"leader\ta\t{tokens[0]}", "elections: a standby knows the token of a term that was never renewed")
+        tokens = [int(c.wait("print", "lead\t")["message"].split()[-1]) for c in (a, b)]
+        same(b.wait("print", "leader\ta")["message"], f"leader\ta\t{tokens[0]}", "elections: a standby knows the token of a term that was never renewed")
         ok(0 < tokens[0] < tokens[1], f"elections: tokens grow: {tokens}")
         server.pause()
         ok(b.wait("stopped_leading"), "elections: a leader whose etcd is frozen stops in time")
         server.resume()
         ok(b.wait("became_leader", count=2), "elections: and leads again when it goes on")
-        tokens.append(int(b.said("lead\t")[-1]["message"].split()[-1]))
+        tokens.append(int(b.wait("print", "lead\t", count=2)["message"].split()[-1]))
         ok(tokens[1] < tokens[2], f"elections: with a larger token: {tokens}")
         for c in (a, b):
             if not b.all("became_leader"):
