@@ -48,7 +48,7 @@ return {
       backup(term, number)
     end, { now = true })
   end,
-  on_stopped = function()
-    run("find", target, "-name", "*.part", "-delete") -- what was being written when the term ended
+  on_stopped = function(term) -- what was being written when the term ended; never what the next leader writes already
+    run("find", target, "-name", ("backup-%020d-*.part"):format(term.token), "-delete")
   end,
 }

@@ -130,6 +130,9 @@ local function ask(election)
 end
 
 return function(natives)
+	if natives.stub then
+		use "simulated"(natives)
+	end
 	local api = make_api(natives)
 	open_globals(api)
 

@@ -14,6 +14,7 @@ int cmd_leader(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
+int cmd_test(int argc, char **argv);
 
 /* What a caller of lunarch can tell from its exit status; exec has the command's own besides. */
 enum exit_status {

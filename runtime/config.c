@@ -14,6 +14,7 @@
 const char *const command_names[COMMANDS + 1] = {
 	[COMMAND_RUN] = "run",       [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader",
 	[COMMAND_STATUS] = "status", [COMMAND_CHECK] = "check", [COMMAND_CTL] = "ctl",
+	[COMMAND_TEST] = "test",
 };
 
 /* ---- the table ---- */
@@ -24,9 +25,10 @@ const char *const command_names[COMMANDS + 1] = {
 #define STATUS (1 << COMMAND_STATUS)
 #define CHECK (1 << COMMAND_CHECK)
 #define CTL (1 << COMMAND_CTL)
+#define TEST (1 << COMMAND_TEST)
 #define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
-#define ALL (LEADS | LEADER | STATUS | CTL)
+#define ALL (LEADS | LEADER | STATUS | CTL | TEST)
 
 const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS,
@@ -322,7 +324,7 @@ static int take_option(struct options *o, char **argv, int *at, struct err *err)
 
 static int take_word(struct options *o, const char *word, struct err *err)
 {
-	if (o->words == OPTION_WORDS)
+	if (o->words == (o->command == COMMAND_TEST ? OPTION_WORDS : 2))
 		return err_set(err, ERR_USAGE, "unexpected argument '%s'%s", word,
 		               o->command == COMMAND_RUN ? ": the script's own arguments follow --" : "");
 	o->word[o->words++] = word;

@@ -19,6 +19,7 @@ enum command {
 	COMMAND_STATUS,
 	COMMAND_CHECK,
 	COMMAND_CTL,
+	COMMAND_TEST,
 	COMMANDS
 };
 extern const char *const command_names[COMMANDS + 1]; /* "run" ...; NULL at the end */
@@ -93,11 +94,11 @@ struct option_value {
 	int64_t number;
 };
 
-#define OPTION_WORDS 2
+#define OPTION_WORDS 64
 struct options {
 	enum command command;
 	struct option_value value[OPTIONS];
-	const char *word[OPTION_WORDS]; /* arguments that are no options, before "--"; exec has none */
+	const char *word[OPTION_WORDS]; /* arguments that are no options, before "--"; exec has none, test many */
 	int words;
 	char resource[700];             /* the lock's URL, where the options name a Kubernetes resource instead */
 	char **rest;                    /* what follows "--" (exec: the first word and on), NULL-terminated, never NULL */

@@ -68,6 +68,16 @@ static const struct command_help {
 		"  lunarch check backup.lua\n"
 		"  lunarch check --lease-duration 5s --lock /srv/shared/backup backup.lua\n",
 	},
+	[COMMAND_TEST] = {
+		"test FILE_test.lua...",
+		"run a script's own tests, on virtual time",
+		"Runs the tests in the files and prints TAP. A test runs a script on several simulated nodes, with the real\n"
+		"elector on a simulated store and network: nothing is waited for, no program is started, no lock is reached.\n"
+		"An hour of elections takes less than a second. docs/testing.md says what a test can do.\n"
+		"Exit status: 0 all held, 1 one did not, 2 usage.",
+		"  lunarch test backup_test.lua\n"
+		"  prove --exec 'lunarch test' *_test.lua\n",
+	},
 	[COMMAND_CTL] = {
 		"ctl [--list] [OPTIONS] COMMAND",
 		"talk to a running elector",

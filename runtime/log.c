@@ -38,6 +38,8 @@ static struct {
 	size_t line_max;       /* PIPE_BUF where longer lines would mix with those of other writers */
 	uint64_t dropped, said;
 	struct buf line;
+	log_divert_fn *divert;
+	void *divert_arg;
 } sink = { .least = LOG_INFO, .fd = STDERR_FILENO, .line_max = SIZE_MAX };
 
 static const char *const level_names[] = { "debug", "info", "warn", "error" };
@@ -58,6 +60,12 @@ bool log_enabled(enum log_level level)
 uint64_t log_dropped(void)
 {
 	return sink.dropped;
+}
+
+void log_divert(log_divert_fn *to, void *arg)
+{
+	sink.divert = to;
+	sink.divert_arg = arg;
 }
 
 /* ---- finding out what stderr is ---- */
@@ -249,6 +257,10 @@ void log_event(enum log_level level, const struct log_about *about, const char *
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
+	if (sink.divert) {
+		sink.divert(sink.divert_arg, level, &short_about, event, text);
+		return;
+	}
 	if (short_about.lock) {
 		snprintf(lock, sizeof lock, "%s", short_about.lock);
 		short_about.lock = lock;

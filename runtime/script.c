@@ -45,6 +45,16 @@ static int use(lua_State *L)
 	return 1;
 }
 
+void script_push_use(lua_State *L)
+{
+	lua_newtable(L);
+	lua_pushvalue(L, -1);
+	lua_pushcclosure(L, use, 1);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, -3, "use");
+	lua_remove(L, -2);
+}
+
 /* lunarch.exit([code]): a clean stop of the whole program. The task goes no further. */
 static int gone_on(lua_State *L, int status, lua_KContext ctx)
 {
@@ -83,6 +93,13 @@ static int open_module(lua_State *L)
 	return m->open_lua(L);
 }
 
+static int ask_stub(lua_State *L)
+{
+	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
+
+	return s->spec.stub(L, s->spec.stub_arg);
+}
+
 /* The primitives that lua/ builds upon. [-0, +1, m] */
 static void open_natives(struct script *s)
 {
@@ -104,17 +121,17 @@ static void open_natives(struct script *s)
 	lua_pushlightuserdata(L, s);
 	lua_pushcclosure(L, script_exit, 1);
 	lua_setfield(L, -2, "exit");
+	if (s->spec.stub) {
+		lua_pushlightuserdata(L, s);
+		lua_pushcclosure(L, ask_stub, 1);
+		lua_setfield(L, -2, "stub");
+	}
 	lua_pushliteral(L, LUNARCH_VERSION);
 	lua_setfield(L, -2, "version");
 	term_bind(L);
 	lua_setfield(L, -2, "term_methods");
-	lua_newtable(L);
-	lua_pushvalue(L, -1);
-	lua_pushcclosure(L, use, 1);
-	lua_pushvalue(L, -1);
-	lua_setfield(L, -3, "use");
-	lua_setfield(L, -3, "use");
-	lua_pop(L, 1);
+	script_push_use(L);
+	lua_setfield(L, -2, "use");
 	election_bind(L, s);
 }
 

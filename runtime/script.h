@@ -22,6 +22,8 @@ struct script_spec {         /* borrowed for as long as the script lives */
 	char *const *args;   /* of the script, NULL-terminated */
 	void (*send)(void *arg, const struct buf *message);
 	void *arg;
+	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there: lua/simulated.lua; NULL: the world is real */
+	void *stub_arg;
 };
 
 /* Shared by script.c, election.c and term.c alone. */
@@ -48,6 +50,9 @@ void script_load(struct script *s);
 
 /* A message of the elector. false: malformed, or against the order of things. */
 bool script_message(struct script *s, enum wire_type type, struct wire *w);
+
+/* Leaves the function use(name): what lua/NAME.lua returns, run once in this state. [-0, +1, m] */
+void script_push_use(lua_State *L);
 
 /* ---- for election.c and term.c ---- */
 

@@ -10,7 +10,7 @@ cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --s
   --suppress=readdirCalled --suppress=getpwuidCalled --suppress=invalidFunctionArg:runtime/file_swap.c --suppress=memleak:runtime/file_swap.c \
   --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \
   --library=posix -D_GNU_SOURCE runtime
-luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election --no-unused-args examples lua >build/lint/luacheck ||
+luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election test simulate expect equal matches raises --no-unused-args examples lua >build/lint/luacheck ||
   { cat build/lint/luacheck; exit 1; }
 shellcheck scripts/*.sh .ci/run
 # What is left over is said nowhere but in the issues.

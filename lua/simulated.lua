@@ -1,0 +1,121 @@
+-- The world outside, under `lunarch test`: programs are not run, the test's stubs answer, and the time they take is virtual.
+-- Replaces natives, so that what a script may say to exec is checked as ever (lua/exec.lua).
+
+local next_pid = 1000
+
+local function pairs_of(list)
+	if not list then
+		return nil
+	end
+	local env = {}
+	for _, entry in ipairs(list) do
+		local name, value = entry:match "^([^=]+)=(.*)$"
+		env[name or entry] = value or false
+	end
+	return env
+end
+
+return function(natives)
+	local now = natives.time.monotonic
+
+	local function ask(kind, request)
+		local reply, why = natives.stub(kind, request)
+		if not reply then
+			error(why, 0)
+		end
+		return reply
+	end
+
+	-- What a stub said, as the result of a program.
+	local function stage(reply)
+		local code = not reply.signal and (reply.code or 0) or nil
+		return {
+			ok = code == 0, code = code, signal = reply.signal, stdout = reply.stdout or "", stderr = reply.stderr or "",
+			times = { elapsed = reply.takes or 0, user = 0, system = 0 },
+		}
+	end
+
+	local job_type = { __name = "lunarch.child" }
+	job_type.__index = natives.job_methods
+
+	function natives.start(specs)
+		local job = setmetatable({ stages = {}, started = now(), due = now(), unread = {} }, job_type)
+		local input
+		for i, spec in ipairs(specs) do
+			local reply = ask("exec", {
+				argv = spec.argv, stdin = input or spec.stdin, stdin_file = spec.stdin_file, cwd = spec.cwd, user = spec.user,
+				env = pairs_of(spec.env), timeout = spec.timeout,
+			})
+			if reply.missing then
+				return natives.fail("missing", ("exec: cannot run %s: no such program (so says the test)"):format(spec.argv[1]))
+			end
+			job.stages[i] = stage(reply)
+			input = job.stages[i].stdout
+			job.due = math.max(job.due, job.started + (reply.takes or 0))
+		end
+		local timeout = specs[1].timeout
+		if timeout and job.started + timeout < job.due then
+			job.due, job.timed_out = job.started + timeout, true
+		end
+		next_pid = next_pid + 1
+		job.pid = next_pid
+		return job
+	end
+
+	function natives.await(job, timeout)
+		local left = job.due - now()
+		if left > 0 then
+			natives.sleep(math.min(left, timeout or left))
+		end
+		return now() >= job.due
+	end
+
+	function natives.ends(job)
+		for _, result in ipairs(job.stages) do
+			if job.timed_out or job.killed then
+				result.ok, result.code, result.signal = false, nil, job.killed or 15
+				result.timed_out = job.timed_out
+			end
+		end
+		return job.stages
+	end
+
+	function natives.streams() end
+
+	-- All there is to read is there when the program ends.
+	function natives.line(job, which)
+		natives.await(job)
+		local last = job.stages[#job.stages]
+		local text = job.unread[which] or last[which]
+		local line, rest = text:match "^([^\n]*)\n(.*)$"
+		job.unread[which] = rest or ""
+		if line or text ~= "" then
+			return line or text
+		end
+	end
+
+	local job = natives.job_methods
+
+	function job.kill(self, signal)
+		if now() < self.due then
+			self.due, self.killed = now(), type(signal) == "number" and signal or 15
+		end
+	end
+
+	function job.running(self)
+		return now() < self.due
+	end
+
+	job_type.__close = job.kill
+
+	local function refuse(name)
+		return function()
+			error(("%s runs a real program, and a test does not: use exec, which a test can answer"):format(name), 2)
+		end
+	end
+	os.execute, io.popen = refuse "os.execute", refuse "io.popen" -- luacheck: ignore 122
+
+	local real_time, real_date = os.time, os.date
+	os.time = function(t) return t and real_time(t) or math.floor(natives.time.now()) end -- luacheck: ignore 122
+	os.date = function(format, t) return real_date(format, t or math.floor(natives.time.now())) end -- luacheck: ignore 122
+end
