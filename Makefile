@@ -57,7 +57,9 @@ endif
 SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o
 LIBOBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
-PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort)
+# What `lunarch new` writes, and `lunarch help api` shows.
+CARRIED := examples/starter.lua examples/starter_test.lua examples/.luacheckrc docs/api.md
+PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort) $(CARRIED)
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/*.c))
 
 all: $(BUILD)/lunarch $(MODULES)
@@ -171,6 +173,10 @@ bench: deps
 	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree
 	@tests/bench/bench.py $(BENCH)
 
+# What is made of the annotations in lua/meta/ (and checked to be current by make lint).
+api:
+	@lua5.4 scripts/api.lua
+
 # Without our headers, one of which has the name of a system's (err.h).
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
@@ -183,11 +189,14 @@ lint:
 install: all
 	install -D -m 755 $(BUILD)/lunarch $(DESTDIR)$(PREFIX)/bin/lunarch
 	for m in $(MODULES); do install -D -m 755 $$m $(DESTDIR)$(PREFIX)/lib/lunarch/$${m##*/}; done
+	for m in lua/meta/*.lua; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/lunarch/meta/$${m##*/}; done
 	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
 	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
+	rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/lunarch.d.lua $(DESTDIR)$(PREFIX)/share/lunarch/meta/testing.d.lua
+	[ ! -d $(DESTDIR)$(PREFIX)/share/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/lunarch/meta $(DESTDIR)$(PREFIX)/share/lunarch
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 help:
@@ -201,4 +210,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test test-full test-kube bench-kube unit asan asan-units demo bench lint install uninstall help clean FORCE
+.PHONY: all deps test test-full test-kube bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE

@@ -1,5 +1,6 @@
 #include "commands.h"
 
+#include "inspect.h"
 #include "look.h"
 #include "mem.h"
 #include "show.h"
@@ -18,6 +19,7 @@ struct check {
 	char *fallback;   /* the lock's name if nobody gives one */
 	char **locks;     /* as opened, per election; NULL where it could not be */
 	int problems;
+	bool told;        /* something about the text */
 };
 
 static void __attribute__((format(printf, 3, 4))) say(const char *label, bool plain, const char *fmt, ...)
@@ -79,6 +81,52 @@ static void show_identity(const struct check *c, const struct plan *p)
 		say("address", true, "what the script's function says");
 	else if (*address)
 		say("address", false, "%s", address);
+}
+
+/* A hook of a term in an election that has no terms. */
+static void check_hooks(struct check *c, const struct plan *p)
+{
+	if (!(p->flags & PLAN_OBSERVER))
+		return;
+	if (p->flags & PLAN_ON_STOPPED)
+		problem(c, "on_stopped never runs: without on_leading this election only observes");
+	if (p->flags & PLAN_MAY_LEAD)
+		problem(c, "may_lead is never asked: without on_leading this election only observes");
+}
+
+/* ---- the text ---- */
+
+static void on_found(void *arg, uint32_t line, bool is_problem, const char *text)
+{
+	struct check *c = arg;
+	char *said = mem_printf("line %u: %s", line, text);
+
+	if (!c->told)
+		puts("text");
+	c->told = true;
+	if (is_problem)
+		problem(c, said);
+	else
+		say("note", false, "%s", said);
+	free(said);
+}
+
+/* Loading it has worked, so it can be read, and is not too large. */
+static void check_text(struct check *c)
+{
+	struct buf text = { 0 };
+	char bytes[65536];
+	size_t n;
+	FILE *f = c->is_text ? NULL : fopen(c->script, "re");
+
+	if (c->is_text)
+		buf_adds(&text, c->script);
+	while (f && (n = fread(bytes, 1, sizeof bytes, f)) > 0)
+		buf_add(&text, bytes, n);
+	if (f)
+		fclose(f);
+	inspect_script(text.data ? text.data : "", text.len, c->is_text, on_found, c);
+	buf_fini(&text);
 }
 
 /* ---- timing ---- */
@@ -214,6 +262,7 @@ static void check_election(struct check *c, uint32_t index)
 	puts(b.data);
 	buf_fini(&b);
 	show_hooks(p);
+	check_hooks(c, p);
 	show_identity(c, p);
 	check_times(c, p);
 	check_lock(c, index);
@@ -236,6 +285,7 @@ static int check_script(struct check *c)
 	c->locks = mem_zero(c->survey.count * sizeof *c->locks);
 	for (uint32_t i = 0; i < c->survey.count; i++)
 		check_election(c, i);
+	check_text(c);
 	if (c->problems)
 		printf("%d problem%s\n", c->problems, c->problems > 1 ? "s" : "");
 	else

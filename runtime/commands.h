@@ -15,6 +15,7 @@ int cmd_status(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
 int cmd_test(int argc, char **argv);
+int cmd_new(int argc, char **argv);
 
 /* What a caller of lunarch can tell from its exit status; exec has the command's own besides. */
 enum exit_status {
@@ -45,6 +46,7 @@ enum exit_status command_status_of(const struct err *err);
 
 void help_print(FILE *out);                    /* lunarch --help */
 void help_command(enum command command);
+int help_api(const char *name);                /* what scripts can call: a section or a function, NULL = all; the exit status */
 void help_version(void);
 void help_complete(const char *command_name); /* words for the completion, one a line; "" = the commands */
 

@@ -14,7 +14,7 @@
 const char *const command_names[COMMANDS + 1] = {
 	[COMMAND_RUN] = "run",       [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader",
 	[COMMAND_STATUS] = "status", [COMMAND_CHECK] = "check", [COMMAND_CTL] = "ctl",
-	[COMMAND_TEST] = "test",
+	[COMMAND_TEST] = "test",     [COMMAND_NEW] = "new",
 };
 
 /* ---- the table ---- */
@@ -26,9 +26,10 @@ const char *const command_names[COMMANDS + 1] = {
 #define CHECK (1 << COMMAND_CHECK)
 #define CTL (1 << COMMAND_CTL)
 #define TEST (1 << COMMAND_TEST)
+#define NEW (1 << COMMAND_NEW)
 #define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
-#define ALL (LEADS | LEADER | STATUS | CTL | TEST)
+#define ALL (LEADS | LEADER | STATUS | CTL | TEST | NEW)
 
 const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS,

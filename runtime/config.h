@@ -20,6 +20,7 @@ enum command {
 	COMMAND_CHECK,
 	COMMAND_CTL,
 	COMMAND_TEST,
+	COMMAND_NEW,
 	COMMANDS
 };
 extern const char *const command_names[COMMANDS + 1]; /* "run" ...; NULL at the end */

@@ -4,12 +4,14 @@
 #include "log.h"
 #include "mem.h"
 #include "module.h"
+#include "prelude.h"
 #include "version.h"
 #include "versions.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 
 static const struct command_help {
@@ -68,6 +70,13 @@ static const struct command_help {
 		"  lunarch check backup.lua\n"
 		"  lunarch check --lease-duration 5s --lock /srv/shared/backup backup.lua\n",
 	},
+	[COMMAND_NEW] = {
+		"new NAME",
+		"write a commented script and its test",
+		"Writes NAME.lua, NAME_test.lua and, if there is none, .luacheckrc into the directory you are in. Nothing is overwritten.\n"
+		"Exit status: 0 written, 1 it could not be, 2 usage.",
+		"  lunarch new nightly && lunarch test nightly_test.lua\n",
+	},
 	[COMMAND_TEST] = {
 		"test FILE_test.lua...",
 		"run a script's own tests, on virtual time",
@@ -103,7 +112,7 @@ void help_print(FILE *out)
 	fputs("Lunarch runs one Lua script (or command) on many machines and lets exactly one of them lead.\n\nUsage:\n", out);
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(out, "  lunarch %-50s %s\n", helps[i].usage, helps[i].summary);
-	fputs("  lunarch COMMAND --help\n  lunarch --version\n\nWhere the record lives (--lock):\n", out);
+	fputs("  lunarch COMMAND --help\n  lunarch help api [NAME]                                    what scripts can call\n  lunarch --version\n\nWhere the record lives (--lock):\n", out);
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
 		if (b->summary)
 			fprintf(out, "  %-10s %s%s\n", b->scheme, b->summary,
@@ -141,6 +150,48 @@ void help_command(enum command command)
 		if (option_table[i].commands & 1u << command && option_table[i].env)
 			printf("  %-26s --%s\n", option_table[i].env, option_table[i].name);
 	printf("\nExamples:\n%s", h->examples);
+}
+
+/* Whether this heading of docs/api.md is about it: "## term", "### `term:resign([seconds])`". */
+static bool is_about(const char *heading, const char *name)
+{
+	size_t len = strlen(name);
+	const char *at = heading + strspn(heading, "# `");
+
+	return strncasecmp(at, name, len) == 0 && (at[len] == '\n' || at[len] == '(');
+}
+
+static size_t depth_of(const char *line)
+{
+	size_t depth = strspn(line, "#");
+
+	return line[depth] == ' ' ? depth : 0;
+}
+
+int help_api(const char *name)
+{
+	const struct prelude_file *f = prelude_files;
+	size_t inside = 0;
+	bool found = false;
+
+	while (strcmp(f->name, "api") != 0)
+		f++;
+	for (const char *line = f->text, *end; *line; line = end) {
+		size_t depth = depth_of(line);
+		end = strchr(line, '\n') + 1;
+		if (depth && depth <= inside)
+			inside = 0;
+		if (!inside && (!name || (depth && is_about(line, name))))
+			inside = name ? depth : 9;
+		if (!inside)
+			continue;
+		found = true;
+		fwrite(line, 1, (size_t)(end - line), stdout);
+	}
+	if (found)
+		return EXIT_DONE;
+	fprintf(stderr, "lunarch help api: nothing is called '%s': `lunarch help api` shows everything\n", name);
+	return EXIT_USAGE;
 }
 
 /* Opened for real: a module whose library is missing says so here and not on the night it is needed. */

@@ -12,7 +12,7 @@ typedef int command_fn(int argc, char **argv);
 static command_fn *const commands[COMMANDS] = {
 	[COMMAND_RUN] = cmd_run,       [COMMAND_EXEC] = cmd_exec,   [COMMAND_LEADER] = cmd_leader,
 	[COMMAND_STATUS] = cmd_status, [COMMAND_CHECK] = cmd_check, [COMMAND_CTL] = cmd_ctl,
-	[COMMAND_TEST] = cmd_test,
+	[COMMAND_TEST] = cmd_test,     [COMMAND_NEW] = cmd_new,
 };
 
 /* The same binary in another part: `-x guard ...`, `-x worker ...`, and `-x complete` for the shell. */
@@ -57,8 +57,10 @@ static int unknown_command(const char *name)
 	return EXIT_USAGE;
 }
 
-static int help_about(const char *name)
+static int help_about(const char *name, const char *part)
 {
+	if (name && strcmp(name, "api") == 0)
+		return help_api(part);
 	int command = name ? find_command(name) : -1;
 
 	if (name && command < 0)
@@ -80,9 +82,9 @@ int main(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-		return help_about(NULL);
+		return help_about(NULL, NULL);
 	if (strcmp(argv[1], "help") == 0)
-		return help_about(argv[2]);
+		return help_about(argv[2], argv[2] ? argv[3] : NULL);
 	if (strcmp(argv[1], "--version") == 0) {
 		help_version();
 		return EXIT_DONE;

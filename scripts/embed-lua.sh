@@ -1,9 +1,11 @@
 #!/bin/sh
-# Writes the given Lua files as a C source on stdout: the table that runtime/prelude.h declares.
+# Writes the given Lua files (and what else the program carries) as a C source on stdout: the table that runtime/prelude.h declares.
 set -eu
 
 name_of() {
-	basename "$1" .lua
+	base=${1##*/}
+	base=${base#.}
+	echo "${base%.*}"
 }
 
 echo '#include "prelude.h"'

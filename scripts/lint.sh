@@ -12,6 +12,7 @@ cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --s
   --library=posix -D_GNU_SOURCE runtime
 luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election test simulate expect equal matches raises --no-unused-args examples lua >build/lint/luacheck ||
   { cat build/lint/luacheck; exit 1; }
+lua5.4 scripts/api.lua --check
 shellcheck scripts/*.sh .ci/run
 # What is left over is said nowhere but in the issues.
 words=$(grep -rnE 'TODO|FIXME|\bXXX\b' runtime lua scripts tests examples Makefile --include='*.[ch]' --include='*.lua' --include='*.sh' \

@@ -131,6 +131,7 @@ function Task:wait(timeout) end
 ---Every wait in it raises from now on.
 function Task:cancel() end
 
+---Whether it has ended.
 ---@return boolean
 function Task:done() end
 
@@ -138,15 +139,19 @@ function Task:done() end
 ---@class lunarch.Here
 election = {}
 
+---The last leader that was seen.
 ---@return lunarch.Leader? nil: nobody leads, as far as is known
 function election:leader() end
 
+---Whether this process leads, by the clock.
 ---@return boolean
 function election:is_leading() end
 
+---The lock's URL, without secrets.
 ---@return string
 function election:lock() end
 
+---Waits. Other tasks run meanwhile.
 ---@param seconds number
 function sleep(seconds) end
 
@@ -155,6 +160,7 @@ function sleep(seconds) end
 ---@return lunarch.Task
 function spawn(f, ...) end
 
+---As term:every, in the scope it is called in.
 ---@param seconds number
 ---@param f fun()
 ---@param options? lunarch.EveryOptions
@@ -177,16 +183,20 @@ function tasks.wait_all(list, options) end
 ---@return any ... its results; or nil and an error ("timeout")
 function tasks.first(list, options) end
 
+---Calls f, for so long at most.
 ---@param seconds number
 ---@param f function
 ---@return any ... what f returns; or nil and an error ("timeout")
+---@param ... any its arguments
 function tasks.with_timeout(seconds, f, ...) end
 
 ---@class lunarch.Scope
 local Scope = {}
 
+---A task that ends with the scope; its error is raised by tasks.scope.
 ---@param f fun(...)
 ---@return lunarch.Task
+---@param ... any its arguments
 function Scope:spawn(f, ...) end
 
 ---Returns what f returns, when that and everything it has spawned in the scope have ended.
@@ -197,6 +207,7 @@ function tasks.scope(f, ...) end
 ---@class lunarch.Queue
 local Queue = {}
 
+---A queue between tasks; with a capacity, put waits while it is full.
 ---@param capacity? integer
 ---@return lunarch.Queue
 function tasks.queue(capacity) end
@@ -218,8 +229,10 @@ function Queue:take(timeout) end
 ---@return fun(): any
 function Queue:each() end
 
+---No more values; those that are in it can still be taken.
 function Queue:close() end
 
+---How many values are in it.
 ---@return integer
 function Queue:size() end
 
@@ -229,12 +242,15 @@ local Semaphore = {}
 ---@class lunarch.Permit
 local Permit = {}
 
+---Gives it back; once, and a second time does nothing.
 function Permit:release() end
 
+---At most so many permits at a time.
 ---@param permits integer
 ---@return lunarch.Semaphore
 function tasks.semaphore(permits) end
 
+---Waits for a permit.
 ---@param timeout? number
 ---@return lunarch.Permit? permit released by permit:release(), or as a <close> variable
 ---@return lunarch.Error? err "timeout"
@@ -271,6 +287,7 @@ function Semaphore:acquire(timeout) end
 ---@field pid integer? nil once wait has returned its result
 local Child = {}
 
+---Waits for its end.
 ---@param timeout? number seconds; ends nothing
 ---@return lunarch.ExecResult? result
 ---@return lunarch.Error? err
@@ -281,6 +298,7 @@ function Child:wait(timeout) end
 ---@return boolean running it was still there
 function Child:kill(signal) end
 
+---Whether it still runs.
 ---@return boolean
 function Child:running() end
 
@@ -381,9 +399,12 @@ json = {}
 ---@type lightuserdata JSON's null
 json.null = nil
 
+---The JSON text of a value. Raises for what JSON cannot say.
 ---@return string
+---@param value any
 function json.encode(value) end
 
+---The value of a JSON text; integers stay integers, null is json.null.
 ---@param text string
 ---@return any value
 ---@return lunarch.Error? err
@@ -396,25 +417,42 @@ function json.array(t) end
 
 log = {}
 
+---A line of the log, if the level is low enough.
 ---@param event any a text, or with fields a snake_case word
 ---@param fields? table
 function log.debug(event, fields) end
+
+---A line of the log.
+---@param event any a text, or with fields a snake_case word
+---@param fields? table
 function log.info(event, fields) end
+
+---A warning in the log.
+---@param event any a text, or with fields a snake_case word
+---@param fields? table
 function log.warn(event, fields) end
+
+---An error in the log; nothing else happens.
+---@param event any a text, or with fields a snake_case word
+---@param fields? table
 function log.error(event, fields) end
 
 time = {}
 
+---The wall clock. It may be set.
 ---@return number seconds since 1970 by the wall clock
 function time.now() end
 
+---What sleep counts by.
 ---@return number seconds of a clock that nobody sets
 function time.monotonic() end
 
+---A time as 2024-01-31T12:00:00Z; without one, now.
 ---@param seconds? number
 ---@return string
 function time.iso(seconds) end
 
+---The other way round.
 ---@param text string
 ---@return number? seconds
 ---@return lunarch.Error? err

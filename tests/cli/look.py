@@ -182,6 +182,31 @@ def test_check_scripts():
     check(run("check", put("typo.lua", "return { on_leadin = function() end }")), 1, "on_leadin", "on_leading",
           what="check: a misspelled hook, with a suggestion")
     check(run("check", put("raise.lua", "\n\nerror('no disk')")), 1, "raise.lua:3", "no disk", what="check: a script that raises")
+    r = run("check", put("names.lua", """local function on_stopped() end
+return { on_leading = function(term)
+  own = 1
+  prnt(own)
+  os.execute("ls")
+  for line in io.lines("x") do print(line) end
+  return function() return string.format("%d", sleeep(1)), _G, arg[0] end
+end }"""))
+    check(r, 1, "line 1: the local function on_stopped is never used", "line 4: undefined global 'prnt' (did you mean 'print'?)",
+          "note       line 5: os.execute cannot be interrupted", "note       line 6: io.lines", "line 7: undefined global 'sleeep' (did you mean 'sleep'?)",
+          "3 problems", what="check: names that nobody defines, forgotten hooks, calls that hold everything up, each with its line")
+    ok("'own'" not in r.stdout and "'arg'" not in r.stdout, "check: and nothing about those that are defined")
+    many = put("many.lua", "local t = { %s }\nreturn { on_leading = function() for i = 1, 2 do\n\n\nmissing(t, i) end end }" %
+               ", ".join(f'"{i}"' for i in range(600)))
+    check(run("check", many), 1, "line 5: undefined global 'missing'", what="check: in a large script, too, at the right line")
+    large = put("large.lua", "local t = { %s }\nfunction helper() end\nlocal function f() helper(t) end\nif t == f then\nmissing()\nend\n"
+                "return { on_leading = f }" % ", ".join(f'"{i}"' for i in range(600)))
+    r = run("check", large)
+    check(r, 1, "line 5: undefined global 'missing'", "1 problem", what="check: where a function has more constants than an instruction can name")
+    check(run("check", put("module.lua", 'local m = require "suite"\nreturn { on_leading = function() helper(m) end }'),
+              *(["--"] if put("suite.lua", "helper = print return 1") else [])), 0, "note       line 2: undefined global 'helper', unless a module defines it",
+          what="check: a global that a module may define is a note")
+    check(run("check", put("watch.lua", "return { on_new_leader = print, on_stopped = print, may_lead = print }")), 1, "on_stopped never runs",
+          "may_lead is never asked", what="check: hooks of a term in an election that only observes")
+    check(run("check", "-e", "print(term.token) prnt(1)"), 1, "line 1: undefined global 'prnt'", "1 problem", what="check: a text, too")
     check(run("check", put("exit.lua", "os.exit(3)")), 1, "exit status 3", what="check: a script that leaves while it is loaded")
     check(run("check", put("loop.lua", "while true do end")), 1, "still loading", what="check: a script that never finishes loading")
 

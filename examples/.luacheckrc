@@ -1,0 +1,7 @@
+-- For luacheck: the globals that scripts run by Lunarch see, and their tests. Made by scripts/api.lua.
+std = "lua54"
+max_line_length = false
+unused_args = false
+globals = { "on_start", "on_leading", "on_stopped", "on_new_leader", "on_no_leader", "may_lead" }
+read_globals = { "election", "every", "exec", "json", "log", "lunarch", "sleep", "spawn", "tasks", "time" }
+files["**/*_test.lua"] = { read_globals = { "equal", "expect", "matches", "raises", "simulate", "test" } }

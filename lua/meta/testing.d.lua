@@ -1,0 +1,223 @@
+---@meta
+-- What a test file run by `lunarch test` sees besides Lua's own libraries. For editors; scripts/api.lua makes docs/api.md of it.
+-- luacheck: ignore
+
+---Adds a test: a sentence that must hold, and the function that finds out. An error in it, or in a hook, is a failure.
+---@param name string
+---@param f fun()
+function test(name, f) end
+
+---Fails the test here if the value is false or nil.
+---@param value any
+---@param message? string
+---@return any value
+function expect(value, message) end
+
+---Fails the test here if the two differ; tables are compared by content.
+---@param got any
+---@param want any
+---@param message? string
+function equal(got, want, message) end
+
+---Fails the test here if the text does not have the Lua pattern.
+---@param text string
+---@param pattern string
+---@param message? string
+function matches(text, pattern, message) end
+
+---Fails the test here if f raises no error, or one without the pattern.
+---@param f fun()
+---@param pattern? string
+function raises(f, pattern) end
+
+---@class lunarch.SimOptions
+---@field script string path, from where the test file is
+---@field nodes? string[]|integer names, or how many (3)
+---@field args? any[] the script's arguments
+---@field options? string[] those of `lunarch run`, as `"--lease-duration=60s"`
+---@field seed? integer the same seed (1) gives the same run
+---@field latency? number seconds a message takes, more or less (0.005)
+
+---Nodes that run a script, each with the real elector, on a simulated store, network and clock. One at a time.
+---@param options lunarch.SimOptions
+---@return lunarch.Sim
+function simulate(options) end
+
+---A program that a script wanted to run.
+---@class lunarch.Call
+---@field argv string[]
+---@field program string its name without a directory; of a shell line the first word
+---@field shell? string the shell line
+---@field stdin? string
+---@field cwd? string
+---@field env? table<string, string|false>
+---@field timeout? number
+---@field node string
+---@field time number seconds since the beginning
+---@field leading boolean whether the term that asked led at that moment
+---@field token? integer
+---@field lock? string
+
+---What a program does, as a stub says. A text stands for its `stdout`.
+---@class lunarch.Reply
+---@field code? integer exit status (0)
+---@field signal? integer what killed it
+---@field stdout? string
+---@field stderr? string
+---@field takes? number seconds until it ends
+---@field missing? boolean there is no such program
+
+---A line of a node's log.
+---@class lunarch.Event
+---@field time number seconds since the beginning
+---@field node string
+---@field level "debug"|"info"|"warn"|"error"
+---@field event string as in docs/operations.md; "print" for what scripts print
+---@field message string
+---@field lock? string
+---@field term? integer
+---@field token? integer
+
+---What `simulate` returns.
+---@class lunarch.Sim
+local Sim = {}
+
+---So much time passes.
+---@param seconds number
+function Sim:run(seconds) end
+
+---Time passes until f returns something true; an error if that takes longer than the limit.
+---@param f fun(): any
+---@param limit? number seconds (3600)
+---@return any value what f returned
+---@return number seconds what it took
+function Sim:run_until(f, limit) end
+
+---Time passes until somebody leads.
+---@param lock? string as the script names it; the first election's
+---@return string node
+function Sim:elect(lock) end
+
+---Time passes until another leads than now, or than the one that kill_leader took away.
+---@param lock? string
+---@return string node
+---@return number seconds what it took
+function Sim:next_leader(lock) end
+
+---The time since the beginning.
+---@return number seconds
+function Sim:now() end
+
+---Ends the simulation; the end of a test does so, too.
+function Sim:close() end
+
+---Says what a program does, instead of running it. `"*"` stands for whatever has no stub of its own; a program without one is an error.
+---@param name string a program; of a shell line the first word
+---@param reply? lunarch.Reply|string|fun(call: lunarch.Call): lunarch.Reply|string|nil
+function Sim:stub(name, reply) end
+
+---What scripts have run, in order.
+---@param program? string
+---@return lunarch.Call[]
+function Sim:calls(program) end
+
+---Who leads, by its own clock.
+---@param lock? string
+---@return string? node
+function Sim:leader(lock) end
+
+---Whether the node leads in any election.
+---@param node string
+---@return boolean
+function Sim:is_leading(node) end
+
+---The names.
+---@return string[]
+function Sim:nodes() end
+
+---The record as it is in the store, with `holderIdentity`, `token`, `state`, `checkpoint` and so on.
+---@param lock? string
+---@return table? record nil: there is none
+function Sim:record(lock) end
+
+---What scripts have printed.
+---@param pattern? string
+---@param node? string
+---@return string[]
+function Sim:printed(pattern, node) end
+
+---What has been logged.
+---@param filter? string|table an event's name, or fields that must be so (`message` is a pattern)
+---@return lunarch.Event[]
+function Sim:events(filter) end
+
+---Messages of hooks that failed since the last call. Those that nobody asks for fail the test.
+---@return string[]
+function Sim:errors() end
+
+---Cuts nodes off from the store. Nobody is told: messages vanish.
+---@param node string
+---@param ... string
+function Sim:partition(node, ...) end
+
+---Ends that; without names for all of them.
+---@param ... string
+function Sim:heal(...) end
+
+---The whole machine stands still for so long.
+---@param node string
+---@param seconds number
+function Sim:pause(node, seconds) end
+
+---Ends that.
+---@param node string
+---@param ... string
+function Sim:wake(node, ...) end
+
+---A power cut. Nothing is released.
+---@param node string
+---@param ... string
+function Sim:crash(node, ...) end
+
+---Starts a node that has crashed or was stopped.
+---@param node string
+---@param ... string
+function Sim:start(node, ...) end
+
+---As SIGTERM does.
+---@param node string
+---@param ... string
+function Sim:stop(node, ...) end
+
+---Kills the process that runs the script. Its replacement runs on_stopped.
+---@param node string
+---@param ... string
+function Sim:kill_worker(node, ...) end
+
+---A power cut for whoever leads.
+---@param lock? string
+---@return string node who that was
+function Sim:kill_leader(lock) end
+
+---As `lunarch ctl resign` does.
+---@param node string
+---@param seconds? number to stay out (one lease)
+function Sim:resign(node, seconds) end
+
+---Somebody deletes the record.
+---@param lock? string
+function Sim:delete_record(lock) end
+
+---The store refuses everything from now on.
+function Sim:store_down() end
+
+---It works again.
+function Sim:store_up() end
+
+---What a message takes from now on, give or take a half.
+---@param seconds number
+function Sim:latency(seconds) end
+
+---Part of the messages that get lost from now on.
+---@param part number 0 to 1
+function Sim:loss(part) end
