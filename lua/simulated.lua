@@ -1,5 +1,5 @@
--- The world outside, under `lunarch test`: programs are not run, the test's stubs answer, and the time they take is virtual.
--- Replaces natives, so that what a script may say to exec is checked as ever (lua/exec.lua).
+-- The world outside, under `lunarch test`: programs are not run and nothing is fetched, the test's stubs answer, and the time they
+-- take is virtual. Replaces natives, so that what a script may say to exec and http is checked as ever (lua/exec.lua, lua/http.lua).
 
 local next_pid = 1000
 
@@ -107,6 +107,76 @@ return function(natives)
 	end
 
 	job_type.__close = job.kill
+
+	-- The HTTP client, as lua/http.lua uses it.
+	local http = {}
+
+	local function request(call)
+		local spec = call.spec
+		local headers = {}
+		for _, line in ipairs(spec.headers or {}) do
+			local name, value = line:match "^([^:]+): ?(.*)$"
+			headers[name:lower()] = value
+		end
+		call.reply = ask("http", { method = spec.method, url = spec.url, headers = headers, body = call.body, timeout = spec.timeout or spec.first_byte })
+		local takes, limit = call.reply.takes or 0, spec.timeout or spec.first_byte or math.huge
+		call.timed_out = takes > limit
+		call.due = now() + math.min(takes, limit)
+	end
+
+	function http.start(spec)
+		local call = { spec = spec, body = spec.body or "" }
+		if not spec.streamed then
+			request(call)
+		end
+		return call
+	end
+
+	function http.send(call, part)
+		if part then
+			call.body = call.body .. part
+		else
+			request(call)
+		end
+		return 0
+	end
+
+	function http.state(call)
+		local ended = call.due ~= nil and now() >= call.due
+		return ended, ended
+	end
+
+	function http.wait(call)
+		natives.sleep(math.max(0, call.due - now()))
+	end
+
+	function http.failure(call)
+		local code = call.timed_out and "timeout" or call.reply.unreachable and "unreachable"
+		if not code then
+			return nil
+		end
+		local nothing, err = natives.fail(code, ("%s %s: %s (so says the test)"):format(call.spec.method, call.spec.url,
+			call.timed_out and "no answer in time" or "it cannot be reached"))
+		err.unsent = not call.timed_out
+		return nothing, err
+	end
+
+	function http.answer(call)
+		return call.reply.status or 200, call.reply.headers or {}, call.spec.url
+	end
+
+	function http.take(call)
+		local body = call.taken and "" or call.reply.body or ""
+		call.taken = true
+		return body
+	end
+
+	function http.cancel() end
+
+	local real_module = natives.module
+	function natives.module(name)
+		return name == "http" and http or real_module(name)
+	end
 
 	local function refuse(name)
 		return function()

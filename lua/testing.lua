@@ -340,7 +340,7 @@ return function(natives)
 
 	-- ---- stubs ----
 
-	-- name: of the program; for a shell line its first word; "*": whatever has no stub of its own.
+	-- name: of the program; for a shell line its first word; the beginning of a URL; "*": whatever has no stub of its own.
 	function sim.stub(self, name, reply)
 		local kind = type(reply)
 		if type(name) ~= "string" or (kind ~= "table" and kind ~= "string" and kind ~= "function" and reply ~= nil) then
@@ -349,7 +349,8 @@ return function(natives)
 		self.stubs[name] = reply == nil and {} or reply
 	end
 
-	local reply_keys = { code = "count", signal = "count", stdout = "text", stderr = "text", takes = "seconds", missing = "boolean" }
+	local http_keys = { status = "count", headers = "table", body = "text", json = function() end, takes = "seconds", unreachable = "boolean" }
+	local exec_keys = { code = "count", signal = "count", stdout = "text", stderr = "text", takes = "seconds", missing = "boolean" }
 
 	local function program_of(call)
 		local first = call.argv[1]
@@ -360,27 +361,53 @@ return function(natives)
 		return first:match "[^/]+$" or first
 	end
 
-	function sim.answer(self, call)
+	local function begins(text, with)
+		return text:sub(1, #with) == with
+	end
+
+	-- The stub with the longest beginning of the URL.
+	local function stub_of_url(self, url)
+		local best
+		for name in pairs(self.stubs) do
+			if name:find("://", 1, true) and begins(url, name) and #name > #(best or "") then
+				best = name
+			end
+		end
+		return best and self.stubs[best]
+	end
+
+	local function find_stub(self, call)
+		if call.kind == "http" then
+			return stub_of_url(self, call.url) or self.stubs["*"], call.url
+		end
 		call.program = program_of(call)
+		return self.stubs[call.argv[1]] or self.stubs[call.program] or self.stubs["*"], call.program
+	end
+
+	function sim.answer(self, call)
+		local reply, name = find_stub(self, call)
+		local is_http = call.kind == "http"
 		self.made[#self.made + 1] = call
-		local reply = self.stubs[call.argv[1]] or self.stubs[call.program] or self.stubs["*"]
 		if reply == nil then
-			return nil, ('exec: "%s" has no stub: a test runs no real programs; sim:stub("%s", { stdout = "..." })')
-				:format(call.program, call.program)
+			return nil, ('%s: "%s" has no stub: a test %s; sim:stub("%s", { %s = "..." })'):format(call.kind, name,
+				is_http and "fetches nothing" or "runs no real programs", name, is_http and "body" or "stdout")
 		end
 		if type(reply) == "function" then
 			reply = reply(call)
 		end
-		reply = type(reply) == "string" and { stdout = reply } or reply or {}
+		reply = type(reply) == "string" and { [is_http and "body" or "stdout"] = reply } or reply or {}
 		local wrong = type(reply) ~= "table" and "a stub returns a table, a text or nothing"
-			or check(('the stub of "%s"'):format(call.program), reply, reply_keys)
+			or check(('the stub of "%s"'):format(name), reply, is_http and http_keys or exec_keys)
+		if not wrong and reply.json ~= nil then
+			reply = { status = reply.status, headers = reply.headers, takes = reply.takes, body = natives.json.encode(reply.json) }
+		end
 		return not wrong and reply or nil, wrong
 	end
 
-	function sim.calls(self, program)
+	function sim.calls(self, name)
 		local list = {}
 		for _, call in ipairs(self.made) do
-			if not program or call.program == program then
+			if not name or call.program == name or (call.url and begins(call.url, name)) then
 				list[#list + 1] = call
 			end
 		end

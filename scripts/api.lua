@@ -169,7 +169,7 @@ local function put_fields(fields)
 	end
 end
 
-local shown_as = { Term = "term", Task = "task", Scope = "scope", Queue = "queue", Semaphore = "semaphore", Permit = "permit", Child = "child", Sim = "sim" }
+local shown_as = { Term = "term", Task = "task", Scope = "scope", Queue = "queue", Semaphore = "semaphore", Permit = "permit", Child = "child", Sim = "sim", Response = "response" }
 
 local function put_item(item)
 	if item.kind == "function" then

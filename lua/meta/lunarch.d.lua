@@ -363,6 +363,7 @@ http = {}
 ---@field url string
 local Response = {}
 
+---The body, as JSON.
 ---@return any value
 ---@return lunarch.Error? err
 function Response:json() end
@@ -376,22 +377,55 @@ function Response:read() end
 ---@return fun(): string?
 function Response:lines() end
 
+---Lets go of a stream before its end.
 function Response:close() end
 
+---Sends a request and waits for the response, whatever its status. `nil, err` when there is none.
 ---@param request lunarch.HttpRequest
 ---@return lunarch.Response? response
 ---@return lunarch.Error? err
 function http.request(request) end
 
+---As http.request, with the method and the URL in front.
 ---@param url string
 ---@param options? lunarch.HttpOptions
 ---@return lunarch.Response? response
 ---@return lunarch.Error? err
 function http.get(url, options) end
+
+---As http.get, with HEAD.
+---@param url string
+---@param options? lunarch.HttpOptions
+---@return lunarch.Response? response
+---@return lunarch.Error? err
 function http.head(url, options) end
+
+---As http.get, with POST.
+---@param url string
+---@param options? lunarch.HttpOptions
+---@return lunarch.Response? response
+---@return lunarch.Error? err
 function http.post(url, options) end
+
+---As http.get, with PUT.
+---@param url string
+---@param options? lunarch.HttpOptions
+---@return lunarch.Response? response
+---@return lunarch.Error? err
 function http.put(url, options) end
+
+---As http.get, with PATCH.
+---@param url string
+---@param options? lunarch.HttpOptions
+---@return lunarch.Response? response
+---@return lunarch.Error? err
 function http.patch(url, options) end
+
+---As http.get, with DELETE.
+---@param url string
+---@param options? lunarch.HttpOptions
+---@return lunarch.Response? response
+---@return lunarch.Error? err
 function http.delete(url, options) end
 
 json = {}

@@ -43,10 +43,15 @@ function raises(f, pattern) end
 ---@return lunarch.Sim
 function simulate(options) end
 
----A program that a script wanted to run.
+---A program that a script wanted to run, or a request that it wanted to send.
 ---@class lunarch.Call
----@field argv string[]
----@field program string its name without a directory; of a shell line the first word
+---@field kind "exec"|"http"
+---@field method? string http
+---@field url? string
+---@field headers? table<string, string> names in lower case
+---@field body? string
+---@field argv? string[] exec
+---@field program? string its name without a directory; of a shell line the first word
 ---@field shell? string the shell line
 ---@field stdin? string
 ---@field cwd? string
@@ -66,6 +71,15 @@ function simulate(options) end
 ---@field stderr? string
 ---@field takes? number seconds until it ends
 ---@field missing? boolean there is no such program
+
+---What an HTTP server does, as a stub says. A text stands for its `body`.
+---@class lunarch.HttpReply
+---@field status? integer 200
+---@field headers? table<string, string> names in lower case
+---@field body? string
+---@field json? any the body, as JSON
+---@field takes? number seconds until it answers
+---@field unreachable? boolean there is no such server
 
 ---A line of a node's log.
 ---@class lunarch.Event
@@ -111,15 +125,15 @@ function Sim:now() end
 ---Ends the simulation; the end of a test does so, too.
 function Sim:close() end
 
----Says what a program does, instead of running it. `"*"` stands for whatever has no stub of its own; a program without one is an error.
----@param name string a program; of a shell line the first word
----@param reply? lunarch.Reply|string|fun(call: lunarch.Call): lunarch.Reply|string|nil
+---Says what a program or a server does, instead of asking it. `"*"` stands for whatever has no stub of its own; what has none is an error.
+---@param name string a program (of a shell line the first word), or the beginning of a URL
+---@param reply? lunarch.Reply|lunarch.HttpReply|string|fun(call: lunarch.Call): lunarch.Reply|lunarch.HttpReply|string|nil
 function Sim:stub(name, reply) end
 
----What scripts have run, in order.
----@param program? string
+---What scripts have run or sent, in order.
+---@param name? string a program, or the beginning of a URL
 ---@return lunarch.Call[]
-function Sim:calls(program) end
+function Sim:calls(name) end
 
 ---Who leads, by its own clock.
 ---@param lock? string

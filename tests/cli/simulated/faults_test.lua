@@ -179,3 +179,30 @@ test("misuse says what was meant", function()
   raises(function() sim:kill_leader() end, "nobody leads")
   raises(function() sim:run_until(function() return false end, 10) end, "within 10 s")
 end)
+
+test("requests go to stubs, with everything that the script's client does: JSON, tokens, retries, timeouts", function()
+  local sim = simulate { script = "webhook.lua", nodes = 1 }
+  sim:stub("https://hooks.example.org/", function(call)
+    if #sim:calls "https://hooks" < 3 then return { status = 503 } end
+    return { json = { text = call.method }, takes = 2 }
+  end)
+  sim:elect()
+  sim:run(20)
+  local calls = sim:calls "https://hooks.example.org/leader"
+  equal(#calls, 3)
+  equal(json.decode(calls[1].body), { node = "a" })
+  equal(calls[3].headers["fencing-token"], tostring(sim:record().token))
+  equal(sim:printed "POST", { "200\tPOST" })
+end)
+
+test("a server that does not answer in time, and one that is not there", function()
+  local sim = simulate { script = "webhook.lua", nodes = 1 }
+  sim:stub("https://hooks.example.org/", { takes = 100 })
+  sim:elect()
+  sim:run(30)
+  equal(sim:printed "timeout", { "timeout\tnil" })
+  sim:stub("https://hooks.example.org/", { unreachable = true })
+  sim:resign("a", 1)
+  sim:run(60)
+  equal(sim:printed "unreachable", { "unreachable\tnil" })
+end)
