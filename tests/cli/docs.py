@@ -128,7 +128,7 @@ end
 local libraries = { string = 1, table = 1, math = 1, io = 1, os = 1, debug = 1, coroutine = 1, utf8 = 1, package = 1, _G = 1, arg = 1 }
 for key, value in pairs(_G) do
   if type(value) == "table" and not libraries[key] then
-    local _ = key == "tasks" and value.scope
+    local _ = key == "tasks" and value.scope or key == "http" and value.get
     add(key .. (key == "election" and ":" or "."), value)
   end
 end
