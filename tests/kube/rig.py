@@ -194,7 +194,7 @@ class Cluster:
     def requests(self, agent=None):
         """[(verb, resource, code, user agent)] of the audit log, if the server was started with one (AUDIT)."""
         with open(os.path.join(self.api.dir, "audit")) as f:
-            entries = [json.loads(line) for line in f]
+            entries = [json.loads(line) for line in f if line.endswith("\n")]  # the last may be half written
         return [e for e in entries if agent is None or e.get("userAgent", "").startswith(agent)]
 
 
