@@ -8,11 +8,12 @@ from harness import *
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-# Between the kill and the next leader there are 1.5 s, which a machine may be late by; more for a crowd that is killed.
+# Between the kill and the next leader there are 1.5 s, which a machine may be late by. A busy one takes seconds to make a
+# thousand processes die, and what is not dead within the kill allowance is for good reasons the end of the program.
 STEADY = ["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
           "--kill-allowance", "750ms", "--drift-allowance", "750ms"]
-CROWD = ["--lease-duration", "8s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
-         "--kill-allowance", "3s", "--drift-allowance", "2s"]
+CROWD = ["--lease-duration", "24s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
+         "--kill-allowance", "16s", "--drift-allowance", "5s"]
 
 
 def scripts():
@@ -119,7 +120,7 @@ def lose_the_lease(script, how):
     steal(case.lock) if how == "robbed" else cut_off(case)
     led = wait_for(lambda: next_leader(case))
     survivors = leftovers(case)
-    stopped = case.first.wait("print", "stopped", patience=30)
+    stopped = case.first.wait("print", "stopped")
     ok(led, f"{name}: the next candidate leads")
     same(survivors, [], f"{name}: nothing that the term started is alive then")
     reason = "lost" if how == "robbed" else "expired"
@@ -201,7 +202,7 @@ CASES = [
     (recover, "guard stopped", [("guard", STOP)]),
 ]
 jobs = []
-for s in scripts():
+for s in sorted(scripts(), key=lambda s: "thousand" not in s):  # the longest first
     if not s.startswith(("9", "00", "21", "22", "23", "24")):
         for how in ("robbed", "cut off"):
             jobs += scenario(f"{s} {how}", lambda s=s, how=how: lose_the_lease(s, how))
