@@ -127,7 +127,10 @@ SEEDS   ?= 20000
 deps:
 	@scripts/deps.sh
 
-test: deps
+test-deps:
+	@scripts/deps.sh test
+
+test: test-deps
 	@$(MAKE) --no-print-directory all $(UNIT) $(BUILD)/sim $(BUILD)/conform
 	$(PROVE_EACH) $(UNIT)
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
@@ -157,7 +160,7 @@ unit: $(UNIT)
 # The unit, Lua and command tests again, with every access and every leak watched. Warnings are no errors here: instrumented
 # code makes gcc see accesses that are not there (the plain build is checked).
 ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-asan: deps
+asan: test-deps
 	@$(MAKE) --no-print-directory BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
 	  all asan-units
 	LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_EACH) $(ASAN_SYSTEM)
@@ -169,7 +172,7 @@ demo: deps
 	@$(MAKE) --no-print-directory all
 	@scripts/demo.py
 
-bench: deps
+bench: test-deps
 	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree
 	@tests/bench/bench.py $(BENCH)
 
@@ -210,4 +213,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test test-full test-kube bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE
+.PHONY: all deps test-deps test test-full test-kube bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE

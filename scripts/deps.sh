@@ -1,8 +1,13 @@
 #!/bin/sh
-# Installs what is missing of Debian's packages to build, run and test. Silent and fast when nothing is.
+# Installs what is missing of Debian's packages to build; with "test", the servers too that the tests start for themselves; with
+# "lint", all that the whole check needs. Silent and fast when nothing is missing.
 set -eu
-need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev libcurl4-openssl-dev libyaml-dev perl python3 tzdata python3-prometheus-client util-linux"
-need="$need libhiredis-dev libpq-dev libzookeeper-st-dev redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper"
+need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev"
+need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev util-linux python3 tzdata"
+case "${1:-}" in
+  test | lint)
+    need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper" ;;
+esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
 missing=""
 for p in $need; do
@@ -20,6 +25,13 @@ else
   echo "These packages are missing, and neither root nor sudo is at hand. Install them, then try again:" >&2
   echo "  apt-get install$missing" >&2
   exit 1
+fi
+# The tests start servers of their own, on free ports with private data: installing one must not start it here.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+  trap '$sudo rm -f "$policy"' EXIT
+  printf '#!/bin/sh\nexit 101\n' | $sudo tee "$policy" >/dev/null
+  $sudo chmod 755 "$policy"
 fi
 echo "Installing:$missing"
 $sudo apt-get update -q >/dev/null
