@@ -13,6 +13,7 @@ int cmd_exec(int argc, char **argv);
 int cmd_leader(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
 int cmd_test(int argc, char **argv);
 int cmd_new(int argc, char **argv);
@@ -20,7 +21,7 @@ int cmd_new(int argc, char **argv);
 /* What a caller of lunarch can tell from its exit status; exec has the command's own besides. */
 enum exit_status {
 	EXIT_DONE = 0,
-	EXIT_FAILED_SCRIPT = 1, /* status, leader, check, ctl is-leading: "no" */
+	EXIT_FAILED_SCRIPT = 1, /* status, leader, check, doctor, ctl is-leading: "no" */
 	EXIT_USAGE = 2,
 	EXIT_UNREACHABLE = 69,  /* the store (sysexits: EX_UNAVAILABLE) */
 	EXIT_NOT_HAD = 75,      /* the lock was not had in time (EX_TEMPFAIL) */

@@ -13,8 +13,8 @@
 
 const char *const command_names[COMMANDS + 1] = {
 	[COMMAND_RUN] = "run",       [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader",
-	[COMMAND_STATUS] = "status", [COMMAND_CHECK] = "check", [COMMAND_CTL] = "ctl",
-	[COMMAND_TEST] = "test",     [COMMAND_NEW] = "new",
+	[COMMAND_STATUS] = "status", [COMMAND_CHECK] = "check", [COMMAND_DOCTOR] = "doctor",
+	[COMMAND_CTL] = "ctl",       [COMMAND_TEST] = "test",   [COMMAND_NEW] = "new",
 };
 
 /* ---- the table ---- */
@@ -24,15 +24,16 @@ const char *const command_names[COMMANDS + 1] = {
 #define LEADER (1 << COMMAND_LEADER)
 #define STATUS (1 << COMMAND_STATUS)
 #define CHECK (1 << COMMAND_CHECK)
+#define DOCTOR (1 << COMMAND_DOCTOR)
 #define CTL (1 << COMMAND_CTL)
 #define TEST (1 << COMMAND_TEST)
 #define NEW (1 << COMMAND_NEW)
 #define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
-#define ALL (LEADS | LEADER | STATUS | CTL | TEST | NEW)
+#define ALL (LEADS | LEADER | STATUS | DOCTOR | CTL | TEST | NEW)
 
 const struct option_info option_table[OPTIONS] = {
-	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS,
+	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS | DOCTOR,
 	                  "where the record lives: NAME, /PATH, file:PATH; {name} = the election's name" },
 	[OPTION_IDENTITY] = { "identity", NULL, 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
 	                      "name of this candidate (preset: hostname and a random UUID)" },
@@ -89,7 +90,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
-	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | CTL, "print JSON" },
+	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | DOCTOR | CTL, "print JSON" },
 	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text", RUN | EXEC | CHECK,
 	                        "lines for people or for programs" },
 	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL", "info",

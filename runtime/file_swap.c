@@ -395,12 +395,18 @@ static void sync_dir(struct file_swap *s, const struct place *p)
 		close(dir);
 }
 
+/* Its kernel lock goes too: whoever waits for that finds that it is not the file it was (kernel_lock.c). */
+static void remove_both(struct file_swap *s, const struct place *p, const char *lock_name)
+{
+	if (unlinkat(p->dir, p->name, 0) < 0 || unlinkat(p->dir, lock_name, 0) < 0) {
+		err_sys(&s->err, "cannot remove %s", s->path);
+		fail(s);
+	}
+}
+
 /* Under the kernel lock. */
 static void replace(struct file_swap *s, const struct place *p)
 {
-	compare(s, p);
-	if (s->outcome != LOCK_OK)
-		return;
 	/* The last look at the clock: a process that was stopped in here must not write after its time. */
 	if (too_late(s)) {
 		err_set(&s->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", s->path);
@@ -442,7 +448,11 @@ static bool swap(struct file_swap *s, const struct place *p)
 		fail(s);
 		return true;
 	case KERNEL_LOCK_TAKEN:
-		replace(s, p);
+		compare(s, p);
+		if (s->outcome == LOCK_OK && s->text)
+			replace(s, p);
+		else if (s->outcome == LOCK_OK)
+			remove_both(s, p, name);
 		close(fd);
 		return true;
 	}
@@ -459,7 +469,7 @@ bool file_swap_write(struct file_swap *s)
 	if (s->clean)
 		clean(s, &p);
 	s->clean = false;
-	if (check_sticky(s, &p) == 0 && (s->temp_made || make_temp(s, &p) == 0))
+	if (check_sticky(s, &p) == 0 && (!s->text || s->temp_made || make_temp(s, &p) == 0))
 		finished = swap(s, &p);
 	if (finished && s->temp_made)
 		drop_temp(s, &p);

@@ -18,7 +18,7 @@
 struct file_swap {
 	/* What to do. path, text: borrowed until it is done. */
 	const char *path;      /* absolute, resolved: it must not be a link any more */
-	const char *text;      /* write: the new content */
+	const char *text;      /* write: the new content; NULL: remove the record, and what was made beside it */
 	struct version expected;
 	bool durable;          /* write: wait until its name, too, would survive a power cut */
 	bool in_memory;        /* nothing of this file system survives one: never sync */

@@ -87,6 +87,16 @@ static const struct command_help {
 		"  lunarch test backup_test.lua\n"
 		"  prove --exec 'lunarch test' *_test.lua\n",
 	},
+	[COMMAND_DOCTOR] = {
+		"doctor [--json] --lock URL",
+		"prove that a store is fit to elect leaders on",
+		"With a scratch record beside the lock, which it removes at the end: races writers with connections of their\n"
+		"own, looks for stale reads and falling tokens, measures writes and notices, and says which lease is the\n"
+		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
+		"Exit status: 0 fit, 1 unfit, 2 usage, 69 the store cannot be reached.",
+		"  lunarch doctor --lock /srv/shared/backup\n"
+		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n",
+	},
 	[COMMAND_CTL] = {
 		"ctl [--list] [OPTIONS] COMMAND",
 		"talk to a running elector",

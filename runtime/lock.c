@@ -109,6 +109,13 @@ void lock_prepare(const char *url)
 		m->prepare();
 }
 
+char *lock_url_beside(const struct lock *l, const char *url, const char *more)
+{
+	size_t key_end = l->ops->key_last ? strlen(url) : strcspn(url, "?");
+
+	return mem_printf("%.*s%s%s", (int)key_end, url, more, url + key_end);
+}
+
 /* ---- what the locks of an env share ---- */
 
 struct lock_shared {

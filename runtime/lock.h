@@ -54,6 +54,16 @@ void lock_env_fini(struct lock_env *env); /* after the last lock of the env is c
 
 typedef void lock_changed_fn(void *arg);
 
+/* What a server says of itself, for doctor. */
+struct lock_about {
+	char server[120];     /* "etcd 3.4.23" */
+	char warning[600];    /* a known defect of that version, or a setting that loses records; "" = nothing is known */
+	bool unfit;           /* the warning is of what can make two leaders */
+	int64_t pause_ms;     /* a healthy server of this kind may be silent so long (a cluster that chooses its leader) */
+};
+/* result: outcome and err count; about is borrowed, and filled if the outcome is LOCK_OK. */
+typedef void lock_about_fn(void *arg, const struct lock_result *result, const struct lock_about *about);
+
 /* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
 struct lock_ops {
 	const char *scheme;     /* "file": what lock_backends calls it */
@@ -84,7 +94,21 @@ struct lock_ops {
 	void (*announce)(struct lock *l, const char *identity, bool leads);
 
 	void (*close)(struct lock *l); /* cancels first */
+
+	/* The rest is doctor's, and may be missing. */
+
+	/* Asks the server what it is. An operation like read. */
+	void (*about)(struct lock *l, struct instant by, lock_about_fn *done, void *arg);
+
+	/* Removes the record if it has this version: doctor's own scratch record, never one that an election uses. expected is
+	 * borrowed until done: LOCK_OK, ABSENT (it was gone), CONFLICT, and those of a write. */
+	void (*remove)(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done, void *arg);
+
+	bool key_last;          /* the key ends the URL, even if there is a '?' before */
 };
+
+/* The URL of another lock in the same place, whose key has `more` (letters, digits, dashes) behind it. The caller frees. */
+char *lock_url_beside(const struct lock *l, const char *url, const char *more);
 
 /* Common first member of every backend's struct. */
 struct lock {

@@ -45,7 +45,8 @@ struct file_lock {
 	unsigned number, serial;/* for the names of temporary files */
 	struct file_turn turn;  /* waiting: what was asked for has not begun */
 	struct job *job;        /* what has */
-	const struct record *record; /* to write; NULL: read */
+	const struct record *record; /* to write; NULL: read, or remove */
+	bool removing;
 	const struct version *expected;
 	bool durable;
 	struct reading *last;   /* NULL: no record, or one of ours */
@@ -108,7 +109,7 @@ static struct job *job_new(struct file_lock *l)
 	struct job *j = mem_zero(sizeof *j);
 
 	j->lock = l;
-	j->writing = l->record != NULL;
+	j->writing = l->record || l->removing;
 	j->sent_at = clock_now();
 	j->path = mem_dup(l->path);
 	j->swap.path = j->path;
@@ -149,6 +150,7 @@ static void tell(struct file_lock *l, const struct lock_result *r)
 {
 	ev_timer_stop(l->env->loop, &l->timer);
 	l->record = NULL;
+	l->removing = false;
 	l->done(l->arg, r);
 }
 
@@ -187,7 +189,7 @@ static void abandon(struct file_lock *l, enum err_code code, const char *why)
 	struct job *j = l->job;
 	struct lock_result r = { .outcome = j && j->writing ? LOCK_UNKNOWN : LOCK_FAILED, .sent_at = j ? j->sent_at : clock_now() };
 
-	err_set(&r.err, code, "%s %s: %s", l->record ? "writing" : "reading", l->path, why);
+	err_set(&r.err, code, "%s %s: %s", l->record ? "writing" : l->removing ? "removing" : "reading", l->path, why);
 	if (j) {
 		atomic_store(&j->swap.cancelled, true);
 		j->lock = NULL;
@@ -261,11 +263,13 @@ static void fill_write(struct file_lock *l, struct job *j)
 {
 	char dir[PATH_MAX];
 
-	j->text = record_print(l->record);
-	j->swap.text = j->text;
 	j->swap.expected = *l->expected;
 	j->swap.durable = l->durable;
 	dir_of(l, dir);
+	if (l->removing)
+		return;
+	j->text = record_print(l->record);
+	j->swap.text = j->text;
 	j->swap.clean = lock_hub_first_use(l->env, dir);
 	name_temp(l, &j->swap);
 	size_t len = strlen(j->text);
@@ -281,7 +285,7 @@ static void begin(struct file_turn *t)
 	struct file_lock *l = (struct file_lock *)((char *)t - offsetof(struct file_lock, turn));
 
 	l->job = job_new(l);
-	if (l->record)
+	if (l->job->writing)
 		fill_write(l, l->job);
 	if (try_here(l))
 		complete(l);
@@ -315,6 +319,16 @@ static void file_write(struct lock *base, const struct record *r, const struct v
 	l->record = r;
 	l->expected = expected;
 	l->durable = durable;
+	ask(l, by, done, arg);
+}
+
+static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct file_lock *l = (struct file_lock *)base;
+
+	l->removing = true;
+	l->expected = expected;
+	l->durable = false;
 	ask(l, by, done, arg);
 }
 
@@ -398,4 +412,6 @@ const struct lock_ops lock_file = {
 	.cancel = file_cancel,
 	.watch = file_watch,
 	.close = file_close,
+	.remove = file_remove,
+	.key_last = true,
 };

@@ -11,8 +11,8 @@ typedef int command_fn(int argc, char **argv);
 
 static command_fn *const commands[COMMANDS] = {
 	[COMMAND_RUN] = cmd_run,       [COMMAND_EXEC] = cmd_exec,   [COMMAND_LEADER] = cmd_leader,
-	[COMMAND_STATUS] = cmd_status, [COMMAND_CHECK] = cmd_check, [COMMAND_CTL] = cmd_ctl,
-	[COMMAND_TEST] = cmd_test,     [COMMAND_NEW] = cmd_new,
+	[COMMAND_STATUS] = cmd_status, [COMMAND_CHECK] = cmd_check, [COMMAND_DOCTOR] = cmd_doctor,
+	[COMMAND_CTL] = cmd_ctl,       [COMMAND_TEST] = cmd_test,   [COMMAND_NEW] = cmd_new,
 };
 
 /* The same binary in another part: `-x guard ...`, `-x worker ...`, and `-x complete` for the shell. */

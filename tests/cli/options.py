@@ -4,7 +4,7 @@ import os, re, subprocess, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch
 
-COMMANDS = ["run", "exec", "leader", "status", "check", "test", "new", "ctl"]
+COMMANDS = ["run", "exec", "leader", "status", "check", "doctor", "test", "new", "ctl"]
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
