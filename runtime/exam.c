@@ -67,9 +67,9 @@ static void fill_term(const struct exam *x, struct seat *s)
 	record_clear(r);
 	snprintf(holder, sizeof holder, "lunarch doctor %d", (int)(s - x->seats) + 1);
 	mem_replace(&r->holder, holder);
-	r->lease_ms = 15000;
-	r->renew_ms = 10000;
-	r->retry_ms = 2000;
+	r->lease_ms = 1000; /* a store that was just restarted may let nobody lead for so long */
+	r->renew_ms = 600;
+	r->retry_ms = 120;
 	r->acquired_us = r->renewed_us = clock_wall_us();
 	r->term = x->term + 1;
 	r->transitions = (int64_t)x->term;
@@ -219,8 +219,10 @@ enum round { DECIDED, UNDECIDED, BROKEN };
 /* Nobody is known to have won. That is possible while answers get lost, but never if each was told that another had. */
 static enum round no_winner(struct exam *x, int doubts)
 {
-	if (doubts && settle(x) == 0)
+	if (doubts && settle(x) == 0) {
+		seat_quiet(&x->seats[0]); /* whatever is the matter, not at once again */
 		return UNDECIDED;
+	}
 	find(x, "race", EXAM_UNFIT, "of %d writers none won: %s", WRITERS,
 	     doubts ? x->seats[0].result.err.text : "each was told that another had");
 	return BROKEN;

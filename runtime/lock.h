@@ -61,8 +61,6 @@ struct lock_about {
 	bool unfit;           /* the warning is of what can make two leaders */
 	int64_t pause_ms;     /* a healthy server of this kind may be silent so long (a cluster that chooses its leader) */
 };
-/* result: outcome and err count; about is borrowed, and filled if the outcome is LOCK_OK. */
-typedef void lock_about_fn(void *arg, const struct lock_result *result, const struct lock_about *about);
 
 /* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
 struct lock_ops {
@@ -97,8 +95,8 @@ struct lock_ops {
 
 	/* The rest is doctor's, and may be missing. */
 
-	/* Asks the server what it is. An operation like read. */
-	void (*about)(struct lock *l, struct instant by, lock_about_fn *done, void *arg);
+	/* Asks the server what it is. An operation like read; about is borrowed until done, and filled if the outcome is LOCK_OK. */
+	void (*about)(struct lock *l, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg);
 
 	/* Removes the record if it has this version: doctor's own scratch record, never one that an election uses. expected is
 	 * borrowed until done: LOCK_OK, ABSENT (it was gone), CONFLICT, and those of a write. */

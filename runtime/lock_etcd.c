@@ -24,6 +24,7 @@ struct etcd_lock {
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
+	struct lock_about *about;   /* what the question under way fills */
 };
 
 static struct etcd_lock *of(struct lock *l)
@@ -145,12 +146,17 @@ static void on_txn(void *arg, const struct etcd_answer *a)
 	finish(l, a, &r);
 }
 
+/* text: NULL = delete. */
 static char *print_txn(const struct etcd_lock *l, const char *text, const char *expected)
 {
 	struct buf b = { 0 };
 
 	buf_printf(&b, "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%s\"}],", l->key64,
 	           *expected ? expected : "0");
+	if (!text) {
+		buf_printf(&b, "\"success\":[{\"request_delete_range\":{\"key\":\"%s\"}}]}", l->key64);
+		return b.data;
+	}
 	buf_printf(&b, "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"", l->key64);
 	http_base64(&b, text, strlen(text));
 	buf_adds(&b, "\"}}]}");
@@ -174,6 +180,59 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 		return;
 	etcd_call_start(l->client, &l->call, etcd_txn, print_txn(l, text, expected->text), by, on_txn, l);
 	free(text);
+}
+
+static void remove_key(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct etcd_lock *l = of(lock);
+
+	begin(l, true, by, done, arg);
+	etcd_call_start(l->client, &l->call, "kv/txn", print_txn(l, NULL, expected->text), by, on_txn, l);
+}
+
+/* ---- what the server is ---- */
+
+#define ELECTION_MS 2500 /* a cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more */
+
+/* Versions that lose or fork what they have acknowledged: etcd's own announcement for 3.5.0 to 3.5.2 (issue 13766). */
+static void judge(struct lock_about *about, const json_t *status)
+{
+	const char *version = json_string_value(json_object_get(status, "version"));
+	int major = 0, minor = 0, patch = 0;
+
+	snprintf(about->server, sizeof about->server, "etcd %s", version ? version : "of no known version");
+	if (!version || sscanf(version, "%d.%d.%d", &major, &minor, &patch) != 3)
+		return;
+	if (major == 3 && minor == 5 && patch <= 2) {
+		about->unfit = true;
+		snprintf(about->warning, sizeof about->warning, "a member that was killed may come back with other data than the rest (etcd's "
+		         "issue 13766): 3.5.3 or later is needed");
+	} else if (major == 3 && minor < 4) {
+		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.4 to 3.6 are tested");
+	}
+}
+
+static void on_status(void *arg, const struct etcd_answer *a)
+{
+	struct etcd_lock *l = arg;
+
+	etcd_watch_settle(&l->watch, 0);
+	if (a->outcome != LOCK_OK) {
+		fail(l, a);
+		return;
+	}
+	judge(l->about, a->json);
+	l->about->pause_ms = l->client->url.hosts > 1 ? ELECTION_MS : 0;
+	finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
+}
+
+static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct etcd_lock *l = of(lock);
+
+	begin(l, false, by, done, arg);
+	l->about = about;
+	etcd_call_start(l->client, &l->call, "maintenance/status", mem_dup("{}"), by, on_status, l);
 }
 
 static void cancel(struct lock *lock)
@@ -263,6 +322,8 @@ static const struct lock_ops lock_etcd = {
 	.cancel = cancel,
 	.watch = watch,
 	.close = close_lock,
+	.about = ask_server,
+	.remove = remove_key,
 };
 static const struct lock_ops lock_etcds = {
 	.scheme = "etcds",
@@ -272,6 +333,8 @@ static const struct lock_ops lock_etcds = {
 	.cancel = cancel,
 	.watch = watch,
 	.close = close_lock,
+	.about = ask_server,
+	.remove = remove_key,
 };
 
 static struct lock *open_plain(struct lock_env *env, const char *text, struct err *err)

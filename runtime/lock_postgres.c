@@ -40,7 +40,7 @@ struct pg_server { /* what locks with the same URI share */
 	ev_timer raise;
 };
 
-enum stage { ASK, CREATE, MARK };
+enum stage { ASK, CREATE, MARK, INQUIRE };
 
 struct pg_lock {
 	struct lock lock;
@@ -55,7 +55,8 @@ struct pg_lock {
 
 	char *text;                  /* of the write under way, as are these */
 	struct version expected;
-	bool durable, acquiring;
+	bool durable, acquiring, removing;
+	struct lock_about *about;
 	int64_t lease_ms;
 	struct version mine;         /* of our own record that names a holder */
 };
@@ -185,6 +186,28 @@ static void send_mark(struct pg_lock *l)
 	free(mark);
 }
 
+static void send_remove(struct pg_lock *l)
+{
+	struct limits limits = { .values = { NULL } };
+	char *sql = mem_printf("DELETE FROM %s WHERE name = $1 AND " VERSION " = $2 RETURNING name", l->quoted);
+	const char *const values[] = { l->name, l->expected.text };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 2, values } };
+
+	pg_link_send(link_of(l), &l->call, 2, all);
+	free(sql);
+}
+
+static void send_inquiry(struct pg_lock *l)
+{
+	struct limits limits = { .values = { NULL } };
+	const struct pg_statement all[] = { limit(l, &limits), {
+		.sql = "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
+		       "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)",
+	} };
+
+	pg_link_send(link_of(l), &l->call, 2, all);
+}
+
 static void on_ready(struct lock_call *c)
 {
 	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
@@ -195,6 +218,10 @@ static void on_ready(struct lock_call *c)
 		send_create(l);
 	else if (l->stage == MARK)
 		send_mark(l);
+	else if (l->stage == INQUIRE)
+		send_inquiry(l);
+	else if (l->removing)
+		send_remove(l);
 	else if (l->op.writing)
 		send_write(l);
 	else
@@ -348,6 +375,26 @@ static void written(struct pg_lock *l, const struct pg_answer *a)
 	finish(l, &result);
 }
 
+/* What of its settings can lose a record that it has acknowledged. */
+static void judge(struct lock_about *about, const PGresult *r)
+{
+	*about = (struct lock_about){ .pause_ms = 0 };
+	snprintf(about->server, sizeof about->server, "PostgreSQL %s, %s standbys", PQgetvalue(r, 0, 0), PQgetvalue(r, 0, 4));
+	if (strcmp(PQgetvalue(r, 0, 1), "on") != 0 || strcmp(PQgetvalue(r, 0, 2), "on") != 0) {
+		about->unfit = true;
+		snprintf(about->warning, sizeof about->warning, "fsync or full_page_writes is off: after a power cut the table may be an older one, "
+		         "with the tokens of old");
+	} else if (strcmp(PQgetvalue(r, 0, 4), "0") != 0 && strcmp(PQgetvalue(r, 0, 3), "t") != 0) {
+		snprintf(about->warning, sizeof about->warning, "its standbys are asynchronous: a promoted one may lack the last term, so nobody is "
+		         "elected for a lease after a promotion (synchronous_standby_names makes them wait)");
+	}
+}
+
+static void removed(struct pg_lock *l, const PGresult *r)
+{
+	finish(l, &(struct lock_result){ .outcome = PQntuples(r) == 1 ? LOCK_OK : LOCK_CONFLICT });
+}
+
 static void on_answered(struct lock_call *c, const void *answer)
 {
 	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
@@ -359,9 +406,14 @@ static void on_answered(struct lock_call *c, const void *answer)
 		ask(l, ASK);
 	else if (l->stage == MARK)
 		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for a lease");
+	else if (l->removing)
+		removed(l, a->results[1]);
 	else if (l->op.writing)
 		written(l, a);
-	else if (PQntuples(a->results[1]) == 0)
+	else if (l->stage == INQUIRE) {
+		judge(l->about, a->results[1]);
+		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+	} else if (PQntuples(a->results[1]) == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
 	else
 		found(l, a->results[1]);
@@ -375,7 +427,7 @@ static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, c
 
 	if (!l->op.writing && sent && !l->again && lock_op_left_ms(&l->op) > 1) {
 		l->again = true;
-		ask(l, ASK);
+		ask(l, l->stage == INQUIRE ? INQUIRE : ASK);
 		return;
 	}
 	fail(l, unknown ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
@@ -638,7 +690,7 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 static void begin(struct pg_lock *l, bool writing, bool durable, struct instant by, lock_done_fn *done, void *arg)
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
-	l->again = l->created = false;
+	l->again = l->created = l->removing = false;
 	l->durable = durable;
 }
 
@@ -662,6 +714,26 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	l->expected = *expected;
 	l->lease_ms = r->lease_ms;
 	ask(l, ASK);
+}
+
+static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct pg_lock *l = of(lock);
+
+	begin(l, true, false, by, done, arg);
+	l->acquiring = false;
+	l->removing = true;
+	l->expected = *expected;
+	ask(l, ASK);
+}
+
+static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct pg_lock *l = of(lock);
+
+	begin(l, false, false, by, done, arg);
+	l->about = about;
+	ask(l, INQUIRE);
 }
 
 static void cancel(struct lock *lock)
@@ -700,7 +772,7 @@ static void close_lock(struct lock *lock)
 
 static const struct lock_ops ops = {
 	.scheme = "postgres", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch,
-	.close = close_lock,
+	.close = close_lock, .about = ask_server, .remove = remove_record, .key_last = true,
 };
 static const struct lock_ops long_ops = { .scheme = "postgresql", .open = open_lock };
 

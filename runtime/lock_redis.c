@@ -74,6 +74,13 @@ static const char write_script[] =
 	"redis.call('SET', key, ARGV[1])\n"
 	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token)}\n";
 
+/* ARGV: version expected. Takes what the lock keeps beside the record along: for a scratch lock alone. */
+static const char remove_script[] =
+	"local there = redis.call('GET', KEYS[1])\n"
+	"if not there or redis.sha1hex(there) ~= ARGV[1] then return {'conflict'} end\n"
+	"redis.call('DEL', KEYS[1], KEYS[2])\n"
+	"return {'removed'}\n";
+
 enum { READ_SCRIPT, WRITE_SCRIPT };
 static const char *const scripts[REDIS_SCRIPTS] = { [READ_SCRIPT] = read_script, [WRITE_SCRIPT] = write_script };
 
@@ -93,7 +100,7 @@ struct redis_server { /* what locks with the same hosts, user, password, databas
 	struct lock_board board;
 };
 
-enum stage { ASK, ASK_WHOLE, ACKNOWLEDGE, SETTLE };
+enum stage { ASK, ASK_WHOLE, ACKNOWLEDGE, SETTLE, INQUIRE };
 
 struct redis_lock {
 	struct lock lock;
@@ -107,7 +114,8 @@ struct redis_lock {
 
 	char *text;                  /* of the write under way, as are these */
 	struct version expected;
-	bool durable, acquiring;
+	bool durable, acquiring, removing;
+	struct lock_about *about;
 	nsec lease;
 	struct lock_result written;
 
@@ -183,6 +191,11 @@ static void on_ready(struct lock_call *c)
 	if (l->stage == SETTLE) {
 		send_settle(l);
 		send_wait(l);
+	} else if (l->stage == INQUIRE) {
+		redis_link_send(l->server->link, &l->call, 1, (const char *[]){ "INFO" }, NULL);
+	} else if (l->removing) {
+		redis_link_send(l->server->link, &l->call, 6,
+		                (const char *[]){ "EVAL", remove_script, "2", l->key, l->state, l->expected.text }, NULL);
 	} else if (l->op.writing) {
 		send_write(l);
 	} else {
@@ -345,6 +358,8 @@ static void on_written(struct redis_lock *l, const redisReply *r)
 
 	if (strcmp(what, "ok") == 0 && r->elements == 3)
 		wrote(l, r);
+	else if (strcmp(what, "removed") == 0)
+		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 	else if (strcmp(what, "conflict") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 	else if (strcmp(what, "young") == 0)
@@ -374,6 +389,41 @@ static void on_acknowledged(struct redis_lock *l, long long have)
 	}
 }
 
+/* A line of INFO: "name:value". 0: it is not there. */
+static size_t info_of(const char *info, const char *name, char *value, size_t size)
+{
+	const char *at = strstr(info, name);
+
+	if (!at || at[strlen(name)] != ':')
+		return 0;
+	at += strlen(name) + 1;
+	size_t len = strcspn(at, "\r\n");
+	snprintf(value, size, "%.*s", (int)len, at);
+	return len;
+}
+
+/* What of its settings can lose a record that it has acknowledged. */
+static void on_info(struct redis_lock *l, const char *info)
+{
+	struct lock_about *about = l->about;
+	char version[40] = "", mode[20] = "", aof[8] = "", replicas[12] = "0";
+
+	info_of(info, "redis_version", version, sizeof version);
+	info_of(info, "redis_mode", mode, sizeof mode);
+	info_of(info, "aof_enabled", aof, sizeof aof);
+	info_of(info, "connected_slaves", replicas, sizeof replicas);
+	*about = (struct lock_about){ .pause_ms = 0 };
+	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", *version ? version : "of no known version",
+	         *mode ? mode : "standalone", replicas);
+	if (strcmp(replicas, "0") != 0 && l->server->replicas == 0)
+		snprintf(about->warning, sizeof about->warning, "it has replicas, and the lock does not wait for them: after a failover a term's "
+		         "record may be lost (?replicas=N waits for N of them)");
+	else if (strcmp(aof, "0") == 0)
+		snprintf(about->warning, sizeof about->warning, "appendonly is off: a restart may lose the record; nobody is elected for a lease "
+		         "after it, and tokens go on by the server's clock");
+	finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+}
+
 static void on_answered(struct lock_call *c, const void *answer)
 {
 	const redisReply *r = answer;
@@ -383,6 +433,8 @@ static void on_answered(struct lock_call *c, const void *answer)
 		fail(l, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", redis_link_peer(l->server->link), r->str);
 	else if (r->type == REDIS_REPLY_ERROR)
 		on_error(l, r->str);
+	else if (l->stage == INQUIRE)
+		on_info(l, r->str ? r->str : "");
 	else if (r->type == REDIS_REPLY_INTEGER && (l->stage == ACKNOWLEDGE || l->stage == SETTLE))
 		on_acknowledged(l, r->integer);
 	else if (l->op.writing)
@@ -398,7 +450,7 @@ static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, c
 
 	if (!l->op.writing && sent && !l->again && lock_op_left_ms(&l->op) > 1) {
 		l->again = true;
-		ask(l, l->stage == SETTLE ? SETTLE : ASK);
+		ask(l, l->stage == ASK_WHOLE ? ASK : l->stage);
 		return;
 	}
 	l->unsettled |= l->op.writing && sent;
@@ -616,7 +668,7 @@ static struct lock *open_tls(struct lock_env *env, const char *text, struct err 
 static void begin(struct redis_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
-	l->again = false;
+	l->again = l->removing = false;
 }
 
 static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
@@ -640,6 +692,25 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	l->acquiring = r->token == 0;
 	l->lease = r->lease_ms * NSEC_PER_MS;
 	ask(l, ASK);
+}
+
+static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct redis_lock *l = of(lock);
+
+	begin(l, true, by, done, arg);
+	l->expected = *expected;
+	l->removing = true;
+	ask(l, ASK);
+}
+
+static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct redis_lock *l = of(lock);
+
+	begin(l, false, by, done, arg);
+	l->about = about;
+	ask(l, INQUIRE);
 }
 
 static void cancel(struct lock *lock)
@@ -675,6 +746,7 @@ static void close_lock(struct lock *lock)
 
 static const struct lock_ops ops = {
 	.scheme = "redis", .open = open_plain, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch, .close = close_lock,
+	.about = ask_server, .remove = remove_record,
 };
 static const struct lock_ops tls_ops = {
 	.scheme = "rediss", .open = open_tls,

@@ -50,15 +50,6 @@ static void on_done(void *arg, const struct lock_result *r)
 	answer(s, r);
 }
 
-static void on_about(void *arg, const struct lock_result *r, const struct lock_about *about)
-{
-	struct seat *s = arg;
-
-	if (r->outcome == LOCK_OK)
-		s->about = *about;
-	answer(s, r);
-}
-
 static struct instant begin(struct seat *s)
 {
 	s->busy = true;
@@ -81,7 +72,7 @@ enum lock_outcome seat_read(struct seat *s)
 
 enum lock_outcome seat_about(struct seat *s)
 {
-	s->lock->ops->about(s->lock, begin(s), on_about, s);
+	s->lock->ops->about(s->lock, &s->about, begin(s), on_done, s);
 	return seat_wait(s);
 }
 

@@ -2,7 +2,8 @@
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
 import atexit, json, os, shutil, subprocess, sys, tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone
+from harness import LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from servers import Etcd, Postgres, Redis
 
 TMP = scratch()
 DISK = tempfile.mkdtemp(prefix="lunarch-doctor-", dir="/var/tmp")
@@ -45,6 +46,31 @@ def test_fit():
     same(os.listdir(DISK), [], "nothing stays there either")
 
 
+def test_stores():
+    """The stores of Debian's packages as they come: fit, nothing stays, and what they are is named."""
+    for kind, options, word in ((Etcd, (), "etcd 3."), (Redis, (), "Redis "), (Postgres, ("-c", "fsync=on"), "PostgreSQL ")):
+        with (kind(*options) if options else kind()) as server:
+            r = doctor("--json", "--lock", server.url("doctored"))
+            j = json.loads(r.stdout or "{}")
+            if not ok(r.returncode == 0 and j.get("fit") and word in j["server"], f"{word}: fit, and named"):
+                note(r.stdout + r.stderr)
+                continue
+            same([f["name"] for f in j["findings"] if f["name"] != "server"],
+                 ["connect", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"], f"{word}: every proof was done")
+            server.kill()
+            check(doctor("--lock", server.url("doctored")), 69, what=f"{word}: a server that is not there is 69")
+
+
+def test_settings():
+    """What no race can show, the server's settings do."""
+    with Postgres() as server: # the tests' own way: fsync=off
+        check(doctor("--lock", server.url("x")), 1, "UNFIT  server", "fsync", what="a database that does not write to its disk is unfit, races or not")
+    with Redis() as first, Redis(replica_of=first) as second:
+        wait_for(lambda: "connected_slaves:1" in first.cli("info", "replication"))
+        check(doctor("--lock", first.url("x")), 0, "replicas=N", what="a Redis whose replicas are not waited for: fit, with a note")
+        check(doctor("--lock", first.url("x") + "?replicas=1"), 0, "1 replicas", what="one whose replica is waited for")
+
+
 def test_unfit():
     """A file system whose locks lock nobody out: what some network file systems are."""
     source, library = os.path.join(TMP, "nolock.c"), os.path.join(TMP, "nolock.so")
@@ -67,6 +93,8 @@ def test_refused():
 
 
 test_fit()
+test_stores()
+test_settings()
 test_unfit()
 test_refused()
 done()
