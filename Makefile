@@ -144,12 +144,12 @@ test-full: test
 
 # Against the real API server and real client-go, which are built from their Go modules (tests/kube/build.sh): needs Go 1.24,
 # which Debian 12 has not, so `make test` and CI do without.
-test-kube: deps
+test-kube: test-deps
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@tests/kube/build.sh
-	$(PROVE_EACH) tests/kube/conform.py tests/kube/election.py tests/kube/example.py
+	$(PROVE_EACH) tests/kube/conform.py tests/kube/election.py tests/kube/example.py tests/kube/doctor.py
 
-bench-kube: deps
+bench-kube: test-deps
 	@$(MAKE) --no-print-directory all
 	@tests/kube/build.sh
 	@tests/kube/bench.py

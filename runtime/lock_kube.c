@@ -50,7 +50,8 @@ struct kube_lock {
 	int at;              /* the part it is at */
 	struct kube_call call;
 	ev_timer soon;
-	const struct record *record;
+	const struct record *record;  /* NULL: removing, or asking */
+	struct lock_about *about;
 	struct version expected;
 	struct instant by, sent_at;
 	lock_done_fn *done;
@@ -260,6 +261,7 @@ static void start_watches(struct kube_lock *l)
 }
 
 static void get(struct kube_lock *l);
+static void delete_part(struct kube_lock *l);
 
 static void looked(struct kube_lock *l)
 {
@@ -271,7 +273,9 @@ static void looked(struct kube_lock *l)
 	}
 	struct version now = version_of(l);
 	l->at = 0;
-	if (strcmp(now.text, l->expected.text) == 0)
+	if (strcmp(now.text, l->expected.text) == 0 && !l->record)
+		delete_part(l);
+	else if (strcmp(now.text, l->expected.text) == 0)
 		put(l);
 	else
 		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
@@ -403,6 +407,54 @@ static void put(struct kube_lock *l)
 	free(path);
 }
 
+/* ---- doctor's ---- */
+
+static void on_deleted(void *arg, const struct kube_answer *a)
+{
+	struct kube_lock *l = arg;
+
+	if (a->err.code != ERR_NONE || (a->status != 200 && a->status != 404 && a->status != 409)) {
+		fail_answer(l, a);
+	} else if (a->status == 409) {
+		conflict(l, a);
+	} else {
+		keep(&l->part[l->at], NULL);
+		l->at++;
+		delete_part(l);
+	}
+}
+
+/* The next that is there; finishes after the last. Only what has this very version is deleted. */
+static void delete_part(struct kube_lock *l)
+{
+	while (l->at < l->url.kinds && !l->part[l->at].object)
+		l->at++;
+	if (l->at == l->url.kinds) {
+		finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
+		return;
+	}
+	const struct part *p = &l->part[l->at];
+	char *path = mem_printf("%s/%s", p->base, l->url.name);
+	json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions", "uid",
+	                         kube_object_uid(p->object), "resourceVersion", kube_object_revision(p->object));
+	start(l, "DELETE", path, body, on_deleted);
+	free(path);
+}
+
+static void on_server_version(void *arg, const struct kube_answer *a)
+{
+	struct kube_lock *l = arg;
+	const char *version = json_string_value(json_object_get(a->object, "gitVersion"));
+
+	if (a->err.code != ERR_NONE || a->status != 200) {
+		fail_answer(l, a);
+		return;
+	}
+	*l->about = (struct lock_about){ .pause_ms = 2500 }; /* there is an etcd behind it, that may have to choose its leader */
+	snprintf(l->about->server, sizeof l->about->server, "Kubernetes %s", version ? version : "of no known version");
+	finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
+}
+
 /* ---- notices ---- */
 
 static bool own_write(const struct part *p, const json_t *object)
@@ -410,7 +462,7 @@ static bool own_write(const struct part *p, const json_t *object)
 	const struct kube_lock *l = p->lock;
 	char name[33];
 
-	if (!l->active || !l->writing)
+	if (!l->active || !l->writing || !l->record)
 		return false;
 	kube_object_write_name(p->kind, object, name);
 	return *name && strcmp(name, l->record->write) == 0; /* its answer is on its way */
@@ -492,6 +544,30 @@ static void kube_write(struct lock *base, const struct record *r, const struct v
 		put(l);
 	else
 		get(l);
+}
+
+static void kube_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct kube_lock *l = (struct kube_lock *)base;
+	struct version now = version_of(l);
+
+	begin(l, true, by, done, arg);
+	l->record = NULL;
+	l->expected = *expected;
+	l->offer = false;
+	if (l->looked && strcmp(now.text, expected->text) == 0)
+		delete_part(l);
+	else
+		get(l);
+}
+
+static void kube_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct kube_lock *l = (struct kube_lock *)base;
+
+	begin(l, false, by, done, arg);
+	l->about = about;
+	start(l, "GET", "/version", NULL, on_server_version);
 }
 
 static void kube_cancel(struct lock *base)
@@ -591,6 +667,8 @@ const struct lock_ops lock_kube = {
 	.watch = kube_watch,
 	.announce = kube_announce,
 	.close = kube_close,
+	.about = kube_about,
+	.remove = kube_remove,
 };
 
 static void name_libraries(struct buf *out)
