@@ -18,6 +18,7 @@
 #define ACQUISITIONS 10
 #define NOTICES 20
 #define PART (8 * NSEC_PER_SEC)             /* one proof: what is done by then has to do, */
+#define SETTLE_TRIES 40
 #define ENOUGH 3                            /* if it is at least so many */
 #define NOTICE_PATIENCE (2 * NSEC_PER_SEC)
 #define SHORTEST_MS 500                     /* below that the stop grace is no time for a script */
@@ -199,12 +200,17 @@ static bool reads_back(struct exam *x, const struct seat *winner)
 	       strcmp(reader->result.version.text, winner->result.version.text) == 0;
 }
 
-/* Somebody's write had no certain outcome: the truth is what can be read. -1: it cannot. */
+/* Somebody's write had no certain outcome: the truth is what can be read, if not at once. -1: it cannot. */
 static int settle(struct exam *x)
 {
 	struct seat *s = &x->seats[0];
-	enum lock_outcome o = seat_read(s);
+	enum lock_outcome o = LOCK_FAILED;
 
+	for (int tries = 0; tries < SETTLE_TRIES && o != LOCK_OK && o != LOCK_ABSENT; tries++) {
+		if (tries)
+			seat_quiet(s);
+		o = seat_read(s);
+	}
 	if (o != LOCK_OK && o != LOCK_ABSENT)
 		return -1;
 	x->at = s->result.version;

@@ -56,7 +56,7 @@ struct zk_lock {
 
 	char *text;            /* of the write under way, as are these */
 	struct version expected;
-	bool acquiring;
+	bool acquiring, removing;
 	int64_t own;           /* zxid of our last write: no news to us */
 
 	struct zk_watch *watch;
@@ -285,6 +285,38 @@ static void send_set(struct zk_lock *l, zhandle_t *handle)
 		not_sent(l, a, LOCK_FAILED, rc);
 }
 
+static void on_removed(int rc, const void *data)
+{
+	struct zk_ask *a = (struct zk_ask *)data;
+	struct zk_lock *l = last_of(a);
+
+	if (!l)
+		return;
+	free(a);
+	if (rc == ZOK)
+		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNOTEMPTY)
+		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+	else
+		fail_rc(l, rc);
+}
+
+/* With its child, or not at all. */
+static void send_remove(struct zk_lock *l, zhandle_t *handle)
+{
+	const char *dot = strchr(l->expected.text, '.');
+	struct zk_ask *a = new_ask(l, 1);
+	zoo_op_t ops[2];
+	char *child = mem_printf("%s/%s%.*s", l->path, CHILD, dot ? (int)(dot - l->expected.text) : 0, l->expected.text);
+
+	zoo_delete_op_init(&ops[0], child, -1);
+	zoo_delete_op_init(&ops[1], l->path, dot ? atoi(dot + 1) : 0);
+	int rc = zoo_amulti(handle, 2, ops, a->results, on_removed, a);
+	free(child);
+	if (rc != ZOK)
+		not_sent(l, a, LOCK_FAILED, rc);
+}
+
 static void make_parents(struct zk_lock *l);
 
 static void on_created(int rc, const void *data)
@@ -383,6 +415,8 @@ static void on_ready(struct lock_call *c)
 	lock_op_sent(&l->op);
 	if (!l->op.writing)
 		send_read(l, handle);
+	else if (l->removing)
+		send_remove(l, handle);
 	else if (*l->expected.text)
 		send_set(l, handle);
 	else
@@ -616,7 +650,7 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 static void begin(struct zk_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
-	l->again = l->parents = false;
+	l->again = l->parents = l->removing = false;
 }
 
 static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
@@ -638,6 +672,16 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 		return;
 	l->expected = *expected;
 	l->acquiring = r->token == 0;
+	want(l);
+}
+
+static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct zk_lock *l = of(lock);
+
+	begin(l, true, by, done, arg);
+	l->removing = true;
+	l->expected = *expected;
 	want(l);
 }
 
@@ -678,7 +722,8 @@ static void close_lock(struct lock *lock)
 }
 
 static const struct lock_ops ops = {
-	.scheme = "zookeeper", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch, .close = close_lock,
+	.scheme = "zookeeper", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch,
+	.close = close_lock, .remove = remove_record,
 };
 static const struct lock_ops *const locks[] = { &ops, NULL };
 

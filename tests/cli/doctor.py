@@ -3,7 +3,7 @@
 import atexit, json, os, shutil, subprocess, sys, tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
-from servers import Etcd, Postgres, Redis
+from servers import Etcd, Postgres, Redis, ZooKeeper
 
 TMP = scratch()
 DISK = tempfile.mkdtemp(prefix="lunarch-doctor-", dir="/var/tmp")
@@ -48,17 +48,17 @@ def test_fit():
 
 def test_stores():
     """The stores of Debian's packages as they come: fit, nothing stays, and what they are is named."""
-    for kind, options, word in ((Etcd, (), "etcd 3."), (Redis, (), "Redis "), (Postgres, ("-c", "fsync=on"), "PostgreSQL ")):
+    for kind, options, word in ((Etcd, (), "etcd 3."), (Redis, (), "Redis "), (Postgres, ("-c", "fsync=on"), "PostgreSQL "), (ZooKeeper, (), "")):
         with (kind(*options) if options else kind()) as server:
             r = doctor("--json", "--lock", server.url("doctored"))
             j = json.loads(r.stdout or "{}")
-            if not ok(r.returncode == 0 and j.get("fit") and word in j["server"], f"{word}: fit, and named"):
+            if not ok(r.returncode == 0 and j.get("fit") and word in j["server"], f"{kind.__name__}: fit, and named"):
                 note(r.stdout + r.stderr)
                 continue
             same([f["name"] for f in j["findings"] if f["name"] != "server"],
-                 ["connect", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"], f"{word}: every proof was done")
+                 ["connect", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"], f"{kind.__name__}: every proof was done")
             server.kill()
-            check(doctor("--lock", server.url("doctored")), 69, what=f"{word}: a server that is not there is 69")
+            check(doctor("--lock", server.url("doctored")), 69, what=f"{kind.__name__}: a server that is not there is 69")
 
 
 def test_settings():
@@ -66,7 +66,7 @@ def test_settings():
     with Postgres() as server: # the tests' own way: fsync=off
         check(doctor("--lock", server.url("x")), 1, "UNFIT  server", "fsync", what="a database that does not write to its disk is unfit, races or not")
     with Redis() as first, Redis(replica_of=first) as second:
-        wait_for(lambda: "connected_slaves:1" in first.cli("info", "replication"))
+        wait_for(lambda: "state=online" in first.cli("info", "replication"))
         check(doctor("--lock", first.url("x")), 0, "replicas=N", what="a Redis whose replicas are not waited for: fit, with a note")
         check(doctor("--lock", first.url("x") + "?replicas=1"), 0, "1 replicas", what="one whose replica is waited for")
 
