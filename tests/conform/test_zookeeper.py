@@ -166,9 +166,8 @@ def ensemble():
     before = drivers[2].count()
     same(d.write(record("c", token=5), r["version"])["outcome"], "ok", "ensemble: writes")
     ok(drivers[2].noticed(before), "ensemble: and notices")
-    other = next(m for m in members if m is not leader)
+    other, version = next(m for m in members if m is not leader), until(d)["version"]
     other.kill()
-    version = until(d)["version"]
     w = d.write(record("d", token=5), version, within=SHORT)
     ok(w["outcome"] in ("failed", "unknown"), "ensemble: without a majority nothing can be written")
     ok(all(until(x, "failed") for x in drivers), "ensemble: and soon nothing be read")
