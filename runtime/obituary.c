@@ -26,6 +26,7 @@ struct mourned {
 	enum { LIVES, CHECKING, DYING, DEAD, DOUBTFUL } state;
 	enum proof_verdict verdict;
 	bool insist;              /* kill, not only look */
+	bool telling;             /* who is told may forget the others: it stays until all are through */
 	struct instant since;     /* of its death */
 	char why[200];
 };
@@ -56,7 +57,7 @@ static void discard_if_unused(struct mourned *m)
 {
 	struct mourned **at = &m->all->first;
 
-	if (m->waiting || m->state == CHECKING)
+	if (m->waiting || m->telling || m->state == CHECKING)
 		return;
 	while (*at != m)
 		at = &(*at)->next;
@@ -70,12 +71,14 @@ static void discard_if_unused(struct mourned *m)
 /* The callbacks may forget, or watch something else: take the list away first. */
 static void tell_all(struct mourned *m)
 {
+	m->telling = true;
 	while (m->waiting) {
 		struct obituary *ob = m->waiting;
 		m->waiting = ob->next;
 		ob->of = NULL;
 		ob->dead(ob->arg);
 	}
+	m->telling = false;
 }
 
 static void work(struct offload_job *job)

@@ -54,7 +54,7 @@ static void report(void)
 
 static void wait_up(int n)
 {
-	for (int i = 0; i < 30000 && up->n < n; i++)
+	for (int i = 0; i < 120000 && up->n < n; i++)
 		usleep(1000);
 	if (up->n < n)
 		printf("# only %d of %d came up\n", up->n, n);
