@@ -29,7 +29,7 @@ def build(directory, broken, text):
     homes = {"lease.c": RUNTIME, "clock.c": RUNTIME, "err.c": RUNTIME, "sim.c": HERE, "main.c": HERE}
     sources = [os.path.join(directory if s == broken else home, s) for s, home in homes.items()]
     program = os.path.join(directory, "sim")
-    subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + RUNTIME, "-I" + HERE, "-o", program] + sources,
+    subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + HERE, "-I" + RUNTIME, "-o", program] + sources,
                    check=True)
     return program
 
