@@ -135,7 +135,7 @@ def a_broken_script():
     for number, (what, text, says) in enumerate([
             ("a syntax error", "return {", "s.lua:1"), ("an error while loading", "error 'no good'", "no good"),
             ("a typo", "return { on_laeding = function() end }", "on_leading"), ("nonsense", "return 7", "s.lua"),
-            ("a crash", "os.execute 'kill -SEGV $PPID' while true do end", "signal 11"), ("no file", None, "s.lua")], 1):
+            ("a crash", "os.execute 'kill -ABRT $PPID' while true do end", "signal 6"), ("no file", None, "s.lua")], 1):
         p.put("", text=text or " ")
         if text is None:
             os.unlink(p.script)
