@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "buf.h"
+#include "hash.h"
 #include "mem.h"
 
 #include <ctype.h>
@@ -498,14 +499,10 @@ int options_times(const struct options *o, const struct script_times *script, st
 
 /* ---- which lock ---- */
 
-/* FNV-1a, 64 bits: names a path apart from others; nobody attacks it, whoever can write here owns the lock anyway. */
-static uint64_t hash(const char *s)
+/* Names a path apart from others; nobody attacks it, whoever can write here owns the lock anyway. */
+static uint64_t hash_of(const char *s)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	for (; *s; s++)
-		h = (h ^ (unsigned char)*s) * UINT64_C(0x100000001b3);
-	return h;
+	return hash_fnv(HASH_FNV_SEED, s, strlen(s));
 }
 
 static bool plain(char c)
@@ -518,7 +515,7 @@ char *options_default_lock(const char *script, bool is_text, struct err *err)
 	char path[PATH_MAX];
 
 	if (is_text)
-		return mem_printf("eval-%016" PRIx64, hash(script));
+		return mem_printf("eval-%016" PRIx64, hash_of(script));
 	if (!realpath(script, path)) {
 		err_sys(err, "%s", script);
 		return NULL;
@@ -530,7 +527,7 @@ char *options_default_lock(const char *script, bool is_text, struct err *err)
 	for (char *p = name; *p; p++)
 		if (!plain(*p))
 			*p = '_';
-	char *lock = mem_printf("%s%.100s-%016" PRIx64, *name == '.' ? "_" : "", name, hash(path));
+	char *lock = mem_printf("%s%.100s-%016" PRIx64, *name == '.' ? "_" : "", name, hash_of(path));
 	free(name);
 	return lock;
 }

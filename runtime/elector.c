@@ -1,8 +1,10 @@
 #include "elector.h"
 
 #include "buf.h"
+#include "hash.h"
 #include "history.h"
 #include "mem.h"
+#include "nonce.h"
 #include "obituary.h"
 #include "timeline.h"
 
@@ -11,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #define QUEUE 8
@@ -100,18 +101,12 @@ static void trouble_over(struct elector *e)
 
 /* ---- records and sights ---- */
 
-static uint64_t mix(uint64_t h, const char *s)
-{
-	while (*s)
-		h = (h ^ (unsigned char)*s++) * UINT64_C(0x100000001b3); /* FNV-1a */
-	return (h ^ 0xff) * UINT64_C(0x100000001b3);
-}
-
 /* The same holder in the same term. Records of other clients have no term; they count changes of holder. */
 static uint64_t holder_in_term(const struct record *r)
 {
-	uint64_t h = mix(mix(UINT64_C(0xcbf29ce484222325), r->holder), r->incarnation);
+	uint64_t h = hash_fnv(HASH_FNV_SEED, r->holder, strlen(r->holder) + 1);
 
+	h = hash_fnv(h, r->incarnation, strlen(r->incarnation) + 1);
 	return h ^ (r->term ? r->term : (uint64_t)r->transitions) * UINT64_C(0x9e3779b97f4a7c15);
 }
 
@@ -144,19 +139,6 @@ static struct lease_sight sight_of(const struct elector *e, const struct record 
 	return s;
 }
 
-static void name_write(struct record *r)
-{
-	unsigned char bytes[16];
-
-	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-		abort(); /* 16 bytes are never cut short after boot: getrandom(2) */
-	for (size_t i = 0; i < sizeof bytes; i++) {
-		r->write[2 * i] = "0123456789abcdef"[bytes[i] >> 4];
-		r->write[2 * i + 1] = "0123456789abcdef"[bytes[i] & 15];
-	}
-	r->write[2 * sizeof bytes] = '\0';
-}
-
 static int64_t larger(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
@@ -176,7 +158,7 @@ static void fill_holder(struct elector *e, struct record *r)
 	proof_self_fill(e->self, r);
 	r->state = RECORD_LEADING;
 	fill_settings(r, lease_publishes(&e->lease));
-	name_write(r);
+	nonce_hex(r->write, sizeof r->write / 2);
 }
 
 static void fill_new_term(struct elector *e, struct record *r)
@@ -215,7 +197,7 @@ static void fill_release(struct elector *e, struct record *r)
 	mem_replace(&r->holder, "");
 	mem_replace(&r->address, "");
 	r->state = RECORD_RELEASED;
-	name_write(r);
+	nonce_hex(r->write, sizeof r->write / 2);
 }
 
 /* ---- operations ---- */
@@ -642,8 +624,8 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->reclaim = c->reclaim;
 	record_init(&e->seen);
 	uint32_t seed = c->seed;
-	if (!seed && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-		seed = (uint32_t)clock_now().raw;
+	if (!seed)
+		nonce_bytes(&seed, sizeof seed);
 	lease_init(&e->lease, &c->times, c->observer, c->asks, seed);
 	lease_keeps(&e->lease, c->no_release);
 	timer_init(e->timeline, &e->timer, on_timer);

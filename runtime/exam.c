@@ -1,6 +1,7 @@
 #include "exam.h"
 
 #include "mem.h"
+#include "nonce.h"
 #include "offload.h"
 #include "seat.h"
 
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define WRITERS 8
 #define ROUNDS 40
@@ -49,16 +49,6 @@ find(struct exam *x, const char *name, enum exam_verdict verdict, const char *fm
 
 /* ---- terms ---- */
 
-static void name_write(struct record *r)
-{
-	unsigned char name[16];
-
-	if (getrandom(name, sizeof name, 0) != (ssize_t)sizeof name)
-		abort();
-	for (int i = 0; i < 16; i++)
-		snprintf(r->write + 2 * i, 3, "%02x", name[i]);
-}
-
 /* A new term of the seat's own, as an elector would write it. */
 static void fill_term(const struct exam *x, struct seat *s)
 {
@@ -76,7 +66,7 @@ static void fill_term(const struct exam *x, struct seat *s)
 	r->transitions = (int64_t)x->term;
 	r->token = s->lock->ops->token_in_record ? x->token + 1 : 0;
 	r->state = RECORD_LEADING;
-	name_write(r);
+	nonce_hex(r->write, sizeof r->write / 2);
 }
 
 /* What the store holds after s has won. */
@@ -439,12 +429,9 @@ static void shortest(struct exam *x)
 
 static char *scratch_url(const char *url, const struct lock *l)
 {
-	unsigned random;
-	char more[24];
+	char more[sizeof "-doctor-12345678"] = "-doctor-";
 
-	if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
-		abort();
-	snprintf(more, sizeof more, "-doctor-%08x", random);
+	nonce_hex(more + strlen(more), 4);
 	return lock_url_beside(l, url, more);
 }
 

@@ -1,6 +1,6 @@
-/* A quick hash of bytes, a word at a time, for telling apart what nobody forges.
- * Not for untrusted input, and not the same on machines of the other byte order: it never leaves the process.
- * Used by the file lock. */
+/* Hashes of bytes, for telling apart what nobody forges: a quick one, and one that is the same everywhere.
+ * Not for untrusted input.
+ * Used by records, locks and the default lock's name. */
 #ifndef LUNARCH_HASH_H
 #define LUNARCH_HASH_H
 
@@ -10,7 +10,7 @@
 
 #define HASH_SEED UINT64_C(0xcbf29ce484222325)
 
-/* Goes on from h. In parts: all but the last are multiples of 8 bytes. Each step can be undone, so two contents that differ
+/* A word at a time, so not the same on machines of the other byte order: it never leaves the process. Goes on from h. In parts: all but the last are multiples of 8 bytes. Each step can be undone, so two contents that differ
  * in one word never meet; the shift brings high bits down, which the multiplication only moves up. */
 static inline uint64_t hash_bytes(uint64_t h, const void *bytes, size_t len)
 {
@@ -28,6 +28,16 @@ static inline uint64_t hash_bytes(uint64_t h, const void *bytes, size_t len)
 		h = (h ^ word) * UINT64_C(0x9e3779b97f4a7c15);
 		h ^= h >> 32;
 	}
+	return h;
+}
+
+/* FNV-1a, 64 bits, a byte at a time: the same on every machine, for names that others see. */
+#define HASH_FNV_SEED HASH_SEED
+
+static inline uint64_t hash_fnv(uint64_t h, const void *bytes, size_t len)
+{
+	for (const unsigned char *at = bytes; len > 0; len--)
+		h = (h ^ *at++) * UINT64_C(0x100000001b3);
 	return h;
 }
 

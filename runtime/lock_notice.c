@@ -1,12 +1,12 @@
 #include "lock_notice.h"
 
 #include "mem.h"
+#include "nonce.h"
 
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define LOOK_S 2. /* where there are no notices */
 
@@ -21,12 +21,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 
 void lock_member_init(struct lock_member *m, struct lock_board *b)
 {
-	unsigned char bytes[16];
-
-	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-		abort(); /* 16 bytes are never cut short after boot: getrandom(2) */
-	for (size_t i = 0; i < sizeof bytes; i++)
-		snprintf(m->name + 2 * i, 3, "%02x", bytes[i]);
+	nonce_hex(m->name, sizeof m->name / 2);
 	m->board = b;
 	ev_init(&m->timer, on_timer);
 	m->timer.data = m;

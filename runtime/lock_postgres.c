@@ -4,6 +4,7 @@
 #include "lock.h"
 
 #include "buf.h"
+#include "hash.h"
 #include "lock_notice.h"
 #include "lock_op.h"
 #include "lock_url.h"
@@ -511,12 +512,9 @@ static void leave_channel(struct pg_lock *l)
 /* A name of letters and digits; two locks with the same one are told of each other's changes, which does no harm. */
 static void name_channel(struct pg_lock *l)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
+	uint64_t h = hash_fnv(HASH_FNV_SEED, l->quoted, strlen(l->quoted));
 
-	for (const char *p = l->quoted; *p; p++)
-		h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3); /* FNV-1a */
-	for (const char *p = l->name; *p; p++)
-		h = (h ^ (unsigned char)*p) * UINT64_C(0x100000001b3);
+	h = hash_fnv(h, l->name, strlen(l->name));
 	snprintf(l->channel, sizeof l->channel, "lunarch_%016" PRIx64, h);
 }
 

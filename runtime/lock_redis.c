@@ -543,20 +543,9 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	return h;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 static bool serves(const struct redis_server *s, const struct lock_url *u, int db, int replicas)
 {
-	if (s->db != db || s->replicas != replicas || s->url.hosts != u->hosts || !same_text(s->url.user, u->user) ||
-	    !same_text(s->url.password, u->password))
-		return false;
-	for (int i = 0; i < u->hosts; i++)
-		if (s->url.host[i].port != u->host[i].port || strcmp(s->url.host[i].name, u->host[i].name) != 0)
-			return false;
-	return true;
+	return s->db == db && s->replicas == replicas && lock_url_same_servers(&s->url, u);
 }
 
 /* Takes u. */

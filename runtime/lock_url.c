@@ -317,6 +317,21 @@ int lock_url_number(const struct lock_url *u, const char *name, int least, int m
 	return 0;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b)
+{
+	if (a->hosts != b->hosts || !same_text(a->user, b->user) || !same_text(a->password, b->password))
+		return false;
+	for (int i = 0; i < a->hosts; i++)
+		if (a->host[i].port != b->host[i].port || strcmp(a->host[i].name, b->host[i].name) != 0)
+			return false;
+	return true;
+}
+
 void lock_url_print_host(const struct lock_url *u, int which, char *out)
 {
 	const char *name = u->host[which].name;

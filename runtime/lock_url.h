@@ -44,6 +44,9 @@ int lock_url_number(const struct lock_url *u, const char *name, int least, int m
 /* The same for every spelling of the same lock: user, hosts with their ports, path; options but password_file. malloc'd. */
 char *lock_url_print(const struct lock_url *u, const char *scheme);
 
+/* The same hosts in the same order, user and password: one connection can serve both. Path and options are the caller's. */
+bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b);
+
 /* "[::1]:80" or "host:80". out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
 

@@ -7,6 +7,7 @@
 #include "lock_url.h"
 #include "mem.h"
 #include "module.h"
+#include "nonce.h"
 #include "zk_link.h"
 
 #include <ev.h>
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 #define PORT 2181
 #define CHILD "lunarch-"
@@ -227,16 +227,6 @@ static void send_read(struct zk_lock *l, zhandle_t *handle)
 
 /* ---- writing ---- */
 
-static void random_id(char *out)
-{
-	unsigned char bytes[ID_BYTES];
-
-	if (getrandom(bytes, sizeof bytes, 0) != (ssize_t)sizeof bytes)
-		abort(); /* 8 bytes are never cut short after boot: getrandom(2) */
-	for (size_t i = 0; i < sizeof bytes; i++)
-		snprintf(out + 2 * i, 3, "%02x", bytes[i]);
-}
-
 static void wrote(struct zk_lock *l, const struct zk_ask *a, int version, int64_t zxid)
 {
 	struct lock_result r = { .outcome = LOCK_OK, .token = l->acquiring ? zxid : 0 };
@@ -272,7 +262,7 @@ static void send_set(struct zk_lock *l, zhandle_t *handle)
 
 	snprintf(a->id, sizeof a->id, "%.*s", dot ? (int)(dot - l->expected.text) : 0, l->expected.text);
 	if (!known)
-		random_id(a->id);
+		nonce_hex(a->id, ID_BYTES);
 	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
 	zoo_set_op_init(&ops[known], l->path, l->text, (int)strlen(l->text), dot ? atoi(dot + 1) : 0, &a->stat);
 	if (known)
@@ -354,7 +344,7 @@ static void send_create(struct zk_lock *l, zhandle_t *handle)
 	struct zk_ask *a = new_ask(l, 2);
 	zoo_op_t ops[2];
 
-	random_id(a->id);
+	nonce_hex(a->id, ID_BYTES);
 	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
 	zoo_create_op_init(&ops[0], l->path, l->text, (int)strlen(l->text), acl_of(l), 0, NULL, 0);
 	zoo_create_op_init(&ops[1], child, "", 0, acl_of(l), 0, NULL, 0);
@@ -541,28 +531,13 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	return h;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-static bool serves(const struct zk_server *s, const struct lock_url *u)
-{
-	if (s->url.hosts != u->hosts || !same_text(s->url.user, u->user) || !same_text(s->url.password, u->password))
-		return false;
-	for (int i = 0; i < u->hosts; i++)
-		if (s->url.host[i].port != u->host[i].port || strcmp(s->url.host[i].name, u->host[i].name) != 0)
-			return false;
-	return true;
-}
-
 /* Takes u. */
 static struct zk_server *server_get(struct zk_hub *h, struct lock_url *u)
 {
 	struct zk_server *s;
 
 	for (s = h->servers; s; s = s->next)
-		if (serves(s, u))
+		if (lock_url_same_servers(&s->url, u))
 			break;
 	if (s) {
 		lock_url_fini(u);

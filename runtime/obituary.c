@@ -19,14 +19,14 @@ struct mourned {
 	struct offload_job check; /* first, so that the job is the mourned */
 	struct obituaries *all;
 	struct mourned *next;
-	struct obituary *waiting;
+	struct obituary *waiting, *due; /* due: are being told */
 	struct record record;     /* who it is: pid, start, boot, tree */
 	ev_io gone;               /* its pidfd */
 	ev_timer again;
 	enum { LIVES, CHECKING, DYING, DEAD, DOUBTFUL } state;
 	enum proof_verdict verdict;
 	bool insist;              /* kill, not only look */
-	bool telling;             /* who is told may forget the others: it stays until all are through */
+	bool telling;             /* it stays until all of those are through */
 	struct instant since;     /* of its death */
 	char why[200];
 };
@@ -68,13 +68,15 @@ static void discard_if_unused(struct mourned *m)
 	free(m);
 }
 
-/* The callbacks may forget, or watch something else: take the list away first. */
+/* The callbacks may forget, or watch: the list is taken away first, so that who comes new is told from the loop. */
 static void tell_all(struct mourned *m)
 {
+	m->due = m->waiting;
+	m->waiting = NULL;
 	m->telling = true;
-	while (m->waiting) {
-		struct obituary *ob = m->waiting;
-		m->waiting = ob->next;
+	while (m->due) {
+		struct obituary *ob = m->due;
+		m->due = ob->next;
 		ob->of = NULL;
 		ob->dead(ob->arg);
 	}
@@ -218,6 +220,16 @@ void obituary_watch(struct obituaries *all, struct obituary *ob, const struct re
 	}
 }
 
+static bool take_out(struct obituary **list, const struct obituary *ob)
+{
+	while (*list && *list != ob)
+		list = &(*list)->next;
+	if (!*list)
+		return false;
+	*list = ob->next;
+	return true;
+}
+
 void obituary_forget(struct obituaries *all, struct obituary *ob)
 {
 	struct mourned *m = ob->of;
@@ -225,10 +237,8 @@ void obituary_forget(struct obituaries *all, struct obituary *ob)
 	(void)all;
 	if (!m)
 		return;
-	struct obituary **at = &m->waiting;
-	while (*at != ob)
-		at = &(*at)->next;
-	*at = ob->next;
+	if (!take_out(&m->waiting, ob))
+		take_out(&m->due, ob);
 	ob->of = NULL;
 	discard_if_unused(m);
 }

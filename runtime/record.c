@@ -1,6 +1,7 @@
 #include "record.h"
 
 #include "buf.h"
+#include "hash.h"
 #include "mem.h"
 
 #include <ctype.h>
@@ -448,29 +449,22 @@ int record_checkpoint_check(const char *text, struct err *err)
 
 /* ---- comparing ---- */
 
-/* FNV-1a, 64 bits: accidental equality is what counts here, nobody gains by making two records look alike. */
-static uint64_t mix(uint64_t hash, const void *bytes, size_t len)
-{
-	for (size_t i = 0; i < len; i++)
-		hash = (hash ^ ((const unsigned char *)bytes)[i]) * UINT64_C(0x100000001b3);
-	return hash;
-}
-
+/* Accidental equality is what counts here: nobody gains by making two records look alike. */
 static uint64_t mix_text(uint64_t hash, const char *s)
 {
-	return mix(hash, s, strlen(s) + 1);
+	return hash_fnv(hash, s, strlen(s) + 1);
 }
 
 uint64_t record_sight_id(const struct record *r)
 {
 	const int64_t numbers[] = { (int64_t)r->state, (int64_t)r->term, r->lease_ms,    r->renew_ms,
 		                    r->retry_ms,       r->acquired_us,   r->renewed_us,  r->transitions };
-	uint64_t hash = UINT64_C(0xcbf29ce484222325);
+	uint64_t hash = HASH_FNV_SEED;
 
 	hash = mix_text(hash, r->holder);
 	hash = mix_text(hash, r->incarnation);
 	hash = mix_text(hash, r->write);
-	return mix(hash, numbers, sizeof numbers);
+	return hash_fnv(hash, numbers, sizeof numbers);
 }
 
 uint64_t record_write_id(const struct record *r)

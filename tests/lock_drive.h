@@ -6,13 +6,13 @@
 
 #include "lock.h"
 #include "mem.h"
+#include "nonce.h"
 #include "offload.h"
 
 #include <ev.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 struct drive {
 	struct lock_env env;
@@ -118,8 +118,6 @@ __attribute__((unused)) static enum lock_outcome drive_write(struct drive *d, co
 /* A record as a term's first write would make it, with a name of its own. */
 __attribute__((unused)) static void drive_fill(struct record *r, const char *holder, int64_t token)
 {
-	unsigned char name[16];
-
 	mem_replace(&r->holder, holder);
 	r->lease_ms = 15000;
 	r->renew_ms = 10000;
@@ -128,10 +126,7 @@ __attribute__((unused)) static void drive_fill(struct record *r, const char *hol
 	r->token = token;
 	r->term = (uint64_t)token;
 	r->state = RECORD_LEADING;
-	if (getrandom(name, sizeof name, 0) != (ssize_t)sizeof name)
-		abort();
-	for (int i = 0; i < 16; i++)
-		snprintf(r->write + 2 * i, 3, "%02x", name[i]);
+	nonce_hex(r->write, sizeof r->write / 2);
 }
 
 __attribute__((unused)) static enum lock_outcome drive_put(struct drive *d, const char *holder, int64_t token, const char *expected)

@@ -4,6 +4,7 @@
 
 #include "lock.h"
 #include "mem.h"
+#include "nonce.h"
 #include "offload.h"
 
 #include <ev.h>
@@ -14,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -95,18 +95,13 @@ static void on_read(void *arg, const struct lock_result *result)
 
 static void fill(struct racer *r, int round)
 {
-	unsigned char name[16];
-
 	mem_replace(&r->record.holder, r->name);
 	r->record.lease_ms = 15000;
 	r->record.acquired_us = r->record.renewed_us = clock_wall_us();
 	r->record.token = round + 1;
 	r->record.term = (uint64_t)round + 1;
 	r->record.state = RECORD_LEADING;
-	if (getrandom(name, sizeof name, 0) != (ssize_t)sizeof name)
-		abort();
-	for (int i = 0; i < 16; i++)
-		snprintf(r->record.write + 2 * i, 3, "%02x", name[i]);
+	nonce_hex(r->record.write, sizeof r->record.write / 2);
 }
 
 static void run_round(struct stable *s, int round)

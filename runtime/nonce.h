@@ -1,0 +1,17 @@
+/* Random names: of writes, of incarnations' parts, of whatever must not be met twice.
+ * Not secrets, and not numbers for a simulation, which must be repeatable.
+ * Used by whoever names something. */
+#ifndef LUNARCH_NONCE_H
+#define LUNARCH_NONCE_H
+
+#include <stddef.h>
+
+#define NONCE_MAX 64 /* bytes at most; getrandom(2) never cuts so few short after boot */
+
+/* So many random bytes; a program that cannot have them ends. */
+void nonce_bytes(void *out, size_t bytes);
+
+/* So many random bytes as lower-case hex. out: 2 * bytes + 1. */
+void nonce_hex(char *out, size_t bytes);
+
+#endif
