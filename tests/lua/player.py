@@ -18,7 +18,7 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BINARY = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
 SCRIPTS = os.path.join(ROOT, "tests", "lua", "scripts")
-LIMIT = 30  # seconds to wait for anything: generous, since the machine may be slow
+LIMIT = 120  # seconds to wait for anything: generous, since the machine may be slow
 
 ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = range(1, 10)
 GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = range(64, 73)
@@ -226,7 +226,9 @@ class Worker:
             return f.read().decode("utf-8", "replace")
 
     def log(self):
-        return [json.loads(line) for line in self.log_text().splitlines() if line.startswith("{")]
+        """the lines that are whole: one that is just being written may be read in part"""
+        whole = self.log_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
     def printed(self):
         return [line["message"] for line in self.log() if line["event"] == "print"]
