@@ -152,8 +152,8 @@ void offload_run(struct offload *o, struct offload_job *j)
 	if (o->busy + o->waiting > o->threads && o->threads < o->most && start_thread(o))
 		o->threads++;
 	bool nobody = o->threads == 0;
-	pthread_cond_signal(&o->more);
 	pthread_mutex_unlock(&o->mutex);
+	pthread_cond_signal(&o->more); /* after the unlock: the woken thread would only wait again, for the mutex */
 	if (nobody)
 		run_here(o);
 }
