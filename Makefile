@@ -60,6 +60,8 @@ LIBOBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
 # What `lunarch new` writes, and `lunarch help api` shows.
 CARRIED := examples/starter.lua examples/starter_test.lua examples/.luacheckrc docs/api.md
 PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort) $(CARRIED)
+# Annotations for editors.
+META    := $(patsubst lua/meta/%,%,$(wildcard lua/meta/*.lua lua/meta/lunarch/*.lua))
 UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/*.c))
 
 all: $(BUILD)/lunarch $(MODULES)
@@ -192,14 +194,14 @@ lint:
 install: all
 	install -D -m 755 $(BUILD)/lunarch $(DESTDIR)$(PREFIX)/bin/lunarch
 	for m in $(MODULES); do install -D -m 755 $$m $(DESTDIR)$(PREFIX)/lib/lunarch/$${m##*/}; done
-	for m in lua/meta/*.lua; do install -D -m 644 $$m $(DESTDIR)$(PREFIX)/share/lunarch/meta/$${m##*/}; done
+	for m in $(META); do install -D -m 644 lua/meta/$$m $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
 	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
 	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
-	rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/lunarch.d.lua $(DESTDIR)$(PREFIX)/share/lunarch/meta/testing.d.lua
-	[ ! -d $(DESTDIR)$(PREFIX)/share/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/lunarch/meta $(DESTDIR)$(PREFIX)/share/lunarch
+	for m in $(META); do rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
+	for d in meta/lunarch meta .; do [ ! -d $(DESTDIR)$(PREFIX)/share/lunarch/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/lunarch/$$d; done
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 help:

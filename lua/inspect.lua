@@ -6,7 +6,7 @@ local use = ...
 local suggest = use "suggest"
 
 local LOADK <const>, GETUPVAL <const>, GETTABUP <const>, GETTABLE <const>, GETFIELD <const> = 3, 9, 11, 12, 14
-local SETTABUP <const>, SETTABLE <const> = 15, 16
+local SETTABUP <const>, SETTABLE <const>, CALL <const> = 15, 16, 68
 local FLOAT <const>, INTEGER <const>, SHORT <const>, LONG <const> = 0x13, 0x03, 0x04, 0x14
 
 local hooks = {
@@ -156,6 +156,18 @@ local function walk(f, got, set, field)
 	end
 end
 
+-- Calls found(name, line) for each require "NAME": three instructions one after the other, get, load, call.
+local function requirements(f, found)
+	for pc = 2, #f.code do
+		local get, text, call = f.code[pc - 2], f.code[pc - 1], f.code[pc]
+		local register = get >> 7 & 0xff
+		if get & 0x7f == GETTABUP and f.upvalues[get >> 16 & 0xff] == "_ENV" and f.constants[get >> 24 & 0xff] == "require"
+			and text & 0x7f == LOADK and text >> 7 & 0xff == register + 1 and call & 0x7f == CALL and call >> 7 & 0xff == register then
+			found(f.constants[text >> 15], f.lines[pc])
+		end
+	end
+end
+
 -- Local functions with a hook's name that nothing uses: forgotten in the returned table.
 local function forgotten(text, add)
 	local number = 0
@@ -187,10 +199,20 @@ return function(text, chunk, known)
 	end
 
 	local function nothing() end
-	local requires = false -- a module may define what this file does not
+	local foreign = 0 -- modules that are not of the library: they may define what this file does not
 	for _, one in ipairs(functions) do
-		walk(one, function(name) requires = requires or name == "require" end, function(name) own[name] = true end, nothing)
+		walk(one, function(name) foreign = foreign + (name == "require" and 1 or 0) end, function(name) own[name] = true end, nothing)
+		requirements(one, function(name, line)
+			if name and name:find "^lunarch%." then
+				foreign = foreign - 1
+				local wrong = use "library"(name)
+				if wrong then
+					add(line, "problem", wrong)
+				end
+			end
+		end)
 	end
+	local requires = foreign > 0
 	local candidates = setmetatable({}, { __index = known })
 	for name in pairs(known) do
 		candidates[name] = true

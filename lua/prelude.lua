@@ -74,6 +74,20 @@ local function open_globals(api)
 	os.exit = api.exit -- luacheck: ignore 122
 end
 
+-- `require "lunarch.NAME"`: a module of the library (lua/lunarch/), made when it is first asked for.
+local function open_library(natives)
+	table.insert(package.searchers, 2, function(name)
+		if name:sub(1, 8) ~= "lunarch." then
+			return nil
+		end
+		local wrong = use "library"(name)
+		if wrong then
+			error(wrong, 3)
+		end
+		return function() return use(name)(natives) end, "lunarch"
+	end)
+end
+
 -- `require` looks beside the script first, and never in the directory one happens to be in.
 local function set_path(directory)
 	local kept = {}
@@ -135,6 +149,7 @@ return function(natives)
 	end
 	local api = make_api(natives)
 	open_globals(api)
+	open_library(natives)
 
 	local builtin = {}
 	for name in pairs(_G) do

@@ -162,12 +162,14 @@ void help_command(enum command command)
 	printf("\nExamples:\n%s", h->examples);
 }
 
-/* Whether this heading of docs/api.md is about it: "## term", "### `term:resign([seconds])`". */
+/* Whether this heading of docs/api.md is about it: "## term", "### `term:resign([seconds])`", "## lunarch.retry". */
 static bool is_about(const char *heading, const char *name)
 {
 	size_t len = strlen(name);
 	const char *at = heading + strspn(heading, "# `");
 
+	if (strncmp(at, "lunarch.", 8) == 0 && strncmp(name, "lunarch.", 8) != 0)
+		at += 8;
 	return strncasecmp(at, name, len) == 0 && (at[len] == '\n' || at[len] == '(');
 }
 

@@ -22,24 +22,47 @@
 
 /* ---- the prelude ---- */
 
-/* use(name): what lua/NAME.lua returns, run once, with `use` as its argument. Upvalue: what was used, and "use" itself. */
+#define LIBRARY "lunarch." /* how the names of its modules begin: lua/lunarch/ */
+
+/* The set of the library's modules, without that beginning. */
+static void push_library(lua_State *L)
+{
+	lua_newtable(L);
+	for (const struct prelude_file *f = prelude_files; f->name; f++)
+		if (strncmp(f->name, LIBRARY, strlen(LIBRARY)) == 0) {
+			lua_pushboolean(L, 1);
+			lua_setfield(L, -2, f->name + strlen(LIBRARY));
+		}
+}
+
+static void run_prelude_file(lua_State *L, const char *name)
+{
+	const struct prelude_file *f = prelude_files;
+
+	while (f->name && strcmp(f->name, name) != 0)
+		f++;
+	if (!f->name)
+		luaL_error(L, "no prelude file %s", name);
+	lua_pushfstring(L, strncmp(name, LIBRARY, strlen(LIBRARY)) == 0 ? "=%s" : "=lunarch:%s", name);
+	if (luaL_loadbufferx(L, f->text, f->len, lua_tostring(L, -1), "t") != LUA_OK)
+		lua_error(L);
+	lua_getfield(L, lua_upvalueindex(1), "use");
+	lua_call(L, 1, 1);
+}
+
+/* use(name): what lua/NAME.lua returns, run once, with `use` as its argument; "modules": the set of the library's.
+ * Upvalue: what was used, and "use" itself. */
 static int use(lua_State *L)
 {
 	const char *name = luaL_checkstring(L, 1);
-	const struct prelude_file *f = prelude_files;
 
 	lua_settop(L, 1);
 	if (lua_getfield(L, lua_upvalueindex(1), name) != LUA_TNIL)
 		return 1;
-	while (f->name && strcmp(f->name, name) != 0)
-		f++;
-	if (!f->name)
-		return luaL_error(L, "no prelude file %s", name);
-	lua_pushfstring(L, "=lunarch:%s", name);
-	if (luaL_loadbufferx(L, f->text, f->len, lua_tostring(L, -1), "t") != LUA_OK)
-		return lua_error(L);
-	lua_getfield(L, lua_upvalueindex(1), "use");
-	lua_call(L, 1, 1);
+	if (strcmp(name, "modules") == 0)
+		push_library(L);
+	else
+		run_prelude_file(L, name);
 	lua_pushvalue(L, -1);
 	lua_setfield(L, lua_upvalueindex(1), name);
 	return 1;

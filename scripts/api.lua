@@ -1,10 +1,22 @@
--- Makes docs/api.md and examples/.luacheckrc from the annotations in lua/meta/*.lua, the one source of what the API is.
+-- Makes docs/api.md and examples/.luacheckrc from the annotations in lua/meta/, the one source of what the API is.
 --   lua5.4 scripts/api.lua           writes them
 --   lua5.4 scripts/api.lua --check   says what is not current, or not documented; silent when there is nothing to say
 -- Understands what those files use of the Lua language server's annotations, and refuses the rest.
 
+local TESTING <const> = 2 -- of the sources: what tests see
 local sources = { "lua/meta/lunarch.d.lua", "lua/meta/testing.d.lua" }
 local problems = {}
+
+-- The library: a module in lua/lunarch/NAME.lua, described in lua/meta/lunarch/NAME.d.lua.
+local function names_in(directory, ending)
+	local list, listing = {}, assert(io.popen("ls " .. directory))
+	for name in listing:lines() do list[#list + 1] = name:match("^([%w_]+)" .. ending .. "$") end
+	listing:close()
+	return list
+end
+
+local described = names_in("lua/meta/lunarch", "%.d%.lua")
+for _, name in ipairs(described) do sources[#sources + 1] = "lua/meta/lunarch/" .. name .. ".d.lua" end
 
 local function problem(where, text)
 	problems[#problems + 1] = where .. ": " .. text
@@ -38,13 +50,16 @@ local items, classes, aliases = {}, {}, {}
 local function new_notes() return { text = {}, params = {}, returns = {} } end
 
 local function read(path)
-	local notes, class, number = new_notes(), nil, 0
+	local notes, class, number, module = new_notes(), nil, 0, nil
 	local function where() return path .. ":" .. number end
 
 	local function annotation(tag, rest)
-		if tag == "class" then
+		if tag == "meta" then
+			module = rest:match "^[%w_.]+$"
+		elseif tag == "class" then
 			class = { kind = "class", name = rest:match "[%w_.]+", text = notes.text, fields = {}, functions = {} }
 			class.short = class.name:match "[^.]+$"
+			class.module = class.name == module and module or nil
 			classes[class.short] = class
 			items[#items + 1] = class
 			notes = new_notes()
@@ -64,7 +79,7 @@ local function read(path)
 		elseif tag == "return" then
 			local kind, text = cut_type(rest)
 			notes.returns[#notes.returns + 1] = { type = kind, text = text }
-		elseif tag ~= "meta" and tag ~= "type" then
+		elseif tag ~= "type" then
 			problem(where(), "annotation @" .. tag .. " is not understood")
 		end
 	end
@@ -175,7 +190,8 @@ local function put_item(item)
 	if item.kind == "function" then
 		return
 	end
-	put("\n## %s", item.short or item.name:match "[^.]+$")
+	put("\n## %s", item.module or item.short or item.name:match "[^.]+$")
+	if item.module then put('\n`local %s = require "%s"`', item.short, item.module) end
 	if #item.text > 0 then put("\n%s", table.concat(item.text, "\n")) end
 	if item.kind == "alias" then
 		put("\n| | |\n|---|---|")
@@ -228,7 +244,50 @@ end
 for i, path in ipairs(sources) do
 	local before = #items
 	read(path)
-	for j = before + 1, #items do items[j].testing = i > 1 end
+	for j = before + 1, #items do items[j].testing = i == TESTING end
+end
+
+-- ---- the library: what there is, and what is said of it ----
+
+-- A module, loaded as lua/prelude.lua does but in a world in which nothing works: loading one asks for nothing.
+local function load_module(name)
+	local nothing = setmetatable({}, { __index = function(t) return t end, __call = function(t) return t end })
+	package.loaded.lunarch = nothing
+	local function use(file)
+		return assert(loadfile("lua/" .. file:gsub("^lunarch%.", "lunarch/") .. ".lua"))(use)
+	end
+	package.searchers[2] = function(wanted)
+		return wanted:find "^lunarch%." and function() return use(wanted)(nothing) end or nil
+	end
+	return use("lunarch." .. name)(nothing)
+end
+
+local function compare(name, module, class)
+	local where = "lua/lunarch/" .. name .. ".lua"
+	local known = {}
+	for _, item in ipairs(class.functions) do
+		local short = item.name:match "[%w_]+$"
+		known[short] = true
+		if type(module[short]) ~= "function" then problem(where, item.name .. " is described, but is not there") end
+		local i = 0
+		for argument in item.arguments:gmatch "[%w_]+" do
+			i = i + 1
+			local real = type(module[short]) == "function" and debug.getlocal(module[short], i)
+			if real and real ~= argument then problem(where, ("%s: its argument %s is described as %s"):format(item.name, real, argument)) end
+		end
+	end
+	for key, value in pairs(module) do
+		if type(value) == "function" and not known[key] then problem(where, name .. "." .. key .. " is not described in lua/meta/lunarch/" .. name .. ".d.lua") end
+	end
+end
+
+for _, name in ipairs(names_in("lua/lunarch", "%.lua")) do
+	local class = classes[name]
+	if class and class.module then
+		compare(name, load_module(name), class)
+	else
+		problem("lua/lunarch/" .. name .. ".lua", "is not described: lua/meta/lunarch/" .. name .. ".d.lua has no ---@meta and ---@class lunarch." .. name)
+	end
 end
 local made = { ["docs/api.md"] = make_docs(), ["examples/.luacheckrc"] = make_luacheckrc() }
 for path, text in pairs(made) do

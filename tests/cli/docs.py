@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/guide.md and docs/cookbook.md are run: every script checked, every test passed (and failed by a script that does nothing), every
+"""docs/guide.md, docs/cookbook.md and docs/library.md are run: every script checked, every test passed (and failed by a script that does nothing), every
 command executed; lunarch new; the API's one source, and that it describes what there is."""
 import os, re, shutil, subprocess, sys
 
@@ -68,6 +68,7 @@ def page(path):
 
 page("docs/guide.md")
 page("docs/cookbook.md")
+page("docs/library.md")
 
 # lunarch new
 place = os.path.join(room, "new")
@@ -98,12 +99,15 @@ p = run("lunarch", "help", "api", "term", cwd=room)
 ok(p.returncode == 0 and "term:resign" in p.stdout and "json.encode" not in p.stdout, "lunarch help api term prints that part")
 p = run("lunarch", "help", "api", "json.encode", cwd=room)
 ok(p.returncode == 0 and "json.encode" in p.stdout and "json.decode" not in p.stdout, "lunarch help api json.encode prints that function")
+for name in ("lunarch.retry", "retry"):
+    p = run("lunarch", "help", "api", name, cwd=room)
+    ok(p.returncode == 0 and "retry.call" in p.stdout and "template" not in p.stdout, f"lunarch help api {name} prints a module of the library")
 p = run("lunarch", "help", "api", "nonsense", cwd=room)
 ok(p.returncode == 2 and "nonsense" in p.stderr, "an unknown name is said")
 
 # What there is, as a script sees it, against what is described: names on either side alone are errors.
 described = set(re.findall(r"^### `([\w.:]+)\(", read("docs/api.md"), re.M))
-tables = "lunarch tasks json log time election".split()
+modules = sorted(f[:-4] for f in os.listdir(os.path.join(ROOT, "lua", "lunarch")))
 write(os.path.join(room, "names.lua"), """
 local names, seen = {}, {}
 local function add(prefix, t)
@@ -136,6 +140,7 @@ for key, value in pairs(_G) do
   end
 end
 names["lunarch.exit"] = true
+for name in ("MODULES"):gmatch "%a+" do add(name .. ".", require("lunarch." .. name)) end
 for name in pairs(names) do
   local short = name:match "^lunarch%.(%a+)$" -- lunarch.sleep is sleep
   if short and rawget(_G, short) == lunarch[short] then names[name] = nil end
@@ -157,7 +162,7 @@ return {
     lunarch.exit(0)
   end,
 }
-""")
+""".replace("MODULES", " ".join(modules)))
 p = run("lunarch", "run", "--lock", os.path.join(room, "names-lock"), "--log-level", "error", "names.lua", cwd=room)
 there = set(p.stdout.split())
 held(p, "a script can list what it sees")

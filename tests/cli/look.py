@@ -204,6 +204,15 @@ end }"""))
     check(run("check", put("module.lua", 'local m = require "suite"\nreturn { on_leading = function() helper(m) end }'),
               *(["--"] if put("suite.lua", "helper = print return 1") else [])), 0, "note       line 2: undefined global 'helper', unless a module defines it",
           what="check: a global that a module may define is a note")
+    r = run("check", put("library.lua", """local retry = require "lunarch.retry"
+return { on_leading = function()
+  retry.call(prnt)
+  local late = require("lunarch.retyr")
+  local own = require("own." .. late.name)
+end }"""))
+    check(r, 1, "line 4: the library has no module 'lunarch.retyr' (did you mean 'lunarch.retry'?)", what="check: a typo in the name of a library module")
+    check(run("check", put("library.lua", 'local retry = require "lunarch.retry"\nreturn { on_leading = function() retry.call(prnt) end }')), 1,
+          "line 2: undefined global 'prnt' (did you mean 'print'?)", "1 problem", what="check: modules of the library define no globals")
     check(run("check", put("watch.lua", "return { on_new_leader = print, on_stopped = print, may_lead = print }")), 1, "on_stopped never runs",
           "may_lead is never asked", what="check: hooks of a term in an election that only observes")
     check(run("check", "-e", "print(term.token) prnt(1)"), 1, "line 1: undefined global 'prnt'", "1 problem", what="check: a text, too")

@@ -1,0 +1,109 @@
+-- lunarch.retry: calls a function again, with growing pauses, until it has come to something or is not worth it any more.
+
+local use = ...
+local check = use "options"
+local lunarch = require "lunarch"
+
+local TRIES <const>, PAUSE <const>, PAUSE_MAX <const>, JITTER <const> = 5, 0.2, 30, 0.5
+
+local function what_counts(value)
+	return type(value) ~= "table" and type(value) ~= "function" and "a list of codes, or a function that is asked" or nil
+end
+
+local function a_number_of_tries(value)
+	return (math.type(value) ~= "integer" or value < 1) and "a whole number, 1 or more" or nil
+end
+
+local function a_part(value)
+	return (type(value) ~= "number" or not (value >= 0 and value <= 1)) and "a number from 0 to 1" or nil
+end
+
+local function a_function(value)
+	return type(value) ~= "function" and "a function" or nil
+end
+
+local known = {
+	tries = a_number_of_tries, timeout = "seconds", pause = "seconds", pause_max = "seconds", jitter = a_part, errors = what_counts,
+	raised = "boolean", on_failure = a_function,
+}
+
+-- What another try could not change.
+local function hopeless(err)
+	return type(err) == "table" and (err.code == "invalid" or err.code == "ended")
+end
+
+local function worth_it(errors, err)
+	if type(errors) == "function" then
+		return errors(err)
+	elseif errors == nil then
+		return not hopeless(err)
+	end
+	for _, code in ipairs(errors) do
+		if type(err) == "table" and err.code == code or err == code then
+			return true
+		end
+	end
+	return false
+end
+
+-- Nothing at all is what a function returns that is called for its effect.
+local function good(results)
+	return results.n == 0 or not not results[1]
+end
+
+local function attempt(f, given, try, left)
+	local function run()
+		if left then
+			return lunarch.tasks.with_timeout(left, f, try)
+		end
+		return f(try)
+	end
+	if not given.raised then
+		return table.pack(run())
+	end
+	local results = table.pack(pcall(run))
+	if results[1] then
+		return table.pack(table.unpack(results, 2, results.n))
+	end
+	return table.pack(nil, results[2])
+end
+
+local function pause_after(given, try)
+	local pause = math.min(given.pause_max or PAUSE_MAX, (given.pause or PAUSE) * 2.0 ^ (try - 1))
+	return pause * (1 - (given.jitter or JITTER) * math.random())
+end
+
+return function()
+	local retry = {}
+
+	function retry.call(f, options)
+		if type(f) ~= "function" then
+			error(("retry.call: expected a function, found a %s"):format(type(f)), 2)
+		elseif options ~= nil and type(options) ~= "table" then
+			error("retry.call: the options are a table, as in { tries = 5 }", 2)
+		end
+		local given = options or {}
+		local wrong = check("retry.call", given, known)
+		if wrong then
+			error(wrong, 2)
+		end
+		local now = lunarch.time.monotonic
+		local deadline = given.timeout and now() + given.timeout
+		local tries = given.tries or (deadline and math.huge or TRIES)
+		local try = 1
+		while true do
+			local results = attempt(f, given, try, deadline and math.max(0, deadline - now()))
+			local pause = pause_after(given, try)
+			if good(results) or try >= tries or (deadline and now() + pause >= deadline) or not worth_it(given.errors, results[2]) then
+				return table.unpack(results, 1, results.n)
+			end
+			if given.on_failure then
+				given.on_failure(results[2], try, pause)
+			end
+			lunarch.sleep(pause)
+			try = try + 1
+		end
+	end
+
+	return retry
+end

@@ -1,0 +1,41 @@
+-- The library on virtual time.
+local function begin(answer)
+  local sim = simulate { script = "retry.lua", nodes = { "a", "b" } }
+  sim:stub("https://api.example.org/", answer)
+  sim:elect()
+  return sim
+end
+
+local function times(sim)
+  local list, first = {}, sim:calls()[1].time
+  for i, call in ipairs(sim:calls()) do list[i] = math.floor(call.time - first + 0.5) end
+  return list
+end
+
+test("retry.call: pauses double up to their limit, and the result comes through", function()
+  local sim = begin(function(call) return #call.headers == 0 and { status = call.time < 50 and 503 or 200, body = "fine" } end)
+  sim:run(200)
+  equal(times(sim), { 0, 10, 30, 55 })
+  matches(sim:printed("result")[1], "^result\tfine")
+  equal(sim:printed "^2", { "2\tstatus 503 at try 2\t20.0" })
+end)
+
+test("retry.call: gives up after so many tries, with the last error", function()
+  local sim = begin({ status = 500 })
+  sim:run(200)
+  equal(#sim:calls(), 4)
+  equal(sim:printed "result", { "result\tnil\tstatus 500 at try 4" })
+end)
+
+test("retry.call: ends with the term, in the middle of a pause", function()
+  local sim = begin({ unreachable = true })
+  local first = sim:leader()
+  sim:run(5)
+  sim:stop(first)
+  sim:next_leader()
+  sim:run(200)
+  local of_first = 0
+  for _, call in ipairs(sim:calls()) do of_first = of_first + (call.node == first and 1 or 0) end
+  equal(of_first, 1)
+  equal(#sim:calls(), 5)
+end)
