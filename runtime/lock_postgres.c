@@ -1,6 +1,7 @@
 /* The lock in a PostgreSQL database: one row of a table, updated on the condition that it is what was read. The token is in a column
  * with a unique index of its own, so that a transaction that holds FOR KEY SHARE on a row holds up the next term but no renewal.
- * The row named '' says on which timeline the table was last known to be (docs/locks.md). */
+ * The row named '' says on which timeline the table was last known to be, and names the doubt that a change of it is (lock_doubt.h);
+ * a lock's row, under which of them it was last sound (docs/locks.md). */
 #include "lock.h"
 
 #include "buf.h"
@@ -52,14 +53,15 @@ struct pg_lock {
 	struct lock_call call;
 	struct lock_member member;
 	enum stage stage;
-	bool again, created;         /* in this operation */
+	bool again, created, marked; /* in this operation */
 
 	char *text;                  /* of the write under way, as are these */
 	struct version expected;
-	bool durable, acquiring, removing;
+	bool durable, acquiring, leads, removing;
 	struct lock_about *about;
-	int64_t lease_ms;
-	struct version mine;         /* of our own record that names a holder */
+	nsec lease;
+
+	struct lock_doubt doubt;
 };
 
 static struct pg_lock *of(struct lock *l)
@@ -77,6 +79,8 @@ static struct pg_link *link_of(const struct pg_lock *l)
 #define VERSION "xmin::text || '.' || md5(record)"
 #define CLOCK "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 #define TIMELINE "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
+#define NAME_DOUBT "t || '.' || " CLOCK
+#define UNSETTLED(row) "CASE WHEN e.server IN ('', " row ") THEN '' ELSE e.server END"
 
 /* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. $3: whether it must
  * survive a crash. */
@@ -105,8 +109,9 @@ static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
 static void send_read(struct pg_lock *l)
 {
 	struct limits limits = { .values = { NULL } };
-	char *sql = mem_printf("SELECT CASE WHEN octet_length(record) <= %d THEN record END, " VERSION ", token, octet_length(record) "
-	                       "FROM %s WHERE name = $1", RECORD_MAX_BYTES, l->quoted);
+	char *sql = mem_printf("SELECT CASE WHEN octet_length(record) <= %d THEN record END, " VERSION ", token, octet_length(record), "
+	                       "(SELECT " UNSETTLED("r.server") " FROM %s e WHERE e.name = '') FROM %s r WHERE name = $1", RECORD_MAX_BYTES,
+	                       l->quoted, l->quoted);
 	const char *const values[] = { l->name };
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 1, values } };
 
@@ -114,7 +119,8 @@ static void send_read(struct pg_lock *l)
 	free(sql);
 }
 
-/* $1 name, $2 record, $3 the version expected, $4 channel, $5 our name, $6 lease in ms. */
+/* $1 name, $2 record, $3 the version expected, $4 channel, $5 our name, $6 the doubt that we have waited out, $7 whether what is
+ * there is our own term's. The answer's last column: '?' is a timeline that the table does not know yet, else its doubt. */
 static char *write_sql(const struct pg_lock *l, const char *timeline)
 {
 	struct buf b = { 0 };
@@ -122,16 +128,18 @@ static char *write_sql(const struct pg_lock *l, const char *timeline)
 
 	buf_adds(&b, "WITH w AS (");
 	if (there)
-		buf_printf(&b, "UPDATE %s SET record = $2, changed = clock_timestamp()%s WHERE name = $1 AND " VERSION " = $3", l->quoted,
-		           l->acquiring ? ", token = greatest(token + 1, " CLOCK ")" : "");
+		buf_printf(&b, "UPDATE %s AS r SET record = $2, changed = clock_timestamp(), server = CASE WHEN $6 = '' THEN r.server ELSE $6 END%s "
+		           "WHERE name = $1 AND " VERSION " = $3", l->quoted, l->acquiring ? ", token = greatest(r.token + 1, " CLOCK ")" : "");
 	else
-		buf_printf(&b, "INSERT INTO %s (name, record, token, changed) SELECT $1, $2, " CLOCK ", clock_timestamp() WHERE $3 = ''", l->quoted);
-	buf_adds(&b, " AND $6::bigint >= 0");
+		buf_printf(&b, "INSERT INTO %s (name, record, token, changed, server) SELECT $1, $2, " CLOCK ", clock_timestamp(), $6 "
+		           "WHERE $3 = ''", l->quoted);
+	buf_adds(&b, " AND $7::boolean IS NOT NULL");
 	if (l->acquiring)
-		buf_printf(&b, " AND ($6::bigint = 0 OR EXISTS (SELECT 1 FROM %s e WHERE e.name = '' AND e.token = %s "
-		           "AND e.changed + $6::bigint * interval '1 ms' <= clock_timestamp()))", l->quoted, timeline);
-	buf_printf(&b, "%s RETURNING " VERSION " AS version, token) SELECT version, token, pg_notify($4, $5) FROM w",
-	           there ? "" : " ON CONFLICT (name) DO NOTHING");
+		buf_printf(&b, " AND ($7::boolean OR EXISTS (SELECT 1 FROM %s e WHERE e.name = '' AND e.token = %s AND e.server IN ('', $6%s)))",
+		           l->quoted, timeline, there ? ", r.server" : "");
+	buf_printf(&b, "%s RETURNING " VERSION " AS version, token, server) SELECT version, token, pg_notify($4, $5), "
+	           "(SELECT CASE WHEN e.token <> %s THEN '?' ELSE " UNSETTLED("w.server") " END FROM %s e WHERE e.name = '') FROM w",
+	           there ? "" : " ON CONFLICT (name) DO NOTHING", timeline, l->quoted);
 	return b.data;
 }
 
@@ -143,16 +151,16 @@ static const char *timeline_of(const struct pg_lock *l)
 static void send_write(struct pg_lock *l)
 {
 	const char *timeline = timeline_of(l);
-	bool own = *l->expected.text && strcmp(l->expected.text, l->mine.text) == 0;
+	struct instant now = clock_now();
 	struct limits limits = { .values = { NULL } };
-	char lease[24];
+	const char *over = lock_doubt_over(&l->doubt, l->lease, now);
 	char *sql = write_sql(l, timeline);
-	char *why = mem_printf("SELECT e.token = %s, ceil(extract(epoch FROM e.changed - clock_timestamp()) * 1000)::bigint + $1::bigint FROM %s e "
-	                       "WHERE e.name = ''", timeline, l->quoted);
-	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lease }, *const left[] = { lease };
-	const struct pg_statement all[] = { limit(l, &limits), { sql, 6, values }, { why, 1, left } };
+	char *why = mem_printf("SELECT e.token = %s, " UNSETTLED("$2, (SELECT r.server FROM %s r WHERE r.name = $1)") " FROM %s e "
+	                       "WHERE e.name = ''", timeline, l->quoted, l->quoted);
+	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, over,
+		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f" }, *const which[] = { l->name, over };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 7, values }, { why, 2, which } };
 
-	snprintf(lease, sizeof lease, "%" PRId64, own ? 0 : l->lease_ms);
 	pg_link_send(link_of(l), &l->call, l->acquiring ? 3 : 2, all);
 	free(sql);
 	free(why);
@@ -162,11 +170,10 @@ static void send_write(struct pg_lock *l)
 static void send_create(struct pg_lock *l)
 {
 	struct limits limits = { .values = { NULL } };
-	const char *timeline = timeline_of(l);
 	char *table = mem_printf("CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
-	                         "changed timestamptz NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)", l->quoted);
-	char *mark = mem_printf("INSERT INTO %s SELECT '', t, 'timeline', CASE WHEN t <= 1 THEN to_timestamp(0) ELSE clock_timestamp() END "
-	                        "FROM (SELECT %s AS t) AS now ON CONFLICT (name) DO NOTHING", l->quoted, timeline);
+	                         "changed timestamptz NOT NULL, server text NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)", l->quoted);
+	char *mark = mem_printf("INSERT INTO %s SELECT '', t, 'timeline', clock_timestamp(), CASE WHEN t <= 1 THEN '' ELSE " NAME_DOUBT " END "
+	                        "FROM (SELECT %s AS t) AS now ON CONFLICT (name) DO NOTHING", l->quoted, timeline_of(l));
 	const struct pg_statement all[] = { limit(l, &limits), { .sql = table }, { .sql = mark } };
 
 	pg_link_send(link_of(l), &l->call, 3, all);
@@ -174,16 +181,16 @@ static void send_create(struct pg_lock *l)
 	free(mark);
 }
 
-/* From here on a lease has to pass: by everybody's count, so only the first to see it sets the clock. */
-static void send_mark(struct pg_lock *l)
+/* Another timeline than the table knows: whoever sees it first names the doubt, for all. */
+static void send_mark(struct pg_lock *l, struct lock_call *call)
 {
 	struct limits limits = { .values = { NULL } };
-	char *mark = mem_printf("INSERT INTO %s AS m SELECT '', %s, 'timeline', clock_timestamp() ON CONFLICT (name) DO UPDATE "
-	                        "SET token = excluded.token, changed = excluded.changed WHERE m.token <> excluded.token", l->quoted,
-	                        timeline_of(l));
+	char *mark = mem_printf("INSERT INTO %s AS m SELECT '', t, 'timeline', clock_timestamp(), " NAME_DOUBT " FROM (SELECT %s AS t) AS now "
+	                        "ON CONFLICT (name) DO UPDATE SET token = excluded.token, changed = excluded.changed, server = excluded.server "
+	                        "WHERE m.token <> excluded.token", l->quoted, timeline_of(l));
 	const struct pg_statement all[] = { limit(l, &limits), { .sql = mark } };
 
-	pg_link_send(link_of(l), &l->call, 2, all);
+	pg_link_send(link_of(l), call, 2, all);
 	free(mark);
 }
 
@@ -218,7 +225,7 @@ static void on_ready(struct lock_call *c)
 	if (l->stage == CREATE)
 		send_create(l);
 	else if (l->stage == MARK)
-		send_mark(l);
+		send_mark(l, &l->call);
 	else if (l->stage == INQUIRE)
 		send_inquiry(l);
 	else if (l->removing)
@@ -336,6 +343,7 @@ static void found(struct pg_lock *l, const PGresult *r)
 	char what[400];
 
 	snprintf(what, sizeof what, "the row '%.200s' of %.150s", l->name, l->table);
+	lock_doubt_see(&l->doubt, PQgetvalue(r, 0, 4), clock_now());
 	if (PQgetisnull(r, 0, 0))
 		fail(l, LOCK_FOREIGN, ERR_INVALID, "%s has a record of %s bytes, which is no election record. It is not touched", what,
 		     PQgetvalue(r, 0, 3));
@@ -344,19 +352,38 @@ static void found(struct pg_lock *l, const PGresult *r)
 		              strtoll(PQgetvalue(r, 0, 2), NULL, 10));
 }
 
+/* Another term than the one it shows may have been lost with the server before. */
+static void in_doubt(struct pg_lock *l, const char *mark)
+{
+	struct instant now = clock_now();
+
+	lock_doubt_see(&l->doubt, mark, now);
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
+	     (double)lock_doubt_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+}
+
 /* Nothing was changed, since the row is another, or because of the timeline. */
 static void not_written(struct pg_lock *l, const PGresult *why)
 {
 	bool here = why && PQntuples(why) == 1 && strcmp(PQgetvalue(why, 0, 0), "t") == 0;
-	long long left = here ? strtoll(PQgetvalue(why, 0, 1), NULL, 10) : 0;
 
-	if (why && !here)
+	if (why && !here && l->marked)
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server's timeline changes all the time");
+	else if (why && !here)
 		ask(l, MARK);
-	else if (left > 0)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
-		     (double)left / 1e3);
+	else if (why && *PQgetvalue(why, 0, 1))
+		in_doubt(l, PQgetvalue(why, 0, 1));
 	else
 		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+}
+
+/* A leader whose term goes on after a promotion names the doubt, so that it is over when he hands over. */
+static void learn(struct pg_lock *l, const char *mark)
+{
+	if (strcmp(mark, "?") == 0)
+		send_mark(l, NULL);
+	else
+		lock_doubt_see(&l->doubt, mark, clock_now());
 }
 
 static void written(struct pg_lock *l, const struct pg_answer *a)
@@ -365,14 +392,14 @@ static void written(struct pg_lock *l, const struct pg_answer *a)
 	struct lock_result result = { .outcome = LOCK_OK };
 
 	if (PQntuples(r) == 0) {
-		bool own = *l->expected.text && strcmp(l->expected.text, l->mine.text) == 0;
-		not_written(l, l->acquiring && !own ? a->results[2] : NULL);
+		not_written(l, l->acquiring ? a->results[2] : NULL);
 		return;
 	}
 	snprintf(result.version.text, sizeof result.version.text, "%s", PQgetvalue(r, 0, 0));
 	if (l->acquiring)
 		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
-	l->mine = result.version;
+	learn(l, PQgetvalue(r, 0, 3));
+	lock_doubt_wrote(&l->doubt, &result.version, l->leads, l->lease, l->op.sent_at);
 	finish(l, &result);
 }
 
@@ -403,11 +430,10 @@ static void on_answered(struct lock_call *c, const void *answer)
 
 	if (a->error)
 		on_error(l, a->error);
-	else if (l->stage == CREATE)
+	else if (l->stage == CREATE || l->stage == MARK) {
+		l->marked = l->stage == MARK;
 		ask(l, ASK);
-	else if (l->stage == MARK)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for a lease");
-	else if (l->removing)
+	} else if (l->removing)
 		removed(l, a->results[1]);
 	else if (l->op.writing)
 		written(l, a);
@@ -688,7 +714,8 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 static void begin(struct pg_lock *l, bool writing, bool durable, struct instant by, lock_done_fn *done, void *arg)
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
-	l->again = l->created = l->removing = false;
+	l->op.doubt = &l->doubt;
+	l->again = l->created = l->marked = l->removing = false;
 	l->durable = durable;
 }
 
@@ -710,7 +737,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	if (!lock_op_print(&l->op, r, &l->text))
 		return;
 	l->expected = *expected;
-	l->lease_ms = r->lease_ms;
+	l->leads = r->state == RECORD_LEADING && *r->holder;
+	l->lease = r->lease_ms * NSEC_PER_MS;
 	ask(l, ASK);
 }
 

@@ -33,11 +33,13 @@ static const char read_script[] =
 	"if size > tonumber(ARGV[1]) then return {'large', size} end\n"
 	"local text = redis.call('GET', KEYS[1])\n"
 	"if not text then return {'absent'} end\n"
-	"return {'found', text, redis.sha1hex(text), redis.call('HGET', KEYS[2], 'token') or '0'}\n";
+	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt')\n"
+	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
-/* ARGV: text, expected version, channel, our name, whether a token is wanted ('' = no), lease in us (0 = what is there is our own),
- * replicas that must be there. A server whose replication id is not the one known here was promoted or restarted, and may
- * have lost a leader's record: then nobody is elected for one lease, by its own clock. */
+/* ARGV: text, expected version, channel, our name, whether a token is wanted ('' = no, 'own' = what is there is our own term's), our
+ * lease in us, replicas that must be there, the doubt that we have waited out. A server whose replication id is not the one known
+ * here was promoted or restarted, and may have lost a leader's record: that is a doubt (lock_doubt.h), named here. One that knows
+ * nothing, was never promoted, and has run for longer than a lease has lost none. */
 static const char write_script[] =
 	"local key, state, now = KEYS[1], KEYS[2], redis.call('TIME')\n"
 	"now = now[1] * 1000000 + now[2]\n"
@@ -51,20 +53,20 @@ static const char write_script[] =
 	"local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)') or 0)\n"
 	"if replicas < tonumber(ARGV[7]) then return {'replicas', replicas} end\n"
 	"local id = string.match(info, 'master_replid:(%x+)') or 'none'\n"
-	"local known = redis.call('HMGET', state, 'token', 'server', 'since', 'lease')\n"
-	"local since = tonumber(known[3]) or now\n"
-	"if known[2] ~= id or since > now then\n"
-	"  since = now\n"
-	"  if not known[2] and string.match(info, 'master_replid2:0*%s') then\n"
-	"    since = now - 1000000 * (string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)') or 0)\n"
-	"  end\n"
-	"  redis.call('HSET', state, 'server', id, 'since', string.format('%.0f', since))\n"
+	"local known = redis.call('HMGET', state, 'token', 'server', 'doubt', 'lease')\n"
+	"local doubt = known[3] or ''\n"
+	"if known[2] ~= id then\n"
+	"  local young = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)') or 0) * 1000000 < tonumber(ARGV[6]) + 1000000\n"
+	"  local fresh = not known[2] and not young and string.match(info, 'master_replid2:0*%s')\n"
+	"  doubt = fresh and '' or ARGV[4] .. string.format('.%.0f', now)\n"
+	"  redis.call('HSET', state, 'server', id, 'doubt', doubt)\n"
+	"elseif doubt ~= '' and doubt == ARGV[8] then\n"
+	"  doubt = ''\n"
+	"  redis.call('HSET', state, 'doubt', '')\n"
 	"end\n"
 	"local token = 0\n"
 	"if ARGV[5] ~= '' then\n"
-	"  local lease = tonumber(ARGV[6])\n"
-	"  local left = since + math.max(lease, tonumber(known[4]) or 0) - now\n"
-	"  if lease > 0 and left > 0 then return {'young', math.ceil(left / 1000)} end\n"
+	"  if doubt ~= '' and ARGV[5] ~= 'own' then return {'doubt', doubt, known[4] or '0'} end\n"
 	"  local before = tonumber(there and string.match(there, '\"token\":%s*(%d+)') or 0)\n"
 	"  if before >= 2 ^ 53 then before = 0 end\n"
 	"  token = math.max(math.max(tonumber(known[1]) or 0, before) + 1, now)\n"
@@ -72,7 +74,7 @@ static const char write_script[] =
 	"end\n"
 	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n" /* first: it fails where it is not allowed, and nothing is changed then */
 	"redis.call('SET', key, ARGV[1])\n"
-	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token)}\n";
+	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token), doubt}\n";
 
 /* ARGV: version expected. Takes what the lock keeps beside the record along: for a scratch lock alone. */
 static const char remove_script[] =
@@ -114,12 +116,12 @@ struct redis_lock {
 
 	char *text;                  /* of the write under way, as are these */
 	struct version expected;
-	bool durable, acquiring, removing;
+	bool durable, acquiring, leads, removing;
 	struct lock_about *about;
 	nsec lease;
 	struct lock_result written;
 
-	struct version mine;         /* of our own record that names a holder */
+	struct lock_doubt doubt;
 
 	struct lock_member member;
 };
@@ -158,12 +160,13 @@ static void send_read(struct redis_lock *l)
 static void send_write(struct redis_lock *l)
 {
 	char lease[24], replicas[8];
-	bool own = *l->expected.text && strcmp(l->expected.text, l->mine.text) == 0;
+	struct instant now = clock_now();
+	const char *term = !l->acquiring ? "" : lock_doubt_own(&l->doubt, &l->expected, now) ? "own" : "new";
 
-	snprintf(lease, sizeof lease, "%" PRId64, own ? 0 : l->lease / 1000);
+	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
-	send_script(l, WRITE_SCRIPT, 7, (const char *[]){
-		l->text, l->expected.text, l->channel, l->member.name, l->acquiring ? "1" : "", lease, replicas,
+	send_script(l, WRITE_SCRIPT, 8, (const char *[]){
+		l->text, l->expected.text, l->channel, l->member.name, term, lease, replicas, lock_doubt_over(&l->doubt, l->lease, now),
 	});
 }
 
@@ -317,6 +320,7 @@ static void found(struct redis_lock *l, const redisReply *r)
 {
 	char what[400];
 
+	lock_doubt_see(&l->doubt, word_at(r, 4), clock_now());
 	snprintf(what, sizeof what, "the key %.300s", l->key);
 	lock_op_found(&l->op, what, word_at(r, 1), r->elements > 1 ? r->element[1]->len : 0, word_at(r, 2), number_at(r, 3));
 }
@@ -325,7 +329,7 @@ static void on_read(struct redis_lock *l, const redisReply *r)
 {
 	const char *what = word_at(r, 0);
 
-	if (strcmp(what, "found") == 0 && r->elements == 4)
+	if (strcmp(what, "found") == 0 && r->elements == 5)
 		found(l, r);
 	else if (strcmp(what, "absent") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
@@ -339,32 +343,48 @@ static void on_read(struct redis_lock *l, const redisReply *r)
 		fail(l, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense", redis_link_peer(l->server->link));
 }
 
+static void finish_written(struct redis_lock *l)
+{
+	lock_doubt_wrote(&l->doubt, &l->written.version, l->leads, l->lease, l->op.sent_at);
+	finish(l, &l->written);
+}
+
 static void wrote(struct redis_lock *l, const redisReply *r)
 {
 	l->written = (struct lock_result){ .outcome = LOCK_OK, .token = number_at(r, 2) };
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", word_at(r, 1));
+	lock_doubt_see(&l->doubt, word_at(r, 3), clock_now());
 	if (l->server->replicas && l->durable) {
 		l->stage = ACKNOWLEDGE;
 		send_wait(l);
 		return;
 	}
-	l->mine = l->written.version;
-	finish(l, &l->written);
+	finish_written(l);
+}
+
+/* Another term than the one it shows may have been lost with the server before. */
+static void on_doubt(struct redis_lock *l, const redisReply *r)
+{
+	struct instant now = clock_now();
+
+	lock_doubt_lease(&l->doubt, number_at(r, 2) * 1000);
+	lock_doubt_see(&l->doubt, word_at(r, 1), now);
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
+	     "another %.1f s", redis_link_peer(l->server->link), (double)lock_doubt_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
 static void on_written(struct redis_lock *l, const redisReply *r)
 {
 	const char *what = word_at(r, 0), *peer = redis_link_peer(l->server->link);
 
-	if (strcmp(what, "ok") == 0 && r->elements == 3)
+	if (strcmp(what, "ok") == 0 && r->elements == 4)
 		wrote(l, r);
 	else if (strcmp(what, "removed") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 	else if (strcmp(what, "conflict") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
-	else if (strcmp(what, "young") == 0)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
-		     "another %.1f s", peer, (double)number_at(r, 1) / 1e3);
+	else if (strcmp(what, "doubt") == 0)
+		on_doubt(l, r);
 	else if (strcmp(what, "replicas") == 0)
 		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s has %lld replicas, and the lock's URL asks for %d", peer, number_at(r, 1),
 		     l->server->replicas);
@@ -383,10 +403,8 @@ static void on_acknowledged(struct redis_lock *l, long long have)
 		     l->server->replicas);
 	else if (l->stage == SETTLE)
 		ask(l, ASK);
-	else {
-		l->mine = l->written.version;
-		finish(l, &l->written);
-	}
+	else
+		finish_written(l);
 }
 
 /* A line of INFO: "name:value". 0: it is not there. */
@@ -657,6 +675,7 @@ static struct lock *open_tls(struct lock_env *env, const char *text, struct err 
 static void begin(struct redis_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
+	l->op.doubt = &l->doubt;
 	l->again = l->removing = false;
 }
 
@@ -679,6 +698,7 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	l->expected = *expected;
 	l->durable = durable;
 	l->acquiring = r->token == 0;
+	l->leads = r->state == RECORD_LEADING && *r->holder;
 	l->lease = r->lease_ms * NSEC_PER_MS;
 	ask(l, ASK);
 }

@@ -264,7 +264,7 @@ class Postgres(Store):
 
     def put(self, key, content):
         name = self.text(key.encode())
-        self.server.sql(f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now()) "
+        self.server.sql(f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now(), '') "
                         f"ON CONFLICT (name) DO UPDATE SET record = excluded.record")
 
     def get(self, key):

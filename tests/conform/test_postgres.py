@@ -270,9 +270,9 @@ def promoted():
         with open(os.path.join(first.dir, "data", "pg_hba.conf"), "a") as f:
             f.write(f"host replication all 127.0.0.1/32 trust\n")
         first.sql("SELECT pg_reload_conf()")
-        both = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres#f"
-        d, fresh = opened(both), opened(f"postgres://{first.superuser}@127.0.0.1:{second.port}/postgres#f")
-        w = d.write(term("old", lease_ms=2000), "")
+        both, alone = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres#f", second.url("f")
+        d, e, fresh = opened(both), opened(both), opened(alone)
+        w = d.write(term("old"), "")
         who = second.run_as()
         clean = "rm -rf " + data + "/*"
         made = subprocess.run(["sh", "-c", f"{clean} && {Postgres.binary('pg_basebackup')} -D {data} -h 127.0.0.1 -p {first.port} -U {first.superuser} "
@@ -280,29 +280,51 @@ def promoted():
         if made.returncode:
             note(made.stderr)
         second.start()
-        wait_for(lambda: "old" in second.sql("SELECT record FROM lunarch_locks WHERE name = 'f'"))
+        w = d.write(record("", token=w["token"], state="released", leaseDurationMs=1000), w["version"])
+        wait_for(lambda: "released" in second.sql("SELECT record FROM lunarch_locks WHERE name = 'f'"))
         ok(told(fresh.read(within=SHORT), "read-only"), "promoted: a standby alone is no store")
         second.sql("ALTER SYSTEM SET primary_conninfo = ''")
         second.sql("SELECT pg_reload_conf()")
         wait_for(lambda: first.sql("SELECT count(*) FROM pg_stat_replication") == "0")
-        w = d.write(record("old", token=w["token"], state="released", leaseDurationMs=2000), w["version"])
-        lost = d.write(term("lost", lease_ms=2000), w["version"])
-        same(lost["outcome"], "ok", "promoted: a term that the standby never hears of")
+        lost = e.write(term("lost", lease_ms=5000), w["version"])
+        same((lost["outcome"], d.read()["record"]["holderIdentity"]), ("ok", "lost"), "promoted: a term that the standby never hears of")
         first.kill()
         second.sql("SELECT pg_promote()")
-        r = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same(r["record"]["holderIdentity"], "old", "promoted: it shows the term before")
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same((r["record"]["state"], r["version"]), ("released", w["version"]), "promoted: it shows the record before, who named both servers has found it")
         began = time.monotonic()
-        n = fresh.write(term("next", lease_ms=2000), r["version"])
-        ok(told(n, "promoted", outcome=("failed",)), "promoted: nobody is elected at once")
-        n = wait_for(lambda: next((x for x in [fresh.write(term("next", lease_ms=2000), r["version"])] if x["outcome"] != "failed"), None))
-        ok(n["outcome"] == "ok" and time.monotonic() - began >= 1.99, "promoted: but when a lease has passed")
-        ok(n["token"] > lost["token"], "promoted: with a token larger than that of the lost term")
-        seen = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same(seen["record"]["holderIdentity"], "next", "promoted: who named both servers has found the new one")
-        same(d.write(record("lost", token=1), lost["version"])["outcome"], "conflict", "promoted: and the lost term cannot be renewed there")
-        d.end(), fresh.end()
+        ok(told(d.write(term("again"), r["version"]), "promoted", outcome=("failed",)), "promoted: nobody is elected at once, not even who wrote that record")
+        ok(told(fresh.write(term("fresh"), r["version"]), "promoted", outcome=("failed",)), "promoted: nor who knows nothing of it")
+        time.sleep(1.2)
+        late = opened(alone)
+        ok(told(late.write(term("late"), r["version"]), "promoted", outcome=("failed",)),
+           "promoted: who comes later counts from what he sees himself, not by the server's clock")
+        n = wait_for(lambda: next((x for x in [d.write(term("again"), r["version"], within=SHORT)] if x["outcome"] != "failed"), None))
+        ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "promoted: who has seen the lost term waits for the lease that it published")
+        ok(n["token"] > lost["token"], "promoted: then a term begins, with a token larger than that of the lost one")
+        same(e.write(record("lost", token=1), lost["version"])["outcome"], "conflict", "promoted: the lost term cannot be renewed there")
+        r = late.read()
+        same(late.write(term("late"), r["version"])["outcome"], "ok", "promoted: with that the doubt is over for all")
+        for x in (d, e, fresh, late):
+            x.end()
         second.close()
+
+
+def goes_on():
+    """A term that the promoted server knows goes on; its leader settles the doubt, and hands over at once."""
+    with Postgres() as server:
+        d, e = opened(server.url("g")), opened(server.url("g"))
+        w = d.write(term("a"), "")
+        server.sql("UPDATE lunarch_locks SET token = token + 1 WHERE name = ''")  # as on another timeline
+        token = w["token"]
+        def renewed():
+            nonlocal w
+            w = d.write(record("a", token=token, leaseDurationMs=1000), w["version"], durable=False)
+            return server.sql("SELECT count(*) FROM lunarch_locks WHERE server <> ''") == "2"
+        ok(wait_for(renewed) and w["outcome"] == "ok", "goes on: a leader's renewals name the doubt, and settle it when a lease has passed")
+        w = d.write(record("", token=token, state="released", leaseDurationMs=1000), w["version"])
+        same(e.write(term("b"), w["version"])["outcome"], "ok", "goes on: then another is elected at once")
+        d.end(), e.end()
 
 
 def together():
@@ -337,5 +359,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tables, tokens)
-at_once(fence, pooled, promoted, together)
+at_once(fence, pooled, promoted, goes_on, together)
 done()

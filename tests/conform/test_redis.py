@@ -61,7 +61,7 @@ def login():
         rights(server, secret)
 
 
-RIGHTS = ["+evalsha", "+eval", "+script|load", "+strlen", "+get", "+set", "+hget", "+hmget", "+hset", "+publish", "+subscribe", "+unsubscribe",
+RIGHTS = ["+evalsha", "+eval", "+script|load", "+strlen", "+get", "+set", "+hmget", "+hset", "+publish", "+subscribe", "+unsubscribe",
           "+info", "+time", "+role", "+wait", "+select"]
 
 
@@ -169,31 +169,37 @@ def failover():
     """The replica that is promoted lacks a term: nobody is elected before that one's lease is over."""
     with Redis() as first, Redis(replica_of=first) as second:
         wait_for(lambda: "master_link_status:up" in second.cli("INFO", "replication"))
-        both = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/f"
-        d, fresh = opened(both), opened(f"redis://127.0.0.1:{second.port}/f")
+        both, alone = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/f", second.url("f")
+        d, e, fresh = opened(both), opened(both), opened(alone)
         r = fresh.read(within=SHORT)
         ok(r["outcome"] == "failed" and "replica" in r["err"]["text"], "failover: a replica alone is no store")
-        w = acquire(d, term("old", lease_ms=2000), "")
+        w = acquire(d, term("old"), "")
         same(w["outcome"], "ok", "failover: a term on the primary")
-        wait_for(lambda: "old" in second.cli("GET", "f"))
+        w = d.write(record("", token=w["token"], state="released", leaseDurationMs=1000), w["version"])
+        wait_for(lambda: "released" in second.cli("GET", "f"))
         second.cli("REPLICAOF", "127.0.0.1", str(free_port()))  # cut off from here on
-        w = d.write(record("old", token=w["token"], state="released", leaseDurationMs=2000), w["version"])
-        lost = d.write(term("lost", lease_ms=2000), w["version"])
-        same(lost["outcome"], "ok", "failover: another term there, which the replica never hears of")
+        lost = e.write(term("lost", lease_ms=5000), w["version"])
+        same((lost["outcome"], d.read()["record"]["holderIdentity"]), ("ok", "lost"), "failover: another term there, which the replica never hears of")
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
-        r = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same(r["record"]["holderIdentity"], "old", "failover: the promoted one shows the term before")
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same((r["record"]["state"], r["version"]), ("released", w["version"]), "failover: the promoted one shows the record before, who named both has found it")
         began = time.monotonic()
-        n = fresh.write(term("next", lease_ms=2000), r["version"])
-        ok(n["outcome"] == "failed" and "promoted" in n["err"]["text"], "failover: nobody is elected at once")
-        n = acquire(fresh, term("next", lease_ms=2000), r["version"])
-        ok(n["outcome"] == "ok" and time.monotonic() - began >= 1.99, "failover: but when a lease has passed")
-        ok(n["token"] > lost["token"], "failover: with a token larger than that of the lost term")
-        seen = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same(seen["record"]["holderIdentity"], "next", "failover: who named both servers has found the new primary")
-        same(d.write(term("lost"), lost["version"])["outcome"], "conflict", "failover: and the lost term cannot be renewed there")
-        d.end(), fresh.end()
+        def doubted(x, who):
+            n = x.write(term(who), r["version"])
+            return n["outcome"] == "failed" and "promoted" in n["err"]["text"]
+        ok(doubted(d, "again"), "failover: nobody is elected at once, not even who wrote that record")
+        ok(doubted(fresh, "fresh"), "failover: nor who knows nothing of it")
+        time.sleep(1.2)
+        late = opened(alone)
+        ok(doubted(late, "late"), "failover: who comes later counts from what he sees himself, not by the server's clock")
+        n = acquire(d, term("again"), r["version"])
+        ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "failover: who has seen the lost term waits for the lease that it published")
+        ok(n["token"] > lost["token"], "failover: then a term begins, with a token larger than that of the lost one")
+        same(e.write(term("lost"), lost["version"])["outcome"], "conflict", "failover: and the lost term cannot be renewed there")
+        same(late.write(term("late"), late.read()["version"])["outcome"], "ok", "failover: with that the doubt is over for all")
+        for x in (d, e, fresh, late):
+            x.end()
 
 
 def survives():
@@ -218,8 +224,17 @@ def survives():
         ok(refused, "replicas: a primary without the replicas that the URL asks for takes no writes")
         e = opened(second.url("s"))
         r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same(e.write(record("b"), r["version"])["outcome"], "ok", "failover: a term that the promoted one knows is renewed at once")
-        d.end(), e.end()
+        w = e.write(record("b", leaseDurationMs=1000), r["version"])
+        same(w["outcome"], "ok", "failover: a term that the promoted one knows is renewed at once")
+        def renewed():
+            nonlocal w
+            w = e.write(record("b", leaseDurationMs=1000), w["version"])
+            return second.cli("HGET", "{s}:lunarch", "doubt") == ""
+        ok(wait_for(renewed) and w["outcome"] == "ok", "failover: its leader's renewals settle the doubt when a lease has passed")
+        w = e.write(record("", state="released", leaseDurationMs=1000), w["version"])
+        g = opened(second.url("s"))
+        same(g.write(term("c"), w["version"])["outcome"], "ok", "failover: and then another is elected at once")
+        d.end(), e.end(), g.end()
 
 
 def amnesia():

@@ -1,0 +1,50 @@
+/* How long nobody is elected on a server that may have lost a record. */
+#include "lock_doubt.h"
+#include "tap.h"
+
+static struct instant at(nsec s)
+{
+	return (struct instant){ .boot = s * NSEC_PER_SEC, .raw = s * NSEC_PER_SEC };
+}
+
+static void waits(void)
+{
+	struct lock_doubt d = { .mark = "" };
+	const nsec own = 3 * NSEC_PER_SEC;
+
+	is_int(lock_doubt_left(&d, own, at(5)), 0, "without a doubt nothing is waited for");
+	lock_doubt_see(&d, "first", at(10));
+	is_int(lock_doubt_left(&d, own, at(11)), 2 * NSEC_PER_SEC, "a doubt lasts a lease");
+	is_str(lock_doubt_over(&d, own, at(11)), "", "and is not over before");
+	lock_doubt_lease(&d, 9 * NSEC_PER_SEC);
+	lock_doubt_lease(&d, 2 * NSEC_PER_SEC);
+	is_int(lock_doubt_left(&d, own, at(14)), 5 * NSEC_PER_SEC, "the longest that was seen, not our own, nor the last");
+	lock_doubt_see(&d, "first", at(15));
+	is_str(lock_doubt_over(&d, own, at(19)), "first", "counted from the first sight of it");
+	is_int(lock_doubt_left(&d, own, (struct instant){ .boot = at(30).boot, .raw = at(12).raw }), 7 * NSEC_PER_SEC, "by the clock that shows less");
+	lock_doubt_see(&d, "second", at(20));
+	is_str(lock_doubt_over(&d, own, at(21)), "", "another doubt is waited for anew");
+	lock_doubt_see(&d, "", at(22));
+	is_int(lock_doubt_left(&d, own, at(22)), 0, "one that is settled is not");
+}
+
+static void owns(void)
+{
+	struct lock_doubt d = { .mark = "" };
+	const struct version v = { .text = "v" }, w = { .text = "w" }, none = { .text = "" };
+
+	ok(!lock_doubt_own(&d, &none, at(1)), "an absent record is nobody's");
+	lock_doubt_wrote(&d, &v, true, 3 * NSEC_PER_SEC, at(10));
+	ok(lock_doubt_own(&d, &v, at(12)), "the record of our term is our own");
+	ok(!lock_doubt_own(&d, &v, at(13)), "until its lease has run out: another may have led since, and be lost");
+	ok(!lock_doubt_own(&d, &w, at(12)), "another one is not");
+	lock_doubt_wrote(&d, &w, false, 3 * NSEC_PER_SEC, at(12));
+	ok(!lock_doubt_own(&d, &w, at(12)) && !lock_doubt_own(&d, &v, at(12)), "nor is one by which we let go");
+}
+
+int main(void)
+{
+	waits();
+	owns();
+	return tap_done();
+}
