@@ -174,8 +174,9 @@ demo: deps
 	@$(MAKE) --no-print-directory all
 	@scripts/demo.py
 
-bench: test-deps
-	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree
+bench:
+	@scripts/deps.sh bench
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script
 	@tests/bench/bench.py $(BENCH)
 
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).

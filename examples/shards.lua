@@ -6,7 +6,6 @@
 local shards, command = tonumber((...)), { select(2, ...) }
 assert(shards and command[1], "usage: lunarch run --lock '.../{name}' shards.lua -- SHARDS PROGRAM [ARGUMENTS]")
 local SEATS <const>, seated, leading = 16, {}, {} -- seat -> who sits there; shard -> our term
-
 local function count(set)
   local n = 0
   for _ in pairs(set) do n = n + 1 end

@@ -1,13 +1,14 @@
 #!/bin/sh
 # Installs what is missing of Debian's packages to build; with "test", the servers too that the tests start for themselves; with
-# "lint", all that the whole check needs. Silent and fast when nothing is missing.
+# "bench", what the figures are compared with; with "lint", all that the whole check needs. Silent and fast when nothing is missing.
 set -eu
 need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev"
 need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev util-linux python3 tzdata"
 case "${1:-}" in
-  test | lint)
+  test | lint | bench)
     need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper" ;;
 esac
+[ "${1:-}" = bench ] && need="$need curl nginx"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
 missing=""
 for p in $need; do

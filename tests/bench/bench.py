@@ -5,6 +5,7 @@ import http.client as http_client, json, os, shutil, signal, statistics, subproc
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import FAST, LUNARCH, ROOT, Candidate, children, scratch, stop_everyone, wait_for
 from servers import Etcd
+import script_rows
 
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv
 ONLY = [a for a in sys.argv[1:] if not a.startswith("-")]
@@ -374,12 +375,20 @@ def many(directory):
     leave(c)
 
 
+# ---- scripts ----
+
+def hooks(directory):
+    for part in (script_rows.hook_calls, script_rows.crowd, script_rows.requests, script_rows.piling):
+        for each in part(directory, QUICK):
+            row(*each)
+
+
 def main():
     directory = scratch()
     if not JSON:
         print(f"{'':<62} {'median':>9}          min .. max       to reach     floor  times", flush=True)
     try:
-        for part in (starts, hand_over, etcd, crowds, memory, idle, many):
+        for part in (starts, hand_over, etcd, crowds, memory, idle, many, hooks):
             if not ONLY or part.__name__ in ONLY:
                 part(directory)
     finally:
