@@ -202,7 +202,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
 	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
 	for m in $(META); do rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
-	for d in meta/lunarch meta .; do [ ! -d $(DESTDIR)$(PREFIX)/share/lunarch/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/lunarch/$$d; done
+	for d in lunarch/meta/lunarch lunarch/meta lunarch; do [ ! -d $(DESTDIR)$(PREFIX)/share/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/$$d; done
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 help:

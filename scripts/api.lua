@@ -190,7 +190,7 @@ local function put_item(item)
 	if item.kind == "function" then
 		return
 	end
-	put("\n## %s", item.module or item.short or item.name:match "[^.]+$")
+	put("\n%s %s", item.library and not item.module and "###" or "##", item.module or item.short or item.name:match "[^.]+$")
 	if item.module then put('\n`local %s = require "%s"`', item.short, item.module) end
 	if #item.text > 0 then put("\n%s", table.concat(item.text, "\n")) end
 	if item.kind == "alias" then
@@ -244,7 +244,7 @@ end
 for i, path in ipairs(sources) do
 	local before = #items
 	read(path)
-	for j = before + 1, #items do items[j].testing = i == TESTING end
+	for j = before + 1, #items do items[j].testing, items[j].library = i == TESTING, i > TESTING end
 end
 
 -- ---- the library: what there is, and what is said of it ----

@@ -4,7 +4,7 @@
 
 ---An expected failure: what functions return behind nil. It prints as its message.
 ---@class lunarch.Error
----@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"system"
+---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"fenced"|"system"
 ---@field message string
 ---@field unsent? boolean of http: surely nothing of the request has left
 ---@field traceback? string of a task that failed
