@@ -6,7 +6,7 @@ need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev
 need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev util-linux python3 tzdata"
 case "${1:-}" in
   test | lint | bench)
-    need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper" ;;
+    need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp" ;;
 esac
 [ "${1:-}" = bench ] && need="$need curl nginx"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
