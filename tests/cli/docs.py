@@ -35,7 +35,7 @@ def write(path, text):
 
 
 def lock_of(script):
-    return script + (".lock-{name}" if "name = " in open(script).read() else ".lock")
+    return script + (".lock-{name}" if re.search(r"^ +name = ", read(script), re.M) else ".lock")
 
 
 def page(path):
