@@ -70,8 +70,25 @@ static void on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
 	}
 }
 
-static void add_news(struct etcd_watch *w, int64_t revision)
+static void forget_seen(struct etcd_watch *w)
 {
+	json_decref(w->seen);
+	w->seen = NULL;
+}
+
+struct json_t *etcd_watch_seen(const struct etcd_watch *w)
+{
+	return w->latest > w->known ? w->seen : NULL;
+}
+
+/* kv: what was put there; NULL: nothing, or it is not said. */
+static void add_news(struct etcd_watch *w, int64_t revision, json_t *kv)
+{
+	if (revision > w->latest) {
+		w->latest = revision;
+		forget_seen(w);
+		w->seen = revision > w->known ? json_incref(kv) : NULL;
+	}
 	if (revision > w->news)
 		w->news = revision;
 	if (has_news(w))
@@ -80,16 +97,21 @@ static void add_news(struct etcd_watch *w, int64_t revision)
 
 static void nudge_all(struct etcd_hub *h)
 {
-	for (struct etcd_watch *w = h->first; w; w = w->next)
+	for (struct etcd_watch *w = h->first; w; w = w->next) {
 		w->nudge = true;
+		forget_seen(w);
+	}
 	tell_soon(h);
 }
 
 void etcd_watch_settle(struct etcd_watch *w, int64_t known)
 {
 	w->busy = false;
-	if (known)
+	if (known) {
 		w->known = known;
+		if (known >= w->latest)
+			forget_seen(w);
+	}
 	if (w->hub && has_news(w))
 		tell_soon(w->hub);
 }
@@ -136,8 +158,11 @@ static void take_events(struct etcd_watch *w, const json_t *result)
 {
 	const json_t *events = json_object_get(result, "events");
 
-	for (size_t i = 0; i < json_array_size(events); i++)
-		add_news(w, etcd_number(json_object_get(json_array_get(events, i), "kv"), "mod_revision"));
+	for (size_t i = 0; i < json_array_size(events); i++) {
+		const json_t *event = json_array_get(events, i);
+		json_t *kv = json_object_get(event, "kv");
+		add_news(w, etcd_number(kv, "mod_revision"), json_object_get(event, "type") ? NULL : kv); /* PUT is omitted */
+	}
 }
 
 /* false: the stream is of no use. */
@@ -156,7 +181,7 @@ static bool take_line(struct etcd_hub *h, const json_t *line)
 		return false;
 	}
 	if (w && json_is_true(json_object_get(result, "created")))
-		add_news(w, etcd_number(json_object_get(result, "header"), "revision")); /* what happened before is not told */
+		add_news(w, etcd_number(json_object_get(result, "header"), "revision"), NULL); /* what happened before is not told */
 	if (w)
 		take_events(w, result);
 	return true;
@@ -366,5 +391,6 @@ void etcd_watch_stop(struct etcd_watch *w)
 	if (w->next)
 		w->next->slot = w->slot;
 	cancel_watch(h, w);
+	forget_seen(w);
 	w->hub = NULL;
 }

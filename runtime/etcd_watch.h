@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct etcd_client;
+struct json_t;
 struct etcd_hub;
 
 /* A key that is watched; embedded in the lock, zero before the first use. */
@@ -22,6 +23,8 @@ struct etcd_watch {
 	void *arg;
 	int64_t known;             /* the lock has seen the store as of this revision */
 	int64_t news;              /* something happened at this revision; 0: nothing */
+	int64_t latest;            /* the newest revision that was told of, */
+	struct json_t *seen;       /*     and what it put there; NULL: it was not said */
 	bool nudge;                /* something may have happened */
 	bool busy;                 /* the lock is looking or writing: what it learns may be the news */
 	size_t id;                 /* in the stream; 0: there is none */
@@ -37,6 +40,10 @@ void etcd_watch_stop(struct etcd_watch *w);
 /* The lock has looked, or written, and seen revision `known` (0: it learned nothing): news up to it are none. Tells of later
  * ones, if there are any, in a later turn of the loop. */
 void etcd_watch_settle(struct etcd_watch *w, int64_t known);
+
+/* What is at the key (etcd's kv) by the newest event, if that is newer than what the lock knows; else NULL. Borrowed until the loop
+ * turns. It is as good as a look: what is newer still is told, and no write passes on what is old. */
+struct json_t *etcd_watch_seen(const struct etcd_watch *w);
 
 /* This endpoint did not answer a request in time: a stream from there is made anew elsewhere. */
 void etcd_hub_suspect(struct etcd_hub *h, int endpoint);

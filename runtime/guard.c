@@ -26,6 +26,9 @@
 #define QUIET_WALKS 2
 /* ... or after this many if some process cannot be attributed: one in the middle of an execve shows no environment. */
 #define PATIENT_WALKS 20
+/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show himself. */
+#define WALK_PAUSE NSEC_PER_MS
+#define QUIET_PAUSE (NSEC_PER_MS / 10)
 
 struct sweep {
 	uint64_t term;
@@ -380,7 +383,7 @@ static void report_sweeps(struct guard *g)
 	g->killed_n = 0;
 }
 
-/* One walk. Others follow, a millisecond apart, until two in a row have found nobody: a process may have been missed by
+/* One walk. Others follow, a pause apart, until two in a row have found nobody: a process may have been missed by
  * one while it changed parents, but then it became our child, and those no walk misses. */
 static void sweep(struct guard *g)
 {
@@ -465,7 +468,6 @@ static bool due(const struct guard *g)
 static void watch(struct guard *g)
 {
 	enum { ELECTOR, CONTROL, SIGNALS, TIMER, N };
-	const struct timespec soon = { .tv_nsec = NSEC_PER_MS };
 	struct signalfd_siginfo info;
 	struct pollfd p[N] = {
 		[ELECTOR] = { .fd = g->elector, .events = POLLIN },
@@ -475,6 +477,7 @@ static void watch(struct guard *g)
 	};
 
 	while (!g->over && !due(g)) {
+		const struct timespec soon = { .tv_nsec = g->quiet == 0 || g->unclear ? WALK_PAUSE : QUIET_PAUSE };
 		ppoll(p, N, g->pending ? &soon : NULL, NULL);
 		if (due(g) || p[ELECTOR].revents)
 			return;

@@ -7,6 +7,7 @@
 #include "mem.h"
 #include "module.h"
 
+#include <ev.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -24,6 +25,7 @@ struct etcd_lock {
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
+	ev_timer shown;             /* a look that the watch has answered already, in the next turn of the loop */
 	struct lock_about *about;   /* what the question under way fills */
 };
 
@@ -38,6 +40,7 @@ static void detach(struct lock_op *op)
 {
 	struct etcd_lock *l = (struct etcd_lock *)(void *)((char *)op - offsetof(struct etcd_lock, op));
 
+	ev_timer_stop(l->env->loop, &l->shown);
 	etcd_call_cancel(&l->call);
 	op->sent = l->call.maybe;
 	if (l->call.sent)
@@ -113,12 +116,40 @@ static void on_range(void *arg, const struct etcd_answer *a)
 		finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
 }
 
+static void ask_range(struct etcd_lock *l)
+{
+	etcd_call_start(l->client, &l->call, etcd_range, mem_printf("{\"key\":\"%s\"}", l->key64), l->op.by, on_range, l);
+}
+
+static void on_shown(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+	struct etcd_lock *l = timer->data;
+	json_t *kv = etcd_watch_seen(&l->watch);
+
+	(void)loop;
+	(void)revents;
+	if (!kv) {
+		ask_range(l);
+		return;
+	}
+	json_incref(kv);
+	etcd_watch_settle(&l->watch, l->watch.latest);
+	found(l, kv);
+	json_decref(kv);
+}
+
 static void read_key(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
 {
 	struct etcd_lock *l = of(lock);
 
 	begin(l, false, by, done, arg);
-	etcd_call_start(l->client, &l->call, etcd_range, mem_printf("{\"key\":\"%s\"}", l->key64), by, on_range, l);
+	l->call.sent = l->call.maybe = false;
+	if (!etcd_watch_seen(&l->watch)) {
+		ask_range(l);
+		return;
+	}
+	ev_timer_set(&l->shown, 0., 0.);
+	ev_timer_start(l->env->loop, &l->shown);
 }
 
 static void on_txn(void *arg, const struct etcd_answer *a)
@@ -304,6 +335,8 @@ static struct lock *open_lock(struct lock_env *env, const char *text, const stru
 	l->client = client;
 	l->key64 = key64;
 	l->watch.key64 = key64;
+	ev_init(&l->shown, on_shown);
+	l->shown.data = l;
 	return &l->base;
 fail:
 	free(shown);

@@ -42,6 +42,7 @@ struct zk_watch {
 	struct zk_watch *next;
 	struct zk_lock *lock;  /* NULL: closed; freed with the server */
 	bool armed, primed;    /* with the server; something was seen */
+	bool told;             /* the lock looks already: what it is told then is as new as what arming shows */
 	int64_t seen;          /* zxid of the last change; 0: no node */
 };
 
@@ -461,9 +462,10 @@ static void on_armed(int rc, const struct Stat *stat, const void *data)
 	w->armed = rc == ZOK || rc == ZNONODE;
 	if (!w->armed || !w->lock)
 		return;
-	if (w->primed && now != w->seen && (now == 0 || now != w->lock->own))
+	if (w->primed && !w->told && now != w->seen && (now == 0 || now != w->lock->own))
 		ev_feed_event(w->lock->server->hub->env->loop, &w->lock->poke, EV_TIMER);
 	w->primed = true;
+	w->told = false;
 	w->seen = now;
 }
 
@@ -478,6 +480,10 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 		return;
 	w->armed = false;
 	arm(w->lock->server, w);
+	if (!w->armed || w->lock->ask)
+		return; /* it may be our own write: arming tells */
+	w->told = true;
+	ev_feed_event(w->lock->server->hub->env->loop, &w->lock->poke, EV_TIMER);
 }
 
 static void arm(struct zk_server *s, struct zk_watch *w)
