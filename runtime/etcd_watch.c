@@ -23,7 +23,7 @@
 struct etcd_hub {
 	struct etcd_client *client;
 	struct http *lane;
-	struct etcd_watch *first, *cursor;
+	struct etcd_watch *first, *cursor, *telling;
 	struct http_call *stream;    /* NULL: there is none */
 	struct etcd_watch **watches; /* the stream's, by id - 1; NULL where one has gone */
 	size_t count, room;
@@ -39,6 +39,12 @@ struct etcd_hub {
 };
 
 /* ---- news ---- */
+
+static void forget_seen(struct etcd_watch *w)
+{
+	json_decref(w->seen);
+	w->seen = NULL;
+}
 
 static void tell_soon(struct etcd_hub *h)
 {
@@ -66,19 +72,17 @@ static void on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
 			continue;
 		w->news = 0;
 		w->nudge = false;
+		h->telling = w;
 		w->changed(w->arg);
+		if (h->telling == w)
+			forget_seen(w);
+		h->telling = NULL;
 	}
-}
-
-static void forget_seen(struct etcd_watch *w)
-{
-	json_decref(w->seen);
-	w->seen = NULL;
 }
 
 struct json_t *etcd_watch_seen(const struct etcd_watch *w)
 {
-	return w->latest > w->known ? w->seen : NULL;
+	return w->hub && w->hub->telling == w && w->latest > w->known ? w->seen : NULL;
 }
 
 /* kv: what was put there; NULL: nothing, or it is not said. */
@@ -387,6 +391,8 @@ void etcd_watch_stop(struct etcd_watch *w)
 		return;
 	if (h->cursor == w)
 		h->cursor = w->next;
+	if (h->telling == w)
+		h->telling = NULL;
 	*w->slot = w->next;
 	if (w->next)
 		w->next->slot = w->slot;

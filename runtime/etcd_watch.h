@@ -41,8 +41,8 @@ void etcd_watch_stop(struct etcd_watch *w);
  * ones, if there are any, in a later turn of the loop. */
 void etcd_watch_settle(struct etcd_watch *w, int64_t known);
 
-/* What is at the key (etcd's kv) by the newest event, if that is newer than what the lock knows; else NULL. Borrowed until the loop
- * turns. It is as good as a look: what is newer still is told, and no write passes on what is old. */
+/* Inside `changed`: what is at the key (etcd's kv) by the newest event, if that says it; else NULL, as everywhere else. Borrowed until
+ * `changed` returns. As good as a look: what is newer still will be told, and no write passes on what is old. */
 struct json_t *etcd_watch_seen(const struct etcd_watch *w);
 
 /* This endpoint did not answer a request in time: a stream from there is made anew elsewhere. */

@@ -25,7 +25,8 @@ struct etcd_lock {
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
-	ev_timer shown;             /* a look that the watch has answered already, in the next turn of the loop */
+	ev_timer shown;             /* the look under way has its answer from the watch already: */
+	json_t *kv;                 /*     this; given in the next turn of the loop */
 	struct lock_about *about;   /* what the question under way fills */
 };
 
@@ -41,6 +42,8 @@ static void detach(struct lock_op *op)
 	struct etcd_lock *l = (struct etcd_lock *)(void *)((char *)op - offsetof(struct etcd_lock, op));
 
 	ev_timer_stop(l->env->loop, &l->shown);
+	json_decref(l->kv);
+	l->kv = NULL;
 	etcd_call_cancel(&l->call);
 	op->sent = l->call.maybe;
 	if (l->call.sent)
@@ -124,16 +127,12 @@ static void ask_range(struct etcd_lock *l)
 static void on_shown(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct etcd_lock *l = timer->data;
-	json_t *kv = etcd_watch_seen(&l->watch);
+	json_t *kv = l->kv;
 
 	(void)loop;
 	(void)revents;
-	if (!kv) {
-		ask_range(l);
-		return;
-	}
-	json_incref(kv);
-	etcd_watch_settle(&l->watch, l->watch.latest);
+	l->kv = NULL;
+	etcd_watch_settle(&l->watch, etcd_number(kv, "mod_revision"));
 	found(l, kv);
 	json_decref(kv);
 }
@@ -144,7 +143,8 @@ static void read_key(struct lock *lock, struct instant by, lock_done_fn *done, v
 
 	begin(l, false, by, done, arg);
 	l->call.sent = l->call.maybe = false;
-	if (!etcd_watch_seen(&l->watch)) {
+	l->kv = json_incref(etcd_watch_seen(&l->watch));
+	if (!l->kv) {
 		ask_range(l);
 		return;
 	}

@@ -107,6 +107,8 @@ class Server:
 
     def pause(self):
         self.send(signal.SIGSTOP)
+        if self.process:
+            _stopped(self.process.pid)
 
     def resume(self):
         self.send(signal.SIGCONT)
@@ -154,7 +156,7 @@ class Etcd(Server):
 
     def command(self):
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
-        return ["etcd", "--name", self.name, "--data-dir", os.path.join(self.dir, "data"), "--listen-client-urls", here,
+        return [os.environ.get("ETCD", "etcd"), "--name", self.name, "--data-dir", os.path.join(self.dir, "data"), "--listen-client-urls", here,
                 "--advertise-client-urls", here, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
                 "--initial-cluster", ",".join(f"{n}=http://127.0.0.1:{p}" for n, p in self.peers.items()),
                 "--initial-cluster-token", f"lunarch-{min(self.peers.values())}", "--logger", "zap", "--log-level", "warn", *self.options]
@@ -249,8 +251,11 @@ class Postgres(Server):
 
     def pause(self):
         """Every process of it: the one that accepts, and those that serve."""
-        for pid in self._family():
+        family = self._family()
+        for pid in family:
             os.kill(pid, signal.SIGSTOP)
+        for pid in family:
+            _stopped(pid)
 
     def resume(self):
         for pid in self._family():
@@ -286,6 +291,17 @@ class Postgres(Server):
 
     def url(self, key):
         return f"postgres://{self.superuser}@127.0.0.1:{self.port}/postgres#{key}"
+
+
+def _stopped(pid):
+    """Waits until none of its threads runs any more: a busy machine takes its time to stop them, and one could still answer."""
+    def state(thread):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/stat") as f:
+                return f.read().rsplit(")", 1)[1].split()[0]
+        except OSError:
+            return "X"
+    wait_for(lambda: not os.path.isdir(f"/proc/{pid}/task") or all(state(t) in "tTXZ" for t in os.listdir(f"/proc/{pid}/task")))
 
 
 def _running(pid):

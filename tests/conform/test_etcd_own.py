@@ -288,6 +288,15 @@ def costs():
         wait_for(lambda: count()[0] >= txn + 10)
         later = count()
         ok(later[1] - ranges <= 1, f"renewals: {later[0] - txn:.0f} of them were as many transactions, and {later[1] - ranges:.0f} reads")
+        b = Candidate("--lock", server.url("renewals"), "-e", "return { on_leading = function() end }", options=FAST)
+        b.wait("new_leader")
+        time.sleep(1)
+        txn, ranges = count()
+        wait_for(lambda: count()[0] >= txn + 10)
+        later = count()
+        ok(later[1] - ranges <= 1, f"renewals: a standby reads them from its watch: {later[0] - txn:.0f} of them cost {later[1] - ranges:.0f} reads")
+        c.kill(signal.SIGTERM)
+        ok(b.wait("became_leader") and count()[1] - ranges <= 2, "renewals: and the release, on which it leads")
         stop_everyone()
 
 
