@@ -6,9 +6,10 @@ need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev
 need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev util-linux python3 tzdata"
 case "${1:-}" in
   test | lint | bench)
-    need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp" ;;
+    need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp"
+    need="$need iproute2 iputils-arping iputils-ping nginx haproxy socat systemd" ;;
 esac
-[ "${1:-}" = bench ] && need="$need curl nginx"
+[ "${1:-}" = bench ] && need="$need curl"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
 missing=""
 for p in $need; do

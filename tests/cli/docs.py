@@ -155,6 +155,7 @@ return {
     methods("permit:", semaphore:acquire())
     tasks.scope(function(scope) methods("scope:", scope) end)
     methods("child:", exec { "true", background = true })
+    methods("Address:", require("lunarch.vip").new("192.0.2.1", "lo"))
     local list = {}
     for name in pairs(names) do list[#list + 1] = name end
     io.write(table.concat(list, "\\n"), "\\n")

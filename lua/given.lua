@@ -1,0 +1,30 @@
+-- What modules of the library (lua/lunarch/) do with what they are given: misuse raises where the script called the module.
+
+local use = ...
+local check = use "options"
+
+local given = {}
+
+-- A text that is not empty.
+function given.text(what, value, level)
+	if type(value) ~= "string" or value == "" then
+		local found = value == "" and "an empty one" or value == nil and "nil" or "a " .. type(value)
+		error(("%s: expected a text, found %s"):format(what, found), (level or 2) + 1)
+	end
+	return value
+end
+
+-- A table of options, all of them known; {} if there is none.
+function given.options(where, options, known, level)
+	if options == nil then
+		return {}
+	end
+	local wrong = type(options) ~= "table" and ("%s: the options are a table, found a %s"):format(where, type(options))
+		or check(where, options, known)
+	if wrong then
+		error(wrong, (level or 2) + 1)
+	end
+	return options
+end
+
+return given
