@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """lunarch.notify against what it talks to: a web server, a mail server behind the real msmtp, a system log's socket."""
-import email, email.policy, os, shutil, socket, socketserver, sys, threading
+import email, email.policy, os, shutil, socket, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import *
+from postbox import Mailbox
 
 room = scratch()
-posts, mails, entries = [], [], []
+posts, entries = [], []
 
 
 class Hooks(BaseHTTPRequestHandler):
@@ -31,40 +32,6 @@ class Hooks(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
 
-class Mailbox(socketserver.StreamRequestHandler):
-    """As much of RFC 5321 as a client needs to leave a message."""
-
-    def say(self, text):
-        self.wfile.write(text.encode() + b"\r\n")
-
-    def data(self):
-        lines = []
-        self.say("354 go ahead")
-        while (line := self.rfile.readline()) not in (b".\r\n", b""):
-            lines.append(line[1:] if line.startswith(b"..") else line)
-        return b"".join(lines)
-
-    def handle(self):
-        sender, boxes = None, []
-        self.say("220 here")
-        while line := self.rfile.readline().decode().strip():
-            word = line.split(" ")[0].split(":")[0].upper()
-            if word == "MAIL":
-                sender = line[line.index("<") + 1:line.index(">")]
-            elif word == "RCPT":
-                box = line[line.index("<") + 1:line.index(">")]
-                if box.startswith("nobody@"):
-                    self.say("550 no such box")
-                    continue
-                boxes.append(box)
-            elif word == "DATA":
-                mails.append((sender, boxes, self.data()))
-            elif word == "QUIT":
-                self.say("221 bye")
-                return
-            self.say("250 fine")
-
-
 def serve(server):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_address[1]
@@ -80,15 +47,14 @@ def listen(path):
 
 
 web = serve(ThreadingHTTPServer(("127.0.0.1", 0), Hooks))
-mail = serve(socketserver.ThreadingTCPServer(("127.0.0.1", 0), Mailbox))
+box = Mailbox()
+mails, sendmail = box.mails, box.sendmail(room)
 listen(os.path.join(room, "log"))
-with open(os.path.join(room, "msmtprc"), "w") as f:
-    f.write(f"account default\nhost 127.0.0.1\nport {mail}\ntls off\nauth off\n")
 with open(os.path.join(room, "script.lua"), "w") as f:
     f.write("""
 local notify = require "lunarch.notify"
-local web, room = ...
-local msmtp = { "msmtp", "--file=" .. room .. "/msmtprc" }
+local web, room, sendmail = ...
+local msmtp = { "msmtp", "--file=" .. sendmail .. ".conf" }
 local function say(name, good, err) print(name .. ": " .. tostring(good) .. " " .. tostring(err and err.code) .. " " .. tostring(err)) end
 local function misuse(name, f, ...) local args = { ... } local good, err = pcall(function() f(table.unpack(args)) end) print(name .. ": " .. tostring(good) .. " " .. tostring(err)) end
 return { on_leading = function(term)
@@ -99,7 +65,7 @@ return { on_leading = function(term)
   say("slack", notify.slack(web .. "/services/T0/B0/s3cret", "*it* works", { channel = "#ops", username = "lunarch" }))
   say("mail", notify.mail { to = { "Ärger <ops@example.org>", "more@example.org" }, cc = "boss@example.org", from = "Lunarch <lunarch@example.org>",
     subject = "Grüße, " .. ("ä"):rep(60), body = "one\\n.\\nGrüße\\n" .. ("long "):rep(400), headers = { ["X-Token"] = term.token }, sendmail = msmtp })
-  say("plain", notify.mail { to = "ops@example.org", from = "lunarch@example.org", subject = "plain", body = "From here\\n.\\nthree\\n", sendmail = msmtp })
+  say("plain", notify.mail { to = "ops@example.org", from = "lunarch@example.org", subject = "plain", body = "From here\\n.\\nthree\\n", sendmail = sendmail })
   say("refused", notify.mail { to = "nobody@example.org", from = "lunarch@example.org", subject = "x", body = "x", sendmail = msmtp })
   say("nosendmail", notify.mail { to = "ops@example.org", from = "a@example.org", sendmail = room .. "/none" })
   say("log", notify.syslog("first\\n\\n<0>second", { priority = "crit", facility = "local3", tag = "backup", socket = room .. "/log" }))
@@ -113,7 +79,7 @@ return { on_leading = function(term)
   print "all said"
 end }
 """)
-c = Candidate("--lock", os.path.join(room, "lock"), "--identity", "me", os.path.join(room, "script.lua"), "--", f"http://127.0.0.1:{web}", room)
+c = Candidate("--lock", os.path.join(room, "lock"), "--identity", "me", os.path.join(room, "script.lua"), "--", f"http://127.0.0.1:{web}", room, sendmail)
 ok(c.wait("print", "all said"), "the script comes to its end")
 said = {e["message"].split(":")[0]: e["message"] for e in c.all("print")}
 token = c.wait("became_leader")["token"]
