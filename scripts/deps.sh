@@ -5,12 +5,14 @@ set -eu
 need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev"
 need="$need libcurl4-openssl-dev libyaml-dev libhiredis-dev libpq-dev libzookeeper-st-dev util-linux python3 tzdata"
 case "${1:-}" in
-  test | lint | bench)
+  test | lint | bench | kube)
     need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp"
     need="$need iproute2 iputils-arping iputils-ping nginx haproxy socat systemd" ;;
 esac
 [ "${1:-}" = bench ] && need="$need curl"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
+# For make test-kube any go will do: it fetches the one it needs.
+[ "${1:-}" = kube ] && ! command -v go >/dev/null && need="$need golang-go ca-certificates"
 missing=""
 for p in $need; do
   case "$(dpkg-query -W -f '${Status}' "$p" 2>/dev/null || true)" in

@@ -9,33 +9,42 @@ _count = _failed = 0
 _speaking = threading.RLock()  # scenarios may run side by side
 
 
+def _say(line):
+    """In one piece: a line of another thread in the middle of it would hide a sentence from prove."""
+    with _speaking:
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
+
+
 def ok(good, what):
     global _count, _failed
     with _speaking:
         _count += 1
         _failed += not good
-        print(f"{'ok' if good else 'not ok'} {_count} - {what}", flush=True)
+        _say(f"{'ok' if good else 'not ok'} {_count} - {what}")
     return bool(good)
 
 
 def same(got, want, what):
-    if not ok(got == want, what):
-        print(f"# got {got!r}, wanted {want!r}", flush=True)
+    with _speaking:
+        if not ok(got == want, what):
+            _say(f"# got {got!r}, wanted {want!r}")
 
 
 def note(text):
     for line in str(text).splitlines():
-        print(f"# {line}", flush=True)
+        _say(f"# {line}")
 
 
 def skip(what, why):
     global _count
-    _count += 1
-    print(f"ok {_count} - {what} # SKIP {why}", flush=True)
+    with _speaking:
+        _count += 1
+        _say(f"ok {_count} - {what} # SKIP {why}")
 
 
 def done():
-    print(f"1..{_count}")
+    _say(f"1..{_count}")
     sys.exit(_failed > 0)
 
 

@@ -1,7 +1,9 @@
 /* Preloaded into a candidate (LD_PRELOAD), it shifts the wall clock, and nothing else, by what a file says, while it runs;
- * or lets every file system look like one of the network.
+ * or lets the clock that counts suspend run ahead of the others, as a suspend does; or every file system look like one of the
+ * network.
  * Not a simulation: the program is the real one, and no clock of this machine is touched.
- * SHIM_CLOCK: a file of eight bytes, nanoseconds to add, read at each call. SHIM_NFS: if set, statfs says NFS.
+ * SHIM_CLOCK, SHIM_SUSPEND: a file of eight bytes, nanoseconds to add to CLOCK_REALTIME, to CLOCK_BOOTTIME, read at each call.
+ * SHIM_NFS: if set, statfs says NFS.
  * Built and used by the tests beside it. */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -13,33 +15,46 @@
 #include <time.h>
 #include <unistd.h>
 
-static const volatile int64_t *offset;
+static const volatile int64_t *offset, *suspended;
 static int (*real_gettime)(clockid_t, struct timespec *);
 static int (*real_statfs)(const char *, struct statfs *);
 
-__attribute__((constructor)) static void begin(void)
+static const volatile int64_t *map(const char *variable)
 {
-	const char *path = getenv("SHIM_CLOCK");
+	const char *path = getenv(variable);
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
+	if (fd < 0)
+		return NULL;
+	void *p = mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, fd, 0);
+	close(fd);
+	return p == MAP_FAILED ? NULL : p;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
 	real_gettime = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
 	real_statfs = (int (*)(const char *, struct statfs *))dlsym(RTLD_NEXT, "statfs");
-	if (fd < 0)
-		return;
-	void *p = mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, fd, 0);
-	offset = p == MAP_FAILED ? NULL : p;
-	close(fd);
+	offset = map("SHIM_CLOCK");
+	suspended = map("SHIM_SUSPEND");
+}
+
+static void add(struct timespec *t, int64_t more)
+{
+	int64_t ns = (int64_t)t->tv_sec * 1000000000 + t->tv_nsec + more;
+
+	t->tv_sec = ns / 1000000000;
+	t->tv_nsec = ns % 1000000000;
 }
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
 	int result = real_gettime(id, t);
 
-	if (result == 0 && offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
-		int64_t ns = (int64_t)t->tv_sec * 1000000000 + t->tv_nsec + *offset;
-		t->tv_sec = ns / 1000000000;
-		t->tv_nsec = ns % 1000000000;
-	}
+	if (result == 0 && offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
+		add(t, *offset);
+	if (result == 0 && suspended && id == CLOCK_BOOTTIME)
+		add(t, *suspended);
 	return result;
 }
 

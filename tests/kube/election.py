@@ -2,68 +2,10 @@
 """Elections on a real Kubernetes API server: what may happen to a Lease, beside and against real client-go. The numbers T.. are
 those of the cases in which other electors fail. Scenarios run side by side, each in a namespace of its own.
 
-Arguments: names of scenarios. HANDOVERS=N: how many the mixed election goes through (24)."""
-import concurrent.futures, sys, traceback
-from urllib.parse import quote
-from rig import *
+Arguments: names of scenarios. HANDOVERS=N: how many the mixed election goes through (24; FULL=1: 200)."""
+import concurrent.futures, datetime, sys, traceback
+from scene import *
 from proxy import Proxy
-import field
-
-# Retries are a second apart or more in what is read by client-go, which compares whole seconds.
-TIMES = ["--lease-duration", "5s", "--renew-deadline", "3s", "--retry-period", "500ms", "--stop-grace", "600ms", "--kill-allowance", "700ms",
-         "--drift-allowance", "700ms"]
-SLOW = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "2s"]
-SCRIPT = "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. why) end"
-LONG_AGO = "2020-01-01T00:00:00.{:06d}Z"
-
-
-class Scene:
-    """A namespace with an account of its own."""
-
-    def __init__(self, cluster, ns, rules=MINIMAL):
-        self.c, self.ns, self.candidates = cluster, cluster.namespace(ns), []
-        self.token = cluster.account(ns, rules=rules)
-        self.config = cluster.kubeconfig(ns, self.token)
-
-    def url(self, name="lock", config=None, more=""):
-        return f"kube://{self.ns}/{name}?kubeconfig={quote(config or self.config)}{more}"
-
-    def candidate(self, *options, name="lock", config=None, times=TIMES, more="", script=SCRIPT):
-        c = Candidate("-e", script, "--lock", self.url(name, config, more), *options, options=times)
-        self.candidates.append(c)
-        return c
-
-    def leader(self, *options, **kw):
-        c = self.candidate(*options, **kw)
-        if not c.wait("became_leader"):
-            raise RuntimeError(f"nobody became leader: {c.events}")
-        return c
-
-    def lease(self, name="lock"):
-        return self.c.lease(self.ns, name)
-
-    def holder(self, name="lock"):
-        lease = self.lease(name)
-        return lease and lease["spec"].get("holderIdentity")
-
-    def go(self, identity, *options, name="lock", lease="5s", renew="3s", retry="500ms", **kw):
-        return ClientGo(self.config, self.ns, name, identity, lease, renew, retry, *options, **kw)
-
-    def run(self, *args):
-        return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE)
-
-    def requests(self, verb=None, agent="lunarch"):
-        found = [e for e in self.c.requests(agent) if e.get("objectRef", {}).get("namespace") == self.ns and e["stage"] == "ResponseComplete"]
-        return [e for e in found if verb in (None, e["verb"])]
-
-    def end(self):
-        for c in self.candidates:
-            field.leave(c)
-
-
-def tokens(*candidates):
-    return [e["token"] for e in sorted((e for c in candidates for e in c.all("became_leader")), key=lambda e: e["seen"])]
-
 
 def life(s):
     """A Lease is made, renewed and released as client-go would, and read by its commands."""
@@ -323,6 +265,27 @@ def bad_input(s):
     ok(s.lease("big")["metadata"]["annotations"]["blob"] == "x" * 250_000 and not a.all("stopped_leading"), "T65 a large object is kept as it is")
 
 
+def crashes(s):
+    """A leader is killed, and the next is of the other kind: it knows nothing but the record. Times are those in the record."""
+    def waited(last, name):
+        now = s.lease(name)["spec"]
+        moment = [datetime.datetime.fromisoformat(t.replace("Z", "+00:00")) for t in (last["renewTime"], now["acquireTime"])]
+        took = (moment[1] - moment[0]).total_seconds()
+        note(f"{name}: taken {took:.3f} s after the last renewal, whose record says {last['leaseDurationSeconds']} s")
+        return took >= last["leaseDurationSeconds"]
+    go, a = s.go("go-1", name="of-go"), s.leader(name="of-ours")
+    go.wait("started")
+    b, heir = s.candidate(name="of-go"), s.go("go-2", name="of-ours")
+    b.wait("new_leader"), wait_for(lambda: heir.all("new_leader"))
+    for dying in (go, a):
+        dying.kill(signal.SIGKILL)
+        dying.process.wait(PATIENCE)
+    last = {name: s.lease(name)["spec"] for name in ("of-go", "of-ours")}
+    ok(b.wait("became_leader") and waited(last["of-go"], "of-go"), "T43 Lunarch waits out the record of a client-go that was killed, not a moment less")
+    ok(heir.wait("started") and waited(last["of-ours"], "of-ours"), "T43 and client-go that of a Lunarch that was killed")
+    heir.leave()
+
+
 def slow_replies(s):
     """One candidate's replies come late by up to a lease, another is near: never do two act."""
     f = field.Field("slow replies")
@@ -354,7 +317,7 @@ def mixed(s):
     # Lunarch's side waits for the file, since client-go lets go of the Lease before its own work has stopped (its weakness);
     # client-go's side says "overlap" if Lunarch's work still runs.
     script = f"on_leading = function(t) require('exec').run({{'flock', '{hold}', 'sleep', '1000'}}) end"
-    rounds, go, ours, led = int(os.environ.get("HANDOVERS") or 24), [], [], []
+    rounds, go, ours, led = int(os.environ.get("HANDOVERS") or (200 if os.environ.get("FULL") else 24)), [], [], []
     times = ["--lease-duration", "3s", "--renew-deadline", "2s", "--retry-period", "400ms", "--stop-grace", "400ms", "--kill-allowance", "300ms",
              "--drift-allowance", "300ms"]
     ours.append(s.candidate("--identity", "l-0", times=times, script=script))
@@ -373,13 +336,13 @@ def mixed(s):
             got = ours[-1].wait("became_leader")
         led.append(bool(got))
     same(led.count(True), rounds, f"mixed election: {rounds} handovers, half of them crashes, both directions")
-    same([e for g in go for e in g.all("overlap")], [], "mixed election: when client-go begins, nothing of Lunarch's term is alive")
+    same([e for g in go for e in g.all("overlap")], [], "T26 mixed election: when client-go begins, nothing of Lunarch's term is alive")
     t = tokens(*ours)
     same(t, sorted(set(t)), "mixed election: every token is larger than all before")
     turns = s.lease()["spec"]["leaseTransitions"]
     ok(turns >= rounds, f"mixed election: a transition for each handover ({turns}; a slow machine adds some)")
     bad = [(e["verb"], e["responseStatus"]["code"]) for e in s.requests() if e["responseStatus"]["code"] >= 400 and e["responseStatus"]["code"] not in (404, 409)]
-    same(bad, [], "mixed election: no answer from 400 on but 409, and 404 for what is not there")
+    same(bad, [], "T26 mixed election: no answer from 400 on but 409, and 404 for what is not there")
     for g in go:
         g.leave()
 
@@ -414,7 +377,7 @@ OLD = MINIMAL + [{"apiGroups": [""], "resources": ["configmaps", "endpoints"], "
 SCENES = {"life": (life, MINIMAL), "stolen": (stolen, MINIMAL), "deleted": (deleted, MINIMAL), "microseconds": (microseconds, MINIMAL),
           "coordinated": (coordinated, MINIMAL), "emptied": (emptied, MINIMAL), "others": (others, MINIMAL), "beside-go": (beside_go, MINIMAL),
           "refused": (refused, NOTHING), "polling": (polling, NO_WATCH), "rotation": (rotation, MINIMAL), "plugins": (plugins, MINIMAL),
-          "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL)}
+          "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "crashes": (crashes, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL)}
 
 
 def play(cluster, name):

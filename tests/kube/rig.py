@@ -204,7 +204,7 @@ def micro_now(offset=0):
 
 
 class ClientGo:
-    """A contender that is real client-go (contender.go); its events, as JSON lines with the time of CLOCK_MONOTONIC."""
+    """A contender that is real client-go (contender/main.go); its events, as JSON lines with the time of CLOCK_MONOTONIC."""
     everyone = []
 
     def __init__(self, kubeconfig, ns, name, identity, lease="3s", renew="2s", retry="400ms", *options, release=True):

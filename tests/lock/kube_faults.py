@@ -2,117 +2,19 @@
 """The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or may not
 have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of such answers (what
 a real one answers is tests/kube's); it also checks that no PUT comes without uid and version."""
-import base64, http.server, json, os, sys, tempfile, threading, time
+import json, os, sys, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "conform"))
 from harness import *
 from driver import Driver, record
+from kubeapi import Api, status
 
-PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
-
-
-def status(code, reason, message="because", name=None):
-    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, "details": {"name": name, "kind": "leases"}}
-
-
-class Api:
-    """Leases in memory. `faults`: functions, each called for one request and then gone: they answer it (True), or change what
-    comes after. `watches`: what each watch gets: functions that write to it."""
-
-    def __init__(self):
-        self.leases, self.version, self.faults, self.watches = {}, 100, [], []
-        self.seen, self.unsafe, self.lock = [], [], threading.Lock()
-        api = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def answer(self, code, body=None, headers=(), text=None):
-                data = text if text is not None else json.dumps(body).encode()
-                self.send_response(code)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                for k, v in headers:
-                    self.send_header(k, v)
-                self.end_headers()
-                self.wfile.write(data)
-
-            def chunk(self, data):
-                self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
-                self.wfile.flush()
-
-            def begin(self):
-                self.send_response(200)
-                self.send_header("Transfer-Encoding", "chunked")
-                self.end_headers()
-
-            def end(self):
-                self.wfile.write(b"0\r\n\r\n")
-
-            def cut(self):
-                self.close_connection = True
-                self.connection.close()
-
-            def serve(self):
-                length = int(self.headers.get("Content-Length") or 0)
-                self.body = json.loads(self.rfile.read(length)) if length else None
-                api.serve(self)
-
-            do_GET = do_POST = do_PUT = serve
-
-        class Server(http.server.ThreadingHTTPServer):
-            daemon_threads = True
-
-            def handle_error(self, *_):
-                pass
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.port = self.server.server_address[1]
-        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
-
-    def serve(self, h):
-        with self.lock:
-            self.seen.append((h.command, h.path, time.monotonic(), h.headers.get("Authorization")))
-            watching = "watch=1" in h.path
-            fault = self.watches.pop(0) if watching and self.watches else self.faults.pop(0) if not watching and self.faults else None
-        if fault and fault(h):
-            return
-        if watching:
-            h.begin()
-            time.sleep(3600)
-        self.act(h)()
-
-    def act(self, h):
-        """Does it; returns what answers it."""
-        name = h.path.split("?")[0].removeprefix(PATH).strip("/") or h.body["metadata"]["name"]
-        with self.lock:
-            there = self.leases.get(name)
-            if h.command == "GET":
-                return (lambda: h.answer(200, there)) if there else (lambda: h.answer(404, status(404, "NotFound", name=name)))
-            meta = h.body["metadata"]
-            if h.command == "PUT" and not (meta.get("uid") and meta.get("resourceVersion")):
-                self.unsafe.append(h.path)
-            if (h.command == "POST") == bool(there) or (there and meta.get("resourceVersion") != there["metadata"]["resourceVersion"]):
-                return lambda: h.answer(409, status(409, "Conflict", name=name))
-            self.version += 1
-            meta |= {"uid": meta.get("uid") or "11111111-2222", "resourceVersion": str(self.version)}
-            self.leases[name] = h.body
-        return lambda: h.answer(201 if h.command == "POST" else 200, h.body)
-
-
-api = Api()
+api = Api(silent=True)
 home = scratch()
 
 
 def url(name, **user):
-    path = os.path.join(home, f"config-{name}")
-    with open(path, "w") as f:
-        json.dump({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-                   "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{api.port}"}}], "users": [{"name": "u", "user": user}]}, f)
-    return f"kube:///{name}?kubeconfig={path}"
+    return api.url(home, name, **user)
 
 
 class One:
@@ -290,5 +192,5 @@ def watches():
 
 for test in (writes, reads, watches):
     test()
-same(api.unsafe, [], "no PUT was sent without uid and version")
+same(api.wrong, [], "T60 no PUT was sent without uid and version, no time but with six digits and Z")
 done()

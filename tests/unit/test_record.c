@@ -262,6 +262,16 @@ static void test_times(void)
 		ok(record_time_parse(bad[i], &us) == -1, "'%s' is no time", bad[i]);
 	record_time_print(-1, text, sizeof text);
 	is_str(text, "1969-12-31T23:59:59.999999Z", "times before 1970 are printed, six digits and Z");
+	static const struct { int64_t us; const char *text; } carried[] = {
+		{ 1714564802000000, "2024-05-01T12:00:02.000000Z" },
+		{ 1714564802000001, "2024-05-01T12:00:02.000001Z" },
+		{ 1714564802999999, "2024-05-01T12:00:02.999999Z" },
+		{ 1714564802999999 + 1, "2024-05-01T12:00:03.000000Z" },
+	};
+	for (size_t i = 0; i < sizeof carried / sizeof *carried; i++) {
+		record_time_print(carried[i].us, text, sizeof text);
+		is_str(text, carried[i].text, "always six digits and Z (T60)");
+	}
 	record_time_print(RECORD_TIME_UNKNOWN, text, sizeof text);
 	is_str(text, "", "an unknown time is nothing");
 }

@@ -1,0 +1,188 @@
+"""A Kubernetes API server that is a script: Leases in memory, watches, and whatever answers a test wants that a healthy server
+does not give. It checks what it is sent. What a real server answers is tests/kube's matter."""
+import copy, http.server, json, os, re, socket, struct, threading, time
+from urllib.parse import parse_qs, urlsplit
+
+PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
+SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+
+
+def status(code, reason, message="because", name=None):
+    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, "details": {"name": name, "kind": "leases"}}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self, code, body=None, headers=(), text=None):
+        data = text if text is not None else json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        for k, v in headers:
+            self.send_header(k, v)
+        self.end_headers()
+        self.wfile.write(data)
+
+    def chunk(self, data):
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
+        self.wfile.flush()
+
+    def begin(self):
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+
+    def end(self):
+        self.wfile.write(b"0\r\n\r\n")
+
+    def cut(self):
+        self.close_connection = True
+        self.connection.close()
+
+    def reset(self):
+        """As a machine does that knows nothing of the connection."""
+        self.close_connection = True
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+
+    def setup(self):
+        super().setup()
+        self.server.handlers.add(self)
+
+    def finish(self):
+        self.server.handlers.discard(self)
+        super().finish()
+
+    def serve(self):
+        length = int(self.headers.get("Content-Length") or 0)
+        self.body = json.loads(self.rfile.read(length)) if length else None
+        self.server.api.serve(self)
+
+    do_GET = do_POST = do_PUT = serve
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def handle_error(self, *_):
+        pass
+
+
+class Api:
+    """faults: functions, each called for one request and then gone: they answer it (True), or change what comes after.
+    watches: what each watch gets: functions that write to it. rule: called for every request. silent: watches are opened and
+    show nothing. seen: (method, path, time, authorization, port, body) of each request; applied: (time, method, holder, port) of
+    each write; wrong: what no client may send."""
+
+    def __init__(self, silent=False):
+        self.leases, self.version, self.faults, self.watches, self.rule = {}, 100, [], [], None
+        self.seen, self.applied, self.wrong, self.silent, self.log = [], [], [], silent, []
+        self.lock = threading.Condition(threading.RLock())
+        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server.api, self.server.handlers = self, set()
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def url(self, home, name, **user):
+        """A lock's URL, by a kubeconfig of its own in that directory."""
+        path = os.path.join(home, f"config-{self.port}-{name}")
+        with open(path, "w") as f:
+            json.dump({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+                       "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}], "users": [{"name": "u", "user": user}]}, f)
+        return f"kube:///{name}?kubeconfig={path}"
+
+    def serve(self, h):
+        with self.lock:
+            self.seen.append((h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body))
+            watching = "watch=1" in h.path
+            fault = self.watches.pop(0) if watching and self.watches else self.faults.pop(0) if not watching and self.faults else None
+        if (fault and fault(h)) or (self.rule and self.rule(h)):
+            return
+        if watching:
+            self.show(h)
+        elif "/events" in h.path:
+            h.answer(201, h.body)
+        else:
+            self.act(h)()
+
+    def act(self, h):
+        """Does it; returns what answers it."""
+        name = h.path.split("?")[0].removeprefix(PATH).strip("/") or h.body["metadata"]["name"]
+        with self.lock:
+            there = self.leases.get(name)
+            if h.command == "GET":
+                return (lambda: h.answer(200, there)) if there else (lambda: h.answer(404, status(404, "NotFound", name=name)))
+            self.check(h)
+            meta = h.body["metadata"]
+            if (h.command == "POST") == bool(there) or (there and meta.get("resourceVersion") != there["metadata"]["resourceVersion"]):
+                return lambda: h.answer(409, status(409, "Conflict", name=name))
+            self.put(name, h.body)
+            self.applied.append((time.monotonic(), h.command, h.body["spec"].get("holderIdentity"), h.client_address[1]))
+        return lambda: h.answer(201 if h.command == "POST" else 200, h.body)
+
+    def check(self, h):
+        meta, spec = h.body["metadata"], h.body["spec"]
+        if h.command == "PUT" and not (meta.get("uid") and meta.get("resourceVersion")):
+            self.wrong.append(f"a PUT without uid and version: {h.path}")
+        self.wrong += [f"{k} is {spec.get(k)}" for k in ("acquireTime", "renewTime") if not SIX_DIGITS.fullmatch(str(spec.get(k)))]
+        self.wrong += [f"{k} is {spec.get(k)}" for k in ("leaseDurationSeconds", "leaseTransitions") if not isinstance(spec.get(k), int)]
+
+    def put(self, name, lease):
+        with self.lock:
+            self.version += 1
+            meta = lease.setdefault("metadata", {})
+            meta |= {"name": name, "uid": meta.get("uid") or "11111111-2222", "resourceVersion": str(self.version)}
+            self.publish("MODIFIED" if name in self.leases else "ADDED", name, lease)
+            self.leases[name] = lease
+
+    def publish(self, kind, name, lease):
+        self.log.append((self.version, kind, name, json.dumps({"type": kind, "object": lease}).encode() + b"\n"))
+        self.lock.notify_all()
+
+    def edit(self, name, labels=None, **spec):
+        """As kubectl edit does; made if it is not there."""
+        with self.lock:
+            lease = copy.deepcopy(self.leases.get(name)) or {"kind": "Lease", "spec": {}}
+            lease["spec"].update(spec)
+            lease.setdefault("metadata", {}).setdefault("labels", {}).update(labels or {})
+            self.put(name, lease)
+
+    def delete(self, name):
+        with self.lock:
+            self.version += 1
+            lease = self.leases.pop(name)
+            lease["metadata"]["resourceVersion"] = str(self.version)
+            self.publish("DELETED", name, lease)
+
+    def show(self, h):
+        h.begin()
+        if self.silent:
+            time.sleep(3600)
+        asked = parse_qs(urlsplit(h.path).query)
+        name, since = asked["fieldSelector"][0].split("=", 1)[1], int(asked["resourceVersion"][0])
+        at = 0 if since else len(self.log)
+        while True:
+            with self.lock:
+                if since == 0 and name in self.leases:
+                    at, fresh = len(self.log), [(0, "ADDED", name, json.dumps({"type": "ADDED", "object": self.leases[name]}).encode() + b"\n")]
+                else:
+                    self.lock.wait_for(lambda: len(self.log) > at, 1)
+                    at, fresh = len(self.log), [e for e in self.log[at:] if e[2] == name and e[0] > since]
+            for version, _, _, line in fresh:
+                h.chunk(line)
+                since = version or -1
+
+    def refuse(self):
+        """Nobody listens any more, and what was connected is reset."""
+        self.server.shutdown()
+        self.server.server_close()
+        for h in list(self.server.handlers):
+            try:
+                h.reset()
+            except OSError:
+                pass
