@@ -7,33 +7,26 @@ local version, seconds, deploy = ...
 local hosts = { select(4, ...) }
 assert(hosts[1], "usage: lunarch run canary.lua -- VERSION SECONDS DEPLOY HOST:PORT...")
 
-local function running(host)
+-- The version that is healthy there; with `wanted` no other counts.
+local function runs(host, wanted)
   local r, err = http.get("http://" .. host .. "/health", { timeout = 5 })
-  if not r then return nil, err.message end
-  local health = r.ok and r:json()
-  return health and health.version, host .. " says " .. r.status
-end
-
-local function is_running(host, wanted)
-  local found, err = running(host)
-  if found == wanted then return true end
-  return nil, found and ("%s runs %s, not %s"):format(host, found, wanted) or err
+  local found = r and r.ok and (r:json() or {}).version
+  if found and found == (wanted or found) then return found end
+  return nil, err and err.message or ("%s says %d, version %s"):format(host, r.status, found or "unknown")
 end
 
 local function put(host, wanted)
   local r, err = exec { deploy, host, wanted, timeout = 600 }
-  if not r then return nil, err.message end
-  if not r.ok then return nil, ("%s %s: %s"):format(deploy, host, r.stderr) end
-  return retry.call(function() return is_running(host, wanted) end, { timeout = 30, pause = 0.1 })
+  if not r or not r.ok then return nil, ("%s %s: %s"):format(deploy, host, err or r.stderr) end
+  return retry.call(function() return runs(host, wanted) end, { timeout = 30, pause = 0.1 })
 end
 
 local function stays_well(host)
-  local till = time.monotonic() + seconds
-  repeat
-    local well, err = is_running(host, version)
+  for _ = 1, 10 do
+    sleep(seconds / 10)
+    local well, err = runs(host, version)
     if not well then return nil, err end
-    sleep(math.min(5, seconds / 10))
-  until time.monotonic() >= till
+  end
   return true
 end
 
@@ -58,10 +51,8 @@ end
 return {
   on_leading = function(term)
     local state = term:load()
-    if not state or state.version ~= version then
-      state = { version = version, before = assert(running(hosts[1])), done = 0 }
-      assert(term:save(state))
-    end
+    if not state or state.version ~= version then state = { version = version, before = assert(runs(hosts[1])), done = 0 } end
+    assert(term:save(state))
     roll_out(term, state)
     if state.failed and not state.over then roll_back(term, state) end
     lunarch.exit(state.failed and 1 or 0) -- the others find it done when it is their turn, and leave too

@@ -13,6 +13,13 @@ cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --s
 luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election test simulate expect equal matches raises --no-unused-args examples lua >build/lint/luacheck ||
   { cat build/lint/luacheck; exit 1; }
 lua5.4 scripts/api.lua --check
+# Every example is in the table that shows them, and has a test that runs it for real.
+for example in examples/[a-z]*.lua; do
+  name=$(basename "$example" .lua)
+  case $name in *_test | starter) continue ;; esac
+  grep -qF "(../$example)" docs/cookbook.md || { echo "docs/cookbook.md: its table of examples has no row for $example"; exit 1; }
+  [ -e "tests/examples/$name.py" ] || { echo "$example: no tests/examples/$name.py runs it"; exit 1; }
+done
 shellcheck scripts/*.sh .ci/run
 # What is left over is said nowhere but in the issues.
 words=$(grep -rnE 'TODO|FIXME|\bXXX\b' runtime lua scripts tests examples Makefile --include='*.[ch]' --include='*.lua' --include='*.sh' \

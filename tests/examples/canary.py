@@ -65,7 +65,7 @@ def deployed():
 
 
 a = join("a", "2", "100000")
-ok(wait_for(lambda: versions()[0] == "2" and hosts[0].asked.get("2", 0) > 2), "the canary gets the new version, and is watched")
+ok(wait_for(lambda: versions()[0] == "2" and hosts[0].asked.get("2")), "the canary gets the new version, and is watched")
 same((versions()[1:], deployed()), (["1"] * 3, [(names[0], "2")]), "the others do not, as long as that lasts")
 b = join("b", "2", "1")
 ok(b.wait("new_leader"), "another waits")
@@ -74,7 +74,7 @@ same(b.leave(), 0, "when the leader is killed over it the other goes on, to its 
 same(versions(), ["2"] * 4, "all have the new version")
 ok([d for d in deployed() if d[0] != names[0]] == [(n, "2") for n in names[1:]], "each of the others once, one after the other") or note(deployed())
 watched = hosts[0].asked["2"]
-ok(watched >= 5, "after the canary was watched again") or note(watched)
+ok(watched >= 12, "after the canary was watched again") or note(watched)
 before = len(deployed())
 c = join("c", "2", "1")
 same((c.leave(), len(deployed())), (0, before), "who comes late finds it done, and leaves")

@@ -57,8 +57,9 @@ ok(wait_for(lambda: days() == due()[:1] and box.waiting), "after days without a 
 leader = a if a.all("became_leader") else b
 other = b if leader is a else a
 leader.kill(signal.SIGKILL)
+ok(other.wait("became_leader"), "when it is killed over the second, another leads")  # nothing of the first is alive then, no sendmail either
 box.limit = None
-ok(other.wait("report_sent", due()[-1]), "when it is killed over the second, another leader goes on to the last")
+ok(other.wait("report_sent", due()[-1]), "and goes on to the last")
 ok(wait_for(lambda: days() == due()), "each day has one report, in order, and no other day has one") or note((due(), days()))
 by_day = {str(m["x-report"]): m.get_content().replace("\r\n", "\n") for m in reports()}
 text = by_day.get(day(2), "")
