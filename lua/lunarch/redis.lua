@@ -1,0 +1,198 @@
+-- lunarch.redis: commands to a Redis server through redis-cli(1), and writes that the server refuses to a leader that has been replaced.
+-- What is sent goes through standard input, passwords through the environment: neither can be seen in a list of processes.
+
+local use = ...
+local given = use "given"
+local lunarch = require "lunarch"
+
+local TIMEOUT <const>, PORT <const> = 5, "6379"
+local of_server = { timeout = "seconds", user = "text", password = "text", fence = "text", ca = "text" }
+local of_lock = { timeout = "seconds", user = "text", password = "text", ca = "text" }
+
+-- The fence is a key of its own that holds the largest token it has seen (tokens may be longer than what a double counts exactly), or
+-- the lock's own counter. Then the script sees its own keys and arguments alone, and its own line numbers.
+local largest = "local s = redis.call('GET', KEYS[1]) or '0' local t = ARGV[1] if #s > #t or (#s == #t and s > t) then "
+	.. "return redis.error_reply('FENCED there is a newer leader') end redis.call('SET', KEYS[1], t) "
+local of_the_lock = "if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return redis.error_reply('FENCED there is a newer leader') end "
+local shift = "table.remove(KEYS, 1) table.remove(ARGV, 1) "
+
+local function plain(text)
+	return text and (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
+local function place_of(text)
+	local host, port = text:match "^%[([%x:.]+)%]:?(%d*)$"
+	if not host then
+		host, port = text:match "^([^:]*):?(%d*)$"
+	end
+	return host and { host = host ~= "" and host or "127.0.0.1", port = port ~= "" and port or PORT }
+end
+
+-- redis[s]://[USER[:PASSWORD]@]HOST[:PORT][,...][/PATH][?...]
+local function parse(url)
+	local scheme, rest = url:match "^(rediss?)://(.*)$"
+	if not scheme then
+		return nil
+	end
+	local authority, path = rest:match "^([^/?]*)/?([^?]*)"
+	local login, hosts = authority:match "^(.*)@([^@]*)$"
+	local user, password = (login or ""):match "^([^:]*):?(.*)$"
+	local server = { tls = scheme == "rediss", places = {}, path = plain(path), user = user ~= "" and plain(user) or nil,
+		password = password ~= "" and plain(password) or nil }
+	for text in (hosts or authority):gmatch "[^,]+" do
+		server.places[#server.places + 1] = place_of(text)
+	end
+	return #server.places > 0 and server or nil
+end
+
+-- An argument as redis-cli reads it from a line.
+local function quoted(value)
+	return '"' .. tostring(value):gsub('[%c"\\\127-\255]', function(c) return ("\\x%02x"):format(c:byte()) end) .. '"'
+end
+
+local function line_of(where, ...)
+	local words = table.pack(...)
+	for i = 1, words.n do
+		local kind = type(words[i])
+		if kind ~= "string" and kind ~= "number" then
+			error(("%s: argument %d: expected a text or a number, found a %s"):format(where, i, kind), 3)
+		end
+		words[i] = quoted(words[i])
+	end
+	return table.concat(words, " ") .. "\n"
+end
+
+local function token_of(where, term)
+	local token = type(term) == "table" and term.token or type(term) == "userdata" and term.token
+	if math.type(token) ~= "integer" then
+		error(("%s: expected the term first, found a %s"):format(where, type(term)), 3)
+	end
+	return token
+end
+
+return function(natives)
+	local Store = { __name = "lunarch.Store" }
+	Store.__index = Store
+
+	local function command_of(self, place)
+		local command = { "redis-cli", "--json", "-h", place.host, "-p", place.port, "-n", self.db, timeout = self.timeout,
+			env = { REDISCLI_AUTH = self.password } }
+		if self.user then
+			table.move({ "--user", self.user, "--no-auth-warning" }, 1, 3, #command + 1, command)
+		end
+		if self.tls then
+			table.move(self.ca and { "--tls", "--cacert", self.ca } or { "--tls" }, 1, self.ca and 3 or 1, #command + 1, command)
+		end
+		return command
+	end
+
+	local function failed(place, code, text)
+		return natives.fail(code, ("redis: %s:%s: %s"):format(place.host, place.port, text))
+	end
+
+	local codes = { FENCED = "fenced", NOAUTH = "denied", WRONGPASS = "denied", NOPERM = "denied", READONLY = "readonly", LOADING = "readonly",
+		OOM = "full" }
+
+	-- What one server answers; code "unsent": nothing can have reached it; "readonly": it has refused to do anything.
+	local function ask(self, place, line)
+		local command = command_of(self, place)
+		command.stdin = line
+		local r, err = lunarch.exec(command)
+		if not r then
+			return failed(place, err.code, err.message)
+		elseif (r.stdout .. r.stderr):find "Could not connect" then
+			return failed(place, "unsent", (r.stderr .. r.stdout):match "Could not connect[^\n]*")
+		elseif r.truncated then
+			return failed(place, "full", "the answer is too long")
+		end
+		local answer = r.stdout:gsub("%s+$", ""):match "[^\n]*$"
+		local problem = answer:match "^error:(.*)$"
+		if problem then
+			problem = json.decode(problem) or problem
+			return failed(place, codes[problem:match "^%u+"] or "failed", problem)
+		elseif answer == "" then
+			return failed(place, "failed", "no answer: " .. r.stderr:gsub("%s+$", ""))
+		end
+		local value, why = lunarch.json.decode(answer)
+		if why then
+			return failed(place, "invalid", why.message)
+		end
+		return value
+	end
+
+	-- The first server that can be reached and is no replica.
+	local function send(self, line)
+		local value, err
+		for _, place in ipairs(self.places) do
+			value, err = ask(self, place, line)
+			if not err or (err.code ~= "unsent" and err.code ~= "readonly") then
+				return value, err
+			end
+		end
+		return natives.fail("unreachable", err.message)
+	end
+
+	function Store:call(...)
+		return send(self, line_of("store:call", ...))
+	end
+
+	local function fence(self, token)
+		return self.fence, token, self.own and of_the_lock or largest
+	end
+
+	function Store:fenced(term, ...)
+		local key, token, check = fence(self, token_of("store:fenced", term))
+		return send(self, line_of("store:fenced", "EVAL", check .. "return redis.call(unpack(ARGV, 2))", 1, key, token, ...))
+	end
+
+	function Store:fenced_eval(term, script, keys, ...)
+		given.text("store:fenced_eval: script", script)
+		if type(keys) ~= "table" then
+			error("store:fenced_eval: expected a list of the keys after the script", 2)
+		end
+		local key, token, check = fence(self, token_of("store:fenced_eval", term))
+		local words = table.pack("EVAL", check .. shift .. script, 1 + #keys, key)
+		table.move(keys, 1, #keys, words.n + 1, words)
+		words[#words + 1] = token
+		local arguments = table.pack(...)
+		table.move(arguments, 1, arguments.n, #words + 1, words)
+		return send(self, line_of("store:fenced_eval", table.unpack(words)))
+	end
+
+	local function new(server, options)
+		for _, name in ipairs { "user", "password", "ca", "timeout" } do
+			server[name] = options[name] or server[name]
+		end
+		server.timeout = server.timeout or TIMEOUT
+		return setmetatable(server, Store)
+	end
+
+	local redis = {}
+
+	function redis.connect(url, options)
+		given.text("redis.connect: url", url)
+		options = given.options("redis.connect", options, of_server)
+		local server = parse(url)
+		if not server or not server.path:find "^%d*$" then
+			error("redis.connect: expected a URL as redis://HOST:PORT/DB", 2)
+		end
+		server.db, server.fence = server.path ~= "" and server.path or "0", options.fence or "lunarch:fence"
+		return new(server, options)
+	end
+
+	function redis.beside(term, options)
+		token_of("redis.beside", term)
+		options = given.options("redis.beside", options, of_lock)
+		local server = parse(term.lock)
+		if not server then
+			error("redis.beside: the term's lock is in no Redis server: " .. term.lock, 2)
+		end
+		local db, key = server.path:match "^(%d+)/(.+)$"
+		key = key or server.path
+		server.db, server.own = db or "0", true
+		server.fence = key:find "{.+}" and key .. ":lunarch" or "{" .. key .. "}:lunarch"
+		return new(server, options)
+	end
+
+	return redis
+end
