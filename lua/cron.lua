@@ -17,6 +17,7 @@ return function(deps)
 	local LOOK_AGAIN <const> = deps.look_again or 60 -- seconds: somebody may set the clock
 	local DAY <const> = 86400
 	local FORGET <const> = 400 * DAY -- what no job of that name has touched for so long
+	local EXPRESSION_MAX <const> = 1000 -- bytes
 	local WHAT <const> = "term:cron"
 
 	local jobs_of = setmetatable({}, { __mode = "k" }) -- term -> name -> task
@@ -28,6 +29,8 @@ return function(deps)
 	local function read_options(expression, f, options)
 		if type(expression) ~= "string" then
 			fail(3, ("expected a cron expression, as in \"30 3 * * *\", found a %s"):format(type(expression)))
+		elseif #expression > EXPRESSION_MAX then
+			fail(3, ("expected a cron expression of at most %d bytes, found a text of %d"):format(EXPRESSION_MAX, #expression))
 		elseif type(f) ~= "function" then
 			fail(3, ("expected a function to call, found a %s"):format(type(f)))
 		elseif options ~= nil and type(options) ~= "table" then

@@ -12,6 +12,7 @@ return function(natives)
 	local BACKOFF <const> = 0.2
 	local BACKOFF_MAX <const> = 10
 	local REDIRECTS <const> = 10
+	local TEXT_MAX <const> = 1 << 20 -- of everything but bodies: what a server could take
 
 	local function text_or_body(v)
 		return type(v) ~= "string" and type(v) ~= "function" and "a text, or a function that returns its parts" or nil
@@ -66,12 +67,21 @@ return function(natives)
 		return url
 	end
 
+	local function check_length(what, text)
+		if #text > TEXT_MAX then
+			fail(("%s: expected a text of at most 1 MB, found one of %.0f MB"):format(what, #text / 2 ^ 20))
+		end
+	end
+
 	local function header_lines(given)
 		local lines, seen = {}, {}
 		for name, value in pairs(given or {}) do
 			if type(name) ~= "string" or not name:find "^[%w!#$%%&'*+.^_`|~-]+$" then
 				fail(("headers: '%s' is no name of a header"):format(tostring(name)))
-			elseif type(value) == "boolean" and not value then
+			end
+			check_length("headers: a name", name)
+			check_length("headers: " .. name, tostring(value))
+			if type(value) == "boolean" and not value then
 				lines[#lines + 1] = name .. ":"
 			elseif (type(value) ~= "string" and type(value) ~= "number") or tostring(value):find "[\r\n%z]" then
 				fail(("headers: %s: expected a text of one line"):format(name))
@@ -134,6 +144,11 @@ return function(natives)
 			error(wrong, 0)
 		elseif type(given.url) ~= "string" then
 			fail("expected a URL, found " .. (given.url == nil and "nil" or "a " .. type(given.url)))
+		end
+		for name, kind in pairs(known) do
+			if kind == "text" and given[name] then
+				check_length(name == "url" and "the URL" or "option '" .. name .. "'", given[name])
+			end
 		end
 		local has_body = given.body ~= nil or given.form or given.json ~= nil
 		local spec = { method = (given.method or (has_body and "POST" or "GET")):upper() }

@@ -32,7 +32,7 @@ end
 
 local function found(value)
 	if type(value) == "string" then
-		return ('the text "%s"'):format(value)
+		return ('the text "%s"'):format(#value > 60 and value:sub(1, 60) .. "..." or value)
 	end
 	return type(value) == "table" and "a table" or ("the %s %s"):format(type(value), tostring(value))
 end

@@ -206,6 +206,8 @@ void http_ended(struct http_call *c, CURLcode code)
 {
 	c->ended = true;
 	c->answered |= c->head_done && c->status >= 200;
+	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done && c->err.code == ERR_NONE) /* what libcurl (7.88) says of it */
+		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
 	if (code != CURLE_OK && c->err.code == ERR_NONE) /* a reason of our own counts more */
 		err_set(&c->err, http_meaning(code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
 	http_ready(c);

@@ -41,6 +41,13 @@ static void begin_head(struct http_call *c, const char *line, size_t len)
 		c->status = c->status * 10 + (*p - '0');
 }
 
+/* A length that no number holds. libcurl would take whatever comes until the connection closes for the whole. */
+static void check_length(struct http_call *c, const char *value)
+{
+	if (strspn(value, "0123456789") > 18)
+		err_set(&c->err, ERR_INVALID, "%s: the answer has an impossible Content-Length: %.30s", c->name, value);
+}
+
 static void add_header(struct http_call *c, const char *line, size_t len)
 {
 	const char *colon = memchr(line, ':', len);
@@ -58,6 +65,8 @@ static void add_header(struct http_call *c, const char *line, size_t len)
 		end--;
 	buf_add(&c->head, p, (size_t)(end - p));
 	buf_add(&c->head, "", 1);
+	if ((size_t)(colon - line) == 14 && strncasecmp(line, "content-length", 14) == 0)
+		check_length(c, c->head.data + c->head.len - 1 - (end - p));
 	c->head_count++;
 }
 
@@ -82,6 +91,8 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg)
 	} else {
 		add_header(c, line, len);
 	}
+	if (c->err.code != ERR_NONE)
+		return 0;
 	if (c->head.len <= HEADERS_MAX)
 		return len;
 	err_set(&c->err, ERR_INVALID, "%s: the answer has more than %d KB of headers", c->name, HEADERS_MAX / 1024);

@@ -143,6 +143,8 @@ static int co_yield(lua_State *L)
 {
 	if (sched_is_task(L))
 		return luaL_error(L, "attempt to yield from outside a coroutine");
+	if (!lua_isyieldable(L))
+		return luaL_error(L, "coroutine.yield: " SCHED_CANNOT_YIELD);
 	return lua_yield(L, lua_gettop(L));
 }
 

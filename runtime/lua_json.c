@@ -19,6 +19,8 @@ enum { MARK_NUMBER = 'n', MARK_EMPTY = 'a', MARK_STRING = 's' };
 
 #define ARRAY_TYPE "lunarch.json.array"
 #define DEPTH_MAX 1000         /* cjson's own limit too */
+/* cjson counts in int, doubles its buffer, and reserves six bytes for each of a text: beyond this it would overflow (and crash). */
+#define BYTES_MAX (128 * 1024 * 1024)
 #define EXACT_INTEGER INT64_C(100000000000000) /* below it cjson's 14 digits are enough */
 
 /* ---- cjson, loaded when it is first needed ---- */
@@ -277,6 +279,8 @@ static int json_decode(lua_State *L)
 	luaL_Buffer b;
 	int replaced = 0;
 
+	if (len > BYTES_MAX)
+		return bind_fail(L, "full", "json.decode: the text is longer than %d MB", BYTES_MAX >> 20);
 	lua_settop(L, 1);
 	luaL_buffinit(L, &b);
 	while (t.at < t.end) {
@@ -295,18 +299,19 @@ static int json_decode(lua_State *L)
 
 /* ---- encode: a marked copy of the value ---- */
 
-/* Where in the value we are, for messages. */
+/* Where in the value we are, for messages; and how much there has been. */
 struct path {
-	const struct path *outer;
-	int key;   /* stack index of the key */
+	const struct path *outer; /* NULL: this is the value itself */
+	int key;                  /* stack index of the key */
 	int depth;
+	size_t *bytes;
 };
 
 static void add_path(lua_State *L, luaL_Buffer *b, const struct path *p)
 {
 	char text[80];
 
-	if (!p)
+	if (!p || !p->outer)
 		return;
 	add_path(L, b, p->outer);
 	if (lua_type(L, p->key) == LUA_TSTRING)
@@ -323,7 +328,14 @@ static int refuse(lua_State *L, const struct path *p, const char *what)
 	luaL_buffinit(L, &b);
 	add_path(L, &b, p);
 	luaL_pushresult(&b);
-	return luaL_error(L, "json.encode: %s%s%s", what, p ? ", at value" : "", lua_tostring(L, -1));
+	return luaL_error(L, "json.encode: %s%s%s", what, p && p->outer ? ", at value" : "", lua_tostring(L, -1));
+}
+
+static void count(lua_State *L, const struct path *p, size_t len)
+{
+	*p->bytes += len;
+	if (*p->bytes > BYTES_MAX)
+		refuse(L, p, lua_pushfstring(L, "more than %d MB", BYTES_MAX >> 20));
 }
 
 static void push_marked_text(lua_State *L, char mark, const char *s, size_t len)
@@ -394,6 +406,7 @@ static void push_text(lua_State *L, int index, const struct path *p)
 	size_t len;
 	const char *s = lua_tolstring(L, index, &len);
 
+	count(L, p, len);
 	if (!is_utf8(L, index))
 		refuse(L, p, "a text is not valid UTF-8");
 	if (len && s[0] == MARK)
@@ -449,7 +462,7 @@ static void push_table(lua_State *L, int table, const struct path *p)
 	}
 	lua_newtable(L);
 	int copy = lua_gettop(L);
-	struct path here = { .outer = p, .key = copy + 1, .depth = p ? p->depth + 1 : 1 };
+	struct path here = { .outer = p, .key = copy + 1, .depth = p->depth + 1, .bytes = p->bytes };
 	if (here.depth > DEPTH_MAX)
 		refuse(L, NULL, "nested too deeply (a table that contains itself?)");
 	lua_pushnil(L);
@@ -466,6 +479,7 @@ static void push_table(lua_State *L, int table, const struct path *p)
 
 static void push_marked(lua_State *L, int index, const struct path *p)
 {
+	count(L, p, 8); /* of a number, or of what stands around a text */
 	switch (lua_type(L, index)) {
 	case LUA_TTABLE:
 		push_table(L, index, p);
@@ -533,12 +547,13 @@ static void add_unmarked(luaL_Buffer *b, const char *s, size_t len)
 static int json_encode(lua_State *L)
 {
 	luaL_Buffer b;
-	size_t len;
+	size_t len, bytes = 0;
+	const struct path whole = { .bytes = &bytes };
 
 	luaL_checkany(L, 1);
 	lua_settop(L, 1);
 	push_cjson(L, "encode");
-	push_marked(L, 1, NULL);
+	push_marked(L, 1, &whole);
 	lua_call(L, 1, 1);
 	const char *at = lua_tolstring(L, -1, &len), *end = at + len;
 	luaL_buffinitsize(L, &b, len);

@@ -35,7 +35,7 @@ static int time_parse(lua_State *L)
 	int64_t us;
 
 	if (record_time_parse(text, &us) < 0)
-		return bind_fail(L, "invalid", "not a time like 2024-01-31T12:00:00Z: \"%s\"", text);
+		return bind_fail(L, "invalid", "not a time like 2024-01-31T12:00:00Z: \"%.60s\"", text);
 	lua_pushnumber(L, (double)us / 1e6);
 	return 1;
 }

@@ -4,6 +4,7 @@
 #include "mem.h"
 
 #include <lauxlib.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,7 @@ struct task {
 	int nargs;                   /* of the first resume */
 	int room;
 	bool begun, ready, finished, timed_out, insists, failed;
+	bool starved;                /* failed: for want of memory */
 	size_t message_len;          /* failed: of the error itself, in front of its traceback */
 	const char *over;            /* cancelled by itself; NULL: as its scope is */
 	struct wait *wait;
@@ -45,6 +47,7 @@ struct sched {
 	struct task *ready, **ready_end;
 	struct environment environment;
 	struct scope program;
+	char refused[LUA_IDSIZE + 48];        /* where memory was refused last, as an error says it */
 };
 
 /* Its address is the first value of every yield that is one of our waits. */
@@ -130,6 +133,21 @@ struct scope *sched_scope(const struct sched *s)
 struct scope *task_scope(const struct task *t)
 {
 	return t->scope;
+}
+
+/* ---- where the script is ---- */
+
+#define LEVELS_LOOKED_AT 50
+
+/* The innermost line of the script's own code, and not of our Lua half; false: there is none. */
+static bool find_line(lua_State *L, lua_Debug *ar)
+{
+	for (int level = 0; level < LEVELS_LOOKED_AT && lua_getstack(L, level, ar); level++) {
+		lua_getinfo(L, "Sl", ar);
+		if (ar->currentline > 0 && strncmp(ar->short_src, "lunarch:", 8) != 0)
+			return true;
+	}
+	return false;
 }
 
 /* ---- over, and interrupted ---- */
@@ -256,6 +274,17 @@ static void on_timer(struct timer *timer)
 	give_up_wait(t);
 }
 
+static void refuse_to_wait(lua_State *L, const char *what)
+{
+	lua_Debug ar;
+
+	if (find_line(L, &ar))
+		lua_pushfstring(L, "%s:%d: %s cannot wait here: " SCHED_CANNOT_YIELD, ar.short_src, ar.currentline, what);
+	else
+		lua_pushfstring(L, "%s cannot wait here: " SCHED_CANNOT_YIELD, what);
+	lua_error(L);
+}
+
 void sched_may_wait(lua_State *L, const char *what)
 {
 	struct sched *s = sched_of(L);
@@ -265,8 +294,7 @@ void sched_may_wait(lua_State *L, const char *what)
 	for (struct nesting *n = s->nesting; n && able; n = n->outer)
 		able = lua_isyieldable(n->L);
 	if (!able)
-		luaL_error(L, "%s cannot wait here: Lua cannot yield inside require, a table.sort comparator, a string.gsub "
-		              "callback, __gc, __tostring, or while a coroutine is being closed", what);
+		refuse_to_wait(L, what);
 	const char *why = over(t);
 	if (why)
 		raise_in_wait(L, t, why);
@@ -349,15 +377,46 @@ static const char *inner_traceback(lua_State *L, const char *message)
 	return message;
 }
 
+/* What is raised as a text has its line, unless nobody put it there: error objects, and the C stack's overflow, have none.
+ * [message -> message] */
+static void add_line(lua_State *L)
+{
+	const char *message = lua_tostring(L, -1);
+	lua_Debug ar;
+
+	if (!find_line(L, &ar))
+		return;
+	size_t len = strlen(ar.short_src);
+	if (strncmp(message, ar.short_src, len) == 0 && message[len] == ':')
+		return;
+	lua_pushfstring(L, "%s:%d: %s", ar.short_src, ar.currentline, message);
+	lua_remove(L, -2);
+}
+
+/* The error as a text; of a table that is no error object of ours, its message. [+1] */
+static void describe(lua_State *L)
+{
+	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
+		luaL_tolstring(L, 1, NULL);
+		return;
+	}
+	if (lua_istable(L, 1)) {
+		lua_pushliteral(L, "message");
+		if (lua_rawget(L, 1) == LUA_TSTRING)
+			return;
+	}
+	lua_pushfstring(L, "(the error is a %s, not a text: expected error(\"why\"), or a table with a message or __tostring)",
+	                luaL_typename(L, 1));
+}
+
 /* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
 static int report(lua_State *L)
 {
 	struct task *t = sched_of(L)->running;
 
-	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL)
-		luaL_tolstring(L, 1, NULL);
-	else
-		lua_pushfstring(L, "(the error is a %s, not a text)", luaL_typename(L, 1));
+	describe(L);
+	if (!over(t))
+		add_line(L);
 	const char *message = lua_tostring(L, -1);
 	t->message_len = strlen(message);
 	luaL_traceback(L, L, inner_traceback(L, message), 1);
@@ -376,9 +435,21 @@ static int body_ended(lua_State *L, int status, lua_KContext ctx)
 	if (status == LUA_OK || status == LUA_YIELD)
 		return lua_gettop(L) - 1; /* the results, above the handler */
 	t->failed = true;
+	t->starved = status == LUA_ERRMEM;
 	if (status != LUA_ERRRUN) /* no memory, or no end of errors in the handler */
 		t->message_len = lua_isstring(L, -1) ? strlen(lua_tostring(L, -1)) : 0;
 	return 1;
+}
+
+/* Called from inside an allocation: nothing here may need one. Lua says "not enough memory" without saying where. */
+void sched_refused(struct sched *s)
+{
+	lua_Debug ar;
+
+	if (s->innermost && find_line(s->innermost, &ar))
+		snprintf(s->refused, sizeof s->refused, "%s:%d: not enough memory", ar.short_src, ar.currentline);
+	else
+		snprintf(s->refused, sizeof s->refused, "not enough memory");
 }
 
 /* The bottom of every task. The call is protected in here rather than by lua_resume, since only then do hooks work, and
@@ -436,8 +507,9 @@ static void fail(struct task *t, struct outcome *o)
 	const char *why = over(t);
 
 	o->ok = false;
-	o->traceback = lua_isstring(t->co, -1) ? lua_tostring(t->co, -1) : "(an error that cannot be described)";
-	if (t->message_len < strlen(o->traceback) && lua_checkstack(t->co, 1))
+	o->traceback = t->starved ? t->scope->sched->refused : lua_isstring(t->co, -1) ? lua_tostring(t->co, -1) :
+	               "(an error that cannot be described)";
+	if (!t->starved && t->message_len < strlen(o->traceback) && lua_checkstack(t->co, 1))
 		o->message = lua_pushlstring(t->co, o->traceback, t->message_len);
 	else
 		o->message = o->traceback;
@@ -492,6 +564,7 @@ static void resume(struct task *t)
 	}
 	if (status != LUA_OK) { /* outside the protected call: there was no memory even for that */
 		t->failed = true;
+		t->starved = status == LUA_ERRMEM;
 		t->message_len = SIZE_MAX;
 	}
 	finish(t, nresults);

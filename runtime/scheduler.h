@@ -22,6 +22,8 @@ struct outcome;
 struct child;
 struct election;
 
+#define SCHED_CANNOT_YIELD \
+	"Lua cannot yield inside require, a table.sort comparator, a string.gsub callback, __gc, __tostring, or while a coroutine is being closed"
 #define TERM_ENDED "term ended" /* what waits raise in a term that is over; the whole message, without a position */
 
 /* Something else that ends with a scope, embedded in it. */
@@ -116,6 +118,9 @@ void wait_done(struct wait *w);
 
 /* From a signal handler on the scheduler's thread: if the code that runs now is over, stop it at its next instruction. */
 void sched_interrupt(struct sched *s);
+
+/* For the Lua state's allocator, when it has to refuse: an error for want of memory then says where that was. */
+void sched_refused(struct sched *s);
 
 /* What the coroutine library needs (lua_coroutine.c), so that a wait inside a coroutine of the script reaches us. */
 int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults); /* lua_resume, remembering the nesting */

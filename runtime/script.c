@@ -180,12 +180,28 @@ static int panic(lua_State *L)
 	abort();
 }
 
+/* lua_Alloc */
+static void *allocate(void *arg, void *p, size_t old_size, size_t size)
+{
+	struct script *s = arg;
+
+	(void)old_size;
+	if (size == 0) {
+		free(p);
+		return NULL;
+	}
+	void *q = realloc(p, size);
+	if (!q && s->sched)
+		sched_refused(s->sched);
+	return q;
+}
+
 struct script *script_new(const struct script_spec *spec)
 {
 	struct script *s = mem_zero(sizeof *s);
 
 	s->spec = *spec;
-	s->L = luaL_newstate();
+	s->L = lua_newstate(allocate, s);
 	if (!s->L) {
 		fputs("lunarch: out of memory\n", stderr);
 		abort();

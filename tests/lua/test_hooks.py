@@ -124,10 +124,15 @@ def errors(t):
         t.ok(True, "the worker goes on to lead again")
     with worker("return { on_leading = function(term) term:every(0.01, function() error({ code = 7 }) end) sleep(1000) end }") as w:
         w.lead()
-        t.equal(w.expect(END)["text"], "(the error is a table, not a text)", "an error in a task of the term ends it too")
+        text = w.expect(END)["text"]
+        t.ok("script.lua:1: (the error is a table, not a text: expected error(\"why\")" in text, "an error in a task of the term ends it too", text)
+    with worker("return { on_leading = function()\n error({ message = 'disk full' }) end }") as w:
+        w.lead()
+        t.ok(w.expect(END)["text"].endswith("script.lua:2: disk full"), "an error that is a table with a message prints as that, with its line")
     with worker("return { on_leading = function() local r, err = exec { '/nowhere' } error(err) end }") as w:
         w.lead()
-        t.ok("No such file" in w.expect(END)["text"], "an err that is raised prints as its message")
+        text = w.expect(END)["text"]
+        t.ok("script.lua:1: " in text and "No such file" in text, "an err that is raised prints as its message, with its line", text)
     with worker("return { on_leading = function() error(('x'):rep(1 << 20)) end }") as w:
         w.lead()
         t.equal(len(w.expect(END)["text"]), 16384, "a message of a megabyte is cut")

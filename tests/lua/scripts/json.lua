@@ -122,6 +122,14 @@ local function tables()
 	ok(same(json.decode(json.encode(many)), many), "thousands of objects come back as they were")
 end
 
+-- lua-cjson counts in int: beyond some hundred megabytes it would write past its buffer.
+local function too_much()
+	local half = ("x"):rep(65 << 20)
+	raises("json.encode: more than 128 MB, at value[2]", "130 MB in one value are refused", json.encode, { half, half })
+	half = '"' .. half .. half .. '"'
+	fails("full", "longer than 128 MB", "and in one text", json.decode(half))
+end
+
 local function bad_texts()
 	for text, part in pairs {
 		[""] = "character 1", ["[1,2"] = "character 5", ["[1] x"] = "character 5", ["[01]"] = "character 2",
@@ -141,4 +149,4 @@ local function bad_texts()
 	equal(json.null, instance.null, "lua-cjson's own null is the same")
 end
 
-return tap.election { numbers, nothing, empties, texts, tables, bad_texts }
+return tap.election { numbers, nothing, empties, texts, tables, bad_texts, too_much }
