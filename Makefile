@@ -170,9 +170,9 @@ unit: $(UNIT)
 ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 asan: test-deps
 	@$(MAKE) --no-print-directory BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
-	  all asan-units
+	  all build/asan/conform asan-units
 	LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_EACH) $(ASAN_SYSTEM)
-ASAN_SYSTEM := $(wildcard tests/lua/test_*.py tests/cli/*.py)
+ASAN_SYSTEM := $(wildcard tests/lua/test_*.py tests/cli/*.py tests/stop/*.py tests/lock/*.py tests/conform/test_*.py)
 asan-units: $(UNIT)
 	$(PROVE_EACH) $(UNIT)
 
