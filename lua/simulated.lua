@@ -39,7 +39,7 @@ return function(natives)
 	job_type.__index = natives.job_methods
 
 	function natives.start(specs)
-		local job = setmetatable({ stages = {}, started = now(), due = now(), unread = {} }, job_type)
+		local job = setmetatable({ stages = {}, started = now(), due = now(), unread = {}, changed = natives.signal() }, job_type)
 		local input
 		for i, spec in ipairs(specs) do
 			local reply = ask("exec", {
@@ -63,9 +63,9 @@ return function(natives)
 	end
 
 	function natives.await(job, timeout)
-		local left = job.due - now()
-		if left > 0 then
-			natives.sleep(math.min(left, timeout or left))
+		local by = timeout and now() + timeout
+		while now() < job.due and not (by and now() >= by) do
+			job.changed:wait(math.min(job.due, by or job.due) - now())
 		end
 		return now() >= job.due
 	end
@@ -97,9 +97,12 @@ return function(natives)
 	local job = natives.job_methods
 
 	function job.kill(self, signal)
-		if now() < self.due then
+		local there = now() < self.due
+		if there then
 			self.due, self.killed = now(), type(signal) == "number" and signal or 15
+			repeat until not self.changed:wake()
 		end
+		return there
 	end
 
 	function job.running(self)

@@ -122,7 +122,6 @@ return function(natives)
 
 	local function close()
 		if current then
-			current.closed = true
 			natives.close()
 		end
 		current = nil

@@ -33,7 +33,7 @@ struct child {
 	ev_io exited;
 	struct stream stream[CHILD_OUTPUTS];
 	ev_timer timer;             /* the time is up; when it is being stopped: SIGKILL */
-	double begun_s;             /* by the clock of sleep */
+	nsec begun;                 /* by the clock of sleep */
 	double kill_after_s;
 	size_t output_max;
 	bool stopping, ended, released;
@@ -59,14 +59,6 @@ static int watch(pid_t pid, struct err *err)
 static struct ev_loop *loop_of(const struct child *c)
 {
 	return sched_loop(c->scope->sched);
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 static void tell(struct child *c)
@@ -265,7 +257,7 @@ static bool reap(struct child *c)
 	pid_t pid = wait4(c->pid, &c->end.wait_status, WNOHANG, &used);
 	if (pid == 0 || (pid < 0 && errno == EINTR))
 		return false;
-	c->end.elapsed_s = now_s() - c->begun_s;
+	c->end.elapsed_s = (double)(clock_monotonic() - c->begun) / (double)NSEC_PER_SEC;
 	c->end.user_s = seconds(used.ru_utime);
 	c->end.system_s = seconds(used.ru_stime);
 	return true;
@@ -333,7 +325,7 @@ struct child *child_start(struct scope *scope, const struct child_spec *spec, st
 {
 	int ours[CHILD_OUTPUTS];
 	pid_t pid;
-	double begun_s = now_s();
+	nsec begun = clock_monotonic();
 
 	if (child_spawn(spec, &pid, ours, err) < 0)
 		return NULL;
@@ -345,7 +337,7 @@ struct child *child_start(struct scope *scope, const struct child_spec *spec, st
 		return NULL;
 	}
 	struct child *c = mem_zero(sizeof *c);
-	*c = (struct child){ .scope = scope, .pid = pid, .pidfd = pidfd, .begun_s = begun_s, .output_max = spec->output_max,
+	*c = (struct child){ .scope = scope, .pid = pid, .pidfd = pidfd, .begun = begun, .output_max = spec->output_max,
 	                     .kill_after_s = spec->kill_after_s, .changed = spec->changed, .arg = spec->arg };
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		watch_output(c, i, ours[i], spec->hold);

@@ -141,6 +141,8 @@ static int find_user(const char *user, struct passwd *pw, char *text, size_t siz
 	char *end;
 	unsigned long uid = strtoul(user, &end, 10);
 	bool number = *user >= '0' && *user <= '9' && !*end;
+	if (number && uid != (uid_t)uid)
+		return err_set(err, ERR_MISSING, "exec: there is no user %s on this machine", user);
 	int error = number ? getpwuid_r((uid_t)uid, pw, text, size, &found) : getpwnam_r(user, pw, text, size, &found);
 
 	if (error) {

@@ -1,5 +1,7 @@
 #include "cron.h"
 
+#include "calendar.h"
+#include "hash.h"
 #include "zone.h"
 
 #include <ctype.h>
@@ -87,17 +89,12 @@ static int read_value(struct parsing *p, int *out)
 	return 0;
 }
 
-/* FNV-1a (Fowler, Noll, Vo; draft-eastlake-fnv), of the seed and the field's name: a job has a minute and an hour of its own. */
+/* Of the seed and the field's name: a job has a minute and an hour of its own, the same on every machine. */
 static uint32_t hash(const char *seed, const char *field)
 {
-	uint32_t h = 2166136261u;
+	uint64_t h = hash_fnv(hash_fnv(HASH_FNV_SEED, seed, strlen(seed)), field, strlen(field));
 
-	for (int i = 0; i < 2; i++)
-		for (const char *s = i ? field : seed; *s; s++)
-			h = (h ^ (unsigned char)*s) * 16777619u;
-	h ^= h >> 16; /* the low bits alone would differ little between like names */
-	h *= 0x85ebca6bu;
-	return h ^ h >> 13;
+	return (uint32_t)(h ^ h >> 32);
 }
 
 static int read_range(struct parsing *p, int *from, int *to)
@@ -249,33 +246,17 @@ struct date {
 	int year, month, day, weekday, month_days;
 };
 
-static bool is_leap(int year)
-{
-	return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-}
-
-static int month_days(int year, int month)
-{
-	static const int days[] = { 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
-
-	return days[month - 1] + (month == 2 && is_leap(year));
-}
-
 /* Of a number of days since 1970. */
 static struct date date_of(int64_t days)
 {
-	struct date d = { .year = 1970, .month = 1, .weekday = (int)(((days + 4) % 7 + 7) % 7) };
+	struct date d = { .year = (int)calendar_year(days), .month = 1, .weekday = calendar_weekday(days) };
 
-	d.year += (int)(days / 146097) * 400; /* a whole cycle of the calendar */
-	days %= 146097;
-	for (; days < 0; days += is_leap(d.year) ? 366 : 365)
-		d.year--;
-	for (int n; days >= (n = is_leap(d.year) ? 366 : 365); days -= n)
-		d.year++;
-	for (int n; days >= (n = month_days(d.year, d.month)); days -= n)
+	days -= calendar_days(d.year, 1);
+	while (days >= (d.month_days = calendar_month_days(d.year, d.month))) {
+		days -= d.month_days;
 		d.month++;
+	}
 	d.day = (int)days + 1;
-	d.month_days = month_days(d.year, d.month);
 	return d;
 }
 
@@ -289,7 +270,7 @@ static void next_day(struct date *d)
 		d->month = 1;
 		d->year++;
 	}
-	d->month_days = month_days(d->year, d->month);
+	d->month_days = calendar_month_days(d->year, d->month);
 }
 
 static bool day_matches(const struct cron *c, const struct date *d)

@@ -26,6 +26,7 @@ struct waiter {
 	struct job *job;
 	struct waiter *next;
 	bool owns;                    /* leaving stops the job */
+	bool for_end;                 /* output does not interest it */
 };
 
 static const char *const output_names[CHILD_OUTPUTS] = { "stdout", "stderr" };
@@ -67,14 +68,19 @@ static void let_go(struct job *j)
 	j->input = -1;
 }
 
-/* Every waiter looks for itself whether it was meant. */
+/* Who waits for the end is woken by that alone: a task that is ready has left its wait, so ending it would no longer stop the job. */
 static void changed(void *arg)
 {
 	struct job *j = arg;
+	bool over = ended(j);
 
-	while (j->waiters) {
-		struct waiter *w = j->waiters;
-		j->waiters = w->next;
+	for (struct waiter **at = &j->waiters; *at;) {
+		struct waiter *w = *at;
+		if (w->for_end && !over) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
 		wait_done(&w->wait);
 	}
 }
@@ -199,51 +205,31 @@ static void leave(struct wait *wait)
 		stop(w->job);
 }
 
-static int wait_for(lua_State *L, struct job *j, bool owns, double timeout_s, lua_KFunction k)
+static int wait_for(lua_State *L, const struct waiter *waiter, double timeout_s, lua_KFunction k)
 {
 	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
 
-	*w = (struct waiter){ .wait = { .left = leave }, .job = j, .next = j->waiters, .owns = owns };
-	j->waiters = w;
+	*w = *waiter;
+	w->wait.left = leave;
+	w->next = w->job->waiters;
+	w->job->waiters = w;
 	return sched_wait(L, &w->wait, timeout_s, 0, k);
 }
 
-static double now(lua_State *L)
-{
-	struct ev_loop *loop = sched_loop(sched_of(L));
-
-	ev_now_update(loop);
-	return ev_now(loop);
-}
-
-static int await_on(lua_State *L, int status, lua_KContext ctx);
-
-/* The stack: job, when to give up or nil, owns. */
-static int await_more(lua_State *L)
-{
-	struct job *j = job_at(L, 1);
-	double left = lua_isnil(L, 2) ? -1 : lua_tonumber(L, 2) - now(L);
-
-	lua_settop(L, 3);
-	if (ended(j) || (!lua_isnil(L, 2) && left <= 0)) {
-		lua_pushboolean(L, ended(j));
-		return 1;
-	}
-	return wait_for(L, j, lua_toboolean(L, 3), left, await_on);
-}
-
-static int await_on(lua_State *L, int status, lua_KContext ctx)
+static int awaited(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
 	(void)ctx;
 	sched_resumed(L);
-	return await_more(L);
+	lua_pushboolean(L, ended(job_at(L, 1)));
+	return 1;
 }
 
 /* await(job, timeout or nil, owns) -> it has ended. Output that nobody reads is dropped from now on, so that it can. */
 static int job_await(lua_State *L)
 {
 	struct job *j = job_at(L, 1);
+	double timeout = luaL_optnumber(L, 2, -1);
 
 	sched_may_wait(L, "exec");
 	lua_settop(L, 3);
@@ -251,11 +237,11 @@ static int job_await(lua_State *L)
 		for (int out = 0; out < CHILD_OUTPUTS; out++)
 			if (j->child[i] && !child_ended(j->child[i]) && !(i == j->n - 1 && j->streams[out]))
 				child_drop(j->child[i], out);
-	if (!lua_isnil(L, 2)) {
-		lua_pushnumber(L, now(L) + luaL_checknumber(L, 2));
-		lua_replace(L, 2);
+	if (ended(j) || timeout == 0) {
+		lua_pushboolean(L, ended(j));
+		return 1;
 	}
-	return await_more(L);
+	return wait_for(L, &(struct waiter){ .job = j, .owns = lua_toboolean(L, 3), .for_end = true }, timeout, awaited);
 }
 
 static int which_output(lua_State *L, int arg)
@@ -281,7 +267,7 @@ static int next_line(lua_State *L)
 	if (line.end)
 		return 0;
 	lua_settop(L, 2);
-	return wait_for(L, j, false, -1, line_more);
+	return wait_for(L, &(struct waiter){ .job = j }, -1, line_more);
 }
 
 static int line_more(lua_State *L, int status, lua_KContext ctx)

@@ -21,15 +21,14 @@
  * waits. Its user value holds the texts that must live as long as it does. */
 struct call {
 	struct http_call *under_way;  /* NULL: it has ended */
-	struct scope *scope;
 	struct bond bond;             /* the scope's end is this one's too */
 	struct wait wait;
-	bool streams, answered, paused, drained;
+	bool streams, answered, paused;
 	int status;
 	struct buf headers;           /* name, 0, value, 0, ... */
 	struct buf body;
 	struct buf url;
-	bool unsent, repeated;
+	bool unsent;
 	struct err err;               /* once it has ended */
 };
 
@@ -77,7 +76,6 @@ static void on_drained(void *arg, struct http_call *under_way)
 	struct call *c = arg;
 
 	(void)under_way;
-	c->drained = true;
 	wait_done(&c->wait);
 }
 
@@ -94,7 +92,6 @@ static void on_done(void *arg, const struct http_result *r, const struct http_he
 		buf_add(&c->body, r->body, r->len);
 	buf_adds(&c->url, r->url ? r->url : "");
 	c->unsent = r->unsent;
-	c->repeated = r->repeated;
 	c->err = r->err;
 	wait_done(&c->wait);
 }
@@ -246,7 +243,6 @@ static int call_start(lua_State *L)
 	r.arg = c;
 	r.data = c->streams ? on_data : NULL;
 	c->under_way = http_start(lane(L), &r);
-	c->scope = scope;
 	bond_make(scope, &c->bond, on_over);
 	return 1;
 }
@@ -255,6 +251,8 @@ static int waited(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
 	(void)ctx;
+	if (sched_over(L)) /* it was woken first, and had left its wait when it was cancelled */
+		cancel(call_at(L, 1));
 	lua_pushboolean(L, sched_resumed(L));
 	return 1;
 }
@@ -269,7 +267,6 @@ static int call_wait(lua_State *L)
 		return luaL_error(L, "http: another task waits for this response");
 	if (!c->under_way)
 		return 0;
-	c->drained = false;
 	return sched_wait(L, &c->wait, -1, 0, waited);
 }
 
@@ -361,10 +358,6 @@ static int call_failure(lua_State *L)
 	bind_fail_err(L, &c->err);
 	lua_pushboolean(L, c->unsent);
 	lua_setfield(L, -2, "unsent");
-	if (c->repeated) {
-		lua_pushboolean(L, 1);
-		lua_setfield(L, -2, "repeated");
-	}
 	return 2;
 }
 

@@ -585,7 +585,8 @@ static void worker_died(struct seat *s)
 	s->save = 0;
 	if (s->hook == HOOK_NONE)
 		return;
-	s->reason = s->hook == HOOK_STOPPING && late ? LEASE_KILLED : LEASE_WORKER;
+	if (s->hook != HOOK_OWED) /* else its replacement died as well, before it could begin */
+		s->reason = s->hook == HOOK_STOPPING && late ? LEASE_KILLED : LEASE_WORKER;
 	page_idle(slot_of(s));
 	s->hook = HOOK_OWED;
 	if (leading)

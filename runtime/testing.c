@@ -158,6 +158,13 @@ static struct testing *of(lua_State *L)
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
 
+static void *world(lua_State *L)
+{
+	if (!of(L)->world)
+		luaL_error(L, "this simulation is closed: each test opens its own with simulate { ... }");
+	return of(L)->world;
+}
+
 static int failed(lua_State *L, const struct err *err)
 {
 	lua_pushnil(L);
@@ -226,7 +233,7 @@ static int world_run(lua_State *L)
 {
 	struct err err;
 
-	if (of(L)->ops->run(of(L)->world, luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
+	if (of(L)->ops->run(world(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
 		return failed(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
@@ -236,7 +243,7 @@ static int world_fault(lua_State *L)
 {
 	struct err err;
 
-	if (of(L)->ops->fault(of(L)->world, luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL), luaL_optnumber(L, 3, -1), &err) < 0)
+	if (of(L)->ops->fault(world(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL), luaL_optnumber(L, 3, -1), &err) < 0)
 		return failed(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
@@ -244,25 +251,25 @@ static int world_fault(lua_State *L)
 
 static int world_now(lua_State *L)
 {
-	lua_pushnumber(L, of(L)->ops->now(of(L)->world));
+	lua_pushnumber(L, of(L)->ops->now(world(L)));
 	return 1;
 }
 
 static int world_leader(lua_State *L)
 {
-	lua_pushstring(L, of(L)->ops->leader(of(L)->world, luaL_optstring(L, 1, NULL)));
+	lua_pushstring(L, of(L)->ops->leader(world(L), luaL_optstring(L, 1, NULL)));
 	return 1;
 }
 
 static int world_leads(lua_State *L)
 {
-	lua_pushboolean(L, of(L)->ops->leads(of(L)->world, luaL_checkstring(L, 1)));
+	lua_pushboolean(L, of(L)->ops->leads(world(L), luaL_checkstring(L, 1)));
 	return 1;
 }
 
 static int world_record(lua_State *L)
 {
-	char *text = of(L)->ops->record(of(L)->world, luaL_optstring(L, 1, NULL));
+	char *text = of(L)->ops->record(world(L), luaL_optstring(L, 1, NULL));
 
 	lua_pushstring(L, text);
 	free(text);

@@ -1,6 +1,7 @@
 #include "zone.h"
 
 #include "buf.h"
+#include "calendar.h"
 #include "mem.h"
 
 #include <ctype.h>
@@ -145,49 +146,21 @@ static bool posix_parse(const char *s, struct posix *p)
 	return s && !*s;
 }
 
-/* Days since 1970 of the first day of a month. After "days_from_civil" of H. Hinnant's date algorithms (the formula is his). */
-static int64_t days_of(int64_t year, int month)
-{
-	year -= month <= 2;
-	int64_t era = (year >= 0 ? year : year - 399) / 400;
-	int64_t yoe = year - era * 400, doy = (153 * (month + (month > 2 ? -3 : 9)) + 2) / 5;
-
-	return era * 146097 + yoe * 365 + yoe / 4 - yoe / 100 + doy - 719468;
-}
-
-static bool is_leap(int64_t year)
-{
-	return (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-}
-
-static int64_t year_of(int64_t time)
-{
-	int64_t days = time / DAY - (time % DAY < 0);
-	int64_t year = 1970 + days * 400 / 146097;
-
-	while (days_of(year, 1) > days)
-		year--;
-	while (days_of(year + 1, 1) <= days)
-		year++;
-	return year;
-}
-
 /* The local time of the change, by the clock before it. */
 static int64_t rule_local(const struct rule *r, int64_t year)
 {
-	int64_t day = days_of(year, 1);
+	int64_t day = calendar_days(year, 1);
 
 	switch (r->kind) {
 	case RULE_JULIAN:
-		day += r->day - 1 + (is_leap(year) && r->day >= 60);
+		day += r->day - 1 + (calendar_is_leap(year) && r->day >= 60);
 		break;
 	case RULE_DAY:
 		day += r->day;
 		break;
 	case RULE_WEEKDAY: {
-		int64_t first = days_of(year, r->month), next = r->month == 12 ? days_of(year + 1, 1) : days_of(year, r->month + 1);
-		int64_t weekday = ((first + 4) % 7 + 7) % 7; /* 1970-01-01 was a Thursday */
-		day = first + (r->day - weekday + 7) % 7 + 7 * (r->week - 1);
+		int64_t first = calendar_days(year, r->month), next = first + calendar_month_days(year, r->month);
+		day = first + (r->day - calendar_weekday(first) + 7) % 7 + 7 * (r->week - 1);
 		while (day >= next)
 			day -= 7;
 		break;
@@ -200,7 +173,7 @@ static int64_t rule_local(const struct rule *r, int64_t year)
 static int32_t posix_offset(const struct posix *p, int64_t time, int64_t *from, int64_t *until)
 {
 	int32_t offset = p->offset[0];
-	int64_t year = year_of(time);
+	int64_t year = calendar_year(time / DAY - (time % DAY < 0));
 
 	*from = INT64_MIN;
 	*until = ZONE_NEVER;

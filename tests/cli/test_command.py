@@ -60,6 +60,7 @@ for path in glob.glob(os.path.join(ROOT, "examples", "*_test.lua")):
 
 fails("local sim = simulate { script = 'worker.lua' } sim:elect() sim:run(60) sim:errors()\nequal(#sim:calls(), 99)",
       r"some_test.lua:3: expected 99, found \d+", "a failed assertion names file, line, what was expected and what was found")
+fails("local sim = simulate { script = 'worker.lua' } sim:close() sim:run(1)", "this simulation is closed", "a simulation that was closed says so")
 fails("local sim = simulate { script = 'worker.lua' } sim:elect() sim:run(60)",
       r'a hook failed.*"work" has no stub', "a hook that fails fails the test, and a program without a stub is not run")
 fails("local sim = simulate { script = 'worker.lua', nodes = 2 } sim:stub('work', 7)",

@@ -46,62 +46,67 @@ def begins(t):
         t.ok(True, "then it does")
 
 
+def half_an_hour_from(now):
+    """A job of each hour, and when it was due last: neither comes while a test runs."""
+    minute = now // MINUTE - 30
+    return "%d * * * *" % (minute % 60), minute * MINUTE
+
+
 def caught_up(t):
     """Caught up"""
     now = int(time.time())
-    hour = now // 3600 * 3600
-    with leading("term:cron('@hourly', function(tick) print(tick.time, tick.caught_up, tick.late >= 0) end, { zone = 'UTC', catch_up = 'all', name = 'h' })",
-                 {"h": hour - 3 * 3600}) as w:
+    expr, due = half_an_hour_from(now)
+    with leading("term:cron('%s', function(tick) print(tick.time, tick.caught_up, tick.late >= 0) end, { zone = 'UTC', catch_up = 'all', name = 'h' })" % expr,
+                 {"h": due - 3 * 3600}) as w:
         marks = [saves(w)["cron"]["h"] for _ in range(3)]
-        t.equal(marks, [hour - 7200, hour - 3600, hour], "all: each that was missed, in order")
+        t.equal(marks, [due - 7200, due - 3600, due], "all: each that was missed, in order")
         w.wait_for(lambda: len(w.printed()) == 3, "the runs")
-        t.equal(w.printed()[0], "%d\ttrue\ttrue" % (hour - 7200), "and the job is told which, and that it is late")
-    with leading("term:cron('0 * * * *', function(tick) print(tick.time) end, { zone = 'UTC' })", {"0 * * * *": hour - 100 * 3600}) as w:
+        t.equal(w.printed()[0], "%d\ttrue\ttrue" % (due - 7200), "and the job is told which, and that it is late")
+    with leading("term:cron('%s', function(tick) print(tick.time) end, { zone = 'UTC' })" % expr, {expr: due - 100 * 3600}) as w:
         got = saves(w)
-        t.equal(got, {"cron": {"0 * * * *": hour}, "data": {"mine": 1}}, "last (the default): once, for the last one; what the script saved stays")
-        w.wait_print(str(hour))
+        t.equal(got, {"cron": {expr: due}, "data": {"mine": 1}}, "last (the default): once, for the last one; what the script saved stays")
+        w.wait_print(str(due))
         t.ok(w.quiet(), "and no more")
-    if now % 3600 >= 90:
-        with leading("term:cron('0 * * * *', print, { zone = 'UTC', catch_up = 'skip' }) print 'on'", {"0 * * * *": hour - 100 * 3600}) as w:
-            w.wait_print("on")
-            t.ok(w.quiet(), "skip: nothing")
-    with leading("term:cron('0 * * * *', print, { zone = 'UTC', again = true, name = 'a' })", {"a": hour - 3600}) as w:
+    with leading("term:cron('%s', print, { zone = 'UTC', catch_up = 'skip' }) print 'on'" % expr, {expr: due - 100 * 3600}) as w:
+        w.wait_print("on")
+        t.ok(w.quiet(), "skip: nothing")
+    with leading("term:cron('%s', print, { zone = 'UTC', again = true, name = 'a' })" % expr, {"a": due - 3600}) as w:
         w.wait_for(lambda: w.printed(), "the run")
-        t.equal(saves(w)["cron"]["a"], hour, "again: marked when it has come to its end")
-    with leading("term:cron('0 * * * *', function() error 'broken' end, { zone = 'UTC', again = true, name = 'a' })", {"a": hour - 3600}) as w:
+        t.equal(saves(w)["cron"]["a"], due, "again: marked when it has come to its end")
+    with leading("term:cron('%s', function() error 'broken' end, { zone = 'UTC', again = true, name = 'a' })" % expr, {"a": due - 3600}) as w:
         t.ok("broken" in w.expect(END)["text"] and w.quiet(), "and not marked if it fails")
-    with leading("term:cron('0 * * * *', print, { zone = 'UTC' })", {"0 * * * *": now + 10 * 86400}) as w:
-        t.ok(abs(saves(w)["cron"]["0 * * * *"] - now) < 60 and "more than a day ahead" in w.log_text(),
+    with leading("term:cron('@hourly', print, { zone = 'UTC' })", {"@hourly": now + 10 * 86400}) as w:
+        t.ok(abs(saves(w)["cron"]["@hourly"] - now) < 600 and "more than a day ahead" in w.log_text(),
              "a last time far in the future is not believed, and that is logged")
 
 
 def side_by_side(t):
     """Side by side"""
     now = int(time.time())
-    hour = now // 3600 * 3600
-    last = {"a": hour - 3600, "b": hour - 3600, "old": now - 500 * 86400, "young": now - 86400}
-    with leading("for _, n in ipairs { 'a', 'b' } do term:cron('0 * * * *', function() print(n) end, { zone = 'UTC', name = n }) end", last) as w:
+    expr, due = half_an_hour_from(now)
+    last = {"a": due - 3600, "b": due - 3600, "old": now - 500 * 86400, "young": now - 86400}
+    with leading("for _, n in ipairs { 'a', 'b' } do term:cron('%s', function() print(n) end, { zone = 'UTC', name = n }) end" % expr, last) as w:
         first = w.expect(SAVE)
         w.saved(first["save"])
         second = w.expect(SAVE)
-        t.equal(json.loads(second["checkpoint"])["cron"], {"a": hour, "b": hour, "young": now - 86400},
+        t.equal(json.loads(second["checkpoint"])["cron"], {"a": due, "b": due, "young": now - 86400},
                 "two jobs at once: neither mark undoes the other, and what nobody has used for a year is forgotten")
         w.saved(second["save"])
         w.wait_for(lambda: sorted(w.printed()) == ["a", "b"], "both")
-    code = "local n = 0 term:cron('0 * * * *', function(tick) n = n + 1 print('in', n) sleep(0.3) print('out', n) n = n - 1 end, " \
+    code = "local n = 0 term:cron('%s', function(tick) n = n + 1 print('in', n) sleep(0.3) print('out', n) n = n - 1 end, " \
         "{ zone = 'UTC', name = 'x', catch_up = 'all', overlap = %s })"
     for overlap in (False, True):
-        with leading(code % str(overlap).lower(), {"x": hour - 3 * 3600}) as w:
+        with leading(code % (expr, str(overlap).lower()), {"x": due - 3 * 3600}) as w:
             for _ in range(3):
                 saves(w)
             w.wait_for(lambda: len(w.printed()) == 6, "three runs")
             most = max(int(p.split("\t")[1]) for p in w.printed())
             t.equal(most, 3 if overlap else 1, "with overlap, three at a time" if overlap else "no job overlaps itself")
-    with leading("term:cron('0 * * * *', print, { zone = 'UTC', name = 'x' }) sleep(100)", {"x": hour - 3600}) as w:
+    with leading("term:cron('%s', print, { zone = 'UTC', name = 'x' }) sleep(100)" % expr, {"x": due - 3600}) as w:
         w.expect(SAVE)
         w.stop("shutdown", held=True)
         got = w.expect(SAVE)
-        t.equal(json.loads(got["checkpoint"])["cron"], {"x": hour - 3600}, "a term that ends before the mark is known takes it back")
+        t.equal(json.loads(got["checkpoint"])["cron"], {"x": due - 3600}, "a term that ends before the mark is known takes it back")
         w.expect(STOPPED)
         t.ok(not w.printed(), "since the job has not run")
     with leading("local task = term:cron('0 * * * *', print, { name = 'x' }) task:cancel() sleep(0) sleep(0) term:cron('1 * * * *', print, { name = 'x' }) print 'on'") as w:

@@ -90,6 +90,15 @@ local function time_limits()
 	sleep(0)
 	equal(seen.begun, seen.closed, "both end")
 	fails("timeout", "", "around exec", tasks.with_timeout(0.05, exec, { "sleep", "100" }))
+	local path = os.tmpname()
+	fails("timeout", "", "around exec of what prints all the time", tasks.with_timeout(0.3, exec, "echo $$ >" .. path .. "; exec yes"))
+	local f <close> = io.open(path)
+	local pid = f:read "n"
+	while pid and exec { "kill", "-0", tostring(pid) }.ok do
+		sleep(0.05)
+	end
+	ok(true, "which is stopped")
+	os.remove(path)
 end
 
 local function scopes()
