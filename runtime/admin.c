@@ -71,10 +71,8 @@ static int answer_leader(const struct admin_source *a, const char *name, struct 
 static void ask_health(void *arg, const struct admin_election *e)
 {
 	struct question *q = arg;
-	enum lease_phase phase = e->status->phase;
-	bool term = phase == PHASE_LEADING || phase == PHASE_ENDING || phase == PHASE_LOST || phase == PHASE_NEXT;
 
-	if (!term || e->status->since_renewal <= e->lease)
+	if (e->status->since_renewal <= e->lease)
 		return;
 	q->sick++;
 	buf_printf(q->out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", label(e),

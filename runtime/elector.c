@@ -698,15 +698,17 @@ void elector_look(struct elector *e)
 void elector_status(const struct elector *e, struct elector_status *out)
 {
 	struct instant now = clock_now();
+	enum lease_phase phase = lease_phase(&e->lease);
 	bool leading = lease_is_leading(&e->lease, now);
+	bool term = phase == PHASE_LEADING || phase == PHASE_ENDING || phase == PHASE_LOST || phase == PHASE_NEXT;
 
 	*out = (struct elector_status){
-		.phase = lease_phase(&e->lease),
+		.phase = phase,
 		.leading = leading,
 		.term = leading ? lease_term(&e->lease) : e->seen.term,
 		.token = leading ? e->token : e->seen.token,
 		.remaining = leading ? instant_until(lease_end(&e->lease), now) : 0,
-		.since_renewal = leading ? elapsed_holder(e->lease.good.at, now) : -1,
+		.since_renewal = term ? elapsed_holder(e->lease.good.at, now) : -1,
 		.identity = e->identity,
 		.address = e->address,
 		.lock = e->lock->url,

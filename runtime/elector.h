@@ -86,7 +86,7 @@ struct elector_status {
 	uint64_t term;
 	int64_t token;
 	nsec remaining;               /* until is_leading turns false */
-	nsec since_renewal;           /* since the last good write was sent; -1 */
+	nsec since_renewal;           /* since the last good write of a term that has not ended was sent; -1: there is none */
 	const char *identity, *address, *lock, *leader; /* borrowed until the next elector_ call; leader "" = none */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 };

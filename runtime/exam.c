@@ -360,6 +360,13 @@ static void notices(struct exam *x)
 
 /* ---- the end ---- */
 
+static void untried(struct exam *x, const struct seat *s)
+{
+	const char *why = *s->result.err.text ? s->result.err.text : lock_outcome_name(s->result.outcome);
+
+	find(x, "deleted", EXAM_NOTE, "what a deleted record does could not be tried: %s", why);
+}
+
 /* Its key is gone and made again: whoever led before is turned away all the same, and tokens go on. */
 static void remade(struct exam *x)
 {
@@ -367,20 +374,25 @@ static void remade(struct exam *x)
 	struct version old = x->at;
 	int64_t before = x->token;
 
-	if (seat_remove(s, &x->at) != LOCK_OK || seat_read(other) != LOCK_ABSENT)
-		return;
+	if (seat_remove(s, &x->at) != LOCK_OK)
+		return untried(x, s);
+	if (seat_read(other) != LOCK_ABSENT)
+		return untried(x, other);
 	x->at = other->result.version;
 	fill_term(x, other);
 	seat_start_write(other, &old, true);
-	if (seat_wait(other) == LOCK_OK) {
+	enum lock_outcome late = seat_wait(other);
+	if (late == LOCK_OK) {
 		find(x, "deleted", EXAM_UNFIT, "a write that expects a record made one where that had been deleted");
 		won(x, other);
 		return;
 	}
+	if (late != LOCK_CONFLICT)
+		return untried(x, other);
 	fill_term(x, s);
 	seat_start_write(s, &x->at, true);
 	if (seat_wait(s) != LOCK_OK)
-		return;
+		return untried(x, s);
 	won(x, s);
 	if (x->token > before)
 		find(x, "deleted", EXAM_GOOD, "a deleted record is not written to; the next term's token is larger all the same");

@@ -82,22 +82,6 @@ static void free_call(struct http_call *c)
 	free(c);
 }
 
-static int version_of(CURL *easy)
-{
-	long v = 0;
-
-	curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &v);
-	return v == CURL_HTTP_VERSION_1_0 ? 10 : v == CURL_HTTP_VERSION_1_1 ? 11 : v == CURL_HTTP_VERSION_2_0 ? 20 : 0;
-}
-
-static nsec time_of(CURL *easy, CURLINFO which)
-{
-	curl_off_t us = 0;
-
-	curl_easy_getinfo(easy, which, &us);
-	return (nsec)us * 1000;
-}
-
 /* The call's end: the caller hears of it, then it is gone. */
 static void finish(struct http_call *c)
 {
@@ -114,9 +98,6 @@ static void finish(struct http_call *c)
 	curl_easy_getinfo(c->easy, CURLINFO_EFFECTIVE_URL, &url);
 	curl_easy_getinfo(c->easy, CURLINFO_NUM_CONNECTS, &opened);
 	r.reused = c->sent && opened == 0;
-	r.version = version_of(c->easy);
-	r.connect = time_of(c->easy, CURLINFO_CONNECT_TIME_T);
-	r.total = elapsed_holder(c->began, clock_now());
 	char *plain = http_url_without_secrets(url ? url : "", true);
 	r.url = plain;
 	r.body = r.len ? c->body.data : "";

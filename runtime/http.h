@@ -23,7 +23,6 @@ struct http_options {
 	int connections;      /* at most so many to one host and port; more requests wait their turn. Default 16 */
 	int streams;          /* at most so many requests at once on one HTTP/2 connection. Default 100 */
 	int kept;             /* idle connections kept for later, in all. Default 16 */
-	int kept_s;           /* and for how long. Default 90 s */
 	nsec stall;           /* TCP: a connection whose peer acknowledges nothing for so long is dead (TCP_USER_TIMEOUT,
 	                       * tcp(7), and keep-alive probes when idle). Whole milliseconds. Default 20 s */
 };
@@ -67,9 +66,7 @@ struct http_result {
 	const char *body;        /* collected body, terminated behind len; never NULL. Borrowed, as all of this */
 	size_t len;
 	const char *url;         /* the last one after redirects, without user and password */
-	int version;             /* 10, 11, 20; 0 unknown */
 	bool reused;             /* on a connection that had been there */
-	nsec connect, total;     /* until the connection stood (0: reused), and until the end */
 	struct err err;          /* ERR_TIMEOUT by, first_byte, silence or connect; ERR_UNREACHABLE not resolved, not connected, cut;
 	                          * ERR_DENIED TLS verification or proxy login; ERR_FULL more than `limit`; ERR_INVALID no HTTP, wrong
 	                          * lengths, broken compression; ERR_USAGE the request; ERR_CANCELLED; ERR_MISSING a CA or key file */
@@ -115,7 +112,6 @@ struct http_request {
 	                              * 302, 303 (RFC 9110, 15.4) */
 	bool compressed;             /* offer gzip, deflate, br, zstd, and decode what comes; limit counts decoded bytes */
 	bool fresh;                  /* on a new connection */
-	bool prior_http2;            /* http:// in HTTP/2 without asking first */
 	size_t limit;                /* of the collected body: more is ERR_FULL. 0: 16 MB. Streamed bodies have none */
 
 	/* All called from the loop, never from inside http_start or http_send, never from inside libcurl: any function of this
@@ -147,9 +143,6 @@ void http_pause(struct http_call *c, bool paused);
 
 /* The URL for people: without user, password, query and fragment. malloc'd; the caller frees. */
 char *http_url_plain(const char *url);
-
-/* Appends s percent-encoded, everything but the unreserved characters of RFC 3986, 2.3. */
-void http_escape(struct buf *out, const char *s, size_t len);
 
 /* Standard base64 with padding (RFC 4648, 4). unbase64: -1 if it is none; out then has nothing added. */
 void http_base64(struct buf *out, const void *bytes, size_t len);

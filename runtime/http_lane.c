@@ -210,7 +210,6 @@ struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct
 	h->o.connections = h->o.connections ? h->o.connections : 16;
 	h->o.streams = h->o.streams ? h->o.streams : 100;
 	h->o.kept = h->o.kept ? h->o.kept : 16;
-	h->o.kept_s = h->o.kept_s ? h->o.kept_s : 90;
 	h->o.stall = h->o.stall ? h->o.stall : 20 * NSEC_PER_SEC;
 	h->ready_end = &h->ready;
 	ev_timer_init(&h->kick, on_kick, 0., 0.);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define IDLE_S 90L /* an idle connection is kept for so long */
+
 enum err_code http_meaning(CURLcode code)
 {
 	switch ((int)code) {
@@ -161,7 +163,7 @@ static int set_server_name(struct http_call *c, const struct http_request *r)
 	} else {
 		ok = 0;
 		c->tls_url = mem_dup(url);
-		text = mem_printf("::%s:%s", host, port);
+		text = mem_printf("%s:%s:%s:%s", r->server_name, port, host, port); /* a redirect elsewhere goes there */
 		c->connect_to = curl_slist_append(NULL, text);
 		free(text);
 		if (!has_line(c, "Host")) {
@@ -183,7 +185,7 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	CURL *e = c->easy;
 	bool http1 = r->tls && r->tls->http1;
 
-	c->maybe_http2 = r->prior_http2 || (!http1 && strncasecmp(r->url, "https:", 6) == 0);
+	c->maybe_http2 = !http1 && strncasecmp(r->url, "https:", 6) == 0;
 	if (r->unix_path && *r->unix_path == '@')
 		curl_easy_setopt(e, CURLOPT_ABSTRACT_UNIX_SOCKET, r->unix_path + 1);
 	else if (r->unix_path)
@@ -192,13 +194,12 @@ static void set_way(struct http_call *c, const struct http_request *r)
 		curl_easy_setopt(e, CURLOPT_PROXY, r->unix_path ? "" : r->proxy);
 	if (r->no_proxy)
 		curl_easy_setopt(e, CURLOPT_NOPROXY, r->no_proxy);
-	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, !c->maybe_http2 ? CURL_HTTP_VERSION_1_1 :
-	                 r->prior_http2 ? CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE : CURL_HTTP_VERSION_2TLS);
+	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, c->maybe_http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
 	curl_easy_setopt(e, CURLOPT_PIPEWAIT, c->maybe_http2 ? 1L : 0L); /* else none would wait for the first */
 	if (r->connect)
 		curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)((r->connect + NSEC_PER_MS - 1) / NSEC_PER_MS));
 	curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
-	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, (long)c->lane->o.kept_s);
+	curl_easy_setopt(e, CURLOPT_MAXAGE_CONN, IDLE_S);
 	if (r->compressed)
 		curl_easy_setopt(e, CURLOPT_ACCEPT_ENCODING, "");
 	if (r->user) {

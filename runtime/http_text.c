@@ -32,17 +32,6 @@ const char *http_header(const struct http_headers *h, const char *name)
 	return NULL;
 }
 
-void http_escape(struct buf *out, const char *s, size_t len)
-{
-	for (size_t i = 0; i < len; i++) {
-		unsigned char b = (unsigned char)s[i];
-		if (isalnum(b) || (b && strchr("-._~", b)))
-			buf_add(out, s + i, 1);
-		else
-			buf_printf(out, "%%%02X", b);
-	}
-}
-
 static const char digits64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 void http_base64(struct buf *out, const void *bytes, size_t len)

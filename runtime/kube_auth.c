@@ -16,6 +16,7 @@
 #define TOKEN_BYTES 16384
 #define LOOK_AGAIN (50 * NSEC_PER_SEC) /* a minute at most between looks at the token's file, as client-go; and a margin */
 #define EARLY_S 10                     /* a credential is renewed so long before it expires */
+#define PAUSE_S 5                      /* between two runs of a plugin whose credentials are old when they come, at least */
 #define TRIES 3                        /* of a plugin: on this side of the guards a stray child may be killed */
 
 /* A token's file being read. It outlives the auth if its thread hangs. */
@@ -167,9 +168,12 @@ static void plugin_done(void *arg, const struct kube_exec_result *r)
 {
 	struct kube_auth *a = arg;
 
+	/* What has just been fetched is used for a little, whatever it or our clock says: else the plugin would run without a pause. */
+	int64_t least = clock_wall_us() / 1000000 + EARLY_S + PAUSE_S;
+
 	a->run = NULL;
 	if (r->err.code == ERR_NONE) {
-		make(a, r->token, r->cert_pem, r->key_pem, r->expires_s);
+		make(a, r->token, r->cert_pem, r->key_pem, r->expires_s > least ? r->expires_s : least);
 		tell(a, NULL);
 	} else if (r->err.code != ERR_TIMEOUT && ++a->tries < TRIES && a->waiters) {
 		start_plugin(a);

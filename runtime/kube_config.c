@@ -2,6 +2,7 @@
 
 #include "buf.h"
 #include "http.h"
+#include "lock_url.h"
 #include "mem.h"
 #include "yaml_json.h"
 
@@ -335,7 +336,7 @@ static int add_extra(const struct entry *e, struct kube_config *c, struct err *e
 	json_object_foreach(extra, key, list) {
 		struct buf name = { 0 };
 		buf_adds(&name, "Impersonate-Extra-");
-		http_escape(&name, key, strlen(key));
+		lock_url_encode(&name, key, "");
 		int done = add_headers(e, c, name.data, list, err);
 		buf_fini(&name);
 		if (done < 0)

@@ -1,6 +1,7 @@
 #include "kube_url.h"
 
 #include "buf.h"
+#include "lock_url.h"
 #include "mem.h"
 
 #include <ctype.h>
@@ -21,26 +22,12 @@ static const struct {
 	{ "endpointsleases", 2, { KUBE_ENDPOINTS, KUBE_LEASE } },
 };
 
-static int hex(char c)
-{
-	return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
-}
-
-/* Percent-decoded (RFC 3986, 2.1); what is no escape stays as it is. */
+/* What is no escape stays as it is. */
 static char *decode(const char *s, size_t len)
 {
-	char *out = mem_zero(len + 1), *to = out;
+	char *out = lock_url_decode(s, len);
 
-	for (size_t i = 0; i < len; i++) {
-		int high = s[i] == '%' && i + 2 < len ? hex(s[i + 1]) : -1, low = high >= 0 ? hex(s[i + 2]) : -1;
-		if (low < 0 || high + low == 0) {
-			*to++ = s[i];
-			continue;
-		}
-		*to++ = (char)(high * 16 + low);
-		i += 2;
-	}
-	return out;
+	return out ? out : mem_dupn(s, len);
 }
 
 /* RFC 1123 names as Kubernetes wants them: a label, or (dots) a subdomain. */
@@ -175,11 +162,7 @@ static void put_option(struct buf *b, bool *first, const char *name, const char 
 {
 	buf_printf(b, "%c%s=", *first ? '?' : '&', name);
 	*first = false;
-	for (; *value; value++)
-		if (isalnum((unsigned char)*value) || strchr("-._~/:@,", *value))
-			buf_add(b, value, 1);
-		else
-			buf_printf(b, "%%%02X", (unsigned char)*value);
+	lock_url_encode(b, value, "/:@,");
 }
 
 char *kube_url_print(const struct kube_url *u)

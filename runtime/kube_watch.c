@@ -1,6 +1,7 @@
 #include "kube_watch.h"
 
 #include "kube_object.h"
+#include "lock_url.h"
 #include "log.h"
 #include "mem.h"
 
@@ -215,7 +216,7 @@ void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *ba
 		return;
 	buf_adds(&path, base);
 	buf_adds(&path, "?watch=1&fieldSelector=metadata.name%3D");
-	http_escape(&path, name, strlen(name));
+	lock_url_encode(&path, name, "");
 	free(w->path);
 	w->path = path.data;
 	w->api = api;

@@ -3,6 +3,7 @@
 #include "buf.h"
 #include "mem.h"
 #include "module.h"
+#include "offload.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -12,6 +13,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define LOOKUPS 4 /* host names at a time */
 
 const struct lock_backend lock_backends[] = {
 	{ "file", "a file on this machine or on a shared POSIX file system", .ops = &lock_file },
@@ -148,6 +151,23 @@ void lock_env_fini(struct lock_env *env)
 		s->drop(s->object);
 		free(s);
 	}
+}
+
+static void *make_lookups(struct lock_env *env, struct err *err)
+{
+	return offload_new(env->loop, LOOKUPS, err);
+}
+
+static void drop_lookups(void *object)
+{
+	offload_free(object);
+}
+
+struct offload *lock_lookups(struct lock_env *env)
+{
+	static const char key;
+
+	return lock_env_share(env, &key, make_lookups, drop_lookups, NULL);
 }
 
 /* ---- the default directory ---- */

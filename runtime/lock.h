@@ -52,6 +52,10 @@ void *lock_env_share(struct lock_env *env, const void *key, void *(*make)(struct
                      void (*drop)(void *object), struct err *err);
 void lock_env_fini(struct lock_env *env); /* after the last lock of the env is closed */
 
+/* Where host names are looked up (resolve.h): threads of their own, since one that hangs in a dead name server must not hold up what
+ * other locks do on theirs. Borrowed. */
+struct offload *lock_lookups(struct lock_env *env);
+
 typedef void lock_changed_fn(void *arg);
 
 /* What a server says of itself, for doctor. */

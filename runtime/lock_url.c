@@ -69,15 +69,43 @@ static const char *userinfo_end(const char *authority)
 	return at;
 }
 
+/* libpq takes them as options, too: password=, sslpassword=. */
+static void redact_options(struct buf *b, const char *text)
+{
+	static const char option[] = "password=";
+
+	for (const char *at; (at = strcasestr(text, option)); text = at + strcspn(at, "&#")) {
+		at += strlen(option);
+		buf_add(b, text, (size_t)(at - text));
+		buf_adds(b, "***");
+	}
+	buf_adds(b, text);
+}
+
 char *lock_url_redact(const char *text)
 {
+	struct buf b = { 0 };
 	const char *slashes = strstr(text, "//"), *authority = slashes ? slashes + 2 : text;
 	/* A password with an unescaped slash would end the authority too early: to be safe, the last @ of all. */
 	const char *at = strrchr(authority, '@'), *colon = at ? memchr(authority, ':', (size_t)(at - authority)) : NULL;
 
-	if (!colon)
-		return mem_dup(text);
-	return mem_printf("%.*s***%s", (int)(colon + 1 - text), text, at);
+	if (colon) {
+		buf_add(&b, text, (size_t)(colon + 1 - text));
+		buf_adds(&b, "***");
+	}
+	redact_options(&b, colon ? at : text);
+	return b.data;
+}
+
+void lock_url_hide(char **text)
+{
+	size_t len = strlen(*text);
+	char *shown = lock_url_redact(*text), *kept = mem_dup(*text);
+
+	memset(*text, 0, len);
+	memcpy(*text, shown, strnlen(shown, len));
+	*text = kept;
+	free(shown);
 }
 
 static int refuse(const char *scheme, const char *text, const char *why, struct err *err)

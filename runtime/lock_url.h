@@ -55,7 +55,11 @@ void lock_url_print_host(const struct lock_url *u, int which, char *out);
 char *lock_url_decode(const char *s, size_t len);
 void lock_url_encode(struct buf *b, const char *s, const char *also);
 
-/* text with the password of its authority, if it has one, as "***": for messages. malloc'd. */
+/* text with the password of its authority and those among its options as "***": for messages. malloc'd. */
 char *lock_url_redact(const char *text);
+
+/* An argument of the command line, which everybody on the host can read: its bytes are overwritten by what is redacted, and *text
+ * is a copy of what they were, for ever. */
+void lock_url_hide(char **text);
 
 #endif

@@ -1,5 +1,6 @@
 #include "commands.h"
 #include "guard.h"
+#include "lock_url.h"
 #include "worker.h"
 
 #include <fcntl.h>
@@ -33,6 +34,21 @@ static void fill_standard_fds(void)
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)
 		if (fcntl(fd, F_GETFD) < 0)
 			open("/dev/null", O_RDWR);
+}
+
+/* Of lock URLs, before anything else runs: ps(1) shows a command line to everybody. */
+static void hide_passwords(char **argv)
+{
+	static const char option[] = "--lock";
+
+	for (; *argv && strcmp(*argv, "--") != 0; argv++) {
+		if (strncmp(*argv, option, strlen(option)) != 0)
+			continue;
+		if ((*argv)[strlen(option)] == '=')
+			lock_url_hide(argv);
+		else if (!(*argv)[strlen(option)] && argv[1])
+			lock_url_hide(++argv);
+	}
 }
 
 static int find_command(const char *name)
@@ -77,6 +93,7 @@ int main(int argc, char **argv)
 	if (argc > 2 && strcmp(argv[1], "-x") == 0)
 		return run_role(argc - 2, argv + 2);
 	fill_standard_fds();
+	hide_passwords(argv);
 	if (argc < 2) {
 		help_print(stderr);
 		return EXIT_USAGE;

@@ -454,7 +454,7 @@ static void look_up(struct pg_link *k)
 			add_address(k, host, "");
 			continue;
 		}
-		k->lookup = resolve_start(k->env->loop, k->env->offload, host, 0, instant_add(clock_now(), ATTEMPT), on_resolved, k);
+		k->lookup = resolve_start(k->env->loop, lock_lookups(k->env), host, 0, instant_add(clock_now(), ATTEMPT), on_resolved, k);
 		return;
 	}
 	if (k->addresses == 0) {

@@ -38,7 +38,7 @@ struct redis_link {
 	ev_timer timer;              /* of an attempt; while resting, the turn of those who wait */
 	redisReader *reader;
 	struct buf out;
-	char greeting[3 + REDIS_SCRIPTS]; /* what was asked: a, s, r, l; then terminated */
+	char greeting[4 + REDIS_SCRIPTS]; /* what was asked: a, s, r, l; then terminated */
 	int greeted;
 	char digest[REDIS_SCRIPTS][41];
 	char peer[300];
@@ -366,7 +366,7 @@ static void try_host(struct redis_link *k)
 
 	k->state = DIALING;
 	lock_url_print_host(k->url, k->host, k->peer);
-	k->dial = dial_start(loop, k->env->offload, k->url->host[k->host].name, k->url->host[k->host].port,
+	k->dial = dial_start(loop, lock_lookups(k->env), k->url->host[k->host].name, k->url->host[k->host].port,
 	                     instant_add(clock_now(), ATTEMPT), on_dialed, k);
 	ev_now_update(loop);
 	ev_timer_set(&k->timer, (double)ATTEMPT / NSEC_PER_SEC + 0.1, 0.); /* dialing ends by itself */

@@ -307,7 +307,7 @@ static void try_host(struct zk_link *k)
 
 	k->state = DIALING;
 	lock_url_print_host(k->url, k->host, k->peer);
-	k->dial = dial_start(loop, k->env->offload, k->url->host[k->host].name, k->url->host[k->host].port, by, on_dialed, k);
+	k->dial = dial_start(loop, lock_lookups(k->env), k->url->host[k->host].name, k->url->host[k->host].port, by, on_dialed, k);
 	ev_now_update(loop);
 	ev_timer_stop(loop, &k->attempt);
 	ev_timer_set(&k->attempt, (double)ATTEMPT / NSEC_PER_SEC + 0.1, 0.); /* dialing ends by itself */

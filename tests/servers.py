@@ -5,7 +5,7 @@
         server.pause(); server.resume(); server.kill(); server.start()     # the same ports and data again
 
 Whatever is started here dies with the test, even when the test is killed."""
-import atexit, glob, os, pwd, shutil, signal, socket, subprocess, tempfile, threading, time
+import atexit, glob, os, pwd, random, shutil, signal, socket, subprocess, tempfile, threading, time
 
 from harness import PATIENCE, note, wait_for
 
@@ -35,17 +35,35 @@ def _mark(op, pid):
         _lifeline.stdin.flush()
 
 
-_given = set()
+_given = []  # a socket for each port, whose name no other process can have meanwhile
+
+
+def _outside():
+    """Ports that no outgoing connection is given by the kernel: a server that is started again must find its own free."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
+        low, high = map(int, f.read().split())
+    return range(10000, low) if low > 15000 else range(high + 1, 65536) if high < 60000 else range(10000, 65536)
+
+
+def _reserve(port):
+    name = socket.socket(socket.AF_UNIX)
+    try:
+        name.bind(f"\0lunarch-test-port-{port}")
+        with socket.socket() as s:
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            s.bind(("127.0.0.1", port))
+    except OSError:
+        name.close()
+        return False
+    _given.append(name)
+    return True
 
 
 def free_port():
-    """A loopback port that nothing listens on now, and that this process has not given away before."""
+    """A loopback port that nothing listens on, for this process alone as long as it lives."""
     while True:
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        if port not in _given:
-            _given.add(port)
+        port = random.choice(_outside())
+        if _reserve(port):
             return port
 
 

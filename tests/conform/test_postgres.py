@@ -137,7 +137,9 @@ def strangers():
         ok(told(d.read(within=SHORT), said, outcome=("failed",)), f"strangers: {said}")
         d.end()
     for url, said in (("postgres://u:secret@h/d", "behind a #"), ("postgres://u:secret@h/d#", "behind a #"), ("postgres:u:secret@h#x", "libpq URI"),
-                      ("postgres://u:secret@h/d?nonsense=1#x", "invalid URI query parameter"), ("postgres://u:sec%zzret@h/d#x", "percent")):
+                      ("postgres://u:secret@h/d?nonsense=1#x", "invalid URI query parameter"), ("postgres://u:sec%zzret@h/d#x", "percent"),
+                      ("postgres://h/d?password=secret&nonsense=1#x", "nonsense"), ("postgres://h/d?user=u&password=secret", "behind a #"),
+                      ("postgres://h/d?sslpassword=secret", "behind a #")):
         d = Driver()
         o = d.open(url)
         ok(not o["ok"] and said in o["err"] and "sec" not in o["err"].replace("second", ""), f"strangers: {url.replace('secret', '...')} is refused: {said}")

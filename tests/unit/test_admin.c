@@ -4,6 +4,14 @@
 #include "admin.h"
 #include "buf.h"
 #include "elector.h"
+#include "mem.h"
+#include "offload.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 static struct elector_status status = { .lock = "file:/x", .identity = "me", .leader = "me", .address = "" };
 static struct admin_renewals renewals;
@@ -23,12 +31,10 @@ static int ask(const char *path, struct buf *body)
 	return admin_answer(&source, path, body, &type);
 }
 
-static void health(enum lease_phase phase, nsec since_renewal, int want, const char *what)
+static void health(nsec since_renewal, int want, const char *what)
 {
 	struct buf body = { 0 };
 
-	status.phase = phase;
-	status.leading = phase == PHASE_LEADING && since_renewal < 10 * NSEC_PER_SEC;
 	status.since_renewal = since_renewal;
 	is_int(ask("/healthz", &body), want, what);
 	if (want == 503)
@@ -36,16 +42,111 @@ static void health(enum lease_phase phase, nsec since_renewal, int want, const c
 	buf_fini(&body);
 }
 
+/* ---- an elector whose script does not stop, and cannot be killed ---- */
+
+struct stuck {
+	struct ev_loop *loop;
+	struct elector *elector;
+	char lock[200];
+	bool led, lost;
+};
+
+static void on_lead(void *arg, const struct elector_term *t)
+{
+	(void)t;
+	((struct stuck *)arg)->led = true;
+}
+
+static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	(void)reason;
+	(void)held;
+	(void)stop_by;
+	((struct stuck *)arg)->lost = true;
+}
+
+static void on_leader(void *arg, const struct elector_leader *l)
+{
+	(void)arg;
+	(void)l;
+}
+
+static void on_no_leader(void *arg, const char *previous)
+{
+	(void)arg;
+	(void)previous;
+}
+
+static void on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	(void)arg;
+	(void)end;
+	(void)kill;
+}
+
+static nsec since_renewal(const struct stuck *s)
+{
+	struct elector_status now;
+
+	elector_status(s->elector, &now);
+	return now.since_renewal;
+}
+
+static void lose_and_stay(struct stuck *s, const struct lease_times *times)
+{
+	is_int(since_renewal(s), -1, "before it has led there is no renewal to speak of");
+	elector_campaign(s->elector);
+	while (!s->led)
+		ev_run(s->loop, EVRUN_ONCE);
+	ok(since_renewal(s) >= 0 && since_renewal(s) <= times->lease, "a leader tells how long ago it renewed");
+	unlink(s->lock);
+	while (!s->lost)
+		ev_run(s->loop, EVRUN_ONCE);
+	while (since_renewal(s) >= 0 && since_renewal(s) <= times->lease)
+		ev_run(s->loop, EVRUN_NOWAIT);
+	ok(since_renewal(s) > times->lease, "a term whose script does not stop goes on, without a renewal, for longer than its lease: /healthz sees it");
+}
+
+static void stuck(void)
+{
+	static const struct elector_callbacks callbacks = { .lead = on_lead, .stop = on_stop, .leader = on_leader, .no_leader = on_no_leader,
+	                                                    .deadline = on_deadline };
+	static const struct lease_times times = { .lease = 900 * NSEC_PER_MS, .renew = 600 * NSEC_PER_MS, .retry = 100 * NSEC_PER_MS,
+	                                          .grace = 100 * NSEC_PER_MS, .kill = 50 * NSEC_PER_MS, .drift = 50 * NSEC_PER_MS };
+	struct stuck s = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV) };
+	struct proof_self self;
+	struct err err;
+	char dir[] = "/tmp/lunarch-test-XXXXXX";
+
+	if (!mkdtemp(dir))
+		exit(1);
+	snprintf(s.lock, sizeof s.lock, "%s/lock", dir);
+	proof_self_init(&self, dir);
+	struct lock_env env = { .loop = s.loop, .offload = offload_new(s.loop, 1, NULL) };
+	s.elector = elector_new(&(struct elector_config){ .env = &env, .self = &self, .lock = s.lock, .identity = "stuck", .address = "", .times = times },
+	                        &callbacks, &s, &err);
+	ok(s.elector != NULL, "an elector on a file");
+	if (s.elector)
+		lose_and_stay(&s, &times);
+	elector_free(s.elector);
+	lock_env_fini(&env);
+	offload_free(env.offload);
+	ev_loop_destroy(s.loop);
+	char *command = mem_printf("rm -r %s", dir);
+	if (system(command) != 0)
+		exit(1);
+	free(command);
+}
+
 int main(void)
 {
 	struct buf body = { 0 };
 
-	health(PHASE_LEADING, NSEC_PER_SEC, 200, "a leader that renews is healthy");
-	health(PHASE_LEADING, 15 * NSEC_PER_SEC, 200, "up to its lease");
-	health(PHASE_LEADING, 15 * NSEC_PER_SEC + 1, 503, "a leader without a renewal for longer than its lease is sick");
-	health(PHASE_LOST, 15 * NSEC_PER_SEC + 1, 503, "also while its script refuses to stop");
-	health(PHASE_FOLLOWING, 100 * NSEC_PER_SEC, 200, "a standby that led long ago is healthy");
-	health(PHASE_FOLLOWING, -1, 200, "and so is one that never led");
+	health(NSEC_PER_SEC, 200, "a leader that renews is healthy");
+	health(15 * NSEC_PER_SEC, 200, "up to its lease");
+	health(15 * NSEC_PER_SEC + 1, 503, "a term without a renewal for longer than its lease is sick");
+	health(-1, 200, "who has no term is healthy");
+	stuck();
 
 	admin_renewed(&renewals, NSEC_PER_MS);
 	admin_renewed(&renewals, NSEC_PER_MS + 1);

@@ -55,8 +55,28 @@ static void test_password(void)
 	unsetenv(LOCK_URL_PASSWORD);
 }
 
+static void is_shown(const char *text, const char *want)
+{
+	char *shown = lock_url_redact(text), argument[200], *kept = argument;
+
+	is_str(shown, want, "no password is shown");
+	snprintf(argument, sizeof argument, "%s", text);
+	lock_url_hide(&kept);
+	is_str(kept, text, "a command line's argument is kept as it was,");
+	ok(strncmp(argument, want, strlen(argument)) == 0 && !strstr(argument, "geheim"), "and nobody else sees it: %s", argument);
+	free(kept);
+	free(shown);
+}
+
 int main(void)
 {
+	is_shown("redis://u:geheim@h/k?x=1", "redis://u:***@h/k?x=1");
+	is_shown("//u:geh/eim@h/k", "//u:***@h/k");
+	is_shown("//h/d?user=u&password=geheim#x", "//h/d?user=u&password=***#x");
+	is_shown("//h/d?sslpassword=geheim&PASSWORD=geheim&a=b", "//h/d?sslpassword=***&PASSWORD=***&a=b");
+	is_shown("//u:a@h?password=b", "//u:***@h?password=***");
+	is_shown("/var/lib/a@b:c", "/var/lib/a@b:c");
+	is_shown("a:b@c", "a:***@c");
 	is_canonical("//h/k", "redis://h:6379/k");
 	is_canonical("//u:geheim@h:1,[::1]:2,x/a/b%20c?replicas=1", "redis://u@h:1,[::1]:2,x:6379/a/b%20c?replicas=1");
 	is_canonical("//u:p%40geheim@h/%7Ea", "redis://u@h:6379/~a");
