@@ -176,14 +176,16 @@ def server_frozen(f):
 
 
 def server_killed(f):
-    a, b, c = f.enter("a", "b", "c")
+    """Some servers are back within the lease, and a leads on; with others it has lost its term by then."""
+    joined = f.enter("a", "b", "c")
     f.store.kill()
     time.sleep(0.5)
     f.store.restart()
-    since = time.monotonic()
-    led = len(f.terms())
-    a.kill(signal.SIGTERM)
-    ok(f.next(led + 1, since) in ("b", "c"), f"{f.name}: the server is killed and started again, and the next leader's token is larger")
+    leads = wait_for(lambda: next((c for c in joined if len(c.all("became_leader")) > len(c.all("stopped_leading"))), None))
+    f.acts(sum(len(c.all("became_leader")) for c in joined))
+    since, led = time.monotonic(), len(f.terms())
+    leads.kill(signal.SIGTERM)
+    ok(f.next(led + 1, since) not in (None, False, leads.name), f"{f.name}: the server is killed and started again, and the next leader's token is larger")
 
 
 TOGETHER = [stopped, killed, cut_off, elector_frozen, standby_frozen, by_hand, addressed, rolling]
