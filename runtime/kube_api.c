@@ -12,6 +12,7 @@
 #define STALL (10 * NSEC_PER_SEC)
 #define CONNECT (10 * NSEC_PER_SEC)
 #define TEXT_MAX 65536
+#define KEEP_WARM 75. /* seconds: API servers close what has been idle for 90 (k8s.io/apiserver, secure_serving.go) */
 #define TOO_MANY 429
 #define UNAUTHORIZED 401
 
@@ -22,6 +23,11 @@ struct kube_api {
 	struct kube_config config;
 	struct kube_auth *auth;
 	struct http *lanes[KUBE_LANES];
+
+	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
+	ev_timer idle;
+	struct instant worked_at;
+	struct kube_call warm;
 };
 
 /* All of an env's. */
@@ -267,8 +273,41 @@ static void send_request(struct kube_call *c)
 	free(url);
 }
 
+static void keep_warm(struct kube_api *a, double after)
+{
+	ev_now_update(a->env->loop);
+	ev_timer_set(&a->idle, after, 0.);
+	ev_timer_start(a->env->loop, &a->idle);
+}
+
+static void on_warm(void *arg, const struct kube_answer *answer)
+{
+	(void)arg, (void)answer; /* whatever it was, the connection has been used */
+}
+
+/* Only while something is watched: what is read once needs no connection afterwards. */
+static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
+{
+	struct kube_api *a = w->data;
+	struct instant now = clock_now();
+	double idle = (double)elapsed_holder(a->worked_at, now) / NSEC_PER_SEC;
+
+	(void)loop, (void)events;
+	if (http_stats(a->lanes[KUBE_WATCH]).calls == 0)
+		return;
+	if (idle >= KEEP_WARM && !a->warm.busy)
+		kube_api_start(a, &a->warm, &(struct kube_request){
+			.lane = KUBE_WORK, .method = "GET", .path = "/version", .by = instant_add(now, CONNECT), .done = on_warm,
+		});
+	keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
+}
+
 void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r)
 {
+	if (r->lane == KUBE_WORK)
+		a->worked_at = clock_now();
+	if (r->lane == KUBE_WATCH && !ev_is_active(&a->idle))
+		keep_warm(a, KEEP_WARM);
 	*c = (struct kube_call){ .api = a, .r = *r, .busy = true };
 	c->r.path = mem_dup(r->path);
 	ev_init(&c->timer, on_timer);
@@ -295,6 +334,8 @@ void kube_api_cancel(struct kube_call *c)
 
 static void api_free(struct kube_api *a)
 {
+	kube_api_cancel(&a->warm);
+	ev_timer_stop(a->env->loop, &a->idle);
 	for (int i = 0; i < KUBE_LANES; i++)
 		http_free(a->lanes[i]);
 	kube_auth_free(a->auth);
@@ -331,7 +372,7 @@ static int open_lanes(struct kube_api *a, struct err *err)
 	 * thousand renewals that fall together neither fill the memory nor the server's queue. */
 	static const struct http_options lanes[KUBE_LANES] = {
 		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
-		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
+		[KUBE_WATCH] = { .connections = 64, .streams = 100, .stall = STALL },
 		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
 	};
 
@@ -346,6 +387,8 @@ static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const cha
 	struct kube_api *a = mem_zero(sizeof *a);
 
 	a->env = h->env;
+	ev_init(&a->idle, on_idle);
+	a->idle.data = a;
 	a->kubeconfig = mem_dup(kubeconfig);
 	a->context = mem_dup(context);
 	if (kube_config_load(&a->config, kubeconfig, context, err) < 0 || open_lanes(a, err) < 0) {
