@@ -223,6 +223,12 @@ static enum lease_outcome outcome_of(enum lock_outcome o)
 	return OUTCOME_UNKNOWN;
 }
 
+/* Rights, passwords, a store that takes no such record: somebody has to do something. */
+static bool is_refusal(enum lock_outcome o)
+{
+	return o == LOCK_REFUSED || o == LOCK_INVALID;
+}
+
 static void on_changed(void *arg)
 {
 	step(arg, (struct lease_event){ .kind = LEASE_EV_CHANGED });
@@ -280,7 +286,9 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 static void on_read(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
-	struct lease_event ev = { .kind = LEASE_EV_READ_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome) };
+	struct lease_event ev = {
+		.kind = LEASE_EV_READ_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome), .refused = is_refusal(r->outcome)
+	};
 
 	if (e->closing)
 		return;
@@ -334,7 +342,8 @@ static void on_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
 	struct lease_event ev = {
-		.kind = LEASE_EV_WRITE_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome), .sent_at = r->sent_at
+		.kind = LEASE_EV_WRITE_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome), .refused = is_refusal(r->outcome),
+		.sent_at = r->sent_at
 	};
 
 	if (e->closing)

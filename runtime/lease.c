@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SLOWEST (60 * NSEC_PER_SEC) /* between tries that are refused */
+
 const char *lease_reason_name(enum lease_reason r)
 {
 	static const char *const names[LEASE_REASONS] = {
@@ -234,9 +236,19 @@ static void set_back(struct lease *l, struct instant now)
 	l->next_try = ++l->setbacks > 1 ? instant_add(now, l->times.retry / 2) : now;
 }
 
-static void try_again_later(struct lease *l, struct instant now)
+/* A second refusal in a row doubles the time to the next try, and so on; a leader has a lease to lose, and goes on trying. */
+static nsec slowed(const struct lease *l, nsec period)
 {
-	l->next_try = l->next_look = instant_add(now, holds(l) ? l->times.retry / 2 : poll_period(l));
+	for (int i = 1; i < l->refusals && period < SLOWEST; i++)
+		period = period * 2 < SLOWEST ? period * 2 : SLOWEST;
+	return period;
+}
+
+static void try_again_later(struct lease *l, bool refused, bool look, struct instant now)
+{
+	l->refusals = refused ? l->refusals + 1 : 0;
+	l->refused_look = refused && look;
+	l->next_try = l->next_look = instant_add(now, holds(l) ? l->times.retry / 2 : slowed(l, poll_period(l)));
 }
 
 /* ---- ends of a term ---- */
@@ -406,7 +418,7 @@ static void won(struct lease *l, struct instant now, struct lease_actions *a)
 static void forget_limbo(struct lease *l)
 {
 	l->limbo_len = 0;
-	l->setbacks = 0;
+	l->setbacks = l->refusals = 0;
 }
 
 static void saved(struct lease *l, uint64_t save, struct lease_actions *a)
@@ -505,12 +517,14 @@ static void on_read(struct lease *l, const struct lease_event *e, struct instant
 {
 	l->next_poll = instant_add(now, poll_period(l));
 	if (e->outcome != OUTCOME_OK) {
-		try_again_later(l, now);
+		try_again_later(l, e->refused, true, now);
 		l->look_due = true;
 		return;
 	}
 	bool newer = !l->looked || l->seen.kind != e->sight.kind || l->seen.id != e->sight.id;
 	int ours = find_limbo(l, &e->sight);
+	if (l->refused_look)
+		l->refusals = 0;
 	l->look_due = l->stale = false;
 	note_sight(l, &e->sight, now);
 	if (ours >= 0)
@@ -541,7 +555,7 @@ static void on_written(struct lease *l, const struct lease_event *e, struct inst
 		return;
 	case OUTCOME_FAILED:
 		l->limbo_len--;
-		try_again_later(l, now);
+		try_again_later(l, e->refused, false, now);
 		return;
 	}
 }
@@ -719,7 +733,8 @@ static void on_changed(struct lease *l, struct instant now)
 		return;
 	}
 	l->look_due = true;
-	l->next_look = now;
+	if (!l->refused_look || l->refusals < 2) /* who may not look need not hurry */
+		l->next_look = now;
 }
 
 static void on_campaign(struct lease *l, struct instant now)

@@ -105,6 +105,7 @@ struct lease_event {
 	enum lease_event_kind kind;
 	uint64_t op;             /* READ_DONE, WRITE_DONE: the number the action had; another number is stale and dropped */
 	enum lease_outcome outcome;
+	bool refused;            /* OUTCOME_FAILED: trying again will hardly help, so who holds nothing does it ever more rarely */
 	struct instant sent_at;  /* WRITE_DONE */
 	struct lease_sight sight;/* READ_DONE with OUTCOME_OK; WRITE_DONE with OUTCOME_OK: what was written */
 	uint64_t id;             /* HOLDER_DEAD */
@@ -194,6 +195,8 @@ struct lease {
 	bool look_due, stale;          /* read before the next write: should, must */
 	struct instant next_look, next_try, next_poll;
 	int setbacks;                  /* conflicts and unknown outcomes in a row */
+	int refusals;                  /* in a row, */
+	bool refused_look;             /*     of looks (else of writes) */
 
 	/* may_lead. */
 	bool asked, yes;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define LOOK_S 2. /* where there are no notices */
+#define RAISE_S 1. /* between tries to get them back */
 
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
@@ -141,4 +142,16 @@ void lock_board_deafen(struct lock_board *b)
 		return;
 	b->deaf = true;
 	lock_board_each(b, all_look, NULL);
+}
+
+double lock_notice_again_s(int *refusals, enum lock_outcome why)
+{
+	const int most = 6;
+
+	if (why != LOCK_REFUSED) {
+		*refusals = 0;
+		return RAISE_S;
+	}
+	*refusals += *refusals < most;
+	return *refusals < most ? RAISE_S * (double)(1 << (*refusals - 1)) : 60.;
 }

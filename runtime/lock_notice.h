@@ -47,4 +47,8 @@ void lock_board_deafen(struct lock_board *b);
 /* Calls act for each channel. */
 void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct lock_channel *c), void *arg);
 
+/* Seconds until notices that were lost are sought again; of a server that refuses us (a password), ever more rarely, down to once a
+ * minute. refusals: in a row, counted here; 0 again once there are notices. */
+double lock_notice_again_s(int *refusals, enum lock_outcome why);
+
 #endif

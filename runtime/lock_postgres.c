@@ -21,7 +21,6 @@
 #include <string.h>
 
 #define TABLE "lunarch_locks"
-#define RAISE_S 1. /* between tries to get notices back */
 
 /* New terms may have to wait for the transactions of old ones, and then renewals must not wait behind them. */
 enum { RENEWALS, TERMS, LANES };
@@ -40,7 +39,8 @@ struct pg_server { /* what locks with the same URI share */
 	struct lock_board board;
 	char *rehearsal[LANES];       /* what a write there is like, in the first lock's table */
 	bool was_up, rehearsed;       /* rehearsed: that of renewals, on this connection */
-	ev_timer raise;
+	ev_timer raise;               /* brings the notices back */
+	int refusals;
 };
 
 enum stage { ASK, CREATE, MARK, INQUIRE };
@@ -513,6 +513,7 @@ static void on_up(void *arg)
 	else
 		lock_board_each(&s->board, listen_again, s);
 	s->was_up = true;
+	s->refusals = 0;
 }
 
 static void on_terms_up(void *arg)
@@ -532,12 +533,12 @@ static void prepare_rehearsals(struct pg_lock *l)
 	}
 }
 
-static void on_down(void *arg)
+static void on_down(void *arg, enum lock_outcome why)
 {
 	struct pg_server *s = arg;
 
 	s->rehearsed = false;
-	ev_timer_set(&s->raise, RAISE_S, 0.);
+	ev_timer_set(&s->raise, lock_notice_again_s(&s->refusals, why), 0.);
 	ev_timer_start(s->hub->env->loop, &s->raise);
 }
 

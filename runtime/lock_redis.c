@@ -20,7 +20,6 @@
 
 #define PORT 6379
 #define REPLICAS_MOST 100
-#define RAISE_S 1.           /* between tries to get them back */
 #define ACKNOWLEDGE_MS 1000  /* replicas have so long: meanwhile the connection waits (WAIT) */
 
 /* KEYS: the record, the state. ARGV: the largest record. */
@@ -99,6 +98,7 @@ struct redis_server { /* what locks with the same hosts, user, password, databas
 	int locks;
 	struct redis_link *link, *notices;
 	ev_timer raise;              /* brings the notices back */
+	int refusals;
 	struct lock_board board;
 };
 
@@ -498,6 +498,7 @@ static void on_notices_up(void *arg)
 {
 	struct redis_server *s = arg;
 
+	s->refusals = 0;
 	lock_board_each(&s->board, subscribe, s);
 }
 
@@ -505,9 +506,8 @@ static void on_notices_down(void *arg, enum lock_outcome outcome, const struct e
 {
 	struct redis_server *s = arg;
 
-	(void)outcome;
 	(void)why;
-	ev_timer_set(&s->raise, RAISE_S, 0.);
+	ev_timer_set(&s->raise, lock_notice_again_s(&s->refusals, outcome), 0.);
 	ev_timer_start(s->hub->env->loop, &s->raise);
 }
 

@@ -30,7 +30,7 @@ struct page {
 	struct page_slot slot[];
 };
 
-#define PAGE_SLOTS 8192 /* what a crew gets: sparse, so that the number of elections need not be known before the script is loaded */
+#define PAGE_SLOTS 16384 /* what a crew gets: sparse, so that the number of elections need not be known before the script is loaded */
 
 /* A sealed-size memfd with n slots (1 to 65535), mapped. *fd is O_CLOEXEC. NULL with *err. */
 struct page *page_new(uint32_t n, int *fd, struct err *err);

@@ -98,7 +98,7 @@ static void lose(struct pg_link *k, enum lock_outcome outcome, const struct err 
 	enter(k);
 	lock_queue_lose(&k->queue, outcome, &copy);
 	if (!k->dead && k->events->down)
-		k->events->down(k->arg);
+		k->events->down(k->arg, outcome);
 	leave(k);
 }
 

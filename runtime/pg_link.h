@@ -27,7 +27,7 @@ struct pg_answer {
 
 struct pg_link_events { /* every member may be NULL */
 	void (*up)(void *arg);
-	void (*down)(void *arg);
+	void (*down)(void *arg, enum lock_outcome why); /* LOCK_REFUSED: it does not want us */
 	void (*notice)(void *arg, const char *channel, const char *payload);
 };
 

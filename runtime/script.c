@@ -353,6 +353,9 @@ static void has_run(void *arg, const struct outcome *o)
 	lua_xmove(o->results, L, o->count);
 	if (lua_pcall(L, o->count, 1, 0) != LUA_OK)
 		load_failed(s, lua_tostring(L, -1));
+	else if (lua_rawlen(L, -1) > s->spec.page->slots)
+		load_failed(s, lua_pushfstring(L, "a script has at most %d elections, and this one has %d: spread them over several",
+		                               (int)s->spec.page->slots, (int)lua_rawlen(L, -1)));
 	else
 		take_elections(s);
 	lua_settop(L, top);

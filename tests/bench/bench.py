@@ -1,55 +1,12 @@
 #!/usr/bin/env python3
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
 left out. Medians. BENCH='--quick' for a look, '--json' for programs, words to choose rows ('--quick idle memory')."""
-import http.client as http_client, json, os, shutil, signal, statistics, subprocess, sys, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import FAST, LUNARCH, ROOT, Candidate, children, scratch, stop_everyone, wait_for
-from servers import Etcd
-import script_rows
-
-QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv
-ONLY = [a for a in sys.argv[1:] if not a.startswith("-")]
-RUNS = 5 if QUICK else 30
-rows = []
-HELLO = "return { on_leading = function(t) io.write('leading\\n') io.flush() end }"
-
-
-def built(name):
-    return os.path.join(ROOT, "build", "bench", name)
-
-
-def row(what, goal, values, unit, floor=None):
-    """goal, floor: in the row's unit; the floor may be a list of values."""
-    values = sorted(values)
-    median = statistics.median(values)
-    low = statistics.median(floor) if isinstance(floor, list) else floor
-    rows.append({"what": what.strip(), "goal": goal, "median": median, "min": values[0], "max": values[-1], "unit": unit,
-                 "runs": len(values), "floor": low})
-    if not JSON:
-        print(f"{what:<62} {median:9.3f} {unit:<2} {values[0]:9.3f} .. {values[-1]:9.3f} {goal and f'{goal} {unit}' or '':>8} "
-              + (f"{low:9.3f} {median / low:6.1f}" if low else ""), flush=True)
-
+import json, os, shutil, signal, subprocess, sys, time
+from rows import HELLO, JSON, MANY, ONLY, QUICK, RUNS, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
+from harness import FAST, LUNARCH, ROOT, Candidate, children, scratch, stop_everyone
+import script_rows, store_rows
 
 # ---- start ----
-
-def first_line(argv):
-    began = time.perf_counter()
-    p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    p.stdout.readline()
-    return (time.perf_counter() - began) * 1000, p
-
-
-def start_times(argv, stop=False):
-    values = []
-    for i in range(RUNS):
-        took, p = first_line([a.replace("{i}", str(i)) for a in argv])
-        values.append(took)
-        if stop:
-            p.send_signal(signal.SIGTERM)
-        p.wait()
-        p.stdout.close()
-    return values
-
 
 def starts(directory):
     floor = start_times([built("floor")])
@@ -63,47 +20,6 @@ def starts(directory):
 
 
 # ---- handing over ----
-
-class Runner:
-    """A candidate whose on_leading says a line."""
-
-    def __init__(self, lock, script=HELLO, options=()):
-        self.log = Candidate("--lock", lock, "-e", script, stdout=subprocess.PIPE, options=list(options))
-        self.out = self.log.process.stdout
-
-    def leave(self):
-        self.log.kill(signal.SIGTERM)
-        self.log.leave()
-        self.out.close()
-
-
-def standby_of(lock):
-    r = Runner(lock)
-    r.log.wait("new_leader")
-    time.sleep(0.02)
-    return r
-
-
-def handovers(lock, hurt):
-    values, leader = [], Runner(lock)
-    leader.out.readline()
-    for _ in range(RUNS):
-        standby = standby_of(lock)
-        began = time.perf_counter()
-        hurt(leader.log)
-        standby.out.readline()
-        values.append((time.perf_counter() - began) * 1000)
-        leader.log.leave()
-        leader.out.close()
-        leader = standby
-    leader.leave()
-    return values
-
-
-def kill_all(c):
-    for pid in family(c):
-        c.kill(signal.SIGKILL, pid)  # one of them may have died of another's death already
-
 
 def worker_kills(directory):
     values = []
@@ -169,72 +85,6 @@ def hand_over(directory):
     row("  peer: flock(1), SIGTERM until the next command's first line", None, flock_handovers(directory), "ms")
 
 
-# ---- etcd ----
-
-def etcdctl(url, *args):
-    return ["etcdctl", "--endpoints", url, *args]
-
-
-def etcdctl_handovers(url):
-    values, begin = [], lambda: subprocess.Popen(etcdctl(url, "lock", "h"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    holder = begin()
-    holder.stdout.readline()
-    for _ in range(RUNS):
-        waiter = begin()
-        time.sleep(0.3)
-        began = time.perf_counter()
-        holder.send_signal(signal.SIGTERM)
-        waiter.stdout.readline()
-        values.append((time.perf_counter() - began) * 1000)
-        holder.wait()
-        holder.stdout.close()
-        holder = waiter
-    holder.terminate()
-    holder.wait()
-    holder.stdout.close()
-    return values
-
-
-def etcd_floors(url):
-    """On one connection: a transaction that deletes and the next one that puts; and a range with a transaction."""
-    http = http_client.HTTPConnection(url.removeprefix("http://"))
-    hand, start = [], []
-
-    def ask(path, body):
-        http.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
-        http.getresponse().read()
-    put = {"success": [{"request_put": {"key": "Zmxvb3I=", "value": "eA==" * 160}}]}
-    for _ in range(RUNS + 1):
-        for steps, values in (((("txn", put), ("txn", put)), hand), ((("range", {"key": "Zmxvb3I="}), ("txn", put)), start)):
-            began = time.perf_counter()
-            for path, body in steps:
-                ask(path, body)
-            values.append((time.perf_counter() - began) * 1000)
-    http.close()
-    return hand[1:], start[1:]
-
-
-def etcd(directory):
-    if not (shutil.which("etcd") and shutil.which("etcdctl")):
-        return
-    os.environ["ETCDCTL_API"] = "3"
-    with Etcd() as server:
-        url = f"http://127.0.0.1:{server.port}"
-        hand, start = etcd_floors(url)
-        row("etcd: start to on_leading, free lock", 12, start_times([LUNARCH, "run", "--lock", server.url("s{i}"), "-e", HELLO], True), "ms", start)
-        row("  peer: etcdctl lock, start to the command's first line", None, start_times(etcdctl(url, "lock", "l{i}", "--", "echo", "x")), "ms")
-        row("etcd: SIGTERM to the leader until the next on_leading", 3, handovers(server.url("h"), lambda c: c.kill(signal.SIGTERM)), "ms", hand)
-        row("  peer: etcdctl lock, SIGTERM until the next has it", None, etcdctl_handovers(url), "ms")
-        values = []
-        for i in range(RUNS):
-            r = Runner(server.url(f"m{i}"))
-            r.out.readline()
-            time.sleep(0.3)
-            values.append(pss(family(r.log)))
-            r.leave()
-        row("etcd: memory (PSS) of elector + guard + worker, leading", None, values, "MB")
-
-
 # ---- killing a large family ----
 
 SPAWN = "i=0; while :; do sleep 100 & i=$((i+1)); [ $i = 1000 ] && echo all; done"
@@ -260,28 +110,6 @@ def crowds(directory):
 
 
 # ---- what it costs to be there ----
-
-def family(c):
-    guard = c.guard()
-    return [c.pid, guard, *children(guard)]
-
-
-def pss(pids):
-    total = 0
-    for pid in pids:
-        with open(f"/proc/{pid}/smaps_rollup") as f:
-            total += next(int(line.split()[1]) for line in f if line.startswith("Pss:"))
-    return total / 1024
-
-
-def cpu_ms(pids):
-    total = 0
-    for pid in pids:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{task}/schedstat") as f:
-                total += int(f.read().split()[0]) / 1e6
-    return total
-
 
 def memory(directory):
     values, floor, peer = [], [], []
@@ -336,15 +164,10 @@ def idle(directory):
         p.wait()
 
 
-MANY = """local n, list = %d, {}
-for i = 1, n do list[i] = { name = "e" .. i, lock = "%s/e" .. i, on_leading = function() end } end
-return list"""
-
-
 def all_lead(directory, n):
     where = os.path.join(directory, f"many{n}")
     os.mkdir(where)
-    c = Candidate("-e", MANY % (n, where), options=[])
+    c = Candidate("-e", MANY % (n, where + "/e"), options=[])
     if not c.wait("became_leader", count=n, patience=120):
         print(f"# {len(c.all('became_leader'))} of {n} lead", file=sys.stderr)
         c.log()
@@ -388,7 +211,7 @@ def main():
     if not JSON:
         print(f"{'':<62} {'median':>9}          min .. max       to reach     floor  times", flush=True)
     try:
-        for part in (starts, hand_over, etcd, crowds, memory, idle, many, hooks):
+        for part in (starts, hand_over, *store_rows.parts, crowds, memory, idle, many, hooks):
             if not ONLY or part.__name__ in ONLY:
                 part(directory)
     finally:

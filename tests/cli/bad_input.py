@@ -220,6 +220,8 @@ def bad_scripts():
     lock = ["--lock", home + "/lock"]
     says(run("run", *lock, home + "/none.lua"), 1, [home + "/none.lua", "No such file"], "a script that is missing")
     says(run("run", *lock, script(home, "syntax.lua", "return {\n  x = = 1\n}")), 1, ["syntax.lua:2:", "'='"], "a script with a syntax error: its line")
+    many = "local l = {} for i = 1, 20000 do l[i] = { name = 'e' .. i, on_leading = print } end return l"
+    says(run("run", "--lock", lock[1] + "{name}", script(home, "many.lua", many)), 1, ["at most 16384 elections", "20000"], "a script with too many elections")
     says(run("run", *lock, script(home, "nonsense.lua", "return 42")), 1, ["nonsense.lua", "returns 42"], "a script that returns nonsense")
     says(run("run", *lock, script(home, "typo.lua", "return {\n on_leading = print,\n on_stoped = print }")), 1,
          ["typo.lua:3", "on_stoped", "on_stopped"], "a script with an unknown key: the near one is suggested")

@@ -201,6 +201,57 @@ static void leader_rules(void)
 	is_int((lease_end(&l).boot - at(0).boot) / SEC, 4, "a shorter duration on its way counts as applied");
 }
 
+/* op: the next one that is wanted is a look, or a write; it is refused. How long until the next after it. */
+static double refused(double s, bool write, nsec *wait)
+{
+	step(s, (struct lease_event){ .kind = write ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE, .op = l.op, .outcome = OUTCOME_FAILED, .refused = true,
+	                              .sent_at = at(s) });
+	*wait = lease_wait(&l, at(s));
+	s += (double)*wait / (double)SEC;
+	tick(s);
+	return s;
+}
+
+static void refusal_rules(void)
+{
+	nsec wait, first, longest = 0;
+	double s = 0;
+
+	begin(false);
+	s = refused(s, false, &first);
+	ok(a.set & LEASE_DO_READ, "a look that is refused is tried again");
+	for (int i = 0; i < 8; i++) {
+		s = refused(s, false, &wait);
+		longest = wait > longest ? wait : longest;
+	}
+	ok(wait > first * 2 && longest <= 60 * SEC, "ever more rarely, but once a minute");
+	step(s, (struct lease_event){ .kind = LEASE_EV_READ_DONE, .op = l.op, .outcome = OUTCOME_FAILED });
+	tick(s + 30);
+	ok(a.set & LEASE_DO_READ, "until it fails for another reason");
+	read_done(s + 30, absent);
+	ok(a.set & LEASE_DO_WRITE, "or succeeds");
+	double before = s = s + 30, gap = 0;
+	for (int i = 0; i < 10; i++) {
+		gap = s - before;
+		before = s;
+		step(s, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_FAILED, .refused = true, .sent_at = at(s) });
+		while (!(a.set & LEASE_DO_WRITE)) {
+			if (a.set & LEASE_DO_READ) {
+				read_done(s, absent);
+				continue;
+			}
+			s += (double)lease_wait(&l, at(s)) / (double)SEC;
+			tick(s);
+		}
+	}
+	ok(gap > 30 && gap <= 61, "writes that are refused too, though looks succeed in between");
+	lead();
+	tick(2);
+	ok(a.set & LEASE_DO_WRITE, "a leader renews");
+	for (s = 2; s < 9; s = refused(s, true, &wait))
+		ok(s < 2.1 || wait <= 1 * SEC, "and goes on at once where that is refused: it has a lease to lose");
+}
+
 static void end_rules(void)
 {
 	lead();
@@ -303,6 +354,7 @@ int main(void)
 	times_rules();
 	standby_rules();
 	leader_rules();
+	refusal_rules();
 	end_rules();
 	save_rules();
 	return tap_done();

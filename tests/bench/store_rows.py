@@ -1,0 +1,317 @@
+"""make bench, locks in a server of their own: started for it, each peer in the same run on the same server. A peer that is not
+installed has a line that says so. The Go contender is built by tests/peers/build.sh, where Go is found."""
+import http.client, json, os, shutil, signal, socket, subprocess, sys, threading, time
+from rows import HELLO, JSON, MANY, QUICK, RUNS, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
+from harness import FAST, LUNARCH, ROOT, Candidate
+import servers
+
+GO = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election")
+KAZOO = os.path.join(ROOT, "tests", "peers", "kazoo_election.py")
+
+
+SETTLE = 0.5  # seconds that a standby has been there before it is its turn; peers too
+
+
+def absent(what):
+    if not JSON:
+        print(f"  peer: {what}: not installed", flush=True)
+
+
+def go():
+    """The Go contender, built if it can be."""
+    subprocess.run([os.path.join(ROOT, "tests", "peers", "build.sh")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return os.access(GO, os.X_OK)
+
+
+def kazoo():
+    return subprocess.run(["/usr/bin/python3", "-c", "import kazoo"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+# ---- peers ----
+
+def begin(argv):
+    return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+
+
+def end(p, sig=signal.SIGTERM):
+    p.send_signal(sig)
+    p.wait()
+    p.stdout.close()
+
+
+def peer_handovers(argv):
+    """SIGTERM to who leads until the next one says its first line."""
+    values, holder = [], begin(argv)
+    holder.stdout.readline()
+    for _ in range(RUNS):
+        waiter = begin(argv)
+        time.sleep(SETTLE)
+        began = time.perf_counter()
+        holder.send_signal(signal.SIGTERM)
+        waiter.stdout.readline()
+        values.append((time.perf_counter() - began) * 1000)
+        holder.wait()
+        holder.stdout.close()
+        holder = waiter
+    end(holder)
+    return values
+
+
+def peer_memory(argv):
+    values = []
+    for i in range(5):
+        p = begin([a.replace("{i}", str(i)) for a in argv])
+        p.stdout.readline()
+        time.sleep(0.3)
+        values.append(pss([p.pid]))
+        end(p)
+    return values
+
+
+def peer_rows(name, argv, each):
+    """argv: of a contender for one election; each: for one of many, numbered {i}."""
+    row(f"  peer: {name}, start to its first line", None, start_times(each, True), "ms")
+    row(f"  peer: {name}, SIGTERM until the next has it", None, peer_handovers(argv), "ms")
+    row(f"  peer: {name}, memory (PSS)", None, peer_memory([a.replace("m{i}", "pm{i}") for a in each]), "MB")
+
+
+# ---- the rows of every store ----
+
+def renewed_at(lock):
+    """When the leader wrote its record last, by the wall clock of this machine."""
+    shown = json.loads(subprocess.run([LUNARCH, "status", "--json", "--lock", lock], capture_output=True, text=True).stdout)
+    return time.time() - shown["renewedAgoMs"] / 1000, shown["leaseDurationMs"] / 1000
+
+
+def vanish(url):
+    """Leaders whose machine is gone (all their processes stopped, so that no death can be proved): how much later than their lease
+    the next one leads. Pairs side by side."""
+    pairs, values = [], []
+    for i in range(4 if QUICK else 10):
+        leader = Runner(url(f"v{i}"), options=FAST)
+        leader.out.readline()
+        pairs.append((leader, standby_of(url(f"v{i}"), FAST), url(f"v{i}")))
+    for leader, _, _ in pairs:
+        for pid in family(leader.log):
+            leader.log.kill(signal.SIGSTOP, pid)
+
+    def follow(standby, lock):
+        at, lease = renewed_at(lock)
+        standby.out.readline()
+        values.append((time.time() - at - lease) * 1000)
+    threads = [threading.Thread(target=follow, args=(s, lock)) for _, s, lock in pairs]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for leader, standby, _ in pairs:
+        for pid in reversed(family(leader.log)):
+            leader.log.kill(signal.SIGKILL, pid)
+        leader.log.leave()
+        leader.out.close()
+        standby.leave()
+    return values
+
+
+def resting(url):
+    values = []
+    for i in range(5 if QUICK else 10):
+        r = Runner(url(f"m{i}"))
+        r.out.readline()
+        time.sleep(0.3)
+        values.append(pss(family(r.log)))
+        r.leave()
+    return values
+
+
+def store_rows(name, server, goals, floors=(None, None)):
+    """goals, floors: of the start and the handover, in ms."""
+    row(f"{name}: start to on_leading, free lock", goals[0], start_times([LUNARCH, "run", "--lock", server.url("s{i}"), "-e", HELLO], True), "ms",
+        floors[0])
+    row(f"{name}: SIGTERM to the leader until the next on_leading", goals[1], handovers(server.url("h"), lambda c: c.kill(signal.SIGTERM), SETTLE), "ms",
+        floors[1])
+    row(f"{name}: leader's machine gone: later than its lease", 20, vanish(server.url), "ms")
+    row(f"{name}: memory (PSS) of elector + guard + worker, leading", None, resting(server.url), "MB")
+
+
+# ---- etcd ----
+
+def etcdctl(url, *args):
+    return ["etcdctl", "--endpoints", url, *args]
+
+
+def etcd_floors(url):
+    """On one connection: a transaction that deletes and the next one that puts; and a range with a transaction."""
+    connection = http.client.HTTPConnection(url.removeprefix("http://"))
+    hand, start = [], []
+
+    def ask(path, body):
+        connection.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
+        connection.getresponse().read()
+    put = {"success": [{"request_put": {"key": "Zmxvb3I=", "value": "eA==" * 160}}]}
+    for _ in range(RUNS + 1):
+        for steps, values in (((("txn", put), ("txn", put)), hand), ((("range", {"key": "Zmxvb3I="}), ("txn", put)), start)):
+            began = time.perf_counter()
+            for path, body in steps:
+                ask(path, body)
+            values.append((time.perf_counter() - began) * 1000)
+    connection.close()
+    return start[1:], hand[1:]
+
+
+def etcd(directory):
+    with servers.Etcd() as server:
+        url = f"http://127.0.0.1:{server.port}"
+        store_rows("etcd", server, (12, 3), etcd_floors(url))
+        if shutil.which("etcdctl"):
+            os.environ["ETCDCTL_API"] = "3"
+            peer_rows("etcdctl lock", etcdctl(url, "lock", "h"), etcdctl(url, "lock", "m{i}"))
+            peer_rows("etcdctl elect", etcdctl(url, "elect", "e", "x"), etcdctl(url, "elect", "em{i}", "x"))
+        else:
+            absent("etcdctl")
+        if go():
+            peer_rows("Go, clientv3's Election", [GO, url, "go"], [GO, url, "gm{i}"])
+        else:
+            absent("Go, clientv3's Election")
+
+
+# ---- the others ----
+
+def redis(directory):
+    with servers.Redis() as server:
+        time.sleep(17)  # a server that has just been started elects nobody for a lease
+        store_rows("Redis", server, (None, 2))
+
+
+def postgres(directory):
+    with servers.Postgres() as server:
+        store_rows("PostgreSQL", server, (None, 4))
+
+
+def zookeeper(directory):
+    with servers.ZooKeeper() as server:
+        hosts = f"127.0.0.1:{server.port}"
+        store_rows("ZooKeeper", server, (None, 5.5))
+        if kazoo():
+            run = ["/usr/bin/python3", KAZOO, hosts]
+            peer_rows("kazoo's Election", [*run, "/k"], [*run, "/km{i}"])
+        else:
+            absent("kazoo's Election")
+
+
+# ---- many in one process ----
+
+class Renewals:
+    """Whom the server tells of writes: when each election of a sample was renewed."""
+
+    def __init__(self):
+        self.times, self.going = {}, True
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    def note(self, key):
+        self.times.setdefault(key, []).append(time.monotonic())
+
+    def late_ms(self, period):
+        """Each renewal but the first: how much longer than the period after the one before."""
+        return sorted((b - a - period) * 1000 for times in self.times.values() for a, b in zip(times, times[1:]))
+
+
+class RedisRenewals(Renewals):
+    def __init__(self, server):
+        self.socket = socket.create_connection(("127.0.0.1", server.port))
+        self.socket.sendall(b"PSUBSCRIBE {many*7}:changed\r\n")  # one in ten
+        super().__init__()
+
+    def listen(self):
+        lines = self.socket.makefile("rb")
+        for line in lines:
+            if line.startswith(b"{many") and b"*" not in line:
+                self.note(line.strip())
+
+    def requests(self, server):
+        calls = server.cli("INFO", "commandstats")
+        return sum(int(line.split("calls=")[1].split(",")[0]) for line in calls.splitlines() if "cmdstat_eval" in line)
+
+
+class EtcdRenewals(Renewals):
+    """A watch of the keys many2*, about one in ten: clients of the JSON gateway get them in chunks."""
+
+    def __init__(self, server):
+        self.connection = http.client.HTTPConnection(f"127.0.0.1:{server.port}")
+        body = {"create_request": {"key": "bWFueTI=", "range_end": "bWFueTM="}}
+        self.connection.request("POST", "/v3/watch", json.dumps(body), {"Content-Type": "application/json"})
+        super().__init__()
+
+    def listen(self):
+        answer = self.connection.getresponse()
+        for line in iter(answer.readline, b""):
+            for event in json.loads(line).get("result", {}).get("events", ()):
+                self.note(event["kv"]["key"])
+
+    def requests(self, server):
+        connection = http.client.HTTPConnection(f"127.0.0.1:{server.port}")
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        connection.close()
+        return sum(float(line.split()[1]) for line in text.splitlines()
+                   if line.startswith("grpc_server_handled_total{") and 'grpc_method="Txn"' in line or 'grpc_method="Range"' in line)
+
+
+def all_lead(url, n, options):
+    began = time.monotonic()
+    c = Candidate("-e", MANY % (n, url), options=options)
+    if not c.wait("became_leader", count=n, patience=300):
+        print(f"# {len(c.all('became_leader'))} of {n} lead", file=sys.stderr)
+        c.log()
+    return c, time.monotonic() - began
+
+
+def leave(c):
+    c.kill(signal.SIGTERM)
+    if c.leave(300) is None:
+        c.kill(signal.SIGKILL)
+
+
+def crowd(name, server, renewals, n, times):
+    """n elections in one process, each renewed once a retry period of times[2] seconds."""
+    options = [w for pair in zip(("--lease-duration", "--renew-deadline", "--retry-period"), (f"{t}s" for t in times)) for w in pair]
+    one, _ = all_lead(server.url(f"one{n}x"), 1, options)
+    alone = pss(family(one))
+    leave(one)
+    seen = renewals(server)
+    c, took = all_lead(server.url("many"), n, options)
+    time.sleep(times[2] + 2)
+    pids, window = family(c), (3 if QUICK else 5) * times[2]
+    added = (pss(pids) - alone) * 1024 / n
+    seen.times.clear()
+    before, asked, began = cpu_ms(pids), seen.requests(server), time.monotonic()
+    time.sleep(window)
+    spent, asked, passed = cpu_ms(pids) - before, seen.requests(server) - asked, time.monotonic() - began
+    late, sampled = seen.late_ms(times[2]), len(seen.times)
+    done = sum(map(len, seen.times.values())) * n / max(1, sampled)
+    what = f"{name}, {n:,} elections"
+    row(f"{what}: start until all lead", None, [took], "s")
+    row(f"{what}: renewals a second, due {n / times[2]:.0f}", None, [done / passed], "")
+    row(f"{what}: requests for a renewal", 1, [asked / done], "")
+    row(f"{what}: CPU of a renewal", None, [spent * 1000 / done], "us")
+    row(f"{what}: added memory of each", None, [added], "KB")
+    for share in (50, 99, 100):
+        row(f"{what}: renewals late, {share} of 100 less than", None, [late[min(len(late) - 1, len(late) * share // 100)]], "ms")
+    leave(c)
+
+
+def etcd_many(directory):
+    for n, times in ((1000, (15, 10, 2)), (10000, (60, 40, 15))):
+        with servers.Etcd() as server:
+            crowd("etcd", server, EtcdRenewals, n, times)
+
+
+def redis_many(directory):
+    for n, times in ((1000, (15, 10, 2)), (10000, (60, 40, 5))):
+        with servers.Redis() as server:
+            time.sleep(times[0] + 2)
+            crowd("Redis", server, RedisRenewals, n, times)
+
+
+parts = (etcd, redis, postgres, zookeeper, etcd_many, redis_many)
