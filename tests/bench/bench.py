@@ -2,8 +2,8 @@
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
 left out. Medians. BENCH='--quick' for a look, '--json' for programs, words to choose rows ('--quick idle memory')."""
 import json, os, shutil, signal, subprocess, sys, time
-from rows import HELLO, JSON, MANY, ONLY, QUICK, RUNS, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
-from harness import FAST, LUNARCH, ROOT, Candidate, children, scratch, stop_everyone
+from rows import HELLO, JSON, ONLY, QUICK, RUNS, Crowd, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
+from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
 import script_rows, store_rows
 
 # ---- start ----
@@ -164,28 +164,20 @@ def idle(directory):
         p.wait()
 
 
-def all_lead(directory, n):
+def crowd_of(directory, n):
     where = os.path.join(directory, f"many{n}")
     os.mkdir(where)
-    c = Candidate("-e", MANY % (n, where + "/e"), options=[])
-    if not c.wait("became_leader", count=n, patience=120):
-        print(f"# {len(c.all('became_leader'))} of {n} lead", file=sys.stderr)
-        c.log()
+    crowd = Crowd(where + "/e", n)
     time.sleep(3)
-    return c
-
-
-def leave(c):
-    c.kill(signal.SIGTERM)
-    c.leave(120)
+    return crowd
 
 
 def many(directory):
-    one = all_lead(directory, 1)
-    alone = pss(family(one))
-    leave(one)
-    c = all_lead(directory, 1001)
-    pids, where, values, floor = family(c), directory + "/floor-many", [], []
+    one = crowd_of(directory, 1)
+    alone = pss(family(one.log))
+    one.leave()
+    c = crowd_of(directory, 1001)
+    pids, where, values, floor = family(c.log), directory + "/floor-many", [], []
     row("1,000 elections in a process: added memory of each", 4, [(pss(pids) - alone) * 1024 / 1000], "KB")
     os.mkdir(where)
     for _ in range(RUNS):
@@ -195,7 +187,7 @@ def many(directory):
     for _ in range(RUNS):
         floor.append(float(subprocess.run([built("floor_file"), "renew", where, "1000"], capture_output=True, text=True).stdout))
     row("1,000 elections in a process: CPU of a renewal", 60, values, "us", floor)
-    leave(c)
+    c.leave()
 
 
 # ---- scripts ----

@@ -1,8 +1,8 @@
 """make bench, locks in a server of their own: started for it, each peer in the same run on the same server. A peer that is not
 installed has a line that says so. The Go contender is built by tests/peers/build.sh, where Go is found."""
-import http.client, json, os, shutil, signal, socket, subprocess, sys, threading, time
-from rows import HELLO, JSON, MANY, QUICK, RUNS, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
-from harness import FAST, LUNARCH, ROOT, Candidate
+import http.client, json, os, shutil, signal, socket, subprocess, threading, time
+from rows import HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
+from harness import FAST, LUNARCH, ROOT
 import servers
 
 GO = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election")
@@ -258,31 +258,16 @@ class EtcdRenewals(Renewals):
                    if line.startswith("grpc_server_handled_total{") and 'grpc_method="Txn"' in line or 'grpc_method="Range"' in line)
 
 
-def all_lead(url, n, options):
-    began = time.monotonic()
-    c = Candidate("-e", MANY % (n, url), options=options)
-    if not c.wait("became_leader", count=n, patience=300):
-        print(f"# {len(c.all('became_leader'))} of {n} lead", file=sys.stderr)
-        c.log()
-    return c, time.monotonic() - began
-
-
-def leave(c):
-    c.kill(signal.SIGTERM)
-    if c.leave(300) is None:
-        c.kill(signal.SIGKILL)
-
-
 def crowd(name, server, renewals, n, times):
     """n elections in one process, each renewed once a retry period of times[2] seconds."""
     options = [w for pair in zip(("--lease-duration", "--renew-deadline", "--retry-period"), (f"{t}s" for t in times)) for w in pair]
-    one, _ = all_lead(server.url(f"one{n}x"), 1, options)
-    alone = pss(family(one))
-    leave(one)
+    one = Crowd(server.url(f"one{n}x"), 1, options)
+    alone = pss(family(one.log))
+    one.leave()
     seen = renewals(server)
-    c, took = all_lead(server.url("many"), n, options)
+    c = Crowd(server.url("many"), n, options)
     time.sleep(times[2] + 2)
-    pids, window = family(c), (3 if QUICK else 5) * times[2]
+    pids, window = family(c.log), (3 if QUICK else 5) * times[2]
     added = (pss(pids) - alone) * 1024 / n
     seen.times.clear()
     before, asked, began = cpu_ms(pids), seen.requests(server), time.monotonic()
@@ -291,14 +276,14 @@ def crowd(name, server, renewals, n, times):
     late, sampled = seen.late_ms(times[2]), len(seen.times)
     done = sum(map(len, seen.times.values())) * n / max(1, sampled)
     what = f"{name}, {n:,} elections"
-    row(f"{what}: start until all lead", None, [took], "s")
+    row(f"{what}: start until all lead", None, [c.took], "s")
     row(f"{what}: renewals a second, due {n / times[2]:.0f}", None, [done / passed], "")
     row(f"{what}: requests for a renewal", 1, [asked / done], "")
     row(f"{what}: CPU of a renewal", None, [spent * 1000 / done], "us")
     row(f"{what}: added memory of each", None, [added], "KB")
     for share in (50, 99, 100):
         row(f"{what}: renewals late, {share} of 100 less than", None, [late[min(len(late) - 1, len(late) * share // 100)]], "ms")
-    leave(c)
+    c.leave()
 
 
 def etcd_many(directory):
