@@ -1,8 +1,15 @@
 -- log.debug, .info, .warn, .error: (text), or (event, fields) where event is a snake_case word for programs.
 
 return function(emit)
-	local function value_text(value)
+	local TEXT_MAX <const> = 16384 -- more than a line takes: the rest is not looked at
+
+	local function text_of(value)
 		local text = tostring(value)
+		return #text > TEXT_MAX and text:sub(1, TEXT_MAX) or text
+	end
+
+	local function value_text(value)
+		local text = text_of(value)
 		if type(value) == "string" and (text == "" or text:find("[%s=\"]")) then
 			return ("%q"):format(text)
 		end
@@ -24,14 +31,14 @@ return function(emit)
 	local function logger(level)
 		return function(event, fields)
 			if fields == nil then
-				emit(level, "script", tostring(event))
+				emit(level, "script", text_of(event))
 			elseif type(fields) ~= "table" then
 				error(("log.%s: the second argument is a table of fields, found a %s (string.format makes one text)")
 					:format(level, type(fields)), 2)
 			elseif type(event) == "string" and event:find("^[a-z][a-z0-9_]*$") then
 				emit(level, event, fields_text(fields))
 			else
-				emit(level, "script", tostring(event) .. " " .. fields_text(fields))
+				emit(level, "script", text_of(event) .. " " .. fields_text(fields))
 			end
 		end
 	end

@@ -183,6 +183,14 @@ static const char *phase(const struct http_call *c)
 	return !c->sent ? "not connected yet" : !c->heard ? "sent, but no answer yet" : "the answer has not ended";
 }
 
+static enum err_code meaning(const struct http_call *c, CURLcode code)
+{
+	long proxy_said = 0;
+
+	curl_easy_getinfo(c->easy, CURLINFO_HTTP_CONNECTCODE, &proxy_said);
+	return proxy_said == 407 ? ERR_DENIED : http_meaning(code);
+}
+
 void http_ended(struct http_call *c, CURLcode code)
 {
 	c->ended = true;
@@ -190,7 +198,7 @@ void http_ended(struct http_call *c, CURLcode code)
 	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done && c->err.code == ERR_NONE) /* what libcurl (7.88) says of it */
 		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
 	if (code != CURLE_OK && c->err.code == ERR_NONE) /* a reason of our own counts more */
-		err_set(&c->err, http_meaning(code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
+		err_set(&c->err, meaning(c, code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
 	http_ready(c);
 }
 

@@ -3,6 +3,8 @@
 
 #include <lauxlib.h>
 
+#define TEXT_MAX 16384 /* more than a line takes: the rest is not looked at */
+
 static const struct log_about *about(lua_State *L)
 {
 	struct scope *scope = sched_scope(sched_of(L));
@@ -39,7 +41,7 @@ static int log_print(lua_State *L)
 		luaL_addvalue(&b);
 	}
 	luaL_pushresult(&b);
-	log_event(LOG_INFO, about(L), "print", "%s", lua_tostring(L, -1));
+	log_event(LOG_INFO, about(L), "print", "%.*s", TEXT_MAX, lua_tostring(L, -1));
 	return 0;
 }
 

@@ -393,11 +393,16 @@ static void add_line(lua_State *L)
 	lua_remove(L, -2);
 }
 
+#define ERROR_MAX (1024 * 1024) /* bytes of an error's text */
+
 /* The error as a text; of a table that is no error object of ours, its message. [+1] */
 static void describe(lua_State *L)
 {
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
-		luaL_tolstring(L, 1, NULL);
+		size_t len;
+		const char *text = luaL_tolstring(L, 1, &len);
+		if (len > ERROR_MAX)
+			lua_pushlstring(L, text, ERROR_MAX);
 		return;
 	}
 	if (lua_istable(L, 1)) {

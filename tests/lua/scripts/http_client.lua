@@ -59,6 +59,20 @@ local function tls()
 	fails("missing", "/nowhere", "a CA that is not there", http.get(secure .. "/hello", { tls = { ca = "/nowhere/ca.pem" } }))
 end
 
+local function proxies()
+	local ca, wrong = { ca = directory .. "/ca.pem" }, (proxy:gsub("//", "//me:wrong@"))
+	local before = tonumber(http.get(base .. "/tunnels").body)
+	equal(http.get(secure .. "/hello", { proxy = proxy, tls = ca }).body, "hello\n", "TLS through a proxy")
+	equal(tonumber(http.get(base .. "/tunnels").body), before + 1, "in a tunnel of its own")
+	equal(http.get(secure .. "/hello", { proxy = (proxy:gsub("//", "//me:right@")), tls = ca }).body, "hello\n", "a proxy's password in its URL")
+	fails("denied", "", "a wrong one", http.get(secure .. "/hello", { proxy = wrong, tls = ca }))
+	ok(not tostring(select(2, http.get(secure .. "/hello", { proxy = wrong, tls = ca }))):find "wrong", "which no error shows")
+	equal(http.get("http://no-such-host.invalid/", { proxy = wrong }).status, 407, "of plain HTTP that is a response")
+	fails("unreachable", "", "a proxy that is not there", http.get(base .. "/hello", { proxy = "http://127.0.0.1:1" }))
+	equal(http.get(base .. "/hello", { proxy = "http://127.0.0.1:1", no_proxy = "other,127.0.0.1" }).body, "hello\n", "no_proxy goes around it")
+	equal(http.get(base .. "/hello", { proxy = "" }).body, "hello\n", "an empty proxy is none")
+end
+
 local function failures()
 	fails("unreachable", "", "nobody listens", http.get "http://127.0.0.1:1/")
 	fails("unreachable", "", "no such host", http.get "http://no-such-host.invalid/")
@@ -194,4 +208,4 @@ local function misuse()
 	raises("cannot wait here", "where Lua cannot yield", function() table.sort({ 1, 2 }, function() http.get(base) end) end)
 end
 
-return tap.election { requests, tokens, tls, failures, retries, streams, many, misuse }
+return tap.election { requests, tokens, tls, proxies, failures, retries, streams, many, misuse }
