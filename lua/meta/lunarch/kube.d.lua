@@ -1,0 +1,76 @@
+---@meta lunarch.kube
+-- luacheck: ignore
+
+---Objects of a Kubernetes API server, with the rights of the pod's service account, or of a token.
+---@class lunarch.kube
+local kube = {}
+
+---@class lunarch.KubeOptions
+---@field server? string as "https://10.96.0.1:443"; default: the pod's cluster, with its account's files
+---@field token? string
+---@field token_file? string read again for each request, since tokens are renewed
+---@field ca? string a file, or PEM text
+---@field namespace? string default: the pod's
+---@field timeout? number seconds for each request (10)
+---@field insecure? boolean verify nothing
+
+---@class lunarch.KubeGet
+---@field namespace? string|false default: the client's; false: what is in no namespace, as nodes
+
+---@class lunarch.KubeSelection
+---@field namespace? string|false default: the client's; false: all of them, or what is in none
+---@field selector? string|table as "app=web,tier!=db", or { app = "web" }
+---@field fields? string as "status.phase=Running"
+---@field name? string of watch: this object alone
+
+---@class lunarch.KubePatch
+---@field namespace? string|false
+---@field type? "merge"|"strategic"|"json" of the patch (merge)
+
+---A client. Nothing is sent yet.
+---@param options? lunarch.KubeOptions
+---@return lunarch.KubeClient
+function kube.connect(options) end
+
+---What kube.connect returns. Resources are named as in their URLs: "pods", "apps/v1/deployments". Errors have the server's words and err.status.
+---@class lunarch.KubeClient
+local Client = {}
+
+---An object.
+---@param resource string
+---@param name string
+---@param options? lunarch.KubeGet
+---@return table? object
+---@return lunarch.Error? err "missing", "denied", ...
+function Client:get(resource, name, options) end
+
+---The objects of a kind, all pages of them.
+---@param resource string
+---@param options? lunarch.KubeSelection
+---@return table[]? items
+---@return lunarch.Error? err
+function Client:list(resource, options) end
+
+---Changes an object; json.null takes a field away.
+---@param resource string
+---@param name string
+---@param patch table
+---@param options? lunarch.KubePatch
+---@return table? object as it is now
+---@return lunarch.Error? err
+function Client:patch(resource, name, patch, options) end
+
+---Sets labels of the pod this runs in (POD_NAME, else HOSTNAME); false takes one away.
+---@param labels table<string, string|false>
+---@return table? pod
+---@return lunarch.Error? err
+function Client:label_self(labels) end
+
+---What is there, as "added", and then every change, for as long as the loop runs. What happens while the connection is broken is told when it
+---stands again. Raises if the server refuses: rights, an unknown resource.
+---@param resource string
+---@param options? lunarch.KubeSelection
+---@return fun(): "added"|"modified"|"deleted", table
+function Client:watch(resource, options) end
+
+return kube
