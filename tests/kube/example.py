@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/kubernetes: the manifests are applied to the real API server, the script runs in three pods' places with their service
-account alone, and the Service's selector always finds the leader's pod and no other."""
+"""examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three pods' places with their service
+account alone, and the Service's selector always finds the leader's pod and no other; a watch that misses nothing."""
 import re, shlex, shutil, sys
 from rig import *
 
@@ -95,5 +95,68 @@ def main():
         ok(not any(token in json.dumps(e) for p in pods for e in p.events), "the token is in no log")
 
 
+MODULE = """
+local kube = require "lunarch.kube"
+local server, token_file, ca = ...
+local api = kube.connect { server = server, token_file = token_file, ca = ca, namespace = "module" }
+return { on_leading = function()
+  print("get", api:get("configmaps", "one").data.a, select(2, api:get("configmaps", "none")).code)
+  print("list", #api:list("configmaps", { selector = { kind = "test" } }), #api:list("configmaps", { selector = "kind=other" }))
+  print("patch", api:patch("v1/configmaps", "one", { data = { b = "2", a = json.null } }).data.b, api:get("configmaps", "one").data.a)
+  print("json patch", api:patch("configmaps", "one", { { op = "add", path = "/data/c", value = "3" } }, { type = "json" }).data.c)
+  for _, what in ipairs { { "secrets" }, { "nodes", { namespace = false } }, { "apps/v1/deployments" }, { "nonsense" } } do
+    local _, err = api:list(table.unpack(what))
+    print("refused", what[1], err.code, err.status, err)
+  end
+  for event, map in api:watch("configmaps", { selector = { kind = "test" } }) do
+    print("event", event, map.metadata.name, map.data and map.data.n)
+    if map.metadata.name == "end" then lunarch.exit(0) end
+  end
+end }
+"""
+
+
+def module(c):
+    ns = c.namespace("module")
+    maps = f"/api/v1/namespaces/{ns}/configmaps"
+    def make(name, n="0", kind="test"):
+        c.must("POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"kind": kind}}, "data": {"a": "1", "n": n}})
+    def change(name, n):
+        c.must("PATCH", f"{maps}/{name}", {"data": {"n": n}}, kind="application/merge-patch+json")
+    token = c.account(ns, "reader", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]}])
+    script, secret = os.path.join(c.api.dir, "module.lua"), os.path.join(c.api.dir, "reader")
+    for path, text in ((script, MODULE), (secret, token)):
+        with open(path, "w") as f:
+            f.write(text)
+    for name in ("one", "two", "three"):
+        make(name)
+    r = Candidate("--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca)
+    heard = lambda *words: r.wait("print", "\t".join(words))
+    ok(heard("event", "added", "one") and heard("event", "added", "two") and heard("event", "added", "three"), "lunarch.kube: a watch begins with what is there")
+    said = [e["message"] for e in r.all("print")]
+    has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+    ok(has("get\t1\tmissing"), "an object is got, or is missing")
+    ok(has("list\t3\t0"), "objects are listed by their labels")
+    ok(has("patch\t2\tnil") and has("json patch\t3"), "patches of two kinds change what they should")
+    for what in ("secrets", "nodes", "deployments"):
+        ok(has("refused", what, "denied\t403", "forbidden"), f"{what}: without the right to it a list is an error with the server's words")
+    change("one", "1")
+    make("four")
+    make("other", kind="other")
+    c.must("DELETE", f"{maps}/two")
+    ok(heard("event", "modified", "one", "1") and heard("event", "added", "four") and heard("event", "deleted", "two"), "changes are told")
+    c.api.restart(signal.SIGKILL)
+    change("one", "2")
+    c.must("DELETE", f"{maps}/three")
+    ok(heard("event", "modified", "one", "2") and heard("event", "deleted", "three"), "after a crash of the server, too")
+    same(len(r.all("print", "event\tadded\tfour")), 1, "and nothing twice")
+    same(r.all("print", "\tother"), [], "nor what was not asked for")
+    make("end")
+    same(r.leave(), 0, "until the loop is left")
+    ok(not any(token in json.dumps(e) for e in r.events), "the token is in no log")
+
+
 main()
+with Cluster() as cluster:
+    module(cluster)
 done()
