@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CROWD 8 /* calls at once, of the 16 that a lane has connections for */
+#define MOST 16 /* calls at once in a lane: as many as it has connections */
+#define CROWD 8 /* of them, looks */
 #define LOGINS_MOST 2 /* a token may be old when it comes: rights change, clocks of members differ */
 
 const char *const etcd_prefix[2] = { "v3", "v3beta" };
@@ -86,6 +87,8 @@ static struct etcd_client *new_client(struct lock_env *env, char *id, struct loc
 	c->url = *url;
 	*url = (struct lock_url){ .hosts = 0 };
 	c->waiters_end = &c->waiters;
+	for (int i = 0; i < ETCD_KINDS; i++)
+		c->queue[i].end = &c->queue[i].first;
 	/* HTTP/1.1: a watch starves what shares its HTTP/2 connection (etcd's issue 15402). */
 	c->how = (struct http_tls){ .ca_file = lock_url_option(&c->url, "ca"), .cert_file = lock_url_option(&c->url, "cert"),
 		                    .key_file = lock_url_option(&c->url, "key"), .http1 = true };
@@ -228,20 +231,11 @@ static void go_other_path(struct etcd_call *call, const struct etcd_meaning *m)
 		go_elsewhere(call, m);
 }
 
-static void on_http(void *arg, const struct http_result *r, const struct http_headers *headers)
+static void take_answer(struct etcd_call *call, const struct http_result *r)
 {
-	struct etcd_call *call = arg;
 	struct etcd_client *c = call->client;
 	struct etcd_meaning m;
 
-	(void)headers;
-	call->http = NULL;
-	note_sent(call, r);
-	if (call->cancelling) {
-		call->maybe |= !r->unsent;
-		call->queued = r->queued;
-		return;
-	}
 	etcd_understand(r, c->base[call->endpoint], c->url.user, &m);
 	c->prefix_known |= m.verdict != ETCD_OTHER_PATH && (m.json || m.code);
 	switch (m.verdict) {
@@ -268,6 +262,25 @@ static void on_http(void *arg, const struct http_result *r, const struct http_he
 	}
 }
 
+static void start_waiting(struct etcd_client *c);
+
+static void on_http(void *arg, const struct http_result *r, const struct http_headers *headers)
+{
+	struct etcd_call *call = arg;
+	struct etcd_client *c = call->client;
+
+	(void)headers;
+	call->http = NULL;
+	note_sent(call, r);
+	if (call->cancelling) {
+		call->maybe |= !r->unsent;
+		call->queued = r->queued;
+	} else {
+		take_answer(call, r); /* the call may be gone after that */
+	}
+	start_waiting(c);
+}
+
 /* Of the time that is left an endpoint gets its share: a frozen one must leave some for the others. */
 static struct instant try_until(const struct etcd_call *call)
 {
@@ -277,18 +290,75 @@ static struct instant try_until(const struct etcd_call *call)
 	return left <= 1 ? call->by : instant_min(call->by, instant_add(now, instant_until(call->by, now) / left));
 }
 
-static struct http *lane_for(const struct etcd_call *call)
+static enum etcd_kind kind_of(const struct etcd_call *call)
 {
-	struct etcd_client *c = call->client;
+	return call->urgent ? ETCD_URGENT : call->path == etcd_range ? ETCD_LOOK : ETCD_WRITE;
+}
 
-	if (call->path != etcd_range || http_stats(c->lane).calls < CROWD)
+/* NULL: it has to wait. */
+static struct http *room_for(struct etcd_client *c, enum etcd_kind kind)
+{
+	if (http_stats(c->lane).calls < (kind == ETCD_LOOK ? CROWD : MOST))
 		return c->lane;
+	if (kind != ETCD_LOOK)
+		return NULL;
 	if (!c->side)
 		c->side = http_new(c->env->loop, NULL, NULL);
-	return c->side ? c->side : c->lane;
+	return c->side && http_stats(c->side).calls < MOST ? c->side : NULL;
+}
+
+static void wait_for_room(struct etcd_call *call)
+{
+	struct etcd_queue *q = &call->client->queue[kind_of(call)];
+
+	call->next = NULL;
+	call->slot = q->end;
+	*q->end = call;
+	q->end = &call->next;
+}
+
+static void stop_waiting_for_room(struct etcd_call *call)
+{
+	struct etcd_queue *q = &call->client->queue[kind_of(call)];
+
+	if (!call->slot)
+		return;
+	*call->slot = call->next;
+	if (call->next)
+		call->next->slot = call->slot;
+	else
+		q->end = call->slot;
+	call->slot = NULL;
+}
+
+static void send_call(struct etcd_call *call, struct http *lane);
+
+/* One that waits goes where its like are answered by now. */
+static void start_waiting(struct etcd_client *c)
+{
+	for (int kind = 0; kind < ETCD_KINDS; kind++) {
+		struct etcd_call *call;
+		struct http *lane;
+		while ((call = c->queue[kind].first) && (lane = room_for(c, (enum etcd_kind)kind))) {
+			stop_waiting_for_room(call);
+			if (call->tries == 0)
+				call->endpoint = c->at;
+			send_call(call, lane);
+		}
+	}
 }
 
 static void try_endpoint(struct etcd_call *call)
+{
+	struct http *lane = call->bare ? call->client->lane : room_for(call->client, kind_of(call));
+
+	if (lane)
+		send_call(call, lane);
+	else
+		wait_for_room(call);
+}
+
+static void send_call(struct etcd_call *call, struct http *lane)
 {
 	struct etcd_client *c = call->client;
 	char *url = mem_printf("%s/%s/%s", c->base[call->endpoint], etcd_prefix[c->prefix], call->path);
@@ -302,7 +372,7 @@ static void try_endpoint(struct etcd_call *call)
 
 	call->prefix = c->prefix;
 	call->generation = c->generation;
-	call->http = http_start(lane_for(call), &r);
+	call->http = http_start(lane, &r);
 	if (token)
 		explicit_bzero(token, strlen(token));
 	free(token);
@@ -313,7 +383,8 @@ void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *
                      void *arg)
 {
 	*call = (struct etcd_call){
-		.client = c, .path = path, .body = body, .by = by, .done = done, .arg = arg, .bare = call->bare, .active = true,
+		.client = c, .path = path, .body = body, .by = by, .done = done, .arg = arg, .bare = call->bare, .urgent = call->urgent,
+		.active = true,
 		.token = { .ready = on_token, .arg = call }, .endpoint = c->at,
 	};
 	go(call);
@@ -324,6 +395,7 @@ void etcd_call_cancel(struct etcd_call *call)
 	if (!call->active)
 		return;
 	etcd_stop_waiting(call->client, &call->token);
+	stop_waiting_for_room(call);
 	call->cancelling = true;
 	if (call->http) {
 		http_cancel(call->http);

@@ -49,8 +49,16 @@ struct etcd_call {
 	int endpoint, tries, prefix, prefix_tries, logins;
 	unsigned generation;        /* of the token it was sent with */
 	bool active, bare, cancelling, queued;
+	bool urgent;                /* to be set before the start: goes before other writes, being a renewal */
+	struct etcd_call *next, **slot; /* of those that wait for room; slot NULL: it does not */
 	bool sent, maybe;           /* sent at all; may have been acted upon */
 	struct instant sent_at;
+};
+
+enum etcd_kind { ETCD_URGENT, ETCD_WRITE, ETCD_LOOK, ETCD_KINDS };
+
+struct etcd_queue {
+	struct etcd_call *first, **end;
 };
 
 struct etcd_client {
@@ -63,6 +71,7 @@ struct etcd_client {
 	struct http_tls how;
 	struct http *lane;          /* ranges and transactions; watches have a lane of their own in the hub */
 	struct http *side;          /* ranges that would have to queue: a crowd of candidates does not hold up renewals. NULL at first */
+	struct etcd_queue queue[ETCD_KINDS]; /* libcurl's own takes time that grows with the square of its length */
 	int at;                     /* the endpoint that answered last */
 	int prefix;                 /* which of etcd_prefix */
 	bool prefix_known;

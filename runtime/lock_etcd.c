@@ -121,6 +121,7 @@ static void on_range(void *arg, const struct etcd_answer *a)
 
 static void ask_range(struct etcd_lock *l)
 {
+	l->call.urgent = false;
 	etcd_call_start(l->client, &l->call, etcd_range, mem_printf("{\"key\":\"%s\"}", l->key64), l->op.by, on_range, l);
 }
 
@@ -209,6 +210,7 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 	}
 	if (!lock_op_print(&l->op, record, &text))
 		return;
+	l->call.urgent = record->token != 0 || record->state == RECORD_RELEASED;
 	etcd_call_start(l->client, &l->call, etcd_txn, print_txn(l, text, expected->text), by, on_txn, l);
 	free(text);
 }
@@ -218,6 +220,7 @@ static void remove_key(struct lock *lock, const struct version *expected, struct
 	struct etcd_lock *l = of(lock);
 
 	begin(l, true, by, done, arg);
+	l->call.urgent = false;
 	etcd_call_start(l->client, &l->call, "kv/txn", print_txn(l, NULL, expected->text), by, on_txn, l);
 }
 
@@ -263,6 +266,7 @@ static void ask_server(struct lock *lock, struct lock_about *about, struct insta
 
 	begin(l, false, by, done, arg);
 	l->about = about;
+	l->call.urgent = false;
 	etcd_call_start(l->client, &l->call, "maintenance/status", mem_dup("{}"), by, on_status, l);
 }
 

@@ -77,9 +77,49 @@ def ask(port, line, patience=2):
         return ""
 
 
+class SmallDisk:
+    """A tmpfs that only who is started through it sees, at `path`; gone with this process. Needs root."""
+
+    def __init__(self, path, size, user=None):
+        self.path = path
+        os.makedirs(path, exist_ok=True)
+        owner = pwd.getpwnam(user or "root")
+        options = f"size={size},mode=0700,uid={owner.pw_uid},gid={owner.pw_gid}"
+        self.holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c",
+                                        f'mount -t tmpfs -o {options} tmpfs "$1" && echo mounted && exec sleep 100000', "sh", path],
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        _mark("add", self.holder.pid)
+        if self.holder.stdout.readline() != "mounted\n":
+            raise RuntimeError(f"no tmpfs at {path}")
+        self.seen = f"/proc/{self.holder.pid}/root{path}"   # from here
+
+    def through(self, user=None):
+        """What to put before a command line."""
+        account = pwd.getpwnam(user or "root")
+        return ["nsenter", "--mount", "--target", str(self.holder.pid), "--setuid", str(account.pw_uid), "--setgid", str(account.pw_gid)]
+
+    def fill(self):
+        with open(os.path.join(self.seen, "fill"), "wb", buffering=0) as f:
+            try:
+                while f.write(b"x" * 4096):
+                    pass
+            except OSError:
+                pass
+
+    def empty(self):
+        os.unlink(os.path.join(self.seen, "fill"))
+
+    def close(self):
+        self.holder.kill()
+        self.holder.wait()
+        self.holder.stdout.close()
+        _mark("drop", self.holder.pid)
+
+
 class Server:
     """One process. A subclass says how it is started (command), and how one knows that it serves (ready)."""
     user = None                 # a user to start it as, if this is root
+    disk = None                 # a SmallDisk that it sees
 
     def __init__(self, start=True):
         self.dir = tempfile.mkdtemp(prefix=f"lunarch-{type(self).__name__.lower()}-",
@@ -107,9 +147,10 @@ class Server:
     def start(self, *more):
         """more: further arguments for this run."""
         who = self.run_as()
-        extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
+        extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who and not self.disk else {}
+        before = self.disk.through(who) if self.disk else []
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*self.command(), *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
+            self.process = subprocess.Popen([*before, *self.command(), *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
                                             start_new_session=True, **extra)
         _mark("add", self.process.pid)
         if not wait_for(lambda: self.process.poll() is not None or self.ready()) or self.process.poll() is not None:
@@ -154,6 +195,9 @@ class Server:
     def close(self):
         if self.process:
             self.kill()
+        if self.disk:
+            self.disk.close()
+            self.disk = None
         shutil.rmtree(self.dir, ignore_errors=True)
 
     def __enter__(self):
@@ -366,8 +410,8 @@ pool_mode = {self.mode}
 class ZooKeeper(Server):
     """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration."""
 
-    def __init__(self, settings=(), number=1, members=None, start=True):
-        self.settings, self.number, self.members = list(settings), number, members
+    def __init__(self, settings=(), number=1, members=None, start=True, flags=()):
+        self.settings, self.number, self.members, self.flags = list(settings), number, members, list(flags)
         super().__init__(start)
 
     def prepare(self):
@@ -387,7 +431,7 @@ class ZooKeeper(Server):
 
     def command(self):
         return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", f"{self.dir}:/usr/share/java/zookeeper.jar",
-                "-Dzookeeper.log.dir=" + self.dir, "-Djava.net.preferIPv4Stack=true",
+                "-Dzookeeper.log.dir=" + self.dir, "-Djava.net.preferIPv4Stack=true", *self.flags,
                 "org.apache.zookeeper.server.quorum.QuorumPeerMain", os.path.join(self.dir, "cfg")]
 
     def ready(self):

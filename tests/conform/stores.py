@@ -305,6 +305,21 @@ class Postgres(Store):
         self.server.close()
 
 
+class FullPostgres(Postgres):
+    """Its table is on a disk of 1 MB, its log is not."""
+
+    def __init__(self):
+        super().__init__("-c", "default_tablespace=small")
+        self.server.stop()
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "1m", self.server.run_as())
+        self.server.start()
+        self.server.sql(f"CREATE TABLESPACE small LOCATION '{self.server.disk.path}'")
+
+    def fill(self):
+        self.server.disk.fill()
+        return self.server.disk.empty
+
+
 class ZooKeeper(Store):
     name = "zookeeper"
     rounds = 150
@@ -353,6 +368,25 @@ class ZooKeeper(Store):
 
     def end(self):
         self.server.close()
+
+
+class FullZooKeeper(ZooKeeper):
+    """All that it keeps is on a disk of 1 MB; a server whose disk is full ends."""
+
+    def __init__(self):
+        self.server = servers.ZooKeeper(flags=["-Dzookeeper.preAllocSize=64"], start=False)
+        self.port = self.server.port
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "1m")
+        self.server.start()
+
+    def fill(self):
+        self.server.disk.fill()
+
+        def undo():
+            self.server.stop()
+            self.server.disk.empty()
+            self.server.start()
+        return undo
 
 
 class Zk:

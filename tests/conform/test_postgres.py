@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
 import os, re, signal, subprocess, sys, threading, time
-from cases import BASIC, NETWORK, SERVER, read_only, run
+from cases import BASIC, NETWORK, SERVER, full, read_only, run
 from driver import Driver, record
 from proxy import Proxy
-from stores import Postgres as Store
+from stores import FullPostgres, Postgres as Store
 from harness import *
 from servers import Bouncer, Postgres, Redis, free_port
 
@@ -344,6 +344,16 @@ def goes_on():
         d.end(), e.end()
 
 
+def full_disk():
+    """The table's disk is full: writes fail and say so, and all goes on with room again."""
+    if os.geteuid() != 0:
+        skip("out of space", "mounting a small disk needs root")
+        return
+    store = FullPostgres()
+    run(store, [full])
+    store.end()
+
+
 def together():
     """Many locks of a process share connections; who writes is not told of its own writes."""
     with Postgres() as server:
@@ -376,5 +386,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tables, tokens)
-at_once(fence, pooled, promoted, goes_on, together)
+at_once(fence, pooled, promoted, goes_on, together, full_disk)
 done()

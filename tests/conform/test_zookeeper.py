@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The ZooKeeper lock passes the conformance suite against Debian's server, and its own cases."""
-import http.server, json, sys, threading
-from cases import BASIC, NETWORK, SERVER, run
+import http.server, json, os, sys, threading
+from cases import BASIC, NETWORK, SERVER, full, run
 from driver import Driver, record
-from stores import Zk, ZooKeeper as Store
+from stores import FullZooKeeper, Zk, ZooKeeper as Store
 from harness import *
 from servers import Redis, ZooKeeper, ask, free_port
 
@@ -180,6 +180,16 @@ def ensemble():
         m.close()
 
 
+def full_disk():
+    """A server whose disk is full ends; with room again, and started again, it has what it had."""
+    if os.geteuid() != 0:
+        skip("out of space", "mounting a small disk needs root")
+        return
+    store = FullZooKeeper()
+    run(store, [full])
+    store.end()
+
+
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)
@@ -187,6 +197,6 @@ if only:
 store = Store()
 run(store, BASIC + NETWORK + SERVER)
 store.end()
-at_once(strangers, alone)
+at_once(strangers, alone, full_disk)
 ensemble()
 done()
