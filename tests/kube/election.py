@@ -287,7 +287,7 @@ def crashes(s):
 
 
 def connections(pid, port):
-    """Of a process to that port."""
+    """Of a process to that port, which the server has not closed (its side's FIN leaves state 08)."""
     inodes = set()
     for fd in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -295,7 +295,8 @@ def connections(pid, port):
         except OSError:
             pass
     with open("/proc/net/tcp") as f:
-        return sum(line.split()[9] in inodes and int(line.split()[2].split(":")[1], 16) == port for line in f.readlines()[1:])
+        lines = [line.split() for line in f.readlines()[1:]]
+    return sum(l[9] in inodes and l[3] == "01" and int(l[2].split(":")[1], 16) == port for l in lines)
 
 
 def idle(s):
