@@ -196,8 +196,10 @@ def notices(store):
         t.put(f"p{i}")
         if store.watches:
             t.a.noticed(before)
-        watched.append(t.a.read().get("record", {}).get("holderIdentity"))
+        # The notice may be an earlier write's, or of the first half of a pair; then another comes.
         polled.append(t.b.read().get("record", {}).get("holderIdentity"))
+        wait_for(lambda: t.a.read().get("record", {}).get("holderIdentity") == polled[-1])
+        watched.append(t.a.read().get("record", {}).get("holderIdentity"))
     same(watched, polled, "notices: who watches and who polls see the same")
     t.end()
 

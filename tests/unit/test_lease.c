@@ -65,6 +65,29 @@ static void lead(void)
 	write_done(0, OUTCOME_OK, 0);
 }
 
+/* A hundred candidates that began in one moment and cannot watch. */
+static void polling_rules(void)
+{
+	nsec earliest = NSEC_NEVER, latest = 0;
+	int outside = 0, early_half = 0;
+
+	for (uint32_t seed = 1; seed <= 100; seed++) {
+		times = (struct lease_times){ 0 };
+		lease_times_default(&times);
+		lease_init(&l, &times, false, false, seed * 2654435761u);
+		step(0, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+		read_done(1, held(10, 60 * SEC));
+		nsec wait = lease_wait(&l, at(1));
+		earliest = wait < earliest ? wait : earliest;
+		latest = wait > latest ? wait : latest;
+		outside += wait < times.retry || wait >= times.retry / 10 * 22;
+		early_half += wait < times.retry / 10 * 16;
+	}
+	is_int(outside, 0, "without a watch a standby looks again after P to 2.2 P (T17)");
+	ok(earliest < times.retry / 10 * 12 && latest > times.retry * 2 && early_half > 25 && early_half < 75,
+	   "and a hundred of them spread over all of that (T17)");
+}
+
 static void times_rules(void)
 {
 	struct err err;
@@ -357,5 +380,6 @@ int main(void)
 	refusal_rules();
 	end_rules();
 	save_rules();
+	polling_rules();
 	return tap_done();
 }
