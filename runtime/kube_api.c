@@ -372,7 +372,7 @@ static int open_lanes(struct kube_api *a, struct err *err)
 	 * thousand renewals that fall together neither fill the memory nor the server's queue. */
 	static const struct http_options lanes[KUBE_LANES] = {
 		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
-		[KUBE_WATCH] = { .connections = 64, .streams = 100, .stall = STALL },
+		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
 		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
 	};
 

@@ -73,6 +73,8 @@ class Image:
             note(f"{word} {rest[:100]}")
 
 
+if os.geteuid() != 0 or not shutil.which("debootstrap"):
+    sys.exit("make test-image makes a Debian in a directory: it needs root and Debian's package debootstrap")
 home = tempfile.mkdtemp(prefix="lunarch-image-")
 try:
     image = Image(home)
