@@ -4,11 +4,11 @@ already under way, and what cannot be done is said. (examples/postgres.lua, by a
 import os, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import *
-from servers import Postgres, free_port
+from servers import Bouncer, Postgres, free_port
 
 MODULE = r"""
 local sql = require "lunarch.sql"
-local port, nobody = ...
+local port, nobody, bouncer = ...
 local function uri(login, p) return ("postgres://%s127.0.0.1:%s/postgres"):format(login or "user:moon%20light@", p or port) end
 local function err(what, ...) local rows, e = ... print(what, rows, e.code, e) return e end
 local db = sql.connect(uri())
@@ -47,15 +47,24 @@ local function fences()
   err("neither", db:fenced_all(new, { { "UPDATE t SET name = 'neither' WHERE id = 7" }, { "SELECT 1 / 0" } }))
   print("still", db:query("SELECT name FROM t WHERE id = 7")[1].name)
   -- A newer leader's write waits for one that is under way, so that the older one's cannot come after it.
-  local slow = spawn(function() return db:fenced(new, "UPDATE t SET name = 'slow' WHERE id = 7 AND pg_sleep(1) IS NOT NULL") end)
-  while db:query("SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE 'EXECUTE lunarch%' AND state = 'active' AND pid <> pg_backend_pid()")[1].n == 0 do sleep(0.05) end
+  local slow = spawn(function() return db:fenced(new, "UPDATE t SET name = 'slow' WHERE id = 7 AND pg_sleep(2) IS NOT NULL") end)
+  while not slow:done() and db:query("SELECT count(*) AS n FROM pg_stat_activity WHERE query LIKE 'EXECUTE lunarch%' AND state = 'active' AND pid <> pg_backend_pid()")[1].n == 0 do sleep(0.05) end
   print("newest", db:fenced({ token = new.token + 1 }, "UPDATE t SET name = name || ', then newest' WHERE id = 7").count, slow:wait().count)
   print("order", db:query("SELECT name FROM t WHERE id = 7")[1].name)
+end
+local function pooled() -- connections are shared by transactions: nothing may be left behind in one
+  local pool = sql.connect(uri("lunarch@", bouncer))
+  for i = 1, 5 do
+    assert(pool:fenced({ token = 1 << 60 }, "UPDATE t SET id = $1 WHERE id = $2", 7, 7))
+    pool:query("SELECT $1::int / 0", i)
+  end
+  print("pooled", pool:query("SELECT count(*) AS n FROM pg_prepared_statements")[1].n, sql.connect(uri("lunarch@", bouncer)):run "SELECT 1", pool:query("SELECT $1 AS a", "b")[1].a)
 end
 return { on_leading = function(term)
   values()
   refusals()
   fences()
+  pooled()
   for _, f in ipairs { function() sql.connect "mysql://x" end, function() sql.connect(uri(), { timout = 1 }) end, function() db:query() end,
     function() db:query("SELECT $1", print) end, function() db:query("SELECT $1", "a\0b") end, function() db:fenced("UPDATE") end,
     function() db:fenced_all(term, { "SELECT 1" }) end, function() sql.beside(term) end } do
@@ -68,9 +77,9 @@ end }
 script = os.path.join(scratch(), "module.lua")
 with open(script, "w") as f:
     f.write(MODULE)
-with Postgres(auth="scram-sha-256") as server:
+with Postgres(auth="scram-sha-256") as server, Bouncer(server) as bouncer:
     server.sql("CREATE USER \"user\" PASSWORD 'moon light'")
-    c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(free_port()))
+    c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(free_port()), str(bouncer.port))
     same(c.leave(), 0, "lunarch.sql does what it says to the end")
 said = [e["message"] for e in c.all("print")]
 has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
@@ -93,6 +102,7 @@ good &= ok(has("other work\t1"), "fences of different work are apart")
 good &= ok(has("both\tboth\tnil\tx"), "several statements go in one transaction")
 good &= ok(has("neither\tnil\tfailed") and has("still\tboth"), "all of them or none")
 good &= ok(has("newest\t1\t1") and has("order\tslow, then newest"), "a newer leader's write waits for what an older one has under way")
+good &= ok(has("pooled\t1\ttrue\tb"), "behind a pooler, in transaction mode, too, and nothing of it stays there")
 same(len([m for m in said if m.startswith("misuse")]), 8, "misuse raises")
 for word in ("postgres://USER", "did you mean 'timeout'", "found nil", "found a function", "zero byte", "found a string", "found a string", "in no PostgreSQL server"):
     good &= ok(has("misuse", word), f"with the reason: {word}")
