@@ -17,7 +17,7 @@ local function tell()
     local r, err = http.get(ping, { timeout = 5 })
     if not r then return nil, err end
     return r.ok or nil, "status " .. r.status
-  end, { timeout = seconds })
+  end, { tries = 3 })
   if not heard then log.warn("ping_failed", { why = tostring(err) }) end
 end
 

@@ -53,16 +53,15 @@ def join(name):
     return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", LOGS, "0.1")
 
 
-segment(20000)
-segment(20000, packed=True)
+segment(8000)
+segment(8000, packed=True)
 a = join("a")
 ok(wait_for(lambda: state() == (2, values)), "all segments, plain and compressed, become one state")
 ok(wait_for(lambda: not segments()), "and are removed")
 b = join("b")
 ok(b.wait("new_leader"), "another waits")
 for packed in (True, False, True):
-    segment(50000, packed)
-ok(wait_for(lambda: a.all("compacted", "up_to=") or True), "more come")
+    segment(20000, packed)
 a.kill(signal.SIGKILL)
 ok(b.wait("became_leader"), "when the leader is killed over them another leads")
 ok(wait_for(lambda: state() == (5, values) and not segments()), "and nothing is lost, nothing is merged twice")

@@ -17,7 +17,7 @@ local files = {}
 ---@param text string
 ---@param options? lunarch.FileOptions
 ---@return true? written and on the disk
----@return lunarch.Error? err "fenced": a larger token has written it (err.token); "missing": no such directory; "denied", "full", "timeout"
+---@return lunarch.Error? err "fenced": a larger token has written it (err.token); "missing": no such directory; "denied", "full"; "timeout": not known
 function files.write(path, text, options) end
 
 ---All of a file.
