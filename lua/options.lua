@@ -41,7 +41,8 @@ return function(where, options, known)
 	for key, value in pairs(options) do
 		local kind = known[key]
 		if not kind then
-			return ("%s: unknown option '%s'%s"):format(where, tostring(key), (suggest(tostring(key), known)))
+			local name = tostring(key):sub(1, 60)
+			return ("%s: unknown option '%s'%s"):format(where, name, (suggest(name, known)))
 		elseif type(kind) == "function" then
 			local wanted = kind(value)
 			if wanted then

@@ -37,11 +37,12 @@ static int log_print(lua_State *L)
 	for (int i = 1; i <= n; i++) {
 		if (i > 1)
 			luaL_addchar(&b, '\t');
-		lua_pushvalue(L, i);
-		luaL_addvalue(&b);
+		size_t len;
+		const char *text = lua_tolstring(L, i, &len);
+		luaL_addlstring(&b, text, len < TEXT_MAX ? len : TEXT_MAX);
 	}
 	luaL_pushresult(&b);
-	log_event(LOG_INFO, about(L), "print", "%.*s", TEXT_MAX, lua_tostring(L, -1));
+	log_event(LOG_INFO, about(L), "print", "%s", lua_tostring(L, -1));
 	return 0;
 }
 
