@@ -205,11 +205,14 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 	(void)durable;
 	begin(l, true, by, done, arg);
 	if (strspn(expected->text, "0123456789") != strlen(expected->text)) {
+		etcd_watch_settle(&l->watch, 0);
 		lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
 		return;
 	}
-	if (!lock_op_print(&l->op, record, &text))
+	if (!lock_op_print(&l->op, record, &text)) {
+		etcd_watch_settle(&l->watch, 0);
 		return;
+	}
 	l->call.urgent = record->token != 0 || record->state == RECORD_RELEASED;
 	etcd_call_start(l->client, &l->call, etcd_txn, print_txn(l, text, expected->text), by, on_txn, l);
 	free(text);
