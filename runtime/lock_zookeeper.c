@@ -20,6 +20,7 @@
 #define PORT 2181
 #define CHILD "lunarch-"
 #define ID_BYTES 8
+#define ELECTION_MS 2000 /* an ensemble at its defaults finds that its leader is gone, and has another */
 #define RAISE_S 1. /* between tries to get notices back */
 
 struct zk_hub { /* one per process: its sessions */
@@ -59,6 +60,7 @@ struct zk_lock {
 	struct version expected;
 	bool acquiring, removing;
 	int64_t own;           /* zxid of our last write: no news to us */
+	struct lock_about *about; /* what the question under way fills; NULL: it is another operation */
 
 	struct zk_watch *watch;
 	lock_changed_fn *changed;
@@ -114,8 +116,27 @@ static const struct ACL_vector *acl_of(const struct zk_lock *l)
 	return *l->server->url.user ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 }
 
+/* A read has shown that it answers. */
+static void tell_about(struct zk_lock *l, struct lock_result *r)
+{
+	const char *version = zk_link_version(l->server->link);
+	bool answered = r->outcome == LOCK_OK || r->outcome == LOCK_ABSENT || r->outcome == LOCK_FOREIGN;
+	int major = 0, minor = 0;
+
+	if (!answered)
+		return;
+	*r = (struct lock_result){ .outcome = LOCK_OK };
+	*l->about = (struct lock_about){ .pause_ms = l->server->url.hosts > 1 ? ELECTION_MS : 0 };
+	snprintf(l->about->server, sizeof l->about->server, "ZooKeeper %s", *version ? version :
+	         "of no known version (srvr is not among its 4lw.commands.whitelist)");
+	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
+		snprintf(l->about->warning, sizeof l->about->warning, "this version gets no more repairs; 3.8 is tested");
+}
+
 static void finish(struct zk_lock *l, struct lock_result *r)
 {
+	if (l->about)
+		tell_about(l, r);
 	free(l->text);
 	l->text = NULL;
 	lock_op_finish(&l->op, r);
@@ -194,6 +215,8 @@ static void on_record(int rc, const char *value, int len, const struct Stat *sta
 		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
 	else if (rc != ZOK)
 		fail_rc(l, rc);
+	else if (l->about)
+		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 	else
 		lock_op_found(&l->op, what, value ? value : "", len > 0 ? (size_t)len : 0, moved ? "?.0" : version, stat->mzxid);
 }
@@ -632,6 +655,7 @@ static void begin(struct zk_lock *l, bool writing, struct instant by, lock_done_
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
 	l->again = l->parents = l->removing = false;
+	l->about = NULL;
 }
 
 static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
@@ -663,6 +687,15 @@ static void remove_record(struct lock *lock, const struct version *expected, str
 	begin(l, true, by, done, arg);
 	l->removing = true;
 	l->expected = *expected;
+	want(l);
+}
+
+static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct zk_lock *l = of(lock);
+
+	begin(l, false, by, done, arg);
+	l->about = about;
 	want(l);
 }
 
@@ -704,7 +737,7 @@ static void close_lock(struct lock *lock)
 
 static const struct lock_ops ops = {
 	.scheme = "zookeeper", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch,
-	.close = close_lock, .remove = remove_record,
+	.close = close_lock, .about = ask_server, .remove = remove_record,
 };
 static const struct lock_ops *const locks[] = { &ops, NULL };
 

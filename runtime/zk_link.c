@@ -33,6 +33,7 @@ struct zk_link {
 	ev_io probing;
 	struct buf said;         /* by the server probed */
 	char peer[300], at[RESOLVE_TEXT + 8];
+	char version[40];        /* of the server probed last; "": it does not say */
 
 	zhandle_t *handle;
 	int fd;                  /* the library's */
@@ -238,14 +239,26 @@ static int judge(struct zk_link *k)
 	static const char *const good[] = { "ookeeper version", "eeper version", "is not executed because it is not in the", NULL };
 	const char *said = k->said.data ? k->said.data : "";
 
+	if (strstr(said, "version: ") && !strchr(said, '\n'))
+		return 0; /* the line goes on */
 	for (const char *const *g = good; *g; g++)
 		if (strstr(said, *g))
 			return 1;
 	return strstr(said, "not currently serving") ? 2 : strlen(said) > 200 ? -1 : 0;
 }
 
+/* "Zookeeper version: 3.8.0-..., built on ..." */
+static void note_version(struct zk_link *k)
+{
+	const char *at = k->said.data ? strstr(k->said.data, "version: ") : NULL;
+
+	at = at ? at + strlen("version: ") : "";
+	snprintf(k->version, sizeof k->version, "%.*s", (int)strcspn(at, "-, \r\n"), at);
+}
+
 static void on_probed(struct zk_link *k, int verdict)
 {
+	note_version(k);
 	ev_io_stop(k->env->loop, &k->probing);
 	close(k->probe);
 	k->probe = -1;
@@ -296,6 +309,11 @@ static void on_dialed(void *arg, int fd, const struct err *err)
 	k->state = PROBING;
 	ev_io_set(&k->probing, fd, EV_READ);
 	ev_io_start(k->env->loop, &k->probing);
+}
+
+const char *zk_link_version(const struct zk_link *k)
+{
+	return k->version;
 }
 
 /* ---- going up ---- */

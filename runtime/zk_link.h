@@ -27,6 +27,9 @@ void zk_link_want(struct zk_link *link, struct lock_call *c);
 void zk_link_leave(struct zk_link *link, struct lock_call *c); /* wants no more */
 void zk_link_raise(struct zk_link *link);
 
+/* Of the server that the link goes to, or went to last: "3.8.0"; "": it does not say. Borrowed. */
+const char *zk_link_version(const struct zk_link *link);
+
 /* NULL: the link is down. After each request: zk_link_sent. */
 zhandle_t *zk_link_handle(const struct zk_link *link);
 void zk_link_sent(struct zk_link *link);
