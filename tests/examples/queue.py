@@ -16,7 +16,7 @@ def queue():
     work = f'read job; echo "$job" >>{room}/begun; while [ "$job" = slow ] && [ ! -e {gate} ]; do sleep 0.05; done; printf "%s done" "$job"'
     with Redis() as server:
         def join(name):
-            return Candidate("--lock", server.url("{q}:leader"), "--identity", name, SCRIPT, "--", "{q}", work, "0.1")
+            return Candidate("--lock", server.url("{q}:leader"), "--identity", name, SCRIPT, "--", "{q}", work, "0.1", options=STEADY)
         def begun(job):
             return os.path.exists(f"{room}/begun") and open(f"{room}/begun").read().split().count(job)
         results = lambda: server.cli("LRANGE", "{q}:done", "0", "-1").splitlines()
@@ -88,8 +88,8 @@ def module():
         server.cli("ACL", "SETUSER", "u", "on", ">pass word", "allkeys", "allcommands")
         server.cli("ACL", "SETUSER", "default", "off")
         replica.cli("ACL", "SETUSER", "u", "on", ">pass word", "allkeys", "allcommands")
-        c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(replica.port), str(free_port()))
-        same(c.leave(), 0, "lunarch.redis does what it says to the end")
+        c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(replica.port), str(free_port()), options=())
+        same(c.leave(3 * PATIENCE), 0, "lunarch.redis does what it says to the end")
     said = [e["message"] for e in c.all("print")]
     has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
     ok(has("set\tOK\ttrue") and has("length\ttrue"), "texts come through as they are, bytes of all kinds too")

@@ -62,15 +62,15 @@ class Systemd(Server):
             wait_for(swept, 10)
         super().close()
 
-    def lunarch(self, *args, env=None):
-        c = Candidate(*args, prefix=self.enter(), env=env)
+    def lunarch(self, *args, **kw):
+        c = Candidate(*args, prefix=self.enter(), **kw)
         c.pid = wait_for(lambda: children(c.pid))[0]  # nsenter waits outside
         return c
 
 
 def failover(a, b):
     lock = os.path.join(scratch(), "lock")
-    join = lambda host, name: host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2")
+    join = lambda host, name: host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2", options=STEADY)
     a.systemctl("start", "job.service")
     ok(a.active("job.service"), "(the unit runs on a machine, as a crash may leave it)")
     second = join(b, "b")
@@ -90,7 +90,7 @@ def failover(a, b):
     first.kill(signal.SIGTERM)
     first.leave()
     ok(not a.active("job.service") and not b.active("job.service"), "when all have stopped it runs nowhere")
-    deaf = a.lunarch("--lock", lock + "2", SCRIPT, "--", "deaf.service")
+    deaf = a.lunarch("--lock", lock + "2", SCRIPT, "--", "deaf.service", options=STEADY)
     ok(deaf.wait("unit_started"), "a unit that does not listen to SIGTERM is started")
     deaf.kill(signal.SIGTERM)
     same(deaf.leave(), 0, "and stopped")
@@ -133,8 +133,8 @@ def module(a):
     a.systemctl("start", "mine.service")
     mine = {"XDG_RUNTIME_DIR": "/run/mine"}
     ok(wait_for(lambda: a.systemctl("--user", "is-active", "quiet.target", env=mine).stdout.strip() == "active"), "(a user's systemd runs)")
-    c = a.lunarch("--lock", script + ".lock", script, env=mine)
-    same(c.leave(), 0, "lunarch.systemd does what it says to the end")
+    c = a.lunarch("--lock", script + ".lock", script, env=mine, options=())
+    same(c.leave(3 * PATIENCE), 0, "lunarch.systemd does what it says to the end")
     said = [e["message"] for e in c.all("print")]
     has = lambda *words: any(all(w in m for w in words) for m in said)
     ok(has("start\ttrue\ttrue"), "a unit is started, and what runs can be started")

@@ -72,7 +72,7 @@ def answers(client, address=SHARED):
 
 def failover(a, b, client):
     lock = os.path.join(scratch(), "lock")
-    join = lambda host, name: host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0")
+    join = lambda host, name: host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0", options=STEADY)
     first = join(a, "a")
     ok(first.wait("address_taken") and a.has(), "the leader has the address")
     ok(answers(client) and knows(client) == a.mac, "and answers the client under it")
@@ -155,7 +155,7 @@ def module(a, b, client):
     b.must("ip address add fd77::101/64 dev net0 nodad")
     ok(answers(client, "fd77::101") and knows(client, "fd77::101") == b.mac, "(the client knows an IPv6 address of the other machine)")
     b.must("ip address del fd77::101/64 dev net0")
-    c = a.lunarch("--lock", os.path.join(room, "lock"), script("module.lua", MODULE))
+    c = a.lunarch("--lock", os.path.join(room, "lock"), script("module.lua", MODULE), options=())
     ok(c.wait("print", "hold"), "lunarch.vip does what it says to the end")
     said = [e["message"] for e in c.all("print")]
     has = lambda *words: any(all(w in m for w in words) for m in said)
@@ -174,7 +174,7 @@ def module(a, b, client):
     ok(c.wait("stopped_leading") and wait_for(lambda: not a.has("10.77.0.101")), "when the term ends, <close> alone releases it")
     c.kill(signal.SIGTERM)
     c.leave()
-    c = a.lunarch("--lock", os.path.join(room, "lock2"), script("rights.lua", RIGHTS), prefix=["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"])
+    c = a.lunarch("--lock", os.path.join(room, "lock2"), script("rights.lua", RIGHTS), options=(), prefix=["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"])
     e = c.wait("print", "refused")
     ok(e and "nil\tdenied" in e["message"] and "CAP_NET_ADMIN" in e["message"], "without the right to it, an error says which right that is")
     c.leave()

@@ -118,7 +118,7 @@ class Api:
 MODULE = r"""
 local kube = require "lunarch.kube"
 local server, token_file = ...
-local api = kube.connect { server = server, token_file = token_file, namespace = "n" }
+local api = kube.connect { server = server, token_file = token_file, namespace = "n", timeout = 30 }
 local function say(what, value, err) print(what, value ~= nil, err and err.code, err and err.status, err) end
 return { on_leading = function(term)
   print("get", api:get("pods", "p1").metadata.name)
@@ -162,7 +162,7 @@ def main():
     go_on = lambda h: False
     api.faults += [go_on, go_on, refuse(403), lambda h: h.answer(200, b"<html>"), refuse(503), refuse(429, ("Retry-After", "0")), go_on,
                    go_on, go_on, go_on, go_on, go_on, refuse(410), go_on, go_on, go_on, refuse(403), lambda h: h.answer(200, {"kind": "Pod"})]
-    c = Candidate("--lock", os.path.join(room, "lock"), script, "--", f"http://127.0.0.1:{api.port}", token, env={"POD_NAME": "p2", "KUBERNETES_SERVICE_HOST": ""})
+    c = Candidate("--lock", os.path.join(room, "lock"), script, "--", f"http://127.0.0.1:{api.port}", token, env={"POD_NAME": "p2", "KUBERNETES_SERVICE_HOST": ""}, options=())
     heard = lambda *words: c.wait("print", "\t".join(words))
     ok(heard("event", "added", "p1201"), "the watch begins with what is there")
     said = [e["message"] for e in c.all("print")]
@@ -184,7 +184,7 @@ def main():
     for word in ("KUBERNETES_SERVICE_HOST", "ftp://x", "did you mean 'server'", "found nil", "pods?x", '"merge"'):
         ok(has("misuse", word), f"with the reason: {word}")
     watches(api, c, heard)
-    same(c.leave(), 0, "it ends in peace")
+    same(c.leave(3 * PATIENCE), 0, "it ends in peace")
     ok(not any("s3cret" in json.dumps(e) for e in c.events), "the token is in no log")
 
 

@@ -11,8 +11,8 @@ local sql = require "lunarch.sql"
 local port, nobody, bouncer = ...
 local function uri(login, p) return ("postgres://%s127.0.0.1:%s/postgres"):format(login or "user:moon%20light@", p or port) end
 local function err(what, ...) local rows, e = ... print(what, rows, e.code, e) return e end
-local db = sql.connect(uri())
-local root = sql.connect(uri "lunarch@")
+local db = sql.connect(uri(), { timeout = 30 })
+local root = sql.connect(uri "lunarch@", { timeout = 30 })
 local function values()
   print("made", root:run "CREATE TABLE t (id int, name text, at jsonb); GRANT ALL ON t TO PUBLIC; GRANT CREATE ON SCHEMA public TO PUBLIC")
   local odd = "O'Neill \\' \"x\" :x :'y' $1 \n\t\r\1 ; DROP TABLE t; -- $(id) `id` \u{20ac}"
@@ -53,7 +53,7 @@ local function fences()
   print("order", db:query("SELECT name FROM t WHERE id = 7")[1].name)
 end
 local function pooled() -- connections are shared by transactions: nothing may be left behind in one
-  local pool = sql.connect(uri("lunarch@", bouncer))
+  local pool = sql.connect(uri("lunarch@", bouncer), { timeout = 30 })
   for i = 1, 5 do
     assert(pool:fenced({ token = 1 << 60 }, "UPDATE t SET id = $1 WHERE id = $2", 7, 7))
     pool:query("SELECT $1::int / 0", i)
@@ -79,8 +79,8 @@ with open(script, "w") as f:
     f.write(MODULE)
 with Postgres(auth="scram-sha-256") as server, Bouncer(server) as bouncer:
     server.sql("CREATE USER \"user\" PASSWORD 'moon light'")
-    c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(free_port()), str(bouncer.port))
-    same(c.leave(), 0, "lunarch.sql does what it says to the end")
+    c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(free_port()), str(bouncer.port), options=())
+    same(c.leave(3 * PATIENCE), 0, "lunarch.sql does what it says to the end")
 said = [e["message"] for e in c.all("print")]
 has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 good = True
@@ -109,5 +109,5 @@ for word in ("postgres://USER", "did you mean 'timeout'", "found nil", "found a 
 ok(not any(p in json.dumps(e) for e in c.events for p in ("moon light", "moon%20light")), "the password is in no log")
 if not good:
     note("\n".join(said))
-    c.log()
+    note("\n".join(e["message"] for e in c.all("hook_failed") + c.all("stopped_leading")))
 done()
