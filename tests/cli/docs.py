@@ -52,7 +52,7 @@ def page(path):
                 scripts.append(first[1])
                 write(os.path.join(place, first[1]), text)
     tests = [s for s in scripts if s.endswith("_test.lua")]
-    ok(tests and commands, f"{name}: has tests and commands")
+    ok(tests and (commands or name != "guide.md"), f"{name}: has tests, and the guide has commands")  # a page that is read wrongly would have none
     for script in sorted(set(scripts) - set(tests)):
         held(run("lunarch", "check", "--lock", lock_of(os.path.join(place, script)), script, cwd=place), f"{name}: {script} is checked without a problem")
     for test in tests:
