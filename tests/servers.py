@@ -208,7 +208,7 @@ class Server:
 
 
 class Etcd(Server):
-    """One node, or a member: Etcd.cluster(3)."""
+    """One node, or a member: Etcd.cluster(3). ETCD can name another version's binary than Debian's."""
 
     def __init__(self, name="n0", peer_port=None, cluster=None, options=(), start=True):
         self.name, self.options = name, list(options)
