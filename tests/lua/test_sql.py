@@ -110,4 +110,5 @@ ok(not any(p in json.dumps(e) for e in c.events for p in ("moon light", "moon%20
 if not good:
     note("\n".join(said))
     note("\n".join(e["message"] for e in c.all("hook_failed") + c.all("stopped_leading")))
+stop_everyone()
 done()
