@@ -9,7 +9,7 @@ case "${1:-}" in
     need="$need perl python3-prometheus-client redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp"
     need="$need iproute2 iputils-arping iputils-ping nginx haproxy socat systemd" ;;
 esac
-[ "${1:-}" = bench ] && need="$need curl"
+[ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
 # For make test-kube any go will do: it fetches the one it needs.
 [ "${1:-}" = kube ] && ! command -v go >/dev/null && need="$need golang-go ca-certificates"
