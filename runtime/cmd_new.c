@@ -20,15 +20,6 @@ static bool is_name(const char *s, size_t len)
 	return len > 0 && len <= NAME_MAX_LEN;
 }
 
-static const char *template_text(const char *name)
-{
-	const struct prelude_file *f = prelude_files;
-
-	while (strcmp(f->name, name) != 0)
-		f++;
-	return f->text;
-}
-
 static void put_named(FILE *f, const char *text, const char *name)
 {
 	const char *at;
@@ -49,7 +40,7 @@ static int write_file(const char *path, const char *template, const char *name)
 	if (!f)
 		return command_fail(COMMAND_NEW, EXIT_FAILED_SCRIPT, "cannot write %s: %s", path,
 		                    errno == EEXIST ? "there is one already" : strerror(errno));
-	put_named(f, template_text(template), name);
+	put_named(f, prelude_find(template)->text, name);
 	bool bad = ferror(f);
 	if (fclose(f) != 0 || bad)
 		return command_fail(COMMAND_NEW, EXIT_FAILED_SCRIPT, "cannot write %s: %s", path, strerror(errno));

@@ -182,13 +182,10 @@ static size_t depth_of(const char *line)
 
 int help_api(const char *name)
 {
-	const struct prelude_file *f = prelude_files;
 	size_t inside = 0;
 	bool found = false;
 
-	while (strcmp(f->name, "api") != 0)
-		f++;
-	for (const char *line = f->text, *end; *line; line = end) {
+	for (const char *line = prelude_find("api")->text, *end; *line; line = end) {
 		size_t depth = depth_of(line);
 		end = strchr(line, '\n') + 1;
 		if (depth && depth <= inside)

@@ -46,11 +46,6 @@ struct ev_loop *kube_api_loop(const struct kube_api *a)
 	return a->env->loop;
 }
 
-struct http_stats kube_api_stats(const struct kube_api *a, enum kube_lane lane)
-{
-	return http_stats(a->lanes[lane]);
-}
-
 /* ---- the end of a call ---- */
 
 static void release(struct kube_call *c)

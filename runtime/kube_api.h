@@ -75,6 +75,4 @@ void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_r
 /* Ends it: done is called with ERR_CANCELLED before this returns. No-op if it is not busy. */
 void kube_api_cancel(struct kube_call *c);
 
-struct http_stats kube_api_stats(const struct kube_api *a, enum kube_lane lane);
-
 #endif

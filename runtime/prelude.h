@@ -5,6 +5,7 @@
 #define LUNARCH_PRELUDE_H
 
 #include <stddef.h>
+#include <string.h>
 
 struct prelude_file {
 	const char *name; /* "exec" for lua/exec.lua, "lunarch.retry" for lua/lunarch/retry.lua; NULL after the last */
@@ -12,5 +13,13 @@ struct prelude_file {
 	size_t len;
 };
 extern const struct prelude_file prelude_files[];
+
+static inline const struct prelude_file *prelude_find(const char *name)
+{
+	for (const struct prelude_file *f = prelude_files; f->name; f++)
+		if (strcmp(f->name, name) == 0)
+			return f;
+	return NULL;
+}
 
 #endif

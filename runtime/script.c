@@ -37,11 +37,9 @@ static void push_library(lua_State *L)
 
 static void run_prelude_file(lua_State *L, const char *name)
 {
-	const struct prelude_file *f = prelude_files;
+	const struct prelude_file *f = prelude_find(name);
 
-	while (f->name && strcmp(f->name, name) != 0)
-		f++;
-	if (!f->name)
+	if (!f)
 		luaL_error(L, "no prelude file %s", name);
 	lua_pushfstring(L, strncmp(name, LIBRARY, strlen(LIBRARY)) == 0 ? "=%s" : "=lunarch:%s", name);
 	if (luaL_loadbufferx(L, f->text, f->len, lua_tostring(L, -1), "t") != LUA_OK)

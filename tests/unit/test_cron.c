@@ -303,10 +303,8 @@ static void test_due(void)
 static int use(lua_State *L)
 {
 	const char *name = luaL_checkstring(L, 1);
-	const struct prelude_file *f = prelude_files;
+	const struct prelude_file *f = prelude_find(name);
 
-	while (f->name && strcmp(f->name, name) != 0)
-		f++;
 	luaL_loadbufferx(L, f->text, f->len, name, "t");
 	lua_pushcfunction(L, use);
 	lua_call(L, 1, 1);
