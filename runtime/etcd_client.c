@@ -42,9 +42,7 @@ static void free_client(struct etcd_client *c)
 	http_free(c->lane);
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
-	explicit_bzero(c->id, strlen(c->id));
 	free(c->token);
-	free(c->id);
 	for (int i = 0; i < c->url.hosts; i++)
 		free(c->base[i]);
 	lock_url_fini(&c->url);
@@ -64,25 +62,23 @@ static void drop_clients(void *object)
 }
 
 /* Everything but the path, which is each lock's own. */
-static char *id_of(struct lock_url *u, bool tls)
+static bool serves(const struct etcd_client *c, const struct lock_url *u, bool tls)
 {
-	char *path = u->path, none[] = "";
+	bool same = c->tls == tls && lock_url_same_servers(&c->url, u);
 
-	u->path = none;
-	char *text = lock_url_print(u, tls ? "etcds" : "etcd");
-	u->path = path;
-	char *id = mem_printf("%s %s", text, u->password ? u->password : "");
-	free(text);
-	return id;
+	for (const char *const *o = etcd_options; same && *o; o++) {
+		const char *ours = lock_url_option(&c->url, *o), *theirs = lock_url_option(u, *o);
+		same = ours && theirs ? strcmp(ours, theirs) == 0 : ours == theirs;
+	}
+	return same;
 }
 
-static struct etcd_client *new_client(struct lock_env *env, char *id, struct lock_url *url, bool tls, struct err *err)
+static struct etcd_client *new_client(struct lock_env *env, struct lock_url *url, bool tls, struct err *err)
 {
 	struct etcd_client *c = mem_zero(sizeof *c);
 	char host[300];
 
 	c->env = env;
-	c->id = id;
 	c->tls = tls;
 	c->url = *url;
 	*url = (struct lock_url){ .hosts = 0 };
@@ -107,21 +103,18 @@ static struct etcd_client *new_client(struct lock_env *env, char *id, struct loc
 struct etcd_client *etcd_client_get(struct lock_env *env, struct lock_url *url, bool tls, struct err *err)
 {
 	struct clients *all = lock_env_share(env, &shared_key, make_clients, drop_clients, err);
-	char *id = id_of(url, tls);
 	struct etcd_client *c = all ? all->first : NULL;
 
-	while (c && strcmp(c->id, id) != 0)
+	while (c && !serves(c, url, tls))
 		c = c->next;
 	if (!c && all) {
-		c = new_client(env, id, url, tls, err);
+		c = new_client(env, url, tls, err);
 		if (c) {
 			c->next = all->first;
 			all->first = c;
 		}
 		return c;
 	}
-	explicit_bzero(id, strlen(id));
-	free(id);
 	lock_url_fini(url);
 	return c;
 }

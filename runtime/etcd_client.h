@@ -64,7 +64,6 @@ struct etcd_queue {
 struct etcd_client {
 	struct etcd_client *next;
 	struct lock_env *env;
-	char *id;                   /* what makes two URLs share a client; has the password in it */
 	struct lock_url url;        /* hosts, user, password, options; the path is nobody's */
 	char *base[LOCK_URL_HOSTS]; /* "https://host:port" */
 	bool tls;
