@@ -151,7 +151,8 @@ test-kube: kube-deps
 	$(PROVE_EACH) $(addprefix tests/kube/,conform.py election.py faults.py example.py doctor.py)
 
 # The example's Dockerfile, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
-test-image:
+test-image: kube-deps
+	@tests/kube/build.sh
 	$(PROVE_EACH) tests/kube/image.py
 
 kube-deps:

@@ -26,16 +26,18 @@ def apply(c, ns, name):
 
 class Pod(Candidate):
     """What the kubelet would start: the container's arguments and environment, the service account's files in their place."""
-    MOUNT = ('mount -t tmpfs tmpfs /run && mkdir -p /run/secrets/kubernetes.io/serviceaccount && '
-             'cp "$ACCOUNT"/* /run/secrets/kubernetes.io/serviceaccount/ && exec "$@"')
+    MOUNT = ('mount -t tmpfs tmpfs "$1/run" && mkdir -p "$1/run/secrets/kubernetes.io/serviceaccount" && '
+             'cp "$ACCOUNT"/* "$1/run/secrets/kubernetes.io/serviceaccount/" && shift && ')
+    ENTER = ["unshare", "--mount", "--propagation", "private", "sh", "-c", MOUNT + 'exec "$@"', "sh", ""]
+    SCRIPT = os.path.join(EXAMPLE, "label-leader.lua")
 
     def __init__(self, c, ns, name, account, container):
         self.pod = name
         env = {"POD_NAME": name, "POD_NAMESPACE": ns, "POD_IP": "127.0.0.1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(c.port),
                "ACCOUNT": account, "KUBECONFIG": ""}
         args = [re.sub(r"\$\((\w+)\)", lambda m: env[m[1]], a) for a in container["args"][1:]]
-        args = [os.path.join(EXAMPLE, "label-leader.lua") if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a for a in args]
-        super().__init__(*args, env=env, prefix=["unshare", "--mount", "--propagation", "private", "sh", "-c", self.MOUNT, "sh"])
+        args = [self.SCRIPT if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a for a in args]
+        super().__init__(*args, env=env, prefix=self.ENTER)
 
 
 def selected(c, ns, service):
@@ -53,7 +55,7 @@ def led_by(c, ns, service, pods):
     return wait_for(one)
 
 
-def main():
+def three_pods(pod=Pod):
     with Cluster() as c:
         ns = c.namespace("example")
         made = apply(c, ns, "rbac.yaml") | apply(c, ns, "deployment.yaml")
@@ -71,7 +73,7 @@ def main():
             spec = {**template["spec"], "serviceAccountName": "web"}
             c.must("POST", f"/api/v1/namespaces/{ns}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{i}", "labels": template["metadata"]["labels"]},
                                                              "spec": spec})
-            pods.append(Pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0]))
+            pods.append(pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0]))
         first = led_by(c, ns, made["Service"], pods)
         if not ok(first, "the Service finds the leader's pod and no other"):
             for p in pods:
@@ -156,7 +158,8 @@ def module(c):
     ok(not any(token in json.dumps(e) for e in r.events), "the token is in no log")
 
 
-main()
-with Cluster() as cluster:
-    module(cluster)
-done()
+if __name__ == "__main__":
+    three_pods()
+    with Cluster() as cluster:
+        module(cluster)
+    done()
