@@ -132,6 +132,7 @@ static void stuck(void)
 	lock_env_fini(&env);
 	offload_free(env.offload);
 	ev_loop_destroy(s.loop);
+	proof_self_fini(&self);
 	char *command = mem_printf("rm -r %s", dir);
 	if (system(command) != 0)
 		exit(1);
