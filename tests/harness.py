@@ -133,7 +133,8 @@ class Candidate:
         return found[count - 1] if len(found) >= count else None
 
     def guard(self):
-        return wait_for(lambda: children(self.pid))[0]
+        """The newest: while a reload's old worker leaves there are two."""
+        return wait_for(lambda: children(self.pid))[-1]
 
     def worker(self):
         return wait_for(lambda: children(self.guard()))[0]

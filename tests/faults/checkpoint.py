@@ -79,7 +79,7 @@ def clean():
     ok(b.wait("print", "saved 3"), "and saves")
     same(r.data()["last"], "reload", "upon what on_stopped of the old one saved")
     b.kill(signal.SIGKILL, b.worker())
-    same(loaded(b, 3), 3, "after the worker was killed, the next term has it")
+    same(loaded(b, 3), 3, "after the worker was killed, the next term has it") or b.log()
     same(r.data()["last"], "worker", "and what its on_stopped, run by the replacement, saved")
     c = r.join("c")
     for pid in (b.guard(), b.pid):
