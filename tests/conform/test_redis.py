@@ -254,7 +254,7 @@ def amnesia():
 
 def together():
     """Many locks of a process share a connection; in a cluster, what belongs to a lock is in one slot."""
-    with Redis("--cluster-enabled", "yes") as server:
+    with Redis("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server:
         d = opened(server.url("early"))
         r = d.read(within=SHORT)
         ok(r["outcome"] == "failed" and "CLUSTERDOWN" in r["err"]["text"], "cluster: one that is not whole is not ready")
