@@ -1,6 +1,6 @@
 """A Kubernetes API server that is a script: Leases in memory, watches, and whatever answers a test wants that a healthy server
 does not give. It checks what it is sent. What a real server answers is tests/kube's matter."""
-import copy, http.server, json, os, re, socket, struct, threading, time
+import copy, http.server, json, os, re, socket, ssl, struct, threading, time
 from urllib.parse import parse_qs, urlsplit
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
@@ -50,12 +50,28 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.connection.close()
 
     def setup(self):
+        self.who = self.sni = None
+        if self.server.api.context:
+            self.shake_hands()
         super().setup()
         self.server.handlers.add(self)
+
+    def shake_hands(self):
+        """Here, where it keeps nobody else waiting. who: whom the client's certificate names; sni: whom it asks for."""
+        try:
+            self.request = self.server.api.context.wrap_socket(self.request, server_side=True)
+        except OSError as e:
+            self.server.api.refused.append(str(e))
+            raise
+        self.sni = self.server.api.asked_for.pop(self.request, None)
+        names = dict(part[0] for part in (self.request.getpeercert() or {}).get("subject", ()))
+        self.who = names.get("commonName")
 
     def finish(self):
         self.server.handlers.discard(self)
         super().finish()
+        if self.server.api.context:
+            self.request.close()
 
     def serve(self):
         length = int(self.headers.get("Content-Length") or 0)
@@ -76,29 +92,47 @@ class Server(http.server.ThreadingHTTPServer):
 class Api:
     """faults: functions, each called for one request and then gone: they answer it (True), or change what comes after.
     watches: what each watch gets: functions that write to it. rule: called for every request. silent: watches are opened and
-    show nothing. seen: (method, path, time, authorization, port, body) of each request; applied: (time, method, holder, port) of
-    each write; wrong: what no client may send."""
+    show nothing. seen: (method, path, time, authorization, port, body, handler) of each request; applied: (time, method, holder,
+    port) of each write; wrong: what no client may send. pki: it speaks TLS, with a certificate of that for 127.0.0.1 and localhost
+    (or the one that is given), and asks for the client's; refused: handshakes that failed."""
 
-    def __init__(self, silent=False):
+    def __init__(self, silent=False, pki=None, certificate=None):
         self.leases, self.version, self.faults, self.watches, self.rule = {}, 100, [], [], None
         self.seen, self.applied, self.wrong, self.silent, self.log = [], [], [], silent, []
         self.lock = threading.Condition(threading.RLock())
+        self.pki, self.context, self.refused, self.asked_for = pki, None, [], {}
+        if pki:
+            self.use(*(certificate or pki.server()))
         self.server = Server(("127.0.0.1", 0), Handler)
         self.server.api, self.server.handlers = self, set()
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def url(self, home, name, **user):
+    def use(self, certificate, key):
+        """For new connections."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        context.load_verify_locations(self.pki.ca)
+        context.verify_mode = ssl.CERT_OPTIONAL
+        context.sni_callback = lambda connection, name, _: self.asked_for.update({connection: name})
+        self.context = context
+
+    def cluster(self, **more):
+        """A kubeconfig's cluster. None: not given."""
+        way = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": self.pki.ca} if self.pki else {"server": f"http://127.0.0.1:{self.port}"}
+        return {k: v for k, v in (way | more).items() if v is not None}
+
+    def url(self, home, name, cluster=None, **user):
         """A lock's URL, by a kubeconfig of its own in that directory."""
         path = os.path.join(home, f"config-{self.port}-{name}")
         with open(path, "w") as f:
             json.dump({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-                       "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}], "users": [{"name": "u", "user": user}]}, f)
+                       "clusters": [{"name": "c", "cluster": cluster or self.cluster()}], "users": [{"name": "u", "user": user}]}, f)
         return f"kube:///{name}?kubeconfig={path}"
 
     def serve(self, h):
         with self.lock:
-            self.seen.append((h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body))
+            self.seen.append((h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body, h))
             watching = "watch=1" in h.path
             fault = self.watches.pop(0) if watching and self.watches else self.faults.pop(0) if not watching and self.faults else None
         if (fault and fault(h)) or (self.rule and self.rule(h)):

@@ -8,38 +8,12 @@ import base64, json, os, ssl, subprocess, sys, time, urllib.error, urllib.reques
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import *  # noqa: F401,F403
+from pki import Pki, openssl
 from servers import Etcd, Server, free_port
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOOLS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "kube")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
-
-
-def openssl(*args, **kw):
-    subprocess.run(["openssl", *args], check=True, capture_output=True, **kw)
-
-
-class Pki:
-    """A certificate authority and what it signs, as PEM files of one directory."""
-
-    def __init__(self, where):
-        self.dir = where
-        self.ca = self.path("ca.crt")
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3", "-subj", "/CN=test-ca",
-                "-keyout", self.path("ca.key"), "-out", self.ca)
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
-
-    def sign(self, name, subject, alt=None, days="2"):
-        """(certificate, key). alt: a subjectAltName. days may be negative: expired."""
-        key, csr, crt, ext = (self.path(name + end) for end in (".key", ".csr", ".crt", ".ext"))
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject, "-keyout", key, "-out", csr)
-        with open(ext, "w") as f:
-            f.write("extendedKeyUsage=clientAuth,serverAuth\n" + (f"subjectAltName={alt}\n" if alt else ""))
-        openssl("x509", "-req", "-in", csr, "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial", "-days", days, "-extfile", ext,
-                "-out", crt)
-        return crt, key
 
 
 class ApiServer(Server):
@@ -52,7 +26,7 @@ class ApiServer(Server):
     def prepare(self):
         self.pki = Pki(self.dir)
         self.admin = self.pki.sign("admin", "/O=system:masters/CN=admin")
-        self.pki.sign("server", "/CN=kube-apiserver", "IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes.default.svc")
+        self.pki.server()
         openssl("genrsa", "-out", self.pki.path("sa.key"), "2048")
         self.context = ssl.create_default_context(cafile=self.pki.ca)
         self.context.load_cert_chain(*self.admin)
