@@ -450,17 +450,31 @@ static int take_user(const struct entry *e, struct kube_config *c, struct err *e
 
 /* ---- a context ---- */
 
-/* What the plugin is told of the cluster, if it asks for it. */
-static void describe_cluster(const struct entry *cluster, const json_t *exec, struct kube_config *c)
+/* The authority's certificates, whichever way they are given: a plugin may have to speak to the cluster itself. */
+static int describe_authority(const struct kube_config *c, json_t *about, struct err *err)
 {
-	json_t *about = json_object(), *extensions = json_object_get(cluster->value, "extensions"), *each;
-	struct buf ca = { 0 };
+	struct buf text = { 0 };
+	size_t len;
+	char *pem = c->ca_pem ? mem_dup(c->ca_pem) : c->ca_file ? kube_slurp(c->ca_file, &len, err) : NULL;
+
+	if (!pem)
+		return c->ca_file ? err_wrap(err, "certificate-authority") : 0;
+	http_base64(&text, pem, strlen(pem));
+	json_object_set_new(about, "certificate-authority-data", json_string(text.data ? text.data : ""));
+	buf_fini(&text);
+	free(pem);
+	return 0;
+}
+
+/* What the plugin is told of the cluster, if it asks for it. */
+static int describe_cluster(const struct entry *cluster, const json_t *exec, struct kube_config *c, struct err *err)
+{
+	json_t *about = c->exec.cluster = json_is_true(json_object_get(exec, "provideClusterInfo")) ? json_object() : NULL;
+	json_t *extensions = json_object_get(cluster->value, "extensions"), *each;
 	size_t i;
 
-	if (!json_is_true(json_object_get(exec, "provideClusterInfo"))) {
-		json_decref(about);
-		return;
-	}
+	if (!about)
+		return 0;
 	json_object_set_new(about, "server", json_string(c->server));
 	if (c->server_name)
 		json_object_set_new(about, "tls-server-name", json_string(c->server_name));
@@ -468,17 +482,12 @@ static void describe_cluster(const struct entry *cluster, const json_t *exec, st
 		json_object_set_new(about, "insecure-skip-tls-verify", json_true());
 	if (c->proxy)
 		json_object_set_new(about, "proxy-url", json_string(c->proxy));
-	if (c->ca_pem) {
-		http_base64(&ca, c->ca_pem, strlen(c->ca_pem));
-		json_object_set_new(about, "certificate-authority-data", json_string(ca.data));
-		buf_fini(&ca);
-	}
 	json_array_foreach(extensions, i, each) {
 		const char *name = json_string_value(json_object_get(each, "name"));
 		if (name && strcmp(name, "client.authentication.k8s.io/exec") == 0)
 			json_object_set(about, "config", json_object_get(each, "extension"));
 	}
-	c->exec.cluster = about;
+	return describe_authority(c, about, err);
 }
 
 static char *current_context(const struct files *f, const char *wanted)
@@ -522,7 +531,8 @@ static int take_named(const struct files *f, const struct entry *context, struct
 	}
 	if (take_cluster(&e, c, err) < 0 || (user && take_user(&u, c, err) < 0))
 		goto out;
-	describe_cluster(&e, json_object_get(u.value, "exec"), c);
+	if (describe_cluster(&e, json_object_get(u.value, "exec"), c, err) < 0)
+		goto out;
 	if (strncmp(c->server, "http://", 7) == 0)
 		drop_secrets(c); /* as client-go: not over a line that all can read */
 	done = 0;
