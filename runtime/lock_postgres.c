@@ -37,8 +37,8 @@ struct pg_server { /* what locks with the same URI share */
 	int locks;
 	struct pg_link *lanes[LANES]; /* notices come with the renewals */
 	struct lock_board board;
-	char *rehearsal[LANES];       /* what a write there is like, in the first lock's table */
-	bool was_up, rehearsed;       /* rehearsed: that of renewals, on this connection */
+	char *table;                  /* the first lock's, quoted: for rehearsals */
+	bool was_up, rehearsed;       /* rehearsed: renewals, on this connection */
 	ev_timer raise;               /* brings the notices back */
 	int refusals;
 };
@@ -58,7 +58,7 @@ struct pg_lock {
 
 	char *text;                  /* of the write under way, as are these */
 	struct version expected;
-	bool durable, acquiring, leads, removing;
+	bool acquiring, leads, removing;
 	struct lock_about *about;
 	nsec lease;
 
@@ -83,28 +83,34 @@ static struct pg_link *link_of(const struct pg_lock *l)
 #define NAME_DOUBT "t || '.' || " CLOCK
 #define UNSETTLED(row) "CASE WHEN e.server IN ('', " row ") THEN '' ELSE e.server END"
 
-/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. $3: whether it must
- * survive a crash. */
+/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. A server that crashed
+ * must not show an older renewal again: to who has not seen the newer one, the leader's term would seem to end too soon. */
 static const char settings[] =
 	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', "
-	"CASE WHEN NOT $3::boolean THEN 'off' WHEN current_setting('synchronous_commit') = 'off' THEN 'on' "
-	"ELSE current_setting('synchronous_commit') END, true)";
+	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
 
 struct limits {
 	char statement[16], lock[16];
-	const char *values[3];
+	const char *values[2];
 };
+
+/* A new term waits for transactions that hold the row, but not so long that another lock's, behind it, is late. */
+static int patience_ms(const struct pg_lock *l, int left_ms)
+{
+	if (!l->op.writing || !l->acquiring)
+		return left_ms / 5;
+	return pg_link_asked(link_of(l)) == 0 ? left_ms * 3 / 5 : left_ms / 10;
+}
 
 static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
 {
-	int left = lock_op_left_ms(&l->op), wait = l->op.writing && l->acquiring ? left - left / 5 : left / 5;
+	int left = lock_op_left_ms(&l->op), wait = patience_ms(l, left);
 
 	snprintf(to->statement, sizeof to->statement, "%d", left < 100 ? 100 : left);
 	snprintf(to->lock, sizeof to->lock, "%d", wait < 100 ? 100 : wait);
 	to->values[0] = to->statement;
 	to->values[1] = to->lock;
-	to->values[2] = l->durable ? "t" : "f";
-	return (struct pg_statement){ .sql = settings, .count = 3, .values = to->values };
+	return (struct pg_statement){ .sql = settings, .count = 2, .values = to->values, .again = true };
 }
 
 static void send_read(struct pg_lock *l)
@@ -114,7 +120,7 @@ static void send_read(struct pg_lock *l)
 	                       "(SELECT " UNSETTLED("r.server") " FROM %s e WHERE e.name = '') FROM %s r WHERE name = $1", RECORD_MAX_BYTES,
 	                       l->quoted, l->quoted);
 	const char *const values[] = { l->name };
-	const struct pg_statement all[] = { limit(l, &limits), { sql, 1, values } };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 1, values, true } };
 
 	pg_link_send(link_of(l), &l->call, 2, all);
 	free(sql);
@@ -149,22 +155,40 @@ static const char *timeline_of(const struct pg_lock *l)
 	return pg_link_timed(link_of(l)) ? TIMELINE : "0";
 }
 
-static void send_write(struct pg_lock *l)
+/* values: write_sql's. */
+static void send_swap(const struct pg_lock *l, struct lock_call *c, const char *const values[])
 {
-	const char *timeline = timeline_of(l);
-	struct instant now = clock_now();
+	const char *timeline = timeline_of(l), *const which[] = { values[0], values[5] };
 	struct limits limits = { .values = { NULL } };
-	const char *over = lock_doubt_over(&l->doubt, l->lease, now);
 	char *sql = write_sql(l, timeline);
 	char *why = mem_printf("SELECT e.token = %s, " UNSETTLED("$2, (SELECT r.server FROM %s r WHERE r.name = $1)") " FROM %s e "
 	                       "WHERE e.name = ''", timeline, l->quoted, l->quoted);
-	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, over,
-		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f" }, *const which[] = { l->name, over };
-	const struct pg_statement all[] = { limit(l, &limits), { sql, 7, values }, { why, 2, which } };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 7, values, true }, { why, 2, which, true } };
 
-	pg_link_send(link_of(l), &l->call, l->acquiring ? 3 : 2, all);
+	pg_link_send(link_of(l), c, l->acquiring ? 3 : 2, all);
 	free(sql);
 	free(why);
+}
+
+static void send_write(struct pg_lock *l)
+{
+	struct instant now = clock_now();
+	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lock_doubt_over(&l->doubt, l->lease, now),
+		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f" };
+
+	send_swap(l, &l->call, values);
+}
+
+/* A session's first writes take it milliseconds of looking up and planning: done beforehand, with ones that find nothing to change,
+ * no handover waits for it. What is done twice is prepared. */
+static void rehearse(struct pg_server *s, int lane)
+{
+	const char *const values[] = { "", "", "none", "", "", "", "f" };
+	const struct pg_lock like = { .server = s, .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
+		                      .acquiring = lane == TERMS };
+
+	if (s->table && pg_link_is_up(s->lanes[lane]))
+		send_swap(&like, NULL, values);
 }
 
 /* A server that was never promoted cannot have lost what was in the table before it was made. */
@@ -387,16 +411,6 @@ static void learn(struct pg_lock *l, const char *mark)
 		lock_doubt_see(&l->doubt, mark, clock_now());
 }
 
-/* A session's first write takes it milliseconds of looking up what it needs: done beforehand, with one that finds nothing to change,
- * no handover waits for it. */
-static void rehearse(const struct pg_server *s, int lane)
-{
-	const char *const values[] = { "", "", "none", "", "", "", "f" };
-
-	if (s->rehearsal[lane] && pg_link_is_up(s->lanes[lane]))
-		pg_link_send(s->lanes[lane], NULL, 1, &(struct pg_statement){ s->rehearsal[lane], 7, values });
-}
-
 static void written(struct pg_lock *l, const struct pg_answer *a)
 {
 	const PGresult *r = a->results[1];
@@ -518,19 +532,7 @@ static void on_up(void *arg)
 
 static void on_terms_up(void *arg)
 {
-	const struct pg_server *s = arg;
-
-	rehearse(s, TERMS);
-}
-
-static void prepare_rehearsals(struct pg_lock *l)
-{
-	struct pg_lock like = { .quoted = l->quoted, .expected = { .text = "none" } };
-
-	for (int lane = 0; lane < LANES && !l->server->rehearsal[lane]; lane++) {
-		like.acquiring = lane == TERMS;
-		l->server->rehearsal[lane] = write_sql(&like, TIMELINE);
-	}
+	rehearse(arg, TERMS);
 }
 
 static void on_down(void *arg, enum lock_outcome why)
@@ -627,10 +629,9 @@ static void server_put(struct pg_server *s)
 		at = &(*at)->next;
 	*at = s->next;
 	ev_timer_stop(s->hub->env->loop, &s->raise);
-	for (int i = 0; i < LANES; i++) {
+	for (int i = 0; i < LANES; i++)
 		pg_link_free(s->lanes[i]);
-		free(s->rehearsal[i]);
-	}
+	free(s->table);
 	pg_place_free(s->place);
 	free(s);
 }
@@ -747,19 +748,18 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 	return l;
 }
 
-static void begin(struct pg_lock *l, bool writing, bool durable, struct instant by, lock_done_fn *done, void *arg)
+static void begin(struct pg_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
 	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
 	l->op.doubt = &l->doubt;
 	l->again = l->created = l->marked = l->removing = false;
-	l->durable = durable;
 }
 
 static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
 {
 	struct pg_lock *l = of(lock);
 
-	begin(l, false, false, by, done, arg);
+	begin(l, false, by, done, arg);
 	ask(l, ASK);
 }
 
@@ -768,7 +768,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 {
 	struct pg_lock *l = of(lock);
 
-	begin(l, true, durable, by, done, arg);
+	(void)durable; /* always */
+	begin(l, true, by, done, arg);
 	l->acquiring = r->token == 0;
 	if (!lock_op_print(&l->op, r, &l->text))
 		return;
@@ -782,7 +783,7 @@ static void remove_record(struct lock *lock, const struct version *expected, str
 {
 	struct pg_lock *l = of(lock);
 
-	begin(l, true, false, by, done, arg);
+	begin(l, true, by, done, arg);
 	l->acquiring = false;
 	l->removing = true;
 	l->expected = *expected;
@@ -793,7 +794,7 @@ static void ask_server(struct lock *lock, struct lock_about *about, struct insta
 {
 	struct pg_lock *l = of(lock);
 
-	begin(l, false, false, by, done, arg);
+	begin(l, false, by, done, arg);
 	l->about = about;
 	ask(l, INQUIRE);
 }
@@ -814,7 +815,8 @@ static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 	else if (fresh && !ev_is_active(&s->raise))
 		pg_link_raise(s->lanes[RENEWALS]);
 	if (fresh) { /* or the first handover would wait for it */
-		prepare_rehearsals(l);
+		if (!s->table)
+			s->table = mem_dup(l->quoted);
 		pg_link_raise(s->lanes[TERMS]);
 	}
 	return !s->board.deaf;

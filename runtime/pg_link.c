@@ -15,7 +15,17 @@
 #define HOSTS 8
 #define ADDRESSES 16
 
+#define PREPARED 12 /* statements of a connection: a table has seven */
+
 enum state { DOWN, LOOKING_UP, CONNECTING, GREETING, UP };
+
+/* Planning takes the server longer than carrying out: it plans once what comes again. */
+struct prepared {
+	struct lock_call call;
+	char *sql; /* NULL: a free place */
+	char name[16];
+	bool ready;
+};
 
 struct pg_link {
 	struct lock_env *env;
@@ -38,7 +48,9 @@ struct pg_link {
 	struct lock_queue queue;
 	struct lock_call greeting;
 	struct pg_answer answer; /* being collected */
+	struct prepared prepared[PREPARED];
 	bool pooled, timed;
+	bool plain;              /* nothing is prepared (any more) */
 	int busy;                /* callbacks are running */
 	bool dead;               /* freed while they do */
 };
@@ -69,6 +81,15 @@ static void clear_answer(struct pg_link *k)
 	k->answer = (struct pg_answer){ .count = 0 };
 }
 
+static void unprepare(struct pg_link *k)
+{
+	for (struct prepared *p = k->prepared; p < k->prepared + PREPARED && p->sql; p++) {
+		lock_queue_forget(&k->queue, &p->call);
+		free(p->sql);
+		*p = (struct prepared){ .sql = NULL };
+	}
+}
+
 static void hang_up(struct pg_link *k)
 {
 	ev_timer_stop(k->env->loop, &k->timer);
@@ -78,6 +99,7 @@ static void hang_up(struct pg_link *k)
 		resolve_cancel(k->lookup);
 	k->lookup = NULL;
 	clear_answer(k);
+	unprepare(k);
 	if (k->conn)
 		PQfinish(k->conn);
 	k->conn = NULL;
@@ -159,18 +181,67 @@ static void flush(struct pg_link *k)
 		ev_io_stop(k->env->loop, &k->writes); /* an error is the reader's to see */
 }
 
+static void end_question(struct pg_link *k, struct lock_call *c, bool good)
+{
+	lock_queue_push(&k->queue, c);
+	if (good && PQpipelineSync(k->conn))
+		flush(k);
+	else
+		ev_feed_event(k->env->loop, &k->reads, EV_READ); /* the connection is broken: seen from the loop */
+}
+
+static void on_prepared(struct lock_call *c, const void *answer)
+{
+	const struct pg_answer *a = answer;
+
+	((struct prepared *)(void *)c)->ready = !a->error;
+}
+
+static void on_not_prepared(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+{
+	(void)c;
+	(void)sent;
+	(void)outcome;
+	(void)why;
+}
+
+/* Where this statement is, or a free place; NULL: there is none left. */
+static struct prepared *place_of(struct pg_link *k, const char *sql)
+{
+	for (struct prepared *p = k->prepared; p < k->prepared + PREPARED; p++)
+		if (!p->sql || strcmp(p->sql, sql) == 0)
+			return p;
+	return NULL;
+}
+
+/* In a question of its own: one whose table is missing must not undo another. */
+static void prepare(struct pg_link *k, const struct pg_statement *s)
+{
+	struct prepared *p = place_of(k, s->sql);
+
+	if (!p || p->sql || k->plain)
+		return;
+	*p = (struct prepared){ .call = { .answered = on_prepared, .lost = on_not_prepared }, .sql = mem_dup(s->sql) };
+	snprintf(p->name, sizeof p->name, "lunarch_%d", (int)(p - k->prepared));
+	end_question(k, &p->call, PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
+}
+
+static bool send_one(struct pg_link *k, const struct pg_statement *s)
+{
+	const struct prepared *p = place_of(k, s->sql);
+
+	if (p && p->ready && !k->plain)
+		return PQsendQueryPrepared(k->conn, p->name, s->count, s->values, NULL, NULL, 0);
+	return PQsendQueryParams(k->conn, s->sql, s->count, NULL, s->values, NULL, NULL, 0);
+}
+
 static void send_statements(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *s)
 {
 	bool good = true;
 
 	for (int i = 0; i < count; i++)
-		good = good && PQsendQueryParams(k->conn, s[i].sql, s[i].count, NULL, s[i].values, NULL, NULL, 0);
-	lock_queue_push(&k->queue, c);
-	if (!good || !PQpipelineSync(k->conn)) { /* the connection is broken: seen from the loop */
-		ev_feed_event(k->env->loop, &k->reads, EV_READ);
-		return;
-	}
-	flush(k);
+		good = good && send_one(k, &s[i]);
+	end_question(k, c, good);
 }
 
 static void deliver(struct pg_link *k)
@@ -185,11 +256,20 @@ static void deliver(struct pg_link *k)
 		PQclear(a.results[i]);
 }
 
+/* The session is not ours alone after all (26000), or the table is another now (0A000): the next ones do without. */
+static bool is_unprepared(const PGresult *r)
+{
+	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	return state && (strcmp(state, "26000") == 0 || strcmp(state, "0A000") == 0);
+}
+
 static void collect(struct pg_link *k, PGresult *r)
 {
 	ExecStatusType status = PQresultStatus(r);
 	struct pg_answer *a = &k->answer;
 
+	k->plain = k->plain || is_unprepared(r);
 	if (status == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
 		deliver(k);
@@ -304,8 +384,10 @@ static void on_greeted(struct lock_call *c, const void *answer)
 	const struct pg_answer *a = answer;
 
 	if (c->round == 0) {
-		k->pooled = a->error || atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
+		k->plain = k->pooled = a->error || atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
 		c->round = 1;
+		if (!k->pooled)
+			send_statements(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
 		send_statements(k, c, 1, &(struct pg_statement){ .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" });
 		return;
 	}
@@ -369,7 +451,7 @@ static void on_connecting(struct pg_link *k)
 
 static void connect_now(struct pg_link *k)
 {
-	const char *any = pg_place_option(k->place, "target_session_attrs");
+	const char *any = pg_place_option(k->place, "target_session_attrs"), *gss = pg_place_option(k->place, "gssencmode");
 	const char *keywords[16], *values[16];
 	int n = 0;
 #define SET(keyword, what) (keywords[n] = (keyword), values[n++] = (what))
@@ -386,6 +468,8 @@ static void connect_now(struct pg_link *k)
 		SET("target_session_attrs", "read-write");
 	SET("client_encoding", "UTF8");
 	SET("fallback_application_name", "lunarch");
+	if (gss && strcmp(gss, "prefer") == 0)
+		SET("gssencmode", "disable"); /* where there is a ticket, libpq would wait for the ticket server's answer */
 	SET("tcp_user_timeout", "20000");
 	SET("keepalives_idle", "5");
 	SET("keepalives_interval", "5");
@@ -515,8 +599,12 @@ void pg_link_want(struct pg_link *k, struct lock_call *c)
 
 void pg_link_send(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *statements)
 {
-	if (k->state == UP)
-		send_statements(k, c, count, statements);
+	if (k->state != UP)
+		return;
+	send_statements(k, c, count, statements);
+	for (int i = 0; i < count; i++)
+		if (statements[i].again)
+			prepare(k, &statements[i]);
 }
 
 void pg_link_forget(struct pg_link *k, struct lock_call *c, bool late)
@@ -530,6 +618,11 @@ void pg_link_forget(struct pg_link *k, struct lock_call *c, bool late)
 bool pg_link_is_up(const struct pg_link *k)
 {
 	return k->state == UP;
+}
+
+size_t pg_link_asked(const struct pg_link *k)
+{
+	return k->queue.count;
 }
 
 bool pg_link_pooled(const struct pg_link *k)

@@ -16,6 +16,7 @@ struct pg_statement {
 	const char *sql;
 	int count;
 	const char *const *values; /* texts; NULL is null */
+	bool again;                /* it is worth preparing, for the next time: where there is no pooler */
 };
 
 /* What `answered` of struct lock_call gets, once the transaction has ended. */
@@ -43,6 +44,9 @@ void pg_link_forget(struct pg_link *link, struct lock_call *c, bool late);
 
 /* c's question, at most PG_STATEMENTS statements; NULL: nobody wants the answer. Only while the link is up. */
 void pg_link_send(struct pg_link *link, struct lock_call *c, int count, const struct pg_statement *statements);
+
+/* Questions that the server has not answered yet; it answers one after the other. */
+size_t pg_link_asked(const struct pg_link *link);
 
 /* There is a pooler in between, so that a session's notices may go to somebody else. Known while the link is up. */
 bool pg_link_pooled(const struct pg_link *link);

@@ -261,6 +261,54 @@ def fence():
         d.end(), e.end()
 
 
+def fences():
+    """Locks whose rows somebody holds, in one process with others: new terms of these do not wait for those."""
+    with Postgres() as server:
+        d, psql = opened(server.url("a")), Psql(server)
+        w = {}
+        for n in ("f1", "f2", "f3"):
+            d.open(server.url(n), lock=n)
+            w[n] = d.write(term(), "", lock=n)
+        psql.say("BEGIN; SELECT 1 FROM lunarch_locks WHERE name LIKE 'f_' FOR KEY SHARE;")
+        stuck = [d.start_write(term("b"), w[n]["version"], lock=n, within=6000) for n in w]
+        same(d.write(term(), "", within=6000)["outcome"], "ok", "fences: another lock's new term does not wait until theirs give up")
+        ok(all(d.wait(x)["outcome"] != "ok" for x in stuck), "fences: theirs do")
+        psql.say("ROLLBACK;")
+        psql.end()
+        d.end()
+
+
+def crashed():
+    """What was answered is there after a crash, renewals too: an older one would end the term too soon for who has not seen the newer."""
+    with Postgres("-c", "synchronous_commit=off", "-c", "wal_writer_delay=10s") as server:
+        d, e = opened(server.url("c")), opened(server.url("c"))
+        first = d.write(term(), "")
+        d.write(record("a", token=first["token"]), first["version"], durable=False)
+        last = e.read()
+        w = d.write(record("a", token=first["token"]), last["version"], durable=False)
+        server.kill()
+        server.start()
+        r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        ok(w["outcome"] == "ok" and r and r["version"] == w["version"] != last["version"], "crashed: the last renewal is there, though the server was told not to wait for its disk")
+        d.end(), e.end()
+
+
+def prepared():
+    """What comes again is planned once, and what is planned for a table that is another now is planned anew."""
+    with Postgres("-c", "log_statement=all") as server:
+        d = opened(server.url("p"))
+        w = d.write(term(), "")
+        for _ in range(3):
+            w = d.write(record("a", token=w["token"]), w["version"], durable=False)
+            d.read()
+        ok(wait_for(lambda: "execute lunarch_" in open(server.log).read()), "prepared: statements are used again")
+        server.sql("ALTER TABLE lunarch_locks ALTER COLUMN record TYPE varchar")
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(r and r["version"], w["version"], "prepared: a table that was altered is read again")
+        same(d.write(record("a", token=1), w["version"], durable=False)["outcome"], "ok", "prepared: and written")
+        d.end()
+
+
 def pooled():
     """Behind a pooler that hands out a session per transaction there are no notices, and all else is as ever."""
     with Postgres() as server, Bouncer(server) as bouncer:
@@ -386,5 +434,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tables, tokens)
-at_once(fence, pooled, promoted, goes_on, together, full_disk)
+at_once(fence, fences, crashed, prepared, pooled, promoted, goes_on, together, full_disk)
 done()
