@@ -13,6 +13,7 @@
 
 /* A guard that outlived its elector kills the tree itself, children it alone can attribute included. */
 #define GUARDS_TIME (50 * NSEC_PER_MS)
+#define SAID_AFTER 3 /* this part of the lease, in which whoever polls looks once */
 
 /* A holder's process somebody waits for. Freed when nobody does and no check is under way. */
 struct mourned {
@@ -97,6 +98,13 @@ static void start_check(struct mourned *m)
 	offload_run(m->all->offload, &m->check);
 }
 
+static void start_again(struct mourned *m, double after)
+{
+	ev_now_update(m->all->loop);
+	ev_timer_set(&m->again, after, 0.);
+	ev_timer_start(m->all->loop, &m->again);
+}
+
 /* Killing takes a moment; a process that cannot die keeps its lease until that runs out anyway. */
 static void ask_again(struct mourned *m)
 {
@@ -104,9 +112,13 @@ static void ask_again(struct mourned *m)
 	double after = passed < 100 * NSEC_PER_MS ? 0.001 : passed < 2 * NSEC_PER_SEC ? 0.01 : 0.5;
 
 	m->state = DYING;
-	ev_now_update(m->all->loop);
-	ev_timer_set(&m->again, after, 0.);
-	ev_timer_start(m->all->loop, &m->again);
+	start_again(m, after);
+}
+
+static void say_unproved(const struct mourned *m)
+{
+	log_event(LOG_INFO, NULL, "death_unproved", "process %llu is gone, but its lease is waited out: %s",
+	          (unsigned long long)m->record.pid, m->why);
 }
 
 static void checked(struct offload_job *job)
@@ -122,9 +134,8 @@ static void checked(struct offload_job *job)
 		ask_again(m);
 		break;
 	case PROOF_UNKNOWN:
-		m->state = DOUBTFUL;
-		log_event(LOG_INFO, NULL, "death_unproved", "process %llu is gone, but its lease is waited out: %s",
-		          (unsigned long long)m->record.pid, m->why);
+		m->state = DOUBTFUL; /* a clean stop leaves no evidence: then it has released, which is seen before this is said */
+		start_again(m, (double)m->record.lease_ms / SAID_AFTER / 1e3);
 		break;
 	}
 	discard_if_unused(m);
@@ -151,6 +162,8 @@ static void on_again(struct ev_loop *loop, ev_timer *w, int revents)
 		start_check(m);
 	else if (m->state == DEAD)
 		tell_all(m);
+	else if (m->state == DOUBTFUL && m->waiting)
+		say_unproved(m);
 	discard_if_unused(m);
 }
 
@@ -214,9 +227,8 @@ void obituary_watch(struct obituaries *all, struct obituary *ob, const struct re
 	m->waiting = ob;
 	if (!known) {
 		watch_process(m);
-	} else if (m->state == DEAD) { /* told from the loop, not from in here */
-		ev_timer_set(&m->again, 0., 0.);
-		ev_timer_start(all->loop, &m->again);
+	} else if (m->state == DEAD) {
+		start_again(m, 0.); /* told from the loop, not from in here */
 	}
 }
 

@@ -313,6 +313,42 @@ static void test_doubt(void)
 	bury(&h);
 }
 
+static void count_unproved(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text)
+{
+	(void)level;
+	(void)about;
+	(void)text;
+	*(int *)arg += strcmp(event, "death_unproved") == 0;
+}
+
+/* One thread proves both, in order; the first has time left to be seen released. */
+static void test_doubt_is_said(void)
+{
+	struct mourner first = { 0 }, second = { 0 };
+	struct holder h, g;
+	int said = 0;
+
+	hold(&h, false);
+	hold(&g, false);
+	unlink(h.record.tree);
+	unlink(g.record.tree);
+	end(&h);
+	end(&g);
+	h.record.lease_ms = 3600 * 1000;
+	g.record.lease_ms = 3;
+	log_divert(count_unproved, &said);
+	mourn(&first, &h);
+	mourn(&second, &g);
+	run(&said, 1, PATIENCE_S);
+	run(&said, 0, A_WHILE_S);
+	is_int(said, 1, "that a death is not proved is said, once, and not before a good part of the lease has passed");
+	obituary_forget(all, &first.ob);
+	obituary_forget(all, &second.ob);
+	log_divert(NULL, NULL);
+	bury(&h);
+	bury(&g);
+}
+
 static void test_free(void)
 {
 	struct obituaries *own = obituaries_new(loop, offload, NULL);
@@ -345,6 +381,7 @@ int main(void)
 	test_forgotten();
 	test_from_the_callback();
 	test_doubt();
+	test_doubt_is_said();
 	test_free();
 	obituaries_free(all);
 	offload_free(offload);
