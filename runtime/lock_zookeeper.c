@@ -75,7 +75,7 @@ struct zk_ask {
 	struct instant sent_at;
 	char id[2 * ID_BYTES + 1]; /* of the node: "" = none */
 	int rc;
-	zoo_op_result_t results[2];
+	zoo_op_result_t results[3];
 	struct Stat stat;
 };
 
@@ -260,6 +260,8 @@ static void wrote(struct zk_lock *l, const struct zk_ask *a, int version, int64_
 	finish(l, &r);
 }
 
+static void make_parents(struct zk_lock *l);
+
 static void on_set(int rc, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
@@ -267,7 +269,9 @@ static void on_set(int rc, const void *data)
 
 	if (!l)
 		return;
-	if (rc == ZOK)
+	if (rc == ZNONODE && !*l->expected.text && !l->parents)
+		make_parents(l);
+	else if (rc == ZOK)
 		wrote(l, a, a->stat.version, a->stat.mzxid);
 	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNODEEXISTS)
 		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
@@ -331,53 +335,21 @@ static void send_remove(struct zk_lock *l, zhandle_t *handle)
 		not_sent(l, a, LOCK_FAILED, rc);
 }
 
-static void make_parents(struct zk_lock *l);
-
-static void on_created(int rc, const void *data)
-{
-	struct zk_ask *a = (struct zk_ask *)data;
-
-	a->rc = rc;
-	last_of(a); /* never the last */
-}
-
-/* The creation says nothing of its zxid, so it is asked for behind it. */
-static void on_made(int rc, const struct Stat *stat, const void *data)
-{
-	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = last_of(a);
-
-	if (!l)
-		return;
-	if (a->rc == ZNONODE && !l->parents) {
-		make_parents(l);
-	} else if (a->rc == ZNODEEXISTS) {
-		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
-	} else if (a->rc != ZOK) {
-		fail_rc(l, a->rc);
-	} else if (rc != ZOK) {
-		fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "it was made, and then: %s", zerror(rc));
-	} else {
-		wrote(l, a, 0, stat->czxid);
-	}
-	free(a);
-}
-
+/* The creation says nothing of its zxid, a change does; and what is asked for behind it could be another node. */
 static void send_create(struct zk_lock *l, zhandle_t *handle)
 {
-	struct zk_ask *a = new_ask(l, 2);
-	zoo_op_t ops[2];
+	struct zk_ask *a = new_ask(l, 1);
+	zoo_op_t ops[3];
 
 	nonce_hex(a->id, ID_BYTES);
 	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
-	zoo_create_op_init(&ops[0], l->path, l->text, (int)strlen(l->text), acl_of(l), 0, NULL, 0);
+	zoo_create_op_init(&ops[0], l->path, "", 0, acl_of(l), 0, NULL, 0);
 	zoo_create_op_init(&ops[1], child, "", 0, acl_of(l), 0, NULL, 0);
-	int rc = zoo_amulti(handle, 2, ops, a->results, on_created, a);
-	bool sent = rc == ZOK;
+	zoo_set_op_init(&ops[2], l->path, l->text, (int)strlen(l->text), 0, &a->stat);
+	int rc = zoo_amulti(handle, 3, ops, a->results, on_set, a);
 	free(child);
-	rc = sent ? zoo_aexists(handle, l->path, 0, on_made, a) : rc;
 	if (rc != ZOK)
-		not_sent(l, a, sent ? LOCK_UNKNOWN : LOCK_FAILED, rc);
+		not_sent(l, a, LOCK_FAILED, rc);
 }
 
 static void on_parent(int rc, const char *value, const void *data)

@@ -107,6 +107,8 @@ __attribute__((format(printf, 4, 5))) static void lose(struct zk_link *k, enum l
 		lock_queue_lose(&k->queue, outcome, &why);
 	if (k->events->down)
 		k->events->down(k->arg);
+	if (was_up && k->queue.first)
+		zk_link_raise(k); /* it asked while the link was not down yet */
 }
 
 /* ---- the library's events ---- */

@@ -337,7 +337,7 @@ class ZooKeeper(Store):
     def put(self, key, content):
         with Zk(self.port) as z:
             z.make_parents("/" + key)
-            if z.ask(1, z.text("/" + key) + z.data(content) + z.OPEN + struct.pack(">i", 0))[0] == -110:
+            if z.ask(1, z.text("/" + key) + z.data(content) + z.acl(z.ALL) + struct.pack(">i", 0))[0] == -110:
                 z.ask(5, z.text("/" + key) + z.data(content) + struct.pack(">i", -1))
 
     def get(self, key):
@@ -360,6 +360,19 @@ class ZooKeeper(Store):
 
     def restart(self):
         self.server.start()
+
+    def make_read_only(self):
+        """For everybody: by the ACL of each record."""
+        with Zk(self.port) as z:
+            nodes = ["/" + c for c in z.children("/") if c != "zookeeper"]
+            for n in nodes:
+                z.protect(n, z.READ)
+
+        def undo():
+            with Zk(self.port) as z:
+                for n in nodes:
+                    z.protect(n, z.ALL)
+        return undo
 
     def repair(self):
         self.server.resume()
@@ -391,7 +404,7 @@ class FullZooKeeper(ZooKeeper):
 
 class Zk:
     """ZooKeeper's protocol, as far as a test reaches into a server with it."""
-    OPEN = struct.pack(">ii", 1, 31) + b"\0\0\0\5world\0\0\0\6anyone"
+    ALL, READ = 31, 17  # who may only read may still change the ACL back
 
     def __init__(self, port, auth=None):
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
@@ -435,7 +448,7 @@ class Zk:
     def make_parents(self, path):
         for i, c in enumerate(path):
             if c == "/" and i:
-                self.ask(1, self.text(path[:i]) + self.data(b"") + self.OPEN + struct.pack(">i", 0))
+                self.ask(1, self.text(path[:i]) + self.data(b"") + self.acl(self.ALL) + struct.pack(">i", 0))
 
     def children(self, path):
         error, body = self.ask(8, self.text(path) + b"\0")
@@ -445,6 +458,20 @@ class Zk:
             names.append(body[at + 4:at + 4 + n].decode())
             at += 4 + n
         return names
+
+    @classmethod
+    def acl(cls, rights, scheme="world", who="anyone"):
+        return struct.pack(">ii", 1, rights) + cls.text(scheme) + cls.text(who)
+
+    def protect(self, path, rights):
+        """From everybody; raises if that is not done."""
+        error, _ = self.ask(7, self.text(path) + self.acl(rights) + struct.pack(">i", -1))
+        if error:
+            raise RuntimeError(f"the ACL of {path}: error {error}")
+
+    def created(self, path):
+        """The zxid by which it was made."""
+        return struct.unpack(">q", self.ask(3, self.text(path) + b"\0")[1][:8])[0]
 
     def delete(self, path):
         for c in self.children(path):

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """The ZooKeeper lock passes the conformance suite against Debian's server, and its own cases."""
-import http.server, json, os, sys, threading
-from cases import BASIC, NETWORK, SERVER, full, run
+import http.server, json, os, sys, threading, time
+from cases import BASIC, NETWORK, SERVER, full, read_only, run
 from driver import Driver, record
+from proxy import Proxy
 from stores import FullZooKeeper, Zk, ZooKeeper as Store
 from harness import *
 from servers import Redis, ZooKeeper, ask, free_port
@@ -80,6 +81,48 @@ def rights(server):
     mine.end(), again.end()
 
 
+def chroot(server):
+    """A tenant's part of a server: a node of its own, in a root that it may only read."""
+    at = f"127.0.0.1:{server.port}"
+    with Zk(server.port, "luna:p w") as z:
+        z.ask(1, z.text("/app") + z.data(b"") + z.acl(z.ALL, "auth", "") + bytes(4))
+    with Zk(server.port) as z:
+        z.protect("/", z.READ)
+    mine, other = opened(f"zookeeper://luna:p%20w@{at}/app/jobs/lock"), opened(f"zookeeper://luna:p%20w@{at}/other/lock")
+    w = mine.write(term(), "")
+    same((w["outcome"], mine.read().get("version")), ("ok", w.get("version")), "chroot: a lock below a node of its user's is made, with nodes between")
+    ok(told(other.write(term(), ""), "refuses", outcome=("refused",)), "chroot: outside of that none is")
+    mine.end(), other.end()
+
+
+def cut_reads(server):
+    """A read is repeated when its connection is lost: on the next one at once, whether or not somebody waits for notices."""
+    for watched in (False, True):
+        proxy = Proxy(server.port)
+        d = opened(f"zookeeper://127.0.0.1:{proxy.port}/cut")
+        if watched:
+            d.do("watch")
+        took = []
+
+        def quick():
+            d.read()
+            before = proxy.bytes["up"]
+            proxy.freeze("down")
+            op = d.start("read", within_ms=5000)
+            wait_for(lambda: proxy.bytes["up"] >= before + 60)  # more than a ping: it was asked
+            began = time.monotonic()
+            proxy.cut()
+            proxy.thaw()
+            r = d.wait(op)
+            took.append(time.monotonic() - began)
+            return r["outcome"] == "absent" and took[-1] < 0.8
+        quick_once = any(quick() for _ in range(10))
+        note(f"answered {min(took) * 1000:.0f} ms after the cut")
+        ok(quick_once, f"cut: a read whose connection is lost is asked again on another, at once, {'with' if watched else 'without'} a watch")
+        d.end()
+        proxy.close()
+
+
 def tokens(server):
     d, e = opened(server.url("t/o/k")), opened(server.url("t/o/k"))
     got = []
@@ -89,6 +132,8 @@ def tokens(server):
         ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
         return w
     w = next_term("", "the first, whose parent nodes are made, too")
+    with Zk(server.port) as z:
+        same(z.created("/t/o/k"), w["token"], "tokens: which is the transaction that made it")
     r = e.read()
     same(r["token"], w["token"], "tokens: who reads a term's first record is told its token")
     for _ in range(3):
@@ -101,7 +146,7 @@ def tokens(server):
         w = next_term("", "after the record was deleted")
         content = record("by hand")
         z.delete("/t/o/k")
-        z.ask(1, z.text("/t/o/k") + z.data(json.dumps(content).encode()) + z.OPEN + bytes(4))
+        z.ask(1, z.text("/t/o/k") + z.data(json.dumps(content).encode()) + z.acl(z.ALL) + bytes(4))
     r = d.read()
     same(r["record"]["holderIdentity"], "by hand", "by hand: a node without its child is read")
     w = next_term(r["version"], "on a node that was made by hand")
@@ -142,8 +187,9 @@ def together(server):
 
 def alone():
     with ZooKeeper() as server:
-        at_once(lambda: rights(server), lambda: tokens(server))
+        at_once(lambda: rights(server), lambda: tokens(server), lambda: cut_reads(server))
         together(server)
+        chroot(server)
 
 
 def ensemble():
@@ -195,7 +241,7 @@ if only:
     at_once(*only)
     done()
 store = Store()
-run(store, BASIC + NETWORK + SERVER)
+run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(strangers, alone, full_disk)
 ensemble()
