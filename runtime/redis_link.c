@@ -3,10 +3,12 @@
 #include "buf.h"
 #include "dial.h"
 #include "mem.h"
+#include "nonce.h"
 
 #include <errno.h>
 #include <ev.h>
 #include <hiredis/hiredis.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +19,8 @@
 #define ATTEMPT (3 * NSEC_PER_SEC)      /* to connect to one host and greet it */
 #define REST (3 * NSEC_PER_SEC)         /* after a refusal that a new try will hardly change */
 #define PIECE 65536
+#define MARK 8                          /* random bytes */
+#define STAMP (2 * MARK + 24)
 #define ANSWER_MAX (16 * 1024 * 1024)   /* nothing we ask for is larger */
 
 enum state { DOWN, DIALING, GREETING, UP };
@@ -37,8 +41,11 @@ struct redis_link {
 	ev_io reads, writes;
 	ev_timer timer;              /* of an attempt; while resting, the turn of those who wait */
 	redisReader *reader;
+	char mark[2 * MARK + 1];     /* of the connection: the stamps' beginning */
+	uint64_t asked, answered;    /* questions, with the greeting as one; their numbers are in the stamps */
+	redisReply *held;            /* the answer whose stamp is still to come */
 	struct buf out;
-	char greeting[4 + REDIS_SCRIPTS]; /* what was asked: a, s, r, l; then terminated */
+	char greeting[5 + REDIS_SCRIPTS]; /* what was asked: a, s, r, l, e; then terminated */
 	int greeted;
 	char digest[REDIS_SCRIPTS][41];
 	char peer[300];
@@ -88,6 +95,8 @@ static void hang_up(struct redis_link *k)
 	if (k->reader)
 		redisReaderFree(k->reader);
 	k->reader = NULL;
+	freeReplyObject(k->held);
+	k->held = NULL;
 	buf_fini(&k->out);
 	k->state = DOWN;
 	k->number++;
@@ -183,6 +192,32 @@ static void put(struct redis_link *k, int count, const char **words, const size_
 	free(command);
 }
 
+/* Redis' answers do not say what they answer, and one that came twice would be taken for the next question's: so each is followed
+ * by that of an ECHO, which does. */
+static void print_stamp(const struct redis_link *k, uint64_t number, char *out, size_t size)
+{
+	snprintf(out, size, "%s.%" PRIu64, k->mark, number);
+}
+
+static void put_stamp(struct redis_link *k)
+{
+	char stamp[STAMP];
+
+	print_stamp(k, k->asked++, stamp, sizeof stamp);
+	put(k, 2, (const char *[]){ "ECHO", stamp }, NULL);
+}
+
+static bool is_stamp(struct redis_link *k, const redisReply *r)
+{
+	char stamp[STAMP];
+
+	print_stamp(k, k->answered, stamp, sizeof stamp);
+	if (r->type != REDIS_REPLY_STRING || strcmp(r->str, stamp) != 0)
+		return false;
+	k->answered++;
+	return true;
+}
+
 static void put_words(struct redis_link *k, char what, int count, const char **words)
 {
 	put(k, count, words, NULL);
@@ -211,12 +246,24 @@ static void greet(struct redis_link *k)
 	put_words(k, 'r', 1, (const char *[]){ "ROLE" });
 	for (int i = 0; k->scripts && i < REDIS_SCRIPTS; i++)
 		put_words(k, 'l', 3, (const char *[]){ "SCRIPT", "LOAD", k->scripts[i] });
+	nonce_hex(k->mark, MARK);
+	k->asked = k->answered = 0;
+	put_stamp(k);
+	k->greeting[strlen(k->greeting)] = 'e';
 	flush(k);
 }
 
 static bool says(const redisReply *r, const char *code)
 {
 	return r->type == REDIS_REPLY_ERROR && strncmp(r->str, code, strlen(code)) == 0;
+}
+
+static void mix_up(struct redis_link *k, const redisReply *r)
+{
+	if (r->type == REDIS_REPLY_ERROR)
+		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it answered ECHO with: %s", r->str);
+	else
+		lose(k, LOCK_FAILED, ERR_INVALID, "an answer came that is not what was asked for, perhaps twice: nothing on that connection can be believed");
 }
 
 /* true: the greeting cannot go on, and the link was told. */
@@ -230,8 +277,12 @@ static bool refused(struct redis_link *k, char what, const redisReply *r)
 		lose(k, LOCK_REFUSED, ERR_DENIED, "it refuses the user or the password: %s", r->str);
 	else if (what == 's' && r->type == REDIS_REPLY_ERROR && !says(r, "LOADING"))
 		lose(k, LOCK_REFUSED, ERR_MISSING, "it refuses the database %d: %s", k->db, r->str);
+	else if (what == 'e' && says(r, "NOPERM"))
+		lose(k, LOCK_REFUSED, ERR_DENIED, "%s: docs/locks.md lists the rights that a lock needs", r->str);
 	else if (says(r, "LOADING") || says(r, "MASTERDOWN") || says(r, "ERR max number"))
 		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it is not ready: %s", r->str);
+	else if (what == 'e' && !is_stamp(k, r))
+		mix_up(k, r);
 	else
 		return false;
 	return true;
@@ -284,17 +335,37 @@ static void on_greeted(struct redis_link *k, const redisReply *r)
 
 /* ---- answers ---- */
 
-static void dispatch(struct redis_link *k, const redisReply *r)
+/* An answer, or the stamp behind one. Takes r. */
+static void match(struct redis_link *k, redisReply *r)
 {
-	if (k->state == GREETING) {
-		on_greeted(k, r);
-	} else if (k->events->push) {
-		k->events->push(k->arg, r);
-	} else if (k->queue.count) {
+	redisReply *answer = k->held;
+	bool good = answer ? is_stamp(k, r) : k->queue.count > 0;
+
+	k->held = good && !answer ? r : NULL;
+	if (!good) {
+		mix_up(k, r);
+	} else if (answer) {
 		struct lock_call *c = lock_queue_pop(&k->queue);
 		if (c)
-			c->answered(c, r);
+			c->answered(c, answer);
 	}
+	freeReplyObject(answer);
+	if (r != k->held)
+		freeReplyObject(r);
+}
+
+/* Takes r. */
+static void dispatch(struct redis_link *k, redisReply *r)
+{
+	if (k->state == UP && !k->events->push) {
+		match(k, r);
+		return;
+	}
+	if (k->state == GREETING)
+		on_greeted(k, r);
+	else
+		k->events->push(k->arg, r);
+	freeReplyObject(r);
 }
 
 /* A callback may lose the connection, and with it the reader. */
@@ -312,7 +383,6 @@ static void take_answers(struct redis_link *k)
 		if (!reply)
 			break;
 		dispatch(k, reply);
-		freeReplyObject(reply);
 	}
 	if (!k->dead && k->number == number && k->reader->len > ANSWER_MAX)
 		lose(k, LOCK_FAILED, ERR_INVALID, "it sent an answer that is larger than anything asked for");
@@ -414,8 +484,10 @@ void redis_link_send(struct redis_link *k, struct lock_call *c, int count, const
 	if (k->state != UP)
 		return;
 	put(k, count, words, lens);
-	if (!k->events->push)
+	if (!k->events->push) {
+		put_stamp(k);
 		lock_queue_push(&k->queue, c);
+	}
 	flush(k);
 }
 

@@ -26,6 +26,7 @@ class Way:
         self.delay = 0          # seconds before each piece goes on
         self.cut_after = None   # bytes that still pass; then the connection is reset
         self.lose = False       # pieces vanish, the connection stays
+        self.repeat = None      # down: each piece comes twice: "at once", or "late", right after the client's next request
         self.replay = False     # up: each piece reaches the server once before, on a connection of its own
         self.open.set()
 
@@ -47,7 +48,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(job(*args), _thread_loop()).result(30)
 
     async def _accepted(self, reader, writer):
-        pair = {"client": writer, "server": None, "hurt": False}
+        pair = {"client": writer, "server": None, "hurt": False, "late": b""}
         self.pairs.append(pair)
         try:
             far_reader, far_writer = await asyncio.open_connection(*self.target)
@@ -77,7 +78,12 @@ class Proxy:
             if way.cut_after is not None:
                 piece, way.cut_after = piece[:way.cut_after], max(0, way.cut_after - len(piece))
             self.bytes[name] += len(piece)
-            writer.write(piece)
+            if name == "up" and pair["late"]:
+                pair["client"].write(pair["late"])
+                pair["late"] = b""
+            if name == "down" and way.repeat == "late":
+                pair["late"] += piece
+            writer.write(piece if way.repeat != "at once" else piece + piece)
             await writer.drain()
             if way.cut_after == 0:
                 way.cut_after = None
@@ -140,6 +146,10 @@ class Proxy:
     def replay(self, on=True):
         self._set(("up",), replay=on)
 
+    def repeat(self, when):
+        """Answers come twice: "at once", or "late", when the client has asked the next thing and waits for that answer."""
+        self._set(("down",), repeat=when)
+
     def cut(self):
         async def act():
             for pair in list(self.pairs):
@@ -152,6 +162,7 @@ class Proxy:
             self.up.heal()
             self.down.heal()
             for pair in list(self.pairs):
+                pair["late"] = b""
                 if pair["hurt"]:
                     self._reset(pair)
         self._do(act)

@@ -353,6 +353,55 @@ def replayed(store):
     proxy.close()
 
 
+def repeated_answers(store):
+    """A middlebox passes on an answer twice: at once, or when the next thing was asked and its answer is waited for. Whatever was
+    asked before, and whatever next, on the same connection: also of another lock, whose record never exists."""
+    proxy = store.proxy()
+    t = Two(store, "repeat", proxy)
+    t.a.open(store.url(t.key + "-none", proxy), "none")
+    t.put()
+
+    def write(version):
+        rec = record("a")
+        w = t.a.write(rec, version)
+        return honest(t, rec, w), w
+
+    def current():
+        return write(t.truth()["version"])
+
+    def stale():
+        old = t.truth()["version"]
+        t.b.write(record("b"), old)
+        return write(old)
+
+    def look():
+        r = t.a.read()
+        return r["outcome"] == "failed" or r.get("record", {}).get("write") == t.truth()["record"]["write"], r
+
+    def other():
+        r = t.a.read("none")
+        return r["outcome"] in ("failed", "absent"), r
+
+    asks = (current, stale, look, other)
+    for when in store.repeats:
+        wrong, told = [], []
+        for before, after in [(b, a) for b in asks for a in asks]:
+            proxy.heal()
+            wait_for(lambda: t.a.read()["outcome"] == "ok")
+            proxy.repeat(when)
+            for ask in (before, after):
+                good, answer = ask()
+                told.append(answer["outcome"])
+                if not good:
+                    wrong.append(f"{ask.__name__} ({before.__name__}, {after.__name__}): {answer}")
+        same(wrong, [], f"repeated answers, {when}: none is taken for the answer to anything else")
+        note(f"{store.name}, answers repeated {when}: {', '.join(told)}")
+        proxy.heal()
+        ok(t.works_again(), f"repeated answers, {when}: and the lock goes on working")
+    t.end()
+    proxy.close()
+
+
 def missed_notices(store):
     """Changes while the way is cut or frozen: at the latest when it is back they are noticed."""
     proxy = store.proxy()
@@ -491,5 +540,5 @@ def term_in_silence(store):
 
 
 BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, racing]
-NETWORK = [lost_reply, lost_reply_to_a_term, cut_request, cut_term, slow_reply, silence, term_in_silence, half_open, missed_notices]
+NETWORK = [lost_reply, lost_reply_to_a_term, cut_request, cut_term, slow_reply, silence, term_in_silence, half_open, repeated_answers, missed_notices]
 SERVER = [paused, restarted]

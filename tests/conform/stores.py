@@ -13,6 +13,7 @@ class Store:
     revisions = True        # a version never comes back, whatever is done to the key
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
+    repeats = ("at once", "late")  # answers that come twice, and harm nothing
     env = {}
     port = None
 
@@ -70,6 +71,7 @@ class Etcd(Store):
     """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
     name = "etcd"
     rounds = 200
+    repeats = ("at once",)   # HTTP/1.1 without TLS has nothing that tells a late one from the answer that is waited for
 
     def __init__(self, *options):
         self.server = servers.Etcd(options=options)
@@ -240,6 +242,7 @@ class Redis(Store):
 class Postgres(Store):
     name = "postgres"
     rounds = 150
+    repeats = ("at once",)   # nor has libpq's pipeline
 
     def __init__(self, *options):
         self.server = servers.Postgres("-c", "max_connections=150", *options)
@@ -323,6 +326,7 @@ class FullPostgres(Postgres):
 class ZooKeeper(Store):
     name = "zookeeper"
     rounds = 150
+    repeats = ()             # its library ends the program, by an assertion
 
     def __init__(self, *settings):
         self.server = servers.ZooKeeper(settings)

@@ -62,7 +62,7 @@ def login():
 
 
 RIGHTS = ["+evalsha", "+eval", "+script|load", "+strlen", "+get", "+set", "+hmget", "+hset", "+publish", "+subscribe", "+unsubscribe",
-          "+info", "+time", "+role", "+wait", "+select"]
+          "+info", "+time", "+role", "+wait", "+select", "+echo"]
 
 
 def rights(server, secret):
@@ -82,6 +82,11 @@ def rights(server, secret):
     e = opened(f"redis://unscripted:pw@{at}/x")
     w = e.read()
     same(e.write(record("b"), w["version"])["outcome"], "ok", "rights: without SCRIPT LOAD and ROLE scripts are sent whole")
+    user("mute", "~x", "~{x}:lunarch", "&*", *[r for r in RIGHTS if r != "+echo"])
+    m = opened(f"redis://mute:pw@{at}/x")
+    r = m.read()
+    ok(r["outcome"] == "refused" and "echo" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"], "rights: without ECHO it is refused, and says why")
+    m.end()
     user("deaf", "~x", "~{x}:lunarch", "resetchannels", *RIGHTS)
     f = opened(f"redis://deaf:pw@{at}/x")
     f.do("watch")
