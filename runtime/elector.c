@@ -51,6 +51,7 @@ struct elector {
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 	char *trouble;                   /* last problem logged, so that it is not logged at every try */
 	struct instant trouble_at;
+	bool unwritable;                 /* it was a write's */
 };
 
 /* ---- saying ---- */
@@ -80,6 +81,7 @@ static void say_trouble(struct elector *e, const char *event, const char *text)
 {
 	struct instant now = clock_now();
 
+	e->unwritable = false;
 	if (e->cb->trouble)
 		e->cb->trouble(e->arg, text);
 	if (e->trouble && strcmp(e->trouble, text) == 0 && elapsed_standby(e->trouble_at, now) < 60 * NSEC_PER_SEC)
@@ -96,7 +98,15 @@ static void trouble_over(struct elector *e)
 	mem_replace(&e->trouble, NULL);
 	if (e->cb->trouble)
 		e->cb->trouble(e->arg, NULL);
+	e->unwritable = false;
 	say(e, LOG_INFO, "store_back", "the store answers again");
+}
+
+/* That it can be read is no sign that it can be written; a newer version is. */
+static void trouble_over_if_readable(struct elector *e, const struct version *seen)
+{
+	if (!e->unwritable || strcmp(seen->text, e->version.text) != 0)
+		trouble_over(e);
 }
 
 /* ---- records and sights ---- */
@@ -266,21 +276,20 @@ static void watch_holder(struct elector *e)
 
 static void remember_read(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
+	if (r->outcome != LOCK_FOREIGN)
+		trouble_over_if_readable(e, &r->version);
 	e->version = r->version;
 	if (r->outcome == LOCK_OK) {
 		record_copy(&e->seen, r->record);
 		*s = sight_of(e, &e->seen);
 		if (s->mine)
 			e->token = r->record->token ? r->record->token : r->token;
-		trouble_over(e);
 		return;
 	}
 	record_clear(&e->seen);
 	s->kind = r->outcome == LOCK_FOREIGN ? SIGHT_FOREIGN : SIGHT_ABSENT;
 	if (r->outcome == LOCK_FOREIGN)
 		say_trouble(e, "foreign_record", r->err.text);
-	else
-		trouble_over(e);
 }
 
 static void on_read(void *arg, const struct lock_result *r)
@@ -328,6 +337,7 @@ static void written_not(struct elector *e, const struct lock_result *r)
 	}
 	say_trouble(e, renewing ? "renew_failed" : e->lease.writing == LEASE_RELEASE ? "release_failed" : "acquire_failed",
 	            r->err.text);
+	e->unwritable = true;
 }
 
 static void drop_written(struct elector *e)

@@ -244,8 +244,8 @@ class Postgres(Store):
     rounds = 150
     repeats = ("at once",)   # nor has libpq's pipeline
 
-    def __init__(self, *options):
-        self.server = servers.Postgres("-c", "max_connections=150", *options)
+    def __init__(self, *options, **more):
+        self.server = servers.Postgres("-c", "max_connections=150", *options, **more)
         self.port = self.server.port
 
     def url(self, key, through=None):

@@ -83,23 +83,8 @@ def login():
             d = opened(url, **env)
             same(d.read()["outcome"], "absent", f"login: with the password {where}")
             d.end()
-        seldom(server, f"postgres://luna:wr0ng@{at}/postgres#seldom")
         rights(server, f"postgres://luna:{secret}@{at}/postgres#x")
         places(server)
-
-
-def seldom(server, url):
-    """What only somebody can mend is said once, and tried ever more rarely."""
-    def tries():
-        with open(server.log, errors="replace") as f:
-            return f.read().count('password authentication failed for user "luna"')
-    before = tries()
-    c = Candidate("--lock", url, "-e", "return { on_leading = function() end }")
-    c.wait("read_failed", "password authentication failed")
-    wait_for(lambda: False, 12)
-    c.kill(signal.SIGTERM)
-    c.leave()
-    ok(tries() - before <= 12 and len(c.all("read_failed")) == 1, f"login: a wrong password is reported once, and tried seldom ({tries() - before} times in 12 s)")
 
 
 def rights(server, url):
