@@ -22,7 +22,8 @@
 
 #define TABLE "lunarch_locks"
 
-/* New terms may have to wait for the transactions of old ones, and then renewals must not wait behind them. */
+/* New terms may have to wait for the transactions of old ones, and then the renewals of other locks must not wait behind them. A
+ * lock that is alone has nobody to hold up: its process has one connection, which a notice has just woken at both ends. */
 enum { RENEWALS, TERMS, LANES };
 
 struct pg_hub { /* one per process: its connections */
@@ -40,6 +41,7 @@ struct pg_server { /* what locks with the same URI share */
 	char *table;                  /* the first lock's, quoted: for rehearsals */
 	bool was_up, rehearsed;       /* rehearsed: renewals, on this connection */
 	ev_timer raise;               /* brings the notices back */
+	ev_timer settled;             /* nobody is in a hurry: time to rehearse */
 	int refusals;
 };
 
@@ -48,6 +50,7 @@ enum stage { ASK, CREATE, MARK, INQUIRE };
 struct pg_lock {
 	struct lock lock;
 	struct pg_server *server;
+	struct pg_link *link;         /* of the operation under way */
 	char *name, *table, *quoted;
 	char channel[32];
 	struct lock_op op;
@@ -68,11 +71,6 @@ struct pg_lock {
 static struct pg_lock *of(struct lock *l)
 {
 	return (struct pg_lock *)l;
-}
-
-static struct pg_link *link_of(const struct pg_lock *l)
-{
-	return l->server->lanes[l->op.writing && l->acquiring ? TERMS : RENEWALS];
 }
 
 /* ---- statements ---- */
@@ -99,7 +97,7 @@ static int patience_ms(const struct pg_lock *l, int left_ms)
 {
 	if (!l->op.writing || !l->acquiring)
 		return left_ms / 5;
-	return pg_link_asked(link_of(l)) == 0 ? left_ms * 3 / 5 : left_ms / 10;
+	return pg_link_asked(l->link) == 0 ? left_ms * 3 / 5 : left_ms / 10;
 }
 
 static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
@@ -122,7 +120,7 @@ static void send_read(struct pg_lock *l)
 	const char *const values[] = { l->name };
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 1, values, true } };
 
-	pg_link_send(link_of(l), &l->call, 2, all);
+	pg_link_send(l->link, &l->call, 2, all);
 	free(sql);
 }
 
@@ -152,7 +150,7 @@ static char *write_sql(const struct pg_lock *l, const char *timeline)
 
 static const char *timeline_of(const struct pg_lock *l)
 {
-	return pg_link_timed(link_of(l)) ? TIMELINE : "0";
+	return pg_link_timed(l->link) ? TIMELINE : "0";
 }
 
 /* values: write_sql's. */
@@ -165,7 +163,7 @@ static void send_swap(const struct pg_lock *l, struct lock_call *c, const char *
 	                       "WHERE e.name = ''", timeline, l->quoted, l->quoted);
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 7, values, true }, { why, 2, which, true } };
 
-	pg_link_send(link_of(l), c, l->acquiring ? 3 : 2, all);
+	pg_link_send(l->link, c, l->acquiring ? 3 : 2, all);
 	free(sql);
 	free(why);
 }
@@ -181,11 +179,11 @@ static void send_write(struct pg_lock *l)
 
 /* A session's first writes take it milliseconds of looking up and planning: done beforehand, with ones that find nothing to change,
  * no handover waits for it. What is done twice is prepared. */
-static void rehearse(struct pg_server *s, int lane)
+static void rehearse(const struct pg_server *s, bool acquiring, int lane)
 {
 	const char *const values[] = { "", "", "none", "", "", "", "f" };
-	const struct pg_lock like = { .server = s, .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
-		                      .acquiring = lane == TERMS };
+	const struct pg_lock like = { .link = s->lanes[lane], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
+		                      .acquiring = acquiring };
 
 	if (s->table && pg_link_is_up(s->lanes[lane]))
 		send_swap(&like, NULL, values);
@@ -201,7 +199,7 @@ static void send_create(struct pg_lock *l)
 	                        "FROM (SELECT %s AS t) AS now ON CONFLICT (name) DO NOTHING", l->quoted, timeline_of(l));
 	const struct pg_statement all[] = { limit(l, &limits), { .sql = table }, { .sql = mark } };
 
-	pg_link_send(link_of(l), &l->call, 3, all);
+	pg_link_send(l->link, &l->call, 3, all);
 	free(table);
 	free(mark);
 }
@@ -215,7 +213,7 @@ static void send_mark(struct pg_lock *l, struct lock_call *call)
 	                        "WHERE m.token <> excluded.token", l->quoted, timeline_of(l));
 	const struct pg_statement all[] = { limit(l, &limits), { .sql = mark } };
 
-	pg_link_send(link_of(l), call, 2, all);
+	pg_link_send(l->link, call, 2, all);
 	free(mark);
 }
 
@@ -226,7 +224,7 @@ static void send_remove(struct pg_lock *l)
 	const char *const values[] = { l->name, l->expected.text };
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 2, values } };
 
-	pg_link_send(link_of(l), &l->call, 2, all);
+	pg_link_send(l->link, &l->call, 2, all);
 	free(sql);
 }
 
@@ -238,7 +236,7 @@ static void send_inquiry(struct pg_lock *l)
 		       "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)",
 	} };
 
-	pg_link_send(link_of(l), &l->call, 2, all);
+	pg_link_send(l->link, &l->call, 2, all);
 }
 
 static void on_ready(struct lock_call *c)
@@ -263,8 +261,11 @@ static void on_ready(struct lock_call *c)
 
 static void ask(struct pg_lock *l, enum stage stage)
 {
+	bool apart = l->op.writing && l->acquiring && l->server->locks > 1;
+
 	l->stage = stage;
-	pg_link_want(link_of(l), &l->call);
+	l->link = l->server->lanes[apart ? TERMS : RENEWALS];
+	pg_link_want(l->link, &l->call);
 }
 
 /* ---- answers ---- */
@@ -333,7 +334,7 @@ static bool is_missing_table(const char *state)
 /* Two that make the table at once: one of them is told that it is there, in one way or another. */
 static bool is_made_already(const char *state)
 {
-	return strcmp(state, "42P07") == 0 || strcmp(state, "23505") == 0;
+	return strcmp(state, "42P07") == 0 || strcmp(state, "42710") == 0 || strcmp(state, "23505") == 0;
 }
 
 static void on_error(struct pg_lock *l, const PGresult *r)
@@ -427,7 +428,7 @@ static void written(struct pg_lock *l, const struct pg_answer *a)
 	lock_doubt_wrote(&l->doubt, &result.version, l->leads, l->lease, l->op.sent_at);
 	if (l->acquiring && !l->server->rehearsed) {
 		l->server->rehearsed = true;
-		rehearse(l->server, RENEWALS);
+		rehearse(l->server, false, RENEWALS);
 	}
 	finish(l, &result);
 }
@@ -495,7 +496,7 @@ static void on_detach(struct lock_op *op)
 
 	free(l->text);
 	l->text = NULL;
-	pg_link_forget(link_of(l), &l->call, instant_passed(op->by, clock_now()));
+	pg_link_forget(l->link, &l->call, instant_passed(op->by, clock_now()));
 }
 
 /* ---- notices ---- */
@@ -528,11 +529,23 @@ static void on_up(void *arg)
 		lock_board_each(&s->board, listen_again, s);
 	s->was_up = true;
 	s->refusals = 0;
+	ev_timer_set(&s->settled, 0.1, 0.);
+	ev_timer_start(s->hub->env->loop, &s->settled);
+}
+
+static void on_settled(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	const struct pg_server *s = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (s->locks == 1)
+		rehearse(s, true, RENEWALS);
 }
 
 static void on_terms_up(void *arg)
 {
-	rehearse(arg, TERMS);
+	rehearse(arg, true, TERMS);
 }
 
 static void on_down(void *arg, enum lock_outcome why)
@@ -540,6 +553,7 @@ static void on_down(void *arg, enum lock_outcome why)
 	struct pg_server *s = arg;
 
 	s->rehearsed = false;
+	ev_timer_stop(s->hub->env->loop, &s->settled);
 	ev_timer_set(&s->raise, lock_notice_again_s(&s->refusals, why), 0.);
 	ev_timer_start(s->hub->env->loop, &s->raise);
 }
@@ -612,7 +626,8 @@ static struct pg_server *server_get(struct pg_hub *h, struct pg_place *place)
 		s->lanes[RENEWALS] = pg_link_new(h->env, place, &renewal_events, s);
 		s->lanes[TERMS] = pg_link_new(h->env, place, &term_events, s);
 		ev_init(&s->raise, on_raise);
-		s->raise.data = s;
+		ev_init(&s->settled, on_settled);
+		s->raise.data = s->settled.data = s;
 		h->servers = s;
 	}
 	s->locks++;
@@ -629,6 +644,7 @@ static void server_put(struct pg_server *s)
 		at = &(*at)->next;
 	*at = s->next;
 	ev_timer_stop(s->hub->env->loop, &s->raise);
+	ev_timer_stop(s->hub->env->loop, &s->settled);
 	for (int i = 0; i < LANES; i++)
 		pg_link_free(s->lanes[i]);
 	free(s->table);
@@ -814,11 +830,10 @@ static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 		listen_to(s, "LISTEN", fresh->name);
 	else if (fresh && !ev_is_active(&s->raise))
 		pg_link_raise(s->lanes[RENEWALS]);
-	if (fresh) { /* or the first handover would wait for it */
-		if (!s->table)
-			s->table = mem_dup(l->quoted);
+	if (fresh && !s->table)
+		s->table = mem_dup(l->quoted);
+	if (fresh && s->locks > 1) /* or the first handover would wait for it */
 		pg_link_raise(s->lanes[TERMS]);
-	}
 	return !s->board.deaf;
 }
 

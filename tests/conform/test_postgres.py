@@ -165,6 +165,9 @@ def tables():
         d.end()
         many = [opened(f"{at}?table=fresh#n{i}") for i in range(8)]
         ops = [x.start_write(term(), "") for x in many]
+        for x, o in zip(many, ops):
+            if x.wait(o)["outcome"] != "ok":
+                note(x.wait(o))
         same({x.wait(o)["outcome"] for x, o in zip(many, ops)}, {"ok"}, "tables: eight processes that need the same new one make it together")
         for x in many:
             x.end()
@@ -391,6 +394,10 @@ def together():
     """Many locks of a process share connections; who writes is not told of its own writes."""
     with Postgres() as server:
         d, e = opened(server.url("n0"), "n0"), opened(server.url("n0"), "n0")
+        w = d.write(term("first"), "", lock="n0")
+        e.read(lock="n0")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "together: who has one lock has one connection")
+        server.sql("DELETE FROM lunarch_locks WHERE name = 'n0'")
         names = [f"n{i}" for i in range(50)]
         for n in names[1:]:
             d.open(server.url(n), lock=n)
@@ -399,7 +406,7 @@ def together():
         ops = [d.start_write(term(n), "", lock=n) for n in names]
         versions = {n: d.wait(o) for n, o in zip(names, ops)}
         same({w["outcome"] for w in versions.values()}, {"ok"}, "together: fifty locks at once")
-        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "together: over two connections")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "3", "together: over two connections, beside the other process's one")
         e.do("watch", lock="n0")
         e.read(lock="n0")
         w, heard, before = versions["n0"], 0, d.count("n0")
