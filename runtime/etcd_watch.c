@@ -14,6 +14,9 @@
 #define POLL_AFTER (1 * NSEC_PER_SEC) /* with no stream for so long, locks are told to look */
 #define BEGIN_WITHIN (10 * NSEC_PER_SEC)
 #define PROD_FIRST_S 0.002
+#define PROGRESS_ID (-1) /* the answer is about no watch (clientv3.InvalidWatchID) */
+#define ALIVE_S 3. /* between questions whether the stream still tells */
+#define UNANSWERED 2 /* of them: it does not */
 #define LINE_MAX_BYTES (8 * 1024 * 1024) /* etcd's values end at 1.5 MB unless it is told otherwise */
 
 /* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256 KB:
@@ -31,9 +34,11 @@ struct etcd_hub {
 	int endpoint;
 	unsigned generation;         /* of its token */
 	bool answered, refused, dropped;
+	bool says_progress;          /* this server, or proxy, has answered that question once */
+	int unanswered;
 	struct instant since;
 	struct etcd_waiter token;
-	ev_timer begin, tell, prod;
+	ev_timer begin, tell, prod, alive;
 	nsec retry;
 	bool closing;
 };
@@ -177,6 +182,8 @@ static bool take_line(struct etcd_hub *h, const json_t *line)
 	struct etcd_watch *w = id > 0 && (size_t)id <= h->count ? h->watches[id - 1] : NULL;
 	bool cancelled = json_is_true(json_object_get(result, "canceled")), gone = id > 0 && (size_t)id <= h->count && !w;
 
+	h->unanswered = 0;
+	h->says_progress |= id == PROGRESS_ID;
 	if (cancelled && gone)
 		return true; /* by us */
 	/* A member without a leader ends the stream; a token that has run out looks like a missing right. */
@@ -221,6 +228,32 @@ static void on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 	ev_timer_again(loop, timer);
 }
 
+/* A proxy can keep a connection on which nothing comes through any more: TCP acknowledges, and no event looks like none. */
+static void on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+	static const char question[] = "{\"progress_request\":{}}\n";
+	struct etcd_hub *h = timer->data;
+
+	(void)loop;
+	(void)revents;
+	if (h->says_progress && h->unanswered >= UNANSWERED) {
+		http_cancel(h->stream);
+		return;
+	}
+	h->unanswered++;
+	http_send(h->stream, question, strlen(question), HTTP_SOME);
+}
+
+/* The first question finds out whether they are answered; 3.3 would end the stream. */
+static void ask_whether_alive(struct etcd_hub *h)
+{
+	h->unanswered = 0;
+	ev_now_update(h->client->env->loop);
+	ev_timer_set(&h->alive, 0., ALIVE_S);
+	if (h->answered && h->client->prefix == 0)
+		ev_timer_start(h->client->env->loop, &h->alive);
+}
+
 static void on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
 {
 	struct etcd_hub *h = arg;
@@ -230,6 +263,7 @@ static void on_answered(void *arg, struct http_call *http, int status, const str
 	h->answered = status == 200;
 	h->since = clock_now();
 	ev_timer_stop(h->client->env->loop, &h->prod);
+	ask_whether_alive(h);
 }
 
 static nsec next_retry(struct etcd_hub *h)
@@ -254,6 +288,7 @@ static void on_done(void *arg, const struct http_result *r, const struct http_he
 		w->id = 0;
 	buf_fini(&h->line);
 	ev_timer_stop(h->client->env->loop, &h->prod);
+	ev_timer_stop(h->client->env->loop, &h->alive);
 	if (h->closing)
 		return;
 	h->refused |= r->status >= 400;
@@ -342,7 +377,8 @@ struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err)
 	ev_timer_init(&h->begin, on_begin, 0., 0.);
 	ev_timer_init(&h->tell, on_tell, 0., 0.);
 	ev_init(&h->prod, on_prod);
-	h->begin.data = h->tell.data = h->prod.data = h;
+	ev_init(&h->alive, on_alive);
+	h->begin.data = h->tell.data = h->prod.data = h->alive.data = h;
 	return h;
 }
 

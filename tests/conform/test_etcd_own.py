@@ -5,6 +5,7 @@ import http.server, os, re, shutil, signal, socket, subprocess, sys, threading, 
 import cases
 from cases import SHORT, Two, run
 from driver import Driver, record
+from proxy import Proxy
 from stores import Etcd
 import servers
 from harness import FAST, LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
@@ -463,6 +464,51 @@ class Older:
         one.close()
 
 
+class Deaf(Proxy):
+    """Can keep to itself, for ever, what comes down on the connections that watches were begun on; TCP acknowledges all of it."""
+
+    def __init__(self, port):
+        self.deaf = []
+        super().__init__(port)
+
+    async def _pump(self, pair, reader, writer, way, name):
+        await super()._pump(pair, Ear(self, pair, reader, name), writer, way, name)
+
+
+class Ear:
+    def __init__(self, proxy, pair, reader, name):
+        self.proxy, self.pair, self.reader, self.name = proxy, pair, reader, name
+
+    async def read(self, count):
+        while True:
+            piece = await self.reader.read(count)
+            self.pair["watch"] = self.pair.get("watch") or b"/watch " in piece
+            if self.name == "down" and b'"watch_id":"-1"' in piece:
+                self.pair["alive"] = self.pair.get("alive", 0) + 1
+            if not piece or self.name == "up" or not any(p is self.pair for p in self.proxy.deaf):
+                return piece
+
+
+def deaf_stream():
+    """A proxy from which nothing comes any more on the watch alone, and which says nothing of that."""
+    with servers.Etcd() as server:
+        proxy = Deaf(server.port)
+        d, e = Driver(), Driver()
+        d.open(f"etcd://127.0.0.1:{proxy.port}/x")
+        e.open(server.url("x"))
+        d.do("watch")
+        w = e.write(record("a"), "")
+        ok(d.noticed(0), "deaf stream: at first it tells of changes")
+        ok(wait_for(lambda: any(p.get("alive", 0) >= 3 for p in list(proxy.pairs))), "deaf stream: with nothing to tell it lasts, and says that it is there")
+        d.read()
+        quiet, proxy.deaf = d.count(), [p for p in list(proxy.pairs) if p.get("watch")]
+        e.write(record("b"), w["version"])
+        ok(d.noticed(quiet), "deaf stream: one that says nothing any more is replaced, and what it did not tell is noticed")
+        same(d.read().get("record", {}).get("holderIdentity"), "b", "deaf stream: and read")
+        d.end(), e.end()
+        proxy.close()
+
+
 def older():
     with servers.Etcd() as server:
         old = Older(server)
@@ -545,7 +591,7 @@ def timed(job):
 def main():
     certificates()
     chosen = sys.argv[1:]
-    together, apart = [users, expiry, tls, endpoints, older, strangers, space], [costs, elections, riding_out, nothing_is_taken_over]
+    together, apart = [users, expiry, tls, endpoints, older, strangers, space, deaf_stream], [costs, elections, riding_out, nothing_is_taken_over]
     at_once(*(timed(job) for job in together if not chosen or job.__name__ in chosen))
     for job in apart:
         if not chosen or job.__name__ in chosen:
