@@ -55,8 +55,31 @@ def led_by(c, ns, service, pods):
     return wait_for(one)
 
 
+def right(verb, group, resource, name=""):
+    return {"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": [name]}
+
+
+def minimal(c, ns, role):
+    """The role has no right that has not been used, and the server refuses what is beside it."""
+    granted = {(v, g, r) for rule in role["rules"] for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+    user = f"system:serviceaccount:{ns}:web"
+
+    def used():
+        entries = [e for e in c.requests() if e["user"]["username"] == user and e["responseStatus"].get("code") in (200, 201)]
+        return {(e["verb"], e["objectRef"].get("apiGroup", ""), e["objectRef"]["resource"]) for e in entries if "objectRef" in e}
+    wait_for(lambda: used() == granted)
+    same(used() ^ granted, set(), f"of the role's {len(granted)} rights each has been used, and nothing beside them")
+    ok(c.allowed(ns, "web", right("update", "coordination.k8s.io", "leases", "web")), "the account may renew its Lease")
+    beside = [right("delete", "coordination.k8s.io", "leases", "web"), right("list", "coordination.k8s.io", "leases"),
+              *[right(v, "coordination.k8s.io", "leases", "other") for v in ("get", "update", "watch")],
+              *[right(v, "", "events") for v in ("get", "list", "update", "delete")],
+              *[right(v, "", "pods", "web-0") for v in ("get", "create", "update", "delete", "watch")],
+              *[right("get", "", what) for what in ("secrets", "configmaps", "endpoints", "nodes", "services")]]
+    same([r for r in beside if c.allowed(ns, "web", r)], [], f"it may do none of {len(beside)} things beside, such as delete its Lease, touch another, read Secrets")
+
+
 def three_pods(pod=Pod):
-    with Cluster() as c:
+    with AuditedCluster(policy=AUDIT_EVERYTHING) as c:
         ns = c.namespace("example")
         made = apply(c, ns, "rbac.yaml") | apply(c, ns, "deployment.yaml")
         same(made["Deployment"]["spec"]["replicas"], 3, "the manifests are accepted by the API server")
@@ -93,6 +116,7 @@ def three_pods(pod=Pod):
             p.kill(signal.SIGTERM)
             p.process.wait(PATIENCE)
         same(selected(c, ns, made["Service"]), [], "and when nobody leads it finds none")
+        minimal(c, ns, made["Role"])
         token = open(os.path.join(account, "token")).read()
         ok(not any(token in json.dumps(e) for p in pods for e in p.events), "the token is in no log")
 
