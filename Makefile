@@ -158,10 +158,11 @@ test-image: kube-deps
 kube-deps:
 	@scripts/deps.sh kube
 
+# The rows of make bench that need the API server, which is built first.
 bench-kube: kube-deps
 	@$(MAKE) --no-print-directory all
 	@tests/kube/build.sh
-	@tests/kube/bench.py
+	@tests/bench/bench.py kube kube_requests kube_many $(BENCH)
 
 unit: $(UNIT)
 	$(PROVE_EACH) $(UNIT)

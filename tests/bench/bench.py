@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
-left out. Medians. BENCH='--quick' for a look, '--json' for programs, words to choose rows ('--quick idle memory')."""
+left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows them."""
 import json, os, shutil, signal, subprocess, sys, time
-from rows import HELLO, JSON, ONLY, QUICK, RUNS, Crowd, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
+from rows import HELLO, JSON, OPTIONS, QUICK, RUNS, Crowd, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
 from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
-import script_rows, store_rows
+import kube_rows, script_rows, store_rows
 
 # ---- start ----
 
@@ -198,14 +198,34 @@ def hooks(directory):
             row(*each)
 
 
+PARTS = (starts, hand_over, *store_rows.parts, *kube_rows.parts, crowds, memory, idle, many, hooks)
+
+
+def usage():
+    options = "\n".join(f"  {o:<9} {what}" for o, what in OPTIONS.items())
+    return f"usage: bench.py [OPTION]... [ROWS]...\n{options}\nROWS (all of them by default):\n  {' '.join(p.__name__ for p in PARTS)}"
+
+
+def chosen(words):
+    """The parts that the command line asks for, in their order. Ends the program for --help, and for what there is not."""
+    if "--help" in words or "-h" in words:
+        sys.exit(print(usage()))
+    names = [p.__name__ for p in PARTS]
+    for w in words:
+        if w not in OPTIONS and w not in names:
+            print(f"bench.py: there is no {'option' if w.startswith('-') else 'row'} {w!r}\n{usage()}", file=sys.stderr)
+            sys.exit(2)
+    return [p for p in PARTS if p.__name__ in words] or PARTS
+
+
 def main():
+    parts = chosen(sys.argv[1:])
     directory = scratch()
     if not JSON:
         print(f"{'':<62} {'median':>9}          min .. max       to reach     floor  times", flush=True)
     try:
-        for part in (starts, hand_over, *store_rows.parts, crowds, memory, idle, many, hooks):
-            if not ONLY or part.__name__ in ONLY:
-                part(directory)
+        for part in parts:
+            part(directory)
     finally:
         stop_everyone()
         shutil.rmtree(directory, ignore_errors=True)

@@ -3,8 +3,8 @@ import os, signal, statistics, subprocess, sys, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from harness import LUNARCH, ROOT, Candidate, children
 
+OPTIONS = {"--quick": "fewer runs, for a look", "--json": "an array of rows, for programs", "--help": "this"}
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv
-ONLY = [a for a in sys.argv[1:] if not a.startswith("-")]
 RUNS = 5 if QUICK else 30
 rows = []
 HELLO = "return { on_leading = function(t) io.write('leading\\n') io.flush() end }"
@@ -122,9 +122,9 @@ return list"""
 class Crowd:
     """n elections in one process; lock: their URLs but for the number at the end."""
 
-    def __init__(self, lock, n, options=()):
+    def __init__(self, lock, n, options=(), env=None):
         began = time.monotonic()
-        self.log = Candidate("-e", MANY % (n, lock), options=list(options), stdout=subprocess.PIPE)
+        self.log = Candidate("-e", MANY % (n, lock), options=list(options), stdout=subprocess.PIPE, env=env)
         self.log.process.stdout.readline()
         self.took = time.monotonic() - began
 

@@ -91,6 +91,7 @@ def vanish(url):
         leader = Runner(url(f"v{i}"), options=FAST)
         leader.out.readline()
         pairs.append((leader, standby_of(url(f"v{i}"), FAST), url(f"v{i}")))
+    time.sleep(1)  # a standby counts from what it saw itself: at first from its own start, then from a renewal
     for leader, _, _ in pairs:
         for pid in family(leader.log):
             leader.log.kill(signal.SIGSTOP, pid)

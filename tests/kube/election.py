@@ -241,13 +241,19 @@ def bad_input(s):
     other = Pki(scratch())
     expired = s.c.api.pki.sign("expired", "/O=system:masters/CN=late", days="-1")
     missing = os.path.join(s.c.api.dir, "no-such-config")
+    now = int(time.time())
+    late = s.c.signed(s.token, iat=now - 7200, nbf=now - 7200, exp=now - 3600)
+    same(s.c.call("GET", LEASES.format(s.ns) + "/lock", token=s.c.signed(s.token, exp=now + 600))[0], 404, "a token that is signed like the expired one, but not expired, is good")
     cases = [
         ("a wrong CA", s.url(config=s.c.kubeconfig(s.ns, s.token, **{"certificate-authority": other.ca})), 69, "certificate"),
         ("a server that is not there", s.url(config=s.c.kubeconfig(s.ns, s.token, server=f"https://127.0.0.1:{free_port()}")), 69, "connect"),
+        ("a server whose certificate has expired", s.url(config=s.c.kubeconfig(s.ns, s.token, **{"tls-server-name": "late.test"})), 69, "certificate has expired"),
+        ("a server of another name", s.url(config=s.c.kubeconfig(s.ns, s.token, **{"tls-server-name": "other.test"})), 69, "other.test"),
         ("an expired certificate", s.url(config=s.c.kubeconfig(s.ns, user={"client-certificate": expired[0], "client-key": expired[1]})), 69, "401"),
         ("a token that is none", s.url(config=s.c.kubeconfig(s.ns, "s3cret")), 69, "401"),
-        ("a missing kubeconfig", s.url(config=missing), 2, missing),
-        ("an unknown context", s.url(more="&context=nope"), 2, 'no context "nope"'),
+        ("an expired token", s.url(config=s.c.kubeconfig(s.ns, late)), 69, "401"),
+        ("a missing kubeconfig", s.url(config=missing), 69, missing),
+        ("an unknown context", s.url(more="&context=nope"), 69, 'no context "nope"'),
         ("an unknown option", s.url(more="&resorce=leases"), 2, "resource"),
         ("an unknown resource", s.url(more="&resource=secrets"), 2, "configmapsleases"),
         ("no name", "kube://x", 2, "kube://NAMESPACE/NAME"),
@@ -255,14 +261,70 @@ def bad_input(s):
     ]
     for what, url, status, text in cases:
         out = s.run("status", "--lock", url)
-        if not ok(text in out.stderr and "s3cret" not in out.stderr and s.token not in out.stderr and out.returncode in (status, 69), f"{what}: said ({text})"):
-            note(f"{out.returncode} {out.stderr}")
+        said = out.stdout + out.stderr
+        if not ok(text in out.stderr and out.returncode == status and not any(secret in said for secret in ("s3cret", s.token, late)), f"{what}: said ({text}), status {status}, no secret"):
+            note(f"{out.returncode} {said}")
     s.c.put_lease(s.ns, "lock", {"holderIdentity": "", "leaseTransitions": 1}, annotations={"lunarch.dev/record": "{"})
     out = s.run("status", "--lock", s.url())
     ok("lunarch.dev/record" in out.stderr, "an annotation that is no JSON is named")
     s.c.put_lease(s.ns, "big", {"holderIdentity": "x", "leaseDurationSeconds": 1}, annotations={"blob": "x" * 250_000})
     a = s.leader(name="big")
     ok(s.lease("big")["metadata"]["annotations"]["blob"] == "x" * 250_000 and not a.all("stopped_leading"), "T65 a large object is kept as it is")
+
+
+def large(s):
+    """A ConfigMap with as much as one may have, 1 MiB, on which others than electors depend."""
+    path = f"/api/v1/namespaces/{s.ns}/configmaps"
+    data = {"blob": "0123456789abcdef" * 65535}
+    s.c.must("POST", path, {"metadata": {"name": "lock"}, "data": data})
+    a, b = (s.candidate("--identity", f"large-{n}", more="&resource=configmaps", times=SLOW) for n in (1, 2))
+    wait_for(lambda: a.all("became_leader") or b.all("became_leader"))
+    leads, waits = (a, b) if a.all("became_leader") else (b, a)
+    waits.wait("new_leader")
+    counts = {v: len(s.requests(v)) for v in ("get", "update")}
+    wait_for(lambda: len(s.requests("update")) >= counts["update"] + 3)
+    same(len(s.requests("get")), counts["get"], "T74 1 MiB in a line of the watch: three renewals later nobody has had to ask with a GET")
+    leads.kill(signal.SIGTERM)
+    ok(waits.wait("became_leader"), "T65 1 MiB: handed over")
+    record = {"holderIdentity": "thief", "leaseDurationSeconds": 600, "leaderTransitions": 9, "acquireTime": "2020-01-01T00:00:00Z", "renewTime": "2020-01-01T00:00:00Z"}
+    s.c.must("PATCH", f"{path}/lock", {"metadata": {"annotations": {"control-plane.alpha.kubernetes.io/leader": json.dumps(record)}}}, kind="application/merge-patch+json")
+    ok(waits.wait("stopped_leading", "lost"), "T20 T74 1 MiB: a theft that is shown in such a line ends the term")
+    ok(s.c.must("GET", f"{path}/lock")["data"] == data, "T65 1 MiB: and every byte of it has been kept by every write")
+
+
+def checked(s):
+    """lunarch check: what it says of a Lease, and that it changes nothing."""
+    def check(status, text, what, **kw):
+        out = s.run("check", "-e", SCRIPT, "--lock", s.url(**kw))
+        if not ok(out.returncode == status and text in out.stdout and s.token not in out.stdout + out.stderr, f"check: {what}"):
+            note(f"{out.returncode} {out.stdout} {out.stderr}")
+    check(0, "nobody leads: there is no record", "a Lease that is not there yet is no problem")
+    s.c.put_lease(s.ns, "lock", {"holderIdentity": "peer", "leaseDurationSeconds": 600, "leaseTransitions": 3, "renewTime": micro_now(), "acquireTime": micro_now()})
+    check(0, "peer leads", "it says who leads, whoever wrote it")
+    s.c.put_lease(s.ns, "strange", {"holderIdentity": "", "leaseTransitions": 1}, annotations={"lunarch.dev/record": "{"})
+    check(1, "lunarch.dev/record", "a record that cannot be read is a problem", name="strange")
+    s.c.account(s.ns, "nobody", NOTHING)
+    nobody = s.c.kubeconfig(s.ns, s.c.token(s.ns, "nobody"))
+    check(1, 'verbs ["get", "create", "update", "watch"]', "missing rights are a problem, with the rule that is needed", config=nobody)
+    check(1, "401", "so is a token that is none", config=s.c.kubeconfig(s.ns, "s3cret"))
+    check(1, "connect", "and a server that is not there", config=s.c.kubeconfig(s.ns, s.token, server=f"https://127.0.0.1:{free_port()}"))
+    same({e["verb"] for e in s.requests()}, {"get"}, "check: it has asked for Leases and done nothing else")
+    same([s.lease("lock")["spec"]["holderIdentity"], s.lease("none")], ["peer", None], "check: nothing is changed, nothing is made")
+
+
+def no_events(s):
+    """A role that lacks Events: the election knows nothing of it."""
+    a = s.leader("--identity", "quiet_1")
+    b = s.candidate("--identity", "quiet_2")
+    b.wait("new_leader")
+    a.kill(signal.SIGTERM)
+    same((a.process.wait(PATIENCE), bool(b.wait("became_leader"))), (0, True), "without the right to make Events: led, and handed over")
+    refused = wait_for(lambda: [e for e in s.requests("create") if e["objectRef"]["resource"] == "events" and e["responseStatus"]["code"] == 403])
+    ok(refused, "without the right to make Events: the server has refused them")
+    renewed = len(s.requests("update"))
+    wait_for(lambda: len(s.requests("update")) > renewed + 8)
+    same((b.all("stopped_leading"), s.holder()), ([], "quiet_2"), "without the right to make Events: the term goes on")
+    same([e["message"] for c in (a, b) for e in c.events if e.get("level") in ("warn", "error")], [], "without the right to make Events: nothing is complained of")
 
 
 def crashes(s):
@@ -286,26 +348,13 @@ def crashes(s):
     heir.leave()
 
 
-def connections(pid, port):
-    """Of a process to that port, which the server has not closed (its side's FIN leaves state 08)."""
-    inodes = set()
-    for fd in os.listdir(f"/proc/{pid}/fd"):
-        try:
-            inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}").removeprefix("socket:[").rstrip("]"))
-        except OSError:
-            pass
-    with open("/proc/net/tcp") as f:
-        lines = [line.split() for line in f.readlines()[1:]]
-    return sum(l[9] in inodes and l[3] == "01" and int(l[2].split(":")[1], 16) == port for l in lines)
-
-
 def idle(s):
     """The server closes what has been idle for 90 s; a handshake would be a good part of a handover."""
     a, b = s.leader(times=SLOW), s.candidate(times=SLOW)
     b.wait("new_leader")
-    wait_for(lambda: connections(b.pid, s.c.port) == 2)
+    wait_for(lambda: connections([b.pid], s.c.port) == 2)
     time.sleep(100)
-    same(connections(b.pid, s.c.port), 2, "a standby that has had nothing to ask for a long time still has its connection for work beside that of its watch")
+    same(connections([b.pid], s.c.port), 2, "a standby that has had nothing to ask for a long time still has its connection for work beside that of its watch")
     same(len(s.requests("get")), 2, "and has not asked for the Lease again")
     a.kill(signal.SIGTERM)
     e = b.wait("became_leader")
@@ -412,12 +461,14 @@ def old_locks(s):
 
 
 NO_WATCH = [{**MINIMAL[0], "verbs": ["get", "create", "update"]}]
+NO_EVENTS = MINIMAL[:1]
 NOTHING = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
 OLD = MINIMAL + [{"apiGroups": [""], "resources": ["configmaps", "endpoints"], "verbs": ["get", "create", "update", "watch"]}]
 SCENES = {"life": (life, MINIMAL), "stolen": (stolen, MINIMAL), "deleted": (deleted, MINIMAL), "microseconds": (microseconds, MINIMAL),
           "coordinated": (coordinated, MINIMAL), "emptied": (emptied, MINIMAL), "others": (others, MINIMAL), "beside-go": (beside_go, MINIMAL),
           "refused": (refused, NOTHING), "polling": (polling, NO_WATCH), "rotation": (rotation, MINIMAL), "plugins": (plugins, MINIMAL),
-          "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "crashes": (crashes, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL), "idle": (idle, MINIMAL)}
+          "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "crashes": (crashes, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL), "idle": (idle, MINIMAL),
+          "large": (large, OLD), "checked": (checked, MINIMAL), "no-events": (no_events, NO_EVENTS)}
 
 
 def play(cluster, name):

@@ -27,6 +27,7 @@ class ApiServer(Server):
         self.pki = Pki(self.dir)
         self.admin = self.pki.sign("admin", "/O=system:masters/CN=admin")
         self.pki.server()
+        self.late = self.pki.sign("late-server", "/CN=kube-apiserver", "DNS:late.test", days="-1")  # shown to who asks for that name
         openssl("genrsa", "-out", self.pki.path("sa.key"), "2048")
         self.context = ssl.create_default_context(cafile=self.pki.ca)
         self.context.load_cert_chain(*self.admin)
@@ -35,7 +36,7 @@ class ApiServer(Server):
         p = self.pki.path
         return [os.path.join(TOOLS, "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{self.etcd.port}", f"--secure-port={self.port}",
                 "--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", f"--tls-cert-file={p('server.crt')}",
-                f"--tls-private-key-file={p('server.key')}", f"--client-ca-file={p('ca.crt')}", "--authorization-mode=RBAC",
+                f"--tls-private-key-file={p('server.key')}", f"--tls-sni-cert-key={','.join(self.late)}:late.test", f"--client-ca-file={p('ca.crt')}", "--authorization-mode=RBAC",
                 "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-signing-key-file={p('sa.key')}",
                 f"--service-account-key-file={p('sa.key')}", "--service-cluster-ip-range=10.96.0.0/24", f"--cert-dir={self.dir}",
                 "--disable-admission-plugins=ServiceAccount", "--profiling=false", *self.options]
@@ -128,6 +129,16 @@ class Cluster:
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
         return self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts/{name}/token", request)["status"]["token"]
 
+    def signed(self, token, **claims):
+        """A token like this one with other claims, signed by the server's own key: as good as any but for what they say."""
+        def part(data):
+            return base64.urlsafe_b64encode(data).rstrip(b"=")
+        header, payload, _ = token.split(".")
+        claims = json.loads(base64.urlsafe_b64decode(payload + "==")) | claims
+        text = header.encode() + b"." + part(json.dumps(claims).encode())
+        r = subprocess.run(["openssl", "dgst", "-sha256", "-sign", self.api.pki.path("sa.key")], input=text, capture_output=True, check=True)
+        return (text + b"." + part(r.stdout)).decode()
+
     def kubeconfig(self, ns="default", token=None, user=None, server=None, **cluster):
         """user: a kubeconfig's user; default: the token's, else the administrator's."""
         self.count += 1
@@ -175,6 +186,20 @@ class Cluster:
 def micro_now(offset=0):
     t = time.time() + offset
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(t)) + f".{int(t % 1 * 1e6):06d}Z"
+
+
+def connections(pids, port):
+    """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08)."""
+    inodes = set()
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}").removeprefix("socket:[").rstrip("]"))
+            except OSError:
+                pass
+    with open("/proc/net/tcp") as f:
+        lines = [line.split() for line in f.readlines()[1:]]
+    return sum(l[9] in inodes and l[3] == "01" and int(l[2].split(":")[1], 16) == port for l in lines)
 
 
 class ClientGo:
@@ -230,18 +255,23 @@ rules:
   resources: [{group: coordination.k8s.io, resources: [leases]}, {group: "", resources: [configmaps, endpoints, events]}]
 - level: None
 """
+AUDIT_EVERYTHING = """apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: ["RequestReceived"]
+rules: [{level: Metadata}]
+"""
 
 
 class AuditedCluster(Cluster):
-    """With a log of every request for a lock."""
+    """With a log of every request for a lock, or of what the policy says."""
 
-    def __init__(self, options=()):
+    def __init__(self, options=(), policy=AUDIT_POLICY):
         self.etcd = Etcd()
         self.api = ApiServer(self.etcd, options, start=False)
         self.count = 0
-        policy = os.path.join(self.api.dir, "policy")
-        with open(policy, "w") as f:
-            f.write(AUDIT_POLICY)
-        self.api.options += [f"--audit-policy-file={policy}", f"--audit-log-path={self.api.dir}/audit", "--audit-log-mode=blocking",
+        path = os.path.join(self.api.dir, "policy")
+        with open(path, "w") as f:
+            f.write(policy)
+        self.api.options += [f"--audit-policy-file={path}", f"--audit-log-path={self.api.dir}/audit", "--audit-log-mode=blocking",
                              "--audit-log-maxsize=1000"]
         self.api.start()

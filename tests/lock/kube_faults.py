@@ -85,10 +85,24 @@ def writes():
     o.end()
 
 
+def cut_off(h):
+    """All of the Lease, but a byte more was promised."""
+    lease = json.dumps(api.leases["reads"]).encode()
+    h.send_response(200)
+    h.send_header("Content-Length", str(len(lease) + 1))
+    h.end_headers()
+    h.wfile.write(lease)
+    h.wfile.flush()
+    h.cut()
+    return True
+
+
 def reads():
     o = One("reads")
     cases = [("a page that is not there", lambda h: h.answer(404, text=b"404 page not found") or True, "failed"),
              ("404 for something else", lambda h: h.answer(404, status(404, "NotFound", name="n")) or True, "failed"),
+             ("half an object", lambda h: h.answer(200, text=json.dumps(api.leases["reads"]).encode()[:-40]) or True, "failed"),
+             ("an answer that is cut off", cut_off, "failed"),
              ("HTML", lambda h: h.answer(200, text=b"<html>log in</html>") or True, "failed"),
              ("a version that is no number", lambda h: h.answer(200, {"metadata": {"resourceVersion": "x"}}) or True, "failed"),
              ("500", refuse(500), "failed"), ("401", refuse(401), "failed"),
@@ -105,6 +119,10 @@ def reads():
     api.faults[:] = [lambda h: h.answer(200, big) or True]
     same(o.d.read()["outcome"], "ok", "T65 an object of 1 MB is read")
     o.end()
+
+
+def pieces(data, size):
+    return [data[i:i + size] for i in range(0, len(data), size)]
 
 
 def event(kind, lease):
@@ -149,6 +167,8 @@ def watches():
     same(see("one line", "b", lambda l: feed[-1].chunk(event("MODIFIED", l))), 0, "watch: what it shows is not asked for again")
     see("a byte at a time", "c", lambda l: [feed[-1].chunk(bytes([b])) for b in event("MODIFIED", l)])
     old = json.loads(json.dumps(api.leases["watched"]))
+    see("1 MiB in a line, in pieces", "large", lambda l: [feed[-1].chunk(part) for part in pieces(event("MODIFIED", {**l, "metadata": {
+        **l["metadata"], "managedFields": [{"manager": "x" * 1023}] * 1024}}), 10_007)])
     see("two lines in one piece", "d", lambda l: feed[-1].chunk(event("MODIFIED", old) + event("MODIFIED", l)))
     see("after a bookmark and nonsense", "e", lambda l: feed[-1].chunk(event("BOOKMARK", {"metadata": {"resourceVersion": l["metadata"]["resourceVersion"]}}) +
                                                                        b"{nonsense\n"))

@@ -1,0 +1,199 @@
+"""make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and contender are
+built once by tests/kube/build.sh (make bench-kube): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
+import datetime, os, signal, sys, time
+from rows import JSON, QUICK, ROOT, RUNS, Crowd, Runner, cpu_ms, family, pss, row
+from harness import wait_for
+import store_rows
+sys.path.insert(0, os.path.join(ROOT, "tests", "kube"))
+from rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
+
+KUBE_RUNS = min(RUNS, 10)
+
+
+def built():
+    there = all(os.access(os.path.join(TOOLS, name), os.X_OK) for name in ("kube-apiserver", "contender"))
+    if not there and not JSON:
+        print("Kubernetes: kube-apiserver and client-go's contender are not built yet: make bench-kube builds them and has these rows", flush=True)
+    return there
+
+
+class Place:
+    """A namespace as the rows of every store know a server, with an account of its own."""
+
+    def __init__(self, cluster, ns):
+        self.cluster, self.ns = cluster, cluster.namespace(ns)
+        self.config = self.account("elector")
+
+    def account(self, name):
+        return self.cluster.kubeconfig(self.ns, self.cluster.account(self.ns, name))
+
+    def url(self, name, config=None):
+        return f"kube://{self.ns}/{name}?kubeconfig={config or self.config}"
+
+    def go(self, name, identity, lease="15s", renew="10s", retry="2s", config=None):
+        return ClientGo(config or self.config, self.ns, name, identity, lease, renew, retry)
+
+
+def moment(text):
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+# ---- client-go ----
+
+def go_starts(place):
+    values = []
+    for i in range(KUBE_RUNS):
+        began = time.monotonic()
+        g = place.go(f"gs{i}", "g")
+        values.append((g.wait("started")["at"] - began) * 1000)
+        g.leave()
+    return values
+
+
+def go_handovers(place):
+    values, holder = [], place.go("gh", "g")
+    holder.wait("started")
+    for i in range(KUBE_RUNS):
+        waiter = place.go("gh", f"g{i}")
+        wait_for(lambda: waiter.all("new_leader"))
+        began = time.monotonic()
+        holder.kill(signal.SIGTERM)
+        values.append((waiter.wait("started")["at"] - began) * 1000)
+        holder.leave()
+        holder = waiter
+    holder.leave()
+    return values
+
+
+def go_vanish(place):
+    """As store_rows.vanish: the leader is stopped, and its lease is counted from its last renewal."""
+    pairs, values = [], []
+    for i in range(4 if QUICK else 10):
+        leader = place.go(f"gv{i}", "gone", "3s", "2s", "400ms")
+        leader.wait("started")
+        heir = place.go(f"gv{i}", "heir", "3s", "2s", "400ms")
+        heir.wait("new_leader")
+        pairs.append((leader, heir, f"gv{i}"))
+    for leader, heir, name in pairs:
+        leader.kill(signal.SIGSTOP)
+    last = [moment(place.cluster.lease(place.ns, name)["spec"]["renewTime"]) for _, _, name in pairs]
+    to_wall = time.time() - time.monotonic()
+    for (leader, heir, _), renewed in zip(pairs, last):
+        values.append((heir.wait("started")["at"] + to_wall - renewed - 3) * 1000)
+        leader.kill(signal.SIGKILL)
+        leader.leave()
+        heir.leave()
+    return values
+
+
+def go_resting(place):
+    values = []
+    for i in range(5):
+        g = place.go(f"gm{i}", "g")
+        g.wait("started")
+        time.sleep(0.3)
+        values.append(pss([g.pid]))
+        g.leave()
+    return values
+
+
+def kube(directory):
+    if not built():
+        return
+    with Cluster() as cluster:
+        place = Place(cluster, "bench")
+        store_rows.store_rows("Kubernetes", place, (None, 20))
+        for what, values, unit in (("start to its first line", go_starts, "ms"), ("SIGTERM until the next has it", go_handovers, "ms"),
+                                   ("leader stopped: later than its lease", go_vanish, "ms"), ("memory (PSS)", go_resting, "MB")):
+            row(f"  peer: client-go, {what}", None, values(place), unit)
+
+
+# ---- what they ask for ----
+
+def asked(place, since, until):
+    """{account: [what]}: every request that the server received meanwhile, by whom; each once, however many stages it went through."""
+    seen = {}
+    for e in place.cluster.requests():
+        who = e["user"]["username"].rpartition(f"system:serviceaccount:{place.ns}:")[2]
+        if since <= moment(e["requestReceivedTimestamp"]) < until:
+            seen[e["auditID"]] = who, f"{e['verb']} {e.get('objectRef', {}).get('resource') or e['requestURI']}"
+    return {who: [what for w, what in seen.values() if w == who] for who in {w for w, _ in seen.values()}}
+
+
+def kube_requests(directory):
+    """All that a leader and a standby ask for, whatever it is about, by their accounts; client-go's meanwhile."""
+    if not built():
+        return
+    minutes = 2.5 if QUICK else 5  # a standby asks every 75 s
+    with AuditedCluster(policy=AUDIT_EVERYTHING) as cluster:
+        place = Place(cluster, "requests")
+        accounts = {name: place.account(name) for name in ("leader", "standby", "go-leader", "go-standby")}
+        leader = Runner(place.url("count", accounts["leader"]))
+        leader.out.readline()
+        standby = Runner(place.url("count", accounts["standby"]))
+        standby.log.wait("new_leader")
+        go = [place.go("go-count", "g1", config=accounts["go-leader"])]
+        go[0].wait("started")
+        go.append(place.go("go-count", "g2", config=accounts["go-standby"]))
+        go[1].wait("new_leader")
+        time.sleep(5)  # their first requests
+        began = time.time()
+        time.sleep(60 * minutes)
+        count = asked(place, began, began + 60 * minutes)
+        for who, name, goal in (("leader", "Kubernetes: requests a minute of a leader at 15/10/2", 30),
+                                ("standby", "Kubernetes: requests a minute of a standby", 1),
+                                ("go-leader", "  peer: client-go, requests a minute of a leader", None),
+                                ("go-standby", "  peer: client-go, requests a minute of a standby", None)):
+            found = count.get(who, [])
+            row(name, goal, [len(found) / minutes], "")
+            if not JSON:
+                print("    " + (", ".join(f"{found.count(w)} {w}" for w in sorted(set(found))) or "none"), flush=True)
+        for c in (standby, leader):
+            c.leave()
+        for g in go:
+            g.leave()
+
+
+# ---- many in one process ----
+
+def lateness(puts, period):
+    """By how much each Lease's longest pause between two renewals was longer than the period; in seconds."""
+    times = {}
+    for e in puts:
+        times.setdefault(e["objectRef"]["name"], []).append(moment(e["requestReceivedTimestamp"]))
+    return [max(b - a for a, b in zip(t, t[1:])) - period for t in map(sorted, times.values()) if len(t) > 1] or [float("inf")]
+
+
+def kube_many(directory):
+    if not built():
+        return
+    n, window = int(os.environ.get("LEASES") or 1000), 25 if QUICK else 45
+    options = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "10s"]
+    with AuditedCluster() as cluster:
+        place = Place(cluster, "many")
+        url, env = f"kube://{place.ns}/", {"KUBECONFIG": place.config}
+        one = Crowd(url + "one-", 1, options, env)
+        alone = pss(family(one.log))
+        one.leave()
+        c = Crowd(url + "many-", n, options, env)
+        time.sleep(12)
+        pids = family(c.log)
+        added, began, before = (pss(pids) - alone) * 1024 / n, time.time(), cpu_ms(pids)
+        time.sleep(window)
+        spent = cpu_ms(pids) - before
+        puts = [e for e in cluster.requests("lunarch") if e["verb"] == "update" and e["stage"] == "ResponseComplete"
+                and e["responseStatus"]["code"] == 200 and began <= moment(e["requestReceivedTimestamp"]) < began + window]
+        what = f"Kubernetes, {n:,} Leases"
+        row(f"{what}: start until all lead", None, [c.took], "s")
+        row(f"{what}: TCP connections", None, [connections(pids, cluster.port)], "")
+        row(f"{what}: renewals a second, due {n / 10:.0f}", None, [len(puts) / window], "")
+        row(f"{what}: CPU of a renewal", None, [spent * 1000 / max(1, len(puts))], "us")
+        row(f"{what}: added memory of each", None, [added], "KB")
+        row(f"{what}: a renewal's time in the API server", None,
+            [1000 * (moment(e["stageTimestamp"]) - moment(e["requestReceivedTimestamp"])) for e in puts] or [float("inf")], "ms")
+        row(f"{what}: a renewal later than the retry period", 10, lateness(puts, 10), "s")
+        row(f"{what}: terms lost", 0, [len(c.log.all("stopped_leading"))], "")
+        c.leave()
+
+
+parts = (kube, kube_requests, kube_many)
