@@ -14,6 +14,7 @@ class Store:
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
     repeats = ("at once", "late")  # answers that come twice, and harm nothing
+    clocks = (-3600, 3600)         # seconds by which two candidates' clocks may be off
     env = {}
     port = None
 

@@ -16,6 +16,7 @@ RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs
 class Kube(Store):
     """What the cases know as the store's content is our annotation; the fields of everybody go with it."""
     rounds = 60
+    clocks = (0, 7200)  # its certificates are no older than the test
 
     def __init__(self, cluster, kind):
         self.cluster, self.kind, self.name = cluster, kind, f"kube {kind}"
