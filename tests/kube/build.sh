@@ -61,13 +61,7 @@ mkdir -p "$out/new"
 [ "$(minor "$go")" -ge "$needed" ] || fetch_go "$go"
 say "building kube-apiserver and client-go's contender from their modules with $("$go" env GOVERSION): minutes, the first time"
 began=$(date +%s)
-# A module's server may be out of order for a moment: what has been fetched and built is kept for the next try.
-for pause in 10 60 0; do
-  build k8s.io/kubernetes/cmd/kube-apiserver ./contender && break
-  [ "$pause" != 0 ] || exit 1
-  say "not built: trying again in $pause s"
-  sleep "$pause"
-done
+build k8s.io/kubernetes/cmd/kube-apiserver ./contender
 mv "$out"/new/* "$out"
 echo "$want" >"$out/built"
 say "built in $(($(date +%s) - began)) s"
