@@ -187,13 +187,14 @@ demo: deps
 
 bench:
 	@scripts/deps.sh bench
-	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script $(BUILD)/bench/floor_store
 	@tests/bench/bench.py $(BENCH)
 
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
 api:
 	@lua5.4 scripts/api.lua
 
+$(BUILD)/bench/floor_store: LDLIBS += -lpq -lzookeeper_st
 # Without our headers, one of which has the name of a system's (err.h).
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)

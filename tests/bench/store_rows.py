@@ -1,7 +1,7 @@
-"""make bench, locks in a server of their own: started for it, each peer in the same run on the same server. A peer that is not
+"""make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
 installed has a line that says so. The Go contender is built by tests/peers/build.sh, where Go is found."""
 import http.client, json, os, shutil, signal, socket, subprocess, threading, time
-from rows import HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
+from rows import built, HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
 from harness import FAST, LUNARCH, ROOT
 import servers
 
@@ -25,6 +25,13 @@ def go():
 
 def kazoo():
     return subprocess.run(["/usr/bin/python3", "-c", "import kazoo"], stderr=subprocess.DEVNULL).returncode == 0
+
+
+def floor(name, server):
+    """Two writes and the notice between them, in C, as idle before as the candidates are."""
+    said = subprocess.run([built("floor_store"), name, str(server.port), str(RUNS)], capture_output=True, text=True, check=True,
+                          env={**os.environ, "PGUSER": getattr(server, "superuser", "")}).stdout
+    return [float(line) for line in said.split()]
 
 
 # ---- peers ----
@@ -141,29 +148,27 @@ def etcdctl(url, *args):
     return ["etcdctl", "--endpoints", url, *args]
 
 
-def etcd_floors(url):
-    """On one connection: a transaction that deletes and the next one that puts; and a range with a transaction."""
-    connection = http.client.HTTPConnection(url.removeprefix("http://"))
-    hand, start = [], []
+def etcd_start_floor(url):
+    """On one connection: a range and a transaction."""
+    connection, values = http.client.HTTPConnection(url.removeprefix("http://")), []
 
     def ask(path, body):
         connection.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
         connection.getresponse().read()
     put = {"success": [{"request_put": {"key": "Zmxvb3I=", "value": "eA==" * 160}}]}
     for _ in range(RUNS + 1):
-        for steps, values in (((("txn", put), ("txn", put)), hand), ((("range", {"key": "Zmxvb3I="}), ("txn", put)), start)):
-            began = time.perf_counter()
-            for path, body in steps:
-                ask(path, body)
-            values.append((time.perf_counter() - began) * 1000)
+        began = time.perf_counter()
+        ask("range", {"key": "Zmxvb3I="})
+        ask("txn", put)
+        values.append((time.perf_counter() - began) * 1000)
     connection.close()
-    return start[1:], hand[1:]
+    return values[1:]
 
 
 def etcd(directory):
     with servers.Etcd() as server:
         url = f"http://127.0.0.1:{server.port}"
-        store_rows("etcd", server, (12, 3), etcd_floors(url))
+        store_rows("etcd", server, (12, 3), (etcd_start_floor(url), floor("etcd", server)))
         if shutil.which("etcdctl"):
             os.environ["ETCDCTL_API"] = "3"
             peer_rows("etcdctl lock", etcdctl(url, "lock", "h"), etcdctl(url, "lock", "m{i}"))
@@ -181,18 +186,18 @@ def etcd(directory):
 def redis(directory):
     with servers.Redis() as server:
         time.sleep(17)  # a server that has just been started elects nobody for a lease
-        store_rows("Redis", server, (None, 2))
+        store_rows("Redis", server, (None, 2), (None, floor("redis", server)))
 
 
 def postgres(directory):
     with servers.Postgres() as server:
-        store_rows("PostgreSQL", server, (None, 4))
+        store_rows("PostgreSQL", server, (None, 4), (None, floor("postgres", server)))
 
 
 def zookeeper(directory):
     with servers.ZooKeeper() as server:
         hosts = f"127.0.0.1:{server.port}"
-        store_rows("ZooKeeper", server, (None, 5.5))
+        store_rows("ZooKeeper", server, (None, 5.5), (None, floor("zookeeper", server)))
         if kazoo():
             run = ["/usr/bin/python3", KAZOO, hosts]
             peer_rows("kazoo's Election", [*run, "/k"], [*run, "/km{i}"])
