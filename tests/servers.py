@@ -130,16 +130,20 @@ class Server:
         self.prepare()
         if self.run_as():
             os.chmod(self.dir, 0o755)
-            account = pwd.getpwnam(self.user)
-            for path, dirs, files in os.walk(self.dir):
-                for p in [path, *(os.path.join(path, f) for f in files)]:
-                    os.chown(p, account.pw_uid, account.pw_gid)
+            self.own(self.dir)
         atexit.register(self.close)
         if start:
             self.start()
 
     def prepare(self):
         pass
+
+    def own(self, what):
+        """Gives a directory and all in it to whom it runs as."""
+        account = pwd.getpwnam(self.run_as() or "root")
+        for path, _, files in os.walk(what):
+            for p in [path, *(os.path.join(path, f) for f in files)]:
+                os.chown(p, account.pw_uid, account.pw_gid)
 
     def run_as(self):
         return self.user if self.user and os.geteuid() == 0 else None
@@ -272,12 +276,12 @@ class Redis(Server):
 
 
 class Postgres(Server):
-    """options: postgres's, as "-c", "max_connections=20". auth: what pg_hba.conf asks of TCP connections but the superuser's."""
+    """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections but the superuser's."""
     user = "postgres"
     superuser, password = "lunarch", "moon light"
 
-    def __init__(self, *options, auth="trust", start=True):
-        self.options, self.auth = list(options), auth
+    def __init__(self, *options, auth="trust", initdb=(), start=True):
+        self.options, self.auth, self.initdb = list(options), auth, list(initdb)
         super().__init__(start)
 
     @staticmethod
@@ -293,7 +297,7 @@ class Postgres(Server):
         os.chmod(self.dir, 0o755)
         if who:
             os.chown(data, pwd.getpwnam(who).pw_uid, pwd.getpwnam(who).pw_gid)
-        made = subprocess.run([self.binary("initdb"), "-D", data, "-U", self.superuser, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
+        made = subprocess.run([self.binary("initdb"), "-D", data, "-U", self.superuser, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C", *self.initdb],
                               capture_output=True, text=True, cwd=self.dir, **extra)
         if made.returncode:
             raise RuntimeError(made.stderr)

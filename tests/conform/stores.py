@@ -3,7 +3,7 @@ import base64, json, os, shutil, socket, struct, sys, urllib.error, urllib.reque
 from urllib.parse import quote
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import servers
-from harness import PATIENCE, scratch
+from harness import PATIENCE, scratch, wait_for
 from proxy import Proxy
 
 
@@ -240,6 +240,51 @@ class Redis(Store):
         self.server.close()
 
 
+class FullRedis(Redis):
+    """All that it keeps is on a small disk; with appendfsync always, a server that cannot append ends."""
+
+    def __init__(self):
+        self.server = servers.Redis("--appendonly", "yes", "--appendfsync", "always", start=False)
+        self.port = self.server.port
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "1m")
+        self.server.options += ["--dir", self.server.disk.path]
+        self.server.start()
+
+    def fill(self):
+        self.server.disk.fill()
+        return lambda: with_room(self.server)
+
+
+class FullEtcd(Etcd):
+    """All that it keeps is on a small disk, of which etcd takes twice 64 MB for its log at once."""
+
+    def __init__(self):
+        self.server = servers.Etcd(start=False)
+        self.port = self.server.port
+        self.user = self.root = None
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "136m")
+        self.server.start()
+
+    def fill(self):
+        """The log has room, and what is answered is in it: etcd ends a little later, when the database must grow."""
+        self.server.disk.fill()
+        try:
+            for i in range(200):
+                self.put("junk", b"x" * 65536)
+        except (RuntimeError, OSError):
+            pass
+        return lambda: with_room(self.server)
+
+
+def with_room(server):
+    """After its end."""
+    if not wait_for(lambda: server.process.poll() is not None):
+        raise RuntimeError("the server goes on without room")
+    server.stop()
+    server.disk.empty()
+    server.start()
+
+
 class Postgres(Store):
     name = "postgres"
     rounds = 150
@@ -307,6 +352,32 @@ class Postgres(Store):
 
     def end(self):
         self.server.close()
+
+
+class FullPostgresLog(Postgres):
+    """Its write-ahead log is on a disk of 32 MB, in segments of one; a server whose log has no room ends."""
+
+    def __init__(self):
+        super().__init__("-c", "wal_recycle=off", initdb=["--wal-segsize=1"])
+        self.server.stop()
+        log = os.path.join(self.server.dir, "data", "pg_wal")
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "32m", self.server.run_as())
+        shutil.copytree(log, self.server.disk.seen, dirs_exist_ok=True)
+        shutil.rmtree(log)
+        os.symlink(self.server.disk.path, log)
+        self.server.own(self.server.disk.seen)
+        self.server.start()
+
+    def fill(self):
+        self.server.disk.fill()
+        for _ in range(40):
+            try:
+                self.server.sql("SELECT pg_switch_wal()")
+                self.server.sql("CREATE TABLE junk AS SELECT 1; DROP TABLE junk")
+            except RuntimeError:
+                break
+
+        return lambda: with_room(self.server)
 
 
 class FullPostgres(Postgres):
@@ -400,11 +471,7 @@ class FullZooKeeper(ZooKeeper):
     def fill(self):
         self.server.disk.fill()
 
-        def undo():
-            self.server.stop()
-            self.server.disk.empty()
-            self.server.start()
-        return undo
+        return lambda: with_room(self.server)
 
 
 class Zk:

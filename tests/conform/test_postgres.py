@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
-import os, re, signal, subprocess, sys, threading, time
+import os, re, shutil, socket, subprocess, sys, threading, time
 from cases import BASIC, NETWORK, SERVER, full, read_only, run
 from driver import Driver, record
+from pki import Pki
 from proxy import Proxy
-from stores import FullPostgres, Postgres as Store
+from stores import FullPostgres, FullPostgresLog, Postgres as Store
 from harness import *
 from servers import Bouncer, Postgres, Redis, free_port
 
@@ -127,11 +128,63 @@ def places(server):
     d.end()
 
 
+class TlsPostgres(Postgres):
+    """A certificate for 127.0.0.1 and localhost, and the authority that signed it."""
+
+    def prepare(self):
+        super().prepare()
+        self.pki = Pki(self.dir)
+        certificate, key = self.pki.server()
+        self.options += ["-c", "ssl=on", "-c", f"ssl_cert_file={certificate}", "-c", f"ssl_key_file={key}"]
+
+
+def tls():
+    where = scratch()
+    with TlsPostgres() as server, Postgres() as plain:
+        at, right = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres?sslmode=", f"sslrootcert={server.pki.ca}"
+        named = at.replace("127.0.0.1", "wrong.test")
+        for what, url, said in (("another authority", f"{at}verify-full&sslrootcert={Pki(where).ca}#x", "certificate verify failed"),
+                                ("another name than the certificate's", f"{named}verify-full&{right}&hostaddr=127.0.0.1#x", "wrong.test"),
+                                ("no authority's file", f"{at}verify-full&sslrootcert={where}/none.pem#x", "none.pem"),
+                                ("a server that has none", f"{plain.url('x').replace('#', '?sslmode=require#')}", "does not support SSL")):
+            d = opened(url)
+            ok(told(d.read(), said) and told(d.write(term(), ""), said), f"TLS: {what} is told")
+            d.end()
+        d = opened(f"{at}verify-full&{right}#x")
+        same((d.read()["outcome"], d.write(term(), "")["outcome"]), ("absent", "ok"), "TLS: with the right one the lock is had, which nobody has taken")
+        d.end()
+    shutil.rmtree(where)
+
+
+def web(answer):
+    """A port at which something says this to whoever comes, whatever it wants."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve(one):
+        try:
+            one.sendall(answer)
+            while one.recv(65536):
+                pass
+        except OSError:
+            pass
+        one.close()
+
+    def accept():
+        while True:
+            threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listening.getsockname()[1]
+
+
 def strangers():
     with Redis() as other:
-        d = opened(f"postgres://u@127.0.0.1:{other.port}/d?sslmode=disable#x")
-        ok(told(d.read(within=SHORT), str(other.port)), "strangers: another kind of server is told")
-        d.end()
+        speaking = web(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        for what, port, more, said in (("another kind of server", other.port, "?sslmode=disable", "connect"), ("a web server", speaking, "?sslmode=disable", "received H"),
+                                       ("a web server that is asked for TLS", speaking, "", "invalid response"), ("a server that waits for more", web(b""), "", "connect")):
+            d = opened(f"postgres://u@127.0.0.1:{port}/d{more}#x")
+            r, w = d.read(within=SHORT), d.write(term(), "", within=SHORT)
+            ok(told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)), f"strangers: {what} is told")
+            same(d.end(), 0, f"strangers: {what}: and the lock closes in peace")
     for url, said in ((f"postgres://u@127.0.0.1:{free_port()}/d#x", "refused"), ("postgres://u@no-such-host.invalid/d#x", "no-such-host.invalid")):
         d = opened(url)
         ok(told(d.read(within=SHORT), said, outcome=("failed",)), f"strangers: {said}")
@@ -381,13 +434,14 @@ def goes_on():
 
 
 def full_disk():
-    """The table's disk is full: writes fail and say so, and all goes on with room again."""
+    """The table's disk is full: writes fail and say so; or the log's: the server ends. All goes on with room again."""
     if os.geteuid() != 0:
         skip("out of space", "mounting a small disk needs root")
         return
-    store = FullPostgres()
-    run(store, [full])
-    store.end()
+    for kind in (FullPostgres, FullPostgresLog):
+        store = kind()
+        run(store, [full])
+        store.end()
 
 
 def together():
@@ -425,6 +479,6 @@ if only:
 store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
-at_once(login, strangers, tables, tokens)
+at_once(login, strangers, tls, tables, tokens)
 at_once(fence, fences, crashed, prepared, pooled, promoted, goes_on, together, full_disk)
 done()

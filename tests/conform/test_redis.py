@@ -3,7 +3,8 @@
 import http.server, os, re, sys, tempfile, threading, time
 from cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
 from driver import Driver, record
-from stores import Redis as Store
+from pki import Pki
+from stores import FullRedis, Redis as Store
 from harness import *
 from servers import Redis, free_port
 
@@ -108,7 +109,22 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class TlsRedis(Redis):
+    def prepare(self):
+        pki = Pki(self.dir)
+        certificate, key = pki.server()
+        self.speaks = ["--tls", "--cacert", pki.ca]
+        self.options += ["--port", "0", "--tls-port", str(self.port), "--tls-cert-file", certificate, "--tls-key-file", key,
+                         "--tls-ca-cert-file", pki.ca, "--tls-auth-clients", "no"]
+
+    def ready(self):
+        return self.cli(*self.speaks, "PING") == "PONG"
+
+
 def strangers():
+    with TlsRedis() as server:
+        trouble(server.url("x"), "a port that speaks TLS", ["does not speak Redis", "closed it", "connection was lost"], ("failed",))
+        same(server.cli(*server.speaks, "DBSIZE"), "0", "trouble: a port that speaks TLS: where nothing is taken")
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     trouble(f"redis://127.0.0.1:{web.server_port}/x", "a web server", ["does not speak Redis", "closed it", "connection was lost"], ("failed",))
@@ -303,6 +319,16 @@ def quiet():
         d.end(), e.end()
 
 
+def full_disk():
+    """A server that cannot append ends; with room again, and started again, it has what it had."""
+    if os.geteuid() != 0:
+        skip("out of space", "mounting a small disk needs root")
+        return
+    disk = FullRedis()
+    run(disk, [full])
+    disk.end()
+
+
 store = Store()
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
@@ -310,5 +336,5 @@ if only:
     done()
 run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
 store.end()
-at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet)
+at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet, full_disk)
 done()

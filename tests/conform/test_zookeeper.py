@@ -3,6 +3,7 @@
 import http.server, json, os, sys, threading, time
 from cases import BASIC, NETWORK, SERVER, full, read_only, run
 from driver import Driver, record
+from pki import Pki
 from proxy import Proxy
 from stores import FullZooKeeper, Zk, ZooKeeper as Store
 from harness import *
@@ -41,11 +42,30 @@ class Page(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class TlsZooKeeper(ZooKeeper):
+    """Debian's ZooKeeper names fewer of netty's archives than its TLS needs."""
+
+    def prepare(self):
+        certificate, key = Pki(self.dir).server()
+        both, self.secure = os.path.join(self.dir, "both.pem"), free_port()
+        with open(both, "w") as f:
+            for path in (key, certificate):
+                with open(path) as g:
+                    f.write(g.read())
+        self.settings += [f"secureClientPort={self.secure}", "secureClientPortAddress=127.0.0.1", f"ssl.keyStore.location={both}",
+                          f"ssl.trustStore.location={both}", "ssl.clientAuth=none",
+                          "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"]
+        super().prepare()
+
+    def command(self):
+        return [a.replace("/zookeeper.jar", "/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar") for a in super().command()]
+
+
 def strangers():
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=web.serve_forever, daemon=True).start()
-    with Redis() as other:
-        for what, port, said in (("a web server", web.server_port, "ZooKeeper"), ("a Redis", other.port, "ZooKeeper"),
+    with Redis() as other, TlsZooKeeper() as secure:
+        for what, port, said in (("a web server", web.server_port, "ZooKeeper"), ("a Redis", other.port, "ZooKeeper"), ("its port for TLS", secure.secure, "ZooKeeper"),
                                  ("a port where nobody listens", free_port(), "refused")):
             d = opened(f"zookeeper://127.0.0.1:{port}/x")
             r, w = d.read(within=8000), d.write(term(), "", within=8000)
