@@ -137,6 +137,7 @@ static void set_tls(struct http_call *c, const struct http_tls *t)
 	if (t->ca_pem || t->ca_file) {
 		curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* else the system's count too */
 		curl_easy_setopt(e, CURLOPT_CAINFO, NULL);
+		curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* a file is read for each connection: else for a day not again */
 		set_text(e, CURLOPT_CAINFO_BLOB, t->ca_pem, CURLOPT_CAINFO, t->ca_file);
 	}
 	set_text(e, CURLOPT_SSLCERT_BLOB, t->cert_pem, CURLOPT_SSLCERT, t->cert_file);

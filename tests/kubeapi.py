@@ -212,11 +212,16 @@ class Api:
                 since = version or -1
 
     def refuse(self):
-        """Nobody listens any more, and what was connected is reset."""
+        """Nobody listens any more, and what was connected is cut."""
         self.server.shutdown()
         self.server.server_close()
+        self.hang_up()
+
+    def hang_up(self):
+        """A close would wait for the handler, which reads."""
         for h in list(self.server.handlers):
             try:
-                h.reset()
+                h.close_connection = True
+                socket.socket.shutdown(h.connection, socket.SHUT_RDWR)
             except OSError:
                 pass

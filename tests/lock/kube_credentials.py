@@ -152,6 +152,22 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 """
 
 
+# ---- files of certificates ----
+
+def rotated_authority(d):
+    """The server comes back with a certificate of another authority, whose file was replaced before."""
+    other = os.path.join(home, "other")
+    os.mkdir(other)
+    new = Pki(other)
+    with open(pki.ca) as old, open(new.ca) as now:
+        authority = path("authority", old.read())
+        d.lead(cluster=d.api.cluster(**{"certificate-authority": authority}))
+        path("authority", now.read())
+    d.api.use(*new.server())
+    d.api.hang_up()
+    d.leads_on("an authority's file that was replaced counts for the next connection")
+
+
 class Plugin:
     def __init__(self, name, **env):
         self.path = path(name, PLUGIN, 0o755)
@@ -389,7 +405,7 @@ def plugin_keys():
     api.refuse()
 
 
-LEADING = {"refused-token": refused_token, "wrong-token": wrong_token, "rotated-token": rotated_token, "expiring-plugin": expiring_plugin, "expired-plugin": expired_plugin,
+LEADING = {"refused-token": refused_token, "wrong-token": wrong_token, "rotated-token": rotated_token, "rotated-authority": rotated_authority, "expiring-plugin": expiring_plugin, "expired-plugin": expired_plugin,
            "refused-plugin": refused_plugin, "plugin-certificates": plugin_certificates}
 LOOKING = {f.__name__.replace("_", "-"): f for f in (tls_keys, data_keys, proxies, several_files, behind_a_path, plugin_keys)}
 
