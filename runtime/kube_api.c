@@ -187,7 +187,8 @@ static void on_http_done(void *arg, const struct http_result *r, const struct ht
 	c->http = NULL;
 	kube_credential_drop(c->credential);
 	c->credential = NULL;
-	if (r->err.code == ERR_NONE && (renew_if_refused(c, number, r->status) || wait_if_asked(c, r, h)))
+	bool again = !r->repeated || !c->r.body; /* what may have been acted upon is not sent once more */
+	if (r->err.code == ERR_NONE && again && (renew_if_refused(c, number, r->status) || wait_if_asked(c, r, h)))
 		return;
 	struct kube_answer a = {
 		.status = r->err.code == ERR_NONE || c->streams ? r->status : 0, .unsent = r->unsent, .repeated = r->repeated,

@@ -190,11 +190,22 @@ static void open_watch(struct kube_watch *w)
 	                        w->revision > 0 ? "&allowWatchBookmarks=true" : "");
 
 	w->state = KUBE_WATCH_OPENING;
+	arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
 	kube_api_start(w->api, &w->call, &(struct kube_request){
 		.lane = KUBE_WATCH, .method = "GET", .path = path, .first_byte = OPEN_WITHIN, .opened = on_opened, .data = on_data,
 		.done = on_done, .arg = w,
 	});
 	free(path);
+}
+
+/* It waits for its turn among more watches than there are connections for, or as long as the server has asked it to. It goes on
+ * waiting, but nobody may rely on it. */
+static void still_opening(struct kube_watch *w)
+{
+	if (w->down)
+		return;
+	w->down = true;
+	w->news(w->arg, KUBE_LOOK, NULL);
 }
 
 static void on_timer(struct ev_loop *loop, ev_timer *t, int events)
@@ -204,6 +215,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *t, int events)
 	(void)loop, (void)events;
 	if (w->state == KUBE_WATCH_WAITING)
 		open_watch(w);
+	else if (w->state == KUBE_WATCH_OPENING)
+		still_opening(w);
 	else
 		kube_api_cancel(&w->call); /* it has not shown what is known to be there; or its line has no end */
 }

@@ -24,7 +24,7 @@ struct kube_watch { /* in its owner's memory, zero before the first use */
 	void *arg;
 	char *path;                /* of the collection, with the field selector */
 	struct kube_call call;
-	ev_timer timer;            /* the next try; or, while it delivers, the time by which `expected` has to come */
+	ev_timer timer;            /* the next try; or the time by which it has to be open; or, when it is, by which `expected` has to come */
 	enum { KUBE_WATCH_OFF, KUBE_WATCH_OPENING, KUBE_WATCH_LIVE, KUBE_WATCH_WAITING } state;
 	bool down;                 /* it does not deliver: poll */
 	bool refused;              /* said already */
@@ -45,7 +45,7 @@ void kube_watch_stop(struct kube_watch *w);
  * and it is begun anew. */
 void kube_watch_expect(struct kube_watch *w, int64_t revision);
 
-/* false: it is not started, or cannot deliver at present. */
+/* false: it is not started, or cannot deliver at present. One that has just been begun counts: it misses nothing if it opens soon. */
 bool kube_watch_delivers(const struct kube_watch *w);
 
 #endif

@@ -53,6 +53,8 @@ struct kube_lock {
 	const struct record *record;  /* NULL: removing, or asking */
 	struct lock_about *about;
 	struct version expected;
+	struct version wrote; /* of the parts that are written, by their answers: a watch may already show something newer, which nobody has judged */
+	int64_t token;
 	struct instant by, sent_at;
 	lock_done_fn *done;
 	void *arg;
@@ -60,18 +62,23 @@ struct kube_lock {
 
 /* ---- versions ---- */
 
-/* The start of the uid and the whole version of each part; "-" for one that is not there; "" if none is. */
+/* The start of the uid and the whole version of each part; "-" for one that is not there. */
+static void add_version(struct version *v, const json_t *o)
+{
+	size_t n = strlen(v->text);
+
+	snprintf(v->text + n, sizeof v->text - n, o ? "%s%.8s.%.18s" : "%s-", n ? "," : "", kube_object_uid(o), kube_object_revision(o));
+}
+
+/* "" if none is there. */
 static struct version version_of(const struct kube_lock *l)
 {
 	struct version v = { "" };
 	bool any = false;
-	size_t n = 0;
 
 	for (int i = 0; i < l->url.kinds; i++) {
-		const json_t *o = l->part[i].object;
-		any = any || o;
-		n += (size_t)snprintf(v.text + n, sizeof v.text - n, o ? "%s%.8s.%.18s" : "%s-", i ? "," : "", kube_object_uid(o),
-		                      kube_object_revision(o));
+		add_version(&v, l->part[i].object);
+		any = any || l->part[i].object;
 	}
 	if (!any)
 		v.text[0] = '\0';
@@ -147,6 +154,8 @@ static void fail_answer(struct kube_lock *l, const struct kube_answer *a)
 
 	if (a->err.code != ERR_NONE)
 		fail(l, lost, a->err.code, "%s", a->err.text);
+	else if (l->writing && a->repeated) /* what is refused now may have been done the first time */
+		fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s", a->status, a->message);
 	else if (a->status == 401)
 		fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED, "401: the API server does not accept the credentials of %s", who);
 	else if (a->status == 403)
@@ -273,6 +282,7 @@ static void looked(struct kube_lock *l)
 	}
 	struct version now = version_of(l);
 	l->at = 0;
+	l->raced = false;
 	if (strcmp(now.text, l->expected.text) == 0 && !l->record)
 		delete_part(l);
 	else if (strcmp(now.text, l->expected.text) == 0)
@@ -339,7 +349,16 @@ static void get(struct kube_lock *l)
 
 static void finish_write(struct kube_lock *l)
 {
-	finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at, .version = version_of(l), .token = token_of(l) });
+	finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at, .version = l->wrote, .token = l->token });
+}
+
+/* Before the next of a pair. What a watch has shown meanwhile is not what was judged: the next must not be built upon it. */
+static bool overtaken(struct kube_lock *l)
+{
+	if (!l->raced || l->at == l->url.kinds)
+		return false;
+	fail(l, LOCK_UNKNOWN, ERR_INVALID, "one of the pair is written, and meanwhile the other was changed by somebody else");
+	return true;
 }
 
 /* After the first of a pair is written, nothing is "surely not applied" any more. */
@@ -352,14 +371,13 @@ static void conflict(struct kube_lock *l, const struct kube_answer *a)
 }
 
 /* The server's answer is what is stored now. It has to be what was sent: nobody else may have rewritten it on the way. */
-static bool stored_ours(struct kube_lock *l, const struct kube_answer *a, struct err *err)
+static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, int64_t *number, struct err *err)
 {
-	int64_t number;
 	char name[33];
 
 	if (!a->object)
 		return err_set(err, ERR_INVALID, "the API server's answer is no JSON") == 0;
-	if (kube_object_number(a->object, &number, err) < 0)
+	if (kube_object_number(a->object, number, err) < 0)
 		return false;
 	kube_object_write_name(l->part[l->at].kind, a->object, name);
 	if (strcmp(name, l->record->write) != 0)
@@ -384,14 +402,15 @@ static void on_put(void *arg, const struct kube_answer *a)
 			fail(l, LOCK_UNKNOWN, ERR_INVALID, "201: the object had been deleted, and the API server made it anew although it was told its uid");
 		else
 			fail_answer(l, a);
-	} else if (!stored_ours(l, a, &err)) {
+	} else if (!stored_ours(l, a, &l->token, &err)) {
 		fail(l, LOCK_UNKNOWN, err.code, "%s", err.text);
 	} else {
 		keep(&l->part[l->at], a->object);
-		if (++l->at < l->url.kinds)
-			put(l);
-		else
+		add_version(&l->wrote, a->object);
+		if (++l->at == l->url.kinds)
 			finish_write(l);
+		else if (!overtaken(l))
+			put(l);
 	}
 }
 
@@ -420,7 +439,8 @@ static void on_deleted(void *arg, const struct kube_answer *a)
 	} else {
 		keep(&l->part[l->at], NULL);
 		l->at++;
-		delete_part(l);
+		if (!overtaken(l))
+			delete_part(l);
 	}
 }
 
@@ -501,6 +521,7 @@ static void begin(struct kube_lock *l, bool writing, struct instant by, lock_don
 	l->writing = writing;
 	l->offered = l->raced = false;
 	l->at = 0;
+	l->wrote.text[0] = '\0';
 	l->by = by;
 	l->sent_at = clock_now();
 	l->done = done;

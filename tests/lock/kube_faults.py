@@ -20,9 +20,9 @@ def url(name, **user):
 class One:
     """A lock, with a record of its own in it."""
 
-    def __init__(self, name):
+    def __init__(self, name, **user):
         self.name, self.d = name, Driver()
-        opened = self.d.open(url(name))
+        opened = self.d.open(url(name, **user))
         if not opened["ok"]:
             raise RuntimeError(opened)
         self.version = self.d.write(record("a"), "")["version"]
@@ -210,7 +210,126 @@ def watches():
     o.end()
 
 
-for test in (writes, reads, watches):
+def repeated():
+    """The connection breaks after a PUT, so libcurl sends it once more: whatever that is answered, the first may have been done."""
+    for code, *headers in ((403,), (422,), (401,), (429, ("Retry-After", "0"))):
+        o = One(f"repeated-{code}", **({"tokenFile": __file__} if code == 401 else {}))
+        began = len(api.seen)
+        w = o.write(after(lambda h: h.cut()), refuse(code, *headers))
+        same((w["outcome"], o.there), ("unknown", True), f"a PUT that was done, cut off, sent again and then answered {code}: unknown")
+        same(len([s for s in api.seen[began:] if s[0] == "PUT"]), 2, f"{code}: and not sent a third time")
+        o.end()
+
+
+class Streams:
+    """A server whose watches show what one makes them show."""
+
+    def __init__(self):
+        self.api, self.feed, self.gone = Api(silent=True), {}, threading.Event()
+        self.api.watches[:] = [self.stream] * 100
+
+    def stream(self, h):
+        h.begin()
+        self.feed["configmaps" if "/configmaps" in h.path else "leases"] = h
+        self.gone.wait(600)
+        return True
+
+    def show(self, kind, o):
+        self.feed[kind].chunk(event("MODIFIED", o))
+
+    def driver(self, name, kinds, options=""):
+        d = Driver()
+        opened = d.open(self.api.url(home, name) + options)
+        if not opened["ok"]:
+            raise RuntimeError(opened)
+        version = d.write(record("a"), "")["version"]
+        d.do("watch")
+        wait_for(lambda: len(self.feed) == kinds)
+        return d, version
+
+
+def superseded():
+    """Somebody edits the Lease between a write and its answer, and the watch shows that first."""
+    s = Streams()
+    d, version = s.driver("l", 1)
+
+    def fault(h):
+        answer, before = s.api.act(h), d.count()
+        s.api.edit("l", holderIdentity="thief", leaseDurationSeconds=60)
+        s.show("leases", s.api.leases["l"])
+        ok(d.noticed(before), "what is shown before a write's answer is noticed")
+        answer()
+        return True
+    s.api.faults[:] = [fault]
+    w = d.write(record("a"), version)
+    stolen = s.api.leases["l"]["metadata"]["resourceVersion"]
+    same((w["outcome"], int(w["token"])), ("ok", int(stolen) - 1), "a write that was answered is done; its token is of its own version, not of what came after")
+    again = d.write(record("a"), w["version"])
+    same((again["outcome"], s.api.leases["l"]["spec"]["holderIdentity"]), ("conflict", "thief"), "and its version allows nobody to overwrite that")
+    s.gone.set()
+    same(d.end(), 0, "superseded: closed in peace")
+
+
+def pair():
+    """Of a ConfigMap and a Lease the first is being written when somebody who knows Leases alone takes the second."""
+    s, maps, put, version = Streams(), {}, [], [1000]
+
+    def rule(h):
+        if "/configmaps" not in h.path:
+            return False
+        name = h.path.split("?")[0].rpartition("/")[2] if h.command != "POST" else h.body["metadata"]["name"]
+        if h.command == "GET":
+            h.answer(200, maps[name]) if name in maps else h.answer(404, status(404, "NotFound", name=name))
+            return True
+        if h.command == "PUT":
+            put.append(len(s.api.seen))
+            before = d.count()
+            s.api.edit("p", holderIdentity="thief", leaseDurationSeconds=60)
+            s.show("leases", s.api.leases["p"])
+            ok(d.noticed(before), "pair: a takeover of the second is noticed while the first is being written")
+        version[0] += 1
+        h.body["metadata"] |= {"uid": "cm", "resourceVersion": str(version[0])}
+        maps[name] = h.body
+        h.answer(201 if h.command == "POST" else 200, h.body)
+        return True
+    s.api.rule = rule
+    d, at = s.driver("p", 2, "&resource=configmapsleases")
+    w = d.write(record("a"), at)
+    same((w["outcome"], s.api.leases["p"]["spec"]["holderIdentity"]), ("unknown", "thief"), "pair: what somebody has just taken is not overwritten")
+    same([x[1] for x in s.api.seen[put[0]:] if x[0] == "PUT"], [], "pair: nor tried to be")
+    s.gone.set()
+    same(d.end(), 0, "pair: closed in peace")
+
+
+def crowd():
+    """More watches than there are connections for; and one that the server puts off for an hour."""
+    quiet = Api(silent=True)
+    d = Driver()
+    locks = [f"w{i}" for i in range(17)]
+    by = quiet.url(home, "crowd")  # one kubeconfig, so that they share its connections
+    for name in locks:
+        d.open(by.replace("///crowd", f"///{name}"), name)
+        d.read(name)
+        d.do("watch", name)
+    watching = lambda names: [n for n in names if d.do("watch", n)["watching"]]
+    wait_for(lambda: len([s for s in quiet.seen if "watch=1" in s[1]]) == 16)
+    ok(wait_for(lambda: len(watching(locks)) == 16), "a watch that has no connection is soon not relied upon")
+    waits = [n for n in locks if n not in watching(locks)]
+    ok(waits and d.count(waits[0]) > 0, "and who waits for it is told")
+    d.do("close", next(n for n in locks if n not in waits))
+    ok(wait_for(lambda: watching(waits)), "until it gets one")
+    same(d.end(), 0, "crowd: closed in peace")
+    d = Driver()
+    quiet.watches[:] = [refuse(429, ("Retry-After", "3600"))]
+    d.open(quiet.url(home, "late"))
+    d.read()
+    d.do("watch")
+    ok(wait_for(lambda: not d.do("watch")["watching"]), "nor is one that the server wants to be asked for much later")
+    same(d.end(), 0, "late: closed in peace")
+
+
+for test in (writes, reads, watches, repeated):
     test()
+at_once(superseded, pair, crowd)
 same(api.wrong, [], "T60 no PUT was sent without uid and version, no time but with six digits and Z")
 done()
