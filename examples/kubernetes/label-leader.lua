@@ -14,14 +14,24 @@ local function set(name, value)
   return done, err
 end
 
+-- For this pod alone. A pod whose node is gone has the label still.
+local function take()
+  local pods, err = api:list("pods", { selector = { [label] = "true" } })
+  if not pods then return nil, err end
+  for _, other in ipairs(pods) do
+    if other.metadata.name ~= pod then
+      local done, why = set(other.metadata.name, json.null)
+      if not done and why.code ~= "missing" then return nil, why end
+    end
+  end
+  return set(pod, "true")
+end
+
 return {
   on_start = function() set(pod, json.null) end, -- of a container that crashed while it led
 
   on_leading = function(term)
-    for _, other in ipairs(api:list("pods", { selector = { [label] = "true" } }) or {}) do -- of a node that is gone
-      if other.metadata.name ~= pod then set(other.metadata.name, json.null) end
-    end
-    assert(retry.call(function() return api:label_self { [label] = "true" } end, { timeout = 60 }))
+    assert(retry.call(take, { timeout = 60 }))
     print("leading", term.token)
   end,
 

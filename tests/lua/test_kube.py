@@ -231,6 +231,43 @@ def watches(api, c, heard):
     ok(wait_for(lambda: c.all("print", "refused\tfalse")) and "no such right" in c.all("print", "refused")[0]["message"], "watch: rights that are missing raise")
 
 
+EXAMPLE = r"""
+local kube = require "lunarch.kube"
+local connect, server, script = kube.connect, ...
+function kube.connect(options) options.server, options.token, options.namespace = server, "secret", "n" return connect(options) end
+return dofile(script)
+"""
+
+
+def label_leader():
+    """examples/kubernetes/label-leader.lua, while the server fails at first."""
+    api, d = Api(), scratch()
+    broken, label = [2, 2], "lunarch.dev/leader"
+    for name in ("dead", "me"):
+        api.put(name, {label: "true"} if name == "dead" else {})
+
+    def fault(h):
+        api.faults.append(fault)
+        which = 0 if "labelSelector" in h.query else 1 if "/dead" in h.path else None
+        if which is None or not broken[which]:
+            return False
+        broken[which] -= 1
+        return h.answer(500, status(500, "broken"))
+    api.faults.append(fault)
+    with open(os.path.join(d, "label.lua"), "w") as f:
+        f.write(EXAMPLE)
+    c = Candidate("--lock", os.path.join(d, "lock"), os.path.join(d, "label.lua"), "--", f"http://127.0.0.1:{api.port}",
+                  os.path.join(ROOT, "examples", "kubernetes", "label-leader.lua"), env={"POD_NAME": "me"}, options=["--lease-duration", "60s"])
+    labels = lambda: [n for n, p in api.pods.items() if p["metadata"]["labels"].get(label)]
+    if not ok(wait_for(lambda: labels() == ["me"]), "label-leader: a dead leader's label is taken away, though listing and patching it fail at first"):
+        c.log()
+    same(broken, [0, 0], "label-leader: they did")
+    wait_for(lambda: c.said("leading"))
+    c.kill(signal.SIGTERM)
+    same((c.leave(), labels()), (0, []), "label-leader: and its own when it stops")
+
+
 main()
+label_leader()
 stop_everyone()
 done()
