@@ -217,9 +217,13 @@ static int worker(char **argv)
 			_exit(9);
 		wait_for_ever();
 	}
-	if (strcmp(how, "breeding") == 0 && fork() == 0) {
-		start_of_term("3.7", true);
-		_exit(0);
+	if (strcmp(how, "breeding") == 0) {
+		pid_t between = fork();
+		if (between == 0) {
+			start_of_term("3.7", true);
+			_exit(0);
+		}
+		waitpid(between, NULL, 0); /* who counts what a sweep leaves must not see it go */
 	}
 	if (strcmp(how, "storm") == 0)
 		storm();
