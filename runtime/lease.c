@@ -612,10 +612,23 @@ static void read_now(struct lease *l, struct instant now, struct lease_actions *
 	a->set |= LEASE_DO_READ;
 }
 
-/* With no room to remember one more write of unknown outcome, only looking is safe. */
+/* The oldest write of unknown outcome is forgotten: what lands of it later is not known for ours, and waited out like a stranger's,
+ * or renewed over in a term. But it must go on bounding a term by whose deadline it counts. Without room only looking is safe; the
+ * term's end makes some. */
+static bool make_room(struct lease *l)
+{
+	if (l->limbo_len < LEASE_LIMBO)
+		return true;
+	if (in_term(l) && l->limbo[0].lease < l->good.lease)
+		return false;
+	l->limbo_len--;
+	memmove(l->limbo, l->limbo + 1, sizeof *l->limbo * (size_t)l->limbo_len);
+	return true;
+}
+
 static void write_now(struct lease *l, enum lease_write what, struct instant now, struct lease_actions *a)
 {
-	if (l->limbo_len == LEASE_LIMBO) {
+	if (!make_room(l)) {
 		l->look_due = true;
 		l->next_try = instant_add(now, l->times.retry);
 		read_now(l, now, a);

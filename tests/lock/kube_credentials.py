@@ -271,7 +271,7 @@ class Look:
     def __init__(self, api, url, **env):
         with_ = {**os.environ, "KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": "", **env}
         before = len(api.seen)
-        out = subprocess.run([LUNARCH, "status", "--lock", url], capture_output=True, text=True, timeout=2 * PATIENCE, env=with_, cwd=home)
+        out = subprocess.run([LUNARCH, "status", "--lock", url], capture_output=True, text=True, timeout=2 * PATIENCE, env=with_, cwd="/")
         self.status, self.said = out.returncode, out.stderr
         self.seen = [s[6] for s in api.seen[before:]][:1]
         self.h = self.seen[0] if self.seen else None

@@ -188,6 +188,13 @@ def watches():
     opened(n + 1)
     asked = [s[1] for s in api.seen if "watch=1" in s[1]][-1]
     ok(f"resourceVersion={api.leases['watched']['metadata']['resourceVersion']}" in asked, "watch: when its time is up it goes on where it was")
+    n, api.version = len(feed), api.version + 7
+    feed[-1].chunk(event("BOOKMARK", {"metadata": {"resourceVersion": str(api.version)}}))
+    time.sleep(1.2)
+    feed[-1].end()
+    opened(n + 1)
+    asked = [s[1] for s in api.seen if "watch=1" in s[1]][-1]
+    ok(f"resourceVersion={api.version}&" in asked, "T72 watch: after a bookmark it goes on from there")
     n = len(feed)
     feed[-1].connection.shutdown(2)
     opened(n + 1)

@@ -2,7 +2,7 @@
 """Terms on a Lease whose API server is a script: it loses, delays, refuses and changes what it is asked at the very moment that
 matters, and sees every request. The numbers T.. are those of tests/kube/README.md. Scenarios run side by side, each with a
 server of its own. Arguments: names of scenarios."""
-import os, re, struct, sys, urllib.error, urllib.request
+import json, os, re, struct, sys, urllib.error, urllib.request
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from field import *
 from kubeapi import Api, status
@@ -48,6 +48,9 @@ class Stage:
 
     def asked(self, method, since=0):
         return [s for s in self.api.seen[since:] if s[0] == method and "/leases" in s[1] and "watch=1" not in s[1]]
+
+    def watches(self):
+        return [s[1] for s in self.api.seen if "watch=1" in s[1]]
 
     def end(self):
         for c in self.candidates:
@@ -109,7 +112,103 @@ def durations(s):
     same(most.all("became_leader"), [], "T16 the longest has not")
 
 
+def future(s):
+    """The record's times are those of a clock that is years ahead."""
+    s.held("X", 3)
+    s.api.edit("lock", acquireTime="2090-01-01T00:00:00.000000Z", renewTime="2090-01-01T00:00:00.000000Z")
+    s.leader()
+    first, taken = s.asked("GET")[0][2], s.writes()[0][0]
+    ok(taken - first >= 2.9, f"T08 a record whose times are years ahead is waited out from its first sight ({taken - first:.1f} s, it says 3)")
+    ok(s.spec()["renewTime"] < "2090", "T08 and taken with our own times")
+
+
+def deleted_meanwhile(s):
+    """A standby waits for a holder whose Lease is deleted: the holder may not know yet."""
+    s.held("X", 4)
+    b = s.join(times=["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "500ms", "--stop-grace", "500ms", "--kill-allowance", "500ms",
+                      "--drift-allowance", "500ms"])
+    b.wait("new_leader", "X")
+    wait_for(lambda: s.watches())
+    deleted = time.monotonic()
+    s.api.delete("lock")
+    ok(b.wait("became_leader"), "T73 a standby that is shown the deletion takes over")
+    when, method = s.writes()[0][:2]
+    same(method, "POST", "T73 with a POST")
+    ok(when - deleted >= 3.9, f"T73 when it has waited out the lease that was there ({when - deleted:.1f} s of 4)")
+
+
+def begun_anew(s):
+    """While a standby waits its watch is told twice that it is too old: inside the stream, and by a status."""
+    told = []
+
+    def gone(h):
+        h.begin()
+        time.sleep(10)
+        told.append(time.monotonic())
+        h.chunk(json.dumps({"type": "ERROR", "object": status(410, "Expired")}).encode() + b"\n")
+        h.end()
+        return True
+
+    def too_old(h):
+        told.append(time.monotonic())
+        h.answer(410, status(410, "Expired"))
+        return True
+    s.held("X", 20)
+    s.api.watches[:] = [gone, too_old]
+    c = s.leader()
+    first, taken = s.asked("GET")[0][2], s.writes()[0][0]
+    same((len(told), ["resourceVersion=0" in w for w in s.watches()][:3]), (2, [False, True, True]), "T70 410 in the stream or as a status: the watch begins anew, from anything")
+    ok(taken - first >= 19.9 and taken - told[-1] < 20, f"T70 and the wait goes on where it was ({taken - first:.1f} s from the first sight, {taken - told[-1]:.1f} s from the 410)")
+
+
+def storm(s):
+    """Whatever is written, somebody has just changed the object."""
+    edits, met = [], []
+
+    def rule(h):
+        if h.command != "PUT" or not met:
+            return False
+        edits.append(time.monotonic())
+        s.api.edit("lock", labels={"edit": str(len(edits))})
+        return conflict(h)
+    s.api.rule = rule
+    c = s.leader(times=["--lease-duration", "200s", "--renew-deadline", "120s", "--retry-period", "500ms"])
+    s.renewed()
+    before, began = len(s.api.seen), time.monotonic()
+    met.append(True)
+    ok(wait_for(lambda: len(edits) >= 12), "T35 a renewal that is answered 409 is tried again, however often")
+    n, took = len(s.api.seen) - before, time.monotonic() - began
+    ok(n <= 30 + 12 * took, f"T35 every renewal is answered 409: no busy loop ({n} requests, {len(edits)} of them renewals, in {took:.1f} s)")
+    met.clear()
+    ok(s.renewed(), "T35 when that is over the next one succeeds")
+    same((c.all("stopped_leading"), s.api.leases["lock"]["metadata"]["labels"]), ([], {"edit": str(len(edits))}), "T35 T19 in the same term, and without a word of the others lost")
+
+
 # ---- renew ----
+
+def long_trouble(s):
+    """For a while every write is answered 500, and none is done. There is nobody else."""
+    failing = []
+
+    def rule(h):
+        if h.command == "GET" or not failing:
+            return False
+        failing.append(h)
+        h.answer(500, status(500, "InternalError"))
+        return True
+    s.api.rule = rule
+    times = ["--lease-duration", "6s", "--renew-deadline", "3s", "--retry-period", "300ms", "--stop-grace", "500ms", "--kill-allowance", "500ms",
+             "--drift-allowance", "500ms"]
+    c = s.leader(times=times)
+    s.renewed()
+    failing.append(None)
+    c.wait("stopped_leading", "expired")
+    n = len(failing)
+    ok(wait_for(lambda: len(failing) > n + 5), "T23 after the term, too, it goes on trying")
+    failing.clear()
+    ok(c.wait("became_leader", count=2), "T23 and leads again when the server is well, though nothing that it stores has changed")
+
+
 
 def lost_once(s):
     """A renewal goes under with its connection, and was not applied."""
@@ -184,6 +283,23 @@ def release_conflict(s):
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "T39 a stop whose release is answered 409 is a clean one")
     same((s.spec()["holderIdentity"], s.api.leases["lock"]["metadata"]["labels"]), ("", {"edited": "meanwhile"}), "T39 after another look it releases")
+
+
+def release_stolen(s):
+    """Another has taken the Lease, and no watch has shown it, when the release arrives."""
+    since = []
+
+    def rule(h):
+        if releases(h) and not since:
+            since.append(len(s.api.seen) - 1)
+            s.held("thief", 600, 9)
+        return False  # a healthy server's answer to an old version is 409
+    s.api.rule = rule
+    c = s.leader()
+    c.kill(signal.SIGTERM)
+    same((c.leave(), s.spec()["holderIdentity"], s.spec()["leaseTransitions"]), (0, "thief", 9), "T38 a release never touches another's record")
+    later = [x[0] for x in s.api.seen[since[0]:] if "/leases" in x[1] and "watch=1" not in x[1]]
+    ok(later[0] == "PUT" and set(later[1:]) <= {"GET"}, f"T38 it is answered 409, and after a look nothing is written ({later})")
 
 
 def release_missing(s):
@@ -444,10 +560,11 @@ def deaf(s):
     same(a.all("stopped_leading"), [], "T71 which costs no term")
 
 
-ALL = {"beaten": beaten, "names": names, "durations": durations, "lost-once": lost_once, "crowded": crowded, "release-conflict": release_conflict,
+ALL = {"beaten": beaten, "names": names, "durations": durations, "future": future, "deleted-meanwhile": deleted_meanwhile,
+       "storm": storm, "long-trouble": long_trouble, "release-stolen": release_stolen, "lost-once": lost_once, "crowded": crowded, "release-conflict": release_conflict,
        "release-missing": release_missing, "in-flight": in_flight, "worked": worked, "never-done": never_done, "twice-told": twice_told, "kept": kept,
        "paired": paired, "told": told, "blocked": blocked, "raised": raised, "watched": watched, "wall-clocks": wall_clocks, "suspended": suspended,
-       "deaf": deaf} | {f"fail-{how}": lambda s, how=how: all_fail(s, how) for how in ("hang", "reset", "refused", "500", "503")}
+       "deaf": deaf} | {f"fail-{how}": lambda s, how=how: all_fail(s, how) for how in ("hang", "reset", "refused", "500", "503")} | {"begun-anew": begun_anew}
 
 
 def job(name):

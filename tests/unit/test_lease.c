@@ -372,6 +372,61 @@ static void save_rules(void)
 	ok(!(a.set & LEASE_DO_SAVED) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "and the release follows");
 }
 
+/* Until that time every write's outcome is unknown, and every look shows the same. What is wanted then is not answered yet. */
+static void doubt(double from, double to, struct lease_sight sight)
+{
+	for (double s = from; s < to; s += 0.1) {
+		for (int i = 0; i < 9 && (a.set & (LEASE_DO_WRITE | LEASE_DO_READ)); i++)
+			if (a.set & LEASE_DO_WRITE)
+				write_done(s, OUTCOME_UNKNOWN, s);
+			else
+				read_done(s, sight);
+		tick(s);
+	}
+}
+
+/* When the next write is under way. */
+static double next_write(double s, struct lease_sight sight)
+{
+	for (int i = 0; i < 1000 && !(a.set & LEASE_DO_WRITE); i++)
+		if (a.set & LEASE_DO_READ)
+			read_done(s, sight);
+		else
+			tick(s += 0.1);
+	return s;
+}
+
+/* A store that can be read, and fails at every write for a while without doing it. */
+static void doubt_rules(void)
+{
+	struct lease_times shorter;
+
+	lead();
+	uint64_t first = writes, before;
+	doubt(0.1, 9, ours(first));
+	ok(writes > first + LEASE_LIMBO + 2 && lease_is_leading(&l, at(9)), "however many renewals have come to nothing, the next is tried");
+	double s = next_write(9, ours(first));
+	write_done(s, OUTCOME_OK, s);
+	is_int((lease_end(&l).boot - at(s).boot) / SEC, 10, "and counts");
+
+	begin(false);
+	read_done(0, absent);
+	doubt(0.1, 60, absent);
+	s = next_write(60, absent);
+	write_done(s, OUTCOME_OK, s);
+	ok(a.set & LEASE_DO_START, "nor does a standby give up for good: it leads when a write works");
+
+	lead();
+	shorter = times;
+	shorter.lease = 12 * SEC;
+	shorter.renew = 8 * SEC;
+	lease_configure(&l, &shorter);
+	before = writes;
+	doubt(0.1, 7, ours(writes));
+	ok(writes == before + LEASE_LIMBO, "a write of a shorter duration that bounds the term is not forgotten: without room nothing more is written");
+	ok(lease_end(&l).boot < at(8 + 2.5).boot, "and it bounds the term");
+}
+
 int main(void)
 {
 	times_rules();
@@ -380,6 +435,7 @@ int main(void)
 	refusal_rules();
 	end_rules();
 	save_rules();
+	doubt_rules();
 	polling_rules();
 	return tap_done();
 }
