@@ -27,4 +27,19 @@ function given.options(where, options, known, level)
 	return options
 end
 
+-- The token of a term that is given first.
+function given.token(where, term, level)
+	local kind = type(term)
+	local token = (kind == "table" or kind == "userdata") and term.token
+	if math.type(token) ~= "integer" then
+		error(("%s: expected the term first, found a %s"):format(where, kind), (level or 2) + 1)
+	end
+	return token
+end
+
+-- A part of a URL without its percent escapes; nil stays nil.
+function given.plain(text)
+	return text and (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
+end
+
 return given

@@ -16,10 +16,6 @@ local largest = "local s = redis.call('GET', KEYS[1]) or '0' local t = ARGV[1] i
 local of_the_lock = "if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return redis.error_reply('FENCED there is a newer leader') end "
 local shift = "table.remove(KEYS, 1) table.remove(ARGV, 1) "
 
-local function plain(text)
-	return text and (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 local function place_of(text)
 	local host, port = text:match "^%[([%x:.]+)%]:?(%d*)$"
 	if not host then
@@ -37,8 +33,8 @@ local function parse(url)
 	local authority, path = rest:match "^([^/?]*)/?([^?]*)"
 	local login, hosts = authority:match "^(.*)@([^@]*)$"
 	local user, password = (login or ""):match "^([^:]*):?(.*)$"
-	local server = { tls = scheme == "rediss", places = {}, path = plain(path), user = user ~= "" and plain(user) or nil,
-		password = password ~= "" and plain(password) or nil }
+	local server = { tls = scheme == "rediss", places = {}, path = given.plain(path), user = user ~= "" and given.plain(user) or nil,
+		password = password ~= "" and given.plain(password) or nil }
 	for text in (hosts or authority):gmatch "[^,]+" do
 		server.places[#server.places + 1] = place_of(text)
 	end
@@ -60,14 +56,6 @@ local function line_of(where, ...)
 		words[i] = quoted(words[i])
 	end
 	return table.concat(words, " ") .. "\n"
-end
-
-local function token_of(where, term)
-	local token = type(term) == "table" and term.token or type(term) == "userdata" and term.token
-	if math.type(token) ~= "integer" then
-		error(("%s: expected the term first, found a %s"):format(where, type(term)), 3)
-	end
-	return token
 end
 
 return function(natives)
@@ -141,7 +129,7 @@ return function(natives)
 	end
 
 	function Store:fenced(term, ...)
-		local key, token, check = fence(self, token_of("store:fenced", term))
+		local key, token, check = fence(self, given.token("store:fenced", term))
 		return send(self, line_of("store:fenced", "EVAL", check .. "return redis.call(unpack(ARGV, 2))", 1, key, token, ...))
 	end
 
@@ -150,7 +138,7 @@ return function(natives)
 		if type(keys) ~= "table" then
 			error("store:fenced_eval: expected a list of the keys after the script", 2)
 		end
-		local key, token, check = fence(self, token_of("store:fenced_eval", term))
+		local key, token, check = fence(self, given.token("store:fenced_eval", term))
 		local words = table.pack("EVAL", check .. shift .. script, 1 + #keys, key)
 		table.move(keys, 1, #keys, words.n + 1, words)
 		words[#words + 1] = token
@@ -181,7 +169,7 @@ return function(natives)
 	end
 
 	function redis.beside(term, options)
-		token_of("redis.beside", term)
+		given.token("redis.beside", term)
 		options = given.options("redis.beside", options, of_lock)
 		local server = parse(term.lock)
 		if not server then

@@ -12,10 +12,6 @@ local of_lock = { timeout = "seconds", password = "text" }
 
 -- ---- where ----
 
-local function plain(text)
-	return (text:gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 -- A URI without its password, which would be seen among psql's arguments; and the password.
 local function without_password(uri)
 	local password
@@ -27,7 +23,7 @@ local function without_password(uri)
 		password = found
 		return mark
 	end)
-	return safe, password and plain(password)
+	return safe, password and given.plain(password)
 end
 
 -- A lock shows itself as postgres://USER@HOST:PORT/DB[?OPTIONS][&table=NAME]#NAME.
@@ -40,12 +36,12 @@ local function parse_lock(lock)
 	local kept, place = {}, "lunarch_locks"
 	for key, value in options:gmatch "([^&=]+)=([^&]*)" do
 		if key == "table" then
-			place = plain(value)
+			place = given.plain(value)
 		elseif key ~= "password_file" then
 			kept[#kept + 1] = key .. "=" .. value
 		end
 	end
-	return uri .. (#kept > 0 and "?" .. table.concat(kept, "&") or ""), place, plain(name)
+	return uri .. (#kept > 0 and "?" .. table.concat(kept, "&") or ""), place, given.plain(name)
 end
 
 -- ---- what is sent ----
@@ -236,25 +232,16 @@ return function(natives)
 		return results and results[1], err
 	end
 
-	local function token_of(where, term)
-		local kind = type(term)
-		local token = (kind == "table" or kind == "userdata") and term.token
-		if math.type(token) ~= "integer" then
-			error(("%s: expected the term first, found a %s"):format(where, kind), 3)
-		end
-		return token
-	end
-
 	function Database:query(text, ...)
 		return first(run(self, "database:query", nil, { table.pack(text, ...) }))
 	end
 
 	function Database:fenced(term, text, ...)
-		return first(run(self, "database:fenced", token_of("database:fenced", term), { table.pack(text, ...) }))
+		return first(run(self, "database:fenced", given.token("database:fenced", term), { table.pack(text, ...) }))
 	end
 
 	function Database:fenced_all(term, list)
-		local token, statements = token_of("database:fenced_all", term), {}
+		local token, statements = given.token("database:fenced_all", term), {}
 		if type(list) ~= "table" or #list == 0 then
 			error("database:fenced_all: expected a list of statements, each with its values: { { text, value, ... }, ... }", 2)
 		end
@@ -282,13 +269,16 @@ return function(natives)
 		if not uri:find "^postgres[ql]*://" then
 			error("sql.connect: expected a URI as postgres://USER@HOST:PORT/DATABASE", 2)
 		end
+		if uri:find "[?&]sslpassword=" then
+			error("sql.connect: sslpassword would be seen in a list of processes: it belongs into a connection service file (pg_service.conf)", 2)
+		end
 		local safe, password = without_password(uri)
 		return setmetatable({ uri = safe, password = options.password or password, timeout = options.timeout or TIMEOUT,
 			fences = FENCES, fence = options.fence or "leader" }, Database)
 	end
 
 	function sql.beside(term, options)
-		token_of("sql.beside", term)
+		given.token("sql.beside", term)
 		options = given.options("sql.beside", options, of_lock)
 		local uri, place, name = parse_lock(term.lock)
 		if not uri then

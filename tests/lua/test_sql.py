@@ -67,7 +67,7 @@ return { on_leading = function(term)
   pooled()
   for _, f in ipairs { function() sql.connect "mysql://x" end, function() sql.connect(uri(), { timout = 1 }) end, function() db:query() end,
     function() db:query("SELECT $1", print) end, function() db:query("SELECT $1", "a\0b") end, function() db:fenced("UPDATE") end,
-    function() db:fenced_all(term, { "SELECT 1" }) end, function() sql.beside(term) end } do
+    function() db:fenced_all(term, { "SELECT 1" }) end, function() sql.beside(term) end, function() sql.connect(uri() .. "?sslpassword=moon%20light") end } do
     print("misuse", select(2, pcall(f)))
   end
   lunarch.exit(0)
@@ -103,8 +103,8 @@ good &= ok(has("both\tboth\tnil\tx"), "several statements go in one transaction"
 good &= ok(has("neither\tnil\tfailed") and has("still\tboth"), "all of them or none")
 good &= ok(has("newest\t1\t1") and has("order\tslow, then newest"), "a newer leader's write waits for what an older one has under way")
 good &= ok(has("pooled\t1\ttrue\tb"), "behind a pooler, in transaction mode, too, and nothing of it stays there")
-same(len([m for m in said if m.startswith("misuse")]), 8, "misuse raises")
-for word in ("postgres://USER", "did you mean 'timeout'", "found nil", "found a function", "zero byte", "found a string", "found a string", "in no PostgreSQL server"):
+same(len([m for m in said if m.startswith("misuse")]), 9, "misuse raises")
+for word in ("postgres://USER", "did you mean 'timeout'", "found nil", "found a function", "zero byte", "found a string", "found a string", "in no PostgreSQL server", "connection service file"):
     good &= ok(has("misuse", word), f"with the reason: {word}")
 ok(not any(p in json.dumps(e) for e in c.events for p in ("moon light", "moon%20light")), "the password is in no log")
 if not good:
