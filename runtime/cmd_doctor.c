@@ -81,6 +81,8 @@ int cmd_doctor(int argc, char **argv)
 	bool json = options_flag(&o, OPTION_JSON, false);
 	if (exam_run(o.value[OPTION_LOCK].text, json ? add_finding : print_finding, &findings, &report, &err) < 0) {
 		status = command_fail(COMMAND_DOCTOR, command_status_of(&err), "%s", err.text);
+	} else if (report.signal) {
+		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved", report.signal);
 	} else {
 		status = report.fit ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 		if (json)

@@ -7,6 +7,7 @@
 
 #include <ev.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,8 @@ struct exam {
 	exam_found_fn *found;
 	void *arg;
 	struct exam_report *report;
+	ev_signal signals[2];
+	bool cleaning;
 };
 
 static void __attribute__((format(printf, 4, 5)))
@@ -40,6 +43,8 @@ find(struct exam *x, const char *name, enum exam_verdict verdict, const char *fm
 	struct exam_finding f = { .name = name, .verdict = verdict };
 	va_list ap;
 
+	if (x->report->signal && !x->cleaning)
+		return; /* what was broken off proves nothing */
 	va_start(ap, fmt);
 	vsnprintf(f.text, sizeof f.text, fmt, ap);
 	va_end(ap);
@@ -78,9 +83,9 @@ static void won(struct exam *x, const struct seat *s)
 	x->token = s->result.token ? s->result.token : s->record.token;
 }
 
-static bool more(struct instant since, int done)
+static bool more(const struct exam *x, struct instant since, int done)
 {
-	return done < ENOUGH || elapsed_standby(since, clock_now()) < PART;
+	return !x->report->signal && (done < ENOUGH || elapsed_standby(since, clock_now()) < PART);
 }
 
 /* ---- times ---- */
@@ -255,7 +260,7 @@ static bool race(struct exam *x)
 	struct instant since = clock_now();
 	int count[2] = { 0 }, unknown = 0;
 
-	while (count[DECIDED] + count[UNDECIDED] < ROUNDS && more(since, count[DECIDED] + count[UNDECIDED])) {
+	while (count[DECIDED] + count[UNDECIDED] < ROUNDS && more(x, since, count[DECIDED] + count[UNDECIDED])) {
 		enum round r = race_round(x, &unknown);
 		if (r == BROKEN)
 			return false;
@@ -263,6 +268,8 @@ static bool race(struct exam *x)
 	}
 	x->report->writers = WRITERS;
 	x->report->rounds = count[DECIDED];
+	if (x->report->signal)
+		return false;
 	if (count[DECIDED] == 0) {
 		find(x, "race", EXAM_UNFIT, "no round could be decided: %s", x->seats[0].result.err.text);
 		return false;
@@ -293,7 +300,7 @@ static struct exam_times series(struct exam *x, int most, bool durable)
 	int64_t us[RENEWALS];
 	int n = 0;
 
-	for (int i = 0; i < most && more(since, i); i++) {
+	for (int i = 0; i < most && more(x, since, i); i++) {
 		fill_term(x, s);
 		if (!durable)
 			s->record.token = x->token;
@@ -337,7 +344,7 @@ static void notices(struct exam *x)
 		find(x, "notice", EXAM_NOTE, "no notices here: standbys look again every retry period, so a handover takes up to 2.2 of them");
 		return;
 	}
-	for (int i = 0; i < NOTICES && more(since, i); i++) {
+	for (int i = 0; i < NOTICES && more(x, since, i); i++) {
 		seat_quiet(watcher);
 		fill_term(x, writer);
 		seat_start_write(writer, &x->at, true);
@@ -404,6 +411,7 @@ static void clean_up(struct exam *x)
 {
 	struct seat *s = &x->seats[0];
 
+	x->cleaning = true;
 	if (!s->lock->ops->remove) {
 		find(x, "clean", EXAM_NOTE, "%s stays behind: remove it", s->lock->url);
 		return;
@@ -466,18 +474,52 @@ static int open_seats(struct exam *x, const char *url, struct err *err)
 	return status;
 }
 
-static void examine(struct exam *x)
+static void prove(struct exam *x)
 {
 	ask_server(x);
-	if (race(x)) {
-		deposed(x);
-		measure(x);
-		notices(x);
-		if (x->seats[0].lock->ops->remove)
-			remade(x);
-		shortest(x);
+	if (!race(x))
+		return;
+	deposed(x);
+	measure(x);
+	notices(x);
+	if (x->seats[0].lock->ops->remove && !x->report->signal)
+		remade(x);
+	shortest(x);
+}
+
+static void heed(struct exam *x, bool on)
+{
+	for (int i = 0; i < 2; i++) {
+		if (on)
+			ev_signal_start(x->loop, &x->signals[i]);
+		else
+			ev_signal_stop(x->loop, &x->signals[i]);
 	}
+}
+
+/* The second one kills. */
+static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
+{
+	struct exam *x = w->data;
+
+	(void)loop;
+	(void)revents;
+	x->report->signal = w->signum;
+	heed(x, false);
+}
+
+static void examine(struct exam *x)
+{
+	static const int which[] = { SIGINT, SIGTERM };
+
+	for (int i = 0; i < 2; i++) {
+		ev_signal_init(&x->signals[i], on_signal, which[i]);
+		x->signals[i].data = x;
+	}
+	heed(x, true);
+	prove(x);
 	clean_up(x);
+	heed(x, false);
 }
 
 int exam_run(const char *url, exam_found_fn *found, void *arg, struct exam_report *report, struct err *err)

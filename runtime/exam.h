@@ -31,11 +31,12 @@ struct exam_report {
 	struct exam_times renewals, acquisitions, notices;
 	int64_t shortest_ms;        /* lease; 0: not known */
 	bool fit;
+	int signal;                 /* SIGINT or SIGTERM, which broke it off; 0: none did */
 };
 
 /* Opens the URL with a scratch key, proves, measures and removes that key. found is called for each finding as it is made.
- * 0: the report is filled (fit or not). -1: the store could not be reached, or the URL is wrong: *err. Blocks, typically for
- * a second or two, for a few minutes with a store that answers at the last moment. */
+ * 0: the report is filled (fit or not). -1: the store could not be reached, or the URL is wrong: *err. A first SIGINT or
+ * SIGTERM breaks it off, and the key is removed all the same. Blocks, typically for a second or two, for a few minutes with a store that answers at the last moment. */
 int exam_run(const char *url, exam_found_fn *found, void *arg, struct exam_report *report, struct err *err);
 void exam_report_fini(struct exam_report *r);
 

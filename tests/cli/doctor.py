@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
-import atexit, json, os, shutil, subprocess, sys, tempfile
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from harness import LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
-from servers import Etcd, Postgres, Redis, ZooKeeper
+import atexit, http.server, json, os, shutil, signal, subprocess, sys, tempfile, threading, urllib.request
+TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
+sys.path[:0] = [TESTS, os.path.join(TESTS, "conform")]
+import stores
+from harness import LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
+from servers import Etcd, Postgres, Redis
 
 TMP = scratch()
 DISK = tempfile.mkdtemp(prefix="lunarch-doctor-", dir="/var/tmp")
@@ -46,19 +48,109 @@ def test_fit():
     same(os.listdir(DISK), [], "nothing stays there either")
 
 
+def below(z, path):
+    return [p for c in z.children(path or "/") for p in (f"{path}/{c}", *below(z, f"{path}/{c}"))]
+
+
+def everything(store):
+    """The names of all that the server keeps."""
+    if store.name == "etcd":
+        return sorted(k["key"] for k in store.call("kv/range", key="AA==", range_end="AA==", keys_only=True).get("kvs", []))
+    if store.name == "redis":
+        return sorted(store.server.cli("KEYS", "*").split())
+    if store.name == "postgres":
+        tables = store.server.sql("SELECT relname FROM pg_class WHERE relname LIKE '%lunarch%' ORDER BY relname").split()
+        return tables and tables + store.server.sql("SELECT name FROM lunarch_locks ORDER BY name").splitlines()
+    with stores.Zk(store.port) as z:
+        return sorted(below(z, ""))
+
+
+def named(store, word):
+    """A store of Debian's packages as it comes: fit, nothing stays, the election beside it goes on, and what it is is named."""
+    name, lock = store.name, store.url("doctored")
+    c = Candidate("--lock", lock, "-e", "return { on_leading = function() end }", options=["--lease-duration", "10s"])
+    ok(c.wait("became_leader"), f"{name}: an election runs on the lock")
+    term = lambda: (json.loads(store.get("doctored"))["term"], json.loads(store.get("doctored"))["acquireTime"])
+    led, before = term(), everything(store)
+    r = doctor("--json", "--lock", lock)
+    j = json.loads(r.stdout or "{}")
+    if not ok(r.returncode == 0 and j.get("fit") and word in j["server"], f"{name}: fit, and named"):
+        note(r.stdout + r.stderr)
+        return
+    same([f["name"] for f in j["findings"]],
+         ["connect", "server", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"], f"{name}: every proof was done")
+    ok(j["shortest_lease_ms"] >= 500 and all(0 < j[t]["median_us"] <= j[t]["p99_us"] <= j[t]["max_us"] for t in ("acquisitions", "renewals", "notices")),
+       f"{name}: with the figures")
+    same(everything(store), before, f"{name}: nothing of the examination stays")
+    broken_off(store, before)
+    ok(term() == led and not c.all("stopped_leading"), f"{name}: the election beside it has not noticed") or c.log()
+    c.kill(signal.SIGTERM)
+    c.leave()
+    store.kill()
+    check(doctor("--lock", lock), 69, what=f"{name}: a server that is not there is 69")
+    store.end()
+
+
+def broken_off(store, before):
+    """Over a slow connection, so that it is not done before it is told to end."""
+    proxy = store.proxy()
+    proxy.delay(0.05)
+    d = subprocess.Popen([LUNARCH, "doctor", "--lock", store.url("doctored", proxy)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=CLEAN)
+    there = wait_for(lambda: d.poll() is not None or everything(store) != before)
+    d.send_signal(signal.SIGINT)
+    said = d.communicate(timeout=120)[0]
+    if not ok(there and d.returncode == 128 + signal.SIGINT and "broken off" in said and "UNFIT" not in said, f"{store.name}: Ctrl-C ends it, without a verdict"):
+        note(f"{d.returncode}: {said}")
+    same(everything(store), before, f"{store.name}: and nothing stays then, either")
+    proxy.close()
+
+
 def test_stores():
-    """The stores of Debian's packages as they come: fit, nothing stays, and what they are is named."""
-    for kind, options, word in ((Etcd, (), "etcd 3."), (Redis, (), "Redis "), (Postgres, ("-c", "fsync=on"), "PostgreSQL "), (ZooKeeper, (), "ZooKeeper 3.")):
-        with (kind(*options) if options else kind()) as server:
-            r = doctor("--json", "--lock", server.url("doctored"))
-            j = json.loads(r.stdout or "{}")
-            if not ok(r.returncode == 0 and j.get("fit") and word in j["server"], f"{kind.__name__}: fit, and named"):
-                note(r.stdout + r.stderr)
-                continue
-            same([f["name"] for f in j["findings"]],
-                 ["connect", "server", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"], f"{kind.__name__}: every proof was done")
-            server.kill()
-            check(doctor("--lock", server.url("doctored")), 69, what=f"{kind.__name__}: a server that is not there is 69")
+    def job(kind, word, *options):
+        def run():
+            named(kind(*options), word)
+        run.__name__ = kind.name
+        return run
+    at_once(job(stores.Etcd, "etcd 3."), job(stores.Redis, "Redis "), job(stores.Postgres, "PostgreSQL ", "-c", "fsync=on"),
+            job(stores.ZooKeeper, "ZooKeeper 3."))
+
+
+class Posing(http.server.BaseHTTPRequestHandler):
+    """etcd's gateway, but for the version that it names, and without notices."""
+
+    def do_POST(self):
+        if self.path.endswith("/watch"):
+            self.close_connection = True
+            return self.send_error(501)
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.server.real}{self.path}", body, {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            said = json.load(answer)
+        if self.path.endswith("/status"):
+            said["version"] = self.server.version
+        said = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def log_message(self, *_):
+        pass
+
+
+def test_versions():
+    """A store that passes every race can be of a version that is known to lose what it has acknowledged."""
+    with Etcd() as real:
+        def judged(version, status, *words):
+            web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Posing)
+            web.real, web.version, web.daemon_threads = real.port, version, True
+            threading.Thread(target=web.serve_forever, daemon=True).start()
+            check(doctor("--lock", f"etcd://127.0.0.1:{web.server_port}/v"), status, f"etcd {version}", *words, what=f"etcd {version} is judged")
+            web.shutdown()
+            web.server_close()
+        at_once(lambda: judged("3.5.1", 1, "UNFIT  server", "13766", "3.5.3"), lambda: judged("3.3.27", 0, "note   server", "no more repairs"),
+                lambda: judged("3.5.3", 0, "good   server"))
 
 
 def test_settings():
@@ -94,6 +186,7 @@ def test_refused():
 
 test_fit()
 test_stores()
+test_versions()
 test_settings()
 test_unfit()
 test_refused()
