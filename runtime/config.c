@@ -367,6 +367,16 @@ static int take_environment(struct options *o, struct err *err)
 	return 0;
 }
 
+/* What names of Kubernetes have: anything else could be an option of the lock's URL. */
+static int check_resource(const struct options *o, enum option which, struct err *err)
+{
+	const char *name = options_text(o, which, NULL);
+
+	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == strlen(name))
+		return 0;
+	return err_set(err, ERR_USAGE, "--%s=%.80s: expected a name of a-z, 0-9, '-' and '.'", option_table[which].name, name);
+}
+
 /* A Kubernetes resource named by options becomes the lock's URL. */
 static int take_resource(struct options *o, struct err *err)
 {
@@ -383,6 +393,8 @@ static int take_resource(struct options *o, struct err *err)
 		return err_set(err, ERR_USAGE, "--%s and --lock both say where the record lives: give one of them", given);
 	if (!*name)
 		return err_set(err, ERR_USAGE, "--%s needs --%s besides", given, option_table[OPTION_RESOURCE_NAME].name);
+	if (check_resource(o, OPTION_RESOURCE_NAME, err) < 0 || check_resource(o, OPTION_RESOURCE_NAMESPACE, err) < 0)
+		return -1;
 	int n = snprintf(o->resource, sizeof o->resource, "kube://%s/%s?resource=%s", options_text(o, OPTION_RESOURCE_NAMESPACE, NULL),
 	                 name, options_text(o, OPTION_RESOURCE_LOCK, NULL));
 	if ((size_t)n >= sizeof o->resource)

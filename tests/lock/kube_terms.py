@@ -184,6 +184,35 @@ def storm(s):
     same((c.all("stopped_leading"), s.api.leases["lock"]["metadata"]["labels"]), ([], {"edit": str(len(edits))}), "T35 T19 in the same term, and without a word of the others lost")
 
 
+def resource(s):
+    """By kube-controller-manager's names of options, where no lock is named. The namespace: the context's."""
+    config = s.api.url(home, "lock").split("kubeconfig=")[1]
+    asked = []
+
+    def rule(h):
+        if "/namespaces/other/" not in h.path:
+            return False
+        asked.append(h.path.split("?")[0])
+        h.answer(403, status(403, "Forbidden", "not you"))
+        return True
+
+    def join(**options):
+        args = [a for k, v in options.items() for a in (f"--leader-elect-resource-{k}", v)]
+        c = Candidate(*args, "-e", SCRIPT, options=CALM, env={"KUBECONFIG": config})
+        s.candidates.append(c)
+        return c
+    s.api.rule = rule
+    a = join(name="lock")
+    ok(a.wait("became_leader"), "--leader-elect-resource-name: it leads")
+    ok(s.spec()["holderIdentity"], "by the Lease of that name in the context's namespace")
+    ok(join(name="lock", namespace="n", lock="leases").wait("new_leader"), "who names that namespace, too, meets it there")
+    join(name="lock", namespace="other", lock="configmaps")
+    ok(wait_for(lambda: "/api/v1/namespaces/other/configmaps/lock" in asked), "another namespace and another kind of object are asked for")
+    for k, v in (("name", "n?context=x"), ("name", "n&label=a=b"), ("namespace", "other/n"), ("name", "N")):
+        c = join(**{"name": "lock", k: v})
+        same((c.leave(), [e for e in c.events if k in e["message"] and v in e["message"]] != []), (2, True), f"{k} {v}: refused by its name, nothing is asked")
+
+
 # ---- renew ----
 
 def long_trouble(s):
@@ -560,7 +589,7 @@ def deaf(s):
     same(a.all("stopped_leading"), [], "T71 which costs no term")
 
 
-ALL = {"beaten": beaten, "names": names, "durations": durations, "future": future, "deleted-meanwhile": deleted_meanwhile,
+ALL = {"beaten": beaten, "resource": resource, "names": names, "durations": durations, "future": future, "deleted-meanwhile": deleted_meanwhile,
        "storm": storm, "long-trouble": long_trouble, "release-stolen": release_stolen, "lost-once": lost_once, "crowded": crowded, "release-conflict": release_conflict,
        "release-missing": release_missing, "in-flight": in_flight, "worked": worked, "never-done": never_done, "twice-told": twice_told, "kept": kept,
        "paired": paired, "told": told, "blocked": blocked, "raised": raised, "watched": watched, "wall-clocks": wall_clocks, "suspended": suspended,
