@@ -37,6 +37,10 @@ struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct
  * callback of this lane. */
 void http_free(struct http *h);
 
+/* Requests that begin from now on take no connection there is; those close with what is under way on them. For files of certificates
+ * that have changed: libcurl compares names, and reads them for each connection. From anywhere. */
+void http_begin_pool(struct http *h);
+
 /* How TLS is done. A file's name or the PEM text itself, each text terminated; where both are given the text counts.
  * Everything NULL: verify against the system's certificate authorities. */
 struct http_tls {

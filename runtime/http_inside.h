@@ -63,7 +63,6 @@ void http_take_back(struct http_call *c);              /* out of libcurl's hands
                                                         * this, an HTTP/2 stream reset */
 
 /* http_lane.c */
-void http_begin_pool(struct http *h);                  /* new requests go to a new pool */
 void http_drop_old_pools(struct http *h);
 
 /* http_request.c: a request to libcurl's options. -1: c->err says what is wrong with it */

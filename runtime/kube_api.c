@@ -23,6 +23,7 @@ struct kube_api {
 	struct kube_config config;
 	struct kube_auth *auth;
 	struct http *lanes[KUBE_LANES];
+	uint64_t files;                  /* the credential's whose certificate the lanes' connections show */
 
 	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
 	ev_timer idle;
@@ -241,6 +242,16 @@ static char *url_of(const struct kube_call *c)
 	                  (long long)(rest / NSEC_PER_MS + 1));
 }
 
+/* A connection shows the certificate it began with. */
+static void leave_old_connections(struct kube_api *a, uint64_t files)
+{
+	if (files == a->files)
+		return;
+	a->files = files;
+	for (int i = 0; i < KUBE_LANES; i++)
+		http_begin_pool(a->lanes[i]);
+}
+
 static void send_request(struct kube_call *c)
 {
 	const struct kube_config *f = &c->api->config;
@@ -254,6 +265,7 @@ static void send_request(struct kube_call *c)
 		wait_for_credential(c);
 		return;
 	}
+	leave_old_connections(c->api, c->credential->files);
 	snprintf(type, sizeof type, "Content-Type: %s", c->r.kind ? c->r.kind : "application/json");
 	if (c->r.body)
 		headers[n++] = type;

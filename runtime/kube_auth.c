@@ -12,18 +12,30 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define TOKEN_BYTES 16384
-#define LOOK_AGAIN (50 * NSEC_PER_SEC) /* a minute at most between looks at the token's file, as client-go; and a margin */
+#define LOOK_AGAIN (50 * NSEC_PER_SEC) /* a minute at most between looks at files, as client-go at a token's; and a margin */
 #define EARLY_S 10                     /* a credential is renewed so long before it expires */
 #define PAUSE_S 5                      /* between two runs of a plugin whose credentials are old when they come, at least */
 #define TRIES 3                        /* of a plugin: on this side of the guards a stray child may be killed */
 
-/* A token's file being read. It outlives the auth if its thread hangs. */
+/* What a file that changes does not keep; all zero: it is not there. */
+struct stamp {
+	ino_t inode;
+	off_t size;
+	struct timespec changed;
+};
+
+#define CERT_FILES 2 /* the certificate's and its key's, which libcurl reads for each connection */
+
+/* A token's file being read, and those of a certificate looked at. It outlives the auth if its thread hangs. */
 struct reading {
 	struct offload_job job;
 	struct kube_auth *auth; /* NULL: nobody waits any more */
-	char path[4096];
+	char path[4096];        /* of the token; "": none */
+	char cert_path[CERT_FILES][4096];
+	struct stamp stamp[CERT_FILES];
 	char text[TOKEN_BYTES];
 	int failed;             /* errno */
 };
@@ -33,7 +45,8 @@ struct kube_auth {
 	const struct kube_config *config;
 	struct kube_credential *now;
 	bool doubted;
-	uint64_t count;
+	uint64_t count, files;
+	struct stamp stamp[CERT_FILES];
 	struct kube_auth_waiter *waiters;
 	struct reading *reading;
 	struct instant read_at;
@@ -60,7 +73,7 @@ static void make(struct kube_auth *a, const char *token, const char *cert_pem, c
 	struct kube_credential *c = mem_zero(sizeof *c);
 
 	*c = (struct kube_credential){
-		.refs = 1, .number = ++a->count, .token = mem_dup(token), .cert_pem = mem_dup(cert_pem), .key_pem = mem_dup(key_pem),
+		.refs = 1, .number = ++a->count, .files = a->files, .token = mem_dup(token), .cert_pem = mem_dup(cert_pem), .key_pem = mem_dup(key_pem),
 		.expires_s = expires_s,
 	};
 	c->tls = (struct http_tls){
@@ -84,6 +97,11 @@ static bool uses_plugin(const struct kube_auth *a)
 	return f->exec.command && !f->token && !f->token_file && !f->user && !f->cert_file && !f->cert_pem;
 }
 
+static bool uses_files(const struct kube_auth *a)
+{
+	return a->config->token_file || a->config->cert_file || a->config->key_file;
+}
+
 static void tell(struct kube_auth *a, const struct err *err)
 {
 	struct kube_auth_waiter *list = a->waiters;
@@ -96,13 +114,43 @@ static void tell(struct kube_auth *a, const struct err *err)
 	}
 }
 
-/* ---- a token's file ---- */
+/* ---- files ---- */
 
-static void read_token(struct offload_job *job)
+static void look_at(const char *path, struct stamp *s)
+{
+	struct stat st;
+
+	if (*path && stat(path, &st) == 0)
+		*s = (struct stamp){ .inode = st.st_ino, .size = st.st_size, .changed = st.st_mtim };
+}
+
+static void read_files(struct offload_job *job)
 {
 	struct reading *r = (struct reading *)job;
 
-	r->failed = proc_slurp(r->path, r->text, sizeof r->text) < 0 ? errno : 0;
+	for (int i = 0; i < CERT_FILES; i++)
+		look_at(r->cert_path[i], &r->stamp[i]);
+	if (*r->path && proc_slurp(r->path, r->text, sizeof r->text) < 0)
+		r->failed = errno;
+}
+
+static bool same_stamp(const struct stamp *a, const struct stamp *b)
+{
+	return a->inode == b->inode && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+}
+
+/* One that is missing is being replaced: as long as that lasts there is nothing new. */
+static bool took_stamps(struct kube_auth *a, const struct reading *r)
+{
+	bool changed = false;
+
+	for (int i = 0; i < CERT_FILES; i++) {
+		if (!r->stamp[i].inode || same_stamp(&r->stamp[i], &a->stamp[i]))
+			continue;
+		a->stamp[i] = r->stamp[i];
+		changed = a->now != NULL;
+	}
+	return changed;
 }
 
 static char *trimmed(char *text)
@@ -113,22 +161,30 @@ static char *trimmed(char *text)
 	return text;
 }
 
-static void took_token(struct kube_auth *a, struct reading *r)
+/* A token's file that is missing or empty is being rotated: the last good token counts (client-go: the same). */
+static const char *token_of(const struct kube_auth *a, struct reading *r)
 {
-	char *token = r->failed ? NULL : trimmed(r->text);
-	bool good = token && *token;
+	char *token = *r->path && !r->failed ? trimmed(r->text) : NULL;
 
-	/* A file that is missing or empty is being rotated: the last good token counts (client-go: the same). */
-	if (!good && !a->now && a->config->token) {
-		token = a->config->token;
-		good = true;
-	}
-	if (good && (!a->now || strcmp(a->now->token, token) != 0))
+	if (token && *token)
+		return token;
+	return a->now ? a->now->token : a->config->token;
+}
+
+static void took(struct kube_auth *a, struct reading *r)
+{
+	const char *token = token_of(a, r);
+	bool changed = took_stamps(a, r);
+
+	a->files += changed;
+	if (!token && *r->path)
+		return; /* there is none yet */
+	if (!a->now || changed || (token && strcmp(a->now->token, token) != 0))
 		make(a, token, NULL, NULL, INT64_MAX);
 	a->doubted = false;
 }
 
-static void token_read(struct offload_job *job)
+static void files_read(struct offload_job *job)
 {
 	struct reading *r = (struct reading *)job;
 	struct kube_auth *a = r->auth;
@@ -137,7 +193,7 @@ static void token_read(struct offload_job *job)
 	if (a) {
 		a->reading = NULL;
 		a->read_at = clock_now();
-		took_token(a, r);
+		took(a, r);
 		errno = r->failed;
 		if (!a->now && r->failed)
 			err_sys(&err, "cannot read the token in %s", r->path);
@@ -149,14 +205,21 @@ static void token_read(struct offload_job *job)
 	free(r);
 }
 
+static void copy_path(char *out, const char *path)
+{
+	snprintf(out, sizeof ((struct reading *)0)->path, "%s", path ? path : "");
+}
+
 static void start_reading(struct kube_auth *a)
 {
 	if (a->reading)
 		return;
 	struct reading *r = a->reading = mem_zero(sizeof *r);
 	r->auth = a;
-	r->job = (struct offload_job){ .work = read_token, .done = token_read };
-	snprintf(r->path, sizeof r->path, "%s", a->config->token_file);
+	r->job = (struct offload_job){ .work = read_files, .done = files_read };
+	copy_path(r->path, a->config->token_file);
+	copy_path(r->cert_path[0], a->config->cert_file);
+	copy_path(r->cert_path[1], a->config->key_file);
 	offload_run(a->env->offload, &r->job);
 }
 
@@ -195,7 +258,7 @@ struct kube_auth *kube_auth_new(struct lock_env *env, const struct kube_config *
 
 	a->env = env;
 	a->config = c;
-	if (!c->token_file && !uses_plugin(a))
+	if (!uses_files(a) && !uses_plugin(a))
 		make(a, c->token, NULL, NULL, INT64_MAX);
 	return a;
 }
@@ -218,7 +281,7 @@ static bool stale(const struct kube_auth *a)
 
 struct kube_credential *kube_auth_take(struct kube_auth *a)
 {
-	if (a->config->token_file && a->now && elapsed_holder(a->read_at, clock_now()) > LOOK_AGAIN)
+	if (uses_files(a) && a->now && elapsed_holder(a->read_at, clock_now()) > LOOK_AGAIN)
 		start_reading(a);
 	if (!a->now || stale(a))
 		return NULL;
@@ -231,7 +294,7 @@ void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w)
 	w->next = a->waiters;
 	a->waiters = w;
 	a->tries = 0;
-	if (a->config->token_file)
+	if (uses_files(a))
 		start_reading(a);
 	else if (!a->run)
 		start_plugin(a);
@@ -248,7 +311,7 @@ void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w)
 
 bool kube_auth_doubt(struct kube_auth *a, uint64_t number)
 {
-	if (!a->config->token_file && !uses_plugin(a))
+	if (!uses_files(a) && !uses_plugin(a))
 		return false;
 	if (a->now && a->now->number == number)
 		a->doubted = true;

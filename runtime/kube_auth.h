@@ -1,4 +1,4 @@
-/* What a request to the API server is signed with: certificates, a password, a token whose file changes, or what a plugin printed.
+/* What a request to the API server is signed with: certificates and tokens whose files change, a password, or what a plugin printed.
  * Not a connection; it never gives up for good: what failed is tried again when it is asked for again.
  * Used by kube_api. Formats: client.authentication.k8s.io/v1 ExecCredential. */
 #ifndef LUNARCH_KUBE_AUTH_H
@@ -18,6 +18,7 @@ struct lock_env;
 struct kube_credential {
 	int refs;
 	uint64_t number;       /* another one for every change */
+	uint64_t files;        /* another one since the files of its certificate have changed: older connections show the old one */
 	char *token;           /* NULL: none */
 	char *cert_pem, *key_pem;
 	struct http_tls tls;   /* points here and into the config */
@@ -34,12 +35,12 @@ struct kube_auth_waiter {
 struct kube_auth *kube_auth_new(struct lock_env *env, const struct kube_config *c);
 void kube_auth_free(struct kube_auth *a); /* nobody waits any more; a plugin that runs is killed */
 
-/* The current credential, to be dropped later; NULL: there is none, or it is known to be stale: wait for one. Looks at a token's
- * file again, in the background, when that was last done a minute ago. */
+/* The current credential, to be dropped later; NULL: there is none, or it is known to be stale: wait for one. Looks at its
+ * files again, in the background, when that was last done a minute ago. */
 struct kube_credential *kube_auth_take(struct kube_auth *a);
 void kube_credential_drop(struct kube_credential *c);
 
-/* Makes a new one (reads the token's file, runs the plugin), off the loop, and says when that is done. */
+/* Makes a new one (reads its files, runs the plugin), off the loop, and says when that is done. */
 void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w);
 void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w);
 

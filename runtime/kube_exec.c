@@ -19,6 +19,7 @@
 
 #define OUTPUT_MAX (1024 * 1024)
 #define COMPLAINT_MAX 4096
+#define GULPS 256 /* reads in one turn of the loop, at most */
 
 extern char **environ;
 
@@ -129,27 +130,30 @@ static void finish(struct kube_exec_run *r)
 	run_free(r);
 }
 
-static void drain(struct buf *b, ev_io *w, struct ev_loop *loop, size_t most)
+/* Reads on whatever comes: a pipe that nobody empties would hold the program up. Of what it prints the beginning is kept, of what it
+ * complains the end. */
+static void drain(struct kube_exec_run *r, ev_io *w)
 {
 	char part[4096];
 	ssize_t n = 0;
 
-	while (w->fd >= 0 && b->len < most && (n = read(w->fd, part, sizeof part)) > 0)
-		buf_add(b, part, (size_t)n);
+	for (int i = 0; i < GULPS && w->fd >= 0 && (n = read(w->fd, part, sizeof part)) > 0; i++) {
+		if (w == &r->complaint)
+			buf_add(&r->said, part, (size_t)n);
+		else if (r->text.len < OUTPUT_MAX)
+			buf_add(&r->text, part, (size_t)n);
+		if (r->said.len > COMPLAINT_MAX)
+			buf_drop(&r->said, r->said.len - COMPLAINT_MAX);
+	}
 	explicit_bzero(part, sizeof part);
 	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-		ev_io_stop(loop, w);
+		ev_io_stop(r->loop, w);
 }
 
 static void on_output(struct ev_loop *loop, ev_io *w, int events)
 {
-	struct kube_exec_run *r = w->data;
-
-	(void)events;
-	if (w == &r->out)
-		drain(&r->text, w, loop, OUTPUT_MAX);
-	else
-		drain(&r->said, w, loop, COMPLAINT_MAX);
+	(void)loop, (void)events;
+	drain(w->data, w);
 }
 
 /* A process it has left behind may hold the pipes open: its own end counts. The guards' keeper may have reaped it already. */
@@ -157,11 +161,11 @@ static void on_exited(struct ev_loop *loop, ev_io *w, int events)
 {
 	struct kube_exec_run *r = w->data;
 
-	(void)events;
+	(void)loop, (void)events;
 	if (waitpid(r->pid, &r->status, WNOHANG) != r->pid)
 		r->status = -1;
-	drain(&r->text, &r->out, loop, OUTPUT_MAX);
-	drain(&r->said, &r->complaint, loop, COMPLAINT_MAX);
+	drain(r, &r->out);
+	drain(r, &r->complaint);
 	finish(r);
 }
 

@@ -139,19 +139,6 @@ def rotated_token(d):
     d.leads_on("T31 and the term goes on")
 
 
-# ---- plugins ----
-
-PLUGIN = """#!/bin/sh
-echo run >> "$0.runs"
-n=$(wc -l < "$0.runs")
-printf %s "$KUBERNETES_EXEC_INFO" > "$0.info.new" && mv "$0.info.new" "$0.info"
-until=$UNTIL
-[ -n "$SECONDS_LEFT" ] && until=$(date -u -d "+$SECONDS_LEFT seconds" +%Y-%m-%dT%H:%M:%SZ)
-if [ -n "$PAIRS" ]; then what=$(cat "$PAIRS-$n"); else what="\\"token\\":\\"run-$n\\""; fi
-printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{%s%s}}' "$what" "${until:+,\\"expirationTimestamp\\":\\"$until\\"}"
-"""
-
-
 # ---- files of certificates ----
 
 def rotated_authority(d):
@@ -166,6 +153,47 @@ def rotated_authority(d):
     d.api.use(*new.server())
     d.api.hang_up()
     d.leads_on("an authority's file that was replaced counts for the next connection")
+
+
+def certificate(name):
+    """The leader's files now hold that one."""
+    crt, key = pki.sign(name, "/CN=" + name)
+    with open(crt) as c, open(key) as k:
+        return path(name.split("-")[0] + ".pem", c.read()), path(name.split("-")[0] + "-key.pem", k.read())
+
+
+def refused_certificate(d):
+    d.tokens, d.names = set(), {"refused-old"}
+    crt, key = certificate("refused-old")
+    d.lead(**{"client-certificate": crt, "client-key": key})
+    ok(d.renewed_as("refused-old"), "a certificate's file is shown")
+    certificate("refused-new")
+    d.names = {"refused-new"}
+    ok(d.renewed_as("refused-new"), "after a 401 its files are looked at, and what is new in them shown on a new connection")
+    d.leads_on("the term goes on")
+    same(d.leader.all("renew_failed"), [], "and nobody has noticed")
+
+
+def rotated_certificate(d):
+    d.tokens, d.names = set(), {"rotated-old", "rotated-new"}
+    crt, key = certificate("rotated-old")
+    d.lead(**{"client-certificate": crt, "client-key": key})
+    certificate("rotated-new")
+    ok(d.renewed_as("rotated-new"), "a certificate that is replaced while the old one is good is shown within a minute or so")
+    same((d.refused(), d.troubles()), ([], 0), "and nothing was refused for that")
+
+
+# ---- plugins ----
+
+PLUGIN = """#!/bin/sh
+echo run >> "$0.runs"
+n=$(wc -l < "$0.runs")
+printf %s "$KUBERNETES_EXEC_INFO" > "$0.info.new" && mv "$0.info.new" "$0.info"
+until=$UNTIL
+[ -n "$SECONDS_LEFT" ] && until=$(date -u -d "+$SECONDS_LEFT seconds" +%Y-%m-%dT%H:%M:%SZ)
+if [ -n "$PAIRS" ]; then what=$(cat "$PAIRS-$n"); else what="\\"token\\":\\"run-$n\\""; fi
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{%s%s}}' "$what" "${until:+,\\"expirationTimestamp\\":\\"$until\\"}"
+"""
 
 
 class Plugin:
@@ -228,6 +256,27 @@ def plugin_certificates(d):
     ok(d.came_as("plugged-2"), "T78 and its next one, on a connection of its own")
     d.leads_on("T78 the term goes on")
     d.silent_about("PRIVATE KEY")
+
+
+CHATTY = """#!/bin/sh
+yes "all that it does is told at length" | head -n 10000 >&2
+[ -z "$FAILS" ] || { echo "there is no bread today" >&2; exit 3; }
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"bread"}}'
+"""
+
+
+def chatty_plugin(d):
+    d.lead(**chatty("chatty").user)
+    ok(d.renewed_as("bread"), "a plugin that complains of more than a pipe holds is not held up")
+    asked = subprocess.run([LUNARCH, "leader", "--lock", d.api.url(home, "chatty-failing", **chatty("failing", FAILS="yes").user)], capture_output=True, text=True)
+    ok(asked.returncode == 69 and "said: there is no bread today" in asked.stderr, "and when it fails, its last words are told")
+    note(asked.stderr)
+
+
+def chatty(name, **env):
+    p = Plugin(name, **env)
+    path(name, CHATTY, 0o755)
+    return p
 
 
 # ---- a kubeconfig's keys ----
@@ -405,7 +454,8 @@ def plugin_keys():
     api.refuse()
 
 
-LEADING = {"refused-token": refused_token, "wrong-token": wrong_token, "rotated-token": rotated_token, "rotated-authority": rotated_authority, "expiring-plugin": expiring_plugin, "expired-plugin": expired_plugin,
+LEADING = {"refused-token": refused_token, "wrong-token": wrong_token, "rotated-token": rotated_token, "rotated-authority": rotated_authority, "refused-certificate": refused_certificate,
+           "rotated-certificate": rotated_certificate, "chatty-plugin": chatty_plugin, "expiring-plugin": expiring_plugin, "expired-plugin": expired_plugin,
            "refused-plugin": refused_plugin, "plugin-certificates": plugin_certificates}
 LOOKING = {f.__name__.replace("_", "-"): f for f in (tls_keys, data_keys, proxies, several_files, behind_a_path, plugin_keys)}
 
