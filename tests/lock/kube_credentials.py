@@ -143,9 +143,7 @@ def rotated_token(d):
 
 def rotated_authority(d):
     """The server comes back with a certificate of another authority, whose file was replaced before."""
-    other = os.path.join(home, "other")
-    os.mkdir(other)
-    new = Pki(other)
+    new = Pki(tempfile.mkdtemp(dir=home))
     with open(pki.ca) as old, open(new.ca) as now:
         authority = path("authority", old.read())
         d.lead(cluster=d.api.cluster(**{"certificate-authority": authority}))

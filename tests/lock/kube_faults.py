@@ -20,9 +20,9 @@ def url(name, **user):
 class One:
     """A lock, with a record of its own in it."""
 
-    def __init__(self, name, **user):
+    def __init__(self, name):
         self.name, self.d = name, Driver()
-        opened = self.d.open(url(name, **user))
+        opened = self.d.open(url(name))
         if not opened["ok"]:
             raise RuntimeError(opened)
         self.version = self.d.write(record("a"), "")["version"]
@@ -220,7 +220,7 @@ def watches():
 def repeated():
     """The connection breaks after a PUT, so libcurl sends it once more: whatever that is answered, the first may have been done."""
     for code, *headers in ((403,), (422,), (401,), (429, ("Retry-After", "0"))):
-        o = One(f"repeated-{code}", **({"tokenFile": __file__} if code == 401 else {}))
+        o = One(f"repeated-{code}")
         began = len(api.seen)
         w = o.write(after(lambda h: h.cut()), refuse(code, *headers))
         same((w["outcome"], o.there), ("unknown", True), f"a PUT that was done, cut off, sent again and then answered {code}: unknown")
