@@ -210,7 +210,8 @@ def resource(s):
     ok(wait_for(lambda: "/api/v1/namespaces/other/configmaps/lock" in asked), "another namespace and another kind of object are asked for")
     for k, v in (("name", "n?context=x"), ("name", "n&label=a=b"), ("namespace", "other/n"), ("name", "N")):
         c = join(**{"name": "lock", k: v})
-        same((c.leave(), [e for e in c.events if k in e["message"] and v in e["message"]] != []), (2, True), f"{k} {v}: refused by its name, nothing is asked")
+        said = wait_for(lambda: [e for e in list(c.events) if k in e["message"] and v in e["message"]])
+        same((c.leave(), bool(said)), (2, True), f"{k} {v}: refused by its name, nothing is asked")
 
 
 # ---- renew ----
