@@ -46,9 +46,10 @@ def stolen(s):
     """Somebody edits the holder: the term ends at once, by the watch, and nothing is written over the thief's."""
     a = s.leader(times=RARE)
     before, began = s.requests(), time.monotonic()
-    s.c.edit_lease(s.ns, "lock", holderIdentity="thief", leaseDurationSeconds=3)
+    s.c.edit_lease(s.ns, "lock", holderIdentity="thief", leaseDurationSeconds=8)
     e = a.wait("stopped_leading", "lost")
-    ok(e and not s.asked(before), "T20 T29 a stolen Lease ends the term at once: nothing was asked in between (the next renewal is 20 s away)")
+    # The log may have the first write, which made the Lease, only now.
+    ok(e and not [r for r in s.asked(before) if r["verb"] == "update"], "T20 T29 a stolen Lease ends the term at once: no renewal was in between (the next is 20 s away)")
     note(f"stolen: noticed after {(e['seen'] - began) * 1000:.0f} ms")
     same(s.holder(), "thief", "T20 and the thief's record is not touched")
     ok(a.wait("became_leader", count=2), "T52 when the thief's lease has run out, the same process leads again")
@@ -105,10 +106,9 @@ def coordinated(s):
     a = s.candidate()
     e = a.wait("foreign_record")
     ok(e and "coordinated" in e["message"], "T68 a Lease under coordinated leader election is reported")
-    before = s.lease()["metadata"]["resourceVersion"]
-    s.c.edit_lease(s.ns, "lock", renewTime=LONG_AGO.format(1))
+    edited = s.c.edit_lease(s.ns, "lock", renewTime=LONG_AGO.format(1))
     time.sleep(4)
-    same(int(s.lease()["metadata"]["resourceVersion"]) - int(before), 1, "T68 for eight periods nobody else has written it")
+    same(s.lease()["metadata"]["resourceVersion"], edited["metadata"]["resourceVersion"], "T68 for eight periods nobody else has written it")
     ok(not a.all("became_leader") and not s.requests("update"), "T68 and left alone")
 
 
