@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three pods' places with their service
 account alone, and the Service's selector always finds the leader's pod and no other; a watch that misses nothing."""
-import re, shlex, shutil, sys
+import re, shlex, shutil, socket, sys
 from rig import *
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
@@ -31,9 +31,10 @@ class Pod(Candidate):
     ENTER = ["unshare", "--mount", "--propagation", "private", "sh", "-c", MOUNT + 'exec "$@"', "sh", ""]
     SCRIPT = os.path.join(EXAMPLE, "label-leader.lua")
 
-    def __init__(self, c, ns, name, account, container):
+    def __init__(self, c, ns, name, account, container, host="127.0.0.1"):
+        """host: of the API server's Service, as the pod is told."""
         self.pod = name
-        env = {"POD_NAME": name, "POD_NAMESPACE": ns, "POD_IP": "127.0.0.1", "KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": str(c.port),
+        env = {"POD_NAME": name, "POD_NAMESPACE": ns, "POD_IP": "127.0.0.1", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(c.port),
                "ACCOUNT": account, "KUBECONFIG": ""}
         args = [re.sub(r"\$\((\w+)\)", lambda m: env[m[1]], a) for a in container["args"][1:]]
         args = [self.SCRIPT if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a for a in args]
@@ -78,8 +79,32 @@ def minimal(c, ns, role):
     same([r for r in beside if c.allowed(ns, "web", r)], [], f"it may do none of {len(beside)} things beside, such as delete its Lease, touch another, read Secrets")
 
 
+def has_ipv6():
+    try:
+        with socket.socket(socket.AF_INET6) as s:
+            s.bind(("::1", 0))
+        return True
+    except OSError:
+        return False
+
+
+def connected_to(pid, host, port):
+    """Has a process of the candidate's, its elector, a connection to there? host: as /proc/net/tcp6 has it."""
+    inodes = set()
+    for p in [pid, *children(pid)]:
+        for fd in os.listdir(f"/proc/{p}/fd"):
+            try:
+                inodes.add(os.readlink(f"/proc/{p}/fd/{fd}").removeprefix("socket:[").rstrip("]"))
+            except OSError:
+                pass
+    with open("/proc/net/tcp6") as f:
+        lines = [line.split() for line in f.readlines()[1:]]
+    return any(l[9] in inodes and l[2] == f"{host}:{port:04X}" for l in lines)
+
+
 def three_pods(pod=Pod):
-    with AuditedCluster(policy=AUDIT_EVERYTHING) as c:
+    six = has_ipv6()
+    with AuditedCluster(["--bind-address=::"] if six else [], policy=AUDIT_EVERYTHING) as c:
         ns = c.namespace("example")
         made = apply(c, ns, "rbac.yaml") | apply(c, ns, "deployment.yaml")
         same(made["Deployment"]["spec"]["replicas"], 3, "the manifests are accepted by the API server")
@@ -96,13 +121,17 @@ def three_pods(pod=Pod):
             spec = {**template["spec"], "serviceAccountName": "web"}
             c.must("POST", f"/api/v1/namespaces/{ns}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{i}", "labels": template["metadata"]["labels"]},
                                                              "spec": spec})
-            pods.append(pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0]))
+            pods.append(pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0], *(["::1"] if six and i else [])))
         first = led_by(c, ns, made["Service"], pods)
         if not ok(first, "the Service finds the leader's pod and no other"):
             for p in pods:
                 p.log()
             return
         same(sum(len(p.all("read_failed") + p.all("acquire_failed") + p.all("watch_refused")) for p in pods), 0, "the role has every right that is needed")
+        if six:
+            ok(all([wait_for(lambda: connected_to(p.pid, "0" * 24 + "01000000", c.port)) for p in pods[1:]]), "T79 two of the pods reach the API server by IPv6")
+        else:
+            note("this machine has no ::1: all pods use IPv4")
         for p in pods:
             p.kill(signal.SIGTERM) if p is first else None
         first.process.wait(PATIENCE)
