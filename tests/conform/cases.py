@@ -205,7 +205,7 @@ def notices(store):
 
 
 def racing(store):
-    rounds = 1000 if os.environ.get("FULL") else store.rounds
+    rounds = 1000 if os.environ.get("FULL") else min(store.rounds, int(os.environ.get("RACE", "1000")))
     url = store.url(f"race-{uuid.uuid4().hex[:8]}")
     d = Driver(store.env)
     d.open(url)

@@ -9,7 +9,7 @@ from proxy import Proxy
 
 class Store:
     name = "?"
-    rounds = 1000           # of the race; where that takes a minute, CI does fewer and `make test-full` all
+    rounds = 1000           # of the race; RACE=N: no more than that
     revisions = True        # a version never comes back, whatever is done to the key
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
@@ -71,7 +71,6 @@ class File(Store):
 class Etcd(Store):
     """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
     name = "etcd"
-    rounds = 200
     repeats = ("at once",)   # HTTP/1.1 without TLS has nothing that tells a late one from the answer that is waited for
 
     def __init__(self, *options):
@@ -287,7 +286,6 @@ def with_room(server):
 
 class Postgres(Store):
     name = "postgres"
-    rounds = 150
     repeats = ("at once",)   # nor has libpq's pipeline
 
     def __init__(self, *options, **more):
@@ -397,7 +395,6 @@ class FullPostgres(Postgres):
 
 class ZooKeeper(Store):
     name = "zookeeper"
-    rounds = 150
     repeats = ()             # its library ends the program, by an assertion
 
     def __init__(self, *settings):
