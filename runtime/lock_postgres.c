@@ -29,6 +29,7 @@ enum { RENEWALS, TERMS, LANES };
 struct pg_hub { /* one per process: its connections */
 	struct lock_env *env;
 	struct pg_server *servers;
+	uint64_t asked; /* questions: each has its number */
 };
 
 struct pg_server { /* what locks with the same URI share */
@@ -58,6 +59,7 @@ struct pg_lock {
 	struct lock_member member;
 	enum stage stage;
 	bool again, created, marked; /* in this operation */
+	char stamp[24];              /* of the question under way */
 
 	char *text;                  /* of the write under way, as are these */
 	struct version expected;
@@ -82,14 +84,15 @@ static struct pg_lock *of(struct lock *l)
 #define UNSETTLED(row) "CASE WHEN e.server IN ('', " row ") THEN '' ELSE e.server END"
 
 /* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. A server that crashed
- * must not show an older renewal again: to who has not seen the newer one, the leader's term would seem to end too soon. */
+ * must not show an older renewal again: to who has not seen the newer one, the leader's term would seem to end too soon. $3: the
+ * question's stamp, which comes back, since answers do not say what they answer, and one may come twice. */
 static const char settings[] =
 	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', "
-	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true)";
+	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true), $3";
 
 struct limits {
 	char statement[16], lock[16];
-	const char *values[2];
+	const char *values[3];
 };
 
 /* A new term waits for transactions that hold the row, but not so long that another lock's, behind it, is late. */
@@ -108,7 +111,8 @@ static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
 	snprintf(to->lock, sizeof to->lock, "%d", wait < 100 ? 100 : wait);
 	to->values[0] = to->statement;
 	to->values[1] = to->lock;
-	return (struct pg_statement){ .sql = settings, .count = 2, .values = to->values, .again = true };
+	to->values[2] = l->stamp;
+	return (struct pg_statement){ .sql = settings, .count = 3, .values = to->values, .again = true };
 }
 
 static void send_read(struct pg_lock *l)
@@ -243,6 +247,7 @@ static void on_ready(struct lock_call *c)
 {
 	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
 
+	snprintf(l->stamp, sizeof l->stamp, "%" PRIu64, ++l->server->hub->asked);
 	if (l->stage == ASK)
 		lock_op_sent(&l->op);
 	if (l->stage == CREATE)
@@ -337,7 +342,8 @@ static bool is_made_already(const char *state)
 	return strcmp(state, "42P07") == 0 || strcmp(state, "42710") == 0 || strcmp(state, "23505") == 0;
 }
 
-static void on_error(struct pg_lock *l, const PGresult *r)
+/* stamped: the answer is surely this question's. */
+static void on_error(struct pg_lock *l, const PGresult *r, bool stamped)
 {
 	const char *state = state_of(r), *said = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY);
 	const struct refusal *f = refusals;
@@ -359,6 +365,8 @@ static void on_error(struct pg_lock *l, const PGresult *r)
 	while (strncmp(state, f->state, strlen(f->state)) != 0)
 		f++;
 	enum lock_outcome outcome = l->op.writing ? f->outcome : f->outcome == LOCK_REFUSED ? LOCK_REFUSED : LOCK_FAILED;
+	if (l->op.writing && !stamped)
+		outcome = LOCK_UNKNOWN;
 	if (outcome == LOCK_UNKNOWN && l->stage != ASK)
 		outcome = LOCK_FAILED;
 	fail(l, outcome, f->code, "the server says: %s (SQLSTATE %s)%s", said ? said : "nothing", state, f->advice);
@@ -453,13 +461,29 @@ static void removed(struct pg_lock *l, const PGresult *r)
 	finish(l, &(struct lock_result){ .outcome = PQntuples(r) == 1 ? LOCK_OK : LOCK_CONFLICT });
 }
 
+static bool is_stamped(const struct pg_lock *l, const PGresult *r)
+{
+	return PQntuples(r) == 1 && PQnfields(r) == 4 && strcmp(PQgetvalue(r, 0, 3), l->stamp) == 0;
+}
+
+static void mixed_up(struct pg_lock *l)
+{
+	static const char why[] = "an answer came that is not what was asked for, perhaps twice: nothing on that connection can be believed";
+
+	pg_link_drop(l->link, ERR_INVALID, why);
+	fail(l, l->op.writing && l->stage == ASK ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID, "%s", why);
+}
+
 static void on_answered(struct lock_call *c, const void *answer)
 {
 	struct pg_lock *l = (struct pg_lock *)(void *)((char *)c - offsetof(struct pg_lock, call));
 	const struct pg_answer *a = answer;
+	bool stamped = is_stamped(l, a->results[0]);
 
-	if (a->error)
-		on_error(l, a->error);
+	if (!stamped && !(a->error && a->error == a->results[0]))
+		mixed_up(l);
+	else if (a->error)
+		on_error(l, a->error, stamped);
 	else if (l->stage == CREATE || l->stage == MARK) {
 		l->marked = l->stage == MARK;
 		ask(l, ASK);

@@ -384,7 +384,7 @@ static void on_greeted(struct lock_call *c, const void *answer)
 	const struct pg_answer *a = answer;
 
 	if (c->round == 0) {
-		k->plain = k->pooled = a->error || atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
+		k->plain = k->pooled = a->error || PQntuples(a->results[0]) != 1 || atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
 		c->round = 1;
 		if (!k->pooled)
 			send_statements(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
@@ -613,6 +613,12 @@ void pg_link_forget(struct pg_link *k, struct lock_call *c, bool late)
 
 	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
 		lose_because(k, ERR_TIMEOUT, "the server does not answer");
+}
+
+void pg_link_drop(struct pg_link *k, enum err_code code, const char *why)
+{
+	if (k->state != DOWN)
+		lose_because(k, code, why);
 }
 
 bool pg_link_is_up(const struct pg_link *k)

@@ -42,6 +42,9 @@ void pg_link_raise(struct pg_link *link);
 bool pg_link_is_up(const struct pg_link *link);
 void pg_link_forget(struct pg_link *link, struct lock_call *c, bool late);
 
+/* From a callback: what the server says is not to be believed. All who wait or were not answered lose it. */
+void pg_link_drop(struct pg_link *link, enum err_code code, const char *why);
+
 /* c's question, at most PG_STATEMENTS statements; NULL: nobody wants the answer. Only while the link is up. */
 void pg_link_send(struct pg_link *link, struct lock_call *c, int count, const struct pg_statement *statements);
 

@@ -286,7 +286,6 @@ def with_room(server):
 
 class Postgres(Store):
     name = "postgres"
-    repeats = ("at once",)   # nor has libpq's pipeline
 
     def __init__(self, *options, **more):
         self.server = servers.Postgres("-c", "max_connections=150", *options, **more)
