@@ -123,6 +123,8 @@ $(BUILD)/conform: $(wildcard tests/conform/*.c) tests/conform/conform.h $(LIBOBJ
 PROVE    = $(if $(TAP),prove --verbose,prove --failures)
 # A program that hangs is a failure with a name, not a build that never ends.
 PROVE_EACH = $(PROVE) --exec 'timeout --kill-after=10 900'
+# What mostly waits, for leases and servers: two at a time.
+PROVE_PAIRS = $(PROVE_EACH) --jobs 2
 SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py tests/conform/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py) $(wildcard tests/house/*.py)
 SEEDS   ?= 20000
 
@@ -137,7 +139,7 @@ test: test-deps
 	$(PROVE_EACH) $(UNIT)
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
 	$(PROVE) tests/sim/mutants.py
-	$(PROVE_EACH) $(SYSTEM)
+	$(PROVE_PAIRS) $(SYSTEM)
 	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go (built from their Go modules)."
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
@@ -147,7 +149,7 @@ test-full: test
 # Against the real API server and real client-go, which are built from their Go modules the first time (tests/kube/build.sh).
 test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	$(PROVE_EACH) $(addprefix tests/kube/,conform.py election.py faults.py example.py doctor.py)
+	$(PROVE_PAIRS) $(addprefix tests/kube/,conform.py election.py faults.py example.py doctor.py)
 
 # The example's Dockerfile, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-image: kube-server
@@ -174,7 +176,7 @@ ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno
 asan: test-deps
 	@$(MAKE) --no-print-directory BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
 	  all build/asan/conform asan-units
-	RACE=100 LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_EACH) $(ASAN_SYSTEM)
+	RACE=100 LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_PAIRS) $(ASAN_SYSTEM)
 # Without what preloads a library or traces (neither goes with a sanitizer), and without clusters whose terms must not end while all is slow.
 ASAN_SYSTEM := $(filter-out tests/conform/test_etcd_own.py,$(wildcard tests/lua/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/lock/race.py tests/lock/kube_faults.py tests/conform/test_*.py))
