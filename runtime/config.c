@@ -367,12 +367,12 @@ static int take_environment(struct options *o, struct err *err)
 	return 0;
 }
 
-/* What names of Kubernetes have: anything else could be an option of the lock's URL. */
+/* What names of Kubernetes have, and {name}: anything else could be an option of the lock's URL. */
 static int check_resource(const struct options *o, enum option which, struct err *err)
 {
 	const char *name = options_text(o, which, NULL);
 
-	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.") == strlen(name))
+	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.{}") == strlen(name))
 		return 0;
 	return err_set(err, ERR_USAGE, "--%s=%.80s: expected a name of a-z, 0-9, '-' and '.'", option_table[which].name, name);
 }

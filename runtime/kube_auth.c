@@ -293,11 +293,12 @@ void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w)
 {
 	w->next = a->waiters;
 	a->waiters = w;
-	a->tries = 0;
-	if (uses_files(a))
+	if (uses_files(a)) {
 		start_reading(a);
-	else if (!a->run)
+	} else if (!a->run) {
+		a->tries = 0;
 		start_plugin(a);
+	}
 }
 
 void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w)

@@ -21,6 +21,10 @@ for example in examples/[a-z]*.lua; do
   grep -qF "$name.lua" tests/examples/*.py || { echo "$example: nothing in tests/examples runs it"; exit 1; }
 done
 shellcheck scripts/*.sh .ci/run
+# What has an interpreter's name is started by it.
+git ls-files -s '*.py' '*.sh' | grep '^100644' | cut -f2 | while read -r file; do
+  case $(head -n1 "$file") in '#!'*) echo "$file: not executable" && exit 1 ;; esac
+done
 # What is left over is said nowhere but in the issues.
 words=$(grep -rnE 'TODO|FIXME|\bXXX\b' runtime lua scripts tests examples Makefile --include='*.[ch]' --include='*.lua' --include='*.sh' \
   --include='*.py' --include=Makefile | grep -v 'scripts/lint.sh' || true)

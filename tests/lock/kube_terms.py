@@ -208,6 +208,11 @@ def resource(s):
     ok(join(name="lock", namespace="n", lock="leases").wait("new_leader"), "who names that namespace, too, meets it there")
     join(name="lock", namespace="other", lock="configmaps")
     ok(wait_for(lambda: "/api/v1/namespaces/other/configmaps/lock" in asked), "another namespace and another kind of object are asked for")
+    both = "local function lead() end return { { name = 'a', on_leading = lead }, { name = 'b', on_leading = lead } }"
+    c = Candidate("--leader-elect-resource-name", "of-{name}", "-e", both, options=CALM, env={"KUBECONFIG": config})
+    s.candidates.append(c)
+    ok(c.wait("became_leader", count=2) and {"of-a", "of-b"} <= set(s.api.leases),
+       "a name with {name}: each of a script's elections has a Lease of its own")
     for k, v in (("name", "n?context=x"), ("name", "n&label=a=b"), ("namespace", "other/n"), ("name", "N")):
         c = join(**{"name": "lock", k: v})
         said = wait_for(lambda: [e for e in list(c.events) if k in e["message"] and v in e["message"]])
