@@ -28,11 +28,11 @@ function given.options(where, options, known, level)
 end
 
 -- The token of a term that is given first.
-function given.token(where, term, level)
+function given.token(where, term)
 	local kind = type(term)
 	local token = (kind == "table" or kind == "userdata") and term.token
 	if math.type(token) ~= "integer" then
-		error(("%s: expected the term first, found a %s"):format(where, kind), (level or 2) + 1)
+		error(("%s: expected the term first, found a %s"):format(where, kind), 3)
 	end
 	return token
 end

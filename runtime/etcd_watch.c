@@ -312,6 +312,7 @@ static void begin_stream(struct etcd_hub *h)
 	char *url = mem_printf("%s/%s/watch", c->base[c->at], etcd_prefix[c->prefix]), *token = etcd_token_header(c);
 	const char *const headers[] = { "Content-Type: application/json", "Grpc-Metadata-hasleader: true", token, NULL };
 
+	h->says_progress &= h->endpoint == c->at;
 	h->endpoint = c->at;
 	h->generation = c->generation;
 	h->answered = h->refused = h->dropped = false;

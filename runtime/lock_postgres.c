@@ -100,7 +100,7 @@ static int patience_ms(const struct pg_lock *l, int left_ms)
 {
 	if (!l->op.writing || !l->acquiring)
 		return left_ms / 5;
-	return pg_link_asked(l->link) == 0 ? left_ms * 3 / 5 : left_ms / 10;
+	return l->server->locks == 1 || pg_link_asked(l->link) == 0 ? left_ms * 3 / 5 : left_ms / 10;
 }
 
 static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
@@ -183,10 +183,10 @@ static void send_write(struct pg_lock *l)
 
 /* A session's first writes take it milliseconds of looking up and planning: done beforehand, with ones that find nothing to change,
  * no handover waits for it. What is done twice is prepared. */
-static void rehearse(const struct pg_server *s, bool acquiring, int lane)
+static void rehearse(struct pg_server *s, bool acquiring, int lane)
 {
 	const char *const values[] = { "", "", "none", "", "", "", "f" };
-	const struct pg_lock like = { .link = s->lanes[lane], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
+	const struct pg_lock like = { .server = s, .link = s->lanes[lane], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
 		                      .acquiring = acquiring };
 
 	if (s->table && pg_link_is_up(s->lanes[lane]))
@@ -468,10 +468,8 @@ static bool is_stamped(const struct pg_lock *l, const PGresult *r)
 
 static void mixed_up(struct pg_lock *l)
 {
-	static const char why[] = "an answer came that is not what was asked for, perhaps twice: nothing on that connection can be believed";
-
-	pg_link_drop(l->link, ERR_INVALID, why);
-	fail(l, l->op.writing && l->stage == ASK ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID, "%s", why);
+	pg_link_drop(l->link, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
+	fail(l, l->op.writing && l->stage == ASK ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 }
 
 static void on_answered(struct lock_call *c, const void *answer)
@@ -559,7 +557,7 @@ static void on_up(void *arg)
 
 static void on_settled(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	const struct pg_server *s = w->data;
+	struct pg_server *s = w->data;
 
 	(void)loop;
 	(void)revents;

@@ -8,6 +8,9 @@
 
 #include <stddef.h>
 
+/* For `lost`: answers and questions do not belong together. */
+#define LOCK_QUEUE_MIXED_UP "an answer came that is not what was asked for, perhaps twice: nothing on that connection can be believed"
+
 /* One question at a time: embedded in who asks it, zero before the first use but for the callbacks. */
 struct lock_call {
 	/* The link is up: send the question now. */

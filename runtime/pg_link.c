@@ -1,12 +1,14 @@
 #include "pg_link.h"
 
 #include "buf.h"
+#include "hash.h"
 #include "lock_url.h"
 #include "mem.h"
 #include "resolve.h"
 
 #include <ctype.h>
 #include <ev.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,9 +24,10 @@ enum state { DOWN, LOOKING_UP, CONNECTING, GREETING, UP };
 /* Planning takes the server longer than carrying out: it plans once what comes again. */
 struct prepared {
 	struct lock_call call;
+	struct pg_link *link;
 	char *sql; /* NULL: a free place */
-	char name[16];
-	bool ready;
+	char name[32];
+	enum { ASKED, READY, FAILED } state;
 };
 
 struct pg_link {
@@ -190,19 +193,34 @@ static void end_question(struct pg_link *k, struct lock_call *c, bool good)
 		ev_feed_event(k->env->loop, &k->reads, EV_READ); /* the connection is broken: seen from the loop */
 }
 
-static void on_prepared(struct lock_call *c, const void *answer)
-{
-	const struct pg_answer *a = answer;
-
-	((struct prepared *)(void *)c)->ready = !a->error;
-}
-
-static void on_not_prepared(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+/* What has nobody to tell. */
+static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	(void)c;
 	(void)sent;
 	(void)outcome;
 	(void)why;
+}
+
+static bool is_one_of(const PGresult *r, const char *const *states)
+{
+	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	while (state && *states && strcmp(state, *states) != 0)
+		states++;
+	return state && *states;
+}
+
+/* A table that is missing will be made, and one that is locked will be free: then it is tried again. */
+static void on_prepared(struct lock_call *c, const void *answer)
+{
+	static const char *const passing[] = { "42P01", "55P03", "57014", NULL };
+	struct prepared *p = (struct prepared *)(void *)c;
+	const struct pg_answer *a = answer;
+
+	p->state = a->error ? FAILED : READY;
+	if (a->error && !is_one_of(a->error, passing))
+		p->link->plain = true;
 }
 
 /* Where this statement is, or a free place; NULL: there is none left. */
@@ -214,23 +232,29 @@ static struct prepared *place_of(struct pg_link *k, const char *sql)
 	return NULL;
 }
 
-/* In a question of its own: one whose table is missing must not undo another. */
+/* In a question of its own: one that fails must not undo another, and one that finds the table locked must not wait for that long.
+ * Statements of the same name have the same text, whoever's session it is. */
 static void prepare(struct pg_link *k, const struct pg_statement *s)
 {
+	static const char brief[] = "SELECT set_config('lock_timeout', '100', true)";
 	struct prepared *p = place_of(k, s->sql);
 
-	if (!p || p->sql || k->plain)
+	if (!p || k->plain || (p->sql && p->state != FAILED))
 		return;
-	*p = (struct prepared){ .call = { .answered = on_prepared, .lost = on_not_prepared }, .sql = mem_dup(s->sql) };
-	snprintf(p->name, sizeof p->name, "lunarch_%d", (int)(p - k->prepared));
-	end_question(k, &p->call, PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
+	if (!p->sql) {
+		*p = (struct prepared){ .call = { .answered = on_prepared, .lost = on_lost }, .link = k, .sql = mem_dup(s->sql) };
+		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64, hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
+	}
+	p->state = ASKED;
+	end_question(k, &p->call, PQsendQueryParams(k->conn, brief, 0, NULL, NULL, NULL, NULL, 0) &&
+	             PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
 }
 
 static bool send_one(struct pg_link *k, const struct pg_statement *s)
 {
 	const struct prepared *p = place_of(k, s->sql);
 
-	if (p && p->ready && !k->plain)
+	if (p && p->sql && p->state == READY && !k->plain)
 		return PQsendQueryPrepared(k->conn, p->name, s->count, s->values, NULL, NULL, 0);
 	return PQsendQueryParams(k->conn, s->sql, s->count, NULL, s->values, NULL, NULL, 0);
 }
@@ -256,20 +280,14 @@ static void deliver(struct pg_link *k)
 		PQclear(a.results[i]);
 }
 
-/* The session is not ours alone after all (26000), or the table is another now (0A000): the next ones do without. */
-static bool is_unprepared(const PGresult *r)
-{
-	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
-
-	return state && (strcmp(state, "26000") == 0 || strcmp(state, "0A000") == 0);
-}
-
 static void collect(struct pg_link *k, PGresult *r)
 {
+	/* The session is not ours alone after all, or the table is another now: the next ones do without. */
+	static const char *const unprepared[] = { "26000", "0A000", NULL };
 	ExecStatusType status = PQresultStatus(r);
 	struct pg_answer *a = &k->answer;
 
-	k->plain = k->plain || is_unprepared(r);
+	k->plain = k->plain || is_one_of(r, unprepared);
 	if (status == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
 		deliver(k);
@@ -395,14 +413,6 @@ static void on_greeted(struct lock_call *c, const void *answer)
 	up(k);
 }
 
-static void on_greeting_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
-{
-	(void)c;
-	(void)sent;
-	(void)outcome;
-	(void)why;
-}
-
 static void ignore(void *arg, const PGresult *r)
 {
 	(void)arg;
@@ -422,7 +432,7 @@ static void greet(struct pg_link *k)
 		lose_said(k);
 		return;
 	}
-	k->greeting = (struct lock_call){ .answered = on_greeted, .lost = on_greeting_lost };
+	k->greeting = (struct lock_call){ .answered = on_greeted, .lost = on_lost };
 	send_statements(k, &k->greeting, 1, &(struct pg_statement){ .sql = "SELECT pg_backend_pid()" });
 }
 

@@ -263,7 +263,7 @@ static void mix_up(struct redis_link *k, const redisReply *r)
 	if (r->type == REDIS_REPLY_ERROR)
 		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it answered ECHO with: %s", r->str);
 	else
-		lose(k, LOCK_FAILED, ERR_INVALID, "an answer came that is not what was asked for, perhaps twice: nothing on that connection can be believed");
+		lose(k, LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 }
 
 /* true: the greeting cannot go on, and the link was told. */

@@ -1,6 +1,6 @@
 """Elections of real candidates on a networked store, hurt in the ways in which other electors show two leaders. The witness of
 field.py says whether a process of one term was still alive when the next term's acted."""
-import datetime, os, struct, urllib.error, urllib.request, uuid
+import datetime, os, random, struct, urllib.error, urllib.request, uuid
 import harness
 from field import *
 from proxy import Proxy
@@ -234,6 +234,7 @@ def ambiguous(f):
     a, _ = f.enter("a", "b", through=proxy, times=["--lease-duration", "9s"])
     lost = 0
     for _ in range(40):  # it may be a notice that is lost, or an answer to a look
+        time.sleep(random.uniform(0.2, 0.6))  # what a new connection begins with is answered
         before, failed = f.record()["write"], len(a.all("renew_failed"))
         proxy.cut_after(0)
         wait_for(lambda: proxy.down.cut_after is None)

@@ -334,15 +334,37 @@ def crashed():
         d.end(), e.end()
 
 
+def locked():
+    """Somebody has locked the table: each look says so in time, and no session is left behind waiting."""
+    with Postgres() as server:
+        d, psql = opened(server.url("l")), Psql(server)
+        w = d.write(term(), "")
+        psql.say("BEGIN; LOCK TABLE lunarch_locks;")
+        e = opened(server.url("l"))
+        ok(all(told(e.read(within=8000), "somebody's transaction holds", outcome=("failed",)) for _ in range(3)), "locked: a look says that the table is locked")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "locked: on the connection that it has had all the time")
+        psql.say("ROLLBACK;")
+        same(wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))["version"], w["version"], "locked: and works when it is not")
+        psql.end()
+        d.end(), e.end()
+
+
 def prepared():
     """What comes again is planned once, and what is planned for a table that is another now is planned anew."""
     with Postgres("-c", "log_statement=all") as server:
         d = opened(server.url("p"))
+        d.read()  # before there is a table, as candidates do
         w = d.write(term(), "")
-        for _ in range(3):
-            w = d.write(record("a", token=w["token"]), w["version"], durable=False)
+        def used(what):
             d.read()
-        ok(wait_for(lambda: "execute lunarch_" in open(server.log).read()), "prepared: statements are used again")
+            with open(server.log) as f:
+                return any("execute lunarch_" in line and what in line for line in f)
+        for what in ("SELECT CASE WHEN octet_length", "UPDATE"):
+            def again():
+                nonlocal w
+                w = d.write(record("a", token=1), w["version"], durable=False)
+                return used(what)
+            ok(wait_for(again), f"prepared: a {what.split()[0]} is used again")
         server.sql("ALTER TABLE lunarch_locks ALTER COLUMN record TYPE varchar")
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
         same(r and r["version"], w["version"], "prepared: a table that was altered is read again")
@@ -480,5 +502,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tls, tables, tokens)
-at_once(fence, fences, crashed, prepared, pooled, promoted, goes_on, together, full_disk)
+at_once(fence, fences, crashed, locked, prepared, pooled, promoted, goes_on, together, full_disk)
 done()
