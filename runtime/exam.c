@@ -30,6 +30,7 @@ struct exam {
 	struct version at, before;  /* what the scratch record has now, and had before its last term */
 	int64_t token;              /* the last term's */
 	uint64_t term;
+	struct err doubt;           /* why the last question had no certain answer */
 	exam_found_fn *found;
 	void *arg;
 	struct exam_report *report;
@@ -179,20 +180,10 @@ static int race_once(struct exam *x, struct seat **last, int *unknown)
 			*last = &x->seats[i];
 		} else if (o != LOCK_CONFLICT) {
 			++*unknown;
+			x->doubt = x->seats[i].result.err;
 		}
 	}
 	return winners;
-}
-
-/* What another connection reads is what the winner wrote. */
-static bool reads_back(struct exam *x, const struct seat *winner)
-{
-	struct seat *reader = &x->seats[winner == &x->seats[0]];
-	char wrote[sizeof winner->record.write];
-
-	memcpy(wrote, winner->record.write, sizeof wrote);
-	return seat_read(reader) == LOCK_OK && strcmp(reader->record.write, wrote) == 0 &&
-	       strcmp(reader->result.version.text, winner->result.version.text) == 0;
 }
 
 /* Somebody's write had no certain outcome: the truth is what can be read, if not at once. -1: it cannot. */
@@ -216,6 +207,23 @@ static int settle(struct exam *x)
 }
 
 enum round { DECIDED, UNDECIDED, BROKEN };
+
+/* What another connection reads is what the winner wrote. No answer proves nothing. */
+static enum round read_back(struct exam *x, const struct seat *winner)
+{
+	struct seat *reader = &x->seats[winner == &x->seats[0]];
+	enum lock_outcome o = seat_read(reader);
+
+	if (o == LOCK_OK && strcmp(reader->record.write, winner->record.write) == 0 &&
+	    strcmp(reader->result.version.text, winner->result.version.text) == 0)
+		return DECIDED;
+	if (o == LOCK_OK || o == LOCK_ABSENT || o == LOCK_FOREIGN) {
+		find(x, "race", EXAM_UNFIT, "what the winner wrote is not what another connection reads right after it: reads are stale");
+		return BROKEN;
+	}
+	x->doubt = reader->result.err;
+	return UNDECIDED;
+}
 
 /* Nobody is known to have won. That is possible while answers get lost, but never if each was told that another had. */
 static enum round no_winner(struct exam *x, int doubts)
@@ -244,14 +252,13 @@ static enum round race_round(struct exam *x, int *unknown)
 		return BROKEN;
 	}
 	won(x, winner);
-	if (!reads_back(x, winner)) {
-		find(x, "race", EXAM_UNFIT, "what the winner wrote is not what another connection reads right after it: reads are stale");
+	if (x->token <= before) {
+		find(x, "token", EXAM_UNFIT, "a later term has the token %" PRId64 ", an earlier one had %" PRId64, x->token, before);
 		return BROKEN;
 	}
-	if (x->token > before)
-		return DECIDED;
-	find(x, "token", EXAM_UNFIT, "a later term has the token %" PRId64 ", an earlier one had %" PRId64, x->token, before);
-	return BROKEN;
+	enum round r = read_back(x, winner);
+	*unknown += r == UNDECIDED;
+	return r;
 }
 
 /* false: the store is proved unfit, or nothing can be proved. */
@@ -271,13 +278,18 @@ static bool race(struct exam *x)
 	if (x->report->signal)
 		return false;
 	if (count[DECIDED] == 0) {
-		find(x, "race", EXAM_UNFIT, "no round could be decided: %s", x->seats[0].result.err.text);
+		find(x, "race", EXAM_UNFIT, "no round could be decided: %s", x->doubt.text);
 		return false;
 	}
 	find(x, "race", unknown ? EXAM_NOTE : EXAM_GOOD, "%d rounds of %d writers with connections of their own: one winner in each%s",
-	     count[DECIDED], WRITERS, unknown ? "; but some writes had no certain answer in time" : "");
+	     count[DECIDED], WRITERS, unknown ? "; but some questions had no certain answer in time" : "");
 	find(x, "token", EXAM_GOOD, "larger in every term, %" PRId64 " in the last", x->token);
 	return true;
+}
+
+static const char *why(const struct seat *s)
+{
+	return *s->result.err.text ? s->result.err.text : lock_outcome_name(s->result.outcome);
 }
 
 static void deposed(struct exam *x)
@@ -286,10 +298,13 @@ static void deposed(struct exam *x)
 
 	fill_term(x, s);
 	seat_start_write(s, &x->before, true);
-	if (seat_wait(s) == LOCK_CONFLICT)
+	enum lock_outcome o = seat_wait(s);
+	if (o == LOCK_CONFLICT)
 		find(x, "deposed", EXAM_GOOD, "a write by one who knows only an older version is turned away");
+	else if (o == LOCK_OK)
+		find(x, "deposed", EXAM_UNFIT, "a write that expects an older version is done, where a conflict is due");
 	else
-		find(x, "deposed", EXAM_UNFIT, "a write that expects an older version: %s, where a conflict is due", lock_outcome_name(s->result.outcome));
+		find(x, "deposed", EXAM_NOTE, "a write by one who knows only an older version had no certain answer: %s", why(s));
 }
 
 /* Writes by one seat, each on the one before. durable: of new terms. */
@@ -369,9 +384,7 @@ static void notices(struct exam *x)
 
 static void untried(struct exam *x, const struct seat *s)
 {
-	const char *why = *s->result.err.text ? s->result.err.text : lock_outcome_name(s->result.outcome);
-
-	find(x, "deleted", EXAM_NOTE, "what a deleted record does could not be tried: %s", why);
+	find(x, "deleted", EXAM_NOTE, "what a deleted record does could not be tried: %s", why(s));
 }
 
 /* Its key is gone and made again: whoever led before is turned away all the same, and tokens go on. */
