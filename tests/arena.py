@@ -1,6 +1,6 @@
 """Elections of real candidates on a networked store, hurt in the ways in which other electors show two leaders. The witness of
 field.py says whether a process of one term was still alive when the next term's acted."""
-import datetime, os, random, struct, urllib.error, urllib.request, uuid
+import os, random, struct, urllib.error, urllib.request, uuid
 import harness
 from field import *
 from proxy import Proxy
@@ -163,10 +163,6 @@ def waited_out(f, leader, count, ahead=0):
     last = f.record()
     ok(f.next(count) not in (None, False), f"{f.name}: {leader.name} is frozen, and another leads")
     return moment(f.record()["acquireTime"]) - moment(last["renewTime"]) - ahead
-
-
-def moment(text):
-    return datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%S.%fZ").timestamp()
 
 
 def rolling(f):

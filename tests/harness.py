@@ -1,5 +1,5 @@
 """What the system tests share: TAP, processes that are stopped by pid, JSON logs, and waiting for events, never for time."""
-import json, os, signal, subprocess, sys, tempfile, threading, time
+import datetime, json, os, signal, subprocess, sys, tempfile, threading, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
@@ -56,6 +56,11 @@ def wait_for(predicate, patience=PATIENCE):
             return value
         time.sleep(0.005)
     return predicate()
+
+
+def moment(text):
+    """A record's time, in seconds since the epoch."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def scratch():
@@ -126,6 +131,10 @@ class Candidate:
 
     def said(self, text):
         return self.all("print", text)
+
+    def complaints(self):
+        """What it has said does not work."""
+        return [e["message"] for event in ("read_failed", "acquire_failed", "renew_failed") for e in self.all(event)]
 
     def wait(self, event, text="", count=1, patience=PATIENCE):
         wait_for(lambda: len(self.all(event, text)) >= count, patience)

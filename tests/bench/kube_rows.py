@@ -1,8 +1,8 @@
 """make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and contender are
 built once by tests/kube/build.sh (make bench-kube): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
-import datetime, os, signal, sys, time
+import os, signal, sys, time
 from rows import JSON, QUICK, ROOT, RUNS, Crowd, Runner, cpu_ms, family, pss, row
-from harness import wait_for
+from harness import moment, wait_for
 import store_rows
 sys.path.insert(0, os.path.join(ROOT, "tests", "kube"))
 from rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
@@ -32,10 +32,6 @@ class Place:
 
     def go(self, name, identity, lease="15s", renew="10s", retry="2s", config=None):
         return ClientGo(config or self.config, self.ns, name, identity, lease, renew, retry)
-
-
-def moment(text):
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 # ---- client-go ----

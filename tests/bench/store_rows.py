@@ -1,8 +1,8 @@
 """make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
 installed has a line that says so. The Go contender is built by tests/peers/build.sh, where Go is found."""
-import datetime, http.client, json, os, shutil, signal, socket, subprocess, threading, time
+import http.client, json, os, shutil, signal, socket, subprocess, threading, time
 from rows import built, HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
-from harness import FAST, LUNARCH, ROOT
+from harness import FAST, LUNARCH, ROOT, moment
 import servers
 
 GO = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election")
@@ -87,7 +87,7 @@ def peer_rows(name, argv, each):
 def renewed_at(lock):
     """When the leader wrote its record last, by the wall clock of this machine."""
     shown = json.loads(subprocess.run([LUNARCH, "status", "--json", "--lock", lock], capture_output=True, text=True).stdout)
-    return datetime.datetime.fromisoformat(shown["renewed"].replace("Z", "+00:00")).timestamp(), shown["leaseDurationMs"] / 1000
+    return moment(shown["renewed"]), shown["leaseDurationMs"] / 1000
 
 
 def vanish(url):

@@ -81,7 +81,8 @@ class OnRedis(Redis):
 
 
 class OnPostgres(Postgres):
-    login, look, write, seldom, barred = b"user\0luna\0", b"octet_length(record) <=", b"holderIdentity", 9, "poor"
+    """A statement's text passes but once in a connection; the lock's name with every look."""
+    login, look, write, seldom, barred = b"user\0luna\0", b"taken", b"holderIdentity", 9, "poor"
 
     def __init__(self):
         super().__init__(auth="scram-sha-256")
@@ -147,7 +148,7 @@ def lasting(what, c, proxy, event, text, most, since):
 
 
 def leads(what, c):
-    if not ok(c.wait("became_leader"), f"{what}: mended, it leads"):
+    if not ok(c.wait("became_leader", patience=3 * PATIENCE), f"{what}: mended, it leads"):  # a pause grows to a minute
         c.log()
     said = str(c.events)
     ok(WRONG not in said and RIGHT not in said, f"{what}: no password in the log")
@@ -177,6 +178,7 @@ def trial(kind):
     lasting(f"{name}: a wrong password", denied, ears[0], "read_failed", DENIED[name], kind.seldom, since)
     lasting(f"{name}: another program's record", foreign, ears[1], "foreign_record", "no election record", 10, since)
     lasting(f"{name}: missing rights", barred, ears[2], "acquire_failed", REFUSED[name], 5, since)
+    ok(wait_for(lambda: all(len(e.heard) > 2 for e in ears)), f"{name}: but again and again, as was heard")
     same(store.get("taken"), THEIRS, f"{name}: another program's record is what it was")
     ok(not later.all("became_leader"), f"{name}: nobody leads without a host")
     with open(hosts, "a") as f:

@@ -88,20 +88,6 @@ def has_ipv6():
         return False
 
 
-def connected_to(pid, host, port):
-    """Has a process of the candidate's, its elector, a connection to there? host: as /proc/net/tcp6 has it."""
-    inodes = set()
-    for p in [pid, *children(pid)]:
-        for fd in os.listdir(f"/proc/{p}/fd"):
-            try:
-                inodes.add(os.readlink(f"/proc/{p}/fd/{fd}").removeprefix("socket:[").rstrip("]"))
-            except OSError:
-                pass
-    with open("/proc/net/tcp6") as f:
-        lines = [line.split() for line in f.readlines()[1:]]
-    return any(l[9] in inodes and l[2] == f"{host}:{port:04X}" for l in lines)
-
-
 def three_pods(pod=Pod):
     six = has_ipv6()
     with AuditedCluster(["--bind-address=::"] if six else [], policy=AUDIT_EVERYTHING) as c:
@@ -129,7 +115,7 @@ def three_pods(pod=Pod):
             return
         same(sum(len(p.all("read_failed") + p.all("acquire_failed") + p.all("watch_refused")) for p in pods), 0, "the role has every right that is needed")
         if six:
-            ok(all([wait_for(lambda: connected_to(p.pid, "0" * 24 + "01000000", c.port)) for p in pods[1:]]), "T79 two of the pods reach the API server by IPv6")
+            ok(all([wait_for(lambda: connections([p.pid, *children(p.pid)], c.port, "0" * 24 + "01000000")) for p in pods[1:]]), "T79 two of the pods reach the API server by IPv6")
         else:
             note("this machine has no ::1: all pods use IPv4")
         for p in pods:

@@ -188,8 +188,9 @@ def micro_now(offset=0):
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(t)) + f".{int(t % 1 * 1e6):06d}Z"
 
 
-def connections(pids, port):
-    """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08)."""
+def connections(pids, port, host=None):
+    """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08). host: only to that one,
+    written as in /proc/net/tcp and tcp6."""
     inodes = set()
     for pid in pids:
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -197,9 +198,14 @@ def connections(pids, port):
                 inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}").removeprefix("socket:[").rstrip("]"))
             except OSError:
                 pass
-    with open("/proc/net/tcp") as f:
-        lines = [line.split() for line in f.readlines()[1:]]
-    return sum(l[9] in inodes and l[3] == "01" and int(l[2].split(":")[1], 16) == port for l in lines)
+    count = 0
+    for table in filter(os.path.exists, ("/proc/net/tcp", "/proc/net/tcp6")):
+        with open(table) as f:
+            for line in f.readlines()[1:]:
+                _, _, to, state, *_, inode = line.split()[:10]
+                at, number = to.split(":")
+                count += inode in inodes and state == "01" and int(number, 16) == port and host in (None, at)
+    return count
 
 
 class ClientGo:

@@ -70,10 +70,7 @@ class Door:
 
     def troubles(self):
         """How often it was said that something does not work; once a minute would be right."""
-        return len(self.complaints())
-
-    def complaints(self):
-        return [e["message"] for what in ("renew_failed", "read_failed", "acquire_failed") for e in self.leader.all(what)]
+        return len(self.leader.complaints())
 
     def silent_about(self, *secrets):
         said = json.dumps(self.leader.events)
@@ -124,7 +121,7 @@ def wrong_token(d):
     n, took = len(d.refused(before)), time.monotonic() - began
     ok(n <= 20 + 8 * took, f"T32 401 for the token that was read after a 401: no busy loop ({n} requests in {took:.1f} s)")
     ok(1 <= d.troubles() <= 2 + took / 30, f"401 for many seconds is said, not at every try ({d.troubles()} times)")
-    ok(all("401: the API server does not accept the credentials of the context c of " + home in m for m in d.complaints()), "and whose credentials they are")
+    ok(all("401: the API server does not accept the credentials of the context c of " + home in m for m in d.leader.complaints()), "and whose credentials they are")
     d.tokens = {"bad-t0ken"}
     d.leads_on("T32 when it is accepted the term goes on")
     d.silent_about("good-t0ken", "bad-t0ken")
