@@ -1,5 +1,5 @@
 """What the system tests share: TAP, processes that are stopped by pid, JSON logs, and waiting for events, never for time."""
-import datetime, json, os, signal, subprocess, sys, tempfile, threading, time
+import atexit, datetime, json, os, shutil, signal, subprocess, sys, tempfile, threading, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
@@ -64,8 +64,15 @@ def moment(text):
 
 
 def scratch():
-    """A directory of this test's own, in memory where there is such a file system."""
-    return tempfile.mkdtemp(prefix="lunarch-test-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    """A directory of this test's own, in memory where there is such a file system; gone when the test ends."""
+    path = tempfile.mkdtemp(prefix="lunarch-test-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+    atexit.register(_remove, path, os.getpid())
+    return path
+
+
+def _remove(path, owner):
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def alive(pid):

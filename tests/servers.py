@@ -306,7 +306,9 @@ class Postgres(Server):
 
     def command(self):
         return [self.binary("postgres"), "-D", os.path.join(self.dir, "data"), "-c", f"port={self.port}", "-c", "listen_addresses=127.0.0.1",
-                "-c", f"unix_socket_directories={self.dir}", "-c", "fsync=off", "-c", "shared_buffers=16MB", *self.options]
+                "-c", f"unix_socket_directories={self.dir}", "-c", "fsync=off", "-c", "shared_buffers=16MB",
+                "-c", "dynamic_shared_memory_type=mmap",  # in its directory, not where a killed one leaves it behind
+                *self.options]
 
     def ready(self):
         return subprocess.run([self.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]).returncode == 0
