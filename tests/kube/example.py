@@ -171,7 +171,7 @@ def module(c):
             f.write(text)
     for name in ("one", "two", "three"):
         make(name)
-    r = Candidate("--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca)
+    r = Candidate("--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca, options=())
     heard = lambda *words: r.wait("print", "\t".join(words))
     ok(heard("event", "added", "one") and heard("event", "added", "two") and heard("event", "added", "three"), "lunarch.kube: a watch begins with what is there")
     said = [e["message"] for e in r.all("print")]
