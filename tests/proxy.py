@@ -25,7 +25,7 @@ class Way:
     def heal(self):
         self.delay = 0          # seconds before each piece goes on
         self.cut_after = None   # bytes that still pass; then the connection is reset
-        self.lose = False       # pieces vanish, the connection stays
+        self.lose = False       # pieces vanish, and all that follows them; the connection stays
         self.repeat = None      # down: each piece comes twice: "at once", or "late", right after the client's next request
         self.replay = False     # up: each piece reaches the server once before, on a connection of its own
         self.open.set()
@@ -48,7 +48,7 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(job(*args), _thread_loop()).result(30)
 
     async def _accepted(self, reader, writer):
-        pair = {"client": writer, "server": None, "hurt": False, "late": b""}
+        pair = {"client": writer, "server": None, "hurt": set(), "late": b""}
         self.pairs.append(pair)
         try:
             far_reader, far_writer = await asyncio.open_connection(*self.target)
@@ -65,8 +65,8 @@ class Proxy:
             if way.delay:
                 await asyncio.sleep(way.delay)
             await way.open.wait()
-            if way.lose:
-                pair["hurt"] = True
+            if way.lose or name in pair["hurt"]:
+                pair["hurt"].add(name)  # for good: no stream goes on behind a gap
                 if piece:
                     continue
                 await asyncio.Event().wait()  # the other side never hears of the end either
@@ -140,7 +140,8 @@ class Proxy:
         self._set((way,), cut_after=count)
 
     def lose(self, *ways):
-        """What is sent vanishes and connections stay, as behind a router that forgot them."""
+        """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost something
+        stay deaf that way."""
         self._set(ways or ("up", "down"), lose=True)
 
     def replay(self, on=True):
