@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <ev.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <limits.h>
@@ -215,12 +216,15 @@ static int address_of(const char *path, struct sockaddr_un *sa, struct err *err)
 	return 0;
 }
 
-/* A connected socket, or -1 with errno. */
-static int dial(const struct sockaddr_un *sa)
+/* A connected socket, or -1 with errno. A listener that has too many to accept first is waited for, at most so long; EAGAIN: it still
+ * has. 0: not at all. (unix(7): connecting obeys SO_SNDTIMEO.) */
+static int dial(const struct sockaddr_un *sa, int patience_ms)
 {
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	struct timeval patience = { .tv_sec = patience_ms / 1000, .tv_usec = patience_ms % 1000 * 1000 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (patience_ms ? 0 : SOCK_NONBLOCK), 0);
 
-	if (fd >= 0 && connect(fd, (const struct sockaddr *)sa, sizeof *sa) < 0) {
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
+	                connect(fd, (const struct sockaddr *)sa, sizeof *sa) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
 		int error = errno;
 		close(fd);
 		errno = error;
@@ -236,7 +240,7 @@ int control_remove_stale(const char *path)
 
 	if (address_of(path, &sa, NULL) < 0)
 		return -1;
-	int fd = dial(&sa);
+	int fd = dial(&sa, 0);
 	if (fd >= 0) {
 		close(fd);
 		return -1;
@@ -392,9 +396,11 @@ int control_ask(const char *path, const char *request, struct buf *reply, struct
 
 	if (address_of(path, &sa, err) < 0)
 		return -1;
-	int fd = dial(&sa);
+	int fd = dial(&sa, ASK_TIMEOUT_MS);
 	if (fd < 0 && errno == ECONNREFUSED)
 		return err_set(err, ERR_MISSING, "%s: nobody listens there any more", path);
+	if (fd < 0 && errno == EAGAIN)
+		return err_set(err, ERR_TIMEOUT, "%s: it accepts no connection within %d s", path, ASK_TIMEOUT_MS / 1000);
 	if (fd < 0)
 		return err_sys(err, "%s", path);
 	int failed = send_line(fd, request, by, err) < 0 || receive_line(fd, reply, by, err) < 0;

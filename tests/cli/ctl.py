@@ -123,6 +123,18 @@ def test_protocol(c, path):
         except OSError:
             pass
     check(run("ctl", "--control", path, "status"), 0, "lock", what="two hundred clients that never read keep nobody out")
+    c.kill(signal.SIGSTOP)
+    try:
+        for _ in range(1000):
+            crowd.append(socket.socket(socket.AF_UNIX))
+            crowd[-1].setblocking(False)
+            crowd[-1].connect(path)
+    except BlockingIOError:
+        pass
+    late = subprocess.Popen([LUNARCH, "ctl", "--control", path, "status"], stdout=subprocess.PIPE, text=True, env=CLEAN)
+    wait_for(lambda: "unix" in open(f"/proc/{late.pid}/wchan").read() or late.poll() is not None)
+    c.kill(signal.SIGCONT)
+    same(("lock" in late.communicate()[0], late.returncode), (True, 0), "an elector that has too many to accept first is waited for")
     for s in crowd:
         s.close()
     c.kill(signal.SIGTERM)
