@@ -136,8 +136,8 @@ def watches():
     feed, closed = [], []
 
     def stream(h):
-        feed.append(h)
         h.begin()
+        feed.append(h)  # from now on others may write to it
         gone.wait(120)
         closed.append(h)
         return True
