@@ -140,13 +140,13 @@ test: test-deps
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
 	$(PROVE) tests/sim/mutants.py
 	$(PROVE_PAIRS) $(SYSTEM)
-	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go (built from their Go modules)."
+	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules)."
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
 test-full: export FULL=1
 test-full: test
 
-# Against the real API server and real client-go, which are built from their Go modules the first time (tests/kube/build.sh).
+# Against the real API server and real client-go, which are built from their Go modules the first time (tests/go_build.sh).
 test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	$(PROVE_EACH) $(addprefix tests/kube/,conform.py election.py faults.py example.py doctor.py)
@@ -155,12 +155,23 @@ test-kube: kube-server
 test-image: kube-server
 	$(PROVE_EACH) tests/kube/image.py
 
-kube-deps:
-	@scripts/deps.sh kube
+# The etcd lock on the servers that are newer than Debian's, built likewise.
+test-etcd: etcd-servers
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	for v in $(ETCD_VERSIONS); do ETCD=$(GO_BUILT)/etcd-$$v/server $(PROVE_PAIRS) $(ETCD_TESTS) || exit 1; done
 
-# Modules' servers may be out of order for a moment; what has been fetched and built is kept.
-kube-server: kube-deps
-	@tests/kube/build.sh || { echo "test-kube: not built: trying again in a minute"; sleep 60; tests/kube/build.sh; }
+GO_BUILT = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lunarch-tests
+ETCD_VERSIONS = v3.5 v3.6
+ETCD_TESTS = tests/conform/test_etcd.py tests/conform/test_etcd_own.py tests/faults/etcd.py
+
+go-deps:
+	@scripts/deps.sh go
+
+kube-server: go-deps
+	@tests/go_build.sh kube tests/kube k8s.io/kubernetes/cmd/kube-apiserver ./contender
+
+etcd-servers: go-deps
+	@for v in $(ETCD_VERSIONS); do tests/go_build.sh etcd-$$v tests/etcd/$$v go.etcd.io/etcd/server/v3 || exit 1; done
 
 # The rows of make bench that need the API server, which is built first.
 bench-kube: kube-server
@@ -222,7 +233,7 @@ uninstall:
 help:
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
-	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go"
+	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
@@ -230,4 +241,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test-deps kube-deps kube-server test test-full test-kube test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE

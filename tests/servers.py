@@ -212,7 +212,7 @@ class Server:
 
 
 class Etcd(Server):
-    """One node, or a member: Etcd.cluster(3). ETCD can name another version's binary than Debian's."""
+    """One node, or a member: Etcd.cluster(3). ETCD can name another version's binary than Debian's (make test-etcd)."""
 
     def __init__(self, name="n0", peer_port=None, cluster=None, options=(), start=True):
         self.name, self.options = name, list(options)

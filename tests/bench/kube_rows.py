@@ -1,5 +1,5 @@
 """make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and contender are
-built once by tests/kube/build.sh (make bench-kube): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
+built once by make bench-kube (tests/go_build.sh): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
 import os, signal, sys, time
 from rows import JSON, QUICK, ROOT, RUNS, Crowd, Runner, cpu_ms, family, pss, row
 from harness import moment, wait_for

@@ -1,5 +1,5 @@
 """make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
-installed has a line that says so. The Go contender is built by tests/peers/build.sh, where Go is found."""
+installed has a line that says so. The Go contender is built by tests/go_build.sh, where Go is found."""
 import http.client, json, os, shutil, signal, socket, subprocess, threading, time
 from rows import built, HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
 from harness import FAST, LUNARCH, ROOT, moment
@@ -19,7 +19,7 @@ def absent(what):
 
 def go():
     """The Go contender, built if it can be."""
-    subprocess.run([os.path.join(ROOT, "tests", "peers", "build.sh")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([os.path.join(ROOT, "tests", "go_build.sh"), "peers", os.path.join(ROOT, "tests", "peers"), "./election"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return os.access(GO, os.X_OK)
 
 

@@ -1,5 +1,5 @@
 """The real Kubernetes API server behind Debian's etcd, with TLS, RBAC and service-account tokens, and a contender that is real
-client-go. Both are built from Kubernetes' published Go modules (build.sh), started on free loopback ports, stopped by pid.
+client-go. Both are built from Kubernetes' published Go modules (go_build.sh), started on free loopback ports, stopped by pid.
 
     with Cluster() as c:
         c.get("/api/v1/namespaces/default")             # as an administrator

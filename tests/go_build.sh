@@ -1,16 +1,24 @@
 #!/bin/sh
-# Builds the real kube-apiserver and the client-go contender from Kubernetes' published Go modules, once, outside the repository.
+# Builds what tests and benchmarks run that is published as Go modules, once, outside the repository:
+#   go_build.sh NAME DIRECTORY PACKAGE...    of DIRECTORY's module, into the cache's NAME
 # Go itself, where there is only an older one (Debian 12's is 1.19), is a published module too, and comes the same way.
 set -eu
-cd "$(dirname "$0")"
-out=${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/kube
+name=$1 script=$(realpath "$0")
+cd "$2"
+shift 2
+out=${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/$name
 needed=$(sed -n 's/^go 1\.\([0-9]*\).*/\1/p' go.mod)
 toolchain=1.24.13
 # Two at a time, without what only debuggers need: a fifth less to do.
 export CGO_ENABLED=0 GOTOOLCHAIN=local GOFLAGS="-buildvcs=false -modcacherw -p=2"
 
 say() {
-  echo "test-kube: $*"
+  echo "$name: $*"
+}
+
+# Modules' servers may be out of order for a moment; what has been fetched and built is kept.
+twice() {
+  "$@" || { say "not done: trying again in a minute"; sleep 60; "$@"; }
 }
 
 minor() {
@@ -23,8 +31,8 @@ fetch_go() {
   at=golang.org/toolchain@v0.0.1-go$toolchain.linux-$("$1" env GOARCH)
   root=$("$1" env GOMODCACHE)/$at
   if [ ! -e "$root/src/go.mod" ]; then
-    say "$("$1" env GOVERSION) is too old for today's Kubernetes: fetching Go $toolchain's module (80 MB)"
-    (cd / && "$1" mod download "$at")
+    say "$("$1" env GOVERSION) is too old: fetching Go $toolchain's module (80 MB)"
+    (cd / && twice "$1" mod download "$at")
     chmod -R u+w "$root"
     chmod +x "$root"/bin/* "$root"/pkg/tool/*/*
     cp "$root/src/_go.mod" "$root/src/go.mod.new"
@@ -41,7 +49,7 @@ progress() {
     case $line in
       "go: downloading "*) modules=$((modules + 1)); [ $((modules % 50)) != 0 ] || say "$modules modules" ;;
       *[\ :]*) echo "$line" ;;
-      *) packages=$((packages + 1)); [ $((packages % 100)) != 0 ] || say "$packages packages of about 1950" ;;
+      *) packages=$((packages + 1)); [ $((packages % 100)) != 0 ] || say "$packages packages of about $(wc -l <"$out/packages")" ;;
     esac
   done
 }
@@ -49,19 +57,24 @@ progress() {
 build() {
   failed=$out/failed
   rm -f "$failed"
-  { nice "$go" build -v -trimpath -gcflags=all=-dwarf=false -ldflags='-s -w' -o "$out/new/" "$@" 2>&1 || : >"$failed"; } | progress
+  {
+    {
+      nice "$go" list -deps "$@" >"$out/packages" &&
+        nice "$go" build -v -trimpath -gcflags=all=-dwarf=false -ldflags='-s -w' -o "$out/new/" "$@"
+    } || : >"$failed"
+  } 2>&1 | progress
   [ ! -e "$failed" ]
 }
 
-want=$(cat go.mod go.sum ./*.go contender/*.go build.sh | sha256sum)
-[ -x "$out/kube-apiserver" ] && [ -x "$out/contender" ] && [ "$want" = "$(cat "$out/built" 2>/dev/null)" ] && exit 0
+want=$({ cat go.mod go.sum "$script"; find . -name '*.go' -exec cat {} +; echo "$@"; } | sha256sum)
+[ "$want" = "$(cat "$out/built" 2>/dev/null)" ] && exit 0
 go=$(command -v go || :)
-[ -n "$go" ] || { say "there is no go in PATH: scripts/deps.sh kube installs Debian's golang-go, which will do" >&2; exit 1; }
+[ -n "$go" ] || { say "there is no go in PATH: scripts/deps.sh go installs Debian's golang-go, which will do" >&2; exit 1; }
 mkdir -p "$out/new"
 [ "$(minor "$go")" -ge "$needed" ] || fetch_go "$go"
-say "building kube-apiserver and client-go's contender from their modules with $("$go" env GOVERSION): minutes, the first time"
+say "building $* with $("$go" env GOVERSION): minutes, the first time"
 began=$(date +%s)
-build k8s.io/kubernetes/cmd/kube-apiserver ./contender
+twice build "$@"
 mv "$out"/new/* "$out"
 echo "$want" >"$out/built"
 say "built in $(($(date +%s) - began)) s"
