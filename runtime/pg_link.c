@@ -131,7 +131,7 @@ static void lose(struct pg_link *k, enum lock_outcome outcome, const struct err 
 static enum lock_outcome judge(const char *text, enum err_code *code)
 {
 	static const char *const denied[] = { "authentication failed", "no password supplied", "pg_hba.conf", "does not exist",
-		                              "permission denied", "is not permitted to log in", "certificate", NULL };
+		                              "permission denied", "is not permitted to log in", "certificate", "does not support SSL", NULL };
 
 	for (const char *const *d = denied; *d; d++) {
 		if (strstr(text, *d)) {
