@@ -196,6 +196,23 @@ def half_refused(s):
     same((s.lease("missing"), s.holder("free")), (None, ""), "403 to writes: nothing is written")
 
 
+def old_refused(s):
+    """A role that may do all with Leases, but only look at what older clients elect on."""
+    released = json.dumps({"holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": LONG_AGO.format(0)[:19] + "Z",
+                           "renewTime": LONG_AGO.format(0)[:19] + "Z", "leaderTransitions": 1})
+    s.c.must("POST", f"/api/v1/namespaces/{s.ns}/configmaps", {"metadata": {"name": "free", "annotations": {"control-plane.alpha.kubernetes.io/leader": released}}})
+    for name, kind, verb, what in (("missing", "configmaps", "create", "configmaps"), ("missing", "endpoints", "create", "endpoints"),
+                                   ("free", "configmaps", "update", "configmaps"), ("pair", "configmapsleases", "create", "configmaps")):
+        c = s.candidate(name=name, more=f"&resource={kind}")
+        e = c.wait("acquire_failed")
+        ok(e and f'cannot {verb} resource "{what}"' in e["message"] and f'resources ["{what}"], verbs ["get", "create", "update", "watch"]' in e["message"],
+           f"403 to {verb} {what} for {kind}: said, with the rule that is missing") or note(e)
+    time.sleep(5)
+    same([len(c.complaints()) for c in s.candidates], [1, 1, 1, 1], "403 to writes of annotation locks: each said once, not at every try")
+    same([c.all("became_leader") for c in s.candidates], [[]] * 4, "403 to writes of annotation locks: nobody leads, not on half a pair either")
+    same(s.holder("pair"), None, "403 to writes of annotation locks: and no Lease says so")
+
+
 def revoked(s):
     """A leader's rights are taken away."""
     a = s.leader()
@@ -501,11 +518,12 @@ def old_locks(s):
 NO_WATCH = [{**MINIMAL[0], "verbs": ["get", "create", "update"]}]
 NO_EVENTS = MINIMAL[:1]
 LOOKING = [{**MINIMAL[0], "verbs": ["get", "watch"]}]
+OLD_LOOKING = MINIMAL + [{"apiGroups": [""], "resources": ["configmaps", "endpoints"], "verbs": ["get", "watch"]}]
 NOTHING = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]
 OLD = MINIMAL + [{"apiGroups": [""], "resources": ["configmaps", "endpoints"], "verbs": ["get", "create", "update", "watch"]}]
 SCENES = {"life": (life, MINIMAL), "stolen": (stolen, MINIMAL), "deleted": (deleted, MINIMAL), "microseconds": (microseconds, MINIMAL),
           "coordinated": (coordinated, MINIMAL), "emptied": (emptied, MINIMAL), "others": (others, MINIMAL), "beside-go": (beside_go, MINIMAL),
-          "refused": (refused, NOTHING), "half-refused": (half_refused, LOOKING), "revoked": (revoked, MINIMAL),
+          "refused": (refused, NOTHING), "half-refused": (half_refused, LOOKING), "old-refused": (old_refused, OLD_LOOKING), "revoked": (revoked, MINIMAL),
           "polling": (polling, NO_WATCH), "rotation": (rotation, MINIMAL), "plugins": (plugins, MINIMAL),
           "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "crashes": (crashes, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL), "idle": (idle, MINIMAL),
           "large": (large, OLD), "checked": (checked, MINIMAL), "no-events": (no_events, NO_EVENTS)}
