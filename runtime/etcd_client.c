@@ -13,7 +13,6 @@
 #define LOGINS_MOST 2 /* a token may be old when it comes: rights change, clocks of members differ */
 
 const char *const etcd_prefix[2] = { "v3", "v3beta" };
-const char etcd_range[] = "kv/range", etcd_txn[] = "kv/txn";
 const char *const etcd_options[] = { "ca", "cert", "key", "server_name", NULL };
 
 /* ---- the clients of an env ---- */
@@ -126,6 +125,14 @@ void etcd_client_avoid(struct etcd_client *c, int endpoint)
 	etcd_hub_suspect(c->hub, endpoint);
 }
 
+void etcd_client_mistrust(struct etcd_client *c)
+{
+	c->revision = 0;
+	http_begin_pool(c->lane);
+	if (c->side)
+		http_begin_pool(c->side);
+}
+
 /* ---- a call ---- */
 
 static void try_endpoint(struct etcd_call *call);
@@ -233,7 +240,9 @@ static void take_answer(struct etcd_call *call, const struct http_result *r)
 	c->prefix_known |= m.verdict != ETCD_OTHER_PATH && (m.json || m.code);
 	switch (m.verdict) {
 	case ETCD_ANSWERED: {
-		struct etcd_answer a = { .outcome = LOCK_OK, .json = m.json };
+		struct etcd_answer a = { .outcome = LOCK_OK, .json = m.json, .above = call->above };
+		a.revision = etcd_number(json_object_get(m.json, "header"), "revision");
+		c->revision = a.revision > c->revision ? a.revision : c->revision;
 		c->at = call->endpoint;
 		end(call, &a);
 		json_decref(m.json);
@@ -283,11 +292,6 @@ static struct instant try_until(const struct etcd_call *call)
 	return left <= 1 ? call->by : instant_min(call->by, instant_add(now, instant_until(call->by, now) / left));
 }
 
-static enum etcd_kind kind_of(const struct etcd_call *call)
-{
-	return call->urgent ? ETCD_URGENT : call->path == etcd_range ? ETCD_LOOK : ETCD_WRITE;
-}
-
 /* NULL: it has to wait. */
 static struct http *room_for(struct etcd_client *c, enum etcd_kind kind)
 {
@@ -302,7 +306,7 @@ static struct http *room_for(struct etcd_client *c, enum etcd_kind kind)
 
 static void wait_for_room(struct etcd_call *call)
 {
-	struct etcd_queue *q = &call->client->queue[kind_of(call)];
+	struct etcd_queue *q = &call->client->queue[call->kind];
 
 	call->next = NULL;
 	call->slot = q->end;
@@ -312,7 +316,7 @@ static void wait_for_room(struct etcd_call *call)
 
 static void stop_waiting_for_room(struct etcd_call *call)
 {
-	struct etcd_queue *q = &call->client->queue[kind_of(call)];
+	struct etcd_queue *q = &call->client->queue[call->kind];
 
 	if (!call->slot)
 		return;
@@ -343,7 +347,7 @@ static void start_waiting(struct etcd_client *c)
 
 static void try_endpoint(struct etcd_call *call)
 {
-	struct http *lane = call->bare ? call->client->lane : room_for(call->client, kind_of(call));
+	struct http *lane = call->bare ? call->client->lane : room_for(call->client, call->kind);
 
 	if (lane)
 		send_call(call, lane);
@@ -365,6 +369,7 @@ static void send_call(struct etcd_call *call, struct http *lane)
 
 	call->prefix = c->prefix;
 	call->generation = c->generation;
+	call->above = c->revision;
 	call->http = http_start(lane, &r);
 	if (token)
 		explicit_bzero(token, strlen(token));
@@ -376,7 +381,7 @@ void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *
                      void *arg)
 {
 	*call = (struct etcd_call){
-		.client = c, .path = path, .body = body, .by = by, .done = done, .arg = arg, .bare = call->bare, .urgent = call->urgent,
+		.client = c, .path = path, .body = body, .by = by, .done = done, .arg = arg, .bare = call->bare, .kind = call->kind,
 		.active = true,
 		.token = { .ready = on_token, .arg = call }, .endpoint = c->at,
 	};

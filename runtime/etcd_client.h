@@ -1,6 +1,5 @@
 /* etcd's v3 JSON gateway: a request goes to the endpoints in turn until one answers, and says what became of it.
- * Not etcd's lease, lock or election services, which elect dead candidates (etcd's issue 19597): only ranges, transactions and
- * watches. Knows nothing of records.
+ * Not etcd's lease, lock or election services, which elect dead candidates (etcd's issue 19597): only transactions and watches. Knows nothing of records.
  * Used by the etcd lock; one client is shared by all locks of an env on the same cluster with the same user. */
 #ifndef LUNARCH_ETCD_CLIENT_H
 #define LUNARCH_ETCD_CLIENT_H
@@ -19,6 +18,7 @@ struct json_t;
 struct etcd_answer {
 	enum lock_outcome outcome;  /* LOCK_OK: json; UNKNOWN: it may have been acted upon; FAILED, REFUSED, INVALID: surely not */
 	struct json_t *json;        /* borrowed until the callback returns; NULL unless LOCK_OK */
+	int64_t revision, above;    /* OK: the store's, and the largest that was known when it was sent */
 	bool repeated;              /* OK: but an earlier try may have been acted upon too */
 	int code;                   /* gRPC's, of an error that etcd itself sent; 0: none */
 	struct instant sent_at;     /* of the first try that was sent; if none was, of its end */
@@ -36,6 +36,9 @@ struct etcd_waiter {
 	bool waiting;
 };
 
+/* What waits for room goes in this order; URGENT: renewals. */
+enum etcd_kind { ETCD_URGENT, ETCD_WRITE, ETCD_LOOK, ETCD_KINDS };
+
 /* A request under way; embedded in its owner's struct, zero before the first use. All fields are private. */
 struct etcd_call {
 	struct etcd_client *client;
@@ -48,14 +51,13 @@ struct etcd_call {
 	struct etcd_waiter token;
 	int endpoint, tries, prefix, prefix_tries, logins;
 	unsigned generation;        /* of the token it was sent with */
+	int64_t above;
 	bool active, bare, cancelling, queued;
-	bool urgent;                /* to be set before the start: goes before other writes, being a renewal */
+	enum etcd_kind kind;        /* to be set before the start */
 	struct etcd_call *next, **slot; /* of those that wait for room; slot NULL: it does not */
 	bool sent, maybe;           /* sent at all; may have been acted upon */
 	struct instant sent_at;
 };
-
-enum etcd_kind { ETCD_URGENT, ETCD_WRITE, ETCD_LOOK, ETCD_KINDS };
 
 struct etcd_queue {
 	struct etcd_call *first, **end;
@@ -68,9 +70,11 @@ struct etcd_client {
 	char *base[LOCK_URL_HOSTS]; /* "https://host:port" */
 	bool tls;
 	struct http_tls how;
-	struct http *lane;          /* ranges and transactions; watches have a lane of their own in the hub */
-	struct http *side;          /* ranges that would have to queue: a crowd of candidates does not hold up renewals. NULL at first */
+	struct http *lane;          /* transactions; watches have a lane of their own in the hub */
+	struct http *side;          /* looks that would have to queue: a crowd of candidates does not hold up renewals. NULL at first */
 	struct etcd_queue queue[ETCD_KINDS]; /* libcurl's own takes time that grows with the square of its length */
+	int64_t revision;           /* the largest that was in an answer */
+	unsigned asked;             /* questions of locks */
 	int at;                     /* the endpoint that answered last */
 	int prefix;                 /* which of etcd_prefix */
 	bool prefix_known;
@@ -82,7 +86,6 @@ struct etcd_client {
 	struct etcd_hub *hub;
 };
 
-extern const char etcd_range[], etcd_txn[]; /* paths */
 extern const char *const etcd_prefix[2]; /* "v3", and "v3beta" of 3.3 */
 extern const char *const etcd_options[]; /* what a URL may say, for lock_url_parse */
 
@@ -90,7 +93,7 @@ extern const char *const etcd_options[]; /* what a URL may say, for lock_url_par
  * case. NULL: *err. */
 struct etcd_client *etcd_client_get(struct lock_env *env, struct lock_url *url, bool tls, struct err *err);
 
-/* path: a literal, or one of the above. body: taken. done is called exactly once unless cancelled first, never from inside this call, at
+/* path: a literal. body: taken. done is called exactly once unless cancelled first, never from inside this call, at
  * the latest at `by`; the call may be started again from it, and its owner may be freed. */
 void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *path, char *body, struct instant by, etcd_done_fn *done,
                      void *arg);
@@ -100,6 +103,9 @@ void etcd_call_cancel(struct etcd_call *call);
 
 /* This endpoint does not do its duty: the next request, and the watch if it is there, go to the next one. */
 void etcd_client_avoid(struct etcd_client *c, int endpoint);
+
+/* An answer came that is not what was asked for: no connection that there is is asked again, and no revision known. */
+void etcd_client_mistrust(struct etcd_client *c);
 
 /* etcd_login.c */
 bool etcd_has_token(const struct etcd_client *c); /* or needs none */

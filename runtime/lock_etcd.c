@@ -4,9 +4,11 @@
 #include "etcd_client.h"
 #include "etcd_watch.h"
 #include "lock_op.h"
+#include "lock_queue.h"
 #include "mem.h"
 #include "module.h"
 
+#include <errno.h>
 #include <ev.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -15,6 +17,7 @@
 #include <string.h>
 
 #define PORT 2379
+#define STAMPS 3
 
 /* A record is the value of one key, without a lease of etcd's: who waits goes by what it has seen change, as in every store. */
 struct etcd_lock {
@@ -22,6 +25,9 @@ struct etcd_lock {
 	struct lock_env *env;
 	struct etcd_client *client;
 	char *key64;
+	int stamp;                  /* of the question under way: so many looks more than one are in it, 0 to STAMPS - 1 */
+	bool removing;              /* by the write under way */
+	int64_t expected;           /* mod revision on which the write under way depends; 0: there must be none */
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
@@ -64,24 +70,20 @@ static void finish(struct etcd_lock *l, const struct etcd_answer *a, struct lock
 	lock_op_finish(&l->op, r);
 }
 
-/* There was no answer, or none that is one. */
+/* There was no answer, or none that is one, or one to something else. */
 static void fail(struct etcd_lock *l, const struct etcd_answer *a)
 {
 	struct lock_result r = { .outcome = a->outcome, .err = a->err };
 
 	if (a->outcome == LOCK_OK) {
 		r.outcome = l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED;
-		err_set(&r.err, ERR_INVALID, "etcd's answer lacks a revision or has one that is none");
+		err_set(&r.err, ERR_INVALID, "%s", LOCK_QUEUE_MIXED_UP);
+		etcd_client_mistrust(l->client);
 	} else if (!l->op.writing && a->outcome != LOCK_REFUSED) {
 		r.outcome = LOCK_FAILED;
 	}
 	etcd_watch_settle(&l->watch, 0);
 	finish(l, a, &r);
-}
-
-static int64_t revision_of(const struct etcd_answer *a)
-{
-	return a->json ? etcd_number(json_object_get(a->json, "header"), "revision") : -1;
 }
 
 static void found(struct etcd_lock *l, const json_t *kv)
@@ -101,17 +103,52 @@ static void found(struct etcd_lock *l, const json_t *kv)
 	buf_fini(&text);
 }
 
+/* ---- questions and answers ---- */
+
+/* HTTP/1.1 has nothing that tells an answer from the repetition of an earlier one, as a proxy may send it. What was written has a
+ * revision above all that were known before. What was only looked at is followed by a number of looks that tells it from the question
+ * before, and is at this key. */
+static void print_look(struct buf *b, const struct etcd_lock *l, const char *how)
+{
+	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", l->key64, how);
+	for (int i = 0; i < l->stamp; i++)
+		buf_printf(b, ",{\"request_range\":{\"key\":\"%s\",\"count_only\":true}}", l->key64);
+	buf_adds(b, "]");
+}
+
+/* What a look in a transaction that went this way shows. NULL: this is the answer to something else. */
+static const json_t *look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
+{
+	const json_t *parts = json_object_get(a->json, "responses"), *range = json_object_get(json_array_get(parts, 0), "response_range");
+	const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
+	const char *key = json_string_value(json_object_get(kv, "key"));
+
+	if (json_array_size(parts) != (size_t)l->stamp + 1 || json_is_true(json_object_get(a->json, "succeeded")) != succeeded)
+		return NULL;
+	return kv && (!key || strcmp(key, l->key64) != 0) ? NULL : range;
+}
+
+static void ask(struct etcd_lock *l, enum etcd_kind kind, char *transaction, etcd_done_fn *done)
+{
+	l->call.kind = kind;
+	etcd_call_start(l->client, &l->call, "kv/txn", transaction, l->op.by, done, l);
+}
+
+static void next_stamp(struct etcd_lock *l)
+{
+	l->stamp = (int)(l->client->asked++ % STAMPS);
+}
+
 static void on_range(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_lock *l = arg;
-	const json_t *kv = a->json ? json_array_get(json_object_get(a->json, "kvs"), 0) : NULL;
-	int64_t revision = revision_of(a);
+	const json_t *range = a->json ? look_of(l, a, true) : NULL, *kv = json_array_get(json_object_get(range, "kvs"), 0);
 
-	if (a->outcome != LOCK_OK || revision <= 0) {
+	if (!range || a->revision <= 0) {
 		fail(l, a);
 		return;
 	}
-	etcd_watch_settle(&l->watch, revision);
+	etcd_watch_settle(&l->watch, a->revision);
 	l->op.sent_at = a->sent_at;
 	if (kv)
 		found(l, kv);
@@ -119,10 +156,16 @@ static void on_range(void *arg, const struct etcd_answer *a)
 		finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
 }
 
+/* A transaction, so that it can be told from others; one that only looks is no more to etcd than a range. */
 static void ask_range(struct etcd_lock *l)
 {
-	l->call.urgent = false;
-	etcd_call_start(l->client, &l->call, etcd_range, mem_printf("{\"key\":\"%s\"}", l->key64), l->op.by, on_range, l);
+	struct buf b = { 0 };
+
+	next_stamp(l);
+	buf_adds(&b, "{\"success\":");
+	print_look(&b, l, "");
+	buf_adds(&b, "}");
+	ask(l, ETCD_LOOK, b.data, on_range);
 }
 
 static void on_shown(struct ev_loop *loop, ev_timer *timer, int revents)
@@ -153,46 +196,88 @@ static void read_key(struct lock *lock, struct instant by, lock_done_fn *done, v
 	ev_timer_start(l->env->loop, &l->shown);
 }
 
-static void on_txn(void *arg, const struct etcd_answer *a)
+static void written(struct etcd_lock *l, const struct etcd_answer *a)
 {
-	struct etcd_lock *l = arg;
-	int64_t revision = revision_of(a);
+	struct lock_result r = { .outcome = LOCK_OK, .token = a->revision };
 
-	if (a->outcome != LOCK_OK || revision <= 0) {
-		fail(l, a);
-		return;
-	}
-	struct lock_result r = { .outcome = LOCK_CONFLICT };
-	if (json_is_true(json_object_get(a->json, "succeeded"))) {
-		r.outcome = LOCK_OK;
-		r.token = revision;
-		snprintf(r.version.text, sizeof r.version.text, "%" PRId64, revision);
-		etcd_watch_settle(&l->watch, revision);
-	} else {
-		if (a->repeated) {
-			r.outcome = LOCK_UNKNOWN;
-			err_set(&r.err, ERR_UNREACHABLE, "it was sent more than once, and conflicts, perhaps with itself");
-		}
-		etcd_watch_settle(&l->watch, 0); /* whoever wrote it may be news */
-	}
+	snprintf(r.version.text, sizeof r.version.text, "%" PRId64, a->revision);
+	etcd_watch_settle(&l->watch, a->revision);
 	finish(l, a, &r);
 }
 
+static void conflicted(struct etcd_lock *l, const struct etcd_answer *a)
+{
+	struct lock_result r = { .outcome = LOCK_CONFLICT };
+
+	if (a->repeated) {
+		r.outcome = LOCK_UNKNOWN;
+		err_set(&r.err, ERR_UNREACHABLE, "it was sent more than once, and conflicts, perhaps with itself");
+	}
+	etcd_watch_settle(&l->watch, 0); /* whoever wrote it may be news */
+	finish(l, a, &r);
+}
+
+static bool is_written(const struct etcd_lock *l, const struct etcd_answer *a)
+{
+	const json_t *first = json_array_get(json_object_get(a->json, "responses"), 0);
+
+	return json_is_true(json_object_get(a->json, "succeeded")) && a->revision > a->above &&
+	       json_object_get(first, l->removing ? "response_delete_range" : "response_put");
+}
+
+/* The key is gone, or newer than expected. */
+static bool is_conflict(const struct etcd_lock *l, const struct etcd_answer *a)
+{
+	const json_t *range = look_of(l, a, false), *kv = json_array_get(json_object_get(range, "kvs"), 0);
+
+	return range && (kv ? etcd_number(kv, "mod_revision") > l->expected : l->expected > 0);
+}
+
+static void on_txn(void *arg, const struct etcd_answer *a)
+{
+	struct etcd_lock *l = arg;
+
+	if (a->outcome == LOCK_OK && is_written(l, a))
+		written(l, a);
+	else if (a->outcome == LOCK_OK && is_conflict(l, a))
+		conflicted(l, a);
+	else
+		fail(l, a);
+}
+
 /* text: NULL = delete. */
-static char *print_txn(const struct etcd_lock *l, const char *text, const char *expected)
+static char *print_txn(const struct etcd_lock *l, const char *text)
 {
 	struct buf b = { 0 };
 
-	buf_printf(&b, "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%s\"}],", l->key64,
-	           *expected ? expected : "0");
-	if (!text) {
-		buf_printf(&b, "\"success\":[{\"request_delete_range\":{\"key\":\"%s\"}}]}", l->key64);
-		return b.data;
+	buf_printf(&b, "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64 "\"}],\"failure\":",
+	           l->key64, l->expected);
+	print_look(&b, l, ",\"keys_only\":true");
+	buf_printf(&b, ",\"success\":[{\"%s\":{\"key\":\"%s\"", text ? "request_put" : "request_delete_range", l->key64);
+	if (text) {
+		buf_adds(&b, ",\"value\":\"");
+		http_base64(&b, text, strlen(text));
+		buf_adds(&b, "\"");
 	}
-	buf_printf(&b, "\"success\":[{\"request_put\":{\"key\":\"%s\",\"value\":\"", l->key64);
-	http_base64(&b, text, strlen(text));
-	buf_adds(&b, "\"}}]}");
+	buf_adds(&b, "}}]}");
 	return b.data;
+}
+
+static void ask_txn(struct etcd_lock *l, enum etcd_kind kind, const char *text)
+{
+	l->removing = !text;
+	next_stamp(l);
+	ask(l, kind, print_txn(l, text), on_txn);
+}
+
+/* False: no version of etcd's, so it is not what is there. */
+static bool expects(struct etcd_lock *l, const struct version *v)
+{
+	char *end;
+
+	errno = 0;
+	l->expected = *v->text ? strtoll(v->text, &end, 10) : 0;
+	return strspn(v->text, "0123456789") == strlen(v->text) && errno == 0;
 }
 
 /* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
@@ -204,7 +289,7 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 
 	(void)durable;
 	begin(l, true, by, done, arg);
-	if (strspn(expected->text, "0123456789") != strlen(expected->text)) {
+	if (!expects(l, expected)) {
 		etcd_watch_settle(&l->watch, 0);
 		lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
 		return;
@@ -213,8 +298,7 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 		etcd_watch_settle(&l->watch, 0);
 		return;
 	}
-	l->call.urgent = record->token != 0 || record->state == RECORD_RELEASED;
-	etcd_call_start(l->client, &l->call, etcd_txn, print_txn(l, text, expected->text), by, on_txn, l);
+	ask_txn(l, record->token != 0 || record->state == RECORD_RELEASED ? ETCD_URGENT : ETCD_WRITE, text);
 	free(text);
 }
 
@@ -223,8 +307,12 @@ static void remove_key(struct lock *lock, const struct version *expected, struct
 	struct etcd_lock *l = of(lock);
 
 	begin(l, true, by, done, arg);
-	l->call.urgent = false;
-	etcd_call_start(l->client, &l->call, "kv/txn", print_txn(l, NULL, expected->text), by, on_txn, l);
+	if (expects(l, expected)) {
+		ask_txn(l, ETCD_WRITE, NULL);
+		return;
+	}
+	etcd_watch_settle(&l->watch, 0);
+	lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
 }
 
 /* ---- what the server is ---- */
@@ -269,7 +357,7 @@ static void ask_server(struct lock *lock, struct lock_about *about, struct insta
 
 	begin(l, false, by, done, arg);
 	l->about = about;
-	l->call.urgent = false;
+	l->call.kind = ETCD_WRITE;
 	etcd_call_start(l->client, &l->call, "maintenance/status", mem_dup("{}"), by, on_status, l);
 }
 

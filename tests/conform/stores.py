@@ -71,7 +71,6 @@ class File(Store):
 class Etcd(Store):
     """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
     name = "etcd"
-    repeats = ("at once",)   # HTTP/1.1 without TLS has nothing that tells a late one from the answer that is waited for
 
     def __init__(self, *options):
         self.server = servers.Etcd(options=options)

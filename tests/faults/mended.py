@@ -44,7 +44,7 @@ class Ear:
 
 class OnEtcd(Etcd):
     """login, look, write: what is heard of each. seldom: tries with a wrong password in the window, those for notices included."""
-    login, look, write, seldom, barred = b"/auth/authenticate", b"/kv/range", b"/kv/txn", 11, "poor"
+    login, look, write, seldom, barred = b"/auth/authenticate", b'{"success":[{"request_range"', b'{"compare"', 11, "poor"
 
     def __init__(self):
         super().__init__("--bcrypt-cost", "4")
