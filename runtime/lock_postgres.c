@@ -40,7 +40,8 @@ struct pg_server { /* what locks with the same URI share */
 	struct pg_link *lanes[LANES]; /* notices come with the renewals */
 	struct lock_board board;
 	char *table;                  /* the first lock's, quoted: for rehearsals */
-	bool was_up, rehearsed;       /* rehearsed: renewals, on this connection */
+	bool was_up;
+	bool leads, rehearsed;        /* on this connection a term was begun; renewals are rehearsed */
 	ev_timer raise;               /* brings the notices back */
 	ev_timer settled;             /* nobody is in a hurry: time to rehearse */
 	int refusals;
@@ -191,6 +192,21 @@ static void rehearse(struct pg_server *s, bool acquiring, int lane)
 
 	if (s->table && pg_link_is_up(s->lanes[lane]))
 		send_swap(&like, NULL, values);
+}
+
+static void rehearse_soon(struct pg_server *s)
+{
+	ev_timer_stop(s->hub->env->loop, &s->settled);
+	ev_timer_set(&s->settled, 0.1, 0.);
+	ev_timer_start(s->hub->env->loop, &s->settled);
+}
+
+/* Not now: who leads is waited for. */
+static void led(struct pg_server *s)
+{
+	s->leads = true;
+	if (!s->rehearsed)
+		rehearse_soon(s);
 }
 
 /* A server that was never promoted cannot have lost what was in the table before it was made. */
@@ -434,10 +450,8 @@ static void written(struct pg_lock *l, const struct pg_answer *a)
 		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	learn(l, PQgetvalue(r, 0, 3));
 	lock_doubt_wrote(&l->doubt, &result.version, l->leads, l->lease, l->op.sent_at);
-	if (l->acquiring && !l->server->rehearsed) {
-		l->server->rehearsed = true;
-		rehearse(l->server, false, RENEWALS);
-	}
+	if (l->acquiring)
+		led(l->server);
 	finish(l, &result);
 }
 
@@ -551,8 +565,7 @@ static void on_up(void *arg)
 		lock_board_each(&s->board, listen_again, s);
 	s->was_up = true;
 	s->refusals = 0;
-	ev_timer_set(&s->settled, 0.1, 0.);
-	ev_timer_start(s->hub->env->loop, &s->settled);
+	rehearse_soon(s);
 }
 
 static void on_settled(struct ev_loop *loop, ev_timer *w, int revents)
@@ -561,8 +574,12 @@ static void on_settled(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)loop;
 	(void)revents;
-	if (s->locks == 1)
+	if (s->leads && !s->rehearsed) {
+		s->rehearsed = true;
+		rehearse(s, false, RENEWALS);
+	} else if (s->locks == 1) {
 		rehearse(s, true, RENEWALS);
+	}
 }
 
 static void on_terms_up(void *arg)
@@ -574,7 +591,7 @@ static void on_down(void *arg, enum lock_outcome why)
 {
 	struct pg_server *s = arg;
 
-	s->rehearsed = false;
+	s->leads = s->rehearsed = false;
 	ev_timer_stop(s->hub->env->loop, &s->settled);
 	ev_timer_set(&s->raise, lock_notice_again_s(&s->refusals, why), 0.);
 	ev_timer_start(s->hub->env->loop, &s->raise);
