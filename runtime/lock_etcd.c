@@ -280,6 +280,12 @@ static bool expects(struct etcd_lock *l, const struct version *v)
 	return strspn(v->text, "0123456789") == strlen(v->text) && errno == 0;
 }
 
+static void cannot_be_there(struct etcd_lock *l)
+{
+	etcd_watch_settle(&l->watch, 0);
+	lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
+}
+
 /* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
 static void write_key(struct lock *lock, const struct record *record, const struct version *expected, bool durable, struct instant by,
                       lock_done_fn *done, void *arg)
@@ -290,8 +296,7 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 	(void)durable;
 	begin(l, true, by, done, arg);
 	if (!expects(l, expected)) {
-		etcd_watch_settle(&l->watch, 0);
-		lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
+		cannot_be_there(l);
 		return;
 	}
 	if (!lock_op_print(&l->op, record, &text)) {
@@ -307,12 +312,10 @@ static void remove_key(struct lock *lock, const struct version *expected, struct
 	struct etcd_lock *l = of(lock);
 
 	begin(l, true, by, done, arg);
-	if (expects(l, expected)) {
+	if (expects(l, expected))
 		ask_txn(l, ETCD_WRITE, NULL);
-		return;
-	}
-	etcd_watch_settle(&l->watch, 0);
-	lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
+	else
+		cannot_be_there(l);
 }
 
 /* ---- what the server is ---- */
