@@ -139,9 +139,9 @@ class Candidate:
     def said(self, text):
         return self.all("print", text)
 
-    def complaints(self):
-        """What it has said does not work."""
-        return [e["message"] for event in ("read_failed", "acquire_failed", "renew_failed") for e in self.all(event)]
+    def complaints(self, about=""):
+        """What it has said does not work, for this reason."""
+        return [e["message"] for event in ("read_failed", "acquire_failed", "renew_failed") for e in self.all(event, about)]
 
     def wait(self, event, text="", count=1, patience=PATIENCE):
         wait_for(lambda: len(self.all(event, text)) >= count, patience)

@@ -172,7 +172,7 @@ def refused(s):
     e = a.wait("read_failed")
     ok(e and 'verbs ["get", "create", "update", "watch"]' in e["message"] and s.ns in e["message"], "403: the rule that is missing is spelled out")
     time.sleep(5)
-    same(len(a.all("read_failed")), 1, "403: and said once, not at every try")
+    same(len(a.complaints("403")), 1, "403: and said once, not at every try")
     out = s.run("status", "--lock", s.url())
     ok(out.returncode == 69 and "403" in out.stderr, "status: 403 is exit status 69")
     no_ns = Candidate("-e", SCRIPT, "--lock", f"kube://not-there/lock?kubeconfig={quote(s.c.kubeconfig())}", options=TIMES)
@@ -180,7 +180,7 @@ def refused(s):
     e = no_ns.wait("acquire_failed")
     ok(e and "404" in e["message"] and "not-there" in e["message"], "404: a namespace that does not exist is named")
     time.sleep(5)
-    same(len(no_ns.complaints()), 1, "404: and said once")
+    same(len(no_ns.complaints("404")), 1, "404: and said once")
 
 
 def half_refused(s):
@@ -191,7 +191,7 @@ def half_refused(s):
         e = c.wait("acquire_failed")
         ok(e and f"cannot {verb} resource" in e["message"] and 'verbs ["get", "create", "update", "watch"]' in e["message"], f"403 to {verb}: said, with the rule that is missing")
     time.sleep(5)
-    same([len(c.complaints()) for c in s.candidates], [1, 1], "403 to writes: each said once, not at every try")
+    same([len(c.complaints("403")) for c in s.candidates], [1, 1], "403 to writes: each said once, not at every try")
     same([c.all("store_back") for c in s.candidates], [[], []], "403 to writes: that it can be read is not said to be the end of it")
     same((s.lease("missing"), s.holder("free")), (None, ""), "403 to writes: nothing is written")
 
@@ -208,7 +208,7 @@ def old_refused(s):
         ok(e and f'cannot {verb} resource "{what}"' in e["message"] and f'resources ["{what}"], verbs ["get", "create", "update", "watch"]' in e["message"],
            f"403 to {verb} {what} for {kind}: said, with the rule that is missing") or note(e)
     time.sleep(5)
-    same([len(c.complaints()) for c in s.candidates], [1, 1, 1, 1], "403 to writes of annotation locks: each said once, not at every try")
+    same([len(c.complaints("403")) for c in s.candidates], [1, 1, 1, 1], "403 to writes of annotation locks: each said once, not at every try")
     same([c.all("became_leader") for c in s.candidates], [[]] * 4, "403 to writes of annotation locks: nobody leads, not on half a pair either")
     same(s.holder("pair"), None, "403 to writes of annotation locks: and no Lease says so")
 
