@@ -168,6 +168,12 @@ def not_ours_to_stop(t):
         w.ready()
         w.lead()
         w.wait_print("in")
+
+        def spent_ns():
+            with open(f"/proc/{w.process.pid}/schedstat") as f:
+                return int(f.read().split()[0])
+        before = spent_ns()
+        w.wait_for(lambda: spent_ns() > before + 2e8, "its time in string.find")  # before that it can be stopped
         w.stop()
         t.ok(w.quiet(0.3), "a pathological string.find runs on: it is the guard's")
         w.process.send_signal(signal.SIGKILL)
