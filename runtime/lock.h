@@ -116,6 +116,9 @@ char *lock_url_beside(const struct lock *l, const char *url, const char *more);
 struct lock {
 	const struct lock_ops *ops;
 	char *url;   /* as people see it: canonical, without secrets */
+	/* The largest token that this process has seen of this lock; the elector sets it before it writes. A backend that makes tokens by
+	 * a clock makes a larger one. One whose store counts them leaves them alone: receivers compare them with the store's. */
+	int64_t token_floor;
 };
 
 /* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the default directory.
