@@ -9,6 +9,12 @@ void lock_doubt_lease(struct lock_doubt *d, nsec lease)
 		d->longest = lease;
 }
 
+void lock_doubt_found(struct lock_doubt *d, const struct version *version)
+{
+	if (strcmp(version->text, d->own.text) != 0)
+		d->own.text[0] = '\0'; /* ours, unanswered, or somebody else's: not known here */
+}
+
 void lock_doubt_see(struct lock_doubt *d, const char *mark, struct instant now)
 {
 	if (strncmp(d->mark, mark, sizeof d->mark - 1) == 0)
@@ -27,6 +33,13 @@ nsec lock_doubt_left(const struct lock_doubt *d, nsec lease, struct instant now)
 const char *lock_doubt_over(const struct lock_doubt *d, nsec lease, struct instant now)
 {
 	return lock_doubt_left(d, lease, now) ? "" : d->mark;
+}
+
+void lock_doubt_sends(struct lock_doubt *d, bool leads, nsec lease, struct instant now)
+{
+	if (!leads)
+		d->own.text[0] = '\0';
+	d->own_until = instant_min(d->own_until, instant_add(now, lease));
 }
 
 void lock_doubt_wrote(struct lock_doubt *d, const struct version *version, bool leads, nsec lease, struct instant sent_at)

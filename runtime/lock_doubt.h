@@ -17,12 +17,15 @@ struct lock_doubt { /* one per lock, embedded; zero before the first use */
 	char mark[64];             /* the name of the doubt; "" = none is known */
 	struct instant seen;       /* receipt of the first sight of it */
 	nsec longest;              /* lease that was seen here */
-	struct version own;        /* our last write that names us as the leader, and the end of the lease it began; "" = none */
-	struct instant own_until;
+	struct version own;        /* our last write that names us as the leader, unless somebody else may have led since; "" = none */
+	struct instant own_until;  /* the end of the shortest lease that we may have published since it was sent */
 };
 
 /* A record of this lock publishes this lease, or has. */
 void lock_doubt_lease(struct lock_doubt *d, nsec lease);
+
+/* A look found a record of this version. */
+void lock_doubt_found(struct lock_doubt *d, const struct version *version);
 
 /* What the store says now: the name of its doubt; "" = it has none. The wait begins anew with a name that was not known. */
 void lock_doubt_see(struct lock_doubt *d, const char *mark, struct instant now);
@@ -33,10 +36,15 @@ nsec lock_doubt_left(const struct lock_doubt *d, nsec lease, struct instant now)
 /* The name of the doubt, if it has been waited out; else "". */
 const char *lock_doubt_over(const struct lock_doubt *d, nsec lease, struct instant now);
 
-/* A write of ours succeeded. leads: it names us as the leader. */
+/* A write of ours is about to be sent, or sent again: whatever becomes of its answer, others may go by it. leads: it names us as the
+ * leader; lease: for that long. */
+void lock_doubt_sends(struct lock_doubt *d, bool leads, nsec lease, struct instant now);
+
+/* It succeeded. */
 void lock_doubt_wrote(struct lock_doubt *d, const struct version *version, bool leads, nsec lease, struct instant sent_at);
 
-/* The record of this version is of our own term, whose lease runs still: no other term can have been lost after it. */
+/* The record of this version is of our own term, whose lease runs still, and which we have not let go: no other term can have been
+ * lost after it. */
 bool lock_doubt_own(const struct lock_doubt *d, const struct version *version, struct instant now);
 
 #endif

@@ -176,6 +176,8 @@ static void send_swap(const struct pg_lock *l, struct lock_call *c, const char *
 static void send_write(struct pg_lock *l)
 {
 	struct instant now = clock_now();
+
+	lock_doubt_sends(&l->doubt, l->leads, l->lease, now);
 	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lock_doubt_over(&l->doubt, l->lease, now),
 		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f" };
 

@@ -161,6 +161,8 @@ static void send_write(struct redis_lock *l)
 {
 	char lease[24], replicas[8];
 	struct instant now = clock_now();
+
+	lock_doubt_sends(&l->doubt, l->leads, l->lease, now);
 	const char *term = !l->acquiring ? "" : lock_doubt_own(&l->doubt, &l->expected, now) ? "own" : "new";
 
 	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
@@ -197,6 +199,7 @@ static void on_ready(struct lock_call *c)
 	} else if (l->stage == INQUIRE) {
 		redis_link_send(l->server->link, &l->call, 1, (const char *[]){ "INFO" }, NULL);
 	} else if (l->removing) {
+		lock_doubt_sends(&l->doubt, false, 0, l->op.sent_at);
 		redis_link_send(l->server->link, &l->call, 6,
 		                (const char *[]){ "EVAL", remove_script, "2", l->key, l->state, l->expected.text }, NULL);
 	} else if (l->op.writing) {
@@ -710,6 +713,7 @@ static void remove_record(struct lock *lock, const struct version *expected, str
 	begin(l, true, by, done, arg);
 	l->expected = *expected;
 	l->removing = true;
+	l->leads = false;
 	ask(l, ASK);
 }
 

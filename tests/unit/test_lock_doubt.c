@@ -42,9 +42,33 @@ static void owns(void)
 	ok(!lock_doubt_own(&d, &w, at(12)) && !lock_doubt_own(&d, &v, at(12)), "nor is one by which we let go");
 }
 
+/* What was sent may have been seen, whether or not it was answered. */
+static void sends(void)
+{
+	struct lock_doubt d = { .mark = "" };
+	const struct version v = { .text = "v" }, w = { .text = "w" };
+	const nsec lease = 9 * NSEC_PER_SEC;
+
+	lock_doubt_sends(&d, true, lease, at(10));
+	lock_doubt_wrote(&d, &v, true, lease, at(10));
+	lock_doubt_sends(&d, true, lease, at(12));
+	ok(lock_doubt_own(&d, &v, at(18)), "a renewal that is not answered leaves the record before it our own");
+	lock_doubt_sends(&d, true, 2 * NSEC_PER_SEC, at(13));
+	ok(lock_doubt_own(&d, &v, at(14)) && !lock_doubt_own(&d, &v, at(15)), "but one that publishes a shorter lease, for that long only");
+	lock_doubt_wrote(&d, &v, true, lease, at(20));
+	lock_doubt_found(&d, &v);
+	ok(lock_doubt_own(&d, &v, at(21)), "a look that finds it changes nothing");
+	lock_doubt_found(&d, &w);
+	ok(!lock_doubt_own(&d, &v, at(21)), "one that finds another ends it, even if it should come back");
+	lock_doubt_wrote(&d, &v, true, lease, at(30));
+	lock_doubt_sends(&d, false, lease, at(31));
+	ok(!lock_doubt_own(&d, &v, at(31)), "a release that is sent ends it: another may lead since, though no answer came");
+}
+
 int main(void)
 {
 	waits();
 	owns();
+	sends();
 	return tap_done();
 }
