@@ -109,7 +109,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/tap.h $(LIBOBJ) $(BUILD)/modules.a
 	@echo "  TEST  $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
-$(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease.c runtime/lease.h runtime/clock.c runtime/err.c
+$(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease.c runtime/lease.h runtime/lock_doubt.c runtime/lock_doubt.h runtime/clock.c runtime/err.c
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)

@@ -35,11 +35,16 @@ struct elector {
 	struct record *written;          /* what a write under way would make of it; NULL: there is none */
 	struct version version;
 	int64_t token, acquired_us;
+	int64_t top_token;               /* the largest that was seen of others, or led with */
+	char incarnation[37];            /* the process', until a copy of the process writes under it too */
+	bool named;                      /* the identity was given: it does not contain the incarnation */
 	char *identity, *address;
 	char *leader;                    /* reported last; NULL */
 	char *saving;                    /* a checkpoint on its way into the record; NULL */
 	uint64_t save;                   /*     its number */
 	char *unsaved;                   /* one that was still on its way when the term ended: the write that lets go may take it along */
+	char *kept;                      /* that of our newest record known to have been in the store; NULL */
+	uint64_t kept_writes;            /*     the count of its write */
 	bool reclaim, watching;
 
 	struct obituaries *obituaries;
@@ -52,6 +57,7 @@ struct elector {
 	char *trouble;                   /* last problem logged, so that it is not logged at every try */
 	struct instant trouble_at;
 	bool unwritable;                 /* it was a write's */
+	bool low;                        /* it was a token's */
 };
 
 /* ---- saying ---- */
@@ -105,7 +111,7 @@ static void trouble_over(struct elector *e)
 /* That it can be read is no sign that it can be written; a newer version is. */
 static void trouble_over_if_readable(struct elector *e, const struct version *seen)
 {
-	if (!e->unwritable || strcmp(seen->text, e->version.text) != 0)
+	if (!e->low && (!e->unwritable || strcmp(seen->text, e->version.text) != 0))
 		trouble_over(e);
 }
 
@@ -122,7 +128,7 @@ static uint64_t holder_in_term(const struct record *r)
 
 static bool ours(const struct elector *e, const struct record *r)
 {
-	return strcmp(r->holder, e->identity) == 0 && strcmp(r->incarnation, e->self->incarnation) == 0;
+	return strcmp(r->holder, e->identity) == 0 && strcmp(r->incarnation, e->incarnation) == 0;
 }
 
 /* An earlier incarnation of an identity that lives only once. On this host the process itself is asked (obituary). */
@@ -141,6 +147,7 @@ static struct lease_sight sight_of(const struct elector *e, const struct record 
 		.mine = ours(e, r),
 		.duration = r->lease_ms * NSEC_PER_MS,
 		.term = r->term,
+		.count = r->writes,
 	};
 
 	if (!*r->holder)
@@ -154,6 +161,11 @@ static int64_t larger(int64_t a, int64_t b)
 	return a > b ? a : b;
 }
 
+static int64_t above(int64_t token)
+{
+	return token < INT64_MAX ? token + 1 : token;
+}
+
 static void fill_settings(struct record *r, const struct lease_times *t)
 {
 	r->lease_ms = t->lease / NSEC_PER_MS;
@@ -161,11 +173,21 @@ static void fill_settings(struct record *r, const struct lease_times *t)
 	r->retry_ms = t->retry / NSEC_PER_MS;
 }
 
+/* Of a process that was copied nobody can prove the death: its copy has the same boot id, pid and tree file. */
+static void fill_process(const struct elector *e, struct record *r)
+{
+	proof_self_fill(e->self, r);
+	if (strcmp(e->incarnation, e->self->incarnation) == 0)
+		return;
+	snprintf(r->incarnation, sizeof r->incarnation, "%s", e->incarnation);
+	mem_replace(&r->tree, "");
+}
+
 static void fill_holder(struct elector *e, struct record *r)
 {
 	mem_replace(&r->holder, e->identity);
 	mem_replace(&r->address, e->address);
-	proof_self_fill(e->self, r);
+	fill_process(e, r);
 	r->state = RECORD_LEADING;
 	fill_settings(r, lease_publishes(&e->lease));
 	nonce_hex(r->write, sizeof r->write / 2);
@@ -182,7 +204,7 @@ static void fill_new_term(struct elector *e, struct record *r)
 	r->term = lease_next_term(&e->lease);
 	r->acquired_us = clock_wall_us();
 	r->renewed_us = r->acquired_us;
-	r->token = e->lock->ops->token_in_record ? larger(r->token + 1, clock_wall_us()) : 0;
+	r->token = e->lock->ops->token_in_record ? larger(above(larger(r->token, e->top_token)), clock_wall_us()) : 0;
 	fill_holder(e, r);
 }
 
@@ -195,6 +217,28 @@ static void fill_renewal(struct elector *e, struct record *r)
 		mem_replace(&r->checkpoint, e->saving);
 	r->renewed_us = larger(clock_wall_us(), r->renewed_us); /* a clock set back must not look like an older record */
 	fill_holder(e, r);
+}
+
+static void keep_checkpoint(struct elector *e)
+{
+	if (e->seen.writes <= e->kept_writes)
+		return;
+	e->kept_writes = e->seen.writes;
+	if (!e->kept || !e->seen.checkpoint || strcmp(e->kept, e->seen.checkpoint) != 0)
+		mem_replace(&e->kept, e->seen.checkpoint);
+}
+
+/* The store fell back to an older record of ours, and may have lost what it had acknowledged. What others have saved since stands. */
+static bool restore_checkpoint(struct elector *e, struct record *r)
+{
+	bool older = e->kept && r->writes > 0 && r->writes < e->kept_writes && strcmp(r->incarnation, e->incarnation) == 0;
+
+	if (!older || (r->checkpoint && strcmp(r->checkpoint, e->kept) == 0))
+		return false;
+	say(e, LOG_WARN, "checkpoint_restored", "the store shows our record of %llu writes ago, without the checkpoint that it had acknowledged: "
+	    "the checkpoint is written again", (unsigned long long)(lease_next_count(&e->lease) - 1 - r->writes));
+	mem_replace(&r->checkpoint, e->kept);
+	return true;
 }
 
 static void fill_release(struct elector *e, struct record *r)
@@ -274,6 +318,30 @@ static void watch_holder(struct elector *e)
 	obituary_watch(e->obituaries, &e->obituary, &e->seen);
 }
 
+static void see_token(struct elector *e, int64_t token)
+{
+	if (token <= e->top_token)
+		return;
+	e->top_token = token;
+	e->low = false;
+}
+
+/* Whether the term that begins with this token would have to be led with one that receivers refuse. */
+static bool token_is_low(const struct elector *e)
+{
+	return !e->term_open && e->token <= e->top_token;
+}
+
+static void remember_token(struct elector *e, const struct lock_result *r, struct lease_sight *s)
+{
+	if (!s->mine) {
+		see_token(e, r->record->token);
+		return;
+	}
+	e->token = r->record->token ? r->record->token : r->token;
+	s->low_token = token_is_low(e);
+}
+
 static void remember_read(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
 	if (r->outcome != LOCK_FOREIGN)
@@ -282,8 +350,9 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 	if (r->outcome == LOCK_OK) {
 		record_copy(&e->seen, r->record);
 		*s = sight_of(e, &e->seen);
+		remember_token(e, r, s);
 		if (s->mine)
-			e->token = r->record->token ? r->record->token : r->token;
+			keep_checkpoint(e);
 		return;
 	}
 	record_clear(&e->seen);
@@ -311,6 +380,16 @@ static void on_read(void *arg, const struct lock_result *r)
 		watch_holder(e);
 }
 
+static void say_low_token(struct elector *e)
+{
+	char text[300];
+
+	snprintf(text, sizeof text, "the store gave the term token %lld, and %lld was seen before: the store was restored from an older copy, or "
+	         "the record was made anew. Nobody who knows that leads until the store counts higher", (long long)e->token, (long long)e->top_token);
+	say_trouble(e, "token_low", text);
+	e->low = true;
+}
+
 static void written_ok(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
 	enum lease_write what = e->lease.writing;
@@ -318,12 +397,20 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	e->version = r->version;
 	record_take(&e->seen, e->written);
 	*s = sight_of(e, &e->seen);
-	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM)
+	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM) {
 		e->token = r->token ? r->token : e->seen.token;
+		s->low_token = token_is_low(e);
+		e->low = false;
+	}
+	if (s->mine)
+		keep_checkpoint(e);
 	e->renewals_ok += what == LEASE_RENEW;
 	if (what == LEASE_RENEW && e->cb->renewed)
 		e->cb->renewed(e->arg, elapsed_holder(r->sent_at, clock_now()));
-	trouble_over(e);
+	if (s->low_token)
+		say_low_token(e);
+	else if (!e->low)
+		trouble_over(e);
 }
 
 static void written_not(struct elector *e, const struct lock_result *r)
@@ -383,6 +470,9 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 
 	record_init(r);
 	record_copy(r, &e->seen);
+	bool durable = restore_checkpoint(e, r) || a->write != LEASE_RENEW || a->saves;
+	e->lock->token_floor = e->top_token;
+	r->writes = lease_next_count(&e->lease);
 	switch (a->write) {
 	case LEASE_ACQUIRE: /* another may have led meanwhile: what it saved stands */
 		mem_replace(&e->unsaved, NULL);
@@ -403,7 +493,7 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 	lease_sent(&e->lease, record_write_id(r), clock_now());
 	if (e->lease.phase == PHASE_LEADING || e->lease.phase == PHASE_ENDING)
 		publish(e);
-	e->lock->ops->write(e->lock, r, &e->version, a->write != LEASE_RENEW || a->saves, a->by, on_written, e);
+	e->lock->ops->write(e->lock, r, &e->version, durable, a->by, on_written, e);
 }
 
 /* ---- actions ---- */
@@ -427,6 +517,7 @@ static void open_term(struct elector *e)
 	};
 
 	e->term_open = true;
+	see_token(e, e->token);
 	e->end = t.end;
 	e->kill = t.kill;
 	e->acquired_us = e->seen.acquired_us;
@@ -508,8 +599,31 @@ static void answer_saves(struct elector *e, uint64_t save, bool good)
 		e->cb->saved(e->arg, save, good);
 }
 
+static char *default_identity(const char *incarnation)
+{
+	char host[256] = "localhost";
+
+	gethostname(host, sizeof host - 1);
+	return mem_printf("%s_%s", host, incarnation);
+}
+
+/* The record is a copy's of this process. It and this one are two from now on. */
+static void be_another(struct elector *e)
+{
+	say(e, LOG_ERROR, "copied", "%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
+	    "another incarnation, and nobody's death is proved by its processes any more", e->identity);
+	proof_self_withdraw(e->self);
+	nonce_uuid(e->incarnation);
+	if (e->named)
+		return;
+	free(e->identity);
+	e->identity = default_identity(e->incarnation);
+}
+
 static void carry_out(struct elector *e, const struct lease_actions *a)
 {
+	if (a->set & LEASE_DO_TWIN)
+		be_another(e);
 	if (a->set & LEASE_DO_SAVED)
 		answer_saves(e, a->saved, true);
 	if (a->set & LEASE_DO_UNSAVED)
@@ -600,14 +714,6 @@ static struct timeline *timeline_of(struct lock_env *env)
 	return env->timeline ? env->timeline : lock_env_share(env, &key, make_timeline, drop_timeline, NULL);
 }
 
-static char *default_identity(const struct proof_self *self)
-{
-	char host[256] = "localhost";
-
-	gethostname(host, sizeof host - 1);
-	return mem_printf("%s_%s", host, self->incarnation);
-}
-
 /* A record is JSON: what cannot be in it would not be recognised as ours when it is read again. */
 static int check_text(const char *what, const char *text, struct err *err)
 {
@@ -638,7 +744,9 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
-	e->identity = c->identity && *c->identity ? mem_dup(c->identity) : default_identity(c->self);
+	e->named = c->identity && *c->identity;
+	snprintf(e->incarnation, sizeof e->incarnation, "%s", c->self->incarnation);
+	e->identity = e->named ? mem_dup(c->identity) : default_identity(e->incarnation);
 	e->address = mem_dup(c->address ? c->address : "");
 	e->reclaim = c->reclaim;
 	record_init(&e->seen);
@@ -759,6 +867,7 @@ void elector_free(struct elector *e)
 	free(e->trouble);
 	free(e->saving);
 	free(e->unsaved);
+	free(e->kept);
 	free(e->leader);
 	free(e->identity);
 	free(e->address);

@@ -104,6 +104,11 @@ uint64_t lease_next_term(const struct lease *l)
 	return l->top_term + 1;
 }
 
+uint64_t lease_next_count(const struct lease *l)
+{
+	return l->writes + 1;
+}
+
 const struct lease_times *lease_publishes(const struct lease *l)
 {
 	return &l->times;
@@ -399,7 +404,9 @@ static void begin_term(struct lease *l, struct instant now, struct lease_actions
 static void won(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	l->term = l->good.term;
-	if (l->finish || l->paused || l->observer || l->unreaped || out_left(l, now) > 0) {
+	if (l->seen.low_token && l->sit_out < l->times.retry)
+		l->sit_out = l->times.retry; /* the store's counter grows with what is tried: not as fast as it answers */
+	if (l->finish || l->paused || l->observer || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
 		if (!l->unreaped)
 			enter_release(l, now);
 		return;
@@ -513,25 +520,50 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 		l->longest = s->duration;
 }
 
-static void on_read(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+/* Our incarnation in the record, by a write that we did not make, and not one of ours from before the last: a copy of this process
+ * writes too. A record that counts fewer writes than ours is one of our own that landed late, or an older one that came back. */
+static bool is_twin(const struct lease *l, const struct lease_sight *s)
 {
+	return s->kind == SIGHT_HELD && s->mine && s->count > 0 && s->count >= l->writes && s->write != l->last_write;
+}
+
+/* What changed during a look may be newer than what the look shows. A standby that is free to try need not look first. */
+static void look_again(struct lease *l, struct instant now)
+{
+	l->next_poll = now;
+	if (!holds(l))
+		return;
+	l->look_due = true;
+	l->next_look = now;
+}
+
+static void on_read(struct lease *l, const struct lease_event *e, bool changed, struct instant now, struct lease_actions *a)
+{
+	struct lease_sight sight = e->sight;
+
 	l->next_poll = instant_add(now, poll_period(l));
 	if (e->outcome != OUTCOME_OK) {
 		try_again_later(l, e->refused, true, now);
 		l->look_due = true;
 		return;
 	}
-	bool newer = !l->looked || l->seen.kind != e->sight.kind || l->seen.id != e->sight.id;
-	int ours = find_limbo(l, &e->sight);
+	bool newer = !l->looked || l->seen.kind != sight.kind || l->seen.id != sight.id;
+	if (is_twin(l, &sight)) {
+		sight.mine = false;
+		a->set |= LEASE_DO_TWIN;
+	}
+	int ours = find_limbo(l, &sight);
 	if (l->refused_look)
 		l->refusals = 0;
 	l->look_due = l->stale = false;
-	note_sight(l, &e->sight, now);
+	note_sight(l, &sight, now);
 	if (ours >= 0)
 		applied(l, l->limbo[ours], now, a);
 	else if (newer)
 		forget_limbo(l); /* what they were conditional on is gone */
 	judge(l, now, a);
+	if (changed)
+		look_again(l, now);
 }
 
 static void on_written(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
@@ -776,6 +808,8 @@ static bool operation_done(struct lease *l, const struct lease_event *e, struct 
 
 static void on_event(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
 {
+	bool changed;
+
 	switch (e->kind) {
 	case LEASE_EV_TICK:
 		return;
@@ -783,8 +817,9 @@ static void on_event(struct lease *l, const struct lease_event *e, struct instan
 		on_campaign(l, now);
 		return;
 	case LEASE_EV_READ_DONE:
+		changed = l->dirty;
 		if (operation_done(l, e, now))
-			on_read(l, e, now, a);
+			on_read(l, e, changed, now, a);
 		return;
 	case LEASE_EV_WRITE_DONE:
 		if (operation_done(l, e, now))
@@ -846,6 +881,8 @@ void lease_sent(struct lease *l, uint64_t write, struct instant sent_at)
 {
 	bool new_term = l->writing == LEASE_ACQUIRE || l->writing == LEASE_NEXT_TERM;
 
+	l->writes++;
+	l->last_write = write;
 	l->limbo[l->limbo_len++] = (struct lease_sent){
 		.write = write,
 		.at = sent_at,

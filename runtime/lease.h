@@ -72,6 +72,8 @@ struct lease_sight {
 	bool reclaim;         /* our identity's earlier incarnation, known to live only once, and nothing speaks against it */
 	nsec duration;        /* what the record publishes: 0 = expired at once */
 	uint64_t term;
+	uint64_t count;       /* the record's write was so many-th of its holder's incarnation; 0 = not said */
+	bool low_token;       /* mine: its token is not above the largest that this process has seen, so it must not be led with */
 };
 
 enum lease_write { /* what a write is for */
@@ -119,18 +121,20 @@ struct lease_event {
 
 /* Actions, in the order in which they are carried out. */
 enum lease_do {
-	LEASE_DO_SAVED = 1 << 0,     /* the record is known to hold save number `saved`, and its term leads still */
-	LEASE_DO_UNSAVED = 1 << 1,  /* the term in which the unanswered saves were wanted holds the lease no more: they failed,
+	LEASE_DO_TWIN = 1 << 0,      /* the sight is a copy of this process: its machine was cloned while it ran. Take a new incarnation; the
+	                              * old one's records are another's from now on, whatever sights of them say */
+	LEASE_DO_SAVED = 1 << 1,     /* the record is known to hold save number `saved`, and its term leads still */
+	LEASE_DO_UNSAVED = 1 << 2,  /* the term in which the unanswered saves were wanted holds the lease no more: they failed,
 	                              * whatever became of their writes. Put them into no other term's record */
-	LEASE_DO_STOP = 1 << 2,      /* cancel the script: reason, held, stop_by; answer with STOPPED */
-	LEASE_DO_START = 1 << 3,     /* start the hooks of a new term */
-	LEASE_DO_DEADLINE = 1 << 4,  /* publish lease_end and lease_kill */
-	LEASE_DO_LEADER = 1 << 5,    /* somebody leads that has not been reported: the last sight, or (self) us */
-	LEASE_DO_NO_LEADER = 1 << 6, /* the reported leader leads no more, and nobody else does */
-	LEASE_DO_ASK = 1 << 7,       /* ask may_lead; answer with ANSWER */
-	LEASE_DO_READ = 1 << 8,      /* op, by */
-	LEASE_DO_WRITE = 1 << 9,     /* op, by, write; conditional on the last sight; say LEASE_SENT first */
-	LEASE_DO_FINISHED = 1 << 10,  /* after an END for good: nothing is held any more, or it is left to expire (left) */
+	LEASE_DO_STOP = 1 << 3,      /* cancel the script: reason, held, stop_by; answer with STOPPED */
+	LEASE_DO_START = 1 << 4,     /* start the hooks of a new term */
+	LEASE_DO_DEADLINE = 1 << 5,  /* publish lease_end and lease_kill */
+	LEASE_DO_LEADER = 1 << 6,    /* somebody leads that has not been reported: the last sight, or (self) us */
+	LEASE_DO_NO_LEADER = 1 << 7, /* the reported leader leads no more, and nobody else does */
+	LEASE_DO_ASK = 1 << 8,       /* ask may_lead; answer with ANSWER */
+	LEASE_DO_READ = 1 << 9,      /* op, by */
+	LEASE_DO_WRITE = 1 << 10,     /* op, by, write; conditional on the last sight; say LEASE_SENT first */
+	LEASE_DO_FINISHED = 1 << 11,  /* after an END for good: nothing is held any more, or it is left to expire (left) */
 };
 struct lease_actions {
 	unsigned set;              /* of enum lease_do */
@@ -184,6 +188,7 @@ struct lease {
 	/* What of ours may be in the store. */
 	struct lease_sent good;        /* the write our term rests on */
 	uint64_t own_write;            /* the last write of ours known to have been in the store */
+	uint64_t writes, last_write;   /* how many were sent, and the name of the last */
 	struct lease_sent limbo[LEASE_LIMBO];
 	int limbo_len;
 	uint64_t term, top_term;       /* ours, running or last; the largest ever seen */
@@ -236,6 +241,9 @@ struct lease_actions lease_step(struct lease *l, const struct lease_event *e, st
 /* To be called when carrying out LEASE_DO_WRITE, before anything is sent: the write's random name (not 0).
  * lease_end and lease_kill may come nearer by it (a shorter duration counts as applied): publish them again. */
 void lease_sent(struct lease *l, uint64_t write, struct instant sent_at);
+
+/* The count of the next write, to be put into its record: 1, 2, ... (lease_sight.count). */
+uint64_t lease_next_count(const struct lease *l);
 
 /* Nanoseconds until lease_step wants a TICK; NSEC_NEVER if it wants none. Never early by either clock. */
 nsec lease_wait(const struct lease *l, struct instant now);

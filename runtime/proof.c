@@ -1,6 +1,7 @@
 #include "proof.h"
 
 #include "mem.h"
+#include "nonce.h"
 #include "proc.h"
 
 #include <ctype.h>
@@ -25,18 +26,6 @@
 #define TREE_FREE "free\n"  /* what is added to a tree file once somebody found it free */
 
 /* ---- evidence about ourselves ---- */
-
-static void make_uuid(char out[37])
-{
-	unsigned char b[16];
-
-	if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
-		abort(); /* 16 bytes are never cut short after boot: getrandom(2) */
-	b[6] = (unsigned char)((b[6] & 0x0f) | 0x40); /* RFC 9562, version 4 */
-	b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
-	snprintf(out, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1], b[2], b[3], b[4],
-	         b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14], b[15]);
-}
 
 static bool is_tree_name(const char *name)
 {
@@ -113,7 +102,7 @@ void proof_self_init(struct proof_self *s, const char *dir)
 	struct proc_stat st = { 0 };
 
 	*s = (struct proof_self){ .tree_fd = -1, .pid = (uint64_t)getpid() };
-	make_uuid(s->incarnation);
+	nonce_uuid(s->incarnation);
 	proc_boot_id(s->boot_id);
 	s->pid_namespace = proc_pid_namespace();
 	if (s->pid_namespace && proc_stat(s->pid, &st) == 0)
@@ -132,6 +121,12 @@ void proof_self_fini(struct proof_self *s)
 		close(s->tree_fd);
 	free(s->tree);
 	*s = (struct proof_self){ .tree_fd = -1 };
+}
+
+void proof_self_withdraw(const struct proof_self *s)
+{
+	if (s->tree)
+		unlink(s->tree);
 }
 
 void proof_self_fill(const struct proof_self *s, struct record *r)

@@ -24,6 +24,10 @@ struct proof_self {
  * Removes those of processes that were found dead more than an hour ago. */
 void proof_self_init(struct proof_self *s, const char *dir);
 void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
+
+/* Takes the evidence back: nobody proves this process dead from now on, nor who leads under its incarnation: a copy of it, on a clone
+ * of this machine, does. */
+void proof_self_withdraw(const struct proof_self *s);
 void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnation, bootId, pid..., tree */
 
 /* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time and tree given? */

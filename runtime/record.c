@@ -52,6 +52,7 @@ static const struct field fields[] = {
 	{ "address", STRING, AT(address) },
 	{ "previousHolder", STRING, AT(previous_holder) },
 	{ "incarnation", NAME, AT(incarnation) },
+	{ "writes", COUNT, AT(writes), INT64_MAX },
 	{ "pid", COUNT, AT(pid), INT32_MAX },
 	{ "pidStart", COUNT, AT(pid_start), INT64_MAX },
 	{ "bootId", NAME, AT(boot_id) },

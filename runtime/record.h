@@ -37,6 +37,7 @@ struct record {
 	enum record_state state;
 	char write[33];          /* 32 hex digits, random: the name of the write that made this record */
 	char incarnation[37];    /* UUID of the holder's process */
+	uint64_t writes;         /* that process' writes in this election, with this one; 0 = not said (a record of Lunarch up to 2026-11-21) */
 	char boot_id[37];
 	uint64_t pid, pid_start, pid_namespace; /* of the elector; start in clock ticks since boot (proc(5), field 22) */
 	uint64_t net_namespace;  /* reserved; kept */

@@ -26,7 +26,7 @@ def mutants():
 def build(directory, broken, text):
     with open(os.path.join(directory, broken), "w") as f:
         f.write(text)
-    homes = {"lease.c": RUNTIME, "clock.c": RUNTIME, "err.c": RUNTIME, "sim.c": HERE, "main.c": HERE}
+    homes = {"lease.c": RUNTIME, "clock.c": RUNTIME, "err.c": RUNTIME, "lock_doubt.c": RUNTIME, "sim.c": HERE, "main.c": HERE}
     sources = [os.path.join(directory if s == broken else home, s) for s, home in homes.items()]
     program = os.path.join(directory, "sim")
     subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + HERE, "-I" + RUNTIME, "-o", program] + sources,

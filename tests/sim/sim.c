@@ -1,13 +1,16 @@
 #include "sim.h"
 
 #include "lease.h"
+#include "lock_doubt.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MAX_NODES 5
+#define MAX_NODES 6 /* five, and a clone of one */
+#define PAST 8      /* versions of the store that a replica may be behind */
 #define HEAP 4096
 #define MS NSEC_PER_MS
 #define SEC NSEC_PER_SEC
@@ -18,6 +21,7 @@
 const char *const fault_names[FAULTS] = {
 	"delay",  "lost request", "lost reply", "late write", "duplicate",   "pause",    "suspend", "crash",  "resign",
 	"reload", "configure",    "shutdown",   "slow script", "not reaped", "deleted", "emptied", "edited", "partition",
+	"cloned", "fell back",
 };
 
 struct saved { /* a checkpoint: the number-th of a term's script */
@@ -27,6 +31,8 @@ struct saved { /* a checkpoint: the number-th of a term's script */
 struct content { /* the record, as far as the rules look at it */
 	bool exists;
 	uint64_t version, write, holder, identity, term; /* holder: an incarnation, 0 = nobody */
+	uint64_t count;   /* of its writer's writes */
+	int author;       /* the node that wrote it: what only the simulator knows */
 	int64_t token;
 	bool leading;
 	nsec duration;
@@ -34,6 +40,13 @@ struct content { /* the record, as far as the rules look at it */
 };
 
 enum kind { TICK, ARRIVE, REPLY, TIMEOUT, NOTICE, SCRIPT_ENDS, GUARD, REAPED, GONE, RESTART, FAULT_DUE, EVIDENCE, ANSWER, SAVE };
+
+/* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_doubt.h): what it keeps
+ * beside the record. */
+struct beside {
+	uint64_t server, doubt;  /* the server that it is known to be; 0 = none */
+	int64_t token;
+};
 
 struct happening {
 	nsec at;
@@ -46,7 +59,10 @@ struct happening {
 	enum lease_write what;
 	enum lease_outcome outcome;
 	struct instant sent_at;
-	uint64_t expected;
+	uint64_t expected, incarnation;
+	uint64_t doubt, over;      /* as the store names it; waited out by the sender */
+	bool own;                  /* the sender's own term is what it expects */
+	int64_t floor;
 	struct content content;
 };
 
@@ -54,7 +70,9 @@ struct node {
 	struct lease lease;
 	struct lease_times times;
 	bool up, asks, reclaims, slewed;
-	uint64_t life, identity, timer, open_op;
+	uint64_t life, incarnation, identity, timer, open_op; /* incarnation: its life's, until it meets a copy of itself */
+	bool open_writing, copied, copied_term; /* another node is a copy of it; its script is one too */
+	bool noticed;                    /* something changed after the operation under way was begun */
 	double boot_rate, raw_rate;
 	nsec boot_base, raw_base, slept; /* slept: what raw has missed */
 	nsec frozen_until, asleep_until, cut_until;
@@ -68,8 +86,11 @@ struct node {
 
 	/* What the simulator itself knows of the standby's wait. */
 	struct lease_sight saw;
-	int64_t saw_token;
-	uint64_t saw_version;
+	int64_t saw_token, top_token;
+	uint64_t saw_version, saw_count, saw_holder;
+	struct saved kept, promised;     /* of our newest record; what the script loaded, or was told to be saved */
+	uint64_t kept_count, common;     /* common: writes made before it was cloned */
+	struct lock_doubt doubt;
 	struct saved saw_saved;
 	struct instant saw_at;
 	bool looked;
@@ -85,6 +106,15 @@ struct world {
 	struct node node[MAX_NODES];
 	int nodes;
 	struct content store;
+	struct beside beside;
+	struct {
+		struct content store;
+		struct beside beside;
+	} past[PAST];
+	unsigned writings, pasts;        /* as many went into past; so many of the last are there */
+	uint64_t server, doubts;
+	nsec behind;                     /* the server's clock */
+	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
 	int64_t last_token;
 	struct saved acknowledged;       /* the newest */
 	uint64_t last_leader;
@@ -243,10 +273,13 @@ static void check_saved(struct world *w, int i, uint64_t number)
 		violate(w, i, "a save was acknowledged to no term, or to another one's script");
 	if (!lease_is_leading(&n->lease, local(w, n)))
 		violate(w, i, "a save was acknowledged after the term had ended");
-	if (w->store.exists && w->store.term > s.term)
+	if (w->store.exists && w->store.term > s.term && !w->cloned)
 		violate(w, i, "a deposed term's save was acknowledged");
-	if (w->store.exists && older(w->store.saved, s))
+	n->promised = s;
+	if (w->store.exists && older(w->store.saved, s) && !w->fell && !w->cloned)
 		violate(w, i, "a save was acknowledged that the record does not have");
+	if (w->store.exists && older(w->store.saved, s))
+		w->unrestored = true;
 	if (w->store.exists && older(w->acknowledged, s)) /* else it was deleted while the reply was on its way */
 		w->acknowledged = s;
 }
@@ -297,7 +330,7 @@ static void check_alone(struct world *w, int i)
 {
 	for (int k = 0; k < w->nodes; k++) {
 		struct node *o = &w->node[k];
-		if (k == i)
+		if (k == i || o->copied_term) /* what a clone does until it meets itself nobody can prevent */
 			continue;
 		if (o->runs && w->now >= o->asleep_until)
 			violate(w, i, "P1: two scripts act at once");
@@ -313,13 +346,20 @@ static void start_script(struct world *w, int i)
 	check_alone(w, i);
 	if (n->open || n->unreaped)
 		violate(w, i, "P5: a new term begins before the old one has ended");
-	if (n->saw_token <= w->last_token)
+	if (n->saw_token <= (w->fell ? n->top_token : w->last_token))
 		violate(w, i, "P4: the token did not grow");
-	w->last_token = n->saw_token;
+	if (n->saw_token > w->last_token)
+		w->last_token = n->saw_token;
+	n->top_token = n->saw_token;
 	if (elapsed_holder(n->lease.good.at, local(w, n)) >= n->lease.good.renew)
 		violate(w, i, "an acquiring write answered too late started the hooks");
-	if (older(n->saw_saved, w->acknowledged))
+	if (older(n->saw_saved, w->acknowledged) && !w->unrestored && !w->cloned)
 		violate(w, i, "an acknowledged save is lost to the next term");
+	if (older(n->saw_saved, w->acknowledged))
+		w->acknowledged = n->saw_saved;
+	w->unrestored = w->fell && older(w->store.saved, w->acknowledged);
+	n->copied_term = false;
+	n->promised = n->saw_saved;
 	n->runs = n->open = true;
 	n->first_save = n->save + 1;
 	n->acquiring = 0;
@@ -339,7 +379,8 @@ static void start_script(struct world *w, int i)
 static void stop_script(struct world *w, int i, const struct lease_actions *a)
 {
 	struct node *n = &w->node[i];
-	bool mine = w->store.exists && w->store.holder == n->life;
+	/* An older write of ours may land once the record is deleted: after the look that showed that, before its answer. */
+	bool mine = w->store.exists && w->store.holder == n->incarnation && w->store.count >= n->kept_count && !w->fell && !w->cloned;
 
 	if (!n->open)
 		violate(w, i, "P5: stopped what never started");
@@ -356,23 +397,36 @@ static void stop_script(struct world *w, int i, const struct lease_actions *a)
 
 /* ---- operations ---- */
 
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static bool begins(enum lease_write what)
+{
+	return what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM;
+}
+
 static struct content fill(struct world *w, const struct node *n, enum lease_write what, uint64_t write)
 {
 	struct content c = w->store;
 	int64_t previous = n->saw_token;
 	int64_t clock = w->now / 1000;
+	bool older_of_ours = n->saw_holder == n->incarnation && n->saw_count < n->kept_count;
 
 	c.exists = true;
 	c.write = write;
 	c.duration = lease_publishes(&n->lease)->lease;
-	c.holder = what == LEASE_RELEASE ? 0 : n->life;
+	c.holder = what == LEASE_RELEASE ? 0 : n->incarnation;
+	c.count = lease_next_count(&n->lease);
+	c.author = (int)(n - w->node);
 	c.identity = n->identity;
 	c.leading = what != LEASE_RELEASE;
-	c.saved = n->saw_saved;
+	c.saved = older_of_ours ? n->kept : n->saw_saved;
 	if (what == LEASE_RENEW && n->saving)
 		c.saved = (struct saved){ n->term, n->saving };
-	c.term = what == LEASE_RENEW || what == LEASE_RELEASE ? lease_term(&n->lease) : lease_next_term(&n->lease);
-	c.token = what == LEASE_RENEW || what == LEASE_RELEASE ? previous : previous + 1 > clock ? previous + 1 : clock;
+	c.term = begins(what) ? lease_next_term(&n->lease) : lease_term(&n->lease);
+	c.token = begins(what) ? larger(larger(previous, n->top_token) + 1, clock) : previous;
 	return c;
 }
 
@@ -386,7 +440,8 @@ static struct lease_sight look(const struct node *n, const struct content *c)
 	s.write = c->write;
 	s.id = c->write * 4 + (c->holder == 0) + 2 * (uint64_t)(c->duration == 1);
 	s.who = c->holder << 20 | (c->term & 0xfffff);
-	s.mine = c->holder == n->life;
+	s.mine = c->holder == n->incarnation;
+	s.count = c->count;
 	s.reclaim = !s.mine && n->reclaims && c->identity == n->identity;
 	s.duration = c->duration;
 	s.term = c->term;
@@ -445,8 +500,45 @@ static void start_read(struct world *w, int i, const struct lease_actions *a)
 	struct node *n = &w->node[i];
 
 	n->open_op = a->op;
+	n->open_writing = n->noticed = false;
 	nsec left = instant_until(a->by, local(w, n));
 	send_request(w, i, (struct happening){ .at = w->now + left + MS, .op = a->op });
+}
+
+/* What the backend does (lock_redis.c, lock_postgres.c): as text, since the doubt's name and the version are. */
+static void name(char *out, size_t size, uint64_t n)
+{
+	snprintf(out, size, n ? "%" PRIu64 : "", n);
+}
+
+static void ask_about_doubt(const struct world *w, struct node *n, struct happening *h)
+{
+	struct instant now = local(w, n);
+	struct version expected;
+
+	name(expected.text, sizeof expected.text, h->expected);
+	h->over = strtoull(lock_doubt_over(&n->doubt, h->content.duration, now), NULL, 10);
+	h->own = begins(h->what) && lock_doubt_own(&n->doubt, &expected, now);
+	h->floor = n->top_token;
+	lock_doubt_sends(&n->doubt, h->what != LEASE_RELEASE, h->content.duration, now);
+}
+
+static void hear_of_doubt(const struct world *w, struct node *n, const struct happening *h)
+{
+	struct instant now = local(w, n);
+	struct version version;
+	char mark[24];
+
+	if (h->content.exists && !h->writing)
+		lock_doubt_lease(&n->doubt, h->content.duration);
+	name(version.text, sizeof version.text, h->content.version);
+	name(mark, sizeof mark, h->doubt);
+	if (h->outcome == OUTCOME_OK && !h->writing)
+		lock_doubt_found(&n->doubt, &version);
+	if (h->outcome != OUTCOME_CONFLICT)
+		lock_doubt_see(&n->doubt, mark, now);
+	if (h->outcome == OUTCOME_OK && h->writing)
+		lock_doubt_wrote(&n->doubt, &version, h->what != LEASE_RELEASE, h->content.duration, h->sent_at);
 }
 
 static void start_write(struct world *w, int i, const struct lease_actions *a)
@@ -454,7 +546,7 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 	struct node *n = &w->node[i];
 	struct instant now = local(w, n);
 	uint64_t write = ++w->writes;
-	struct happening h = { .op = a->op, .writing = true, .what = a->write, .sent_at = now };
+	struct happening h = { .op = a->op, .writing = true, .what = a->write, .sent_at = now, .incarnation = n->incarnation };
 
 	if (n->open_op)
 		violate(w, i, "two operations at once");
@@ -462,6 +554,10 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 		violate(w, i, "released before everything was reaped");
 	h.content = fill(w, n, a->write, write);
 	h.expected = n->saw_version;
+	if (n->runs && n->saw_holder == n->incarnation && older(h.content.saved, n->promised) && !w->cloned)
+		violate(w, i, "a renewal goes without a save that was acknowledged");
+	if (w->falls_back)
+		ask_about_doubt(w, n, &h);
 	n->acquiring = 0;
 	if (a->write == LEASE_ACQUIRE) {
 		n->acquiring = write;
@@ -475,6 +571,8 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 		watch_kill(w, i);
 	}
 	n->open_op = a->op;
+	n->open_writing = true;
+	n->noticed = false;
 	h.at = w->now + instant_until(a->by, now) + MS;
 	send_request(w, i, h);
 }
@@ -486,23 +584,54 @@ static void notify_watchers(struct world *w)
 			push(w, (struct happening){ .at = w->now + travel(w, &w->node[k]), .kind = NOTICE, .node = k, .life = w->node[k].life });
 }
 
+/* Whoever writes names the doubt that a promotion is; who has waited it out ends it. false: nobody is elected while it lasts. */
+static bool doubted(struct world *w, struct happening *h)
+{
+	struct beside *b = &w->beside;
+
+	if (b->server != w->server) {
+		b->doubt = b->server ? ++w->doubts : 0;
+		b->server = w->server;
+	} else if (b->doubt && b->doubt == h->over) {
+		b->doubt = 0;
+	}
+	h->doubt = b->doubt;
+	if (!begins(h->what))
+		return false;
+	if (b->doubt && !h->own)
+		return true;
+	b->token = larger(larger(larger(b->token, w->store.token), h->floor) + 1, (w->now - w->behind) / 1000);
+	h->content.token = b->token;
+	return false;
+}
+
+static enum lease_outcome write_store(struct world *w, struct happening *h)
+{
+	uint64_t version = w->store.exists ? w->store.version : 0;
+
+	if (version != h->expected)
+		return OUTCOME_CONFLICT;
+	if (w->falls_back && doubted(w, h))
+		return OUTCOME_FAILED;
+	if (h->what == LEASE_RELEASE && w->store.holder != h->incarnation)
+		violate(w, h->node, "P7: a release replaced another's record");
+	w->past[w->writings % PAST].store = w->store;
+	w->past[w->writings++ % PAST].beside = w->beside;
+	w->pasts += w->pasts < PAST;
+	w->store = h->content;
+	w->store.version = ++w->versions;
+	w->unrestored = w->unrestored && older(w->store.saved, w->acknowledged);
+	notify_watchers(w);
+	return OUTCOME_OK;
+}
+
 static void arrive(struct world *w, struct happening h)
 {
 	struct node *n = &w->node[h.node];
 
-	h.outcome = OUTCOME_OK;
-	if (h.writing) {
-		uint64_t version = w->store.exists ? w->store.version : 0;
-		if (version == h.expected) {
-			if (h.what == LEASE_RELEASE && w->store.holder != h.life)
-				violate(w, h.node, "P7: a release replaced another's record");
-			w->store = h.content;
-			w->store.version = ++w->versions;
-			notify_watchers(w);
-		} else {
-			h.outcome = OUTCOME_CONFLICT;
-		}
-	}
+	h.outcome = h.writing ? write_store(w, &h) : OUTCOME_OK;
+	if (!h.writing)
+		h.doubt = w->beside.doubt;
 	if (h.outcome == OUTCOME_OK)
 		h.content = w->store;
 	if (h.reply_lost || !n->up || n->life != h.life)
@@ -521,8 +650,16 @@ static void note_sight(struct world *w, struct node *n, const struct lease_sight
 	n->looked = true;
 	n->saw = *s;
 	n->saw_token = c->exists ? c->token : 0;
+	n->saw_count = c->exists ? c->count : 0;
+	n->saw_holder = c->exists ? c->holder : 0;
+	if (!s->mine && n->saw_token > n->top_token)
+		n->top_token = n->saw_token;
 	n->saw_version = c->exists ? c->version : 0;
 	n->saw_saved = c->exists ? c->saved : (struct saved){ 0 };
+	if (!s->mine || n->saw_count <= n->kept_count)
+		return;
+	n->kept = n->saw_saved;
+	n->kept_count = n->saw_count;
 }
 
 static void check_standby(struct world *w, int i)
@@ -580,6 +717,11 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 {
 	struct node *n = &w->node[i];
 
+	if (a->set & LEASE_DO_TWIN) {
+		n->incarnation = ++w->lives;
+		n->saw.mine = false;
+		say(w, i, "met a copy, is now", n->incarnation);
+	}
 	if (a->set & LEASE_DO_SAVED)
 		check_saved(w, i, a->saved);
 	if (a->set & LEASE_DO_UNSAVED)
@@ -617,7 +759,7 @@ static bool read_back(struct world *w, const struct node *n, const struct lease_
 {
 	const struct lease *l = &n->lease;
 
-	return w->deletions == 0 && e->kind == LEASE_EV_READ_DONE && e->outcome == OUTCOME_OK && l->busy && e->op == l->op &&
+	return w->deletions == 0 && !w->fell && !w->cloned && e->kind == LEASE_EV_READ_DONE && e->outcome == OUTCOME_OK && l->busy && e->op == l->op &&
 	       l->phase == PHASE_FOLLOWING && !l->finish && !l->unreaped && l->out_for == 0 && e->sight.kind == SIGHT_HELD && e->sight.mine &&
 	       e->sight.write == n->acquiring && elapsed_holder(n->acquiring_at, local(w, n)) < n->acquiring_renew;
 }
@@ -649,12 +791,15 @@ static void boot(struct world *w, int i)
 	bool same_identity = n->identity && chance(w, 30);
 
 	n->up = true;
-	n->life = ++w->lives;
+	n->life = n->incarnation = ++w->lives;
+	n->copied = n->copied_term = n->noticed = false;
 	n->identity = same_identity ? n->identity : chance(w, 10) ? w->node[0].identity : n->life; /* or somebody else's */
 	n->looked = n->open = n->reported_any = n->unreaped = false;
 	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
-	n->saw_token = 0;
-	n->saw_version = 0;
+	n->saw_token = n->top_token = 0;
+	n->saw_version = n->saw_count = n->saw_holder = 0;
+	n->kept_count = 0;
+	n->doubt = (struct lock_doubt){ .mark = "" };
 	n->saw_saved = (struct saved){ 0 };
 	n->save = n->saving = 0;
 	n->open_op = 0;
@@ -695,7 +840,7 @@ static void crash(struct world *w, int i)
 		n->page_kill = (struct instant){ 0 };
 		push(w, (struct happening){ .at = w->now + dead, .kind = GUARD, .node = i, .stamp = n->script });
 	}
-	if (chance(w, 30))
+	if (!n->copied && chance(w, 30)) /* of a machine that was cloned there is none that is worth anything */
 		push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 400 * MS), .kind = EVIDENCE, .node = i, .life = n->life });
 	push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 4 * SEC), .kind = RESTART, .node = i, .life = n->life });
 }
@@ -728,7 +873,7 @@ static bool all_have_looked(const struct world *w)
 
 static void harm_record(struct world *w, enum fault f)
 {
-	if (f == FAULT_DELETED && (w->rolling || !all_have_looked(w)))
+	if (f == FAULT_DELETED && (w->rolling || w->falls_back || !all_have_looked(w)))
 		return;
 	if (!w->store.exists || w->store.holder == 0 || (f != FAULT_EDITED && w->deletions++ > 0))
 		return;
@@ -745,10 +890,65 @@ static void harm_record(struct world *w, enum fault f)
 	notify_watchers(w);
 }
 
+/* The whole machine, as it is: what was on its way to it reaches the original alone. Not while an acquisition is unanswered, which both
+ * would find in the record and rightly call their own; it is the same as a clone of a term that runs. */
+static void clone(struct world *w, int i)
+{
+	struct node *n = &w->node[i], *c = &w->node[w->nodes];
+
+	if (w->cloned || n->runs != n->open || (!n->runs && n->lease.limbo_len > 0) || n->told || n->unreaped || w->now < n->asleep_until)
+		return;
+	count(w, FAULT_CLONED);
+	say(w, i, "is cloned, the clone is", (uint64_t)w->nodes);
+	w->cloned = true;
+	n->copied = true;
+	n->common = n->lease.writes;
+	n->copied_term = n->runs;
+	*c = *n;
+	c->life = ++w->lives;
+	c->script = ++w->lives;
+	int k = w->nodes++;
+	if (c->open_op)
+		push(w, (struct happening){ .at = w->now + c->times.retry, .kind = TIMEOUT, .node = k, .life = c->life, .op = c->open_op,
+		                            .writing = c->open_writing });
+	if (c->runs) {
+		watch_kill(w, k);
+		save_later(w, k, 0);
+	}
+	arm(w, k);
+}
+
+/* The primary dies, and the copy that is promoted is some writes behind; its clock, too. */
+static void fall_back(struct world *w)
+{
+	if (!w->falls_back || !w->pasts)
+		return;
+	count(w, FAULT_FELL_BACK);
+	unsigned back = 1 + (unsigned)(draw(w) % w->pasts);
+	w->writings -= back;
+	w->pasts -= back;
+	w->store = w->past[w->writings % PAST].store;
+	w->beside = w->past[w->writings % PAST].beside;
+	say(w, -1, "fell back by writes", back);
+	w->server++;
+	w->behind = between(w, 0, 30 * SEC);
+	w->fell = true;
+	w->unrestored = w->unrestored || older(w->store.saved, w->acknowledged);
+	notify_watchers(w);
+}
+
 static void fault_in(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
 
+	if (w->clones && chance(w, 10)) {
+		clone(w, i);
+		return;
+	}
+	if (w->falls_back && chance(w, 15)) {
+		fall_back(w);
+		return;
+	}
 	switch (draw(w) % 13) {
 	case 0:
 	case 1:
@@ -820,8 +1020,14 @@ static void reply(struct world *w, const struct happening *h)
 	bool stale = h->op != n->open_op;
 	struct lease_event e = { .op = h->op, .outcome = h->outcome, .sent_at = h->sent_at };
 
+	bool copy = false, noticed = !stale && n->noticed && !h->writing;
+
+	if (w->falls_back && !stale)
+		hear_of_doubt(w, n, h);
 	if (h->outcome == OUTCOME_OK) {
 		e.sight = look(n, &h->content);
+		copy = !stale && e.sight.mine && h->content.author != h->node && h->content.count > n->common &&
+		       h->content.count >= n->lease.writes;
 		if (!stale)
 			note_sight(w, n, &e.sight, &h->content);
 	}
@@ -829,6 +1035,10 @@ static void reply(struct world *w, const struct happening *h)
 		n->open_op = 0;
 	e.kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE;
 	step(w, h->node, e);
+	if (copy && (lease_is_leading(&n->lease, local(w, n)) || n->incarnation == h->content.holder))
+		violate(w, h->node, "a copy of this process writes, and it goes on as the same");
+	if (noticed && n->up && n->open_op == 0 && (n->lease.phase == PHASE_FOLLOWING || n->lease.phase == PHASE_LEADING) && !n->lease.finish)
+		violate(w, h->node, "what changed during a look was not looked at");
 }
 
 static void timeout(struct world *w, const struct happening *h)
@@ -933,6 +1143,7 @@ static void happen(struct world *w, struct happening h)
 		timeout(w, &h);
 		return;
 	case NOTICE:
+		n->noticed = n->open_op != 0;
 		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 		return;
 	case SCRIPT_ENDS:
@@ -996,8 +1207,11 @@ static void judge(struct world *w)
 	r->virtual_ms = w->now / MS;
 	if (!r->violated && w->now - w->last_act > 0) {
 		bool leading = false;
-		for (int i = 0; i < w->nodes; i++)
+		for (int i = 0; i < w->nodes; i++) {
+			if (leading && w->node[i].runs)
+				violate(w, i, "two lead although all faults have ceased");
 			leading = leading || w->node[i].runs;
+		}
 		if (!leading)
 			violate(w, -1, "nobody leads although all faults have ceased");
 	}
@@ -1013,6 +1227,9 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.trace = trace;
 	w.rolling = chance(&w, 30);
 	w.slewing = chance(&w, 30);
+	w.clones = chance(&w, 15);
+	w.falls_back = !w.clones && !w.rolling && chance(&w, 25);
+	w.server = 1;
 	w.nodes = 3 + (int)(draw(&w) % 3);
 	for (int i = 0; i < w.nodes; i++)
 		make_node(&w, i);

@@ -427,9 +427,113 @@ static void doubt_rules(void)
 	ok(lease_end(&l).boot < at(8 + 2.5).boot, "and it bounds the term");
 }
 
+/* A change that is noticed while a look is under way may be newer than what the look shows. */
+static void change_rules(void)
+{
+	begin(false);
+	step(0.1, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(0.2, held(10, 15 * SEC));
+	ok(a.set & LEASE_DO_READ, "a look during which something changed is followed by another, at once");
+	read_done(0.3, held(10, 15 * SEC));
+	ok(!(a.set & LEASE_DO_READ) && lease_wait(&l, at(0.3)) > 14 * SEC, "by one");
+
+	begin(false);
+	step(0.1, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(0.2, (struct lease_sight){ .kind = SIGHT_RELEASED, .id = 3 });
+	ok((a.set & LEASE_DO_WRITE) && !(a.set & LEASE_DO_READ), "but if it shows that the lock is free, the try comes first");
+
+	lead();
+	step(1, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	ok(a.set & LEASE_DO_READ, "a leader looks too");
+	step(1.1, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(1.2, ours(writes));
+	ok(a.set & LEASE_DO_READ, "and again, if something changed meanwhile");
+}
+
+/* Our incarnation in the record, by this write, the count-th of it. */
+static struct lease_sight copy(uint64_t write, uint64_t count)
+{
+	struct lease_sight s = ours(write);
+
+	s.count = count;
+	return s;
+}
+
+/* The machine was cloned while this process ran: both copies have one incarnation. */
+static void copy_rules(void)
+{
+	const unsigned twin = LEASE_DO_TWIN | LEASE_DO_STOP;
+
+	lead();
+	tick(2);
+	write_done(2.1, OUTCOME_CONFLICT, 2);
+	read_done(2.2, copy(1000, l.writes));
+	ok((a.set & twin) == twin && !a.held && a.reason == LEASE_STOLEN, "a write that is not ours under our incarnation, no older than our last: a copy of "
+	                                                                 "this process leads, and our term ends in the same step");
+	step(2.5, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
+	struct lease_sight its = copy(1000, l.writes);
+	its.mine = false; /* since we have another incarnation now */
+	while (!(a.set & LEASE_DO_READ))
+		tick(2.6);
+	read_done(2.6, its);
+	ok(!(a.set & LEASE_DO_WRITE) && lease_wait(&l, at(2.6)) > 10 * SEC, "whose lease is waited out like any other's, from the first sight of it");
+
+	lead();
+	tick(2);
+	write_done(2.1, OUTCOME_CONFLICT, 2);
+	read_done(2.2, copy(1000, l.writes + 3));
+	ok((a.set & twin) == twin, "nor is one that counts more");
+	lead();
+	tick(2);
+	write_done(2.1, OUTCOME_UNKNOWN, 2);
+	read_done(2.2, copy(writes, l.writes));
+	ok(!(a.set & twin), "our last write, unanswered, is ours");
+	lead();
+	uint64_t first = writes;
+	tick(2);
+	write_done(2, OUTCOME_OK, 2);
+	tick(4);
+	write_done(4.1, OUTCOME_CONFLICT, 4);
+	read_done(4.2, copy(first, 1));
+	ok(!(a.set & twin) && (a.set & LEASE_DO_WRITE), "an older one of ours is: the store fell back to it, and the term goes on with the next renewal");
+	lead();
+	tick(2);
+	write_done(2.1, OUTCOME_CONFLICT, 2);
+	read_done(2.2, ours(1000));
+	ok(!(a.set & twin), "a record that does not count its writes was edited by hand, as before");
+
+	begin(false);
+	read_done(1, copy(1000, 1));
+	ok((a.set & LEASE_DO_TWIN) && !(a.set & LEASE_DO_WRITE), "a copy of a standby that leads is met by the standby, which waits");
+	is_int(lease_next_count(&l), 1, "whose next write is its first");
+}
+
+/* The store counts tokens, and has lost some. */
+static void token_rules(void)
+{
+	begin(false);
+	read_done(0, absent);
+	struct lease_sight low = ours(writes);
+	low.low_token = true;
+	step(0.1, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_OK, .sent_at = at(0), .sight = low });
+	ok(!(a.set & LEASE_DO_START) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "a term whose token is not above those seen is not led but let go");
+	step(0.2, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_OK, .sent_at = at(0.1),
+	                                .sight = { .kind = SIGHT_RELEASED, .id = 3 } });
+	if (a.set & LEASE_DO_READ)
+		read_done(0.2, (struct lease_sight){ .kind = SIGHT_RELEASED, .id = 3 });
+	ok(!(a.set & LEASE_DO_WRITE), "and tried again");
+	tick(0.2 + 2);
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE, "after P");
+	write_done(2.3, OUTCOME_OK, 2.2);
+	ok(a.set & LEASE_DO_START, "until the store counts higher");
+}
+
 int main(void)
 {
 	times_rules();
+	change_rules();
+	copy_rules();
+	token_rules();
 	standby_rules();
 	leader_rules();
 	refusal_rules();
