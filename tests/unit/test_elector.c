@@ -1,0 +1,355 @@
+/* The elector on a real file lock, in what stores and machines can do to a term that goes on: a clone of its machine, a record that
+ * falls back, a token that was larger before. */
+#include "elector.h"
+
+#include "mem.h"
+#include "offload.h"
+#include "tap.h"
+
+#include <dirent.h>
+#include <ev.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PATIENCE 60.
+
+static char dir[100], url[160];
+static const char *path;
+
+/* One candidate, in this process; what it tells is in memory that a clone of it writes to as well, each in its own place. */
+struct told {
+	int leads, stops, renewals, saved, others; /* others: have been reported to lead */
+	enum lease_reason reason;
+	int64_t token;
+	char incarnation[37];
+};
+struct candidate {
+	struct lock_env env;
+	struct proof_self self;
+	struct elector *elector;
+	struct told *told;
+};
+
+static void on_lead(void *arg, const struct elector_term *t)
+{
+	struct candidate *c = arg;
+
+	c->told->leads++;
+	c->told->token = t->token;
+}
+
+static void on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	(void)arg, (void)end, (void)kill;
+}
+
+static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	struct candidate *c = arg;
+
+	(void)held, (void)stop_by;
+	c->told->stops++;
+	c->told->reason = reason;
+	elector_stopped(c->elector, true);
+}
+
+static void on_leader(void *arg, const struct elector_leader *l)
+{
+	struct candidate *c = arg;
+
+	c->told->others += !l->self;
+}
+
+static void on_no_leader(void *arg, const char *previous)
+{
+	(void)arg, (void)previous;
+}
+
+static void on_saved(void *arg, uint64_t save, bool good)
+{
+	struct candidate *c = arg;
+
+	if (good)
+		c->told->saved = (int)save;
+}
+
+static void on_renewed(void *arg, nsec took)
+{
+	struct candidate *c = arg;
+
+	(void)took;
+	c->told->renewals++;
+}
+
+static void on_finished(void *arg, bool left)
+{
+	(void)arg, (void)left;
+}
+
+static const struct elector_callbacks callbacks = {
+	.lead = on_lead, .deadline = on_deadline, .stop = on_stop, .leader = on_leader, .no_leader = on_no_leader, .saved = on_saved,
+	.renewed = on_renewed, .finished = on_finished,
+};
+
+static void start(struct candidate *c, struct told *told, nsec lease)
+{
+	struct err err;
+	struct lease_times times = { .lease = lease };
+
+	*c = (struct candidate){ .told = told };
+	*told = (struct told){ 0 };
+	lease_times_default(&times);
+	c->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	c->env.offload = offload_new(c->env.loop, 1, NULL);
+	proof_self_init(&c->self, dir);
+	struct elector_config config = { .env = &c->env, .self = &c->self, .lock = url, .identity = "a", .address = "", .times = times };
+	c->elector = elector_new(&config, &callbacks, c, &err);
+	if (!c->elector) {
+		printf("Bail out! %s\n", err.text);
+		exit(1);
+	}
+	elector_campaign(c->elector);
+}
+
+static void stop(struct candidate *c)
+{
+	elector_free(c->elector);
+	lock_env_fini(&c->env);
+	proof_self_fini(&c->self);
+	offload_free(c->env.offload);
+	ev_loop_destroy(c->env.loop);
+	unlink(path);
+}
+
+static void on_tick(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)w, (void)revents;
+	ev_break(loop, EVBREAK_ONE);
+}
+
+static bool enough(const int *counter, int want)
+{
+	return __atomic_load_n(counter, __ATOMIC_SEQ_CST) >= want;
+}
+
+/* Runs the loop until the counter is there. */
+static bool until(struct candidate *c, const int *counter, int want)
+{
+	double end = ev_time() + PATIENCE;
+	ev_timer tick;
+
+	ev_timer_init(&tick, on_tick, 0.02, 0.02);
+	ev_timer_start(c->env.loop, &tick);
+	while (!enough(counter, want) && ev_time() < end)
+		ev_run(c->env.loop, 0);
+	ev_timer_stop(c->env.loop, &tick);
+	return enough(counter, want);
+}
+
+static struct record look(void)
+{
+	struct record r;
+	struct err err;
+	static char text[RECORD_MAX_BYTES];
+	FILE *f = fopen(path, "re");
+	size_t len = f ? fread(text, 1, sizeof text, f) : 0;
+
+	if (f)
+		fclose(f);
+	record_init(&r);
+	if (record_parse(&r, text, len, &err) < 0)
+		printf("# %s: %s\n", path, err.text);
+	return r;
+}
+
+static uint64_t shown_term(void)
+{
+	struct record r = look();
+	uint64_t term = r.term;
+
+	record_fini(&r);
+	return term;
+}
+
+/* As a store does that shows another version from now on. */
+static void replace(const struct record *r)
+{
+	char new[160];
+	char *text = record_print(r);
+
+	snprintf(new, sizeof new, "%s.other", path);
+	FILE *f = fopen(new, "we");
+	fputs(text, f);
+	fclose(f);
+	free(text);
+	if (rename(new, path) < 0)
+		perror("rename");
+}
+
+static void save(struct candidate *c, uint64_t number, const char *json)
+{
+	struct err err;
+
+	elector_save(c->elector, number, json, &err);
+	until(c, &c->told->saved, (int)number);
+}
+
+/* ---- a clone ---- */
+
+/* What both do from the fork on: until told to end. */
+static void go_on(struct candidate *c, const int *end)
+{
+	until(c, end, 1);
+}
+
+static void clones(void)
+{
+	struct shared {
+		struct told told[2];
+		int end;
+	} *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	struct candidate c;
+
+	start(&c, &s->told[0], 6 * NSEC_PER_SEC);
+	ok(until(&c, &s->told[0].renewals, 1), "a leader renews");
+	struct record before = look();
+	s->told[1] = s->told[0];
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		c.told = &s->told[1];
+		ev_loop_fork(c.env.loop);
+		go_on(&c, &s->end);
+		_exit(0);
+	}
+	double end = ev_time() + PATIENCE;
+	ev_timer tick;
+	ev_timer_init(&tick, on_tick, 0.02, 0.02);
+	ev_timer_start(c.env.loop, &tick);
+	while (!enough(&s->told[0].stops, 1) && !enough(&s->told[1].stops, 1) && ev_time() < end)
+		ev_run(c.env.loop, 0);
+	int loser = enough(&s->told[1].stops, 1), winner = 1 - loser;
+	ok(s->told[0].stops + s->told[1].stops == 1 && s->told[loser].reason == LEASE_STOLEN,
+	   "cloned while it leads, one of the two ends its term: it is lost to the other");
+	int renewals = s->told[winner].renewals;
+	while (!enough(&s->told[winner].renewals, renewals + 3) && ev_time() < end)
+		ev_run(c.env.loop, 0);
+	ok(s->told[winner].stops == 0 && s->told[winner].renewals >= renewals + 3, "the other one leads on");
+	struct record after = look();
+	is_str(after.incarnation, before.incarnation, "as the process that it was");
+	ok(after.writes > before.writes, "which counts its writes in the record");
+	if (winner == 1)
+		kill(pid, SIGKILL);
+	else
+		elector_end(c.elector, LEASE_RESIGNED, 60 * NSEC_PER_SEC, 0);
+	while (!enough(&s->told[loser].leads, s->told[loser].stops + 1) && ev_time() < end)
+		ev_run(c.env.loop, 0);
+	ok(s->told[loser].leads == 2, "and when that one is gone, the one that ended leads again");
+	while (loser == 1 && shown_term() == after.term && ev_time() < end)
+		ev_run(c.env.loop, 0);
+	struct record last = look();
+	ok(strcmp(last.incarnation, before.incarnation) != 0 && last.term > before.term, "under an incarnation of its own");
+	is_str(last.tree, "", "that offers no proof of its death, which the clone's machine could mistake for that of another");
+	ev_timer_stop(c.env.loop, &tick);
+	__atomic_store_n(&s->end, 1, __ATOMIC_SEQ_CST);
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	record_fini(&before);
+	record_fini(&after);
+	record_fini(&last);
+	stop(&c);
+	munmap(s, sizeof *s);
+}
+
+/* ---- a store that falls back ---- */
+
+static void checkpoints(void)
+{
+	struct told told;
+	struct candidate c;
+
+	start(&c, &told, 6 * NSEC_PER_SEC);
+	until(&c, &told.leads, 1);
+	save(&c, 1, "{\"n\":5}");
+	struct record old = look();
+	save(&c, 2, "{\"n\":10}");
+	is_int(told.saved, 2, "a checkpoint is acknowledged");
+	replace(&old);
+	until(&c, &told.renewals, told.renewals + 2);
+	struct record now = look();
+	is_str(now.checkpoint, "{\"n\":10}", "a store that shows the record from before it gets it again with the next renewal");
+	ok(told.stops == 0 && now.term == old.term, "the term goes on");
+	mem_replace(&now.checkpoint, "{\"n\":11}");
+	replace(&now);
+	until(&c, &told.renewals, told.renewals + 2);
+	struct record edited = look();
+	is_str(edited.checkpoint, "{\"n\":11}", "what a person puts into the newest record stands");
+	mem_replace(&old.holder, "somebody else");
+	snprintf(old.incarnation, sizeof old.incarnation, "00000000-0000-4000-8000-000000000000");
+	old.lease_ms = 100;
+	old.term++;
+	replace(&old);
+	until(&c, &told.leads, 2);
+	struct record next = look();
+	ok(told.stops == 1 && told.leads == 2 && strcmp(next.checkpoint, "{\"n\":5}") == 0, "and so does what another leader had saved, when its record is taken over");
+	record_fini(&old);
+	record_fini(&now);
+	record_fini(&edited);
+	record_fini(&next);
+	stop(&c);
+}
+
+/* ---- tokens ---- */
+
+static void tokens(void)
+{
+	struct told told;
+	struct candidate c;
+	struct record r;
+
+	record_init(&r);
+	mem_replace(&r.holder, "somebody else");
+	r.lease_ms = 1500;
+	r.term = 7;
+	r.state = RECORD_LEADING;
+	r.token = clock_wall_us() + INT64_C(3600) * 1000000; /* its clock was ahead, or ours is behind */
+	replace(&r);
+	start(&c, &told, 2 * NSEC_PER_SEC);
+	until(&c, &told.others, 1);
+	unlink(path);
+	until(&c, &told.leads, 1);
+	ok(told.token > r.token, "the token of a term is larger than all that its candidate has seen, also when the record is gone");
+	record_fini(&r);
+	stop(&c);
+}
+
+static void remove_all(void)
+{
+	char name[400];
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d))) {
+		snprintf(name, sizeof name, "%s/%s", dir, e->d_name);
+		unlink(name);
+	}
+	closedir(d);
+	rmdir(dir);
+}
+
+int main(void)
+{
+	snprintf(dir, sizeof dir, "/dev/shm/lunarch-elector-XXXXXX");
+	if (!mkdtemp(dir))
+		return 1;
+	snprintf(url, sizeof url, "file:%s/lock", dir);
+	path = url + strlen("file:");
+	clones();
+	checkpoints();
+	tokens();
+	remove_all();
+	return tap_done();
+}
