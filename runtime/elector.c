@@ -382,10 +382,11 @@ static void on_read(void *arg, const struct lock_result *r)
 
 static void say_low_token(struct elector *e)
 {
-	char text[300];
+	char text[400];
 
-	snprintf(text, sizeof text, "the store gave the term token %lld, and %lld was seen before: the store was restored from an older copy, or "
-	         "the record was made anew. Nobody who knows that leads until the store counts higher", (long long)e->token, (long long)e->top_token);
+	snprintf(text, sizeof text, "the store gave the term token %lld, and this process has seen %lld: the store was restored from an older copy, "
+	         "or began anew. It leads when the store counts higher. If no receiver compares tokens, restart it: a new process has seen none",
+	         (long long)e->token, (long long)e->top_token);
 	say_trouble(e, "token_low", text);
 	e->low = true;
 }
