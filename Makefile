@@ -155,6 +155,15 @@ test-kube: kube-server
 test-image: kube-server
 	$(PROVE_EACH) tests/kube/image.py
 
+# The version before this one beside it on one lock: built from its commit, so it needs the repository's history.
+PREVIOUS = 0a6d862
+test-previous: test-deps
+	@$(MAKE) --no-print-directory all
+	@[ -e $(BUILD)/previous/$(PREVIOUS) ] || { rm -rf $(BUILD)/previous && mkdir -p $(BUILD)/previous && \
+	  git archive $(PREVIOUS) | tar -x -C $(BUILD)/previous && $(MAKE) --no-print-directory -C $(BUILD)/previous BUILD=build VERSION=$(PREVIOUS) all >/dev/null && \
+	  touch $(BUILD)/previous/$(PREVIOUS); }
+	PREVIOUS=$(CURDIR)/$(BUILD)/previous/build $(PROVE_EACH) tests/previous/beside.py
+
 # The etcd lock on the servers that are newer than Debian's, built likewise.
 test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
@@ -234,6 +243,7 @@ help:
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
+	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
@@ -241,4 +251,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE
