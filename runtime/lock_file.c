@@ -1,27 +1,33 @@
 #include "lock.h"
 
+#include "buf.h"
+#include "file_link.h"
 #include "file_swap.h"
+#include "file_system.h"
 #include "file_turn.h"
 #include "lock_hub.h"
 #include "lock_path.h"
+#include "lock_url.h"
 #include "mem.h"
 #include "offload.h"
 #include "reading.h"
 
+#include <errno.h>
 #include <ev.h>
-#include <linux/magic.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 /* Where the directory lives decides what may be done on the loop. */
 enum place {
-	IN_MEMORY, /* tmpfs: no device to wait for, nothing to make durable: all of it on the loop */
+	IN_MEMORY, /* no device to wait for, nothing to make durable: all of it on the loop */
 	ON_DISK,   /* local: a record is in the page cache, since it is written or watched all the time, so it is read on the
 	            * loop; writing waits for the device and goes off it */
-	REMOTE,    /* a server that may not answer, or a file system we do not know: everything off the loop */
+	REMOTE,    /* a server that may not answer, or a file system of which little is known: everything off the loop */
 };
 
 struct file_lock;
@@ -31,9 +37,9 @@ struct job {
 	struct offload_job off; /* first */
 	struct file_lock *lock; /* NULL: abandoned */
 	bool writing;
-	char *path, *text;      /* what swap borrows */
+	char *path, *marker, *text; /* what op borrows */
 	struct instant sent_at;
-	struct file_swap swap;
+	struct file_op op;
 };
 
 /* 1,000 of these are in one process: kept small. */
@@ -41,12 +47,16 @@ struct file_lock {
 	struct lock base;       /* first */
 	struct lock_env *env;
 	char *path;
+	char *marker;           /* ?must_exist=; NULL: none */
+	bool shared;            /* ?shared=link */
 	enum place place;
+	const struct file_system_type *type; /* of the directory when it was opened */
 	unsigned number, serial;/* for the names of temporary files */
 	struct file_turn turn;  /* waiting: what was asked for has not begun */
 	struct job *job;        /* what has */
 	const struct record *record; /* to write; NULL: read, or remove */
 	bool removing;
+	struct lock_about *about; /* to fill after a look; NULL */
 	const struct version *expected;
 	bool durable;
 	struct reading *last;   /* NULL: no record, or one of ours */
@@ -69,28 +79,23 @@ static void dir_of(const struct file_lock *l, char *out)
 	strcpy(out + len, len ? "" : "/");
 }
 
-/* otherwise: if the directory cannot be looked at. */
-static enum place place_of(const char *dir, enum place otherwise)
+static enum place place_of(const struct file_lock *l)
 {
+	if (l->shared)
+		return REMOTE;
+	return l->type->is == FILE_SYSTEM_MEMORY ? IN_MEMORY : l->type->is == FILE_SYSTEM_DISK ? ON_DISK : REMOTE;
+}
+
+/* What file system the directory is on now. If it cannot be asked, what was known stays. */
+static void look_at_place(struct file_lock *l)
+{
+	char dir[PATH_MAX];
 	struct statfs fs;
 
-	if (statfs(dir, &fs) < 0)
-		return otherwise;
-	switch ((unsigned long)fs.f_type) {
-	case TMPFS_MAGIC:
-	case RAMFS_MAGIC:
-		return IN_MEMORY;
-	case EXT4_SUPER_MAGIC: /* and ext2, ext3 */
-	case XFS_SUPER_MAGIC:
-	case BTRFS_SUPER_MAGIC:
-	case F2FS_SUPER_MAGIC:
-	case OVERLAYFS_SUPER_MAGIC:
-	case 0x2fc12fc1: /* zfs, bcachefs: in no header */
-	case 0xca451a4e:
-		return ON_DISK;
-	default:
-		return REMOTE;
-	}
+	dir_of(l, dir);
+	if (statfs(dir, &fs) == 0)
+		l->type = file_system_type((uint32_t)fs.f_type);
+	l->place = place_of(l);
 }
 
 /* ---- jobs ---- */
@@ -112,18 +117,22 @@ static struct job *job_new(struct file_lock *l)
 	j->writing = l->record || l->removing;
 	j->sent_at = clock_now();
 	j->path = mem_dup(l->path);
-	j->swap.path = j->path;
-	j->swap.local = l->place != REMOTE;
-	j->swap.in_memory = l->place == IN_MEMORY;
-	j->swap.may_wait = l->place != IN_MEMORY;
-	j->swap.by = give_up_at(l->by);
+	j->marker = l->marker ? mem_dup(l->marker) : NULL;
+	j->op.path = j->path;
+	j->op.marker = j->marker;
+	j->op.shared = l->shared;
+	j->op.local = l->place != REMOTE;
+	j->op.in_memory = l->place == IN_MEMORY;
+	j->op.may_wait = l->place != IN_MEMORY;
+	j->op.by = give_up_at(l->by);
 	return j;
 }
 
 static void job_free(struct job *j)
 {
-	file_swap_fini(&j->swap);
+	file_op_fini(&j->op);
 	free(j->path);
+	free(j->marker);
 	free(j->text);
 	free(j);
 }
@@ -135,7 +144,7 @@ static void parse(struct file_lock *l, const struct job *j, struct lock_result *
 
 	if (j->writing || r->outcome != LOCK_OK)
 		return;
-	if (reading_parse(&l->last, record, file_swap_content(&j->swap), j->swap.len, &why) == 0) {
+	if (reading_parse(&l->last, record, file_op_content(&j->op), j->op.len, &why) == 0) {
 		r->record = record;
 		return;
 	}
@@ -145,12 +154,34 @@ static void parse(struct file_lock *l, const struct job *j, struct lock_result *
 	        j->path, why.text);
 }
 
+/* What the directory is, for doctor. */
+static void fill_about(struct file_lock *l, struct lock_result *r)
+{
+	struct lock_about *a = l->about;
+
+	if (r->outcome != LOCK_OK && r->outcome != LOCK_ABSENT && r->outcome != LOCK_FOREIGN)
+		return;
+	r->outcome = LOCK_OK;
+	r->err = (struct err){ 0 };
+	*a = (struct lock_about){ 0 };
+	snprintf(a->server, sizeof a->server, "%s%s", l->type->name, l->shared ? ", by shared=link" : "");
+	if (l->type->is == FILE_SYSTEM_SHARED && !l->marker)
+		snprintf(a->warning, sizeof a->warning,
+		         "no must_exist=FILE is set: a machine on which this is not mounted would lead by itself, in what is there instead; "
+		         "name a file that is only there if it is");
+	else if (l->marker)
+		snprintf(a->server, sizeof a->server, "%s%s, with must_exist set", l->type->name, l->shared ? ", by shared=link" : "");
+}
+
 /* The end of what was asked for: done may close the lock, or ask for more. */
-static void tell(struct file_lock *l, const struct lock_result *r)
+static void tell(struct file_lock *l, struct lock_result *r)
 {
 	ev_timer_stop(l->env->loop, &l->timer);
+	if (l->about)
+		fill_about(l, r);
 	l->record = NULL;
 	l->removing = false;
+	l->about = NULL;
 	l->done(l->arg, r);
 }
 
@@ -165,7 +196,7 @@ static void complete(struct file_lock *l)
 	struct job *j = l->job;
 	struct record record;
 	struct lock_result r = {
-		.outcome = j->swap.outcome, .sent_at = j->sent_at, .version = j->swap.version, .err = j->swap.err,
+		.outcome = j->op.outcome, .sent_at = j->sent_at, .version = j->op.version, .err = j->op.err,
 	};
 
 	l->job = NULL;
@@ -191,7 +222,7 @@ static void abandon(struct file_lock *l, enum err_code code, const char *why)
 
 	err_set(&r.err, code, "%s %s: %s", l->record ? "writing" : l->removing ? "removing" : "reading", l->path, why);
 	if (j) {
-		atomic_store(&j->swap.cancelled, true);
+		atomic_store(&j->op.cancelled, true);
 		j->lock = NULL;
 		l->job = NULL;
 		file_turn_over(l->env);
@@ -204,10 +235,12 @@ static void work(struct offload_job *off)
 {
 	struct job *j = (struct job *)off;
 
-	if (j->writing)
-		file_swap_write(&j->swap);
+	if (j->op.shared)
+		(j->writing ? file_link_write : file_link_read)(&j->op);
+	else if (j->writing)
+		file_swap_write(&j->op);
 	else
-		file_swap_read(&j->swap);
+		file_swap_read(&j->op);
 }
 
 static void worked(struct offload_job *off)
@@ -229,7 +262,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 
 static void run_off_loop(struct file_lock *l)
 {
-	l->job->swap.may_wait = true;
+	l->job->op.may_wait = true;
 	l->job->off = (struct offload_job){ .work = work, .done = worked };
 	offload_run(l->env->offload, &l->job->off);
 }
@@ -239,44 +272,44 @@ static bool try_here(struct file_lock *l)
 {
 	struct job *j = l->job;
 
-	if (j->swap.outcome != LOCK_OK)
+	if (j->op.outcome != LOCK_OK)
 		return true;
 	if (l->place == REMOTE || (j->writing && l->place == ON_DISK))
 		return false;
 	if (j->writing)
-		return file_swap_write(&j->swap);
-	file_swap_read(&j->swap);
+		return file_swap_write(&j->op);
+	file_swap_read(&j->op);
 	return true;
 }
 
-static void name_temp(struct file_lock *l, struct file_swap *s)
+static void name_temp(struct file_lock *l, struct file_op *o)
 {
-	size_t room = sizeof s->temp;
+	size_t room = sizeof o->temp;
 
-	s->tag = *lock_hub_tag(l->env);
-	lock_hub_temp_prefix(l->env, l->notice.name, l->number, s->temp, room);
-	size_t len = strlen(s->temp);
-	snprintf(s->temp + len, room - len, "%u.tmp", l->serial++);
+	o->tag = *lock_hub_tag(l->env);
+	lock_hub_temp_prefix(l->env, l->notice.name, l->number, o->temp, room);
+	size_t len = strlen(o->temp);
+	snprintf(o->temp + len, room - len, "%u.tmp", l->serial++);
 }
 
 static void fill_write(struct file_lock *l, struct job *j)
 {
 	char dir[PATH_MAX];
 
-	j->swap.expected = *l->expected;
-	j->swap.durable = l->durable;
+	j->op.expected = *l->expected;
+	j->op.durable = l->durable;
 	dir_of(l, dir);
 	if (l->removing)
 		return;
 	j->text = record_print(l->record);
-	j->swap.text = j->text;
-	j->swap.clean = lock_hub_first_use(l->env, dir);
-	name_temp(l, &j->swap);
+	j->op.text = j->text;
+	j->op.clean = lock_hub_first_use(l->env, l->shared ? l->path : dir);
+	name_temp(l, &j->op);
 	size_t len = strlen(j->text);
 	if (len <= RECORD_MAX_BYTES)
 		return;
-	j->swap.outcome = LOCK_INVALID;
-	err_set(&j->swap.err, ERR_INVALID, "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed",
+	j->op.outcome = LOCK_INVALID;
+	err_set(&j->op.err, ERR_INVALID, "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed",
 	        l->path, len, RECORD_MAX_BYTES);
 }
 
@@ -332,6 +365,14 @@ static void file_remove(struct lock *base, const struct version *expected, struc
 	ask(l, by, done, arg);
 }
 
+static void file_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct file_lock *l = (struct file_lock *)base;
+
+	l->about = about;
+	ask(l, by, done, arg);
+}
+
 static void file_cancel(struct lock *base)
 {
 	struct file_lock *l = (struct file_lock *)base;
@@ -365,9 +406,17 @@ static bool file_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 		return true;
 	if (l->place == REMOTE)
 		return false;
+	look_at_place(l); /* after a directory went away, another file system may be there now */
 	dir_of(l, dir);
-	l->place = place_of(dir, l->place); /* after a directory went away, another file system may be there now */
 	return l->place != REMOTE && lock_hub_watch(l->env, &l->notice, dir, l->looked);
+}
+
+static void free_lock(struct file_lock *l)
+{
+	free(l->base.url);
+	free(l->path);
+	free(l->marker);
+	free(l);
 }
 
 static void file_close(struct lock *base)
@@ -377,30 +426,95 @@ static void file_close(struct lock *base)
 	file_cancel(base);
 	lock_hub_forget(l->env, &l->notice);
 	forget_last(l);
-	free(l->base.url);
-	free(l->path);
-	free(l);
+	free_lock(l);
+}
+
+/* ---- opening ---- */
+
+static const char *const known_options[] = { "shared", "must_exist", NULL };
+
+static int take_options(struct file_lock *l, const char *url, const char *text, struct err *err)
+{
+	struct lock_url u;
+
+	if (lock_url_parse_options(&u, url, text, known_options, err) < 0)
+		return -1;
+	const char *shared = lock_url_option(&u, "shared"), *marker = lock_url_option(&u, "must_exist");
+	int status = 0;
+	if (shared && strcmp(shared, "link") != 0)
+		status = err_set(err, ERR_USAGE, "lock \"%s\": the option shared is \"%.40s\"; there is shared=link", url, shared);
+	else if (marker && !*marker)
+		status = err_set(err, ERR_USAGE, "lock \"%s\": must_exist expects the name of a file", url);
+	l->shared = shared != NULL;
+	l->marker = marker ? mem_dup(marker) : NULL;
+	lock_url_fini(&u);
+	return status;
+}
+
+static char *print_url(const struct file_lock *l)
+{
+	struct buf b = { 0 };
+
+	buf_printf(&b, "file:%s%s", l->path, l->shared ? "?shared=link" : "");
+	if (l->marker) {
+		buf_adds(&b, l->shared ? "&must_exist=" : "?must_exist=");
+		lock_url_encode(&b, l->marker, "/");
+	}
+	return b.data;
+}
+
+static int take_path(struct file_lock *l, const char *text, size_t len, struct err *err)
+{
+	char *given = mem_dupn(text, len);
+
+	l->path = lock_path(given, err);
+	free(given);
+	return l->path ? 0 : -1;
+}
+
+/* Asked again by each write, since something else may be mounted there later. */
+static int check_place(const struct file_lock *l, struct err *err)
+{
+	char dir[PATH_MAX];
+	struct statfs fs;
+
+	dir_of(l, dir);
+	if (!l->shared && statfs(dir, &fs) < 0)
+		return err_sys(err, "cannot tell which file system %s is on", dir);
+	if (!l->shared && file_op_check_type(dir, (uint32_t)fs.f_type, err) < 0)
+		return -1;
+	int fd = l->marker ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+	if (l->marker && fd < 0)
+		return err_sys(err, "cannot use the directory %s of the record", dir);
+	int status = file_op_check_marker(fd, l->marker, l->path, err);
+	if (fd >= 0)
+		close(fd);
+	return status;
 }
 
 static struct lock *file_open(struct lock_env *env, const char *url, struct err *err)
 {
-	char *path = lock_path(url, err), dir[PATH_MAX];
-
-	if (!path)
-		return NULL;
+	size_t len = strcspn(url, "?");
 	struct file_lock *l = mem_zero(sizeof *l);
+
+	l->type = file_system_type(0);
+	if (take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 || take_path(l, url, len, err) < 0)
+		goto fail;
+	l->notice = (struct lock_notice){ .changed = on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
+	if (check_place(l, err) < 0)
+		goto fail;
 	l->base.ops = &lock_file;
-	l->base.url = mem_printf("file:%s", path);
+	l->base.url = print_url(l);
 	l->env = env;
-	l->path = path;
 	l->number = lock_hub_number(env);
 	l->turn.begin = begin;
-	l->notice = (struct lock_notice){ .changed = on_notice, .arg = l, .name = strrchr(path, '/') + 1 };
-	dir_of(l, dir);
-	l->place = place_of(dir, REMOTE);
+	look_at_place(l);
 	ev_timer_init(&l->timer, on_timer, 0., 0.);
 	l->timer.data = l;
 	return &l->base;
+fail:
+	free_lock(l);
+	return NULL;
 }
 
 const struct lock_ops lock_file = {
@@ -412,6 +526,6 @@ const struct lock_ops lock_file = {
 	.cancel = file_cancel,
 	.watch = file_watch,
 	.close = file_close,
+	.about = file_about,
 	.remove = file_remove,
-	.key_last = true,
 };

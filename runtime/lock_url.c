@@ -185,12 +185,12 @@ static const char *take_hosts(struct lock_url *u, const char *from, const char *
 	}
 }
 
-static bool is_known(const char *name, const char *const *known)
+static bool is_known(const struct lock_url *u, const char *name, const char *const *known)
 {
 	for (; known && *known; known++)
 		if (strcmp(*known, name) == 0)
 			return true;
-	return strcmp(name, "password_file") == 0;
+	return u->hosts && strcmp(name, "password_file") == 0;
 }
 
 static int take_option(struct lock_url *u, const char *from, const char *to, const char *const *known, char *wrong, size_t room)
@@ -206,11 +206,11 @@ static int take_option(struct lock_url *u, const char *from, const char *to, con
 	u->option[u->options++].value = value;
 	if (!name || !value)
 		return snprintf(wrong, room, "an option has a bad percent escape");
-	if (is_known(name, known))
+	if (is_known(u, name, known))
 		return 0;
-	int n = snprintf(wrong, room, "there is no option \"%.40s\"; there are password_file", name);
-	for (; known && *known && n > 0 && (size_t)n < room; known++)
-		n += snprintf(wrong + n, room - (size_t)n, ", %s", *known);
+	int n = snprintf(wrong, room, "there is no option \"%.40s\"; there are %s", name, u->hosts ? "password_file" : "");
+	for (bool first = !u->hosts; known && *known && n > 0 && (size_t)n < room; known++, first = false)
+		n += snprintf(wrong + n, room - (size_t)n, "%s%s", first ? "" : ", ", *known);
 	return 1;
 }
 
@@ -303,6 +303,17 @@ int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int
 		return 0;
 	lock_url_fini(u);
 	return -1;
+}
+
+int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known, struct err *err)
+{
+	char wrong[300];
+
+	*u = (struct lock_url){ .hosts = 0 };
+	if (take_options(u, text, known, wrong, sizeof wrong) == 0)
+		return 0;
+	lock_url_fini(u);
+	return err_set(err, ERR_USAGE, "lock \"%s\": %s", lock, wrong);
 }
 
 void lock_url_fini(struct lock_url *u)

@@ -33,6 +33,9 @@ struct lock_url {
 /* text: what follows "scheme:". port: for hosts without one. known: the options there are besides password_file,
  * NULL-terminated. Reads the password's file. -1: *err, with scheme but without secrets; u is empty then. */
 int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known, struct err *err);
+
+/* Options alone, of a lock without hosts, which has no password: text is what follows the '?', lock names it in *err. */
+int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known, struct err *err);
 void lock_url_fini(struct lock_url *u); /* the password's bytes are wiped */
 
 /* The option's value; NULL: not given. */

@@ -68,6 +68,42 @@ class File(Store):
         shutil.rmtree(self.dir)
 
 
+class SharedFile(File):
+    """With ?shared=link: a directory of numbered versions, as on a network file system, on a disk of this machine."""
+    name = "file, shared=link"
+    revisions = False  # a version is its number and its content's digest: what was put back byte for byte is what was there
+    watches = False
+
+    def __init__(self, directory=None):
+        self.dir = directory or scratch()
+
+    def url(self, key, through=None):
+        return super().url(key) + "?shared=link"
+
+    def versions(self, key):
+        try:
+            return sorted(n for n in os.listdir(self.path(key)) if not n.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def put(self, key, content):
+        os.makedirs(self.path(key), exist_ok=True)
+        newest = int(([*self.versions(key)] or ["0"])[-1])
+        with open(os.path.join(self.path(key), ".by-hand"), "wb") as f:
+            f.write(content)
+        os.rename(f.name, os.path.join(self.path(key), f"{newest + 1:016}"))
+
+    def get(self, key):
+        found = self.versions(key)
+        if not found:
+            return None
+        with open(os.path.join(self.path(key), found[-1]), "rb") as f:
+            return f.read()
+
+    def delete(self, key):
+        shutil.rmtree(self.path(key), ignore_errors=True)
+
+
 class Etcd(Store):
     """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
     name = "etcd"

@@ -42,29 +42,28 @@ def namespaces():
 
 def another_host():
     """A record of a living holder elsewhere: its pid is one of ours that lives, and then one that is dead. Neither counts.
-    The second is on a file system of the network, where nobody tells of changes: the candidate polls."""
-    nfs = {"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_NFS": "1"}
+    The second has a lock for shared directories, where nobody tells of changes: the candidate polls."""
 
-    def one(what, pid, env):
+    def one(what, pid, option):
         f = Field("host")
-        put(f.lock, dict(HOLDER, pid=pid))
-        a = f.join("a", env=env)
+        put(f.lock, dict(HOLDER, pid=pid), option)
+        a = f.join("a", lock=f.lock + option)
         ok(a.wait("new_leader", "far away"), f"another host, {what}: it is followed")
         for i in range(10):  # it renews for longer than its lease
             time.sleep(0.4)
-            put(f.lock, dict(HOLDER, pid=pid, write=f"{i + 1:032x}"))
+            put(f.lock, dict(HOLDER, pid=pid, write=f"{i + 1:032x}"), option)
         same(f.terms(), [], f"another host, {what}: as long as it renews, nobody else leads")
         same(a.all("holder_dead"), [], f"another host, {what}: and nothing is proved about it")
         ok(f.acts(1, "a"), f"another host, {what}: silent, it is followed by lease")
-        same(f.record()["previousHolder"], "far away", f"another host, {what}: as the record says")
-        b = f.join("b", env=env)
+        same((newest(f.lock) if option else f.record())["previousHolder"], "far away", f"another host, {what}: as the record says")
+        b = f.join("b", lock=f.lock + option)
         ok(b.wait("new_leader", "a leads"), f"another host, {what}: a second candidate follows")
         leave(a)
         ok(f.acts(1, "b"), f"another host, {what}: and leads when the first one is stopped")
         f.verdict(f"another host, {what}")
         f.end()
 
-    at_once(lambda: one("with a pid that lives here", os.getpid(), None), lambda: one("with a pid that is dead here, polled", dead_pid(), nfs))
+    at_once(lambda: one("with a pid that lives here", os.getpid(), ""), lambda: one("with a pid that is dead here, polled", dead_pid(), "?shared=link"))
 
 
 HOLDER = {"holderIdentity": "far away", "leaseDurationSeconds": 3, "leaseDurationMs": 3000, "renewDeadlineMs": 2000, "retryPeriodMs": 400,
@@ -73,10 +72,19 @@ HOLDER = {"holderIdentity": "far away", "leaseDurationSeconds": 3, "leaseDuratio
           "pidStart": 1, "bootId": "22222222-2222-4222-8222-222222222222", "pidNamespace": 4026531836, "tree": "/nowhere/.tree"}
 
 
-def put(path, record):
+def put(path, record, option=""):
+    """option: of the lock; with ?shared=link the record becomes the next version."""
     with open(path + ".mine", "w") as f:
         json.dump(record, f)
-    os.rename(path + ".mine", path)
+    if option:
+        os.makedirs(path, exist_ok=True)
+        path = os.path.join(path, f"{int(max(os.listdir(path), default='0')) + 1:016}")
+    os.rename(f.name, path)
+
+
+def newest(path):
+    with open(os.path.join(path, max(n for n in os.listdir(path) if not n.startswith(".")))) as f:
+        return json.load(f)
 
 
 def dead_pid():

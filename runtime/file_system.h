@@ -1,0 +1,25 @@
+/* What the kernel's file systems are to a lock file: kept by this machine alone, or shared with others.
+ * Not a test of one: it goes by the type that statfs(2) tells, and a type that it does not know counts as shared.
+ * Used by the file lock. */
+#ifndef LUNARCH_FILE_SYSTEM_H
+#define LUNARCH_FILE_SYSTEM_H
+
+#include <stdint.h>
+
+enum file_system {
+	FILE_SYSTEM_MEMORY, /* no device to wait for, nothing to make durable */
+	FILE_SYSTEM_DISK,   /* local, with inode numbers that stay */
+	FILE_SYSTEM_LOCAL,  /* local; no more is relied upon */
+	FILE_SYSTEM_SHARED, /* other machines or programs may have it, or nobody knows */
+};
+
+struct file_system_type {
+	uint32_t magic; /* f_type of statfs(2) */
+	enum file_system is;
+	const char *name;
+};
+
+/* Never NULL: the type of this number, else one that is shared and says that it is unknown. */
+const struct file_system_type *file_system_type(uint32_t magic);
+
+#endif
