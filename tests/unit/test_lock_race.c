@@ -16,10 +16,11 @@
 #define ROUNDS 60
 
 static char base[200];
+static const char *option; /* of the locks' URLs */
 
-static void record_path(char *out, size_t size, int lock)
+static void record_url(char *out, size_t size, int lock)
 {
-	snprintf(out, size, "%s/r%d", base, lock);
+	snprintf(out, size, "%s/r%d%s", base, lock, option);
 }
 
 /* One round: read, then try to write the next token on exactly what was read. Each success is noted under its token. */
@@ -40,10 +41,10 @@ static void compete(struct drive *d, int process, unsigned char *winner, int rou
 static void competitor(int process, unsigned char *winners, int rounds)
 {
 	for (int i = 0; i < LOCKS; i++) {
-		char path[250];
+		char url[250];
 		struct drive d;
-		record_path(path, sizeof path, i);
-		drive_init(&d, path);
+		record_url(url, sizeof url, i);
+		drive_init(&d, url);
 		compete(&d, process, winners + i * (rounds + 1), rounds);
 		drive_fini(&d);
 	}
@@ -61,17 +62,31 @@ static bool in_pid_namespace(void)
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-static int files_left(void)
+/* Temporary files in the directory and in those in it, which are locks. */
+static int files_left(const char *dir)
 {
-	DIR *d = opendir(base);
+	DIR *d = opendir(dir);
 	struct dirent *e;
+	char inner[500];
 	int n = 0;
 
-	while (d && (e = readdir(d)))
+	while (d && (e = readdir(d))) {
+		snprintf(inner, sizeof inner, "%s/%s", dir, e->d_name);
 		n += strstr(e->d_name, ".tmp") != NULL;
+		n += e->d_type == DT_DIR && *e->d_name != '.' ? files_left(inner) : 0;
+	}
 	if (d)
 		closedir(d);
 	return n;
+}
+
+static void remove_all(void)
+{
+	char command[300];
+
+	snprintf(command, sizeof command, "rm -rf '%s'/*", base);
+	if (system(command) != 0)
+		printf("# %s is not empty\n", base);
 }
 
 static void race(bool namespaces)
@@ -108,13 +123,9 @@ static void race(bool namespaces)
 	is_int(failed, 0, "all competitors come to the end");
 	is_int(once, LOCKS * ROUNDS, namespaces ? "each token was written by exactly one process, from eight PID namespaces too"
 	                                        : "each token was written by exactly one of eight processes");
-	is_int(files_left(), 0, "no temporary file is left");
+	is_int(files_left(base), 0, "no temporary file is left");
 	munmap(winners, size);
-	for (int i = 0; i < LOCKS; i++) {
-		char path[250];
-		record_path(path, sizeof path, i);
-		unlink(path);
-	}
+	remove_all();
 }
 
 /* Writes as fast as it can, saying which token it was told is written, until it is killed. */
@@ -139,7 +150,7 @@ static void crash(const char *where, int kills)
 	int broken = 0, back = 0, most_left = 0;
 	struct drive d;
 
-	snprintf(path, sizeof path, "%s/crash", base);
+	snprintf(path, sizeof path, "%s/crash%s", base, option);
 	drive_init(&d, path);
 	fflush(stdout);
 	for (int i = 0; i < kills; i++) {
@@ -155,18 +166,18 @@ static void crash(const char *where, int kills)
 		broken += drive_read(&d) != LOCK_OK;
 		back += d.record.token < *said || d.record.token < highest;
 		highest = d.record.token;
-		int left = files_left();
+		int left = files_left(base);
 		most_left = left > most_left ? left : most_left;
 	}
 	is_int(broken, 0, "a writer killed at any moment leaves a record that can be read");
 	is_int(back, 0, "whose token is never smaller than one that was said to be written");
 	ok(most_left <= 1, "the next writer removes what the killed one left");
-	printf("# %s: %d kills, token %lld\n", where, kills, (long long)highest);
+	printf("# %s%s: %d kills, token %lld\n", where, option, kills, (long long)highest);
 	drive_fini(&d);
 	munmap(said, sizeof *said);
 }
 
-static void run_in(const char *where)
+static void run_in(const char *where, const char *how)
 {
 	char command[300];
 
@@ -175,6 +186,7 @@ static void run_in(const char *where)
 		printf("# %s: no directory here\n", where);
 		return;
 	}
+	option = how;
 	race(false);
 	race(true);
 	crash(where, 60);
@@ -185,7 +197,9 @@ static void run_in(const char *where)
 
 int main(void)
 {
-	run_in("/dev/shm");
-	run_in("/var/tmp");
+	run_in("/dev/shm", "");
+	run_in("/var/tmp", "");
+	run_in("/dev/shm", "?shared=link");
+	run_in("/var/tmp", "?shared=link");
 	return tap_done();
 }
