@@ -336,6 +336,8 @@ static void replace(struct file_op *o, struct link_place *p, const struct listin
 	bool made = p->inner.dir < 0;
 	uint64_t number = l->newest + 1;
 
+	if (file_op_keep_out(o, &p->outer) < 0)
+		return;
 	if (made && (make_inner(o, p) < 0 || p->inner.dir < 0)) {
 		o->outcome = p->inner.dir < 0 && o->outcome == LOCK_OK ? LOCK_CONFLICT : o->outcome; /* gone again */
 		return;
@@ -371,6 +373,8 @@ static void remove_all(struct file_op *o, struct link_place *p, struct listing *
 		if (list(o, p, l) < 0)
 			return;
 	}
+	if (o->spelt)
+		unlinkat(p->outer.dir, o->spelt, AT_REMOVEDIR);
 	unlinkat(p->outer.dir, p->outer.name, AT_REMOVEDIR); /* if others' temporary files are in it, it stays, empty of versions */
 }
 

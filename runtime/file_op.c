@@ -298,6 +298,27 @@ void file_op_clean(struct file_op *o, const struct file_place *p)
 	close(dir);
 }
 
+int file_op_keep_out(struct file_op *o, const struct file_place *p)
+{
+	struct stat st;
+
+	if (!o->spelt || mkdirat(p->dir, o->spelt, 0755) == 0)
+		return 0;
+	if (errno != EEXIST) {
+		err_sys(&o->err, "cannot make the directory %s beside the record %s, which keeps versions of Lunarch out that know no options",
+		        o->spelt, o->path);
+		file_op_fail(o);
+		return -1;
+	}
+	if (fstatat(p->dir, o->spelt, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
+		return 0;
+	o->outcome = LOCK_REFUSED;
+	return err_set(&o->err, ERR_FOREIGN,
+	               "beside the record %s there is a file %s: an older Lunarch, to which the options are a part of the name, has made a "
+	               "lock of its own there. Stop every one of those, then remove it",
+	               o->path, o->spelt);
+}
+
 /* NFS and quotas may report a failed write only here: close(2). */
 int file_op_close_temp(struct file_op *o)
 {

@@ -19,9 +19,10 @@
 #define FILE_OP_SMALL 4096 /* nearly every record; a larger one costs a mapping */
 
 struct file_op {
-	/* What to do. path, marker, text: borrowed until it is done. */
+	/* What to do. path, marker, spelt, text: borrowed until it is done. */
 	const char *path;      /* absolute, resolved: it must not be a link any more */
 	const char *marker;    /* must be there, seen from the record's directory, else nothing is done; NULL: none */
+	const char *spelt;     /* write: the lock's name with its options; made a directory, see file_op_keep_out; NULL: none, or it is done */
 	const char *text;      /* write: the new content; NULL: remove the record, and what was made beside it */
 	struct version expected;
 	bool durable;          /* write: wait until its name, too, would survive a power cut */
@@ -90,6 +91,10 @@ uint64_t file_op_hash_file(struct file_op *o, int fd, size_t size, size_t *len);
 char *file_op_put_hex(char *out, uint64_t n, int digits);
 
 void file_op_clean(struct file_op *o, const struct file_place *p);
+
+/* A Lunarch that knows no options takes them for a part of the name, and would lead by a record of that name. Here that name becomes
+ * a directory, which it never overwrites. 0; -1: it has done so already. p: where the record is. */
+int file_op_keep_out(struct file_op *o, const struct file_place *p);
 
 /* The file with the new record, written and synced, with the rights of the one at p, if there is one. 0, -1: none stays. */
 int file_op_make_temp(struct file_op *o, const struct file_place *p);

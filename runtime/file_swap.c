@@ -95,6 +95,8 @@ static void compare(struct file_op *s, const struct file_place *p)
 /* Its kernel lock goes too: whoever waits for that finds that it is not the file it was (kernel_lock.c). */
 static void remove_both(struct file_op *s, const struct file_place *p, const char *lock_name)
 {
+	if (s->spelt)
+		unlinkat(p->dir, s->spelt, AT_REMOVEDIR);
 	if (unlinkat(p->dir, p->name, 0) < 0 || unlinkat(p->dir, lock_name, 0) < 0) {
 		err_sys(&s->err, "cannot remove %s", s->path);
 		file_op_fail(s);
@@ -174,7 +176,7 @@ bool file_swap_write(struct file_op *s)
 	if (s->clean)
 		file_op_clean(s, &p);
 	s->clean = false;
-	if (check_sticky(s, &p) == 0 && (!s->text || s->temp_made || file_op_make_temp(s, &p) == 0))
+	if (file_op_keep_out(s, &p) == 0 && check_sticky(s, &p) == 0 && (!s->text || s->temp_made || file_op_make_temp(s, &p) == 0))
 		finished = swap(s, &p);
 	if (finished && s->temp_made)
 		file_op_drop_temp(s, &p);

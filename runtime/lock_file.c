@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <ev.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +38,7 @@ struct job {
 	struct offload_job off; /* first */
 	struct file_lock *lock; /* NULL: abandoned */
 	bool writing;
-	char *path, *marker, *text; /* what op borrows */
+	char *path, *marker, *spelt, *text; /* what op borrows */
 	struct instant sent_at;
 	struct file_op op;
 };
@@ -48,6 +49,8 @@ struct file_lock {
 	struct lock_env *env;
 	char *path;
 	char *marker;           /* ?must_exist=; NULL: none */
+	char *spelt;            /* the name with its options, where an older Lunarch could take that for a name; else NULL */
+	bool kept_out;          /* which it cannot any more */
 	bool shared;            /* ?shared=link */
 	enum place place;
 	const struct file_system_type *type; /* of the directory when it was opened */
@@ -133,6 +136,7 @@ static void job_free(struct job *j)
 	file_op_fini(&j->op);
 	free(j->path);
 	free(j->marker);
+	free(j->spelt);
 	free(j->text);
 	free(j);
 }
@@ -203,8 +207,10 @@ static void complete(struct file_lock *l)
 	l->looked |= !j->writing;
 	record_init(&record);
 	parse(l, j, &r, &record);
-	if (j->writing && r.outcome == LOCK_OK)
+	if (j->writing && r.outcome == LOCK_OK) {
 		forget_last(l); /* a leader reads no more */
+		l->kept_out = !l->removing;
+	}
 	if (r.outcome != LOCK_OK)
 		r.version.text[0] = '\0';
 	job_free(j);
@@ -298,6 +304,8 @@ static void fill_write(struct file_lock *l, struct job *j)
 
 	j->op.expected = *l->expected;
 	j->op.durable = l->durable;
+	if (l->spelt && (!l->kept_out || l->removing))
+		j->op.spelt = j->spelt = mem_dup(l->spelt);
 	dir_of(l, dir);
 	if (l->removing)
 		return;
@@ -416,6 +424,7 @@ static void free_lock(struct file_lock *l)
 	free(l->base.url);
 	free(l->path);
 	free(l->marker);
+	free(l->spelt);
 	free(l);
 }
 
@@ -469,7 +478,13 @@ static int take_path(struct file_lock *l, const char *text, size_t len, struct e
 
 	l->path = lock_path(given, err);
 	free(given);
-	return l->path ? 0 : -1;
+	if (!l->path)
+		return -1;
+	const char *name = strrchr(l->path, '/') + 1;
+	/* With a slash in its options it would be in a directory that is not there. */
+	if (text[len] && !strchr(text + len, '/') && strlen(name) + strlen(text + len) <= NAME_MAX)
+		l->spelt = mem_printf("%s%s", name, text + len);
+	return 0;
 }
 
 /* Asked again by each write, since something else may be mounted there later. */

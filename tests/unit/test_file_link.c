@@ -289,6 +289,34 @@ static void test_kinds(void)
 	drive_fini(&link);
 }
 
+/* What an older Lunarch makes of the same text on its command line: a record whose name has the options in it. */
+static void test_older(void)
+{
+	static const char *const texts[] = { "older?shared=link", "oldplain?must_exist=.." };
+
+	for (int i = 0; i < 2; i++) {
+		struct drive d;
+		struct stat st;
+		char name[100];
+		put_file(in(texts[i]), "{}");
+		drive_init(&d, in(texts[i]));
+		outcome_is(drive_put(&d, "a", 1, ""), LOCK_REFUSED, "beside a record that an older one has made of the same text nobody leads");
+		has(d.result.err.text, "older Lunarch", "and it is said who it was");
+		has(d.result.err.text, texts[i], "and which file");
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(texts[i], "?"), texts[i]);
+		ok(access(in(name), F_OK) < 0, "nothing is made");
+		unlink(in(texts[i]));
+		outcome_is(drive_put(&d, "a", 1, ""), LOCK_OK, "once it is removed somebody does");
+		ok(stat(in(texts[i]), &st) == 0 && S_ISDIR(st.st_mode), "and that name is a directory, which no version overwrites");
+		d.calls = 0;
+		d.expected = d.result.version;
+		d.lock->ops->remove(d.lock, &d.expected, instant_add(clock_now(), DRIVE_PATIENCE), drive_done, &d);
+		drive_wait(&d);
+		ok(d.result.outcome == LOCK_OK && access(in(name), F_OK) < 0 && access(in(texts[i]), F_OK) < 0, "doctor's removal takes it along");
+		drive_fini(&d);
+	}
+}
+
 static void test_modes(void)
 {
 	static const struct { mode_t outer, dir, record; } cases[] = {
@@ -379,6 +407,7 @@ static void run_in(const char *where)
 	test_kept();
 	test_hands();
 	test_kinds();
+	test_older();
 	test_modes();
 	test_options();
 	snprintf(command, sizeof command, "rm -rf '%s'", base);
