@@ -10,7 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from harness import *
 
 CALLS = ["openat", "sendto", "creat", "write", "pwrite64", "writev", "pwritev", "pwritev2", "truncate", "ftruncate", "fallocate", "fsync", "fdatasync", "sync_file_range", "syncfs",
-         "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "copy_file_range", "sendfile", "splice", "io_uring_enter"]
+         "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat", "copy_file_range", "sendfile", "splice", "io_uring_enter"]
 LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+|\?)")
 
 
@@ -55,7 +55,7 @@ def steps(path, home):
         strings = [text(s) for s in re.findall(r'"((?:\\x[0-9a-f]{2})*)"', arguments)]
         if call in ("write", "sendto") and strings and strings[0].startswith('{"time"') and '"became_leader"' in strings[0]:
             yield "said", json.loads(strings[0])
-        elif call in ("openat", "renameat", "renameat2", "unlinkat", "linkat"):
+        elif call in ("openat", "renameat", "renameat2", "unlinkat", "linkat", "mkdirat"):
             names = [os.path.normpath(os.path.join(p, s)) for p, s in zip(paths, strings)]
             if any(n.startswith(home + "/") for n in names):
                 made = "O_CREAT" in arguments or "O_TRUNC" in arguments or "O_TMPFILE" in arguments
@@ -122,6 +122,43 @@ class Disk:
         return found
 
 
+class Versions(Disk):
+    """Of a lock with ?shared=link: a directory, in which the highest name counts."""
+
+    def __init__(self, name):
+        super().__init__(name)
+        self.names = {}       # that are there for good
+        self.made = False     # the directory itself, too
+        self.changes = []     # (name, file or None) since the directory was synced; they reach the disk in their order
+
+    def step(self, what, arguments):
+        if what == "mkdirat":
+            return
+        if what == "linkat":
+            self.changes.append((arguments[1], self.files[arguments[0]]))
+        elif what == "unlinkat" and os.path.basename(arguments[0]).isdigit():
+            self.changes.append((arguments[0], None))
+        elif what in ("fsync", "fdatasync") and arguments[0] == self.name:
+            self.names, self.changes = self.after(len(self.changes)), []
+        elif what in ("fsync", "fdatasync") and arguments[0] not in self.files:
+            self.made = True
+        else:
+            super().step(what, arguments)
+
+    def after(self, count):
+        names = dict(self.names)
+        for name, file in self.changes[:count]:
+            names[name] = file
+        return {n: f for n, f in names.items() if f}
+
+    def may_show(self):
+        found = set() if self.made else {None}
+        for count in range(len(self.changes) + 1):
+            names = self.after(count)
+            found |= names[max(names)].may_be() if names else {None}
+        return found
+
+
 def complaint(content, said):
     """What is wrong with a disk that shows this, after those terms were reported."""
     if content is None:
@@ -136,9 +173,9 @@ def complaint(content, said):
     return None if record.get("holderIdentity") or record.get("previousHolder") else "no holder"
 
 
-def cuts(log, home, ignore=lambda what, arguments: False):
+def cuts(log, home, kind, ignore=lambda what, arguments: False):
     """Every (content, tokens reported before it) that may be found, and what is wrong with it."""
-    disk, found, wrong, count = Disk(home + "/lock"), set(), [], 0
+    disk, found, wrong, count = kind(home + "/lock"), set(), [], 0
     for what, arguments in log:
         if ignore(what, arguments):
             continue
@@ -154,17 +191,25 @@ def cuts(log, home, ignore=lambda what, arguments: False):
 
 # ---- the test ----
 
-def record_life(home, log):
+def current(lock):
+    if not os.path.isdir(lock):
+        with open(lock) as f:
+            return f.read()
+    with open(os.path.join(lock, max(n for n in os.listdir(lock) if n.isdigit()))) as f:
+        return f.read()
+
+
+def record_life(home, log, option):
     """A life with everything in it that writes."""
     trace = ["strace", "--quiet=all", "-f", "-y", "-xx", "-s", "300000", "-o", log, "-e", "trace=" + ",".join(CALLS)]
-    c = Candidate("--lock", home + "/lock", "--identity", "one", "-e", "while true do sleep(60) end", prefix=trace)
+    c = Candidate("--lock", home + "/lock" + option, "--identity", "one", "-e", "while true do sleep(60) end", prefix=trace)
 
     def elector():
         return wait_for(lambda: children(c.pid))[0]
 
     def renewed(times):
         seen = set()
-        wait_for(lambda: seen.add(open(home + "/lock").read()) or len(seen) > times)
+        wait_for(lambda: seen.add(current(home + "/lock")) or len(seen) > times)
 
     c.wait("became_leader")
     renewed(3)
@@ -179,49 +224,51 @@ def record_life(home, log):
     return len(c.all("became_leader"))
 
 
-def replay(found, directory):
+def replay(found, directory, option):
     """Each state as a directory of its own, which real commands read, and in which somebody leads next."""
     unread, nexts = 0, []
     for number, (content, newest) in enumerate(sorted(found, key=lambda f: (f[0] or b"", f[1]))):
         lock = f"{directory}/cut-{number}"
         if content is not None:
-            with open(lock, "wb") as f:
+            if option:
+                os.mkdir(lock)
+            with open(os.path.join(lock, f"{1:016}") if option else lock, "wb") as f:
                 f.write(content)
-            r = subprocess.run([LUNARCH, "status", "--json", "--lock", lock], capture_output=True, text=True, timeout=PATIENCE)
+            r = subprocess.run([LUNARCH, "status", "--json", "--lock", lock + option], capture_output=True, text=True, timeout=PATIENCE)
             unread += r.returncode not in (0, 1) or json.loads(r.stdout)["token"] < newest
-        nexts.append((newest, subprocess.Popen([LUNARCH, "exec", *FAST, "--lock", lock, "--", "printenv", "LUNARCH_TOKEN"],
+        nexts.append((newest, subprocess.Popen([LUNARCH, "exec", *FAST, "--lock", lock + option, "--", "printenv", "LUNARCH_TOKEN"],
                                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)))
     return unread, sum(int(p.communicate(timeout=PATIENCE)[0] or 0) <= newest for newest, p in nexts)
 
 
-def main():
+def cut(what, option, kind, replaces):
     home = on_disk()
     if not home:
         skip("a power cut", "every file system here is in memory")
         return
     try:
-        terms = record_life(home, home + ".log")
+        terms = record_life(home, home + ".log", option)
         log = list(steps(home + ".log", home))
-        found, wrong, count = cuts(log, home)
+        found, wrong, count = cuts(log, home, kind)
         kinds = {w for w, _ in log}
-        ok(terms == 3 and len([w for w, _ in log if w == "said"]) == 3 and kinds >= {"openat", "write", "renameat", "fsync", "fdatasync"},
-           "a life of three terms is on record, with everything that it wrote")
+        ok(terms == 3 and len([w for w, _ in log if w == "said"]) == 3 and kinds >= {"openat", "write", replaces, "fsync", "fdatasync"},
+           what + "a life of three terms is on record, with everything that it wrote")
         note(f"{count} steps, {len(found)} different disks")
-        same(wrong[:5], [], "after a cut at any step there is one whole record, not older than any term that was reported")
-        unread, lower = replay(found, home)
-        same(unread, 0, "status reads each of those disks")
-        same(lower, 0, "and whoever leads next on it has a larger token than was ever reported")
+        same(wrong[:5], [], what + "after a cut at any step there is one whole record, not older than any term that was reported")
+        unread, lower = replay(found, home, option)
+        same(unread, 0, what + "status reads each of those disks")
+        same(lower, 0, what + "and whoever leads next on it has a larger token than was ever reported")
         # The judge must be able to find something.
-        no_data = cuts(log, home, lambda what, a: what == "fdatasync" or what == "fsync" and a[0] != home)[1]
-        ok([w for w in no_data if "no whole record" in w], "without the sync of the file it would find half a record")
-        no_names = cuts(log, home, lambda what, a: what == "fsync" and a[0] == home)[1]
-        ok([w for w in no_names if "gone" in w or "older" in w], "without the sync of the directory it would find a term that was lost")
+        no_data = cuts(log, home, kind, lambda what, a: what == "fdatasync" or what == "fsync" and not os.path.isdir(a[0]))[1]
+        ok([w for w in no_data if "no whole record" in w], what + "without the sync of the file it would find half a record")
+        no_names = cuts(log, home, kind, lambda what, a: what == "fsync" and os.path.isdir(a[0]))[1]
+        ok([w for w in no_names if "gone" in w or "older" in w], what + "without the sync of the directory it would find a term that was lost")
     finally:
-        stop_everyone()
         shutil.rmtree(home, ignore_errors=True)
         if os.path.exists(home + ".log"):
             os.unlink(home + ".log")
 
 
-main()
+at_once(lambda: cut("", "", Disk, "renameat"), lambda: cut("shared=link: ", "?shared=link", Versions, "linkat"))
+stop_everyone()
 done()

@@ -24,9 +24,9 @@ def shared_directory():
     return d
 
 
-def contend(d, wait):
+def contend(d, wait, option):
     """One process for each of EACH candidates of each user, all at once; their statuses."""
-    running = [subprocess.Popen([*as_user(uid), LUNARCH, "exec", *FAST, *wait, "--lock", d + "/lock", "--", "sh", "-c", HOLD, d, f"{uid}-{n}"],
+    running = [subprocess.Popen([*as_user(uid), LUNARCH, "exec", *FAST, *wait, "--lock", d + "/lock" + option, "--", "sh", "-c", HOLD, d, f"{uid}-{n}"],
                                 stderr=subprocess.PIPE, text=True) for uid in USERS for n in range(EACH)]
     errors = [p.communicate(timeout=120)[1] for p in running]
     return [p.returncode for p in running], errors
@@ -40,36 +40,42 @@ def read(path):
         return []
 
 
-def everyone_in_turn(d):
-    for _ in range(ROUNDS):
-        statuses, errors = contend(d, [])
+def everyone_in_turn(d, option, rounds):
+    for _ in range(rounds):
+        statuses, errors = contend(d, [], option)
         if set(statuses) != {0}:
             note("\n".join(errors))
     won = [line.split() for line in read(d + "/won")]
-    same(len(won), ROUNDS * EACH * len(USERS), f"{EACH * len(USERS)} processes of {len(set(USERS))} user(s), {ROUNDS} times: each has the lock once")
+    same(len(won), rounds * EACH * len(USERS),
+         f"{option} {EACH * len(USERS)} processes of {len(set(USERS))} user(s), {rounds} times: each has the lock once")
     same(len({who for _, who in won}), EACH * len(USERS), "and none is left out")
     tokens = [int(t) for t, _ in won]
     ok(tokens == sorted(set(tokens)), "each with a token larger than all before it")
     same(read(d + "/together"), [], "and nobody else in the room")
 
 
-def one_winner(d):
+def one_winner(d, option):
     """With -n nobody waits: of those that start together while it is held, nobody gets it."""
     before = len(read(d + "/won"))
-    holder = Candidate("--lock", d + "/lock", "--", "sh", "-c", "echo on; exec sleep 1000", command="exec", stdout=subprocess.PIPE)
+    holder = Candidate("--lock", d + "/lock" + option, "--", "sh", "-c", "echo on; exec sleep 1000", command="exec", stdout=subprocess.PIPE)
     holder.process.stdout.readline()
-    statuses, _ = contend(d, ["-n"])
+    statuses, _ = contend(d, ["-n"], option)
     same(set(statuses), {75}, "while one process holds the lock, -n refuses all the others with 75")
     same(len(read(d + "/won")), before, "and none of their commands has run")
     holder.kill(signal.SIGTERM)
     holder.leave()
-    left = [n for n in os.listdir(d) if n.endswith(".tmp")]
+    left = [n for _, _, names in os.walk(d) for n in names if n.endswith(".tmp")]
     same(left, [], "no temporary file is left")
 
 
-directory = shared_directory()
-everyone_in_turn(directory)
-one_winner(directory)
+def race(option, rounds):
+    d = shared_directory()
+    everyone_in_turn(d, option, rounds)
+    one_winner(d, option)
+    shutil.rmtree(d)
+
+
+race("", ROUNDS)
+race("?shared=link", 1)  # nobody is told there, so each handover takes a retry period
 stop_everyone()
-shutil.rmtree(directory)
 done()
