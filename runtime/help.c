@@ -26,7 +26,7 @@ static const struct command_help {
 		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 75 the lock was not\n"
 		"had in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
 		"  lunarch run backup.lua\n"
-		"  lunarch run --lock /srv/shared/backup --lease-duration 30s backup.lua -- /etc /home\n"
+		"  lunarch run --lock '/srv/shared/backup?shared=link' --lease-duration 30s backup.lua -- /etc /home\n"
 		"  lunarch run --once --lock report -e 'exec { \"make\", \"report\" } term:resign()'\n",
 	},
 	[COMMAND_EXEC] = {
@@ -59,7 +59,7 @@ static const struct command_help {
 		"cannot be reached.",
 		"  lunarch status --lock backup\n"
 		"  lunarch status --json --lock backup | jq .leader\n"
-		"  lunarch status --watch --lock /srv/shared/backup\n",
+		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n",
 	},
 	[COMMAND_CHECK] = {
 		"check [OPTIONS] SCRIPT.lua [-- ARGS]",
@@ -68,7 +68,7 @@ static const struct command_help {
 		"lock. Nothing is written.\n"
 		"Exit status: 0 all is well, 1 a problem was found, 2 usage.",
 		"  lunarch check backup.lua\n"
-		"  lunarch check --lease-duration 5s --lock /srv/shared/backup backup.lua\n",
+		"  lunarch check --lease-duration 5s --lock '/srv/shared/backup?shared=link' backup.lua\n",
 	},
 	[COMMAND_NEW] = {
 		"new NAME",
@@ -94,7 +94,7 @@ static const struct command_help {
 		"own, looks for stale reads and falling tokens, measures writes and notices, and says which lease is the\n"
 		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
 		"Exit status: 0 fit, 1 unfit, 2 usage, 69 the store cannot be reached.",
-		"  lunarch doctor --lock /srv/shared/backup\n"
+		"  lunarch doctor --lock '/srv/shared/backup?shared=link'\n"
 		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n",
 	},
 	[COMMAND_CTL] = {

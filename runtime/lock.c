@@ -17,7 +17,7 @@
 #define LOOKUPS 4 /* host names at a time */
 
 const struct lock_backend lock_backends[] = {
-	{ "file", "a file on this machine or on a shared POSIX file system", .ops = &lock_file },
+	{ "file", "a file on this machine; with ?shared=link in a directory that machines share", .ops = &lock_file },
 	{ "kube", "kube://NAMESPACE/NAME, a Lease of the Kubernetes API", .module = "kube" },
 	{ "etcd", "etcd://HOST:PORT[,HOST:PORT]/KEY (etcds:// for TLS)", .module = "etcd" },
 	{ "etcds", NULL, .module = "etcd" },
