@@ -202,7 +202,7 @@ static void refuse_stranger(struct file_op *o, const struct listing *l)
 	char what[120], plain[40];
 	size_t n = 0;
 
-	for (; l->stranger[n] && n < sizeof plain - 1; n++)
+	for (; n < sizeof plain - 1 && l->stranger[n]; n++)
 		plain[n] = l->stranger[n] > ' ' && l->stranger[n] < 0x7f ? l->stranger[n] : '?';
 	plain[n] = '\0';
 	snprintf(what, sizeof what, "is a directory with something else in it (%s)", plain);
@@ -280,42 +280,48 @@ static bool surely_not_done(int code)
 	return false;
 }
 
+/* Nothing was done, as the answer to the link says. */
+static void not_done(struct file_op *o, int code)
+{
+	errno = code;
+	err_sys(&o->err, "cannot replace the record %s: link(2), which the file system must have, fails", o->path);
+	file_op_fail(o);
+}
+
+static void unsure(struct file_op *o, int code)
+{
+	o->outcome = LOCK_UNKNOWN;
+	errno = code;
+	if (code)
+		err_sys(&o->err, "link(2) did not say whether it replaced the record %s", o->path);
+	else
+		err_set(&o->err, ERR_SYSTEM, "the record %s was replaced, but what replaced it was not found to be the newest", o->path);
+}
+
 /* What the link came to, whatever was answered to it. code: 0, or the errno of that answer. */
 static void settle(struct file_op *o, struct link_place *p, uint64_t number, int code)
 {
-	struct version ours, there, before = { "" };
+	struct version there = { "" }, before = { "" };
 	size_t len = strlen(o->text);
 	struct listing l;
 
-	make_version(&ours, number, hash_bytes(HASH_SEED, o->text, len), len);
-	if (list(o, p, &l) == 0) {
-		if (number > 1)
-			find_version(o, p, number - 1, &before);
-		find_version(o, p, number, &there);
-		bool is_ours = strcmp(there.text, ours.text) == 0, kept = number == 1 || strcmp(before.text, o->expected.text) == 0;
-		o->version = ours;
-		if (is_ours && kept && l.newest >= number && l.newest - number < FILE_LINK_KEPT) {
-			o->outcome = LOCK_OK;
-			return;
-		}
-		if (*there.text && !is_ours) {
-			o->outcome = LOCK_CONFLICT;
-			return;
-		}
-		if (o->outcome == LOCK_ABSENT && surely_not_done(code)) {
-			errno = code;
-			err_sys(&o->err, "cannot replace the record %s: link(2), which the file system must have, fails", o->path);
-			file_op_fail(o);
-			return;
-		}
+	make_version(&o->version, number, hash_bytes(HASH_SEED, o->text, len), len);
+	if (list(o, p, &l) < 0) {
+		unsure(o, code);
+		return;
 	}
-	o->outcome = LOCK_UNKNOWN;
-	if (!code)
-		err_set(&o->err, ERR_SYSTEM, "the record %s was written, but was not found to be the newest", o->path);
-	else if (!*o->err.text) {
-		errno = code;
-		err_sys(&o->err, "the record %s: link(2) did not say whether it replaced it", o->path);
-	}
+	if (number > 1)
+		find_version(o, p, number - 1, &before);
+	find_version(o, p, number, &there);
+	bool ours = strcmp(there.text, o->version.text) == 0, kept = number == 1 || strcmp(before.text, o->expected.text) == 0;
+	if (ours && kept && l.newest >= number && l.newest - number < FILE_LINK_KEPT)
+		o->outcome = LOCK_OK;
+	else if (*there.text && !ours)
+		o->outcome = LOCK_CONFLICT;
+	else if (o->outcome == LOCK_ABSENT && surely_not_done(code))
+		not_done(o, code);
+	else
+		unsure(o, code);
 }
 
 static void link_it(struct file_op *o, struct link_place *p, uint64_t number)

@@ -7,7 +7,7 @@ scripts/check-floors.sh
 make -s CI=1 BUILD=build/lint >/dev/null
 mkdir -p build/lint/cppcheck
 cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -Iruntime -Ibuild/lint \
-  --suppress=readdirCalled --suppress=getpwuidCalled --suppress=invalidFunctionArg:runtime/file_swap.c --suppress=memleak:runtime/file_swap.c \
+  --suppress=readdirCalled --suppress=getpwuidCalled --suppress=invalidFunctionArg:runtime/file_op.c --suppress=memleak:runtime/file_op.c \
   --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \
   --library=posix -D_GNU_SOURCE runtime
 luacheck -q --no-color --std lua54 --no-max-line-length --globals sleep spawn every exec json log time tasks http lunarch election test simulate expect equal matches raises --no-unused-args examples lua >build/lint/luacheck ||
