@@ -2,6 +2,7 @@
  * for what it is not; what is not the lock's is never touched; old versions go, and a name that is free again deceives nobody.
  * The program's own linkat stands between the lock and the kernel's. */
 #include "file_link.h"
+#include "file_system.h"
 #include "lock_drive.h"
 #include "tap.h"
 
@@ -352,7 +353,7 @@ static void refused(const char *url, const char *says)
 	struct err err = { 0 };
 	struct lock *l = lock_open(&env, url, &err);
 
-	if (!ok(!l && strstr(err.text, says), "\"%s\" is refused: %s", strstr(url, "?"), says))
+	if (!ok(!l && strstr(err.text, says), "\"%s\" is refused: %s", strstr(url, "?") ? strstr(url, "?") : url, says))
 		printf("# %s\n", err.text);
 	lock_env_fini(&env);
 }
@@ -391,6 +392,26 @@ static void test_options(void)
 	}
 }
 
+/* By their numbers in statfs(2). */
+static void test_types(void)
+{
+	static const struct { uint32_t magic; enum file_system is; const char *name; } known[] = {
+		{ 0x6969, FILE_SYSTEM_SHARED, "NFS" },        { 0xfe534d42, FILE_SYSTEM_SHARED, "SMB" },   { 0xff534d42, FILE_SYSTEM_SHARED, "SMB" },
+		{ 0x65735546, FILE_SYSTEM_SHARED, "FUSE" },   { 0x00c36400, FILE_SYSTEM_SHARED, "Ceph" },  { 0x01021997, FILE_SYSTEM_SHARED, "9p" },
+		{ 0x5346414f, FILE_SYSTEM_SHARED, "AFS" },    { 0x01161970, FILE_SYSTEM_SHARED, "GFS2" },  { 0x7461636f, FILE_SYSTEM_SHARED, "OCFS2" },
+		{ 0x01021994, FILE_SYSTEM_MEMORY, "tmpfs" },  { 0xef53, FILE_SYSTEM_DISK, "ext4" },        { 0x58465342, FILE_SYSTEM_DISK, "XFS" },
+		{ 0x9123683e, FILE_SYSTEM_DISK, "btrfs" },    { 0x794c7630, FILE_SYSTEM_DISK, "overlay" }, { 0x4d44, FILE_SYSTEM_LOCAL, "FAT" },
+		{ 0x2011bab0, FILE_SYSTEM_LOCAL, "exFAT" },   { 0x7366746e, FILE_SYSTEM_LOCAL, "NTFS" },   { 0x12345678, FILE_SYSTEM_SHARED, "not know" },
+	};
+
+	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+		const struct file_system_type *t = file_system_type(known[i].magic);
+		ok(t->is == known[i].is && strstr(t->name, known[i].name), "0x%x is %s: %s", known[i].magic, t->name,
+		   t->is == FILE_SYSTEM_SHARED ? "refused" : "this machine's alone");
+	}
+	refused("/proc/lock", "a type that Lunarch does not know");
+}
+
 static void run_in(const char *where)
 {
 	char command[300];
@@ -419,6 +440,7 @@ int main(void)
 {
 	sem_init(&between.begun, 0, 0);
 	sem_init(&between.go_on, 0, 0);
+	test_types();
 	run_in("/dev/shm");
 	run_in("/var/tmp");
 	return tap_done();
