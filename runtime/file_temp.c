@@ -53,16 +53,13 @@ static bool read_tag(const char *name, struct file_temp_tag *t)
 	return strlen(t->boot) == 16 && strcmp(dot, again) == 0;
 }
 
+/* Whoever has the number now may be the owner: seen from another time namespace, a process began at another time. */
 static bool owner_is_dead(const struct file_temp_tag *self, const struct file_temp_tag *of, bool local)
 {
-	struct proc_stat s;
-
 	if (strcmp(self->boot, of->boot) != 0)
 		return local && *self->boot;
 	if (!self->pid_namespace || self->pid_namespace != of->pid_namespace || !of->pid || of->pid > INT32_MAX)
 		return false;
-	if (proc_stat(of->pid, &s) == 0)
-		return s.start != of->start;
 	return proc_gone(of->pid);
 }
 

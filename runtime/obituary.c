@@ -117,7 +117,7 @@ static void ask_again(struct mourned *m)
 
 static void say_unproved(const struct mourned *m)
 {
-	log_event(LOG_INFO, NULL, "death_unproved", "process %llu is gone, but its lease is waited out: %s",
+	log_event(LOG_INFO, NULL, "death_unproved", "that process %llu is dead cannot be proved, so its lease is waited out: %s",
 	          (unsigned long long)m->record.pid, m->why);
 }
 

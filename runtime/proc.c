@@ -42,11 +42,13 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 	char path[64], text[1024];
 
 	snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
-	const char *name_end = proc_slurp(path, text, sizeof text) > 0 ? strrchr(text, ')') : NULL;
-	if (!name_end || !name_end[1])
+	ssize_t n = proc_slurp(path, text, sizeof text);
+	if (n < 0)
 		return -1;
-	const char *state = name_end + 2; /* the name may contain anything, parentheses and spaces too */
+	const char *name_end = strrchr(text, ')');
+	const char *state = name_end && name_end[1] ? name_end + 2 : NULL; /* the name may contain parentheses and spaces */
 	const char *flags = field(state, 9), *start = field(state, 22);
+	errno = EPROTO;
 	if (!flags || !start)
 		return -1;
 	*out = (struct proc_stat){
@@ -94,6 +96,18 @@ uint64_t proc_pid_namespace(void)
 	if (readlink("/proc/self", pid, sizeof pid - 1) < 0 || atoi(pid) != getpid())
 		return 0; /* a /proc of an outer namespace: its numbers are not ours */
 	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+int proc_time_namespace(uint64_t *out)
+{
+	struct stat st;
+
+	*out = 0;
+	if (stat("/proc/self/ns/time", &st) == 0)
+		*out = (uint64_t)st.st_ino;
+	else if (errno != ENOENT)
+		return -1;
+	return 0;
 }
 
 /* getdents64(2): readdir would allocate. */

@@ -13,10 +13,10 @@ struct proc_stat { /* of /proc/PID/stat, proc(5) */
 	char state;     /* field 3: R S D Z T t X I */
 	bool kernel;    /* a kernel thread: field 9, PF_KTHREAD */
 	uint64_t parent; /* field 4; 0 = in no process we can see */
-	uint64_t start; /* field 22: clock ticks since boot */
+	uint64_t start; /* field 22: clock ticks since boot, as the reader's time namespace counts them (time_namespaces(7)) */
 };
 
-/* 0; -1 if /proc shows no such process. */
+/* 0; -1 with errno: ENOENT or ESRCH if /proc shows no such process. */
 int proc_stat(uint64_t pid, struct proc_stat *out);
 
 /* A zombie runs nothing any more. */
@@ -36,6 +36,9 @@ void proc_boot_id(char *out);
 
 /* The PID namespace that /proc and getpid agree on; 0 if /proc shows another one than ours. */
 uint64_t proc_pid_namespace(void);
+
+/* The time namespace of this process; 0 where the kernel has none. -1 if it cannot be seen. */
+int proc_time_namespace(uint64_t *out);
 
 /* Calls each(arg, name) for every entry of the open directory until it returns false. 0; -1 with errno. */
 int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg);

@@ -71,17 +71,21 @@ static void remove_old_tree_files(const char *dir)
 		closedir(d);
 }
 
-/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. */
-static void describe(const char *incarnation, uint64_t pid, uint64_t start, char *out, size_t size)
+/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. What its time namespace
+ * is, it says behind the rest: a Lunarch that does not know of these takes it for another process' file, and waits. */
+static void describe(const char *incarnation, uint64_t pid, uint64_t start, uint64_t time_namespace, char *out, size_t size)
 {
-	snprintf(out, size, "%s %" PRIu64 " %" PRIu64 "\n", incarnation, pid, start);
+	snprintf(out, size, "%s %" PRIu64 " %" PRIu64 " time:[%" PRIu64 "]\n", incarnation, pid, start, time_namespace);
 }
 
-static void make_tree_file(struct proof_self *s, const char *dir)
+static void make_tree_file(struct proof_self *s)
 {
-	char *path = mem_printf("%s/.%s.tree", dir, s->incarnation), text[128];
+	char *path = mem_printf("%s/.%s.tree", s->dir, s->incarnation), text[160];
+	uint64_t time_namespace;
 
-	describe(s->incarnation, s->pid, s->pid_start, text, sizeof text);
+	if (proc_time_namespace(&time_namespace) < 0)
+		time_namespace = UINT64_MAX; /* nobody's */
+	describe(s->incarnation, s->pid, s->pid_start, time_namespace, text, sizeof text);
 	/* Not close-on-exec, on purpose: whatever the tree starts keeps the description open, and with it the lock. */
 	s->tree_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (s->tree_fd >= 0 && flock(s->tree_fd, LOCK_EX | LOCK_NB) == 0 &&
@@ -109,8 +113,9 @@ void proof_self_init(struct proof_self *s, const char *dir)
 		s->pid_start = st.start;
 	if (!dir)
 		return;
+	s->dir = mem_dup(dir);
 	remove_old_tree_files(dir);
-	make_tree_file(s, dir);
+	make_tree_file(s);
 }
 
 void proof_self_fini(struct proof_self *s)
@@ -120,6 +125,7 @@ void proof_self_fini(struct proof_self *s)
 	if (s->tree_fd >= 0)
 		close(s->tree_fd);
 	free(s->tree);
+	free(s->dir);
 	*s = (struct proof_self){ .tree_fd = -1 };
 }
 
@@ -141,25 +147,37 @@ void proof_self_fill(const struct proof_self *s, struct record *r)
 
 /* ---- evidence about others ---- */
 
-bool proof_possible(const struct proof_self *s, const struct record *r)
+static bool sees(const struct proof_self *s, const struct record *r)
 {
 	return *r->boot_id && strcmp(r->boot_id, s->boot_id) == 0 && r->pid_namespace &&
-	       r->pid_namespace == s->pid_namespace && r->pid && r->pid_start && *r->tree && strlen(r->incarnation) == 36 &&
+	       r->pid_namespace == s->pid_namespace && r->pid && r->pid_start && strlen(r->incarnation) == 36 &&
 	       strcmp(r->incarnation, s->incarnation) != 0;
 }
 
-static bool lives(const struct record *r)
+bool proof_possible(const struct proof_self *s, const struct record *r)
+{
+	char name[TREE_NAME_LEN + 2];
+	size_t len = s->dir ? strlen(s->dir) : 0;
+
+	snprintf(name, sizeof name, "/.%.36s.tree", r->incarnation);
+	return sees(s, r) && len && strncmp(r->tree, s->dir, len) == 0 && strcmp(r->tree + len, name) == 0;
+}
+
+/* What cannot be seen may live. */
+static bool may_live(const struct record *r)
 {
 	struct proc_stat s;
 
-	return proc_stat(r->pid, &s) == 0 && s.start == r->pid_start && proc_runs(&s);
+	if (proc_stat(r->pid, &s) < 0)
+		return errno != ENOENT && errno != ESRCH;
+	return s.start == r->pid_start && proc_runs(&s);
 }
 
 bool proof_above(const struct proof_self *s, const struct record *r)
 {
 	struct proc_stat st;
 
-	if (!proof_possible(s, r))
+	if (!sees(s, r))
 		return false;
 	/* Bounded, since numbers may be handed on while we climb. */
 	uint64_t pid = s->pid;
@@ -177,7 +195,7 @@ int proof_pidfd(const struct record *r)
 
 	if (fd < 0)
 		return -1;
-	if (lives(r)) /* after opening, so that the number cannot have changed hands in between */
+	if (may_live(r)) /* after opening, so that the number cannot have changed hands in between */
 		return fd;
 	close(fd);
 	return -1;
@@ -268,33 +286,44 @@ static enum carries carries(uint64_t pid, const char *marker)
 
 struct search {
 	const struct record *record;
-	uid_t uid; /* of the tree: only its processes can be doubtful */
 	char marker[sizeof PROOF_ENV + 40];
 	int killed, doubtful;
 	uint64_t doubtful_pid;
 	bool ourselves;
 };
 
+static void doubt(struct search *s, uint64_t pid)
+{
+	s->doubtful++;
+	s->doubtful_pid = pid;
+}
+
 /* Opened before the last look, so that a number that changes hands meanwhile cannot hit a stranger. */
 static void kill_marked(struct search *s, uint64_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
-	if (fd < 0)
+	if (fd < 0) {
+		if (errno != ESRCH)
+			doubt(s, pid);
 		return;
-	if (read_environment(pid, s->marker) == CARRIES)
-		s->killed += syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 || errno == ESRCH;
+	}
+	enum carries c = carries(pid, s->marker);
+	if (c == CARRIES && (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 || errno == ESRCH))
+		s->killed++;
+	else if (c != CARRIES_NOT)
+		doubt(s, pid);
 	close(fd);
 }
 
 /* Unreadable. A process that changed its rights belongs to root in /proc; its status still tells whose it was. */
-static bool may_be_of_the_tree(const struct search *s, uint64_t pid)
+static bool may_be_of_the_tree(uint64_t pid)
 {
 	char path[64];
 	struct stat st;
 
 	snprintf(path, sizeof path, "/proc/%" PRIu64, pid);
-	return stat(path, &st) == 0 && (st.st_uid == s->uid || st.st_uid == 0) && proc_has_uid(pid, s->uid);
+	return stat(path, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0) && proc_has_uid(pid, geteuid());
 }
 
 /* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have of
@@ -320,17 +349,20 @@ static bool examine(void *arg, const char *name)
 		s->ourselves = are_we_part(s);
 		return true;
 	}
-	if (proc_stat(pid, &st) < 0 || st.start < s->record->pid_start || !proc_runs(&st) || st.kernel)
+	if (proc_stat(pid, &st) < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+			doubt(s, pid);
+		return true;
+	}
+	if (st.start < s->record->pid_start || !proc_runs(&st) || st.kernel)
 		return true;
 	switch (carries(pid, s->marker)) {
 	case CARRIES:
 		kill_marked(s, pid);
 		break;
 	case CARRIES_UNREADABLE:
-		if (may_be_of_the_tree(s, pid)) {
-			s->doubtful++;
-			s->doubtful_pid = pid;
-		}
+		if (may_be_of_the_tree(pid))
+			doubt(s, pid);
 		break;
 	case CARRIES_NOT:
 	case CARRIES_NOTHING_YET:
@@ -391,43 +423,44 @@ static enum proof_verdict search_tree(struct search *s, char *why, size_t size)
 		return PROOF_DYING;
 	}
 	if (s->doubtful > 0)
-		return unknown(why, size, "the environment of process %" PRIu64 " cannot be read, so it may belong to the tree",
-		               s->doubtful_pid);
+		return unknown(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree", s->doubtful_pid);
 	return PROOF_DEAD;
 }
 
-static bool is_tree_path(const struct record *r)
+/* What is wrong with the tree file; NULL: its holder made it, and counts starts as we do. */
+static const char *wrong_with(int fd, const struct record *r)
 {
-	char name[TREE_NAME_LEN + 1];
-	const char *slash = strrchr(r->tree, '/');
+	char text[200], expected[160];
+	uint64_t time_namespace;
+	struct stat st;
 
-	snprintf(name, sizeof name, ".%.36s.tree", r->incarnation);
-	return *r->tree == '/' && strcmp(slash + 1, name) == 0;
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return "its tree file is another user's";
+	if (proc_time_namespace(&time_namespace) < 0)
+		return "in which time namespace this process runs cannot be seen";
+	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	describe(r->incarnation, r->pid, r->pid_start, time_namespace, expected, sizeof expected);
+	if (strncmp(text, expected, strlen(expected)) == 0)
+		return NULL;
+	*strrchr(expected, ' ') = '\0';
+	return strncmp(text, expected, strlen(expected)) == 0 ? "its tree file is of another time namespace, or does not say of which"
+	                                                      : "its tree file is another process'";
 }
 
-/* The tree file, open and found to be that of the record's holder; -1: `why` says what is wrong with it. */
-static int open_tree(const struct record *r, uid_t *uid, char *why, size_t size)
+/* The tree file, open; -1: `why` says what is wrong with it. */
+static int open_tree(const struct record *r, char *why, size_t size)
 {
-	char text[200], expected[128];
-	struct stat st;
-	int fd = is_tree_path(r) ? open(r->tree, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY) : -1;
+	int fd = open(r->tree, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0) {
 		unknown(why, size, "its tree file cannot be opened from here");
 		return -1;
 	}
-	bool ours = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (st.st_uid == geteuid() || geteuid() == 0);
-	ssize_t n = ours ? pread(fd, text, sizeof text - 1, 0) : -1;
-	text[n > 0 ? n : 0] = '\0';
-	describe(r->incarnation, r->pid, r->pid_start, expected, sizeof expected);
-	if (!ours)
-		unknown(why, size, "its tree file is another user's");
-	else if (strncmp(text, expected, strlen(expected)) != 0)
-		unknown(why, size, "its tree file is another process'");
-	else {
-		*uid = st.st_uid;
+	const char *wrong = wrong_with(fd, r);
+	if (!wrong)
 		return fd;
-	}
+	unknown(why, size, "%s", wrong);
 	close(fd);
 	return -1;
 }
@@ -447,9 +480,9 @@ enum proof_verdict proof_check(const struct record *r, bool insist, char *why, s
 	struct search s = { .record = r };
 
 	why[0] = '\0';
-	if (lives(r))
+	if (may_live(r))
 		return unknown(why, why_size, "the process lives");
-	int fd = open_tree(r, &s.uid, why, why_size);
+	int fd = open_tree(r, why, why_size);
 	if (fd < 0)
 		return PROOF_UNKNOWN;
 	/* Shared, so that two who prove at the same time do not take each other for the tree. Whoever of the tree still has

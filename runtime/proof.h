@@ -16,7 +16,8 @@ struct proof_self {
 	char incarnation[37];
 	char boot_id[37];
 	uint64_t pid, pid_start, pid_namespace;
-	char *tree;   /* path of the tree file; NULL if none could be made: then nobody can prove our death, and they wait */
+	char *dir;    /* where tree files are; NULL: nobody's death can be proved */
+	char *tree;   /* path of ours; NULL if none could be made: then nobody can prove our death, and they wait */
 	int tree_fd;  /* flocked, inheritable on purpose (every process of the tree keeps it); -1 */
 };
 
@@ -30,7 +31,8 @@ void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
 void proof_self_withdraw(const struct proof_self *s);
 void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnation, bootId, pid..., tree */
 
-/* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time and tree given? */
+/* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time given, and a tree file
+ * in the directory in which ours are? Whoever can write the record could put a file anywhere else. */
 bool proof_possible(const struct proof_self *s, const struct record *r);
 
 /* Is the holder's elector one that this process runs under? Then waiting for its lease may be waiting for ourselves. */
@@ -46,8 +48,9 @@ enum proof_verdict {
 	PROOF_UNKNOWN,   /* cannot be proved: wait the lease out */
 };
 
-/* Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers that carry the marker, but never a
- * process while the elector itself lives. Without insist it leaves the killing to the guard while something holds the
+/* Of a record for which it is possible. Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers that carry
+ * the marker, but never a process while the elector itself lives, and none unless the tree file is our user's, and says that the
+ * record's holder made it, in our time namespace. Without insist it leaves the killing to the guard while something holds the
  * tree file. why: what was found, for the log. No heap. */
 enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size);
 

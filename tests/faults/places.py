@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Candidates that cannot see each other's processes: two PID namespaces on one directory, a holder of another host; --reclaim;
+"""Candidates that cannot see each other's processes: two PID or time namespaces on one directory, a holder of another host; --reclaim;
 a record or a whole directory that is deleted. Real processes, one lock each."""
 import os, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from field import *
 
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+ANOTHER_TIME = ["unshare", *USER, "--time", "--boottime", "1000000", "--"]
 APART = ["unshare", *USER, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
 
 
@@ -37,6 +38,32 @@ def namespaces():
     a.kill(signal.SIGTERM, elector_of(a))
     ok(f.acts(2, "b"), "two PID namespaces: a clean stop hands over at once all the same")
     f.verdict("two PID namespaces")
+    f.end()
+
+
+def time_namespaces():
+    """On one host, in one PID namespace: a process seems to have started at another time than its record says, so it looks dead
+    where it is not. Both ways."""
+    f = Field("time")
+    a = f.join("a", strict=True)
+    ok(f.acts(1, "a"), "two time namespaces: the one outside leads")
+    b = f.join("b", prefix=ANOTHER_TIME, strict=True)
+    ok(b.wait("new_leader", "a leads"), "two time namespaces: the one inside follows")
+    wait_for(lambda: b.all("death_unproved") or len(f.terms()) > 1 or a.all("stopped_leading"))
+    same([[name for _, name in f.terms()], a.all("stopped_leading"), b.all("holder_dead")], [["a"], [], []],
+         "two time namespaces: a leader that renews leads on, with its processes")
+    ok(b.all("death_unproved", "time namespace"), "two time namespaces: the log says that a death could not be proved")
+    a.kill(signal.SIGKILL)
+    ok(f.acts(1, "b"), "two time namespaces: a killed holder is followed by the one inside")
+    same(b.all("holder_dead"), [], "two time namespaces: by the lease alone")
+    a = f.join("a", strict=True)
+    ok(a.wait("new_leader", "b leads"), "two time namespaces: the one outside follows")
+    wait_for(lambda: a.all("death_unproved") or len(f.terms()) > 2)
+    same([[name for _, name in f.terms()], b.all("stopped_leading"), a.all("holder_dead")], [["a", "b"], [], []],
+         "two time namespaces: and lets it lead on")
+    leave(b)
+    ok(f.acts(2, "a"), "two time namespaces: a clean stop hands over at once all the same")
+    f.verdict("two time namespaces")
     f.end()
 
 
@@ -184,5 +211,5 @@ def deleted_directory():
     f.end()
 
 
-at_once(namespaces, another_host, reclaim, deleted_record, deleted_directory)
+at_once(namespaces, time_namespaces, another_host, reclaim, deleted_record, deleted_directory)
 done()

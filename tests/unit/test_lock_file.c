@@ -575,7 +575,7 @@ static void leave(const struct file_temp_tag *t, const char *name)
 
 static void test_leftovers(void)
 {
-	struct file_temp_tag alive, dead, reused, boot, elsewhere;
+	struct file_temp_tag alive, dead, other_start, boot, elsewhere;
 	struct drive d;
 	int status;
 
@@ -584,9 +584,9 @@ static void test_leftovers(void)
 	if (pid == 0)
 		_exit(0);
 	waitpid(pid, &status, 0);
-	dead = reused = boot = elsewhere = alive;
+	dead = other_start = boot = elsewhere = alive;
 	dead.pid = (uint64_t)pid;
-	reused.start--;
+	other_start.start--;
 	memcpy(boot.boot, "0123456789abcdef", 17);
 	elsewhere.pid = (uint64_t)pid;
 	elsewhere.pid_namespace++;
@@ -595,25 +595,25 @@ static void test_leftovers(void)
 	put_file(in(".letter.tmp"), "", 0);
 	put_file(in(".x.0123456789abcdef-1-2-3-4.tmp"), "", 0);
 	leave(&dead, "leftdead");
-	leave(&reused, "leftreused");
+	leave(&other_start, "leftother");
 	leave(&boot, "leftboot");
 	is_int(temps_in(base), 7, "seven files that end in .tmp");
 	drive_init(&d, in("leftovers"));
 	drive_put(&d, "a", 1, "");
-	is_int(temps_in(base), 4, "the first write removes those of a dead process, of a reused pid, of another boot");
+	is_int(temps_in(base), 5, "the first write removes those of a dead process, and of another boot");
 	drive_fini(&d);
 	DIR *dir = opendir(base);
 	struct dirent *e;
 	int kept = 0;
 	while ((e = readdir(dir)))
-		kept += strstr(e->d_name, ".leftalive") || strstr(e->d_name, ".leftelsewhere") || strcmp(e->d_name, ".letter.tmp") == 0 ||
-		        strcmp(e->d_name, ".x.0123456789abcdef-1-2-3-4.tmp") == 0;
+		kept += strstr(e->d_name, ".leftalive") || strstr(e->d_name, ".leftother") || strstr(e->d_name, ".leftelsewhere") ||
+		        strcmp(e->d_name, ".letter.tmp") == 0 || strcmp(e->d_name, ".x.0123456789abcdef-1-2-3-4.tmp") == 0;
 	rewinddir(dir);
 	while ((e = readdir(dir)))
 		if (strstr(e->d_name, ".tmp"))
 			unlinkat(dirfd(dir), e->d_name, 0);
 	closedir(dir);
-	is_int(kept, 4, "and none of a living one, of another PID namespace, or that only look similar");
+	is_int(kept, 5, "and none of a living one, whenever it seems to have started, of another PID namespace, or that only look similar");
 }
 
 /* ---- notices ---- */

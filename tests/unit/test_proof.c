@@ -20,6 +20,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x00000080 /* linux/sched.h; not in this libc's */
+#endif
+
 #define NOBODY 65534
 #define PATIENCE (30 * NSEC_PER_SEC)
 
@@ -192,6 +196,15 @@ static void test_possible(void)
 	record_copy(&r, &h.record);
 	mem_replace(&r.tree, "");
 	ok(!proof_possible(&self, &r), "one without a tree file cannot");
+	record_copy(&r, &h.record);
+	mem_replace(&r.tree, strrchr(h.record.tree, '/'));
+	ok(!proof_possible(&self, &r), "one whose tree file is in another directory than ours cannot");
+	char *below = mem_printf("%s/below%s", dir, strrchr(h.record.tree, '/'));
+	mem_replace(&r.tree, below);
+	ok(!proof_possible(&self, &r), "nor one whose tree file is below it");
+	free(below);
+	mem_replace(&r.tree, self.tree);
+	ok(!proof_possible(&self, &r), "nor one that names another's tree file");
 
 	int fd = proof_pidfd(&h.record);
 	struct pollfd p = { .fd = fd, .events = POLLIN };
@@ -352,6 +365,43 @@ static void test_tree_file(void)
 	forget(&h);
 }
 
+/* Whoever can write a record names the incarnation of one that lives, and a process of his own that is dead. */
+static void test_forged(uid_t forger)
+{
+	struct holder victim, own;
+	char text[200], *path;
+
+	hold(&victim, "sleep 1000 & " SAY "wait", 0);
+	hold(&own, "sleep 1000 & " SAY "wait", forger);
+	kill_holder(&own);
+	ssize_t n = proc_slurp(own.record.tree, text, sizeof text);
+	memcpy(text, victim.record.incarnation, 36);
+	path = mem_printf("%s/forged", dir);
+	mkdir(path, 0777);
+	mem_replace(&own.record.tree, path);
+	free(path);
+	path = mem_printf("%s%s", own.record.tree, strrchr(victim.record.tree, '/'));
+	if (n > 0)
+		put_text(text, path);
+	ok(chown(path, forger, forger) == 0, "a forged tree file of user %u", (unsigned)forger);
+	memcpy(own.record.incarnation, victim.record.incarnation, 37);
+	mem_replace(&own.record.tree, path);
+	ok(!proof_possible(&self, &own.record), "in a directory of the forger's proves nothing");
+	if (forger) { /* in ours, only our own user could have put one */
+		verdict_is(check(&own, true), PROOF_UNKNOWN, "nor would it, were it in ours");
+		ok(strstr(why, "another user's") != NULL, "since it is another user's");
+	}
+	ok(runs(victim.tree) && runs(victim.pid), "and the tree of the one that lives is left alone");
+	kill_holder(&victim);
+	verdict_is(check_until(&victim, PROOF_DEAD), PROOF_DEAD, "which its own record proves dead, once it is");
+	unlink(path);
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+	free(path);
+	forget(&victim);
+	forget(&own);
+}
+
 static int tree_files(void)
 {
 	DIR *d = opendir(dir);
@@ -493,9 +543,106 @@ static void test_users(void)
 	forget(&h);
 	hold(&h, "sleep 1000 & " SAY "wait", NOBODY);
 	kill_holder(&h);
-	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "root can prove, and end, anybody's");
-	ok(!runs(h.tree), "it did");
+	verdict_is(check(&h, true), PROOF_UNKNOWN, "nor does root prove anybody's but its own");
+	ok(runs(h.tree), "or end it");
 	forget(&h);
+	test_forged(NOBODY);
+	test_forged(0);
+}
+
+/* ---- time namespaces ---- */
+
+/* Goes on in a time namespace in which a thousand seconds more have passed since the boot. */
+static bool enter_another_time(bool own_user)
+{
+	char map[40];
+	pid_t inside;
+	int status;
+
+	snprintf(map, sizeof map, "%u %u 1", (unsigned)geteuid(), (unsigned)geteuid());
+	if (unshare(CLONE_NEWTIME | (own_user ? CLONE_NEWUSER : 0)) < 0)
+		return false;
+	if (own_user)
+		put_text(map, "/proc/self/uid_map");
+	put_text("boottime 1000 0", "/proc/self/timens_offsets");
+	inside = fork();
+	if (inside == 0)
+		return true;
+	waitpid(inside, &status, 0);
+	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 98);
+}
+
+static int judge_from_another_time(const struct record *r, bool own_user)
+{
+	int status = 0;
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		if (!enter_another_time(own_user))
+			_exit(97);
+		_exit((int)proof_check(r, true, why, sizeof why));
+	}
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 96;
+}
+
+static void check_another_time(bool own_user)
+{
+	const char *how = own_user ? "with a user namespace of its own" : "as the same user";
+	struct holder h;
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	is_int(judge_from_another_time(&h.record, own_user), PROOF_UNKNOWN, "from another time namespace nothing is proved of one that lives");
+	ok(runs(h.tree) && runs(h.pid), "nothing is killed (%s)", how);
+	kill_holder(&h);
+	is_int(judge_from_another_time(&h.record, own_user), PROOF_UNKNOWN, "nor of one that is dead");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "from its own time namespace it is");
+	forget(&h);
+}
+
+static int body_another_time(void)
+{
+	struct holder h;
+	int failed = 0;
+
+	prctl(PR_SET_DUMPABLE, 1); /* a process that changed its user may not write its own map otherwise */
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	failed += judge_from_another_time(&h.record, true) != PROOF_UNKNOWN || !runs(h.tree);
+	kill_holder(&h);
+	failed += check_until(&h, PROOF_DEAD) != PROOF_DEAD;
+	forget(&h);
+	return failed;
+}
+
+/* The tree file of a Lunarch that did not yet know of time namespaces. */
+static void test_older(void)
+{
+	struct holder h;
+	char text[200];
+
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	ssize_t n = proc_slurp(h.record.tree, text, sizeof text);
+	char *end = strstr(text, " time:[");
+	ok(n > 0 && end, "a tree file says in which time namespace its maker counts");
+	if (end) {
+		strcpy(end, "\n");
+		put_text(text, h.record.tree);
+		verdict_is(check(&h, true), PROOF_UNKNOWN, "one that does not say it, as older versions made it, proves nothing");
+		ok(runs(h.tree), "and nothing is killed");
+	}
+	forget(&h);
+}
+
+static void test_time_namespaces(void)
+{
+	if (geteuid() == 0) {
+		check_another_time(false);
+		is_int(as_nobody(body_another_time), 0, "nor is it without any rights, in namespaces of one's own");
+	}
+	check_another_time(true);
+	test_older();
 }
 
 static void test_pid_namespace(void)
@@ -543,6 +690,7 @@ int main(int argc, char **argv)
 	test_old_files();
 	test_users();
 	test_pid_namespace();
+	test_time_namespaces();
 	proof_self_fini(&self);
 	char command[100];
 	snprintf(command, sizeof command, "rm -rf %s", dir);
