@@ -16,6 +16,8 @@ return function(deps)
 
 	local LOOK_AGAIN <const> = deps.look_again or 60 -- seconds: somebody may set the clock
 	local DAY <const> = 86400
+	local BEHIND <const> = 60 -- seconds that two machines' clocks may differ by and nobody hears of it
+	local LATEST <const> = 99999999999 -- the year 5138: what a calendar is asked for
 	local FORGET <const> = 400 * DAY -- what no job of that name has touched for so long
 	local EXPRESSION_MAX <const> = 1000 -- bytes
 	local WHAT <const> = "term:cron"
@@ -55,7 +57,7 @@ return function(deps)
 		return names
 	end
 
-	-- false: the term is over, and so is the job.
+	-- false: the term is over, and so is the job. Never backwards: what lies before the mark was run.
 	local function mark(term, name, names, due)
 		local good, err = deps.update(term, "cron", function(all)
 			all = all or {}
@@ -64,7 +66,7 @@ return function(deps)
 					all[other] = nil
 				end
 			end
-			all[name] = due
+			all[name] = math.max(math.tointeger(all[name]) or due, due)
 			return all
 		end, WHAT)
 		if not good and err.code ~= "ended" then
@@ -79,15 +81,28 @@ return function(deps)
 		if err then
 			error(err, 0)
 		end
-		local now = math.floor(deps.now())
 		local last = type(all) == "table" and math.tointeger(all[name]) or nil
-		if last and last <= now + DAY then
-			return last
-		elseif last then
-			deps.emit("warn", "cron_future", ("the job \"%s\" ran last at a time that lies more than a day ahead by this machine's "
-				.. "clock: it goes on from now"):format(name))
+		if last then
+			return math.min(math.max(last, 0), LATEST)
 		end
+		local now = math.floor(deps.now())
 		return mark(term, name, names, now) and now
+	end
+
+	-- Says so at once, and once a day while it lasts.
+	local function watch_clock(name)
+		local waited = DAY
+		return function(last, now, slept)
+			waited = waited + slept
+			if last - now < BEHIND then
+				waited = DAY
+			elseif waited >= DAY then
+				waited = 0
+				deps.emit("warn", "cron_future", ("the job \"%s\" ran last for %s, and this machine's clock says %s: it waits until the "
+					.. "clock is past that. If that time is wrong, give the job another name, and it begins anew"):format(name,
+					os.date("!%Y-%m-%dT%H:%M:%SZ", last), os.date("!%Y-%m-%dT%H:%M:%SZ", math.floor(now))))
+			end
+		end
 	end
 
 	local function run(term, f, tick, options)
@@ -110,6 +125,7 @@ return function(deps)
 
 	local function loop(term, job, name, names, f, options)
 		local last, taking
+		local behind, slept = watch_clock(name), 0
 		local _ <close> = setmetatable({}, { __close = function()
 			if taking then
 				take_back(term, name, taking, last)
@@ -119,6 +135,8 @@ return function(deps)
 		while last do
 			local now = deps.now()
 			local due, wake = job:due(last, now, options.catch_up or "last")
+			behind(last, now, slept)
+			slept = 0
 			if due then
 				taking = not options.again and due
 				if taking and not mark(term, name, names, due) then
@@ -130,7 +148,8 @@ return function(deps)
 					return
 				end
 			else
-				deps.sleep(math.min(LOOK_AGAIN, math.max(0, (wake or math.huge) - now)))
+				slept = math.min(LOOK_AGAIN, math.max(0, (wake or math.huge) - now))
+				deps.sleep(slept)
 			end
 		end
 	end

@@ -13,9 +13,9 @@
 #define MINUTE 60
 #define HOUR 3600
 #define DAY 86400
-#define ON_TIME MINUTE            /* what came due less than that ago was not missed */
-#define LOOK_BACK_DAYS (8 * 366)  /* 29 February comes after eight years at the latest */
-#define CHANGE_MAX (26 * HOUR)    /* no clock jumps further: zone.c */
+#define ON_TIME MINUTE             /* what came due less than that ago was not missed */
+#define LOOK_AHEAD_DAYS (41 * 366) /* 29 February is a Sunday again after forty years at the latest: 2088, 2128 */
+#define CHANGE_MAX (26 * HOUR)     /* no clock jumps further: zone.c */
 
 /* ---- parsing ---- */
 
@@ -310,7 +310,7 @@ static int64_t match(const struct cron *c, int64_t local, int64_t end)
 	int from = (int)(minutes - day * 1440);
 	struct date d = date_of(day);
 
-	for (int i = 0; i <= LOOK_BACK_DAYS && day * DAY < end; i++, day++, from = 0, next_day(&d)) {
+	for (int i = 0; i <= LOOK_AHEAD_DAYS && day * DAY < end; i++, day++, from = 0, next_day(&d)) {
 		int at = day_matches(c, &d) ? match_minute(c, from) : -1;
 		if (at >= 0)
 			return day * DAY + (int64_t)at * MINUTE < end ? day * DAY + (int64_t)at * MINUTE : CRON_NEVER;
@@ -323,7 +323,7 @@ static int64_t match(const struct cron *c, int64_t local, int64_t end)
 /* Every stretch between two changes of the clock is a calendar of its own. */
 static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t after)
 {
-	int64_t end = after + (int64_t)LOOK_BACK_DAYS * DAY;
+	int64_t end = after + (int64_t)LOOK_AHEAD_DAYS * DAY;
 
 	for (int64_t at = after + 1, until; at < end; at = until) {
 		int32_t offset = zone_offset(z, at, NULL, &until);
@@ -338,7 +338,7 @@ static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t
 static int64_t next_by_clock(const struct cron *c, const struct zone *z, int64_t after)
 {
 	int64_t local = after + zone_offset(z, after, NULL, NULL) - CHANGE_MAX;
-	int64_t end = local + (int64_t)LOOK_BACK_DAYS * DAY;
+	int64_t end = local + (int64_t)LOOK_AHEAD_DAYS * DAY;
 
 	while (true) {
 		local = match(c, local, end);

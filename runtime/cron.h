@@ -32,7 +32,7 @@ int cron_parse(struct cron *c, const char *text, const char *seed, struct err *e
 
 #define CRON_NEVER INT64_MAX
 
-/* The first after that time. */
+/* The first after that time. For what cron_parse accepts there is one within 41 years. */
 int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after);
 
 /* What was missed: nothing of it, the last of it, or all of it. What came due less than a minute ago was not missed. */

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The wall clock is set back an hour, and forward a day, while somebody leads: it decides nothing. Tokens grow all the same,
-and times in the record never go back. Each candidate sees its own clock (shim.c); this machine's is left alone."""
+times in the record never go back, and no job of term:cron runs twice. Each candidate sees its own clock (shim.c); this machine's
+is left alone."""
 import os, struct, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from field import *
@@ -80,6 +81,52 @@ def set_forward():
     f.end()
 
 
+JOB = """return { on_leading = function(term)
+  term:cron("0 * * * *", function(tick) print("ran " .. tick.time) end, { zone = "UTC", catch_up = "all", name = "job" })
+end }"""
+
+
+def cron():
+    """The second leader's clock is two days behind, and is set right while it leads."""
+    f = Clocked("cron")
+    script, right = os.path.join(f.dir, "cron.lua"), 600 - int(time.time()) % HOUR  # ten past, so that no hour begins meanwhile
+    with open(script, "w") as out:
+        out.write(JOB)
+
+    def start(name, seconds):
+        f.set(name, seconds)
+        c = Candidate("--lock", f.lock, "--identity", name, script, options=STEADY, cwd=f.dir,
+                      env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": f.clock(name)})
+        c.name = name
+        f.candidates.append(c)
+        return c
+
+    def mark():
+        return f.record().get("checkpoint", {}).get("cron", {}).get("job", 0)
+    a = start("a", right)
+    ok(wait_for(lambda: os.path.exists(f.lock) and mark()), "cron: a job that no leader has seen begins now")
+    leave(a)
+    record, hour = f.record(), mark() // HOUR * HOUR
+    record["checkpoint"]["cron"]["job"] = hour  # it ran then
+    with open(f.lock + ".mine", "w") as out:
+        json.dump(record, out)
+    os.rename(f.lock + ".mine", f.lock)
+    behind = right - 48 * HOUR
+    b = start("b", behind)
+    said = b.wait("cron_future")
+    ok(said and said["level"] == "warn" and '"job"' in said["message"] and all(
+        time.strftime("%Y-%m-%dT%H:", time.gmtime(t)) in said["message"] for t in (hour, time.time() + behind)),
+       f"cron: a leader whose clock is two days behind says so: {said and said['message']}")
+    f.renewals(3)
+    same(mark(), hour, "cron: the mark stays where it is")
+    f.set("b", right + HOUR)
+    ok(wait_for(lambda: b.said("ran "), 2 * PATIENCE), "cron: once its clock is past the mark, the job runs within a minute")
+    f.renewals(3)
+    same([e["message"] for e in b.said("ran ")], [f"ran {hour + HOUR}"], "cron: for the next time, and for none before the mark")
+    same([mark(), len(b.all("cron_future"))], [hour + HOUR, 1], "cron: the mark goes on, and nothing more is said")
+    f.end()
+
+
 def shim_works():
     """Without this the rest would prove nothing."""
     f = Clocked("shim")
@@ -90,5 +137,5 @@ def shim_works():
     f.end()
 
 
-at_once(shim_works, set_back, set_forward)
+at_once(shim_works, set_back, set_forward, cron)
 done()

@@ -75,9 +75,30 @@ def caught_up(t):
         t.equal(saves(w)["cron"]["a"], due, "again: marked when it has come to its end")
     with leading("term:cron('%s', function() error 'broken' end, { zone = 'UTC', again = true, name = 'a' })" % expr, {"a": due - 3600}) as w:
         t.ok("broken" in w.expect(END)["text"] and w.quiet(), "and not marked if it fails")
-    with leading("term:cron('@hourly', print, { zone = 'UTC' })", {"@hourly": now + 10 * 86400}) as w:
-        t.ok(abs(saves(w)["cron"]["@hourly"] - now) < 600 and "more than a day ahead" in w.log_text(),
-             "a last time far in the future is not believed, and that is logged")
+
+
+def clock_behind(t):
+    """A clock behind the mark"""
+    now = int(time.time())
+
+    def said(w):
+        return [e["message"] for e in w.log() if e["event"] == "cron_future" and e["level"] == "warn"]
+    for ahead in (2 * 86400, 3600):
+        mark = (now + ahead) // 3600 * 3600
+        code = "for _, how in ipairs { 'all', 'last', 'skip' } do term:cron('@hourly', print, { zone = 'UTC', name = how, catch_up = how }) end print 'on'"
+        with leading(code, {"all": mark, "last": mark, "skip": mark}) as w:
+            w.wait_for(lambda: len(said(w)) >= 3, "the warnings")
+            t.ok(w.quiet(0.5) and w.printed() == ["on"], "%d h ahead: nothing is marked, and nothing runs, however it catches up" % (ahead // 3600), w.printed())
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(mark))
+            t.ok(len(said(w)) == 3 and all(stamp in m and "this machine's clock says 20" in m for m in said(w)) and '"last"' in "".join(said(w)),
+                 "each job says so once, with both times", said(w))
+    with leading("term:cron('* * * * *', print, { zone = 'UTC', name = 'a' }) print 'on'", {"a": now + 15}) as w:
+        w.wait_print("on")
+        t.ok(w.quiet() and not said(w), "clocks of two machines that differ by seconds are not worth a word")
+    for last in (2**62, -2**62):
+        with leading("term:cron('@yearly', print, { zone = 'UTC', name = 'a', catch_up = 'skip' }) print 'on'", {"a": last}) as w:
+            w.wait_print("on")
+            t.ok(w.quiet(), "a mark that is no time (%d) does not end the term" % last)
 
 
 def side_by_side(t):
@@ -117,6 +138,7 @@ def side_by_side(t):
 def misuse(t):
     """Misuse"""
     for code, part in [("term:cron('61 * * * *', print)", 'script.lua:2: term:cron: "61 * * * *": minute: expected 0 to 59, found "61"'),
+                       ("term:cron('0 0 31 2 *', print)", 'script.lua:2: term:cron: "0 0 31 2 *": no month that is meant has that day'),
                        ("term:cron(5, print)", "script.lua:2: term:cron: expected a cron expression"),
                        ("term:cron('* * * * *')", "script.lua:2: term:cron: expected a function"),
                        ("term:cron('* * * * *', print, { catchup = 'all' })", "script.lua:2: term:cron: unknown option 'catchup' (did you mean 'catch_up'?)"),
@@ -191,4 +213,4 @@ def failovers(t):
         harness.stop_everyone()
 
 
-Tap().run([begins, caught_up, side_by_side, misuse, every, failovers])
+Tap().run([begins, caught_up, clock_behind, side_by_side, misuse, every, failovers])

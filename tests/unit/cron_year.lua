@@ -1,5 +1,5 @@
 -- A year of lua/cron.lua on virtual time: leaders come, hand over, crash (also while they save, and while a job runs), and
--- nobody leads for a while. The checkpoint is a table here; a save takes time, and what a crash does to it is a coin's toss.
+-- nobody leads for a while. The clocks of some are days behind or ahead, for the first hours or for as long as they lead. The checkpoint is a table here; a save takes time, and what a crash does to it is a coin's toss.
 -- Arguments: the job maker of lua/cron.lua (given its deps), natives.cron, natives.fail, how many failovers, ok(good, text).
 local make, parse, fail, failovers, ok = ...
 
@@ -45,11 +45,22 @@ local function sleep(seconds)
 	coroutine.yield(now + seconds)
 end
 
+local said = {}             -- of clocks that are behind
+
 local deps = {
-	parse = parse, fail = fail, sleep = sleep, emit = function(_, _, text) error(text) end,
-	now = function() return now end, look_again = 7200,
+	parse = parse, fail = fail, sleep = sleep, look_again = 7200,
 	get = function() return store end,
 }
+
+function deps.emit(_, event, text)
+	assert(event == "cron_future", text)
+	said[#said + 1] = { at = now, leader = leader }
+end
+
+-- What the leader's clock says.
+function deps.now()
+	return now + (now < leader.right_from and leader.wrong or 0)
+end
 
 -- As the runtime has it: upon what is on its way, one answer each; without waiting, it is sent while the lock is still held.
 function deps.update(term, _, change, _, _, no_wait)
@@ -105,8 +116,9 @@ local function job_body(job)
 	end
 end
 
-local function lead()
+local function lead(wrong, hours)
 	local term = { tasks = {}, pending = {}, saving = {}, lock = "file:lock", spawn = spawn }
+	term.began, term.wrong, term.right_from = now, wrong or 0, now + (hours or 0) * 3600
 	leader = term
 	for _, job in ipairs(JOBS) do
 		cron(term, job.expression, job_body(job), { name = job.name, zone = job.zone, catch_up = job.catch_up, again = job.again,
@@ -161,7 +173,7 @@ local function run_until(time)
 	now = time
 end
 
-local moments, absent = {}, 0
+local moments, absent, behind = {}, 0, 0
 for i = 1, failovers do
 	moments[i] = START + math.random() * YEAR
 	if i % 3 == 0 then -- just when jobs are due
@@ -176,12 +188,26 @@ for i, moment in ipairs(moments) do
 	local nobody = i % 10 == 0 and math.random() * 20000 or math.random() * 16
 	absent = absent + nobody
 	now = now + nobody
-	lead()
+	if i % 20 == 7 then
+		behind = behind + 1
+		lead(-math.random(1, 3) * 86400, i % 40 == 7 and 2 or math.huge)
+	elseif i % 100 == 13 then
+		lead(math.random(1, 2) * 86400, 1)
+	else
+		lead()
+	end
 end
 run_until(START + YEAR)
 run_until(START + YEAR + 7200) -- what is still behind catches up
 
 -- ---- the verdict ----
+
+local sayers, too_often = {}, 0
+for _, s in ipairs(said) do
+	too_often = too_often + ((sayers[s.leader] or 0) >= #JOBS * (1 + (s.at - s.leader.began) // 86400) and 1 or 0)
+	sayers[s.leader] = (sayers[s.leader] or 0) + 1
+end
+ok(#said >= behind and too_often == 0, ("%d leaders with a clock days behind the marks: that is said, once a day for each job"):format(behind))
 
 for _, job in ipairs(JOBS) do
 	local l = log[job.name]

@@ -43,7 +43,10 @@ static void expect(const char *text, const char *zone, int64_t after, const char
 		t = cron_next(&c, z, t);
 		time_t at = (time_t)t;
 		struct tm tm;
-		gmtime_r(&at, &tm);
+		if (t == CRON_NEVER || !gmtime_r(&at, &tm)) {
+			strcat(got, " never");
+			break;
+		}
 		strftime(got + strlen(got), sizeof got - strlen(got), i ? ", %m-%d %H:%M" : "%Y-%m-%d %H:%M", &tm);
 	}
 	char what[200];
@@ -75,6 +78,60 @@ static void test_meaning(void)
 	expect("  0   0\t* * *  ", "UTC", t, "2024-02-28 00:00, 02-29 00:00, 03-01 00:00, 03-02 00:00");
 	expect("0 0 29 2 *", "UTC", utc(2096, 3, 1, 0, 0), "2104-02-29 00:00, 02-29 00:00, 02-29 00:00, 02-29 00:00");
 	expect("0 9 * * *", "Asia/Kolkata", t, "2024-02-28 03:30, 02-29 03:30, 03-01 03:30, 03-02 03:30");
+}
+
+/* The first day at whose midnight it is due, found by looking at each. */
+static int64_t next_midnight(unsigned days, int month, unsigned weekdays, int64_t after)
+{
+	for (int64_t t = (after / 86400 + 1) * 86400;; t += 86400) {
+		time_t at = (time_t)t;
+		struct tm tm;
+		gmtime_r(&at, &tm);
+		if (days >> tm.tm_mday & 1 && tm.tm_mon + 1 == month && weekdays >> tm.tm_wday & 1)
+			return t;
+	}
+}
+
+static unsigned every_nth(int from, int to, int step)
+{
+	unsigned set = 0;
+
+	for (int v = from; v <= to; v += step)
+		set |= 1u << v;
+	return set;
+}
+
+/* A date that has to be a weekday as well, which "*" in one of the two fields asks for, may be decades away. */
+static void test_rare(void)
+{
+	struct zone *z = zone_open("UTC", NULL);
+	int64_t most = 0;
+	int wrong = 0;
+
+	expect("0 0 29 2 */7", "UTC", utc(2024, 1, 1, 0, 0), "2032-02-29 00:00, 02-29 00:00, 02-29 00:00, 02-29 00:00");
+	expect("0 0 29 2 */7", "UTC", utc(2088, 3, 1, 0, 0), "2128-02-29 00:00, 02-29 00:00, 02-29 00:00, 02-29 00:00");
+	expect("0 */12 29 2 */7", "Europe/Berlin", utc(2088, 3, 1, 0, 0), "2128-02-28 23:00, 02-29 11:00, 02-28 23:00, 02-29 11:00");
+	expect("0 0 */28 2 0", "UTC", utc(2027, 6, 1, 0, 0), "2032-02-01 00:00, 02-29 00:00, 02-01 00:00, 02-01 00:00");
+	for (int i = 0; i < 3000; i++) {
+		int day = chance(2) ? 29 : 1 + chance(29), month = chance(2) ? 2 : 1 + chance(12), step = 2 + chance(6);
+		int64_t from = utc(1970 + chance(800), 1 + chance(12), 1 + chance(28), chance(24), chance(60));
+		bool by_day = chance(2);
+		unsigned days = by_day ? every_nth(1, 31, day) : 1u << day, weekdays = by_day ? 1u << step % 7 : every_nth(0, 6, step);
+		char text[60];
+		struct cron c;
+		struct err err;
+		snprintf(text, sizeof text, by_day ? "0 0 */%d %d %d" : "0 0 %d %d */%d", day, month, step);
+		if (cron_parse(&c, text, "", &err) < 0) {
+			wrong++;
+			continue;
+		}
+		int64_t want = next_midnight(days, month, weekdays, from), got = cron_next(&c, z, from);
+		if (want != got && wrong++ == 0)
+			printf("# %s after %lld: %lld, found %lld\n", text, (long long)from, (long long)want, (long long)got);
+		most = want - from > most ? want - from : most;
+	}
+	ok(wrong == 0 && most > 30LL * 366 * 86400, "3,000 rare dates are found, up to %lld years away", (long long)(most / 86400 / 366));
+	zone_free(z);
 }
 
 /* 2024-03-31 02:00 becomes 03:00 in Berlin; 2024-10-27 03:00 becomes 02:00. */
@@ -346,6 +403,7 @@ static void test_year(int failovers)
 int main(void)
 {
 	test_meaning();
+	test_rare();
 	test_clock_changes();
 	test_hash();
 	test_refused();
