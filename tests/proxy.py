@@ -1,6 +1,6 @@
 """A TCP proxy that does to connections what networks do: stalls, cuts, delays, loses, repeats. It knows no protocol; what is
 sent "up" goes to the server, what comes "down" to the client. All proxies of a test run on one thread."""
-import asyncio, socket, struct, threading
+import asyncio, atexit, os, socket, struct, threading
 
 _loop = None
 _start = threading.Lock()
@@ -11,8 +11,25 @@ def _thread_loop():
     with _start:
         if _loop is None:
             _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, daemon=True).start()
+            thread = threading.Thread(target=_loop.run_forever, daemon=True)
+            thread.start()
+            atexit.register(_end, thread, os.getpid())
     return _loop
+
+
+def _end(thread, owner):
+    """What still waits when the test ends is cancelled: a task that is only thrown away says so on stderr."""
+    async def cancel():
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if os.getpid() != owner:
+        return
+    asyncio.run_coroutine_threadsafe(cancel(), _loop).result(30)
+    _loop.call_soon_threadsafe(_loop.stop)
+    thread.join()
+    _loop.close()
 
 
 class Way:
@@ -48,16 +65,20 @@ class Proxy:
         return asyncio.run_coroutine_threadsafe(job(*args), _thread_loop()).result(30)
 
     async def _accepted(self, reader, writer):
-        pair = {"client": writer, "server": None, "hurt": set(), "late": b""}
+        pair = {"client": writer, "server": None, "hurt": set(), "late": b"", "tasks": [asyncio.current_task()]}
         self.pairs.append(pair)
+        pumps = []
         try:
             far_reader, far_writer = await asyncio.open_connection(*self.target)
             pair["server"] = far_writer
-            await asyncio.gather(self._pump(pair, reader, far_writer, self.up, "up"),
-                                 self._pump(pair, far_reader, writer, self.down, "down"))
+            pumps = [asyncio.create_task(self._pump(pair, reader, far_writer, self.up, "up")),
+                     asyncio.create_task(self._pump(pair, far_reader, writer, self.down, "down"))]
+            pair["tasks"] += pumps
+            await asyncio.wait(pumps, return_when=asyncio.FIRST_EXCEPTION)
         except (OSError, asyncio.CancelledError):
             pass
         self._reset(pair)
+        await asyncio.gather(*pumps, return_exceptions=True)
 
     async def _pump(self, pair, reader, writer, way, name):
         while True:
@@ -99,9 +120,13 @@ class Proxy:
             writer.transport.abort()
 
     def _reset(self, pair):
-        """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives."""
+        """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives. Whatever waits for one of the two, or for
+        nothing at all, ends."""
         if pair in self.pairs:
             self.pairs.remove(pair)
+        for task in pair["tasks"]:
+            if task is not asyncio.current_task():
+                task.cancel()
         for writer in (pair["client"], pair["server"]):
             if writer:
                 s = writer.get_extra_info("socket")
