@@ -94,6 +94,37 @@ class Field:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
+def in_kernel_lock(pid, lock):
+    """Whether a process has the kernel lock of that file lock (proc_locks(5)): for the moment in which it compares and replaces."""
+    try:
+        inode = os.stat(os.path.join(os.path.dirname(lock), f".{os.path.basename(lock)}.lock")).st_ino
+    except OSError:
+        return False
+    with open("/proc/locks") as f:
+        held = [line.split() for line in f if " FLOCK " in line and "->" not in line]
+    return any(h[4] == str(pid) and h[5].split(":")[2] == str(inode) for h in held)
+
+
+def freeze(c, lock):
+    """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead (locks.md)."""
+    while True:
+        c.kill(signal.SIGSTOP)
+        wait_for(lambda: stands_still(c.pid))
+        if not in_kernel_lock(c.pid, lock):
+            return
+        note(f"{c.pid} was stopped inside the kernel lock: it goes on, and is stopped again")
+        c.kill(signal.SIGCONT)
+        time.sleep(0.01)
+
+
+def stands_still(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
 def leave(c, sig=signal.SIGTERM):
     """Stops a candidate, whatever state it is in; its status."""
     if c.process.poll() is None:

@@ -38,11 +38,13 @@ def hurt(c, *names, sig=KILL):
             c.kill(sig, who[n])
 
 
-def freeze(field, c, *names):
+def freeze_until_another(field, c, *names):
     """Frozen until another leads, then continued."""
     def until_another():
         terms = len(field.terms())
-        hurt(c, *names, sig=STOP)
+        hurt(c, *[n for n in names if n != "elector"], sig=STOP)
+        if "elector" in names:
+            freeze(c, field.lock)
         wait_for(lambda: len(field.terms()) > terms)
         hurt(c, *names, sig=CONT)
         return names
@@ -77,8 +79,8 @@ FAULTS = {
     "the guard is killed": lambda f, c: hurt(c, "guard"),
     "elector and worker are killed": lambda f, c: hurt(c, "elector", "worker"),
     "elector, guard and worker are killed": lambda f, c: hurt(c, "guard", "elector", "worker"),
-    "the elector is frozen": lambda f, c: freeze(f, c, "elector"),
-    "elector and worker are frozen": lambda f, c: freeze(f, c, "worker", "elector"),
+    "the elector is frozen": lambda f, c: freeze_until_another(f, c, "elector"),
+    "elector and worker are frozen": lambda f, c: freeze_until_another(f, c, "worker", "elector"),
     "it is told to stop": lambda f, c: c.kill(signal.SIGTERM),
     "it is told to resign": lambda f, c: c.kill(signal.SIGUSR1),
     "it is told to reload": lambda f, c: c.kill(signal.SIGHUP),

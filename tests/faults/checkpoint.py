@@ -2,7 +2,7 @@
 """What a leader saved in the record: the next one has it, however the term ended; a leader that lost the lock cannot save."""
 import os, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from field import STEADY
+from field import STEADY, freeze
 from harness import *
 
 SCRIPT = """
@@ -103,7 +103,10 @@ def never_twice():
         wait_for(lambda: last(leader) > before + 3)
         n, terms = max(map(last, everyone)), sum(len(c.said("loaded")) for c in everyone)
         pid = leader.pid if who == "elector" else leader.worker()
-        leader.kill(sig, pid)
+        if sig == signal.SIGSTOP:
+            freeze(leader, r.lock)
+        else:
+            leader.kill(sig, pid)
         wait_for(lambda: sum(len(c.said("loaded")) for c in everyone) > terms and max(map(last, everyone)) > n + 3)
         if sig == signal.SIGSTOP:
             leader.kill(signal.SIGCONT, pid)

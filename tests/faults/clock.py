@@ -52,7 +52,7 @@ def set_back():
     ok(f.record()["acquireTime"] < before["acquireTime"], "set back an hour: whose clock is an hour behind, as the record shows")
     ok(second == first + 1, "set back an hour: the token counts on where the clock would have made it smaller")
     a.kill(signal.SIGKILL)
-    b.kill(signal.SIGSTOP)
+    freeze(b, f.lock)
     c = f.start("c", -2 * HOUR)
     c.wait("new_leader", "b leads")
     ok(f.acts(1, "c"), "set back: a frozen leader is waited out by one whose clock is two hours behind")

@@ -134,7 +134,7 @@ def reclaim():
     time.sleep(1)
     same(len(f.terms()), 1, "--reclaim: and keeps what it has")
     frozen = a.pid
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(a, f.lock)
     os.kill(b.pid, signal.SIGKILL)
     b.leave()
     b = f.join("pod-0", "--reclaim")

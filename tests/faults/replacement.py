@@ -46,7 +46,7 @@ def frozen_and_told():
     f.acts(1, "a")
     b = f.join("b", times=FAST)
     b.wait("new_leader")
-    a.kill(signal.SIGSTOP)
+    freeze(a, f.lock)
     f.acts(1, "b")
     a.kill(signal.SIGTERM)
     a.kill(signal.SIGCONT)
