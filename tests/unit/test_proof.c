@@ -9,6 +9,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -16,6 +17,7 @@
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -371,8 +373,8 @@ static void test_forged(uid_t forger)
 	struct holder victim, own;
 	char text[200], *path;
 
+	hold(&own, "sleep 1000 & " SAY "wait", forger); /* the older one: what the victim started would be younger than it */
 	hold(&victim, "sleep 1000 & " SAY "wait", 0);
-	hold(&own, "sleep 1000 & " SAY "wait", forger);
 	kill_holder(&own);
 	ssize_t n = proc_slurp(own.record.tree, text, sizeof text);
 	memcpy(text, victim.record.incarnation, 36);
@@ -550,6 +552,52 @@ static void test_users(void)
 	test_forged(0);
 }
 
+/* In a process of its own, the verdict as exit status. */
+static int judge_apart(const struct record *r, bool (*prepare)(void))
+{
+	int status = 0;
+
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		enum proof_verdict v = PROOF_DYING;
+		if (!prepare())
+			_exit(97);
+		for (int tries = 0; v == PROOF_DYING && tries < 5000; tries++, usleep(1000))
+			v = proof_check(r, true, why, sizeof why);
+		_exit((int)v);
+	}
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 96;
+}
+
+static bool may_not_kill(void)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2];
+
+	if (syscall(SYS_capget, &header, data) < 0)
+		return false;
+	data[0].effective &= ~(1u << CAP_KILL);
+	return syscall(SYS_capset, &header, data) == 0;
+}
+
+/* Runs as another user, marked and without the tree file: found by root, which may read but not signal it here. */
+static void test_cannot_be_ended(void)
+{
+	struct holder h;
+
+	if (geteuid() != 0)
+		return;
+	hold(&h, "(eval \"exec $1>&-\"; exec setpriv --reuid 65534 --clear-groups sleep 1000) & " SAY "wait", 0);
+	kill_holder(&h);
+	is_int(judge_apart(&h.record, may_not_kill), PROOF_UNKNOWN, "a process of the tree that cannot be ended is not dead");
+	ok(runs(h.tree), "it lives");
+	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "who may end it proves it");
+	ok(!runs(h.tree), "by doing so");
+	forget(&h);
+}
+
 /* ---- time namespaces ---- */
 
 /* Goes on in a time namespace in which a thousand seconds more have passed since the boot. */
@@ -572,31 +620,27 @@ static bool enter_another_time(bool own_user)
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 98);
 }
 
-static int judge_from_another_time(const struct record *r, bool own_user)
+static bool another_time(void)
 {
-	int status = 0;
+	return enter_another_time(false);
+}
 
-	fflush(stdout);
-	pid_t pid = fork();
-	if (pid == 0) {
-		if (!enter_another_time(own_user))
-			_exit(97);
-		_exit((int)proof_check(r, true, why, sizeof why));
-	}
-	waitpid(pid, &status, 0);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 96;
+static bool another_time_and_user(void)
+{
+	return enter_another_time(true);
 }
 
 static void check_another_time(bool own_user)
 {
 	const char *how = own_user ? "with a user namespace of its own" : "as the same user";
+	bool (*enter)(void) = own_user ? another_time_and_user : another_time;
 	struct holder h;
 
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
-	is_int(judge_from_another_time(&h.record, own_user), PROOF_UNKNOWN, "from another time namespace nothing is proved of one that lives");
+	is_int(judge_apart(&h.record, enter), PROOF_UNKNOWN, "from another time namespace nothing is proved of one that lives");
 	ok(runs(h.tree) && runs(h.pid), "nothing is killed (%s)", how);
 	kill_holder(&h);
-	is_int(judge_from_another_time(&h.record, own_user), PROOF_UNKNOWN, "nor of one that is dead");
+	is_int(judge_apart(&h.record, enter), PROOF_UNKNOWN, "nor of one that is dead");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "from its own time namespace it is");
 	forget(&h);
 }
@@ -608,7 +652,7 @@ static int body_another_time(void)
 
 	prctl(PR_SET_DUMPABLE, 1); /* a process that changed its user may not write its own map otherwise */
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
-	failed += judge_from_another_time(&h.record, true) != PROOF_UNKNOWN || !runs(h.tree);
+	failed += judge_apart(&h.record, another_time_and_user) != PROOF_UNKNOWN || !runs(h.tree);
 	kill_holder(&h);
 	failed += check_until(&h, PROOF_DEAD) != PROOF_DEAD;
 	forget(&h);
@@ -689,6 +733,7 @@ int main(int argc, char **argv)
 	test_tree_file();
 	test_old_files();
 	test_users();
+	test_cannot_be_ended();
 	test_pid_namespace();
 	test_time_namespaces();
 	proof_self_fini(&self);
