@@ -306,6 +306,13 @@ return function(natives)
 		must(natives.fault("pause", node, seconds))
 	end
 
+	function sim.clock(_, node, seconds)
+		if type(seconds) ~= "number" or math.abs(seconds) > 1e9 then
+			error('sim:clock: expected a node and seconds, as in sim:clock("a", -3600)', 2)
+		end
+		must(natives.fault("clock", node, seconds))
+	end
+
 	function sim.resign(_, node, seconds)
 		must(natives.fault("resign", node, seconds or -1))
 	end

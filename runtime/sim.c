@@ -48,6 +48,12 @@ static void set_now(struct sim *s, double now)
 	s->clock.now = (nsec)ceil(s->now * NSEC_PER_SEC);
 }
 
+void sim_enter(struct sim *s, struct sim_node *n)
+{
+	s->current = n;
+	s->clock.wall_us = WALL_US - (int64_t)(BEGIN_S * 1e6) + (n ? n->ahead_us : 0);
+}
+
 static double first_of(const struct sim_node *n)
 {
 	double at = n->up ? sim_node_first(n) : HUGE_VAL;
@@ -164,6 +170,12 @@ static void do_resume(struct sim *s, struct sim_node *n, double number)
 	wake(s, n);
 }
 
+static void do_clock(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s;
+	n->ahead_us = (int64_t)(number * 1e6);
+}
+
 static void do_crash(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s, (void)number;
@@ -206,7 +218,7 @@ static const struct fault {
 } faults[] = {
 	{ "partition", cut, false },   { "heal", heal, false },   { "pause", do_pause, true },   { "wake", do_resume, false },
 	{ "crash", do_crash, false },  { "start", do_start, false }, { "stop", do_stop, true },  { "kill_worker", do_kill_worker, true },
-	{ "resign", do_resign, true },
+	{ "resign", do_resign, true }, { "clock", do_clock, false },
 };
 
 static struct sim_node *find(const struct sim *s, const char *name)
@@ -376,7 +388,7 @@ static void *open_world(const struct testing_setup *setup, struct err *err)
 	s->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!s->loop)
 		abort(); /* no descriptor is left for epoll */
-	s->clock.wall_us = WALL_US - (int64_t)(BEGIN_S * 1e6);
+	sim_enter(s, NULL);
 	timeline_init_virtual(&s->world, &s->now);
 	set_now(s, BEGIN_S);
 	clock_pretend(&s->clock);

@@ -50,6 +50,7 @@ struct sim_node {
 	bool holding;                /* loaded, but on_start has not been run: a test gives its stubs first */
 	struct timer kick;           /* ends that */
 	double paused_until;         /* 0 = it runs */
+	int64_t ahead_us;            /* its wall clock, of the others' */
 	unsigned starts;
 	struct sim_link link;
 	struct timeline time;        /* of its elector, and of what comes from the network */
@@ -90,6 +91,7 @@ struct sim {
 /* sim.c */
 extern const struct testing_ops sim_ops; /* for testing_run; one world at a time: the clock and the log are the process' */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
+void sim_enter(struct sim *s, struct sim_node *n); /* its code runs from now on, by its clock; NULL: nobody's */
 void sim_check_leaders(struct sim *s, const struct seat *new_leader);
 
 /* sim_node.c. Each ends by running what is ready, so that nothing is left but waiting. */

@@ -442,13 +442,13 @@ static void settle(struct sim_node *n)
 {
 	struct sim_node *before = n->sim->current;
 
-	n->sim->current = n;
+	sim_enter(n->sim, n);
 	while (n->up && !n->sim->failed && settle_one(n))
 		;
 	environ = (char **)n->sim->environment;
 	if (n->up && n->leaving && all_finished(n))
 		go_down(n);
-	n->sim->current = before;
+	sim_enter(n->sim, before);
 }
 
 /* ---- life and death ---- */
@@ -547,9 +547,9 @@ void sim_node_crash(struct sim_node *n)
 {
 	struct sim_node *before = n->sim->current;
 
-	n->sim->current = n;
+	sim_enter(n->sim, n);
 	go_down(n);
-	n->sim->current = before;
+	sim_enter(n->sim, before);
 }
 
 void sim_node_stop(struct sim_node *n)
@@ -557,24 +557,24 @@ void sim_node_stop(struct sim_node *n)
 	bool inside = n->sim->current == n;
 
 	n->leaving = true;
-	n->sim->current = n;
+	sim_enter(n->sim, n);
 	for (uint32_t i = 0; i < n->seat_count; i++)
 		if (n->seats[i]->elector)
 			elector_end(n->seats[i]->elector, LEASE_SHUTDOWN, NSEC_NEVER, n->seats[i]->shutdown_grace);
 	if (inside)
 		return;
 	settle(n);
-	n->sim->current = NULL;
+	sim_enter(n->sim, NULL);
 }
 
 void sim_node_resign(struct sim_node *n, double seconds)
 {
-	n->sim->current = n;
+	sim_enter(n->sim, n);
 	for (uint32_t i = 0; i < n->seat_count; i++)
 		elector_end(n->seats[i]->elector, LEASE_RESIGNED,
 		            seconds < 0 ? n->seats[i]->times.lease : (nsec)(seconds * NSEC_PER_SEC), 0);
 	settle(n);
-	n->sim->current = NULL;
+	sim_enter(n->sim, NULL);
 }
 
 /* What post_squad_dead does for a worker that died; its replacement comes at once. */
@@ -597,14 +597,14 @@ static void worker_died(struct seat *s)
 
 void sim_node_kill_worker(struct sim_node *n)
 {
-	n->sim->current = n;
+	sim_enter(n->sim, n);
 	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
 	unload(n);
 	for (uint32_t i = 0; i < n->seat_count; i++)
 		worker_died(n->seats[i]);
 	load(n);
 	settle(n);
-	n->sim->current = NULL;
+	sim_enter(n->sim, NULL);
 }
 
 /* The guard wakes up, too, and what was to be dead by now it kills before anything of the script runs. */
@@ -631,9 +631,9 @@ void sim_node_fire(struct sim_node *n)
 {
 	bool scripts = n->script && timeline_first(&n->script_time) < timeline_first(&n->time);
 
-	n->sim->current = n;
+	sim_enter(n->sim, n);
 	timeline_fire(scripts ? &n->script_time : &n->time);
-	n->sim->current = NULL;
+	sim_enter(n->sim, NULL);
 	settle(n);
 }
 

@@ -188,6 +188,11 @@ function Sim:pause(node, seconds) end
 ---@param ... string
 function Sim:wake(node, ...) end
 
+---Sets a node's wall clock: it is so much ahead of the others' (or behind, if less than 0), until it is set again. No lease goes by it.
+---@param node string
+---@param seconds number
+function Sim:clock(node, seconds) end
+
 ---A power cut. Nothing is released.
 ---@param node string
 ---@param ... string

@@ -206,3 +206,28 @@ test("a server that does not answer in time, and one that is not there", functio
   sim:run(60)
   equal(sim:printed "unreachable", { "unreachable\tnil" })
 end)
+
+test("a daily job runs once a day, though the second leader's clock is two days behind, and then set right", function()
+  local sim = simulate { script = "daily.lua", nodes = { "a", "b" } }
+  local function ran() return #sim:printed "^ran " end
+  local first = sim:elect()
+  sim:run(3 * 86400)
+  equal(ran(), 3)
+  local mark = sim:record().checkpoint.cron.daily
+  local second = first == "a" and "b" or "a"
+  sim:clock(second, -2 * 86400)
+  sim:stop(first)
+  equal(sim:elect(), second)
+  sim:run(36 * 3600)
+  equal(sim:record().checkpoint.cron.daily, mark)
+  equal(#sim:events "cron_future", 2) -- once, and a day later
+  matches(sim:events("cron_future")[1].message, 'the job "daily" ran last for 2024%-01%-03T03:00:00Z, and this machine\'s clock says 2024%-01%-02T00:00')
+  equal(ran(), 3)
+  sim:clock(second, 0)
+  sim:run(120)
+  equal(ran(), 5) -- the two that came meanwhile, late
+  matches(sim:printed("^ran ")[4], "^ran 2024%-01%-04T03:00:00.000000Z at 2024%-01%-05T")
+  sim:run(2 * 86400)
+  equal(ran(), 7)
+  raises(function() sim:clock(second) end, "expected a node and seconds")
+end)
