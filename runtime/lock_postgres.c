@@ -129,6 +129,9 @@ static void send_read(struct pg_lock *l)
 	free(sql);
 }
 
+/* A server that was promoted may lack the terms before, and its clock may be behind: $8 is the largest token that we have seen. */
+#define LARGER "greatest(" CLOCK ", $8::bigint + 1"
+
 /* $1 name, $2 record, $3 the version expected, $4 channel, $5 our name, $6 the doubt that we have waited out, $7 whether what is
  * there is our own term's. The answer's last column: '?' is a timeline that the table does not know yet, else its doubt. */
 static char *write_sql(const struct pg_lock *l, const char *timeline)
@@ -139,11 +142,11 @@ static char *write_sql(const struct pg_lock *l, const char *timeline)
 	buf_adds(&b, "WITH w AS (");
 	if (there)
 		buf_printf(&b, "UPDATE %s AS r SET record = $2, changed = clock_timestamp(), server = CASE WHEN $6 = '' THEN r.server ELSE $6 END%s "
-		           "WHERE name = $1 AND " VERSION " = $3", l->quoted, l->acquiring ? ", token = greatest(r.token + 1, " CLOCK ")" : "");
+		           "WHERE name = $1 AND " VERSION " = $3", l->quoted, l->acquiring ? ", token = " LARGER ", r.token + 1)" : "");
 	else
-		buf_printf(&b, "INSERT INTO %s (name, record, token, changed, server) SELECT $1, $2, " CLOCK ", clock_timestamp(), $6 "
+		buf_printf(&b, "INSERT INTO %s (name, record, token, changed, server) SELECT $1, $2, " LARGER "), clock_timestamp(), $6 "
 		           "WHERE $3 = ''", l->quoted);
-	buf_adds(&b, " AND $7::boolean IS NOT NULL");
+	buf_adds(&b, " AND $7::boolean IS NOT NULL AND $8::bigint IS NOT NULL");
 	if (l->acquiring)
 		buf_printf(&b, " AND ($7::boolean OR EXISTS (SELECT 1 FROM %s e WHERE e.name = '' AND e.token = %s AND e.server IN ('', $6%s)))",
 		           l->quoted, timeline, there ? ", r.server" : "");
@@ -166,7 +169,7 @@ static void send_swap(const struct pg_lock *l, struct lock_call *c, const char *
 	char *sql = write_sql(l, timeline);
 	char *why = mem_printf("SELECT e.token = %s, " UNSETTLED("$2, (SELECT r.server FROM %s r WHERE r.name = $1)") " FROM %s e "
 	                       "WHERE e.name = ''", timeline, l->quoted, l->quoted);
-	const struct pg_statement all[] = { limit(l, &limits), { sql, 7, values, true }, { why, 2, which, true } };
+	const struct pg_statement all[] = { limit(l, &limits), { sql, 8, values, true }, { why, 2, which, true } };
 
 	pg_link_send(l->link, c, l->acquiring ? 3 : 2, all);
 	free(sql);
@@ -176,10 +179,12 @@ static void send_swap(const struct pg_lock *l, struct lock_call *c, const char *
 static void send_write(struct pg_lock *l)
 {
 	struct instant now = clock_now();
+	char floor[24];
 
 	lock_doubt_sends(&l->doubt, l->leads, l->lease, now);
+	snprintf(floor, sizeof floor, "%" PRId64, l->lock.token_floor);
 	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lock_doubt_over(&l->doubt, l->lease, now),
-		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f" };
+		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f", floor };
 
 	send_swap(l, &l->call, values);
 }
@@ -188,7 +193,7 @@ static void send_write(struct pg_lock *l)
  * no handover waits for it. What is done twice is prepared. */
 static void rehearse(struct pg_server *s, bool acquiring, int lane)
 {
-	const char *const values[] = { "", "", "none", "", "", "", "f" };
+	const char *const values[] = { "", "", "none", "", "", "", "f", "0" };
 	const struct pg_lock like = { .server = s, .link = s->lanes[lane], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
 		                      .acquiring = acquiring };
 
@@ -246,6 +251,7 @@ static void send_remove(struct pg_lock *l)
 	const char *const values[] = { l->name, l->expected.text };
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 2, values } };
 
+	lock_doubt_sends(&l->doubt, false, 0, l->op.sent_at);
 	pg_link_send(l->link, &l->call, 2, all);
 	free(sql);
 }

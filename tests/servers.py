@@ -120,6 +120,7 @@ class Server:
     """One process. A subclass says how it is started (command), and how one knows that it serves (ready)."""
     user = None                 # a user to start it as, if this is root
     disk = None                 # a SmallDisk that it sees
+    environment = {}            # variables that it is started with
 
     def __init__(self, start=True):
         self.dir = tempfile.mkdtemp(prefix=f"lunarch-{type(self).__name__.lower()}-",
@@ -155,7 +156,7 @@ class Server:
         before = self.disk.through(who) if self.disk else []
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([*before, *self.command(), *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
-                                            start_new_session=True, **extra)
+                                            env={**os.environ, **self.environment}, start_new_session=True, **extra)
         _mark("add", self.process.pid)
         if not wait_for(lambda: self.process.poll() is not None or self.ready()) or self.process.poll() is not None:
             note(f"{type(self).__name__} on port {self.port} did not start:")
@@ -276,12 +277,13 @@ class Redis(Server):
 
 
 class Postgres(Server):
-    """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections but the superuser's."""
+    """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections but the superuser's.
+    standby_of: another Postgres, or a proxy before it: this is an asynchronous standby of that."""
     user = "postgres"
     superuser, password = "lunarch", "moon light"
 
-    def __init__(self, *options, auth="trust", initdb=(), start=True):
-        self.options, self.auth, self.initdb = list(options), auth, list(initdb)
+    def __init__(self, *options, auth="trust", initdb=(), standby_of=None, start=True):
+        self.options, self.auth, self.initdb, self.standby_of = list(options), auth, list(initdb), standby_of
         super().__init__(start)
 
     @staticmethod
@@ -297,12 +299,20 @@ class Postgres(Server):
         os.chmod(self.dir, 0o755)
         if who:
             os.chown(data, pwd.getpwnam(who).pw_uid, pwd.getpwnam(who).pw_gid)
-        made = subprocess.run([self.binary("initdb"), "-D", data, "-U", self.superuser, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C", *self.initdb],
-                              capture_output=True, text=True, cwd=self.dir, **extra)
+        make = [self.binary("initdb"), "-D", data, "-U", self.superuser, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C", *self.initdb]
+        if self.standby_of:
+            make = [self.binary("pg_basebackup"), "-D", data, "-h", "127.0.0.1", "-p", str(self.standby_of.port), "-U", self.superuser, "-R",
+                    "-X", "stream", "-c", "fast", "--no-sync"]
+        made = subprocess.run(make, capture_output=True, text=True, cwd=self.dir, **extra)
         if made.returncode:
             raise RuntimeError(made.stderr)
         with open(os.path.join(data, "pg_hba.conf"), "w") as f:
-            f.write(f"local all all trust\nhost all {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 {self.auth}\n")
+            f.write(f"local all all trust\nhost all,replication {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 {self.auth}\n")
+
+    def promote(self):
+        """From a standby: it has taken what it was sent, and takes writes."""
+        self.sql("SELECT pg_promote()")
+        wait_for(lambda: self.sql("SELECT pg_is_in_recovery()") == "f")
 
     def command(self):
         return [self.binary("postgres"), "-D", os.path.join(self.dir, "data"), "-c", f"port={self.port}", "-c", "listen_addresses=127.0.0.1",

@@ -63,8 +63,9 @@ class Driver:
     def read(self, lock="a", within=WITHIN):
         return self.do("read", lock, within_ms=within)
 
-    def write(self, rec, expected, lock="a", within=WITHIN, durable=True):
-        return self.do("write", lock, record=rec, expected=expected, within_ms=within, durable=durable)
+    def write(self, rec, expected, lock="a", within=WITHIN, durable=True, floor=0):
+        """floor: the largest token that an elector would have seen."""
+        return self.do("write", lock, record=rec, expected=expected, within_ms=within, durable=durable, floor=floor)
 
     def start_write(self, rec, expected, lock="a", within=WITHIN, durable=True):
         return self.start("write", lock, record=rec, expected=expected, within_ms=within, durable=durable)

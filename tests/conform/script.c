@@ -125,6 +125,7 @@ static void do_write(struct script *s, const json_t *command)
 		exit(2);
 	}
 	snprintf(h->expected.text, sizeof h->expected.text, "%s", text_of(command, "expected"));
+	h->lock->token_floor = (int64_t)json_integer_value(json_object_get(command, "floor"));
 	begin(h, command, "write");
 	h->lock->ops->write(h->lock, &h->record, &h->expected, json_is_true(json_object_get(command, "durable")),
 	                    instant_add(h->started, within(command)), on_done, h);

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
-import os, re, shutil, socket, subprocess, sys, threading, time
+import os, re, shutil, socket, struct, subprocess, sys, threading, time
 from cases import BASIC, NETWORK, SERVER, full, read_only, run
 from driver import WITHIN, Driver, record
 from pki import Pki
 from proxy import Proxy
 from stores import FullPostgres, FullPostgresLog, Postgres as Store
+from field import build
 from harness import *
 from servers import Bouncer, Postgres, Redis, free_port
 
@@ -31,6 +32,15 @@ def told(result, *said, outcome=("failed", "refused")):
     if not good:
         note(f"{result}, not {said}")
     return good
+
+
+def behind(server, seconds):
+    """Its clock, from its next start."""
+    shim, clock = os.path.join(server.dir, "shim.so"), os.path.join(server.dir, "clock")
+    shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
+    with open(clock, "wb") as f:
+        f.write(struct.pack("q", -seconds * 10**9))
+    server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
 
 def docs(start):
@@ -243,8 +253,8 @@ def tokens():
     with Postgres() as server:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
-        def next_term(version, what):
-            w = wait_for(lambda: next((w for w in [d.write(term(), version)] if w["outcome"] != "failed"), None))
+        def next_term(version, what, **more):
+            w = wait_for(lambda: next((w for w in [d.write(term(), version, **more)] if w["outcome"] != "failed"), None))
             got.append(w["token"])
             ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
             return w
@@ -256,9 +266,14 @@ def tokens():
         same(d.write(record("a", token=w["token"]), w["version"])["token"], 0, "tokens: a renewal makes none")
         server.sql("DELETE FROM lunarch_locks WHERE name = 't'")
         w = next_term("", "after the record was deleted")
+        seen = got[-1] + 3600 * 10**6
+        w = next_term(w["version"], "and than what was seen under a clock that was ahead", floor=seen)
+        ok(got[-1] > seen, "tokens: which counts")
+        server.sql("DELETE FROM lunarch_locks WHERE name = 't'")
+        w = next_term("", "nor does a deletion bring it back", floor=got[-1])
         server.sql("DROP TABLE lunarch_locks")
         same(d.write(record("a"), w["version"])["outcome"], "conflict", "tokens: without its table a record is gone")
-        w = next_term("", "after the table was dropped")
+        w = next_term("", "after the table was dropped", floor=got[-1])
         server.kill()
         server.start()
         wait_for(lambda: d.read(within=SHORT)["outcome"] == "ok")
@@ -393,23 +408,18 @@ def pooled():
 
 
 def promoted():
-    """A standby that lacks a term is promoted: nobody is elected before that one's lease is over."""
-    with Postgres("-c", "wal_level=replica", "-c", "max_wal_senders=4") as first:
-        second = Postgres(start=False)
-        data = os.path.join(second.dir, "data")
-        with open(os.path.join(first.dir, "data", "pg_hba.conf"), "a") as f:
-            f.write(f"host replication all 127.0.0.1/32 trust\n")
-        first.sql("SELECT pg_reload_conf()")
-        both, alone = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:{second.port}/postgres#f", second.url("f")
-        d, e, fresh = opened(both), opened(both), opened(alone)
+    """A standby that lacks a term, and whose clock is an hour behind, is promoted: nobody is elected before that one's lease is over, and
+    then with a larger token."""
+    with Postgres() as first:
+        both = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:%d/postgres#f"
+        d = opened(first.url("f"))
         w = d.write(term("old"), "")
-        who = second.run_as()
-        clean = "rm -rf " + data + "/*"
-        made = subprocess.run(["sh", "-c", f"{clean} && {Postgres.binary('pg_basebackup')} -D {data} -h 127.0.0.1 -p {first.port} -U {first.superuser} "
-                               "-R -X stream -c fast --no-sync"], capture_output=True, text=True, **({"user": who} if who else {}))
-        if made.returncode:
-            note(made.stderr)
+        d.end()
+        second = Postgres(standby_of=first, start=False)
+        behind(second, 3600)
         second.start()
+        d, e, fresh = opened(both % second.port), opened(both % second.port), opened(second.url("f"))
+        alone = second.url("f")
         w = d.write(record("", token=w["token"], state="released", leaseDurationMs=1000), w["version"])
         wait_for(lambda: "released" in second.sql("SELECT record FROM lunarch_locks WHERE name = 'f'"))
         ok(told(fresh.read(within=SHORT), "read-only"), "promoted: a standby alone is no store")
@@ -419,7 +429,8 @@ def promoted():
         lost = e.write(term("lost", lease_ms=5000), w["version"])
         same((lost["outcome"], d.read()["record"]["holderIdentity"]), ("ok", "lost"), "promoted: a term that the standby never hears of")
         first.kill()
-        second.sql("SELECT pg_promote()")
+        second.promote()
+        ok(float(second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000, "promoted: its clock is behind")
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
         same((r["record"]["state"], r["version"]), ("released", w["version"]), "promoted: it shows the record before, who named both servers has found it")
         began = time.monotonic()
@@ -429,7 +440,8 @@ def promoted():
         late = opened(alone)
         ok(told(late.write(term("late"), r["version"]), "promoted", outcome=("failed",)),
            "promoted: who comes later counts from what he sees himself, not by the server's clock")
-        n = wait_for(lambda: next((x for x in [d.write(term("again"), r["version"], within=SHORT)] if x["outcome"] != "failed"), None))
+        n = wait_for(lambda: next((x for x in [d.write(term("again"), r["version"], within=SHORT, floor=lost["token"])]
+                                   if x["outcome"] != "failed"), None))
         ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "promoted: who has seen the lost term waits for the lease that it published")
         ok(n["token"] > lost["token"], "promoted: then a term begins, with a token larger than that of the lost one")
         same(e.write(record("lost", token=1), lost["version"])["outcome"], "conflict", "promoted: the lost term cannot be renewed there")
