@@ -35,8 +35,8 @@ class Field:
         self.program = build("witness.c")
         self.candidates = []
 
-    def join(self, name, *options, times=STEADY, strict=False, lock=None, **kw):
-        c = Candidate("--lock", lock or self.lock, "--identity", name, *options, os.path.join(FAULTS, "witness.lua"), "--", self.program,
+    def join(self, name, *options, times=STEADY, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw):
+        c = Candidate("--lock", lock or self.lock, "--identity", name, *options, script, "--", self.program,
                       self.witness, name, *(["strict"] if strict else []), options=times, cwd=self.dir, **kw)
         c.name = name
         self.candidates.append(c)

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""A PostgreSQL primary dies, and an asynchronous standby that lacks the last term is promoted: nobody leads beside that term, and the
+next one's token is larger than what its candidate has seen."""
+import os, struct, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from field import *
+from proxy import Proxy
+from servers import Postgres
+
+# The record is as a renewal left it for longer than the test needs to hold the standby back behind it.
+SELDOM = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", "3s", "--stop-grace", "500ms", "--kill-allowance", "750ms",
+          "--drift-allowance", "750ms"]
+
+
+# As witness.lua, but for the checkpoint: each one would be another write.
+STILL = """
+return {
+  on_leading = function(term) print("leading " .. term.token) exec { arg[1], arg[2], arg[3] } end,
+  on_stopped = function(term, reason) print("stopped " .. term.token .. " " .. reason) end,
+}
+"""
+
+
+class Pair(Field):
+    """A primary, and a standby behind a proxy that can hold it back."""
+
+    def __init__(self, name, behind=0):
+        super().__init__(name)
+        self.first = Postgres()
+        self.link = Proxy(self.first.port)
+        self.second = Postgres(standby_of=self.link, start=False)
+        if behind:
+            self.set_back(behind)
+        self.second.start()
+        self.script = os.path.join(self.dir, "still.lua")
+        with open(self.script, "w") as f:
+            f.write(STILL)
+
+    def enter(self, name, *ports):
+        return self.join(name, lock=self.url(*ports), times=SELDOM, script=self.script)
+
+    def set_back(self, seconds):
+        """The standby's clock."""
+        shim, clock = os.path.join(self.second.dir, "shim.so"), os.path.join(self.second.dir, "clock")
+        shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
+        with open(clock, "wb") as f:
+            f.write(struct.pack("q", -seconds * 10**9))
+        self.second.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
+
+    def url(self, *ports):
+        return f"postgres://{Postgres.superuser}@{','.join(f'127.0.0.1:{p}' for p in ports)}/postgres#f"
+
+    def shows(self, server):
+        """The record there; {}: none."""
+        try:
+            return json.loads(server.sql("SELECT record FROM lunarch_locks WHERE name = 'f'") or "{}")
+        except RuntimeError:
+            return {}
+
+    def hold_back(self):
+        """Right behind a renewal, which the standby has."""
+        before = self.shows(self.second).get("write")
+        wait_for(lambda: self.shows(self.second).get("write") != before)
+        self.link.freeze()
+        ok(self.shows(self.first).get("write") == self.shows(self.second).get("write"), f"{self.name}: the standby has the leader's last renewal")
+
+    def fail_over(self):
+        self.first.kill()
+        self.link.close()
+        self.second.promote()
+
+    def close(self):
+        if not self.verdict(self.name) or harness_failed() or os.environ.get("LOGS"):
+            self.logs()
+        self.end()
+        self.first.close()
+        self.second.close()
+
+
+def harness_failed():
+    import harness
+    return harness._failed
+
+
+def let_go():
+    """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is not to be seen."""
+    f = Pair("let go")
+    way = Proxy(f.first.port)
+    a = f.enter("a", way.port, f.second.port)
+    ok(f.acts(1, "a"), f"{f.name}: a leads")
+    b = f.enter("b", f.first.port)
+    ok(b.wait("new_leader"), f"{f.name}: b follows, who knows only the primary")
+    f.hold_back()
+    way.cut_after(0)
+    a.kill(signal.SIGKILL, a.worker())  # a resignation would keep it out for as long as its own record counts
+    ok(f.acts(2) and f.terms()[1][1] == "b", f"{f.name}: a lets go, and b leads")
+    ok(a.wait("release_failed") and a.wait("new_leader", "b leads"), f"{f.name}: a, whose answer was lost, follows b")
+    f.fail_over()
+    way.close()
+    same((f.shows(f.second)["holderIdentity"], f.shows(f.second)["state"]), ("a", "leading"), f"{f.name}: the promoted server shows a's own renewal")
+    ok(a.wait("acquire_failed", "promoted"), f"{f.name}: a is not elected there at once")
+    ok(f.acts(2, "a"), f"{f.name}: but when b's lease is over")
+    f.close()
+
+
+def clock_behind():
+    """The promoted server lacks a term that a candidate has seen, and its clock is an hour behind."""
+    f = Pair("clock behind", behind=3600)
+    a = f.enter("a", f.first.port, f.second.port)
+    ok(f.acts(1, "a"), f"{f.name}: a leads")
+    f.hold_back()
+    b, c = f.enter("b", f.first.port), f.enter("c", f.first.port, f.second.port)
+    ok(all(x.wait("new_leader", "a leads") for x in (b, c)), f"{f.name}: b and c follow")
+    c.kill(signal.SIGSTOP)
+    a.kill(signal.SIGTERM)
+    a.leave()
+    ok(f.acts(1, "b"), f"{f.name}: a leaves, and b leads, which the standby never hears of")
+    c.kill(signal.SIGCONT)
+    ok(c.wait("new_leader", "b leads"), f"{f.name}: but c does")
+    f.fail_over()
+    ok(float(f.second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000, f"{f.name}: the promoted server's clock is behind")
+    ok(f.acts(1, "c"), f"{f.name}: c leads on the promoted server")
+    lost, new = [t for t, name in f.terms() if name in "bc"][-2:]
+    ok(new > lost, f"{f.name}: its token is larger than that of the lost term ({new - lost})")
+    f.close()
+
+
+only = [globals()[n] for n in sys.argv[1:]]
+try:
+    at_once(*(only or (let_go, clock_behind)))
+finally:
+    stop_everyone()
+done()
