@@ -488,6 +488,23 @@ static bool is_stamped(const struct pg_lock *l, const PGresult *r)
 	return PQntuples(r) == 1 && PQnfields(r) == 4 && strcmp(PQgetvalue(r, 0, 3), l->stamp) == 0;
 }
 
+/* At most a row, of so many columns: what is not there libpq gives as NULL. */
+static bool is_row(const PGresult *r, int columns)
+{
+	return PQresultStatus(r) == PGRES_TUPLES_OK && PQnfields(r) == columns && PQntuples(r) <= 1;
+}
+
+static bool fits(const struct pg_lock *l, const struct pg_answer *a)
+{
+	if (l->stage == CREATE || l->stage == MARK)
+		return true;
+	if (l->stage == INQUIRE)
+		return is_row(a->results[1], 5) && PQntuples(a->results[1]) == 1;
+	if (!l->op.writing)
+		return is_row(a->results[1], 5);
+	return l->removing ? is_row(a->results[1], 1) : is_row(a->results[1], 4) && (!l->acquiring || is_row(a->results[2], 2));
+}
+
 static void mixed_up(struct pg_lock *l)
 {
 	pg_link_drop(l->link, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
@@ -500,7 +517,7 @@ static void on_answered(struct lock_call *c, const void *answer)
 	const struct pg_answer *a = answer;
 	bool stamped = is_stamped(l, a->results[0]);
 
-	if (!stamped && !(a->error && a->error == a->results[0]))
+	if (a->error ? !stamped && a->error != a->results[0] : !stamped || !fits(l, a))
 		mixed_up(l);
 	else if (a->error)
 		on_error(l, a->error, stamped);

@@ -9,15 +9,20 @@
 #include <ctype.h>
 #include <ev.h>
 #include <inttypes.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
 #define HOSTS 8
 #define ADDRESSES 16
 
 #define PREPARED 12 /* statements of a connection: a table has seven */
+#define ANSWER_MOST (8 << 20) /* bytes: thirty records of the largest kind. libpq itself takes what comes */
 
 enum state { DOWN, LOOKING_UP, CONNECTING, GREETING, UP };
 
@@ -48,6 +53,8 @@ struct pg_link {
 	ev_io reads, writes;
 	ev_timer timer;          /* of the attempt */
 	struct instant heard;
+	uint64_t taken;          /* bytes of this connection, up to the end of the last answer */
+	bool ended;              /* one, or a notice, since then */
 	struct lock_queue queue;
 	struct lock_call greeting;
 	struct pg_answer answer; /* being collected */
@@ -274,6 +281,7 @@ static void deliver(struct pg_link *k)
 	struct lock_call *c = lock_queue_pop(&k->queue);
 
 	k->answer = (struct pg_answer){ .count = 0 };
+	k->ended = true;
 	if (c)
 		c->answered(c, &a);
 	for (int i = 0; i < a.count; i++)
@@ -291,6 +299,11 @@ static void collect(struct pg_link *k, PGresult *r)
 	if (status == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
 		deliver(k);
+		return;
+	}
+	if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
+		PQclear(r); /* which PQgetResult would return for ever */
+		lose_because(k, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 		return;
 	}
 	if (a->count == PG_STATEMENTS || status == PGRES_PIPELINE_ABORTED) {
@@ -325,10 +338,33 @@ static void take_notices(struct pg_link *k)
 	PGnotify *n;
 
 	while (!k->dead && k->number == number && (n = PQnotifies(k->conn))) {
+		k->ended = true;
 		if (k->events->notice)
 			k->events->notice(k->arg, n->relname, n->extra);
 		PQfreemem(n);
 	}
+}
+
+/* libpq takes a message of any length, and results of any number of rows, until its memory is used up. What has come is known of
+ * TCP connections; at the other end of a Unix socket is this machine's own server. */
+static bool too_much(struct pg_link *k)
+{
+	struct tcp_info info = { .tcpi_bytes_received = 0 };
+	int waiting = 0;
+
+	if (getsockopt(PQsocket(k->conn), IPPROTO_TCP, TCP_INFO, &info, &(socklen_t){ sizeof info }) < 0 ||
+	    ioctl(PQsocket(k->conn), FIONREAD, &waiting) < 0 || info.tcpi_bytes_received < (uint64_t)waiting)
+		return false;
+	uint64_t taken = info.tcpi_bytes_received - (uint64_t)waiting;
+	if (k->ended)
+		k->taken = taken;
+	k->ended = false;
+	return taken > k->taken + ANSWER_MOST;
+}
+
+static void lose_large(struct pg_link *k)
+{
+	lose_because(k, ERR_INVALID, "the server's answer is longer than any that was asked for");
 }
 
 /* ---- events ---- */
@@ -355,6 +391,8 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 	take_results(k);
 	if (!k->dead && k->number == number)
 		take_notices(k);
+	if (!k->dead && k->number == number && too_much(k))
+		lose_large(k);
 	if (!k->dead && k->number == number && (PQstatus(k->conn) == CONNECTION_BAD || PQpipelineStatus(k->conn) == PQ_PIPELINE_OFF))
 		lose_said(k);
 	leave(k);
@@ -446,6 +484,8 @@ static void on_connecting(struct pg_link *k)
 	ev_io_stop(loop, &k->writes);
 	if (next == PGRES_POLLING_FAILED) {
 		lose_said(k);
+	} else if (too_much(k)) {
+		lose_large(k);
 	} else if (next == PGRES_POLLING_OK) {
 		greet(k);
 	} else if (next == PGRES_POLLING_READING) {
@@ -487,6 +527,7 @@ static void connect_now(struct pg_link *k)
 	keywords[n] = values[n] = NULL;
 #undef SET
 	k->state = CONNECTING;
+	k->taken = 0;
 	k->conn = PQconnectStartParams(keywords, values, 1);
 	if (!k->conn)
 		abort(); /* out of memory */
