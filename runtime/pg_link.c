@@ -4,6 +4,7 @@
 #include "hash.h"
 #include "lock_url.h"
 #include "mem.h"
+#include "offload.h"
 #include "resolve.h"
 
 #include <ctype.h>
@@ -18,6 +19,8 @@
 #include <sys/socket.h>
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
+#define LOGINS 16 /* threads, of all links */
+#define STUCK_MOST 3
 #define HOSTS 8
 #define ADDRESSES 16
 
@@ -35,6 +38,16 @@ struct prepared {
 	enum { ASKED, READY, FAILED } state;
 };
 
+/* libpq's part of an attempt. Each step is taken on a thread, since a server may ask it for hours of hashing (RFC 5802: iterations). */
+struct login {
+	struct offload_job off;  /* first */
+	struct pg_link *link;    /* NULL: freed */
+	PGconn *conn;            /* the link's, but of one that was given up */
+	PostgresPollingStatusType next_step;
+	bool on_thread;
+	struct login *next;      /* given up before this one */
+};
+
 struct pg_link {
 	struct lock_env *env;
 	const struct pg_place *place;
@@ -49,6 +62,8 @@ struct pg_link {
 	struct err lookup_err;
 
 	PGconn *conn;
+	struct login *login;     /* under way */
+	struct login *stuck;     /* given up, but still on their threads */
 	uint64_t number;         /* of the connection */
 	ev_io reads, writes;
 	ev_timer timer;          /* of the attempt */
@@ -100,6 +115,23 @@ static void unprepare(struct pg_link *k)
 	}
 }
 
+/* What is on a thread cannot be ended: it is finished when it comes back. */
+static void end_connection(struct pg_link *k)
+{
+	struct login *g = k->login;
+
+	if (g && g->on_thread) {
+		g->next = k->stuck;
+		k->stuck = g;
+	} else {
+		free(g);
+		if (k->conn)
+			PQfinish(k->conn);
+	}
+	k->login = NULL;
+	k->conn = NULL;
+}
+
 static void hang_up(struct pg_link *k)
 {
 	ev_timer_stop(k->env->loop, &k->timer);
@@ -110,9 +142,7 @@ static void hang_up(struct pg_link *k)
 	k->lookup = NULL;
 	clear_answer(k);
 	unprepare(k);
-	if (k->conn)
-		PQfinish(k->conn);
-	k->conn = NULL;
+	end_connection(k);
 	buf_fini(&k->host);
 	buf_fini(&k->hostaddr);
 	buf_fini(&k->port);
@@ -369,7 +399,7 @@ static void lose_large(struct pg_link *k)
 
 /* ---- events ---- */
 
-static void on_connecting(struct pg_link *k);
+static void poll_connection(struct pg_link *k);
 
 static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 {
@@ -379,7 +409,7 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 	(void)loop;
 	(void)revents;
 	if (k->state == CONNECTING) {
-		on_connecting(k);
+		poll_connection(k);
 		return;
 	}
 	k->heard = clock_now();
@@ -405,7 +435,7 @@ static void on_writable(struct ev_loop *loop, ev_io *w, int revents)
 	(void)loop;
 	(void)revents;
 	if (k->state == CONNECTING)
-		on_connecting(k);
+		poll_connection(k);
 	else
 		flush(k);
 }
@@ -474,19 +504,20 @@ static void greet(struct pg_link *k)
 	send_statements(k, &k->greeting, 1, &(struct pg_statement){ .sql = "SELECT pg_backend_pid()" });
 }
 
+/* ---- connecting ---- */
+
 /* The socket may be another one after each step. */
-static void on_connecting(struct pg_link *k)
+static void on_step(struct pg_link *k, PostgresPollingStatusType next)
 {
 	struct ev_loop *loop = k->env->loop;
-	PostgresPollingStatusType next = PQconnectPoll(k->conn);
 
-	ev_io_stop(loop, &k->reads);
-	ev_io_stop(loop, &k->writes);
 	if (next == PGRES_POLLING_FAILED) {
 		lose_said(k);
 	} else if (too_much(k)) {
 		lose_large(k);
 	} else if (next == PGRES_POLLING_OK) {
+		free(k->login);
+		k->login = NULL;
 		greet(k);
 	} else if (next == PGRES_POLLING_READING) {
 		ev_io_set(&k->reads, PQsocket(k->conn), EV_READ);
@@ -497,7 +528,52 @@ static void on_connecting(struct pg_link *k)
 	}
 }
 
-/* ---- connecting ---- */
+static void take_step(struct offload_job *off)
+{
+	struct login *g = (struct login *)off;
+
+	g->next_step = PQconnectPoll(g->conn);
+}
+
+static void on_step_taken(struct offload_job *off)
+{
+	struct login *g = (struct login *)off;
+	struct pg_link *k = g->link;
+
+	g->on_thread = false;
+	if (k && k->login == g) {
+		on_step(k, g->next_step);
+		return;
+	}
+	if (k) {
+		struct login **at = &k->stuck;
+		while (*at != g)
+			at = &(*at)->next;
+		*at = g->next;
+	}
+	PQfinish(g->conn);
+	free(g);
+}
+
+static void *make_logins(struct lock_env *env, struct err *err)
+{
+	return offload_new(env->loop, LOGINS, err);
+}
+
+static void drop_logins(void *object)
+{
+	offload_free(object);
+}
+
+static void poll_connection(struct pg_link *k)
+{
+	static const char key;
+
+	ev_io_stop(k->env->loop, &k->reads);
+	ev_io_stop(k->env->loop, &k->writes);
+	k->login->on_thread = true;
+	offload_run(lock_env_share(k->env, &key, make_logins, drop_logins, NULL), &k->login->off);
+}
 
 static void connect_now(struct pg_link *k)
 {
@@ -535,6 +611,8 @@ static void connect_now(struct pg_link *k)
 		lose_said(k);
 		return;
 	}
+	k->login = mem_zero(sizeof *k->login);
+	*k->login = (struct login){ .off = { .work = take_step, .done = on_step_taken }, .link = k, .conn = k->conn };
 	ev_io_set(&k->writes, PQsocket(k->conn), EV_WRITE); /* as if PQconnectPoll had said so */
 	ev_io_start(k->env->loop, &k->writes);
 }
@@ -603,7 +681,14 @@ static void look_up(struct pg_link *k)
 static void on_start(struct pg_link *k)
 {
 	bool named = pg_place_option(k->place, "host") && !pg_place_option(k->place, "hostaddr");
-	int hosts = 1;
+	int hosts = 1, stuck = 0;
+
+	for (const struct login *g = k->stuck; g; g = g->next)
+		stuck++;
+	if (stuck > STUCK_MOST) {
+		lose_because(k, ERR_INVALID, "the server asks for more work, to log in, than is done for any");
+		return;
+	}
 
 	for (const char *p = pg_place_option(k->place, "host"); p && (p = strchr(p, ',')); p++)
 		hosts++;
@@ -709,6 +794,8 @@ void pg_link_free(struct pg_link *k)
 	if (!k)
 		return;
 	hang_up(k);
+	for (struct login *g = k->stuck; g; g = g->next)
+		g->link = NULL;
 	k->dead = k->queue.stopped = true;
 	if (k->busy == 0)
 		destroy(k);
