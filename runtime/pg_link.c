@@ -20,6 +20,7 @@
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
 #define LOGINS 16 /* threads, of all links */
+#define RECEIVE_BYTES (64 * 1024)
 #define STUCK_MOST 3
 #define HOSTS 8
 #define ADDRESSES 16
@@ -493,6 +494,8 @@ static void greet(struct pg_link *k)
 	ev_io_set(&k->reads, PQsocket(k->conn), EV_READ);
 	ev_io_set(&k->writes, PQsocket(k->conn), EV_WRITE);
 	ev_io_start(k->env->loop, &k->reads);
+	/* libpq reads on as long as there is something, up to the end of a message of any length: let there be little at a time. */
+	setsockopt(PQsocket(k->conn), SOL_SOCKET, SO_RCVBUF, &(int){ RECEIVE_BYTES }, sizeof(int));
 	k->heard = clock_now();
 	k->state = GREETING;
 	PQsetNoticeReceiver(k->conn, ignore, NULL);
