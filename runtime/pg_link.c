@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
 #define LOGINS 16 /* threads, of all links */
@@ -39,6 +40,11 @@ struct prepared {
 	enum { ASKED, READY, FAILED } state;
 };
 
+struct logins { /* one per process */
+	struct offload *threads;
+	bool stuck; /* one of them has been, at least */
+};
+
 /* libpq's part of an attempt. Each step is taken on a thread, since a server may ask it for hours of hashing (RFC 5802: iterations). */
 struct login {
 	struct offload_job off;  /* first */
@@ -51,6 +57,7 @@ struct login {
 
 struct pg_link {
 	struct lock_env *env;
+	struct logins *logins;
 	const struct pg_place *place;
 	const struct pg_link_events *events;
 	void *arg;
@@ -116,14 +123,30 @@ static void unprepare(struct pg_link *k)
 	}
 }
 
+/* OpenSSL tidies up at the end of the process, under the hands of a thread that is hashing still. */
+static void end_at_once(int status, void *arg)
+{
+	(void)arg;
+	fflush(NULL);
+	_exit(status);
+}
+
 /* What is on a thread cannot be ended: it is finished when it comes back. */
+static void give_up(struct pg_link *k, struct login *g)
+{
+	g->next = k->stuck;
+	k->stuck = g;
+	if (!k->logins->stuck)
+		on_exit(end_at_once, NULL);
+	k->logins->stuck = true;
+}
+
 static void end_connection(struct pg_link *k)
 {
 	struct login *g = k->login;
 
 	if (g && g->on_thread) {
-		g->next = k->stuck;
-		k->stuck = g;
+		give_up(k, g);
 	} else {
 		free(g);
 		if (k->conn)
@@ -558,24 +581,12 @@ static void on_step_taken(struct offload_job *off)
 	free(g);
 }
 
-static void *make_logins(struct lock_env *env, struct err *err)
-{
-	return offload_new(env->loop, LOGINS, err);
-}
-
-static void drop_logins(void *object)
-{
-	offload_free(object);
-}
-
 static void poll_connection(struct pg_link *k)
 {
-	static const char key;
-
 	ev_io_stop(k->env->loop, &k->reads);
 	ev_io_stop(k->env->loop, &k->writes);
 	k->login->on_thread = true;
-	offload_run(lock_env_share(k->env, &key, make_logins, drop_logins, NULL), &k->login->off);
+	offload_run(k->logins->threads, &k->login->off);
 }
 
 static void connect_now(struct pg_link *k)
@@ -780,11 +791,29 @@ bool pg_link_timed(const struct pg_link *k)
 	return k->timed;
 }
 
+static void *make_logins(struct lock_env *env, struct err *err)
+{
+	struct logins *l = mem_zero(sizeof *l);
+
+	l->threads = offload_new(env->loop, LOGINS, err);
+	return l;
+}
+
+static void drop_logins(void *object)
+{
+	struct logins *l = object;
+
+	offload_free(l->threads);
+	free(l);
+}
+
 struct pg_link *pg_link_new(struct lock_env *env, const struct pg_place *place, const struct pg_link_events *events, void *arg)
 {
+	static const char logins;
 	struct pg_link *k = mem_zero(sizeof *k);
 
 	*k = (struct pg_link){ .env = env, .place = place, .events = events, .arg = arg, .first = -1 };
+	k->logins = lock_env_share(env, &logins, make_logins, drop_logins, NULL);
 	ev_init(&k->reads, on_readable);
 	ev_init(&k->writes, on_writable);
 	ev_init(&k->timer, on_raise);

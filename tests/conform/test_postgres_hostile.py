@@ -171,7 +171,19 @@ def stands(what, server, write=False, outcomes=("failed",)):
     server.listening.close()
 
 
+def leaves():
+    """An elector that is told to stop while its log-in is hashing: in peace, and at once."""
+    server = Hostile(login=iterations(2**31 - 1))
+    c = Candidate("--lock", f"postgres://luna@127.0.0.1:{server.port}/postgres#x", "--", "true", command="exec",
+                  env={"PGPASSWORD": "secret", "PGSSLMODE": "disable"})
+    ok(c.wait("read_failed"), "hostile: an elector says that it cannot log in")
+    c.kill(signal.SIGTERM)
+    same(c.leave(), 128 + signal.SIGTERM, "hostile: and leaves in peace when it is told to")
+    server.listening.close()
+
+
 def before_login():
+    leaves()
     stands("two billion rounds of hashing are asked for", Hostile(login=iterations(2**31 - 1)))
     stands("a notice of 2 GB", Hostile(login=lambda s, f: giant(b"N", 2**31 - 1)))
     stands("settings without end", Hostile(login=many_settings))
