@@ -58,7 +58,7 @@ struct login {
 struct pg_link {
 	struct lock_env *env;
 	struct logins *logins;
-	const struct pg_place *place;
+	struct pg_place *place;
 	const struct pg_link_events *events;
 	void *arg;
 
@@ -487,6 +487,26 @@ static void up(struct pg_link *k)
 	leave(k);
 }
 
+/* Of the name of a file of the log, in which it is the first of three numbers; 0: it cannot be said. */
+static unsigned timeline_in(const struct pg_answer *a)
+{
+	char digits[9] = "";
+
+	if (!a->error && PQntuples(a->results[0]) == 1 && PQnfields(a->results[0]) == 1)
+		snprintf(digits, sizeof digits, "%s", PQgetvalue(a->results[0], 0, 0));
+	return (unsigned)strtoul(digits, NULL, 16);
+}
+
+/* What it shows is older than what is known of the promoted one, and what is written to it is lost. */
+static void lose_replaced(struct pg_link *k, unsigned timeline)
+{
+	struct err why;
+
+	err_set(&why, ERR_UNREACHABLE, "the server is on timeline %u, but %u was seen: it was replaced as the primary, and takes writes all the "
+	        "same. Shut it down or make it a standby; if it is a new database, start this elector again", timeline, k->place->timeline);
+	lose(k, LOCK_FAILED, &why);
+}
+
 /* Two answers: who serves us, which is not who we logged in to if there is a pooler; and the timeline, if it can be said. */
 static void on_greeted(struct lock_call *c, const void *answer)
 {
@@ -494,14 +514,22 @@ static void on_greeted(struct lock_call *c, const void *answer)
 	const struct pg_answer *a = answer;
 
 	if (c->round == 0) {
-		k->plain = k->pooled = a->error || PQntuples(a->results[0]) != 1 || atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
+		k->plain = k->pooled = a->error || PQntuples(a->results[0]) != 1 || PQnfields(a->results[0]) != 1 ||
+			atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
 		c->round = 1;
 		if (!k->pooled)
 			send_statements(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
 		send_statements(k, c, 1, &(struct pg_statement){ .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" });
 		return;
 	}
-	k->timed = !a->error;
+	unsigned timeline = timeline_in(a);
+	k->timed = timeline > 0;
+	if (k->timed && timeline < k->place->timeline) {
+		lose_replaced(k, timeline);
+		return;
+	}
+	if (timeline > k->place->timeline)
+		k->place->timeline = timeline;
 	up(k);
 }
 
@@ -807,7 +835,7 @@ static void drop_logins(void *object)
 	free(l);
 }
 
-struct pg_link *pg_link_new(struct lock_env *env, const struct pg_place *place, const struct pg_link_events *events, void *arg)
+struct pg_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events, void *arg)
 {
 	static const char logins;
 	struct pg_link *k = mem_zero(sizeof *k);

@@ -14,6 +14,7 @@ struct pg_place {
 	char *uri;
 	char *password;            /* from LUNARCH_LOCK_PASSWORD; NULL */
 	PQconninfoOption *options; /* every one that libpq would use */
+	unsigned timeline;         /* the newest that a link has seen there; 0: none */
 };
 
 /* uri: anything that libpq takes for a connection. NULL with *err, in which nothing of it is that may be a password. */

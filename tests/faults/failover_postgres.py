@@ -36,8 +36,8 @@ class Pair(Field):
         with open(self.script, "w") as f:
             f.write(STILL)
 
-    def enter(self, name, *ports):
-        return self.join(name, lock=self.url(*ports), times=SELDOM, script=self.script)
+    def enter(self, name, *ports, times=SELDOM):
+        return self.join(name, lock=self.url(*ports), times=times, script=self.script)
 
     def set_back(self, seconds):
         """The standby's clock."""
@@ -103,6 +103,44 @@ def let_go():
     f.close()
 
 
+def old_primary():
+    """It comes back as a primary: who has seen the promoted one does not go back to it. Who knows no better finds a store that waits for
+    its standby, with the setting that docs/locks.md names."""
+    f = Pair("old primary")
+    way = Proxy(f.second.port)
+    a = f.enter("a", f.first.port, way.port, times=[*SELDOM, "--retry-period", "500ms"])
+    ok(f.acts(1, "a"), f"{f.name}: a leads")
+    wait_for(lambda: f.shows(f.second).get("holderIdentity") == "a")
+    f.first.sql("ALTER SYSTEM SET log_connections = on")
+    with open(os.path.join(ROOT, "docs", "locks.md")) as docs:
+        f.first.sql(next(l.strip() for l in docs if l.strip().startswith("ALTER SYSTEM SET synchronous_standby_names")))
+    f.fail_over()
+
+    def renewed():
+        before = f.shows(f.second).get("write")
+        return wait_for(lambda: f.shows(f.second).get("write") != before)
+
+    def met():
+        with open(f.first.log, errors="replace") as log:
+            return "application_name=lunarch" in log.read()
+    ok(renewed(), f"{f.name}: its term goes on on the promoted one")
+    f.first.start()
+    left = f.shows(f.first)["write"]
+    same(f.first.sql("SELECT pg_is_in_recovery()"), "f", f"{f.name}: the old one is started again, as a primary")
+    good = True
+    while good and not met():
+        way.cut()
+        good = renewed()
+    ok(good and renewed(), f"{f.name}: a is cut off, meets the old one, and renews on the promoted one again")
+    same(f.shows(f.first)["write"], left, f"{f.name}: in the old one nothing was changed")
+    same((len(a.all("became_leader")), len(a.all("stopped_leading"))), (1, 0), f"{f.name}: and the term goes on")
+    late = f.enter("late", f.first.port)
+    ok(late.wait("new_leader", "a leads") and late.wait("acquire_failed"), f"{f.name}: a candidate that knows only the old one cannot be elected there")
+    same((f.shows(f.first)["write"], len(late.all("became_leader"))), (left, 0), f"{f.name}: and nothing is changed in it")
+    way.close()
+    f.close()
+
+
 def clock_behind():
     """The promoted server lacks a term that a candidate has seen, and its clock is an hour behind."""
     f = Pair("clock behind", behind=3600)
@@ -127,7 +165,7 @@ def clock_behind():
 
 only = [globals()[n] for n in sys.argv[1:]]
 try:
-    at_once(*(only or (let_go, clock_behind)))
+    at_once(*(only or (let_go, old_primary, clock_behind)))
 finally:
     stop_everyone()
 done()
