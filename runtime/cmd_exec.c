@@ -122,7 +122,9 @@ static void on_gone(void *arg, bool reaped, int wait_status)
 	if (was_stopping && x->leaving && x->reason == LEASE_SHUTDOWN)
 		x->status = status_of(x->wait_status);
 	term_over(x, reaped);
-	if (was_stopping)
+	if (!reaped) /* we shall not campaign again beside what still lives, so staying would only look as if we did */
+		leave(x, EXIT_LOST, LEASE_WORKER);
+	else if (was_stopping)
 		lost_status(x);
 }
 

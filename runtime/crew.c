@@ -3,7 +3,7 @@
 #include "guard.h"
 #include "log.h"
 #include "mem.h"
-#include "proof.h"
+#include "proc.h"
 #include "tree.h"
 
 #include <errno.h>
@@ -23,6 +23,7 @@
 
 #define UNREAD_MOST 4096
 #define MESSAGES_A_TURN 64 /* a chatty worker must not keep the loop from renewing */
+#define CENSUS_S 1.        /* between two looks for strangers */
 
 /* Datagrams that the other side has no room for yet. */
 struct letter {
@@ -66,14 +67,26 @@ struct crew {
 	ev_io notes, wire, overdue;
 };
 
+/* A child of ours that is nobody of a guard's tree. Its number alone would not do: others may reap it and the number be used
+ * again. */
+struct stranger {
+	pid_t pid;
+	uint64_t start;
+};
+
+struct strangers {
+	struct stranger *all;
+	size_t n;
+};
+
 /* SIGCHLD, the children and the subreaper's duty belong to the process, and so does their one keeper. */
 static struct {
 	struct ev_loop *loop;
 	struct crew *crews;   /* RUNNING and ORPHANED */
-	bool strangers;       /* a child may be nobody of ours: only the marker tells */
-	char *mark;           /* PROOF_ENV of our trees; NULL if they carry none */
+	bool has_strangers;   /* there may be some: we are process 1, or had children before */
+	struct strangers strangers;
 	ev_signal child;
-	ev_timer again;
+	ev_timer again, census;
 	struct tree tree;
 	char message[WIRE_MAX];
 } keeper;
@@ -197,10 +210,6 @@ static void on_overdue(struct ev_loop *loop, ev_io *w, int events)
 		look_at_guard(w->data);
 }
 
-struct orphans {
-	int killed, unknown;
-};
-
 static bool guards_others(pid_t pid)
 {
 	for (const struct crew *c = keeper.crews; c; c = c->next)
@@ -209,22 +218,100 @@ static bool guards_others(pid_t pid)
 	return false;
 }
 
+/* ---- strangers ----
+ *
+ * As long as a guard lives, whatever its tree orphans becomes a child of that guard. So a child of ours that is no guard is none
+ * of a term's, if all the guards live after it was seen: a guard's death hands over its children and shows the guard as dead in
+ * one step (exit_notify, kernel/exit.c). Whoever was seen so is a stranger, and so is whoever descends from one. What appears
+ * only when a guard has died is of its tree, whatever its environment says. */
+
+static bool in_list(const struct strangers *list, pid_t pid, uint64_t start)
+{
+	for (size_t i = 0; i < list->n; i++)
+		if (list->all[i].pid == pid && list->all[i].start == start)
+			return true;
+	return false;
+}
+
+static void add_stranger(struct strangers *list, pid_t pid, uint64_t start)
+{
+	if (in_list(list, pid, start))
+		return;
+	list->all = mem_resize(list->all, (list->n + 1) * sizeof *list->all);
+	list->all[list->n++] = (struct stranger){ pid, start };
+}
+
+static bool see_stranger(void *arg, pid_t pid)
+{
+	struct proc_stat st;
+
+	if (!guards_others(pid) && proc_stat((uint64_t)pid, &st) == 0 && proc_runs(&st))
+		add_stranger(arg, pid, st.start);
+	return false;
+}
+
+static bool guards_live(void)
+{
+	for (const struct crew *c = keeper.crews; c; c = c->next)
+		if (c->phase != RUNNING || !c->guard || tree_dead(c->guard))
+			return false;
+	return true;
+}
+
+/* A walk may miss some: who is known stays known for as long as he lives. */
+static void keep_known(struct strangers *now)
+{
+	struct proc_stat st;
+
+	for (size_t i = 0; i < keeper.strangers.n; i++) {
+		const struct stranger *s = &keeper.strangers.all[i];
+		if (proc_stat((uint64_t)s->pid, &st) == 0 && st.start == s->start)
+			add_stranger(now, s->pid, s->start);
+	}
+}
+
+static void say_strangers(const struct strangers *now)
+{
+	for (size_t i = 0; i < now->n; i++)
+		if (!in_list(&keeper.strangers, now->all[i].pid, now->all[i].start))
+			log_event(LOG_DEBUG, NULL, "stranger", "process %d has become a child of this one and is no term's: it is left alone",
+			          now->all[i].pid);
+}
+
+static void take_census(void)
+{
+	struct strangers now = { 0 };
+
+	tree_walk(&keeper.tree, getpid(), see_stranger, &now);
+	if (!guards_live()) {
+		free(now.all);
+		return;
+	}
+	keep_known(&now);
+	say_strangers(&now);
+	free(keeper.strangers.all);
+	keeper.strangers = now;
+}
+
+static void on_census(struct ev_loop *loop, ev_timer *w, int events)
+{
+	(void)loop, (void)w, (void)events;
+	take_census();
+}
+
+static bool is_stranger(pid_t pid)
+{
+	struct proc_stat st;
+
+	return keeper.strangers.n && proc_stat((uint64_t)pid, &st) == 0 && in_list(&keeper.strangers, pid, st.start);
+}
+
 static bool kill_orphan(void *arg, pid_t pid)
 {
-	struct orphans *o = arg;
-	char mark[64];
-
-	if (guards_others(pid))
+	if (guards_others(pid) || is_stranger(pid))
 		return false;
-	if (keeper.strangers) {
-		enum tree_env env = tree_env(pid, PROOF_ENV, mark, sizeof mark);
-		if (env == TREE_ENV_UNREADABLE)
-			o->unknown++;
-		if (env != TREE_ENV_FOUND || !keeper.mark || strcmp(mark, keeper.mark) != 0)
-			return true;
-	}
 	kill(pid, SIGKILL);
-	o->killed++;
+	++*(int *)arg;
 	return true;
 }
 
@@ -312,18 +399,18 @@ static bool reap(void)
  * walk before which nothing was left to reap proves that nobody is left: see tree.h. */
 static void settle(void)
 {
-	struct orphans o = { 0 };
 	struct crew *c;
 	bool reaped, whole = true;
+	int killed = 0;
 
 	if (reap() || any_orphaned() || ev_is_active(&keeper.again))
-		whole = tree_walk(&keeper.tree, getpid(), kill_orphan, &o);
-	while ((c = next_finished(whole && !o.killed && !o.unknown, &reaped)))
+		whole = tree_walk(&keeper.tree, getpid(), kill_orphan, &killed);
+	while ((c = next_finished(whole && !killed, &reaped)))
 		finish(c, reaped);
 	ev_timer_stop(keeper.loop, &keeper.again);
 	/* Unkillable for the moment, and given up: less often. */
 	keeper.again.repeat = any_orphaned() ? 0.001 : 0.1;
-	if (any_orphaned() || o.killed)
+	if (any_orphaned() || killed)
 		hurry();
 }
 
@@ -434,29 +521,40 @@ static void on_wire(struct ev_loop *loop, ev_io *w, int events)
 
 /* ---- start ---- */
 
-static bool count_child(void *arg, pid_t pid)
+/* What a term starts is found through /proc. That of another PID namespace shows other processes under the same numbers. */
+static int check_proc(struct err *err)
 {
-	(void)pid;
-	++*(int *)arg;
-	return false;
+	char self[32];
+	ssize_t n = readlink("/proc/self", self, sizeof self - 1);
+
+	self[n > 0 ? n : 0] = '\0';
+	if (n > 0 && strtol(self, NULL, 10) == getpid())
+		return 0;
+	return err_set(err, ERR_INVALID, "/proc does not show this process (expected /proc/self to be %d, it is %s): it is not mounted, or "
+	               "belongs to another PID namespace, and what a term starts could not be found in it and killed. Mount it in this "
+	               "namespace: mount -t proc proc /proc (with unshare(1): --mount-proc)", getpid(), n > 0 ? self : "not there");
 }
 
 int crew_init(struct ev_loop *loop, struct err *err)
 {
 	sigset_t chld;
-	int children = 0;
 
+	if (check_proc(err) < 0)
+		return -1;
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return err_sys(err, "cannot become the reaper of orphaned processes (prctl PR_SET_CHILD_SUBREAPER)");
-	tree_walk(&keeper.tree, getpid(), count_child, &children);
-	keeper.strangers = children > 0 || getpid() == 1;
 	keeper.loop = loop;
+	take_census();
+	keeper.has_strangers = keeper.strangers.n > 0 || getpid() == 1;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);
 	pthread_sigmask(SIG_UNBLOCK, &chld, NULL);
 	ev_signal_init(&keeper.child, on_child, SIGCHLD);
 	ev_signal_start(loop, &keeper.child);
 	ev_timer_init(&keeper.again, on_again, 0., 0.001);
+	ev_timer_init(&keeper.census, on_census, CENSUS_S, CENSUS_S);
+	if (keeper.has_strangers)
+		ev_timer_start(loop, &keeper.census);
 	return 0;
 }
 
@@ -508,14 +606,6 @@ static char **make_environment(const struct crew_spec *spec)
 	if (!spec->command && !is_set(spec->env, CREW_TERM_ENV, term_len))
 		env[n] = no_term;
 	return env;
-}
-
-/* The marker by which orphans are recognised where there may be strangers. */
-static void remember_mark(const struct crew_spec *spec)
-{
-	for (char *const *e = spec->env; e && *e; e++)
-		if (names(*e, PROOF_ENV, strlen(PROOF_ENV)))
-			mem_replace(&keeper.mark, *e + strlen(PROOF_ENV) + 1);
 }
 
 struct handed { /* descriptors for the guard; -1 = none */
@@ -643,7 +733,6 @@ out:
 		free(c);
 		return NULL;
 	}
-	remember_mark(spec);
 	outbox_init(&c->orders, control[0]);
 	outbox_init(&c->messages, wire[0]);
 	watch_fd(c, &c->notes, on_notes, control[0]);
@@ -689,6 +778,12 @@ static void order(struct crew *c, struct guard_order o)
 {
 	if (c->phase == RUNNING && outbox_put(&c->orders, c->loop, &o, sizeof o) < 0)
 		crew_kill(c);
+}
+
+void crew_allow(struct crew *c, nsec kill_allowance)
+{
+	c->kill_allowance = kill_allowance;
+	look_at_guard(c);
 }
 
 void crew_poke(struct crew *c)

@@ -29,7 +29,7 @@ struct crew_spec {
 	char *const *unset;     /* names, NULL-terminated: removed; may be NULL */
 	int tree_fd;            /* inherited by everything in the tree; -1 = none */
 	struct crew_term first; /* command: the term it runs in, in slot 0 before it starts; term 0 = none */
-	nsec kill_allowance;    /* K: past kill deadline + K/2 the elector kills the guard itself */
+	nsec kill_allowance;    /* crew_allow */
 };
 
 /* From the loop, never from inside a crew_ function. All but gone may be NULL. */
@@ -49,8 +49,10 @@ struct crew_callbacks {
 
 /* Call once in the elector before the first crew: becomes a subreaper, takes SIGCHLD on this loop.
  * From then on every child of this process that is not a guard counts as left over from a dead guard's tree, and is killed
- * and reaped; but where there may be strangers (we are process 1, or had children before), only what carries the tree's
- * marker in its environment is killed. */
+ * and reaped. Where there may be strangers (we are process 1, or had children before), a child that was seen while every guard
+ * lived is one: it is reaped, and left alone with all that descends from it. It is looked for them here and once a second, so
+ * whoever became our child less than a second before a guard died is killed as one of its tree.
+ * -1 with *err also if /proc is not that of our PID namespace: then nothing of a tree could be found. */
 int crew_init(struct ev_loop *loop, struct err *err);
 
 /* Spawns guard and worker (posix_spawn); spec is borrowed until it returns. The crew has a page of PAGE_SLOTS slots.
@@ -65,6 +67,9 @@ int crew_worker_pid(const struct crew *c);   /* 0 until known; for logs and the 
 /* Queues a message of at most WIRE_MAX bytes (more is a bug, and ends this process); never blocks. A worker that leaves
  * 4,096 messages unread is killed. */
 void crew_send(struct crew *c, const struct buf *message);
+
+/* K, from now on: past kill deadline + K/2 the elector kills the guard itself. To be at most that of any term that runs here. */
+void crew_allow(struct crew *c, nsec kill_allowance);
 
 /* A slot's kill deadline came nearer or into force: the guard must look at the page. Send it before WIRE_LEAD. */
 void crew_poke(struct crew *c);

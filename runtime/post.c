@@ -91,6 +91,8 @@ static void on_lead(void *arg, const struct elector_term *t)
 		return;
 	}
 	p->hook = HOOK_LEADING;
+	p->allowance = p->times.kill;
+	squad_allow(p->squad);
 	page_begin(crew_page(p->squad->crew), p->slot, t->term, t->token, t->end, t->kill);
 	crew_poke(p->squad->crew);
 	begin_message(p, &m, WIRE_LEAD);
@@ -427,6 +429,7 @@ static void clean_up(struct post *p)
 
 	p->hook = HOOK_CLEANING;
 	p->cleanups++;
+	squad_allow(p->squad);
 	page_begin(crew_page(p->squad->crew), p->slot, p->term, p->token, now, by);
 	page_stop(slot_of(p), false, by);
 	crew_poke(p->squad->crew);
@@ -491,6 +494,7 @@ struct post *post_new(struct run *r, struct squad *s, uint32_t index, const stru
 	p->index = index;
 	p->slot = index;
 	p->plan = *plan;
+	p->allowance = NSEC_NEVER;
 	ev_timer_init(&p->cleanup_timer, on_cleanup_late, 0., 0.);
 	p->cleanup_timer.data = p;
 	return p;
@@ -503,6 +507,7 @@ int post_open(struct post *p, bool several, const char *fallback, struct err *er
 
 	if (options_times(o, &p->plan.times, &p->times, &p->shutdown_grace, err) < 0)
 		return err_wrap(err, "%s", p->plan.where);
+	p->allowance = p->times.kill;
 	char *lock = options_election_lock(o, p->plan.lock, fallback, p->plan.name, several, err);
 	if (!lock)
 		return err_wrap(err, "%s", p->plan.where);
@@ -536,6 +541,8 @@ void post_reload(struct post *p, struct plan *plan_taken, const struct lease_tim
 	p->plan = *plan_taken;
 	*plan_taken = (struct plan){ 0 };
 	p->times = *t;
+	p->allowance = p->hook != HOOK_NONE && p->allowance < t->kill ? p->allowance : t->kill;
+	squad_allow(p->squad);
 	elector_configure(p->elector, t);
 	if (p->hook != HOOK_NONE)
 		elector_next_term(p->elector);

@@ -35,6 +35,7 @@ struct post { /* one election of the script */
 	uint32_t index, slot;         /* in the script's list; in its squad's page */
 	const char *lock_url;         /* as opened; the elector's */
 	struct lease_times times;
+	nsec allowance;               /* K, as squad_allow has it: while a term runs the least that may be published */
 	nsec shutdown_grace;
 
 	struct elector *elector;
@@ -109,6 +110,7 @@ void squad_quit(struct squad *s);
 void squad_hurry(struct squad *s);                               /* no back-off now: its replacement is waited for */
 void squad_free(struct squad *s);
 bool squad_ready(const struct squad *s);
+void squad_allow(struct squad *s);                               /* its elections or their times have changed: K is the least of theirs */
 void plan_copy(struct plan *to, const struct wire_election *from);
 void plan_fini(struct plan *p);
 

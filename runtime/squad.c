@@ -228,15 +228,21 @@ static char **worker_arguments(struct run *r)
 	return argv;
 }
 
-/* The allowance of the election that has the least: the guard is one for all of them. */
-static nsec kill_allowance(const struct run *r)
+/* The guard is one for all elections of the squad. Before the script has said which those are, no term runs that could be late. */
+static nsec kill_allowance(const struct squad *s)
 {
-	nsec least = NSEC_PER_SEC;
+	nsec least = NSEC_NEVER;
 
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i] && r->posts[i]->times.kill && r->posts[i]->times.kill < least)
-			least = r->posts[i]->times.kill;
-	return least;
+	for (uint32_t i = 0; i < s->run->post_count; i++)
+		if (posts_belong(s, s->run->posts[i]) && s->run->posts[i]->allowance < least)
+			least = s->run->posts[i]->allowance;
+	return least == NSEC_NEVER ? NSEC_PER_SEC : least;
+}
+
+void squad_allow(struct squad *s)
+{
+	if (s->crew)
+		crew_allow(s->crew, kill_allowance(s));
 }
 
 int squad_spawn(struct squad *s, struct err *err)
@@ -249,7 +255,7 @@ int squad_spawn(struct squad *s, struct err *err)
 		.env = env,
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,
-		.kill_allowance = kill_allowance(r),
+		.kill_allowance = kill_allowance(s),
 	};
 
 	s->failed = false;

@@ -30,9 +30,17 @@ static ssize_t read_some(int fd, void *buffer, size_t size)
 
 /* ---- numbers in a directory: processes in /proc, threads in /proc/PID/task ---- */
 
+/* What /proc says when a process, or a thread, has ended meanwhile. Any other failure means that there is something we could
+ * not see: no descriptor left, no memory. */
+static bool has_ended(int error)
+{
+	return error == ENOENT || error == ESRCH;
+}
+
 /* opendir(3) would allocate. */
 struct numbers {
 	int fd;
+	bool cut;         /* it could not be read to its end */
 	long len, at;
 	char buffer[4096] __attribute__((aligned(8)));
 };
@@ -44,8 +52,10 @@ static pid_t next_number(struct numbers *d)
 		if (d->at >= d->len) {
 			d->len = getdents64(d->fd, d->buffer, sizeof d->buffer);
 			d->at = 0;
-			if (d->len <= 0)
+			if (d->len <= 0) {
+				d->cut = d->cut || (d->len < 0 && !has_ended(errno));
 				return 0;
+			}
 		}
 		struct dirent64 *entry = (struct dirent64 *)(d->buffer + d->at);
 		d->at += entry->d_reclen;
@@ -60,7 +70,7 @@ struct walk {
 	struct tree *tree;
 	tree_visit *visit;
 	void *arg;
-	bool full;
+	bool cut; /* somebody was not seen */
 };
 
 /* Tells the visitor; remembers the process if its descendants are wanted. */
@@ -71,7 +81,7 @@ static void meet(struct walk *w, pid_t pid)
 	if (!w->visit(w->arg, pid))
 		return;
 	if (t->n == TREE_MOST)
-		w->full = true;
+		w->cut = true;
 	else
 		t->pid[t->n++] = pid;
 }
@@ -92,6 +102,8 @@ static void meet_all_in(struct walk *w, int fd)
 				pid = 0;
 			}
 		}
+	if (len < 0 && !has_ended(errno))
+		w->cut = true;
 }
 
 /* The children of each of its threads. false: the kernel has no such files. */
@@ -101,8 +113,11 @@ static bool meet_children(struct walk *w, pid_t pid)
 	bool known = true;
 	pid_t thread;
 
-	if (threads.fd < 0)
-		return true; /* gone, and its children have another parent now */
+	if (threads.fd < 0) {
+		if (!has_ended(errno)) /* else its children have another parent now */
+			w->cut = true;
+		return true;
+	}
 	while (known && (thread = next_number(&threads))) {
 		char file[48];
 		snprintf(file, sizeof file, "task/%d/children", thread);
@@ -110,11 +125,15 @@ static bool meet_children(struct walk *w, pid_t pid)
 		if (fd >= 0) {
 			meet_all_in(w, fd);
 			close(fd);
+		} else if (!has_ended(errno)) {
+			w->cut = true;
 		} else if (errno == ENOENT) {
 			/* The thread has ended, or the kernel was built without them. */
-			known = access("/proc/thread-self/children", F_OK) == 0;
+			known = access("/proc/thread-self/children", F_OK) == 0 || errno != ENOENT;
 		}
 	}
+	if (threads.cut)
+		w->cut = true;
 	close(threads.fd);
 	return known;
 }
@@ -128,12 +147,13 @@ bool tree_walk(struct tree *t, pid_t root, tree_visit *visit, void *arg)
 		return tree_walk_scan(t, root, visit, arg);
 	for (int i = 0; i < t->n; i++)
 		meet_children(&w, t->pid[i]);
-	return !w.full;
+	return !w.cut;
 }
 
 /* ---- walking by the parents ---- */
 
-/* State and parent, fields 3 and 4 of stat, after a name that may hold anything but ends at the last ')' (proc(5)). */
+/* State and parent, fields 3 and 4 of stat, after a name that may hold anything but ends at the last ')' (proc(5)).
+ * false with errno. */
 static bool read_stat(pid_t pid, char *state, pid_t *parent)
 {
 	char text[512];
@@ -142,7 +162,9 @@ static bool read_stat(pid_t pid, char *state, pid_t *parent)
 	if (fd < 0)
 		return false;
 	ssize_t len = read_some(fd, text, sizeof text - 1);
+	int error = len < 0 ? errno : ESRCH;
 	close(fd);
+	errno = error;
 	if (len <= 0)
 		return false;
 	text[len] = '\0';
@@ -163,11 +185,14 @@ static bool list_all(struct tree *t)
 	t->n = 0;
 	if (all.fd < 0)
 		return false;
-	while (t->n < TREE_MOST && (pid = next_number(&all)))
+	while (t->n < TREE_MOST && (pid = next_number(&all))) {
 		if (read_stat(pid, &state, &t->parent[t->n]))
 			t->pid[t->n++] = pid;
+		else if (!has_ended(errno))
+			all.cut = true;
+	}
 	close(all.fd);
-	return t->n < TREE_MOST;
+	return t->n < TREE_MOST && !all.cut;
 }
 
 static void swap(pid_t *a, pid_t *b)
@@ -260,12 +285,12 @@ static bool feed(struct search *s, char c)
 	return false;
 }
 
-static bool dead(pid_t pid)
+bool tree_dead(pid_t pid)
 {
 	char state;
 	pid_t parent;
 
-	return !read_stat(pid, &state, &parent) || state == 'Z' || state == 'X';
+	return read_stat(pid, &state, &parent) ? state == 'Z' || state == 'X' : has_ended(errno);
 }
 
 static enum tree_env search_environ(int fd, struct search *s)
@@ -289,11 +314,11 @@ enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size)
 
 	*value = '\0';
 	if (fd < 0)
-		return dead(pid) ? TREE_ENV_GONE : TREE_ENV_UNREADABLE;
+		return tree_dead(pid) ? TREE_ENV_GONE : TREE_ENV_UNREADABLE;
 	enum tree_env found = search_environ(fd, &s);
 	close(fd);
 	if (found == TREE_ENV_FOUND)
 		return found;
 	*value = '\0';
-	return dead(pid) ? TREE_ENV_GONE : found; /* of the dead it is empty */
+	return tree_dead(pid) ? TREE_ENV_GONE : found; /* of the dead it is empty */
 }

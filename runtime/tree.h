@@ -21,7 +21,8 @@ struct tree {
  * away. true: go on to its descendants. */
 typedef bool tree_visit(void *arg, pid_t pid);
 
-/* Visits the descendants of root, not root itself. false: there were more than TREE_MOST, or /proc could not be read.
+/* Visits the descendants of root, not root itself. false: there were more than TREE_MOST, or something of /proc could not be
+ * read (no descriptor or no memory is left): then nobody knows who was not seen.
  *
  * What it sees of a moving tree is not a snapshot: a process whose parent dies meanwhile may be missed, or seen twice.
  * Only this holds: when root is the caller, and the caller reaps nothing meanwhile, all its own children are seen, as
@@ -35,6 +36,9 @@ bool tree_walk_scan(struct tree *t, pid_t root, tree_visit *visit, void *arg);
 
 /* One walk that sends SIGKILL to everything below root. How many processes it saw. */
 int tree_kill(struct tree *t, pid_t root);
+
+/* A zombie, or no process of that number at all. */
+bool tree_dead(pid_t pid);
 
 enum tree_env {
 	TREE_ENV_FOUND,      /* value holds it, cut to size */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -290,6 +291,33 @@ static void test_unreadable(void)
 		end(pid);
 }
 
+/* Not to be able to look is not to see nobody: an elector that believed it would let go of a lease beside the living. */
+static void test_blind(void)
+{
+	struct rlimit was, few;
+	struct found f = { 0 };
+	char value[8];
+	pid_t pid = start((char *[]){ "MARK=1", NULL });
+
+	getrlimit(RLIMIT_NOFILE, &was);
+	int next = dup(0);
+	close(next);
+	few = was;
+	for (int left = 0; left <= 1; left++) {
+		few.rlim_cur = (rlim_t)(next + left);
+		setrlimit(RLIMIT_NOFILE, &few);
+		bool whole = tree_walk(&tree, getpid(), note, &f), scanned = tree_walk_scan(&tree, getpid(), note, &f);
+		enum tree_env env = tree_env(pid, "MARK", value, sizeof value);
+		bool dead = tree_dead(pid);
+		setrlimit(RLIMIT_NOFILE, &was);
+		ok(!whole && !scanned, "with %d descriptors left a walk is not whole", left);
+		if (left == 0)
+			ok(env == TREE_ENV_UNREADABLE && !dead, "and nobody is taken for dead");
+	}
+	ok(tree_walk(&tree, getpid(), note, &f), "with enough of them it is");
+	end(pid);
+}
+
 int main(void)
 {
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
@@ -299,5 +327,6 @@ int main(void)
 	test_deep();
 	test_env();
 	test_unreadable();
+	test_blind();
 	return tap_done();
 }

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""An elector that may have children of other people: as process 1 of a container, or started by a shell that had some. Its guard
+is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
+import os, subprocess, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from harness import *
+
+MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+APART = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
+# Its environment is empty, and it has closed the descriptors it inherited.
+HIDDEN = """
+return {
+  on_leading = function(term)
+    print("leading")
+    spawn(exec, { "env", "-i", "/bin/sh", "-c",
+      "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -le 2 ] || eval \\"exec $fd>&-\\"; done; echo up >> $1; while :; do /bin/sleep 0.05; done", arg[1], arg[2] })
+    while true do sleep(1) end
+  end,
+  on_stopped = function(term, reason) print("stopped " .. reason) end,
+}
+"""
+
+
+def called(name):
+    """Pids of the living processes that have this word among their arguments, and run nothing but sh."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                words = f.read().split(b"\0")
+            if words[0].endswith(b"sh") and name.encode() in words and alive(pid):
+                found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+class Scene:
+    def __init__(self, name, prefix, inside):
+        self.name, self.dir = name, scratch()
+        self.word = "hidden-" + os.path.basename(self.dir)
+        self.a = self.candidate("a", prefix=prefix, options=[*FAST, "--log-level", "debug"])
+        self.a.wait("print", "leading")
+        self.elector = wait_for(lambda: children(self.a.pid))[0] if inside else self.a.pid
+        wait_for(lambda: os.path.exists(self.dir + "/up") and called(self.word))
+        self.before = called(self.word)
+        ok(len(self.before) == 1, f"{name}: a child of the term with an empty environment acts")
+        self.b = self.candidate("b")
+        self.b.wait("new_leader", "a leads")
+
+    def candidate(self, name, **kw):
+        return Candidate("--lock", self.dir + "/lock", "--identity", name, "-e", HIDDEN, "--", self.word, self.dir + "/up", **{"options": FAST, **kw})
+
+    def guard(self):
+        """The one child of the elector that is called so."""
+        for pid in children(self.elector):
+            with open(f"/proc/{pid}/comm") as f:
+                if f.read().strip() == "lunarch-guard":
+                    return pid
+
+    def kill_guard(self):
+        os.kill(self.guard(), signal.SIGKILL)
+        led = self.b.wait("print", "leading")
+        same([p for p in self.before if alive(p)], [], f"{self.name}: its guard killed, the child is dead when the next one leads")
+        ok(led and self.a.all("guard_lost"), f"{self.name}: who leads as soon as that is so")
+        if not led:
+            self.a.log()
+
+    def resume(self):
+        """The old leader's turn again."""
+        self.b.kill(signal.SIGTERM)
+        self.b.leave()
+        ok(self.a.wait("print", "leading", count=2), f"{self.name}: and campaigns again, with a new guard")
+
+    def end(self):
+        for c in (self.b, self.a):
+            c.kill(signal.SIGKILL, self.elector if c is self.a else None)
+            c.leave()
+
+
+def process_one():
+    s = Scene("process 1", APART, inside=True)
+    s.kill_guard()
+    s.resume()
+    s.end()
+
+
+def strangers():
+    """As `kubectl exec` does it: one process that is still attached, and one that was left behind by its shell."""
+    s = Scene("strangers", APART, inside=True)
+    enter = ["nsenter", "--target", str(s.elector), *(["--user", "--preserve-credentials"] if MAPPED else []), "--pid", "--mount", "--"]
+    attached = subprocess.Popen([*enter, "/bin/sleep", "1000"], stdout=subprocess.DEVNULL)
+    subprocess.run([*enter, "/bin/sh", "-c", "setsid /bin/sleep 1000 </dev/null >/dev/null 2>&1 &"], check=True)
+    left = wait_for(lambda: [p for p in children(s.elector) if p != s.guard() and alive(p)])
+    ok(left, "strangers: what a shell inside leaves behind becomes the elector's child")
+    ok(s.a.wait("stranger"), "strangers: it is known as nobody of the term's")
+    s.kill_guard()
+    ok(all(alive(p) for p in left), "strangers: it lives on, and holds up nobody")
+    ok(attached.poll() is None, "strangers: and so does who is still attached")
+    s.resume()
+    ok(all(alive(p) for p in left), "strangers: through the next term, too")
+    s.end()
+    attached.kill()
+    attached.wait()
+
+
+def child_before():
+    """A shell that started something and then became the elector."""
+    s = Scene("a child before", ["sh", "-c", '/bin/sleep 1000 & exec "$0" "$@"'], inside=False)
+    earlier = [p for p in children(s.elector) if p != s.guard()]
+    s.kill_guard()
+    ok(earlier and all(alive(p) for p in earlier), "a child before: which lives on")
+    s.end()
+    for p in earlier:
+        os.kill(p, signal.SIGKILL)
+
+
+def foreign_proc():
+    """A PID namespace in which /proc still shows the outer one."""
+    directory = scratch()
+    unmounted = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--"]
+
+    def refuses(what, *command):
+        r = subprocess.run([*unmounted, LUNARCH, *command], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        ok(r.returncode not in (0, 127) and "mount -t proc" in r.stderr, f"foreign /proc: {what} does not start, and says what to do")
+        note(r.stderr)
+
+    refuses("exec", "exec", "--lock", directory + "/lock", "--", "touch", directory + "/ran")
+    refuses("run", "run", "--once", "--lock", directory + "/lock", "-e", f"return {{ on_leading = function() exec {{ 'touch', '{directory}/ran' }} end }}")
+    same(os.listdir(directory), [], "foreign /proc: nothing has run, and no lock was taken")
+
+
+at_once(process_one, strangers, child_before, foreign_proc)
+stop_everyone()
+done()
