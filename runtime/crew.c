@@ -609,14 +609,14 @@ static char **make_environment(const struct crew_spec *spec)
 }
 
 struct handed { /* descriptors for the guard; -1 = none */
-	int control, wire, page, tree, elector;
+	int control, wire, page[PAGE_FILES], tree, elector;
 };
 
 /* Every other descriptor of ours is O_CLOEXEC; these lose that flag in the child alone (dup2 onto itself,
  * posix_spawn_file_actions_adddup2(3p)). Signals are blocked until the guard is told otherwise, which is never. */
 static int spawn_guard(pid_t *pid, const struct handed *h, char *const *argv, char *const *env)
 {
-	const int fds[] = { h->control, h->wire, h->page, h->tree, h->elector };
+	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t all;
@@ -640,15 +640,15 @@ static int start_guard(pid_t *pid, const struct crew_spec *spec, const struct ha
 {
 	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
 	static char modes[][12] = { "worker", "command", "foreground" };
-	const int fds[] = { h->control, h->wire, h->page, h->tree, h->elector };
-	char numbers[5][12];
-	char **argv = mem_zero((count(spec->argv) + 10) * sizeof *argv), **env = make_environment(spec);
+	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
+	char numbers[sizeof fds / sizeof *fds][12];
+	char **argv = mem_zero((count(spec->argv) + 11) * sizeof *argv), **env = make_environment(spec);
 	size_t n = 0;
 
 	argv[n++] = name;
 	argv[n++] = role;
 	argv[n++] = guard;
-	for (int i = 0; i < 5; i++) {
+	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
 		snprintf(numbers[i], sizeof numbers[i], "%d", fds[i]);
 		argv[n++] = numbers[i];
 	}
@@ -703,10 +703,10 @@ struct crew *crew_spawn(struct ev_loop *loop, const struct crew_spec *spec, cons
                         struct err *err)
 {
 	struct crew *c = new_crew(loop, spec, cb, arg);
-	struct handed h = { .control = -1, .wire = -1, .page = -1, .tree = spec->tree_fd, .elector = -1 };
+	struct handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
 	int control[2] = { -1, -1 }, wire[2] = { -1, -1 }, timer = -1, failed = -1;
 
-	c->page = page_new(PAGE_SLOTS, &h.page, err);
+	c->page = page_new(PAGE_SLOTS, h.page, err);
 	if (!c->page || socket_pair(control, WIRE_MAX, err) < 0 || (!spec->command && socket_pair(wire, 2 * WIRE_MAX, err) < 0))
 		goto out;
 	if (spec->first.term)
@@ -720,7 +720,8 @@ struct crew *crew_spawn(struct ev_loop *loop, const struct crew_spec *spec, cons
 	else
 		failed = start_guard(&c->guard, spec, &h, err);
 out:
-	close_if(h.page);
+	close_if(h.page[PAGE_DEADLINES]);
+	close_if(h.page[PAGE_MARKS]);
 	close_if(control[1]);
 	close_if(wire[1]);
 	close_if(h.elector);

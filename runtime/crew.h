@@ -22,7 +22,7 @@ struct crew_term {
 };
 
 struct crew_spec {
-	char *const *argv;      /* worker: the arguments of the role after WIREFD PAGEFD; command: the command itself */
+	char *const *argv;      /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD; command: the command itself */
 	bool command;           /* run argv in the worker's place: no wire, stdin passed through */
 	bool foreground;        /* command: make it the terminal's foreground group */
 	char *const *env;       /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment; may be NULL */

@@ -38,7 +38,7 @@ struct sweep {
 
 struct guard {
 	/* What it was started with. */
-	int control, wire, page_fd, tree_fd, elector;
+	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
 	bool command, foreground;
 	char **argv;
 	const char *tree_mark;       /* LUNARCH_TREE of this tree, NULL if none */
@@ -76,8 +76,8 @@ static int compare_ints(const void *a, const void *b)
 /* Whatever else was inherited is not the guard's, and must not be held open by it. */
 static void close_strangers(const struct guard *g)
 {
-	int keep[] = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, g->control, g->wire, g->page_fd, g->tree_fd,
-		       g->elector,   g->signals,    g->timer,      g->tty };
+	int keep[] = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, g->control, g->wire, g->page_fd[PAGE_DEADLINES],
+		       g->page_fd[PAGE_MARKS], g->tree_fd, g->elector, g->signals, g->timer, g->tty };
 	const size_t n = sizeof keep / sizeof *keep;
 
 	qsort(keep, n, sizeof *keep, compare_ints);
@@ -96,27 +96,29 @@ static void close_on_exec(int fd)
 
 static bool read_arguments(struct guard *g, int argc, char **argv)
 {
-	if (argc < 6)
+	if (argc < 7)
 		return false;
 	g->control = atoi(argv[0]);
 	g->wire = atoi(argv[1]);
-	g->page_fd = atoi(argv[2]);
-	g->tree_fd = atoi(argv[3]);
-	g->elector = atoi(argv[4]);
-	g->foreground = strcmp(argv[5], "foreground") == 0;
-	g->command = g->foreground || strcmp(argv[5], "command") == 0;
-	g->argv = argv + 6;
+	g->page_fd[PAGE_DEADLINES] = atoi(argv[2]);
+	g->page_fd[PAGE_MARKS] = atoi(argv[3]);
+	g->tree_fd = atoi(argv[4]);
+	g->elector = atoi(argv[5]);
+	g->foreground = strcmp(argv[6], "foreground") == 0;
+	g->command = g->foreground || strcmp(argv[6], "command") == 0;
+	g->argv = argv + 7;
 	if (g->command)
-		return argc > 6;
+		return argc > 7;
 	/* The worker's arguments are made in place, over our own: lunarch -x worker WIREFD PAGEFD ... */
 	static char name[] = "lunarch", role[] = "-x", worker[] = "worker";
-	char *wire = argv[1], *page = argv[2];
+	char *wire = argv[1], *page = argv[2], *marks = argv[3];
 	g->argv = argv + 1;
 	g->argv[0] = name;
 	g->argv[1] = role;
 	g->argv[2] = worker;
 	g->argv[3] = wire;
 	g->argv[4] = page;
+	g->argv[5] = marks;
 	return true;
 }
 
@@ -223,16 +225,17 @@ static void let_go(struct guard *g)
 	}
 	if (g->wire >= 0)
 		close(g->wire);
-	close(g->page_fd);
+	for (int i = 0; i < PAGE_FILES; i++)
+		close(g->page_fd[i]);
 }
 
 static void start(struct guard *g)
 {
 	close_on_exec(g->control);
 	close_on_exec(g->elector);
-	if (g->command)
-		close_on_exec(g->page_fd);
-	else
+	for (int i = 0; g->command && i < PAGE_FILES; i++)
+		close_on_exec(g->page_fd[i]);
+	if (!g->command)
 		close_strangers(g);
 	start_worker(g);
 	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1). */

@@ -5,12 +5,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Why no lock is needed. Only the elector moves deadlines; the others only end terms, by putting 0 into end_boot, and
- * that is the one word that decides. A deadline is two words, and a reader may see one of them old and one new:
+/* Why no lock is needed. Only the elector moves deadlines; the others only end terms, by a mark of their own. A deadline is two
+ * words, and a reader may see one of them old and one new:
  *
  *  - later deadlines: any mixture is no later than the new deadline by either clock, since instant_passed needs one clock
- *    alone. Whoever acts on it acts early, which costs a term at worst and never two leaders. The elector, for its part,
- *    compares end_boot with what it read before, so a reader that ended the term on the old word wins.
+ *    alone. Whoever acts on it acts early, which costs a term at worst and never two leaders. The elector, for its part, looks
+ *    at the mark after it has moved the deadline: a mark that was there before makes the extension fail, and one that comes
+ *    later makes the next one fail.
  *  - earlier deadlines: the old one holds until page_extend returns, and only then is the write sent that makes it matter.
  *  - another term on the slot: it begins with end_boot = 0 and stores its own end_boot last, so who reads end_boot first
  *    and the term after it never takes one term's deadline for another's.
@@ -20,71 +21,117 @@
 #define MAGIC 0x3147504cu /* "LPG1" */
 #define SLOTS_MOST 65535
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+/* A mark lies so far behind its slot. */
+#define DISTANCE ((size_t)8 << 20)
 
 _Static_assert(sizeof(struct page_slot) == 64, "a slot is a cache line");
 _Static_assert(sizeof(struct page) == 64, "slots begin on a cache line");
+_Static_assert(sizeof(struct page_mark) == sizeof(struct page_slot), "a mark lies where its slot does");
+_Static_assert(sizeof(struct page) + SLOTS_MOST * sizeof(struct page_slot) <= DISTANCE, "the marks lie behind the slots");
 
 static size_t page_size(uint32_t slots)
 {
 	return sizeof(struct page) + (size_t)slots * sizeof(struct page_slot);
 }
 
-static struct page *map(int fd, size_t size, struct err *err)
+static struct page_mark *mark_of(struct page_slot *s)
 {
-	struct page *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return (struct page_mark *)((char *)s + DISTANCE);
+}
 
-	if (p == MAP_FAILED) {
-		err_sys(err, "cannot map the shared page (%zu bytes)", size);
+/* Both files, at their distance. */
+static struct page *map(const int *fd, size_t size, int rights, struct err *err)
+{
+	char *at = mmap(NULL, DISTANCE + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (at == MAP_FAILED) {
+		err_sys(err, "cannot map the shared page (%zu bytes)", DISTANCE + size);
 		return NULL;
 	}
-	return p;
+	if (mmap(at, size, rights, MAP_SHARED | MAP_FIXED, fd[PAGE_DEADLINES], 0) != MAP_FAILED &&
+	    mmap(at + DISTANCE, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd[PAGE_MARKS], 0) != MAP_FAILED)
+		return (struct page *)at;
+	err_sys(err, "cannot map the shared page (%zu bytes)", size);
+	munmap(at, DISTANCE + size);
+	return NULL;
+}
+
+static int make_file(size_t size, struct err *err)
+{
+	int fd = memfd_create("lunarch-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return err_sys(err, "cannot create the shared page");
+	if (ftruncate(fd, (off_t)size) == 0)
+		return fd;
+	err_sys(err, "cannot size the shared page to %zu bytes", size);
+	close(fd);
+	return -1;
+}
+
+/* Our own mapping, which is there already, stays writable (F_SEAL_FUTURE_WRITE, fcntl(2), Linux 5.1). */
+static bool seal(const int *fd)
+{
+	return fcntl(fd[PAGE_DEADLINES], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | SEALS) == 0 && fcntl(fd[PAGE_MARKS], F_ADD_SEALS, SEALS) == 0;
 }
 
 struct page *page_new(uint32_t n, int *fd, struct err *err)
 {
 	struct page *p = NULL;
 
+	fd[PAGE_DEADLINES] = fd[PAGE_MARKS] = -1;
 	if (n < 1 || n > SLOTS_MOST) {
 		err_set(err, ERR_USAGE, "a shared page has 1 to %d slots, not %u", SLOTS_MOST, n);
 		return NULL;
 	}
-	*fd = memfd_create("lunarch-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (*fd < 0) {
-		err_sys(err, "cannot create the shared page");
-		return NULL;
-	}
-	if (ftruncate(*fd, (off_t)page_size(n)) < 0 || fcntl(*fd, F_ADD_SEALS, SEALS) < 0)
-		err_sys(err, "cannot size the shared page to %zu bytes", page_size(n));
-	else
-		p = map(*fd, page_size(n), err);
-	if (!p) {
-		close(*fd);
-		*fd = -1;
-		return NULL;
-	}
+	for (int i = 0; i < PAGE_FILES; i++)
+		if ((fd[i] = make_file(page_size(n), err)) < 0)
+			goto fail;
+	p = map(fd, page_size(n), PROT_READ | PROT_WRITE, err);
+	if (!p)
+		goto fail;
 	p->magic = MAGIC;
 	p->slots = n;
-	return p;
+	if (seal(fd))
+		return p;
+	err_sys(err, "cannot seal the shared page");
+	page_unmap(p);
+fail:
+	for (int i = 0; i < PAGE_FILES; i++) {
+		if (fd[i] >= 0)
+			close(fd[i]);
+		fd[i] = -1;
+	}
+	return NULL;
 }
 
-struct page *page_map(int fd, struct err *err)
+/* Sealed, or else somebody could shrink it under us, and reading it would be SIGBUS. */
+static bool is_file(int fd, int seals, off_t *size)
 {
 	struct stat st;
-	int seals = fcntl(fd, F_GET_SEALS);
+	int have = fcntl(fd, F_GET_SEALS);
 
-	/* Sealed, or else somebody could shrink it under us, and reading it would be SIGBUS. */
-	if (seals < 0 || (seals & SEALS) != SEALS || fstat(fd, &st) < 0 || st.st_size < (off_t)page_size(1) ||
-	    st.st_size > (off_t)page_size(SLOTS_MOST)) {
-		err_set(err, ERR_INVALID, "descriptor %d is not a shared page", fd);
+	if (have < 0 || (have & seals) != seals || fstat(fd, &st) < 0)
+		return false;
+	*size = st.st_size;
+	return st.st_size >= (off_t)page_size(1) && st.st_size <= (off_t)page_size(SLOTS_MOST);
+}
+
+struct page *page_map(const int *fd, struct err *err)
+{
+	off_t size, marks;
+
+	if (!is_file(fd[PAGE_DEADLINES], SEALS | F_SEAL_FUTURE_WRITE, &size) || !is_file(fd[PAGE_MARKS], SEALS, &marks) || size != marks) {
+		err_set(err, ERR_INVALID, "descriptors %d and %d are not a shared page", fd[PAGE_DEADLINES], fd[PAGE_MARKS]);
 		return NULL;
 	}
-	struct page *p = map(fd, (size_t)st.st_size, err);
+	struct page *p = map(fd, (size_t)size, PROT_READ, err);
 	if (!p)
 		return NULL;
-	if (p->magic != MAGIC || p->slots > SLOTS_MOST || page_size(p->slots) != (size_t)st.st_size) {
+	if (p->magic != MAGIC || p->slots > SLOTS_MOST || page_size(p->slots) != (size_t)size) {
 		err_set(err, ERR_INVALID, "descriptor %d is not a shared page: it is marked %08x and claims %u slots in %lld bytes",
-		        fd, p->magic, p->slots, (long long)st.st_size);
-		munmap(p, (size_t)st.st_size);
+		        fd[PAGE_DEADLINES], p->magic, p->slots, (long long)size);
+		munmap(p, DISTANCE + (size_t)size);
 		return NULL;
 	}
 	return p;
@@ -92,7 +139,7 @@ struct page *page_map(int fd, struct err *err)
 
 void page_unmap(struct page *p)
 {
-	munmap(p, page_size(p->slots));
+	munmap(p, DISTANCE + page_size(p->slots));
 }
 
 static void set_kill(struct page_slot *s, struct instant kill)
@@ -108,6 +155,7 @@ void page_begin(struct page *p, uint32_t slot, uint64_t term, int64_t token, str
 	if (p->used <= slot)
 		p->used = slot + 1;
 	set_kill(s, kill);
+	mark_of(s)->ended = 0;
 	s->token = token;
 	s->state = PAGE_LEADING;
 	s->term = term;
@@ -117,13 +165,14 @@ void page_begin(struct page *p, uint32_t slot, uint64_t term, int64_t token, str
 
 bool page_extend(struct page_slot *s, uint64_t term, struct instant end, struct instant kill)
 {
-	int64_t seen = s->end_boot;
-
-	if (s->term != term || !seen)
+	if (s->term != term || !s->end_boot || mark_of(s)->ended == term)
 		return false;
 	s->end_raw = end.raw;
-	if (!atomic_compare_exchange_strong(&s->end_boot, &seen, end.boot))
+	s->end_boot = end.boot;
+	if (mark_of(s)->ended == term) {
+		s->end_boot = 0;
 		return false;
+	}
 	set_kill(s, kill);
 	return true;
 }
@@ -149,7 +198,7 @@ void page_idle(struct page_slot *s)
 void page_end_all(struct page *p)
 {
 	for (uint32_t i = 0; i < p->used && i < p->slots; i++)
-		p->slot[i].end_boot = 0;
+		mark_of(&p->slot[i])->ended = p->slot[i].term;
 }
 
 /* Time left to the term; 0 once it has ended, and for ever after. The clock is read after the deadline: the other way
@@ -160,14 +209,16 @@ static nsec left(struct page_slot *s, uint64_t term)
 		struct instant end;
 		end.boot = s->end_boot; /* first: see the top */
 		end.raw = s->end_raw;
-		if (s->term != term || !end.boot)
+		if (s->term != term || !end.boot || mark_of(s)->ended == term)
 			return 0;
 		nsec until = instant_until(end, clock_now());
 		if (until)
 			return until;
-		if (atomic_compare_exchange_strong(&s->end_boot, &end.boot, 0))
+		if (s->end_boot == end.boot) {
+			mark_of(s)->ended = term;
 			return 0;
-		/* It was extended meanwhile, or ended: look again. */
+		}
+		/* It was moved meanwhile: look again. */
 	}
 }
 

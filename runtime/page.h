@@ -1,6 +1,10 @@
 /* The shared page: per election, what the term's deadlines are, as atomics in memory that three processes map.
  * Not a message channel: it holds state that must be right even when nobody reads messages.
- * Written by the elector; read by the guard (when to kill) and the worker (is_leading); either may end a term, none revive one. */
+ * Written by the elector; read by the guard (when to kill) and the worker (is_leading); either may end a term, none revive one.
+ *
+ * It is two files. In the one with the deadlines nobody but who made it can write: the worker runs code of others, and elector
+ * and guard rely on what is there. In the other one, guard and worker say which terms have ended: whatever a worker writes there
+ * can end terms of its own, and nothing else. */
 #ifndef LUNARCH_PAGE_H
 #define LUNARCH_PAGE_H
 
@@ -23,6 +27,12 @@ struct page_slot {
 	uint32_t unused[3];
 };
 
+/* In the other file, at the place of the slot. */
+struct page_mark {
+	_Atomic uint64_t ended;              /* this term, which may act no more */
+	uint64_t unused[7];
+};
+
 struct page {
 	uint32_t magic, slots;
 	_Atomic uint32_t used; /* slots beyond it were never begun; the rest of the file stays unallocated */
@@ -32,9 +42,13 @@ struct page {
 
 #define PAGE_SLOTS 16384 /* what a crew gets: sparse, so that the number of elections need not be known before the script is loaded */
 
-/* A sealed-size memfd with n slots (1 to 65535), mapped. *fd is O_CLOEXEC. NULL with *err. */
+enum page_file { PAGE_DEADLINES, PAGE_MARKS, PAGE_FILES };
+
+/* Two memfds of sealed size with n slots (1 to 65535), mapped; fd[PAGE_FILES] are O_CLOEXEC. NULL with *err, and both -1. */
 struct page *page_new(uint32_t n, int *fd, struct err *err);
-struct page *page_map(int fd, struct err *err); /* borrows fd; checks seals, magic and size */
+
+/* For the others: the deadlines can only be read. Borrows the descriptors; checks seals, magic and sizes. */
+struct page *page_map(const int *fd, struct err *err);
 void page_unmap(struct page *p);
 
 /* Elector: a term begins. The slot must be idle. kill is in force from here on: tell the guard before the worker. */

@@ -497,7 +497,7 @@ static void set_self(struct sim_node *n)
 void sim_node_start(struct sim_node *n)
 {
 	struct err err;
-	int fd = -1;
+	int fd[PAGE_FILES];
 
 	n->up = true;
 	n->leaving = n->began = n->planned = false;
@@ -505,12 +505,13 @@ void sim_node_start(struct sim_node *n)
 	set_self(n);
 	timeline_init_virtual(&n->time, &n->sim->now);
 	n->env = (struct lock_env){ .loop = n->sim->loop, .timeline = &n->time };
-	n->page = page_new(256, &fd, &err);
+	n->page = page_new(256, fd, &err);
 	if (!n->page) {
 		sim_fail(n->sim, "%s", err.text);
 		return;
 	}
-	close(fd);
+	for (int i = 0; i < PAGE_FILES; i++)
+		close(fd[i]);
 	n->holding = true;
 	timer_init(&n->time, &n->kick, on_kick);
 	timer_start(&n->time, &n->kick, 0);

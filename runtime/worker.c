@@ -193,18 +193,18 @@ static int usage(void)
 	return 2;
 }
 
-/* argv: WIREFD PAGEFD LOGFORMAT LOGLEVEL file|eval SCRIPT [ARGS...] */
+/* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL file|eval SCRIPT [ARGS...] */
 int worker_main(int argc, char **argv)
 {
 	struct worker w = { 0 };
 	struct err err;
 
-	if (argc < 6 || log_level_parse(argv[3]) < 0)
+	if (argc < 7 || log_level_parse(argv[4]) < 0)
 		return usage();
-	int wire_fd = atoi(argv[0]), page_fd = atoi(argv[1]);
+	int wire_fd = atoi(argv[0]), page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
 	fill_standard_descriptors();
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* with the guard, whose child this is */
-	log_init(strcmp(argv[2], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[3]));
+	log_init(strcmp(argv[3], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[4]));
 	setvbuf(stdout, NULL, _IOLBF, 0); /* a killed script should not lose the lines it wrote */
 	fcntl(wire_fd, F_SETFD, FD_CLOEXEC);
 	w.page = page_map(page_fd, &err);
@@ -212,7 +212,8 @@ int worker_main(int argc, char **argv)
 		log_event(LOG_ERROR, NULL, "worker_failed", "%s", err.text);
 		return 1;
 	}
-	close(page_fd);
+	for (int i = 0; i < PAGE_FILES; i++)
+		close(page_fd[i]);
 	w.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!w.loop) {
 		log_event(LOG_ERROR, NULL, "worker_failed", "no event loop: %s", strerror(errno));
@@ -221,8 +222,8 @@ int worker_main(int argc, char **argv)
 	timeline_init(&w.timeline, w.loop);
 	open_wire(&w, wire_fd);
 	const struct script_spec spec = { .loop = w.loop, .timeline = &w.timeline, .page = w.page,
-	                                  .eval = strcmp(argv[4], "eval") == 0,
-	                                  .source = argv[5], .args = argv + 6, .send = send_message, .arg = &w };
+	                                  .eval = strcmp(argv[5], "eval") == 0,
+	                                  .source = argv[6], .args = argv + 7, .send = send_message, .arg = &w };
 	w.script = script_new(&spec);
 	catch_signals(&w);
 	run(&w);

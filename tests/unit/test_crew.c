@@ -174,12 +174,12 @@ static void on_interrupt(int s)
 	shared->messages += 100;
 }
 
-/* argv: WIREFD PAGEFD BEHAVIOUR [ARG] */
+/* argv: WIREFD PAGEFD MARKSFD BEHAVIOUR [ARG] */
 static int worker(char **argv)
 {
-	int wire = atoi(argv[0]), page_fd = atoi(argv[1]);
-	const char *how = argv[2];
-	uint32_t arg = argv[3] ? (uint32_t)atoi(argv[3]) : 0;
+	int wire = atoi(argv[0]), page_fd[PAGE_FILES] = { atoi(argv[1]), atoi(argv[2]) };
+	const char *how = argv[3];
+	uint32_t arg = argv[4] ? (uint32_t)atoi(argv[4]) : 0;
 
 	shared->guard = getppid();
 	shared->worker = getpid();
@@ -191,7 +191,8 @@ static int worker(char **argv)
 		return 0;
 	}
 	fcntl(wire, F_SETFD, FD_CLOEXEC);
-	fcntl(page_fd, F_SETFD, FD_CLOEXEC);
+	for (int i = 0; i < PAGE_FILES; i++)
+		fcntl(page_fd[i], F_SETFD, FD_CLOEXEC);
 	signal(SIGRTMIN, on_interrupt);
 	signal(SIGHUP, SIG_IGN); /* which the kernel sends to who was stopped when its parent died: not what is tested here */
 	if (strcmp(how, "tree") == 0) {
@@ -553,8 +554,8 @@ static void test_inheritance(void)
 	sigprocmask(SIG_SETMASK, &was, NULL);
 	unsetenv(CREW_TERM_ENV);
 	close(stray);
-	/* Standard ones, wire, page, tree. */
-	is_str(shared->text, "6 descriptors, signals 0, LUNARCH_TERM=-, A=new, B=(null), tree 1",
+	/* Standard ones, wire, page with its marks, tree. */
+	is_str(shared->text, "7 descriptors, signals 0, LUNARCH_TERM=-, A=new, B=(null), tree 1",
 	       "a worker inherits no descriptor, mask or disposition but its own, and the environment it was given");
 }
 

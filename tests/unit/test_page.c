@@ -30,19 +30,28 @@ static struct page *new_page(uint32_t n, int *fd)
 	return p;
 }
 
+static void close_both(const int *fd)
+{
+	for (int i = 0; i < PAGE_FILES; i++)
+		close(fd[i]);
+}
+
 static void test_making(void)
 {
 	struct err err = { 0 };
 	struct stat st;
-	int fd;
-	struct page *p = new_page(PAGE_SLOTS, &fd), *q = page_map(fd, &err);
+	int fd[PAGE_FILES], other;
+	struct page *p = new_page(PAGE_SLOTS, fd), *q = page_map(fd, &err);
 
-	ok(q && q != p && q->slots == PAGE_SLOTS, "a page can be mapped again from its descriptor");
-	ok(fcntl(fd, F_GETFD) & FD_CLOEXEC, "its descriptor is closed on exec");
-	ok(ftruncate(fd, 0) < 0 && errno == EPERM, "nobody can shrink it under its readers");
-	fstat(fd, &st);
-	ok(st.st_blocks * 512 <= 8192, "slots that were never begun take no memory (%lld bytes of %lld)",
-	   (long long)st.st_blocks * 512, (long long)st.st_size);
+	ok(q && q != p && q->slots == PAGE_SLOTS, "a page can be mapped again from its descriptors");
+	long long bytes = 0;
+	for (int i = 0; i < PAGE_FILES; i++) {
+		ok(fcntl(fd[i], F_GETFD) & FD_CLOEXEC, "descriptor %d is closed on exec", i);
+		ok(ftruncate(fd[i], 0) < 0 && errno == EPERM, "nobody can shrink its file under its readers");
+		fstat(fd[i], &st);
+		bytes += st.st_blocks * 512;
+	}
+	ok(bytes <= 8192, "slots that were never begun take no memory (%lld bytes of twice %lld)", bytes, (long long)st.st_size);
 	p->slot[7].token = 4711;
 	is_int(q->slot[7].token, 4711, "both mappings show the same slots");
 	page_unmap(q);
@@ -52,16 +61,80 @@ static void test_making(void)
 	p->slots--;
 	ok(!page_map(fd, &err) && err.code == ERR_INVALID, "a slot count that does not fit the size is refused");
 	p->slots++;
+	ok(!page_map((int[]){ fd[1], fd[0] }, &err), "the two files cannot be taken for each other: %s", err.text);
 	page_unmap(p);
-	close(fd);
-	ok(!page_new(0, &fd, &err) && !page_new(65536, &fd, &err), "0 and 65,536 slots are refused: %s", err.text);
-	fd = memfd_create("no page", MFD_CLOEXEC);
-	if (ftruncate(fd, 4096) == 0)
-		ok(!page_map(fd, &err), "a descriptor that is not sealed is refused: %s", err.text);
-	close(fd);
-	fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	ok(!page_map(fd, &err), "a descriptor of something else is refused");
-	close(fd);
+	close_both(fd);
+	ok(!page_new(0, fd, &err) && !page_new(65536, fd, &err), "0 and 65,536 slots are refused: %s", err.text);
+	other = memfd_create("no page", MFD_CLOEXEC);
+	if (ftruncate(other, 4096) == 0)
+		ok(!page_map((int[]){ other, other }, &err), "a descriptor that is not sealed is refused: %s", err.text);
+	close(other);
+	other = open("/dev/null", O_RDWR | O_CLOEXEC);
+	ok(!page_map((int[]){ other, other }, &err), "a descriptor of something else is refused");
+	close(other);
+}
+
+/* ---- who may write what ---- */
+
+/* As a worker that runs anything might: every byte of the page that it can write. How many that were; -1: it could not map it. */
+static long scribble(const int *fd, size_t size)
+{
+	struct page *p = page_map(fd, NULL);
+	long pagesize = sysconf(_SC_PAGESIZE), written = 0;
+	int zero = open("/dev/zero", O_RDONLY | O_CLOEXEC), ones;
+
+	for (int i = 0; i < PAGE_FILES; i++) { /* by the descriptors, and by new ones to the same files */
+		char path[40];
+		snprintf(path, sizeof path, "/proc/self/fd/%d", fd[i]);
+		int again = open(path, O_RDWR | O_CLOEXEC);
+		ones = i == PAGE_DEADLINES && (pwrite(fd[i], "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 4) > 0 ||
+		                               pwrite(again, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 4) > 0 ||
+		                               mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED);
+		written += ones ? 8 : 0;
+		close(again);
+	}
+	mprotect(p, size, PROT_READ | PROT_WRITE); /* must not help */
+	/* The kernel writes what it can of a range, and says EFAULT where it cannot: a fault without a signal. */
+	char *at = (char *)p;
+	for (size_t off = 0; off < size; off += (size_t)pagesize)
+		written += read(zero, at + off, 8) == 8 ? 8 : 0;
+	close(zero);
+	return p ? written : -1;
+}
+
+/* The worker can end its own terms, and nothing else: neither a deadline nor what elector and guard go by. */
+static void test_hostile(void)
+{
+	struct instant end = in(HOUR), kill = in(2 * HOUR), first;
+	int fd[PAGE_FILES], status;
+	struct page *p = new_page(PAGE_SLOTS, fd), *guards = page_map(fd, NULL);
+	size_t size = sizeof *p + PAGE_SLOTS * sizeof *p->slot;
+
+	page_begin(p, 3, 9, 77, end, kill);
+	pid_t pid = fork();
+	if (pid == 0)
+		_exit(scribble(fd, size) != 0);
+	waitpid(pid, &status, 0);
+	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a worker cannot write a byte of the deadlines, whichever way it tries");
+	ok(p->slots == PAGE_SLOTS && p->used == 4, "the page's head is what it was");
+	ok(page_first_kill(guards, &first) && first.boot == kill.boot && first.raw == kill.raw, "and the kill deadline, as the guard sees it");
+	ok(page_leading(&p->slot[3], 9) && page_extend(&p->slot[3], 9, end, kill), "the term goes on");
+
+	/* The other file it may write, to the last byte. */
+	char *marks = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd[PAGE_MARKS], 0);
+	memset(marks, 0xff, size);
+	ok(page_first_kill(guards, &first) && first.boot == kill.boot, "whatever it writes into the marks, the kill deadline stands");
+	page_end_all(guards);
+	ok(!page_leading(&p->slot[3], 9) && !page_extend(&p->slot[3], 9, end, kill), "the guard can end the term");
+	memset(marks, 0, size);
+	ok(page_first_kill(guards, &first) && first.boot == kill.boot, "and a worker that takes that back moves no kill deadline");
+	page_idle(&p->slot[3]);
+	page_begin(p, 3, 10, 78, end, kill);
+	ok(page_leading(&p->slot[3], 10) && !page_leading(&p->slot[3], 9), "the next term is not hurt by the last one's marks");
+	munmap(marks, size);
+	page_unmap(guards);
+	page_unmap(p);
+	close_both(fd);
 }
 
 static void test_term(struct page *p)
@@ -206,7 +279,7 @@ static void test_races(struct page *p)
 }
 
 /* The same with the ending done by another process, as the guard's is. */
-static void test_processes(struct page *p, int fd)
+static void test_processes(struct page *p, const int *fd)
 {
 	int revived = 0;
 
@@ -229,15 +302,16 @@ static void test_processes(struct page *p, int fd)
 
 int main(void)
 {
-	int fd;
-	struct page *p = new_page(8, &fd);
+	int fd[PAGE_FILES];
+	struct page *p = new_page(8, fd);
 
 	test_making();
+	test_hostile();
 	test_term(p);
 	test_expiry(p);
 	test_races(p);
 	test_processes(p, fd);
 	page_unmap(p);
-	close(fd);
+	close_both(fd);
 	return tap_done();
 }
