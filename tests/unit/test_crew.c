@@ -17,6 +17,7 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -168,6 +169,20 @@ static uint64_t inherited_signals(void)
 	return mask;
 }
 
+/* Writes whatever it can write of its page, once a term has begun. */
+static void scribble(const int *fd, int n)
+{
+	struct stat st;
+
+	come_true(&shared->word, 1);
+	for (int i = 0; i < n; i++) {
+		fstat(fd[i], &st);
+		void *at = mmap(NULL, (size_t)st.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd[i], 0);
+		if (at != MAP_FAILED)
+			memset(at, 0x7f, (size_t)st.st_size);
+	}
+}
+
 static void on_interrupt(int s)
 {
 	(void)s;
@@ -246,6 +261,8 @@ static int worker(char **argv)
 	say(wire, WIRE_LOADED, 0);
 	if (strcmp(how, "crash") == 0)
 		abort();
+	if (strcmp(how, "scribble") == 0)
+		scribble(page_fd, PAGE_FILES);
 	if (strcmp(how, "exit") == 0) {
 		kill(shared->elector, SIGSTOP);
 		for (uint32_t i = 0; i < 100; i++)
@@ -657,6 +674,15 @@ static void test_deadline(void)
 	printf("# all gone %lld ms after the deadline\n", (long long)((clock_now().boot - shared->at[0]) / NSEC_PER_MS));
 	is_int(survivors(false), 0, "the whole tree");
 	is_int(shared->extended_after_end, 0, "and its terms cannot be extended any more");
+}
+
+/* Guard and elector read deadlines in memory that the worker has too. */
+static void test_hostile(void)
+{
+	struct scene s = { .argv = WORKER("scribble"), .ready = short_term, .allowance = 60 * NSEC_PER_SEC };
+
+	ok(run(&s) && shared->reaped && shared->ended == 1, "a worker that writes all over the page is killed by its guard at the deadline");
+	is_int(survivors(false), 0, "with all of its tree");
 }
 
 static void on_outlived(struct ev_loop *loop, ev_timer *w, int events)
@@ -1122,6 +1148,7 @@ int main(int argc, char **argv)
 	test_messages();
 	test_bad_workers();
 	test_deadline();
+	test_hostile();
 	test_extension();
 	test_first_term();
 	test_fates();
