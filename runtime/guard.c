@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -44,6 +45,7 @@ struct guard {
 	const char *tree_mark;       /* LUNARCH_TREE of this tree, NULL if none */
 
 	int signals, timer, tty;
+	int children;                /* tree_own_children */
 	pid_t elector_group;         /* whom the terminal belonged to */
 	struct page *page;
 
@@ -77,7 +79,7 @@ static int compare_ints(const void *a, const void *b)
 static void close_strangers(const struct guard *g)
 {
 	int keep[] = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, g->control, g->wire, g->page_fd[PAGE_DEADLINES],
-		       g->page_fd[PAGE_MARKS], g->tree_fd, g->elector, g->signals, g->timer, g->tty };
+		       g->page_fd[PAGE_MARKS], g->tree_fd, g->elector, g->signals, g->timer, g->tty, g->children };
 	const size_t n = sizeof keep / sizeof *keep;
 
 	qsort(keep, n, sizeof *keep, compare_ints);
@@ -131,6 +133,7 @@ static bool open_all(struct guard *g)
 	g->signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 	/* BOOTTIME goes on in suspend: what was due then is done at once after it. */
 	g->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	g->children = tree_own_children();
 	g->page = page_map(g->page_fd, NULL);
 	return g->signals >= 0 && g->timer >= 0 && g->page && g->page->slots <= PAGE_SLOTS;
 }
@@ -284,6 +287,9 @@ static void tell_end(struct guard *g)
 
 /* ---- the end ---- */
 
+#define FRESH_STACK (48 << 10)   /* more than killing needs */
+#define FIRST_PIDS 4096          /* by the time that so many have been killed there is memory again */
+
 static void sleep_until_child(const struct guard *g, nsec at_most)
 {
 	struct pollfd p = { .fd = g->signals, .events = POLLIN };
@@ -295,6 +301,43 @@ static void sleep_until_child(const struct guard *g, nsec at_most)
 			;
 }
 
+static bool pass_by(void *arg, pid_t pid)
+{
+	(void)arg, (void)pid;
+	return true;
+}
+
+/* Page by page, and without changing what is there. */
+__attribute__((noinline)) static void touch(volatile char *at, size_t size)
+{
+	for (size_t i = 0; i < size; i += 1024)
+		at[i] = at[i];
+}
+
+__attribute__((noinline)) static void touch_stack(void)
+{
+	volatile char fresh[FRESH_STACK];
+
+	fresh[0] = 0;
+	touch(fresh, sizeof fresh);
+}
+
+/* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max), and whoever needs
+ * another page then waits for one, and no file of /proc can be opened: so the way to kill is gone once before, and what it touched stays where it is. Without the right
+ * to lock so much (RLIMIT_MEMLOCK) there are at least no pages left that were never there. */
+static void be_ready(struct guard *g)
+{
+	touch_stack();
+	touch((char *)g->tree.pid, FIRST_PIDS * sizeof *g->tree.pid);
+	tree_walk(&g->tree, getpid(), pass_by, NULL);
+	tree_kill_children(g->children); /* there are none yet */
+	kill(getpid(), 0);
+	waitpid(-1, NULL, WNOHANG | __WALL);
+	setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0));
+	sleep_until_child(g, 0);
+	mlockall(MCL_CURRENT | MCL_ONFAULT);
+}
+
 /* Walks and waits until waitpid says that there is nobody: every descendant is a child of ours by then, or was. What
  * cannot be killed (another user's, stuck in the kernel) is waited for: who holds our exit status knows. */
 static void kill_all(struct guard *g)
@@ -304,6 +347,7 @@ static void kill_all(struct guard *g)
 	page_end_all(g->page);
 	setpriority(PRIO_PROCESS, 0, -20); /* a fork storm competes for the processor; without the right to it, so be it */
 	for (;;) {
+		tree_kill_children(g->children); /* which works without memory, too */
 		tree_kill(&g->tree, getpid());
 		bool left = reap(g);
 		tell_end(g);
@@ -503,6 +547,7 @@ int guard_main(int argc, char **argv)
 		return 70;
 	g.tree_mark = getenv(PROOF_ENV);
 	leave_session(&g);
+	be_ready(&g);
 	if (!due(&g)) /* a command's term is in the page already, and starting may have taken long */
 		start(&g);
 	watch(&g);

@@ -39,9 +39,17 @@ static struct page_mark *mark_of(struct page_slot *s)
 	return (struct page_mark *)((char *)s + DISTANCE);
 }
 
-/* Both files, at their distance. */
+static size_t whole_pages(size_t size)
+{
+	size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+	return (size + page - 1) / page * page;
+}
+
+/* Both files, at their distance. What lies between them is given back: it would count as memory that we may not lock. */
 static struct page *map(const int *fd, size_t size, int rights, struct err *err)
 {
+	const size_t gap = DISTANCE - whole_pages(size);
 	char *at = mmap(NULL, DISTANCE + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (at == MAP_FAILED) {
@@ -49,11 +57,19 @@ static struct page *map(const int *fd, size_t size, int rights, struct err *err)
 		return NULL;
 	}
 	if (mmap(at, size, rights, MAP_SHARED | MAP_FIXED, fd[PAGE_DEADLINES], 0) != MAP_FAILED &&
-	    mmap(at + DISTANCE, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd[PAGE_MARKS], 0) != MAP_FAILED)
+	    mmap(at + DISTANCE, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd[PAGE_MARKS], 0) != MAP_FAILED) {
+		munmap(at + DISTANCE - gap, gap);
 		return (struct page *)at;
+	}
 	err_sys(err, "cannot map the shared page (%zu bytes)", size);
 	munmap(at, DISTANCE + size);
 	return NULL;
+}
+
+static void unmap(struct page *p, size_t size)
+{
+	munmap((char *)p + DISTANCE, size);
+	munmap(p, size);
 }
 
 static int make_file(size_t size, struct err *err)
@@ -131,7 +147,7 @@ struct page *page_map(const int *fd, struct err *err)
 	if (p->magic != MAGIC || p->slots > SLOTS_MOST || page_size(p->slots) != (size_t)size) {
 		err_set(err, ERR_INVALID, "descriptor %d is not a shared page: it is marked %08x and claims %u slots in %lld bytes",
 		        fd[PAGE_DEADLINES], p->magic, p->slots, (long long)size);
-		munmap(p, DISTANCE + (size_t)size);
+		unmap(p, (size_t)size);
 		return NULL;
 	}
 	return p;
@@ -139,7 +155,7 @@ struct page *page_map(const int *fd, struct err *err)
 
 void page_unmap(struct page *p)
 {
-	munmap(p, DISTANCE + page_size(p->slots));
+	unmap(p, page_size(p->slots));
 }
 
 static void set_kill(struct page_slot *s, struct instant kill)
@@ -237,11 +253,13 @@ bool page_stopping(struct page_slot *s, uint64_t term)
 	return !left(s, term) || s->state == PAGE_STOPPING;
 }
 
-bool page_first_kill(const struct page *p, struct instant *kill)
+bool page_first_kill(struct page *p, struct instant *kill)
 {
 	struct instant first = { NSEC_NEVER, NSEC_NEVER };
 
 	for (uint32_t i = 0; i < p->used && i < p->slots; i++) {
+		/* Only so that page_end_all finds the marks mapped: by then there may be no memory left for that. */
+		(void)atomic_load(&mark_of(&p->slot[i])->ended);
 		struct instant k = { .boot = p->slot[i].kill_boot, .raw = p->slot[i].kill_raw };
 		if (k.boot)
 			first = instant_min(first, k);

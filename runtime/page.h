@@ -74,6 +74,6 @@ nsec page_remaining(struct page_slot *s, uint64_t term); /* 0 when not leading *
 bool page_stopping(struct page_slot *s, uint64_t term);  /* the script should wind up: ended, or told to stop */
 
 /* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs. Async-signal-safe. */
-bool page_first_kill(const struct page *p, struct instant *kill);
+bool page_first_kill(struct page *p, struct instant *kill);
 
 #endif

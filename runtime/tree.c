@@ -255,6 +255,33 @@ int tree_kill(struct tree *t, pid_t root)
 	return k.seen;
 }
 
+static bool kill_alone(void *arg, pid_t pid)
+{
+	(void)arg;
+	kill(pid, SIGKILL);
+	return false;
+}
+
+int tree_own_children(void)
+{
+	char chunk[64];
+	int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && read_some(fd, chunk, sizeof chunk) < 0) { /* the first read makes the file's buffer */
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+void tree_kill_children(int fd)
+{
+	struct walk w = { .visit = kill_alone };
+
+	if (fd >= 0 && lseek(fd, 0, SEEK_SET) == 0)
+		meet_all_in(&w, fd);
+}
+
 /* ---- environment ---- */
 
 /* A machine that is fed the environment byte by byte, so that it does not matter where a read ends. */

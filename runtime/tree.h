@@ -40,6 +40,13 @@ int tree_kill(struct tree *t, pid_t root);
 /* A zombie, or no process of that number at all. */
 bool tree_dead(pid_t pid);
 
+/* A descriptor by which the caller, who has one thread, can list his own children with no memory left: the kernel has all it needs for
+ * that by now. O_CLOEXEC; -1 if there is no such file. */
+int tree_own_children(void);
+
+/* SIGKILL to the children that such a descriptor lists. Repeated by the reaper of a tree it ends all of it, one generation at a time. */
+void tree_kill_children(int fd);
+
 enum tree_env {
 	TREE_ENV_FOUND,      /* value holds it, cut to size */
 	TREE_ENV_MISSING,    /* it lives without that variable; also for a moment during execve(2) */
