@@ -115,6 +115,43 @@ def child_before():
         os.kill(p, signal.SIGKILL)
 
 
+def unkillable():
+    """A command's child of another user, and no right to kill him: who cannot end his term does not stay as if he campaigned on."""
+    if os.geteuid() != 0:
+        skip("unkillable", "only root can give up the right to kill another user's processes")
+        return
+    directory = scratch()
+    lock = directory + "/lock"
+    a = Candidate("--lock", lock, "--restart", "on-loss", "--", "sh", "-c",
+                  "setpriv --reuid=65534 --clear-groups sleep 1000 & while :; do sleep 0.1; done", command="exec",
+                  prefix=["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"])
+
+    def started():
+        return marked(f"LUNARCH_TERM_LOCK=file:{lock}")
+
+    def is_nobodys(pid):
+        try:
+            return os.stat(f"/proc/{pid}").st_uid == 65534
+        except OSError:
+            return False
+
+    def robbed():
+        """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
+        with open(lock) as f:
+            record = json.load(f)
+        record.update(holderIdentity="thief", write="0" * 32, state="leading", pid=0, tree="", bootId="")
+        with open(lock + ".new", "w") as f:
+            json.dump(record, f)
+        os.rename(lock + ".new", lock)
+        return wait_for(lambda: a.all("stopped_leading"), 5)
+    wait_for(lambda: [p for p in started() if is_nobodys(p)])
+    wait_for(robbed)
+    same(a.leave(), 76, "unkillable: the program ends, also with --restart on-loss")
+    ok(a.wait("not_reaped") and a.wait("left_to_expire"), "unkillable: and says that something lives, and that the lease is left to expire")
+    for p in started():
+        os.kill(p, signal.SIGKILL)
+
+
 def foreign_proc():
     """A PID namespace in which /proc still shows the outer one."""
     directory = scratch()
@@ -130,6 +167,6 @@ def foreign_proc():
     same(os.listdir(directory), [], "foreign /proc: nothing has run, and no lock was taken")
 
 
-at_once(process_one, strangers, child_before, foreign_proc)
+at_once(process_one, strangers, child_before, unkillable, foreign_proc)
 stop_everyone()
 done()
