@@ -310,8 +310,10 @@ static bool pass_by(void *arg, pid_t pid)
 /* Page by page, and without changing what is there. */
 __attribute__((noinline)) static void touch(volatile char *at, size_t size)
 {
-	for (size_t i = 0; i < size; i += 1024)
-		at[i] = at[i];
+	for (size_t i = 0; i < size; i += 1024) {
+		char was = at[i];
+		at[i] = was;
+	}
 }
 
 __attribute__((noinline)) static void touch_stack(void)

@@ -46,18 +46,25 @@ static size_t whole_pages(size_t size)
 	return (size + page - 1) / page * page;
 }
 
+static bool map_at(char *at, size_t size, int rights, int fd)
+{
+	const char *got = mmap(at, size, rights, MAP_SHARED | MAP_FIXED, fd, 0);
+
+	// cppcheck-suppress memleak  ; unmap() ends it
+	return got == at;
+}
+
 /* Both files, at their distance. What lies between them is given back: it would count as memory that we may not lock. */
 static struct page *map(const int *fd, size_t size, int rights, struct err *err)
 {
 	const size_t gap = DISTANCE - whole_pages(size);
-	char *at = mmap(NULL, DISTANCE + size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	char *at = mmap(NULL, DISTANCE + size, PROT_NONE, MAP_SHARED, fd[PAGE_DEADLINES], 0);
 
 	if (at == MAP_FAILED) {
 		err_sys(err, "cannot map the shared page (%zu bytes)", DISTANCE + size);
 		return NULL;
 	}
-	if (mmap(at, size, rights, MAP_SHARED | MAP_FIXED, fd[PAGE_DEADLINES], 0) != MAP_FAILED &&
-	    mmap(at + DISTANCE, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd[PAGE_MARKS], 0) != MAP_FAILED) {
+	if (map_at(at, size, rights, fd[PAGE_DEADLINES]) && map_at(at + DISTANCE, size, PROT_READ | PROT_WRITE, fd[PAGE_MARKS])) {
 		munmap(at + DISTANCE - gap, gap);
 		return (struct page *)at;
 	}
