@@ -395,7 +395,8 @@ static bool reap(void)
 	return stray;
 }
 
-/* After a child's death, and every millisecond while a tree without a guard dies. An orphan may be of any dead guard. The
+/* After a child's death, and every millisecond while a tree without a guard dies. An orphan may be of any dead guard, also of one
+ * that was given up; but where there may be strangers only while a tree dies, since then alone they have been told apart. The
  * walk before which nothing was left to reap proves that nobody is left: see tree.h. */
 static void settle(void)
 {
@@ -403,7 +404,8 @@ static void settle(void)
 	bool reaped, whole = true;
 	int killed = 0;
 
-	if (reap() || any_orphaned() || ev_is_active(&keeper.again))
+	bool stray = reap() || ev_is_active(&keeper.again);
+	if (any_orphaned() || (stray && !keeper.has_strangers))
 		whole = tree_walk(&keeper.tree, getpid(), kill_orphan, &killed);
 	while ((c = next_finished(whole && !killed, &reaped)))
 		finish(c, reaped);
