@@ -74,12 +74,17 @@ def instant(seconds):
     return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ns, time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) + ns)
 
 
+F_SEAL_FUTURE_WRITE = 0x10  # fcntl(2)
+
+
 class Page:
     def __init__(self, slots=8192):
-        self.fd = os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        os.ftruncate(self.fd, 64 + 64 * slots)
-        fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-        self.map = mmap.mmap(self.fd, 64 + 64 * slots)
+        self.fds = [os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(2)]  # deadlines, marks
+        for fd in self.fds:
+            os.ftruncate(fd, 64 + 64 * slots)
+        self.map, self.marks = (mmap.mmap(fd, 64 + 64 * slots) for fd in self.fds)
+        for fd, also in zip(self.fds, (F_SEAL_FUTURE_WRITE, 0)):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | also)
         struct.pack_into("=III", self.map, 0, 0x3147504C, slots, 0)
 
     def put(self, slot, term, token, end, kill, state=LEADING):
@@ -88,6 +93,7 @@ class Page:
         SLOT.pack_into(self.map, 64 + 64 * slot, term, token, *end, *kill, state)
 
     def begin(self, slot, term, token, seconds=1000, kill=2000):
+        struct.pack_into("=Q", self.marks, 64 + 64 * slot, 0)
         self.put(slot, term, token, instant(seconds), instant(kill))
 
     def stop(self, slot, held=False, kill=None):
@@ -96,8 +102,10 @@ class Page:
         self.put(slot, term, token, end, instant(kill) if kill is not None else deadlines[2:], STOPPING)
 
     def close(self):
-        self.map.close()
-        os.close(self.fd)
+        for part in (self.map, self.marks):
+            part.close()
+        for fd in self.fds:
+            os.close(fd)
 
 
 class Worker:
@@ -119,8 +127,8 @@ class Worker:
         self.stderr = open(os.path.join(self.directory.name, "stderr"), "w+b")
         kind = ["eval", body] if body is not None else ["file", script]
         self.process = subprocess.Popen(
-            [BINARY, "-x", "worker", str(theirs.fileno()), str(self.page.fd), "json", "debug", *kind, *args],
-            pass_fds=(theirs.fileno(), self.page.fd), stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=self.stderr,
+            [BINARY, "-x", "worker", str(theirs.fileno()), *map(str, self.page.fds), "json", "debug", *kind, *args],
+            pass_fds=(theirs.fileno(), *self.page.fds), stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=self.stderr,
             cwd=directory or self.directory.name, env=dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1", **(env or {})), start_new_session=True)
         theirs.close()
         self.term = {}
