@@ -34,6 +34,7 @@ struct redis_link {
 	void *arg;
 
 	enum state state;
+	bool replica;                /* that host said so when it was asked last */
 	int host, tried;             /* asked now or last; how many in this round */
 	struct dial *dial;
 	int fd;
@@ -231,6 +232,7 @@ static void greet(struct redis_link *k)
 	char db[16];
 
 	k->state = GREETING;
+	k->replica = false;
 	k->greeted = 0;
 	memset(k->greeting, 0, sizeof k->greeting);
 	k->reader = redisReaderCreate();
@@ -292,7 +294,8 @@ static bool wrong_role(struct redis_link *k, const redisReply *r)
 {
 	const char *role = r->type == REDIS_REPLY_ARRAY && r->elements && r->element[0]->str ? r->element[0]->str : "master";
 
-	if (strcmp(role, "slave") == 0)
+	k->replica = strcmp(role, "slave") == 0;
+	if (k->replica)
 		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it is a replica, which cannot be written to: name its primary, or all of its servers");
 	else if (strcmp(role, "sentinel") == 0)
 		lose(k, LOCK_REFUSED, ERR_USAGE, "it is a Sentinel: name the servers that it watches");
@@ -522,6 +525,16 @@ const char *redis_link_script(const struct redis_link *k, int which)
 const char *redis_link_peer(const struct redis_link *k)
 {
 	return k->peer;
+}
+
+bool redis_link_is_replica(const struct redis_link *k)
+{
+	return k->replica;
+}
+
+int redis_link_host(const struct redis_link *k)
+{
+	return k->host;
 }
 
 struct redis_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
