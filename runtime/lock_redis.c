@@ -618,38 +618,69 @@ static void on_acknowledged(struct redis_lock *l, long long have)
 		finish_written(l);
 }
 
-/* A line of INFO: "name:value". 0: it is not there. */
-static size_t info_of(const char *info, const char *name, char *value, size_t size)
+/* A line of INFO: "name:value". Nothing is written where there is none. */
+static void info_of(const char *info, const char *name, char *value, size_t size)
 {
-	const char *at = strstr(info, name);
+	size_t len = strlen(name);
 
-	if (!at || at[strlen(name)] != ':')
-		return 0;
-	at += strlen(name) + 1;
-	size_t len = strcspn(at, "\r\n");
-	snprintf(value, size, "%.*s", (int)len, at);
-	return len;
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, len) != 0 || line[len] != ':')
+			continue;
+		snprintf(value, size, "%.*s", (int)strcspn(line + len + 1, "\r\n"), line + len + 1);
+		return;
+	}
+}
+
+__attribute__((format(printf, 2, 3))) static void warn(struct lock_about *about, const char *fmt, ...)
+{
+	size_t len = strlen(about->warning);
+	va_list ap;
+
+	if (len && len < sizeof about->warning - 2)
+		len += (size_t)snprintf(about->warning + len, sizeof about->warning - len, "; ");
+	va_start(ap, fmt);
+	vsnprintf(about->warning + len, sizeof about->warning - len, fmt, ap);
+	va_end(ap);
+}
+
+/* The lock's keys never expire: only policies for all keys evict them. */
+static void judge_eviction(struct lock_about *about, const char *info)
+{
+	char most[24] = "0", policy[24] = "noeviction";
+
+	info_of(info, "maxmemory", most, sizeof most);
+	info_of(info, "maxmemory_policy", policy, sizeof policy);
+	if (strcmp(policy, "noeviction") == 0)
+		return;
+	if (strncmp(policy, "volatile", 8) == 0)
+		warn(about, "maxmemory-policy is %s, which spares the lock as long as nobody gives its keys an expiry (noeviction is right)", policy);
+	else if (strcmp(most, "0") == 0)
+		warn(about, "maxmemory-policy is %s: as soon as maxmemory is set it may evict the record, and then two lead (noeviction is right)", policy);
+	else
+		warn(about, "maxmemory-policy is %s, and maxmemory %s: it may evict the record, and then two lead (noeviction is right)", policy, most);
+	about->unfit = strncmp(policy, "volatile", 8) != 0 && strcmp(most, "0") != 0;
 }
 
 /* What of its settings can lose a record that it has acknowledged. */
 static void on_info(struct redis_lock *l, const char *info)
 {
 	struct lock_about *about = l->about;
-	char version[40] = "", mode[20] = "", aof[8] = "", replicas[12] = "0";
+	char version[40] = "of no known version", mode[20] = "standalone", aof[8] = "", replicas[12] = "0";
 
 	info_of(info, "redis_version", version, sizeof version);
 	info_of(info, "redis_mode", mode, sizeof mode);
 	info_of(info, "aof_enabled", aof, sizeof aof);
 	info_of(info, "connected_slaves", replicas, sizeof replicas);
 	*about = (struct lock_about){ .pause_ms = 0 };
-	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", *version ? version : "of no known version",
-	         *mode ? mode : "standalone", replicas);
+	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", version, mode, replicas);
+	judge_eviction(about, info);
 	if (strcmp(replicas, "0") != 0 && l->server->replicas == 0)
-		snprintf(about->warning, sizeof about->warning, "it has replicas, and the lock does not wait for them: after a failover a term's "
-		         "record may be lost (?replicas=N waits for N of them)");
+		warn(about, "it has replicas, and the lock does not wait for them: after a failover a term's record may be lost, and what it saved "
+		     "(?replicas=N waits for N of them)");
 	else if (strcmp(aof, "0") == 0)
-		snprintf(about->warning, sizeof about->warning, "appendonly is off: a restart may lose the record; nobody is elected for a lease "
-		         "after it, and tokens go on by the server's clock");
+		warn(about, "appendonly is off: a restart may lose the record; nobody is elected for a lease after it, and tokens go on by the "
+		     "server's clock");
 	finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
