@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A Redis primary dies, and an asynchronous replica that lacks the last term is promoted; or the primary that died comes back as one:
 nobody leads beside another, and that there are two primaries is said."""
-import os, sys
+import os, struct, sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import harness
 from field import *
@@ -16,13 +16,24 @@ SELDOM = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", 
 class Pair(Field):
     """A primary, and a replica behind a proxy that can hold it back."""
 
-    def __init__(self, name, *options):
+    def __init__(self, name, *options, behind=0):
         super().__init__(name)
         self.first = Redis(*options)
         self.link = Proxy(self.first.port)
-        self.second = Redis(replica_of=self.link)
+        self.second = Redis(replica_of=self.link, start=False)
+        if behind:
+            self.set_back(behind)
+        self.second.start()
         wait_for(lambda: "master_link_status:up" in self.second.cli("INFO", "replication"))
         self.lock = self.url(self.first.port, self.second.port)
+
+    def set_back(self, seconds):
+        """The replica's clock."""
+        shim, clock = os.path.join(self.second.dir, "shim.so"), os.path.join(self.second.dir, "clock")
+        shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
+        with open(clock, "wb") as f:
+            f.write(struct.pack("q", -seconds * 10**9))
+        self.second.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
     def url(self, *ports):
         return f"redis://{','.join(f'127.0.0.1:{p}' for p in ports)}/f"
@@ -81,6 +92,28 @@ def let_go():
     f.close()
 
 
+def clock_behind():
+    """The promoted server lacks a term that a candidate has seen, and its clock is an hour behind."""
+    f = Pair("clock behind", behind=3600)
+    a = f.join("a", times=SELDOM)
+    ok(f.acts(1, "a"), f"{f.name}: a leads")
+    f.hold_back()
+    b, c = f.join("b", lock=f.url(f.first.port)), f.join("c")
+    ok(all([x.wait("new_leader", "a leads") for x in (b, c)]), f"{f.name}: b and c follow")
+    c.kill(signal.SIGSTOP)
+    a.kill(signal.SIGTERM)
+    a.leave()
+    ok(f.acts(1, "b"), f"{f.name}: a leaves, and b leads, which the replica never hears of")
+    c.kill(signal.SIGCONT)
+    ok(c.wait("new_leader", "b leads"), f"{f.name}: but c does")
+    f.fail_over()
+    ok(int(f.second.cli("TIME").split()[0]) < time.time() - 3000, f"{f.name}: the promoted server's clock is behind")
+    ok(f.acts(1, "c"), f"{f.name}: c leads on the promoted server")
+    lost, new = [t for t, name in f.terms() if name in "bc"][-2:]
+    ok(new > lost, f"{f.name}: its token is larger than that of the lost term ({new - lost})")
+    f.close()
+
+
 def ctl(path, what):
     return subprocess.run([LUNARCH, "ctl", "--control", path, what], capture_output=True, text=True, timeout=60).stdout
 
@@ -115,7 +148,7 @@ def comes_back():
 
 only = [globals()[n] for n in sys.argv[1:]]
 try:
-    at_once(*(only or (let_go, comes_back)))
+    at_once(*(only or (let_go, clock_behind, comes_back)))
 finally:
     stop_everyone()
 done()
