@@ -338,8 +338,17 @@ def comes_back():
         same(acquire(fresh, term("fresh"), f["version"])["outcome"], "ok", "comes back: and a new term begins")
         x.end(), fresh.end()
     with Redis() as server:
-        d = opened(f"redis://127.0.0.1:{server.port},localhost:{server.port}/b")
+        url = f"redis://127.0.0.1:{server.port},localhost:{server.port}/b%d"
+        d = opened(url % 0)
         same(acquire(d, term(lease_ms=200), "")["outcome"], "ok", "comes back: a server that is named twice is one")
+        for n in range(1, 50):
+            d.open(url % n, lock=f"l{n}")
+        came = int(info(server, "total_connections_received"))
+        for _ in range(3):
+            for o in [d.start("write", f"l{n}", record=term(lease_ms=200), expected="", within_ms=SHORT, durable=True) for n in range(1, 50)]:
+                d.wait(o)
+        came = int(info(server, "total_connections_received")) - came
+        ok(came < 49, f"comes back: many locks ask together ({came} connections)")
         d.end()
 
 
@@ -525,6 +534,5 @@ if only:
     done()
 run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
 store.end()
-at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet, full_disk)
-at_once(let_go, comes_back, braces, older, clock_set)
+at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet, full_disk, let_go, comes_back, braces, older, clock_set)
 done()
