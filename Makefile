@@ -45,7 +45,7 @@ $(eval $(call module,http,curl/curl.h,lua_http $(HTTP),-lcurl))
 # kube_*: the Kubernetes lock, a file for each idea.
 KUBE := kube_api kube_auth kube_config kube_events kube_exec kube_object kube_url kube_watch yaml_json
 $(eval $(call module,kube,yaml.h,lock_kube $(KUBE) $(HTTP),-lcurl -lyaml))
-$(eval $(call module,redis,hiredis/hiredis.h,lock_redis redis_link dial,-lhiredis))
+$(eval $(call module,redis,hiredis/hiredis.h,lock_redis redis_link redis_roles dial,-lhiredis))
 $(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres pg_link pg_place,-lpq))
 $(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper zk_link dial,-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))

@@ -431,9 +431,11 @@ static void clean_up(struct exam *x)
 	}
 	for (int tries = 0; tries < ENOUGH; tries++) {
 		enum lock_outcome o = seat_read(s);
-		if (o == LOCK_ABSENT)
-			return;
 		x->at = s->result.version;
+		if (o == LOCK_ABSENT) {
+			seat_remove(s, &x->at); /* what may be beside it */
+			return;
+		}
 		if (o == LOCK_OK && seat_remove(s, &x->at) == LOCK_OK)
 			return;
 	}

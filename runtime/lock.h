@@ -102,8 +102,9 @@ struct lock_ops {
 	/* Asks the server what it is. An operation like read; about is borrowed until done, and filled if the outcome is LOCK_OK. */
 	void (*about)(struct lock *l, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg);
 
-	/* Removes the record if it has this version: doctor's own scratch record, never one that an election uses. expected is
-	 * borrowed until done: LOCK_OK, ABSENT (it was gone), CONFLICT, and those of a write. */
+	/* Removes the record if it has this version, and what is kept beside it, also where there is none and that was expected: doctor's
+	 * own scratch record, never one that an election uses. expected is borrowed until done: LOCK_OK, ABSENT (it was gone), CONFLICT,
+	 * and those of a write. */
 	void (*remove)(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done, void *arg);
 
 	bool key_last;          /* the key ends the URL, even if there is a '?' before */

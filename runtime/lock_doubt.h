@@ -13,8 +13,10 @@
 
 #include <stdbool.h>
 
+#define LOCK_DOUBT_MARK 64
+
 struct lock_doubt { /* one per lock, embedded; zero before the first use */
-	char mark[64];             /* the name of the doubt; "" = none is known */
+	char mark[LOCK_DOUBT_MARK];             /* the name of the doubt; "" = none is known */
 	struct instant seen;       /* receipt of the first sight of it */
 	nsec longest;              /* lease that was seen here */
 	struct version own;        /* our last write that names us as the leader, unless somebody else may have led since; "" = none */

@@ -9,7 +9,9 @@
 #include "mem.h"
 #include "module.h"
 #include "redis_link.h"
+#include "redis_roles.h"
 
+#include <errno.h>
 #include <ev.h>
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
@@ -20,10 +22,12 @@
 
 #define PORT 6379
 #define REPLICAS_MOST 100
+#define DIGEST 40            /* digits of SHA-1, and of Redis' ids */
 #define ACKNOWLEDGE_MS 1000  /* replicas have so long: meanwhile the connection waits (WAIT) */
 
-/* KEYS: the record, the state. ARGV: the largest record. */
+/* KEYS: the record, the state. ARGV: the largest record, what the names of the state's fields end with, the primary (as below). */
 static const char read_script[] =
+	"if ARGV[3] ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[3], 1, true) then return {'rival'} end\n"
 	"local size = redis.pcall('STRLEN', KEYS[1])\n"
 	"if type(size) == 'table' then\n"
 	"  if string.find(size.err, 'WRONGTYPE', 1, true) then return {'type'} end\n"
@@ -32,53 +36,62 @@ static const char read_script[] =
 	"if size > tonumber(ARGV[1]) then return {'large', size} end\n"
 	"local text = redis.call('GET', KEYS[1])\n"
 	"if not text then return {'absent'} end\n"
-	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt')\n"
+	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. ARGV[2])\n"
 	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
 /* ARGV: text, expected version, channel, our name, whether a token is wanted ('' = no, 'own' = what is there is our own term's), our
- * lease in us, replicas that must be there, the doubt that we have waited out. A server whose replication id is not the one known
- * here was promoted or restarted, and may have lost a leader's record: that is a doubt (lock_doubt.h), named here. One that knows
- * nothing, was never promoted, and has run for longer than a lease has lost none. */
+ * lease in us, replicas that must be there, the doubt that we have waited out, the largest token we have seen, what the names of the
+ * state's fields end with, the run id of the one primary we have found ('' = we did not look), for who comes from another server the
+ * replication id of that, and the one under which we last knew of no doubt.
+ * A server whose replication id is not the one known here was promoted or restarted, and may have lost a leader's record: that is a
+ * doubt (lock_doubt.h), named here. One that knows nothing, was never promoted, and has run for longer than a lease has lost none.
+ * Its uptime follows its wall clock, which may have been set: its main thread must have computed for so long. */
 static const char write_script[] =
-	"local key, state, now = KEYS[1], KEYS[2], redis.call('TIME')\n"
+	"local key, state, now, mark = KEYS[1], KEYS[2], redis.call('TIME'), ARGV[10]\n"
 	"now = now[1] * 1000000 + now[2]\n"
+	"if ARGV[11] ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[11], 1, true) then return {'rival'} end\n"
+	"local info = redis.call('INFO', 'replication')\n"
+	"local id = string.match(info, 'master_replid:(%x+)') or 'none'\n"
+	"local former = string.match(info, 'master_replid2:(%x+)') or ''\n"
+	"if ARGV[12] ~= '' and ARGV[12] ~= id and ARGV[12] ~= former then return {'stranger'} end\n"
 	"local there = redis.pcall('GET', key)\n"
 	"if type(there) == 'table' then\n"
 	"  if string.find(there.err, 'WRONGTYPE', 1, true) then return {'conflict'} end\n"
 	"  return there\n"
 	"end\n"
 	"if (there and redis.sha1hex(there) or '') ~= ARGV[2] then return {'conflict'} end\n"
-	"local info = redis.call('INFO', 'replication')\n"
 	"local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)') or 0)\n"
 	"if replicas < tonumber(ARGV[7]) then return {'replicas', replicas} end\n"
-	"local id = string.match(info, 'master_replid:(%x+)') or 'none'\n"
-	"local known = redis.call('HMGET', state, 'token', 'server', 'doubt', 'lease')\n"
+	"local known = redis.call('HMGET', state, 'token', 'server' .. mark, 'doubt' .. mark, 'lease' .. mark)\n"
 	"local doubt = known[3] or ''\n"
 	"if known[2] ~= id then\n"
-	"  local young = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)') or 0) * 1000000 < tonumber(ARGV[6]) + 1000000\n"
-	"  local fresh = not known[2] and not young and string.match(info, 'master_replid2:0*%s')\n"
+	"  local least, server, computed = tonumber(ARGV[6]) / 1000000 + 1, redis.call('INFO', 'server'), 0\n"
+	"  for s in string.gmatch(redis.call('INFO', 'cpu'), 'used_cpu_%a+_main_thread:([%d.]+)') do computed = computed + (tonumber(s) or 0) end\n"
+	"  local old = computed > least and tonumber(string.match(server, 'uptime_in_seconds:(%d+)') or 0) > least\n"
+	"  local fresh = (old and string.match(former, '^0+$') or id == ARGV[13]) and not there and not known[1] and not known[2]\n"
 	"  doubt = fresh and '' or ARGV[4] .. string.format('.%.0f', now)\n"
-	"  redis.call('HSET', state, 'server', id, 'doubt', doubt)\n"
+	"  redis.call('HSET', state, 'server' .. mark, id, 'doubt' .. mark, doubt)\n"
 	"elseif doubt ~= '' and doubt == ARGV[8] then\n"
 	"  doubt = ''\n"
-	"  redis.call('HSET', state, 'doubt', '')\n"
+	"  redis.call('HSET', state, 'doubt' .. mark, '')\n"
 	"end\n"
 	"local token = 0\n"
 	"if ARGV[5] ~= '' then\n"
 	"  if doubt ~= '' and ARGV[5] ~= 'own' then return {'doubt', doubt, known[4] or '0'} end\n"
 	"  local before = tonumber(there and string.match(there, '\"token\":%s*(%d+)') or 0)\n"
 	"  if before >= 2 ^ 53 then before = 0 end\n"
-	"  token = math.max(math.max(tonumber(known[1]) or 0, before) + 1, now)\n"
-	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease', ARGV[6])\n"
+	"  token = math.max(math.max(tonumber(known[1]) or 0, before, tonumber(ARGV[9])) + 1, now)\n"
+	"  if token >= 2 ^ 53 then return {'tokens'} end\n" /* numbers here are exact up to that */
+	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease' .. mark, ARGV[6])\n"
 	"end\n"
 	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n" /* first: it fails where it is not allowed, and nothing is changed then */
 	"redis.call('SET', key, ARGV[1])\n"
-	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token), doubt}\n";
+	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token), doubt, id}\n";
 
 /* ARGV: version expected. Takes what the lock keeps beside the record along: for a scratch lock alone. */
 static const char remove_script[] =
 	"local there = redis.call('GET', KEYS[1])\n"
-	"if not there or redis.sha1hex(there) ~= ARGV[1] then return {'conflict'} end\n"
+	"if (there and redis.sha1hex(there) or '') ~= ARGV[1] then return {'conflict'} end\n"
 	"redis.call('DEL', KEYS[1], KEYS[2])\n"
 	"return {'removed'}\n";
 
@@ -97,6 +110,10 @@ struct redis_server { /* what locks with the same hosts, user, password, databas
 	int db, replicas;
 	int locks;
 	struct redis_link *link, *notices;
+	struct redis_roles *roles;   /* the hosts are being asked */
+	struct redis_lock *asking;   /* for these, and for those who came too late for that */
+	bool telling;                /* the first of them are being told */
+	bool checked;                /* since the link is up, all hosts were asked whether they are primaries, and its own is the one */
 	ev_timer raise;              /* brings the notices back */
 	int refusals;
 	struct lock_board board;
@@ -108,9 +125,15 @@ struct redis_lock {
 	struct lock lock;
 	struct redis_server *server;
 	char *key, *state, *channel;
+	const char *mark;            /* what the names of the state's fields end with */
 	struct lock_op op;
 	struct lock_call call;
 	enum stage stage;
+	enum { NOT, NOW, NEXT } asks; /* the hosts are asked first; then comes the stage */
+	struct redis_lock *next_asking;
+	char primary[48];            /* the run id of the one that was found in this operation; "" = they were not asked */
+	char history[48];            /* the replication id of the server of our last write, and its host */
+	int host;
 	bool again;                  /* a read was repeated on a new connection */
 	bool unsettled;              /* a write may be on the primary alone */
 
@@ -135,7 +158,7 @@ static struct redis_lock *of(struct lock *l)
 
 static void send_script(struct redis_lock *l, int which, int argc, const char **argv)
 {
-	const char *words[16], *digest = redis_link_script(l->server->link, which);
+	const char *words[20], *digest = redis_link_script(l->server->link, which);
 	bool whole = l->stage == ASK_WHOLE || !digest;
 	int n = 0;
 
@@ -154,12 +177,18 @@ static void send_read(struct redis_lock *l)
 	char most[16];
 
 	snprintf(most, sizeof most, "%d", RECORD_MAX_BYTES);
-	send_script(l, READ_SCRIPT, 1, (const char *[]){ most });
+	send_script(l, READ_SCRIPT, 3, (const char *[]){ most, l->mark, l->primary });
+}
+
+/* An older copy of our own record may be there. */
+static bool moved(const struct redis_lock *l)
+{
+	return redis_link_host(l->server->link) != l->host;
 }
 
 static void send_write(struct redis_lock *l)
 {
-	char lease[24], replicas[8];
+	char lease[24], replicas[8], least[24];
 	struct instant now = clock_now();
 
 	lock_doubt_sends(&l->doubt, l->leads, l->lease, now);
@@ -167,8 +196,11 @@ static void send_write(struct redis_lock *l)
 
 	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
-	send_script(l, WRITE_SCRIPT, 8, (const char *[]){
-		l->text, l->expected.text, l->channel, l->member.name, term, lease, replicas, lock_doubt_over(&l->doubt, l->lease, now),
+	snprintf(least, sizeof least, "%" PRId64, l->lock.token_floor);
+	send_script(l, WRITE_SCRIPT, 13, (const char *[]){
+		l->text, l->expected.text, l->channel, l->member.name, term, lease, replicas, lock_doubt_over(&l->doubt, l->lease, now), least,
+		l->mark, l->primary, !l->acquiring && moved(l) ? l->history : "",
+		*l->doubt.mark ? "" : l->history,
 	});
 }
 
@@ -213,6 +245,106 @@ static void ask(struct redis_lock *l, enum stage stage)
 {
 	l->stage = stage;
 	redis_link_want(l->server->link, &l->call);
+}
+
+__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome, enum err_code code,
+                                                       const char *fmt, ...);
+
+/* Of several primaries one was replaced, and does not know it yet, or it came back: who asks that one sees an older record. */
+static void go_on(struct redis_lock *l, const struct redis_found *found)
+{
+	struct redis_server *s = l->server;
+
+	if (found->primaries > 1) {
+		s->checked = false;
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s and %s both say that they are primaries: nobody is elected until one of them is the "
+		     "other's replica, or down", found->peer[0], found->peer[1]);
+		return;
+	}
+	if (l->op.writing && l->acquiring && !*found->run_id && !found->cluster) {
+		fail(l, found->outcome, found->why.code, "%s", found->why.text);
+		return;
+	}
+	snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
+	s->checked = redis_link_is_up(s->link) && found->cluster;
+	ask(l, l->stage);
+}
+
+static void stop_asking(struct redis_lock *l)
+{
+	struct redis_lock **at = &l->server->asking;
+
+	if (l->asks == NOT)
+		return;
+	while (*at != l)
+		at = &(*at)->next_asking;
+	*at = l->next_asking;
+	l->asks = NOT;
+}
+
+static struct redis_lock *first_of_now(const struct redis_server *s)
+{
+	struct redis_lock *l = s->asking;
+
+	while (l && l->asks != NOW)
+		l = l->next_asking;
+	return l;
+}
+
+static void on_roles(void *arg, const struct redis_found *found);
+
+static void ask_roles(struct redis_server *s)
+{
+	nsec patience = INT64_MAX;
+
+	if (s->roles || s->telling || !s->asking)
+		return;
+	for (struct redis_lock *l = s->asking; l; l = l->next_asking) {
+		nsec third = (nsec)lock_op_left_ms(&l->op) * NSEC_PER_MS / 3;
+		patience = third < patience ? third : patience;
+		l->asks = NOW;
+	}
+	s->roles = redis_roles_ask(s->hub->env, &s->url, patience, on_roles, s);
+}
+
+static void server_put(struct redis_server *s);
+
+/* The locks of a process ask together, but each after its operation began. */
+static void on_roles(void *arg, const struct redis_found *found)
+{
+	struct redis_server *s = arg;
+	struct redis_lock *l;
+
+	s->roles = NULL;
+	s->telling = true;
+	s->locks++; /* what is told may close the last one */
+	if (redis_link_is_up(s->link) && found->replicas & 1U << redis_link_host(s->link))
+		redis_link_turn_away(s->link, "it has become a replica");
+	while ((l = first_of_now(s))) {
+		stop_asking(l);
+		go_on(l, found);
+	}
+	s->telling = false;
+	ask_roles(s);
+	server_put(s);
+}
+
+/* The first question of an operation. */
+static void start(struct redis_lock *l, enum stage stage)
+{
+	struct redis_server *s = l->server;
+	bool elects = l->op.writing && l->acquiring;
+
+	l->stage = stage;
+	l->primary[0] = '\0';
+	if (s->url.hosts == 1 || (s->checked && !elects)) {
+		ask(l, stage);
+		return;
+	}
+	l->asks = NEXT;
+	l->next_asking = s->asking;
+	s->asking = l;
+	ask_roles(s);
 }
 
 /* ---- answers ---- */
@@ -309,14 +441,61 @@ static void on_error(struct redis_lock *l, const char *text)
 		redis_link_turn_away(s->link, "it has become a replica");
 }
 
+/* What the scripts answer: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as text; d: a
+ * doubt's name. Nothing else is looked at. */
+static const struct shape {
+	const char *word, *rest;
+} read_shapes[] = { { "found", "thnd" }, { "absent", "" }, { "type", "" }, { "large", "n" }, { "rival", "" }, { NULL, NULL } },
+  write_shapes[] = { { "ok", "hndh" },     { "removed", "" },  { "conflict", "" }, { "doubt", "dn" }, { "replicas", "n" }, { "rival", "" },
+	             { "stranger", "" }, { "tokens", "" }, { NULL, NULL } };
+
 static const char *word_at(const redisReply *r, size_t i)
 {
 	return i < r->elements && r->element[i]->type == REDIS_REPLY_STRING ? r->element[i]->str : "";
 }
 
-static long long number_at(const redisReply *r, size_t i)
+/* -1: it is none, or too large. */
+static int64_t number_at(const redisReply *r, size_t i)
 {
-	return i < r->elements && r->element[i]->type == REDIS_REPLY_INTEGER ? r->element[i]->integer : strtoll(word_at(r, i), NULL, 10);
+	const char *text = word_at(r, i);
+	char *end = NULL;
+
+	if (r->element[i]->type == REDIS_REPLY_INTEGER)
+		return r->element[i]->integer < 0 ? -1 : r->element[i]->integer;
+	errno = 0;
+	long long n = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
+	return n < 0 || *end || errno ? -1 : n;
+}
+
+static bool is_of(const redisReply *r, size_t i, char kind)
+{
+	const redisReply *e = r->element[i];
+
+	if (kind == 'n')
+		return number_at(r, i) >= 0;
+	if (e->type != REDIS_REPLY_STRING)
+		return false;
+	if (kind == 't')
+		return true;
+	if (strlen(e->str) != e->len)
+		return false;
+	return kind == 'd' ? e->len < LOCK_DOUBT_MARK : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
+}
+
+/* The answer's word, which tells its shape; "" = it has none of them. */
+static const char *shape_of(const redisReply *r, const struct shape *shapes)
+{
+	if (r->type != REDIS_REPLY_ARRAY || r->elements == 0)
+		return "";
+	for (; shapes->word; shapes++) {
+		size_t i = 1, count = strlen(shapes->rest);
+		if (strcmp(word_at(r, 0), shapes->word) != 0 || r->elements != 1 + count)
+			continue;
+		while (i <= count && is_of(r, i, shapes->rest[i - 1]))
+			i++;
+		return i > count ? shapes->word : "";
+	}
+	return "";
 }
 
 static void found(struct redis_lock *l, const redisReply *r)
@@ -325,14 +504,21 @@ static void found(struct redis_lock *l, const redisReply *r)
 
 	lock_doubt_see(&l->doubt, word_at(r, 4), clock_now());
 	snprintf(what, sizeof what, "the key %.300s", l->key);
-	lock_op_found(&l->op, what, word_at(r, 1), r->elements > 1 ? r->element[1]->len : 0, word_at(r, 2), number_at(r, 3));
+	lock_op_found(&l->op, what, r->element[1]->str, r->element[1]->len, word_at(r, 2), number_at(r, 3));
+}
+
+static void on_rival(struct redis_lock *l)
+{
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is another server than the one that said that it is the primary", redis_link_peer(l->server->link));
 }
 
 static void on_read(struct redis_lock *l, const redisReply *r)
 {
-	const char *what = word_at(r, 0);
+	const char *what = shape_of(r, read_shapes);
 
-	if (strcmp(what, "found") == 0 && r->elements == 5)
+	if (*what && strcmp(what, "rival") != 0 && *l->primary)
+		l->server->checked = true;
+	if (strcmp(what, "found") == 0)
 		found(l, r);
 	else if (strcmp(what, "absent") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
@@ -340,8 +526,10 @@ static void on_read(struct redis_lock *l, const redisReply *r)
 		fail(l, LOCK_FOREIGN, ERR_FOREIGN, "the key %.300s holds no string, so no election record. It is not touched: choose another name",
 		     l->key);
 	else if (strcmp(what, "large") == 0)
-		fail(l, LOCK_FOREIGN, ERR_INVALID, "the key %.300s holds %lld bytes, which is no election record. It is not touched", l->key,
-		     number_at(r, 1));
+		fail(l, LOCK_FOREIGN, ERR_INVALID, "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
+		     l->key, number_at(r, 1));
+	else if (strcmp(what, "rival") == 0)
+		on_rival(l);
 	else
 		fail(l, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense", redis_link_peer(l->server->link));
 }
@@ -357,6 +545,9 @@ static void wrote(struct redis_lock *l, const redisReply *r)
 	l->written = (struct lock_result){ .outcome = LOCK_OK, .token = number_at(r, 2) };
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", word_at(r, 1));
 	lock_doubt_see(&l->doubt, word_at(r, 3), clock_now());
+	snprintf(l->history, sizeof l->history, "%s", word_at(r, 4));
+	l->host = redis_link_host(l->server->link);
+	l->server->checked |= *l->primary;
 	if (l->server->replicas && l->durable) {
 		l->stage = ACKNOWLEDGE;
 		send_wait(l);
@@ -370,17 +561,27 @@ static void on_doubt(struct redis_lock *l, const redisReply *r)
 {
 	struct instant now = clock_now();
 
-	lock_doubt_lease(&l->doubt, number_at(r, 2) * 1000);
+	int64_t us = number_at(r, 2);
+
+	lock_doubt_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
 	lock_doubt_see(&l->doubt, word_at(r, 1), now);
 	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
 	     "another %.1f s", redis_link_peer(l->server->link), (double)lock_doubt_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
+/* The one that it comes from may be back. */
+static void on_stranger(struct redis_lock *l)
+{
+	l->server->checked = false;
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is no copy of the server that has the last renewal: what is there may be older",
+	     redis_link_peer(l->server->link));
+}
+
 static void on_written(struct redis_lock *l, const redisReply *r)
 {
-	const char *what = word_at(r, 0), *peer = redis_link_peer(l->server->link);
+	const char *what = shape_of(r, write_shapes), *peer = redis_link_peer(l->server->link);
 
-	if (strcmp(what, "ok") == 0 && r->elements == 4)
+	if (strcmp(what, "ok") == 0)
 		wrote(l, r);
 	else if (strcmp(what, "removed") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
@@ -389,8 +590,14 @@ static void on_written(struct redis_lock *l, const redisReply *r)
 	else if (strcmp(what, "doubt") == 0)
 		on_doubt(l, r);
 	else if (strcmp(what, "replicas") == 0)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s has %lld replicas, and the lock's URL asks for %d", peer, number_at(r, 1),
-		     l->server->replicas);
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer,
+		     number_at(r, 1), l->server->replicas);
+	else if (strcmp(what, "rival") == 0)
+		on_rival(l);
+	else if (strcmp(what, "stranger") == 0)
+		on_stranger(l);
+	else if (strcmp(what, "tokens") == 0)
+		fail(l, LOCK_FAILED, ERR_INVALID, "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
 	else
 		fail(l, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense", peer);
 }
@@ -410,38 +617,69 @@ static void on_acknowledged(struct redis_lock *l, long long have)
 		finish_written(l);
 }
 
-/* A line of INFO: "name:value". 0: it is not there. */
-static size_t info_of(const char *info, const char *name, char *value, size_t size)
+/* A line of INFO: "name:value". Nothing is written where there is none. */
+static void info_of(const char *info, const char *name, char *value, size_t size)
 {
-	const char *at = strstr(info, name);
+	size_t len = strlen(name);
 
-	if (!at || at[strlen(name)] != ':')
-		return 0;
-	at += strlen(name) + 1;
-	size_t len = strcspn(at, "\r\n");
-	snprintf(value, size, "%.*s", (int)len, at);
-	return len;
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, len) != 0 || line[len] != ':')
+			continue;
+		snprintf(value, size, "%.*s", (int)strcspn(line + len + 1, "\r\n"), line + len + 1);
+		return;
+	}
+}
+
+__attribute__((format(printf, 2, 3))) static void warn(struct lock_about *about, const char *fmt, ...)
+{
+	size_t len = strlen(about->warning);
+	va_list ap;
+
+	if (len && len < sizeof about->warning - 2)
+		len += (size_t)snprintf(about->warning + len, sizeof about->warning - len, "; ");
+	va_start(ap, fmt);
+	vsnprintf(about->warning + len, sizeof about->warning - len, fmt, ap);
+	va_end(ap);
+}
+
+/* The lock's keys never expire: only policies for all keys evict them. */
+static void judge_eviction(struct lock_about *about, const char *info)
+{
+	char most[24] = "0", policy[24] = "noeviction";
+
+	info_of(info, "maxmemory", most, sizeof most);
+	info_of(info, "maxmemory_policy", policy, sizeof policy);
+	if (strcmp(policy, "noeviction") == 0)
+		return;
+	if (strncmp(policy, "volatile", 8) == 0)
+		warn(about, "maxmemory-policy is %s, which spares the lock as long as nobody gives its keys an expiry (noeviction is right)", policy);
+	else if (strcmp(most, "0") == 0)
+		warn(about, "maxmemory-policy is %s: as soon as maxmemory is set it may evict the record, and then two lead (noeviction is right)", policy);
+	else
+		warn(about, "maxmemory-policy is %s, and maxmemory %s: it may evict the record, and then two lead (noeviction is right)", policy, most);
+	about->unfit = strncmp(policy, "volatile", 8) != 0 && strcmp(most, "0") != 0;
 }
 
 /* What of its settings can lose a record that it has acknowledged. */
 static void on_info(struct redis_lock *l, const char *info)
 {
 	struct lock_about *about = l->about;
-	char version[40] = "", mode[20] = "", aof[8] = "", replicas[12] = "0";
+	char version[40] = "of no known version", mode[20] = "standalone", aof[8] = "", replicas[12] = "0";
 
 	info_of(info, "redis_version", version, sizeof version);
 	info_of(info, "redis_mode", mode, sizeof mode);
 	info_of(info, "aof_enabled", aof, sizeof aof);
 	info_of(info, "connected_slaves", replicas, sizeof replicas);
 	*about = (struct lock_about){ .pause_ms = 0 };
-	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", *version ? version : "of no known version",
-	         *mode ? mode : "standalone", replicas);
+	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", version, mode, replicas);
+	judge_eviction(about, info);
 	if (strcmp(replicas, "0") != 0 && l->server->replicas == 0)
-		snprintf(about->warning, sizeof about->warning, "it has replicas, and the lock does not wait for them: after a failover a term's "
-		         "record may be lost (?replicas=N waits for N of them)");
+		warn(about, "it has replicas, and the lock does not wait for them: after a failover a term's record may be lost, and what it saved "
+		     "(?replicas=N waits for N of them)");
 	else if (strcmp(aof, "0") == 0)
-		snprintf(about->warning, sizeof about->warning, "appendonly is off: a restart may lose the record; nobody is elected for a lease "
-		         "after it, and tokens go on by the server's clock");
+		warn(about, "appendonly is off: a restart may lose the record; nobody is elected for a lease after it, and tokens go on by the "
+		     "server's clock");
 	finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
@@ -469,9 +707,10 @@ static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, c
 {
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
+	l->server->checked = false;
 	if (!l->op.writing && sent && !l->again && lock_op_left_ms(&l->op) > 1) {
 		l->again = true;
-		ask(l, l->stage == ASK_WHOLE ? ASK : l->stage);
+		start(l, l->stage == ASK_WHOLE ? ASK : l->stage);
 		return;
 	}
 	l->unsettled |= l->op.writing && sent;
@@ -484,6 +723,7 @@ static void on_detach(struct lock_op *op)
 
 	free(l->text);
 	l->text = NULL;
+	stop_asking(l);
 	l->unsettled |= op->writing && op->sent;
 	redis_link_forget(l->server->link, &l->call, instant_passed(op->by, clock_now()));
 }
@@ -550,7 +790,23 @@ static void leave_channel(struct redis_lock *l)
 
 /* ---- servers ---- */
 
-static const struct redis_link_events command_events = { .up = NULL };
+static void on_link_up(void *arg)
+{
+	struct redis_server *s = arg;
+
+	s->checked = false;
+}
+
+static void on_link_down(void *arg, enum lock_outcome outcome, const struct err *why)
+{
+	struct redis_server *s = arg;
+
+	(void)outcome;
+	(void)why;
+	s->checked = false;
+}
+
+static const struct redis_link_events command_events = { .up = on_link_up, .down = on_link_down };
 static const struct redis_link_events notice_events = { .up = on_notices_up, .down = on_notices_down, .push = on_push };
 
 static const char hub_key;
@@ -603,6 +859,7 @@ static void server_put(struct redis_server *s)
 		at = &(*at)->next;
 	*at = s->next;
 	ev_timer_stop(s->hub->env->loop, &s->raise);
+	redis_roles_cancel(s->roles);
 	redis_link_free(s->link);
 	redis_link_free(s->notices);
 	lock_url_fini(&s->url);
@@ -618,6 +875,14 @@ static char *beside(const char *key, const char *what)
 	bool tagged = close && close > open + 1;
 
 	return mem_printf(tagged || strchr(key, '}') ? "%s:%s" : "{%s}:%s", key, what);
+}
+
+/* K and {K} have one state between them, and count their tokens together; what is doubted of one says nothing of the other. */
+static const char *mark_of(const char *key)
+{
+	const char *close = strchr(key, '}');
+
+	return *key == '{' && close && close > key + 1 && !close[1] ? "{}" : "";
 }
 
 /* "DB/KEY", if DB is a number. */
@@ -653,7 +918,7 @@ static struct lock *open_plain(struct lock_env *env, const char *text, struct er
 		struct redis_lock *l = mem_zero(sizeof *l);
 		*l = (struct redis_lock){
 			.lock = { .ops = &ops, .url = shown }, .key = mem_dup(key), .state = beside(key, "lunarch"), .channel = beside(key, "changed"),
-			.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
+			.mark = mark_of(key), .call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
 		};
 		l->server = server_get(h, &u, db, replicas);
 		lock_member_init(&l->member, &l->server->board);
@@ -687,7 +952,7 @@ static void read_record(struct lock *lock, struct instant by, lock_done_fn *done
 	struct redis_lock *l = of(lock);
 
 	begin(l, false, by, done, arg);
-	ask(l, l->unsettled && l->server->replicas ? SETTLE : ASK);
+	start(l, l->unsettled && l->server->replicas ? SETTLE : ASK);
 }
 
 static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable, struct instant by,
@@ -703,7 +968,7 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	l->acquiring = r->token == 0;
 	l->leads = r->state == RECORD_LEADING && *r->holder;
 	l->lease = r->lease_ms * NSEC_PER_MS;
-	ask(l, ASK);
+	start(l, ASK);
 }
 
 static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
@@ -713,8 +978,9 @@ static void remove_record(struct lock *lock, const struct version *expected, str
 	begin(l, true, by, done, arg);
 	l->expected = *expected;
 	l->removing = true;
+	l->acquiring = false;
 	l->leads = false;
-	ask(l, ASK);
+	start(l, ASK);
 }
 
 static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
@@ -723,7 +989,7 @@ static void ask_server(struct lock *lock, struct lock_about *about, struct insta
 
 	begin(l, false, by, done, arg);
 	l->about = about;
-	ask(l, INQUIRE);
+	start(l, INQUIRE);
 }
 
 static void cancel(struct lock *lock)

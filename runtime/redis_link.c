@@ -21,7 +21,15 @@
 #define PIECE 65536
 #define MARK 8                          /* random bytes */
 #define STAMP (2 * MARK + 24)
-#define ANSWER_MAX (16 * 1024 * 1024)   /* nothing we ask for is larger */
+#define ANSWER_MAX (1024 * 1024)        /* bytes; nothing we ask for is larger: a record, or INFO */
+#define ELEMENTS_MAX 4096               /* of one answer, in all its arrays: ROLE names the replicas */
+#define TOO_LARGE "it sent an answer that is larger than anything asked for"
+
+#if HIREDIS_MAJOR < 1
+typedef int array_size;
+#else
+typedef size_t array_size;
+#endif
 
 enum state { DOWN, DIALING, GREETING, UP };
 
@@ -34,6 +42,7 @@ struct redis_link {
 	void *arg;
 
 	enum state state;
+	bool replica;                /* that host said so when it was asked last */
 	int host, tried;             /* asked now or last; how many in this round */
 	struct dial *dial;
 	int fd;
@@ -41,6 +50,9 @@ struct redis_link {
 	ev_io reads, writes;
 	ev_timer timer;              /* of an attempt; while resting, the turn of those who wait */
 	redisReader *reader;
+	redisReplyObjectFunctions makers; /* the reader's, but for arrays */
+	void *(*array_of)(const redisReadTask *task, array_size count);
+	size_t bytes, elements;      /* of the answer that is coming in */
 	char mark[2 * MARK + 1];     /* of the connection: the stamps' beginning */
 	uint64_t asked, answered;    /* questions, with the greeting as one; their numbers are in the stamps */
 	redisReply *held;            /* the answer whose stamp is still to come */
@@ -224,6 +236,32 @@ static void put_words(struct redis_link *k, char what, int count, const char **w
 	k->greeting[strlen(k->greeting)] = what;
 }
 
+/* ---- limits: what listens there may be anything ---- */
+
+/* The reader would allocate what the first line announces, before any of it is there. */
+static void *make_array(const redisReadTask *task, array_size count)
+{
+	struct redis_link *k = task->privdata;
+
+	if ((size_t)count > ELEMENTS_MAX - k->elements)
+		return NULL;
+	k->elements += (size_t)count;
+	return k->array_of(task, count);
+}
+
+static void make_reader(struct redis_link *k)
+{
+	k->reader = redisReaderCreate();
+	if (!k->reader)
+		abort();
+	k->makers = *k->reader->fn;
+	k->array_of = k->makers.createArray;
+	k->makers.createArray = make_array;
+	k->reader->fn = &k->makers;
+	k->reader->privdata = k;
+	k->bytes = k->elements = 0;
+}
+
 /* ---- greeting ---- */
 
 static void greet(struct redis_link *k)
@@ -231,11 +269,10 @@ static void greet(struct redis_link *k)
 	char db[16];
 
 	k->state = GREETING;
+	k->replica = false;
 	k->greeted = 0;
 	memset(k->greeting, 0, sizeof k->greeting);
-	k->reader = redisReaderCreate();
-	if (!k->reader)
-		abort();
+	make_reader(k);
 	if (k->url->password && *k->url->user)
 		put_words(k, 'a', 3, (const char *[]){ "AUTH", k->url->user, k->url->password });
 	else if (k->url->password)
@@ -292,7 +329,8 @@ static bool wrong_role(struct redis_link *k, const redisReply *r)
 {
 	const char *role = r->type == REDIS_REPLY_ARRAY && r->elements && r->element[0]->str ? r->element[0]->str : "master";
 
-	if (strcmp(role, "slave") == 0)
+	k->replica = strcmp(role, "slave") == 0;
+	if (k->replica)
 		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it is a replica, which cannot be written to: name its primary, or all of its servers");
 	else if (strcmp(role, "sentinel") == 0)
 		lose(k, LOCK_REFUSED, ERR_USAGE, "it is a Sentinel: name the servers that it watches");
@@ -377,15 +415,20 @@ static void take_answers(struct redis_link *k)
 	enter(k);
 	while (!k->dead && k->number == number) {
 		if (redisReaderGetReply(k->reader, &reply) != REDIS_OK) {
-			lose(k, LOCK_FAILED, ERR_INVALID, "what listens there does not speak Redis' protocol (%s)", k->reader->errstr);
+			if (k->reader->err == REDIS_ERR_OOM)
+				lose(k, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
+			else
+				lose(k, LOCK_FAILED, ERR_INVALID, "what listens there does not speak Redis' protocol (%s)", k->reader->errstr);
 			break;
 		}
 		if (!reply)
 			break;
+		k->bytes = k->reader->len - k->reader->pos;
+		k->elements = 0;
 		dispatch(k, reply);
 	}
-	if (!k->dead && k->number == number && k->reader->len > ANSWER_MAX)
-		lose(k, LOCK_FAILED, ERR_INVALID, "it sent an answer that is larger than anything asked for");
+	if (!k->dead && k->number == number && k->bytes > ANSWER_MAX)
+		lose(k, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
 	leave(k);
 }
 
@@ -405,6 +448,7 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 		return;
 	}
 	k->heard = clock_now();
+	k->bytes += (size_t)n;
 	if (redisReaderFeed(k->reader, piece, (size_t)n) != REDIS_OK)
 		abort(); /* out of memory */
 	take_answers(k);
@@ -522,6 +566,16 @@ const char *redis_link_script(const struct redis_link *k, int which)
 const char *redis_link_peer(const struct redis_link *k)
 {
 	return k->peer;
+}
+
+bool redis_link_is_replica(const struct redis_link *k)
+{
+	return k->replica;
+}
+
+int redis_link_host(const struct redis_link *k)
+{
+	return k->host;
 }
 
 struct redis_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,

@@ -45,7 +45,9 @@ void redis_link_forget(struct redis_link *link, struct lock_call *c, bool late);
 /* This server is not the one: the next is asked, by who asks next. */
 void redis_link_turn_away(struct redis_link *link, const char *why);
 
-/* "127.0.0.1:6379", of the server asked last. */
+/* "127.0.0.1:6379", of the server asked last; and which of the URL's hosts that is. */
 const char *redis_link_peer(const struct redis_link *link);
+int redis_link_host(const struct redis_link *link);
+bool redis_link_is_replica(const struct redis_link *link); /* as which it was turned down */
 
 #endif

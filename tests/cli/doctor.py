@@ -206,6 +206,11 @@ def test_settings():
         wait_for(lambda: "state=online" in first.cli("info", "replication"))
         check(doctor("--lock", first.url("x")), 0, "replicas=N", what="a Redis whose replicas are not waited for: fit, with a note")
         check(doctor("--lock", first.url("x") + "?replicas=1"), 0, "1 replicas", what="one whose replica is waited for")
+        for policy, most, status, said in (("noeviction", "100mb", 0, "1 replicas"), ("allkeys-lru", "0", 0, "as soon as maxmemory is set"),
+                                           ("allkeys-lru", "100mb", 1, "UNFIT  server"), ("volatile-ttl", "100mb", 0, "as long as nobody gives its keys an expiry")):
+            first.cli("CONFIG", "SET", "maxmemory-policy", policy), first.cli("CONFIG", "SET", "maxmemory", most)
+            words = [said] if policy == "noeviction" else [said, "maxmemory-policy is " + policy]
+            check(doctor("--lock", first.url("x") + "?replicas=1"), status, *words, what=f"{policy} with maxmemory {most}")
 
 
 def test_unfit():

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """The Redis lock passes the conformance suite against Debian's redis-server, and its own cases."""
-import http.server, os, re, sys, tempfile, threading, time
+import http.server, os, re, shutil, struct, sys, tempfile, threading, time
 from cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
 from driver import Driver, record
 from pki import Pki
+from proxy import Proxy
 from stores import FullRedis, Redis as Store
+from field import build
 from harness import *
 from servers import Redis, free_port
 
@@ -24,9 +26,44 @@ def opened(url, **env):
     return d
 
 
-def acquire(d, rec, version):
+def acquire(d, rec, version, **more):
     """A server that has just been started elects nobody for a lease: until then."""
-    return wait_for(lambda: next((w for w in [d.write(rec, version)] if w["outcome"] != "failed"), None))
+    return wait_for(lambda: next((w for w in [d.write(rec, version, **more)] if w["outcome"] != "failed"), None))
+
+
+def clocked(server, seconds):
+    """From its next start its clock is off by so much; returns what sets it anew while it runs."""
+    shim, clock = os.path.join(server.dir, "shim.so"), os.path.join(server.dir, "clock")
+    shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
+    with open(clock, "wb") as f:
+        f.write(struct.pack("q", seconds * 10**9))
+    server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
+    def step(to):
+        with open(clock, "r+b") as f:
+            f.write(struct.pack("q", to * 10**9))
+    return step
+
+
+def info(server, name):
+    return next((l.split(":", 1)[1].strip() for l in server.cli("INFO", "all").splitlines() if l.startswith(name + ":")), "")
+
+
+def pair(**more):
+    """A primary, and a replica that has its data."""
+    first = Redis()
+    second = Redis(replica_of=first, **more)
+    return first, second
+
+
+def follows(server):
+    return wait_for(lambda: "master_link_status:up" in server.cli("INFO", "replication"))
+
+
+def told(result, *said, outcome=("failed",)):
+    good = result["outcome"] in outcome and any(s in result["err"]["text"] for s in said)
+    if not good:
+        note(result)
+    return good
 
 
 def trouble(url, what, said, outcome=("failed", "refused"), secret=None, env=None):
@@ -143,8 +180,8 @@ def tokens():
     with Redis("--appendonly", "yes", "--appendfsync", "always") as server:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
-        def next_term(version, what):
-            w = acquire(d, term(), version)
+        def next_term(version, what, **more):
+            w = acquire(d, term(), version, **more)
             if not w or w["outcome"] != "ok":
                 note(w)
             got.append(w["token"])
@@ -168,6 +205,14 @@ def tokens():
         w = d.write(record("a", token=ahead), w["version"])
         w = next_term(w["version"], "even where a record brings a larger one")
         ok(got[-1] > ahead, "tokens: which counts")
+        seen = got[-1] + 3600 * 10**6
+        w = d.write(record("a"), w["version"])
+        w = next_term(w["version"], "and than what was seen", floor=seen)
+        ok(got[-1] > seen, "tokens: which counts, too")
+        server.cli("DEL", "t", "{t}:lunarch")
+        w = next_term("", "though everything was deleted", floor=got[-1])
+        r = d.write(term("b"), w["version"], floor=2 ** 53)
+        ok(told(r, "2^53"), "tokens: where the server could not count on exactly, none is made")
         server.cli("SCRIPT", "FLUSH")
         same(d.write(record("a"), w["version"])["outcome"], "ok", "scripts: a server that has forgotten them is told again")
         same(e.read()["outcome"], "ok", "scripts: for reading too")
@@ -187,9 +232,11 @@ def tokens():
 
 
 def failover():
-    """The replica that is promoted lacks a term: nobody is elected before that one's lease is over."""
-    with Redis() as first, Redis(replica_of=first) as second:
-        wait_for(lambda: "master_link_status:up" in second.cli("INFO", "replication"))
+    """The replica that is promoted lacks a term, and its clock is behind: nobody is elected before that one's lease is over."""
+    with Redis() as first, Redis(replica_of=first, start=False) as second:
+        clocked(second, -3600)
+        second.start()
+        follows(second)
         both, alone = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/f", second.url("f")
         d, e, fresh = opened(both), opened(both), opened(alone)
         r = fresh.read(within=SHORT)
@@ -214,13 +261,143 @@ def failover():
         time.sleep(1.2)
         late = opened(alone)
         ok(doubted(late, "late"), "failover: who comes later counts from what he sees himself, not by the server's clock")
-        n = acquire(d, term("again"), r["version"])
+        n = acquire(d, term("again"), r["version"], floor=lost["token"])
         ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "failover: who has seen the lost term waits for the lease that it published")
         ok(n["token"] > lost["token"], "failover: then a term begins, with a token larger than that of the lost one")
         same(e.write(term("lost"), lost["version"])["outcome"], "conflict", "failover: and the lost term cannot be renewed there")
         same(late.write(term("late"), late.read()["version"])["outcome"], "ok", "failover: with that the doubt is over for all")
         for x in (d, e, fresh, late):
             x.end()
+
+
+def let_go():
+    """A release whose answer is lost: its sender finds his own record on the promoted server, which another term has followed."""
+    first, second = pair()
+    with first, second:
+        follows(second)
+        way = Proxy(first.port)
+        d, e = opened(f"redis://127.0.0.1:{way.port},127.0.0.1:{second.port}/g"), opened(first.url("g"))
+        w = acquire(d, term("d", lease_ms=6000), "")
+        own = d.read()["version"]
+        same((w["outcome"], wait_for(lambda: second.cli("EXISTS", "g")), own), ("ok", "1", w["version"]), "let go: a term, which the replica has")
+        second.cli("REPLICAOF", "127.0.0.1", str(free_port()))  # cut off from here on
+        way.cut_after(0)
+        released = d.write(record("", token=w["token"], state="released", leaseDurationMs=6000), own)
+        same(released["outcome"], "unknown", "let go: it is released, but the answer is lost")
+        lost = e.write(term("e", lease_ms=6000), e.read()["version"])
+        same(lost["outcome"], "ok", "let go: another leads")
+        first.kill()
+        second.cli("REPLICAOF", "NO", "ONE")
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same((r["version"], r["record"]["holderIdentity"]), (own, "d"), "let go: the promoted server shows the first one's record")
+        began = time.monotonic()
+        ok(told(d.write(term("d", lease_ms=6000), own), "promoted"), "let go: which lets it lead no more than others")
+        n = acquire(d, term("d", lease_ms=6000), own)
+        ok(n["outcome"] == "ok" and time.monotonic() - began > 5.9, "let go: before the lost lease is over")
+        d.end(), e.end()
+        way.close()
+
+
+def comes_back():
+    """The primary that died is started again, and is a primary still: nobody is elected there, nor anywhere, while there are two."""
+    first, second = Redis("--appendonly", "yes", "--appendfsync", "always"), None
+    with first, Redis(replica_of=first) as second:
+        follows(second)
+        both = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/b"
+        x = opened(both)
+        w = acquire(x, term("x", lease_ms=1000), "")
+        old = w = x.write(record("x", token=w["token"], leaseDurationMs=1000), w["version"])
+        wait_for(lambda: second.cli("GET", "b") == first.cli("GET", "b") != "")
+        first.kill()
+        second.cli("REPLICAOF", "NO", "ONE")
+        w = wait_for(lambda: next((n for n in [x.write(record("x", token=1, leaseDurationMs=1000), w["version"], within=SHORT)]
+                                   if n["outcome"] == "ok"), None))
+        ok(w, "comes back: the leader has moved to the promoted server")
+        first.start()
+        fresh = opened(both)
+        both_told = f"127.0.0.1:{first.port} and 127.0.0.1:{second.port}"
+        ok(told(fresh.read(within=SHORT), both_told), "comes back: who starts now sees two primaries, and is told which")
+        time.sleep(2.5)  # longer than the lease, and than the wait on a server that was restarted
+        ok(told(fresh.write(term("fresh"), old["version"], within=SHORT), both_told), "comes back: and is not elected on the old one")
+        n = x.write(record("x", token=1, leaseDurationMs=1000), w["version"], within=SHORT)
+        same((n["outcome"], n.get("err")), ("ok", None), "comes back: the leader leads on where it is")
+        ok(told(x.write(term("x"), n["version"], within=SHORT), both_told), "comes back: but no new term begins there either")
+        same(first.cli("GET", "b"), first.cli("GET", "b"), "comes back: nothing was written to the old one")
+        second.pause()
+        y = x.write(record("x", token=1, leaseDurationMs=1000), n["version"], within=SHORT)
+        ok(y["outcome"] != "ok", "comes back: with the promoted one silent, the leader renews nothing")
+        moved = wait_for(lambda: next((r for r in [x.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(moved["version"], old["version"], "comes back: it finds an older record of its own on the old one")
+        ok(told(x.write(record("x", token=1, leaseDurationMs=1000), old["version"], within=SHORT), "no copy of the server"),
+           "comes back: which it does not take for its own")
+        second.resume()
+        first.cli("REPLICAOF", "127.0.0.1", str(second.port))
+        follows(first)
+        f = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(f["version"], second.cli("EVAL", "return redis.sha1hex(redis.call('GET', 'b'))", "0"), "comes back: with the old one its replica, all see the same")
+        same(acquire(fresh, term("fresh"), f["version"])["outcome"], "ok", "comes back: and a new term begins")
+        x.end(), fresh.end()
+    with Redis() as server:
+        url = f"redis://127.0.0.1:{server.port},localhost:{server.port}/b%d"
+        d = opened(url % 0)
+        same(acquire(d, term(lease_ms=200), "")["outcome"], "ok", "comes back: a server that is named twice is one")
+        for n in range(1, 50):
+            d.open(url % n, lock=f"l{n}")
+        came = int(info(server, "total_connections_received"))
+        for _ in range(3):
+            for o in [d.start("write", f"l{n}", record=term(lease_ms=200), expected="", within_ms=SHORT, durable=True) for n in range(1, 50)]:
+                d.wait(o)
+        came = int(info(server, "total_connections_received")) - came
+        ok(came < 49, f"comes back: many locks ask together ({came} connections)")
+        d.end()
+
+
+def braces():
+    """K and {K} keep what else there is in one hash: the doubt of one is not the other's."""
+    first, second = pair()
+    with first, second:
+        follows(second)
+        names = ("jobs", "{jobs}")
+        d = opened(first.url("jobs"))
+        d.open(first.url("%7Bjobs%7D"), lock="{jobs}")
+        d.open(first.url("jobs"), lock="jobs")
+        for n in names:
+            w = wait_for(lambda: next((w for w in [d.write(term(n, lease_ms=1000), "", lock=n)] if w["outcome"] == "ok"), None))
+            ok(w and first.cli("EXISTS", n) == "1", f"braces: {n} has its record")
+        same((d.read("jobs")["record"]["holderIdentity"], d.read("{jobs}")["record"]["holderIdentity"]), names, "braces: and the other's is another")
+        first.cli("WAIT", "1", "0")
+        wait_for(lambda: second.cli("GET", "{jobs}") == first.cli("GET", "{jobs}") != "")
+        first.kill()
+        second.cli("REPLICAOF", "NO", "ONE")
+        e = opened(second.url("jobs"))
+        e.open(second.url("jobs"), lock="jobs"), e.open(second.url("%7Bjobs%7D"), lock="{jobs}")
+        acquire_one = lambda n: e.write(term("e", lease_ms=1000), e.read(n)["version"], lock=n)
+        ok(told(acquire_one("jobs"), "promoted"), "braces: after a failover jobs is in doubt")
+        ok(wait_for(lambda: acquire_one("jobs")["outcome"] == "ok"), "braces: until a lease has passed, and its next term settles that")
+        w = e.write(term("e", lease_ms=60_000), e.read("{jobs}")["version"], lock="{jobs}")
+        ok(told(w, "promoted"), "braces: which says nothing of {jobs}")
+        ok(wait_for(lambda: acquire_one("{jobs}")["outcome"] == "ok"), "braces: whose doubt is waited for by who would lead there")
+        d.end(), e.end()
+
+
+def older():
+    """What an older Lunarch left of {K} is taken on: its token counts, and its doubt was not ours to settle."""
+    with Redis() as server:
+        text = json.dumps(record("old", token=5, leaseDurationMs=1000))
+        server.cli("SET", "{jobs}", text)
+        server.cli("HSET", "{jobs}:lunarch", "server", info(server, "master_replid"), "doubt", "", "lease", "1000000", "token", str(2 ** 52))
+        d = opened(server.url("%7Bjobs%7D"))
+        r = d.read()
+        same((r["outcome"], r["record"]["holderIdentity"]), ("ok", "old"), "older: the record is read")
+        ok(told(d.write(term("new"), r["version"]), "promoted"), "older: nobody is elected before a lease has passed, once")
+        w = acquire(d, term("new"), r["version"])
+        ok(w["outcome"] == "ok" and w["token"] > 2 ** 52, "older: then a term begins, with a larger token")
+        same(d.write(term("next"), w["version"])["outcome"], "ok", "older: and the next at once")
+        d.end()
+        server.cli("SET", "jobs", text)
+        d = opened(server.url("jobs"))
+        same(d.write(term("new"), d.read()["version"])["outcome"], "ok", "older: jobs, which has the hash as before, waits for nothing")
+        d.end()
 
 
 def survives():
@@ -271,6 +448,27 @@ def amnesia():
         ok(w["outcome"] == "failed" and "restarted" in w["err"]["text"], "amnesia: nobody is elected for a lease after its start")
         same(acquire(d, term("b", lease_ms=1000), "")["outcome"], "ok", "amnesia: then somebody is")
         d.end()
+
+
+def clock_set():
+    """A server that has lost its data does not look old because its clock was set: fresh is who has computed for a lease."""
+    with Redis(start=False) as server:
+        step = clocked(server, 0)
+        server.start()
+        d = opened(server.url("c"))
+        same(acquire(d, term(lease_ms=5000), "")["outcome"], "ok", "clock set: a term")
+        server.kill()
+        server.start()
+        step(3600)
+        ok(wait_for(lambda: int(info(server, "uptime_in_seconds")) > 3000), "clock set: the server has forgotten it, and its clock says that it runs for an hour")
+        e = opened(server.url("c"))
+        ok(told(e.write(term("e", lease_ms=5000), ""), "restarted"), "clock set: nobody is elected there all the same")
+        e.end()
+        wait_for(lambda: server.cli("EVAL", "for i = 1, 2e7 do end", "0") == ""
+                 and sum(float(info(server, f"used_cpu_{m}_main_thread")) for m in ("user", "sys")) > 1.3)
+        e = opened(server.url("another"))
+        same(e.write(term("e", lease_ms=200), "")["outcome"], "ok", "clock set: one that has computed for a lease has run for one, and new locks wait for nothing")
+        d.end(), e.end()
 
 
 def together():
@@ -336,5 +534,5 @@ if only:
     done()
 run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
 store.end()
-at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet, full_disk)
+at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet, full_disk, let_go, comes_back, braces, older, clock_set)
 done()

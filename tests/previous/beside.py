@@ -50,5 +50,14 @@ def on_etcd():
         turns("etcd", server.url("job"))
 
 
-at_once(on_file, on_etcd)
+def on_redis():
+    """With its name in braces: each version has fields of its own for the doubt, and who finds none waits a lease, once."""
+    with servers.Redis("--appendonly", "yes", "--appendfsync", "always") as server:
+        lock = server.url("%7Bjob%7D")
+        r = subprocess.run([NEW, "exec", *STEADY, "--lock", lock, "--", "true"], capture_output=True, text=True, timeout=PATIENCE)
+        same((r.returncode, server.cli("HGET", "{job}:lunarch", "doubt{}")), (0, ""), "redis: this version leads first")
+        turns("redis", lock)
+
+
+at_once(on_file, on_etcd, on_redis)
 done()
