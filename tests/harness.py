@@ -27,8 +27,10 @@ def ok(good, what):
 
 def same(got, want, what):
     with _speaking:
-        if not ok(got == want, what):
+        good = ok(got == want, what)
+        if not good:
             _say(f"# got {got!r}, wanted {want!r}")
+        return good
 
 
 def note(text):
