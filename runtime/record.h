@@ -15,6 +15,8 @@ struct json_t; /* jansson's, so that readers of this header need not have it */
 #define RECORD_MAX_BYTES (256 * 1024) /* a larger file is not one of ours */
 #define RECORD_CHECKPOINT_MAX (16 * 1024) /* bytes that may be saved; what is in a store may be longer */
 #define RECORD_TIME_UNKNOWN INT64_MIN
+#define RECORD_TIME_MAX INT64_C(253402300799999999) /* the end of the year 9999, the last that is printed */
+#define RECORD_TRANSITIONS_MAX INT32_MAX            /* Kubernetes' API and client-go have 32 bits; nobody counts further */
 
 enum record_state {
 	RECORD_UNSAID,   /* no state: a record of a client that has none, client-go's for one */
