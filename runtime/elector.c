@@ -211,6 +211,8 @@ static void fill_new_term(struct elector *e, struct record *r)
 
 	if (changes && *r->holder)
 		mem_replace(&r->previous_holder, r->holder);
+	if (strlen(r->previous_holder) > RECORD_PREVIOUS_MAX)
+		mem_replace(&r->previous_holder, "");
 	if (changes && *e->version.text && r->transitions < RECORD_TRANSITIONS_MAX)
 		r->transitions++;
 	r->term = lease_next_term(&e->lease);
