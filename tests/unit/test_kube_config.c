@@ -1,4 +1,5 @@
 /* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets. */
+#include "buf.h"
 #include "kube_config.h"
 #include "mem.h"
 #include "tap.h"
@@ -6,7 +7,9 @@
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -239,6 +242,56 @@ static void test_yaml(void)
 	memset(deep, '[', 200);
 	memset(deep + 200, ']', 200);
 	ok(!yaml_json(deep, sizeof deep, &err) && strstr(err.text, "too deeply"), "nor exhaust the stack");
+	check_yaml("a: &a [*a]", "line 1, column 4: nested too deeply, or in itself, by its aliases");
+}
+
+/* Many times `part`, between `before` and `after`. */
+static void check_flood(const char *before, const char *part, size_t count, const char *after, const char *says, const char *what)
+{
+	struct buf b = { 0 };
+	struct err err = { 0 };
+	struct kube_config c;
+	char path[128];
+	struct timespec from, to;
+
+	buf_adds(&b, before);
+	for (size_t i = 0; i < count; i++)
+		buf_printf(&b, part, (int)i);
+	buf_adds(&b, after);
+	file("flood", b.data);
+	snprintf(path, sizeof path, "%s/flood", dir);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+	bool refused = kube_config_load(&c, path, "", &err) < 0;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+	double s = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+	if (!ok(refused && strstr(err.text, says) && strstr(err.text, path), "%s: refused, with the file and what was found", what))
+		printf("# %s\n", err.text);
+	printf("# %zu bytes took %.3f s\n", b.len, s);
+	if (!refused)
+		kube_config_fini(&c);
+	buf_fini(&b);
+}
+
+static void test_floods(void)
+{
+	struct rusage before, after;
+	struct buf long_text = { 0 };
+
+	getrusage(RUSAGE_SELF, &before);
+	buf_adds(&long_text, "a: &a ");
+	for (int i = 0; i < 150000; i++)
+		buf_adds(&long_text, "x");
+	buf_adds(&long_text, "\nb: [");
+	check_flood(long_text.data, "*a,", 900, "]\n", "more than 8 MB", "a long text, named again and again");
+	check_flood(long_text.data, "*a,", 5000, "]\n", "more than 1000 anchors and aliases", "and more often");
+	check_flood("", "[", 40000, "", "line 1, column 65: nested too deeply", "40 KB of brackets");
+	check_flood("", "- ", 40000, "", "nested too deeply", "40 KB of dashes");
+	check_flood("[", "&a%d x,", 300000, "]", "more than 1000 anchors", "300,000 anchors");
+	check_flood("[", "{},", 1300000, "]", "more than 100000 values", "4 MB of empty maps");
+	getrusage(RUSAGE_SELF, &after);
+	printf("# %ld KB more at most\n", after.ru_maxrss - before.ru_maxrss);
+	ok(after.ru_maxrss - before.ru_maxrss < 100000, "and with at most 100 MB more memory");
+	buf_fini(&long_text);
 }
 
 int main(void)
@@ -255,6 +308,7 @@ int main(void)
 	test_plain_http();
 	test_pod();
 	test_yaml();
+	test_floods();
 	snprintf(command, sizeof command, "rm -r %s", dir);
 	return tap_done() | system(command);
 }
