@@ -1,6 +1,7 @@
 /* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets. */
 #include "buf.h"
 #include "kube_config.h"
+#include "kube_exec.h"
 #include "mem.h"
 #include "tap.h"
 #include "yaml_json.h"
@@ -213,6 +214,27 @@ static void test_pod(void)
 	unsetenv("KUBERNETES_SERVICE_HOST");
 }
 
+/* What a plugin prints is counted before it is parsed. */
+static void test_printed(void)
+{
+	const struct kube_exec x = { .api_version = "client.authentication.k8s.io/v1" };
+	struct kube_exec_result r;
+	struct buf b = { 0 };
+	json_t *keep = NULL;
+
+	kube_exec_parse(&x, "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}", &r, &keep);
+	ok(r.err.code == ERR_NONE && strcmp(r.token, "t") == 0, "what a plugin prints is read");
+	json_decref(keep);
+	buf_adds(&b, "{\"status\":{\"token\":\"t\"},\"x\":[{}");
+	for (int i = 0; i < 300000; i++)
+		buf_adds(&b, ",{}");
+	buf_adds(&b, "]}");
+	kube_exec_parse(&x, b.data, &r, &keep);
+	ok(!keep && r.err.code == ERR_INVALID && strstr(r.err.text, "no ExecCredential") && strstr(r.err.text, "at most 1000"),
+	   "and 900 KB of empty values are not: %s", r.err.text);
+	buf_fini(&b);
+}
+
 static void check_yaml(const char *text, const char *want)
 {
 	struct err err = { 0 };
@@ -304,6 +326,7 @@ int main(void)
 	test_whole();
 	test_several();
 	test_exec();
+	test_printed();
 	test_bad();
 	test_plain_http();
 	test_pod();
