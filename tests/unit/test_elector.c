@@ -334,9 +334,9 @@ static void extremes(void)
 	struct told told;
 	struct candidate c;
 	struct record r;
-	char *name = mem_zero(RECORD_MAX_BYTES - 2000);
+	char *name = mem_zero(RECORD_MAX_BYTES - 600);
 
-	memset(name, 'x', RECORD_MAX_BYTES - 2001);
+	memset(name, 'x', RECORD_MAX_BYTES - 601);
 	record_init(&r);
 	mem_replace(&r.holder, name);
 	r.lease_ms = 100;
