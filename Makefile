@@ -149,7 +149,7 @@ test-full: test
 # Against the real API server and real client-go, which are built from their Go modules the first time (tests/go_build.sh).
 test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	$(PROVE_EACH) $(addprefix tests/kube/,conform.py election.py faults.py example.py doctor.py)
+	$(PROVE_EACH) $(addprefix tests/kube/,conform.py election.py faults.py restored.py example.py doctor.py)
 
 # The example's Dockerfile, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-image: kube-server

@@ -166,6 +166,18 @@ static int64_t above(int64_t token)
 	return token < INT64_MAX ? token + 1 : token;
 }
 
+/* The time of the write that replaces this record of ours. client-go takes a record for silent whose times do not change, by whole
+ * seconds: a clock that was set back must not make it look so, nor older. So the time goes on from the one in the record, by
+ * what has passed since. */
+static int64_t renewal_time(const struct elector *e, const struct record *r)
+{
+	int64_t wall_us = clock_wall_us(), passed_us = elapsed_holder(e->lease.good.at, clock_now()) / 1000 + 1;
+
+	if (r->renewed_us == RECORD_TIME_UNKNOWN || r->renewed_us > RECORD_TIME_MAX - passed_us)
+		return wall_us;
+	return larger(wall_us, r->renewed_us + passed_us);
+}
+
 static void fill_settings(struct record *r, const struct lease_times *t)
 {
 	r->lease_ms = t->lease / NSEC_PER_MS;
@@ -199,7 +211,9 @@ static void fill_new_term(struct elector *e, struct record *r)
 
 	if (changes && *r->holder)
 		mem_replace(&r->previous_holder, r->holder);
-	if (changes && *e->version.text)
+	if (strlen(r->previous_holder) > RECORD_PREVIOUS_MAX)
+		mem_replace(&r->previous_holder, "");
+	if (changes && *e->version.text && r->transitions < RECORD_TRANSITIONS_MAX)
 		r->transitions++;
 	r->term = lease_next_term(&e->lease);
 	r->acquired_us = clock_wall_us();
@@ -215,7 +229,7 @@ static void fill_renewal(struct elector *e, struct record *r)
 	r->acquired_us = e->acquired_us;
 	if (e->saving)
 		mem_replace(&r->checkpoint, e->saving);
-	r->renewed_us = larger(clock_wall_us(), r->renewed_us); /* a clock set back must not look like an older record */
+	r->renewed_us = renewal_time(e, r);
 	fill_holder(e, r);
 }
 
@@ -246,7 +260,7 @@ static void fill_release(struct elector *e, struct record *r)
 	if (e->unsaved)
 		mem_replace(&r->checkpoint, e->unsaved);
 	r->token = e->token;
-	r->renewed_us = larger(clock_wall_us(), r->renewed_us);
+	r->renewed_us = renewal_time(e, r);
 	mem_replace(&r->previous_holder, e->identity);
 	mem_replace(&r->holder, "");
 	mem_replace(&r->address, "");

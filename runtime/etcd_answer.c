@@ -1,6 +1,7 @@
 #include "etcd_client.h"
 
 #include "buf.h"
+#include "json_bound.h"
 
 #include <errno.h>
 #include <jansson.h>
@@ -131,7 +132,7 @@ void etcd_understand(const struct http_result *r, const char *endpoint, const ch
 		elsewhere(m, !r->unsent);
 		return;
 	}
-	json_t *j = json_loadb(r->body, r->len, 0, NULL);
+	json_t *j = json_bound_load(r->body, r->len, 0, ETCD_ANSWER_VALUES, NULL);
 	if (r->status == 200 && json_is_object(j) && json_is_object(json_object_get(j, "header"))) {
 		m->verdict = ETCD_ANSWERED;
 		m->outcome = LOCK_OK;

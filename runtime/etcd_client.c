@@ -364,7 +364,7 @@ static void send_call(struct etcd_call *call, struct http *lane)
 	struct http_request r = {
 		.url = url, .headers = headers, .body = call->body, .body_len = strlen(call->body), .proxy = "",
 		.tls = c->tls ? &c->how : NULL, .server_name = lock_url_option(&c->url, "server_name"),
-		.by = try_until(call), .done = on_http, .arg = call,
+		.by = try_until(call), .limit = ETCD_ANSWER_BYTES, .done = on_http, .arg = call,
 	};
 
 	call->prefix = c->prefix;

@@ -10,6 +10,9 @@
 
 #include <ev.h>
 
+#define ETCD_ANSWER_BYTES (8 * 1024 * 1024) /* a value has 1.5 MB unless etcd is told otherwise, and comes as base64 */
+#define ETCD_ANSWER_VALUES 10000            /* an answer about one key has thirty */
+
 struct etcd_client;
 struct etcd_hub;  /* etcd_watch.h */
 struct json_t;

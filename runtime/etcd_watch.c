@@ -2,6 +2,7 @@
 
 #include "buf.h"
 #include "etcd_client.h"
+#include "json_bound.h"
 #include "mem.h"
 
 #include <jansson.h>
@@ -17,7 +18,7 @@
 #define PROGRESS_ID (-1) /* the answer is about no watch (clientv3.InvalidWatchID) */
 #define ALIVE_S 3. /* between questions whether the stream still tells */
 #define UNANSWERED 2 /* of them: it does not */
-#define LINE_MAX_BYTES (8 * 1024 * 1024) /* etcd's values end at 1.5 MB unless it is told otherwise */
+#define LINE_VALUES 100000 /* an event has ten; a line may have those of many keys */
 
 /* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256 KB:
  * else Go's HTTP/1 server reads it to its end before it answers (net/http, cw.writeHeader), and what it reads there is lost. */
@@ -201,14 +202,14 @@ static bool take_line(struct etcd_hub *h, const json_t *line)
 static void on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
 {
 	struct etcd_hub *h = arg;
-	bool good = h->line.len + len <= LINE_MAX_BYTES;
+	bool good = h->line.len + len <= ETCD_ANSWER_BYTES;
 	const char *end;
 
 	if (good)
 		buf_add(&h->line, bytes, len);
 	while (good && h->line.len && (end = memchr(h->line.data, '\n', h->line.len))) {
 		size_t size = (size_t)(end - h->line.data) + 1;
-		json_t *line = json_loadb(h->line.data, size, 0, NULL);
+		json_t *line = json_bound_load(h->line.data, size, 0, LINE_VALUES, NULL);
 		good = line && take_line(h, line);
 		json_decref(line);
 		buf_drop(&h->line, size);

@@ -1,5 +1,6 @@
 #include "kube_api.h"
 
+#include "json_bound.h"
 #include "lock.h"
 #include "mem.h"
 #include "version.h"
@@ -196,7 +197,10 @@ static void on_http_done(void *arg, const struct http_result *r, const struct ht
 		.sent_at = r->sent_at, .err = r->err, .message = "",
 	};
 	bool aside = c->text.len > 0;
-	json_t *body = json_loadb(aside ? c->text.data : r->body, aside ? c->text.len : r->len, 0, NULL);
+	struct err why;
+	json_t *body = json_bound_load(aside ? c->text.data : r->body, aside ? c->text.len : r->len, 0, KUBE_OBJECT_VALUES, &why);
+	if (!body && why.code == ERR_FULL && a.err.code == ERR_NONE)
+		a.err = why;
 	if (json_is_object(body))
 		a.object = body;
 	const char *message = json_string_value(json_object_get(body, "message"));
@@ -275,7 +279,7 @@ static void send_request(struct kube_call *c)
 	c->http = http_start(c->api->lanes[c->r.lane], &(struct http_request){
 		.method = c->r.method, .url = url, .headers = headers, .bearer = c->credential->token, .user = f->user, .password = f->password,
 		.body = c->r.body, .body_len = c->r.body ? strlen(c->r.body) : 0, .tls = &c->credential->tls, .server_name = f->server_name,
-		.proxy = f->proxy, .by = c->r.by, .connect = CONNECT, .first_byte = c->r.first_byte, .arg = c,
+		.proxy = f->proxy, .by = c->r.by, .connect = CONNECT, .first_byte = c->r.first_byte, .limit = KUBE_OBJECT_BYTES, .arg = c,
 		.answered = c->r.data ? on_answered : NULL, .data = c->r.data ? on_data : NULL, .done = on_http_done,
 	});
 	free(url);

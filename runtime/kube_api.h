@@ -33,6 +33,11 @@ enum kube_lane {
 	KUBE_LANES
 };
 
+/* Of one object, with what is around it: API servers store at most 1.5 MB, whose JSON has more, since texts are escaped. A lock's has
+ * a hundred values; Endpoints, which others use, have eight for each of at most 1,000 addresses, and their managedFields. */
+#define KUBE_OBJECT_BYTES (4 * 1024 * 1024)
+#define KUBE_OBJECT_VALUES 50000
+
 struct kube_answer {
 	int status;                  /* 0: none came */
 	bool unsent;                 /* surely not acted upon, and no answer: err says why */
@@ -40,7 +45,7 @@ struct kube_answer {
 	struct instant sent_at;      /* of the try that was answered */
 	struct json_t *object;       /* the body; NULL if it is no JSON object. Borrowed */
 	const char *message;         /* a Status' message; "" */
-	struct err err;              /* ERR_NONE if a whole answer came, whatever its status says */
+	struct err err;              /* ERR_NONE if a whole answer came, whatever its status says; ERR_FULL: too large for an object's */
 };
 
 struct kube_call; /* in its owner's memory, zero before the first use, busy until done */

@@ -1,6 +1,7 @@
 #include "kube_exec.h"
 
 #include "buf.h"
+#include "json_bound.h"
 #include "kube_config.h"
 #include "mem.h"
 #include "record.h"
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define OUTPUT_MAX (1024 * 1024)
+#define VALUES_MAX 1000 /* an ExecCredential has ten */
 #define COMPLAINT_MAX 4096
 #define GULPS 256 /* reads in one turn of the loop, at most */
 
@@ -61,11 +63,16 @@ static const char *text_of(const json_t *status, const char *key)
 
 void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, json_t **keep)
 {
-	json_t *root = *keep = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+	struct err why = { 0 };
+	json_t *root = *keep = json_bound_load(text, strlen(text), JSON_REJECT_DUPLICATES, VALUES_MAX, &why);
 	const json_t *status = json_object_get(root, "status");
 	const char *version = text_of(root, "apiVersion"), *kind = text_of(root, "kind");
 
 	*r = (struct kube_exec_result){ .expires_s = INT64_MAX };
+	if (!root) {
+		err_set(&r->err, ERR_INVALID, "it printed no ExecCredential: %s", why.text);
+		return;
+	}
 	if (!json_is_object(root) || !kind || strcmp(kind, "ExecCredential") != 0) {
 		err_set(&r->err, ERR_INVALID, "it printed no ExecCredential");
 		return;

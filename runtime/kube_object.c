@@ -1,6 +1,7 @@
 #include "kube_object.h"
 
 #include "buf.h"
+#include "json_bound.h"
 #include "mem.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #define CORE "/api/v1/namespaces/"
+#define LEADER_VALUES 1000 /* in client-go's annotation, which has seven */
 
 const struct kube_resource kube_resources[] = {
 	[KUBE_LEASE] = { "coordination.k8s.io/v1", "Lease", "leases", "coordination.k8s.io", "/apis/coordination.k8s.io/v1/namespaces/" },
@@ -155,11 +157,10 @@ static int read_lease(const json_t *object, struct public *p, struct err *err)
 static int read_annotated(enum kube_kind kind, const json_t *object, struct public *p, struct err *err)
 {
 	const json_t *text = annotation(object, KUBE_LEADER_ANNOTATION);
-	json_error_t why;
 
 	if (!text)
 		return 0;
-	json_t *from = json_loads(json_is_string(text) ? json_string_value(text) : "", JSON_REJECT_DUPLICATES, &why);
+	json_t *from = json_bound_load(json_string_value(text), json_string_length(text), JSON_REJECT_DUPLICATES, LEADER_VALUES, NULL);
 	if (!json_is_object(from)) {
 		json_decref(from);
 		return err_set(err, ERR_INVALID, "the annotation " KUBE_LEADER_ANNOTATION " is no JSON object");
@@ -186,6 +187,9 @@ static int read_ours(const json_t *object, struct record *ours, struct err *err)
 		return 0;
 	if (!json_is_string(text))
 		return wrong("the annotation " KUBE_RECORD_ANNOTATION, text, "a string", err);
+	if (json_string_length(text) > RECORD_MAX_BYTES)
+		return err_set(err, ERR_INVALID, "the annotation " KUBE_RECORD_ANNOTATION " has %zu bytes, at most %d are allowed", json_string_length(text),
+		               RECORD_MAX_BYTES);
 	if (record_parse(ours, json_string_value(text), json_string_length(text), err) < 0)
 		return err_wrap(err, "the annotation " KUBE_RECORD_ANNOTATION);
 	return 1;

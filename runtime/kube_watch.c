@@ -1,5 +1,6 @@
 #include "kube_watch.h"
 
+#include "json_bound.h"
 #include "kube_object.h"
 #include "lock_url.h"
 #include "log.h"
@@ -12,7 +13,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define LINE_MAX_BYTES (4 * 1024 * 1024) /* the largest object an API server stores has 1.5 MB, its JSON somewhat more */
 #define SERVER_S 480                     /* so long, and up to a quarter more, the server keeps a watch open */
 #define OPEN_WITHIN (10 * NSEC_PER_SEC)
 #define SHOW_WITHIN 5.                   /* seconds until an expected version must have been shown */
@@ -74,7 +74,7 @@ static void on_error(struct kube_watch *w, const json_t *status)
 
 static void on_event(struct kube_watch *w, const char *line, size_t len)
 {
-	json_t *event = json_loadb(line, len, 0, NULL), *object = json_object_get(event, "object");
+	json_t *event = json_bound_load(line, len, 0, KUBE_OBJECT_VALUES, NULL), *object = json_object_get(event, "object");
 	const char *type = json_string_value(json_object_get(event, "type"));
 
 	if (!type || !object) {
@@ -114,7 +114,7 @@ static void on_data(void *arg, const char *bytes, size_t len)
 		bytes += part;
 		len -= part;
 	}
-	if (w->line.len > LINE_MAX_BYTES)
+	if (w->line.len > KUBE_OBJECT_BYTES)
 		kube_api_cancel(&w->call);
 }
 

@@ -255,6 +255,9 @@ static void finish_read(struct kube_lock *l)
 			combine(&r, &other);
 		result.record = &r;
 		result.token = token_of(l);
+		/* A version cannot be in the write that makes it, which is this one. */
+		if (r.token == 0 && r.term && r.state == RECORD_LEADING)
+			r.token = result.token;
 	}
 	finish(l, &result);
 	record_fini(&r);

@@ -371,17 +371,29 @@ bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b)
 	return true;
 }
 
-void lock_url_print_host(const struct lock_url *u, int which, char *out)
+/* A colon is part of no name but an IPv6 address' (RFC 3986, 3.2.2). */
+static void put_host(struct buf *b, const struct lock_url *u, int which)
 {
 	const char *name = u->host[which].name;
+	bool brackets = strchr(name, ':') != NULL;
 
-	snprintf(out, 300, strchr(name, ':') ? "[%.280s]:%d" : "%.280s:%d", name, u->host[which].port);
+	buf_adds(b, brackets ? "[" : "");
+	lock_url_encode(b, name, brackets ? ":" : "");
+	buf_printf(b, brackets ? "]:%d" : ":%d", u->host[which].port);
+}
+
+void lock_url_print_host(const struct lock_url *u, int which, char *out)
+{
+	struct buf b = { 0 };
+
+	put_host(&b, u, which);
+	snprintf(out, 300, "%s", b.data);
+	buf_fini(&b);
 }
 
 char *lock_url_print(const struct lock_url *u, const char *scheme)
 {
 	struct buf b = { 0 };
-	char host[300];
 
 	buf_printf(&b, "%s://", scheme);
 	if (*u->user) {
@@ -389,8 +401,8 @@ char *lock_url_print(const struct lock_url *u, const char *scheme)
 		buf_adds(&b, "@");
 	}
 	for (int i = 0; i < u->hosts; i++) {
-		lock_url_print_host(u, i, host);
-		buf_printf(&b, "%s%s", i ? "," : "", host);
+		buf_adds(&b, i ? "," : "");
+		put_host(&b, u, i);
 	}
 	buf_adds(&b, "/");
 	lock_url_encode(&b, u->path, "/{}:@!$&'()*+,;=");

@@ -44,13 +44,14 @@ const char *lock_url_option(const struct lock_url *u, const char *name);
 /* The option as a whole number within [least, most]; otherwise: if it is not given. -1 with *err: it is something else. */
 int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out, struct err *err);
 
-/* The same for every spelling of the same lock: user, hosts with their ports, path; options but password_file. malloc'd. */
+/* The same for every spelling of the same lock: user, hosts with their ports, path; options but password_file. Parsed again it
+ * is the same. malloc'd. */
 char *lock_url_print(const struct lock_url *u, const char *scheme);
 
 /* The same hosts in the same order, user and password: one connection can serve both. Path and options are the caller's. */
 bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b);
 
-/* "[::1]:80" or "host:80". out: 300 bytes. */
+/* "[::1]:80" or "host:80", percent-encoded as in a URL. out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
 
 /* Percent encoding (RFC 3986, 2.1). decode: malloc'd; NULL: a bad escape, or one for the terminator. encode: appends s; letters,

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #define PRINT_VALUE (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) /* of others: nothing of it may be lost */
+#define LONGER 6 /* times, at most, is a value printed longer than it was written: "0.1,", or a DEL in a text */
 #define MAX_MS (INT64_MAX / 1000000) /* a longer duration would overflow in nanoseconds */
 
 enum kind {
@@ -270,6 +271,28 @@ static int no_json(const json_error_t *why, struct err *err)
 	return err_set(err, ERR_INVALID, "no JSON: line %d, column %d: %s", why->line, why->column, text);
 }
 
+static void put_extra(struct buf *b, json_t *extra, const char **largest);
+
+/* What whoever takes the lock has to write again must leave room for its own fields. */
+static int check_kept(const struct record *r, size_t len, struct err *err)
+{
+	struct buf b = { 0 };
+	const char *largest = NULL;
+
+	if (len <= RECORD_KEPT_MAX / LONGER)
+		return 0;
+	if (r->checkpoint && strlen(r->checkpoint) > RECORD_KEPT_MAX)
+		return err_set(err, ERR_INVALID, "\"checkpoint\" would have %zu bytes when it is written again, at most %d leave room for an election: "
+		               "make it shorter", strlen(r->checkpoint), RECORD_KEPT_MAX);
+	put_extra(&b, r->extra, &largest);
+	size_t kept = b.len;
+	buf_fini(&b);
+	if (kept <= RECORD_KEPT_MAX)
+		return 0;
+	return err_set(err, ERR_INVALID, "the fields that are not Lunarch's, of which \"%.80s\" is the largest, would have %zu bytes when they are "
+	               "written again, at most %d leave room for an election: keep them elsewhere", largest, kept, RECORD_KEPT_MAX);
+}
+
 int record_parse(struct record *r, const char *text, size_t len, struct err *err)
 {
 	json_error_t why;
@@ -291,6 +314,10 @@ int record_parse(struct record *r, const char *text, size_t len, struct err *err
 	}
 	get_extra(&parsed, root);
 	json_decref(root);
+	if (check_kept(&parsed, len, err) < 0) {
+		release(&parsed);
+		return -1;
+	}
 	release(r);
 	*r = parsed;
 	return 0;
@@ -404,13 +431,19 @@ static void put_field(struct buf *b, const struct field *f, const struct record 
 	}
 }
 
-static void put_extra(struct buf *b, json_t *extra)
+/* *largest: the key of the longest; may be NULL. */
+static void put_extra(struct buf *b, json_t *extra, const char **largest)
 {
 	const char *key;
 	json_t *value;
+	size_t most = 0;
 
 	json_object_foreach(extra, key, value) {
 		char *text = json_dumps(value, PRINT_VALUE);
+		if (largest && text && strlen(text) > most) {
+			most = strlen(text);
+			*largest = key;
+		}
 		put_separator(b);
 		buf_json(b, key);
 		buf_adds(b, ": ");
@@ -425,7 +458,7 @@ char *record_print(const struct record *r)
 
 	for (size_t i = 0; i < FIELDS; i++)
 		put_field(&b, &fields[i], r);
-	put_extra(&b, r->extra);
+	put_extra(&b, r->extra, NULL);
 	buf_adds(&b, "\n}\n");
 	return b.data;
 }

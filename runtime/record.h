@@ -14,7 +14,12 @@ struct json_t; /* jansson's, so that readers of this header need not have it */
 
 #define RECORD_MAX_BYTES (256 * 1024) /* a larger file is not one of ours */
 #define RECORD_CHECKPOINT_MAX (16 * 1024) /* bytes that may be saved; what is in a store may be longer */
+#define RECORD_KEPT_MAX (96 * 1024) /* of unknown fields together, and of the checkpoint, as they are printed: whoever takes the lock
+                                     * writes them again, and its own fields beside them */
+#define RECORD_PREVIOUS_MAX 4096    /* a longer name of the previous holder, which is for people, is left out */
 #define RECORD_TIME_UNKNOWN INT64_MIN
+#define RECORD_TIME_MAX INT64_C(253402300799999999) /* the end of the year 9999, the last that is printed */
+#define RECORD_TRANSITIONS_MAX INT32_MAX            /* Kubernetes' API and client-go have 32 bits; nobody counts further */
 
 enum record_state {
 	RECORD_UNSAID,   /* no state: a record of a client that has none, client-go's for one */
@@ -57,8 +62,8 @@ void record_copy(struct record *to, const struct record *from); /* to must be in
 
 void record_take(struct record *to, struct record *from);       /* moves it; from is as after record_init */
 
-/* Parses len bytes. -1 with ERR_INVALID (not JSON, a key with the wrong type: named, with what was found) or
- * ERR_FOREIGN (JSON, but without holderIdentity and leaseDurationSeconds). r must be initialised; unchanged on error. */
+/* Parses len bytes. -1 with ERR_INVALID (not JSON, a key with the wrong type: named, with what was found; more than
+ * RECORD_KEPT_MAX that would have to be kept, since numbers may be printed longer than they were written: 1e9) or ERR_FOREIGN (JSON, but without holderIdentity and leaseDurationSeconds). r must be initialised; unchanged on error. */
 int record_parse(struct record *r, const char *text, size_t len, struct err *err);
 
 /* leaseDurationSeconds as it is published: rounded up, and one more where renewals are less than a second apart. */

@@ -7,13 +7,97 @@
 #include <yaml.h>
 
 #define DEPTH 64
-#define NODES 200000 /* after aliases: a few lines of YAML can mean billions of values */
+#define NODES 100000               /* in the text, and after aliases: a few lines of YAML can mean billions of values */
+#define NAMES 1000                 /* anchors and aliases: libyaml compares each with all before it */
+#define BYTES (8 * 1024 * 1024)    /* of texts, after aliases */
+#define TOO_LONG "aliases make more than 8 MB of text of it"
 
 struct reading {
 	yaml_document_t *doc;
-	int left;
+	int nodes;
+	size_t bytes;
 	struct err *err;
 };
+
+static int no_yaml(const yaml_parser_t *parser, struct err *err)
+{
+	return err_set(err, ERR_INVALID, "line %zu, column %zu: no YAML: %s", parser->problem_mark.line + 1, parser->problem_mark.column + 1,
+	               parser->problem ? parser->problem : "unreadable");
+}
+
+/* ---- what libyaml's loader must not see: it takes its time with depth, and its memory with everything ---- */
+
+struct counts {
+	int depth, nodes, names;
+};
+
+/* true: the end of the document. */
+static bool count_event(struct counts *c, const yaml_event_t *e)
+{
+	const yaml_char_t *anchor = NULL;
+
+	switch (e->type) {
+	case YAML_SCALAR_EVENT:
+		anchor = e->data.scalar.anchor;
+		c->nodes++;
+		break;
+	case YAML_SEQUENCE_START_EVENT:
+		anchor = e->data.sequence_start.anchor;
+		c->nodes++, c->depth++;
+		break;
+	case YAML_MAPPING_START_EVENT:
+		anchor = e->data.mapping_start.anchor;
+		c->nodes++, c->depth++;
+		break;
+	case YAML_ALIAS_EVENT:
+		c->names++;
+		break;
+	case YAML_SEQUENCE_END_EVENT:
+	case YAML_MAPPING_END_EVENT:
+		c->depth--;
+		break;
+	case YAML_NO_EVENT:
+	case YAML_STREAM_START_EVENT:
+	case YAML_DOCUMENT_START_EVENT:
+		break;
+	case YAML_STREAM_END_EVENT:
+	case YAML_DOCUMENT_END_EVENT:
+		return true;
+	}
+	c->names += anchor != NULL;
+	return false;
+}
+
+static int check_counts(const struct counts *c, const yaml_mark_t *at, struct err *err)
+{
+	if (c->depth > DEPTH)
+		return err_set(err, ERR_INVALID, "line %zu, column %zu: nested too deeply, at most %d levels are expected", at->line + 1, at->column + 1, DEPTH);
+	if (c->nodes > NODES)
+		return err_set(err, ERR_INVALID, "line %zu: more than %d values", at->line + 1, NODES);
+	if (c->names > NAMES)
+		return err_set(err, ERR_INVALID, "line %zu: more than %d anchors and aliases", at->line + 1, NAMES);
+	return 0;
+}
+
+/* The first document, which is all that is read. */
+static int check_size(yaml_parser_t *parser, struct err *err)
+{
+	struct counts c = { 0 };
+	yaml_event_t event;
+
+	for (bool ends = false; !ends; ) {
+		if (!yaml_parser_parse(parser, &event))
+			return no_yaml(parser, err);
+		ends = count_event(&c, &event);
+		yaml_mark_t at = event.start_mark;
+		yaml_event_delete(&event);
+		if (check_counts(&c, &at, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* ---- values ---- */
 
 static json_t *convert(struct reading *r, int index, int depth);
 
@@ -33,12 +117,23 @@ static bool is_whole(const char *s, size_t len)
 	return strspn(s + sign, "0123456789") == len - sign;
 }
 
+/* false: that is too much. */
+static bool take_bytes(struct reading *r, const yaml_node_t *node)
+{
+	bool fits = node->data.scalar.length <= r->bytes;
+
+	r->bytes -= fits ? node->data.scalar.length : 0;
+	return fits;
+}
+
 static json_t *convert_scalar(struct reading *r, const yaml_node_t *node)
 {
 	const char *s = (const char *)node->data.scalar.value;
 	size_t len = node->data.scalar.length;
-	json_t *text = json_stringn(s, len);
 
+	if (!take_bytes(r, node))
+		return fail(r, node, TOO_LONG);
+	json_t *text = json_stringn(s, len);
 	if (!text)
 		return fail(r, node, "the text is not UTF-8");
 	if (node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
@@ -69,6 +164,10 @@ static int convert_pair(struct reading *r, json_t *object, const yaml_node_pair_
 
 	if (key->type != YAML_SCALAR_NODE || strlen((const char *)key->data.scalar.value) != key->data.scalar.length) {
 		fail(r, key, "a key is expected to be a text");
+		return -1;
+	}
+	if (!take_bytes(r, key)) {
+		fail(r, key, TOO_LONG);
 		return -1;
 	}
 	const char *name = (const char *)key->data.scalar.value;
@@ -102,11 +201,21 @@ static json_t *convert(struct reading *r, int index, int depth)
 {
 	const yaml_node_t *node = yaml_document_get_node(r->doc, index);
 
-	if (depth > DEPTH || --r->left < 0)
-		return fail(r, node, "nested too deeply, or too much");
+	if (depth > DEPTH)
+		return fail(r, node, "nested too deeply, or in itself, by its aliases");
+	if (--r->nodes < 0)
+		return fail(r, node, "aliases make too much of it");
 	if (node->type == YAML_SCALAR_NODE)
 		return convert_scalar(r, node);
 	return node->type == YAML_SEQUENCE_NODE ? convert_list(r, node, depth) : convert_map(r, node, depth);
+}
+
+static int begin(yaml_parser_t *parser, const char *text, size_t len, struct err *err)
+{
+	if (!yaml_parser_initialize(parser))
+		return err_set(err, ERR_SYSTEM, "libyaml does not start");
+	yaml_parser_set_input_string(parser, (const unsigned char *)text, len);
+	return 0;
 }
 
 json_t *yaml_json(const char *text, size_t len, struct err *err)
@@ -115,16 +224,16 @@ json_t *yaml_json(const char *text, size_t len, struct err *err)
 	yaml_document_t doc;
 	json_t *value = NULL;
 
-	if (!yaml_parser_initialize(&parser)) {
-		err_set(err, ERR_SYSTEM, "libyaml does not start");
+	if (begin(&parser, text, len, err) < 0)
 		return NULL;
-	}
-	yaml_parser_set_input_string(&parser, (const unsigned char *)text, len);
+	int sized = check_size(&parser, err);
+	yaml_parser_delete(&parser);
+	if (sized < 0 || begin(&parser, text, len, err) < 0)
+		return NULL;
 	if (!yaml_parser_load(&parser, &doc)) {
-		err_set(err, ERR_INVALID, "line %zu, column %zu: no YAML: %s", parser.problem_mark.line + 1, parser.problem_mark.column + 1,
-		        parser.problem ? parser.problem : "unreadable");
+		no_yaml(&parser, err);
 	} else {
-		struct reading r = { .doc = &doc, .left = NODES, .err = err };
+		struct reading r = { .doc = &doc, .nodes = NODES, .bytes = BYTES, .err = err };
 		value = yaml_document_get_root_node(&doc) ? convert(&r, 1, 0) : json_null();
 		yaml_document_delete(&doc);
 	}

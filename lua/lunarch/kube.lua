@@ -9,6 +9,7 @@ local ACCOUNT <const> = "/var/run/secrets/kubernetes.io/serviceaccount/"
 local TIMEOUT <const>, PAGE <const> = 10, 500
 local WATCH <const>, SILENCE <const> = 240, 100 -- seconds: of one watch; without a byte, where a bookmark comes each minute
 local PAUSE <const>, PAUSE_MAX <const> = 0.5, 30
+local REFUSALS <const> = 5 -- in a row, of a watch that was allowed once
 
 local function selector_text(v)
 	return type(v) ~= "string" and type(v) ~= "table" and 'a text as "app=web", or { app = "web" }' or nil
@@ -225,8 +226,10 @@ return function(natives)
 		self.failures = self.failures + 1
 	end
 
+	-- A server that has just been started knows no roles for a moment and refuses everybody: what has been allowed before is asked for again.
 	function Watch:fail(err)
-		if final[err.code] then
+		self.refusals = err.code == "denied" and self.refusals + 1 or 0
+		if final[err.code] and (not self.allowed or err.code ~= "denied" or self.refusals > REFUSALS) then
 			error(err.message, 0)
 		end
 		lunarch.log.warn("kube_watch", { path = self.path, why = err.message })
@@ -249,7 +252,7 @@ return function(natives)
 				self:forget(object)
 			end
 		end
-		self.version, self.failures = version, math.min(self.failures, 1)
+		self.version, self.failures, self.refusals, self.allowed = version, math.min(self.failures, 1), 0, true
 	end
 
 	function Watch:open()
@@ -257,7 +260,7 @@ return function(natives)
 		query.watch, query.allowWatchBookmarks, query.resourceVersion, query.timeoutSeconds = "1", "true", self.version, WATCH
 		local stream, err = send(self.client, "GET", self.path, { query = query, stream = true, silence = SILENCE })
 		if stream then
-			self.stream, self.rest, self.began = stream, "", lunarch.time.monotonic()
+			self.stream, self.rest, self.began, self.refusals = stream, "", lunarch.time.monotonic(), 0
 		elseif err.code == "expired" then
 			self.version = nil
 			self:wait()
@@ -334,7 +337,7 @@ return function(natives)
 	function Client:watch(resource, options)
 		options = given.options("client:watch", options, of_watch)
 		local watch = setmetatable({ client = self, path = path_of(self, "client:watch", resource, nil, options), options = options, known = {},
-			events = {}, first = 1, last = 0, failures = 0 }, Watch)
+			events = {}, first = 1, last = 0, failures = 0, refusals = 0, allowed = false }, Watch)
 		return function() return watch:next() end, nil, nil, setmetatable({}, { __close = function() watch:close() end })
 	end
 

@@ -404,6 +404,55 @@ def crashes(s):
     heir.leave()
 
 
+def set_back(s):
+    """A leader's wall clock is set back beside client-go, which believes a leader for as long as the record's times change."""
+    # The server's certificate is younger than that clock.
+    config = s.c.kubeconfig(s.ns, s.token, **{"certificate-authority": None, "insecure-skip-tls-verify": True})
+    clock = Clock(s.c)
+    a = s.leader("--identity", "lunarch-1", config=config, env=clock.env)
+    go = s.go("go")
+    ok(wait_for(lambda: [e for e in go.all("new_leader") if e["who"] == "lunarch-1"]), "T56 client-go sees Lunarch as the leader")
+
+    def written():
+        return len([e for e in s.requests("update") if e["responseStatus"]["code"] == 200])
+    since, before = written(), s.lease()["spec"]["renewTime"]
+    clock.set(-3600)
+    wait_for(lambda: written() >= since + 30 or go.all("started"))
+    same((go.all("started"), a.all("stopped_leading")), ([], []), "T56 the clock is set back an hour: for three leases of client-go's, it sees renewals and waits")
+    after = s.lease()["spec"]
+    ok(9 < moment(after["renewTime"]) - moment(before) < 600, "T56 renewTime goes on from where it was, by what has passed")
+    end = "9999-12-31T23:59:59.999999Z"
+
+    def edit():
+        lease = s.lease()
+        meta, lease["spec"]["renewTime"] = lease["metadata"], end
+        meta["annotations"] = {k: json.dumps({**json.loads(v), "renewTime": end}) for k, v in meta["annotations"].items()}
+        return s.c.call("PUT", LEASES.format(s.ns) + "/lock", lease)[0] == 200
+    wait_for(edit)
+    ok(wait_for(lambda: s.lease()["spec"]["renewTime"] < before), "T56 at the end of the years there are, it begins at the clock anew")
+    a.kill(signal.SIGTERM)
+    a.process.wait(PATIENCE)
+    same([e["message"] for e in a.all("stopped_leading")], ["shutdown (asked to shut down)"], "T56 and the term goes on until it is told to end")
+    ok(go.wait("started"), "T56 a release is seen at once, whatever the clock says")
+    go.leave()
+
+
+def counted_out(s):
+    """The API has 32 bits for leaseTransitions: the last number is no end of the elections."""
+    most = 2**31 - 1
+    s.c.put_lease(s.ns, "lock", {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": most})
+    a = s.candidate("--identity", "one")
+    ok(a.wait("became_leader"), "leaseTransitions is at its end: the Lease can be acquired")
+    b = s.candidate("--identity", "two")
+    b.wait("new_leader")
+    a.kill(signal.SIGKILL)
+    ok(b.wait("became_leader"), "leaseTransitions is at its end: and taken over from one that was killed")
+    same(s.lease()["spec"]["leaseTransitions"], most, "leaseTransitions is at its end: it stays there")
+    same(a.complaints() + b.complaints(), [], "leaseTransitions is at its end: nothing is complained of")
+    t = tokens(a, b)
+    same(t, sorted(set(t)), "leaseTransitions is at its end: tokens grow, since they are the Lease's versions")
+
+
 def idle(s):
     """The server closes what has been idle for 90 s; a handshake would be a good part of a handover."""
     a, b = s.leader(times=SLOW), s.candidate(times=SLOW)
@@ -526,7 +575,7 @@ SCENES = {"life": (life, MINIMAL), "stolen": (stolen, MINIMAL), "deleted": (dele
           "coordinated": (coordinated, MINIMAL), "emptied": (emptied, MINIMAL), "others": (others, MINIMAL), "beside-go": (beside_go, MINIMAL),
           "refused": (refused, NOTHING), "half-refused": (half_refused, LOOKING), "old-refused": (old_refused, OLD_LOOKING), "revoked": (revoked, MINIMAL),
           "polling": (polling, NO_WATCH), "rotation": (rotation, MINIMAL), "plugins": (plugins, MINIMAL),
-          "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "crashes": (crashes, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL), "idle": (idle, MINIMAL),
+          "bad-input": (bad_input, MINIMAL), "slow-replies": (slow_replies, MINIMAL), "set-back": (set_back, MINIMAL), "counted-out": (counted_out, MINIMAL), "crashes": (crashes, MINIMAL), "old-locks": (old_locks, OLD), "mixed": (mixed, MINIMAL), "idle": (idle, MINIMAL),
           "large": (large, OLD), "checked": (checked, MINIMAL), "no-events": (no_events, NO_EVENTS)}
 
 

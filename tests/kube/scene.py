@@ -1,4 +1,5 @@
 """A scenario on a real API server: a namespace, an account of its own with its rights, candidates of both kinds."""
+import struct
 from urllib.parse import quote
 from rig import *
 import field
@@ -24,8 +25,8 @@ class Scene:
     def url(self, name="lock", config=None, more=""):
         return f"kube://{self.ns}/{name}?kubeconfig={quote(config or self.config)}{more}"
 
-    def candidate(self, *options, name="lock", config=None, times=TIMES, more="", script=SCRIPT):
-        c = Candidate("-e", script, "--lock", self.url(name, config, more), *options, options=times)
+    def candidate(self, *options, name="lock", config=None, times=TIMES, more="", script=SCRIPT, **kw):
+        c = Candidate("-e", script, "--lock", self.url(name, config, more), *options, options=times, **kw)
         self.candidates.append(c)
         return c
 
@@ -59,6 +60,19 @@ class Scene:
     def end(self):
         for c in self.candidates:
             field.leave(c)
+
+
+class Clock:
+    """A candidate's own wall clock (tests/faults/shim.c), in seconds beside this machine's, which is left alone."""
+
+    def __init__(self, c):
+        self.path = os.path.join(c.api.dir, f"clock-{id(self)}")
+        self.set(0)
+        self.env = {"LD_PRELOAD": field.build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.path}
+
+    def set(self, seconds):
+        with open(self.path, "r+b" if os.path.exists(self.path) else "wb") as f:
+            f.write(struct.pack("q", seconds * 10**9))
 
 
 def tokens(*candidates):

@@ -224,8 +224,13 @@ def watches(api, c, heard):
     api.cut(5)
     api.stream(6).chunk(api.event("ADDED", api.pods["six"]))
     ok(heard("event", "added", "six") and c.wait("kube_watch", "broken"), "watch: a server that fails for a while is asked again, and that is said")
+    api.put("seven")
+    api.faults += [lambda h: h.answer(403, status(403, "no roles yet"))] * 2
+    api.cut(6)
+    api.stream(7).chunk(api.event("ADDED", api.pods["seven"]))
+    ok(heard("event", "added", "seven") and c.wait("kube_watch", "no roles yet"), "watch: what was allowed once and is refused for a moment is asked for again")
     same(len(c.all("print", "event\tadded\tp5\t")), 1, "watch: nothing is told twice")
-    api.stream(6).chunk(api.event("ADDED", api.put("last")))
+    api.stream(7).chunk(api.event("ADDED", api.put("last")))
     ok(heard("left"), "watch: leaving the loop ends it")
     api.faults += [lambda h: h.answer(403, status(403, "no such right"))]
     ok(wait_for(lambda: c.all("print", "refused\tfalse")) and "no such right" in c.all("print", "refused")[0]["message"], "watch: rights that are missing raise")

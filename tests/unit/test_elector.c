@@ -326,6 +326,64 @@ static void tokens(void)
 	stop(&c);
 }
 
+/* ---- what others leave in a record ---- */
+
+/* Each of these would make a record that cannot be written, or not be read again. */
+static void extremes(void)
+{
+	struct told told;
+	struct candidate c;
+	struct record r;
+	char *name = mem_zero(RECORD_MAX_BYTES - 600);
+
+	memset(name, 'x', RECORD_MAX_BYTES - 601);
+	record_init(&r);
+	mem_replace(&r.holder, name);
+	r.lease_ms = 100;
+	r.transitions = INT64_MAX;
+	r.renewed_us = RECORD_TIME_MAX;
+	replace(&r);
+	start(&c, &told, 2 * NSEC_PER_SEC);
+	ok(until(&c, &told.leads, 1), "a record whose holder's name fills it, with the largest count of transitions, is taken over");
+	record_fini(&r);
+	r = look();
+	ok(r.transitions == INT64_MAX && !*r.previous_holder, "the count stays, and of the name nothing is kept");
+	r.renewed_us = RECORD_TIME_MAX;
+	replace(&r);
+	until(&c, &told.renewals, told.renewals + 2);
+	record_fini(&r);
+	r = look();
+	ok(told.stops == 0 && r.renewed_us > r.acquired_us && r.renewed_us < RECORD_TIME_MAX, "at the end of the years the time of renewals begins at the clock anew");
+	record_fini(&r);
+	stop(&c);
+	free(name);
+}
+
+/* For those who believe a leader for as long as its times change. That the record is ahead is the same as that the clock was set
+ * back. */
+static void clocks(void)
+{
+	struct told told;
+	struct candidate c;
+
+	start(&c, &told, 6 * NSEC_PER_SEC);
+	until(&c, &told.leads, 1);
+	struct record r = look();
+	int64_t ahead = r.renewed_us += INT64_C(3600) * 1000000;
+	replace(&r);
+	until(&c, &told.renewals, told.renewals + 1);
+	record_fini(&r);
+	r = look();
+	int64_t first = r.renewed_us;
+	ok(told.stops == 0 && first > ahead, "a record whose time is an hour ahead of the clock: a renewal's is later");
+	until(&c, &told.renewals, told.renewals + 3);
+	record_fini(&r);
+	r = look();
+	ok(r.renewed_us - first > INT64_C(1000000) && r.renewed_us - first < INT64_C(600) * 1000000, "and goes on with what passes");
+	record_fini(&r);
+	stop(&c);
+}
+
 static void remove_all(void)
 {
 	char name[400];
@@ -350,6 +408,8 @@ int main(void)
 	clones();
 	checkpoints();
 	tokens();
+	extremes();
+	clocks();
 	remove_all();
 	return tap_done();
 }

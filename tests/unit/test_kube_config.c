@@ -1,12 +1,16 @@
 /* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets. */
+#include "buf.h"
 #include "kube_config.h"
+#include "kube_exec.h"
 #include "mem.h"
 #include "tap.h"
 #include "yaml_json.h"
 
 #include <jansson.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static char dir[64];
@@ -210,6 +214,27 @@ static void test_pod(void)
 	unsetenv("KUBERNETES_SERVICE_HOST");
 }
 
+/* What a plugin prints is counted before it is parsed. */
+static void test_printed(void)
+{
+	const struct kube_exec x = { .api_version = "client.authentication.k8s.io/v1" };
+	struct kube_exec_result r;
+	struct buf b = { 0 };
+	json_t *keep = NULL;
+
+	kube_exec_parse(&x, "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}", &r, &keep);
+	ok(r.err.code == ERR_NONE && strcmp(r.token, "t") == 0, "what a plugin prints is read");
+	json_decref(keep);
+	buf_adds(&b, "{\"status\":{\"token\":\"t\"},\"x\":[{}");
+	for (int i = 0; i < 300000; i++)
+		buf_adds(&b, ",{}");
+	buf_adds(&b, "]}");
+	kube_exec_parse(&x, b.data, &r, &keep);
+	ok(!keep && r.err.code == ERR_INVALID && strstr(r.err.text, "no ExecCredential") && strstr(r.err.text, "at most 1000"),
+	   "and 900 KB of empty values are not: %s", r.err.text);
+	buf_fini(&b);
+}
+
 static void check_yaml(const char *text, const char *want)
 {
 	struct err err = { 0 };
@@ -239,6 +264,56 @@ static void test_yaml(void)
 	memset(deep, '[', 200);
 	memset(deep + 200, ']', 200);
 	ok(!yaml_json(deep, sizeof deep, &err) && strstr(err.text, "too deeply"), "nor exhaust the stack");
+	check_yaml("a: &a [*a]", "line 1, column 4: nested too deeply, or in itself, by its aliases");
+}
+
+/* Many times `part`, between `before` and `after`. */
+static void check_flood(const char *before, const char *part, size_t count, const char *after, const char *says, const char *what)
+{
+	struct buf b = { 0 };
+	struct err err = { 0 };
+	struct kube_config c;
+	char path[128];
+	struct timespec from, to;
+
+	buf_adds(&b, before);
+	for (size_t i = 0; i < count; i++)
+		buf_printf(&b, part, (int)i);
+	buf_adds(&b, after);
+	file("flood", b.data);
+	snprintf(path, sizeof path, "%s/flood", dir);
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &from);
+	bool refused = kube_config_load(&c, path, "", &err) < 0;
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
+	double s = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+	if (!ok(refused && strstr(err.text, says) && strstr(err.text, path), "%s: refused, with the file and what was found", what))
+		printf("# %s\n", err.text);
+	printf("# %zu bytes took %.3f s\n", b.len, s);
+	if (!refused)
+		kube_config_fini(&c);
+	buf_fini(&b);
+}
+
+static void test_floods(void)
+{
+	struct rusage before, after;
+	struct buf long_text = { 0 };
+
+	getrusage(RUSAGE_SELF, &before);
+	buf_adds(&long_text, "a: &a ");
+	for (int i = 0; i < 150000; i++)
+		buf_adds(&long_text, "x");
+	buf_adds(&long_text, "\nb: [");
+	check_flood(long_text.data, "*a,", 900, "]\n", "more than 8 MB", "a long text, named again and again");
+	check_flood(long_text.data, "*a,", 5000, "]\n", "more than 1000 anchors and aliases", "and more often");
+	check_flood("", "[", 40000, "", "line 1, column 65: nested too deeply", "40 KB of brackets");
+	check_flood("", "- ", 40000, "", "nested too deeply", "40 KB of dashes");
+	check_flood("[", "&a%d x,", 300000, "]", "more than 1000 anchors", "300,000 anchors");
+	check_flood("[", "{},", 1300000, "]", "more than 100000 values", "4 MB of empty maps");
+	getrusage(RUSAGE_SELF, &after);
+	printf("# %ld KB more at most\n", after.ru_maxrss - before.ru_maxrss);
+	ok(after.ru_maxrss - before.ru_maxrss < 100000, "and with at most 100 MB more memory");
+	buf_fini(&long_text);
 }
 
 int main(void)
@@ -251,10 +326,12 @@ int main(void)
 	test_whole();
 	test_several();
 	test_exec();
+	test_printed();
 	test_bad();
 	test_plain_http();
 	test_pod();
 	test_yaml();
+	test_floods();
 	snprintf(command, sizeof command, "rm -r %s", dir);
 	return tap_done() | system(command);
 }

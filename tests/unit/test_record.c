@@ -1,4 +1,5 @@
 /* Records: what client-go writes is read, what we write is read back exactly, what is wrong is named. */
+#include "buf.h"
 #include "record.h"
 #include "tap.h"
 
@@ -219,6 +220,51 @@ static void test_checkpoint(void)
 	record_fini(&r);
 }
 
+/* A record of `bytes` in which a field has only this number, again and again. malloc'd. */
+static char *filled(const char *key, const char *number, size_t bytes)
+{
+	struct buf b = { 0 };
+
+	buf_printf(&b, "{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"%s\":[%s", key, number);
+	while (b.len + strlen(number) + 3 <= bytes)
+		buf_printf(&b, ",%s", number);
+	buf_adds(&b, "]}");
+	return b.data;
+}
+
+/* What is read can be written again with everything that an election adds. */
+static void test_kept(void)
+{
+	static const struct { const char *key, *number; size_t bytes; int good; } cases[] = {
+		{ "zebra", "1e9", RECORD_MAX_BYTES, 0 },
+		{ "zebra", "0.1", 20000, 0 },
+		{ "zebra", "0.1", 18000, 1 },
+		{ "zebra", "1", RECORD_MAX_BYTES, 0 },
+		{ "zebra", "1", 60000, 1 },
+		{ "checkpoint", "0.1", 20000, 0 },
+		{ "checkpoint", "0.1", RECORD_CHECKPOINT_MAX, 1 },
+		{ "checkpoint", "1", 90000, 1 },
+	};
+
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct record r, back;
+		struct err err = { 0 };
+		char *text = filled(cases[i].key, cases[i].number, cases[i].bytes), size[40];
+		record_init(&r), record_init(&back);
+		bool taken = parse(&r, text, &err) == 0;
+		ok(taken == cases[i].good, "%s of %zu bytes of %s is %s", cases[i].key, cases[i].bytes, cases[i].number,
+		   cases[i].good ? "read" : "refused, since it could not be written again");
+		snprintf(size, sizeof size, "at most %d", RECORD_KEPT_MAX);
+		if (!taken)
+			ok(err.code == ERR_INVALID && strstr(err.text, cases[i].key) && strstr(err.text, size) && strstr(err.text, ": "),
+			   "with the field, its size and what to do");
+		char *again = record_print(&r);
+		ok(strlen(again) <= 2 * RECORD_KEPT_MAX && (!taken || parse(&back, again, &err) == 0), "and what is written is read");
+		free(again), free(text);
+		record_fini(&r), record_fini(&back);
+	}
+}
+
 static void test_sight(void)
 {
 	struct record a, b;
@@ -284,6 +330,7 @@ int main(void)
 	test_identities();
 	test_errors();
 	test_checkpoint();
+	test_kept();
 	test_sight();
 	test_times();
 	return tap_done();

@@ -67,7 +67,8 @@ function Client:patch(resource, name, patch, options) end
 function Client:label_self(labels) end
 
 ---What is there, as "added", and then every change, for as long as the loop runs. What happens while the connection is broken is told when it
----stands again. Raises if the server refuses: rights, an unknown resource.
+---stands again. Raises if the server refuses: rights, an unknown resource. One that has just been started knows no
+---roles for a moment: a watch that was allowed once raises only when it is refused six times in a row.
 ---@param resource string
 ---@param options? lunarch.KubeSelection
 ---@return fun(): "added"|"modified"|"deleted", table
