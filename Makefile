@@ -140,7 +140,7 @@ test: test-deps
 	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
 	$(PROVE) tests/sim/mutants.py
 	$(PROVE_PAIRS) $(SYSTEM)
-	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules)."
+	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules); make test-nfs, the file lock on NFS, in a virtual machine."
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
 test-full: export FULL=1
@@ -163,6 +163,13 @@ test-previous: test-deps
 	  git archive $(PREVIOUS) | tar -x -C $(BUILD)/previous && $(MAKE) --no-print-directory -C $(BUILD)/previous BUILD=build VERSION=$(PREVIOUS) all >/dev/null && \
 	  touch $(BUILD)/previous/$(PREVIOUS); }
 	PREVIOUS=$(CURDIR)/$(BUILD)/previous/build $(PROVE_EACH) tests/previous/beside.py
+
+# The file lock between clients of a real NFS server, in a virtual machine (no KVM, no network, nothing installed but QEMU).
+test-nfs:
+	@scripts/deps.sh nfs
+	@tests/nfs/fetch.sh
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	$(PROVE) --exec 'timeout --kill-after=10 1800' tests/nfs/machine.py :: lock.py
 
 # The etcd lock on the servers that are newer than Debian's, built likewise.
 test-etcd: etcd-servers
@@ -244,6 +251,7 @@ help:
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
 	@echo "make test-previous   the version before this one beside it on one lock"
+	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
@@ -251,4 +259,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE

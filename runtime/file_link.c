@@ -10,16 +10,19 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 /* Why this is a compare-and-swap, on a file system whose answers may be late, lost, or given twice, and whose caches may be old:
  * - The version that follows number N is number N + 1, whoever writes it. link(2) gives that name to one file, once.
  * - Who was told of an old N, because it was cut off or reads an old cache, meets the name N + 1.
  * - Whose answer was lost reads N + 1: each content has a random name of its write in it.
- * - Old versions are removed, and then a name is free again. A version goes only when FILE_LINK_KEPT newer ones are there, and only
- *   after all older ones. So after the link we look: while N is there, and not so many are newer, N + 1 had never gone. */
+ * - Old versions are removed, and then a name is free again. A version goes only when FILE_LINK_KEPT newer ones are there, or much
+ *   later, and only after all older ones. So after the link we look: while N is there, and not so many are newer, N + 1 had never gone. */
 
 #define TRIES 20 /* to read the newest version before it is removed */
+#define PAUSES 40 /* for a writer to remove its temporary name */
+#define PAUSE_US 5000
 #define OLD 16   /* versions that are removed at a time */
 #define LAST UINT64_C(9999999999999999)
 
@@ -162,6 +165,27 @@ static void make_version(struct version *v, uint64_t number, uint64_t hash, size
 	snprintf(v->text, sizeof v->text, "%" PRIu64 "-%016" PRIx64 "-%zx", number, hash, len);
 }
 
+/* Who made the version that p points at removes its temporary name next, and would be held up by whoever has opened it before (see
+ * may_go). Not for ever: the writer may be gone. */
+static void let_writer_finish(struct file_op *o, const struct link_place *p)
+{
+	struct timespec pause = { .tv_nsec = PAUSE_US * 1000 };
+	struct statx st;
+
+	for (int tries = 0; tries < PAUSES && !file_op_too_late(o); tries++) {
+		if (statx(p->inner.dir, p->name, AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_NLINK, &st) < 0 || st.stx_nlink < 2)
+			return;
+		nanosleep(&pause, NULL);
+	}
+}
+
+static int open_version(struct file_op *o, struct link_place *p, uint64_t number, struct stat *st)
+{
+	point_at(p, number);
+	let_writer_finish(o, p);
+	return file_op_open_record(o, &p->inner, st);
+}
+
 /* The version that p points at; "" with LOCK_ABSENT, or another outcome. */
 static void find_version(struct file_op *o, struct link_place *p, uint64_t number, struct version *v)
 {
@@ -169,9 +193,8 @@ static void find_version(struct file_op *o, struct link_place *p, uint64_t numbe
 	size_t len;
 
 	*v = (struct version){ "" };
-	point_at(p, number);
 	o->outcome = LOCK_ABSENT;
-	int fd = p->inner.dir < 0 ? -1 : file_op_open_record(o, &p->inner, &st);
+	int fd = p->inner.dir < 0 ? -1 : open_version(o, p, number, &st);
 	if (fd < 0)
 		return;
 	o->outcome = LOCK_OK;
@@ -187,8 +210,7 @@ static void read_version(struct file_op *o, struct link_place *p, uint64_t numbe
 {
 	struct stat st;
 
-	point_at(p, number);
-	int fd = file_op_open_record(o, &p->inner, &st);
+	int fd = open_version(o, p, number, &st);
 	if (fd < 0)
 		return;
 	file_op_read_content(o, fd, &st);
@@ -260,10 +282,32 @@ static void compare(struct file_op *o, struct link_place *p, struct listing *l)
 	o->outcome = good ? LOCK_OK : LOCK_CONFLICT;
 }
 
+/* By the server's clock, which dates both. If it cannot be told: 0. */
+static time_t made_at(struct link_place *p, uint64_t number)
+{
+	struct stat st;
+
+	point_at(p, number);
+	return fstatat(p->inner.dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mtime : 0;
+}
+
+/* A server that gave a client a delegation of a file (RFC 8881, 10.2) holds up whoever removes that file until the client gives it
+ * back, and the removing client's whole directory waits. From a client that was cut off it comes back only when the server's lease
+ * expires, and no leader could write so long. A client gives back by itself what it has not used for two thirds of that lease or so
+ * (Linux: twice that), and a version is read only while it is among the newest: so old ones are nobody's any more. */
+static bool may_go(struct link_place *p, const struct listing *l, uint64_t number, time_t newest)
+{
+	if (l->newest - number < FILE_LINK_KEPT)
+		return false;
+	return l->newest - number >= FILE_LINK_MOST || newest - made_at(p, number) >= FILE_LINK_YOUNG_S;
+}
+
 /* Oldest first, and none before those older than it are gone. That some stay harms nothing. */
 static void remove_old(struct file_op *o, struct link_place *p, const struct listing *l)
 {
-	for (int i = 0; i < l->olds && l->newest - l->old[i] >= FILE_LINK_KEPT && !file_op_too_late(o); i++) {
+	time_t newest = l->newest ? made_at(p, l->newest) : 0;
+
+	for (int i = 0; i < l->olds && !file_op_too_late(o) && may_go(p, l, l->old[i], newest); i++) {
 		point_at(p, l->old[i]);
 		if (unlinkat(p->inner.dir, p->name, 0) < 0 && errno != ENOENT)
 			return;
@@ -330,10 +374,12 @@ static void link_it(struct file_op *o, struct link_place *p, uint64_t number)
 	if (file_op_too_late(o)) {
 		err_set(&o->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", o->path);
 		file_op_fail(o);
+		file_op_drop_temp(o, &p->inner);
 		return;
 	}
 	point_at(p, number);
 	int code = linkat(p->inner.dir, o->temp, p->inner.dir, p->name, 0) == 0 ? 0 : errno;
+	file_op_drop_temp(o, &p->inner);
 	settle(o, p, number, code);
 }
 
@@ -355,8 +401,6 @@ static void replace(struct file_op *o, struct link_place *p, const struct listin
 	if (file_op_make_temp(o, &p->inner) < 0)
 		return;
 	link_it(o, p, number);
-	if (p->inner.dir >= 0)
-		file_op_drop_temp(o, &p->inner);
 	if (o->outcome != LOCK_OK || !o->durable || o->in_memory)
 		return;
 	file_op_sync_dir(o, &p->inner);
