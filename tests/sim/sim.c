@@ -115,6 +115,7 @@ struct world {
 	uint64_t server, doubts;
 	nsec behind;                     /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
+	bool counts;                     /* its tokens are its own count, whatever a candidate has seen */
 	int64_t last_token;
 	struct saved acknowledged;       /* the newest */
 	uint64_t last_leader;
@@ -445,6 +446,7 @@ static struct lease_sight look(const struct node *n, const struct content *c)
 	s.reclaim = !s.mine && n->reclaims && c->identity == n->identity;
 	s.duration = c->duration;
 	s.term = c->term;
+	s.low_token = s.mine && !n->open && c->token <= n->top_token;
 	return s;
 }
 
@@ -600,7 +602,9 @@ static bool doubted(struct world *w, struct happening *h)
 		return false;
 	if (b->doubt && !h->own)
 		return true;
-	b->token = larger(larger(larger(b->token, w->store.token), h->floor) + 1, (w->now - w->behind) / 1000);
+	b->token = larger(b->token, w->store.token) + 1;
+	if (!w->counts)
+		b->token = larger(larger(b->token, h->floor + 1), (w->now - w->behind) / 1000);
 	h->content.token = b->token;
 	return false;
 }
@@ -931,7 +935,7 @@ static void fall_back(struct world *w)
 	w->beside = w->past[w->writings % PAST].beside;
 	say(w, -1, "fell back by writes", back);
 	w->server++;
-	w->behind = between(w, 0, 30 * SEC);
+	w->behind = between(w, 0, 120 * SEC);
 	w->fell = true;
 	w->unrestored = w->unrestored || older(w->store.saved, w->acknowledged);
 	notify_watchers(w);
@@ -1229,6 +1233,7 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.slewing = chance(&w, 30);
 	w.clones = chance(&w, 15);
 	w.falls_back = !w.clones && !w.rolling && chance(&w, 25);
+	w.counts = w.falls_back && chance(&w, 50);
 	w.server = 1;
 	w.nodes = 3 + (int)(draw(&w) % 3);
 	for (int i = 0; i < w.nodes; i++)
