@@ -45,6 +45,7 @@ struct elector {
 	char *unsaved;                   /* one that was still on its way when the term ended: the write that lets go may take it along */
 	char *kept;                      /* that of our newest record known to have been in the store; NULL */
 	uint64_t kept_writes;            /*     the count of its write */
+	uint64_t restored;               /* of the older record of which that was said */
 	bool reclaim, watching;
 
 	struct obituaries *obituaries;
@@ -249,8 +250,10 @@ static bool restore_checkpoint(struct elector *e, struct record *r)
 
 	if (!older || (r->checkpoint && strcmp(r->checkpoint, e->kept) == 0))
 		return false;
-	say(e, LOG_WARN, "checkpoint_restored", "the store shows our record of %llu writes ago, without the checkpoint that it had acknowledged: "
-	    "the checkpoint is written again", (unsigned long long)(lease_next_count(&e->lease) - 1 - r->writes));
+	if (e->restored != r->writes)
+		say(e, LOG_WARN, "checkpoint_restored", "the store shows our record of %llu writes ago, without the checkpoint that it had "
+		    "acknowledged: the checkpoint is written again", (unsigned long long)(lease_next_count(&e->lease) - 1 - r->writes));
+	e->restored = r->writes;
 	mem_replace(&r->checkpoint, e->kept);
 	return true;
 }
@@ -398,6 +401,8 @@ static void say_low_token(struct elector *e)
 {
 	char text[400];
 
+	if (e->low) /* the store's number grows with each try, so that the text would be another each time */
+		return;
 	snprintf(text, sizeof text, "the store gave the term token %lld, and this process has seen %lld: the store was restored from an older copy, "
 	         "or began anew. It leads when the store counts higher. If no receiver compares tokens, restart it: a new process has seen none",
 	         (long long)e->token, (long long)e->top_token);
@@ -415,7 +420,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM) {
 		e->token = r->token ? r->token : e->seen.token;
 		s->low_token = token_is_low(e);
-		e->low = false;
+		e->low = e->low && s->low_token;
 	}
 	if (s->mine)
 		keep_checkpoint(e);

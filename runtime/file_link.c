@@ -21,8 +21,8 @@
  *   later, and only after all older ones. So after the link we look: while N is there, and not so many are newer, N + 1 had never gone. */
 
 #define TRIES 20 /* to read the newest version before it is removed */
-#define PAUSES 40 /* for a writer to remove its temporary name */
-#define PAUSE_US 5000
+#define PAUSE_MOST (200 * NSEC_PER_MS) /* for a writer to remove its temporary name */
+#define PAUSE (5 * NSEC_PER_MS)
 #define OLD 16   /* versions that are removed at a time */
 #define LAST UINT64_C(9999999999999999)
 
@@ -166,24 +166,18 @@ static void make_version(struct version *v, uint64_t number, uint64_t hash, size
 }
 
 /* Who made the version that p points at removes its temporary name next, and would be held up by whoever has opened it before (see
- * may_go). Not for ever: the writer may be gone. */
+ * may_go). Not for long: the writer may be gone, and then its temporary name stays. */
 static void let_writer_finish(struct file_op *o, const struct link_place *p)
 {
-	struct timespec pause = { .tv_nsec = PAUSE_US * 1000 };
+	nsec eighth = instant_until(o->by, clock_now()) / 8, most = eighth < PAUSE_MOST ? eighth : PAUSE_MOST;
+	struct timespec pause = { .tv_nsec = PAUSE };
 	struct statx st;
 
-	for (int tries = 0; tries < PAUSES && !file_op_too_late(o); tries++) {
+	for (nsec waited = 0; waited + PAUSE <= most; waited += PAUSE) {
 		if (statx(p->inner.dir, p->name, AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_NLINK, &st) < 0 || st.stx_nlink < 2)
 			return;
 		nanosleep(&pause, NULL);
 	}
-}
-
-static int open_version(struct file_op *o, struct link_place *p, uint64_t number, struct stat *st)
-{
-	point_at(p, number);
-	let_writer_finish(o, p);
-	return file_op_open_record(o, &p->inner, st);
 }
 
 /* The version that p points at; "" with LOCK_ABSENT, or another outcome. */
@@ -193,8 +187,9 @@ static void find_version(struct file_op *o, struct link_place *p, uint64_t numbe
 	size_t len;
 
 	*v = (struct version){ "" };
+	point_at(p, number);
 	o->outcome = LOCK_ABSENT;
-	int fd = p->inner.dir < 0 ? -1 : open_version(o, p, number, &st);
+	int fd = p->inner.dir < 0 ? -1 : file_op_open_record(o, &p->inner, &st);
 	if (fd < 0)
 		return;
 	o->outcome = LOCK_OK;
@@ -210,7 +205,9 @@ static void read_version(struct file_op *o, struct link_place *p, uint64_t numbe
 {
 	struct stat st;
 
-	int fd = open_version(o, p, number, &st);
+	point_at(p, number);
+	let_writer_finish(o, p);
+	int fd = file_op_open_record(o, &p->inner, &st);
 	if (fd < 0)
 		return;
 	file_op_read_content(o, fd, &st);

@@ -15,6 +15,7 @@ static const struct file_system_type types[] = {
 	{ 0x2fc12fc1, FILE_SYSTEM_DISK, "ZFS" },
 	{ 0xca451a4e, FILE_SYSTEM_DISK, "bcachefs" },
 	{ 0x24051905, FILE_SYSTEM_LOCAL, "UBIFS" },
+	{ ECRYPTFS_SUPER_MAGIC, FILE_SYSTEM_LOCAL, "eCryptfs" },
 	{ 0x72b6, FILE_SYSTEM_LOCAL, "JFFS2" },
 	{ MSDOS_SUPER_MAGIC, FILE_SYSTEM_LOCAL, "FAT" },
 	{ 0x2011bab0, FILE_SYSTEM_LOCAL, "exFAT" },

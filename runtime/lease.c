@@ -241,10 +241,15 @@ static void set_back(struct lease *l, struct instant now)
 	l->next_try = ++l->setbacks > 1 ? instant_add(now, l->times.retry / 2) : now;
 }
 
-/* A second refusal in a row doubles the time to the next try, and so on; a leader has a lease to lose, and goes on trying. */
-static nsec slowed(const struct lease *l, nsec period)
+static nsec larger(nsec a, nsec b)
 {
-	for (int i = 1; i < l->refusals && period < SLOWEST; i++)
+	return a > b ? a : b;
+}
+
+/* The second time in a row takes twice as long, and so on. */
+static nsec doubled(nsec period, int times)
+{
+	for (int i = 1; i < times && period < SLOWEST; i++)
 		period = period * 2 < SLOWEST ? period * 2 : SLOWEST;
 	return period;
 }
@@ -253,7 +258,8 @@ static void try_again_later(struct lease *l, bool refused, bool look, struct ins
 {
 	l->refusals = refused ? l->refusals + 1 : 0;
 	l->refused_look = refused && look;
-	l->next_try = l->next_look = instant_add(now, holds(l) ? l->times.retry / 2 : slowed(l, poll_period(l)));
+	/* A leader has a lease to lose, and goes on trying. */
+	l->next_try = l->next_look = instant_add(now, holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
 }
 
 /* ---- ends of a term ---- */
@@ -394,6 +400,7 @@ static void begin_term(struct lease *l, struct instant now, struct lease_actions
 	l->script_runs = true;
 	l->next_term = false;
 	l->sit_out = 0;
+	l->lows = 0;
 	l->next_try = instant_add(l->good.at, l->times.retry);
 	if (instant_passed(l->next_try, now))
 		l->next_try = now;
@@ -404,8 +411,8 @@ static void begin_term(struct lease *l, struct instant now, struct lease_actions
 static void won(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	l->term = l->good.term;
-	if (l->seen.low_token && l->sit_out < l->times.retry)
-		l->sit_out = l->times.retry; /* the store's counter grows with what is tried: not as fast as it answers */
+	if (l->seen.low_token) /* the store's counter grows with what is tried, but who looks on is told of each try */
+		l->sit_out = larger(l->sit_out, doubled(l->times.retry, ++l->lows));
 	if (l->finish || l->paused || l->observer || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
 		if (!l->unreaped)
 			enter_release(l, now);

@@ -200,6 +200,7 @@ struct lease {
 	bool look_due, stale;          /* read before the next write: should, must */
 	struct instant next_look, next_try, next_poll;
 	int setbacks;                  /* conflicts and unknown outcomes in a row */
+	int lows;                      /* terms let go in a row, for their tokens */
 	int refusals;                  /* in a row, */
 	bool refused_look;             /*     of looks (else of writes) */
 

@@ -84,7 +84,7 @@ static void dir_of(const struct file_lock *l, char *out)
 
 static enum place place_of(const struct file_lock *l)
 {
-	if (l->shared)
+	if (l->shared || (l->marker && *l->marker == '/')) /* which may be anywhere */
 		return REMOTE;
 	return l->type->is == FILE_SYSTEM_MEMORY ? IN_MEMORY : l->type->is == FILE_SYSTEM_DISK ? ON_DISK : REMOTE;
 }

@@ -20,9 +20,14 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	m->changed(m->arg);
 }
 
-void lock_member_init(struct lock_member *m, struct lock_board *b)
+void lock_member_rename(struct lock_member *m)
 {
 	nonce_hex(m->name, sizeof m->name / 2);
+}
+
+void lock_member_init(struct lock_member *m, struct lock_board *b)
+{
+	lock_member_rename(m);
 	m->board = b;
 	ev_init(&m->timer, on_timer);
 	m->timer.data = m;

@@ -31,6 +31,10 @@ struct lock_member { /* embedded in the lock; zero before the first use */
 
 void lock_member_init(struct lock_member *m, struct lock_board *b);
 
+/* Another name: before an acquisition, so that the copies of a process on a cloned machine do not take each other's notices for their own
+ * for longer than a lease. */
+void lock_member_rename(struct lock_member *m);
+
 /* Waits for notices on the channel. The channel, if it is new to this board: the link asks the server for it. NULL: it is not.
  * A second call changes only whom to tell. */
 struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg);

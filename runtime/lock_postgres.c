@@ -851,6 +851,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	(void)durable; /* always */
 	begin(l, true, by, done, arg);
 	l->acquiring = r->token == 0;
+	if (l->acquiring)
+		lock_member_rename(&l->member);
 	if (!lock_op_print(&l->op, r, &l->text))
 		return;
 	l->expected = *expected;

@@ -295,13 +295,13 @@ static void on_roles(void *arg, const struct redis_found *found);
 
 static void ask_roles(struct redis_server *s)
 {
-	nsec patience = INT64_MAX;
+	nsec patience = 0;
 
 	if (s->roles || s->telling || !s->asking)
 		return;
 	for (struct redis_lock *l = s->asking; l; l = l->next_asking) {
 		nsec third = (nsec)lock_op_left_ms(&l->op) * NSEC_PER_MS / 3;
-		patience = third < patience ? third : patience;
+		patience = third > patience ? third : patience;
 		l->asks = NOW;
 	}
 	s->roles = redis_roles_ask(s->hub->env, &s->url, patience, on_roles, s);
@@ -421,6 +421,14 @@ static const char *advice(const char *word)
 	return "";
 }
 
+/* After what was told of it, which may have closed the last lock there. */
+static void turn_away(struct redis_server *s, const char *why)
+{
+	if (s->locks > 1)
+		redis_link_turn_away(s->link, why);
+	server_put(s);
+}
+
 static void on_error(struct redis_lock *l, const char *text)
 {
 	const struct refusal *f = refusal_of(text);
@@ -435,10 +443,13 @@ static void on_error(struct redis_lock *l, const char *text)
 		fail(l, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_SYSTEM, "%s answered: %s", peer, text);
 		return;
 	}
-	bool replica = strcmp(f->word, "READONLY") == 0;
+	if (strcmp(f->word, "READONLY") != 0) {
+		fail(l, f->outcome, f->code, "%s answered: %s%s", peer, text, advice(f->word));
+		return;
+	}
+	s->locks++;
 	fail(l, f->outcome, f->code, "%s answered: %s%s", peer, text, advice(f->word));
-	if (replica && s->locks) /* it was demoted */
-		redis_link_turn_away(s->link, "it has become a replica");
+	turn_away(s, "it has become a replica");
 }
 
 /* What the scripts answer: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as text; d: a
@@ -509,7 +520,12 @@ static void found(struct redis_lock *l, const redisReply *r)
 
 static void on_rival(struct redis_lock *l)
 {
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is another server than the one that said that it is the primary", redis_link_peer(l->server->link));
+	struct redis_server *s = l->server;
+
+	s->checked = false;
+	s->locks++;
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is another server than the one that said that it is the primary", redis_link_peer(s->link));
+	turn_away(s, "another server says that it is the primary");
 }
 
 static void on_read(struct redis_lock *l, const redisReply *r)
@@ -966,6 +982,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	l->expected = *expected;
 	l->durable = durable;
 	l->acquiring = r->token == 0;
+	if (l->acquiring)
+		lock_member_rename(&l->member);
 	l->leads = r->state == RECORD_LEADING && *r->holder;
 	l->lease = r->lease_ms * NSEC_PER_MS;
 	start(l, ASK);

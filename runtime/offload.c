@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define STACK_BYTES (128 * 1024)
+#define STACK_BYTES (512 * 1024) /* libraries' code runs there; what is not touched is not there */
 
 struct offload {
 	struct ev_loop *loop;

@@ -47,7 +47,7 @@ static const struct field fields[] = {
 	{ "renewDeadlineMs", COUNT, AT(renew_ms), MAX_MS },
 	{ "retryPeriodMs", COUNT, AT(retry_ms), MAX_MS },
 	{ "term", COUNT, AT(term), INT64_MAX },
-	{ "token", COUNT, AT(token), INT64_MAX },
+	{ "token", COUNT, AT(token), INT64_MAX / 2 }, /* so that there is always a larger one */
 	{ "state", STATE, AT(state) },
 	{ "write", NAME, AT(write) },
 	{ "address", STRING, AT(address) },

@@ -11,6 +11,7 @@ from servers import Redis
 # The record is as a renewal left it for longer than the test needs to hold the replica back behind it.
 SELDOM = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", "3s", "--stop-grace", "500ms", "--kill-allowance", "750ms",
           "--drift-allowance", "750ms"]
+PATIENT = [*SELDOM, "--retry-period", "500ms"]
 
 
 class Pair(Field):
@@ -121,7 +122,7 @@ def ctl(path, what):
 def comes_back():
     """X leads on the promoted server; the old one is a primary again, with an older record of X, and who starts now could lead there."""
     f = Pair("comes back", "--appendonly", "yes", "--appendfsync", "always")
-    x = f.join("x")
+    x = f.join("x", times=PATIENT)
     ok(f.acts(1, "x"), f"{f.name}: x leads")
     before = f.shows(f.second).get("write")
     wait_for(lambda: f.shows(f.second).get("write") != before)
@@ -130,13 +131,13 @@ def comes_back():
     ok(wait_for(lambda: f.record().get("write") != before) and len(f.terms()) == 1, f"{f.name}: x's term goes on on the promoted server")
     f.first.start()
     door = os.path.join(f.dir, "door")
-    y = f.join("y", "--control", door)
+    y = f.join("y", "--control", door, times=PATIENT)
     told = f"127.0.0.1:{f.first.port} and 127.0.0.1:{f.second.port} both say that they are primaries"
     ok(y.wait("read_failed", told) or y.wait("acquire_failed", told), f"{f.name}: y, who starts now, says that there are two primaries")
     ok(wait_for(lambda: told in ctl(door, "why")), f"{f.name}: so does ctl why")
     r = subprocess.run([LUNARCH, "status", "--lock", f.lock], capture_output=True, text=True, timeout=60)
     ok(r.returncode and told in r.stderr, f"{f.name}: and status")
-    time.sleep(10)  # longer than two leases
+    time.sleep(20)  # longer than two leases
     same((len(f.terms()), len(y.all("became_leader")), len(x.all("stopped_leading"))), (1, 0, 0), f"{f.name}: y is not elected, and x leads on")
     f.first.cli("REPLICAOF", "127.0.0.1", str(f.second.port))
     ok(y.wait("new_leader", "x leads"), f"{f.name}: the old one becomes a replica, and y follows x")

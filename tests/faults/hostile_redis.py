@@ -9,6 +9,7 @@ FLOOD = 200 * 1024 * 1024
 TWO = """return {
   { name = "healthy", lock = "%s", on_leading = function() sleep(1000) end },
   { name = "hurt", lock = "redis://127.0.0.1:%d/x", on_leading = function() sleep(1000) end } }"""
+PATIENT = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", "1s"]
 
 
 class Attacker:
@@ -95,7 +96,7 @@ def kb(pid, what):
 def attacked(name, serve, said, rounds=3):
     home = scratch()
     them = Attacker(serve)
-    c = Candidate("-e", TWO % (os.path.join(home, "lock"), them.port), options=STEADY, cwd=home)
+    c = Candidate("-e", TWO % (os.path.join(home, "lock"), them.port), options=PATIENT, cwd=home)
     ok(c.wait("became_leader"), f"{name}: one election leads")
     complained = lambda: sum(len(c.all(e, said)) for e in ("read_failed", "acquire_failed"))
     if not ok(wait_for(lambda: complained() >= 1 and them.served >= rounds), f"{name}: the other is told: {said}"):

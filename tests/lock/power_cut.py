@@ -202,7 +202,7 @@ def current(lock):
 def record_life(home, log, option):
     """A life with everything in it that writes."""
     trace = ["strace", "--quiet=all", "-f", "-y", "-xx", "-s", "300000", "-o", log, "-e", "trace=" + ",".join(CALLS)]
-    c = Candidate("--lock", home + "/lock" + option, "--identity", "one", "-e", "while true do sleep(60) end", prefix=trace)
+    c = Candidate("--lock", home + "/lock" + option, "--identity", "one", "-e", "while true do sleep(60) end", prefix=trace, options=STEADY)
 
     def elector():
         return wait_for(lambda: children(c.pid))[0]

@@ -31,7 +31,8 @@ class Group:
         self.old = os.path.isdir("/sys/fs/cgroup/memory")
         self.path = f"/sys/fs/cgroup/{'memory/' if self.old else ''}lunarch-test-{os.getpid()}"
         if not self.old:
-            self.write("../cgroup.subtree_control", "+memory")
+            with open("/sys/fs/cgroup/cgroup.subtree_control", "w") as f:
+                f.write("+memory")
         os.mkdir(self.path)
         if self.old:
             self.write("memory.limit_in_bytes", LIMIT)
@@ -73,7 +74,16 @@ class Group:
 
 
 def full():
-    group, directory = Group(), scratch()
+    group = Group()
+    try:
+        kills(group, scratch())
+    finally:
+        for p in group.pids():
+            os.kill(p, signal.SIGKILL)
+        group.end()
+
+
+def kills(group, directory):
     a = Candidate("--lock", directory + "/lock", "-e", SCRIPT, "--", sys.executable, HOG, directory, prefix=group.enter())
     ok(a.wait("print", "leading"), "full memory: a candidate leads")
     worker = a.worker()
@@ -85,10 +95,8 @@ def full():
         for p in group.pids():
             with open(f"/proc/{p}/comm") as f, open(f"/proc/{p}/wchan") as w:
                 note(f"{p} {f.read().strip()} {w.read()}")
-    for p in group.pids():
-        os.kill(p, signal.SIGKILL)
+    a.kill(signal.SIGKILL)
     a.leave()
-    group.end()
 
 
 if os.geteuid() == 0:

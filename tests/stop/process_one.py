@@ -44,7 +44,7 @@ class Scene:
     def __init__(self, name, prefix, inside):
         self.name, self.dir = name, scratch()
         self.word = "hidden-" + os.path.basename(self.dir)
-        self.a = self.candidate("a", prefix=prefix, options=[*FAST, "--log-level", "debug"])
+        self.a = self.candidate("a", prefix=prefix, options=[*STEADY, "--log-level", "debug"])
         self.a.wait("print", "leading")
         self.elector = wait_for(lambda: children(self.a.pid))[0] if inside else self.a.pid
         wait_for(lambda: os.path.exists(self.dir + "/up") and called(self.word))
@@ -54,7 +54,7 @@ class Scene:
         self.b.wait("new_leader", "a leads")
 
     def candidate(self, name, **kw):
-        return Candidate("--lock", self.dir + "/lock", "--identity", name, "-e", HIDDEN, "--", self.word, self.dir + "/up", **{"options": FAST, **kw})
+        return Candidate("--lock", self.dir + "/lock", "--identity", name, "-e", HIDDEN, "--", self.word, self.dir + "/up", **{"options": STEADY, **kw})
 
     def guard(self):
         """The one child of the elector that is called so."""
