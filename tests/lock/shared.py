@@ -88,6 +88,11 @@ def led(real, a, b):
     leave(three)
     same([n for n in os.listdir(real + "/lock") if n.endswith(".tmp")], [], "shared=link: no temporary file stays")
     same(sorted(n for n in os.listdir(real) if "doctor" in n), [], "shared=link: nothing of doctor's stays")
+    newest = max(n for n in os.listdir(real + "/lock") if n.isdigit())
+    os.link(f"{real}/lock/{newest}", real + "/lock/.lock.left.tmp")
+    r = lunarch("exec", "--lease-duration", "1s", "--wait", "60s", "--lock", a + "/lock?shared=link", "--", "true")
+    if not ok(r.returncode == 0, "shared=link: the second name that a writer left who died before he removed it holds up no short lease"):
+        note(said(r))
     r = lunarch("exec", "-n", "--lock", real + "/lock", "--", "true")
     if not ok(r.returncode == 69 and "as locks are that are named with ?shared=link" in r.stderr,
               "a plain lock of that name, which the machine that has the disk could take, is refused with what it is"):
