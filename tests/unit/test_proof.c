@@ -582,6 +582,18 @@ static bool may_not_kill(void)
 	return syscall(SYS_capset, &header, data) == 0;
 }
 
+/* Until then it may be signalled by whoever started it. */
+static bool becomes_user(pid_t pid, uid_t user)
+{
+	char path[40];
+	struct stat st = { 0 };
+
+	snprintf(path, sizeof path, "/proc/%d", (int)pid);
+	for (int tries = 0; tries < 60000 && (stat(path, &st) < 0 || st.st_uid != user); tries++)
+		usleep(1000);
+	return st.st_uid == user;
+}
+
 /* Runs as another user, marked and without the tree file: found by root, which may read but not signal it here. */
 static void test_cannot_be_ended(void)
 {
@@ -590,6 +602,7 @@ static void test_cannot_be_ended(void)
 	if (geteuid() != 0)
 		return;
 	hold(&h, "(eval \"exec $1>&-\"; exec setpriv --reuid 65534 --clear-groups sleep 1000) & " SAY "wait", 0);
+	ok(becomes_user(h.tree, 65534), "a process of the tree runs as another user");
 	kill_holder(&h);
 	is_int(judge_apart(&h.record, may_not_kill), PROOF_UNKNOWN, "a process of the tree that cannot be ended is not dead");
 	ok(runs(h.tree), "it lives");
