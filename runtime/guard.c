@@ -324,9 +324,9 @@ __attribute__((noinline)) static void touch_stack(void)
 	touch(fresh, sizeof fresh);
 }
 
-/* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max), and whoever needs
- * another page then waits for one, and no file of /proc can be opened: so the way to kill is gone once before, and what it touched stays where it is. Without the right
- * to lock so much (RLIMIT_MEMLOCK) there are at least no pages left that were never there. */
+/* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max). Whoever needs
+ * another page waits for one then, and no file of /proc can be opened. So the guard goes the whole way once before, and what it
+ * touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are at least no pages that were never there. */
 static void be_ready(struct guard *g)
 {
 	touch_stack();
