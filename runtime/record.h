@@ -62,8 +62,9 @@ void record_copy(struct record *to, const struct record *from); /* to must be in
 
 void record_take(struct record *to, struct record *from);       /* moves it; from is as after record_init */
 
-/* Parses len bytes. -1 with ERR_INVALID (not JSON, a key with the wrong type: named, with what was found; more than
- * RECORD_KEPT_MAX that would have to be kept, since numbers may be printed longer than they were written: 1e9) or ERR_FOREIGN (JSON, but without holderIdentity and leaseDurationSeconds). r must be initialised; unchanged on error. */
+/* Parses len bytes. -1 with ERR_INVALID (not JSON; a key with the wrong type: named, with what was found; more than RECORD_KEPT_MAX
+ * that would have to be kept, since numbers may be printed longer than they were written: 1e9) or ERR_FOREIGN (JSON, but without
+ * holderIdentity and leaseDurationSeconds). r must be initialised; unchanged on error. */
 int record_parse(struct record *r, const char *text, size_t len, struct err *err);
 
 /* leaseDurationSeconds as it is published: rounded up, and one more where renewals are less than a second apart. */
