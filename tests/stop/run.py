@@ -35,7 +35,7 @@ def rob(case):
     """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
     def robbed():
         steal(case.lock)
-        return wait_for(lambda: case.first.all("stopped_leading"), 5)
+        return wait_for(lambda: case.first.all("stopped_leading"), 20)
     wait_for(robbed)
 
 
@@ -137,7 +137,9 @@ def lose_the_lease(script, how):
     if led and stopped:
         note(f"{name}: on_stopped after {1000 * (stopped['seen'] - began):.0f} ms, the next leads after {1000 * (led['seen'] - began):.0f} ms")
     time.sleep(0.2)
-    if not same(len(case.first.said("stopped")), 1, f"{name}: once"):
+    # Killed between its last word and its report, on a machine that is late by the whole grace, it has its replacement run it again.
+    times = len(case.first.said("stopped"))
+    if not ok(times == 1 or times == 2 and len(case.first.all("on_stopped_owed")) == 1, f"{name}: once"):
         case.first.log()
     same(len(case.first.said("started")), 1, f"{name}: on_start once, though the worker may have been replaced")
     case.end()
