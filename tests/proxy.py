@@ -54,6 +54,7 @@ class Proxy:
     def __init__(self, port, host="127.0.0.1"):
         self.target = (host, port)
         self.pairs, self.bytes = [], {"up": 0, "down": 0}
+        self.unanswered = None
         self._do(self._listen)
 
     async def _listen(self):
@@ -83,6 +84,11 @@ class Proxy:
     async def _pump(self, pair, reader, writer, way, name):
         while True:
             piece = await reader.read(65536)
+            if name == "up" and self.unanswered and self.unanswered in piece:
+                self.unanswered, pair["unanswered"] = None, True
+            if name == "down" and piece and "unanswered" in pair:
+                self._reset(pair)
+                return
             if way.delay:
                 await asyncio.sleep(way.delay)
             await way.open.wait()
@@ -163,6 +169,12 @@ class Proxy:
         """The next `count` bytes that way pass, then the connection that carried the last of them is reset. 0: a reply that
         is lost with its connection."""
         self._set((way,), cut_after=count)
+
+    def lose_answer_to(self, word):
+        """The connection that carries these bytes to the server, the next time, is reset when the answer comes."""
+        async def act():
+            self.unanswered = word
+        self._do(act)
 
     def lose(self, *ways):
         """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost something

@@ -12,15 +12,6 @@ SELDOM = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", 
           "--drift-allowance", "750ms"]
 
 
-# As witness.lua, but for the checkpoint: each one would be another write.
-STILL = """
-return {
-  on_leading = function(term) print("leading " .. term.token) exec { arg[1], arg[2], arg[3] } end,
-  on_stopped = function(term, reason) print("stopped " .. term.token .. " " .. reason) end,
-}
-"""
-
-
 class Pair(Field):
     """A primary, and a standby behind a proxy that can hold it back."""
 
@@ -32,12 +23,9 @@ class Pair(Field):
         if behind:
             self.set_back(behind)
         self.second.start()
-        self.script = os.path.join(self.dir, "still.lua")
-        with open(self.script, "w") as f:
-            f.write(STILL)
 
     def enter(self, name, *ports, times=SELDOM):
-        return self.join(name, lock=self.url(*ports), times=times, script=self.script)
+        return self.join(name, lock=self.url(*ports), times=times, script=os.path.join(FAULTS, "still.lua"))
 
     def set_back(self, seconds):
         """The standby's clock."""
@@ -59,10 +47,14 @@ class Pair(Field):
 
     def hold_back(self):
         """Right behind a renewal, which the standby has."""
+        def held():
+            self.link.freeze()
+            if self.shows(self.first).get("write") == self.shows(self.second).get("write"):
+                return True
+            self.link.thaw()
         before = self.shows(self.second).get("write")
         wait_for(lambda: self.shows(self.second).get("write") != before)
-        self.link.freeze()
-        ok(self.shows(self.first).get("write") == self.shows(self.second).get("write"), f"{self.name}: the standby has the leader's last renewal")
+        ok(wait_for(held), f"{self.name}: the standby has the leader's last renewal")
 
     def fail_over(self):
         self.first.kill()
@@ -91,7 +83,7 @@ def let_go():
     b = f.enter("b", f.first.port)
     ok(b.wait("new_leader"), f"{f.name}: b follows, who knows only the primary")
     f.hold_back()
-    way.cut_after(0)
+    way.lose_answer_to(b'"released"')
     a.kill(signal.SIGKILL, a.worker())  # a resignation would keep it out for as long as its own record counts
     ok(f.acts(2) and f.terms()[1][1] == "b", f"{f.name}: a lets go, and b leads")
     ok(a.wait("release_failed") and a.wait("new_leader", "b leads"), f"{f.name}: a, whose answer was lost, follows b")
