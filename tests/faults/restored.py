@@ -44,7 +44,7 @@ def restored():
         same(sorted(tokens(a, b)), sorted(set(tokens(a, b))), "restored: no token was handed out twice")
         for i in range(250):
             ctl(server, "put", "other", str(i))
-        ok(wait_for(lambda: max(tokens(a, b)) > top), "restored: when the store counts higher, somebody leads")
+        ok(wait_for(lambda: max(tokens(a, b)) > top, 3 * PATIENCE), "restored: when the store counts higher, somebody leads")
         same([t for t in tokens(a, b) if first < t < top], [], "restored: and nobody with one in between")
         if not low:
             a.log(), b.log()

@@ -54,7 +54,7 @@ with Cluster() as cluster:
     wait_for(lambda: len(a.all("token_low") + b.all("token_low")) >= 2, 5)
     same([t for t in tokens(a, b) if t != largest], [], "nor does the other, which knows it too")
     touch(s, 1600)
-    ok(wait_for(lambda: len(tokens(a, b)) > 1), "when the store has counted past it, one of them leads")
+    ok(wait_for(lambda: len(tokens(a, b)) > 1, 3 * PATIENCE), "when the store has counted past it, one of them leads")
     t = tokens(a, b)
     same(t, sorted(set(t)), "and every token was larger than all before it")
     s.end()
