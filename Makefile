@@ -21,10 +21,12 @@ LDFLAGS ?=
 # modules resolve the runtime's in the program.
 ALL_LDFLAGS = $(LDFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,--export-dynamic
 
-# Loadable modules: what needs a library of its own (runtime/module.h). Built where the library's header is; a module's line:
+# Loadable modules: what needs a library of its own (runtime/base/module.h). Built where the library's header is; a module's line:
 # its name, that header, its sources, how to link the library.
 MODULES :=
 MODULE_SRC :=
+# All sources of a folder of runtime/, without their ".c".
+room = $(patsubst runtime/%.c,%,$(sort $(wildcard runtime/$(1)/*.c)))
 define module
 MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(3)))
 ifneq ($(wildcard /usr/include/$(2) /usr/include/*/$(2)),)
@@ -38,25 +40,23 @@ endif
 endif
 endef
 # The HTTP client, a part of every module that speaks HTTP.
-HTTP := http http_flow http_lane http_request http_text
-$(eval $(call module,admin,microhttpd.h,admin_server,-lmicrohttpd))
-$(eval $(call module,etcd,curl/curl.h,lock_etcd etcd_client etcd_login etcd_answer etcd_watch $(HTTP),-lcurl))
-$(eval $(call module,http,curl/curl.h,lua_http $(HTTP),-lcurl))
-# kube_*: the Kubernetes lock, a file for each idea.
-KUBE := kube_api kube_auth kube_config kube_events kube_exec kube_object kube_url kube_watch yaml_json
-$(eval $(call module,kube,yaml.h,lock_kube $(KUBE) $(HTTP),-lcurl -lyaml))
-$(eval $(call module,redis,hiredis/hiredis.h,lock_redis redis_link redis_roles dial,-lhiredis))
-$(eval $(call module,postgres,postgresql/libpq-fe.h,lock_postgres pg_link pg_place,-lpq))
-$(eval $(call module,zookeeper,zookeeper/zookeeper.h,lock_zookeeper zk_link dial,-lzookeeper_st))
+HTTP := $(call room,http)
+$(eval $(call module,admin,microhttpd.h,runner/admin_server,-lmicrohttpd))
+$(eval $(call module,etcd,curl/curl.h,$(call room,locks/etcd) $(HTTP),-lcurl))
+$(eval $(call module,http,curl/curl.h,api/lua_http $(HTTP),-lcurl))
+$(eval $(call module,kube,yaml.h,$(call room,locks/kubernetes) $(HTTP),-lcurl -lyaml))
+$(eval $(call module,redis,hiredis/hiredis.h,$(call room,locks/redis) loop/dial,-lhiredis))
+$(eval $(call module,postgres,postgresql/libpq-fe.h,$(call room,locks/postgres),-lpq))
+$(eval $(call module,zookeeper,zookeeper/zookeeper.h,$(call room,locks/zookeeper) loop/dial,-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))
 ifneq ($(wildcard /usr/include/curl/curl.h /usr/include/*/curl/curl.h),)
 MODULE_OBJ += $(HTTP:%=$(BUILD)/obj/%.o)
 MODULE_LIBS += -lcurl
 endif
 
-SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*.c))
+SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*/*.c runtime/*/*/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o
-LIBOBJ  := $(filter-out $(BUILD)/obj/main.o,$(OBJ))
+LIBOBJ  := $(filter-out $(BUILD)/obj/commands/main.o,$(OBJ))
 # What `lunarch new` writes, and `lunarch help api` shows.
 CARRIED := examples/starter.lua examples/starter_test.lua examples/.luacheckrc docs/api.md
 PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort) $(CARRIED)
@@ -72,7 +72,7 @@ $(BUILD)/lunarch: $(OBJ)
 
 $(BUILD)/obj/%.o: runtime/%.c $(BUILD)/flags
 	@mkdir -p $(@D)
-	@echo "  CC    $<"
+	@echo "  CC    $(<:runtime/%=%)"
 	$(Q)$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
 $(MODULES):
@@ -109,7 +109,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/tap.h $(LIBOBJ) $(BUILD)/modules.a
 	@echo "  TEST  $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
-$(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease.c runtime/lease.h runtime/lock_doubt.c runtime/lock_doubt.h runtime/clock.c runtime/err.c
+$(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease/lease.c runtime/lease/lease.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)
@@ -224,10 +224,9 @@ api:
 	@lua5.4 scripts/api.lua
 
 $(BUILD)/bench/floor_store: LDLIBS += -lpq -lzookeeper_st
-# Without our headers, one of which has the name of a system's (err.h).
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(filter-out -Iruntime,$(ALL_CFLAGS)) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
 
 lint:
 	@scripts/deps.sh lint
@@ -257,6 +256,6 @@ help:
 clean:
 	rm -rf $(BUILD)
 
--include $(wildcard $(BUILD)/obj/*.d)
+-include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
 .PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE

@@ -1,5 +1,5 @@
 -- The Lua half of the worker: puts the API into the globals and gives C what it calls by name.
--- natives: what the C half offers (runtime/script.c, open_natives).
+-- natives: what the C half offers (runtime/script/script.c, open_natives).
 
 local use = ...
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Writes the given Lua files (and what else the program carries) as a C source on stdout: the table that runtime/prelude.h declares.
+# Writes the given Lua files (and what else the program carries) as a C source on stdout: the table that runtime/script/prelude.h declares.
 set -eu
 
 name_of() {
@@ -14,7 +14,7 @@ array_of() {
 	echo "$(name_of "$1")_lua" | tr . _
 }
 
-echo '#include "prelude.h"'
+echo '#include "script/prelude.h"'
 for file in "$@"; do
 	echo
 	echo "static const char $(array_of "$file")[] = {"

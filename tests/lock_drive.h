@@ -4,10 +4,10 @@
 #ifndef LOCK_DRIVE_H
 #define LOCK_DRIVE_H
 
-#include "lock.h"
-#include "mem.h"
-#include "nonce.h"
-#include "offload.h"
+#include "base/mem.h"
+#include "base/nonce.h"
+#include "locks/lock.h"
+#include "loop/offload.h"
 
 #include <ev.h>
 #include <stdio.h>

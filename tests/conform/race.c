@@ -2,10 +2,10 @@
  * told, so that in every round all racers want the same thing at the same moment. */
 #include "conform.h"
 
-#include "lock.h"
-#include "mem.h"
-#include "nonce.h"
-#include "offload.h"
+#include "base/mem.h"
+#include "base/nonce.h"
+#include "locks/lock.h"
+#include "loop/offload.h"
 
 #include <ev.h>
 #include <fcntl.h>

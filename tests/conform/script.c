@@ -2,10 +2,10 @@
  * backends share among locks (connections, watches) is shared here too. */
 #include "conform.h"
 
-#include "buf.h"
-#include "lock.h"
-#include "mem.h"
-#include "offload.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "locks/lock.h"
+#include "loop/offload.h"
 
 #include <ev.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-"""Plays the elector for one worker: a socketpair, a page as runtime/page.h lays it out, messages as in runtime/wire.h.
+"""Plays the elector for one worker: a socketpair, a page as runtime/process/deadline_page.h lays it out, messages as in runtime/process/wire.h.
 
 Not an election: terms begin and end when the test says so. Used by the tests in this directory.
 """

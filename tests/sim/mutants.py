@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
-"""Proves that the simulator can fail: breaks runtime/lease.c (or clock.c) in one rule at a time and looks for the seed that
+"""Proves that the simulator can fail: breaks runtime/lease/lease.c (or clock.c) in one rule at a time and looks for the seed that
 notices. Words choose mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly once."""
 import os, shlex, subprocess, sys, tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNTIME = os.path.join(HERE, "..", "..", "runtime")
+# What the simulator is built of (the Makefile's $(BUILD)/sim), by the names that mutants.txt uses.
+SOURCES = {os.path.basename(path): path for path in
+           [os.path.join(RUNTIME, *name.split("/")) for name in ("lease/lease.c", "locks/lock_failover.c", "base/clock.c", "base/err.c")]
+           + [os.path.join(HERE, "sim.c"), os.path.join(HERE, "main.c")]}
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
 
@@ -26,8 +30,7 @@ def mutants():
 def build(directory, broken, text):
     with open(os.path.join(directory, broken), "w") as f:
         f.write(text)
-    homes = {"lease.c": RUNTIME, "clock.c": RUNTIME, "err.c": RUNTIME, "lock_doubt.c": RUNTIME, "sim.c": HERE, "main.c": HERE}
-    sources = [os.path.join(directory if s == broken else home, s) for s, home in homes.items()]
+    sources = [os.path.join(directory, name) if name == broken else path for name, path in SOURCES.items()]
     program = os.path.join(directory, "sim")
     subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + HERE, "-I" + RUNTIME, "-o", program] + sources,
                    check=True)
@@ -40,7 +43,7 @@ def main():
         if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
             continue
         n += 1
-        with open(os.path.join(HERE if source == "sim.c" else RUNTIME, source)) as f:
+        with open(SOURCES[source]) as f:
             whole = f.read()
         if whole.count(text) != 1:
             print(f"not ok {n} - {name}: its text occurs {whole.count(text)} times in {source}, expected once")

@@ -1,7 +1,7 @@
 #include "sim.h"
 
-#include "lease.h"
-#include "lock_doubt.h"
+#include "lease/lease.h"
+#include "locks/lock_failover.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ struct content { /* the record, as far as the rules look at it */
 
 enum kind { TICK, ARRIVE, REPLY, TIMEOUT, NOTICE, SCRIPT_ENDS, GUARD, REAPED, GONE, RESTART, FAULT_DUE, EVIDENCE, ANSWER, SAVE };
 
-/* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_doubt.h): what it keeps
+/* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h): what it keeps
  * beside the record. */
 struct beside {
 	uint64_t server, doubt;  /* the server that it is known to be; 0 = none */

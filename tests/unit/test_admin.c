@@ -1,11 +1,11 @@
 /* What the admin endpoint says, where a running leader cannot be made to show it: a term that nobody ended in time. */
 #include "tap.h"
 
-#include "admin.h"
-#include "buf.h"
-#include "elector.h"
-#include "mem.h"
-#include "offload.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "election/elector.h"
+#include "loop/offload.h"
+#include "runner/admin.h"
 
 #include <ev.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "config.h"
+#include "runner/options.h"
 #include "tap.h"
 
 #include <stdlib.h>

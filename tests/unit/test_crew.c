@@ -1,9 +1,9 @@
 /* Crews, with real processes throughout: an elector is a forked child of this test that runs a crew; guard and worker are
  * this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its environment. */
-#include "crew.h"
-#include "guard.h"
-#include "proof.h"
-#include "tree.h"
+#include "election/death_proof.h"
+#include "process/guard.h"
+#include "process/proc_tree.h"
+#include "process/supervisor.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -1,10 +1,10 @@
 /* Cron expressions: what they mean, compared with a count of every minute; what is due; and a year of failovers. */
-#include "bind.h"
-#include "cron.h"
-#include "mem.h"
-#include "prelude.h"
+#include "base/mem.h"
+#include "cron/cron.h"
+#include "cron/zone.h"
+#include "script/bind.h"
+#include "script/prelude.h"
 #include "tap.h"
-#include "zone.h"
 
 #include <lauxlib.h>
 #include <lualib.h>

@@ -1,4 +1,4 @@
-#include "duration.h"
+#include "base/duration.h"
 #include "tap.h"
 
 static void reads(const char *text, int64_t want)

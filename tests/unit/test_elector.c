@@ -1,9 +1,9 @@
 /* The elector on a real file lock, in what stores and machines can do to a term that goes on: a clone of its machine, a record that
  * falls back, a token that was larger before. */
-#include "elector.h"
+#include "election/elector.h"
 
-#include "mem.h"
-#include "offload.h"
+#include "base/mem.h"
+#include "loop/offload.h"
 #include "tap.h"
 
 #include <dirent.h>

@@ -2,8 +2,8 @@
  * write may be tried elsewhere, or is unknown. */
 #include "tap.h"
 
-#include "err.h"
-#include "etcd_client.h"
+#include "base/err.h"
+#include "locks/etcd/etcd_client.h"
 
 #include <jansson.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* The lock for shared directories, ?shared=link: a link whose answer is lost, that is done twice, or that comes late, is never taken
  * for what it is not; what is not the lock's is never touched; old versions go, and a name that is free again deceives nobody.
  * The program's own linkat stands between the lock and the kernel's. */
-#include "file_link.h"
-#include "file_system.h"
 #include "lock_drive.h"
+#include "locks/file/file_link.h"
+#include "locks/file/file_system.h"
 #include "tap.h"
 
 #include <dirent.h>

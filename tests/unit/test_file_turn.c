@@ -1,6 +1,6 @@
 /* Turns among file locks: in order, a few at a time, never from inside the asking; who leaves is not called. */
-#include "file_turn.h"
-#include "lock.h"
+#include "locks/file/file_turn.h"
+#include "locks/lock.h"
 #include "tap.h"
 
 #include <ev.h>

@@ -1,8 +1,8 @@
 /* The HTTP client against a server that behaves, and misbehaves, as its paths say: each call ends once, in time, with what is true. */
-#include "http.h"
+#include "http/http.h"
 
-#include "buf.h"
-#include "mem.h"
+#include "base/buf.h"
+#include "base/mem.h"
 #include "tap.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,6 @@
 /* JSON of others: what has too many values is refused before it is parsed, whatever is in its texts. */
-#include "json_bound.h"
-#include "mem.h"
+#include "base/json_bound.h"
+#include "base/mem.h"
 #include "tap.h"
 
 #include <jansson.h>

@@ -1,10 +1,10 @@
 /* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets. */
-#include "buf.h"
-#include "kube_config.h"
-#include "kube_exec.h"
-#include "mem.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "locks/kubernetes/kube_config.h"
+#include "locks/kubernetes/kube_exec.h"
+#include "locks/kubernetes/yaml_json.h"
 #include "tap.h"
-#include "yaml_json.h"
 
 #include <jansson.h>
 #include <stdlib.h>

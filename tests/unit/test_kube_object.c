@@ -1,7 +1,7 @@
 /* Records in Kubernetes objects: what client-go and its relatives write is read as they mean it, what is ours counts only while
  * it is about the same write, nothing of others is lost, and what makes no sense is never taken for a free lock. */
-#include "kube_object.h"
-#include "mem.h"
+#include "base/mem.h"
+#include "locks/kubernetes/kube_object.h"
 #include "tap.h"
 
 #include <jansson.h>

@@ -1,6 +1,6 @@
 /* The time rules, one sentence each, on virtual time against lease_step alone. The simulator looks for what nobody thought of;
  * this says what each rule is. */
-#include "../../runtime/lease.h"
+#include "lease/lease.h"
 #include "tap.h"
 
 #define SEC NSEC_PER_SEC

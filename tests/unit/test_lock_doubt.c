@@ -1,5 +1,5 @@
 /* How long nobody is elected on a server that may have lost a record. */
-#include "lock_doubt.h"
+#include "locks/lock_failover.h"
 #include "tap.h"
 
 static struct instant at(nsec s)

@@ -1,8 +1,8 @@
 /* The file lock: compare-and-swap, its errors, its notices, in memory and on disk. Whatever goes wrong, the old record
  * stays whole, no temporary file stays behind, and the error names the file. */
-#include "file_temp.h"
+#include "base/proc.h"
 #include "lock_drive.h"
-#include "proc.h"
+#include "locks/file/file_temp.h"
 #include "tap.h"
 
 #include <dirent.h>

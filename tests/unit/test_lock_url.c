@@ -1,5 +1,5 @@
 /* Lock URLs: every part, every spelling of the same lock one name, and no password in any text. */
-#include "lock_url.h"
+#include "locks/lock_url.h"
 
 #include "tap.h"
 

@@ -1,12 +1,12 @@
 /* Obituaries with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked again. */
-#include "obituary.h"
+#include "election/death_watch.h"
 
-#include "clock.h"
-#include "log.h"
-#include "mem.h"
-#include "offload.h"
-#include "proc.h"
-#include "proof.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "election/death_proof.h"
+#include "loop/offload.h"
 #include "tap.h"
 
 #include <dirent.h>

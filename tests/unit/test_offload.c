@@ -1,5 +1,5 @@
 /* Work off the loop: every job is done once, on the loop; a job that hangs does not hold up the others. */
-#include "offload.h"
+#include "loop/offload.h"
 #include "tap.h"
 
 #include <ev.h>

@@ -1,6 +1,6 @@
 /* The shared page: what a term's deadlines allow, that an ended term never revives, and that readers in other threads
  * and processes never see more than the elector gave. */
-#include "page.h"
+#include "process/deadline_page.h"
 #include "tap.h"
 
 #include <errno.h>

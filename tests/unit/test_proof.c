@@ -1,9 +1,9 @@
 /* Proof of death, with real processes. A holder is a forked child that execs a shell as its tree: what must be found is
  * found and killed, what cannot be proved stays unknown, and nothing else is touched. */
-#include "clock.h"
-#include "mem.h"
-#include "proc.h"
-#include "proof.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/proc.h"
+#include "election/death_proof.h"
 #include "tap.h"
 
 #include <dirent.h>

@@ -1,6 +1,6 @@
 /* Readings: what is understood from the last one is what parsing says, for every change of one byte. */
-#include "mem.h"
-#include "reading.h"
+#include "base/mem.h"
+#include "lease/reading.h"
 #include "tap.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Records: what client-go writes is read, what we write is read back exactly, what is wrong is named. */
-#include "buf.h"
-#include "record.h"
+#include "base/buf.h"
+#include "lease/record.h"
 #include "tap.h"
 
 #include <jansson.h>

@@ -1,7 +1,7 @@
 /* Host names off the loop: answered, refused and given up in time, and each asker told exactly once. */
-#include "resolve.h"
+#include "loop/resolve.h"
 
-#include "offload.h"
+#include "loop/offload.h"
 #include "tap.h"
 
 #include <ev.h>

@@ -1,6 +1,6 @@
 /* Timers by a loop and virtual ones behave alike; the heap keeps order among thousands that start and stop. */
+#include "loop/timeline.h"
 #include "tap.h"
-#include "timeline.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Messages: what goes in comes out, and nothing a sender may send makes a reader look outside the message. */
-#include "wire.h"
+#include "process/wire.h"
 #include "tap.h"
 
 #include <stdlib.h>

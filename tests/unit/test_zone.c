@@ -1,6 +1,6 @@
 /* Time zones, compared with the C library's reading of the same files. */
+#include "cron/zone.h"
 #include "tap.h"
-#include "zone.h"
 
 #include <ftw.h>
 #include <stdlib.h>

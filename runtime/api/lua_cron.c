@@ -1,0 +1,87 @@
+#include "cron/cron.h"
+#include "cron/zone.h"
+#include "script/bind.h"
+
+#include <lauxlib.h>
+#include <math.h>
+
+#define CRON_TYPE "lunarch.cron"
+
+struct job {
+	struct cron cron;
+	struct zone *zone;
+};
+
+static struct job *job_at(lua_State *L)
+{
+	return luaL_checkudata(L, 1, CRON_TYPE);
+}
+
+/* cron(expression, seed, zone) -> job | nil, err */
+static int job_new(lua_State *L)
+{
+	const char *text = luaL_checkstring(L, 1), *seed = luaL_checkstring(L, 2), *zone = luaL_checkstring(L, 3);
+	struct job *j = lua_newuserdatauv(L, sizeof *j, 0);
+	struct err err;
+
+	*j = (struct job){ .zone = NULL };
+	luaL_setmetatable(L, CRON_TYPE);
+	if (cron_parse(&j->cron, text, seed, &err) < 0)
+		return bind_fail_err(L, &err);
+	j->zone = zone_open(zone, &err);
+	return j->zone ? 1 : bind_fail_err(L, &err);
+}
+
+static int64_t seconds(lua_State *L, int arg)
+{
+	double s = luaL_checknumber(L, arg);
+
+	luaL_argcheck(L, s >= -1e11 && s < 1e11, arg, "seconds since 1970");
+	return (int64_t)floor(s);
+}
+
+static int push_time(lua_State *L, int64_t time)
+{
+	if (time == CRON_NEVER)
+		lua_pushnil(L);
+	else
+		lua_pushinteger(L, time);
+	return 1;
+}
+
+/* job:due(last, now, catch_up) -> the time that is due or nil, when to look again or nil */
+static int job_due(lua_State *L)
+{
+	static const char *const hows[] = { "skip", "last", "all", NULL };
+	struct job *j = job_at(L);
+	int64_t wake = CRON_NEVER, last = seconds(L, 2), now = seconds(L, 3);
+	int64_t due = cron_due(&j->cron, j->zone, last, now, (enum cron_catch_up)luaL_checkoption(L, 4, NULL, hows), &wake);
+
+	return push_time(L, due) + push_time(L, wake);
+}
+
+static int job_gc(lua_State *L)
+{
+	struct job *j = job_at(L);
+
+	zone_free(j->zone);
+	j->zone = NULL;
+	return 0;
+}
+
+static const luaL_Reg methods[] = {
+	{ "due", job_due },
+	{ NULL, NULL },
+};
+
+void bind_cron(lua_State *L)
+{
+	luaL_newmetatable(L, CRON_TYPE);
+	luaL_newlib(L, methods);
+	lua_setfield(L, -2, "__index");
+	lua_pushcfunction(L, job_gc);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
+	lua_pushcfunction(L, job_new);
+	lua_setfield(L, -2, "cron");
+}

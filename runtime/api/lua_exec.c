@@ -1,0 +1,468 @@
+#include "script/bind.h"
+#include "script/child.h"
+
+#include <lauxlib.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define JOB_TYPE "lunarch.job"
+
+struct waiter;
+
+/* One program, or several that are piped together. Its user value holds how they ended, once that was asked for. */
+struct job {
+	struct waiter *waiters;
+	bool streams[CHILD_OUTPUTS];  /* somebody reads it by line */
+	int input;                    /* of the next program, while they are being started; -1 */
+	int n;
+	struct child *child[];        /* NULL: not started, or taken */
+};
+
+/* A task that waits for output or the end; a userdata on its own stack, so that it goes when the wait goes. */
+struct waiter {
+	struct wait wait;
+	struct job *job;
+	struct waiter *next;
+	bool owns;                    /* leaving stops the job */
+	bool for_end;                 /* output does not interest it */
+};
+
+static const char *const output_names[CHILD_OUTPUTS] = { "stdout", "stderr" };
+
+static struct job *job_at(lua_State *L, int arg)
+{
+	return luaL_checkudata(L, arg, JOB_TYPE);
+}
+
+static struct child *last(const struct job *j)
+{
+	return j->child[j->n - 1];
+}
+
+static bool ended(const struct job *j)
+{
+	for (int i = 0; i < j->n; i++)
+		if (j->child[i] && !child_ended(j->child[i]))
+			return false;
+	return true;
+}
+
+static void stop(struct job *j)
+{
+	for (int i = 0; i < j->n; i++)
+		if (j->child[i])
+			child_stop_gently(j->child[i]);
+}
+
+static void let_go(struct job *j)
+{
+	for (int i = 0; i < j->n; i++) {
+		if (j->child[i])
+			child_release(j->child[i]);
+		j->child[i] = NULL;
+	}
+	if (j->input >= 0)
+		close(j->input);
+	j->input = -1;
+}
+
+/* Who waits for the end is woken by that alone: a task that is ready has left its wait, so ending it would no longer stop the job. */
+static void changed(void *arg)
+{
+	struct job *j = arg;
+	bool over = ended(j);
+
+	for (struct waiter **at = &j->waiters; *at;) {
+		struct waiter *w = *at;
+		if (w->for_end && !over) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		wait_done(&w->wait);
+	}
+}
+
+/* ---- starting ---- */
+
+/* The texts of the list in the field, as C wants them; they live as long as the list. NULL if there is none. */
+static char **texts(lua_State *L, int spec, const char *field)
+{
+	if (lua_getfield(L, spec, field) == LUA_TNIL)
+		return NULL;
+	lua_Integer n = luaL_len(L, -1);
+	const char **list = lua_newuserdatauv(L, (size_t)(n + 1) * sizeof *list, 0);
+	for (lua_Integer i = 1; i <= n; i++) {
+		lua_rawgeti(L, -2, i);
+		list[i - 1] = luaL_checkstring(L, -1);
+		lua_pop(L, 1);
+	}
+	list[n] = NULL;
+	return (char **)list;
+}
+
+static const char *text(lua_State *L, int spec, const char *field, size_t *len)
+{
+	lua_getfield(L, spec, field);
+	return luaL_optlstring(L, -1, NULL, len);
+}
+
+static double number(lua_State *L, int spec, const char *field, double preset)
+{
+	lua_getfield(L, spec, field);
+	return luaL_optnumber(L, -1, preset);
+}
+
+/* What the fields stdout, stdout_file and stdout_append say, or stderr's. */
+static void output(lua_State *L, int spec, struct child_spec *s, int i)
+{
+	static const char *const hows[] = { "capture", "inherit", "null", "file", "pipe", "stdout", NULL };
+	static const enum child_output outputs[] = { CHILD_COLLECT, CHILD_INHERIT, CHILD_NULL, CHILD_FILE, CHILD_PIPE, CHILD_MERGE };
+
+	lua_getfield(L, spec, output_names[i]);
+	s->output[i] = outputs[luaL_checkoption(L, -1, "capture", hows)];
+	s->file[i] = text(L, spec, i == CHILD_STDOUT ? "stdout_file" : "stderr_file", NULL);
+	lua_getfield(L, spec, i == CHILD_STDOUT ? "stdout_append" : "stderr_append");
+	s->append[i] = lua_toboolean(L, -1);
+}
+
+/* The checked description is at the index spec. */
+static void read_spec(lua_State *L, int spec, struct child_spec *s)
+{
+	luaL_checkstack(L, 24, NULL);
+	s->argv = texts(L, spec, "argv");
+	s->env = texts(L, spec, "env");
+	s->directory = text(L, spec, "cwd", NULL);
+	s->user = text(L, spec, "user", NULL);
+	s->input = text(L, spec, "stdin", &s->input_len);
+	s->input_file = text(L, spec, "stdin_file", NULL);
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		output(L, spec, s, i);
+	s->output_max = (size_t)number(L, spec, "max_output", 1024 * 1024);
+	s->timeout_s = number(L, spec, "timeout", -1);
+	s->kill_after_s = number(L, spec, "kill_after", 2);
+}
+
+static int start_one(lua_State *L, struct job *j, int i, bool hold, struct err *err)
+{
+	int input = j->input, piped = -1;
+	struct child_spec spec = { .input_fd = input, .piped = &piped, .hold = hold, .changed = changed, .arg = j };
+
+	read_spec(L, lua_gettop(L), &spec);
+	j->child[i] = child_start(sched_scope(sched_of(L)), &spec, err);
+	if (input >= 0)
+		close(input);
+	j->input = piped;
+	return j->child[i] ? 0 : -1;
+}
+
+static struct job *job_new(lua_State *L, int n)
+{
+	struct job *j = lua_newuserdatauv(L, sizeof *j + (size_t)n * sizeof *j->child, 1);
+
+	memset(j, 0, sizeof *j + (size_t)n * sizeof *j->child);
+	j->n = n;
+	j->input = -1;
+	luaL_setmetatable(L, JOB_TYPE);
+	return j;
+}
+
+/* start(specs, hold) -> job | nil, err: lua/exec.lua has checked the fields of each; output goes from one to the next. */
+static int job_start(lua_State *L)
+{
+	struct err err;
+
+	sched_may_wait(L, "exec");
+	lua_settop(L, 2);
+	int n = (int)luaL_len(L, 1);
+	struct job *j = job_new(L, n);
+	for (int i = 0; i < n; i++) {
+		lua_rawgeti(L, 1, i + 1);
+		if (start_one(L, j, i, lua_toboolean(L, 2), &err) < 0) {
+			stop(j);
+			let_go(j);
+			return bind_fail_err(L, &err);
+		}
+		lua_settop(L, 3);
+	}
+	return 1;
+}
+
+/* ---- waiting ---- */
+
+static void leave(struct wait *wait)
+{
+	struct waiter *w = (struct waiter *)((char *)wait - offsetof(struct waiter, wait));
+
+	for (struct waiter **at = &w->job->waiters; *at; at = &(*at)->next)
+		if (*at == w) {
+			*at = w->next;
+			break;
+		}
+	if (w->owns)
+		stop(w->job);
+}
+
+static int wait_for(lua_State *L, const struct waiter *waiter, double timeout_s, lua_KFunction k)
+{
+	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
+
+	*w = *waiter;
+	w->wait.left = leave;
+	w->next = w->job->waiters;
+	w->job->waiters = w;
+	return sched_wait(L, &w->wait, timeout_s, 0, k);
+}
+
+static int awaited(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	sched_resumed(L);
+	lua_pushboolean(L, ended(job_at(L, 1)));
+	return 1;
+}
+
+/* await(job, timeout or nil, owns) -> it has ended. Output that nobody reads is dropped from now on, so that it can. */
+static int job_await(lua_State *L)
+{
+	struct job *j = job_at(L, 1);
+	double timeout = luaL_optnumber(L, 2, -1);
+
+	sched_may_wait(L, "exec");
+	lua_settop(L, 3);
+	for (int i = 0; i < j->n; i++)
+		for (int out = 0; out < CHILD_OUTPUTS; out++)
+			if (j->child[i] && !child_ended(j->child[i]) && !(i == j->n - 1 && j->streams[out]))
+				child_drop(j->child[i], out);
+	if (ended(j) || timeout == 0) {
+		lua_pushboolean(L, ended(j));
+		return 1;
+	}
+	return wait_for(L, &(struct waiter){ .job = j, .owns = lua_toboolean(L, 3), .for_end = true }, timeout, awaited);
+}
+
+static int which_output(lua_State *L, int arg)
+{
+	return strcmp(luaL_checkstring(L, arg), "stderr") == 0 ? CHILD_STDERR : CHILD_STDOUT;
+}
+
+static int line_more(lua_State *L, int status, lua_KContext ctx);
+
+static int next_line(lua_State *L)
+{
+	struct job *j = job_at(L, 1);
+	int out = which_output(L, 2);
+	struct child_line line;
+
+	if (!last(j)) /* its result was taken, and all output with it */
+		return 0;
+	if (child_line(last(j), out, &line)) {
+		lua_pushlstring(L, line.text, line.len);
+		child_took(last(j), out, line.took);
+		return 1;
+	}
+	if (line.end)
+		return 0;
+	lua_settop(L, 2);
+	return wait_for(L, &(struct waiter){ .job = j }, -1, line_more);
+}
+
+static int line_more(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	sched_resumed(L);
+	return next_line(L);
+}
+
+/* line(job, "stdout" or "stderr") -> the next one, or nothing at the end */
+static int job_line(lua_State *L)
+{
+	sched_may_wait(L, "child:lines");
+	return next_line(L);
+}
+
+/* streams(job, "stdout" or "stderr", on) */
+static int job_streams(lua_State *L)
+{
+	job_at(L, 1)->streams[which_output(L, 2)] = lua_toboolean(L, 3);
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static void set_number(lua_State *L, const char *name, double value)
+{
+	lua_pushnumber(L, value);
+	lua_setfield(L, -2, name);
+}
+
+static void set_true(lua_State *L, const char *name, bool value)
+{
+	if (!value)
+		return;
+	lua_pushboolean(L, 1);
+	lua_setfield(L, -2, name);
+}
+
+static void push_end(lua_State *L, const struct child_end *end)
+{
+	int status = end->wait_status;
+
+	lua_createtable(L, 0, 8);
+	lua_pushboolean(L, WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	lua_setfield(L, -2, "ok");
+	lua_pushinteger(L, WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
+	lua_setfield(L, -2, WIFEXITED(status) ? "code" : "signal");
+	set_true(L, "truncated", end->truncated);
+	set_true(L, "timed_out", end->timed_out);
+	lua_createtable(L, 0, 3);
+	set_number(L, "elapsed", end->elapsed_s);
+	set_number(L, "user", end->user_s);
+	set_number(L, "system", end->system_s);
+	lua_setfield(L, -2, "times");
+	for (int i = 0; i < CHILD_OUTPUTS; i++) {
+		lua_pushlstring(L, end->output[i].data ? end->output[i].data : "", end->output[i].len);
+		lua_setfield(L, -2, output_names[i]);
+	}
+}
+
+/* Protected, so that the output is freed even when there is no memory for it in Lua. */
+static int push_end_protected(lua_State *L)
+{
+	push_end(L, lua_touserdata(L, 1));
+	return 1;
+}
+
+static void take_end(lua_State *L, struct child **child)
+{
+	struct child_end end;
+
+	child_take(*child, &end);
+	child_release(*child);
+	*child = NULL;
+	lua_pushcfunction(L, push_end_protected);
+	lua_pushlightuserdata(L, &end);
+	int error = lua_pcall(L, 1, 1, 0);
+	child_end_fini(&end);
+	if (error)
+		lua_error(L);
+}
+
+/* ends(job) -> how each has ended: a list, the same one whenever it is asked for. Only once all have. */
+static int job_ends(lua_State *L)
+{
+	struct job *j = job_at(L, 1);
+
+	if (lua_getiuservalue(L, 1, 1) == LUA_TTABLE)
+		return 1;
+	lua_createtable(L, j->n, 0);
+	lua_pushvalue(L, -1);
+	lua_setiuservalue(L, 1, 1);
+	for (int i = 0; i < j->n; i++) {
+		take_end(L, &j->child[i]);
+		lua_rawseti(L, -2, i + 1);
+	}
+	return 1;
+}
+
+/* ---- the script's object ---- */
+
+static int signal_number(lua_State *L, int arg)
+{
+	if (lua_type(L, arg) == LUA_TNUMBER && lua_tonumber(L, arg) >= 1 && lua_tonumber(L, arg) < NSIG)
+		return (int)lua_tonumber(L, arg);
+	if (lua_type(L, arg) != LUA_TSTRING)
+		return luaL_error(L, "child:kill: expected a signal, as in \"HUP\", found %s", luaL_tolstring(L, arg, NULL));
+	const char *name = lua_tostring(L, arg);
+	if (strncmp(name, "SIG", 3) == 0)
+		name += 3;
+	for (int s = 1; s < NSIG; s++)
+		if (sigabbrev_np(s) && strcmp(sigabbrev_np(s), name) == 0)
+			return s;
+	return luaL_error(L, "child:kill: there is no signal %s", name);
+}
+
+/* child:kill([signal]) -> it was still there. Without a signal: SIGTERM, and SIGKILL after kill_after. */
+static int job_kill(lua_State *L)
+{
+	struct job *j = job_at(L, 1);
+	int signal = lua_isnoneornil(L, 2) ? 0 : signal_number(L, 2);
+	bool there = false;
+
+	for (int i = 0; i < j->n; i++) {
+		if (!j->child[i] || child_ended(j->child[i]))
+			continue;
+		there = true;
+		if (signal)
+			child_signal(j->child[i], signal);
+		else
+			child_stop_gently(j->child[i]);
+	}
+	lua_pushboolean(L, there);
+	return 1;
+}
+
+static int job_running(lua_State *L)
+{
+	lua_pushboolean(L, !ended(job_at(L, 1)));
+	return 1;
+}
+
+static int job_index(lua_State *L)
+{
+	struct job *j = job_at(L, 1);
+
+	lua_pushvalue(L, 2);
+	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
+		return 1;
+	if (strcmp(luaL_tolstring(L, 2, NULL), "pid") != 0)
+		return luaL_error(L, "child has no '%s'", lua_tostring(L, -1));
+	if (last(j))
+		lua_pushinteger(L, child_pid(last(j)));
+	else
+		lua_pushnil(L);
+	return 1;
+}
+
+static int job_close(lua_State *L)
+{
+	stop(job_at(L, 1));
+	return 0;
+}
+
+static int job_gc(lua_State *L)
+{
+	let_go(job_at(L, 1));
+	return 0;
+}
+
+static const luaL_Reg natives[] = {
+	{ "start", job_start }, { "await", job_await }, { "line", job_line }, { "streams", job_streams }, { "ends", job_ends },
+	{ NULL, NULL },
+};
+
+static const luaL_Reg methods[] = {
+	{ "kill", job_kill },
+	{ "running", job_running },
+	{ NULL, NULL },
+};
+
+void bind_exec(lua_State *L)
+{
+	luaL_setfuncs(L, natives, 0);
+	luaL_newlib(L, methods);
+	luaL_newmetatable(L, JOB_TYPE);
+	lua_pushvalue(L, -2);
+	lua_pushcclosure(L, job_index, 1);
+	lua_setfield(L, -2, "__index");
+	lua_pushcfunction(L, job_gc);
+	lua_setfield(L, -2, "__gc");
+	lua_pushcfunction(L, job_close);
+	lua_setfield(L, -2, "__close");
+	lua_pop(L, 1);
+	lua_setfield(L, -2, "job_methods");
+}

@@ -1,0 +1,416 @@
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/module.h"
+#include "http/http.h"
+#include "script/bind.h"
+#include "script/scheduler.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LANE_KEY "lunarch.http.the_lane"
+#define LANE_TYPE "lunarch.http.lane"
+#define CALL_TYPE "lunarch.http.call"
+#define CONNECTIONS 100            /* to one host and port */
+#define STREAM_KEPT (256 * 1024)   /* of a body that is read slower than it comes */
+#define HEADERS_MAX 256
+
+/* A request of the script. lua/http.lua decides what is asked for; this carries it and what came of it to the task that
+ * waits. Its user value holds the texts that must live as long as it does. */
+struct call {
+	struct http_call *under_way;  /* NULL: it has ended */
+	struct bond bond;             /* the scope's end is this one's too */
+	struct wait wait;
+	bool streams, answered, paused;
+	int status;
+	struct buf headers;           /* name, 0, value, 0, ... */
+	struct buf body;
+	struct buf url;
+	bool unsent;
+	struct err err;               /* once it has ended */
+};
+
+static struct call *call_at(lua_State *L, int arg)
+{
+	return luaL_checkudata(L, arg, CALL_TYPE);
+}
+
+/* ---- what comes from the loop ---- */
+
+static void keep_headers(struct call *c, const struct http_headers *headers)
+{
+	buf_fini(&c->headers);
+	for (size_t i = 0; i < headers->count; i++) {
+		buf_add(&c->headers, headers->list[i].name, strlen(headers->list[i].name) + 1);
+		buf_add(&c->headers, headers->list[i].value, strlen(headers->list[i].value) + 1);
+	}
+}
+
+static void on_answered(void *arg, struct http_call *under_way, int status, const struct http_headers *headers)
+{
+	struct call *c = arg;
+
+	(void)under_way;
+	c->answered = true;
+	c->status = status;
+	keep_headers(c, headers);
+	wait_done(&c->wait);
+}
+
+static void on_data(void *arg, struct http_call *under_way, const char *bytes, size_t len)
+{
+	struct call *c = arg;
+
+	buf_add(&c->body, bytes, len);
+	if (c->body.len >= STREAM_KEPT && !c->paused) {
+		c->paused = true;
+		http_pause(under_way, true);
+	}
+	wait_done(&c->wait);
+}
+
+static void on_drained(void *arg, struct http_call *under_way)
+{
+	struct call *c = arg;
+
+	(void)under_way;
+	wait_done(&c->wait);
+}
+
+static void on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
+{
+	struct call *c = arg;
+
+	c->under_way = NULL;
+	bond_cut(&c->bond);
+	c->status = r->status;
+	if (!c->answered)
+		keep_headers(c, headers);
+	if (!c->streams)
+		buf_add(&c->body, r->body, r->len);
+	buf_adds(&c->url, r->url ? r->url : "");
+	c->unsent = r->unsent;
+	c->err = r->err;
+	wait_done(&c->wait);
+}
+
+/* Nobody wants it any more: its connection goes, unless others use it. */
+static void cancel(struct call *c)
+{
+	if (c->under_way)
+		http_cancel(c->under_way);
+}
+
+static void on_left(struct wait *w)
+{
+	cancel((struct call *)((char *)w - offsetof(struct call, wait)));
+}
+
+static void on_over(struct bond *b)
+{
+	cancel((struct call *)((char *)b - offsetof(struct call, bond)));
+}
+
+/* ---- asking ---- */
+
+static const char *text(lua_State *L, int spec, const char *field)
+{
+	lua_getfield(L, spec, field);
+	const char *s = lua_tostring(L, -1);
+	lua_pop(L, 1); /* the table keeps it */
+	return s;
+}
+
+static double number(lua_State *L, int spec, const char *field)
+{
+	lua_getfield(L, spec, field);
+	double n = lua_tonumber(L, -1);
+	lua_pop(L, 1);
+	return n;
+}
+
+static bool flag(lua_State *L, int spec, const char *field)
+{
+	lua_getfield(L, spec, field);
+	bool b = lua_toboolean(L, -1);
+	lua_pop(L, 1);
+	return b;
+}
+
+static nsec duration(lua_State *L, int spec, const char *field)
+{
+	double s = number(L, spec, field);
+
+	return s > 0 ? (nsec)(s * (double)NSEC_PER_SEC) : 0;
+}
+
+/* PEM text as it is, anything else is a file's name. */
+static void text_or_file(lua_State *L, int spec, const char *field, const char **pem, const char **file)
+{
+	const char *s = text(L, spec, field);
+	bool is_pem = s && strstr(s, "-----BEGIN");
+
+	*pem = is_pem ? s : NULL;
+	*file = is_pem ? NULL : s;
+}
+
+static void read_tls(lua_State *L, int spec, struct http_tls *t)
+{
+	*t = (struct http_tls){ .key_password = text(L, spec, "key_password"), .insecure = flag(L, spec, "insecure"),
+	                        .http1 = flag(L, spec, "http1") };
+	text_or_file(L, spec, "ca", &t->ca_pem, &t->ca_file);
+	text_or_file(L, spec, "cert", &t->cert_pem, &t->cert_file);
+	text_or_file(L, spec, "key", &t->key_pem, &t->key_file);
+}
+
+static void read_headers(lua_State *L, int spec, const char **headers)
+{
+	lua_getfield(L, spec, "headers");
+	lua_Integer n = lua_istable(L, -1) ? luaL_len(L, -1) : 0;
+	if (n >= HEADERS_MAX)
+		luaL_error(L, "http: more than %d headers", HEADERS_MAX - 1);
+	for (lua_Integer i = 0; i < n; i++) {
+		lua_rawgeti(L, -1, i + 1);
+		headers[i] = luaL_checkstring(L, -1);
+		lua_pop(L, 1);
+	}
+	headers[n] = NULL;
+	lua_pop(L, 1);
+}
+
+static void read_request(lua_State *L, int spec, struct http_request *r)
+{
+	double timeout = number(L, spec, "timeout");
+
+	r->method = text(L, spec, "method");
+	r->url = text(L, spec, "url");
+	r->bearer = text(L, spec, "bearer");
+	r->user = text(L, spec, "user");
+	r->password = text(L, spec, "password");
+	lua_getfield(L, spec, "body");
+	r->body = lua_tolstring(L, -1, &r->body_len);
+	lua_pop(L, 1);
+	r->streamed = flag(L, spec, "streamed");
+	r->server_name = text(L, spec, "server_name");
+	r->unix_path = text(L, spec, "unix");
+	r->proxy = text(L, spec, "proxy");
+	r->no_proxy = text(L, spec, "no_proxy");
+	if (timeout > 0)
+		r->by = instant_add(clock_now(), (nsec)(timeout * (double)NSEC_PER_SEC));
+	r->connect = duration(L, spec, "connect_timeout");
+	r->first_byte = duration(L, spec, "first_byte");
+	r->silence = duration(L, spec, "silence");
+	r->redirects = (int)number(L, spec, "redirects");
+	r->compressed = flag(L, spec, "compressed");
+	r->limit = (size_t)number(L, spec, "max_body");
+	r->answered = on_answered;
+	r->drained = on_drained;
+	r->done = on_done;
+}
+
+static struct http *lane(lua_State *L)
+{
+	lua_getfield(L, LUA_REGISTRYINDEX, LANE_KEY);
+	struct http *h = *(struct http **)luaL_checkudata(L, -1, LANE_TYPE);
+	lua_pop(L, 1);
+	return h;
+}
+
+/* start(spec) -> call: lua/http.lua has checked the fields. */
+static int call_start(lua_State *L)
+{
+	const char *headers[HEADERS_MAX];
+	struct http_tls tls;
+	struct http_request r = { 0 };
+	struct scope *scope = sched_scope(sched_of(L));
+
+	sched_may_wait(L, "http");
+	lua_settop(L, 1);
+	struct call *c = lua_newuserdatauv(L, sizeof *c, 1);
+	memset(c, 0, sizeof *c);
+	luaL_setmetatable(L, CALL_TYPE);
+	lua_pushvalue(L, 1);
+	lua_setiuservalue(L, 2, 1);
+	c->wait.left = on_left;
+	c->streams = flag(L, 1, "stream");
+	read_headers(L, 1, headers);
+	read_tls(L, 1, &tls);
+	read_request(L, 1, &r);
+	r.headers = headers;
+	r.tls = &tls;
+	r.arg = c;
+	r.data = c->streams ? on_data : NULL;
+	c->under_way = http_start(lane(L), &r);
+	bond_make(scope, &c->bond, on_over);
+	return 1;
+}
+
+static int waited(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	if (sched_over(L)) /* it was woken first, and had left its wait when it was cancelled */
+		cancel(call_at(L, 1));
+	lua_pushboolean(L, sched_resumed(L));
+	return 1;
+}
+
+/* wait(call): until something about it changes. Leaving that wait ends the call. */
+static int call_wait(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+
+	sched_may_wait(L, "http");
+	if (c->wait.task)
+		return luaL_error(L, "http: another task waits for this response");
+	if (!c->under_way)
+		return 0;
+	return sched_wait(L, &c->wait, -1, 0, waited);
+}
+
+/* state(call) -> answered, ended */
+static int call_state(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+
+	lua_pushboolean(L, c->answered || (!c->under_way && c->err.code == ERR_NONE));
+	lua_pushboolean(L, !c->under_way);
+	return 2;
+}
+
+/* take(call) -> what has come of the body */
+static int call_take(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+
+	lua_pushlstring(L, c->body.data ? c->body.data : "", c->body.len);
+	buf_fini(&c->body);
+	if (c->paused && c->under_way) {
+		c->paused = false;
+		http_pause(c->under_way, false);
+	}
+	return 1;
+}
+
+/* send(call, text or nil: the end) -> bytes that wait to go out; nil: the call has ended */
+static int call_send(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+	size_t len = 0;
+	const char *bytes = luaL_optlstring(L, 2, "", &len);
+
+	if (!c->under_way)
+		return 0;
+	lua_pushinteger(L, (lua_Integer)http_send(c->under_way, bytes, len, lua_isnoneornil(L, 2) ? HTTP_LAST : HTTP_SOME));
+	return 1;
+}
+
+static int call_cancel(lua_State *L)
+{
+	cancel(call_at(L, 1));
+	return 0;
+}
+
+/* Of the same name together, as RFC 9110, 5.3 has it; cookies may hold commas, so they stand on lines of their own. */
+static void add_header(lua_State *L, const char *name, const char *value)
+{
+	luaL_Buffer b;
+	char *at = luaL_buffinitsize(L, &b, strlen(name));
+
+	for (size_t i = 0; name[i]; i++)
+		at[i] = name[i] >= 'A' && name[i] <= 'Z' ? (char)(name[i] - 'A' + 'a') : name[i];
+	luaL_pushresultsize(&b, strlen(name));
+	lua_pushvalue(L, -1);
+	if (lua_rawget(L, -3) == LUA_TSTRING)
+		lua_pushfstring(L, "%s%s%s", lua_tostring(L, -1), strcasecmp(name, "set-cookie") == 0 ? "\n" : ", ", value);
+	else
+		lua_pushstring(L, value);
+	lua_remove(L, -2);
+	lua_rawset(L, -3);
+}
+
+/* answer(call) -> status, headers, URL */
+static int call_answer(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+	const char *end = c->headers.data + c->headers.len;
+
+	lua_pushinteger(L, c->status);
+	lua_newtable(L);
+	for (const char *name = c->headers.data; name && name < end;) {
+		const char *value = name + strlen(name) + 1;
+		add_header(L, name, value);
+		name = value + strlen(value) + 1;
+	}
+	lua_pushlstring(L, c->url.data ? c->url.data : "", c->url.len);
+	return 3;
+}
+
+/* failure(call) -> nil, err with `unsent`: nothing of the request has left; or nothing, if it has not failed */
+static int call_failure(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+
+	if (c->under_way || c->err.code == ERR_NONE)
+		return 0;
+	bind_fail_err(L, &c->err);
+	lua_pushboolean(L, c->unsent);
+	lua_setfield(L, -2, "unsent");
+	return 2;
+}
+
+static int call_gc(lua_State *L)
+{
+	struct call *c = call_at(L, 1);
+
+	cancel(c);
+	buf_fini(&c->headers);
+	buf_fini(&c->body);
+	buf_fini(&c->url);
+	return 0;
+}
+
+static int lane_gc(lua_State *L)
+{
+	struct http **h = luaL_checkudata(L, 1, LANE_TYPE);
+
+	http_free(*h);
+	*h = NULL;
+	return 0;
+}
+
+static const luaL_Reg natives[] = {
+	{ "start", call_start }, { "wait", call_wait },     { "state", call_state },   { "take", call_take },
+	{ "send", call_send },   { "cancel", call_cancel }, { "answer", call_answer }, { "failure", call_failure },
+	{ NULL, NULL },
+};
+
+static void set_gc(lua_State *L, const char *type, lua_CFunction gc)
+{
+	luaL_newmetatable(L, type);
+	lua_pushcfunction(L, gc);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
+}
+
+static int open_natives(lua_State *L)
+{
+	const struct http_options options = { .connections = CONNECTIONS, .kept = CONNECTIONS };
+	struct err err;
+
+	set_gc(L, LANE_TYPE, lane_gc);
+	set_gc(L, CALL_TYPE, call_gc);
+	struct http **slot = lua_newuserdatauv(L, sizeof(struct http *), 0);
+	*slot = NULL;
+	luaL_setmetatable(L, LANE_TYPE);
+	*slot = http_new(sched_loop(sched_of(L)), &options, &err);
+	if (!*slot)
+		return luaL_error(L, "%s", err.text);
+	lua_setfield(L, LUA_REGISTRYINDEX, LANE_KEY);
+	luaL_newlib(L, natives);
+	return 1;
+}
+
+const struct module lunarch_module = { .build = LUNARCH_BUILD, .open_lua = open_natives, .libraries = http_libraries };

@@ -1,0 +1,109 @@
+#include "script/bind.h"
+#include "script/scheduler.h"
+
+#include <lauxlib.h>
+
+#define SIGNAL_TYPE "lunarch.signal"
+
+/* Tasks that wait for something that Lua code decides (lua/queue.lua): first come, first woken. */
+struct signal {
+	struct waiter *first, **last;
+};
+
+/* On the waiting task's own stack, so that it goes when the wait goes. */
+struct waiter {
+	struct wait wait;
+	struct signal *signal;
+	struct waiter *next;
+	bool woken;
+};
+
+static struct signal *signal_at(lua_State *L)
+{
+	return luaL_checkudata(L, 1, SIGNAL_TYPE);
+}
+
+static int signal_new(lua_State *L)
+{
+	struct signal *s = lua_newuserdatauv(L, sizeof *s, 0);
+
+	*s = (struct signal){ .last = &s->first };
+	luaL_setmetatable(L, SIGNAL_TYPE);
+	return 1;
+}
+
+static void leave(struct wait *wait)
+{
+	struct waiter *w = (struct waiter *)((char *)wait - offsetof(struct waiter, wait));
+	struct signal *s = w->signal;
+
+	for (struct waiter **at = &s->first; *at; at = &(*at)->next)
+		if (*at == w) {
+			*at = w->next;
+			if (s->last == &w->next)
+				s->last = at;
+			return;
+		}
+}
+
+static bool wake(struct signal *s)
+{
+	struct waiter *w = s->first;
+
+	if (!w)
+		return false;
+	s->first = w->next;
+	if (!s->first)
+		s->last = &s->first;
+	w->woken = true;
+	wait_done(&w->wait);
+	return true;
+}
+
+/* signal:wake() -> there was one to wake */
+static int signal_wake(lua_State *L)
+{
+	lua_pushboolean(L, wake(signal_at(L)));
+	return 1;
+}
+
+static int waited(lua_State *L, int status, lua_KContext ctx)
+{
+	struct waiter *w = (struct waiter *)ctx;
+
+	(void)status;
+	if (w->woken && sched_over(L))
+		wake(w->signal); /* this one cannot take what it was woken for */
+	lua_pushboolean(L, sched_resumed(L));
+	return 1;
+}
+
+/* signal:wait([timeout]) -> woken, or false: the time is up */
+static int signal_wait(lua_State *L)
+{
+	struct signal *s = signal_at(L);
+	double timeout = luaL_optnumber(L, 2, -1);
+
+	sched_may_wait(L, "waiting");
+	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
+	*w = (struct waiter){ .wait = { .left = leave }, .signal = s };
+	*s->last = w;
+	s->last = &w->next;
+	return sched_wait(L, &w->wait, timeout, (lua_KContext)w, waited);
+}
+
+static const luaL_Reg methods[] = {
+	{ "wait", signal_wait },
+	{ "wake", signal_wake },
+	{ NULL, NULL },
+};
+
+void bind_signals(lua_State *L)
+{
+	luaL_newmetatable(L, SIGNAL_TYPE);
+	luaL_newlib(L, methods);
+	lua_setfield(L, -2, "__index");
+	lua_pop(L, 1);
+	lua_pushcfunction(L, signal_new);
+	lua_setfield(L, -2, "signal");
+}

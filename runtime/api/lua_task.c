@@ -1,0 +1,404 @@
+#include "base/mem.h"
+#include "script/bind.h"
+#include "script/scheduler.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+
+#define HANDLE_TYPE "lunarch.task"
+#define GROUP_TYPE "lunarch.group"
+
+/* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has ended. */
+struct handle {
+	struct task *task;      /* NULL: it has ended */
+	struct joining *joining;
+	struct member *groups;  /* where its end is awaited, besides */
+	int reference;          /* keeps the handle while the task lives */
+	int results;
+	bool ok, cancelled;
+	bool watched;           /* whoever started it raises its error: it does not end the term */
+};
+
+/* A task that waits for another one; a userdata on its own stack, so that it goes when the wait goes. */
+struct joining {
+	struct wait wait;
+	struct handle *handle;
+	struct joining *next;
+};
+
+/* ---- sleep ---- */
+
+static int slept(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	sched_resumed(L);
+	return 0;
+}
+
+static int task_sleep(lua_State *L)
+{
+	double seconds = bind_seconds(L, 1, "sleep");
+
+	sched_may_wait(L, "sleep");
+	return sched_wait(L, NULL, seconds, 0, slept);
+}
+
+/* ---- spawn ---- */
+
+/* Replaces the results on top of the stack by their table, the handle's user value. */
+static void keep_results(struct handle *h, const struct outcome *o)
+{
+	lua_State *L = o->results;
+
+	if (!lua_checkstack(L, 4))
+		return;
+	if (o->ok) {
+		lua_createtable(L, o->count, 0);
+		lua_insert(L, -(o->count + 1));
+		for (int i = o->count; i > 0; i--)
+			lua_rawseti(L, -(i + 1), i);
+		h->results = o->count;
+	} else {
+		lua_createtable(L, 2, 0);
+		lua_pushstring(L, o->message);
+		lua_rawseti(L, -2, 1);
+		lua_pushstring(L, o->traceback);
+		lua_rawseti(L, -2, 2);
+	}
+	lua_rawgeti(L, LUA_REGISTRYINDEX, h->reference);
+	lua_insert(L, -2);
+	lua_setiuservalue(L, -2, 1);
+}
+
+static void tell_groups(struct handle *h);
+
+static void task_has_ended(void *arg, const struct outcome *o)
+{
+	struct handle *h = arg;
+	struct scope *scope = task_scope(h->task);
+
+	keep_results(h, o);
+	h->ok = o->ok;
+	h->cancelled = o->cancelled;
+	h->task = NULL;
+	while (h->joining) {
+		struct joining *j = h->joining;
+		h->joining = j->next;
+		wait_done(&j->wait);
+	}
+	tell_groups(h);
+	luaL_unref(o->results, LUA_REGISTRYINDEX, h->reference);
+	if (!o->ok && !o->cancelled && !h->watched)
+		scope->failed(scope, o);
+}
+
+int bind_spawn(lua_State *L, struct scope *scope, int nargs)
+{
+	luaL_argexpected(L, lua_isfunction(L, -(nargs + 1)), 1, "function");
+	if (scope_over(scope))
+		return sched_raise(L, scope->over ? scope->over : TERM_ENDED);
+	struct handle *h = lua_newuserdatauv(L, sizeof *h, 1);
+	*h = (struct handle){ 0 };
+	luaL_setmetatable(L, HANDLE_TYPE);
+	lua_pushvalue(L, -1);
+	lua_insert(L, -(nargs + 3));
+	h->reference = luaL_ref(L, LUA_REGISTRYINDEX);
+	h->task = sched_spawn(scope, L, nargs, task_has_ended, h);
+	return 1;
+}
+
+static int task_spawn(lua_State *L)
+{
+	struct sched *s = sched_of(L);
+	struct scope *scope = sched_scope(s);
+
+	return bind_spawn(L, scope ? scope : sched_program(s), lua_gettop(L) - 1);
+}
+
+/* ---- task:wait, task:cancel, task:done ---- */
+
+static struct handle *handle_at(lua_State *L)
+{
+	return luaL_checkudata(L, 1, HANDLE_TYPE);
+}
+
+static int results(lua_State *L, struct handle *h)
+{
+	lua_getiuservalue(L, 1, 1);
+	if (!h->ok) {
+		lua_rawgeti(L, -1, 1);
+		lua_rawgeti(L, -2, 2);
+		bind_fail(L, h->cancelled ? "cancelled" : "failed", "%s", lua_tostring(L, -2));
+		lua_pushvalue(L, -3);
+		lua_setfield(L, -2, "traceback");
+		return 2;
+	}
+	luaL_checkstack(L, h->results, "too many results");
+	for (int i = 1; i <= h->results; i++)
+		lua_rawgeti(L, -i, i);
+	return h->results;
+}
+
+static void leave(struct wait *w)
+{
+	struct joining *j = (struct joining *)((char *)w - offsetof(struct joining, wait));
+
+	for (struct joining **at = &j->handle->joining; *at; at = &(*at)->next)
+		if (*at == j) {
+			*at = j->next;
+			return;
+		}
+}
+
+static int joined(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	if (!sched_resumed(L))
+		return bind_fail(L, "timeout", "the task has not ended in time");
+	return results(L, handle_at(L));
+}
+
+static int task_wait(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+	double timeout = lua_isnoneornil(L, 2) ? -1 : bind_seconds(L, 2, "task:wait");
+
+	if (!h->task)
+		return results(L, h);
+	if (h->task == sched_running(sched_of(L)))
+		return luaL_error(L, "a task cannot wait for its own end");
+	sched_may_wait(L, "task:wait");
+	lua_settop(L, 1);
+	struct joining *j = lua_newuserdatauv(L, sizeof *j, 0);
+	*j = (struct joining){ .wait = { .left = leave }, .handle = h, .next = h->joining };
+	h->joining = j;
+	return sched_wait(L, &j->wait, timeout, 0, joined);
+}
+
+static int task_stop(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+
+	if (h->task)
+		task_cancel(h->task, "task cancelled");
+	return 0;
+}
+
+static int task_is_done(lua_State *L)
+{
+	lua_pushboolean(L, !handle_at(L)->task);
+	return 1;
+}
+
+/* ---- groups: the ends of several tasks, in the order in which they come ---- */
+
+struct member {
+	struct group *group;
+	struct handle *handle;
+	struct member *next;            /* of the same task */
+	struct member *group_next;      /* of the same group: all, or those that have ended */
+	int key;                        /* in the group's user value: its task, and from there on whatever Lua keeps */
+};
+
+struct group {
+	struct wait wait;
+	struct member *running;
+	struct member *ended, **ended_end;
+	int keys;
+};
+
+static struct group *group_at(lua_State *L)
+{
+	return luaL_checkudata(L, 1, GROUP_TYPE);
+}
+
+static void unlink_from(struct member **at, struct member *m, bool of_group)
+{
+	for (; *at; at = of_group ? &(*at)->group_next : &(*at)->next)
+		if (*at == m) {
+			*at = of_group ? m->group_next : m->next;
+			return;
+		}
+}
+
+static void member_ends(struct member *m)
+{
+	struct group *g = m->group;
+
+	m->group_next = NULL;
+	*g->ended_end = m;
+	g->ended_end = &m->group_next;
+	wait_done(&g->wait);
+}
+
+static void tell_groups(struct handle *h)
+{
+	while (h->groups) {
+		struct member *m = h->groups;
+		h->groups = m->next;
+		unlink_from(&m->group->running, m, true);
+		member_ends(m);
+	}
+}
+
+static int group_new(lua_State *L)
+{
+	struct group *g = lua_newuserdatauv(L, sizeof *g, 1);
+
+	*g = (struct group){ .ended_end = &g->ended };
+	luaL_setmetatable(L, GROUP_TYPE);
+	lua_newtable(L);
+	lua_setiuservalue(L, -2, 1);
+	return 1;
+}
+
+/* group_add(group, task) -> its number in the group */
+static int group_add(lua_State *L)
+{
+	struct group *g = group_at(L);
+	struct handle *h = luaL_checkudata(L, 2, HANDLE_TYPE);
+	struct member *m = mem_zero(sizeof *m);
+
+	*m = (struct member){ .group = g, .handle = h, .key = ++g->keys };
+	if (h->task) {
+		m->next = h->groups;
+		h->groups = m;
+		m->group_next = g->running;
+		g->running = m;
+	} else {
+		member_ends(m);
+	}
+	lua_getiuservalue(L, 1, 1);
+	lua_pushvalue(L, 2);
+	lua_rawseti(L, -2, m->key); /* keeps it, for the sake of unlinking */
+	lua_pushinteger(L, m->key);
+	return 1;
+}
+
+/* -> the number of the next one that has ended, and the task; nil: there is none left */
+static int next_ended(lua_State *L, struct group *g)
+{
+	struct member *m = g->ended;
+
+	if (!m) {
+		lua_pushnil(L);
+		return 1;
+	}
+	int key = m->key;
+	g->ended = m->group_next;
+	if (!g->ended)
+		g->ended_end = &g->ended;
+	free(m);
+	lua_pushinteger(L, key);
+	lua_getiuservalue(L, 1, 1);
+	lua_rawgeti(L, -1, key);
+	lua_pushnil(L);
+	lua_rawseti(L, -3, key);
+	lua_remove(L, -2);
+	return 2;
+}
+
+static int group_woken(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	if (sched_resumed(L))
+		return next_ended(L, group_at(L));
+	lua_pushboolean(L, 0);
+	return 1;
+}
+
+/* group_next(group, timeout or nil) -> number, task | nil: none is left | false: not in time */
+static int group_next(lua_State *L)
+{
+	struct group *g = group_at(L);
+	double timeout = luaL_optnumber(L, 2, -1);
+
+	sched_may_wait(L, "waiting for tasks");
+	if (g->ended || !g->running)
+		return next_ended(L, g);
+	lua_settop(L, 1);
+	return sched_wait(L, &g->wait, timeout, 0, group_woken);
+}
+
+static int group_gc(lua_State *L)
+{
+	struct group *g = group_at(L);
+
+	while (g->running) {
+		struct member *m = g->running;
+		g->running = m->group_next;
+		unlink_from(&m->handle->groups, m, false);
+		free(m);
+	}
+	while (g->ended) {
+		struct member *m = g->ended;
+		g->ended = m->group_next;
+		free(m);
+	}
+	return 0;
+}
+
+/* ---- for lua/tasks.lua ---- */
+
+/* spawn_watched(f, ...) -> a task whose error does not end the term */
+static int spawn_watched(lua_State *L)
+{
+	struct sched *s = sched_of(L);
+	struct scope *scope = sched_scope(s);
+
+	bind_spawn(L, scope ? scope : sched_program(s), lua_gettop(L) - 1);
+	((struct handle *)lua_touserdata(L, -1))->watched = true;
+	return 1;
+}
+
+/* disown(task): its error, if it is still to come, is again anybody's */
+static int disown(lua_State *L)
+{
+	handle_at(L)->watched = false;
+	return 0;
+}
+
+/* outcome(task) -> "ok", "failed", "cancelled"; nil while it runs */
+static int outcome_of(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+
+	lua_pushstring(L, h->task ? NULL : h->ok ? "ok" : h->cancelled ? "cancelled" : "failed");
+	return 1;
+}
+
+static int is_task(lua_State *L)
+{
+	lua_pushboolean(L, luaL_testudata(L, 1, HANDLE_TYPE) != NULL);
+	return 1;
+}
+
+static const luaL_Reg methods[] = {
+	{ "wait", task_wait },
+	{ "cancel", task_stop },
+	{ "done", task_is_done },
+	{ NULL, NULL },
+};
+
+static const luaL_Reg natives[] = {
+	{ "sleep", task_sleep },       { "spawn", task_spawn },   { "spawn_watched", spawn_watched },
+	{ "disown", disown },          { "outcome", outcome_of }, { "is_task", is_task },
+	{ "group", group_new },        { "group_add", group_add }, { "group_next", group_next },
+	{ NULL, NULL },
+};
+
+void bind_tasks(lua_State *L)
+{
+	luaL_newmetatable(L, GROUP_TYPE);
+	lua_pushcfunction(L, group_gc);
+	lua_setfield(L, -2, "__gc");
+	lua_pop(L, 1);
+	luaL_newmetatable(L, HANDLE_TYPE);
+	luaL_newlib(L, methods);
+	lua_setfield(L, -2, "__index");
+	lua_pop(L, 1);
+	luaL_setfuncs(L, natives, 0);
+}

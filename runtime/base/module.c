@@ -1,0 +1,93 @@
+#include "base/module.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The library whose absence keeps a module from loading, and the package that brings it. */
+static const struct {
+	const char *module, *library, *package;
+} libraries[] = {
+	{ "admin", "libmicrohttpd", "libmicrohttpd12" },
+	{ "etcd", "libcurl", "libcurl4" },
+	{ "kube", "libcurl", "libcurl4" },
+	{ "kube", "libyaml", "libyaml-0-2" },
+	{ "http", "libcurl", "libcurl4" },
+	{ "redis", "libhiredis_ssl", "libhiredis0.14" },
+	{ "redis", "libhiredis", "libhiredis0.14" },
+	{ "postgres", "libpq", "libpq5" },
+	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
+};
+
+const char *const module_names[] = { "admin", "etcd", "http", "kube", "postgres", "redis", "zookeeper", NULL };
+
+/* Beside the program first: that is where a build has them. */
+static int module_path(const char *name, char *out, size_t size)
+{
+	static const char *const places[] = { "modules", "../lib/lunarch" };
+	char self[PATH_MAX];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+	if (n < 0)
+		return -1;
+	self[n] = '\0';
+	char *slash = strrchr(self, '/');
+	if (!slash)
+		return -1;
+	*slash = '\0';
+	for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+		int len = snprintf(out, size, "%s/%s/%s.so", self, places[i], name);
+		if (len > 0 && (size_t)len < size && access(out, F_OK) == 0)
+			return 0;
+	}
+	return -1;
+}
+
+bool module_installed(const char *name)
+{
+	char path[PATH_MAX];
+
+	return module_path(name, path, sizeof path) == 0;
+}
+
+/* dlerror(3) names the shared object that was not found, as "libpq.so.5: cannot open shared object file: ...". */
+static int loading_failed(const char *name, const char *path, struct err *err)
+{
+	const char *why = dlerror();
+
+	if (!why)
+		why = "unknown reason";
+	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
+		if (strcmp(libraries[i].module, name) == 0 && strncmp(why, libraries[i].library, strlen(libraries[i].library)) == 0)
+			return err_set(err, ERR_MISSING, "the library %s is missing: install it (Debian: apt-get install %s). %s",
+			               libraries[i].library, libraries[i].package, why);
+	return err_set(err, ERR_SYSTEM, "cannot load %s: %s", path, why);
+}
+
+const struct module *module_open(const char *name, struct err *err)
+{
+	char path[PATH_MAX];
+
+	if (module_path(name, path, sizeof path) < 0) {
+		err_set(err, ERR_MISSING, "this program was built or installed without its module %s.so (expected beside it in "
+		        "modules/, or in ../lib/lunarch)", name);
+		return NULL;
+	}
+	void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!object) {
+		loading_failed(name, path, err);
+		return NULL;
+	}
+	const struct module *m = dlsym(object, "lunarch_module");
+	if (!m || strcmp(m->build, LUNARCH_BUILD) != 0) {
+		err_set(err, ERR_SYSTEM, "%s is of another build (%s) than this program (%s): install both together", path,
+		        m ? m->build : "unknown", LUNARCH_BUILD);
+		dlclose(object);
+		return NULL;
+	}
+	// cppcheck-suppress resourceLeak  ; it stays open for the life of the process
+	return m;
+}

@@ -1,0 +1,45 @@
+#include "base/nonce.h"
+
+#include "base/clock.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/types.h>
+
+void nonce_bytes(void *out, size_t bytes)
+{
+	/* A kernel that was cloned goes on with the same random numbers until it is seeded anew (random(7); the virtual machine
+	 * generation ID, where there is one, does that at once). Nanoseconds differ. */
+	uint64_t now = (uint64_t)clock_now().raw * UINT64_C(0x9e3779b97f4a7c15);
+	unsigned char *at = out;
+
+	if (bytes > NONCE_MAX || getrandom(out, bytes, 0) != (ssize_t)bytes)
+		abort();
+	for (size_t i = 0; i < bytes && i < sizeof now; i++)
+		at[i] ^= (unsigned char)(now >> (8 * (sizeof now - 1 - i)));
+}
+
+void nonce_hex(char *out, size_t bytes)
+{
+	unsigned char b[NONCE_MAX];
+
+	nonce_bytes(b, bytes);
+	for (size_t i = 0; i < bytes; i++) {
+		out[2 * i] = "0123456789abcdef"[b[i] >> 4];
+		out[2 * i + 1] = "0123456789abcdef"[b[i] & 15];
+	}
+	out[2 * bytes] = '\0';
+}
+
+void nonce_uuid(char *out)
+{
+	char hex[33];
+
+	nonce_hex(hex, 16);
+	hex[12] = '4';
+	hex[16] = "89ab"[hex[16] & 3];
+	snprintf(out, 37, "%.8s-%.4s-%.4s-%.4s-%.12s", hex, hex + 8, hex + 12, hex + 16, hex + 20);
+}

@@ -1,0 +1,135 @@
+#include "base/proc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define KERNEL_THREAD 0x00200000 /* PF_KTHREAD, include/linux/sched.h */
+
+ssize_t proc_slurp(const char *path, char *text, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	text[0] = '\0';
+	if (fd < 0)
+		return -1;
+	ssize_t n = read(fd, text, size - 1);
+	int error = errno;
+	close(fd);
+	errno = error;
+	text[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
+/* The given field, counted as proc(5) does; `at` stands on field 3. */
+static const char *field(const char *at, int number)
+{
+	for (int i = 3; i < number && at; i++) {
+		at = strchr(at, ' ');
+		at = at ? at + 1 : NULL;
+	}
+	return at;
+}
+
+int proc_stat(uint64_t pid, struct proc_stat *out)
+{
+	char path[64], text[1024];
+
+	snprintf(path, sizeof path, "/proc/%llu/stat", (unsigned long long)pid);
+	ssize_t n = proc_slurp(path, text, sizeof text);
+	if (n < 0)
+		return -1;
+	const char *name_end = strrchr(text, ')');
+	const char *state = name_end && name_end[1] ? name_end + 2 : NULL; /* the name may contain parentheses and spaces */
+	const char *flags = field(state, 9), *start = field(state, 22);
+	errno = EPROTO;
+	if (!flags || !start)
+		return -1;
+	*out = (struct proc_stat){
+		.state = *state,
+		.kernel = strtoul(flags, NULL, 10) & KERNEL_THREAD,
+		.parent = strtoull(state + 2, NULL, 10),
+		.start = strtoull(start, NULL, 10),
+	};
+	return 0;
+}
+
+bool proc_runs(const struct proc_stat *s)
+{
+	return s->state != 'Z' && s->state != 'X';
+}
+
+bool proc_has_uid(uint64_t pid, uid_t uid)
+{
+	char path[64], text[2048];
+	unsigned id[4];
+
+	snprintf(path, sizeof path, "/proc/%llu/status", (unsigned long long)pid);
+	const char *line = proc_slurp(path, text, sizeof text) > 0 ? strstr(text, "\nUid:") : NULL;
+	if (!line || sscanf(line, "\nUid: %u %u %u %u", &id[0], &id[1], &id[2], &id[3]) != 4)
+		return true;
+	return id[0] == uid || id[1] == uid || id[2] == uid || id[3] == uid;
+}
+
+bool proc_gone(uint64_t pid)
+{
+	return kill((pid_t)pid, 0) < 0 && errno == ESRCH;
+}
+
+void proc_boot_id(char *out)
+{
+	if (proc_slurp("/proc/sys/kernel/random/boot_id", out, 37) != 36)
+		out[0] = '\0';
+}
+
+uint64_t proc_pid_namespace(void)
+{
+	char pid[32] = "";
+	struct stat st;
+
+	if (readlink("/proc/self", pid, sizeof pid - 1) < 0 || atoi(pid) != getpid())
+		return 0; /* a /proc of an outer namespace: its numbers are not ours */
+	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
+}
+
+int proc_time_namespace(uint64_t *out)
+{
+	struct stat st;
+
+	*out = 0;
+	if (stat("/proc/self/ns/time", &st) == 0)
+		*out = (uint64_t)st.st_ino;
+	else if (errno != ENOENT)
+		return -1;
+	return 0;
+}
+
+/* getdents64(2): readdir would allocate. */
+struct entry {
+	uint64_t inode;
+	int64_t offset;
+	unsigned short length;
+	unsigned char type;
+	char name[];
+};
+
+int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg)
+{
+	char buffer[8192] __attribute__((aligned(8)));
+	long n;
+
+	while ((n = syscall(SYS_getdents64, dir, buffer, sizeof buffer)) > 0)
+		for (long at = 0; at < n;) {
+			const struct entry *e = (const struct entry *)(buffer + at);
+			at += e->length;
+			if (!each(arg, e->name))
+				return 0;
+		}
+	return n < 0 ? -1 : 0;
+}

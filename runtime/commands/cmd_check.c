@@ -1,0 +1,315 @@
+#include "commands/commands.h"
+
+#include "base/mem.h"
+#include "commands/look.h"
+#include "commands/record_text.h"
+#include "commands/script_probe.h"
+#include "script/inspect.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct check {
+	struct options options;
+	const char *script;
+	bool is_text;
+	struct survey survey;
+	char *fallback;   /* the lock's name if nobody gives one */
+	char **locks;     /* as opened, per election; NULL where it could not be */
+	int problems;
+	bool told;        /* something about the text */
+};
+
+static void __attribute__((format(printf, 3, 4))) say(const char *label, bool plain, const char *fmt, ...)
+{
+	char text[4096];
+	struct buf b = { 0 };
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (plain)
+		buf_adds(&b, text);
+	else
+		buf_plain(&b, text);
+	printf("  %-10s %s\n", label, b.data ? b.data : "");
+	buf_fini(&b);
+}
+
+static void problem(struct check *c, const char *text)
+{
+	c->problems++;
+	say("PROBLEM", false, "%s", text);
+}
+
+/* ---- hooks ---- */
+
+static void show_hooks(const struct plan *p)
+{
+	static const struct {
+		uint32_t flag;
+		const char *name;
+	} hooks[] = {
+		{ PLAN_ON_START, "on_start" },
+		{ PLAN_ON_STOPPED, "on_stopped" },
+		{ PLAN_MAY_LEAD, "may_lead" },
+	};
+	struct buf b = { 0 };
+
+	buf_adds(&b, p->flags & PLAN_OBSERVER ? "no on_leading: it only observes and never campaigns" : "on_leading");
+	for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
+		if (p->flags & hooks[i].flag)
+			buf_printf(&b, ", %s", hooks[i].name);
+	if (p->flags & PLAN_ISOLATE)
+		buf_adds(&b, "; in a worker of its own");
+	say("hooks", true, "%s", b.data);
+	buf_fini(&b);
+}
+
+static void show_identity(const struct check *c, const struct plan *p)
+{
+	const char *identity = options_text(&c->options, OPTION_IDENTITY, p->identity);
+	const char *address = options_text(&c->options, OPTION_ADDRESS, p->address);
+
+	say("identity", false, "%s", *identity ? identity : "hostname and a UUID, new for each process");
+	if (options_flag(&c->options, OPTION_RECLAIM, p->flags & PLAN_RECLAIM))
+		say("", true, "lives only once (reclaim): takes its own old record at once");
+	if (p->flags & PLAN_ADDRESS_FUNCTION && !options_set(&c->options, OPTION_ADDRESS))
+		say("address", true, "what the script's function says");
+	else if (*address)
+		say("address", false, "%s", address);
+}
+
+/* A hook of a term in an election that has no terms. */
+static void check_hooks(struct check *c, const struct plan *p)
+{
+	if (!(p->flags & PLAN_OBSERVER))
+		return;
+	if (p->flags & PLAN_ON_STOPPED)
+		problem(c, "on_stopped never runs: without on_leading this election only observes");
+	if (p->flags & PLAN_MAY_LEAD)
+		problem(c, "may_lead is never asked: without on_leading this election only observes");
+}
+
+/* ---- the text ---- */
+
+static void on_found(void *arg, uint32_t line, bool is_problem, const char *text)
+{
+	struct check *c = arg;
+	char *said = mem_printf("line %u: %s", line, text);
+
+	if (!c->told)
+		puts("text");
+	c->told = true;
+	if (is_problem)
+		problem(c, said);
+	else
+		say("note", false, "%s", said);
+	free(said);
+}
+
+/* Loading it has worked, so it can be read, and is not too large. */
+static void check_text(struct check *c)
+{
+	struct buf text = { 0 };
+	char bytes[65536];
+	size_t n;
+	FILE *f = c->is_text ? NULL : fopen(c->script, "re");
+
+	if (c->is_text)
+		buf_adds(&text, c->script);
+	while (f && (n = fread(bytes, 1, sizeof bytes, f)) > 0)
+		buf_add(&text, bytes, n);
+	if (f)
+		fclose(f);
+	inspect_script(text.data ? text.data : "", text.len, c->is_text, on_found, c);
+	buf_fini(&text);
+}
+
+/* ---- timing ---- */
+
+#define BAR 60
+
+static void add_stretch(struct buf *b, nsec length, const struct lease_times *t, char fill, nsec *at)
+{
+	nsec from = *at * BAR / t->lease, to = (*at + length) * BAR / t->lease;
+
+	for (; from < to; from++)
+		buf_add(b, &fill, 1);
+	*at += length;
+}
+
+static void show_picture(const struct lease_times *t)
+{
+	nsec at = 0, spare = t->lease - t->renew - t->grace - t->kill - t->drift;
+	struct buf b = { 0 };
+
+	add_stretch(&b, t->renew, t, '=', &at);
+	add_stretch(&b, t->grace, t, 's', &at);
+	add_stretch(&b, t->kill, t, 'k', &at);
+	add_stretch(&b, spare + t->drift, t, '.', &at);
+	say("", true, "|%s|", b.data);
+	buf_fini(&b);
+}
+
+static const char *text_of(nsec d, char out[32])
+{
+	duration_print(d / NSEC_PER_MS, out, 32);
+	return out;
+}
+
+static void show_times(const struct lease_times *t, nsec shutdown_grace)
+{
+	char a[32], b[32], c[32];
+
+	say("timing", true, "lease %s, renew deadline %s, retry period %s", text_of(t->lease, a), text_of(t->renew, b),
+	    text_of(t->retry, c));
+	say("", true, "stop grace %s, kill allowance %s, drift allowance %s", text_of(t->grace, a), text_of(t->kill, b),
+	    text_of(t->drift, c));
+	say("", true, "shutdown grace %s", text_of(shutdown_grace, a));
+	say("silence", true, "when the lock cannot be written, counted from the last good write:");
+	show_picture(t);
+	say("", true, "= leads until %s   s is told to stop, killed at %s", text_of(t->renew, a),
+	    text_of(t->renew + t->grace, b));
+	say("", true, "k gone by %s        . untouched until others may lead at %s",
+	    text_of(t->renew + t->grace + t->kill, a), text_of(t->lease, b));
+	say("clocks", true, "may run at rates that differ by up to %.1f%%", 100 * lease_drift_tolerance(t));
+}
+
+static void check_times(struct check *c, const struct plan *p)
+{
+	struct lease_times t;
+	nsec shutdown_grace;
+	struct err err;
+
+	if (options_times(&c->options, &p->times, &t, &shutdown_grace, &err) < 0)
+		problem(c, err.text);
+	else if (!(p->flags & PLAN_OBSERVER))
+		show_times(&t, shutdown_grace);
+}
+
+/* ---- the lock ---- */
+
+static void check_record(struct check *c, struct look *l)
+{
+	struct record r;
+	struct instant at;
+	struct err err;
+
+	record_init(&r);
+	enum lock_outcome o = look_read(l, &r, &at, &err);
+	if (o != LOCK_OK && o != LOCK_ABSENT) {
+		problem(c, err.text);
+	} else {
+		struct shown s = { .lock = look_url(l), .record = o == LOCK_OK ? &r : NULL };
+		struct buf b = { 0 };
+		show_headline(&b, &s);
+		say("now", true, "%s", b.data);
+		buf_fini(&b);
+	}
+	record_fini(&r);
+}
+
+static void check_twice(struct check *c, uint32_t index)
+{
+	for (uint32_t i = 0; i < index; i++) {
+		if (!c->locks[i] || strcmp(c->locks[i], c->locks[index]) != 0)
+			continue;
+		char *text = mem_printf("the lock %s is listed twice: also by %s", c->locks[index], c->survey.plans[i].where);
+		problem(c, text);
+		free(text);
+		return;
+	}
+}
+
+static void check_lock(struct check *c, uint32_t index)
+{
+	const struct plan *p = &c->survey.plans[index];
+	struct err err;
+	char *url = options_election_lock(&c->options, p->lock, c->fallback, p->name, c->survey.count > 1, &err);
+	struct look *l = url ? look_open(url, &err) : NULL;
+
+	free(url);
+	if (!l) {
+		problem(c, err.text);
+		return;
+	}
+	c->locks[index] = mem_dup(look_url(l));
+	say("lock", false, "%s", c->locks[index]);
+	check_twice(c, index);
+	check_record(c, l);
+	look_close(l);
+}
+
+/* ---- the command ---- */
+
+static void check_election(struct check *c, uint32_t index)
+{
+	const struct plan *p = &c->survey.plans[index];
+	struct buf b = { 0 };
+
+	buf_printf(&b, "election %u", index + 1);
+	if (*p->name) {
+		buf_adds(&b, " ");
+		buf_plain(&b, p->name);
+	}
+	buf_adds(&b, " (");
+	buf_plain(&b, p->where);
+	buf_adds(&b, ")");
+	puts(b.data);
+	buf_fini(&b);
+	show_hooks(p);
+	check_hooks(c, p);
+	show_identity(c, p);
+	check_times(c, p);
+	check_lock(c, index);
+}
+
+static int check_script(struct check *c)
+{
+	struct err err;
+
+	c->fallback = options_default_lock(c->script, c->is_text, &err);
+	if (!c->fallback)
+		return command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", err.text);
+	char *wrong = survey_load(&c->survey, &c->options, c->script, c->is_text);
+	if (wrong) {
+		command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", wrong);
+		free(wrong);
+		free(c->fallback);
+		return EXIT_FAILED_SCRIPT;
+	}
+	c->locks = mem_zero(c->survey.count * sizeof *c->locks);
+	for (uint32_t i = 0; i < c->survey.count; i++)
+		check_election(c, i);
+	check_text(c);
+	if (c->problems)
+		printf("%d problem%s\n", c->problems, c->problems > 1 ? "s" : "");
+	else
+		puts("no problem found");
+	for (uint32_t i = 0; i < c->survey.count; i++)
+		free(c->locks[i]);
+	free(c->locks);
+	free(c->fallback);
+	survey_fini(&c->survey);
+	return c->problems ? EXIT_FAILED_SCRIPT : EXIT_DONE;
+}
+
+int cmd_check(int argc, char **argv)
+{
+	struct check c = { 0 };
+	int status = command_begin(&c.options, COMMAND_CHECK, argc, argv);
+
+	if (status >= 0)
+		return status;
+	c.is_text = options_set(&c.options, OPTION_EVAL);
+	if (c.is_text && c.options.words)
+		return command_fail(COMMAND_CHECK, EXIT_USAGE, "a script or -e CODE, not both");
+	if (!c.is_text && c.options.words != 1)
+		return command_fail(COMMAND_CHECK, EXIT_USAGE, "which script? lunarch check SCRIPT.lua");
+	c.script = c.is_text ? c.options.value[OPTION_EVAL].text : c.options.word[0];
+	return check_script(&c);
+}

@@ -1,0 +1,96 @@
+#include "commands/commands.h"
+
+#include "base/buf.h"
+#include "commands/store_check.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const verdicts[] = { [EXAM_GOOD] = "good", [EXAM_NOTE] = "note", [EXAM_UNFIT] = "UNFIT" };
+
+/* ---- text: each finding as it is made ---- */
+
+static void print_finding(void *arg, const struct exam_finding *f)
+{
+	struct buf b = { 0 };
+
+	(void)arg;
+	buf_plain(&b, f->text);
+	printf("  %-6s %-8s %s\n", verdicts[f->verdict], f->name, b.data ? b.data : "");
+	fflush(stdout);
+	buf_fini(&b);
+}
+
+static void print_end(const struct exam_report *r)
+{
+	printf("%s\n", r->fit ? "This store is fit to elect leaders on." :
+	                        "This store is NOT fit to elect leaders on: see what is marked UNFIT.");
+}
+
+/* ---- JSON: all at the end ---- */
+
+static void add_finding(void *arg, const struct exam_finding *f)
+{
+	struct buf *b = arg;
+
+	buf_printf(b, "%s{\"name\": \"%s\", \"verdict\": \"%s\", \"text\": ", b->len ? ", " : "", f->name,
+	           f->verdict == EXAM_UNFIT ? "unfit" : verdicts[f->verdict]);
+	buf_json(b, f->text);
+	buf_adds(b, "}");
+}
+
+static void add_times(struct buf *b, const char *name, const struct exam_times *t)
+{
+	buf_printf(b, ", \"%s\": ", name);
+	if (t->n)
+		buf_printf(b, "{\"count\": %d, \"median_us\": %" PRId64 ", \"p99_us\": %" PRId64 ", \"max_us\": %" PRId64 "}", t->n,
+		           t->median_us, t->p99_us, t->most_us);
+	else
+		buf_adds(b, "null");
+}
+
+static void print_json(const struct exam_report *r, const struct buf *findings)
+{
+	struct buf b = { 0 };
+
+	buf_printf(&b, "{\"fit\": %s, \"scratch\": ", r->fit ? "true" : "false");
+	buf_json(&b, r->scratch);
+	buf_adds(&b, ", \"server\": ");
+	buf_json(&b, r->server);
+	buf_printf(&b, ", \"writers\": %d, \"rounds\": %d, \"shortest_lease_ms\": %" PRId64, r->writers, r->rounds, r->shortest_ms);
+	add_times(&b, "acquisitions", &r->acquisitions);
+	add_times(&b, "renewals", &r->renewals);
+	add_times(&b, "notices", &r->notices);
+	buf_printf(&b, ", \"findings\": [%s]}\n", findings->data ? findings->data : "");
+	fputs(b.data, stdout);
+	buf_fini(&b);
+}
+
+int cmd_doctor(int argc, char **argv)
+{
+	struct exam_report report;
+	struct buf findings = { 0 };
+	struct options o;
+	struct err err;
+	int status = command_begin(&o, COMMAND_DOCTOR, argc, argv);
+
+	if (status >= 0)
+		return status;
+	if (!options_set(&o, OPTION_LOCK))
+		return command_fail(COMMAND_DOCTOR, EXIT_USAGE, "which lock? lunarch doctor --lock URL");
+	bool json = options_flag(&o, OPTION_JSON, false);
+	if (exam_run(o.value[OPTION_LOCK].text, json ? add_finding : print_finding, &findings, &report, &err) < 0) {
+		status = command_fail(COMMAND_DOCTOR, command_status_of(&err), "%s", err.text);
+	} else if (report.signal) {
+		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved", report.signal);
+	} else {
+		status = report.fit ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+		if (json)
+			print_json(&report, &findings);
+		else
+			print_end(&report);
+	}
+	exam_report_fini(&report);
+	buf_fini(&findings);
+	return status;
+}

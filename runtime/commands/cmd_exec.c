@@ -1,0 +1,515 @@
+#include "commands/commands.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "election/elector.h"
+#include "process/supervisor.h"
+#include "runner/program.h"
+#include "runner/sd_notify.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define SLOT 0
+#define SAME_SIGNAL (250 * NSEC_PER_MS) /* to us and then to our group, as timeout(1) does: one wish, not two */
+#define PROOF_TIME_S 0.25 /* -n: how long a holder that died on this host is given to be proved dead */
+
+struct exec {
+	struct program program;
+	struct options options;
+	struct elector *elector;
+	struct admin_renewals renewals;
+	struct lease_times times;
+	nsec shutdown_grace, at_least;
+
+	struct crew *crew;          /* NULL: the command does not run */
+	uint64_t term;
+	int64_t token;
+	char *lock, *identity, *address;
+	struct instant end, kill, began;
+	bool in_term, stopping;     /* the elector leads; it said stop */
+	bool leaving, finished;
+	enum lease_reason reason;
+	struct instant asked_at;    /* to stop */
+	int status, wait_status;
+	bool ran;
+	char *trouble;              /* why the lock cannot be used now; NULL */
+	ev_timer patience, hold, grace;
+};
+
+static enum restart restarts(const struct exec *x)
+{
+	return (enum restart)x->options.value[OPTION_RESTART].number;
+}
+
+static void leave(struct exec *x, int status, enum lease_reason reason)
+{
+	if (x->leaving)
+		return;
+	x->leaving = true;
+	x->status = status;
+	elector_end(x->elector, reason, NSEC_NEVER, x->shutdown_grace);
+}
+
+/* ---- the command ---- */
+
+static int status_of(int wait_status)
+{
+	if (wait_status == -1)
+		return EXIT_FAILED_SCRIPT;
+	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
+}
+
+static void term_over(struct exec *x, bool reaped)
+{
+	ev_timer_stop(x->program.loop, &x->hold);
+	ev_timer_stop(x->program.loop, &x->grace);
+	x->in_term = x->stopping = false;
+	elector_stopped(x->elector, reaped);
+}
+
+static void start_command(struct exec *x);
+
+static void after_command(struct exec *x)
+{
+	nsec held = elapsed_standby(x->began, clock_now());
+
+	if (x->leaving) {
+		x->status = status_of(x->wait_status);
+		elector_end(x->elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	} else if (restarts(x) == RESTART_ALWAYS) {
+		start_command(x);
+	} else if (held < x->at_least) {
+		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
+		ev_timer_start(x->program.loop, &x->hold);
+	} else {
+		leave(x, status_of(x->wait_status), LEASE_SHUTDOWN);
+	}
+}
+
+static void on_ended(void *arg, int wait_status)
+{
+	struct exec *x = arg;
+
+	x->wait_status = wait_status;
+}
+
+static void lost_status(struct exec *x)
+{
+	if (x->leaving || restarts(x) != RESTART_NEVER)
+		return;
+	leave(x, EXIT_LOST, x->reason);
+}
+
+static void on_gone(void *arg, bool reaped, int wait_status)
+{
+	struct exec *x = arg;
+	bool was_stopping = x->stopping;
+
+	if (wait_status != -1)
+		x->wait_status = wait_status;
+	crew_free(x->crew);
+	x->crew = NULL;
+	if (!was_stopping && x->in_term && reaped) {
+		after_command(x);
+		return;
+	}
+	if (!x->in_term)
+		return;
+	if (was_stopping && x->leaving && x->reason == LEASE_SHUTDOWN)
+		x->status = status_of(x->wait_status);
+	term_over(x, reaped);
+	if (!reaped) /* we shall not campaign again beside what still lives, so staying would only look as if we did */
+		leave(x, EXIT_LOST, LEASE_WORKER);
+	else if (was_stopping)
+		lost_status(x);
+}
+
+/* The shell of a terminal waits for us, not for the command: a command that stops itself is woken, since a lease cannot. */
+static void on_stopped(void *arg, bool stopped)
+{
+	struct exec *x = arg;
+
+	if (!stopped)
+		return;
+	log_event(LOG_WARN, NULL, "not_suspended", "the command cannot be suspended while it holds the lock: it goes on");
+	crew_signal(x->crew, SIGCONT);
+}
+
+static const struct crew_callbacks crew_callbacks = { .ended = on_ended, .gone = on_gone, .stopped = on_stopped };
+
+static bool on_terminal(void)
+{
+	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+}
+
+static void start_command(struct exec *x)
+{
+	struct err err;
+	char *env[] = {
+		x->program.tree_var,
+		x->program.control_var ? x->program.control_var : mem_dup("LUNARCH_CONTROL="),
+		mem_printf("LUNARCH_TOKEN=%lld", (long long)x->token),
+		mem_printf("LUNARCH_TERM_LOCK=%s", x->lock),
+		mem_printf("LUNARCH_TERM_IDENTITY=%s", x->identity),
+		mem_printf("LUNARCH_TERM_ADDRESS=%s", x->address),
+		mem_printf("%s=%u.%llu", CREW_TERM_ENV, SLOT, (unsigned long long)x->term),
+		NULL,
+	};
+	struct crew_spec spec = {
+		.argv = x->options.rest,
+		.command = true,
+		.foreground = on_terminal(),
+		.env = env,
+		.unset = (char *const *)option_variables,
+		.tree_fd = x->program.self.tree_fd,
+		.kill_allowance = x->times.kill,
+		.first = { .term = x->term, .token = x->token, .end = x->end, .kill = x->kill },
+	};
+
+	x->ran = true;
+	x->crew = crew_spawn(x->program.loop, &spec, &crew_callbacks, x, &err);
+	for (size_t i = 2; env[i]; i++)
+		free(env[i]);
+	if (!x->program.control_var)
+		free(env[1]);
+	if (x->crew)
+		return;
+	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
+	x->wait_status = EXIT_CANNOT_RUN << 8;
+	leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
+}
+
+/* ---- the elector ---- */
+
+static void on_lead(void *arg, const struct elector_term *t)
+{
+	struct exec *x = arg;
+
+	ev_timer_stop(x->program.loop, &x->patience);
+	x->in_term = true;
+	x->term = t->term;
+	x->token = t->token;
+	x->end = t->end;
+	x->kill = t->kill;
+	x->began = clock_now();
+	mem_replace(&x->lock, t->lock);
+	mem_replace(&x->identity, t->identity);
+	mem_replace(&x->address, t->address);
+	notify("READY=1\nSTATUS=leading");
+	start_command(x);
+}
+
+static void on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	struct exec *x = arg;
+
+	bool nearer = kill.boot < x->kill.boot || kill.raw < x->kill.raw;
+
+	x->end = end;
+	x->kill = kill;
+	if (!x->crew)
+		return;
+	page_extend(&crew_page(x->crew)->slot[SLOT], x->term, end, kill);
+	if (nearer) /* a later one the guard finds when it looks at the one it knows */
+		crew_poke(x->crew);
+}
+
+static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	struct exec *x = arg;
+
+	x->reason = reason;
+	x->stopping = true;
+	if (!x->crew) {
+		term_over(x, true);
+		if (!held)
+			lost_status(x);
+		return;
+	}
+	page_stop(&crew_page(x->crew)->slot[SLOT], held, stop_by);
+	crew_poke(x->crew);
+	crew_signal(x->crew, SIGTERM);
+}
+
+static void on_leader(void *arg, const struct elector_leader *l)
+{
+	struct exec *x = arg;
+
+	if (l->self || x->ran)
+		return;
+	if (l->above) {
+		leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
+		return;
+	}
+	if (!options_flag(&x->options, OPTION_NO_WAIT, false) || ev_is_active(&x->patience))
+		return;
+	ev_timer_set(&x->patience, PROOF_TIME_S, 0.);
+	ev_timer_start(x->program.loop, &x->patience);
+}
+
+static void on_no_leader(void *arg, const char *previous)
+{
+	(void)arg;
+	(void)previous;
+}
+
+static void on_ask(void *arg)
+{
+	struct exec *x = arg;
+
+	elector_answer(x->elector, true, NULL);
+}
+
+/* -n waits for nothing, a store's recovery included. */
+static void on_trouble(void *arg, const char *why)
+{
+	struct exec *x = arg;
+
+	mem_replace(&x->trouble, why);
+	if (why && !x->ran && options_flag(&x->options, OPTION_NO_WAIT, false))
+		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
+}
+
+static void on_finished(void *arg, bool left)
+{
+	struct exec *x = arg;
+
+	if (left)
+		log_event(LOG_WARN, NULL, "left_to_expire", "the lease was not released: others wait it out");
+	x->finished = true;
+	ev_break(x->program.loop, EVBREAK_ALL);
+}
+
+static void on_renewed(void *arg, nsec took)
+{
+	admin_renewed(&((struct exec *)arg)->renewals, took);
+}
+
+static const struct elector_callbacks elector_callbacks = {
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.ask = on_ask,
+	.renewed = on_renewed,
+	.trouble = on_trouble,
+	.finished = on_finished,
+};
+
+/* ---- time and signals ---- */
+
+static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+	struct elector_status st;
+
+	(void)loop;
+	(void)revents;
+	if (x->ran)
+		return;
+	elector_status(x->elector, &st);
+	log_event(LOG_WARN, NULL, "not_had", "the lock %s was not had in time: %s%s", st.lock,
+	          x->trouble || !*st.leader ? "" : "held by ",
+	          x->trouble ? x->trouble : *st.leader ? st.leader : "the store does not answer");
+	leave(x, *st.leader && !x->trouble ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE, LEASE_SHUTDOWN);
+}
+
+static void on_hold(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+
+	(void)loop;
+	(void)revents;
+	leave(x, status_of(x->wait_status), LEASE_SHUTDOWN);
+}
+
+static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (x->crew)
+		crew_kill(x->crew);
+}
+
+static void asked_to_stop(struct exec *x, int signal)
+{
+	if (!x->crew) {
+		leave(x, x->ran ? status_of(x->wait_status) : 128 + signal, LEASE_SHUTDOWN);
+		return;
+	}
+	if (ev_is_active(&x->grace) && elapsed_holder(x->asked_at, clock_now()) < SAME_SIGNAL)
+		return;
+	if (ev_is_active(&x->grace)) { /* the second time */
+		x->leaving = true;
+		crew_kill(x->crew);
+		return;
+	}
+	x->asked_at = clock_now();
+	x->leaving = true; /* the command's own end is the end, however it answers the signal */
+	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
+	ev_timer_start(x->program.loop, &x->grace);
+	crew_signal(x->crew, signal);
+}
+
+static void on_signal(void *arg, int signal)
+{
+	struct exec *x = arg;
+
+	if (signal == SIGTERM || signal == SIGINT)
+		asked_to_stop(x, signal);
+	else if (x->crew)
+		crew_signal(x->crew, signal);
+	else if (signal == SIGHUP || signal == SIGQUIT)
+		asked_to_stop(x, signal);
+}
+
+static void on_look(void *arg)
+{
+	elector_look(((struct exec *)arg)->elector);
+}
+
+static void on_control(void *arg, const struct control_request *q, struct buf *reply)
+{
+	struct exec *x = arg;
+	struct elector_status st;
+	struct buf text = { 0 };
+
+	elector_status(x->elector, &st);
+	if (strcmp(q->command, "status") == 0) {
+		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
+		control_add_election(reply, "", &st);
+		buf_adds(reply, "]}");
+	} else if (strcmp(q->command, "is-leading") == 0) {
+		buf_printf(reply, "{\"ok\":true,\"leading\":%s}", st.leading ? "true" : "false");
+	} else if (strcmp(q->command, "why") == 0) {
+		elector_why(x->elector, &text);
+		buf_adds(reply, "{\"ok\":true,\"text\":");
+		buf_json(reply, text.data ? text.data : "");
+		buf_adds(reply, "}");
+		buf_fini(&text);
+	} else if (strcmp(q->command, "resign") == 0) {
+		buf_adds(reply, "{\"ok\":true}");
+		elector_end(x->elector, LEASE_RESIGNED, q->seconds < 0 ? x->times.lease : (nsec)(q->seconds * (double)NSEC_PER_SEC), 0);
+	} else {
+		control_refuse(reply, "\"%s\" is not for a command under `lunarch exec`", q->command);
+	}
+}
+
+static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+{
+	struct exec *x = arg;
+	struct elector_status st;
+
+	if (!x->elector)
+		return;
+	elector_status(x->elector, &st);
+	each(each_arg, &(struct admin_election){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
+}
+
+static const struct program_ops program_ops = {
+	.signal = on_signal, .look = on_look, .control = on_control, .elections = list_elections,
+};
+
+/* ---- the command line ---- */
+
+static int check_arguments(struct exec *x, const char **lock)
+{
+	*lock = x->options.value[OPTION_LEADER_ELECT].number ? options_text(&x->options, OPTION_LOCK, NULL) : "none:";
+	if (!**lock)
+		return command_fail(COMMAND_EXEC, EXIT_USAGE, "no lock: say which, as in\n  lunarch exec --lock backup -- %s",
+		                    x->options.rest[0] ? x->options.rest[0] : "COMMAND");
+	if (!x->options.rest[0])
+		return command_fail(COMMAND_EXEC, EXIT_USAGE, "no command: say what to run, as in\n  lunarch exec --lock %s -- COMMAND",
+		                    *lock);
+	return -1;
+}
+
+static int open_elector(struct exec *x, const char *lock, struct err *err)
+{
+	const struct options *o = &x->options;
+	struct elector_config c = {
+		.env = &x->program.env,
+		.self = &x->program.self,
+		.obituaries = x->program.obituaries,
+		.lock = lock,
+		.identity = options_text(o, OPTION_IDENTITY, NULL),
+		.address = options_text(o, OPTION_ADDRESS, NULL),
+		.times = x->times,
+		.reclaim = options_flag(o, OPTION_RECLAIM, false),
+		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+	};
+
+	x->elector = elector_new(&c, &elector_callbacks, x, err);
+	return x->elector ? 0 : -1;
+}
+
+/* Waiting for the lock that our own caller holds would never end. */
+static bool nested(const struct exec *x)
+{
+	const char *held = getenv("LUNARCH_TERM_LOCK");
+	struct elector_status st;
+
+	elector_status(x->elector, &st);
+	return held && strcmp(held, st.lock) == 0;
+}
+
+static void make_timers(struct exec *x)
+{
+	ev_timer_init(&x->patience, on_patience, 0., 0.);
+	ev_timer_init(&x->hold, on_hold, 0., 0.);
+	ev_timer_init(&x->grace, on_grace, 0., 0.);
+	x->patience.data = x->hold.data = x->grace.data = x;
+	x->at_least = options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
+	if (!options_set(&x->options, OPTION_WAIT))
+		return;
+	ev_timer_set(&x->patience, (double)x->options.value[OPTION_WAIT].number / 1e3, 0.);
+	ev_timer_start(x->program.loop, &x->patience);
+}
+
+static int hold_and_run(struct exec *x, const char *lock)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
+	struct err err;
+	int status = EXIT_USAGE;
+
+	if (options_times(&x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, &err) < 0)
+		return command_fail(COMMAND_EXEC, EXIT_USAGE, "%s", err.text);
+	if (program_init(&x->program, &x->options, signals, &program_ops, x, &err) < 0)
+		return command_fail(COMMAND_EXEC, EXIT_UNREACHABLE, "%s", err.text);
+	make_timers(x);
+	if (open_elector(x, lock, &err) < 0) {
+		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
+	} else if (nested(x)) {
+		status = command_fail(COMMAND_EXEC, EXIT_USAGE, "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would "
+		                                                "wait for itself for ever", getenv("LUNARCH_TERM_LOCK"));
+	} else {
+		elector_campaign(x->elector);
+		ev_run(x->program.loop, 0);
+		status = x->status;
+	}
+	elector_free(x->elector);
+	program_fini(&x->program);
+	free(x->trouble);
+	free(x->lock);
+	free(x->identity);
+	free(x->address);
+	return status;
+}
+
+int cmd_exec(int argc, char **argv)
+{
+	struct exec x = { 0 };
+	const char *lock;
+	int status = command_begin(&x.options, COMMAND_EXEC, argc, argv);
+
+	if (status < 0)
+		status = check_arguments(&x, &lock);
+	return status >= 0 ? status : hold_and_run(&x, lock);
+}

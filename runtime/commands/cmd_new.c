@@ -1,0 +1,76 @@
+#include "commands/commands.h"
+
+#include "base/mem.h"
+#include "script/prelude.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME_MAX_LEN 100
+#define WORD "starter" /* what stands in the templates (examples/starter*.lua) for the name */
+
+static bool is_name(const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (!isalnum((unsigned char)s[i]) && s[i] != '_' && (s[i] != '-' || i == 0))
+			return false;
+	return len > 0 && len <= NAME_MAX_LEN;
+}
+
+static void put_named(FILE *f, const char *text, const char *name)
+{
+	const char *at;
+
+	while ((at = strstr(text, WORD))) {
+		fwrite(text, 1, (size_t)(at - text), f);
+		fputs(name, f);
+		text = at + strlen(WORD);
+	}
+	fputs(text, f);
+}
+
+/* Never over something that is there. */
+static int write_file(const char *path, const char *template, const char *name)
+{
+	FILE *f = fopen(path, "wxe");
+
+	if (!f)
+		return command_fail(COMMAND_NEW, EXIT_FAILED_SCRIPT, "cannot write %s: %s", path,
+		                    errno == EEXIST ? "there is one already" : strerror(errno));
+	put_named(f, prelude_find(template)->text, name);
+	bool bad = ferror(f);
+	if (fclose(f) != 0 || bad)
+		return command_fail(COMMAND_NEW, EXIT_FAILED_SCRIPT, "cannot write %s: %s", path, strerror(errno));
+	printf("%s\n", path);
+	return EXIT_DONE;
+}
+
+int cmd_new(int argc, char **argv)
+{
+	struct options o;
+	int status = command_begin(&o, COMMAND_NEW, argc, argv);
+
+	if (status >= 0)
+		return status;
+	if (o.words != 1)
+		return command_fail(COMMAND_NEW, EXIT_USAGE, "how shall it be called? lunarch new NAME");
+	size_t len = strlen(o.word[0]);
+	if (len > 4 && strcmp(o.word[0] + len - 4, ".lua") == 0)
+		len -= 4;
+	if (!is_name(o.word[0], len))
+		return command_fail(COMMAND_NEW, EXIT_USAGE, "'%s' is no name: expected letters, digits, '_' and '-'; it is written into the directory "
+		                    "you are in", o.word[0]);
+	char *name = mem_dupn(o.word[0], len), *script = mem_printf("%s.lua", name), *test = mem_printf("%s_test.lua", name);
+	status = write_file(script, "starter", name);
+	if (status == EXIT_DONE)
+		status = write_file(test, "starter_test", name);
+	if (status == EXIT_DONE && access(".luacheckrc", F_OK) < 0)
+		status = write_file(".luacheckrc", "luacheckrc", "");
+	free(name);
+	free(script);
+	free(test);
+	return status;
+}

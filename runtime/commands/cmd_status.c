@@ -1,0 +1,191 @@
+#include "commands/commands.h"
+
+#include "commands/look.h"
+#include "commands/record_text.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#define POLL (NSEC_PER_SEC / 4)
+#define WATCH_LOOK (60 * NSEC_PER_SEC) /* with nobody leading and a store that gives notice: a look now and then */
+
+/* The last look, and since when the store has shown exactly that. */
+struct status {
+	struct look *look;
+	bool json;
+	struct record record;
+	bool present;
+	struct instant since;
+	const char *verdict;
+};
+
+/* Looks again. changed: the record is another than before. -1: an error, said already; *exit_with is its status. */
+static int look_again(struct status *s, bool *changed, int *exit_with)
+{
+	bool was_present = s->present;
+	uint64_t before = was_present ? record_sight_id(&s->record) : 0;
+	struct instant at;
+	struct err err;
+	enum lock_outcome o = look_read(s->look, &s->record, &at, &err);
+
+	if (o != LOCK_OK && o != LOCK_ABSENT) {
+		*exit_with = command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
+		return -1;
+	}
+	s->present = o == LOCK_OK;
+	*changed = s->present != was_present || (s->present && record_sight_id(&s->record) != before);
+	if (*changed)
+		s->since = at;
+	return 0;
+}
+
+static struct shown shown_of(const struct status *s)
+{
+	return (struct shown){
+		.lock = look_url(s->look),
+		.record = s->present ? &s->record : NULL,
+		.now_us = clock_wall_us(),
+		.verdict = s->verdict,
+	};
+}
+
+static bool leads(const struct status *s)
+{
+	struct shown shown = shown_of(s);
+
+	return show_leads(&shown);
+}
+
+static void print(struct buf *b)
+{
+	fwrite(b->data, 1, b->len, stdout);
+	fflush(stdout);
+	buf_fini(b);
+}
+
+static void print_whole(const struct status *s)
+{
+	struct shown shown = shown_of(s);
+	struct buf b = { 0 };
+
+	if (s->json) {
+		show_json(&b, &shown);
+		buf_adds(&b, "\n");
+	} else {
+		show_text(&b, &shown);
+	}
+	print(&b);
+}
+
+/* The lease of the record that is watched, as a standby counts it. */
+static nsec lease_left(const struct status *s)
+{
+	return s->record.lease_ms * NSEC_PER_MS - elapsed_standby(s->since, clock_now());
+}
+
+/* Watches until the holder renews (or another takes over), or its lease has passed without that. */
+static int verify(struct status *s, int *exit_with)
+{
+	bool changed = false;
+
+	while (leads(s) && !changed) {
+		nsec left = lease_left(s);
+		if (left <= 0) {
+			s->verdict = "silent";
+			return 0;
+		}
+		look_wait(s->look, left, POLL);
+		if (look_again(s, &changed, exit_with) < 0)
+			return -1;
+	}
+	s->verdict = leads(s) ? "renews" : NULL;
+	return 0;
+}
+
+/* ---- --watch ---- */
+
+static void print_change(const struct status *s, bool expired)
+{
+	struct shown shown = shown_of(s);
+	time_t sec = shown.now_us / 1000000;
+	struct buf b = { 0 };
+	struct tm tm;
+	char now[32];
+
+	if (s->json) {
+		shown.verdict = expired ? "silent" : NULL;
+		show_json(&b, &shown);
+	} else {
+		localtime_r(&sec, &tm);
+		strftime(now, sizeof now, "%F %T", &tm);
+		buf_printf(&b, "%s.%03d ", now, (int)(shown.now_us / 1000 % 1000));
+		show_headline(&b, &shown);
+		if (expired)
+			buf_adds(&b, ": but it has not renewed for its lease");
+	}
+	buf_adds(&b, "\n");
+	print(&b);
+}
+
+/* Runs until a signal or an error. A renewal changes nothing of the headline, and is not told. */
+static int watch(struct status *s)
+{
+	struct buf told = { 0 };
+	bool told_expired = false, changed;
+	int exit_with;
+
+	do {
+		bool expired = leads(s) && lease_left(s) <= 0;
+		struct shown shown = shown_of(s);
+		struct buf now = { 0 };
+		show_headline(&now, &shown);
+		if (!told.data || strcmp(now.data, told.data) != 0 || expired != told_expired)
+			print_change(s, expired);
+		buf_fini(&told);
+		told = now;
+		told_expired = expired;
+		look_wait(s->look, leads(s) && !expired ? lease_left(s) : WATCH_LOOK, POLL);
+	} while (look_again(s, &changed, &exit_with) == 0);
+	buf_fini(&told);
+	return exit_with;
+}
+
+static int run(struct status *s, const struct options *o)
+{
+	bool changed;
+	int exit_with;
+
+	if (look_again(s, &changed, &exit_with) < 0)
+		return exit_with;
+	if (o->value[OPTION_VERIFY].number && verify(s, &exit_with) < 0)
+		return exit_with;
+	if (o->value[OPTION_WATCH].number)
+		return watch(s);
+	print_whole(s);
+	return leads(s) && !(s->verdict && *s->verdict == 's') ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+}
+
+int cmd_status(int argc, char **argv)
+{
+	struct options o;
+	struct err err;
+	int exit_with = command_begin(&o, COMMAND_STATUS, argc, argv);
+
+	if (exit_with >= 0)
+		return exit_with;
+	if (!options_set(&o, OPTION_LOCK))
+		return command_fail(COMMAND_STATUS, EXIT_USAGE, "which lock? lunarch status --lock URL");
+	struct status s = {
+		.look = look_open(o.value[OPTION_LOCK].text, &err),
+		.json = o.value[OPTION_JSON].number,
+		.since = clock_now(),
+	};
+	if (!s.look)
+		return command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
+	record_init(&s.record);
+	exit_with = run(&s, &o);
+	record_fini(&s.record);
+	look_close(s.look);
+	return exit_with;
+}

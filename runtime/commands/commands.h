@@ -1,0 +1,54 @@
+/* The commands: one function each, called by main with argv[0] the command's name; the result is the exit status.
+ * Not their help texts (help.c) and not their options (options.h).
+ * Used by main.c and help.c; each cmd_NAME.c implements its own. */
+#ifndef LUNARCH_COMMANDS_H
+#define LUNARCH_COMMANDS_H
+
+#include "runner/options.h"
+
+#include <stdio.h>
+
+int cmd_run(int argc, char **argv);
+int cmd_exec(int argc, char **argv);
+int cmd_leader(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_ctl(int argc, char **argv);
+int cmd_test(int argc, char **argv);
+int cmd_new(int argc, char **argv);
+
+/* What a caller of lunarch can tell from its exit status; exec has the command's own besides. */
+enum exit_status {
+	EXIT_DONE = 0,
+	EXIT_FAILED_SCRIPT = 1, /* status, leader, check, doctor, ctl is-leading: "no" */
+	EXIT_USAGE = 2,
+	EXIT_UNREACHABLE = 69,  /* the store (sysexits: EX_UNAVAILABLE) */
+	EXIT_NOT_HAD = 75,      /* the lock was not had in time (EX_TEMPFAIL) */
+	EXIT_LOST = 76,         /* leadership was lost (exec, run --once) */
+	EXIT_CANNOT_RUN = 126,  /* exec: the command was found but cannot run, */
+	EXIT_NOT_FOUND = 127,   /*       or was not found: as env(1) says */
+	EXIT_TERMINATED = 143,  /* a second SIGTERM */
+};
+
+/* Parses the options, sets up the log, and answers --help and --version. >= 0: leave with this exit status;
+ * -1: go on. */
+int command_begin(struct options *o, enum command command, int argc, char **argv);
+
+/* Prints "lunarch COMMAND: text" on stderr and returns the status, so that `return command_fail(...)` reads well. */
+int command_fail(enum command command, enum exit_status status, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Prints lines that may quote a script or a record: of its control characters only the line breaks count. */
+void command_lines(FILE *out, const char *text);
+
+/* The exit status for an error of a lock or a file: 2 for what the user got wrong, else 69. */
+enum exit_status command_status_of(const struct err *err);
+
+void help_print(FILE *out);                    /* lunarch --help */
+void help_command(enum command command);
+int help_api(const char *name);                /* what scripts can call: a section or a function, NULL = all; the exit status */
+void help_version(void);
+void help_complete(const char *command_name); /* words for the completion, one a line; "" = the commands */
+
+#endif

@@ -1,0 +1,304 @@
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/module.h"
+#include "commands/commands.h"
+#include "locks/lock.h"
+#include "script/prelude.h"
+#include "script/versions.h"
+#include "version.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+
+static const struct command_help {
+	const char *usage, *summary, *text, *examples;
+} helps[COMMANDS] = {
+	[COMMAND_RUN] = {
+		"run [OPTIONS] SCRIPT.lua [-- ARGS]",
+		"campaign, and run a script's hooks while leading",
+		"Loads the script, then campaigns for each of its elections. While this process leads, on_leading and\n"
+		"what it started run; when the lease is lost they are stopped, and killed if they do not stop in time.\n"
+		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns and sits out one lease.\n"
+		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 75 the lock was not\n"
+		"had in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
+		"  lunarch run backup.lua\n"
+		"  lunarch run --lock '/srv/shared/backup?shared=link' --lease-duration 30s backup.lua -- /etc /home\n"
+		"  lunarch run --once --lock report -e 'exec { \"make\", \"report\" } term:resign()'\n",
+	},
+	[COMMAND_EXEC] = {
+		"exec [OPTIONS] --lock URL -- COMMAND [ARGS]",
+		"hold the lock while a command runs",
+		"Waits for the lock, runs the command, and releases. If the lease is lost, the command and everything it\n"
+		"started are killed before another may take over. The command sees LUNARCH_TOKEN, a number that grows\n"
+		"with every holder; all signals are passed on to it.\n"
+		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
+		"reached, 75 the lock was not had (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
+		"  lunarch exec --lock backup -- rsync -a /srv/ backup:/srv/\n"
+		"  lunarch exec -n --lock nightly --at-least 5m -- ./nightly.sh      # in every machine's crontab\n"
+		"  lunarch exec --restart always --lock web -- ./singleton-daemon\n",
+	},
+	[COMMAND_LEADER] = {
+		"leader --lock URL [--wait DUR]",
+		"print the leader's address",
+		"Prints the address that the leader publishes (--address, or the script's key), alone on a line.\n"
+		"Exit status: 0 printed, 1 nobody leads or the leader publishes no address, 2 usage, 69 the lock cannot be\n"
+		"reached.",
+		"  curl \"http://$(lunarch leader --lock web)/health\"\n"
+		"  lunarch leader --lock web --wait 30s\n",
+	},
+	[COMMAND_STATUS] = {
+		"status [--watch] [--verify] [--json] --lock URL",
+		"who leads, since when, with which token",
+		"Shows the record as it is; times in it are the holder's. --verify watches whether the holder renews, for at\n"
+		"most its lease. --watch goes on and prints every change of leader.\n"
+		"Exit status: 0 somebody leads, 1 nobody does (with --verify: or did not renew), 2 usage, 69 the lock\n"
+		"cannot be reached.",
+		"  lunarch status --lock backup\n"
+		"  lunarch status --json --lock backup | jq .leader\n"
+		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n",
+	},
+	[COMMAND_CHECK] = {
+		"check [OPTIONS] SCRIPT.lua [-- ARGS]",
+		"load a script, show its elections and timing, change nothing",
+		"Runs the script's text but no hook, shows what `lunarch run` with the same options would do, and reads each\n"
+		"lock. Nothing is written.\n"
+		"Exit status: 0 all is well, 1 a problem was found, 2 usage.",
+		"  lunarch check backup.lua\n"
+		"  lunarch check --lease-duration 5s --lock '/srv/shared/backup?shared=link' backup.lua\n",
+	},
+	[COMMAND_NEW] = {
+		"new NAME",
+		"write a commented script and its test",
+		"Writes NAME.lua, NAME_test.lua and, if there is none, .luacheckrc into the directory you are in. Nothing is overwritten.\n"
+		"Exit status: 0 written, 1 it could not be, 2 usage.",
+		"  lunarch new nightly && lunarch test nightly_test.lua\n",
+	},
+	[COMMAND_TEST] = {
+		"test FILE_test.lua...",
+		"run a script's own tests, on virtual time",
+		"Runs the tests in the files and prints TAP. A test runs a script on several simulated nodes, with the real\n"
+		"elector on a simulated store and network: nothing is waited for, no program is started, no lock is reached.\n"
+		"An hour of elections takes less than a second. docs/testing.md says what a test can do.\n"
+		"Exit status: 0 all held, 1 one did not, 2 usage.",
+		"  lunarch test backup_test.lua\n"
+		"  prove --exec 'lunarch test' *_test.lua\n",
+	},
+	[COMMAND_DOCTOR] = {
+		"doctor [--json] --lock URL",
+		"prove that a store is fit to elect leaders on",
+		"With a scratch record beside the lock, which it removes at the end: races writers with connections of their\n"
+		"own, looks for stale reads and falling tokens, measures writes and notices, and says which lease is the\n"
+		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
+		"Exit status: 0 fit, 1 unfit, 2 usage, 69 the store cannot be reached.",
+		"  lunarch doctor --lock '/srv/shared/backup?shared=link'\n"
+		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n",
+	},
+	[COMMAND_CTL] = {
+		"ctl [--list] [OPTIONS] COMMAND",
+		"talk to a running elector",
+		"Commands:\n"
+		"  status           its elections: phase, term, token, time left\n"
+		"  is-leading       exit status 0 if it leads, 1 if not\n"
+		"  why              its last decisions, with their times\n"
+		"  resign [DUR]     end the term, hand over, and stay out (preset: one lease)\n"
+		"  pause            stop campaigning; a running term goes on\n"
+		"  resume           campaign again\n"
+		"  reload           load the script again, as SIGHUP does\n"
+		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked.",
+		"  lunarch ctl --list\n"
+		"  lunarch ctl why\n"
+		"  lunarch ctl resign 1m\n",
+	},
+};
+
+/* ---- help ---- */
+
+void help_print(FILE *out)
+{
+	fputs("Lunarch runs one Lua script (or command) on many machines and lets exactly one of them lead.\n\nUsage:\n", out);
+	for (int i = 0; i < COMMANDS; i++)
+		fprintf(out, "  lunarch %-50s %s\n", helps[i].usage, helps[i].summary);
+	fputs("  lunarch COMMAND --help\n  lunarch help api [NAME]                                    what scripts can call\n  lunarch --version\n\nWhere the record lives (--lock):\n", out);
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (b->summary)
+			fprintf(out, "  %-10s %s%s\n", b->scheme, b->summary,
+			        b->module && !module_installed(b->module) ? " (not installed here)" : "");
+	fputs("\nTry it, in two terminals:\n"
+	      "  lunarch run -e 'term:every(1, function() print(\"still leading\") end)' --lock demo\n"
+	      "  lunarch status --lock demo\n", out);
+}
+
+static void print_option(const struct option_info *info)
+{
+	char name[160];
+
+	snprintf(name, sizeof name, "%c%c --%s%s%s", info->letter ? '-' : ' ', info->letter ? info->letter : ' ', info->name,
+	         info->value_name ? " " : "", info->value_name ? info->value_name : "");
+	printf("  %-26s", name);
+	if (strlen(name) > 26)
+		printf("\n  %-26s", "");
+	printf(" %s", info->help);
+	if (info->preset)
+		printf(" [%s]", info->preset);
+	printf("\n");
+}
+
+void help_command(enum command command)
+{
+	const struct command_help *h = &helps[command];
+
+	printf("Usage: lunarch %s\n\n%s\n\nOptions:\n", h->usage, h->text);
+	for (enum option i = 0; i < OPTIONS; i++)
+		if (option_table[i].commands & 1u << command)
+			print_option(&option_table[i]);
+	printf("\nEnvironment, where no option is given:\n");
+	for (enum option i = 0; i < OPTIONS; i++)
+		if (option_table[i].commands & 1u << command && option_table[i].env)
+			printf("  %-26s --%s\n", option_table[i].env, option_table[i].name);
+	printf("\nExamples:\n%s", h->examples);
+}
+
+/* Whether this heading of docs/api.md is about it: "## term", "### `term:resign([seconds])`", "## lunarch.retry". */
+static bool is_about(const char *heading, const char *name)
+{
+	size_t len = strlen(name);
+	const char *at = heading + strspn(heading, "# `");
+
+	if (strncmp(at, "lunarch.", 8) == 0 && strncmp(name, "lunarch.", 8) != 0)
+		at += 8;
+	return strncasecmp(at, name, len) == 0 && (at[len] == '\n' || at[len] == '(');
+}
+
+static size_t depth_of(const char *line)
+{
+	size_t depth = strspn(line, "#");
+
+	return line[depth] == ' ' ? depth : 0;
+}
+
+int help_api(const char *name)
+{
+	size_t inside = 0;
+	bool found = false;
+
+	for (const char *line = prelude_find("api")->text, *end; *line; line = end) {
+		size_t depth = depth_of(line);
+		end = strchr(line, '\n') + 1;
+		if (depth && depth <= inside)
+			inside = 0;
+		if (!inside && (!name || (depth && is_about(line, name))))
+			inside = name ? depth : 9;
+		if (!inside)
+			continue;
+		found = true;
+		fwrite(line, 1, (size_t)(end - line), stdout);
+	}
+	if (found)
+		return EXIT_DONE;
+	fprintf(stderr, "lunarch help api: nothing is called '%s': `lunarch help api` shows everything\n", name);
+	return EXIT_USAGE;
+}
+
+/* Opened for real: a module whose library is missing says so here and not on the night it is needed. */
+static void print_module(const char *name)
+{
+	struct buf libraries = { 0 };
+	struct err err;
+
+	if (!module_installed(name)) {
+		printf("module %s: not installed\n", name);
+		return;
+	}
+	const struct module *m = module_open(name, &err);
+	if (m && m->libraries)
+		m->libraries(&libraries);
+	printf("module %s: %s\n", name, m ? libraries.data ? libraries.data : "" : err.text);
+	buf_fini(&libraries);
+}
+
+void help_version(void)
+{
+	struct buf libraries = { 0 };
+
+	versions_add(&libraries);
+	printf("lunarch %s\n%s\nlocks:", LUNARCH_VERSION, libraries.data);
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (!b->module || module_installed(b->module))
+			printf(" %s", b->scheme);
+	printf("\n");
+	buf_fini(&libraries);
+	for (const char *const *name = module_names; *name; name++)
+		print_module(*name);
+}
+
+void help_complete(const char *command_name)
+{
+	for (int c = 0; c < COMMANDS; c++) {
+		if (!*command_name)
+			printf("%s\n", command_names[c]);
+		for (enum option i = 0; i < OPTIONS; i++)
+			if (strcmp(command_name, command_names[c]) == 0 && option_table[i].commands & 1u << c)
+				printf("--%s\n", option_table[i].name);
+	}
+}
+
+/* ---- how every command begins and fails ---- */
+
+int command_begin(struct options *o, enum command command, int argc, char **argv)
+{
+	struct err err;
+
+	if (options_parse(o, command, argc, argv, &err) < 0)
+		return command_fail(command, EXIT_USAGE, "%s", err.text);
+	if (o->value[OPTION_HELP].number) {
+		help_command(command);
+		return EXIT_DONE;
+	}
+	if (o->value[OPTION_VERSION].number) {
+		help_version();
+		return EXIT_DONE;
+	}
+	if (option_table[OPTION_LOG_LEVEL].commands & 1u << command)
+		log_init((enum log_format)o->value[OPTION_LOG_FORMAT].number,
+		         (enum log_level)o->value[OPTION_LOG_LEVEL].number);
+	return -1;
+}
+
+void command_lines(FILE *out, const char *text)
+{
+	struct buf b = { 0 };
+
+	while (*text) {
+		size_t len = strcspn(text, "\n");
+		char *line = mem_dupn(text, len);
+		buf_plain(&b, line);
+		buf_adds(&b, "\n");
+		free(line);
+		text += len + (text[len] == '\n');
+	}
+	if (b.len)
+		fputs(b.data, out);
+	buf_fini(&b);
+}
+
+int command_fail(enum command command, enum exit_status status, const char *fmt, ...)
+{
+	char text[8192];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	fprintf(stderr, "lunarch %s: ", command_names[command]);
+	command_lines(stderr, text);
+	return (int)status;
+}
+
+enum exit_status command_status_of(const struct err *err)
+{
+	return err->code == ERR_USAGE ? EXIT_USAGE : EXIT_UNREACHABLE;
+}

@@ -1,0 +1,191 @@
+#include "commands/record_text.h"
+
+#include "base/clock.h"
+#include "base/duration.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+bool show_leads(const struct shown *s)
+{
+	return s->record && *s->record->holder;
+}
+
+/* ---- text ---- */
+
+static void add_line(struct buf *out, const char *label, const char *value)
+{
+	buf_printf(out, "%-11s ", label);
+	buf_plain(out, value);
+	buf_adds(out, "\n");
+}
+
+static void add_age(struct buf *out, int64_t then_us, int64_t now_us)
+{
+	int64_t ms = (now_us - then_us) / 1000;
+	char text[32];
+
+	if (ms >= 10000) /* a person does not want the milliseconds of yesterday */
+		ms -= ms % 1000;
+	duration_print(ms < 0 ? -ms : ms, text, sizeof text);
+	buf_printf(out, "%s %s by the holder's clock", text, ms < 0 ? "ahead of here" : "ago");
+}
+
+static void add_time(struct buf *out, const char *label, int64_t then_us, int64_t now_us)
+{
+	time_t sec = then_us / 1000000;
+	struct tm tm;
+	char text[64];
+
+	if (then_us == RECORD_TIME_UNKNOWN)
+		return;
+	localtime_r(&sec, &tm);
+	strftime(text, sizeof text, "%F %T %z", &tm);
+	buf_printf(out, "%-11s %s (", label, text);
+	add_age(out, then_us, now_us);
+	buf_adds(out, ")\n");
+}
+
+static void add_setting(struct buf *out, const char *label, int64_t ms)
+{
+	char text[32];
+
+	if (ms <= 0)
+		return;
+	duration_print(ms, text, sizeof text);
+	buf_printf(out, "%s%s", label, text);
+}
+
+static bool overdue(const struct shown *s)
+{
+	const struct record *r = s->record;
+
+	return !s->verdict && r->renewed_us != RECORD_TIME_UNKNOWN && s->now_us - r->renewed_us > r->lease_ms * 1000;
+}
+
+void show_headline(struct buf *out, const struct shown *s)
+{
+	const struct record *r = s->record;
+
+	if (!r) {
+		buf_adds(out, "nobody leads: there is no record");
+		return;
+	}
+	if (!*r->holder) {
+		buf_adds(out, r->state == RECORD_LEADING ? "nobody leads: somebody emptied the record" : "nobody leads: released");
+		if (*r->previous_holder) {
+			buf_adds(out, ", last led by ");
+			buf_plain(out, r->previous_holder);
+		}
+		return;
+	}
+	buf_plain(out, r->holder);
+	buf_adds(out, " leads");
+	if (r->token)
+		buf_printf(out, ", token %" PRId64, r->token);
+	if (r->term)
+		buf_printf(out, ", term %" PRIu64, r->term);
+	if (*r->address) {
+		buf_adds(out, ", at ");
+		buf_plain(out, r->address);
+	}
+}
+
+static void add_record(struct buf *out, const struct shown *s)
+{
+	const struct record *r = s->record;
+
+	if (*r->address)
+		add_line(out, "address", r->address);
+	if (*r->holder)
+		add_time(out, "since", r->acquired_us, s->now_us);
+	add_time(out, *r->holder ? "renewed" : "released", r->renewed_us, s->now_us);
+	if (r->token)
+		buf_printf(out, "%-11s %" PRId64 "\n", "token", r->token);
+	if (r->term)
+		buf_printf(out, "%-11s %" PRIu64 "\n", "term", r->term);
+	buf_printf(out, "%-11s ", "settings");
+	add_setting(out, "lease ", r->lease_ms);
+	add_setting(out, ", renew deadline ", r->renew_ms);
+	add_setting(out, ", retry period ", r->retry_ms);
+	buf_printf(out, "\n%-11s %" PRId64 "\n", "transitions", r->transitions);
+	if (*r->previous_holder)
+		add_line(out, "previous", r->previous_holder);
+}
+
+void show_text(struct buf *out, const struct shown *s)
+{
+	add_line(out, "lock", s->lock);
+	add_line(out, "leader", show_leads(s) ? s->record->holder : "nobody");
+	if (!s->record) {
+		add_line(out, "record", "there is none");
+		return;
+	}
+	add_record(out, s);
+	if (s->verdict)
+		add_line(out, "verified", *s->verdict == 'r' ? "it renews" : "it did not renew while watched for its lease");
+	else if (show_leads(s) && overdue(s))
+		add_line(out, "note", "renewed longer ago than its lease: perhaps gone; --verify finds out");
+}
+
+/* ---- JSON ---- */
+
+static void add_string(struct buf *out, const char *name, const char *value)
+{
+	buf_printf(out, ",\"%s\":", name);
+	if (value && *value)
+		buf_json(out, value);
+	else
+		buf_adds(out, "null");
+}
+
+static void add_number(struct buf *out, const char *name, int64_t value, bool known)
+{
+	if (known)
+		buf_printf(out, ",\"%s\":%" PRId64, name, value);
+	else
+		buf_printf(out, ",\"%s\":null", name);
+}
+
+static void add_json_time(struct buf *out, const char *name, int64_t us)
+{
+	char text[40] = "";
+
+	if (us != RECORD_TIME_UNKNOWN)
+		record_time_print(us, text, sizeof text);
+	add_string(out, name, text);
+}
+
+static void add_json_record(struct buf *out, const struct shown *s)
+{
+	const struct record *r = s->record;
+	bool renewed = r->renewed_us != RECORD_TIME_UNKNOWN;
+
+	add_string(out, "address", r->address);
+	add_json_time(out, "acquired", r->acquired_us);
+	add_json_time(out, "renewed", r->renewed_us);
+	add_number(out, "renewedAgoMs", renewed ? (s->now_us - r->renewed_us) / 1000 : 0, renewed);
+	add_number(out, "token", r->token, r->token);
+	add_number(out, "term", (int64_t)r->term, r->term);
+	add_number(out, "leaseDurationMs", r->lease_ms, r->lease_ms);
+	add_number(out, "renewDeadlineMs", r->renew_ms, r->renew_ms);
+	add_number(out, "retryPeriodMs", r->retry_ms, r->retry_ms);
+	add_number(out, "leaderTransitions", r->transitions, true);
+	add_string(out, "previousHolder", r->previous_holder);
+}
+
+void show_json(struct buf *out, const struct shown *s)
+{
+	const char *state = !s->record ? "absent" : show_leads(s) ? "leading" : "released";
+
+	buf_adds(out, "{\"lock\":");
+	buf_json(out, s->lock);
+	add_string(out, "state", state);
+	add_string(out, "leader", show_leads(s) ? s->record->holder : NULL);
+	if (s->record)
+		add_json_record(out, s);
+	if (s->verdict)
+		add_string(out, "verified", s->verdict);
+	buf_adds(out, "}");
+}

@@ -1,0 +1,158 @@
+#include "commands/script_probe.h"
+
+#include "base/mem.h"
+
+#include <ev.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#define LOAD_TIMEOUT_S 10
+
+struct loading {
+	struct survey *survey;
+	struct ev_loop *loop;
+	struct crew *crew;
+	ev_timer timer;
+	bool loaded;
+	char *problem; /* the first */
+};
+
+static void __attribute__((format(printf, 2, 3))) fail(struct loading *l, const char *fmt, ...)
+{
+	char text[8192];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (!l->problem)
+		l->problem = mem_dup(text);
+}
+
+static void quit(struct loading *l)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_QUIT);
+	crew_send(l->crew, &m);
+	buf_fini(&m);
+}
+
+static void on_election(struct loading *l, struct wire *w)
+{
+	struct survey *s = l->survey;
+	struct wire_election e;
+
+	if (!plan_get(w, &e) || e.index != s->count || e.index >= PAGE_SLOTS) {
+		fail(l, "the worker's description of an election makes no sense");
+		return;
+	}
+	s->plans = mem_resize(s->plans, sizeof *s->plans * (s->count + 1));
+	plan_copy(&s->plans[s->count++], &e);
+}
+
+static void on_message(void *arg, enum wire_type type, struct wire *w)
+{
+	struct loading *l = arg;
+
+	if (type == WIRE_ELECTION) {
+		on_election(l, w);
+	} else if (type == WIRE_LOADED) {
+		l->loaded = true;
+		quit(l);
+	} else if (type == WIRE_LOAD_FAILED) {
+		fail(l, "%s", wire_get_str(w));
+		quit(l);
+	} else if (type == WIRE_EXIT) {
+		fail(l, "the script left with exit status %u while it was being loaded", wire_get_u32(w));
+		crew_kill(l->crew);
+	}
+}
+
+static void on_gone(void *arg, bool reaped, int status)
+{
+	struct loading *l = arg;
+
+	(void)reaped;
+	if (!l->loaded && WIFSIGNALED(status))
+		fail(l, "the script died of signal %d while it was being loaded", WTERMSIG(status));
+	else if (!l->loaded)
+		fail(l, "the script's process ended while it was being loaded");
+	ev_break(l->loop, EVBREAK_ALL);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+{
+	struct loading *l = w->data;
+
+	(void)loop, (void)events;
+	fail(l, "the script was still loading after %d s: what takes time belongs into a hook", LOAD_TIMEOUT_S);
+	crew_kill(l->crew);
+}
+
+static int spawn(struct loading *l, const struct options *o, const char *source, bool is_text, struct err *err)
+{
+	static const struct crew_callbacks callbacks = { .message = on_message, .gone = on_gone };
+	struct buf argv = { 0 };
+	const char *first[] = {
+		options_text(o, OPTION_LOG_FORMAT, NULL),
+		options_text(o, OPTION_LOG_LEVEL, NULL),
+		is_text ? "eval" : "file",
+		source,
+	};
+	size_t args = 0;
+
+	while (o->rest[args])
+		args++;
+	buf_add(&argv, first, sizeof first);
+	buf_add(&argv, o->rest, (args + 1) * sizeof *o->rest); /* and their NULL */
+	struct crew_spec spec = {
+		.argv = (char *const *)argv.data,
+		.unset = (char *const *)option_variables,
+		.tree_fd = -1,
+		.kill_allowance = NSEC_PER_SEC,
+	};
+	l->crew = crew_spawn(l->loop, &spec, &callbacks, l, err);
+	buf_fini(&argv);
+	return l->crew ? 0 : -1;
+}
+
+static void load(struct loading *l, const struct options *o, const char *source, bool is_text)
+{
+	struct err err;
+
+	if (crew_init(l->loop, &err) < 0 || spawn(l, o, source, is_text, &err) < 0) {
+		fail(l, "%s", err.text);
+		return;
+	}
+	ev_timer_init(&l->timer, on_timer, LOAD_TIMEOUT_S, 0);
+	l->timer.data = l;
+	ev_timer_start(l->loop, &l->timer);
+	ev_run(l->loop, 0);
+	crew_free(l->crew);
+}
+
+char *survey_load(struct survey *s, const struct options *o, const char *source, bool is_text)
+{
+	struct loading l = { .survey = s };
+
+	*s = (struct survey){ 0 };
+	l.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	if (!l.loop)
+		return mem_dup("cannot make an event loop");
+	load(&l, o, source, is_text);
+	ev_loop_destroy(l.loop);
+	if (l.problem)
+		survey_fini(s);
+	return l.problem;
+}
+
+void survey_fini(struct survey *s)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		plan_fini(&s->plans[i]);
+	free(s->plans);
+	*s = (struct survey){ 0 };
+}

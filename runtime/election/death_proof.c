@@ -1,0 +1,506 @@
+#include "election/death_proof.h"
+
+#include "base/mem.h"
+#include "base/nonce.h"
+#include "base/proc.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define TREE_NAME_LEN 42    /* ".INCARNATION.tree" */
+#define TREE_KEPT 3600      /* seconds: every standby may want to see the file of a dead one */
+#define TREE_FREE "free\n"  /* what is added to a tree file once somebody found it free */
+
+/* ---- evidence about ourselves ---- */
+
+static bool is_tree_name(const char *name)
+{
+	return *name == '.' && strlen(name) == TREE_NAME_LEN && strcmp(name + 37, ".tree") == 0;
+}
+
+/* Its time of change becomes the time at which it was first found free. */
+static void mark_free(int fd)
+{
+	char text[200];
+	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	if (n >= 0 && !strstr(text, TREE_FREE))
+		(void)!pwrite(fd, TREE_FREE, strlen(TREE_FREE), n);
+}
+
+/* Not by age alone: the holder of a file made days ago may have crashed a moment ago, and the evidence be needed. */
+static void remove_if_old(int dir, const char *name)
+{
+	struct stat st;
+	int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0) {
+		mark_free(fd);
+		if (fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - TREE_KEPT)
+			unlinkat(dir, name, 0);
+	}
+	close(fd);
+}
+
+static void remove_old_tree_files(const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	while (d && (e = readdir(d)))
+		if (is_tree_name(e->d_name))
+			remove_if_old(dirfd(d), e->d_name);
+	if (d)
+		closedir(d);
+}
+
+/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. What its time namespace
+ * is, it says behind the rest: a Lunarch that does not know of these takes it for another process' file, and waits. */
+static void describe(const char *incarnation, uint64_t pid, uint64_t start, uint64_t time_namespace, char *out, size_t size)
+{
+	snprintf(out, size, "%s %" PRIu64 " %" PRIu64 " time:[%" PRIu64 "]\n", incarnation, pid, start, time_namespace);
+}
+
+static void make_tree_file(struct proof_self *s)
+{
+	char *path = mem_printf("%s/.%s.tree", s->dir, s->incarnation), text[160];
+	uint64_t time_namespace;
+
+	if (proc_time_namespace(&time_namespace) < 0)
+		time_namespace = UINT64_MAX; /* nobody's */
+	describe(s->incarnation, s->pid, s->pid_start, time_namespace, text, sizeof text);
+	/* Not close-on-exec, on purpose: whatever the tree starts keeps the description open, and with it the lock. */
+	s->tree_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
+	if (s->tree_fd >= 0 && flock(s->tree_fd, LOCK_EX | LOCK_NB) == 0 &&
+	    write(s->tree_fd, text, strlen(text)) == (ssize_t)strlen(text)) {
+		s->tree = path;
+		return;
+	}
+	if (s->tree_fd >= 0) {
+		close(s->tree_fd);
+		unlink(path);
+	}
+	s->tree_fd = -1;
+	free(path);
+}
+
+void proof_self_init(struct proof_self *s, const char *dir)
+{
+	struct proc_stat st = { 0 };
+
+	*s = (struct proof_self){ .tree_fd = -1, .pid = (uint64_t)getpid() };
+	nonce_uuid(s->incarnation);
+	proc_boot_id(s->boot_id);
+	s->pid_namespace = proc_pid_namespace();
+	if (s->pid_namespace && proc_stat(s->pid, &st) == 0)
+		s->pid_start = st.start;
+	if (!dir)
+		return;
+	s->dir = mem_dup(dir);
+	remove_old_tree_files(dir);
+	make_tree_file(s);
+}
+
+void proof_self_fini(struct proof_self *s)
+{
+	if (s->tree)
+		unlink(s->tree);
+	if (s->tree_fd >= 0)
+		close(s->tree_fd);
+	free(s->tree);
+	free(s->dir);
+	*s = (struct proof_self){ .tree_fd = -1 };
+}
+
+void proof_self_withdraw(const struct proof_self *s)
+{
+	if (s->tree)
+		unlink(s->tree);
+}
+
+void proof_self_fill(const struct proof_self *s, struct record *r)
+{
+	memcpy(r->incarnation, s->incarnation, sizeof r->incarnation);
+	memcpy(r->boot_id, s->boot_id, sizeof r->boot_id);
+	r->pid = s->pid;
+	r->pid_start = s->pid_start;
+	r->pid_namespace = s->pid_namespace;
+	mem_replace(&r->tree, s->tree ? s->tree : "");
+}
+
+/* ---- evidence about others ---- */
+
+static bool sees(const struct proof_self *s, const struct record *r)
+{
+	return *r->boot_id && strcmp(r->boot_id, s->boot_id) == 0 && r->pid_namespace &&
+	       r->pid_namespace == s->pid_namespace && r->pid && r->pid_start && strlen(r->incarnation) == 36 &&
+	       strcmp(r->incarnation, s->incarnation) != 0;
+}
+
+bool proof_possible(const struct proof_self *s, const struct record *r)
+{
+	char name[TREE_NAME_LEN + 2];
+	size_t len = s->dir ? strlen(s->dir) : 0;
+
+	snprintf(name, sizeof name, "/.%.36s.tree", r->incarnation);
+	return sees(s, r) && len && strncmp(r->tree, s->dir, len) == 0 && strcmp(r->tree + len, name) == 0;
+}
+
+/* What cannot be seen may live. */
+static bool may_live(const struct record *r)
+{
+	struct proc_stat s;
+
+	if (proc_stat(r->pid, &s) < 0)
+		return errno != ENOENT && errno != ESRCH;
+	return s.start == r->pid_start && proc_runs(&s);
+}
+
+bool proof_above(const struct proof_self *s, const struct record *r)
+{
+	struct proc_stat st;
+
+	if (!sees(s, r))
+		return false;
+	/* Bounded, since numbers may be handed on while we climb. */
+	uint64_t pid = s->pid;
+	for (int i = 0; i < 1000 && pid > 1 && proc_stat(pid, &st) == 0; i++) {
+		if (pid == r->pid)
+			return st.start == r->pid_start;
+		pid = st.parent;
+	}
+	return false;
+}
+
+int proof_pidfd(const struct record *r)
+{
+	int fd = (int)syscall(SYS_pidfd_open, (pid_t)r->pid, 0);
+
+	if (fd < 0)
+		return -1;
+	if (may_live(r)) /* after opening, so that the number cannot have changed hands in between */
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* ---- the marker ---- */
+
+enum carries { CARRIES_NOT, CARRIES, CARRIES_NOTHING_YET, CARRIES_UNREADABLE };
+
+/* Finds an entry in NUL-separated text that comes in pieces. */
+struct finder {
+	const char *entry;
+	size_t len, matched;
+	bool differs;
+};
+
+static bool find_in(struct finder *f, const char *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (bytes[i] == '\0') {
+			if (!f->differs && f->matched == f->len)
+				return true;
+			f->matched = 0;
+			f->differs = false;
+		} else if (f->differs || f->matched == f->len || bytes[i] != f->entry[f->matched]) {
+			f->differs = true;
+		} else {
+			f->matched++;
+		}
+	}
+	return false;
+}
+
+static enum carries read_environment(uint64_t pid, const char *marker)
+{
+	struct finder f = { .entry = marker, .len = strlen(marker) };
+	char path[64], buffer[4096];
+	ssize_t n, total = 0;
+	bool found = false;
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/environ", pid);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == ENOENT || errno == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
+	while (!found && (n = read(fd, buffer, sizeof buffer)) > 0) {
+		found = find_in(&f, buffer, (size_t)n);
+		total += n;
+	}
+	int error = errno;
+	close(fd);
+	if (found)
+		return CARRIES;
+	if (n < 0)
+		return error == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
+	return total ? CARRIES_NOT : CARRIES_NOTHING_YET;
+}
+
+static bool has_command_line(uint64_t pid)
+{
+	char path[64], text[16];
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64 "/cmdline", pid);
+	return proc_slurp(path, text, sizeof text) > 0;
+}
+
+/* In the middle of an exec(2) a process has, for a moment, neither an environment nor arguments: what it will carry is
+ * not to be seen yet. One that has arguments and no environment really has none. */
+static enum carries carries(uint64_t pid, const char *marker)
+{
+	struct timespec pause = { .tv_nsec = 200 * 1000 };
+	struct proc_stat s;
+
+	for (int tries = 0; tries < 7; tries++) {
+		enum carries c = read_environment(pid, marker);
+		if (c != CARRIES_NOTHING_YET)
+			return c;
+		if (has_command_line(pid) && read_environment(pid, marker) == CARRIES_NOTHING_YET)
+			return CARRIES_NOT;
+		if (proc_stat(pid, &s) < 0 || !proc_runs(&s))
+			return CARRIES_NOT;
+		nanosleep(&pause, NULL);
+		pause.tv_nsec *= 2;
+	}
+	return CARRIES_UNREADABLE;
+}
+
+/* ---- the search ---- */
+
+struct search {
+	const struct record *record;
+	char marker[sizeof PROOF_ENV + 40];
+	int killed, doubtful;
+	uint64_t doubtful_pid;
+	bool ourselves;
+};
+
+static void doubt(struct search *s, uint64_t pid)
+{
+	s->doubtful++;
+	s->doubtful_pid = pid;
+}
+
+/* Opened before the last look, so that a number that changes hands meanwhile cannot hit a stranger. */
+static void kill_marked(struct search *s, uint64_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+
+	if (fd < 0) {
+		if (errno != ESRCH)
+			doubt(s, pid);
+		return;
+	}
+	enum carries c = carries(pid, s->marker);
+	if (c == CARRIES && (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 || errno == ESRCH))
+		s->killed++;
+	else if (c != CARRIES_NOT)
+		doubt(s, pid);
+	close(fd);
+}
+
+/* Unreadable. A process that changed its rights belongs to root in /proc; its status still tells whose it was. */
+static bool may_be_of_the_tree(uint64_t pid)
+{
+	char path[64];
+	struct stat st;
+
+	snprintf(path, sizeof path, "/proc/%" PRIu64, pid);
+	return stat(path, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0) && proc_has_uid(pid, geteuid());
+}
+
+/* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have of
+ * it may have been changed: either tells. */
+static bool are_we_part(const struct search *s)
+{
+	const char *value = getenv(PROOF_ENV);
+
+	return (value && strcmp(value, s->record->incarnation) == 0) ||
+	       read_environment((uint64_t)getpid(), s->marker) == CARRIES;
+}
+
+/* What started before the holder cannot be its child, however unreadable it is. */
+static bool examine(void *arg, const char *name)
+{
+	struct search *s = arg;
+	struct proc_stat st;
+
+	if (!isdigit((unsigned char)*name))
+		return true;
+	uint64_t pid = strtoull(name, NULL, 10);
+	if (pid == (uint64_t)getpid()) {
+		s->ourselves = are_we_part(s);
+		return true;
+	}
+	if (proc_stat(pid, &st) < 0) {
+		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
+			doubt(s, pid);
+		return true;
+	}
+	if (st.start < s->record->pid_start || !proc_runs(&st) || st.kernel)
+		return true;
+	switch (carries(pid, s->marker)) {
+	case CARRIES:
+		kill_marked(s, pid);
+		break;
+	case CARRIES_UNREADABLE:
+		if (may_be_of_the_tree(pid))
+			doubt(s, pid);
+		break;
+	case CARRIES_NOT:
+	case CARRIES_NOTHING_YET:
+		break;
+	}
+	return true;
+}
+
+/* The number of the process that was made last: /proc/loadavg, field 5. */
+static uint64_t last_pid(void)
+{
+	char text[128];
+	const char *at = proc_slurp("/proc/loadavg", text, sizeof text) > 0 ? strrchr(text, ' ') : NULL;
+
+	return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* A process that forks behind our back and exits before we come to it hides its child. So we look again if any process
+ * was made meanwhile; not for ever, since on a busy host one always is. */
+static int scan(struct search *s)
+{
+	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
+	uint64_t before, after = last_pid();
+
+	for (int passes = 0; fd >= 0 && passes < 3; passes++) {
+		before = after;
+		lseek(fd, 0, SEEK_SET);
+		result = proc_each(fd, examine, s);
+		after = last_pid();
+		if (result < 0 || before == after || s->killed || s->doubtful || s->ourselves)
+			break;
+	}
+	if (fd >= 0)
+		close(fd);
+	return result;
+}
+
+/* ---- the verdict ---- */
+
+__attribute__((format(printf, 3, 4))) static enum proof_verdict unknown(char *why, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(why, size, fmt, ap);
+	va_end(ap);
+	return PROOF_UNKNOWN;
+}
+
+static enum proof_verdict search_tree(struct search *s, char *why, size_t size)
+{
+	if (scan(s) < 0)
+		return unknown(why, size, "/proc cannot be read");
+	if (s->ourselves)
+		return unknown(why, size, "this process belongs to the tree itself");
+	if (s->killed > 0) {
+		snprintf(why, size, "%d process%s of its tree killed", s->killed, s->killed == 1 ? "" : "es");
+		return PROOF_DYING;
+	}
+	if (s->doubtful > 0)
+		return unknown(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree", s->doubtful_pid);
+	return PROOF_DEAD;
+}
+
+/* What is wrong with the tree file; NULL: its holder made it, and counts starts as we do. */
+static const char *wrong_with(int fd, const struct record *r)
+{
+	char text[200], expected[160];
+	uint64_t time_namespace;
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid())
+		return "its tree file is another user's";
+	if (proc_time_namespace(&time_namespace) < 0)
+		return "in which time namespace this process runs cannot be seen";
+	ssize_t n = pread(fd, text, sizeof text - 1, 0);
+	text[n > 0 ? n : 0] = '\0';
+	describe(r->incarnation, r->pid, r->pid_start, time_namespace, expected, sizeof expected);
+	if (strncmp(text, expected, strlen(expected)) == 0)
+		return NULL;
+	*strrchr(expected, ' ') = '\0';
+	return strncmp(text, expected, strlen(expected)) == 0 ? "its tree file is of another time namespace, or does not say of which"
+	                                                      : "its tree file is another process'";
+}
+
+/* The tree file, open; -1: `why` says what is wrong with it. */
+static int open_tree(const struct record *r, char *why, size_t size)
+{
+	int fd = open(r->tree, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+	if (fd < 0) {
+		unknown(why, size, "its tree file cannot be opened from here");
+		return -1;
+	}
+	const char *wrong = wrong_with(fd, r);
+	if (!wrong)
+		return fd;
+	unknown(why, size, "%s", wrong);
+	close(fd);
+	return -1;
+}
+
+static void keep_for_an_hour(const char *tree)
+{
+	int fd = open(tree, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+
+	if (fd < 0)
+		return;
+	mark_free(fd);
+	close(fd);
+}
+
+enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size)
+{
+	struct search s = { .record = r };
+
+	why[0] = '\0';
+	if (may_live(r))
+		return unknown(why, why_size, "the process lives");
+	int fd = open_tree(r, why, why_size);
+	if (fd < 0)
+		return PROOF_UNKNOWN;
+	/* Shared, so that two who prove at the same time do not take each other for the tree. Whoever of the tree still has
+	 * the description has an exclusive lock; once it is gone, nobody of them can have it again. */
+	bool free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
+	close(fd);
+	if (!free_now && !insist) {
+		snprintf(why, why_size, "something of its tree still holds its tree file");
+		return PROOF_DYING;
+	}
+	snprintf(s.marker, sizeof s.marker, "%s=%s", PROOF_ENV, r->incarnation);
+	enum proof_verdict v = search_tree(&s, why, why_size);
+	if (v != PROOF_DEAD)
+		return v;
+	if (free_now) {
+		keep_for_an_hour(r->tree);
+		return PROOF_DEAD;
+	}
+	snprintf(why, why_size, "a process without our marker still holds its tree file");
+	return PROOF_DYING;
+}

@@ -1,0 +1,274 @@
+#include "election/death_watch.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "election/death_proof.h"
+#include "loop/offload.h"
+
+#include <ev.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A guard that outlived its elector kills the tree itself, children it alone can attribute included. */
+#define GUARDS_TIME (50 * NSEC_PER_MS)
+#define SAID_AFTER 3 /* this part of the lease, in which whoever polls looks once */
+
+/* A holder's process somebody waits for. Freed when nobody does and no check is under way. */
+struct mourned {
+	struct offload_job check; /* first, so that the job is the mourned */
+	struct obituaries *all;
+	struct mourned *next;
+	struct obituary *waiting, *due; /* due: are being told */
+	struct record record;     /* who it is: pid, start, boot, tree */
+	ev_io gone;               /* its pidfd */
+	ev_timer again;
+	enum { LIVES, CHECKING, DYING, DEAD, DOUBTFUL } state;
+	enum proof_verdict verdict;
+	bool insist;              /* kill, not only look */
+	bool telling;             /* it stays until all of those are through */
+	struct instant since;     /* of its death */
+	char why[200];
+};
+
+struct obituaries {
+	struct ev_loop *loop;
+	struct offload *offload;
+	const struct proof_self *self;
+	struct mourned *first;
+};
+
+static bool same_process(const struct record *a, const struct record *b)
+{
+	return a->pid == b->pid && a->pid_start == b->pid_start && strcmp(a->incarnation, b->incarnation) == 0 &&
+	       strcmp(a->boot_id, b->boot_id) == 0;
+}
+
+static void stop_watching(struct mourned *m)
+{
+	if (m->gone.fd < 0)
+		return;
+	ev_io_stop(m->all->loop, &m->gone);
+	close(m->gone.fd);
+	m->gone.fd = -1;
+}
+
+static void discard_if_unused(struct mourned *m)
+{
+	struct mourned **at = &m->all->first;
+
+	if (m->waiting || m->telling || m->state == CHECKING)
+		return;
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	stop_watching(m);
+	ev_timer_stop(m->all->loop, &m->again);
+	record_fini(&m->record);
+	free(m);
+}
+
+/* The callbacks may forget, or watch: the list is taken away first, so that who comes new is told from the loop. */
+static void tell_all(struct mourned *m)
+{
+	m->due = m->waiting;
+	m->waiting = NULL;
+	m->telling = true;
+	while (m->due) {
+		struct obituary *ob = m->due;
+		m->due = ob->next;
+		ob->of = NULL;
+		ob->dead(ob->arg);
+	}
+	m->telling = false;
+}
+
+static void work(struct offload_job *job)
+{
+	struct mourned *m = (struct mourned *)job;
+
+	m->verdict = proof_check(&m->record, m->insist, m->why, sizeof m->why);
+}
+
+static void start_check(struct mourned *m)
+{
+	m->state = CHECKING;
+	m->insist = elapsed_standby(m->since, clock_now()) > GUARDS_TIME;
+	offload_run(m->all->offload, &m->check);
+}
+
+static void start_again(struct mourned *m, double after)
+{
+	ev_now_update(m->all->loop);
+	ev_timer_set(&m->again, after, 0.);
+	ev_timer_start(m->all->loop, &m->again);
+}
+
+/* Killing takes a moment; a process that cannot die keeps its lease until that runs out anyway. */
+static void ask_again(struct mourned *m)
+{
+	nsec passed = elapsed_standby(m->since, clock_now());
+	double after = passed < 100 * NSEC_PER_MS ? 0.001 : passed < 2 * NSEC_PER_SEC ? 0.01 : 0.5;
+
+	m->state = DYING;
+	start_again(m, after);
+}
+
+static void say_unproved(const struct mourned *m)
+{
+	log_event(LOG_INFO, NULL, "death_unproved", "that process %llu is dead cannot be proved, so its lease is waited out: %s",
+	          (unsigned long long)m->record.pid, m->why);
+}
+
+static void checked(struct offload_job *job)
+{
+	struct mourned *m = (struct mourned *)job;
+
+	switch (m->verdict) {
+	case PROOF_DEAD:
+		m->state = DEAD;
+		tell_all(m);
+		break;
+	case PROOF_DYING:
+		ask_again(m);
+		break;
+	case PROOF_UNKNOWN:
+		m->state = DOUBTFUL; /* a clean stop leaves no evidence: then it has released, which is seen before this is said */
+		start_again(m, (double)m->record.lease_ms / SAID_AFTER / 1e3);
+		break;
+	}
+	discard_if_unused(m);
+}
+
+static void on_gone(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct mourned *m = w->data;
+
+	(void)loop;
+	(void)revents;
+	stop_watching(m);
+	m->since = clock_now();
+	start_check(m);
+}
+
+static void on_again(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct mourned *m = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (m->state == DYING)
+		start_check(m);
+	else if (m->state == DEAD)
+		tell_all(m);
+	else if (m->state == DOUBTFUL && m->waiting)
+		say_unproved(m);
+	discard_if_unused(m);
+}
+
+static struct mourned *mourned_new(struct obituaries *all, const struct record *r)
+{
+	struct mourned *m = mem_zero(sizeof *m);
+
+	m->all = all;
+	m->check = (struct offload_job){ .work = work, .done = checked };
+	record_init(&m->record);
+	record_copy(&m->record, r);
+	m->gone.fd = -1;
+	ev_timer_init(&m->again, on_again, 0., 0.);
+	m->again.data = m;
+	m->next = all->first;
+	all->first = m;
+	return m;
+}
+
+static void watch_process(struct mourned *m)
+{
+	int fd = proof_pidfd(&m->record);
+
+	if (fd < 0) {
+		m->since = clock_now();
+		start_check(m);
+		return;
+	}
+	ev_io_init(&m->gone, on_gone, fd, EV_READ);
+	m->gone.data = m;
+	ev_io_start(m->all->loop, &m->gone);
+}
+
+static struct mourned *find(struct obituaries *all, const struct record *r)
+{
+	for (struct mourned *m = all->first; m; m = m->next)
+		if (same_process(&m->record, r))
+			return m;
+	return NULL;
+}
+
+struct obituaries *obituaries_new(struct ev_loop *loop, struct offload *o, const struct proof_self *self)
+{
+	struct obituaries *all = mem_zero(sizeof *all);
+
+	*all = (struct obituaries){ .loop = loop, .offload = o, .self = self };
+	return all;
+}
+
+void obituary_watch(struct obituaries *all, struct obituary *ob, const struct record *r)
+{
+	if (ob->of && same_process(&ob->of->record, r))
+		return;
+	obituary_forget(all, ob);
+	struct mourned *m = find(all, r);
+	bool known = m != NULL;
+	if (!known)
+		m = mourned_new(all, r);
+	ob->of = m;
+	ob->next = m->waiting;
+	m->waiting = ob;
+	if (!known) {
+		watch_process(m);
+	} else if (m->state == DEAD) {
+		start_again(m, 0.); /* told from the loop, not from in here */
+	}
+}
+
+static bool take_out(struct obituary **list, const struct obituary *ob)
+{
+	while (*list && *list != ob)
+		list = &(*list)->next;
+	if (!*list)
+		return false;
+	*list = ob->next;
+	return true;
+}
+
+void obituary_forget(struct obituaries *all, struct obituary *ob)
+{
+	struct mourned *m = ob->of;
+
+	(void)all;
+	if (!m)
+		return;
+	if (!take_out(&m->waiting, ob))
+		take_out(&m->due, ob);
+	ob->of = NULL;
+	discard_if_unused(m);
+}
+
+/* A check that is under way on a thread keeps its memory: the process is ending. */
+void obituaries_free(struct obituaries *all)
+{
+	if (!all)
+		return;
+	while (all->first) {
+		struct mourned *m = all->first;
+		all->first = m->next;
+		stop_watching(m);
+		ev_timer_stop(all->loop, &m->again);
+		if (m->state == CHECKING)
+			continue;
+		record_fini(&m->record);
+		free(m);
+	}
+	free(all);
+}

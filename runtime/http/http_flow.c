@@ -1,0 +1,200 @@
+#include "http/http_internal.h"
+
+#include "base/mem.h"
+#include "version.h"
+
+#include <ctype.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+#define HEADERS_MAX (256 * 1024)
+#define DATA_MAX (256 * 1024) /* kept of a streamed answer that nobody takes */
+#define SEND_LOW (64 * 1024)
+#define LIMIT_DEFAULT (16 * 1024 * 1024)
+
+static int on_prereq(void *arg, char *ip, char *local_ip, int port, int local_port)
+{
+	struct http_call *c = arg;
+
+	(void)ip;
+	(void)local_ip;
+	(void)port;
+	(void)local_port;
+	if (!c->sent)
+		c->sent_at = c->heard_at = clock_now();
+	c->repeated |= c->sent;
+	c->sent = true;
+	return CURL_PREREQFUNC_OK;
+}
+
+static void begin_head(struct http_call *c, const char *line, size_t len)
+{
+	const char *space = memchr(line, ' ', len);
+
+	c->head.len = c->head_count = 0;
+	c->head_done = c->following = false;
+	c->status = 0;
+	for (const char *p = space ? space + 1 : line + len; p < line + len && isdigit((unsigned char)*p) && c->status < 1000; p++)
+		c->status = c->status * 10 + (*p - '0');
+}
+
+/* A length that no number holds. libcurl would take whatever comes until the connection closes for the whole. */
+static void check_length(struct http_call *c, const char *value)
+{
+	if (strspn(value, "0123456789") > 18)
+		err_set(&c->err, ERR_INVALID, "%s: the answer has an impossible Content-Length: %.30s", c->name, value);
+}
+
+static void add_header(struct http_call *c, const char *line, size_t len)
+{
+	const char *colon = memchr(line, ':', len);
+
+	if (!colon || memchr(line, '\0', len))
+		return;
+	buf_add(&c->head, line, (size_t)(colon - line));
+	buf_add(&c->head, "", 1);
+	if ((size_t)(colon - line) == 8 && strncasecmp(line, "location", 8) == 0)
+		c->following = c->r.redirects > 0 && c->status / 100 == 3;
+	const char *p = colon + 1, *end = line + len;
+	while (p < end && isspace((unsigned char)*p))
+		p++;
+	while (end > p && isspace((unsigned char)end[-1]))
+		end--;
+	buf_add(&c->head, p, (size_t)(end - p));
+	buf_add(&c->head, "", 1);
+	if ((size_t)(colon - line) == 14 && strncasecmp(line, "content-length", 14) == 0)
+		check_length(c, c->head.data + c->head.len - 1 - (end - p));
+	c->head_count++;
+}
+
+/* Status line, header lines, an empty line; after the body trailers, which are let go. */
+static size_t on_header(char *line, size_t size, size_t count, void *arg)
+{
+	struct http_call *c = arg;
+	size_t len = size * count;
+
+	c->heard = true;
+	c->heard_at = clock_now();
+	if (len >= 5 && strncmp(line, "HTTP/", 5) == 0) {
+		begin_head(c, line, len);
+	} else if (c->head_done) {
+		return len;
+	} else if (len <= 2 && (*line == '\r' || *line == '\n')) {
+		c->head_done = true;
+		if (c->status >= 200 && !c->following) {
+			c->answered = true;
+			http_ready(c);
+		}
+	} else {
+		add_header(c, line, len);
+	}
+	if (c->err.code != ERR_NONE)
+		return 0;
+	if (c->head.len <= HEADERS_MAX)
+		return len;
+	err_set(&c->err, ERR_INVALID, "%s: the answer has more than %d KB of headers", c->name, HEADERS_MAX / 1024);
+	return 0;
+}
+
+static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
+{
+	struct http_call *c = arg;
+	size_t len = size * count, limit = c->r.limit ? c->r.limit : LIMIT_DEFAULT;
+
+	c->heard_at = clock_now();
+	c->answered = true;
+	if (c->r.data && c->body.len && c->body.len + len > DATA_MAX) {
+		c->held = true;
+		http_ready(c);
+		return CURL_WRITEFUNC_PAUSE;
+	}
+	if (!c->r.data && len > limit - c->body.len) {
+		err_set(&c->err, ERR_FULL, "%s: the answer's body is larger than the limit of %zu bytes", c->name, limit);
+		return 0;
+	}
+	buf_add(&c->body, bytes, len);
+	if (c->r.data)
+		http_ready(c);
+	return len;
+}
+
+static size_t on_read(char *to, size_t size, size_t count, void *arg)
+{
+	struct http_call *c = arg;
+	size_t len = size * count < c->out.len ? size * count : c->out.len;
+
+	if (len == 0 && !c->out_ended) {
+		c->starved = true;
+		return CURL_READFUNC_PAUSE;
+	}
+	memcpy(to, c->out.data ? c->out.data : "", len);
+	bool was_high = c->out.len >= SEND_LOW;
+	buf_drop(&c->out, len);
+	c->heard_at = clock_now(); /* bytes that go are no silence either */
+	if (was_high && c->out.len < SEND_LOW && !c->out_ended) {
+		c->told_drained = true;
+		http_ready(c);
+	}
+	return len;
+}
+
+static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct http_call *c = arg;
+
+	(void)purpose;
+	c->lane->stats.opened++;
+	c->opened = true;
+	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
+/* A failure means that it is no TCP socket. */
+static void set_tcp(int fd, int option, int value)
+{
+	(void)!setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
+}
+
+static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+	const struct http_call *c = arg;
+	int stall_ms = (int)(c->lane->o.stall / NSEC_PER_MS), stall_s = stall_ms / 1000, on = 1;
+
+	(void)purpose;
+	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0) {
+		set_tcp(fd, TCP_KEEPIDLE, stall_s / 2 > 1 ? stall_s / 2 : 1);
+		set_tcp(fd, TCP_KEEPINTVL, stall_s / 4 > 1 ? stall_s / 4 : 1);
+		set_tcp(fd, TCP_KEEPCNT, 2);
+		set_tcp(fd, TCP_USER_TIMEOUT, stall_ms);
+		set_tcp(fd, TCP_NODELAY, 1);
+	}
+	return CURL_SOCKOPT_OK;
+}
+
+void http_set_callbacks(struct http_call *c)
+{
+	CURL *e = c->easy;
+
+	curl_easy_setopt(e, CURLOPT_PRIVATE, c);
+	curl_easy_setopt(e, CURLOPT_ERRORBUFFER, c->why);
+	curl_easy_setopt(e, CURLOPT_NOSIGNAL, 1L);
+	curl_easy_setopt(e, CURLOPT_NOPROGRESS, 1L);
+	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
+	curl_easy_setopt(e, CURLOPT_USERAGENT, "lunarch/" LUNARCH_VERSION);
+	/* A resolver's thread that hangs is left to itself: to join it would block the loop (curl's issue 8515). */
+	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
+	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_prereq);
+	curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
+	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+	curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
+	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
+	curl_easy_setopt(e, CURLOPT_READFUNCTION, on_read); /* asked of streamed bodies only */
+	curl_easy_setopt(e, CURLOPT_READDATA, c);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
+	curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, on_socket);
+	curl_easy_setopt(e, CURLOPT_SOCKOPTDATA, c);
+}

@@ -1,0 +1,988 @@
+#include "lease/lease.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SLOWEST (60 * NSEC_PER_SEC) /* between tries that are refused */
+
+const char *lease_reason_name(enum lease_reason r)
+{
+	static const char *const names[LEASE_REASONS] = {
+		[LEASE_RESIGNED] = "resigned", [LEASE_DECLINED] = "declined", [LEASE_SHUTDOWN] = "shutdown",
+		[LEASE_EXPIRED] = "expired",   [LEASE_STOLEN] = "lost",       [LEASE_DELETED] = "deleted",
+		[LEASE_ERROR] = "error",       [LEASE_KILLED] = "killed",     [LEASE_WORKER] = "worker",
+		[LEASE_RELOAD] = "reload",
+	};
+
+	return (unsigned)r < LEASE_REASONS ? names[r] : "unknown";
+}
+
+/* ---- times ---- */
+
+static nsec whole_ms(nsec d)
+{
+	return d >= 100 * NSEC_PER_MS ? d / NSEC_PER_MS * NSEC_PER_MS : d;
+}
+
+void lease_times_default(struct lease_times *t)
+{
+	if (!t->lease)
+		t->lease = 15 * NSEC_PER_SEC;
+	if (!t->renew)
+		t->renew = whole_ms(t->lease / 3 * 2);
+	if (!t->retry)
+		t->retry = whole_ms(t->lease / 15 * 2);
+	nsec rest = t->lease - t->renew;
+	if (!t->grace)
+		t->grace = whole_ms(rest / 5 * 3);
+	if (!t->kill)
+		t->kill = whole_ms(rest / 5);
+	if (!t->drift)
+		t->drift = whole_ms(rest / 5);
+}
+
+static double seconds(nsec d)
+{
+	return (double)d / (double)NSEC_PER_SEC;
+}
+
+static int check_positive(const struct lease_times *t, struct err *err)
+{
+	const struct {
+		const char *name;
+		nsec value;
+	} all[] = {
+		{ "lease duration", t->lease },    { "renew deadline", t->renew },
+		{ "retry period", t->retry },      { "stop grace", t->grace },
+		{ "kill allowance", t->kill },     { "drift allowance", t->drift },
+	};
+
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		if (all[i].value <= 0)
+			return err_set(err, ERR_USAGE, "%s must be greater than zero, found %gs", all[i].name,
+			               seconds(all[i].value));
+	return 0;
+}
+
+int lease_times_check(const struct lease_times *t, struct err *err)
+{
+	if (check_positive(t, err) < 0)
+		return -1;
+	if (t->renew > t->lease || t->grace > t->lease || t->kill > t->lease || t->drift > t->lease ||
+	    t->renew + t->grace + t->kill + t->drift > t->lease)
+		return err_set(err, ERR_USAGE,
+		               "renew deadline %gs + stop grace %gs + kill allowance %gs + drift allowance %gs must be at most "
+		               "the lease duration %gs: shorten one of them or lengthen the lease",
+		               seconds(t->renew), seconds(t->grace), seconds(t->kill), seconds(t->drift), seconds(t->lease));
+	if (t->retry > t->renew || t->renew <= t->retry + t->retry / 5)
+		return err_set(err, ERR_USAGE,
+		               "renew deadline %gs must be greater than 1.2 times the retry period %gs: else one failed renewal "
+		               "loses the lease",
+		               seconds(t->renew), seconds(t->retry));
+	return 0;
+}
+
+double lease_drift_tolerance(const struct lease_times *t)
+{
+	return (double)t->drift / (double)(t->lease - t->drift);
+}
+
+/* ---- looking ---- */
+
+enum lease_phase lease_phase(const struct lease *l)
+{
+	return l->phase;
+}
+
+uint64_t lease_term(const struct lease *l)
+{
+	return l->term;
+}
+
+uint64_t lease_next_term(const struct lease *l)
+{
+	return l->top_term + 1;
+}
+
+uint64_t lease_next_count(const struct lease *l)
+{
+	return l->writes + 1;
+}
+
+const struct lease_times *lease_publishes(const struct lease *l)
+{
+	return &l->times;
+}
+
+/* Standbys may already be waiting by the shorter duration of a write whose outcome we do not know. */
+static struct instant deadline(const struct lease *l, bool with_grace)
+{
+	struct instant d = instant_add(l->good.at, l->good.renew + (with_grace ? l->good.grace : 0));
+
+	for (int i = 0; i < l->limbo_len; i++) {
+		const struct lease_sent *w = &l->limbo[i];
+		if (w->lease < l->good.lease)
+			d = instant_min(d, instant_add(w->at, w->renew + (with_grace ? w->grace : 0)));
+	}
+	return d;
+}
+
+struct instant lease_end(const struct lease *l)
+{
+	return deadline(l, false);
+}
+
+/* While the script winds up of our own will the lease is renewed on, but the script's time is not extended. */
+struct instant lease_kill(const struct lease *l)
+{
+	struct instant kill = deadline(l, true);
+
+	return l->phase == PHASE_ENDING || l->phase == PHASE_LOST ? instant_min(kill, l->stop_by) : kill;
+}
+
+static bool in_term(const struct lease *l)
+{
+	return l->phase == PHASE_LEADING || l->phase == PHASE_ENDING;
+}
+
+bool lease_is_leading(const struct lease *l, struct instant now)
+{
+	return in_term(l) && !instant_passed(lease_end(l), now);
+}
+
+/* Do we own the record as far as our own phase says? */
+static bool holds(const struct lease *l)
+{
+	return in_term(l) || l->phase == PHASE_RELEASING || l->phase == PHASE_NEXT;
+}
+
+static nsec standby_wait(const struct lease *l)
+{
+	switch (l->seen.kind) {
+	case SIGHT_ABSENT:
+		if (!l->had_record)
+			return 0;
+		return l->longest > l->times.lease ? l->longest : l->times.lease;
+	case SIGHT_RELEASED:
+		return 0;
+	case SIGHT_EMPTIED:
+		return l->seen.duration;
+	case SIGHT_HELD:
+		/* A write of ours that lands after we gave it up (a create, once somebody deletes the record) may hit another's
+		 * term: only what we know to have written last is ours to take at once. */
+		if (l->seen.mine && l->seen.write == l->own_write)
+			return 0;
+		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
+	case SIGHT_FOREIGN:
+		return NSEC_NEVER;
+	}
+	return NSEC_NEVER;
+}
+
+/* Until the record in the store has run out, counted from its receipt here. */
+static nsec wait_left(const struct lease *l, struct instant now)
+{
+	nsec wait = standby_wait(l);
+
+	if (!l->looked || wait == NSEC_NEVER)
+		return NSEC_NEVER;
+	nsec left = wait - elapsed_standby(l->seen_at, now);
+	return left > 0 ? left : 0;
+}
+
+static nsec out_left(const struct lease *l, struct instant now)
+{
+	if (l->out_for == NSEC_NEVER)
+		return NSEC_NEVER;
+	nsec left = l->out_for - elapsed_standby(l->out_since, now);
+	return left > 0 ? left : 0;
+}
+
+static bool campaigns(const struct lease *l)
+{
+	return l->phase == PHASE_FOLLOWING && !l->finish && !l->paused && !l->unreaped;
+}
+
+static bool held_by_other(const struct lease *l)
+{
+	return l->looked && l->seen.kind == SIGHT_HELD && !l->seen.mine && !l->dead;
+}
+
+/* ---- pacing ---- */
+
+static uint32_t noise(struct lease *l)
+{
+	l->noise ^= l->noise << 13;
+	l->noise ^= l->noise >> 17;
+	l->noise ^= l->noise << 5;
+	return l->noise;
+}
+
+/* P to 2.2 P, so that a hundred standbys do not knock at the same moment. */
+static nsec poll_period(struct lease *l)
+{
+	if (l->watching)
+		return l->times.lease;
+	return l->times.retry + l->times.retry / 1000 * (nsec)(noise(l) % 1200);
+}
+
+static nsec op_timeout(const struct lease *l)
+{
+	nsec quarter = l->times.renew / 4;
+
+	return l->times.retry > quarter ? l->times.retry : quarter;
+}
+
+/* The first setback is looked into at once; a store that goes on refusing is not hammered. */
+static void set_back(struct lease *l, struct instant now)
+{
+	l->look_due = true;
+	l->next_look = now;
+	l->next_try = ++l->setbacks > 1 ? instant_add(now, l->times.retry / 2) : now;
+}
+
+static nsec larger(nsec a, nsec b)
+{
+	return a > b ? a : b;
+}
+
+/* The second time in a row takes twice as long, and so on. */
+static nsec doubled(nsec period, int times)
+{
+	for (int i = 1; i < times && period < SLOWEST; i++)
+		period = period * 2 < SLOWEST ? period * 2 : SLOWEST;
+	return period;
+}
+
+static void try_again_later(struct lease *l, bool refused, bool look, struct instant now)
+{
+	l->refusals = refused ? l->refusals + 1 : 0;
+	l->refused_look = refused && look;
+	/* A leader has a lease to lose, and goes on trying. */
+	l->next_try = l->next_look = instant_add(now, holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
+}
+
+/* ---- ends of a term ---- */
+
+static void sit_out(struct lease *l, nsec d, struct instant now)
+{
+	l->out_since = now;
+	l->out_for = d;
+}
+
+static void finish(struct lease *l, struct lease_actions *a)
+{
+	l->phase = PHASE_IDLE;
+	l->finished = true;
+	a->set |= LEASE_DO_FINISHED;
+	a->left = l->unreaped || l->limbo_len > 0 || (l->seen.kind == SIGHT_HELD && l->seen.mine);
+}
+
+/* Nothing is led any more, nothing is being released: stand by again, or be done. */
+static void stand_by(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	l->phase = l->observer ? PHASE_IDLE : PHASE_FOLLOWING;
+	l->next_term = false;
+	l->look_due = true;
+	l->next_look = l->next_try = now;
+	l->yes = l->asked = false;
+	sit_out(l, l->sit_out, now);
+	l->sit_out = 0;
+	if (l->finish && l->limbo_len == 0)
+		finish(l, a);
+}
+
+static void enter_release(struct lease *l, struct instant now)
+{
+	l->phase = PHASE_RELEASING;
+	l->release_by = instant_add(now, l->times.renew);
+	l->next_try = now;
+}
+
+/* The term's script is told to stop, the lease being gone, or going before the script may be. */
+static void lose(struct lease *l, enum lease_reason reason, struct instant now, struct lease_actions *a)
+{
+	nsec grace = l->good.grace < NSEC_PER_SEC ? l->good.grace : NSEC_PER_SEC;
+	struct instant kill = lease_kill(l);
+	bool told = l->phase == PHASE_ENDING;
+
+	l->phase = PHASE_LOST;
+	l->next_term = false;
+	if (!told)
+		l->reason = reason;
+	l->stop_by = reason == LEASE_EXPIRED ? kill : instant_min(kill, instant_add(now, grace));
+	a->set |= LEASE_DO_STOP;
+	a->reason = l->reason;
+	a->held = false;
+	a->stop_by = l->stop_by;
+}
+
+static void end_term(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+{
+	nsec grace = e->grace ? e->grace : l->times.grace;
+
+	l->phase = PHASE_ENDING;
+	l->reason = e->reason;
+	l->stop_by = instant_add(now, grace);
+	a->set |= LEASE_DO_STOP;
+	a->reason = e->reason;
+	a->held = true;
+	a->stop_by = lease_kill(l);
+}
+
+static void on_end(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+{
+	bool next = e->reason == LEASE_RELOAD && e->sit_out == 0;
+
+	if (l->finished)
+		return;
+	if (e->sit_out == NSEC_NEVER)
+		l->finish = true;
+	if (!next || l->phase == PHASE_LEADING)
+		l->next_term = next;
+	if (e->sit_out > l->sit_out)
+		l->sit_out = e->sit_out;
+	switch (l->phase) {
+	case PHASE_LEADING:
+		end_term(l, e, now, a);
+		return;
+	case PHASE_NEXT:
+		if (!next)
+			enter_release(l, now);
+		return;
+	case PHASE_IDLE:
+	case PHASE_FOLLOWING:
+		if (!next)
+			sit_out(l, e->sit_out, now);
+		l->sit_out = 0;
+		if (l->finish && !l->busy && l->limbo_len == 0)
+			finish(l, a);
+		return;
+	case PHASE_ENDING:
+	case PHASE_LOST:
+	case PHASE_RELEASING:
+		return;
+	}
+}
+
+static void on_stopped(struct lease *l, bool reaped, struct instant now, struct lease_actions *a)
+{
+	l->unreaped = !reaped;
+	if (!reaped && !l->script_runs)
+		return;
+	l->script_runs = false;
+	if (!in_term(l) && l->phase != PHASE_LOST)
+		return;
+	if (!reaped) {
+		stand_by(l, now, a);
+		return;
+	}
+	if (l->phase != PHASE_LOST && l->next_term && !l->finish) {
+		l->phase = PHASE_NEXT;
+		l->next_try = now;
+		return;
+	}
+	/* Lost to time alone, the record may still be ours: giving it back is a compare-and-swap, so it is safe to try. */
+	bool ours = l->phase != PHASE_LOST || (l->finish && l->seen.kind == SIGHT_HELD && l->seen.mine);
+	if (l->phase == PHASE_LOST && ours)
+		l->look_due = true;
+	if (ours && !l->keeps)
+		enter_release(l, now);
+	else
+		stand_by(l, now, a);
+}
+
+/* ---- beginnings ---- */
+
+static void begin_term(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	l->phase = PHASE_LEADING;
+	l->script_runs = true;
+	l->next_term = false;
+	l->sit_out = 0;
+	l->lows = 0;
+	l->next_try = instant_add(l->good.at, l->times.retry);
+	if (instant_passed(l->next_try, now))
+		l->next_try = now;
+	a->set |= LEASE_DO_START;
+}
+
+/* The record is ours. Leading begins only if that is still wanted, and early enough to be worth anything. */
+static void won(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	l->term = l->good.term;
+	if (l->seen.low_token) /* the store's counter grows with what is tried, but who looks on is told of each try */
+		l->sit_out = larger(l->sit_out, doubled(l->times.retry, ++l->lows));
+	if (l->finish || l->paused || l->observer || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
+		if (!l->unreaped)
+			enter_release(l, now);
+		return;
+	}
+	if (elapsed_holder(l->good.at, now) >= l->good.renew) {
+		l->phase = PHASE_FOLLOWING;
+		l->look_due = true;
+		l->next_look = now;
+		return;
+	}
+	begin_term(l, now, a);
+}
+
+/* ---- what the store says ---- */
+
+static void forget_limbo(struct lease *l)
+{
+	l->limbo_len = 0;
+	l->setbacks = l->refusals = 0;
+}
+
+static void saved(struct lease *l, uint64_t save, struct lease_actions *a)
+{
+	if (save <= l->saved)
+		return;
+	l->saved = save;
+	a->set |= LEASE_DO_SAVED;
+	a->saved = save;
+}
+
+/* One of our writes is in the store. The others were conditional on the version it replaced and cannot land any more. */
+static void applied(struct lease *l, struct lease_sent w, struct instant now, struct lease_actions *a)
+{
+	forget_limbo(l);
+	l->own_write = w.write;
+	if (w.term > l->top_term)
+		l->top_term = w.term;
+	switch (w.what) {
+	case LEASE_RELEASE:
+		if (l->phase == PHASE_RELEASING)
+			stand_by(l, now, a);
+		return;
+	case LEASE_RENEW:
+		if (!in_term(l))
+			return;
+		l->good = w;
+		l->next_try = instant_add(w.at, l->times.retry);
+		saved(l, w.save, a);
+		return;
+	case LEASE_ACQUIRE:
+	case LEASE_NEXT_TERM:
+		l->good = w;
+		if (l->phase == PHASE_FOLLOWING || l->phase == PHASE_IDLE || l->phase == PHASE_NEXT)
+			won(l, now, a);
+		return;
+	}
+}
+
+/* The write of ours that the store shows as we made it: one that somebody has emptied since has been applied, and is lost. */
+static int find_limbo(const struct lease *l, const struct lease_sight *s)
+{
+	for (int i = 0; s->write && i < l->limbo_len; i++) {
+		bool whole = l->limbo[i].what == LEASE_RELEASE ? s->kind == SIGHT_RELEASED : s->kind == SIGHT_HELD && s->mine;
+		if (l->limbo[i].write == s->write && whole)
+			return i;
+	}
+	return -1;
+}
+
+static void judge(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	bool mine = l->seen.kind == SIGHT_HELD && l->seen.mine;
+
+	switch (l->phase) {
+	case PHASE_LEADING:
+	case PHASE_ENDING:
+		if (!mine)
+			lose(l, l->seen.kind == SIGHT_HELD ? LEASE_STOLEN : LEASE_DELETED, now, a);
+		else if (l->seen.write != l->good.write && l->setbacks < 2)
+			l->next_try = now; /* edited by somebody, but still ours: put our own settings back */
+		return;
+	case PHASE_RELEASING:
+	case PHASE_NEXT:
+		if (!mine)
+			stand_by(l, now, a);
+		return;
+	case PHASE_IDLE:
+	case PHASE_FOLLOWING:
+	case PHASE_LOST:
+		return;
+	}
+}
+
+static void note_sight(struct lease *l, const struct lease_sight *s, struct instant now)
+{
+	bool same = l->looked && l->seen.kind == s->kind && l->seen.id == s->id;
+
+	if (!same) {
+		l->seen_at = now;
+		l->dead = false;
+		l->yes = l->asked = false;
+	}
+	l->seen = *s;
+	l->looked = true;
+	if (s->term > l->top_term)
+		l->top_term = s->term;
+	if (s->kind == SIGHT_ABSENT || s->kind == SIGHT_FOREIGN)
+		return;
+	l->had_record = true;
+	if (s->duration > l->longest)
+		l->longest = s->duration;
+}
+
+/* Our incarnation in the record, by a write that we did not make, and not one of ours from before the last: a copy of this process
+ * writes too. A record that counts fewer writes than ours is one of our own that landed late, or an older one that came back. */
+static bool is_twin(const struct lease *l, const struct lease_sight *s)
+{
+	return s->kind == SIGHT_HELD && s->mine && s->count > 0 && s->count >= l->writes && s->write != l->last_write;
+}
+
+/* What changed during a look may be newer than what the look shows. A standby that is free to try need not look first. */
+static void look_again(struct lease *l, struct instant now)
+{
+	l->next_poll = now;
+	if (!holds(l))
+		return;
+	l->look_due = true;
+	l->next_look = now;
+}
+
+static void on_read(struct lease *l, const struct lease_event *e, bool changed, struct instant now, struct lease_actions *a)
+{
+	struct lease_sight sight = e->sight;
+
+	l->next_poll = instant_add(now, poll_period(l));
+	if (e->outcome != OUTCOME_OK) {
+		try_again_later(l, e->refused, true, now);
+		l->look_due = true;
+		return;
+	}
+	bool newer = !l->looked || l->seen.kind != sight.kind || l->seen.id != sight.id;
+	if (is_twin(l, &sight)) {
+		sight.mine = false;
+		a->set |= LEASE_DO_TWIN;
+	}
+	int ours = find_limbo(l, &sight);
+	if (l->refused_look)
+		l->refusals = 0;
+	l->look_due = l->stale = false;
+	note_sight(l, &sight, now);
+	if (ours >= 0)
+		applied(l, l->limbo[ours], now, a);
+	else if (newer)
+		forget_limbo(l); /* what they were conditional on is gone */
+	judge(l, now, a);
+	if (changed)
+		look_again(l, now);
+}
+
+static void on_written(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+{
+	struct lease_sent w = l->limbo[l->limbo_len - 1];
+
+	switch (e->outcome) {
+	case OUTCOME_OK:
+		w.at = e->sent_at;
+		note_sight(l, &e->sight, now);
+		l->stale = false;
+		l->next_poll = instant_add(now, poll_period(l));
+		applied(l, w, now, a);
+		return;
+	case OUTCOME_CONFLICT: /* perhaps with our own write, sent twice by the network: it stays in limbo until a look */
+		l->stale = true;
+		set_back(l, now);
+		return;
+	case OUTCOME_UNKNOWN:
+		set_back(l, now);
+		return;
+	case OUTCOME_FAILED:
+		l->limbo_len--;
+		try_again_later(l, e->refused, false, now);
+		return;
+	}
+}
+
+/* ---- reports ---- */
+
+static void report(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	bool self = holds(l) && l->phase != PHASE_RELEASING;
+	bool other = !self && held_by_other(l) && wait_left(l, now) > 0;
+
+	if (!self && !other) {
+		if (l->reported && l->looked)
+			a->set |= LEASE_DO_NO_LEADER;
+		l->reported = false;
+		return;
+	}
+	uint64_t who = self ? ~l->term : l->seen.who;
+	if (l->reported && l->reported_who == who)
+		return;
+	l->reported = true;
+	l->reported_who = who;
+	a->set |= LEASE_DO_LEADER;
+	a->self = self;
+}
+
+static void publish(struct lease *l, struct lease_actions *a)
+{
+	struct instant end = lease_end(l), kill = lease_kill(l);
+
+	if (!l->script_runs || !in_term(l))
+		return;
+	if (memcmp(&end, &l->published_end, sizeof end) == 0 && memcmp(&kill, &l->published_kill, sizeof kill) == 0)
+		return;
+	l->published_end = end;
+	l->published_kill = kill;
+	a->set |= LEASE_DO_DEADLINE;
+}
+
+/* ---- the next operation ---- */
+
+static void start_op(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	l->busy = true;
+	a->op = ++l->op;
+	a->by = instant_add(now, op_timeout(l));
+	if (in_term(l))
+		a->by = instant_min(a->by, lease_end(l));
+}
+
+static void read_now(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	start_op(l, now, a);
+	a->set |= LEASE_DO_READ;
+}
+
+/* The oldest write of unknown outcome is forgotten: what lands of it later is not known for ours, and waited out like a stranger's,
+ * or renewed over in a term. But it must go on bounding a term by whose deadline it counts. Without room only looking is safe; the
+ * term's end makes some. */
+static bool make_room(struct lease *l)
+{
+	if (l->limbo_len < LEASE_LIMBO)
+		return true;
+	if (in_term(l) && l->limbo[0].lease < l->good.lease)
+		return false;
+	l->limbo_len--;
+	memmove(l->limbo, l->limbo + 1, sizeof *l->limbo * (size_t)l->limbo_len);
+	return true;
+}
+
+static void write_now(struct lease *l, enum lease_write what, struct instant now, struct lease_actions *a)
+{
+	if (!make_room(l)) {
+		l->look_due = true;
+		l->next_try = instant_add(now, l->times.retry);
+		read_now(l, now, a);
+		return;
+	}
+	start_op(l, now, a);
+	l->writing = what;
+	a->write = what;
+	a->saves = what == LEASE_RENEW && l->save_wanted > l->saved;
+	a->set |= LEASE_DO_WRITE;
+}
+
+static bool look_now(const struct lease *l, struct instant now)
+{
+	return l->look_due && instant_passed(l->next_look, now);
+}
+
+/* At once, as long as nothing is in doubt; else with the next renewal. */
+static bool save_now(const struct lease *l)
+{
+	return l->save_due && l->setbacks == 0;
+}
+
+/* Renewing, releasing, or taking the next term: write when due, look first when something is in doubt. */
+static void plan_held(struct lease *l, enum lease_write what, struct instant now, struct lease_actions *a)
+{
+	if (look_now(l, now))
+		read_now(l, now, a);
+	else if (!l->stale && (save_now(l) || instant_passed(l->next_try, now)))
+		write_now(l, what, now, a);
+}
+
+static bool allowed(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	if (!l->asks || l->yes)
+		return true;
+	if (l->asked && !instant_passed(instant_add(l->asked_at, l->times.retry), now))
+		return false;
+	l->asked = true;
+	l->asked_at = now;
+	a->set |= LEASE_DO_ASK;
+	return false;
+}
+
+static bool free_to_try(const struct lease *l, struct instant now)
+{
+	return campaigns(l) && !l->look_due && wait_left(l, now) == 0 && out_left(l, now) == 0;
+}
+
+static void plan_standby(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	if (look_now(l, now)) {
+		read_now(l, now, a);
+	} else if (free_to_try(l, now) && instant_passed(l->next_try, now) && allowed(l, now, a)) {
+		l->yes = l->asked = false;
+		write_now(l, LEASE_ACQUIRE, now, a);
+	} else if (!l->look_due && instant_passed(l->next_poll, now)) {
+		read_now(l, now, a);
+	}
+}
+
+/* Leaving with a write of unknown outcome: look until it is settled or could not matter any more. */
+static void plan_leaving(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	if (l->limbo_len == 0 || instant_passed(instant_add(l->limbo[l->limbo_len - 1].at, l->times.renew), now))
+		finish(l, a);
+	else if (instant_passed(l->next_look, now))
+		read_now(l, now, a);
+}
+
+static void plan(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	if (l->busy || l->finished || !l->started)
+		return;
+	switch (l->phase) {
+	case PHASE_LEADING:
+	case PHASE_ENDING:
+		plan_held(l, LEASE_RENEW, now, a);
+		return;
+	case PHASE_RELEASING:
+		plan_held(l, LEASE_RELEASE, now, a);
+		return;
+	case PHASE_NEXT:
+		plan_held(l, LEASE_NEXT_TERM, now, a);
+		return;
+	case PHASE_IDLE:
+	case PHASE_FOLLOWING:
+		if (l->finish)
+			plan_leaving(l, now, a);
+		else
+			plan_standby(l, now, a);
+		return;
+	case PHASE_LOST:
+		plan_standby(l, now, a);
+		return;
+	}
+}
+
+/* ---- the door ---- */
+
+static void look_at_deadlines(struct lease *l, struct instant now, struct lease_actions *a)
+{
+	if (in_term(l) && instant_passed(lease_end(l), now))
+		lose(l, LEASE_EXPIRED, now, a);
+	if (l->phase == PHASE_RELEASING && !l->busy && instant_passed(l->release_by, now))
+		stand_by(l, now, a);
+	if (l->phase == PHASE_NEXT && !l->busy && instant_passed(lease_end(l), now))
+		stand_by(l, now, a);
+}
+
+static void on_changed(struct lease *l, struct instant now)
+{
+	if (l->busy) {
+		l->dirty = true;
+		return;
+	}
+	l->look_due = true;
+	if (!l->refused_look || l->refusals < 2) /* who may not look need not hurry */
+		l->next_look = now;
+}
+
+static void on_campaign(struct lease *l, struct instant now)
+{
+	if (l->finished)
+		return;
+	if (l->phase == PHASE_IDLE && !l->observer)
+		l->phase = PHASE_FOLLOWING;
+	l->started = true;
+	l->paused = false;
+	if (!l->busy && !holds(l))
+		on_changed(l, now);
+}
+
+static bool operation_done(struct lease *l, const struct lease_event *e, struct instant now)
+{
+	if (!l->busy || e->op != l->op)
+		return false; /* a stale reply: whatever it says was decided long ago */
+	l->busy = false;
+	if (l->dirty) {
+		l->dirty = false;
+		on_changed(l, now);
+	}
+	return true;
+}
+
+static void on_event(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+{
+	bool changed;
+
+	switch (e->kind) {
+	case LEASE_EV_TICK:
+		return;
+	case LEASE_EV_CAMPAIGN:
+		on_campaign(l, now);
+		return;
+	case LEASE_EV_READ_DONE:
+		changed = l->dirty;
+		if (operation_done(l, e, now))
+			on_read(l, e, changed, now, a);
+		return;
+	case LEASE_EV_WRITE_DONE:
+		if (operation_done(l, e, now))
+			on_written(l, e, now, a);
+		return;
+	case LEASE_EV_CHANGED:
+		on_changed(l, now);
+		return;
+	case LEASE_EV_HOLDER_DEAD:
+		if (l->looked && l->seen.kind == SIGHT_HELD && l->seen.id == e->id)
+			l->dead = true;
+		return;
+	case LEASE_EV_ANSWER:
+		l->yes = l->asked && e->yes;
+		return;
+	case LEASE_EV_END:
+		on_end(l, e, now, a);
+		return;
+	case LEASE_EV_STOPPED:
+		on_stopped(l, e->reaped, now, a);
+		return;
+	case LEASE_EV_PAUSE:
+		l->paused = true;
+		return;
+	case LEASE_EV_SAVE:
+		if (e->save > l->save_wanted)
+			l->save_wanted = e->save;
+		l->save_due = true;
+		return;
+	}
+}
+
+/* A save is good only while its term leads: what can be written no more as this term's is given up. */
+static void settle_saves(struct lease *l, struct lease_actions *a)
+{
+	if (in_term(l))
+		return;
+	l->save_due = false;
+	if (l->saved == l->save_wanted)
+		return;
+	l->saved = l->save_wanted;
+	a->set |= LEASE_DO_UNSAVED;
+}
+
+struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now)
+{
+	struct lease_actions a = { 0 };
+
+	look_at_deadlines(l, now, &a);
+	on_event(l, e, now, &a);
+	settle_saves(l, &a);
+	plan(l, now, &a);
+	report(l, now, &a);
+	publish(l, &a);
+	return a;
+}
+
+void lease_sent(struct lease *l, uint64_t write, struct instant sent_at)
+{
+	bool new_term = l->writing == LEASE_ACQUIRE || l->writing == LEASE_NEXT_TERM;
+
+	l->writes++;
+	l->last_write = write;
+	l->limbo[l->limbo_len++] = (struct lease_sent){
+		.write = write,
+		.at = sent_at,
+		.lease = l->times.lease,
+		.renew = l->times.renew,
+		.grace = l->times.grace,
+		.what = l->writing,
+		.term = new_term ? lease_next_term(l) : l->term,
+		.save = l->writing == LEASE_RENEW ? l->save_wanted : 0,
+	};
+	l->save_due = false;
+}
+
+/* ---- when to come back ---- */
+
+static nsec least(nsec a, nsec b)
+{
+	return a < b ? a : b;
+}
+
+static nsec wait_held(const struct lease *l, struct instant now)
+{
+	struct instant by = l->phase == PHASE_RELEASING ? l->release_by : lease_end(l);
+	nsec w = instant_until(by, now);
+
+	if (l->busy)
+		return in_term(l) ? w : NSEC_NEVER;
+	if (l->look_due)
+		w = least(w, instant_until(l->next_look, now));
+	if (!l->stale)
+		w = least(w, instant_until(l->next_try, now));
+	return w;
+}
+
+static nsec wait_to_try(const struct lease *l, struct instant now)
+{
+	nsec free = wait_left(l, now), out = out_left(l, now);
+	nsec w = free > out ? free : out;
+
+	if (!campaigns(l) || w > 0)
+		return campaigns(l) ? w : NSEC_NEVER;
+	w = instant_until(l->next_try, now);
+	if (l->asks && l->asked && !l->yes) {
+		nsec again = instant_until(instant_add(l->asked_at, l->times.retry), now);
+		w = again > w ? again : w;
+	}
+	return w;
+}
+
+static nsec wait_standby(const struct lease *l, struct instant now)
+{
+	nsec expiry = l->reported && held_by_other(l) ? wait_left(l, now) : NSEC_NEVER;
+
+	if (l->busy)
+		return expiry;
+	if (l->finish)
+		return l->phase == PHASE_LOST ? NSEC_NEVER : instant_until(l->next_look, now);
+	if (l->look_due)
+		return least(expiry, instant_until(l->next_look, now));
+	return least(expiry, least(wait_to_try(l, now), instant_until(l->next_poll, now)));
+}
+
+nsec lease_wait(const struct lease *l, struct instant now)
+{
+	if (l->finished || !l->started)
+		return NSEC_NEVER;
+	return holds(l) ? wait_held(l, now) : wait_standby(l, now);
+}
+
+/* ---- set-up ---- */
+
+void lease_init(struct lease *l, const struct lease_times *t, bool observer, bool asks, uint32_t seed)
+{
+	*l = (struct lease){
+		.times = *t,
+		.observer = observer,
+		.asks = asks,
+		.phase = PHASE_IDLE,
+		.noise = seed ? seed : 1,
+	};
+}
+
+void lease_configure(struct lease *l, const struct lease_times *t)
+{
+	l->times = *t;
+}
+
+void lease_keeps(struct lease *l, bool on)
+{
+	l->keeps = on;
+}
+
+void lease_watching(struct lease *l, bool on)
+{
+	l->watching = on;
+}

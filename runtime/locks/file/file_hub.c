@@ -1,0 +1,322 @@
+#include "locks/file/file_hub.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <ev.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/inotify.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define BUCKETS 256
+#define EVENTS (IN_MOVED_TO | IN_MOVED_FROM | IN_CLOSE_WRITE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
+
+struct lock_dir {
+	int watch;
+	size_t users;
+	struct lock_dir *next;
+	struct lock_notice *bucket[BUCKETS];
+};
+
+struct used_dir {
+	struct used_dir *next;
+	char path[];
+};
+
+struct lock_hub {
+	struct lock_env *env;
+	struct file_temp_tag tag;
+	char tag_text[FILE_TEMP_TAG];
+	unsigned numbers;
+	struct used_dir *used;
+	ev_io readable;          /* fd -1: no inotify to be had, everybody polls */
+	ev_timer late;
+	struct lock_dir *dirs;
+	struct lock_notice *due; /* who has to be told; each callback may forget any other */
+	uint32_t cookie;         /* of the last file that was renamed away, and its name */
+	char from[NAME_MAX + 1];
+};
+
+static unsigned hash_of(const char *name)
+{
+	return (unsigned)hash_bytes(HASH_SEED, name, strlen(name));
+}
+
+/* ---- telling ---- */
+
+static void make_due(struct lock_hub *hub, struct lock_notice *n)
+{
+	if (n->due)
+		return;
+	n->due = true;
+	n->due_next = hub->due;
+	hub->due = n;
+}
+
+static void make_all_due(struct lock_hub *hub, struct lock_dir *d)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct lock_notice *n = d->bucket[i]; n; n = n->next)
+			make_due(hub, n);
+}
+
+static void tell_due(struct lock_hub *hub, const char *replaced_by)
+{
+	while (hub->due) {
+		struct lock_notice *n = hub->due;
+		hub->due = n->due_next;
+		n->due = false;
+		n->changed(n->arg, replaced_by);
+	}
+}
+
+static void on_late(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	tell_due(w->data, NULL);
+}
+
+/* ---- directories ---- */
+
+static struct lock_dir **find(struct lock_hub *hub, int watch)
+{
+	struct lock_dir **at = &hub->dirs;
+
+	while (*at && (*at)->watch != watch)
+		at = &(*at)->next;
+	return at;
+}
+
+static void drop_dir(struct lock_hub *hub, struct lock_dir **at)
+{
+	struct lock_dir *d = *at;
+
+	*at = d->next;
+	inotify_rm_watch(hub->readable.fd, d->watch);
+	free(d);
+}
+
+/* The directory was removed or moved: whoever watched looks, finds that, and watches again when there is something. */
+static void dir_gone(struct lock_hub *hub, struct lock_dir **at)
+{
+	make_all_due(hub, *at);
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (struct lock_notice *n = (*at)->bucket[i]; n; n = n->next)
+			n->dir = NULL;
+	drop_dir(hub, at);
+}
+
+static struct lock_dir *dir_of(struct lock_hub *hub, const char *path)
+{
+	int watch = hub->readable.fd < 0 ? -1 : inotify_add_watch(hub->readable.fd, path, EVENTS);
+
+	if (watch < 0)
+		return NULL;
+	struct lock_dir *d = *find(hub, watch);
+	if (d)
+		return d;
+	d = mem_zero(sizeof *d);
+	d->watch = watch;
+	d->next = hub->dirs;
+	hub->dirs = d;
+	return d;
+}
+
+/* ---- events ---- */
+
+static void file_changed(struct lock_hub *hub, struct lock_dir *d, const struct inotify_event *e)
+{
+	bool replaced = (e->mask & IN_MOVED_TO) && e->cookie == hub->cookie;
+	unsigned h = hash_of(e->name);
+
+	if (e->mask & IN_MOVED_FROM) {
+		hub->cookie = e->cookie;
+		memcpy(hub->from, e->name, strnlen(e->name, sizeof hub->from - 1) + 1);
+		hub->from[sizeof hub->from - 1] = '\0';
+	}
+	for (struct lock_notice *n = d->bucket[h % BUCKETS]; n; n = n->next)
+		if (n->hash == h && strcmp(n->name, e->name) == 0)
+			make_due(hub, n);
+	tell_due(hub, replaced ? hub->from : NULL);
+}
+
+static void dispatch(struct lock_hub *hub, const struct inotify_event *e)
+{
+	struct lock_dir **at = find(hub, e->wd);
+
+	if (e->mask & IN_Q_OVERFLOW) {
+		for (struct lock_dir *d = hub->dirs; d; d = d->next)
+			make_all_due(hub, d);
+		tell_due(hub, NULL);
+	} else if (*at && (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT))) {
+		dir_gone(hub, at);
+		tell_due(hub, NULL);
+	} else if (*at && e->len) {
+		file_changed(hub, *at, e);
+	}
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
+{
+	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+	ssize_t n = read(w->fd, buffer, sizeof buffer); /* more than that comes with the next turn of the loop */
+
+	(void)loop;
+	(void)revents;
+	for (char *at = buffer; at < buffer + n;) {
+		const struct inotify_event *e = (const struct inotify_event *)at;
+		dispatch(w->data, e);
+		at += sizeof *e + e->len;
+	}
+}
+
+/* ---- the hub ---- */
+
+static void *make_hub(struct lock_env *env, struct err *err)
+{
+	struct lock_hub *hub = mem_zero(sizeof *hub);
+
+	(void)err;
+	hub->env = env;
+	file_temp_tag_init(&hub->tag);
+	file_temp_tag_print(&hub->tag, hub->tag_text, sizeof hub->tag_text);
+	/* Not from 0: a process may have more than one environment, and each its hub. */
+	if (getrandom(&hub->numbers, sizeof hub->numbers, GRND_NONBLOCK) < 0)
+		hub->numbers = (unsigned)(uintptr_t)hub;
+	ev_timer_init(&hub->late, on_late, 0., 0.);
+	hub->late.data = hub;
+	ev_io_init(&hub->readable, on_readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
+	hub->readable.data = hub;
+	if (hub->readable.fd < 0)
+		return hub;
+	ev_io_start(env->loop, &hub->readable);
+	ev_unref(env->loop); /* waiting for notices must not keep a loop running */
+	return hub;
+}
+
+static void drop_hub(void *object)
+{
+	struct lock_hub *hub = object;
+
+	while (hub->dirs)
+		drop_dir(hub, &hub->dirs);
+	while (hub->used) {
+		struct used_dir *u = hub->used;
+		hub->used = u->next;
+		free(u);
+	}
+	ev_timer_stop(hub->env->loop, &hub->late);
+	if (hub->readable.fd >= 0) {
+		ev_ref(hub->env->loop);
+		ev_io_stop(hub->env->loop, &hub->readable);
+		close(hub->readable.fd);
+	}
+	free(hub);
+}
+
+static struct lock_hub *hub_of(struct lock_env *env)
+{
+	static const char key;
+
+	return lock_env_share(env, &key, make_hub, drop_hub, NULL);
+}
+
+const struct file_temp_tag *lock_hub_tag(struct lock_env *env)
+{
+	return &hub_of(env)->tag;
+}
+
+void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size)
+{
+	snprintf(out, size, ".%s.%s-%u-", name, hub_of(env)->tag_text, lock);
+}
+
+/* Asked at every notice, so nothing is printed for it. */
+bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock)
+{
+	const char *tag = hub_of(env)->tag_text, *at = temp + 1;
+	size_t name_len = strlen(name), tag_len = strlen(tag);
+
+	if (*temp != '.' || strncmp(at, name, name_len) != 0 || at[name_len] != '.')
+		return false;
+	at += name_len + 1;
+	return strncmp(at, tag, tag_len) == 0 && at[tag_len] == '-' && strtoul(at + tag_len + 1, NULL, 10) == lock;
+}
+
+unsigned lock_hub_number(struct lock_env *env)
+{
+	return hub_of(env)->numbers++;
+}
+
+bool lock_hub_first_use(struct lock_env *env, const char *dir)
+{
+	struct lock_hub *hub = hub_of(env);
+
+	for (const struct used_dir *u = hub->used; u; u = u->next)
+		if (strcmp(u->path, dir) == 0)
+			return false;
+	struct used_dir *u = mem_zero(sizeof *u + strlen(dir) + 1);
+	memcpy(u->path, dir, strlen(dir));
+	u->next = hub->used;
+	hub->used = u;
+	return true;
+}
+
+bool lock_hub_watch(struct lock_env *env, struct lock_notice *n, const char *dir, bool late)
+{
+	struct lock_hub *hub = hub_of(env);
+
+	if (n->dir)
+		return true;
+	struct lock_dir *d = dir_of(hub, dir);
+	if (!d)
+		return false;
+	n->hash = hash_of(n->name);
+	n->dir = d;
+	n->next = d->bucket[n->hash % BUCKETS];
+	d->bucket[n->hash % BUCKETS] = n;
+	d->users++;
+	if (!late)
+		return true;
+	make_due(hub, n);
+	ev_timer_start(env->loop, &hub->late);
+	return true;
+}
+
+bool lock_hub_watches(const struct lock_notice *n)
+{
+	return n->dir != NULL;
+}
+
+static void forget_due(struct lock_hub *hub, struct lock_notice *n)
+{
+	struct lock_notice **at = &hub->due;
+
+	while (n->due && *at != n)
+		at = &(*at)->due_next;
+	if (n->due)
+		*at = n->due_next;
+	n->due = false;
+}
+
+void lock_hub_forget(struct lock_env *env, struct lock_notice *n)
+{
+	struct lock_dir *d = n->dir;
+	struct lock_hub *hub = hub_of(env);
+
+	forget_due(hub, n);
+	if (!d)
+		return;
+	struct lock_notice **at = &d->bucket[n->hash % BUCKETS];
+	while (*at != n)
+		at = &(*at)->next;
+	*at = n->next;
+	n->dir = NULL;
+	if (--d->users == 0)
+		drop_dir(hub, find(hub, d->watch));
+}

@@ -1,0 +1,14 @@
+/* From what a person writes for a file lock to the path of the record.
+ * No URL library: "file:PATH", a path, or a name; nothing is decoded.
+ * Used by the file lock. */
+#ifndef LUNARCH_LOCK_PATH_H
+#define LUNARCH_LOCK_PATH_H
+
+#include "base/err.h"
+
+/* text: what follows "file:", or all of it: a path, or a plain NAME in the default directory (which is made).
+ * Links are followed, so that what gets replaced is their target and all who use it agree on its kernel lock.
+ * The file need not be there, its directory must. malloc'd; NULL with *err. */
+char *lock_path(const char *text, struct err *err);
+
+#endif

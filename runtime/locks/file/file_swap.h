@@ -1,0 +1,14 @@
+/* Compare-and-swap of a record file by rename(2), under a lock of the kernel: for file systems that this machine has alone.
+ * Not for shared ones, whose server may take that lock away without a word: file_link.h.
+ * Used by lock_file.c. */
+#ifndef LUNARCH_FILE_SWAP_H
+#define LUNARCH_FILE_SWAP_H
+
+#include "locks/file/file_op.h"
+
+void file_swap_read(struct file_op *s);
+
+/* false: the kernel lock is held by another and !may_wait; call again with may_wait, on a thread. */
+bool file_swap_write(struct file_op *s);
+
+#endif

@@ -1,0 +1,106 @@
+#include "locks/file/file_turn.h"
+
+#include "base/mem.h"
+#include "locks/lock.h"
+
+#include <ev.h>
+#include <stdlib.h>
+
+#define TURNS_MAX 16 /* more than there are threads, so that none of those idles */
+
+struct turns {
+	struct ev_loop *loop;
+	ev_timer timer;
+	struct file_turn *first, **last;
+	int running;
+};
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct turns *q = w->data;
+
+	(void)loop;
+	(void)revents;
+	while (q->first && q->running < TURNS_MAX) {
+		struct file_turn *t = q->first;
+		q->first = t->next;
+		if (!q->first)
+			q->last = &q->first;
+		t->waiting = false;
+		q->running++;
+		t->begin(t);
+	}
+}
+
+static void *make(struct lock_env *env, struct err *err)
+{
+	struct turns *q = mem_zero(sizeof *q);
+
+	(void)err;
+	q->loop = env->loop;
+	q->last = &q->first;
+	ev_timer_init(&q->timer, on_timer, 0., 0.);
+	q->timer.data = q;
+	return q;
+}
+
+static void drop(void *object)
+{
+	struct turns *q = object;
+
+	ev_timer_stop(q->loop, &q->timer);
+	free(q);
+}
+
+static struct turns *turns_of(struct lock_env *env)
+{
+	static const char key;
+
+	return lock_env_share(env, &key, make, drop, NULL);
+}
+
+static void wake(struct turns *q)
+{
+	if (!q->first || q->running >= TURNS_MAX || ev_is_active(&q->timer) || ev_is_pending(&q->timer))
+		return;
+	if (ev_depth(q->loop) > 0) { /* inside a callback: right after it, without another look at what is ready */
+		ev_feed_event(q->loop, &q->timer, EV_TIMER);
+		return;
+	}
+	ev_timer_set(&q->timer, 0., 0.);
+	ev_timer_start(q->loop, &q->timer);
+}
+
+void file_turn_ask(struct lock_env *env, struct file_turn *t)
+{
+	struct turns *q = turns_of(env);
+
+	t->next = NULL;
+	t->waiting = true;
+	*q->last = t;
+	q->last = &t->next;
+	wake(q);
+}
+
+void file_turn_leave(struct lock_env *env, struct file_turn *t)
+{
+	struct turns *q = turns_of(env);
+	struct file_turn **at = &q->first;
+
+	if (!t->waiting)
+		return;
+	while (*at != t)
+		at = &(*at)->next;
+	*at = t->next;
+	if (!t->next)
+		q->last = at;
+	t->waiting = false;
+}
+
+void file_turn_over(struct lock_env *env)
+{
+	struct turns *q = turns_of(env);
+
+	q->running--;
+	wake(q);
+}

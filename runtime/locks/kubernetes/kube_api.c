@@ -1,0 +1,425 @@
+#include "locks/kubernetes/kube_api.h"
+
+#include "base/json_bound.h"
+#include "base/mem.h"
+#include "locks/lock.h"
+#include "version.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STALL (10 * NSEC_PER_SEC)
+#define CONNECT (10 * NSEC_PER_SEC)
+#define TEXT_MAX 65536
+#define KEEP_WARM 75. /* seconds: API servers close what has been idle for 90 (k8s.io/apiserver, secure_serving.go) */
+#define TOO_MANY 429
+#define UNAUTHORIZED 401
+
+struct kube_api {
+	struct kube_api *next;
+	struct lock_env *env;
+	char *kubeconfig, *context;      /* what it was asked for */
+	struct kube_config config;
+	struct kube_auth *auth;
+	struct http *lanes[KUBE_LANES];
+	uint64_t files;                  /* the credential's whose certificate the lanes' connections show */
+
+	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
+	ev_timer idle;
+	struct instant worked_at;
+	struct kube_call warm;
+};
+
+/* All of an env's. */
+struct hub {
+	struct lock_env *env;
+	struct kube_api *apis;
+};
+
+const struct kube_config *kube_api_config(const struct kube_api *a)
+{
+	return &a->config;
+}
+
+struct ev_loop *kube_api_loop(const struct kube_api *a)
+{
+	return a->env->loop;
+}
+
+/* ---- the end of a call ---- */
+
+static void release(struct kube_call *c)
+{
+	ev_timer_stop(c->api->env->loop, &c->timer);
+	if (c->waits)
+		kube_auth_unwait(c->api->auth, &c->waiter);
+	kube_credential_drop(c->credential);
+	free((char *)c->r.path);
+	free(c->r.body);
+	buf_fini(&c->text);
+	struct kube_api *api = c->api;
+	*c = (struct kube_call){ .api = api };
+}
+
+static void finish(struct kube_call *c, const struct kube_answer *a)
+{
+	void (*done)(void *, const struct kube_answer *) = c->r.done;
+	void *arg = c->r.arg;
+
+	release(c);
+	done(arg, a);
+}
+
+/* Without an answer, and without a request under way. */
+static void finish_unsent(struct kube_call *c, const struct err *why)
+{
+	struct kube_answer a = { .unsent = true, .sent_at = clock_now(), .message = "", .err = *why };
+
+	finish(c, &a);
+}
+
+static void send_request(struct kube_call *c);
+
+static nsec left(const struct kube_call *c)
+{
+	return c->r.by.boot || c->r.by.raw ? instant_until(c->r.by, clock_now()) : NSEC_NEVER;
+}
+
+static void arm(struct kube_call *c, nsec after)
+{
+	ev_now_update(c->api->env->loop);
+	ev_timer_stop(c->api->env->loop, &c->timer);
+	ev_timer_set(&c->timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(c->api->env->loop, &c->timer);
+}
+
+/* Told in another turn of the loop: the caller may still be inside kube_api_start. */
+static void give_up(struct kube_call *c, const struct err *why)
+{
+	c->why = *why;
+	c->gave_up = true;
+	arm(c, 0);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+{
+	struct kube_call *c = w->data;
+
+	(void)loop, (void)events;
+	if (!c->gave_up && !c->waits) {
+		send_request(c); /* the wait the server asked for is over */
+		return;
+	}
+	if (!c->gave_up)
+		err_set(&c->why, ERR_TIMEOUT, "%s: no credential before the deadline", c->api->config.origin);
+	finish_unsent(c, &c->why);
+}
+
+/* ---- credentials ---- */
+
+static void on_credential(struct kube_auth_waiter *w, const struct err *err)
+{
+	struct kube_call *c = (struct kube_call *)((char *)w - offsetof(struct kube_call, waiter));
+
+	c->waits = false;
+	ev_timer_stop(c->api->env->loop, &c->timer);
+	if (err)
+		give_up(c, err);
+	else
+		send_request(c);
+}
+
+static void wait_for_credential(struct kube_call *c)
+{
+	c->waits = true;
+	c->waiter = (struct kube_auth_waiter){ .done = on_credential };
+	if (left(c) != NSEC_NEVER)
+		arm(c, left(c));
+	kube_auth_wait(c->api->auth, &c->waiter);
+}
+
+/* ---- answers ---- */
+
+/* Seconds of a Retry-After; the API sends no dates (apimachinery: delta seconds). -1: none. */
+static int retry_after(const struct http_headers *h)
+{
+	const char *text = http_header(h, "Retry-After");
+	char *end;
+
+	if (!text)
+		return -1;
+	long n = strtol(text, &end, 10);
+	return *end || end == text || n < 0 ? -1 : n > 3600 ? 3600 : (int)n;
+}
+
+/* Refused before anything was done, for a while. true: it is waited out. */
+static bool wait_if_asked(struct kube_call *c, const struct http_result *r, const struct http_headers *h)
+{
+	int s = r->status == TOO_MANY ? retry_after(h) : -1;
+
+	if (s < 0 || (nsec)s * NSEC_PER_SEC >= left(c))
+		return false;
+	arm(c, s == 0 ? 100 * NSEC_PER_MS : s * NSEC_PER_SEC);
+	return true;
+}
+
+/* The token may have been rotated: once per call another one is asked for. true: it will be sent again. */
+static bool renew_if_refused(struct kube_call *c, uint64_t number, int status)
+{
+	if (status != UNAUTHORIZED || c->asked || !kube_auth_doubt(c->api->auth, number))
+		return false;
+	c->asked = true;
+	struct kube_credential *now = kube_auth_take(c->api->auth);
+	bool newer = now && now->number != number;
+	kube_credential_drop(now);
+	if (newer)
+		send_request(c);
+	else
+		wait_for_credential(c);
+	return true;
+}
+
+static void on_http_done(void *arg, const struct http_result *r, const struct http_headers *h)
+{
+	struct kube_call *c = arg;
+	uint64_t number = c->credential->number;
+
+	c->http = NULL;
+	kube_credential_drop(c->credential);
+	c->credential = NULL;
+	bool again = !r->repeated || !c->r.body; /* what may have been acted upon is not sent once more */
+	if (r->err.code == ERR_NONE && again && (renew_if_refused(c, number, r->status) || wait_if_asked(c, r, h)))
+		return;
+	struct kube_answer a = {
+		.status = r->err.code == ERR_NONE || c->streams ? r->status : 0, .unsent = r->unsent, .repeated = r->repeated,
+		.sent_at = r->sent_at, .err = r->err, .message = "",
+	};
+	bool aside = c->text.len > 0;
+	struct err why;
+	json_t *body = json_bound_load(aside ? c->text.data : r->body, aside ? c->text.len : r->len, 0, KUBE_OBJECT_VALUES, &why);
+	if (!body && why.code == ERR_FULL && a.err.code == ERR_NONE)
+		a.err = why;
+	if (json_is_object(body))
+		a.object = body;
+	const char *message = json_string_value(json_object_get(body, "message"));
+	if (message)
+		a.message = message;
+	if (a.err.code != ERR_NONE && !c->streams)
+		err_wrap(&a.err, "%s", c->api->config.origin);
+	finish(c, &a);
+	json_decref(body);
+}
+
+static void on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
+{
+	struct kube_call *c = arg;
+
+	(void)http, (void)headers;
+	c->streams = status == 200;
+	if (c->streams)
+		c->r.opened(c->r.arg);
+}
+
+static void on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
+{
+	struct kube_call *c = arg;
+
+	(void)http;
+	if (c->streams)
+		c->r.data(c->r.arg, bytes, len);
+	else if (c->text.len < TEXT_MAX)
+		buf_add(&c->text, bytes, len);
+}
+
+/* ---- requests ---- */
+
+/* The server is told the deadline too, so that what we have given up does not land much later. Not for a watch. */
+static char *url_of(const struct kube_call *c)
+{
+	nsec rest = left(c);
+
+	if (rest == NSEC_NEVER)
+		return mem_printf("%s%s", c->api->config.server, c->r.path);
+	return mem_printf("%s%s%ctimeout=%lldms", c->api->config.server, c->r.path, strchr(c->r.path, '?') ? '&' : '?',
+	                  (long long)(rest / NSEC_PER_MS + 1));
+}
+
+/* A connection shows the certificate it began with. */
+static void leave_old_connections(struct kube_api *a, uint64_t files)
+{
+	if (files == a->files)
+		return;
+	a->files = files;
+	for (int i = 0; i < KUBE_LANES; i++)
+		http_begin_pool(a->lanes[i]);
+}
+
+static void send_request(struct kube_call *c)
+{
+	const struct kube_config *f = &c->api->config;
+	const char *headers[KUBE_HEADERS + 4] = { "Accept: application/json", "User-Agent: lunarch/" LUNARCH_VERSION " leader-election" };
+	char type[80];
+	size_t n = 2;
+
+	buf_drop(&c->text, c->text.len);
+	c->credential = kube_auth_take(c->api->auth);
+	if (!c->credential) {
+		wait_for_credential(c);
+		return;
+	}
+	leave_old_connections(c->api, c->credential->files);
+	snprintf(type, sizeof type, "Content-Type: %s", c->r.kind ? c->r.kind : "application/json");
+	if (c->r.body)
+		headers[n++] = type;
+	for (char *const *h = f->headers; *h; h++)
+		headers[n++] = *h;
+	char *url = url_of(c);
+	c->http = http_start(c->api->lanes[c->r.lane], &(struct http_request){
+		.method = c->r.method, .url = url, .headers = headers, .bearer = c->credential->token, .user = f->user, .password = f->password,
+		.body = c->r.body, .body_len = c->r.body ? strlen(c->r.body) : 0, .tls = &c->credential->tls, .server_name = f->server_name,
+		.proxy = f->proxy, .by = c->r.by, .connect = CONNECT, .first_byte = c->r.first_byte, .limit = KUBE_OBJECT_BYTES, .arg = c,
+		.answered = c->r.data ? on_answered : NULL, .data = c->r.data ? on_data : NULL, .done = on_http_done,
+	});
+	free(url);
+}
+
+static void keep_warm(struct kube_api *a, double after)
+{
+	ev_now_update(a->env->loop);
+	ev_timer_set(&a->idle, after, 0.);
+	ev_timer_start(a->env->loop, &a->idle);
+}
+
+static void on_warm(void *arg, const struct kube_answer *answer)
+{
+	(void)arg, (void)answer; /* whatever it was, the connection has been used */
+}
+
+/* Only while something is watched: what is read once needs no connection afterwards. */
+static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
+{
+	struct kube_api *a = w->data;
+	struct instant now = clock_now();
+	double idle = (double)elapsed_holder(a->worked_at, now) / NSEC_PER_SEC;
+
+	(void)loop, (void)events;
+	if (http_stats(a->lanes[KUBE_WATCH]).calls == 0)
+		return;
+	if (idle >= KEEP_WARM && !a->warm.busy)
+		kube_api_start(a, &a->warm, &(struct kube_request){
+			.lane = KUBE_WORK, .method = "GET", .path = "/version", .by = instant_add(now, CONNECT), .done = on_warm,
+		});
+	keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
+}
+
+void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r)
+{
+	if (r->lane == KUBE_WORK)
+		a->worked_at = clock_now();
+	if (r->lane == KUBE_WATCH && !ev_is_active(&a->idle))
+		keep_warm(a, KEEP_WARM);
+	*c = (struct kube_call){ .api = a, .r = *r, .busy = true };
+	c->r.path = mem_dup(r->path);
+	ev_init(&c->timer, on_timer);
+	c->timer.data = c;
+	send_request(c);
+}
+
+void kube_api_cancel(struct kube_call *c)
+{
+	struct err why;
+
+	if (!c->busy)
+		return;
+	if (c->http) {
+		c->asked = true;
+		http_cancel(c->http);
+		return;
+	}
+	err_set(&why, ERR_CANCELLED, "cancelled");
+	finish_unsent(c, &why);
+}
+
+/* ---- those of an env ---- */
+
+static void api_free(struct kube_api *a)
+{
+	kube_api_cancel(&a->warm);
+	ev_timer_stop(a->env->loop, &a->idle);
+	for (int i = 0; i < KUBE_LANES; i++)
+		http_free(a->lanes[i]);
+	kube_auth_free(a->auth);
+	kube_config_fini(&a->config);
+	free(a->kubeconfig);
+	free(a->context);
+	free(a);
+}
+
+static void drop_hub(void *object)
+{
+	struct hub *h = object;
+
+	while (h->apis) {
+		struct kube_api *a = h->apis;
+		h->apis = a->next;
+		api_free(a);
+	}
+	free(h);
+}
+
+static void *make_hub(struct lock_env *env, struct err *err)
+{
+	struct hub *h = mem_zero(sizeof *h);
+
+	(void)err;
+	h->env = env;
+	return h;
+}
+
+static int open_lanes(struct kube_api *a, struct err *err)
+{
+	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time, so that a
+	 * thousand renewals that fall together neither fill the memory nor the server's queue. */
+	static const struct http_options lanes[KUBE_LANES] = {
+		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
+		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
+		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
+	};
+
+	for (int i = 0; i < KUBE_LANES; i++)
+		if (!(a->lanes[i] = http_new(a->env->loop, &lanes[i], err)))
+			return -1;
+	return 0;
+}
+
+static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const char *context, struct err *err)
+{
+	struct kube_api *a = mem_zero(sizeof *a);
+
+	a->env = h->env;
+	ev_init(&a->idle, on_idle);
+	a->idle.data = a;
+	a->kubeconfig = mem_dup(kubeconfig);
+	a->context = mem_dup(context);
+	if (kube_config_load(&a->config, kubeconfig, context, err) < 0 || open_lanes(a, err) < 0) {
+		api_free(a);
+		return NULL;
+	}
+	a->auth = kube_auth_new(a->env, &a->config);
+	a->next = h->apis;
+	h->apis = a;
+	return a;
+}
+
+struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, const char *context, struct err *err)
+{
+	static const char key[] = "kube";
+	struct hub *h = lock_env_share(env, key, make_hub, drop_hub, err);
+
+	for (struct kube_api *a = h ? h->apis : NULL; a; a = a->next)
+		if (strcmp(a->kubeconfig, kubeconfig) == 0 && strcmp(a->context, context) == 0)
+			return a;
+	return h ? api_new(h, kubeconfig, context, err) : NULL;
+}

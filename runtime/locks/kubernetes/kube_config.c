@@ -1,0 +1,623 @@
+#include "locks/kubernetes/kube_config.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "http/http.h"
+#include "locks/kubernetes/yaml_json.h"
+#include "locks/lock_url.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILE_MAX_BYTES (4 * 1024 * 1024)
+#define FILES 16
+
+void kube_wipe(char *secret)
+{
+	if (secret)
+		explicit_bzero(secret, strlen(secret));
+	free(secret);
+}
+
+static void free_list(char **list)
+{
+	for (char **s = list; s && *s; s++)
+		kube_wipe(*s);
+	free(list);
+}
+
+void kube_config_fini(struct kube_config *c)
+{
+	char *const plain[] = { c->origin, c->server, c->ns, c->server_name, c->proxy, c->ca_file, c->ca_pem, c->cert_file, c->cert_pem,
+		                c->key_file, c->token_file, c->user, c->exec.api_version, c->exec.command, c->exec.hint };
+
+	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+		free(plain[i]);
+	kube_wipe(c->key_pem);
+	kube_wipe(c->token);
+	kube_wipe(c->password);
+	for (char **h = c->headers; *h; h++)
+		free(*h);
+	free_list(c->exec.args);
+	free_list(c->exec.env);
+	json_decref(c->exec.cluster);
+	*c = (struct kube_config){ 0 };
+}
+
+char *kube_slurp(const char *path, size_t *len, struct err *err)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	struct buf b = { 0 };
+	char part[8192];
+	ssize_t n = -1;
+
+	while (fd >= 0 && (n = read(fd, part, sizeof part)) > 0 && b.len <= FILE_MAX_BYTES)
+		buf_add(&b, part, (size_t)n);
+	if (fd < 0 || n < 0)
+		err_sys(err, "cannot read %s", path);
+	else if (b.len > FILE_MAX_BYTES)
+		n = err_set(err, ERR_INVALID, "%s is larger than %d MB", path, FILE_MAX_BYTES >> 20);
+	explicit_bzero(part, sizeof part);
+	if (fd >= 0)
+		close(fd);
+	if (n < 0) {
+		buf_fini(&b);
+		return NULL;
+	}
+	*len = b.len;
+	buf_adds(&b, "");
+	return b.data ? b.data : mem_dup("");
+}
+
+/* ---- looking into the files ---- */
+
+struct file {
+	char *path;
+	json_t *root;
+};
+struct files {
+	struct file each[FILES];
+	int count;
+};
+
+/* An entry of clusters, users or contexts, and the file it is in. */
+struct entry {
+	const json_t *value;
+	const char *path, *section, *name;
+};
+
+static void files_fini(struct files *f)
+{
+	for (int i = 0; i < f->count; i++) {
+		free(f->each[i].path);
+		json_decref(f->each[i].root);
+	}
+}
+
+static int add_file(struct files *f, const char *path, bool may_miss, struct err *err)
+{
+	size_t len;
+	struct err why = { 0 };
+	char *text = kube_slurp(path, &len, &why);
+
+	if (!text) {
+		if (why.code == ERR_MISSING && may_miss)
+			return 0;
+		*err = why;
+		return err_wrap(err, "kubeconfig");
+	}
+	if (f->count == FILES) {
+		free(text);
+		return err_set(err, ERR_USAGE, "kubeconfig: more than %d files", FILES);
+	}
+	json_t *root = yaml_json(text, len, err);
+	kube_wipe(text);
+	if (root && !json_is_object(root) && !json_is_null(root))
+		err_set(err, ERR_INVALID, "it is no map of clusters, contexts and users");
+	if (!root || (!json_is_object(root) && !json_is_null(root))) {
+		json_decref(root);
+		return err_wrap(err, "kubeconfig %s", path);
+	}
+	f->each[f->count++] = (struct file){ mem_dup(path), root };
+	return 0;
+}
+
+static int add_files(struct files *f, const char *paths, struct err *err)
+{
+	bool several = strchr(paths, ':') != NULL;
+
+	for (const char *at = paths, *end; *at; at = *end ? end + 1 : end) {
+		end = strchrnul(at, ':');
+		char *path = mem_dupn(at, (size_t)(end - at));
+		int done = *path ? add_file(f, path, several, err) : 0;
+		free(path);
+		if (done < 0)
+			return -1;
+	}
+	if (f->count == 0)
+		return err_set(err, ERR_MISSING, "kubeconfig: none of the files %s exists", paths);
+	return 0;
+}
+
+/* The first file that has the entry wins, as kubectl merges. */
+static bool find_entry(const struct files *f, const char *section, const char *part, const char *name, struct entry *out)
+{
+	for (int i = 0; i < f->count; i++) {
+		json_t *list = json_object_get(f->each[i].root, section), *each;
+		size_t n;
+		json_array_foreach(list, n, each) {
+			const char *found = json_string_value(json_object_get(each, "name"));
+			if (!found || strcmp(found, name) != 0)
+				continue;
+			*out = (struct entry){ json_object_get(each, part), f->each[i].path, section, name };
+			return true;
+		}
+	}
+	return false;
+}
+
+static void list_names(const struct files *f, const char *section, struct buf *out)
+{
+	for (int i = 0; i < f->count; i++) {
+		json_t *list = json_object_get(f->each[i].root, section), *each;
+		size_t n;
+		json_array_foreach(list, n, each) {
+			const char *name = json_string_value(json_object_get(each, "name"));
+			if (name)
+				buf_printf(out, "%s%s", out->len ? ", " : "", name);
+		}
+	}
+}
+
+static int no_entry(const struct files *f, const char *section, const char *what, const char *name, struct err *err)
+{
+	struct buf known = { 0 };
+
+	list_names(f, section, &known);
+	err_set(err, ERR_MISSING, "kubeconfig %s: there is no %s \"%s\"; there are: %.300s", f->each[0].path, what, name,
+	        known.len ? known.data : "none");
+	buf_fini(&known);
+	return -1;
+}
+
+/* ---- taking values ---- */
+
+static int bad(const struct entry *e, const char *key, const char *expected, struct err *err)
+{
+	return err_set(err, ERR_INVALID, "kubeconfig %s: %s \"%s\": %s: expected %s", e->path, e->section, e->name, key, expected);
+}
+
+/* *out: the string, NULL if it is not there or empty. A number or a truth value counts as the text that it was. */
+static int take_text(const struct entry *e, const char *key, char **out, struct err *err)
+{
+	const json_t *value = json_object_get(e->value, key);
+
+	if (!value || json_is_null(value))
+		return 0;
+	if (json_is_integer(value) || json_is_boolean(value)) {
+		free(*out);
+		*out = json_dumps(value, JSON_ENCODE_ANY);
+		return 0;
+	}
+	if (!json_is_string(value) || strlen(json_string_value(value)) != json_string_length(value))
+		return bad(e, key, "a text", err);
+	if (json_string_length(value))
+		mem_replace(out, json_string_value(value));
+	return 0;
+}
+
+/* A relative path is relative to its kubeconfig's directory. */
+static int take_path(const struct entry *e, const char *key, char **out, struct err *err)
+{
+	const char *slash = strrchr(e->path, '/');
+
+	if (take_text(e, key, out, err) < 0)
+		return -1;
+	if (*out && **out != '/' && slash) {
+		char *path = mem_printf("%.*s/%s", (int)(slash - e->path), e->path, *out);
+		free(*out);
+		*out = path;
+	}
+	return 0;
+}
+
+static int take_base64(const struct entry *e, const char *key, char **out, struct err *err)
+{
+	struct buf b = { 0 };
+	char *text = NULL;
+
+	if (take_text(e, key, &text, err) < 0)
+		return -1;
+	if (!text)
+		return 0;
+	if (http_unbase64(&b, text, strlen(text)) < 0 || b.len == 0 || strlen(b.data) != b.len) {
+		kube_wipe(text);
+		buf_fini(&b);
+		return bad(e, key, "PEM in base64", err);
+	}
+	kube_wipe(text);
+	kube_wipe(*out);
+	*out = b.data;
+	return 0;
+}
+
+static int take_flag(const struct entry *e, const char *key, bool *out, struct err *err)
+{
+	const json_t *value = json_object_get(e->value, key);
+
+	if (value && !json_is_null(value) && !json_is_boolean(value))
+		return bad(e, key, "true or false", err);
+	*out = json_is_true(value);
+	return 0;
+}
+
+/* key-data beats key. */
+static int take_pem(const struct entry *e, const char *key, char **file, char **pem, struct err *err)
+{
+	char data[64];
+
+	snprintf(data, sizeof data, "%s-data", key);
+	if (take_path(e, key, file, err) < 0 || take_base64(e, data, pem, err) < 0)
+		return -1;
+	if (*pem)
+		mem_replace(file, NULL);
+	return 0;
+}
+
+/* ---- cluster ---- */
+
+static int take_server(const struct entry *e, struct kube_config *c, struct err *err)
+{
+	if (take_text(e, "server", &c->server, err) < 0)
+		return -1;
+	if (!c->server || (strncmp(c->server, "https://", 8) != 0 && strncmp(c->server, "http://", 7) != 0))
+		return bad(e, "server", "https://HOST:PORT", err);
+	for (size_t len = strlen(c->server); len && c->server[len - 1] == '/';)
+		c->server[--len] = '\0';
+	return 0;
+}
+
+static int take_cluster(const struct entry *e, struct kube_config *c, struct err *err)
+{
+	if (take_server(e, c, err) < 0 || take_pem(e, "certificate-authority", &c->ca_file, &c->ca_pem, err) < 0 ||
+	    take_flag(e, "insecure-skip-tls-verify", &c->insecure, err) < 0 || take_text(e, "tls-server-name", &c->server_name, err) < 0 ||
+	    take_text(e, "proxy-url", &c->proxy, err) < 0)
+		return -1;
+	if (c->insecure && (c->ca_file || c->ca_pem))
+		return bad(e, "insecure-skip-tls-verify", "no certificate-authority beside it", err);
+	if (c->proxy && strncmp(c->proxy, "http://", 7) != 0 && strncmp(c->proxy, "https://", 8) != 0 && strncmp(c->proxy, "socks5://", 9) != 0)
+		return bad(e, "proxy-url", "http://, https:// or socks5://", err);
+	return 0;
+}
+
+/* ---- user ---- */
+
+static int add_header(const struct entry *e, struct kube_config *c, const char *name, const char *value, struct err *err)
+{
+	size_t n = 0;
+
+	while (c->headers[n])
+		n++;
+	if (n == KUBE_HEADERS)
+		return bad(e, "as", "fewer groups and extra values", err);
+	if (strpbrk(value, "\r\n") || strpbrk(name, "\r\n: "))
+		return bad(e, "as", "no line breaks", err);
+	c->headers[n] = mem_printf("%s: %s", name, value);
+	return 0;
+}
+
+static int add_headers(const struct entry *e, struct kube_config *c, const char *name, const json_t *list, struct err *err)
+{
+	json_t *each;
+	size_t i;
+
+	if (list && !json_is_array(list) && !json_is_null(list))
+		return bad(e, "as", "lists of groups and extra values", err);
+	json_array_foreach((json_t *)list, i, each) {
+		if (!json_is_string(each))
+			return bad(e, "as", "texts", err);
+		if (add_header(e, c, name, json_string_value(each), err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int add_extra(const struct entry *e, struct kube_config *c, struct err *err)
+{
+	json_t *extra = json_object_get(e->value, "as-user-extra"), *list;
+	const char *key;
+
+	json_object_foreach(extra, key, list) {
+		struct buf name = { 0 };
+		buf_adds(&name, "Impersonate-Extra-");
+		lock_url_encode(&name, key, "");
+		int done = add_headers(e, c, name.data, list, err);
+		buf_fini(&name);
+		if (done < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int take_impersonation(const struct entry *e, struct kube_config *c, struct err *err)
+{
+	char *user = NULL, *uid = NULL;
+	int done = take_text(e, "as", &user, err) < 0 || take_text(e, "as-uid", &uid, err) < 0 ? -1 : 0;
+	const json_t *groups = json_object_get(e->value, "as-groups"), *extra = json_object_get(e->value, "as-user-extra");
+
+	if (done == 0 && !user && (uid || json_array_size(groups) || json_object_size(extra)))
+		done = bad(e, "as", "a user to act as, since a uid, groups or extra values are given", err);
+	if (done == 0 && user)
+		done = add_header(e, c, "Impersonate-User", user, err);
+	if (done == 0 && uid)
+		done = add_header(e, c, "Impersonate-Uid", uid, err);
+	if (done == 0)
+		done = add_headers(e, c, "Impersonate-Group", groups, err);
+	if (done == 0)
+		done = add_extra(e, c, err);
+	free(user);
+	free(uid);
+	return done;
+}
+
+static char **new_list(size_t count)
+{
+	return mem_zero(sizeof(char *) * (count + 1));
+}
+
+static int take_args(const struct entry *e, const json_t *exec, struct kube_exec *x, struct err *err)
+{
+	json_t *args = json_object_get(exec, "args"), *each;
+	size_t i;
+
+	x->args = new_list(json_array_size(args));
+	json_array_foreach(args, i, each) {
+		if (!json_is_string(each) && !json_is_integer(each) && !json_is_boolean(each))
+			return bad(e, "exec.args", "texts", err);
+		x->args[i] = json_is_string(each) ? mem_dup(json_string_value(each)) : json_dumps(each, JSON_ENCODE_ANY);
+	}
+	return 0;
+}
+
+static int take_env(const struct entry *e, const json_t *exec, struct kube_exec *x, struct err *err)
+{
+	json_t *env = json_object_get(exec, "env"), *each;
+	size_t i;
+
+	x->env = new_list(json_array_size(env));
+	json_array_foreach(env, i, each) {
+		const char *name = json_string_value(json_object_get(each, "name"));
+		const json_t *value = json_object_get(each, "value");
+		char *text = json_is_integer(value) || json_is_boolean(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+		if (!name || (!text && !json_is_string(value)))
+			return bad(e, "exec.env", "names and values", err);
+		x->env[i] = mem_printf("%s=%s", name, text ? text : json_string_value(value));
+		free(text);
+	}
+	return 0;
+}
+
+/* A command with a slash in it is relative to the kubeconfig, one without is looked for in PATH (exec plugins' documentation). */
+static int take_exec(const struct entry *e, struct kube_config *c, struct err *err)
+{
+	const json_t *exec = json_object_get(e->value, "exec");
+	struct entry inner = { exec, e->path, e->section, e->name };
+	struct kube_exec *x = &c->exec;
+	char *mode = NULL;
+
+	if (!exec || json_is_null(exec))
+		return 0;
+	if (take_text(&inner, "command", &x->command, err) < 0 || take_text(&inner, "apiVersion", &x->api_version, err) < 0 ||
+	    take_text(&inner, "installHint", &x->hint, err) < 0 || take_text(&inner, "interactiveMode", &mode, err) < 0)
+		return -1;
+	bool always = mode && strcmp(mode, "Always") == 0;
+	free(mode);
+	if (!x->command)
+		return bad(e, "exec.command", "a program", err);
+	if (strchr(x->command, '/') && take_path(&inner, "command", &x->command, err) < 0)
+		return -1;
+	if (!x->api_version || (strcmp(x->api_version, "client.authentication.k8s.io/v1") != 0 &&
+	                        strcmp(x->api_version, "client.authentication.k8s.io/v1beta1") != 0))
+		return bad(e, "exec.apiVersion", "client.authentication.k8s.io/v1 or /v1beta1", err);
+	if (always)
+		return bad(e, "exec.interactiveMode", "Never or IfAvailable: nobody is there to answer it", err);
+	return take_args(e, exec, x, err) < 0 || take_env(e, exec, x, err) < 0 ? -1 : 0;
+}
+
+static int take_user(const struct entry *e, struct kube_config *c, struct err *err)
+{
+	if (take_text(e, "token", &c->token, err) < 0 || take_path(e, "tokenFile", &c->token_file, err) < 0 ||
+	    take_pem(e, "client-certificate", &c->cert_file, &c->cert_pem, err) < 0 ||
+	    take_pem(e, "client-key", &c->key_file, &c->key_pem, err) < 0 || take_text(e, "username", &c->user, err) < 0 ||
+	    take_text(e, "password", &c->password, err) < 0 || take_impersonation(e, c, err) < 0 || take_exec(e, c, err) < 0)
+		return -1;
+	if (c->user && (c->token || c->token_file))
+		return bad(e, "username", "no token beside it", err);
+	bool cert = c->cert_file || c->cert_pem, key = c->key_file || c->key_pem;
+	if (cert != key)
+		return bad(e, cert ? "client-key" : "client-certificate", "one beside the other", err);
+	const json_t *provider = json_object_get(e->value, "auth-provider");
+	if (provider && !json_is_null(provider))
+		return bad(e, "auth-provider", "exec in its place: these were removed from Kubernetes in 1.26", err);
+	return 0;
+}
+
+/* ---- a context ---- */
+
+/* The authority's certificates, whichever way they are given: a plugin may have to speak to the cluster itself. */
+static int describe_authority(const struct kube_config *c, json_t *about, struct err *err)
+{
+	struct buf text = { 0 };
+	size_t len;
+	char *pem = c->ca_pem ? mem_dup(c->ca_pem) : c->ca_file ? kube_slurp(c->ca_file, &len, err) : NULL;
+
+	if (!pem)
+		return c->ca_file ? err_wrap(err, "certificate-authority") : 0;
+	http_base64(&text, pem, strlen(pem));
+	json_object_set_new(about, "certificate-authority-data", json_string(text.data ? text.data : ""));
+	buf_fini(&text);
+	free(pem);
+	return 0;
+}
+
+/* What the plugin is told of the cluster, if it asks for it. */
+static int describe_cluster(const struct entry *cluster, const json_t *exec, struct kube_config *c, struct err *err)
+{
+	json_t *about = c->exec.cluster = json_is_true(json_object_get(exec, "provideClusterInfo")) ? json_object() : NULL;
+	json_t *extensions = json_object_get(cluster->value, "extensions"), *each;
+	size_t i;
+
+	if (!about)
+		return 0;
+	json_object_set_new(about, "server", json_string(c->server));
+	if (c->server_name)
+		json_object_set_new(about, "tls-server-name", json_string(c->server_name));
+	if (c->insecure)
+		json_object_set_new(about, "insecure-skip-tls-verify", json_true());
+	if (c->proxy)
+		json_object_set_new(about, "proxy-url", json_string(c->proxy));
+	json_array_foreach(extensions, i, each) {
+		const char *name = json_string_value(json_object_get(each, "name"));
+		if (name && strcmp(name, "client.authentication.k8s.io/exec") == 0)
+			json_object_set(about, "config", json_object_get(each, "extension"));
+	}
+	return describe_authority(c, about, err);
+}
+
+static char *current_context(const struct files *f, const char *wanted)
+{
+	if (wanted && *wanted)
+		return mem_dup(wanted);
+	for (int i = 0; i < f->count; i++) {
+		const char *name = json_string_value(json_object_get(f->each[i].root, "current-context"));
+		if (name && *name)
+			return mem_dup(name);
+	}
+	return NULL;
+}
+
+static void drop_secrets(struct kube_config *c)
+{
+	kube_wipe(c->token);
+	kube_wipe(c->password);
+	c->token = c->password = NULL;
+	mem_replace(&c->token_file, NULL);
+	mem_replace(&c->user, NULL);
+	mem_replace(&c->exec.command, NULL);
+}
+
+static int take_named(const struct files *f, const struct entry *context, struct kube_config *c, struct err *err)
+{
+	char *cluster = NULL, *user = NULL;
+	struct entry e = { 0 }, u = { 0 };
+	int done = -1;
+
+	if (take_text(context, "cluster", &cluster, err) < 0 || take_text(context, "user", &user, err) < 0 ||
+	    take_text(context, "namespace", &c->ns, err) < 0)
+		goto out;
+	if (!cluster || !find_entry(f, "clusters", "cluster", cluster, &e)) {
+		no_entry(f, "clusters", "cluster", cluster ? cluster : "", err);
+		goto out;
+	}
+	if (user && !find_entry(f, "users", "user", user, &u)) {
+		no_entry(f, "users", "user", user, err);
+		goto out;
+	}
+	if (take_cluster(&e, c, err) < 0 || (user && take_user(&u, c, err) < 0))
+		goto out;
+	if (describe_cluster(&e, json_object_get(u.value, "exec"), c, err) < 0)
+		goto out;
+	if (strncmp(c->server, "http://", 7) == 0)
+		drop_secrets(c); /* as client-go: not over a line that all can read */
+	done = 0;
+out:
+	free(cluster);
+	free(user);
+	return done;
+}
+
+static int take_context(const struct files *f, const char *wanted, struct kube_config *c, struct err *err)
+{
+	char *name = current_context(f, wanted);
+	struct entry e;
+	int done;
+
+	if (!name)
+		return err_set(err, ERR_USAGE, "kubeconfig %s: it has no current-context: say which with ?context=NAME", f->each[0].path);
+	if (find_entry(f, "contexts", "context", name, &e)) {
+		done = take_named(f, &e, c, err);
+		c->origin = mem_printf("the context %s of %s", name, e.path);
+		if (!c->ns)
+			c->ns = mem_dup("default");
+	} else {
+		done = no_entry(f, "contexts", "context", name, err);
+	}
+	free(name);
+	return done;
+}
+
+int kube_config_from_files(struct kube_config *c, const char *paths, const char *context, struct err *err)
+{
+	struct files f = { 0 };
+
+	*c = (struct kube_config){ 0 };
+	int done = add_files(&f, paths, err) < 0 || take_context(&f, context, c, err) < 0 ? -1 : 0;
+	files_fini(&f);
+	if (done < 0)
+		kube_config_fini(c);
+	return done;
+}
+
+/* ---- the pod ---- */
+
+int kube_config_from_pod(struct kube_config *c, const char *dir, struct err *err)
+{
+	const char *host = getenv("KUBERNETES_SERVICE_HOST"), *port = getenv("KUBERNETES_SERVICE_PORT");
+	size_t len;
+
+	*c = (struct kube_config){ 0 };
+	if (!host || !*host || !port || !*port)
+		return err_set(err, ERR_MISSING, "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
+	c->origin = mem_dup("the pod's service account");
+	c->server = mem_printf(strchr(host, ':') ? "https://[%s]:%s" : "https://%s:%s", host, port);
+	c->ca_file = mem_printf("%s/ca.crt", dir);
+	c->token_file = mem_printf("%s/token", dir);
+	char *path = mem_printf("%s/namespace", dir);
+	c->ns = kube_slurp(path, &len, NULL);
+	free(path);
+	if (c->ns)
+		c->ns[strcspn(c->ns, " \t\r\n")] = '\0';
+	if (!c->ns || !*c->ns)
+		mem_replace(&c->ns, "default");
+	return 0;
+}
+
+static char *home_config(void)
+{
+	const char *home = getenv("HOME");
+	struct passwd *pw = home && *home ? NULL : getpwuid(geteuid());
+
+	return mem_printf("%s/.kube/config", home && *home ? home : pw && pw->pw_dir ? pw->pw_dir : "");
+}
+
+int kube_config_load(struct kube_config *c, const char *file, const char *context, struct err *err)
+{
+	const char *listed = getenv("KUBECONFIG"), *host = getenv("KUBERNETES_SERVICE_HOST");
+
+	if (file && *file)
+		return kube_config_from_files(c, file, context, err);
+	if (listed && *listed)
+		return kube_config_from_files(c, listed, context, err);
+	if (host && *host && access(KUBE_POD_DIR "/token", F_OK) == 0 && !(context && *context))
+		return kube_config_from_pod(c, KUBE_POD_DIR, err);
+	char *path = home_config();
+	int done = kube_config_from_files(c, path, context, err);
+	free(path);
+	return done;
+}

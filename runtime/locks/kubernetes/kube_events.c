@@ -1,0 +1,93 @@
+#include "locks/kubernetes/kube_events.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "locks/kubernetes/kube_api.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 8 /* under way for one lock; more are dropped */
+#define WITHIN (5 * NSEC_PER_SEC)
+
+struct kube_event {
+	struct kube_event *next;
+	struct kube_events *all;
+	struct kube_call call;
+};
+
+static void unlink_event(struct kube_event *e)
+{
+	for (struct kube_event **at = &e->all->list; *at; at = &(*at)->next)
+		if (*at == e) {
+			*at = e->next;
+			e->all->count--;
+			return;
+		}
+}
+
+static void on_done(void *arg, const struct kube_answer *a)
+{
+	struct kube_event *e = arg;
+
+	if (a->err.code != ERR_NONE || a->status >= 300)
+		log_event(LOG_DEBUG, NULL, "event_not_sent", "%d %.200s", a->status, a->err.code != ERR_NONE ? a->err.text : a->message);
+	unlink_event(e);
+	free(e);
+}
+
+/* What an event is about: name, kind, namespace, uid and version of the object. */
+static json_t *about(enum kube_kind kind, const json_t *object, const char *ns, const char *name)
+{
+	const struct kube_resource *k = &kube_resources[kind];
+
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "apiVersion", k->api_version, "kind", k->kind, "namespace", ns, "name", name, "uid",
+	                 kube_object_uid(object), "resourceVersion", kube_object_revision(object));
+}
+
+static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, const char *name, const char *identity, bool leads)
+{
+	int64_t now = clock_wall_us();
+	char when[32], unique[300];
+	char *message = mem_printf("%s %s", identity, leads ? "became leader" : "stopped leading");
+
+	record_time_print(now, when, sizeof when);
+	strcpy(when + strlen(when) - strlen(".000000Z"), "Z"); /* metav1.Time: whole seconds */
+	snprintf(unique, sizeof unique, "%.230s.%" PRIx64, name, (uint64_t)now * 1000);
+	json_t *event = json_pack("{s:s, s:s, s:{s:s, s:s}, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:{s:s}, s:s, s:s}", "apiVersion", "v1", "kind",
+	                          "Event", "metadata", "name", unique, "namespace", ns, "involvedObject", about(kind, object, ns, name), "type",
+	                          "Normal", "reason", "LeaderElection", "message", message, "firstTimestamp", when, "lastTimestamp", when, "count",
+	                          1, "source", "component", "lunarch", "reportingComponent", "lunarch", "reportingInstance", identity);
+	char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
+	json_decref(event);
+	free(message);
+	return text;
+}
+
+void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_kind kind, const json_t *object, const char *ns,
+                      const char *name, const char *identity, bool leads)
+{
+	char *body = object && all->count < MOST ? body_of(kind, object, ns, name, identity, leads) : NULL;
+
+	if (!body)
+		return;
+	struct kube_event *e = mem_zero(sizeof *e);
+	e->all = all;
+	e->next = all->list;
+	all->list = e;
+	all->count++;
+	char *path = mem_printf("/api/v1/namespaces/%s/events", ns);
+	kube_api_start(api, &e->call, &(struct kube_request){
+		.lane = KUBE_EVENTS, .method = "POST", .path = path, .body = body, .by = instant_add(clock_now(), WITHIN), .done = on_done, .arg = e,
+	});
+	free(path);
+}
+
+void kube_events_fini(struct kube_events *all)
+{
+	while (all->list)
+		kube_api_cancel(&all->list->call);
+}

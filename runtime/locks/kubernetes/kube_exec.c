@@ -1,0 +1,347 @@
+#include "locks/kubernetes/kube_exec.h"
+
+#include "base/buf.h"
+#include "base/json_bound.h"
+#include "base/mem.h"
+#include "lease/record.h"
+#include "locks/kubernetes/kube_config.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define OUTPUT_MAX (1024 * 1024)
+#define VALUES_MAX 1000 /* an ExecCredential has ten */
+#define COMPLAINT_MAX 4096
+#define GULPS 256 /* reads in one turn of the loop, at most */
+
+extern char **environ;
+
+struct kube_exec_run {
+	struct ev_loop *loop;
+	const struct kube_exec *exec;
+	kube_exec_done_fn *done;
+	void *arg;
+	pid_t pid;
+	int status;             /* of waitid; -1: somebody else has reaped it, so what it printed decides */
+	ev_io out, complaint, exited;
+	ev_timer timer;         /* its time limit; or it did not even start */
+	struct buf text, said;
+	struct err err;
+};
+
+/* ---- what it printed ---- */
+
+static void take_expiry(const json_t *status, struct kube_exec_result *r)
+{
+	const json_t *value = json_object_get(status, "expirationTimestamp");
+	int64_t us;
+
+	r->expires_s = INT64_MAX;
+	if (!value || json_is_null(value))
+		return;
+	if (!json_is_string(value) || record_time_parse(json_string_value(value), &us) < 0)
+		err_set(&r->err, ERR_INVALID, "it printed an expirationTimestamp that is no time");
+	else
+		r->expires_s = us / 1000000;
+}
+
+static const char *text_of(const json_t *status, const char *key)
+{
+	const char *text = json_string_value(json_object_get(status, key));
+
+	return text && *text ? text : NULL;
+}
+
+void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, json_t **keep)
+{
+	struct err why = { 0 };
+	json_t *root = *keep = json_bound_load(text, strlen(text), JSON_REJECT_DUPLICATES, VALUES_MAX, &why);
+	const json_t *status = json_object_get(root, "status");
+	const char *version = text_of(root, "apiVersion"), *kind = text_of(root, "kind");
+
+	*r = (struct kube_exec_result){ .expires_s = INT64_MAX };
+	if (!root) {
+		err_set(&r->err, ERR_INVALID, "it printed no ExecCredential: %s", why.text);
+		return;
+	}
+	if (!json_is_object(root) || !kind || strcmp(kind, "ExecCredential") != 0) {
+		err_set(&r->err, ERR_INVALID, "it printed no ExecCredential");
+		return;
+	}
+	if (!version || strcmp(version, x->api_version) != 0) {
+		err_set(&r->err, ERR_INVALID, "it printed the version %.80s, expected %s", version ? version : "(none)", x->api_version);
+		return;
+	}
+	r->token = text_of(status, "token");
+	r->cert_pem = text_of(status, "clientCertificateData");
+	r->key_pem = text_of(status, "clientKeyData");
+	if (!r->cert_pem != !r->key_pem || (!r->token && !r->cert_pem)) {
+		err_set(&r->err, ERR_INVALID, "it printed neither a token nor a certificate with its key");
+		return;
+	}
+	take_expiry(status, r);
+}
+
+/* ---- the run ---- */
+
+static void run_free(struct kube_exec_run *r)
+{
+	ev_io *const watchers[] = { &r->out, &r->complaint, &r->exited };
+
+	for (size_t i = 0; i < 3; i++) {
+		ev_io_stop(r->loop, watchers[i]);
+		if (watchers[i]->fd >= 0)
+			close(watchers[i]->fd);
+	}
+	ev_timer_stop(r->loop, &r->timer);
+	if (r->text.data)
+		explicit_bzero(r->text.data, r->text.len);
+	buf_fini(&r->text);
+	buf_fini(&r->said);
+	free(r);
+}
+
+/* The last line of what it complained of, which is written for people. */
+static const char *last_words(struct kube_exec_run *r)
+{
+	if (!r->said.len)
+		return "nothing";
+	while (r->said.len && strchr("\r\n ", r->said.data[r->said.len - 1]))
+		r->said.data[--r->said.len] = '\0';
+	char *line = strrchr(r->said.data, '\n');
+	return line ? line + 1 : r->said.data;
+}
+
+static void finish(struct kube_exec_run *r)
+{
+	struct kube_exec_result result = { .err = r->err };
+	json_t *keep = NULL;
+
+	if (result.err.code == ERR_NONE && r->status > 0)
+		err_set(&result.err, ERR_DENIED, "it failed (wait status 0x%x) and said: %.200s", (unsigned)r->status, last_words(r));
+	else if (result.err.code == ERR_NONE)
+		kube_exec_parse(r->exec, r->text.data ? r->text.data : "", &result, &keep);
+	if (result.err.code != ERR_NONE)
+		err_wrap(&result.err, "the credential plugin %.300s", r->exec->command);
+	r->done(r->arg, &result);
+	json_decref(keep);
+	run_free(r);
+}
+
+/* Reads on whatever comes: a pipe that nobody empties would hold the program up. Of what it prints the beginning is kept, of what it
+ * complains the end. */
+static void drain(struct kube_exec_run *r, ev_io *w)
+{
+	char part[4096];
+	ssize_t n = 0;
+
+	for (int i = 0; i < GULPS && w->fd >= 0 && (n = read(w->fd, part, sizeof part)) > 0; i++) {
+		if (w == &r->complaint)
+			buf_add(&r->said, part, (size_t)n);
+		else if (r->text.len < OUTPUT_MAX)
+			buf_add(&r->text, part, (size_t)n);
+		if (r->said.len > COMPLAINT_MAX)
+			buf_drop(&r->said, r->said.len - COMPLAINT_MAX);
+	}
+	explicit_bzero(part, sizeof part);
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		ev_io_stop(r->loop, w);
+}
+
+static void on_output(struct ev_loop *loop, ev_io *w, int events)
+{
+	(void)loop, (void)events;
+	drain(w->data, w);
+}
+
+/* A process it has left behind may hold the pipes open: its own end counts. The guards' keeper may have reaped it already. */
+static void on_exited(struct ev_loop *loop, ev_io *w, int events)
+{
+	struct kube_exec_run *r = w->data;
+
+	(void)loop, (void)events;
+	if (waitpid(r->pid, &r->status, WNOHANG) != r->pid)
+		r->status = -1;
+	drain(r, &r->out);
+	drain(r, &r->complaint);
+	finish(r);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+{
+	struct kube_exec_run *r = w->data;
+
+	(void)loop, (void)events;
+	if (r->err.code == ERR_NONE) {
+		err_set(&r->err, ERR_TIMEOUT, "it did not answer for %d s and was killed", KUBE_EXEC_SECONDS);
+		kill(-r->pid, SIGKILL);
+	}
+	finish(r);
+}
+
+/* ---- starting it ---- */
+
+static char *exec_info(const struct kube_exec *x)
+{
+	json_t *info = json_pack("{s:s, s:s, s:{s:b}}", "apiVersion", x->api_version, "kind", "ExecCredential", "spec", "interactive", 0);
+
+	if (x->cluster)
+		json_object_set(json_object_get(info, "spec"), "cluster", x->cluster);
+	char *text = json_dumps(info, JSON_COMPACT);
+	char *entry = mem_printf("KUBERNETES_EXEC_INFO=%s", text);
+	free(text);
+	json_decref(info);
+	return entry;
+}
+
+static bool passes(const char *entry, const struct kube_exec *x)
+{
+	size_t name = strcspn(entry, "=") + 1;
+
+	if (strncmp(entry, "LUNARCH_", 8) == 0 || strncmp(entry, "KUBERNETES_EXEC_INFO=", 21) == 0)
+		return false;
+	for (char **own = x->env; own && *own; own++)
+		if (strncmp(*own, entry, name) == 0)
+			return false;
+	return true;
+}
+
+/* Ours without what is only ours, and its own. The list is the caller's, its last entry too. */
+static char **environment(const struct kube_exec *x)
+{
+	size_t most = 2, n = 0;
+
+	for (char **e = environ; *e; e++)
+		most++;
+	for (char **e = x->env; e && *e; e++)
+		most++;
+	char **list = mem_zero(most * sizeof *list);
+	for (char **e = environ; *e; e++)
+		if (passes(*e, x))
+			list[n++] = *e;
+	for (char **e = x->env; e && *e; e++)
+		list[n++] = *e;
+	list[n] = exec_info(x);
+	return list;
+}
+
+static void free_environment(char **list)
+{
+	size_t n = 0;
+
+	while (list[n])
+		n++;
+	free(list[n - 1]);
+	free(list);
+}
+
+static char **arguments(const struct kube_exec *x)
+{
+	size_t n = 0;
+
+	while (x->args && x->args[n])
+		n++;
+	char **list = mem_zero((n + 2) * sizeof *list);
+	list[0] = x->command;
+	for (size_t i = 0; i < n; i++)
+		list[i + 1] = x->args[i];
+	return list;
+}
+
+static int spawn(struct kube_exec_run *r, int out, int complaint)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	char **args = arguments(r->exec), **env = environment(r->exec);
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	posix_spawn_file_actions_adddup2(&files, out, 1);
+	posix_spawn_file_actions_adddup2(&files, complaint, 2);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
+	errno = posix_spawnp(&r->pid, r->exec->command, &files, &attr, args, env);
+	int failed = errno;
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
+	free_environment(env);
+	free(args);
+	errno = failed;
+	return failed ? -1 : 0;
+}
+
+static int launch(struct kube_exec_run *r)
+{
+	int out[2] = { -1, -1 }, complaint[2] = { -1, -1 }, done = -1;
+
+	if (pipe2(out, O_CLOEXEC) == 0 && pipe2(complaint, O_CLOEXEC) == 0)
+		done = spawn(r, out[1], complaint[1]);
+	int why = errno;
+	for (int i = 0; i < 2; i++)
+		if ((i ? complaint : out)[1] >= 0)
+			close((i ? complaint : out)[1]);
+	r->out.fd = out[0];
+	r->complaint.fd = complaint[0];
+	if (done < 0) {
+		errno = why;
+		return err_sys(&r->err, "it does not start%s%.200s", r->exec->hint ? ": " : "", r->exec->hint ? r->exec->hint : "");
+	}
+	fcntl(out[0], F_SETFL, O_NONBLOCK);
+	fcntl(complaint[0], F_SETFL, O_NONBLOCK);
+	r->exited.fd = (int)syscall(SYS_pidfd_open, r->pid, 0);
+	if (r->exited.fd < 0) {
+		kill(-r->pid, SIGKILL);
+		return err_sys(&r->err, "pidfd_open");
+	}
+	return 0;
+}
+
+struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done, void *arg)
+{
+	struct kube_exec_run *r = mem_zero(sizeof *r);
+
+	*r = (struct kube_exec_run){ .loop = loop, .exec = x, .done = done, .arg = arg };
+	ev_init(&r->out, on_output);
+	ev_init(&r->complaint, on_output);
+	ev_init(&r->exited, on_exited);
+	ev_init(&r->timer, on_timer);
+	r->out.data = r->complaint.data = r->exited.data = r->timer.data = r;
+	r->out.fd = r->complaint.fd = r->exited.fd = -1;
+	int started = launch(r);
+	ev_now_update(loop);
+	ev_timer_set(&r->timer, started < 0 ? 0. : KUBE_EXEC_SECONDS, 0.);
+	ev_timer_start(loop, &r->timer);
+	if (started < 0)
+		return r;
+	ev_io_set(&r->out, r->out.fd, EV_READ);
+	ev_io_set(&r->complaint, r->complaint.fd, EV_READ);
+	ev_io_set(&r->exited, r->exited.fd, EV_READ);
+	ev_io_start(loop, &r->out);
+	ev_io_start(loop, &r->complaint);
+	ev_io_start(loop, &r->exited);
+	return r;
+}
+
+void kube_exec_cancel(struct kube_exec_run *r)
+{
+	if (!r)
+		return;
+	if (r->exited.fd >= 0)
+		kill(-r->pid, SIGKILL);
+	run_free(r);
+}

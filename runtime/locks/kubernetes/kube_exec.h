@@ -1,0 +1,33 @@
+/* One run of a credential plugin: a program that prints an ExecCredential.
+ * Not a cache: kube_auth keeps what it printed. What it prints is never logged.
+ * Used by kube_auth. Format: client.authentication.k8s.io/v1 and /v1beta1. */
+#ifndef LUNARCH_KUBE_EXEC_H
+#define LUNARCH_KUBE_EXEC_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct ev_loop;
+struct kube_exec;
+struct kube_exec_run;
+
+struct kube_exec_result {
+	const char *token, *cert_pem, *key_pem; /* NULL: not given; a token, or a certificate with its key, or both */
+	int64_t expires_s;                      /* wall clock; INT64_MAX: not said */
+	struct err err;                         /* ERR_NONE: it worked */
+};
+typedef void kube_exec_done_fn(void *arg, const struct kube_exec_result *r);
+
+#define KUBE_EXEC_SECONDS 60 /* then it is killed */
+
+/* done is called once, from the loop, never from inside this call, unless it is cancelled first. x is borrowed until then. */
+struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done, void *arg);
+void kube_exec_cancel(struct kube_exec_run *r); /* kills it */
+
+/* What the program printed, judged: for tests too. r: err is filled in; strings point into *keep, which the caller frees
+ * (json_decref) afterwards. */
+struct json_t;
+void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, struct json_t **keep);
+
+#endif

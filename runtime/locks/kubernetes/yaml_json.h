@@ -1,0 +1,18 @@
+/* YAML, and JSON as a part of it, as JSON values.
+ * Not a writer, and not for hostile giants: a document has bounds.
+ * Used for kubeconfig files. */
+#ifndef LUNARCH_YAML_JSON_H
+#define LUNARCH_YAML_JSON_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+
+struct json_t;
+
+/* The first document of the text. Plain true, false, null, ~ and whole numbers as people write them are what they look like, all
+ * other scalars strings. NULL with ERR_INVALID that names line and column; an empty document is json_null. At most 64 levels,
+ * 1,000 anchors and aliases, and, after those, 100,000 values and 8 MB of texts. */
+struct json_t *yaml_json(const char *text, size_t len, struct err *err);
+
+#endif

@@ -1,0 +1,206 @@
+#include "locks/lock.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/module.h"
+#include "loop/offload.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LOOKUPS 4 /* host names at a time */
+
+const struct lock_backend lock_backends[] = {
+	{ "file", "a file on this machine; with ?shared=link in a directory that machines share", .ops = &lock_file },
+	{ "kube", "kube://NAMESPACE/NAME, a Lease of the Kubernetes API", .module = "kube" },
+	{ "etcd", "etcd://HOST:PORT[,HOST:PORT]/KEY (etcds:// for TLS)", .module = "etcd" },
+	{ "etcds", NULL, .module = "etcd" },
+	{ "redis", "redis://HOST:PORT[/DB]/KEY (rediss:// for TLS)", .module = "redis" },
+	{ "rediss", NULL, .module = "redis" },
+	{ "postgres", "postgres://USER@HOST:PORT/DB#NAME, one row of a table", .module = "postgres" },
+	{ "postgresql", NULL, .module = "postgres" },
+	{ "zookeeper", "zookeeper://HOST:PORT[,HOST:PORT]/PATH, also ClickHouse Keeper", .module = "zookeeper" },
+	{ "none", "nothing: every process leads (development, --leader-elect=false)", .ops = &lock_none },
+	{ NULL, NULL, NULL, NULL },
+};
+
+const char *lock_outcome_name(enum lock_outcome o)
+{
+	static const char *const names[] = {
+		[LOCK_OK] = "ok",           [LOCK_ABSENT] = "absent",   [LOCK_FOREIGN] = "foreign", [LOCK_CONFLICT] = "conflict",
+		[LOCK_UNKNOWN] = "unknown", [LOCK_REFUSED] = "refused", [LOCK_INVALID] = "invalid", [LOCK_FAILED] = "failed",
+	};
+
+	return (size_t)o < sizeof names / sizeof *names ? names[o] : "?";
+}
+
+/* Letters, digits, + - . before a colon (RFC 3986, 3.1). 0 if the text does not begin with a scheme. */
+static size_t scheme_len(const char *url)
+{
+	size_t n = 0;
+
+	if (!isalpha((unsigned char)*url))
+		return 0;
+	while (isalnum((unsigned char)url[n]) || (url[n] && strchr("+-.", url[n])))
+		n++;
+	return url[n] == ':' ? n : 0;
+}
+
+static int unknown_scheme(const char *url, size_t len, struct err *err)
+{
+	struct buf known = { 0 };
+
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		buf_printf(&known, "%s%s:", b == lock_backends ? "" : ", ", b->scheme);
+	err_set(err, ERR_USAGE, "lock \"%.*s:...\": there is no such kind of lock; there are %s (or a plain /PATH or NAME, which is a file)",
+	        (int)len, url, known.data);
+	buf_fini(&known);
+	return -1;
+}
+
+static const struct lock_backend *find_backend(const char *scheme, size_t len)
+{
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (strlen(b->scheme) == len && strncmp(b->scheme, scheme, len) == 0)
+			return b;
+	return NULL;
+}
+
+static const struct lock_ops *ops_of(const struct lock_backend *b, struct err *err)
+{
+	if (b->ops)
+		return b->ops;
+	const struct module *m = module_open(b->module, err);
+	for (size_t i = 0; m && m->locks && m->locks[i]; i++)
+		if (strcmp(m->locks[i]->scheme, b->scheme) == 0)
+			return m->locks[i];
+	if (m)
+		err_set(err, ERR_MISSING, "the module %s was built without it", b->module);
+	err_wrap(err, "lock \"%s:...\"", b->scheme);
+	return NULL;
+}
+
+struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
+{
+	size_t len = scheme_len(url);
+
+	if (len == 0)
+		return lock_file.open(env, url, err);
+	const struct lock_backend *b = find_backend(url, len);
+	if (!b) {
+		unknown_scheme(url, len, err);
+		return NULL;
+	}
+	const struct lock_ops *ops = ops_of(b, err);
+	return ops ? ops->open(env, url + len + 1, err) : NULL;
+}
+
+void lock_prepare(const char *url)
+{
+	size_t len = scheme_len(url);
+	const struct lock_backend *b = len ? find_backend(url, len) : NULL;
+	struct err err;
+	const struct module *m = b && b->module ? module_open(b->module, &err) : NULL;
+
+	if (m && m->prepare)
+		m->prepare();
+}
+
+char *lock_url_beside(const struct lock *l, const char *url, const char *more)
+{
+	size_t key_end = l->ops->key_last ? strlen(url) : strcspn(url, "?");
+
+	return mem_printf("%.*s%s%s", (int)key_end, url, more, url + key_end);
+}
+
+/* ---- what the locks of an env share ---- */
+
+struct lock_shared {
+	struct lock_shared *next;
+	const void *key;
+	void *object;
+	void (*drop)(void *object);
+};
+
+void *lock_env_share(struct lock_env *env, const void *key, void *(*make)(struct lock_env *env, struct err *err),
+                     void (*drop)(void *object), struct err *err)
+{
+	for (const struct lock_shared *s = env->shared; s; s = s->next)
+		if (s->key == key)
+			return s->object;
+	void *object = make(env, err);
+	if (!object)
+		return NULL;
+	struct lock_shared *s = mem_zero(sizeof *s);
+	*s = (struct lock_shared){ .next = env->shared, .key = key, .object = object, .drop = drop };
+	env->shared = s;
+	return object;
+}
+
+void lock_env_fini(struct lock_env *env)
+{
+	while (env->shared) {
+		struct lock_shared *s = env->shared;
+		env->shared = s->next;
+		s->drop(s->object);
+		free(s);
+	}
+}
+
+static void *make_lookups(struct lock_env *env, struct err *err)
+{
+	return offload_new(env->loop, LOOKUPS, err);
+}
+
+static void drop_lookups(void *object)
+{
+	offload_free(object);
+}
+
+struct offload *lock_lookups(struct lock_env *env)
+{
+	static const char key;
+
+	return lock_env_share(env, &key, make_lookups, drop_lookups, NULL);
+}
+
+/* ---- the default directory ---- */
+
+/* Makes what is missing below the first `keep` bytes of the path, which are not ours to make. */
+static int make_private_dirs(char *path, size_t keep, struct err *err)
+{
+	for (char *slash = strchr(path + keep + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		int made = mkdir(path, 0700);
+		int failed = made < 0 && errno != EEXIST;
+		*slash = '/';
+		if (failed)
+			return err_sys(err, "cannot make the directory %s", path);
+	}
+	if (mkdir(path, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, "cannot make the directory %s", path);
+	return 0;
+}
+
+/* cron, ssh and a login shell must agree, so no environment variable is asked. */
+int lock_default_dir(char *out, size_t size, struct err *err)
+{
+	if (geteuid() == 0) {
+		snprintf(out, size, "/var/lib/lunarch");
+		return make_private_dirs(out, strlen("/var/lib"), err);
+	}
+	struct passwd *pw = getpwuid(geteuid());
+	if (!pw || !pw->pw_dir || *pw->pw_dir != '/')
+		return err_set(err, ERR_MISSING, "user %u has no home directory for locks: give --lock with a path",
+		               (unsigned)geteuid());
+	int n = snprintf(out, size, "%s/.local/state/lunarch", pw->pw_dir);
+	if (n < 0 || (size_t)n >= size)
+		return err_set(err, ERR_USAGE, "the home directory's path is too long: %s", pw->pw_dir);
+	return make_private_dirs(out, strlen(pw->pw_dir), err);
+}

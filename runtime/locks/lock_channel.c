@@ -1,0 +1,162 @@
+#include "locks/lock_channel.h"
+
+#include "base/mem.h"
+#include "base/nonce.h"
+
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_S 2. /* where there are no notices */
+#define RAISE_S 1. /* between tries to get them back */
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct lock_member *m = w->data;
+
+	(void)loop;
+	(void)revents;
+	m->changed(m->arg);
+}
+
+void lock_member_rename(struct lock_member *m)
+{
+	nonce_hex(m->name, sizeof m->name / 2);
+}
+
+void lock_member_init(struct lock_member *m, struct lock_board *b)
+{
+	lock_member_rename(m);
+	m->board = b;
+	ev_init(&m->timer, on_timer);
+	m->timer.data = m;
+}
+
+static int compare(const void *a, const void *b)
+{
+	return strcmp(((const struct lock_channel *)a)->name, ((const struct lock_channel *)b)->name);
+}
+
+static struct lock_channel *find(struct lock_board *b, const char *name)
+{
+	const struct lock_channel sought = { .name = (char *)name };
+	struct lock_channel *const *at = tfind(&sought, &b->channels, compare);
+
+	return at ? *at : NULL;
+}
+
+static void tell(struct lock_member *m)
+{
+	ev_feed_event(m->board->loop, &m->timer, EV_TIMER);
+}
+
+static void look_now_and_then(struct lock_member *m)
+{
+	if (ev_is_active(&m->timer))
+		return;
+	ev_timer_set(&m->timer, LOOK_S * (double)(clock_now().raw % 1000) / 1000., LOOK_S);
+	ev_timer_start(m->board->loop, &m->timer);
+}
+
+struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg)
+{
+	struct lock_channel *c = find(m->board, channel);
+	bool made = !c;
+
+	m->changed = changed;
+	m->arg = arg;
+	if (m->channel)
+		return NULL;
+	if (made) {
+		c = mem_zero(sizeof *c);
+		c->name = mem_dup(channel);
+		if (!tsearch(c, &m->board->channels, compare))
+			abort(); /* out of memory */
+	} else {
+		tell(m); /* of what happened before; the first on a channel is told when the server has confirmed it */
+	}
+	m->channel = c;
+	m->next = c->members;
+	c->members = m;
+	if (m->board->deaf)
+		look_now_and_then(m);
+	return made ? c : NULL;
+}
+
+bool lock_member_leave(struct lock_member *m, char **channel)
+{
+	struct lock_channel *c = m->channel;
+
+	ev_clear_pending(m->board->loop, &m->timer);
+	ev_timer_stop(m->board->loop, &m->timer);
+	if (!c)
+		return false;
+	struct lock_member **at = &c->members;
+	while (*at != m)
+		at = &(*at)->next;
+	*at = m->next;
+	m->channel = NULL;
+	if (c->members)
+		return false;
+	tdelete(c, &m->board->channels, compare);
+	*channel = c->name;
+	free(c);
+	return true;
+}
+
+void lock_board_tell(struct lock_board *b, const char *channel, const char *but)
+{
+	const struct lock_channel *c = find(b, channel);
+
+	for (struct lock_member *m = c ? c->members : NULL; m; m = m->next)
+		if (!but || strcmp(but, m->name) != 0)
+			tell(m);
+}
+
+struct errand {
+	void (*act)(void *arg, const struct lock_channel *c);
+	void *arg;
+};
+
+static void on_node(const void *node, VISIT visit, void *arg)
+{
+	const struct errand *e = arg;
+
+	if (visit == postorder || visit == leaf)
+		e->act(e->arg, *(struct lock_channel *const *)node);
+}
+
+void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct lock_channel *c), void *arg)
+{
+	struct errand e = { act, arg };
+
+	twalk_r(b->channels, on_node, &e);
+}
+
+static void all_look(void *arg, const struct lock_channel *c)
+{
+	(void)arg;
+	for (struct lock_member *m = c->members; m; m = m->next)
+		look_now_and_then(m);
+}
+
+void lock_board_deafen(struct lock_board *b)
+{
+	if (b->deaf)
+		return;
+	b->deaf = true;
+	lock_board_each(b, all_look, NULL);
+}
+
+double lock_notice_again_s(int *refusals, enum lock_outcome why)
+{
+	const int most = 6;
+
+	if (why != LOCK_REFUSED) {
+		*refusals = 0;
+		return RAISE_S;
+	}
+	*refusals += *refusals < most;
+	return *refusals < most ? RAISE_S * (double)(1 << (*refusals - 1)) : 60.;
+}

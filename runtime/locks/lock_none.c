@@ -1,0 +1,119 @@
+/* No store at all: every process has a record of its own, and so always leads. For --leader-elect=false, where every replica
+ * shall work, and for development. */
+#include "locks/lock.h"
+
+#include "base/mem.h"
+
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct none {
+	struct lock lock;
+	struct ev_loop *loop;
+	ev_timer later;             /* done is never called from inside read or write */
+	struct record record;
+	uint64_t version;           /* 0 = there is no record */
+	struct lock_result result;
+	lock_done_fn *done;         /* NULL: nothing is under way */
+	void *arg;
+};
+
+static struct none *of(struct lock *l)
+{
+	return (struct none *)l;
+}
+
+static void finish(struct none *n)
+{
+	lock_done_fn *done = n->done;
+
+	ev_timer_stop(n->loop, &n->later);
+	n->done = NULL;
+	if (done)
+		done(n->arg, &n->result);
+}
+
+static void on_later(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	finish(w->data);
+}
+
+static void begin(struct none *n, enum lock_outcome outcome, lock_done_fn *done, void *arg)
+{
+	n->result = (struct lock_result){ .outcome = outcome, .sent_at = clock_now() };
+	if (outcome == LOCK_OK) {
+		n->result.record = &n->record;
+		snprintf(n->result.version.text, sizeof n->result.version.text, "%llu", (unsigned long long)n->version);
+	}
+	n->done = done;
+	n->arg = arg;
+	ev_timer_set(&n->later, 0., 0.);
+	ev_timer_start(n->loop, &n->later);
+}
+
+static void read_none(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
+{
+	(void)by;
+	begin(of(l), of(l)->version ? LOCK_OK : LOCK_ABSENT, done, arg);
+}
+
+static void write_none(struct lock *l, const struct record *r, const struct version *expected, bool durable, struct instant by,
+                       lock_done_fn *done, void *arg)
+{
+	struct none *n = of(l);
+	char now[32] = "";
+
+	(void)durable;
+	(void)by;
+	if (n->version)
+		snprintf(now, sizeof now, "%llu", (unsigned long long)n->version);
+	bool equal = strcmp(now, expected->text) == 0;
+	if (equal) {
+		record_copy(&n->record, r);
+		n->version++;
+	}
+	begin(n, equal ? LOCK_OK : LOCK_CONFLICT, done, arg);
+}
+
+/* What was written was written at once: the outcome is known. */
+static void cancel_none(struct lock *l)
+{
+	finish(of(l));
+}
+
+static void close_none(struct lock *l)
+{
+	struct none *n = of(l);
+
+	cancel_none(l);
+	record_fini(&n->record);
+	free(l->url);
+	free(n);
+}
+
+static struct lock *open_none(struct lock_env *env, const char *url, struct err *err)
+{
+	struct none *n = mem_zero(sizeof *n);
+
+	(void)err;
+	n->lock = (struct lock){ .ops = &lock_none, .url = mem_printf("none:%s", url) };
+	n->loop = env->loop;
+	record_init(&n->record);
+	ev_timer_init(&n->later, on_later, 0., 0.);
+	n->later.data = n;
+	return &n->lock;
+}
+
+const struct lock_ops lock_none = {
+	.scheme = "none",
+	.token_in_record = true,
+	.open = open_none,
+	.read = read_none,
+	.write = write_none,
+	.cancel = cancel_none,
+	.close = close_none,
+};

@@ -1,0 +1,177 @@
+#include "loop/offload.h"
+
+#include "base/mem.h"
+
+#include <ev.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#define STACK_BYTES (512 * 1024) /* libraries' code runs there; what is not touched is not there */
+
+struct offload {
+	struct ev_loop *loop;
+	ev_async finished;
+	pthread_mutex_t mutex;
+	pthread_cond_t more;
+	struct offload_job *todo, **todo_end;
+	struct offload_job *done, **done_end;
+	int threads, most;
+	int busy, waiting; /* jobs that run, jobs that nobody has taken up yet */
+	bool closed;
+};
+
+static void append(struct offload_job ***end, struct offload_job *j)
+{
+	j->next = NULL;
+	**end = j;
+	*end = &j->next;
+}
+
+static struct offload_job *take_first(struct offload_job **first, struct offload_job ***end)
+{
+	struct offload_job *j = *first;
+
+	*first = j->next;
+	if (!*first)
+		*end = first;
+	return j;
+}
+
+static void destroy(struct offload *o)
+{
+	pthread_cond_destroy(&o->more);
+	pthread_mutex_destroy(&o->mutex);
+	free(o);
+}
+
+static void *thread_main(void *arg)
+{
+	struct offload *o = arg;
+
+	pthread_mutex_lock(&o->mutex);
+	for (;;) {
+		while (!o->todo && !o->closed)
+			pthread_cond_wait(&o->more, &o->mutex);
+		if (o->closed)
+			break;
+		struct offload_job *j = take_first(&o->todo, &o->todo_end);
+		o->waiting--;
+		o->busy++;
+		pthread_mutex_unlock(&o->mutex);
+		j->work(j);
+		pthread_mutex_lock(&o->mutex);
+		o->busy--;
+		append(&o->done_end, j);
+		if (!o->closed)
+			ev_async_send(o->loop, &o->finished);
+	}
+	bool last = --o->threads == 0;
+	pthread_mutex_unlock(&o->mutex);
+	if (last)
+		destroy(o);
+	return NULL;
+}
+
+/* Signals belong to the loop's thread. */
+static bool start_thread(struct offload *o)
+{
+	pthread_attr_t attr;
+	pthread_t id;
+	sigset_t all, before;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, &before);
+	bool started = pthread_create(&id, &attr, thread_main, o) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	return started;
+}
+
+static void on_finished(struct ev_loop *loop, ev_async *w, int revents)
+{
+	struct offload *o = w->data;
+
+	(void)loop;
+	(void)revents;
+	pthread_mutex_lock(&o->mutex);
+	while (o->done) {
+		struct offload_job *j = take_first(&o->done, &o->done_end);
+		pthread_mutex_unlock(&o->mutex);
+		j->done(j);
+		pthread_mutex_lock(&o->mutex);
+	}
+	pthread_mutex_unlock(&o->mutex);
+}
+
+struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
+{
+	if (threads < 1 || threads > 16) {
+		err_set(err, ERR_USAGE, "%d threads: expected 1 to 16", threads);
+		return NULL;
+	}
+	struct offload *o = mem_zero(sizeof *o);
+	*o = (struct offload){ .loop = loop, .most = threads };
+	o->todo_end = &o->todo;
+	o->done_end = &o->done;
+	pthread_mutex_init(&o->mutex, NULL);
+	pthread_cond_init(&o->more, NULL);
+	ev_async_init(&o->finished, on_finished);
+	o->finished.data = o;
+	ev_async_start(loop, &o->finished);
+	ev_unref(loop); /* waiting for no job must not keep a loop running */
+	return o;
+}
+
+/* Not a single thread can be had: late is better than never. */
+static void run_here(struct offload *o)
+{
+	pthread_mutex_lock(&o->mutex);
+	while (o->todo) {
+		struct offload_job *j = take_first(&o->todo, &o->todo_end);
+		o->waiting--;
+		pthread_mutex_unlock(&o->mutex);
+		j->work(j);
+		pthread_mutex_lock(&o->mutex);
+		append(&o->done_end, j);
+	}
+	pthread_mutex_unlock(&o->mutex);
+	ev_async_send(o->loop, &o->finished);
+}
+
+void offload_run(struct offload *o, struct offload_job *j)
+{
+	pthread_mutex_lock(&o->mutex);
+	append(&o->todo_end, j);
+	o->waiting++;
+	/* A thread that was woken but has not taken its job yet is no help for this one. */
+	if (o->busy + o->waiting > o->threads && o->threads < o->most && start_thread(o))
+		o->threads++;
+	bool nobody = o->threads == 0;
+	pthread_mutex_unlock(&o->mutex);
+	pthread_cond_signal(&o->more); /* after the unlock: the woken thread would only wait again, for the mutex */
+	if (nobody)
+		run_here(o);
+}
+
+/* A thread may be inside a call that never returns, so none is waited for: the last one to leave frees. */
+void offload_free(struct offload *o)
+{
+	if (!o)
+		return;
+	ev_ref(o->loop);
+	ev_async_stop(o->loop, &o->finished);
+	pthread_mutex_lock(&o->mutex);
+	bool unused = o->threads == 0;
+	o->closed = true;
+	o->todo = NULL;
+	o->todo_end = &o->todo;
+	pthread_cond_broadcast(&o->more);
+	pthread_mutex_unlock(&o->mutex);
+	if (unused)
+		destroy(o);
+}

@@ -1,0 +1,159 @@
+#include "loop/resolve.h"
+
+#include "base/mem.h"
+#include "loop/offload.h"
+
+#include <ev.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST_BYTES 256 /* a name has at most 253 (RFC 1035, 2.3.4) */
+
+struct resolve {
+	struct offload_job off; /* first */
+	struct ev_loop *loop;   /* NULL: abandoned, its thread's own */
+	ev_timer timer;
+	bool on_thread;
+	resolve_done_fn *done;
+	void *arg;
+	int failed;             /* what getaddrinfo returned */
+	char host[HOST_BYTES], port[8];
+	struct resolved result;
+};
+
+/* May run on a thread: it keeps what fits, and leaves nothing behind. */
+static void look_up(struct resolve *r, int flags)
+{
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV };
+	struct addrinfo *all = NULL;
+
+	r->failed = getaddrinfo(r->host, r->port, &hints, &all);
+	if (r->failed)
+		return;
+	for (const struct addrinfo *a = all; a && r->result.count < RESOLVE_MOST; a = a->ai_next) {
+		int i = r->result.count++;
+		memcpy(&r->result.each[i].addr, a->ai_addr, a->ai_addrlen);
+		r->result.each[i].len = a->ai_addrlen;
+	}
+	freeaddrinfo(all);
+}
+
+static void work(struct offload_job *off)
+{
+	look_up((struct resolve *)off, AI_ADDRCONFIG);
+}
+
+static void explain(struct resolve *r)
+{
+	struct err *e = &r->result.err;
+
+	switch (r->failed) {
+	case 0:
+		return;
+	case EAI_NONAME:
+	case EAI_NODATA:
+	case EAI_ADDRFAMILY:
+		err_set(e, ERR_MISSING, "there is no host \"%s\": %s", r->host, gai_strerror(r->failed));
+		return;
+	case EAI_SYSTEM:
+		err_set(e, ERR_UNREACHABLE, "the host \"%s\" could not be looked up: the resolver failed", r->host);
+		return;
+	default:
+		err_set(e, ERR_UNREACHABLE, "the host \"%s\" could not be looked up: %s", r->host, gai_strerror(r->failed));
+	}
+}
+
+static void report(struct resolve *r)
+{
+	ev_timer_stop(r->loop, &r->timer);
+	explain(r);
+	r->done(r->arg, &r->result);
+	free(r);
+}
+
+static void worked(struct offload_job *off)
+{
+	struct resolve *r = (struct resolve *)off;
+
+	if (r->loop)
+		report(r);
+	else
+		free(r);
+}
+
+static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct resolve *r = w->data;
+	struct resolved late = { .count = 0 };
+
+	(void)revents;
+	if (!r->on_thread) {
+		report(r);
+		return;
+	}
+	err_set(&late.err, ERR_TIMEOUT, "the host \"%s\" was not found before the deadline: the resolver does not answer", r->host);
+	resolve_done_fn *done = r->done;
+	void *arg = r->arg;
+	ev_timer_stop(loop, &r->timer);
+	r->loop = NULL;
+	done(arg, &late);
+}
+
+static void arm(struct resolve *r, nsec after)
+{
+	ev_now_update(r->loop);
+	ev_timer_init(&r->timer, on_timer, (double)after / NSEC_PER_SEC, 0.);
+	r->timer.data = r;
+	ev_timer_start(r->loop, &r->timer);
+}
+
+/* "[::1]" as in a URL, or bare. false: too long for any host. */
+static bool take_host(struct resolve *r, const char *host)
+{
+	size_t len = strlen(host);
+
+	if (len >= 2 && host[0] == '[' && host[len - 1] == ']') {
+		host++;
+		len -= 2;
+	}
+	snprintf(r->host, sizeof r->host, "%.*s", (int)(len < sizeof r->host ? len : sizeof r->host - 1), host);
+	return len < sizeof r->host;
+}
+
+struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, struct instant by,
+                              resolve_done_fn *done, void *arg)
+{
+	struct resolve *r = mem_zero(sizeof *r);
+
+	*r = (struct resolve){ .loop = loop, .done = done, .arg = arg, .off = { .work = work, .done = worked } };
+	snprintf(r->port, sizeof r->port, "%d", port);
+	if (!take_host(r, host) || !*r->host)
+		r->failed = EAI_NONAME;
+	else
+		look_up(r, AI_NUMERICHOST);
+	if (r->failed != EAI_NONAME || !*r->host || strlen(host) >= HOST_BYTES) {
+		arm(r, 0); /* never from inside the caller */
+		return r;
+	}
+	r->on_thread = true;
+	arm(r, instant_until(by, clock_now()));
+	offload_run(offload, &r->off);
+	return r;
+}
+
+void resolve_cancel(struct resolve *r)
+{
+	ev_timer_stop(r->loop, &r->timer);
+	if (r->on_thread)
+		r->loop = NULL;
+	else
+		free(r);
+}
+
+void resolve_print(const struct sockaddr_storage *addr, socklen_t len, char *out)
+{
+	if (getnameinfo((const struct sockaddr *)addr, len, out, RESOLVE_TEXT, NULL, 0, NI_NUMERICHOST) != 0)
+		snprintf(out, RESOLVE_TEXT, "?");
+}

@@ -1,0 +1,560 @@
+#include "process/guard.h"
+
+#include "base/clock.h"
+#include "election/death_proof.h"
+#include "process/deadline_page.h"
+#include "process/proc_tree.h"
+#include "process/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* A sweep is over after this many walks in a row that found nobody of the term, ... */
+#define QUIET_WALKS 2
+/* ... or after this many if some process cannot be attributed: one in the middle of an execve shows no environment. */
+#define PATIENT_WALKS 20
+/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show himself. */
+#define WALK_PAUSE NSEC_PER_MS
+#define QUIET_PAUSE (NSEC_PER_MS / 10)
+
+struct sweep {
+	uint64_t term;
+	int killed;
+	bool pending;
+};
+
+struct guard {
+	/* What it was started with. */
+	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
+	bool command, foreground;
+	char **argv;
+	const char *tree_mark;       /* LUNARCH_TREE of this tree, NULL if none */
+
+	int signals, timer, tty;
+	int children;                /* tree_own_children */
+	pid_t elector_group;         /* whom the terminal belonged to */
+	struct page *page;
+
+	pid_t worker;                /* 0 once reaped */
+	bool over;                   /* kill everything and leave */
+	bool untold_end;             /* the note ENDED could not be sent yet */
+	int wait_status;
+
+	/* Sweeps go on together: one walk serves them all. */
+	struct sweep sweep[PAGE_SLOTS];
+	int pending, quiet;
+	bool unclear, matched;       /* in the walk under way */
+	pid_t killed[TREE_MOST];     /* since pending was 0, so that a slow death counts once */
+	int killed_n;
+	struct tree tree;
+};
+
+static bool tell(const struct guard *g, struct guard_note note)
+{
+	return send(g->control, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno != EAGAIN;
+}
+
+/* ---- start ---- */
+
+static int compare_ints(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Whatever else was inherited is not the guard's, and must not be held open by it. */
+static void close_strangers(const struct guard *g)
+{
+	int keep[] = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, g->control, g->wire, g->page_fd[PAGE_DEADLINES],
+		       g->page_fd[PAGE_MARKS], g->tree_fd, g->elector, g->signals, g->timer, g->tty, g->children };
+	const size_t n = sizeof keep / sizeof *keep;
+
+	qsort(keep, n, sizeof *keep, compare_ints);
+	for (size_t i = 0; i < n; i++) {
+		unsigned next = i + 1 < n ? (unsigned)keep[i + 1] : ~0U;
+		if (keep[i] >= 0 && (unsigned)keep[i] + 1 < next)
+			close_range((unsigned)keep[i] + 1, next == ~0U ? next : next - 1, 0);
+	}
+}
+
+static void close_on_exec(int fd)
+{
+	if (fd >= 0)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
+}
+
+static bool read_arguments(struct guard *g, int argc, char **argv)
+{
+	if (argc < 7)
+		return false;
+	g->control = atoi(argv[0]);
+	g->wire = atoi(argv[1]);
+	g->page_fd[PAGE_DEADLINES] = atoi(argv[2]);
+	g->page_fd[PAGE_MARKS] = atoi(argv[3]);
+	g->tree_fd = atoi(argv[4]);
+	g->elector = atoi(argv[5]);
+	g->foreground = strcmp(argv[6], "foreground") == 0;
+	g->command = g->foreground || strcmp(argv[6], "command") == 0;
+	g->argv = argv + 7;
+	if (g->command)
+		return argc > 7;
+	/* The worker's arguments are made in place, over our own: lunarch -x worker WIREFD PAGEFD ... */
+	static char name[] = "lunarch", role[] = "-x", worker[] = "worker";
+	char *wire = argv[1], *page = argv[2], *marks = argv[3];
+	g->argv = argv + 1;
+	g->argv[0] = name;
+	g->argv[1] = role;
+	g->argv[2] = worker;
+	g->argv[3] = wire;
+	g->argv[4] = page;
+	g->argv[5] = marks;
+	return true;
+}
+
+static bool open_all(struct guard *g)
+{
+	sigset_t chld;
+
+	sigemptyset(&chld);
+	sigaddset(&chld, SIGCHLD);
+	g->signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
+	/* BOOTTIME goes on in suspend: what was due then is done at once after it. */
+	g->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	g->children = tree_own_children();
+	g->page = page_map(g->page_fd, NULL);
+	return g->signals >= 0 && g->timer >= 0 && g->page && g->page->slots <= PAGE_SLOTS;
+}
+
+/* A session of its own, so that neither ^C nor the end of the terminal reaches it; but a command that is to have the
+ * terminal must stay in the terminal's session, and the guard with it. */
+static void leave_session(struct guard *g)
+{
+	g->tty = -1;
+	if (!g->foreground) {
+		setsid();
+		return;
+	}
+	g->elector_group = getpgrp();
+	g->tty = open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY);
+	if (g->tty >= 0 && tcgetpgrp(g->tty) != g->elector_group) {
+		close(g->tty); /* a background job has no claim to it */
+		g->tty = -1;
+	}
+	setpgid(0, 0);
+}
+
+/* SIGTTOU is blocked, so this does not stop us (tcsetpgrp(3)). */
+static void give_terminal(const struct guard *g, pid_t group)
+{
+	if (g->tty >= 0)
+		tcsetpgrp(g->tty, group);
+}
+
+/* ---- the worker, between fork and exec: the guard's memory, so nothing is changed but the kernel's view of it ---- */
+
+static void say_not_run(const char *name, int error)
+{
+	char text[512];
+	int n = snprintf(text, sizeof text, "lunarch: cannot run '%s': %s\n", name, strerrordesc_np(error));
+
+	if (n >= (int)sizeof text)
+		n = (int)sizeof text - 1;
+	if (write(STDERR_FILENO, text, (size_t)n) < 0)
+		return; /* there is nobody else to tell */
+}
+
+__attribute__((noreturn)) static void become_worker(const struct guard *g, pid_t guard)
+{
+	sigset_t none;
+
+	/* The group is its own, so that `kill 0` in a script does not reach the guard. */
+	setpgid(0, 0);
+	give_terminal(g, getpid());
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != guard) /* it died before that */
+		_exit(1);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (g->command)
+		execvp(g->argv[0], g->argv);
+	else
+		execv("/proc/self/exe", g->argv);
+	int error = errno;
+	say_not_run(g->argv[0], error);
+	_exit(error == ENOENT ? 127 : 126);
+}
+
+/* vfork, since the dispositions are the default ones already (supervisor.c saw to that) and a copy of the page tables is most of
+ * what fork costs. */
+static void start_worker(struct guard *g)
+{
+	pid_t guard = getpid();
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		become_worker(g, guard);
+	if (pid < 0) {
+		say_not_run(g->argv[0], errno);
+		g->wait_status = 126 << 8;
+		g->untold_end = g->over = true;
+		return;
+	}
+	g->worker = pid;
+	tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
+}
+
+/* The worker has them now. Held by us too, a pipe's reader would wait for us, and the elector would not see the wire end. */
+static void let_go(struct guard *g)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null >= 0) {
+		for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+			dup2(null, fd);
+		close(null);
+	}
+	if (g->wire >= 0)
+		close(g->wire);
+	for (int i = 0; i < PAGE_FILES; i++)
+		close(g->page_fd[i]);
+}
+
+static void start(struct guard *g)
+{
+	close_on_exec(g->control);
+	close_on_exec(g->elector);
+	for (int i = 0; g->command && i < PAGE_FILES; i++)
+		close_on_exec(g->page_fd[i]);
+	if (!g->command)
+		close_strangers(g);
+	start_worker(g);
+	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1). */
+	if (g->command)
+		close_strangers(g);
+	let_go(g);
+}
+
+/* ---- reaping ---- */
+
+static void on_worker_status(struct guard *g, int status)
+{
+	if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
+		if (!g->command)
+			return;
+		if (WIFSTOPPED(status))
+			give_terminal(g, g->elector_group);
+		tell(g, (struct guard_note){ .type = WIFSTOPPED(status) ? GUARD_STOPPED : GUARD_CONTINUED });
+		return;
+	}
+	g->worker = 0;
+	g->wait_status = status;
+	g->untold_end = g->over = true;
+}
+
+/* false: there is nobody left. */
+static bool reap(struct guard *g)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG | WUNTRACED | WCONTINUED | __WALL)) != 0) {
+		if (pid < 0 && errno != EINTR)
+			return false;
+		if (pid > 0 && pid == g->worker)
+			on_worker_status(g, status);
+	}
+	return true;
+}
+
+static void tell_end(struct guard *g)
+{
+	if (g->untold_end && tell(g, (struct guard_note){ .type = GUARD_ENDED, .value = g->wait_status }))
+		g->untold_end = false;
+}
+
+/* ---- the end ---- */
+
+#define FRESH_STACK (48 << 10)   /* more than killing needs */
+#define FIRST_PIDS 4096          /* by the time that so many have been killed there is memory again */
+
+static void sleep_until_child(const struct guard *g, nsec at_most)
+{
+	struct pollfd p = { .fd = g->signals, .events = POLLIN };
+	struct timespec t = { .tv_sec = at_most / NSEC_PER_SEC, .tv_nsec = at_most % NSEC_PER_SEC };
+	struct signalfd_siginfo info;
+
+	if (ppoll(&p, 1, &t, NULL) > 0)
+		while (read(g->signals, &info, sizeof info) > 0)
+			;
+}
+
+static bool pass_by(void *arg, pid_t pid)
+{
+	(void)arg, (void)pid;
+	return true;
+}
+
+/* Page by page, and without changing what is there. */
+__attribute__((noinline)) static void touch(volatile char *at, size_t size)
+{
+	for (size_t i = 0; i < size; i += 1024) {
+		char was = at[i];
+		at[i] = was;
+	}
+}
+
+__attribute__((noinline)) static void touch_stack(void)
+{
+	volatile char fresh[FRESH_STACK];
+
+	fresh[0] = 0;
+	touch(fresh, sizeof fresh);
+}
+
+/* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max). Whoever needs
+ * another page waits for one then, and no file of /proc can be opened. So the guard goes the whole way once before, and what it
+ * touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are at least no pages that were never there. */
+static void be_ready(struct guard *g)
+{
+	touch_stack();
+	touch((char *)g->tree.pid, FIRST_PIDS * sizeof *g->tree.pid);
+	tree_walk(&g->tree, getpid(), pass_by, NULL);
+	tree_kill_children(g->children); /* there are none yet */
+	kill(getpid(), 0);
+	waitpid(-1, NULL, WNOHANG | __WALL);
+	setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0));
+	sleep_until_child(g, 0);
+	mlockall(MCL_CURRENT | MCL_ONFAULT);
+}
+
+/* Walks and waits until waitpid says that there is nobody: every descendant is a child of ours by then, or was. What
+ * cannot be killed (another user's, stuck in the kernel) is waited for: who holds our exit status knows. */
+static void kill_all(struct guard *g)
+{
+	nsec pause = NSEC_PER_MS;
+
+	page_end_all(g->page);
+	setpriority(PRIO_PROCESS, 0, -20); /* a fork storm competes for the processor; without the right to it, so be it */
+	for (;;) {
+		tree_kill_children(g->children); /* which works without memory, too */
+		tree_kill(&g->tree, getpid());
+		bool left = reap(g);
+		tell_end(g);
+		if (!left)
+			return;
+		sleep_until_child(g, pause);
+		if (pause < NSEC_PER_SEC)
+			pause += pause / 4;
+	}
+}
+
+/* ---- sweeping: what one term left behind ---- */
+
+/* "slot.term" of a process of this very tree: a lunarch that a script started has a tree of its own. */
+static struct sweep *wanted_sweep(struct guard *g, pid_t pid, const char *mark)
+{
+	char tree[64], *end;
+	unsigned long slot = strtoul(mark, &end, 10);
+
+	if (end == mark || *end != '.' || slot >= PAGE_SLOTS || !g->sweep[slot].pending)
+		return NULL;
+	const char *digits = end + 1;
+	uint64_t term = strtoull(digits, &end, 10);
+	if (end == digits || *end != '\0' || term != g->sweep[slot].term)
+		return NULL;
+	if (g->tree_mark && (tree_env(pid, PROOF_ENV, tree, sizeof tree) != TREE_ENV_FOUND || strcmp(tree, g->tree_mark) != 0))
+		return NULL;
+	return &g->sweep[slot];
+}
+
+static bool first_time(struct guard *g, pid_t pid)
+{
+	for (int i = 0; i < g->killed_n; i++)
+		if (g->killed[i] == pid)
+			return false;
+	if (g->killed_n < TREE_MOST)
+		g->killed[g->killed_n++] = pid;
+	return true;
+}
+
+static bool sweep_one(void *arg, pid_t pid)
+{
+	struct guard *g = arg;
+	char mark[48];
+
+	if (pid == g->worker)
+		return true;
+	switch (tree_env(pid, CREW_TERM_ENV, mark, sizeof mark)) {
+	case TREE_ENV_FOUND: {
+		struct sweep *s = wanted_sweep(g, pid, mark);
+		if (!s)
+			break;
+		g->matched = true;
+		kill(pid, SIGKILL);
+		s->killed += first_time(g, pid);
+		break;
+	}
+	case TREE_ENV_MISSING:
+	case TREE_ENV_UNREADABLE:
+		g->unclear = true;
+		break;
+	case TREE_ENV_GONE:
+		break;
+	}
+	return true;
+}
+
+static void report_sweeps(struct guard *g)
+{
+	for (uint32_t slot = 0; slot < PAGE_SLOTS && g->pending; slot++) {
+		struct sweep *s = &g->sweep[slot];
+		if (!s->pending)
+			continue;
+		if (!tell(g, (struct guard_note){ .type = GUARD_SWEPT, .value = s->killed, .slot = slot, .term = s->term,
+		                                  .clean = !g->unclear }))
+			return; /* the elector does not read: the next walk reports the rest */
+		s->pending = false;
+		g->pending--;
+	}
+	g->killed_n = 0;
+}
+
+/* One walk. Others follow, a pause apart, until two in a row have found nobody: a process may have been missed by
+ * one while it changed parents, but then it became our child, and those no walk misses. */
+static void sweep(struct guard *g)
+{
+	g->matched = g->unclear = false;
+	if (!tree_walk(&g->tree, getpid(), sweep_one, g))
+		g->unclear = true;
+	g->quiet = g->matched ? 0 : g->quiet + 1;
+	if (g->quiet >= (g->unclear ? PATIENT_WALKS : QUIET_WALKS))
+		report_sweeps(g);
+}
+
+static void begin_sweep(struct guard *g, uint32_t slot, uint64_t term)
+{
+	if (slot >= PAGE_SLOTS)
+		return;
+	struct sweep *s = &g->sweep[slot];
+	g->pending += !s->pending;
+	*s = (struct sweep){ .term = term, .pending = true };
+	g->quiet = 0;
+}
+
+/* ---- the loop ---- */
+
+static void signal_worker(const struct guard *g, int signal, bool group)
+{
+	if (!g->worker)
+		return;
+	if (group && signal == SIGCONT)
+		give_terminal(g, g->worker);
+	kill(group ? -g->worker : g->worker, signal);
+}
+
+static void obey(struct guard *g, const struct guard_order *o)
+{
+	switch ((enum guard_order_type)o->type) {
+	case GUARD_POKE: /* the loop looks at the page after every wake-up */
+		break;
+	case GUARD_INTERRUPT:
+		signal_worker(g, SIGRTMIN, false);
+		break;
+	case GUARD_SIGNAL:
+		signal_worker(g, o->signal, g->command);
+		break;
+	case GUARD_KILL:
+		g->over = true;
+		break;
+	case GUARD_SWEEP:
+		begin_sweep(g, o->slot, o->term);
+		break;
+	}
+}
+
+static void read_orders(struct guard *g)
+{
+	struct guard_order o;
+	ssize_t n;
+
+	while ((n = recv(g->control, &o, sizeof o, MSG_DONTWAIT)) == (ssize_t)sizeof o)
+		obey(g, &o);
+	if (n >= 0 || errno != EAGAIN)
+		g->over = true; /* the elector closed it, or is not itself any more */
+}
+
+/* Is it time to kill? If not, the timer is set to when it will be. */
+static bool due(const struct guard *g)
+{
+	struct instant kill, now = clock_now();
+	struct itimerspec at = { 0 };
+	bool armed = page_first_kill(g->page, &kill);
+
+	if (armed && instant_passed(kill, now))
+		return true;
+	if (armed) {
+		nsec boot = now.boot + instant_until(kill, now);
+		at.it_value = (struct timespec){ .tv_sec = boot / NSEC_PER_SEC, .tv_nsec = boot % NSEC_PER_SEC };
+	}
+	timerfd_settime(g->timer, TFD_TIMER_ABSTIME, &at, NULL);
+	return false;
+}
+
+/* Until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */
+static void watch(struct guard *g)
+{
+	enum { ELECTOR, CONTROL, SIGNALS, TIMER, N };
+	struct signalfd_siginfo info;
+	struct pollfd p[N] = {
+		[ELECTOR] = { .fd = g->elector, .events = POLLIN },
+		[CONTROL] = { .fd = g->control, .events = POLLIN },
+		[SIGNALS] = { .fd = g->signals, .events = POLLIN },
+		[TIMER] = { .fd = g->timer, .events = POLLIN },
+	};
+
+	while (!g->over && !due(g)) {
+		const struct timespec soon = { .tv_nsec = g->quiet == 0 || g->unclear ? WALK_PAUSE : QUIET_PAUSE };
+		ppoll(p, N, g->pending ? &soon : NULL, NULL);
+		if (due(g) || p[ELECTOR].revents)
+			return;
+		while (read(g->signals, &info, sizeof info) > 0)
+			;
+		reap(g);
+		if (p[CONTROL].revents)
+			read_orders(g);
+		if (g->pending && !g->over && !due(g))
+			sweep(g);
+	}
+}
+
+int guard_main(int argc, char **argv)
+{
+	static struct guard g; /* no heap; what is never touched of it takes no memory */
+
+	prctl(PR_SET_NAME, "lunarch-guard");
+	if (!read_arguments(&g, argc, argv) || !open_all(&g) || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+		return 70;
+	g.tree_mark = getenv(PROOF_ENV);
+	leave_session(&g);
+	be_ready(&g);
+	if (!due(&g)) /* a command's term is in the page already, and starting may have taken long */
+		start(&g);
+	watch(&g);
+	tell_end(&g);
+	kill_all(&g);
+	give_terminal(&g, g.elector_group);
+	return 0;
+}

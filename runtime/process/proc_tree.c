@@ -1,0 +1,351 @@
+#include "process/proc_tree.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int open_proc(pid_t pid, const char *file, int flags)
+{
+	char path[64];
+
+	snprintf(path, sizeof path, "/proc/%d/%s", pid, file);
+	return open(path, O_RDONLY | O_CLOEXEC | flags);
+}
+
+static ssize_t read_some(int fd, void *buffer, size_t size)
+{
+	ssize_t n;
+
+	do
+		n = read(fd, buffer, size);
+	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/* ---- numbers in a directory: processes in /proc, threads in /proc/PID/task ---- */
+
+/* What /proc says when a process, or a thread, has ended meanwhile. Any other failure means that there is something we could
+ * not see: no descriptor left, no memory. */
+static bool has_ended(int error)
+{
+	return error == ENOENT || error == ESRCH;
+}
+
+/* opendir(3) would allocate. */
+struct numbers {
+	int fd;
+	bool cut;         /* it could not be read to its end */
+	long len, at;
+	char buffer[4096] __attribute__((aligned(8)));
+};
+
+/* The next entry that is a number; 0 at the end. */
+static pid_t next_number(struct numbers *d)
+{
+	for (;;) {
+		if (d->at >= d->len) {
+			d->len = getdents64(d->fd, d->buffer, sizeof d->buffer);
+			d->at = 0;
+			if (d->len <= 0) {
+				d->cut = d->cut || (d->len < 0 && !has_ended(errno));
+				return 0;
+			}
+		}
+		struct dirent64 *entry = (struct dirent64 *)(d->buffer + d->at);
+		d->at += entry->d_reclen;
+		if (entry->d_name[0] > '0' && entry->d_name[0] <= '9')
+			return (pid_t)strtol(entry->d_name, NULL, 10);
+	}
+}
+
+/* ---- walking by the children files ---- */
+
+struct walk {
+	struct tree *tree;
+	tree_visit *visit;
+	void *arg;
+	bool cut; /* somebody was not seen */
+};
+
+/* Tells the visitor; remembers the process if its descendants are wanted. */
+static void meet(struct walk *w, pid_t pid)
+{
+	struct tree *t = w->tree;
+
+	if (!w->visit(w->arg, pid))
+		return;
+	if (t->n == TREE_MOST)
+		w->cut = true;
+	else
+		t->pid[t->n++] = pid;
+}
+
+/* The file is numbers with a space after each; one may lie across two reads. */
+static void meet_all_in(struct walk *w, int fd)
+{
+	char chunk[1024];
+	ssize_t len;
+	pid_t pid = 0;
+
+	while ((len = read_some(fd, chunk, sizeof chunk)) > 0)
+		for (ssize_t i = 0; i < len; i++) {
+			if (chunk[i] >= '0' && chunk[i] <= '9') {
+				pid = pid * 10 + (chunk[i] - '0');
+			} else if (pid) {
+				meet(w, pid);
+				pid = 0;
+			}
+		}
+	if (len < 0 && !has_ended(errno))
+		w->cut = true;
+}
+
+/* The children of each of its threads. false: the kernel has no such files. */
+static bool meet_children(struct walk *w, pid_t pid)
+{
+	struct numbers threads = { .fd = open_proc(pid, "task", O_DIRECTORY) };
+	bool known = true;
+	pid_t thread;
+
+	if (threads.fd < 0) {
+		if (!has_ended(errno)) /* else its children have another parent now */
+			w->cut = true;
+		return true;
+	}
+	while (known && (thread = next_number(&threads))) {
+		char file[48];
+		snprintf(file, sizeof file, "task/%d/children", thread);
+		int fd = open_proc(pid, file, 0);
+		if (fd >= 0) {
+			meet_all_in(w, fd);
+			close(fd);
+		} else if (!has_ended(errno)) {
+			w->cut = true;
+		} else if (errno == ENOENT) {
+			/* The thread has ended, or the kernel was built without them. */
+			known = access("/proc/thread-self/children", F_OK) == 0 || errno != ENOENT;
+		}
+	}
+	if (threads.cut)
+		w->cut = true;
+	close(threads.fd);
+	return known;
+}
+
+bool tree_walk(struct tree *t, pid_t root, tree_visit *visit, void *arg)
+{
+	struct walk w = { .tree = t, .visit = visit, .arg = arg };
+
+	t->n = 0;
+	if (!meet_children(&w, root))
+		return tree_walk_scan(t, root, visit, arg);
+	for (int i = 0; i < t->n; i++)
+		meet_children(&w, t->pid[i]);
+	return !w.cut;
+}
+
+/* ---- walking by the parents ---- */
+
+/* State and parent, fields 3 and 4 of stat, after a name that may hold anything but ends at the last ')' (proc(5)).
+ * false with errno. */
+static bool read_stat(pid_t pid, char *state, pid_t *parent)
+{
+	char text[512];
+	int fd = open_proc(pid, "stat", 0);
+
+	if (fd < 0)
+		return false;
+	ssize_t len = read_some(fd, text, sizeof text - 1);
+	int error = len < 0 ? errno : ESRCH;
+	close(fd);
+	errno = error;
+	if (len <= 0)
+		return false;
+	text[len] = '\0';
+	const char *after = strrchr(text, ')');
+	if (!after || strlen(after) < sizeof ") S 1" - 1)
+		return false;
+	*state = after[2];
+	*parent = (pid_t)strtol(after + 4, NULL, 10);
+	return true;
+}
+
+static bool list_all(struct tree *t)
+{
+	struct numbers all = { .fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+	pid_t pid;
+	char state;
+
+	t->n = 0;
+	if (all.fd < 0)
+		return false;
+	while (t->n < TREE_MOST && (pid = next_number(&all))) {
+		if (read_stat(pid, &state, &t->parent[t->n]))
+			t->pid[t->n++] = pid;
+		else if (!has_ended(errno))
+			all.cut = true;
+	}
+	close(all.fd);
+	return t->n < TREE_MOST && !all.cut;
+}
+
+static void swap(pid_t *a, pid_t *b)
+{
+	pid_t was = *a;
+
+	*a = *b;
+	*b = was;
+}
+
+/* Moves the children of parent from the unmet rest of the list, which begins at met, to its front. Where it begins now. */
+static int meet_by_parent(struct tree *t, int met, int *end, pid_t parent, tree_visit *visit, void *arg)
+{
+	for (int i = met; i < *end; i++) {
+		if (t->parent[i] != parent)
+			continue;
+		bool enter = visit(arg, t->pid[i]);
+		int to = enter ? met++ : --*end; /* whom nobody wants to follow leaves at the back */
+		swap(&t->pid[i], &t->pid[to]);
+		swap(&t->parent[i], &t->parent[to]);
+		if (!enter)
+			i--;
+	}
+	return met;
+}
+
+bool tree_walk_scan(struct tree *t, pid_t root, tree_visit *visit, void *arg)
+{
+	bool whole = list_all(t);
+	int end = t->n, met = meet_by_parent(t, 0, &end, root, visit, arg);
+
+	for (int i = 0; i < met; i++)
+		met = meet_by_parent(t, met, &end, t->pid[i], visit, arg);
+	t->n = met;
+	return whole;
+}
+
+/* ---- killing ---- */
+
+struct killing {
+	pid_t self;
+	int seen;
+};
+
+static bool kill_one(void *arg, pid_t pid)
+{
+	struct killing *k = arg;
+
+	if (pid != k->self)
+		kill(pid, SIGKILL);
+	k->seen++;
+	return true;
+}
+
+int tree_kill(struct tree *t, pid_t root)
+{
+	struct killing k = { .self = getpid() };
+
+	tree_walk(t, root, kill_one, &k);
+	return k.seen;
+}
+
+static bool kill_alone(void *arg, pid_t pid)
+{
+	(void)arg;
+	kill(pid, SIGKILL);
+	return false;
+}
+
+int tree_own_children(void)
+{
+	char chunk[64];
+	int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0 && read_some(fd, chunk, sizeof chunk) < 0) { /* the first read makes the file's buffer */
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+void tree_kill_children(int fd)
+{
+	struct walk w = { .visit = kill_alone };
+
+	if (fd >= 0 && lseek(fd, 0, SEEK_SET) == 0)
+		meet_all_in(&w, fd);
+}
+
+/* ---- environment ---- */
+
+/* A machine that is fed the environment byte by byte, so that it does not matter where a read ends. */
+struct search {
+	const char *name;
+	size_t name_len;
+	size_t matched;    /* of "NAME=" in the entry under way; ELSEWHERE: the entry is another */
+	size_t len, size;  /* of the value so far, and its room */
+	char *value;
+};
+
+#define ELSEWHERE SIZE_MAX
+
+/* true: the value is whole. */
+static bool feed(struct search *s, char c)
+{
+	if (s->matched == s->name_len + 1) {
+		if (c == '\0')
+			return true;
+		if (s->len + 1 < s->size)
+			s->value[s->len++] = c;
+		return false;
+	}
+	if (c == '\0')
+		s->matched = 0;
+	else if (s->matched != ELSEWHERE)
+		s->matched = c == (s->matched < s->name_len ? s->name[s->matched] : '=') ? s->matched + 1 : ELSEWHERE;
+	return false;
+}
+
+bool tree_dead(pid_t pid)
+{
+	char state;
+	pid_t parent;
+
+	return read_stat(pid, &state, &parent) ? state == 'Z' || state == 'X' : has_ended(errno);
+}
+
+static enum tree_env search_environ(int fd, struct search *s)
+{
+	char chunk[4096];
+	ssize_t len;
+
+	while ((len = read_some(fd, chunk, sizeof chunk)) > 0)
+		for (ssize_t i = 0; i < len; i++)
+			if (feed(s, chunk[i])) {
+				s->value[s->len] = '\0';
+				return TREE_ENV_FOUND;
+			}
+	return len < 0 ? TREE_ENV_UNREADABLE : TREE_ENV_MISSING;
+}
+
+enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size)
+{
+	struct search s = { .name = name, .name_len = strlen(name), .value = value, .size = size };
+	int fd = open_proc(pid, "environ", 0);
+
+	*value = '\0';
+	if (fd < 0)
+		return tree_dead(pid) ? TREE_ENV_GONE : TREE_ENV_UNREADABLE;
+	enum tree_env found = search_environ(fd, &s);
+	close(fd);
+	if (found == TREE_ENV_FOUND)
+		return found;
+	*value = '\0';
+	return tree_dead(pid) ? TREE_ENV_GONE : found; /* of the dead it is empty */
+}

@@ -1,0 +1,409 @@
+#include "runner/control.h"
+
+#include "base/mem.h"
+#include "election/elector.h"
+#include "locks/lock.h"
+
+#include <errno.h>
+#include <ev.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define CLIENTS_MAX 64
+#define REQUEST_MAX 4096
+#define REPLY_MAX (64 * 1024 * 1024) /* client: a thousand elections with their histories fit many times over */
+#define ASK_TIMEOUT_MS 10000
+
+struct client {
+	struct control *control;
+	ev_io reads, writes;
+	struct buf in, out;
+	struct client *next; /* newest first */
+};
+
+struct control {
+	struct ev_loop *loop;
+	ev_io accepts;
+	char *path;
+	control_handler *handler;
+	void *arg;
+	struct client *clients;
+};
+
+/* ---- one client ---- */
+
+static void hang_up(struct client *c)
+{
+	struct client **at = &c->control->clients;
+
+	while (*at != c)
+		at = &(*at)->next;
+	*at = c->next;
+	ev_io_stop(c->control->loop, &c->reads);
+	ev_io_stop(c->control->loop, &c->writes);
+	close(c->reads.fd);
+	buf_fini(&c->in);
+	buf_fini(&c->out);
+	free(c);
+}
+
+void control_refuse(struct buf *reply, const char *fmt, ...)
+{
+	char text[1000];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	buf_adds(reply, "{\"ok\":false,\"error\":");
+	buf_json(reply, text);
+	buf_adds(reply, "}");
+}
+
+static void add_field(struct buf *b, const char *name, const char *value)
+{
+	buf_printf(b, ",\"%s\":", name);
+	buf_json(b, value);
+}
+
+void control_add_election(struct buf *reply, const char *name, const struct elector_status *s)
+{
+	static const char *const phases[] = {
+		[PHASE_IDLE] = "idle",           [PHASE_FOLLOWING] = "following", [PHASE_LEADING] = "leading",
+		[PHASE_ENDING] = "ending",       [PHASE_LOST] = "stopping",       [PHASE_RELEASING] = "releasing",
+		[PHASE_NEXT] = "taking the next term",
+	};
+
+	buf_printf(reply, "{\"phase\":\"%s\",\"leading\":%s", phases[s->phase], s->leading ? "true" : "false");
+	add_field(reply, "name", name);
+	add_field(reply, "lock", s->lock);
+	add_field(reply, "identity", s->identity);
+	add_field(reply, "address", s->address);
+	add_field(reply, "leader", s->leader);
+	buf_printf(reply, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
+	           s->remaining / NSEC_PER_MS);
+	buf_printf(reply, ",\"sinceRenewalMs\":%" PRId64, s->since_renewal < 0 ? -1 : s->since_renewal / NSEC_PER_MS);
+	buf_printf(reply, ",\"renewals\":%" PRIu64 ",\"renewalsFailed\":%" PRIu64, s->renewals_ok, s->renewals_failed);
+	buf_printf(reply, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64 "}", s->slow_paths, s->transitions);
+}
+
+static void answer_parsed(struct control *c, const json_t *json, struct buf *reply)
+{
+	const json_t *seconds = json_object_get(json, "seconds");
+	const char *election = json_string_value(json_object_get(json, "election"));
+	struct control_request r = {
+		.command = json_string_value(json_object_get(json, "command")),
+		.election = election ? election : "",
+		.seconds = seconds ? json_number_value(seconds) : -1,
+	};
+
+	if (!r.command)
+		control_refuse(reply, "the request has no \"command\"");
+	else if (seconds && (!json_is_number(seconds) || r.seconds < 0 || r.seconds > 1e9))
+		control_refuse(reply, "\"seconds\" must be a number from 0 to 1e9");
+	else
+		c->handler(c->arg, &r, reply);
+}
+
+static void answer(struct control *c, const char *line, size_t len, struct buf *reply)
+{
+	json_error_t error;
+	json_t *json = json_loadb(line, len, 0, &error);
+
+	if (json_is_object(json))
+		answer_parsed(c, json, reply);
+	else
+		control_refuse(reply, "a request is one JSON object on one line%s%s", json ? "" : ": ", json ? "" : error.text);
+	buf_adds(reply, "\n");
+	json_decref(json);
+}
+
+/* One request at a time: the next is looked at when its answer has left, so that a client which never reads costs one
+ * answer and no more. */
+static void answer_next(struct client *c)
+{
+	char *newline = c->in.len ? memchr(c->in.data, '\n', c->in.len) : NULL;
+
+	if (!newline || c->out.len)
+		return;
+	size_t len = (size_t)(newline - c->in.data);
+	answer(c->control, c->in.data, len, &c->out);
+	buf_drop(&c->in, len + 1);
+	ev_io_stop(c->control->loop, &c->reads);
+	ev_io_start(c->control->loop, &c->writes);
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *w, int events)
+{
+	struct client *c = w->data;
+	char bytes[REQUEST_MAX];
+
+	(void)loop, (void)events;
+	ssize_t n = recv(w->fd, bytes, sizeof bytes - c->in.len, MSG_DONTWAIT);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n <= 0) { /* gone, or a line longer than any request */
+		hang_up(c);
+		return;
+	}
+	buf_add(&c->in, bytes, (size_t)n);
+	answer_next(c);
+}
+
+static void on_writable(struct ev_loop *loop, ev_io *w, int events)
+{
+	struct client *c = w->data;
+
+	(void)events;
+	ssize_t n = send(w->fd, c->out.data, c->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return;
+	if (n < 0) {
+		hang_up(c);
+		return;
+	}
+	buf_drop(&c->out, (size_t)n);
+	if (c->out.len)
+		return;
+	ev_io_stop(loop, w);
+	ev_io_start(loop, &c->reads);
+	answer_next(c);
+}
+
+static void on_connection(struct ev_loop *loop, ev_io *w, int events)
+{
+	struct control *c = w->data;
+	struct client *new, *oldest = c->clients;
+	int count = 1;
+
+	(void)events;
+	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	if (fd < 0)
+		return;
+	for (; oldest && oldest->next; oldest = oldest->next)
+		count++;
+	if (count >= CLIENTS_MAX)
+		hang_up(oldest); /* whoever came first and stayed has had its turn */
+	new = mem_zero(sizeof *new);
+	*new = (struct client){ .control = c, .next = c->clients };
+	c->clients = new;
+	ev_io_init(&new->reads, on_readable, fd, EV_READ);
+	ev_io_init(&new->writes, on_writable, fd, EV_WRITE);
+	new->reads.data = new->writes.data = new;
+	ev_io_start(loop, &new->reads);
+}
+
+/* ---- the socket ---- */
+
+static int address_of(const char *path, struct sockaddr_un *sa, struct err *err)
+{
+	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
+	if (strlen(path) >= sizeof sa->sun_path)
+		return err_set(err, ERR_USAGE, "%s: too long for a socket's path, of which the kernel takes %zu bytes", path,
+		               sizeof sa->sun_path - 1);
+	memcpy(sa->sun_path, path, strlen(path) + 1);
+	return 0;
+}
+
+/* A connected socket, or -1 with errno. A listener that has too many to accept first is waited for, at most so long; EAGAIN: it still
+ * has. 0: not at all. (unix(7): connecting obeys SO_SNDTIMEO.) */
+static int dial(const struct sockaddr_un *sa, int patience_ms)
+{
+	struct timeval patience = { .tv_sec = patience_ms / 1000, .tv_usec = patience_ms % 1000 * 1000 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (patience_ms ? 0 : SOCK_NONBLOCK), 0);
+
+	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
+	                connect(fd, (const struct sockaddr *)sa, sizeof *sa) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
+		int error = errno;
+		close(fd);
+		errno = error;
+		return -1;
+	}
+	return fd;
+}
+
+int control_remove_stale(const char *path)
+{
+	struct sockaddr_un sa;
+	struct stat st;
+
+	if (address_of(path, &sa, NULL) < 0)
+		return -1;
+	int fd = dial(&sa, 0);
+	if (fd >= 0) {
+		close(fd);
+		return -1;
+	}
+	if (errno != ECONNREFUSED || lstat(path, &st) < 0 || !S_ISSOCK(st.st_mode))
+		return -1;
+	return unlink(path);
+}
+
+static int listen_at(const char *path, struct err *err)
+{
+	struct sockaddr_un sa;
+
+	if (address_of(path, &sa, err) < 0)
+		return -1;
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return err_sys(err, "socket");
+	fchmod(fd, 0600); /* before bind, which gives the file this mode: no moment in which others may connect */
+	int failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
+	if (failed && errno == EADDRINUSE && control_remove_stale(path) == 0)
+		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
+	if (!failed && listen(fd, CLIENTS_MAX) == 0)
+		return fd;
+	if (errno == EADDRINUSE)
+		err_set(err, ERR_USAGE, "%s is in use already: choose another with --control", path);
+	else
+		err_sys(err, "%s: cannot listen", path);
+	close(fd);
+	return -1;
+}
+
+struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
+                            struct err *err)
+{
+	char cwd[PATH_MAX];
+	int fd = listen_at(path, err);
+
+	if (fd < 0)
+		return NULL;
+	struct control *c = mem_zero(sizeof *c);
+	*c = (struct control){ .loop = loop, .handler = handler, .arg = arg };
+	c->path = *path != '/' && getcwd(cwd, sizeof cwd) ? mem_printf("%s/%s", cwd, path) : mem_dup(path);
+	ev_io_init(&c->accepts, on_connection, fd, EV_READ);
+	c->accepts.data = c;
+	ev_io_start(loop, &c->accepts);
+	return c;
+}
+
+const char *control_path(const struct control *c)
+{
+	return c->path;
+}
+
+void control_free(struct control *c)
+{
+	if (!c)
+		return;
+	while (c->clients)
+		hang_up(c->clients);
+	ev_io_stop(c->loop, &c->accepts);
+	unlink(c->path);
+	close(c->accepts.fd);
+	free(c->path);
+	free(c);
+}
+
+int control_default_dir(char *out, size_t size, struct err *err)
+{
+	char base[PATH_MAX];
+
+	if (lock_default_dir(base, sizeof base, err) < 0)
+		return -1;
+	if ((size_t)snprintf(out, size, "%s/ctl", base) >= size)
+		return err_set(err, ERR_USAGE, "%s/ctl: the path is too long", base);
+	if (mkdir(out, 0700) < 0 && errno != EEXIST)
+		return err_sys(err, "%s: cannot make the directory", out);
+	return 0;
+}
+
+int control_default_path(char *out, size_t size, struct err *err)
+{
+	char dir[PATH_MAX];
+
+	if (control_default_dir(dir, sizeof dir, err) < 0)
+		return -1;
+	if ((size_t)snprintf(out, size, "%s/%d.sock", dir, (int)getpid()) >= size)
+		return err_set(err, ERR_USAGE, "%s: the path is too long", dir);
+	return 0;
+}
+
+/* ---- the client ---- */
+
+static int wait_for(int fd, short events, struct instant by, struct err *err)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+	int n;
+
+	do
+		n = poll(&p, 1, (int)(instant_until(by, clock_now()) / NSEC_PER_MS));
+	while (n < 0 && errno == EINTR);
+	if (n < 0)
+		return err_sys(err, "poll");
+	return n ? 0 : err_set(err, ERR_TIMEOUT, "no answer within %d s", ASK_TIMEOUT_MS / 1000);
+}
+
+static int send_line(int fd, const char *line, struct instant by, struct err *err)
+{
+	struct buf b = { 0 };
+	int failed = 0;
+
+	buf_printf(&b, "%s\n", line);
+	while (b.len && !failed) {
+		ssize_t n = send(fd, b.data, b.len, MSG_NOSIGNAL);
+		if (n > 0)
+			buf_drop(&b, (size_t)n);
+		else if (errno == EAGAIN)
+			failed = wait_for(fd, POLLOUT, by, err);
+		else if (errno != EINTR)
+			failed = err_sys(err, "cannot ask");
+	}
+	buf_fini(&b);
+	return failed;
+}
+
+static int receive_line(int fd, struct buf *reply, struct instant by, struct err *err)
+{
+	char bytes[16 * 1024];
+
+	while (reply->len < REPLY_MAX) {
+		if (wait_for(fd, POLLIN, by, err) < 0)
+			return -1;
+		ssize_t n = recv(fd, bytes, sizeof bytes, 0);
+		if (n < 0 && (errno == EAGAIN || errno == EINTR))
+			continue;
+		if (n < 0)
+			return err_sys(err, "no answer");
+		if (n == 0)
+			return err_set(err, ERR_INVALID, "it hung up before its answer was complete");
+		buf_add(reply, bytes, (size_t)n);
+		if (bytes[n - 1] == '\n') {
+			reply->data[--reply->len] = '\0';
+			return 0;
+		}
+	}
+	return err_set(err, ERR_INVALID, "the answer does not end");
+}
+
+int control_ask(const char *path, const char *request, struct buf *reply, struct err *err)
+{
+	struct instant by = instant_add(clock_now(), ASK_TIMEOUT_MS * NSEC_PER_MS);
+	struct sockaddr_un sa;
+
+	if (address_of(path, &sa, err) < 0)
+		return -1;
+	int fd = dial(&sa, ASK_TIMEOUT_MS);
+	if (fd < 0 && errno == ECONNREFUSED)
+		return err_set(err, ERR_MISSING, "%s: nobody listens there any more", path);
+	if (fd < 0 && errno == EAGAIN)
+		return err_set(err, ERR_TIMEOUT, "%s: it accepts no connection within %d s", path, ASK_TIMEOUT_MS / 1000);
+	if (fd < 0)
+		return err_sys(err, "%s", path);
+	int failed = send_line(fd, request, by, err) < 0 || receive_line(fd, reply, by, err) < 0;
+	close(fd);
+	return failed ? err_wrap(err, "%s", path) : 0;
+}

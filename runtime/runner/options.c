@@ -1,0 +1,596 @@
+#include "runner/options.h"
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const command_names[COMMANDS + 1] = {
+	[COMMAND_RUN] = "run",       [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader",
+	[COMMAND_STATUS] = "status", [COMMAND_CHECK] = "check", [COMMAND_DOCTOR] = "doctor",
+	[COMMAND_CTL] = "ctl",       [COMMAND_TEST] = "test",   [COMMAND_NEW] = "new",
+};
+
+/* ---- the table ---- */
+
+#define RUN (1 << COMMAND_RUN)
+#define EXEC (1 << COMMAND_EXEC)
+#define LEADER (1 << COMMAND_LEADER)
+#define STATUS (1 << COMMAND_STATUS)
+#define CHECK (1 << COMMAND_CHECK)
+#define DOCTOR (1 << COMMAND_DOCTOR)
+#define CTL (1 << COMMAND_CTL)
+#define TEST (1 << COMMAND_TEST)
+#define NEW (1 << COMMAND_NEW)
+#define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
+#define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
+#define ALL (LEADS | LEADER | STATUS | DOCTOR | CTL | TEST | NEW)
+
+const struct option_info option_table[OPTIONS] = {
+	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS | DOCTOR,
+	                  "where the record lives: NAME, /PATH, file:PATH; {name} = the election's name" },
+	[OPTION_IDENTITY] = { "identity", NULL, 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
+	                      "name of this candidate (preset: hostname and a random UUID)" },
+	[OPTION_ADDRESS] = { "address", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,
+	                     "what `lunarch leader` prints while this candidate leads" },
+	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L", "LUNARCH_LEASE_DURATION", "15s", LEADS,
+	                            "others may take over when a leader was silent this long" },
+	[OPTION_RENEW_DEADLINE] = { "renew-deadline", "leader-elect-renew-deadline", 0, OPTION_PERIOD, "R", "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
+	                            "a leader that could not renew for so long stops" },
+	[OPTION_RETRY_PERIOD] = { "retry-period", "leader-elect-retry-period", 0, OPTION_PERIOD, "P", "LUNARCH_RETRY_PERIOD", "2s", LEADS,
+	                          "time between renewals, and between a standby's looks" },
+	[OPTION_STOP_GRACE] = { "stop-grace", NULL, 0, OPTION_PERIOD, "G", "LUNARCH_STOP_GRACE", "3s", LEADS,
+	                        "what was started may take so long to stop, then it is killed" },
+	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", NULL, 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s", LEADS,
+	                            "time set aside for the kernel to kill" },
+	[OPTION_DRIFT_ALLOWANCE] = { "drift-allowance", NULL, 0, OPTION_PERIOD, "D", "LUNARCH_DRIFT_ALLOWANCE", "1s", LEADS,
+	                             "time set aside for clocks that run at different rates" },
+	[OPTION_SHUTDOWN_GRACE] = { "shutdown-grace", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_SHUTDOWN_GRACE", "30s", LEADS,
+	                            "on SIGTERM: time to stop before the kill; the lease is renewed" },
+	[OPTION_RECLAIM] = { "reclaim", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
+	                     "this identity lives only once: take its own old record at once" },
+	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
+	                        "at the end let the lease run out instead of releasing it" },
+	[OPTION_ONCE] = { "once", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
+	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", NULL, NULL, RUN | CHECK,
+	                  "Lua text instead of a script; without hooks it is on_leading's body" },
+	[OPTION_NO_WAIT] = { "no-wait", NULL, 'n', OPTION_FLAG, NULL, "LUNARCH_NO_WAIT", NULL, EXEC,
+	                     "give up at once when another holds the lock" },
+	[OPTION_WAIT] = { "wait", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
+	                  "wait at most so long for the lock (leader: for an address)" },
+	[OPTION_AT_LEAST] = { "at-least", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
+	                      "keep the lock so long even if the command ends sooner" },
+	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never", EXEC,
+	                     "campaign again after losing the lock, or whenever the command ends" },
+	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE", "75", EXEC,
+	                           "exit status when the lock was not had" },
+	[OPTION_LEADER_ELECT] = { "leader-elect", NULL, 0, OPTION_FLAG, NULL, NULL, "yes", LEADS,
+	                          "no: without election, every replica works" },
+	[OPTION_RESOURCE_LOCK] = { "leader-elect-resource-lock", NULL, 0, OPTION_CHOICE, RESOURCES, NULL, "leases", LEADS,
+	                           "kind of the Kubernetes object" },
+	[OPTION_RESOURCE_NAME] = { "leader-elect-resource-name", NULL, 0, OPTION_TEXT, "NAME", NULL, NULL, LEADS,
+	                           "its name: instead of --lock kube://NAMESPACE/NAME" },
+	[OPTION_RESOURCE_NAMESPACE] = { "leader-elect-resource-namespace", NULL, 0, OPTION_TEXT, "NAMESPACE", NULL, NULL, LEADS,
+	                                "its namespace (preset: the pod's, or the context's)" },
+	[OPTION_LISTEN] = { "listen", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_LISTEN", NULL, RUN | EXEC,
+	                    "serve /leader /healthz /status /metrics over HTTP there" },
+	[OPTION_CONTROL] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC,
+	                     "socket for `lunarch ctl` (preset: PID.sock in the default directory)" },
+	[OPTION_CTL_SOCKET] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL", NULL, CTL,
+	                        "socket of the elector (preset: the only one in the default directory)" },
+	[OPTION_CTL_ELECTION] = { "election", NULL, 0, OPTION_TEXT, "NAME", "LUNARCH_ELECTION", NULL, CTL,
+	                          "which election, where the script has several" },
+	[OPTION_LIST] = { "list", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CTL, "show the electors that run here" },
+	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
+	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
+	                    "watch for at most one lease whether the leader renews" },
+	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | DOCTOR | CTL, "print JSON" },
+	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text", RUN | EXEC | CHECK,
+	                        "lines for people or for programs" },
+	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL", "info",
+	                       RUN | EXEC | CHECK, "the least that is logged" },
+	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
+	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL, "versions of Lunarch and its libraries" },
+};
+
+/* LUNARCH_CONTROL is not among them: it is how what a term starts finds its elector. */
+const char *const option_variables[] = {
+	"LUNARCH_LOCK",           "LUNARCH_IDENTITY",        "LUNARCH_ADDRESS",            "LUNARCH_LEASE_DURATION",
+	"LUNARCH_RENEW_DEADLINE", "LUNARCH_RETRY_PERIOD",    "LUNARCH_STOP_GRACE",         "LUNARCH_KILL_ALLOWANCE",
+	"LUNARCH_SHUTDOWN_GRACE", "LUNARCH_DRIFT_ALLOWANCE", "LUNARCH_RECLAIM",            "LUNARCH_NO_RELEASE",
+	"LUNARCH_ONCE",           "LUNARCH_NO_WAIT",         "LUNARCH_WAIT",               "LUNARCH_AT_LEAST",
+	"LUNARCH_RESTART",        "LUNARCH_ELECTION",        "LUNARCH_CONFLICT_EXIT_CODE", "LUNARCH_CONTROL_SOCKET",
+	"LUNARCH_LISTEN",         "LUNARCH_LOG_FORMAT",      "LUNARCH_LOG_LEVEL",          "LUNARCH_LOCK_PASSWORD",
+	NULL,
+};
+
+static bool belongs(enum option which, enum command command)
+{
+	return option_table[which].commands & 1u << command;
+}
+
+/* ---- the near one ---- */
+
+#define NEAR_MAX 40
+
+static int least3(int a, int b, int c)
+{
+	int m = a < b ? a : b;
+
+	return m < c ? m : c;
+}
+
+/* Edits that turn a into b, a swap of neighbours being one (optimal string alignment). */
+static int distance(const char *a, const char *b)
+{
+	int la = (int)strlen(a), lb = (int)strlen(b);
+	int d[NEAR_MAX + 1][NEAR_MAX + 1];
+
+	if (la > NEAR_MAX || lb > NEAR_MAX)
+		return INT_MAX;
+	for (int i = 0; i <= la; i++) {
+		for (int j = 0; j <= lb; j++) {
+			if (i == 0 || j == 0) {
+				d[i][j] = i + j;
+				continue;
+			}
+			d[i][j] = least3(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < d[i][j])
+				d[i][j] = d[i - 2][j - 2] + 1;
+		}
+	}
+	return d[la][lb];
+}
+
+const char *options_nearest(const char *word, const char *const *candidates)
+{
+	int best = (int)strlen(word) / 3 + 1;
+	const char *found = NULL;
+
+	for (; *candidates; candidates++) {
+		bool prefix = strlen(word) >= 3 && strncmp(word, *candidates, strlen(word)) == 0;
+		int d = prefix ? 1 : distance(word, *candidates);
+		if (d <= best && d < (int)strlen(word)) {
+			best = d - 1;
+			found = *candidates;
+		}
+	}
+	return found;
+}
+
+/* ---- values ---- */
+
+/* What the value came from, for messages: "--lock" or "LUNARCH_LOCK". */
+static const char *source(enum option which, enum option_from from, char *out, size_t size)
+{
+	if (from == OPTION_FROM_ENV)
+		return option_table[which].env;
+	snprintf(out, size, "--%s", option_table[which].name);
+	return out;
+}
+
+static int parse_flag(const char *text, int64_t *number, struct err *err)
+{
+	static const char *const words[] = { "no", "yes", "false", "true", "0", "1", "off", "on" };
+
+	for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+		if (strcasecmp(text, words[i]) == 0) {
+			*number = i % 2;
+			return 0;
+		}
+	}
+	return err_set(err, ERR_USAGE, "'%s' is neither yes nor no", text);
+}
+
+static int parse_choice(const char *text, const char *choices, int64_t *number, struct err *err)
+{
+	int64_t i = 0;
+
+	for (const char *c = choices; *c; i++) {
+		size_t len = strcspn(c, "|");
+		if (strlen(text) == len && strncmp(text, c, len) == 0) {
+			*number = i;
+			return 0;
+		}
+		c += len + (c[len] == '|');
+	}
+	return err_set(err, ERR_USAGE, "'%s' is none of %s", text, choices);
+}
+
+static int parse_status(const char *text, int64_t *number, struct err *err)
+{
+	char *end;
+
+	errno = 0;
+	long n = strtol(text, &end, 10);
+	if (!isdigit((unsigned char)*text) || *end || errno || n > 255)
+		return err_set(err, ERR_USAGE, "'%s' is no exit status: a number from 0 to 255", text);
+	*number = n;
+	return 0;
+}
+
+static int parse_period(const char *text, int64_t *number, struct err *err)
+{
+	if (duration_parse(text, number, err) < 0)
+		return -1;
+	return *number > 0 ? 0 : err_set(err, ERR_USAGE, "'%s' is not longer than 0", text);
+}
+
+static int parse_value(enum option which, const char *text, int64_t *number, struct err *err)
+{
+	switch (option_table[which].type) {
+	case OPTION_TEXT:
+		return 0;
+	case OPTION_FLAG:
+		return parse_flag(text, number, err);
+	case OPTION_DURATION:
+		return duration_parse(text, number, err);
+	case OPTION_PERIOD:
+		return parse_period(text, number, err);
+	case OPTION_CHOICE:
+		return parse_choice(text, option_table[which].value_name, number, err);
+	case OPTION_STATUS:
+		return parse_status(text, number, err);
+	}
+	return -1;
+}
+
+static int set_value(struct options *o, enum option which, enum option_from from, const char *text, struct err *err)
+{
+	struct option_value *v = &o->value[which];
+	char name[64];
+
+	if (parse_value(which, text, &v->number, err) < 0)
+		return err_wrap(err, "%s", source(which, from, name, sizeof name));
+	v->from = from;
+	v->text = text;
+	return 0;
+}
+
+/* ---- parsing ---- */
+
+static int unknown_option(enum command command, const char *arg, struct err *err)
+{
+	const char *names[2 * OPTIONS + 1];
+	char word[64];
+	size_t n = 0;
+
+	snprintf(word, sizeof word, "%.*s", (int)strcspn(arg, "="), arg);
+	for (enum option i = 0; i < OPTIONS; i++)
+		if (belongs(i, command)) {
+			names[n++] = option_table[i].name;
+			if (option_table[i].alias)
+				names[n++] = option_table[i].alias;
+		}
+	names[n] = NULL;
+	const char *near = options_nearest(word + strspn(word, "-"), names);
+	if (near)
+		return err_set(err, ERR_USAGE, "unknown option %s: did you mean --%s?", word, near);
+	return err_set(err, ERR_USAGE, "unknown option %s: `lunarch %s --help` lists them", word, command_names[command]);
+}
+
+static bool is_name(const char *name, const char *word, size_t len)
+{
+	return name && strlen(name) == len && strncmp(name, word, len) == 0;
+}
+
+/* "--name", "--name=value" or "-x" -> which, and what follows "=" (NULL if nothing does). */
+static int find_option(enum command command, const char *arg, enum option *which, const char **value)
+{
+	size_t len = strcspn(arg, "=");
+
+	*value = arg[len] ? arg + len + 1 : NULL;
+	for (enum option i = 0; i < OPTIONS; i++) {
+		const struct option_info *info = &option_table[i];
+		bool is_long = strncmp(arg, "--", 2) == 0 && (is_name(info->name, arg + 2, len - 2) || is_name(info->alias, arg + 2, len - 2));
+		bool is_short = info->letter && arg[1] == info->letter && len == 2;
+		if (belongs(i, command) && (is_long || is_short)) {
+			*which = i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+/* `--lock --once` is a forgotten value far more often than a lock of that name. Lua text may begin with a comment. */
+static bool looks_forgotten(enum option which, const char *value)
+{
+	return !value || (which != OPTION_EVAL && strncmp(value, "--", 2) == 0);
+}
+
+/* argv[*at] is an option; steps over what it takes. */
+static int take_option(struct options *o, char **argv, int *at, struct err *err)
+{
+	const char *arg = argv[*at], *value;
+	enum option which;
+
+	if (find_option(o->command, arg, &which, &value) < 0)
+		return unknown_option(o->command, arg, err);
+	const struct option_info *info = &option_table[which];
+	if (info->type == OPTION_FLAG && !value)
+		value = "yes";
+	if (!value) {
+		value = argv[*at + 1];
+		if (looks_forgotten(which, value))
+			return err_set(err, ERR_USAGE, "%s needs a value: --%s %s", arg, info->name, info->value_name);
+		(*at)++;
+	}
+	return set_value(o, which, OPTION_GIVEN, value, err);
+}
+
+static int take_word(struct options *o, const char *word, struct err *err)
+{
+	if (o->words == (o->command == COMMAND_TEST ? OPTION_WORDS : 2))
+		return err_set(err, ERR_USAGE, "unexpected argument '%s'%s", word,
+		               o->command == COMMAND_RUN ? ": the script's own arguments follow --" : "");
+	o->word[o->words++] = word;
+	return 0;
+}
+
+static int take_arguments(struct options *o, int argc, char **argv, struct err *err)
+{
+	o->rest = argv + argc;
+	for (int i = 1; i < argc; i++) {
+		if (strcmp(argv[i], "--") == 0) {
+			o->rest = argv + i + 1;
+			return 0;
+		}
+		bool option = argv[i][0] == '-' && argv[i][1];
+		if (!option && o->command == COMMAND_EXEC) {
+			o->rest = argv + i;
+			return 0;
+		}
+		if ((option ? take_option(o, argv, &i, err) : take_word(o, argv[i], err)) < 0)
+			return -1;
+		if (o->value[OPTION_HELP].number || o->value[OPTION_VERSION].number)
+			return 0;
+	}
+	return 0;
+}
+
+static int take_environment(struct options *o, struct err *err)
+{
+	for (enum option i = 0; i < OPTIONS; i++) {
+		const char *text = option_table[i].env ? getenv(option_table[i].env) : NULL;
+		if (!text || !*text || o->value[i].from == OPTION_GIVEN || !belongs(i, o->command))
+			continue;
+		if (set_value(o, i, OPTION_FROM_ENV, text, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* What names of Kubernetes have, and {name}: anything else could be an option of the lock's URL. */
+static int check_resource(const struct options *o, enum option which, struct err *err)
+{
+	const char *name = options_text(o, which, NULL);
+
+	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.{}") == strlen(name))
+		return 0;
+	return err_set(err, ERR_USAGE, "--%s=%.80s: expected a name of a-z, 0-9, '-' and '.'", option_table[which].name, name);
+}
+
+/* A Kubernetes resource named by options becomes the lock's URL. */
+static int take_resource(struct options *o, struct err *err)
+{
+	static const enum option parts[] = { OPTION_RESOURCE_NAME, OPTION_RESOURCE_NAMESPACE, OPTION_RESOURCE_LOCK };
+	const char *name = options_text(o, OPTION_RESOURCE_NAME, NULL);
+	const char *given = NULL;
+
+	for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+		if (options_set(o, parts[i]))
+			given = option_table[parts[i]].name;
+	if (!given)
+		return 0;
+	if (options_set(o, OPTION_LOCK))
+		return err_set(err, ERR_USAGE, "--%s and --lock both say where the record lives: give one of them", given);
+	if (!*name)
+		return err_set(err, ERR_USAGE, "--%s needs --%s besides", given, option_table[OPTION_RESOURCE_NAME].name);
+	if (check_resource(o, OPTION_RESOURCE_NAME, err) < 0 || check_resource(o, OPTION_RESOURCE_NAMESPACE, err) < 0)
+		return -1;
+	int n = snprintf(o->resource, sizeof o->resource, "kube://%s/%s?resource=%s", options_text(o, OPTION_RESOURCE_NAMESPACE, NULL),
+	                 name, options_text(o, OPTION_RESOURCE_LOCK, NULL));
+	if ((size_t)n >= sizeof o->resource)
+		return err_set(err, ERR_USAGE, "--%s is too long", option_table[OPTION_RESOURCE_NAME].name);
+	return set_value(o, OPTION_LOCK, OPTION_GIVEN, o->resource, err);
+}
+
+int options_parse(struct options *o, enum command command, int argc, char **argv, struct err *err)
+{
+	*o = (struct options){ .command = command };
+	for (enum option i = 0; i < OPTIONS; i++)
+		if (option_table[i].preset && set_value(o, i, OPTION_PRESET, option_table[i].preset, err) < 0)
+			return -1;
+	if (take_arguments(o, argc, argv, err) < 0)
+		return -1;
+	if (o->value[OPTION_HELP].number || o->value[OPTION_VERSION].number)
+		return 0;
+	return take_environment(o, err) < 0 ? -1 : take_resource(o, err);
+}
+
+/* ---- joining with the script ---- */
+
+bool options_set(const struct options *o, enum option which)
+{
+	return o->value[which].from != OPTION_PRESET;
+}
+
+const char *options_text(const struct options *o, enum option which, const char *script)
+{
+	if (!options_set(o, which) && script && *script)
+		return script;
+	return o->value[which].text ? o->value[which].text : "";
+}
+
+bool options_flag(const struct options *o, enum option which, bool script)
+{
+	return options_set(o, which) ? o->value[which].number : script;
+}
+
+struct joined {
+	struct buf origins; /* "lease_duration 3s from the script, ..." */
+	struct err *err;
+	int failed;
+};
+
+/* One duration by precedence; 0 where nobody says anything. */
+static nsec join(struct joined *j, const struct options *o, enum option which, int64_t script_ms)
+{
+	const struct option_value *v = &o->value[which];
+	char name[64], text[32];
+	bool given = v->from != OPTION_PRESET;
+	int64_t ms = given ? v->number : script_ms;
+
+	if (ms < 0)
+		return 0;
+	const char *from = given ? source(which, v->from, name, sizeof name) : "the script";
+	if (ms == 0 || ms > DURATION_MAX_MS)
+		j->failed = err_set(j->err, ERR_USAGE, "%s from %s must be longer than 0 and at most 10000h",
+		                    option_table[which].name, from);
+	duration_print(ms, text, sizeof text);
+	buf_printf(&j->origins, "%s%s %s from %s", j->origins.len ? ", " : "", option_table[which].name, text, from);
+	return ms * NSEC_PER_MS;
+}
+
+static int join_shutdown(const struct options *o, int64_t script_ms, nsec *out, struct err *err)
+{
+	int64_t ms = o->value[OPTION_SHUTDOWN_GRACE].number;
+
+	if (!options_set(o, OPTION_SHUTDOWN_GRACE) && script_ms >= 0)
+		ms = script_ms;
+	if (ms > DURATION_MAX_MS)
+		return err_set(err, ERR_USAGE, "shutdown-grace from the script is too long: at most 10000h");
+	*out = ms * NSEC_PER_MS;
+	return 0;
+}
+
+/* The commonest mistake has a sentence of its own: with nothing between R and L the other rules would speak of shares of
+ * a negative time. */
+static int check_times(const struct lease_times *t, struct err *err)
+{
+	char lease[32], renew[32];
+
+	if (t->renew < t->lease)
+		return lease_times_check(t, err);
+	duration_print(t->lease / NSEC_PER_MS, lease, sizeof lease);
+	duration_print(t->renew / NSEC_PER_MS, renew, sizeof renew);
+	return err_set(err, ERR_USAGE, "the renew deadline, %s, must be shorter than the lease duration, %s", renew, lease);
+}
+
+int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
+                  nsec *shutdown_grace, struct err *err)
+{
+	struct joined j = { .err = err };
+
+	*t = (struct lease_times){
+		.lease = join(&j, o, OPTION_LEASE_DURATION, script->lease_ms),
+		.renew = join(&j, o, OPTION_RENEW_DEADLINE, script->renew_ms),
+		.retry = join(&j, o, OPTION_RETRY_PERIOD, script->retry_ms),
+		.grace = join(&j, o, OPTION_STOP_GRACE, script->stop_grace_ms),
+		.kill = join(&j, o, OPTION_KILL_ALLOWANCE, -1),
+		.drift = join(&j, o, OPTION_DRIFT_ALLOWANCE, -1),
+	};
+	if (!j.failed) {
+		lease_times_default(t);
+		j.failed = check_times(t, err);
+		if (j.failed && j.origins.len)
+			err_wrap(err, "%s", j.origins.data);
+	}
+	buf_fini(&j.origins);
+	if (j.failed || !shutdown_grace)
+		return j.failed;
+	return join_shutdown(o, script->shutdown_grace_ms, shutdown_grace, err);
+}
+
+/* ---- which lock ---- */
+
+/* Names a path apart from others; nobody attacks it, whoever can write here owns the lock anyway. */
+static uint64_t hash_of(const char *s)
+{
+	return hash_fnv(HASH_FNV_SEED, s, strlen(s));
+}
+
+static bool plain(char c)
+{
+	return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.';
+}
+
+char *options_default_lock(const char *script, bool is_text, struct err *err)
+{
+	char path[PATH_MAX];
+
+	if (is_text)
+		return mem_printf("eval-%016" PRIx64, hash_of(script));
+	if (!realpath(script, path)) {
+		err_sys(err, "%s", script);
+		return NULL;
+	}
+	char *name = mem_dup(strrchr(path, '/') + 1);
+	size_t len = strlen(name);
+	if (len > 4 && strcmp(name + len - 4, ".lua") == 0)
+		name[len - 4] = '\0';
+	for (char *p = name; *p; p++)
+		if (!plain(*p))
+			*p = '_';
+	char *lock = mem_printf("%s%.100s-%016" PRIx64, *name == '.' ? "_" : "", name, hash_of(path));
+	free(name);
+	return lock;
+}
+
+/* An election's name becomes part of a path or a URL only if it cannot change their meaning. */
+static int check_name(const char *name, struct err *err)
+{
+	if (!*name)
+		return err_set(err, ERR_USAGE, "the lock is named after the election, which has no name: give it `name = ...`");
+	for (const char *p = name; *p; p++)
+		if (!plain(*p))
+			return err_set(err, ERR_USAGE,
+			               "the lock is named after the election, but '%s' has other characters than "
+			               "letters, digits, '.', '_' and '-'", name);
+	return 0;
+}
+
+static char *fill_in(const char *lock, const char *name)
+{
+	struct buf b = { 0 };
+
+	for (const char *hole; (hole = strstr(lock, "{name}")); lock = hole + strlen("{name}")) {
+		buf_add(&b, lock, (size_t)(hole - lock));
+		buf_adds(&b, name);
+	}
+	buf_adds(&b, lock);
+	return b.data;
+}
+
+char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
+                            bool several, struct err *err)
+{
+	const struct option_value *v = &o->value[OPTION_LOCK];
+	bool given = options_set(o, OPTION_LOCK);
+	bool hole = given && strstr(v->text, "{name}");
+	char from[64];
+
+	if (!o->value[OPTION_LEADER_ELECT].number)
+		return mem_printf("none:%s", several ? name : "");
+	if (given && several && !hole) {
+		err_set(err, ERR_USAGE, "%s %s is one lock, but the script has several elections: put {name} in it",
+		        source(OPTION_LOCK, v->from, from, sizeof from), v->text);
+		return NULL;
+	}
+	if (given && !hole)
+		return mem_dup(v->text);
+	if (!given && script_lock && *script_lock)
+		return mem_dup(script_lock);
+	if ((hole || several) && check_name(name, err) < 0)
+		return NULL;
+	if (hole)
+		return fill_in(v->text, name);
+	return several ? mem_printf("%s-%s", fallback, name) : mem_dup(fallback);
+}

@@ -1,0 +1,173 @@
+#include "runner/program.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "election/death_watch.h"
+#include "loop/offload.h"
+#include "process/supervisor.h"
+#include "runner/sd_notify.h"
+
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#define OFFLOAD_THREADS 4
+
+static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
+{
+	struct program *p = w->data;
+
+	(void)loop;
+	(void)revents;
+	p->ops->signal(p->arg, w->signum);
+}
+
+static void watch_signals(struct program *p, const int *signals)
+{
+	signal(SIGPIPE, SIG_IGN);
+	for (; *signals && p->signal_count < PROGRAM_SIGNALS; signals++) {
+		ev_signal *w = &p->signals[p->signal_count++];
+		ev_signal_init(w, on_signal, *signals);
+		w->data = p;
+		ev_signal_start(p->loop, w);
+	}
+}
+
+/* A timer that never fires, but is cancelled when the wall clock jumps, as it does at every resume from suspend
+ * (timerfd_create(2), TFD_TIMER_CANCEL_ON_SET). libev's own timers sleep through a suspend. */
+static void arm_clock_set(int fd)
+{
+	struct itimerspec far = { .it_value.tv_sec = INT32_MAX };
+
+	timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL);
+}
+
+static void on_clock_set(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct program *p = w->data;
+	uint64_t count;
+
+	(void)loop;
+	(void)revents;
+	if (read(w->fd, &count, sizeof count) >= 0)
+		return;
+	arm_clock_set(w->fd);
+	log_event(LOG_INFO, NULL, "clock_set", "the wall clock was set or the machine was suspended: looking at every deadline");
+	p->ops->look(p->arg);
+}
+
+static void watch_clock(struct program *p)
+{
+	int fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
+
+	p->clock_set.fd = -1;
+	if (fd < 0)
+		return; /* the deadlines are looked at whenever a timer fires, too */
+	arm_clock_set(fd);
+	ev_io_init(&p->clock_set, on_clock_set, fd, EV_READ);
+	p->clock_set.data = p;
+	ev_io_start(p->loop, &p->clock_set);
+}
+
+static void handle_control(void *arg, const struct control_request *r, struct buf *reply)
+{
+	struct program *p = arg;
+
+	p->ops->control(p->arg, r, reply);
+}
+
+static void open_control(struct program *p, const struct options *o)
+{
+	char path[PATH_MAX];
+	const char *given = options_text(o, OPTION_CONTROL, NULL);
+	struct err err;
+	int ready = 0;
+
+	if (!*given)
+		ready = control_default_path(path, sizeof path, &err);
+	if (ready == 0)
+		p->control = control_new(p->loop, *given ? given : path, handle_control, p, &err);
+	if (p->control)
+		p->control_var = mem_printf("LUNARCH_CONTROL=%s", control_path(p->control));
+	else
+		log_event(LOG_WARN, NULL, "no_control", "`lunarch ctl` will not reach this process: %s", err.text);
+}
+
+static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+{
+	struct program *p = arg;
+
+	p->ops->elections(p->arg, each, each_arg);
+}
+
+/* Unlike the control socket, somebody asked for it: without it we would run unwatched. */
+static int open_admin(struct program *p, const struct options *o, struct err *err)
+{
+	const char *address = options_text(o, OPTION_LISTEN, NULL);
+
+	if (*address)
+		p->admin = admin_new(p->loop, address, &(struct admin_source){ list_elections, p }, err);
+	return *address && !p->admin ? -1 : 0;
+}
+
+static void make_evidence(struct program *p)
+{
+	char dir[PATH_MAX];
+	struct err err;
+	bool have = lock_default_dir(dir, sizeof dir, &err) == 0;
+
+	if (!have)
+		log_event(LOG_WARN, NULL, "no_evidence", "our death cannot be proved, so others wait the lease out: %s", err.text);
+	proof_self_init(&p->self, have ? dir : NULL);
+	p->tree_var = mem_printf("%s=%s", PROOF_ENV, p->self.incarnation);
+}
+
+int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops, void *arg,
+                 struct err *err)
+{
+	*p = (struct program){ .ops = ops, .arg = arg };
+	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	if (!p->loop)
+		return err_sys(err, "cannot make an event loop");
+	p->env.loop = p->loop;
+	p->env.offload = offload_new(p->loop, OFFLOAD_THREADS, err);
+	if (!p->env.offload || crew_init(p->loop, err) < 0)
+		return -1;
+	notify_init();
+	make_evidence(p);
+	p->obituaries = obituaries_new(p->loop, p->env.offload, &p->self);
+	watch_signals(p, signals);
+	watch_clock(p);
+	open_control(p, o);
+	return open_admin(p, o, err);
+}
+
+void program_fini(struct program *p)
+{
+	for (int i = 0; i < p->signal_count; i++)
+		ev_signal_stop(p->loop, &p->signals[i]);
+	if (p->clock_set.fd >= 0) {
+		ev_io_stop(p->loop, &p->clock_set);
+		close(p->clock_set.fd);
+	}
+	admin_free(p->admin);
+	control_free(p->control);
+	obituaries_free(p->obituaries);
+	lock_env_fini(&p->env);
+	offload_free(p->env.offload);
+	proof_self_fini(&p->self);
+	free(p->tree_var);
+	free(p->control_var);
+	ev_loop_destroy(p->loop);
+}
+
+nsec program_back_off(unsigned failures)
+{
+	unsigned doublings = failures > 6 ? 6 : failures;
+	nsec d = NSEC_PER_SEC << (doublings ? doublings - 1 : 0);
+
+	return d > 60 * NSEC_PER_SEC ? 60 * NSEC_PER_SEC : d;
+}

@@ -1,0 +1,69 @@
+#include "runner/sd_notify.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct {
+	int fd; /* connected; 0 = nobody wants to know */
+} systemd;
+
+/* A path, or "@name" in the abstract namespace (sd_notify(3)). */
+static int connect_to(const char *name)
+{
+	struct sockaddr_un to = { .sun_family = AF_UNIX };
+	size_t len = strlen(name);
+
+	if ((*name != '/' && *name != '@') || len >= sizeof to.sun_path)
+		return 0;
+	memcpy(to.sun_path, name, len);
+	if (*name == '@')
+		to.sun_path[0] = '\0';
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (fd < 0)
+		return 0;
+	if (connect(fd, (struct sockaddr *)&to, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len)) < 0) {
+		close(fd);
+		return 0;
+	}
+	return fd;
+}
+
+void notify_init(void)
+{
+	const char *name = getenv("NOTIFY_SOCKET");
+
+	if (name)
+		systemd.fd = connect_to(name);
+	unsetenv("NOTIFY_SOCKET");
+}
+
+void notify(const char *fmt, ...)
+{
+	char text[2048];
+	va_list ap;
+
+	if (!systemd.fd)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	if (send(systemd.fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
+		return; /* fire and forget */
+}
+
+void notify_reloading(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	notify("RELOADING=1\nMONOTONIC_USEC=%" PRId64, (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
+}

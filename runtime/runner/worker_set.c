@@ -1,0 +1,340 @@
+#include "runner/run.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+void plan_copy(struct plan *to, const struct wire_election *from)
+{
+	const char *const texts[] = { from->name, from->lock, from->identity, from->address, from->where };
+	char *copies[sizeof texts / sizeof *texts];
+
+	mem_pack(sizeof texts / sizeof *texts, texts, copies);
+	*to = (struct plan){
+		.name = copies[0],
+		.lock = copies[1],
+		.identity = copies[2],
+		.address = copies[3],
+		.where = copies[4],
+		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms, from->shutdown_grace_ms },
+		.flags = from->flags,
+	};
+}
+
+void plan_fini(struct plan *p)
+{
+	free(p->name);
+	*p = (struct plan){ 0 };
+}
+
+static void forget_plans(struct squad *s)
+{
+	for (uint32_t i = 0; i < s->plan_count; i++)
+		plan_fini(&s->plans[i]);
+	free(s->plans);
+	s->plans = NULL;
+	s->plan_count = 0;
+}
+
+bool squad_ready(const struct squad *s)
+{
+	return s->crew && s->started && !s->leaving;
+}
+
+static bool posts_belong(const struct squad *s, const struct post *p)
+{
+	return p && p->squad == s;
+}
+
+static struct post *post_at(struct squad *s, uint32_t slot)
+{
+	for (uint32_t i = 0; i < s->run->post_count; i++)
+		if (posts_belong(s, s->run->posts[i]) && s->run->posts[i]->slot == slot)
+			return s->run->posts[i];
+	return NULL;
+}
+
+/* ---- what the worker says ---- */
+
+static void on_election(struct squad *s, struct wire *w)
+{
+	struct wire_election e;
+
+	if (!plan_get(w, &e) || e.index != s->plan_count || e.index >= PAGE_SLOTS)
+		return;
+	s->plans = mem_resize(s->plans, sizeof *s->plans * (s->plan_count + 1));
+	plan_copy(&s->plans[s->plan_count++], &e);
+}
+
+static void on_loaded(struct squad *s, struct wire *w)
+{
+	uint32_t count = wire_get_u32(w);
+
+	if (!wire_done(w) || count != s->plan_count || s->loaded)
+		return;
+	s->loaded = true;
+	run_loaded(s->run, s);
+}
+
+static void on_started(struct squad *s, struct wire *w)
+{
+	bool good = wire_get_u8(w);
+	const char *text = wire_get_str(w);
+	struct run *r = s->run;
+
+	if (!wire_done(w))
+		return;
+	if (!good) {
+		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", text);
+		run_end(r, 1, LEASE_ERROR);
+		return;
+	}
+	s->started = s->began = true;
+	run_started(r, s);
+}
+
+static void on_post_message(struct squad *s, enum wire_type type, struct wire *w)
+{
+	struct post *p = post_at(s, wire_get_u32(w));
+
+	if (p)
+		post_message(p, type, w);
+}
+
+static void on_message(void *arg, enum wire_type type, struct wire *w)
+{
+	struct squad *s = arg;
+
+	switch ((int)type) {
+	case WIRE_ELECTION:
+		on_election(s, w);
+		return;
+	case WIRE_LOADED:
+		on_loaded(s, w);
+		return;
+	case WIRE_LOAD_FAILED:
+		s->failed = true;
+		run_load_failed(s->run, s, wire_get_str(w));
+		return;
+	case WIRE_STARTED:
+		on_started(s, w);
+		return;
+	case WIRE_ANSWER:
+	case WIRE_STOPPED:
+	case WIRE_END:
+	case WIRE_SAVE:
+		on_post_message(s, type, w);
+		return;
+	case WIRE_EXIT:
+		run_end(s->run, (int)(wire_get_u32(w) & 0xff), LEASE_SHUTDOWN);
+		return;
+	default:
+		log_event(LOG_WARN, NULL, "worker_message", "the worker sent a message of unknown type %d", (int)type);
+	}
+}
+
+/* ---- its life ---- */
+
+static void describe(int status, char *text, size_t size)
+{
+	if (status == -1)
+		snprintf(text, size, "nobody saw how");
+	else if (WIFSIGNALED(status))
+		snprintf(text, size, "killed by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+	else
+		snprintf(text, size, "exit status %d", WEXITSTATUS(status));
+}
+
+static void on_gone(void *arg, bool reaped, int status)
+{
+	struct squad *s = arg;
+	struct run *r = s->run;
+	char how[100];
+
+	bool had_started = s->started;
+	s->loaded = s->started = false; /* for whoever is told: there is nobody to talk to */
+	describe(status, how, sizeof how);
+	if (!s->leaving && !s->failed && !r->killing)
+		log_event(LOG_ERROR, NULL, "worker_gone", "the process that runs the script is gone: %s%s", how,
+		          reaped ? "" : "; something it started could not be killed");
+	for (uint32_t i = 0; i < r->post_count; i++)
+		if (posts_belong(s, r->posts[i]))
+			post_squad_dead(r->posts[i], reaped);
+	crew_free(s->crew);
+	s->crew = NULL;
+	forget_plans(s);
+	if (!reaped)
+		run_end(r, 1, LEASE_WORKER);
+	run_squad_gone(r, s, had_started);
+}
+
+static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
+{
+	struct squad *s = arg;
+	struct post *p = post_at(s, slot);
+
+	if (killed > 0)
+		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that the term left behind", killed, killed == 1 ? "" : "es");
+	if (p)
+		post_swept(p, term, clean);
+}
+
+static const struct crew_callbacks callbacks = { .message = on_message, .gone = on_gone, .swept = on_swept };
+
+static void on_restart(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct squad *s = w->data;
+	struct err err;
+
+	(void)loop;
+	(void)revents;
+	if (s->crew || s->leaving || s->run->killing)
+		return;
+	if (squad_spawn(s, &err) < 0) {
+		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
+		ev_timer_set(&s->restart, (double)program_back_off(++s->failures) / NSEC_PER_SEC, 0.);
+		ev_timer_start(s->run->program.loop, &s->restart);
+	}
+}
+
+struct squad *squad_new(struct run *r, uint32_t isolated)
+{
+	struct squad *s = mem_zero(sizeof *s);
+
+	s->run = r;
+	s->isolated = isolated;
+	ev_timer_init(&s->restart, on_restart, 0., 0.);
+	s->restart.data = s;
+	s->next = r->squads;
+	r->squads = s;
+	return s;
+}
+
+static char **worker_arguments(struct run *r)
+{
+	size_t extra = 0;
+	while (r->options.rest[extra])
+		extra++;
+	char **argv = mem_zero(sizeof *argv * (extra + 5));
+	argv[0] = (char *)options_text(&r->options, OPTION_LOG_FORMAT, NULL);
+	argv[1] = (char *)options_text(&r->options, OPTION_LOG_LEVEL, NULL);
+	argv[2] = (char *)(r->is_text ? "eval" : "file");
+	argv[3] = (char *)r->script;
+	memcpy(argv + 4, r->options.rest, sizeof *argv * extra);
+	return argv;
+}
+
+/* The guard is one for all elections of the squad. Before the script has said which those are, no term runs that could be late. */
+static nsec kill_allowance(const struct squad *s)
+{
+	nsec least = NSEC_NEVER;
+
+	for (uint32_t i = 0; i < s->run->post_count; i++)
+		if (posts_belong(s, s->run->posts[i]) && s->run->posts[i]->allowance < least)
+			least = s->run->posts[i]->allowance;
+	return least == NSEC_NEVER ? NSEC_PER_SEC : least;
+}
+
+void squad_allow(struct squad *s)
+{
+	if (s->crew)
+		crew_allow(s->crew, kill_allowance(s));
+}
+
+int squad_spawn(struct squad *s, struct err *err)
+{
+	struct run *r = s->run;
+	char *env[] = { r->program.tree_var, r->program.control_var, NULL };
+	char **argv = worker_arguments(r);
+	struct crew_spec spec = {
+		.argv = argv,
+		.env = env,
+		.unset = (char *const *)option_variables,
+		.tree_fd = r->program.self.tree_fd,
+		.kill_allowance = kill_allowance(s),
+	};
+
+	s->failed = false;
+	s->born = clock_now();
+	s->crew = crew_spawn(r->program.loop, &spec, &callbacks, s, err);
+	free(argv);
+	return s->crew ? 0 : -1;
+}
+
+/* Sends and empties the list. */
+static void send_kept(struct squad *s, enum wire_go what, uint32_t *kept, struct buf *list)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_GO);
+	wire_u32(&m, *kept);
+	wire_u8(&m, what);
+	buf_add(&m, list->data, list->len);
+	crew_send(s->crew, &m);
+	buf_fini(&m);
+	*kept = 0;
+	list->len = 0;
+}
+
+void squad_go(struct squad *s, bool first)
+{
+	struct run *r = s->run;
+	struct buf list = { 0 };
+	uint32_t kept = 0;
+
+	for (uint32_t i = 0; i < r->post_count; i++) {
+		if (!posts_belong(s, r->posts[i]))
+			continue;
+		struct elector_status st;
+		elector_status(r->posts[i]->elector, &st);
+		wire_u32(&list, r->posts[i]->index);
+		wire_u32(&list, r->posts[i]->slot);
+		wire_str(&list, st.lock);
+		wire_str(&list, st.identity);
+		kept++;
+		if (list.len > WIRE_MAX / 2)
+			send_kept(s, WIRE_GO_MORE, &kept, &list);
+	}
+	send_kept(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &kept, &list);
+	buf_fini(&list);
+}
+
+void squad_hurry(struct squad *s)
+{
+	if (!ev_is_active(&s->restart))
+		return;
+	ev_timer_stop(s->run->program.loop, &s->restart);
+	ev_timer_set(&s->restart, 0., 0.);
+	ev_timer_start(s->run->program.loop, &s->restart);
+}
+
+void squad_quit(struct squad *s)
+{
+	struct buf m = { 0 };
+
+	if (s->leaving)
+		return;
+	s->leaving = true;
+	ev_timer_stop(s->run->program.loop, &s->restart);
+	if (!s->crew)
+		return;
+	wire_begin(&m, WIRE_QUIT);
+	crew_send(s->crew, &m);
+	buf_fini(&m);
+}
+
+void squad_free(struct squad *s)
+{
+	struct squad **at = &s->run->squads;
+
+	while (*at != s)
+		at = &(*at)->next;
+	*at = s->next;
+	ev_timer_stop(s->run->program.loop, &s->restart);
+	forget_plans(s);
+	free(s);
+}

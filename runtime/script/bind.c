@@ -1,0 +1,103 @@
+#include "script/bind.h"
+
+#include <lauxlib.h>
+#include <math.h>
+#include <stdarg.h>
+
+#define ERROR_TYPE "lunarch.error"
+
+static int error_tostring(lua_State *L)
+{
+	lua_getfield(L, 1, "message");
+	return 1;
+}
+
+/* So that ".." with an error works as it does with a text. */
+static int error_concat(lua_State *L)
+{
+	luaL_tolstring(L, 1, NULL);
+	luaL_tolstring(L, 2, NULL);
+	lua_concat(L, 2);
+	return 1;
+}
+
+static const luaL_Reg error_methods[] = {
+	{ "__tostring", error_tostring },
+	{ "__concat", error_concat },
+	{ NULL, NULL },
+};
+
+int bind_fail(lua_State *L, const char *code, const char *fmt, ...)
+{
+	char text[sizeof ((struct err *)0)->text];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	lua_pushnil(L);
+	lua_createtable(L, 0, 2);
+	lua_pushstring(L, code);
+	lua_setfield(L, -2, "code");
+	lua_pushstring(L, text);
+	lua_setfield(L, -2, "message");
+	if (luaL_newmetatable(L, ERROR_TYPE))
+		luaL_setfuncs(L, error_methods, 0);
+	lua_setmetatable(L, -2);
+	return 2;
+}
+
+static const char *code_name(enum err_code code)
+{
+	switch (code) {
+	case ERR_USAGE:
+	case ERR_INVALID:
+	case ERR_FOREIGN:
+		return "invalid";
+	case ERR_MISSING:
+		return "missing";
+	case ERR_DENIED:
+		return "denied";
+	case ERR_FULL:
+		return "full";
+	case ERR_TIMEOUT:
+		return "timeout";
+	case ERR_UNREACHABLE:
+		return "unreachable";
+	case ERR_CANCELLED:
+		return "cancelled";
+	case ERR_NONE:
+	case ERR_SYSTEM:
+		break;
+	}
+	return "system";
+}
+
+int bind_fail_err(lua_State *L, const struct err *err)
+{
+	return bind_fail(L, code_name(err->code), "%s", err->text);
+}
+
+static int fail(lua_State *L)
+{
+	return bind_fail(L, luaL_checkstring(L, 1), "%s", luaL_checkstring(L, 2));
+}
+
+void bind_failures(lua_State *L)
+{
+	lua_pushcfunction(L, fail);
+	lua_setfield(L, -2, "fail");
+}
+
+double bind_seconds(lua_State *L, int arg, const char *what)
+{
+	double s = lua_tonumber(L, arg);
+
+	if (lua_type(L, arg) != LUA_TNUMBER)
+		luaL_error(L, "%s: expected a number of seconds, found %s", what,
+		           lua_isstring(L, arg) ? lua_pushfstring(L, "the text \"%s\"", lua_tostring(L, arg)) :
+		                                  luaL_typename(L, arg));
+	if (!isfinite(s) || s < 0)
+		luaL_error(L, "%s: expected a finite number of seconds, 0 or more, found %f", what, s);
+	return s;
+}

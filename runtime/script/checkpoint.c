@@ -1,0 +1,204 @@
+#include "script/checkpoint.h"
+
+#include "base/mem.h"
+#include "lease/record.h"
+#include "script/bind.h"
+#include "script/term.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+
+struct saver;
+
+struct saving {
+	struct election *election;
+	uint64_t term, number;     /* number: of the last save asked for */
+	char *known;               /* in the record; NULL = none */
+	char *flying, *next;       /* sent; to be sent when that is answered. Each has everything the one before it had */
+	uint64_t flying_number;
+	struct saver *savers;
+};
+
+/* A task that waits for its save; a userdata on its own stack, so that it goes when the wait goes. */
+struct saver {
+	struct wait wait;
+	struct saving *saving;     /* NULL: answered */
+	struct saver *next;
+	uint64_t number;
+	enum wire_saved how;
+	char why[sizeof ((struct err *)0)->text];
+};
+
+struct saving *saving_new(struct election *e, uint64_t term, const char *checkpoint)
+{
+	struct saving *s = mem_zero(sizeof *s);
+
+	s->election = e;
+	s->term = term;
+	s->known = *checkpoint ? mem_dup(checkpoint) : NULL;
+	return s;
+}
+
+/* Those whose save is number or an earlier one. */
+static void answer(struct saving *s, uint64_t number, enum wire_saved how, const char *why)
+{
+	struct saver **at = &s->savers;
+
+	while (*at) {
+		struct saver *r = *at;
+		if (r->number > number) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		r->saving = NULL;
+		r->how = how;
+		snprintf(r->why, sizeof r->why, "%s", why);
+		wait_done(&r->wait);
+	}
+}
+
+static void send_next(struct saving *s)
+{
+	struct buf m = { 0 };
+
+	s->flying = s->next;
+	s->flying_number = s->number;
+	s->next = NULL;
+	wire_begin(&m, WIRE_SAVE);
+	wire_u32(&m, s->election->slot);
+	wire_u64(&m, s->term);
+	wire_u64(&m, s->flying_number);
+	wire_str(&m, s->flying);
+	script_send(s->election->script, &m);
+}
+
+void saving_flush(struct saving *s)
+{
+	if (!s->next)
+		return;
+	free(s->flying); /* whatever becomes of it, this one has it too */
+	send_next(s);
+}
+
+void saving_free(struct saving *s)
+{
+	if (!s)
+		return;
+	answer(s, s->number, WIRE_SAVED_NOT, "");
+	free(s->known);
+	free(s->flying);
+	free(s->next);
+	free(s);
+}
+
+bool saving_answered(struct saving *s, struct wire *w)
+{
+	uint64_t number = wire_get_u64(w);
+	uint8_t how = wire_get_u8(w);
+	const char *why = wire_get_str(w);
+
+	if (!wire_done(w) || how > WIRE_SAVED_REFUSED)
+		return false;
+	if (!s || !s->flying || number != s->flying_number)
+		return true;
+	free(how == WIRE_SAVED_GOOD ? s->known : s->flying);
+	if (how == WIRE_SAVED_GOOD)
+		s->known = s->flying;
+	s->flying = NULL;
+	answer(s, number, how, why);
+	if (s->next)
+		send_next(s);
+	return true;
+}
+
+/* ---- natives ---- */
+
+static int over(lua_State *L)
+{
+	return bind_fail(L, "ended", "the term is over: what it did not know to be in the record counts as not saved");
+}
+
+static int push_checkpoint(lua_State *L)
+{
+	struct saving **slot = term_saving(L, 1), *s = slot ? *slot : NULL;
+
+	if (!s)
+		return over(L);
+	lua_pushstring(L, s->known ? s->known : "");
+	lua_pushstring(L, s->next ? s->next : s->flying ? s->flying : s->known ? s->known : "");
+	return 2;
+}
+
+static void leave(struct wait *w)
+{
+	struct saver *r = (struct saver *)((char *)w - offsetof(struct saver, wait));
+
+	for (struct saver **at = r->saving ? &r->saving->savers : NULL; at && *at; at = &(*at)->next)
+		if (*at == r) {
+			*at = r->next;
+			return;
+		}
+}
+
+static int saved(lua_State *L, int status, lua_KContext ctx)
+{
+	struct saver *r = (struct saver *)ctx;
+
+	(void)status;
+	if (!sched_resumed(L))
+		return bind_fail(L, "timeout", "term:save: not known to be in the record within %f s (it may get there yet)",
+		                 lua_tonumber(L, 3));
+	if (r->how == WIRE_SAVED_GOOD) {
+		lua_pushboolean(L, 1);
+		return 1;
+	}
+	if (r->how == WIRE_SAVED_REFUSED)
+		return bind_fail(L, "invalid", "term:save: %s", r->why);
+	return over(L);
+}
+
+static void push(struct saving *s, const char *text)
+{
+	s->number++;
+	mem_replace(&s->next, text);
+	if (!s->flying)
+		send_next(s);
+}
+
+/* save(term, text, timeout, no_wait) */
+static int save(lua_State *L)
+{
+	struct saving **slot = term_saving(L, 1);
+	const char *text = luaL_checkstring(L, 2);
+	double timeout = luaL_optnumber(L, 3, -1);
+	struct err err;
+
+	if (!lua_toboolean(L, 4))
+		sched_may_wait(L, "term:save");
+	if (!slot)
+		return over(L);
+	if (record_checkpoint_check(text, &err) < 0) {
+		err_wrap(&err, "term:save");
+		return bind_fail_err(L, &err);
+	}
+	struct saving *s = *slot;
+	if (lua_toboolean(L, 4)) {
+		push(s, text);
+		lua_pushboolean(L, 1);
+		return 1;
+	}
+	struct saver *r = lua_newuserdatauv(L, sizeof *r, 0);
+	*r = (struct saver){ .wait = { .left = leave }, .saving = s, .next = s->savers, .number = s->number + 1 };
+	s->savers = r;
+	push(s, text);
+	return sched_wait(L, &r->wait, timeout, (lua_KContext)r, saved);
+}
+
+void saving_bind(lua_State *L)
+{
+	lua_pushcfunction(L, push_checkpoint);
+	lua_setfield(L, -2, "checkpoint");
+	lua_pushcfunction(L, save);
+	lua_setfield(L, -2, "save");
+}

@@ -1,0 +1,395 @@
+#include "script/child.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define READ_BYTES 65536
+#define READS_AFTER_END 16 /* more than a pipe holds; a grandchild that goes on writing must not keep us here */
+
+/* A collected output: what has been read and nobody has taken. */
+struct stream {
+	ev_io readable;
+	struct buf *text;  /* in child_end */
+	size_t at;         /* taken so far */
+	size_t scanned;    /* no end of a line before that */
+	bool holds;        /* when it is full, it waits for child_take_line */
+};
+
+struct child {
+	struct child *next, **link; /* in its scope, until it has ended */
+	struct scope *scope;
+	pid_t pid;
+	int pidfd;
+	ev_io exited;
+	struct stream stream[CHILD_OUTPUTS];
+	ev_timer timer;             /* the time is up; when it is being stopped: SIGKILL */
+	nsec begun;                 /* by the clock of sleep */
+	double kill_after_s;
+	size_t output_max;
+	bool stopping, ended, released;
+	void (*changed)(void *arg);
+	void *arg;
+	struct child_end end;
+};
+
+/* Nobody else reaps our children, so the pid is still this child's, even if it has ended already. */
+static int watch(pid_t pid, struct err *err)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	if (fd >= 0)
+		return fd;
+	err_sys(err, "exec: cannot watch process %d", (int)pid);
+	kill(-pid, SIGKILL);
+	while (waitpid(pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return -1;
+}
+
+static struct ev_loop *loop_of(const struct child *c)
+{
+	return sched_loop(c->scope->sched);
+}
+
+static void tell(struct child *c)
+{
+	if (c->changed)
+		c->changed(c->arg);
+}
+
+/* ---- output ---- */
+
+static size_t held(const struct stream *s)
+{
+	return s->text->len - s->at;
+}
+
+static bool full(const struct child *c, const struct stream *s)
+{
+	return held(s) > 0 && held(s) >= c->output_max;
+}
+
+static void collect(struct child *c, struct stream *s, const char *bytes, size_t len)
+{
+	size_t room = held(s) < c->output_max ? c->output_max - held(s) : 0;
+
+	if (len > room && !s->holds) {
+		c->end.truncated = true;
+		len = room;
+	}
+	buf_add(s->text, bytes, len);
+}
+
+/* false: no more for now, or for good */
+static bool read_output(struct child *c, struct stream *s)
+{
+	char bytes[READ_BYTES];
+	ssize_t n = read(s->readable.fd, bytes, sizeof bytes);
+
+	if (n > 0)
+		collect(c, s, bytes, (size_t)n);
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
+		ev_io_stop(loop_of(c), &s->readable);
+		close(s->readable.fd);
+		s->readable.fd = -1;
+	}
+	return n > 0;
+}
+
+static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
+{
+	struct child *c = io->data;
+	struct stream *s = (struct stream *)((char *)io - offsetof(struct stream, readable));
+
+	(void)revents;
+	read_output(c, s);
+	if (s->holds && full(c, s))
+		ev_io_stop(loop, io); /* the child waits for its reader, as in any pipe */
+	tell(c);
+}
+
+static void read_on(struct child *c, struct stream *s)
+{
+	if (s->readable.fd >= 0 && !c->ended && !(s->holds && full(c, s)))
+		ev_io_start(loop_of(c), &s->readable);
+}
+
+void child_drop(struct child *c, int output)
+{
+	struct stream *s = &c->stream[output];
+
+	s->holds = false;
+	read_on(c, s);
+}
+
+/* Dropped from the front only now and then: a line at a time that would cost the square of the buffer. */
+void child_took(struct child *c, int output, size_t took)
+{
+	struct stream *s = &c->stream[output];
+
+	s->at += took;
+	if (s->at == s->text->len || s->at > READ_BYTES) {
+		buf_drop(s->text, s->at);
+		s->at = 0;
+	}
+	s->scanned = s->at;
+	read_on(c, s);
+}
+
+bool child_line(struct child *c, int output, struct child_line *line)
+{
+	struct stream *s = &c->stream[output];
+	const char *text = s->text->data;
+	const char *newline = held(s) ? memchr(text + s->scanned, '\n', s->text->len - s->scanned) : NULL;
+	bool last = s->readable.fd < 0;
+
+	if (!newline && !(held(s) && (last || full(c, s)))) {
+		s->scanned = s->text->len;
+		line->end = last;
+		return false;
+	}
+	line->text = text + s->at;
+	line->len = newline ? (size_t)(newline - line->text) : held(s);
+	line->took = line->len + (newline ? 1 : 0);
+	if (line->len > c->output_max && c->output_max)
+		line->len = line->took = c->output_max;
+	line->end = false;
+	return true;
+}
+
+/* ---- stopping ---- */
+
+static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+	struct child *c = timer->data;
+
+	(void)loop;
+	(void)revents;
+	if (c->stopping) {
+		kill(-c->pid, SIGKILL);
+		return;
+	}
+	c->end.timed_out = true;
+	child_stop(c, c->kill_after_s);
+}
+
+void child_stop(struct child *c, double kill_after_s)
+{
+	struct ev_loop *loop = loop_of(c);
+
+	if (c->ended || (c->stopping && !ev_is_active(&c->timer)))
+		return;
+	if (c->stopping && ev_timer_remaining(loop, &c->timer) <= kill_after_s)
+		return;
+	if (!c->stopping) {
+		kill(-c->pid, SIGTERM);
+		kill(-c->pid, SIGCONT); /* a stopped process cannot look at its SIGTERM */
+	}
+	c->stopping = true;
+	ev_now_update(loop);
+	ev_timer_stop(loop, &c->timer);
+	ev_timer_set(&c->timer, kill_after_s, 0);
+	ev_timer_start(loop, &c->timer);
+}
+
+void child_stop_gently(struct child *c)
+{
+	child_stop(c, c->kill_after_s);
+}
+
+bool child_signal(struct child *c, int signal)
+{
+	return !c->ended && kill(-c->pid, signal) == 0;
+}
+
+/* ---- its end ---- */
+
+static void child_free(struct child *c)
+{
+	child_end_fini(&c->end);
+	free(c);
+}
+
+static void stop_watching(struct child *c, struct ev_loop *loop)
+{
+	ev_timer_stop(loop, &c->timer);
+	ev_io_stop(loop, &c->exited);
+	close(c->pidfd);
+	for (int i = 0; i < CHILD_OUTPUTS; i++) {
+		struct stream *s = &c->stream[i];
+		ev_io_stop(loop, &s->readable);
+		if (s->readable.fd >= 0)
+			close(s->readable.fd);
+		s->readable.fd = -1;
+	}
+}
+
+static void read_the_rest(struct child *c)
+{
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		for (int n = 0; n < READS_AFTER_END && c->stream[i].readable.fd >= 0; n++)
+			if (!read_output(c, &c->stream[i]))
+				break;
+}
+
+static double seconds(struct timeval t)
+{
+	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
+}
+
+static bool reap(struct child *c)
+{
+	struct rusage used;
+
+	/* While it is not reaped its number cannot be given to another group: the last moment to kill by it. */
+	if (c->stopping)
+		kill(-c->pid, SIGKILL);
+	pid_t pid = wait4(c->pid, &c->end.wait_status, WNOHANG, &used);
+	if (pid == 0 || (pid < 0 && errno == EINTR))
+		return false;
+	c->end.elapsed_s = (double)(clock_monotonic() - c->begun) / (double)NSEC_PER_SEC;
+	c->end.user_s = seconds(used.ru_utime);
+	c->end.system_s = seconds(used.ru_stime);
+	return true;
+}
+
+static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
+{
+	struct child *c = io->data;
+	struct scope *scope = c->scope;
+
+	(void)revents;
+	if (!reap(c))
+		return;
+	read_the_rest(c);
+	stop_watching(c, loop);
+	c->ended = true;
+	*c->link = c->next;
+	if (c->next)
+		c->next->link = c->link;
+	if (c->released)
+		child_free(c);
+	else
+		tell(c);
+	scope_check_idle(scope);
+}
+
+/* ---- the contract ---- */
+
+static void watch_output(struct child *c, int i, int fd, bool hold)
+{
+	struct stream *s = &c->stream[i];
+
+	s->text = &c->end.output[i];
+	s->holds = hold;
+	ev_io_init(&s->readable, on_readable, fd, EV_READ);
+	s->readable.data = c;
+	if (fd >= 0)
+		ev_io_start(loop_of(c), &s->readable);
+}
+
+static void adopt(struct child *c)
+{
+	ev_io_init(&c->exited, on_exit_of_child, c->pidfd, EV_READ);
+	c->exited.data = c;
+	ev_io_start(loop_of(c), &c->exited);
+	c->next = c->scope->children;
+	c->link = &c->scope->children;
+	if (c->next)
+		c->next->link = &c->next;
+	c->scope->children = c;
+}
+
+static void limit(struct child *c, double timeout_s)
+{
+	ev_init(&c->timer, on_timer);
+	c->timer.data = c;
+	if (timeout_s < 0)
+		return;
+	ev_now_update(loop_of(c));
+	ev_timer_set(&c->timer, timeout_s, 0);
+	ev_timer_start(loop_of(c), &c->timer);
+}
+
+struct child *child_start(struct scope *scope, const struct child_spec *spec, struct err *err)
+{
+	int ours[CHILD_OUTPUTS];
+	pid_t pid;
+	nsec begun = clock_monotonic();
+
+	if (child_spawn(spec, &pid, ours, err) < 0)
+		return NULL;
+	int pidfd = watch(pid, err);
+	if (pidfd < 0) {
+		for (int i = 0; i < CHILD_OUTPUTS; i++)
+			if (ours[i] >= 0)
+				close(ours[i]);
+		return NULL;
+	}
+	struct child *c = mem_zero(sizeof *c);
+	*c = (struct child){ .scope = scope, .pid = pid, .pidfd = pidfd, .begun = begun, .output_max = spec->output_max,
+	                     .kill_after_s = spec->kill_after_s, .changed = spec->changed, .arg = spec->arg };
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		watch_output(c, i, ours[i], spec->hold);
+	adopt(c);
+	limit(c, spec->timeout_s);
+	return c;
+}
+
+pid_t child_pid(const struct child *c)
+{
+	return c->pid;
+}
+
+bool child_ended(const struct child *c)
+{
+	return c->ended;
+}
+
+void child_take(struct child *c, struct child_end *end)
+{
+	for (int i = 0; i < CHILD_OUTPUTS; i++) {
+		struct stream *s = &c->stream[i];
+		buf_drop(s->text, s->at);
+		s->at = s->scanned = 0;
+		if (s->text->len > c->output_max) { /* it was held, and nobody came for it */
+			s->text->len = c->output_max;
+			c->end.truncated = true;
+		}
+	}
+	*end = c->end;
+	memset(c->end.output, 0, sizeof c->end.output);
+}
+
+void child_end_fini(struct child_end *end)
+{
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		buf_fini(&end->output[i]);
+}
+
+void child_release(struct child *c)
+{
+	c->released = true;
+	c->changed = NULL;
+	if (c->ended) {
+		child_free(c);
+		return;
+	}
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		child_drop(c, i);
+}
+
+struct child *child_next(const struct child *c)
+{
+	return c->next;
+}

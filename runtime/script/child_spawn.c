@@ -1,0 +1,371 @@
+#include "script/child_spawn.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <pwd.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What becomes of descriptors 0 to 2. */
+struct plumbing {
+	int input;
+	int ours[CHILD_OUTPUTS], theirs[CHILD_OUTPUTS]; /* theirs -1: inherited */
+};
+
+static void close_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+static void plumbing_fini(struct plumbing *p)
+{
+	close_fd(&p->input);
+	for (int i = 0; i < CHILD_OUTPUTS; i++) {
+		close_fd(&p->ours[i]);
+		close_fd(&p->theirs[i]);
+	}
+}
+
+static int write_all(int fd, const char *bytes, size_t len)
+{
+	while (len) {
+		ssize_t n = write(fd, bytes, len);
+		if (n < 0 && errno != EINTR)
+			return -1;
+		if (n > 0) {
+			bytes += n;
+			len -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+/* The input lies in memory as a whole, so a file in memory serves it: nothing to feed, no reader that can go away. */
+static int input_in_memory(const char *bytes, size_t len)
+{
+	int fd = memfd_create("input", MFD_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	if (write_all(fd, bytes, len) == 0 && lseek(fd, 0, SEEK_SET) == 0)
+		return fd;
+	close_fd(&fd);
+	return -1;
+}
+
+static int open_input(const struct child_spec *spec)
+{
+	if (spec->input)
+		return input_in_memory(spec->input, spec->input_len);
+	if (!spec->input_file && spec->input_fd >= 0)
+		return fcntl(spec->input_fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	return open(spec->input_file ? spec->input_file : "/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+static int open_pipe(struct plumbing *p, int i, int flags)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		return -1;
+	p->ours[i] = fds[0];
+	p->theirs[i] = fds[1];
+	return fcntl(fds[0], F_SETFL, flags); /* our end alone: each end of a pipe has flags of its own */
+}
+
+static int open_file(const struct child_spec *spec, int i)
+{
+	if (spec->output[i] == CHILD_NULL)
+		return open("/dev/null", O_WRONLY | O_CLOEXEC);
+	return open(spec->file[i], O_WRONLY | O_CREAT | O_CLOEXEC | (spec->append[i] ? O_APPEND : O_TRUNC), 0666);
+}
+
+static int open_output(struct plumbing *p, const struct child_spec *spec, int i)
+{
+	switch (spec->output[i]) {
+	case CHILD_INHERIT:
+		return 0;
+	case CHILD_NULL:
+	case CHILD_FILE:
+		p->theirs[i] = open_file(spec, i);
+		return p->theirs[i] < 0 ? -1 : 0;
+	case CHILD_MERGE:
+		p->theirs[i] = fcntl(p->theirs[CHILD_STDOUT] >= 0 ? p->theirs[CHILD_STDOUT] : STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		return p->theirs[i] < 0 ? -1 : 0;
+	case CHILD_PIPE:
+		return open_pipe(p, i, 0);
+	case CHILD_COLLECT:
+		break;
+	}
+	return open_pipe(p, i, O_NONBLOCK);
+}
+
+static int plumbing_init(struct plumbing *p, const struct child_spec *spec, struct err *err)
+{
+	*p = (struct plumbing){ .input = -1, .ours = { -1, -1 }, .theirs = { -1, -1 } };
+	p->input = open_input(spec);
+	if (p->input < 0)
+		return err_sys(err, "exec: cannot %s %s", spec->input_file ? "read its standard input from" : "prepare the input of",
+		               spec->input_file ? spec->input_file : spec->argv[0]);
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		if (open_output(p, spec, i) < 0)
+			return err_sys(err, "exec: cannot %s %s", spec->file[i] ? "write its output to" : "prepare the output of",
+			               spec->file[i] ? spec->file[i] : spec->argv[0]);
+	return 0;
+}
+
+/* ---- its user ---- */
+
+struct identity {
+	uid_t uid;
+	gid_t gid;
+	gid_t *groups;
+	int ngroups;
+	char home[4096], name[256]; /* as entries of the environment: after the "=" */
+};
+
+static int find_user(const char *user, struct passwd *pw, char *text, size_t size, struct err *err)
+{
+	struct passwd *found = NULL;
+	char *end;
+	unsigned long uid = strtoul(user, &end, 10);
+	bool number = *user >= '0' && *user <= '9' && !*end;
+	if (number && uid != (uid_t)uid)
+		return err_set(err, ERR_MISSING, "exec: there is no user %s on this machine", user);
+	int error = number ? getpwuid_r((uid_t)uid, pw, text, size, &found) : getpwnam_r(user, pw, text, size, &found);
+
+	if (error) {
+		errno = error;
+		return err_sys(err, "exec: cannot look up the user %s", user);
+	}
+	return found ? 0 : err_set(err, ERR_MISSING, "exec: there is no user %s on this machine", user);
+}
+
+/* The heap is the parent's: between fork and exec only async-signal-safe functions may be called. */
+static int identity_init(struct identity *id, const char *user, struct err *err)
+{
+	char text[16384];
+	struct passwd pw;
+
+	*id = (struct identity){ 0 };
+	if (find_user(user, &pw, text, sizeof text, err) < 0)
+		return -1;
+	id->uid = pw.pw_uid;
+	id->gid = pw.pw_gid;
+	snprintf(id->home, sizeof id->home, "%s", pw.pw_dir);
+	snprintf(id->name, sizeof id->name, "%s", pw.pw_name);
+	getgrouplist(pw.pw_name, pw.pw_gid, NULL, &id->ngroups);
+	id->groups = mem_zero((size_t)(id->ngroups + 1) * sizeof *id->groups);
+	if (getgrouplist(pw.pw_name, pw.pw_gid, id->groups, &id->ngroups) < 0) {
+		free(id->groups);
+		return err_set(err, ERR_SYSTEM, "exec: cannot look up the groups of the user %s", user);
+	}
+	return 0;
+}
+
+/* ---- its environment ---- */
+
+static bool same_name(const char *entry, const char *wanted)
+{
+	size_t len = strcspn(wanted, "=");
+
+	return strncmp(entry, wanted, len) == 0 && entry[len] == '=';
+}
+
+static bool is_replaced(const char *entry, char *const *env)
+{
+	for (; env && *env; env++)
+		if (same_name(entry, *env))
+			return true;
+	return false;
+}
+
+struct entries {
+	char **list;   /* its entries are borrowed, but `own` */
+	char *own[3];
+};
+
+static void entries_fini(struct entries *e)
+{
+	for (int i = 0; i < 3; i++)
+		free(e->own[i]);
+	free(e->list);
+}
+
+/* environ, which the scheduler has marked with the term, then the user's own, then the caller's changes. */
+static void entries_init(struct entries *e, char *const *env, const struct identity *id)
+{
+	size_t n = 0, more = 0, at = 0;
+
+	*e = (struct entries){ 0 };
+	if (id) {
+		e->own[0] = mem_printf("HOME=%s", id->home);
+		e->own[1] = mem_printf("USER=%s", id->name);
+		e->own[2] = mem_printf("LOGNAME=%s", id->name);
+	}
+	while (environ[n])
+		n++;
+	while (env && env[more])
+		more++;
+	e->list = mem_zero((n + more + 4) * sizeof *e->list);
+	for (size_t i = 0; i < n; i++)
+		if (!is_replaced(environ[i], env) && !(id && is_replaced(environ[i], (char *const[]){ e->own[0], e->own[1], e->own[2], NULL })))
+			e->list[at++] = environ[i];
+	for (int i = 0; i < 3; i++)
+		if (e->own[i] && !is_replaced(e->own[i], env))
+			e->list[at++] = e->own[i];
+	for (size_t i = 0; i < more; i++)
+		if (strchr(env[i], '='))
+			e->list[at++] = env[i];
+}
+
+/* ---- started ---- */
+
+static int spawn(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, char **env)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	sigset_t none, reset;
+
+	posix_spawn_file_actions_init(&actions);
+	posix_spawnattr_init(&attr);
+	sigemptyset(&none);
+	sigemptyset(&reset);
+	sigaddset(&reset, SIGPIPE); /* the first of a pipeline must end when nobody reads on */
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &reset);
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+	if (spec->directory)
+		posix_spawn_file_actions_addchdir_np(&actions, spec->directory);
+	posix_spawn_file_actions_adddup2(&actions, p->input, STDIN_FILENO);
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		if (p->theirs[i] >= 0)
+			posix_spawn_file_actions_adddup2(&actions, p->theirs[i], STDOUT_FILENO + i);
+	int error = posix_spawnp(pid, spec->argv[0], &actions, &attr, spec->argv, env);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&actions);
+	return error;
+}
+
+enum { STEP_USER = 1, STEP_START };
+
+struct misstep {
+	int step, error;
+};
+
+/* In the new process. posix_spawn cannot change the user. */
+static void become(const struct child_spec *spec, const struct plumbing *p, const struct identity *id, char **env, int report)
+{
+	struct misstep m = { STEP_START, 0 };
+	sigset_t none;
+
+	sigemptyset(&none);
+	setpgid(0, 0);
+	dup2(p->input, STDIN_FILENO);
+	for (int i = 0; i < CHILD_OUTPUTS; i++)
+		if (p->theirs[i] >= 0)
+			dup2(p->theirs[i], STDOUT_FILENO + i);
+	if (geteuid() != id->uid || getegid() != id->gid) {
+		m.step = STEP_USER;
+		if (setgroups((size_t)id->ngroups, id->groups) < 0 || setresgid(id->gid, id->gid, id->gid) < 0 ||
+		    setresuid(id->uid, id->uid, id->uid) < 0)
+			goto out;
+		m.step = STEP_START;
+	}
+	if (spec->directory && chdir(spec->directory) < 0)
+		goto out;
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	execvpe(spec->argv[0], spec->argv, env);
+out:
+	m.error = errno;
+	if (write(report, &m, sizeof m) < 0) /* the parent sees our status instead */
+		_exit(127);
+	_exit(127);
+}
+
+/* fork, since the child has more to do than posix_spawn can be told. Signals stay blocked until the handlers are gone. */
+static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, const struct identity *id, char **env,
+                    struct misstep *m)
+{
+	int report[2];
+	sigset_t all, before;
+
+	*m = (struct misstep){ STEP_START, 0 };
+	if (pipe2(report, O_CLOEXEC) < 0)
+		return errno;
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &before);
+	*pid = fork();
+	if (*pid == 0) {
+		for (int s = 1; s < NSIG; s++)
+			signal(s, SIG_DFL);
+		become(spec, p, id, env, report[1]);
+	}
+	int error = *pid < 0 ? errno : 0;
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	close(report[1]);
+	ssize_t n = 0;
+	do
+		n = error ? 0 : read(report[0], m, sizeof *m); /* until exec closes it */
+	while (n < 0 && errno == EINTR);
+	close(report[0]);
+	if (n == (ssize_t)sizeof *m) {
+		while (waitpid(*pid, NULL, 0) < 0 && errno == EINTR)
+			;
+		return m->error;
+	}
+	return error;
+}
+
+static int start(const struct child_spec *spec, const struct plumbing *p, pid_t *pid, struct err *err)
+{
+	struct identity id;
+	struct misstep m = { STEP_START, 0 };
+	struct entries env;
+
+	if (spec->user && identity_init(&id, spec->user, err) < 0)
+		return -1;
+	entries_init(&env, spec->env, spec->user ? &id : NULL);
+	errno = spec->user ? spawn_as(pid, spec, p, &id, env.list, &m) : spawn(pid, spec, p, env.list);
+	int error = errno;
+	entries_fini(&env);
+	if (spec->user)
+		free(id.groups);
+	errno = error;
+	if (!error)
+		return 0;
+	if (m.step == STEP_USER)
+		return err_sys(err, "exec: cannot start %s as the user %s", spec->argv[0], spec->user);
+	return err_sys(err, "exec: cannot start %s%s%s", spec->argv[0], spec->directory ? " in " : "", spec->directory ? spec->directory : "");
+}
+
+int child_spawn(const struct child_spec *spec, pid_t *pid, int ours[CHILD_OUTPUTS], struct err *err)
+{
+	struct plumbing p;
+	int result = -1;
+
+	if (plumbing_init(&p, spec, err) < 0 || start(spec, &p, pid, err) < 0)
+		goto out;
+	result = 0;
+	for (int i = 0; i < CHILD_OUTPUTS; i++) {
+		ours[i] = spec->output[i] == CHILD_PIPE ? -1 : p.ours[i];
+		if (spec->output[i] == CHILD_PIPE)
+			*spec->piped = p.ours[i];
+		p.ours[i] = -1;
+	}
+out:
+	plumbing_fini(&p);
+	return result;
+}

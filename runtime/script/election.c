@@ -1,0 +1,339 @@
+#include "script/election.h"
+
+#include "base/mem.h"
+#include "process/wire_election.h"
+#include "script/term.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+
+/* What is known of a leader, or that there is none. Shared by the queue and by election:leader(). */
+struct news {
+	struct news *next;
+	int references;
+	bool leader, is_self;
+	int64_t token;
+	char *identity, *address, *previous; /* of a leader; identity owns them all */
+};
+
+static void news_unref(struct news *n)
+{
+	if (!n || --n->references > 0)
+		return;
+	free(n->identity);
+	free(n);
+}
+
+static void hook_failed(struct scope *scope, const char *hook, const struct outcome *o)
+{
+	log_event(LOG_ERROR, scope->about, "hook_failed", "%s: %s", hook, o->traceback);
+}
+
+static void task_failed(struct scope *scope, const struct outcome *o)
+{
+	hook_failed(scope, "a task outside any term", o);
+}
+
+void election_init(struct election *e, struct script *s, uint32_t index)
+{
+	*e = (struct election){ .script = s, .index = index, .news_end = &e->news };
+	e->table = luaL_ref(s->L, LUA_REGISTRYINDEX);
+	scope_init(&e->scope, s->sched, task_failed);
+	e->scope.election = e;
+	e->scope.about = &e->about;
+}
+
+void election_fini(struct election *e)
+{
+	while (e->news) {
+		struct news *n = e->news;
+		e->news = n->next;
+		news_unref(n);
+	}
+	news_unref(e->leader);
+	free(e->lock);
+}
+
+void election_keep(struct election *e, uint32_t slot, const char *lock, const char *identity)
+{
+	char *copies[2];
+
+	e->kept = true;
+	e->slot = slot;
+	free(e->lock);
+	mem_pack(2, (const char *const[]){ lock, identity }, copies);
+	e->lock = copies[0]; /* and owns both */
+	e->identity = copies[1];
+	e->about.lock = e->lock;
+}
+
+bool election_push_hook(struct election *e, const char *name)
+{
+	lua_State *L = e->script->L;
+
+	lua_rawgeti(L, LUA_REGISTRYINDEX, e->table);
+	lua_pushstring(L, name);
+	lua_rawget(L, -2);
+	lua_remove(L, -2);
+	if (lua_isfunction(L, -1))
+		return true;
+	lua_pop(L, 1);
+	return false;
+}
+
+/* ---- on_start ---- */
+
+static void send_started(struct script *s, bool good, const char *text)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_STARTED);
+	wire_u8(&m, good);
+	script_put_text(&m, text);
+	script_send(s, &m);
+}
+
+static void started(void *arg, const struct outcome *o)
+{
+	struct election *e = arg;
+
+	if (o->ok)
+		election_start_all(e->script);
+	else
+		send_started(e->script, false, o->traceback);
+}
+
+void election_start_all(struct script *s)
+{
+	while (s->starting < s->nelections) {
+		struct election *e = &s->elections[s->starting++];
+		if (e->kept && election_push_hook(e, "on_start")) {
+			sched_spawn(&e->scope, s->L, 0, started, e);
+			return;
+		}
+	}
+	send_started(s, true, "");
+}
+
+/* ---- on_new_leader, on_no_leader: one at a time, in order ---- */
+
+static void push_text(lua_State *L, const char *field, const char *text)
+{
+	lua_pushstring(L, text);
+	lua_setfield(L, -2, field);
+}
+
+static void push_leader(lua_State *L, const struct news *n)
+{
+	lua_createtable(L, 0, 5);
+	push_text(L, "identity", n->identity);
+	push_text(L, "address", n->address);
+	lua_pushinteger(L, n->token);
+	lua_setfield(L, -2, "token");
+	lua_pushboolean(L, n->is_self);
+	lua_setfield(L, -2, "is_self");
+	push_text(L, "previous", *n->previous ? n->previous : NULL);
+}
+
+static void tell_next(struct election *e);
+
+static void told(void *arg, const struct outcome *o)
+{
+	struct election *e = arg;
+
+	if (!o->ok)
+		hook_failed(&e->scope, "on_new_leader or on_no_leader", o);
+	e->telling = false;
+	tell_next(e);
+}
+
+/* false: the script has no hook for it */
+static bool tell(struct election *e, const struct news *n)
+{
+	lua_State *L = e->script->L;
+
+	if (!election_push_hook(e, n->leader ? "on_new_leader" : "on_no_leader"))
+		return false;
+	if (n->leader)
+		push_leader(L, n);
+	else
+		lua_pushstring(L, *n->previous ? n->previous : NULL);
+	sched_spawn(&e->scope, L, 1, told, e);
+	return true;
+}
+
+static void tell_next(struct election *e)
+{
+	while (!e->telling && e->news) {
+		struct news *n = e->news;
+		e->news = n->next;
+		if (!e->news)
+			e->news_end = &e->news;
+		e->untold--;
+		e->telling = tell(e, n);
+		news_unref(n);
+	}
+}
+
+#define UNTOLD_MANY 64
+
+static void learn(struct election *e, struct news *n)
+{
+	n->references = 1;
+	*e->news_end = n;
+	e->news_end = &n->next;
+	if (++e->untold % UNTOLD_MANY == 0)
+		log_event(LOG_WARN, &e->about, "hook_slow", "%u changes of the leader wait for on_new_leader or on_no_leader to return",
+		          e->untold);
+	news_unref(e->leader);
+	e->leader = NULL;
+	if (n->leader) {
+		n->references++;
+		e->leader = n;
+	}
+	tell_next(e);
+}
+
+bool election_leader(struct election *e, struct wire *w)
+{
+	const char *identity = wire_get_str(w), *address = wire_get_str(w);
+	int64_t token = wire_get_i64(w);
+	bool is_self = wire_get_u8(w);
+	const char *previous = wire_get_str(w);
+
+	if (!wire_done(w))
+		return false;
+	struct news *n = mem_zero(sizeof *n);
+	char *copies[3];
+	mem_pack(3, (const char *const[]){ identity, address, previous }, copies);
+	*n = (struct news){ .leader = true, .is_self = is_self, .token = token, .identity = copies[0], .address = copies[1],
+	                    .previous = copies[2] };
+	learn(e, n);
+	return true;
+}
+
+bool election_no_leader(struct election *e, struct wire *w)
+{
+	const char *previous = wire_get_str(w);
+
+	if (!wire_done(w))
+		return false;
+	struct news *n = mem_zero(sizeof *n);
+	n->identity = n->address = n->previous = mem_dup(previous); /* nobody asks for the first two */
+	learn(e, n);
+	return true;
+}
+
+/* ---- may_lead ---- */
+
+struct asking {
+	struct election *election;
+	struct task *task;
+	uint64_t ask;
+};
+
+static void send_answer(const struct asking *a, bool yes, const char *why, const char *address)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_ANSWER);
+	wire_u32(&m, a->election->slot);
+	wire_u64(&m, a->ask);
+	wire_u8(&m, yes);
+	script_put_text(&m, why);
+	script_put_text(&m, address);
+	script_send(a->election->script, &m);
+}
+
+/* The results are yes, why, address: see lua/prelude.lua. */
+static void answered(void *arg, const struct outcome *o)
+{
+	struct asking *a = arg;
+	struct election *e = a->election;
+	bool current = e->asking == a; /* else it was asked again meanwhile: nobody waits for this answer */
+
+	if (current && o->ok) {
+		lua_settop(o->results, lua_gettop(o->results) - o->count + 3);
+		send_answer(a, lua_toboolean(o->results, -3), lua_tostring(o->results, -2), lua_tostring(o->results, -1));
+	} else if (!o->ok && !o->cancelled) {
+		hook_failed(&e->scope, "may_lead", o);
+		if (current)
+			send_answer(a, false, o->message, "");
+	}
+	if (current)
+		e->asking = NULL;
+	free(a);
+}
+
+bool election_ask(struct election *e, struct wire *w)
+{
+	struct script *s = e->script;
+	uint64_t ask = wire_get_u64(w);
+
+	if (!wire_done(w))
+		return false;
+	if (e->asking)
+		task_cancel(e->asking->task, "asked again");
+	struct asking *a = mem_zero(sizeof *a);
+	script_push_internal(s, "ask");
+	lua_rawgeti(s->L, LUA_REGISTRYINDEX, e->table);
+	*a = (struct asking){ .election = e, .ask = ask };
+	a->task = sched_spawn(&e->scope, s->L, 1, answered, a);
+	e->asking = a;
+	return true;
+}
+
+/* ---- the global `election` ---- */
+
+static struct election *here(lua_State *L, const char *what)
+{
+	struct scope *scope = sched_scope(sched_of(L));
+	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
+	struct election *only = s->nelections == 1 ? &s->elections[0] : NULL;
+	struct election *e = scope && scope->election ? scope->election : only;
+
+	if (!e)
+		luaL_error(L, "%s: %s", what, s->nelections ? "the script has several elections: call it from a hook of one of them" :
+		                                              "no election is known while the script loads");
+	if (!e->kept)
+		luaL_error(L, "%s: the election is not known before on_start", what);
+	return e;
+}
+
+static int here_leader(lua_State *L)
+{
+	struct election *e = here(L, "election:leader");
+
+	if (e->leader)
+		push_leader(L, e->leader);
+	else
+		lua_pushnil(L);
+	return 1;
+}
+
+static int here_is_leading(lua_State *L)
+{
+	lua_pushboolean(L, term_is_leading(here(L, "election:is_leading")));
+	return 1;
+}
+
+static int here_lock(lua_State *L)
+{
+	lua_pushstring(L, here(L, "election:lock")->lock);
+	return 1;
+}
+
+static const luaL_Reg methods[] = {
+	{ "leader", here_leader },
+	{ "is_leading", here_is_leading },
+	{ "lock", here_lock },
+	{ NULL, NULL },
+};
+
+void election_bind(lua_State *L, struct script *s)
+{
+	luaL_newlibtable(L, methods);
+	lua_pushlightuserdata(L, s);
+	luaL_setfuncs(L, methods, 1);
+	lua_setglobal(L, "election");
+}

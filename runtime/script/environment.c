@@ -1,0 +1,93 @@
+#include "script/environment.h"
+
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const names[MARKER_VARIABLES] = {
+	"LUNARCH_TERM", "LUNARCH_TOKEN", "LUNARCH_TERM_LOCK", "LUNARCH_TERM_IDENTITY", "LUNARCH_TERM_ADDRESS",
+};
+static char no_term[] = "LUNARCH_TERM=-";
+
+static bool is_marker(const char *entry)
+{
+	for (int i = 0; i < MARKER_VARIABLES; i++) {
+		size_t len = strlen(names[i]);
+		if (strncmp(entry, names[i], len) == 0 && entry[len] == '=')
+			return true;
+	}
+	return false;
+}
+
+/* environ is not ours yet, or setenv(3) has replaced it by a copy of its own. */
+static void adopt(struct environment *e)
+{
+	size_t n = 0;
+
+	while (environ && environ[n])
+		n++;
+	char **entries = mem_zero((n + MARKER_VARIABLES + 1) * sizeof *entries);
+	e->inherited = 0;
+	for (size_t i = 0; i < n; i++)
+		if (!is_marker(environ[i]))
+			entries[e->inherited++] = environ[i];
+	free(e->entries);
+	e->entries = entries;
+	environ = entries;
+}
+
+void environment_init(struct environment *e)
+{
+	*e = (struct environment){ 0 };
+	environment_enter(e, NULL);
+}
+
+void environment_fini(struct environment *e)
+{
+	if (environ == e->entries)
+		environ = NULL;
+	free(e->entries);
+	free(e->text);
+	*e = (struct environment){ 0 };
+}
+
+static void write_out(struct environment *e, const struct marker *m)
+{
+	char slot_term[48], token[24];
+	const char *const values[MARKER_VARIABLES] = { slot_term, token, m->lock, m->identity, m->address };
+	size_t size = 0;
+
+	snprintf(slot_term, sizeof slot_term, "%" PRIu32 ".%" PRIu64, m->slot, m->term);
+	snprintf(token, sizeof token, "%" PRId64, m->token);
+	for (int i = 0; i < MARKER_VARIABLES; i++)
+		size += strlen(names[i]) + 1 + strlen(values[i]) + 1;
+	e->text = mem_resize(e->text, size);
+	char *at = e->text;
+	for (int i = 0; i < MARKER_VARIABLES; i++) {
+		e->entries[e->inherited + (size_t)i] = at;
+		at += sprintf(at, "%s=%s", names[i], values[i]) + 1;
+	}
+}
+
+void environment_enter(struct environment *e, const struct marker *m)
+{
+	bool adopted = environ != e->entries || !environ;
+
+	if (adopted)
+		adopt(e);
+	else if (m ? m->slot == e->slot && m->term == e->term : e->term == 0)
+		return;
+	e->slot = m ? m->slot : 0;
+	e->term = m ? m->term : 0;
+	if (m) {
+		write_out(e, m);
+		return;
+	}
+	e->entries[e->inherited] = no_term;
+	e->entries[e->inherited + 1] = NULL;
+}

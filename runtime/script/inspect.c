@@ -1,0 +1,69 @@
+#include "script/inspect.h"
+
+#include "script/script.h"
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <unistd.h>
+
+/* Leaves the set of the globals that a script finds: its L is a whole new script's, with nothing loaded. */
+static void push_known(lua_State *L, lua_State *of, bool is_text)
+{
+	lua_newtable(L);
+	lua_pushglobaltable(of);
+	lua_pushnil(of);
+	while (lua_next(of, -2)) {
+		if (lua_type(of, -2) == LUA_TSTRING) {
+			lua_pushboolean(L, 1);
+			lua_setfield(L, -2, lua_tostring(of, -2));
+		}
+		lua_pop(of, 1);
+	}
+	lua_pop(of, 1);
+	lua_pushboolean(L, 1);
+	lua_setfield(L, -2, "arg"); /* set when a script is loaded */
+	lua_pushboolean(L, is_text);
+	lua_setfield(L, -2, "term"); /* the text is the body of on_leading, maybe */
+}
+
+/* The list is at the top. */
+static void tell(lua_State *L, inspect_found *found, void *arg)
+{
+	for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
+		lua_getfield(L, -1, "line");
+		lua_getfield(L, -2, "kind");
+		lua_getfield(L, -3, "text");
+		found(arg, (uint32_t)lua_tointeger(L, -3), *lua_tostring(L, -2) == 'p', lua_tostring(L, -1));
+		lua_pop(L, 4);
+	}
+}
+
+static void send_nothing(void *arg, const struct buf *m)
+{
+	(void)arg, (void)m;
+}
+
+void inspect_script(const char *text, size_t len, bool is_text, inspect_found *found, void *arg)
+{
+	static char *const none[] = { NULL };
+	char **environment = environ; /* which a script takes for its own */
+	const struct script_spec spec = { .source = "", .args = none, .send = send_nothing };
+	struct script *s = script_new(&spec);
+	lua_State *L = luaL_newstate();
+
+	if (!L)
+		goto out;
+	luaL_openlibs(L);
+	script_push_use(L);
+	lua_pushliteral(L, "inspect");
+	lua_call(L, 1, 1);
+	lua_pushlstring(L, text, len);
+	lua_pushliteral(L, "=script");
+	push_known(L, s->L, is_text);
+	if (lua_pcall(L, 3, 1, 0) == LUA_OK && lua_istable(L, -1))
+		tell(L, found, arg);
+	lua_close(L);
+out:
+	script_free(s);
+	environ = environment;
+}

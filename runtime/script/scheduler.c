@@ -1,0 +1,660 @@
+#include "script/scheduler.h"
+
+#include "base/mem.h"
+#include "script/child.h"
+
+#include <lauxlib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Instructions that a task which is over may run to clean up before it is interrupted (again); a tenth of it after each
+ * interruption, so that catching the error in a loop ends within little more than a million instructions. */
+#define ROOM_INSTRUCTIONS 1000000
+#define ROOM_OF_A_WAIT 10000 /* what a wait that raises costs of it */
+
+struct task {
+	struct task *next, **link;   /* in its scope */
+	struct task *ready_next;
+	struct scope *scope;
+	lua_State *co;
+	int reference;               /* keeps co alive, in the registry */
+	int nargs;                   /* of the first resume */
+	int room;
+	bool begun, ready, finished, timed_out, insists, failed;
+	bool starved;                /* failed: for want of memory */
+	size_t message_len;          /* failed: of the error itself, in front of its traceback */
+	const char *over;            /* cancelled by itself; NULL: as its scope is */
+	struct wait *wait;
+	struct timer timer;
+	task_ended *ended;
+	void *arg;
+};
+
+/* Coroutines that wait, while they run it, for the coroutine they resumed: the C stack's view of the nesting. */
+struct nesting {
+	lua_State *L;
+	struct nesting *outer;
+};
+
+struct sched {
+	struct ev_loop *loop;
+	struct timeline *timeline;
+	lua_State *L;                         /* the main thread: never runs the script's code */
+	struct task *volatile running;        /* read by sched_interrupt */
+	lua_State *volatile innermost;        /*  "    */
+	struct nesting *nesting;
+	struct task *ready, **ready_end;
+	struct environment environment;
+	struct scope program;
+	char refused[LUA_IDSIZE + 48];        /* where memory was refused last, as an error says it */
+};
+
+/* Its address is the first value of every yield that is one of our waits. */
+static const char wait_mark;
+
+/* ---- what a lua_State knows: its scheduler, and whether it is parked in a wait (the lowest bit) ---- */
+
+static uintptr_t *extra(lua_State *L)
+{
+	return lua_getextraspace(L);
+}
+
+struct sched *sched_of(lua_State *L)
+{
+	return (struct sched *)(*extra(L) & ~(uintptr_t)1);
+}
+
+bool sched_parked(lua_State *L)
+{
+	return *extra(L) & 1;
+}
+
+static void park(lua_State *L)
+{
+	*extra(L) |= 1;
+}
+
+void sched_unpark(lua_State *L)
+{
+	*extra(L) &= ~(uintptr_t)1;
+}
+
+static void log_failure(struct scope *scope, const struct outcome *o)
+{
+	log_event(LOG_ERROR, scope->about, "script_error", "%s", o->traceback);
+}
+
+struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L)
+{
+	struct sched *s = mem_zero(sizeof *s);
+
+	s->loop = loop;
+	s->timeline = timeline;
+	s->L = L;
+	s->ready_end = &s->ready;
+	environment_init(&s->environment);
+	scope_init(&s->program, s, log_failure);
+	*extra(L) = (uintptr_t)s; /* new threads get a copy */
+	return s;
+}
+
+void sched_free(struct sched *s)
+{
+	environment_fini(&s->environment);
+	free(s);
+}
+
+struct ev_loop *sched_loop(struct sched *s)
+{
+	return s->loop;
+}
+
+struct timeline *sched_timeline(struct sched *s)
+{
+	return s->timeline;
+}
+
+struct scope *sched_program(struct sched *s)
+{
+	return &s->program;
+}
+
+struct task *sched_running(const struct sched *s)
+{
+	return s->running;
+}
+
+struct scope *sched_scope(const struct sched *s)
+{
+	return s->running ? s->running->scope : NULL;
+}
+
+struct scope *task_scope(const struct task *t)
+{
+	return t->scope;
+}
+
+/* ---- where the script is ---- */
+
+#define LEVELS_LOOKED_AT 50
+
+/* The innermost line of the script's own code, and not of our Lua half; false: there is none. */
+static bool find_line(lua_State *L, lua_Debug *ar)
+{
+	for (int level = 0; level < LEVELS_LOOKED_AT && lua_getstack(L, level, ar); level++) {
+		lua_getinfo(L, "Sl", ar);
+		if (ar->currentline > 0 && strncmp(ar->short_src, "lunarch:", 8) != 0)
+			return true;
+	}
+	return false;
+}
+
+/* ---- over, and interrupted ---- */
+
+bool scope_over(const struct scope *scope)
+{
+	return scope->over || (scope->slot && page_stopping(scope->slot, scope->term));
+}
+
+static const char *over(const struct task *t) /* async-signal-safe */
+{
+	if (t->over || t->scope->over)
+		return t->over ? t->over : t->scope->over;
+	return scope_over(t->scope) ? TERM_ENDED : NULL;
+}
+
+bool sched_over(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	return t && over(t);
+}
+
+int sched_raise(lua_State *L, const char *text)
+{
+	lua_pushstring(L, text);
+	return lua_error(L);
+}
+
+static void enforce(lua_State *L, lua_Debug *ar);
+
+/* Not if it is armed as closely already: that would give it all its room once more. */
+static void arm(struct task *t, lua_State *L)
+{
+	if (lua_gethook(L) != enforce || lua_gethookcount(L) > t->room)
+		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
+}
+
+/* The count hook. It stays armed, so that pcall cannot swallow it for good. A coroutine may carry it from an earlier
+ * task into one that is not over: then it goes. */
+static void enforce(lua_State *L, lua_Debug *ar)
+{
+	struct task *t = sched_of(L)->running;
+	const char *why = t ? over(t) : NULL;
+
+	(void)ar;
+	if (!why) {
+		lua_sethook(L, NULL, 0, 0);
+		return;
+	}
+	lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
+	t->room = t->room > 10 ? t->room / 10 : 1;
+	sched_raise(L, why);
+}
+
+/* lua_sethook is made for this: signals on the thread that runs Lua (ldebug.c). */
+void sched_interrupt(struct sched *s)
+{
+	struct task *t = s->running;
+	lua_State *L = s->innermost;
+
+	if (t && L && lua_gethook(L) != enforce && over(t)) /* else it has its room already, and is cleaning up */
+		lua_sethook(L, enforce, LUA_MASKCOUNT, 1);
+}
+
+/* A wait of a task that is over. */
+static int raise_in_wait(lua_State *L, struct task *t, const char *why)
+{
+	t->room = t->room > 2 * ROOM_OF_A_WAIT ? t->room - ROOM_OF_A_WAIT : 1;
+	arm(t, L);
+	return sched_raise(L, why);
+}
+
+/* ---- waiting ---- */
+
+static void make_ready(struct task *t)
+{
+	struct sched *s = t->scope->sched;
+
+	if (t->ready || t->finished)
+		return;
+	t->ready = true;
+	t->ready_next = NULL;
+	*s->ready_end = t;
+	s->ready_end = &t->ready_next;
+}
+
+/* The task stops waiting, whatever came of it. */
+static struct wait *leave_wait(struct task *t)
+{
+	struct wait *w = t->wait;
+
+	timer_stop(t->scope->sched->timeline, &t->timer);
+	t->wait = NULL;
+	if (w)
+		w->task = NULL;
+	return w;
+}
+
+static void give_up_wait(struct task *t)
+{
+	struct wait *w = leave_wait(t);
+
+	if (w && w->left)
+		w->left(w);
+	make_ready(t);
+}
+
+void wait_done(struct wait *w)
+{
+	struct task *t = w->task;
+
+	if (!t)
+		return;
+	leave_wait(t);
+	make_ready(t);
+}
+
+static void on_timer(struct timer *timer)
+{
+	struct task *t = (struct task *)((char *)timer - offsetof(struct task, timer));
+
+	t->timed_out = true;
+	give_up_wait(t);
+}
+
+static void refuse_to_wait(lua_State *L, const char *what)
+{
+	lua_Debug ar;
+
+	if (find_line(L, &ar))
+		lua_pushfstring(L, "%s:%d: %s cannot wait here: " SCHED_CANNOT_YIELD, ar.short_src, ar.currentline, what);
+	else
+		lua_pushfstring(L, "%s cannot wait here: " SCHED_CANNOT_YIELD, what);
+	lua_error(L);
+}
+
+void sched_may_wait(lua_State *L, const char *what)
+{
+	struct sched *s = sched_of(L);
+	struct task *t = s->running;
+	bool able = t && lua_isyieldable(L);
+
+	for (struct nesting *n = s->nesting; n && able; n = n->outer)
+		able = lua_isyieldable(n->L);
+	if (!able)
+		refuse_to_wait(L, what);
+	const char *why = over(t);
+	if (why)
+		raise_in_wait(L, t, why);
+}
+
+int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx, lua_KFunction k)
+{
+	struct sched *s = sched_of(L);
+	struct task *t = s->running;
+
+	t->timed_out = false;
+	t->wait = w;
+	if (w)
+		w->task = t;
+	if (timeout_s >= 0)
+		timer_start(s->timeline, &t->timer, timeout_s);
+	return sched_relay(L, ctx, k);
+}
+
+bool sched_resumed(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	sched_unpark(L);
+	const char *why = over(t);
+	if (why)
+		raise_in_wait(L, t, why);
+	return !t->timed_out;
+}
+
+/* ---- coroutines of the script ---- */
+
+int sched_relay(lua_State *L, lua_KContext ctx, lua_KFunction k)
+{
+	park(L);
+	lua_pushlightuserdata(L, (void *)&wait_mark);
+	return lua_yieldk(L, 1, ctx, k);
+}
+
+bool sched_is_wait(lua_State *co, int nresults)
+{
+	return nresults == 1 && lua_touserdata(co, -1) == &wait_mark;
+}
+
+bool sched_is_task(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	return t && t->co == L;
+}
+
+int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults)
+{
+	struct sched *s = sched_of(L);
+	struct task *t = s->running;
+	struct nesting here = { .L = L, .outer = s->nesting };
+
+	s->nesting = &here;
+	s->innermost = co;
+	if (t && over(t))
+		arm(t, co);
+	int status = lua_resume(co, L, nargs, nresults);
+	s->innermost = L;
+	s->nesting = here.outer;
+	if (t && over(t))
+		arm(t, L); /* an interruption ended the inner one: now it is this one's turn */
+	return status;
+}
+
+/* ---- tasks ---- */
+
+/* An error that came from another task brings along where it was there, with the same message in front. */
+static const char *inner_traceback(lua_State *L, const char *message)
+{
+	if (!lua_istable(L, 1))
+		return message;
+	lua_pushliteral(L, "traceback");
+	if (lua_rawget(L, 1) == LUA_TSTRING && strncmp(lua_tostring(L, -1), message, strlen(message)) == 0)
+		return lua_tostring(L, -1);
+	return message;
+}
+
+/* What is raised as a text has its line, unless nobody put it there: error objects, and the C stack's overflow, have none.
+ * [message -> message] */
+static void add_line(lua_State *L)
+{
+	const char *message = lua_tostring(L, -1);
+	lua_Debug ar;
+
+	if (!find_line(L, &ar))
+		return;
+	size_t len = strlen(ar.short_src);
+	if (strncmp(message, ar.short_src, len) == 0 && message[len] == ':')
+		return;
+	lua_pushfstring(L, "%s:%d: %s", ar.short_src, ar.currentline, message);
+	lua_remove(L, -2);
+}
+
+#define ERROR_MAX (1024 * 1024) /* bytes of an error's text */
+
+/* The error as a text; of a table that is no error object of ours, its message. [+1] */
+static void describe(lua_State *L)
+{
+	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
+		size_t len;
+		const char *text = luaL_tolstring(L, 1, &len);
+		if (len > ERROR_MAX)
+			lua_pushlstring(L, text, ERROR_MAX);
+		return;
+	}
+	if (lua_istable(L, 1)) {
+		lua_pushliteral(L, "message");
+		if (lua_rawget(L, 1) == LUA_TSTRING)
+			return;
+	}
+	lua_pushfstring(L, "(the error is a %s, not a text: expected error(\"why\"), or a table with a message or __tostring)",
+	                luaL_typename(L, 1));
+}
+
+/* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
+static int report(lua_State *L)
+{
+	struct task *t = sched_of(L)->running;
+
+	describe(L);
+	if (!over(t))
+		add_line(L);
+	const char *message = lua_tostring(L, -1);
+	t->message_len = strlen(message);
+	luaL_traceback(L, L, inner_traceback(L, message), 1);
+	if (over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the room again */
+		t->room = ROOM_INSTRUCTIONS;
+		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
+	}
+	return 1;
+}
+
+static int body_ended(lua_State *L, int status, lua_KContext ctx)
+{
+	struct task *t = sched_of(L)->running;
+
+	(void)ctx;
+	if (status == LUA_OK || status == LUA_YIELD)
+		return lua_gettop(L) - 1; /* the results, above the handler */
+	t->failed = true;
+	t->starved = status == LUA_ERRMEM;
+	if (status != LUA_ERRRUN) /* no memory, or no end of errors in the handler */
+		t->message_len = lua_isstring(L, -1) ? strlen(lua_tostring(L, -1)) : 0;
+	return 1;
+}
+
+/* Called from inside an allocation: nothing here may need one. Lua says "not enough memory" without saying where. */
+void sched_refused(struct sched *s)
+{
+	lua_Debug ar;
+
+	if (s->innermost && find_line(s->innermost, &ar))
+		snprintf(s->refused, sizeof s->refused, "%s:%d: not enough memory", ar.short_src, ar.currentline);
+	else
+		snprintf(s->refused, sizeof s->refused, "not enough memory");
+}
+
+/* The bottom of every task. The call is protected in here rather than by lua_resume, since only then do hooks work, and
+ * <close> variables may even wait, while an error unwinds the stack. */
+static int body(lua_State *L)
+{
+	lua_pushcfunction(L, report);
+	lua_insert(L, 1);
+	return body_ended(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, body_ended), 0);
+}
+
+struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ended *ended, void *arg)
+{
+	lua_State *co = lua_newthread(L);
+
+	lua_insert(L, -(nargs + 2));
+	luaL_checkstack(co, nargs + 2, "too many arguments for a task");
+	lua_pushcfunction(co, body);
+	lua_xmove(L, co, nargs + 1);
+	struct task *t = mem_zero(sizeof *t);
+	*t = (struct task){ .scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg };
+	timer_init(scope->sched->timeline, &t->timer, on_timer);
+	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
+	t->next = scope->tasks;
+	t->link = &scope->tasks;
+	if (t->next)
+		t->next->link = &t->next;
+	scope->tasks = t;
+	make_ready(t);
+	return t;
+}
+
+void task_insist(struct task *t)
+{
+	t->insists = true;
+}
+
+static void unlink_task(struct task *t)
+{
+	*t->link = t->next;
+	if (t->next)
+		t->next->link = t->link;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	size_t a = strlen(text), b = strlen(end);
+
+	return a >= b && strcmp(text + a - b, end) == 0;
+}
+
+/* The error is at the top of the task's stack; o's texts point into it, and into what is pushed besides. */
+static void fail(struct task *t, struct outcome *o)
+{
+	const char *why = over(t);
+
+	o->ok = false;
+	o->traceback = t->starved ? t->scope->sched->refused : lua_isstring(t->co, -1) ? lua_tostring(t->co, -1) :
+	               "(an error that cannot be described)";
+	if (!t->starved && t->message_len < strlen(o->traceback) && lua_checkstack(t->co, 1))
+		o->message = lua_pushlstring(t->co, o->traceback, t->message_len);
+	else
+		o->message = o->traceback;
+	o->cancelled = why && ends_with(o->message, why);
+}
+
+static void finish(struct task *t, int nresults)
+{
+	struct scope *scope = t->scope;
+	struct outcome o = { .begun = t->begun, .ok = t->begun, .cancelled = !t->begun, .results = t->co, .count = nresults,
+	                     .message = TERM_ENDED, .traceback = TERM_ENDED };
+
+	if (t->failed)
+		fail(t, &o);
+	scope->sched->running = NULL;
+	scope->sched->innermost = NULL;
+	t->finished = true;
+	if (t->ended)
+		t->ended(t->arg, &o);
+	else if (!o.ok && !o.cancelled)
+		scope->failed(scope, &o);
+	luaL_unref(scope->sched->L, LUA_REGISTRYINDEX, t->reference);
+	unlink_task(t);
+	free(t);
+	scope_check_idle(scope);
+}
+
+/* The door: the one place from which the script's code runs. */
+static void resume(struct task *t)
+{
+	struct sched *s = t->scope->sched;
+	int nresults = 0;
+
+	s->innermost = t->co;
+	s->running = t; /* before looking whether it is over: a signal from here on is not lost */
+	environment_enter(&s->environment, t->scope->marker);
+	const char *why = over(t);
+	if (why && !t->begun && !t->insists) {
+		finish(t, 0);
+		return;
+	}
+	if (why)
+		arm(t, t->co);
+	t->begun = true;
+	int status = lua_resume(t->co, s->L, t->nargs, &nresults);
+	t->nargs = 0;
+	if (status == LUA_YIELD) {
+		s->running = NULL;
+		s->innermost = NULL;
+		lua_pop(t->co, nresults);
+		return;
+	}
+	if (status != LUA_OK) { /* outside the protected call: there was no memory even for that */
+		t->failed = true;
+		t->starved = status == LUA_ERRMEM;
+		t->message_len = SIZE_MAX;
+	}
+	finish(t, nresults);
+}
+
+bool sched_run(struct sched *s)
+{
+	struct task *t = s->ready;
+
+	/* What becomes ready meanwhile has its turn in the next round, so that messages are read in between. */
+	s->ready = NULL;
+	s->ready_end = &s->ready;
+	while (t) {
+		struct task *next = t->ready_next;
+		t->ready = false;
+		resume(t);
+		t = next;
+	}
+	environment_enter(&s->environment, NULL);
+	return s->ready != NULL;
+}
+
+static void cancel(struct task *t)
+{
+	if (t != t->scope->sched->running)
+		give_up_wait(t);
+}
+
+void task_cancel(struct task *t, const char *why)
+{
+	if (t->over)
+		return;
+	t->over = why;
+	cancel(t);
+}
+
+/* ---- scopes ---- */
+
+void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scope *, const struct outcome *))
+{
+	*scope = (struct scope){ .sched = s, .failed = failed };
+}
+
+void bond_make(struct scope *scope, struct bond *b, void (*over_now)(struct bond *))
+{
+	*b = (struct bond){ .next = scope->bonds, .link = &scope->bonds, .over = over_now };
+	if (b->next)
+		b->next->link = &b->next;
+	scope->bonds = b;
+}
+
+void bond_cut(struct bond *b)
+{
+	if (!b->link)
+		return;
+	*b->link = b->next;
+	if (b->next)
+		b->next->link = b->link;
+	b->link = NULL;
+}
+
+static void end_bonds(struct scope *scope)
+{
+	while (scope->bonds) {
+		struct bond *b = scope->bonds;
+		bond_cut(b);
+		b->over(b);
+	}
+}
+
+void scope_end(struct scope *scope, const char *why, double kill_after)
+{
+	if (!scope->over) {
+		scope->over = why;
+		for (struct task *t = scope->tasks; t; t = t->next)
+			cancel(t);
+		end_bonds(scope);
+	}
+	for (struct child *c = scope->children; c; c = child_next(c))
+		child_stop(c, kill_after);
+	scope_check_idle(scope);
+}
+
+void scope_check_idle(struct scope *scope)
+{
+	if (scope->over && !scope->tasks && !scope->children && scope->idle)
+		scope->idle(scope);
+}

@@ -1,0 +1,491 @@
+#include "script/script.h"
+
+#include "base/mem.h"
+#include "base/module.h"
+#include "process/wire_election.h"
+#include "script/bind.h"
+#include "script/checkpoint.h"
+#include "script/election.h"
+#include "script/prelude.h"
+#include "script/term.h"
+#include "version.h"
+
+#include <errno.h>
+#include <lauxlib.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCRIPT_BYTES_MAX (16 * 1024 * 1024)
+#define TEXT_MAX 16384
+
+/* ---- the prelude ---- */
+
+#define LIBRARY "lunarch." /* how the names of its modules begin: lua/lunarch/ */
+
+/* The set of the library's modules, without that beginning. */
+static void push_library(lua_State *L)
+{
+	lua_newtable(L);
+	for (const struct prelude_file *f = prelude_files; f->name; f++)
+		if (strncmp(f->name, LIBRARY, strlen(LIBRARY)) == 0) {
+			lua_pushboolean(L, 1);
+			lua_setfield(L, -2, f->name + strlen(LIBRARY));
+		}
+}
+
+static void run_prelude_file(lua_State *L, const char *name)
+{
+	const struct prelude_file *f = prelude_find(name);
+
+	if (!f)
+		luaL_error(L, "no prelude file %s", name);
+	lua_pushfstring(L, strncmp(name, LIBRARY, strlen(LIBRARY)) == 0 ? "=%s" : "=lunarch:%s", name);
+	if (luaL_loadbufferx(L, f->text, f->len, lua_tostring(L, -1), "t") != LUA_OK)
+		lua_error(L);
+	lua_getfield(L, lua_upvalueindex(1), "use");
+	lua_call(L, 1, 1);
+}
+
+/* use(name): what lua/NAME.lua returns, run once, with `use` as its argument; "modules": the set of the library's.
+ * Upvalue: what was used, and "use" itself. */
+static int use(lua_State *L)
+{
+	const char *name = luaL_checkstring(L, 1);
+
+	lua_settop(L, 1);
+	if (lua_getfield(L, lua_upvalueindex(1), name) != LUA_TNIL)
+		return 1;
+	if (strcmp(name, "modules") == 0)
+		push_library(L);
+	else
+		run_prelude_file(L, name);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, lua_upvalueindex(1), name);
+	return 1;
+}
+
+void script_push_use(lua_State *L)
+{
+	lua_newtable(L);
+	lua_pushvalue(L, -1);
+	lua_pushcclosure(L, use, 1);
+	lua_pushvalue(L, -1);
+	lua_setfield(L, -3, "use");
+	lua_remove(L, -2);
+}
+
+/* lunarch.exit([code]): a clean stop of the whole program. The task goes no further. */
+static int gone_on(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	sched_resumed(L);
+	return 0;
+}
+
+static int script_exit(lua_State *L)
+{
+	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
+	lua_Integer code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optinteger(L, 1, 0);
+	struct buf m = { 0 };
+
+	luaL_argcheck(L, code >= 0 && code <= 255, 1, "an exit status is a number from 0 to 255");
+	if (!s->exiting) {
+		s->exiting = true;
+		wire_begin(&m, WIRE_EXIT);
+		wire_u32(&m, (uint32_t)code);
+		script_send(s, &m);
+	}
+	sched_may_wait(L, "exit");
+	return sched_wait(L, NULL, -1, 0, gone_on);
+}
+
+/* module(name) -> what the loadable module of that name has for scripts. Raises, saying which library is missing. */
+static int open_module(lua_State *L)
+{
+	const char *name = luaL_checkstring(L, 1);
+	struct err err;
+	const struct module *m = module_open(name, &err);
+
+	if (!m || !m->open_lua)
+		return luaL_error(L, "%s: %s", name, m ? "this module has nothing for scripts" : err.text);
+	return m->open_lua(L);
+}
+
+static int ask_stub(lua_State *L)
+{
+	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
+
+	return s->spec.stub(L, s->spec.stub_arg);
+}
+
+/* The primitives that lua/ builds upon. [-0, +1, m] */
+static void open_natives(struct script *s)
+{
+	lua_State *L = s->L;
+
+	lua_newtable(L);
+	bind_coroutine(L);
+	bind_tasks(L);
+	bind_signals(L);
+	bind_exec(L);
+	bind_json(L);
+	bind_log(L);
+	bind_time(L);
+	bind_cron(L);
+	bind_failures(L);
+	saving_bind(L);
+	lua_pushcfunction(L, open_module);
+	lua_setfield(L, -2, "module");
+	lua_pushlightuserdata(L, s);
+	lua_pushcclosure(L, script_exit, 1);
+	lua_setfield(L, -2, "exit");
+	if (s->spec.stub) {
+		lua_pushlightuserdata(L, s);
+		lua_pushcclosure(L, ask_stub, 1);
+		lua_setfield(L, -2, "stub");
+	}
+	lua_pushliteral(L, LUNARCH_VERSION);
+	lua_setfield(L, -2, "version");
+	term_bind(L);
+	lua_setfield(L, -2, "term_methods");
+	script_push_use(L);
+	lua_setfield(L, -2, "use");
+	election_bind(L, s);
+}
+
+/* Runs unprotected on purpose: what fails here is a bug of ours, or no memory at the very start; both end the process. */
+static void open_prelude(struct script *s)
+{
+	lua_State *L = s->L;
+
+	open_natives(s);
+	lua_getfield(L, -1, "use");
+	lua_pushliteral(L, "prelude");
+	lua_call(L, 1, 1);
+	lua_insert(L, -2);
+	lua_call(L, 1, 1); /* prelude(natives) -> internals */
+	s->internals = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static int panic(lua_State *L)
+{
+	const char *text = lua_tostring(L, -1);
+
+	log_event(LOG_ERROR, NULL, "script_host_failed", "the script cannot go on: %s", text ? text : "no message");
+	abort();
+}
+
+/* lua_Alloc */
+static void *allocate(void *arg, void *p, size_t old_size, size_t size)
+{
+	struct script *s = arg;
+
+	(void)old_size;
+	if (size == 0) {
+		free(p);
+		return NULL;
+	}
+	void *q = realloc(p, size);
+	if (!q && s->sched)
+		sched_refused(s->sched);
+	return q;
+}
+
+struct script *script_new(const struct script_spec *spec)
+{
+	struct script *s = mem_zero(sizeof *s);
+
+	s->spec = *spec;
+	s->L = lua_newstate(allocate, s);
+	if (!s->L) {
+		fputs("lunarch: out of memory\n", stderr);
+		abort();
+	}
+	lua_atpanic(s->L, panic);
+	s->sched = sched_new(spec->loop, spec->timeline, s->L);
+	lua_pushboolean(s->L, 1);
+	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* LUA_PATH and the like do not count: see luaL_openlibs */
+	luaL_openlibs(s->L);
+	open_prelude(s);
+	return s;
+}
+
+void script_free(struct script *s)
+{
+	lua_close(s->L);
+	for (uint32_t i = 0; i < s->nelections; i++)
+		election_fini(&s->elections[i]);
+	sched_free(s->sched);
+	free(s->elections);
+	free(s->slots);
+	free(s);
+}
+
+void script_put_text(struct buf *m, const char *text)
+{
+	char *cut = mem_dupn(text ? text : "", strnlen(text ? text : "", TEXT_MAX));
+
+	wire_str(m, cut);
+	free(cut);
+}
+
+void script_push_internal(struct script *s, const char *name)
+{
+	lua_rawgeti(s->L, LUA_REGISTRYINDEX, s->internals);
+	lua_getfield(s->L, -1, name);
+	lua_remove(s->L, -2);
+}
+
+void script_send(struct script *s, struct buf *message)
+{
+	s->spec.send(s->spec.arg, message);
+	buf_fini(message);
+}
+
+struct election *script_slot(const struct script *s, uint32_t slot)
+{
+	return slot < s->nslots ? s->slots[slot] : NULL;
+}
+
+/* ---- loading ---- */
+
+static void load_failed(struct script *s, const char *text)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_LOAD_FAILED);
+	script_put_text(&m, text);
+	script_send(s, &m);
+}
+
+static const char *field_text(lua_State *L, const char *name)
+{
+	lua_getfield(L, -1, name);
+	const char *text = lua_tostring(L, -1);
+	lua_pop(L, 1); /* the table keeps it */
+	return text ? text : "";
+}
+
+static int64_t field_number(lua_State *L, const char *name, int64_t preset)
+{
+	lua_getfield(L, -1, name);
+	int64_t n = luaL_optinteger(L, -1, preset);
+	lua_pop(L, 1);
+	return n;
+}
+
+/* The checked description of an election is at the top of the stack. */
+static void send_election(struct script *s, uint32_t index)
+{
+	lua_State *L = s->L;
+	struct wire_election e = {
+		.index = index,
+		.name = field_text(L, "name"),
+		.lock = field_text(L, "lock"),
+		.identity = field_text(L, "identity"),
+		.address = field_text(L, "address"),
+		.lease_ms = field_number(L, "lease_ms", PLAN_UNSET),
+		.renew_ms = field_number(L, "renew_ms", PLAN_UNSET),
+		.retry_ms = field_number(L, "retry_ms", PLAN_UNSET),
+		.stop_grace_ms = field_number(L, "stop_grace_ms", PLAN_UNSET),
+		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", PLAN_UNSET),
+		.where = field_text(L, "where"),
+	};
+	static const struct {
+		const char *field;
+		enum plan_flag flag;
+	} flags[] = {
+		{ "observer", PLAN_OBSERVER },     { "may_lead", PLAN_MAY_LEAD },
+		{ "isolate", PLAN_ISOLATE },       { "reclaim", PLAN_RECLAIM },
+		{ "address_function", PLAN_ADDRESS_FUNCTION },
+		{ "on_stopped", PLAN_ON_STOPPED }, { "on_start", PLAN_ON_START },
+	};
+	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+		lua_getfield(L, -1, flags[i].field);
+		e.flags |= lua_toboolean(L, -1) ? flags[i].flag : 0;
+		lua_pop(L, 1);
+	}
+	struct buf m = { 0 };
+	wire_begin(&m, WIRE_ELECTION);
+	plan_put(&m, &e);
+	script_send(s, &m);
+}
+
+/* The list of checked descriptions is at the top of the stack. */
+static void take_elections(struct script *s)
+{
+	lua_State *L = s->L;
+	uint32_t n = (uint32_t)lua_rawlen(L, -1);
+	struct buf m = { 0 };
+
+	s->elections = mem_zero(n * sizeof *s->elections);
+	for (uint32_t i = 0; i < n; i++) {
+		lua_rawgeti(L, -1, i + 1);
+		send_election(s, i);
+		lua_getfield(L, -1, "table");
+		election_init(&s->elections[i], s, i);
+		lua_pop(L, 1);
+	}
+	s->nelections = n;
+	wire_begin(&m, WIRE_LOADED);
+	wire_u32(&m, n);
+	script_send(s, &m);
+}
+
+/* The main chunk has returned, or raised. */
+static void has_run(void *arg, const struct outcome *o)
+{
+	struct script *s = arg;
+	lua_State *L = s->L;
+	int top = lua_gettop(L);
+
+	if (!o->ok) {
+		load_failed(s, o->traceback);
+		return;
+	}
+	script_push_internal(s, "elections");
+	luaL_checkstack(L, o->count, "a script returns one table");
+	lua_xmove(o->results, L, o->count);
+	if (lua_pcall(L, o->count, 1, 0) != LUA_OK)
+		load_failed(s, lua_tostring(L, -1));
+	else if (lua_rawlen(L, -1) > s->spec.page->slots)
+		load_failed(s, lua_pushfstring(L, "a script has at most %d elections, and this one has %d: spread them over several",
+		                               (int)s->spec.page->slots, (int)lua_rawlen(L, -1)));
+	else
+		take_elections(s);
+	lua_settop(L, top);
+	lua_gc(L, LUA_GCCOLLECT); /* compiling and checking leave most of the garbage there will be for a while */
+}
+
+static int read_file(const char *path, struct buf *text, struct err *err)
+{
+	char bytes[65536];
+	size_t n;
+	FILE *f = fopen(path, "re");
+
+	if (!f)
+		return err_sys(err, "cannot open the script %s", path);
+	while ((n = fread(bytes, 1, sizeof bytes, f)) > 0 && text->len <= SCRIPT_BYTES_MAX)
+		buf_add(text, bytes, n);
+	int failed = ferror(f);
+	if (failed)
+		err_sys(err, "cannot read the script %s", path);
+	fclose(f);
+	if (text->len > SCRIPT_BYTES_MAX)
+		return err_set(err, ERR_INVALID, "the script %s is larger than %d MB", path, SCRIPT_BYTES_MAX >> 20);
+	return failed ? -1 : 0;
+}
+
+/* compile(text, source, is_text, args): the chunk and its arguments, or nil and why. */
+static int push_chunk(struct script *s, const char *text, size_t len)
+{
+	lua_State *L = s->L;
+	int top = lua_gettop(L);
+
+	script_push_internal(s, "compile");
+	lua_pushlstring(L, text, len);
+	lua_pushstring(L, s->spec.source);
+	lua_pushboolean(L, s->spec.eval);
+	lua_newtable(L);
+	for (int i = 0; s->spec.args[i]; i++) {
+		lua_pushstring(L, s->spec.args[i]);
+		lua_rawseti(L, -2, i + 1);
+	}
+	if (lua_pcall(L, 4, LUA_MULTRET, 0) == LUA_OK)
+		return lua_gettop(L) - top;
+	load_failed(s, lua_tostring(L, -1));
+	lua_settop(L, top);
+	return 0;
+}
+
+void script_load(struct script *s)
+{
+	struct buf text = { 0 };
+	struct err err;
+
+	if (s->spec.eval)
+		buf_adds(&text, s->spec.source);
+	else if (read_file(s->spec.source, &text, &err) < 0) {
+		load_failed(s, err.text);
+		goto out;
+	}
+	int n = push_chunk(s, text.data ? text.data : "", text.len);
+	if (n)
+		sched_spawn(sched_program(s->sched), s->L, n - 1, has_run, s);
+out:
+	buf_fini(&text);
+}
+
+/* ---- messages ---- */
+
+static void put_slot(struct script *s, uint32_t slot, struct election *e)
+{
+	if (slot >= s->nslots) {
+		uint32_t n = slot + 1;
+		s->slots = mem_resize(s->slots, n * sizeof *s->slots);
+		memset(s->slots + s->nslots, 0, (n - s->nslots) * sizeof *s->slots);
+		s->nslots = n;
+	}
+	s->slots[slot] = e;
+}
+
+static bool keep_one(struct script *s, struct wire *w)
+{
+	uint32_t index = wire_get_u32(w), slot = wire_get_u32(w);
+	const char *lock = wire_get_str(w), *identity = wire_get_str(w);
+
+	if (w->bad || index >= s->nelections || s->elections[index].kept || slot >= s->spec.page->slots)
+		return false;
+	election_keep(&s->elections[index], slot, lock, identity);
+	put_slot(s, slot, &s->elections[index]);
+	return true;
+}
+
+static bool go(struct script *s, struct wire *w)
+{
+	uint32_t n = wire_get_u32(w);
+	uint8_t what = wire_get_u8(w);
+
+	if (w->bad || s->going || n > s->nelections)
+		return false;
+	while (n--)
+		if (!keep_one(s, w))
+			return false;
+	if (!wire_done(w) || what > WIRE_GO_MORE)
+		return false;
+	if (what == WIRE_GO_MORE)
+		return true;
+	s->going = true;
+	s->starting = what == WIRE_GO_FIRST ? 0 : s->nelections;
+	election_start_all(s);
+	return true;
+}
+
+bool script_message(struct script *s, enum wire_type type, struct wire *w)
+{
+	if (type == WIRE_GO)
+		return go(s, w);
+	struct election *e = script_slot(s, wire_get_u32(w));
+	if (!e)
+		return false;
+	switch ((int)type) {
+	case WIRE_LEAD:
+		return term_lead(e, w);
+	case WIRE_STOP:
+		return term_stop(e, w);
+	case WIRE_CLEANUP:
+		return term_cleanup(e, w);
+	case WIRE_SAVED:
+		return term_saved(e, w);
+	case WIRE_LEADER:
+		return election_leader(e, w);
+	case WIRE_NO_LEADER:
+		return election_no_leader(e, w);
+	case WIRE_ASK:
+		return election_ask(e, w);
+	}
+	return false;
+}

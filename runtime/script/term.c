@@ -1,0 +1,430 @@
+#include "script/term.h"
+
+#include "base/mem.h"
+#include "lease/lease.h"
+#include "script/bind.h"
+#include "script/checkpoint.h"
+
+#include <lauxlib.h>
+#include <stdlib.h>
+
+#define HANDLE_TYPE "lunarch.term"
+
+/* Parts of the time there is to stop. Half of it for the children's SIGTERM; a tenth is left at the end, so that an
+ * on_stopped that waits too long is cancelled rather than killed with its worker. */
+#define CHILDREN_PART 0.5
+#define HOOK_PART 0.9
+
+struct term {
+	struct election *election;
+	uint64_t term;
+	struct marker marker;
+	char *address;
+	struct log_about about;
+	struct scope scope;     /* on_leading and what it starts */
+	struct scope after;     /* on_stopped and what it starts */
+	struct timer limit;     /* of on_stopped */
+	double stop_by;         /* by the timeline; once it is stopping */
+	struct saving *saving;  /* its checkpoint */
+	struct handle *handle;
+	int reference;          /* keeps the handle */
+	enum lease_reason reason;
+	bool begun, end_sent, stopping, cleaning;
+};
+
+/* The script's `term`. It may outlive the term. Its user value holds the fields. */
+struct handle {
+	struct term *term;      /* NULL: it is over and done with */
+	struct page_slot *slot;
+	uint64_t number;
+};
+
+/* ---- asking for the end ---- */
+
+static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_out_ms, const char *text)
+{
+	struct buf m = { 0 };
+
+	if (t->end_sent || t->stopping)
+		return;
+	t->end_sent = true;
+	wire_begin(&m, WIRE_END);
+	wire_u32(&m, t->election->slot);
+	wire_u64(&m, t->term);
+	wire_u8(&m, (uint8_t)reason);
+	wire_i64(&m, sit_out_ms);
+	script_put_text(&m, text);
+	script_send(t->election->script, &m);
+}
+
+static struct term *term_of(struct scope *scope)
+{
+	return (struct term *)((char *)scope - offsetof(struct term, scope));
+}
+
+static struct term *term_of_after(struct scope *scope)
+{
+	return (struct term *)((char *)scope - offsetof(struct term, after));
+}
+
+static void failed(struct term *t, const char *what, const struct outcome *o)
+{
+	log_event(LOG_ERROR, &t->about, "hook_failed", "%s: %s", what, o->traceback);
+	ask_for_end(t, LEASE_ERROR, -1, o->message);
+}
+
+static void task_failed(struct scope *scope, const struct outcome *o)
+{
+	failed(term_of(scope), "a task of the term", o);
+}
+
+static void task_after_failed(struct scope *scope, const struct outcome *o)
+{
+	log_event(LOG_ERROR, scope->about, "hook_failed", "a task of on_stopped: %s", o->traceback);
+}
+
+/* on_leading has returned, or raised. */
+static void led(void *arg, const struct outcome *o)
+{
+	struct term *t = arg;
+	lua_State *L = o->results;
+
+	t->begun = o->begun;
+	if (!o->ok) {
+		if (!o->cancelled)
+			failed(t, "on_leading", o);
+		return;
+	}
+	if (o->count == 0 || !lua_isboolean(L, -o->count) || lua_toboolean(L, -o->count))
+		return; /* the term goes on without it */
+	const char *why = o->count > 1 ? lua_tostring(L, -o->count + 1) : NULL;
+	ask_for_end(t, LEASE_DECLINED, -1, why ? why : "");
+}
+
+/* ---- the end ---- */
+
+static void send_stopped(struct election *e, uint64_t term)
+{
+	struct buf m = { 0 };
+
+	wire_begin(&m, WIRE_STOPPED);
+	wire_u32(&m, e->slot);
+	wire_u64(&m, term);
+	script_send(e->script, &m);
+}
+
+static void finish(struct term *t)
+{
+	struct election *e = t->election;
+	struct script *s = e->script;
+	uint64_t number = t->term;
+
+	timer_stop(s->spec.timeline, &t->limit);
+	t->handle->term = NULL;
+	saving_flush(t->saving);
+	saving_free(t->saving);
+	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
+	free(t->address);
+	e->term = NULL;
+	free(t);
+	send_stopped(e, number);
+}
+
+static double time_left(const struct term *t)
+{
+	double left = t->stop_by - timeline_now(t->election->script->spec.timeline);
+
+	return left > 0 ? left : 0;
+}
+
+static void on_limit(struct timer *timer)
+{
+	struct term *t = (struct term *)((char *)timer - offsetof(struct term, limit));
+
+	log_event(LOG_WARN, &t->about, "on_stopped_slow", "on_stopped has used up the time there is to stop: it is cancelled");
+	scope_end(&t->after, "no time left to stop", time_left(t) * CHILDREN_PART);
+}
+
+static void limit_hook(struct term *t)
+{
+	timer_start(t->election->script->spec.timeline, &t->limit, time_left(t) * HOOK_PART);
+}
+
+static void has_stopped(void *arg, const struct outcome *o)
+{
+	struct term *t = arg;
+
+	timer_stop(t->election->script->spec.timeline, &t->limit);
+	if (!o->ok && !o->cancelled)
+		log_event(LOG_ERROR, &t->about, "hook_failed", "on_stopped: %s", o->traceback);
+	scope_end(&t->after, TERM_ENDED, time_left(t) * CHILDREN_PART); /* what it started ends with it */
+}
+
+static void after_idle(struct scope *scope)
+{
+	finish(term_of_after(scope));
+}
+
+/* Nothing of on_leading is left: now on_stopped, once. */
+static void run_on_stopped(struct term *t)
+{
+	struct script *s = t->election->script;
+
+	if (!t->begun || !election_push_hook(t->election, "on_stopped")) {
+		finish(t);
+		return;
+	}
+	scope_init(&t->after, s->sched, task_after_failed);
+	t->after.election = t->election;
+	t->after.about = &t->about;
+	t->after.marker = &t->marker;
+	t->after.idle = after_idle;
+	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
+	lua_pushstring(s->L, lease_reason_name(t->reason));
+	t->cleaning = true;
+	task_insist(sched_spawn(&t->after, s->L, 2, has_stopped, t));
+	limit_hook(t);
+}
+
+static void scope_idle(struct scope *scope)
+{
+	run_on_stopped(term_of(scope));
+}
+
+/* ---- the messages ---- */
+
+static void set_field(lua_State *L, const char *name, const char *text)
+{
+	lua_pushstring(L, text);
+	lua_setfield(L, -2, name);
+}
+
+static void make_handle(struct term *t, int64_t token, const char *address)
+{
+	struct script *s = t->election->script;
+	lua_State *L = s->L;
+
+	t->handle = lua_newuserdatauv(L, sizeof *t->handle, 1);
+	*t->handle = (struct handle){ .term = t, .slot = &s->spec.page->slot[t->election->slot], .number = t->term };
+	luaL_setmetatable(L, HANDLE_TYPE);
+	lua_createtable(L, 0, 4);
+	lua_pushinteger(L, token);
+	lua_setfield(L, -2, "token");
+	set_field(L, "identity", t->election->identity);
+	set_field(L, "lock", t->election->lock);
+	set_field(L, "address", address);
+	lua_setiuservalue(L, -2, 1);
+	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+static struct term *term_new(struct election *e, uint64_t number, int64_t token, const char *address,
+                             const char *checkpoint)
+{
+	struct term *t = mem_zero(sizeof *t);
+
+	t->election = e;
+	t->term = number;
+	t->about = (struct log_about){ .lock = e->lock, .term = number, .token = token };
+	t->address = *address ? mem_dup(address) : NULL;
+	t->marker = (struct marker){ .slot = e->slot, .term = number, .token = token, .lock = e->lock, .identity = e->identity,
+	                             .address = t->address ? t->address : "" };
+	timer_init(e->script->spec.timeline, &t->limit, on_limit);
+	make_handle(t, token, address);
+	t->saving = saving_new(e, number, checkpoint);
+	e->term = t;
+	return t;
+}
+
+bool term_lead(struct election *e, struct wire *w)
+{
+	struct script *s = e->script;
+	uint64_t number = wire_get_u64(w);
+	int64_t token = wire_get_i64(w);
+	const char *address = wire_get_str(w), *checkpoint = wire_get_str(w);
+
+	if (!wire_done(w) || e->term)
+		return false;
+	struct term *t = term_new(e, number, token, address, checkpoint);
+	scope_init(&t->scope, s->sched, task_failed);
+	t->scope.election = e;
+	t->scope.about = &t->about;
+	t->scope.marker = &t->marker;
+	t->scope.slot = t->handle->slot;
+	t->scope.term = number;
+	t->scope.idle = scope_idle;
+	if (!election_push_hook(e, "on_leading"))
+		return true;
+	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
+	t->begun = true;
+	sched_spawn(&t->scope, s->L, 1, led, t);
+	return true;
+}
+
+static void set_stop_by(struct term *t, int64_t grace_ms)
+{
+	t->stop_by = timeline_now(t->election->script->spec.timeline) + (grace_ms > 0 ? (double)grace_ms / 1000 : 0);
+}
+
+/* Told to stop once more: there may be less time than before, never more. */
+static void hurry(struct term *t, int64_t grace_ms)
+{
+	double before = t->stop_by;
+
+	set_stop_by(t, grace_ms);
+	if (t->stop_by >= before)
+		t->stop_by = before;
+	else if (!t->cleaning)
+		scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART);
+	else if (t->after.over)
+		scope_end(&t->after, TERM_ENDED, time_left(t) * CHILDREN_PART);
+	else
+		limit_hook(t);
+}
+
+bool term_stop(struct election *e, struct wire *w)
+{
+	struct term *t = e->term;
+	uint64_t number = wire_get_u64(w);
+	uint8_t reason = wire_get_u8(w);
+	int64_t grace_ms = wire_get_i64(w);
+
+	if (!wire_done(w) || reason >= LEASE_REASONS)
+		return false;
+	if (!t || t->term != number) { /* nothing of it is here */
+		send_stopped(e, number);
+		return true;
+	}
+	if (t->stopping) {
+		hurry(t, grace_ms);
+		return true;
+	}
+	t->stopping = true;
+	t->reason = reason;
+	set_stop_by(t, grace_ms);
+	scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART); /* t may be gone after this */
+	return true;
+}
+
+bool term_cleanup(struct election *e, struct wire *w)
+{
+	uint64_t number = wire_get_u64(w);
+	int64_t token = wire_get_i64(w);
+	uint8_t reason = wire_get_u8(w);
+	int64_t grace_ms = wire_get_i64(w);
+	const char *checkpoint = wire_get_str(w);
+
+	if (!wire_done(w) || reason >= LEASE_REASONS || e->term)
+		return false;
+	struct term *t = term_new(e, number, token, "", checkpoint);
+	t->begun = t->stopping = true;
+	t->reason = reason;
+	set_stop_by(t, grace_ms);
+	run_on_stopped(t);
+	return true;
+}
+
+bool term_saved(struct election *e, struct wire *w)
+{
+	uint64_t number = wire_get_u64(w);
+
+	return saving_answered(e->term && e->term->term == number ? e->term->saving : NULL, w);
+}
+
+bool term_is_leading(const struct election *e)
+{
+	return e->term && page_leading(e->term->handle->slot, e->term->term);
+}
+
+/* ---- the script's object ---- */
+
+static struct handle *handle_at(lua_State *L)
+{
+	return luaL_checkudata(L, 1, HANDLE_TYPE);
+}
+
+struct saving **term_saving(lua_State *L, int arg)
+{
+	struct handle *h = luaL_checkudata(L, arg, HANDLE_TYPE);
+
+	return h->term ? &h->term->saving : NULL;
+}
+
+static int handle_is_leading(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+
+	lua_pushboolean(L, page_leading(h->slot, h->number));
+	return 1;
+}
+
+static int handle_remaining(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+
+	lua_pushnumber(L, (double)page_remaining(h->slot, h->number) / NSEC_PER_SEC);
+	return 1;
+}
+
+/* term:resign([seconds]) -> true, or false: it is ending already */
+static int handle_resign(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+	double seconds = lua_isnoneornil(L, 2) ? -1 : bind_seconds(L, 2, "term:resign");
+	bool running = h->term && !h->term->stopping && !h->term->end_sent;
+
+	if (seconds > 1e9)
+		return luaL_error(L, "term:resign: %f seconds are longer than 30 years", seconds);
+	if (running)
+		ask_for_end(h->term, LEASE_RESIGNED, seconds < 0 ? -1 : (int64_t)(seconds * 1000), "");
+	lua_pushboolean(L, running);
+	return 1;
+}
+
+static int handle_spawn(lua_State *L)
+{
+	struct handle *h = handle_at(L);
+
+	if (!h->term)
+		return sched_raise(L, TERM_ENDED);
+	luaL_checktype(L, 2, LUA_TFUNCTION);
+	return bind_spawn(L, h->term->cleaning ? &h->term->after : &h->term->scope, lua_gettop(L) - 2);
+}
+
+static int handle_index(lua_State *L)
+{
+	handle_at(L);
+	lua_pushvalue(L, 2);
+	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
+		return 1;
+	lua_getiuservalue(L, 1, 1);
+	lua_pushvalue(L, 2);
+	if (lua_rawget(L, -2) != LUA_TNIL)
+		return 1;
+	return luaL_error(L, "term has no '%s'", luaL_tolstring(L, 2, NULL));
+}
+
+static int handle_tostring(lua_State *L)
+{
+	lua_pushfstring(L, "term %I", (LUAI_UACINT)handle_at(L)->number);
+	return 1;
+}
+
+static const luaL_Reg methods[] = {
+	{ "is_leading", handle_is_leading },
+	{ "remaining", handle_remaining },
+	{ "resign", handle_resign },
+	{ "spawn", handle_spawn },
+	{ NULL, NULL },
+};
+
+void term_bind(lua_State *L)
+{
+	luaL_newmetatable(L, HANDLE_TYPE);
+	luaL_newlib(L, methods);
+	lua_pushvalue(L, -1);
+	lua_pushcclosure(L, handle_index, 1);
+	lua_setfield(L, -3, "__index");
+	lua_pushcfunction(L, handle_tostring);
+	lua_setfield(L, -3, "__tostring");
+	lua_remove(L, -2);
+}

@@ -1,0 +1,25 @@
+/* A term as the script sees it: on_leading and what it starts, then on_stopped; the `term` object of both.
+ * Not the decision when it begins and ends: that comes as messages, and from the page.
+ * Used by script.c, which hands the messages on. */
+#ifndef LUNARCH_TERM_H
+#define LUNARCH_TERM_H
+
+#include "script/election.h"
+
+bool term_lead(struct election *e, struct wire *w);    /* WIRE_LEAD behind the slot */
+bool term_stop(struct election *e, struct wire *w);    /* WIRE_STOP */
+bool term_cleanup(struct election *e, struct wire *w); /* WIRE_CLEANUP */
+
+/* The running term of the election acts as leader: by the page, now. */
+bool term_is_leading(const struct election *e);
+
+bool term_saved(struct election *e, struct wire *w);   /* WIRE_SAVED */
+
+/* For checkpoint.c: where the term of the `term` object at arg keeps its checkpoint; NULL: the term is over. [-0, +0, v] */
+struct saving;
+struct saving **term_saving(lua_State *L, int arg);
+
+/* Defines the class of `term` objects and leaves the table of its methods. [-0, +1, m] */
+void term_bind(lua_State *L);
+
+#endif

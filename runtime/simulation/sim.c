@@ -1,0 +1,405 @@
+#include "simulation/sim.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WALL_US INT64_C(1704067200000000) /* 2024-01-01 00:00 UTC, at 0 */
+#define BEGIN_S 1000.0                    /* on the other clocks: 0 would mean "never" */
+
+struct order { /* a fault for which it is too early: the code of a node runs */
+	struct order *next;
+	char *what, *node;
+	double number;
+};
+
+void sim_fail(struct sim *s, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (s->failed)
+		return;
+	s->failed = true;
+	s->err.code = ERR_INVALID;
+	va_start(ap, fmt);
+	vsnprintf(s->err.text, sizeof s->err.text, fmt, ap);
+	va_end(ap);
+}
+
+/* Promise one, on this run. A node that stands still asks its clock before it does anything, so it does not lead either. */
+void sim_check_leaders(struct sim *s, const struct seat *new_leader)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->nodes[i] != new_leader->node && sim_node_leads(s->nodes[i], new_leader->url))
+			sim_fail(s, "%s and %s lead %s at once", s->nodes[i]->name, new_leader->node->name, new_leader->url);
+}
+
+/* ---- time ---- */
+
+static void set_now(struct sim *s, double now)
+{
+	if (now > s->now)
+		s->now = now;
+	s->clock.now = (nsec)ceil(s->now * NSEC_PER_SEC);
+}
+
+void sim_enter(struct sim *s, struct sim_node *n)
+{
+	s->current = n;
+	s->clock.wall_us = WALL_US - (int64_t)(BEGIN_S * 1e6) + (n ? n->ahead_us : 0);
+}
+
+static double first_of(const struct sim_node *n)
+{
+	double at = n->up ? sim_node_first(n) : HUGE_VAL;
+
+	return at < n->paused_until ? n->paused_until : at;
+}
+
+static struct sim_node *earliest(struct sim *s, double *at)
+{
+	struct sim_node *first = NULL;
+
+	*at = timeline_first(&s->world);
+	for (uint32_t i = 0; i < s->count; i++)
+		if (first_of(s->nodes[i]) < *at) {
+			first = s->nodes[i];
+			*at = first_of(first);
+		}
+	return first;
+}
+
+static int carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err);
+
+static void carry_out_orders(struct sim *s)
+{
+	while (s->orders) {
+		struct order *o = s->orders;
+		s->orders = o->next;
+		if (carry_out(s, o->what, o->node, o->number, &s->err) < 0)
+			s->failed = true;
+		free(o->what);
+		free(o->node);
+		free(o);
+	}
+}
+
+/* false: nothing happens until then. */
+static bool step(struct sim *s, double until)
+{
+	double at;
+	struct sim_node *n = earliest(s, &at);
+
+	if (at > until) {
+		set_now(s, until);
+		return false;
+	}
+	set_now(s, at);
+	if (!n)
+		timeline_fire(&s->world);
+	else if (n->paused_until > 0)
+		sim_node_wake(n);
+	else
+		sim_node_fire(n);
+	carry_out_orders(s);
+	return true;
+}
+
+static int run(void *world, double until, bool one, struct err *err)
+{
+	struct sim *s = world;
+
+	if (s->current)
+		return err_set(err, ERR_USAGE, "time cannot be moved from inside a stub");
+	while (!s->failed && step(s, until + BEGIN_S) && !one)
+		;
+	if (!s->failed)
+		return 0;
+	*err = s->err;
+	return -1;
+}
+
+static double now(void *world)
+{
+	return ((struct sim *)world)->now - BEGIN_S;
+}
+
+/* ---- faults ---- */
+
+static void wake(struct sim *s, struct sim_node *n)
+{
+	(void)s;
+	if (n->paused_until > 0)
+		sim_node_wake(n);
+}
+
+static void on_each(struct sim *s, struct sim_node *only, void (*f)(struct sim *, struct sim_node *, double), double number)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (!only || only == s->nodes[i])
+			f(s, s->nodes[i], number);
+}
+
+static void cut(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s, (void)number;
+	n->link.cut = true;
+}
+
+static void heal(struct sim *s, struct sim_node *n, double number)
+{
+	(void)number;
+	n->link.cut = false;
+	sim_store_healed(s->store);
+}
+
+static void do_pause(struct sim *s, struct sim_node *n, double number)
+{
+	if (n->up)
+		n->paused_until = s->now + number;
+}
+
+static void do_resume(struct sim *s, struct sim_node *n, double number)
+{
+	(void)number;
+	wake(s, n);
+}
+
+static void do_clock(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s;
+	n->ahead_us = (int64_t)(number * 1e6);
+}
+
+static void do_crash(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s, (void)number;
+	if (n->up)
+		sim_node_crash(n);
+}
+
+static void do_start(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s, (void)number;
+	if (!n->up)
+		sim_node_start(n);
+}
+
+static void do_stop(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s, (void)number;
+	if (n->up)
+		sim_node_stop(n);
+}
+
+static void do_kill_worker(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s, (void)number;
+	if (n->up)
+		sim_node_kill_worker(n);
+}
+
+static void do_resign(struct sim *s, struct sim_node *n, double number)
+{
+	(void)s;
+	if (n->up)
+		sim_node_resign(n, number);
+}
+
+static const struct fault {
+	const char *what;
+	void (*node)(struct sim *s, struct sim_node *n, double number);
+	bool runs;   /* its code: not while it stands still */
+} faults[] = {
+	{ "partition", cut, false },   { "heal", heal, false },   { "pause", do_pause, true },   { "wake", do_resume, false },
+	{ "crash", do_crash, false },  { "start", do_start, false }, { "stop", do_stop, true },  { "kill_worker", do_kill_worker, true },
+	{ "resign", do_resign, true }, { "clock", do_clock, false },
+};
+
+static struct sim_node *find(const struct sim *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (strcmp(s->nodes[i]->name, name) == 0)
+			return s->nodes[i];
+	return NULL;
+}
+
+static int unknown_node(const struct sim *s, const char *name, struct err *err)
+{
+	struct buf b = { 0 };
+
+	for (uint32_t i = 0; i < s->count; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "", s->nodes[i]->name);
+	err_set(err, ERR_USAGE, "there is no node '%s': there are %s", name, b.data);
+	buf_fini(&b);
+	return -1;
+}
+
+static const char *url_of(const struct sim *s, const char *lock)
+{
+	for (uint32_t i = 0; !lock && i < s->count; i++)
+		if (s->nodes[i]->seat_count)
+			return s->nodes[i]->seats[0]->url;
+	return lock ? lock : "";
+}
+
+static int carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err)
+{
+	struct sim_node *n = name ? find(s, name) : NULL;
+
+	if (strcmp(what, "latency") == 0)
+		sim_store_latency(s->store, number);
+	else if (strcmp(what, "loss") == 0)
+		sim_store_loss(s->store, number);
+	else if (strcmp(what, "store_down") == 0)
+		sim_store_refuse(s->store, true);
+	else if (strcmp(what, "store_up") == 0)
+		sim_store_refuse(s->store, false);
+	else if (strcmp(what, "delete_record") == 0)
+		sim_store_delete(s->store, url_of(s, name));
+	else if (name && !n)
+		return unknown_node(s, name, err);
+	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+		if (strcmp(what, faults[i].what) != 0)
+			continue;
+		if (n && n->paused_until > 0 && faults[i].runs)
+			return err_set(err, ERR_USAGE, "%s stands still: sim:wake(\"%s\") first", name, name);
+		on_each(s, n, faults[i].node, number);
+	}
+	return 0;
+}
+
+static int fault(void *world, const char *what, const char *node, double number, struct err *err)
+{
+	struct sim *s = world;
+
+	if (!s->current) {
+		if (carry_out(s, what, node, number, err) < 0)
+			return -1;
+		if (!s->failed)
+			return 0;
+		*err = s->err;
+		return -1;
+	}
+	struct order *o = mem_zero(sizeof *o), **at = &s->orders;
+	*o = (struct order){ .what = mem_dup(what), .node = mem_dup(node), .number = number };
+	while (*at)
+		at = &(*at)->next;
+	*at = o;
+	return 0;
+}
+
+/* ---- looking ---- */
+
+static const char *leader(void *world, const char *lock)
+{
+	struct sim *s = world;
+
+	for (uint32_t i = 0; i < s->count; i++)
+		if (sim_node_leads(s->nodes[i], url_of(s, lock)))
+			return s->nodes[i]->name;
+	return NULL;
+}
+
+static bool leads(void *world, const char *node)
+{
+	struct sim_node *n = find(world, node);
+
+	return n && sim_node_leads(n, NULL);
+}
+
+static char *record(void *world, const char *lock)
+{
+	const struct record *r = sim_store_record(((struct sim *)world)->store, url_of(world, lock));
+
+	return r ? record_print(r) : NULL;
+}
+
+/* ---- the log ---- */
+
+static void on_log(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text)
+{
+	struct sim *s = arg;
+
+	testing_event(s->setup.testing, now(s), s->current ? s->current->name : NULL, level, event, text, about);
+}
+
+/* ---- beginning and end ---- */
+
+static void close_world(void *world)
+{
+	struct sim *s = world;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		struct sim_node *n = s->nodes[i];
+		if (n && n->up)
+			sim_node_crash(n);
+		if (n)
+			free(n->name);
+		free(n);
+	}
+	log_divert(NULL, NULL);
+	clock_pretend(NULL);
+	sim_store_free(s->store);
+	timeline_fini(&s->world);
+	ev_loop_destroy(s->loop);
+	free(s->fallback);
+	free(s->nodes);
+	free(s);
+}
+
+static int begin(struct sim *s, struct err *err)
+{
+	int argc = 0;
+
+	while (s->setup.arguments[argc])
+		argc++;
+	if (options_parse(&s->options, COMMAND_RUN, argc, (char **)s->setup.arguments, err) < 0)
+		return -1;
+	s->fallback = options_default_lock(s->setup.script, false, err);
+	if (!s->fallback)
+		return -1;
+	while (s->setup.names[s->count])
+		s->count++;
+	s->nodes = mem_zero(s->count * sizeof(struct sim_node *));
+	for (uint32_t i = 0; i < s->count; i++) {
+		s->nodes[i] = mem_zero(sizeof *s->nodes[i]);
+		s->nodes[i]->sim = s;
+		s->nodes[i]->number = i + 1;
+		s->nodes[i]->name = mem_dup(s->setup.names[i]);
+	}
+	for (uint32_t i = 0; i < s->count && !s->failed; i++)
+		sim_node_start(s->nodes[i]);
+	*err = s->err;
+	return s->failed ? -1 : 0;
+}
+
+static void *open_world(const struct testing_setup *setup, struct err *err)
+{
+	struct sim *s = mem_zero(sizeof *s);
+
+	s->setup = *setup;
+	s->environment = environ;
+	s->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	if (!s->loop)
+		abort(); /* no descriptor is left for epoll */
+	sim_enter(s, NULL);
+	timeline_init_virtual(&s->world, &s->now);
+	set_now(s, BEGIN_S);
+	clock_pretend(&s->clock);
+	log_divert(on_log, s);
+	s->store = sim_store_new(&s->world, setup->seed);
+	if (begin(s, err) == 0)
+		return s;
+	close_world(s);
+	return NULL;
+}
+
+const struct testing_ops sim_ops = {
+	.open = open_world, .close = close_world, .run = run, .fault = fault, .now = now, .leader = leader, .leads = leads, .record = record,
+};

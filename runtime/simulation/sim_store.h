@@ -1,0 +1,33 @@
+/* A store in memory behind a simulated network: the locks of `lunarch test`. Real lock_ops, so that the real elector runs on it.
+ * Not a store to use: it forgets everything, and its time is not the machine's.
+ * Used by the simulated nodes (sim_node.c). */
+#ifndef LUNARCH_SIM_STORE_H
+#define LUNARCH_SIM_STORE_H
+
+#include "locks/lock.h"
+#include "loop/timeline.h"
+
+struct sim_store;
+
+/* One node's way to the store. */
+struct sim_link {
+	bool cut;          /* nothing gets through, in either direction; nobody is told */
+};
+
+/* world: a virtual timeline that goes on when a node does not; borrowed. seed: of what the network does. */
+struct sim_store *sim_store_new(struct timeline *world, uint64_t seed);
+void sim_store_free(struct sim_store *s); /* after its locks are closed */
+
+void sim_store_latency(struct sim_store *s, double seconds); /* each way, give or take a half */
+void sim_store_loss(struct sim_store *s, double part);       /* of the messages, 0 to 1 */
+void sim_store_refuse(struct sim_store *s, bool down);       /* it answers nothing but errors */
+void sim_store_healed(struct sim_store *s);                  /* a link was: watches that were cut off look again */
+
+/* url: the record's key, and what people see. The answers come by the node's timeline: none while the node stands still. */
+struct lock *sim_store_open(struct sim_store *s, const char *url, const struct sim_link *link, struct timeline *node);
+
+/* What is there now; NULL = nothing. Borrowed until time goes on. */
+const struct record *sim_store_record(const struct sim_store *s, const char *url);
+bool sim_store_delete(struct sim_store *s, const char *url); /* as an operator would; false: nothing was there */
+
+#endif

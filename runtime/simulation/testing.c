@@ -1,0 +1,370 @@
+#include "simulation/testing.h"
+
+#include "base/mem.h"
+#include "script/bind.h"
+#include "script/environment.h"
+#include "script/script.h"
+
+#include <lauxlib.h>
+#include <lualib.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEPTH_MAX 32
+#define PATIENCE_S 120 /* of the machine's time, for one test */
+
+struct testing {
+	lua_State *L;
+	const struct testing_ops *ops;
+	void *world;
+	int events, answer; /* registry: the list of events; answer(kind, request), which finds the stub */
+};
+
+/* ---- values from one Lua state to another: data only ---- */
+
+static void copy(lua_State *from, int index, lua_State *to, int depth);
+
+static void copy_table(lua_State *from, int index, lua_State *to, int depth)
+{
+	lua_newtable(to);
+	lua_pushnil(from);
+	while (lua_next(from, index)) {
+		int top = lua_gettop(from);
+		copy(from, top - 1, to, depth + 1);
+		copy(from, top, to, depth + 1);
+		if (lua_isnil(to, -2))
+			lua_pop(to, 2);
+		else
+			lua_rawset(to, -3);
+		lua_settop(from, top - 1);
+	}
+}
+
+static void copy(lua_State *from, int index, lua_State *to, int depth)
+{
+	size_t len;
+	const char *text;
+
+	luaL_checkstack(to, 4, "a value for a stub is nested too deeply");
+	luaL_checkstack(from, 4, "a value for a stub is nested too deeply");
+	switch (lua_type(from, index)) {
+	case LUA_TBOOLEAN:
+		lua_pushboolean(to, lua_toboolean(from, index));
+		return;
+	case LUA_TNUMBER:
+		if (lua_isinteger(from, index))
+			lua_pushinteger(to, lua_tointeger(from, index));
+		else
+			lua_pushnumber(to, lua_tonumber(from, index));
+		return;
+	case LUA_TSTRING:
+		text = lua_tolstring(from, index, &len);
+		lua_pushlstring(to, text, len);
+		return;
+	case LUA_TTABLE:
+		if (depth < DEPTH_MAX) {
+			copy_table(from, index, to, depth);
+			return;
+		}
+	}
+	lua_pushnil(to);
+}
+
+/* ---- stubs ---- */
+
+static void set_text(lua_State *L, const char *name, const char *text)
+{
+	lua_pushstring(L, text);
+	lua_setfield(L, -2, name);
+}
+
+/* Who asks, and as what. The request is at the top of L. */
+static void add_circumstances(lua_State *L, const struct testing_node *n, lua_State *node)
+{
+	struct scope *scope = sched_scope(sched_of(node));
+
+	set_text(L, "node", n->name);
+	lua_pushnumber(L, n->testing->ops->now(n->testing->world));
+	lua_setfield(L, -2, "time");
+	lua_pushboolean(L, scope && scope->slot && page_leading(scope->slot, scope->term));
+	lua_setfield(L, -2, "leading");
+	if (!scope || !scope->marker)
+		return;
+	lua_pushinteger(L, scope->marker->token);
+	lua_setfield(L, -2, "token");
+	set_text(L, "lock", scope->marker->lock);
+}
+
+int testing_stub(lua_State *node, void *arg)
+{
+	const struct testing_node *n = arg;
+	lua_State *L = n->testing->L;
+	int top = lua_gettop(L);
+
+	lua_settop(node, 2);
+	if (!n->testing->world) {
+		lua_pushnil(node);
+		lua_pushliteral(node, "the script asks for it while it is loaded, before the test could give a stub: do it in on_start");
+		return 2;
+	}
+	lua_rawgeti(L, LUA_REGISTRYINDEX, n->testing->answer);
+	copy(node, 1, L, 0);
+	copy(node, 2, L, 0);
+	if (lua_istable(L, -1))
+		add_circumstances(L, n, node);
+	bool good = lua_pcall(L, 2, 2, 0) == LUA_OK;
+	if (good)
+		copy(L, top + 1, node, 0);
+	else
+		lua_pushnil(node);
+	copy(L, lua_gettop(L), node, 0);
+	lua_settop(L, top);
+	return 2;
+}
+
+void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event, const char *text,
+                   const struct log_about *about)
+{
+	static const char *const levels[] = { "debug", "info", "warn", "error" };
+	lua_State *L = t->L;
+
+	luaL_checkstack(L, 6, "no room for an event");
+	lua_rawgeti(L, LUA_REGISTRYINDEX, t->events);
+	lua_createtable(L, 0, 8);
+	lua_pushnumber(L, at);
+	lua_setfield(L, -2, "time");
+	set_text(L, "node", node ? node : "");
+	set_text(L, "level", levels[level]);
+	set_text(L, "event", event);
+	set_text(L, "message", text);
+	if (about && about->lock)
+		set_text(L, "lock", about->lock);
+	if (about && about->term) {
+		lua_pushinteger(L, (lua_Integer)about->term);
+		lua_setfield(L, -2, "term");
+		lua_pushinteger(L, about->token);
+		lua_setfield(L, -2, "token");
+	}
+	lua_rawseti(L, -2, (lua_Integer)lua_rawlen(L, -2) + 1);
+	lua_pop(L, 1);
+}
+
+/* ---- natives ---- */
+
+static struct testing *of(lua_State *L)
+{
+	return lua_touserdata(L, lua_upvalueindex(1));
+}
+
+static void *world(lua_State *L)
+{
+	if (!of(L)->world)
+		luaL_error(L, "this simulation is closed: each test opens its own with simulate { ... }");
+	return of(L)->world;
+}
+
+static int failed(lua_State *L, const struct err *err)
+{
+	lua_pushnil(L);
+	lua_pushstring(L, err->text);
+	return 2;
+}
+
+/* The texts of the list at arg, NULL-terminated; a userdata that stays on the stack. */
+static const char **texts(lua_State *L, int arg)
+{
+	luaL_checktype(L, arg, LUA_TTABLE);
+	size_t n = (size_t)lua_rawlen(L, arg);
+	const char **list = lua_newuserdatauv(L, (n + 1) * sizeof *list, 0);
+
+	for (size_t i = 0; i < n; i++) {
+		lua_rawgeti(L, arg, (lua_Integer)i + 1);
+		list[i] = lua_tostring(L, -1);
+		luaL_argcheck(L, list[i], arg, "a list of texts");
+		lua_pop(L, 1); /* the list keeps it */
+	}
+	list[n] = NULL;
+	return list;
+}
+
+/* open(script, nodes, arguments, seed, events) */
+static int world_open(lua_State *L)
+{
+	struct testing *t = of(L);
+	struct testing_setup setup = { .script = luaL_checkstring(L, 1), .seed = (uint32_t)luaL_checkinteger(L, 4), .testing = t };
+	struct err err;
+
+	setup.names = texts(L, 2);
+	setup.arguments = (char *const *)texts(L, 3);
+	lua_pushvalue(L, 5);
+	lua_rawseti(L, LUA_REGISTRYINDEX, t->events);
+	lua_settop(L, 8);
+	t->world = NULL;
+	void *world = t->ops->open(&setup, &err);
+	if (!world)
+		return failed(L, &err);
+	t->world = world;
+	lua_settop(L, 7); /* the lists are kept as long as the world: borrowed by it */
+	lua_createtable(L, 2, 0);
+	lua_pushvalue(L, 6);
+	lua_rawseti(L, -2, 1);
+	lua_pushvalue(L, 7);
+	lua_rawseti(L, -2, 2);
+	lua_pushvalue(L, 1);
+	lua_rawseti(L, -2, 3);
+	lua_pushvalue(L, 3);
+	lua_rawseti(L, -2, 4);
+	return 1;
+}
+
+static int world_close(lua_State *L)
+{
+	struct testing *t = of(L);
+
+	if (t->world)
+		t->ops->close(t->world);
+	t->world = NULL;
+	return 0;
+}
+
+static int world_run(lua_State *L)
+{
+	struct err err;
+
+	if (of(L)->ops->run(world(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
+		return failed(L, &err);
+	lua_pushboolean(L, 1);
+	return 1;
+}
+
+static int world_fault(lua_State *L)
+{
+	struct err err;
+
+	if (of(L)->ops->fault(world(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL), luaL_optnumber(L, 3, -1), &err) < 0)
+		return failed(L, &err);
+	lua_pushboolean(L, 1);
+	return 1;
+}
+
+static int world_now(lua_State *L)
+{
+	lua_pushnumber(L, of(L)->ops->now(world(L)));
+	return 1;
+}
+
+static int world_leader(lua_State *L)
+{
+	lua_pushstring(L, of(L)->ops->leader(world(L), luaL_optstring(L, 1, NULL)));
+	return 1;
+}
+
+static int world_leads(lua_State *L)
+{
+	lua_pushboolean(L, of(L)->ops->leads(world(L), luaL_checkstring(L, 1)));
+	return 1;
+}
+
+static int world_record(lua_State *L)
+{
+	char *text = of(L)->ops->record(world(L), luaL_optstring(L, 1, NULL));
+
+	lua_pushstring(L, text);
+	free(text);
+	return 1;
+}
+
+/* answers(f): what finds the stubs. */
+static int set_answer(lua_State *L)
+{
+	luaL_checktype(L, 1, LUA_TFUNCTION);
+	lua_settop(L, 1);
+	lua_rawseti(L, LUA_REGISTRYINDEX, of(L)->answer);
+	return 0;
+}
+
+static void bail_out(int signal)
+{
+	static const char text[] = "Bail out! A test has computed for two minutes: does a hook, or the test, loop without waiting?\n";
+
+	(void)signal;
+	if (write(STDOUT_FILENO, text, sizeof text - 1) < 0)
+		_exit(2);
+	_exit(1);
+}
+
+static int set_limit(lua_State *L)
+{
+	(void)L;
+	signal(SIGALRM, bail_out);
+	alarm(PATIENCE_S);
+	return 0;
+}
+
+static const luaL_Reg natives[] = {
+	{ "open", world_open },     { "close", world_close }, { "run", world_run },       { "fault", world_fault },
+	{ "now", world_now },       { "leader", world_leader }, { "leads", world_leads }, { "record", world_record },
+	{ "answers", set_answer },  { "limit", set_limit },   { NULL, NULL },
+};
+
+static int traceback(lua_State *L)
+{
+	luaL_traceback(L, L, luaL_tolstring(L, 1, NULL), 1);
+	return 1;
+}
+
+/* Leaves main(path, chunk, first) -> count, failed. */
+static void open_natives(struct testing *t)
+{
+	lua_State *L = t->L;
+
+	script_push_use(L);
+	lua_pushliteral(L, "testing");
+	lua_call(L, 1, 1);
+	lua_newtable(L);
+	bind_json(L);
+	bind_failures(L);
+	lua_pushlightuserdata(L, t);
+	luaL_setfuncs(L, natives, 1);
+	lua_call(L, 1, 1);
+}
+
+static int place(lua_State *L)
+{
+	lua_newtable(L);
+	return luaL_ref(L, LUA_REGISTRYINDEX);
+}
+
+int testing_run(const char *path, const struct testing_ops *ops, int first, int *count, struct err *err)
+{
+	struct testing t = { .L = luaL_newstate(), .ops = ops };
+	int bad = -1;
+
+	if (!t.L)
+		return err_set(err, ERR_SYSTEM, "out of memory");
+	luaL_openlibs(t.L);
+	t.events = place(t.L);
+	t.answer = place(t.L);
+	lua_pushcfunction(t.L, traceback);
+	open_natives(&t);
+	lua_pushstring(t.L, path);
+	if (luaL_loadfilex(t.L, path, "t") != LUA_OK) {
+		err_set(err, ERR_INVALID, "%s", lua_tostring(t.L, -1));
+		goto out;
+	}
+	lua_pushinteger(t.L, first);
+	if (lua_pcall(t.L, 3, 2, 1) != LUA_OK) {
+		err_set(err, ERR_INVALID, "%s", lua_tostring(t.L, -1));
+		goto out;
+	}
+	*count = (int)lua_tointeger(t.L, -2);
+	bad = (int)lua_tointeger(t.L, -1);
+out:
+	if (t.world)
+		ops->close(t.world);
+	alarm(0);
+	lua_close(t.L);
+	return bad;
+}

@@ -1,0 +1,201 @@
+-- Checks that the sources keep to scripts/rooms.txt, and draws its rooms for docs/design.md.
+-- lua5.4 scripts/rooms.lua --check: silent if all is well.  --draw: the picture's text (Mermaid), which the docs must hold.
+
+local MOST <const> = 20 -- .c files in a room: one that has more holds two ideas
+local LIBRARIES <const> = { ["ev.h"] = "ev.h", ["lua.h"] = "lua", ["lauxlib.h"] = "lua", ["lualib.h"] = "lua", ["curl/curl.h"] = "curl" }
+-- Which file of a room alone may include a library.
+local SOLE <const> = { curl = "runtime/http/http_internal.h" }
+local DOCS <const> = "docs/design.md"
+
+local rooms, order, problems = {}, {}, {}
+
+local function problem(...)
+	problems[#problems + 1] = string.format(...)
+end
+
+local function set_of(text)
+	local set = {}
+	for word in text:gmatch("%S+") do
+		set[word] = true
+	end
+	return set
+end
+
+local function read_rooms()
+	for line in io.lines("scripts/rooms.txt") do
+		local name, rest = line:match("^([%w/]+):(.*)$")
+		if name then
+			local below, libraries = rest:match("^([^|]*)|?(.*)$")
+			rooms[name] = { name = name, below = set_of(below), libraries = set_of(libraries), files = {}, sources = 0 }
+			for other in pairs(rooms[name].below) do
+				if not rooms[other] then
+					problem("scripts/rooms.txt: %s may include %s, which is not below it", name, other)
+				end
+			end
+			order[#order + 1] = name
+		end
+	end
+end
+
+local function text_of(path)
+	local f <close> = assert(io.open(path))
+	return f:read "a"
+end
+
+local function room_of(path)
+	return path:match "^(.*)/[^/]*$"
+end
+
+-- `used` collects what is included from where, so that an edge that nothing needs any more leaves the list.
+local function check_include(room, path, number, line, used, files)
+	local own = line:match '^#include "([^"]+)"'
+	if own and own ~= "version.h" then
+		local other = room_of(own)
+		if not files["runtime/" .. own] then
+			problem('%s:%d: "%s": includes go by path from runtime/', path, number, own)
+		elseif other ~= room.name and not room.below[other] then
+			problem("%s:%d: %s may not include %s (scripts/rooms.txt)", path, number, room.name, other)
+		else
+			used[other] = true
+		end
+	end
+	local library = LIBRARIES[line:match "^#include <([^>]+)>" or ""]
+	if library then
+		used[library] = true
+		if not room.libraries[library] then
+			problem("%s:%d: %s does not use %s (scripts/rooms.txt)", path, number, room.name, library)
+		elseif SOLE[library] and SOLE[library] ~= path then
+			problem("%s:%d: only %s includes %s", path, number, SOLE[library], library)
+		end
+	end
+end
+
+local function check_file(room, path, used, files)
+	local text = text_of(path)
+	if path:find "%.h$" and not text:find "^/%*" then
+		problem("%s:1: a header begins with a comment: what it is, what it is not, who uses it", path)
+	end
+	local number = 0
+	for line in text:gmatch "([^\n]*)\n" do
+		number = number + 1
+		check_include(room, path, number, line, used, files)
+	end
+end
+
+local function list_files()
+	local files = {}
+	local list <close> = assert(io.popen "find runtime -name '*.[ch]' | LC_ALL=C sort")
+	for path in list:lines() do
+		local name = room_of(path):sub(#"runtime/" + 1)
+		files[path] = true
+		local room = rooms[name]
+		if room then
+			room.files[#room.files + 1] = path
+			room.sources = room.sources + (path:find "%.c$" and 1 or 0)
+		else
+			problem("%s: %s is no room of scripts/rooms.txt", path, name)
+		end
+	end
+	return files
+end
+
+local function check_rooms(files)
+	for _, name in ipairs(order) do
+		local room, used = rooms[name], {}
+		for _, path in ipairs(room.files) do
+			check_file(room, path, used, files)
+		end
+		for _, allowed in ipairs { room.below, room.libraries } do
+			for other in pairs(allowed) do
+				if not used[other] then
+					problem("scripts/rooms.txt: %s includes nothing of %s", name, other)
+				end
+			end
+		end
+		if room.sources > MOST then
+			problem("runtime/%s: %d C files, %d at the most", name, room.sources, MOST)
+		end
+	end
+end
+
+-- Two files (a header and its source are one) that include each other, directly or through others.
+local function check_circles(files)
+	local includes = {}
+	for path in pairs(files) do
+		local stem = path:match "^runtime/(.*)%.[ch]$"
+		includes[stem] = includes[stem] or {}
+		for other in text_of(path):gmatch '#include "([^"]+)%.h"' do
+			if other ~= stem and files["runtime/" .. other .. ".h"] then
+				includes[stem][other] = true
+			end
+		end
+	end
+	local state = {}
+	local function visit(stem, trail)
+		state[stem] = "open"
+		trail[#trail + 1] = stem
+		for other in pairs(includes[stem]) do
+			if state[other] == "open" then
+				problem("runtime/: a circle of files: %s, %s", table.concat(trail, ", "), other)
+			elseif not state[other] then
+				visit(other, trail)
+			end
+		end
+		trail[#trail] = nil
+		state[stem] = "done"
+	end
+	for stem in pairs(includes) do
+		if not state[stem] then
+			visit(stem, {})
+		end
+	end
+end
+
+-- Without the arrows that others imply: what a room may include through one below it is not drawn.
+local function drawing()
+	local reach, lines = {}, { "```mermaid", "graph TD" }
+	for _, name in ipairs(order) do
+		reach[name] = {}
+		for other in pairs(rooms[name].below) do
+			reach[name][other] = true
+			for further in pairs(reach[other]) do
+				reach[name][further] = true
+			end
+		end
+	end
+	local function implied(name, other)
+		for between in pairs(rooms[name].below) do
+			if reach[between][other] then
+				return true
+			end
+		end
+	end
+	for i = #order, 1, -1 do
+		local name = order[i]
+		for j = #order, 1, -1 do
+			local other = order[j]
+			if rooms[name].below[other] and not implied(name, other) then
+				lines[#lines + 1] = string.format("    %s --> %s", name, other)
+			end
+		end
+	end
+	lines[#lines + 1] = "```\n"
+	return table.concat(lines, "\n")
+end
+
+read_rooms()
+if arg[1] == "--draw" then
+	io.write(drawing())
+	return
+end
+local files = list_files()
+check_rooms(files)
+check_circles(files)
+if not text_of(DOCS):find(drawing(), 1, true) then
+	problem("%s: its picture of the rooms is not what `lua5.4 scripts/rooms.lua --draw` prints", DOCS)
+end
+if #problems > 0 then
+	table.sort(problems)
+	print(table.concat(problems, "\n"))
+	os.exit(1)
+end
