@@ -62,7 +62,7 @@ CARRIED := examples/starter.lua examples/starter_test.lua examples/.luacheckrc d
 PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort) $(CARRIED)
 # Annotations for editors.
 META    := $(patsubst lua/meta/%,%,$(wildcard lua/meta/*.lua lua/meta/lunarch/*.lua))
-UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(wildcard tests/unit/*.c))
+UNIT    := $(patsubst tests/unit/%.c,$(BUILD)/tests/unit/%,$(shell find tests/unit -name "*.c" | sort))
 
 all: $(BUILD)/lunarch $(MODULES)
 
@@ -104,18 +104,18 @@ $(BUILD)/modules.a: $(sort $(MODULE_OBJ))
 	@rm -f $@
 	$(Q)ar rcs $@ $^
 
-$(BUILD)/tests/unit/%: tests/unit/%.c tests/tap.h $(LIBOBJ) $(BUILD)/modules.a
+$(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules.a
 	@mkdir -p $(@D)
 	@echo "  TEST  $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Itests/lib $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
 $(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease/lease.c runtime/lease/lease.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)
 
-# The conformance program (tests/conform): beside the program, so that it finds the modules.
-$(BUILD)/conform: $(wildcard tests/conform/*.c) tests/conform/conform.h $(LIBOBJ)
+# The conformance program (tests/locks/conform): beside the program, so that it finds the modules.
+$(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/conform.h $(LIBOBJ)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
 
@@ -125,7 +125,7 @@ PROVE    = $(if $(TAP),prove --verbose,prove --failures)
 PROVE_EACH = $(PROVE) --exec 'timeout --kill-after=10 900'
 # What mostly waits, for leases and servers: two at a time.
 PROVE_PAIRS = $(PROVE_EACH) --jobs 2
-SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/lock/*.py) $(wildcard tests/lua/test_*.py tests/conform/test_*.py) $(wildcard tests/faults/*.py) $(wildcard tests/examples/*.py) $(wildcard tests/house/*.py)
+SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py)
 SEEDS   ?= 20000
 
 deps:
@@ -146,14 +146,14 @@ test: test-deps
 test-full: export FULL=1
 test-full: test
 
-# Against the real API server and real client-go, which are built from their Go modules the first time (tests/go_build.sh).
+# Against the real API server and real client-go, which are built from their Go modules the first time (tests/lib/go_build.sh).
 test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	$(PROVE_EACH) $(addprefix tests/kube/,conform.py election.py faults.py restored.py example.py doctor.py)
+	$(PROVE_EACH) $(addprefix tests/cluster/kubernetes/,conform.py election.py faults.py restored.py example.py doctor.py)
 
 # The example's Dockerfile, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-image: kube-server
-	$(PROVE_EACH) tests/kube/image.py
+	$(PROVE_EACH) tests/cluster/kubernetes/image.py
 
 # The version before this one beside it on one lock: built from its commit, so it needs the repository's history.
 PREVIOUS = 0a6d862
@@ -162,14 +162,14 @@ test-previous: test-deps
 	@[ -e $(BUILD)/previous/$(PREVIOUS) ] || { rm -rf $(BUILD)/previous && mkdir -p $(BUILD)/previous && \
 	  git archive $(PREVIOUS) | tar -x -C $(BUILD)/previous && $(MAKE) --no-print-directory -C $(BUILD)/previous BUILD=build VERSION=$(PREVIOUS) all >/dev/null && \
 	  touch $(BUILD)/previous/$(PREVIOUS); }
-	PREVIOUS=$(CURDIR)/$(BUILD)/previous/build $(PROVE_EACH) tests/previous/beside.py
+	PREVIOUS=$(CURDIR)/$(BUILD)/previous/build $(PROVE_EACH) tests/cluster/previous/beside.py
 
 # The file lock between clients of a real NFS server, in a virtual machine (no KVM, no network, nothing installed but QEMU).
 test-nfs:
 	@scripts/deps.sh nfs
-	@tests/nfs/fetch.sh
+	@tests/cluster/nfs/fetch.sh
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	$(PROVE) --exec 'timeout --kill-after=10 1800' tests/nfs/machine.py :: lock.py
+	$(PROVE) --exec 'timeout --kill-after=10 1800' tests/cluster/nfs/machine.py :: lock.py
 
 # The etcd lock on the servers that are newer than Debian's, built likewise.
 test-etcd: etcd-servers
@@ -178,16 +178,16 @@ test-etcd: etcd-servers
 
 GO_BUILT = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lunarch-tests
 ETCD_VERSIONS = v3.5 v3.6
-ETCD_TESTS = tests/conform/test_etcd.py tests/conform/test_etcd_own.py tests/faults/etcd.py
+ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/cluster/faults/etcd.py
 
 go-deps:
 	@scripts/deps.sh go
 
 kube-server: go-deps
-	@tests/go_build.sh kube tests/kube k8s.io/kubernetes/cmd/kube-apiserver ./contender
+	@tests/lib/go_build.sh kube tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
 
 etcd-servers: go-deps
-	@for v in $(ETCD_VERSIONS); do tests/go_build.sh etcd-$$v tests/etcd/$$v go.etcd.io/etcd/server/v3 || exit 1; done
+	@for v in $(ETCD_VERSIONS); do tests/lib/go_build.sh etcd-$$v tests/cluster/etcd/$$v go.etcd.io/etcd/server/v3 || exit 1; done
 
 # The rows of make bench that need the API server, which is built first.
 bench-kube: kube-server
@@ -205,8 +205,8 @@ asan: test-deps
 	  all build/asan/conform asan-units
 	RACE=100 LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_PAIRS) $(ASAN_SYSTEM)
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), and without clusters whose terms must not end while all is slow.
-ASAN_SYSTEM := $(filter-out tests/conform/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/lua/test_*.py tests/cli/*.py tests/stop/*.py \
-               tests/lock/race.py tests/lock/kube_faults.py tests/conform/test_*.py))
+ASAN_SYSTEM := $(filter-out tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+               tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 asan-units: $(UNIT)
 	$(PROVE_EACH) $(UNIT)
 

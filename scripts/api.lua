@@ -249,12 +249,17 @@ end
 
 -- ---- the library: what there is, and what is said of it ----
 
--- A module, loaded as lua/prelude.lua does but in a world in which nothing works: loading one asks for nothing.
+-- A module, loaded as lua/boot/prelude.lua does but in a world in which nothing works: loading one asks for nothing.
 local function load_module(name)
 	local nothing = setmetatable({}, { __index = function(t) return t end, __call = function(t) return t end })
 	package.loaded.lunarch = nothing
 	local function use(file)
-		return assert(loadfile("lua/" .. file:gsub("^lunarch%.", "lunarch/") .. ".lua"))(use)
+		local name = file:gsub("^lunarch%.", "")
+		for _, folder in ipairs { "lunarch", "boot", "api" } do
+			local chunk = loadfile("lua/" .. folder .. "/" .. name .. ".lua")
+			if chunk then return chunk(use) end
+		end
+		error("no " .. file)
 	end
 	package.searchers[2] = function(wanted)
 		return wanted:find "^lunarch%." and function() return use(wanted)(nothing) end or nil

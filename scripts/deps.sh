@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what is missing of Debian's packages to build; with "test", the servers too that the tests start for themselves; with
 # "bench", what the figures are compared with; with "go", what those are built with that are published as Go modules; with "nfs",
-# what runs a virtual machine (what is in it: tests/nfs/fetch.sh); with "lint", all that the whole check needs. Silent and fast when
+# what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh); with "lint", all that the whole check needs. Silent and fast when
 # nothing is missing.
 set -eu
 need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev"
@@ -14,7 +14,7 @@ esac
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck"
-# Any go will do: tests/go_build.sh fetches the one it needs.
+# Any go will do: tests/lib/go_build.sh fetches the one it needs.
 [ "${1:-}" = go ] && ! command -v go >/dev/null && need="$need golang-go ca-certificates"
 missing=""
 for p in $need; do

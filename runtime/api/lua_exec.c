@@ -169,7 +169,7 @@ static struct job *job_new(lua_State *L, int n)
 	return j;
 }
 
-/* start(specs, hold) -> job | nil, err: lua/exec.lua has checked the fields of each; output goes from one to the next. */
+/* start(specs, hold) -> job | nil, err: lua/api/exec.lua has checked the fields of each; output goes from one to the next. */
 static int job_start(lua_State *L)
 {
 	struct err err;

@@ -17,7 +17,7 @@
 #define STREAM_KEPT (256 * 1024)   /* of a body that is read slower than it comes */
 #define HEADERS_MAX 256
 
-/* A request of the script. lua/http.lua decides what is asked for; this carries it and what came of it to the task that
+/* A request of the script. lua/api/http.lua decides what is asked for; this carries it and what came of it to the task that
  * waits. Its user value holds the texts that must live as long as it does. */
 struct call {
 	struct http_call *under_way;  /* NULL: it has ended */
@@ -218,7 +218,7 @@ static struct http *lane(lua_State *L)
 	return h;
 }
 
-/* start(spec) -> call: lua/http.lua has checked the fields. */
+/* start(spec) -> call: lua/api/http.lua has checked the fields. */
 static int call_start(lua_State *L)
 {
 	const char *headers[HEADERS_MAX];

@@ -5,7 +5,7 @@
 
 #define SIGNAL_TYPE "lunarch.signal"
 
-/* Tasks that wait for something that Lua code decides (lua/queue.lua): first come, first woken. */
+/* Tasks that wait for something that Lua code decides (lua/api/queue.lua): first come, first woken. */
 struct signal {
 	struct waiter *first, **last;
 };

@@ -341,7 +341,7 @@ static int group_gc(lua_State *L)
 	return 0;
 }
 
-/* ---- for lua/tasks.lua ---- */
+/* ---- for lua/api/tasks.lua ---- */
 
 /* spawn_watched(f, ...) -> a task whose error does not end the term */
 static int spawn_watched(lua_State *L)

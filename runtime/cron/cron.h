@@ -1,5 +1,5 @@
 /* Cron expressions: which minutes they mean, and which one is due.
- * Not a timer: time is passed in, nothing is started here. lua/cron.lua waits and calls.
+ * Not a timer: time is passed in, nothing is started here. lua/api/cron.lua waits and calls.
  * Used by lua_cron.c. Times are seconds since 1970 (UTC), always a whole minute of the zone. */
 #ifndef LUNARCH_CRON_H
 #define LUNARCH_CRON_H

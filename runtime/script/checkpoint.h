@@ -1,5 +1,5 @@
 /* A term's checkpoint in the worker: what the record is known to hold, and what is on its way there.
- * Not the record: the elector puts it in there, and says when it is known to be. Not its form: lua/checkpoint.lua.
+ * Not the record: the elector puts it in there, and says when it is known to be. Not its form: lua/api/checkpoint.lua.
  * Used by term.c; natives for lua/. */
 #ifndef LUNARCH_SAVING_H
 #define LUNARCH_SAVING_H

@@ -245,7 +245,7 @@ static void send_answer(const struct asking *a, bool yes, const char *why, const
 	script_send(a->election->script, &m);
 }
 
-/* The results are yes, why, address: see lua/prelude.lua. */
+/* The results are yes, why, address: see lua/boot/prelude.lua. */
 static void answered(void *arg, const struct outcome *o)
 {
 	struct asking *a = arg;

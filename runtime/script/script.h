@@ -22,7 +22,7 @@ struct script_spec {         /* borrowed for as long as the script lives */
 	char *const *args;   /* of the script, NULL-terminated */
 	void (*send)(void *arg, const struct buf *message);
 	void *arg;
-	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there: lua/simulated.lua; NULL: the world is real */
+	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there: lua/test/simulated.lua; NULL: the world is real */
 	void *stub_arg;
 };
 
@@ -31,7 +31,7 @@ struct script {
 	struct script_spec spec;
 	lua_State *L;        /* the main thread */
 	struct sched *sched;
-	int internals;       /* registry reference: what lua/prelude.lua returns */
+	int internals;       /* registry reference: what lua/boot/prelude.lua returns */
 	struct election *elections;
 	uint32_t nelections;
 	struct election **slots; /* by slot; NULL: not ours */

@@ -3,6 +3,7 @@
 left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows them."""
 import json, os, shutil, signal, subprocess, sys, time
 from rows import HELLO, JSON, OPTIONS, QUICK, RUNS, Crowd, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
 import kube_rows, script_rows, store_rows
 

@@ -1,11 +1,11 @@
 """make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and contender are
-built once by make bench-kube (tests/go_build.sh): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
+built once by make bench-kube (tests/lib/go_build.sh): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
 import os, signal, sys, time
 from rows import JSON, QUICK, ROOT, RUNS, Crowd, Runner, cpu_ms, family, pss, row
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import moment, wait_for
 import store_rows
-sys.path.insert(0, os.path.join(ROOT, "tests", "kube"))
-from rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
+from kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
 
 KUBE_RUNS = min(RUNS, 10)
 

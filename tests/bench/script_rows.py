@@ -1,7 +1,7 @@
 """The rows of make bench about scripts: how soon a hook runs, what timers, tasks and requests cost, and that nothing piles up.
 Each function yields (what, goal, values, unit, floor) for bench.py's row()."""
 import json, os, shutil, subprocess, sys, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lua"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import player
 from harness import LUNARCH, ROOT
 from servers import Server, ask

@@ -1,12 +1,14 @@
 """make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
-installed has a line that says so. The Go contender is built by tests/go_build.sh, where Go is found."""
+installed has a line that says so. The Go contender is built by tests/lib/go_build.sh, where Go is found."""
 import http.client, json, os, shutil, signal, socket, subprocess, threading, time
 from rows import built, HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
+import sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, ROOT, moment
 import servers
 
 GO = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election")
-KAZOO = os.path.join(ROOT, "tests", "peers", "kazoo_election.py")
+KAZOO = os.path.join(ROOT, "tests", "cluster", "peers", "kazoo_election.py")
 
 
 SETTLE = 0.5  # seconds that a standby has been there before it is its turn; peers too
@@ -19,7 +21,7 @@ def absent(what):
 
 def go():
     """The Go contender, built if it can be."""
-    subprocess.run([os.path.join(ROOT, "tests", "go_build.sh"), "peers", os.path.join(ROOT, "tests", "peers"), "./election"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run([os.path.join(ROOT, "tests", "lib", "go_build.sh"), "peers", os.path.join(ROOT, "tests", "cluster", "peers"), "./election"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return os.access(GO, os.X_OK)
 
 

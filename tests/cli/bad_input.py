@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Bad input, each kind by name: the error says which file, key and value, nothing is lost, and nobody leads by mistake."""
 import os, shutil, sys, tempfile
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 TMP = scratch()

@@ -2,7 +2,7 @@
 """The control socket and ctl; readiness messages to systemd. In a mount namespace of its own, so that the default
 directory holds nobody else's sockets."""
 import atexit, json, os, shutil, signal, socket, stat, subprocess, sys, threading
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 
 if "LUNARCH_TEST_PRIVATE" not in os.environ:

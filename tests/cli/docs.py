@@ -3,7 +3,7 @@
 command executed; lunarch new; the API's one source, and that it describes what there is."""
 import os, re, shutil, subprocess, sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch, skip
 
 room = scratch()
@@ -173,7 +173,7 @@ there = set(p.stdout.split())
 held(p, "a script can list what it sees")
 testing = {d for d in described if d.startswith("sim:") or d in ("test", "simulate", "expect", "equal", "matches", "raises")}
 same(sorted(there - described), [], "everything a script can call is described")
-responses = {d for d in described if d.startswith("response:")}  # there is none without a server: tests/lua has those
+responses = {d for d in described if d.startswith("response:")}  # there is none without a server: tests/script has those
 same(sorted(described - there - testing - responses), [], "everything that is described is there")
 write(os.path.join(room, "sim_test.lua"), """test("names", function()
   local sim = simulate { script = "names.lua" }

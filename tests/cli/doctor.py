@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
 import atexit, http.server, json, os, shutil, signal, subprocess, sys, tempfile, threading, urllib.request
-TESTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-sys.path[:0] = [TESTS, os.path.join(TESTS, "conform")]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores
 from harness import LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
 from servers import Etcd, Postgres, Redis

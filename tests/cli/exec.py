@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """lunarch exec from outside: status, streams, signals, waiting, losing, nesting."""
 import os, shutil, signal, subprocess, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 directory = scratch()

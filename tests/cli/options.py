@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The command line itself: help, suggestions, exit codes, versions, completion."""
 import os, re, subprocess, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch
 
 COMMANDS = ["run", "exec", "leader", "status", "check", "doctor", "test", "new", "ctl"]

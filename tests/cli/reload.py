@@ -2,7 +2,7 @@
 """SIGHUP, through `run`, with a second candidate that would take the lock at once if it could: the holder keeps it and gets a
 larger token; a script that does not load changes nothing; another lock or identity is let go; isolated elections too."""
 import os, shutil, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = """

@@ -2,7 +2,7 @@
 """`lunarch test`: simulated nodes under every fault, the examples' own tests, and tests that fail as they should."""
 import glob, os, re, shutil, subprocess, sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/backup.lua: real archives of a real directory, whole and with the right checksum, the newest kept, whoever is killed over one."""
 import hashlib, os, shutil, signal, sys, tarfile
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = os.path.join(ROOT, "examples", "backup.lua")

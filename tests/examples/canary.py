@@ -2,7 +2,7 @@
 """examples/canary.lua: real web servers get a new version one by one, the canary first, across the death of a leader; a bad version goes back."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = os.path.join(ROOT, "examples", "canary.lua")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/compact.lua: segments of a log, plain and compressed, become one state, whoever is killed meanwhile; a damaged one stays."""
 import gzip, os, random, shutil, signal, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = os.path.join(ROOT, "examples", "compact.lua")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/migrate.lua: on a real PostgreSQL every migration is run exactly once, though three start at a time and leaders are killed over it."""
 import os, shutil, signal, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Postgres
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/postgres.lua: jobs are done once each, under the token of the term that did them."""
 import os, signal, sys, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Postgres
 

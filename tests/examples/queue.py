@@ -2,7 +2,7 @@
 """examples/queue.lua, and lunarch.redis: every job has one result, in order, through a crash in the middle of one and a leader that
 has been replaced; and what the module says about a server's errors, users and replicas."""
 import os, signal, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Redis, free_port
 

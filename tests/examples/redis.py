@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/redis.lua: jobs that are due are moved by whoever leads, and by nobody else."""
 import os, signal, sys, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Redis
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/report.lua: a mail for each day, through the real msmtp, also for the days on which nobody led, whoever is killed meanwhile."""
 import email, email.policy, os, shutil, signal, sys, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from postbox import Mailbox
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/shards.lua: 64 shards, each led by exactly one of two, then three, then two candidates, and shared out evenly."""
 import json, os, shutil, signal, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = os.path.join(ROOT, "examples", "shards.lua")

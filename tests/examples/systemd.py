@@ -2,7 +2,7 @@
 """examples/systemd.lua, and lunarch.systemd, with real systemds: two machines, each with Debian's systemd as process 1 of a PID
 namespace; and its --user kind. Needs root."""
 import os, signal, subprocess, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Server
 

@@ -2,7 +2,7 @@
 """examples/vip.lua, and lunarch.vip: two machines and a client on one switch, which are network namespaces; the address answers the
 client before and after each failover, and the client is told that it has moved. Needs root."""
 import os, re, signal, subprocess, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Server
 

@@ -2,7 +2,7 @@
 """examples/watchdog.lua: who is not well gives up the lead, and stays out until it is well again. Health is what real HTTP servers say."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = os.path.join(ROOT, "examples", "watchdog.lua")

@@ -2,7 +2,7 @@
 """examples/webhook.lua: a real web server hears of each leader, in order, also of those that came while it was down."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 SCRIPT = os.path.join(ROOT, "examples", "webhook.lua")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader stopped."""
 import os, re, signal, sys, time
-sys.path[:0] = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", d) for d in ("", "conform")]
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import ZooKeeper
 from stores import Zk

@@ -2,7 +2,7 @@
 """What is stopped (SIGSTOP) when it is needed: the guard alone, with short leases and long ones, so that the elector must do its work
 before the lease is over; and elector, guard and worker together, beside which what they started goes on."""
 import math, os, subprocess, sys, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]

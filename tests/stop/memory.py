@@ -2,7 +2,7 @@
 """A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector is stopped,
 so that the guard alone is left to kill the tree when the lease ends."""
 import os, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 LIMIT = 96 << 20

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Scripts that end by their own doing: a crash, no memory, os.exit, an error in each hook; and a log that nobody reads."""
 import os, shutil, signal, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 HERE = os.path.dirname(os.path.abspath(__file__))

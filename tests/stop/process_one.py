@@ -2,7 +2,7 @@
 """An elector that may have children of other people: as process 1 of a container, or started by a shell that had some. Its guard
 is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
 import os, subprocess, sys
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]

@@ -2,7 +2,7 @@
 """One case for each way to refuse to stop. A script leads and clings to it; the lease is taken from it (or its processes are
 killed or frozen); a second candidate must lead after everything of the first is dead, and on_stopped must have run once."""
 import os, shutil, signal, subprocess, sys, threading, time
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -1,0 +1,92 @@
+/* What a term starts in the fault tests: it takes a lock that only one living process may have, and says if another still
+ * has it. The kernel judges, not a clock: a process of an ended term that lives on is found, however short the overlap.
+ * Not a part of Lunarch, and it knows nothing of it but LUNARCH_TOKEN. Usage: witness FILE NAME [strict]
+ * Built and used by tests/lib/field.py. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WITNESS_FD 99
+
+static void say(const char *file, const char *ending, const char *text)
+{
+	char path[4096];
+
+	snprintf(path, sizeof path, "%s.%s", file, ending);
+	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+	if (fd < 0 || write(fd, text, strlen(text)) != (ssize_t)strlen(text))
+		_exit(3);
+	close(fd);
+}
+
+/* A process that is exiting runs no more code but may not have closed its files yet; its descriptors cannot be seen. */
+static int other_holder(const struct stat *mine)
+{
+	DIR *d = opendir("/proc");
+	struct dirent *e;
+	int found = 0;
+
+	while (d && !found && (e = readdir(d))) {
+		char path[64];
+		struct stat st;
+		int pid = atoi(e->d_name);
+		if (pid <= 0 || pid == getpid())
+			continue;
+		snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, WITNESS_FD);
+		if (stat(path, &st) == 0 && st.st_ino == mine->st_ino && st.st_dev == mine->st_dev)
+			found = pid;
+	}
+	if (d)
+		closedir(d);
+	return found;
+}
+
+static void take(const char *file, const char *name, const char *token, int strict)
+{
+	struct timespec pause = { .tv_nsec = 200 * 1000 };
+	struct stat st;
+	char text[300];
+
+	fstat(WITNESS_FD, &st);
+	while (flock(WITNESS_FD, LOCK_EX | LOCK_NB) < 0) {
+		int pid = strict ? -1 : other_holder(&st);
+		if (pid) {
+			snprintf(text, sizeof text, "%s with token %s began while process %d of another term lived\n", name, token, pid);
+			say(file, "overlaps", text);
+			return;
+		}
+		nanosleep(&pause, NULL);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const char *token = getenv("LUNARCH_TOKEN");
+	char text[300];
+
+	if (argc < 3 || !token)
+		return 2;
+	int fd = open(argv[1], O_RDWR | O_CREAT, 0666);
+	if (fd < 0 || dup2(fd, WITNESS_FD) < 0)
+		return 2;
+	close(fd);
+	take(argv[1], argv[2], token, argc > 3);
+	snprintf(text, sizeof text, "%s %s\n", token, argv[2]);
+	say(argv[1], "terms", text);
+	if (fork() == 0) { /* clings to what it has, and is not in sight of whoever stops its parent */
+		setsid();
+		signal(SIGTERM, SIG_IGN);
+		for (;;)
+			pause();
+	}
+	for (;;)
+		pause();
+}

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every way in which a
+term can end, and what either saved the other loads. PREVIOUS: the directory that has its program."""
+import os, signal, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+import harness
+from field import *
+import servers
+
+OLD, NEW = os.path.join(os.environ["PREVIOUS"], "lunarch"), harness.LUNARCH
+
+
+def join(f, name, program, lock):
+    harness.LUNARCH = program
+    try:
+        return f.join(name, lock=lock)
+    finally:
+        harness.LUNARCH = NEW
+
+
+def turns(store, lock=None):
+    f = Field(f"previous-{store}")
+    lock = lock or f.lock
+    play = {"old": OLD, "new": NEW}
+    c = {"old": join(f, "old", OLD, lock)}
+    f.acts(1, "old")
+    c["new"] = join(f, "new", NEW, lock)
+    ok(c["new"].wait("new_leader", "old leads"), f"{store}: this version reads what the one before it wrote")
+    led = {"old": 1, "new": 0}
+    for how, sig in (("resigns", signal.SIGUSR1), ("is killed", signal.SIGKILL), ("is stopped", signal.SIGTERM)):
+        for one, other in (("old", "new"), ("new", "old")):
+            wait_for(lambda: len(c[one].said("saved ")) > 2)
+            c[one].kill(sig)
+            led[other] += 1
+            ok(f.acts(led[other], other), f"{store}: {one} {how}, {other} leads")
+            if sig != signal.SIGUSR1:
+                c[one].leave()
+                c[one] = join(f, one, play[one], lock)
+            wait_for(lambda: c[one].all("new_leader", f"{other} leads"))
+    f.verdict(store)
+    f.end()
+
+
+def on_file():
+    turns("file")
+
+
+def on_etcd():
+    with servers.Etcd() as server:
+        turns("etcd", server.url("job"))
+
+
+def on_redis():
+    """With its name in braces: each version has fields of its own for the doubt, and who finds none waits a lease, once."""
+    with servers.Redis("--appendonly", "yes", "--appendfsync", "always") as server:
+        lock = server.url("%7Bjob%7D")
+        r = subprocess.run([NEW, "exec", *STEADY, "--lock", lock, "--", "true"], capture_output=True, text=True, timeout=PATIENCE)
+        same((r.returncode, server.cli("HGET", "{job}:lunarch", "doubt{}")), (0, ""), "redis: this version leads first")
+        turns("redis", lock)
+
+
+at_once(on_file, on_etcd, on_redis)
+done()

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""make install and uninstall, into a directory of their own; and scripts/deps.sh for people who are not root."""
+import os, re, shutil, sys
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from harness import *
+
+HOME = scratch()
+os.chmod(HOME, 0o755)
+TREE = os.path.join(HOME, "opt", "lunarch")
+PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "MAKE", "MFLAGS"))}
+
+
+def make(target):
+    """What is built is taken as it is (-o all): the test before this one may have been built with other flags."""
+    return subprocess.run(["make", "-s", "-o", "all", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"], cwd=ROOT, capture_output=True, text=True,
+                          env=PLAIN, timeout=600)
+
+
+def files():
+    return sorted(os.path.relpath(os.path.join(base, f), TREE) for base, _, names in os.walk(TREE) for f in names)
+
+
+def modules(program):
+    return re.findall(r"^module (\w+): (?!not installed)(.*)", subprocess.run([program, "--version"], capture_output=True, text=True, cwd="/").stdout, re.M)
+
+
+def installing():
+    r = make("install")
+    same((r.returncode, r.stdout + r.stderr), (0, ""), "make install is silent")
+    program = os.path.join(TREE, "bin", "lunarch")
+    there = files()
+    ok("bin/lunarch" in there and "share/bash-completion/completions/lunarch" in there, "program and completion are where they belong")
+    built = sorted(f for f in os.listdir(os.path.join(ROOT, "build", "modules")) if f.endswith(".so"))
+    same([f for f in there if f.startswith("lib/")], [f"lib/lunarch/{m}" for m in built], "and every module that was built")
+    ok(modules(program) and modules(program) == modules(LUNARCH), "the installed program finds its modules and their libraries, from anywhere")
+    r = subprocess.run([program, "run", "--lock", HOME + "/lock", "-e", "print(term.token) lunarch.exit(0)"], capture_output=True, text=True,
+                       cwd="/", env={**PLAIN, "PATH": "/usr/bin:/bin"}, timeout=PATIENCE)
+    ok(r.returncode == 0 and "became_leader" in r.stderr, "it runs a script: what it needs is in it")
+    r = subprocess.run(["bash", "-c", f". {TREE}/share/bash-completion/completions/lunarch; COMP_WORDS=({program} sta) COMP_CWORD=1; _lunarch; echo ${{COMPREPLY[*]}}"],
+                       capture_output=True, text=True, env=PLAIN, timeout=PATIENCE)
+    same(r.stdout.strip(), "status", "the installed completion works with it")
+    with open(os.path.join(TREE, "lib", "lunarch", "other.conf"), "w") as f:
+        f.write("of somebody else")
+    r = make("uninstall")
+    same((r.returncode, r.stdout + r.stderr), (0, ""), "make uninstall is silent")
+    same(files(), ["lib/lunarch/other.conf"], "and removes what is ours, and nothing else")
+
+
+def as_nobody(argv, env):
+    become = [shutil.which("setpriv"), "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    return subprocess.run([*become, *argv], capture_output=True, text=True, env=env, cwd="/", timeout=PATIENCE)
+
+
+def asking_for_packages():
+    """Nothing is installed as far as this dpkg can see, and there is no other tool than these."""
+    tools, empty = os.path.join(HOME, "tools"), os.path.join(HOME, "dpkg")
+    os.makedirs(tools)
+    os.makedirs(empty)
+    for name in ("dpkg-query", "id", "env"):
+        os.symlink(shutil.which(name), os.path.join(tools, name))
+    script = os.path.join(HOME, "deps.sh")
+    shutil.copy(os.path.join(ROOT, "scripts", "deps.sh"), script)
+    env = {"PATH": tools, "DPKG_ADMINDIR": empty}
+    r = as_nobody(["/bin/sh", script], env)
+    ok(r.returncode == 1 and "apt-get install gcc libc6-dev make" in r.stderr and "liblua5.4-dev" in r.stderr and "neither root nor sudo" in r.stderr,
+       "without root and sudo the missing packages are named, as a line to type")
+    sudo = os.path.join(tools, "sudo")
+    with open(sudo, "w") as f:
+        f.write(f'#!/bin/sh\n[ "$1" = -n ] && shift\n[ "$1" = true ] || echo "$*" >> {HOME}/asked\n')
+    os.chmod(sudo, 0o755)
+    os.chmod(HOME, 0o777)
+    r = as_nobody(["/bin/sh", script], env)
+    with open(HOME + "/asked") as f:
+        asked = f.read()
+    ok(r.returncode == 0 and "apt-get update" in asked and re.search(r"apt-get install .*gcc libc6-dev make", asked), "with sudo it installs them")
+    r = subprocess.run([os.path.join(ROOT, "scripts", "deps.sh")], capture_output=True, text=True, env=PLAIN, timeout=PATIENCE)
+    same((r.returncode, r.stdout + r.stderr), (0, ""), "where nothing is missing it says nothing, and needs no right")
+
+
+installing()
+asking_for_packages()
+shutil.rmtree(HOME, ignore_errors=True)
+done()

@@ -1,0 +1,137 @@
+"""What the fault tests share: candidates whose terms hold what only one living process can hold, and the verdict on it."""
+import os, shlex, shutil, subprocess, sys, tempfile
+from harness import *
+
+FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
+# Between the kill and the next leader there are 1.5 s here, which a machine may be late by.
+STEADY = ["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
+          "--kill-allowance", "750ms", "--drift-allowance", "750ms"]
+
+
+def build(name, *flags):
+    """A C file of this directory, compiled beside the binary under test; its path."""
+    home = os.path.join(os.path.dirname(LUNARCH), "tests", "cluster", "faults")
+    os.makedirs(home, exist_ok=True)
+    out = os.path.join(home, name.replace(".c", ".so" if "-shared" in flags else ""))
+    new = tempfile.mktemp(dir=home)
+    subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", *flags,
+                    "-o", new, os.path.join(FAULTS, name), "-ldl"], check=True)
+    os.rename(new, out)
+    return out
+
+
+class Field:
+    """One lock, its candidates, and the witness of their terms."""
+
+    def __init__(self, name="field"):
+        self.name = name
+        self.dir = scratch()
+        os.chmod(self.dir, 0o777)
+        self.home = os.path.join(self.dir, "home")  # of the lock alone
+        os.mkdir(self.home)
+        os.chmod(self.home, 0o777)
+        self.lock = os.path.join(self.home, "lock")
+        self.witness = os.path.join(self.dir, "witness")
+        self.program = build("witness.c")
+        self.candidates = []
+
+    def join(self, name, *options, times=STEADY, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw):
+        c = Candidate("--lock", lock or self.lock, "--identity", name, *options, script, "--", self.program,
+                      self.witness, name, *(["strict"] if strict else []), options=times, cwd=self.dir, **kw)
+        c.name = name
+        self.candidates.append(c)
+        return c
+
+    def lines(self, ending):
+        try:
+            with open(f"{self.witness}.{ending}") as f:
+                return f.read().splitlines()
+        except OSError:
+            return []
+
+    def terms(self):
+        """(token, name) of every term, in the order in which their processes acted."""
+        return [(int(l.split()[0]), l.split()[1]) for l in self.lines("terms")]
+
+    def acts(self, count, name=None, patience=PATIENCE):
+        """Waits until so many terms (of that candidate) have acted; the last of them."""
+        def there():
+            t = [t for t in self.terms() if name in (None, t[1])]
+            return len(t) >= count and t[count - 1]
+        return wait_for(there, patience)
+
+    def record(self):
+        with open(self.lock) as f:
+            return json.load(f)
+
+    def checkpoints(self):
+        """Terms whose checkpoint was older than what an earlier term knew to be saved: there must be none."""
+        loaded, saved = {}, {}
+        for c in self.candidates:
+            for word, seen in (("loaded ", loaded), ("saved ", saved)):
+                for token, n in (e["message"].split()[1:] for e in c.said(word) if e["message"].startswith(word)):
+                    if n != "none": # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
+                        seen[int(token)] = max(int(n), seen.get(int(token), 0))
+        note(f"{len(saved)} terms saved, {len(loaded)} loaded")
+        return [(token, n, earlier, saved[earlier]) for token, n in loaded.items() for earlier in saved
+                if earlier < token and saved[earlier] > n]
+
+    def verdict(self, what):
+        overlaps, tokens = self.lines("overlaps"), [t for t, _ in self.terms()]
+        same(overlaps, [], f"{what}: no process of a term lived when the next term's began")
+        same(tokens, sorted(set(tokens)), f"{what}: every token is larger than all before it")
+        same(self.checkpoints(), [], f"{what}: every term loaded what earlier ones knew to be saved, and nobody saved after its term")
+        return not overlaps
+
+    def logs(self):
+        for c in self.candidates:
+            note(f"{getattr(c, 'name', '?')} ({c.pid}):")
+            c.log()
+
+    def end(self):
+        for c in self.candidates:
+            leave(c)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+def in_kernel_lock(pid, lock):
+    """Whether a process has the kernel lock of that file lock (proc_locks(5)): for the moment in which it compares and replaces."""
+    try:
+        inode = os.stat(os.path.join(os.path.dirname(lock), f".{os.path.basename(lock)}.lock")).st_ino
+    except OSError:
+        return False
+    with open("/proc/locks") as f:
+        held = [line.split() for line in f if " FLOCK " in line and "->" not in line]
+    return any(h[4] == str(pid) and h[5].split(":")[2] == str(inode) for h in held)
+
+
+def freeze(c, lock):
+    """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead (locks.md)."""
+    while True:
+        c.kill(signal.SIGSTOP)
+        wait_for(lambda: stands_still(c.pid))
+        if not in_kernel_lock(c.pid, lock):
+            return
+        note(f"{c.pid} was stopped inside the kernel lock: it goes on, and is stopped again")
+        c.kill(signal.SIGCONT)
+        time.sleep(0.01)
+
+
+def stands_still(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0] in "TtZX"
+    except OSError:
+        return True
+
+
+def leave(c, sig=signal.SIGTERM):
+    """Stops a candidate, whatever state it is in; its status."""
+    if c.process.poll() is None:
+        c.kill(signal.SIGCONT)
+        c.kill(sig)
+    status = c.leave(20)
+    if status is None:
+        c.kill(signal.SIGKILL)
+        c.leave(20)
+    return status

@@ -1,0 +1,97 @@
+"""A Lease, ConfigMap or pair on a real API server as the conformance cases and the arena know a store: reached into behind the
+runtime's back, hurt. Clients have a service account with no more rights than they need."""
+import sys
+from urllib.parse import quote
+from kube_rig import *
+from stores import Store
+
+OURS, THEIRS = "lunarch.dev/record", "control-plane.alpha.kubernetes.io/leader"
+PUBLIC = ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime")
+CORE = "/api/v1/namespaces/{}/configmaps"
+RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch"]},
+          {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update", "watch"]}]
+
+
+class Kube(Store):
+    """What the cases know as the store's content is our annotation; the fields of everybody go with it."""
+    rounds = 60
+    clocks = (0, 7200)  # its certificates are no older than the test
+
+    def __init__(self, cluster, kind):
+        self.cluster, self.kind, self.name = cluster, kind, f"kube {kind}"
+        self.port = cluster.port
+        self.ns = cluster.namespace(f"conform-{kind}")
+        self.token = cluster.account(self.ns, rules=RIGHTS)
+        self.configs = {}
+        self.paths = [{"leases": LEASES, "configmaps": CORE}[k].format(self.ns) for k in {"configmapsleases": ("configmaps", "leases")}.get(kind, (kind,))]
+
+    def config(self, port):
+        if port not in self.configs:
+            self.configs[port] = self.cluster.kubeconfig(self.ns, self.token, server=f"https://127.0.0.1:{port}")
+        return self.configs[port]
+
+    def url(self, key, through=None):
+        return f"kube://{self.ns}/{key}?resource={self.kind}&kubeconfig={quote(self.config((through or self).port))}"
+
+    def keys(self):
+        return ["plain", "a.b.c", "0", "x" * 150, "dash-dash"]
+
+    def holds(self, content):
+        try:
+            content.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def get(self, key):
+        status, object = self.cluster.call("GET", f"{self.paths[-1]}/{key}")
+        text = object["metadata"].get("annotations", {}).get(OURS) if status == 200 else None
+        return None if text is None else text.encode()
+
+    def object(self, path, key, text):
+        lease = path.endswith("leases")
+        annotations = {OURS: text}
+        try:
+            ours = json.loads(text)
+            public = {k: ours[k] for k in PUBLIC} | {"leaseTransitions" if lease else "leaderTransitions": ours["leaderTransitions"]}
+        except (ValueError, TypeError, KeyError):
+            public = {}
+        if public and not lease:
+            annotations[THEIRS] = json.dumps(public)
+        return ({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": public} if lease else {"apiVersion": "v1", "kind": "ConfigMap"}) | \
+            {"metadata": {"name": key, "namespace": self.ns, "annotations": annotations}}
+
+    def put(self, key, content):
+        for path in self.paths:
+            while not self.put_one(path, key, content.decode()):
+                pass
+
+    def put_one(self, path, key, text):
+        """False: somebody was faster."""
+        object = self.object(path, key, text)
+        status, old = self.cluster.call("GET", f"{path}/{key}")
+        if status == 200:
+            object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
+        status, answer = self.cluster.call("PUT", f"{path}/{key}", object) if status == 200 else self.cluster.call("POST", path, object)
+        if status not in (200, 201, 409):
+            raise RuntimeError(f"{path}/{key}: {status} {answer}")
+        return status != 409
+
+    def delete(self, key):
+        for path in self.paths:
+            self.cluster.call("DELETE", f"{path}/{key}")
+
+    def pause(self):
+        self.cluster.api.pause()
+
+    def resume(self):
+        self.cluster.api.resume()
+
+    def kill(self):
+        self.cluster.api.kill()
+
+    def restart(self):
+        self.cluster.api.start()
+
+    def end(self):
+        pass  # the cluster is its owner's

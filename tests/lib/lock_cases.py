@@ -1,0 +1,543 @@
+"""The conformance cases, the same for every store. Each takes a Store (stores.py), which knows how to reach into the store
+behind the runtime's back and how to hurt the server."""
+import json, os, secrets, sys, threading, time, uuid
+from harness import note, ok, same, wait_for
+from lock_driver import Driver, race, record
+
+NAUGHTY = "J\u00fcrgen \u540d\u524d \"quoted\" \\ 'x' {y} %s $1 \u2603 \U0001f984 \u202e\u0301\x01\n\t;--"
+DEFINITE = ("failed", "refused", "invalid", "conflict")
+SHORT = 1500  # ms; a deadline that is meant to pass
+
+
+class Two:
+    """Two processes with a lock each on the same key, and the raw store."""
+
+    def __init__(self, store, what, through=None):
+        self.store, self.key = store, f"{what}-{uuid.uuid4().hex[:8]}"
+        self.a, self.b = Driver(store.env), Driver(store.env)
+        self.opened = self.a.open(store.url(self.key, through))
+        self.b.open(store.url(self.key))
+        if not self.opened["ok"]:
+            raise RuntimeError(self.opened["err"])
+
+    def put(self, holder="first", **fields):
+        """A record that is there, written by b; its version."""
+        r = self.b.read()
+        w = self.b.write(record(holder, **fields), r["version"])
+        if w["outcome"] != "ok":
+            raise RuntimeError(f"the first write: {w}")
+        return w["version"]
+
+    def truth(self):
+        """What is in the store, by a process that nothing hinders."""
+        return wait_for(lambda: next((r for r in [self.b.read()] if r["outcome"] != "failed"), None))
+
+    def has(self, rec):
+        return self.truth().get("record", {}).get("write") == rec["write"]
+
+    def ready(self, fields):
+        """a has the connection that a write of these fields goes by, and a store that waits before it elects anybody has waited;
+        the version then."""
+        def done():
+            if not fields:
+                return self.a.read()["outcome"] == "ok"
+            return self.a.write(record("ready", **fields), self.truth()["version"])["outcome"] == "ok"
+        if not wait_for(done):
+            raise RuntimeError("the lock does not get ready")
+        return self.truth()["version"]
+
+    def works_again(self):
+        """After a fault has ended: read until it is answered; then a write on that."""
+        r = wait_for(lambda: next((r for r in [self.a.read()] if r["outcome"] in ("ok", "absent")), None))
+        w = r and self.a.write(record("again"), r["version"])
+        if not (w and w["outcome"] == "ok"):
+            note(f"read {r}\nwrite {w}")
+        return w and w["outcome"] == "ok"
+
+    def end(self):
+        twice = self.a.twice() + self.b.twice()
+        status = self.a.end(), self.b.end()
+        self.store.delete(self.key)
+        if twice or status != (0, 0):
+            ok(False, f"every operation is answered once, and locks close in peace: {twice} {status}")
+
+
+def swap(store):
+    t = Two(store, "swap")
+    r = t.a.read()
+    same(r["outcome"], "absent", "swap: nothing there is absent")
+    first = record("a")
+    w = t.a.write(first, "")
+    same(w["outcome"], "ok", "swap: the first write makes the record")
+    ok(not r["inside"] and not w["inside"] and w["calls"] == 1, "swap: an operation is answered once, and not from inside its start")
+    seen = t.b.read()
+    same((seen["outcome"], seen["version"]), ("ok", w["version"]), "swap: another process reads it, with the version the writer was told")
+    same({k: seen["record"].get(k) for k in first}, first, "swap: as it was written, every field of it")
+    same(t.b.write(record("b"), "")["outcome"], "conflict", "swap: a write that expects none is a conflict")
+    same(t.truth()["record"]["holderIdentity"], "a", "swap: and changes nothing")
+    second = t.b.write(record("b"), w["version"])
+    same(second["outcome"], "ok", "swap: a write that expects what is there replaces it")
+    same(t.a.write(record("a"), w["version"])["outcome"], "conflict", "swap: a write that expects what was there is a conflict")
+    same(t.a.read()["version"], second["version"], "swap: and the winner's record stays")
+    ok(0 <= w["sent_ms"] <= w["took_ms"], "swap: a result says when it was sent")
+    renewal = t.b.write(record("b"), second["version"], durable=False)
+    same((renewal["outcome"], t.a.read()["version"]), ("ok", renewal["version"]), "swap: a renewal is seen like any write")
+    t.end()
+
+
+def by_hand(store):
+    t = Two(store, "hand")
+    version = t.put("a")
+    before = store.get(t.key)
+    store.delete(t.key)
+    same(t.a.write(record("a"), version)["outcome"], "conflict", "by hand: after a deletion a renewal is a conflict")
+    same(t.a.read()["outcome"], "absent", "by hand: and the record absent")
+    store.put(t.key, before)
+    got = t.a.read()
+    same((got["outcome"], got["record"]["holderIdentity"]), ("ok", "a"), "by hand: a copy put in its place is read")
+    if store.revisions:
+        same(t.a.write(record("a"), version)["outcome"], "conflict", "by hand: but it is not what was there, byte for byte the same or not")
+    edited = before.replace(b"15000", b"25000")
+    store.put(t.key, edited)
+    same(t.a.write(record("a"), got["version"])["outcome"], "conflict", "by hand: nor can an edited record be written over unseen")
+    got = t.a.read()
+    same(got.get("record", {}).get("leaseDurationMs"), 25000, "by hand: the edit is read as it is")
+    same(t.a.write(record("a"), got["version"])["outcome"], "ok", "by hand: and then replaced knowingly")
+    t.end()
+
+
+FOREIGN = {"text": b"hello\n", "other JSON": b'{"name":"x"}', "a list": b"[1,2]", "half a record": b'{"holderIdentity":"a","leaseDur',
+           "a wrong type": b'{"holderIdentity":"a","leaseDurationSeconds":"soon"}', "binary": b"\x7fELF\x02\x01\xff\xfe\x1b[31m", "nothing at all": b""}
+
+
+def foreign(store):
+    for what, content in FOREIGN.items():
+        if not store.holds(content):
+            continue
+        t = Two(store, "foreign")
+        store.put(t.key, content)
+        r = t.a.read()
+        same(r["outcome"], "foreign", f"foreign: {what} is no record of ours")
+        text = r.get("err", {}).get("text", "")
+        ok(t.key in text and text.isprintable(), f"foreign: {what}: the error names the key, in text that a terminal can bear")
+        same(t.a.write(record("a"), "")["outcome"], "conflict", f"foreign: {what}: a write that expects none is a conflict")
+        same(store.get(t.key), content, f"foreign: {what}: and it is not touched")
+        t.end()
+
+
+def contents(store):
+    t = Two(store, "contents")
+    rec = record(NAUGHTY, address=NAUGHTY, previousHolder=NAUGHTY, somebodysField={"kept": [1, None, NAUGHTY, 2 ** 53]},
+                 checkpoint={"data": "\u00e9\u540d\"" * 4096})
+    w = t.a.write(rec, "")
+    same(w["outcome"], "ok", "contents: any UTF-8, fields of others and a checkpoint of 16 KB are written")
+    got = t.b.read().get("record", {})
+    for field in ("holderIdentity", "address", "previousHolder", "somebodysField", "checkpoint"):
+        same(got.get(field) == rec[field], True, f"contents: {field} is read as it was written")
+    w = t.a.write(record("a", checkpoint={"data": "x" * 16384}), w["version"])
+    same((w["outcome"], len(t.b.read()["record"]["checkpoint"]["data"])), ("ok", 16384), "contents: 16 KB of plain letters")
+    t.end()
+
+
+def keys(store):
+    """What a user may call a lock, two of which must not be the same."""
+    names = store.keys()
+    drivers = [Driver(store.env) for _ in names]
+    opened = [d.open(store.url(n)) for d, n in zip(drivers, names)]
+    if all(ok(o["ok"], f"keys: {n!r} can be opened") or note(o.get("err")) for o, n in zip(opened, names)):
+        wrote = [d.write(record(f"holder of {n}"), "")["outcome"] for d, n in zip(drivers, names)]
+        same(wrote, ["ok"] * len(names), "keys: each of these names is a lock of its own")
+        same([d.read()["record"]["holderIdentity"] for d in drivers], [f"holder of {n}" for n in names], "keys: with a record of its own")
+    for d, n in zip(drivers, names):
+        d.end()
+        store.delete(n)
+
+
+def cancel(store):
+    t = Two(store, "cancel")
+    version = t.put()
+    for i in range(20):
+        rec = record("a")
+        op = t.a.start_write(rec, version)
+        c = t.a.do("cancel")
+        w = t.a.wait(op)
+        done = t.truth()
+        if c["calls"] != 1 or w["outcome"] not in ("ok", "unknown", "failed") or (w["outcome"] == "ok") > t.has(rec):
+            ok(False, f"cancel: round {i}: {c} {w} {done}")
+        time.sleep(0.02 * (i % 3))  # it may still land: then it is what everybody sees
+        version = t.truth()["version"]
+    op = t.a.start("read", within_ms=20_000)
+    same(t.a.do("cancel")["calls"], 1, "cancel: an operation that is cancelled has been answered when cancel returns, once")
+    ok(t.a.wait(op)["outcome"] in ("ok", "failed"), "cancel: a read too")
+    same(t.a.do("cancel")["calls"], 1, "cancel: cancelling nothing does nothing")
+    ok(t.works_again(), "cancel: the lock goes on working")
+    t.end()
+
+
+def notices(store):
+    t = Two(store, "notice")
+    same(t.a.do("watch")["watching"], store.watches, "notices: this store " + ("gives them" if store.watches else "gives none, so candidates poll"))
+    if store.watches:
+        t.a.read()
+        last = {"outcome": "absent"}
+        steps = [("a record is made", lambda: t.put("x")), ("it is written again", lambda: t.put("y")), ("it is deleted", lambda: store.delete(t.key)),
+                 ("it is made again", lambda: t.put("z")), ("it is edited by hand", lambda: store.put(t.key, store.get(t.key).replace(b"15000", b"26000")))]
+        if not store.notices_by_hand:
+            steps = [s for s in steps if s[0] not in ("it is deleted", "it is edited by hand")]
+        for what, act in steps:
+            t.a.read()  # a notice may stand for all that happens until the next look
+            before = t.a.count()
+            act()
+            ok(t.a.noticed(before), f"notices: {what}, and that is noticed")
+    polled, watched = [], []
+    for i in range(5):
+        before = t.a.count()
+        t.put(f"p{i}")
+        if store.watches:
+            t.a.noticed(before)
+        # The notice may be an earlier write's, or of the first half of a pair; then another comes.
+        polled.append(t.b.read().get("record", {}).get("holderIdentity"))
+        wait_for(lambda: t.a.read().get("record", {}).get("holderIdentity") == polled[-1])
+        watched.append(t.a.read().get("record", {}).get("holderIdentity"))
+    same(watched, polled, "notices: who watches and who polls see the same")
+    t.end()
+
+
+def racing(store):
+    rounds = 1000 if os.environ.get("FULL") else min(store.rounds, int(os.environ.get("RACE", "1000")))
+    url = store.url(f"race-{uuid.uuid4().hex[:8]}")
+    d = Driver(store.env)
+    d.open(url)
+    ok(wait_for(lambda: d.write(record("before", **TERM), "")["outcome"] == "ok"), "race: a first term")
+    d.end()
+    got, errors = race(url, rounds)
+    if errors:
+        note(errors)
+    same([got.get(k) for k in ("won_once", "wrong", "misread", "failed")], [rounds, 0, 0, 0],
+         f"race: 64 racers in 8 processes, each with a connection of its own: {rounds} rounds, one winner each")
+    same(got.get("token_back"), 0, "race: whose token is larger than all before")
+    note(f"race on {store.name}: {rounds} rounds in {got.get('seconds')} s")
+
+
+# ---- faults between client and server ----
+
+def honest(t, rec, w):
+    """The one thing that must hold whatever happens: "ok" is in the store, "surely not applied" is not."""
+    there = t.has(rec)
+    good = there if w["outcome"] == "ok" else not there if w["outcome"] in DEFINITE else True
+    if not good or w["calls"] != 1:
+        note(f"{w} but in the store: {t.truth()}")
+    return good and w["calls"] == 1
+
+
+def lost_reply(store, what="lost reply", **fields):
+    proxy = store.proxy()
+    t = Two(store, "lost", proxy)
+    told, landed = [], 0
+    t.put()
+    for cut in (0, 0, 0, 1, 4, 5, 9, 40):
+        version = t.ready(fields)
+        proxy.cut_after(cut)
+        rec = record("a", **fields)
+        w = t.a.write(rec, version)
+        told.append(w["outcome"])
+        proxy.heal()
+        good = honest(t, rec, w)
+        landed += t.has(rec)
+        if not good:
+            ok(False, f"{what}: cut after {cut} bytes of it: {w}")
+    ok("unknown" in told, f"{what}: a write whose answer is lost is unknown, not failed ({', '.join(told)}; {landed} of {len(told)} had been applied)")
+    ok(t.works_again(), f"{what}: and the lock goes on working")
+    t.end()
+    proxy.close()
+
+
+def cut_request(store, what="cut connection", **fields):
+    proxy = store.proxy()
+    t = Two(store, "cut", proxy)
+    bad = 0
+    t.put()
+    for cut in (0, 1, 7, 30, 100, 300, 600):
+        version = t.ready(fields)
+        proxy.cut_after(cut, "up")
+        rec = record("a", **fields)
+        w = t.a.write(rec, version)
+        proxy.heal()
+        bad += not honest(t, rec, w)
+    same(bad, 0, f"{what}: wherever a request is cut, what is said of it is true")
+    proxy.cut()
+    ok(t.works_again(), f"{what}: an idle connection that was cut is replaced")
+    t.end()
+    proxy.close()
+
+
+def slow_reply(store):
+    proxy = store.proxy()
+    t = Two(store, "slow", proxy)
+    version = t.put()
+    t.a.read()
+    proxy.delay(0.4)
+    rec = record("a")
+    w = t.a.write(rec, version)
+    ok(w["outcome"] == "ok" and w["sent_ms"] + 400 <= w["took_ms"] + 1, "slow reply: a write counts from when it was sent, not from when it was answered")
+    proxy.heal()
+    proxy.freeze("down")
+    late = record("late")
+    w = t.a.write(late, w["version"], within=SHORT)
+    ok(honest(t, late, w) and w["outcome"] == "unknown", "slow reply: later than the deadline it is unknown")
+    r = t.a.start("read", within_ms=20_000)
+    proxy.thaw()
+    same(t.a.wait(r).get("record", {}).get("holderIdentity"), "late", "slow reply: what comes late is not taken for the answer to something else")
+    ok(t.works_again(), "slow reply: and the lock goes on working")
+    t.end()
+    proxy.close()
+
+
+def silence(store, what="silence", **fields):
+    """Both ways frozen; then let go, so that a request given up long ago reaches the server after all."""
+    proxy = store.proxy()
+    t = Two(store, "silence", proxy)
+    t.put()
+    version = t.ready(fields)
+    proxy.freeze()
+    began = time.monotonic()
+    r = t.a.read(within=SHORT)
+    ok(r["outcome"] == "failed" and r["calls"] == 1, f"{what}: a read without an answer has failed at its deadline")
+    rec = record("a", **fields)
+    w = t.a.write(rec, version, within=SHORT)
+    ok(w["outcome"] in ("unknown", "failed"), f"{what}: a write is unknown, or surely not sent")
+    ok(time.monotonic() - began < 30, f"{what}: neither waits for ever")
+    ok(honest(t, rec, w), f"{what}: meanwhile nothing else is true")
+    same(t.b.write(record("b", **fields), version)["outcome"], "ok", f"{what}: another writes meanwhile")
+    proxy.thaw()
+    ok(wait_for(lambda: t.a.read()["outcome"] == "ok"), f"{what}: it is answered again")
+    same(t.truth()["record"]["holderIdentity"], "b", f"{what}: a write that arrives late, after another's, changes nothing")
+    ok(t.works_again(), f"{what}: and the lock goes on working")
+    t.end()
+    proxy.close()
+
+
+def half_open(store):
+    """The way is gone, nobody says so, and new connections are fine once it is back."""
+    proxy = store.proxy()
+    t = Two(store, "half", proxy)
+    version = t.put()
+    t.a.read()
+    proxy.lose()
+    rec = record("a")
+    w = t.a.write(rec, version, within=SHORT)
+    ok(w["outcome"] in ("unknown", "failed") and honest(t, rec, w), "half-open: a connection that leads nowhere is seen by the deadline")
+    proxy.up.lose = proxy.down.lose = False  # the old connections stay deaf: nothing tells the client
+    again = wait_for(lambda: t.a.read(within=SHORT * 2)["outcome"] == "ok")
+    ok(again, "half-open: and is not used for ever")
+    proxy.heal()
+    ok(t.works_again(), "half-open: the lock goes on working")
+    t.end()
+    proxy.close()
+
+
+def replayed(store):
+    """A middlebox sends a request twice, and passes on the answer to the second."""
+    proxy = store.proxy()
+    t = Two(store, "replay", proxy)
+    version = t.put()
+    t.a.read()
+    proxy.replay()
+    rec = record("a")
+    w = t.a.write(rec, version)
+    proxy.replay(False)
+    ok(w["outcome"] in ("ok", "conflict", "unknown") and t.has(rec), f"repeated request: it is applied once, and the answer ({w['outcome']}) is settled by a look")
+    same(t.a.read().get("record", {}).get("write"), rec["write"], "repeated request: which shows our own write's name")
+    t.end()
+    proxy.close()
+
+
+def repeated_answers(store):
+    """A middlebox passes on an answer twice: at once, or when the next thing was asked and its answer is waited for. Whatever was
+    asked before, and whatever next, on the same connection: also of another lock, whose record never exists."""
+    proxy = store.proxy()
+    t = Two(store, "repeat", proxy)
+    t.a.open(store.url(t.key + "-none", proxy), "none")
+    t.put()
+
+    def write(version):
+        rec = record("a")
+        w = t.a.write(rec, version)
+        return honest(t, rec, w), w
+
+    def current():
+        return write(t.truth()["version"])
+
+    def stale():
+        old = t.truth()["version"]
+        t.b.write(record("b"), old)
+        return write(old)
+
+    def look():
+        r = t.a.read()
+        return r["outcome"] == "failed" or r.get("record", {}).get("write") == t.truth()["record"]["write"], r
+
+    def other():
+        r = t.a.read("none")
+        return r["outcome"] in ("failed", "absent"), r
+
+    asks = (current, stale, look, other)
+    for when in store.repeats:
+        wrong, told = [], []
+        for before, after in [(b, a) for b in asks for a in asks]:
+            proxy.heal()
+            wait_for(lambda: t.a.read()["outcome"] == "ok")
+            proxy.repeat(when)
+            for ask in (before, after):
+                good, answer = ask()
+                told.append(answer["outcome"])
+                if not good:
+                    wrong.append(f"{ask.__name__} ({before.__name__}, {after.__name__}): {answer}")
+        same(wrong, [], f"repeated answers, {when}: none is taken for the answer to anything else")
+        note(f"{store.name}, answers repeated {when}: {', '.join(told)}")
+        proxy.heal()
+        ok(t.works_again(), f"repeated answers, {when}: and the lock goes on working")
+    t.end()
+    proxy.close()
+
+
+def missed_notices(store):
+    """Changes while the way is cut or frozen: at the latest when it is back they are noticed."""
+    proxy = store.proxy()
+    t = Two(store, "missed", proxy)
+    t.put()
+    t.a.do("watch")
+    t.a.read()
+    time.sleep(0.2)
+    for what, hurt in (("cut", proxy.cut), ("frozen", proxy.freeze), ("cut", proxy.cut)):
+        before = t.a.count()
+        hurt()
+        t.put("unseen")
+        proxy.heal()
+        if what == "frozen":
+            proxy.thaw()
+        ok(t.a.noticed(before), f"missed notices: what happened while the way was {what} is noticed")
+        wait_for(lambda: t.a.read()["outcome"] == "ok")
+    t.end()
+    proxy.close()
+
+
+# ---- faults of the server ----
+
+def paused(store):
+    t = Two(store, "paused")
+    version = t.put()
+    t.a.read()
+    store.pause()
+    try:
+        r = t.a.read(within=SHORT)
+        rec = record("a")
+        w = t.a.write(rec, version, within=SHORT)
+        fresh = Driver(store.env)
+        fresh.open(store.url(t.key))
+        never = fresh.read(within=SHORT)
+    finally:
+        store.resume()
+    ok(r["outcome"] == "failed" and w["outcome"] in ("unknown", "failed") and never["outcome"] == "failed",
+       "frozen server: everything fails by its deadline, a first connection too")
+    ok(wait_for(lambda: t.a.read()["outcome"] == "ok") and honest(t, rec, w), "frozen server: and when it goes on, what was said is true")
+    fresh.end()
+    ok(t.works_again(), "frozen server: the lock goes on working")
+    t.end()
+
+
+def restarted(store):
+    t = Two(store, "restart")
+    rec = record("a", token=77)
+    w = t.a.write(rec, "")
+    t.b.read()
+    t.a.do("watch")
+    store.kill()
+    down = t.a.read(within=SHORT)
+    lost = record("lost")
+    gone = t.a.write(lost, w["version"], within=SHORT)
+    ok(down["outcome"] == "failed" and gone["outcome"] in ("failed", "unknown"), "restart: with the server killed nothing succeeds")
+    ok(down.get("err", {}).get("text"), "restart: and it is said why")
+    before = t.a.count()
+    store.restart()
+    back = t.truth()
+    same((back["outcome"], back.get("record", {}).get("write")), ("ok", rec["write"]), "restart: a record that was written is there after the server was killed")
+    ok(honest(t, lost, gone), "restart: and what was said meanwhile is true")
+    if store.watches:
+        wait_for(lambda: t.a.read()["outcome"] == "ok")
+        time.sleep(0.3)
+        before = t.a.count()
+        t.put("after the restart")
+        ok(t.a.noticed(before), "restart: changes after it are noticed")
+    ok(t.works_again(), "restart: the lock goes on working")
+    t.end()
+
+
+def read_only(store):
+    t = Two(store, "readonly")
+    version = t.put()
+    undo = store.make_read_only()
+    try:
+        rec = record("a")
+        r, w = t.a.read(), t.a.write(rec, version, within=4000)
+    finally:
+        undo()
+    ok(w["outcome"] in ("failed", "refused") and w.get("err", {}).get("text"), f"read-only: a write is an error ({w['outcome']}: {w.get('err', {}).get('text', '')[:160]})")
+    ok(honest(t, rec, w), "read-only: and nothing is changed")
+    ok(t.works_again(), "read-only: writable again, the lock goes on working")
+    t.end()
+
+
+def full(store):
+    t = Two(store, "full")
+    version = t.put()
+    undo = store.fill()
+    outcomes = []
+    try:
+        for i in range(12):
+            rec = record("a", filler=secrets.token_hex(2000))  # nothing that could be packed
+            w = t.a.write(rec, version, within=4000)
+            outcomes.append(w["outcome"])
+            if w["outcome"] == "ok":
+                version = w["version"]
+            else:
+                break
+    finally:
+        undo()
+    ok(outcomes[-1] in ("failed", "unknown", "refused", "invalid"), f"out of space: a write is an error ({w.get('err', {}).get('text', '')[:160]})")
+    ok(t.truth()["outcome"] == "ok" and honest(t, rec, w), "out of space: the record that was there is whole")
+    ok(t.works_again(), "out of space: with room again the lock goes on working")
+    t.end()
+
+
+def run(store, cases):
+    for case in cases:
+        began = time.monotonic()
+        try:
+            case(store)
+        except Exception as e:  # one case's trouble is not the next one's
+            ok(False, f"{case.__name__}: {type(e).__name__}: {e}")
+            store.repair()
+        note(f"{store.name}: {case.__name__} took {time.monotonic() - began:.1f} s")
+
+
+# A new term's write is another request than a renewal's: it makes the token. Its lease is short, for stores that wait one before
+# they elect anybody.
+TERM = {"token": 0, "leaseDurationMs": 1, "leaseDurationSeconds": 1}
+
+
+def lost_reply_to_a_term(store):
+    lost_reply(store, "lost reply to a new term", **TERM)
+
+
+def cut_term(store):
+    cut_request(store, "cut connection, a new term", **TERM)
+
+
+def term_in_silence(store):
+    silence(store, "silence, a new term", **TERM)
+
+
+BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, racing]
+NETWORK = [lost_reply, lost_reply_to_a_term, cut_request, cut_term, slow_reply, silence, term_in_silence, half_open, repeated_answers, missed_notices]
+SERVER = [paused, restarted]

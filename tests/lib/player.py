@@ -1,0 +1,283 @@
+"""Plays the elector for one worker: a socketpair, a page as runtime/process/deadline_page.h lays it out, messages as in runtime/process/wire.h.
+
+Not an election: terms begin and end when the test says so. Used by the tests in this directory.
+"""
+import fcntl
+import json
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+BINARY = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
+SCRIPTS = os.path.join(ROOT, "tests", "script", "scripts")
+LIMIT = 120  # seconds to wait for anything: generous, since the machine may be slow
+
+ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = range(1, 10)
+GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = range(64, 73)
+FIELDS = {  # u8 b, u32 u, u64 q, i64 i, str s; behind the type
+    ELECTION: ("u index", "s name", "s lock", "s identity", "s address", "i lease_ms", "i renew_ms", "i retry_ms",
+               "i stop_grace_ms", "i shutdown_grace_ms", "u flags", "s where"),
+    LOADED: ("u count",),
+    LOAD_FAILED: ("s text",),
+    STARTED: ("b ok", "s text"),
+    ANSWER: ("u slot", "q ask", "b yes", "s why", "s address"),
+    STOPPED: ("u slot", "q term"),
+    END: ("u slot", "q term", "b reason", "i sit_out_ms", "s text"),
+    EXIT: ("u code",),
+    SAVE: ("u slot", "q term", "q save", "s checkpoint"),
+}
+NUMBERS = {"b": "=B", "u": "=I", "q": "=Q", "i": "=q"}
+REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
+OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_START = (1 << i for i in range(7))
+
+SLOT = struct.Struct("=QqqqqqI12x")
+IDLE, LEADING, STOPPING = range(3)
+
+
+def pack(kind, *fields):
+    """fields: (format letter, value) pairs"""
+    out = [struct.pack("=I", kind)]
+    for letter, value in fields:
+        if letter == "s":
+            raw = value.encode() + b"\0"
+            out.append(struct.pack("=I", len(raw)) + raw)
+        else:
+            out.append(struct.pack(NUMBERS[letter], value))
+    return b"".join(out)
+
+
+def unpack(data):
+    kind, at, fields = struct.unpack_from("=I", data)[0], 4, {}
+    for field in FIELDS[kind]:
+        letter, name = field.split()
+        if letter == "s":
+            size = struct.unpack_from("=I", data, at)[0]
+            fields[name] = data[at + 4:at + 3 + size].decode("utf-8", "replace")
+            at += 4 + size
+        else:
+            fields[name] = struct.unpack_from(NUMBERS[letter], data, at)[0]
+            at += struct.calcsize(NUMBERS[letter])
+    assert at == len(data), "message %d has %d bytes too many" % (kind, len(data) - at)
+    return kind, fields
+
+
+def instant(seconds):
+    ns = int(seconds * 1e9)
+    return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ns, time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) + ns)
+
+
+F_SEAL_FUTURE_WRITE = 0x10  # fcntl(2)
+
+
+class Page:
+    def __init__(self, slots=8192):
+        self.fds = [os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(2)]  # deadlines, marks
+        for fd in self.fds:
+            os.ftruncate(fd, 64 + 64 * slots)
+        self.map, self.marks = (mmap.mmap(fd, 64 + 64 * slots) for fd in self.fds)
+        for fd, also in zip(self.fds, (F_SEAL_FUTURE_WRITE, 0)):
+            fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | also)
+        struct.pack_into("=III", self.map, 0, 0x3147504C, slots, 0)
+
+    def put(self, slot, term, token, end, kill, state=LEADING):
+        used = struct.unpack_from("=I", self.map, 8)[0]
+        struct.pack_into("=I", self.map, 8, max(used, slot + 1))
+        SLOT.pack_into(self.map, 64 + 64 * slot, term, token, *end, *kill, state)
+
+    def begin(self, slot, term, token, seconds=1000, kill=2000):
+        struct.pack_into("=Q", self.marks, 64 + 64 * slot, 0)
+        self.put(slot, term, token, instant(seconds), instant(kill))
+
+    def stop(self, slot, held=False, kill=None):
+        term, token, *deadlines, _ = SLOT.unpack_from(self.map, 64 + 64 * slot)
+        end = deadlines[:2] if held else (0, 0)
+        self.put(slot, term, token, end, instant(kill) if kill is not None else deadlines[2:], STOPPING)
+
+    def close(self):
+        for part in (self.map, self.marks):
+            part.close()
+        for fd in self.fds:
+            os.close(fd)
+
+
+class Worker:
+    """with Worker("tests/script/scripts/x.lua") as w: ... ; text=: the script's text instead of its path; files=: what lies beside it."""
+
+    def __init__(self, script=None, *args, text=None, body=None, directory=None, env=None, files=None):
+        self.directory = tempfile.TemporaryDirectory(prefix="lunarch-test-")
+        if text is not None:
+            script = os.path.join(directory or self.directory.name, "script.lua")
+            with open(script, "w") as f:
+                f.write(text)
+        for name, content in (files or {}).items():  # before the start: the worker loads at once
+            with open(os.path.join(self.directory.name, name), "w") as f:
+                f.write(content)
+        self.script = script
+        self.page = Page()
+        self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.stdout = open(os.path.join(self.directory.name, "stdout"), "w+b")
+        self.stderr = open(os.path.join(self.directory.name, "stderr"), "w+b")
+        kind = ["eval", body] if body is not None else ["file", script]
+        self.process = subprocess.Popen(
+            [BINARY, "-x", "worker", str(theirs.fileno()), *map(str, self.page.fds), "json", "debug", *kind, *args],
+            pass_fds=(theirs.fileno(), *self.page.fds), stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=self.stderr,
+            cwd=directory or self.directory.name, env=dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1", **(env or {})), start_new_session=True)
+        theirs.close()
+        self.term = {}
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.wire.close()
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+        if exc[0]:
+            print("# the worker's log:\n# " + self.log_text().replace("\n", "\n# "))
+        self.stdout.close()
+        self.stderr.close()
+        self.page.close()
+        self.directory.cleanup()
+
+    # ---- messages ----
+
+    def receive(self, limit=LIMIT):
+        """(kind, fields); None at the end of the conversation; fails when nothing comes in time"""
+        if not select.select([self.wire], [], [], limit)[0]:
+            raise AssertionError("no message within %s s" % limit)
+        data = self.wire.recv(1 << 18)
+        return unpack(data) if data else None
+
+    def expect(self, kind):
+        got = self.receive()
+        if got is None:
+            raise AssertionError("the worker is gone, expected message %d" % kind)
+        if got[0] != kind:
+            raise AssertionError("expected message %d, got %r" % (kind, got))
+        return got[1]
+
+    def quiet(self, seconds=0.2):
+        return not select.select([self.wire], [], [], seconds)[0]
+
+    def send(self, kind, *fields):
+        self.wire.send(pack(kind, *fields))
+
+    def load(self):
+        """the elections, or the text of why there are none"""
+        elections = []
+        while True:
+            kind, fields = self.receive()
+            if kind == LOAD_FAILED:
+                return fields["text"]
+            if kind == LOADED:
+                assert fields["count"] == len(elections)
+                return elections
+            assert kind == ELECTION, (kind, fields)
+            elections.append(fields)
+
+    def go(self, count=1, first=True, keep=None):
+        """keep: [(index, slot)]; then waits for STARTED"""
+        keep = keep if keep is not None else [(i, i) for i in range(count)]
+        fields = [("u", len(keep)), ("b", first)]
+        for index, slot in keep:
+            fields += [("u", index), ("u", slot), ("s", "file:lock%d" % slot), ("s", "me_%d" % slot)]
+        self.send(GO, *fields)
+        return self.expect(STARTED)
+
+    def ready(self, count=1):
+        loaded = self.load()
+        assert isinstance(loaded, list), loaded
+        started = self.go(count)
+        assert started["ok"], started
+
+    def lead(self, term=1, token=100, slot=0, seconds=1000, kill=2000, address="host:1", checkpoint=""):
+        self.page.begin(slot, term, token, seconds, kill)
+        self.send(LEAD, ("u", slot), ("q", term), ("i", token), ("s", address), ("s", checkpoint))
+
+    def stop(self, reason="shutdown", grace=10.0, term=1, slot=0, held=False, interrupt=True):
+        self.page.stop(slot, held)
+        self.send(STOP, ("u", slot), ("q", term), ("b", REASONS.index(reason)), ("i", int(grace * 1000)))
+        if interrupt:
+            self.process.send_signal(signal.SIGRTMIN)
+
+    def saved(self, save, how=1, why="", term=1, slot=0):
+        self.send(SAVED, ("u", slot), ("q", term), ("q", save), ("b", how), ("s", why))
+
+    def leader(self, identity, token=1, is_self=False, previous="", slot=0, address="there:1"):
+        self.send(LEADER, ("u", slot), ("s", identity), ("s", address), ("i", token), ("b", is_self), ("s", previous))
+
+    def no_leader(self, previous="", slot=0):
+        self.send(NO_LEADER, ("u", slot), ("s", previous))
+
+    def ask(self, number, slot=0):
+        self.send(ASK, ("u", slot), ("q", number))
+
+    # ---- what it writes ----
+
+    def output(self):
+        with open(self.stdout.name, "rb") as f:
+            return f.read().decode("utf-8", "replace")
+
+    def log_text(self):
+        with open(self.stderr.name, "rb") as f:
+            return f.read().decode("utf-8", "replace")
+
+    def log(self):
+        """the lines that are whole: one that is just being written may be read in part"""
+        whole = self.log_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+
+    def printed(self):
+        return [line["message"] for line in self.log() if line["event"] == "print"]
+
+    def wait_for(self, condition, what):
+        end = time.monotonic() + LIMIT
+        while time.monotonic() < end:
+            value = condition()
+            if value:
+                return value
+            if self.process.poll() is not None and not condition():
+                break
+            time.sleep(0.005)
+        raise AssertionError("%s has not happened" % what)
+
+    def wait_print(self, text):
+        self.wait_for(lambda: text in self.printed(), "print of %r" % text)
+
+
+class Tap:
+    def __init__(self):
+        self.count = self.failed = 0
+
+    def ok(self, good, what, note=None):
+        self.count += 1
+        self.failed += not good
+        print("%sok %d - %s" % ("" if good else "not ", self.count, what))
+        if not good and note is not None:
+            print("# " + str(note).replace("\n", "\n# "))
+        sys.stdout.flush()
+        return good
+
+    def equal(self, got, want, what):
+        return self.ok(got == want, what, "got    %r\nwanted %r" % (got, want))
+
+    def run(self, tests):
+        """each test is a function of this object; an assertion that fails, fails its sentence"""
+        for test in tests:
+            try:
+                test(self)
+            except Exception as e:  # noqa: the harness must go on with the next test
+                self.ok(False, (test.__doc__ or test.__name__).strip().splitlines()[0], "%s: %s" % (type(e).__name__, e))
+        print("1..%d" % self.count)
+        sys.exit(1 if self.failed else 0)

@@ -1,0 +1,587 @@
+"""Stores as the conformance cases need them: started, reached into behind the runtime's back, hurt. One class each."""
+import base64, http.client, json, os, shutil, socket, struct, sys, urllib.error, urllib.request
+from urllib.parse import quote
+import servers
+from harness import PATIENCE, scratch, wait_for
+from proxy import Proxy
+
+
+class Store:
+    name = "?"
+    rounds = 1000           # of the race; RACE=N: no more than that
+    revisions = True        # a version never comes back, whatever is done to the key
+    watches = True
+    notices_by_hand = True  # also of what is done to the record without the runtime
+    repeats = ("at once", "late")  # answers that come twice, and harm nothing
+    clocks = (-3600, 3600)         # seconds by which two candidates' clocks may be off
+    env = {}
+    port = None
+
+    def holds(self, content):
+        return True
+
+    def proxy(self):
+        return Proxy(self.port)
+
+    def repair(self):
+        pass
+
+    def end(self):
+        pass
+
+
+class File(Store):
+    name = "file"
+
+    def __init__(self):
+        self.dir = scratch()
+
+    def path(self, key):
+        return os.path.join(self.dir, key)
+
+    def url(self, key, through=None):
+        return "file:" + self.path(key)
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a%2Fb", "q'uo\"te", "dash-", "x" * 150]
+
+    def put(self, key, content):
+        with open(self.path(key) + ".by-hand", "wb") as f:
+            f.write(content)
+        os.rename(f.name, self.path(key))
+
+    def get(self, key):
+        try:
+            with open(self.path(key), "rb") as f:
+                return f.read()
+        except FileNotFoundError:
+            return None
+
+    def delete(self, key):
+        try:
+            os.unlink(self.path(key))
+        except FileNotFoundError:
+            pass
+
+    def end(self):
+        shutil.rmtree(self.dir)
+
+
+class SharedFile(File):
+    """With ?shared=link: a directory of numbered versions, as on a network file system, on a disk of this machine."""
+    name = "file, shared=link"
+    revisions = False  # a version is its number and its content's digest: what was put back byte for byte is what was there
+    watches = False
+
+    def __init__(self, directory=None):
+        self.dir = directory or scratch()
+
+    def url(self, key, through=None):
+        return super().url(key) + "?shared=link"
+
+    def versions(self, key):
+        try:
+            return sorted(n for n in os.listdir(self.path(key)) if not n.startswith("."))
+        except FileNotFoundError:
+            return []
+
+    def put(self, key, content):
+        os.makedirs(self.path(key), exist_ok=True)
+        newest = int(([*self.versions(key)] or ["0"])[-1])
+        with open(os.path.join(self.path(key), ".by-hand"), "wb") as f:
+            f.write(content)
+        os.rename(f.name, os.path.join(self.path(key), f"{newest + 1:016}"))
+
+    def get(self, key):
+        found = self.versions(key)
+        if not found:
+            return None
+        with open(os.path.join(self.path(key), found[-1]), "rb") as f:
+            return f.read()
+
+    def delete(self, key):
+        shutil.rmtree(self.path(key), ignore_errors=True)
+
+
+class Etcd(Store):
+    """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
+    name = "etcd"
+
+    def __init__(self, *options):
+        self.server = servers.Etcd(options=options)
+        self.port = self.server.port
+        self.user = self.root = None
+
+    def url(self, key, through=None):
+        return f"etcd://{self.user + '@' if self.user else ''}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "/a/b", "q'uo\"te\\", "{a}:b?c#d&e=f", "x" * 200]
+
+    def call(self, path, **body):
+        """The gateway's answer; raises with its error."""
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        if self.root:
+            asked.add_header("Authorization", self.token())
+        try:
+            with urllib.request.urlopen(asked, timeout=30) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            raise RuntimeError(e.read().decode()) from e
+
+    def token(self):
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/auth/authenticate",
+                                       json.dumps({"name": "root", "password": self.root}).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            return json.load(answer)["token"]
+
+    def auth(self, user, password):
+        """Turns users and passwords on: root, and one who may read and write what begins with "mine"."""
+        self.call("auth/user/add", name="root", password="root's")
+        self.call("auth/role/add", name="root")
+        self.call("auth/user/grant", user="root", role="root")
+        self.call("auth/user/add", name=user, password=password)
+        self.call("auth/role/add", name="some")
+        self.call("auth/user/grant", user=user, role="some")
+        self.permit("READWRITE")
+        self.call("auth/enable")
+        self.root = "root's"
+        self.user = f"{quote(user, safe='')}:{quote(password, safe='')}"
+
+    def permit(self, what):
+        self.call("auth/role/grant", name="some", perm={"permType": what, "key": b64(b"mine"), "range_end": b64(b"minf")})
+
+    def put(self, key, content):
+        self.call("kv/put", key=b64(key.encode()), value=b64(content))
+
+    def get(self, key):
+        found = self.call("kv/range", key=b64(key.encode())).get("kvs")
+        return base64.b64decode(found[0].get("value", "")) if found else None
+
+    def delete(self, key):
+        self.call("kv/deleterange", key=b64(key.encode()))
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        """For the user of the URLs; needs auth()."""
+        self.permit("READ")
+        return lambda: self.permit("READWRITE")
+
+    def fill(self):
+        """Needs a small --quota-backend-bytes."""
+        try:
+            for i in range(10_000):
+                self.put(f"junk{i}", b"x" * 65536)
+        except RuntimeError as e:
+            if "space exceeded" not in str(e):
+                raise
+        return self.empty
+
+    def empty(self):
+        last = self.call("kv/deleterange", key=b64(b"junk"), range_end=b64(b"junl"))["header"]
+        self.call("kv/compaction", revision=last["revision"], physical=True)
+        self.call("maintenance/defragment")
+        self.call("maintenance/alarm", action="DEACTIVATE", memberID=last["member_id"], alarm="NOSPACE")
+
+    def end(self):
+        self.server.close()
+
+
+def b64(content):
+    return base64.b64encode(content).decode()
+
+
+class Redis(Store):
+    name = "redis"
+    revisions = False        # a version is the content's digest: what was put back byte for byte is what was there
+    notices_by_hand = False  # only what the script does is published
+
+    def __init__(self, *options):
+        self.server = servers.Redis("--appendonly", "yes", "--appendfsync", "always", *options)
+        self.port = self.server.port
+
+    def url(self, key, through=None):
+        return f"redis://127.0.0.1:{through.port if through else self.port}/{quote(key)}"
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a%2Fb", "a/b", "7/a", "q'uo\"te", "tag{ged}", "open{", "shut}", "x" * 150]
+
+    def talk(self, *words):
+        """One command, its answer as bytes, None, or an exception."""
+        with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
+            s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(self.as_bytes, words)))
+            f = s.makefile("rb")
+            line = f.readline().rstrip(b"\r\n")
+            if line[:1] == b"-":
+                raise RuntimeError(line.decode())
+            if line[:1] != b"$":
+                return line[1:]
+            return None if line == b"$-1" else f.read(int(line[1:]))
+
+    @staticmethod
+    def as_bytes(word):
+        return word if isinstance(word, bytes) else str(word).encode()
+
+    def put(self, key, content):
+        self.talk("SET", key, content)
+
+    def get(self, key):
+        return self.talk("GET", key)
+
+    def delete(self, key):
+        self.talk("DEL", key)
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        self.talk("CONFIG", "SET", "min-replicas-to-write", 1)
+        return lambda: self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
+
+    def fill(self):
+        self.talk("CONFIG", "SET", "maxmemory", 1)
+        return lambda: self.talk("CONFIG", "SET", "maxmemory", 0)
+
+    def repair(self):
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+        self.talk("CONFIG", "SET", "maxmemory", 0)
+        self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
+
+    def end(self):
+        self.server.close()
+
+
+class FullRedis(Redis):
+    """All that it keeps is on a small disk; with appendfsync always, a server that cannot append ends."""
+
+    def __init__(self):
+        self.server = servers.Redis("--appendonly", "yes", "--appendfsync", "always", start=False)
+        self.port = self.server.port
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "1m")
+        self.server.options += ["--dir", self.server.disk.path]
+        self.server.start()
+
+    def fill(self):
+        self.server.disk.fill()
+        return lambda: with_room(self.server)
+
+
+class FullEtcd(Etcd):
+    """All that it keeps is on a small disk, of which etcd takes twice 64 MB for its log at once."""
+
+    def __init__(self):
+        self.server = servers.Etcd(start=False)
+        self.port = self.server.port
+        self.user = self.root = None
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "136m")
+        self.server.start()
+
+    def fill(self):
+        """The log has room, and what is answered is in it: etcd ends a little later, when the database must grow."""
+        self.server.disk.fill()
+        try:
+            for i in range(200):
+                self.put("junk", b"x" * 65536)
+        except (RuntimeError, OSError, http.client.HTTPException, ValueError):  # it may end in the middle of an answer
+            pass
+        return lambda: with_room(self.server)
+
+
+def with_room(server):
+    """After its end."""
+    if not wait_for(lambda: server.process.poll() is not None):
+        raise RuntimeError("the server goes on without room")
+    server.stop()
+    server.disk.empty()
+    server.start()
+
+
+class Postgres(Store):
+    name = "postgres"
+
+    def __init__(self, *options, **more):
+        self.server = servers.Postgres("-c", "max_connections=150", *options, **more)
+        self.port = self.server.port
+
+    def url(self, key, through=None):
+        return f"postgres://{servers.Postgres.superuser}@127.0.0.1:{(through or self).port}/postgres#{quote(key)}"
+
+    def holds(self, content):
+        try:
+            return "\0" not in content.decode()
+        except UnicodeDecodeError:
+            return False
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "q'uo\"te\\", "{a}:b?c#d&e=f", "'; DROP TABLE lunarch_locks; --", "x" * 200]
+
+    @staticmethod
+    def text(content):
+        """As an SQL expression."""
+        return f"convert_from(decode('{content.hex()}', 'hex'), 'UTF8')"
+
+    def put(self, key, content):
+        name = self.text(key.encode())
+        self.server.sql(f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now(), '') "
+                        f"ON CONFLICT (name) DO UPDATE SET record = excluded.record")
+
+    def get(self, key):
+        found = self.server.sql(f"SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = {self.text(key.encode())}")
+        return bytes.fromhex(found[1:]) if found else None
+
+    def delete(self, key):
+        self.server.sql(f"DELETE FROM lunarch_locks WHERE name = {self.text(key.encode())}")
+
+    notices_by_hand = False
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        self.server.sql("ALTER SYSTEM SET default_transaction_read_only = on")
+        self.server.sql("SELECT pg_reload_conf()")
+        def undo():
+            self.server.sql("ALTER SYSTEM RESET default_transaction_read_only")
+            self.server.sql("SELECT pg_reload_conf()")
+        return undo
+
+    def repair(self):
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self):
+        self.server.close()
+
+
+class FullPostgresLog(Postgres):
+    """Its write-ahead log is on a disk of 32 MB, in segments of one; a server whose log has no room ends."""
+
+    def __init__(self):
+        super().__init__("-c", "wal_recycle=off", initdb=["--wal-segsize=1"])
+        self.server.stop()
+        log = os.path.join(self.server.dir, "data", "pg_wal")
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "32m", self.server.run_as())
+        shutil.copytree(log, self.server.disk.seen, dirs_exist_ok=True)
+        shutil.rmtree(log)
+        os.symlink(self.server.disk.path, log)
+        self.server.own(self.server.disk.seen)
+        self.server.start()
+
+    def fill(self):
+        self.server.disk.fill()
+        for _ in range(40):
+            try:
+                self.server.sql("SELECT pg_switch_wal()")
+                self.server.sql("CREATE TABLE junk AS SELECT 1; DROP TABLE junk")
+            except RuntimeError:
+                break
+
+        return lambda: with_room(self.server)
+
+
+class FullPostgres(Postgres):
+    """Its table is on a disk of 1 MB, its log is not."""
+
+    def __init__(self):
+        super().__init__("-c", "default_tablespace=small")
+        self.server.stop()
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "1m", self.server.run_as())
+        self.server.start()
+        self.server.sql(f"CREATE TABLESPACE small LOCATION '{self.server.disk.path}'")
+
+    def fill(self):
+        self.server.disk.fill()
+        return self.server.disk.empty
+
+
+class ZooKeeper(Store):
+    name = "zookeeper"
+    repeats = ()             # its library ends the program, by an assertion
+
+    def __init__(self, *settings):
+        self.server = servers.ZooKeeper(settings)
+        self.port = self.server.port
+
+    def url(self, key, through=None):
+        return f"zookeeper://127.0.0.1:{(through or self).port}/{quote(key)}"
+
+    def keys(self):
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a/c/d", "a%2Fb", "q'uo\"te\\", "{a}:b?c#d&e=f", "x" * 200]
+
+    def put(self, key, content):
+        with Zk(self.port) as z:
+            z.make_parents("/" + key)
+            if z.ask(1, z.text("/" + key) + z.data(content) + z.acl(z.ALL) + struct.pack(">i", 0))[0] == -110:
+                z.ask(5, z.text("/" + key) + z.data(content) + struct.pack(">i", -1))
+
+    def get(self, key):
+        with Zk(self.port) as z:
+            error, body = z.ask(4, z.text("/" + key) + b"\0")
+            return None if error else body[4:4 + max(0, struct.unpack(">i", body[:4])[0])]
+
+    def delete(self, key):
+        with Zk(self.port) as z:
+            z.delete("/" + key)
+
+    def pause(self):
+        self.server.pause()
+
+    def resume(self):
+        self.server.resume()
+
+    def kill(self):
+        self.server.kill()
+
+    def restart(self):
+        self.server.start()
+
+    def make_read_only(self):
+        """For everybody: by the ACL of each record."""
+        with Zk(self.port) as z:
+            nodes = ["/" + c for c in z.children("/") if c != "zookeeper"]
+            for n in nodes:
+                z.protect(n, z.READ)
+
+        def undo():
+            with Zk(self.port) as z:
+                for n in nodes:
+                    z.protect(n, z.ALL)
+        return undo
+
+    def repair(self):
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self):
+        self.server.close()
+
+
+class FullZooKeeper(ZooKeeper):
+    """All that it keeps is on a disk of 1 MB; a server whose disk is full ends."""
+
+    def __init__(self):
+        self.server = servers.ZooKeeper(flags=["-Dzookeeper.preAllocSize=64"], start=False)
+        self.port = self.server.port
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "1m")
+        self.server.start()
+
+    def fill(self):
+        self.server.disk.fill()
+
+        return lambda: with_room(self.server)
+
+
+class Zk:
+    """ZooKeeper's protocol, as far as a test reaches into a server with it."""
+    ALL, READ = 31, 17  # who may only read may still change the ACL back
+
+    def __init__(self, port, auth=None):
+        self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.send(struct.pack(">iqiq", 0, 0, 10000, 0) + self.data(b"\0" * 16))
+        self.receive()
+        self.number = 0
+        if auth:
+            self.number = -5
+            self.ask(100, struct.pack(">i", 0) + self.text("digest") + self.data(auth.encode()))
+            self.number = 0
+
+    @staticmethod
+    def data(b):
+        return struct.pack(">i", len(b)) + b
+
+    @classmethod
+    def text(cls, s):
+        return cls.data(s.encode())
+
+    def send(self, body):
+        self.socket.sendall(self.data(body))
+
+    def receive(self):
+        def exactly(n):
+            got = b""
+            while len(got) < n:
+                piece = self.socket.recv(n - len(got))
+                if not piece:
+                    raise RuntimeError("ZooKeeper closed the connection")
+                got += piece
+            return got
+        return exactly(struct.unpack(">i", exactly(4))[0])
+
+    def ask(self, kind, body):
+        """The error, and what follows it."""
+        self.number += 1
+        self.send(struct.pack(">ii", self.number, kind) + body)
+        answer = self.receive()
+        return struct.unpack(">i", answer[12:16])[0], answer[16:]
+
+    def make_parents(self, path):
+        for i, c in enumerate(path):
+            if c == "/" and i:
+                self.ask(1, self.text(path[:i]) + self.data(b"") + self.acl(self.ALL) + struct.pack(">i", 0))
+
+    def children(self, path):
+        error, body = self.ask(8, self.text(path) + b"\0")
+        names, at = [], 4
+        for _ in range(0 if error else struct.unpack(">i", body[:4])[0]):
+            n = struct.unpack(">i", body[at:at + 4])[0]
+            names.append(body[at + 4:at + 4 + n].decode())
+            at += 4 + n
+        return names
+
+    @classmethod
+    def acl(cls, rights, scheme="world", who="anyone"):
+        return struct.pack(">ii", 1, rights) + cls.text(scheme) + cls.text(who)
+
+    def protect(self, path, rights):
+        """From everybody; raises if that is not done."""
+        error, _ = self.ask(7, self.text(path) + self.acl(rights) + struct.pack(">i", -1))
+        if error:
+            raise RuntimeError(f"the ACL of {path}: error {error}")
+
+    def created(self, path):
+        """The zxid by which it was made."""
+        return struct.unpack(">q", self.ask(3, self.text(path) + b"\0")[1][:8])[0]
+
+    def delete(self, path):
+        for c in self.children(path):
+            self.delete(f"{path}/{c}")
+        self.ask(2, self.text(path) + struct.pack(">i", -1))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()

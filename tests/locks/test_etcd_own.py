@@ -1,0 +1,639 @@
+#!/usr/bin/env python3
+"""What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream of
+notices for many locks; and what is not etcd at all."""
+import http.server, os, re, shutil, signal, socket, subprocess, sys, threading, time, urllib.request, uuid
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import lock_cases
+from lock_cases import SHORT, Two, run
+from lock_driver import Driver, record
+from proxy import Proxy
+from stores import Etcd, FullEtcd
+import servers
+from harness import FAST, LUNARCH, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
+
+SECRET = "ge/he:im @1"
+where = scratch()
+
+
+def trial(url, within=8000):
+    """One read by a process of its own: its result and its lock's name; or why it cannot be opened."""
+    d = Driver()
+    opened = d.open(url)
+    result = d.read(within=within) if opened["ok"] else {"outcome": "not opened", "err": {"text": opened["err"]}}
+    text = result.get("err", {}).get("text", "")
+    status = d.end()
+    if status != 0:
+        ok(False, f"{url}: the program ends with {status}")
+    return result["outcome"], text, opened.get("url", "")
+
+
+def refused(url, outcomes, pattern, what, within=8000):
+    outcome, text, shown = trial(url, within)
+    good = outcome in outcomes and re.search(pattern, text) and text.isprintable() and SECRET not in text + shown and "geheim" not in text + shown
+    ok(good, f"{what}: {text[:250]}") or note(f"{outcome}: {text}")
+
+
+# ---- users and passwords ----
+
+def certificates():
+    """An authority, a server's certificate for 127.0.0.1 and etcd.test, a client's, another authority's, a key for tokens."""
+    def openssl(*args):
+        subprocess.run(["openssl", *args], cwd=where, check=True, capture_output=True)
+    openssl("genrsa", "-out", "jwt.key", "2048")
+    openssl("rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub")
+    for ca in ("ca", "other"):
+        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{ca}.key", "-out", f"{ca}.pem",
+                "-subj", f"/CN={ca} authority", "-days", "2")
+    for name, more in (("server", "subjectAltName=IP:127.0.0.1,DNS:etcd.test\nextendedKeyUsage=serverAuth,clientAuth"), ("client", "extendedKeyUsage=clientAuth")):
+        with open(os.path.join(where, f"{name}.ext"), "w") as f:
+            f.write(more)
+        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{name}.pem", "-days", "2",
+                "-extfile", f"{name}.ext")
+
+
+def file(name):
+    return os.path.join(where, name)
+
+
+def users():
+    store = Etcd()
+    same(trial(f"etcd://u:geheim@127.0.0.1:{store.port}/x")[0], "absent", "users: a user is no harm where etcd wants none")
+    store.auth("me", SECRET)
+    mine = store.url("mine/a")
+    d = Driver()
+    same(d.open(mine)["url"], f"etcd://me@127.0.0.1:{store.port}/mine/a", "users: people see the URL without the password")
+    d.do("watch")
+    w = d.write(record("a"), "")
+    same(w["outcome"], "ok", "users: with user and password one may write")
+    at, port = mine.index("@"), store.port
+    refused(f"etcd://127.0.0.1:{port}/mine/a", ["refused"], "user", "users: without, one is told so")
+    refused(f"etcd://me:geheim@127.0.0.1:{port}/mine/a", ["refused"], "logging in as me.*authentication failed", "users: a wrong password is named as such")
+    refused(f"etcd://nobody:geheim@127.0.0.1:{port}/mine/a", ["refused"], "logging in as nobody", "users: an unknown user too")
+    refused(mine[:at] + f"@127.0.0.1:{port}/other", ["refused"], "me has no right", "users: a key without rights")
+    d.read()
+    before = d.count()
+    store.server.restart()  # etcd's simple tokens do not survive this
+    w = d.write(record("a"), w["version"])
+    same(w["outcome"], "ok", "tokens: one that etcd has forgotten is asked for anew, inside the operation")
+    ok(wait_for(lambda: d.noticed(before, patience=0.1) or (store.put("mine/a", store.get("mine/a")) and False)), "tokens: notices go on too")
+    store.permit("READWRITE")  # a change of rights makes tokens old
+    r = d.read()
+    same(d.write(record("a"), r["version"])["outcome"], "ok", "tokens: so is one that is older than the rights")
+    d.end()
+    run(store, [mine_of(lock_cases.read_only)])
+    store.end()
+
+
+def mine_of(case):
+    """A conformance case on keys that the user may use."""
+    def wrapped(store):
+        plain = store.url
+        store.url = lambda key, through=None: plain(key if key.startswith("mine/") else "mine/" + key, through)
+        case(store)
+        store.url = plain
+    wrapped.__name__ = case.__name__
+    return wrapped
+
+
+def expiry():
+    store = Etcd("--auth-token", f"jwt,pub-key={file('jwt.pub')},priv-key={file('jwt.key')},sign-method=RS256,ttl=2s")
+    store.auth("me", SECRET)
+    d = Driver()
+    d.open(store.url("mine/t"))
+    version, outcomes, began = "", [], time.monotonic()
+    while time.monotonic() - began < 7:
+        w = d.write(record("a"), version)
+        outcomes.append(w["outcome"])
+        version = w["version"] or version
+        time.sleep(0.2)
+    same(set(outcomes), {"ok"}, f"tokens: {len(outcomes)} writes over 7 s with tokens that live 2 s")
+    d.end()
+    store.end()
+
+
+# ---- TLS ----
+
+class TlsEtcd(servers.Etcd):
+    def __init__(self, *options):
+        self.metrics = servers.free_port()
+        super().__init__(options=options)
+
+    def command(self):
+        line = [a.replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for a in super().command()]
+        return [*line, "--cert-file", file("server.pem"), "--key-file", file("server.key"), "--listen-metrics-urls", f"http://127.0.0.1:{self.metrics}"]
+
+    def ready(self):
+        return '"health":"true"' in servers.ask(self.metrics, "GET /health HTTP/1.0\r\n\r\n")
+
+
+def tls():
+    plain, strict = TlsEtcd(), TlsEtcd("--client-cert-auth", "--trusted-ca-file", file("ca.pem"))
+    host, ca = f"127.0.0.1:{plain.port}", f"ca={file('ca.pem')}"
+    d = Driver()
+    same(d.open(f"etcds://{host}/x?{ca}")["ok"], True, "TLS: an authority of one's own")
+    d.do("watch")
+    w = d.write(record("a"), "")
+    before = d.count()
+    e = Driver()
+    e.open(f"etcds://{host}/x?{ca}&server_name=etcd.test")
+    same((w["outcome"], e.write(record("b"), w["version"])["outcome"]), ("ok", "ok"), "TLS: writes, by address and by the certificate's other name")
+    ok(d.noticed(before), "TLS: and notices")
+    for one in (d, e):
+        one.end()
+    refused(f"etcds://{host}/x", ["failed"], "certificate", "TLS: an authority that the system does not know")
+    refused(f"etcds://{host}/x?ca={file('other.pem')}", ["failed"], "certificate", "TLS: another authority")
+    refused(f"etcds://{host}/x?ca={file('none.pem')}", ["failed"], "none.pem", "TLS: a file that is missing is named")
+    refused(f"etcds://{host}/x?{ca}&server_name=wrong.test", ["failed"], "wrong.test", "TLS: another name than the certificate's")
+    refused(f"etcd://{host}/x", ["failed"], host, "TLS: not spoken to a port that wants it")
+    host = f"127.0.0.1:{strict.port}"
+    refused(f"etcds://{host}/x?{ca}", ["failed"], "certificate", "client certificate: wanted and missing")
+    good = f"etcds://{host}/x?{ca}&cert={file('client.pem')}&key={file('client.key')}"
+    same(trial(good)[0], "absent", "client certificate: shown")
+    refused(f"etcds://{host}/x?{ca}&cert={file('client.pem')}&key={file('server.key')}", ["failed"], "key", "client certificate: with a key that is another's")
+    refused(f"etcds://{host}/x?{ca}&key={file('client.key')}", ["not opened"], "without cert", "client certificate: a key alone")
+    refused(f"etcd://{host}/x?{ca}", ["not opened"], "etcds", "TLS options are for etcds")
+    for server in (plain, strict):
+        server.close()
+
+
+# ---- several endpoints ----
+
+def endpoints():
+    members = servers.Etcd.cluster(3)
+    dead = servers.free_port()
+    key = f"key-{uuid.uuid4().hex[:8]}"
+    url = "etcd://" + ",".join(f"127.0.0.1:{p}" for p in [dead, *(m.port for m in members)]) + "/" + key
+    d = Driver()
+    d.open(url)
+    d.do("watch")
+    w = d.write(record("a"), "")
+    same(w["outcome"], "ok", "endpoints: where nobody listens the next one is asked")
+    members[0].pause()
+    began = time.monotonic()
+    w = d.write(record("a"), w["version"], within=9000)
+    ok(w["outcome"] == "ok" and w["took_ms"] < 9000, f"endpoints: one that is frozen costs its share of the deadline ({w['took_ms']:.0f} of 9000 ms)") or note(w)
+    times = []
+    for _ in range(5):
+        w = d.write(record("a"), w["version"], within=9000)
+        times.append(w["took_ms"])
+    ok(min(times) < 9000 / 4, f"endpoints: and is avoided afterwards ({', '.join(f'{t:.0f}' for t in times)} ms)")
+    e = Driver()
+    e.open(f"etcd://127.0.0.1:{members[1].port},127.0.0.1:{members[2].port}/{key}")
+    d.read()
+    before = d.count()
+    w = e.write(record("b"), w["version"])
+    ok(d.noticed(before), "endpoints: notices have moved too")
+    members[0].resume()
+    leader_loss(members, key, d, w)
+    refused("etcd://127.0.0.1:%d,127.0.0.1:%d/x" % (dead, servers.free_port()), ["failed"], "Failed to connect", "endpoints: when there is none one is told")
+    minority(members, d)
+    for one in (d, e):
+        one.end()
+    for m in members:
+        m.close()
+
+
+def leads(member):
+    """Does this member lead its cluster?"""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{member.port}/metrics", timeout=5) as answer:
+            return "\netcd_server_is_leader 1" in answer.read().decode()
+    except OSError:
+        return False
+
+
+def leader_loss(members, key, d, w):
+    leader = wait_for(lambda: next((m for m in members if leads(m)), None))
+    version, wrong, killed = w["version"], 0, time.monotonic()
+    leader.kill()
+    told, again = [], None
+    while not again:
+        rec = record("a")
+        w = d.write(rec, version, within=2500)
+        told.append(w["outcome"])
+        if w["outcome"] == "ok":
+            again = time.monotonic() - killed
+        else:
+            r = wait_for(lambda: next((r for r in [d.read(within=2500)] if r["outcome"] == "ok"), None))
+            there = r["record"]["write"] == rec["write"]
+            wrong += there and w["outcome"] in ("failed", "conflict")
+            version = r["version"]
+    same(wrong, 0, f"leader loss: what is said of a write is true ({', '.join(told)}); written again after {again:.1f} s")
+    e = Driver()
+    e.open("etcd://" + ",".join(f"127.0.0.1:{m.port}" for m in members if m is not leader) + "/" + key)
+    before = d.count()
+    same(e.write(record("b"), w["version"])["outcome"], "ok", "leader loss: others see the same version")
+    ok(d.noticed(before), "leader loss: notices go on")
+    e.end()
+    leader.start()
+
+
+def minority(members, d):
+    """Two of three gone: nothing can be read or written, and nothing pretends to."""
+    for m in members[1:]:
+        m.pause()
+    r = d.read(within=SHORT)
+    rec = record("a")
+    w = d.write(rec, r["version"] or "1", within=SHORT)
+    ok(r["outcome"] == "failed" and w["outcome"] in ("unknown", "failed", "conflict"), f"minority: a member alone answers nothing ({r['outcome']}, {w['outcome']})")
+    for m in members[1:]:
+        m.resume()
+    ok(wait_for(lambda: d.read()["outcome"] == "ok"), "minority: with the others back it goes on")
+
+
+# ---- what it costs etcd ----
+
+def metric(server, name):
+    with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as answer:
+        found = re.findall(r"^" + name + r"\S* (\S+)$", answer.read().decode(), re.M)
+    return sum(map(float, found))
+
+
+def handled(server, method):
+    return metric(server, r'grpc_server_handled_total\{grpc_code="OK",grpc_method="' + method + '"')
+
+
+def costs():
+    with servers.Etcd() as server:
+        d = Driver()
+        for i in range(50):
+            d.open(server.url(f"many/{i}"), lock=f"l{i}")
+            d.do("watch", lock=f"l{i}")
+            if i % 10 == 0:  # some are added while the stream runs
+                wait_for(lambda: metric(server, "etcd_debugging_mvcc_watcher_total") == i + 1)
+        wait_for(lambda: metric(server, "etcd_debugging_mvcc_watcher_total") == 50)
+        for i in range(50):
+            d.write(record("a"), "", lock=f"l{i}")
+        e = Driver()
+        e.open(server.url("many/33"))
+        before = d.count("l33"), d.count("l34")
+        e.write(record("b"), e.read()["version"])
+        ok(d.noticed(before[0], "l33"), "one stream: a change reaches the lock it belongs to")
+        same((metric(server, "etcd_debugging_mvcc_watch_stream_total"), metric(server, "etcd_debugging_mvcc_watcher_total")), (1, 50),
+             "one stream: 50 locks of a process have one watch stream")
+        same(d.count("l34"), before[1], "one stream: and no other")
+        for i in range(40):
+            d.do("close", lock=f"l{i}")
+        ok(wait_for(lambda: metric(server, "etcd_debugging_mvcc_watcher_total") == 10), "one stream: closed locks are watched no more")
+        before = d.count("l44")
+        e.open(server.url("many/44"), lock="b")
+        e.write(record("b"), e.read(lock="b")["version"], lock="b")
+        ok(d.noticed(before, "l44"), "one stream: the others are")
+        d.end()
+        e.end()
+        c = Candidate("--lock", server.url("renewals"), "-e", "return { on_leading = function() end }", options=FAST)
+        led = c.wait("became_leader")
+        time.sleep(1)
+
+        def count():
+            """Writes; questions that were none."""
+            puts = metric(server, "etcd_mvcc_put_total")
+            return puts, handled(server, "Txn") + handled(server, "Range") - puts
+        puts, reads = count()
+        renewed = wait_for(lambda: count()[0] >= puts + 10)
+        later = count()
+        ok(led and renewed and later[1] - reads <= 1, f"renewals: {later[0] - puts:.0f} of them were as many transactions, and {later[1] - reads:.0f} reads")
+        b = Candidate("--lock", server.url("renewals"), "-e", "return { on_leading = function() end }", options=FAST)
+        led = b.wait("new_leader")
+        time.sleep(1)
+        puts, reads = count()
+        renewed = wait_for(lambda: count()[0] >= puts + 10)
+        later = count()
+        ok(led and renewed and (later[1] - reads) * 2 <= later[0] - puts, f"renewals: a standby reads them from its watch: {later[0] - puts:.0f} of them cost {later[1] - reads:.0f} reads")
+        c.kill(signal.SIGTERM)
+        ok(b.wait("became_leader"), "renewals: and the release, on which it leads")
+        stop_everyone()
+
+
+# ---- elections ----
+
+LEAD = """return { on_leading = function(t) print('lead', t.token) end, on_stopped = function(t, why) print('stopped', why) end,
+  on_new_leader = function(l) print('leader', l.identity, l.token) end }"""
+
+
+def elections():
+    with servers.Etcd() as server:
+        url = server.url("election")
+        a = Candidate("--lock", url, "--identity", "a", "--address", "10.0.0.1:1", "-e", LEAD)
+        a.wait("became_leader")
+        b = Candidate("--lock", url, "--identity", "b", "--address", "10.0.0.2:1", "-e", LEAD)
+        b.wait("new_leader")
+        out = lambda *args: subprocess.run([LUNARCH, *args, "--lock", url], capture_output=True, text=True, timeout=60)
+        same(out("leader").stdout.strip(), "10.0.0.1:1", "elections: `lunarch leader` prints the address")
+        ok("leader      a\n" in out("status").stdout, "elections: `lunarch status` who leads")
+        watching = subprocess.Popen([LUNARCH, "status", "--watch", "--lock", url], stdout=subprocess.PIPE, text=True)
+        ok("a leads" in watching.stdout.readline(), "elections: `lunarch status --watch` too")
+        a.kill(signal.SIGTERM)
+        ok(b.wait("became_leader"), "elections: a leader that stops hands over")
+        ok(any("b leads" in watching.stdout.readline() for _ in range(5)), "elections: which --watch shows")
+        watching.kill()
+        watching.communicate()
+        same(out("leader").stdout.strip(), "10.0.0.2:1", "elections: and `lunarch leader` prints the new address")
+        tokens = [int(c.wait("print", "lead\t")["message"].split()[-1]) for c in (a, b)]
+        same(b.wait("print", "leader\ta")["message"], f"leader\ta\t{tokens[0]}", "elections: a standby knows the token of a term that was never renewed")
+        ok(0 < tokens[0] < tokens[1], f"elections: tokens grow: {tokens}")
+        server.pause()
+        ok(b.wait("stopped_leading"), "elections: a leader whose etcd is frozen stops in time")
+        server.resume()
+        ok(b.wait("became_leader", count=2), "elections: and leads again when it goes on")
+        tokens.append(int(b.wait("print", "lead\t", count=2)["message"].split()[-1]))
+        ok(tokens[1] < tokens[2], f"elections: with a larger token: {tokens}")
+        for c in (a, b):
+            if not b.all("became_leader"):
+                c.log()
+        stop_everyone()
+
+
+def begun_anew():
+    """Its data are lost, and its revisions begin anew: what was known of them must not keep everybody out."""
+    with servers.Etcd() as server:
+        a = Candidate("--lock", server.url("anew"), "-e", LEAD, options=FAST)
+        led = a.wait("became_leader")
+        for _ in range(300):
+            urllib.request.urlopen(f"http://127.0.0.1:{server.port}/v3/kv/put", b'{"key":"eA=="}', timeout=30).close()
+        renewals = metric(server, "etcd_mvcc_put_total")
+        wait_for(lambda: metric(server, "etcd_mvcc_put_total") > renewals + 2)
+        server.kill()
+        shutil.rmtree(os.path.join(server.dir, "data"))
+        server.start()
+        ok(led and a.wait("became_leader", count=2), "an etcd that begins anew: the candidate leads again, as soon as that is safe")
+        renewals = metric(server, "etcd_mvcc_put_total")
+        ok(wait_for(lambda: metric(server, "etcd_mvcc_put_total") > renewals + 5), "an etcd that begins anew: and renews")
+        same([m for m in a.complaints("not what was asked for") if m.startswith("writing")][1:], [],
+             "an etcd that begins anew: of which one answer at most was not believed")
+        stop_everyone()
+
+
+def riding_out():
+    """A cluster that loses its leader costs its leader's election, not ours: 15/10/2 rides it out."""
+    members = servers.Etcd.cluster(3)
+    url = "etcd://" + ",".join(f"127.0.0.1:{m.port}" for m in members) + "/ride"
+    a = Candidate("--lock", url, "-e", LEAD, options=[])
+    led = a.wait("became_leader")
+    b = Candidate("--lock", url, "-e", LEAD, options=[])
+    led = b.wait("new_leader") and led
+    leader = wait_for(lambda: next((m for m in members if leads(m)), None))
+    leader.kill()
+    survivors = [m for m in members if m is not leader]
+    written = lambda: metric(survivors[0], "etcd_mvcc_put_total")  # every member applies them
+    before = written()
+    ok(wait_for(lambda: written() >= before + 4), "leader loss: renewals go on with the others")
+    if not ok(led and not a.all("stopped_leading") and not b.all("became_leader"), "leader loss: at 15/10/2 the term goes on, and nobody else leads"):
+        a.log(), b.log()
+    stop_everyone()
+    for m in members:
+        m.close()
+
+
+def nothing_is_taken_over():
+    store = Etcd()
+    store.put("taken", b"config of another program")
+    c = Candidate("--lock", store.url("taken"), "-e", LEAD)
+    ok(c.wait("foreign_record"), "foreign: a candidate says that the key has another program's value")
+    time.sleep(2)
+    same((store.get("taken"), len(c.all("became_leader"))), (b"config of another program", 0), "foreign: does not lead, and does not touch it")
+    same(len(c.all("foreign_record")), 1, "foreign: and says it once")
+    store.auth("me", SECRET)
+    d = Candidate("--lock", f"etcd://me:geheim@127.0.0.1:{store.port}/mine/x", "-e", LEAD)
+    told = d.wait("read_failed")
+    ok(told and "geheim" not in str(told), "wrong password: a candidate says so, without it")
+    time.sleep(2)
+    same((len(d.all("became_leader")), len(d.all("read_failed"))), (0, 1), "wrong password: it does not lead, and says it once")
+    e = Candidate("--lock", store.url("mine/x"), "-e", LEAD)
+    ok(e.wait("became_leader"), "right password: it leads")
+    with open(f"/proc/{e.pid}/cmdline") as f:
+        shown = f.read()
+    environs = ""
+    for pid in (e.guard(), e.worker()):
+        with open(f"/proc/{pid}/environ") as f, open(f"/proc/{pid}/cmdline") as g:
+            environs += f.read() + g.read()
+    ok(SECRET not in environs and "geheim" not in environs and "ge%2Fhe" not in environs, "secrets: none in the processes that the script runs in")
+    ok("***" in shown and SECRET not in shown and "ge%2Fhe" not in shown, "secrets: none in the command line that ps shows") or note(shown)
+    stop_everyone()
+    store.end()
+
+
+# ---- what is not etcd ----
+
+class Page(http.server.BaseHTTPRequestHandler):
+    status, body, kind = 200, b"<html>hello</html>", "text/html"
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(self.status)
+        self.send_header("Content-Type", self.kind)
+        self.send_header("Content-Length", str(len(self.body)))
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    def log_message(self, *_):
+        pass
+
+
+def page(status, body):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("P", (Page,), {"status": status, "body": body}))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, f"etcd://me:geheim@127.0.0.1:{server.server_port}/x", f"etcd://127.0.0.1:{server.server_port}/x"
+
+
+class Older:
+    """An etcd whose gateway is at /v3beta, as before 3.4: requests for /v3/ are not found, the others go on to a real one."""
+
+    def __init__(self, server):
+        self.server, self.asked = server, []
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                one, _ = self.socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(one,), daemon=True).start()
+
+    def serve(self, one):
+        there = socket.create_connection(("127.0.0.1", self.server.port))
+        threading.Thread(target=self.pass_on, args=(there, one), daemon=True).start()
+        text = one.makefile("rb")
+        try:
+            while line := text.readline():
+                head = [line]
+                while (more := text.readline()) not in (b"\r\n", b""):
+                    head.append(more)
+                path = line.split()[1]
+                length = next((int(h.split(b":")[1]) for h in head if h.lower().startswith(b"content-length:")), 0)
+                body = b"" if path.endswith(b"/watch") else text.read(length)
+                self.asked.append(path)
+                if path.startswith(b"/v3/"):
+                    one.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n404 page not found\n")
+                    if path.endswith(b"/watch"):
+                        return one.close()
+                    continue
+                head[0] = line.replace(b"/v3beta/", b"/v3/", 1)
+                there.sendall(b"".join(head) + b"\r\n" + body)
+                while path.endswith(b"/watch") and (more := text.read1(65536)):  # whose body has no end
+                    there.sendall(more)
+        except OSError:
+            pass
+        there.close()
+
+    @staticmethod
+    def pass_on(there, one):
+        try:
+            while data := there.recv(65536):
+                one.sendall(data)
+        except OSError:
+            pass
+        one.close()
+
+
+class Deaf(Proxy):
+    """Can keep to itself, for ever, what comes down on the connections that watches were begun on; TCP acknowledges all of it."""
+
+    def __init__(self, port):
+        self.deaf = []
+        super().__init__(port)
+
+    async def _pump(self, pair, reader, writer, way, name):
+        await super()._pump(pair, Ear(self, pair, reader, name), writer, way, name)
+
+
+class Ear:
+    def __init__(self, proxy, pair, reader, name):
+        self.proxy, self.pair, self.reader, self.name = proxy, pair, reader, name
+
+    async def read(self, count):
+        while True:
+            piece = await self.reader.read(count)
+            self.pair["watch"] = self.pair.get("watch") or b"/watch " in piece
+            if self.name == "down" and b'"watch_id":"-1"' in piece:
+                self.pair["alive"] = self.pair.get("alive", 0) + 1
+            if not piece or self.name == "up" or not any(p is self.pair for p in self.proxy.deaf):
+                return piece
+
+
+def deaf_stream():
+    """A proxy from which nothing comes any more on the watch alone, and which says nothing of that."""
+    with servers.Etcd() as server:
+        proxy = Deaf(server.port)
+        d, e = Driver(), Driver()
+        d.open(f"etcd://127.0.0.1:{proxy.port}/x")
+        e.open(server.url("x"))
+        d.do("watch")
+        w = e.write(record("a"), "")
+        ok(d.noticed(0), "deaf stream: at first it tells of changes")
+        ok(wait_for(lambda: any(p.get("alive", 0) >= 3 for p in list(proxy.pairs))), "deaf stream: with nothing to tell it lasts, and says that it is there")
+        d.read()
+        quiet, proxy.deaf = d.count(), [p for p in list(proxy.pairs) if p.get("watch")]
+        e.write(record("b"), w["version"])
+        ok(d.noticed(quiet), "deaf stream: one that says nothing any more is replaced, and what it did not tell is noticed")
+        same(d.read().get("record", {}).get("holderIdentity"), "b", "deaf stream: and read")
+        d.end(), e.end()
+        proxy.close()
+
+
+def older():
+    with servers.Etcd() as server:
+        old = Older(server)
+        d, e = Driver(), Driver()
+        d.open(f"etcd://127.0.0.1:{old.port}/x")
+        e.open(server.url("x"))
+        d.do("watch")
+        same(d.read()["outcome"], "absent", "/v3beta: where the gateway has that path it is found")
+        w = d.write(record("a"), "")
+        same((w["outcome"], e.read().get("version")), ("ok", w["version"]), "/v3beta: writes arrive")
+        d.read()
+        before = d.count()
+        e.write(record("b"), w["version"])
+        ok(d.noticed(before), "/v3beta: so do notices")
+        same(d.read().get("record", {}).get("holderIdentity"), "b", "/v3beta: and reads")
+        news = [p for p in old.asked if p.startswith(b"/v3/")]
+        ok(news and len(news) <= 3, f"/v3beta: which is not looked for again each time ({len(news)} of {len(old.asked)} requests)")
+        d.end(), e.end()
+        old.socket.close()
+
+
+def talker(text):
+    s = socket.socket()
+    s.bind(("127.0.0.1", 0))
+    s.listen(50)
+
+    def serve():
+        while True:
+            try:
+                one, _ = s.accept()
+            except OSError:
+                return
+            try:
+                one.sendall(text)
+                one.recv(65536)
+                time.sleep(0.05)
+            finally:
+                one.close()
+    threading.Thread(target=serve, daemon=True).start()
+    return s, f"etcd://127.0.0.1:{s.getsockname()[1]}/x"
+
+
+def strangers():
+    """Each with a clear error, never a takeover."""
+    for status, body in ((200, b"<html>hello</html>"), (200, b"{}"), (200, b'{"header":{}}'), (200, b"[]"), (404, b"Not Found"), (500, b"oops"),
+                         (302, b""), (200, b'{"header":{"revision":"-5"},"kvs":[{"mod_revision":"x","value":"!"}]}')):
+        server, login, plain = page(status, body)
+        refused(plain, ["failed"], "127.0.0.1|answer", f"not etcd: HTTP {status} {body[:30].decode()!r}")
+        refused(login, ["failed"], "logging in", f"not etcd: HTTP {status} at the login")
+        server.shutdown()
+        server.server_close()
+    for text in (b"-ERR unknown command\r\n", b"\x15\x03\x01\x00\x02\x02\x28", b"SSH-2.0-OpenSSH_9\r\n", b""):
+        s, url = talker(text)
+        refused(url, ["failed"], "127.0.0.1", f"not etcd: a server that says {text[:20]!r}")
+        s.close()
+    redis = servers.Redis()
+    refused(f"etcd://127.0.0.1:{redis.port}/x", ["failed"], "127.0.0.1", "not etcd: a Redis")
+    redis.close()
+    refused("etcd://no-such-host.invalid/x", ["failed"], "no-such-host.invalid", "a host that does not resolve is named", 20000)
+    refused("etcd://127.0.0.1:1/", ["not opened"], "key is missing", "a URL without a key")
+    refused("etcd://127.0.0.1:1/x?tls=yes", ["not opened"], 'no option "tls"', "an unknown option")
+    refused("etcd://me:geheim@127.0.0.1:99999/x", ["not opened"], "port", "a wrong port")
+
+
+def space():
+    store = Etcd("--quota-backend-bytes", str(4 * 1024 * 1024))
+    run(store, [lock_cases.full])
+    store.end()
+
+
+def full_disk():
+    """etcd ends; with room again, and started again, it has what it had."""
+    if os.geteuid() != 0:
+        skip("out of space", "mounting a small disk needs root")
+        return
+    store = FullEtcd()
+    run(store, [lock_cases.full])
+    store.end()
+
+
+def timed(job):
+    def run_it():
+        began = time.monotonic()
+        job()
+        note(f"{job.__name__} took {time.monotonic() - began:.1f} s")
+    run_it.__name__ = job.__name__
+    return run_it
+
+
+def main():
+    certificates()
+    chosen = sys.argv[1:]
+    together, apart = [users, expiry, tls, endpoints, older, strangers, space, deaf_stream, full_disk], [costs, elections, begun_anew, riding_out, nothing_is_taken_over]
+    at_once(*(timed(job) for job in together if not chosen or job.__name__ in chosen))
+    for job in apart:
+        if not chosen or job.__name__ in chosen:
+            at_once(timed(job))
+    shutil.rmtree(where)
+
+
+main()
+done()

@@ -1,0 +1,521 @@
+#!/usr/bin/env python3
+"""The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
+import os, re, shutil, socket, struct, subprocess, sys, threading, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
+from lock_driver import WITHIN, Driver, record
+from pki import Pki
+from proxy import Proxy
+from stores import FullPostgres, FullPostgresLog, Postgres as Store
+from field import build
+from harness import *
+from servers import Bouncer, Postgres, Redis, free_port
+
+SHORT = 4000  # ms; for operations that are to fail soon
+
+
+def term(holder="a", lease_ms=1000, **fields):
+    """What a write that begins a term asks for: no token yet."""
+    return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
+
+
+def opened(url, lock="a", **env):
+    d = Driver(env)
+    o = d.open(url, lock)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def told(result, *said, outcome=("failed", "refused")):
+    text = result.get("err", {}).get("text", "")
+    good = result["outcome"] in outcome and all(s in text for s in said)
+    if not good:
+        note(f"{result}, not {said}")
+    return good
+
+
+def behind(server, seconds):
+    """Its clock, from its next start."""
+    shim, clock = os.path.join(server.dir, "shim.so"), os.path.join(server.dir, "clock")
+    shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
+    with open(clock, "wb") as f:
+        f.write(struct.pack("q", -seconds * 10**9))
+    server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
+
+
+def docs(start):
+    """The line of docs/locks.md that begins so, as it is to be typed."""
+    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+        return next(l.strip() for l in f if l.strip().startswith(start))
+
+
+class Psql:
+    """A session that stays open."""
+
+    def __init__(self, server):
+        self.process = subprocess.Popen([Postgres.binary("psql"), "-X", "-q", "-A", "-t", "-h", "127.0.0.1", "-p", str(server.port), "-U",
+                                         server.superuser, "-d", "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                        stderr=subprocess.STDOUT)
+
+    def say(self, text):
+        """Everything it answers until it is done."""
+        self.process.stdin.write(text + "\n\\echo done\n")
+        self.process.stdin.flush()
+        lines = []
+        for line in self.process.stdout:
+            if line.strip() == "done":
+                break
+            lines.append(line.strip())
+        return "\n".join(lines)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def login():
+    with Postgres(auth="scram-sha-256") as server:
+        server.sql("CREATE ROLE luna LOGIN PASSWORD 'p a:s/s@w#o'")
+        at = f"127.0.0.1:{server.port}"
+        secret = "p%20a%3As%2Fs%40w%23o"
+        for what, url, said in (("no password", f"postgres://luna@{at}/postgres#x", "no password supplied"),
+                                ("a wrong one", f"postgres://luna:wr0ng@{at}/postgres#x", "password authentication failed"),
+                                ("a database that is not there", f"postgres://luna:{secret}@{at}/nowhere#x", "\"nowhere\" does not exist")):
+            d = opened(url)
+            r, w = d.read(within=SHORT), d.write(term(), "", within=SHORT)
+            ok(told(r, said, at.split(":")[1], outcome=("refused",)) and told(w, said, outcome=("refused",)), f"login: {what} is told")
+            ok("wr0ng" not in str(r) and "p a:s" not in str(r) and "%20a" not in str(r), f"login: {what}: and no secret")
+            d.end()
+        for where, url, env in (("in the URL", f"postgres://luna:{secret}@{at}/postgres#x", {}),
+                                ("in the environment", f"postgres://luna@{at}/postgres#x", {"LUNARCH_LOCK_PASSWORD": "p a:s/s@w#o"}),
+                                ("in libpq's password file", f"postgres://luna@{at}/postgres?passfile={server.dir}/pass#x", {})):
+            with open(os.path.join(server.dir, "pass"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
+                f.write("*:*:*:luna:p a\\:s/s@w#o\n")
+            d = opened(url, **env)
+            same(d.read()["outcome"], "absent", f"login: with the password {where}")
+            d.end()
+        rights(server, f"postgres://luna:{secret}@{at}/postgres#x")
+        places(server)
+
+
+def rights(server, url):
+    """Who may not make the table is told what to do, and what docs/locks.md says is enough."""
+    d = opened(url)
+    w = d.write(term(), "")
+    ok(told(w, "permission denied", "docs/locks.md", outcome=("refused",)), "rights: who may not make the table is told how it is made")
+    server.sql(docs("CREATE TABLE lunarch_locks"))
+    server.sql(docs("INSERT INTO lunarch_locks"))
+    r = d.read()
+    ok(told(r, "permission denied", outcome=("refused",)), "rights: who may not read it is told")
+    server.sql(docs("GRANT SELECT").replace("elector", "luna"))
+    same(d.do("watch")["watching"], True, "rights: with those of docs/locks.md a lock can be watched")
+    w = wait_for(lambda: next((w for w in [d.write(term(), "")] if w["outcome"] != "failed"), None))
+    same((w["outcome"], d.read()["outcome"]), ("ok", "ok"), "rights: written, and read")
+    same(d.write(record("a", token=w["token"]), w["version"])["outcome"], "ok", "rights: and renewed")
+    d.end()
+
+
+def places(server):
+    """libpq's ways to say where: a directory of sockets, a service, several hosts of which one is dead."""
+    with open(os.path.join(server.dir, "services"), "w") as f:
+        f.write(f"[moon]\nhost=127.0.0.1\nport={server.port}\nuser={server.superuser}\ndbname=postgres\n")
+    env = {"PGSERVICEFILE": os.path.join(server.dir, "services")}
+    socket = server.dir.replace("/", "%2F")
+    for what, url, more in (("a directory of sockets", f"postgres://{server.superuser}@{socket}:{server.port}/postgres#p", {}),
+                            ("a service", "postgresql://?service=moon#p", env),
+                            ("the environment alone", "postgres://#p", {"PGHOST": "localhost", "PGPORT": str(server.port), "PGUSER": server.superuser,
+                                                                        "PGDATABASE": "postgres"}),
+                            ("two hosts, of which one is dead",
+                             f"postgres://{server.superuser}@127.0.0.1:{free_port()},localhost:{server.port}/postgres#p", {})):
+        d = opened(url, **more)
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
+        w = d.write(record("a"), r["version"])
+        same(w["outcome"], "ok", f"places: {what}")
+        d.end()
+    d = Driver(env)
+    o = d.open("postgres://?service=sun#p")
+    ok(not o["ok"] and "definition of service" in o["err"], "places: a service that is not there is told at once")
+    d.end()
+
+
+class TlsPostgres(Postgres):
+    """A certificate for 127.0.0.1 and localhost, and the authority that signed it."""
+
+    def prepare(self):
+        super().prepare()
+        self.pki = Pki(self.dir)
+        certificate, key = self.pki.server()
+        self.options += ["-c", "ssl=on", "-c", f"ssl_cert_file={certificate}", "-c", f"ssl_key_file={key}"]
+
+
+def tls():
+    where = scratch()
+    with TlsPostgres() as server, Postgres() as plain:
+        at, right = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres?sslmode=", f"sslrootcert={server.pki.ca}"
+        named = at.replace("127.0.0.1", "wrong.test")
+        for what, url, said in (("another authority", f"{at}verify-full&sslrootcert={Pki(where).ca}#x", "certificate verify failed"),
+                                ("another name than the certificate's", f"{named}verify-full&{right}&hostaddr=127.0.0.1#x", "wrong.test"),
+                                ("no authority's file", f"{at}verify-full&sslrootcert={where}/none.pem#x", "none.pem"),
+                                ("a server that has none", f"{plain.url('x').replace('#', '?sslmode=require#')}", "does not support SSL")):
+            d = opened(url)
+            ok(told(d.read(), said, outcome=("refused",)) and told(d.write(term(), ""), said, outcome=("refused",)), f"TLS: {what} is told, as what will hardly mend itself")
+            d.end()
+        d = opened(f"{at}verify-full&{right}#x")
+        same((d.read()["outcome"], d.write(term(), "")["outcome"]), ("absent", "ok"), "TLS: with the right one the lock is had, which nobody has taken")
+        d.end()
+    shutil.rmtree(where)
+
+
+def web(answer):
+    """A port at which something says this to whoever comes, whatever it wants."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve(one):
+        try:
+            one.sendall(answer)
+            while one.recv(65536):
+                pass
+        except OSError:
+            pass
+        one.close()
+
+    def accept():
+        while True:
+            threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+    threading.Thread(target=accept, daemon=True).start()
+    return listening.getsockname()[1]
+
+
+def strangers():
+    with Redis() as other:
+        speaking = web(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+        for what, port, more, said, within in (("another kind of server", other.port, "?sslmode=disable", "connect", SHORT),
+                                               ("a web server", speaking, "?sslmode=disable", "received H", WITHIN),
+                                               ("a web server that is asked for TLS", speaking, "", "invalid response", WITHIN),
+                                               ("a server that waits for more", web(b""), "", "connect", SHORT)):
+            d = opened(f"postgres://u@127.0.0.1:{port}/d{more}#x")
+            r, w = d.read(within=within), d.write(term(), "", within=within)
+            ok(told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)), f"strangers: {what} is told")
+            same(d.end(), 0, f"strangers: {what}: and the lock closes in peace")
+    for url, said in ((f"postgres://u@127.0.0.1:{free_port()}/d#x", "refused"), ("postgres://u@no-such-host.invalid/d#x", "no-such-host.invalid")):
+        d = opened(url)
+        ok(told(d.read(), said, outcome=("failed",)), f"strangers: {said}")
+        d.end()
+    for url, said in (("postgres://u:secret@h/d", "behind a #"), ("postgres://u:secret@h/d#", "behind a #"), ("postgres:u:secret@h#x", "libpq URI"),
+                      ("postgres://u:secret@h/d?nonsense=1#x", "invalid URI query parameter"), ("postgres://u:sec%zzret@h/d#x", "percent"),
+                      ("postgres://h/d?password=secret&nonsense=1#x", "nonsense"), ("postgres://h/d?user=u&password=secret", "behind a #"),
+                      ("postgres://h/d?sslpassword=secret", "behind a #")):
+        d = Driver()
+        o = d.open(url)
+        ok(not o["ok"] and said in o["err"] and "sec" not in o["err"].replace("second", ""), f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        if o["ok"] or said not in o["err"]:
+            note(o)
+        d.end()
+
+
+def tables():
+    with Postgres() as server:
+        at = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres"
+        server.sql('CREATE SCHEMA "my ""s"')
+        for name, shown in (("q%22uo'te", 'q"uo\'te'), ("my%20%22s.t", '"my ""s".t')):
+            d = opened(f"{at}?application_name=x&table={name}#k")
+            same(d.write(term(), "")["outcome"], "ok", f"tables: {shown} can be the table's name")
+            d.end()
+        same(server.sql("""SELECT count(*) FROM "q""uo'te" """), "2", "tables: it has the lock, and the timeline's row")
+        same(server.sql('SELECT count(*) FROM "my ""s".t'), "2", "tables: in a schema too")
+        server.sql("CREATE TABLE theirs (name text PRIMARY KEY, price int); INSERT INTO theirs VALUES ('k', 7)")
+        d = opened(f"{at}?table=theirs#k")
+        ok(told(d.read(), "another program's") and told(d.write(term(), ""), "another program's"), "tables: another program's is not touched")
+        same(server.sql("SELECT * FROM theirs"), "k|7", "tables: it is what it was")
+        d.end()
+        many = [opened(f"{at}?table=fresh#n{i}") for i in range(8)]
+        ops = [x.start_write(term(), "") for x in many]
+        for x, o in zip(many, ops):
+            if x.wait(o)["outcome"] != "ok":
+                note(x.wait(o))
+        same({x.wait(o)["outcome"] for x, o in zip(many, ops)}, {"ok"}, "tables: eight processes that need the same new one make it together")
+        for x in many:
+            x.end()
+        server.sql("CREATE FUNCTION nay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not at the end'; END $$; "
+                   "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON fresh DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nay()")
+        d = opened(f"{at}?table=fresh#n0")
+        before = d.read()
+        w = d.write(record("x"), before["version"])
+        ok(w["outcome"] in DOUBT and "not at the end" in w["err"]["text"], "tables: a commit that fails is no success")
+        same(d.read()["version"], before["version"], "tables: and has changed nothing")
+        d.end()
+
+
+DOUBT = ("failed", "unknown")
+
+
+def tokens():
+    with Postgres() as server:
+        d, e = opened(server.url("t")), opened(server.url("t"))
+        got = []
+        def next_term(version, what, **more):
+            w = wait_for(lambda: next((w for w in [d.write(term(), version, **more)] if w["outcome"] != "failed"), None))
+            got.append(w["token"])
+            ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
+            return w
+        w = next_term("", "the first")
+        r = e.read()
+        same(r["token"], w["token"], "tokens: who reads a term's first record is told its token")
+        for _ in range(3):
+            w = next_term(w["version"], "term by term")
+        same(d.write(record("a", token=w["token"]), w["version"])["token"], 0, "tokens: a renewal makes none")
+        server.sql("DELETE FROM lunarch_locks WHERE name = 't'")
+        w = next_term("", "after the record was deleted")
+        seen = got[-1] + 3600 * 10**6
+        w = next_term(w["version"], "and than what was seen under a clock that was ahead", floor=seen)
+        ok(got[-1] > seen, "tokens: which counts")
+        server.sql("DELETE FROM lunarch_locks WHERE name = 't'")
+        w = next_term("", "nor does a deletion bring it back", floor=got[-1])
+        server.sql("DROP TABLE lunarch_locks")
+        same(d.write(record("a"), w["version"])["outcome"], "conflict", "tokens: without its table a record is gone")
+        w = next_term("", "after the table was dropped", floor=got[-1])
+        server.kill()
+        server.start()
+        wait_for(lambda: d.read(within=SHORT)["outcome"] == "ok")
+        w = next_term(w["version"], "after the server was killed")
+        server.sql(f"UPDATE lunarch_locks SET token = {2 ** 60} WHERE name = 't'")
+        w = next_term(d.read()["version"], "even if somebody made it huge")
+        ok(got[-1] > 2 ** 60, "tokens: which counts")
+        d.end(), e.end()
+
+
+def fence():
+    """A transaction of the user's checks the token: it holds up the next term, and no renewal."""
+    with Postgres() as server:
+        d, e, psql = opened(server.url("f")), opened(server.url("f")), Psql(server)
+        w = d.write(term(), "")
+        check = docs("SELECT 1 FROM lunarch_locks").replace(":name", "'f'")
+        psql.say("BEGIN;")
+        same(psql.say(check.replace(":token", str(w["token"]))), "1", "fence: the token of the term that leads passes")
+        ok(told(e.write(term("b"), w["version"], within=2000), "somebody's transaction holds the row", outcome=("failed",)),
+           "fence: until that transaction ends nobody else is elected")
+        token = w["token"]
+        for _ in range(5):
+            w = d.write(record("a", token=token), w["version"], within=SHORT, durable=False)
+        same(w["outcome"], "ok", "fence: but the leader's renewals go on")
+        other = d.open(server.url("other"), lock="other")
+        o = d.start_write(term("a"), "", lock="other", within=SHORT)
+        stuck = e.start_write(term("b"), w["version"], within=SHORT)
+        same(d.wait(o)["outcome"], "ok", "fence: as do other locks")
+        psql.say("COMMIT;")
+        n = wait_for(lambda: next((x for x in [e.write(term("b"), w["version"], within=SHORT)] if x["outcome"] == "ok"), None)) \
+            if e.wait(stuck)["outcome"] != "ok" else e.read()
+        ok(n and n["token"], "fence: when it has ended the next term begins")
+        psql.say("BEGIN;")
+        old = server.sql("SELECT token FROM lunarch_locks WHERE name = 'f'")
+        same(psql.say(check.replace(":token", str(int(old) - 1))), "", "fence: an old token passes no more")
+        psql.say("ROLLBACK;")
+        psql.say("BEGIN; SELECT * FROM lunarch_locks WHERE name = 'f' FOR UPDATE;")
+        w = d.read()
+        x = d.write(record("b", token=1), w["version"], within=2000)
+        ok(told(x, "somebody's transaction holds the row", outcome=("failed",)), "fence: a row that somebody has locked by hand is told in time")
+        psql.say("ROLLBACK;")
+        psql.end()
+        d.end(), e.end()
+
+
+def fences():
+    """Locks whose rows somebody holds, in one process with others: new terms of these do not wait for those."""
+    with Postgres() as server:
+        d, psql = opened(server.url("a")), Psql(server)
+        w = {}
+        for n in ("f1", "f2", "f3"):
+            d.open(server.url(n), lock=n)
+            w[n] = d.write(term(), "", lock=n)
+        psql.say("BEGIN; SELECT 1 FROM lunarch_locks WHERE name LIKE 'f_' FOR KEY SHARE;")
+        stuck = [d.start_write(term("b"), w[n]["version"], lock=n) for n in w]
+        same(d.write(term(), "")["outcome"], "ok", "fences: another lock's new term, behind three of them, is in time all the same")
+        ok(all(d.wait(x)["outcome"] != "ok" for x in stuck), "fences: theirs do")
+        psql.say("ROLLBACK;")
+        psql.end()
+        d.end()
+
+
+def crashed():
+    """What was answered is there after a crash, renewals too: an older one would end the term too soon for who has not seen the newer."""
+    with Postgres("-c", "synchronous_commit=off", "-c", "wal_writer_delay=10s") as server:
+        d, e = opened(server.url("c")), opened(server.url("c"))
+        first = d.write(term(), "")
+        d.write(record("a", token=first["token"]), first["version"], durable=False)
+        last = e.read()
+        w = d.write(record("a", token=first["token"]), last["version"], durable=False)
+        server.kill()
+        server.start()
+        r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        ok(w["outcome"] == "ok" and r and r["version"] == w["version"] != last["version"], "crashed: the last renewal is there, though the server was told not to wait for its disk")
+        d.end(), e.end()
+
+
+def locked():
+    """Somebody has locked the table: each look says so in time, and no session is left behind waiting."""
+    with Postgres() as server:
+        d, psql = opened(server.url("l")), Psql(server)
+        w = d.write(term(), "")
+        psql.say("BEGIN; LOCK TABLE lunarch_locks;")
+        e = opened(server.url("l"))
+        ok(all(told(e.read(within=8000), "somebody's transaction holds", outcome=("failed",)) for _ in range(3)), "locked: a look says that the table is locked")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "locked: on the connection that it has had all the time")
+        psql.say("ROLLBACK;")
+        same(wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))["version"], w["version"], "locked: and works when it is not")
+        psql.end()
+        d.end(), e.end()
+
+
+def prepared():
+    """What comes again is planned once, and what is planned for a table that is another now is planned anew."""
+    with Postgres("-c", "log_statement=all") as server:
+        d = opened(server.url("p"))
+        d.read()  # before there is a table, as candidates do
+        w = d.write(term(), "")
+        def used(what):
+            d.read()
+            with open(server.log) as f:
+                return any("execute lunarch_" in line and what in line for line in f)
+        for what in ("SELECT CASE WHEN octet_length", "UPDATE"):
+            def again():
+                nonlocal w
+                w = d.write(record("a", token=1), w["version"], durable=False)
+                return used(what)
+            ok(wait_for(again), f"prepared: a {what.split()[0]} is used again")
+        server.sql("ALTER TABLE lunarch_locks ALTER COLUMN record TYPE varchar")
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same(r and r["version"], w["version"], "prepared: a table that was altered is read again")
+        same(d.write(record("a", token=1), w["version"], durable=False)["outcome"], "ok", "prepared: and written")
+        d.end()
+
+
+def pooled():
+    """Behind a pooler that hands out a session per transaction there are no notices, and all else is as ever."""
+    with Postgres() as server, Bouncer(server) as bouncer:
+        d, e = opened(bouncer.url("p")), opened(bouncer.url("p"))
+        d.do("watch")
+        d.read()
+        w = e.write(term(), "")
+        same(w["outcome"], "ok", "pooler: a term")
+        token = w["token"]
+        for _ in range(20):
+            w = e.write(record("a", token=token), w["version"], durable=False)
+        same((w["outcome"], d.read()["version"]), ("ok", w["version"]), "pooler: renewals, which another reads")
+        same(d.do("watch")["watching"], False, "pooler: there are no notices, so candidates poll")
+        ok(d.noticed(d.count() + 1), "pooler: and who believed in them is told to look now and then")
+        same(server.sql("SHOW statement_timeout", port=bouncer.port), "0", "pooler: nobody else's session has our settings")
+        d.end(), e.end()
+
+
+def promoted():
+    """A standby that lacks a term, and whose clock is an hour behind, is promoted: nobody is elected before that one's lease is over, and
+    then with a larger token."""
+    with Postgres() as first:
+        both = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:%d/postgres#f"
+        d = opened(first.url("f"))
+        w = d.write(term("old"), "")
+        d.end()
+        second = Postgres(standby_of=first, start=False)
+        behind(second, 3600)
+        second.start()
+        d, e, fresh = opened(both % second.port), opened(both % second.port), opened(second.url("f"))
+        alone = second.url("f")
+        w = d.write(record("", token=w["token"], state="released", leaseDurationMs=1000), w["version"])
+        wait_for(lambda: "released" in second.sql("SELECT record FROM lunarch_locks WHERE name = 'f'"))
+        ok(told(fresh.read(within=SHORT), "read-only"), "promoted: a standby alone is no store")
+        second.sql("ALTER SYSTEM SET primary_conninfo = ''")
+        second.sql("SELECT pg_reload_conf()")
+        wait_for(lambda: first.sql("SELECT count(*) FROM pg_stat_replication") == "0")
+        lost = e.write(term("lost", lease_ms=5000), w["version"])
+        same((lost["outcome"], d.read()["record"]["holderIdentity"]), ("ok", "lost"), "promoted: a term that the standby never hears of")
+        first.kill()
+        second.promote()
+        ok(float(second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000, "promoted: its clock is behind")
+        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        same((r["record"]["state"], r["version"]), ("released", w["version"]), "promoted: it shows the record before, who named both servers has found it")
+        began = time.monotonic()
+        ok(told(d.write(term("again"), r["version"]), "promoted", outcome=("failed",)), "promoted: nobody is elected at once, not even who wrote that record")
+        ok(told(fresh.write(term("fresh"), r["version"]), "promoted", outcome=("failed",)), "promoted: nor who knows nothing of it")
+        time.sleep(1.2)
+        late = opened(alone)
+        ok(told(late.write(term("late"), r["version"]), "promoted", outcome=("failed",)),
+           "promoted: who comes later counts from what he sees himself, not by the server's clock")
+        n = wait_for(lambda: next((x for x in [d.write(term("again"), r["version"], within=SHORT, floor=lost["token"])]
+                                   if x["outcome"] != "failed"), None))
+        ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "promoted: who has seen the lost term waits for the lease that it published")
+        ok(n["token"] > lost["token"], "promoted: then a term begins, with a token larger than that of the lost one")
+        same(e.write(record("lost", token=1), lost["version"])["outcome"], "conflict", "promoted: the lost term cannot be renewed there")
+        r = late.read()
+        same(late.write(term("late"), r["version"])["outcome"], "ok", "promoted: with that the doubt is over for all")
+        for x in (d, e, fresh, late):
+            x.end()
+        second.close()
+
+
+def goes_on():
+    """A term that the promoted server knows goes on; its leader settles the doubt, and hands over at once."""
+    with Postgres() as server:
+        d, e = opened(server.url("g")), opened(server.url("g"))
+        w = d.write(term("a"), "")
+        server.sql("UPDATE lunarch_locks SET token = token + 1 WHERE name = ''")  # as on another timeline
+        token = w["token"]
+        def renewed():
+            nonlocal w
+            w = d.write(record("a", token=token, leaseDurationMs=1000), w["version"], durable=False)
+            return server.sql("SELECT count(*) FROM lunarch_locks WHERE server <> ''") == "2"
+        ok(wait_for(renewed) and w["outcome"] == "ok", "goes on: a leader's renewals name the doubt, and settle it when a lease has passed")
+        w = d.write(record("", token=token, state="released", leaseDurationMs=1000), w["version"])
+        same(e.write(term("b"), w["version"])["outcome"], "ok", "goes on: then another is elected at once")
+        d.end(), e.end()
+
+
+def full_disk():
+    """The table's disk is full: writes fail and say so; or the log's: the server ends. All goes on with room again."""
+    if os.geteuid() != 0:
+        skip("out of space", "mounting a small disk needs root")
+        return
+    for kind in (FullPostgres, FullPostgresLog):
+        store = kind()
+        run(store, [full])
+        store.end()
+
+
+def together():
+    """Many locks of a process share connections; who writes is not told of its own writes."""
+    with Postgres() as server:
+        d, e = opened(server.url("n0"), "n0"), opened(server.url("n0"), "n0")
+        w = d.write(term("first"), "", lock="n0")
+        e.read(lock="n0")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "together: who has one lock has one connection")
+        server.sql("DELETE FROM lunarch_locks WHERE name = 'n0'")
+        names = [f"n{i}" for i in range(50)]
+        for n in names[1:]:
+            d.open(server.url(n), lock=n)
+        for n in names:
+            d.do("watch", lock=n)
+        ops = [d.start_write(term(n), "", lock=n) for n in names]
+        versions = {n: d.wait(o) for n, o in zip(names, ops)}
+        same({w["outcome"] for w in versions.values()}, {"ok"}, "together: fifty locks at once")
+        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "3", "together: over two connections, beside the other process's one")
+        e.do("watch", lock="n0")
+        e.read(lock="n0")
+        w, heard, before = versions["n0"], 0, d.count("n0")
+        for _ in range(10):
+            seen = e.count("n0")
+            w = d.write(record("a", token=1), w["version"], lock="n0", durable=False)
+            heard += e.noticed(seen, "n0")
+        same((heard, d.count("n0") - before), (10, 0), "together: another process is told of each write, who wrote is not")
+        same([d.end(), e.end()], [0, 0], "together: all close in peace")
+
+
+only = [globals()[n] for n in sys.argv[1:]]
+if only:
+    at_once(*only)
+    done()
+store = Store()
+run(store, BASIC + NETWORK + SERVER + [read_only])
+store.end()
+at_once(login, strangers, tls, tables, tokens)
+at_once(fence, fences, crashed, locked, prepared, pooled, promoted, goes_on, together, full_disk)
+done()

@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""The ZooKeeper lock passes the conformance suite against Debian's server, and its own cases."""
+import http.server, json, os, sys, threading, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
+from lock_driver import Driver, record
+from pki import Pki
+from proxy import Proxy
+from stores import FullZooKeeper, Zk, ZooKeeper as Store
+from harness import *
+from servers import Redis, ZooKeeper, ask, free_port
+
+SHORT = 4000  # ms; for operations that are to fail soon
+
+
+def term(holder="a", **fields):
+    """What a write that begins a term asks for: no token yet."""
+    return record(holder, token=0, **fields)
+
+
+def opened(url, lock="a", **env):
+    d = Driver(env)
+    o = d.open(url, lock)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def told(result, *said, outcome=("failed", "refused")):
+    text = result.get("err", {}).get("text", "")
+    good = result["outcome"] in outcome and all(s in text for s in said)
+    if not good:
+        note(f"{result}, not {said}")
+    return good
+
+
+def until(d, outcome="ok", lock="a"):
+    return wait_for(lambda: next((r for r in [d.read(lock, within=SHORT)] if r["outcome"] == outcome), None))
+
+
+class Page(http.server.BaseHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+class TlsZooKeeper(ZooKeeper):
+    """Debian's ZooKeeper names fewer of netty's archives than its TLS needs."""
+
+    def prepare(self):
+        certificate, key = Pki(self.dir).server()
+        both, self.secure = os.path.join(self.dir, "both.pem"), free_port()
+        with open(both, "w") as f:
+            for path in (key, certificate):
+                with open(path) as g:
+                    f.write(g.read())
+        self.settings += [f"secureClientPort={self.secure}", "secureClientPortAddress=127.0.0.1", f"ssl.keyStore.location={both}",
+                          f"ssl.trustStore.location={both}", "ssl.clientAuth=none",
+                          "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"]
+        super().prepare()
+
+    def command(self):
+        return [a.replace("/zookeeper.jar", "/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar") for a in super().command()]
+
+
+def strangers():
+    web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=web.serve_forever, daemon=True).start()
+    with Redis() as other, TlsZooKeeper() as secure:
+        for what, port, said in (("a web server", web.server_port, "ZooKeeper"), ("a Redis", other.port, "ZooKeeper"), ("its port for TLS", secure.secure, "ZooKeeper"),
+                                 ("a port where nobody listens", free_port(), "refused")):
+            d = opened(f"zookeeper://127.0.0.1:{port}/x")
+            r, w = d.read(within=8000), d.write(term(), "", within=8000)
+            ok(told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)), f"strangers: {what} is told")
+            same(d.end(), 0, f"strangers: {what}: and the lock closes in peace")
+    web.shutdown()
+    d = opened("zookeeper://no-such-host.invalid/x")
+    ok(told(d.read(within=SHORT), "no-such-host.invalid", outcome=("failed",)), "strangers: no such host")
+    d.end()
+    for url, said in (("zookeeper://u:secret@h/", "path is missing"), ("zookeeper://h/a//b", "between two slashes"), ("zookeeper://h/a/../b", "called"),
+                      ("zookeeper://h/x?chroot=y", "there is no option"), ("zookeeper://h/zookeeper/x", "server's own")):
+        d = Driver()
+        o = d.open(url)
+        ok(not o["ok"] and said in o["err"] and "secret" not in o["err"], f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        d.end()
+
+
+def rights(server):
+    at = f"127.0.0.1:{server.port}"
+    mine = opened(f"zookeeper://luna:p%20w@{at}/own/lock")
+    w = mine.write(term(), "")
+    same((w["outcome"], mine.read()["outcome"]), ("ok", "ok"), "rights: who has a user and a password makes a node of its own")
+    for what, d in (("without a user", opened(f"zookeeper://{at}/own/lock")), ("with a wrong password", opened(f"zookeeper://luna:wr0ng@{at}/own/lock"))):
+        r, x = d.read(), d.write(record("b"), w["version"])
+        ok(told(r, "refuses", outcome=("refused",)) and told(x, "refuses", outcome=("refused",)) and "wr0ng" not in str(r),
+           f"rights: which nobody reads or writes {what}")
+        d.end()
+    with Zk(server.port) as z:
+        z.delete("/own/lock")
+    same(mine.read()["outcome"], "ok", "rights: or deletes")
+    again = opened(f"zookeeper://luna@{at}/own/lock", LUNARCH_LOCK_PASSWORD="p w")
+    same(again.write(record("a"), w["version"])["outcome"], "ok", "rights: the password may also be in the environment")
+    mine.end(), again.end()
+
+
+def chroot(server):
+    """A tenant's part of a server: a node of its own, in a root that it may only read."""
+    at = f"127.0.0.1:{server.port}"
+    with Zk(server.port, "luna:p w") as z:
+        z.ask(1, z.text("/app") + z.data(b"") + z.acl(z.ALL, "auth", "") + bytes(4))
+    with Zk(server.port) as z:
+        z.protect("/", z.READ)
+    mine, other = opened(f"zookeeper://luna:p%20w@{at}/app/jobs/lock"), opened(f"zookeeper://luna:p%20w@{at}/other/lock")
+    w = mine.write(term(), "")
+    same((w["outcome"], mine.read().get("version")), ("ok", w.get("version")), "chroot: a lock below a node of its user's is made, with nodes between")
+    ok(told(other.write(term(), ""), "refuses", outcome=("refused",)), "chroot: outside of that none is")
+    mine.end(), other.end()
+
+
+def cut_reads(server):
+    """A read is repeated when its connection is lost: on the next one at once, whether or not somebody waits for notices."""
+    for watched in (False, True):
+        proxy = Proxy(server.port)
+        d = opened(f"zookeeper://127.0.0.1:{proxy.port}/cut")
+        if watched:
+            d.do("watch")
+        took = []
+
+        def quick():
+            d.read()
+            before = proxy.bytes["up"]
+            proxy.freeze("down")
+            op = d.start("read", within_ms=5000)
+            wait_for(lambda: proxy.bytes["up"] >= before + 60)  # more than a ping: it was asked
+            began = time.monotonic()
+            proxy.cut()
+            proxy.thaw()
+            r = d.wait(op)
+            took.append(time.monotonic() - began)
+            return r["outcome"] == "absent" and took[-1] < 0.8
+        quick_once = any(quick() for _ in range(10))
+        note(f"answered {min(took) * 1000:.0f} ms after the cut")
+        ok(quick_once, f"cut: a read whose connection is lost is asked again on another, at once, {'with' if watched else 'without'} a watch")
+        d.end()
+        proxy.close()
+
+
+def tokens(server):
+    d, e = opened(server.url("t/o/k")), opened(server.url("t/o/k"))
+    got = []
+    def next_term(version, what):
+        w = d.write(term(), version)
+        got.append(w["token"])
+        ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
+        return w
+    w = next_term("", "the first, whose parent nodes are made, too")
+    with Zk(server.port) as z:
+        same(z.created("/t/o/k"), w["token"], "tokens: which is the transaction that made it")
+    r = e.read()
+    same(r["token"], w["token"], "tokens: who reads a term's first record is told its token")
+    for _ in range(3):
+        w = next_term(w["version"], "term by term")
+    same(e.read()["token"], w["token"], "tokens: and so is who reads a later one's")
+    same(d.write(record("a", token=5), w["version"])["token"], 0, "tokens: a renewal makes none")
+    with Zk(server.port) as z:
+        same(len(z.children("/t/o/k")), 1, "tokens: the node has one child")
+        z.delete("/t/o/k")
+        w = next_term("", "after the record was deleted")
+        content = record("by hand")
+        z.delete("/t/o/k")
+        z.ask(1, z.text("/t/o/k") + z.data(json.dumps(content).encode()) + z.acl(z.ALL) + bytes(4))
+    r = d.read()
+    same(r["record"]["holderIdentity"], "by hand", "by hand: a node without its child is read")
+    w = next_term(r["version"], "on a node that was made by hand")
+    with Zk(server.port) as z:
+        same(len(z.children("/t/o/k")), 1, "by hand: and gets one with the first write")
+    many = [opened(server.url("deep/er/n")) for _ in range(8)]
+    ops = [x.start_write(term(), "") for x in many]
+    same(sorted(x.wait(o)["outcome"] for x, o in zip(many, ops)), ["conflict"] * 7 + ["ok"], "tokens: of eight that make the same nodes at once one wins")
+    for x in many + [d, e]:
+        x.end()
+
+
+def together(server):
+    d, e = opened(server.url("m/n0"), "n0"), opened(server.url("m/n0"), "n0")
+    count = lambda: int(ask(server.port, "srvr").split("Connections: ")[1].split()[0])
+    d.read("n0"), e.read("n0")
+    before = count()
+    names = [f"n{i}" for i in range(50)]
+    for n in names[1:]:
+        d.open(server.url("m/" + n), lock=n)
+    for n in names:
+        d.do("watch", lock=n)
+    ops = [d.start_write(term(n), "", lock=n) for n in names]
+    written = {n: d.wait(o) for n, o in zip(names, ops)}
+    same({w["outcome"] for w in written.values()}, {"ok"}, "together: fifty locks at once")
+    same(count(), before, "together: over one session")
+    e.do("watch", lock="n0")
+    e.read("n0")
+    w, heard, quiet = written["n0"], 0, d.count("n0")
+    for _ in range(10):
+        seen = e.count("n0")
+        w = d.write(record("a", token=5), w["version"], lock="n0")
+        heard += e.noticed(seen, "n0")
+        e.read("n0")  # as a candidate does; what happens until then may come with the same notice
+    same((heard, d.count("n0") - quiet), (10, 0), "together: another process is told of each write, who wrote is not")
+    same([d.end(), e.end()], [0, 0], "together: all close in peace")
+
+
+def alone():
+    with ZooKeeper() as server:
+        at_once(lambda: rights(server), lambda: tokens(server), lambda: cut_reads(server))
+        together(server)
+        chroot(server)
+
+
+def ensemble():
+    """Three servers that lose their leader, then their majority."""
+    members = ZooKeeper.cluster(3)
+    url = "zookeeper://" + ",".join(f"127.0.0.1:{m.port}" for m in members) + "/e"
+    drivers = [opened(url) for _ in range(4)]
+    d = drivers[0]
+    w = d.write(term(), "")
+    for x in drivers:
+        x.do("watch")
+        same(x.read()["version"], w["version"], "ensemble: what one has written all read, whichever server they have")
+    leader = next(m for m in members if "Mode: leader" in ask(m.port, "srvr"))
+    leader.kill()
+    seen = [until(x) for x in drivers]
+    same([r["version"] for r in seen], [w["version"]] * 4, "ensemble: and still when the servers' leader was killed")
+    n = wait_for(lambda: next((x for x in [drivers[1].write(term("b"), w["version"], within=SHORT)] if x["outcome"] in ("ok", "conflict")), None))
+    r = until(d)
+    same(r["record"]["holderIdentity"], "b", "ensemble: which goes on")
+    ok(r["token"] > w["token"], "ensemble: with larger tokens")
+    before = drivers[2].count()
+    same(d.write(record("c", token=5), r["version"])["outcome"], "ok", "ensemble: writes")
+    ok(drivers[2].noticed(before), "ensemble: and notices")
+    other, version = next(m for m in members if m is not leader), until(d)["version"]
+    other.kill()
+    w = d.write(record("d", token=5), version, within=SHORT)
+    ok(w["outcome"] in ("failed", "unknown"), "ensemble: without a majority nothing can be written")
+    ok(all(until(x, "failed") for x in drivers), "ensemble: and soon nothing be read")
+    other.start()
+    same(len({until(x)["version"] for x in drivers}), 1, "ensemble: until there is one again")
+    for x in drivers:
+        x.end()
+    for m in members:
+        m.close()
+
+
+def full_disk():
+    """A server whose disk is full ends; with room again, and started again, it has what it had."""
+    if os.geteuid() != 0:
+        skip("out of space", "mounting a small disk needs root")
+        return
+    store = FullZooKeeper()
+    run(store, [full])
+    store.end()
+
+
+only = [globals()[n] for n in sys.argv[1:]]
+if only:
+    at_once(*only)
+    done()
+store = Store()
+run(store, BASIC + NETWORK + SERVER + [read_only])
+store.end()
+at_once(strangers, alone, full_disk)
+ensemble()
+done()
