@@ -15,7 +15,7 @@ struct check {
 	struct options options;
 	const char *script;
 	bool is_text;
-	struct survey survey;
+	struct script_probe script_probe;
 	char *fallback;   /* the lock's name if nobody gives one */
 	char **locks;     /* as opened, per election; NULL where it could not be */
 	int problems;
@@ -47,50 +47,50 @@ static void problem(struct check *c, const char *text)
 
 /* ---- hooks ---- */
 
-static void show_hooks(const struct plan *p)
+static void show_hooks(const struct election_settings *p)
 {
 	static const struct {
 		uint32_t flag;
 		const char *name;
 	} hooks[] = {
-		{ PLAN_ON_START, "on_start" },
-		{ PLAN_ON_STOPPED, "on_stopped" },
-		{ PLAN_MAY_LEAD, "may_lead" },
+		{ WIRE_ELECTION_ON_START, "on_start" },
+		{ WIRE_ELECTION_ON_STOPPED, "on_stopped" },
+		{ WIRE_ELECTION_MAY_LEAD, "may_lead" },
 	};
 	struct buf b = { 0 };
 
-	buf_adds(&b, p->flags & PLAN_OBSERVER ? "no on_leading: it only observes and never campaigns" : "on_leading");
+	buf_adds(&b, p->flags & WIRE_ELECTION_OBSERVER ? "no on_leading: it only observes and never campaigns" : "on_leading");
 	for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
 		if (p->flags & hooks[i].flag)
 			buf_printf(&b, ", %s", hooks[i].name);
-	if (p->flags & PLAN_ISOLATE)
+	if (p->flags & WIRE_ELECTION_ISOLATE)
 		buf_adds(&b, "; in a worker of its own");
 	say("hooks", true, "%s", b.data);
 	buf_fini(&b);
 }
 
-static void show_identity(const struct check *c, const struct plan *p)
+static void show_identity(const struct check *c, const struct election_settings *p)
 {
 	const char *identity = options_text(&c->options, OPTION_IDENTITY, p->identity);
 	const char *address = options_text(&c->options, OPTION_ADDRESS, p->address);
 
 	say("identity", false, "%s", *identity ? identity : "hostname and a UUID, new for each process");
-	if (options_flag(&c->options, OPTION_RECLAIM, p->flags & PLAN_RECLAIM))
+	if (options_flag(&c->options, OPTION_RECLAIM, p->flags & WIRE_ELECTION_RECLAIM))
 		say("", true, "lives only once (reclaim): takes its own old record at once");
-	if (p->flags & PLAN_ADDRESS_FUNCTION && !options_set(&c->options, OPTION_ADDRESS))
+	if (p->flags & WIRE_ELECTION_ADDRESS_FUNCTION && !options_set(&c->options, OPTION_ADDRESS))
 		say("address", true, "what the script's function says");
 	else if (*address)
 		say("address", false, "%s", address);
 }
 
 /* A hook of a term in an election that has no terms. */
-static void check_hooks(struct check *c, const struct plan *p)
+static void check_hooks(struct check *c, const struct election_settings *p)
 {
-	if (!(p->flags & PLAN_OBSERVER))
+	if (!(p->flags & WIRE_ELECTION_OBSERVER))
 		return;
-	if (p->flags & PLAN_ON_STOPPED)
+	if (p->flags & WIRE_ELECTION_ON_STOPPED)
 		problem(c, "on_stopped never runs: without on_leading this election only observes");
-	if (p->flags & PLAN_MAY_LEAD)
+	if (p->flags & WIRE_ELECTION_MAY_LEAD)
 		problem(c, "may_lead is never asked: without on_leading this election only observes");
 }
 
@@ -179,7 +179,7 @@ static void show_times(const struct lease_times *t, nsec shutdown_grace)
 	say("clocks", true, "may run at rates that differ by up to %.1f%%", 100 * lease_drift_tolerance(t));
 }
 
-static void check_times(struct check *c, const struct plan *p)
+static void check_times(struct check *c, const struct election_settings *p)
 {
 	struct lease_times t;
 	nsec shutdown_grace;
@@ -187,7 +187,7 @@ static void check_times(struct check *c, const struct plan *p)
 
 	if (options_times(&c->options, &p->times, &t, &shutdown_grace, &err) < 0)
 		problem(c, err.text);
-	else if (!(p->flags & PLAN_OBSERVER))
+	else if (!(p->flags & WIRE_ELECTION_OBSERVER))
 		show_times(&t, shutdown_grace);
 }
 
@@ -218,7 +218,7 @@ static void check_twice(struct check *c, uint32_t index)
 	for (uint32_t i = 0; i < index; i++) {
 		if (!c->locks[i] || strcmp(c->locks[i], c->locks[index]) != 0)
 			continue;
-		char *text = mem_printf("the lock %s is listed twice: also by %s", c->locks[index], c->survey.plans[i].where);
+		char *text = mem_printf("the lock %s is listed twice: also by %s", c->locks[index], c->script_probe.settings[i].where);
 		problem(c, text);
 		free(text);
 		return;
@@ -227,9 +227,9 @@ static void check_twice(struct check *c, uint32_t index)
 
 static void check_lock(struct check *c, uint32_t index)
 {
-	const struct plan *p = &c->survey.plans[index];
+	const struct election_settings *p = &c->script_probe.settings[index];
 	struct err err;
-	char *url = options_election_lock(&c->options, p->lock, c->fallback, p->name, c->survey.count > 1, &err);
+	char *url = options_election_lock(&c->options, p->lock, c->fallback, p->name, c->script_probe.count > 1, &err);
 	struct look *l = url ? look_open(url, &err) : NULL;
 
 	free(url);
@@ -248,7 +248,7 @@ static void check_lock(struct check *c, uint32_t index)
 
 static void check_election(struct check *c, uint32_t index)
 {
-	const struct plan *p = &c->survey.plans[index];
+	const struct election_settings *p = &c->script_probe.settings[index];
 	struct buf b = { 0 };
 
 	buf_printf(&b, "election %u", index + 1);
@@ -275,26 +275,26 @@ static int check_script(struct check *c)
 	c->fallback = options_default_lock(c->script, c->is_text, &err);
 	if (!c->fallback)
 		return command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", err.text);
-	char *wrong = survey_load(&c->survey, &c->options, c->script, c->is_text);
+	char *wrong = script_probe_load(&c->script_probe, &c->options, c->script, c->is_text);
 	if (wrong) {
 		command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", wrong);
 		free(wrong);
 		free(c->fallback);
 		return EXIT_FAILED_SCRIPT;
 	}
-	c->locks = mem_zero(c->survey.count * sizeof *c->locks);
-	for (uint32_t i = 0; i < c->survey.count; i++)
+	c->locks = mem_zero(c->script_probe.count * sizeof *c->locks);
+	for (uint32_t i = 0; i < c->script_probe.count; i++)
 		check_election(c, i);
 	check_text(c);
 	if (c->problems)
 		printf("%d problem%s\n", c->problems, c->problems > 1 ? "s" : "");
 	else
 		puts("no problem found");
-	for (uint32_t i = 0; i < c->survey.count; i++)
+	for (uint32_t i = 0; i < c->script_probe.count; i++)
 		free(c->locks[i]);
 	free(c->locks);
 	free(c->fallback);
-	survey_fini(&c->survey);
+	script_probe_fini(&c->script_probe);
 	return c->problems ? EXIT_FAILED_SCRIPT : EXIT_DONE;
 }
 

@@ -6,11 +6,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const verdicts[] = { [EXAM_GOOD] = "good", [EXAM_NOTE] = "note", [EXAM_UNFIT] = "UNFIT" };
+static const char *const verdicts[] = { [STORE_CHECK_GOOD] = "good", [STORE_CHECK_NOTE] = "note", [STORE_CHECK_UNFIT] = "UNFIT" };
 
 /* ---- text: each finding as it is made ---- */
 
-static void print_finding(void *arg, const struct exam_finding *f)
+static void print_finding(void *arg, const struct store_check_finding *f)
 {
 	struct buf b = { 0 };
 
@@ -21,7 +21,7 @@ static void print_finding(void *arg, const struct exam_finding *f)
 	buf_fini(&b);
 }
 
-static void print_end(const struct exam_report *r)
+static void print_end(const struct store_check_report *r)
 {
 	printf("%s\n", r->fit ? "This store is fit to elect leaders on." :
 	                        "This store is NOT fit to elect leaders on: see what is marked UNFIT.");
@@ -29,17 +29,17 @@ static void print_end(const struct exam_report *r)
 
 /* ---- JSON: all at the end ---- */
 
-static void add_finding(void *arg, const struct exam_finding *f)
+static void add_finding(void *arg, const struct store_check_finding *f)
 {
 	struct buf *b = arg;
 
 	buf_printf(b, "%s{\"name\": \"%s\", \"verdict\": \"%s\", \"text\": ", b->len ? ", " : "", f->name,
-	           f->verdict == EXAM_UNFIT ? "unfit" : verdicts[f->verdict]);
+	           f->verdict == STORE_CHECK_UNFIT ? "unfit" : verdicts[f->verdict]);
 	buf_json(b, f->text);
 	buf_adds(b, "}");
 }
 
-static void add_times(struct buf *b, const char *name, const struct exam_times *t)
+static void add_times(struct buf *b, const char *name, const struct store_check_times *t)
 {
 	buf_printf(b, ", \"%s\": ", name);
 	if (t->n)
@@ -49,7 +49,7 @@ static void add_times(struct buf *b, const char *name, const struct exam_times *
 		buf_adds(b, "null");
 }
 
-static void print_json(const struct exam_report *r, const struct buf *findings)
+static void print_json(const struct store_check_report *r, const struct buf *findings)
 {
 	struct buf b = { 0 };
 
@@ -68,7 +68,7 @@ static void print_json(const struct exam_report *r, const struct buf *findings)
 
 int cmd_doctor(int argc, char **argv)
 {
-	struct exam_report report;
+	struct store_check_report report;
 	struct buf findings = { 0 };
 	struct options o;
 	struct err err;
@@ -79,7 +79,7 @@ int cmd_doctor(int argc, char **argv)
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_DOCTOR, EXIT_USAGE, "which lock? lunarch doctor --lock URL");
 	bool json = options_flag(&o, OPTION_JSON, false);
-	if (exam_run(o.value[OPTION_LOCK].text, json ? add_finding : print_finding, &findings, &report, &err) < 0) {
+	if (store_check_run(o.value[OPTION_LOCK].text, json ? add_finding : print_finding, &findings, &report, &err) < 0) {
 		status = command_fail(COMMAND_DOCTOR, command_status_of(&err), "%s", err.text);
 	} else if (report.signal) {
 		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved", report.signal);
@@ -90,7 +90,7 @@ int cmd_doctor(int argc, char **argv)
 		else
 			print_end(&report);
 	}
-	exam_report_fini(&report);
+	store_check_report_fini(&report);
 	buf_fini(&findings);
 	return status;
 }

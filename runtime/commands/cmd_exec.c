@@ -25,7 +25,7 @@ struct exec {
 	struct lease_times times;
 	nsec shutdown_grace, at_least;
 
-	struct crew *crew;          /* NULL: the command does not run */
+	struct supervisor *supervisor;          /* NULL: the command does not run */
 	uint64_t term;
 	int64_t token;
 	char *lock, *identity, *address;
@@ -111,8 +111,8 @@ static void on_gone(void *arg, bool reaped, int wait_status)
 
 	if (wait_status != -1)
 		x->wait_status = wait_status;
-	crew_free(x->crew);
-	x->crew = NULL;
+	supervisor_free(x->supervisor);
+	x->supervisor = NULL;
 	if (!was_stopping && x->in_term && reaped) {
 		after_command(x);
 		return;
@@ -136,10 +136,10 @@ static void on_stopped(void *arg, bool stopped)
 	if (!stopped)
 		return;
 	log_event(LOG_WARN, NULL, "not_suspended", "the command cannot be suspended while it holds the lock: it goes on");
-	crew_signal(x->crew, SIGCONT);
+	supervisor_signal(x->supervisor, SIGCONT);
 }
 
-static const struct crew_callbacks crew_callbacks = { .ended = on_ended, .gone = on_gone, .stopped = on_stopped };
+static const struct supervisor_callbacks supervisor_callbacks = { .ended = on_ended, .gone = on_gone, .stopped = on_stopped };
 
 static bool on_terminal(void)
 {
@@ -156,10 +156,10 @@ static void start_command(struct exec *x)
 		mem_printf("LUNARCH_TERM_LOCK=%s", x->lock),
 		mem_printf("LUNARCH_TERM_IDENTITY=%s", x->identity),
 		mem_printf("LUNARCH_TERM_ADDRESS=%s", x->address),
-		mem_printf("%s=%u.%llu", CREW_TERM_ENV, SLOT, (unsigned long long)x->term),
+		mem_printf("%s=%u.%llu", TERM_MARK_ENV, SLOT, (unsigned long long)x->term),
 		NULL,
 	};
-	struct crew_spec spec = {
+	struct supervisor_spec spec = {
 		.argv = x->options.rest,
 		.command = true,
 		.foreground = on_terminal(),
@@ -171,12 +171,12 @@ static void start_command(struct exec *x)
 	};
 
 	x->ran = true;
-	x->crew = crew_spawn(x->program.loop, &spec, &crew_callbacks, x, &err);
+	x->supervisor = supervisor_spawn(x->program.loop, &spec, &supervisor_callbacks, x, &err);
 	for (size_t i = 2; env[i]; i++)
 		free(env[i]);
 	if (!x->program.control_var)
 		free(env[1]);
-	if (x->crew)
+	if (x->supervisor)
 		return;
 	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 	x->wait_status = EXIT_CANNOT_RUN << 8;
@@ -211,11 +211,11 @@ static void on_deadline(void *arg, struct instant end, struct instant kill)
 
 	x->end = end;
 	x->kill = kill;
-	if (!x->crew)
+	if (!x->supervisor)
 		return;
-	page_extend(&crew_page(x->crew)->slot[SLOT], x->term, end, kill);
+	page_extend(&supervisor_page(x->supervisor)->slot[SLOT], x->term, end, kill);
 	if (nearer) /* a later one the guard finds when it looks at the one it knows */
-		crew_poke(x->crew);
+		supervisor_poke(x->supervisor);
 }
 
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
@@ -224,15 +224,15 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 
 	x->reason = reason;
 	x->stopping = true;
-	if (!x->crew) {
+	if (!x->supervisor) {
 		term_over(x, true);
 		if (!held)
 			lost_status(x);
 		return;
 	}
-	page_stop(&crew_page(x->crew)->slot[SLOT], held, stop_by);
-	crew_poke(x->crew);
-	crew_signal(x->crew, SIGTERM);
+	page_stop(&supervisor_page(x->supervisor)->slot[SLOT], held, stop_by);
+	supervisor_poke(x->supervisor);
+	supervisor_signal(x->supervisor, SIGTERM);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -334,13 +334,13 @@ static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)loop;
 	(void)revents;
-	if (x->crew)
-		crew_kill(x->crew);
+	if (x->supervisor)
+		supervisor_kill(x->supervisor);
 }
 
 static void asked_to_stop(struct exec *x, int signal)
 {
-	if (!x->crew) {
+	if (!x->supervisor) {
 		leave(x, x->ran ? status_of(x->wait_status) : 128 + signal, LEASE_SHUTDOWN);
 		return;
 	}
@@ -348,14 +348,14 @@ static void asked_to_stop(struct exec *x, int signal)
 		return;
 	if (ev_is_active(&x->grace)) { /* the second time */
 		x->leaving = true;
-		crew_kill(x->crew);
+		supervisor_kill(x->supervisor);
 		return;
 	}
 	x->asked_at = clock_now();
 	x->leaving = true; /* the command's own end is the end, however it answers the signal */
 	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
 	ev_timer_start(x->program.loop, &x->grace);
-	crew_signal(x->crew, signal);
+	supervisor_signal(x->supervisor, signal);
 }
 
 static void on_signal(void *arg, int signal)
@@ -364,8 +364,8 @@ static void on_signal(void *arg, int signal)
 
 	if (signal == SIGTERM || signal == SIGINT)
 		asked_to_stop(x, signal);
-	else if (x->crew)
-		crew_signal(x->crew, signal);
+	else if (x->supervisor)
+		supervisor_signal(x->supervisor, signal);
 	else if (signal == SIGHUP || signal == SIGQUIT)
 		asked_to_stop(x, signal);
 }

@@ -24,10 +24,10 @@ static void tell_systemd(struct run *r)
 {
 	uint32_t leading = 0;
 
-	for (uint32_t i = 0; i < r->post_count; i++)
-		leading += r->posts[i]->hook == HOOK_LEADING;
-	notify("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->post_count,
-	       r->post_count == 1 ? "" : "s");
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		leading += r->candidates[i]->hook == HOOK_LEADING;
+	notify("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->candidate_count,
+	       r->candidate_count == 1 ? "" : "s");
 	r->ready = true;
 }
 
@@ -35,23 +35,23 @@ static void tell_systemd(struct run *r)
 
 static bool all_finished(const struct run *r)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (!r->posts[i]->finished || r->posts[i]->hook != HOOK_NONE)
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!r->candidates[i]->finished || r->candidates[i]->hook != HOOK_NONE)
 			return false;
 	return true;
 }
 
 static void quit_squads(struct run *r)
 {
-	struct squad *next;
+	struct worker_set *next;
 
-	for (struct squad *s = r->squads; s; s = next) {
+	for (struct worker_set *s = r->worker_sets; s; s = next) {
 		next = s->next;
-		squad_quit(s);
-		if (!s->crew)
-			squad_free(s);
+		worker_set_quit(s);
+		if (!s->supervisor)
+			worker_set_free(s);
 	}
-	if (!r->squads)
+	if (!r->worker_sets)
 		ev_break(r->program.loop, EVBREAK_ALL);
 	ev_timer_again(r->program.loop, &r->last_call);
 }
@@ -63,10 +63,10 @@ static void on_last_call(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)revents;
 	r->killing = true;
-	for (struct squad *s = r->squads; s; s = s->next)
-		if (s->crew)
-			crew_kill(s->crew);
-	if (again || !r->squads)
+	for (struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (s->supervisor)
+			supervisor_kill(s->supervisor);
+	if (again || !r->worker_sets)
 		ev_break(loop, EVBREAK_ALL);
 }
 
@@ -81,8 +81,8 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	r->moving = false;
 	r->status = status;
 	notify("STOPPING=1");
-	for (uint32_t i = 0; i < r->post_count; i++)
-		post_end(r->posts[i], reason);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_end(r->candidates[i], reason);
 	if (all_finished(r))
 		quit_squads(r);
 }
@@ -93,11 +93,11 @@ static void kill_everything(struct run *r)
 	r->killing = true;
 	r->status = EXIT_TERMINATED;
 	log_event(LOG_WARN, NULL, "killing", "a second signal: the script is killed");
-	for (uint32_t i = 0; i < r->post_count; i++)
-		post_kill(r->posts[i]);
-	for (struct squad *s = r->squads; s; s = s->next)
-		if (s->crew)
-			crew_kill(s->crew);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_kill(r->candidates[i]);
+	for (struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (s->supervisor)
+			supervisor_kill(s->supervisor);
 	ev_timer_again(r->program.loop, &r->last_call);
 }
 
@@ -145,14 +145,14 @@ static int check_locks_differ(struct run *r)
 	struct elector_status a, b;
 	char text[600];
 
-	for (uint32_t i = 0; i < r->post_count; i++)
+	for (uint32_t i = 0; i < r->candidate_count; i++)
 		for (uint32_t k = 0; k < i; k++) {
-			elector_status(r->posts[i]->elector, &a);
-			elector_status(r->posts[k]->elector, &b);
+			elector_status(r->candidates[i]->elector, &a);
+			elector_status(r->candidates[k]->elector, &b);
 			if (strcmp(a.lock, b.lock) != 0)
 				continue;
 			snprintf(text, sizeof text, "%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
-			         r->posts[i]->plan.where, a.lock, r->posts[k]->plan.where);
+			         r->candidates[i]->settings.where, a.lock, r->candidates[k]->settings.where);
 			return cannot(r, text);
 		}
 	return 0;
@@ -160,11 +160,11 @@ static int check_locks_differ(struct run *r)
 
 static void drop_posts(struct run *r)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		post_free(r->posts[i]);
-	free(r->posts);
-	r->posts = NULL;
-	r->post_count = 0;
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_free(r->candidates[i]);
+	free(r->candidates);
+	r->candidates = NULL;
+	r->candidate_count = 0;
 }
 
 /* All of them or none: whoever walks the posts finds an elector in each. */
@@ -174,8 +174,8 @@ static int open_posts(struct run *r)
 	char *fallback = options_default_lock(r->script, r->is_text, &err);
 	int result = fallback ? 0 : -1;
 
-	for (uint32_t i = 0; result == 0 && i < r->post_count; i++)
-		result = post_open(r->posts[i], r->post_count > 1, fallback, &err);
+	for (uint32_t i = 0; result == 0 && i < r->candidate_count; i++)
+		result = candidate_open(r->candidates[i], r->candidate_count > 1, fallback, &err);
 	free(fallback);
 	if (result == 0)
 		return 0;
@@ -184,51 +184,51 @@ static int open_posts(struct run *r)
 }
 
 /* The elections that asked for it get a squad of their own, which loads the script again. */
-static void assign_squads(struct run *r, struct squad *shared)
+static void assign_squads(struct run *r, struct worker_set *shared)
 {
 	struct err err;
 
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		if (!(r->posts[i]->plan.flags & PLAN_ISOLATE) || r->post_count == 1)
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (!(r->candidates[i]->settings.flags & WIRE_ELECTION_ISOLATE) || r->candidate_count == 1)
 			continue;
-		struct squad *own = squad_new(r, i + 1);
+		struct worker_set *own = worker_set_new(r, i + 1);
 		own->began = shared->began;
-		r->posts[i]->squad = own;
-		if (squad_spawn(own, &err) < 0) {
+		r->candidates[i]->worker_set = own;
+		if (worker_set_spawn(own, &err) < 0) {
 			cannot(r, err.text);
 			return;
 		}
 	}
 }
 
-static bool in_charge_of_any(const struct run *r, const struct squad *s)
+static bool in_charge_of_any(const struct run *r, const struct worker_set *s)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i]->squad == s)
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == s)
 			return true;
 	return false;
 }
 
 /* Its on_stopped is what everything else waits for. */
-static bool owes_hooks(const struct run *r, const struct squad *s)
+static bool owes_hooks(const struct run *r, const struct worker_set *s)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i]->squad == s && r->posts[i]->hook == HOOK_OWED)
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == s && r->candidates[i]->hook == HOOK_OWED)
 			return true;
 	return false;
 }
 
-static void make_posts(struct run *r, struct squad *s)
+static void make_posts(struct run *r, struct worker_set *s)
 {
-	r->post_count = s->plan_count;
-	r->posts = mem_zero(sizeof *r->posts * r->post_count);
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		r->posts[i] = post_new(r, s, i, &s->plans[i]);
-		s->plans[i] = (struct plan){ 0 };
+	r->candidate_count = s->settings_count;
+	r->candidates = mem_zero(sizeof *r->candidates * r->candidate_count);
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		r->candidates[i] = candidate_new(r, s, i, &s->settings[i]);
+		s->settings[i] = (struct election_settings){ 0 };
 	}
 }
 
-static void first_load(struct run *r, struct squad *s)
+static void first_load(struct run *r, struct worker_set *s)
 {
 	make_posts(r, s);
 	if (open_posts(r) < 0) {
@@ -239,40 +239,40 @@ static void first_load(struct run *r, struct squad *s)
 		return;
 	assign_squads(r, s);
 	if (in_charge_of_any(r, s))
-		squad_go(s, !s->began);
+		worker_set_go(s, !s->began);
 	else
-		squad_quit(s);
+		worker_set_quit(s);
 }
 
 /* ---- reloading ---- */
 
-static struct squad *squad_for(struct run *r, uint32_t isolated)
+static struct worker_set *worker_set_for(struct run *r, uint32_t isolated)
 {
-	for (struct squad *s = r->squads; s; s = s->next)
-		if (s->isolated == isolated && !s->candidate && !s->leaving)
+	for (struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (s->isolated == isolated && !s->on_trial && !s->leaving)
 			return s;
 	return NULL;
 }
 
-static struct squad *heir_of(struct squad *old, struct err *err)
+static struct worker_set *heir_of(struct worker_set *old, struct err *err)
 {
-	struct squad *heir = squad_new(old->run, old->isolated);
+	struct worker_set *heir = worker_set_new(old->run, old->isolated);
 
-	heir->candidate = heir->began = true;
-	if (squad_spawn(heir, err) == 0) {
+	heir->on_trial = heir->began = true;
+	if (worker_set_spawn(heir, err) == 0) {
 		old->heir = heir;
 		return heir;
 	}
-	squad_free(heir);
+	worker_set_free(heir);
 	return NULL;
 }
 
 static void abandon_heirs(struct run *r)
 {
-	for (struct squad *s = r->squads; s; s = s->next) {
+	for (struct worker_set *s = r->worker_sets; s; s = s->next) {
 		s->heir = NULL;
-		if (s->candidate)
-			squad_quit(s);
+		if (s->on_trial)
+			worker_set_quit(s);
 	}
 }
 
@@ -285,10 +285,10 @@ static void reload_failed(struct run *r)
 
 static bool is_loading(const struct run *r)
 {
-	for (const struct squad *s = r->squads; s; s = s->next)
-		if (!s->leaving && (s->candidate || !s->started))
+	for (const struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (!s->leaving && (s->on_trial || !s->started))
 			return true;
-	return !r->posts || r->moving;
+	return !r->candidates || r->moving;
 }
 
 static void reload(struct run *r)
@@ -300,32 +300,32 @@ static void reload(struct run *r)
 		return;
 	notify_reloading();
 	log_event(LOG_INFO, NULL, "reloading", "loading %s anew", r->is_text ? "the text" : r->script);
-	struct squad *first = r->squads;
-	for (struct squad *s = first; s; s = s->next)
-		if (!s->candidate && !s->leaving && !heir_of(s, &err)) {
+	struct worker_set *first = r->worker_sets;
+	for (struct worker_set *s = first; s; s = s->next)
+		if (!s->on_trial && !s->leaving && !heir_of(s, &err)) {
 			log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 			reload_failed(r);
 			return;
 		}
 }
 
-static bool same_election(struct run *r, const struct post *p, const struct plan *new)
+static bool same_election(struct run *r, const struct candidate *p, const struct election_settings *new)
 {
 	const struct options *o = &r->options;
 
-	return strcmp(p->plan.name, new->name) == 0 && strcmp(p->plan.lock, new->lock) == 0 &&
-	       strcmp(options_text(o, OPTION_IDENTITY, p->plan.identity), options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
-	       (p->plan.flags & PLAN_ISOLATE) == (new->flags & PLAN_ISOLATE) &&
-	       (p->plan.flags & PLAN_OBSERVER) == (new->flags & PLAN_OBSERVER) &&
-	       (p->plan.flags & PLAN_MAY_LEAD) == (new->flags & PLAN_MAY_LEAD);
+	return strcmp(p->settings.name, new->name) == 0 && strcmp(p->settings.lock, new->lock) == 0 &&
+	       strcmp(options_text(o, OPTION_IDENTITY, p->settings.identity), options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
+	       (p->settings.flags & WIRE_ELECTION_ISOLATE) == (new->flags & WIRE_ELECTION_ISOLATE) &&
+	       (p->settings.flags & WIRE_ELECTION_OBSERVER) == (new->flags & WIRE_ELECTION_OBSERVER) &&
+	       (p->settings.flags & WIRE_ELECTION_MAY_LEAD) == (new->flags & WIRE_ELECTION_MAY_LEAD);
 }
 
-static bool same_elections(struct run *r, const struct squad *heir)
+static bool same_elections(struct run *r, const struct worker_set *heir)
 {
-	if (heir->plan_count != r->post_count)
+	if (heir->settings_count != r->candidate_count)
 		return false;
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (!same_election(r, r->posts[i], &heir->plans[i]))
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!same_election(r, r->candidates[i], &heir->settings[i]))
 			return false;
 	return true;
 }
@@ -336,70 +336,70 @@ static void move(struct run *r)
 	log_event(LOG_INFO, NULL, "moving", "the script's elections have changed: releasing, then starting over");
 	abandon_heirs(r);
 	r->moving = true;
-	for (uint32_t i = 0; i < r->post_count; i++)
-		post_end(r->posts[i], LEASE_RELOAD);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_end(r->candidates[i], LEASE_RELOAD);
 }
 
-static void heir_loaded(struct run *r, struct squad *heir)
+static void heir_loaded(struct run *r, struct worker_set *heir)
 {
-	struct squad *old = squad_for(r, heir->isolated);
+	struct worker_set *old = worker_set_for(r, heir->isolated);
 
 	if (!old || old->heir != heir) {
-		squad_quit(heir);
+		worker_set_quit(heir);
 		return;
 	}
 	if (!same_elections(r, heir)) {
 		move(r);
 		return;
 	}
-	/* squad_go lists what belongs to the heir: the posts are shown to it, then stay with the old squad until it has started */
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i]->squad == old)
-			r->posts[i]->squad = heir;
-	squad_go(heir, false);
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i]->squad == heir)
-			r->posts[i]->squad = old;
+	/* worker_set_go lists what belongs to the heir: the posts are shown to it, then stay with the old squad until it has started */
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == old)
+			r->candidates[i]->worker_set = heir;
+	worker_set_go(heir, false);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == heir)
+			r->candidates[i]->worker_set = old;
 }
 
-static void hand_over(struct run *r, struct post *p, struct squad *heir)
+static void hand_over(struct run *r, struct candidate *p, struct worker_set *heir)
 {
-	p->squad = heir;
+	p->worker_set = heir;
 	(void)r;
 }
 
-static void retire_if_idle(struct run *r, struct squad *old)
+static void retire_if_idle(struct run *r, struct worker_set *old)
 {
 	if (!in_charge_of_any(r, old))
-		squad_quit(old);
+		worker_set_quit(old);
 }
 
-static struct squad *parent_of(struct run *r, const struct squad *heir)
+static struct worker_set *parent_of(struct run *r, const struct worker_set *heir)
 {
-	for (struct squad *s = r->squads; s; s = s->next)
+	for (struct worker_set *s = r->worker_sets; s; s = s->next)
 		if (s->heir == heir)
 			return s;
 	return NULL;
 }
 
-static void heir_started(struct run *r, struct squad *heir)
+static void heir_started(struct run *r, struct worker_set *heir)
 {
-	struct squad *old = parent_of(r, heir);
+	struct worker_set *old = parent_of(r, heir);
 	struct lease_times times;
 	struct err err;
 
-	heir->candidate = false;
-	for (uint32_t i = 0; old && i < r->post_count; i++) {
-		struct post *p = r->posts[i];
-		if (p->squad != old)
+	heir->on_trial = false;
+	for (uint32_t i = 0; old && i < r->candidate_count; i++) {
+		struct candidate *p = r->candidates[i];
+		if (p->worker_set != old)
 			continue;
-		if (options_times(&r->options, &heir->plans[i].times, &times, NULL, &err) < 0) {
-			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s", heir->plans[i].where, err.text);
+		if (options_times(&r->options, &heir->settings[i].times, &times, NULL, &err) < 0) {
+			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s", heir->settings[i].where, err.text);
 			times = p->times;
 		}
 		if (p->hook == HOOK_NONE)
 			hand_over(r, p, heir);
-		post_reload(p, &heir->plans[i], &times);
+		candidate_reload(p, &heir->settings[i], &times);
 	}
 	notify("READY=1");
 	if (old)
@@ -414,39 +414,39 @@ static void reload_if_due(struct run *r)
 
 /* ---- what squads and posts report ---- */
 
-void run_loaded(struct run *r, struct squad *s)
+void run_loaded(struct run *r, struct worker_set *s)
 {
 	if ((r->ending || r->moving) && !owes_hooks(r, s))
-		squad_quit(s);
-	else if (s->candidate)
+		worker_set_quit(s);
+	else if (s->on_trial)
 		heir_loaded(r, s);
-	else if (!r->posts)
+	else if (!r->candidates)
 		first_load(r, s);
 	else
-		squad_go(s, !s->began);
+		worker_set_go(s, !s->began);
 }
 
-void run_load_failed(struct run *r, struct squad *s, const char *text)
+void run_load_failed(struct run *r, struct worker_set *s, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
-	if (s->candidate) {
+	if (s->on_trial) {
 		reload_failed(r);
 		reload_if_due(r);
-	} else if (!r->posts) {
+	} else if (!r->candidates) {
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
 	} else {
-		crew_kill(s->crew); /* a replacement: another one tries again later, the script may have been repaired by then */
+		supervisor_kill(s->supervisor); /* a replacement: another one tries again later, the script may have been repaired by then */
 	}
 }
 
-void run_started(struct run *r, struct squad *s)
+void run_started(struct run *r, struct worker_set *s)
 {
-	if (s->candidate) {
+	if (s->on_trial) {
 		heir_started(r, s);
 	} else {
-		for (uint32_t i = 0; i < r->post_count; i++)
-			if (r->posts[i]->squad == s)
-				post_squad_ready(r->posts[i]);
+		for (uint32_t i = 0; i < r->candidate_count; i++)
+			if (r->candidates[i]->worker_set == s)
+				candidate_worker_ready(r->candidates[i]);
 		tell_systemd(r);
 	}
 	reload_if_due(r);
@@ -457,11 +457,11 @@ void run_term_began(struct run *r)
 	tell_systemd(r);
 }
 
-void run_term_over(struct run *r, struct post *p)
+void run_term_over(struct run *r, struct candidate *p)
 {
-	struct squad *old = p->squad;
+	struct worker_set *old = p->worker_set;
 
-	if (old->heir && !old->heir->candidate) {
+	if (old->heir && !old->heir->on_trial) {
 		hand_over(r, p, old->heir);
 		retire_if_idle(r, old);
 	}
@@ -470,7 +470,7 @@ void run_term_over(struct run *r, struct post *p)
 	tell_systemd(r);
 }
 
-static void restart_later(struct run *r, struct squad *s, bool had_started)
+static void restart_later(struct run *r, struct worker_set *s, bool had_started)
 {
 	if (elapsed_standby(s->born, clock_now()) > 60 * NSEC_PER_SEC)
 		s->failures = 0;
@@ -482,35 +482,35 @@ static void restart_later(struct run *r, struct squad *s, bool had_started)
 	ev_timer_start(r->program.loop, &s->restart);
 }
 
-static void inherit_posts(struct run *r, struct squad *old)
+static void inherit_posts(struct run *r, struct worker_set *old)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (r->posts[i]->squad == old) {
-			hand_over(r, r->posts[i], old->heir);
-			post_squad_ready(r->posts[i]);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == old) {
+			hand_over(r, r->candidates[i], old->heir);
+			candidate_worker_ready(r->candidates[i]);
 		}
 }
 
-void run_squad_gone(struct run *r, struct squad *s, bool had_started)
+void run_squad_gone(struct run *r, struct worker_set *s, bool had_started)
 {
-	bool never_loaded = !r->posts && !r->ending;
+	bool never_loaded = !r->candidates && !r->ending;
 
-	if (s->heir && !s->heir->candidate)
+	if (s->heir && !s->heir->on_trial)
 		inherit_posts(r, s);
-	if (s->candidate && !s->leaving && !r->ending)
+	if (s->on_trial && !s->leaving && !r->ending)
 		reload_failed(r);
 	if (never_loaded && !r->moving)
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
-	if (r->killing || s->leaving || s->candidate || !r->posts || (r->ending && all_finished(r))) {
-		struct squad *parent = parent_of(r, s);
+	if (r->killing || s->leaving || s->on_trial || !r->candidates || (r->ending && all_finished(r))) {
+		struct worker_set *parent = parent_of(r, s);
 		if (parent)
 			parent->heir = NULL;
 		if (!in_charge_of_any(r, s) || s->leaving || r->killing)
-			squad_free(s);
+			worker_set_free(s);
 	} else {
 		restart_later(r, s, had_started);
 	}
-	if (r->squads)
+	if (r->worker_sets)
 		reload_if_due(r);
 	else if (r->moving && !r->ending)
 		start_over(r);
@@ -525,9 +525,9 @@ static void start_over(struct run *r)
 	drop_posts(r);
 	ev_timer_stop(r->program.loop, &r->last_call);
 	r->moving = false;
-	struct squad *s = squad_new(r, 0);
+	struct worker_set *s = worker_set_new(r, 0);
 	s->began = true;
-	if (squad_spawn(s, &err) < 0)
+	if (worker_set_spawn(s, &err) < 0)
 		cannot(r, err.text);
 }
 
@@ -535,9 +535,9 @@ static void start_over(struct run *r)
 
 static void resign_all(struct run *r, nsec sit_out, const char *name)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (!*name || strcmp(post_name(r->posts[i]), name) == 0)
-			post_resign(r->posts[i], sit_out);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			candidate_resign(r->candidates[i], sit_out);
 }
 
 static void on_signal(void *arg, int signal)
@@ -558,8 +558,8 @@ static void on_look(void *arg)
 {
 	struct run *r = arg;
 
-	for (uint32_t i = 0; i < r->post_count; i++)
-		elector_look(r->posts[i]->elector);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		elector_look(r->candidates[i]->elector);
 }
 
 static void reply_status(struct run *r, const char *name, struct buf *reply)
@@ -568,12 +568,12 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 	const char *comma = "";
 
 	buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		if (*name && strcmp(post_name(r->posts[i]), name) != 0)
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (*name && strcmp(candidate_name(r->candidates[i]), name) != 0)
 			continue;
 		buf_adds(reply, comma);
-		elector_status(r->posts[i]->elector, &st);
-		control_add_election(reply, post_name(r->posts[i]), &st);
+		elector_status(r->candidates[i]->elector, &st);
+		control_add_election(reply, candidate_name(r->candidates[i]), &st);
 		comma = ",";
 	}
 	buf_adds(reply, "]}");
@@ -582,11 +582,11 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 static void reply_leading(struct run *r, const char *name, struct buf *reply)
 {
 	struct elector_status st;
-	bool all = r->post_count > 0;
+	bool all = r->candidate_count > 0;
 
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		elector_status(r->posts[i]->elector, &st);
-		if (!*name || strcmp(post_name(r->posts[i]), name) == 0)
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		elector_status(r->candidates[i]->elector, &st);
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
 			all = all && st.leading;
 	}
 	buf_printf(reply, "{\"ok\":true,\"leading\":%s}", all ? "true" : "false");
@@ -596,9 +596,9 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 {
 	struct buf text = { 0 };
 
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (!*name || strcmp(post_name(r->posts[i]), name) == 0)
-			elector_why(r->posts[i]->elector, &text);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			elector_why(r->candidates[i]->elector, &text);
 	buf_adds(reply, "{\"ok\":true,\"text\":");
 	buf_json(reply, text.data ? text.data : "");
 	buf_adds(reply, "}");
@@ -607,15 +607,15 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 
 static void pause_all(struct run *r, const char *name, bool pause)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (!*name || strcmp(post_name(r->posts[i]), name) == 0)
-			post_pause(r->posts[i], pause);
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			candidate_pause(r->candidates[i], pause);
 }
 
 static bool knows(const struct run *r, const char *name)
 {
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (strcmp(post_name(r->posts[i]), name) == 0)
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (strcmp(candidate_name(r->candidates[i]), name) == 0)
 			return true;
 	return !*name;
 }
@@ -656,11 +656,11 @@ static void list_elections(void *arg, void (*each)(void *each_arg, const struct 
 	static const struct admin_renewals none;
 	struct run *r = arg;
 
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		const struct post *p = r->posts[i];
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		const struct candidate *p = r->candidates[i];
 		struct elector_status st;
 		elector_status(p->elector, &st);
-		each(each_arg, &(struct admin_election){ .name = post_name(p), .status = &st, .lease = p->times.lease,
+		each(each_arg, &(struct admin_election){ .name = candidate_name(p), .status = &st, .lease = p->times.lease,
 		                                         .hook_errors = p->hook_errors, .renewals = p->renewals ? p->renewals : &none });
 	}
 }
@@ -694,14 +694,14 @@ static int campaign(struct run *r)
 		return command_fail(COMMAND_RUN, EXIT_FAILED_SCRIPT, "%s", err.text);
 	ev_timer_init(&r->last_call, on_last_call, 0., LAST_CALL_S);
 	r->last_call.data = r;
-	if (squad_spawn(squad_new(r, 0), &err) < 0)
+	if (worker_set_spawn(worker_set_new(r, 0), &err) < 0)
 		return command_fail(COMMAND_RUN, EXIT_FAILED_SCRIPT, "%s", err.text);
 	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
 	ev_run(r->program.loop, 0);
 	ev_timer_stop(r->program.loop, &r->last_call);
 	drop_posts(r);
-	while (r->squads)
-		squad_free(r->squads);
+	while (r->worker_sets)
+		worker_set_free(r->worker_sets);
 	program_fini(&r->program);
 	return r->status;
 }

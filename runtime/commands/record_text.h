@@ -1,8 +1,8 @@
 /* A record as people read it, and as JSON for programs.
  * Not a judge: whether the holder is alive is the caller's to find out, if it wants to.
  * Used by status, leader and check. */
-#ifndef LUNARCH_SHOW_H
-#define LUNARCH_SHOW_H
+#ifndef LUNARCH_RECORD_TEXT_H
+#define LUNARCH_RECORD_TEXT_H
 
 #include "base/buf.h"
 #include "lease/record.h"

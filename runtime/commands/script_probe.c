@@ -11,9 +11,9 @@
 #define LOAD_TIMEOUT_S 10
 
 struct loading {
-	struct survey *survey;
+	struct script_probe *script_probe;
 	struct ev_loop *loop;
-	struct crew *crew;
+	struct supervisor *supervisor;
 	ev_timer timer;
 	bool loaded;
 	char *problem; /* the first */
@@ -36,21 +36,21 @@ static void quit(struct loading *l)
 	struct buf m = { 0 };
 
 	wire_begin(&m, WIRE_QUIT);
-	crew_send(l->crew, &m);
+	supervisor_send(l->supervisor, &m);
 	buf_fini(&m);
 }
 
 static void on_election(struct loading *l, struct wire *w)
 {
-	struct survey *s = l->survey;
+	struct script_probe *s = l->script_probe;
 	struct wire_election e;
 
-	if (!plan_get(w, &e) || e.index != s->count || e.index >= PAGE_SLOTS) {
+	if (!wire_election_get(w, &e) || e.index != s->count || e.index >= PAGE_SLOTS) {
 		fail(l, "the worker's description of an election makes no sense");
 		return;
 	}
-	s->plans = mem_resize(s->plans, sizeof *s->plans * (s->count + 1));
-	plan_copy(&s->plans[s->count++], &e);
+	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->count + 1));
+	election_settings_copy(&s->settings[s->count++], &e);
 }
 
 static void on_message(void *arg, enum wire_type type, struct wire *w)
@@ -67,7 +67,7 @@ static void on_message(void *arg, enum wire_type type, struct wire *w)
 		quit(l);
 	} else if (type == WIRE_EXIT) {
 		fail(l, "the script left with exit status %u while it was being loaded", wire_get_u32(w));
-		crew_kill(l->crew);
+		supervisor_kill(l->supervisor);
 	}
 }
 
@@ -89,12 +89,12 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
 
 	(void)loop, (void)events;
 	fail(l, "the script was still loading after %d s: what takes time belongs into a hook", LOAD_TIMEOUT_S);
-	crew_kill(l->crew);
+	supervisor_kill(l->supervisor);
 }
 
 static int spawn(struct loading *l, const struct options *o, const char *source, bool is_text, struct err *err)
 {
-	static const struct crew_callbacks callbacks = { .message = on_message, .gone = on_gone };
+	static const struct supervisor_callbacks callbacks = { .message = on_message, .gone = on_gone };
 	struct buf argv = { 0 };
 	const char *first[] = {
 		options_text(o, OPTION_LOG_FORMAT, NULL),
@@ -108,22 +108,22 @@ static int spawn(struct loading *l, const struct options *o, const char *source,
 		args++;
 	buf_add(&argv, first, sizeof first);
 	buf_add(&argv, o->rest, (args + 1) * sizeof *o->rest); /* and their NULL */
-	struct crew_spec spec = {
+	struct supervisor_spec spec = {
 		.argv = (char *const *)argv.data,
 		.unset = (char *const *)option_variables,
 		.tree_fd = -1,
 		.kill_allowance = NSEC_PER_SEC,
 	};
-	l->crew = crew_spawn(l->loop, &spec, &callbacks, l, err);
+	l->supervisor = supervisor_spawn(l->loop, &spec, &callbacks, l, err);
 	buf_fini(&argv);
-	return l->crew ? 0 : -1;
+	return l->supervisor ? 0 : -1;
 }
 
 static void load(struct loading *l, const struct options *o, const char *source, bool is_text)
 {
 	struct err err;
 
-	if (crew_init(l->loop, &err) < 0 || spawn(l, o, source, is_text, &err) < 0) {
+	if (supervisor_init(l->loop, &err) < 0 || spawn(l, o, source, is_text, &err) < 0) {
 		fail(l, "%s", err.text);
 		return;
 	}
@@ -131,28 +131,28 @@ static void load(struct loading *l, const struct options *o, const char *source,
 	l->timer.data = l;
 	ev_timer_start(l->loop, &l->timer);
 	ev_run(l->loop, 0);
-	crew_free(l->crew);
+	supervisor_free(l->supervisor);
 }
 
-char *survey_load(struct survey *s, const struct options *o, const char *source, bool is_text)
+char *script_probe_load(struct script_probe *s, const struct options *o, const char *source, bool is_text)
 {
-	struct loading l = { .survey = s };
+	struct loading l = { .script_probe = s };
 
-	*s = (struct survey){ 0 };
+	*s = (struct script_probe){ 0 };
 	l.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!l.loop)
 		return mem_dup("cannot make an event loop");
 	load(&l, o, source, is_text);
 	ev_loop_destroy(l.loop);
 	if (l.problem)
-		survey_fini(s);
+		script_probe_fini(s);
 	return l.problem;
 }
 
-void survey_fini(struct survey *s)
+void script_probe_fini(struct script_probe *s)
 {
 	for (uint32_t i = 0; i < s->count; i++)
-		plan_fini(&s->plans[i]);
-	free(s->plans);
-	*s = (struct survey){ 0 };
+		election_settings_fini(&s->settings[i]);
+	free(s->settings);
+	*s = (struct script_probe){ 0 };
 }

@@ -1,20 +1,20 @@
 /* What a script says about its elections: it is loaded in a crew like any other, and let go before any hook runs.
  * Not a run: no lock is opened, no hook is called.
  * Used by check. */
-#ifndef LUNARCH_SURVEY_H
-#define LUNARCH_SURVEY_H
+#ifndef LUNARCH_SCRIPT_PROBE_H
+#define LUNARCH_SCRIPT_PROBE_H
 
 #include "runner/options.h"
 #include "runner/run.h"
 
-struct survey {
-	struct plan *plans;
+struct script_probe {
+	struct election_settings *settings;
 	uint32_t count;
 };
 
-/* Loads the script (or the text) for at most 10 s. NULL: *s is filled, survey_fini it. Else what is wrong, in the
+/* Loads the script (or the text) for at most 10 s. NULL: *s is filled, script_probe_fini it. Else what is wrong, in the
  * script's own words; the caller frees. Blocks. */
-char *survey_load(struct survey *s, const struct options *o, const char *source, bool is_text);
-void survey_fini(struct survey *s);
+char *script_probe_load(struct script_probe *s, const struct options *o, const char *source, bool is_text);
+void script_probe_fini(struct script_probe *s);
 
 #endif

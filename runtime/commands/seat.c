@@ -8,7 +8,7 @@
 #define PATIENCE (5 * NSEC_PER_SEC)
 #define QUIET (NSEC_PER_SEC / 20)
 
-int seat_open(struct seat *s, struct ev_loop *loop, const char *url, struct err *err)
+int lock_client_open(struct lock_client *s, struct ev_loop *loop, const char *url, struct err *err)
 {
 	s->loop = s->env.loop = loop;
 	record_init(&s->record);
@@ -19,7 +19,7 @@ int seat_open(struct seat *s, struct ev_loop *loop, const char *url, struct err 
 	return s->lock ? 0 : -1;
 }
 
-void seat_close(struct seat *s)
+void lock_client_close(struct lock_client *s)
 {
 	if (!s->loop)
 		return;
@@ -33,7 +33,7 @@ void seat_close(struct seat *s)
 
 /* ---- operations ---- */
 
-static void answer(struct seat *s, const struct lock_result *r)
+static void answer(struct lock_client *s, const struct lock_result *r)
 {
 	s->answered = clock_now();
 	s->result = *r;
@@ -43,53 +43,53 @@ static void answer(struct seat *s, const struct lock_result *r)
 
 static void on_done(void *arg, const struct lock_result *r)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 
 	if (r->record)
 		record_copy(&s->record, r->record);
 	answer(s, r);
 }
 
-static struct instant begin(struct seat *s)
+static struct instant begin(struct lock_client *s)
 {
 	s->busy = true;
 	s->asked = clock_now();
 	return instant_add(s->asked, PATIENCE);
 }
 
-enum lock_outcome seat_wait(struct seat *s)
+enum lock_outcome lock_client_wait(struct lock_client *s)
 {
 	while (s->busy)
 		ev_run(s->loop, EVRUN_ONCE);
 	return s->result.outcome;
 }
 
-enum lock_outcome seat_read(struct seat *s)
+enum lock_outcome lock_client_read(struct lock_client *s)
 {
 	s->lock->ops->read(s->lock, begin(s), on_done, s);
-	return seat_wait(s);
+	return lock_client_wait(s);
 }
 
-enum lock_outcome seat_about(struct seat *s)
+enum lock_outcome lock_client_about(struct lock_client *s)
 {
 	s->lock->ops->about(s->lock, &s->about, begin(s), on_done, s);
-	return seat_wait(s);
+	return lock_client_wait(s);
 }
 
-enum lock_outcome seat_remove(struct seat *s, const struct version *expected)
+enum lock_outcome lock_client_remove(struct lock_client *s, const struct version *expected)
 {
 	s->expected = *expected;
 	s->lock->ops->remove(s->lock, &s->expected, begin(s), on_done, s);
-	return seat_wait(s);
+	return lock_client_wait(s);
 }
 
-void seat_start_write(struct seat *s, const struct version *expected, bool durable)
+void lock_client_start_write(struct lock_client *s, const struct version *expected, bool durable)
 {
 	s->expected = *expected;
 	s->lock->ops->write(s->lock, &s->record, &s->expected, durable, begin(s), on_done, s);
 }
 
-int64_t seat_took_us(const struct seat *s)
+int64_t lock_client_took_us(const struct lock_client *s)
 {
 	return (s->answered.raw - s->asked.raw) / 1000;
 }
@@ -98,7 +98,7 @@ int64_t seat_took_us(const struct seat *s)
 
 static void on_changed(void *arg)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 
 	s->changed = true;
 	s->changed_at = clock_now();
@@ -109,12 +109,12 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)loop, (void)w, (void)revents; /* that the loop has turned is enough */
 }
 
-bool seat_watch(struct seat *s)
+bool lock_client_watch(struct lock_client *s)
 {
 	return s->lock->ops->watch && s->lock->ops->watch(s->lock, on_changed, s);
 }
 
-bool seat_told(struct seat *s, nsec within)
+bool lock_client_told(struct lock_client *s, nsec within)
 {
 	struct instant by = instant_add(clock_now(), within);
 	ev_timer timer;
@@ -131,9 +131,9 @@ bool seat_told(struct seat *s, nsec within)
 	return s->changed;
 }
 
-void seat_quiet(struct seat *s)
+void lock_client_quiet(struct lock_client *s)
 {
 	do
 		s->changed = false;
-	while (seat_told(s, QUIET));
+	while (lock_client_told(s, QUIET));
 }

@@ -6,7 +6,7 @@
 
 #include "locks/lock.h"
 
-struct seat {
+struct lock_client {
 	struct ev_loop *loop;
 	struct lock_env env;
 	struct lock *lock;
@@ -18,23 +18,23 @@ struct seat {
 	bool busy, changed;
 };
 
-/* The loop is borrowed. -1 with *err; seat_close all the same. s must be zeroed. */
-int seat_open(struct seat *s, struct ev_loop *loop, const char *url, struct err *err);
-void seat_close(struct seat *s);
+/* The loop is borrowed. -1 with *err; lock_client_close all the same. s must be zeroed. */
+int lock_client_open(struct lock_client *s, struct ev_loop *loop, const char *url, struct err *err);
+void lock_client_close(struct lock_client *s);
 
 /* All of these block for at most five seconds. */
-enum lock_outcome seat_read(struct seat *s);
-enum lock_outcome seat_remove(struct seat *s, const struct version *expected); /* the lock must have it */
-enum lock_outcome seat_about(struct seat *s);                                  /* the lock must have it */
+enum lock_outcome lock_client_read(struct lock_client *s);
+enum lock_outcome lock_client_remove(struct lock_client *s, const struct version *expected); /* the lock must have it */
+enum lock_outcome lock_client_about(struct lock_client *s);                                  /* the lock must have it */
 
-/* Starts to write s->record. No other operation until seat_wait has returned. */
-void seat_start_write(struct seat *s, const struct version *expected, bool durable);
-enum lock_outcome seat_wait(struct seat *s);
+/* Starts to write s->record. No other operation until lock_client_wait has returned. */
+void lock_client_start_write(struct lock_client *s, const struct version *expected, bool durable);
+enum lock_outcome lock_client_wait(struct lock_client *s);
 
-int64_t seat_took_us(const struct seat *s);      /* the last operation */
+int64_t lock_client_took_us(const struct lock_client *s);      /* the last operation */
 
-bool seat_watch(struct seat *s);                 /* false: no notices here */
-bool seat_told(struct seat *s, nsec within);     /* waits until there was a notice since seat_quiet */
-void seat_quiet(struct seat *s);                 /* waits until nothing of what came before is still on its way */
+bool lock_client_watch(struct lock_client *s);                 /* false: no notices here */
+bool lock_client_told(struct lock_client *s, nsec within);     /* waits until there was a notice since lock_client_quiet */
+void lock_client_quiet(struct lock_client *s);                 /* waits until nothing of what came before is still on its way */
 
 #endif

@@ -1,8 +1,8 @@
 /* Proof that a holder on this host, and everything it started, is dead (docs/design.md, "Proof of death").
  * Not a guess: what cannot be proved is unknown, and the lease is waited out.
  * Used by the elector (to take over at once) and by the supervision of crews (to make the evidence). */
-#ifndef LUNARCH_PROOF_H
-#define LUNARCH_PROOF_H
+#ifndef LUNARCH_DEATH_PROOF_H
+#define LUNARCH_DEATH_PROOF_H
 
 #include "base/err.h"
 #include "lease/record.h"

@@ -20,7 +20,7 @@ struct mourned {
 	struct offload_job check; /* first, so that the job is the mourned */
 	struct obituaries *all;
 	struct mourned *next;
-	struct obituary *waiting, *due; /* due: are being told */
+	struct death_watch *waiting, *due; /* due: are being told */
 	struct record record;     /* who it is: pid, start, boot, tree */
 	ev_io gone;               /* its pidfd */
 	ev_timer again;
@@ -76,7 +76,7 @@ static void tell_all(struct mourned *m)
 	m->waiting = NULL;
 	m->telling = true;
 	while (m->due) {
-		struct obituary *ob = m->due;
+		struct death_watch *ob = m->due;
 		m->due = ob->next;
 		ob->of = NULL;
 		ob->dead(ob->arg);
@@ -213,11 +213,11 @@ struct obituaries *obituaries_new(struct ev_loop *loop, struct offload *o, const
 	return all;
 }
 
-void obituary_watch(struct obituaries *all, struct obituary *ob, const struct record *r)
+void death_watch_watch(struct obituaries *all, struct death_watch *ob, const struct record *r)
 {
 	if (ob->of && same_process(&ob->of->record, r))
 		return;
-	obituary_forget(all, ob);
+	death_watch_forget(all, ob);
 	struct mourned *m = find(all, r);
 	bool known = m != NULL;
 	if (!known)
@@ -232,7 +232,7 @@ void obituary_watch(struct obituaries *all, struct obituary *ob, const struct re
 	}
 }
 
-static bool take_out(struct obituary **list, const struct obituary *ob)
+static bool take_out(struct death_watch **list, const struct death_watch *ob)
 {
 	while (*list && *list != ob)
 		list = &(*list)->next;
@@ -242,7 +242,7 @@ static bool take_out(struct obituary **list, const struct obituary *ob)
 	return true;
 }
 
-void obituary_forget(struct obituaries *all, struct obituary *ob)
+void death_watch_forget(struct obituaries *all, struct death_watch *ob)
 {
 	struct mourned *m = ob->of;
 

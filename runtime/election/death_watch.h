@@ -1,8 +1,8 @@
 /* Deaths of holders on this host: one pidfd per process, however many elections it holds.
  * Not a proof by itself: when the pidfd fires, proof_check is run off the loop until it knows.
  * Used by the elector. */
-#ifndef LUNARCH_OBITUARY_H
-#define LUNARCH_OBITUARY_H
+#ifndef LUNARCH_DEATH_WATCH_H
+#define LUNARCH_DEATH_WATCH_H
 
 #include "lease/record.h"
 
@@ -11,10 +11,10 @@ struct obituaries;
 struct offload;
 struct proof_self;
 
-struct obituary { /* embedded in who waits; private */
+struct death_watch { /* embedded in who waits; private */
 	void (*dead)(void *arg);
 	void *arg;
-	struct obituary *next;
+	struct death_watch *next;
 	struct mourned *of;
 };
 
@@ -24,7 +24,7 @@ void obituaries_free(struct obituaries *all);
 /* dead is called from the loop once the holder of this record and its tree are proved dead; never if that cannot be
  * proved: the log says so if somebody still waits when a third of the record's lease has passed. Replaces what ob waited for
  * before; the same process asked for again costs nothing. */
-void obituary_watch(struct obituaries *all, struct obituary *ob, const struct record *r);
-void obituary_forget(struct obituaries *all, struct obituary *ob);
+void death_watch_watch(struct obituaries *all, struct death_watch *ob, const struct record *r);
+void death_watch_forget(struct obituaries *all, struct death_watch *ob);
 
 #endif

@@ -40,7 +40,7 @@ struct elector {
 	bool named;                      /* the identity was given: it does not contain the incarnation */
 	char *identity, *address;
 	char *leader;                    /* reported last; NULL */
-	char *saving;                    /* a checkpoint on its way into the record; NULL */
+	char *checkpoint;                    /* a checkpoint on its way into the record; NULL */
 	uint64_t save;                   /*     its number */
 	char *unsaved;                   /* one that was still on its way when the term ended: the write that lets go may take it along */
 	char *kept;                      /* that of our newest record known to have been in the store; NULL */
@@ -49,7 +49,7 @@ struct elector {
 	bool reclaim, watching;
 
 	struct obituaries *obituaries;
-	struct obituary obituary;
+	struct death_watch death_watch;
 	uint64_t mourned_id;             /* sight id the obituary was asked for */
 
 	struct instant end, kill;        /* as published */
@@ -228,8 +228,8 @@ static void fill_renewal(struct elector *e, struct record *r)
 	r->term = lease_term(&e->lease);
 	r->token = e->token;
 	r->acquired_us = e->acquired_us;
-	if (e->saving)
-		mem_replace(&r->checkpoint, e->saving);
+	if (e->checkpoint)
+		mem_replace(&r->checkpoint, e->checkpoint);
 	r->renewed_us = renewal_time(e, r);
 	fill_holder(e, r);
 }
@@ -328,11 +328,11 @@ static void watch_holder(struct elector *e)
 	if (!e->obituaries)
 		return;
 	if (!other || !proof_possible(e->self, &e->seen)) {
-		obituary_forget(e->obituaries, &e->obituary);
+		death_watch_forget(e->obituaries, &e->death_watch);
 		return;
 	}
 	e->mourned_id = record_sight_id(&e->seen);
-	obituary_watch(e->obituaries, &e->obituary, &e->seen);
+	death_watch_watch(e->obituaries, &e->death_watch, &e->seen);
 }
 
 static void see_token(struct elector *e, int64_t token)
@@ -612,8 +612,8 @@ static void report_no_leader(struct elector *e)
 static void answer_saves(struct elector *e, uint64_t save, bool good)
 {
 	if (save >= e->save) {
-		mem_replace(&e->unsaved, good ? NULL : e->saving);
-		mem_replace(&e->saving, NULL);
+		mem_replace(&e->unsaved, good ? NULL : e->checkpoint);
+		mem_replace(&e->checkpoint, NULL);
 	}
 	if (e->cb->saved)
 		e->cb->saved(e->arg, save, good);
@@ -760,7 +760,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->timeline = timeline_of(c->env);
 	e->self = c->self;
 	e->obituaries = c->obituaries;
-	e->obituary = (struct obituary){ .dead = on_dead, .arg = e };
+	e->death_watch = (struct death_watch){ .dead = on_dead, .arg = e };
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
@@ -826,7 +826,7 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 {
 	if (record_checkpoint_check(json, err) < 0)
 		return -1;
-	mem_replace(&e->saving, json);
+	mem_replace(&e->checkpoint, json);
 	e->save = save;
 	step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
 	return 0;
@@ -879,13 +879,13 @@ void elector_free(struct elector *e)
 	e->closing = true;
 	timer_stop(e->timeline, &e->timer);
 	if (e->obituaries)
-		obituary_forget(e->obituaries, &e->obituary);
+		death_watch_forget(e->obituaries, &e->death_watch);
 	e->lock->ops->close(e->lock);
 	record_fini(&e->seen);
 	drop_written(e);
 	history_forget(history_of(e->env), e);
 	free(e->trouble);
-	free(e->saving);
+	free(e->checkpoint);
 	free(e->unsaved);
 	free(e->kept);
 	free(e->leader);

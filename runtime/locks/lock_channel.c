@@ -149,7 +149,7 @@ void lock_board_deafen(struct lock_board *b)
 	lock_board_each(b, all_look, NULL);
 }
 
-double lock_notice_again_s(int *refusals, enum lock_outcome why)
+double lock_channel_again_s(int *refusals, enum lock_outcome why)
 {
 	const int most = 6;
 

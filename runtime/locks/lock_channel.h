@@ -1,8 +1,8 @@
 /* Which locks of a process wait for notices on which of a server's channels.
  * Not a subscription: asking the server for a channel, and telling when one speaks, is the link's.
  * Used by the locks in stores that publish changes on named channels. */
-#ifndef LUNARCH_LOCK_NOTICE_H
-#define LUNARCH_LOCK_NOTICE_H
+#ifndef LUNARCH_LOCK_CHANNEL_H
+#define LUNARCH_LOCK_CHANNEL_H
 
 #include "locks/lock.h"
 
@@ -53,6 +53,6 @@ void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct l
 
 /* Seconds until notices that were lost are sought again; of a server that refuses us (a password), ever more rarely, down to once a
  * minute. refusals: in a row, counted here; 0 again once there are notices. */
-double lock_notice_again_s(int *refusals, enum lock_outcome why);
+double lock_channel_again_s(int *refusals, enum lock_outcome why);
 
 #endif

@@ -3,19 +3,19 @@
 #include <stdio.h>
 #include <string.h>
 
-void lock_doubt_lease(struct lock_doubt *d, nsec lease)
+void lock_failover_lease(struct lock_failover *d, nsec lease)
 {
 	if (lease > d->longest)
 		d->longest = lease;
 }
 
-void lock_doubt_found(struct lock_doubt *d, const struct version *version)
+void lock_failover_found(struct lock_failover *d, const struct version *version)
 {
 	if (strcmp(version->text, d->own.text) != 0)
 		d->own.text[0] = '\0'; /* ours, unanswered, or somebody else's: not known here */
 }
 
-void lock_doubt_see(struct lock_doubt *d, const char *mark, struct instant now)
+void lock_failover_see(struct lock_failover *d, const char *mark, struct instant now)
 {
 	if (strncmp(d->mark, mark, sizeof d->mark - 1) == 0)
 		return;
@@ -23,32 +23,32 @@ void lock_doubt_see(struct lock_doubt *d, const char *mark, struct instant now)
 	d->seen = now;
 }
 
-nsec lock_doubt_left(const struct lock_doubt *d, nsec lease, struct instant now)
+nsec lock_failover_left(const struct lock_failover *d, nsec lease, struct instant now)
 {
 	nsec passed = elapsed_standby(d->seen, now), wait = lease > d->longest ? lease : d->longest;
 
 	return !*d->mark || passed >= wait ? 0 : wait - passed;
 }
 
-const char *lock_doubt_over(const struct lock_doubt *d, nsec lease, struct instant now)
+const char *lock_failover_over(const struct lock_failover *d, nsec lease, struct instant now)
 {
-	return lock_doubt_left(d, lease, now) ? "" : d->mark;
+	return lock_failover_left(d, lease, now) ? "" : d->mark;
 }
 
-void lock_doubt_sends(struct lock_doubt *d, bool leads, nsec lease, struct instant now)
+void lock_failover_sends(struct lock_failover *d, bool leads, nsec lease, struct instant now)
 {
 	if (!leads)
 		d->own.text[0] = '\0';
 	d->own_until = instant_min(d->own_until, instant_add(now, lease));
 }
 
-void lock_doubt_wrote(struct lock_doubt *d, const struct version *version, bool leads, nsec lease, struct instant sent_at)
+void lock_failover_wrote(struct lock_failover *d, const struct version *version, bool leads, nsec lease, struct instant sent_at)
 {
 	d->own = leads ? *version : (struct version){ .text = "" };
 	d->own_until = instant_add(sent_at, lease);
 }
 
-bool lock_doubt_own(const struct lock_doubt *d, const struct version *version, struct instant now)
+bool lock_failover_own(const struct lock_failover *d, const struct version *version, struct instant now)
 {
 	return *version->text && strcmp(version->text, d->own.text) == 0 && !instant_passed(d->own_until, now);
 }

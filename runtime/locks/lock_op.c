@@ -140,8 +140,8 @@ void lock_op_found(struct lock_op *op, const char *what, const char *text, size_
 	if (len <= RECORD_MAX_BYTES && record_parse(&record, text, len, &why) == 0) {
 		r.record = &record;
 		if (op->doubt) {
-			lock_doubt_lease(op->doubt, record.lease_ms * NSEC_PER_MS);
-			lock_doubt_found(op->doubt, &r.version);
+			lock_failover_lease(op->doubt, record.lease_ms * NSEC_PER_MS);
+			lock_failover_found(op->doubt, &r.version);
 		}
 		/* A store's revision cannot be in the write that makes it, which is this one. */
 		if (record.token == 0 && record.term && record.state == RECORD_LEADING)

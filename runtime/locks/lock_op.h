@@ -19,7 +19,7 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 	/* Called before the operation ends by its deadline, a cancel or for lack of a connection: what is under way for it must
 	 * not come back to it. May set `sent` and `sent_at`, if only the end of what is under way tells them. */
 	void (*detach)(struct lock_op *op);
-	struct lock_doubt *doubt; /* of the lock: gets the leases that are read; set after begin; NULL: it has none */
+	struct lock_failover *doubt; /* of the lock: gets the leases that are read; set after begin; NULL: it has none */
 	const char *url;        /* for messages; the lock's */
 	struct instant by, sent_at;
 	bool active, writing;

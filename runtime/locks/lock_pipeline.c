@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-void lock_queue_wait(struct lock_queue *q, struct lock_call *c)
+void lock_pipeline_wait(struct lock_pipeline *q, struct lock_call *c)
 {
 	c->state = LOCK_CALL_WAITS;
 	c->round = q->round;
@@ -14,7 +14,7 @@ void lock_queue_wait(struct lock_queue *q, struct lock_call *c)
 	q->last = c;
 }
 
-static void remove_call(struct lock_queue *q, struct lock_call *c)
+static void remove_call(struct lock_pipeline *q, struct lock_call *c)
 {
 	*(c->prev ? &c->prev->next : &q->first) = c->next;
 	*(c->next ? &c->next->prev : &q->last) = c->prev;
@@ -22,7 +22,7 @@ static void remove_call(struct lock_queue *q, struct lock_call *c)
 	c->state = LOCK_CALL_IDLE;
 }
 
-struct lock_call *lock_queue_next(struct lock_queue *q)
+struct lock_call *lock_pipeline_next(struct lock_pipeline *q)
 {
 	struct lock_call *c = q->first;
 
@@ -31,7 +31,7 @@ struct lock_call *lock_queue_next(struct lock_queue *q)
 	return c;
 }
 
-static void grow(struct lock_queue *q)
+static void grow(struct lock_pipeline *q)
 {
 	size_t room = q->room ? q->room * 2 : 16;
 	struct lock_call **ring = mem_zero(room * sizeof *ring);
@@ -47,7 +47,7 @@ static void grow(struct lock_queue *q)
 	q->at = 0;
 }
 
-void lock_queue_push(struct lock_queue *q, struct lock_call *c)
+void lock_pipeline_push(struct lock_pipeline *q, struct lock_call *c)
 {
 	if (q->count == q->room)
 		grow(q);
@@ -60,7 +60,7 @@ void lock_queue_push(struct lock_queue *q, struct lock_call *c)
 	c->sent_at = clock_now();
 }
 
-struct lock_call *lock_queue_pop(struct lock_queue *q)
+struct lock_call *lock_pipeline_pop(struct lock_pipeline *q)
 {
 	struct lock_call *c = q->ring[q->at];
 
@@ -71,7 +71,7 @@ struct lock_call *lock_queue_pop(struct lock_queue *q)
 	return c;
 }
 
-bool lock_queue_forget(struct lock_queue *q, struct lock_call *c)
+bool lock_pipeline_forget(struct lock_pipeline *q, struct lock_call *c)
 {
 	if (c->state == LOCK_CALL_WAITS)
 		remove_call(q, c);
@@ -82,23 +82,23 @@ bool lock_queue_forget(struct lock_queue *q, struct lock_call *c)
 	return true;
 }
 
-void lock_queue_lose(struct lock_queue *q, enum lock_outcome outcome, const struct err *why)
+void lock_pipeline_lose(struct lock_pipeline *q, enum lock_outcome outcome, const struct err *why)
 {
 	uint64_t round = q->round++;
 	struct lock_call *c;
 
 	for (size_t n = q->count; n && !q->stopped; n--) {
-		c = lock_queue_pop(q);
+		c = lock_pipeline_pop(q);
 		if (c)
 			c->lost(c, true, outcome, why);
 	}
 	while (!q->stopped && q->first && q->first->round <= round) {
-		c = lock_queue_next(q);
+		c = lock_pipeline_next(q);
 		c->lost(c, false, outcome, why);
 	}
 }
 
-void lock_queue_fini(struct lock_queue *q)
+void lock_pipeline_fini(struct lock_pipeline *q)
 {
 	free(q->ring);
 	q->ring = NULL;

@@ -1,8 +1,8 @@
 /* Who waits for a connection that many locks share, and whose answers come next on it.
  * Not a connection: it sends nothing, and no time passes in it.
  * Used by the links of the locks whose servers answer in the order in which they were asked. */
-#ifndef LUNARCH_LOCK_QUEUE_H
-#define LUNARCH_LOCK_QUEUE_H
+#ifndef LUNARCH_LOCK_PIPELINE_H
+#define LUNARCH_LOCK_PIPELINE_H
 
 #include "locks/lock.h"
 
@@ -26,7 +26,7 @@ struct lock_call {
 	struct instant sent_at;
 };
 
-struct lock_queue { /* zero is empty */
+struct lock_pipeline { /* zero is empty */
 	struct lock_call *first, *last; /* waiting */
 	uint64_t round;
 	struct lock_call **ring;        /* sent; NULL: nobody wants that answer any more */
@@ -34,14 +34,14 @@ struct lock_queue { /* zero is empty */
 	bool stopped;                   /* the link is being freed: no callback is called any more */
 };
 
-void lock_queue_wait(struct lock_queue *q, struct lock_call *c);
-struct lock_call *lock_queue_next(struct lock_queue *q);               /* who waits longest, removed; NULL: nobody */
-void lock_queue_push(struct lock_queue *q, struct lock_call *c);       /* sent now; NULL: the answer goes nowhere */
-struct lock_call *lock_queue_pop(struct lock_queue *q);                /* whose answer this is, removed; only if count > 0 */
-bool lock_queue_forget(struct lock_queue *q, struct lock_call *c);     /* true: its answer is still to come, and will be dropped */
+void lock_pipeline_wait(struct lock_pipeline *q, struct lock_call *c);
+struct lock_call *lock_pipeline_next(struct lock_pipeline *q);               /* who waits longest, removed; NULL: nobody */
+void lock_pipeline_push(struct lock_pipeline *q, struct lock_call *c);       /* sent now; NULL: the answer goes nowhere */
+struct lock_call *lock_pipeline_pop(struct lock_pipeline *q);                /* whose answer this is, removed; only if count > 0 */
+bool lock_pipeline_forget(struct lock_pipeline *q, struct lock_call *c);     /* true: its answer is still to come, and will be dropped */
 
 /* Calls `lost` of all of them; who asks again from inside it waits on. */
-void lock_queue_lose(struct lock_queue *q, enum lock_outcome outcome, const struct err *why);
-void lock_queue_fini(struct lock_queue *q);
+void lock_pipeline_lose(struct lock_pipeline *q, enum lock_outcome outcome, const struct err *why);
+void lock_pipeline_fini(struct lock_pipeline *q);
 
 #endif

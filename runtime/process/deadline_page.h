@@ -5,8 +5,8 @@
  * It is two files. In the one with the deadlines nobody but who made it can write: the worker runs code of others, and elector
  * and guard rely on what is there. In the other one, guard and worker say which terms have ended: whatever a worker writes there
  * can end terms of its own, and nothing else. */
-#ifndef LUNARCH_PAGE_H
-#define LUNARCH_PAGE_H
+#ifndef LUNARCH_DEADLINE_PAGE_H
+#define LUNARCH_DEADLINE_PAGE_H
 
 #include "base/clock.h"
 #include "base/err.h"

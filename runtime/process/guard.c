@@ -397,7 +397,7 @@ static bool sweep_one(void *arg, pid_t pid)
 
 	if (pid == g->worker)
 		return true;
-	switch (tree_env(pid, CREW_TERM_ENV, mark, sizeof mark)) {
+	switch (tree_env(pid, TERM_MARK_ENV, mark, sizeof mark)) {
 	case TREE_ENV_FOUND: {
 		struct sweep *s = wanted_sweep(g, pid, mark);
 		if (!s)

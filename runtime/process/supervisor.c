@@ -45,10 +45,10 @@ enum phase {
 	GONE,
 };
 
-struct crew {
-	struct crew *next;
+struct supervisor {
+	struct supervisor *next;
 	struct ev_loop *loop;
-	const struct crew_callbacks *cb;
+	const struct supervisor_callbacks *cb;
 	void *arg;
 	nsec kill_allowance;
 	struct page *page;
@@ -59,7 +59,7 @@ struct crew {
 	bool guard_done;      /* it has seen to it that nothing lives */
 	bool ended;
 	int wait_status;      /* -1: nobody saw it */
-	struct instant asked; /* crew_kill */
+	struct instant asked; /* supervisor_kill */
 	struct instant give_up; /* ORPHANED: say that something lives */
 
 	struct outbox orders, messages;
@@ -82,7 +82,7 @@ struct strangers {
 /* SIGCHLD, the children and the subreaper's duty belong to the process, and so does their one keeper. */
 static struct {
 	struct ev_loop *loop;
-	struct crew *crews;   /* RUNNING and ORPHANED */
+	struct supervisor *supervisors;   /* RUNNING and ORPHANED */
 	bool has_strangers;   /* there may be some: we are process 1, or had children before */
 	struct strangers strangers;
 	ev_signal child;
@@ -162,7 +162,7 @@ static void hurry(void)
 		ev_timer_again(keeper.loop, &keeper.again);
 }
 
-static void orphaned(struct crew *c)
+static void orphaned(struct supervisor *c)
 {
 	if (c->phase != RUNNING)
 		return;
@@ -172,7 +172,7 @@ static void orphaned(struct crew *c)
 }
 
 /* The guard itself is stopped or stuck: its work is done from here. */
-static void shoot_guard(struct crew *c)
+static void shoot_guard(struct supervisor *c)
 {
 	log_event(LOG_WARN, NULL, "guard_killed", "guard %d did not end its tree in time (stopped?): killing both", c->guard);
 	kill(c->guard, SIGKILL);
@@ -180,7 +180,7 @@ static void shoot_guard(struct crew *c)
 }
 
 /* Half of the allowance is the guard's, the other half ours. The timer is set for the end of the first half. */
-static void look_at_guard(struct crew *c)
+static void look_at_guard(struct supervisor *c)
 {
 	struct itimerspec at = { 0 };
 	struct instant first, now = clock_now();
@@ -212,7 +212,7 @@ static void on_overdue(struct ev_loop *loop, ev_io *w, int events)
 
 static bool guards_others(pid_t pid)
 {
-	for (const struct crew *c = keeper.crews; c; c = c->next)
+	for (const struct supervisor *c = keeper.supervisors; c; c = c->next)
 		if (c->guard == pid && c->phase == RUNNING)
 			return true;
 	return false;
@@ -252,7 +252,7 @@ static bool see_stranger(void *arg, pid_t pid)
 
 static bool guards_live(void)
 {
-	for (const struct crew *c = keeper.crews; c; c = c->next)
+	for (const struct supervisor *c = keeper.supervisors; c; c = c->next)
 		if (c->phase != RUNNING || !c->guard || tree_dead(c->guard))
 			return false;
 	return true;
@@ -315,19 +315,19 @@ static bool kill_orphan(void *arg, pid_t pid)
 	return true;
 }
 
-static void drain_notes(struct crew *c);
-static void drain_wire(struct crew *c);
+static void drain_notes(struct supervisor *c);
+static void drain_wire(struct supervisor *c);
 
-static void unlink_crew(struct crew *c)
+static void unlink_crew(struct supervisor *c)
 {
-	for (struct crew **at = &keeper.crews; *at; at = &(*at)->next)
+	for (struct supervisor **at = &keeper.supervisors; *at; at = &(*at)->next)
 		if (*at == c) {
 			*at = c->next;
 			return;
 		}
 }
 
-static void finish(struct crew *c, bool reaped)
+static void finish(struct supervisor *c, bool reaped)
 {
 	drain_notes(c);
 	drain_wire(c);
@@ -343,11 +343,11 @@ static void finish(struct crew *c, bool reaped)
 }
 
 /* The next crew that is over with; callbacks may change the list, so one asks anew each time. */
-static struct crew *next_finished(bool nobody_left, bool *reaped)
+static struct supervisor *next_finished(bool nobody_left, bool *reaped)
 {
 	struct instant now = clock_now();
 
-	for (struct crew *c = keeper.crews; c; c = c->next) {
+	for (struct supervisor *c = keeper.supervisors; c; c = c->next) {
 		*reaped = c->guard_done || (c->phase == ORPHANED && c->guard == 0 && nobody_left);
 		if (*reaped || (c->phase == ORPHANED && instant_passed(c->give_up, now)))
 			return c;
@@ -357,7 +357,7 @@ static struct crew *next_finished(bool nobody_left, bool *reaped)
 
 static bool any_orphaned(void)
 {
-	for (const struct crew *c = keeper.crews; c; c = c->next)
+	for (const struct supervisor *c = keeper.supervisors; c; c = c->next)
 		if (c->phase == ORPHANED)
 			return true;
 	return false;
@@ -365,7 +365,7 @@ static bool any_orphaned(void)
 
 static void on_reaped(pid_t pid, int status)
 {
-	for (struct crew *c = keeper.crews; c; c = c->next) {
+	for (struct supervisor *c = keeper.supervisors; c; c = c->next) {
 		if (c->guard == pid) {
 			c->guard = 0;
 			c->guard_done = status == 0;
@@ -400,7 +400,7 @@ static bool reap(void)
  * walk before which nothing was left to reap proves that nobody is left: see proc_tree.h. */
 static void settle(void)
 {
-	struct crew *c;
+	struct supervisor *c;
 	bool reaped, whole = true;
 	int killed = 0;
 
@@ -430,7 +430,7 @@ static void on_again(struct ev_loop *loop, ev_timer *w, int events)
 
 /* ---- notes from the guard ---- */
 
-static void on_ended(struct crew *c, int status)
+static void on_ended(struct supervisor *c, int status)
 {
 	if (c->ended)
 		return;
@@ -441,7 +441,7 @@ static void on_ended(struct crew *c, int status)
 		c->cb->ended(c->arg, status);
 }
 
-static void on_note(struct crew *c, const struct guard_note *n)
+static void on_note(struct supervisor *c, const struct guard_note *n)
 {
 	switch ((enum guard_note_type)n->type) {
 	case GUARD_STARTED:
@@ -462,7 +462,7 @@ static void on_note(struct crew *c, const struct guard_note *n)
 	}
 }
 
-static void drain_notes(struct crew *c)
+static void drain_notes(struct supervisor *c)
 {
 	struct guard_note n;
 	ssize_t len;
@@ -482,7 +482,7 @@ static void on_notes(struct ev_loop *loop, ev_io *w, int events)
 /* ---- messages from the worker ---- */
 
 /* One message. false: there is none now, or there will be none any more. */
-static bool receive(struct crew *c)
+static bool receive(struct supervisor *c)
 {
 	struct wire w;
 	ssize_t len = recv(c->messages.fd, keeper.message, sizeof keeper.message, MSG_DONTWAIT | MSG_TRUNC);
@@ -498,7 +498,7 @@ static bool receive(struct crew *c)
 	if (!type) {
 		log_event(LOG_ERROR, NULL, "worker_malformed", "the worker sent %zd bytes that are no message: killing it", len);
 		ev_io_stop(c->loop, &c->wire);
-		crew_kill(c);
+		supervisor_kill(c);
 		return false;
 	}
 	if (c->cb->message)
@@ -506,7 +506,7 @@ static bool receive(struct crew *c)
 	return true;
 }
 
-static void drain_wire(struct crew *c)
+static void drain_wire(struct supervisor *c)
 {
 	while (ev_is_active(&c->wire) && receive(c))
 		;
@@ -514,7 +514,7 @@ static void drain_wire(struct crew *c)
 
 static void on_wire(struct ev_loop *loop, ev_io *w, int events)
 {
-	struct crew *c = w->data;
+	struct supervisor *c = w->data;
 
 	(void)loop, (void)events;
 	for (int i = 0; i < MESSAGES_A_TURN && ev_is_active(w) && receive(c); i++)
@@ -537,7 +537,7 @@ static int check_proc(struct err *err)
 	               "namespace: mount -t proc proc /proc (with unshare(1): --mount-proc)", getpid(), n > 0 ? self : "not there");
 }
 
-int crew_init(struct ev_loop *loop, struct err *err)
+int supervisor_init(struct ev_loop *loop, struct err *err)
 {
 	sigset_t chld;
 
@@ -591,21 +591,21 @@ static size_t count(char *const *list)
 }
 
 /* The array is the caller's, the entries are borrowed. */
-static char **make_environment(const struct crew_spec *spec)
+static char **make_environment(const struct supervisor_spec *spec)
 {
-	static char no_term[] = CREW_TERM_ENV "=-";
-	const size_t term_len = strlen(CREW_TERM_ENV);
+	static char no_term[] = TERM_MARK_ENV "=-";
+	const size_t term_len = strlen(TERM_MARK_ENV);
 	char **env = mem_zero((count(environ) + count(spec->env) + 2) * sizeof *env);
 	size_t n = 0;
 
 	for (char **e = environ; *e; e++) {
-		bool replaced = is_set(spec->env, *e, strcspn(*e, "=")) || (!spec->command && names(*e, CREW_TERM_ENV, term_len));
+		bool replaced = is_set(spec->env, *e, strcspn(*e, "=")) || (!spec->command && names(*e, TERM_MARK_ENV, term_len));
 		if (!replaced && !is_unset(spec->unset, *e))
 			env[n++] = *e;
 	}
 	for (char *const *e = spec->env; e && *e; e++)
 		env[n++] = *e;
-	if (!spec->command && !is_set(spec->env, CREW_TERM_ENV, term_len))
+	if (!spec->command && !is_set(spec->env, TERM_MARK_ENV, term_len))
 		env[n] = no_term;
 	return env;
 }
@@ -638,7 +638,7 @@ static int spawn_guard(pid_t *pid, const struct handed *h, char *const *argv, ch
 	return error;
 }
 
-static int start_guard(pid_t *pid, const struct crew_spec *spec, const struct handed *h, struct err *err)
+static int start_guard(pid_t *pid, const struct supervisor_spec *spec, const struct handed *h, struct err *err)
 {
 	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
 	static char modes[][12] = { "worker", "command", "foreground" };
@@ -680,7 +680,7 @@ static void close_if(int fd)
 		close(fd);
 }
 
-static void watch_fd(struct crew *c, ev_io *w, void (*cb)(struct ev_loop *, ev_io *, int), int fd)
+static void watch_fd(struct supervisor *c, ev_io *w, void (*cb)(struct ev_loop *, ev_io *, int), int fd)
 {
 	ev_io_init(w, cb, fd, EV_READ);
 	w->data = c;
@@ -688,9 +688,9 @@ static void watch_fd(struct crew *c, ev_io *w, void (*cb)(struct ev_loop *, ev_i
 		ev_io_start(c->loop, w);
 }
 
-static struct crew *new_crew(struct ev_loop *loop, const struct crew_spec *spec, const struct crew_callbacks *cb, void *arg)
+static struct supervisor *new_crew(struct ev_loop *loop, const struct supervisor_spec *spec, const struct supervisor_callbacks *cb, void *arg)
 {
-	struct crew *c = mem_zero(sizeof *c);
+	struct supervisor *c = mem_zero(sizeof *c);
 
 	c->loop = loop;
 	c->cb = cb;
@@ -701,10 +701,10 @@ static struct crew *new_crew(struct ev_loop *loop, const struct crew_spec *spec,
 	return c;
 }
 
-struct crew *crew_spawn(struct ev_loop *loop, const struct crew_spec *spec, const struct crew_callbacks *cb, void *arg,
+struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec, const struct supervisor_callbacks *cb, void *arg,
                         struct err *err)
 {
-	struct crew *c = new_crew(loop, spec, cb, arg);
+	struct supervisor *c = new_crew(loop, spec, cb, arg);
 	struct handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
 	int control[2] = { -1, -1 }, wire[2] = { -1, -1 }, timer = -1, failed = -1;
 
@@ -741,30 +741,30 @@ out:
 	watch_fd(c, &c->notes, on_notes, control[0]);
 	watch_fd(c, &c->wire, on_wire, wire[0]);
 	watch_fd(c, &c->overdue, on_overdue, timer);
-	c->next = keeper.crews;
-	keeper.crews = c;
+	c->next = keeper.supervisors;
+	keeper.supervisors = c;
 	look_at_guard(c);
 	return c;
 }
 
 /* ---- what the elector asks for ---- */
 
-struct page *crew_page(struct crew *c)
+struct page *supervisor_page(struct supervisor *c)
 {
 	return c->page;
 }
 
-int crew_worker_pid(const struct crew *c)
+int supervisor_worker_pid(const struct supervisor *c)
 {
 	return c->worker;
 }
 
-static bool being_killed(const struct crew *c)
+static bool being_killed(const struct supervisor *c)
 {
 	return c->phase != RUNNING || c->asked.boot != NSEC_NEVER;
 }
 
-void crew_send(struct crew *c, const struct buf *message)
+void supervisor_send(struct supervisor *c, const struct buf *message)
 {
 	if (message->len > WIRE_MAX) {
 		log_event(LOG_ERROR, NULL, "bug", "a message of %zu bytes is larger than WIRE_MAX", message->len);
@@ -773,23 +773,23 @@ void crew_send(struct crew *c, const struct buf *message)
 	if (outbox_put(&c->messages, c->loop, message->data, message->len) == 0 || being_killed(c))
 		return;
 	log_event(LOG_ERROR, NULL, "worker_deaf", "the worker has left %d messages unread: killing it", UNREAD_MOST);
-	crew_kill(c);
+	supervisor_kill(c);
 }
 
 /* A guard that reads no orders is stopped, and then the deadline is ours: look_at_guard. */
-static void order(struct crew *c, struct guard_order o)
+static void order(struct supervisor *c, struct guard_order o)
 {
 	if (c->phase == RUNNING && outbox_put(&c->orders, c->loop, &o, sizeof o) < 0)
-		crew_kill(c);
+		supervisor_kill(c);
 }
 
-void crew_allow(struct crew *c, nsec kill_allowance)
+void supervisor_allow(struct supervisor *c, nsec kill_allowance)
 {
 	c->kill_allowance = kill_allowance;
 	look_at_guard(c);
 }
 
-void crew_poke(struct crew *c)
+void supervisor_poke(struct supervisor *c)
 {
 	if (!c->orders.first)
 		c->poke_waits = false;
@@ -799,17 +799,17 @@ void crew_poke(struct crew *c)
 	look_at_guard(c);
 }
 
-void crew_interrupt(struct crew *c)
+void supervisor_interrupt(struct supervisor *c)
 {
 	order(c, (struct guard_order){ .type = GUARD_INTERRUPT });
 }
 
-void crew_signal(struct crew *c, int signal)
+void supervisor_signal(struct supervisor *c, int signal)
 {
 	order(c, (struct guard_order){ .type = GUARD_SIGNAL, .signal = signal });
 }
 
-void crew_kill(struct crew *c)
+void supervisor_kill(struct supervisor *c)
 {
 	struct guard_order o = { .type = GUARD_KILL };
 
@@ -820,12 +820,12 @@ void crew_kill(struct crew *c)
 	look_at_guard(c);
 }
 
-void crew_sweep(struct crew *c, uint32_t slot, uint64_t term)
+void supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term)
 {
 	order(c, (struct guard_order){ .type = GUARD_SWEEP, .slot = slot, .term = term });
 }
 
-void crew_free(struct crew *c)
+void supervisor_free(struct supervisor *c)
 {
 	if (!c)
 		return;

@@ -1,6 +1,6 @@
 #include "process/wire_election.h"
 
-void plan_put(struct buf *m, const struct wire_election *e)
+void wire_election_put(struct buf *m, const struct wire_election *e)
 {
 	wire_u32(m, e->index);
 	wire_str(m, e->name);
@@ -16,7 +16,7 @@ void plan_put(struct buf *m, const struct wire_election *e)
 	wire_str(m, e->where);
 }
 
-bool plan_get(struct wire *w, struct wire_election *e)
+bool wire_election_get(struct wire *w, struct wire_election *e)
 {
 	e->index = wire_get_u32(w);
 	e->name = wire_get_str(w);

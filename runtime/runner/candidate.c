@@ -9,34 +9,34 @@
 #define NEVER NSEC_NEVER
 #define CHECKPOINT_SENT_MAX (4 * RECORD_CHECKPOINT_MAX) /* numbers may get longer on their way through a store */
 
-static struct page_slot *slot_of(const struct post *p)
+static struct page_slot *slot_of(const struct candidate *p)
 {
-	return &crew_page(p->squad->crew)->slot[p->slot];
+	return &supervisor_page(p->worker_set->supervisor)->slot[p->slot];
 }
 
-static void send(struct post *p, struct buf *m)
+static void send(struct candidate *p, struct buf *m)
 {
-	crew_send(p->squad->crew, m);
+	supervisor_send(p->worker_set->supervisor, m);
 	buf_fini(m);
 }
 
-static void begin_message(const struct post *p, struct buf *m, enum wire_type type)
+static void begin_message(const struct candidate *p, struct buf *m, enum wire_type type)
 {
 	wire_begin(m, type);
 	wire_u32(m, p->slot);
 }
 
-static struct log_about about(const struct post *p)
+static struct log_about about(const struct candidate *p)
 {
 	return (struct log_about){ .lock = p->lock_url, .term = p->term, .token = p->token };
 }
 
-const char *post_name(const struct post *p)
+const char *candidate_name(const struct candidate *p)
 {
-	return p->plan.name;
+	return p->settings.name;
 }
 
-static void set_cleanup_timer(struct post *p, nsec after)
+static void set_cleanup_timer(struct candidate *p, nsec after)
 {
 	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
 	ev_timer_set(&p->cleanup_timer, (double)after / NSEC_PER_SEC, 0.);
@@ -44,7 +44,7 @@ static void set_cleanup_timer(struct post *p, nsec after)
 }
 
 /* What somebody else put there may be of any size; a message is not. */
-static const char *checkpoint_of(const struct post *p)
+static const char *checkpoint_of(const struct candidate *p)
 {
 	const char *checkpoint = elector_checkpoint(p->elector);
 	struct log_about a = about(p);
@@ -56,7 +56,7 @@ static const char *checkpoint_of(const struct post *p)
 	return NULL;
 }
 
-static void close_term(struct post *p, bool reaped)
+static void close_term(struct candidate *p, bool reaped)
 {
 	bool hooked = p->hook != HOOK_NONE;
 
@@ -65,7 +65,7 @@ static void close_term(struct post *p, bool reaped)
 	p->cleanups = 0;
 	if (hooked)
 		run_term_over(p->run, p);
-	bool again = p->let_go && !p->paused && !p->run->ending && squad_ready(p->squad);
+	bool again = p->let_go && !p->paused && !p->run->ending && worker_set_ready(p->worker_set);
 	p->let_go = false;
 	elector_stopped(p->elector, reaped);
 	if (again)
@@ -78,7 +78,7 @@ static void close_term(struct post *p, bool reaped)
 
 static void on_lead(void *arg, const struct elector_term *t)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 	struct buf m = { 0 };
 
 	p->term = t->term;
@@ -86,15 +86,15 @@ static void on_lead(void *arg, const struct elector_term *t)
 	p->kill = t->kill;
 	p->held = true;
 	p->began = clock_now();
-	if (!squad_ready(p->squad)) { /* a write we had given up on has landed; there is nobody to lead */
+	if (!worker_set_ready(p->worker_set)) { /* a write we had given up on has landed; there is nobody to lead */
 		elector_end(p->elector, LEASE_WORKER, program_back_off(++p->failures), 0);
 		return;
 	}
 	p->hook = HOOK_LEADING;
 	p->allowance = p->times.kill;
-	squad_allow(p->squad);
-	page_begin(crew_page(p->squad->crew), p->slot, t->term, t->token, t->end, t->kill);
-	crew_poke(p->squad->crew);
+	worker_set_allow(p->worker_set);
+	page_begin(supervisor_page(p->worker_set->supervisor), p->slot, t->term, t->token, t->end, t->kill);
+	supervisor_poke(p->worker_set->supervisor);
 	begin_message(p, &m, WIRE_LEAD);
 	wire_u64(&m, t->term);
 	wire_i64(&m, t->token);
@@ -106,22 +106,22 @@ static void on_lead(void *arg, const struct elector_term *t)
 
 static void on_deadline(void *arg, struct instant end, struct instant kill)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 
-	if (!p->squad->crew || (p->hook != HOOK_LEADING && p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
+	if (!p->worker_set->supervisor || (p->hook != HOOK_LEADING && p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
 		return;
 	bool alive = page_extend(slot_of(p), p->term, end, kill);
 	bool nearer = kill.boot < p->kill.boot || kill.raw < p->kill.raw;
 	p->kill = kill;
 	if (nearer) /* a later one the guard finds when it looks at the one it knows */
-		crew_poke(p->squad->crew);
+		supervisor_poke(p->worker_set->supervisor);
 	if (!alive && p->hook == HOOK_LEADING) /* the worker saw the old deadline pass first: for it the term is over */
 		elector_end(p->elector, LEASE_EXPIRED, 0, 0);
 }
 
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 	struct buf m = { 0 };
 
 	p->reason = reason;
@@ -130,25 +130,25 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 		close_term(p, true);
 		return;
 	}
-	if (!p->squad->crew || p->hook >= HOOK_OWED)
+	if (!p->worker_set->supervisor || p->hook >= HOOK_OWED)
 		return;
 	p->hook = HOOK_STOPPING;
 	page_stop(slot_of(p), held, stop_by);
-	crew_poke(p->squad->crew);
+	supervisor_poke(p->worker_set->supervisor);
 	begin_message(p, &m, WIRE_STOP);
 	wire_u64(&m, p->term);
 	wire_u8(&m, (uint8_t)reason);
 	wire_i64(&m, instant_until(stop_by, clock_now()) / NSEC_PER_MS);
 	send(p, &m);
-	crew_interrupt(p->squad->crew);
+	supervisor_interrupt(p->worker_set->supervisor);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 	struct buf m = { 0 };
 
-	if (!squad_ready(p->squad))
+	if (!worker_set_ready(p->worker_set))
 		return;
 	begin_message(p, &m, WIRE_LEADER);
 	wire_str(&m, l->identity);
@@ -161,10 +161,10 @@ static void on_leader(void *arg, const struct elector_leader *l)
 
 static void on_no_leader(void *arg, const char *previous)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 	struct buf m = { 0 };
 
-	if (!squad_ready(p->squad))
+	if (!worker_set_ready(p->worker_set))
 		return;
 	begin_message(p, &m, WIRE_NO_LEADER);
 	wire_str(&m, previous);
@@ -173,10 +173,10 @@ static void on_no_leader(void *arg, const char *previous)
 
 static void on_ask(void *arg)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 	struct buf m = { 0 };
 
-	if (!squad_ready(p->squad))
+	if (!worker_set_ready(p->worker_set))
 		return; /* no answer is a no */
 	begin_message(p, &m, WIRE_ASK);
 	wire_u64(&m, ++p->ask);
@@ -185,7 +185,7 @@ static void on_ask(void *arg)
 
 static void on_finished(void *arg, bool left)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 	struct log_about a = about(p);
 
 	p->finished = true;
@@ -196,7 +196,7 @@ static void on_finished(void *arg, bool left)
 
 static void on_renewed(void *arg, nsec took)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 
 	if (!p->run->program.admin)
 		return;
@@ -205,11 +205,11 @@ static void on_renewed(void *arg, nsec took)
 	admin_renewed(p->renewals, took);
 }
 
-static void answer_save(struct post *p, uint64_t term, uint64_t save, enum wire_saved how, const char *why)
+static void answer_save(struct candidate *p, uint64_t term, uint64_t save, enum wire_saved how, const char *why)
 {
 	struct buf m = { 0 };
 
-	if (!squad_ready(p->squad))
+	if (!worker_set_ready(p->worker_set))
 		return;
 	begin_message(p, &m, WIRE_SAVED);
 	wire_u64(&m, term);
@@ -221,7 +221,7 @@ static void answer_save(struct post *p, uint64_t term, uint64_t save, enum wire_
 
 static void on_saved(void *arg, uint64_t save, bool good)
 {
-	struct post *p = arg;
+	struct candidate *p = arg;
 
 	if (!p->save || save < p->save_number) /* a dead worker's */
 		return;
@@ -243,7 +243,7 @@ static const struct elector_callbacks callbacks = {
 
 /* ---- what the worker says ---- */
 
-static void worker_answered(struct post *p, struct wire *w)
+static void worker_answered(struct candidate *p, struct wire *w)
 {
 	uint64_t ask = wire_get_u64(w);
 	bool yes = wire_get_u8(w);
@@ -257,17 +257,17 @@ static void worker_answered(struct post *p, struct wire *w)
 	elector_answer(p->elector, yes, address);
 }
 
-static void worker_stopped(struct post *p, struct wire *w)
+static void worker_stopped(struct candidate *p, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w);
 
 	if (!wire_done(w) || term != p->term || (p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
 		return;
 	p->hook = HOOK_SWEEPING;
-	crew_sweep(p->squad->crew, p->slot, p->term);
+	supervisor_sweep(p->worker_set->supervisor, p->slot, p->term);
 }
 
-static nsec sitting_out(struct post *p, enum lease_reason reason, int64_t given_ms)
+static nsec sitting_out(struct candidate *p, enum lease_reason reason, int64_t given_ms)
 {
 	if (given_ms >= 0)
 		return given_ms < INT64_MAX / NSEC_PER_MS ? given_ms * NSEC_PER_MS : NSEC_NEVER - 1;
@@ -278,7 +278,7 @@ static nsec sitting_out(struct post *p, enum lease_reason reason, int64_t given_
 	return program_back_off(p->failures);
 }
 
-static void worker_ends(struct post *p, struct wire *w)
+static void worker_ends(struct candidate *p, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w);
 	enum lease_reason reason = wire_get_u8(w);
@@ -294,7 +294,7 @@ static void worker_ends(struct post *p, struct wire *w)
 	elector_end(p->elector, reason, sitting_out(p, reason, sit_out_ms), 0);
 }
 
-static void worker_saves(struct post *p, struct wire *w)
+static void worker_saves(struct candidate *p, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w), save = wire_get_u64(w);
 	const char *checkpoint = wire_get_str(w);
@@ -315,7 +315,7 @@ static void worker_saves(struct post *p, struct wire *w)
 	answer_save(p, term, save, WIRE_SAVED_REFUSED, err.text);
 }
 
-void post_message(struct post *p, enum wire_type type, struct wire *w)
+void candidate_message(struct candidate *p, enum wire_type type, struct wire *w)
 {
 	if (type == WIRE_SAVE)
 		worker_saves(p, w);
@@ -327,7 +327,7 @@ void post_message(struct post *p, enum wire_type type, struct wire *w)
 		worker_ends(p, w);
 }
 
-void post_swept(struct post *p, uint64_t term, bool clean)
+void candidate_swept(struct candidate *p, uint64_t term, bool clean)
 {
 	struct log_about a = about(p);
 
@@ -335,7 +335,7 @@ void post_swept(struct post *p, uint64_t term, bool clean)
 		return;
 	if (!clean) { /* nobody can say whose it is, so everybody's term ends with it */
 		log_event(LOG_WARN, &a, "leftover", "a process left behind cannot be attributed to a term: the worker is ended");
-		crew_kill(p->squad->crew);
+		supervisor_kill(p->worker_set->supervisor);
 		return;
 	}
 	page_idle(slot_of(p));
@@ -345,13 +345,13 @@ void post_swept(struct post *p, uint64_t term, bool clean)
 /* ---- deaths and replacements ---- */
 
 /* Owed on_stopped runs in the replacement, once; if that has to be killed too, no third worker tries. */
-static bool owes_hook(const struct post *p)
+static bool owes_hook(const struct candidate *p)
 {
-	return (p->plan.flags & PLAN_ON_STOPPED) && p->cleanups < 2 && !p->run->killing &&
+	return (p->settings.flags & WIRE_ELECTION_ON_STOPPED) && p->cleanups < 2 && !p->run->killing &&
 	       p->hook != HOOK_SWEEPING;
 }
 
-static bool had_to_be_killed(const struct post *p)
+static bool had_to_be_killed(const struct candidate *p)
 {
 	struct page_slot *s = slot_of(p);
 	struct instant kill = { .boot = atomic_load(&s->kill_boot), .raw = atomic_load(&s->kill_raw) };
@@ -359,7 +359,7 @@ static bool had_to_be_killed(const struct post *p)
 	return p->hook == HOOK_STOPPING && kill.boot && instant_passed(kill, clock_now());
 }
 
-void post_squad_dead(struct post *p, bool reaped)
+void candidate_worker_dead(struct candidate *p, bool reaped)
 {
 	struct log_about a = about(p);
 	bool leading = p->hook == HOOK_LEADING;
@@ -393,7 +393,7 @@ void post_squad_dead(struct post *p, bool reaped)
 
 /* No replacement has come (the script may not load any more): nobody shall wait for that. The hook is still owed, and run
  * when there is one; until then this candidate stays out. */
-static void let_go(struct post *p)
+static void let_go(struct candidate *p)
 {
 	bool for_good = p->run->ending || options_flag(&p->run->options, OPTION_ONCE, false);
 	struct log_about a = about(p);
@@ -412,27 +412,27 @@ static void let_go(struct post *p)
 
 static void on_cleanup_late(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	struct post *p = w->data;
+	struct candidate *p = w->data;
 
 	(void)loop;
 	(void)revents;
 	if (p->hook == HOOK_OWED)
 		let_go(p);
-	else if (p->hook == HOOK_CLEANING && p->squad->crew)
-		crew_kill(p->squad->crew);
+	else if (p->hook == HOOK_CLEANING && p->worker_set->supervisor)
+		supervisor_kill(p->worker_set->supervisor);
 }
 
-static void clean_up(struct post *p)
+static void clean_up(struct candidate *p)
 {
 	struct buf m = { 0 };
 	struct instant now = clock_now(), by = instant_add(now, p->times.grace);
 
 	p->hook = HOOK_CLEANING;
 	p->cleanups++;
-	squad_allow(p->squad);
-	page_begin(crew_page(p->squad->crew), p->slot, p->term, p->token, now, by);
+	worker_set_allow(p->worker_set);
+	page_begin(supervisor_page(p->worker_set->supervisor), p->slot, p->term, p->token, now, by);
 	page_stop(slot_of(p), false, by);
-	crew_poke(p->squad->crew);
+	supervisor_poke(p->worker_set->supervisor);
 	begin_message(p, &m, WIRE_CLEANUP);
 	wire_u64(&m, p->term);
 	wire_i64(&m, p->token);
@@ -443,7 +443,7 @@ static void clean_up(struct post *p)
 	set_cleanup_timer(p, p->times.grace);
 }
 
-void post_squad_ready(struct post *p)
+void candidate_worker_ready(struct candidate *p)
 {
 	if (p->hook == HOOK_OWED)
 		clean_up(p);
@@ -453,81 +453,81 @@ void post_squad_ready(struct post *p)
 
 /* ---- orders ---- */
 
-void post_pause(struct post *p, bool pause)
+void candidate_pause(struct candidate *p, bool pause)
 {
 	p->paused = pause;
 	if (pause)
 		elector_pause(p->elector, "by an operator");
-	else if (squad_ready(p->squad) && !p->let_go)
+	else if (worker_set_ready(p->worker_set) && !p->let_go)
 		elector_campaign(p->elector);
 }
 
-void post_resign(struct post *p, nsec sit_out)
+void candidate_resign(struct candidate *p, nsec sit_out)
 {
 	elector_end(p->elector, LEASE_RESIGNED, sit_out == NEVER ? p->times.lease : sit_out, 0);
 }
 
-void post_end(struct post *p, enum lease_reason reason)
+void candidate_end(struct candidate *p, enum lease_reason reason)
 {
 	if (p->hook == HOOK_OWED) {
 		set_cleanup_timer(p, p->shutdown_grace);
-		squad_hurry(p->squad);
+		worker_set_hurry(p->worker_set);
 	}
 	elector_end(p->elector, reason, NEVER, p->shutdown_grace);
 }
 
-void post_kill(struct post *p)
+void candidate_kill(struct candidate *p)
 {
 	elector_end(p->elector, LEASE_SHUTDOWN, NEVER, 1);
-	if (!p->squad->crew && p->hook == HOOK_OWED)
+	if (!p->worker_set->supervisor && p->hook == HOOK_OWED)
 		close_term(p, true);
 }
 
 /* ---- life ---- */
 
-struct post *post_new(struct run *r, struct squad *s, uint32_t index, const struct plan *plan)
+struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index, const struct election_settings *settings)
 {
-	struct post *p = mem_zero(sizeof *p);
+	struct candidate *p = mem_zero(sizeof *p);
 
 	p->run = r;
-	p->squad = s;
+	p->worker_set = s;
 	p->index = index;
 	p->slot = index;
-	p->plan = *plan;
+	p->settings = *settings;
 	p->allowance = NSEC_NEVER;
 	ev_timer_init(&p->cleanup_timer, on_cleanup_late, 0., 0.);
 	p->cleanup_timer.data = p;
 	return p;
 }
 
-int post_open(struct post *p, bool several, const char *fallback, struct err *err)
+int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err)
 {
 	struct run *r = p->run;
 	const struct options *o = &r->options;
 
-	if (options_times(o, &p->plan.times, &p->times, &p->shutdown_grace, err) < 0)
-		return err_wrap(err, "%s", p->plan.where);
+	if (options_times(o, &p->settings.times, &p->times, &p->shutdown_grace, err) < 0)
+		return err_wrap(err, "%s", p->settings.where);
 	p->allowance = p->times.kill;
-	char *lock = options_election_lock(o, p->plan.lock, fallback, p->plan.name, several, err);
+	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
 	if (!lock)
-		return err_wrap(err, "%s", p->plan.where);
+		return err_wrap(err, "%s", p->settings.where);
 	struct elector_config c = {
 		.env = &r->program.env,
 		.self = &r->program.self,
 		.obituaries = r->program.obituaries,
 		.lock = lock,
-		.identity = options_text(o, OPTION_IDENTITY, p->plan.identity),
-		.address = options_text(o, OPTION_ADDRESS, p->plan.address),
+		.identity = options_text(o, OPTION_IDENTITY, p->settings.identity),
+		.address = options_text(o, OPTION_ADDRESS, p->settings.address),
 		.times = p->times,
-		.observer = p->plan.flags & PLAN_OBSERVER,
-		.asks = p->plan.flags & (PLAN_MAY_LEAD | PLAN_ADDRESS_FUNCTION),
-		.reclaim = options_flag(o, OPTION_RECLAIM, p->plan.flags & PLAN_RECLAIM),
+		.observer = p->settings.flags & WIRE_ELECTION_OBSERVER,
+		.asks = p->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
+		.reclaim = options_flag(o, OPTION_RECLAIM, p->settings.flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 	};
 	p->elector = elector_new(&c, &callbacks, p, err);
 	free(lock);
 	if (!p->elector)
-		return err_wrap(err, "%s", p->plan.where);
+		return err_wrap(err, "%s", p->settings.where);
 	struct elector_status st;
 	elector_status(p->elector, &st);
 	p->lock_url = st.lock;
@@ -535,26 +535,26 @@ int post_open(struct post *p, bool several, const char *fallback, struct err *er
 }
 
 /* A term that runs ends first, without letting go of the lease; the heir leads the next one. */
-void post_reload(struct post *p, struct plan *plan_taken, const struct lease_times *t)
+void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t)
 {
-	plan_fini(&p->plan);
-	p->plan = *plan_taken;
-	*plan_taken = (struct plan){ 0 };
+	election_settings_fini(&p->settings);
+	p->settings = *settings_taken;
+	*settings_taken = (struct election_settings){ 0 };
 	p->times = *t;
 	p->allowance = p->hook != HOOK_NONE && p->allowance < t->kill ? p->allowance : t->kill;
-	squad_allow(p->squad);
+	worker_set_allow(p->worker_set);
 	elector_configure(p->elector, t);
 	if (p->hook != HOOK_NONE)
 		elector_next_term(p->elector);
 }
 
-void post_free(struct post *p)
+void candidate_free(struct candidate *p)
 {
 	if (!p)
 		return;
 	ev_timer_stop(p->run->program.loop, &p->cleanup_timer);
 	elector_free(p->elector);
-	plan_fini(&p->plan);
+	election_settings_fini(&p->settings);
 	free(p->renewals);
 	free(p);
 }

@@ -1,8 +1,8 @@
 /* What the user asked for: options, their environment variables, and how they join with the script's keys.
  * Not the running elector's state, and no I/O but looking at the script's path: it parses and merges.
  * Used by the commands; the one table of options also makes --help, the completion and the suggestions. */
-#ifndef LUNARCH_CONFIG_H
-#define LUNARCH_CONFIG_H
+#ifndef LUNARCH_OPTIONS_H
+#define LUNARCH_OPTIONS_H
 
 #include "base/duration.h"
 #include "base/err.h"

@@ -134,7 +134,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 		return err_sys(err, "cannot make an event loop");
 	p->env.loop = p->loop;
 	p->env.offload = offload_new(p->loop, OFFLOAD_THREADS, err);
-	if (!p->env.offload || crew_init(p->loop, err) < 0)
+	if (!p->env.offload || supervisor_init(p->loop, err) < 0)
 		return -1;
 	notify_init();
 	make_evidence(p);

@@ -1,8 +1,8 @@
 /* Tells systemd how the program is (sd_notify(3)): READY, STATUS, STOPPING, RELOADING.
  * Not libsystemd: linking it costs every candidate start time and memory for one datagram.
  * Used by run and exec. */
-#ifndef LUNARCH_NOTIFY_H
-#define LUNARCH_NOTIFY_H
+#ifndef LUNARCH_SD_NOTIFY_H
+#define LUNARCH_SD_NOTIFY_H
 
 /* Remembers NOTIFY_SOCKET and removes it from the environment, so that what is started cannot speak for us. Once. */
 void notify_init(void);

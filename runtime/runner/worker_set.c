@@ -8,13 +8,13 @@
 #include <string.h>
 #include <sys/wait.h>
 
-void plan_copy(struct plan *to, const struct wire_election *from)
+void election_settings_copy(struct election_settings *to, const struct wire_election *from)
 {
 	const char *const texts[] = { from->name, from->lock, from->identity, from->address, from->where };
 	char *copies[sizeof texts / sizeof *texts];
 
 	mem_pack(sizeof texts / sizeof *texts, texts, copies);
-	*to = (struct plan){
+	*to = (struct election_settings){
 		.name = copies[0],
 		.lock = copies[1],
 		.identity = copies[2],
@@ -25,62 +25,62 @@ void plan_copy(struct plan *to, const struct wire_election *from)
 	};
 }
 
-void plan_fini(struct plan *p)
+void election_settings_fini(struct election_settings *p)
 {
 	free(p->name);
-	*p = (struct plan){ 0 };
+	*p = (struct election_settings){ 0 };
 }
 
-static void forget_plans(struct squad *s)
+static void forget_plans(struct worker_set *s)
 {
-	for (uint32_t i = 0; i < s->plan_count; i++)
-		plan_fini(&s->plans[i]);
-	free(s->plans);
-	s->plans = NULL;
-	s->plan_count = 0;
+	for (uint32_t i = 0; i < s->settings_count; i++)
+		election_settings_fini(&s->settings[i]);
+	free(s->settings);
+	s->settings = NULL;
+	s->settings_count = 0;
 }
 
-bool squad_ready(const struct squad *s)
+bool worker_set_ready(const struct worker_set *s)
 {
-	return s->crew && s->started && !s->leaving;
+	return s->supervisor && s->started && !s->leaving;
 }
 
-static bool posts_belong(const struct squad *s, const struct post *p)
+static bool posts_belong(const struct worker_set *s, const struct candidate *p)
 {
-	return p && p->squad == s;
+	return p && p->worker_set == s;
 }
 
-static struct post *post_at(struct squad *s, uint32_t slot)
+static struct candidate *candidate_at(struct worker_set *s, uint32_t slot)
 {
-	for (uint32_t i = 0; i < s->run->post_count; i++)
-		if (posts_belong(s, s->run->posts[i]) && s->run->posts[i]->slot == slot)
-			return s->run->posts[i];
+	for (uint32_t i = 0; i < s->run->candidate_count; i++)
+		if (posts_belong(s, s->run->candidates[i]) && s->run->candidates[i]->slot == slot)
+			return s->run->candidates[i];
 	return NULL;
 }
 
 /* ---- what the worker says ---- */
 
-static void on_election(struct squad *s, struct wire *w)
+static void on_election(struct worker_set *s, struct wire *w)
 {
 	struct wire_election e;
 
-	if (!plan_get(w, &e) || e.index != s->plan_count || e.index >= PAGE_SLOTS)
+	if (!wire_election_get(w, &e) || e.index != s->settings_count || e.index >= PAGE_SLOTS)
 		return;
-	s->plans = mem_resize(s->plans, sizeof *s->plans * (s->plan_count + 1));
-	plan_copy(&s->plans[s->plan_count++], &e);
+	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->settings_count + 1));
+	election_settings_copy(&s->settings[s->settings_count++], &e);
 }
 
-static void on_loaded(struct squad *s, struct wire *w)
+static void on_loaded(struct worker_set *s, struct wire *w)
 {
 	uint32_t count = wire_get_u32(w);
 
-	if (!wire_done(w) || count != s->plan_count || s->loaded)
+	if (!wire_done(w) || count != s->settings_count || s->loaded)
 		return;
 	s->loaded = true;
 	run_loaded(s->run, s);
 }
 
-static void on_started(struct squad *s, struct wire *w)
+static void on_started(struct worker_set *s, struct wire *w)
 {
 	bool good = wire_get_u8(w);
 	const char *text = wire_get_str(w);
@@ -97,17 +97,17 @@ static void on_started(struct squad *s, struct wire *w)
 	run_started(r, s);
 }
 
-static void on_post_message(struct squad *s, enum wire_type type, struct wire *w)
+static void on_post_message(struct worker_set *s, enum wire_type type, struct wire *w)
 {
-	struct post *p = post_at(s, wire_get_u32(w));
+	struct candidate *p = candidate_at(s, wire_get_u32(w));
 
 	if (p)
-		post_message(p, type, w);
+		candidate_message(p, type, w);
 }
 
 static void on_message(void *arg, enum wire_type type, struct wire *w)
 {
-	struct squad *s = arg;
+	struct worker_set *s = arg;
 
 	switch ((int)type) {
 	case WIRE_ELECTION:
@@ -151,7 +151,7 @@ static void describe(int status, char *text, size_t size)
 
 static void on_gone(void *arg, bool reaped, int status)
 {
-	struct squad *s = arg;
+	struct worker_set *s = arg;
 	struct run *r = s->run;
 	char how[100];
 
@@ -161,11 +161,11 @@ static void on_gone(void *arg, bool reaped, int status)
 	if (!s->leaving && !s->failed && !r->killing)
 		log_event(LOG_ERROR, NULL, "worker_gone", "the process that runs the script is gone: %s%s", how,
 		          reaped ? "" : "; something it started could not be killed");
-	for (uint32_t i = 0; i < r->post_count; i++)
-		if (posts_belong(s, r->posts[i]))
-			post_squad_dead(r->posts[i], reaped);
-	crew_free(s->crew);
-	s->crew = NULL;
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (posts_belong(s, r->candidates[i]))
+			candidate_worker_dead(r->candidates[i], reaped);
+	supervisor_free(s->supervisor);
+	s->supervisor = NULL;
 	forget_plans(s);
 	if (!reaped)
 		run_end(r, 1, LEASE_WORKER);
@@ -174,43 +174,43 @@ static void on_gone(void *arg, bool reaped, int status)
 
 static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
 {
-	struct squad *s = arg;
-	struct post *p = post_at(s, slot);
+	struct worker_set *s = arg;
+	struct candidate *p = candidate_at(s, slot);
 
 	if (killed > 0)
 		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that the term left behind", killed, killed == 1 ? "" : "es");
 	if (p)
-		post_swept(p, term, clean);
+		candidate_swept(p, term, clean);
 }
 
-static const struct crew_callbacks callbacks = { .message = on_message, .gone = on_gone, .swept = on_swept };
+static const struct supervisor_callbacks callbacks = { .message = on_message, .gone = on_gone, .swept = on_swept };
 
 static void on_restart(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	struct squad *s = w->data;
+	struct worker_set *s = w->data;
 	struct err err;
 
 	(void)loop;
 	(void)revents;
-	if (s->crew || s->leaving || s->run->killing)
+	if (s->supervisor || s->leaving || s->run->killing)
 		return;
-	if (squad_spawn(s, &err) < 0) {
+	if (worker_set_spawn(s, &err) < 0) {
 		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 		ev_timer_set(&s->restart, (double)program_back_off(++s->failures) / NSEC_PER_SEC, 0.);
 		ev_timer_start(s->run->program.loop, &s->restart);
 	}
 }
 
-struct squad *squad_new(struct run *r, uint32_t isolated)
+struct worker_set *worker_set_new(struct run *r, uint32_t isolated)
 {
-	struct squad *s = mem_zero(sizeof *s);
+	struct worker_set *s = mem_zero(sizeof *s);
 
 	s->run = r;
 	s->isolated = isolated;
 	ev_timer_init(&s->restart, on_restart, 0., 0.);
 	s->restart.data = s;
-	s->next = r->squads;
-	r->squads = s;
+	s->next = r->worker_sets;
+	r->worker_sets = s;
 	return s;
 }
 
@@ -229,28 +229,28 @@ static char **worker_arguments(struct run *r)
 }
 
 /* The guard is one for all elections of the squad. Before the script has said which those are, no term runs that could be late. */
-static nsec kill_allowance(const struct squad *s)
+static nsec kill_allowance(const struct worker_set *s)
 {
 	nsec least = NSEC_NEVER;
 
-	for (uint32_t i = 0; i < s->run->post_count; i++)
-		if (posts_belong(s, s->run->posts[i]) && s->run->posts[i]->allowance < least)
-			least = s->run->posts[i]->allowance;
+	for (uint32_t i = 0; i < s->run->candidate_count; i++)
+		if (posts_belong(s, s->run->candidates[i]) && s->run->candidates[i]->allowance < least)
+			least = s->run->candidates[i]->allowance;
 	return least == NSEC_NEVER ? NSEC_PER_SEC : least;
 }
 
-void squad_allow(struct squad *s)
+void worker_set_allow(struct worker_set *s)
 {
-	if (s->crew)
-		crew_allow(s->crew, kill_allowance(s));
+	if (s->supervisor)
+		supervisor_allow(s->supervisor, kill_allowance(s));
 }
 
-int squad_spawn(struct squad *s, struct err *err)
+int worker_set_spawn(struct worker_set *s, struct err *err)
 {
 	struct run *r = s->run;
 	char *env[] = { r->program.tree_var, r->program.control_var, NULL };
 	char **argv = worker_arguments(r);
-	struct crew_spec spec = {
+	struct supervisor_spec spec = {
 		.argv = argv,
 		.env = env,
 		.unset = (char *const *)option_variables,
@@ -260,13 +260,13 @@ int squad_spawn(struct squad *s, struct err *err)
 
 	s->failed = false;
 	s->born = clock_now();
-	s->crew = crew_spawn(r->program.loop, &spec, &callbacks, s, err);
+	s->supervisor = supervisor_spawn(r->program.loop, &spec, &callbacks, s, err);
 	free(argv);
-	return s->crew ? 0 : -1;
+	return s->supervisor ? 0 : -1;
 }
 
 /* Sends and empties the list. */
-static void send_kept(struct squad *s, enum wire_go what, uint32_t *kept, struct buf *list)
+static void send_kept(struct worker_set *s, enum wire_go what, uint32_t *kept, struct buf *list)
 {
 	struct buf m = { 0 };
 
@@ -274,25 +274,25 @@ static void send_kept(struct squad *s, enum wire_go what, uint32_t *kept, struct
 	wire_u32(&m, *kept);
 	wire_u8(&m, what);
 	buf_add(&m, list->data, list->len);
-	crew_send(s->crew, &m);
+	supervisor_send(s->supervisor, &m);
 	buf_fini(&m);
 	*kept = 0;
 	list->len = 0;
 }
 
-void squad_go(struct squad *s, bool first)
+void worker_set_go(struct worker_set *s, bool first)
 {
 	struct run *r = s->run;
 	struct buf list = { 0 };
 	uint32_t kept = 0;
 
-	for (uint32_t i = 0; i < r->post_count; i++) {
-		if (!posts_belong(s, r->posts[i]))
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (!posts_belong(s, r->candidates[i]))
 			continue;
 		struct elector_status st;
-		elector_status(r->posts[i]->elector, &st);
-		wire_u32(&list, r->posts[i]->index);
-		wire_u32(&list, r->posts[i]->slot);
+		elector_status(r->candidates[i]->elector, &st);
+		wire_u32(&list, r->candidates[i]->index);
+		wire_u32(&list, r->candidates[i]->slot);
 		wire_str(&list, st.lock);
 		wire_str(&list, st.identity);
 		kept++;
@@ -303,7 +303,7 @@ void squad_go(struct squad *s, bool first)
 	buf_fini(&list);
 }
 
-void squad_hurry(struct squad *s)
+void worker_set_hurry(struct worker_set *s)
 {
 	if (!ev_is_active(&s->restart))
 		return;
@@ -312,7 +312,7 @@ void squad_hurry(struct squad *s)
 	ev_timer_start(s->run->program.loop, &s->restart);
 }
 
-void squad_quit(struct squad *s)
+void worker_set_quit(struct worker_set *s)
 {
 	struct buf m = { 0 };
 
@@ -320,16 +320,16 @@ void squad_quit(struct squad *s)
 		return;
 	s->leaving = true;
 	ev_timer_stop(s->run->program.loop, &s->restart);
-	if (!s->crew)
+	if (!s->supervisor)
 		return;
 	wire_begin(&m, WIRE_QUIT);
-	crew_send(s->crew, &m);
+	supervisor_send(s->supervisor, &m);
 	buf_fini(&m);
 }
 
-void squad_free(struct squad *s)
+void worker_set_free(struct worker_set *s)
 {
-	struct squad **at = &s->run->squads;
+	struct worker_set **at = &s->run->worker_sets;
 
 	while (*at != s)
 		at = &(*at)->next;

@@ -10,7 +10,7 @@
 
 struct saver;
 
-struct saving {
+struct checkpoint {
 	struct election *election;
 	uint64_t term, number;     /* number: of the last save asked for */
 	char *known;               /* in the record; NULL = none */
@@ -22,16 +22,16 @@ struct saving {
 /* A task that waits for its save; a userdata on its own stack, so that it goes when the wait goes. */
 struct saver {
 	struct wait wait;
-	struct saving *saving;     /* NULL: answered */
+	struct checkpoint *checkpoint;     /* NULL: answered */
 	struct saver *next;
 	uint64_t number;
 	enum wire_saved how;
 	char why[sizeof ((struct err *)0)->text];
 };
 
-struct saving *saving_new(struct election *e, uint64_t term, const char *checkpoint)
+struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char *checkpoint)
 {
-	struct saving *s = mem_zero(sizeof *s);
+	struct checkpoint *s = mem_zero(sizeof *s);
 
 	s->election = e;
 	s->term = term;
@@ -40,7 +40,7 @@ struct saving *saving_new(struct election *e, uint64_t term, const char *checkpo
 }
 
 /* Those whose save is number or an earlier one. */
-static void answer(struct saving *s, uint64_t number, enum wire_saved how, const char *why)
+static void answer(struct checkpoint *s, uint64_t number, enum wire_saved how, const char *why)
 {
 	struct saver **at = &s->savers;
 
@@ -51,14 +51,14 @@ static void answer(struct saving *s, uint64_t number, enum wire_saved how, const
 			continue;
 		}
 		*at = r->next;
-		r->saving = NULL;
+		r->checkpoint = NULL;
 		r->how = how;
 		snprintf(r->why, sizeof r->why, "%s", why);
 		wait_done(&r->wait);
 	}
 }
 
-static void send_next(struct saving *s)
+static void send_next(struct checkpoint *s)
 {
 	struct buf m = { 0 };
 
@@ -73,7 +73,7 @@ static void send_next(struct saving *s)
 	script_send(s->election->script, &m);
 }
 
-void saving_flush(struct saving *s)
+void checkpoint_flush(struct checkpoint *s)
 {
 	if (!s->next)
 		return;
@@ -81,7 +81,7 @@ void saving_flush(struct saving *s)
 	send_next(s);
 }
 
-void saving_free(struct saving *s)
+void checkpoint_free(struct checkpoint *s)
 {
 	if (!s)
 		return;
@@ -92,7 +92,7 @@ void saving_free(struct saving *s)
 	free(s);
 }
 
-bool saving_answered(struct saving *s, struct wire *w)
+bool checkpoint_answered(struct checkpoint *s, struct wire *w)
 {
 	uint64_t number = wire_get_u64(w);
 	uint8_t how = wire_get_u8(w);
@@ -121,7 +121,7 @@ static int over(lua_State *L)
 
 static int push_checkpoint(lua_State *L)
 {
-	struct saving **slot = term_saving(L, 1), *s = slot ? *slot : NULL;
+	struct checkpoint **slot = term_saving(L, 1), *s = slot ? *slot : NULL;
 
 	if (!s)
 		return over(L);
@@ -134,7 +134,7 @@ static void leave(struct wait *w)
 {
 	struct saver *r = (struct saver *)((char *)w - offsetof(struct saver, wait));
 
-	for (struct saver **at = r->saving ? &r->saving->savers : NULL; at && *at; at = &(*at)->next)
+	for (struct saver **at = r->checkpoint ? &r->checkpoint->savers : NULL; at && *at; at = &(*at)->next)
 		if (*at == r) {
 			*at = r->next;
 			return;
@@ -158,7 +158,7 @@ static int saved(lua_State *L, int status, lua_KContext ctx)
 	return over(L);
 }
 
-static void push(struct saving *s, const char *text)
+static void push(struct checkpoint *s, const char *text)
 {
 	s->number++;
 	mem_replace(&s->next, text);
@@ -169,7 +169,7 @@ static void push(struct saving *s, const char *text)
 /* save(term, text, timeout, no_wait) */
 static int save(lua_State *L)
 {
-	struct saving **slot = term_saving(L, 1);
+	struct checkpoint **slot = term_saving(L, 1);
 	const char *text = luaL_checkstring(L, 2);
 	double timeout = luaL_optnumber(L, 3, -1);
 	struct err err;
@@ -182,20 +182,20 @@ static int save(lua_State *L)
 		err_wrap(&err, "term:save");
 		return bind_fail_err(L, &err);
 	}
-	struct saving *s = *slot;
+	struct checkpoint *s = *slot;
 	if (lua_toboolean(L, 4)) {
 		push(s, text);
 		lua_pushboolean(L, 1);
 		return 1;
 	}
 	struct saver *r = lua_newuserdatauv(L, sizeof *r, 0);
-	*r = (struct saver){ .wait = { .left = leave }, .saving = s, .next = s->savers, .number = s->number + 1 };
+	*r = (struct saver){ .wait = { .left = leave }, .checkpoint = s, .next = s->savers, .number = s->number + 1 };
 	s->savers = r;
 	push(s, text);
 	return sched_wait(L, &r->wait, timeout, (lua_KContext)r, saved);
 }
 
-void saving_bind(lua_State *L)
+void checkpoint_bind(lua_State *L)
 {
 	lua_pushcfunction(L, push_checkpoint);
 	lua_setfield(L, -2, "checkpoint");

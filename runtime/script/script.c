@@ -136,7 +136,7 @@ static void open_natives(struct script *s)
 	bind_time(L);
 	bind_cron(L);
 	bind_failures(L);
-	saving_bind(L);
+	checkpoint_bind(L);
 	lua_pushcfunction(L, open_module);
 	lua_setfield(L, -2, "module");
 	lua_pushlightuserdata(L, s);
@@ -287,21 +287,21 @@ static void send_election(struct script *s, uint32_t index)
 		.lock = field_text(L, "lock"),
 		.identity = field_text(L, "identity"),
 		.address = field_text(L, "address"),
-		.lease_ms = field_number(L, "lease_ms", PLAN_UNSET),
-		.renew_ms = field_number(L, "renew_ms", PLAN_UNSET),
-		.retry_ms = field_number(L, "retry_ms", PLAN_UNSET),
-		.stop_grace_ms = field_number(L, "stop_grace_ms", PLAN_UNSET),
-		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", PLAN_UNSET),
+		.lease_ms = field_number(L, "lease_ms", WIRE_ELECTION_UNSET),
+		.renew_ms = field_number(L, "renew_ms", WIRE_ELECTION_UNSET),
+		.retry_ms = field_number(L, "retry_ms", WIRE_ELECTION_UNSET),
+		.stop_grace_ms = field_number(L, "stop_grace_ms", WIRE_ELECTION_UNSET),
+		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", WIRE_ELECTION_UNSET),
 		.where = field_text(L, "where"),
 	};
 	static const struct {
 		const char *field;
-		enum plan_flag flag;
+		enum wire_election_flag flag;
 	} flags[] = {
-		{ "observer", PLAN_OBSERVER },     { "may_lead", PLAN_MAY_LEAD },
-		{ "isolate", PLAN_ISOLATE },       { "reclaim", PLAN_RECLAIM },
-		{ "address_function", PLAN_ADDRESS_FUNCTION },
-		{ "on_stopped", PLAN_ON_STOPPED }, { "on_start", PLAN_ON_START },
+		{ "observer", WIRE_ELECTION_OBSERVER },     { "may_lead", WIRE_ELECTION_MAY_LEAD },
+		{ "isolate", WIRE_ELECTION_ISOLATE },       { "reclaim", WIRE_ELECTION_RECLAIM },
+		{ "address_function", WIRE_ELECTION_ADDRESS_FUNCTION },
+		{ "on_stopped", WIRE_ELECTION_ON_STOPPED }, { "on_start", WIRE_ELECTION_ON_START },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
 		lua_getfield(L, -1, flags[i].field);
@@ -310,7 +310,7 @@ static void send_election(struct script *s, uint32_t index)
 	}
 	struct buf m = { 0 };
 	wire_begin(&m, WIRE_ELECTION);
-	plan_put(&m, &e);
+	wire_election_put(&m, &e);
 	script_send(s, &m);
 }
 

@@ -25,7 +25,7 @@ struct term {
 	struct scope after;     /* on_stopped and what it starts */
 	struct timer limit;     /* of on_stopped */
 	double stop_by;         /* by the timeline; once it is stopping */
-	struct saving *saving;  /* its checkpoint */
+	struct checkpoint *checkpoint;  /* its checkpoint */
 	struct handle *handle;
 	int reference;          /* keeps the handle */
 	enum lease_reason reason;
@@ -121,8 +121,8 @@ static void finish(struct term *t)
 
 	timer_stop(s->spec.timeline, &t->limit);
 	t->handle->term = NULL;
-	saving_flush(t->saving);
-	saving_free(t->saving);
+	checkpoint_flush(t->checkpoint);
+	checkpoint_free(t->checkpoint);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
 	free(t->address);
 	e->term = NULL;
@@ -230,7 +230,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	                             .address = t->address ? t->address : "" };
 	timer_init(e->script->spec.timeline, &t->limit, on_limit);
 	make_handle(t, token, address);
-	t->saving = saving_new(e, number, checkpoint);
+	t->checkpoint = checkpoint_new(e, number, checkpoint);
 	e->term = t;
 	return t;
 }
@@ -327,7 +327,7 @@ bool term_saved(struct election *e, struct wire *w)
 {
 	uint64_t number = wire_get_u64(w);
 
-	return saving_answered(e->term && e->term->term == number ? e->term->saving : NULL, w);
+	return checkpoint_answered(e->term && e->term->term == number ? e->term->checkpoint : NULL, w);
 }
 
 bool term_is_leading(const struct election *e)
@@ -342,11 +342,11 @@ static struct handle *handle_at(lua_State *L)
 	return luaL_checkudata(L, 1, HANDLE_TYPE);
 }
 
-struct saving **term_saving(lua_State *L, int arg)
+struct checkpoint **term_saving(lua_State *L, int arg)
 {
 	struct handle *h = luaL_checkudata(L, arg, HANDLE_TYPE);
 
-	return h->term ? &h->term->saving : NULL;
+	return h->term ? &h->term->checkpoint : NULL;
 }
 
 static int handle_is_leading(lua_State *L)

@@ -16,8 +16,8 @@ bool term_is_leading(const struct election *e);
 bool term_saved(struct election *e, struct wire *w);   /* WIRE_SAVED */
 
 /* For checkpoint.c: where the term of the `term` object at arg keeps its checkpoint; NULL: the term is over. [-0, +0, v] */
-struct saving;
-struct saving **term_saving(lua_State *L, int arg);
+struct checkpoint;
+struct checkpoint **term_saving(lua_State *L, int arg);
 
 /* Defines the class of `term` objects and leaves the table of its methods. [-0, +1, m] */
 void term_bind(lua_State *L);

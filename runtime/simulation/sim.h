@@ -23,15 +23,15 @@ struct mailbox {
 
 struct sim;
 
-struct seat { /* one election on one node: what candidate.c is to a running program */
+struct lock_client { /* one election on one node: what candidate.c is to a running program */
 	struct sim_node *node;
-	struct plan plan;
+	struct election_settings settings;
 	uint32_t index;
 	struct lease_times times;
 	nsec shutdown_grace;
 	char *url;
 	struct elector *elector;
-	enum post_hook hook;
+	enum candidate_hook hook;
 	uint64_t term;
 	int64_t token;
 	struct instant kill, began;
@@ -64,8 +64,8 @@ struct sim_node {
 	struct mailbox to_script, to_elector;
 	bool ready;                  /* on_start has run */
 	bool began;                  /*     in this or an earlier worker */
-	struct seat **seats;
-	uint32_t seat_count;
+	struct lock_client **lock_clients;
+	uint32_t lock_client_count;
 	bool planned;                /* the seats are all there: a replacement's plans are the same */
 	uint64_t saves;
 };
@@ -92,7 +92,7 @@ struct sim {
 extern const struct testing_ops sim_ops; /* for testing_run; one world at a time: the clock and the log are the process' */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
 void sim_enter(struct sim *s, struct sim_node *n); /* its code runs from now on, by its clock; NULL: nobody's */
-void sim_check_leaders(struct sim *s, const struct seat *new_leader);
+void sim_check_leaders(struct sim *s, const struct lock_client *new_leader);
 
 /* sim_node.c. Each ends by running what is ready, so that nothing is left but waiting. */
 void sim_node_start(struct sim_node *n);

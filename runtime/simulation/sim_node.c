@@ -11,7 +11,7 @@
 
 /* ---- messages ---- */
 
-static void post_mail(struct mailbox *b, const struct buf *m)
+static void candidate_mail(struct mailbox *b, const struct buf *m)
 {
 	struct mail *mail = mem_zero(sizeof *mail + m->len);
 
@@ -44,24 +44,24 @@ static void burn_mail(struct mailbox *b)
 static void tell(struct sim_node *n, struct buf *m)
 {
 	if (n->script)
-		post_mail(&n->to_script, m);
+		candidate_mail(&n->to_script, m);
 	buf_fini(m);
 }
 
-static void begin(const struct seat *s, struct buf *m, enum wire_type type)
+static void begin(const struct lock_client *s, struct buf *m, enum wire_type type)
 {
 	wire_begin(m, type);
 	wire_u32(m, s->index);
 }
 
-static struct page_slot *slot_of(const struct seat *s)
+static struct page_slot *slot_of(const struct lock_client *s)
 {
 	return &s->node->page->slot[s->index];
 }
 
 /* ---- what the elector says: as candidate.c does it, but what is started here ends when it is told to ---- */
 
-static void close_seat(struct seat *s)
+static void close_seat(struct lock_client *s)
 {
 	s->hook = HOOK_NONE;
 	s->cleanups = 0;
@@ -71,7 +71,7 @@ static void close_seat(struct seat *s)
 
 static void on_lead(void *arg, const struct elector_term *t)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 	struct buf m = { 0 };
 
 	s->term = t->term;
@@ -96,7 +96,7 @@ static void on_lead(void *arg, const struct elector_term *t)
 
 static void on_deadline(void *arg, struct instant end, struct instant kill)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 
 	if (s->hook != HOOK_LEADING && s->hook != HOOK_STOPPING && s->hook != HOOK_CLEANING)
 		return;
@@ -107,7 +107,7 @@ static void on_deadline(void *arg, struct instant end, struct instant kill)
 
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 	struct buf m = { 0 };
 
 	s->reason = reason;
@@ -128,7 +128,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 
 static void on_leader(void *arg, const struct elector_leader *l)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 	struct buf m = { 0 };
 
 	begin(s, &m, WIRE_LEADER);
@@ -145,7 +145,7 @@ static void on_leader(void *arg, const struct elector_leader *l)
 
 static void on_no_leader(void *arg, const char *previous)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 	struct buf m = { 0 };
 
 	if (!s->node->ready)
@@ -157,7 +157,7 @@ static void on_no_leader(void *arg, const char *previous)
 
 static void on_ask(void *arg)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 	struct buf m = { 0 };
 
 	if (!s->node->ready)
@@ -167,7 +167,7 @@ static void on_ask(void *arg)
 	tell(s->node, &m);
 }
 
-static void answer_save(struct seat *s, uint64_t term, uint64_t save, enum wire_saved how, const char *why)
+static void answer_save(struct lock_client *s, uint64_t term, uint64_t save, enum wire_saved how, const char *why)
 {
 	struct buf m = { 0 };
 
@@ -181,7 +181,7 @@ static void answer_save(struct seat *s, uint64_t term, uint64_t save, enum wire_
 
 static void on_saved(void *arg, uint64_t save, bool good)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 
 	if (!s->save || save < s->save_number)
 		return;
@@ -191,7 +191,7 @@ static void on_saved(void *arg, uint64_t save, bool good)
 
 static void on_finished(void *arg, bool left)
 {
-	struct seat *s = arg;
+	struct lock_client *s = arg;
 
 	(void)left;
 	s->finished = true;
@@ -204,7 +204,7 @@ static const struct elector_callbacks callbacks = {
 
 /* ---- what the script says ---- */
 
-static void script_answered(struct seat *s, struct wire *w)
+static void script_answered(struct lock_client *s, struct wire *w)
 {
 	uint64_t ask = wire_get_u64(w);
 	bool yes = wire_get_u8(w);
@@ -215,7 +215,7 @@ static void script_answered(struct seat *s, struct wire *w)
 		elector_answer(s->elector, yes, address);
 }
 
-static void script_stopped(struct seat *s, struct wire *w)
+static void script_stopped(struct lock_client *s, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w);
 
@@ -223,7 +223,7 @@ static void script_stopped(struct seat *s, struct wire *w)
 		close_seat(s);
 }
 
-static nsec sitting_out(struct seat *s, enum lease_reason reason, int64_t given_ms)
+static nsec sitting_out(struct lock_client *s, enum lease_reason reason, int64_t given_ms)
 {
 	if (given_ms >= 0)
 		return given_ms * NSEC_PER_MS;
@@ -233,7 +233,7 @@ static nsec sitting_out(struct seat *s, enum lease_reason reason, int64_t given_
 	return program_back_off(s->failures);
 }
 
-static void script_ends(struct seat *s, struct wire *w)
+static void script_ends(struct lock_client *s, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w);
 	enum lease_reason reason = wire_get_u8(w);
@@ -243,7 +243,7 @@ static void script_ends(struct seat *s, struct wire *w)
 		elector_end(s->elector, reason, sitting_out(s, reason, sit_out_ms), 0);
 }
 
-static void script_saves(struct seat *s, struct wire *w)
+static void script_saves(struct lock_client *s, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w), save = wire_get_u64(w);
 	const char *checkpoint = wire_get_str(w);
@@ -263,7 +263,7 @@ static void script_saves(struct seat *s, struct wire *w)
 	answer_save(s, term, save, WIRE_SAVED_REFUSED, err.text);
 }
 
-static void clean_up(struct seat *s)
+static void clean_up(struct lock_client *s)
 {
 	struct buf m = { 0 };
 	struct instant now = clock_now(), by = instant_add(now, s->times.grace);
@@ -289,11 +289,11 @@ static void script_started(struct sim_node *n, struct wire *w)
 		return;
 	}
 	n->ready = n->began = true;
-	for (uint32_t i = 0; i < n->seat_count; i++) {
-		if (n->seats[i]->hook == HOOK_OWED)
-			clean_up(n->seats[i]);
+	for (uint32_t i = 0; i < n->lock_client_count; i++) {
+		if (n->lock_clients[i]->hook == HOOK_OWED)
+			clean_up(n->lock_clients[i]);
 		if (!n->leaving)
-			elector_campaign(n->seats[i]->elector);
+			elector_campaign(n->lock_clients[i]->elector);
 	}
 }
 
@@ -302,27 +302,27 @@ static void script_started(struct sim_node *n, struct wire *w)
 static void script_describes(struct sim_node *n, struct wire *w)
 {
 	struct wire_election e;
-	struct seat *s = mem_zero(sizeof *s);
+	struct lock_client *s = mem_zero(sizeof *s);
 
-	if (n->planned || !plan_get(w, &e)) {
+	if (n->planned || !wire_election_get(w, &e)) {
 		free(s);
 		return;
 	}
-	plan_copy(&s->plan, &e);
+	election_settings_copy(&s->settings, &e);
 	s->node = n;
-	s->index = n->seat_count;
-	n->seats = mem_resize(n->seats, sizeof *n->seats * (n->seat_count + 1));
-	n->seats[n->seat_count++] = s;
+	s->index = n->lock_client_count;
+	n->lock_clients = mem_resize(n->lock_clients, sizeof *n->lock_clients * (n->lock_client_count + 1));
+	n->lock_clients[n->lock_client_count++] = s;
 }
 
-static int open_seat(struct seat *s, struct err *err)
+static int open_seat(struct lock_client *s, struct err *err)
 {
 	struct sim_node *n = s->node;
 	const struct options *o = &n->sim->options;
 
-	if (options_times(o, &s->plan.times, &s->times, &s->shutdown_grace, err) < 0)
+	if (options_times(o, &s->settings.times, &s->times, &s->shutdown_grace, err) < 0)
 		return -1;
-	s->url = options_election_lock(o, s->plan.lock, n->sim->fallback, s->plan.name, n->seat_count > 1, err);
+	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->lock_client_count > 1, err);
 	if (!s->url)
 		return -1;
 	struct elector_config c = {
@@ -331,10 +331,10 @@ static int open_seat(struct seat *s, struct err *err)
 		.opened = sim_store_open(n->sim->store, s->url, &n->link, &n->time),
 		.seed = (n->sim->setup.seed * 31 + s->index) * 31 + n->starts * 1009 + n->number,
 		.identity = n->name, /* whatever the script says: its nodes are all on one machine */
-		.address = options_text(o, OPTION_ADDRESS, s->plan.address),
+		.address = options_text(o, OPTION_ADDRESS, s->settings.address),
 		.times = s->times,
-		.observer = s->plan.flags & PLAN_OBSERVER,
-		.asks = s->plan.flags & (PLAN_MAY_LEAD | PLAN_ADDRESS_FUNCTION),
+		.observer = s->settings.flags & WIRE_ELECTION_OBSERVER,
+		.asks = s->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 	};
 	s->elector = elector_new(&c, &callbacks, s, err);
@@ -348,19 +348,19 @@ static void script_loaded(struct sim_node *n)
 	struct buf m = { 0 };
 	struct err err;
 
-	for (uint32_t i = 0; i < n->seat_count && !n->planned; i++)
-		if (open_seat(n->seats[i], &err) < 0) {
-			sim_fail(n->sim, "%s: %s", n->seats[i]->plan.where, err.text);
+	for (uint32_t i = 0; i < n->lock_client_count && !n->planned; i++)
+		if (open_seat(n->lock_clients[i], &err) < 0) {
+			sim_fail(n->sim, "%s: %s", n->lock_clients[i]->settings.where, err.text);
 			return;
 		}
 	n->planned = true;
 	wire_begin(&m, WIRE_GO);
-	wire_u32(&m, n->seat_count);
+	wire_u32(&m, n->lock_client_count);
 	wire_u8(&m, n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST);
-	for (uint32_t i = 0; i < n->seat_count; i++) {
+	for (uint32_t i = 0; i < n->lock_client_count; i++) {
 		wire_u32(&m, i);
 		wire_u32(&m, i);
-		wire_str(&m, n->seats[i]->url);
+		wire_str(&m, n->lock_clients[i]->url);
 		wire_str(&m, n->name);
 	}
 	tell(n, &m);
@@ -384,7 +384,7 @@ static void script_says(struct sim_node *n, const struct mail *mail)
 	if (type != WIRE_ANSWER && type != WIRE_STOPPED && type != WIRE_END && type != WIRE_SAVE)
 		return;
 	uint32_t index = wire_get_u32(&w);
-	struct seat *s = index < n->seat_count ? n->seats[index] : NULL;
+	struct lock_client *s = index < n->lock_client_count ? n->lock_clients[index] : NULL;
 	if (s && type == WIRE_ANSWER)
 		script_answered(s, &w);
 	else if (s && type == WIRE_STOPPED)
@@ -399,7 +399,7 @@ static void script_says(struct sim_node *n, const struct mail *mail)
 
 static void script_sends(void *arg, const struct buf *m)
 {
-	post_mail(&((struct sim_node *)arg)->to_elector, m);
+	candidate_mail(&((struct sim_node *)arg)->to_elector, m);
 }
 
 static void script_hears(struct sim_node *n, const struct mail *mail)
@@ -415,8 +415,8 @@ static void go_down(struct sim_node *n);
 
 static bool all_finished(const struct sim_node *n)
 {
-	for (uint32_t i = 0; i < n->seat_count; i++)
-		if (n->seats[i]->elector && (!n->seats[i]->finished || n->seats[i]->hook != HOOK_NONE))
+	for (uint32_t i = 0; i < n->lock_client_count; i++)
+		if (n->lock_clients[i]->elector && (!n->lock_clients[i]->finished || n->lock_clients[i]->hook != HOOK_NONE))
 			return false;
 	return true;
 }
@@ -521,15 +521,15 @@ void sim_node_start(struct sim_node *n)
 
 static void free_seats(struct sim_node *n)
 {
-	for (uint32_t i = 0; i < n->seat_count; i++) {
-		elector_free(n->seats[i]->elector);
-		plan_fini(&n->seats[i]->plan);
-		free(n->seats[i]->url);
-		free(n->seats[i]);
+	for (uint32_t i = 0; i < n->lock_client_count; i++) {
+		elector_free(n->lock_clients[i]->elector);
+		election_settings_fini(&n->lock_clients[i]->settings);
+		free(n->lock_clients[i]->url);
+		free(n->lock_clients[i]);
 	}
-	free(n->seats);
-	n->seats = NULL;
-	n->seat_count = 0;
+	free(n->lock_clients);
+	n->lock_clients = NULL;
+	n->lock_client_count = 0;
 }
 
 static void go_down(struct sim_node *n)
@@ -559,9 +559,9 @@ void sim_node_stop(struct sim_node *n)
 
 	n->leaving = true;
 	sim_enter(n->sim, n);
-	for (uint32_t i = 0; i < n->seat_count; i++)
-		if (n->seats[i]->elector)
-			elector_end(n->seats[i]->elector, LEASE_SHUTDOWN, NSEC_NEVER, n->seats[i]->shutdown_grace);
+	for (uint32_t i = 0; i < n->lock_client_count; i++)
+		if (n->lock_clients[i]->elector)
+			elector_end(n->lock_clients[i]->elector, LEASE_SHUTDOWN, NSEC_NEVER, n->lock_clients[i]->shutdown_grace);
 	if (inside)
 		return;
 	settle(n);
@@ -571,15 +571,15 @@ void sim_node_stop(struct sim_node *n)
 void sim_node_resign(struct sim_node *n, double seconds)
 {
 	sim_enter(n->sim, n);
-	for (uint32_t i = 0; i < n->seat_count; i++)
-		elector_end(n->seats[i]->elector, LEASE_RESIGNED,
-		            seconds < 0 ? n->seats[i]->times.lease : (nsec)(seconds * NSEC_PER_SEC), 0);
+	for (uint32_t i = 0; i < n->lock_client_count; i++)
+		elector_end(n->lock_clients[i]->elector, LEASE_RESIGNED,
+		            seconds < 0 ? n->lock_clients[i]->times.lease : (nsec)(seconds * NSEC_PER_SEC), 0);
 	settle(n);
 	sim_enter(n->sim, NULL);
 }
 
-/* What post_squad_dead does for a worker that died; its replacement comes at once. */
-static void worker_died(struct seat *s)
+/* What candidate_worker_dead does for a worker that died; its replacement comes at once. */
+static void worker_died(struct lock_client *s)
 {
 	bool leading = s->hook == HOOK_LEADING, late = instant_passed(s->kill, clock_now());
 
@@ -592,7 +592,7 @@ static void worker_died(struct seat *s)
 	s->hook = HOOK_OWED;
 	if (leading)
 		elector_end(s->elector, LEASE_WORKER, program_back_off(++s->failures), 2 * s->times.grace);
-	if (!(s->plan.flags & PLAN_ON_STOPPED) || s->cleanups >= 2)
+	if (!(s->settings.flags & WIRE_ELECTION_ON_STOPPED) || s->cleanups >= 2)
 		close_seat(s);
 }
 
@@ -601,8 +601,8 @@ void sim_node_kill_worker(struct sim_node *n)
 	sim_enter(n->sim, n);
 	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
 	unload(n);
-	for (uint32_t i = 0; i < n->seat_count; i++)
-		worker_died(n->seats[i]);
+	for (uint32_t i = 0; i < n->lock_client_count; i++)
+		worker_died(n->lock_clients[i]);
 	load(n);
 	settle(n);
 	sim_enter(n->sim, NULL);
@@ -614,8 +614,8 @@ void sim_node_wake(struct sim_node *n)
 	bool late = false;
 
 	n->paused_until = 0;
-	for (uint32_t i = 0; i < n->seat_count; i++)
-		late |= n->seats[i]->hook != HOOK_NONE && instant_passed(n->seats[i]->kill, clock_now());
+	for (uint32_t i = 0; i < n->lock_client_count; i++)
+		late |= n->lock_clients[i]->hook != HOOK_NONE && instant_passed(n->lock_clients[i]->kill, clock_now());
 	if (late)
 		sim_node_kill_worker(n);
 }
@@ -640,8 +640,8 @@ void sim_node_fire(struct sim_node *n)
 
 bool sim_node_leads(const struct sim_node *n, const char *url)
 {
-	for (uint32_t i = 0; n->up && i < n->seat_count; i++) {
-		const struct seat *s = n->seats[i];
+	for (uint32_t i = 0; n->up && i < n->lock_client_count; i++) {
+		const struct lock_client *s = n->lock_clients[i];
 		if (s->hook != HOOK_NONE && s->hook < HOOK_OWED && (!url || strcmp(url, s->url) == 0) && page_leading(slot_of(s), s->term))
 			return true;
 	}

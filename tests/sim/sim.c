@@ -80,7 +80,7 @@ struct node {
 	/* The script, and what the shared page says of it. */
 	bool runs, open, told, page_ended, unreaped; /* open: the elector has not heard that it is gone */
 	uint64_t script;
-	uint64_t save, saving, first_save; /* wanted last; the same until it is answered, then 0; of this script */
+	uint64_t save, checkpoint, first_save; /* wanted last; the same until it is answered, then 0; of this script */
 	struct instant page_end, page_kill;
 	uint64_t term;
 
@@ -90,7 +90,7 @@ struct node {
 	uint64_t saw_version, saw_count, saw_holder;
 	struct saved kept, promised;     /* of our newest record; what the script loaded, or was told to be saved */
 	uint64_t kept_count, common;     /* common: writes made before it was cloned */
-	struct lock_doubt doubt;
+	struct lock_failover doubt;
 	struct saved saw_saved;
 	struct instant saw_at;
 	bool looked;
@@ -259,7 +259,7 @@ static void save(struct world *w, const struct happening *h)
 	if (!n->runs || h->stamp != n->script)
 		return;
 	save_later(w, h->node, MS);
-	n->saving = ++n->save;
+	n->checkpoint = ++n->save;
 	step(w, h->node, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = n->save });
 }
 
@@ -424,8 +424,8 @@ static struct content fill(struct world *w, const struct node *n, enum lease_wri
 	c.identity = n->identity;
 	c.leading = what != LEASE_RELEASE;
 	c.saved = older_of_ours ? n->kept : n->saw_saved;
-	if (what == LEASE_RENEW && n->saving)
-		c.saved = (struct saved){ n->term, n->saving };
+	if (what == LEASE_RENEW && n->checkpoint)
+		c.saved = (struct saved){ n->term, n->checkpoint };
 	c.term = begins(what) ? lease_next_term(&n->lease) : lease_term(&n->lease);
 	c.token = begins(what) ? larger(larger(previous, n->top_token) + 1, clock) : previous;
 	return c;
@@ -519,10 +519,10 @@ static void ask_about_doubt(const struct world *w, struct node *n, struct happen
 	struct version expected;
 
 	name(expected.text, sizeof expected.text, h->expected);
-	h->over = strtoull(lock_doubt_over(&n->doubt, h->content.duration, now), NULL, 10);
-	h->own = begins(h->what) && lock_doubt_own(&n->doubt, &expected, now);
+	h->over = strtoull(lock_failover_over(&n->doubt, h->content.duration, now), NULL, 10);
+	h->own = begins(h->what) && lock_failover_own(&n->doubt, &expected, now);
 	h->floor = n->top_token;
-	lock_doubt_sends(&n->doubt, h->what != LEASE_RELEASE, h->content.duration, now);
+	lock_failover_sends(&n->doubt, h->what != LEASE_RELEASE, h->content.duration, now);
 }
 
 static void hear_of_doubt(const struct world *w, struct node *n, const struct happening *h)
@@ -532,15 +532,15 @@ static void hear_of_doubt(const struct world *w, struct node *n, const struct ha
 	char mark[24];
 
 	if (h->content.exists && !h->writing)
-		lock_doubt_lease(&n->doubt, h->content.duration);
+		lock_failover_lease(&n->doubt, h->content.duration);
 	name(version.text, sizeof version.text, h->content.version);
 	name(mark, sizeof mark, h->doubt);
 	if (h->outcome == OUTCOME_OK && !h->writing)
-		lock_doubt_found(&n->doubt, &version);
+		lock_failover_found(&n->doubt, &version);
 	if (h->outcome != OUTCOME_CONFLICT)
-		lock_doubt_see(&n->doubt, mark, now);
+		lock_failover_see(&n->doubt, mark, now);
 	if (h->outcome == OUTCOME_OK && h->writing)
-		lock_doubt_wrote(&n->doubt, &version, h->what != LEASE_RELEASE, h->content.duration, h->sent_at);
+		lock_failover_wrote(&n->doubt, &version, h->what != LEASE_RELEASE, h->content.duration, h->sent_at);
 }
 
 static void start_write(struct world *w, int i, const struct lease_actions *a)
@@ -730,8 +730,8 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 		check_saved(w, i, a->saved);
 	if (a->set & LEASE_DO_UNSAVED)
 		say(w, i, "not saved, up to", n->save);
-	if ((a->set & LEASE_DO_UNSAVED) || ((a->set & LEASE_DO_SAVED) && a->saved >= n->saving))
-		n->saving = 0;
+	if ((a->set & LEASE_DO_UNSAVED) || ((a->set & LEASE_DO_SAVED) && a->saved >= n->checkpoint))
+		n->checkpoint = 0;
 	if (a->set & LEASE_DO_STOP)
 		stop_script(w, i, a);
 	if (a->set & LEASE_DO_START)
@@ -803,9 +803,9 @@ static void boot(struct world *w, int i)
 	n->saw_token = n->top_token = 0;
 	n->saw_version = n->saw_count = n->saw_holder = 0;
 	n->kept_count = 0;
-	n->doubt = (struct lock_doubt){ .mark = "" };
+	n->doubt = (struct lock_failover){ .mark = "" };
 	n->saw_saved = (struct saved){ 0 };
-	n->save = n->saving = 0;
+	n->save = n->checkpoint = 0;
 	n->open_op = 0;
 	lease_init(&n->lease, &n->times, false, n->asks, (uint32_t)draw(w));
 	lease_watching(&n->lease, chance(w, 50));

@@ -38,7 +38,7 @@ static void free_client(struct etcd_client *c)
 	etcd_call_cancel(&c->login);
 	etcd_hub_free(c->hub);
 	http_free(c->side);
-	http_free(c->lane);
+	http_free(c->pool);
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
 	free(c->token);
@@ -91,8 +91,8 @@ static struct etcd_client *new_client(struct lock_env *env, struct lock_url *url
 		lock_url_print_host(&c->url, i, host);
 		c->base[i] = mem_printf("%s://%s", tls ? "https" : "http", host);
 	}
-	c->lane = http_new(env->loop, NULL, err);
-	c->hub = c->lane ? etcd_hub_new(c, err) : NULL;
+	c->pool = http_new(env->loop, NULL, err);
+	c->hub = c->pool ? etcd_hub_new(c, err) : NULL;
 	if (c->hub)
 		return c;
 	free_client(c);
@@ -128,7 +128,7 @@ void etcd_client_avoid(struct etcd_client *c, int endpoint)
 void etcd_client_mistrust(struct etcd_client *c)
 {
 	c->revision = 0;
-	http_begin_pool(c->lane);
+	http_begin_pool(c->pool);
 	if (c->side)
 		http_begin_pool(c->side);
 }
@@ -295,8 +295,8 @@ static struct instant try_until(const struct etcd_call *call)
 /* NULL: it has to wait. */
 static struct http *room_for(struct etcd_client *c, enum etcd_kind kind)
 {
-	if (http_stats(c->lane).calls < (kind == ETCD_LOOK ? CROWD : MOST))
-		return c->lane;
+	if (http_stats(c->pool).calls < (kind == ETCD_LOOK ? CROWD : MOST))
+		return c->pool;
 	if (kind != ETCD_LOOK)
 		return NULL;
 	if (!c->side)
@@ -328,34 +328,34 @@ static void stop_waiting_for_room(struct etcd_call *call)
 	call->slot = NULL;
 }
 
-static void send_call(struct etcd_call *call, struct http *lane);
+static void send_call(struct etcd_call *call, struct http *pool);
 
 /* One that waits goes where its like are answered by now. */
 static void start_waiting(struct etcd_client *c)
 {
 	for (int kind = 0; kind < ETCD_KINDS; kind++) {
 		struct etcd_call *call;
-		struct http *lane;
-		while ((call = c->queue[kind].first) && (lane = room_for(c, (enum etcd_kind)kind))) {
+		struct http *pool;
+		while ((call = c->queue[kind].first) && (pool = room_for(c, (enum etcd_kind)kind))) {
 			stop_waiting_for_room(call);
 			if (call->tries == 0)
 				call->endpoint = c->at;
-			send_call(call, lane);
+			send_call(call, pool);
 		}
 	}
 }
 
 static void try_endpoint(struct etcd_call *call)
 {
-	struct http *lane = call->bare ? call->client->lane : room_for(call->client, call->kind);
+	struct http *pool = call->bare ? call->client->pool : room_for(call->client, call->kind);
 
-	if (lane)
-		send_call(call, lane);
+	if (pool)
+		send_call(call, pool);
 	else
 		wait_for_room(call);
 }
 
-static void send_call(struct etcd_call *call, struct http *lane)
+static void send_call(struct etcd_call *call, struct http *pool)
 {
 	struct etcd_client *c = call->client;
 	char *url = mem_printf("%s/%s/%s", c->base[call->endpoint], etcd_prefix[c->prefix], call->path);
@@ -370,7 +370,7 @@ static void send_call(struct etcd_call *call, struct http *lane)
 	call->prefix = c->prefix;
 	call->generation = c->generation;
 	call->above = c->revision;
-	call->http = http_start(lane, &r);
+	call->http = http_start(pool, &r);
 	if (token)
 		explicit_bzero(token, strlen(token));
 	free(token);

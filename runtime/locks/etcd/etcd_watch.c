@@ -26,7 +26,7 @@
 
 struct etcd_hub {
 	struct etcd_client *client;
-	struct http *lane;
+	struct http *pool;
 	struct etcd_watch *first, *cursor, *telling;
 	struct http_call *stream;    /* NULL: there is none */
 	struct etcd_watch **watches; /* the stream's, by id - 1; NULL where one has gone */
@@ -318,7 +318,7 @@ static void begin_stream(struct etcd_hub *h)
 	h->generation = c->generation;
 	h->answered = h->refused = h->dropped = false;
 	h->since = clock_now();
-	h->stream = http_start(h->lane, &(struct http_request){
+	h->stream = http_start(h->pool, &(struct http_request){
 		.url = url, .headers = headers, .streamed = true, .body_len = BODY_BYTES, .proxy = "",
 		.tls = c->tls ? &c->how : NULL, .server_name = lock_url_option(&c->url, "server_name"), .connect = BEGIN_WITHIN,
 		.first_byte = BEGIN_WITHIN, .answered = on_answered, .data = on_data, .done = on_done, .arg = h,
@@ -367,13 +367,13 @@ static void on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
 
 struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err)
 {
-	struct http *lane = http_new(c->env->loop, &(struct http_options){ .stall = 10 * NSEC_PER_SEC }, err);
+	struct http *pool = http_new(c->env->loop, &(struct http_options){ .stall = 10 * NSEC_PER_SEC }, err);
 
-	if (!lane)
+	if (!pool)
 		return NULL;
 	struct etcd_hub *h = mem_zero(sizeof *h);
 	h->client = c;
-	h->lane = lane;
+	h->pool = pool;
 	h->retry = RETRY_FIRST;
 	h->token = (struct etcd_waiter){ .ready = on_token, .arg = h };
 	ev_timer_init(&h->begin, on_begin, 0., 0.);
@@ -392,7 +392,7 @@ void etcd_hub_free(struct etcd_hub *h)
 	etcd_stop_waiting(h->client, &h->token);
 	ev_timer_stop(h->client->env->loop, &h->begin);
 	ev_timer_stop(h->client->env->loop, &h->tell);
-	http_free(h->lane);
+	http_free(h->pool);
 	free(h->watches);
 	free(h);
 }

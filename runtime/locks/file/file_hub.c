@@ -19,7 +19,7 @@ struct lock_dir {
 	int watch;
 	size_t users;
 	struct lock_dir *next;
-	struct lock_notice *bucket[BUCKETS];
+	struct lock_channel *bucket[BUCKETS];
 };
 
 struct used_dir {
@@ -36,7 +36,7 @@ struct lock_hub {
 	ev_io readable;          /* fd -1: no inotify to be had, everybody polls */
 	ev_timer late;
 	struct lock_dir *dirs;
-	struct lock_notice *due; /* who has to be told; each callback may forget any other */
+	struct lock_channel *due; /* who has to be told; each callback may forget any other */
 	uint32_t cookie;         /* of the last file that was renamed away, and its name */
 	char from[NAME_MAX + 1];
 };
@@ -48,7 +48,7 @@ static unsigned hash_of(const char *name)
 
 /* ---- telling ---- */
 
-static void make_due(struct lock_hub *hub, struct lock_notice *n)
+static void make_due(struct lock_hub *hub, struct lock_channel *n)
 {
 	if (n->due)
 		return;
@@ -60,14 +60,14 @@ static void make_due(struct lock_hub *hub, struct lock_notice *n)
 static void make_all_due(struct lock_hub *hub, struct lock_dir *d)
 {
 	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct lock_notice *n = d->bucket[i]; n; n = n->next)
+		for (struct lock_channel *n = d->bucket[i]; n; n = n->next)
 			make_due(hub, n);
 }
 
 static void tell_due(struct lock_hub *hub, const char *replaced_by)
 {
 	while (hub->due) {
-		struct lock_notice *n = hub->due;
+		struct lock_channel *n = hub->due;
 		hub->due = n->due_next;
 		n->due = false;
 		n->changed(n->arg, replaced_by);
@@ -106,7 +106,7 @@ static void dir_gone(struct lock_hub *hub, struct lock_dir **at)
 {
 	make_all_due(hub, *at);
 	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct lock_notice *n = (*at)->bucket[i]; n; n = n->next)
+		for (struct lock_channel *n = (*at)->bucket[i]; n; n = n->next)
 			n->dir = NULL;
 	drop_dir(hub, at);
 }
@@ -139,7 +139,7 @@ static void file_changed(struct lock_hub *hub, struct lock_dir *d, const struct 
 		memcpy(hub->from, e->name, strnlen(e->name, sizeof hub->from - 1) + 1);
 		hub->from[sizeof hub->from - 1] = '\0';
 	}
-	for (struct lock_notice *n = d->bucket[h % BUCKETS]; n; n = n->next)
+	for (struct lock_channel *n = d->bucket[h % BUCKETS]; n; n = n->next)
 		if (n->hash == h && strcmp(n->name, e->name) == 0)
 			make_due(hub, n);
 	tell_due(hub, replaced ? hub->from : NULL);
@@ -267,7 +267,7 @@ bool lock_hub_first_use(struct lock_env *env, const char *dir)
 	return true;
 }
 
-bool lock_hub_watch(struct lock_env *env, struct lock_notice *n, const char *dir, bool late)
+bool lock_hub_watch(struct lock_env *env, struct lock_channel *n, const char *dir, bool late)
 {
 	struct lock_hub *hub = hub_of(env);
 
@@ -288,14 +288,14 @@ bool lock_hub_watch(struct lock_env *env, struct lock_notice *n, const char *dir
 	return true;
 }
 
-bool lock_hub_watches(const struct lock_notice *n)
+bool lock_hub_watches(const struct lock_channel *n)
 {
 	return n->dir != NULL;
 }
 
-static void forget_due(struct lock_hub *hub, struct lock_notice *n)
+static void forget_due(struct lock_hub *hub, struct lock_channel *n)
 {
-	struct lock_notice **at = &hub->due;
+	struct lock_channel **at = &hub->due;
 
 	while (n->due && *at != n)
 		at = &(*at)->due_next;
@@ -304,7 +304,7 @@ static void forget_due(struct lock_hub *hub, struct lock_notice *n)
 	n->due = false;
 }
 
-void lock_hub_forget(struct lock_env *env, struct lock_notice *n)
+void lock_hub_forget(struct lock_env *env, struct lock_channel *n)
 {
 	struct lock_dir *d = n->dir;
 	struct lock_hub *hub = hub_of(env);
@@ -312,7 +312,7 @@ void lock_hub_forget(struct lock_env *env, struct lock_notice *n)
 	forget_due(hub, n);
 	if (!d)
 		return;
-	struct lock_notice **at = &d->bucket[n->hash % BUCKETS];
+	struct lock_channel **at = &d->bucket[n->hash % BUCKETS];
 	while (*at != n)
 		at = &(*at)->next;
 	*at = n->next;

@@ -1,18 +1,18 @@
 /* What the file locks of one process share: an inotify descriptor for all of them, and the names of temporary files.
  * Not for network file systems: inotify never sees the changes of other hosts.
  * Used by the file lock. */
-#ifndef LUNARCH_LOCK_HUB_H
-#define LUNARCH_LOCK_HUB_H
+#ifndef LUNARCH_FILE_HUB_H
+#define LUNARCH_FILE_HUB_H
 
 #include "locks/file/file_temp.h"
 #include "locks/lock.h"
 
-struct lock_notice { /* embedded in who watches; the first three are the owner's */
+struct lock_channel { /* embedded in who watches; the first three are the owner's */
 	/* The file changed, or may have. replaced_by: the name it had before it was renamed over ours; NULL: another change. */
 	void (*changed)(void *arg, const char *replaced_by);
 	void *arg;
 	const char *name;           /* in the directory; outlives the notice */
-	struct lock_notice *next, *due_next;
+	struct lock_channel *next, *due_next;
 	struct lock_dir *dir;
 	unsigned hash;              /* of the name */
 	bool due;
@@ -20,9 +20,9 @@ struct lock_notice { /* embedded in who watches; the first three are the owner's
 
 /* Watches name in dir; again for one that is watched does nothing. true: from here on no change is missed. Notices come
  * from the loop; one comes at once if `late`, for what happened before. false: the directory cannot be watched now. */
-bool lock_hub_watch(struct lock_env *env, struct lock_notice *n, const char *dir, bool late);
-bool lock_hub_watches(const struct lock_notice *n);
-void lock_hub_forget(struct lock_env *env, struct lock_notice *n);
+bool lock_hub_watch(struct lock_env *env, struct lock_channel *n, const char *dir, bool late);
+bool lock_hub_watches(const struct lock_channel *n);
+void lock_hub_forget(struct lock_env *env, struct lock_channel *n);
 
 const struct file_temp_tag *lock_hub_tag(struct lock_env *env);
 void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size); /* file_temp_prefix */

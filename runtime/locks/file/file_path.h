@@ -1,8 +1,8 @@
 /* From what a person writes for a file lock to the path of the record.
  * No URL library: "file:PATH", a path, or a name; nothing is decoded.
  * Used by the file lock. */
-#ifndef LUNARCH_LOCK_PATH_H
-#define LUNARCH_LOCK_PATH_H
+#ifndef LUNARCH_FILE_PATH_H
+#define LUNARCH_FILE_PATH_H
 
 #include "base/err.h"
 

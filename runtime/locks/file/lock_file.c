@@ -68,7 +68,7 @@ struct file_lock {
 	ev_timer timer;         /* goes off then */
 	lock_done_fn *done;
 	void *arg;
-	struct lock_notice notice;
+	struct lock_channel notice;
 	lock_changed_fn *changed;
 	void *changed_arg;
 };
@@ -515,7 +515,7 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	l->type = file_system_type(0);
 	if (take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 || take_path(l, url, len, err) < 0)
 		goto fail;
-	l->notice = (struct lock_notice){ .changed = on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
+	l->notice = (struct lock_channel){ .changed = on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
 	if (check_place(l, err) < 0)
 		goto fail;
 	l->base.ops = &lock_file;

@@ -23,7 +23,7 @@ struct kube_api {
 	char *kubeconfig, *context;      /* what it was asked for */
 	struct kube_config config;
 	struct kube_auth *auth;
-	struct http *lanes[KUBE_LANES];
+	struct http *pools[KUBE_LANES];
 	uint64_t files;                  /* the credential's whose certificate the lanes' connections show */
 
 	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
@@ -253,7 +253,7 @@ static void leave_old_connections(struct kube_api *a, uint64_t files)
 		return;
 	a->files = files;
 	for (int i = 0; i < KUBE_LANES; i++)
-		http_begin_pool(a->lanes[i]);
+		http_begin_pool(a->pools[i]);
 }
 
 static void send_request(struct kube_call *c)
@@ -276,7 +276,7 @@ static void send_request(struct kube_call *c)
 	for (char *const *h = f->headers; *h; h++)
 		headers[n++] = *h;
 	char *url = url_of(c);
-	c->http = http_start(c->api->lanes[c->r.lane], &(struct http_request){
+	c->http = http_start(c->api->pools[c->r.pool], &(struct http_request){
 		.method = c->r.method, .url = url, .headers = headers, .bearer = c->credential->token, .user = f->user, .password = f->password,
 		.body = c->r.body, .body_len = c->r.body ? strlen(c->r.body) : 0, .tls = &c->credential->tls, .server_name = f->server_name,
 		.proxy = f->proxy, .by = c->r.by, .connect = CONNECT, .first_byte = c->r.first_byte, .limit = KUBE_OBJECT_BYTES, .arg = c,
@@ -305,20 +305,20 @@ static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
 	double idle = (double)elapsed_holder(a->worked_at, now) / NSEC_PER_SEC;
 
 	(void)loop, (void)events;
-	if (http_stats(a->lanes[KUBE_WATCH]).calls == 0)
+	if (http_stats(a->pools[KUBE_WATCH]).calls == 0)
 		return;
 	if (idle >= KEEP_WARM && !a->warm.busy)
 		kube_api_start(a, &a->warm, &(struct kube_request){
-			.lane = KUBE_WORK, .method = "GET", .path = "/version", .by = instant_add(now, CONNECT), .done = on_warm,
+			.pool = KUBE_WORK, .method = "GET", .path = "/version", .by = instant_add(now, CONNECT), .done = on_warm,
 		});
 	keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
 }
 
 void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r)
 {
-	if (r->lane == KUBE_WORK)
+	if (r->pool == KUBE_WORK)
 		a->worked_at = clock_now();
-	if (r->lane == KUBE_WATCH && !ev_is_active(&a->idle))
+	if (r->pool == KUBE_WATCH && !ev_is_active(&a->idle))
 		keep_warm(a, KEEP_WARM);
 	*c = (struct kube_call){ .api = a, .r = *r, .busy = true };
 	c->r.path = mem_dup(r->path);
@@ -349,7 +349,7 @@ static void api_free(struct kube_api *a)
 	kube_api_cancel(&a->warm);
 	ev_timer_stop(a->env->loop, &a->idle);
 	for (int i = 0; i < KUBE_LANES; i++)
-		http_free(a->lanes[i]);
+		http_free(a->pools[i]);
 	kube_auth_free(a->auth);
 	kube_config_fini(&a->config);
 	free(a->kubeconfig);
@@ -382,14 +382,14 @@ static int open_lanes(struct kube_api *a, struct err *err)
 {
 	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time, so that a
 	 * thousand renewals that fall together neither fill the memory nor the server's queue. */
-	static const struct http_options lanes[KUBE_LANES] = {
+	static const struct http_options pools[KUBE_LANES] = {
 		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
 		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
 		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
 	};
 
 	for (int i = 0; i < KUBE_LANES; i++)
-		if (!(a->lanes[i] = http_new(a->env->loop, &lanes[i], err)))
+		if (!(a->pools[i] = http_new(a->env->loop, &pools[i], err)))
 			return -1;
 	return 0;
 }

@@ -26,7 +26,7 @@ struct ev_loop *kube_api_loop(const struct kube_api *a);
 /* They share no connection. 1,000 Leases take up to 21: 4 for work, 1 for Events, and 16 for watches, which need 10 where a server
  * allows 100 streams to a connection (kube-apiserver does), but libcurl 7.88 opens all it may once the first is full (curl#10456).
  * One watch of the namespace would take 1: it needs the right to see every Lease there, which no rule with resourceNames gives. */
-enum kube_lane {
+enum kube_pool {
 	KUBE_WORK,     /* renewals, and all that a term depends on */
 	KUBE_WATCH,
 	KUBE_EVENTS,
@@ -51,7 +51,7 @@ struct kube_answer {
 struct kube_call; /* in its owner's memory, zero before the first use, busy until done */
 
 struct kube_request {
-	enum kube_lane lane;
+	enum kube_pool pool;
 	const char *method, *path;   /* below the server's URL, with its query. Copied */
 	const char *kind;            /* Content-Type of the body; NULL: application/json */
 	char *body;                  /* taken; NULL: none */

@@ -81,7 +81,7 @@ void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_k
 	all->count++;
 	char *path = mem_printf("/api/v1/namespaces/%s/events", ns);
 	kube_api_start(api, &e->call, &(struct kube_request){
-		.lane = KUBE_EVENTS, .method = "POST", .path = path, .body = body, .by = instant_add(clock_now(), WITHIN), .done = on_done, .arg = e,
+		.pool = KUBE_EVENTS, .method = "POST", .path = path, .body = body, .by = instant_add(clock_now(), WITHIN), .done = on_done, .arg = e,
 	});
 	free(path);
 }

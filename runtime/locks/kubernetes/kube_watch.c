@@ -192,7 +192,7 @@ static void open_watch(struct kube_watch *w)
 	w->state = KUBE_WATCH_OPENING;
 	arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
 	kube_api_start(w->api, &w->call, &(struct kube_request){
-		.lane = KUBE_WATCH, .method = "GET", .path = path, .first_byte = OPEN_WITHIN, .opened = on_opened, .data = on_data,
+		.pool = KUBE_WATCH, .method = "GET", .path = path, .first_byte = OPEN_WITHIN, .opened = on_opened, .data = on_data,
 		.done = on_done, .arg = w,
 	});
 	free(path);

@@ -181,7 +181,7 @@ static void start(struct kube_lock *l, const char *method, const char *path, jso
                   void (*done)(void *arg, const struct kube_answer *a))
 {
 	kube_api_start(l->api, &l->call, &(struct kube_request){
-		.lane = KUBE_WORK, .method = method, .path = path, .body = body ? json_dumps(body, JSON_COMPACT) : NULL, .by = l->by, .done = done,
+		.pool = KUBE_WORK, .method = method, .path = path, .body = body ? json_dumps(body, JSON_COMPACT) : NULL, .by = l->by, .done = done,
 		.arg = l,
 	});
 	json_decref(body);

@@ -37,7 +37,7 @@ struct pg_server { /* what locks with the same URI share */
 	struct pg_hub *hub;
 	struct pg_place *place;
 	int locks;
-	struct pg_link *lanes[LANES]; /* notices come with the renewals */
+	struct pg_link *pools[LANES]; /* notices come with the renewals */
 	struct lock_board board;
 	char *table;                  /* the first lock's, quoted: for rehearsals */
 	bool was_up;
@@ -68,7 +68,7 @@ struct pg_lock {
 	struct lock_about *about;
 	nsec lease;
 
-	struct lock_doubt doubt;
+	struct lock_failover doubt;
 };
 
 static struct pg_lock *of(struct lock *l)
@@ -181,23 +181,23 @@ static void send_write(struct pg_lock *l)
 	struct instant now = clock_now();
 	char floor[24];
 
-	lock_doubt_sends(&l->doubt, l->leads, l->lease, now);
+	lock_failover_sends(&l->doubt, l->leads, l->lease, now);
 	snprintf(floor, sizeof floor, "%" PRId64, l->lock.token_floor);
-	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lock_doubt_over(&l->doubt, l->lease, now),
-		                       lock_doubt_own(&l->doubt, &l->expected, now) ? "t" : "f", floor };
+	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lock_failover_over(&l->doubt, l->lease, now),
+		                       lock_failover_own(&l->doubt, &l->expected, now) ? "t" : "f", floor };
 
 	send_swap(l, &l->call, values);
 }
 
 /* A session's first writes take it milliseconds of looking up and planning: done beforehand, with ones that find nothing to change,
  * no handover waits for it. What is done twice is prepared. */
-static void rehearse(struct pg_server *s, bool acquiring, int lane)
+static void rehearse(struct pg_server *s, bool acquiring, int pool)
 {
 	const char *const values[] = { "", "", "none", "", "", "", "f", "0" };
-	const struct pg_lock like = { .server = s, .link = s->lanes[lane], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
+	const struct pg_lock like = { .server = s, .link = s->pools[pool], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
 		                      .acquiring = acquiring };
 
-	if (s->table && pg_link_is_up(s->lanes[lane]))
+	if (s->table && pg_link_is_up(s->pools[pool]))
 		send_swap(&like, NULL, values);
 }
 
@@ -251,7 +251,7 @@ static void send_remove(struct pg_lock *l)
 	const char *const values[] = { l->name, l->expected.text };
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 2, values } };
 
-	lock_doubt_sends(&l->doubt, false, 0, l->op.sent_at);
+	lock_failover_sends(&l->doubt, false, 0, l->op.sent_at);
 	pg_link_send(l->link, &l->call, 2, all);
 	free(sql);
 }
@@ -293,7 +293,7 @@ static void ask(struct pg_lock *l, enum stage stage)
 	bool apart = l->op.writing && l->acquiring && l->server->locks > 1;
 
 	l->stage = stage;
-	l->link = l->server->lanes[apart ? TERMS : RENEWALS];
+	l->link = l->server->pools[apart ? TERMS : RENEWALS];
 	pg_link_want(l->link, &l->call);
 }
 
@@ -401,7 +401,7 @@ static void found(struct pg_lock *l, const PGresult *r)
 	char what[400];
 
 	snprintf(what, sizeof what, "the row '%.200s' of %.150s", l->name, l->table);
-	lock_doubt_see(&l->doubt, PQgetvalue(r, 0, 4), clock_now());
+	lock_failover_see(&l->doubt, PQgetvalue(r, 0, 4), clock_now());
 	if (PQgetisnull(r, 0, 0))
 		fail(l, LOCK_FOREIGN, ERR_INVALID, "%s has a record of %s bytes, which is no election record. It is not touched", what,
 		     PQgetvalue(r, 0, 3));
@@ -415,9 +415,9 @@ static void in_doubt(struct pg_lock *l, const char *mark)
 {
 	struct instant now = clock_now();
 
-	lock_doubt_see(&l->doubt, mark, now);
+	lock_failover_see(&l->doubt, mark, now);
 	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
-	     (double)lock_doubt_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+	     (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
 /* Nothing was changed, since the row is another, or because of the timeline. */
@@ -441,7 +441,7 @@ static void learn(struct pg_lock *l, const char *mark)
 	if (strcmp(mark, "?") == 0)
 		send_mark(l, NULL);
 	else
-		lock_doubt_see(&l->doubt, mark, clock_now());
+		lock_failover_see(&l->doubt, mark, clock_now());
 }
 
 static void written(struct pg_lock *l, const struct pg_answer *a)
@@ -457,7 +457,7 @@ static void written(struct pg_lock *l, const struct pg_answer *a)
 	if (l->acquiring)
 		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	learn(l, PQgetvalue(r, 0, 3));
-	lock_doubt_wrote(&l->doubt, &result.version, l->leads, l->lease, l->op.sent_at);
+	lock_failover_wrote(&l->doubt, &result.version, l->leads, l->lease, l->op.sent_at);
 	if (l->acquiring)
 		led(l->server);
 	finish(l, &result);
@@ -567,7 +567,7 @@ static void listen_to(struct pg_server *s, const char *command, const char *chan
 	char sql[80];
 
 	snprintf(sql, sizeof sql, "%s %s", command, channel);
-	pg_link_send(s->lanes[RENEWALS], NULL, 1, &(struct pg_statement){ .sql = sql });
+	pg_link_send(s->pools[RENEWALS], NULL, 1, &(struct pg_statement){ .sql = sql });
 }
 
 /* The server carries it out before any look that follows on this connection. */
@@ -584,7 +584,7 @@ static void on_up(void *arg)
 {
 	struct pg_server *s = arg;
 
-	if (pg_link_pooled(s->lanes[RENEWALS]))
+	if (pg_link_pooled(s->pools[RENEWALS]))
 		lock_board_deafen(&s->board);
 	else
 		lock_board_each(&s->board, listen_again, s);
@@ -618,7 +618,7 @@ static void on_down(void *arg, enum lock_outcome why)
 
 	s->leads = s->rehearsed = false;
 	ev_timer_stop(s->hub->env->loop, &s->settled);
-	ev_timer_set(&s->raise, lock_notice_again_s(&s->refusals, why), 0.);
+	ev_timer_set(&s->raise, lock_channel_again_s(&s->refusals, why), 0.);
 	ev_timer_start(s->hub->env->loop, &s->raise);
 }
 
@@ -629,7 +629,7 @@ static void on_raise(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)loop;
 	(void)revents;
 	if (s->board.channels)
-		pg_link_raise(s->lanes[RENEWALS]);
+		pg_link_raise(s->pools[RENEWALS]);
 }
 
 static void on_notice(void *arg, const char *channel, const char *payload)
@@ -687,8 +687,8 @@ static struct pg_server *server_get(struct pg_hub *h, struct pg_place *place)
 	} else {
 		s = mem_zero(sizeof *s);
 		*s = (struct pg_server){ .next = h->servers, .hub = h, .place = place, .board = { .loop = h->env->loop } };
-		s->lanes[RENEWALS] = pg_link_new(h->env, place, &renewal_events, s);
-		s->lanes[TERMS] = pg_link_new(h->env, place, &term_events, s);
+		s->pools[RENEWALS] = pg_link_new(h->env, place, &renewal_events, s);
+		s->pools[TERMS] = pg_link_new(h->env, place, &term_events, s);
 		ev_init(&s->raise, on_raise);
 		ev_init(&s->settled, on_settled);
 		s->raise.data = s->settled.data = s;
@@ -710,7 +710,7 @@ static void server_put(struct pg_server *s)
 	ev_timer_stop(s->hub->env->loop, &s->raise);
 	ev_timer_stop(s->hub->env->loop, &s->settled);
 	for (int i = 0; i < LANES; i++)
-		pg_link_free(s->lanes[i]);
+		pg_link_free(s->pools[i]);
 	free(s->table);
 	pg_place_free(s->place);
 	free(s);
@@ -892,14 +892,14 @@ static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 	struct pg_server *s = l->server;
 	const struct lock_channel *fresh = lock_member_enter(&l->member, l->channel, changed, arg);
 
-	if (fresh && pg_link_is_up(s->lanes[RENEWALS]) && !s->board.deaf)
+	if (fresh && pg_link_is_up(s->pools[RENEWALS]) && !s->board.deaf)
 		listen_to(s, "LISTEN", fresh->name);
 	else if (fresh && !ev_is_active(&s->raise))
-		pg_link_raise(s->lanes[RENEWALS]);
+		pg_link_raise(s->pools[RENEWALS]);
 	if (fresh && !s->table)
 		s->table = mem_dup(l->quoted);
 	if (fresh && s->locks > 1) /* or the first handover would wait for it */
-		pg_link_raise(s->lanes[TERMS]);
+		pg_link_raise(s->pools[TERMS]);
 	return !s->board.deaf;
 }
 

@@ -78,7 +78,7 @@ struct pg_link {
 	struct instant heard;
 	uint64_t taken;          /* bytes of this connection, up to the end of the last answer */
 	bool ended;              /* one, or a notice, since then */
-	struct lock_queue queue;
+	struct lock_pipeline queue;
 	struct lock_call greeting;
 	struct pg_answer answer; /* being collected */
 	struct prepared prepared[PREPARED];
@@ -95,7 +95,7 @@ static void enter(struct pg_link *k)
 
 static void destroy(struct pg_link *k)
 {
-	lock_queue_fini(&k->queue);
+	lock_pipeline_fini(&k->queue);
 	free(k);
 }
 
@@ -117,7 +117,7 @@ static void clear_answer(struct pg_link *k)
 static void unprepare(struct pg_link *k)
 {
 	for (struct prepared *p = k->prepared; p < k->prepared + PREPARED && p->sql; p++) {
-		lock_queue_forget(&k->queue, &p->call);
+		lock_pipeline_forget(&k->queue, &p->call);
 		free(p->sql);
 		*p = (struct prepared){ .sql = NULL };
 	}
@@ -179,10 +179,10 @@ static void lose(struct pg_link *k, enum lock_outcome outcome, const struct err 
 {
 	struct err copy = *why;
 
-	lock_queue_forget(&k->queue, &k->greeting);
+	lock_pipeline_forget(&k->queue, &k->greeting);
 	hang_up(k);
 	enter(k);
-	lock_queue_lose(&k->queue, outcome, &copy);
+	lock_pipeline_lose(&k->queue, outcome, &copy);
 	if (!k->dead && k->events->down)
 		k->events->down(k->arg, outcome);
 	leave(k);
@@ -247,7 +247,7 @@ static void flush(struct pg_link *k)
 
 static void end_question(struct pg_link *k, struct lock_call *c, bool good)
 {
-	lock_queue_push(&k->queue, c);
+	lock_pipeline_push(&k->queue, c);
 	if (good && PQpipelineSync(k->conn))
 		flush(k);
 	else
@@ -332,7 +332,7 @@ static void send_statements(struct pg_link *k, struct lock_call *c, int count, c
 static void deliver(struct pg_link *k)
 {
 	struct pg_answer a = k->answer;
-	struct lock_call *c = lock_queue_pop(&k->queue);
+	struct lock_call *c = lock_pipeline_pop(&k->queue);
 
 	k->answer = (struct pg_answer){ .count = 0 };
 	k->ended = true;
@@ -482,7 +482,7 @@ static void up(struct pg_link *k)
 	enter(k);
 	if (k->events->up)
 		k->events->up(k->arg);
-	while (!k->dead && k->state == UP && (c = lock_queue_next(&k->queue)))
+	while (!k->dead && k->state == UP && (c = lock_pipeline_next(&k->queue)))
 		c->ready(c);
 	leave(k);
 }
@@ -771,7 +771,7 @@ void pg_link_want(struct pg_link *k, struct lock_call *c)
 		c->ready(c);
 		return;
 	}
-	lock_queue_wait(&k->queue, c);
+	lock_pipeline_wait(&k->queue, c);
 	pg_link_raise(k);
 }
 
@@ -787,7 +787,7 @@ void pg_link_send(struct pg_link *k, struct lock_call *c, int count, const struc
 
 void pg_link_forget(struct pg_link *k, struct lock_call *c, bool late)
 {
-	bool sent = lock_queue_forget(&k->queue, c);
+	bool sent = lock_pipeline_forget(&k->queue, c);
 
 	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
 		lose_because(k, ERR_TIMEOUT, "the server does not answer");

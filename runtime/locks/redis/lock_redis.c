@@ -144,7 +144,7 @@ struct redis_lock {
 	nsec lease;
 	struct lock_result written;
 
-	struct lock_doubt doubt;
+	struct lock_failover doubt;
 
 	struct lock_member member;
 };
@@ -191,14 +191,14 @@ static void send_write(struct redis_lock *l)
 	char lease[24], replicas[8], least[24];
 	struct instant now = clock_now();
 
-	lock_doubt_sends(&l->doubt, l->leads, l->lease, now);
-	const char *term = !l->acquiring ? "" : lock_doubt_own(&l->doubt, &l->expected, now) ? "own" : "new";
+	lock_failover_sends(&l->doubt, l->leads, l->lease, now);
+	const char *term = !l->acquiring ? "" : lock_failover_own(&l->doubt, &l->expected, now) ? "own" : "new";
 
 	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
 	snprintf(least, sizeof least, "%" PRId64, l->lock.token_floor);
 	send_script(l, WRITE_SCRIPT, 13, (const char *[]){
-		l->text, l->expected.text, l->channel, l->member.name, term, lease, replicas, lock_doubt_over(&l->doubt, l->lease, now), least,
+		l->text, l->expected.text, l->channel, l->member.name, term, lease, replicas, lock_failover_over(&l->doubt, l->lease, now), least,
 		l->mark, l->primary, !l->acquiring && moved(l) ? l->history : "",
 		*l->doubt.mark ? "" : l->history,
 	});
@@ -231,7 +231,7 @@ static void on_ready(struct lock_call *c)
 	} else if (l->stage == INQUIRE) {
 		redis_link_send(l->server->link, &l->call, 1, (const char *[]){ "INFO" }, NULL);
 	} else if (l->removing) {
-		lock_doubt_sends(&l->doubt, false, 0, l->op.sent_at);
+		lock_failover_sends(&l->doubt, false, 0, l->op.sent_at);
 		redis_link_send(l->server->link, &l->call, 6,
 		                (const char *[]){ "EVAL", remove_script, "2", l->key, l->state, l->expected.text }, NULL);
 	} else if (l->op.writing) {
@@ -490,7 +490,7 @@ static bool is_of(const redisReply *r, size_t i, char kind)
 		return true;
 	if (strlen(e->str) != e->len)
 		return false;
-	return kind == 'd' ? e->len < LOCK_DOUBT_MARK : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
+	return kind == 'd' ? e->len < LOCK_FAILOVER_MARK : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
 }
 
 /* The answer's word, which tells its shape; "" = it has none of them. */
@@ -513,7 +513,7 @@ static void found(struct redis_lock *l, const redisReply *r)
 {
 	char what[400];
 
-	lock_doubt_see(&l->doubt, word_at(r, 4), clock_now());
+	lock_failover_see(&l->doubt, word_at(r, 4), clock_now());
 	snprintf(what, sizeof what, "the key %.300s", l->key);
 	lock_op_found(&l->op, what, r->element[1]->str, r->element[1]->len, word_at(r, 2), number_at(r, 3));
 }
@@ -552,7 +552,7 @@ static void on_read(struct redis_lock *l, const redisReply *r)
 
 static void finish_written(struct redis_lock *l)
 {
-	lock_doubt_wrote(&l->doubt, &l->written.version, l->leads, l->lease, l->op.sent_at);
+	lock_failover_wrote(&l->doubt, &l->written.version, l->leads, l->lease, l->op.sent_at);
 	finish(l, &l->written);
 }
 
@@ -560,7 +560,7 @@ static void wrote(struct redis_lock *l, const redisReply *r)
 {
 	l->written = (struct lock_result){ .outcome = LOCK_OK, .token = number_at(r, 2) };
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", word_at(r, 1));
-	lock_doubt_see(&l->doubt, word_at(r, 3), clock_now());
+	lock_failover_see(&l->doubt, word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", word_at(r, 4));
 	l->host = redis_link_host(l->server->link);
 	l->server->checked |= *l->primary;
@@ -579,10 +579,10 @@ static void on_doubt(struct redis_lock *l, const redisReply *r)
 
 	int64_t us = number_at(r, 2);
 
-	lock_doubt_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
-	lock_doubt_see(&l->doubt, word_at(r, 1), now);
+	lock_failover_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
+	lock_failover_see(&l->doubt, word_at(r, 1), now);
 	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
-	     "another %.1f s", redis_link_peer(l->server->link), (double)lock_doubt_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+	     "another %.1f s", redis_link_peer(l->server->link), (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
 /* The one that it comes from may be back. */
@@ -766,7 +766,7 @@ static void on_notices_down(void *arg, enum lock_outcome outcome, const struct e
 	struct redis_server *s = arg;
 
 	(void)why;
-	ev_timer_set(&s->raise, lock_notice_again_s(&s->refusals, outcome), 0.);
+	ev_timer_set(&s->raise, lock_channel_again_s(&s->refusals, outcome), 0.);
 	ev_timer_start(s->hub->env->loop, &s->raise);
 }
 

@@ -62,7 +62,7 @@ struct redis_link {
 	char digest[REDIS_SCRIPTS][41];
 	char peer[300];
 
-	struct lock_queue queue;
+	struct lock_pipeline queue;
 	struct instant heard;
 
 	bool resting;                /* until, refused for `why` */
@@ -82,7 +82,7 @@ static void enter(struct redis_link *k)
 
 static void destroy(struct redis_link *k)
 {
-	lock_queue_fini(&k->queue);
+	lock_pipeline_fini(&k->queue);
 	free(k);
 }
 
@@ -119,7 +119,7 @@ static void tell_all(struct redis_link *k, enum lock_outcome outcome, const stru
 	struct err copy = *why;
 
 	enter(k);
-	lock_queue_lose(&k->queue, outcome, &copy);
+	lock_pipeline_lose(&k->queue, outcome, &copy);
 	if (!k->dead && k->events->down)
 		k->events->down(k->arg, outcome, &copy);
 	leave(k);
@@ -349,7 +349,7 @@ static void up(struct redis_link *k)
 	if (k->events->up)
 		k->events->up(k->arg);
 	while (!k->dead && k->state == UP && k->queue.first) {
-		struct lock_call *c = lock_queue_next(&k->queue);
+		struct lock_call *c = lock_pipeline_next(&k->queue);
 		c->ready(c);
 	}
 	leave(k);
@@ -383,7 +383,7 @@ static void match(struct redis_link *k, redisReply *r)
 	if (!good) {
 		mix_up(k, r);
 	} else if (answer) {
-		struct lock_call *c = lock_queue_pop(&k->queue);
+		struct lock_call *c = lock_pipeline_pop(&k->queue);
 		if (c)
 			c->answered(c, answer);
 	}
@@ -519,7 +519,7 @@ void redis_link_want(struct redis_link *k, struct lock_call *c)
 		c->ready(c);
 		return;
 	}
-	lock_queue_wait(&k->queue, c);
+	lock_pipeline_wait(&k->queue, c);
 	redis_link_raise(k);
 }
 
@@ -530,14 +530,14 @@ void redis_link_send(struct redis_link *k, struct lock_call *c, int count, const
 	put(k, count, words, lens);
 	if (!k->events->push) {
 		put_stamp(k);
-		lock_queue_push(&k->queue, c);
+		lock_pipeline_push(&k->queue, c);
 	}
 	flush(k);
 }
 
 void redis_link_forget(struct redis_link *k, struct lock_call *c, bool late)
 {
-	bool sent = lock_queue_forget(&k->queue, c);
+	bool sent = lock_pipeline_forget(&k->queue, c);
 
 	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
 		lose(k, LOCK_FAILED, ERR_TIMEOUT, "the server does not answer");

@@ -42,7 +42,7 @@ struct zk_link {
 	struct instant heard;
 	bool broken;             /* seen inside the library: the session is over */
 	int inside;              /* the library */
-	struct lock_queue queue;
+	struct lock_pipeline queue;
 };
 
 /* ---- going down ---- */
@@ -104,7 +104,7 @@ __attribute__((format(printf, 4, 5))) static void lose(struct zk_link *k, enum l
 		return;
 	}
 	if (!was_up) /* else who waits has asked again just now, from a completion */
-		lock_queue_lose(&k->queue, outcome, &why);
+		lock_pipeline_lose(&k->queue, outcome, &why);
 	if (k->events->down)
 		k->events->down(k->arg);
 	if (was_up && k->queue.first)
@@ -196,7 +196,7 @@ static void up(struct zk_link *k)
 	}
 	if (k->events->up)
 		k->events->up(k->arg);
-	while (k->state == UP && (c = lock_queue_next(&k->queue)))
+	while (k->state == UP && (c = lock_pipeline_next(&k->queue)))
 		c->ready(c);
 }
 
@@ -349,13 +349,13 @@ void zk_link_want(struct zk_link *k, struct lock_call *c)
 		c->ready(c);
 		return;
 	}
-	lock_queue_wait(&k->queue, c);
+	lock_pipeline_wait(&k->queue, c);
 	zk_link_raise(k);
 }
 
 void zk_link_leave(struct zk_link *k, struct lock_call *c)
 {
-	lock_queue_forget(&k->queue, c);
+	lock_pipeline_forget(&k->queue, c);
 }
 
 zhandle_t *zk_link_handle(const struct zk_link *k)
@@ -401,6 +401,6 @@ void zk_link_free(struct zk_link *k)
 	k->queue.stopped = true;
 	hang_up(k);
 	hang_up(k); /* what a completion may have begun again */
-	lock_queue_fini(&k->queue);
+	lock_pipeline_fini(&k->queue);
 	free(k);
 }

@@ -27,9 +27,9 @@ struct holder {
 };
 
 struct mourner {
-	struct obituary ob; /* first */
+	struct death_watch ob; /* first */
 	int told;
-	bool inside;        /* told from inside obituary_watch */
+	bool inside;        /* told from inside death_watch_watch */
 	pid_t must_be_dead; /* by then */
 	bool lived;
 	struct mourner *forgets;
@@ -55,9 +55,9 @@ static void on_dead(void *arg)
 	m->lived = m->lived || runs(m->must_be_dead);
 	m->again = NULL;
 	if (m->forgets)
-		obituary_forget(all, &m->forgets->ob);
+		death_watch_forget(all, &m->forgets->ob);
 	if (again)
-		obituary_watch(all, &m->ob, again);
+		death_watch_watch(all, &m->ob, again);
 }
 
 static void mourn(struct mourner *m, const struct holder *h)
@@ -65,7 +65,7 @@ static void mourn(struct mourner *m, const struct holder *h)
 	m->ob.dead = on_dead;
 	m->ob.arg = m;
 	watching = true;
-	obituary_watch(all, &m->ob, &h->record);
+	death_watch_watch(all, &m->ob, &h->record);
 	watching = false;
 }
 
@@ -249,15 +249,15 @@ static void test_forgotten(void)
 	hold(&g, false);
 	int before = open_fds();
 	mourn(&m, &h);
-	obituary_forget(all, &m.ob);
-	obituary_forget(all, &m.ob);
+	death_watch_forget(all, &m.ob);
+	death_watch_forget(all, &m.ob);
 	is_int(open_fds(), before, "forgotten, twice: no descriptor stays");
 	end(&h);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "and nobody is told");
 
 	mourn(&m, &h); /* a check is under way on a thread */
-	obituary_forget(all, &m.ob);
+	death_watch_forget(all, &m.ob);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "nor while it is being proved");
 
@@ -308,8 +308,8 @@ static void test_doubt(void)
 	mourn(&later, &h);
 	run(&later.told, 0, A_WHILE_S);
 	is_int(later.told, 0, "nor to who asks later");
-	obituary_forget(all, &m.ob);
-	obituary_forget(all, &later.ob);
+	death_watch_forget(all, &m.ob);
+	death_watch_forget(all, &later.ob);
 	bury(&h);
 }
 
@@ -342,8 +342,8 @@ static void test_doubt_is_said(void)
 	run(&said, 1, PATIENCE_S);
 	run(&said, 0, A_WHILE_S);
 	is_int(said, 1, "that a death is not proved is said, once, and not before a good part of the lease has passed");
-	obituary_forget(all, &first.ob);
-	obituary_forget(all, &second.ob);
+	death_watch_forget(all, &first.ob);
+	death_watch_forget(all, &second.ob);
 	log_divert(NULL, NULL);
 	bury(&h);
 	bury(&g);
@@ -357,7 +357,7 @@ static void test_free(void)
 
 	hold(&h, false);
 	int before = open_fds();
-	obituary_watch(own, &m.ob, &h.record);
+	death_watch_watch(own, &m.ob, &h.record);
 	obituaries_free(own);
 	is_int(open_fds(), before, "freed with somebody waiting: nothing stays open");
 	end(&h);

@@ -196,7 +196,7 @@ struct seen {
 
 static int port;
 static struct ev_loop *loop;
-static struct http *lane;
+static struct http *pool;
 
 static void on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
 {
@@ -272,7 +272,7 @@ static void start(struct seen *s, struct http_request *r, const char *path)
 	if (!r->by.boot)
 		r->by = instant_add(clock_now(), 60 * NSEC_PER_SEC);
 	s->in_start = true;
-	s->call = http_start(lane, r);
+	s->call = http_start(pool, r);
 	s->in_start = false;
 	free(url);
 	r->url = NULL;
@@ -414,12 +414,12 @@ static void test_resolver(void)
 	nap(0.1);
 	http_cancel(s.call);
 	ok(s.code == ERR_CANCELLED && s.unsent, "one can cancel while the name is being resolved");
-	struct http *other = http_new(loop, NULL, NULL), *own = lane;
-	lane = other;
+	struct http *other = http_new(loop, NULL, NULL), *own = pool;
+	pool = other;
 	start(&s, &(struct http_request){ .url = "http://hangs.test/" }, "");
 	nap(0.1);
 	http_free(other);
-	lane = own;
+	pool = own;
 	ok(s.dones == 1 && s.code == ERR_CANCELLED, "a lane can be freed meanwhile");
 	ok(elapsed_standby(before, clock_now()) < 100 * NSEC_PER_SEC, "the loop never waited for the resolver");
 	buf_fini(&s.body);
@@ -515,7 +515,7 @@ static void test_many(void)
 {
 	enum { COUNT = 300 };
 	struct seen *all = mem_zero(COUNT * sizeof *all);
-	uint64_t opened = http_stats(lane).opened;
+	uint64_t opened = http_stats(pool).opened;
 	int good = 0, left = COUNT;
 
 	for (int i = 0; i < COUNT; i++) {
@@ -536,8 +536,8 @@ static void test_many(void)
 		buf_fini(&all[i].body);
 	}
 	is_int(good, COUNT, "300 requests at once, each with its own answer");
-	ok(http_stats(lane).opened - opened <= 4, "over no more connections than allowed");
-	is_int((int64_t)http_stats(lane).calls, 0, "none is left over");
+	ok(http_stats(pool).opened - opened <= 4, "over no more connections than allowed");
+	is_int((int64_t)http_stats(pool).calls, 0, "none is left over");
 	free(all);
 }
 
@@ -594,7 +594,7 @@ int main(void)
 	close(fd);
 	signal(SIGPIPE, SIG_IGN);
 	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV);
-	lane = http_new(loop, &(struct http_options){ .connections = 4 }, NULL);
+	pool = http_new(loop, &(struct http_options){ .connections = 4 }, NULL);
 	test_plain();
 	test_wrong_requests();
 	test_faults();
@@ -606,7 +606,7 @@ int main(void)
 	test_many();
 	test_unix();
 	test_texts();
-	http_free(lane);
+	http_free(pool);
 	kill(pid, SIGKILL);
 	return tap_done();
 }

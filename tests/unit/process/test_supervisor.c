@@ -125,7 +125,7 @@ static void start_of_term(const char *term, bool ours)
 {
 	char term_env[64], tree_env_[96];
 
-	snprintf(term_env, sizeof term_env, CREW_TERM_ENV "=%s", term);
+	snprintf(term_env, sizeof term_env, TERM_MARK_ENV "=%s", term);
 	snprintf(tree_env_, sizeof tree_env_, PROOF_ENV "=%s%s", getenv(PROOF_ENV), ours ? "" : "-other");
 	start_marked((char *[]){ term_env, tree_env_, shared_env, NULL });
 }
@@ -200,7 +200,7 @@ static int worker(char **argv)
 	shared->worker = getpid();
 	if (strcmp(how, "count") == 0) {
 		snprintf(shared->text, sizeof shared->text, "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d", count_descriptors(),
-		         (unsigned long long)inherited_signals(), CREW_TERM_ENV, getenv(CREW_TERM_ENV), getenv("A"), getenv("B"),
+		         (unsigned long long)inherited_signals(), TERM_MARK_ENV, getenv(TERM_MARK_ENV), getenv("A"), getenv("B"),
 		         page_map(page_fd, NULL) != NULL);
 		say(wire, WIRE_LOADED, 0);
 		return 0;
@@ -309,7 +309,7 @@ static int role(char **argv)
 
 struct elector {
 	struct ev_loop *loop;
-	struct crew *crew;
+	struct supervisor *supervisor;
 	struct ev_timer timer;
 	void (*ready)(struct elector *e); /* upon the worker's WIRE_LOADED */
 	struct instant kill;
@@ -338,7 +338,7 @@ static void on_ended(void *arg, int status)
 	shared->messages_by_then = shared->messages;
 	shared->ended++;
 	for (uint32_t i = 0; i < 4; i++)
-		shared->extended_after_end += page_extend(&crew_page(e->crew)->slot[i], 1, later, later);
+		shared->extended_after_end += page_extend(&supervisor_page(e->supervisor)->slot[i], 1, later, later);
 }
 
 static void on_gone(void *arg, bool reaped, int status)
@@ -349,7 +349,7 @@ static void on_gone(void *arg, bool reaped, int status)
 	shared->reaped = reaped;
 	shared->gone++;
 	ev_timer_stop(e->loop, &e->timer);
-	crew_free(e->crew);
+	supervisor_free(e->supervisor);
 	ev_break(e->loop, EVBREAK_ALL);
 }
 
@@ -367,13 +367,13 @@ static void on_stopped(void *arg, bool stopped)
 
 	if (stopped) {
 		shared->stopped++;
-		crew_signal(e->crew, SIGCONT);
+		supervisor_signal(e->supervisor, SIGCONT);
 	} else {
 		shared->continued++;
 	}
 }
 
-static const struct crew_callbacks callbacks = {
+static const struct supervisor_callbacks callbacks = {
 	.message = on_message, .ended = on_ended, .gone = on_gone, .swept = on_swept, .stopped = on_stopped,
 };
 
@@ -402,16 +402,16 @@ static int elector(const struct scene *s)
 	snprintf(shared_var, sizeof shared_var, "TEST_SHARED=%d", shared_fd);
 	snprintf(mark_var, sizeof mark_var, PROOF_ENV "=%s", mark);
 	e.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-	if (crew_init(e.loop, &err) < 0)
+	if (supervisor_init(e.loop, &err) < 0)
 		return 98;
 	/* The shared memory goes the way of the tree's descriptor: everything in the tree has it. */
-	struct crew_spec spec = { .argv = s->argv, .command = s->command, .foreground = s->foreground, .env = env,
+	struct supervisor_spec spec = { .argv = s->argv, .command = s->command, .foreground = s->foreground, .env = env,
 		                  .unset = s->unset ? s->unset : no_unset, .tree_fd = shared_fd,
 		                  .kill_allowance = s->allowance ? s->allowance : ALLOWANCE };
 	shared->elector = getpid();
 	shared->at[0] = clock_now().boot;
-	e.crew = crew_spawn(e.loop, &spec, &callbacks, &e, &err);
-	if (!e.crew) {
+	e.supervisor = supervisor_spawn(e.loop, &spec, &callbacks, &e, &err);
+	if (!e.supervisor) {
 		printf("# %s\n", err.text);
 		return 97;
 	}
@@ -524,7 +524,7 @@ static int state_of(pid_t pid)
 
 static void kill_crew(struct elector *e)
 {
-	crew_kill(e->crew);
+	supervisor_kill(e->supervisor);
 }
 
 static void test_exit(void)
@@ -559,7 +559,7 @@ static void test_inheritance(void)
 
 	setenv("A", "old", 1);
 	setenv("B", "secret", 1);
-	setenv(CREW_TERM_ENV, "9.9", 1);
+	setenv(TERM_MARK_ENV, "9.9", 1);
 	sigemptyset(&some);
 	sigaddset(&some, SIGUSR1);
 	sigprocmask(SIG_BLOCK, &some, &was);
@@ -569,7 +569,7 @@ static void test_inheritance(void)
 	signal(SIGPIPE, SIG_DFL);
 	signal(SIGHUP, SIG_DFL);
 	sigprocmask(SIG_SETMASK, &was, NULL);
-	unsetenv(CREW_TERM_ENV);
+	unsetenv(TERM_MARK_ENV);
 	close(stray);
 	/* Standard ones, wire, page with its marks, tree. */
 	is_str(shared->text, "7 descriptors, signals 0, LUNARCH_TERM=-, A=new, B=(null), tree 1",
@@ -586,11 +586,11 @@ static void send_large(struct elector *e)
 	buf_add(&m, filler, WIRE_MAX - 4);
 	free(filler);
 	for (int i = 0; i < 20; i++)
-		crew_send(e->crew, &m);
+		supervisor_send(e->supervisor, &m);
 	wire_begin(&m, WIRE_QUIT);
-	crew_send(e->crew, &m);
+	supervisor_send(e->supervisor, &m);
 	buf_fini(&m);
-	crew_interrupt(e->crew);
+	supervisor_interrupt(e->supervisor);
 }
 
 static void after_echo(struct elector *e, int events);
@@ -605,7 +605,7 @@ static void after_echo(struct elector *e, int events)
 {
 	(void)events;
 	if (shared->messages >= 121)
-		crew_kill(e->crew);
+		supervisor_kill(e->supervisor);
 }
 
 static void echo(struct elector *e)
@@ -633,7 +633,7 @@ static void flood(struct elector *e)
 
 	wire_begin(&m, WIRE_ASK);
 	for (int i = 0; i < 20000; i++)
-		crew_send(e->crew, &m);
+		supervisor_send(e->supervisor, &m);
 	buf_fini(&m);
 }
 
@@ -655,8 +655,8 @@ static void begin_term(struct elector *e, nsec kill_in)
 	struct instant now = clock_now();
 
 	e->kill = instant_add(now, kill_in);
-	page_begin(crew_page(e->crew), 2, 1, 1, instant_add(now, kill_in / 2), e->kill);
-	crew_poke(e->crew);
+	page_begin(supervisor_page(e->supervisor), 2, 1, 1, instant_add(now, kill_in / 2), e->kill);
+	supervisor_poke(e->supervisor);
 }
 
 static void short_term(struct elector *e)
@@ -691,8 +691,8 @@ static void on_outlived(struct ev_loop *loop, ev_timer *w, int events)
 
 	(void)loop, (void)events;
 	shared->word = !shared->ended; /* alive past its first deadline */
-	page_stop(&crew_page(e->crew)->slot[2], false, clock_now());
-	crew_poke(e->crew);
+	page_stop(&supervisor_page(e->supervisor)->slot[2], false, clock_now());
+	supervisor_poke(e->supervisor);
 }
 
 static void extended_term(struct elector *e)
@@ -700,8 +700,8 @@ static void extended_term(struct elector *e)
 	struct instant later = instant_add(clock_now(), 3600 * NSEC_PER_SEC);
 
 	begin_term(e, NSEC_PER_SEC);
-	page_extend(&crew_page(e->crew)->slot[2], 1, later, later);
-	crew_poke(e->crew);
+	page_extend(&supervisor_page(e->supervisor)->slot[2], 1, later, later);
+	supervisor_poke(e->supervisor);
 	ev_timer_init(&e->timer, on_outlived, 1.3, 0.);
 	e->timer.data = e;
 	ev_timer_start(e->loop, &e->timer);
@@ -722,10 +722,10 @@ static void test_first_term(void)
 	if (pid == 0) {
 		struct elector e = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) };
 		struct instant now = clock_now();
-		struct crew_spec spec = { .argv = WORKER("touch", "/nowhere/at/all"), .command = true, .tree_fd = -1,
+		struct supervisor_spec spec = { .argv = WORKER("touch", "/nowhere/at/all"), .command = true, .tree_fd = -1,
 			                  .kill_allowance = ALLOWANCE, .first = { .term = 3, .token = 1, .end = now, .kill = now } };
-		crew_init(e.loop, NULL);
-		e.crew = crew_spawn(e.loop, &spec, &callbacks, &e, NULL);
+		supervisor_init(e.loop, NULL);
+		e.supervisor = supervisor_spawn(e.loop, &spec, &callbacks, &e, NULL);
 		ev_run(e.loop, 0);
 		_exit(0);
 	}
@@ -822,10 +822,10 @@ static void test_two_crews(void)
 		struct elector a = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) }, b = a;
 		snprintf(shared_var, sizeof shared_var, "TEST_SHARED=%d", shared_fd);
 		snprintf(mark_var, sizeof mark_var, PROOF_ENV "=%s", mark);
-		crew_init(a.loop, NULL);
-		struct crew_spec spec = { .argv = WORKER("tree"), .env = env, .tree_fd = shared_fd, .kill_allowance = ALLOWANCE };
-		a.crew = crew_spawn(a.loop, &spec, &callbacks, &a, NULL);
-		b.crew = crew_spawn(b.loop, &spec, &callbacks, &b, NULL);
+		supervisor_init(a.loop, NULL);
+		struct supervisor_spec spec = { .argv = WORKER("tree"), .env = env, .tree_fd = shared_fd, .kill_allowance = ALLOWANCE };
+		a.supervisor = supervisor_spawn(a.loop, &spec, &callbacks, &a, NULL);
+		b.supervisor = supervisor_spawn(b.loop, &spec, &callbacks, &b, NULL);
 		while (!shared->gone)
 			ev_run(a.loop, EVRUN_ONCE);
 		ev_run(a.loop, 0);
@@ -870,14 +870,14 @@ static void test_strangers(void)
 	kill(shared->pid[PIDS - 1], SIGKILL);
 }
 
-/* A guard that reads nothing: neither pokes nor its orders may fill anything up, and crew_kill works without it. */
+/* A guard that reads nothing: neither pokes nor its orders may fill anything up, and supervisor_kill works without it. */
 static void poke_stopped_guard(struct elector *e)
 {
 	kill(shared->guard, SIGSTOP);
 	for (int i = 0; i < 20000; i++)
-		crew_poke(e->crew);
+		supervisor_poke(e->supervisor);
 	shared->word = 1;
-	crew_kill(e->crew);
+	supervisor_kill(e->supervisor);
 }
 
 static void test_stopped_guard(void)
@@ -952,9 +952,9 @@ static void on_sweep_timer(struct ev_loop *loop, ev_timer *w, int events)
 
 	(void)loop, (void)events;
 	if (shared->word && !shared->continued++)
-		crew_sweep(e->crew, 3, 7);
+		supervisor_sweep(e->supervisor, 3, 7);
 	if (shared->swept && shared->stop_storm)
-		crew_kill(e->crew);
+		supervisor_kill(e->supervisor);
 }
 
 /* Waits for the test's word, so that everything is up by then. */
@@ -1006,7 +1006,7 @@ static void signal_command(struct elector *e)
 {
 	/* The group: the shell dies, and so does what it waits for. It is up when the file says so. */
 	come_true(&shared->up, 1);
-	crew_signal(e->crew, SIGUSR2);
+	supervisor_signal(e->supervisor, SIGUSR2);
 }
 
 static void test_commands(void)
