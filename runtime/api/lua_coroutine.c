@@ -139,7 +139,7 @@ static int co_wrap(lua_State *L)
 	return 1;
 }
 
-static int co_yield(lua_State *L)
+static int co_suspend(lua_State *L)
 {
 	if (sched_is_task(L))
 		return luaL_error(L, "attempt to yield from outside a coroutine");
@@ -181,7 +181,7 @@ static int co_isyieldable(lua_State *L)
 }
 
 static const luaL_Reg replacements[] = {
-	{ "resume", co_resume }, { "wrap", co_wrap },   { "yield", co_yield },
+	{ "resume", co_resume }, { "wrap", co_wrap },   { "yield", co_suspend },
 	{ "status", co_status }, { "close", co_close }, { "isyieldable", co_isyieldable },
 	{ NULL, NULL },
 };

@@ -55,7 +55,8 @@ static int job_due(lua_State *L)
 	static const char *const hows[] = { "skip", "last", "all", NULL };
 	struct job *j = job_at(L);
 	int64_t wake = CRON_NEVER, last = seconds(L, 2), now = seconds(L, 3);
-	int64_t due = cron_due(&j->cron, j->zone, last, now, (enum cron_catch_up)luaL_checkoption(L, 4, NULL, hows), &wake);
+	int64_t due =
+		cron_due(&j->cron, j->zone, last, now, (enum cron_catch_up)luaL_checkoption(L, 4, NULL, hows), &wake);
 
 	return push_time(L, due) + push_time(L, wake);
 }

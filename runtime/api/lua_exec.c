@@ -14,10 +14,10 @@ struct waiter;
 /* One program, or several that are piped together. Its user value holds how they ended, once that was asked for. */
 struct job {
 	struct waiter *waiters;
-	bool streams[CHILD_OUTPUTS];  /* somebody reads it by line */
-	int input;                    /* of the next program, while they are being started; -1 */
+	bool streams[CHILD_OUTPUTS]; /* somebody reads it by line */
+	int input;                   /* of the next program, while they are being started; -1 */
 	int n;
-	struct child *child[];        /* NULL: not started, or taken */
+	struct child *child[]; /* NULL: not started, or taken */
 };
 
 /* A task that waits for output or the end; a userdata on its own stack, so that it goes when the wait goes. */
@@ -25,8 +25,8 @@ struct waiter {
 	struct wait wait;
 	struct job *job;
 	struct waiter *next;
-	bool owns;                    /* leaving stops the job */
-	bool for_end;                 /* output does not interest it */
+	bool owns;    /* leaving stops the job */
+	bool for_end; /* output does not interest it */
 };
 
 static const char *const output_names[CHILD_OUTPUTS] = { "stdout", "stderr" };
@@ -68,7 +68,8 @@ static void let_go(struct job *j)
 	j->input = -1;
 }
 
-/* Who waits for the end is woken by that alone: a task that is ready has left its wait, so ending it would no longer stop the job. */
+/* Who waits for the end is woken by that alone: a task that is ready has left its wait, so ending it would no longer
+ * stop the job. */
 static void changed(void *arg)
 {
 	struct job *j = arg;
@@ -119,7 +120,8 @@ static double number(lua_State *L, int spec, const char *field, double preset)
 static void output(lua_State *L, int spec, struct child_spec *s, int i)
 {
 	static const char *const hows[] = { "capture", "inherit", "null", "file", "pipe", "stdout", NULL };
-	static const enum child_output outputs[] = { CHILD_COLLECT, CHILD_INHERIT, CHILD_NULL, CHILD_FILE, CHILD_PIPE, CHILD_MERGE };
+	static const enum child_output outputs[] = { CHILD_COLLECT, CHILD_INHERIT, CHILD_NULL,
+		                                     CHILD_FILE,    CHILD_PIPE,    CHILD_MERGE };
 
 	lua_getfield(L, spec, output_names[i]);
 	s->output[i] = outputs[luaL_checkoption(L, -1, "capture", hows)];
@@ -169,7 +171,8 @@ static struct job *job_new(lua_State *L, int n)
 	return j;
 }
 
-/* start(specs, hold) -> job | nil, err: lua/api/exec.lua has checked the fields of each; output goes from one to the next. */
+/* start(specs, hold) -> job | nil, err: lua/api/exec.lua has checked the fields of each; output goes from one to the
+ * next. */
 static int job_start(lua_State *L)
 {
 	struct err err;
@@ -241,7 +244,8 @@ static int job_await(lua_State *L)
 		lua_pushboolean(L, ended(j));
 		return 1;
 	}
-	return wait_for(L, &(struct waiter){ .job = j, .owns = lua_toboolean(L, 3), .for_end = true }, timeout, awaited);
+	return wait_for(L, &(struct waiter){ .job = j, .owns = lua_toboolean(L, 3), .for_end = true }, timeout,
+	                awaited);
 }
 
 static int which_output(lua_State *L, int arg)
@@ -376,7 +380,8 @@ static int signal_number(lua_State *L, int arg)
 	if (lua_type(L, arg) == LUA_TNUMBER && lua_tonumber(L, arg) >= 1 && lua_tonumber(L, arg) < NSIG)
 		return (int)lua_tonumber(L, arg);
 	if (lua_type(L, arg) != LUA_TSTRING)
-		return luaL_error(L, "child:kill: expected a signal, as in \"HUP\", found %s", luaL_tolstring(L, arg, NULL));
+		return luaL_error(L, "child:kill: expected a signal, as in \"HUP\", found %s",
+		                  luaL_tolstring(L, arg, NULL));
 	const char *name = lua_tostring(L, arg);
 	if (strncmp(name, "SIG", 3) == 0)
 		name += 3;
@@ -441,8 +446,8 @@ static int job_gc(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "start", job_start }, { "await", job_await }, { "line", job_line }, { "streams", job_streams }, { "ends", job_ends },
-	{ NULL, NULL },
+	{ "start", job_start },     { "await", job_await }, { "line", job_line },
+	{ "streams", job_streams }, { "ends", job_ends },   { NULL, NULL },
 };
 
 static const luaL_Reg methods[] = {

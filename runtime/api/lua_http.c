@@ -13,23 +13,23 @@
 #define LANE_KEY "lunarch.http.the_lane"
 #define LANE_TYPE "lunarch.http.lane"
 #define CALL_TYPE "lunarch.http.call"
-#define CONNECTIONS 100            /* to one host and port */
-#define STREAM_KEPT (256 * 1024)   /* of a body that is read slower than it comes */
+#define CONNECTIONS 100          /* to one host and port */
+#define STREAM_KEPT (256 * 1024) /* of a body that is read slower than it comes */
 #define HEADERS_MAX 256
 
-/* A request of the script. lua/api/http.lua decides what is asked for; this carries it and what came of it to the task that
- * waits. Its user value holds the texts that must live as long as it does. */
+/* A request of the script. lua/api/http.lua decides what is asked for; this carries it and what came of it to the task
+ * that waits. Its user value holds the texts that must live as long as it does. */
 struct call {
-	struct http_call *under_way;  /* NULL: it has ended */
-	struct bond bond;             /* the scope's end is this one's too */
+	struct http_call *under_way; /* NULL: it has ended */
+	struct bond bond;            /* the scope's end is this one's too */
 	struct wait wait;
 	bool streams, answered, paused;
 	int status;
-	struct buf headers;           /* name, 0, value, 0, ... */
+	struct buf headers; /* name, 0, value, 0, ... */
 	struct buf body;
 	struct buf url;
 	bool unsent;
-	struct err err;               /* once it has ended */
+	struct err err; /* once it has ended */
 };
 
 static struct call *call_at(lua_State *L, int arg)
@@ -158,8 +158,9 @@ static void text_or_file(lua_State *L, int spec, const char *field, const char *
 
 static void read_tls(lua_State *L, int spec, struct http_tls *t)
 {
-	*t = (struct http_tls){ .key_password = text(L, spec, "key_password"), .insecure = flag(L, spec, "insecure"),
-	                        .http1 = flag(L, spec, "http1") };
+	*t = (struct http_tls){ .key_password = text(L, spec, "key_password"),
+		                .insecure = flag(L, spec, "insecure"),
+		                .http1 = flag(L, spec, "http1") };
 	text_or_file(L, spec, "ca", &t->ca_pem, &t->ca_file);
 	text_or_file(L, spec, "cert", &t->cert_pem, &t->cert_file);
 	text_or_file(L, spec, "key", &t->key_pem, &t->key_file);
@@ -303,7 +304,8 @@ static int call_send(lua_State *L)
 
 	if (!c->under_way)
 		return 0;
-	lua_pushinteger(L, (lua_Integer)http_send(c->under_way, bytes, len, lua_isnoneornil(L, 2) ? HTTP_LAST : HTTP_SOME));
+	lua_pushinteger(
+		L, (lua_Integer)http_send(c->under_way, bytes, len, lua_isnoneornil(L, 2) ? HTTP_LAST : HTTP_SOME));
 	return 1;
 }
 
@@ -324,7 +326,8 @@ static void add_header(lua_State *L, const char *name, const char *value)
 	luaL_pushresultsize(&b, strlen(name));
 	lua_pushvalue(L, -1);
 	if (lua_rawget(L, -3) == LUA_TSTRING)
-		lua_pushfstring(L, "%s%s%s", lua_tostring(L, -1), strcasecmp(name, "set-cookie") == 0 ? "\n" : ", ", value);
+		lua_pushfstring(L, "%s%s%s", lua_tostring(L, -1), strcasecmp(name, "set-cookie") == 0 ? "\n" : ", ",
+		                value);
 	else
 		lua_pushstring(L, value);
 	lua_remove(L, -2);
@@ -382,9 +385,9 @@ static int lane_gc(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "start", call_start }, { "wait", call_wait },     { "state", call_state },   { "take", call_take },
-	{ "send", call_send },   { "cancel", call_cancel }, { "answer", call_answer }, { "failure", call_failure },
-	{ NULL, NULL },
+	{ "start", call_start },   { "wait", call_wait },       { "state", call_state },
+	{ "take", call_take },     { "send", call_send },       { "cancel", call_cancel },
+	{ "answer", call_answer }, { "failure", call_failure }, { NULL, NULL },
 };
 
 static void set_gc(lua_State *L, const char *type, lua_CFunction gc)

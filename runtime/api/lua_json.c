@@ -9,17 +9,18 @@
 #include <string.h>
 #include <strings.h>
 
-/* lua-cjson reads every number as a float, writes 14 digits, and cannot tell an empty array from an empty object. So what
- * it would spoil passes through it as a marked string: the text is marked before it is decoded and the values are
+/* lua-cjson reads every number as a float, writes 14 digits, and cannot tell an empty array from an empty object. So
+ * what it would spoil passes through it as a marked string: the text is marked before it is decoded and the values are
  * unmarked after; for encoding the other way round. A mark is a character that hardly any string begins with, and a
  * letter; a string of the user that does begin with it gets the mark of a plain string. */
 #define MARK '\x7f'
-#define MARK_ESCAPE "\\u007f"  /* how cjson writes it */
+#define MARK_ESCAPE "\\u007f" /* how cjson writes it */
 enum { MARK_NUMBER = 'n', MARK_EMPTY = 'a', MARK_STRING = 's' };
 
 #define ARRAY_TYPE "lunarch.json.array"
-#define DEPTH_MAX 1000         /* cjson's own limit too */
-/* cjson counts in int, doubles its buffer, and reserves six bytes for each of a text: beyond this it would overflow (and crash). */
+#define DEPTH_MAX 1000 /* cjson's own limit too */
+/* cjson counts in int, doubles its buffer, and reserves six bytes for each of a text: beyond this it would overflow
+ * (and crash). */
 #define BYTES_MAX (128 * 1024 * 1024)
 #define EXACT_INTEGER INT64_C(100000000000000) /* below it cjson's 14 digits are enough */
 
@@ -110,8 +111,7 @@ static size_t string_len(const char *start, const char *end)
 
 static bool begins_with_mark(const char *p, const char *end)
 {
-	return (p < end && *p == MARK) ||
-	       (end - p >= 6 && strncasecmp(p, MARK_ESCAPE, 6) == 0);
+	return (p < end && *p == MARK) || (end - p >= 6 && strncasecmp(p, MARK_ESCAPE, 6) == 0);
 }
 
 static size_t empty_array_len(const char *start, const char *end)
@@ -502,8 +502,9 @@ static void push_marked(lua_State *L, int index, const struct path *p)
 			return;
 		}
 	}
-	refuse(L, p, lua_pushfstring(L, "JSON has no %s%s", luaL_typename(L, index),
-	                             lua_isnil(L, index) ? " (json.null is its null)" : ""));
+	refuse(L, p,
+	       lua_pushfstring(L, "JSON has no %s%s", luaL_typename(L, index),
+	                       lua_isnil(L, index) ? " (json.null is its null)" : ""));
 }
 
 /* ---- encode: taking the marks out of the text ---- */

@@ -8,15 +8,16 @@
 #define HANDLE_TYPE "lunarch.task"
 #define GROUP_TYPE "lunarch.group"
 
-/* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has ended. */
+/* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has ended.
+ */
 struct handle {
-	struct task *task;      /* NULL: it has ended */
+	struct task *task; /* NULL: it has ended */
 	struct joining *joining;
-	struct member *groups;  /* where its end is awaited, besides */
-	int reference;          /* keeps the handle while the task lives */
+	struct member *groups; /* where its end is awaited, besides */
+	int reference;         /* keeps the handle while the task lives */
 	int results;
 	bool ok, cancelled;
-	bool watched;           /* whoever started it raises its error: it does not end the term */
+	bool watched; /* whoever started it raises its error: it does not end the term */
 };
 
 /* A task that waits for another one; a userdata on its own stack, so that it goes when the wait goes. */
@@ -197,9 +198,9 @@ static int task_is_done(lua_State *L)
 struct member {
 	struct group *group;
 	struct handle *handle;
-	struct member *next;            /* of the same task */
-	struct member *group_next;      /* of the same group: all, or those that have ended */
-	int key;                        /* in the group's user value: its task, and from there on whatever Lua keeps */
+	struct member *next;       /* of the same task */
+	struct member *group_next; /* of the same group: all, or those that have ended */
+	int key;                   /* in the group's user value: its task, and from there on whatever Lua keeps */
 };
 
 struct group {
@@ -384,9 +385,9 @@ static const luaL_Reg methods[] = {
 };
 
 static const luaL_Reg natives[] = {
-	{ "sleep", task_sleep },       { "spawn", task_spawn },   { "spawn_watched", spawn_watched },
-	{ "disown", disown },          { "outcome", outcome_of }, { "is_task", is_task },
-	{ "group", group_new },        { "group_add", group_add }, { "group_next", group_next },
+	{ "sleep", task_sleep }, { "spawn", task_spawn },    { "spawn_watched", spawn_watched },
+	{ "disown", disown },    { "outcome", outcome_of },  { "is_task", is_task },
+	{ "group", group_new },  { "group_add", group_add }, { "group_next", group_next },
 	{ NULL, NULL },
 };
 

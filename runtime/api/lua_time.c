@@ -23,7 +23,8 @@ static int time_iso(lua_State *L)
 	double seconds = luaL_optnumber(L, 1, (double)clock_wall_us() / 1e6);
 	char text[32];
 
-	luaL_argcheck(L, seconds >= -62135596800.0 && seconds < 253402300800.0, 1, "seconds since 1970, years 1 to 9999");
+	luaL_argcheck(L, seconds >= -62135596800.0 && seconds < 253402300800.0, 1,
+	              "seconds since 1970, years 1 to 9999");
 	record_time_print(llround(seconds * 1e6), text, sizeof text);
 	lua_pushstring(L, text);
 	return 1;
@@ -41,10 +42,7 @@ static int time_parse(lua_State *L)
 }
 
 static const luaL_Reg functions[] = {
-	{ "now", time_now },
-	{ "monotonic", time_monotonic },
-	{ "iso", time_iso },
-	{ "parse", time_parse },
+	{ "now", time_now }, { "monotonic", time_monotonic }, { "iso", time_iso }, { "parse", time_parse },
 	{ NULL, NULL },
 };
 

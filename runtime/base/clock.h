@@ -45,11 +45,11 @@ int64_t clock_wall_us(void);
 /* CLOCK_MONOTONIC: what timers go by; slewed, and asleep in suspend. Decides nothing about leases. */
 nsec clock_monotonic(void);
 
-/* For a process that simulates time (lunarch test): what all the clocks above say from now on; NULL: the machine's again.
- * Borrowed; its owner moves it on. */
+/* For a process that simulates time (lunarch test): what all the clocks above say from now on; NULL: the machine's
+ * again. Borrowed; its owner moves it on. */
 struct clock_virtual {
-	nsec now;            /* of all but the wall clock, which counts from */
-	int64_t wall_us;     /* this, where now is 0 */
+	nsec now;        /* of all but the wall clock, which counts from */
+	int64_t wall_us; /* this, where now is 0 */
 };
 void clock_pretend(const struct clock_virtual *v);
 

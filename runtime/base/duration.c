@@ -54,7 +54,8 @@ int duration_parse(const char *s, int64_t *ms, struct err *err)
 		if (!read_number(p, &p, &value, &scale))
 			return no_duration(s, err);
 		if (*p == '\0')
-			return err_set(err, ERR_USAGE, "'%s' lacks a unit: write %ss for seconds, or use ms, m or h", s, s);
+			return err_set(err, ERR_USAGE, "'%s' lacks a unit: write %ss for seconds, or use ms, m or h", s,
+			               s);
 		const struct unit *u = read_unit(p);
 		if (!u)
 			return no_duration(s, err);

@@ -6,16 +6,16 @@
 
 enum err_code {
 	ERR_NONE,
-	ERR_USAGE,       /* the caller or the user asked for something that cannot be */
-	ERR_INVALID,     /* data we read does not have the form it should have */
-	ERR_FOREIGN,     /* the record belongs to another program */
-	ERR_MISSING,     /* a file, a directory, a script is not there */
-	ERR_DENIED,      /* rights */
-	ERR_FULL,        /* no space, no quota, read-only */
+	ERR_USAGE,   /* the caller or the user asked for something that cannot be */
+	ERR_INVALID, /* data we read does not have the form it should have */
+	ERR_FOREIGN, /* the record belongs to another program */
+	ERR_MISSING, /* a file, a directory, a script is not there */
+	ERR_DENIED,  /* rights */
+	ERR_FULL,    /* no space, no quota, read-only */
 	ERR_TIMEOUT,
 	ERR_UNREACHABLE,
 	ERR_CANCELLED,
-	ERR_SYSTEM,      /* any other failure of a system call */
+	ERR_SYSTEM, /* any other failure of a system call */
 };
 
 struct err {

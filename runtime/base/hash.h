@@ -10,8 +10,9 @@
 
 #define HASH_SEED UINT64_C(0xcbf29ce484222325)
 
-/* A word at a time, so not the same on machines of the other byte order: it never leaves the process. Goes on from h. In parts: all but the last are multiples of 8 bytes. Each step can be undone, so two contents that differ
- * in one word never meet; the shift brings high bits down, which the multiplication only moves up. */
+/* A word at a time, so not the same on machines of the other byte order: it never leaves the process. Goes on from h.
+ * In parts: all but the last are multiples of 8 bytes. Each step can be undone, so two contents that differ in one word
+ * never meet; the shift brings high bits down, which the multiplication only moves up. */
 static inline uint64_t hash_bytes(uint64_t h, const void *bytes, size_t len)
 {
 	const char *at = bytes;

@@ -3,8 +3,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Each value but the first follows a comma or an opening bracket. An upper bound: also where it is no JSON, since the parser goes
- * no further than to the first fault, and up to there it reads the same texts. */
+/* Each value but the first follows a comma or an opening bracket. An upper bound: also where it is no JSON, since the
+ * parser goes no further than to the first fault, and up to there it reads the same texts. */
 static size_t count_values(const char *text, size_t len)
 {
 	size_t count = 1;

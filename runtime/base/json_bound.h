@@ -10,8 +10,8 @@
 
 struct json_t;
 
-/* As json_loadb(text, len, flags). NULL with ERR_FULL if there are more than `most` values, which is seen before anything is parsed,
- * or with ERR_INVALID: no JSON. err may be NULL. */
+/* As json_loadb(text, len, flags). NULL with ERR_FULL if there are more than `most` values, which is seen before
+ * anything is parsed, or with ERR_INVALID: no JSON. err may be NULL. */
 struct json_t *json_bound_load(const char *text, size_t len, size_t flags, size_t most, struct err *err);
 
 #endif

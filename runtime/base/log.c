@@ -34,8 +34,8 @@ static struct {
 	enum sink_kind kind;
 	int fd;
 	bool terminal, colour;
-	bool torn;             /* the last line was written in part: a newline must come before the next */
-	size_t line_max;       /* PIPE_BUF where longer lines would mix with those of other writers */
+	bool torn;       /* the last line was written in part: a newline must come before the next */
+	size_t line_max; /* PIPE_BUF where longer lines would mix with those of other writers */
 	uint64_t dropped, said;
 	struct buf line;
 	log_divert_fn *divert;

@@ -12,7 +12,7 @@ enum log_format { LOG_TEXT, LOG_JSON };
 
 /* Which election a line is about. Zero fields are left out; a NULL pointer to it is a line about the program. */
 struct log_about {
-	const char *lock;  /* without secrets */
+	const char *lock; /* without secrets */
 	uint64_t term;
 	int64_t token;
 };
@@ -29,8 +29,10 @@ bool log_enabled(enum log_level level);
 void log_event(enum log_level level, const struct log_about *about, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Lines go there instead of stderr from now on, the whole text; NULL: to stderr again. For a program that simulates others. */
-typedef void log_divert_fn(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text);
+/* Lines go there instead of stderr from now on, the whole text; NULL: to stderr again. For a program that simulates
+ * others. */
+typedef void log_divert_fn(void *arg, enum log_level level, const struct log_about *about, const char *event,
+                           const char *text);
 void log_divert(log_divert_fn *to, void *arg);
 
 /* "debug" ... "error" -> level; -1 if it is none. */

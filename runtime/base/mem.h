@@ -6,10 +6,10 @@
 
 #include <stddef.h>
 
-void *mem_zero(size_t size);                     /* calloc; free() it */
-void *mem_resize(void *p, size_t size);          /* realloc */
-char *mem_dup(const char *s);                    /* strdup; NULL gives NULL */
-char *mem_dupn(const char *s, size_t len);       /* len bytes and a terminator */
+void *mem_zero(size_t size);               /* calloc; free() it */
+void *mem_resize(void *p, size_t size);    /* realloc */
+char *mem_dup(const char *s);              /* strdup; NULL gives NULL */
+char *mem_dupn(const char *s, size_t len); /* len bytes and a terminator */
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Copies of count strings in one block, which to[0] owns. */

@@ -61,8 +61,10 @@ static int loading_failed(const char *name, const char *path, struct err *err)
 	if (!why)
 		why = "unknown reason";
 	for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++)
-		if (strcmp(libraries[i].module, name) == 0 && strncmp(why, libraries[i].library, strlen(libraries[i].library)) == 0)
-			return err_set(err, ERR_MISSING, "the library %s is missing: install it (Debian: apt-get install %s). %s",
+		if (strcmp(libraries[i].module, name) == 0 &&
+		    strncmp(why, libraries[i].library, strlen(libraries[i].library)) == 0)
+			return err_set(err, ERR_MISSING,
+			               "the library %s is missing: install it (Debian: apt-get install %s). %s",
 			               libraries[i].library, libraries[i].package, why);
 	return err_set(err, ERR_SYSTEM, "cannot load %s: %s", path, why);
 }
@@ -72,8 +74,10 @@ const struct module *module_open(const char *name, struct err *err)
 	char path[PATH_MAX];
 
 	if (module_path(name, path, sizeof path) < 0) {
-		err_set(err, ERR_MISSING, "this program was built or installed without its module %s.so (expected beside it in "
-		        "modules/, or in ../lib/lunarch)", name);
+		err_set(err, ERR_MISSING,
+		        "this program was built or installed without its module %s.so (expected beside it in "
+		        "modules/, or in ../lib/lunarch)",
+		        name);
 		return NULL;
 	}
 	void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -83,8 +87,8 @@ const struct module *module_open(const char *name, struct err *err)
 	}
 	const struct module *m = dlsym(object, "lunarch_module");
 	if (!m || strcmp(m->build, LUNARCH_BUILD) != 0) {
-		err_set(err, ERR_SYSTEM, "%s is of another build (%s) than this program (%s): install both together", path,
-		        m ? m->build : "unknown", LUNARCH_BUILD);
+		err_set(err, ERR_SYSTEM, "%s is of another build (%s) than this program (%s): install both together",
+		        path, m ? m->build : "unknown", LUNARCH_BUILD);
 		dlclose(object);
 		return NULL;
 	}

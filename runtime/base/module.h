@@ -15,23 +15,24 @@ struct buf;
 struct lock_ops;
 struct lua_State;
 
-/* What a module defines, as `const struct module lunarch_module`. Its functions are the program's own otherwise: a module
- * calls whatever the runtime has. */
+/* What a module defines, as `const struct module lunarch_module`. Its functions are the program's own otherwise: a
+ * module calls whatever the runtime has. */
 struct module {
-	const char *build;                         /* LUNARCH_BUILD */
-	const struct lock_ops *const *locks;       /* NULL-terminated; NULL: none */
-	int (*open_lua)(struct lua_State *L);      /* leaves the script module's table on the stack [-0, +1, m]; NULL: none */
-	const struct admin_server_ops *admin;      /* NULL: none */
-	void (*prepare)(void);                     /* what takes time and can be done before the first use; NULL: nothing */
-	void (*libraries)(struct buf *out);        /* appends "libcurl 7.88.1" for --version */
+	const char *build;                   /* LUNARCH_BUILD */
+	const struct lock_ops *const *locks; /* NULL-terminated; NULL: none */
+	int (*open_lua)(
+		struct lua_State *L); /* leaves the script module's table on the stack [-0, +1, m]; NULL: none */
+	const struct admin_server_ops *admin; /* NULL: none */
+	void (*prepare)(void);                /* what takes time and can be done before the first use; NULL: nothing */
+	void (*libraries)(struct buf *out);   /* appends "libcurl 7.88.1" for --version */
 };
 
 /* Which build this is: changes with every change of the sources. */
 #define LUNARCH_BUILD LUNARCH_VERSION
 
-/* Opens NAME.so in the directory `modules` beside the program, or in ../lib/lunarch. Once opened it stays: the second call
- * costs nothing. Loading a library takes milliseconds: not while a deadline is near. NULL: *err says which file was expected,
- * or which of Debian's packages is missing. */
+/* Opens NAME.so in the directory `modules` beside the program, or in ../lib/lunarch. Once opened it stays: the second
+ * call costs nothing. Loading a library takes milliseconds: not while a deadline is near. NULL: *err says which file
+ * was expected, or which of Debian's packages is missing. */
 const struct module *module_open(const char *name, struct err *err);
 
 /* Is there such a file? false: this program was built or installed without it. */

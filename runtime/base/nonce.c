@@ -11,8 +11,8 @@
 
 void nonce_bytes(void *out, size_t bytes)
 {
-	/* A kernel that was cloned goes on with the same random numbers until it is seeded anew (random(7); the virtual machine
-	 * generation ID, where there is one, does that at once). Nanoseconds differ. */
+	/* A kernel that was cloned goes on with the same random numbers until it is seeded anew (random(7); the virtual
+	 * machine generation ID, where there is one, does that at once). Nanoseconds differ. */
 	uint64_t now = (uint64_t)clock_now().raw * UINT64_C(0x9e3779b97f4a7c15);
 	unsigned char *at = out;
 

@@ -8,8 +8,8 @@
 
 #define NONCE_MAX 64 /* bytes at most; getrandom(2) never cuts so few short after boot */
 
-/* So many random bytes; a program that cannot have them ends. Two copies of a machine that was cloned while it ran get different
- * ones, also where nobody tells their kernels. */
+/* So many random bytes; a program that cannot have them ends. Two copies of a machine that was cloned while it ran get
+ * different ones, also where nobody tells their kernels. */
 void nonce_bytes(void *out, size_t bytes);
 
 /* So many random bytes as lower-case hex. out: 2 * bytes + 1. */

@@ -46,7 +46,8 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 	if (n < 0)
 		return -1;
 	const char *name_end = strrchr(text, ')');
-	const char *state = name_end && name_end[1] ? name_end + 2 : NULL; /* the name may contain parentheses and spaces */
+	const char *state =
+		name_end && name_end[1] ? name_end + 2 : NULL; /* the name may contain parentheses and spaces */
 	const char *flags = field(state, 9), *start = field(state, 22);
 	errno = EPROTO;
 	if (!flags || !start)

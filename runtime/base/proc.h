@@ -9,11 +9,12 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-struct proc_stat { /* of /proc/PID/stat, proc(5) */
-	char state;     /* field 3: R S D Z T t X I */
-	bool kernel;    /* a kernel thread: field 9, PF_KTHREAD */
+struct proc_stat {       /* of /proc/PID/stat, proc(5) */
+	char state;      /* field 3: R S D Z T t X I */
+	bool kernel;     /* a kernel thread: field 9, PF_KTHREAD */
 	uint64_t parent; /* field 4; 0 = in no process we can see */
-	uint64_t start; /* field 22: clock ticks since boot, as the reader's time namespace counts them (time_namespaces(7)) */
+	uint64_t start;  /* field 22: clock ticks since boot, as the reader's time namespace counts them
+	                    (time_namespaces(7)) */
 };
 
 /* 0; -1 with errno: ENOENT or ESRCH if /proc shows no such process. */

@@ -16,10 +16,10 @@ struct check {
 	const char *script;
 	bool is_text;
 	struct script_probe script_probe;
-	char *fallback;   /* the lock's name if nobody gives one */
-	char **locks;     /* as opened, per election; NULL where it could not be */
+	char *fallback; /* the lock's name if nobody gives one */
+	char **locks;   /* as opened, per election; NULL where it could not be */
 	int problems;
-	bool told;        /* something about the text */
+	bool told; /* something about the text */
 };
 
 static void __attribute__((format(printf, 3, 4))) say(const char *label, bool plain, const char *fmt, ...)
@@ -59,7 +59,8 @@ static void show_hooks(const struct election_settings *p)
 	};
 	struct buf b = { 0 };
 
-	buf_adds(&b, p->flags & WIRE_ELECTION_OBSERVER ? "no on_leading: it only observes and never campaigns" : "on_leading");
+	buf_adds(&b, p->flags & WIRE_ELECTION_OBSERVER ? "no on_leading: it only observes and never campaigns"
+	                                               : "on_leading");
 	for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
 		if (p->flags & hooks[i].flag)
 			buf_printf(&b, ", %s", hooks[i].name);
@@ -218,7 +219,8 @@ static void check_twice(struct check *c, uint32_t index)
 	for (uint32_t i = 0; i < index; i++) {
 		if (!c->locks[i] || strcmp(c->locks[i], c->locks[index]) != 0)
 			continue;
-		char *text = mem_printf("the lock %s is listed twice: also by %s", c->locks[index], c->script_probe.settings[i].where);
+		char *text = mem_printf("the lock %s is listed twice: also by %s", c->locks[index],
+		                        c->script_probe.settings[i].where);
 		problem(c, text);
 		free(text);
 		return;

@@ -210,9 +210,10 @@ static char *find_socket(const struct options *o, int *status)
 	else if (l.len == 0)
 		*status = command_fail(COMMAND_CTL, EXIT_UNREACHABLE, "no elector of this user is running");
 	else
-		*status = command_fail(COMMAND_CTL, EXIT_USAGE,
-		                       "%zu electors are running: choose one with --control PATH (`lunarch ctl --list` shows them)",
-		                       l.len);
+		*status = command_fail(
+			COMMAND_CTL, EXIT_USAGE,
+			"%zu electors are running: choose one with --control PATH (`lunarch ctl --list` shows them)",
+			l.len);
 	list_free(&l);
 	return found;
 }

@@ -6,7 +6,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static const char *const verdicts[] = { [STORE_CHECK_GOOD] = "good", [STORE_CHECK_NOTE] = "note", [STORE_CHECK_UNFIT] = "UNFIT" };
+static const char *const verdicts[] = {
+	[STORE_CHECK_GOOD] = "good", [STORE_CHECK_NOTE] = "note", [STORE_CHECK_UNFIT] = "UNFIT"
+};
 
 /* ---- text: each finding as it is made ---- */
 
@@ -23,8 +25,8 @@ static void print_finding(void *arg, const struct store_check_finding *f)
 
 static void print_end(const struct store_check_report *r)
 {
-	printf("%s\n", r->fit ? "This store is fit to elect leaders on." :
-	                        "This store is NOT fit to elect leaders on: see what is marked UNFIT.");
+	printf("%s\n", r->fit ? "This store is fit to elect leaders on."
+	                      : "This store is NOT fit to elect leaders on: see what is marked UNFIT.");
 }
 
 /* ---- JSON: all at the end ---- */
@@ -43,8 +45,10 @@ static void add_times(struct buf *b, const char *name, const struct store_check_
 {
 	buf_printf(b, ", \"%s\": ", name);
 	if (t->n)
-		buf_printf(b, "{\"count\": %d, \"median_us\": %" PRId64 ", \"p99_us\": %" PRId64 ", \"max_us\": %" PRId64 "}", t->n,
-		           t->median_us, t->p99_us, t->most_us);
+		buf_printf(b,
+		           "{\"count\": %d, \"median_us\": %" PRId64 ", \"p99_us\": %" PRId64 ", \"max_us\": %" PRId64
+		           "}",
+		           t->n, t->median_us, t->p99_us, t->most_us);
 	else
 		buf_adds(b, "null");
 }
@@ -57,7 +61,8 @@ static void print_json(const struct store_check_report *r, const struct buf *fin
 	buf_json(&b, r->scratch);
 	buf_adds(&b, ", \"server\": ");
 	buf_json(&b, r->server);
-	buf_printf(&b, ", \"writers\": %d, \"rounds\": %d, \"shortest_lease_ms\": %" PRId64, r->writers, r->rounds, r->shortest_ms);
+	buf_printf(&b, ", \"writers\": %d, \"rounds\": %d, \"shortest_lease_ms\": %" PRId64, r->writers, r->rounds,
+	           r->shortest_ms);
 	add_times(&b, "acquisitions", &r->acquisitions);
 	add_times(&b, "renewals", &r->renewals);
 	add_times(&b, "notices", &r->notices);
@@ -79,10 +84,12 @@ int cmd_doctor(int argc, char **argv)
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_DOCTOR, EXIT_USAGE, "which lock? lunarch doctor --lock URL");
 	bool json = options_flag(&o, OPTION_JSON, false);
-	if (store_check_run(o.value[OPTION_LOCK].text, json ? add_finding : print_finding, &findings, &report, &err) < 0) {
+	if (store_check_run(o.value[OPTION_LOCK].text, json ? add_finding : print_finding, &findings, &report, &err) <
+	    0) {
 		status = command_fail(COMMAND_DOCTOR, command_status_of(&err), "%s", err.text);
 	} else if (report.signal) {
-		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved", report.signal);
+		status = command_fail(COMMAND_DOCTOR, 128 + report.signal, "broken off by signal %d: nothing is proved",
+		                      report.signal);
 	} else {
 		status = report.fit ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 		if (json)

@@ -15,7 +15,7 @@
 
 #define SLOT 0
 #define SAME_SIGNAL (250 * NSEC_PER_MS) /* to us and then to our group, as timeout(1) does: one wish, not two */
-#define PROOF_TIME_S 0.25 /* -n: how long a holder that died on this host is given to be proved dead */
+#define PROOF_TIME_S 0.25               /* -n: how long a holder that died on this host is given to be proved dead */
 
 struct exec {
 	struct program program;
@@ -25,18 +25,18 @@ struct exec {
 	struct lease_times times;
 	nsec shutdown_grace, at_least;
 
-	struct supervisor *supervisor;          /* NULL: the command does not run */
+	struct supervisor *supervisor; /* NULL: the command does not run */
 	uint64_t term;
 	int64_t token;
 	char *lock, *identity, *address;
 	struct instant end, kill, began;
-	bool in_term, stopping;     /* the elector leads; it said stop */
+	bool in_term, stopping; /* the elector leads; it said stop */
 	bool leaving, finished;
 	enum lease_reason reason;
-	struct instant asked_at;    /* to stop */
+	struct instant asked_at; /* to stop */
 	int status, wait_status;
 	bool ran;
-	char *trouble;              /* why the lock cannot be used now; NULL */
+	char *trouble; /* why the lock cannot be used now; NULL */
 	ev_timer patience, hold, grace;
 };
 
@@ -128,18 +128,22 @@ static void on_gone(void *arg, bool reaped, int wait_status)
 		lost_status(x);
 }
 
-/* The shell of a terminal waits for us, not for the command: a command that stops itself is woken, since a lease cannot. */
+/* The shell of a terminal waits for us, not for the command: a command that stops itself is woken, since a lease
+ * cannot. */
 static void on_stopped(void *arg, bool stopped)
 {
 	struct exec *x = arg;
 
 	if (!stopped)
 		return;
-	log_event(LOG_WARN, NULL, "not_suspended", "the command cannot be suspended while it holds the lock: it goes on");
+	log_event(LOG_WARN, NULL, "not_suspended",
+	          "the command cannot be suspended while it holds the lock: it goes on");
 	supervisor_signal(x->supervisor, SIGCONT);
 }
 
-static const struct supervisor_callbacks supervisor_callbacks = { .ended = on_ended, .gone = on_gone, .stopped = on_stopped };
+static const struct supervisor_callbacks supervisor_callbacks = { .ended = on_ended,
+	                                                          .gone = on_gone,
+	                                                          .stopped = on_stopped };
 
 static bool on_terminal(void)
 {
@@ -315,8 +319,11 @@ static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 	elector_status(x->elector, &st);
 	log_event(LOG_WARN, NULL, "not_had", "the lock %s was not had in time: %s%s", st.lock,
 	          x->trouble || !*st.leader ? "" : "held by ",
-	          x->trouble ? x->trouble : *st.leader ? st.leader : "the store does not answer");
-	leave(x, *st.leader && !x->trouble ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE, LEASE_SHUTDOWN);
+	          x->trouble   ? x->trouble
+	          : *st.leader ? st.leader
+	                       : "the store does not answer");
+	leave(x, *st.leader && !x->trouble ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE,
+	      LEASE_SHUTDOWN);
 }
 
 static void on_hold(struct ev_loop *loop, ev_timer *w, int revents)
@@ -396,7 +403,8 @@ static void on_control(void *arg, const struct control_request *q, struct buf *r
 		buf_fini(&text);
 	} else if (strcmp(q->command, "resign") == 0) {
 		buf_adds(reply, "{\"ok\":true}");
-		elector_end(x->elector, LEASE_RESIGNED, q->seconds < 0 ? x->times.lease : (nsec)(q->seconds * (double)NSEC_PER_SEC), 0);
+		elector_end(x->elector, LEASE_RESIGNED,
+		            q->seconds < 0 ? x->times.lease : (nsec)(q->seconds * (double)NSEC_PER_SEC), 0);
 	} else {
 		control_refuse(reply, "\"%s\" is not for a command under `lunarch exec`", q->command);
 	}
@@ -410,11 +418,15 @@ static void list_elections(void *arg, void (*each)(void *each_arg, const struct 
 	if (!x->elector)
 		return;
 	elector_status(x->elector, &st);
-	each(each_arg, &(struct admin_election){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
+	each(each_arg,
+	     &(struct admin_election){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
 }
 
 static const struct program_ops program_ops = {
-	.signal = on_signal, .look = on_look, .control = on_control, .elections = list_elections,
+	.signal = on_signal,
+	.look = on_look,
+	.control = on_control,
+	.elections = list_elections,
 };
 
 /* ---- the command line ---- */
@@ -423,11 +435,12 @@ static int check_arguments(struct exec *x, const char **lock)
 {
 	*lock = x->options.value[OPTION_LEADER_ELECT].number ? options_text(&x->options, OPTION_LOCK, NULL) : "none:";
 	if (!**lock)
-		return command_fail(COMMAND_EXEC, EXIT_USAGE, "no lock: say which, as in\n  lunarch exec --lock backup -- %s",
+		return command_fail(COMMAND_EXEC, EXIT_USAGE,
+		                    "no lock: say which, as in\n  lunarch exec --lock backup -- %s",
 		                    x->options.rest[0] ? x->options.rest[0] : "COMMAND");
 	if (!x->options.rest[0])
-		return command_fail(COMMAND_EXEC, EXIT_USAGE, "no command: say what to run, as in\n  lunarch exec --lock %s -- COMMAND",
-		                    *lock);
+		return command_fail(COMMAND_EXEC, EXIT_USAGE,
+		                    "no command: say what to run, as in\n  lunarch exec --lock %s -- COMMAND", *lock);
 	return -1;
 }
 
@@ -466,7 +479,8 @@ static void make_timers(struct exec *x)
 	ev_timer_init(&x->hold, on_hold, 0., 0.);
 	ev_timer_init(&x->grace, on_grace, 0., 0.);
 	x->patience.data = x->hold.data = x->grace.data = x;
-	x->at_least = options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
+	x->at_least =
+		options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
 	if (!options_set(&x->options, OPTION_WAIT))
 		return;
 	ev_timer_set(&x->patience, (double)x->options.value[OPTION_WAIT].number / 1e3, 0.);
@@ -487,8 +501,10 @@ static int hold_and_run(struct exec *x, const char *lock)
 	if (open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
 	} else if (nested(x)) {
-		status = command_fail(COMMAND_EXEC, EXIT_USAGE, "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would "
-		                                                "wait for itself for ever", getenv("LUNARCH_TERM_LOCK"));
+		status = command_fail(COMMAND_EXEC, EXIT_USAGE,
+		                      "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would "
+		                      "wait for itself for ever",
+		                      getenv("LUNARCH_TERM_LOCK"));
 	} else {
 		elector_campaign(x->elector);
 		ev_run(x->program.loop, 0);

@@ -61,9 +61,13 @@ int cmd_new(int argc, char **argv)
 	if (len > 4 && strcmp(o.word[0] + len - 4, ".lua") == 0)
 		len -= 4;
 	if (!is_name(o.word[0], len))
-		return command_fail(COMMAND_NEW, EXIT_USAGE, "'%s' is no name: expected letters, digits, '_' and '-'; it is written into the directory "
-		                    "you are in", o.word[0]);
-	char *name = mem_dupn(o.word[0], len), *script = mem_printf("%s.lua", name), *test = mem_printf("%s_test.lua", name);
+		return command_fail(
+			COMMAND_NEW, EXIT_USAGE,
+			"'%s' is no name: expected letters, digits, '_' and '-'; it is written into the directory "
+			"you are in",
+			o.word[0]);
+	char *name = mem_dupn(o.word[0], len), *script = mem_printf("%s.lua", name),
+	     *test = mem_printf("%s_test.lua", name);
 	status = write_file(script, "starter", name);
 	if (status == EXIT_DONE)
 		status = write_file(test, "starter_test", name);

@@ -151,7 +151,8 @@ static int check_locks_differ(struct run *r)
 			elector_status(r->candidates[k]->elector, &b);
 			if (strcmp(a.lock, b.lock) != 0)
 				continue;
-			snprintf(text, sizeof text, "%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
+			snprintf(text, sizeof text,
+			         "%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
 			         r->candidates[i]->settings.where, a.lock, r->candidates[k]->settings.where);
 			return cannot(r, text);
 		}
@@ -314,10 +315,11 @@ static bool same_election(struct run *r, const struct candidate *p, const struct
 	const struct options *o = &r->options;
 
 	return strcmp(p->settings.name, new->name) == 0 && strcmp(p->settings.lock, new->lock) == 0 &&
-	       strcmp(options_text(o, OPTION_IDENTITY, p->settings.identity), options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
-	       (p->settings.flags & WIRE_ELECTION_ISOLATE) == (new->flags & WIRE_ELECTION_ISOLATE) &&
-	       (p->settings.flags & WIRE_ELECTION_OBSERVER) == (new->flags & WIRE_ELECTION_OBSERVER) &&
-	       (p->settings.flags & WIRE_ELECTION_MAY_LEAD) == (new->flags & WIRE_ELECTION_MAY_LEAD);
+	       strcmp(options_text(o, OPTION_IDENTITY, p->settings.identity),
+	              options_text(o, OPTION_IDENTITY, new->identity)) == 0 &&
+	       (p->settings.flags & WIRE_ELECTION_ISOLATE) == (new->flags &WIRE_ELECTION_ISOLATE) &&
+	       (p->settings.flags & WIRE_ELECTION_OBSERVER) == (new->flags &WIRE_ELECTION_OBSERVER) &&
+	       (p->settings.flags & WIRE_ELECTION_MAY_LEAD) == (new->flags &WIRE_ELECTION_MAY_LEAD);
 }
 
 static bool same_elections(struct run *r, const struct worker_set *heir)
@@ -352,7 +354,8 @@ static void heir_loaded(struct run *r, struct worker_set *heir)
 		move(r);
 		return;
 	}
-	/* worker_set_go lists what belongs to the heir: the posts are shown to it, then stay with the old squad until it has started */
+	/* worker_set_go lists what belongs to the heir: the posts are shown to it, then stay with the old squad until
+	 * it has started */
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (r->candidates[i]->worker_set == old)
 			r->candidates[i]->worker_set = heir;
@@ -394,7 +397,8 @@ static void heir_started(struct run *r, struct worker_set *heir)
 		if (p->worker_set != old)
 			continue;
 		if (options_times(&r->options, &heir->settings[i].times, &times, NULL, &err) < 0) {
-			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s", heir->settings[i].where, err.text);
+			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s",
+			          heir->settings[i].where, err.text);
 			times = p->times;
 		}
 		if (p->hook == HOOK_NONE)
@@ -435,7 +439,8 @@ void run_load_failed(struct run *r, struct worker_set *s, const char *text)
 	} else if (!r->candidates) {
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
 	} else {
-		supervisor_kill(s->supervisor); /* a replacement: another one tries again later, the script may have been repaired by then */
+		supervisor_kill(s->supervisor); /* a replacement: another one tries again later, the script may have
+		                                   been repaired by then */
 	}
 }
 
@@ -474,8 +479,9 @@ static void restart_later(struct run *r, struct worker_set *s, bool had_started)
 {
 	if (elapsed_standby(s->born, clock_now()) > 60 * NSEC_PER_SEC)
 		s->failures = 0;
-	/* The first replacement comes at once, and one that owes an on_stopped, while the lease is still ours: there is a new
-	 * term, and with it a new debt, only after a back-off. But one that died before it had started will die again. */
+	/* The first replacement comes at once, and one that owes an on_stopped, while the lease is still ours: there is
+	 * a new term, and with it a new debt, only after a back-off. But one that died before it had started will die
+	 * again. */
 	bool at_once = s->failures++ == 0 || (had_started && owes_hooks(r, s));
 	double after = at_once ? 0. : (double)program_back_off(s->failures - 1) / NSEC_PER_SEC;
 	ev_timer_set(&s->restart, after, 0.);
@@ -548,7 +554,8 @@ static void on_signal(void *arg, int signal)
 		reload(r);
 	else if (signal == SIGUSR1)
 		resign_all(r, NSEC_NEVER, "");
-	else if ((signal == SIGTERM || signal == SIGINT) && r->ending && elapsed_holder(r->asked_at, clock_now()) > SAME_SIGNAL)
+	else if ((signal == SIGTERM || signal == SIGINT) && r->ending &&
+	         elapsed_holder(r->asked_at, clock_now()) > SAME_SIGNAL)
 		kill_everything(r);
 	else if (signal == SIGTERM || signal == SIGINT)
 		run_end(r, EXIT_DONE, LEASE_SHUTDOWN);
@@ -660,13 +667,19 @@ static void list_elections(void *arg, void (*each)(void *each_arg, const struct 
 		const struct candidate *p = r->candidates[i];
 		struct elector_status st;
 		elector_status(p->elector, &st);
-		each(each_arg, &(struct admin_election){ .name = candidate_name(p), .status = &st, .lease = p->times.lease,
-		                                         .hook_errors = p->hook_errors, .renewals = p->renewals ? p->renewals : &none });
+		each(each_arg, &(struct admin_election){ .name = candidate_name(p),
+		                                         .status = &st,
+		                                         .lease = p->times.lease,
+		                                         .hook_errors = p->hook_errors,
+		                                         .renewals = p->renewals ? p->renewals : &none });
 	}
 }
 
 static const struct program_ops program_ops = {
-	.signal = on_signal, .look = on_look, .control = on_control, .elections = list_elections,
+	.signal = on_signal,
+	.look = on_look,
+	.control = on_control,
+	.elections = list_elections,
 };
 
 /* ---- the command ---- */
@@ -680,7 +693,8 @@ static int choose_script(struct run *r)
 	if (!r->script)
 		return command_fail(COMMAND_RUN, EXIT_USAGE, "no script: give SCRIPT.lua, or -e CODE");
 	if (o->words > (r->is_text ? 0 : 1))
-		return command_fail(COMMAND_RUN, EXIT_USAGE, "one script only, found \"%s\" as well: arguments for the script go behind --",
+		return command_fail(COMMAND_RUN, EXIT_USAGE,
+		                    "one script only, found \"%s\" as well: arguments for the script go behind --",
 		                    o->word[r->is_text ? 0 : 1]);
 	return -1;
 }

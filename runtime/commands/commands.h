@@ -23,12 +23,12 @@ enum exit_status {
 	EXIT_DONE = 0,
 	EXIT_FAILED_SCRIPT = 1, /* status, leader, check, doctor, ctl is-leading: "no" */
 	EXIT_USAGE = 2,
-	EXIT_UNREACHABLE = 69,  /* the store (sysexits: EX_UNAVAILABLE) */
-	EXIT_NOT_HAD = 75,      /* the lock was not had in time (EX_TEMPFAIL) */
-	EXIT_LOST = 76,         /* leadership was lost (exec, run --once) */
-	EXIT_CANNOT_RUN = 126,  /* exec: the command was found but cannot run, */
-	EXIT_NOT_FOUND = 127,   /*       or was not found: as env(1) says */
-	EXIT_TERMINATED = 143,  /* a second SIGTERM */
+	EXIT_UNREACHABLE = 69, /* the store (sysexits: EX_UNAVAILABLE) */
+	EXIT_NOT_HAD = 75,     /* the lock was not had in time (EX_TEMPFAIL) */
+	EXIT_LOST = 76,        /* leadership was lost (exec, run --once) */
+	EXIT_CANNOT_RUN = 126, /* exec: the command was found but cannot run, */
+	EXIT_NOT_FOUND = 127,  /*       or was not found: as env(1) says */
+	EXIT_TERMINATED = 143, /* a second SIGTERM */
 };
 
 /* Parses the options, sets up the log, and answers --help and --version. >= 0: leave with this exit status;
@@ -45,9 +45,9 @@ void command_lines(FILE *out, const char *text);
 /* The exit status for an error of a lock or a file: 2 for what the user got wrong, else 69. */
 enum exit_status command_status_of(const struct err *err);
 
-void help_print(FILE *out);                    /* lunarch --help */
+void help_print(FILE *out); /* lunarch --help */
 void help_command(enum command command);
-int help_api(const char *name);                /* what scripts can call: a section or a function, NULL = all; the exit status */
+int help_api(const char *name); /* what scripts can call: a section or a function, NULL = all; the exit status */
 void help_version(void);
 void help_complete(const char *command_name); /* words for the completion, one a line; "" = the commands */
 

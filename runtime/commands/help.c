@@ -13,7 +13,6 @@
 #include <string.h>
 #include <strings.h>
 
-
 static const struct command_help {
 	const char *usage, *summary, *text, *examples;
 } helps[COMMANDS] = {
@@ -119,25 +118,28 @@ static const struct command_help {
 
 void help_print(FILE *out)
 {
-	fputs("Lunarch runs one Lua script (or command) on many machines and lets exactly one of them lead.\n\nUsage:\n", out);
+	fputs("Lunarch runs one Lua script (or command) on many machines and lets exactly one of them lead.\n\nUsage:\n",
+	      out);
 	for (int i = 0; i < COMMANDS; i++)
 		fprintf(out, "  lunarch %-50s %s\n", helps[i].usage, helps[i].summary);
-	fputs("  lunarch COMMAND --help\n  lunarch help api [NAME]                                    what scripts can call\n  lunarch --version\n\nWhere the record lives (--lock):\n", out);
+	fputs("  lunarch COMMAND --help\n  lunarch help api [NAME]                                    what scripts can call\n  lunarch --version\n\nWhere the record lives (--lock):\n",
+	      out);
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
 		if (b->summary)
 			fprintf(out, "  %-10s %s%s\n", b->scheme, b->summary,
 			        b->module && !module_installed(b->module) ? " (not installed here)" : "");
 	fputs("\nTry it, in two terminals:\n"
 	      "  lunarch run -e 'term:every(1, function() print(\"still leading\") end)' --lock demo\n"
-	      "  lunarch status --lock demo\n", out);
+	      "  lunarch status --lock demo\n",
+	      out);
 }
 
 static void print_option(const struct option_info *info)
 {
 	char name[160];
 
-	snprintf(name, sizeof name, "%c%c --%s%s%s", info->letter ? '-' : ' ', info->letter ? info->letter : ' ', info->name,
-	         info->value_name ? " " : "", info->value_name ? info->value_name : "");
+	snprintf(name, sizeof name, "%c%c --%s%s%s", info->letter ? '-' : ' ', info->letter ? info->letter : ' ',
+	         info->name, info->value_name ? " " : "", info->value_name ? info->value_name : "");
 	printf("  %-26s", name);
 	if (strlen(name) > 26)
 		printf("\n  %-26s", "");

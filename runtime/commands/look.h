@@ -15,7 +15,8 @@ const char *look_url(const struct look *l);               /* as people see it, w
  * LOCK_ABSENT; else *err. Blocks. */
 enum lock_outcome look_read(struct look *l, struct record *record, struct instant *at, struct err *err);
 
-/* Returns when something may have changed, or after `most`; where the store gives no notice, after `poll` at the latest. */
+/* Returns when something may have changed, or after `most`; where the store gives no notice, after `poll` at the
+ * latest. */
 void look_wait(struct look *l, nsec most, nsec poll);
 
 void look_close(struct look *l);

@@ -73,7 +73,8 @@ void show_headline(struct buf *out, const struct shown *s)
 		return;
 	}
 	if (!*r->holder) {
-		buf_adds(out, r->state == RECORD_LEADING ? "nobody leads: somebody emptied the record" : "nobody leads: released");
+		buf_adds(out, r->state == RECORD_LEADING ? "nobody leads: somebody emptied the record"
+		                                         : "nobody leads: released");
 		if (*r->previous_holder) {
 			buf_adds(out, ", last led by ");
 			buf_plain(out, r->previous_holder);
@@ -124,7 +125,8 @@ void show_text(struct buf *out, const struct shown *s)
 	}
 	add_record(out, s);
 	if (s->verdict)
-		add_line(out, "verified", *s->verdict == 'r' ? "it renews" : "it did not renew while watched for its lease");
+		add_line(out, "verified",
+		         *s->verdict == 'r' ? "it renews" : "it did not renew while watched for its lease");
 	else if (show_leads(s) && overdue(s))
 		add_line(out, "note", "renewed longer ago than its lease: perhaps gone; --verify finds out");
 }

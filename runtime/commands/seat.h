@@ -10,9 +10,9 @@ struct lock_client {
 	struct ev_loop *loop;
 	struct lock_env env;
 	struct lock *lock;
-	struct record record;       /* to be written; of a read: found */
+	struct record record; /* to be written; of a read: found */
 	struct version expected;
-	struct lock_result result;  /* of the last operation; without its record */
+	struct lock_result result; /* of the last operation; without its record */
 	struct lock_about about;
 	struct instant asked, answered, changed_at;
 	bool busy, changed;
@@ -31,10 +31,10 @@ enum lock_outcome lock_client_about(struct lock_client *s);                     
 void lock_client_start_write(struct lock_client *s, const struct version *expected, bool durable);
 enum lock_outcome lock_client_wait(struct lock_client *s);
 
-int64_t lock_client_took_us(const struct lock_client *s);      /* the last operation */
+int64_t lock_client_took_us(const struct lock_client *s); /* the last operation */
 
-bool lock_client_watch(struct lock_client *s);                 /* false: no notices here */
-bool lock_client_told(struct lock_client *s, nsec within);     /* waits until there was a notice since lock_client_quiet */
-void lock_client_quiet(struct lock_client *s);                 /* waits until nothing of what came before is still on its way */
+bool lock_client_watch(struct lock_client *s);             /* false: no notices here */
+bool lock_client_told(struct lock_client *s, nsec within); /* waits until there was a notice since lock_client_quiet */
+void lock_client_quiet(struct lock_client *s); /* waits until nothing of what came before is still on its way */
 
 #endif

@@ -18,19 +18,19 @@
 #define RENEWALS 100
 #define ACQUISITIONS 10
 #define NOTICES 20
-#define PART (8 * NSEC_PER_SEC)             /* one proof: what is done by then has to do, */
+#define PART (8 * NSEC_PER_SEC) /* one proof: what is done by then has to do, */
 #define SETTLE_TRIES 40
-#define ENOUGH 3                            /* if it is at least so many */
+#define ENOUGH 3 /* if it is at least so many */
 #define NOTICE_PATIENCE (2 * NSEC_PER_SEC)
-#define SHORTEST_MS 500                     /* below that the stop grace is no time for a script */
+#define SHORTEST_MS 500 /* below that the stop grace is no time for a script */
 
 struct store_check {
 	struct ev_loop *loop;
 	struct lock_client lock_clients[WRITERS];
-	struct version at, before;  /* what the scratch record has now, and had before its last term */
-	int64_t token;              /* the last term's */
+	struct version at, before; /* what the scratch record has now, and had before its last term */
+	int64_t token;             /* the last term's */
 	uint64_t term;
-	struct err doubt;           /* why the last question had no certain answer */
+	struct err doubt; /* why the last question had no certain answer */
 	store_check_found_fn *found;
 	void *arg;
 	struct store_check_report *report;
@@ -103,7 +103,9 @@ static struct store_check_times times_of(int64_t *us, int n)
 	if (n == 0)
 		return (struct store_check_times){ 0 };
 	qsort(us, (size_t)n, sizeof *us, by_size);
-	return (struct store_check_times){ .n = n, .median_us = us[n / 2], .p99_us = us[(n * 99 - 1) / 100], .most_us = us[n - 1] };
+	return (struct store_check_times){
+		.n = n, .median_us = us[n / 2], .p99_us = us[(n * 99 - 1) / 100], .most_us = us[n - 1]
+	};
 }
 
 static const char *print_us(int64_t us, char *out, size_t size)
@@ -121,8 +123,9 @@ static void find_times(struct store_check *x, const char *name, const char *what
 {
 	char median[24], p99[24], most[24];
 
-	find(x, name, STORE_CHECK_GOOD, "%d %s: median %s, 99 of 100 within %s, at most %s", t->n, what, print_us(t->median_us, median, sizeof median),
-	     print_us(t->p99_us, p99, sizeof p99), print_us(t->most_us, most, sizeof most));
+	find(x, name, STORE_CHECK_GOOD, "%d %s: median %s, 99 of 100 within %s, at most %s", t->n, what,
+	     print_us(t->median_us, median, sizeof median), print_us(t->p99_us, p99, sizeof p99),
+	     print_us(t->most_us, most, sizeof most));
 }
 
 /* ---- the proofs ---- */
@@ -159,7 +162,8 @@ static void ask_server(struct store_check *x)
 	}
 	snprintf(x->report->server, sizeof x->report->server, "%s", s->about.server);
 	if (*s->about.warning)
-		find(x, "server", s->about.unfit ? STORE_CHECK_UNFIT : STORE_CHECK_NOTE, "%s: %s", s->about.server, s->about.warning);
+		find(x, "server", s->about.unfit ? STORE_CHECK_UNFIT : STORE_CHECK_NOTE, "%s: %s", s->about.server,
+		     s->about.warning);
 	else
 		find(x, "server", STORE_CHECK_GOOD, "%s", s->about.server);
 }
@@ -218,7 +222,8 @@ static enum round read_back(struct store_check *x, const struct lock_client *win
 	    strcmp(reader->result.version.text, winner->result.version.text) == 0)
 		return DECIDED;
 	if (o == LOCK_OK || o == LOCK_ABSENT || o == LOCK_FOREIGN) {
-		find(x, "race", STORE_CHECK_UNFIT, "what the winner wrote is not what another connection reads right after it: reads are stale");
+		find(x, "race", STORE_CHECK_UNFIT,
+		     "what the winner wrote is not what another connection reads right after it: reads are stale");
 		return BROKEN;
 	}
 	x->doubt = reader->result.err;
@@ -247,13 +252,15 @@ static enum round race_round(struct store_check *x, int *unknown)
 	if (winners == 0)
 		return no_winner(x, doubts);
 	if (winners > 1) {
-		find(x, "race", STORE_CHECK_UNFIT, "%d of %d writers who expected the same version were told that they won: two leaders are possible",
+		find(x, "race", STORE_CHECK_UNFIT,
+		     "%d of %d writers who expected the same version were told that they won: two leaders are possible",
 		     winners, WRITERS);
 		return BROKEN;
 	}
 	won(x, winner);
 	if (x->token <= before) {
-		find(x, "token", STORE_CHECK_UNFIT, "a later term has the token %" PRId64 ", an earlier one had %" PRId64, x->token, before);
+		find(x, "token", STORE_CHECK_UNFIT,
+		     "a later term has the token %" PRId64 ", an earlier one had %" PRId64, x->token, before);
 		return BROKEN;
 	}
 	enum round r = read_back(x, winner);
@@ -281,8 +288,9 @@ static bool race(struct store_check *x)
 		find(x, "race", STORE_CHECK_UNFIT, "no round could be decided: %s", x->doubt.text);
 		return false;
 	}
-	find(x, "race", unknown ? STORE_CHECK_NOTE : STORE_CHECK_GOOD, "%d rounds of %d writers with connections of their own: one winner in each%s",
-	     count[DECIDED], WRITERS, unknown ? "; but some questions had no certain answer in time" : "");
+	find(x, "race", unknown ? STORE_CHECK_NOTE : STORE_CHECK_GOOD,
+	     "%d rounds of %d writers with connections of their own: one winner in each%s", count[DECIDED], WRITERS,
+	     unknown ? "; but some questions had no certain answer in time" : "");
 	find(x, "token", STORE_CHECK_GOOD, "larger in every term, %" PRId64 " in the last", x->token);
 	return true;
 }
@@ -302,9 +310,11 @@ static void deposed(struct store_check *x)
 	if (o == LOCK_CONFLICT)
 		find(x, "deposed", STORE_CHECK_GOOD, "a write by one who knows only an older version is turned away");
 	else if (o == LOCK_OK)
-		find(x, "deposed", STORE_CHECK_UNFIT, "a write that expects an older version is done, where a conflict is due");
+		find(x, "deposed", STORE_CHECK_UNFIT,
+		     "a write that expects an older version is done, where a conflict is due");
 	else
-		find(x, "deposed", STORE_CHECK_NOTE, "a write by one who knows only an older version had no certain answer: %s", why(s));
+		find(x, "deposed", STORE_CHECK_NOTE,
+		     "a write by one who knows only an older version had no certain answer: %s", why(s));
 }
 
 /* Writes by one seat, each on the one before. durable: of new terms. */
@@ -321,7 +331,8 @@ static struct store_check_times series(struct store_check *x, int most, bool dur
 			s->record.token = x->token;
 		lock_client_start_write(s, &x->at, durable);
 		if (lock_client_wait(s) != LOCK_OK) {
-			find(x, durable ? "acquire" : "renew", STORE_CHECK_NOTE, "a write was not confirmed: %s", s->result.err.text);
+			find(x, durable ? "acquire" : "renew", STORE_CHECK_NOTE, "a write was not confirmed: %s",
+			     s->result.err.text);
 			if (settle(x) < 0)
 				break;
 			continue;
@@ -356,7 +367,8 @@ static void notices(struct store_check *x)
 
 	lock_client_read(watcher);
 	if (!lock_client_watch(watcher)) {
-		find(x, "notice", STORE_CHECK_NOTE, "no notices here: standbys look again every retry period, so a handover takes up to 2.2 of them");
+		find(x, "notice", STORE_CHECK_NOTE,
+		     "no notices here: standbys look again every retry period, so a handover takes up to 2.2 of them");
 		return;
 	}
 	for (int i = 0; i < NOTICES && more(x, since, i); i++) {
@@ -376,8 +388,9 @@ static void notices(struct store_check *x)
 	if (n)
 		find_times(x, "notice", "changes, from the write's start to the standby's notice", &x->report->notices);
 	if (missed)
-		find(x, "notice", STORE_CHECK_NOTE, "%d of %d changes were not told within %d s: handovers may take a retry period", missed, n + missed,
-		     (int)(NOTICE_PATIENCE / NSEC_PER_SEC));
+		find(x, "notice", STORE_CHECK_NOTE,
+		     "%d of %d changes were not told within %d s: handovers may take a retry period", missed,
+		     n + missed, (int)(NOTICE_PATIENCE / NSEC_PER_SEC));
 }
 
 /* ---- the end ---- */
@@ -403,7 +416,8 @@ static void remade(struct store_check *x)
 	lock_client_start_write(other, &old, true);
 	enum lock_outcome late = lock_client_wait(other);
 	if (late == LOCK_OK) {
-		find(x, "deleted", STORE_CHECK_UNFIT, "a write that expects a record made one where that had been deleted");
+		find(x, "deleted", STORE_CHECK_UNFIT,
+		     "a write that expects a record made one where that had been deleted");
 		won(x, other);
 		return;
 	}
@@ -415,9 +429,11 @@ static void remade(struct store_check *x)
 		return untried(x, s);
 	won(x, s);
 	if (x->token > before)
-		find(x, "deleted", STORE_CHECK_GOOD, "a deleted record is not written to; the next term's token is larger all the same");
+		find(x, "deleted", STORE_CHECK_GOOD,
+		     "a deleted record is not written to; the next term's token is larger all the same");
 	else
-		find(x, "deleted", STORE_CHECK_UNFIT, "after the record was deleted the token fell from %" PRId64 " to %" PRId64, before, x->token);
+		find(x, "deleted", STORE_CHECK_UNFIT,
+		     "after the record was deleted the token fell from %" PRId64 " to %" PRId64, before, x->token);
 }
 
 static void clean_up(struct store_check *x)
@@ -442,7 +458,8 @@ static void clean_up(struct store_check *x)
 	find(x, "clean", STORE_CHECK_NOTE, "%s stays behind, remove it: %s", s->lock->url, s->result.err.text);
 }
 
-/* Renewals get four tries before the deadline, each with room for the slowest answer seen, and a pause of the server besides. */
+/* Renewals get four tries before the deadline, each with room for the slowest answer seen, and a pause of the server
+ * besides. */
 static void shortest(struct store_check *x)
 {
 	struct store_check_report *r = x->report;
@@ -455,7 +472,8 @@ static void shortest(struct store_check *x)
 	int64_t lease_ms = (4 * retry_ms + x->lock_clients[0].about.pause_ms) * 3 / 2;
 	lease_ms = (lease_ms + 99) / 100 * 100;
 	r->shortest_ms = lease_ms > SHORTEST_MS ? lease_ms : SHORTEST_MS;
-	find(x, "lease", STORE_CHECK_GOOD, "%.1f s is the shortest to trust here: answers take up to %s, and a renewal should have four tries%s",
+	find(x, "lease", STORE_CHECK_GOOD,
+	     "%.1f s is the shortest to trust here: answers take up to %s, and a renewal should have four tries%s",
 	     (double)r->shortest_ms / 1e3, print_us(slowest_us, slowest, sizeof slowest),
 	     x->lock_clients[0].about.pause_ms ? ", also while the server chooses a leader of its own" : "");
 }
@@ -537,7 +555,8 @@ static void examine(struct store_check *x)
 	heed(x, false);
 }
 
-int store_check_run(const char *url, store_check_found_fn *found, void *arg, struct store_check_report *report, struct err *err)
+int store_check_run(const char *url, store_check_found_fn *found, void *arg, struct store_check_report *report,
+                    struct err *err)
 {
 	struct store_check *x = mem_zero(sizeof *x);
 	int status = -1;

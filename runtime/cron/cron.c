@@ -22,26 +22,25 @@
 struct field {
 	const char *name;
 	int min, max;
-	int hash_max;              /* of H: every month has 28 days */
-	const char *const *names;  /* of min, min + 1 ... */
+	int hash_max;             /* of H: every month has 28 days */
+	const char *const *names; /* of min, min + 1 ... */
 };
 
-static const char *const months[] = { "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC", NULL };
+static const char *const months[] = { "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL",
+	                              "AUG", "SEP", "OCT", "NOV", "DEC", NULL };
 static const char *const weekdays[] = { "SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT", NULL };
 
 static const struct field fields[5] = {
-	{ "minute", 0, 59, 59, NULL },
-	{ "hour", 0, 23, 23, NULL },
-	{ "day of the month", 1, 31, 28, NULL },
-	{ "month", 1, 12, 12, months },
-	{ "weekday", 0, 7, 6, weekdays },
+	{ "minute", 0, 59, 59, NULL },  { "hour", 0, 23, 23, NULL },      { "day of the month", 1, 31, 28, NULL },
+	{ "month", 1, 12, 12, months }, { "weekday", 0, 7, 6, weekdays },
 };
 
 static const struct {
 	const char *name, *means;
 } shortcuts[] = {
-	{ "@yearly", "0 0 1 1 *" },  { "@annually", "0 0 1 1 *" }, { "@monthly", "0 0 1 * *" }, { "@weekly", "0 0 * * 0" },
-	{ "@daily", "0 0 * * *" },   { "@midnight", "0 0 * * *" }, { "@hourly", "0 * * * *" },
+	{ "@yearly", "0 0 1 1 *" }, { "@annually", "0 0 1 1 *" }, { "@monthly", "0 0 1 * *" },
+	{ "@weekly", "0 0 * * 0" }, { "@daily", "0 0 * * *" },    { "@midnight", "0 0 * * *" },
+	{ "@hourly", "0 * * * *" },
 };
 
 struct parsing {
@@ -55,16 +54,16 @@ static int expected(struct parsing *p, const char *what)
 {
 	int len = (int)strcspn(p->at, " \t,");
 
-	return err_set(p->err, ERR_INVALID, "%s: expected %s, found %s%.*s%s", p->field->name, what, len ? "\"" : "", len ? len : 3,
-	               len ? p->at : "end", len ? "\"" : "");
+	return err_set(p->err, ERR_INVALID, "%s: expected %s, found %s%.*s%s", p->field->name, what, len ? "\"" : "",
+	               len ? len : 3, len ? p->at : "end", len ? "\"" : "");
 }
 
 static int out_of_range(struct parsing *p)
 {
 	char text[80];
 
-	snprintf(text, sizeof text, "%d to %d%s%s", p->field->min, p->field->max, p->field->names ? " or a name as in " : "",
-	         p->field->names ? p->field->names[1] : "");
+	snprintf(text, sizeof text, "%d to %d%s%s", p->field->min, p->field->max,
+	         p->field->names ? " or a name as in " : "", p->field->names ? p->field->names[1] : "");
 	return expected(p, text);
 }
 
@@ -177,7 +176,9 @@ static int read_field(struct parsing *p, uint64_t *set)
 	*set = 0;
 	p->at += strspn(p->at, " \t");
 	if (!*p->at)
-		return err_set(p->err, ERR_INVALID, "expected five fields (minute hour day month weekday), the %s is missing", p->field->name);
+		return err_set(p->err, ERR_INVALID,
+		               "expected five fields (minute hour day month weekday), the %s is missing",
+		               p->field->name);
 	while (true) {
 		if (read_part(p, set) < 0)
 			return -1;
@@ -223,9 +224,16 @@ static int parse(struct cron *c, struct parsing *p)
 	}
 	p->at += strspn(p->at, " \t");
 	if (*p->at)
-		return err_set(p->err, ERR_INVALID, "expected five fields (minute hour day month weekday), found more: \"%.40s\"", p->at);
-	*c = (struct cron){ .minute = set[0], .hour = (uint32_t)set[1], .day = (uint32_t)set[2], .month = (uint16_t)set[3],
-	                    .weekday = (uint8_t)((set[4] | set[4] >> 7) & 0x7f), .by_hours = star[1], .any_day = star[2], .any_weekday = star[4] };
+		return err_set(p->err, ERR_INVALID,
+		               "expected five fields (minute hour day month weekday), found more: \"%.40s\"", p->at);
+	*c = (struct cron){ .minute = set[0],
+		            .hour = (uint32_t)set[1],
+		            .day = (uint32_t)set[2],
+		            .month = (uint16_t)set[3],
+		            .weekday = (uint8_t)((set[4] | set[4] >> 7) & 0x7f),
+		            .by_hours = star[1],
+		            .any_day = star[2],
+		            .any_weekday = star[4] };
 	return comes(c) ? 0 : err_set(p->err, ERR_INVALID, "no month that is meant has that day");
 }
 
@@ -234,7 +242,9 @@ int cron_parse(struct cron *c, const char *text, const char *seed, struct err *e
 	struct parsing p = { .at = expand(text), .seed = seed, .err = err };
 
 	if (*text == '@' && p.at == text)
-		return err_set(err, ERR_INVALID, "\"%.40s\": expected five fields, or one of @yearly @monthly @weekly @daily @hourly", text);
+		return err_set(err, ERR_INVALID,
+		               "\"%.40s\": expected five fields, or one of @yearly @monthly @weekly @daily @hourly",
+		               text);
 	if (parse(c, &p) == 0)
 		return 0;
 	return err_wrap(err, "\"%.80s\"", text);
@@ -327,7 +337,8 @@ static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t
 
 	for (int64_t at = after + 1, until; at < end; at = until) {
 		int32_t offset = zone_offset(z, at, NULL, &until);
-		int64_t local = match(c, at + offset, until == ZONE_NEVER || until > end ? end + offset : until + offset);
+		int64_t local =
+			match(c, at + offset, until == ZONE_NEVER || until > end ? end + offset : until + offset);
 		if (local != CRON_NEVER)
 			return local - offset;
 	}
@@ -370,7 +381,8 @@ static int64_t latest(const struct cron *c, const struct zone *z, int64_t last, 
 	return found;
 }
 
-int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64_t now, enum cron_catch_up how, int64_t *wake)
+int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64_t now, enum cron_catch_up how,
+                 int64_t *wake)
 {
 	int64_t next = cron_next(c, z, last);
 

@@ -11,13 +11,13 @@
 
 struct zone;
 
-/* Five fields, as crontab(5) has them: minute hour day month weekday; lists, ranges, steps, names of months and weekdays, 7 for
- * Sunday, @yearly @annually @monthly @weekly @daily @midnight @hourly. Where both days are given, either of them will do.
- * Besides, H: some value, always the same for the same seed: H, H(0-29), H/15, H(0-29)/10.
+/* Five fields, as crontab(5) has them: minute hour day month weekday; lists, ranges, steps, names of months and
+ * weekdays, 7 for Sunday, @yearly @annually @monthly @weekly @daily @midnight @hourly. Where both days are given,
+ * either of them will do. Besides, H: some value, always the same for the same seed: H, H(0-29), H/15, H(0-29)/10.
  *
- * Where clocks change: with an hour field that begins with "*" it goes by the real hours, so that what comes twice runs twice.
- * Otherwise every local time that is meant runs once: the first, where it comes twice; where the clock jumps over it, at the
- * jump. */
+ * Where clocks change: with an hour field that begins with "*" it goes by the real hours, so that what comes twice runs
+ * twice. Otherwise every local time that is meant runs once: the first, where it comes twice; where the clock jumps
+ * over it, at the jump. */
 struct cron {
 	uint64_t minute;
 	uint32_t hour, day;
@@ -27,7 +27,8 @@ struct cron {
 	bool by_hours;             /* the hour did */
 };
 
-/* seed: for H. ERR_INVALID names the field, what was expected and what was found; also for what never comes (30 February). */
+/* seed: for H. ERR_INVALID names the field, what was expected and what was found; also for what never comes (30
+ * February). */
 int cron_parse(struct cron *c, const char *text, const char *seed, struct err *err);
 
 #define CRON_NEVER INT64_MAX
@@ -38,8 +39,9 @@ int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after);
 /* What was missed: nothing of it, the last of it, or all of it. What came due less than a minute ago was not missed. */
 enum cron_catch_up { CRON_SKIP, CRON_LAST, CRON_ALL };
 
-/* The one to run now, when `last` was the last one that was taken: CRON_NEVER if none is due; then *wake is when to look
- * again. */
-int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64_t now, enum cron_catch_up how, int64_t *wake);
+/* The one to run now, when `last` was the last one that was taken: CRON_NEVER if none is due; then *wake is when to
+ * look again. */
+int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64_t now, enum cron_catch_up how,
+                 int64_t *wake);
 
 #endif

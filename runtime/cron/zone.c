@@ -24,17 +24,17 @@ struct rule {
 };
 
 struct posix {
-	int32_t offset[2];     /* standard, summer */
+	int32_t offset[2]; /* standard, summer */
 	bool changes;
-	struct rule rule[2];   /* when that one begins */
+	struct rule rule[2]; /* when that one begins */
 };
 
 struct zone {
-	size_t count;          /* of changes in the file */
+	size_t count; /* of changes in the file */
 	int64_t *at;
-	int32_t *to;           /* the offset from there on */
-	int32_t before;        /* the first change */
-	bool has_posix;        /* what holds behind the last change */
+	int32_t *to;    /* the offset from there on */
+	int32_t before; /* the first change */
+	bool has_posix; /* what holds behind the last change */
 	struct posix posix;
 };
 
@@ -242,12 +242,14 @@ static bool read_header(struct reader *r, struct header *h)
 
 static uint64_t body_size(const struct header *h, unsigned bytes)
 {
-	return (uint64_t)h->time * bytes + h->time + (uint64_t)h->type * 6 + h->chars + (uint64_t)h->leap * (bytes + 4) + h->isstd + h->isut;
+	return (uint64_t)h->time * bytes + h->time + (uint64_t)h->type * 6 + h->chars +
+	       (uint64_t)h->leap * (bytes + 4) + h->isstd + h->isut;
 }
 
 static bool read_changes(struct zone *z, struct reader *r, const struct header *h)
 {
-	const unsigned char *times = take(r, (uint64_t)h->time * 8), *types = take(r, h->time), *infos = take(r, (uint64_t)h->type * 6);
+	const unsigned char *times = take(r, (uint64_t)h->time * 8), *types = take(r, h->time),
+			    *infos = take(r, (uint64_t)h->type * 6);
 
 	take(r, h->chars + (uint64_t)h->isstd + h->isut);
 	if (r->bad)
@@ -333,7 +335,9 @@ static struct zone *read_file(const char *path, const char *name, struct err *er
 
 	if (!f) {
 		if (errno == ENOENT || errno == ENOTDIR)
-			err_set(err, ERR_MISSING, "there is no time zone \"%.60s\" (%s; the zones come with Debian's package tzdata)", name, path);
+			err_set(err, ERR_MISSING,
+			        "there is no time zone \"%.60s\" (%s; the zones come with Debian's package tzdata)",
+			        name, path);
 		else
 			err_sys(err, "cannot read the time zone %.60s", path);
 		return NULL;
@@ -354,8 +358,10 @@ static struct zone *open_named(const char *name, struct err *err)
 
 	if (strcmp(name, "UTC") == 0)
 		return zone_posix("UTC0", err);
-	if (strlen(name) > 100 || *name == '/' || strstr(name, "..") || name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+-/.")]) {
-		err_set(err, ERR_INVALID, "expected the name of a time zone, as in Europe/Berlin, found \"%.60s\"", name);
+	if (strlen(name) > 100 || *name == '/' || strstr(name, "..") ||
+	    name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_+-/.")]) {
+		err_set(err, ERR_INVALID, "expected the name of a time zone, as in Europe/Berlin, found \"%.60s\"",
+		        name);
 		return NULL;
 	}
 	snprintf(path, sizeof path, ZONE_DIRECTORY "/%s", name);

@@ -21,9 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TREE_NAME_LEN 42    /* ".INCARNATION.tree" */
-#define TREE_KEPT 3600      /* seconds: every standby may want to see the file of a dead one */
-#define TREE_FREE "free\n"  /* what is added to a tree file once somebody found it free */
+#define TREE_NAME_LEN 42   /* ".INCARNATION.tree" */
+#define TREE_KEPT 3600     /* seconds: every standby may want to see the file of a dead one */
+#define TREE_FREE "free\n" /* what is added to a tree file once somebody found it free */
 
 /* ---- evidence about ourselves ---- */
 
@@ -71,9 +71,11 @@ static void remove_old_tree_files(const char *dir)
 		closedir(d);
 }
 
-/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. What its time namespace
- * is, it says behind the rest: a Lunarch that does not know of these takes it for another process' file, and waits. */
-static void describe(const char *incarnation, uint64_t pid, uint64_t start, uint64_t time_namespace, char *out, size_t size)
+/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. What its time
+ * namespace is, it says behind the rest: a Lunarch that does not know of these takes it for another process' file, and
+ * waits. */
+static void describe(const char *incarnation, uint64_t pid, uint64_t start, uint64_t time_namespace, char *out,
+                     size_t size)
 {
 	snprintf(out, size, "%s %" PRIu64 " %" PRIu64 " time:[%" PRIu64 "]\n", incarnation, pid, start, time_namespace);
 }
@@ -326,8 +328,8 @@ static bool may_be_of_the_tree(uint64_t pid)
 	return stat(path, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0) && proc_has_uid(pid, geteuid());
 }
 
-/* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have of
- * it may have been changed: either tells. */
+/* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have
+ * of it may have been changed: either tells. */
 static bool are_we_part(const struct search *s)
 {
 	const char *value = getenv(PROOF_ENV);
@@ -423,7 +425,8 @@ static enum proof_verdict search_tree(struct search *s, char *why, size_t size)
 		return PROOF_DYING;
 	}
 	if (s->doubtful > 0)
-		return unknown(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree", s->doubtful_pid);
+		return unknown(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree",
+		               s->doubtful_pid);
 	return PROOF_DEAD;
 }
 
@@ -444,8 +447,9 @@ static const char *wrong_with(int fd, const struct record *r)
 	if (strncmp(text, expected, strlen(expected)) == 0)
 		return NULL;
 	*strrchr(expected, ' ') = '\0';
-	return strncmp(text, expected, strlen(expected)) == 0 ? "its tree file is of another time namespace, or does not say of which"
-	                                                      : "its tree file is another process'";
+	return strncmp(text, expected, strlen(expected)) == 0
+	               ? "its tree file is of another time namespace, or does not say of which"
+	               : "its tree file is another process'";
 }
 
 /* The tree file, open; -1: `why` says what is wrong with it. */
@@ -485,8 +489,8 @@ enum proof_verdict proof_check(const struct record *r, bool insist, char *why, s
 	int fd = open_tree(r, why, why_size);
 	if (fd < 0)
 		return PROOF_UNKNOWN;
-	/* Shared, so that two who prove at the same time do not take each other for the tree. Whoever of the tree still has
-	 * the description has an exclusive lock; once it is gone, nobody of them can have it again. */
+	/* Shared, so that two who prove at the same time do not take each other for the tree. Whoever of the tree still
+	 * has the description has an exclusive lock; once it is gone, nobody of them can have it again. */
 	bool free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
 	close(fd);
 	if (!free_now && !insist) {

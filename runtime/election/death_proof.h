@@ -16,23 +16,23 @@ struct proof_self {
 	char incarnation[37];
 	char boot_id[37];
 	uint64_t pid, pid_start, pid_namespace;
-	char *dir;    /* where tree files are; NULL: nobody's death can be proved */
-	char *tree;   /* path of ours; NULL if none could be made: then nobody can prove our death, and they wait */
-	int tree_fd;  /* flocked, inheritable on purpose (every process of the tree keeps it); -1 */
+	char *dir;   /* where tree files are; NULL: nobody's death can be proved */
+	char *tree;  /* path of ours; NULL if none could be made: then nobody can prove our death, and they wait */
+	int tree_fd; /* flocked, inheritable on purpose (every process of the tree keeps it); -1 */
 };
 
-/* Makes the incarnation, and the tree file `.INCARNATION.tree` in dir (NULL: no file). Never fails for want of the file.
- * Removes those of processes that were found dead more than an hour ago. */
+/* Makes the incarnation, and the tree file `.INCARNATION.tree` in dir (NULL: no file). Never fails for want of the
+ * file. Removes those of processes that were found dead more than an hour ago. */
 void proof_self_init(struct proof_self *s, const char *dir);
 void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
 
-/* Takes the evidence back: nobody proves this process dead from now on, nor who leads under its incarnation: a copy of it, on a clone
- * of this machine, does. */
+/* Takes the evidence back: nobody proves this process dead from now on, nor who leads under its incarnation: a copy of
+ * it, on a clone of this machine, does. */
 void proof_self_withdraw(const struct proof_self *s);
 void proof_self_fill(const struct proof_self *s, struct record *r); /* incarnation, bootId, pid..., tree */
 
-/* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time given, and a tree file
- * in the directory in which ours are? Whoever can write the record could put a file anywhere else. */
+/* Can evidence about this record's pid be had from here: equal boot id, equal PID namespace, start time given, and a
+ * tree file in the directory in which ours are? Whoever can write the record could put a file anywhere else. */
 bool proof_possible(const struct proof_self *s, const struct record *r);
 
 /* Is the holder's elector one that this process runs under? Then waiting for its lease may be waiting for ourselves. */
@@ -43,15 +43,15 @@ bool proof_above(const struct proof_self *s, const struct record *r);
 int proof_pidfd(const struct record *r);
 
 enum proof_verdict {
-	PROOF_DEAD,      /* nothing of the tree lives; its tree file stays for an hour, so that others can see it too */
-	PROOF_DYING,     /* something lives, and dies or was killed just now: ask again soon */
-	PROOF_UNKNOWN,   /* cannot be proved: wait the lease out */
+	PROOF_DEAD,    /* nothing of the tree lives; its tree file stays for an hour, so that others can see it too */
+	PROOF_DYING,   /* something lives, and dies or was killed just now: ask again soon */
+	PROOF_UNKNOWN, /* cannot be proved: wait the lease out */
 };
 
-/* Of a record for which it is possible. Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers that carry
- * the marker, but never a process while the elector itself lives, and none unless the tree file is our user's, and says that the
- * record's holder made it, in our time namespace. Without insist it leaves the killing to the guard while something holds the
- * tree file. why: what was found, for the log. No heap. */
+/* Of a record for which it is possible. Blocking (a scan of /proc, 1 to 30 ms): run it off the loop. Kills leftovers
+ * that carry the marker, but never a process while the elector itself lives, and none unless the tree file is our
+ * user's, and says that the record's holder made it, in our time namespace. Without insist it leaves the killing to the
+ * guard while something holds the tree file. why: what was found, for the log. No heap. */
 enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size);
 
 #endif

@@ -21,14 +21,14 @@ struct mourned {
 	struct obituaries *all;
 	struct mourned *next;
 	struct death_watch *waiting, *due; /* due: are being told */
-	struct record record;     /* who it is: pid, start, boot, tree */
-	ev_io gone;               /* its pidfd */
+	struct record record;              /* who it is: pid, start, boot, tree */
+	ev_io gone;                        /* its pidfd */
 	ev_timer again;
 	enum { LIVES, CHECKING, DYING, DEAD, DOUBTFUL } state;
 	enum proof_verdict verdict;
-	bool insist;              /* kill, not only look */
-	bool telling;             /* it stays until all of those are through */
-	struct instant since;     /* of its death */
+	bool insist;          /* kill, not only look */
+	bool telling;         /* it stays until all of those are through */
+	struct instant since; /* of its death */
 	char why[200];
 };
 
@@ -117,7 +117,8 @@ static void ask_again(struct mourned *m)
 
 static void say_unproved(const struct mourned *m)
 {
-	log_event(LOG_INFO, NULL, "death_unproved", "that process %llu is dead cannot be proved, so its lease is waited out: %s",
+	log_event(LOG_INFO, NULL, "death_unproved",
+	          "that process %llu is dead cannot be proved, so its lease is waited out: %s",
 	          (unsigned long long)m->record.pid, m->why);
 }
 
@@ -134,7 +135,8 @@ static void checked(struct offload_job *job)
 		ask_again(m);
 		break;
 	case PROOF_UNKNOWN:
-		m->state = DOUBTFUL; /* a clean stop leaves no evidence: then it has released, which is seen before this is said */
+		m->state = DOUBTFUL; /* a clean stop leaves no evidence: then it has released, which is seen before this
+		                        is said */
 		start_again(m, (double)m->record.lease_ms / SAID_AFTER / 1e3);
 		break;
 	}

@@ -22,8 +22,8 @@ struct obituaries *obituaries_new(struct ev_loop *loop, struct offload *o, const
 void obituaries_free(struct obituaries *all);
 
 /* dead is called from the loop once the holder of this record and its tree are proved dead; never if that cannot be
- * proved: the log says so if somebody still waits when a third of the record's lease has passed. Replaces what ob waited for
- * before; the same process asked for again costs nothing. */
+ * proved: the log says so if somebody still waits when a third of the record's lease has passed. Replaces what ob
+ * waited for before; the same process asked for again costs nothing. */
 void death_watch_watch(struct obituaries *all, struct death_watch *ob, const struct record *r);
 void death_watch_forget(struct obituaries *all, struct death_watch *ob);
 

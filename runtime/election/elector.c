@@ -27,45 +27,47 @@ struct elector {
 	struct timeline *timeline;
 	struct timer timer;
 
-	struct lease_event *queue;       /* callbacks may call back in: one step at a time. On the stack of the first; NULL: none */
+	struct lease_event
+		*queue; /* callbacks may call back in: one step at a time. On the stack of the first; NULL: none */
 	int queued;
 	bool closing;
 
-	struct record seen;              /* last known content of the store */
-	struct record *written;          /* what a write under way would make of it; NULL: there is none */
+	struct record seen;     /* last known content of the store */
+	struct record *written; /* what a write under way would make of it; NULL: there is none */
 	struct version version;
 	int64_t token, acquired_us;
-	int64_t top_token;               /* the largest that was seen of others, or led with */
-	char incarnation[37];            /* the process', until a copy of the process writes under it too */
-	bool named;                      /* the identity was given: it does not contain the incarnation */
+	int64_t top_token;    /* the largest that was seen of others, or led with */
+	char incarnation[37]; /* the process', until a copy of the process writes under it too */
+	bool named;           /* the identity was given: it does not contain the incarnation */
 	char *identity, *address;
-	char *leader;                    /* reported last; NULL */
-	char *checkpoint;                    /* a checkpoint on its way into the record; NULL */
-	uint64_t save;                   /*     its number */
-	char *unsaved;                   /* one that was still on its way when the term ended: the write that lets go may take it along */
-	char *kept;                      /* that of our newest record known to have been in the store; NULL */
-	uint64_t kept_writes;            /*     the count of its write */
-	uint64_t restored;               /* of the older record of which that was said */
+	char *leader;     /* reported last; NULL */
+	char *checkpoint; /* a checkpoint on its way into the record; NULL */
+	uint64_t save;    /*     its number */
+	char *unsaved; /* one that was still on its way when the term ended: the write that lets go may take it along */
+	char *kept;    /* that of our newest record known to have been in the store; NULL */
+	uint64_t kept_writes; /*     the count of its write */
+	uint64_t restored;    /* of the older record of which that was said */
 	bool reclaim, watching;
 
 	struct obituaries *obituaries;
 	struct death_watch death_watch;
-	uint64_t mourned_id;             /* sight id the obituary was asked for */
+	uint64_t mourned_id; /* sight id the obituary was asked for */
 
-	struct instant end, kill;        /* as published */
+	struct instant end, kill; /* as published */
 	bool term_open;
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
-	char *trouble;                   /* last problem logged, so that it is not logged at every try */
+	char *trouble; /* last problem logged, so that it is not logged at every try */
 	struct instant trouble_at;
-	bool unwritable;                 /* it was a write's */
-	bool low;                        /* it was a token's */
+	bool unwritable; /* it was a write's */
+	bool low;        /* it was a token's */
 };
 
 /* ---- saying ---- */
 
 static struct log_about about(const struct elector *e)
 {
-	return (struct log_about){ .lock = e->lock->url, .term = e->term_open ? lease_term(&e->lease) : 0,
+	return (struct log_about){ .lock = e->lock->url,
+		                   .term = e->term_open ? lease_term(&e->lease) : 0,
 		                   .token = e->term_open ? e->token : 0 };
 }
 
@@ -167,9 +169,9 @@ static int64_t above(int64_t token)
 	return token < INT64_MAX ? token + 1 : token;
 }
 
-/* The time of the write that replaces this record of ours. client-go takes a record for silent whose times do not change, by whole
- * seconds: a clock that was set back must not make it look so, nor older. So the time goes on from the one in the record, by
- * what has passed since. */
+/* The time of the write that replaces this record of ours. client-go takes a record for silent whose times do not
+ * change, by whole seconds: a clock that was set back must not make it look so, nor older. So the time goes on from the
+ * one in the record, by what has passed since. */
 static int64_t renewal_time(const struct elector *e, const struct record *r)
 {
 	int64_t wall_us = clock_wall_us(), passed_us = elapsed_holder(e->lease.good.at, clock_now()) / 1000 + 1;
@@ -243,16 +245,20 @@ static void keep_checkpoint(struct elector *e)
 		mem_replace(&e->kept, e->seen.checkpoint);
 }
 
-/* The store fell back to an older record of ours, and may have lost what it had acknowledged. What others have saved since stands. */
+/* The store fell back to an older record of ours, and may have lost what it had acknowledged. What others have saved
+ * since stands. */
 static bool restore_checkpoint(struct elector *e, struct record *r)
 {
-	bool older = e->kept && r->writes > 0 && r->writes < e->kept_writes && strcmp(r->incarnation, e->incarnation) == 0;
+	bool older =
+		e->kept && r->writes > 0 && r->writes < e->kept_writes && strcmp(r->incarnation, e->incarnation) == 0;
 
 	if (!older || (r->checkpoint && strcmp(r->checkpoint, e->kept) == 0))
 		return false;
 	if (e->restored != r->writes)
-		say(e, LOG_WARN, "checkpoint_restored", "the store shows our record of %llu writes ago, without the checkpoint that it had "
-		    "acknowledged: the checkpoint is written again", (unsigned long long)(lease_next_count(&e->lease) - 1 - r->writes));
+		say(e, LOG_WARN, "checkpoint_restored",
+		    "the store shows our record of %llu writes ago, without the checkpoint that it had "
+		    "acknowledged: the checkpoint is written again",
+		    (unsigned long long)(lease_next_count(&e->lease) - 1 - r->writes));
 	e->restored = r->writes;
 	mem_replace(&r->checkpoint, e->kept);
 	return true;
@@ -315,8 +321,8 @@ static void on_dead(void *arg)
 {
 	struct elector *e = arg;
 
-	say(e, LOG_INFO, "holder_dead", "%s is proved dead on this host, with everything it started: its lease is not waited out",
-	    e->seen.holder);
+	say(e, LOG_INFO, "holder_dead",
+	    "%s is proved dead on this host, with everything it started: its lease is not waited out", e->seen.holder);
 	step(e, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = e->mourned_id });
 }
 
@@ -381,9 +387,10 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 static void on_read(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
-	struct lease_event ev = {
-		.kind = LEASE_EV_READ_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome), .refused = is_refusal(r->outcome)
-	};
+	struct lease_event ev = { .kind = LEASE_EV_READ_DONE,
+		                  .op = e->lease.op,
+		                  .outcome = outcome_of(r->outcome),
+		                  .refused = is_refusal(r->outcome) };
 
 	if (e->closing)
 		return;
@@ -403,9 +410,11 @@ static void say_low_token(struct elector *e)
 
 	if (e->low) /* the store's number grows with each try, so that the text would be another each time */
 		return;
-	snprintf(text, sizeof text, "the store gave the term token %lld, and this process has seen %lld: the store was restored from an older copy, "
-	         "or began anew. It leads when the store counts higher. If no receiver compares tokens, restart it: a new process has seen none",
-	         (long long)e->token, (long long)e->top_token);
+	snprintf(
+		text, sizeof text,
+		"the store gave the term token %lld, and this process has seen %lld: the store was restored from an older copy, "
+		"or began anew. It leads when the store counts higher. If no receiver compares tokens, restart it: a new process has seen none",
+		(long long)e->token, (long long)e->top_token);
 	say_trouble(e, "token_low", text);
 	e->low = true;
 }
@@ -442,7 +451,10 @@ static void written_not(struct elector *e, const struct lock_result *r)
 		e->slow_paths += renewing;
 		return;
 	}
-	say_trouble(e, renewing ? "renew_failed" : e->lease.writing == LEASE_RELEASE ? "release_failed" : "acquire_failed",
+	say_trouble(e,
+	            renewing                            ? "renew_failed"
+	            : e->lease.writing == LEASE_RELEASE ? "release_failed"
+	                                                : "acquire_failed",
 	            r->err.text);
 	e->unwritable = true;
 }
@@ -458,10 +470,11 @@ static void drop_written(struct elector *e)
 static void on_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
-	struct lease_event ev = {
-		.kind = LEASE_EV_WRITE_DONE, .op = e->lease.op, .outcome = outcome_of(r->outcome), .refused = is_refusal(r->outcome),
-		.sent_at = r->sent_at
-	};
+	struct lease_event ev = { .kind = LEASE_EV_WRITE_DONE,
+		                  .op = e->lease.op,
+		                  .outcome = outcome_of(r->outcome),
+		                  .refused = is_refusal(r->outcome),
+		                  .sent_at = r->sent_at };
 
 	if (e->closing)
 		return;
@@ -568,7 +581,8 @@ static const char *explain(enum lease_reason r)
 
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
-	say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason), explain(a->reason));
+	say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
+	    explain(a->reason));
 	announce(e, false);
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 }
@@ -589,10 +603,12 @@ static void report_leader(struct elector *e, bool self)
 	};
 
 	if (!self)
-		say(e, LOG_INFO, "new_leader", "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
+		say(e, LOG_INFO, "new_leader",
+		    "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
 		    identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3, (double)r->retry_ms / 1e3);
 	if (l.above)
-		say(e, LOG_WARN, "waits_for_itself", "%s leads (process %llu), and this runs under it: if it waits for this to end, both wait for ever",
+		say(e, LOG_WARN, "waits_for_itself",
+		    "%s leads (process %llu), and this runs under it: if it waits for this to end, both wait for ever",
 		    identity, (unsigned long long)r->pid);
 	mem_replace(&e->leader, identity);
 	e->cb->leader(e->arg, &l);
@@ -604,7 +620,8 @@ static void report_no_leader(struct elector *e)
 	char *previous = e->leader;
 
 	e->leader = NULL;
-	say(e, LOG_INFO, "no_leader", "%s leads no more, and nobody else does", previous ? previous : "the last leader");
+	say(e, LOG_INFO, "no_leader", "%s leads no more, and nobody else does",
+	    previous ? previous : "the last leader");
 	e->cb->no_leader(e->arg, previous ? previous : "");
 	free(previous);
 }
@@ -630,8 +647,10 @@ static char *default_identity(const char *incarnation)
 /* The record is a copy's of this process. It and this one are two from now on. */
 static void be_another(struct elector *e)
 {
-	say(e, LOG_ERROR, "copied", "%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
-	    "another incarnation, and nobody's death is proved by its processes any more", e->identity);
+	say(e, LOG_ERROR, "copied",
+	    "%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
+	    "another incarnation, and nobody's death is proved by its processes any more",
+	    e->identity);
 	proof_self_withdraw(e->self);
 	nonce_uuid(e->incarnation);
 	if (e->named)
@@ -742,12 +761,14 @@ static int check_text(const char *what, const char *text, struct err *err)
 	if (!text || buf_is_utf8(text))
 		return 0;
 	buf_json(&shown, text);
-	err_set(err, ERR_USAGE, "the %s %.200s is not valid UTF-8: it could not be written into a record", what, shown.data);
+	err_set(err, ERR_USAGE, "the %s %.200s is not valid UTF-8: it could not be written into a record", what,
+	        shown.data);
 	buf_fini(&shown);
 	return -1;
 }
 
-struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg, struct err *err)
+struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
+                            struct err *err)
 {
 	if (lease_times_check(&c->times, err) < 0 || check_text("identity", c->identity, err) < 0 ||
 	    check_text("address", c->address, err) < 0)
@@ -795,7 +816,8 @@ void elector_answer(struct elector *e, bool yes, const char *address)
 void elector_stopped(struct elector *e, bool reaped)
 {
 	if (!reaped)
-		say(e, LOG_ERROR, "not_reaped", "something the term started could not be killed: the lease is left to expire");
+		say(e, LOG_ERROR, "not_reaped",
+		    "something the term started could not be killed: the lease is left to expire");
 	step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
 	e->term_open = e->term_open && lease_is_leading(&e->lease, clock_now());
 }

@@ -24,7 +24,7 @@ struct elector_config { /* borrowed for elector_new only, but env, self and obit
 	const char *address;           /* may be "" */
 	struct lease_times times;
 	bool observer, asks, reclaim;
-	bool no_release;               /* leave the lease to expire at the end */
+	bool no_release; /* leave the lease to expire at the end */
 };
 
 struct elector_term {
@@ -39,11 +39,12 @@ struct elector_leader {
 	int64_t token;
 	uint64_t term;
 	bool self;
-	bool above;                     /* its elector is one that this process runs under: it may be waiting for us */
-	const char *previous;           /* the holder reported or read before it; "" = unknown */
+	bool above;           /* its elector is one that this process runs under: it may be waiting for us */
+	const char *previous; /* the holder reported or read before it; "" = unknown */
 };
 
-/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask, renewed, trouble and saved, which may be. */
+/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask, renewed, trouble and saved,
+ * which may be. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* of the running term, moved */
@@ -51,42 +52,44 @@ struct elector_callbacks {
 	void (*stop)(void *arg, enum lease_reason reason, bool held, struct instant stop_by);
 	void (*leader)(void *arg, const struct elector_leader *l);
 	void (*no_leader)(void *arg, const char *previous);
-	void (*ask)(void *arg);                     /* answer with elector_answer, now or later */
+	void (*ask)(void *arg);                             /* answer with elector_answer, now or later */
 	void (*saved)(void *arg, uint64_t save, bool good); /* this and every earlier save: elector_save. May be NULL */
-	void (*renewed)(void *arg, nsec took);      /* a renewal was written, so long after it was sent; may be NULL */
-	void (*trouble)(void *arg, const char *why); /* an operation failed, or the lock holds something else: at each try; NULL: it
-	                                                is over. May be NULL */
-	void (*finished)(void *arg, bool left);     /* after elector_end(.., NSEC_NEVER): released, or left to expire */
+	void (*renewed)(void *arg, nsec took);       /* a renewal was written, so long after it was sent; may be NULL */
+	void (*trouble)(void *arg, const char *why); /* an operation failed, or the lock holds something else: at each
+	                                                try; NULL: it is over. May be NULL */
+	void (*finished)(void *arg, bool left); /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 
-struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg, struct err *err);
-void elector_campaign(struct elector *e);      /* read, and lead when free; also undoes elector_pause */
+struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
+                            struct err *err);
+void elector_campaign(struct elector *e); /* read, and lead when free; also undoes elector_pause */
 void elector_answer(struct elector *e, bool yes, const char *address); /* address NULL: as it was */
-void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
+void elector_stopped(struct elector *e, bool reaped);                  /* reaped: nothing of the term runs */
 
 /* Ends the term, if one runs, for this reason; releases when the script has stopped; stays out for sit_out
  * (NSEC_NEVER: for good, finished follows). Without a term only the sitting out. grace: the script's time, 0 = G. */
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
-void elector_next_term(struct elector *e);     /* reload: end the term, then lead again without letting go */
+void elector_next_term(struct elector *e);              /* reload: end the term, then lead again without letting go */
 void elector_pause(struct elector *e, const char *why); /* campaign no more; a term that runs goes on */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
-void elector_look(struct elector *e);          /* late wake-up: look at the deadlines now */
+void elector_look(struct elector *e);                                   /* late wake-up: look at the deadlines now */
 
-/* Puts a checkpoint into the record, under the same compare-and-swap as everything else, at once; later saves that overtake
- * it stand for it. `saved` follows: good when the write that carries it is known to be in the store while the term that was
- * running when this was called still leads; not good when that term has ended first, or none ran. A write of unknown outcome
- * is looked into and repeated until then. save: larger than any before. -1: it cannot be a checkpoint (too long: ERR_FULL),
- * and no answer follows. */
+/* Puts a checkpoint into the record, under the same compare-and-swap as everything else, at once; later saves that
+ * overtake it stand for it. `saved` follows: good when the write that carries it is known to be in the store while the
+ * term that was running when this was called still leads; not good when that term has ended first, or none ran. A write
+ * of unknown outcome is looked into and repeated until then. save: larger than any before. -1: it cannot be a
+ * checkpoint (too long: ERR_FULL), and no answer follows. */
 int elector_save(struct elector *e, uint64_t save, const char *json, struct err *err);
-const char *elector_checkpoint(const struct elector *e); /* of the record as last seen; NULL = none; borrowed until the next call */
+const char *elector_checkpoint(
+	const struct elector *e); /* of the record as last seen; NULL = none; borrowed until the next call */
 
 struct elector_status {
 	enum lease_phase phase;
 	bool leading;
 	uint64_t term;
 	int64_t token;
-	nsec remaining;               /* until is_leading turns false */
-	nsec since_renewal;           /* since the last good write of a term that has not ended was sent; -1: there is none */
+	nsec remaining;     /* until is_leading turns false */
+	nsec since_renewal; /* since the last good write of a term that has not ended was sent; -1: there is none */
 	const char *identity, *address, *lock, *leader; /* borrowed until the next elector_ call; leader "" = none */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 };
@@ -96,6 +99,6 @@ void elector_status(const struct elector *e, struct elector_status *out);
 struct buf;
 void elector_why(const struct elector *e, struct buf *out);
 
-void elector_free(struct elector *e);          /* cancels what is under way; no callback any more */
+void elector_free(struct elector *e); /* cancels what is under way; no callback any more */
 
 #endif

@@ -88,7 +88,12 @@ static void finish(struct http_call *c)
 	struct http *h = c->lane;
 	struct http_header *list = mem_zero((c->head_count + 1) * sizeof *list);
 	struct http_headers headers = { .count = c->head_count, .list = list };
-	struct http_result r = { .status = c->status, .unsent = !c->sent, .queued = !c->sent && !c->opened, .repeated = c->repeated, .err = c->err, .len = c->r.data ? 0 : c->body.len };
+	struct http_result r = { .status = c->status,
+		                 .unsent = !c->sent,
+		                 .queued = !c->sent && !c->opened,
+		                 .repeated = c->repeated,
+		                 .err = c->err,
+		                 .len = c->r.data ? 0 : c->body.len };
 	const char *url = NULL;
 	long opened = 0;
 
@@ -195,7 +200,8 @@ void http_ended(struct http_call *c, CURLcode code)
 {
 	c->ended = true;
 	c->answered |= c->head_done && c->status >= 200;
-	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done && c->err.code == ERR_NONE) /* what libcurl (7.88) says of it */
+	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done &&
+	    c->err.code == ERR_NONE) /* what libcurl (7.88) says of it */
 		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
 	if (code != CURLE_OK && c->err.code == ERR_NONE) /* a reason of our own counts more */
 		err_set(&c->err, meaning(c, code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
@@ -213,7 +219,8 @@ static void suspect_connection(const struct http_call *c)
 
 static void timed_out(struct http_call *c, const char *which, nsec limit)
 {
-	err_set(&c->err, ERR_TIMEOUT, "%s: timed out (%s%.0f ms): %s", c->name, which, (double)limit / NSEC_PER_MS, phase(c));
+	err_set(&c->err, ERR_TIMEOUT, "%s: timed out (%s%.0f ms): %s", c->name, which, (double)limit / NSEC_PER_MS,
+	        phase(c));
 	suspect_connection(c);
 	http_take_back(c);
 	http_ended(c, CURLE_OPERATION_TIMEDOUT);

@@ -37,7 +37,8 @@ static void begin_head(struct http_call *c, const char *line, size_t len)
 	c->head.len = c->head_count = 0;
 	c->head_done = c->following = false;
 	c->status = 0;
-	for (const char *p = space ? space + 1 : line + len; p < line + len && isdigit((unsigned char)*p) && c->status < 1000; p++)
+	for (const char *p = space ? space + 1 : line + len;
+	     p < line + len && isdigit((unsigned char)*p) && c->status < 1000; p++)
 		c->status = c->status * 10 + (*p - '0');
 }
 
@@ -112,7 +113,8 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
 		return CURL_WRITEFUNC_PAUSE;
 	}
 	if (!c->r.data && len > limit - c->body.len) {
-		err_set(&c->err, ERR_FULL, "%s: the answer's body is larger than the limit of %zu bytes", c->name, limit);
+		err_set(&c->err, ERR_FULL, "%s: the answer's body is larger than the limit of %zu bytes", c->name,
+		        limit);
 		return 0;
 	}
 	buf_add(&c->body, bytes, len);

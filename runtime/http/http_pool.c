@@ -46,8 +46,9 @@ static void on_io(struct ev_loop *loop, ev_io *w, int revents)
 	struct sock *s = w->data;
 
 	(void)loop;
-	act(s->pool, w->fd, (revents & EV_READ ? CURL_CSELECT_IN : 0) | (revents & EV_WRITE ? CURL_CSELECT_OUT : 0) |
-	    (revents & EV_ERROR ? CURL_CSELECT_ERR : 0));
+	act(s->pool, w->fd,
+	    (revents & EV_READ ? CURL_CSELECT_IN : 0) | (revents & EV_WRITE ? CURL_CSELECT_OUT : 0) |
+	            (revents & EV_ERROR ? CURL_CSELECT_ERR : 0));
 }
 
 static void on_pool_timer(struct ev_loop *loop, ev_timer *w, int revents)

@@ -47,8 +47,8 @@ static int add_line(struct http_call *c, const char *line)
 	size_t name = strcspn(line, ":; \t");
 
 	if (strpbrk(line, "\r\n") || name == 0 || line[name] != ':')
-		return err_set(&c->err, ERR_USAGE, "%s: the header \"%.*s\" is not \"Name: value\" on one line", c->name,
-		               (int)(name < 60 ? name : 60), line);
+		return err_set(&c->err, ERR_USAGE, "%s: the header \"%.*s\" is not \"Name: value\" on one line",
+		               c->name, (int)(name < 60 ? name : 60), line);
 	c->lines = curl_slist_append(c->lines, line);
 	return 0;
 }
@@ -68,7 +68,9 @@ static int set_lines(struct http_call *c, const struct http_request *r)
 			return -1;
 	if (r->bearer) {
 		char *line = mem_printf("Authorization: Bearer %s", r->bearer);
-		int bad = strpbrk(r->bearer, "\r\n") ? err_set(&c->err, ERR_USAGE, "%s: the token has a line break in it", c->name) : 0;
+		int bad = strpbrk(r->bearer, "\r\n")
+		                  ? err_set(&c->err, ERR_USAGE, "%s: the token has a line break in it", c->name)
+		                  : 0;
 		if (!bad)
 			add_line(c, line);
 		free(line);
@@ -76,7 +78,8 @@ static int set_lines(struct http_call *c, const struct http_request *r)
 			return -1;
 	}
 	if (!has_line(c, "Expect"))
-		c->lines = curl_slist_append(c->lines, "Expect:"); /* 100-continue would cost a round trip, or a second */
+		c->lines =
+			curl_slist_append(c->lines, "Expect:"); /* 100-continue would cost a round trip, or a second */
 	if ((r->body || r->streamed) && !has_line(c, "Content-Type"))
 		c->lines = curl_slist_append(c->lines, "Content-Type:");
 	return 0;
@@ -113,7 +116,8 @@ static void set_method(struct http_call *c, const struct http_request *r)
 	if (r->redirects > 0 && (is(method, "GET") || is(method, "HEAD") || is(method, "POST"))) {
 		curl_easy_setopt(c->easy, CURLOPT_FOLLOWLOCATION, 1L);
 		curl_easy_setopt(c->easy, CURLOPT_MAXREDIRS, (long)r->redirects);
-		curl_easy_setopt(c->easy, CURLOPT_REDIR_PROTOCOLS_STR, strncasecmp(r->url, "https:", 6) == 0 ? "https" : "http,https");
+		curl_easy_setopt(c->easy, CURLOPT_REDIR_PROTOCOLS_STR,
+		                 strncasecmp(r->url, "https:", 6) == 0 ? "https" : "http,https");
 	} else {
 		c->r.redirects = 0;
 	}
@@ -121,7 +125,9 @@ static void set_method(struct http_call *c, const struct http_request *r)
 
 static void set_text(CURL *easy, CURLoption blob, const char *text, CURLoption file, const char *path)
 {
-	struct curl_blob b = { .data = (void *)(uintptr_t)text, .len = text ? strlen(text) : 0, .flags = CURL_BLOB_NOCOPY };
+	struct curl_blob b = { .data = (void *)(uintptr_t)text,
+		               .len = text ? strlen(text) : 0,
+		               .flags = CURL_BLOB_NOCOPY };
 
 	if (text)
 		curl_easy_setopt(easy, blob, &b);
@@ -137,11 +143,13 @@ static void set_tls(struct http_call *c, const struct http_tls *t)
 	if (t->ca_pem || t->ca_file) {
 		curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* else the system's count too */
 		curl_easy_setopt(e, CURLOPT_CAINFO, NULL);
-		curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT, 0L); /* a file is read for each connection: else for a day not again */
+		curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT,
+		                 0L); /* a file is read for each connection: else for a day not again */
 		set_text(e, CURLOPT_CAINFO_BLOB, t->ca_pem, CURLOPT_CAINFO, t->ca_file);
 	}
 	set_text(e, CURLOPT_SSLCERT_BLOB, t->cert_pem, CURLOPT_SSLCERT, t->cert_file);
-	set_text(e, CURLOPT_SSLKEY_BLOB, own_key ? t->key_pem : t->cert_pem, CURLOPT_SSLKEY, own_key ? t->key_file : t->cert_file);
+	set_text(e, CURLOPT_SSLKEY_BLOB, own_key ? t->key_pem : t->cert_pem, CURLOPT_SSLKEY,
+	         own_key ? t->key_file : t->cert_file);
 	if (t->key_password)
 		curl_easy_setopt(e, CURLOPT_KEYPASSWD, t->key_password);
 	if (t->insecure) {
@@ -158,13 +166,15 @@ static int set_server_name(struct http_call *c, const struct http_request *r)
 	int ok = -1;
 
 	if (curl_url_set(u, CURLUPART_URL, r->url, 0) || curl_url_get(u, CURLUPART_HOST, &host, 0) ||
-	    curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) || curl_url_set(u, CURLUPART_HOST, r->server_name, 0) ||
-	    curl_url_get(u, CURLUPART_URL, &url, 0)) {
-		err_set(&c->err, ERR_USAGE, "%s: this URL and the server name \"%s\" do not go together", c->name, r->server_name);
+	    curl_url_get(u, CURLUPART_PORT, &port, CURLU_DEFAULT_PORT) ||
+	    curl_url_set(u, CURLUPART_HOST, r->server_name, 0) || curl_url_get(u, CURLUPART_URL, &url, 0)) {
+		err_set(&c->err, ERR_USAGE, "%s: this URL and the server name \"%s\" do not go together", c->name,
+		        r->server_name);
 	} else {
 		ok = 0;
 		c->tls_url = mem_dup(url);
-		text = mem_printf("%s:%s:%s:%s", r->server_name, port, host, port); /* a redirect elsewhere goes there */
+		text = mem_printf("%s:%s:%s:%s", r->server_name, port, host,
+		                  port); /* a redirect elsewhere goes there */
 		c->connect_to = curl_slist_append(NULL, text);
 		free(text);
 		if (!has_line(c, "Host")) {
@@ -214,7 +224,9 @@ int http_set_request(struct http_call *c, const struct http_request *r)
 {
 	if (strncasecmp(r->url, "http://", 7) != 0 && strncasecmp(r->url, "https://", 8) != 0)
 		return err_set(&c->err, ERR_USAGE, "%s: expected an http:// or https:// URL", c->name);
-	if (r->method && (!*r->method || strspn(r->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != strlen(r->method)))
+	if (r->method &&
+	    (!*r->method || strspn(r->method, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") !=
+	                            strlen(r->method)))
 		return err_set(&c->err, ERR_USAGE, "%s: this is no method", c->name);
 	http_set_callbacks(c);
 	if (set_lines(c, r) < 0 || (r->server_name && set_server_name(c, r) < 0))

@@ -40,7 +40,8 @@ void http_base64(struct buf *out, const void *bytes, size_t len)
 
 	for (; len; len -= len < 3 ? len : 3, p += 3) {
 		uint32_t v = (uint32_t)p[0] << 16 | (len > 1 ? (uint32_t)p[1] << 8 : 0) | (len > 2 ? p[2] : 0);
-		char four[4] = { digits64[v >> 18], digits64[v >> 12 & 63], len > 1 ? digits64[v >> 6 & 63] : '=', len > 2 ? digits64[v & 63] : '=' };
+		char four[4] = { digits64[v >> 18], digits64[v >> 12 & 63], len > 1 ? digits64[v >> 6 & 63] : '=',
+			         len > 2 ? digits64[v & 63] : '=' };
 		buf_add(out, four, 4);
 	}
 }

@@ -52,9 +52,8 @@ static int check_positive(const struct lease_times *t, struct err *err)
 		const char *name;
 		nsec value;
 	} all[] = {
-		{ "lease duration", t->lease },    { "renew deadline", t->renew },
-		{ "retry period", t->retry },      { "stop grace", t->grace },
-		{ "kill allowance", t->kill },     { "drift allowance", t->drift },
+		{ "lease duration", t->lease }, { "renew deadline", t->renew }, { "retry period", t->retry },
+		{ "stop grace", t->grace },     { "kill allowance", t->kill },  { "drift allowance", t->drift },
 	};
 
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -70,15 +69,17 @@ int lease_times_check(const struct lease_times *t, struct err *err)
 		return -1;
 	if (t->renew > t->lease || t->grace > t->lease || t->kill > t->lease || t->drift > t->lease ||
 	    t->renew + t->grace + t->kill + t->drift > t->lease)
-		return err_set(err, ERR_USAGE,
-		               "renew deadline %gs + stop grace %gs + kill allowance %gs + drift allowance %gs must be at most "
-		               "the lease duration %gs: shorten one of them or lengthen the lease",
-		               seconds(t->renew), seconds(t->grace), seconds(t->kill), seconds(t->drift), seconds(t->lease));
+		return err_set(
+			err, ERR_USAGE,
+			"renew deadline %gs + stop grace %gs + kill allowance %gs + drift allowance %gs must be at most "
+			"the lease duration %gs: shorten one of them or lengthen the lease",
+			seconds(t->renew), seconds(t->grace), seconds(t->kill), seconds(t->drift), seconds(t->lease));
 	if (t->retry > t->renew || t->renew <= t->retry + t->retry / 5)
-		return err_set(err, ERR_USAGE,
-		               "renew deadline %gs must be greater than 1.2 times the retry period %gs: else one failed renewal "
-		               "loses the lease",
-		               seconds(t->renew), seconds(t->retry));
+		return err_set(
+			err, ERR_USAGE,
+			"renew deadline %gs must be greater than 1.2 times the retry period %gs: else one failed renewal "
+			"loses the lease",
+			seconds(t->renew), seconds(t->retry));
 	return 0;
 }
 
@@ -168,8 +169,8 @@ static nsec standby_wait(const struct lease *l)
 	case SIGHT_EMPTIED:
 		return l->seen.duration;
 	case SIGHT_HELD:
-		/* A write of ours that lands after we gave it up (a create, once somebody deletes the record) may hit another's
-		 * term: only what we know to have written last is ours to take at once. */
+		/* A write of ours that lands after we gave it up (a create, once somebody deletes the record) may hit
+		 * another's term: only what we know to have written last is ours to take at once. */
 		if (l->seen.mine && l->seen.write == l->own_write)
 			return 0;
 		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
@@ -259,7 +260,8 @@ static void try_again_later(struct lease *l, bool refused, bool look, struct ins
 	l->refusals = refused ? l->refusals + 1 : 0;
 	l->refused_look = refused && look;
 	/* A leader has a lease to lose, and goes on trying. */
-	l->next_try = l->next_look = instant_add(now, holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
+	l->next_try = l->next_look =
+		instant_add(now, holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
 }
 
 /* ---- ends of a term ---- */
@@ -382,7 +384,8 @@ static void on_stopped(struct lease *l, bool reaped, struct instant now, struct 
 		l->next_try = now;
 		return;
 	}
-	/* Lost to time alone, the record may still be ours: giving it back is a compare-and-swap, so it is safe to try. */
+	/* Lost to time alone, the record may still be ours: giving it back is a compare-and-swap, so it is safe to try.
+	 */
 	bool ours = l->phase != PHASE_LOST || (l->finish && l->seen.kind == SIGHT_HELD && l->seen.mine);
 	if (l->phase == PHASE_LOST && ours)
 		l->look_due = true;
@@ -444,7 +447,8 @@ static void saved(struct lease *l, uint64_t save, struct lease_actions *a)
 	a->saved = save;
 }
 
-/* One of our writes is in the store. The others were conditional on the version it replaced and cannot land any more. */
+/* One of our writes is in the store. The others were conditional on the version it replaced and cannot land any more.
+ */
 static void applied(struct lease *l, struct lease_sent w, struct instant now, struct lease_actions *a)
 {
 	forget_limbo(l);
@@ -472,11 +476,13 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 	}
 }
 
-/* The write of ours that the store shows as we made it: one that somebody has emptied since has been applied, and is lost. */
+/* The write of ours that the store shows as we made it: one that somebody has emptied since has been applied, and is
+ * lost. */
 static int find_limbo(const struct lease *l, const struct lease_sight *s)
 {
 	for (int i = 0; s->write && i < l->limbo_len; i++) {
-		bool whole = l->limbo[i].what == LEASE_RELEASE ? s->kind == SIGHT_RELEASED : s->kind == SIGHT_HELD && s->mine;
+		bool whole = l->limbo[i].what == LEASE_RELEASE ? s->kind == SIGHT_RELEASED
+		                                               : s->kind == SIGHT_HELD && s->mine;
 		if (l->limbo[i].write == s->write && whole)
 			return i;
 	}
@@ -527,14 +533,16 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 		l->longest = s->duration;
 }
 
-/* Our incarnation in the record, by a write that we did not make, and not one of ours from before the last: a copy of this process
- * writes too. A record that counts fewer writes than ours is one of our own that landed late, or an older one that came back. */
+/* Our incarnation in the record, by a write that we did not make, and not one of ours from before the last: a copy of
+ * this process writes too. A record that counts fewer writes than ours is one of our own that landed late, or an older
+ * one that came back. */
 static bool is_twin(const struct lease *l, const struct lease_sight *s)
 {
 	return s->kind == SIGHT_HELD && s->mine && s->count > 0 && s->count >= l->writes && s->write != l->last_write;
 }
 
-/* What changed during a look may be newer than what the look shows. A standby that is free to try need not look first. */
+/* What changed during a look may be newer than what the look shows. A standby that is free to try need not look first.
+ */
 static void look_again(struct lease *l, struct instant now)
 {
 	l->next_poll = now;
@@ -544,7 +552,8 @@ static void look_again(struct lease *l, struct instant now)
 	l->next_look = now;
 }
 
-static void on_read(struct lease *l, const struct lease_event *e, bool changed, struct instant now, struct lease_actions *a)
+static void on_read(struct lease *l, const struct lease_event *e, bool changed, struct instant now,
+                    struct lease_actions *a)
 {
 	struct lease_sight sight = e->sight;
 
@@ -585,7 +594,8 @@ static void on_written(struct lease *l, const struct lease_event *e, struct inst
 		l->next_poll = instant_add(now, poll_period(l));
 		applied(l, w, now, a);
 		return;
-	case OUTCOME_CONFLICT: /* perhaps with our own write, sent twice by the network: it stays in limbo until a look */
+	case OUTCOME_CONFLICT: /* perhaps with our own write, sent twice by the network: it stays in limbo until a look
+	                        */
 		l->stale = true;
 		set_back(l, now);
 		return;
@@ -651,9 +661,9 @@ static void read_now(struct lease *l, struct instant now, struct lease_actions *
 	a->set |= LEASE_DO_READ;
 }
 
-/* The oldest write of unknown outcome is forgotten: what lands of it later is not known for ours, and waited out like a stranger's,
- * or renewed over in a term. But it must go on bounding a term by whose deadline it counts. Without room only looking is safe; the
- * term's end makes some. */
+/* The oldest write of unknown outcome is forgotten: what lands of it later is not known for ours, and waited out like a
+ * stranger's, or renewed over in a term. But it must go on bounding a term by whose deadline it counts. Without room
+ * only looking is safe; the term's end makes some. */
 static bool make_room(struct lease *l)
 {
 	if (l->limbo_len < LEASE_LIMBO)

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As record_print puts them. A text inside another value cannot hold the keys: there, quotes have a backslash before them. */
+/* As record_print puts them. A text inside another value cannot hold the keys: there, quotes have a backslash before
+ * them. */
 #define TIME_KEY "\n  \"renewTime\": \""
 #define TIME_LEN (sizeof "2024-05-01T12:00:00.000000Z" - 1)
 #define WRITE_KEY "\n  \"write\": \""

@@ -1,7 +1,6 @@
-/* What was read last in one place: a renewal differs from it in its time and its write's name alone, so a standby that looks
- * at one every few seconds need not parse it.
- * Not a cache of the store: the text is always read; only the work of understanding it is saved.
- * Used by the file lock. */
+/* What was read last in one place: a renewal differs from it in its time and its write's name alone, so a standby that
+ * looks at one every few seconds need not parse it. Not a cache of the store: the text is always read; only the work of
+ * understanding it is saved. Used by the file lock. */
 #ifndef LUNARCH_READING_H
 #define LUNARCH_READING_H
 

@@ -23,7 +23,7 @@ enum kind {
 	TIME,    /* int64_t, microseconds */
 	SECONDS, /* leaseDurationSeconds: derived from lease_ms when printed, a fallback for it when read */
 	STATE,
-	VALUE,   /* char *, any JSON as text; NULL = none */
+	VALUE, /* char *, any JSON as text; NULL = none */
 };
 
 struct field {
@@ -34,7 +34,7 @@ struct field {
 	bool always;     /* printed even when it is 0 or "" */
 };
 
-#define AT(member) offsetof(struct record, member), sizeof ((struct record *)0)->member
+#define AT(member) offsetof(struct record, member), sizeof((struct record *)0)->member
 
 /* In the order in which they are printed. leaseDurationSeconds comes before leaseDurationMs, which overrides it. */
 static const struct field fields[] = {
@@ -214,7 +214,8 @@ static int get_field(struct record *r, const struct field *f, const json_t *valu
 	return 0;
 }
 
-/* Known fields in the table's order, whatever the text's. null counts as absent: client-go writes it for a time it has not. */
+/* Known fields in the table's order, whatever the text's. null counts as absent: client-go writes it for a time it has
+ * not. */
 static int get_known(struct record *r, const json_t *object, struct err *err)
 {
 	for (size_t i = 0; i < FIELDS; i++) {
@@ -230,7 +231,8 @@ static void get_extra(struct record *r, json_t *object)
 	const char *key;
 	json_t *value;
 
-	json_object_foreach(object, key, value) {
+	json_object_foreach(object, key, value)
+	{
 		if (field_named(key))
 			continue;
 		if (!r->extra)
@@ -251,8 +253,9 @@ static int check_kind(const json_t *root, struct err *err)
 	bool holder = has(root, "holderIdentity"), duration = has(root, "leaseDurationSeconds");
 
 	if (!holder && !duration)
-		return err_set(err, ERR_FOREIGN, "JSON, but no election record: it has neither \"holderIdentity\" nor "
-		                                 "\"leaseDurationSeconds\"");
+		return err_set(err, ERR_FOREIGN,
+		               "JSON, but no election record: it has neither \"holderIdentity\" nor "
+		               "\"leaseDurationSeconds\"");
 	if (!holder || !duration)
 		return err_set(err, ERR_INVALID, "\"%s\" is missing, expected in every election record",
 		               holder ? "leaseDurationSeconds" : "holderIdentity");
@@ -282,15 +285,21 @@ static int check_kept(const struct record *r, size_t len, struct err *err)
 	if (len <= RECORD_KEPT_MAX / LONGER)
 		return 0;
 	if (r->checkpoint && strlen(r->checkpoint) > RECORD_KEPT_MAX)
-		return err_set(err, ERR_INVALID, "\"checkpoint\" would have %zu bytes when it is written again, at most %d leave room for an election: "
-		               "make it shorter", strlen(r->checkpoint), RECORD_KEPT_MAX);
+		return err_set(
+			err, ERR_INVALID,
+			"\"checkpoint\" would have %zu bytes when it is written again, at most %d leave room for an election: "
+			"make it shorter",
+			strlen(r->checkpoint), RECORD_KEPT_MAX);
 	put_extra(&b, r->extra, &largest);
 	size_t kept = b.len;
 	buf_fini(&b);
 	if (kept <= RECORD_KEPT_MAX)
 		return 0;
-	return err_set(err, ERR_INVALID, "the fields that are not Lunarch's, of which \"%.80s\" is the largest, would have %zu bytes when they are "
-	               "written again, at most %d leave room for an election: keep them elsewhere", largest, kept, RECORD_KEPT_MAX);
+	return err_set(
+		err, ERR_INVALID,
+		"the fields that are not Lunarch's, of which \"%.80s\" is the largest, would have %zu bytes when they are "
+		"written again, at most %d leave room for an election: keep them elsewhere",
+		largest, kept, RECORD_KEPT_MAX);
 }
 
 int record_parse(struct record *r, const char *text, size_t len, struct err *err)
@@ -438,7 +447,8 @@ static void put_extra(struct buf *b, json_t *extra, const char **largest)
 	json_t *value;
 	size_t most = 0;
 
-	json_object_foreach(extra, key, value) {
+	json_object_foreach(extra, key, value)
+	{
 		char *text = json_dumps(value, PRINT_VALUE);
 		if (largest && text && strlen(text) > most) {
 			most = strlen(text);
@@ -469,7 +479,8 @@ int record_checkpoint_check(const char *text, struct err *err)
 	size_t len = strlen(text);
 
 	if (len > RECORD_CHECKPOINT_MAX)
-		return err_set(err, ERR_FULL, "the checkpoint has %zu bytes as JSON, at most %d fit into the lock's record", len,
+		return err_set(err, ERR_FULL,
+		               "the checkpoint has %zu bytes as JSON, at most %d fit into the lock's record", len,
 		               RECORD_CHECKPOINT_MAX);
 	char *nested = mem_printf("[%s]", text); /* as deep as it will be in a record */
 	json_t *list = json_loads(nested, JSON_REJECT_DUPLICATES, &why);
@@ -491,8 +502,8 @@ static uint64_t mix_text(uint64_t hash, const char *s)
 
 uint64_t record_sight_id(const struct record *r)
 {
-	const int64_t numbers[] = { (int64_t)r->state, (int64_t)r->term, r->lease_ms,    r->renew_ms,
-		                    r->retry_ms,       r->acquired_us,   r->renewed_us,  r->transitions };
+	const int64_t numbers[] = { (int64_t)r->state, (int64_t)r->term, r->lease_ms,   r->renew_ms,
+		                    r->retry_ms,       r->acquired_us,   r->renewed_us, r->transitions };
 	uint64_t hash = HASH_FNV_SEED;
 
 	hash = mix_text(hash, r->holder);
@@ -604,9 +615,10 @@ int record_time_parse(const char *text, int64_t *us)
 	int zone;
 
 	/* Each looks no further than where the one before it found what it should. */
-	if (!get_digits(text, 4, &t.tm_year) || text[4] != '-' || !get_digits(text + 5, 2, &t.tm_mon) || text[7] != '-' ||
-	    !get_digits(text + 8, 2, &t.tm_mday) || !text[10] || !strchr("Tt ", text[10]) || !get_digits(text + 11, 2, &t.tm_hour) ||
-	    text[13] != ':' || !get_digits(text + 14, 2, &t.tm_min) || text[16] != ':' || !get_digits(text + 17, 2, &t.tm_sec))
+	if (!get_digits(text, 4, &t.tm_year) || text[4] != '-' || !get_digits(text + 5, 2, &t.tm_mon) ||
+	    text[7] != '-' || !get_digits(text + 8, 2, &t.tm_mday) || !text[10] || !strchr("Tt ", text[10]) ||
+	    !get_digits(text + 11, 2, &t.tm_hour) || text[13] != ':' || !get_digits(text + 14, 2, &t.tm_min) ||
+	    text[16] != ':' || !get_digits(text + 17, 2, &t.tm_sec))
 		return -1;
 	t.tm_year -= 1900;
 	t.tm_mon -= 1;

@@ -33,8 +33,10 @@ const struct lock_backend lock_backends[] = {
 const char *lock_outcome_name(enum lock_outcome o)
 {
 	static const char *const names[] = {
-		[LOCK_OK] = "ok",           [LOCK_ABSENT] = "absent",   [LOCK_FOREIGN] = "foreign", [LOCK_CONFLICT] = "conflict",
-		[LOCK_UNKNOWN] = "unknown", [LOCK_REFUSED] = "refused", [LOCK_INVALID] = "invalid", [LOCK_FAILED] = "failed",
+		[LOCK_OK] = "ok",           [LOCK_ABSENT] = "absent",
+		[LOCK_FOREIGN] = "foreign", [LOCK_CONFLICT] = "conflict",
+		[LOCK_UNKNOWN] = "unknown", [LOCK_REFUSED] = "refused",
+		[LOCK_INVALID] = "invalid", [LOCK_FAILED] = "failed",
 	};
 
 	return (size_t)o < sizeof names / sizeof *names ? names[o] : "?";
@@ -58,7 +60,8 @@ static int unknown_scheme(const char *url, size_t len, struct err *err)
 
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
 		buf_printf(&known, "%s%s:", b == lock_backends ? "" : ", ", b->scheme);
-	err_set(err, ERR_USAGE, "lock \"%.*s:...\": there is no such kind of lock; there are %s (or a plain /PATH or NAME, which is a file)",
+	err_set(err, ERR_USAGE,
+	        "lock \"%.*s:...\": there is no such kind of lock; there are %s (or a plain /PATH or NAME, which is a file)",
 	        (int)len, url, known.data);
 	buf_fini(&known);
 	return -1;

@@ -17,59 +17,60 @@ struct timeline;
 
 enum lock_outcome {
 	LOCK_OK,
-	LOCK_ABSENT,      /* read: there is no record */
-	LOCK_FOREIGN,     /* read: there is something, but no record of ours; err says what. Never overwritten */
-	LOCK_CONFLICT,    /* write: the store holds another version than expected; nothing was changed */
-	LOCK_UNKNOWN,     /* write: it may have been applied, or may be later */
-	LOCK_REFUSED,     /* rights; surely not applied */
-	LOCK_INVALID,     /* the store rejects the content; surely not applied */
-	LOCK_FAILED,      /* surely not applied; or a read without an answer */
+	LOCK_ABSENT,   /* read: there is no record */
+	LOCK_FOREIGN,  /* read: there is something, but no record of ours; err says what. Never overwritten */
+	LOCK_CONFLICT, /* write: the store holds another version than expected; nothing was changed */
+	LOCK_UNKNOWN,  /* write: it may have been applied, or may be later */
+	LOCK_REFUSED,  /* rights; surely not applied */
+	LOCK_INVALID,  /* the store rejects the content; surely not applied */
+	LOCK_FAILED,   /* surely not applied; or a read without an answer */
 };
 const char *lock_outcome_name(enum lock_outcome o);
 
 struct lock_result {
 	enum lock_outcome outcome;
-	struct instant sent_at;       /* read before the request left this process */
-	const struct record *record;  /* read, LOCK_OK: borrowed until the callback returns */
-	struct version version;       /* read OK, ABSENT; write OK: what is in the store now, and a write has to expect. An absent record
-	                               * has one other than "" where it would be put into something that is there */
-	int64_t token;                /* write OK: the fencing token, if the store makes it; else 0 and the record's counts */
-	struct err err;               /* every outcome but OK, ABSENT and CONFLICT */
+	struct instant sent_at;      /* read before the request left this process */
+	const struct record *record; /* read, LOCK_OK: borrowed until the callback returns */
+	struct version
+		version; /* read OK, ABSENT; write OK: what is in the store now, and a write has to expect. An absent
+	                  * record has one other than "" where it would be put into something that is there */
+	int64_t token;   /* write OK: the fencing token, if the store makes it; else 0 and the record's counts */
+	struct err err;  /* every outcome but OK, ABSENT and CONFLICT */
 };
 typedef void lock_done_fn(void *arg, const struct lock_result *result);
 
 /* What a backend may use; borrowed, outlives every lock opened with it. */
 struct lock_env {
 	struct ev_loop *loop;
-	struct offload *offload;      /* runs blocking calls off the loop */
-	struct timeline *timeline;    /* of the electors' timers; NULL: the loop's */
-	struct lock_shared *shared;   /* private: see lock_env_share */
+	struct offload *offload;    /* runs blocking calls off the loop */
+	struct timeline *timeline;  /* of the electors' timers; NULL: the loop's */
+	struct lock_shared *shared; /* private: see lock_env_share */
 };
 
-/* What the locks of one backend share (connections, watches): one object for each key, which is compared by its address,
- * made on first use and dropped by lock_env_fini, the last one first. NULL: make failed, with its *err. */
+/* What the locks of one backend share (connections, watches): one object for each key, which is compared by its
+ * address, made on first use and dropped by lock_env_fini, the last one first. NULL: make failed, with its *err. */
 void *lock_env_share(struct lock_env *env, const void *key, void *(*make)(struct lock_env *env, struct err *err),
                      void (*drop)(void *object), struct err *err);
 void lock_env_fini(struct lock_env *env); /* after the last lock of the env is closed */
 
-/* Where host names are looked up (resolve.h): threads of their own, since one that hangs in a dead name server must not hold up what
- * other locks do on theirs. Borrowed. */
+/* Where host names are looked up (resolve.h): threads of their own, since one that hangs in a dead name server must not
+ * hold up what other locks do on theirs. Borrowed. */
 struct offload *lock_lookups(struct lock_env *env);
 
 typedef void lock_changed_fn(void *arg);
 
 /* What a server says of itself, for doctor. */
 struct lock_about {
-	char server[120];     /* "etcd 3.4.23" */
-	char warning[600];    /* a known defect of that version, or a setting that loses records; "" = nothing is known */
-	bool unfit;           /* the warning is of what can make two leaders */
-	int64_t pause_ms;     /* a healthy server of this kind may be silent so long (a cluster that chooses its leader) */
+	char server[120];  /* "etcd 3.4.23" */
+	char warning[600]; /* a known defect of that version, or a setting that loses records; "" = nothing is known */
+	bool unfit;        /* the warning is of what can make two leaders */
+	int64_t pause_ms;  /* a healthy server of this kind may be silent so long (a cluster that chooses its leader) */
 };
 
 /* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
 struct lock_ops {
-	const char *scheme;     /* "file": what lock_backends calls it */
-	bool token_in_record;   /* the token is a counter that the elector puts into the record */
+	const char *scheme;   /* "file": what lock_backends calls it */
+	bool token_in_record; /* the token is a counter that the elector puts into the record */
 
 	/* Parses what follows the scheme and allocates; no I/O beyond looking at the path. NULL with *err. */
 	struct lock *(*open)(struct lock_env *env, const char *url, struct err *err);
@@ -77,48 +78,52 @@ struct lock_ops {
 	/* Starts a look. done is called exactly once, never from inside this call, at the latest at `by`. */
 	void (*read)(struct lock *l, struct instant by, lock_done_fn *done, void *arg);
 
-	/* Starts a compare-and-swap. expected: the version last read, "" = only if absent. durable: must survive a power cut
-	 * before it is reported (a new term, a release); a renewal need not, but may not endanger what is there.
-	 * Record and version are borrowed until done is called, which is as for read. */
+	/* Starts a compare-and-swap. expected: the version last read, "" = only if absent. durable: must survive a
+	 * power cut before it is reported (a new term, a release); a renewal need not, but may not endanger what is
+	 * there. Record and version are borrowed until done is called, which is as for read. */
 	void (*write)(struct lock *l, const struct record *r, const struct version *expected, bool durable,
 	              struct instant by, lock_done_fn *done, void *arg);
 
-	/* Ends an operation under way: done is called before this returns (LOCK_UNKNOWN; LOCK_FAILED for a read, and for a write
-	 * that was not sent). No-op if none. */
+	/* Ends an operation under way: done is called before this returns (LOCK_UNKNOWN; LOCK_FAILED for a read, and
+	 * for a write that was not sent). No-op if none. */
 	void (*cancel)(struct lock *l);
 
 	/* Starts notices; `changed` comes from the loop, may come for nothing, may miss nothing while it returns true.
 	 * false: this place cannot notice, so poll. NULL member: the store has no notices. */
 	bool (*watch)(struct lock *l, lock_changed_fn *changed, void *arg);
 
-	/* Tells the store's other users that `identity` became the leader, or leads no more. Best effort: no answer, no delay of any
-	 * operation. NULL member: the store has no place for it. */
+	/* Tells the store's other users that `identity` became the leader, or leads no more. Best effort: no answer, no
+	 * delay of any operation. NULL member: the store has no place for it. */
 	void (*announce)(struct lock *l, const char *identity, bool leads);
 
 	void (*close)(struct lock *l); /* cancels first */
 
 	/* The rest is doctor's, and may be missing. */
 
-	/* Asks the server what it is. An operation like read; about is borrowed until done, and filled if the outcome is LOCK_OK. */
+	/* Asks the server what it is. An operation like read; about is borrowed until done, and filled if the outcome
+	 * is LOCK_OK. */
 	void (*about)(struct lock *l, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg);
 
-	/* Removes the record if it has this version, and what is kept beside it, also where there is none and that was expected: doctor's
-	 * own scratch record, never one that an election uses. expected is borrowed until done: LOCK_OK, ABSENT (it was gone), CONFLICT,
-	 * and those of a write. */
-	void (*remove)(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done, void *arg);
+	/* Removes the record if it has this version, and what is kept beside it, also where there is none and that was
+	 * expected: doctor's own scratch record, never one that an election uses. expected is borrowed until done:
+	 * LOCK_OK, ABSENT (it was gone), CONFLICT, and those of a write. */
+	void (*remove)(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done,
+	               void *arg);
 
-	bool key_last;          /* the key ends the URL, even if there is a '?' before */
+	bool key_last; /* the key ends the URL, even if there is a '?' before */
 };
 
-/* The URL of another lock in the same place, whose key has `more` (letters, digits, dashes) behind it. The caller frees. */
+/* The URL of another lock in the same place, whose key has `more` (letters, digits, dashes) behind it. The caller
+ * frees. */
 char *lock_url_beside(const struct lock *l, const char *url, const char *more);
 
 /* Common first member of every backend's struct. */
 struct lock {
 	const struct lock_ops *ops;
-	char *url;   /* as people see it: canonical, without secrets */
-	/* The largest token that this process has seen of this lock; the elector sets it before it writes. A backend that makes tokens by
-	 * a clock makes a larger one. One whose store counts them leaves them alone: receivers compare them with the store's. */
+	char *url; /* as people see it: canonical, without secrets */
+	/* The largest token that this process has seen of this lock; the elector sets it before it writes. A backend
+	 * that makes tokens by a clock makes a larger one. One whose store counts them leaves them alone: receivers
+	 * compare them with the store's. */
 	int64_t token_floor;
 };
 
@@ -126,8 +131,8 @@ struct lock {
  * NULL: *err names the URL, and for an unknown scheme the ones there are. */
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
 
-/* Loads what locks of this URL need, if that is a module: takes milliseconds, so it is best done while something else is waited
- * for. Says nothing of what is wrong: lock_open does. */
+/* Loads what locks of this URL need, if that is a module: takes milliseconds, so it is best done while something else
+ * is waited for. Says nothing of what is wrong: lock_open does. */
 void lock_prepare(const char *url);
 
 /* The default directory for file locks, made (mode 0700) if need be: /var/lib/lunarch for root, else

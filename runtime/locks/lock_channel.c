@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_S 2. /* where there are no notices */
+#define LOOK_S 2.  /* where there are no notices */
 #define RAISE_S 1. /* between tries to get them back */
 
 static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)

@@ -19,8 +19,8 @@ struct lock_board { /* one per server; zero but for the loop before the first us
 	bool deaf;      /* there are no notices here: members are told to look now and then */
 };
 
-struct lock_member { /* embedded in the lock; zero before the first use */
-	char name[33];  /* ours, random: what we publish ourselves is no news to us */
+struct lock_member {   /* embedded in the lock; zero before the first use */
+	char name[33]; /* ours, random: what we publish ourselves is no news to us */
 	lock_changed_fn *changed;
 	void *arg;
 	struct lock_board *board;
@@ -31,18 +31,19 @@ struct lock_member { /* embedded in the lock; zero before the first use */
 
 void lock_member_init(struct lock_member *m, struct lock_board *b);
 
-/* Another name: before an acquisition, so that the copies of a process on a cloned machine do not take each other's notices for their own
- * for longer than a lease. */
+/* Another name: before an acquisition, so that the copies of a process on a cloned machine do not take each other's
+ * notices for their own for longer than a lease. */
 void lock_member_rename(struct lock_member *m);
 
-/* Waits for notices on the channel. The channel, if it is new to this board: the link asks the server for it. NULL: it is not.
- * A second call changes only whom to tell. */
+/* Waits for notices on the channel. The channel, if it is new to this board: the link asks the server for it. NULL: it
+ * is not. A second call changes only whom to tell. */
 struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg);
 
 /* true: it was the last one on its channel, whose name is in `channel` (to be freed): the link tells the server. */
 bool lock_member_leave(struct lock_member *m, char **channel);
 
-/* Tells who waits on the channel, by way of the loop, so that a callback may close any lock. but: not the one of that name. */
+/* Tells who waits on the channel, by way of the loop, so that a callback may close any lock. but: not the one of that
+ * name. */
 void lock_board_tell(struct lock_board *b, const char *channel, const char *but);
 
 /* From now on everybody looks now and then. */
@@ -51,8 +52,8 @@ void lock_board_deafen(struct lock_board *b);
 /* Calls act for each channel. */
 void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct lock_channel *c), void *arg);
 
-/* Seconds until notices that were lost are sought again; of a server that refuses us (a password), ever more rarely, down to once a
- * minute. refusals: in a row, counted here; 0 again once there are notices. */
+/* Seconds until notices that were lost are sought again; of a server that refuses us (a password), ever more rarely,
+ * down to once a minute. refusals: in a row, counted here; 0 again once there are notices. */
 double lock_channel_again_s(int *refusals, enum lock_outcome why);
 
 #endif

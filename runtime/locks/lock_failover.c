@@ -42,7 +42,8 @@ void lock_failover_sends(struct lock_failover *d, bool leads, nsec lease, struct
 	d->own_until = instant_min(d->own_until, instant_add(now, lease));
 }
 
-void lock_failover_wrote(struct lock_failover *d, const struct version *version, bool leads, nsec lease, struct instant sent_at)
+void lock_failover_wrote(struct lock_failover *d, const struct version *version, bool leads, nsec lease,
+                         struct instant sent_at)
 {
 	d->own = leads ? *version : (struct version){ .text = "" };
 	d->own_until = instant_add(sent_at, lease);

@@ -1,5 +1,5 @@
-/* No store at all: every process has a record of its own, and so always leads. For --leader-elect=false, where every replica
- * shall work, and for development. */
+/* No store at all: every process has a record of its own, and so always leads. For --leader-elect=false, where every
+ * replica shall work, and for development. */
 #include "locks/lock.h"
 
 #include "base/mem.h"
@@ -12,11 +12,11 @@
 struct none {
 	struct lock lock;
 	struct ev_loop *loop;
-	ev_timer later;             /* done is never called from inside read or write */
+	ev_timer later; /* done is never called from inside read or write */
 	struct record record;
-	uint64_t version;           /* 0 = there is no record */
+	uint64_t version; /* 0 = there is no record */
 	struct lock_result result;
-	lock_done_fn *done;         /* NULL: nothing is under way */
+	lock_done_fn *done; /* NULL: nothing is under way */
 	void *arg;
 };
 
@@ -61,8 +61,8 @@ static void read_none(struct lock *l, struct instant by, lock_done_fn *done, voi
 	begin(of(l), of(l)->version ? LOCK_OK : LOCK_ABSENT, done, arg);
 }
 
-static void write_none(struct lock *l, const struct record *r, const struct version *expected, bool durable, struct instant by,
-                       lock_done_fn *done, void *arg)
+static void write_none(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+                       struct instant by, lock_done_fn *done, void *arg)
 {
 	struct none *n = of(l);
 	char now[32] = "";

@@ -44,7 +44,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	if (op->early)
 		end_early(op);
 	else
-		lock_op_give_up(op, ERR_TIMEOUT, op->sent ? "no answer before the deadline" : "no connection before the deadline");
+		lock_op_give_up(op, ERR_TIMEOUT,
+		                op->sent ? "no answer before the deadline" : "no connection before the deadline");
 }
 
 static void arm(struct lock_op *op, nsec after)
@@ -55,12 +56,20 @@ static void arm(struct lock_op *op, nsec after)
 	ev_timer_start(op->loop, &op->timer);
 }
 
-void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *l, void (*on_detach)(struct lock_op *op), bool writing,
-                   struct instant by, lock_done_fn *done, void *arg)
+void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *l,
+                   void (*on_detach)(struct lock_op *op), bool writing, struct instant by, lock_done_fn *done,
+                   void *arg)
 {
 	*op = (struct lock_op){
-		.loop = env->loop, .detach = on_detach, .url = l->url, .writing = writing, .by = by, .done = done, .arg = arg,
-		.active = true, .sent_at = clock_now(),
+		.loop = env->loop,
+		.detach = on_detach,
+		.url = l->url,
+		.writing = writing,
+		.by = by,
+		.done = done,
+		.arg = arg,
+		.active = true,
+		.sent_at = clock_now(),
 	};
 	ev_timer_init(&op->timer, on_timer, 0., 0.);
 	op->timer.data = op;
@@ -129,7 +138,8 @@ int lock_op_left_ms(const struct lock_op *op)
 	return left < 1 ? 1 : left > 3600 * 1000 ? 3600 * 1000 : (int)left;
 }
 
-void lock_op_found(struct lock_op *op, const char *what, const char *text, size_t len, const char *version, int64_t token)
+void lock_op_found(struct lock_op *op, const char *what, const char *text, size_t len, const char *version,
+                   int64_t token)
 {
 	struct lock_result r = { .outcome = LOCK_OK, .token = token };
 	struct record record;
@@ -165,7 +175,8 @@ bool lock_op_print(struct lock_op *op, const struct record *r, char **text)
 	size_t len = strlen(*text);
 	if (len <= RECORD_MAX_BYTES)
 		return true;
-	lock_op_fail_soon(op, LOCK_INVALID, ERR_INVALID, "the record would have %zu bytes, at most %d are allowed: nothing was changed", len,
+	lock_op_fail_soon(op, LOCK_INVALID, ERR_INVALID,
+	                  "the record would have %zu bytes, at most %d are allowed: nothing was changed", len,
 	                  RECORD_MAX_BYTES);
 	free(*text);
 	*text = NULL;

@@ -17,7 +17,9 @@
 
 static int hex(char c)
 {
-	return isdigit((unsigned char)c) ? c - '0' : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10 : -1;
+	return isdigit((unsigned char)c)    ? c - '0'
+	       : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
+	                                    : -1;
 }
 
 char *lock_url_decode(const char *s, size_t len)
@@ -193,7 +195,8 @@ static bool is_known(const struct lock_url *u, const char *name, const char *con
 	return u->hosts && strcmp(name, "password_file") == 0;
 }
 
-static int take_option(struct lock_url *u, const char *from, const char *to, const char *const *known, char *wrong, size_t room)
+static int take_option(struct lock_url *u, const char *from, const char *to, const char *const *known, char *wrong,
+                       size_t room)
 {
 	const char *equals = memchr(from, '=', (size_t)(to - from));
 
@@ -201,14 +204,16 @@ static int take_option(struct lock_url *u, const char *from, const char *to, con
 		return snprintf(wrong, room, "too many options");
 	if (!equals)
 		return snprintf(wrong, room, "the option \"%.*s\" has no value", (int)(to - from), from);
-	char *name = lock_url_decode(from, (size_t)(equals - from)), *value = lock_url_decode(equals + 1, (size_t)(to - equals - 1));
+	char *name = lock_url_decode(from, (size_t)(equals - from)),
+	     *value = lock_url_decode(equals + 1, (size_t)(to - equals - 1));
 	u->option[u->options].name = name;
 	u->option[u->options++].value = value;
 	if (!name || !value)
 		return snprintf(wrong, room, "an option has a bad percent escape");
 	if (is_known(u, name, known))
 		return 0;
-	int n = snprintf(wrong, room, "there is no option \"%.40s\"; there are %s", name, u->hosts ? "password_file" : "");
+	int n = snprintf(wrong, room, "there is no option \"%.40s\"; there are %s", name,
+	                 u->hosts ? "password_file" : "");
 	for (bool first = !u->hosts; known && *known && n > 0 && (size_t)n < room; known++, first = false)
 		n += snprintf(wrong + n, room - (size_t)n, "%s%s", first ? "" : ", ", *known);
 	return 1;
@@ -273,7 +278,8 @@ static const char *take_authority(struct lock_url *u, const char *authority, int
 	return take_hosts(u, at ? at + 1 : authority, end, port);
 }
 
-static const char *take(struct lock_url *u, const char *text, int port, const char *const *known, char *room, size_t size)
+static const char *take(struct lock_url *u, const char *text, int port, const char *const *known, char *room,
+                        size_t size)
 {
 	if (strncmp(text, "//", 2) != 0)
 		return "expected //HOST:PORT/... after the colon";
@@ -291,7 +297,8 @@ static const char *take(struct lock_url *u, const char *text, int port, const ch
 	return *query && take_options(u, query + 1, known, room, size) < 0 ? room : NULL;
 }
 
-int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known, struct err *err)
+int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known,
+                   struct err *err)
 {
 	char room[300];
 
@@ -305,7 +312,8 @@ int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int
 	return -1;
 }
 
-int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known, struct err *err)
+int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known,
+                           struct err *err)
 {
 	char wrong[300];
 
@@ -340,7 +348,8 @@ const char *lock_url_option(const struct lock_url *u, const char *name)
 	return NULL;
 }
 
-int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out, struct err *err)
+int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out,
+                    struct err *err)
 {
 	const char *text = lock_url_option(u, name);
 	char *end;
@@ -351,7 +360,8 @@ int lock_url_number(const struct lock_url *u, const char *name, int least, int m
 	errno = 0;
 	long n = strtol(text, &end, 10);
 	if (errno || end == text || *end || n < least || n > most)
-		return err_set(err, ERR_USAGE, "the option %s=%s: expected a number from %d to %d", name, text, least, most);
+		return err_set(err, ERR_USAGE, "the option %s=%s: expected a number from %d to %d", name, text, least,
+		               most);
 	*out = (int)n;
 	return 0;
 }

@@ -17,11 +17,12 @@ struct buf;
 
 /* Everything percent-decoded. */
 struct lock_url {
-	char *user, *password;     /* "" and NULL if there are none; password also from ?password_file= or the environment */
-	char *path;                /* without its first slash; may be "" */
-	int hosts;                 /* 1 to LOCK_URL_HOSTS */
+	char *user,
+		*password; /* "" and NULL if there are none; password also from ?password_file= or the environment */
+	char *path;        /* without its first slash; may be "" */
+	int hosts;         /* 1 to LOCK_URL_HOSTS */
 	struct {
-		char *name;        /* without brackets */
+		char *name; /* without brackets */
 		int port;
 	} host[LOCK_URL_HOSTS];
 	int options;
@@ -32,38 +33,44 @@ struct lock_url {
 
 /* text: what follows "scheme:". port: for hosts without one. known: the options there are besides password_file,
  * NULL-terminated. Reads the password's file. -1: *err, with scheme but without secrets; u is empty then. */
-int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known, struct err *err);
+int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known,
+                   struct err *err);
 
-/* Options alone, of a lock without hosts, which has no password: text is what follows the '?', lock names it in *err. */
-int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known, struct err *err);
+/* Options alone, of a lock without hosts, which has no password: text is what follows the '?', lock names it in *err.
+ */
+int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known,
+                           struct err *err);
 void lock_url_fini(struct lock_url *u); /* the password's bytes are wiped */
 
 /* The option's value; NULL: not given. */
 const char *lock_url_option(const struct lock_url *u, const char *name);
 
-/* The option as a whole number within [least, most]; otherwise: if it is not given. -1 with *err: it is something else. */
-int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out, struct err *err);
+/* The option as a whole number within [least, most]; otherwise: if it is not given. -1 with *err: it is something else.
+ */
+int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out,
+                    struct err *err);
 
-/* The same for every spelling of the same lock: user, hosts with their ports, path; options but password_file. Parsed again it
- * is the same. malloc'd. */
+/* The same for every spelling of the same lock: user, hosts with their ports, path; options but password_file. Parsed
+ * again it is the same. malloc'd. */
 char *lock_url_print(const struct lock_url *u, const char *scheme);
 
-/* The same hosts in the same order, user and password: one connection can serve both. Path and options are the caller's. */
+/* The same hosts in the same order, user and password: one connection can serve both. Path and options are the
+ * caller's. */
 bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b);
 
 /* "[::1]:80" or "host:80", percent-encoded as in a URL. out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
 
-/* Percent encoding (RFC 3986, 2.1). decode: malloc'd; NULL: a bad escape, or one for the terminator. encode: appends s; letters,
- * digits, "-._~" and what is in `also` stay as they are. */
+/* Percent encoding (RFC 3986, 2.1). decode: malloc'd; NULL: a bad escape, or one for the terminator. encode: appends s;
+ * letters, digits, "-._~" and what is in `also` stay as they are. */
 char *lock_url_decode(const char *s, size_t len);
 void lock_url_encode(struct buf *b, const char *s, const char *also);
 
 /* text with the password of its authority and those among its options as "***": for messages. malloc'd. */
 char *lock_url_redact(const char *text);
 
-/* An argument of the command line, which everybody on the host can read: its bytes are overwritten by what is redacted, and *text
- * is a copy of what they were, for ever. */
+/* An argument of the command line, which everybody on the host can read: its bytes are overwritten by what is redacted,
+ * and *text is a copy of what they were, for ever. */
 void lock_url_hide(char **text);
 
 #endif

@@ -16,14 +16,14 @@
 
 struct dial {
 	struct ev_loop *loop;
-	struct resolve *lookup;  /* NULL: done */
+	struct resolve *lookup; /* NULL: done */
 	struct resolved all;
-	int next;                /* of the addresses */
-	int fd;                  /* being connected; -1 */
+	int next; /* of the addresses */
+	int fd;   /* being connected; -1 */
 	int port;
 	char *host;
 	ev_io writable;
-	ev_timer timer;          /* of this address; of all of them for the last */
+	ev_timer timer; /* of this address; of all of them for the last */
 	struct instant by;
 	dial_done_fn *done;
 	void *arg;
@@ -57,8 +57,8 @@ static void fail(struct dial *d, int why)
 
 	if (d->next > 0)
 		resolve_print(&d->all.each[d->next - 1].addr, d->all.each[d->next - 1].len, address);
-	err_set(&err, why == ETIMEDOUT ? ERR_TIMEOUT : ERR_UNREACHABLE, "cannot connect to %s port %d (%s): %s", d->host, d->port, address,
-	        strerror(why));
+	err_set(&err, why == ETIMEDOUT ? ERR_TIMEOUT : ERR_UNREACHABLE, "cannot connect to %s port %d (%s): %s",
+	        d->host, d->port, address, strerror(why));
 	finish(d, -1, &err);
 }
 
@@ -129,7 +129,8 @@ static void try_next(struct dial *d)
 			fail(d, errno);
 		return;
 	}
-	if (connect(d->fd, (const struct sockaddr *)&d->all.each[i].addr, d->all.each[i].len) < 0 && errno != EINPROGRESS) {
+	if (connect(d->fd, (const struct sockaddr *)&d->all.each[i].addr, d->all.each[i].len) < 0 &&
+	    errno != EINPROGRESS) {
 		failed_here(d, errno);
 		return;
 	}
@@ -158,7 +159,9 @@ struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const cha
 {
 	struct dial *d = mem_zero(sizeof *d);
 
-	*d = (struct dial){ .loop = loop, .fd = -1, .port = port, .host = mem_dup(host), .by = by, .done = done, .arg = arg };
+	*d = (struct dial){
+		.loop = loop, .fd = -1, .port = port, .host = mem_dup(host), .by = by, .done = done, .arg = arg
+	};
 	ev_init(&d->writable, on_writable);
 	ev_init(&d->timer, on_timer);
 	d->writable.data = d->timer.data = d;

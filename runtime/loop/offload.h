@@ -1,7 +1,6 @@
 /* Runs blocking calls (fsync, a hung network file system, /proc scans) on a few threads, off the loop.
- * Not a general task system: jobs own no heap while they run, so that no thread grows an allocator arena; libpq's log-in cannot be
- * kept from it.
- * Used by the file lock, the proof of death, name resolution and PostgreSQL's log-in. */
+ * Not a general task system: jobs own no heap while they run, so that no thread grows an allocator arena; libpq's
+ * log-in cannot be kept from it. Used by the file lock, the proof of death, name resolution and PostgreSQL's log-in. */
 #ifndef LUNARCH_OFFLOAD_H
 #define LUNARCH_OFFLOAD_H
 

@@ -18,7 +18,7 @@ struct resolve {
 	bool on_thread;
 	resolve_done_fn *done;
 	void *arg;
-	int failed;             /* what getaddrinfo returned */
+	int failed; /* what getaddrinfo returned */
 	char host[HOST_BYTES], port[8];
 	struct resolved result;
 };
@@ -26,7 +26,9 @@ struct resolve {
 /* May run on a thread: it keeps what fits, and leaves nothing behind. */
 static void look_up(struct resolve *r, int flags)
 {
-	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags | AI_NUMERICSERV };
+	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
+		                        .ai_socktype = SOCK_STREAM,
+		                        .ai_flags = flags | AI_NUMERICSERV };
 	struct addrinfo *all = NULL;
 
 	r->failed = getaddrinfo(r->host, r->port, &hints, &all);
@@ -61,7 +63,8 @@ static void explain(struct resolve *r)
 		err_set(e, ERR_UNREACHABLE, "the host \"%s\" could not be looked up: the resolver failed", r->host);
 		return;
 	default:
-		err_set(e, ERR_UNREACHABLE, "the host \"%s\" could not be looked up: %s", r->host, gai_strerror(r->failed));
+		err_set(e, ERR_UNREACHABLE, "the host \"%s\" could not be looked up: %s", r->host,
+		        gai_strerror(r->failed));
 	}
 }
 
@@ -93,7 +96,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 		report(r);
 		return;
 	}
-	err_set(&late.err, ERR_TIMEOUT, "the host \"%s\" was not found before the deadline: the resolver does not answer", r->host);
+	err_set(&late.err, ERR_TIMEOUT,
+	        "the host \"%s\" was not found before the deadline: the resolver does not answer", r->host);
 	resolve_done_fn *done = r->done;
 	void *arg = r->arg;
 	ev_timer_stop(loop, &r->timer);
@@ -122,8 +126,8 @@ static bool take_host(struct resolve *r, const char *host)
 	return len < sizeof r->host;
 }
 
-struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, struct instant by,
-                              resolve_done_fn *done, void *arg)
+struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, const char *host, int port,
+                              struct instant by, resolve_done_fn *done, void *arg)
 {
 	struct resolve *r = mem_zero(sizeof *r);
 

@@ -1,6 +1,6 @@
 /* Host names to addresses, off the loop, with a deadline.
- * Not a cache and not a DNS client: getaddrinfo(3) decides, so /etc/hosts, nsswitch.conf and resolv.conf count as everywhere.
- * Used by dial.c and pg_link.c; libcurl has a resolver of its own. */
+ * Not a cache and not a DNS client: getaddrinfo(3) decides, so /etc/hosts, nsswitch.conf and resolv.conf count as
+ * everywhere. Used by dial.c and pg_link.c; libcurl has a resolver of its own. */
 #ifndef LUNARCH_RESOLVE_H
 #define LUNARCH_RESOLVE_H
 
@@ -14,7 +14,7 @@ struct ev_loop;
 struct offload;
 struct resolve;
 
-#define RESOLVE_MOST 8 /* addresses kept, in the order in which they are to be tried (RFC 6724) */
+#define RESOLVE_MOST 8  /* addresses kept, in the order in which they are to be tried (RFC 6724) */
 #define RESOLVE_TEXT 64 /* bytes for an address as text: IPv6 with a scope, and the terminator */
 
 struct resolved {
@@ -30,10 +30,10 @@ struct resolved {
 typedef void resolve_done_fn(void *arg, const struct resolved *result);
 
 /* Starts. host: a name, or an IPv4 or IPv6 address (with or without brackets), for which no thread is needed.
- * done is called exactly once, from the loop, never from inside this call, at the latest at `by`, unless cancelled first.
- * The handle is valid until done is called or resolve_cancel returns. */
-struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, const char *host, int port, struct instant by,
-                              resolve_done_fn *done, void *arg);
+ * done is called exactly once, from the loop, never from inside this call, at the latest at `by`, unless cancelled
+ * first. The handle is valid until done is called or resolve_cancel returns. */
+struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, const char *host, int port,
+                              struct instant by, resolve_done_fn *done, void *arg);
 
 /* done is not called any more. The thread that may still be asking is left behind. */
 void resolve_cancel(struct resolve *r);

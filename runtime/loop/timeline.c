@@ -41,7 +41,9 @@ static void loop_stop(struct timeline *l, struct timer *t)
 	ev_timer_stop(l->loop, &t->loop);
 }
 
-static const struct timeline_ops loop_ops = { .now = loop_now, .init = loop_init, .start = loop_start, .stop = loop_stop };
+static const struct timeline_ops loop_ops = {
+	.now = loop_now, .init = loop_init, .start = loop_start, .stop = loop_stop
+};
 
 /* ---- virtual: a heap by time, then by order of starting ---- */
 
@@ -111,7 +113,10 @@ static void virtual_stop(struct timeline *l, struct timer *t)
 }
 
 static const struct timeline_ops virtual_ops = {
-	.now = virtual_now, .init = virtual_init, .start = virtual_start, .stop = virtual_stop,
+	.now = virtual_now,
+	.init = virtual_init,
+	.start = virtual_start,
+	.stop = virtual_stop,
 };
 
 double timeline_first(const struct timeline *l)

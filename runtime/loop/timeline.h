@@ -1,6 +1,6 @@
-/* Timers by a loop's clock or by a simulated one: the one thing that a running program and a simulated one have different.
- * Not the clock of leases (clock.h), and no I/O.
- * Used by the elector, and by the scheduler and what runs on it; `lunarch test` makes a virtual one for each node. */
+/* Timers by a loop's clock or by a simulated one: the one thing that a running program and a simulated one have
+ * different. Not the clock of leases (clock.h), and no I/O. Used by the elector, and by the scheduler and what runs on
+ * it; `lunarch test` makes a virtual one for each node. */
 #ifndef LUNARCH_TIMELINE_H
 #define LUNARCH_TIMELINE_H
 
@@ -32,11 +32,11 @@ struct timeline_ops {
 
 struct timeline {
 	const struct timeline_ops *ops;
-	struct ev_loop *loop;  /* of the real one */
-	struct timer **heap;   /* of a virtual one: the first is due first */
+	struct ev_loop *loop; /* of the real one */
+	struct timer **heap;  /* of a virtual one: the first is due first */
 	size_t running, room;
 	uint64_t order;
-	const double *now;     /*     borrowed: its time in seconds, which its maker sets */
+	const double *now; /*     borrowed: its time in seconds, which its maker sets */
 };
 
 void timeline_init(struct timeline *l, struct ev_loop *loop);

@@ -5,16 +5,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Why no lock is needed. Only the elector moves deadlines; the others only end terms, by a mark of their own. A deadline is two
- * words, and a reader may see one of them old and one new:
+/* Why no lock is needed. Only the elector moves deadlines; the others only end terms, by a mark of their own. A
+ * deadline is two words, and a reader may see one of them old and one new:
  *
- *  - later deadlines: any mixture is no later than the new deadline by either clock, since instant_passed needs one clock
- *    alone. Whoever acts on it acts early, which costs a term at worst and never two leaders. The elector, for its part, looks
- *    at the mark after it has moved the deadline: a mark that was there before makes the extension fail, and one that comes
- *    later makes the next one fail.
- *  - earlier deadlines: the old one holds until page_extend returns, and only then is the write sent that makes it matter.
- *  - another term on the slot: it begins with end_boot = 0 and stores its own end_boot last, so who reads end_boot first
- *    and the term after it never takes one term's deadline for another's.
+ *  - later deadlines: any mixture is no later than the new deadline by either clock, since instant_passed needs one
+ * clock alone. Whoever acts on it acts early, which costs a term at worst and never two leaders. The elector, for its
+ * part, looks at the mark after it has moved the deadline: a mark that was there before makes the extension fail, and
+ * one that comes later makes the next one fail.
+ *  - earlier deadlines: the old one holds until page_extend returns, and only then is the write sent that makes it
+ * matter.
+ *  - another term on the slot: it begins with end_boot = 0 and stores its own end_boot last, so who reads end_boot
+ * first and the term after it never takes one term's deadline for another's.
  *
  * All accesses are sequentially consistent: they are few, and the argument above should not need a second page. */
 
@@ -27,7 +28,8 @@
 _Static_assert(sizeof(struct page_slot) == 64, "a slot is a cache line");
 _Static_assert(sizeof(struct page) == 64, "slots begin on a cache line");
 _Static_assert(sizeof(struct page_mark) == sizeof(struct page_slot), "a mark lies where its slot does");
-_Static_assert(sizeof(struct page) + SLOTS_MOST * sizeof(struct page_slot) <= DISTANCE, "the marks lie behind the slots");
+_Static_assert(sizeof(struct page) + SLOTS_MOST * sizeof(struct page_slot) <= DISTANCE,
+               "the marks lie behind the slots");
 
 static size_t page_size(uint32_t slots)
 {
@@ -54,7 +56,8 @@ static bool map_at(char *at, size_t size, int rights, int fd)
 	return got == at;
 }
 
-/* Both files, at their distance. What lies between them is given back: it would count as memory that we may not lock. */
+/* Both files, at their distance. What lies between them is given back: it would count as memory that we may not lock.
+ */
 static struct page *map(const int *fd, size_t size, int rights, struct err *err)
 {
 	const size_t gap = DISTANCE - whole_pages(size);
@@ -64,7 +67,8 @@ static struct page *map(const int *fd, size_t size, int rights, struct err *err)
 		err_sys(err, "cannot map the shared page (%zu bytes)", DISTANCE + size);
 		return NULL;
 	}
-	if (map_at(at, size, rights, fd[PAGE_DEADLINES]) && map_at(at + DISTANCE, size, PROT_READ | PROT_WRITE, fd[PAGE_MARKS])) {
+	if (map_at(at, size, rights, fd[PAGE_DEADLINES]) &&
+	    map_at(at + DISTANCE, size, PROT_READ | PROT_WRITE, fd[PAGE_MARKS])) {
 		munmap(at + DISTANCE - gap, gap);
 		return (struct page *)at;
 	}
@@ -95,7 +99,8 @@ static int make_file(size_t size, struct err *err)
 /* Our own mapping, which is there already, stays writable (F_SEAL_FUTURE_WRITE, fcntl(2), Linux 5.1). */
 static bool seal(const int *fd)
 {
-	return fcntl(fd[PAGE_DEADLINES], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | SEALS) == 0 && fcntl(fd[PAGE_MARKS], F_ADD_SEALS, SEALS) == 0;
+	return fcntl(fd[PAGE_DEADLINES], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | SEALS) == 0 &&
+	       fcntl(fd[PAGE_MARKS], F_ADD_SEALS, SEALS) == 0;
 }
 
 struct page *page_new(uint32_t n, int *fd, struct err *err)
@@ -144,15 +149,18 @@ struct page *page_map(const int *fd, struct err *err)
 {
 	off_t size, marks;
 
-	if (!is_file(fd[PAGE_DEADLINES], SEALS | F_SEAL_FUTURE_WRITE, &size) || !is_file(fd[PAGE_MARKS], SEALS, &marks) || size != marks) {
-		err_set(err, ERR_INVALID, "descriptors %d and %d are not a shared page", fd[PAGE_DEADLINES], fd[PAGE_MARKS]);
+	if (!is_file(fd[PAGE_DEADLINES], SEALS | F_SEAL_FUTURE_WRITE, &size) ||
+	    !is_file(fd[PAGE_MARKS], SEALS, &marks) || size != marks) {
+		err_set(err, ERR_INVALID, "descriptors %d and %d are not a shared page", fd[PAGE_DEADLINES],
+		        fd[PAGE_MARKS]);
 		return NULL;
 	}
 	struct page *p = map(fd, (size_t)size, PROT_READ, err);
 	if (!p)
 		return NULL;
 	if (p->magic != MAGIC || p->slots > SLOTS_MOST || page_size(p->slots) != (size_t)size) {
-		err_set(err, ERR_INVALID, "descriptor %d is not a shared page: it is marked %08x and claims %u slots in %lld bytes",
+		err_set(err, ERR_INVALID,
+		        "descriptor %d is not a shared page: it is marked %08x and claims %u slots in %lld bytes",
 		        fd[PAGE_DEADLINES], p->magic, p->slots, (long long)size);
 		unmap(p, (size_t)size);
 		return NULL;

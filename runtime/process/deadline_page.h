@@ -1,10 +1,11 @@
 /* The shared page: per election, what the term's deadlines are, as atomics in memory that three processes map.
  * Not a message channel: it holds state that must be right even when nobody reads messages.
- * Written by the elector; read by the guard (when to kill) and the worker (is_leading); either may end a term, none revive one.
+ * Written by the elector; read by the guard (when to kill) and the worker (is_leading); either may end a term, none
+ * revive one.
  *
- * It is two files. In the one with the deadlines nobody but who made it can write: the worker runs code of others, and elector
- * and guard rely on what is there. In the other one, guard and worker say which terms have ended: whatever a worker writes there
- * can end terms of its own, and nothing else. */
+ * It is two files. In the one with the deadlines nobody but who made it can write: the worker runs code of others, and
+ * elector and guard rely on what is there. In the other one, guard and worker say which terms have ended: whatever a
+ * worker writes there can end terms of its own, and nothing else. */
 #ifndef LUNARCH_DEADLINE_PAGE_H
 #define LUNARCH_DEADLINE_PAGE_H
 
@@ -23,13 +24,13 @@ struct page_slot {
 	_Atomic int64_t token;
 	_Atomic int64_t end_boot, end_raw;   /* is_leading until then, by either clock; end_boot decides: 0 = ended */
 	_Atomic int64_t kill_boot, kill_raw; /* the guard kills what runs then; 0 = nothing runs */
-	_Atomic uint32_t state;              /* enum page_state; STOPPING: the lease is held, but the script was told to stop */
+	_Atomic uint32_t state; /* enum page_state; STOPPING: the lease is held, but the script was told to stop */
 	uint32_t unused[3];
 };
 
 /* In the other file, at the place of the slot. */
 struct page_mark {
-	_Atomic uint64_t ended;              /* this term, which may act no more */
+	_Atomic uint64_t ended; /* this term, which may act no more */
 	uint64_t unused[7];
 };
 
@@ -40,11 +41,14 @@ struct page {
 	struct page_slot slot[];
 };
 
-#define PAGE_SLOTS 16384 /* what a crew gets: sparse, so that the number of elections need not be known before the script is loaded */
+#define PAGE_SLOTS                                                                                                \
+	16384 /* what a crew gets: sparse, so that the number of elections need not be known before the script is \
+	         loaded */
 
 enum page_file { PAGE_DEADLINES, PAGE_MARKS, PAGE_FILES };
 
-/* Two memfds of sealed size with n slots (1 to 65535), mapped; fd[PAGE_FILES] are O_CLOEXEC. NULL with *err, and both -1. */
+/* Two memfds of sealed size with n slots (1 to 65535), mapped; fd[PAGE_FILES] are O_CLOEXEC. NULL with *err, and both
+ * -1. */
 struct page *page_new(uint32_t n, int *fd, struct err *err);
 
 /* For the others: the deadlines can only be read. Borrows the descriptors; checks seals, magic and sizes. */
@@ -67,13 +71,14 @@ void page_idle(struct page_slot *s);
 /* Guard, before it kills: no term of this page may act any more, and none can be extended. Async-signal-safe. */
 void page_end_all(struct page *p);
 
-/* Worker: may the term act? Two clock reads, no system call. Sticky: once one of these has said no for a term, every later
- * page_extend of it fails. Async-signal-safe. */
+/* Worker: may the term act? Two clock reads, no system call. Sticky: once one of these has said no for a term, every
+ * later page_extend of it fails. Async-signal-safe. */
 bool page_leading(struct page_slot *s, uint64_t term);
 nsec page_remaining(struct page_slot *s, uint64_t term); /* 0 when not leading */
 bool page_stopping(struct page_slot *s, uint64_t term);  /* the script should wind up: ended, or told to stop */
 
-/* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs. Async-signal-safe. */
+/* Guard and the worker's SIGCONT handler: the earliest kill deadline of all slots; false if nothing runs.
+ * Async-signal-safe. */
 bool page_first_kill(struct page *p, struct instant *kill);
 
 #endif

@@ -27,7 +27,8 @@
 #define QUIET_WALKS 2
 /* ... or after this many if some process cannot be attributed: one in the middle of an execve shows no environment. */
 #define PATIENT_WALKS 20
-/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show himself. */
+/* Between two of them; and where the first found nobody, so that nobody has to be given time to die or to show himself.
+ */
 #define WALK_PAUSE NSEC_PER_MS
 #define QUIET_PAUSE (NSEC_PER_MS / 10)
 
@@ -42,23 +43,23 @@ struct guard {
 	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
 	bool command, foreground;
 	char **argv;
-	const char *tree_mark;       /* LUNARCH_TREE of this tree, NULL if none */
+	const char *tree_mark; /* LUNARCH_TREE of this tree, NULL if none */
 
 	int signals, timer, tty;
-	int children;                /* tree_own_children */
-	pid_t elector_group;         /* whom the terminal belonged to */
+	int children;        /* tree_own_children */
+	pid_t elector_group; /* whom the terminal belonged to */
 	struct page *page;
 
-	pid_t worker;                /* 0 once reaped */
-	bool over;                   /* kill everything and leave */
-	bool untold_end;             /* the note ENDED could not be sent yet */
+	pid_t worker;    /* 0 once reaped */
+	bool over;       /* kill everything and leave */
+	bool untold_end; /* the note ENDED could not be sent yet */
 	int wait_status;
 
 	/* Sweeps go on together: one walk serves them all. */
 	struct sweep sweep[PAGE_SLOTS];
 	int pending, quiet;
-	bool unclear, matched;       /* in the walk under way */
-	pid_t killed[TREE_MOST];     /* since pending was 0, so that a slow death counts once */
+	bool unclear, matched;   /* in the walk under way */
+	pid_t killed[TREE_MOST]; /* since pending was 0, so that a slow death counts once */
 	int killed_n;
 	struct tree tree;
 };
@@ -78,8 +79,19 @@ static int compare_ints(const void *a, const void *b)
 /* Whatever else was inherited is not the guard's, and must not be held open by it. */
 static void close_strangers(const struct guard *g)
 {
-	int keep[] = { STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO, g->control, g->wire, g->page_fd[PAGE_DEADLINES],
-		       g->page_fd[PAGE_MARKS], g->tree_fd, g->elector, g->signals, g->timer, g->tty, g->children };
+	int keep[] = { STDIN_FILENO,
+		       STDOUT_FILENO,
+		       STDERR_FILENO,
+		       g->control,
+		       g->wire,
+		       g->page_fd[PAGE_DEADLINES],
+		       g->page_fd[PAGE_MARKS],
+		       g->tree_fd,
+		       g->elector,
+		       g->signals,
+		       g->timer,
+		       g->tty,
+		       g->children };
 	const size_t n = sizeof keep / sizeof *keep;
 
 	qsort(keep, n, sizeof *keep, compare_ints);
@@ -197,8 +209,8 @@ __attribute__((noreturn)) static void become_worker(const struct guard *g, pid_t
 	_exit(error == ENOENT ? 127 : 126);
 }
 
-/* vfork, since the dispositions are the default ones already (supervisor.c saw to that) and a copy of the page tables is most of
- * what fork costs. */
+/* vfork, since the dispositions are the default ones already (supervisor.c saw to that) and a copy of the page tables
+ * is most of what fork costs. */
 static void start_worker(struct guard *g)
 {
 	pid_t guard = getpid();
@@ -216,7 +228,8 @@ static void start_worker(struct guard *g)
 	tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
 }
 
-/* The worker has them now. Held by us too, a pipe's reader would wait for us, and the elector would not see the wire end. */
+/* The worker has them now. Held by us too, a pipe's reader would wait for us, and the elector would not see the wire
+ * end. */
 static void let_go(struct guard *g)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -241,7 +254,8 @@ static void start(struct guard *g)
 	if (!g->command)
 		close_strangers(g);
 	start_worker(g);
-	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1). */
+	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1).
+	 */
 	if (g->command)
 		close_strangers(g);
 	let_go(g);
@@ -287,8 +301,8 @@ static void tell_end(struct guard *g)
 
 /* ---- the end ---- */
 
-#define FRESH_STACK (48 << 10)   /* more than killing needs */
-#define FIRST_PIDS 4096          /* by the time that so many have been killed there is memory again */
+#define FRESH_STACK (48 << 10) /* more than killing needs */
+#define FIRST_PIDS 4096        /* by the time that so many have been killed there is memory again */
 
 static void sleep_until_child(const struct guard *g, nsec at_most)
 {
@@ -324,9 +338,10 @@ __attribute__((noinline)) static void touch_stack(void)
 	touch(fresh, sizeof fresh);
 }
 
-/* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max). Whoever needs
- * another page waits for one then, and no file of /proc can be opened. So the guard goes the whole way once before, and what it
- * touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are at least no pages that were never there. */
+/* When it is time to kill, the tree may have taken all the memory that it and we may have together (memory.max).
+ * Whoever needs another page waits for one then, and no file of /proc can be opened. So the guard goes the whole way
+ * once before, and what it touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are at
+ * least no pages that were never there. */
 static void be_ready(struct guard *g)
 {
 	touch_stack();
@@ -347,7 +362,8 @@ static void kill_all(struct guard *g)
 	nsec pause = NSEC_PER_MS;
 
 	page_end_all(g->page);
-	setpriority(PRIO_PROCESS, 0, -20); /* a fork storm competes for the processor; without the right to it, so be it */
+	setpriority(PRIO_PROCESS, 0,
+	            -20); /* a fork storm competes for the processor; without the right to it, so be it */
 	for (;;) {
 		tree_kill_children(g->children); /* which works without memory, too */
 		tree_kill(&g->tree, getpid());
@@ -375,7 +391,8 @@ static struct sweep *wanted_sweep(struct guard *g, pid_t pid, const char *mark)
 	uint64_t term = strtoull(digits, &end, 10);
 	if (end == digits || *end != '\0' || term != g->sweep[slot].term)
 		return NULL;
-	if (g->tree_mark && (tree_env(pid, PROOF_ENV, tree, sizeof tree) != TREE_ENV_FOUND || strcmp(tree, g->tree_mark) != 0))
+	if (g->tree_mark &&
+	    (tree_env(pid, PROOF_ENV, tree, sizeof tree) != TREE_ENV_FOUND || strcmp(tree, g->tree_mark) != 0))
 		return NULL;
 	return &g->sweep[slot];
 }
@@ -423,7 +440,10 @@ static void report_sweeps(struct guard *g)
 		struct sweep *s = &g->sweep[slot];
 		if (!s->pending)
 			continue;
-		if (!tell(g, (struct guard_note){ .type = GUARD_SWEPT, .value = s->killed, .slot = slot, .term = s->term,
+		if (!tell(g, (struct guard_note){ .type = GUARD_SWEPT,
+		                                  .value = s->killed,
+		                                  .slot = slot,
+		                                  .term = s->term,
 		                                  .clean = !g->unclear }))
 			return; /* the elector does not read: the next walk reports the rest */
 		s->pending = false;

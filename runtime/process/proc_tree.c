@@ -30,8 +30,8 @@ static ssize_t read_some(int fd, void *buffer, size_t size)
 
 /* ---- numbers in a directory: processes in /proc, threads in /proc/PID/task ---- */
 
-/* What /proc says when a process, or a thread, has ended meanwhile. Any other failure means that there is something we could
- * not see: no descriptor left, no memory. */
+/* What /proc says when a process, or a thread, has ended meanwhile. Any other failure means that there is something we
+ * could not see: no descriptor left, no memory. */
 static bool has_ended(int error)
 {
 	return error == ENOENT || error == ESRCH;
@@ -40,7 +40,7 @@ static bool has_ended(int error)
 /* opendir(3) would allocate. */
 struct numbers {
 	int fd;
-	bool cut;         /* it could not be read to its end */
+	bool cut; /* it could not be read to its end */
 	long len, at;
 	char buffer[4096] __attribute__((aligned(8)));
 };
@@ -203,7 +203,8 @@ static void swap(pid_t *a, pid_t *b)
 	*b = was;
 }
 
-/* Moves the children of parent from the unmet rest of the list, which begins at met, to its front. Where it begins now. */
+/* Moves the children of parent from the unmet rest of the list, which begins at met, to its front. Where it begins now.
+ */
 static int meet_by_parent(struct tree *t, int met, int *end, pid_t parent, tree_visit *visit, void *arg)
 {
 	for (int i = met; i < *end; i++) {
@@ -288,8 +289,8 @@ void tree_kill_children(int fd)
 struct search {
 	const char *name;
 	size_t name_len;
-	size_t matched;    /* of "NAME=" in the entry under way; ELSEWHERE: the entry is another */
-	size_t len, size;  /* of the value so far, and its room */
+	size_t matched;   /* of "NAME=" in the entry under way; ELSEWHERE: the entry is another */
+	size_t len, size; /* of the value so far, and its room */
 	char *value;
 };
 

@@ -17,18 +17,18 @@ struct tree {
 	int n;
 };
 
-/* Called as soon as a descendant has been seen, zombies included, parents before children; a process may be killed right
- * away. true: go on to its descendants. */
+/* Called as soon as a descendant has been seen, zombies included, parents before children; a process may be killed
+ * right away. true: go on to its descendants. */
 typedef bool tree_visit(void *arg, pid_t pid);
 
-/* Visits the descendants of root, not root itself. false: there were more than TREE_MOST, or something of /proc could not be
- * read (no descriptor or no memory is left): then nobody knows who was not seen.
+/* Visits the descendants of root, not root itself. false: there were more than TREE_MOST, or something of /proc could
+ * not be read (no descriptor or no memory is left): then nobody knows who was not seen.
  *
  * What it sees of a moving tree is not a snapshot: a process whose parent dies meanwhile may be missed, or seen twice.
  * Only this holds: when root is the caller, and the caller reaps nothing meanwhile, all its own children are seen, as
- * they leave that list by its waitpid alone; and to its reaper (PR_SET_CHILD_SUBREAPER) every orphan is such a child. So
- * one repeats walks until waitpid has nobody left to wait for.
- * Uses /proc/PID/task/TID/children (proc(5)), or tree_walk_scan where the kernel has no such file. */
+ * they leave that list by its waitpid alone; and to its reaper (PR_SET_CHILD_SUBREAPER) every orphan is such a child.
+ * So one repeats walks until waitpid has nobody left to wait for. Uses /proc/PID/task/TID/children (proc(5)), or
+ * tree_walk_scan where the kernel has no such file. */
 bool tree_walk(struct tree *t, pid_t root, tree_visit *visit, void *arg);
 
 /* The same by the parents in /proc/PID/stat: reads all processes of the machine. */
@@ -40,11 +40,12 @@ int tree_kill(struct tree *t, pid_t root);
 /* A zombie, or no process of that number at all. */
 bool tree_dead(pid_t pid);
 
-/* A descriptor by which the caller, who has one thread, can list his own children with no memory left: the kernel has all it needs for
- * that by now. O_CLOEXEC; -1 if there is no such file. */
+/* A descriptor by which the caller, who has one thread, can list his own children with no memory left: the kernel has
+ * all it needs for that by now. O_CLOEXEC; -1 if there is no such file. */
 int tree_own_children(void);
 
-/* SIGKILL to the children that such a descriptor lists. Repeated by the reaper of a tree it ends all of it, one generation at a time. */
+/* SIGKILL to the children that such a descriptor lists. Repeated by the reaper of a tree it ends all of it, one
+ * generation at a time. */
 void tree_kill_children(int fd);
 
 enum tree_env {
@@ -54,7 +55,8 @@ enum tree_env {
 	TREE_ENV_GONE,       /* it is dead */
 };
 
-/* The variable's value in the environment the process was started with, as /proc shows it; the first if it is there twice. */
+/* The variable's value in the environment the process was started with, as /proc shows it; the first if it is there
+ * twice. */
 enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size);
 
 #endif

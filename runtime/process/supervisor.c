@@ -33,7 +33,7 @@ struct letter {
 };
 
 struct outbox {
-	int fd;               /* -1: nobody reads any more */
+	int fd; /* -1: nobody reads any more */
 	struct letter *first, **last;
 	int n;
 	ev_io writable;
@@ -41,7 +41,7 @@ struct outbox {
 
 enum phase {
 	RUNNING,
-	ORPHANED,             /* the guard is dead or was shot; what is left of the tree is being killed from here */
+	ORPHANED, /* the guard is dead or was shot; what is left of the tree is being killed from here */
 	GONE,
 };
 
@@ -54,21 +54,21 @@ struct supervisor {
 	struct page *page;
 
 	enum phase phase;
-	pid_t guard;          /* 0 once reaped */
-	pid_t worker;         /* 0 until known; kept after its end */
-	bool guard_done;      /* it has seen to it that nothing lives */
+	pid_t guard;     /* 0 once reaped */
+	pid_t worker;    /* 0 until known; kept after its end */
+	bool guard_done; /* it has seen to it that nothing lives */
 	bool ended;
-	int wait_status;      /* -1: nobody saw it */
-	struct instant asked; /* supervisor_kill */
+	int wait_status;        /* -1: nobody saw it */
+	struct instant asked;   /* supervisor_kill */
 	struct instant give_up; /* ORPHANED: say that something lives */
 
 	struct outbox orders, messages;
-	bool poke_waits;      /* in orders, unread: one is enough */
+	bool poke_waits; /* in orders, unread: one is enough */
 	ev_io notes, wire, overdue;
 };
 
-/* A child of ours that is nobody of a guard's tree. Its number alone would not do: others may reap it and the number be used
- * again. */
+/* A child of ours that is nobody of a guard's tree. Its number alone would not do: others may reap it and the number be
+ * used again. */
 struct stranger {
 	pid_t pid;
 	uint64_t start;
@@ -82,8 +82,8 @@ struct strangers {
 /* SIGCHLD, the children and the subreaper's duty belong to the process, and so does their one keeper. */
 static struct {
 	struct ev_loop *loop;
-	struct supervisor *supervisors;   /* RUNNING and ORPHANED */
-	bool has_strangers;   /* there may be some: we are process 1, or had children before */
+	struct supervisor *supervisors; /* RUNNING and ORPHANED */
+	bool has_strangers;             /* there may be some: we are process 1, or had children before */
 	struct strangers strangers;
 	ev_signal child;
 	ev_timer again, census;
@@ -174,7 +174,8 @@ static void orphaned(struct supervisor *c)
 /* The guard itself is stopped or stuck: its work is done from here. */
 static void shoot_guard(struct supervisor *c)
 {
-	log_event(LOG_WARN, NULL, "guard_killed", "guard %d did not end its tree in time (stopped?): killing both", c->guard);
+	log_event(LOG_WARN, NULL, "guard_killed", "guard %d did not end its tree in time (stopped?): killing both",
+	          c->guard);
 	kill(c->guard, SIGKILL);
 	orphaned(c);
 }
@@ -220,10 +221,10 @@ static bool guards_others(pid_t pid)
 
 /* ---- strangers ----
  *
- * As long as a guard lives, whatever its tree orphans becomes a child of that guard. So a child of ours that is no guard is none
- * of a term's, if all the guards live after it was seen: a guard's death hands over its children and shows the guard as dead in
- * one step (exit_notify, kernel/exit.c). Whoever was seen so is a stranger, and so is whoever descends from one. What appears
- * only when a guard has died is of its tree, whatever its environment says. */
+ * As long as a guard lives, whatever its tree orphans becomes a child of that guard. So a child of ours that is no
+ * guard is none of a term's, if all the guards live after it was seen: a guard's death hands over its children and
+ * shows the guard as dead in one step (exit_notify, kernel/exit.c). Whoever was seen so is a stranger, and so is
+ * whoever descends from one. What appears only when a guard has died is of its tree, whatever its environment says. */
 
 static bool in_list(const struct strangers *list, pid_t pid, uint64_t start)
 {
@@ -274,7 +275,8 @@ static void say_strangers(const struct strangers *now)
 {
 	for (size_t i = 0; i < now->n; i++)
 		if (!in_list(&keeper.strangers, now->all[i].pid, now->all[i].start))
-			log_event(LOG_DEBUG, NULL, "stranger", "process %d has become a child of this one and is no term's: it is left alone",
+			log_event(LOG_DEBUG, NULL, "stranger",
+			          "process %d has become a child of this one and is no term's: it is left alone",
 			          now->all[i].pid);
 }
 
@@ -371,8 +373,8 @@ static void on_reaped(pid_t pid, int status)
 			c->guard_done = status == 0;
 			if (!c->guard_done) {
 				if (c->phase == RUNNING)
-					log_event(LOG_WARN, NULL, "guard_lost", "guard %d died (wait status 0x%x): killing its tree", pid,
-					          status);
+					log_event(LOG_WARN, NULL, "guard_lost",
+					          "guard %d died (wait status 0x%x): killing its tree", pid, status);
 				orphaned(c);
 			}
 		} else if (c->worker == pid && c->phase == ORPHANED && !c->ended) {
@@ -395,9 +397,9 @@ static bool reap(void)
 	return stray;
 }
 
-/* After a child's death, and every millisecond while a tree without a guard dies. An orphan may be of any dead guard, also of one
- * that was given up; but where there may be strangers only while a tree dies, since then alone they have been told apart. The
- * walk before which nothing was left to reap proves that nobody is left: see proc_tree.h. */
+/* After a child's death, and every millisecond while a tree without a guard dies. An orphan may be of any dead guard,
+ * also of one that was given up; but where there may be strangers only while a tree dies, since then alone they have
+ * been told apart. The walk before which nothing was left to reap proves that nobody is left: see proc_tree.h. */
 static void settle(void)
 {
 	struct supervisor *c;
@@ -496,7 +498,8 @@ static bool receive(struct supervisor *c)
 	/* MSG_TRUNC gives the true length of one that was cut, and that is too large for wire_open. */
 	enum wire_type type = wire_open(&w, keeper.message, (size_t)len);
 	if (!type) {
-		log_event(LOG_ERROR, NULL, "worker_malformed", "the worker sent %zd bytes that are no message: killing it", len);
+		log_event(LOG_ERROR, NULL, "worker_malformed",
+		          "the worker sent %zd bytes that are no message: killing it", len);
 		ev_io_stop(c->loop, &c->wire);
 		supervisor_kill(c);
 		return false;
@@ -523,7 +526,8 @@ static void on_wire(struct ev_loop *loop, ev_io *w, int events)
 
 /* ---- start ---- */
 
-/* What a term starts is found through /proc. That of another PID namespace shows other processes under the same numbers. */
+/* What a term starts is found through /proc. That of another PID namespace shows other processes under the same
+ * numbers. */
 static int check_proc(struct err *err)
 {
 	char self[32];
@@ -532,9 +536,12 @@ static int check_proc(struct err *err)
 	self[n > 0 ? n : 0] = '\0';
 	if (n > 0 && strtol(self, NULL, 10) == getpid())
 		return 0;
-	return err_set(err, ERR_INVALID, "/proc does not show this process (expected /proc/self to be %d, it is %s): it is not mounted, or "
-	               "belongs to another PID namespace, and what a term starts could not be found in it and killed. Mount it in this "
-	               "namespace: mount -t proc proc /proc (with unshare(1): --mount-proc)", getpid(), n > 0 ? self : "not there");
+	return err_set(
+		err, ERR_INVALID,
+		"/proc does not show this process (expected /proc/self to be %d, it is %s): it is not mounted, or "
+		"belongs to another PID namespace, and what a term starts could not be found in it and killed. Mount it in this "
+		"namespace: mount -t proc proc /proc (with unshare(1): --mount-proc)",
+		getpid(), n > 0 ? self : "not there");
 }
 
 int supervisor_init(struct ev_loop *loop, struct err *err)
@@ -599,7 +606,8 @@ static char **make_environment(const struct supervisor_spec *spec)
 	size_t n = 0;
 
 	for (char **e = environ; *e; e++) {
-		bool replaced = is_set(spec->env, *e, strcspn(*e, "=")) || (!spec->command && names(*e, TERM_MARK_ENV, term_len));
+		bool replaced = is_set(spec->env, *e, strcspn(*e, "=")) ||
+		                (!spec->command && names(*e, TERM_MARK_ENV, term_len));
 		if (!replaced && !is_unset(spec->unset, *e))
 			env[n++] = *e;
 	}
@@ -688,7 +696,8 @@ static void watch_fd(struct supervisor *c, ev_io *w, void (*cb)(struct ev_loop *
 		ev_io_start(c->loop, w);
 }
 
-static struct supervisor *new_crew(struct ev_loop *loop, const struct supervisor_spec *spec, const struct supervisor_callbacks *cb, void *arg)
+static struct supervisor *new_crew(struct ev_loop *loop, const struct supervisor_spec *spec,
+                                   const struct supervisor_callbacks *cb, void *arg)
 {
 	struct supervisor *c = mem_zero(sizeof *c);
 
@@ -701,15 +710,16 @@ static struct supervisor *new_crew(struct ev_loop *loop, const struct supervisor
 	return c;
 }
 
-struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec, const struct supervisor_callbacks *cb, void *arg,
-                        struct err *err)
+struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec,
+                                    const struct supervisor_callbacks *cb, void *arg, struct err *err)
 {
 	struct supervisor *c = new_crew(loop, spec, cb, arg);
 	struct handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
 	int control[2] = { -1, -1 }, wire[2] = { -1, -1 }, timer = -1, failed = -1;
 
 	c->page = page_new(PAGE_SLOTS, h.page, err);
-	if (!c->page || socket_pair(control, WIRE_MAX, err) < 0 || (!spec->command && socket_pair(wire, 2 * WIRE_MAX, err) < 0))
+	if (!c->page || socket_pair(control, WIRE_MAX, err) < 0 ||
+	    (!spec->command && socket_pair(wire, 2 * WIRE_MAX, err) < 0))
 		goto out;
 	if (spec->first.term)
 		page_begin(c->page, 0, spec->first.term, spec->first.token, spec->first.end, spec->first.kill);

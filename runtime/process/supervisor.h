@@ -22,62 +22,69 @@ struct supervisor_term {
 };
 
 struct supervisor_spec {
-	char *const *argv;      /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD; command: the command itself */
-	bool command;           /* run argv in the worker's place: no wire, stdin passed through */
-	bool foreground;        /* command: make it the terminal's foreground group */
-	char *const *env;       /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment; may be NULL */
-	char *const *unset;     /* names, NULL-terminated: removed; may be NULL */
-	int tree_fd;            /* inherited by everything in the tree; -1 = none */
+	char *const
+		*argv; /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD; command: the command itself */
+	bool command;  /* run argv in the worker's place: no wire, stdin passed through */
+	bool foreground; /* command: make it the terminal's foreground group */
+	char *const *
+		env; /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment; may be NULL */
+	char *const *unset;           /* names, NULL-terminated: removed; may be NULL */
+	int tree_fd;                  /* inherited by everything in the tree; -1 = none */
 	struct supervisor_term first; /* command: the term it runs in, in slot 0 before it starts; term 0 = none */
-	nsec kill_allowance;    /* supervisor_allow */
+	nsec kill_allowance;          /* supervisor_allow */
 };
 
 /* From the loop, never from inside a supervisor_ function. All but gone may be NULL. */
 struct supervisor_callbacks {
 	/* A message from the worker; w is valid until the callback returns. */
 	void (*message)(void *arg, enum wire_type type, struct wire *w);
-	/* The worker or the command has ended with this wait status; what it left behind is being killed. At most once. */
+	/* The worker or the command has ended with this wait status; what it left behind is being killed. At most once.
+	 */
 	void (*ended)(void *arg, int wait_status);
 	/* The guard is gone too. reaped: nothing of the tree lives. status: as for ended, or -1 if nobody saw it.
 	 * Called exactly once, last; the crew may be freed in it. */
 	void (*gone)(void *arg, bool reaped, int wait_status);
-	/* Answer to supervisor_sweep: how many leftovers of that term were killed; clean = false if some process cannot be attributed. */
+	/* Answer to supervisor_sweep: how many leftovers of that term were killed; clean = false if some process cannot
+	 * be attributed. */
 	void (*swept)(void *arg, uint32_t slot, uint64_t term, int killed, bool clean);
 	/* command: it was stopped (SIGTSTP) or went on */
 	void (*stopped)(void *arg, bool stopped);
 };
 
 /* Call once in the elector before the first crew: becomes a subreaper, takes SIGCHLD on this loop.
- * From then on every child of this process that is not a guard counts as left over from a dead guard's tree, and is killed
- * and reaped. Where there may be strangers (we are process 1, or had children before), a child that was seen while every guard
- * lived is one: it is reaped, and left alone with all that descends from it. It is looked for them here and once a second, so
- * whoever became our child less than a second before a guard died is killed as one of its tree.
- * -1 with *err also if /proc is not that of our PID namespace: then nothing of a tree could be found. */
+ * From then on every child of this process that is not a guard counts as left over from a dead guard's tree, and is
+ * killed and reaped. Where there may be strangers (we are process 1, or had children before), a child that was seen
+ * while every guard lived is one: it is reaped, and left alone with all that descends from it. It is looked for them
+ * here and once a second, so whoever became our child less than a second before a guard died is killed as one of its
+ * tree. -1 with *err also if /proc is not that of our PID namespace: then nothing of a tree could be found. */
 int supervisor_init(struct ev_loop *loop, struct err *err);
 
 /* Spawns guard and worker (posix_spawn); spec is borrowed until it returns. The crew has a page of PAGE_SLOTS slots.
  * A worker starts with its wire, page and tree descriptors inheritable: the first two are for it to mark O_CLOEXEC.
- * A command that cannot be run says so on stderr and ends with 127 (not found) or 126, as with env(1). NULL with *err. */
-struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec, const struct supervisor_callbacks *cb, void *arg,
-                        struct err *err);
+ * A command that cannot be run says so on stderr and ends with 127 (not found) or 126, as with env(1). NULL with *err.
+ */
+struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec,
+                                    const struct supervisor_callbacks *cb, void *arg, struct err *err);
 
 struct page *supervisor_page(struct supervisor *c);
-int supervisor_worker_pid(const struct supervisor *c);   /* 0 until known; for logs and the record, not for kill(2) */
+int supervisor_worker_pid(const struct supervisor *c); /* 0 until known; for logs and the record, not for kill(2) */
 
 /* Queues a message of at most WIRE_MAX bytes (more is a bug, and ends this process); never blocks. A worker that leaves
  * 4,096 messages unread is killed. */
 void supervisor_send(struct supervisor *c, const struct buf *message);
 
-/* K, from now on: past kill deadline + K/2 the elector kills the guard itself. To be at most that of any term that runs here. */
+/* K, from now on: past kill deadline + K/2 the elector kills the guard itself. To be at most that of any term that runs
+ * here. */
 void supervisor_allow(struct supervisor *c, nsec kill_allowance);
 
 /* A slot's kill deadline came nearer or into force: the guard must look at the page. Send it before WIRE_LEAD. */
 void supervisor_poke(struct supervisor *c);
 
-/* SIGRTMIN to the worker: look at the page now, even inside a Lua loop. It ends a worker that has no handler for it yet. */
+/* SIGRTMIN to the worker: look at the page now, even inside a Lua loop. It ends a worker that has no handler for it
+ * yet. */
 void supervisor_interrupt(struct supervisor *c);
-void supervisor_signal(struct supervisor *c, int signal);/* to the command's process group (worker: to the worker) */
-void supervisor_kill(struct supervisor *c);              /* everything, now; gone follows */
+void supervisor_signal(struct supervisor *c, int signal); /* to the command's process group (worker: to the worker) */
+void supervisor_kill(struct supervisor *c);               /* everything, now; gone follows */
 void supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term); /* kill what that term left behind */
 
 /* After gone, or never if it still lives (then it is an error). */

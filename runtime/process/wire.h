@@ -14,28 +14,31 @@
 
 enum wire_type {
 	/* worker -> elector */
-	WIRE_ELECTION = 1, /* u32 index, then the fields of struct wire_election in order: a script's election, while loading */
-	WIRE_LOADED,       /* u32 elections */
-	WIRE_LOAD_FAILED,  /* str text (file, line, what was expected) */
-	WIRE_STARTED,      /* on_start has run; u8 ok, str text */
-	WIRE_ANSWER,       /* u32 slot, u64 ask, u8 yes, str why, str address ("" = unchanged) */
-	WIRE_STOPPED,      /* u32 slot, u64 term: on_stopped has run, the term's tasks and children are gone */
-	WIRE_END,          /* u32 slot, u64 term, u8 enum lease_reason, i64 sit_out_ms (-1: default back-off), str text */
-	WIRE_EXIT,         /* u32 code: os.exit or lunarch.exit; stop everything */
-	WIRE_SAVE,         /* u32 slot, u64 term, u64 save (growing), str checkpoint: into the record. One at a time, answered by
-	                    * WIRE_SAVED; only a last one, of a term that is over, may overtake it */
+	WIRE_ELECTION =
+		1, /* u32 index, then the fields of struct wire_election in order: a script's election, while loading */
+	WIRE_LOADED,      /* u32 elections */
+	WIRE_LOAD_FAILED, /* str text (file, line, what was expected) */
+	WIRE_STARTED,     /* on_start has run; u8 ok, str text */
+	WIRE_ANSWER,      /* u32 slot, u64 ask, u8 yes, str why, str address ("" = unchanged) */
+	WIRE_STOPPED,     /* u32 slot, u64 term: on_stopped has run, the term's tasks and children are gone */
+	WIRE_END,  /* u32 slot, u64 term, u8 enum lease_reason, i64 sit_out_ms (-1: default back-off), str text */
+	WIRE_EXIT, /* u32 code: os.exit or lunarch.exit; stop everything */
+	WIRE_SAVE, /* u32 slot, u64 term, u64 save (growing), str checkpoint: into the record. One at a time, answered
+	            * by WIRE_SAVED; only a last one, of a term that is over, may overtake it */
 
 	/* elector -> worker */
-	WIRE_GO = 64,      /* u32 elections in this message, u8 enum wire_go, then per election: u32 index, u32 slot, str lock,
-	                    * str identity: those that this worker keeps. Before any other message but WIRE_QUIT */
-	WIRE_LEAD,         /* u32 slot, u64 term, i64 token, str address, str checkpoint ("" = none) */
-	WIRE_STOP,         /* u32 slot, u64 term, u8 reason, i64 grace_ms */
-	WIRE_CLEANUP,      /* u32 slot, u64 term, i64 token, u8 reason, i64 grace_ms, str checkpoint: run on_stopped for a term whose worker died */
-	WIRE_LEADER,       /* u32 slot, str identity, str address, i64 token, u8 is_self, str previous ("" = none) */
-	WIRE_NO_LEADER,    /* u32 slot, str previous */
-	WIRE_ASK,          /* u32 slot, u64 ask: may_lead, and the address if it is a function */
-	WIRE_QUIT,         /* leave, exit status 0 */
-	WIRE_SAVED,        /* u32 slot, u64 term, u64 save, u8 enum wire_saved, str why: that save is in the record, or is not */
+	WIRE_GO = 64,   /* u32 elections in this message, u8 enum wire_go, then per election: u32 index, u32 slot, str
+	                 * lock,   str identity: those that this worker keeps. Before any other message but WIRE_QUIT */
+	WIRE_LEAD,      /* u32 slot, u64 term, i64 token, str address, str checkpoint ("" = none) */
+	WIRE_STOP,      /* u32 slot, u64 term, u8 reason, i64 grace_ms */
+	WIRE_CLEANUP,   /* u32 slot, u64 term, i64 token, u8 reason, i64 grace_ms, str checkpoint: run on_stopped for a
+	                   term whose worker died */
+	WIRE_LEADER,    /* u32 slot, str identity, str address, i64 token, u8 is_self, str previous ("" = none) */
+	WIRE_NO_LEADER, /* u32 slot, str previous */
+	WIRE_ASK,       /* u32 slot, u64 ask: may_lead, and the address if it is a function */
+	WIRE_QUIT,      /* leave, exit status 0 */
+	WIRE_SAVED, /* u32 slot, u64 term, u64 save, u8 enum wire_saved, str why: that save is in the record, or is not
+	             */
 };
 
 enum wire_go {
@@ -45,7 +48,7 @@ enum wire_go {
 };
 
 enum wire_saved {
-	WIRE_SAVED_NOT,     /* the term was over first */
+	WIRE_SAVED_NOT, /* the term was over first */
 	WIRE_SAVED_GOOD,
 	WIRE_SAVED_REFUSED, /* no record may hold such a checkpoint */
 };

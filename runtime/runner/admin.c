@@ -24,7 +24,7 @@ struct admin {
 /* ---- /leader, /healthz, /status ---- */
 
 struct question {
-	const char *name;   /* of the election that is asked about; "" = whichever there is */
+	const char *name; /* of the election that is asked about; "" = whichever there is */
 	int found, leading, sick;
 	struct buf *out;
 };
@@ -46,8 +46,8 @@ static void ask_leader(void *arg, const struct admin_election *e)
 		buf_printf(q->out, "%s%s\n", *e->status->leader ? "the leader is " : "nobody leads", e->status->leader);
 }
 
-/* Says yes only for what was asked: with several elections the path has to name one, since a load balancer that asks about
- * "the leader" of several would send traffic to the wrong place. */
+/* Says yes only for what was asked: with several elections the path has to name one, since a load balancer that asks
+ * about "the leader" of several would send traffic to the wrong place. */
 static int answer_leader(const struct admin_source *a, const char *name, struct buf *body)
 {
 	struct question q = { .name = name, .out = body };
@@ -128,7 +128,8 @@ struct metric {
 };
 
 /* A sample's name and labels; more: further labels, or "". */
-static void add_sample(struct buf *out, const char *name, const char *suffix, const struct admin_election *e, const char *more)
+static void add_sample(struct buf *out, const char *name, const char *suffix, const struct admin_election *e,
+                       const char *more)
 {
 	buf_printf(out, "%s%s{name=\"", name, suffix);
 	for (const char *s = label(e); *s; s++)
@@ -207,10 +208,12 @@ static void add_histogram(struct buf *out, const struct metric *m, const struct 
 /* The first two have client-go's names, so that its dashboards and alerts go on working. */
 static const struct metric metrics[] = {
 	{ "leader_election_master_status", "gauge", "1 while this process leads the election.", add_master },
-	{ "leader_election_slowpath_total", "counter", "Renewals that met another version than expected.", add_slow_paths },
+	{ "leader_election_slowpath_total", "counter", "Renewals that met another version than expected.",
+	  add_slow_paths },
 	{ "lunarch_token", "gauge", "Fencing token of the running term; 0 while not leading.", add_token },
 	{ "lunarch_remaining_seconds", "gauge", "Until the term would end without another renewal.", add_remaining },
-	{ "lunarch_transitions_total", "counter", "Terms that this process began; the sum over all candidates counts every change.", add_transitions },
+	{ "lunarch_transitions_total", "counter",
+	  "Terms that this process began; the sum over all candidates counts every change.", add_transitions },
 	{ "lunarch_renewals_total", "counter", "Renewals by result.", add_results },
 	{ "lunarch_renew_seconds", "histogram", "From sending a renewal to its answer.", add_histogram },
 	{ "lunarch_hook_errors_total", "counter", "Hooks that raised an error or had to be killed.", add_hook_errors },
@@ -233,7 +236,8 @@ static int answer_metrics(const struct admin_source *a, struct buf *body, const 
 	*type = "text/plain; version=0.0.4; charset=utf-8";
 	for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
 		struct metric_walk w = { &metrics[i], body };
-		buf_printf(body, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].type);
+		buf_printf(body, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help, metrics[i].name,
+		           metrics[i].type);
 		a->list(a->arg, add_metric, &w);
 	}
 	buf_adds(body, "# HELP lunarch_build_info Which build this is.\n# TYPE lunarch_build_info gauge\n"
@@ -271,7 +275,8 @@ static int split_address(char *address, char **host, char **port)
 {
 	char *colon = strrchr(address, ':');
 
-	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) || strtoul(colon + 1, NULL, 10) > 65535)
+	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+	    strtoul(colon + 1, NULL, 10) > 65535)
 		return -1;
 	*colon = '\0';
 	*port = colon + 1;
@@ -332,9 +337,11 @@ static void say_where(int fd)
 	char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
 
 	getsockname(fd, (struct sockaddr *)&name, &len);
-	getnameinfo((struct sockaddr *)&name, len, host, sizeof host, port, sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-	log_event(LOG_INFO, NULL, "listening", strchr(host, ':') ? "the admin endpoint is http://[%s]:%s/" :
-	          "the admin endpoint is http://%s:%s/", host, port);
+	getnameinfo((struct sockaddr *)&name, len, host, sizeof host, port, sizeof port,
+	            NI_NUMERICHOST | NI_NUMERICSERV);
+	log_event(LOG_INFO, NULL, "listening",
+	          strchr(host, ':') ? "the admin endpoint is http://[%s]:%s/" : "the admin endpoint is http://%s:%s/",
+	          host, port);
 }
 
 struct admin *admin_new(struct ev_loop *loop, const char *address, const struct admin_source *source, struct err *err)

@@ -23,11 +23,11 @@ struct admin_renewals {
 };
 void admin_renewed(struct admin_renewals *r, nsec took);
 
-struct admin_election { /* borrowed during the call */
-	const char *name;                       /* of the election; "" = the lock's URL */
+struct admin_election {   /* borrowed during the call */
+	const char *name; /* of the election; "" = the lock's URL */
 	const struct elector_status *status;
-	nsec lease;                             /* L */
-	unsigned hook_errors;                   /* hooks that raised, or were killed */
+	nsec lease;           /* L */
+	unsigned hook_errors; /* hooks that raised, or were killed */
 	const struct admin_renewals *renewals;
 };
 /* Calls each once for every election there is now. */
@@ -42,8 +42,8 @@ struct admin_source {
 struct buf;
 int admin_answer(const struct admin_source *source, const char *path, struct buf *body, const char **type);
 
-/* address: HOST:PORT, [IPV6]:PORT or :PORT (every address of the machine); port 0 = a free one, which the log says. Resolves
- * the host, which may block: call it before the loop runs. NULL with *err. */
+/* address: HOST:PORT, [IPV6]:PORT or :PORT (every address of the machine); port 0 = a free one, which the log says.
+ * Resolves the host, which may block: call it before the loop runs. NULL with *err. */
 struct admin *admin_new(struct ev_loop *loop, const char *address, const struct admin_source *source, struct err *err);
 void admin_free(struct admin *a); /* NULL is nothing */
 

@@ -64,8 +64,8 @@ static enum MHD_Result respond(struct MHD_Connection *c, int status, const char 
 }
 
 /* Called once with the headers (*seen is NULL), then for the body, of which GET has none (libmicrohttpd's contract). */
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *path, const char *method, const char *version,
-                                  const char *upload, size_t *upload_len, void **seen)
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
+                                  const char *version, const char *upload, size_t *upload_len, void **seen)
 {
 	static int mark;
 	struct admin_server *s = arg;
@@ -105,9 +105,10 @@ static struct admin_server *serve(struct ev_loop *loop, int fd, admin_handler *h
 	struct admin_server *s = mem_zero(sizeof *s);
 
 	*s = (struct admin_server){ .loop = loop, .handler = handler, .arg = arg };
-	s->daemon = MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
-	                             MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
-	                             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_END);
+	s->daemon =
+		MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
+	                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+	                         IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info = s->daemon ? MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
 	if (!info) {
 		err_set(err, ERR_SYSTEM, "libmicrohttpd %s did not start", MHD_get_version());

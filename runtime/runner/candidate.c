@@ -51,8 +51,10 @@ static const char *checkpoint_of(const struct candidate *p)
 
 	if (!checkpoint || strlen(checkpoint) <= CHECKPOINT_SENT_MAX)
 		return checkpoint;
-	log_event(LOG_WARN, &a, "checkpoint_too_long", "the record's checkpoint has %zu bytes, at most %d are given to a script: it is "
-	          "kept until the script saves one", strlen(checkpoint), CHECKPOINT_SENT_MAX);
+	log_event(LOG_WARN, &a, "checkpoint_too_long",
+	          "the record's checkpoint has %zu bytes, at most %d are given to a script: it is "
+	          "kept until the script saves one",
+	          strlen(checkpoint), CHECKPOINT_SENT_MAX);
 	return NULL;
 }
 
@@ -108,7 +110,8 @@ static void on_deadline(void *arg, struct instant end, struct instant kill)
 {
 	struct candidate *p = arg;
 
-	if (!p->worker_set->supervisor || (p->hook != HOOK_LEADING && p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
+	if (!p->worker_set->supervisor ||
+	    (p->hook != HOOK_LEADING && p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
 		return;
 	bool alive = page_extend(slot_of(p), p->term, end, kill);
 	bool nearer = kill.boot < p->kill.boot || kill.raw < p->kill.raw;
@@ -289,8 +292,8 @@ static void worker_ends(struct candidate *p, struct wire *w)
 	if (!wire_done(w) || term != p->term || p->hook != HOOK_LEADING)
 		return;
 	p->hook_errors += reason == LEASE_ERROR;
-	log_event(reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &a, "script_ends_term", "%s: %s", lease_reason_name(reason),
-	          *text ? text : "no reason given");
+	log_event(reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &a, "script_ends_term", "%s: %s",
+	          lease_reason_name(reason), *text ? text : "no reason given");
 	elector_end(p->elector, reason, sitting_out(p, reason, sit_out_ms), 0);
 }
 
@@ -298,7 +301,8 @@ static void worker_saves(struct candidate *p, struct wire *w)
 {
 	uint64_t term = wire_get_u64(w), save = wire_get_u64(w);
 	const char *checkpoint = wire_get_str(w);
-	bool current = term == p->term && (p->hook == HOOK_LEADING || p->hook == HOOK_STOPPING || p->hook == HOOK_CLEANING);
+	bool current =
+		term == p->term && (p->hook == HOOK_LEADING || p->hook == HOOK_STOPPING || p->hook == HOOK_CLEANING);
 	struct err err;
 
 	if (!wire_done(w))
@@ -334,7 +338,8 @@ void candidate_swept(struct candidate *p, uint64_t term, bool clean)
 	if (p->hook != HOOK_SWEEPING || term != p->term)
 		return;
 	if (!clean) { /* nobody can say whose it is, so everybody's term ends with it */
-		log_event(LOG_WARN, &a, "leftover", "a process left behind cannot be attributed to a term: the worker is ended");
+		log_event(LOG_WARN, &a, "leftover",
+		          "a process left behind cannot be attributed to a term: the worker is ended");
 		supervisor_kill(p->worker_set->supervisor);
 		return;
 	}
@@ -391,8 +396,8 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 		set_cleanup_timer(p, p->run->ending ? p->shutdown_grace : p->times.grace);
 }
 
-/* No replacement has come (the script may not load any more): nobody shall wait for that. The hook is still owed, and run
- * when there is one; until then this candidate stays out. */
+/* No replacement has come (the script may not load any more): nobody shall wait for that. The hook is still owed, and
+ * run when there is one; until then this candidate stays out. */
 static void let_go(struct candidate *p)
 {
 	bool for_good = p->run->ending || options_flag(&p->run->options, OPTION_ONCE, false);
@@ -485,7 +490,8 @@ void candidate_kill(struct candidate *p)
 
 /* ---- life ---- */
 
-struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index, const struct election_settings *settings)
+struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index,
+                                const struct election_settings *settings)
 {
 	struct candidate *p = mem_zero(sizeof *p);
 

@@ -80,8 +80,12 @@ static void add_field(struct buf *b, const char *name, const char *value)
 void control_add_election(struct buf *reply, const char *name, const struct elector_status *s)
 {
 	static const char *const phases[] = {
-		[PHASE_IDLE] = "idle",           [PHASE_FOLLOWING] = "following", [PHASE_LEADING] = "leading",
-		[PHASE_ENDING] = "ending",       [PHASE_LOST] = "stopping",       [PHASE_RELEASING] = "releasing",
+		[PHASE_IDLE] = "idle",
+		[PHASE_FOLLOWING] = "following",
+		[PHASE_LEADING] = "leading",
+		[PHASE_ENDING] = "ending",
+		[PHASE_LOST] = "stopping",
+		[PHASE_RELEASING] = "releasing",
 		[PHASE_NEXT] = "taking the next term",
 	};
 
@@ -124,7 +128,8 @@ static void answer(struct control *c, const char *line, size_t len, struct buf *
 	if (json_is_object(json))
 		answer_parsed(c, json, reply);
 	else
-		control_refuse(reply, "a request is one JSON object on one line%s%s", json ? "" : ": ", json ? "" : error.text);
+		control_refuse(reply, "a request is one JSON object on one line%s%s", json ? "" : ": ",
+		               json ? "" : error.text);
 	buf_adds(reply, "\n");
 	json_decref(json);
 }
@@ -210,21 +215,22 @@ static int address_of(const char *path, struct sockaddr_un *sa, struct err *err)
 {
 	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (strlen(path) >= sizeof sa->sun_path)
-		return err_set(err, ERR_USAGE, "%s: too long for a socket's path, of which the kernel takes %zu bytes", path,
-		               sizeof sa->sun_path - 1);
+		return err_set(err, ERR_USAGE, "%s: too long for a socket's path, of which the kernel takes %zu bytes",
+		               path, sizeof sa->sun_path - 1);
 	memcpy(sa->sun_path, path, strlen(path) + 1);
 	return 0;
 }
 
-/* A connected socket, or -1 with errno. A listener that has too many to accept first is waited for, at most so long; EAGAIN: it still
- * has. 0: not at all. (unix(7): connecting obeys SO_SNDTIMEO.) */
+/* A connected socket, or -1 with errno. A listener that has too many to accept first is waited for, at most so long;
+ * EAGAIN: it still has. 0: not at all. (unix(7): connecting obeys SO_SNDTIMEO.) */
 static int dial(const struct sockaddr_un *sa, int patience_ms)
 {
 	struct timeval patience = { .tv_sec = patience_ms / 1000, .tv_usec = patience_ms % 1000 * 1000 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (patience_ms ? 0 : SOCK_NONBLOCK), 0);
 
-	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
-	                connect(fd, (const struct sockaddr *)sa, sizeof *sa) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
+	if (fd >= 0 &&
+	    (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
+	     connect(fd, (const struct sockaddr *)sa, sizeof *sa) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
 		int error = errno;
 		close(fd);
 		errno = error;
@@ -400,7 +406,8 @@ int control_ask(const char *path, const char *request, struct buf *reply, struct
 	if (fd < 0 && errno == ECONNREFUSED)
 		return err_set(err, ERR_MISSING, "%s: nobody listens there any more", path);
 	if (fd < 0 && errno == EAGAIN)
-		return err_set(err, ERR_TIMEOUT, "%s: it accepts no connection within %d s", path, ASK_TIMEOUT_MS / 1000);
+		return err_set(err, ERR_TIMEOUT, "%s: it accepts no connection within %d s", path,
+		               ASK_TIMEOUT_MS / 1000);
 	if (fd < 0)
 		return err_sys(err, "%s", path);
 	int failed = send_line(fd, request, by, err) < 0 || receive_line(fd, reply, by, err) < 0;

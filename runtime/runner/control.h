@@ -4,7 +4,8 @@
  *
  * Request: {"command":"status"|"is-leading"|"why"|"resign"|"pause"|"resume"|"reload", "election":NAME?, "seconds":N?}
  * Answer:  {"ok":true} and, for status, "pid":N,"elections":[...] (control_add_election makes the elements); for
- *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, if there is something to say.
+ *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, if there is something to
+ * say.
  *          {"ok":false,"error":TEXT} (control_refuse) otherwise. */
 #ifndef LUNARCH_CONTROL_H
 #define LUNARCH_CONTROL_H

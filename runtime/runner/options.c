@@ -40,20 +40,23 @@ const struct option_info option_table[OPTIONS] = {
 	                      "name of this candidate (preset: hostname and a random UUID)" },
 	[OPTION_ADDRESS] = { "address", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,
 	                     "what `lunarch leader` prints while this candidate leads" },
-	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L", "LUNARCH_LEASE_DURATION", "15s", LEADS,
+	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L",
+	                            "LUNARCH_LEASE_DURATION", "15s", LEADS,
 	                            "others may take over when a leader was silent this long" },
-	[OPTION_RENEW_DEADLINE] = { "renew-deadline", "leader-elect-renew-deadline", 0, OPTION_PERIOD, "R", "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
+	[OPTION_RENEW_DEADLINE] = { "renew-deadline", "leader-elect-renew-deadline", 0, OPTION_PERIOD, "R",
+	                            "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
 	                            "a leader that could not renew for so long stops" },
-	[OPTION_RETRY_PERIOD] = { "retry-period", "leader-elect-retry-period", 0, OPTION_PERIOD, "P", "LUNARCH_RETRY_PERIOD", "2s", LEADS,
+	[OPTION_RETRY_PERIOD] = { "retry-period", "leader-elect-retry-period", 0, OPTION_PERIOD, "P",
+	                          "LUNARCH_RETRY_PERIOD", "2s", LEADS,
 	                          "time between renewals, and between a standby's looks" },
 	[OPTION_STOP_GRACE] = { "stop-grace", NULL, 0, OPTION_PERIOD, "G", "LUNARCH_STOP_GRACE", "3s", LEADS,
 	                        "what was started may take so long to stop, then it is killed" },
-	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", NULL, 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s", LEADS,
-	                            "time set aside for the kernel to kill" },
-	[OPTION_DRIFT_ALLOWANCE] = { "drift-allowance", NULL, 0, OPTION_PERIOD, "D", "LUNARCH_DRIFT_ALLOWANCE", "1s", LEADS,
-	                             "time set aside for clocks that run at different rates" },
-	[OPTION_SHUTDOWN_GRACE] = { "shutdown-grace", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_SHUTDOWN_GRACE", "30s", LEADS,
-	                            "on SIGTERM: time to stop before the kill; the lease is renewed" },
+	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", NULL, 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s",
+	                            LEADS, "time set aside for the kernel to kill" },
+	[OPTION_DRIFT_ALLOWANCE] = { "drift-allowance", NULL, 0, OPTION_PERIOD, "D", "LUNARCH_DRIFT_ALLOWANCE", "1s",
+	                             LEADS, "time set aside for clocks that run at different rates" },
+	[OPTION_SHUTDOWN_GRACE] = { "shutdown-grace", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_SHUTDOWN_GRACE", "30s",
+	                            LEADS, "on SIGTERM: time to stop before the kill; the lease is renewed" },
 	[OPTION_RECLAIM] = { "reclaim", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
 	                     "this identity lives only once: take its own old record at once" },
 	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
@@ -67,18 +70,18 @@ const struct option_info option_table[OPTIONS] = {
 	                  "wait at most so long for the lock (leader: for an address)" },
 	[OPTION_AT_LEAST] = { "at-least", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
 	                      "keep the lock so long even if the command ends sooner" },
-	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never", EXEC,
-	                     "campaign again after losing the lock, or whenever the command ends" },
-	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE", "75", EXEC,
-	                           "exit status when the lock was not had" },
+	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never",
+	                     EXEC, "campaign again after losing the lock, or whenever the command ends" },
+	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE",
+	                           "75", EXEC, "exit status when the lock was not had" },
 	[OPTION_LEADER_ELECT] = { "leader-elect", NULL, 0, OPTION_FLAG, NULL, NULL, "yes", LEADS,
 	                          "no: without election, every replica works" },
-	[OPTION_RESOURCE_LOCK] = { "leader-elect-resource-lock", NULL, 0, OPTION_CHOICE, RESOURCES, NULL, "leases", LEADS,
-	                           "kind of the Kubernetes object" },
+	[OPTION_RESOURCE_LOCK] = { "leader-elect-resource-lock", NULL, 0, OPTION_CHOICE, RESOURCES, NULL, "leases",
+	                           LEADS, "kind of the Kubernetes object" },
 	[OPTION_RESOURCE_NAME] = { "leader-elect-resource-name", NULL, 0, OPTION_TEXT, "NAME", NULL, NULL, LEADS,
 	                           "its name: instead of --lock kube://NAMESPACE/NAME" },
-	[OPTION_RESOURCE_NAMESPACE] = { "leader-elect-resource-namespace", NULL, 0, OPTION_TEXT, "NAMESPACE", NULL, NULL, LEADS,
-	                                "its namespace (preset: the pod's, or the context's)" },
+	[OPTION_RESOURCE_NAMESPACE] = { "leader-elect-resource-namespace", NULL, 0, OPTION_TEXT, "NAMESPACE", NULL,
+	                                NULL, LEADS, "its namespace (preset: the pod's, or the context's)" },
 	[OPTION_LISTEN] = { "listen", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_LISTEN", NULL, RUN | EXEC,
 	                    "serve /leader /healthz /status /metrics over HTTP there" },
 	[OPTION_CONTROL] = { "control", NULL, 0, OPTION_TEXT, "PATH", "LUNARCH_CONTROL_SOCKET", NULL, RUN | EXEC,
@@ -92,22 +95,41 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
 	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | DOCTOR | CTL, "print JSON" },
-	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text", RUN | EXEC | CHECK,
-	                        "lines for people or for programs" },
-	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL", "info",
-	                       RUN | EXEC | CHECK, "the least that is logged" },
+	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text",
+	                        RUN | EXEC | CHECK, "lines for people or for programs" },
+	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL",
+	                       "info", RUN | EXEC | CHECK, "the least that is logged" },
 	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
-	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL, "versions of Lunarch and its libraries" },
+	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL,
+	                     "versions of Lunarch and its libraries" },
 };
 
 /* LUNARCH_CONTROL is not among them: it is how what a term starts finds its elector. */
 const char *const option_variables[] = {
-	"LUNARCH_LOCK",           "LUNARCH_IDENTITY",        "LUNARCH_ADDRESS",            "LUNARCH_LEASE_DURATION",
-	"LUNARCH_RENEW_DEADLINE", "LUNARCH_RETRY_PERIOD",    "LUNARCH_STOP_GRACE",         "LUNARCH_KILL_ALLOWANCE",
-	"LUNARCH_SHUTDOWN_GRACE", "LUNARCH_DRIFT_ALLOWANCE", "LUNARCH_RECLAIM",            "LUNARCH_NO_RELEASE",
-	"LUNARCH_ONCE",           "LUNARCH_NO_WAIT",         "LUNARCH_WAIT",               "LUNARCH_AT_LEAST",
-	"LUNARCH_RESTART",        "LUNARCH_ELECTION",        "LUNARCH_CONFLICT_EXIT_CODE", "LUNARCH_CONTROL_SOCKET",
-	"LUNARCH_LISTEN",         "LUNARCH_LOG_FORMAT",      "LUNARCH_LOG_LEVEL",          "LUNARCH_LOCK_PASSWORD",
+	"LUNARCH_LOCK",
+	"LUNARCH_IDENTITY",
+	"LUNARCH_ADDRESS",
+	"LUNARCH_LEASE_DURATION",
+	"LUNARCH_RENEW_DEADLINE",
+	"LUNARCH_RETRY_PERIOD",
+	"LUNARCH_STOP_GRACE",
+	"LUNARCH_KILL_ALLOWANCE",
+	"LUNARCH_SHUTDOWN_GRACE",
+	"LUNARCH_DRIFT_ALLOWANCE",
+	"LUNARCH_RECLAIM",
+	"LUNARCH_NO_RELEASE",
+	"LUNARCH_ONCE",
+	"LUNARCH_NO_WAIT",
+	"LUNARCH_WAIT",
+	"LUNARCH_AT_LEAST",
+	"LUNARCH_RESTART",
+	"LUNARCH_ELECTION",
+	"LUNARCH_CONFLICT_EXIT_CODE",
+	"LUNARCH_CONTROL_SOCKET",
+	"LUNARCH_LISTEN",
+	"LUNARCH_LOG_FORMAT",
+	"LUNARCH_LOG_LEVEL",
+	"LUNARCH_LOCK_PASSWORD",
 	NULL,
 };
 
@@ -142,7 +164,8 @@ static int distance(const char *a, const char *b)
 				continue;
 			}
 			d[i][j] = least3(d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1]));
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && d[i - 2][j - 2] + 1 < d[i][j])
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+			    d[i - 2][j - 2] + 1 < d[i][j])
 				d[i][j] = d[i - 2][j - 2] + 1;
 		}
 	}
@@ -273,7 +296,8 @@ static int unknown_option(enum command command, const char *arg, struct err *err
 	const char *near = options_nearest(word + strspn(word, "-"), names);
 	if (near)
 		return err_set(err, ERR_USAGE, "unknown option %s: did you mean --%s?", word, near);
-	return err_set(err, ERR_USAGE, "unknown option %s: `lunarch %s --help` lists them", word, command_names[command]);
+	return err_set(err, ERR_USAGE, "unknown option %s: `lunarch %s --help` lists them", word,
+	               command_names[command]);
 }
 
 static bool is_name(const char *name, const char *word, size_t len)
@@ -289,7 +313,8 @@ static int find_option(enum command command, const char *arg, enum option *which
 	*value = arg[len] ? arg + len + 1 : NULL;
 	for (enum option i = 0; i < OPTIONS; i++) {
 		const struct option_info *info = &option_table[i];
-		bool is_long = strncmp(arg, "--", 2) == 0 && (is_name(info->name, arg + 2, len - 2) || is_name(info->alias, arg + 2, len - 2));
+		bool is_long = strncmp(arg, "--", 2) == 0 &&
+		               (is_name(info->name, arg + 2, len - 2) || is_name(info->alias, arg + 2, len - 2));
 		bool is_short = info->letter && arg[1] == info->letter && len == 2;
 		if (belongs(i, command) && (is_long || is_short)) {
 			*which = i;
@@ -374,7 +399,8 @@ static int check_resource(const struct options *o, enum option which, struct err
 
 	if (strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-.{}") == strlen(name))
 		return 0;
-	return err_set(err, ERR_USAGE, "--%s=%.80s: expected a name of a-z, 0-9, '-' and '.'", option_table[which].name, name);
+	return err_set(err, ERR_USAGE, "--%s=%.80s: expected a name of a-z, 0-9, '-' and '.'", option_table[which].name,
+	               name);
 }
 
 /* A Kubernetes resource named by options becomes the lock's URL. */
@@ -390,13 +416,16 @@ static int take_resource(struct options *o, struct err *err)
 	if (!given)
 		return 0;
 	if (options_set(o, OPTION_LOCK))
-		return err_set(err, ERR_USAGE, "--%s and --lock both say where the record lives: give one of them", given);
+		return err_set(err, ERR_USAGE, "--%s and --lock both say where the record lives: give one of them",
+		               given);
 	if (!*name)
-		return err_set(err, ERR_USAGE, "--%s needs --%s besides", given, option_table[OPTION_RESOURCE_NAME].name);
+		return err_set(err, ERR_USAGE, "--%s needs --%s besides", given,
+		               option_table[OPTION_RESOURCE_NAME].name);
 	if (check_resource(o, OPTION_RESOURCE_NAME, err) < 0 || check_resource(o, OPTION_RESOURCE_NAMESPACE, err) < 0)
 		return -1;
-	int n = snprintf(o->resource, sizeof o->resource, "kube://%s/%s?resource=%s", options_text(o, OPTION_RESOURCE_NAMESPACE, NULL),
-	                 name, options_text(o, OPTION_RESOURCE_LOCK, NULL));
+	int n = snprintf(o->resource, sizeof o->resource, "kube://%s/%s?resource=%s",
+	                 options_text(o, OPTION_RESOURCE_NAMESPACE, NULL), name,
+	                 options_text(o, OPTION_RESOURCE_LOCK, NULL));
 	if ((size_t)n >= sizeof o->resource)
 		return err_set(err, ERR_USAGE, "--%s is too long", option_table[OPTION_RESOURCE_NAME].name);
 	return set_value(o, OPTION_LOCK, OPTION_GIVEN, o->resource, err);
@@ -471,8 +500,8 @@ static int join_shutdown(const struct options *o, int64_t script_ms, nsec *out, 
 	return 0;
 }
 
-/* The commonest mistake has a sentence of its own: with nothing between R and L the other rules would speak of shares of
- * a negative time. */
+/* The commonest mistake has a sentence of its own: with nothing between R and L the other rules would speak of shares
+ * of a negative time. */
 static int check_times(const struct lease_times *t, struct err *err)
 {
 	char lease[32], renew[32];
@@ -481,7 +510,8 @@ static int check_times(const struct lease_times *t, struct err *err)
 		return lease_times_check(t, err);
 	duration_print(t->lease / NSEC_PER_MS, lease, sizeof lease);
 	duration_print(t->renew / NSEC_PER_MS, renew, sizeof renew);
-	return err_set(err, ERR_USAGE, "the renew deadline, %s, must be shorter than the lease duration, %s", renew, lease);
+	return err_set(err, ERR_USAGE, "the renew deadline, %s, must be shorter than the lease duration, %s", renew,
+	               lease);
 }
 
 int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
@@ -548,12 +578,14 @@ char *options_default_lock(const char *script, bool is_text, struct err *err)
 static int check_name(const char *name, struct err *err)
 {
 	if (!*name)
-		return err_set(err, ERR_USAGE, "the lock is named after the election, which has no name: give it `name = ...`");
+		return err_set(err, ERR_USAGE,
+		               "the lock is named after the election, which has no name: give it `name = ...`");
 	for (const char *p = name; *p; p++)
 		if (!plain(*p))
 			return err_set(err, ERR_USAGE,
 			               "the lock is named after the election, but '%s' has other characters than "
-			               "letters, digits, '.', '_' and '-'", name);
+			               "letters, digits, '.', '_' and '-'",
+			               name);
 	return 0;
 }
 

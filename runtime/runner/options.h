@@ -50,16 +50,16 @@ enum option {
 	OPTION_RESOURCE_LOCK, /* a choice; its text goes into the lock's URL */
 	OPTION_RESOURCE_NAME,
 	OPTION_RESOURCE_NAMESPACE,
-	OPTION_LISTEN,        /* run, exec: the admin endpoint */
-	OPTION_CONTROL,       /* run, exec: where to listen */
-	OPTION_CTL_SOCKET,    /* ctl: where to ask; --control too, but another variable */
+	OPTION_LISTEN,     /* run, exec: the admin endpoint */
+	OPTION_CONTROL,    /* run, exec: where to listen */
+	OPTION_CTL_SOCKET, /* ctl: where to ask; --control too, but another variable */
 	OPTION_CTL_ELECTION,
 	OPTION_LIST,
 	OPTION_WATCH,
 	OPTION_VERIFY,
 	OPTION_JSON,
-	OPTION_LOG_FORMAT,    /* number is an enum log_format */
-	OPTION_LOG_LEVEL,     /* number is an enum log_level */
+	OPTION_LOG_FORMAT, /* number is an enum log_format */
+	OPTION_LOG_LEVEL,  /* number is an enum log_level */
 	OPTION_HELP,
 	OPTION_VERSION,
 	OPTIONS
@@ -68,7 +68,7 @@ enum option {
 enum restart { RESTART_NEVER, RESTART_ON_LOSS, RESTART_ALWAYS };
 
 enum option_type {
-	OPTION_FLAG,     /* number 0 or 1; "--once", "--once=no", LUNARCH_ONCE=yes */
+	OPTION_FLAG, /* number 0 or 1; "--once", "--once=no", LUNARCH_ONCE=yes */
 	OPTION_TEXT,
 	OPTION_DURATION, /* number in milliseconds */
 	OPTION_PERIOD,   /* the same, and longer than 0 */
@@ -77,9 +77,9 @@ enum option_type {
 };
 
 struct option_info {
-	const char *name;       /* "lock", without dashes */
-	const char *alias;      /* another name, as kube-scheduler has it; NULL = none */
-	char letter;            /* 'n', or 0 */
+	const char *name;  /* "lock", without dashes */
+	const char *alias; /* another name, as kube-scheduler has it; NULL = none */
+	char letter;       /* 'n', or 0 */
 	enum option_type type;
 	const char *value_name; /* "URL"; NULL for a flag */
 	const char *env;        /* "LUNARCH_LOCK", or NULL */
@@ -102,15 +102,15 @@ struct options {
 	struct option_value value[OPTIONS];
 	const char *word[OPTION_WORDS]; /* arguments that are no options, before "--"; exec has none, test many */
 	int words;
-	char resource[700];             /* the lock's URL, where the options name a Kubernetes resource instead */
-	char **rest;                    /* what follows "--" (exec: the first word and on), NULL-terminated, never NULL */
+	char resource[700]; /* the lock's URL, where the options name a Kubernetes resource instead */
+	char **rest;        /* what follows "--" (exec: the first word and on), NULL-terminated, never NULL */
 };
 
 /* argv[0] is the command's name. On --help and --version parsing ends at once, successfully. ERR_USAGE: *err names the
  * option or the variable, its value, what was expected, and for an unknown one the nearest there is. */
 int options_parse(struct options *o, enum command command, int argc, char **argv, struct err *err);
 
-bool options_set(const struct options *o, enum option which);         /* given as an option or in the environment */
+bool options_set(const struct options *o, enum option which); /* given as an option or in the environment */
 const char *options_text(const struct options *o, enum option which, const char *script); /* what counts: option,
                                              environment, script ("" or NULL: says nothing), preset ("" if none) */
 bool options_flag(const struct options *o, enum option which, bool script);
@@ -133,8 +133,9 @@ int options_times(const struct options *o, const struct script_times *script, st
  * frees; NULL with ERR_MISSING. */
 char *options_default_lock(const char *script, bool is_text, struct err *err);
 
-/* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (options_default_lock), which
- * gets "-NAME" behind it when there are several. script_lock and name may be "". The caller frees; NULL with ERR_USAGE. */
+/* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (options_default_lock),
+ * which gets "-NAME" behind it when there are several. script_lock and name may be "". The caller frees; NULL with
+ * ERR_USAGE. */
 char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
                             bool several, struct err *err);
 

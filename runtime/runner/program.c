@@ -55,7 +55,8 @@ static void on_clock_set(struct ev_loop *loop, ev_io *w, int revents)
 	if (read(w->fd, &count, sizeof count) >= 0)
 		return;
 	arm_clock_set(w->fd);
-	log_event(LOG_INFO, NULL, "clock_set", "the wall clock was set or the machine was suspended: looking at every deadline");
+	log_event(LOG_INFO, NULL, "clock_set",
+	          "the wall clock was set or the machine was suspended: looking at every deadline");
 	p->ops->look(p->arg);
 }
 
@@ -120,13 +121,14 @@ static void make_evidence(struct program *p)
 	bool have = lock_default_dir(dir, sizeof dir, &err) == 0;
 
 	if (!have)
-		log_event(LOG_WARN, NULL, "no_evidence", "our death cannot be proved, so others wait the lease out: %s", err.text);
+		log_event(LOG_WARN, NULL, "no_evidence", "our death cannot be proved, so others wait the lease out: %s",
+		          err.text);
 	proof_self_init(&p->self, have ? dir : NULL);
 	p->tree_var = mem_printf("%s=%s", PROOF_ENV, p->self.incarnation);
 }
 
-int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops, void *arg,
-                 struct err *err)
+int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
+                 void *arg, struct err *err)
 {
 	*p = (struct program){ .ops = ops, .arg = arg };
 	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);

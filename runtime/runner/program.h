@@ -18,9 +18,9 @@ struct obituaries;
 
 struct program_ops { /* all from the loop */
 	void (*signal)(void *arg, int signal);
-	void (*look)(void *arg);             /* the machine was suspended or its clock set: look at the deadlines */
+	void (*look)(void *arg); /* the machine was suspended or its clock set: look at the deadlines */
 	control_handler *control;
-	admin_list *elections;               /* as they are now, for the admin endpoint */
+	admin_list *elections; /* as they are now, for the admin endpoint */
 };
 
 struct program {
@@ -28,19 +28,19 @@ struct program {
 	struct lock_env env;
 	struct proof_self self;
 	struct obituaries *obituaries;
-	struct admin *admin;             /* NULL: not asked for */
-	struct control *control;         /* NULL: none could be made; said in the log */
+	struct admin *admin;     /* NULL: not asked for */
+	struct control *control; /* NULL: none could be made; said in the log */
 	const struct program_ops *ops;
 	void *arg;
 	ev_signal signals[PROGRAM_SIGNALS];
 	int signal_count;
 	ev_io clock_set;
-	char *tree_var, *control_var;    /* "NAME=value" for what we start */
+	char *tree_var, *control_var; /* "NAME=value" for what we start */
 };
 
 /* signals: 0-terminated, at most PROGRAM_SIGNALS; SIGPIPE is ignored besides. */
-int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops, void *arg,
-                 struct err *err);
+int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
+                 void *arg, struct err *err);
 void program_fini(struct program *p);
 
 /* 1 s after the first failure, doubling to 60 s: how long to stay away from campaigning. */

@@ -19,56 +19,57 @@ struct election_settings {
 	uint32_t flags;
 };
 
-enum candidate_hook { /* how far the term's hooks are, on the worker's side */
-	HOOK_NONE,     /* no term, or its hooks never began */
-	HOOK_LEADING,
-	HOOK_STOPPING, /* the worker was told to stop */
-	HOOK_OWED,     /* the worker died: its replacement runs on_stopped */
-	HOOK_CLEANING, /* it does */
-	HOOK_SWEEPING, /* on_stopped has run; leftovers are being looked for */
+enum candidate_hook {            /* how far the term's hooks are, on the worker's side */
+	              HOOK_NONE, /* no term, or its hooks never began */
+	              HOOK_LEADING,
+	              HOOK_STOPPING, /* the worker was told to stop */
+	              HOOK_OWED,     /* the worker died: its replacement runs on_stopped */
+	              HOOK_CLEANING, /* it does */
+	              HOOK_SWEEPING, /* on_stopped has run; leftovers are being looked for */
 };
 
 struct candidate { /* one election of the script */
 	struct run *run;
 	struct worker_set *worker_set;
 	struct election_settings settings;
-	uint32_t index, slot;         /* in the script's list; in its squad's page */
-	const char *lock_url;         /* as opened; the elector's */
+	uint32_t index, slot; /* in the script's list; in its squad's page */
+	const char *lock_url; /* as opened; the elector's */
 	struct lease_times times;
-	nsec allowance;               /* K, as worker_set_allow has it: while a term runs the least that may be published */
+	nsec allowance; /* K, as worker_set_allow has it: while a term runs the least that may be published */
 	nsec shutdown_grace;
 
 	struct elector *elector;
 	enum candidate_hook hook;
 	uint64_t term;
 	int64_t token;
-	struct instant kill;          /* as the guard knows it, or earlier */
+	struct instant kill; /* as the guard knows it, or earlier */
 	enum lease_reason reason;
-	bool held;                    /* while stopping: the lease is kept */
+	bool held; /* while stopping: the lease is kept */
 	bool finished;
-	bool paused;                  /* by an operator */
-	bool let_go;                  /* the lease was released while on_stopped was still owed: stay out until it has run */
+	bool paused; /* by an operator */
+	bool let_go; /* the lease was released while on_stopped was still owed: stay out until it has run */
 	unsigned failures, cleanups, hook_errors;
 	struct admin_renewals *renewals; /* NULL: nobody asked */
 	struct instant began;
 	uint64_t ask;
-	uint64_t save, save_number;   /* the worker's, on its way into the record (0 = none); and the elector's number for it */
+	uint64_t save,
+		save_number; /* the worker's, on its way into the record (0 = none); and the elector's number for it */
 	ev_timer cleanup_timer;
 };
 
 struct worker_set { /* one crew, and the replacement that follows it */
 	struct run *run;
-	struct supervisor *supervisor;            /* NULL between a crew's death and its replacement */
-	uint32_t isolated;            /* index + 1 of the election it is for; 0 = all that are not isolated */
-	struct election_settings *settings;           /* while loading */
+	struct supervisor *supervisor;      /* NULL between a crew's death and its replacement */
+	uint32_t isolated;                  /* index + 1 of the election it is for; 0 = all that are not isolated */
+	struct election_settings *settings; /* while loading */
 	uint32_t settings_count;
-	bool loaded, started;         /* on_start has run, or need not: messages may be sent */
-	bool leaving;                 /* WIRE_QUIT was sent */
-	bool began;                   /* on_start has run once: a replacement does not run it again */
-	struct worker_set *heir;           /* of a reload: takes the posts over when it has started */
-	bool on_trial;                /* an heir that is not in charge yet */
+	bool loaded, started;    /* on_start has run, or need not: messages may be sent */
+	bool leaving;            /* WIRE_QUIT was sent */
+	bool began;              /* on_start has run once: a replacement does not run it again */
+	struct worker_set *heir; /* of a reload: takes the posts over when it has started */
+	bool on_trial;           /* an heir that is not in charge yet */
 	struct instant born;
-	bool failed;                  /* its script could not be loaded */
+	bool failed; /* its script could not be loaded */
 	unsigned failures;
 	ev_timer restart;
 	struct worker_set *next;
@@ -83,50 +84,52 @@ struct run {
 	uint32_t candidate_count;
 	struct worker_set *worker_sets;
 	bool ending, killing;
-	struct instant asked_at;      /* to end */
-	bool moving;                  /* a reload changed lock or identity: release, then begin again */
-	bool reload_due;              /* SIGHUP came while the script was being loaded: what was read may be old by now */
-	bool ready;                   /* systemd was told */
-	int status;                   /* exit status */
-	uint64_t saves;               /* numbers them */
+	struct instant asked_at; /* to end */
+	bool moving;             /* a reload changed lock or identity: release, then begin again */
+	bool reload_due;         /* SIGHUP came while the script was being loaded: what was read may be old by now */
+	bool ready;              /* systemd was told */
+	int status;              /* exit status */
+	uint64_t saves;          /* numbers them */
 	ev_timer last_call;
 };
 
 /* cmd_run.c */
-void run_loaded(struct run *r, struct worker_set *s);                 /* a squad's plans are complete */
+void run_loaded(struct run *r, struct worker_set *s); /* a squad's plans are complete */
 void run_load_failed(struct run *r, struct worker_set *s, const char *text);
-void run_started(struct run *r, struct worker_set *s);                /* on_start has run: in charge */
+void run_started(struct run *r, struct worker_set *s); /* on_start has run: in charge */
 void run_squad_gone(struct run *r, struct worker_set *s, bool had_started);
 void run_post_finished(struct run *r);
 void run_end(struct run *r, int status, enum lease_reason reason); /* stop everything, release, leave with status */
 void run_term_began(struct run *r);
-void run_term_over(struct run *r, struct candidate *p);               /* --once */
+void run_term_over(struct run *r, struct candidate *p); /* --once */
 
 /* worker_set.c */
 struct worker_set *worker_set_new(struct run *r, uint32_t isolated);
 int worker_set_spawn(struct worker_set *s, struct err *err);
-void worker_set_go(struct worker_set *s, bool first);                      /* WIRE_GO for its posts */
+void worker_set_go(struct worker_set *s, bool first); /* WIRE_GO for its posts */
 void worker_set_quit(struct worker_set *s);
-void worker_set_hurry(struct worker_set *s);                               /* no back-off now: its replacement is waited for */
+void worker_set_hurry(struct worker_set *s); /* no back-off now: its replacement is waited for */
 void worker_set_free(struct worker_set *s);
 bool worker_set_ready(const struct worker_set *s);
-void worker_set_allow(struct worker_set *s);                               /* its elections or their times have changed: K is the least of theirs */
+void worker_set_allow(struct worker_set *s); /* its elections or their times have changed: K is the least of theirs */
 void election_settings_copy(struct election_settings *to, const struct wire_election *from);
 void election_settings_fini(struct election_settings *p);
 
 /* candidate.c */
-struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index, const struct election_settings *settings);
+struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index,
+                                const struct election_settings *settings);
 int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err); /* makes the elector */
 void candidate_free(struct candidate *p);
 void candidate_message(struct candidate *p, enum wire_type type, struct wire *w);
-void candidate_worker_ready(struct candidate *p);                           /* its worker can be talked to: campaign, or clean up */
-void candidate_worker_dead(struct candidate *p, bool reaped);               /* nothing of its worker runs any more */
+void candidate_worker_ready(struct candidate *p);             /* its worker can be talked to: campaign, or clean up */
+void candidate_worker_dead(struct candidate *p, bool reaped); /* nothing of its worker runs any more */
 void candidate_swept(struct candidate *p, uint64_t term, bool clean);
 void candidate_resign(struct candidate *p, nsec sit_out);
-void candidate_pause(struct candidate *p, bool pause);                     /* by an operator */
-void candidate_end(struct candidate *p, enum lease_reason reason);         /* for good */
-void candidate_kill(struct candidate *p);                                  /* for good, without waiting for the script */
-void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t); /* ends the term for the next one */
+void candidate_pause(struct candidate *p, bool pause);             /* by an operator */
+void candidate_end(struct candidate *p, enum lease_reason reason); /* for good */
+void candidate_kill(struct candidate *p);                          /* for good, without waiting for the script */
+void candidate_reload(struct candidate *p, struct election_settings *settings_taken,
+                      const struct lease_times *t); /* ends the term for the next one */
 const char *candidate_name(const struct candidate *p);
 
 #endif

@@ -20,7 +20,8 @@ void election_settings_copy(struct election_settings *to, const struct wire_elec
 		.identity = copies[2],
 		.address = copies[3],
 		.where = copies[4],
-		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms, from->shutdown_grace_ms },
+		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms,
+		           from->shutdown_grace_ms },
 		.flags = from->flags,
 	};
 }
@@ -178,7 +179,8 @@ static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool c
 	struct candidate *p = candidate_at(s, slot);
 
 	if (killed > 0)
-		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that the term left behind", killed, killed == 1 ? "" : "es");
+		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that the term left behind", killed,
+		          killed == 1 ? "" : "es");
 	if (p)
 		candidate_swept(p, term, clean);
 }
@@ -228,7 +230,8 @@ static char **worker_arguments(struct run *r)
 	return argv;
 }
 
-/* The guard is one for all elections of the squad. Before the script has said which those are, no term runs that could be late. */
+/* The guard is one for all elections of the squad. Before the script has said which those are, no term runs that could
+ * be late. */
 static nsec kill_allowance(const struct worker_set *s)
 {
 	nsec least = NSEC_NEVER;

@@ -29,7 +29,7 @@ static const luaL_Reg error_methods[] = {
 
 int bind_fail(lua_State *L, const char *code, const char *fmt, ...)
 {
-	char text[sizeof ((struct err *)0)->text];
+	char text[sizeof((struct err *)0)->text];
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -95,8 +95,8 @@ double bind_seconds(lua_State *L, int arg, const char *what)
 
 	if (lua_type(L, arg) != LUA_TNUMBER)
 		luaL_error(L, "%s: expected a number of seconds, found %s", what,
-		           lua_isstring(L, arg) ? lua_pushfstring(L, "the text \"%s\"", lua_tostring(L, arg)) :
-		                                  luaL_typename(L, arg));
+		           lua_isstring(L, arg) ? lua_pushfstring(L, "the text \"%s\"", lua_tostring(L, arg))
+		                                : luaL_typename(L, arg));
 	if (!isfinite(s) || s < 0)
 		luaL_error(L, "%s: expected a finite number of seconds, 0 or more, found %f", what, s);
 	return s;

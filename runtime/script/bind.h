@@ -14,16 +14,17 @@
 void bind_coroutine(lua_State *L);
 
 /* Add to the table at the top of the stack. */
-void bind_tasks(lua_State *L); /* sleep, spawn, and groups of tasks: lua/api/tasks.lua */
-void bind_signals(lua_State *L); /* signal(): what tasks wait for that Lua code decides */
-void bind_exec(lua_State *L);  /* start, await, line ...: see lua/api/exec.lua, which makes exec of them */
-void bind_json(lua_State *L);  /* json */
-void bind_log(lua_State *L);   /* emit (which lua/api/log.lua makes log of) and the global print */
-void bind_time(lua_State *L);  /* time */
-void bind_cron(lua_State *L);  /* cron: lua/api/cron.lua */
+void bind_tasks(lua_State *L);    /* sleep, spawn, and groups of tasks: lua/api/tasks.lua */
+void bind_signals(lua_State *L);  /* signal(): what tasks wait for that Lua code decides */
+void bind_exec(lua_State *L);     /* start, await, line ...: see lua/api/exec.lua, which makes exec of them */
+void bind_json(lua_State *L);     /* json */
+void bind_log(lua_State *L);      /* emit (which lua/api/log.lua makes log of) and the global print */
+void bind_time(lua_State *L);     /* time */
+void bind_cron(lua_State *L);     /* cron: lua/api/cron.lua */
 void bind_failures(lua_State *L); /* fail(code, message) -> nil, err */
 
-/* Starts a task in the scope, as sched_spawn, and leaves its handle. Raises if the scope is over. [-(nargs+1), +1, e] */
+/* Starts a task in the scope, as sched_spawn, and leaves its handle. Raises if the scope is over. [-(nargs+1), +1, e]
+ */
 struct scope;
 int bind_spawn(lua_State *L, struct scope *scope, int nargs);
 

@@ -12,9 +12,9 @@ struct saver;
 
 struct checkpoint {
 	struct election *election;
-	uint64_t term, number;     /* number: of the last save asked for */
-	char *known;               /* in the record; NULL = none */
-	char *flying, *next;       /* sent; to be sent when that is answered. Each has everything the one before it had */
+	uint64_t term, number; /* number: of the last save asked for */
+	char *known;           /* in the record; NULL = none */
+	char *flying, *next;   /* sent; to be sent when that is answered. Each has everything the one before it had */
 	uint64_t flying_number;
 	struct saver *savers;
 };
@@ -22,11 +22,11 @@ struct checkpoint {
 /* A task that waits for its save; a userdata on its own stack, so that it goes when the wait goes. */
 struct saver {
 	struct wait wait;
-	struct checkpoint *checkpoint;     /* NULL: answered */
+	struct checkpoint *checkpoint; /* NULL: answered */
 	struct saver *next;
 	uint64_t number;
 	enum wire_saved how;
-	char why[sizeof ((struct err *)0)->text];
+	char why[sizeof((struct err *)0)->text];
 };
 
 struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char *checkpoint)
@@ -147,7 +147,8 @@ static int saved(lua_State *L, int status, lua_KContext ctx)
 
 	(void)status;
 	if (!sched_resumed(L))
-		return bind_fail(L, "timeout", "term:save: not known to be in the record within %f s (it may get there yet)",
+		return bind_fail(L, "timeout",
+		                 "term:save: not known to be in the record within %f s (it may get there yet)",
 		                 lua_tonumber(L, 3));
 	if (r->how == WIRE_SAVED_GOOD) {
 		lua_pushboolean(L, 1);

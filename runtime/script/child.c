@@ -19,10 +19,10 @@
 /* A collected output: what has been read and nobody has taken. */
 struct stream {
 	ev_io readable;
-	struct buf *text;  /* in child_end */
-	size_t at;         /* taken so far */
-	size_t scanned;    /* no end of a line before that */
-	bool holds;        /* when it is full, it waits for child_take_line */
+	struct buf *text; /* in child_end */
+	size_t at;        /* taken so far */
+	size_t scanned;   /* no end of a line before that */
+	bool holds;       /* when it is full, it waits for child_take_line */
 };
 
 struct child {
@@ -32,8 +32,8 @@ struct child {
 	int pidfd;
 	ev_io exited;
 	struct stream stream[CHILD_OUTPUTS];
-	ev_timer timer;             /* the time is up; when it is being stopped: SIGKILL */
-	nsec begun;                 /* by the clock of sleep */
+	ev_timer timer; /* the time is up; when it is being stopped: SIGKILL */
+	nsec begun;     /* by the clock of sleep */
 	double kill_after_s;
 	size_t output_max;
 	bool stopping, ended, released;
@@ -337,8 +337,14 @@ struct child *child_start(struct scope *scope, const struct child_spec *spec, st
 		return NULL;
 	}
 	struct child *c = mem_zero(sizeof *c);
-	*c = (struct child){ .scope = scope, .pid = pid, .pidfd = pidfd, .begun = begun, .output_max = spec->output_max,
-	                     .kill_after_s = spec->kill_after_s, .changed = spec->changed, .arg = spec->arg };
+	*c = (struct child){ .scope = scope,
+		             .pid = pid,
+		             .pidfd = pidfd,
+		             .begun = begun,
+		             .output_max = spec->output_max,
+		             .kill_after_s = spec->kill_after_s,
+		             .changed = spec->changed,
+		             .arg = spec->arg };
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		watch_output(c, i, ours[i], spec->hold);
 	adopt(c);

@@ -101,7 +101,8 @@ static int open_output(struct plumbing *p, const struct child_spec *spec, int i)
 		p->theirs[i] = open_file(spec, i);
 		return p->theirs[i] < 0 ? -1 : 0;
 	case CHILD_MERGE:
-		p->theirs[i] = fcntl(p->theirs[CHILD_STDOUT] >= 0 ? p->theirs[CHILD_STDOUT] : STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+		p->theirs[i] = fcntl(p->theirs[CHILD_STDOUT] >= 0 ? p->theirs[CHILD_STDOUT] : STDOUT_FILENO,
+		                     F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
 		return p->theirs[i] < 0 ? -1 : 0;
 	case CHILD_PIPE:
 		return open_pipe(p, i, 0);
@@ -116,11 +117,13 @@ static int plumbing_init(struct plumbing *p, const struct child_spec *spec, stru
 	*p = (struct plumbing){ .input = -1, .ours = { -1, -1 }, .theirs = { -1, -1 } };
 	p->input = open_input(spec);
 	if (p->input < 0)
-		return err_sys(err, "exec: cannot %s %s", spec->input_file ? "read its standard input from" : "prepare the input of",
+		return err_sys(err, "exec: cannot %s %s",
+		               spec->input_file ? "read its standard input from" : "prepare the input of",
 		               spec->input_file ? spec->input_file : spec->argv[0]);
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		if (open_output(p, spec, i) < 0)
-			return err_sys(err, "exec: cannot %s %s", spec->file[i] ? "write its output to" : "prepare the output of",
+			return err_sys(err, "exec: cannot %s %s",
+			               spec->file[i] ? "write its output to" : "prepare the output of",
 			               spec->file[i] ? spec->file[i] : spec->argv[0]);
 	return 0;
 }
@@ -192,7 +195,7 @@ static bool is_replaced(const char *entry, char *const *env)
 }
 
 struct entries {
-	char **list;   /* its entries are borrowed, but `own` */
+	char **list; /* its entries are borrowed, but `own` */
 	char *own[3];
 };
 
@@ -220,7 +223,8 @@ static void entries_init(struct entries *e, char *const *env, const struct ident
 		more++;
 	e->list = mem_zero((n + more + 4) * sizeof *e->list);
 	for (size_t i = 0; i < n; i++)
-		if (!is_replaced(environ[i], env) && !(id && is_replaced(environ[i], (char *const[]){ e->own[0], e->own[1], e->own[2], NULL })))
+		if (!is_replaced(environ[i], env) &&
+		    !(id && is_replaced(environ[i], (char *const[]){ e->own[0], e->own[1], e->own[2], NULL })))
 			e->list[at++] = environ[i];
 	for (int i = 0; i < 3; i++)
 		if (e->own[i] && !is_replaced(e->own[i], env))
@@ -266,7 +270,8 @@ struct misstep {
 };
 
 /* In the new process. posix_spawn cannot change the user. */
-static void become(const struct child_spec *spec, const struct plumbing *p, const struct identity *id, char **env, int report)
+static void become(const struct child_spec *spec, const struct plumbing *p, const struct identity *id, char **env,
+                   int report)
 {
 	struct misstep m = { STEP_START, 0 };
 	sigset_t none;
@@ -295,9 +300,10 @@ out:
 	_exit(127);
 }
 
-/* fork, since the child has more to do than posix_spawn can be told. Signals stay blocked until the handlers are gone. */
-static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, const struct identity *id, char **env,
-                    struct misstep *m)
+/* fork, since the child has more to do than posix_spawn can be told. Signals stay blocked until the handlers are gone.
+ */
+static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, const struct identity *id,
+                    char **env, struct misstep *m)
 {
 	int report[2];
 	sigset_t all, before;
@@ -348,7 +354,8 @@ static int start(const struct child_spec *spec, const struct plumbing *p, pid_t 
 		return 0;
 	if (m.step == STEP_USER)
 		return err_sys(err, "exec: cannot start %s as the user %s", spec->argv[0], spec->user);
-	return err_sys(err, "exec: cannot start %s%s%s", spec->argv[0], spec->directory ? " in " : "", spec->directory ? spec->directory : "");
+	return err_sys(err, "exec: cannot start %s%s%s", spec->argv[0], spec->directory ? " in " : "",
+	               spec->directory ? spec->directory : "");
 }
 
 int child_spawn(const struct child_spec *spec, pid_t *pid, int ours[CHILD_OUTPUTS], struct err *err)

@@ -14,37 +14,37 @@ enum child_output {
 	CHILD_COLLECT, /* a pipe to us */
 	CHILD_INHERIT,
 	CHILD_NULL,
-	CHILD_FILE,    /* file[i], created with mode 0666 & ~umask; emptied first unless append[i] */
-	CHILD_PIPE,    /* a pipe whose other end goes to *piped: standard output only */
-	CHILD_MERGE,   /* where standard output goes: standard error only */
+	CHILD_FILE,  /* file[i], created with mode 0666 & ~umask; emptied first unless append[i] */
+	CHILD_PIPE,  /* a pipe whose other end goes to *piped: standard output only */
+	CHILD_MERGE, /* where standard output goes: standard error only */
 };
 enum { CHILD_STDOUT, CHILD_STDERR, CHILD_OUTPUTS };
 
-struct child_spec {                    /* borrowed for the call only */
-	char *const *argv;             /* looked up in PATH */
-	const char *directory;         /* NULL: this process' own */
-	const char *user;              /* a name or a number; NULL: as this process. Its groups, HOME, USER and LOGNAME too */
-	char *const *env;              /* "NAME=value", added or replaced; "NAME" alone: removed; NULL-terminated; may be NULL */
-	const char *input;             /* its standard input; NULL: input_file */
+struct child_spec {            /* borrowed for the call only */
+	char *const *argv;     /* looked up in PATH */
+	const char *directory; /* NULL: this process' own */
+	const char *user;      /* a name or a number; NULL: as this process. Its groups, HOME, USER and LOGNAME too */
+	char *const *env;  /* "NAME=value", added or replaced; "NAME" alone: removed; NULL-terminated; may be NULL */
+	const char *input; /* its standard input; NULL: input_file */
 	size_t input_len;
-	const char *input_file;        /* NULL: input_fd */
-	int input_fd;                  /* borrowed; < 0: /dev/null */
+	const char *input_file; /* NULL: input_fd */
+	int input_fd;           /* borrowed; < 0: /dev/null */
 	enum child_output output[CHILD_OUTPUTS];
 	const char *file[CHILD_OUTPUTS];
 	bool append[CHILD_OUTPUTS];
-	int *piped;                    /* CHILD_PIPE: the end to read from, the caller's */
+	int *piped; /* CHILD_PIPE: the end to read from, the caller's */
 
 	/* For child_start alone. */
-	size_t output_max;             /* kept of each output */
-	bool hold;                     /* output beyond that stays in the pipe until it is taken (child_took); else it is dropped */
-	double timeout_s;              /* < 0: none. Then SIGTERM, and after kill_after_s SIGKILL, to the whole group */
+	size_t output_max; /* kept of each output */
+	bool hold;         /* output beyond that stays in the pipe until it is taken (child_took); else it is dropped */
+	double timeout_s;  /* < 0: none. Then SIGTERM, and after kill_after_s SIGKILL, to the whole group */
 	double kill_after_s;
-	void (*changed)(void *arg);    /* there is more output, or the end; from the loop. May be NULL */
+	void (*changed)(void *arg); /* there is more output, or the end; from the loop. May be NULL */
 	void *arg;
 };
 
-/* ours: the ends to read collected output from, O_NONBLOCK; -1: not collected. -1 with *err (ERR_MISSING, ERR_DENIED ...):
- * nothing has been started or is left open. */
+/* ours: the ends to read collected output from, O_NONBLOCK; -1: not collected. -1 with *err (ERR_MISSING, ERR_DENIED
+ * ...): nothing has been started or is left open. */
 int child_spawn(const struct child_spec *spec, pid_t *pid, int ours[CHILD_OUTPUTS], struct err *err);
 
 #endif

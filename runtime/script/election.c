@@ -183,8 +183,8 @@ static void learn(struct election *e, struct news *n)
 	*e->news_end = n;
 	e->news_end = &n->next;
 	if (++e->untold % UNTOLD_MANY == 0)
-		log_event(LOG_WARN, &e->about, "hook_slow", "%u changes of the leader wait for on_new_leader or on_no_leader to return",
-		          e->untold);
+		log_event(LOG_WARN, &e->about, "hook_slow",
+		          "%u changes of the leader wait for on_new_leader or on_no_leader to return", e->untold);
 	news_unref(e->leader);
 	e->leader = NULL;
 	if (n->leader) {
@@ -206,8 +206,12 @@ bool election_leader(struct election *e, struct wire *w)
 	struct news *n = mem_zero(sizeof *n);
 	char *copies[3];
 	mem_pack(3, (const char *const[]){ identity, address, previous }, copies);
-	*n = (struct news){ .leader = true, .is_self = is_self, .token = token, .identity = copies[0], .address = copies[1],
-	                    .previous = copies[2] };
+	*n = (struct news){ .leader = true,
+		            .is_self = is_self,
+		            .token = token,
+		            .identity = copies[0],
+		            .address = copies[1],
+		            .previous = copies[2] };
 	learn(e, n);
 	return true;
 }
@@ -254,7 +258,8 @@ static void answered(void *arg, const struct outcome *o)
 
 	if (current && o->ok) {
 		lua_settop(o->results, lua_gettop(o->results) - o->count + 3);
-		send_answer(a, lua_toboolean(o->results, -3), lua_tostring(o->results, -2), lua_tostring(o->results, -1));
+		send_answer(a, lua_toboolean(o->results, -3), lua_tostring(o->results, -2),
+		            lua_tostring(o->results, -1));
 	} else if (!o->ok && !o->cancelled) {
 		hook_failed(&e->scope, "may_lead", o);
 		if (current)
@@ -293,8 +298,9 @@ static struct election *here(lua_State *L, const char *what)
 	struct election *e = scope && scope->election ? scope->election : only;
 
 	if (!e)
-		luaL_error(L, "%s: %s", what, s->nelections ? "the script has several elections: call it from a hook of one of them" :
-		                                              "no election is known while the script loads");
+		luaL_error(L, "%s: %s", what,
+		           s->nelections ? "the script has several elections: call it from a hook of one of them"
+		                         : "no election is known while the script loads");
 	if (!e->kept)
 		luaL_error(L, "%s: the election is not known before on_start", what);
 	return e;

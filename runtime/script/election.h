@@ -14,17 +14,17 @@ struct term;
 struct election {
 	struct script *script;
 	uint32_t index, slot;
-	bool kept;               /* false: it lives in another worker, or has not been told yet */
-	int table;               /* registry reference of the script's table */
-	char *lock, *identity;   /* as the elector says; NULL until then */
+	bool kept;             /* false: it lives in another worker, or has not been told yet */
+	int table;             /* registry reference of the script's table */
+	char *lock, *identity; /* as the elector says; NULL until then */
 	struct log_about about;
-	struct scope scope;      /* of its hooks outside any term */
-	struct term *term;       /* NULL: none runs */
-	struct news *leader;     /* NULL: nobody leads, as far as is known */
+	struct scope scope;            /* of its hooks outside any term */
+	struct term *term;             /* NULL: none runs */
+	struct news *leader;           /* NULL: nobody leads, as far as is known */
 	struct news *news, **news_end; /* not told yet, oldest first */
 	unsigned untold;
-	bool telling;            /* a hook is being told */
-	struct asking *asking;   /* may_lead runs; NULL: it does not */
+	bool telling;          /* a hook is being told */
+	struct asking *asking; /* may_lead runs; NULL: it does not */
 };
 
 /* Takes the table at the top of the main thread's stack. [-1, +0, m] */
@@ -43,8 +43,6 @@ void election_start_all(struct script *s);
 bool election_ask(struct election *e, struct wire *w);       /* WIRE_ASK behind the slot */
 bool election_leader(struct election *e, struct wire *w);    /* WIRE_LEADER */
 bool election_no_leader(struct election *e, struct wire *w); /* WIRE_NO_LEADER */
-
-
 
 /* Adds the table `election` to the globals. [-0, +0, m] */
 void election_bind(lua_State *L, struct script *s);

@@ -11,7 +11,8 @@
 /* From inside the call. problem: it fails when it gets there; else it is worth knowing. text is borrowed. */
 typedef void inspect_found(void *arg, uint32_t line, bool problem, const char *text);
 
-/* is_text: it was given with -e. Nothing is said about a script that is no Lua: loading it says that. Runs nothing of it. */
+/* is_text: it was given with -e. Nothing is said about a script that is no Lua: loading it says that. Runs nothing of
+ * it. */
 void inspect_script(const char *text, size_t len, bool is_text, inspect_found *found, void *arg);
 
 #endif

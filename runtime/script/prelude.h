@@ -8,7 +8,8 @@
 #include <string.h>
 
 struct prelude_file {
-	const char *name; /* "exec" for lua/api/exec.lua, "lunarch.retry" for lua/lunarch/retry.lua; NULL after the last */
+	const char
+		*name; /* "exec" for lua/api/exec.lua, "lunarch.retry" for lua/lunarch/retry.lua; NULL after the last */
 	const char *text;
 	size_t len;
 };

@@ -14,17 +14,17 @@
 #define ROOM_OF_A_WAIT 10000 /* what a wait that raises costs of it */
 
 struct task {
-	struct task *next, **link;   /* in its scope */
+	struct task *next, **link; /* in its scope */
 	struct task *ready_next;
 	struct scope *scope;
 	lua_State *co;
-	int reference;               /* keeps co alive, in the registry */
-	int nargs;                   /* of the first resume */
+	int reference; /* keeps co alive, in the registry */
+	int nargs;     /* of the first resume */
 	int room;
 	bool begun, ready, finished, timed_out, insists, failed;
-	bool starved;                /* failed: for want of memory */
-	size_t message_len;          /* failed: of the error itself, in front of its traceback */
-	const char *over;            /* cancelled by itself; NULL: as its scope is */
+	bool starved;       /* failed: for want of memory */
+	size_t message_len; /* failed: of the error itself, in front of its traceback */
+	const char *over;   /* cancelled by itself; NULL: as its scope is */
 	struct wait *wait;
 	struct timer timer;
 	task_ended *ended;
@@ -40,14 +40,14 @@ struct nesting {
 struct sched {
 	struct ev_loop *loop;
 	struct timeline *timeline;
-	lua_State *L;                         /* the main thread: never runs the script's code */
-	struct task *volatile running;        /* read by sched_interrupt */
-	lua_State *volatile innermost;        /*  "    */
+	lua_State *L;                  /* the main thread: never runs the script's code */
+	struct task *volatile running; /* read by sched_interrupt */
+	lua_State *volatile innermost; /*  "    */
 	struct nesting *nesting;
 	struct task *ready, **ready_end;
 	struct environment environment;
 	struct scope program;
-	char refused[LUA_IDSIZE + 48];        /* where memory was refused last, as an error says it */
+	char refused[LUA_IDSIZE + 48]; /* where memory was refused last, as an error says it */
 };
 
 /* Its address is the first value of every yield that is one of our waits. */
@@ -279,7 +279,8 @@ static void refuse_to_wait(lua_State *L, const char *what)
 	lua_Debug ar;
 
 	if (find_line(L, &ar))
-		lua_pushfstring(L, "%s:%d: %s cannot wait here: " SCHED_CANNOT_YIELD, ar.short_src, ar.currentline, what);
+		lua_pushfstring(L, "%s:%d: %s cannot wait here: " SCHED_CANNOT_YIELD, ar.short_src, ar.currentline,
+		                what);
 	else
 		lua_pushfstring(L, "%s cannot wait here: " SCHED_CANNOT_YIELD, what);
 	lua_error(L);
@@ -377,8 +378,8 @@ static const char *inner_traceback(lua_State *L, const char *message)
 	return message;
 }
 
-/* What is raised as a text has its line, unless nobody put it there: error objects, and the C stack's overflow, have none.
- * [message -> message] */
+/* What is raised as a text has its line, unless nobody put it there: error objects, and the C stack's overflow, have
+ * none. [message -> message] */
 static void add_line(lua_State *L)
 {
 	const char *message = lua_tostring(L, -1);
@@ -410,8 +411,9 @@ static void describe(lua_State *L)
 		if (lua_rawget(L, 1) == LUA_TSTRING)
 			return;
 	}
-	lua_pushfstring(L, "(the error is a %s, not a text: expected error(\"why\"), or a table with a message or __tostring)",
-	                luaL_typename(L, 1));
+	lua_pushfstring(
+		L, "(the error is a %s, not a text: expected error(\"why\"), or a table with a message or __tostring)",
+		luaL_typename(L, 1));
 }
 
 /* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
@@ -425,7 +427,8 @@ static int report(lua_State *L)
 	const char *message = lua_tostring(L, -1);
 	t->message_len = strlen(message);
 	luaL_traceback(L, L, inner_traceback(L, message), 1);
-	if (over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the room again */
+	if (over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the room
+		          again */
 		t->room = ROOM_INSTRUCTIONS;
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
 	}
@@ -475,7 +478,9 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	lua_pushcfunction(co, body);
 	lua_xmove(L, co, nargs + 1);
 	struct task *t = mem_zero(sizeof *t);
-	*t = (struct task){ .scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg };
+	*t = (struct task){
+		.scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg
+	};
 	timer_init(scope->sched->timeline, &t->timer, on_timer);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
 	t->next = scope->tasks;
@@ -512,8 +517,9 @@ static void fail(struct task *t, struct outcome *o)
 	const char *why = over(t);
 
 	o->ok = false;
-	o->traceback = t->starved ? t->scope->sched->refused : lua_isstring(t->co, -1) ? lua_tostring(t->co, -1) :
-	               "(an error that cannot be described)";
+	o->traceback = t->starved                ? t->scope->sched->refused
+	               : lua_isstring(t->co, -1) ? lua_tostring(t->co, -1)
+	                                         : "(an error that cannot be described)";
 	if (!t->starved && t->message_len < strlen(o->traceback) && lua_checkstack(t->co, 1))
 		o->message = lua_pushlstring(t->co, o->traceback, t->message_len);
 	else
@@ -524,8 +530,13 @@ static void fail(struct task *t, struct outcome *o)
 static void finish(struct task *t, int nresults)
 {
 	struct scope *scope = t->scope;
-	struct outcome o = { .begun = t->begun, .ok = t->begun, .cancelled = !t->begun, .results = t->co, .count = nresults,
-	                     .message = TERM_ENDED, .traceback = TERM_ENDED };
+	struct outcome o = { .begun = t->begun,
+		             .ok = t->begun,
+		             .cancelled = !t->begun,
+		             .results = t->co,
+		             .count = nresults,
+		             .message = TERM_ENDED,
+		             .traceback = TERM_ENDED };
 
 	if (t->failed)
 		fail(t, &o);

@@ -3,7 +3,8 @@
  * Used by the Lua bindings and by hooks.c. Every entry of C into the script's code is in scheduler.c.
  *
  * Cancelling is level-triggered: once a scope or task is over, every wait in it raises, again and again, and code that
- * does not wait is interrupted: it gets some room to clean up, each time less than before, until nothing runs any more. */
+ * does not wait is interrupted: it gets some room to clean up, each time less than before, until nothing runs any more.
+ */
 #ifndef LUNARCH_SCHEDULER_H
 #define LUNARCH_SCHEDULER_H
 
@@ -28,32 +29,33 @@ struct election;
 
 /* Something else that ends with a scope, embedded in it. */
 struct bond {
-	struct bond *next, **link; /* link NULL: it is bound to none */
+	struct bond *next, **link;   /* link NULL: it is bound to none */
 	void (*over)(struct bond *); /* the scope is over; the bond is cut already. Must not call into Lua */
 };
 
 /* What tasks and children belong to. Lives in its owner, who must not free it before `idle` has been called. */
 struct scope {
 	struct sched *sched;
-	struct election *election;   /* borrowed; NULL: the program's own scope */
+	struct election *election;     /* borrowed; NULL: the program's own scope */
 	const struct log_about *about; /* borrowed; whose lines its log lines are; NULL: the program's */
-	const struct marker *marker; /* borrowed; NULL: outside any term */
-	struct page_slot *slot;      /* also over when the page says so; NULL: only when told */
+	const struct marker *marker;   /* borrowed; NULL: outside any term */
+	struct page_slot *slot;        /* also over when the page says so; NULL: only when told */
 	uint64_t term;
-	const char *over;            /* why the scope is over, as its waits raise it: static text; NULL: it is not over */
+	const char *over; /* why the scope is over, as its waits raise it: static text; NULL: it is not over */
 	struct task *tasks;
 	struct child *children;
 	struct bond *bonds;
-	void (*idle)(struct scope *);    /* it is over, and its last task and child are gone; NULL: nobody cares */
-	void (*failed)(struct scope *, const struct outcome *); /* a task raised whose end nobody asked to be told; never NULL */
+	void (*idle)(struct scope *); /* it is over, and its last task and child are gone; NULL: nobody cares */
+	void (*failed)(struct scope *,
+	               const struct outcome *); /* a task raised whose end nobody asked to be told; never NULL */
 };
 
 /* How a task ended. */
 struct outcome {
-	bool begun;            /* false: it was over before its first instruction, and so never ran */
+	bool begun; /* false: it was over before its first instruction, and so never ran */
 	bool ok;
-	bool cancelled;        /* it ended because it was over: neither success nor an error of the script */
-	lua_State *results;    /* ok: `count` results are on top of this stack; the callee leaves them */
+	bool cancelled;     /* it ended because it was over: neither success nor an error of the script */
+	lua_State *results; /* ok: `count` results are on top of this stack; the callee leaves them */
 	int count;
 	const char *message;   /* !ok: the error value as text, */
 	const char *traceback; /*      and with where it happened */
@@ -63,8 +65,9 @@ typedef void task_ended(void *arg, const struct outcome *o);
 
 /* Embedded in what a task waits for. Either side leaves by clearing its pointer, so a late completion finds nobody. */
 struct wait {
-	struct task *task;             /* NULL: nobody waits */
-	void (*left)(struct wait *);   /* the task waits no longer, though nothing was completed. Must not call into Lua */
+	struct task *task; /* NULL: nobody waits */
+	void (*left)(
+		struct wait *); /* the task waits no longer, though nothing was completed. Must not call into Lua */
 };
 
 /* loop: of descriptors and children; timeline: of time. Both borrowed. */
@@ -80,8 +83,8 @@ void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scop
 void scope_end(struct scope *scope, const char *over, double kill_after);
 bool scope_over(const struct scope *scope);
 void bond_make(struct scope *scope, struct bond *b, void (*over)(struct bond *));
-void bond_cut(struct bond *b);                         /* again: nothing */
-void scope_check_idle(struct scope *scope);            /* for child.c: a child has gone */
+void bond_cut(struct bond *b);              /* again: nothing */
+void scope_check_idle(struct scope *scope); /* for child.c: a child has gone */
 
 /* Starts a task: calls the function that lies under nargs arguments on L's stack, and pops all of it. ended may be
  * NULL; it is called from the loop, never from inside sched_spawn. [-(nargs+1), +0, m] */
@@ -93,7 +96,8 @@ struct scope *task_scope(const struct task *t);
 /* The task that runs now, and its scope; NULL while the loop does. */
 struct task *sched_running(const struct sched *s);
 struct scope *sched_scope(const struct sched *s);
-struct scope *sched_program(struct sched *s); /* the scope of what belongs to no election: loading, and what that starts */
+struct scope *sched_program(
+	struct sched *s);      /* the scope of what belongs to no election: loading, and what that starts */
 bool sched_over(lua_State *L); /* the running task is cancelled, or its scope over */
 
 /* Runs the tasks that are ready now, each once. false: none is left. */
@@ -116,18 +120,21 @@ bool sched_resumed(lua_State *L);
 /* What was waited for is there: w->task becomes ready, and waits no more. Does nothing if nobody waits. */
 void wait_done(struct wait *w);
 
-/* From a signal handler on the scheduler's thread: if the code that runs now is over, stop it at its next instruction. */
+/* From a signal handler on the scheduler's thread: if the code that runs now is over, stop it at its next instruction.
+ */
 void sched_interrupt(struct sched *s);
 
 /* For the Lua state's allocator, when it has to refuse: an error for want of memory then says where that was. */
 void sched_refused(struct sched *s);
 
 /* What the coroutine library needs (lua_coroutine.c), so that a wait inside a coroutine of the script reaches us. */
-int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults); /* lua_resume, remembering the nesting */
-bool sched_is_wait(lua_State *co, int nresults);      /* what co yielded is one of our waits */
-int sched_relay(lua_State *L, lua_KContext ctx, lua_KFunction k); /* passes that wait on to whoever resumed L. [-0, +?, yields] */
-bool sched_is_task(lua_State *L);                     /* L is a task's own coroutine */
-bool sched_parked(lua_State *L);                      /* L is inside a wait, its own or a relayed one */
-void sched_unpark(lua_State *L);                      /* the first thing in the continuation of sched_relay */
+int sched_resume_nested(lua_State *L, lua_State *co, int nargs,
+                        int *nresults);          /* lua_resume, remembering the nesting */
+bool sched_is_wait(lua_State *co, int nresults); /* what co yielded is one of our waits */
+int sched_relay(lua_State *L, lua_KContext ctx,
+                lua_KFunction k); /* passes that wait on to whoever resumed L. [-0, +?, yields] */
+bool sched_is_task(lua_State *L); /* L is a task's own coroutine */
+bool sched_parked(lua_State *L);  /* L is inside a wait, its own or a relayed one */
+void sched_unpark(lua_State *L);  /* the first thing in the continuation of sched_relay */
 
 #endif

@@ -156,7 +156,8 @@ static void open_natives(struct script *s)
 	election_bind(L, s);
 }
 
-/* Runs unprotected on purpose: what fails here is a bug of ours, or no memory at the very start; both end the process. */
+/* Runs unprotected on purpose: what fails here is a bug of ours, or no memory at the very start; both end the process.
+ */
 static void open_prelude(struct script *s)
 {
 	lua_State *L = s->L;
@@ -298,10 +299,13 @@ static void send_election(struct script *s, uint32_t index)
 		const char *field;
 		enum wire_election_flag flag;
 	} flags[] = {
-		{ "observer", WIRE_ELECTION_OBSERVER },     { "may_lead", WIRE_ELECTION_MAY_LEAD },
-		{ "isolate", WIRE_ELECTION_ISOLATE },       { "reclaim", WIRE_ELECTION_RECLAIM },
+		{ "observer", WIRE_ELECTION_OBSERVER },
+		{ "may_lead", WIRE_ELECTION_MAY_LEAD },
+		{ "isolate", WIRE_ELECTION_ISOLATE },
+		{ "reclaim", WIRE_ELECTION_RECLAIM },
 		{ "address_function", WIRE_ELECTION_ADDRESS_FUNCTION },
-		{ "on_stopped", WIRE_ELECTION_ON_STOPPED }, { "on_start", WIRE_ELECTION_ON_START },
+		{ "on_stopped", WIRE_ELECTION_ON_STOPPED },
+		{ "on_start", WIRE_ELECTION_ON_START },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
 		lua_getfield(L, -1, flags[i].field);
@@ -352,8 +356,11 @@ static void has_run(void *arg, const struct outcome *o)
 	if (lua_pcall(L, o->count, 1, 0) != LUA_OK)
 		load_failed(s, lua_tostring(L, -1));
 	else if (lua_rawlen(L, -1) > s->spec.page->slots)
-		load_failed(s, lua_pushfstring(L, "a script has at most %d elections, and this one has %d: spread them over several",
-		                               (int)s->spec.page->slots, (int)lua_rawlen(L, -1)));
+		load_failed(s,
+		            lua_pushfstring(
+				    L,
+				    "a script has at most %d elections, and this one has %d: spread them over several",
+				    (int)s->spec.page->slots, (int)lua_rawlen(L, -1)));
 	else
 		take_elections(s);
 	lua_settop(L, top);

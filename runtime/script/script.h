@@ -13,32 +13,33 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct script_spec {         /* borrowed for as long as the script lives */
+struct script_spec { /* borrowed for as long as the script lives */
 	struct ev_loop *loop;
 	struct timeline *timeline;
 	struct page *page;
-	bool eval;           /* source is the text itself, not a path */
+	bool eval; /* source is the text itself, not a path */
 	const char *source;
-	char *const *args;   /* of the script, NULL-terminated */
+	char *const *args; /* of the script, NULL-terminated */
 	void (*send)(void *arg, const struct buf *message);
 	void *arg;
-	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there: lua/test/simulated.lua; NULL: the world is real */
+	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there:
+	                                         lua/test/simulated.lua; NULL: the world is real */
 	void *stub_arg;
 };
 
 /* Shared by script.c, election.c and term.c alone. */
 struct script {
 	struct script_spec spec;
-	lua_State *L;        /* the main thread */
+	lua_State *L; /* the main thread */
 	struct sched *sched;
-	int internals;       /* registry reference: what lua/boot/prelude.lua returns */
+	int internals; /* registry reference: what lua/boot/prelude.lua returns */
 	struct election *elections;
 	uint32_t nelections;
 	struct election **slots; /* by slot; NULL: not ours */
 	uint32_t nslots;
-	bool going;          /* it knows which elections it keeps */
-	bool exiting;        /* the end of the program has been asked for */
-	uint32_t starting;   /* the next election whose on_start has to run */
+	bool going;        /* it knows which elections it keeps */
+	bool exiting;      /* the end of the program has been asked for */
+	uint32_t starting; /* the next election whose on_start has to run */
 };
 
 struct script *script_new(const struct script_spec *spec);
@@ -56,9 +57,9 @@ void script_push_use(lua_State *L);
 
 /* ---- for election.c and term.c ---- */
 
-void script_send(struct script *s, struct buf *message);              /* and frees it */
-void script_put_text(struct buf *m, const char *text);                /* wire_str, cut so that the message is no giant */
-void script_push_internal(struct script *s, const char *name);        /* [-0, +1, m] */
-struct election *script_slot(const struct script *s, uint32_t slot);  /* NULL: not kept */
+void script_send(struct script *s, struct buf *message);             /* and frees it */
+void script_put_text(struct buf *m, const char *text);               /* wire_str, cut so that the message is no giant */
+void script_push_internal(struct script *s, const char *name);       /* [-0, +1, m] */
+struct election *script_slot(const struct script *s, uint32_t slot); /* NULL: not kept */
 
 #endif

@@ -21,20 +21,20 @@ struct term {
 	struct marker marker;
 	char *address;
 	struct log_about about;
-	struct scope scope;     /* on_leading and what it starts */
-	struct scope after;     /* on_stopped and what it starts */
-	struct timer limit;     /* of on_stopped */
-	double stop_by;         /* by the timeline; once it is stopping */
-	struct checkpoint *checkpoint;  /* its checkpoint */
+	struct scope scope;            /* on_leading and what it starts */
+	struct scope after;            /* on_stopped and what it starts */
+	struct timer limit;            /* of on_stopped */
+	double stop_by;                /* by the timeline; once it is stopping */
+	struct checkpoint *checkpoint; /* its checkpoint */
 	struct handle *handle;
-	int reference;          /* keeps the handle */
+	int reference; /* keeps the handle */
 	enum lease_reason reason;
 	bool begun, end_sent, stopping, cleaning;
 };
 
 /* The script's `term`. It may outlive the term. Its user value holds the fields. */
 struct handle {
-	struct term *term;      /* NULL: it is over and done with */
+	struct term *term; /* NULL: it is over and done with */
 	struct page_slot *slot;
 	uint64_t number;
 };
@@ -141,7 +141,8 @@ static void on_limit(struct timer *timer)
 {
 	struct term *t = (struct term *)((char *)timer - offsetof(struct term, limit));
 
-	log_event(LOG_WARN, &t->about, "on_stopped_slow", "on_stopped has used up the time there is to stop: it is cancelled");
+	log_event(LOG_WARN, &t->about, "on_stopped_slow",
+	          "on_stopped has used up the time there is to stop: it is cancelled");
 	scope_end(&t->after, "no time left to stop", time_left(t) * CHILDREN_PART);
 }
 
@@ -226,8 +227,12 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	t->term = number;
 	t->about = (struct log_about){ .lock = e->lock, .term = number, .token = token };
 	t->address = *address ? mem_dup(address) : NULL;
-	t->marker = (struct marker){ .slot = e->slot, .term = number, .token = token, .lock = e->lock, .identity = e->identity,
-	                             .address = t->address ? t->address : "" };
+	t->marker = (struct marker){ .slot = e->slot,
+		                     .term = number,
+		                     .token = token,
+		                     .lock = e->lock,
+		                     .identity = e->identity,
+		                     .address = t->address ? t->address : "" };
 	timer_init(e->script->spec.timeline, &t->limit, on_limit);
 	make_handle(t, token, address);
 	t->checkpoint = checkpoint_new(e, number, checkpoint);

@@ -13,9 +13,10 @@ bool term_cleanup(struct election *e, struct wire *w); /* WIRE_CLEANUP */
 /* The running term of the election acts as leader: by the page, now. */
 bool term_is_leading(const struct election *e);
 
-bool term_saved(struct election *e, struct wire *w);   /* WIRE_SAVED */
+bool term_saved(struct election *e, struct wire *w); /* WIRE_SAVED */
 
-/* For checkpoint.c: where the term of the `term` object at arg keeps its checkpoint; NULL: the term is over. [-0, +0, v] */
+/* For checkpoint.c: where the term of the `term` object at arg keeps its checkpoint; NULL: the term is over. [-0, +0,
+ * v] */
 struct checkpoint;
 struct checkpoint **term_saving(lua_State *L, int arg);
 

@@ -122,8 +122,8 @@ static void receive(struct worker *w, const void *bytes, size_t len)
 		return;
 	}
 	if (!type || !script_message(w->script, type, &wire)) {
-		log_event(LOG_ERROR, NULL, "elector_message", "a message of type %d from the elector makes no sense: giving up",
-		          (int)type);
+		log_event(LOG_ERROR, NULL, "elector_message",
+		          "a message of type %d from the elector makes no sense: giving up", (int)type);
 		_exit(1); /* the guard ends the terms, as for any crash */
 	}
 }
@@ -201,7 +201,8 @@ int worker_main(int argc, char **argv)
 
 	if (argc < 7 || log_level_parse(argv[4]) < 0)
 		return usage();
-	int wire_fd = atoi(argv[0]), page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
+	int wire_fd = atoi(argv[0]),
+	    page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
 	fill_standard_descriptors();
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* with the guard, whose child this is */
 	log_init(strcmp(argv[3], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[4]));
@@ -221,9 +222,14 @@ int worker_main(int argc, char **argv)
 	}
 	timeline_init(&w.timeline, w.loop);
 	open_wire(&w, wire_fd);
-	const struct script_spec spec = { .loop = w.loop, .timeline = &w.timeline, .page = w.page,
-	                                  .eval = strcmp(argv[5], "eval") == 0,
-	                                  .source = argv[6], .args = argv + 7, .send = send_message, .arg = &w };
+	const struct script_spec spec = { .loop = w.loop,
+		                          .timeline = &w.timeline,
+		                          .page = w.page,
+		                          .eval = strcmp(argv[5], "eval") == 0,
+		                          .source = argv[6],
+		                          .args = argv + 7,
+		                          .send = send_message,
+		                          .arg = &w };
 	w.script = script_new(&spec);
 	catch_signals(&w);
 	run(&w);

@@ -31,12 +31,14 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Promise one, on this run. A node that stands still asks its clock before it does anything, so it does not lead either. */
+/* Promise one, on this run. A node that stands still asks its clock before it does anything, so it does not lead
+ * either. */
 void sim_check_leaders(struct sim *s, const struct lock_client *new_leader)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->nodes[i] != new_leader->node && sim_node_leads(s->nodes[i], new_leader->url))
-			sim_fail(s, "%s and %s lead %s at once", s->nodes[i]->name, new_leader->node->name, new_leader->url);
+			sim_fail(s, "%s and %s lead %s at once", s->nodes[i]->name, new_leader->node->name,
+			         new_leader->url);
 }
 
 /* ---- time ---- */
@@ -138,7 +140,8 @@ static void wake(struct sim *s, struct sim_node *n)
 		sim_node_wake(n);
 }
 
-static void on_each(struct sim *s, struct sim_node *only, void (*f)(struct sim *, struct sim_node *, double), double number)
+static void on_each(struct sim *s, struct sim_node *only, void (*f)(struct sim *, struct sim_node *, double),
+                    double number)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (!only || only == s->nodes[i])
@@ -214,10 +217,12 @@ static void do_resign(struct sim *s, struct sim_node *n, double number)
 static const struct fault {
 	const char *what;
 	void (*node)(struct sim *s, struct sim_node *n, double number);
-	bool runs;   /* its code: not while it stands still */
+	bool runs; /* its code: not while it stands still */
 } faults[] = {
-	{ "partition", cut, false },   { "heal", heal, false },   { "pause", do_pause, true },   { "wake", do_resume, false },
-	{ "crash", do_crash, false },  { "start", do_start, false }, { "stop", do_stop, true },  { "kill_worker", do_kill_worker, true },
+	{ "partition", cut, false },   { "heal", heal, false },
+	{ "pause", do_pause, true },   { "wake", do_resume, false },
+	{ "crash", do_crash, false },  { "start", do_start, false },
+	{ "stop", do_stop, true },     { "kill_worker", do_kill_worker, true },
 	{ "resign", do_resign, true }, { "clock", do_clock, false },
 };
 
@@ -401,5 +406,12 @@ static void *open_world(const struct testing_setup *setup, struct err *err)
 }
 
 const struct testing_ops sim_ops = {
-	.open = open_world, .close = close_world, .run = run, .fault = fault, .now = now, .leader = leader, .leads = leads, .record = record,
+	.open = open_world,
+	.close = close_world,
+	.run = run,
+	.fault = fault,
+	.now = now,
+	.leader = leader,
+	.leads = leads,
+	.record = record,
 };

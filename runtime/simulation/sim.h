@@ -1,7 +1,6 @@
-/* A simulated cluster: several nodes that run the same script, each with the real elector and the real Lua half, on a simulated
- * store, network and time.
- * Not processes: nothing is started, and a hook that computes takes no time. Not the simulator of the lease (tests/sim).
- * Used by the command test; sim.c and sim_node.c are its two halves. */
+/* A simulated cluster: several nodes that run the same script, each with the real elector and the real Lua half, on a
+ * simulated store, network and time. Not processes: nothing is started, and a hook that computes takes no time. Not the
+ * simulator of the lease (tests/sim). Used by the command test; sim.c and sim_node.c are its two halves. */
 #ifndef LUNARCH_SIM_H
 #define LUNARCH_SIM_H
 
@@ -45,15 +44,15 @@ struct sim_node {
 	struct sim *sim;
 	char *name;
 	uint32_t number;
-	bool up;                     /* its processes run, or stand still */
-	bool leaving;                /* it was told to stop */
-	bool holding;                /* loaded, but on_start has not been run: a test gives its stubs first */
-	struct timer kick;           /* ends that */
-	double paused_until;         /* 0 = it runs */
-	int64_t ahead_us;            /* its wall clock, of the others' */
+	bool up;             /* its processes run, or stand still */
+	bool leaving;        /* it was told to stop */
+	bool holding;        /* loaded, but on_start has not been run: a test gives its stubs first */
+	struct timer kick;   /* ends that */
+	double paused_until; /* 0 = it runs */
+	int64_t ahead_us;    /* its wall clock, of the others' */
 	unsigned starts;
 	struct sim_link link;
-	struct timeline time;        /* of its elector, and of what comes from the network */
+	struct timeline time; /* of its elector, and of what comes from the network */
 	struct timeline script_time;
 	struct lock_env env;
 	struct proof_self self;
@@ -62,47 +61,48 @@ struct sim_node {
 	struct script_spec spec;
 	struct testing_node stubs;
 	struct mailbox to_script, to_elector;
-	bool ready;                  /* on_start has run */
-	bool began;                  /*     in this or an earlier worker */
+	bool ready; /* on_start has run */
+	bool began; /*     in this or an earlier worker */
 	struct lock_client **lock_clients;
 	uint32_t lock_client_count;
-	bool planned;                /* the seats are all there: a replacement's plans are the same */
+	bool planned; /* the seats are all there: a replacement's plans are the same */
 	uint64_t saves;
 };
 
 struct sim {
 	struct testing_setup setup;
 	struct options options;
-	char *fallback;              /* the lock's name where nobody gives one */
-	struct ev_loop *loop;        /* never run: nothing here waits for descriptors */
+	char *fallback;       /* the lock's name where nobody gives one */
+	struct ev_loop *loop; /* never run: nothing here waits for descriptors */
 	double now;
 	struct clock_virtual clock;
 	struct timeline world;
 	struct sim_store *store;
 	struct sim_node **nodes;
 	uint32_t count;
-	struct sim_node *current;    /* whose code runs; NULL */
-	struct order *orders;        /* faults that wait until nobody's code runs */
+	struct sim_node *current; /* whose code runs; NULL */
+	struct order *orders;     /* faults that wait until nobody's code runs */
 	char *const *environment;
 	bool failed;
-	struct err err;              /* failed: why */
+	struct err err; /* failed: why */
 };
 
 /* sim.c */
-extern const struct testing_ops sim_ops; /* for testing_run; one world at a time: the clock and the log are the process' */
+extern const struct testing_ops
+	sim_ops; /* for testing_run; one world at a time: the clock and the log are the process' */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
 void sim_enter(struct sim *s, struct sim_node *n); /* its code runs from now on, by its clock; NULL: nobody's */
 void sim_check_leaders(struct sim *s, const struct lock_client *new_leader);
 
 /* sim_node.c. Each ends by running what is ready, so that nothing is left but waiting. */
 void sim_node_start(struct sim_node *n);
-void sim_node_stop(struct sim_node *n);          /* as SIGTERM does */
-void sim_node_crash(struct sim_node *n);         /* as a power cut does: nothing is released, nobody can prove anything */
+void sim_node_stop(struct sim_node *n);  /* as SIGTERM does */
+void sim_node_crash(struct sim_node *n); /* as a power cut does: nothing is released, nobody can prove anything */
 void sim_node_kill_worker(struct sim_node *n);
-void sim_node_resign(struct sim_node *n, double seconds); /* < 0: one lease */
-void sim_node_wake(struct sim_node *n);          /* from a pause */
-void sim_node_fire(struct sim_node *n);          /* the earliest of its timers */
-double sim_node_first(const struct sim_node *n); /* when that is */
+void sim_node_resign(struct sim_node *n, double seconds);       /* < 0: one lease */
+void sim_node_wake(struct sim_node *n);                         /* from a pause */
+void sim_node_fire(struct sim_node *n);                         /* the earliest of its timers */
+double sim_node_first(const struct sim_node *n);                /* when that is */
 bool sim_node_leads(const struct sim_node *n, const char *url); /* url NULL: any; by its script's own clock and page */
 
 #endif

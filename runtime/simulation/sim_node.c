@@ -198,8 +198,14 @@ static void on_finished(void *arg, bool left)
 }
 
 static const struct elector_callbacks callbacks = {
-	.lead = on_lead, .deadline = on_deadline, .stop = on_stop, .leader = on_leader, .no_leader = on_no_leader, .ask = on_ask,
-	.saved = on_saved, .finished = on_finished,
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.ask = on_ask,
+	.saved = on_saved,
+	.finished = on_finished,
 };
 
 /* ---- what the script says ---- */
@@ -322,7 +328,8 @@ static int open_seat(struct lock_client *s, struct err *err)
 
 	if (options_times(o, &s->settings.times, &s->times, &s->shutdown_grace, err) < 0)
 		return -1;
-	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->lock_client_count > 1, err);
+	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name,
+	                               n->lock_client_count > 1, err);
 	if (!s->url)
 		return -1;
 	struct elector_config c = {
@@ -416,7 +423,8 @@ static void go_down(struct sim_node *n);
 static bool all_finished(const struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->lock_client_count; i++)
-		if (n->lock_clients[i]->elector && (!n->lock_clients[i]->finished || n->lock_clients[i]->hook != HOOK_NONE))
+		if (n->lock_clients[i]->elector &&
+		    (!n->lock_clients[i]->finished || n->lock_clients[i]->hook != HOOK_NONE))
 			return false;
 	return true;
 }
@@ -458,8 +466,15 @@ static void load(struct sim_node *n)
 	timeline_init_virtual(&n->script_time, &n->sim->now);
 	n->stubs = (struct testing_node){ .testing = n->sim->setup.testing, .name = n->name };
 	n->spec = (struct script_spec){
-		.loop = n->sim->loop, .timeline = &n->script_time, .page = n->page, .source = n->sim->setup.script, .args = n->sim->options.rest,
-		.send = script_sends, .arg = n, .stub = testing_stub, .stub_arg = &n->stubs,
+		.loop = n->sim->loop,
+		.timeline = &n->script_time,
+		.page = n->page,
+		.source = n->sim->setup.script,
+		.args = n->sim->options.rest,
+		.send = script_sends,
+		.arg = n,
+		.stub = testing_stub,
+		.stub_arg = &n->stubs,
 	};
 	n->script = script_new(&n->spec);
 	script_load(n->script);
@@ -561,7 +576,8 @@ void sim_node_stop(struct sim_node *n)
 	sim_enter(n->sim, n);
 	for (uint32_t i = 0; i < n->lock_client_count; i++)
 		if (n->lock_clients[i]->elector)
-			elector_end(n->lock_clients[i]->elector, LEASE_SHUTDOWN, NSEC_NEVER, n->lock_clients[i]->shutdown_grace);
+			elector_end(n->lock_clients[i]->elector, LEASE_SHUTDOWN, NSEC_NEVER,
+			            n->lock_clients[i]->shutdown_grace);
 	if (inside)
 		return;
 	settle(n);
@@ -642,7 +658,8 @@ bool sim_node_leads(const struct sim_node *n, const char *url)
 {
 	for (uint32_t i = 0; n->up && i < n->lock_client_count; i++) {
 		const struct lock_client *s = n->lock_clients[i];
-		if (s->hook != HOOK_NONE && s->hook < HOOK_OWED && (!url || strcmp(url, s->url) == 0) && page_leading(slot_of(s), s->term))
+		if (s->hook != HOOK_NONE && s->hook < HOOK_OWED && (!url || strcmp(url, s->url) == 0) &&
+		    page_leading(slot_of(s), s->term))
 			return true;
 	}
 	return false;

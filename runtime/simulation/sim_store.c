@@ -12,7 +12,7 @@ struct entry {
 	char *key;
 	bool there;
 	struct record record;
-	uint64_t version;         /* of what is there, or was last */
+	uint64_t version; /* of what is there, or was last */
 	struct place *places;
 };
 
@@ -22,24 +22,25 @@ struct place { /* one node's lock */
 	struct entry *entry;
 	const struct sim_link *link;
 	struct timeline *node;
-	struct place *next;          /* of the same entry */
-	struct flight *flight;       /* asked, not answered; NULL: nothing is under way, or it is answered already */
+	struct place *next;    /* of the same entry */
+	struct flight *flight; /* asked, not answered; NULL: nothing is under way, or it is answered already */
 	bool write;
 	struct timer late, deliver, notice;
 	struct record answer;
 	struct lock_result result;
-	lock_done_fn *done;          /* NULL: nothing is under way */
+	lock_done_fn *done; /* NULL: nothing is under way */
 	void *arg;
 	lock_changed_fn *changed;
 	void *changed_arg;
-	bool missed;                 /* a change, while it was cut off */
+	bool missed; /* a change, while it was cut off */
 };
 
-/* A request on its way, and its answer on the way back. It may outlive the patience of who sent it, and land all the same. */
+/* A request on its way, and its answer on the way back. It may outlive the patience of who sent it, and land all the
+ * same. */
 struct flight {
 	struct timer timer;
 	struct flight *next, **link;
-	struct place *place;         /* NULL: given up */
+	struct place *place; /* NULL: given up */
 	struct sim_store *store;
 	struct entry *entry;
 	bool write, replying;
@@ -239,8 +240,14 @@ static struct flight *take_off(struct place *p, bool write, struct instant by, l
 	struct flight *f = mem_zero(sizeof *f);
 	struct instant now = clock_now();
 
-	*f = (struct flight){ .place = p, .store = s, .entry = p->entry, .write = write, .way = p->link, .next = s->flights,
-	                      .link = &s->flights, .result.sent_at = now };
+	*f = (struct flight){ .place = p,
+		              .store = s,
+		              .entry = p->entry,
+		              .write = write,
+		              .way = p->link,
+		              .next = s->flights,
+		              .link = &s->flights,
+		              .result.sent_at = now };
 	if (f->next)
 		f->next->link = &f->next;
 	s->flights = f;
@@ -261,8 +268,8 @@ static void read_sim(struct lock *l, struct instant by, lock_done_fn *done, void
 	take_off(of(l), false, by, done, arg);
 }
 
-static void write_sim(struct lock *l, const struct record *r, const struct version *expected, bool durable, struct instant by,
-                      lock_done_fn *done, void *arg)
+static void write_sim(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+                      struct instant by, lock_done_fn *done, void *arg)
 {
 	struct flight *f = take_off(of(l), true, by, done, arg);
 
@@ -335,7 +342,9 @@ struct lock *sim_store_open(struct sim_store *s, const char *url, const struct s
 	struct place *p = mem_zero(sizeof *p);
 	struct entry *e = entry_of(s, url);
 
-	*p = (struct place){ .lock = { .ops = &lock_sim, .url = mem_dup(url) }, .store = s, .link = link, .node = node };
+	*p = (struct place){
+		.lock = { .ops = &lock_sim, .url = mem_dup(url) }, .store = s, .link = link, .node = node
+	};
 	p->entry = e ? e : entry_new(s, url);
 	p->next = p->entry->places;
 	p->entry->places = p;

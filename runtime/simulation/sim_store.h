@@ -1,6 +1,6 @@
-/* A store in memory behind a simulated network: the locks of `lunarch test`. Real lock_ops, so that the real elector runs on it.
- * Not a store to use: it forgets everything, and its time is not the machine's.
- * Used by the simulated nodes (sim_node.c). */
+/* A store in memory behind a simulated network: the locks of `lunarch test`. Real lock_ops, so that the real elector
+ * runs on it. Not a store to use: it forgets everything, and its time is not the machine's. Used by the simulated nodes
+ * (sim_node.c). */
 #ifndef LUNARCH_SIM_STORE_H
 #define LUNARCH_SIM_STORE_H
 
@@ -11,7 +11,7 @@ struct sim_store;
 
 /* One node's way to the store. */
 struct sim_link {
-	bool cut;          /* nothing gets through, in either direction; nobody is told */
+	bool cut; /* nothing gets through, in either direction; nobody is told */
 };
 
 /* world: a virtual timeline that goes on when a node does not; borrowed. seed: of what the network does. */
@@ -23,7 +23,8 @@ void sim_store_loss(struct sim_store *s, double part);       /* of the messages,
 void sim_store_refuse(struct sim_store *s, bool down);       /* it answers nothing but errors */
 void sim_store_healed(struct sim_store *s);                  /* a link was: watches that were cut off look again */
 
-/* url: the record's key, and what people see. The answers come by the node's timeline: none while the node stands still. */
+/* url: the record's key, and what people see. The answers come by the node's timeline: none while the node stands
+ * still. */
 struct lock *sim_store_open(struct sim_store *s, const char *url, const struct sim_link *link, struct timeline *node);
 
 /* What is there now; NULL = nothing. Borrowed until time goes on. */

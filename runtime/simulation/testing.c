@@ -106,7 +106,9 @@ int testing_stub(lua_State *node, void *arg)
 	lua_settop(node, 2);
 	if (!n->testing->world) {
 		lua_pushnil(node);
-		lua_pushliteral(node, "the script asks for it while it is loaded, before the test could give a stub: do it in on_start");
+		lua_pushliteral(
+			node,
+			"the script asks for it while it is loaded, before the test could give a stub: do it in on_start");
 		return 2;
 	}
 	lua_rawgeti(L, LUA_REGISTRYINDEX, n->testing->answer);
@@ -124,8 +126,8 @@ int testing_stub(lua_State *node, void *arg)
 	return 2;
 }
 
-void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event, const char *text,
-                   const struct log_about *about)
+void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event,
+                   const char *text, const struct log_about *about)
 {
 	static const char *const levels[] = { "debug", "info", "warn", "error" };
 	lua_State *L = t->L;
@@ -193,7 +195,9 @@ static const char **texts(lua_State *L, int arg)
 static int world_open(lua_State *L)
 {
 	struct testing *t = of(L);
-	struct testing_setup setup = { .script = luaL_checkstring(L, 1), .seed = (uint32_t)luaL_checkinteger(L, 4), .testing = t };
+	struct testing_setup setup = { .script = luaL_checkstring(L, 1),
+		                       .seed = (uint32_t)luaL_checkinteger(L, 4),
+		                       .testing = t };
 	struct err err;
 
 	setup.names = texts(L, 2);
@@ -243,7 +247,8 @@ static int world_fault(lua_State *L)
 {
 	struct err err;
 
-	if (of(L)->ops->fault(world(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL), luaL_optnumber(L, 3, -1), &err) < 0)
+	if (of(L)->ops->fault(world(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL), luaL_optnumber(L, 3, -1),
+	                      &err) < 0)
 		return failed(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
@@ -287,7 +292,8 @@ static int set_answer(lua_State *L)
 
 static void bail_out(int signal)
 {
-	static const char text[] = "Bail out! A test has computed for two minutes: does a hook, or the test, loop without waiting?\n";
+	static const char text[] =
+		"Bail out! A test has computed for two minutes: does a hook, or the test, loop without waiting?\n";
 
 	(void)signal;
 	if (write(STDOUT_FILENO, text, sizeof text - 1) < 0)
@@ -304,9 +310,9 @@ static int set_limit(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "open", world_open },     { "close", world_close }, { "run", world_run },       { "fault", world_fault },
-	{ "now", world_now },       { "leader", world_leader }, { "leads", world_leads }, { "record", world_record },
-	{ "answers", set_answer },  { "limit", set_limit },   { NULL, NULL },
+	{ "open", world_open },    { "close", world_close },   { "run", world_run },     { "fault", world_fault },
+	{ "now", world_now },      { "leader", world_leader }, { "leads", world_leads }, { "record", world_record },
+	{ "answers", set_answer }, { "limit", set_limit },     { NULL, NULL },
 };
 
 static int traceback(lua_State *L)

@@ -19,32 +19,34 @@ struct testing_node { /* what a node's natives need to ask the test's stubs; bor
 };
 
 struct testing_setup {
-	const char *script;           /* path */
-	const char *const *names;     /* of the nodes; NULL-terminated */
-	char *const *arguments;       /* as behind `lunarch run`: options, then "--", then the script's; NULL-terminated */
+	const char *script;       /* path */
+	const char *const *names; /* of the nodes; NULL-terminated */
+	char *const *arguments;   /* as behind `lunarch run`: options, then "--", then the script's; NULL-terminated */
 	uint32_t seed;
-	struct testing *testing;      /* for testing_stub and testing_event */
+	struct testing *testing; /* for testing_stub and testing_event */
 };
 
 /* What a test may do to a world. Texts are borrowed for the call, or until time goes on. -1 and NULL come with *err. */
 struct testing_ops {
 	void *(*open)(const struct testing_setup *setup, struct err *err);
 	void (*close)(void *world);
-	int (*run)(void *world, double until, bool one, struct err *err); /* one: the next event alone, if it is not later */
+	int (*run)(void *world, double until, bool one,
+	           struct err *err); /* one: the next event alone, if it is not later */
 	int (*fault)(void *world, const char *what, const char *node, double number, struct err *err);
 	double (*now)(void *world);
-	const char *(*leader)(void *world, const char *lock);    /* node; NULL: nobody leads. lock NULL: the first election's */
+	const char *(*leader)(void *world,
+	                      const char *lock); /* node; NULL: nobody leads. lock NULL: the first election's */
 	bool (*leads)(void *world, const char *node);
-	char *(*record)(void *world, const char *lock);          /* JSON; the caller frees. NULL: absent */
+	char *(*record)(void *world, const char *lock); /* JSON; the caller frees. NULL: absent */
 };
 
-/* Runs one file's tests. first: the number of its first. Returns how many failed; *count is how many there were. -1: the file
- * cannot be run, with *err. */
+/* Runs one file's tests. first: the number of its first. Returns how many failed; *count is how many there were. -1:
+ * the file cannot be run, with *err. */
 int testing_run(const char *path, const struct testing_ops *ops, int first, int *count, struct err *err);
 
 /* A line of a node's log. node NULL: nobody's. */
-void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event, const char *text,
-                   const struct log_about *about);
+void testing_event(struct testing *t, double at, const char *node, enum log_level level, const char *event,
+                   const char *text, const struct log_about *about);
 
 /* For script_spec: stub(kind, request) -> reply, or nil and why. [-2, +(1|2), e]; arg: struct testing_node */
 int testing_stub(lua_State *node, void *arg);

@@ -1,12 +1,13 @@
-/* The floor of a file lock's work: the system calls without which a record cannot be replaced under a kernel lock, and a
- * replacement cannot be noticed and read; nothing else. No record is parsed, nothing is decided.
- * Not a peer and not a lock. Used by tests/bench/bench.py.
+/* The floor of a file lock's work: the system calls without which a record cannot be replaced under a kernel lock, and
+ * a replacement cannot be noticed and read; nothing else. No record is parsed, nothing is decided. Not a peer and not a
+ * lock. Used by tests/bench/bench.py.
  *
  * floor_file leader DIR    replaces DIR/record every 2 s, until it is killed
  * floor_file standby DIR   reads DIR/record whenever it is replaced, until it is killed
  * floor_file next DIR      at the first replacement reads, replaces and says so: a clean handover
  * floor_file heir DIR PID  at the death of that process replaces and says so: a crash
- * floor_file renew DIR N   replaces each of N records in turn, 20 times; prints the microseconds of processor per time */
+ * floor_file renew DIR N   replaces each of N records in turn, 20 times; prints the microseconds of processor per time
+ */
 #include <err.h>
 #include <fcntl.h>
 #include <poll.h>

@@ -1,9 +1,9 @@
 /* The floor of running scripts: libev and Lua coroutines, nothing else: no terms, no deadlines, no scopes, no bindings.
  * Not a peer. Used by tests/bench/script_rows.py.
  *
- * floor_script wake N              N times the microseconds from sending a message to a Lua function's first instruction in another process
- * floor_script timers N SECONDS    N coroutines, each behind a timer of so many seconds: the KB of each, and how late in ms 99% of
- *                                  their wake-ups are at most */
+ * floor_script wake N              N times the microseconds from sending a message to a Lua function's first
+ * instruction in another process floor_script timers N SECONDS    N coroutines, each behind a timer of so many seconds:
+ * the KB of each, and how late in ms 99% of their wake-ups are at most */
 #include <err.h>
 #include <ev.h>
 #include <lauxlib.h>

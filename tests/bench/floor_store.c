@@ -1,6 +1,6 @@
-/* The floor of a handover in a store: who leads writes, another connection is told of it, and writes on that condition; after half
- * a second in which nothing happened, as before a real one. No processes, hooks, proofs or leases; raw requests where that can be.
- * Not a peer. Used by tests/bench/store_rows.py; prints the milliseconds of each round. */
+/* The floor of a handover in a store: who leads writes, another connection is told of it, and writes on that condition;
+ * after half a second in which nothing happened, as before a real one. No processes, hooks, proofs or leases; raw
+ * requests where that can be. Not a peer. Used by tests/bench/store_rows.py; prints the milliseconds of each round. */
 #include <arpa/inet.h>
 #include <err.h>
 #include <poll.h>
@@ -13,15 +13,16 @@
 #include <unistd.h>
 #include <zookeeper/zookeeper.h>
 
-#define VALUE "{\"holder\":\"floor\",\"of\":\"a record as long as those of most locks are, with its times, term and address in it, and what else there is\"}"
+#define VALUE \
+	"{\"holder\":\"floor\",\"of\":\"a record as long as those of most locks are, with its times, term and address in it, and what else there is\"}"
 
 struct store {
 	const char *name;
 	void (*open)(const char *port);
-	void (*leave)(void);     /* the leader's last write; may return before it is answered */
-	void (*notice)(void);    /* returns when the other one is told */
-	void (*take)(void);      /* the other one's write, answered */
-	void (*rest)(void);      /* what else is still to come */
+	void (*leave)(void);  /* the leader's last write; may return before it is answered */
+	void (*notice)(void); /* returns when the other one is told */
+	void (*take)(void);   /* the other one's write, answered */
+	void (*rest)(void);   /* what else is still to come */
 };
 
 static double now_ms(void)
@@ -38,7 +39,9 @@ static int leader, other, ear;
 
 static int dial(const char *port)
 {
-	struct sockaddr_in a = { .sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port)), .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr_in a = { .sin_family = AF_INET,
+		                 .sin_port = htons((uint16_t)atoi(port)),
+		                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
 	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
 	if (fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof a) < 0)
@@ -73,14 +76,19 @@ static void post(int fd, const char *path, const char *body)
 {
 	char text[2048];
 
-	snprintf(text, sizeof text, "POST %s HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s", path, strlen(body), body);
+	snprintf(text, sizeof text,
+	         "POST %s HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
+	         path, strlen(body), body);
 	say(fd, text);
 }
 
 static void etcd_write(int fd)
 {
-	post(fd, "/v3/kv/txn", "{\"compare\":[{\"target\":\"VERSION\",\"result\":\"GREATER\",\"key\":\"Zmxvb3I=\",\"version\":\"-1\"}],"
-	     "\"success\":[{\"request_put\":{\"key\":\"Zmxvb3I=\",\"value\":\"" "eyJob2xkZXIiOiJmbG9vciIsIm9mIjoiYSByZWNvcmQgYXMgbG9uZyBhcyB0aG9zZSBvZiBtb3N0IGxvY2tzIGFyZSwgd2l0aCBpdHMgdGltZXMifQ==" "\"}}]}");
+	post(fd, "/v3/kv/txn",
+	     "{\"compare\":[{\"target\":\"VERSION\",\"result\":\"GREATER\",\"key\":\"Zmxvb3I=\",\"version\":\"-1\"}],"
+	     "\"success\":[{\"request_put\":{\"key\":\"Zmxvb3I=\",\"value\":\""
+	     "eyJob2xkZXIiOiJmbG9vciIsIm9mIjoiYSByZWNvcmQgYXMgbG9uZyBhcyB0aG9zZSBvZiBtb3N0IGxvY2tzIGFyZSwgd2l0aCBpdHMgdGltZXMifQ=="
+	     "\"}}]}");
 }
 
 static void etcd_open(const char *port)
@@ -135,7 +143,8 @@ static void redis_open(const char *port)
 
 static void redis_leave(void)
 {
-	say(leader, "EVAL \"redis.call('publish','floor','x') redis.call('hset',KEYS[1],'record',ARGV[1]) return 'written'\" 1 floor 'left'\r\n");
+	say(leader,
+	    "EVAL \"redis.call('publish','floor','x') redis.call('hset',KEYS[1],'record',ARGV[1]) return 'written'\" 1 floor 'left'\r\n");
 }
 
 static void redis_notice(void)
@@ -181,8 +190,11 @@ static void pg_open(const char *port)
 	pg_do(pg[0], "INSERT INTO floor VALUES ('x', '') ON CONFLICT DO NOTHING");
 	pg_do(pg[1], "LISTEN floor");
 	for (int i = 0; i < 2; i++) {
-		PQclear(PQprepare(pg[i], "write", i ? "UPDATE floor SET record = $1 WHERE name = 'x'"
-		                                   : "WITH w AS (UPDATE floor SET record = $1 WHERE name = 'x') SELECT pg_notify('floor', '')", 1, NULL));
+		PQclear(PQprepare(
+			pg[i], "write",
+			i ? "UPDATE floor SET record = $1 WHERE name = 'x'"
+			  : "WITH w AS (UPDATE floor SET record = $1 WHERE name = 'x') SELECT pg_notify('floor', '')",
+			1, NULL));
 		PQclear(PQexecPrepared(pg[i], "write", 1, (const char *[]){ VALUE }, NULL, NULL, 0));
 	}
 	for (PGnotify *n; (n = PQnotifies(pg[1]));)
@@ -263,13 +275,15 @@ static void zk_until(const bool *done)
 		for (int i = 0; i < 2; i++) {
 			int interest = 0;
 			zookeeper_interest(zk[i], &p[i].fd, &interest, &wait);
-			p[i].events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) | (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
+			p[i].events = (short)((interest & ZOOKEEPER_READ ? POLLIN : 0) |
+			                      (interest & ZOOKEEPER_WRITE ? POLLOUT : 0));
 			if (wait.tv_sec < least.tv_sec)
 				least = wait;
 		}
 		poll(p, 2, (int)(least.tv_sec * 1000 + least.tv_usec / 1000));
 		for (int i = 0; i < 2; i++)
-			zookeeper_process(zk[i], (p[i].revents & POLLIN ? ZOOKEEPER_READ : 0) | (p[i].revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
+			zookeeper_process(zk[i], (p[i].revents & POLLIN ? ZOOKEEPER_READ : 0) |
+			                                 (p[i].revents & POLLOUT ? ZOOKEEPER_WRITE : 0));
 	}
 }
 

@@ -1,5 +1,5 @@
-/* The floor of killing a large family: a thousand children of a shell, killed by one call for their whole group while the
- * shell still makes them, and reaped by the process that they fall to. Nobody is searched for, nothing is proved.
+/* The floor of killing a large family: a thousand children of a shell, killed by one call for their whole group while
+ * the shell still makes them, and reaped by the process that they fall to. Nobody is searched for, nothing is proved.
  * Not a peer. Used by tests/bench/bench.py; prints the milliseconds from the kill until nobody is left. */
 #include <err.h>
 #include <signal.h>

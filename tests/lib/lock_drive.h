@@ -22,7 +22,7 @@ struct drive {
 	int calls;                 /* of done, for the last operation */
 	bool inside;               /* done was called from inside the operation's start */
 	int changes;
-	struct version expected;   /* of the write under way, which borrows it */
+	struct version expected; /* of the write under way, which borrows it */
 	struct err err;
 };
 
@@ -100,8 +100,8 @@ __attribute__((unused)) static enum lock_outcome drive_read(struct drive *d)
 	return drive_wait(d);
 }
 
-__attribute__((unused)) static void drive_start_write(struct drive *d, const struct record *r, const char *expected, bool durable,
-                                                      nsec within)
+__attribute__((unused)) static void drive_start_write(struct drive *d, const struct record *r, const char *expected,
+                                                      bool durable, nsec within)
 {
 	if (expected != d->expected.text)
 		snprintf(d->expected.text, sizeof d->expected.text, "%s", expected);
@@ -109,7 +109,8 @@ __attribute__((unused)) static void drive_start_write(struct drive *d, const str
 	d->lock->ops->write(d->lock, r, &d->expected, durable, instant_add(clock_now(), within), drive_done, d);
 }
 
-__attribute__((unused)) static enum lock_outcome drive_write(struct drive *d, const struct record *r, const char *expected)
+__attribute__((unused)) static enum lock_outcome drive_write(struct drive *d, const struct record *r,
+                                                             const char *expected)
 {
 	drive_start_write(d, r, expected, true, DRIVE_PATIENCE);
 	return drive_wait(d);
@@ -129,7 +130,8 @@ __attribute__((unused)) static void drive_fill(struct record *r, const char *hol
 	nonce_hex(r->write, sizeof r->write / 2);
 }
 
-__attribute__((unused)) static enum lock_outcome drive_put(struct drive *d, const char *holder, int64_t token, const char *expected)
+__attribute__((unused)) static enum lock_outcome drive_put(struct drive *d, const char *holder, int64_t token,
+                                                           const char *expected)
 {
 	struct record r;
 

@@ -92,22 +92,26 @@ static double now_s(void)
 
 static void print(const struct totals *t, double seconds)
 {
-	printf("# %" PRIu64 " seeds, %" PRIu64 " count, %.0f a minute; %.0f virtual hours, %" PRIu64 " terms, %" PRIu64 " handovers\n",
-	       t->seeds, t->counted, (double)t->seeds / seconds * 60, (double)t->virtual_ms / 3.6e6, t->terms, t->handovers);
+	printf("# %" PRIu64 " seeds, %" PRIu64 " count, %.0f a minute; %.0f virtual hours, %" PRIu64 " terms, %" PRIu64
+	       " handovers\n",
+	       t->seeds, t->counted, (double)t->seeds / seconds * 60, (double)t->virtual_ms / 3.6e6, t->terms,
+	       t->handovers);
 	printf("# faults:");
 	for (int f = 0; f < FAULTS; f++)
 		printf(" %" PRIu64 " %s%s", t->faults[f], fault_names[f], f + 1 < FAULTS ? "," : "\n");
 	if (*t->violated)
-		printf("# seed %" PRIu64 " at %.3f s: %s (see --trace %" PRIu64 ")\n", t->bad_seed, (double)t->bad_at_ms / 1e3, t->violated,
-		       t->bad_seed);
+		printf("# seed %" PRIu64 " at %.3f s: %s (see --trace %" PRIu64 ")\n", t->bad_seed,
+		       (double)t->bad_at_ms / 1e3, t->violated, t->bad_seed);
 }
 
 static int verdict(const struct totals *t)
 {
 	int enough = t->counted * 10 >= t->seeds * 9;
 
-	printf("%sok 1 - P1, P4, P5, P7 and the time rules hold over %" PRIu64 " seeds\n", *t->violated ? "not " : "", t->seeds);
-	printf("%sok 2 - nine of ten seeds count: 60 virtual seconds, 3 terms, a handover, 4 kinds of fault\n", enough ? "" : "not ");
+	printf("%sok 1 - P1, P4, P5, P7 and the time rules hold over %" PRIu64 " seeds\n", *t->violated ? "not " : "",
+	       t->seeds);
+	printf("%sok 2 - nine of ten seeds count: 60 virtual seconds, 3 terms, a handover, 4 kinds of fault\n",
+	       enough ? "" : "not ");
 	printf("1..2\n");
 	return *t->violated || !enough;
 }

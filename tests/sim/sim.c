@@ -15,13 +15,13 @@
 #define MS NSEC_PER_MS
 #define SEC NSEC_PER_SEC
 #define SLOWEST_KILL (180 * MS) /* within K of the shortest lease */
-#define CALM_AT (56 * SEC) /* no faults from here on */
+#define CALM_AT (56 * SEC)      /* no faults from here on */
 #define END_AT (90 * SEC)
 
 const char *const fault_names[FAULTS] = {
-	"delay",  "lost request", "lost reply", "late write", "duplicate",   "pause",    "suspend", "crash",  "resign",
-	"reload", "configure",    "shutdown",   "slow script", "not reaped", "deleted", "emptied", "edited", "partition",
-	"cloned", "fell back",
+	"delay",   "lost request", "lost reply", "late write", "duplicate", "pause",       "suspend",
+	"crash",   "resign",       "reload",     "configure",  "shutdown",  "slow script", "not reaped",
+	"deleted", "emptied",      "edited",     "partition",  "cloned",    "fell back",
 };
 
 struct saved { /* a checkpoint: the number-th of a term's script */
@@ -31,20 +31,35 @@ struct saved { /* a checkpoint: the number-th of a term's script */
 struct content { /* the record, as far as the rules look at it */
 	bool exists;
 	uint64_t version, write, holder, identity, term; /* holder: an incarnation, 0 = nobody */
-	uint64_t count;   /* of its writer's writes */
-	int author;       /* the node that wrote it: what only the simulator knows */
+	uint64_t count;                                  /* of its writer's writes */
+	int author;                                      /* the node that wrote it: what only the simulator knows */
 	int64_t token;
 	bool leading;
 	nsec duration;
 	struct saved saved;
 };
 
-enum kind { TICK, ARRIVE, REPLY, TIMEOUT, NOTICE, SCRIPT_ENDS, GUARD, REAPED, GONE, RESTART, FAULT_DUE, EVIDENCE, ANSWER, SAVE };
+enum kind {
+	TICK,
+	ARRIVE,
+	REPLY,
+	TIMEOUT,
+	NOTICE,
+	SCRIPT_ENDS,
+	GUARD,
+	REAPED,
+	GONE,
+	RESTART,
+	FAULT_DUE,
+	EVIDENCE,
+	ANSWER,
+	SAVE
+};
 
-/* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h): what it keeps
- * beside the record. */
+/* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h):
+ * what it keeps beside the record. */
 struct beside {
-	uint64_t server, doubt;  /* the server that it is known to be; 0 = none */
+	uint64_t server, doubt; /* the server that it is known to be; 0 = none */
 	int64_t token;
 };
 
@@ -60,8 +75,8 @@ struct happening {
 	enum lease_outcome outcome;
 	struct instant sent_at;
 	uint64_t expected, incarnation;
-	uint64_t doubt, over;      /* as the store names it; waited out by the sender */
-	bool own;                  /* the sender's own term is what it expects */
+	uint64_t doubt, over; /* as the store names it; waited out by the sender */
+	bool own;             /* the sender's own term is what it expects */
 	int64_t floor;
 	struct content content;
 };
@@ -70,9 +85,10 @@ struct node {
 	struct lease lease;
 	struct lease_times times;
 	bool up, asks, reclaims, slewed;
-	uint64_t life, incarnation, identity, timer, open_op; /* incarnation: its life's, until it meets a copy of itself */
+	uint64_t life, incarnation, identity, timer,
+		open_op;                        /* incarnation: its life's, until it meets a copy of itself */
 	bool open_writing, copied, copied_term; /* another node is a copy of it; its script is one too */
-	bool noticed;                    /* something changed after the operation under way was begun */
+	bool noticed;                           /* something changed after the operation under way was begun */
 	double boot_rate, raw_rate;
 	nsec boot_base, raw_base, slept; /* slept: what raw has missed */
 	nsec frozen_until, asleep_until, cut_until;
@@ -88,13 +104,13 @@ struct node {
 	struct lease_sight saw;
 	int64_t saw_token, top_token;
 	uint64_t saw_version, saw_count, saw_holder;
-	struct saved kept, promised;     /* of our newest record; what the script loaded, or was told to be saved */
-	uint64_t kept_count, common;     /* common: writes made before it was cloned */
+	struct saved kept, promised; /* of our newest record; what the script loaded, or was told to be saved */
+	uint64_t kept_count, common; /* common: writes made before it was cloned */
 	struct lock_failover doubt;
 	struct saved saw_saved;
 	struct instant saw_at;
 	bool looked;
-	uint64_t reported, acquiring;    /* acquiring: the last write that wanted to */
+	uint64_t reported, acquiring; /* acquiring: the last write that wanted to */
 	struct instant acquiring_at;
 	nsec acquiring_renew;
 	bool reported_any;
@@ -111,20 +127,21 @@ struct world {
 		struct content store;
 		struct beside beside;
 	} past[PAST];
-	unsigned writings, pasts;        /* as many went into past; so many of the last are there */
+	unsigned writings, pasts; /* as many went into past; so many of the last are there */
 	uint64_t server, doubts;
-	nsec behind;                     /* the server's clock */
+	nsec behind;                                       /* the server's clock */
 	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
-	bool counts;                     /* its tokens are its own count, whatever a candidate has seen */
+	bool counts; /* its tokens are its own count, whatever a candidate has seen */
 	int64_t last_token;
-	struct saved acknowledged;       /* the newest */
+	struct saved acknowledged; /* the newest */
 	uint64_t last_leader;
-	nsec last_act, closed_until;     /* closed: no process starts */
+	nsec last_act, closed_until; /* closed: no process starts */
 	unsigned deletions;
 	bool trace, rolling, slewing;
 	struct sim_result result;
 
-	/* What is to come, last since it is not cleared for every seed: a heap of small entries, since they move about; what they stand for stays where it is. */
+	/* What is to come, last since it is not cleared for every seed: a heap of small entries, since they move about;
+	 * what they stand for stays where it is. */
 	int heap_len, slots, spares;
 	struct due {
 		nsec at;
@@ -248,8 +265,11 @@ static bool older(struct saved a, struct saved b)
 /* A script saves now and then, several times in a row, and the last times when it is told to stop. */
 static void save_later(struct world *w, int i, nsec soonest)
 {
-	push(w, (struct happening){ .at = w->now + soonest + (chance(w, 30) ? 0 : between(w, 0, 2 * SEC)), .kind = SAVE, .node = i,
-	                            .life = w->node[i].life, .stamp = w->node[i].script });
+	push(w, (struct happening){ .at = w->now + soonest + (chance(w, 30) ? 0 : between(w, 0, 2 * SEC)),
+	                            .kind = SAVE,
+	                            .node = i,
+	                            .life = w->node[i].life,
+	                            .stamp = w->node[i].script });
 }
 
 static void save(struct world *w, const struct happening *h)
@@ -290,9 +310,11 @@ static void watch_kill(struct world *w, int i)
 	struct node *n = &w->node[i];
 	nsec left = instant_until(n->page_kill, local(w, n));
 
-	push(w, (struct happening){ .at = w->now + (nsec)((double)left * 0.95) + MS / 10, .kind = GUARD, .node = i, .stamp = n->script });
+	push(w, (struct happening){ .at = w->now + (nsec)((double)left * 0.95) + MS / 10,
+	                            .kind = GUARD,
+	                            .node = i,
+	                            .stamp = n->script });
 }
-
 
 static void script_gone(struct world *w, int i, bool reaped)
 {
@@ -307,7 +329,8 @@ static void script_gone(struct world *w, int i, bool reaped)
 	say(w, i, reaped ? "script gone, term" : "script not reaped, term", n->term);
 	push(w, (struct happening){ .at = w->now, .kind = GONE, .node = i, .life = n->life, .op = reaped });
 	if (!reaped)
-		push(w, (struct happening){ .at = w->now + between(w, SEC, 5 * SEC), .kind = REAPED, .node = i, .life = n->life });
+		push(w, (struct happening){
+				.at = w->now + between(w, SEC, 5 * SEC), .kind = REAPED, .node = i, .life = n->life });
 }
 
 static void tell_script(struct world *w, int i)
@@ -380,8 +403,10 @@ static void start_script(struct world *w, int i)
 static void stop_script(struct world *w, int i, const struct lease_actions *a)
 {
 	struct node *n = &w->node[i];
-	/* An older write of ours may land once the record is deleted: after the look that showed that, before its answer. */
-	bool mine = w->store.exists && w->store.holder == n->incarnation && w->store.count >= n->kept_count && !w->fell && !w->cloned;
+	/* An older write of ours may land once the record is deleted: after the look that showed that, before its
+	 * answer. */
+	bool mine = w->store.exists && w->store.holder == n->incarnation && w->store.count >= n->kept_count &&
+	            !w->fell && !w->cloned;
 
 	if (!n->open)
 		violate(w, i, "P5: stopped what never started");
@@ -548,7 +573,9 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 	struct node *n = &w->node[i];
 	struct instant now = local(w, n);
 	uint64_t write = ++w->writes;
-	struct happening h = { .op = a->op, .writing = true, .what = a->write, .sent_at = now, .incarnation = n->incarnation };
+	struct happening h = {
+		.op = a->op, .writing = true, .what = a->write, .sent_at = now, .incarnation = n->incarnation
+	};
 
 	if (n->open_op)
 		violate(w, i, "two operations at once");
@@ -583,10 +610,14 @@ static void notify_watchers(struct world *w)
 {
 	for (int k = 0; k < w->nodes; k++)
 		if (w->node[k].up && w->node[k].lease.watching && !lost(w, &w->node[k]))
-			push(w, (struct happening){ .at = w->now + travel(w, &w->node[k]), .kind = NOTICE, .node = k, .life = w->node[k].life });
+			push(w, (struct happening){ .at = w->now + travel(w, &w->node[k]),
+			                            .kind = NOTICE,
+			                            .node = k,
+			                            .life = w->node[k].life });
 }
 
-/* Whoever writes names the doubt that a promotion is; who has waited it out ends it. false: nobody is elected while it lasts. */
+/* Whoever writes names the doubt that a promotion is; who has waited it out ends it. false: nobody is elected while it
+ * lasts. */
 static bool doubted(struct world *w, struct happening *h)
 {
 	struct beside *b = &w->beside;
@@ -675,7 +706,8 @@ static void check_standby(struct world *w, int i)
 	if (l->phase != PHASE_FOLLOWING || l->busy || l->look_due || l->finish || l->paused || l->unreaped || n->asks ||
 	    n->saw.kind != SIGHT_HELD || n->saw.mine || n->saw.reclaim)
 		return;
-	nsec left = n->saw.duration - elapsed_standby(n->saw_at, now), out = l->out_for - elapsed_standby(l->out_since, now);
+	nsec left = n->saw.duration - elapsed_standby(n->saw_at, now),
+	     out = l->out_for - elapsed_standby(l->out_since, now);
 	if (out > left)
 		left = out;
 	if (left < 0)
@@ -714,7 +746,11 @@ static void arm(struct world *w, int i)
 
 	n->timer = ++w->order;
 	if (wait < 1000 * SEC)
-		push(w, (struct happening){ .at = w->now + wait + MS / 20, .kind = TICK, .node = i, .life = n->life, .stamp = n->timer });
+		push(w, (struct happening){ .at = w->now + wait + MS / 20,
+		                            .kind = TICK,
+		                            .node = i,
+		                            .life = n->life,
+		                            .stamp = n->timer });
 }
 
 static void carry_out(struct world *w, int i, const struct lease_actions *a)
@@ -745,7 +781,8 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 	}
 	check_report(w, i, a);
 	if (a->set & LEASE_DO_ASK)
-		push(w, (struct happening){ .at = w->now + between(w, MS, 50 * MS), .kind = ANSWER, .node = i, .life = n->life });
+		push(w, (struct happening){
+				.at = w->now + between(w, MS, 50 * MS), .kind = ANSWER, .node = i, .life = n->life });
 	if (a->set & LEASE_DO_READ)
 		start_read(w, i, a);
 	if (a->set & LEASE_DO_WRITE)
@@ -753,26 +790,30 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 	if ((a->set & LEASE_DO_FINISHED) && n->up) {
 		say(w, i, a->left ? "leaves, lease left" : "leaves", 0);
 		n->up = false;
-		push(w, (struct happening){ .at = w->now + between(w, 100 * MS, 3 * SEC), .kind = RESTART, .node = i, .life = n->life });
+		push(w, (struct happening){ .at = w->now + between(w, 100 * MS, 3 * SEC),
+		                            .kind = RESTART,
+		                            .node = i,
+		                            .life = n->life });
 	}
 }
 
-/* The look that finds our own acquiring write in the store, while that is still wanted and in time. (After a deletion it may
- * be one that we had rightly given up.) */
+/* The look that finds our own acquiring write in the store, while that is still wanted and in time. (After a deletion
+ * it may be one that we had rightly given up.) */
 static bool read_back(struct world *w, const struct node *n, const struct lease_event *e)
 {
 	const struct lease *l = &n->lease;
 
-	return w->deletions == 0 && !w->fell && !w->cloned && e->kind == LEASE_EV_READ_DONE && e->outcome == OUTCOME_OK && l->busy && e->op == l->op &&
-	       l->phase == PHASE_FOLLOWING && !l->finish && !l->unreaped && l->out_for == 0 && e->sight.kind == SIGHT_HELD && e->sight.mine &&
+	return w->deletions == 0 && !w->fell && !w->cloned && e->kind == LEASE_EV_READ_DONE &&
+	       e->outcome == OUTCOME_OK && l->busy && e->op == l->op && l->phase == PHASE_FOLLOWING && !l->finish &&
+	       !l->unreaped && l->out_for == 0 && e->sight.kind == SIGHT_HELD && e->sight.mine &&
 	       e->sight.write == n->acquiring && elapsed_holder(n->acquiring_at, local(w, n)) < n->acquiring_renew;
 }
 
 static void step(struct world *w, int i, struct lease_event e)
 {
 	struct node *n = &w->node[i];
-	bool loss = e.kind == LEASE_EV_READ_DONE && e.outcome == OUTCOME_OK && e.op == n->lease.op && n->lease.busy && !e.sight.mine &&
-	            lease_phase(&n->lease) == PHASE_LEADING;
+	bool loss = e.kind == LEASE_EV_READ_DONE && e.outcome == OUTCOME_OK && e.op == n->lease.op && n->lease.busy &&
+	            !e.sight.mine && lease_phase(&n->lease) == PHASE_LEADING;
 	bool regained = read_back(w, n, &e);
 	struct lease_actions a = lease_step(&n->lease, &e, local(w, n));
 
@@ -797,7 +838,9 @@ static void boot(struct world *w, int i)
 	n->up = true;
 	n->life = n->incarnation = ++w->lives;
 	n->copied = n->copied_term = n->noticed = false;
-	n->identity = same_identity ? n->identity : chance(w, 10) ? w->node[0].identity : n->life; /* or somebody else's */
+	n->identity = same_identity   ? n->identity
+	              : chance(w, 10) ? w->node[0].identity
+	                              : n->life; /* or somebody else's */
 	n->looked = n->open = n->reported_any = n->unreaped = false;
 	n->saw = (struct lease_sight){ .kind = SIGHT_ABSENT };
 	n->saw_token = n->top_token = 0;
@@ -845,8 +888,14 @@ static void crash(struct world *w, int i)
 		push(w, (struct happening){ .at = w->now + dead, .kind = GUARD, .node = i, .stamp = n->script });
 	}
 	if (!n->copied && chance(w, 30)) /* of a machine that was cloned there is none that is worth anything */
-		push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 400 * MS), .kind = EVIDENCE, .node = i, .life = n->life });
-	push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 4 * SEC), .kind = RESTART, .node = i, .life = n->life });
+		push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 400 * MS),
+		                            .kind = EVIDENCE,
+		                            .node = i,
+		                            .life = n->life });
+	push(w, (struct happening){ .at = w->now + dead + between(w, 100 * MS, 4 * SEC),
+	                            .kind = RESTART,
+	                            .node = i,
+	                            .life = n->life });
 }
 
 static void end_of_will(struct world *w, int i, enum lease_reason why, nsec out)
@@ -865,8 +914,9 @@ static void configure(struct world *w, int i)
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_TICK });
 }
 
-/* Absence has no version: who never saw a record takes an absent one at once, whoever deleted it. A deletion is survived
- * only by those who had looked, and knew the longest lease; so nobody new, and no mixed settings, come near one. */
+/* Absence has no version: who never saw a record takes an absent one at once, whoever deleted it. A deletion is
+ * survived only by those who had looked, and knew the longest lease; so nobody new, and no mixed settings, come near
+ * one. */
 static bool all_have_looked(const struct world *w)
 {
 	for (int i = 0; i < w->nodes; i++)
@@ -894,13 +944,15 @@ static void harm_record(struct world *w, enum fault f)
 	notify_watchers(w);
 }
 
-/* The whole machine, as it is: what was on its way to it reaches the original alone. Not while an acquisition is unanswered, which both
- * would find in the record and rightly call their own; it is the same as a clone of a term that runs. */
+/* The whole machine, as it is: what was on its way to it reaches the original alone. Not while an acquisition is
+ * unanswered, which both would find in the record and rightly call their own; it is the same as a clone of a term that
+ * runs. */
 static void clone(struct world *w, int i)
 {
 	struct node *n = &w->node[i], *c = &w->node[w->nodes];
 
-	if (w->cloned || n->runs != n->open || (!n->runs && n->lease.limbo_len > 0) || n->told || n->unreaped || w->now < n->asleep_until)
+	if (w->cloned || n->runs != n->open || (!n->runs && n->lease.limbo_len > 0) || n->told || n->unreaped ||
+	    w->now < n->asleep_until)
 		return;
 	count(w, FAULT_CLONED);
 	say(w, i, "is cloned, the clone is", (uint64_t)w->nodes);
@@ -913,7 +965,11 @@ static void clone(struct world *w, int i)
 	c->script = ++w->lives;
 	int k = w->nodes++;
 	if (c->open_op)
-		push(w, (struct happening){ .at = w->now + c->times.retry, .kind = TIMEOUT, .node = k, .life = c->life, .op = c->open_op,
+		push(w, (struct happening){ .at = w->now + c->times.retry,
+		                            .kind = TIMEOUT,
+		                            .node = k,
+		                            .life = c->life,
+		                            .op = c->open_op,
 		                            .writing = c->open_writing });
 	if (c->runs) {
 		watch_kill(w, k);
@@ -1041,7 +1097,8 @@ static void reply(struct world *w, const struct happening *h)
 	step(w, h->node, e);
 	if (copy && (lease_is_leading(&n->lease, local(w, n)) || n->incarnation == h->content.holder))
 		violate(w, h->node, "a copy of this process writes, and it goes on as the same");
-	if (noticed && n->up && n->open_op == 0 && (n->lease.phase == PHASE_FOLLOWING || n->lease.phase == PHASE_LEADING) && !n->lease.finish)
+	if (noticed && n->up && n->open_op == 0 &&
+	    (n->lease.phase == PHASE_FOLLOWING || n->lease.phase == PHASE_LEADING) && !n->lease.finish)
 		violate(w, h->node, "what changed during a look was not looked at");
 }
 
@@ -1053,11 +1110,14 @@ static void timeout(struct world *w, const struct happening *h)
 		return;
 	n->open_op = 0;
 	step(w, h->node,
-	     (struct lease_event){ .kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE, .op = h->op, .sent_at = h->sent_at,
+	     (struct lease_event){ .kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE,
+	                           .op = h->op,
+	                           .sent_at = h->sent_at,
 	                           .outcome = h->writing ? OUTCOME_UNKNOWN : OUTCOME_FAILED });
 }
 
-/* On the guard's clock: is the deadline the page shows past? It is nobody's message, and an elector's pause is nothing to it. */
+/* On the guard's clock: is the deadline the page shows past? It is nobody's message, and an elector's pause is nothing
+ * to it. */
 static void guard(struct world *w, const struct happening *h)
 {
 	struct node *n = &w->node[h->node];
@@ -1071,8 +1131,8 @@ static void guard(struct world *w, const struct happening *h)
 	n->page_ended = true;
 	/* A machine that wakes up too late looks at the deadline before anything else runs. */
 	nsec takes = w->now == n->asleep_until ? 0 : between(w, MS, SLOWEST_KILL);
-	push(w, (struct happening){ .at = w->now + takes, .kind = SCRIPT_ENDS, .node = h->node,
-	                            .stamp = n->script, .life = 1 });
+	push(w, (struct happening){
+			.at = w->now + takes, .kind = SCRIPT_ENDS, .node = h->node, .stamp = n->script, .life = 1 });
 	n->page_kill = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 }
 
@@ -1107,7 +1167,8 @@ static void evidence(struct world *w, const struct happening *h)
 
 static bool to_the_elector(enum kind k)
 {
-	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER || k == SAVE;
+	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER ||
+	       k == SAVE;
 }
 
 /* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
@@ -1168,7 +1229,8 @@ static void happen(struct world *w, struct happening h)
 		if (!n->up && !n->runs && n->life == h.life && w->now >= w->closed_until)
 			boot(w, h.node);
 		else if (!n->up && n->life == h.life)
-			push(w, (struct happening){ .at = w->now + 100 * MS, .kind = RESTART, .node = h.node, .life = h.life });
+			push(w, (struct happening){
+					.at = w->now + 100 * MS, .kind = RESTART, .node = h.node, .life = h.life });
 		return;
 	case FAULT_DUE:
 		fault_due(w);
@@ -1180,7 +1242,8 @@ static void happen(struct world *w, struct happening h)
 		save(w, &h);
 		return;
 	case ANSWER:
-		step(w, h.node, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = w->now >= CALM_AT || chance(w, 70) });
+		step(w, h.node,
+		     (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = w->now >= CALM_AT || chance(w, 70) });
 		return;
 	}
 }

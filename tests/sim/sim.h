@@ -8,9 +8,27 @@
 #include <stdint.h>
 
 enum fault {
-	FAULT_DELAY, FAULT_LOST_REQUEST, FAULT_LOST_REPLY, FAULT_LATE_WRITE, FAULT_DUPLICATE, FAULT_PAUSE, FAULT_SUSPEND,
-	FAULT_CRASH, FAULT_RESIGN, FAULT_RELOAD, FAULT_CONFIGURE, FAULT_SHUTDOWN, FAULT_SLOW_SCRIPT, FAULT_UNREAPED,
-	FAULT_DELETED, FAULT_EMPTIED, FAULT_EDITED, FAULT_PARTITION, FAULT_CLONED, FAULT_FELL_BACK, FAULTS
+	FAULT_DELAY,
+	FAULT_LOST_REQUEST,
+	FAULT_LOST_REPLY,
+	FAULT_LATE_WRITE,
+	FAULT_DUPLICATE,
+	FAULT_PAUSE,
+	FAULT_SUSPEND,
+	FAULT_CRASH,
+	FAULT_RESIGN,
+	FAULT_RELOAD,
+	FAULT_CONFIGURE,
+	FAULT_SHUTDOWN,
+	FAULT_SLOW_SCRIPT,
+	FAULT_UNREAPED,
+	FAULT_DELETED,
+	FAULT_EMPTIED,
+	FAULT_EDITED,
+	FAULT_PARTITION,
+	FAULT_CLONED,
+	FAULT_FELL_BACK,
+	FAULTS
 };
 extern const char *const fault_names[FAULTS];
 
@@ -20,7 +38,7 @@ struct sim_result {
 	unsigned terms, handovers;
 	unsigned faults[FAULTS];
 	int64_t virtual_ms;
-	bool counts;          /* 60 virtual seconds, 3 terms, a handover, 4 kinds of fault */
+	bool counts; /* 60 virtual seconds, 3 terms, a handover, 4 kinds of fault */
 };
 
 /* One election from one seed; deterministic. trace: say every event on stdout. */

@@ -9,7 +9,15 @@
 #include <string.h>
 
 /* gRPC's status codes (grpc.io, status codes) as etcd's gateway passes them on. */
-enum grpc { CANCELLED = 1, INVALID_ARGUMENT = 3, NOT_FOUND = 5, PERMISSION_DENIED = 7, EXHAUSTED = 8, UNIMPLEMENTED = 12, UNAUTHENTICATED = 16 };
+enum grpc {
+	CANCELLED = 1,
+	INVALID_ARGUMENT = 3,
+	NOT_FOUND = 5,
+	PERMISSION_DENIED = 7,
+	EXHAUSTED = 8,
+	UNIMPLEMENTED = 12,
+	UNAUTHENTICATED = 16
+};
 
 int64_t etcd_number(const struct json_t *object, const char *name)
 {
@@ -116,13 +124,18 @@ static void understand_stranger(struct etcd_meaning *m, const struct http_result
 	if (r->status == 404) {
 		m->verdict = ETCD_OTHER_PATH;
 		m->outcome = LOCK_FAILED;
-		err_set(&m->err, ERR_INVALID, "%s speaks HTTP, but has no path /v3/kv of etcd's JSON gateway: is this etcd, and is its gateway on "
-		        "(--enable-grpc-gateway)?", endpoint);
+		err_set(&m->err, ERR_INVALID,
+		        "%s speaks HTTP, but has no path /v3/kv of etcd's JSON gateway: is this etcd, and is its gateway on "
+		        "(--enable-grpc-gateway)?",
+		        endpoint);
 		return;
 	}
 	elsewhere(m, !done_nothing);
-	err_set(&m->err, ERR_INVALID, "%s answers with HTTP status %d%s, which is not what etcd says: is this etcd?", endpoint, r->status,
-	        r->status == 421 ? " (Misdirected Request: is this host's name in etcd's --host-whitelist?)" : r->status < 300 ? " and no JSON object" : "");
+	err_set(&m->err, ERR_INVALID, "%s answers with HTTP status %d%s, which is not what etcd says: is this etcd?",
+	        endpoint, r->status,
+	        r->status == 421  ? " (Misdirected Request: is this host's name in etcd's --host-whitelist?)"
+	        : r->status < 300 ? " and no JSON object"
+	                          : "");
 }
 
 void etcd_understand(const struct http_result *r, const char *endpoint, const char *user, struct etcd_meaning *m)

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 16 /* calls at once in a lane: as many as it has connections */
-#define CROWD 8 /* of them, looks */
+#define MOST 16       /* calls at once in a lane: as many as it has connections */
+#define CROWD 8       /* of them, looks */
 #define LOGINS_MOST 2 /* a token may be old when it comes: rights change, clocks of members differ */
 
 const char *const etcd_prefix[2] = { "v3", "v3beta" };
@@ -85,8 +85,10 @@ static struct etcd_client *new_client(struct lock_env *env, struct lock_url *url
 	for (int i = 0; i < ETCD_KINDS; i++)
 		c->queue[i].end = &c->queue[i].first;
 	/* HTTP/1.1: a watch starves what shares its HTTP/2 connection (etcd's issue 15402). */
-	c->how = (struct http_tls){ .ca_file = lock_url_option(&c->url, "ca"), .cert_file = lock_url_option(&c->url, "cert"),
-		                    .key_file = lock_url_option(&c->url, "key"), .http1 = true };
+	c->how = (struct http_tls){ .ca_file = lock_url_option(&c->url, "ca"),
+		                    .cert_file = lock_url_option(&c->url, "cert"),
+		                    .key_file = lock_url_option(&c->url, "key"),
+		                    .http1 = true };
 	for (int i = 0; i < c->url.hosts; i++) {
 		lock_url_print_host(&c->url, i, host);
 		c->base[i] = mem_printf("%s://%s", tls ? "https" : "http", host);
@@ -198,7 +200,8 @@ static void go_elsewhere(struct etcd_call *call, const struct etcd_meaning *m)
 	if (!m->queued)
 		etcd_client_avoid(c, call->endpoint);
 	call->maybe |= m->maybe;
-	/* Where an earlier try may yet be applied, this one is the same compare and the same content: at most one of them is. */
+	/* Where an earlier try may yet be applied, this one is the same compare and the same content: at most one of
+	 * them is. */
 	if (++call->tries < c->url.hosts) {
 		call->endpoint = (call->endpoint + 1) % c->url.hosts;
 		go(call);
@@ -362,9 +365,17 @@ static void send_call(struct etcd_call *call, struct http *pool)
 	char *token = call->bare ? NULL : etcd_token_header(c);
 	const char *const headers[] = { "Content-Type: application/json", token, NULL };
 	struct http_request r = {
-		.url = url, .headers = headers, .body = call->body, .body_len = strlen(call->body), .proxy = "",
-		.tls = c->tls ? &c->how : NULL, .server_name = lock_url_option(&c->url, "server_name"),
-		.by = try_until(call), .limit = ETCD_ANSWER_BYTES, .done = on_http, .arg = call,
+		.url = url,
+		.headers = headers,
+		.body = call->body,
+		.body_len = strlen(call->body),
+		.proxy = "",
+		.tls = c->tls ? &c->how : NULL,
+		.server_name = lock_url_option(&c->url, "server_name"),
+		.by = try_until(call),
+		.limit = ETCD_ANSWER_BYTES,
+		.done = on_http,
+		.arg = call,
 	};
 
 	call->prefix = c->prefix;
@@ -377,13 +388,21 @@ static void send_call(struct etcd_call *call, struct http *pool)
 	free(url);
 }
 
-void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *path, char *body, struct instant by, etcd_done_fn *done,
-                     void *arg)
+void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *path, char *body, struct instant by,
+                     etcd_done_fn *done, void *arg)
 {
 	*call = (struct etcd_call){
-		.client = c, .path = path, .body = body, .by = by, .done = done, .arg = arg, .bare = call->bare, .kind = call->kind,
+		.client = c,
+		.path = path,
+		.body = body,
+		.by = by,
+		.done = done,
+		.arg = arg,
+		.bare = call->bare,
+		.kind = call->kind,
 		.active = true,
-		.token = { .ready = on_token, .arg = call }, .endpoint = c->at,
+		.token = { .ready = on_token, .arg = call },
+		.endpoint = c->at,
 	};
 	go(call);
 }

@@ -1,6 +1,7 @@
 /* etcd's v3 JSON gateway: a request goes to the endpoints in turn until one answers, and says what became of it.
- * Not etcd's lease, lock or election services, which elect dead candidates (etcd's issue 19597): only transactions and watches. Knows nothing of records.
- * Used by the etcd lock; one client is shared by all locks of an env on the same cluster with the same user. */
+ * Not etcd's lease, lock or election services, which elect dead candidates (etcd's issue 19597): only transactions and
+ * watches. Knows nothing of records. Used by the etcd lock; one client is shared by all locks of an env on the same
+ * cluster with the same user. */
 #ifndef LUNARCH_ETCD_CLIENT_H
 #define LUNARCH_ETCD_CLIENT_H
 
@@ -10,21 +11,24 @@
 
 #include <ev.h>
 
-#define ETCD_ANSWER_BYTES (8 * 1024 * 1024) /* a value has 1.5 MB unless etcd is told otherwise, and comes as base64 */
-#define ETCD_ANSWER_VALUES 10000            /* an answer about one key has thirty */
+#define ETCD_ANSWER_BYTES                                                                                 \
+	(8 * 1024 * 1024)        /* a value has 1.5 MB unless etcd is told otherwise, and comes as base64 \
+	                          */
+#define ETCD_ANSWER_VALUES 10000 /* an answer about one key has thirty */
 
 struct etcd_client;
-struct etcd_hub;  /* etcd_watch.h */
+struct etcd_hub; /* etcd_watch.h */
 struct json_t;
 
 /* What came of a request. */
 struct etcd_answer {
-	enum lock_outcome outcome;  /* LOCK_OK: json; UNKNOWN: it may have been acted upon; FAILED, REFUSED, INVALID: surely not */
-	struct json_t *json;        /* borrowed until the callback returns; NULL unless LOCK_OK */
-	int64_t revision, above;    /* OK: the store's, and the largest that was known when it was sent */
-	bool repeated;              /* OK: but an earlier try may have been acted upon too */
-	int code;                   /* gRPC's, of an error that etcd itself sent; 0: none */
-	struct instant sent_at;     /* of the first try that was sent; if none was, of its end */
+	enum lock_outcome
+		outcome; /* LOCK_OK: json; UNKNOWN: it may have been acted upon; FAILED, REFUSED, INVALID: surely not */
+	struct json_t *json;     /* borrowed until the callback returns; NULL unless LOCK_OK */
+	int64_t revision, above; /* OK: the store's, and the largest that was known when it was sent */
+	bool repeated;           /* OK: but an earlier try may have been acted upon too */
+	int code;                /* gRPC's, of an error that etcd itself sent; 0: none */
+	struct instant sent_at;  /* of the first try that was sent; if none was, of its end */
 	struct err err;
 };
 struct etcd_call;
@@ -53,12 +57,12 @@ struct etcd_call {
 	struct http_call *http;
 	struct etcd_waiter token;
 	int endpoint, tries, prefix, prefix_tries, logins;
-	unsigned generation;        /* of the token it was sent with */
+	unsigned generation; /* of the token it was sent with */
 	int64_t above;
 	bool active, bare, cancelling, queued;
-	enum etcd_kind kind;        /* to be set before the start */
+	enum etcd_kind kind;            /* to be set before the start */
 	struct etcd_call *next, **slot; /* of those that wait for room; slot NULL: it does not */
-	bool sent, maybe;           /* sent at all; may have been acted upon */
+	bool sent, maybe;               /* sent at all; may have been acted upon */
 	struct instant sent_at;
 };
 
@@ -73,16 +77,17 @@ struct etcd_client {
 	char *base[LOCK_URL_HOSTS]; /* "https://host:port" */
 	bool tls;
 	struct http_tls how;
-	struct http *pool;          /* transactions; watches have a lane of their own in the hub */
-	struct http *side;          /* looks that would have to queue: a crowd of candidates does not hold up renewals. NULL at first */
+	struct http *pool; /* transactions; watches have a lane of their own in the hub */
+	struct http *side; /* looks that would have to queue: a crowd of candidates does not hold up renewals. NULL at
+	                      first */
 	struct etcd_queue queue[ETCD_KINDS]; /* libcurl's own takes time that grows with the square of its length */
-	int64_t revision;           /* the largest that was in an answer */
-	unsigned asked;             /* questions of locks */
-	int at;                     /* the endpoint that answered last */
-	int prefix;                 /* which of etcd_prefix */
+	int64_t revision;                    /* the largest that was in an answer */
+	unsigned asked;                      /* questions of locks */
+	int at;                              /* the endpoint that answered last */
+	int prefix;                          /* which of etcd_prefix */
 	bool prefix_known;
-	char *token;                /* NULL: to be asked for, if there is a user; "": the server wants none */
-	unsigned generation;        /* counts tokens */
+	char *token;         /* NULL: to be asked for, if there is a user; "": the server wants none */
+	unsigned generation; /* counts tokens */
 	struct etcd_call login;
 	unsigned waiting_round;
 	struct etcd_waiter *waiters, **waiters_end;
@@ -92,16 +97,17 @@ struct etcd_client {
 extern const char *const etcd_prefix[2]; /* "v3", and "v3beta" of 3.3 */
 extern const char *const etcd_options[]; /* what a URL may say, for lock_url_parse */
 
-/* The env's client for this URL, made on first use; lock_env_fini ends it. Takes over what is in *url and empties it, in every
- * case. NULL: *err. */
+/* The env's client for this URL, made on first use; lock_env_fini ends it. Takes over what is in *url and empties it,
+ * in every case. NULL: *err. */
 struct etcd_client *etcd_client_get(struct lock_env *env, struct lock_url *url, bool tls, struct err *err);
 
 /* path: a literal. body: taken. done is called exactly once unless cancelled first, never from inside this call, at
  * the latest at `by`; the call may be started again from it, and its owner may be freed. */
-void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *path, char *body, struct instant by, etcd_done_fn *done,
-                     void *arg);
+void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *path, char *body, struct instant by,
+                     etcd_done_fn *done, void *arg);
 
-/* Ends it without done. Nothing if it is not under way. After that call->maybe and call->sent_at say what became of it. */
+/* Ends it without done. Nothing if it is not under way. After that call->maybe and call->sent_at say what became of it.
+ */
 void etcd_call_cancel(struct etcd_call *call);
 
 /* This endpoint does not do its duty: the next request, and the watch if it is there, go to the next one. */
@@ -111,11 +117,11 @@ void etcd_client_avoid(struct etcd_client *c, int endpoint);
 void etcd_client_mistrust(struct etcd_client *c);
 
 /* etcd_login.c */
-bool etcd_has_token(const struct etcd_client *c); /* or needs none */
+bool etcd_has_token(const struct etcd_client *c);                       /* or needs none */
 void etcd_wait_for_token(struct etcd_client *c, struct etcd_waiter *w); /* asks for it; w->ready comes from the loop */
 void etcd_stop_waiting(struct etcd_client *c, struct etcd_waiter *w);
-void etcd_drop_token(struct etcd_client *c, unsigned generation);      /* it was not good; if it is still that one */
-char *etcd_token_header(const struct etcd_client *c);                  /* "Authorization: ..."; NULL: none. malloc'd */
+void etcd_drop_token(struct etcd_client *c, unsigned generation); /* it was not good; if it is still that one */
+char *etcd_token_header(const struct etcd_client *c);             /* "Authorization: ..."; NULL: none. malloc'd */
 
 /* etcd_answer.c: what an HTTP answer means. */
 enum etcd_verdict {
@@ -127,8 +133,8 @@ enum etcd_verdict {
 };
 struct etcd_meaning {
 	enum etcd_verdict verdict;
-	bool maybe;          /* the request may have been acted upon */
-	bool queued;         /* it did not get as far as the endpoint, since others were before it */
+	bool maybe;                /* the request may have been acted upon */
+	bool queued;               /* it did not get as far as the endpoint, since others were before it */
 	enum lock_outcome outcome; /* if this is how it ends */
 	int code;
 	struct json_t *json; /* owned by the caller */

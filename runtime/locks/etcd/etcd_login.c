@@ -92,7 +92,8 @@ void etcd_wait_for_token(struct etcd_client *c, struct etcd_waiter *w)
 		return;
 	print_login(&body, &c->url);
 	c->login.bare = true;
-	etcd_call_start(c, &c->login, "auth/authenticate", body.data, instant_add(clock_now(), LOGIN_TIMEOUT), on_login, c);
+	etcd_call_start(c, &c->login, "auth/authenticate", body.data, instant_add(clock_now(), LOGIN_TIMEOUT), on_login,
+	                c);
 }
 
 void etcd_stop_waiting(struct etcd_client *c, struct etcd_waiter *w)

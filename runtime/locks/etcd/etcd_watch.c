@@ -15,13 +15,14 @@
 #define POLL_AFTER (1 * NSEC_PER_SEC) /* with no stream for so long, locks are told to look */
 #define BEGIN_WITHIN (10 * NSEC_PER_SEC)
 #define PROD_FIRST_S 0.002
-#define PROGRESS_ID (-1) /* the answer is about no watch (clientv3.InvalidWatchID) */
-#define ALIVE_S 3. /* between questions whether the stream still tells */
-#define UNANSWERED 2 /* of them: it does not */
+#define PROGRESS_ID (-1)   /* the answer is about no watch (clientv3.InvalidWatchID) */
+#define ALIVE_S 3.         /* between questions whether the stream still tells */
+#define UNANSWERED 2       /* of them: it does not */
 #define LINE_VALUES 100000 /* an event has ten; a line may have those of many keys */
 
-/* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256 KB:
- * else Go's HTTP/1 server reads it to its end before it answers (net/http, cw.writeHeader), and what it reads there is lost. */
+/* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256
+ * KB: else Go's HTTP/1 server reads it to its end before it answers (net/http, cw.writeHeader), and what it reads there
+ * is lost. */
 #define BODY_BYTES ((size_t)1 << 30)
 
 struct etcd_hub {
@@ -33,9 +34,9 @@ struct etcd_hub {
 	size_t count, room;
 	struct buf line;
 	int endpoint;
-	unsigned generation;         /* of its token */
+	unsigned generation; /* of its token */
 	bool answered, refused, dropped;
-	bool says_progress;          /* this server, or proxy, has answered that question once */
+	bool says_progress; /* this server, or proxy, has answered that question once */
 	int unanswered;
 	struct instant since;
 	struct etcd_waiter token;
@@ -171,7 +172,8 @@ static void take_events(struct etcd_watch *w, const json_t *result)
 	for (size_t i = 0; i < json_array_size(events); i++) {
 		const json_t *event = json_array_get(events, i);
 		json_t *kv = json_object_get(event, "kv");
-		add_news(w, etcd_number(kv, "mod_revision"), json_object_get(event, "type") ? NULL : kv); /* PUT is omitted */
+		add_news(w, etcd_number(kv, "mod_revision"),
+		         json_object_get(event, "type") ? NULL : kv); /* PUT is omitted */
 	}
 }
 
@@ -181,7 +183,8 @@ static bool take_line(struct etcd_hub *h, const json_t *line)
 	const json_t *result = json_object_get(line, "result");
 	int64_t id = etcd_number(result, "watch_id");
 	struct etcd_watch *w = id > 0 && (size_t)id <= h->count ? h->watches[id - 1] : NULL;
-	bool cancelled = json_is_true(json_object_get(result, "canceled")), gone = id > 0 && (size_t)id <= h->count && !w;
+	bool cancelled = json_is_true(json_object_get(result, "canceled")),
+	     gone = id > 0 && (size_t)id <= h->count && !w;
 
 	h->unanswered = 0;
 	h->says_progress |= id == PROGRESS_ID;
@@ -193,7 +196,8 @@ static bool take_line(struct etcd_hub *h, const json_t *line)
 		return false;
 	}
 	if (w && json_is_true(json_object_get(result, "created")))
-		add_news(w, etcd_number(json_object_get(result, "header"), "revision"), NULL); /* what happened before is not told */
+		add_news(w, etcd_number(json_object_get(result, "header"), "revision"),
+		         NULL); /* what happened before is not told */
 	if (w)
 		take_events(w, result);
 	return true;
@@ -229,7 +233,8 @@ static void on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 	ev_timer_again(loop, timer);
 }
 
-/* A proxy can keep a connection on which nothing comes through any more: TCP acknowledges, and no event looks like none. */
+/* A proxy can keep a connection on which nothing comes through any more: TCP acknowledges, and no event looks like
+ * none. */
 static void on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	static const char question[] = "{\"progress_request\":{}}\n";
@@ -311,7 +316,8 @@ static void begin_stream(struct etcd_hub *h)
 {
 	struct etcd_client *c = h->client;
 	char *url = mem_printf("%s/%s/watch", c->base[c->at], etcd_prefix[c->prefix]), *token = etcd_token_header(c);
-	const char *const headers[] = { "Content-Type: application/json", "Grpc-Metadata-hasleader: true", token, NULL };
+	const char *const headers[] = { "Content-Type: application/json", "Grpc-Metadata-hasleader: true", token,
+		                        NULL };
 
 	h->says_progress &= h->endpoint == c->at;
 	h->endpoint = c->at;
@@ -319,10 +325,20 @@ static void begin_stream(struct etcd_hub *h)
 	h->answered = h->refused = h->dropped = false;
 	h->since = clock_now();
 	h->stream = http_start(h->pool, &(struct http_request){
-		.url = url, .headers = headers, .streamed = true, .body_len = BODY_BYTES, .proxy = "",
-		.tls = c->tls ? &c->how : NULL, .server_name = lock_url_option(&c->url, "server_name"), .connect = BEGIN_WITHIN,
-		.first_byte = BEGIN_WITHIN, .answered = on_answered, .data = on_data, .done = on_done, .arg = h,
-	});
+						.url = url,
+						.headers = headers,
+						.streamed = true,
+						.body_len = BODY_BYTES,
+						.proxy = "",
+						.tls = c->tls ? &c->how : NULL,
+						.server_name = lock_url_option(&c->url, "server_name"),
+						.connect = BEGIN_WITHIN,
+						.first_byte = BEGIN_WITHIN,
+						.answered = on_answered,
+						.data = on_data,
+						.done = on_done,
+						.arg = h,
+					});
 	for (struct etcd_watch *w = h->first; w; w = w->next)
 		add_watch(h, w);
 	prod_until_answered(h);

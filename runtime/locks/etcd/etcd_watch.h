@@ -1,6 +1,6 @@
-/* One stream of notices for all the locks of an etcd client: a watch for each key, on one connection, added and taken away
- * while it runs. A hint and no proof: etcd has lost events (its issues 17529, 18089), so whoever waits also looks now and then.
- * Used by the etcd lock. */
+/* One stream of notices for all the locks of an etcd client: a watch for each key, on one connection, added and taken
+ * away while it runs. A hint and no proof: etcd has lost events (its issues 17529, 18089), so whoever waits also looks
+ * now and then. Used by the etcd lock. */
 #ifndef LUNARCH_ETCD_WATCH_H
 #define LUNARCH_ETCD_WATCH_H
 
@@ -17,17 +17,17 @@ struct etcd_hub;
 /* A key that is watched; embedded in the lock, zero before the first use. */
 struct etcd_watch {
 	struct etcd_watch *next, **slot;
-	struct etcd_hub *hub;      /* NULL: not watched */
-	const char *key64;         /* borrowed */
+	struct etcd_hub *hub; /* NULL: not watched */
+	const char *key64;    /* borrowed */
 	void (*changed)(void *arg);
 	void *arg;
-	int64_t known;             /* the lock has seen the store as of this revision */
-	int64_t news;              /* something happened at this revision; 0: nothing */
-	int64_t latest;            /* the newest revision that was told of, */
-	struct json_t *seen;       /*     and what it put there; NULL: it was not said */
-	bool nudge;                /* something may have happened */
-	bool busy;                 /* the lock is looking or writing: what it learns may be the news */
-	size_t id;                 /* in the stream; 0: there is none */
+	int64_t known;       /* the lock has seen the store as of this revision */
+	int64_t news;        /* something happened at this revision; 0: nothing */
+	int64_t latest;      /* the newest revision that was told of, */
+	struct json_t *seen; /*     and what it put there; NULL: it was not said */
+	bool nudge;          /* something may have happened */
+	bool busy;           /* the lock is looking or writing: what it learns may be the news */
+	size_t id;           /* in the stream; 0: there is none */
 };
 
 struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err);
@@ -37,12 +37,13 @@ void etcd_hub_free(struct etcd_hub *h); /* NULL is nothing */
 void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w);
 void etcd_watch_stop(struct etcd_watch *w);
 
-/* The lock has looked, or written, and seen revision `known` (0: it learned nothing): news up to it are none. Tells of later
- * ones, if there are any, in a later turn of the loop. */
+/* The lock has looked, or written, and seen revision `known` (0: it learned nothing): news up to it are none. Tells of
+ * later ones, if there are any, in a later turn of the loop. */
 void etcd_watch_settle(struct etcd_watch *w, int64_t known);
 
-/* Inside `changed`: what is at the key (etcd's kv) by the newest event, if that says it; else NULL, as everywhere else. Borrowed until
- * `changed` returns. As good as a look: what is newer still will be told, and no write passes on what is old. */
+/* Inside `changed`: what is at the key (etcd's kv) by the newest event, if that says it; else NULL, as everywhere else.
+ * Borrowed until `changed` returns. As good as a look: what is newer still will be told, and no write passes on what is
+ * old. */
 struct json_t *etcd_watch_seen(const struct etcd_watch *w);
 
 /* This endpoint did not answer a request in time: a stream from there is made anew elsewhere. */

@@ -19,21 +19,22 @@
 #define PORT 2379
 #define STAMPS 3
 
-/* A record is the value of one key, without a lease of etcd's: who waits goes by what it has seen change, as in every store. */
+/* A record is the value of one key, without a lease of etcd's: who waits goes by what it has seen change, as in every
+ * store. */
 struct etcd_lock {
 	struct lock base;
 	struct lock_env *env;
 	struct etcd_client *client;
 	char *key64;
-	int stamp;                  /* of the question under way: so many looks more than one are in it, 0 to STAMPS - 1 */
-	bool removing;              /* by the write under way */
-	int64_t expected;           /* mod revision on which the write under way depends; 0: there must be none */
+	int stamp;        /* of the question under way: so many looks more than one are in it, 0 to STAMPS - 1 */
+	bool removing;    /* by the write under way */
+	int64_t expected; /* mod revision on which the write under way depends; 0: there must be none */
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
-	ev_timer shown;             /* the look under way has its answer from the watch already: */
-	json_t *kv;                 /*     this; given in the next turn of the loop */
-	struct lock_about *about;   /* what the question under way fills */
+	ev_timer shown;           /* the look under way has its answer from the watch already: */
+	json_t *kv;               /*     this; given in the next turn of the loop */
+	struct lock_about *about; /* what the question under way fills */
 };
 
 static struct etcd_lock *of(struct lock *l)
@@ -105,9 +106,9 @@ static void found(struct etcd_lock *l, const json_t *kv)
 
 /* ---- questions and answers ---- */
 
-/* HTTP/1.1 has nothing that tells an answer from the repetition of an earlier one, as a proxy may send it. What was written has a
- * revision above all that were known before. What was only looked at is followed by a number of looks that tells it from the question
- * before, and is at this key. */
+/* HTTP/1.1 has nothing that tells an answer from the repetition of an earlier one, as a proxy may send it. What was
+ * written has a revision above all that were known before. What was only looked at is followed by a number of looks
+ * that tells it from the question before, and is at this key. */
 static void print_look(struct buf *b, const struct etcd_lock *l, const char *how)
 {
 	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", l->key64, how);
@@ -119,11 +120,13 @@ static void print_look(struct buf *b, const struct etcd_lock *l, const char *how
 /* What a look in a transaction that went this way shows. NULL: this is the answer to something else. */
 static const json_t *look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
 {
-	const json_t *parts = json_object_get(a->json, "responses"), *range = json_object_get(json_array_get(parts, 0), "response_range");
+	const json_t *parts = json_object_get(a->json, "responses"),
+		     *range = json_object_get(json_array_get(parts, 0), "response_range");
 	const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
 	const char *key = json_string_value(json_object_get(kv, "key"));
 
-	if (json_array_size(parts) != (size_t)l->stamp + 1 || json_is_true(json_object_get(a->json, "succeeded")) != succeeded)
+	if (json_array_size(parts) != (size_t)l->stamp + 1 ||
+	    json_is_true(json_object_get(a->json, "succeeded")) != succeeded)
 		return NULL;
 	return kv && (!key || strcmp(key, l->key64) != 0) ? NULL : range;
 }
@@ -142,7 +145,8 @@ static void next_stamp(struct etcd_lock *l)
 static void on_range(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_lock *l = arg;
-	const json_t *range = a->json ? look_of(l, a, true) : NULL, *kv = json_array_get(json_object_get(range, "kvs"), 0);
+	const json_t *range = a->json ? look_of(l, a, true) : NULL,
+		     *kv = json_array_get(json_object_get(range, "kvs"), 0);
 
 	if (!range || a->revision <= 0) {
 		fail(l, a);
@@ -250,10 +254,13 @@ static char *print_txn(const struct etcd_lock *l, const char *text)
 {
 	struct buf b = { 0 };
 
-	buf_printf(&b, "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64 "\"}],\"failure\":",
+	buf_printf(&b,
+	           "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64
+	           "\"}],\"failure\":",
 	           l->key64, l->expected);
 	print_look(&b, l, ",\"keys_only\":true");
-	buf_printf(&b, ",\"success\":[{\"%s\":{\"key\":\"%s\"", text ? "request_put" : "request_delete_range", l->key64);
+	buf_printf(&b, ",\"success\":[{\"%s\":{\"key\":\"%s\"", text ? "request_put" : "request_delete_range",
+	           l->key64);
 	if (text) {
 		buf_adds(&b, ",\"value\":\"");
 		http_base64(&b, text, strlen(text));
@@ -287,8 +294,8 @@ static void cannot_be_there(struct etcd_lock *l)
 }
 
 /* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
-static void write_key(struct lock *lock, const struct record *record, const struct version *expected, bool durable, struct instant by,
-                      lock_done_fn *done, void *arg)
+static void write_key(struct lock *lock, const struct record *record, const struct version *expected, bool durable,
+                      struct instant by, lock_done_fn *done, void *arg)
 {
 	struct etcd_lock *l = of(lock);
 	char *text;
@@ -307,7 +314,8 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 	free(text);
 }
 
-static void remove_key(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+static void remove_key(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
+                       void *arg)
 {
 	struct etcd_lock *l = of(lock);
 
@@ -320,7 +328,8 @@ static void remove_key(struct lock *lock, const struct version *expected, struct
 
 /* ---- what the server is ---- */
 
-#define ELECTION_MS 2500 /* a cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more */
+#define ELECTION_MS \
+	2500 /* a cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more */
 
 /* Versions that lose or fork what they have acknowledged: etcd's own announcement for 3.5.0 to 3.5.2 (issue 13766). */
 static void judge(struct lock_about *about, const json_t *status)
@@ -333,10 +342,12 @@ static void judge(struct lock_about *about, const json_t *status)
 		return;
 	if (major == 3 && minor == 5 && patch <= 2) {
 		about->unfit = true;
-		snprintf(about->warning, sizeof about->warning, "a member that was killed may come back with other data than the rest (etcd's "
+		snprintf(about->warning, sizeof about->warning,
+		         "a member that was killed may come back with other data than the rest (etcd's "
 		         "issue 13766): 3.5.3 or later is needed");
 	} else if (major == 3 && minor < 4) {
-		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.4 to 3.6 are tested");
+		snprintf(about->warning, sizeof about->warning,
+		         "this version gets no more repairs; 3.4 to 3.6 are tested");
 	}
 }
 
@@ -396,7 +407,9 @@ static int check(const struct lock_url *u, bool tls, struct err *err)
 {
 	if (!*u->path)
 		return err_set(err, ERR_USAGE, "the key is missing: expected etcd://HOST:PORT/KEY");
-	if (!tls && u->options && (lock_url_option(u, "ca") || lock_url_option(u, "cert") || lock_url_option(u, "key") || lock_url_option(u, "server_name")))
+	if (!tls && u->options &&
+	    (lock_url_option(u, "ca") || lock_url_option(u, "cert") || lock_url_option(u, "key") ||
+	     lock_url_option(u, "server_name")))
 		return err_set(err, ERR_USAGE, "ca, cert, key and server_name are for TLS: write etcds://");
 	if (lock_url_option(u, "key") && !lock_url_option(u, "cert"))
 		return err_set(err, ERR_USAGE, "the option key is given without cert, the certificate it belongs to");
@@ -411,7 +424,8 @@ static char *base64_of(const char *key)
 	return b.data;
 }
 
-static struct lock *open_lock(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls, struct err *err)
+static struct lock *open_lock(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls,
+                              struct err *err)
 {
 	struct lock_url u;
 

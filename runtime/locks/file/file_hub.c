@@ -33,11 +33,11 @@ struct lock_hub {
 	char tag_text[FILE_TEMP_TAG];
 	unsigned numbers;
 	struct used_dir *used;
-	ev_io readable;          /* fd -1: no inotify to be had, everybody polls */
+	ev_io readable; /* fd -1: no inotify to be had, everybody polls */
 	ev_timer late;
 	struct lock_dir *dirs;
 	struct lock_channel *due; /* who has to be told; each callback may forget any other */
-	uint32_t cookie;         /* of the last file that was renamed away, and its name */
+	uint32_t cookie;          /* of the last file that was renamed away, and its name */
 	char from[NAME_MAX + 1];
 };
 

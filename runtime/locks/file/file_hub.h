@@ -8,13 +8,14 @@
 #include "locks/lock.h"
 
 struct lock_channel { /* embedded in who watches; the first three are the owner's */
-	/* The file changed, or may have. replaced_by: the name it had before it was renamed over ours; NULL: another change. */
+	/* The file changed, or may have. replaced_by: the name it had before it was renamed over ours; NULL: another
+	 * change. */
 	void (*changed)(void *arg, const char *replaced_by);
 	void *arg;
-	const char *name;           /* in the directory; outlives the notice */
+	const char *name; /* in the directory; outlives the notice */
 	struct lock_channel *next, *due_next;
 	struct lock_dir *dir;
-	unsigned hash;              /* of the name */
+	unsigned hash; /* of the name */
 	bool due;
 };
 
@@ -25,9 +26,11 @@ bool lock_hub_watches(const struct lock_channel *n);
 void lock_hub_forget(struct lock_env *env, struct lock_channel *n);
 
 const struct file_temp_tag *lock_hub_tag(struct lock_env *env);
-void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size); /* file_temp_prefix */
-bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock); /* begins with that */
-unsigned lock_hub_number(struct lock_env *env);                /* another one each time */
+void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out,
+                          size_t size); /* file_temp_prefix */
+bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name,
+                           unsigned lock);                      /* begins with that */
+unsigned lock_hub_number(struct lock_env *env);                 /* another one each time */
 bool lock_hub_first_use(struct lock_env *env, const char *dir); /* of this directory, by this process */
 
 #endif

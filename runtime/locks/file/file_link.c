@@ -13,30 +13,32 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Why this is a compare-and-swap, on a file system whose answers may be late, lost, or given twice, and whose caches may be old:
+/* Why this is a compare-and-swap, on a file system whose answers may be late, lost, or given twice, and whose caches
+ * may be old:
  * - The version that follows number N is number N + 1, whoever writes it. link(2) gives that name to one file, once.
  * - Who was told of an old N, because it was cut off or reads an old cache, meets the name N + 1.
  * - Whose answer was lost reads N + 1: each content has a random name of its write in it.
- * - Old versions are removed, and then a name is free again. A version goes only when FILE_LINK_KEPT newer ones are there, or much
- *   later, and only after all older ones. So after the link we look: while N is there, and not so many are newer, N + 1 had never gone. */
+ * - Old versions are removed, and then a name is free again. A version goes only when FILE_LINK_KEPT newer ones are
+ * there, or much later, and only after all older ones. So after the link we look: while N is there, and not so many are
+ * newer, N + 1 had never gone. */
 
-#define TRIES 20 /* to read the newest version before it is removed */
+#define TRIES 20                       /* to read the newest version before it is removed */
 #define PAUSE_MOST (200 * NSEC_PER_MS) /* for a writer to remove its temporary name */
 #define PAUSE (5 * NSEC_PER_MS)
-#define OLD 16   /* versions that are removed at a time */
+#define OLD 16 /* versions that are removed at a time */
 #define LAST UINT64_C(9999999999999999)
 
 /* What is in the lock's directory. */
 struct listing {
-	uint64_t newest;     /* 0: none */
-	uint64_t old[OLD];   /* the oldest, in order */
+	uint64_t newest;   /* 0: none */
+	uint64_t old[OLD]; /* the oldest, in order */
 	int olds;
-	char stranger[40];   /* the beginning of a name that is no version's; "" */
+	char stranger[40]; /* the beginning of a name that is no version's; "" */
 };
 
 struct link_place {
-	struct file_place outer; /* where the lock's directory is */
-	struct file_place inner; /* the lock's directory; dir -1: there is none */
+	struct file_place outer;         /* where the lock's directory is */
+	struct file_place inner;         /* the lock's directory; dir -1: there is none */
 	char name[FILE_LINK_DIGITS + 1]; /* inner.name */
 };
 
@@ -61,8 +63,8 @@ static void leave(struct link_place *p)
 	close(p->outer.dir);
 }
 
-/* By its name and not through a descriptor that is open: opening is when a client of NFS asks the server what is new (nfs(5),
- * close-to-open). 0: it is open, or not there (dir -1). */
+/* By its name and not through a descriptor that is open: opening is when a client of NFS asks the server what is new
+ * (nfs(5), close-to-open). 0: it is open, or not there (dir -1). */
 static int open_inner(struct file_op *o, struct link_place *p)
 {
 	close_inner(p);
@@ -71,10 +73,11 @@ static int open_inner(struct file_op *o, struct link_place *p)
 		return 0;
 	if (p->inner.dir < 0 && (errno == ENOTDIR || errno == ELOOP)) {
 		o->outcome = LOCK_FOREIGN;
-		return err_set(&o->err, ERR_FOREIGN,
-		               "%s is no directory, as a lock with ?shared=link is. It is not overwritten: if it is the record of a lock that "
-		               "was named without ?shared=link, stop all of its candidates and remove it; else choose another path",
-		               o->path);
+		return err_set(
+			&o->err, ERR_FOREIGN,
+			"%s is no directory, as a lock with ?shared=link is. It is not overwritten: if it is the record of a lock that "
+			"was named without ?shared=link, stop all of its candidates and remove it; else choose another path",
+			o->path);
 	}
 	if (p->inner.dir >= 0 && fstat(p->inner.dir, &p->inner.dir_stat) == 0)
 		return 0;
@@ -103,7 +106,8 @@ static int make_inner(struct file_op *o, struct link_place *p)
 	/* What we may not give stays ours. */
 	if (p->inner.dir >= 0 && fchown(p->inner.dir, owner, p->outer.dir_stat.st_gid) < 0)
 		mode &= ~(mode_t)020;
-	if (p->inner.dir >= 0 && mode != (st->st_mode & 0777) && fchmod(p->inner.dir, mode | (st->st_mode & S_ISGID)) == 0)
+	if (p->inner.dir >= 0 && mode != (st->st_mode & 0777) &&
+	    fchmod(p->inner.dir, mode | (st->st_mode & S_ISGID)) == 0)
 		fstat(p->inner.dir, &p->inner.dir_stat);
 	return 0;
 }
@@ -135,7 +139,8 @@ static bool list_one(void *arg, const char *name)
 	struct listing *l = arg;
 	uint64_t n = number_of(name);
 
-	if (*name == '.') /* temporary files, and what a client of NFS makes of those that are removed while they are open */
+	if (*name ==
+	    '.') /* temporary files, and what a client of NFS makes of those that are removed while they are open */
 		return true;
 	if (!n) {
 		snprintf(l->stranger, sizeof l->stranger, "%s", name);
@@ -165,8 +170,8 @@ static void make_version(struct version *v, uint64_t number, uint64_t hash, size
 	snprintf(v->text, sizeof v->text, "%" PRIu64 "-%016" PRIx64 "-%zx", number, hash, len);
 }
 
-/* Who made the version that p points at removes its temporary name next, and would be held up by whoever has opened it before (see
- * may_go). Not for long: the writer may be gone, and then its temporary name stays. */
+/* Who made the version that p points at removes its temporary name next, and would be held up by whoever has opened it
+ * before (see may_go). Not for long: the writer may be gone, and then its temporary name stays. */
 static void let_writer_finish(struct file_op *o, const struct link_place *p)
 {
 	nsec eighth = instant_until(o->by, clock_now()) / 8, most = eighth < PAUSE_MOST ? eighth : PAUSE_MOST;
@@ -174,7 +179,8 @@ static void let_writer_finish(struct file_op *o, const struct link_place *p)
 	struct statx st;
 
 	for (nsec waited = 0; waited + PAUSE <= most; waited += PAUSE) {
-		if (statx(p->inner.dir, p->name, AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_NLINK, &st) < 0 || st.stx_nlink < 2)
+		if (statx(p->inner.dir, p->name, AT_SYMLINK_NOFOLLOW | AT_STATX_FORCE_SYNC, STATX_NLINK, &st) < 0 ||
+		    st.stx_nlink < 2)
 			return;
 		nanosleep(&pause, NULL);
 	}
@@ -245,7 +251,8 @@ static void read_newest(struct file_op *o, struct link_place *p)
 		if (!l.newest || o->outcome != LOCK_ABSENT)
 			return;
 	}
-	err_set(&o->err, ERR_TIMEOUT, "the record %s could not be read: each version was gone before it was opened", o->path);
+	err_set(&o->err, ERR_TIMEOUT, "the record %s could not be read: each version was gone before it was opened",
+	        o->path);
 	file_op_fail(o);
 }
 
@@ -267,7 +274,8 @@ static void compare(struct file_op *o, struct link_place *p, struct listing *l)
 	struct version found = { "" };
 
 	if (list(o, p, l) < 0) {
-		o->outcome = o->outcome == LOCK_FOREIGN ? LOCK_CONFLICT : o->outcome; /* the read that follows says what it is */
+		o->outcome = o->outcome == LOCK_FOREIGN ? LOCK_CONFLICT
+		                                        : o->outcome; /* the read that follows says what it is */
 		return;
 	}
 	o->outcome = LOCK_OK;
@@ -288,10 +296,11 @@ static time_t made_at(struct link_place *p, uint64_t number)
 	return fstatat(p->inner.dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mtime : 0;
 }
 
-/* A server that gave a client a delegation of a file (RFC 8881, 10.2) holds up whoever removes that file until the client gives it
- * back, and the removing client's whole directory waits. From a client that was cut off it comes back only when the server's lease
- * expires, and no leader could write so long. A client gives back by itself what it has not used for two thirds of that lease or so
- * (Linux: twice that), and a version is read only while it is among the newest: so old ones are nobody's any more. */
+/* A server that gave a client a delegation of a file (RFC 8881, 10.2) holds up whoever removes that file until the
+ * client gives it back, and the removing client's whole directory waits. From a client that was cut off it comes back
+ * only when the server's lease expires, and no leader could write so long. A client gives back by itself what it has
+ * not used for two thirds of that lease or so (Linux: twice that), and a version is read only while it is among the
+ * newest: so old ones are nobody's any more. */
 static bool may_go(struct link_place *p, const struct listing *l, uint64_t number, time_t newest)
 {
 	if (l->newest - number < FILE_LINK_KEPT)
@@ -313,7 +322,9 @@ static void remove_old(struct file_op *o, struct link_place *p, const struct lis
 
 static bool surely_not_done(int code)
 {
-	static const int codes[] = { EPERM, EACCES, EROFS, ENOSPC, EDQUOT, EMLINK, EOPNOTSUPP, ENOSYS, ENOENT, ENOTDIR };
+	static const int codes[] = {
+		EPERM, EACCES, EROFS, ENOSPC, EDQUOT, EMLINK, EOPNOTSUPP, ENOSYS, ENOENT, ENOTDIR
+	};
 
 	for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
 		if (codes[i] == code)
@@ -336,7 +347,8 @@ static void unsure(struct file_op *o, int code)
 	if (code)
 		err_sys(&o->err, "link(2) did not say whether it replaced the record %s", o->path);
 	else
-		err_set(&o->err, ERR_SYSTEM, "the record %s was replaced, but what replaced it was not found to be the newest", o->path);
+		err_set(&o->err, ERR_SYSTEM,
+		        "the record %s was replaced, but what replaced it was not found to be the newest", o->path);
 }
 
 /* What the link came to, whatever was answered to it. code: 0, or the errno of that answer. */
@@ -354,7 +366,8 @@ static void settle(struct file_op *o, struct link_place *p, uint64_t number, int
 	if (number > 1)
 		find_version(o, p, number - 1, &before);
 	find_version(o, p, number, &there);
-	bool ours = strcmp(there.text, o->version.text) == 0, kept = number == 1 || strcmp(before.text, o->expected.text) == 0;
+	bool ours = strcmp(there.text, o->version.text) == 0,
+	     kept = number == 1 || strcmp(before.text, o->expected.text) == 0;
 	if (ours && kept && l.newest >= number && l.newest - number < FILE_LINK_KEPT)
 		o->outcome = LOCK_OK;
 	else if (*there.text && !ours)
@@ -422,7 +435,8 @@ static void remove_all(struct file_op *o, struct link_place *p, struct listing *
 	}
 	if (o->spelt)
 		unlinkat(p->outer.dir, o->spelt, AT_REMOVEDIR);
-	unlinkat(p->outer.dir, p->outer.name, AT_REMOVEDIR); /* if others' temporary files are in it, it stays, empty of versions */
+	unlinkat(p->outer.dir, p->outer.name,
+	         AT_REMOVEDIR); /* if others' temporary files are in it, it stays, empty of versions */
 }
 
 void file_link_write(struct file_op *o)

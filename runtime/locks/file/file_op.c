@@ -23,19 +23,20 @@ bool file_op_too_late(const struct file_op *o)
 
 /* ---- the place ---- */
 
-/* A lock of the server's is a lease itself: a client that is cut off loses it without a word, and the rename that hung in it is
- * done when the network is back, over the record of whoever has it then. */
+/* A lock of the server's is a lease itself: a client that is cut off loses it without a word, and the rename that hung
+ * in it is done when the network is back, over the record of whoever has it then. */
 int file_op_check_type(const char *dir, uint32_t f_type, struct err *err)
 {
 	const struct file_system_type *type = file_system_type(f_type);
 
 	if (type->is != FILE_SYSTEM_SHARED)
 		return 0;
-	return err_set(err, ERR_USAGE,
-	               "%s is on a file system that other machines may share: %s (0x%x). There a file lock must be named with "
-	               "?shared=link, by every candidate: without it, what a machine wrote that was cut off lands when it is back, "
-	               "over the record of the next leader. Or use a store (docs/locks.md)",
-	               dir, type->name, f_type);
+	return err_set(
+		err, ERR_USAGE,
+		"%s is on a file system that other machines may share: %s (0x%x). There a file lock must be named with "
+		"?shared=link, by every candidate: without it, what a machine wrote that was cut off lands when it is back, "
+		"over the record of the next leader. Or use a store (docs/locks.md)",
+		dir, type->name, f_type);
 }
 
 int file_op_check_marker(int dir, const char *marker, const char *path, struct err *err)
@@ -43,9 +44,10 @@ int file_op_check_marker(int dir, const char *marker, const char *path, struct e
 	if (!marker || faccessat(dir, marker, F_OK, 0) == 0)
 		return 0;
 	if (errno == ENOENT || errno == ENOTDIR)
-		return err_set(err, ERR_MISSING,
-		               "%s, which must exist where the record %s is, does not: what belongs there is probably not mounted on this machine",
-		               marker, path);
+		return err_set(
+			err, ERR_MISSING,
+			"%s, which must exist where the record %s is, does not: what belongs there is probably not mounted on this machine",
+			marker, path);
 	return err_sys(err, "cannot tell if %s exists, which must where the record %s is", marker, path);
 }
 
@@ -83,7 +85,8 @@ int file_op_open_place(struct file_op *o, struct file_place *p)
 		return -1;
 	}
 	if (errno == ENOENT)
-		err_set(&o->err, ERR_MISSING, "the directory %s of the record is not there: make it, or mount what belongs there", dir);
+		err_set(&o->err, ERR_MISSING,
+		        "the directory %s of the record is not there: make it, or mount what belongs there", dir);
 	else
 		err_sys(&o->err, "cannot use the directory %s of the record", dir);
 	if (p->dir >= 0)
@@ -106,10 +109,11 @@ char *file_op_put_hex(char *out, uint64_t n, int digits)
 int file_op_foreign(struct file_op *o, const char *what)
 {
 	o->outcome = LOCK_FOREIGN;
-	return err_set(&o->err, ERR_FOREIGN,
-	               "%s %s; expected a file with an election record. It is not overwritten: choose another path, or remove it "
-	               "if nothing uses it",
-	               o->path, what);
+	return err_set(
+		&o->err, ERR_FOREIGN,
+		"%s %s; expected a file with an election record. It is not overwritten: choose another path, or remove it "
+		"if nothing uses it",
+		o->path, what);
 }
 
 static const char *kind_name(mode_t mode)
@@ -136,12 +140,13 @@ static int check_file(struct file_op *o, const struct stat *st)
 		return file_op_foreign(o, "is empty");
 	if (st->st_size <= RECORD_MAX_BYTES)
 		return 0;
-	snprintf(text, sizeof text, "has %lld bytes, more than any election record (%d)", (long long)st->st_size, RECORD_MAX_BYTES);
+	snprintf(text, sizeof text, "has %lld bytes, more than any election record (%d)", (long long)st->st_size,
+	         RECORD_MAX_BYTES);
 	return file_op_foreign(o, text);
 }
 
-/* The record, open and found to be a plausible file; -1 with the outcome, LOCK_ABSENT included. O_NONBLOCK: somebody may
- * have put a pipe there. */
+/* The record, open and found to be a plausible file; -1 with the outcome, LOCK_ABSENT included. O_NONBLOCK: somebody
+ * may have put a pipe there. */
 int file_op_open_record(struct file_op *o, const struct file_place *p, struct stat *st)
 {
 	int fd = openat(p->dir, p->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
@@ -151,7 +156,8 @@ int file_op_open_record(struct file_op *o, const struct file_place *p, struct st
 		return -1;
 	}
 	if (fd < 0 && (errno == ELOOP || errno == ENXIO))
-		return file_op_foreign(o, errno == ELOOP ? "has become a symbolic link since this process opened it" : "is a socket or a device");
+		return file_op_foreign(o, errno == ELOOP ? "has become a symbolic link since this process opened it"
+		                                         : "is a socket or a device");
 	if (fd < 0 || fstat(fd, st) < 0) {
 		err_sys(&o->err, "cannot read the record %s", o->path);
 		file_op_fail(o);
@@ -258,12 +264,15 @@ static int set_rights(int fd, const struct file_place *p, const struct stat *now
 {
 	struct stat old;
 	bool had = fstatat(p->dir, p->name, &old, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(old.st_mode);
-	uid_t uid = !had ? file_op_owner(&p->dir_stat) : old.st_uid != now->st_uid && geteuid() == 0 ? old.st_uid : (uid_t)-1;
+	uid_t uid = !had                                          ? file_op_owner(&p->dir_stat)
+	            : old.st_uid != now->st_uid && geteuid() == 0 ? old.st_uid
+	                                                          : (uid_t)-1;
 	gid_t gid = had ? old.st_gid : p->dir_stat.st_gid;
 	mode_t mode = had ? old.st_mode & 0777 : file_op_mode(&p->dir_stat);
 
 	if ((uid != (uid_t)-1 || gid != now->st_gid) && fchown(fd, uid, gid) < 0)
-		mode &= had ? ~(mode_t)070 : ~(mode_t)020; /* those bits were meant for another group than the file has now */
+		mode &= had ? ~(mode_t)070
+		            : ~(mode_t)020; /* those bits were meant for another group than the file has now */
 	return mode == (now->st_mode & 0777) ? 0 : fchmod(fd, mode);
 }
 
@@ -305,7 +314,8 @@ int file_op_keep_out(struct file_op *o, const struct file_place *p)
 	if (!o->spelt || mkdirat(p->dir, o->spelt, 0755) == 0)
 		return 0;
 	if (errno != EEXIST) {
-		err_sys(&o->err, "cannot make the directory %s beside the record %s, which keeps versions of Lunarch out that know no options",
+		err_sys(&o->err,
+		        "cannot make the directory %s beside the record %s, which keeps versions of Lunarch out that know no options",
 		        o->spelt, o->path);
 		file_op_fail(o);
 		return -1;
@@ -313,10 +323,11 @@ int file_op_keep_out(struct file_op *o, const struct file_place *p)
 	if (fstatat(p->dir, o->spelt, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode))
 		return 0;
 	o->outcome = LOCK_REFUSED;
-	return err_set(&o->err, ERR_FOREIGN,
-	               "beside the record %s there is a file %s: an older Lunarch, to which the options are a part of the name, has made a "
-	               "lock of its own there. Stop every one of those, then remove it",
-	               o->path, o->spelt);
+	return err_set(
+		&o->err, ERR_FOREIGN,
+		"beside the record %s there is a file %s: an older Lunarch, to which the options are a part of the name, has made a "
+		"lock of its own there. Stop every one of those, then remove it",
+		o->path, o->spelt);
 }
 
 /* NFS and quotas may report a failed write only here: close(2). */
@@ -325,7 +336,9 @@ int file_op_close_temp(struct file_op *o)
 	int fd = o->temp_fd;
 
 	o->temp_fd = -1;
-	return fd < 0 || close(fd) == 0 ? 0 : err_sys(&o->err, "cannot write the new record for %s; the old one is untouched", o->path);
+	return fd < 0 || close(fd) == 0
+	               ? 0
+	               : err_sys(&o->err, "cannot write the new record for %s; the old one is untouched", o->path);
 }
 
 void file_op_drop_temp(struct file_op *o, const struct file_place *p)
@@ -346,7 +359,8 @@ int file_op_make_temp(struct file_op *o, const struct file_place *p)
 	struct stat st = { 0 };
 
 	if (fd < 0) {
-		err_sys(&o->err, "cannot make a file beside the record %s (a write replaces it, so its directory must be writable)",
+		err_sys(&o->err,
+		        "cannot make a file beside the record %s (a write replaces it, so its directory must be writable)",
 		        o->path);
 		file_op_fail(o);
 		return -1;
@@ -358,8 +372,8 @@ int file_op_make_temp(struct file_op *o, const struct file_place *p)
 	o->temp_fd = fd;
 	if (!good)
 		err_sys(&o->err, "cannot write the new record for %s; the old one is untouched", o->path);
-	/* Whoever watches the directory is woken by the closing, and by the renaming: close together, that is once. Not where
-	 * closing sends the file to a server, for which nobody shall wait. */
+	/* Whoever watches the directory is woken by the closing, and by the renaming: close together, that is once. Not
+	 * where closing sends the file to a server, for which nobody shall wait. */
 	if (good && (o->local || file_op_close_temp(o) == 0))
 		return 0;
 	file_op_fail(o);
@@ -374,9 +388,9 @@ void file_op_sync_dir(struct file_op *o, const struct file_place *p)
 	/* Some file systems know no sync of a directory and say so: fsync(2), EINVAL. */
 	if (dir < 0 || (fsync(dir) < 0 && errno != EINVAL)) {
 		o->outcome = LOCK_UNKNOWN;
-		err_sys(&o->err, "the record %s was replaced, but whether that survives a power cut is not known", o->path);
+		err_sys(&o->err, "the record %s was replaced, but whether that survives a power cut is not known",
+		        o->path);
 	}
 	if (dir >= 0)
 		close(dir);
 }
-

@@ -1,8 +1,7 @@
-/* One operation on a record file, and the steps that every way of replacing one is made of: open the directory, open and read
- * a record, make the file with the new one.
- * Not a compare-and-swap: file_swap.c and file_link.c are. No loop, no timers, no heap: a call may hang in a file system that
- * does not answer, so it can run on any thread.
- * Used by file_swap.c, file_link.c and lock_file.c. */
+/* One operation on a record file, and the steps that every way of replacing one is made of: open the directory, open
+ * and read a record, make the file with the new one. Not a compare-and-swap: file_swap.c and file_link.c are. No loop,
+ * no timers, no heap: a call may hang in a file system that does not answer, so it can run on any thread. Used by
+ * file_swap.c, file_link.c and lock_file.c. */
 #ifndef LUNARCH_FILE_OP_H
 #define LUNARCH_FILE_OP_H
 
@@ -20,33 +19,35 @@
 
 struct file_op {
 	/* What to do. path, marker, spelt, text: borrowed until it is done. */
-	const char *path;      /* absolute, resolved: it must not be a link any more */
-	const char *marker;    /* must be there, seen from the record's directory, else nothing is done; NULL: none */
-	const char *spelt;     /* write: the lock's name with its options; made a directory, see file_op_keep_out; NULL: none, or it is done */
-	const char *text;      /* write: the new content; NULL: remove the record, and what was made beside it */
+	const char *path;   /* absolute, resolved: it must not be a link any more */
+	const char *marker; /* must be there, seen from the record's directory, else nothing is done; NULL: none */
+	const char *spelt;  /* write: the lock's name with its options; made a directory, see file_op_keep_out; NULL:
+	                       none, or it is done */
+	const char *text;   /* write: the new content; NULL: remove the record, and what was made beside it */
 	struct version expected;
-	bool durable;          /* write: wait until its name, too, would survive a power cut */
-	bool in_memory;        /* nothing of this file system survives one: never sync */
-	bool local;            /* no other host has the directory: inode numbers mean something */
-	bool may_wait;         /* for the kernel lock */
-	bool shared;           /* other machines may have the file system */
-	bool clean;            /* write: remove what dead processes left in the directory first */
+	bool durable;   /* write: wait until its name, too, would survive a power cut */
+	bool in_memory; /* nothing of this file system survives one: never sync */
+	bool local;     /* no other host has the directory: inode numbers mean something */
+	bool may_wait;  /* for the kernel lock */
+	bool shared;    /* other machines may have the file system */
+	bool clean;     /* write: remove what dead processes left in the directory first */
 	struct file_temp_tag tag;
 	char temp[NAME_MAX + 1]; /* write: a name nobody else uses */
-	struct instant by;     /* give up then, if the file system lets us */
-	atomic_bool cancelled; /* give up now; may be set from another thread */
+	struct instant by;       /* give up then, if the file system lets us */
+	atomic_bool cancelled;   /* give up now; may be set from another thread */
 
 	/* What came of it. */
 	enum lock_outcome outcome;
 	struct version version;
 	struct err err;
-	size_t len;            /* read: of the content */
+	size_t len; /* read: of the content */
 
 	/* Private. */
-	uint64_t hash;  /* of the content that was read */
+	uint64_t hash; /* of the content that was read */
 	bool temp_made;
-	int temp_fd;    /* while temp_made: open as long as only we have the file system: closed when it is about to be renamed; else -1 */
-	ino_t inode;    /* of the temporary file, and then of the record */
+	int temp_fd; /* while temp_made: open as long as only we have the file system: closed when it is about to be
+	                renamed; else -1 */
+	ino_t inode; /* of the temporary file, and then of the record */
 	char *big;
 	char small[FILE_OP_SMALL];
 };
@@ -68,13 +69,14 @@ void file_op_fini(struct file_op *o);
 /* Why the plain lock is refused in dir, whose file system is of type f_type (statfs(2)). 0: it is not. */
 int file_op_check_type(const char *dir, uint32_t f_type, struct err *err);
 
-/* 0; -1 with *err: the marker is not there. dir: open, or AT_FDCWD for a marker that is absolute. path: the record's. */
+/* 0; -1 with *err: the marker is not there. dir: open, or AT_FDCWD for a marker that is absolute. path: the record's.
+ */
 int file_op_check_marker(int dir, const char *marker, const char *path, struct err *err);
 
 /* ---- the steps; each that fails leaves outcome and err ---- */
 
 bool file_op_too_late(const struct file_op *o);
-void file_op_fail(struct file_op *o); /* the outcome that o->err means: surely not applied */
+void file_op_fail(struct file_op *o);                     /* the outcome that o->err means: surely not applied */
 int file_op_foreign(struct file_op *o, const char *what); /* -1 */
 
 /* Opens the directory that holds o->path, and checks its file system and the marker. 0, -1. */
@@ -92,11 +94,12 @@ char *file_op_put_hex(char *out, uint64_t n, int digits);
 
 void file_op_clean(struct file_op *o, const struct file_place *p);
 
-/* A Lunarch that knows no options takes them for a part of the name, and would lead by a record of that name. Here that name becomes
- * a directory, which it never overwrites. 0; -1: it has done so already. p: where the record is. */
+/* A Lunarch that knows no options takes them for a part of the name, and would lead by a record of that name. Here that
+ * name becomes a directory, which it never overwrites. 0; -1: it has done so already. p: where the record is. */
 int file_op_keep_out(struct file_op *o, const struct file_place *p);
 
-/* The file with the new record, written and synced, with the rights of the one at p, if there is one. 0, -1: none stays. */
+/* The file with the new record, written and synced, with the rights of the one at p, if there is one. 0, -1: none
+ * stays. */
 int file_op_make_temp(struct file_op *o, const struct file_place *p);
 int file_op_close_temp(struct file_op *o);
 void file_op_drop_temp(struct file_op *o, const struct file_place *p); /* changes no outcome */

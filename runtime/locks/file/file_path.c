@@ -25,11 +25,13 @@ static int resolve_dir(char *path, struct err *err)
 	slash[slash == path] = '\0';
 	if (!realpath(path, dir)) {
 		if (errno == ENOENT)
-			return err_set(err, ERR_MISSING, "the directory %s for the lock \"%s\" is not there: make it first", path, name);
+			return err_set(err, ERR_MISSING,
+			               "the directory %s for the lock \"%s\" is not there: make it first", path, name);
 		return err_sys(err, "the directory %s for the lock \"%s\" cannot be used", path, name);
 	}
 	if (snprintf(path, PATH_MAX, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name) >= PATH_MAX)
-		return err_set(err, ERR_USAGE, "the path of the lock \"%s\" has more than %d bytes", name, PATH_MAX - 1);
+		return err_set(err, ERR_USAGE, "the path of the lock \"%s\" has more than %d bytes", name,
+		               PATH_MAX - 1);
 	return 0;
 }
 
@@ -47,7 +49,8 @@ static int follow(char *path, struct err *err)
 	else
 		snprintf(next, sizeof next, "%.*s%s", (int)(strrchr(path, '/') + 1 - path), path, target);
 	if (snprintf(path, PATH_MAX, "%s", next) >= PATH_MAX)
-		return err_set(err, ERR_USAGE, "the path of the lock behind the link %.200s has more than %d bytes", next, PATH_MAX - 1);
+		return err_set(err, ERR_USAGE, "the path of the lock behind the link %.200s has more than %d bytes",
+		               next, PATH_MAX - 1);
 	return 0;
 }
 
@@ -89,8 +92,10 @@ static int locate(const char *text, char *path, struct err *err)
 	else if (strchr(text, '/') && !getcwd(dir, sizeof dir))
 		return err_sys(err, "lock \"%s\": the current directory cannot be found", text);
 	/* "file:///PATH" is how others write "file:/PATH" */
-	if (snprintf(path, PATH_MAX, "%s%s%s", dir, *dir ? "/" : "", text + (strncmp(text, "///", 3) == 0 ? 2 : 0)) >= PATH_MAX)
-		return err_set(err, ERR_USAGE, "lock: a path of %zu bytes is too long, at most %d can be used", len, PATH_MAX - 1);
+	if (snprintf(path, PATH_MAX, "%s%s%s", dir, *dir ? "/" : "", text + (strncmp(text, "///", 3) == 0 ? 2 : 0)) >=
+	    PATH_MAX)
+		return err_set(err, ERR_USAGE, "lock: a path of %zu bytes is too long, at most %d can be used", len,
+		               PATH_MAX - 1);
 	return 0;
 }
 
@@ -103,8 +108,8 @@ char *lock_path(const char *text, struct err *err)
 	size_t name_len = strlen(strrchr(path, '/') + 1);
 	if (name_len > NAME_MAX - FILE_TEMP_EXTRA || strlen(path) + FILE_TEMP_EXTRA >= PATH_MAX) {
 		err_set(err, ERR_USAGE,
-		        "lock %s: the name has %zu bytes, at most %d (and %d for the whole path) leave room for the files beside it", path,
-		        name_len, NAME_MAX - FILE_TEMP_EXTRA, PATH_MAX - FILE_TEMP_EXTRA);
+		        "lock %s: the name has %zu bytes, at most %d (and %d for the whole path) leave room for the files beside it",
+		        path, name_len, NAME_MAX - FILE_TEMP_EXTRA, PATH_MAX - FILE_TEMP_EXTRA);
 		return NULL;
 	}
 	return mem_dup(path);

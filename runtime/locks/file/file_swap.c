@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every write has a random name in its content, so equal content is the same write, and a hash needs to tell apart only the few
- * contents that one file has in its life. */
+/* Every write has a random name in its content, so equal content is the same write, and a hash needs to tell apart only
+ * the few contents that one file has in its life. */
 
 /* The inode tells a restored copy from the original, where inode numbers can be relied on. */
 static void make_version(struct version *v, uint64_t h, size_t len, ino_t inode, bool local)
@@ -64,10 +64,11 @@ static int check_sticky(struct file_op *s, const struct file_place *p)
 	    fstatat(p->dir, p->name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_uid == me)
 		return 0;
 	s->outcome = LOCK_REFUSED;
-	return err_set(&s->err, ERR_DENIED,
-	               "the record %s belongs to user %u, and in a directory with the sticky bit only its owner can replace it (we "
-	               "are user %u): run as that user, or use a directory that both may write and that has no sticky bit",
-	               s->path, (unsigned)st.st_uid, (unsigned)me);
+	return err_set(
+		&s->err, ERR_DENIED,
+		"the record %s belongs to user %u, and in a directory with the sticky bit only its owner can replace it (we "
+		"are user %u): run as that user, or use a directory that both may write and that has no sticky bit",
+		s->path, (unsigned)st.st_uid, (unsigned)me);
 }
 
 /* Leaves LOCK_OK if the record is the expected one, or absent as expected. */
@@ -141,8 +142,14 @@ static bool swap(struct file_op *s, const struct file_place *p)
 {
 	char name[NAME_MAX + 1], path[PATH_MAX];
 	struct kernel_lock_how how = {
-		.path = path, .mode = lock_mode(&p->dir_stat), .uid = file_op_owner(&p->dir_stat), .gid = p->dir_stat.st_gid,
-		.writable = !s->local, .may_wait = s->may_wait, .by = s->by, .cancelled = &s->cancelled,
+		.path = path,
+		.mode = lock_mode(&p->dir_stat),
+		.uid = file_op_owner(&p->dir_stat),
+		.gid = p->dir_stat.st_gid,
+		.writable = !s->local,
+		.may_wait = s->may_wait,
+		.by = s->by,
+		.cancelled = &s->cancelled,
 	};
 	int fd;
 
@@ -176,7 +183,8 @@ bool file_swap_write(struct file_op *s)
 	if (s->clean)
 		file_op_clean(s, &p);
 	s->clean = false;
-	if (file_op_keep_out(s, &p) == 0 && check_sticky(s, &p) == 0 && (!s->text || s->temp_made || file_op_make_temp(s, &p) == 0))
+	if (file_op_keep_out(s, &p) == 0 && check_sticky(s, &p) == 0 &&
+	    (!s->text || s->temp_made || file_op_make_temp(s, &p) == 0))
 		finished = swap(s, &p);
 	if (finished && s->temp_made)
 		file_op_drop_temp(s, &p);

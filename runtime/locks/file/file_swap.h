@@ -1,6 +1,5 @@
-/* Compare-and-swap of a record file by rename(2), under a lock of the kernel: for file systems that this machine has alone.
- * Not for shared ones, whose server may take that lock away without a word: file_link.h.
- * Used by lock_file.c. */
+/* Compare-and-swap of a record file by rename(2), under a lock of the kernel: for file systems that this machine has
+ * alone. Not for shared ones, whose server may take that lock away without a word: file_link.h. Used by lock_file.c. */
 #ifndef LUNARCH_FILE_SWAP_H
 #define LUNARCH_FILE_SWAP_H
 

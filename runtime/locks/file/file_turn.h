@@ -1,7 +1,6 @@
-/* Whose turn it is among the file locks of one process: a thousand operations that are asked for at once begin in order, a few
- * at a time, so that not all of them hold buffers and threads.
- * Not a scheduler: it knows nothing of deadlines; who waits too long leaves.
- * Used by lock_file.c. */
+/* Whose turn it is among the file locks of one process: a thousand operations that are asked for at once begin in
+ * order, a few at a time, so that not all of them hold buffers and threads. Not a scheduler: it knows nothing of
+ * deadlines; who waits too long leaves. Used by lock_file.c. */
 #ifndef LUNARCH_FILE_TURN_H
 #define LUNARCH_FILE_TURN_H
 

@@ -12,7 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Rights are set on the descriptor: whatever the umask is, every process that may use the directory gets the same file. */
+/* Rights are set on the descriptor: whatever the umask is, every process that may use the directory gets the same file.
+ */
 static int create(int dir, const char *name, const struct kernel_lock_how *how)
 {
 	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, how->mode);
@@ -34,7 +35,8 @@ static int open_or_create(int dir, const char *name, const struct kernel_lock_ho
 	int fd = -1;
 
 	for (int tries = 0; fd < 0 && tries < 2; tries++) {
-		fd = openat(dir, name, (how->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+		fd = openat(dir, name,
+		            (how->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
 		fd = create(dir, name, how);
@@ -114,8 +116,8 @@ static void blame_holder(const struct kernel_lock_how *how, int fd, struct err *
 
 	if (pid && proc_stat((uint64_t)pid, &s) == 0)
 		err_set(err, ERR_TIMEOUT,
-		        "the kernel lock %s was not free before the deadline: process %d has it and is %s; continue or kill it", how->path,
-		        pid, state_name(s.state));
+		        "the kernel lock %s was not free before the deadline: process %d has it and is %s; continue or kill it",
+		        how->path, pid, state_name(s.state));
 	else
 		err_set(err, ERR_TIMEOUT,
 		        "the kernel lock %s was not free before the deadline: a process on another host or in another PID namespace "
@@ -165,7 +167,8 @@ enum kernel_lock_result kernel_lock_take(int dir, const char *name, const struct
 		if (r != KERNEL_LOCK_TAKEN)
 			return r;
 	}
-	err_set(err, ERR_SYSTEM, "the kernel lock %s is another file each time it is opened: this file system cannot carry a lock",
+	err_set(err, ERR_SYSTEM,
+	        "the kernel lock %s is another file each time it is opened: this file system cannot carry a lock",
 	        how->path);
 	return KERNEL_LOCK_FAILED;
 }

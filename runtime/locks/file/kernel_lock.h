@@ -12,13 +12,13 @@
 #include <sys/types.h>
 
 struct kernel_lock_how {
-	const char *path;      /* for messages */
-	mode_t mode;           /* of the file, if it has to be made; and its owner, as far as we may give it away */
+	const char *path; /* for messages */
+	mode_t mode;      /* of the file, if it has to be made; and its owner, as far as we may give it away */
 	uid_t uid;
 	gid_t gid;
-	bool writable;         /* NFS needs a writable descriptor (flock(2)); elsewhere one would only wake watchers */
+	bool writable; /* NFS needs a writable descriptor (flock(2)); elsewhere one would only wake watchers */
 	bool may_wait;
-	struct instant by;     /* stop waiting then */
+	struct instant by; /* stop waiting then */
 	const atomic_bool *cancelled;
 };
 

@@ -26,9 +26,9 @@
 /* Where the directory lives decides what may be done on the loop. */
 enum place {
 	IN_MEMORY, /* no device to wait for, nothing to make durable: all of it on the loop */
-	ON_DISK,   /* local: a record is in the page cache, since it is written or watched all the time, so it is read on the
-	            * loop; writing waits for the device and goes off it */
-	REMOTE,    /* a server that may not answer, or a file system of which little is known: everything off the loop */
+	ON_DISK, /* local: a record is in the page cache, since it is written or watched all the time, so it is read on
+	          * the loop; writing waits for the device and goes off it */
+	REMOTE,  /* a server that may not answer, or a file system of which little is known: everything off the loop */
 };
 
 struct file_lock;
@@ -45,27 +45,27 @@ struct job {
 
 /* 1,000 of these are in one process: kept small. */
 struct file_lock {
-	struct lock base;       /* first */
+	struct lock base; /* first */
 	struct lock_env *env;
 	char *path;
-	char *marker;           /* ?must_exist=; NULL: none */
-	char *spelt;            /* the name with its options, where an older Lunarch could take that for a name; else NULL */
-	bool kept_out;          /* which it cannot any more */
-	bool shared;            /* ?shared=link */
+	char *marker;  /* ?must_exist=; NULL: none */
+	char *spelt;   /* the name with its options, where an older Lunarch could take that for a name; else NULL */
+	bool kept_out; /* which it cannot any more */
+	bool shared;   /* ?shared=link */
 	enum place place;
 	const struct file_system_type *type; /* of the directory when it was opened */
-	unsigned number, serial;/* for the names of temporary files */
-	struct file_turn turn;  /* waiting: what was asked for has not begun */
-	struct job *job;        /* what has */
-	const struct record *record; /* to write; NULL: read, or remove */
+	unsigned number, serial;             /* for the names of temporary files */
+	struct file_turn turn;               /* waiting: what was asked for has not begun */
+	struct job *job;                     /* what has */
+	const struct record *record;         /* to write; NULL: read, or remove */
 	bool removing;
 	struct lock_about *about; /* to fill after a look; NULL */
 	const struct version *expected;
 	bool durable;
-	struct reading *last;   /* NULL: no record, or one of ours */
-	bool looked;            /* read once, so that a notice about an earlier change is due when a watch begins */
+	struct reading *last; /* NULL: no record, or one of ours */
+	bool looked;          /* read once, so that a notice about an earlier change is due when a watch begins */
 	struct instant by;
-	ev_timer timer;         /* goes off then */
+	ev_timer timer; /* goes off then */
 	lock_done_fn *done;
 	void *arg;
 	struct lock_channel notice;
@@ -170,11 +170,13 @@ static void fill_about(struct file_lock *l, struct lock_result *r)
 	*a = (struct lock_about){ 0 };
 	snprintf(a->server, sizeof a->server, "%s%s", l->type->name, l->shared ? ", by shared=link" : "");
 	if (l->type->is == FILE_SYSTEM_SHARED && !l->marker)
-		snprintf(a->warning, sizeof a->warning,
-		         "no must_exist=FILE is set: a machine on which this is not mounted would lead by itself, in what is there instead; "
-		         "name a file that is only there if it is");
+		snprintf(
+			a->warning, sizeof a->warning,
+			"no must_exist=FILE is set: a machine on which this is not mounted would lead by itself, in what is there instead; "
+			"name a file that is only there if it is");
 	else if (l->marker)
-		snprintf(a->server, sizeof a->server, "%s%s, with must_exist set", l->type->name, l->shared ? ", by shared=link" : "");
+		snprintf(a->server, sizeof a->server, "%s%s, with must_exist set", l->type->name,
+		         l->shared ? ", by shared=link" : "");
 }
 
 /* The end of what was asked for: done may close the lock, or ask for more. */
@@ -200,7 +202,10 @@ static void complete(struct file_lock *l)
 	struct job *j = l->job;
 	struct record record;
 	struct lock_result r = {
-		.outcome = j->op.outcome, .sent_at = j->sent_at, .version = j->op.version, .err = j->op.err,
+		.outcome = j->op.outcome,
+		.sent_at = j->sent_at,
+		.version = j->op.version,
+		.err = j->op.err,
 	};
 
 	l->job = NULL;
@@ -219,12 +224,13 @@ static void complete(struct file_lock *l)
 	record_fini(&record);
 }
 
-/* Its thread may come back from the file system at any time, or never: the job stays behind for it. What has not begun was
- * surely not done. */
+/* Its thread may come back from the file system at any time, or never: the job stays behind for it. What has not begun
+ * was surely not done. */
 static void abandon(struct file_lock *l, enum err_code code, const char *why)
 {
 	struct job *j = l->job;
-	struct lock_result r = { .outcome = j && j->writing ? LOCK_UNKNOWN : LOCK_FAILED, .sent_at = j ? j->sent_at : clock_now() };
+	struct lock_result r = { .outcome = j && j->writing ? LOCK_UNKNOWN : LOCK_FAILED,
+		                 .sent_at = j ? j->sent_at : clock_now() };
 
 	err_set(&r.err, code, "%s %s: %s", l->record ? "writing" : l->removing ? "removing" : "reading", l->path, why);
 	if (j) {
@@ -317,8 +323,9 @@ static void fill_write(struct file_lock *l, struct job *j)
 	if (len <= RECORD_MAX_BYTES)
 		return;
 	j->op.outcome = LOCK_INVALID;
-	err_set(&j->op.err, ERR_INVALID, "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed",
-	        l->path, len, RECORD_MAX_BYTES);
+	err_set(&j->op.err, ERR_INVALID,
+	        "the record for %s would have %zu bytes, at most %d are allowed: nothing was changed", l->path, len,
+	        RECORD_MAX_BYTES);
 }
 
 static void begin(struct file_turn *t)
@@ -363,7 +370,8 @@ static void file_write(struct lock *base, const struct record *r, const struct v
 	ask(l, by, done, arg);
 }
 
-static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
+                        void *arg)
 {
 	struct file_lock *l = (struct file_lock *)base;
 
@@ -451,7 +459,8 @@ static int take_options(struct file_lock *l, const char *url, const char *text, 
 	const char *shared = lock_url_option(&u, "shared"), *marker = lock_url_option(&u, "must_exist");
 	int status = 0;
 	if (shared && strcmp(shared, "link") != 0)
-		status = err_set(err, ERR_USAGE, "lock \"%s\": the option shared is \"%.40s\"; there is shared=link", url, shared);
+		status = err_set(err, ERR_USAGE, "lock \"%s\": the option shared is \"%.40s\"; there is shared=link",
+		                 url, shared);
 	else if (marker && !*marker)
 		status = err_set(err, ERR_USAGE, "lock \"%s\": must_exist expects the name of a file", url);
 	l->shared = shared != NULL;

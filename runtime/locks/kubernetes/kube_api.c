@@ -20,11 +20,11 @@
 struct kube_api {
 	struct kube_api *next;
 	struct lock_env *env;
-	char *kubeconfig, *context;      /* what it was asked for */
+	char *kubeconfig, *context; /* what it was asked for */
 	struct kube_config config;
 	struct kube_auth *auth;
 	struct http *pools[KUBE_LANES];
-	uint64_t files;                  /* the credential's whose certificate the lanes' connections show */
+	uint64_t files; /* the credential's whose certificate the lanes' connections show */
 
 	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
 	ev_timer idle;
@@ -193,12 +193,17 @@ static void on_http_done(void *arg, const struct http_result *r, const struct ht
 	if (r->err.code == ERR_NONE && again && (renew_if_refused(c, number, r->status) || wait_if_asked(c, r, h)))
 		return;
 	struct kube_answer a = {
-		.status = r->err.code == ERR_NONE || c->streams ? r->status : 0, .unsent = r->unsent, .repeated = r->repeated,
-		.sent_at = r->sent_at, .err = r->err, .message = "",
+		.status = r->err.code == ERR_NONE || c->streams ? r->status : 0,
+		.unsent = r->unsent,
+		.repeated = r->repeated,
+		.sent_at = r->sent_at,
+		.err = r->err,
+		.message = "",
 	};
 	bool aside = c->text.len > 0;
 	struct err why;
-	json_t *body = json_bound_load(aside ? c->text.data : r->body, aside ? c->text.len : r->len, 0, KUBE_OBJECT_VALUES, &why);
+	json_t *body = json_bound_load(aside ? c->text.data : r->body, aside ? c->text.len : r->len, 0,
+	                               KUBE_OBJECT_VALUES, &why);
 	if (!body && why.code == ERR_FULL && a.err.code == ERR_NONE)
 		a.err = why;
 	if (json_is_object(body))
@@ -259,7 +264,8 @@ static void leave_old_connections(struct kube_api *a, uint64_t files)
 static void send_request(struct kube_call *c)
 {
 	const struct kube_config *f = &c->api->config;
-	const char *headers[KUBE_HEADERS + 4] = { "Accept: application/json", "User-Agent: lunarch/" LUNARCH_VERSION " leader-election" };
+	const char *headers[KUBE_HEADERS + 4] = { "Accept: application/json",
+		                                  "User-Agent: lunarch/" LUNARCH_VERSION " leader-election" };
 	char type[80];
 	size_t n = 2;
 
@@ -277,11 +283,26 @@ static void send_request(struct kube_call *c)
 		headers[n++] = *h;
 	char *url = url_of(c);
 	c->http = http_start(c->api->pools[c->r.pool], &(struct http_request){
-		.method = c->r.method, .url = url, .headers = headers, .bearer = c->credential->token, .user = f->user, .password = f->password,
-		.body = c->r.body, .body_len = c->r.body ? strlen(c->r.body) : 0, .tls = &c->credential->tls, .server_name = f->server_name,
-		.proxy = f->proxy, .by = c->r.by, .connect = CONNECT, .first_byte = c->r.first_byte, .limit = KUBE_OBJECT_BYTES, .arg = c,
-		.answered = c->r.data ? on_answered : NULL, .data = c->r.data ? on_data : NULL, .done = on_http_done,
-	});
+							       .method = c->r.method,
+							       .url = url,
+							       .headers = headers,
+							       .bearer = c->credential->token,
+							       .user = f->user,
+							       .password = f->password,
+							       .body = c->r.body,
+							       .body_len = c->r.body ? strlen(c->r.body) : 0,
+							       .tls = &c->credential->tls,
+							       .server_name = f->server_name,
+							       .proxy = f->proxy,
+							       .by = c->r.by,
+							       .connect = CONNECT,
+							       .first_byte = c->r.first_byte,
+							       .limit = KUBE_OBJECT_BYTES,
+							       .arg = c,
+							       .answered = c->r.data ? on_answered : NULL,
+							       .data = c->r.data ? on_data : NULL,
+							       .done = on_http_done,
+						       });
 	free(url);
 }
 
@@ -308,9 +329,14 @@ static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
 	if (http_stats(a->pools[KUBE_WATCH]).calls == 0)
 		return;
 	if (idle >= KEEP_WARM && !a->warm.busy)
-		kube_api_start(a, &a->warm, &(struct kube_request){
-			.pool = KUBE_WORK, .method = "GET", .path = "/version", .by = instant_add(now, CONNECT), .done = on_warm,
-		});
+		kube_api_start(a, &a->warm,
+		               &(struct kube_request){
+				       .pool = KUBE_WORK,
+				       .method = "GET",
+				       .path = "/version",
+				       .by = instant_add(now, CONNECT),
+				       .done = on_warm,
+			       });
 	keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
 }
 
@@ -380,8 +406,8 @@ static void *make_hub(struct lock_env *env, struct err *err)
 
 static int open_lanes(struct kube_api *a, struct err *err)
 {
-	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time, so that a
-	 * thousand renewals that fall together neither fill the memory nor the server's queue. */
+	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time,
+	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue. */
 	static const struct http_options pools[KUBE_LANES] = {
 		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
 		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },

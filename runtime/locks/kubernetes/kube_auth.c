@@ -15,10 +15,11 @@
 #include <sys/stat.h>
 
 #define TOKEN_BYTES 16384
-#define LOOK_AGAIN (50 * NSEC_PER_SEC) /* a minute at most between looks at files, as client-go at a token's; and a margin */
-#define EARLY_S 10                     /* a credential is renewed so long before it expires */
-#define PAUSE_S 5                      /* between two runs of a plugin whose credentials are old when they come, at least */
-#define TRIES 3                        /* of a plugin: on this side of the guards a stray child may be killed */
+#define LOOK_AGAIN \
+	(50 * NSEC_PER_SEC) /* a minute at most between looks at files, as client-go at a token's; and a margin */
+#define EARLY_S 10          /* a credential is renewed so long before it expires */
+#define PAUSE_S 5           /* between two runs of a plugin whose credentials are old when they come, at least */
+#define TRIES 3             /* of a plugin: on this side of the guards a stray child may be killed */
 
 /* What a file that changes does not keep; all zero: it is not there. */
 struct stamp {
@@ -37,7 +38,7 @@ struct reading {
 	char cert_path[CERT_FILES][4096];
 	struct stamp stamp[CERT_FILES];
 	char text[TOKEN_BYTES];
-	int failed;             /* errno */
+	int failed; /* errno */
 };
 
 struct kube_auth {
@@ -73,12 +74,22 @@ static void make(struct kube_auth *a, const char *token, const char *cert_pem, c
 	struct kube_credential *c = mem_zero(sizeof *c);
 
 	*c = (struct kube_credential){
-		.refs = 1, .number = ++a->count, .files = a->files, .token = mem_dup(token), .cert_pem = mem_dup(cert_pem), .key_pem = mem_dup(key_pem),
+		.refs = 1,
+		.number = ++a->count,
+		.files = a->files,
+		.token = mem_dup(token),
+		.cert_pem = mem_dup(cert_pem),
+		.key_pem = mem_dup(key_pem),
 		.expires_s = expires_s,
 	};
 	c->tls = (struct http_tls){
-		.ca_file = f->ca_file, .ca_pem = f->ca_pem, .cert_file = f->cert_file, .cert_pem = f->cert_pem, .key_file = f->key_file,
-		.key_pem = f->key_pem, .insecure = f->insecure,
+		.ca_file = f->ca_file,
+		.ca_pem = f->ca_pem,
+		.cert_file = f->cert_file,
+		.cert_pem = f->cert_pem,
+		.key_file = f->key_file,
+		.key_pem = f->key_pem,
+		.insecure = f->insecure,
 	};
 	if (c->cert_pem) {
 		c->tls.cert_pem = c->cert_pem;
@@ -136,7 +147,8 @@ static void read_files(struct offload_job *job)
 
 static bool same_stamp(const struct stamp *a, const struct stamp *b)
 {
-	return a->inode == b->inode && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec && a->changed.tv_nsec == b->changed.tv_nsec;
+	return a->inode == b->inode && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
+	       a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
 /* One that is missing is being replaced: as long as that lasts there is nothing new. */
@@ -207,7 +219,7 @@ static void files_read(struct offload_job *job)
 
 static void copy_path(char *out, const char *path)
 {
-	snprintf(out, sizeof ((struct reading *)0)->path, "%s", path ? path : "");
+	snprintf(out, sizeof((struct reading *)0)->path, "%s", path ? path : "");
 }
 
 static void start_reading(struct kube_auth *a)
@@ -231,7 +243,8 @@ static void plugin_done(void *arg, const struct kube_exec_result *r)
 {
 	struct kube_auth *a = arg;
 
-	/* What has just been fetched is used for a little, whatever it or our clock says: else the plugin would run without a pause. */
+	/* What has just been fetched is used for a little, whatever it or our clock says: else the plugin would run
+	 * without a pause. */
 	int64_t least = clock_wall_us() / 1000000 + EARLY_S + PAUSE_S;
 
 	a->run = NULL;

@@ -1,5 +1,5 @@
-/* What a request to the API server is signed with: certificates and tokens whose files change, a password, or what a plugin printed.
- * Not a connection; it never gives up for good: what failed is tried again when it is asked for again.
+/* What a request to the API server is signed with: certificates and tokens whose files change, a password, or what a
+ * plugin printed. Not a connection; it never gives up for good: what failed is tried again when it is asked for again.
  * Used by kube_api. Formats: client.authentication.k8s.io/v1 ExecCredential. */
 #ifndef LUNARCH_KUBE_AUTH_H
 #define LUNARCH_KUBE_AUTH_H
@@ -17,12 +17,13 @@ struct lock_env;
 /* One state of it. A request holds it until it is done, since it points into it. */
 struct kube_credential {
 	int refs;
-	uint64_t number;       /* another one for every change */
-	uint64_t files;        /* another one since the files of its certificate have changed: older connections show the old one */
-	char *token;           /* NULL: none */
+	uint64_t number; /* another one for every change */
+	uint64_t files;  /* another one since the files of its certificate have changed: older connections show the old
+	                    one */
+	char *token;     /* NULL: none */
 	char *cert_pem, *key_pem;
-	struct http_tls tls;   /* points here and into the config */
-	int64_t expires_s;     /* wall clock, seconds since 1970; INT64_MAX: never known to */
+	struct http_tls tls; /* points here and into the config */
+	int64_t expires_s;   /* wall clock, seconds since 1970; INT64_MAX: never known to */
 };
 
 struct kube_auth_waiter {
@@ -35,8 +36,8 @@ struct kube_auth_waiter {
 struct kube_auth *kube_auth_new(struct lock_env *env, const struct kube_config *c);
 void kube_auth_free(struct kube_auth *a); /* nobody waits any more; a plugin that runs is killed */
 
-/* The current credential, to be dropped later; NULL: there is none, or it is known to be stale: wait for one. Looks at its
- * files again, in the background, when that was last done a minute ago. */
+/* The current credential, to be dropped later; NULL: there is none, or it is known to be stale: wait for one. Looks at
+ * its files again, in the background, when that was last done a minute ago. */
 struct kube_credential *kube_auth_take(struct kube_auth *a);
 void kube_credential_drop(struct kube_credential *c);
 
@@ -44,8 +45,8 @@ void kube_credential_drop(struct kube_credential *c);
 void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w);
 void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w);
 
-/* The server refused this one: unless there is a newer one already, take gives none until another was made. false: there is
- * nothing that could change, so asking again is no use. */
+/* The server refused this one: unless there is a newer one already, take gives none until another was made. false:
+ * there is nothing that could change, so asking again is no use. */
 bool kube_auth_doubt(struct kube_auth *a, uint64_t number);
 
 #endif

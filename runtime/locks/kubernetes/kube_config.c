@@ -34,8 +34,11 @@ static void free_list(char **list)
 
 void kube_config_fini(struct kube_config *c)
 {
-	char *const plain[] = { c->origin, c->server, c->ns, c->server_name, c->proxy, c->ca_file, c->ca_pem, c->cert_file, c->cert_pem,
-		                c->key_file, c->token_file, c->user, c->exec.api_version, c->exec.command, c->exec.hint };
+	char *const plain[] = { c->origin,           c->server,       c->ns,
+		                c->server_name,      c->proxy,        c->ca_file,
+		                c->ca_pem,           c->cert_file,    c->cert_pem,
+		                c->key_file,         c->token_file,   c->user,
+		                c->exec.api_version, c->exec.command, c->exec.hint };
 
 	for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
 		free(plain[i]);
@@ -146,12 +149,14 @@ static int add_files(struct files *f, const char *paths, struct err *err)
 }
 
 /* The first file that has the entry wins, as kubectl merges. */
-static bool find_entry(const struct files *f, const char *section, const char *part, const char *name, struct entry *out)
+static bool find_entry(const struct files *f, const char *section, const char *part, const char *name,
+                       struct entry *out)
 {
 	for (int i = 0; i < f->count; i++) {
 		json_t *list = json_object_get(f->each[i].root, section), *each;
 		size_t n;
-		json_array_foreach(list, n, each) {
+		json_array_foreach(list, n, each)
+		{
 			const char *found = json_string_value(json_object_get(each, "name"));
 			if (!found || strcmp(found, name) != 0)
 				continue;
@@ -167,7 +172,8 @@ static void list_names(const struct files *f, const char *section, struct buf *o
 	for (int i = 0; i < f->count; i++) {
 		json_t *list = json_object_get(f->each[i].root, section), *each;
 		size_t n;
-		json_array_foreach(list, n, each) {
+		json_array_foreach(list, n, each)
+		{
 			const char *name = json_string_value(json_object_get(each, "name"));
 			if (name)
 				buf_printf(out, "%s%s", out->len ? ", " : "", name);
@@ -180,8 +186,8 @@ static int no_entry(const struct files *f, const char *section, const char *what
 	struct buf known = { 0 };
 
 	list_names(f, section, &known);
-	err_set(err, ERR_MISSING, "kubeconfig %s: there is no %s \"%s\"; there are: %.300s", f->each[0].path, what, name,
-	        known.len ? known.data : "none");
+	err_set(err, ERR_MISSING, "kubeconfig %s: there is no %s \"%s\"; there are: %.300s", f->each[0].path, what,
+	        name, known.len ? known.data : "none");
 	buf_fini(&known);
 	return -1;
 }
@@ -190,7 +196,8 @@ static int no_entry(const struct files *f, const char *section, const char *what
 
 static int bad(const struct entry *e, const char *key, const char *expected, struct err *err)
 {
-	return err_set(err, ERR_INVALID, "kubeconfig %s: %s \"%s\": %s: expected %s", e->path, e->section, e->name, key, expected);
+	return err_set(err, ERR_INVALID, "kubeconfig %s: %s \"%s\": %s: expected %s", e->path, e->section, e->name, key,
+	               expected);
 }
 
 /* *out: the string, NULL if it is not there or empty. A number or a truth value counts as the text that it was. */
@@ -286,19 +293,21 @@ static int take_server(const struct entry *e, struct kube_config *c, struct err 
 static int take_cluster(const struct entry *e, struct kube_config *c, struct err *err)
 {
 	if (take_server(e, c, err) < 0 || take_pem(e, "certificate-authority", &c->ca_file, &c->ca_pem, err) < 0 ||
-	    take_flag(e, "insecure-skip-tls-verify", &c->insecure, err) < 0 || take_text(e, "tls-server-name", &c->server_name, err) < 0 ||
-	    take_text(e, "proxy-url", &c->proxy, err) < 0)
+	    take_flag(e, "insecure-skip-tls-verify", &c->insecure, err) < 0 ||
+	    take_text(e, "tls-server-name", &c->server_name, err) < 0 || take_text(e, "proxy-url", &c->proxy, err) < 0)
 		return -1;
 	if (c->insecure && (c->ca_file || c->ca_pem))
 		return bad(e, "insecure-skip-tls-verify", "no certificate-authority beside it", err);
-	if (c->proxy && strncmp(c->proxy, "http://", 7) != 0 && strncmp(c->proxy, "https://", 8) != 0 && strncmp(c->proxy, "socks5://", 9) != 0)
+	if (c->proxy && strncmp(c->proxy, "http://", 7) != 0 && strncmp(c->proxy, "https://", 8) != 0 &&
+	    strncmp(c->proxy, "socks5://", 9) != 0)
 		return bad(e, "proxy-url", "http://, https:// or socks5://", err);
 	return 0;
 }
 
 /* ---- user ---- */
 
-static int add_header(const struct entry *e, struct kube_config *c, const char *name, const char *value, struct err *err)
+static int add_header(const struct entry *e, struct kube_config *c, const char *name, const char *value,
+                      struct err *err)
 {
 	size_t n = 0;
 
@@ -312,14 +321,16 @@ static int add_header(const struct entry *e, struct kube_config *c, const char *
 	return 0;
 }
 
-static int add_headers(const struct entry *e, struct kube_config *c, const char *name, const json_t *list, struct err *err)
+static int add_headers(const struct entry *e, struct kube_config *c, const char *name, const json_t *list,
+                       struct err *err)
 {
 	json_t *each;
 	size_t i;
 
 	if (list && !json_is_array(list) && !json_is_null(list))
 		return bad(e, "as", "lists of groups and extra values", err);
-	json_array_foreach((json_t *)list, i, each) {
+	json_array_foreach((json_t *)list, i, each)
+	{
 		if (!json_is_string(each))
 			return bad(e, "as", "texts", err);
 		if (add_header(e, c, name, json_string_value(each), err) < 0)
@@ -333,7 +344,8 @@ static int add_extra(const struct entry *e, struct kube_config *c, struct err *e
 	json_t *extra = json_object_get(e->value, "as-user-extra"), *list;
 	const char *key;
 
-	json_object_foreach(extra, key, list) {
+	json_object_foreach(extra, key, list)
+	{
 		struct buf name = { 0 };
 		buf_adds(&name, "Impersonate-Extra-");
 		lock_url_encode(&name, key, "");
@@ -349,7 +361,8 @@ static int take_impersonation(const struct entry *e, struct kube_config *c, stru
 {
 	char *user = NULL, *uid = NULL;
 	int done = take_text(e, "as", &user, err) < 0 || take_text(e, "as-uid", &uid, err) < 0 ? -1 : 0;
-	const json_t *groups = json_object_get(e->value, "as-groups"), *extra = json_object_get(e->value, "as-user-extra");
+	const json_t *groups = json_object_get(e->value, "as-groups"),
+		     *extra = json_object_get(e->value, "as-user-extra");
 
 	if (done == 0 && !user && (uid || json_array_size(groups) || json_object_size(extra)))
 		done = bad(e, "as", "a user to act as, since a uid, groups or extra values are given", err);
@@ -377,10 +390,12 @@ static int take_args(const struct entry *e, const json_t *exec, struct kube_exec
 	size_t i;
 
 	x->args = new_list(json_array_size(args));
-	json_array_foreach(args, i, each) {
+	json_array_foreach(args, i, each)
+	{
 		if (!json_is_string(each) && !json_is_integer(each) && !json_is_boolean(each))
 			return bad(e, "exec.args", "texts", err);
-		x->args[i] = json_is_string(each) ? mem_dup(json_string_value(each)) : json_dumps(each, JSON_ENCODE_ANY);
+		x->args[i] =
+			json_is_string(each) ? mem_dup(json_string_value(each)) : json_dumps(each, JSON_ENCODE_ANY);
 	}
 	return 0;
 }
@@ -391,10 +406,12 @@ static int take_env(const struct entry *e, const json_t *exec, struct kube_exec 
 	size_t i;
 
 	x->env = new_list(json_array_size(env));
-	json_array_foreach(env, i, each) {
+	json_array_foreach(env, i, each)
+	{
 		const char *name = json_string_value(json_object_get(each, "name"));
 		const json_t *value = json_object_get(each, "value");
-		char *text = json_is_integer(value) || json_is_boolean(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+		char *text =
+			json_is_integer(value) || json_is_boolean(value) ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
 		if (!name || (!text && !json_is_string(value)))
 			return bad(e, "exec.env", "names and values", err);
 		x->env[i] = mem_printf("%s=%s", name, text ? text : json_string_value(value));
@@ -403,7 +420,8 @@ static int take_env(const struct entry *e, const json_t *exec, struct kube_exec 
 	return 0;
 }
 
-/* A command with a slash in it is relative to the kubeconfig, one without is looked for in PATH (exec plugins' documentation). */
+/* A command with a slash in it is relative to the kubeconfig, one without is looked for in PATH (exec plugins'
+ * documentation). */
 static int take_exec(const struct entry *e, struct kube_config *c, struct err *err)
 {
 	const json_t *exec = json_object_get(e->value, "exec");
@@ -413,7 +431,8 @@ static int take_exec(const struct entry *e, struct kube_config *c, struct err *e
 
 	if (!exec || json_is_null(exec))
 		return 0;
-	if (take_text(&inner, "command", &x->command, err) < 0 || take_text(&inner, "apiVersion", &x->api_version, err) < 0 ||
+	if (take_text(&inner, "command", &x->command, err) < 0 ||
+	    take_text(&inner, "apiVersion", &x->api_version, err) < 0 ||
 	    take_text(&inner, "installHint", &x->hint, err) < 0 || take_text(&inner, "interactiveMode", &mode, err) < 0)
 		return -1;
 	bool always = mode && strcmp(mode, "Always") == 0;
@@ -434,8 +453,9 @@ static int take_user(const struct entry *e, struct kube_config *c, struct err *e
 {
 	if (take_text(e, "token", &c->token, err) < 0 || take_path(e, "tokenFile", &c->token_file, err) < 0 ||
 	    take_pem(e, "client-certificate", &c->cert_file, &c->cert_pem, err) < 0 ||
-	    take_pem(e, "client-key", &c->key_file, &c->key_pem, err) < 0 || take_text(e, "username", &c->user, err) < 0 ||
-	    take_text(e, "password", &c->password, err) < 0 || take_impersonation(e, c, err) < 0 || take_exec(e, c, err) < 0)
+	    take_pem(e, "client-key", &c->key_file, &c->key_pem, err) < 0 ||
+	    take_text(e, "username", &c->user, err) < 0 || take_text(e, "password", &c->password, err) < 0 ||
+	    take_impersonation(e, c, err) < 0 || take_exec(e, c, err) < 0)
 		return -1;
 	if (c->user && (c->token || c->token_file))
 		return bad(e, "username", "no token beside it", err);
@@ -469,7 +489,8 @@ static int describe_authority(const struct kube_config *c, json_t *about, struct
 /* What the plugin is told of the cluster, if it asks for it. */
 static int describe_cluster(const struct entry *cluster, const json_t *exec, struct kube_config *c, struct err *err)
 {
-	json_t *about = c->exec.cluster = json_is_true(json_object_get(exec, "provideClusterInfo")) ? json_object() : NULL;
+	json_t *about = c->exec.cluster =
+		json_is_true(json_object_get(exec, "provideClusterInfo")) ? json_object() : NULL;
 	json_t *extensions = json_object_get(cluster->value, "extensions"), *each;
 	size_t i;
 
@@ -482,7 +503,8 @@ static int describe_cluster(const struct entry *cluster, const json_t *exec, str
 		json_object_set_new(about, "insecure-skip-tls-verify", json_true());
 	if (c->proxy)
 		json_object_set_new(about, "proxy-url", json_string(c->proxy));
-	json_array_foreach(extensions, i, each) {
+	json_array_foreach(extensions, i, each)
+	{
 		const char *name = json_string_value(json_object_get(each, "name"));
 		if (name && strcmp(name, "client.authentication.k8s.io/exec") == 0)
 			json_object_set(about, "config", json_object_get(each, "extension"));
@@ -549,7 +571,8 @@ static int take_context(const struct files *f, const char *wanted, struct kube_c
 	int done;
 
 	if (!name)
-		return err_set(err, ERR_USAGE, "kubeconfig %s: it has no current-context: say which with ?context=NAME", f->each[0].path);
+		return err_set(err, ERR_USAGE, "kubeconfig %s: it has no current-context: say which with ?context=NAME",
+		               f->each[0].path);
 	if (find_entry(f, "contexts", "context", name, &e)) {
 		done = take_named(f, &e, c, err);
 		c->origin = mem_printf("the context %s of %s", name, e.path);
@@ -583,7 +606,8 @@ int kube_config_from_pod(struct kube_config *c, const char *dir, struct err *err
 
 	*c = (struct kube_config){ 0 };
 	if (!host || !*host || !port || !*port)
-		return err_set(err, ERR_MISSING, "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
+		return err_set(err, ERR_MISSING,
+		               "this is no pod: KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set");
 	c->origin = mem_dup("the pod's service account");
 	c->server = mem_printf(strchr(host, ':') ? "https://[%s]:%s" : "https://%s:%s", host, port);
 	c->ca_file = mem_printf("%s/ca.crt", dir);

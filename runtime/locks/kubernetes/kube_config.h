@@ -1,5 +1,5 @@
-/* Where an API server is and how one shows who one is: from kubeconfig files as kubectl reads them, or a pod's service account.
- * Not a connection, and it asks for nothing: tokens that change and plugins that make them are kube_auth's.
+/* Where an API server is and how one shows who one is: from kubeconfig files as kubectl reads them, or a pod's service
+ * account. Not a connection, and it asks for nothing: tokens that change and plugins that make them are kube_auth's.
  * Used by the kube lock. Format: kubernetes.io/docs/reference/config-api/kubeconfig.v1. */
 #ifndef LUNARCH_KUBE_CONFIG_H
 #define LUNARCH_KUBE_CONFIG_H
@@ -23,9 +23,9 @@ struct kube_exec {
 
 /* Owned strings; NULL: not given. Files have absolute paths, unless a path of $KUBECONFIG was relative. */
 struct kube_config {
-	char *origin;       /* for messages: "the context x of /home/me/.kube/config", "the pod's service account" */
-	char *server;       /* https://HOST[:PORT][/PATH], without a slash at the end */
-	char *ns;           /* never NULL: "default" if nothing says otherwise */
+	char *origin; /* for messages: "the context x of /home/me/.kube/config", "the pod's service account" */
+	char *server; /* https://HOST[:PORT][/PATH], without a slash at the end */
+	char *ns;     /* never NULL: "default" if nothing says otherwise */
 	char *server_name, *proxy;
 	char *ca_file, *ca_pem, *cert_file, *cert_pem, *key_file, *key_pem;
 	bool insecure;
@@ -34,9 +34,9 @@ struct kube_config {
 	struct kube_exec exec;
 };
 
-/* file: a kubeconfig; NULL or "": the files of $KUBECONFIG; if that is empty too, the pod's service account if there is one,
- * else ~/.kube/config. context: NULL or "": the current one. Reads files: when a lock is opened, not on a running loop.
- * -1: *err names the file and what is wrong in it, without secrets. c is empty then. */
+/* file: a kubeconfig; NULL or "": the files of $KUBECONFIG; if that is empty too, the pod's service account if there is
+ * one, else ~/.kube/config. context: NULL or "": the current one. Reads files: when a lock is opened, not on a running
+ * loop. -1: *err names the file and what is wrong in it, without secrets. c is empty then. */
 int kube_config_load(struct kube_config *c, const char *file, const char *context, struct err *err);
 
 /* The parts of it, for tests. paths: separated by ':'. dir: where the service account's files are. */

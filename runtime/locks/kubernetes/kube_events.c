@@ -34,7 +34,8 @@ static void on_done(void *arg, const struct kube_answer *a)
 	struct kube_event *e = arg;
 
 	if (a->err.code != ERR_NONE || a->status >= 300)
-		log_event(LOG_DEBUG, NULL, "event_not_sent", "%d %.200s", a->status, a->err.code != ERR_NONE ? a->err.text : a->message);
+		log_event(LOG_DEBUG, NULL, "event_not_sent", "%d %.200s", a->status,
+		          a->err.code != ERR_NONE ? a->err.text : a->message);
 	unlink_event(e);
 	free(e);
 }
@@ -44,11 +45,13 @@ static json_t *about(enum kube_kind kind, const json_t *object, const char *ns, 
 {
 	const struct kube_resource *k = &kube_resources[kind];
 
-	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "apiVersion", k->api_version, "kind", k->kind, "namespace", ns, "name", name, "uid",
-	                 kube_object_uid(object), "resourceVersion", kube_object_revision(object));
+	return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s}", "apiVersion", k->api_version, "kind", k->kind, "namespace",
+	                 ns, "name", name, "uid", kube_object_uid(object), "resourceVersion",
+	                 kube_object_revision(object));
 }
 
-static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, const char *name, const char *identity, bool leads)
+static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, const char *name, const char *identity,
+                     bool leads)
 {
 	int64_t now = clock_wall_us();
 	char when[32], unique[300];
@@ -57,18 +60,20 @@ static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, 
 	record_time_print(now, when, sizeof when);
 	strcpy(when + strlen(when) - strlen(".000000Z"), "Z"); /* metav1.Time: whole seconds */
 	snprintf(unique, sizeof unique, "%.230s.%" PRIx64, name, (uint64_t)now * 1000);
-	json_t *event = json_pack("{s:s, s:s, s:{s:s, s:s}, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:{s:s}, s:s, s:s}", "apiVersion", "v1", "kind",
-	                          "Event", "metadata", "name", unique, "namespace", ns, "involvedObject", about(kind, object, ns, name), "type",
-	                          "Normal", "reason", "LeaderElection", "message", message, "firstTimestamp", when, "lastTimestamp", when, "count",
-	                          1, "source", "component", "lunarch", "reportingComponent", "lunarch", "reportingInstance", identity);
+	json_t *event =
+		json_pack("{s:s, s:s, s:{s:s, s:s}, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:{s:s}, s:s, s:s}",
+	                  "apiVersion", "v1", "kind", "Event", "metadata", "name", unique, "namespace", ns,
+	                  "involvedObject", about(kind, object, ns, name), "type", "Normal", "reason", "LeaderElection",
+	                  "message", message, "firstTimestamp", when, "lastTimestamp", when, "count", 1, "source",
+	                  "component", "lunarch", "reportingComponent", "lunarch", "reportingInstance", identity);
 	char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
 	json_decref(event);
 	free(message);
 	return text;
 }
 
-void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_kind kind, const json_t *object, const char *ns,
-                      const char *name, const char *identity, bool leads)
+void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_kind kind, const json_t *object,
+                      const char *ns, const char *name, const char *identity, bool leads)
 {
 	char *body = object && all->count < MOST ? body_of(kind, object, ns, name, identity, leads) : NULL;
 
@@ -80,9 +85,16 @@ void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_k
 	all->list = e;
 	all->count++;
 	char *path = mem_printf("/api/v1/namespaces/%s/events", ns);
-	kube_api_start(api, &e->call, &(struct kube_request){
-		.pool = KUBE_EVENTS, .method = "POST", .path = path, .body = body, .by = instant_add(clock_now(), WITHIN), .done = on_done, .arg = e,
-	});
+	kube_api_start(api, &e->call,
+	               &(struct kube_request){
+			       .pool = KUBE_EVENTS,
+			       .method = "POST",
+			       .path = path,
+			       .body = body,
+			       .by = instant_add(clock_now(), WITHIN),
+			       .done = on_done,
+			       .arg = e,
+		       });
 	free(path);
 }
 

@@ -9,14 +9,14 @@
 struct kube_api;
 struct kube_event;
 
-struct kube_events { /* zero before the first use */
+struct kube_events {             /* zero before the first use */
 	struct kube_event *list; /* those under way */
 	int count;
 };
 
 /* "IDENTITY became leader" or "IDENTITY stopped leading", about the object (NULL: nothing is sent). */
-void kube_events_send(struct kube_events *e, struct kube_api *api, enum kube_kind kind, const struct json_t *object, const char *ns,
-                      const char *name, const char *identity, bool leads);
+void kube_events_send(struct kube_events *e, struct kube_api *api, enum kube_kind kind, const struct json_t *object,
+                      const char *ns, const char *name, const char *identity, bool leads);
 
 void kube_events_fini(struct kube_events *e); /* what is under way is given up */
 

@@ -31,9 +31,9 @@ struct kube_exec_run {
 	kube_exec_done_fn *done;
 	void *arg;
 	pid_t pid;
-	int status;             /* of waitid; -1: somebody else has reaped it, so what it printed decides */
+	int status; /* of waitid; -1: somebody else has reaped it, so what it printed decides */
 	ev_io out, complaint, exited;
-	ev_timer timer;         /* its time limit; or it did not even start */
+	ev_timer timer; /* its time limit; or it did not even start */
 	struct buf text, said;
 	struct err err;
 };
@@ -78,7 +78,8 @@ void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_ex
 		return;
 	}
 	if (!version || strcmp(version, x->api_version) != 0) {
-		err_set(&r->err, ERR_INVALID, "it printed the version %.80s, expected %s", version ? version : "(none)", x->api_version);
+		err_set(&r->err, ERR_INVALID, "it printed the version %.80s, expected %s", version ? version : "(none)",
+		        x->api_version);
 		return;
 	}
 	r->token = text_of(status, "token");
@@ -127,7 +128,8 @@ static void finish(struct kube_exec_run *r)
 	json_t *keep = NULL;
 
 	if (result.err.code == ERR_NONE && r->status > 0)
-		err_set(&result.err, ERR_DENIED, "it failed (wait status 0x%x) and said: %.200s", (unsigned)r->status, last_words(r));
+		err_set(&result.err, ERR_DENIED, "it failed (wait status 0x%x) and said: %.200s", (unsigned)r->status,
+		        last_words(r));
 	else if (result.err.code == ERR_NONE)
 		kube_exec_parse(r->exec, r->text.data ? r->text.data : "", &result, &keep);
 	if (result.err.code != ERR_NONE)
@@ -137,8 +139,8 @@ static void finish(struct kube_exec_run *r)
 	run_free(r);
 }
 
-/* Reads on whatever comes: a pipe that nobody empties would hold the program up. Of what it prints the beginning is kept, of what it
- * complains the end. */
+/* Reads on whatever comes: a pipe that nobody empties would hold the program up. Of what it prints the beginning is
+ * kept, of what it complains the end. */
 static void drain(struct kube_exec_run *r, ev_io *w)
 {
 	char part[4096];
@@ -163,7 +165,8 @@ static void on_output(struct ev_loop *loop, ev_io *w, int events)
 	drain(w->data, w);
 }
 
-/* A process it has left behind may hold the pipes open: its own end counts. The guards' keeper may have reaped it already. */
+/* A process it has left behind may hold the pipes open: its own end counts. The guards' keeper may have reaped it
+ * already. */
 static void on_exited(struct ev_loop *loop, ev_io *w, int events)
 {
 	struct kube_exec_run *r = w->data;
@@ -192,7 +195,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
 
 static char *exec_info(const struct kube_exec *x)
 {
-	json_t *info = json_pack("{s:s, s:s, s:{s:b}}", "apiVersion", x->api_version, "kind", "ExecCredential", "spec", "interactive", 0);
+	json_t *info = json_pack("{s:s, s:s, s:{s:b}}", "apiVersion", x->api_version, "kind", "ExecCredential", "spec",
+	                         "interactive", 0);
 
 	if (x->cluster)
 		json_object_set(json_object_get(info, "spec"), "cluster", x->cluster);
@@ -299,7 +303,8 @@ static int launch(struct kube_exec_run *r)
 	r->complaint.fd = complaint[0];
 	if (done < 0) {
 		errno = why;
-		return err_sys(&r->err, "it does not start%s%.200s", r->exec->hint ? ": " : "", r->exec->hint ? r->exec->hint : "");
+		return err_sys(&r->err, "it does not start%s%.200s", r->exec->hint ? ": " : "",
+		               r->exec->hint ? r->exec->hint : "");
 	}
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	fcntl(complaint[0], F_SETFL, O_NONBLOCK);
@@ -311,7 +316,8 @@ static int launch(struct kube_exec_run *r)
 	return 0;
 }
 
-struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done, void *arg)
+struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done,
+                                      void *arg)
 {
 	struct kube_exec_run *r = mem_zero(sizeof *r);
 

@@ -21,12 +21,14 @@ typedef void kube_exec_done_fn(void *arg, const struct kube_exec_result *r);
 
 #define KUBE_EXEC_SECONDS 60 /* then it is killed */
 
-/* done is called once, from the loop, never from inside this call, unless it is cancelled first. x is borrowed until then. */
-struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done, void *arg);
+/* done is called once, from the loop, never from inside this call, unless it is cancelled first. x is borrowed until
+ * then. */
+struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done,
+                                      void *arg);
 void kube_exec_cancel(struct kube_exec_run *r); /* kills it */
 
-/* What the program printed, judged: for tests too. r: err is filled in; strings point into *keep, which the caller frees
- * (json_decref) afterwards. */
+/* What the program printed, judged: for tests too. r: err is filled in; strings point into *keep, which the caller
+ * frees (json_decref) afterwards. */
 struct json_t;
 void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, struct json_t **keep);
 

@@ -15,7 +15,8 @@
 #define LEADER_VALUES 1000 /* in client-go's annotation, which has seven */
 
 const struct kube_resource kube_resources[] = {
-	[KUBE_LEASE] = { "coordination.k8s.io/v1", "Lease", "leases", "coordination.k8s.io", "/apis/coordination.k8s.io/v1/namespaces/" },
+	[KUBE_LEASE] = { "coordination.k8s.io/v1", "Lease", "leases", "coordination.k8s.io",
+	                 "/apis/coordination.k8s.io/v1/namespaces/" },
 	[KUBE_CONFIGMAP] = { "v1", "ConfigMap", "configmaps", "", CORE },
 	[KUBE_ENDPOINTS] = { "v1", "Endpoints", "endpoints", "", CORE },
 };
@@ -50,7 +51,8 @@ int kube_object_number(const json_t *object, int64_t *number, struct err *err)
 	size_t len = strlen(text);
 
 	if (len == 0 || len > 18 || strspn(text, "0123456789") != len)
-		return err_set(err, ERR_INVALID, "metadata.resourceVersion is \"%.40s\", expected a number of at most 18 digits", text);
+		return err_set(err, ERR_INVALID,
+		               "metadata.resourceVersion is \"%.40s\", expected a number of at most 18 digits", text);
 	*number = strtoll(text, NULL, 10);
 	return 0;
 }
@@ -71,9 +73,10 @@ static int wrong(const char *key, const json_t *found, const char *expected, str
 
 /* ---- the fields that every client has ---- */
 
-struct public {
+struct public
+{
 	struct record record;
-	bool any;             /* at least one of the fields is there */
+	bool any; /* at least one of the fields is there */
 	bool has_transitions;
 };
 
@@ -124,7 +127,8 @@ static int get_public(enum kube_kind kind, const json_t *from, struct public *p,
 	p->has_transitions = json_is_integer(json_object_get(from, transitions_key(kind)));
 	if (get_number(from, "leaseDurationSeconds", &seconds, p, err) < 0 ||
 	    get_number(from, transitions_key(kind), &r->transitions, p, err) < 0 ||
-	    get_time(from, "acquireTime", &r->acquired_us, p, err) < 0 || get_time(from, "renewTime", &r->renewed_us, p, err) < 0)
+	    get_time(from, "acquireTime", &r->acquired_us, p, err) < 0 ||
+	    get_time(from, "renewTime", &r->renewed_us, p, err) < 0)
 		return -1;
 	r->lease_ms = seconds * 1000;
 	return 0;
@@ -160,7 +164,8 @@ static int read_annotated(enum kube_kind kind, const json_t *object, struct publ
 
 	if (!text)
 		return 0;
-	json_t *from = json_bound_load(json_string_value(text), json_string_length(text), JSON_REJECT_DUPLICATES, LEADER_VALUES, NULL);
+	json_t *from = json_bound_load(json_string_value(text), json_string_length(text), JSON_REJECT_DUPLICATES,
+	                               LEADER_VALUES, NULL);
 	if (!json_is_object(from)) {
 		json_decref(from);
 		return err_set(err, ERR_INVALID, "the annotation " KUBE_LEADER_ANNOTATION " is no JSON object");
@@ -188,8 +193,9 @@ static int read_ours(const json_t *object, struct record *ours, struct err *err)
 	if (!json_is_string(text))
 		return wrong("the annotation " KUBE_RECORD_ANNOTATION, text, "a string", err);
 	if (json_string_length(text) > RECORD_MAX_BYTES)
-		return err_set(err, ERR_INVALID, "the annotation " KUBE_RECORD_ANNOTATION " has %zu bytes, at most %d are allowed", json_string_length(text),
-		               RECORD_MAX_BYTES);
+		return err_set(err, ERR_INVALID,
+		               "the annotation " KUBE_RECORD_ANNOTATION " has %zu bytes, at most %d are allowed",
+		               json_string_length(text), RECORD_MAX_BYTES);
 	if (record_parse(ours, json_string_value(text), json_string_length(text), err) < 0)
 		return err_wrap(err, "the annotation " KUBE_RECORD_ANNOTATION);
 	return 1;
@@ -243,7 +249,8 @@ static void combine(enum kube_kind kind, struct public *p, struct record *ours)
 	r->lease_ms = larger(r->lease_ms, ours->lease_ms);
 }
 
-static enum kube_found read_both(enum kube_kind kind, const json_t *object, struct public *p, struct record *ours, struct err *err)
+static enum kube_found read_both(enum kube_kind kind, const json_t *object, struct public *p, struct record *ours,
+                                 struct err *err)
 {
 	int64_t number;
 
@@ -300,8 +307,8 @@ static json_t *time_json(int64_t us, bool whole_seconds)
 	return *text ? json_string(text) : json_null();
 }
 
-/* client-go's LeaderElectionRecord, or a Lease's spec, into `to`. A release is published with one second, as client-go does it:
- * the API refuses 0. */
+/* client-go's LeaderElectionRecord, or a Lease's spec, into `to`. A release is published with one second, as client-go
+ * does it: the API refuses 0. */
 static void put_public(enum kube_kind kind, json_t *to, const struct record *r)
 {
 	bool whole = kind != KUBE_LEASE;
@@ -310,7 +317,8 @@ static void put_public(enum kube_kind kind, json_t *to, const struct record *r)
 	json_object_set_new(to, "leaseDurationSeconds", json_integer(*r->holder ? published_seconds(r) : 1));
 	json_object_set_new(to, "acquireTime", time_json(r->acquired_us, whole));
 	json_object_set_new(to, "renewTime", time_json(r->renewed_us, whole));
-	json_object_set_new(to, transitions_key(kind), json_integer(r->transitions > INT32_MAX ? INT32_MAX : r->transitions));
+	json_object_set_new(to, transitions_key(kind),
+	                    json_integer(r->transitions > INT32_MAX ? INT32_MAX : r->transitions));
 }
 
 /* The object at key, made if there is none. Borrowed. */
@@ -367,7 +375,8 @@ static void put_owner(json_t *metadata, const json_t *owner)
 	json_t *list = json_object_get(metadata, "ownerReferences"), *each;
 	size_t i;
 
-	json_array_foreach(list, i, each) {
+	json_array_foreach(list, i, each)
+	{
 		if (json_equal(json_object_get(each, "uid"), json_object_get(owner, "uid")))
 			return;
 	}
@@ -388,8 +397,8 @@ static void put_extras(json_t *object, const struct kube_extras *extras)
 		put_owner(metadata, extras->owner);
 }
 
-json_t *kube_object_write(enum kube_kind kind, const json_t *old, const char *ns, const char *name, const struct record *r,
-                          const struct kube_extras *extras)
+json_t *kube_object_write(enum kube_kind kind, const json_t *old, const char *ns, const char *name,
+                          const struct record *r, const struct kube_extras *extras)
 {
 	const struct kube_resource *k = &kube_resources[kind];
 	json_t *object = old ? json_deep_copy(old) : json_object();

@@ -52,7 +52,9 @@ static int take_resource(struct kube_url *u, const char *value, struct err *err)
 			memcpy(u->kind, resources[i].kind, sizeof u->kind);
 			return 0;
 		}
-	return err_set(err, ERR_USAGE, "resource=%.60s: expected leases, configmaps, endpoints, configmapsleases or endpointsleases", value);
+	return err_set(err, ERR_USAGE,
+	               "resource=%.60s: expected leases, configmaps, endpoints, configmapsleases or endpointsleases",
+	               value);
 }
 
 static int take_label(struct kube_url *u, const char *value, struct err *err)
@@ -83,10 +85,14 @@ static int take_owner(struct kube_url *u, const char *value, struct err *err)
 	bool good = kind && *kind && *name && *uid && *text;
 	if (good) {
 		json_decref(u->owner);
-		u->owner = json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", text, "kind", kind, "name", name, "uid", uid);
+		u->owner =
+			json_pack("{s:s, s:s, s:s, s:s}", "apiVersion", text, "kind", kind, "name", name, "uid", uid);
 	}
 	free(text);
-	return good ? 0 : err_set(err, ERR_USAGE, "owner=%.200s: expected owner=APIVERSION/KIND/NAME/UID, as apps/v1/Deployment/web/6ba7...", value);
+	return good ? 0
+	            : err_set(err, ERR_USAGE,
+	                      "owner=%.200s: expected owner=APIVERSION/KIND/NAME/UID, as apps/v1/Deployment/web/6ba7...",
+	                      value);
 }
 
 static int take_option(struct kube_url *u, const char *name, const char *value, struct err *err)
@@ -102,7 +108,10 @@ static int take_option(struct kube_url *u, const char *name, const char *value, 
 	else if (strcmp(name, "kubeconfig") == 0)
 		mem_replace(&u->kubeconfig, value);
 	else
-		return err_set(err, ERR_USAGE, "?%.60s=: there is no such option; there are resource, context, kubeconfig, label and owner", name);
+		return err_set(
+			err, ERR_USAGE,
+			"?%.60s=: there is no such option; there are resource, context, kubeconfig, label and owner",
+			name);
 	return 0;
 }
 
@@ -110,7 +119,8 @@ static int take_options(struct kube_url *u, const char *query, struct err *err)
 {
 	while (*query) {
 		size_t len = strcspn(query, "&"), name_len = strcspn(query, "=&");
-		char *name = decode(query, name_len), *value = decode(query + name_len + (name_len < len), len - name_len - (name_len < len));
+		char *name = decode(query, name_len),
+		     *value = decode(query + name_len + (name_len < len), len - name_len - (name_len < len));
 		int done = take_option(u, name, value, err);
 		free(name);
 		free(value);
@@ -127,19 +137,28 @@ static int parse(struct kube_url *u, const char *text, struct err *err)
 	const char *slash = strncmp(text, "//", 2) == 0 ? strchr(text + 2, '/') : NULL;
 
 	if (!slash || slash >= text + len)
-		return err_set(err, ERR_USAGE, "expected kube://NAMESPACE/NAME (kube:///NAME: the namespace of the context, or the pod's)");
+		return err_set(
+			err, ERR_USAGE,
+			"expected kube://NAMESPACE/NAME (kube:///NAME: the namespace of the context, or the pod's)");
 	u->ns = decode(text + 2, (size_t)(slash - text - 2));
 	u->name = decode(slash + 1, (size_t)(text + len - slash - 1));
 	if (*u->ns && !is_name(u->ns, 63, false))
-		return err_set(err, ERR_USAGE, "\"%.80s\" is no name of a namespace: expected at most 63 of a-z, 0-9 and '-'", u->ns);
+		return err_set(err, ERR_USAGE,
+		               "\"%.80s\" is no name of a namespace: expected at most 63 of a-z, 0-9 and '-'", u->ns);
 	if (!is_name(u->name, 253, true))
-		return err_set(err, ERR_USAGE, "\"%.80s\" is no name of an object: expected at most 253 of a-z, 0-9, '-' and '.'", u->name);
+		return err_set(err, ERR_USAGE,
+		               "\"%.80s\" is no name of an object: expected at most 253 of a-z, 0-9, '-' and '.'",
+		               u->name);
 	return take_options(u, text[len] ? text + len + 1 : "", err);
 }
 
 int kube_url_parse(struct kube_url *u, const char *text, struct err *err)
 {
-	*u = (struct kube_url){ .resource = mem_dup("leases"), .context = mem_dup(""), .kubeconfig = mem_dup(""), .kind = { KUBE_LEASE }, .kinds = 1 };
+	*u = (struct kube_url){ .resource = mem_dup("leases"),
+		                .context = mem_dup(""),
+		                .kubeconfig = mem_dup(""),
+		                .kind = { KUBE_LEASE },
+		                .kinds = 1 };
 	if (parse(u, text, err) == 0)
 		return 0;
 	kube_url_fini(u);

@@ -12,11 +12,11 @@ struct buf;
 struct json_t;
 
 struct kube_url {
-	char *ns, *name;                /* ns "": the context's, or the pod's */
+	char *ns, *name;                       /* ns "": the context's, or the pod's */
 	char *resource, *context, *kubeconfig; /* context, kubeconfig "": the default */
-	enum kube_kind kind[2];         /* two: a pair for a migration, the annotated object first */
+	enum kube_kind kind[2];                /* two: a pair for a migration, the annotated object first */
 	int kinds;
-	struct json_t *labels, *owner;  /* NULL: none */
+	struct json_t *labels, *owner; /* NULL: none */
 };
 
 /* text: what follows "kube:". -1 with *err; u is empty then. */

@@ -13,9 +13,9 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define SERVER_S 480                     /* so long, and up to a quarter more, the server keeps a watch open */
+#define SERVER_S 480 /* so long, and up to a quarter more, the server keeps a watch open */
 #define OPEN_WITHIN (10 * NSEC_PER_SEC)
-#define SHOW_WITHIN 5.                   /* seconds until an expected version must have been shown */
+#define SHOW_WITHIN 5. /* seconds until an expected version must have been shown */
 #define BACKOFF_MOST 30.
 #define REFUSED_S 300.
 #define REFUSALS 2
@@ -74,7 +74,8 @@ static void on_error(struct kube_watch *w, const json_t *status)
 
 static void on_event(struct kube_watch *w, const char *line, size_t len)
 {
-	json_t *event = json_bound_load(line, len, 0, KUBE_OBJECT_VALUES, NULL), *object = json_object_get(event, "object");
+	json_t *event = json_bound_load(line, len, 0, KUBE_OBJECT_VALUES, NULL),
+	       *object = json_object_get(event, "object");
 	const char *type = json_string_value(json_object_get(event, "type"));
 
 	if (!type || !object) {
@@ -137,15 +138,17 @@ static void on_opened(void *arg)
 
 /* ---- how it ends, and begins again ---- */
 
-/* A server that has just been started knows no roles for a moment and refuses everybody: only the third refusal in a row is
- * taken for one. */
+/* A server that has just been started knows no roles for a moment and refuses everybody: only the third refusal in a
+ * row is taken for one. */
 static void say_refused(struct kube_watch *w, const struct kube_answer *a)
 {
 	if (w->refused || w->failures < REFUSALS)
 		return;
 	w->refused = true;
-	log_event(LOG_WARN, &(struct log_about){ .lock = w->lock }, "watch_refused",
-	          "watching is refused, so this polls instead: %.300s (the role lacks the verb watch, and list for older servers)", a->message);
+	log_event(
+		LOG_WARN, &(struct log_about){ .lock = w->lock }, "watch_refused",
+		"watching is refused, so this polls instead: %.300s (the role lacks the verb watch, and list for older servers)",
+		a->message);
 }
 
 static double pause_after(struct kube_watch *w, bool worked, const struct kube_answer *a)
@@ -166,7 +169,8 @@ static void on_done(void *arg, const struct kube_answer *a)
 {
 	struct kube_watch *w = arg;
 	bool was_live = w->state == KUBE_WATCH_LIVE, was_down = w->down;
-	bool worked = was_live && !w->erred && a->err.code == ERR_NONE && elapsed_standby(w->opened_at, clock_now()) > NSEC_PER_SEC;
+	bool worked = was_live && !w->erred && a->err.code == ERR_NONE &&
+	              elapsed_standby(w->opened_at, clock_now()) > NSEC_PER_SEC;
 
 	buf_fini(&w->line);
 	if (w->state == KUBE_WATCH_OFF)
@@ -184,22 +188,31 @@ static void on_done(void *arg, const struct kube_answer *a)
 
 static void open_watch(struct kube_watch *w)
 {
-	/* From 0: what the server has in its cache, which may be older than what was read: who listens compares versions. Bookmarks
-	 * are not asked for then: together they mean "initial events, consistent", which servers over etcd 3.4 cannot do. */
-	char *path = mem_printf("%s&timeoutSeconds=%d&resourceVersion=%" PRId64 "%s", w->path, (int)(SERVER_S * (1 + noise() / 4)), w->revision,
+	/* From 0: what the server has in its cache, which may be older than what was read: who listens compares
+	 * versions. Bookmarks are not asked for then: together they mean "initial events, consistent", which servers
+	 * over etcd 3.4 cannot do. */
+	char *path = mem_printf("%s&timeoutSeconds=%d&resourceVersion=%" PRId64 "%s", w->path,
+	                        (int)(SERVER_S * (1 + noise() / 4)), w->revision,
 	                        w->revision > 0 ? "&allowWatchBookmarks=true" : "");
 
 	w->state = KUBE_WATCH_OPENING;
 	arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
-	kube_api_start(w->api, &w->call, &(struct kube_request){
-		.pool = KUBE_WATCH, .method = "GET", .path = path, .first_byte = OPEN_WITHIN, .opened = on_opened, .data = on_data,
-		.done = on_done, .arg = w,
-	});
+	kube_api_start(w->api, &w->call,
+	               &(struct kube_request){
+			       .pool = KUBE_WATCH,
+			       .method = "GET",
+			       .path = path,
+			       .first_byte = OPEN_WITHIN,
+			       .opened = on_opened,
+			       .data = on_data,
+			       .done = on_done,
+			       .arg = w,
+		       });
 	free(path);
 }
 
-/* It waits for its turn among more watches than there are connections for, or as long as the server has asked it to. It goes on
- * waiting, but nobody may rely on it. */
+/* It waits for its turn among more watches than there are connections for, or as long as the server has asked it to. It
+ * goes on waiting, but nobody may rely on it. */
 static void still_opening(struct kube_watch *w)
 {
 	if (w->down)
@@ -221,7 +234,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *t, int events)
 		kube_api_cancel(&w->call); /* it has not shown what is known to be there; or its line has no end */
 }
 
-void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *base, const char *name, int64_t revision, const char *lock)
+void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *base, const char *name, int64_t revision,
+                      const char *lock)
 {
 	struct buf path = { 0 };
 

@@ -18,7 +18,8 @@
 #include <string.h>
 
 #define PARTS 2
-#define NOBODY_KNOWS "leaderelection.k8s.io/unknown" /* client-go's name for the holder while the two of a pair disagree */
+#define NOBODY_KNOWS \
+	"leaderelection.k8s.io/unknown" /* client-go's name for the holder while the two of a pair disagree */
 
 extern const struct lock_ops lock_kube;
 
@@ -26,9 +27,9 @@ extern const struct lock_ops lock_kube;
 struct part {
 	struct kube_lock *lock;
 	enum kube_kind kind;
-	char *base;          /* path of the collection */
-	json_t *object;      /* as last seen; NULL: it was not there */
-	int64_t newest;      /* the largest version seen */
+	char *base;     /* path of the collection */
+	json_t *object; /* as last seen; NULL: it was not there */
+	int64_t newest; /* the largest version seen */
 	struct kube_watch watch;
 };
 
@@ -38,22 +39,23 @@ struct kube_lock {
 	struct kube_api *api;
 	struct kube_url url;
 	struct part part[PARTS];
-	bool looked;         /* at all of them */
-	bool offer;          /* what a watch has shown since is to be read next, without asking again */
+	bool looked; /* at all of them */
+	bool offer;  /* what a watch has shown since is to be read next, without asking again */
 	lock_changed_fn *changed;
 	void *changed_arg;
 	struct kube_events events;
 
 	/* The operation under way. */
 	bool active, writing, offered;
-	bool raced;          /* a watch has shown something meanwhile */
-	int at;              /* the part it is at */
+	bool raced; /* a watch has shown something meanwhile */
+	int at;     /* the part it is at */
 	struct kube_call call;
 	ev_timer soon;
-	const struct record *record;  /* NULL: removing, or asking */
+	const struct record *record; /* NULL: removing, or asking */
 	struct lock_about *about;
 	struct version expected;
-	struct version wrote; /* of the parts that are written, by their answers: a watch may already show something newer, which nobody has judged */
+	struct version wrote; /* of the parts that are written, by their answers: a watch may already show something
+	                         newer, which nobody has judged */
 	int64_t token;
 	struct instant by, sent_at;
 	lock_done_fn *done;
@@ -67,7 +69,8 @@ static void add_version(struct version *v, const json_t *o)
 {
 	size_t n = strlen(v->text);
 
-	snprintf(v->text + n, sizeof v->text - n, o ? "%s%.8s.%.18s" : "%s-", n ? "," : "", kube_object_uid(o), kube_object_revision(o));
+	snprintf(v->text + n, sizeof v->text - n, o ? "%s%.8s.%.18s" : "%s-", n ? "," : "", kube_object_uid(o),
+	         kube_object_revision(o));
 }
 
 /* "" if none is there. */
@@ -125,7 +128,8 @@ static void finish(struct kube_lock *l, struct lock_result *r)
 	l->done(l->arg, r);
 }
 
-__attribute__((format(printf, 4, 5))) static void fail(struct kube_lock *l, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void fail(struct kube_lock *l, enum lock_outcome outcome,
+                                                       enum err_code code, const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = outcome, .sent_at = l->sent_at };
 	char text[800];
@@ -155,22 +159,26 @@ static void fail_answer(struct kube_lock *l, const struct kube_answer *a)
 	if (a->err.code != ERR_NONE)
 		fail(l, lost, a->err.code, "%s", a->err.text);
 	else if (l->writing && a->repeated) /* what is refused now may have been done the first time */
-		fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s", a->status, a->message);
+		fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
+		     a->status, a->message);
 	else if (a->status == 401)
-		fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED, "401: the API server does not accept the credentials of %s", who);
+		fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
+		     "401: the API server does not accept the credentials of %s", who);
 	else if (a->status == 403)
 		fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
 		     "403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [\"get\", \"create\", "
 		     "\"update\", \"watch\"], bound to whom %s names",
 		     a->message, l->url.ns, k->group, k->plural, who);
 	else if (a->status == 404)
-		fail(l, LOCK_FAILED, ERR_MISSING, "404: %s%.300s", l->writing ? "is there a namespace of that name? " : "", a->message);
+		fail(l, LOCK_FAILED, ERR_MISSING, "404: %s%.300s",
+		     l->writing ? "is there a namespace of that name? " : "", a->message);
 	else if (a->status == 429)
 		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "429: the API server has too much to do: %.200s", a->message);
 	else if (a->status >= 500)
 		fail(l, lost, ERR_UNREACHABLE, "%d: %.300s", a->status, a->message);
 	else
-		fail(l, l->writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID, "%d: %.300s", a->status, *a->message ? a->message : "an unexpected answer");
+		fail(l, l->writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID, "%d: %.300s", a->status,
+		     *a->message ? a->message : "an unexpected answer");
 }
 
 /* ---- reading ---- */
@@ -180,10 +188,16 @@ static void put(struct kube_lock *l);
 static void start(struct kube_lock *l, const char *method, const char *path, json_t *body,
                   void (*done)(void *arg, const struct kube_answer *a))
 {
-	kube_api_start(l->api, &l->call, &(struct kube_request){
-		.pool = KUBE_WORK, .method = method, .path = path, .body = body ? json_dumps(body, JSON_COMPACT) : NULL, .by = l->by, .done = done,
-		.arg = l,
-	});
+	kube_api_start(l->api, &l->call,
+	               &(struct kube_request){
+			       .pool = KUBE_WORK,
+			       .method = method,
+			       .path = path,
+			       .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
+			       .by = l->by,
+			       .done = done,
+			       .arg = l,
+		       });
 	json_decref(body);
 }
 
@@ -230,7 +244,8 @@ static int read_parts(const struct kube_lock *l, struct record *r, struct record
 		case KUBE_NOTHING:
 			break;
 		case KUBE_FOREIGN:
-			err_wrap(err, "the %s %s in the namespace %s is not one to lead by", kube_resources[p->kind].kind, l->url.name, l->url.ns);
+			err_wrap(err, "the %s %s in the namespace %s is not one to lead by",
+			         kube_resources[p->kind].kind, l->url.name, l->url.ns);
 			return -1;
 		}
 	}
@@ -307,7 +322,8 @@ static bool says_missing(const struct kube_lock *l, const struct kube_answer *a)
 static void go_back(struct part *p, int64_t number)
 {
 	log_event(LOG_WARN, &(struct log_about){ .lock = p->lock->base.url }, "went_back",
-	          "the API server shows version %" PRId64 ", it had shown %" PRId64 ": was it restored from a backup? Tokens may go back too",
+	          "the API server shows version %" PRId64 ", it had shown %" PRId64
+	          ": was it restored from a backup? Tokens may go back too",
 	          number, p->newest);
 	p->newest = 0;
 	kube_watch_stop(&p->watch);
@@ -322,8 +338,10 @@ static void on_got(void *arg, const struct kube_answer *a)
 
 	if (l->at == 0)
 		l->sent_at = a->sent_at;
-	if (a->err.code == ERR_NONE && a->status == 200 && (!a->object || kube_object_number(a->object, &number, &err) < 0)) {
-		fail(l, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s", a->object ? err.text : "no JSON");
+	if (a->err.code == ERR_NONE && a->status == 200 &&
+	    (!a->object || kube_object_number(a->object, &number, &err) < 0)) {
+		fail(l, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s",
+		     a->object ? err.text : "no JSON");
 		return;
 	}
 	if (a->err.code != ERR_NONE || (a->status != 200 && !says_missing(l, a))) {
@@ -352,15 +370,18 @@ static void get(struct kube_lock *l)
 
 static void finish_write(struct kube_lock *l)
 {
-	finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at, .version = l->wrote, .token = l->token });
+	finish(l, &(struct lock_result){
+			  .outcome = LOCK_OK, .sent_at = l->sent_at, .version = l->wrote, .token = l->token });
 }
 
-/* Before the next of a pair. What a watch has shown meanwhile is not what was judged: the next must not be built upon it. */
+/* Before the next of a pair. What a watch has shown meanwhile is not what was judged: the next must not be built upon
+ * it. */
 static bool overtaken(struct kube_lock *l)
 {
 	if (!l->raced || l->at == l->url.kinds)
 		return false;
-	fail(l, LOCK_UNKNOWN, ERR_INVALID, "one of the pair is written, and meanwhile the other was changed by somebody else");
+	fail(l, LOCK_UNKNOWN, ERR_INVALID,
+	     "one of the pair is written, and meanwhile the other was changed by somebody else");
 	return true;
 }
 
@@ -373,7 +394,8 @@ static void conflict(struct kube_lock *l, const struct kube_answer *a)
 		fail(l, LOCK_UNKNOWN, ERR_INVALID, "409: %.300s", a->message);
 }
 
-/* The server's answer is what is stored now. It has to be what was sent: nobody else may have rewritten it on the way. */
+/* The server's answer is what is stored now. It has to be what was sent: nobody else may have rewritten it on the way.
+ */
 static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, int64_t *number, struct err *err)
 {
 	char name[33];
@@ -384,7 +406,9 @@ static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, 
 		return false;
 	kube_object_write_name(l->part[l->at].kind, a->object, name);
 	if (strcmp(name, l->record->write) != 0)
-		return err_set(err, ERR_INVALID, "the API server stored something else than it was sent: does an admission webhook change it?") == 0;
+		return err_set(err, ERR_INVALID,
+		               "the API server stored something else than it was sent: does an admission webhook change it?") ==
+		       0;
 	return true;
 }
 
@@ -402,7 +426,8 @@ static void on_put(void *arg, const struct kube_answer *a)
 		conflict(l, a);
 	} else if (a->status != (created ? 201 : 200)) {
 		if (a->status == 201)
-			fail(l, LOCK_UNKNOWN, ERR_INVALID, "201: the object had been deleted, and the API server made it anew although it was told its uid");
+			fail(l, LOCK_UNKNOWN, ERR_INVALID,
+			     "201: the object had been deleted, and the API server made it anew although it was told its uid");
 		else
 			fail_answer(l, a);
 	} else if (!stored_ours(l, a, &l->token, &err)) {
@@ -458,8 +483,9 @@ static void delete_part(struct kube_lock *l)
 	}
 	const struct part *p = &l->part[l->at];
 	char *path = mem_printf("%s/%s", p->base, l->url.name);
-	json_t *body = json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions", "uid",
-	                         kube_object_uid(p->object), "resourceVersion", kube_object_revision(p->object));
+	json_t *body =
+		json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions",
+	                  "uid", kube_object_uid(p->object), "resourceVersion", kube_object_revision(p->object));
 	start(l, "DELETE", path, body, on_deleted);
 	free(path);
 }
@@ -473,7 +499,9 @@ static void on_server_version(void *arg, const struct kube_answer *a)
 		fail_answer(l, a);
 		return;
 	}
-	*l->about = (struct lock_about){ .pause_ms = 2500 }; /* there is an etcd behind it, that may have to choose its leader */
+	*l->about = (struct lock_about){
+		.pause_ms = 2500
+	}; /* there is an etcd behind it, that may have to choose its leader */
 	snprintf(l->about->server, sizeof l->about->server, "Kubernetes %s", version ? version : "of no known version");
 	finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
 }
@@ -553,8 +581,8 @@ static void kube_read(struct lock *base, struct instant by, lock_done_fn *done, 
 	ev_timer_start(l->env->loop, &l->soon);
 }
 
-static void kube_write(struct lock *base, const struct record *r, const struct version *expected, bool durable, struct instant by,
-                       lock_done_fn *done, void *arg)
+static void kube_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
+                       struct instant by, lock_done_fn *done, void *arg)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
 
@@ -570,7 +598,8 @@ static void kube_write(struct lock *base, const struct record *r, const struct v
 		get(l);
 }
 
-static void kube_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+static void kube_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
+                        void *arg)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
 	struct version now = version_of(l);

@@ -7,9 +7,9 @@
 #include <yaml.h>
 
 #define DEPTH 64
-#define NODES 100000               /* in the text, and after aliases: a few lines of YAML can mean billions of values */
-#define NAMES 1000                 /* anchors and aliases: libyaml compares each with all before it */
-#define BYTES (8 * 1024 * 1024)    /* of texts, after aliases */
+#define NODES 100000            /* in the text, and after aliases: a few lines of YAML can mean billions of values */
+#define NAMES 1000              /* anchors and aliases: libyaml compares each with all before it */
+#define BYTES (8 * 1024 * 1024) /* of texts, after aliases */
 #define TOO_LONG "aliases make more than 8 MB of text of it"
 
 struct reading {
@@ -21,8 +21,8 @@ struct reading {
 
 static int no_yaml(const yaml_parser_t *parser, struct err *err)
 {
-	return err_set(err, ERR_INVALID, "line %zu, column %zu: no YAML: %s", parser->problem_mark.line + 1, parser->problem_mark.column + 1,
-	               parser->problem ? parser->problem : "unreadable");
+	return err_set(err, ERR_INVALID, "line %zu, column %zu: no YAML: %s", parser->problem_mark.line + 1,
+	               parser->problem_mark.column + 1, parser->problem ? parser->problem : "unreadable");
 }
 
 /* ---- what libyaml's loader must not see: it takes its time with depth, and its memory with everything ---- */
@@ -71,7 +71,9 @@ static bool count_event(struct counts *c, const yaml_event_t *e)
 static int check_counts(const struct counts *c, const yaml_mark_t *at, struct err *err)
 {
 	if (c->depth > DEPTH)
-		return err_set(err, ERR_INVALID, "line %zu, column %zu: nested too deeply, at most %d levels are expected", at->line + 1, at->column + 1, DEPTH);
+		return err_set(err, ERR_INVALID,
+		               "line %zu, column %zu: nested too deeply, at most %d levels are expected", at->line + 1,
+		               at->column + 1, DEPTH);
 	if (c->nodes > NODES)
 		return err_set(err, ERR_INVALID, "line %zu: more than %d values", at->line + 1, NODES);
 	if (c->names > NAMES)
@@ -85,7 +87,7 @@ static int check_size(yaml_parser_t *parser, struct err *err)
 	struct counts c = { 0 };
 	yaml_event_t event;
 
-	for (bool ends = false; !ends; ) {
+	for (bool ends = false; !ends;) {
 		if (!yaml_parser_parse(parser, &event))
 			return no_yaml(parser, err);
 		ends = count_event(&c, &event);
@@ -103,7 +105,8 @@ static json_t *convert(struct reading *r, int index, int depth);
 
 static json_t *fail(struct reading *r, const yaml_node_t *node, const char *what)
 {
-	err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", node->start_mark.line + 1, node->start_mark.column + 1, what);
+	err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", node->start_mark.line + 1, node->start_mark.column + 1,
+	        what);
 	return NULL;
 }
 

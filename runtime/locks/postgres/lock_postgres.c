@@ -1,7 +1,7 @@
-/* The lock in a PostgreSQL database: one row of a table, updated on the condition that it is what was read. The token is in a column
- * with a unique index of its own, so that a transaction that holds FOR KEY SHARE on a row holds up the next term but no renewal.
- * The row named '' says on which timeline the table was last known to be, and names the doubt that a change of it is (lock_failover.h);
- * a lock's row, under which of them it was last sound (docs/locks.md). */
+/* The lock in a PostgreSQL database: one row of a table, updated on the condition that it is what was read. The token
+ * is in a column with a unique index of its own, so that a transaction that holds FOR KEY SHARE on a row holds up the
+ * next term but no renewal. The row named '' says on which timeline the table was last known to be, and names the doubt
+ * that a change of it is (lock_failover.h); a lock's row, under which of them it was last sound (docs/locks.md). */
 #include "locks/lock.h"
 
 #include "base/buf.h"
@@ -22,8 +22,9 @@
 
 #define TABLE "lunarch_locks"
 
-/* New terms may have to wait for the transactions of old ones, and then the renewals of other locks must not wait behind them. A
- * lock that is alone has nobody to hold up: its process has one connection, which a notice has just woken at both ends. */
+/* New terms may have to wait for the transactions of old ones, and then the renewals of other locks must not wait
+ * behind them. A lock that is alone has nobody to hold up: its process has one connection, which a notice has just
+ * woken at both ends. */
 enum { RENEWALS, TERMS, LANES };
 
 struct pg_hub { /* one per process: its connections */
@@ -39,11 +40,11 @@ struct pg_server { /* what locks with the same URI share */
 	int locks;
 	struct pg_link *pools[LANES]; /* notices come with the renewals */
 	struct lock_board board;
-	char *table;                  /* the first lock's, quoted: for rehearsals */
+	char *table; /* the first lock's, quoted: for rehearsals */
 	bool was_up;
-	bool leads, rehearsed;        /* on this connection a term was begun; renewals are rehearsed */
-	ev_timer raise;               /* brings the notices back */
-	ev_timer settled;             /* nobody is in a hurry: time to rehearse */
+	bool leads, rehearsed; /* on this connection a term was begun; renewals are rehearsed */
+	ev_timer raise;        /* brings the notices back */
+	ev_timer settled;      /* nobody is in a hurry: time to rehearse */
 	int refusals;
 };
 
@@ -52,7 +53,7 @@ enum stage { ASK, CREATE, MARK, INQUIRE };
 struct pg_lock {
 	struct lock lock;
 	struct pg_server *server;
-	struct pg_link *link;         /* of the operation under way */
+	struct pg_link *link; /* of the operation under way */
 	char *name, *table, *quoted;
 	char channel[32];
 	struct lock_op op;
@@ -62,7 +63,7 @@ struct pg_lock {
 	bool again, created, marked; /* in this operation */
 	char stamp[24];              /* of the question under way */
 
-	char *text;                  /* of the write under way, as are these */
+	char *text; /* of the write under way, as are these */
 	struct version expected;
 	bool acquiring, leads, removing;
 	struct lock_about *about;
@@ -84,9 +85,10 @@ static struct pg_lock *of(struct lock *l)
 #define NAME_DOUBT "t || '.' || " CLOCK
 #define UNSETTLED(row) "CASE WHEN e.server IN ('', " row ") THEN '' ELSE e.server END"
 
-/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. A server that crashed
- * must not show an older renewal again: to who has not seen the newer one, the leader's term would seem to end too soon. $3: the
- * question's stamp, which comes back, since answers do not say what they answer, and one may come twice. */
+/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds. A server
+ * that crashed must not show an older renewal again: to who has not seen the newer one, the leader's term would seem to
+ * end too soon. $3: the question's stamp, which comes back, since answers do not say what they answer, and one may come
+ * twice. */
 static const char settings[] =
 	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', "
 	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true), $3";
@@ -119,9 +121,11 @@ static struct pg_statement limit(const struct pg_lock *l, struct limits *to)
 static void send_read(struct pg_lock *l)
 {
 	struct limits limits = { .values = { NULL } };
-	char *sql = mem_printf("SELECT CASE WHEN octet_length(record) <= %d THEN record END, " VERSION ", token, octet_length(record), "
-	                       "(SELECT " UNSETTLED("r.server") " FROM %s e WHERE e.name = '') FROM %s r WHERE name = $1", RECORD_MAX_BYTES,
-	                       l->quoted, l->quoted);
+	char *sql =
+		mem_printf("SELECT CASE WHEN octet_length(record) <= %d THEN record END, " VERSION
+	                   ", token, octet_length(record), "
+	                   "(SELECT " UNSETTLED("r.server") " FROM %s e WHERE e.name = '') FROM %s r WHERE name = $1",
+	                   RECORD_MAX_BYTES, l->quoted, l->quoted);
 	const char *const values[] = { l->name };
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 1, values, true } };
 
@@ -129,11 +133,13 @@ static void send_read(struct pg_lock *l)
 	free(sql);
 }
 
-/* A server that was promoted may lack the terms before, and its clock may be behind: $8 is the largest token that we have seen. */
+/* A server that was promoted may lack the terms before, and its clock may be behind: $8 is the largest token that we
+ * have seen. */
 #define LARGER "greatest(" CLOCK ", $8::bigint + 1"
 
-/* $1 name, $2 record, $3 the version expected, $4 channel, $5 our name, $6 the doubt that we have waited out, $7 whether what is
- * there is our own term's. The answer's last column: '?' is a timeline that the table does not know yet, else its doubt. */
+/* $1 name, $2 record, $3 the version expected, $4 channel, $5 our name, $6 the doubt that we have waited out, $7
+ * whether what is there is our own term's. The answer's last column: '?' is a timeline that the table does not know
+ * yet, else its doubt. */
 static char *write_sql(const struct pg_lock *l, const char *timeline)
 {
 	struct buf b = { 0 };
@@ -141,17 +147,27 @@ static char *write_sql(const struct pg_lock *l, const char *timeline)
 
 	buf_adds(&b, "WITH w AS (");
 	if (there)
-		buf_printf(&b, "UPDATE %s AS r SET record = $2, changed = clock_timestamp(), server = CASE WHEN $6 = '' THEN r.server ELSE $6 END%s "
-		           "WHERE name = $1 AND " VERSION " = $3", l->quoted, l->acquiring ? ", token = " LARGER ", r.token + 1)" : "");
+		buf_printf(
+			&b,
+			"UPDATE %s AS r SET record = $2, changed = clock_timestamp(), server = CASE WHEN $6 = '' THEN r.server ELSE $6 END%s "
+			"WHERE name = $1 AND " VERSION " = $3",
+			l->quoted, l->acquiring ? ", token = " LARGER ", r.token + 1)" : "");
 	else
-		buf_printf(&b, "INSERT INTO %s (name, record, token, changed, server) SELECT $1, $2, " LARGER "), clock_timestamp(), $6 "
-		           "WHERE $3 = ''", l->quoted);
+		buf_printf(&b,
+		           "INSERT INTO %s (name, record, token, changed, server) SELECT $1, $2, " LARGER
+		           "), clock_timestamp(), $6 "
+		           "WHERE $3 = ''",
+		           l->quoted);
 	buf_adds(&b, " AND $7::boolean IS NOT NULL AND $8::bigint IS NOT NULL");
 	if (l->acquiring)
-		buf_printf(&b, " AND ($7::boolean OR EXISTS (SELECT 1 FROM %s e WHERE e.name = '' AND e.token = %s AND e.server IN ('', $6%s)))",
-		           l->quoted, timeline, there ? ", r.server" : "");
-	buf_printf(&b, "%s RETURNING " VERSION " AS version, token, server) SELECT version, token, pg_notify($4, $5), "
-	           "(SELECT CASE WHEN e.token <> %s THEN '?' ELSE " UNSETTLED("w.server") " END FROM %s e WHERE e.name = '') FROM w",
+		buf_printf(
+			&b,
+			" AND ($7::boolean OR EXISTS (SELECT 1 FROM %s e WHERE e.name = '' AND e.token = %s AND e.server IN ('', $6%s)))",
+			l->quoted, timeline, there ? ", r.server" : "");
+	buf_printf(&b,
+	           "%s RETURNING " VERSION " AS version, token, server) SELECT version, token, pg_notify($4, $5), "
+	           "(SELECT CASE WHEN e.token <> %s THEN '?' ELSE " UNSETTLED(
+			   "w.server") " END FROM %s e WHERE e.name = '') FROM w",
 	           there ? "" : " ON CONFLICT (name) DO NOTHING", timeline, l->quoted);
 	return b.data;
 }
@@ -167,8 +183,10 @@ static void send_swap(const struct pg_lock *l, struct lock_call *c, const char *
 	const char *timeline = timeline_of(l), *const which[] = { values[0], values[5] };
 	struct limits limits = { .values = { NULL } };
 	char *sql = write_sql(l, timeline);
-	char *why = mem_printf("SELECT e.token = %s, " UNSETTLED("$2, (SELECT r.server FROM %s r WHERE r.name = $1)") " FROM %s e "
-	                       "WHERE e.name = ''", timeline, l->quoted, l->quoted);
+	char *why = mem_printf("SELECT e.token = %s, " UNSETTLED(
+				       "$2, (SELECT r.server FROM %s r WHERE r.name = $1)") " FROM %s e "
+	                                                                                    "WHERE e.name = ''",
+	                       timeline, l->quoted, l->quoted);
 	const struct pg_statement all[] = { limit(l, &limits), { sql, 8, values, true }, { why, 2, which, true } };
 
 	pg_link_send(l->link, c, l->acquiring ? 3 : 2, all);
@@ -183,18 +201,28 @@ static void send_write(struct pg_lock *l)
 
 	lock_failover_sends(&l->doubt, l->leads, l->lease, now);
 	snprintf(floor, sizeof floor, "%" PRId64, l->lock.token_floor);
-	const char *const values[] = { l->name, l->text, l->expected.text, l->channel, l->member.name, lock_failover_over(&l->doubt, l->lease, now),
-		                       lock_failover_own(&l->doubt, &l->expected, now) ? "t" : "f", floor };
+	const char *const values[] = { l->name,
+		                       l->text,
+		                       l->expected.text,
+		                       l->channel,
+		                       l->member.name,
+		                       lock_failover_over(&l->doubt, l->lease, now),
+		                       lock_failover_own(&l->doubt, &l->expected, now) ? "t" : "f",
+		                       floor };
 
 	send_swap(l, &l->call, values);
 }
 
-/* A session's first writes take it milliseconds of looking up and planning: done beforehand, with ones that find nothing to change,
- * no handover waits for it. What is done twice is prepared. */
+/* A session's first writes take it milliseconds of looking up and planning: done beforehand, with ones that find
+ * nothing to change, no handover waits for it. What is done twice is prepared. */
 static void rehearse(struct pg_server *s, bool acquiring, int pool)
 {
 	const char *const values[] = { "", "", "none", "", "", "", "f", "0" };
-	const struct pg_lock like = { .server = s, .link = s->pools[pool], .quoted = s->table, .expected = { .text = "none" }, .op = { .writing = true },
+	const struct pg_lock like = { .server = s,
+		                      .link = s->pools[pool],
+		                      .quoted = s->table,
+		                      .expected = { .text = "none" },
+		                      .op = { .writing = true },
 		                      .acquiring = acquiring };
 
 	if (s->table && pg_link_is_up(s->pools[pool]))
@@ -220,10 +248,15 @@ static void led(struct pg_server *s)
 static void send_create(struct pg_lock *l)
 {
 	struct limits limits = { .values = { NULL } };
-	char *table = mem_printf("CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
-	                         "changed timestamptz NOT NULL, server text NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)", l->quoted);
-	char *mark = mem_printf("INSERT INTO %s SELECT '', t, 'timeline', clock_timestamp(), CASE WHEN t <= 1 THEN '' ELSE " NAME_DOUBT " END "
-	                        "FROM (SELECT %s AS t) AS now ON CONFLICT (name) DO NOTHING", l->quoted, timeline_of(l));
+	char *table = mem_printf(
+		"CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
+		"changed timestamptz NOT NULL, server text NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)",
+		l->quoted);
+	char *mark = mem_printf(
+		"INSERT INTO %s SELECT '', t, 'timeline', clock_timestamp(), CASE WHEN t <= 1 THEN '' ELSE " NAME_DOUBT
+		" END "
+		"FROM (SELECT %s AS t) AS now ON CONFLICT (name) DO NOTHING",
+		l->quoted, timeline_of(l));
 	const struct pg_statement all[] = { limit(l, &limits), { .sql = table }, { .sql = mark } };
 
 	pg_link_send(l->link, &l->call, 3, all);
@@ -235,9 +268,12 @@ static void send_create(struct pg_lock *l)
 static void send_mark(struct pg_lock *l, struct lock_call *call)
 {
 	struct limits limits = { .values = { NULL } };
-	char *mark = mem_printf("INSERT INTO %s AS m SELECT '', t, 'timeline', clock_timestamp(), " NAME_DOUBT " FROM (SELECT %s AS t) AS now "
-	                        "ON CONFLICT (name) DO UPDATE SET token = excluded.token, changed = excluded.changed, server = excluded.server "
-	                        "WHERE m.token <> excluded.token", l->quoted, timeline_of(l));
+	char *mark = mem_printf(
+		"INSERT INTO %s AS m SELECT '', t, 'timeline', clock_timestamp(), " NAME_DOUBT
+		" FROM (SELECT %s AS t) AS now "
+		"ON CONFLICT (name) DO UPDATE SET token = excluded.token, changed = excluded.changed, server = excluded.server "
+		"WHERE m.token <> excluded.token",
+		l->quoted, timeline_of(l));
 	const struct pg_statement all[] = { limit(l, &limits), { .sql = mark } };
 
 	pg_link_send(l->link, call, 2, all);
@@ -259,10 +295,13 @@ static void send_remove(struct pg_lock *l)
 static void send_inquiry(struct pg_lock *l)
 {
 	struct limits limits = { .values = { NULL } };
-	const struct pg_statement all[] = { limit(l, &limits), {
-		.sql = "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
-		       "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)",
-	} };
+	const struct pg_statement all[] = {
+		limit(l, &limits),
+		{
+			.sql = "SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
+			       "current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)",
+		}
+	};
 
 	pg_link_send(l->link, &l->call, 2, all);
 }
@@ -306,7 +345,8 @@ static void finish(struct pg_lock *l, struct lock_result *r)
 	lock_op_finish(&l->op, r);
 }
 
-__attribute__((format(printf, 4, 5))) static void fail(struct pg_lock *l, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void fail(struct pg_lock *l, enum lock_outcome outcome, enum err_code code,
+                                                       const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = outcome };
 	char text[700];
@@ -319,19 +359,23 @@ __attribute__((format(printf, 4, 5))) static void fail(struct pg_lock *l, enum l
 	finish(l, &r);
 }
 
-/* SQLSTATEs, whole or by class (PostgreSQL, appendix A). An error undoes the transaction, but for those of a server that shuts down,
- * which can come when it is committed already. */
+/* SQLSTATEs, whole or by class (PostgreSQL, appendix A). An error undoes the transaction, but for those of a server
+ * that shuts down, which can come when it is committed already. */
 static const struct refusal {
 	const char *state;
 	enum lock_outcome outcome;
 	enum err_code code;
 	const char *advice;
 } refusals[] = {
-	{ "42501", LOCK_REFUSED, ERR_DENIED, ": the rights that a lock needs, and how to make its table, are in docs/locks.md" },
+	{ "42501", LOCK_REFUSED, ERR_DENIED,
+	  ": the rights that a lock needs, and how to make its table, are in docs/locks.md" },
 	{ "3F000", LOCK_REFUSED, ERR_MISSING, ": make the schema first" },
-	{ "42703", LOCK_REFUSED, ERR_FOREIGN, ": the table is another program's, and is not touched: choose one with ?table=NAME" },
-	{ "42804", LOCK_REFUSED, ERR_FOREIGN, ": the table is another program's, and is not touched: choose one with ?table=NAME" },
-	{ "42883", LOCK_REFUSED, ERR_FOREIGN, ": the table is another program's, and is not touched: choose one with ?table=NAME" },
+	{ "42703", LOCK_REFUSED, ERR_FOREIGN,
+	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
+	{ "42804", LOCK_REFUSED, ERR_FOREIGN,
+	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
+	{ "42883", LOCK_REFUSED, ERR_FOREIGN,
+	  ": the table is another program's, and is not touched: choose one with ?table=NAME" },
 	{ "42P10", LOCK_REFUSED, ERR_FOREIGN, ": the table has no unique name: how to make it is in docs/locks.md" },
 	{ "42809", LOCK_REFUSED, ERR_FOREIGN, ": that is no table" },
 	{ "25006", LOCK_FAILED, ERR_FULL, ": the server takes no writes" },
@@ -380,7 +424,8 @@ static void on_error(struct pg_lock *l, const PGresult *r, bool stamped)
 		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 		return;
 	}
-	if ((l->stage == ASK && is_missing_table(state) && !l->created) || (l->stage == CREATE && is_made_already(state))) {
+	if ((l->stage == ASK && is_missing_table(state) && !l->created) ||
+	    (l->stage == CREATE && is_made_already(state))) {
 		bool make = l->stage == ASK;
 		l->created = true;
 		ask(l, make ? CREATE : ASK);
@@ -388,7 +433,9 @@ static void on_error(struct pg_lock *l, const PGresult *r, bool stamped)
 	}
 	while (strncmp(state, f->state, strlen(f->state)) != 0)
 		f++;
-	enum lock_outcome outcome = l->op.writing ? f->outcome : f->outcome == LOCK_REFUSED ? LOCK_REFUSED : LOCK_FAILED;
+	enum lock_outcome outcome = l->op.writing                ? f->outcome
+	                            : f->outcome == LOCK_REFUSED ? LOCK_REFUSED
+	                                                         : LOCK_FAILED;
 	if (l->op.writing && !stamped)
 		outcome = LOCK_UNKNOWN;
 	if (outcome == LOCK_UNKNOWN && l->stage != ASK)
@@ -403,7 +450,8 @@ static void found(struct pg_lock *l, const PGresult *r)
 	snprintf(what, sizeof what, "the row '%.200s' of %.150s", l->name, l->table);
 	lock_failover_see(&l->doubt, PQgetvalue(r, 0, 4), clock_now());
 	if (PQgetisnull(r, 0, 0))
-		fail(l, LOCK_FOREIGN, ERR_INVALID, "%s has a record of %s bytes, which is no election record. It is not touched", what,
+		fail(l, LOCK_FOREIGN, ERR_INVALID,
+		     "%s has a record of %s bytes, which is no election record. It is not touched", what,
 		     PQgetvalue(r, 0, 3));
 	else
 		lock_op_found(&l->op, what, PQgetvalue(r, 0, 0), (size_t)PQgetlength(r, 0, 0), PQgetvalue(r, 0, 1),
@@ -416,7 +464,8 @@ static void in_doubt(struct pg_lock *l, const char *mark)
 	struct instant now = clock_now();
 
 	lock_failover_see(&l->doubt, mark, now);
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE,
+	     "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
 	     (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
@@ -467,13 +516,16 @@ static void written(struct pg_lock *l, const struct pg_answer *a)
 static void judge(struct lock_about *about, const PGresult *r)
 {
 	*about = (struct lock_about){ .pause_ms = 0 };
-	snprintf(about->server, sizeof about->server, "PostgreSQL %s, %s standbys", PQgetvalue(r, 0, 0), PQgetvalue(r, 0, 4));
+	snprintf(about->server, sizeof about->server, "PostgreSQL %s, %s standbys", PQgetvalue(r, 0, 0),
+	         PQgetvalue(r, 0, 4));
 	if (strcmp(PQgetvalue(r, 0, 1), "on") != 0 || strcmp(PQgetvalue(r, 0, 2), "on") != 0) {
 		about->unfit = true;
-		snprintf(about->warning, sizeof about->warning, "fsync or full_page_writes is off: after a power cut the table may be an older one, "
+		snprintf(about->warning, sizeof about->warning,
+		         "fsync or full_page_writes is off: after a power cut the table may be an older one, "
 		         "with the tokens of old");
 	} else if (strcmp(PQgetvalue(r, 0, 4), "0") != 0 && strcmp(PQgetvalue(r, 0, 3), "t") != 0) {
-		snprintf(about->warning, sizeof about->warning, "its standbys are asynchronous: a promoted one may lack the last term, so nobody is "
+		snprintf(about->warning, sizeof about->warning,
+		         "its standbys are asynchronous: a promoted one may lack the last term, so nobody is "
 		         "elected for a lease after a promotion (synchronous_standby_names makes them wait)");
 	}
 }
@@ -502,7 +554,8 @@ static bool fits(const struct pg_lock *l, const struct pg_answer *a)
 		return is_row(a->results[1], 5) && PQntuples(a->results[1]) == 1;
 	if (!l->op.writing)
 		return is_row(a->results[1], 5);
-	return l->removing ? is_row(a->results[1], 1) : is_row(a->results[1], 4) && (!l->acquiring || is_row(a->results[2], 2));
+	return l->removing ? is_row(a->results[1], 1)
+	                   : is_row(a->results[1], 4) && (!l->acquiring || is_row(a->results[2], 2));
 }
 
 static void mixed_up(struct pg_lock *l)
@@ -686,7 +739,9 @@ static struct pg_server *server_get(struct pg_hub *h, struct pg_place *place)
 		pg_place_free(place);
 	} else {
 		s = mem_zero(sizeof *s);
-		*s = (struct pg_server){ .next = h->servers, .hub = h, .place = place, .board = { .loop = h->env->loop } };
+		*s = (struct pg_server){
+			.next = h->servers, .hub = h, .place = place, .board = { .loop = h->env->loop }
+		};
 		s->pools[RENEWALS] = pg_link_new(h->env, place, &renewal_events, s);
 		s->pools[TERMS] = pg_link_new(h->env, place, &term_events, s);
 		ev_init(&s->raise, on_raise);
@@ -718,8 +773,8 @@ static void server_put(struct pg_server *s)
 
 /* ---- the lock ---- */
 
-struct parts { /* of the text behind "postgres:" */
-	char *uri;   /* for libpq */
+struct parts {     /* of the text behind "postgres:" */
+	char *uri; /* for libpq */
 	char *name, *table;
 };
 
@@ -799,7 +854,9 @@ static struct lock *make(struct pg_hub *h, struct pg_place *place, const struct 
 	struct pg_lock *l = mem_zero(sizeof *l);
 
 	*l = (struct pg_lock){
-		.lock = { .ops = &ops, .url = shown_url(place, p) }, .name = mem_dup(p->name), .table = mem_dup(p->table ? p->table : TABLE),
+		.lock = { .ops = &ops, .url = shown_url(place, p) },
+		.name = mem_dup(p->name),
+		.table = mem_dup(p->table ? p->table : TABLE),
 		.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
 	};
 	l->quoted = pg_quote_table(l->table);
@@ -843,8 +900,8 @@ static void read_record(struct lock *lock, struct instant by, lock_done_fn *done
 	ask(l, ASK);
 }
 
-static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable, struct instant by,
-                         lock_done_fn *done, void *arg)
+static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
+                         struct instant by, lock_done_fn *done, void *arg)
 {
 	struct pg_lock *l = of(lock);
 
@@ -861,7 +918,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	ask(l, ASK);
 }
 
-static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
+                          void *arg)
 {
 	struct pg_lock *l = of(lock);
 
@@ -918,8 +976,16 @@ static void close_lock(struct lock *lock)
 }
 
 static const struct lock_ops ops = {
-	.scheme = "postgres", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch,
-	.close = close_lock, .about = ask_server, .remove = remove_record, .key_last = true,
+	.scheme = "postgres",
+	.open = open_lock,
+	.read = read_record,
+	.write = write_record,
+	.cancel = cancel,
+	.watch = watch,
+	.close = close_lock,
+	.about = ask_server,
+	.remove = remove_record,
+	.key_last = true,
 };
 static const struct lock_ops long_ops = { .scheme = "postgresql", .open = open_lock };
 

@@ -20,13 +20,13 @@
 #include <unistd.h>
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
-#define LOGINS 16 /* threads, of all links */
+#define LOGINS 16                  /* threads, of all links */
 #define RECEIVE_BYTES (64 * 1024)
 #define STUCK_MOST 3
 #define HOSTS 8
 #define ADDRESSES 16
 
-#define PREPARED 12 /* statements of a connection: a table has seven */
+#define PREPARED 12           /* statements of a connection: a table has seven */
 #define ANSWER_MOST (8 << 20) /* bytes: thirty records of the largest kind. libpq itself takes what comes */
 
 enum state { DOWN, LOOKING_UP, CONNECTING, GREETING, UP };
@@ -45,14 +45,15 @@ struct logins { /* one per process */
 	bool stuck; /* one of them has been, at least */
 };
 
-/* libpq's part of an attempt. Each step is taken on a thread, since a server may ask it for hours of hashing (RFC 5802: iterations). */
+/* libpq's part of an attempt. Each step is taken on a thread, since a server may ask it for hours of hashing (RFC 5802:
+ * iterations). */
 struct login {
-	struct offload_job off;  /* first */
-	struct pg_link *link;    /* NULL: freed */
-	PGconn *conn;            /* the link's, but of one that was given up */
+	struct offload_job off; /* first */
+	struct pg_link *link;   /* NULL: freed */
+	PGconn *conn;           /* the link's, but of one that was given up */
 	PostgresPollingStatusType next_step;
 	bool on_thread;
-	struct login *next;      /* given up before this one */
+	struct login *next; /* given up before this one */
 };
 
 struct pg_link {
@@ -64,28 +65,29 @@ struct pg_link {
 
 	enum state state;
 	struct resolve *lookup;
-	int looked_up, first;    /* hosts; the one to begin with, so that one that swallows packets is not always the first */
+	int looked_up,
+		first; /* hosts; the one to begin with, so that one that swallows packets is not always the first */
 	struct buf host, hostaddr, port; /* lists for libpq, one item per address */
 	int addresses;
 	struct err lookup_err;
 
 	PGconn *conn;
-	struct login *login;     /* under way */
-	struct login *stuck;     /* given up, but still on their threads */
-	uint64_t number;         /* of the connection */
+	struct login *login; /* under way */
+	struct login *stuck; /* given up, but still on their threads */
+	uint64_t number;     /* of the connection */
 	ev_io reads, writes;
-	ev_timer timer;          /* of the attempt */
+	ev_timer timer; /* of the attempt */
 	struct instant heard;
-	uint64_t taken;          /* bytes of this connection, up to the end of the last answer */
-	bool ended;              /* one, or a notice, since then */
+	uint64_t taken; /* bytes of this connection, up to the end of the last answer */
+	bool ended;     /* one, or a notice, since then */
 	struct lock_pipeline queue;
 	struct lock_call greeting;
 	struct pg_answer answer; /* being collected */
 	struct prepared prepared[PREPARED];
 	bool pooled, timed;
-	bool plain;              /* nothing is prepared (any more) */
-	int busy;                /* callbacks are running */
-	bool dead;               /* freed while they do */
+	bool plain; /* nothing is prepared (any more) */
+	int busy;   /* callbacks are running */
+	bool dead;  /* freed while they do */
 };
 
 static void enter(struct pg_link *k)
@@ -191,8 +193,11 @@ static void lose(struct pg_link *k, enum lock_outcome outcome, const struct err 
 /* What the server or libpq says of a connection has no code to go by (PQerrorMessage). */
 static enum lock_outcome judge(const char *text, enum err_code *code)
 {
-	static const char *const denied[] = { "authentication failed", "no password supplied", "pg_hba.conf", "does not exist",
-		                              "permission denied", "is not permitted to log in", "certificate", "does not support SSL", NULL };
+	static const char *const denied[] = {
+		"authentication failed", "no password supplied", "pg_hba.conf",
+		"does not exist",        "permission denied",    "is not permitted to log in",
+		"certificate",           "does not support SSL", NULL
+	};
 
 	for (const char *const *d = denied; *d; d++) {
 		if (strstr(text, *d)) {
@@ -221,7 +226,9 @@ static void lose_said(struct pg_link *k)
 	text[n] = '\0';
 	enum lock_outcome outcome = judge(text, &code);
 	err_set(&why, code, "%s%s", n ? text : "the connection was lost",
-	        strstr(text, "no password supplied") ? " (give it in the URL, in a password file of libpq's, or in " LOCK_URL_PASSWORD ")" : "");
+	        strstr(text, "no password supplied")
+	                ? " (give it in the URL, in a password file of libpq's, or in " LOCK_URL_PASSWORD ")"
+	                : "");
 	lose(k, outcome, &why);
 }
 
@@ -293,8 +300,8 @@ static struct prepared *place_of(struct pg_link *k, const char *sql)
 	return NULL;
 }
 
-/* In a question of its own: one that fails must not undo another, and one that finds the table locked must not wait for that long.
- * Statements of the same name have the same text, whoever's session it is. */
+/* In a question of its own: one that fails must not undo another, and one that finds the table locked must not wait for
+ * that long. Statements of the same name have the same text, whoever's session it is. */
 static void prepare(struct pg_link *k, const struct pg_statement *s)
 {
 	static const char brief[] = "SELECT set_config('lock_timeout', '100', true)";
@@ -303,12 +310,16 @@ static void prepare(struct pg_link *k, const struct pg_statement *s)
 	if (!p || k->plain || (p->sql && p->state != FAILED))
 		return;
 	if (!p->sql) {
-		*p = (struct prepared){ .call = { .answered = on_prepared, .lost = on_lost }, .link = k, .sql = mem_dup(s->sql) };
-		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64, hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
+		*p = (struct prepared){ .call = { .answered = on_prepared, .lost = on_lost },
+			                .link = k,
+			                .sql = mem_dup(s->sql) };
+		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64,
+		         hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
 	}
 	p->state = ASKED;
-	end_question(k, &p->call, PQsendQueryParams(k->conn, brief, 0, NULL, NULL, NULL, NULL, 0) &&
-	             PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
+	end_question(k, &p->call,
+	             PQsendQueryParams(k->conn, brief, 0, NULL, NULL, NULL, NULL, 0) &&
+	                     PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
 }
 
 static bool send_one(struct pg_link *k, const struct pg_statement *s)
@@ -399,8 +410,8 @@ static void take_notices(struct pg_link *k)
 	}
 }
 
-/* libpq takes a message of any length, and results of any number of rows, until its memory is used up. What has come is known of
- * TCP connections; at the other end of a Unix socket is this machine's own server. */
+/* libpq takes a message of any length, and results of any number of rows, until its memory is used up. What has come is
+ * known of TCP connections; at the other end of a Unix socket is this machine's own server. */
 static bool too_much(struct pg_link *k)
 {
 	struct tcp_info info = { .tcpi_bytes_received = 0 };
@@ -447,7 +458,8 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 		take_notices(k);
 	if (!k->dead && k->number == number && too_much(k))
 		lose_large(k);
-	if (!k->dead && k->number == number && (PQstatus(k->conn) == CONNECTION_BAD || PQpipelineStatus(k->conn) == PQ_PIPELINE_OFF))
+	if (!k->dead && k->number == number &&
+	    (PQstatus(k->conn) == CONNECTION_BAD || PQpipelineStatus(k->conn) == PQ_PIPELINE_OFF))
 		lose_said(k);
 	leave(k);
 }
@@ -502,12 +514,15 @@ static void lose_replaced(struct pg_link *k, unsigned timeline)
 {
 	struct err why;
 
-	err_set(&why, ERR_UNREACHABLE, "the server is on timeline %u, but %u was seen: it was replaced as the primary, and takes writes all the "
-	        "same. Shut it down or make it a standby; if it is a new database, start this elector again", timeline, k->place->timeline);
+	err_set(&why, ERR_UNREACHABLE,
+	        "the server is on timeline %u, but %u was seen: it was replaced as the primary, and takes writes all the "
+	        "same. Shut it down or make it a standby; if it is a new database, start this elector again",
+	        timeline, k->place->timeline);
 	lose(k, LOCK_FAILED, &why);
 }
 
-/* Two answers: who serves us, which is not who we logged in to if there is a pooler; and the timeline, if it can be said. */
+/* Two answers: who serves us, which is not who we logged in to if there is a pooler; and the timeline, if it can be
+ * said. */
 static void on_greeted(struct lock_call *c, const void *answer)
 {
 	struct pg_link *k = (struct pg_link *)(void *)((char *)c - offsetof(struct pg_link, greeting));
@@ -515,11 +530,13 @@ static void on_greeted(struct lock_call *c, const void *answer)
 
 	if (c->round == 0) {
 		k->plain = k->pooled = a->error || PQntuples(a->results[0]) != 1 || PQnfields(a->results[0]) != 1 ||
-			atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
+		                       atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
 		c->round = 1;
 		if (!k->pooled)
-			send_statements(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
-		send_statements(k, c, 1, &(struct pg_statement){ .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" });
+			send_statements(k, NULL, 1,
+			                &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
+		send_statements(k, c, 1,
+		                &(struct pg_statement){ .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" });
 		return;
 	}
 	unsigned timeline = timeline_in(a);
@@ -545,7 +562,8 @@ static void greet(struct pg_link *k)
 	ev_io_set(&k->reads, PQsocket(k->conn), EV_READ);
 	ev_io_set(&k->writes, PQsocket(k->conn), EV_WRITE);
 	ev_io_start(k->env->loop, &k->reads);
-	/* libpq reads on as long as there is something, up to the end of a message of any length: let there be little at a time. */
+	/* libpq reads on as long as there is something, up to the end of a message of any length: let there be little
+	 * at a time. */
 	setsockopt(PQsocket(k->conn), SOL_SOCKET, SO_RCVBUF, &(int){ RECEIVE_BYTES }, sizeof(int));
 	k->heard = clock_now();
 	k->state = GREETING;
@@ -619,7 +637,8 @@ static void poll_connection(struct pg_link *k)
 
 static void connect_now(struct pg_link *k)
 {
-	const char *any = pg_place_option(k->place, "target_session_attrs"), *gss = pg_place_option(k->place, "gssencmode");
+	const char *any = pg_place_option(k->place, "target_session_attrs"),
+		   *gss = pg_place_option(k->place, "gssencmode");
 	const char *keywords[16], *values[16];
 	int n = 0;
 #define SET(keyword, what) (keywords[n] = (keyword), values[n++] = (what))
@@ -637,7 +656,8 @@ static void connect_now(struct pg_link *k)
 	SET("client_encoding", "UTF8");
 	SET("fallback_application_name", "lunarch");
 	if (gss && strcmp(gss, "prefer") == 0)
-		SET("gssencmode", "disable"); /* where there is a ticket, libpq would wait for the ticket server's answer */
+		SET("gssencmode",
+		    "disable"); /* where there is a ticket, libpq would wait for the ticket server's answer */
 	SET("tcp_user_timeout", "20000");
 	SET("keepalives_idle", "5");
 	SET("keepalives_interval", "5");
@@ -709,7 +729,8 @@ static void look_up(struct pg_link *k)
 			add_address(k, host, "");
 			continue;
 		}
-		k->lookup = resolve_start(k->env->loop, lock_lookups(k->env), host, 0, instant_add(clock_now(), ATTEMPT), on_resolved, k);
+		k->lookup = resolve_start(k->env->loop, lock_lookups(k->env), host, 0,
+		                          instant_add(clock_now(), ATTEMPT), on_resolved, k);
 		return;
 	}
 	if (k->addresses == 0) {
@@ -835,7 +856,8 @@ static void drop_logins(void *object)
 	free(l);
 }
 
-struct pg_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events, void *arg)
+struct pg_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events,
+                            void *arg)
 {
 	static const char logins;
 	struct pg_link *k = mem_zero(sizeof *k);

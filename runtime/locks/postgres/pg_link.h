@@ -1,7 +1,7 @@
-/* A connection to the one of several PostgreSQL servers that takes writes: pipelined, and made again when it was lost. A server on an
- * older timeline than was seen there, which is a primary that was replaced, is none of them.
- * Not a lock: it knows nothing of records, and repeats no statement. libpq's blocking look-ups are never reached.
- * Used by the PostgreSQL lock. */
+/* A connection to the one of several PostgreSQL servers that takes writes: pipelined, and made again when it was lost.
+ * A server on an older timeline than was seen there, which is a primary that was replaced, is none of them. Not a lock:
+ * it knows nothing of records, and repeats no statement. libpq's blocking look-ups are never reached. Used by the
+ * PostgreSQL lock. */
 #ifndef LUNARCH_PG_LINK_H
 #define LUNARCH_PG_LINK_H
 
@@ -24,7 +24,7 @@ struct pg_statement {
 struct pg_answer {
 	int count;
 	PGresult *results[PG_STATEMENTS];
-	const PGresult *error;     /* the first; NULL: all went well, and it is committed */
+	const PGresult *error; /* the first; NULL: all went well, and it is committed */
 };
 
 struct pg_link_events { /* every member may be NULL */
@@ -34,7 +34,8 @@ struct pg_link_events { /* every member may be NULL */
 };
 
 /* place: borrowed, outlives the link. Opens nothing yet. */
-struct pg_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events, void *arg);
+struct pg_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events,
+                            void *arg);
 void pg_link_free(struct pg_link *link); /* may be called from its callbacks; nobody's call may be under way */
 
 /* As redis_link's (redis_link.h). */

@@ -35,8 +35,8 @@ static int refuse(const char *message, struct err *err)
 	return err_set(err, ERR_USAGE, "libpq does not understand it: %s", text);
 }
 
-/* All the settings that libpq would use, service file and environment included, without asking for a connection: an SSL mode that
- * does not exist makes it give up once it has them (fe-connect.c: connectOptions2). */
+/* All the settings that libpq would use, service file and environment included, without asking for a connection: an SSL
+ * mode that does not exist makes it give up once it has them (fe-connect.c: connectOptions2). */
 static int look(struct pg_place *p, struct err *err)
 {
 	const char *const keywords[] = { "dbname", "sslmode", NULL }, *const values[] = { p->uri, "?", NULL };

@@ -1,5 +1,6 @@
-/* The lock in a Redis server: the record is the string at KEY, compared and swapped by a script on the server, which also counts
- * the token, in a hash beside it, and publishes the change. What a failover or a restart can lose is in docs/locks.md. */
+/* The lock in a Redis server: the record is the string at KEY, compared and swapped by a script on the server, which
+ * also counts the token, in a hash beside it, and publishes the change. What a failover or a restart can lose is in
+ * docs/locks.md. */
 #include "locks/lock.h"
 
 #include "base/buf.h"
@@ -22,10 +23,11 @@
 
 #define PORT 6379
 #define REPLICAS_MOST 100
-#define DIGEST 40            /* digits of SHA-1, and of Redis' ids */
-#define ACKNOWLEDGE_MS 1000  /* replicas have so long: meanwhile the connection waits (WAIT) */
+#define DIGEST 40           /* digits of SHA-1, and of Redis' ids */
+#define ACKNOWLEDGE_MS 1000 /* replicas have so long: meanwhile the connection waits (WAIT) */
 
-/* KEYS: the record, the state. ARGV: the largest record, what the names of the state's fields end with, the primary (as below). */
+/* KEYS: the record, the state. ARGV: the largest record, what the names of the state's fields end with, the primary (as
+ * below). */
 static const char read_script[] =
 	"if ARGV[3] ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[3], 1, true) then return {'rival'} end\n"
 	"local size = redis.pcall('STRLEN', KEYS[1])\n"
@@ -39,13 +41,14 @@ static const char read_script[] =
 	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. ARGV[2])\n"
 	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
-/* ARGV: text, expected version, channel, our name, whether a token is wanted ('' = no, 'own' = what is there is our own term's), our
- * lease in us, replicas that must be there, the doubt that we have waited out, the largest token we have seen, what the names of the
- * state's fields end with, the run id of the one primary we have found ('' = we did not look), for who comes from another server the
- * replication id of that, and the one under which we last knew of no doubt.
- * A server whose replication id is not the one known here was promoted or restarted, and may have lost a leader's record: that is a
- * doubt (lock_failover.h), named here. One that knows nothing, was never promoted, and has run for longer than a lease has lost none.
- * Its uptime follows its wall clock, which may have been set: its main thread must have computed for so long. */
+/* ARGV: text, expected version, channel, our name, whether a token is wanted ('' = no, 'own' = what is there is our own
+ * term's), our lease in us, replicas that must be there, the doubt that we have waited out, the largest token we have
+ * seen, what the names of the state's fields end with, the run id of the one primary we have found ('' = we did not
+ * look), for who comes from another server the replication id of that, and the one under which we last knew of no
+ * doubt. A server whose replication id is not the one known here was promoted or restarted, and may have lost a
+ * leader's record: that is a doubt (lock_failover.h), named here. One that knows nothing, was never promoted, and has
+ * run for longer than a lease has lost none. Its uptime follows its wall clock, which may have been set: its main
+ * thread must have computed for so long. */
 static const char write_script[] =
 	"local key, state, now, mark = KEYS[1], KEYS[2], redis.call('TIME'), ARGV[10]\n"
 	"now = now[1] * 1000000 + now[2]\n"
@@ -84,7 +87,8 @@ static const char write_script[] =
 	"  if token >= 2 ^ 53 then return {'tokens'} end\n" /* numbers here are exact up to that */
 	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease' .. mark, ARGV[6])\n"
 	"end\n"
-	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n" /* first: it fails where it is not allowed, and nothing is changed then */
+	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n" /* first: it fails where it is not allowed, and nothing is changed
+                                                       then */
 	"redis.call('SET', key, ARGV[1])\n"
 	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token), doubt, id}\n";
 
@@ -110,11 +114,12 @@ struct redis_server { /* what locks with the same hosts, user, password, databas
 	int db, replicas;
 	int locks;
 	struct redis_link *link, *notices;
-	struct redis_roles *roles;   /* the hosts are being asked */
-	struct redis_lock *asking;   /* for these, and for those who came too late for that */
-	bool telling;                /* the first of them are being told */
-	bool checked;                /* since the link is up, all hosts were asked whether they are primaries, and its own is the one */
-	ev_timer raise;              /* brings the notices back */
+	struct redis_roles *roles; /* the hosts are being asked */
+	struct redis_lock *asking; /* for these, and for those who came too late for that */
+	bool telling;              /* the first of them are being told */
+	bool checked;   /* since the link is up, all hosts were asked whether they are primaries, and its own is the one
+	                 */
+	ev_timer raise; /* brings the notices back */
 	int refusals;
 	struct lock_board board;
 };
@@ -125,19 +130,19 @@ struct redis_lock {
 	struct lock lock;
 	struct redis_server *server;
 	char *key, *state, *channel;
-	const char *mark;            /* what the names of the state's fields end with */
+	const char *mark; /* what the names of the state's fields end with */
 	struct lock_op op;
 	struct lock_call call;
 	enum stage stage;
 	enum { NOT, NOW, NEXT } asks; /* the hosts are asked first; then comes the stage */
 	struct redis_lock *next_asking;
-	char primary[48];            /* the run id of the one that was found in this operation; "" = they were not asked */
-	char history[48];            /* the replication id of the server of our last write, and its host */
+	char primary[48]; /* the run id of the one that was found in this operation; "" = they were not asked */
+	char history[48]; /* the replication id of the server of our last write, and its host */
 	int host;
-	bool again;                  /* a read was repeated on a new connection */
-	bool unsettled;              /* a write may be on the primary alone */
+	bool again;     /* a read was repeated on a new connection */
+	bool unsettled; /* a write may be on the primary alone */
 
-	char *text;                  /* of the write under way, as are these */
+	char *text; /* of the write under way, as are these */
 	struct version expected;
 	bool durable, acquiring, leads, removing;
 	struct lock_about *about;
@@ -197,17 +202,30 @@ static void send_write(struct redis_lock *l)
 	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
 	snprintf(least, sizeof least, "%" PRId64, l->lock.token_floor);
-	send_script(l, WRITE_SCRIPT, 13, (const char *[]){
-		l->text, l->expected.text, l->channel, l->member.name, term, lease, replicas, lock_failover_over(&l->doubt, l->lease, now), least,
-		l->mark, l->primary, !l->acquiring && moved(l) ? l->history : "",
-		*l->doubt.mark ? "" : l->history,
-	});
+	send_script(l, WRITE_SCRIPT, 13,
+	            (const char *[]){
+			    l->text,
+			    l->expected.text,
+			    l->channel,
+			    l->member.name,
+			    term,
+			    lease,
+			    replicas,
+			    lock_failover_over(&l->doubt, l->lease, now),
+			    least,
+			    l->mark,
+			    l->primary,
+			    !l->acquiring && moved(l) ? l->history : "",
+			    *l->doubt.mark ? "" : l->history,
+		    });
 }
 
-/* WAIT counts what this connection has written: so that it covers an earlier write on another, something is written first. */
+/* WAIT counts what this connection has written: so that it covers an earlier write on another, something is written
+ * first. */
 static void send_settle(struct redis_lock *l)
 {
-	redis_link_send(l->server->link, NULL, 4, (const char *[]){ "HSET", l->state, "settled", l->member.name }, NULL);
+	redis_link_send(l->server->link, NULL, 4, (const char *[]){ "HSET", l->state, "settled", l->member.name },
+	                NULL);
 }
 
 static void send_wait(struct redis_lock *l)
@@ -233,7 +251,8 @@ static void on_ready(struct lock_call *c)
 	} else if (l->removing) {
 		lock_failover_sends(&l->doubt, false, 0, l->op.sent_at);
 		redis_link_send(l->server->link, &l->call, 6,
-		                (const char *[]){ "EVAL", remove_script, "2", l->key, l->state, l->expected.text }, NULL);
+		                (const char *[]){ "EVAL", remove_script, "2", l->key, l->state, l->expected.text },
+		                NULL);
 	} else if (l->op.writing) {
 		send_write(l);
 	} else {
@@ -247,18 +266,21 @@ static void ask(struct redis_lock *l, enum stage stage)
 	redis_link_want(l->server->link, &l->call);
 }
 
-__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome, enum err_code code,
-                                                       const char *fmt, ...);
+__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome,
+                                                       enum err_code code, const char *fmt, ...);
 
-/* Of several primaries one was replaced, and does not know it yet, or it came back: who asks that one sees an older record. */
+/* Of several primaries one was replaced, and does not know it yet, or it came back: who asks that one sees an older
+ * record. */
 static void go_on(struct redis_lock *l, const struct redis_found *found)
 {
 	struct redis_server *s = l->server;
 
 	if (found->primaries > 1) {
 		s->checked = false;
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s and %s both say that they are primaries: nobody is elected until one of them is the "
-		     "other's replica, or down", found->peer[0], found->peer[1]);
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE,
+		     "%s and %s both say that they are primaries: nobody is elected until one of them is the "
+		     "other's replica, or down",
+		     found->peer[0], found->peer[1]);
 		return;
 	}
 	if (l->op.writing && l->acquiring && !*found->run_id && !found->cluster) {
@@ -356,8 +378,8 @@ static void finish(struct redis_lock *l, struct lock_result *r)
 	lock_op_finish(&l->op, r);
 }
 
-__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome, enum err_code code,
-                                                       const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome,
+                                                       enum err_code code, const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = outcome };
 	char text[700];
@@ -370,22 +392,30 @@ __attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enu
 	finish(l, &r);
 }
 
-/* Errors of the server that say by their first word that nothing was done. Servers before 7 put "ERR Error running script ...: -"
- * before those that a script met. */
+/* Errors of the server that say by their first word that nothing was done. Servers before 7 put "ERR Error running
+ * script ...: -" before those that a script met. */
 static const struct refusal {
 	const char *word;
 	enum lock_outcome outcome;
 	enum err_code code;
 } refusals[] = {
-	{ "NOPERM", LOCK_REFUSED, ERR_DENIED },          { "NOAUTH", LOCK_REFUSED, ERR_DENIED },
+	{ "NOPERM", LOCK_REFUSED, ERR_DENIED },
+	{ "NOAUTH", LOCK_REFUSED, ERR_DENIED },
 	{ "ERR The user executing the script can't", LOCK_REFUSED, ERR_DENIED },
-	{ "READONLY", LOCK_FAILED, ERR_UNREACHABLE },    { "LOADING", LOCK_FAILED, ERR_UNREACHABLE },
-	{ "BUSY", LOCK_FAILED, ERR_UNREACHABLE },        { "MASTERDOWN", LOCK_FAILED, ERR_UNREACHABLE },
-	{ "CLUSTERDOWN", LOCK_FAILED, ERR_UNREACHABLE }, { "TRYAGAIN", LOCK_FAILED, ERR_UNREACHABLE },
-	{ "NOREPLICAS", LOCK_FAILED, ERR_UNREACHABLE },  { "OOM", LOCK_FAILED, ERR_FULL },
-	{ "MISCONF", LOCK_FAILED, ERR_FULL },            { "MOVED", LOCK_FAILED, ERR_USAGE },
-	{ "ASK", LOCK_FAILED, ERR_USAGE },               { "CROSSSLOT", LOCK_FAILED, ERR_USAGE },
-	{ "WRONGTYPE", LOCK_FAILED, ERR_FOREIGN },       { "NOSCRIPT", LOCK_FAILED, ERR_SYSTEM },
+	{ "READONLY", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "LOADING", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "BUSY", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "MASTERDOWN", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "CLUSTERDOWN", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "TRYAGAIN", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "NOREPLICAS", LOCK_FAILED, ERR_UNREACHABLE },
+	{ "OOM", LOCK_FAILED, ERR_FULL },
+	{ "MISCONF", LOCK_FAILED, ERR_FULL },
+	{ "MOVED", LOCK_FAILED, ERR_USAGE },
+	{ "ASK", LOCK_FAILED, ERR_USAGE },
+	{ "CROSSSLOT", LOCK_FAILED, ERR_USAGE },
+	{ "WRONGTYPE", LOCK_FAILED, ERR_FOREIGN },
+	{ "NOSCRIPT", LOCK_FAILED, ERR_SYSTEM },
 	{ "ERR unknown command", LOCK_FAILED, ERR_USAGE },
 	{ "ERR Write commands are not allowed after", LOCK_FAILED, ERR_USAGE }, /* before version 5 */
 };
@@ -452,13 +482,14 @@ static void on_error(struct redis_lock *l, const char *text)
 	turn_away(s, "it has become a replica");
 }
 
-/* What the scripts answer: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as text; d: a
- * doubt's name. Nothing else is looked at. */
+/* What the scripts answer: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as
+ * text; d: a doubt's name. Nothing else is looked at. */
 static const struct shape {
 	const char *word, *rest;
-} read_shapes[] = { { "found", "thnd" }, { "absent", "" }, { "type", "" }, { "large", "n" }, { "rival", "" }, { NULL, NULL } },
-  write_shapes[] = { { "ok", "hndh" },     { "removed", "" },  { "conflict", "" }, { "doubt", "dn" }, { "replicas", "n" }, { "rival", "" },
-	             { "stranger", "" }, { "tokens", "" }, { NULL, NULL } };
+} read_shapes[] = { { "found", "thnd" }, { "absent", "" }, { "type", "" },
+	            { "large", "n" },    { "rival", "" },  { NULL, NULL } },
+  write_shapes[] = { { "ok", "hndh" }, { "removed", "" },  { "conflict", "" }, { "doubt", "dn" }, { "replicas", "n" },
+	             { "rival", "" },  { "stranger", "" }, { "tokens", "" },   { NULL, NULL } };
 
 static const char *word_at(const redisReply *r, size_t i)
 {
@@ -490,7 +521,8 @@ static bool is_of(const redisReply *r, size_t i, char kind)
 		return true;
 	if (strlen(e->str) != e->len)
 		return false;
-	return kind == 'd' ? e->len < LOCK_FAILOVER_MARK : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
+	return kind == 'd' ? e->len < LOCK_FAILOVER_MARK
+	                   : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
 }
 
 /* The answer's word, which tells its shape; "" = it has none of them. */
@@ -524,7 +556,8 @@ static void on_rival(struct redis_lock *l)
 
 	s->checked = false;
 	s->locks++;
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is another server than the one that said that it is the primary", redis_link_peer(s->link));
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is another server than the one that said that it is the primary",
+	     redis_link_peer(s->link));
 	turn_away(s, "another server says that it is the primary");
 }
 
@@ -539,15 +572,18 @@ static void on_read(struct redis_lock *l, const redisReply *r)
 	else if (strcmp(what, "absent") == 0)
 		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
 	else if (strcmp(what, "type") == 0)
-		fail(l, LOCK_FOREIGN, ERR_FOREIGN, "the key %.300s holds no string, so no election record. It is not touched: choose another name",
+		fail(l, LOCK_FOREIGN, ERR_FOREIGN,
+		     "the key %.300s holds no string, so no election record. It is not touched: choose another name",
 		     l->key);
 	else if (strcmp(what, "large") == 0)
-		fail(l, LOCK_FOREIGN, ERR_INVALID, "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
-		     l->key, number_at(r, 1));
+		fail(l, LOCK_FOREIGN, ERR_INVALID,
+		     "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched", l->key,
+		     number_at(r, 1));
 	else if (strcmp(what, "rival") == 0)
 		on_rival(l);
 	else
-		fail(l, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense", redis_link_peer(l->server->link));
+		fail(l, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense",
+		     redis_link_peer(l->server->link));
 }
 
 static void finish_written(struct redis_lock *l)
@@ -581,15 +617,18 @@ static void on_doubt(struct redis_lock *l, const redisReply *r)
 
 	lock_failover_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
 	lock_failover_see(&l->doubt, word_at(r, 1), now);
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
-	     "another %.1f s", redis_link_peer(l->server->link), (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE,
+	     "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
+	     "another %.1f s",
+	     redis_link_peer(l->server->link), (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
 /* The one that it comes from may be back. */
 static void on_stranger(struct redis_lock *l)
 {
 	l->server->checked = false;
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is no copy of the server that has the last renewal: what is there may be older",
+	fail(l, LOCK_FAILED, ERR_UNREACHABLE,
+	     "%s is no copy of the server that has the last renewal: what is there may be older",
 	     redis_link_peer(l->server->link));
 }
 
@@ -606,14 +645,15 @@ static void on_written(struct redis_lock *l, const redisReply *r)
 	else if (strcmp(what, "doubt") == 0)
 		on_doubt(l, r);
 	else if (strcmp(what, "replicas") == 0)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer,
-		     number_at(r, 1), l->server->replicas);
+		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s has %" PRId64 " replicas, and the lock's URL asks for %d",
+		     peer, number_at(r, 1), l->server->replicas);
 	else if (strcmp(what, "rival") == 0)
 		on_rival(l);
 	else if (strcmp(what, "stranger") == 0)
 		on_stranger(l);
 	else if (strcmp(what, "tokens") == 0)
-		fail(l, LOCK_FAILED, ERR_INVALID, "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
+		fail(l, LOCK_FAILED, ERR_INVALID,
+		     "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
 	else
 		fail(l, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense", peer);
 }
@@ -625,8 +665,8 @@ static void on_acknowledged(struct redis_lock *l, long long have)
 
 	l->unsettled = !enough;
 	if (!enough)
-		fail(l, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
-		     l->server->replicas);
+		fail(l, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE,
+		     "%lld of %d replicas have the record", have, l->server->replicas);
 	else if (l->stage == SETTLE)
 		ask(l, ASK);
 	else
@@ -669,11 +709,17 @@ static void judge_eviction(struct lock_about *about, const char *info)
 	if (strcmp(policy, "noeviction") == 0)
 		return;
 	if (strncmp(policy, "volatile", 8) == 0)
-		warn(about, "maxmemory-policy is %s, which spares the lock as long as nobody gives its keys an expiry (noeviction is right)", policy);
+		warn(about,
+		     "maxmemory-policy is %s, which spares the lock as long as nobody gives its keys an expiry (noeviction is right)",
+		     policy);
 	else if (strcmp(most, "0") == 0)
-		warn(about, "maxmemory-policy is %s: as soon as maxmemory is set it may evict the record, and then two lead (noeviction is right)", policy);
+		warn(about,
+		     "maxmemory-policy is %s: as soon as maxmemory is set it may evict the record, and then two lead (noeviction is right)",
+		     policy);
 	else
-		warn(about, "maxmemory-policy is %s, and maxmemory %s: it may evict the record, and then two lead (noeviction is right)", policy, most);
+		warn(about,
+		     "maxmemory-policy is %s, and maxmemory %s: it may evict the record, and then two lead (noeviction is right)",
+		     policy, most);
 	about->unfit = strncmp(policy, "volatile", 8) != 0 && strcmp(most, "0") != 0;
 }
 
@@ -691,10 +737,12 @@ static void on_info(struct redis_lock *l, const char *info)
 	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", version, mode, replicas);
 	judge_eviction(about, info);
 	if (strcmp(replicas, "0") != 0 && l->server->replicas == 0)
-		warn(about, "it has replicas, and the lock does not wait for them: after a failover a term's record may be lost, and what it saved "
+		warn(about,
+		     "it has replicas, and the lock does not wait for them: after a failover a term's record may be lost, and what it saved "
 		     "(?replicas=N waits for N of them)");
 	else if (strcmp(aof, "0") == 0)
-		warn(about, "appendonly is off: a restart may lose the record; nobody is elected for a lease after it, and tokens go on by the "
+		warn(about,
+		     "appendonly is off: a restart may lose the record; nobody is elected for a lease after it, and tokens go on by the "
 		     "server's clock");
 	finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 }
@@ -705,7 +753,8 @@ static void on_answered(struct lock_call *c, const void *answer)
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
 	if (r->type == REDIS_REPLY_ERROR && l->stage == ACKNOWLEDGE)
-		fail(l, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", redis_link_peer(l->server->link), r->str);
+		fail(l, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", redis_link_peer(l->server->link),
+		     r->str);
 	else if (r->type == REDIS_REPLY_ERROR)
 		on_error(l, r->str);
 	else if (l->stage == INQUIRE)
@@ -893,7 +942,8 @@ static char *beside(const char *key, const char *what)
 	return mem_printf(tagged || strchr(key, '}') ? "%s:%s" : "{%s}:%s", key, what);
 }
 
-/* K and {K} have one state between them, and count their tokens together; what is doubted of one says nothing of the other. */
+/* K and {K} have one state between them, and count their tokens together; what is doubted of one says nothing of the
+ * other. */
 static const char *mark_of(const char *key)
 {
 	const char *close = strchr(key, '}');
@@ -927,14 +977,19 @@ static struct lock *open_plain(struct lock_env *env, const char *text, struct er
 	const char *key = split_path(u.path, &db);
 	char *shown = lock_url_print(&u, ops.scheme);
 	if (!*key)
-		err_set(err, ERR_USAGE, "lock \"%s\": the key's name is missing (expected redis://HOST:PORT/KEY)", shown);
+		err_set(err, ERR_USAGE, "lock \"%s\": the key's name is missing (expected redis://HOST:PORT/KEY)",
+		        shown);
 	else if (lock_url_number(&u, "replicas", 0, REPLICAS_MOST, 0, &replicas, err) < 0)
 		err_wrap(err, "lock \"%s\"", shown);
 	else {
 		struct redis_lock *l = mem_zero(sizeof *l);
 		*l = (struct redis_lock){
-			.lock = { .ops = &ops, .url = shown }, .key = mem_dup(key), .state = beside(key, "lunarch"), .channel = beside(key, "changed"),
-			.mark = mark_of(key), .call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
+			.lock = { .ops = &ops, .url = shown },
+			.key = mem_dup(key),
+			.state = beside(key, "lunarch"),
+			.channel = beside(key, "changed"),
+			.mark = mark_of(key),
+			.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
 		};
 		l->server = server_get(h, &u, db, replicas);
 		lock_member_init(&l->member, &l->server->board);
@@ -950,8 +1005,10 @@ static struct lock *open_tls(struct lock_env *env, const char *text, struct err 
 	char *shown = lock_url_redact(text);
 
 	(void)env;
-	err_set(err, ERR_MISSING, "lock \"rediss:%s\": this hiredis (%d.%d.%d) has no TLS. Use redis:// over a network that is private, or to a "
-	        "stunnel on this host", shown, HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
+	err_set(err, ERR_MISSING,
+	        "lock \"rediss:%s\": this hiredis (%d.%d.%d) has no TLS. Use redis:// over a network that is private, or to a "
+	        "stunnel on this host",
+	        shown, HIREDIS_MAJOR, HIREDIS_MINOR, HIREDIS_PATCH);
 	free(shown);
 	return NULL;
 }
@@ -971,8 +1028,8 @@ static void read_record(struct lock *lock, struct instant by, lock_done_fn *done
 	start(l, l->unsettled && l->server->replicas ? SETTLE : ASK);
 }
 
-static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable, struct instant by,
-                         lock_done_fn *done, void *arg)
+static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
+                         struct instant by, lock_done_fn *done, void *arg)
 {
 	struct redis_lock *l = of(lock);
 
@@ -989,7 +1046,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	start(l, ASK);
 }
 
-static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
+                          void *arg)
 {
 	struct redis_lock *l = of(lock);
 
@@ -1042,11 +1100,19 @@ static void close_lock(struct lock *lock)
 }
 
 static const struct lock_ops ops = {
-	.scheme = "redis", .open = open_plain, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch, .close = close_lock,
-	.about = ask_server, .remove = remove_record,
+	.scheme = "redis",
+	.open = open_plain,
+	.read = read_record,
+	.write = write_record,
+	.cancel = cancel,
+	.watch = watch,
+	.close = close_lock,
+	.about = ask_server,
+	.remove = remove_record,
 };
 static const struct lock_ops tls_ops = {
-	.scheme = "rediss", .open = open_tls,
+	.scheme = "rediss",
+	.open = open_tls,
 };
 static const struct lock_ops *const locks[] = { &ops, &tls_ops, NULL };
 

@@ -16,13 +16,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define ATTEMPT (3 * NSEC_PER_SEC)      /* to connect to one host and greet it */
-#define REST (3 * NSEC_PER_SEC)         /* after a refusal that a new try will hardly change */
+#define ATTEMPT (3 * NSEC_PER_SEC) /* to connect to one host and greet it */
+#define REST (3 * NSEC_PER_SEC)    /* after a refusal that a new try will hardly change */
 #define PIECE 65536
-#define MARK 8                          /* random bytes */
+#define MARK 8 /* random bytes */
 #define STAMP (2 * MARK + 24)
-#define ANSWER_MAX (1024 * 1024)        /* bytes; nothing we ask for is larger: a record, or INFO */
-#define ELEMENTS_MAX 4096               /* of one answer, in all its arrays: ROLE names the replicas */
+#define ANSWER_MAX (1024 * 1024) /* bytes; nothing we ask for is larger: a record, or INFO */
+#define ELEMENTS_MAX 4096        /* of one answer, in all its arrays: ROLE names the replicas */
 #define TOO_LARGE "it sent an answer that is larger than anything asked for"
 
 #if HIREDIS_MAJOR < 1
@@ -42,20 +42,20 @@ struct redis_link {
 	void *arg;
 
 	enum state state;
-	bool replica;                /* that host said so when it was asked last */
-	int host, tried;             /* asked now or last; how many in this round */
+	bool replica;    /* that host said so when it was asked last */
+	int host, tried; /* asked now or last; how many in this round */
 	struct dial *dial;
 	int fd;
-	uint64_t number;             /* of the connection: an answer to an older one is none */
+	uint64_t number; /* of the connection: an answer to an older one is none */
 	ev_io reads, writes;
-	ev_timer timer;              /* of an attempt; while resting, the turn of those who wait */
+	ev_timer timer; /* of an attempt; while resting, the turn of those who wait */
 	redisReader *reader;
 	redisReplyObjectFunctions makers; /* the reader's, but for arrays */
 	void *(*array_of)(const redisReadTask *task, array_size count);
-	size_t bytes, elements;      /* of the answer that is coming in */
-	char mark[2 * MARK + 1];     /* of the connection: the stamps' beginning */
-	uint64_t asked, answered;    /* questions, with the greeting as one; their numbers are in the stamps */
-	redisReply *held;            /* the answer whose stamp is still to come */
+	size_t bytes, elements;   /* of the answer that is coming in */
+	char mark[2 * MARK + 1];  /* of the connection: the stamps' beginning */
+	uint64_t asked, answered; /* questions, with the greeting as one; their numbers are in the stamps */
+	redisReply *held;         /* the answer whose stamp is still to come */
 	struct buf out;
 	char greeting[5 + REDIS_SCRIPTS]; /* what was asked: a, s, r, l, e; then terminated */
 	int greeted;
@@ -65,12 +65,12 @@ struct redis_link {
 	struct lock_pipeline queue;
 	struct instant heard;
 
-	bool resting;                /* until, refused for `why` */
+	bool resting; /* until, refused for `why` */
 	struct instant until;
 	enum lock_outcome outcome;
 	struct err why;
-	int busy;                    /* callbacks are running */
-	bool dead;                   /* freed while they do */
+	int busy;  /* callbacks are running */
+	bool dead; /* freed while they do */
 };
 
 /* ---- callbacks, in which the link may be freed ---- */
@@ -146,8 +146,8 @@ static void next_host(struct redis_link *k, enum lock_outcome outcome, const str
 	tell_all(k, outcome, why);
 }
 
-__attribute__((format(printf, 4, 5))) static void lose(struct redis_link *k, enum lock_outcome outcome, enum err_code code,
-                                                       const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void lose(struct redis_link *k, enum lock_outcome outcome,
+                                                       enum err_code code, const char *fmt, ...)
 {
 	struct err why;
 	char text[700];
@@ -204,8 +204,8 @@ static void put(struct redis_link *k, int count, const char **words, const size_
 	free(command);
 }
 
-/* Redis' answers do not say what they answer, and one that came twice would be taken for the next question's: so each is followed
- * by that of an ECHO, which does. */
+/* Redis' answers do not say what they answer, and one that came twice would be taken for the next question's: so each
+ * is followed by that of an ECHO, which does. */
 static void print_stamp(const struct redis_link *k, uint64_t number, char *out, size_t size)
 {
 	snprintf(out, size, "%s.%" PRIu64, k->mark, number);
@@ -307,9 +307,11 @@ static void mix_up(struct redis_link *k, const redisReply *r)
 static bool refused(struct redis_link *k, char what, const redisReply *r)
 {
 	if (says(r, "NOAUTH") || says(r, "ERR operation not permitted"))
-		lose(k, LOCK_REFUSED, ERR_DENIED, "it wants a password: give it in the URL, as ?password_file=PATH, or in %s", LOCK_URL_PASSWORD);
+		lose(k, LOCK_REFUSED, ERR_DENIED,
+		     "it wants a password: give it in the URL, as ?password_file=PATH, or in %s", LOCK_URL_PASSWORD);
 	else if (says(r, "DENIED"))
-		lose(k, LOCK_REFUSED, ERR_DENIED, "it is in protected mode, and takes connections from its own host only");
+		lose(k, LOCK_REFUSED, ERR_DENIED,
+		     "it is in protected mode, and takes connections from its own host only");
 	else if (what == 'a' && r->type == REDIS_REPLY_ERROR && !says(r, "LOADING"))
 		lose(k, LOCK_REFUSED, ERR_DENIED, "it refuses the user or the password: %s", r->str);
 	else if (what == 's' && r->type == REDIS_REPLY_ERROR && !says(r, "LOADING"))
@@ -327,11 +329,13 @@ static bool refused(struct redis_link *k, char what, const redisReply *r)
 
 static bool wrong_role(struct redis_link *k, const redisReply *r)
 {
-	const char *role = r->type == REDIS_REPLY_ARRAY && r->elements && r->element[0]->str ? r->element[0]->str : "master";
+	const char *role =
+		r->type == REDIS_REPLY_ARRAY && r->elements && r->element[0]->str ? r->element[0]->str : "master";
 
 	k->replica = strcmp(role, "slave") == 0;
 	if (k->replica)
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it is a replica, which cannot be written to: name its primary, or all of its servers");
+		lose(k, LOCK_FAILED, ERR_UNREACHABLE,
+		     "it is a replica, which cannot be written to: name its primary, or all of its servers");
 	else if (strcmp(role, "sentinel") == 0)
 		lose(k, LOCK_REFUSED, ERR_USAGE, "it is a Sentinel: name the servers that it watches");
 	else
@@ -418,7 +422,8 @@ static void take_answers(struct redis_link *k)
 			if (k->reader->err == REDIS_ERR_OOM)
 				lose(k, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
 			else
-				lose(k, LOCK_FAILED, ERR_INVALID, "what listens there does not speak Redis' protocol (%s)", k->reader->errstr);
+				lose(k, LOCK_FAILED, ERR_INVALID,
+				     "what listens there does not speak Redis' protocol (%s)", k->reader->errstr);
 			break;
 		}
 		if (!reply)
@@ -443,8 +448,8 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s", n < 0 ? ": " : ", the server closed it",
-		     n < 0 ? strerror(errno) : "");
+		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s",
+		     n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "");
 		return;
 	}
 	k->heard = clock_now();
@@ -583,7 +588,9 @@ struct redis_link *redis_link_new(struct lock_env *env, const struct lock_url *u
 {
 	struct redis_link *k = mem_zero(sizeof *k);
 
-	*k = (struct redis_link){ .env = env, .url = url, .db = db, .scripts = scripts, .events = events, .arg = arg, .fd = -1 };
+	*k = (struct redis_link){
+		.env = env, .url = url, .db = db, .scripts = scripts, .events = events, .arg = arg, .fd = -1
+	};
 	ev_init(&k->reads, on_readable);
 	ev_init(&k->writes, on_writable);
 	ev_init(&k->timer, on_timer);

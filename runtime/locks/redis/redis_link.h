@@ -1,6 +1,5 @@
-/* A connection to the one of several Redis servers that is no replica: greeted, pipelined, and made again when it was lost.
- * Not a lock: it knows nothing of records, and repeats no command.
- * Used by the Redis lock. */
+/* A connection to the one of several Redis servers that is no replica: greeted, pipelined, and made again when it was
+ * lost. Not a lock: it knows nothing of records, and repeats no command. Used by the Redis lock. */
 #ifndef LUNARCH_REDIS_LINK_H
 #define LUNARCH_REDIS_LINK_H
 
@@ -19,13 +18,14 @@ struct redis_link_events {
 	void (*push)(void *arg, const struct redisReply *r); /* whatever comes when nothing was asked: messages */
 };
 
-/* url: hosts, user and password; borrowed, outlives the link. scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none.
- * Opens nothing yet. */
+/* url: hosts, user and password; borrowed, outlives the link. scripts: REDIS_SCRIPTS texts that the server is to keep;
+ * NULL: none. Opens nothing yet. */
 struct redis_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
                                   const struct redis_link_events *events, void *arg);
 void redis_link_free(struct redis_link *link); /* may be called from its callbacks; nobody's call may be under way */
 
-/* Calls c->ready once the link is up (answers are redisReply), now if it is; else it is brought up, and if that fails c->lost is called, later. */
+/* Calls c->ready once the link is up (answers are redisReply), now if it is; else it is brought up, and if that fails
+ * c->lost is called, later. */
 void redis_link_want(struct redis_link *link, struct lock_call *c);
 
 /* Brings the link up for its events' sake. */
@@ -38,8 +38,8 @@ void redis_link_send(struct redis_link *link, struct lock_call *c, int count, co
 /* The digest by which EVALSHA names scripts[which]. NULL: the server would not keep it. */
 const char *redis_link_script(const struct redis_link *link, int which);
 
-/* Its answer, if one comes, goes nowhere. late: its deadline has passed; a link on which nothing has been heard since it was sent
- * is given up then. */
+/* Its answer, if one comes, goes nowhere. late: its deadline has passed; a link on which nothing has been heard since
+ * it was sent is given up then. */
 void redis_link_forget(struct redis_link *link, struct lock_call *c, bool late);
 
 /* This server is not the one: the next is asked, by who asks next. */

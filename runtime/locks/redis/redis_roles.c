@@ -11,7 +11,7 @@
 
 struct asked { /* one host */
 	struct redis_roles *roles;
-	struct lock_url url;       /* with that host alone; all in it is borrowed */
+	struct lock_url url; /* with that host alone; all in it is borrowed */
 	struct redis_link *link;
 	struct lock_call call;
 	bool primary;
@@ -121,7 +121,8 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 
 static const struct redis_link_events no_events = { .up = NULL };
 
-struct redis_roles *redis_roles_ask(struct lock_env *env, const struct lock_url *url, nsec patience, redis_roles_fn *done, void *arg)
+struct redis_roles *redis_roles_ask(struct lock_env *env, const struct lock_url *url, nsec patience,
+                                    redis_roles_fn *done, void *arg)
 {
 	struct redis_roles *r = mem_zero(sizeof *r);
 
@@ -134,7 +135,9 @@ struct redis_roles *redis_roles_ask(struct lock_env *env, const struct lock_url 
 	ev_timer_start(env->loop, &r->timer);
 	for (int i = 0; i < r->hosts; i++) {
 		struct asked *a = &r->asked[i];
-		*a = (struct asked){ .roles = r, .url = *url, .call = { .ready = on_ready, .answered = on_answered, .lost = on_lost } };
+		*a = (struct asked){ .roles = r,
+			             .url = *url,
+			             .call = { .ready = on_ready, .answered = on_answered, .lost = on_lost } };
 		a->url.hosts = 1;
 		a->url.host[0] = url->host[i];
 		a->link = redis_link_new(env, &a->url, 0, NULL, &no_events, a);

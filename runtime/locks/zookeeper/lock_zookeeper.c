@@ -1,5 +1,6 @@
-/* The lock in ZooKeeper: a persistent node, set on the condition of its version. A node that is deleted and made again begins with
- * version 0 again, so each has a child, named at random, that goes with it: a write also checks that this is still there. */
+/* The lock in ZooKeeper: a persistent node, set on the condition of its version. A node that is deleted and made again
+ * begins with version 0 again, so each has a child, named at random, that goes with it: a write also checks that this
+ * is still there. */
 #include "locks/lock.h"
 
 #include "base/buf.h"
@@ -21,7 +22,7 @@
 #define CHILD "lunarch-"
 #define ID_BYTES 8
 #define ELECTION_MS 2000 /* an ensemble at its defaults finds that its leader is gone, and has another */
-#define RAISE_S 1. /* between tries to get notices back */
+#define RAISE_S 1.       /* between tries to get notices back */
 
 struct zk_hub { /* one per process: its sessions */
 	struct lock_env *env;
@@ -41,10 +42,10 @@ struct zk_server { /* what locks with the same hosts, user and password share */
 /* The library's watchers cannot be taken back: what they point to outlives the lock. */
 struct zk_watch {
 	struct zk_watch *next;
-	struct zk_lock *lock;  /* NULL: closed; freed with the server */
-	bool armed, primed;    /* with the server; something was seen */
-	bool told;             /* the lock looks already: what it is told then is as new as what arming shows */
-	int64_t seen;          /* zxid of the last change; 0: no node */
+	struct zk_lock *lock; /* NULL: closed; freed with the server */
+	bool armed, primed;   /* with the server; something was seen */
+	bool told;            /* the lock looks already: what it is told then is as new as what arming shows */
+	int64_t seen;         /* zxid of the last change; 0: no node */
 };
 
 struct zk_lock {
@@ -53,24 +54,24 @@ struct zk_lock {
 	char *path;
 	struct lock_op op;
 	struct lock_call call;
-	struct zk_ask *ask;    /* under way */
-	bool again, parents;   /* in this operation: a read was repeated; parents were made */
+	struct zk_ask *ask;  /* under way */
+	bool again, parents; /* in this operation: a read was repeated; parents were made */
 
-	char *text;            /* of the write under way, as are these */
+	char *text; /* of the write under way, as are these */
 	struct version expected;
 	bool acquiring, removing;
-	int64_t own;           /* zxid of our last write: no news to us */
+	int64_t own;              /* zxid of our last write: no news to us */
 	struct lock_about *about; /* what the question under way fills; NULL: it is another operation */
 
 	struct zk_watch *watch;
 	lock_changed_fn *changed;
 	void *arg;
-	ev_timer poke;         /* calls it, from the loop */
+	ev_timer poke; /* calls it, from the loop */
 };
 
 /* A flight of requests; ends when its last completion was called. */
 struct zk_ask {
-	struct zk_lock *lock;  /* NULL: nobody wants it any more */
+	struct zk_lock *lock; /* NULL: nobody wants it any more */
 	int left;
 	struct instant sent_at;
 	char id[2 * ID_BYTES + 1]; /* of the node: "" = none */
@@ -127,10 +128,11 @@ static void tell_about(struct zk_lock *l, struct lock_result *r)
 		return;
 	*r = (struct lock_result){ .outcome = LOCK_OK };
 	*l->about = (struct lock_about){ .pause_ms = l->server->url.hosts > 1 ? ELECTION_MS : 0 };
-	snprintf(l->about->server, sizeof l->about->server, "ZooKeeper %s", *version ? version :
-	         "of no known version (srvr is not among its 4lw.commands.whitelist)");
+	snprintf(l->about->server, sizeof l->about->server, "ZooKeeper %s",
+	         *version ? version : "of no known version (srvr is not among its 4lw.commands.whitelist)");
 	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
-		snprintf(l->about->warning, sizeof l->about->warning, "this version gets no more repairs; 3.8 is tested");
+		snprintf(l->about->warning, sizeof l->about->warning,
+		         "this version gets no more repairs; 3.8 is tested");
 }
 
 static void finish(struct zk_lock *l, struct lock_result *r)
@@ -142,7 +144,8 @@ static void finish(struct zk_lock *l, struct lock_result *r)
 	lock_op_finish(&l->op, r);
 }
 
-__attribute__((format(printf, 4, 5))) static void fail(struct zk_lock *l, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void fail(struct zk_lock *l, enum lock_outcome outcome, enum err_code code,
+                                                       const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = outcome };
 	char text[700];
@@ -162,8 +165,8 @@ static void want(struct zk_lock *l)
 
 static bool is_loss(int rc)
 {
-	return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZCLOSING || rc == ZSESSIONEXPIRED || rc == ZSESSIONMOVED ||
-	       rc == ZINVALIDSTATE;
+	return rc == ZCONNECTIONLOSS || rc == ZOPERATIONTIMEOUT || rc == ZCLOSING || rc == ZSESSIONEXPIRED ||
+	       rc == ZSESSIONMOVED || rc == ZINVALIDSTATE;
 }
 
 static void fail_rc(struct zk_lock *l, int rc)
@@ -174,7 +177,8 @@ static void fail_rc(struct zk_lock *l, int rc)
 		l->again = true; /* what only looks is repeated once */
 		want(l);
 	} else if (rc == ZNOAUTH || rc == ZINVALIDACL || rc == ZAUTHFAILED || rc == ZSESSIONCLOSEDREQUIRESASLAUTH) {
-		fail(l, LOCK_REFUSED, ERR_DENIED, "the server refuses it (%s): the user, the password or the node's ACL", zerror(rc));
+		fail(l, LOCK_REFUSED, ERR_DENIED,
+		     "the server refuses it (%s): the user, the password or the node's ACL", zerror(rc));
 	} else if (rc == ZNOTREADONLY || rc == ZTHROTTLEDOP || rc == -125 /* quota exceeded */) {
 		fail(l, LOCK_FAILED, ERR_FULL, "the server does not take the write (%s)", zerror(rc));
 	} else if (rc == ZBADARGUMENTS || rc == ZUNIMPLEMENTED) {
@@ -208,7 +212,8 @@ static void on_record(int rc, const char *value, int len, const struct Stat *sta
 	snprintf(version, sizeof version, "%s.%d", a->id, stat ? stat->version : 0);
 	if (rc == ZOK && a->rc != ZOK && a->rc != ZNONODE)
 		rc = a->rc;
-	bool moved = rc == ZOK && a->rc == ZNONODE; /* made in between: its child was not seen, so nothing may be written on that */
+	bool moved = rc == ZOK &&
+	             a->rc == ZNONODE; /* made in between: its child was not seen, so nothing may be written on that */
 	free(a);
 	snprintf(what, sizeof what, "the node %.300s", l->path);
 	if (rc == ZNONODE)
@@ -218,7 +223,8 @@ static void on_record(int rc, const char *value, int len, const struct Stat *sta
 	else if (l->about)
 		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
 	else
-		lock_op_found(&l->op, what, value ? value : "", len > 0 ? (size_t)len : 0, moved ? "?.0" : version, stat->mzxid);
+		lock_op_found(&l->op, what, value ? value : "", len > 0 ? (size_t)len : 0, moved ? "?.0" : version,
+		              stat->mzxid);
 }
 
 static void on_synced(int rc, const char *value, const void *data)
@@ -228,7 +234,8 @@ static void on_synced(int rc, const char *value, const void *data)
 	last_of((struct zk_ask *)data); /* never the last */
 }
 
-/* The session is beyond help: completions that were taken are called for nobody (and what is left of the flight is leaked). */
+/* The session is beyond help: completions that were taken are called for nobody (and what is left of the flight is
+ * leaked). */
 static void not_sent(struct zk_lock *l, struct zk_ask *a, enum lock_outcome outcome, int rc)
 {
 	a->lock = NULL;
@@ -236,8 +243,8 @@ static void not_sent(struct zk_lock *l, struct zk_ask *a, enum lock_outcome outc
 	lock_op_fail_soon(&l->op, outcome, ERR_UNREACHABLE, "it cannot be asked: %s", zerror(rc));
 }
 
-/* Synchronised first, since a follower may be behind; the child before the record, so that a node that is made again in between
- * comes with the child of the old one, which no write passes. */
+/* Synchronised first, since a follower may be behind; the child before the record, so that a node that is made again in
+ * between comes with the child of the old one, which no write passes. */
 static void send_read(struct zk_lock *l, zhandle_t *handle)
 {
 	struct zk_ask *a = new_ask(l, 3);
@@ -325,7 +332,8 @@ static void send_remove(struct zk_lock *l, zhandle_t *handle)
 	const char *dot = strchr(l->expected.text, '.');
 	struct zk_ask *a = new_ask(l, 1);
 	zoo_op_t ops[2];
-	char *child = mem_printf("%s/%s%.*s", l->path, CHILD, dot ? (int)(dot - l->expected.text) : 0, l->expected.text);
+	char *child =
+		mem_printf("%s/%s%.*s", l->path, CHILD, dot ? (int)(dot - l->expected.text) : 0, l->expected.text);
 
 	zoo_delete_op_init(&ops[0], child, -1);
 	zoo_delete_op_init(&ops[1], l->path, dot ? atoi(dot + 1) : 0);
@@ -590,7 +598,8 @@ static const char *wrong_path(const char *path)
 			return "a node's name is missing between two slashes";
 	}
 	for (const char *p = path; p; p = strchr(p, '/') ? strchr(p, '/') + 1 : NULL)
-		if (strncmp(p, "./", 2) == 0 || strcmp(p, ".") == 0 || strncmp(p, "../", 3) == 0 || strcmp(p, "..") == 0)
+		if (strncmp(p, "./", 2) == 0 || strcmp(p, ".") == 0 || strncmp(p, "../", 3) == 0 ||
+		    strcmp(p, "..") == 0)
 			return "a node cannot be called . or ..";
 	return strncmp(path, "zookeeper/", 10) == 0 ? "what is under /zookeeper is the server's own" : NULL;
 }
@@ -615,7 +624,9 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 	}
 	struct zk_lock *l = mem_zero(sizeof *l);
 	*l = (struct zk_lock){
-		.lock = { .ops = &ops, .url = shown }, .path = mem_printf("/%s", path), .call = { .ready = on_ready, .lost = on_lost },
+		.lock = { .ops = &ops, .url = shown },
+		.path = mem_printf("/%s", path),
+		.call = { .ready = on_ready, .lost = on_lost },
 	};
 	ev_init(&l->poke, on_poke);
 	l->poke.data = l;
@@ -638,8 +649,8 @@ static void read_record(struct lock *lock, struct instant by, lock_done_fn *done
 	want(l);
 }
 
-static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable, struct instant by,
-                         lock_done_fn *done, void *arg)
+static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
+                         struct instant by, lock_done_fn *done, void *arg)
 {
 	struct zk_lock *l = of(lock);
 
@@ -652,7 +663,8 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	want(l);
 }
 
-static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
+                          void *arg)
 {
 	struct zk_lock *l = of(lock);
 
@@ -708,8 +720,15 @@ static void close_lock(struct lock *lock)
 }
 
 static const struct lock_ops ops = {
-	.scheme = "zookeeper", .open = open_lock, .read = read_record, .write = write_record, .cancel = cancel, .watch = watch,
-	.close = close_lock, .about = ask_server, .remove = remove_record,
+	.scheme = "zookeeper",
+	.open = open_lock,
+	.read = read_record,
+	.write = write_record,
+	.cancel = cancel,
+	.watch = watch,
+	.close = close_lock,
+	.about = ask_server,
+	.remove = remove_record,
 };
 static const struct lock_ops *const locks[] = { &ops, NULL };
 

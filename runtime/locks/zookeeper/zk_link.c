@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define ATTEMPT (3 * NSEC_PER_SEC) /* to connect to one server, see what it is, and have a session */
-#define SESSION_MS 6000            /* asked for; a connection that is silent for two thirds of it is given up by the library */
+#define SESSION_MS 6000 /* asked for; a connection that is silent for two thirds of it is given up by the library */
 
 enum state { DOWN, DIALING, PROBING, CONNECTING, UP };
 
@@ -29,26 +29,26 @@ struct zk_link {
 	enum state state;
 	int host, tried;
 	struct dial *dial;
-	int probe;               /* a socket; -1 */
+	int probe; /* a socket; -1 */
 	ev_io probing;
-	struct buf said;         /* by the server probed */
+	struct buf said; /* by the server probed */
 	char peer[300], at[RESOLVE_TEXT + 8];
-	char version[40];        /* of the server probed last; "": it does not say */
+	char version[40]; /* of the server probed last; "": it does not say */
 
 	zhandle_t *handle;
-	int fd;                  /* the library's */
+	int fd; /* the library's */
 	ev_io io;
 	ev_timer attempt, timer; /* timer: the library's */
 	struct instant heard;
-	bool broken;             /* seen inside the library: the session is over */
-	int inside;              /* the library */
+	bool broken; /* seen inside the library: the session is over */
+	int inside;  /* the library */
 	struct lock_pipeline queue;
 };
 
 /* ---- going down ---- */
 
-/* zookeeper_close would wait for the server's good-bye; a session whose connection is gone is just freed. Its completions are
- * called from in here. */
+/* zookeeper_close would wait for the server's good-bye; a session whose connection is gone is just freed. Its
+ * completions are called from in here. */
 static void drop_handle(struct zk_link *k)
 {
 	zhandle_t *handle = k->handle;
@@ -86,7 +86,8 @@ static void hang_up(struct zk_link *k)
 
 static void try_host(struct zk_link *k);
 
-__attribute__((format(printf, 4, 5))) static void lose(struct zk_link *k, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void lose(struct zk_link *k, enum lock_outcome outcome, enum err_code code,
+                                                       const char *fmt, ...)
 {
 	bool was_up = k->state == UP;
 	struct err why;
@@ -127,7 +128,8 @@ static void arm(struct zk_link *k)
 	ev_timer_stop(loop, &k->timer);
 	k->fd = fd;
 	if (rc != ZOK || fd < 0 || k->broken) {
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost (%s)", zerror(rc ? rc : ZCONNECTIONLOSS));
+		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost (%s)",
+		     zerror(rc ? rc : ZCONNECTIONLOSS));
 		return;
 	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -144,7 +146,8 @@ static void pump(struct zk_link *k, int events)
 	int rc = zookeeper_process(k->handle, events);
 	k->inside--;
 	if (k->broken || (rc != ZOK && rc != ZNOTHING))
-		lose(k, rc == ZAUTHFAILED ? LOCK_REFUSED : LOCK_FAILED, rc == ZAUTHFAILED ? ERR_DENIED : ERR_UNREACHABLE, "%s",
+		lose(k, rc == ZAUTHFAILED ? LOCK_REFUSED : LOCK_FAILED,
+		     rc == ZAUTHFAILED ? ERR_DENIED : ERR_UNREACHABLE, "%s",
 		     rc == ZAUTHFAILED ? "it refuses the user or the password" : "the session was lost");
 	else
 		arm(k);
@@ -235,10 +238,12 @@ static void open_session(struct zk_link *k)
 
 /* ---- what is it? ---- */
 
-/* The library trusts whatever answers, and fails an assertion on what is no ZooKeeper; so that is found out before. 0: not known yet. */
+/* The library trusts whatever answers, and fails an assertion on what is no ZooKeeper; so that is found out before. 0:
+ * not known yet. */
 static int judge(struct zk_link *k)
 {
-	static const char *const good[] = { "ookeeper version", "eeper version", "is not executed because it is not in the", NULL };
+	static const char *const good[] = { "ookeeper version", "eeper version",
+		                            "is not executed because it is not in the", NULL };
 	const char *said = k->said.data ? k->said.data : "";
 
 	if (strstr(said, "version: ") && !strchr(said, '\n'))
@@ -327,7 +332,8 @@ static void try_host(struct zk_link *k)
 
 	k->state = DIALING;
 	lock_url_print_host(k->url, k->host, k->peer);
-	k->dial = dial_start(loop, lock_lookups(k->env), k->url->host[k->host].name, k->url->host[k->host].port, by, on_dialed, k);
+	k->dial = dial_start(loop, lock_lookups(k->env), k->url->host[k->host].name, k->url->host[k->host].port, by,
+	                     on_dialed, k);
 	ev_now_update(loop);
 	ev_timer_stop(loop, &k->attempt);
 	ev_timer_set(&k->attempt, (double)ATTEMPT / NSEC_PER_SEC + 0.1, 0.); /* dialing ends by itself */
@@ -379,7 +385,8 @@ void zk_link_late(struct zk_link *k, struct instant sent_at)
 		lose(k, LOCK_FAILED, ERR_TIMEOUT, "the server does not answer");
 }
 
-struct zk_link *zk_link_new(struct lock_env *env, const struct lock_url *url, const struct zk_link_events *events, void *arg)
+struct zk_link *zk_link_new(struct lock_env *env, const struct lock_url *url, const struct zk_link_events *events,
+                            void *arg)
 {
 	struct zk_link *k = mem_zero(sizeof *k);
 

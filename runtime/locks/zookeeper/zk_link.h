@@ -17,12 +17,13 @@ struct zk_link_events { /* every member may be NULL */
 };
 
 /* url: hosts, user and password; borrowed, outlives the link. Opens nothing yet. */
-struct zk_link *zk_link_new(struct lock_env *env, const struct lock_url *url, const struct zk_link_events *events, void *arg);
+struct zk_link *zk_link_new(struct lock_env *env, const struct lock_url *url, const struct zk_link_events *events,
+                            void *arg);
 /* Completions under way are called. Not from one of its callbacks' callers (a completion or a watcher). */
 void zk_link_free(struct zk_link *link);
 
-/* Of struct lock_call only `ready` and `lost` are called: answers come to zookeeper's own completions, every one of which is called,
- * with ZCONNECTIONLOSS or ZCLOSING when the session is lost. */
+/* Of struct lock_call only `ready` and `lost` are called: answers come to zookeeper's own completions, every one of
+ * which is called, with ZCONNECTIONLOSS or ZCLOSING when the session is lost. */
 void zk_link_want(struct zk_link *link, struct lock_call *c);
 void zk_link_leave(struct zk_link *link, struct lock_call *c); /* wants no more */
 void zk_link_raise(struct zk_link *link);
@@ -34,7 +35,8 @@ const char *zk_link_version(const struct zk_link *link);
 zhandle_t *zk_link_handle(const struct zk_link *link);
 void zk_link_sent(struct zk_link *link);
 
-/* A request that was sent then has had no answer by its deadline: if nothing at all was heard since, the session is given up. */
+/* A request that was sent then has had no answer by its deadline: if nothing at all was heard since, the session is
+ * given up. */
 void zk_link_late(struct zk_link *link, struct instant sent_at);
 
 #endif

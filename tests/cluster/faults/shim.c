@@ -1,9 +1,8 @@
-/* Preloaded into a candidate (LD_PRELOAD), it shifts the wall clock, and nothing else, by what a file says, while it runs;
- * or lets the clock that counts suspend run ahead of the others, as a suspend does; or every file system look like one of the
- * network.
- * Not a simulation: the program is the real one, and no clock of this machine is touched.
- * SHIM_CLOCK, SHIM_SUSPEND: a file of eight bytes, nanoseconds to add to CLOCK_REALTIME, to CLOCK_BOOTTIME, read at each call.
- * Built and used by the tests beside it. */
+/* Preloaded into a candidate (LD_PRELOAD), it shifts the wall clock, and nothing else, by what a file says, while it
+ * runs; or lets the clock that counts suspend run ahead of the others, as a suspend does; or every file system look
+ * like one of the network. Not a simulation: the program is the real one, and no clock of this machine is touched.
+ * SHIM_CLOCK, SHIM_SUSPEND: a file of eight bytes, nanoseconds to add to CLOCK_REALTIME, to CLOCK_BOOTTIME, read at
+ * each call. Built and used by the tests beside it. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>
@@ -46,7 +45,9 @@ static void add(struct timespec *t, int64_t more)
 
 int clock_gettime(clockid_t id, struct timespec *t)
 {
-	int result = real_gettime ? real_gettime(id, t) : (int)syscall(SYS_clock_gettime, id, t); /* an allocator may be earlier than we are */
+	int result = real_gettime
+	                     ? real_gettime(id, t)
+	                     : (int)syscall(SYS_clock_gettime, id, t); /* an allocator may be earlier than we are */
 
 	if (result == 0 && offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE))
 		add(t, *offset);

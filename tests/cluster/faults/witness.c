@@ -1,7 +1,7 @@
-/* What a term starts in the fault tests: it takes a lock that only one living process may have, and says if another still
- * has it. The kernel judges, not a clock: a process of an ended term that lives on is found, however short the overlap.
- * Not a part of Lunarch, and it knows nothing of it but LUNARCH_TOKEN. Usage: witness FILE NAME [strict]
- * Built and used by tests/lib/field.py. */
+/* What a term starts in the fault tests: it takes a lock that only one living process may have, and says if another
+ * still has it. The kernel judges, not a clock: a process of an ended term that lives on is found, however short the
+ * overlap. Not a part of Lunarch, and it knows nothing of it but LUNARCH_TOKEN. Usage: witness FILE NAME [strict] Built
+ * and used by tests/lib/field.py. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -59,7 +59,8 @@ static void take(const char *file, const char *name, const char *token, int stri
 	while (flock(WITNESS_FD, LOCK_EX | LOCK_NB) < 0) {
 		int pid = strict ? -1 : other_holder(&st);
 		if (pid) {
-			snprintf(text, sizeof text, "%s with token %s began while process %d of another term lived\n", name, token, pid);
+			snprintf(text, sizeof text, "%s with token %s began while process %d of another term lived\n",
+			         name, token, pid);
 			say(file, "overlaps", text);
 			return;
 		}

@@ -5,7 +5,8 @@
 #define CONFORM_H
 
 /* Reads commands, one JSON object a line, from stdin until it ends; prints results and notices, one JSON object a line:
- *   {"id":1,"do":"open","lock":"a","url":"..."}    -> {"id":1,"ok":true,"url":"...","token_in_record":true,"can_watch":true}
+ *   {"id":1,"do":"open","lock":"a","url":"..."}    ->
+ * {"id":1,"ok":true,"url":"...","token_in_record":true,"can_watch":true}
  *   {"id":2,"do":"read","lock":"a","within_ms":N}  -> {"id":2,"outcome":"ok","version":"..","record":{..},"calls":1,..}
  *   {"id":3,"do":"write","lock":"a","record":{..},"expected":"..","durable":true,"within_ms":N}
  *   {"id":4,"do":"cancel","lock":"a"}              -> the operation's own line, then {"id":4,"calls":1}
@@ -14,8 +15,8 @@
  * A result says when it was sent and how long it took, and if done was called from inside the start ("inside"). */
 int conform_script(void);
 
-/* So many racers, each a lock with a connection of its own, in so many processes: in each round all of them write at once,
- * expecting the same version. Prints one JSON object with what happened. */
+/* So many racers, each a lock with a connection of its own, in so many processes: in each round all of them write at
+ * once, expecting the same version. Prints one JSON object with what happened. */
 int conform_race(const char *url, int rounds, int racers, int processes);
 
 #endif

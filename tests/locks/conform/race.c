@@ -1,5 +1,5 @@
-/* The race half. Rounds are held apart by a barrier, and the version that everybody expects is the one the last winner was
- * told, so that in every round all racers want the same thing at the same moment. */
+/* The race half. Rounds are held apart by a barrier, and the version that everybody expects is the one the last winner
+ * was told, so that in every round all racers want the same thing at the same moment. */
 #include "conform.h"
 
 #include "base/mem.h"
@@ -24,12 +24,12 @@
 
 struct course { /* in memory that all processes share */
 	pthread_barrier_t gate;
-	struct version at, next;   /* what everybody expects; what this round's winner left */
-	char holder[32];           /* of the winner */
-	int64_t token;             /* of the last winner */
-	int rounds, winners;       /* winners of this round */
+	struct version at, next; /* what everybody expects; what this round's winner left */
+	char holder[32];         /* of the winner */
+	int64_t token;           /* of the last winner */
+	int rounds, winners;     /* winners of this round */
 	int won_once, wrong, back, misread;
-	bool stop;                 /* what everybody expects next is not known; changed only while all wait */
+	bool stop; /* what everybody expects next is not known; changed only while all wait */
 	char first_wrong[600];
 };
 
@@ -51,7 +51,8 @@ struct stable { /* one process' racers */
 static void complain(struct course *c, const char *who, const struct lock_result *r)
 {
 	if (__atomic_add_fetch(&c->wrong, 1, __ATOMIC_SEQ_CST) == 1)
-		snprintf(c->first_wrong, sizeof c->first_wrong, "%s: %s %s", who, lock_outcome_name(r->outcome), r->err.text);
+		snprintf(c->first_wrong, sizeof c->first_wrong, "%s: %s %s", who, lock_outcome_name(r->outcome),
+		         r->err.text);
 }
 
 static void one_less(struct stable *s)
@@ -236,7 +237,8 @@ static void stop_all(const pid_t *pids, int n)
 			kill(pids[i], SIGKILL);
 }
 
-/* CONFORM_HOSTS, pids: the racers' processes see, in turns, the file systems as those do, which may be clients of one server. */
+/* CONFORM_HOSTS, pids: the racers' processes see, in turns, the file systems as those do, which may be clients of one
+ * server. */
 static void move_to_host(int process)
 {
 	const char *hosts = getenv("CONFORM_HOSTS");

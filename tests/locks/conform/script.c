@@ -1,5 +1,5 @@
-/* The script half: commands from stdin, results to stdout. One loop and one env for all the locks of a script, so that what
- * backends share among locks (connections, watches) is shared here too. */
+/* The script half: commands from stdin, results to stdout. One loop and one env for all the locks of a script, so that
+ * what backends share among locks (connections, watches) is shared here too. */
 #include "conform.h"
 
 #include "base/buf.h"
@@ -22,9 +22,9 @@ struct held {
 	struct lock *lock;
 	struct record record; /* the write under way borrows these */
 	struct version expected;
-	json_int_t op;   /* id of the operation under way */
+	json_int_t op; /* id of the operation under way */
 	const char *what;
-	int calls;       /* of done, for the last operation */
+	int calls; /* of done, for the last operation */
 	bool starting;
 	struct instant started;
 };
@@ -83,14 +83,16 @@ static void on_done(void *arg, const struct lock_result *r)
 	struct held *h = arg;
 	struct instant now = clock_now();
 	json_t *line = json_pack("{s:I, s:s, s:s, s:s, s:I, s:i, s:b, s:f, s:f}", "id", h->op, "op", h->what, "outcome",
-	                         lock_outcome_name(r->outcome), "version", r->version.text, "token", (json_int_t)r->token, "calls", ++h->calls,
-	                         "inside", h->starting, "took_ms", (double)elapsed_holder(h->started, now) / NSEC_PER_MS, "sent_ms",
+	                         lock_outcome_name(r->outcome), "version", r->version.text, "token",
+	                         (json_int_t)r->token, "calls", ++h->calls, "inside", h->starting, "took_ms",
+	                         (double)elapsed_holder(h->started, now) / NSEC_PER_MS, "sent_ms",
 	                         (double)(r->sent_at.raw - h->started.raw) / NSEC_PER_MS);
 
 	if (r->record)
 		json_object_set_new(line, "record", record_json(r->record));
 	if (r->outcome != LOCK_OK && r->outcome != LOCK_ABSENT && r->outcome != LOCK_CONFLICT)
-		json_object_set_new(line, "err", json_pack("{s:i, s:s}", "code", (int)r->err.code, "text", r->err.text));
+		json_object_set_new(line, "err",
+		                    json_pack("{s:i, s:s}", "code", (int)r->err.code, "text", r->err.text));
 	say(line);
 }
 
@@ -175,8 +177,8 @@ static void do_open(struct script *s, const json_t *command)
 	h->lock = l;
 	h->next = s->locks;
 	s->locks = h;
-	say(json_pack("{s:O, s:b, s:s, s:b, s:b}", "id", id, "ok", 1, "url", l->url, "token_in_record", l->ops->token_in_record,
-	              "can_watch", l->ops->watch != NULL));
+	say(json_pack("{s:O, s:b, s:s, s:b, s:b}", "id", id, "ok", 1, "url", l->url, "token_in_record",
+	              l->ops->token_in_record, "can_watch", l->ops->watch != NULL));
 }
 
 static void close_lock(struct held **at)
@@ -208,7 +210,8 @@ static void obey(struct script *s, const char *line)
 		const char *name;
 		void (*act)(struct script *s, const json_t *command);
 	} verbs[] = {
-		{ "open", do_open }, { "read", do_read }, { "write", do_write }, { "cancel", do_cancel }, { "watch", do_watch }, { "close", do_close },
+		{ "open", do_open },     { "read", do_read },   { "write", do_write },
+		{ "cancel", do_cancel }, { "watch", do_watch }, { "close", do_close },
 	};
 	json_t *command = json_loads(line, 0, NULL);
 

@@ -77,7 +77,8 @@ static void check_text(void)
 	ok(!!strstr(got, " INFO  lock=file:/a\\nb term=3 token=17 became_leader: why\\nnot\\x1b[2J\ttab\n"),
 	   "a text line has level, lock, term, token, event and why, and no control characters");
 	ok(!!strstr(got, " ERROR bare: 7\n"), "a line about the program has none of them");
-	ok(got[4] == '-' && got[10] == ' ' && got[19] == '.' && got[23] == ' ', "and a date, where no terminal shows it");
+	ok(got[4] == '-' && got[10] == ' ' && got[19] == '.' && got[23] == ' ',
+	   "and a date, where no terminal shows it");
 	close(p[0]);
 	close(p[1]);
 }
@@ -90,17 +91,20 @@ static void check_json(void)
 		return;
 	in_child(p[1], json_lines);
 	drain(p[0]);
-	json_t *first = json_loads(got, JSON_DISABLE_EOF_CHECK, NULL), *second = json_loads(strchr(got, '\n') + 1, 0, NULL);
+	json_t *first = json_loads(got, JSON_DISABLE_EOF_CHECK, NULL),
+	       *second = json_loads(strchr(got, '\n') + 1, 0, NULL);
 	const char *lock = NULL, *level = NULL, *event = NULL, *message = NULL, *when = NULL;
 	int term = 0, token = 0;
-	int good = json_unpack(first, "{s:s,s:s,s:s,s:s,s:i,s:i,s:s}", "time", &when, "level", &level, "event", &event, "lock",
-	                       &lock, "term", &term, "token", &token, "message", &message) == 0;
+	int good = json_unpack(first, "{s:s,s:s,s:s,s:s,s:i,s:i,s:s}", "time", &when, "level", &level, "event", &event,
+	                       "lock", &lock, "term", &term, "token", &token, "message", &message) == 0;
 	ok(good, "a JSON line has time, level, event, lock, term, token and message");
 	ok(good && term == 3 && token == 17 && strcmp(lock, about.lock) == 0 && strcmp(level, "warn") == 0 &&
 	           strcmp(event, "became_leader") == 0,
 	   "with what was said");
-	is_str(message, "quote\" new\nline \xef\xbf\xbd\xc3\xa4", "quotes, line breaks and bytes that are no UTF-8 stay valid JSON");
-	ok(good && strlen(when) == strlen("2026-11-21T01:02:03.456789Z") && when[strlen(when) - 1] == 'Z', "the time is RFC 3339");
+	is_str(message, "quote\" new\nline \xef\xbf\xbd\xc3\xa4",
+	       "quotes, line breaks and bytes that are no UTF-8 stay valid JSON");
+	ok(good && strlen(when) == strlen("2026-11-21T01:02:03.456789Z") && when[strlen(when) - 1] == 'Z',
+	   "the time is RFC 3339");
 	ok(second && !json_object_get(second, "lock") && !json_object_get(second, "term"), "zero fields are left out");
 	json_decref(first);
 	json_decref(second);
@@ -130,7 +134,8 @@ static void check_long(void)
 	in_child(p[1], long_lines);
 	drain(p[0]);
 	json_t *json = json_loads(got, 0, NULL);
-	ok(strlen(got) <= PIPE_BUF && json, "the longest line on a pipe is cut to what is written as one piece, and is JSON still");
+	ok(strlen(got) <= PIPE_BUF && json,
+	   "the longest line on a pipe is cut to what is written as one piece, and is JSON still");
 	json_decref(json);
 	FILE *f = tmpfile();
 	in_child(fileno(f), long_lines);
@@ -211,7 +216,8 @@ static void check_count(void)
 	const char *message = json_string_value(json_object_get(json, "message"));
 	ok(message && json_integer_value(json_object_get(json, "dropped")) == atoll(message),
 	   "the next line that gets through says how many were dropped");
-	ok(strstr(got, "\"later\"") && !strstr(strstr(got, "\"later\""), "dropped\":"), "and the one after it does not");
+	ok(strstr(got, "\"later\"") && !strstr(strstr(got, "\"later\""), "dropped\":"),
+	   "and the one after it does not");
 	json_decref(json);
 	close(p[0]);
 	close(p[1]);
@@ -240,7 +246,8 @@ static void check_gone(void)
 	int status = in_child(p[1], no_reader);
 	ok(WIFEXITED(status) && WEXITSTATUS(status) == 42, "a reader that went away does not end the program");
 	status = in_child(p[1], exec_after_init);
-	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE, "what is executed later is born with SIGPIPE as it should be");
+	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGPIPE,
+	   "what is executed later is born with SIGPIPE as it should be");
 	close(p[1]);
 }
 
@@ -264,7 +271,8 @@ static void check_terminal(void)
 	unsetenv("NO_COLOR");
 	in_child(slave, one_line);
 	drain(master);
-	ok(strstr(got, "\033[33mWARN \033[0m") && got[2] == ':', "a terminal gets colour, and the time without the date");
+	ok(strstr(got, "\033[33mWARN \033[0m") && got[2] == ':',
+	   "a terminal gets colour, and the time without the date");
 	setenv("NO_COLOR", "1", 1);
 	in_child(slave, one_line);
 	ok(!strchr(drain(master), '\033'), "but no colour with NO_COLOR");
@@ -287,7 +295,8 @@ int main(void)
 	check_count();
 	check_gone();
 	check_terminal();
-	ok(log_level_parse("debug") == LOG_DEBUG && log_level_parse("error") == LOG_ERROR && log_level_parse("loud") == -1,
+	ok(log_level_parse("debug") == LOG_DEBUG && log_level_parse("error") == LOG_ERROR &&
+	           log_level_parse("loud") == -1,
 	   "levels by name");
 	return tap_done();
 }

@@ -22,7 +22,9 @@ static int chance(int n)
 
 static int64_t utc(int year, int month, int day, int hour, int minute)
 {
-	struct tm tm = { .tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = hour, .tm_min = minute };
+	struct tm tm = {
+		.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day, .tm_hour = hour, .tm_min = minute
+	};
 
 	return timegm(&tm);
 }
@@ -110,13 +112,15 @@ static void test_rare(void)
 
 	expect("0 0 29 2 */7", "UTC", utc(2024, 1, 1, 0, 0), "2032-02-29 00:00, 02-29 00:00, 02-29 00:00, 02-29 00:00");
 	expect("0 0 29 2 */7", "UTC", utc(2088, 3, 1, 0, 0), "2128-02-29 00:00, 02-29 00:00, 02-29 00:00, 02-29 00:00");
-	expect("0 */12 29 2 */7", "Europe/Berlin", utc(2088, 3, 1, 0, 0), "2128-02-28 23:00, 02-29 11:00, 02-28 23:00, 02-29 11:00");
+	expect("0 */12 29 2 */7", "Europe/Berlin", utc(2088, 3, 1, 0, 0),
+	       "2128-02-28 23:00, 02-29 11:00, 02-28 23:00, 02-29 11:00");
 	expect("0 0 */28 2 0", "UTC", utc(2027, 6, 1, 0, 0), "2032-02-01 00:00, 02-29 00:00, 02-01 00:00, 02-01 00:00");
 	for (int i = 0; i < 3000; i++) {
 		int day = chance(2) ? 29 : 1 + chance(29), month = chance(2) ? 2 : 1 + chance(12), step = 2 + chance(6);
 		int64_t from = utc(1970 + chance(800), 1 + chance(12), 1 + chance(28), chance(24), chance(60));
 		bool by_day = chance(2);
-		unsigned days = by_day ? every_nth(1, 31, day) : 1u << day, weekdays = by_day ? 1u << step % 7 : every_nth(0, 6, step);
+		unsigned days = by_day ? every_nth(1, 31, day) : 1u << day,
+			 weekdays = by_day ? 1u << step % 7 : every_nth(0, 6, step);
 		char text[60];
 		struct cron c;
 		struct err err;
@@ -127,10 +131,12 @@ static void test_rare(void)
 		}
 		int64_t want = next_midnight(days, month, weekdays, from), got = cron_next(&c, z, from);
 		if (want != got && wrong++ == 0)
-			printf("# %s after %lld: %lld, found %lld\n", text, (long long)from, (long long)want, (long long)got);
+			printf("# %s after %lld: %lld, found %lld\n", text, (long long)from, (long long)want,
+			       (long long)got);
 		most = want - from > most ? want - from : most;
 	}
-	ok(wrong == 0 && most > 30LL * 366 * 86400, "3,000 rare dates are found, up to %lld years away", (long long)(most / 86400 / 366));
+	ok(wrong == 0 && most > 30LL * 366 * 86400, "3,000 rare dates are found, up to %lld years away",
+	   (long long)(most / 86400 / 366));
 	zone_free(z);
 }
 
@@ -143,10 +149,14 @@ static void test_clock_changes(void)
 	expect("0,30 2 * * *", "Europe/Berlin", spring, "2024-03-31 01:00, 04-01 00:00, 04-01 00:30, 04-02 00:00");
 	expect("0 3 * * *", "Europe/Berlin", spring, "2024-03-31 01:00, 04-01 01:00, 04-02 01:00, 04-03 01:00");
 	expect("30 2 * * *", "Europe/Berlin", autumn, "2024-10-27 00:30, 10-28 01:30, 10-29 01:30, 10-30 01:30");
-	expect("30 * * * *", "Europe/Berlin", utc(2024, 10, 26, 23, 45), "2024-10-27 00:30, 10-27 01:30, 10-27 02:30, 10-27 03:30");
-	expect("30 * * * *", "Europe/Berlin", utc(2024, 3, 31, 0, 0), "2024-03-31 00:30, 03-31 01:30, 03-31 02:30, 03-31 03:30");
-	expect("0 */2 * * *", "Europe/Berlin", utc(2024, 3, 30, 23, 30), "2024-03-31 02:00, 03-31 04:00, 03-31 06:00, 03-31 08:00");
-	expect("0 12 30 12 *", "Pacific/Apia", utc(2011, 12, 1, 0, 0), "2011-12-30 10:00, 12-29 22:00, 12-29 22:00, 12-29 22:00");
+	expect("30 * * * *", "Europe/Berlin", utc(2024, 10, 26, 23, 45),
+	       "2024-10-27 00:30, 10-27 01:30, 10-27 02:30, 10-27 03:30");
+	expect("30 * * * *", "Europe/Berlin", utc(2024, 3, 31, 0, 0),
+	       "2024-03-31 00:30, 03-31 01:30, 03-31 02:30, 03-31 03:30");
+	expect("0 */2 * * *", "Europe/Berlin", utc(2024, 3, 30, 23, 30),
+	       "2024-03-31 02:00, 03-31 04:00, 03-31 06:00, 03-31 08:00");
+	expect("0 12 30 12 *", "Pacific/Apia", utc(2011, 12, 1, 0, 0),
+	       "2011-12-30 10:00, 12-29 22:00, 12-29 22:00, 12-29 22:00");
 }
 
 static void test_hash(void)
@@ -159,7 +169,8 @@ static void test_hash(void)
 		snprintf(name, sizeof name, "job%d", i);
 		cron_parse(&a, "H H(1-4) H * *", name, NULL);
 		cron_parse(&b, "H H(1-4) H * *", name, NULL);
-		if (memcmp(&a, &b, sizeof a) != 0 || __builtin_popcountll(a.minute) != 1 || !(a.hour & 0x1e) || (a.day >> 29))
+		if (memcmp(&a, &b, sizeof a) != 0 || __builtin_popcountll(a.minute) != 1 || !(a.hour & 0x1e) ||
+		    (a.day >> 29))
 			break;
 		used += !minutes[__builtin_ctzll(a.minute)]++;
 	}
@@ -236,7 +247,8 @@ static uint64_t random_set(char *text, size_t size, int min, int max, bool star)
 	}
 	for (int n = 1 + chance(3); n > 0; n--) {
 		int from = min + chance(max - min + 1), to = chance(2) ? from : from + chance(max - from + 1);
-		snprintf(text + strlen(text), size - strlen(text), from == to ? "%s%d" : "%s%d-%d", *text ? "," : "", from, to);
+		snprintf(text + strlen(text), size - strlen(text), from == to ? "%s%d" : "%s%d-%d", *text ? "," : "",
+		         from, to);
 		for (int v = from; v <= to; v++)
 			set |= 1ull << v;
 	}
@@ -275,7 +287,8 @@ static bool means(const struct oracle *o, int64_t local)
 }
 
 /* How many of the times differ, over so many days. */
-static int differences(const struct oracle *o, const struct cron *c, const struct zone *z, int64_t from, int days, int *count)
+static int differences(const struct oracle *o, const struct cron *c, const struct zone *z, int64_t from, int days,
+                       int *count)
 {
 	int64_t next = cron_next(c, z, from), highest = INT64_MIN;
 	int wrong = 0;
@@ -295,7 +308,8 @@ static int differences(const struct oracle *o, const struct cron *c, const struc
 		if (t <= from)
 			continue;
 		if (due != (next == t) && wrong++ == 0)
-			printf("# %s: %lld %s\n", o->text, (long long)t, due ? "is due, and was not found" : "is not due");
+			printf("# %s: %lld %s\n", o->text, (long long)t,
+			       due ? "is due, and was not found" : "is not due");
 		*count += due;
 		if (next <= t)
 			next = cron_next(c, z, t);
@@ -323,7 +337,8 @@ static void test_against_counting(const char *zone, int expressions)
 		known++;
 		wrong += differences(&o, &c, z, utc(2024, known % 2 ? 3 : 10, 20, 0, 0) + chance(86400), 25, &count);
 	}
-	ok(wrong == 0 && count > 100, "%s: %d expressions mean the very minutes that counting finds (%d)", zone, expressions, count);
+	ok(wrong == 0 && count > 100, "%s: %d expressions mean the very minutes that counting finds (%d)", zone,
+	   expressions, count);
 	unsetenv("TZ");
 	tzset();
 	zone_free(z);
@@ -341,16 +356,21 @@ static void test_due(void)
 	is_int(cron_due(&c, z, noon, noon + 1800, CRON_ALL, &wake), CRON_NEVER, "nothing is due between two times");
 	is_int(wake, noon + 3600, "and the next one is told");
 	for (enum cron_catch_up how = CRON_SKIP; how <= CRON_ALL; how++)
-		is_int(cron_due(&c, z, noon, noon + 3601, how, &wake), noon + 3600, "one that has just come is due, however missed ones are caught up");
-	is_int(cron_due(&c, z, noon, noon + 5 * 3600 + 300, CRON_ALL, &wake), noon + 3600, "all: the first that was missed");
+		is_int(cron_due(&c, z, noon, noon + 3601, how, &wake), noon + 3600,
+		       "one that has just come is due, however missed ones are caught up");
+	is_int(cron_due(&c, z, noon, noon + 5 * 3600 + 300, CRON_ALL, &wake), noon + 3600,
+	       "all: the first that was missed");
 	is_int(cron_due(&c, z, noon, noon + 5 * 3600 + 300, CRON_LAST, &wake), noon + 5 * 3600, "last: the last");
 	is_int(cron_due(&c, z, noon, noon + 5 * 3600 + 300, CRON_SKIP, &wake), CRON_NEVER, "skip: none");
 	is_int(wake, noon + 6 * 3600, "but the next");
-	is_int(cron_due(&c, z, noon, noon + 5 * 3600 + 30, CRON_SKIP, &wake), noon + 5 * 3600, "skip: half a minute late is not missed");
+	is_int(cron_due(&c, z, noon, noon + 5 * 3600 + 30, CRON_SKIP, &wake), noon + 5 * 3600,
+	       "skip: half a minute late is not missed");
 	cron_parse(&c, "* * * * *", "", NULL);
-	is_int(cron_due(&c, z, noon - 20LL * 366 * 86400, noon + 30, CRON_LAST, &wake), noon, "after twenty years of every minute");
+	is_int(cron_due(&c, z, noon - 20LL * 366 * 86400, noon + 30, CRON_LAST, &wake), noon,
+	       "after twenty years of every minute");
 	cron_parse(&c, "0 0 1 1 *", "", NULL);
-	is_int(cron_due(&c, z, utc(2001, 6, 1, 0, 0), noon, CRON_LAST, &wake), utc(2024, 1, 1, 0, 0), "or of every year");
+	is_int(cron_due(&c, z, utc(2001, 6, 1, 0, 0), noon, CRON_LAST, &wake), utc(2024, 1, 1, 0, 0),
+	       "or of every year");
 	is_int(cron_due(&c, z, noon + 1000, noon, CRON_ALL, &wake), CRON_NEVER, "a last time in the future: nothing");
 	zone_free(z);
 }
@@ -396,7 +416,8 @@ static void test_year(int failovers)
 	if (lua_pcall(L, 5, 1, 0) != LUA_OK)
 		ok(0, "the year: %s", lua_tostring(L, -1));
 	else
-		printf("# a year with %d failovers; nobody led for %.0f hours of it\n", failovers, lua_tonumber(L, -1) / 3600);
+		printf("# a year with %d failovers; nobody led for %.0f hours of it\n", failovers,
+		       lua_tonumber(L, -1) / 3600);
 	lua_close(L);
 }
 

@@ -47,7 +47,8 @@ static void compare_all(const struct zone *z, const char *name, int64_t t)
 		zone_offset(z, t, &from, &until);
 		if (from > t || until <= t) {
 			wrong++;
-			printf("# %s: at %lld it holds from %lld until %lld\n", name, (long long)t, (long long)from, (long long)until);
+			printf("# %s: at %lld it holds from %lld until %lld\n", name, (long long)t, (long long)from,
+			       (long long)until);
 			return;
 		}
 		if (until >= 7258118400LL)
@@ -68,7 +69,8 @@ static int visit(const char *path, const struct stat *st, int kind, struct FTW *
 
 	(void)st;
 	(void)where;
-	if (kind != FTW_F || strncmp(name, "right/", 6) == 0 || strncmp(name, "posix/", 6) == 0 || strchr(name, '.') || strcmp(name, "localtime") == 0)
+	if (kind != FTW_F || strncmp(name, "right/", 6) == 0 || strncmp(name, "posix/", 6) == 0 || strchr(name, '.') ||
+	    strcmp(name, "localtime") == 0)
 		return 0;
 	struct zone *z = zone_open(name, &err);
 	if (!z) {
@@ -87,15 +89,22 @@ static int visit(const char *path, const struct stat *st, int kind, struct FTW *
 static void test_against_libc(void)
 {
 	nftw(DIRECTORY, visit, 16, FTW_PHYS);
-	ok(zones > 300 && wrong == 0, "%lu zones agree with the C library at %lu changes and %lu times", zones, changes, times);
+	ok(zones > 300 && wrong == 0, "%lu zones agree with the C library at %lu changes and %lu times", zones, changes,
+	   times);
 	unsetenv("TZ");
 	tzset();
 }
 
 static void test_posix(void)
 {
-	static const char *const texts[] = { "UTC0", "CET-1CEST,M3.5.0,M10.5.0/3", "EST5EDT4,M3.2.0,M11.1.0", "<-03>3<-02>,M3.5.0/-2,M10.5.0/-1",
-	                                     "IST-1GMT0,M10.5.0,M3.5.0/1", "XXX3:30:15YYY2,J60/2,J300/0", "AAA-5BBB,59/-24,300/167", "<+0545>-5:45" };
+	static const char *const texts[] = { "UTC0",
+		                             "CET-1CEST,M3.5.0,M10.5.0/3",
+		                             "EST5EDT4,M3.2.0,M11.1.0",
+		                             "<-03>3<-02>,M3.5.0/-2,M10.5.0/-1",
+		                             "IST-1GMT0,M10.5.0,M3.5.0/1",
+		                             "XXX3:30:15YYY2,J60/2,J300/0",
+		                             "AAA-5BBB,59/-24,300/167",
+		                             "<+0545>-5:45" };
 	struct err err;
 
 	for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -106,8 +115,17 @@ static void test_posix(void)
 		ok(z && wrong == 0, "\"%s\" as the C library understands it", texts[i]);
 		zone_free(z);
 	}
-	static const char *const bad[] = { "", "X", "CET", "CET-25", "CET-1CEST,M13.1.0,M3.1.0", "CET-1CEST,M3.5.0", "CET-1CEST,M3.5.0,M10.5.0/3x",
-	                                   "<CET-1", "CET-1CEST,J0,J1", "CET-1CEST,M3.6.0,M10.5.0", "CET--1" };
+	static const char *const bad[] = { "",
+		                           "X",
+		                           "CET",
+		                           "CET-25",
+		                           "CET-1CEST,M13.1.0,M3.1.0",
+		                           "CET-1CEST,M3.5.0",
+		                           "CET-1CEST,M3.5.0,M10.5.0/3x",
+		                           "<CET-1",
+		                           "CET-1CEST,J0,J1",
+		                           "CET-1CEST,M3.6.0,M10.5.0",
+		                           "CET--1" };
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		ok(!zone_posix(bad[i], &err), "\"%s\" is no zone", bad[i]);
 }
@@ -134,7 +152,8 @@ static void test_names(void)
 {
 	struct err err;
 
-	ok(!zone_open("Europe/Berln", &err) && err.code == ERR_MISSING && strstr(err.text, "tzdata"), "an unknown zone: %s", err.text);
+	ok(!zone_open("Europe/Berln", &err) && err.code == ERR_MISSING && strstr(err.text, "tzdata"),
+	   "an unknown zone: %s", err.text);
 	ok(!zone_open("../../../etc/passwd", &err) && err.code == ERR_INVALID, "a path is no zone: %s", err.text);
 	ok(!zone_open("/etc/localtime", &err), "nor is an absolute one");
 	ok(!zone_open("tzdata.zi", &err) && err.code == ERR_INVALID, "nor is a file of something else: %s", err.text);

@@ -216,7 +216,8 @@ static void test_possible(void)
 	is_int(proof_pidfd(&r), -1, "but not one that started at another time: its pid was given to somebody else");
 	verdict_is(check(&h, true), PROOF_UNKNOWN, "while the holder lives nothing is proved");
 	ok(runs(h.pid) && runs(h.tree), "and nothing is killed");
-	verdict_is(proof_check(&r, true, why, sizeof why), PROOF_UNKNOWN, "a record with a wrong start does not make the living dead");
+	verdict_is(proof_check(&r, true, why, sizeof why), PROOF_UNKNOWN,
+	           "a record with a wrong start does not make the living dead");
 	ok(runs(h.tree), "nor get its tree killed");
 	r.pid = 0x3fffffff;
 	verdict_is(proof_check(&r, true, why, sizeof why), PROOF_UNKNOWN, "nor one with a wrong pid");
@@ -248,8 +249,10 @@ static void test_daemon(void)
 	struct holder h;
 
 	/* Closes everything, a session and parent of its own: all it has left is its environment. */
-	hold(&h, "(for f in /proc/self/fd/*; do f=${f##*/}; [ $f -gt 2 ] && eval \"exec $f>&-\"; done; "
-	         "exec </dev/null >/dev/null 2>&1; exec setsid sleep 1000) & " SAY, 0);
+	hold(&h,
+	     "(for f in /proc/self/fd/*; do f=${f##*/}; [ $f -gt 2 ] && eval \"exec $f>&-\"; done; "
+	     "exec </dev/null >/dev/null 2>&1; exec setsid sleep 1000) & " SAY,
+	     0);
 	kill_holder(&h);
 	int fd = open(h.record.tree, O_RDONLY | O_CLOEXEC);
 	struct instant start = clock_now();
@@ -273,7 +276,8 @@ static void test_without_marker(void)
 	struct instant start = clock_now();
 	while (!strstr(why, "without our marker") && elapsed_holder(start, clock_now()) < PATIENCE)
 		check(&h, true);
-	verdict_is(check(&h, true), PROOF_DYING, "a child with an empty environment that holds the tree file is not dead");
+	verdict_is(check(&h, true), PROOF_DYING,
+	           "a child with an empty environment that holds the tree file is not dead");
 	ok(runs(h.tree) && strstr(why, "without our marker"), "nor is it killed: it could be anybody's");
 	kill(h.tree, SIGKILL);
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "once it has ended the proof is there");
@@ -373,7 +377,8 @@ static void test_forged(uid_t forger)
 	struct holder victim, own;
 	char text[200], *path;
 
-	hold(&own, "sleep 1000 & " SAY "wait", forger); /* the older one: what the victim started would be younger than it */
+	hold(&own, "sleep 1000 & " SAY "wait",
+	     forger); /* the older one: what the victim started would be younger than it */
 	hold(&victim, "sleep 1000 & " SAY "wait", 0);
 	kill_holder(&own);
 	ssize_t n = proc_slurp(own.record.tree, text, sizeof text);
@@ -439,7 +444,8 @@ static void test_old_files(void)
 	age(self.tree);
 	is_int(tree_files(), 2, "a crashed process leaves its tree file");
 	proof_self_init(&another, dir);
-	is_int(tree_files(), 2, "one that was found free two hours ago is removed by the next process; a held one is not");
+	is_int(tree_files(), 2,
+	       "one that was found free two hours ago is removed by the next process; a held one is not");
 	ok(access(h.record.tree, F_OK) < 0 && access(self.tree, F_OK) == 0, "however old it is");
 	proof_self_fini(&another);
 	is_int(tree_files(), 1, "a process that ends in order leaves none");
@@ -531,7 +537,8 @@ static void test_users(void)
 		return;
 	}
 	chmod(dir, 0777);
-	is_int(as_nobody(body_unreadable), 0, "a younger process of the same user that cannot be read makes it unknown, until it ends");
+	is_int(as_nobody(body_unreadable), 0,
+	       "a younger process of the same user that cannot be read makes it unknown, until it ends");
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
 	kill_holder(&h);
 	char *printed = record_print(&h.record), *path = mem_printf("%s/foreign", dir);
@@ -604,7 +611,8 @@ static void test_cannot_be_ended(void)
 	hold(&h, "(eval \"exec $1>&-\"; exec setpriv --reuid 65534 --clear-groups sleep 1000) & " SAY "wait", 0);
 	ok(becomes_user(h.tree, 65534), "a process of the tree runs as another user");
 	kill_holder(&h);
-	is_int(judge_apart(&h.record, may_not_kill), PROOF_UNKNOWN, "a process of the tree that cannot be ended is not dead");
+	is_int(judge_apart(&h.record, may_not_kill), PROOF_UNKNOWN,
+	       "a process of the tree that cannot be ended is not dead");
 	ok(runs(h.tree), "it lives");
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD, "who may end it proves it");
 	ok(!runs(h.tree), "by doing so");
@@ -650,7 +658,8 @@ static void check_another_time(bool own_user)
 	struct holder h;
 
 	hold(&h, "sleep 1000 & " SAY "wait", 0);
-	is_int(judge_apart(&h.record, enter), PROOF_UNKNOWN, "from another time namespace nothing is proved of one that lives");
+	is_int(judge_apart(&h.record, enter), PROOF_UNKNOWN,
+	       "from another time namespace nothing is proved of one that lives");
 	ok(runs(h.tree) && runs(h.pid), "nothing is killed (%s)", how);
 	kill_holder(&h);
 	is_int(judge_apart(&h.record, enter), PROOF_UNKNOWN, "nor of one that is dead");
@@ -686,7 +695,8 @@ static void test_older(void)
 	if (end) {
 		strcpy(end, "\n");
 		put_text(text, h.record.tree);
-		verdict_is(check(&h, true), PROOF_UNKNOWN, "one that does not say it, as older versions made it, proves nothing");
+		verdict_is(check(&h, true), PROOF_UNKNOWN,
+		           "one that does not say it, as older versions made it, proves nothing");
 		ok(runs(h.tree), "and nothing is killed");
 	}
 	forget(&h);
@@ -724,7 +734,8 @@ static void test_pid_namespace(void)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
 		ok(1, "a /proc of another PID namespace # SKIP needs root");
 	else
-		is_int(status, 0, "with a /proc of another PID namespace than ours we give no evidence about ourselves");
+		is_int(status, 0,
+		       "with a /proc of another PID namespace than ours we give no evidence about ourselves");
 }
 
 int main(int argc, char **argv)

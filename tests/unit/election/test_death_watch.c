@@ -1,4 +1,5 @@
-/* Obituaries with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked again. */
+/* Obituaries with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked again.
+ */
 #include "election/death_watch.h"
 
 #include "base/clock.h"
@@ -313,7 +314,8 @@ static void test_doubt(void)
 	bury(&h);
 }
 
-static void count_unproved(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text)
+static void count_unproved(void *arg, enum log_level level, const struct log_about *about, const char *event,
+                           const char *text)
 {
 	(void)level;
 	(void)about;

@@ -1,5 +1,5 @@
-/* The elector on a real file lock, in what stores and machines can do to a term that goes on: a clone of its machine, a record that
- * falls back, a token that was larger before. */
+/* The elector on a real file lock, in what stores and machines can do to a term that goes on: a clone of its machine, a
+ * record that falls back, a token that was larger before. */
 #include "election/elector.h"
 
 #include "base/mem.h"
@@ -19,7 +19,8 @@
 static char dir[100], url[160];
 static const char *path;
 
-/* One candidate, in this process; what it tells is in memory that a clone of it writes to as well, each in its own place. */
+/* One candidate, in this process; what it tells is in memory that a clone of it writes to as well, each in its own
+ * place. */
 struct told {
 	int leads, stops, renewals, saved, others; /* others: have been reported to lead */
 	enum lease_reason reason;
@@ -90,8 +91,14 @@ static void on_finished(void *arg, bool left)
 }
 
 static const struct elector_callbacks callbacks = {
-	.lead = on_lead, .deadline = on_deadline, .stop = on_stop, .leader = on_leader, .no_leader = on_no_leader, .saved = on_saved,
-	.renewed = on_renewed, .finished = on_finished,
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.saved = on_saved,
+	.renewed = on_renewed,
+	.finished = on_finished,
 };
 
 static void start(struct candidate *c, struct told *told, nsec lease)
@@ -105,7 +112,9 @@ static void start(struct candidate *c, struct told *told, nsec lease)
 	c->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	c->env.offload = offload_new(c->env.loop, 1, NULL);
 	proof_self_init(&c->self, dir);
-	struct elector_config config = { .env = &c->env, .self = &c->self, .lock = url, .identity = "a", .address = "", .times = times };
+	struct elector_config config = {
+		.env = &c->env, .self = &c->self, .lock = url, .identity = "a", .address = "", .times = times
+	};
 	c->elector = elector_new(&config, &callbacks, c, &err);
 	if (!c->elector) {
 		printf("Bail out! %s\n", err.text);
@@ -251,8 +260,10 @@ static void clones(void)
 	while (loser == 1 && shown_term() == after.term && ev_time() < end)
 		ev_run(c.env.loop, 0);
 	struct record last = look();
-	ok(strcmp(last.incarnation, before.incarnation) != 0 && last.term > before.term, "under an incarnation of its own");
-	is_str(last.tree, "", "that offers no proof of its death, which the clone's machine could mistake for that of another");
+	ok(strcmp(last.incarnation, before.incarnation) != 0 && last.term > before.term,
+	   "under an incarnation of its own");
+	is_str(last.tree, "",
+	       "that offers no proof of its death, which the clone's machine could mistake for that of another");
 	ev_timer_stop(c.env.loop, &tick);
 	__atomic_store_n(&s->end, 1, __ATOMIC_SEQ_CST);
 	kill(pid, SIGKILL);
@@ -280,7 +291,8 @@ static void checkpoints(void)
 	replace(&old);
 	until(&c, &told.renewals, told.renewals + 2);
 	struct record now = look();
-	is_str(now.checkpoint, "{\"n\":10}", "a store that shows the record from before it gets it again with the next renewal");
+	is_str(now.checkpoint, "{\"n\":10}",
+	       "a store that shows the record from before it gets it again with the next renewal");
 	ok(told.stops == 0 && now.term == old.term, "the term goes on");
 	mem_replace(&now.checkpoint, "{\"n\":11}");
 	replace(&now);
@@ -294,7 +306,8 @@ static void checkpoints(void)
 	replace(&old);
 	until(&c, &told.leads, 2);
 	struct record next = look();
-	ok(told.stops == 1 && told.leads == 2 && strcmp(next.checkpoint, "{\"n\":5}") == 0, "and so does what another leader had saved, when its record is taken over");
+	ok(told.stops == 1 && told.leads == 2 && strcmp(next.checkpoint, "{\"n\":5}") == 0,
+	   "and so does what another leader had saved, when its record is taken over");
 	record_fini(&old);
 	record_fini(&now);
 	record_fini(&edited);
@@ -321,7 +334,8 @@ static void tokens(void)
 	until(&c, &told.others, 1);
 	unlink(path);
 	until(&c, &told.leads, 1);
-	ok(told.token > r.token, "the token of a term is larger than all that its candidate has seen, also when the record is gone");
+	ok(told.token > r.token,
+	   "the token of a term is larger than all that its candidate has seen, also when the record is gone");
 	record_fini(&r);
 	stop(&c);
 }
@@ -344,7 +358,8 @@ static void extremes(void)
 	r.renewed_us = RECORD_TIME_MAX;
 	replace(&r);
 	start(&c, &told, 2 * NSEC_PER_SEC);
-	ok(until(&c, &told.leads, 1), "a record whose holder's name fills it, with the largest count of transitions, is taken over");
+	ok(until(&c, &told.leads, 1),
+	   "a record whose holder's name fills it, with the largest count of transitions, is taken over");
 	record_fini(&r);
 	r = look();
 	ok(r.transitions == INT64_MAX && !*r.previous_holder, "the count stays, and of the name nothing is kept");
@@ -353,14 +368,15 @@ static void extremes(void)
 	until(&c, &told.renewals, told.renewals + 2);
 	record_fini(&r);
 	r = look();
-	ok(told.stops == 0 && r.renewed_us > r.acquired_us && r.renewed_us < RECORD_TIME_MAX, "at the end of the years the time of renewals begins at the clock anew");
+	ok(told.stops == 0 && r.renewed_us > r.acquired_us && r.renewed_us < RECORD_TIME_MAX,
+	   "at the end of the years the time of renewals begins at the clock anew");
 	record_fini(&r);
 	stop(&c);
 	free(name);
 }
 
-/* For those who believe a leader for as long as its times change. That the record is ahead is the same as that the clock was set
- * back. */
+/* For those who believe a leader for as long as its times change. That the record is ahead is the same as that the
+ * clock was set back. */
 static void clocks(void)
 {
 	struct told told;
@@ -379,7 +395,8 @@ static void clocks(void)
 	until(&c, &told.renewals, told.renewals + 3);
 	record_fini(&r);
 	r = look();
-	ok(r.renewed_us - first > INT64_C(1000000) && r.renewed_us - first < INT64_C(600) * 1000000, "and goes on with what passes");
+	ok(r.renewed_us - first > INT64_C(1000000) && r.renewed_us - first < INT64_C(600) * 1000000,
+	   "and goes on with what passes");
 	record_fini(&r);
 	stop(&c);
 }

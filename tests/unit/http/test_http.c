@@ -1,4 +1,5 @@
-/* The HTTP client against a server that behaves, and misbehaves, as its paths say: each call ends once, in time, with what is true. */
+/* The HTTP client against a server that behaves, and misbehaves, as its paths say: each call ends once, in time, with
+ * what is true. */
 #include "http/http.h"
 
 #include "base/buf.h"
@@ -44,7 +45,8 @@ static void echo(int fd, const char *request, size_t have, const char *body)
 			_exit(0);
 		buf_add(&got, more, (size_t)n);
 	}
-	buf_printf(&answer, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nX-Head:  %.4s \r\n\r\n", strlen(request) + got.len, request);
+	buf_printf(&answer, "HTTP/1.1 200 OK\r\nContent-Length: %zu\r\nX-Head:  %.4s \r\n\r\n",
+	           strlen(request) + got.len, request);
 	buf_adds(&answer, request);
 	buf_add(&answer, got.data ? got.data : "", got.len);
 	if (write(fd, answer.data, answer.len) < 0)
@@ -292,7 +294,7 @@ static void ask(struct seen *s, struct http_request r, const char *path)
 
 static void nap(double seconds)
 {
-	void stop(struct ev_loop *l, ev_timer *w, int revents);
+	void stop(struct ev_loop * l, ev_timer * w, int revents);
 	ev_timer t;
 
 	ev_timer_init(&t, stop, seconds, 0.);
@@ -327,19 +329,25 @@ static void test_plain(void)
 	ok(s.status == 200 && s.code == ERR_NONE && s.dones == 1, "a GET is answered, and ends once");
 	ok(!s.told_inside, "nothing is told from inside http_start");
 	ok(s.answers == 1 && s.answered_status == 200, "the status is told once before");
-	ok(strstr(s.body.data, "GET /echo/a?b=c HTTP/1.1\r\n") && strstr(s.body.data, "X-One: 1\r\n"), "path, query and headers arrive");
+	ok(strstr(s.body.data, "GET /echo/a?b=c HTTP/1.1\r\n") && strstr(s.body.data, "X-One: 1\r\n"),
+	   "path, query and headers arrive");
 	is_str(s.head, "GET", "a header is found whatever its case, without the blanks around it");
-	ok(!s.unsent && elapsed_holder(before, s.sent_at) >= 0 && elapsed_holder(s.sent_at, clock_now()) >= 0, "sent_at lies between start and end");
-	ask(&s, (struct http_request){ .body = "{\"a\":1}", .body_len = 7, .method = "PATCH", .bearer = "secret" }, "/echo");
-	ok(strstr(s.body.data, "PATCH /echo") && strstr(s.body.data, "{\"a\":1}") && strstr(s.body.data, "Content-Length: 7\r\n"),
+	ok(!s.unsent && elapsed_holder(before, s.sent_at) >= 0 && elapsed_holder(s.sent_at, clock_now()) >= 0,
+	   "sent_at lies between start and end");
+	ask(&s, (struct http_request){ .body = "{\"a\":1}", .body_len = 7, .method = "PATCH", .bearer = "secret" },
+	    "/echo");
+	ok(strstr(s.body.data, "PATCH /echo") && strstr(s.body.data, "{\"a\":1}") &&
+	           strstr(s.body.data, "Content-Length: 7\r\n"),
 	   "a body goes with any method");
 	ok(strstr(s.body.data, "Authorization: Bearer secret\r\n") && !strstr(s.body.data, "Content-Type"),
 	   "the bearer token is sent, a content type is not made up");
 	ok(s.reused, "the second request reuses the connection");
 	ask(&s, (struct http_request){ .method = "POST" }, "/echo");
-	ok(strstr(s.body.data, "Content-Length: 0\r\n") && !strstr(s.body.data, "Expect"), "a POST without a body says so");
+	ok(strstr(s.body.data, "Content-Length: 0\r\n") && !strstr(s.body.data, "Expect"),
+	   "a POST without a body says so");
 	ask(&s, (struct http_request){ .user = "u", .password = "p:w" }, "/echo");
-	ok(strstr(s.body.data, "Authorization: Basic dTpwOnc=\r\n") != NULL, "user and password become basic authentication");
+	ok(strstr(s.body.data, "Authorization: Basic dTpwOnc=\r\n") != NULL,
+	   "user and password become basic authentication");
 	ask(&s, (struct http_request){ .method = "HEAD" }, "/length");
 	ok(s.status == 200 && s.code == ERR_NONE && s.body.len == 0, "HEAD has no body");
 	ask(&s, (struct http_request){ .fresh = true }, "/echo");
@@ -357,11 +365,13 @@ static void test_wrong_requests(void)
 	ask(&s, (struct http_request){ .headers = injected }, "/echo");
 	ok(s.code == ERR_USAGE && s.unsent, "a header with a line break is refused");
 	ask(&s, (struct http_request){ .bearer = "a\nb" }, "/echo");
-	ok(s.code == ERR_USAGE && s.unsent && !strstr(s.text, "a\nb"), "a token with a line break is refused, and not shown");
+	ok(s.code == ERR_USAGE && s.unsent && !strstr(s.text, "a\nb"),
+	   "a token with a line break is refused, and not shown");
 	ask(&s, (struct http_request){ .method = "GET / HTTP/1.1\r\nX:" }, "/echo");
 	ok(s.code == ERR_USAGE && s.unsent, "so is a method that is none");
 	ask(&s, (struct http_request){ .url = "ftp://127.0.0.1/" }, "");
-	ok(s.code == ERR_USAGE && s.unsent && !s.told_inside, "a URL of another scheme is refused, later and not at once");
+	ok(s.code == ERR_USAGE && s.unsent && !s.told_inside,
+	   "a URL of another scheme is refused, later and not at once");
 	ask(&s, (struct http_request){ .url = "http://127.0.0.1:99999/" }, "");
 	ok(s.code == ERR_USAGE && s.unsent, "a port that cannot be is refused");
 	buf_fini(&s.body);
@@ -387,7 +397,8 @@ static void test_faults(void)
 	ok(!s.repeated, "and it was sent once");
 	ask(&s, (struct http_request){ 0 }, "/echo");
 	ask(&s, (struct http_request){ .body = "x", .body_len = 1 }, "/close");
-	ok(s.code == ERR_UNREACHABLE && !s.unsent && s.repeated, "a connection that had been there, cut: sent again on another, and said so");
+	ok(s.code == ERR_UNREACHABLE && !s.unsent && s.repeated,
+	   "a connection that had been there, cut: sent again on another, and said so");
 	ask(&s, (struct http_request){ 0 }, "/garbage");
 	ok(s.code != ERR_NONE && !s.unsent && s.dones == 1, "garbage is an error");
 	ask(&s, (struct http_request){ 0 }, "/headers");
@@ -397,7 +408,8 @@ static void test_faults(void)
 	ask(&s, (struct http_request){ .limit = 100000 }, "/endless");
 	ok(s.code == ERR_FULL && s.body.len <= 100000, "a collected body ends at the limit");
 	ask(&s, (struct http_request){ .silence = 200 * NSEC_PER_MS, .data = on_data }, "/silent");
-	ok(s.code == ERR_TIMEOUT && s.pieces == 1 && strcmp(s.body.data, "first") == 0, "silence ends a stream; what came was told");
+	ok(s.code == ERR_TIMEOUT && s.pieces == 1 && strcmp(s.body.data, "first") == 0,
+	   "silence ends a stream; what came was told");
 	ask(&s, (struct http_request){ .url = "http://no-such-host.invalid/" }, "");
 	ok(s.code == ERR_UNREACHABLE && s.unsent, "an unresolvable host: surely not sent");
 	buf_fini(&s.body);
@@ -409,7 +421,8 @@ static void test_resolver(void)
 	struct instant before = clock_now();
 
 	ask(&s, (struct http_request){ .url = "http://hangs.test/", .by = in_ms(200) }, "");
-	ok(s.code == ERR_TIMEOUT && s.unsent && __atomic_load_n(&resolving, __ATOMIC_SEQ_CST), "a name that does not resolve in time: surely not sent");
+	ok(s.code == ERR_TIMEOUT && s.unsent && __atomic_load_n(&resolving, __ATOMIC_SEQ_CST),
+	   "a name that does not resolve in time: surely not sent");
 	start(&s, &(struct http_request){ .url = "http://hangs.test/" }, "");
 	nap(0.1);
 	http_cancel(s.call);
@@ -435,7 +448,8 @@ static void test_cancel(void)
 	start(&s, &(struct http_request){ .url = NULL }, "/hang");
 	nap(0.1);
 	http_cancel(s.call);
-	ok(s.dones == 1 && s.code == ERR_CANCELLED && !s.unsent, "cancelled after: unknown; done is called before http_cancel returns");
+	ok(s.dones == 1 && s.code == ERR_CANCELLED && !s.unsent,
+	   "cancelled after: unknown; done is called before http_cancel returns");
 	s.cancel_at = 5000;
 	ask(&s, (struct http_request){ .data = on_data }, "/endless");
 	ok(s.dones == 1 && s.code == ERR_CANCELLED, "a call may be cancelled from its own data");
@@ -481,16 +495,19 @@ static void test_upload(void)
 	nap(0.05);
 	on_drained(&s, s.call);
 	wait_done(&s);
-	ok(s.status == 200 && strstr(s.body.data, "PUT /echo") && strstr(s.body.data, "Transfer-Encoding: chunked"), "a streamed body goes chunked");
+	ok(s.status == 200 && strstr(s.body.data, "PUT /echo") && strstr(s.body.data, "Transfer-Encoding: chunked"),
+	   "a streamed body goes chunked");
 	ok(s.drains > 2 && s.body.len > 32 * 65536, "all of it, in portions");
 	start(&s, &(struct http_request){ .streamed = true, .body_len = 5 }, "/echo");
 	http_send(s.call, "he", 2, HTTP_SOME);
 	nap(0.05);
 	http_send(s.call, "llo", 3, HTTP_LAST);
 	wait_done(&s);
-	ok(s.status == 200 && strstr(s.body.data, "Content-Length: 5\r\n") && strstr(s.body.data, "\r\n\r\nhello"), "or with its length");
+	ok(s.status == 200 && strstr(s.body.data, "Content-Length: 5\r\n") && strstr(s.body.data, "\r\n\r\nhello"),
+	   "or with its length");
 	ask(&s, (struct http_request){ .streamed = true, .body_len = 1 << 30, .data = on_data }, "/early");
-	ok(s.dones == 1 && s.status == 200 && s.body.len == 5, "an answer that ends before the body does ends the call");
+	ok(s.dones == 1 && s.status == 200 && s.body.len == 5,
+	   "an answer that ends before the body does ends the call");
 	ask(&s, (struct http_request){ .streamed = true, .body_len = 1 << 30, .data = on_data }, "/cut");
 	ok(s.code == ERR_UNREACHABLE && s.body.len == 5, "one that is cut too, as an error");
 	buf_fini(&s.body);
@@ -503,7 +520,8 @@ static void test_redirects(void)
 	ask(&s, (struct http_request){ .answered = on_answered }, "/away");
 	ok(s.status == 302 && strcmp(s.body.data, "body") == 0, "a redirect is an answer by default");
 	ask(&s, (struct http_request){ .redirects = 3, .answered = on_answered }, "/away");
-	ok(s.status == 200 && s.answers == 1 && s.answered_status == 200 && strstr(s.url, "/echo/arrived"), "followed when told to");
+	ok(s.status == 200 && s.answers == 1 && s.answered_status == 200 && strstr(s.url, "/echo/arrived"),
+	   "followed when told to");
 	ask(&s, (struct http_request){ .redirects = 3 }, "/loop");
 	ok(s.code == ERR_INVALID, "not for ever");
 	ask(&s, (struct http_request){ .redirects = 3 }, "/file");
@@ -573,10 +591,18 @@ static void test_texts(void)
 
 	is_str(plain, "https://host:1/p/q", "a URL for people has no user, password, query");
 	free(plain);
-	http_base64(&b, "\0\xff\xfe" "abcd", 7);
+	http_base64(&b,
+	            "\0\xff\xfe"
+	            "abcd",
+	            7);
 	is_str(b.data, "AP/+YWJjZA==", "base64, standard alphabet with padding");
 	struct buf back = { 0 };
-	ok(http_unbase64(&back, b.data, b.len) == 0 && back.len == 7 && memcmp(back.data, "\0\xff\xfe" "abcd", 7) == 0, "and back");
+	ok(http_unbase64(&back, b.data, b.len) == 0 && back.len == 7 &&
+	           memcmp(back.data,
+	                  "\0\xff\xfe"
+	                  "abcd",
+	                  7) == 0,
+	   "and back");
 	static const char *const bad[] = { "A", "AA", "AAA", "A===", "AA=A", "AP_-", "AA==AAAA", "====", "A A=" };
 	int refused = 0;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

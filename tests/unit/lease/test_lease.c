@@ -1,5 +1,5 @@
-/* The time rules, one sentence each, on virtual time against lease_step alone. The simulator looks for what nobody thought of;
- * this says what each rule is. */
+/* The time rules, one sentence each, on virtual time against lease_step alone. The simulator looks for what nobody
+ * thought of; this says what each rule is. */
 #include "lease/lease.h"
 #include "tap.h"
 
@@ -29,12 +29,20 @@ static void tick(double s)
 
 static struct lease_sight held(uint64_t id, nsec duration)
 {
-	return (struct lease_sight){ .kind = SIGHT_HELD, .id = id, .who = id / 10, .write = id, .duration = duration, .term = 5 };
+	return (struct lease_sight){
+		.kind = SIGHT_HELD, .id = id, .who = id / 10, .write = id, .duration = duration, .term = 5
+	};
 }
 
 static struct lease_sight ours(uint64_t write)
 {
-	return (struct lease_sight){ .kind = SIGHT_HELD, .id = write, .who = 1, .write = write, .mine = true, .duration = times.lease, .term = 6 };
+	return (struct lease_sight){ .kind = SIGHT_HELD,
+		                     .id = write,
+		                     .who = 1,
+		                     .write = write,
+		                     .mine = true,
+		                     .duration = times.lease,
+		                     .term = 6 };
 }
 
 static const struct lease_sight absent = { .kind = SIGHT_ABSENT };
@@ -46,7 +54,11 @@ static void read_done(double s, struct lease_sight sight)
 
 static void write_done(double s, enum lease_outcome o, double sent)
 {
-	step(s, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = o, .sent_at = at(sent), .sight = ours(writes) });
+	step(s, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE,
+	                              .op = l.op,
+	                              .outcome = o,
+	                              .sent_at = at(sent),
+	                              .sight = ours(writes) });
 }
 
 static void begin(bool asks)
@@ -94,13 +106,16 @@ static void times_rules(void)
 	struct lease_times t = { 0 };
 
 	lease_times_default(&t);
-	ok(t.lease == 15 * SEC && t.renew == 10 * SEC && t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC && t.drift == SEC,
+	ok(t.lease == 15 * SEC && t.renew == 10 * SEC && t.retry == 2 * SEC && t.grace == 3 * SEC && t.kill == SEC &&
+	           t.drift == SEC,
 	   "nothing given: 15/10/2/3/1/1 seconds");
 	t = (struct lease_times){ .lease = 3 * SEC };
 	lease_times_default(&t);
-	ok(t.renew == 2 * SEC && t.retry == 400 * NSEC_PER_MS && t.grace == 600 * NSEC_PER_MS, "only L: the rest follows from it");
+	ok(t.renew == 2 * SEC && t.retry == 400 * NSEC_PER_MS && t.grace == 600 * NSEC_PER_MS,
+	   "only L: the rest follows from it");
 	t.kill = SEC;
-	ok(lease_times_check(&t, &err) < 0 && strstr(err.text, "1s") && strstr(err.text, "3s"), "a sum beyond L is refused, with its numbers");
+	ok(lease_times_check(&t, &err) < 0 && strstr(err.text, "1s") && strstr(err.text, "3s"),
+	   "a sum beyond L is refused, with its numbers");
 	t = (struct lease_times){ .lease = 15 * SEC, .renew = 2 * SEC, .retry = 2 * SEC };
 	lease_times_default(&t);
 	ok(lease_times_check(&t, &err) < 0 && strstr(err.text, "1.2"), "R must exceed 1.2 P");
@@ -111,12 +126,15 @@ static void standby_rules(void)
 	begin(false);
 	ok(a.set & LEASE_DO_READ, "a candidate looks first");
 	read_done(1, held(10, 3 * SEC));
-	ok((a.set & LEASE_DO_LEADER) && !a.self && !(a.set & LEASE_DO_WRITE), "a held record is reported and waited out");
-	is_int(lease_wait(&l, at(1)) / NSEC_PER_MS, 3000, "for the duration that the record publishes, not our own, from its receipt");
+	ok((a.set & LEASE_DO_LEADER) && !a.self && !(a.set & LEASE_DO_WRITE),
+	   "a held record is reported and waited out");
+	is_int(lease_wait(&l, at(1)) / NSEC_PER_MS, 3000,
+	       "for the duration that the record publishes, not our own, from its receipt");
 	tick(3.9);
 	ok(!(a.set & LEASE_DO_WRITE), "not a moment sooner");
 	tick(4.0);
-	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE && (a.set & LEASE_DO_NO_LEADER), "then it tries at that very moment");
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE && (a.set & LEASE_DO_NO_LEADER),
+	   "then it tries at that very moment");
 
 	begin(false);
 	read_done(1, held(10, 3 * SEC));
@@ -167,7 +185,8 @@ static void standby_rules(void)
 	read_done(1, held(10, 3 * SEC));
 	step(2, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 	read_done(2, ours(writes));
-	ok(!(a.set & (LEASE_DO_START | LEASE_DO_WRITE)), "a write of ours that lands after we gave it up is waited out like a stranger's");
+	ok(!(a.set & (LEASE_DO_START | LEASE_DO_WRITE)),
+	   "a write of ours that lands after we gave it up is waited out like a stranger's");
 }
 
 static void leader_rules(void)
@@ -177,12 +196,14 @@ static void leader_rules(void)
 	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE, "one candidate alone takes an absent record at once");
 	write_done(1, OUTCOME_OK, 0.5);
 	ok((a.set & LEASE_DO_START) && lease_is_leading(&l, at(1)), "and leads");
-	ok(lease_is_leading(&l, at(10.49)) && !lease_is_leading(&l, at(10.5)), "counted from when the write was sent, not answered");
+	ok(lease_is_leading(&l, at(10.49)) && !lease_is_leading(&l, at(10.5)),
+	   "counted from when the write was sent, not answered");
 
 	begin(false);
 	read_done(0, absent);
 	write_done(10.1, OUTCOME_OK, 0);
-	ok(!(a.set & LEASE_DO_START) && (a.set & LEASE_DO_READ), "an acquiring write answered after R starts nothing: it looks again");
+	ok(!(a.set & LEASE_DO_START) && (a.set & LEASE_DO_READ),
+	   "an acquiring write answered after R starts nothing: it looks again");
 
 	begin(false);
 	read_done(0, absent);
@@ -213,7 +234,11 @@ static void leader_rules(void)
 	lead();
 	uint64_t old = l.op;
 	tick(2);
-	step(2.5, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = old, .outcome = OUTCOME_OK, .sent_at = at(2.5), .sight = ours(1) });
+	step(2.5, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE,
+	                                .op = old,
+	                                .outcome = OUTCOME_OK,
+	                                .sent_at = at(2.5),
+	                                .sight = ours(1) });
 	ok(l.busy, "a stale reply is dropped");
 
 	lead();
@@ -227,7 +252,10 @@ static void leader_rules(void)
 /* op: the next one that is wanted is a look, or a write; it is refused. How long until the next after it. */
 static double refused(double s, bool write, nsec *wait)
 {
-	step(s, (struct lease_event){ .kind = write ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE, .op = l.op, .outcome = OUTCOME_FAILED, .refused = true,
+	step(s, (struct lease_event){ .kind = write ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE,
+	                              .op = l.op,
+	                              .outcome = OUTCOME_FAILED,
+	                              .refused = true,
 	                              .sent_at = at(s) });
 	*wait = lease_wait(&l, at(s));
 	s += (double)*wait / (double)SEC;
@@ -257,7 +285,11 @@ static void refusal_rules(void)
 	for (int i = 0; i < 10; i++) {
 		gap = s - before;
 		before = s;
-		step(s, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_FAILED, .refused = true, .sent_at = at(s) });
+		step(s, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE,
+		                              .op = l.op,
+		                              .outcome = OUTCOME_FAILED,
+		                              .refused = true,
+		                              .sent_at = at(s) });
 		while (!(a.set & LEASE_DO_WRITE)) {
 			if (a.set & LEASE_DO_READ) {
 				read_done(s, absent);
@@ -289,7 +321,8 @@ static void end_rules(void)
 	lead();
 	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER });
 	step(1, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = false });
-	ok(!(a.set & LEASE_DO_WRITE) && (a.set & LEASE_DO_FINISHED) && a.left, "what cannot be reaped keeps it from being released");
+	ok(!(a.set & LEASE_DO_WRITE) && (a.set & LEASE_DO_FINISHED) && a.left,
+	   "what cannot be reaped keeps it from being released");
 
 	lead();
 	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_RELOAD });
@@ -322,7 +355,8 @@ static void save_rules(void)
 	want(0.16, 3);
 	ok(!(a.set & LEASE_DO_WRITE), "saves that come meanwhile wait: never two writes at once");
 	write_done(0.2, OUTCOME_OK, 0.1);
-	ok((a.set & LEASE_DO_SAVED) && a.saved == 1, "a write that succeeded answers the save it carries, no later one");
+	ok((a.set & LEASE_DO_SAVED) && a.saved == 1,
+	   "a write that succeeded answers the save it carries, no later one");
 	ok((a.set & LEASE_DO_WRITE) && a.saves, "and the others follow at once, in one write");
 	write_done(0.3, OUTCOME_OK, 0.2);
 	ok((a.set & LEASE_DO_SAVED) && a.saved == 3 && !(a.set & LEASE_DO_WRITE), "which answers them all");
@@ -352,11 +386,13 @@ static void save_rules(void)
 	want(0.1, 1);
 	write_done(0.2, OUTCOME_CONFLICT, 0.1);
 	read_done(0.3, held(10, 3 * SEC));
-	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_SAVED), "another holder in the record: the save has failed");
+	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_SAVED),
+	   "another holder in the record: the save has failed");
 	lead();
 	want(0.1, 1);
 	write_done(10.1, OUTCOME_OK, 0.05);
-	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_SAVED), "an answer after the term has failed it, whatever is in the store");
+	ok((a.set & LEASE_DO_UNSAVED) && !(a.set & LEASE_DO_SAVED),
+	   "an answer after the term has failed it, whatever is in the store");
 	begin(false);
 	read_done(0, held(10, 3 * SEC));
 	want(1, 1);
@@ -365,14 +401,17 @@ static void save_rules(void)
 	lead();
 	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER });
 	want(1.1, 1);
-	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW, "while the script stops and the lease is held, it may save");
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW,
+	   "while the script stops and the lease is held, it may save");
 	step(1.2, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
 	ok(a.set & LEASE_DO_UNSAVED, "when it has stopped, nobody waits for it");
 	write_done(1.3, OUTCOME_OK, 1.1);
-	ok(!(a.set & LEASE_DO_SAVED) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "and the release follows");
+	ok(!(a.set & LEASE_DO_SAVED) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE,
+	   "and the release follows");
 }
 
-/* Until that time every write's outcome is unknown, and every look shows the same. What is wanted then is not answered yet. */
+/* Until that time every write's outcome is unknown, and every look shows the same. What is wanted then is not answered
+ * yet. */
 static void doubt(double from, double to, struct lease_sight sight)
 {
 	for (double s = from; s < to; s += 0.1) {
@@ -404,7 +443,8 @@ static void doubt_rules(void)
 	lead();
 	uint64_t first = writes, before;
 	doubt(0.1, 9, ours(first));
-	ok(writes > first + LEASE_LIMBO + 2 && lease_is_leading(&l, at(9)), "however many renewals have come to nothing, the next is tried");
+	ok(writes > first + LEASE_LIMBO + 2 && lease_is_leading(&l, at(9)),
+	   "however many renewals have come to nothing, the next is tried");
 	double s = next_write(9, ours(first));
 	write_done(s, OUTCOME_OK, s);
 	is_int((lease_end(&l).boot - at(s).boot) / SEC, 10, "and counts");
@@ -423,7 +463,8 @@ static void doubt_rules(void)
 	lease_configure(&l, &shorter);
 	before = writes;
 	doubt(0.1, 7, ours(writes));
-	ok(writes == before + LEASE_LIMBO, "a write of a shorter duration that bounds the term is not forgotten: without room nothing more is written");
+	ok(writes == before + LEASE_LIMBO,
+	   "a write of a shorter duration that bounds the term is not forgotten: without room nothing more is written");
 	ok(lease_end(&l).boot < at(8 + 2.5).boot, "and it bounds the term");
 }
 
@@ -440,7 +481,8 @@ static void change_rules(void)
 	begin(false);
 	step(0.1, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 	read_done(0.2, (struct lease_sight){ .kind = SIGHT_RELEASED, .id = 3 });
-	ok((a.set & LEASE_DO_WRITE) && !(a.set & LEASE_DO_READ), "but if it shows that the lock is free, the try comes first");
+	ok((a.set & LEASE_DO_WRITE) && !(a.set & LEASE_DO_READ),
+	   "but if it shows that the lock is free, the try comes first");
 
 	lead();
 	step(1, (struct lease_event){ .kind = LEASE_EV_CHANGED });
@@ -468,15 +510,17 @@ static void copy_rules(void)
 	tick(2);
 	write_done(2.1, OUTCOME_CONFLICT, 2);
 	read_done(2.2, copy(1000, l.writes));
-	ok((a.set & twin) == twin && !a.held && a.reason == LEASE_STOLEN, "a write that is not ours under our incarnation, no older than our last: a copy of "
-	                                                                 "this process leads, and our term ends in the same step");
+	ok((a.set & twin) == twin && !a.held && a.reason == LEASE_STOLEN,
+	   "a write that is not ours under our incarnation, no older than our last: a copy of "
+	   "this process leads, and our term ends in the same step");
 	step(2.5, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = true });
 	struct lease_sight its = copy(1000, l.writes);
 	its.mine = false; /* since we have another incarnation now */
 	while (!(a.set & LEASE_DO_READ))
 		tick(2.6);
 	read_done(2.6, its);
-	ok(!(a.set & LEASE_DO_WRITE) && lease_wait(&l, at(2.6)) > 10 * SEC, "whose lease is waited out like any other's, from the first sight of it");
+	ok(!(a.set & LEASE_DO_WRITE) && lease_wait(&l, at(2.6)) > 10 * SEC,
+	   "whose lease is waited out like any other's, from the first sight of it");
 
 	lead();
 	tick(2);
@@ -495,7 +539,8 @@ static void copy_rules(void)
 	tick(4);
 	write_done(4.1, OUTCOME_CONFLICT, 4);
 	read_done(4.2, copy(first, 1));
-	ok(!(a.set & twin) && (a.set & LEASE_DO_WRITE), "an older one of ours is: the store fell back to it, and the term goes on with the next renewal");
+	ok(!(a.set & twin) && (a.set & LEASE_DO_WRITE),
+	   "an older one of ours is: the store fell back to it, and the term goes on with the next renewal");
 	lead();
 	tick(2);
 	write_done(2.1, OUTCOME_CONFLICT, 2);
@@ -504,7 +549,8 @@ static void copy_rules(void)
 
 	begin(false);
 	read_done(1, copy(1000, 1));
-	ok((a.set & LEASE_DO_TWIN) && !(a.set & LEASE_DO_WRITE), "a copy of a standby that leads is met by the standby, which waits");
+	ok((a.set & LEASE_DO_TWIN) && !(a.set & LEASE_DO_WRITE),
+	   "a copy of a standby that leads is met by the standby, which waits");
 	is_int(lease_next_count(&l), 1, "whose next write is its first");
 }
 
@@ -515,9 +561,15 @@ static void token_rules(void)
 	read_done(0, absent);
 	struct lease_sight low = ours(writes);
 	low.low_token = true;
-	step(0.1, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_OK, .sent_at = at(0), .sight = low });
-	ok(!(a.set & LEASE_DO_START) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "a term whose token is not above those seen is not led but let go");
-	step(0.2, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_OK, .sent_at = at(0.1),
+	step(0.1,
+	     (struct lease_event){
+		     .kind = LEASE_EV_WRITE_DONE, .op = l.op, .outcome = OUTCOME_OK, .sent_at = at(0), .sight = low });
+	ok(!(a.set & LEASE_DO_START) && (a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE,
+	   "a term whose token is not above those seen is not led but let go");
+	step(0.2, (struct lease_event){ .kind = LEASE_EV_WRITE_DONE,
+	                                .op = l.op,
+	                                .outcome = OUTCOME_OK,
+	                                .sent_at = at(0.1),
 	                                .sight = { .kind = SIGHT_RELEASED, .id = 3 } });
 	if (a.set & LEASE_DO_READ)
 		read_done(0.2, (struct lease_sight){ .kind = SIGHT_RELEASED, .id = 3 });

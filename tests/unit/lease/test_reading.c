@@ -110,9 +110,11 @@ static void test_changes(void)
 
 static void test_strangers(void)
 {
-	const char *client_go = "{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":15,\"renewTime\":\"2024-05-01T12:00:00Z\"}";
-	const char *twice = "{\n  \"holderIdentity\": \"x\",\n  \"leaseDurationSeconds\": 15,\n  \"renewTime\": \"2024-05-01T12:00:00.000000Z\","
-			    "\n  \"write\": \"0123456789abcdef0123456789abcdef\",\n  \"x\": {\n  \"write\": \"0123456789abcdef0123456789abcdef\"}}";
+	const char *client_go =
+		"{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":15,\"renewTime\":\"2024-05-01T12:00:00Z\"}";
+	const char *twice =
+		"{\n  \"holderIdentity\": \"x\",\n  \"leaseDurationSeconds\": 15,\n  \"renewTime\": \"2024-05-01T12:00:00.000000Z\","
+		"\n  \"write\": \"0123456789abcdef0123456789abcdef\",\n  \"x\": {\n  \"write\": \"0123456789abcdef0123456789abcdef\"}}";
 
 	ok(agree(client_go, client_go, strlen(client_go)), "records of other clients are parsed each time");
 	ok(agree(twice, twice, strlen(twice)), "and those in which it is not clear which write is meant");

@@ -6,33 +6,32 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-static const char *const FULL =
-	"{\n"
-	"  \"holderIdentity\": \"web-1\",\n"
-	"  \"leaseDurationSeconds\": 15,\n"
-	"  \"acquireTime\": \"2024-05-01T12:00:00.000000Z\",\n"
-	"  \"renewTime\": \"2024-05-01T12:00:02.123456Z\",\n"
-	"  \"leaderTransitions\": 7,\n"
-	"  \"leaseDurationMs\": 15000,\n"
-	"  \"renewDeadlineMs\": 10000,\n"
-	"  \"retryPeriodMs\": 2000,\n"
-	"  \"term\": 9,\n"
-	"  \"token\": 4611686018427387903,\n"
-	"  \"state\": \"leading\",\n"
-	"  \"write\": \"00112233445566778899aabbccddeeff\",\n"
-	"  \"address\": \"10.0.0.1:80\",\n"
-	"  \"previousHolder\": \"web-0\",\n"
-	"  \"incarnation\": \"6ba7b810-9dad-11d1-80b4-00c04fd430c8\",\n"
-	"  \"pid\": 4711,\n"
-	"  \"pidStart\": 123456,\n"
-	"  \"bootId\": \"7d444840-9dc0-11d1-b245-5ffdce74fad2\",\n"
-	"  \"pidNamespace\": 4026531836,\n"
-	"  \"netNamespace\": 4026531840,\n"
-	"  \"tree\": \"/var/lib/lunarch/.6ba7b810-9dad-11d1-80b4-00c04fd430c8.tree\",\n"
-	"  \"checkpoint\": {\"n\":9007199254740993},\n"
-	"  \"zebra\": [1, 2.5, null],\n"
-	"  \"ant\": true\n"
-	"}\n";
+static const char *const FULL = "{\n"
+				"  \"holderIdentity\": \"web-1\",\n"
+				"  \"leaseDurationSeconds\": 15,\n"
+				"  \"acquireTime\": \"2024-05-01T12:00:00.000000Z\",\n"
+				"  \"renewTime\": \"2024-05-01T12:00:02.123456Z\",\n"
+				"  \"leaderTransitions\": 7,\n"
+				"  \"leaseDurationMs\": 15000,\n"
+				"  \"renewDeadlineMs\": 10000,\n"
+				"  \"retryPeriodMs\": 2000,\n"
+				"  \"term\": 9,\n"
+				"  \"token\": 4611686018427387903,\n"
+				"  \"state\": \"leading\",\n"
+				"  \"write\": \"00112233445566778899aabbccddeeff\",\n"
+				"  \"address\": \"10.0.0.1:80\",\n"
+				"  \"previousHolder\": \"web-0\",\n"
+				"  \"incarnation\": \"6ba7b810-9dad-11d1-80b4-00c04fd430c8\",\n"
+				"  \"pid\": 4711,\n"
+				"  \"pidStart\": 123456,\n"
+				"  \"bootId\": \"7d444840-9dc0-11d1-b245-5ffdce74fad2\",\n"
+				"  \"pidNamespace\": 4026531836,\n"
+				"  \"netNamespace\": 4026531840,\n"
+				"  \"tree\": \"/var/lib/lunarch/.6ba7b810-9dad-11d1-80b4-00c04fd430c8.tree\",\n"
+				"  \"checkpoint\": {\"n\":9007199254740993},\n"
+				"  \"zebra\": [1, 2.5, null],\n"
+				"  \"ant\": true\n"
+				"}\n";
 
 static int parse(struct record *r, const char *text, struct err *err)
 {
@@ -60,21 +59,23 @@ static void test_round_trip(void)
 	is_int(copy.renewed_us, 1714564802123456, "times are exact to the microsecond");
 	ok(record_write_id(&copy) == UINT64_C(0x0011223344556677), "the write's name is a number");
 	record_clear(&copy);
-	ok(copy.holder && !*copy.holder && !copy.extra && record_write_id(&copy) == 0, "a cleared record is an initialised one");
+	ok(copy.holder && !*copy.holder && !copy.extra && record_write_id(&copy) == 0,
+	   "a cleared record is an initialised one");
 	record_fini(&copy);
 }
 
 static void test_client_go(void)
 {
 	static const char text[] = "{\"holderIdentity\":\"n_1\",\"leaseDurationSeconds\":15,\"acquireTime\":null,"
-	                           "\"renewTime\":\"2024-05-01T12:00:02Z\",\"leaderTransitions\":3}";
+				   "\"renewTime\":\"2024-05-01T12:00:02Z\",\"leaderTransitions\":3}";
 	struct record r;
 	struct err err;
 
 	record_init(&r);
 	is_int(parse(&r, text, &err), 0, "client-go's record is read");
 	is_int(r.lease_ms, 15000, "its seconds are the duration");
-	ok(r.state == RECORD_UNSAID && r.term == 0 && r.acquired_us == RECORD_TIME_UNKNOWN, "what it does not say is unsaid");
+	ok(r.state == RECORD_UNSAID && r.term == 0 && r.acquired_us == RECORD_TIME_UNKNOWN,
+	   "what it does not say is unsaid");
 	is_int(r.transitions, 3, "its transitions count");
 	is_int(parse(&r, "{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"leaseDurationMs\":900}", &err), 0,
 	       "a released record without times is read");
@@ -84,7 +85,10 @@ static void test_client_go(void)
 
 static void test_published_seconds(void)
 {
-	static const struct { int64_t lease, retry; const char *want; } cases[] = {
+	static const struct {
+		int64_t lease, retry;
+		const char *want;
+	} cases[] = {
 		{ 15000, 2000, "\"leaseDurationSeconds\": 15," }, { 15001, 2000, "\"leaseDurationSeconds\": 16," },
 		{ 3000, 999, "\"leaseDurationSeconds\": 4," },    { 2500, 300, "\"leaseDurationSeconds\": 4," },
 		{ 1, 0, "\"leaseDurationSeconds\": 1," },
@@ -106,7 +110,10 @@ static void test_published_seconds(void)
 static void test_identities(void)
 {
 	char big[4097];
-	const char *const names[] = { "a \"quoted\" name", "line\nbreak\ttab\x01", "Gr\xc3\xbc\xc3\x9f""e \xf0\x9f\x8c\x99 \xe2\x80\xa8", "\\\\", big };
+	const char *const names[] = { "a \"quoted\" name", "line\nbreak\ttab\x01",
+		                      "Gr\xc3\xbc\xc3\x9f"
+		                      "e \xf0\x9f\x8c\x99 \xe2\x80\xa8",
+		                      "\\\\", big };
 
 	for (size_t i = 0; i < sizeof big - 1; i++)
 		big[i] = "ab\n\"\\"[i % 5];
@@ -120,7 +127,8 @@ static void test_identities(void)
 		free(r.holder);
 		r.holder = strdup(names[i]);
 		char *text = record_print(&r);
-		ok(parse(&back, text, &err) == 0 && strcmp(back.holder, names[i]) == 0, "identity %zu comes back as it went", i);
+		ok(parse(&back, text, &err) == 0 && strcmp(back.holder, names[i]) == 0,
+		   "identity %zu comes back as it went", i);
 		free(text);
 		record_fini(&r), record_fini(&back);
 	}
@@ -129,10 +137,16 @@ static void test_identities(void)
 static void test_errors(void)
 {
 #define OK_PART "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":15"
-	static const struct { const char *text; enum err_code code; const char *says; } cases[] = {
+	static const struct {
+		const char *text;
+		enum err_code code;
+		const char *says;
+	} cases[] = {
 		{ "", ERR_INVALID, "no JSON" },
 		{ "{\"holderIdentity\":\"a", ERR_INVALID, "no JSON: line 1" },
-		{ "\x7f" "ELF\x02\x01", ERR_INVALID, "no JSON" },
+		{ "\x7f"
+		  "ELF\x02\x01",
+		  ERR_INVALID, "no JSON" },
 		{ OK_PART ",\"holderIdentity\":\"b\"}", ERR_INVALID, "holderIdentity" },
 		{ OK_PART "} trailing", ERR_INVALID, "no JSON" },
 		{ "{\"holderIdentity\":\"a\\u0000b\",\"leaseDurationSeconds\":15}", ERR_INVALID, "no JSON" },
@@ -141,15 +155,21 @@ static void test_errors(void)
 		{ "{\"name\":\"package.json\"}", ERR_FOREIGN, "no election record" },
 		{ "{\"holderIdentity\":\"a\"}", ERR_INVALID, "\"leaseDurationSeconds\" is missing" },
 		{ "{\"leaseDurationSeconds\":15}", ERR_INVALID, "\"holderIdentity\" is missing" },
-		{ "{\"holderIdentity\":7,\"leaseDurationSeconds\":15}", ERR_INVALID, "\"holderIdentity\" is 7, expected a string" },
+		{ "{\"holderIdentity\":7,\"leaseDurationSeconds\":15}", ERR_INVALID,
+		  "\"holderIdentity\" is 7, expected a string" },
 		{ "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":\"15\"}", ERR_INVALID,
 		  "\"leaseDurationSeconds\" is \"15\", expected a whole number from 0" },
-		{ "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":15.0}", ERR_INVALID, "is 15.0, expected a whole number" },
-		{ "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":-1}", ERR_INVALID, "is -1, expected a whole number" },
-		{ OK_PART ",\"leaseDurationMs\":9223372036855}", ERR_INVALID, "\"leaseDurationMs\" is 9223372036855, expected" },
+		{ "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":15.0}", ERR_INVALID,
+		  "is 15.0, expected a whole number" },
+		{ "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":-1}", ERR_INVALID,
+		  "is -1, expected a whole number" },
+		{ OK_PART ",\"leaseDurationMs\":9223372036855}", ERR_INVALID,
+		  "\"leaseDurationMs\" is 9223372036855, expected" },
 		{ OK_PART ",\"token\":9223372036854775808}", ERR_INVALID, "no JSON" },
-		{ OK_PART ",\"state\":\"dancing\"}", ERR_INVALID, "\"state\" is \"dancing\", expected \"leading\" or \"released\"" },
-		{ OK_PART ",\"renewTime\":\"yesterday\"}", ERR_INVALID, "\"renewTime\" is \"yesterday\", expected a time" },
+		{ OK_PART ",\"state\":\"dancing\"}", ERR_INVALID,
+		  "\"state\" is \"dancing\", expected \"leading\" or \"released\"" },
+		{ OK_PART ",\"renewTime\":\"yesterday\"}", ERR_INVALID,
+		  "\"renewTime\" is \"yesterday\", expected a time" },
 		{ OK_PART ",\"renewTime\":12}", ERR_INVALID, "\"renewTime\" is 12" },
 		{ OK_PART ",\"write\":\"xyz\"}", ERR_INVALID, "\"write\" is \"xyz\"" },
 		{ OK_PART ",\"bootId\":\"00000000-0000-0000-0000-0000000000000\"}", ERR_INVALID, "\"bootId\"" },
@@ -164,7 +184,10 @@ static void test_errors(void)
 		struct err err = { 0 };
 		int rc = parse(&r, cases[i].text, &err);
 		if (!ok(rc == -1 && err.code == cases[i].code && strstr(err.text, cases[i].says),
-		        "%s is refused with \"%s\"", i == 2 ? "a binary" : *cases[i].text ? cases[i].text : "an empty text",
+		        "%s is refused with \"%s\"",
+		        i == 2           ? "a binary"
+		        : *cases[i].text ? cases[i].text
+		                         : "an empty text",
 		        cases[i].says))
 			printf("# code %d, text: %s\n", err.code, err.text);
 	}
@@ -174,7 +197,11 @@ static void test_errors(void)
 
 static void test_checkpoint(void)
 {
-	static const struct { const char *text; int good; const char *what; } cases[] = {
+	static const struct {
+		const char *text;
+		int good;
+		const char *what;
+	} cases[] = {
 		{ "{\"a\":[1,2.5,null,\"\\u00e9\"]}", 1, "a table" },
 		{ "\"x\"", 1, "any value" },
 		{ "", 0, "nothing" },
@@ -191,15 +218,17 @@ static void test_checkpoint(void)
 	char big[RECORD_CHECKPOINT_MAX + 2], deep[8192] = "";
 
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		ok((record_checkpoint_check(cases[i].text, &err) == 0) == cases[i].good, "a checkpoint: %s is %s", cases[i].what,
-		   cases[i].good ? "taken" : "refused");
+		ok((record_checkpoint_check(cases[i].text, &err) == 0) == cases[i].good, "a checkpoint: %s is %s",
+		   cases[i].what, cases[i].good ? "taken" : "refused");
 	memset(big, '1', sizeof big);
 	big[0] = big[RECORD_CHECKPOINT_MAX - 1] = '"';
 	big[RECORD_CHECKPOINT_MAX] = '\0';
 	ok(record_checkpoint_check(big, &err) == 0, "a checkpoint: 16 KB are taken");
 	memcpy(big + RECORD_CHECKPOINT_MAX - 1, "1\"", 3);
-	ok(record_checkpoint_check(big, &err) < 0 && err.code == ERR_FULL && strstr(err.text, "16385"), "a checkpoint: a byte more is not, with the numbers");
-	for (int depth = 2000; depth < 2100; depth++) { /* whatever the parser's limit is: taken here means read back there */
+	ok(record_checkpoint_check(big, &err) < 0 && err.code == ERR_FULL && strstr(err.text, "16385"),
+	   "a checkpoint: a byte more is not, with the numbers");
+	for (int depth = 2000; depth < 2100;
+	     depth++) { /* whatever the parser's limit is: taken here means read back there */
 		memset(deep, '[', (size_t)depth);
 		memset(deep + depth, ']', (size_t)depth);
 		deep[2 * depth] = '\0';
@@ -235,7 +264,11 @@ static char *filled(const char *key, const char *number, size_t bytes)
 /* What is read can be written again with everything that an election adds. */
 static void test_kept(void)
 {
-	static const struct { const char *key, *number; size_t bytes; int good; } cases[] = {
+	static const struct {
+		const char *key, *number;
+		size_t bytes;
+		int good;
+	} cases[] = {
 		{ "zebra", "1e9", RECORD_MAX_BYTES, 0 },
 		{ "zebra", "0.1", 20000, 0 },
 		{ "zebra", "0.1", 18000, 1 },
@@ -256,10 +289,12 @@ static void test_kept(void)
 		   cases[i].good ? "read" : "refused, since it could not be written again");
 		snprintf(size, sizeof size, "at most %d", RECORD_KEPT_MAX);
 		if (!taken)
-			ok(err.code == ERR_INVALID && strstr(err.text, cases[i].key) && strstr(err.text, size) && strstr(err.text, ": "),
+			ok(err.code == ERR_INVALID && strstr(err.text, cases[i].key) && strstr(err.text, size) &&
+			           strstr(err.text, ": "),
 			   "with the field, its size and what to do");
 		char *again = record_print(&r);
-		ok(strlen(again) <= 2 * RECORD_KEPT_MAX && (!taken || parse(&back, again, &err) == 0), "and what is written is read");
+		ok(strlen(again) <= 2 * RECORD_KEPT_MAX && (!taken || parse(&back, again, &err) == 0),
+		   "and what is written is read");
 		free(again), free(text);
 		record_fini(&r), record_fini(&back);
 	}
@@ -289,26 +324,41 @@ static void test_sight(void)
 
 static void test_times(void)
 {
-	static const struct { const char *text; int64_t us; } good[] = {
+	static const struct {
+		const char *text;
+		int64_t us;
+	} good[] = {
 		{ "1970-01-01T00:00:00Z", 0 },
 		{ "1969-12-31T23:59:59.999999Z", -1 },
 		{ "2024-02-29T23:59:60Z", 1709251200000000 },
 		{ "2024-05-01t14:00:02.5+02:00", 1714564802500000 },
 		{ "2024-05-01 07:30:02.123456789-04:30", 1714564802123456 },
 	};
-	static const char *const bad[] = { "", "2024", "2024-05-01", "2024-05-01T12:00:00", "2024-13-01T12:00:00Z",
-		                           "2024-05-01T12:00:00.Z", "2024-05-01T12:00:00Zjunk", "2024-05-01T12:00:00+2:00",
-		                           " 2024-05-01T12:00:00Z", "2024-05-01T24:00:00Z", "2024-05-01T12:00:00+02:00x" };
+	static const char *const bad[] = { "",
+		                           "2024",
+		                           "2024-05-01",
+		                           "2024-05-01T12:00:00",
+		                           "2024-13-01T12:00:00Z",
+		                           "2024-05-01T12:00:00.Z",
+		                           "2024-05-01T12:00:00Zjunk",
+		                           "2024-05-01T12:00:00+2:00",
+		                           " 2024-05-01T12:00:00Z",
+		                           "2024-05-01T24:00:00Z",
+		                           "2024-05-01T12:00:00+02:00x" };
 	int64_t us;
 	char text[32];
 
 	for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
-		ok(record_time_parse(good[i].text, &us) == 0 && us == good[i].us, "%s is %lld us", good[i].text, (long long)good[i].us);
+		ok(record_time_parse(good[i].text, &us) == 0 && us == good[i].us, "%s is %lld us", good[i].text,
+		   (long long)good[i].us);
 	for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
 		ok(record_time_parse(bad[i], &us) == -1, "'%s' is no time", bad[i]);
 	record_time_print(-1, text, sizeof text);
 	is_str(text, "1969-12-31T23:59:59.999999Z", "times before 1970 are printed, six digits and Z");
-	static const struct { int64_t us; const char *text; } carried[] = {
+	static const struct {
+		int64_t us;
+		const char *text;
+	} carried[] = {
 		{ 1714564802000000, "2024-05-01T12:00:02.000000Z" },
 		{ 1714564802000001, "2024-05-01T12:00:02.000001Z" },
 		{ 1714564802999999, "2024-05-01T12:00:02.999999Z" },

@@ -18,10 +18,12 @@ static void waits(void)
 	is_str(lock_failover_over(&d, own, at(11)), "", "and is not over before");
 	lock_failover_lease(&d, 9 * NSEC_PER_SEC);
 	lock_failover_lease(&d, 2 * NSEC_PER_SEC);
-	is_int(lock_failover_left(&d, own, at(14)), 5 * NSEC_PER_SEC, "the longest that was seen, not our own, nor the last");
+	is_int(lock_failover_left(&d, own, at(14)), 5 * NSEC_PER_SEC,
+	       "the longest that was seen, not our own, nor the last");
 	lock_failover_see(&d, "first", at(15));
 	is_str(lock_failover_over(&d, own, at(19)), "first", "counted from the first sight of it");
-	is_int(lock_failover_left(&d, own, (struct instant){ .boot = at(30).boot, .raw = at(12).raw }), 7 * NSEC_PER_SEC, "by the clock that shows less");
+	is_int(lock_failover_left(&d, own, (struct instant){ .boot = at(30).boot, .raw = at(12).raw }),
+	       7 * NSEC_PER_SEC, "by the clock that shows less");
 	lock_failover_see(&d, "second", at(20));
 	is_str(lock_failover_over(&d, own, at(21)), "", "another doubt is waited for anew");
 	lock_failover_see(&d, "", at(22));
@@ -54,7 +56,8 @@ static void sends(void)
 	lock_failover_sends(&d, true, lease, at(12));
 	ok(lock_failover_own(&d, &v, at(18)), "a renewal that is not answered leaves the record before it our own");
 	lock_failover_sends(&d, true, 2 * NSEC_PER_SEC, at(13));
-	ok(lock_failover_own(&d, &v, at(14)) && !lock_failover_own(&d, &v, at(15)), "but one that publishes a shorter lease, for that long only");
+	ok(lock_failover_own(&d, &v, at(14)) && !lock_failover_own(&d, &v, at(15)),
+	   "but one that publishes a shorter lease, for that long only");
 	lock_failover_wrote(&d, &v, true, lease, at(20));
 	lock_failover_found(&d, &v);
 	ok(lock_failover_own(&d, &v, at(21)), "a look that finds it changes nothing");
@@ -62,7 +65,8 @@ static void sends(void)
 	ok(!lock_failover_own(&d, &v, at(21)), "one that finds another ends it, even if it should come back");
 	lock_failover_wrote(&d, &v, true, lease, at(30));
 	lock_failover_sends(&d, false, lease, at(31));
-	ok(!lock_failover_own(&d, &v, at(31)), "a release that is sent ends it: another may lead since, though no answer came");
+	ok(!lock_failover_own(&d, &v, at(31)),
+	   "a release that is sent ends it: another may lead since, though no answer came");
 }
 
 int main(void)

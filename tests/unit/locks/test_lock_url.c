@@ -26,7 +26,8 @@ static void is_refused(const char *text, const char *why)
 	struct lock_url u;
 	struct err err = { 0 };
 
-	ok(lock_url_parse(&u, "redis", text, 6379, known, &err) < 0 && strstr(err.text, why) && !strstr(err.text, "geheim"),
+	ok(lock_url_parse(&u, "redis", text, 6379, known, &err) < 0 && strstr(err.text, why) &&
+	           !strstr(err.text, "geheim"),
 	   "refused, without secrets: %s", err.text);
 }
 
@@ -47,7 +48,8 @@ static void test_password(void)
 	lock_url_fini(&u);
 	unlink(path);
 	close(fd);
-	ok(lock_url_parse(&u, "redis", text, 6379, known, &err) < 0 && strstr(err.text, path), "one that is missing is named: %s", err.text);
+	ok(lock_url_parse(&u, "redis", text, 6379, known, &err) < 0 && strstr(err.text, path),
+	   "one that is missing is named: %s", err.text);
 	setenv(LOCK_URL_PASSWORD, "from outside", 1);
 	lock_url_parse(&u, "redis", "//h/k", 6379, known, &err);
 	is_str(u.password, "from outside", "else the environment has it");
@@ -63,7 +65,8 @@ static void is_shown(const char *text, const char *want)
 	snprintf(argument, sizeof argument, "%s", text);
 	lock_url_hide(&kept);
 	is_str(kept, text, "a command line's argument is kept as it was,");
-	ok(strncmp(argument, want, strlen(argument)) == 0 && !strstr(argument, "geheim"), "and nobody else sees it: %s", argument);
+	ok(strncmp(argument, want, strlen(argument)) == 0 && !strstr(argument, "geheim"), "and nobody else sees it: %s",
+	   argument);
 	free(kept);
 	free(shown);
 }
@@ -77,8 +80,9 @@ static bool same_host(const struct lock_url *a, const struct lock_url *b)
 /* What is printed is parsed again as the same lock, whatever bytes its names have. */
 static void test_round_trip(void)
 {
-	static const char *const hosts[] = { "h", "[::1]:80", "[fe80::1%25eth0]", "a%2Cb", "a%40b", "a%3Ab", "%5B", "a%5Db:1", "%2Frun%2Fx", "a%3Fx=1", "a%23",
-		                             "a%25b", "%C3%BC", "a%20b", "%01%7F%FF" };
+	static const char *const hosts[] = { "h",     "[::1]:80", "[fe80::1%25eth0]", "a%2Cb",      "a%40b",
+		                             "a%3Ab", "%5B",      "a%5Db:1",          "%2Frun%2Fx", "a%3Fx=1",
+		                             "a%23",  "a%25b",    "%C3%BC",           "a%20b",      "%01%7F%FF" };
 	struct err err = { 0 };
 
 	for (size_t i = 0; i < 2 * sizeof hosts / sizeof *hosts; i++) {

@@ -69,8 +69,8 @@ static void test_names(struct ev_loop *loop)
 	ask(loop, o, "localhost", 30 * NSEC_PER_SEC, &a);
 	ok(a.got.count > 0, "localhost has an address: %s", a.got.err.text);
 	ask(loop, o, "no-such-host.invalid", 30 * NSEC_PER_SEC, &a);
-	ok(a.got.count == 0 && strstr(a.got.err.text, "no-such-host.invalid"), "a host that is not there is an error that names it: %s",
-	   a.got.err.text);
+	ok(a.got.count == 0 && strstr(a.got.err.text, "no-such-host.invalid"),
+	   "a host that is not there is an error that names it: %s", a.got.err.text);
 	offload_free(o);
 }
 
@@ -100,9 +100,12 @@ static void test_late(struct ev_loop *loop)
 	sem_init(&h.go, 0, 0);
 	offload_run(o, &h.off);
 	ask(loop, o, "localhost", 20 * NSEC_PER_MS, &a);
-	ok(a.got.count == 0 && a.got.err.code == ERR_TIMEOUT, "a resolver that does not answer is given up at the deadline");
-	resolve_cancel(resolve_start(loop, o, "localhost", 80, instant_add(clock_now(), NSEC_PER_SEC), answered, &cancelled));
-	resolve_cancel(resolve_start(loop, o, "127.0.0.1", 80, instant_add(clock_now(), NSEC_PER_SEC), answered, &cancelled));
+	ok(a.got.count == 0 && a.got.err.code == ERR_TIMEOUT,
+	   "a resolver that does not answer is given up at the deadline");
+	resolve_cancel(
+		resolve_start(loop, o, "localhost", 80, instant_add(clock_now(), NSEC_PER_SEC), answered, &cancelled));
+	resolve_cancel(
+		resolve_start(loop, o, "127.0.0.1", 80, instant_add(clock_now(), NSEC_PER_SEC), answered, &cancelled));
 	sem_post(&h.go);
 	run_until(loop, &h.done);
 	resolve_start(loop, o, "localhost", 80, instant_add(clock_now(), 30 * NSEC_PER_SEC), answered, &after);

@@ -75,7 +75,8 @@ static void equal_times(void)
 	count = 0;
 	while (timeline_first(&l) < HUGE_VAL)
 		timeline_fire(&l);
-	ok(count == 3 && fired[0] == 1 && fired[1] == 2 && fired[2] == 0, "at one moment they fire in the order in which they were started");
+	ok(count == 3 && fired[0] == 1 && fired[1] == 2 && fired[2] == 0,
+	   "at one moment they fire in the order in which they were started");
 	timeline_fini(&l);
 }
 
@@ -95,7 +96,8 @@ static void by_a_loop(void)
 	timer_stop(&l, &b.timer);
 	count = 0;
 	ev_run(loop, 0);
-	ok(count == 1 && fired[0] == 5, "a loop's timer that is started again is due at the new time, and a stopped one never");
+	ok(count == 1 && fired[0] == 5,
+	   "a loop's timer that is started again is due at the new time, and a stopped one never");
 	ok(timeline_now(&l) - before >= 0.02, "and not before it");
 	timeline_fini(&l);
 	ev_loop_destroy(loop);

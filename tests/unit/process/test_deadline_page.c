@@ -51,7 +51,8 @@ static void test_making(void)
 		fstat(fd[i], &st);
 		bytes += st.st_blocks * 512;
 	}
-	ok(bytes <= 8192, "slots that were never begun take no memory (%lld bytes of twice %lld)", bytes, (long long)st.st_size);
+	ok(bytes <= 8192, "slots that were never begun take no memory (%lld bytes of twice %lld)", bytes,
+	   (long long)st.st_size);
 	p->slot[7].token = 4711;
 	is_int(q->slot[7].token, 4711, "both mappings show the same slots");
 	page_unmap(q);
@@ -67,7 +68,8 @@ static void test_making(void)
 	ok(!page_new(0, fd, &err) && !page_new(65536, fd, &err), "0 and 65,536 slots are refused: %s", err.text);
 	other = memfd_create("no page", MFD_CLOEXEC);
 	if (ftruncate(other, 4096) == 0)
-		ok(!page_map((int[]){ other, other }, &err), "a descriptor that is not sealed is refused: %s", err.text);
+		ok(!page_map((int[]){ other, other }, &err), "a descriptor that is not sealed is refused: %s",
+		   err.text);
 	close(other);
 	other = open("/dev/null", O_RDWR | O_CLOEXEC);
 	ok(!page_map((int[]){ other, other }, &err), "a descriptor of something else is refused");
@@ -76,7 +78,8 @@ static void test_making(void)
 
 /* ---- who may write what ---- */
 
-/* As a worker that runs anything might: every byte of the page that it can write. How many that were; -1: it could not map it. */
+/* As a worker that runs anything might: every byte of the page that it can write. How many that were; -1: it could not
+ * map it. */
 static long scribble(const int *fd, size_t size)
 {
 	struct page *p = page_map(fd, NULL);
@@ -87,9 +90,10 @@ static long scribble(const int *fd, size_t size)
 		char path[40];
 		snprintf(path, sizeof path, "/proc/self/fd/%d", fd[i]);
 		int again = open(path, O_RDWR | O_CLOEXEC);
-		ones = i == PAGE_DEADLINES && (pwrite(fd[i], "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 4) > 0 ||
-		                               pwrite(again, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 4) > 0 ||
-		                               mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED);
+		ones = i == PAGE_DEADLINES &&
+		       (pwrite(fd[i], "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 4) > 0 ||
+		        pwrite(again, "\xff\xff\xff\xff\xff\xff\xff\xff", 8, 4) > 0 ||
+		        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0) != MAP_FAILED);
 		written += ones ? 8 : 0;
 		close(again);
 	}
@@ -115,22 +119,27 @@ static void test_hostile(void)
 	if (pid == 0)
 		_exit(scribble(fd, size) != 0);
 	waitpid(pid, &status, 0);
-	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0, "a worker cannot write a byte of the deadlines, whichever way it tries");
+	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+	   "a worker cannot write a byte of the deadlines, whichever way it tries");
 	ok(p->slots == PAGE_SLOTS && p->used == 4, "the page's head is what it was");
-	ok(page_first_kill(guards, &first) && first.boot == kill.boot && first.raw == kill.raw, "and the kill deadline, as the guard sees it");
+	ok(page_first_kill(guards, &first) && first.boot == kill.boot && first.raw == kill.raw,
+	   "and the kill deadline, as the guard sees it");
 	ok(page_leading(&p->slot[3], 9) && page_extend(&p->slot[3], 9, end, kill), "the term goes on");
 
 	/* The other file it may write, to the last byte. */
 	char *marks = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd[PAGE_MARKS], 0);
 	memset(marks, 0xff, size);
-	ok(page_first_kill(guards, &first) && first.boot == kill.boot, "whatever it writes into the marks, the kill deadline stands");
+	ok(page_first_kill(guards, &first) && first.boot == kill.boot,
+	   "whatever it writes into the marks, the kill deadline stands");
 	page_end_all(guards);
 	ok(!page_leading(&p->slot[3], 9) && !page_extend(&p->slot[3], 9, end, kill), "the guard can end the term");
 	memset(marks, 0, size);
-	ok(page_first_kill(guards, &first) && first.boot == kill.boot, "and a worker that takes that back moves no kill deadline");
+	ok(page_first_kill(guards, &first) && first.boot == kill.boot,
+	   "and a worker that takes that back moves no kill deadline");
 	page_idle(&p->slot[3]);
 	page_begin(p, 3, 10, 78, end, kill);
-	ok(page_leading(&p->slot[3], 10) && !page_leading(&p->slot[3], 9), "the next term is not hurt by the last one's marks");
+	ok(page_leading(&p->slot[3], 10) && !page_leading(&p->slot[3], 9),
+	   "the next term is not hurt by the last one's marks");
 	munmap(marks, size);
 	page_unmap(guards);
 	page_unmap(p);
@@ -148,8 +157,10 @@ static void test_term(struct page *p)
 	ok(page_leading(s, 9) && !page_stopping(s, 9), "a term leads from its begin");
 	ok(!page_leading(s, 8) && !page_leading(s, 10) && page_stopping(s, 8), "no other term of that slot does");
 	is_int(p->used, 4, "used covers the slots begun");
-	ok(page_remaining(s, 9) > HOUR - 60 * NSEC_PER_SEC && page_remaining(s, 9) <= HOUR, "remaining counts to the end");
-	ok(page_first_kill(p, &first) && first.boot == kill.boot && first.raw == kill.raw, "the first kill is its kill deadline");
+	ok(page_remaining(s, 9) > HOUR - 60 * NSEC_PER_SEC && page_remaining(s, 9) <= HOUR,
+	   "remaining counts to the end");
+	ok(page_first_kill(p, &first) && first.boot == kill.boot && first.raw == kill.raw,
+	   "the first kill is its kill deadline");
 
 	struct instant sooner = in(HOUR / 2);
 	page_begin(p, 1, 5, 78, in(HOUR / 4), sooner);
@@ -161,14 +172,16 @@ static void test_term(struct page *p)
 	ok(page_extend(s, 9, in(3 * HOUR), in(4 * HOUR)) && page_remaining(s, 9) > 2 * HOUR, "a term can be extended");
 	ok(page_extend(s, 9, in(HOUR), in(HOUR)) && page_remaining(s, 9) <= HOUR, "and shortened");
 	ok(page_first_kill(p, &first) && first.boot < kill.boot, "with its kill deadline");
-	ok(!page_extend(s, 10, in(3 * HOUR), in(4 * HOUR)) && page_remaining(s, 9) <= HOUR, "not by the name of another term");
+	ok(!page_extend(s, 10, in(3 * HOUR), in(4 * HOUR)) && page_remaining(s, 9) <= HOUR,
+	   "not by the name of another term");
 
 	page_stop(s, true, sooner);
 	ok(page_leading(s, 9) && page_stopping(s, 9), "told to stop with the lease held: it leads, and winds up");
 	ok(page_first_kill(p, &first) && first.boot == sooner.boot, "a stop brings the kill deadline nearer");
 	page_stop(s, true, in(5 * HOUR));
 	ok(page_first_kill(p, &first) && first.boot == sooner.boot, "and never moves it away");
-	ok(page_extend(s, 9, in(HOUR), in(HOUR)) && page_stopping(s, 9), "a held lease is renewed while the script winds up");
+	ok(page_extend(s, 9, in(HOUR), in(HOUR)) && page_stopping(s, 9),
+	   "a held lease is renewed while the script winds up");
 	page_stop(s, false, in(HOUR));
 	ok(!page_leading(s, 9) && page_stopping(s, 9), "told to stop with the lease lost: it does not lead");
 	ok(!page_extend(s, 9, in(HOUR), in(HOUR)), "and cannot be extended");
@@ -212,7 +225,7 @@ struct race {
 	struct page *page;
 	_Atomic uint64_t refused; /* the last term a reader was told no about */
 	_Atomic uint64_t current;
-	_Atomic int64_t given;    /* the latest end ever given */
+	_Atomic int64_t given; /* the latest end ever given */
 	_Atomic int done;
 	_Atomic int over, answers;
 };

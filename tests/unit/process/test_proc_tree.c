@@ -46,7 +46,10 @@ static bool same(const struct found *a, const struct found *b)
 }
 
 /* Shared by all the processes of a test: who is up. */
-static struct { _Atomic int n; _Atomic pid_t pid[4096]; } *up;
+static struct {
+	_Atomic int n;
+	_Atomic pid_t pid[4096];
+} * up;
 
 static void report(void)
 {
@@ -135,7 +138,8 @@ static void test_family(void)
 		family();
 	wait_up(8);
 	ok(tree_walk(&tree, getpid(), note, &a), "a tree fits a walk");
-	is_int(a.n, 8, "the walk finds the whole family: orphans, chains, other sessions, a thread's child, a stopped one");
+	is_int(a.n, 8,
+	       "the walk finds the whole family: orphans, chains, other sessions, a thread's child, a stopped one");
 	ok(has(&a, top) && !has(&a, getpid()), "with its top and without the root");
 	tree_walk_scan(&tree, getpid(), note, &b);
 	ok(same(&a, &b), "a scan by parents finds the same");
@@ -262,7 +266,8 @@ static void test_env(void)
 	test_borders();
 
 	pid_t pid = start((char *[]){ "MARK=123456", NULL });
-	ok(tree_env(pid, "MARK", small, sizeof small) == TREE_ENV_FOUND && strcmp(small, "123") == 0, "a long value is cut");
+	ok(tree_env(pid, "MARK", small, sizeof small) == TREE_ENV_FOUND && strcmp(small, "123") == 0,
+	   "a long value is cut");
 	kill(pid, SIGKILL);
 	siginfo_t info;
 	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
@@ -291,7 +296,8 @@ static void test_unreadable(void)
 		end(pid);
 }
 
-/* Not to be able to look is not to see nobody: an elector that believed it would let go of a lease beside the living. */
+/* Not to be able to look is not to see nobody: an elector that believed it would let go of a lease beside the living.
+ */
 static void test_blind(void)
 {
 	struct rlimit was, few;

@@ -1,5 +1,6 @@
-/* Crews, with real processes throughout: an elector is a forked child of this test that runs a crew; guard and worker are
- * this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its environment. */
+/* Crews, with real processes throughout: an elector is a forked child of this test that runs a crew; guard and worker
+ * are this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its environment.
+ */
 #include "election/death_proof.h"
 #include "process/guard.h"
 #include "process/proc_tree.h"
@@ -27,15 +28,16 @@
 #define PIDS 4096
 
 static struct shared {
-	_Atomic int up;          /* processes of the tree that have come up */
+	_Atomic int up; /* processes of the tree that have come up */
 	_Atomic pid_t pid[PIDS];
-	_Atomic int word;        /* given by one side to the other, as the test has it */
-	_Atomic int started, gone, reaped, status, ended, ended_status, messages, messages_by_then, swept, killed, clean, stopped, continued;
+	_Atomic int word; /* given by one side to the other, as the test has it */
+	_Atomic int started, gone, reaped, status, ended, ended_status, messages, messages_by_then, swept, killed,
+		clean, stopped, continued;
 	_Atomic int extended_after_end, storm, stop_storm;
 	_Atomic pid_t elector, guard, worker;
 	_Atomic int64_t at[2];
 	char text[256];
-} *shared;
+} * shared;
 
 static int shared_fd;
 static char mark[64];
@@ -85,8 +87,8 @@ static void leave_orphan(void)
 	waitpid(middle, NULL, 0);
 }
 
-/* 15 descendants: six that left by setsid and double fork, three that ignore what can be ignored, one stopped, a chain of
- * five. */
+/* 15 descendants: six that left by setsid and double fork, three that ignore what can be ignored, one stopped, a chain
+ * of five. */
 static void grow_tree(void)
 {
 	for (int i = 0; i < 6; i++)
@@ -199,9 +201,9 @@ static int worker(char **argv)
 	shared->guard = getppid();
 	shared->worker = getpid();
 	if (strcmp(how, "count") == 0) {
-		snprintf(shared->text, sizeof shared->text, "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d", count_descriptors(),
-		         (unsigned long long)inherited_signals(), TERM_MARK_ENV, getenv(TERM_MARK_ENV), getenv("A"), getenv("B"),
-		         page_map(page_fd, NULL) != NULL);
+		snprintf(shared->text, sizeof shared->text, "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d",
+		         count_descriptors(), (unsigned long long)inherited_signals(), TERM_MARK_ENV,
+		         getenv(TERM_MARK_ENV), getenv("A"), getenv("B"), page_map(page_fd, NULL) != NULL);
 		say(wire, WIRE_LOADED, 0);
 		return 0;
 	}
@@ -209,7 +211,8 @@ static int worker(char **argv)
 	for (int i = 0; i < PAGE_FILES; i++)
 		fcntl(page_fd[i], F_SETFD, FD_CLOEXEC);
 	signal(SIGRTMIN, on_interrupt);
-	signal(SIGHUP, SIG_IGN); /* which the kernel sends to who was stopped when its parent died: not what is tested here */
+	signal(SIGHUP,
+	       SIG_IGN); /* which the kernel sends to who was stopped when its parent died: not what is tested here */
 	if (strcmp(how, "tree") == 0) {
 		grow_tree();
 		come_true(&shared->up, 15);
@@ -274,7 +277,8 @@ static int worker(char **argv)
 		static char bytes[WIRE_MAX];
 		struct wire w;
 		for (ssize_t n; (n = recv(wire, bytes, sizeof bytes, 0)) > 0;)
-			if (wire_open(&w, bytes, (size_t)n) == WIRE_LEAD && send(wire, (uint32_t[]){ WIRE_STARTED, (uint32_t)n }, 8, 0) < 0)
+			if (wire_open(&w, bytes, (size_t)n) == WIRE_LEAD &&
+			    send(wire, (uint32_t[]){ WIRE_STARTED, (uint32_t)n }, 8, 0) < 0)
 				return 3;
 		return 0;
 	}
@@ -374,7 +378,11 @@ static void on_stopped(void *arg, bool stopped)
 }
 
 static const struct supervisor_callbacks callbacks = {
-	.message = on_message, .ended = on_ended, .gone = on_gone, .swept = on_swept, .stopped = on_stopped,
+	.message = on_message,
+	.ended = on_ended,
+	.gone = on_gone,
+	.swept = on_swept,
+	.stopped = on_stopped,
 };
 
 /* Where a guard is stopped, half of this passes before the elector acts. */
@@ -405,9 +413,13 @@ static int elector(const struct scene *s)
 	if (supervisor_init(e.loop, &err) < 0)
 		return 98;
 	/* The shared memory goes the way of the tree's descriptor: everything in the tree has it. */
-	struct supervisor_spec spec = { .argv = s->argv, .command = s->command, .foreground = s->foreground, .env = env,
-		                  .unset = s->unset ? s->unset : no_unset, .tree_fd = shared_fd,
-		                  .kill_allowance = s->allowance ? s->allowance : ALLOWANCE };
+	struct supervisor_spec spec = { .argv = s->argv,
+		                        .command = s->command,
+		                        .foreground = s->foreground,
+		                        .env = env,
+		                        .unset = s->unset ? s->unset : no_unset,
+		                        .tree_fd = shared_fd,
+		                        .kill_allowance = s->allowance ? s->allowance : ALLOWANCE };
 	shared->elector = getpid();
 	shared->at[0] = clock_now().boot;
 	e.supervisor = supervisor_spawn(e.loop, &spec, &callbacks, &e, &err);
@@ -463,7 +475,8 @@ static bool survivor(void *arg, pid_t pid)
 	struct survivors *s = arg;
 	char value[64];
 
-	if (tree_env(pid, PROOF_ENV, value, sizeof value) == TREE_ENV_FOUND && strncmp(value, mark, strlen(mark)) == 0) {
+	if (tree_env(pid, PROOF_ENV, value, sizeof value) == TREE_ENV_FOUND &&
+	    strncmp(value, mark, strlen(mark)) == 0) {
 		s->n++;
 		if (s->end)
 			kill(pid, SIGKILL);
@@ -536,7 +549,8 @@ static void test_exit(void)
 	while (!shared->worker || state_of(shared->worker))
 		usleep(1000);
 	kill(pid, SIGCONT);
-	ok(wait_exit(pid) && shared->gone == 1 && shared->reaped, "a worker that exits is gone with all it left behind");
+	ok(wait_exit(pid) && shared->gone == 1 && shared->reaped,
+	   "a worker that exits is gone with all it left behind");
 	is_int(survivors(false), 0, "nothing of it lives");
 	ok(shared->ended == 1 && WIFEXITED(shared->ended_status) && WEXITSTATUS(shared->ended_status) == 5,
 	   "its status is reported");
@@ -548,12 +562,15 @@ static void test_crash(void)
 {
 	struct scene s = { .argv = WORKER("crash") };
 
-	ok(run(&s) && WIFSIGNALED(shared->status) && WTERMSIG(shared->status) == SIGABRT, "a crash is reported as its signal");
+	ok(run(&s) && WIFSIGNALED(shared->status) && WTERMSIG(shared->status) == SIGABRT,
+	   "a crash is reported as its signal");
 }
 
 static void test_inheritance(void)
 {
-	struct scene s = { .argv = WORKER("count"), .env = (char *[]){ "A=new", NULL }, .unset = (char *[]){ "B", NULL } };
+	struct scene s = { .argv = WORKER("count"),
+		           .env = (char *[]){ "A=new", NULL },
+		           .unset = (char *[]){ "B", NULL } };
 	sigset_t some, was;
 	int stray = dup(0);
 
@@ -622,7 +639,8 @@ static void test_messages(void)
 	char want[16];
 
 	snprintf(want, sizeof want, "%d", WIRE_MAX);
-	ok(run(&s) && shared->messages == 121, "20 of the largest messages arrive and are answered; an interrupt arrives");
+	ok(run(&s) && shared->messages == 121,
+	   "20 of the largest messages arrive and are answered; an interrupt arrives");
 	is_str(shared->text, want, "whole");
 	is_int(shared->reaped, 1, "crew_kill ends the crew");
 }
@@ -642,9 +660,12 @@ static void test_bad_workers(void)
 	struct scene deaf = { .argv = WORKER("tree"), .ready = flood };
 	struct scene nonsense = { .argv = WORKER("nonsense") }, large = { .argv = WORKER("large") };
 
-	ok(run(&deaf) && shared->reaped && WTERMSIG(shared->status) == SIGKILL, "a worker that leaves its messages unread is killed");
-	ok(run(&nonsense) && WTERMSIG(shared->status) == SIGKILL && shared->messages == 0, "so is one that sends nonsense");
-	ok(run(&large) && WTERMSIG(shared->status) == SIGKILL && shared->messages == 0, "and one that sends too large a message");
+	ok(run(&deaf) && shared->reaped && WTERMSIG(shared->status) == SIGKILL,
+	   "a worker that leaves its messages unread is killed");
+	ok(run(&nonsense) && WTERMSIG(shared->status) == SIGKILL && shared->messages == 0,
+	   "so is one that sends nonsense");
+	ok(run(&large) && WTERMSIG(shared->status) == SIGKILL && shared->messages == 0,
+	   "and one that sends too large a message");
 	is_int(survivors(false), 0, "nothing of them lives");
 }
 
@@ -671,7 +692,8 @@ static void test_deadline(void)
 	struct scene s = { .argv = WORKER("tree"), .ready = short_term, .allowance = 60 * NSEC_PER_SEC };
 
 	ok(run(&s) && shared->reaped && shared->ended == 1, "at the kill deadline everything dies");
-	printf("# all gone %lld ms after the deadline\n", (long long)((clock_now().boot - shared->at[0]) / NSEC_PER_MS));
+	printf("# all gone %lld ms after the deadline\n",
+	       (long long)((clock_now().boot - shared->at[0]) / NSEC_PER_MS));
 	is_int(survivors(false), 0, "the whole tree");
 	is_int(shared->extended_after_end, 0, "and its terms cannot be extended any more");
 }
@@ -681,7 +703,8 @@ static void test_hostile(void)
 {
 	struct scene s = { .argv = WORKER("scribble"), .ready = short_term, .allowance = 60 * NSEC_PER_SEC };
 
-	ok(run(&s) && shared->reaped && shared->ended == 1, "a worker that writes all over the page is killed by its guard at the deadline");
+	ok(run(&s) && shared->reaped && shared->ended == 1,
+	   "a worker that writes all over the page is killed by its guard at the deadline");
 	is_int(survivors(false), 0, "with all of its tree");
 }
 
@@ -722,14 +745,18 @@ static void test_first_term(void)
 	if (pid == 0) {
 		struct elector e = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) };
 		struct instant now = clock_now();
-		struct supervisor_spec spec = { .argv = WORKER("touch", "/nowhere/at/all"), .command = true, .tree_fd = -1,
-			                  .kill_allowance = ALLOWANCE, .first = { .term = 3, .token = 1, .end = now, .kill = now } };
+		struct supervisor_spec spec = { .argv = WORKER("touch", "/nowhere/at/all"),
+			                        .command = true,
+			                        .tree_fd = -1,
+			                        .kill_allowance = ALLOWANCE,
+			                        .first = { .term = 3, .token = 1, .end = now, .kill = now } };
 		supervisor_init(e.loop, NULL);
 		e.supervisor = supervisor_spawn(e.loop, &spec, &callbacks, &e, NULL);
 		ev_run(e.loop, 0);
 		_exit(0);
 	}
-	ok(wait_exit(pid) && shared->gone && shared->reaped && !shared->ended, "a command whose term is over already is not started");
+	ok(wait_exit(pid) && shared->gone && shared->reaped && !shared->ended,
+	   "a command whose term is over already is not started");
 }
 
 /* ---- tests: who can be killed or frozen ---- */
@@ -738,7 +765,8 @@ enum fate { RUNS, FROZEN, KILLED };
 
 static const char *const fates[] = { "runs", "stopped", "killed" };
 
-/* All three meet their fates from a standstill, or the first one's death would be acted upon before the last is dead. */
+/* All three meet their fates from a standstill, or the first one's death would be acted upon before the last is dead.
+ */
 static void meet_fates(const pid_t *pids, const enum fate *f, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -754,8 +782,8 @@ static void meet_fates(const pid_t *pids, const enum fate *f, int n)
 			kill(pids[i], SIGCONT);
 }
 
-/* Is anybody left who can act? With both elector and guard out of action nothing is promised but that the worker dies with
- * a killed guard; who was only stopped must finish the job when continued. */
+/* Is anybody left who can act? With both elector and guard out of action nothing is promised but that the worker dies
+ * with a killed guard; who was only stopped must finish the job when continued. */
 static void check_fates(enum fate e, enum fate g, enum fate w, pid_t elector_pid, pid_t guard_pid)
 {
 	bool promised = g == RUNS || e == RUNS, worker_dead = true;
@@ -779,7 +807,8 @@ static void check_fates(enum fate e, enum fate g, enum fate w, pid_t elector_pid
 	}
 	if (!ok(left == 0 && worker_dead && said, "elector %s, guard %s, worker %s: %s", fates[e], fates[g], fates[w],
 	        promised ? "nothing survives" : "the worker does not survive"))
-		printf("# %d survive, worker %s, the elector %s it\n", left, worker_dead ? "dead" : "alive", said ? "knows" : "does not know");
+		printf("# %d survive, worker %s, the elector %s it\n", left, worker_dead ? "dead" : "alive",
+		       said ? "knows" : "does not know");
 }
 
 static void test_fate(enum fate e, enum fate g, enum fate w)
@@ -823,7 +852,9 @@ static void test_two_crews(void)
 		snprintf(shared_var, sizeof shared_var, "TEST_SHARED=%d", shared_fd);
 		snprintf(mark_var, sizeof mark_var, PROOF_ENV "=%s", mark);
 		supervisor_init(a.loop, NULL);
-		struct supervisor_spec spec = { .argv = WORKER("tree"), .env = env, .tree_fd = shared_fd, .kill_allowance = ALLOWANCE };
+		struct supervisor_spec spec = {
+			.argv = WORKER("tree"), .env = env, .tree_fd = shared_fd, .kill_allowance = ALLOWANCE
+		};
 		a.supervisor = supervisor_spawn(a.loop, &spec, &callbacks, &a, NULL);
 		b.supervisor = supervisor_spawn(b.loop, &spec, &callbacks, &b, NULL);
 		while (!shared->gone)
@@ -841,8 +872,8 @@ static void test_two_crews(void)
 	is_int(survivors_in_time(), 0, "until the elector dies");
 }
 
-/* Where the elector had a child before it was one, that child is left alone when a guard's orphans are killed. Of those, one does
- * not carry the tree's marker. */
+/* Where the elector had a child before it was one, that child is left alone when a guard's orphans are killed. Of
+ * those, one does not carry the tree's marker. */
 static void test_strangers(void)
 {
 	struct scene s = { .argv = WORKER("hidden") };
@@ -870,7 +901,8 @@ static void test_strangers(void)
 	kill(shared->pid[PIDS - 1], SIGKILL);
 }
 
-/* A guard that reads nothing: neither pokes nor its orders may fill anything up, and supervisor_kill works without it. */
+/* A guard that reads nothing: neither pokes nor its orders may fill anything up, and supervisor_kill works without it.
+ */
 static void poke_stopped_guard(struct elector *e)
 {
 	kill(shared->guard, SIGSTOP);
@@ -884,7 +916,8 @@ static void test_stopped_guard(void)
 {
 	struct scene s = { .argv = WORKER("tree"), .ready = poke_stopped_guard };
 
-	ok(run(&s) && shared->word && shared->gone == 1 && shared->reaped, "crew_kill works though the guard is stopped");
+	ok(run(&s) && shared->word && shared->gone == 1 && shared->reaped,
+	   "crew_kill works though the guard is stopped");
 	is_int(survivors(false), 0, "on all of the tree");
 	is_int(shared->status, SIGKILL, "and the elector saw how the worker ended");
 }
@@ -939,7 +972,8 @@ static void test_storm(void)
 	int64_t before = clock_now().boot;
 	kill(shared->worker, SIGKILL);
 	ok(wait_exit(pid) && shared->reaped, "a storm of forks, each in its own session, comes to its end");
-	printf("# ended after %d generations in %lld ms\n", shared->storm / 100, (long long)((clock_now().boot - before) / NSEC_PER_MS));
+	printf("# ended after %d generations in %lld ms\n", shared->storm / 100,
+	       (long long)((clock_now().boot - before) / NSEC_PER_MS));
 	is_int(survivors(false), 0, "and nothing of it is left");
 	shared->stop_storm = 1;
 }
@@ -986,7 +1020,8 @@ static void sweep(char **argv, int up, int killed, bool clean, const char *what)
 static void test_sweeps(void)
 {
 	sweep(WORKER("echo"), 0, 0, true, "a sweep of nothing is clean");
-	sweep(WORKER("sweep", "0"), 6, 2, true, "a sweep kills that term's leftovers, not other terms', not another tree's");
+	sweep(WORKER("sweep", "0"), 6, 2, true,
+	      "a sweep kills that term's leftovers, not other terms', not another tree's");
 	sweep(WORKER("sweep", "1"), 7, 2, false, "with a process of no term about, it is not clean");
 	sweep(WORKER("breeding"), 1, 1, true, "an orphan of the term is found");
 	sweep(WORKER("tree"), 15, 0, true, "children that the worker forked without a term are its own");
@@ -1012,13 +1047,16 @@ static void signal_command(struct elector *e)
 static void test_commands(void)
 {
 	int in[2];
-	struct scene s = { .argv = WORKER("/proc/self/exe", "-x", "pause"), .command = true, .spawned = signal_command };
+	struct scene s = { .argv = WORKER("/proc/self/exe", "-x", "pause"),
+		           .command = true,
+		           .spawned = signal_command };
 
 	command(42 << 8, "a command's status is reported", WORKER("sh", "-c", "exit 42"));
 	command(SIGTERM, "and its signal", WORKER("sh", "-c", "kill -TERM $$"));
 	command(127 << 8, "127 if it is not found", WORKER("no-such-command-at-all"));
 	command(126 << 8, "126 if it cannot be executed", WORKER("/etc/passwd"));
-	command(0, "it is in a process group of its own", WORKER("sh", "-c", "test $(cut -d' ' -f5 /proc/$$/stat) = $$"));
+	command(0, "it is in a process group of its own",
+	        WORKER("sh", "-c", "test $(cut -d' ' -f5 /proc/$$/stat) = $$"));
 	command(0, "what it leaves behind is killed", WORKER("sh", "-c", "setsid sleep 1000 & sleep 1000 & exit 0"));
 	is_int(survivors(false), 0, "all of it");
 	command(0, "its environment has no term of its own accord", WORKER("sh", "-c", "test -z \"$LUNARCH_TERM\""));
@@ -1085,7 +1123,8 @@ static void test_terminal(void)
 		_exit(status);
 	}
 	close(slave);
-	ok(wait_exit(pid) && shared->ended_status == 7 << 8, "a command on a terminal has the foreground, again after a stop");
+	ok(wait_exit(pid) && shared->ended_status == 7 << 8,
+	   "a command on a terminal has the foreground, again after a stop");
 	ok(shared->stopped == 1 && shared->continued == 1, "its stop and its continuation are reported");
 	is_int(shared->word, 1, "the terminal is given back in the end");
 	close(master);

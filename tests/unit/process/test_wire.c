@@ -27,7 +27,8 @@ static void test_round_trip(void)
 	ok(wire_done(&w), "then it is done");
 	ok(wire_get_u8(&w) == 0 && w.bad && !wire_done(&w), "reading on is an error");
 	wire_begin(&m, WIRE_QUIT);
-	ok(wire_open(&w, m.data, m.len) == WIRE_QUIT && wire_done(&w), "a buffer can be used again for the next message");
+	ok(wire_open(&w, m.data, m.len) == WIRE_QUIT && wire_done(&w),
+	   "a buffer can be used again for the next message");
 	buf_fini(&m);
 }
 
@@ -73,7 +74,8 @@ static void test_refused(void)
 	wire_begin(&m, WIRE_STARTED);
 	wire_u8(&m, 7);
 	wire_open(&w, m.data, m.len);
-	ok(wire_get_u64(&w) == 0 && w.bad && wire_get_u8(&w) == 0, "a number cut short is 0, and so is all that follows");
+	ok(wire_get_u64(&w) == 0 && w.bad && wire_get_u8(&w) == 0,
+	   "a number cut short is 0, and so is all that follows");
 	buf_fini(&m);
 }
 
@@ -90,11 +92,21 @@ static int fuzz(const unsigned char *bytes, size_t len)
 	for (int i = 0; i < 40; i++) {
 		const char *s = "";
 		switch (rand() % 5) {
-		case 0: total += wire_get_u8(&w); break;
-		case 1: total += wire_get_u32(&w); break;
-		case 2: total += wire_get_u64(&w); break;
-		case 3: total += (size_t)wire_get_i64(&w); break;
-		default: s = wire_get_str(&w); break;
+		case 0:
+			total += wire_get_u8(&w);
+			break;
+		case 1:
+			total += wire_get_u32(&w);
+			break;
+		case 2:
+			total += wire_get_u64(&w);
+			break;
+		case 3:
+			total += (size_t)wire_get_i64(&w);
+			break;
+		default:
+			s = wire_get_str(&w);
+			break;
 		}
 		size_t n = strlen(s);
 		if (n && ((const unsigned char *)s < exact || (const unsigned char *)s + n + 1 > exact + len))

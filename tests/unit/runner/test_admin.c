@@ -19,7 +19,8 @@ static struct admin_renewals renewals;
 static void list(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
 {
 	(void)arg;
-	each(each_arg, &(struct admin_election){ .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals });
+	each(each_arg, &(struct admin_election){
+			       .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals });
 }
 
 static int ask(const char *path, struct buf *body)
@@ -104,15 +105,23 @@ static void lose_and_stay(struct stuck *s, const struct lease_times *times)
 		ev_run(s->loop, EVRUN_ONCE);
 	while (since_renewal(s) >= 0 && since_renewal(s) <= times->lease)
 		ev_run(s->loop, EVRUN_NOWAIT);
-	ok(since_renewal(s) > times->lease, "a term whose script does not stop goes on, without a renewal, for longer than its lease: /healthz sees it");
+	ok(since_renewal(s) > times->lease,
+	   "a term whose script does not stop goes on, without a renewal, for longer than its lease: /healthz sees it");
 }
 
 static void stuck(void)
 {
-	static const struct elector_callbacks callbacks = { .lead = on_lead, .stop = on_stop, .leader = on_leader, .no_leader = on_no_leader,
-	                                                    .deadline = on_deadline };
-	static const struct lease_times times = { .lease = 900 * NSEC_PER_MS, .renew = 600 * NSEC_PER_MS, .retry = 100 * NSEC_PER_MS,
-	                                          .grace = 100 * NSEC_PER_MS, .kill = 50 * NSEC_PER_MS, .drift = 50 * NSEC_PER_MS };
+	static const struct elector_callbacks callbacks = { .lead = on_lead,
+		                                            .stop = on_stop,
+		                                            .leader = on_leader,
+		                                            .no_leader = on_no_leader,
+		                                            .deadline = on_deadline };
+	static const struct lease_times times = { .lease = 900 * NSEC_PER_MS,
+		                                  .renew = 600 * NSEC_PER_MS,
+		                                  .retry = 100 * NSEC_PER_MS,
+		                                  .grace = 100 * NSEC_PER_MS,
+		                                  .kill = 50 * NSEC_PER_MS,
+		                                  .drift = 50 * NSEC_PER_MS };
 	struct stuck s = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOENV) };
 	struct proof_self self;
 	struct err err;
@@ -123,7 +132,12 @@ static void stuck(void)
 	snprintf(s.lock, sizeof s.lock, "%s/lock", dir);
 	proof_self_init(&self, dir);
 	struct lock_env env = { .loop = s.loop, .offload = offload_new(s.loop, 1, NULL) };
-	s.elector = elector_new(&(struct elector_config){ .env = &env, .self = &self, .lock = s.lock, .identity = "stuck", .address = "", .times = times },
+	s.elector = elector_new(&(struct elector_config){ .env = &env,
+	                                                  .self = &self,
+	                                                  .lock = s.lock,
+	                                                  .identity = "stuck",
+	                                                  .address = "",
+	                                                  .times = times },
 	                        &callbacks, &s, &err);
 	ok(s.elector != NULL, "an elector on a file");
 	if (s.elector)
@@ -155,7 +169,8 @@ int main(void)
 	is_int(ask("/metrics", &body), 200, "metrics are there");
 	ok(strstr(body.data, "_bucket{name=\"file:/x\",le=\"0.001\"} 1\n") != NULL, "a limit belongs to its bucket");
 	ok(strstr(body.data, "_bucket{name=\"file:/x\",le=\"0.0025\"} 2\n") != NULL, "buckets are cumulative");
-	ok(strstr(body.data, "le=\"10\"} 2\n") && strstr(body.data, "le=\"+Inf\"} 3\n"), "what is longer than all is in +Inf");
+	ok(strstr(body.data, "le=\"10\"} 2\n") && strstr(body.data, "le=\"+Inf\"} 3\n"),
+	   "what is longer than all is in +Inf");
 	ok(strstr(body.data, "_sum{name=\"file:/x\"} 100.002000\n") != NULL, "the sum is in seconds");
 	buf_fini(&body);
 	return tap_done();

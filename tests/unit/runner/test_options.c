@@ -73,7 +73,8 @@ static void the_table_is_whole(void)
 
 static void values(void)
 {
-	ok(parse(COMMAND_RUN, "--lock a --identity=b --lease-duration 1.5s --once script.lua") == 0, "options and a script");
+	ok(parse(COMMAND_RUN, "--lock a --identity=b --lease-duration 1.5s --once script.lua") == 0,
+	   "options and a script");
 	is_str(o.value[OPTION_LOCK].text, "a", "a value as the next word");
 	is_str(o.value[OPTION_IDENTITY].text, "b", "a value behind =");
 	is_int(o.value[OPTION_LEASE_DURATION].number, 1500, "a duration in milliseconds");
@@ -82,14 +83,16 @@ static void values(void)
 	ok(!options_set(&o, OPTION_RECLAIM) && !o.value[OPTION_RECLAIM].number, "what was not given is not set");
 
 	parse(COMMAND_RUN, "script.lua --lock a -- --once x");
-	ok(o.words == 1 && !o.value[OPTION_ONCE].number && strcmp(o.rest[0], "--once") == 0 && strcmp(o.rest[1], "x") == 0,
+	ok(o.words == 1 && !o.value[OPTION_ONCE].number && strcmp(o.rest[0], "--once") == 0 &&
+	           strcmp(o.rest[1], "x") == 0,
 	   "options may follow the script, and what follows -- is the script's");
 	parse(COMMAND_EXEC, "--lock a ls -n --lock b");
 	ok(o.words == 0 && strcmp(o.rest[0], "ls") == 0 && !o.value[OPTION_NO_WAIT].number &&
 	           strcmp(o.value[OPTION_LOCK].text, "a") == 0,
 	   "exec: the first word begins the command, whose options are its own");
 	parse(COMMAND_EXEC, "-n --lock a -- -x");
-	ok(o.value[OPTION_NO_WAIT].number && strcmp(o.rest[0], "-x") == 0, "exec: a command that begins with a dash needs --");
+	ok(o.value[OPTION_NO_WAIT].number && strcmp(o.rest[0], "-x") == 0,
+	   "exec: a command that begins with a dash needs --");
 	parse(COMMAND_RUN, "-e --comment");
 	is_str(o.value[OPTION_EVAL].text, "--comment", "-e takes any text, even one that begins with a Lua comment");
 	parse(COMMAND_RUN, "--lock=--odd x.lua");
@@ -101,7 +104,8 @@ static void values(void)
 	is_int(o.value[OPTION_CONFLICT_EXIT].number, 0, "an exit status");
 	parse(COMMAND_EXEC, "--lock x true");
 	is_int(o.value[OPTION_CONFLICT_EXIT].number, 75, "a preset has its number");
-	ok(parse(COMMAND_RUN, "--help --nonsense") == 0 && o.value[OPTION_HELP].number, "--help wins over what follows it");
+	ok(parse(COMMAND_RUN, "--help --nonsense") == 0 && o.value[OPTION_HELP].number,
+	   "--help wins over what follows it");
 }
 
 static void refusals(void)
@@ -244,14 +248,16 @@ static void default_locks(void)
 	if (!mkdtemp(dir) || chdir(dir) < 0 || mkdir("d", 0700) < 0 || symlink("d/a b.lua", "link.lua") < 0)
 		ok(0, "cannot set up %s", dir);
 	char *a = named_after("d/a b.lua", "1"), *b = named_after("d/a b.lua", "2"), *c = named_after("a b.lua", "1");
-	char *link = options_default_lock("link.lua", false, &err), *again = options_default_lock("../../tmp/../tmp", false, &err);
+	char *link = options_default_lock("link.lua", false, &err),
+	     *again = options_default_lock("../../tmp/../tmp", false, &err);
 	ok(strncmp(a, "a_b-", 4) == 0 && strlen(a) == 4 + 16, "a lock is named after the script's file, and a hash");
 	ok(strcmp(a, b) == 0, "whatever is in the script");
 	ok(strcmp(a, c) != 0, "another directory's script of the same name has another lock");
 	is_str(link, a, "a symbolic link to a script has the script's lock");
 	char *t = options_default_lock("print(1)", true, &err), *u = options_default_lock("print(2)", true, &err);
 	ok(strncmp(t, "eval-", 5) == 0 && strcmp(t, u) != 0, "text is named after its hash");
-	ok(!options_default_lock("nowhere.lua", false, &err) && err.code == ERR_MISSING && strstr(err.text, "nowhere.lua"),
+	ok(!options_default_lock("nowhere.lua", false, &err) && err.code == ERR_MISSING &&
+	           strstr(err.text, "nowhere.lua"),
 	   "a missing script is named");
 	unlink("d/a b.lua");
 	unlink("a b.lua");

@@ -1,6 +1,6 @@
-/* The lock for shared directories, ?shared=link: a link whose answer is lost, that is done twice, or that comes late, is never taken
- * for what it is not; what is not the lock's is never touched; old versions go, and a name that is free again deceives nobody.
- * The program's own linkat stands between the lock and the kernel's. */
+/* The lock for shared directories, ?shared=link: a link whose answer is lost, that is done twice, or that comes late,
+ * is never taken for what it is not; what is not the lock's is never touched; old versions go, and a name that is free
+ * again deceives nobody. The program's own linkat stands between the lock and the kernel's. */
 #include "lock_drive.h"
 #include "locks/file/file_link.h"
 #include "locks/file/file_system.h"
@@ -21,15 +21,16 @@ static char base[200];
 
 static struct {
 	enum { STRAIGHT, LOST, TWICE, REFUSED, NEVER, LATE } how; /* for the next link */
-	int code;           /* REFUSED, NEVER, LOST: what is answered */
-	sem_t begun, go_on; /* LATE */
+	int code;                                                 /* REFUSED, NEVER, LOST: what is answered */
+	sem_t begun, go_on;                                       /* LATE */
 } between;
 
 static time_t now, step = 2 * FILE_LINK_YOUNG_S; /* the server's clock, which goes on with each version */
 
 static int kernels_link(int from_dir, const char *from, int to_dir, const char *to, int flags)
 {
-	struct timespec times[] = { { .tv_nsec = UTIME_OMIT }, { .tv_sec = __atomic_add_fetch(&now, step, __ATOMIC_SEQ_CST) } };
+	struct timespec times[] = { { .tv_nsec = UTIME_OMIT },
+		                    { .tv_sec = __atomic_add_fetch(&now, step, __ATOMIC_SEQ_CST) } };
 	int status = (int)syscall(SYS_linkat, from_dir, from, to_dir, to, flags);
 
 	if (status == 0)
@@ -136,18 +137,23 @@ static void test_lost(void)
 
 	two_init(&t, "lost");
 	between.how = TWICE;
-	outcome_is(drive_put(&t.a, "a", 2, t.a.result.version.text), LOCK_OK, "a link that is done twice, the second in vain, is our write all the same");
+	outcome_is(drive_put(&t.a, "a", 2, t.a.result.version.text), LOCK_OK,
+	           "a link that is done twice, the second in vain, is our write all the same");
 	between.how = LOST;
 	between.code = EIO;
-	outcome_is(drive_put(&t.a, "a", 3, t.a.result.version.text), LOCK_OK, "so is one whose answer is an error, but which was done");
+	outcome_is(drive_put(&t.a, "a", 3, t.a.result.version.text), LOCK_OK,
+	           "so is one whose answer is an error, but which was done");
 	drive_read(&t.b);
-	ok(t.b.record.token == 3 && strcmp(t.b.result.version.text, t.a.result.version.text) == 0, "and everybody reads it, with the version the writer was told");
+	ok(t.b.record.token == 3 && strcmp(t.b.result.version.text, t.a.result.version.text) == 0,
+	   "and everybody reads it, with the version the writer was told");
 	between.how = NEVER;
 	between.code = EIO;
-	outcome_is(drive_put(&t.a, "a", 4, t.a.result.version.text), LOCK_UNKNOWN, "an error that does not say that nothing was done is unknown");
+	outcome_is(drive_put(&t.a, "a", 4, t.a.result.version.text), LOCK_UNKNOWN,
+	           "an error that does not say that nothing was done is unknown");
 	between.how = REFUSED;
 	between.code = EPERM;
-	outcome_is(drive_put(&t.b, "b", 4, t.b.result.version.text), LOCK_REFUSED, "a file system without hard links refuses");
+	outcome_is(drive_put(&t.b, "b", 4, t.b.result.version.text), LOCK_REFUSED,
+	           "a file system without hard links refuses");
 	has(t.b.result.err.text, "link(2), which the file system must have", "and it is said what it lacks");
 	between.how = REFUSED;
 	between.code = ENOSPC;
@@ -203,7 +209,8 @@ static void test_late(void)
 /* So late that the name which it makes was another's, and is free again. */
 static void test_free_again(void)
 {
-	static const int versions[] = { FILE_LINK_KEPT - 1, FILE_LINK_KEPT, FILE_LINK_KEPT + 1, FILE_LINK_KEPT + 2, 3 * FILE_LINK_KEPT };
+	static const int versions[] = { FILE_LINK_KEPT - 1, FILE_LINK_KEPT, FILE_LINK_KEPT + 1, FILE_LINK_KEPT + 2,
+		                        3 * FILE_LINK_KEPT };
 	struct two t;
 
 	for (size_t i = 0; i < sizeof versions / sizeof versions[0]; i++) {
@@ -213,8 +220,10 @@ static void test_free_again(void)
 		enum lock_outcome o = late(&t, versions[i], DRIVE_PATIENCE);
 		drive_read(&t.b);
 		ok((o == LOCK_CONFLICT || o == LOCK_UNKNOWN) && strcmp(t.b.record.holder, "b") == 0,
-		   "a link that comes %d versions late does not succeed (%s), and is not read", versions[i], lock_outcome_name(o));
-		outcome_is(drive_put(&t.b, "b", 500, t.b.result.version.text), LOCK_OK, "and the next write goes on from the newest");
+		   "a link that comes %d versions late does not succeed (%s), and is not read", versions[i],
+		   lock_outcome_name(o));
+		outcome_is(drive_put(&t.b, "b", 500, t.b.result.version.text), LOCK_OK,
+		           "and the next write goes on from the newest");
 		two_fini(&t);
 	}
 	/* The first version of all is a name that can be free again, too. */
@@ -247,9 +256,11 @@ static void test_kept(void)
 		if (drive_put(&d, "a", i + 1, d.result.version.text) != LOCK_OK)
 			ok(0, "write %d", i);
 	int there = count(in("young"), false);
-	ok(there >= 20 && there <= 22, "those of the last five minutes stay, which other machines may have just read (%d)", there);
+	ok(there >= 20 && there <= 22,
+	   "those of the last five minutes stay, which other machines may have just read (%d)", there);
 	step = 2 * FILE_LINK_YOUNG_S;
-	ok(link(in("young/0000000000000040"), in("young/.left.tmp")) == 0 && drive_read(&d) == LOCK_OK && d.record.token == 5 * FILE_LINK_KEPT,
+	ok(link(in("young/0000000000000040"), in("young/.left.tmp")) == 0 && drive_read(&d) == LOCK_OK &&
+	           d.record.token == 5 * FILE_LINK_KEPT,
 	   "a version whose writer died before it removed its temporary name is read all the same");
 	drive_fini(&d);
 }
@@ -266,11 +277,13 @@ static void test_hands(void)
 	drive_put(&t.a, "a", 3, t.a.result.version.text);
 	snprintf(third, sizeof third, "%s", t.a.result.version.text);
 	unlink(in("hands/0000000000000003"));
-	outcome_is(drive_put(&t.a, "a", 4, third), LOCK_CONFLICT, "after the newest version is deleted by hand its holder's write is a conflict");
+	outcome_is(drive_put(&t.a, "a", 4, third), LOCK_CONFLICT,
+	           "after the newest version is deleted by hand its holder's write is a conflict");
 	drive_read(&t.a);
 	is_int(t.a.record.token, 2, "and the one before it is read");
 	put_file(in("hands/0000000000000002"), "{\"holderIdentity\":\"hand\",\"leaseDurationSeconds\":15}");
-	outcome_is(drive_put(&t.a, "a", 4, t.a.result.version.text), LOCK_CONFLICT, "a version that is edited in place is not replaced unseen");
+	outcome_is(drive_put(&t.a, "a", 4, t.a.result.version.text), LOCK_CONFLICT,
+	           "a version that is edited in place is not replaced unseen");
 	put_file(in("hands/0000000000000003"), "");
 	outcome_is(drive_read(&t.a), LOCK_FOREIGN, "an empty file as the newest version is foreign");
 	outcome_is(drive_put(&t.a, "a", 4, ""), LOCK_CONFLICT, "and never written upon");
@@ -296,7 +309,8 @@ static void test_kinds(void)
 	drive_put(&plain, "plain", 1, "");
 	drive_init(&link, shared("kind"));
 	outcome_is(drive_read(&link), LOCK_FOREIGN, "a plain lock's record is foreign to ?shared=link");
-	has(link.result.err.text, "named without ?shared=link, stop all of its candidates and remove it", "and what to do is said");
+	has(link.result.err.text, "named without ?shared=link, stop all of its candidates and remove it",
+	    "and what to do is said");
 	outcome_is(drive_put(&link, "link", 2, ""), LOCK_CONFLICT, "it is not written over");
 	ok(stat(in("kind"), &st) == 0 && S_ISREG(st.st_mode), "it is still there");
 	unlink(in("kind"));
@@ -304,7 +318,8 @@ static void test_kinds(void)
 	outcome_is(drive_read(&plain), LOCK_FOREIGN, "and is foreign to a plain lock, as to an older Lunarch");
 	has(plain.result.err.text, "named with ?shared=link", "which says so");
 	outcome_is(drive_put(&plain, "plain", 3, ""), LOCK_CONFLICT, "a plain write is a conflict");
-	ok(rename(in("kind/0000000000000001"), in("elsewhere")) == 0 && rename(in("elsewhere"), in("kind")) < 0 && errno == EISDIR,
+	ok(rename(in("kind/0000000000000001"), in("elsewhere")) == 0 && rename(in("elsewhere"), in("kind")) < 0 &&
+	           errno == EISDIR,
 	   "and a rename that an older one left hanging fails: the kernel puts no file over a directory");
 	drive_fini(&plain);
 	drive_fini(&link);
@@ -321,27 +336,33 @@ static void test_older(void)
 		char name[100];
 		put_file(in(texts[i]), "{}");
 		drive_init(&d, in(texts[i]));
-		outcome_is(drive_put(&d, "a", 1, ""), LOCK_REFUSED, "beside a record that an older one has made of the same text nobody leads");
+		outcome_is(drive_put(&d, "a", 1, ""), LOCK_REFUSED,
+		           "beside a record that an older one has made of the same text nobody leads");
 		has(d.result.err.text, "older Lunarch", "and it is said who it was");
 		has(d.result.err.text, texts[i], "and which file");
 		snprintf(name, sizeof name, "%.*s", (int)strcspn(texts[i], "?"), texts[i]);
 		ok(access(in(name), F_OK) < 0, "nothing is made");
 		unlink(in(texts[i]));
 		outcome_is(drive_put(&d, "a", 1, ""), LOCK_OK, "once it is removed somebody does");
-		ok(stat(in(texts[i]), &st) == 0 && S_ISDIR(st.st_mode), "and that name is a directory, which no version overwrites");
+		ok(stat(in(texts[i]), &st) == 0 && S_ISDIR(st.st_mode),
+		   "and that name is a directory, which no version overwrites");
 		d.calls = 0;
 		d.expected = d.result.version;
 		d.lock->ops->remove(d.lock, &d.expected, instant_add(clock_now(), DRIVE_PATIENCE), drive_done, &d);
 		drive_wait(&d);
-		ok(d.result.outcome == LOCK_OK && access(in(name), F_OK) < 0 && access(in(texts[i]), F_OK) < 0, "doctor's removal takes it along");
+		ok(d.result.outcome == LOCK_OK && access(in(name), F_OK) < 0 && access(in(texts[i]), F_OK) < 0,
+		   "doctor's removal takes it along");
 		drive_fini(&d);
 	}
 }
 
 static void test_modes(void)
 {
-	static const struct { mode_t outer, dir, record; } cases[] = {
-		{ 0700, 0700, 0600 }, { 0755, 0755, 0644 }, { 0775, 0775, 0664 }, { 0777, 0777, 0666 }, { 01777, 0755, 0644 }, { 02770, 02770, 0660 },
+	static const struct {
+		mode_t outer, dir, record;
+	} cases[] = {
+		{ 0700, 0700, 0600 }, { 0755, 0755, 0644 },  { 0775, 0775, 0664 },
+		{ 0777, 0777, 0666 }, { 01777, 0755, 0644 }, { 02770, 02770, 0660 },
 	};
 	mode_t before = umask(077);
 
@@ -359,7 +380,8 @@ static void test_modes(void)
 		stat(in(lock), &dir);
 		stat(in(version), &record);
 		ok((dir.st_mode & 07777) == cases[i].dir && (record.st_mode & 07777) == cases[i].record,
-		   "in a directory of mode %o the lock has %o and its record %o", cases[i].outer, cases[i].dir, cases[i].record);
+		   "in a directory of mode %o the lock has %o and its record %o", cases[i].outer, cases[i].dir,
+		   cases[i].record);
 		drive_fini(&d);
 	}
 	umask(before);
@@ -395,10 +417,12 @@ static void test_options(void)
 	refused(url, "probably not mounted");
 	put_file(in("mounted here"), "");
 	for (int i = 0; i < 2; i++) {
-		snprintf(url, sizeof url, "%s?must_exist=mounted%%20here%s", in(i ? "shared" : "plain"), i ? "&shared=link" : "");
+		snprintf(url, sizeof url, "%s?must_exist=mounted%%20here%s", in(i ? "shared" : "plain"),
+		         i ? "&shared=link" : "");
 		put_file(in("mounted here"), "");
 		drive_init(&d, url);
-		has(d.lock->url, i ? "?shared=link&must_exist=mounted%20here" : "?must_exist=mounted%20here", "the lock's URL has its options");
+		has(d.lock->url, i ? "?shared=link&must_exist=mounted%20here" : "?must_exist=mounted%20here",
+		    "the lock's URL has its options");
 		outcome_is(drive_put(&d, "a", 1, ""), LOCK_OK, "with its marker there a lock works");
 		unlink(in("mounted here"));
 		outcome_is(drive_put(&d, "a", 2, d.result.version.text), LOCK_FAILED, "without it nothing is written");
@@ -415,13 +439,20 @@ static void test_options(void)
 /* By their numbers in statfs(2). */
 static void test_types(void)
 {
-	static const struct { uint32_t magic; enum file_system is; const char *name; } known[] = {
-		{ 0x6969, FILE_SYSTEM_SHARED, "NFS" },        { 0xfe534d42, FILE_SYSTEM_SHARED, "SMB" },   { 0xff534d42, FILE_SYSTEM_SHARED, "SMB" },
-		{ 0x65735546, FILE_SYSTEM_SHARED, "FUSE" },   { 0x00c36400, FILE_SYSTEM_SHARED, "Ceph" },  { 0x01021997, FILE_SYSTEM_SHARED, "9p" },
-		{ 0x5346414f, FILE_SYSTEM_SHARED, "AFS" },    { 0x01161970, FILE_SYSTEM_SHARED, "GFS2" },  { 0x7461636f, FILE_SYSTEM_SHARED, "OCFS2" },
-		{ 0x01021994, FILE_SYSTEM_MEMORY, "tmpfs" },  { 0xef53, FILE_SYSTEM_DISK, "ext4" },        { 0x58465342, FILE_SYSTEM_DISK, "XFS" },
-		{ 0x9123683e, FILE_SYSTEM_DISK, "btrfs" },    { 0x794c7630, FILE_SYSTEM_DISK, "overlay" }, { 0x4d44, FILE_SYSTEM_LOCAL, "FAT" },
-		{ 0x2011bab0, FILE_SYSTEM_LOCAL, "exFAT" },   { 0x7366746e, FILE_SYSTEM_LOCAL, "NTFS" },   { 0x12345678, FILE_SYSTEM_SHARED, "not know" },
+	static const struct {
+		uint32_t magic;
+		enum file_system is;
+		const char *name;
+	} known[] = {
+		{ 0x6969, FILE_SYSTEM_SHARED, "NFS" },       { 0xfe534d42, FILE_SYSTEM_SHARED, "SMB" },
+		{ 0xff534d42, FILE_SYSTEM_SHARED, "SMB" },   { 0x65735546, FILE_SYSTEM_SHARED, "FUSE" },
+		{ 0x00c36400, FILE_SYSTEM_SHARED, "Ceph" },  { 0x01021997, FILE_SYSTEM_SHARED, "9p" },
+		{ 0x5346414f, FILE_SYSTEM_SHARED, "AFS" },   { 0x01161970, FILE_SYSTEM_SHARED, "GFS2" },
+		{ 0x7461636f, FILE_SYSTEM_SHARED, "OCFS2" }, { 0x01021994, FILE_SYSTEM_MEMORY, "tmpfs" },
+		{ 0xef53, FILE_SYSTEM_DISK, "ext4" },        { 0x58465342, FILE_SYSTEM_DISK, "XFS" },
+		{ 0x9123683e, FILE_SYSTEM_DISK, "btrfs" },   { 0x794c7630, FILE_SYSTEM_DISK, "overlay" },
+		{ 0x4d44, FILE_SYSTEM_LOCAL, "FAT" },        { 0x2011bab0, FILE_SYSTEM_LOCAL, "exFAT" },
+		{ 0x7366746e, FILE_SYSTEM_LOCAL, "NTFS" },   { 0x12345678, FILE_SYSTEM_SHARED, "not know" },
 	};
 
 	for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {

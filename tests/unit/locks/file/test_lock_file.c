@@ -102,11 +102,13 @@ static void test_swap(void)
 	drive_read(&d);
 	is_str(d.record.holder, "a", "and changes nothing");
 	outcome_is(drive_put(&other, "b", 2, first.text), LOCK_OK, "a write that expects what is there replaces it");
-	outcome_is(drive_put(&d, "a", 3, first.text), LOCK_CONFLICT, "a write that expects what was there is a conflict");
+	outcome_is(drive_put(&d, "a", 3, first.text), LOCK_CONFLICT,
+	           "a write that expects what was there is a conflict");
 	drive_read(&d);
 	ok(strcmp(d.record.holder, "b") == 0 && strcmp(d.result.version.text, other.result.version.text) == 0,
 	   "the winner's record is there");
-	ok(elapsed_holder(d.result.sent_at, clock_now()) < DRIVE_PATIENCE && d.result.sent_at.raw > 0, "results say when they were sent");
+	ok(elapsed_holder(d.result.sent_at, clock_now()) < DRIVE_PATIENCE && d.result.sent_at.raw > 0,
+	   "results say when they were sent");
 	is_int(temps_in(base), 0, "no temporary file stays");
 	has(d.lock->url, "file:/", "the lock knows its canonical URL");
 	drive_fini(&d);
@@ -127,7 +129,8 @@ static void test_hands(void)
 	outcome_is(drive_put(&d, "a", 1, version), LOCK_CONFLICT, "a record deleted by hand is a conflict");
 	outcome_is(drive_read(&d), LOCK_ABSENT, "and absent");
 	rename(in("copy"), in("hands"));
-	outcome_is(drive_put(&d, "a", 1, version), LOCK_CONFLICT, "so is a copy put in its place, byte for byte the same");
+	outcome_is(drive_put(&d, "a", 1, version), LOCK_CONFLICT,
+	           "so is a copy put in its place, byte for byte the same");
 	outcome_is(drive_read(&d), LOCK_OK, "which is read");
 	snprintf(version, sizeof version, "%s", d.result.version.text);
 	*strstr(text, "15000") = '2';
@@ -160,7 +163,9 @@ static void test_directory(void)
 
 static void test_modes(void)
 {
-	static const struct { mode_t dir, record, lock; } cases[] = {
+	static const struct {
+		mode_t dir, record, lock;
+	} cases[] = {
 		{ 0700, 0600, 0600 }, { 0755, 0644, 0600 },  { 0775, 0664, 0660 },
 		{ 0777, 0666, 0666 }, { 01777, 0644, 0600 }, { 02770, 0660, 0660 },
 	};
@@ -177,7 +182,8 @@ static void test_modes(void)
 		drive_init(&d, in(record));
 		drive_put(&d, "a", 1, "");
 		ok(mode_of(in(record)) == cases[i].record && mode_of(in(lock)) == cases[i].lock,
-		   "in a directory of mode %o the record has %o and its lock %o", cases[i].dir, cases[i].record, cases[i].lock);
+		   "in a directory of mode %o the record has %o and its lock %o", cases[i].dir, cases[i].record,
+		   cases[i].lock);
 		drive_fini(&d);
 	}
 	umask(before);
@@ -207,7 +213,8 @@ static void test_links(void)
 	symlink("elsewhere/target", in("link"));
 	drive_init(&d, in("link"));
 	outcome_is(drive_put(&d, "a", 1, ""), LOCK_OK, "through a link to nothing the target is made");
-	ok(lstat(in("link"), &st) == 0 && S_ISLNK(st.st_mode) && access(in("elsewhere/target"), F_OK) == 0, "and the link stays");
+	ok(lstat(in("link"), &st) == 0 && S_ISLNK(st.st_mode) && access(in("elsewhere/target"), F_OK) == 0,
+	   "and the link stays");
 	has(d.lock->url, "elsewhere/target", "the lock is known by its target");
 	drive_fini(&d);
 	drive_init(&d, in("link"));
@@ -257,7 +264,8 @@ static void check_foreign(const char *name, const char *what, const char *says)
 
 static void test_foreign(void)
 {
-	static const char binary[] = "\x7f" "ELF\x02\x01\x01\0\xff\xfe\x1b[31m";
+	static const char binary[] = "\x7f"
+				     "ELF\x02\x01\x01\0\xff\xfe\x1b[31m";
 	static const char wrong[] = "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":\"soon\"}";
 	char *huge = calloc(1, RECORD_MAX_BYTES + 1);
 	char *text;
@@ -278,7 +286,8 @@ static void test_foreign(void)
 	put_file(in("others"), "{\"name\": \"left-pad\"}", 20);
 	check_foreign("others", "another program's JSON", "no election record");
 	put_file(in("wrong"), wrong, sizeof wrong - 1);
-	check_foreign("wrong", "a record with a wrong value", "\"leaseDurationSeconds\" is \"soon\", expected a whole number");
+	check_foreign("wrong", "a record with a wrong value",
+	              "\"leaseDurationSeconds\" is \"soon\", expected a whole number");
 	mkdir(in("directory"), 0755);
 	check_foreign("directory", "a directory", "is a directory");
 	free(huge);
@@ -312,7 +321,8 @@ static void test_large(void)
 	r.address = realloc(r.address, RECORD_MAX_BYTES + 1);
 	memset(r.address, 'x', RECORD_MAX_BYTES);
 	r.address[RECORD_MAX_BYTES] = '\0';
-	outcome_is(drive_write(&d, &r, d.result.version.text), LOCK_INVALID, "one that nobody would read is not written");
+	outcome_is(drive_write(&d, &r, d.result.version.text), LOCK_INVALID,
+	           "one that nobody would read is not written");
 	has(d.result.err.text, "large would have", "and the error says how large it would be");
 	record_fini(&r);
 	drive_fini(&d);
@@ -389,7 +399,8 @@ static void test_frozen(void)
 		drive_start_write(&d, &r, "", true, (300 + 200 * tries) * NSEC_PER_MS);
 		drive_wait(&d);
 	}
-	outcome_is(d.result.outcome, LOCK_FAILED, "a write that cannot have the kernel lock fails, and surely changed nothing");
+	outcome_is(d.result.outcome, LOCK_FAILED,
+	           "a write that cannot have the kernel lock fails, and surely changed nothing");
 	ok(elapsed_holder(before, clock_now()) >= 200 * NSEC_PER_MS, "it waited");
 	snprintf(want, sizeof want, "process %d has it and is stopped", (int)pid);
 	has(d.result.err.text, want, "and says who holds it, and how that process is");
@@ -462,7 +473,8 @@ static int body_unreadable(void)
 	                         strstr(d.result.err.text, "Permission denied"),
 	                 "an unreadable record is refused", &d);
 	drive_put(&d, "a", 1, "");
-	failed += expect(d.result.outcome == LOCK_REFUSED && strstr(d.result.err.text, in("rights/r")), "so is writing beside it", &d);
+	failed += expect(d.result.outcome == LOCK_REFUSED && strstr(d.result.err.text, in("rights/r")),
+	                 "so is writing beside it", &d);
 	drive_fini(&d);
 	return failed;
 }
@@ -494,7 +506,8 @@ static void test_rights(void)
 	chmod(in("rights/r"), 0);
 	if (geteuid() != 0)
 		chmod(in("rights"), 0500);
-	check_child(in_child(geteuid() == 0 ? NOBODY : 0, false, body_unreadable), "an unreadable record is an error that names it");
+	check_child(in_child(geteuid() == 0 ? NOBODY : 0, false, body_unreadable),
+	            "an unreadable record is an error that names it");
 	drive_fini(&d);
 
 	if (geteuid() != 0) {
@@ -507,13 +520,15 @@ static void test_rights(void)
 	drive_put(&d, "a", 1, "");
 	drive_fini(&d);
 	(void)!chown(in("sticky/r"), 1234, 1234);
-	check_child(in_child(NOBODY, false, body_sticky), "a record of another user in a sticky directory is an error that explains");
+	check_child(in_child(NOBODY, false, body_sticky),
+	            "a record of another user in a sticky directory is an error that explains");
 	mkdir(in("theirs"), 0700);
 	(void)!chown(in("theirs"), 1234, 1234);
 	drive_init(&d, in("theirs/r"));
 	drive_put(&d, "a", 1, "");
 	struct stat record, lock;
-	ok(stat(in("theirs/r"), &record) == 0 && record.st_uid == 1234 && stat(in("theirs/.r.lock"), &lock) == 0 && lock.st_uid == 1234,
+	ok(stat(in("theirs/r"), &record) == 0 && record.st_uid == 1234 && stat(in("theirs/.r.lock"), &lock) == 0 &&
+	           lock.st_uid == 1234,
 	   "root in somebody's directory does not lock its owner out");
 	drive_fini(&d);
 }
@@ -536,8 +551,8 @@ static int body_full(void)
 		continue;
 	close(fd);
 	drive_put(&d, "a", 2, version);
-	failed += expect(d.result.outcome == LOCK_FAILED && d.result.err.code == ERR_FULL && strstr(d.result.err.text, "small/r") &&
-	                         strstr(d.result.err.text, "No space left"),
+	failed += expect(d.result.outcome == LOCK_FAILED && d.result.err.code == ERR_FULL &&
+	                         strstr(d.result.err.text, "small/r") && strstr(d.result.err.text, "No space left"),
 	                 "a full disk is said to be full", &d);
 	failed += expect(strcmp(get_file(in("small/r")), before) == 0, "the old record is whole", &d);
 	failed += expect(temps_in(in("small")) == 0, "no temporary file stays", &d);
@@ -549,7 +564,8 @@ static int body_full(void)
 	drive_read(&d);
 	failed += expect(d.result.outcome == LOCK_OK, "a read-only file system is read", &d);
 	drive_put(&d, "a", 3, version);
-	failed += expect(d.result.outcome == LOCK_FAILED && strstr(d.result.err.text, "Read-only") && strstr(d.result.err.text, "small/r"),
+	failed += expect(d.result.outcome == LOCK_FAILED && strstr(d.result.err.text, "Read-only") &&
+	                         strstr(d.result.err.text, "small/r"),
 	                 "writing there is an error", &d);
 	free(before);
 	drive_fini(&d);
@@ -558,7 +574,8 @@ static int body_full(void)
 
 static void test_full(void)
 {
-	check_child(in_child(0, true, body_full), "a full or read-only file system is an error, and the old record stays whole");
+	check_child(in_child(0, true, body_full),
+	            "a full or read-only file system is an error, and the old record stays whole");
 }
 
 /* ---- what the dead leave ---- */
@@ -606,14 +623,16 @@ static void test_leftovers(void)
 	struct dirent *e;
 	int kept = 0;
 	while ((e = readdir(dir)))
-		kept += strstr(e->d_name, ".leftalive") || strstr(e->d_name, ".leftother") || strstr(e->d_name, ".leftelsewhere") ||
-		        strcmp(e->d_name, ".letter.tmp") == 0 || strcmp(e->d_name, ".x.0123456789abcdef-1-2-3-4.tmp") == 0;
+		kept += strstr(e->d_name, ".leftalive") || strstr(e->d_name, ".leftother") ||
+		        strstr(e->d_name, ".leftelsewhere") || strcmp(e->d_name, ".letter.tmp") == 0 ||
+		        strcmp(e->d_name, ".x.0123456789abcdef-1-2-3-4.tmp") == 0;
 	rewinddir(dir);
 	while ((e = readdir(dir)))
 		if (strstr(e->d_name, ".tmp"))
 			unlinkat(dirfd(dir), e->d_name, 0);
 	closedir(dir);
-	is_int(kept, 5, "and none of a living one, whenever it seems to have started, of another PID namespace, or that only look similar");
+	is_int(kept, 5,
+	       "and none of a living one, whenever it seems to have started, of another PID namespace, or that only look similar");
 }
 
 /* ---- notices ---- */

@@ -121,8 +121,9 @@ static void race(bool namespaces)
 		for (int t = 1; t <= ROUNDS; t++)
 			once += winners[i * (ROUNDS + 1) + t] == 1;
 	is_int(failed, 0, "all competitors come to the end");
-	is_int(once, LOCKS * ROUNDS, namespaces ? "each token was written by exactly one process, from eight PID namespaces too"
-	                                        : "each token was written by exactly one of eight processes");
+	is_int(once, LOCKS * ROUNDS,
+	       namespaces ? "each token was written by exactly one process, from eight PID namespaces too"
+	                  : "each token was written by exactly one of eight processes");
 	is_int(files_left(base), 0, "no temporary file is left");
 	munmap(winners, size);
 	remove_all();

@@ -1,4 +1,5 @@
-/* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets. */
+/* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets.
+ */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "locks/kubernetes/kube_config.h"
@@ -29,38 +30,37 @@ static const char *file(const char *name, const char *text)
 	return path;
 }
 
-static const char *const HOME_CONFIG =
-	"apiVersion: v1\n"
-	"kind: Config\n"
-	"current-context: prod\n"
-	"contexts:\n"
-	"- name: prod\n"
-	"  context: {cluster: east, user: ann, namespace: shop}\n"
-	"- name: bare\n"
-	"  context:\n"
-	"    cluster: west\n"
-	"clusters:\n"
-	"- name: east\n"
-	"  cluster:\n"
-	"    server: https://east.example:6443/k8s/clusters/c-1/\n"
-	"    certificate-authority: pki/ca.crt\n"
-	"    tls-server-name: kubernetes.default\n"
-	"    proxy-url: socks5://127.0.0.1:1080\n"
-	"- name: west\n"
-	"  cluster:\n"
-	"    server: \"https://[fd00::1]:6443\"\n"
-	"    insecure-skip-tls-verify: true\n"
-	"users:\n"
-	"- name: ann\n"
-	"  user:\n"
-	"    token: 12345\n"
-	"    client-certificate-data: Q0VSVA==\n"
-	"    client-certificate: ignored.crt\n"
-	"    client-key: /abs/ann.key\n"
-	"    as: boss\n"
-	"    as-uid: u7\n"
-	"    as-groups: [a, b]\n"
-	"    as-user-extra: {\"x/y\": [one, two]}\n";
+static const char *const HOME_CONFIG = "apiVersion: v1\n"
+				       "kind: Config\n"
+				       "current-context: prod\n"
+				       "contexts:\n"
+				       "- name: prod\n"
+				       "  context: {cluster: east, user: ann, namespace: shop}\n"
+				       "- name: bare\n"
+				       "  context:\n"
+				       "    cluster: west\n"
+				       "clusters:\n"
+				       "- name: east\n"
+				       "  cluster:\n"
+				       "    server: https://east.example:6443/k8s/clusters/c-1/\n"
+				       "    certificate-authority: pki/ca.crt\n"
+				       "    tls-server-name: kubernetes.default\n"
+				       "    proxy-url: socks5://127.0.0.1:1080\n"
+				       "- name: west\n"
+				       "  cluster:\n"
+				       "    server: \"https://[fd00::1]:6443\"\n"
+				       "    insecure-skip-tls-verify: true\n"
+				       "users:\n"
+				       "- name: ann\n"
+				       "  user:\n"
+				       "    token: 12345\n"
+				       "    client-certificate-data: Q0VSVA==\n"
+				       "    client-certificate: ignored.crt\n"
+				       "    client-key: /abs/ann.key\n"
+				       "    as: boss\n"
+				       "    as-uid: u7\n"
+				       "    as-groups: [a, b]\n"
+				       "    as-user-extra: {\"x/y\": [one, two]}\n";
 
 static void test_whole(void)
 {
@@ -86,7 +86,8 @@ static void test_whole(void)
 	ok(!c.headers[6], "and no more");
 	kube_config_fini(&c);
 
-	is_int(kube_config_from_files(&c, file("config", HOME_CONFIG), "bare", &err), 0, "another context, without a user");
+	is_int(kube_config_from_files(&c, file("config", HOME_CONFIG), "bare", &err), 0,
+	       "another context, without a user");
 	ok(strcmp(c.ns, "default") == 0 && c.insecure && !c.token, "namespace default, insecure, no credentials");
 	kube_config_fini(&c);
 }
@@ -96,10 +97,12 @@ static void test_several(void)
 	char paths[400];
 	struct kube_config c;
 	struct err err = { 0 };
-	const char *first = file("first", "current-context: a\ncontexts: [{name: a, context: {cluster: one, user: me}}]\n"
-	                                  "clusters: [{name: one, cluster: {server: https://first}}]\n");
-	const char *second = file("second", "current-context: b\nclusters: [{name: one, cluster: {server: https://second}}]\n"
-	                                    "users: [{name: me, user: {token: t}}]\n");
+	const char *first =
+		file("first", "current-context: a\ncontexts: [{name: a, context: {cluster: one, user: me}}]\n"
+	                      "clusters: [{name: one, cluster: {server: https://first}}]\n");
+	const char *second =
+		file("second", "current-context: b\nclusters: [{name: one, cluster: {server: https://second}}]\n"
+	                       "users: [{name: me, user: {token: t}}]\n");
 
 	snprintf(paths, sizeof paths, "%s:%s/missing:%s", first, dir, second);
 	is_int(kube_config_from_files(&c, paths, NULL, &err), 0, "several files are one, missing ones are skipped");
@@ -123,10 +126,13 @@ static void test_exec(void)
 	is_int(kube_config_from_files(&c, file("exec", text), NULL, &err), 0, "an exec plugin");
 	snprintf(want, sizeof want, "%s/./bin/login", dir);
 	is_str(c.exec.command, want, "its command, relative to the file");
-	ok(c.exec.args && strcmp(c.exec.args[0], "--n") == 0 && strcmp(c.exec.args[1], "5") == 0 && !c.exec.args[2], "its arguments");
+	ok(c.exec.args && strcmp(c.exec.args[0], "--n") == 0 && strcmp(c.exec.args[1], "5") == 0 && !c.exec.args[2],
+	   "its arguments");
 	is_str(c.exec.env[0], "A=b", "its environment");
 	char *cluster = json_dumps(c.exec.cluster, JSON_COMPACT | JSON_SORT_KEYS);
-	is_str(cluster, "{\"certificate-authority-data\":\"Q0VSVA==\",\"config\":{\"audience\":\"x\"},\"server\":\"https://one\"}", "what it is told of the cluster");
+	is_str(cluster,
+	       "{\"certificate-authority-data\":\"Q0VSVA==\",\"config\":{\"audience\":\"x\"},\"server\":\"https://one\"}",
+	       "what it is told of the cluster");
 	free(cluster);
 	kube_config_fini(&c);
 }
@@ -141,7 +147,8 @@ static void check_bad(const char *cluster, const char *user, const char *expecte
 	struct err err = { 0 };
 	int done = kube_config_from_files(&c, file("bad", text), NULL, &err);
 
-	if (!ok(done < 0 && strstr(err.text, expected) && !strstr(err.text, "s3cret"), "refused, and said why without secrets: %s", expected))
+	if (!ok(done < 0 && strstr(err.text, expected) && !strstr(err.text, "s3cret"),
+	        "refused, and said why without secrets: %s", expected))
 		printf("# %d %s\n", done, err.text);
 	if (done == 0)
 		kube_config_fini(&c);
@@ -157,9 +164,12 @@ static void test_bad(void)
 
 	check_bad("x: 1", "token: s3cret", "server: expected https://HOST:PORT");
 	check_bad("server: ftp://x", "token: s3cret", "server: expected https://HOST:PORT");
-	check_bad("server: https://one, insecure-skip-tls-verify: true, certificate-authority: x", "token: s3cret", "insecure-skip-tls-verify: expected no");
-	check_bad("server: https://one, insecure-skip-tls-verify: maybe", "", "insecure-skip-tls-verify: expected true or false");
-	check_bad("server: https://one, certificate-authority-data: '%%%'", "", "certificate-authority-data: expected PEM in base64");
+	check_bad("server: https://one, insecure-skip-tls-verify: true, certificate-authority: x", "token: s3cret",
+	          "insecure-skip-tls-verify: expected no");
+	check_bad("server: https://one, insecure-skip-tls-verify: maybe", "",
+	          "insecure-skip-tls-verify: expected true or false");
+	check_bad("server: https://one, certificate-authority-data: '%%%'", "",
+	          "certificate-authority-data: expected PEM in base64");
 	check_bad("server: https://one, proxy-url: foo", "", "proxy-url: expected");
 	check_bad(good, "token: [s3cret]", "token: expected a text");
 	check_bad(good, "token: s3cret, username: x, password: s3cret", "no token beside it");
@@ -167,20 +177,31 @@ static void test_bad(void)
 	check_bad(good, "client-key-data: '!'", "client-key-data: expected PEM in base64");
 	check_bad(good, "auth-provider: {name: gcp}", "auth-provider: expected exec in its place");
 	check_bad(good, "exec: {command: x}", "exec.apiVersion: expected");
-	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}", "exec.apiVersion: expected");
+	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1alpha1}",
+	          "exec.apiVersion: expected");
 	check_bad(good, "exec: {apiVersion: client.authentication.k8s.io/v1}", "exec.command: expected a program");
-	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}", "nobody is there");
+	check_bad(good, "exec: {command: x, apiVersion: client.authentication.k8s.io/v1, interactiveMode: Always}",
+	          "nobody is there");
 	check_bad(good, "as-groups: [x]", "a user to act as");
 	check_bad(good, "as: \"x\\ny\"", "no line breaks");
 	check_bad("server: https://one]", "token: s3cret", "no YAML");
 
-	ok(kube_config_from_files(&c, file("config", HOME_CONFIG), "nope", &err) < 0 && strstr(err.text, "no context \"nope\"") && strstr(err.text, "prod, bare"),
+	ok(kube_config_from_files(&c, file("config", HOME_CONFIG), "nope", &err) < 0 &&
+	           strstr(err.text, "no context \"nope\"") && strstr(err.text, "prod, bare"),
 	   "an unknown context names those there are");
 	snprintf(path, sizeof path, "%s/nowhere", dir);
-	ok(kube_config_from_files(&c, path, NULL, &err) < 0 && strstr(err.text, path) && err.code == ERR_MISSING, "a missing kubeconfig is named");
-	ok(kube_config_from_files(&c, file("empty", ""), NULL, &err) < 0 && strstr(err.text, "no current-context"), "an empty one has no context");
-	ok(kube_config_from_files(&c, file("list", "[1]"), NULL, &err) < 0 && strstr(err.text, "no map"), "a list is none");
-	ok(kube_config_from_files(&c, file("binary", "\x7f" "ELF\x01\x02"), NULL, &err) < 0 && err.code == ERR_INVALID, "and neither is a program");
+	ok(kube_config_from_files(&c, path, NULL, &err) < 0 && strstr(err.text, path) && err.code == ERR_MISSING,
+	   "a missing kubeconfig is named");
+	ok(kube_config_from_files(&c, file("empty", ""), NULL, &err) < 0 && strstr(err.text, "no current-context"),
+	   "an empty one has no context");
+	ok(kube_config_from_files(&c, file("list", "[1]"), NULL, &err) < 0 && strstr(err.text, "no map"),
+	   "a list is none");
+	ok(kube_config_from_files(&c,
+	                          file("binary", "\x7f"
+	                                         "ELF\x01\x02"),
+	                          NULL, &err) < 0 &&
+	           err.code == ERR_INVALID,
+	   "and neither is a program");
 }
 
 static void test_plain_http(void)
@@ -222,7 +243,10 @@ static void test_printed(void)
 	struct buf b = { 0 };
 	json_t *keep = NULL;
 
-	kube_exec_parse(&x, "{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}", &r, &keep);
+	kube_exec_parse(
+		&x,
+		"{\"apiVersion\":\"client.authentication.k8s.io/v1\",\"kind\":\"ExecCredential\",\"status\":{\"token\":\"t\"}}",
+		&r, &keep);
 	ok(r.err.code == ERR_NONE && strcmp(r.token, "t") == 0, "what a plugin prints is read");
 	json_decref(keep);
 	buf_adds(&b, "{\"status\":{\"token\":\"t\"},\"x\":[{}");
@@ -230,7 +254,8 @@ static void test_printed(void)
 		buf_adds(&b, ",{}");
 	buf_adds(&b, "]}");
 	kube_exec_parse(&x, b.data, &r, &keep);
-	ok(!keep && r.err.code == ERR_INVALID && strstr(r.err.text, "no ExecCredential") && strstr(r.err.text, "at most 1000"),
+	ok(!keep && r.err.code == ERR_INVALID && strstr(r.err.text, "no ExecCredential") &&
+	           strstr(r.err.text, "at most 1000"),
 	   "and 900 KB of empty values are not: %s", r.err.text);
 	buf_fini(&b);
 }
@@ -249,17 +274,20 @@ static void check_yaml(const char *text, const char *want)
 static void test_yaml(void)
 {
 	struct err err = { 0 };
-	const char *laughs = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
-			     "d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
+	const char *laughs =
+		"a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\n"
+		"d: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n";
 
-	check_yaml("[1, -5, 0, 007, 1.5, '1', true, \"true\", no, ~, null, '']", "[1,-5,0,\"007\",\"1.5\",\"1\",true,\"true\",\"no\",null,null,\"\"]");
+	check_yaml("[1, -5, 0, 007, 1.5, '1', true, \"true\", no, ~, null, '']",
+	           "[1,-5,0,\"007\",\"1.5\",\"1\",true,\"true\",\"no\",null,null,\"\"]");
 	check_yaml("a: {b: [c, {d: e}]}", "{\"a\":{\"b\":[\"c\",{\"d\":\"e\"}]}}");
 	check_yaml("{\"a\": [1, {\"b\": null}]}", "{\"a\":[1,{\"b\":null}]}");
 	check_yaml("x: &n [1]\ny: *n", "{\"x\":[1],\"y\":[1]}");
 	check_yaml("a: 1\na: 2", "line 2, column 1: the key is there twice");
 	check_yaml("", "null");
 	check_yaml("# nothing", "null");
-	ok(!yaml_json(laughs, strlen(laughs), &err) && strstr(err.text, "too much"), "aliases cannot make a giant out of a few lines");
+	ok(!yaml_json(laughs, strlen(laughs), &err) && strstr(err.text, "too much"),
+	   "aliases cannot make a giant out of a few lines");
 	char deep[400];
 	memset(deep, '[', 200);
 	memset(deep + 200, ']', 200);
@@ -268,7 +296,8 @@ static void test_yaml(void)
 }
 
 /* Many times `part`, between `before` and `after`. */
-static void check_flood(const char *before, const char *part, size_t count, const char *after, const char *says, const char *what)
+static void check_flood(const char *before, const char *part, size_t count, const char *after, const char *says,
+                        const char *what)
 {
 	struct buf b = { 0 };
 	struct err err = { 0 };
@@ -286,7 +315,8 @@ static void check_flood(const char *before, const char *part, size_t count, cons
 	bool refused = kube_config_load(&c, path, "", &err) < 0;
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &to);
 	double s = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
-	if (!ok(refused && strstr(err.text, says) && strstr(err.text, path), "%s: refused, with the file and what was found", what))
+	if (!ok(refused && strstr(err.text, says) && strstr(err.text, path),
+	        "%s: refused, with the file and what was found", what))
 		printf("# %s\n", err.text);
 	printf("# %zu bytes took %.3f s\n", b.len, s);
 	if (!refused)

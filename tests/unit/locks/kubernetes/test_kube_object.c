@@ -1,5 +1,6 @@
-/* Records in Kubernetes objects: what client-go and its relatives write is read as they mean it, what is ours counts only while
- * it is about the same write, nothing of others is lost, and what makes no sense is never taken for a free lock. */
+/* Records in Kubernetes objects: what client-go and its relatives write is read as they mean it, what is ours counts
+ * only while it is about the same write, nothing of others is lost, and what makes no sense is never taken for a free
+ * lock. */
 #include "base/mem.h"
 #include "locks/kubernetes/kube_object.h"
 #include "tap.h"
@@ -9,9 +10,10 @@
 
 static json_t *lease(const char *spec, const char *annotations)
 {
-	char *text = mem_printf("{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"l\",\"namespace\":\"n\","
-	                        "\"uid\":\"u-1\",\"resourceVersion\":\"77\",\"annotations\":%s},\"spec\":%s}",
-	                        annotations ? annotations : "{}", spec);
+	char *text = mem_printf(
+		"{\"apiVersion\":\"coordination.k8s.io/v1\",\"kind\":\"Lease\",\"metadata\":{\"name\":\"l\",\"namespace\":\"n\","
+		"\"uid\":\"u-1\",\"resourceVersion\":\"77\",\"annotations\":%s},\"spec\":%s}",
+		annotations ? annotations : "{}", spec);
 	json_t *object = json_loads(text, 0, NULL);
 
 	free(text);
@@ -70,9 +72,10 @@ static json_t *stored(enum kube_kind kind, const struct record *r)
 static void test_client_go(void)
 {
 	struct err err;
-	struct record r = read_lease("{\"holderIdentity\":\"host_uuid\",\"leaseDurationSeconds\":15,\"acquireTime\":\"2026-07-24T10:00:00.123456Z\","
-	                             "\"renewTime\":\"2026-07-24T10:00:02.234567Z\",\"leaseTransitions\":3}",
-	                             &err);
+	struct record r = read_lease(
+		"{\"holderIdentity\":\"host_uuid\",\"leaseDurationSeconds\":15,\"acquireTime\":\"2026-07-24T10:00:00.123456Z\","
+		"\"renewTime\":\"2026-07-24T10:00:02.234567Z\",\"leaseTransitions\":3}",
+		&err);
 
 	is_str(r.holder, "host_uuid", "client-go's Lease names its holder");
 	is_int(r.lease_ms, 15000, "and its duration,");
@@ -80,9 +83,10 @@ static void test_client_go(void)
 	is_int(r.renewed_us % 1000000, 234567, "and the renewal to the microsecond (T10)");
 	is_int(r.state, RECORD_UNSAID, "and says nothing of a state");
 	record_fini(&r);
-	r = read_lease("{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"acquireTime\":\"2026-07-24T10:00:00.123456Z\","
-	               "\"renewTime\":\"2026-07-24T10:00:00.123456Z\",\"leaseTransitions\":3}",
-	               &err);
+	r = read_lease(
+		"{\"holderIdentity\":\"\",\"leaseDurationSeconds\":1,\"acquireTime\":\"2026-07-24T10:00:00.123456Z\","
+		"\"renewTime\":\"2026-07-24T10:00:00.123456Z\",\"leaseTransitions\":3}",
+		&err);
 	ok(!*r.holder && r.state == RECORD_UNSAID, "client-go's release has no holder (T04)");
 	record_fini(&r);
 }
@@ -114,7 +118,9 @@ static void test_missing(void)
 	r = read_lease("{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":2147483647}", &err);
 	is_int(r.lease_ms, INT64_C(2147483647000), "the longest duration does not overflow (T16)");
 	record_fini(&r);
-	r = read_lease("{\"holderIdentity\":\"X \\\"\\u00e4\\\\ \",\"leaseDurationSeconds\":15,\"renewTime\":\"2026-07-24T18:00:02.5+08:00\",\"odd\":[1]}", &err);
+	r = read_lease(
+		"{\"holderIdentity\":\"X \\\"\\u00e4\\\\ \",\"leaseDurationSeconds\":15,\"renewTime\":\"2026-07-24T18:00:02.5+08:00\",\"odd\":[1]}",
+		&err);
 	is_str(r.holder, "X \"\u00e4\\ ", "identities are taken byte for byte (T15, T64)");
 	is_int(r.renewed_us, INT64_C(1784887202500000), "times with an offset or fewer digits are read (T61, T62)");
 	record_fini(&r);
@@ -124,10 +130,13 @@ static void test_wrong(void)
 {
 	static const char *const wrong[][2] = {
 		{ "{\"holderIdentity\":5}", "holderIdentity is 5, expected a string" },
-		{ "{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":\"15\"}", "leaseDurationSeconds is \"15\", expected a whole number" },
+		{ "{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":\"15\"}",
+		  "leaseDurationSeconds is \"15\", expected a whole number" },
 		{ "{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":1.5}", "leaseDurationSeconds is 1.5" },
-		{ "{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":2147483648}", "leaseDurationSeconds is 2147483648" },
-		{ "{\"holderIdentity\":\"x\",\"renewTime\":\"yesterday\"}", "renewTime is \"yesterday\", expected a time" },
+		{ "{\"holderIdentity\":\"x\",\"leaseDurationSeconds\":2147483648}",
+		  "leaseDurationSeconds is 2147483648" },
+		{ "{\"holderIdentity\":\"x\",\"renewTime\":\"yesterday\"}",
+		  "renewTime is \"yesterday\", expected a time" },
 		{ "{\"holderIdentity\":\"x\",\"strategy\":\"OldestEmulationVersion\"}", "coordinated leader election" },
 		{ "{\"strategy\":\"OldestEmulationVersion\"}", "coordinated leader election" },
 		{ "[]", "spec is [], expected an object" },
@@ -136,7 +145,8 @@ static void test_wrong(void)
 
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		struct record r = read_lease(wrong[i][0], &err);
-		if (!ok(strcmp(r.holder, "?") == 0 && strstr(err.text, wrong[i][1]), "foreign, and said why: %s", wrong[i][1]))
+		if (!ok(strcmp(r.holder, "?") == 0 && strstr(err.text, wrong[i][1]), "foreign, and said why: %s",
+		        wrong[i][1]))
 			printf("# %s: %s\n", r.holder, err.text);
 		record_fini(&r);
 	}
@@ -166,7 +176,8 @@ static void check_kind(enum kube_kind kind)
 static void test_lease_format(void)
 {
 	struct record r = ours();
-	json_t *object = kube_object_write(KUBE_LEASE, NULL, "n", "l", &r, NULL), *spec = json_object_get(object, "spec");
+	json_t *object = kube_object_write(KUBE_LEASE, NULL, "n", "l", &r, NULL),
+	       *spec = json_object_get(object, "spec");
 	char *text = json_dumps(spec, JSON_COMPACT | JSON_PRESERVE_ORDER);
 
 	is_str(text,
@@ -188,7 +199,8 @@ static void test_lease_format(void)
 	r.state = RECORD_RELEASED;
 	object = kube_object_write(KUBE_LEASE, NULL, "n", "l", &r, NULL);
 	spec = json_object_get(object, "spec");
-	is_str(json_string_value(json_object_get(spec, "holderIdentity")), "", "a release has an empty holder, not null,");
+	is_str(json_string_value(json_object_get(spec, "holderIdentity")), "",
+	       "a release has an empty holder, not null,");
 	is_int(json_integer_value(json_object_get(spec, "leaseDurationSeconds")), 1, "and one second (T37)");
 	json_decref(object);
 	record_fini(&r);
@@ -227,8 +239,10 @@ static void test_bound(void)
 	enum kube_found found;
 	struct record r = after_edit("holderIdentity", json_string("thief"), &found);
 
-	ok(!*r.incarnation && !*r.address && !*r.write && r.state == RECORD_UNSAID, "another holder: what was ours is not its (T29)");
-	ok(r.term == 9 && r.checkpoint && strcmp(r.checkpoint, "{\"n\":5}") == 0, "but the term and the checkpoint count on");
+	ok(!*r.incarnation && !*r.address && !*r.write && r.state == RECORD_UNSAID,
+	   "another holder: what was ours is not its (T29)");
+	ok(r.term == 9 && r.checkpoint && strcmp(r.checkpoint, "{\"n\":5}") == 0,
+	   "but the term and the checkpoint count on");
 	is_str(r.holder, "thief", "the holder is who the spec says");
 	record_fini(&r);
 	r = after_edit("leaseTransitions", json_integer(4), &found);
@@ -244,7 +258,8 @@ static void test_bound(void)
 	ok(*r.incarnation && r.lease_ms == 60000, "a duration lengthened by hand is waited out");
 	record_fini(&r);
 	r = after_edit("holderIdentity", json_string(""), &found);
-	ok(!*r.holder && r.state == RECORD_LEADING && r.lease_ms == 15000, "emptied by hand: the holder may not know, its lease counts");
+	ok(!*r.holder && r.state == RECORD_LEADING && r.lease_ms == 15000,
+	   "emptied by hand: the holder may not know, its lease counts");
 	record_fini(&r);
 }
 
@@ -255,7 +270,8 @@ static void test_emptied(void)
 
 	record_init(&back);
 	json_object_set_new(object, "spec", json_object());
-	is_int(kube_object_read(KUBE_LEASE, object, &back, NULL), KUBE_FOUND, "a spec emptied by hand below our annotation");
+	is_int(kube_object_read(KUBE_LEASE, object, &back, NULL), KUBE_FOUND,
+	       "a spec emptied by hand below our annotation");
 	ok(back.state == RECORD_LEADING && back.lease_ms == 15000, "is waited out as well");
 	json_decref(object);
 	object = stored(KUBE_CONFIGMAP, &r);
@@ -280,7 +296,8 @@ static void test_emptied(void)
 
 static void test_bad_annotation(void)
 {
-	static const char *const bad[] = { "\"{\"", "\"\"", "\"[]\"", "5", "\"{\\\"holderIdentity\\\":1,\\\"leaseDurationSeconds\\\":1}\"" };
+	static const char *const bad[] = { "\"{\"", "\"\"", "\"[]\"", "5",
+		                           "\"{\\\"holderIdentity\\\":1,\\\"leaseDurationSeconds\\\":1}\"" };
 	struct record r;
 	struct err err;
 
@@ -289,9 +306,11 @@ static void test_bad_annotation(void)
 		char *ours_bad = mem_printf("{\"" KUBE_RECORD_ANNOTATION "\":%s}", bad[i]);
 		char *theirs_bad = mem_printf("{\"" KUBE_LEADER_ANNOTATION "\":%s}", bad[i]);
 		json_t *a = lease("{\"holderIdentity\":\"\"}", ours_bad), *b = lease("{}", theirs_bad);
-		ok(kube_object_read(KUBE_LEASE, a, &r, &err) == KUBE_FOREIGN && strstr(err.text, KUBE_RECORD_ANNOTATION),
+		ok(kube_object_read(KUBE_LEASE, a, &r, &err) == KUBE_FOREIGN &&
+		           strstr(err.text, KUBE_RECORD_ANNOTATION),
 		   "our annotation broken (%s) is no free lock", bad[i]);
-		ok(kube_object_read(KUBE_CONFIGMAP, b, &r, &err) == KUBE_FOREIGN && strstr(err.text, KUBE_LEADER_ANNOTATION),
+		ok(kube_object_read(KUBE_CONFIGMAP, b, &r, &err) == KUBE_FOREIGN &&
+		           strstr(err.text, KUBE_LEADER_ANNOTATION),
 		   "the leader annotation broken (%s) is no free lock (T66)", bad[i]);
 		json_decref(a);
 		json_decref(b);
@@ -299,9 +318,11 @@ static void test_bad_annotation(void)
 		free(theirs_bad);
 	}
 	json_t *plain = lease("{}", NULL);
-	is_int(kube_object_read(KUBE_CONFIGMAP, plain, &r, &err), KUBE_NOTHING, "a ConfigMap without the annotation is free");
+	is_int(kube_object_read(KUBE_CONFIGMAP, plain, &r, &err), KUBE_NOTHING,
+	       "a ConfigMap without the annotation is free");
 	json_object_set_new(json_object_get(plain, "metadata"), "resourceVersion", json_string("abc"));
-	is_int(kube_object_read(KUBE_LEASE, plain, &r, &err), KUBE_FOREIGN, "a resourceVersion that is no number can make no token");
+	is_int(kube_object_read(KUBE_LEASE, plain, &r, &err), KUBE_FOREIGN,
+	       "a resourceVersion that is no number can make no token");
 	json_decref(plain);
 	record_fini(&r);
 }
@@ -312,22 +333,28 @@ static void test_kept(void)
 		"{\"metadata\":{\"name\":\"l\",\"namespace\":\"n\",\"uid\":\"u-1\",\"resourceVersion\":\"77\",\"managedFields\":[{\"manager\":\"m\"}],"
 		"\"labels\":{\"a\":\"1\",\"b\":\"2\"},\"annotations\":{\"x\":\"y\"},\"ownerReferences\":[{\"uid\":\"o-1\"}],\"finalizers\":[\"f\"]},"
 		"\"data\":{\"k\":\"v\"},\"spec\":{\"later\":true}}";
-	json_t *old = json_loads(TEXT, 0, NULL), *labels = json_pack("{s:s}", "b", "3"), *owner = json_pack("{s:s}", "uid", "o-2");
+	json_t *old = json_loads(TEXT, 0, NULL), *labels = json_pack("{s:s}", "b", "3"),
+	       *owner = json_pack("{s:s}", "uid", "o-2");
 	struct kube_extras extras = { labels, owner };
 	struct record r = ours();
-	json_t *object = kube_object_write(KUBE_LEASE, old, "n", "l", &r, &extras), *m = json_object_get(object, "metadata");
+	json_t *object = kube_object_write(KUBE_LEASE, old, "n", "l", &r, &extras),
+	       *m = json_object_get(object, "metadata");
 
-	ok(strcmp(kube_object_uid(object), "u-1") == 0 && strcmp(kube_object_revision(object), "77") == 0, "uid and version go with every PUT");
+	ok(strcmp(kube_object_uid(object), "u-1") == 0 && strcmp(kube_object_revision(object), "77") == 0,
+	   "uid and version go with every PUT");
 	ok(!json_object_get(m, "managedFields"), "managedFields are left to the server");
-	ok(json_object_size(json_object_get(m, "labels")) == 2 && json_equal(json_object_get(json_object_get(m, "labels"), "b"), json_object_get(labels, "b")),
+	ok(json_object_size(json_object_get(m, "labels")) == 2 &&
+	           json_equal(json_object_get(json_object_get(m, "labels"), "b"), json_object_get(labels, "b")),
 	   "labels are merged, ours win");
 	is_int((int64_t)json_array_size(json_object_get(m, "ownerReferences")), 2, "the owner is added");
-	ok(json_object_get(json_object_get(m, "annotations"), "x") && json_object_get(m, "finalizers") && json_object_get(object, "data") &&
-	           json_object_get(json_object_get(object, "spec"), "later"),
+	ok(json_object_get(json_object_get(m, "annotations"), "x") && json_object_get(m, "finalizers") &&
+	           json_object_get(object, "data") && json_object_get(json_object_get(object, "spec"), "later"),
 	   "annotations, finalizers, data and fields we do not know are kept (T12, T65)");
 	json_t *again = kube_object_write(KUBE_LEASE, object, "n", "l", &r, &extras);
-	is_int((int64_t)json_array_size(json_object_get(json_object_get(again, "metadata"), "ownerReferences")), 2, "the owner is not added twice");
-	is_int((int64_t)json_array_size(json_object_get(json_object_get(old, "metadata"), "ownerReferences")), 1, "the old object is as it was");
+	is_int((int64_t)json_array_size(json_object_get(json_object_get(again, "metadata"), "ownerReferences")), 2,
+	       "the owner is not added twice");
+	is_int((int64_t)json_array_size(json_object_get(json_object_get(old, "metadata"), "ownerReferences")), 1,
+	       "the old object is as it was");
 	json_decref(again);
 	json_decref(object);
 	json_decref(old);
