@@ -13,10 +13,31 @@ class Candidate:
     def __init__(self, name, work, began):
         self.name, self.began, self.terms, self.leads = name, began, [], False
         self.process = subprocess.Popen(
-            [LUNARCH, "run", "--lock", os.path.join(work, "lock"), "--identity", f"candidate-{name}", "--log-format", "json",
-             "--lease-duration", "3s", "--renew-deadline", "2s", "--retry-period", "400ms",
-             os.path.join(ROOT, "examples", "backup.lua"), "--", os.path.join(ROOT, "runtime"), os.path.join(work, "backups"), "0.7", "50"],
-            stderr=subprocess.PIPE, text=True)
+            [
+                LUNARCH,
+                "run",
+                "--lock",
+                os.path.join(work, "lock"),
+                "--identity",
+                f"candidate-{name}",
+                "--log-format",
+                "json",
+                "--lease-duration",
+                "3s",
+                "--renew-deadline",
+                "2s",
+                "--retry-period",
+                "400ms",
+                os.path.join(ROOT, "examples", "backup.lua"),
+                "--",
+                os.path.join(ROOT, "runtime"),
+                os.path.join(work, "backups"),
+                "0.7",
+                "50",
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         threading.Thread(target=self.read, daemon=True).start()
 
     def read(self):
@@ -57,7 +78,7 @@ def timeline(candidates, length):
         row = [" "] * (width + 1)
         for start, end, token, why in c.terms:
             a, b = int(start / length * width), int((end or length) / length * width)
-            row[a:b + 1] = "=" * (b - a + 1)
+            row[a : b + 1] = "=" * (b - a + 1)
             if why == "killed":
                 row[b] = "x"
             elif end:

@@ -2,25 +2,70 @@
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
 left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows them."""
 import json, os, shutil, signal, subprocess, sys, time
-from rows import HELLO, JSON, OPTIONS, QUICK, RUNS, Crowd, Runner, built, cpu_ms, family, first_line, handovers, kill_all, pss, row, rows, standby_of, start_times
+from rows import (
+    HELLO,
+    JSON,
+    OPTIONS,
+    QUICK,
+    RUNS,
+    Crowd,
+    Runner,
+    built,
+    cpu_ms,
+    family,
+    first_line,
+    handovers,
+    kill_all,
+    pss,
+    row,
+    rows,
+    standby_of,
+    start_times,
+)
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
 import kube_rows, script_rows, store_rows
 
 # ---- start ----
 
+
 def starts(directory):
     floor = start_times([built("floor")])
-    row("start to on_leading, free file lock (memory)", 10, start_times([LUNARCH, "run", "--lock", directory + "/s{i}", "-e", HELLO], True), "ms", floor)
+    row(
+        "start to on_leading, free file lock (memory)",
+        10,
+        start_times([LUNARCH, "run", "--lock", directory + "/s{i}", "-e", HELLO], True),
+        "ms",
+        floor,
+    )
     disk = os.path.join(ROOT, "build", "bench-locks")
     os.makedirs(disk, exist_ok=True)
-    row("start to on_leading, free file lock (disk, fsync)", None, start_times([LUNARCH, "run", "--lock", disk + "/s{i}", "-e", HELLO], True), "ms", floor)
+    row(
+        "start to on_leading, free file lock (disk, fsync)",
+        None,
+        start_times([LUNARCH, "run", "--lock", disk + "/s{i}", "-e", HELLO], True),
+        "ms",
+        floor,
+    )
     shutil.rmtree(disk)
-    row("exec: start to the command's first line", None, start_times([LUNARCH, "exec", "--lock", directory + "/e{i}", "--", "echo", "x"]), "ms", floor)
-    row("  peer: flock(1), start to the command's first line", None, start_times(["flock", directory + "/f{i}", "echo", "x"]), "ms")
+    row(
+        "exec: start to the command's first line",
+        None,
+        start_times([LUNARCH, "exec", "--lock", directory + "/e{i}", "--", "echo", "x"]),
+        "ms",
+        floor,
+    )
+    row(
+        "  peer: flock(1), start to the command's first line",
+        None,
+        start_times(["flock", directory + "/f{i}", "echo", "x"]),
+        "ms",
+    )
 
 
 # ---- handing over ----
+
 
 def worker_kills(directory):
     values = []
@@ -41,7 +86,11 @@ def worker_kills(directory):
 def flock_handovers(directory):
     values = []
     for i in range(RUNS):
-        holder = subprocess.Popen(["flock", f"{directory}/p{i}", "sh", "-c", "echo x; exec sleep 60"], stdout=subprocess.PIPE, start_new_session=True)
+        holder = subprocess.Popen(
+            ["flock", f"{directory}/p{i}", "sh", "-c", "echo x; exec sleep 60"],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
         holder.stdout.readline()
         waiter = subprocess.Popen(["flock", f"{directory}/p{i}", "echo", "x"], stdout=subprocess.PIPE)
         time.sleep(0.03)
@@ -61,7 +110,10 @@ def floor_handovers(directory, crash):
     os.makedirs(where, exist_ok=True)
     for _ in range(RUNS):
         holder = subprocess.Popen(["sleep", "60"])
-        heir = subprocess.Popen([built("floor_file"), *(["heir", where, str(holder.pid)] if crash else ["next", where])], stdout=subprocess.PIPE)
+        heir = subprocess.Popen(
+            [built("floor_file"), *(["heir", where, str(holder.pid)] if crash else ["next", where])],
+            stdout=subprocess.PIPE,
+        )
         heir.stdout.readline()
         time.sleep(0.01)
         with open(where + "/.new", "w") as f:
@@ -78,10 +130,28 @@ def floor_handovers(directory, crash):
 
 
 def hand_over(directory):
-    row("SIGTERM to the leader until the next on_leading", 5, handovers(directory + "/h", lambda c: c.kill(signal.SIGTERM)), "ms", floor_handovers(directory, False))
+    row(
+        "SIGTERM to the leader until the next on_leading",
+        5,
+        handovers(directory + "/h", lambda c: c.kill(signal.SIGTERM)),
+        "ms",
+        floor_handovers(directory, False),
+    )
     crash = floor_handovers(directory, True)
-    row("SIGKILL of elector, guard and worker until the next on_leading", 15, handovers(directory + "/h", kill_all), "ms", crash)
-    row("SIGKILL of the elector until the next on_leading", 15, handovers(directory + "/h", lambda c: c.kill(signal.SIGKILL)), "ms", crash)
+    row(
+        "SIGKILL of elector, guard and worker until the next on_leading",
+        15,
+        handovers(directory + "/h", kill_all),
+        "ms",
+        crash,
+    )
+    row(
+        "SIGKILL of the elector until the next on_leading",
+        15,
+        handovers(directory + "/h", lambda c: c.kill(signal.SIGKILL)),
+        "ms",
+        crash,
+    )
     row("SIGKILL of the leading worker until the next on_leading", 15, worker_kills(directory), "ms", crash)
     row("  peer: flock(1), SIGTERM until the next command's first line", None, flock_handovers(directory), "ms")
 
@@ -112,6 +182,7 @@ def crowds(directory):
 
 # ---- what it costs to be there ----
 
+
 def memory(directory):
     values, floor, peer = [], [], []
     for i in range(RUNS):
@@ -122,7 +193,11 @@ def memory(directory):
         r.leave()
         three = [first_line([built("floor"), "stay"])[1] for _ in range(3)]
         floor.append(pss([p.pid for p in three]))
-        holder = subprocess.Popen(["flock", f"{directory}/mf{i}", "sh", "-c", "echo x; sleep 60"], stdout=subprocess.PIPE, start_new_session=True)
+        holder = subprocess.Popen(
+            ["flock", f"{directory}/mf{i}", "sh", "-c", "echo x; sleep 60"],
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+        )
         holder.stdout.readline()
         time.sleep(0.05)
         peer.append(pss([holder.pid, *children(holder.pid)]))
@@ -147,7 +222,11 @@ def idle(directory):
         os.mkdir(where)
         for role, to in zip(("standby", "leader"), reversed(floors)):
             to.append(subprocess.Popen([built("floor_file"), role, where]))
-    groups = [[family(r.log) for r in leaders], [family(r.log) for r in standbys], *[[[p.pid] for p in ps] for ps in floors]]
+    groups = [
+        [family(r.log) for r in leaders],
+        [family(r.log) for r in standbys],
+        *[[[p.pid] for p in ps] for ps in floors],
+    ]
     time.sleep(2)
     values = [[] for _ in groups]
     for _ in range(windows):
@@ -186,12 +265,15 @@ def many(directory):
         time.sleep(2)  # each renews once
         values.append((cpu_ms(pids) - before) * 1000 / (1001 * (time.monotonic() - began) / 2))
     for _ in range(RUNS):
-        floor.append(float(subprocess.run([built("floor_file"), "renew", where, "1000"], capture_output=True, text=True).stdout))
+        floor.append(
+            float(subprocess.run([built("floor_file"), "renew", where, "1000"], capture_output=True, text=True).stdout)
+        )
     row("1,000 elections in a process: CPU of a renewal", 60, values, "us", floor)
     c.leave()
 
 
 # ---- scripts ----
+
 
 def hooks(directory):
     for part in (script_rows.hook_calls, script_rows.crowd, script_rows.requests, script_rows.piling):

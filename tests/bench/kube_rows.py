@@ -2,6 +2,7 @@
 built once by make bench-kube (tests/lib/go_build.sh): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
 import os, signal, sys, time
 from rows import JSON, QUICK, ROOT, RUNS, Crowd, Runner, cpu_ms, family, pss, row
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import moment, wait_for
 import store_rows
@@ -13,7 +14,10 @@ KUBE_RUNS = min(RUNS, 10)
 def built():
     there = all(os.access(os.path.join(TOOLS, name), os.X_OK) for name in ("kube-apiserver", "contender"))
     if not there and not JSON:
-        print("Kubernetes: kube-apiserver and client-go's contender are not built yet: make bench-kube builds them and has these rows", flush=True)
+        print(
+            "Kubernetes: kube-apiserver and client-go's contender are not built yet: make bench-kube builds them and has these rows",
+            flush=True,
+        )
     return there
 
 
@@ -35,6 +39,7 @@ class Place:
 
 
 # ---- client-go ----
+
 
 def go_starts(place):
     values = []
@@ -99,12 +104,17 @@ def kube(directory):
     with Cluster() as cluster:
         place = Place(cluster, "bench")
         store_rows.store_rows("Kubernetes", place, (None, 20))
-        for what, values, unit in (("start to its first line", go_starts, "ms"), ("SIGTERM until the next has it", go_handovers, "ms"),
-                                   ("leader stopped: later than its lease", go_vanish, "ms"), ("memory (PSS)", go_resting, "MB")):
+        for what, values, unit in (
+            ("start to its first line", go_starts, "ms"),
+            ("SIGTERM until the next has it", go_handovers, "ms"),
+            ("leader stopped: later than its lease", go_vanish, "ms"),
+            ("memory (PSS)", go_resting, "MB"),
+        ):
             row(f"  peer: client-go, {what}", None, values(place), unit)
 
 
 # ---- what they ask for ----
+
 
 def asked(place, since, until):
     """{account: [what]}: every request that the server received meanwhile, by whom; each once, however many stages it went through."""
@@ -136,10 +146,12 @@ def kube_requests(directory):
         began = time.time()
         time.sleep(60 * minutes)
         count = asked(place, began, began + 60 * minutes)
-        for who, name, goal in (("leader", "Kubernetes: requests a minute of a leader at 15/10/2", 30),
-                                ("standby", "Kubernetes: requests a minute of a standby", 1),
-                                ("go-leader", "  peer: client-go, requests a minute of a leader", None),
-                                ("go-standby", "  peer: client-go, requests a minute of a standby", None)):
+        for who, name, goal in (
+            ("leader", "Kubernetes: requests a minute of a leader at 15/10/2", 30),
+            ("standby", "Kubernetes: requests a minute of a standby", 1),
+            ("go-leader", "  peer: client-go, requests a minute of a leader", None),
+            ("go-standby", "  peer: client-go, requests a minute of a standby", None),
+        ):
             found = count.get(who, [])
             row(name, goal, [len(found) / minutes], "")
             if not JSON:
@@ -152,12 +164,15 @@ def kube_requests(directory):
 
 # ---- many in one process ----
 
+
 def lateness(puts, period):
     """By how much each Lease's longest pause between two renewals was longer than the period; in seconds."""
     times = {}
     for e in puts:
         times.setdefault(e["objectRef"]["name"], []).append(moment(e["requestReceivedTimestamp"]))
-    return [max(b - a for a, b in zip(t, t[1:])) - period for t in map(sorted, times.values()) if len(t) > 1] or [float("inf")]
+    return [max(b - a for a, b in zip(t, t[1:])) - period for t in map(sorted, times.values()) if len(t) > 1] or [
+        float("inf")
+    ]
 
 
 def kube_many(directory):
@@ -177,16 +192,27 @@ def kube_many(directory):
         added, began, before = (pss(pids) - alone) * 1024 / n, time.time(), cpu_ms(pids)
         time.sleep(window)
         spent = cpu_ms(pids) - before
-        puts = [e for e in cluster.requests("lunarch") if e["verb"] == "update" and e["stage"] == "ResponseComplete"
-                and e["responseStatus"]["code"] == 200 and began <= moment(e["requestReceivedTimestamp"]) < began + window]
+        puts = [
+            e
+            for e in cluster.requests("lunarch")
+            if e["verb"] == "update"
+            and e["stage"] == "ResponseComplete"
+            and e["responseStatus"]["code"] == 200
+            and began <= moment(e["requestReceivedTimestamp"]) < began + window
+        ]
         what = f"Kubernetes, {n:,} Leases"
         row(f"{what}: start until all lead", None, [c.took], "s")
         row(f"{what}: TCP connections", None, [connections(pids, cluster.port)], "")
         row(f"{what}: renewals a second, due {n / 10:.0f}", None, [len(puts) / window], "")
         row(f"{what}: CPU of a renewal", None, [spent * 1000 / max(1, len(puts))], "us")
         row(f"{what}: added memory of each", None, [added], "KB")
-        row(f"{what}: a renewal's time in the API server", None,
-            [1000 * (moment(e["stageTimestamp"]) - moment(e["requestReceivedTimestamp"])) for e in puts] or [float("inf")], "ms")
+        row(
+            f"{what}: a renewal's time in the API server",
+            None,
+            [1000 * (moment(e["stageTimestamp"]) - moment(e["requestReceivedTimestamp"])) for e in puts]
+            or [float("inf")],
+            "ms",
+        )
         row(f"{what}: a renewal later than the retry period", 10, lateness(puts, 10), "s")
         row(f"{what}: terms lost", 0, [len(c.log.all("stopped_leading"))], "")
         c.leave()

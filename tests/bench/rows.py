@@ -1,5 +1,6 @@
 """What the parts of make bench share: a row of figures, and candidates whose on_leading says a line."""
 import os, signal, statistics, subprocess, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, Candidate, children
 
@@ -19,11 +20,24 @@ def row(what, goal, values, unit, floor=None):
     values = sorted(values)
     median = statistics.median(values)
     low = statistics.median(floor) if isinstance(floor, list) else floor
-    rows.append({"what": what.strip(), "goal": goal, "median": median, "min": values[0], "max": values[-1], "unit": unit,
-                 "runs": len(values), "floor": low})
+    rows.append(
+        {
+            "what": what.strip(),
+            "goal": goal,
+            "median": median,
+            "min": values[0],
+            "max": values[-1],
+            "unit": unit,
+            "runs": len(values),
+            "floor": low,
+        }
+    )
     if not JSON:
-        print(f"{what:<62} {median:9.3f} {unit:<2} {values[0]:9.3f} .. {values[-1]:9.3f} {goal and f'{goal} {unit}' or '':>8} "
-              + (f"{low:9.3f} {median / low:6.1f}" if low else ""), flush=True)
+        print(
+            f"{what:<62} {median:9.3f} {unit:<2} {values[0]:9.3f} .. {values[-1]:9.3f} {goal and f'{goal} {unit}' or '':>8} "
+            + (f"{low:9.3f} {median / low:6.1f}" if low else ""),
+            flush=True,
+        )
 
 
 def first_line(argv):
@@ -65,7 +79,7 @@ def standby_of(lock, options=()):
     return r
 
 
-def handovers(lock, hurt, settle=0.):
+def handovers(lock, hurt, settle=0.0):
     """settle: seconds that a standby has been there."""
     values, leader = [], Runner(lock)
     leader.out.readline()

@@ -1,6 +1,7 @@
 """The rows of make bench about scripts: how soon a hook runs, what timers, tasks and requests cost, and that nothing piles up.
 Each function yields (what, goal, values, unit, floor) for bench.py's row()."""
 import json, os, shutil, subprocess, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import player
 from harness import LUNARCH, ROOT
@@ -14,8 +15,11 @@ def script(directory, text, *args, name="script"):
     path = os.path.join(directory, name + ".lua")
     with open(path, "w") as f:
         f.write(WEIGH + text)
-    p = subprocess.run([LUNARCH, "run", "--log-level", "warn", "--lock", os.path.join(directory, name), path, "--", *map(str, args)],
-                       capture_output=True, text=True)
+    p = subprocess.run(
+        [LUNARCH, "run", "--log-level", "warn", "--lock", os.path.join(directory, name), path, "--", *map(str, args)],
+        capture_output=True,
+        text=True,
+    )
     if p.returncode:
         raise RuntimeError(p.stderr)
     return json.loads(p.stdout)
@@ -75,7 +79,10 @@ def new_leader(w, i):
 
 def hook_calls(directory, quick):
     runs = 100 if quick else 1000
-    floor = [float(x) for x in subprocess.run([FLOOR, "wake", str(runs)], capture_output=True, text=True, check=True).stdout.split()]
+    floor = [
+        float(x)
+        for x in subprocess.run([FLOOR, "wake", str(runs)], capture_output=True, text=True, check=True).stdout.split()
+    ]
     yield "message to on_leading's first line", 200, calls(runs, lead), "us", floor
     yield "message to on_new_leader's first line", 200, calls(runs, new_leader), "us", floor
 
@@ -130,13 +137,18 @@ def crowd(directory, quick):
 
 # ---- requests ----
 
+
 class Nginx(Server):
     def prepare(self):
-        temp = "".join(f"{kind}_temp_path {self.dir}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        temp = "".join(
+            f"{kind}_temp_path {self.dir}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
         with open(os.path.join(self.dir, "conf"), "w") as f:
-            f.write(f"""daemon off; pid {self.dir}/pid; error_log {self.dir}/errors; worker_processes 1; events {{ worker_connections 1024; }}
+            f.write(
+                f"""daemon off; pid {self.dir}/pid; error_log {self.dir}/errors; worker_processes 1; events {{ worker_connections 1024; }}
 http {{ access_log off; keepalive_requests 1000000; {temp}
-  server {{ listen 127.0.0.1:{self.port}; location / {{ return 200 "hello\\n"; }} }} }}""")
+  server {{ listen 127.0.0.1:{self.port}; location / {{ return 200 "hello\\n"; }} }} }}"""
+            )
 
     def command(self):
         return ["nginx", "-c", os.path.join(self.dir, "conf"), "-e", os.path.join(self.dir, "errors")]
@@ -189,9 +201,13 @@ def requests(directory, quick):
         for name, text in (("curl", "".join(lines)), ("one", lines[0])):
             with open(os.path.join(directory, name), "w") as f:
                 f.write(head + text)
-        found = script(directory, REQUESTS, url, directory + "/curl", directory + "/one", 10 if quick else 40, name="requests")
+        found = script(
+            directory, REQUESTS, url, directory + "/curl", directory + "/one", 10 if quick else 40, name="requests"
+        )
     yield "1,000 HTTP requests, 100 at a time; floor: curl --parallel", None, found["ours"], "ms", found["curl"]
-    yield "  times what curl --parallel takes beside it", 1.5, [a / b for a, b in zip(found["ours"], found["curl"])], "x", None
+    yield "  times what curl --parallel takes beside it", 1.5, [
+        a / b for a, b in zip(found["ours"], found["curl"])
+    ], "x", None
 
 
 # ---- nothing piles up ----

@@ -1,13 +1,31 @@
 """make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
 installed has a line that says so. The Go contender is built by tests/lib/go_build.sh, where Go is found."""
 import http.client, json, os, shutil, signal, socket, subprocess, threading, time
-from rows import built, HELLO, JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, handovers, pss, row, standby_of, start_times
+from rows import (
+    built,
+    HELLO,
+    JSON,
+    QUICK,
+    RUNS,
+    Crowd,
+    Runner,
+    cpu_ms,
+    family,
+    handovers,
+    pss,
+    row,
+    standby_of,
+    start_times,
+)
 import sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, ROOT, moment
 import servers
 
-GO = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election")
+GO = os.path.join(
+    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election"
+)
 KAZOO = os.path.join(ROOT, "tests", "cluster", "peers", "kazoo_election.py")
 
 
@@ -21,7 +39,16 @@ def absent(what):
 
 def go():
     """The Go contender, built if it can be."""
-    subprocess.run([os.path.join(ROOT, "tests", "lib", "go_build.sh"), "peers", os.path.join(ROOT, "tests", "cluster", "peers"), "./election"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        [
+            os.path.join(ROOT, "tests", "lib", "go_build.sh"),
+            "peers",
+            os.path.join(ROOT, "tests", "cluster", "peers"),
+            "./election",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     return os.access(GO, os.X_OK)
 
 
@@ -31,12 +58,18 @@ def kazoo():
 
 def floor(name, server):
     """Two writes and the notice between them, in C, as idle before as the candidates are."""
-    said = subprocess.run([built("floor_store"), name, str(server.port), str(RUNS)], capture_output=True, text=True, check=True,
-                          env={**os.environ, "PGUSER": getattr(server, "superuser", "")}).stdout
+    said = subprocess.run(
+        [built("floor_store"), name, str(server.port), str(RUNS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PGUSER": getattr(server, "superuser", "")},
+    ).stdout
     return [float(line) for line in said.split()]
 
 
 # ---- peers ----
+
 
 def begin(argv):
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
@@ -86,9 +119,12 @@ def peer_rows(name, argv, each):
 
 # ---- the rows of every store ----
 
+
 def renewed_at(lock):
     """When the leader wrote its record last, by the wall clock of this machine."""
-    shown = json.loads(subprocess.run([LUNARCH, "status", "--json", "--lock", lock], capture_output=True, text=True).stdout)
+    shown = json.loads(
+        subprocess.run([LUNARCH, "status", "--json", "--lock", lock], capture_output=True, text=True).stdout
+    )
     return moment(shown["renewed"]), shown["leaseDurationMs"] / 1000
 
 
@@ -109,6 +145,7 @@ def vanish(url):
         at, lease = renewed_at(lock)
         standby.out.readline()
         values.append((time.time() - at - lease) * 1000)
+
     threads = [threading.Thread(target=follow, args=(s, lock)) for _, s, lock in pairs]
     for t in threads:
         t.start()
@@ -136,15 +173,26 @@ def resting(url):
 
 def store_rows(name, server, goals, floors=(None, None)):
     """goals, floors: of the start and the handover, in ms."""
-    row(f"{name}: start to on_leading, free lock", goals[0], start_times([LUNARCH, "run", "--lock", server.url("s{i}"), "-e", HELLO], True), "ms",
-        floors[0])
-    row(f"{name}: SIGTERM to the leader until the next on_leading", goals[1], handovers(server.url("h"), lambda c: c.kill(signal.SIGTERM), SETTLE), "ms",
-        floors[1])
+    row(
+        f"{name}: start to on_leading, free lock",
+        goals[0],
+        start_times([LUNARCH, "run", "--lock", server.url("s{i}"), "-e", HELLO], True),
+        "ms",
+        floors[0],
+    )
+    row(
+        f"{name}: SIGTERM to the leader until the next on_leading",
+        goals[1],
+        handovers(server.url("h"), lambda c: c.kill(signal.SIGTERM), SETTLE),
+        "ms",
+        floors[1],
+    )
     row(f"{name}: leader's machine gone: later than its lease", 20, vanish(server.url), "ms")
     row(f"{name}: memory (PSS) of elector + guard + worker, leading", None, resting(server.url), "MB")
 
 
 # ---- etcd ----
+
 
 def etcdctl(url, *args):
     return ["etcdctl", "--endpoints", url, *args]
@@ -157,6 +205,7 @@ def etcd_start_floor(url):
     def ask(path, body):
         connection.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
         connection.getresponse().read()
+
     put = {"success": [{"request_put": {"key": "Zmxvb3I=", "value": "eA==" * 160}}]}
     for _ in range(RUNS + 1):
         began = time.perf_counter()
@@ -185,6 +234,7 @@ def etcd(directory):
 
 # ---- the others ----
 
+
 def redis(directory):
     with servers.Redis() as server:
         time.sleep(17)  # a server that has just been started elects nobody for a lease
@@ -208,6 +258,7 @@ def zookeeper(directory):
 
 
 # ---- many in one process ----
+
 
 class Renewals:
     """Whom the server tells of writes: when each election of a sample was renewed."""
@@ -262,13 +313,22 @@ class EtcdRenewals(Renewals):
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
         connection.close()
-        return sum(float(line.split()[1]) for line in text.splitlines()
-                   if line.startswith("grpc_server_handled_total{") and 'grpc_method="Txn"' in line or 'grpc_method="Range"' in line)
+        return sum(
+            float(line.split()[1])
+            for line in text.splitlines()
+            if line.startswith("grpc_server_handled_total{")
+            and 'grpc_method="Txn"' in line
+            or 'grpc_method="Range"' in line
+        )
 
 
 def crowd(name, server, renewals, n, times):
     """n elections in one process, each renewed once a retry period of times[2] seconds."""
-    options = [w for pair in zip(("--lease-duration", "--renew-deadline", "--retry-period"), (f"{t}s" for t in times)) for w in pair]
+    options = [
+        w
+        for pair in zip(("--lease-duration", "--renew-deadline", "--retry-period"), (f"{t}s" for t in times))
+        for w in pair
+    ]
     one = Crowd(server.url(f"one{n}x"), 1, options)
     alone = pss(family(one.log))
     one.leave()
@@ -290,7 +350,12 @@ def crowd(name, server, renewals, n, times):
     row(f"{what}: CPU of a renewal", None, [spent * 1000 / done], "us")
     row(f"{what}: added memory of each", None, [added], "KB")
     for share in (50, 99, 100):
-        row(f"{what}: renewals late, {share} of 100 less than", None, [late[min(len(late) - 1, len(late) * share // 100)]], "ms")
+        row(
+            f"{what}: renewals late, {share} of 100 less than",
+            None,
+            [late[min(len(late) - 1, len(late) * share // 100)]],
+            "ms",
+        )
     c.leave()
 
 

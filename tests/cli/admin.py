@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The admin endpoint: what a load balancer, a probe and Prometheus see of a leader, a standby, and of a term that changes hands."""
 import atexit, json, os, re, shutil, signal, socket, sys, urllib.error, urllib.request
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 from prometheus_client.parser import text_string_to_metric_families
@@ -59,8 +60,14 @@ ok(count and metric(a, "lunarch_renew_seconds_bucket", le="+Inf") >= count, "and
 token = metric(a, "lunarch_token")
 ok(token and 0 < metric(a, "lunarch_remaining_seconds") <= 2, "token and what is left of the term are there")
 status = json.loads(get(a, "/status")[1])
-same((status["pid"], [e["leading"] for e in status["elections"]]), (a.pid, [True]), "/status is JSON about this process")
-same([get(a, "/leader", "POST")[0], get(a, "/leader", "HEAD")[0], get(a, "/nothing")[0]], [405, 200, 404], "only GET and HEAD, only what there is")
+same(
+    (status["pid"], [e["leading"] for e in status["elections"]]), (a.pid, [True]), "/status is JSON about this process"
+)
+same(
+    [get(a, "/leader", "POST")[0], get(a, "/leader", "HEAD")[0], get(a, "/nothing")[0]],
+    [405, 200, 404],
+    "only GET and HEAD, only what there is",
+)
 
 a.kill(signal.SIGTERM)
 ok(wait_for(lambda: get(b, "/leader")[0] == 200), "after the handover the other answers 200")
@@ -70,11 +77,15 @@ a.leave()
 
 script = os.path.join(TMP, "two.lua")
 with open(script, "w") as f:
-    f.write('return { { name = "plain", lock = "%s/p", on_leading = function() error("x") end },\n'
-            '{ name = "other", lock = "%s/q", on_leading = function() sleep(1000) end } }' % (TMP, TMP))
+    f.write(
+        'return { { name = "plain", lock = "%s/p", on_leading = function() error("x") end },\n'
+        '{ name = "other", lock = "%s/q", on_leading = function() sleep(1000) end } }' % (TMP, TMP)
+    )
 c = start(script)
-ok(wait_for(lambda: get(c, "/leader/plain")[0] == 503 and metric(c, "lunarch_hook_errors_total", name="plain")),
-   "an election that fails is not leading, and its hook's errors are counted")
+ok(
+    wait_for(lambda: get(c, "/leader/plain")[0] == 503 and metric(c, "lunarch_hook_errors_total", name="plain")),
+    "an election that fails is not leading, and its hook's errors are counted",
+)
 ok(wait_for(lambda: get(c, "/leader/other")[0] == 200), "the other one leads")
 code, text = get(c, "/leader")
 ok(code == 503 and "/leader/NAME" in text, "with several elections /leader says no, and how to ask")
@@ -82,7 +93,10 @@ same(get(c, "/leader/nobody")[0], 404, "an election that is not there is 404")
 
 odd = os.path.join(TMP, 'odd "name"\\\n')
 d = start("--lock", odd, "-e", "sleep(1000)")
-ok(wait_for(lambda: metric(d, "leader_election_master_status", name="file:" + odd) == 1), "a lock with quotes, backslashes and newlines is a valid label")
+ok(
+    wait_for(lambda: metric(d, "leader_election_master_status", name="file:" + odd) == 1),
+    "a lock with quotes, backslashes and newlines is a valid label",
+)
 x = start("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
 ok(wait_for(lambda: get(x, "/leader")[0] == 200), "exec has the endpoint too")
 
@@ -98,7 +112,7 @@ refused("nonsense", "expected HOST:PORT")
 refused("127.0.0.1:99999", "expected HOST:PORT")
 refused("::1:80", "expected HOST:PORT")
 refused("192.0.2.1:80", "cannot listen")
-refused(b.url[len("http://"):], "Address already in use")
+refused(b.url[len("http://") :], "Address already in use")
 
 names = {s.name for f in text_string_to_metric_families(get(b, "/metrics")[1]) for s in f.samples}
 with open(os.path.join(ROOT, "examples", "prometheus-alerts.yml")) as f:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Bad input, each kind by name: the error says which file, key and value, nothing is lost, and nobody leads by mistake."""
 import os, shutil, sys, tempfile
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -10,8 +11,13 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 ROOT_USER = os.geteuid() == 0
 MAPPED = [] if ROOT_USER else ["--user", "--map-root-user"]
 LEAD = "return { on_leading = function(t) print('leads', t.token) end, on_stopped = function(t, why) print('stopped', why) end }"
-RECORD = {"holderIdentity": "somebody", "leaseDurationSeconds": 15, "acquireTime": "2020-01-02T03:04:05Z",
-          "renewTime": "2020-01-02T03:04:06Z", "leaderTransitions": 3}
+RECORD = {
+    "holderIdentity": "somebody",
+    "leaseDurationSeconds": 15,
+    "acquireTime": "2020-01-02T03:04:05Z",
+    "renewTime": "2020-01-02T03:04:06Z",
+    "leaderTransitions": 3,
+}
 
 
 def room(name):
@@ -22,8 +28,15 @@ def room(name):
 
 
 def run(*args, env=None, **kw):
-    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL,
-                          env={**CLEAN, **(env or {})}, **kw)
+    return subprocess.run(
+        [LUNARCH, *args],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        stdin=subprocess.DEVNULL,
+        env={**CLEAN, **(env or {})},
+        **kw,
+    )
 
 
 def says(r, status, words, what):
@@ -50,28 +63,43 @@ def leave(c):
 
 # ---- the record ----
 
+
 def bad_record(name, words, put, event="foreign_record", prefix=()):
     lock = os.path.join(room("record-" + name.replace(" ", "-")), "lock")
     put(lock)
     before = content(lock)
     c = Candidate("--lock", lock, "-e", LEAD, prefix=prefix, env={"LUNARCH_LOG_LEVEL": ""})
     said = c.wait(event)
-    if not ok(said and all(w in said["message"] for w in (lock, *words)), f"a record that is {name}: run names it and says so"):
+    if not ok(
+        said and all(w in said["message"] for w in (lock, *words)), f"a record that is {name}: run names it and says so"
+    ):
         c.log()
     for options, what in ((["-n"], "-n"), (["--wait", "1s"], "--wait")):
-        r = subprocess.run([*prefix, LUNARCH, "exec", *options, "--lock", lock, "--", "echo", "ran"], capture_output=True, text=True,
-                           timeout=PATIENCE, env=CLEAN, cwd="/")
-        if not ok(r.returncode == 69 and not r.stdout and all(w in r.stderr for w in (lock, *words)),
-                  f"a record that is {name}: exec {what} gives up with 69, and runs nothing"):
+        r = subprocess.run(
+            [*prefix, LUNARCH, "exec", *options, "--lock", lock, "--", "echo", "ran"],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            env=CLEAN,
+            cwd="/",
+        )
+        if not ok(
+            r.returncode == 69 and not r.stdout and all(w in r.stderr for w in (lock, *words)),
+            f"a record that is {name}: exec {what} gives up with 69, and runs nothing",
+        ):
             note(f"{r.returncode} {r.stdout}{r.stderr}")
     same(leave(c), 0, f"a record that is {name}: run stops as always")
-    ok(content(lock) == before and not c.all("became_leader"), f"a record that is {name}: it is as it was, and nobody has led")
+    ok(
+        content(lock) == before and not c.all("became_leader"),
+        f"a record that is {name}: it is as it was, and nobody has led",
+    )
 
 
 def write(data):
     def put(path):
         with open(path, "wb") as f:
             f.write(data if isinstance(data, bytes) else json.dumps(data).encode())
+
     return put
 
 
@@ -87,7 +115,9 @@ def bad_records():
     bad_record("binary", ["no JSON"], write(b"\x7fELF\0\1\2\xff" * 100))
     bad_record("huge", ["has 300", "262144"], write(b" " * 300_000 + whole))
     bad_record("of another program", ["holderIdentity", "leaseDurationSeconds"], write({"name": "x", "version": 3}))
-    bad_record("of the wrong type", ["leaseDurationSeconds", "\"long\""], write({**RECORD, "leaseDurationSeconds": "long"}))
+    bad_record(
+        "of the wrong type", ["leaseDurationSeconds", '"long"'], write({**RECORD, "leaseDurationSeconds": "long"})
+    )
 
 
 def bad_things():
@@ -97,18 +127,35 @@ def bad_things():
     bad_record("unreadable", ["Permission denied"], unreadable, event="read_failed", prefix=other)
     loop = os.path.join(room("loop"), "lock")
     os.symlink("lock", loop)
-    says(run("run", "--lock", loop, "-e", LEAD), 2, [loop, "symbolic link"], "a record that is a symbolic link to itself: run refuses, and names it")
-    says(run("exec", "--lock", loop, "--", "echo", "leads"), 69, [loop, "symbolic link"], "a record that is a symbolic link to itself: exec too")
+    says(
+        run("run", "--lock", loop, "-e", LEAD),
+        2,
+        [loop, "symbolic link"],
+        "a record that is a symbolic link to itself: run refuses, and names it",
+    )
+    says(
+        run("exec", "--lock", loop, "--", "echo", "leads"),
+        69,
+        [loop, "symbolic link"],
+        "a record that is a symbolic link to itself: exec too",
+    )
     same(os.readlink(loop), "lock", "a record that is a symbolic link to itself: the link stays")
 
 
 # ---- the disk ----
 
+
 def on_small_disk(name):
     """A leader whose lock is on a file system of 64 KB that only it has; where that is seen from here."""
     home = room(name)
     mount = f'mount -t tmpfs -o size=64k,mode=0777 tmpfs "{home}" && exec "$@"'
-    c = Candidate("--lock", home + "/lock", "-e", LEAD, prefix=["unshare", *MAPPED, "--mount", "--propagation", "private", "sh", "-c", mount, "sh"])
+    c = Candidate(
+        "--lock",
+        home + "/lock",
+        "-e",
+        LEAD,
+        prefix=["unshare", *MAPPED, "--mount", "--propagation", "private", "sh", "-c", mount, "sh"],
+    )
     c.wait("became_leader")
     return c, f"/proc/{c.pid}/root{home}"
 
@@ -117,12 +164,18 @@ def ends_and_leads_again(c, seen, name, words, heal):
     """Renewing fails, the term ends in time, and the record is whole all the while; healed, it leads again."""
     before = content(seen + "/lock")
     said = c.wait("renew_failed")
-    if not ok(said and all(w in said["message"] for w in words), f"{name}: the log says which record cannot be written, and why"):
+    if not ok(
+        said and all(w in said["message"] for w in words),
+        f"{name}: the log says which record cannot be written, and why",
+    ):
         c.log()
     ok(c.wait("stopped_leading", "expired") and c.wait("print", "stopped"), f"{name}: a leader that cannot renew stops")
     now = json.loads(content(seen + "/lock"))
     old = json.loads(before)
-    ok(now["holderIdentity"] == old["holderIdentity"] and now["token"] == old["token"], f"{name}: the old record is whole")
+    ok(
+        now["holderIdentity"] == old["holderIdentity"] and now["token"] == old["token"],
+        f"{name}: the old record is whole",
+    )
     same([f for f in os.listdir(seen) if f.endswith(".tmp")], [], f"{name}: nothing half-written is left")
     heal()
     ok(c.wait("became_leader", count=2), f"{name}: when it can be written again, it leads again")
@@ -140,8 +193,15 @@ def full_disk():
                     pass
             except OSError:
                 pass
+
     fill()
-    ends_and_leads_again(c, seen, "a full disk", ["/full/lock", "No space left", "the old one is untouched"], lambda: os.unlink(seen + "/fill"))
+    ends_and_leads_again(
+        c,
+        seen,
+        "a full disk",
+        ["/full/lock", "No space left", "the old one is untouched"],
+        lambda: os.unlink(seen + "/fill"),
+    )
 
 
 def read_only_disk():
@@ -149,13 +209,23 @@ def read_only_disk():
     home = seen.split("/root", 1)[1]
 
     def remount(how):
-        enter = ["nsenter", "--target", str(c.pid), *([] if ROOT_USER else ["--user", "--preserve-credentials"]), "--mount"]
+        enter = [
+            "nsenter",
+            "--target",
+            str(c.pid),
+            *([] if ROOT_USER else ["--user", "--preserve-credentials"]),
+            "--mount",
+        ]
         subprocess.run([*enter, "mount", "-o", f"remount,{how}", home], check=True, cwd="/")
+
     remount("ro")
-    ends_and_leads_again(c, seen, "a read-only disk", ["/readonly/lock", "Read-only file system"], lambda: remount("rw"))
+    ends_and_leads_again(
+        c, seen, "a read-only disk", ["/readonly/lock", "Read-only file system"], lambda: remount("rw")
+    )
 
 
 # ---- rights ----
+
 
 def sticky():
     name = "a sticky directory of another user"
@@ -168,13 +238,17 @@ def sticky():
 
     def as_user(uid):
         return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
+
     first = Candidate("--lock", lock, "--identity", "first", "-e", LEAD, prefix=as_user(65533))
     first.wait("became_leader")
     second = Candidate("--lock", lock, "--identity", "second", "-e", LEAD, prefix=as_user(65534))
     ok(second.wait("new_leader", "first leads"), f"{name}: another user follows a leader")
     same(leave(first), 0, f"{name}: the leader releases")
     said = second.wait("acquire_failed")
-    if not ok(said and all(w in said["message"] for w in (lock, "65533", "65534", "sticky")), f"{name}: the log names file, users and the bit"):
+    if not ok(
+        said and all(w in said["message"] for w in (lock, "65533", "65534", "sticky")),
+        f"{name}: the log names file, users and the bit",
+    ):
         second.log()
     same(json.loads(content(lock))["previousHolder"], "first", f"{name}: the record is as its owner left it")
     leave(second)
@@ -196,7 +270,10 @@ def frozen():
     wait_for(lambda: open(f"/proc/{holder.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
     c = Candidate("--lock", home + "/lock", "-e", LEAD)
     said = c.wait("acquire_failed")
-    if not ok(said and all(w in said["message"] for w in (home, f"process {holder.pid} ", "stopped")), f"{name}: its process and state are named"):
+    if not ok(
+        said and all(w in said["message"] for w in (home, f"process {holder.pid} ", "stopped")),
+        f"{name}: its process and state are named",
+    ):
         c.log()
     ok(not os.path.exists(home + "/lock") and not c.all("became_leader"), f"{name}: nobody leads past it")
     holder.kill()
@@ -207,6 +284,7 @@ def frozen():
 
 
 # ---- scripts, locks, nesting ----
+
 
 def script(home, name, text):
     path = os.path.join(home, name)
@@ -219,31 +297,91 @@ def bad_scripts():
     home = room("scripts")
     lock = ["--lock", home + "/lock"]
     says(run("run", *lock, home + "/none.lua"), 1, [home + "/none.lua", "No such file"], "a script that is missing")
-    says(run("run", *lock, script(home, "syntax.lua", "return {\n  x = = 1\n}")), 1, ["syntax.lua:2:", "'='"], "a script with a syntax error: its line")
+    says(
+        run("run", *lock, script(home, "syntax.lua", "return {\n  x = = 1\n}")),
+        1,
+        ["syntax.lua:2:", "'='"],
+        "a script with a syntax error: its line",
+    )
     many = "local l = {} for i = 1, 20000 do l[i] = { name = 'e' .. i, on_leading = print } end return l"
-    says(run("run", "--lock", lock[1] + "{name}", script(home, "many.lua", many)), 1, ["at most 16384 elections", "20000"], "a script with too many elections")
-    says(run("run", *lock, script(home, "nonsense.lua", "return 42")), 1, ["nonsense.lua", "returns 42"], "a script that returns nonsense")
-    says(run("run", *lock, script(home, "typo.lua", "return {\n on_leading = print,\n on_stoped = print }")), 1,
-         ["typo.lua:3", "on_stoped", "on_stopped"], "a script with an unknown key: the near one is suggested")
-    says(run("run", *lock, script(home, "times.lua", "return { on_leading = print, lease_duration = 5, renew_deadline = 6 }")), 2,
-         ["5s", "6s", "renew"], "a script whose times break a rule: the numbers")
+    says(
+        run("run", "--lock", lock[1] + "{name}", script(home, "many.lua", many)),
+        1,
+        ["at most 16384 elections", "20000"],
+        "a script with too many elections",
+    )
+    says(
+        run("run", *lock, script(home, "nonsense.lua", "return 42")),
+        1,
+        ["nonsense.lua", "returns 42"],
+        "a script that returns nonsense",
+    )
+    says(
+        run("run", *lock, script(home, "typo.lua", "return {\n on_leading = print,\n on_stoped = print }")),
+        1,
+        ["typo.lua:3", "on_stoped", "on_stopped"],
+        "a script with an unknown key: the near one is suggested",
+    )
+    says(
+        run(
+            "run",
+            *lock,
+            script(home, "times.lua", "return { on_leading = print, lease_duration = 5, renew_deadline = 6 }"),
+        ),
+        2,
+        ["5s", "6s", "renew"],
+        "a script whose times break a rule: the numbers",
+    )
     same(sorted(f for f in os.listdir(home) if not f.endswith(".lua")), [], "bad scripts leave no record behind")
 
 
 def bad_times():
     home = room("times")
-    for text, words in (("15", ["'15'", "unit"]), ("1d", ["'1d'"]), ("-5s", ["'-5s'"]), ("", ["''"]), ("0s", ["'0s'"]), ("1e3s", ["'1e3s'"])):
-        says(run("run", "--lock", home + "/lock", "--lease-duration", text, "-e", LEAD), 2, ["--lease-duration", *words],
-             f"a bad duration '{text}': the option and the value")
-    says(run("run", "--lock", home + "/lock", "-e", LEAD, env={"LUNARCH_RETRY_PERIOD": "soon"}), 2, ["LUNARCH_RETRY_PERIOD", "'soon'"],
-         "a bad duration in the environment: the variable and the value")
+    for text, words in (
+        ("15", ["'15'", "unit"]),
+        ("1d", ["'1d'"]),
+        ("-5s", ["'-5s'"]),
+        ("", ["''"]),
+        ("0s", ["'0s'"]),
+        ("1e3s", ["'1e3s'"]),
+    ):
+        says(
+            run("run", "--lock", home + "/lock", "--lease-duration", text, "-e", LEAD),
+            2,
+            ["--lease-duration", *words],
+            f"a bad duration '{text}': the option and the value",
+        )
+    says(
+        run("run", "--lock", home + "/lock", "-e", LEAD, env={"LUNARCH_RETRY_PERIOD": "soon"}),
+        2,
+        ["LUNARCH_RETRY_PERIOD", "'soon'"],
+        "a bad duration in the environment: the variable and the value",
+    )
     for options, words, what in (
-            (["--lease-duration", "10s", "--renew-deadline", "10s"], ["10s from --lease-duration", "10s from --renew-deadline"], "R + G + K + D > L"),
-            (["--renew-deadline", "2s", "--retry-period", "2s"], ["2s from --renew-deadline", "2s from --retry-period", "1.2"], "R <= 1.2 P"),
-            (["--lease-duration", "15s", "--stop-grace", "14s"], ["14s from --stop-grace"], "a grace beyond the lease")):
-        says(run("run", "--lock", home + "/lock", *options, "-e", LEAD), 2, words, f"times that break a rule ({what}): the numbers, and where from")
-    says(run("run", "--lock", home + "/lock", "--lease-duratoin", "5s", "-e", LEAD), 2, ["--lease-duratoin", "--lease-duration"],
-         "an unknown option: the near one is suggested")
+        (
+            ["--lease-duration", "10s", "--renew-deadline", "10s"],
+            ["10s from --lease-duration", "10s from --renew-deadline"],
+            "R + G + K + D > L",
+        ),
+        (
+            ["--renew-deadline", "2s", "--retry-period", "2s"],
+            ["2s from --renew-deadline", "2s from --retry-period", "1.2"],
+            "R <= 1.2 P",
+        ),
+        (["--lease-duration", "15s", "--stop-grace", "14s"], ["14s from --stop-grace"], "a grace beyond the lease"),
+    ):
+        says(
+            run("run", "--lock", home + "/lock", *options, "-e", LEAD),
+            2,
+            words,
+            f"times that break a rule ({what}): the numbers, and where from",
+        )
+    says(
+        run("run", "--lock", home + "/lock", "--lease-duratoin", "5s", "-e", LEAD),
+        2,
+        ["--lease-duratoin", "--lease-duration"],
+        "an unknown option: the near one is suggested",
+    )
     same(os.listdir(home), [], "bad times leave no record behind")
 
 
@@ -254,30 +392,62 @@ def twice():
   {{ name = "a", lock = "{home}/same", on_leading = print }},
   {{ name = "b", lock = "file:{home}-link/same", on_leading = print }},
 }}"""
-    says(run("run", script(home, "twice.lua", text)), 2, [f"file:{home}/same", "listed twice", "twice.lua"],
-         "a lock listed twice, in two spellings, one through a symbolic link: run refuses and names it")
+    says(
+        run("run", script(home, "twice.lua", text)),
+        2,
+        [f"file:{home}/same", "listed twice", "twice.lua"],
+        "a lock listed twice, in two spellings, one through a symbolic link: run refuses and names it",
+    )
     same(os.listdir(home), ["twice.lua"], "a lock listed twice: nothing was written")
 
 
 def nested():
     home = room("nested")
     a, b = ["--lock", home + "/a"], ["--lock", home + "/b"]
-    says(run("exec", *a, "--log-level", "warn", "--", LUNARCH, "exec", *a, "--", "echo", "leads"), 2, [home + "/a", "itself"],
-         "a nested exec of the same lock says so")
+    says(
+        run("exec", *a, "--log-level", "warn", "--", LUNARCH, "exec", *a, "--", "echo", "leads"),
+        2,
+        [home + "/a", "itself"],
+        "a nested exec of the same lock says so",
+    )
     r = run("exec", *a, "--", LUNARCH, "exec", *b, "--", LUNARCH, "exec", *a, "--", "echo", "ran")
-    ok(r.returncode == 2 and "waits_for_itself" in r.stderr and "ran" not in r.stdout, "a nested exec of the same lock with another between them says so too")
-    outer = Candidate(*a, "--", LUNARCH, "run", "--log-format", "json", *a, "-e", "return { on_leading = function() end }", command="exec")
+    ok(
+        r.returncode == 2 and "waits_for_itself" in r.stderr and "ran" not in r.stdout,
+        "a nested exec of the same lock with another between them says so too",
+    )
+    outer = Candidate(
+        *a,
+        "--",
+        LUNARCH,
+        "run",
+        "--log-format",
+        "json",
+        *a,
+        "-e",
+        "return { on_leading = function() end }",
+        command="exec",
+    )
     said = outer.wait("waits_for_itself")
-    ok(said and str(outer.pid) in said["message"], "a run nested under an exec of the same lock says so, with the process that it waits for")
+    ok(
+        said and str(outer.pid) in said["message"],
+        "a run nested under an exec of the same lock says so, with the process that it waits for",
+    )
     leave(outer)
-    r = run("exec", *a, "--log-level", "warn", "--", LUNARCH, "exec", *b, "--log-level", "warn", "--", "sh", "-c", "exit 5")
+    r = run(
+        "exec", *a, "--log-level", "warn", "--", LUNARCH, "exec", *b, "--log-level", "warn", "--", "sh", "-c", "exit 5"
+    )
     same((r.returncode, r.stderr), (5, ""), "nested on another lock: not a word, and the command's status")
 
 
 # ---- identities ----
 
-IDENTITIES = {"with quotes": "it's \"it\"", "with newlines": "a\nb\r\n\tc", "in UTF-8": "Zürich-→-領導-🙂", "of 4 KB": "x" * 4096,
-              "with a backslash and a control character": "a\\n\x1b[2Jb"}
+IDENTITIES = {
+    "with quotes": 'it\'s "it"',
+    "with newlines": "a\nb\r\n\tc",
+    "in UTF-8": "Zürich-→-領導-🙂",
+    "of 4 KB": "x" * 4096,
+    "with a backslash and a control character": "a\\n\x1b[2Jb",
+}
 
 
 WHO = """return { on_leading = function() end,
@@ -286,18 +456,45 @@ WHO = """return { on_leading = function() end,
 
 def identity(name, text):
     lock = os.path.join(room("identity-" + name.replace(" ", "-")), "lock")
-    a = Candidate("--lock", lock, "--identity", text, "--", "sh", "-c", "printf %s \"$LUNARCH_TERM_IDENTITY\" > ${0}; exec sleep 100", lock + ".seen",
-                  command="exec")
-    ok(wait_for(lambda: os.path.exists(lock + ".seen") and content(lock + ".seen") == text.encode()), f"an identity {name}: the command sees it exactly")
+    a = Candidate(
+        "--lock",
+        lock,
+        "--identity",
+        text,
+        "--",
+        "sh",
+        "-c",
+        'printf %s "$LUNARCH_TERM_IDENTITY" > ${0}; exec sleep 100',
+        lock + ".seen",
+        command="exec",
+    )
+    ok(
+        wait_for(lambda: os.path.exists(lock + ".seen") and content(lock + ".seen") == text.encode()),
+        f"an identity {name}: the command sees it exactly",
+    )
     same(json.loads(content(lock))["holderIdentity"], text, f"an identity {name}: so does whoever reads the record")
     b = Candidate("--lock", lock, "--identity", "b", "-e", WHO, env={"WANTED": text})
-    ok(b.wait("print", "new exact"), f"an identity {name}: on_new_leader gets it whole, and the log is JSON lines all the same")
-    same(json.loads(run("status", "--json", "--lock", lock).stdout)["leader"], text, f"an identity {name}: status --json shows it exactly")
+    ok(
+        b.wait("print", "new exact"),
+        f"an identity {name}: on_new_leader gets it whole, and the log is JSON lines all the same",
+    )
+    same(
+        json.loads(run("status", "--json", "--lock", lock).stdout)["leader"],
+        text,
+        f"an identity {name}: status --json shows it exactly",
+    )
     shown = run("status", "--lock", lock).stdout
-    ok(not any(c in shown.replace("\n", "").replace("\t", "") for c in map(chr, range(32))), f"an identity {name}: in text for people it is one line without control characters")
+    ok(
+        not any(c in shown.replace("\n", "").replace("\t", "") for c in map(chr, range(32))),
+        f"an identity {name}: in text for people it is one line without control characters",
+    )
     leave(a)
     ok(b.wait("became_leader"), f"an identity {name}: the next one leads")
-    same([e for e in a.events + b.events if e["event"] == "unparsed"], [], f"an identity {name}: no log line was broken by it")
+    same(
+        [e for e in a.events + b.events if e["event"] == "unparsed"],
+        [],
+        f"an identity {name}: no log line was broken by it",
+    )
     leave(b)
 
 
@@ -305,8 +502,13 @@ def identities():
     for name, text in IDENTITIES.items():
         identity(name, text)
     home = room("bytes")
-    r = subprocess.run([LUNARCH, "run", "--lock", home + "/lock", "--identity", b"caf\xe9", "-e", LEAD], capture_output=True, text=True,
-                       timeout=PATIENCE, env=CLEAN)
+    r = subprocess.run(
+        [LUNARCH, "run", "--lock", home + "/lock", "--identity", b"caf\xe9", "-e", LEAD],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env=CLEAN,
+    )
     says(r, 2, ["identity", "caf", "UTF-8"], "an identity that is not UTF-8 is refused, since no record could hold it")
     same(os.listdir(home), [], "an identity that is not UTF-8: nothing was written")
 

@@ -2,6 +2,7 @@
 """The control socket and ctl; readiness messages to systemd. In a mount namespace of its own, so that the default
 directory holds nobody else's sockets."""
 import atexit, json, os, shutil, signal, socket, stat, subprocess, sys, threading
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 
@@ -18,13 +19,21 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_") or 
 CTL = "/var/lib/lunarch/ctl"
 SCRIPT = os.path.join(TMP, "s.lua")
 with open(SCRIPT, "w") as f:
-    f.write('return { on_leading = function(term) print("leading", os.getenv("LUNARCH_CONTROL"), os.getenv("NOTIFY_SOCKET"),'
-            ' os.getenv("LUNARCH_CONTROL_SOCKET")) end, on_stopped = function(term, why) print("stopped", why) end }')
+    f.write(
+        'return { on_leading = function(term) print("leading", os.getenv("LUNARCH_CONTROL"), os.getenv("NOTIFY_SOCKET"),'
+        ' os.getenv("LUNARCH_CONTROL_SOCKET")) end, on_stopped = function(term, why) print("stopped", why) end }'
+    )
 
 
 def run(*args, env=None):
-    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL,
-                          env={**CLEAN, **(env or {})})
+    return subprocess.run(
+        [LUNARCH, *args],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        stdin=subprocess.DEVNULL,
+        env={**CLEAN, **(env or {})},
+    )
 
 
 def check(r, status, *words, what):
@@ -50,7 +59,12 @@ def raw(path, data, lines=1):
 def test_nobody():
     check(run("ctl", "--list"), 1, "no elector", what="--list: nobody is 1")
     check(run("ctl", "status"), 69, "no elector", what="ctl with nobody to ask is 69")
-    check(run("ctl", "--control", TMP + "/nothing.sock", "status"), 69, TMP + "/nothing.sock", what="a socket that is not there is named")
+    check(
+        run("ctl", "--control", TMP + "/nothing.sock", "status"),
+        69,
+        TMP + "/nothing.sock",
+        what="a socket that is not there is named",
+    )
 
 
 def test_one():
@@ -58,19 +72,35 @@ def test_one():
     c = Candidate("--lock", lock, "--identity", "me", SCRIPT)
     lead = c.wait("became_leader")
     path = f"{CTL}/{c.pid}.sock"
-    ok(stat.S_IMODE(os.stat(CTL).st_mode) == 0o700 and stat.S_IMODE(os.stat(path).st_mode) == 0o600,
-       "socket and directory are for their user alone")
-    same(c.wait("print")["message"].split(), ["leading", path, "nil", "nil"], "the script knows its control socket, and no option variable")
+    ok(
+        stat.S_IMODE(os.stat(CTL).st_mode) == 0o700 and stat.S_IMODE(os.stat(path).st_mode) == 0o600,
+        "socket and directory are for their user alone",
+    )
+    same(
+        c.wait("print")["message"].split(),
+        ["leading", path, "nil", "nil"],
+        "the script knows its control socket, and no option variable",
+    )
     check(run("ctl", "--list"), 0, f"pid {c.pid}", path, lock, what="--list: pid, socket, lock")
     check(run("ctl", "status"), 0, "leading", f"term {lead['term']}", f"token {lead['token']}", lock, what="status")
     got = json.loads(run("ctl", "--json", "status").stdout)
-    ok(got["pid"] == c.pid and got["elections"][0]["leading"] is True and got["elections"][0]["identity"] == "me" and
-       0 < got["elections"][0]["remainingMs"] <= 2000, "status --json")
+    ok(
+        got["pid"] == c.pid
+        and got["elections"][0]["leading"] is True
+        and got["elections"][0]["identity"] == "me"
+        and 0 < got["elections"][0]["remainingMs"] <= 2000,
+        "status --json",
+    )
     r = run("ctl", "is-leading")
     ok(r.returncode == 0 and r.stdout == "yes\n", "is-leading is 0 while it leads")
     check(run("ctl", "why"), 0, "became_leader", what="why tells the last decisions")
     check(run("ctl", "status", env={"LUNARCH_CONTROL": path}), 0, "leading", what="LUNARCH_CONTROL says whom to ask")
-    check(run("ctl", "--election", "other", "is-leading"), 1, "other", what="an election that there is not is refused by name")
+    check(
+        run("ctl", "--election", "other", "is-leading"),
+        1,
+        "other",
+        what="an election that there is not is refused by name",
+    )
 
     second = Candidate("--lock", lock, "--identity", "you", SCRIPT)
     second.wait("new_leader")
@@ -83,11 +113,17 @@ def test_one():
 
     check(run("ctl", "--control", theirs, "pause"), 0, what="pause")
     check(run("ctl", "--control", path, "resign", "1h"), 0, what="resign")
-    ok(c.wait("print", "resigned") and second.wait("no_leader"), "the leader resigns, and nobody takes over from it: the other is paused")
+    ok(
+        c.wait("print", "resigned") and second.wait("no_leader"),
+        "the leader resigns, and nobody takes over from it: the other is paused",
+    )
     check(run("ctl", "--control", theirs, "resume"), 0, what="resume")
     ok(second.wait("became_leader"), "and takes over when it is resumed")
     check(run("ctl", "--control", theirs, "reload"), 0, what="reload")
-    ok(second.wait("print", "reload") and second.wait("became_leader", count=2), "a reload ends the term and begins the next")
+    ok(
+        second.wait("print", "reload") and second.wait("became_leader", count=2),
+        "a reload ends the term and begins the next",
+    )
 
     os.kill(second.pid, signal.SIGKILL)
     second.leave()
@@ -112,7 +148,11 @@ def test_protocol(c, path):
     refused(b'{"command":"resign","seconds":"5"}\n', "seconds", "a time that is no number is refused")
     refused(b'{"command":"resign","seconds":1e300}\n', "seconds", "an absurd time is refused")
     same(raw(path, b"x" * 10000 + b"\n")[0], "", "a line longer than any request ends the conversation")
-    same(len([a for a in raw(path, b'{"command":"status"}\n' * 20, 20) if json.loads(a)["ok"]]), 20, "twenty requests in one go get twenty answers")
+    same(
+        len([a for a in raw(path, b'{"command":"status"}\n' * 20, 20) if json.loads(a)["ok"]]),
+        20,
+        "twenty requests in one go get twenty answers",
+    )
 
     crowd = [socket.socket(socket.AF_UNIX) for _ in range(200)]
     for s in crowd:
@@ -122,7 +162,9 @@ def test_protocol(c, path):
             s.send(b'{"command":"status"}\n' * 50)  # and never reads
         except OSError:
             pass
-    check(run("ctl", "--control", path, "status"), 0, "lock", what="two hundred clients that never read keep nobody out")
+    check(
+        run("ctl", "--control", path, "status"), 0, "lock", what="two hundred clients that never read keep nobody out"
+    )
     c.kill(signal.SIGSTOP)
     try:
         for _ in range(1000):
@@ -134,7 +176,11 @@ def test_protocol(c, path):
     late = subprocess.Popen([LUNARCH, "ctl", "--control", path, "status"], stdout=subprocess.PIPE, text=True, env=CLEAN)
     wait_for(lambda: "unix" in open(f"/proc/{late.pid}/wchan").read() or late.poll() is not None)
     c.kill(signal.SIGCONT)
-    same(("lock" in late.communicate()[0], late.returncode), (True, 0), "an elector that has too many to accept first is waited for")
+    same(
+        ("lock" in late.communicate()[0], late.returncode),
+        (True, 0),
+        "an elector that has too many to accept first is waited for",
+    )
     for s in crowd:
         s.close()
     c.kill(signal.SIGTERM)
@@ -147,18 +193,30 @@ def test_places():
     c = Candidate("--lock", TMP + "/lock2", "--control", path, SCRIPT)
     ok(c.wait("became_leader") and stat.S_ISSOCK(os.stat(path).st_mode), "--control says where to listen")
     d = Candidate("--lock", TMP + "/lock3", "--control", path, SCRIPT)
-    ok(d.wait("became_leader") and d.wait("no_control", path), "a socket in use is not taken away; the second elector warns and goes on")
+    ok(
+        d.wait("became_leader") and d.wait("no_control", path),
+        "a socket in use is not taken away; the second elector warns and goes on",
+    )
     c.kill(signal.SIGKILL)
     c.leave()
     e = Candidate("--lock", TMP + "/lock4", SCRIPT, env={"LUNARCH_CONTROL_SOCKET": path})
-    ok(e.wait("became_leader") and not e.all("no_control"), "a dead elector's socket is replaced; the variable says where, too")
+    ok(
+        e.wait("became_leader") and not e.all("no_control"),
+        "a dead elector's socket is replaced; the variable says where, too",
+    )
     check(run("ctl", "--control", path, "is-leading"), 0, what="and answers")
     f = Candidate("--lock", TMP + "/lock5", "--control", TMP + "/" + "x" * 200, SCRIPT)
-    ok(f.wait("became_leader") and f.wait("no_control", "too long"), "a path that is too long is a warning with its reason")
+    ok(
+        f.wait("became_leader") and f.wait("no_control", "too long"),
+        "a path that is too long is a warning with its reason",
+    )
     with open(TMP + "/file", "w") as g:
         g.write("precious")
     h = Candidate("--lock", TMP + "/lock6", "--control", TMP + "/file", SCRIPT)
-    ok(h.wait("no_control", TMP + "/file") and open(TMP + "/file").read() == "precious", "a file in its place is left alone")
+    ok(
+        h.wait("no_control", TMP + "/file") and open(TMP + "/file").read() == "precious",
+        "a file in its place is left alone",
+    )
 
 
 def listen(address):
@@ -186,7 +244,10 @@ def test_systemd():
         ok("leading 1 of 1" in states(s, "leading 1")[-1], f"systemd, {name}: the status says that it leads")
         same(c.wait("print")["message"].split()[2], "nil", "what the script starts cannot speak to systemd for us")
         c.kill(signal.SIGHUP)
-        ok("MONOTONIC_USEC=" in states(s, "RELOADING=1")[-1] and states(s, "READY=1"), f"systemd, {name}: RELOADING, then READY")
+        ok(
+            "MONOTONIC_USEC=" in states(s, "RELOADING=1")[-1] and states(s, "READY=1"),
+            f"systemd, {name}: RELOADING, then READY",
+        )
         c.wait("became_leader", count=2)
         c.kill(signal.SIGTERM)
         ok(states(s, "STOPPING=1"), f"systemd, {name}: STOPPING")

@@ -16,7 +16,9 @@ IDLE = "return { on_leading = function() end }\n"
 
 
 def run(*argv, cwd, **kw):
-    return subprocess.run(argv, cwd=cwd, env=CLEAN, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, **kw)
+    return subprocess.run(
+        argv, cwd=cwd, env=CLEAN, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, **kw
+    )
 
 
 def held(p, what, good=True):
@@ -52,9 +54,14 @@ def page(path):
                 scripts.append(first[1])
                 write(os.path.join(place, first[1]), text)
     tests = [s for s in scripts if s.endswith("_test.lua")]
-    ok(tests and (commands or name != "guide.md"), f"{name}: has tests, and the guide has commands")  # a page that is read wrongly would have none
+    ok(
+        tests and (commands or name != "guide.md"), f"{name}: has tests, and the guide has commands"
+    )  # a page that is read wrongly would have none
     for script in sorted(set(scripts) - set(tests)):
-        held(run("lunarch", "check", "--lock", lock_of(os.path.join(place, script)), script, cwd=place), f"{name}: {script} is checked without a problem")
+        held(
+            run("lunarch", "check", "--lock", lock_of(os.path.join(place, script)), script, cwd=place),
+            f"{name}: {script} is checked without a problem",
+        )
     for test in tests:
         held(run("lunarch", "test", test, cwd=place), f"{name}: {test} passes")
     idle = os.path.join(place, "idle")
@@ -75,7 +82,11 @@ page("docs/library.md")
 place = os.path.join(room, "new")
 os.mkdir(place)
 held(run("lunarch", "new", "nightly", cwd=place), "lunarch new writes a script and its test")
-same(sorted(os.listdir(place)), [".luacheckrc", "nightly.lua", "nightly_test.lua"], "and the luacheck options that know the API")
+same(
+    sorted(os.listdir(place)),
+    [".luacheckrc", "nightly.lua", "nightly_test.lua"],
+    "and the luacheck options that know the API",
+)
 text = "".join(open(os.path.join(place, f)).read() for f in ("nightly.lua", "nightly_test.lua"))
 ok("starter" not in text and text.count("nightly") > 4, "they bear the new name")
 held(run("lunarch", "check", "nightly.lua", cwd=place), "what it writes is checked without a problem")
@@ -86,30 +97,47 @@ else:
     skip("and luacheck, with those options, finds nothing", "luacheck is not installed: scripts/deps.sh lint")
 before = open(os.path.join(place, "nightly.lua")).read()
 p = run("lunarch", "new", "nightly", cwd=place)
-ok(p.returncode == 1 and "nightly.lua" in p.stderr and open(os.path.join(place, "nightly.lua")).read() == before, "nothing that is there is overwritten")
+ok(
+    p.returncode == 1 and "nightly.lua" in p.stderr and open(os.path.join(place, "nightly.lua")).read() == before,
+    "nothing that is there is overwritten",
+)
 for bad in ("", "a b", "../x", "-"):
     same(run("lunarch", "new", bad, cwd=place).returncode, 2, f"a name like '{bad}' is refused")
 held(run("lunarch", "new", "other.lua", cwd=place), "a name may end in .lua")
 ok(os.path.exists(os.path.join(place, "other_test.lua")), "and means the same")
 
 # The API.
-held(run("lua5.4", "scripts/api.lua", "--check", cwd=ROOT), "docs/api.md and examples/.luacheckrc are what lua/meta says, and everything there is described")
+held(
+    run("lua5.4", "scripts/api.lua", "--check", cwd=ROOT),
+    "docs/api.md and examples/.luacheckrc are what lua/meta says, and everything there is described",
+)
 p = run("lunarch", "help", "api", cwd=room)
 same(p.stdout, read("docs/api.md"), "lunarch help api prints the whole of it")
 p = run("lunarch", "help", "api", "term", cwd=room)
-ok(p.returncode == 0 and "term:resign" in p.stdout and "json.encode" not in p.stdout, "lunarch help api term prints that part")
+ok(
+    p.returncode == 0 and "term:resign" in p.stdout and "json.encode" not in p.stdout,
+    "lunarch help api term prints that part",
+)
 p = run("lunarch", "help", "api", "json.encode", cwd=room)
-ok(p.returncode == 0 and "json.encode" in p.stdout and "json.decode" not in p.stdout, "lunarch help api json.encode prints that function")
+ok(
+    p.returncode == 0 and "json.encode" in p.stdout and "json.decode" not in p.stdout,
+    "lunarch help api json.encode prints that function",
+)
 for name in ("lunarch.retry", "retry"):
     p = run("lunarch", "help", "api", name, cwd=room)
-    ok(p.returncode == 0 and "retry.call" in p.stdout and "template" not in p.stdout, f"lunarch help api {name} prints a module of the library")
+    ok(
+        p.returncode == 0 and "retry.call" in p.stdout and "template" not in p.stdout,
+        f"lunarch help api {name} prints a module of the library",
+    )
 p = run("lunarch", "help", "api", "nonsense", cwd=room)
 ok(p.returncode == 2 and "nonsense" in p.stderr, "an unknown name is said")
 
 # What there is, as a script sees it, against what is described: names on either side alone are errors.
 described = set(re.findall(r"^### `([\w.:]+)\(", read("docs/api.md"), re.M))
 modules = sorted(f[:-4] for f in os.listdir(os.path.join(ROOT, "lua", "lunarch")))
-write(os.path.join(room, "names.lua"), """
+write(
+    os.path.join(room, "names.lua"),
+    """
 local names, seen = {}, {}
 local function add(prefix, t)
   for key, value in pairs(t) do
@@ -167,19 +195,30 @@ return {
     lunarch.exit(0)
   end,
 }
-""".replace("MODULES", " ".join(modules)))
+""".replace(
+        "MODULES", " ".join(modules)
+    ),
+)
 p = run("lunarch", "run", "--lock", os.path.join(room, "names-lock"), "--log-level", "error", "names.lua", cwd=room)
 there = set(p.stdout.split())
 held(p, "a script can list what it sees")
-testing = {d for d in described if d.startswith("sim:") or d in ("test", "simulate", "expect", "equal", "matches", "raises")}
+testing = {
+    d for d in described if d.startswith("sim:") or d in ("test", "simulate", "expect", "equal", "matches", "raises")
+}
 same(sorted(there - described), [], "everything a script can call is described")
-responses = {d for d in described if d.startswith("response:")}  # there is none without a server: tests/script has those
+responses = {
+    d for d in described if d.startswith("response:")
+}  # there is none without a server: tests/script has those
 same(sorted(described - there - testing - responses), [], "everything that is described is there")
-write(os.path.join(room, "sim_test.lua"), """test("names", function()
+write(
+    os.path.join(room, "sim_test.lua"),
+    """test("names", function()
   local sim = simulate { script = "names.lua" }
   for name in ("%s"):gmatch "[%%w_]+" do equal(type(sim[name]), "function", name) end
 end)
-""" % " ".join(d[4:] for d in testing if d.startswith("sim:")))
+"""
+    % " ".join(d[4:] for d in testing if d.startswith("sim:")),
+)
 held(run("lunarch", "test", "sim_test.lua", cwd=room), "and so are the methods of sim")
 shutil.rmtree(room)
 done()

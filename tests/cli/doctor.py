@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
 import atexit, http.server, json, os, shutil, signal, subprocess, sys, tempfile, threading, urllib.request
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores
 from harness import LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
@@ -15,8 +16,14 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
 def doctor(*args, **more):
-    return subprocess.run([LUNARCH, "doctor", *args], capture_output=True, text=True, timeout=600, stdin=subprocess.DEVNULL,
-                          env={**CLEAN, **more})
+    return subprocess.run(
+        [LUNARCH, "doctor", *args],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        stdin=subprocess.DEVNULL,
+        env={**CLEAN, **more},
+    )
 
 
 def check(r, status, *words, what):
@@ -28,8 +35,17 @@ def test_fit():
     c = Candidate("-e", "sleep(1000)", "--lock", os.path.join(TMP, "x"))
     ok(c.wait("became_leader"), "an election runs on the lock")
     token = json.loads(open(os.path.join(TMP, "x")).read())["token"]
-    check(doctor("--lock", os.path.join(TMP, "x")), 0, "one winner in each", "larger in every term", "turned away",
-          "not written to", "shortest to trust", "is fit", what="a file in memory is fit, and every proof is named")
+    check(
+        doctor("--lock", os.path.join(TMP, "x")),
+        0,
+        "one winner in each",
+        "larger in every term",
+        "turned away",
+        "not written to",
+        "shortest to trust",
+        "is fit",
+        what="a file in memory is fit, and every proof is named",
+    )
     same(json.loads(open(os.path.join(TMP, "x")).read())["token"], token, "the election beside it has not noticed")
     c.process.terminate()
     c.process.wait(60)
@@ -42,8 +58,13 @@ def test_fit():
     if not ok(r.returncode == 0 and j.get("fit") is True, "a file on a disk is fit, in JSON"):
         note(r.stdout + r.stderr)
     same(sorted(f["name"] for f in j["findings"] if f["verdict"] == "unfit"), [], "and nothing in it is unfit")
-    ok(j["renewals"]["count"] > 0 and j["renewals"]["median_us"] <= j["renewals"]["p99_us"] <= j["renewals"]["max_us"] and
-       j["shortest_lease_ms"] >= 500 and j["rounds"] > 0, "with the figures")
+    ok(
+        j["renewals"]["count"] > 0
+        and j["renewals"]["median_us"] <= j["renewals"]["p99_us"] <= j["renewals"]["max_us"]
+        and j["shortest_lease_ms"] >= 500
+        and j["rounds"] > 0,
+        "with the figures",
+    )
     same(os.listdir(DISK), [], "nothing stays there either")
 
 
@@ -54,11 +75,15 @@ def below(z, path):
 def everything(store):
     """The names of all that the server keeps."""
     if store.name == "etcd":
-        return sorted(k["key"] for k in store.call("kv/range", key="AA==", range_end="AA==", keys_only=True).get("kvs", []))
+        return sorted(
+            k["key"] for k in store.call("kv/range", key="AA==", range_end="AA==", keys_only=True).get("kvs", [])
+        )
     if store.name == "redis":
         return sorted(store.server.cli("KEYS", "*").split())
     if store.name == "postgres":
-        tables = store.server.sql("SELECT relname FROM pg_class WHERE relname LIKE '%lunarch%' ORDER BY relname").split()
+        tables = store.server.sql(
+            "SELECT relname FROM pg_class WHERE relname LIKE '%lunarch%' ORDER BY relname"
+        ).split()
         return tables and tables + store.server.sql("SELECT name FROM lunarch_locks ORDER BY name").splitlines()
     with stores.Zk(store.port) as z:
         return sorted(below(z, ""))
@@ -76,10 +101,18 @@ def named(store, word):
     if not ok(r.returncode == 0 and j.get("fit") and word in j["server"], f"{name}: fit, and named"):
         note(r.stdout + r.stderr)
         return
-    same(list(dict.fromkeys(f["name"] for f in j["findings"])),  # on a slow machine some have a note besides
-         ["connect", "server", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"], f"{name}: every proof was done")
-    ok(j["shortest_lease_ms"] >= 500 and all(0 < j[t]["median_us"] <= j[t]["p99_us"] <= j[t]["max_us"] for t in ("acquisitions", "renewals", "notices")),
-       f"{name}: with the figures")
+    same(
+        list(dict.fromkeys(f["name"] for f in j["findings"])),  # on a slow machine some have a note besides
+        ["connect", "server", "race", "token", "deposed", "acquire", "renew", "notice", "deleted", "lease"],
+        f"{name}: every proof was done",
+    )
+    ok(
+        j["shortest_lease_ms"] >= 500
+        and all(
+            0 < j[t]["median_us"] <= j[t]["p99_us"] <= j[t]["max_us"] for t in ("acquisitions", "renewals", "notices")
+        ),
+        f"{name}: with the figures",
+    )
     same(everything(store), before, f"{name}: nothing of the examination stays")
     broken_off(store, before)
     ok(term() == led and not c.all("stopped_leading"), f"{name}: the election beside it has not noticed") or c.log()
@@ -94,11 +127,20 @@ def broken_off(store, before):
     """Over a slow connection, so that it is not done before it is told to end."""
     proxy = store.proxy()
     proxy.delay(0.05)
-    d = subprocess.Popen([LUNARCH, "doctor", "--lock", store.url("doctored", proxy)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=CLEAN)
+    d = subprocess.Popen(
+        [LUNARCH, "doctor", "--lock", store.url("doctored", proxy)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=CLEAN,
+    )
     there = wait_for(lambda: d.poll() is not None or everything(store) != before)
     d.send_signal(signal.SIGINT)
     said = d.communicate(timeout=120)[0]
-    if not ok(there and d.returncode == 128 + signal.SIGINT and "broken off" in said and "UNFIT" not in said, f"{store.name}: Ctrl-C ends it, without a verdict"):
+    if not ok(
+        there and d.returncode == 128 + signal.SIGINT and "broken off" in said and "UNFIT" not in said,
+        f"{store.name}: Ctrl-C ends it, without a verdict",
+    ):
         note(f"{d.returncode}: {said}")
     same(everything(store), before, f"{store.name}: and nothing stays then, either")
     proxy.close()
@@ -108,14 +150,21 @@ def test_stores():
     def job(kind, word, *options):
         def run():
             named(kind(*options), word)
+
         run.__name__ = kind.name
         return run
-    at_once(job(stores.Etcd, "etcd 3."), job(stores.Redis, "Redis "), job(stores.Postgres, "PostgreSQL ", "-c", "fsync=on"),
-            job(stores.ZooKeeper, "ZooKeeper 3."))
+
+    at_once(
+        job(stores.Etcd, "etcd 3."),
+        job(stores.Redis, "Redis "),
+        job(stores.Postgres, "PostgreSQL ", "-c", "fsync=on"),
+        job(stores.ZooKeeper, "ZooKeeper 3."),
+    )
 
 
 class Posing(http.server.BaseHTTPRequestHandler):
     """etcd's gateway, but for the version that it names, and without notices."""
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
@@ -125,7 +174,9 @@ class Posing(http.server.BaseHTTPRequestHandler):
             return self.answer(501)
         if self.server.silent_on(self.path, body):
             return self.answer(503)
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.server.real}{self.path}", body, {"Content-Type": "application/json"})
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{self.server.real}{self.path}", body, {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(asked, timeout=30) as answer:
             said = json.load(answer)
         if self.path.endswith("/status"):
@@ -146,6 +197,7 @@ class Posing(http.server.BaseHTTPRequestHandler):
 
 class Poser(http.server.ThreadingHTTPServer):
     """real: the port of the etcd behind it. mute: which requests it refuses to answer."""
+
     daemon_threads = True
     request_queue_size = 128
 
@@ -159,7 +211,13 @@ class Poser(http.server.ThreadingHTTPServer):
             return self.mute(path, body)
 
     def examined(self, status, *words, what):
-        check(doctor("--lock", f"etcd://127.0.0.1:{self.server_port}/v"), status, f"etcd {self.version}", *words, what=what)
+        check(
+            doctor("--lock", f"etcd://127.0.0.1:{self.server_port}/v"),
+            status,
+            f"etcd {self.version}",
+            *words,
+            what=what,
+        )
         self.shutdown()
         self.server_close()
 
@@ -188,28 +246,59 @@ def test_posing():
     """A store that passes every race can be of a version that is known to lose what it has acknowledged. And no answer is no
     proof: not of stale reads, nor that who is deposed can write."""
     with Etcd() as real:
+
         def judged(version, status, *words):
             Poser(real.port, version).examined(status, *words, what=f"etcd {version} is judged")
-        at_once(lambda: judged("3.5.1", 1, "UNFIT  server", "13766", "3.5.3"), lambda: judged("3.3.27", 0, "note   server", "no more repairs"),
-                lambda: judged("3.5.3", 0, "good   server"),
-                lambda: Poser(real.port, "3.5.4", Muteness()).examined(0, "note   race", "no certain answer in time", "good   token", "note   deposed", "is fit",
-                                                                       what="one that does not answer every question is fit, with notes"),
-                lambda: Poser(real.port, "3.5.5", is_write).examined(1, "UNFIT  race", "no round could be decided", "503", what="one that answers no write is not"))
+
+        at_once(
+            lambda: judged("3.5.1", 1, "UNFIT  server", "13766", "3.5.3"),
+            lambda: judged("3.3.27", 0, "note   server", "no more repairs"),
+            lambda: judged("3.5.3", 0, "good   server"),
+            lambda: Poser(real.port, "3.5.4", Muteness()).examined(
+                0,
+                "note   race",
+                "no certain answer in time",
+                "good   token",
+                "note   deposed",
+                "is fit",
+                what="one that does not answer every question is fit, with notes",
+            ),
+            lambda: Poser(real.port, "3.5.5", is_write).examined(
+                1, "UNFIT  race", "no round could be decided", "503", what="one that answers no write is not"
+            ),
+        )
 
 
 def test_settings():
     """What no race can show, the server's settings do."""
-    with Postgres() as server: # the tests' own way: fsync=off
-        check(doctor("--lock", server.url("x")), 1, "UNFIT  server", "fsync", what="a database that does not write to its disk is unfit, races or not")
+    with Postgres() as server:  # the tests' own way: fsync=off
+        check(
+            doctor("--lock", server.url("x")),
+            1,
+            "UNFIT  server",
+            "fsync",
+            what="a database that does not write to its disk is unfit, races or not",
+        )
     with Redis() as first, Redis(replica_of=first) as second:
         wait_for(lambda: "state=online" in first.cli("info", "replication"))
-        check(doctor("--lock", first.url("x")), 0, "replicas=N", what="a Redis whose replicas are not waited for: fit, with a note")
+        check(
+            doctor("--lock", first.url("x")),
+            0,
+            "replicas=N",
+            what="a Redis whose replicas are not waited for: fit, with a note",
+        )
         check(doctor("--lock", first.url("x") + "?replicas=1"), 0, "1 replicas", what="one whose replica is waited for")
-        for policy, most, status, said in (("noeviction", "100mb", 0, "1 replicas"), ("allkeys-lru", "0", 0, "as soon as maxmemory is set"),
-                                           ("allkeys-lru", "100mb", 1, "UNFIT  server"), ("volatile-ttl", "100mb", 0, "as long as nobody gives its keys an expiry")):
+        for policy, most, status, said in (
+            ("noeviction", "100mb", 0, "1 replicas"),
+            ("allkeys-lru", "0", 0, "as soon as maxmemory is set"),
+            ("allkeys-lru", "100mb", 1, "UNFIT  server"),
+            ("volatile-ttl", "100mb", 0, "as long as nobody gives its keys an expiry"),
+        ):
             first.cli("CONFIG", "SET", "maxmemory-policy", policy), first.cli("CONFIG", "SET", "maxmemory", most)
             words = [said] if policy == "noeviction" else [said, "maxmemory-policy is " + policy]
-            check(doctor("--lock", first.url("x") + "?replicas=1"), status, *words, what=f"{policy} with maxmemory {most}")
+            check(
+                doctor("--lock", first.url("x") + "?replicas=1"), status, *words, what=f"{policy} with maxmemory {most}"
+            )
 
 
 def test_unfit():

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """lunarch exec from outside: status, streams, signals, waiting, losing, nesting."""
 import os, shutil, signal, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -13,17 +14,27 @@ def run(*args, **kw):
 
 r = run("--lock", directory + "/a", "--", "sh", "-c", "cat; echo $LUNARCH_TOKEN >&2; exit 3", input="hello")
 same((r.returncode, r.stdout), (3, "hello"), "status, stdin and stdout are passed through")
-same(run("--lock", directory + "/a", "--", "sh", "-c", "kill -KILL $$").returncode, 137, "a command killed by a signal: 128 + signal")
+same(
+    run("--lock", directory + "/a", "--", "sh", "-c", "kill -KILL $$").returncode,
+    137,
+    "a command killed by a signal: 128 + signal",
+)
 same(run("--lock", directory + "/a", "--", "/no/such/thing").returncode, 127, "a missing command: 127")
 same(run("--lock", directory + "/a", "--", "/etc/passwd").returncode, 126, "one that cannot run: 126")
 r = run("--", "true")
 ok(r.returncode == 2 and "--lock" in r.stderr, "without --lock: usage, with the line to type")
 
-holder = Candidate("--lock", directory + "/b", "--", "sh", "-c", "echo on; exec sleep 100", command="exec", stdout=subprocess.PIPE)
+holder = Candidate(
+    "--lock", directory + "/b", "--", "sh", "-c", "echo on; exec sleep 100", command="exec", stdout=subprocess.PIPE
+)
 holder.process.stdout.readline()
 r = run("--lock", directory + "/b", "-n", "--", "true")
 same(r.returncode, 75, "-n: another holds it: 75")
-same(run("--lock", directory + "/b", "-n", "--conflict-exit-code", "9", "--", "true").returncode, 9, "... or what --conflict-exit-code says")
+same(
+    run("--lock", directory + "/b", "-n", "--conflict-exit-code", "9", "--", "true").returncode,
+    9,
+    "... or what --conflict-exit-code says",
+)
 same(run("--lock", directory + "/b", "--wait", "300ms", "--", "true").returncode, 75, "--wait: not had in time: 75")
 holder.kill(signal.SIGTERM)
 same(holder.leave(), 143, "SIGTERM is forwarded, and the command's end is ours")
@@ -35,7 +46,11 @@ same(r.returncode, 5, "nested on another lock: works")
 
 at_least = Candidate("--lock", directory + "/e", "--at-least", "100s", "--", "true", command="exec")
 at_least.wait("became_leader")
-same(run("--lock", directory + "/e", "-n", "--", "true").returncode, 75, "--at-least: held although the command has ended")
+same(
+    run("--lock", directory + "/e", "-n", "--", "true").returncode,
+    75,
+    "--at-least: held although the command has ended",
+)
 at_least.kill(signal.SIGTERM)
 same(at_least.leave(), 0, "... and told to stop it leaves with the command's status")
 
@@ -48,7 +63,10 @@ same(lost.leave(), 76, "the record is deleted: the command is stopped, 76")
 again = Candidate("--lock", directory + "/g", "--restart", "on-loss", "--", "sh", "-c", script, command="exec")
 ok(wait_for(lambda: open(directory + "/runs").read().count("x") == 2), "--restart on-loss: the command runs")
 os.unlink(directory + "/g")
-ok(wait_for(lambda: open(directory + "/runs").read().count("x") == 3), "... and again, after the lease was lost and waited out")
+ok(
+    wait_for(lambda: open(directory + "/runs").read().count("x") == 3),
+    "... and again, after the lease was lost and waited out",
+)
 again.kill(signal.SIGTERM)
 again.leave()
 

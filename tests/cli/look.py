@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """leader, status and check: what they say about a record, and that they change nothing."""
 import atexit, hashlib, json, os, shutil, signal, subprocess, sys, threading
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 
@@ -11,7 +12,9 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
 def run(*args, **kw):
-    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN, **kw)
+    return subprocess.run(
+        [LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN, **kw
+    )
 
 
 def path(name):
@@ -26,8 +29,16 @@ def put(name, content):
 
 def record(**fields):
     """A record as another client writes it: Kubernetes' five fields and no more."""
-    return json.dumps({"holderIdentity": "somebody", "leaseDurationSeconds": 15, "acquireTime": "2020-01-02T03:04:05Z",
-                       "renewTime": "2020-01-02T03:04:06Z", "leaderTransitions": 3, **fields})
+    return json.dumps(
+        {
+            "holderIdentity": "somebody",
+            "leaseDurationSeconds": 15,
+            "acquireTime": "2020-01-02T03:04:05Z",
+            "renewTime": "2020-01-02T03:04:06Z",
+            "leaderTransitions": 3,
+            **fields,
+        }
+    )
 
 
 def tree_hash(directory):
@@ -50,11 +61,15 @@ def check(r, status, *words, what):
 
 # ---- nobody ----
 
+
 def test_absent():
     lock = path("absent")
     check(run("status", "--lock", lock), 1, "nobody", "there is none", what="status: no record is 1")
-    same(json.loads(run("status", "--json", "--lock", lock).stdout), {"lock": f"file:{lock}", "state": "absent", "leader": None},
-         "status --json: no record")
+    same(
+        json.loads(run("status", "--json", "--lock", lock).stdout),
+        {"lock": f"file:{lock}", "state": "absent", "leader": None},
+        "status --json: no record",
+    )
     r = run("leader", "--lock", lock)
     check(r, 1, "nobody leads", what="leader: no record is 1, and says so")
     same(r.stdout, "", "leader: nothing on stdout without an address")
@@ -63,21 +78,34 @@ def test_absent():
 
 # ---- records of others ----
 
+
 def test_foreign_leader():
     lock = put("client-go", record())
     r = run("status", "--lock", lock)
     check(r, 0, "somebody", "15s", "transitions 3", "--verify", what="status: a record of another client is understood")
     got = json.loads(run("status", "--json", "--lock", lock).stdout)
-    ok(got["leader"] == "somebody" and got["leaseDurationMs"] == 15000 and got["token"] is None and got["term"] is None
-       and got["leaderTransitions"] == 3 and got["acquired"].startswith("2020-01-02T03:04:05"), "status --json: the same")
+    ok(
+        got["leader"] == "somebody"
+        and got["leaseDurationMs"] == 15000
+        and got["token"] is None
+        and got["term"] is None
+        and got["leaderTransitions"] == 3
+        and got["acquired"].startswith("2020-01-02T03:04:05"),
+        "status --json: the same",
+    )
     r = run("leader", "--lock", lock)
     check(r, 1, "somebody leads", "no address", what="leader: a leader without an address is 1")
-    lock = put("nasty", record(holderIdentity="a\033[2J\nleader     nobody \u00e4\"", leaseDurationSeconds=1))
+    lock = put("nasty", record(holderIdentity='a\033[2J\nleader     nobody \u00e4"', leaseDurationSeconds=1))
     r = run("status", "--lock", lock)
-    ok(r.returncode == 0 and "\033" not in r.stdout and "a\\x1b[2J\\nleader     nobody \u00e4\"" in r.stdout,
-       "status: a hostile identity cannot draw on the terminal or fake a line")
-    same(json.loads(run("status", "--json", "--lock", lock).stdout)["leader"], "a\033[2J\nleader     nobody \u00e4\"",
-         "status --json: an identity with quotes, newlines and UTF-8 is exact")
+    ok(
+        r.returncode == 0 and "\033" not in r.stdout and 'a\\x1b[2J\\nleader     nobody \u00e4"' in r.stdout,
+        "status: a hostile identity cannot draw on the terminal or fake a line",
+    )
+    same(
+        json.loads(run("status", "--json", "--lock", lock).stdout)["leader"],
+        'a\033[2J\nleader     nobody \u00e4"',
+        "status --json: an identity with quotes, newlines and UTF-8 is exact",
+    )
     lock = put("long", record(holderIdentity="x" * 4096))
     ok("x" * 4096 in run("status", "--lock", lock).stdout, "status: an identity of 4 KB is shown whole")
     lock = put("emptied", record(holderIdentity="", leaseDurationSeconds=1))
@@ -86,8 +114,13 @@ def test_foreign_leader():
 
 def test_broken_records():
     cases = {
-        "empty": b"", "truncated": record()[:40].encode(), "binary": os.urandom(3000), "other": b'{"name":"x"}', "text": b"hello\n",
-        "wrong": record(leaseDurationSeconds="long").encode(), "huge": b" " * 300_000 + record().encode(),
+        "empty": b"",
+        "truncated": record()[:40].encode(),
+        "binary": os.urandom(3000),
+        "other": b'{"name":"x"}',
+        "text": b"hello\n",
+        "wrong": record(leaseDurationSeconds="long").encode(),
+        "huge": b" " * 300_000 + record().encode(),
     }
     for name, content in cases.items():
         lock = put("broken-" + name, content)
@@ -106,6 +139,7 @@ def test_broken_records():
 
 # ---- a live leader ----
 
+
 def test_live():
     lock, script = path("live"), put("live.lua", 'return { on_leading = function(term) print("leading") end }')
     c = Candidate("--lock", lock, "--identity", "me", "--address", "10.1.2.3:80", script, options=FAST)
@@ -113,11 +147,19 @@ def test_live():
     r = run("leader", "--lock", lock)
     ok(leading and r.returncode == 0 and r.stdout == "10.1.2.3:80\n", "leader: the address alone, on a line")
     got = json.loads(run("status", "--json", "--lock", lock).stdout)
-    ok(got["leader"] == "me" and got["token"] == leading["token"] and got["term"] == leading["term"] and
-       got["leaseDurationMs"] == 3000 and got["renewDeadlineMs"] == 2000 and got["retryPeriodMs"] == 400,
-       "status --json: holder, token, term and settings of a live leader")
+    ok(
+        got["leader"] == "me"
+        and got["token"] == leading["token"]
+        and got["term"] == leading["term"]
+        and got["leaseDurationMs"] == 3000
+        and got["renewDeadlineMs"] == 2000
+        and got["retryPeriodMs"] == 400,
+        "status --json: holder, token, term and settings of a live leader",
+    )
     check(run("status", "--verify", "--lock", lock), 0, "it renews", what="status --verify: a leader that renews is 0")
-    watcher = subprocess.Popen([LUNARCH, "status", "--watch", "--json", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN)
+    watcher = subprocess.Popen(
+        [LUNARCH, "status", "--watch", "--json", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN
+    )
     seen = []
     threading.Thread(target=lambda: [seen.append(json.loads(line)) for line in watcher.stdout], daemon=True).start()
     ok(wait_for(lambda: len(seen) == 1) and seen[0]["leader"] == "me", "status --watch: first what there is")
@@ -125,14 +167,24 @@ def test_live():
     wait_for(lambda: json.loads(open(lock).read())["renewTime"] != before)
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "the leader stops")
-    ok(wait_for(lambda: len(seen) >= 2) and seen[1]["state"] == "released" and seen[1]["previousHolder"] == "me",
-       "status --watch: then each change, but no renewal")
+    ok(
+        wait_for(lambda: len(seen) >= 2) and seen[1]["state"] == "released" and seen[1]["previousHolder"] == "me",
+        "status --watch: then each change, but no renewal",
+    )
     check(run("status", "--lock", lock), 1, "nobody", "previous    me", what="status: a released lock is 1")
     check(run("leader", "--lock", lock), 1, "released", "me", what="leader: a released lock is 1")
-    waiting = subprocess.Popen([LUNARCH, "leader", "--wait", "60s", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN)
+    waiting = subprocess.Popen(
+        [LUNARCH, "leader", "--wait", "60s", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN
+    )
     c = Candidate("--lock", lock, "--identity", "you", "--address", "[::1]:8080", script, options=FAST)
-    ok(waiting.communicate(timeout=60)[0] == "[::1]:8080\n" and waiting.returncode == 0, "leader --wait: the address when there is one")
-    ok(wait_for(lambda: len(seen) >= 3) and seen[2]["leader"] == "you" and seen[2]["term"] == 2, "status --watch: the next leader")
+    ok(
+        waiting.communicate(timeout=60)[0] == "[::1]:8080\n" and waiting.returncode == 0,
+        "leader --wait: the address when there is one",
+    )
+    ok(
+        wait_for(lambda: len(seen) >= 3) and seen[2]["leader"] == "you" and seen[2]["term"] == 2,
+        "status --watch: the next leader",
+    )
     watcher.send_signal(signal.SIGTERM)
     watcher.wait(60)
     watcher.stdout.close()
@@ -143,81 +195,216 @@ def test_live():
 def test_silent():
     lock = put("silent", record(leaseDurationSeconds=1))
     before = tree_hash(TMP)
-    check(run("status", "--verify", "--lock", lock), 1, "did not renew", what="status --verify: a leader that does not renew is 1")
+    check(
+        run("status", "--verify", "--lock", lock),
+        1,
+        "did not renew",
+        what="status --verify: a leader that does not renew is 1",
+    )
     same(tree_hash(TMP), before, "and it stays in the record")
 
 
 # ---- check ----
 
+
 def test_check():
-    two = put("two.lua", """
+    two = put(
+        "two.lua",
+        """
         return {
             { name = "a", lock = "%s/two-a", on_start = function() error "a hook ran" end, may_lead = function() end,
               on_leading = function() error "a hook ran" end, on_stopped = function() error "a hook ran" end, lease_duration = 30 },
             { name = "b", lock = "%s/two-b", on_new_leader = function() error "a hook ran" end },
-        }""" % (TMP, TMP))
+        }"""
+        % (TMP, TMP),
+    )
     before = tree_hash(TMP)
     r = run("check", two)
-    check(r, 0, "election 1 a", "election 2 b", "on_leading, on_start, on_stopped, may_lead", "only observes", "lease 30s, renew deadline "
-          "20s", "7.1%", f"file:{TMP}/two-a", "there is no record", "no problem found", what="check: elections, hooks, times, locks")
+    check(
+        r,
+        0,
+        "election 1 a",
+        "election 2 b",
+        "on_leading, on_start, on_stopped, may_lead",
+        "only observes",
+        "lease 30s, renew deadline " "20s",
+        "7.1%",
+        f"file:{TMP}/two-a",
+        "there is no record",
+        "no problem found",
+        what="check: elections, hooks, times, locks",
+    )
     same(tree_hash(TMP), before, "check changes nothing and runs no hook")
     r = run("check", "--lease-duration", "6s", "--lock", TMP + "/{name}-lock", two)
     check(r, 0, "lease 6s", f"file:{TMP}/a-lock", f"file:{TMP}/b-lock", what="check: options come before the script")
     check(run("check", "--lock", path("one"), two), 1, "{name}", what="check: one lock for two elections is a problem")
-    check(run("check", "--retry-period", "30s", two), 1, "PROBLEM", "30s from --retry-period", what="check: bad times, with the numbers")
-    twice = put("twice.lua", 'return { { name = "a", lock = "%s/same", on_leading = function() end }, '
-                             '{ name = "b", lock = "file:%s/../%s/same", on_leading = function() end } }'
-                % (TMP, TMP, os.path.basename(TMP)))
+    check(
+        run("check", "--retry-period", "30s", two),
+        1,
+        "PROBLEM",
+        "30s from --retry-period",
+        what="check: bad times, with the numbers",
+    )
+    twice = put(
+        "twice.lua",
+        'return { { name = "a", lock = "%s/same", on_leading = function() end }, '
+        '{ name = "b", lock = "file:%s/../%s/same", on_leading = function() end } }'
+        % (TMP, TMP, os.path.basename(TMP)),
+    )
     check(run("check", twice), 1, "listed twice", what="check: a lock listed twice, in two spellings")
-    check(run("check", "--lock", put("notours", "hello"), put("x.lua", "return { on_leading = function() end }")), 1, "PROBLEM",
-          path("notours"), what="check: a lock file of another program is a problem")
+    check(
+        run("check", "--lock", put("notours", "hello"), put("x.lua", "return { on_leading = function() end }")),
+        1,
+        "PROBLEM",
+        path("notours"),
+        what="check: a lock file of another program is a problem",
+    )
     args = put("args.lua", 'assert((...) == "--odd"); return { on_leading = function() end }')
     check(run("check", "--lock", path("args"), args, "--", "--odd"), 0, what="check: the script gets its arguments")
 
 
 def test_check_scripts():
     check(run("check", path("nothere.lua")), 1, "nothere.lua", "No such file", what="check: a missing script")
-    check(run("check", put("syntax.lua", "return {\n  x = = 1\n}")), 1, "syntax.lua:2:", what="check: a syntax error, with its line")
-    check(run("check", put("nonsense.lua", "return 42")), 1, "nonsense.lua", what="check: a script that returns nonsense")
-    check(run("check", put("typo.lua", "return { on_leadin = function() end }")), 1, "on_leadin", "on_leading",
-          what="check: a misspelled hook, with a suggestion")
-    check(run("check", put("raise.lua", "\n\nerror('no disk')")), 1, "raise.lua:3", "no disk", what="check: a script that raises")
-    r = run("check", put("names.lua", """local function on_stopped() end
+    check(
+        run("check", put("syntax.lua", "return {\n  x = = 1\n}")),
+        1,
+        "syntax.lua:2:",
+        what="check: a syntax error, with its line",
+    )
+    check(
+        run("check", put("nonsense.lua", "return 42")), 1, "nonsense.lua", what="check: a script that returns nonsense"
+    )
+    check(
+        run("check", put("typo.lua", "return { on_leadin = function() end }")),
+        1,
+        "on_leadin",
+        "on_leading",
+        what="check: a misspelled hook, with a suggestion",
+    )
+    check(
+        run("check", put("raise.lua", "\n\nerror('no disk')")),
+        1,
+        "raise.lua:3",
+        "no disk",
+        what="check: a script that raises",
+    )
+    r = run(
+        "check",
+        put(
+            "names.lua",
+            """local function on_stopped() end
 return { on_leading = function(term)
   own = 1
   prnt(own)
   os.execute("ls")
   for line in io.lines("x") do print(line) end
   return function() return string.format("%d", sleeep(1)), _G, arg[0] end
-end }"""))
-    check(r, 1, "line 1: the local function on_stopped is never used", "line 4: undefined global 'prnt' (did you mean 'print'?)",
-          "note       line 5: os.execute cannot be interrupted", "note       line 6: io.lines", "line 7: undefined global 'sleeep' (did you mean 'sleep'?)",
-          "3 problems", what="check: names that nobody defines, forgotten hooks, calls that hold everything up, each with its line")
+end }""",
+        ),
+    )
+    check(
+        r,
+        1,
+        "line 1: the local function on_stopped is never used",
+        "line 4: undefined global 'prnt' (did you mean 'print'?)",
+        "note       line 5: os.execute cannot be interrupted",
+        "note       line 6: io.lines",
+        "line 7: undefined global 'sleeep' (did you mean 'sleep'?)",
+        "3 problems",
+        what="check: names that nobody defines, forgotten hooks, calls that hold everything up, each with its line",
+    )
     ok("'own'" not in r.stdout and "'arg'" not in r.stdout, "check: and nothing about those that are defined")
-    many = put("many.lua", "local t = { %s }\nreturn { on_leading = function() for i = 1, 2 do\n\n\nmissing(t, i) end end }" %
-               ", ".join(f'"{i}"' for i in range(600)))
-    check(run("check", many), 1, "line 5: undefined global 'missing'", what="check: in a large script, too, at the right line")
-    large = put("large.lua", "local t = { %s }\nfunction helper() end\nlocal function f() helper(t) end\nif t == f then\nmissing()\nend\n"
-                "return { on_leading = f }" % ", ".join(f'"{i}"' for i in range(600)))
+    many = put(
+        "many.lua",
+        "local t = { %s }\nreturn { on_leading = function() for i = 1, 2 do\n\n\nmissing(t, i) end end }"
+        % ", ".join(f'"{i}"' for i in range(600)),
+    )
+    check(
+        run("check", many),
+        1,
+        "line 5: undefined global 'missing'",
+        what="check: in a large script, too, at the right line",
+    )
+    large = put(
+        "large.lua",
+        "local t = { %s }\nfunction helper() end\nlocal function f() helper(t) end\nif t == f then\nmissing()\nend\n"
+        "return { on_leading = f }" % ", ".join(f'"{i}"' for i in range(600)),
+    )
     r = run("check", large)
-    check(r, 1, "line 5: undefined global 'missing'", "1 problem", what="check: where a function has more constants than an instruction can name")
-    check(run("check", put("module.lua", 'local m = require "suite"\nreturn { on_leading = function() helper(m) end }'),
-              *(["--"] if put("suite.lua", "helper = print return 1") else [])), 0, "note       line 2: undefined global 'helper', unless a module defines it",
-          what="check: a global that a module may define is a note")
-    r = run("check", put("library.lua", """local retry = require "lunarch.retry"
+    check(
+        r,
+        1,
+        "line 5: undefined global 'missing'",
+        "1 problem",
+        what="check: where a function has more constants than an instruction can name",
+    )
+    check(
+        run(
+            "check",
+            put("module.lua", 'local m = require "suite"\nreturn { on_leading = function() helper(m) end }'),
+            *(["--"] if put("suite.lua", "helper = print return 1") else []),
+        ),
+        0,
+        "note       line 2: undefined global 'helper', unless a module defines it",
+        what="check: a global that a module may define is a note",
+    )
+    r = run(
+        "check",
+        put(
+            "library.lua",
+            """local retry = require "lunarch.retry"
 return { on_leading = function()
   retry.call(prnt)
   local late = require("lunarch.retyr")
   local own = require("own." .. late.name)
-end }"""))
-    check(r, 1, "line 4: the library has no module 'lunarch.retyr' (did you mean 'lunarch.retry'?)", what="check: a typo in the name of a library module")
-    check(run("check", put("library.lua", 'local retry = require "lunarch.retry"\nreturn { on_leading = function() retry.call(prnt) end }')), 1,
-          "line 2: undefined global 'prnt' (did you mean 'print'?)", "1 problem", what="check: modules of the library define no globals")
-    check(run("check", put("watch.lua", "return { on_new_leader = print, on_stopped = print, may_lead = print }")), 1, "on_stopped never runs",
-          "may_lead is never asked", what="check: hooks of a term in an election that only observes")
-    check(run("check", "-e", "print(term.token) prnt(1)"), 1, "line 1: undefined global 'prnt'", "1 problem", what="check: a text, too")
-    check(run("check", put("exit.lua", "os.exit(3)")), 1, "exit status 3", what="check: a script that leaves while it is loaded")
-    check(run("check", put("loop.lua", "while true do end")), 1, "still loading", what="check: a script that never finishes loading")
+end }""",
+        ),
+    )
+    check(
+        r,
+        1,
+        "line 4: the library has no module 'lunarch.retyr' (did you mean 'lunarch.retry'?)",
+        what="check: a typo in the name of a library module",
+    )
+    check(
+        run(
+            "check",
+            put(
+                "library.lua",
+                'local retry = require "lunarch.retry"\nreturn { on_leading = function() retry.call(prnt) end }',
+            ),
+        ),
+        1,
+        "line 2: undefined global 'prnt' (did you mean 'print'?)",
+        "1 problem",
+        what="check: modules of the library define no globals",
+    )
+    check(
+        run("check", put("watch.lua", "return { on_new_leader = print, on_stopped = print, may_lead = print }")),
+        1,
+        "on_stopped never runs",
+        "may_lead is never asked",
+        what="check: hooks of a term in an election that only observes",
+    )
+    check(
+        run("check", "-e", "print(term.token) prnt(1)"),
+        1,
+        "line 1: undefined global 'prnt'",
+        "1 problem",
+        what="check: a text, too",
+    )
+    check(
+        run("check", put("exit.lua", "os.exit(3)")),
+        1,
+        "exit status 3",
+        what="check: a script that leaves while it is loaded",
+    )
+    check(
+        run("check", put("loop.lua", "while true do end")),
+        1,
+        "still loading",
+        what="check: a script that never finishes loading",
+    )
 
 
 test_absent()

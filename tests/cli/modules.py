@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Loadable modules: where they are looked for, and what is said of one that is missing, foreign, or lacks its library."""
 import os, re, shutil, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import harness as h
 
@@ -9,7 +10,9 @@ program = os.path.join(place, "bin", "lunarch")
 for directory in ("bin/modules", "lib/lunarch"):
     os.makedirs(os.path.join(place, directory))
 shutil.copy(h.LUNARCH, program)
-build = re.match(r"lunarch (\S+)", subprocess.run([program, "--version"], capture_output=True, text=True).stdout).group(1)
+build = re.match(r"lunarch (\S+)", subprocess.run([program, "--version"], capture_output=True, text=True).stdout).group(
+    1
+)
 
 
 def status(url):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The command line itself: help, suggestions, exit codes, versions, completion."""
 import os, re, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch
 
@@ -9,14 +10,23 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
 def run(*args, env=None, **kw):
-    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
-                          env={**CLEAN, **(env or {})}, **kw)
+    return subprocess.run(
+        [LUNARCH, *args],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+        env={**CLEAN, **(env or {})},
+        **kw,
+    )
 
 
 def refused(args, words, status=2, env=None):
     r = run(*args, env=env)
-    if not ok(r.returncode == status and all(w in r.stderr for w in words) and not r.stdout,
-              f"`lunarch {' '.join(args)}` ends with {status} and says: {', '.join(words)}"):
+    if not ok(
+        r.returncode == status and all(w in r.stderr for w in words) and not r.stdout,
+        f"`lunarch {' '.join(args)}` ends with {status} and says: {', '.join(words)}",
+    ):
         note(f"{r.returncode}: {r.stderr}{r.stdout}")
 
 
@@ -26,11 +36,22 @@ def test_help():
     ok(run().returncode == 2 and "Usage" in run().stderr, "without a command the help goes to stderr, with status 2")
     for command in COMMANDS:
         r = run(command, "--help")
-        ok(r.returncode == 0 and all(w in r.stdout for w in (f"Usage: lunarch {command}", "Examples:", "Exit status", "--help"))
-           or command == "ctl" and "Commands:" in r.stdout, f"{command} --help has usage, options, exit statuses and examples")
-        ok(r.stdout == run("help", command).stdout == run(command, "-h").stdout, f"help {command} and {command} -h are the same")
+        ok(
+            r.returncode == 0
+            and all(w in r.stdout for w in (f"Usage: lunarch {command}", "Examples:", "Exit status", "--help"))
+            or command == "ctl"
+            and "Commands:" in r.stdout,
+            f"{command} --help has usage, options, exit statuses and examples",
+        )
+        ok(
+            r.stdout == run("help", command).stdout == run(command, "-h").stdout,
+            f"help {command} and {command} -h are the same",
+        )
         ok(max(map(len, r.stdout.splitlines())) <= 120, f"{command} --help fits into 120 columns")
-    ok(run("run", "--help", env={"LUNARCH_RETRY_PERIOD": "nonsense"}).returncode == 0, "help is given whatever the environment says")
+    ok(
+        run("run", "--help", env={"LUNARCH_RETRY_PERIOD": "nonsense"}).returncode == 0,
+        "help is given whatever the environment says",
+    )
 
 
 def test_kube_scheduler():
@@ -39,33 +60,61 @@ def test_kube_scheduler():
     ok(r.returncode == 0 and "none:\ttrue" in r.stderr, "--leader-elect=false: this replica works, whoever else does")
     r = run("exec", "--leader-elect=false", "--", "echo", "worked")
     same((r.returncode, r.stdout), (0, "worked\n"), "exec too, and it needs no --lock")
-    two = [subprocess.Popen([LUNARCH, "run", "--leader-elect=false", "-e", "io.write('up') io.flush() sleep(1000)"],
-                            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=CLEAN) for _ in range(2)]
+    two = [
+        subprocess.Popen(
+            [LUNARCH, "run", "--leader-elect=false", "-e", "io.write('up') io.flush() sleep(1000)"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=CLEAN,
+        )
+        for _ in range(2)
+    ]
     same([p.stdout.read(2) for p in two], [b"up", b"up"], "two of them work at once")
     for p in two:
         p.terminate()
     same([p.wait(60) for p in two], [0, 0], "and stop as any other")
-    r = run("check", "--leader-elect-lease-duration=3s", "--leader-elect-renew-deadline", "2s", "--leader-elect-retry-period=500ms",
-            "--leader-elect=false", "-e", "x = 1")
-    ok(all(w in r.stdout for w in ("lease 3s", "renew deadline 2s", "retry period 500ms")), "its names of the durations")
+    r = run(
+        "check",
+        "--leader-elect-lease-duration=3s",
+        "--leader-elect-renew-deadline",
+        "2s",
+        "--leader-elect-retry-period=500ms",
+        "--leader-elect=false",
+        "-e",
+        "x = 1",
+    )
+    ok(
+        all(w in r.stdout for w in ("lease 3s", "renew deadline 2s", "retry period 500ms")),
+        "its names of the durations",
+    )
     for command in (["run", "-e", "print(1)"], ["exec", "--", "true"]):
-        refused([command[0], "--leader-elect-resource-namespace=ns", *command[1:]], ["needs --leader-elect-resource-name"])
+        refused(
+            [command[0], "--leader-elect-resource-namespace=ns", *command[1:]], ["needs --leader-elect-resource-name"]
+        )
         refused([command[0], "--leader-elect-resource-name=n", "--lock=x", *command[1:]], ["--lock both say where"])
-        refused([command[0], "--leader-elect-resource-name=n", "--leader-elect-resource-lock=pods", *command[1:]],
-                ["'pods' is none of leases|configmaps"])
+        refused(
+            [command[0], "--leader-elect-resource-name=n", "--leader-elect-resource-lock=pods", *command[1:]],
+            ["'pods' is none of leases|configmaps"],
+        )
 
 
 def test_bad_locks():
     for lock, words in (("/no/such/place/x", ["/no/such/place"]), ("nothing://x", ["no such kind of lock"])):
         for command in (["run", "-e", "print(1)"], ["exec", "true"]):
             r = run(command[0], "--lock", lock, *command[1:])
-            ok(r.returncode in (2, 69) and all(w in r.stderr for w in words), f"{command[0]} --lock {lock} says what is wrong")
+            ok(
+                r.returncode in (2, 69) and all(w in r.stderr for w in words),
+                f"{command[0]} --lock {lock} says what is wrong",
+            )
 
 
 def test_version():
     r = run("--version")
-    ok(r.returncode == 0 and all(w in r.stdout for w in ("lunarch ", "Lua 5.4", "libev 4", "jansson 2", "locks: file")),
-       "--version names the libraries and the locks")
+    ok(
+        r.returncode == 0
+        and all(w in r.stdout for w in ("lunarch ", "Lua 5.4", "libev 4", "jansson 2", "locks: file")),
+        "--version names the libraries and the locks",
+    )
     same(run("run", "--version").stdout, r.stdout, "as an option of a command too")
 
 
@@ -87,22 +136,31 @@ def test_refusals():
     refused(["ctl", "resign", "30"], ["'30'", "unit"])
     refused(["ctl", "pause", "30s"], ["unexpected argument '30s'"])
     refused(["status", "--lock", "mars://x/y"], ["mars", "file"])
-    refused(["exec", "--lock", "x", "--", "true"], ["LUNARCH_LEASE_DURATION", "'1x'"], env={"LUNARCH_LEASE_DURATION": "1x"})
-    refused(["exec", "--lock", "x", "--lease-duration", "5s", "--renew-deadline", "5s", "--", "true"],
-            ["5s from --lease-duration", "5s from --renew-deadline", "shorter"])
+    refused(
+        ["exec", "--lock", "x", "--", "true"], ["LUNARCH_LEASE_DURATION", "'1x'"], env={"LUNARCH_LEASE_DURATION": "1x"}
+    )
+    refused(
+        ["exec", "--lock", "x", "--lease-duration", "5s", "--renew-deadline", "5s", "--", "true"],
+        ["5s from --lease-duration", "5s from --renew-deadline", "shorter"],
+    )
     refused(["run", "--", "a.lua"], ["script"])
     refused(["exec", "--lock", "a", "--bad"], ["--bad"])
 
 
 def test_output_is_plain():
     r = run("status", "--lock", "/nowhere/\033[2Jx")
-    ok("\033" not in r.stderr and "\\x1b" in r.stderr, "an error that quotes an argument shows its control characters as text")
+    ok(
+        "\033" not in r.stderr and "\\x1b" in r.stderr,
+        "an error that quotes an argument shows its control characters as text",
+    )
 
 
 def complete(line):
     words = line.split(" ")
-    script = (f"source {ROOT}/scripts/completion.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
-              f"COMP_CWORD={len(words) - 1}; _lunarch; printf '%s\\n' \"${{COMPREPLY[@]}}\"")
+    script = (
+        f"source {ROOT}/scripts/completion.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
+        f"COMP_CWORD={len(words) - 1}; _lunarch; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    )
     path = os.path.dirname(LUNARCH) + ":" + os.environ["PATH"]
     r = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env={**CLEAN, "PATH": path}, timeout=60)
     return r.stdout.split()
@@ -130,24 +188,39 @@ def test_completion_of_everything():
     for command in COMMANDS:
         text = run(command, "--help").stdout.split("\nOptions:\n")[1].split("\n\n")[0]
         wanted[command] = sorted(re.findall(r"^  (?:-\w|  ) (--[a-z-]+)", text, re.M))
-    script = [f"source {ROOT}/scripts/completion.bash", "set -- $(complete -p lunarch); [ \"$3\" = _lunarch ] || echo unregistered",
-              'try() { COMP_WORDS=(lunarch "$@"); COMP_CWORD=$#; COMPREPLY=(); _lunarch; echo "$*:${COMPREPLY[*]}"; }']
+    script = [
+        f"source {ROOT}/scripts/completion.bash",
+        'set -- $(complete -p lunarch); [ "$3" = _lunarch ] || echo unregistered',
+        'try() { COMP_WORDS=(lunarch "$@"); COMP_CWORD=$#; COMPREPLY=(); _lunarch; echo "$*:${COMPREPLY[*]}"; }',
+    ]
     for command in COMMANDS:
         script += [f"try {command}", f"try {command} --"] + [f"try {command} {option}" for option in wanted[command]]
     path = os.path.dirname(LUNARCH) + ":" + os.environ["PATH"]
-    r = subprocess.run(["bash", "-u", "-c", "\n".join(script)], capture_output=True, text=True, env={**CLEAN, "PATH": path}, timeout=300)
+    r = subprocess.run(
+        ["bash", "-u", "-c", "\n".join(script)],
+        capture_output=True,
+        text=True,
+        env={**CLEAN, "PATH": path},
+        timeout=300,
+    )
     got = dict(line.split(":", 1) for line in r.stdout.splitlines() if ":" in line)
     same(("unregistered" in r.stdout, r.stderr), (False, ""), "completion: bash takes the file without a word")
     for command in COMMANDS:
         ok(len(wanted[command]) >= 2, f"{command} has options")
         same(got.get(command), command, f"completion: {command}")
-        same(sorted(got.get(f"{command} --", "").split()), wanted[command], f"completion: every option that {command} --help names, and no other")
+        same(
+            sorted(got.get(f"{command} --", "").split()),
+            wanted[command],
+            f"completion: every option that {command} --help names, and no other",
+        )
         missed = [o for o in wanted[command] if o not in got.get(f"{command} {o}", "").split()]
         same(missed, [], f"completion: each of them by its name")
 
 
 def test_closed_descriptors():
-    r = subprocess.run(["sh", "-c", f"exec '{LUNARCH}' --version 0<&- 2>&-"], capture_output=True, text=True, timeout=60)
+    r = subprocess.run(
+        ["sh", "-c", f"exec '{LUNARCH}' --version 0<&- 2>&-"], capture_output=True, text=True, timeout=60
+    )
     ok(r.returncode == 0 and "locks" in r.stdout, "it runs with stdin and stderr closed")
 
 

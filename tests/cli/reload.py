@@ -2,6 +2,7 @@
 """SIGHUP, through `run`, with a second candidate that would take the lock at once if it could: the holder keeps it and gets a
 larger token; a script that does not load changes nothing; another lock or identity is let go; isolated elections too."""
 import os, shutil, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -63,11 +64,17 @@ def the_same_election():
     c.kill(signal.SIGHUP)
     ok(c.wait("print", "leading two"), "reload: the new script leads")
     after = p.record()
-    same([w[:2] for w in prints(c)], [["started", "one"], ["leading", "one"], ["stopped", "one"], ["leading", "two"]],
-         "reload: after the old one's on_stopped; and on_start is not run again")
+    same(
+        [w[:2] for w in prints(c)],
+        [["started", "one"], ["leading", "one"], ["stopped", "one"], ["leading", "two"]],
+        "reload: after the old one's on_stopped; and on_start is not run again",
+    )
     same(prints(c)[2][3], "reload", "reload: which is told why")
-    same((after["holderIdentity"], after["incarnation"], after["leaderTransitions"]), ("me", before["incarnation"], before["leaderTransitions"]),
-         "reload: the holder has not changed")
+    same(
+        (after["holderIdentity"], after["incarnation"], after["leaderTransitions"]),
+        ("me", before["incarnation"], before["leaderTransitions"]),
+        "reload: the holder has not changed",
+    )
     ok(after["token"] > before["token"] and after["term"] == before["term"] + 1, "reload: token and term have grown")
     same(prints(c)[3][2], str(after["token"]), "reload: and the script knows the new token")
     same(prints(rival), [], "reload: nobody has led in between")
@@ -81,7 +88,11 @@ def the_same_election():
     ok(prints(c)[-1][1] == "five" and not prints(rival), "reload: again and again, and nobody leads in between")
     same(end(rival, c), [0, 0], "reload: everybody leaves with 0")
     wait_for(lambda: c.closed)
-    same(sorted(w[1] for w in prints(c) if w[0] == "stopped"), sorted(["one", "two", "three", "four", "five"]), "reload: each term had its on_stopped, once")
+    same(
+        sorted(w[1] for w in prints(c) if w[0] == "stopped"),
+        sorted(["one", "two", "three", "four", "five"]),
+        "reload: each term had its on_stopped, once",
+    )
     p.end()
 
 
@@ -98,10 +109,17 @@ def other_times():
     ok(wait_for(lambda: p.record()["leaseDurationMs"] == 9000), "reload of times: is published anew")
     p.put("three", keys="lease_duration = 9, renew_deadline = 10,")
     c.kill(signal.SIGHUP)
-    ok(wait_for(lambda: [e for e in c.events if e.get("level") == "error" and "renew-deadline" in e.get("message", "")]),
-       "reload of times: times that cannot work are an error that names the key")
+    ok(
+        wait_for(
+            lambda: [e for e in c.events if e.get("level") == "error" and "renew-deadline" in e.get("message", "")]
+        ),
+        "reload of times: times that cannot work are an error that names the key",
+    )
     time.sleep(0.3)
-    ok(p.record()["leaseDurationMs"] == 9000 and p.record()["holderIdentity"], "reload of times: and the old times stay in force")
+    ok(
+        p.record()["leaseDurationMs"] == 9000 and p.record()["holderIdentity"],
+        "reload of times: and the old times stay in force",
+    )
     end(c)
     p.end()
 
@@ -119,7 +137,11 @@ def a_standby():
     time.sleep(0.3)
     end(rival)
     ok(c.wait("print", "leading two"), "reload of a standby: the new script leads when it is its turn")
-    same([w[:2] for w in prints(c)], [["started", "one"], ["leading", "two"]], "reload of a standby: the old one never did")
+    same(
+        [w[:2] for w in prints(c)],
+        [["started", "one"], ["leading", "two"]],
+        "reload of a standby: the old one never did",
+    )
     end(c)
     p.end()
 
@@ -132,18 +154,31 @@ def a_broken_script():
     rival = p.rival()
     before = p.record()
     worker = c.worker()
-    for number, (what, text, says) in enumerate([
-            ("a syntax error", "return {", "s.lua:1"), ("an error while loading", "error 'no good'", "no good"),
-            ("a typo", "return { on_laeding = function() end }", "on_leading"), ("nonsense", "return 7", "s.lua"),
-            ("a crash", "os.execute 'kill -ABRT $PPID' while true do end", "signal 6"), ("no file", None, "s.lua")], 1):
+    for number, (what, text, says) in enumerate(
+        [
+            ("a syntax error", "return {", "s.lua:1"),
+            ("an error while loading", "error 'no good'", "no good"),
+            ("a typo", "return { on_laeding = function() end }", "on_leading"),
+            ("nonsense", "return 7", "s.lua"),
+            ("a crash", "os.execute 'kill -ABRT $PPID' while true do end", "signal 6"),
+            ("no file", None, "s.lua"),
+        ],
+        1,
+    ):
         p.put("", text=text or " ")
         if text is None:
             os.unlink(p.script)
         c.kill(signal.SIGHUP)
         c.wait("reload_failed", count=number)
-        ok(len(c.all("reload_failed")) == number and [e for e in c.all("load_failed") + c.all("worker_gone") if says in e["message"]],
-           f"broken script: {what} is reported ({says})")
-    ok(alive(worker) and p.record()["token"] == before["token"] and p.record()["holderIdentity"], "broken script: the old one leads on, in the same term")
+        ok(
+            len(c.all("reload_failed")) == number
+            and [e for e in c.all("load_failed") + c.all("worker_gone") if says in e["message"]],
+            f"broken script: {what} is reported ({says})",
+        )
+    ok(
+        alive(worker) and p.record()["token"] == before["token"] and p.record()["holderIdentity"],
+        "broken script: the old one leads on, in the same term",
+    )
     same([w[0] for w in prints(c)], ["started", "leading"], "broken script: no hook was run")
     same(prints(rival), [], "broken script: and nobody else has led")
     p.put("two")
@@ -164,8 +199,11 @@ def another_lock():
     ok(rival.wait("print", "the rival leads"), "another lock: the old one is released, and the rival has it")
     ok(c.wait("print", "leading two"), "another lock: the new script leads on the new one")
     ok(p.record(p.dir + "/other")["holderIdentity"], "another lock: as its record says")
-    same([w[:2] for w in prints(c)], [["started", "one"], ["leading", "one"], ["stopped", "one"], ["leading", "two"]],
-         "another lock: on_stopped first, on_start not again")
+    same(
+        [w[:2] for w in prints(c)],
+        [["started", "one"], ["leading", "one"], ["stopped", "one"], ["leading", "two"]],
+        "another lock: on_stopped first, on_start not again",
+    )
     end(rival, c)
     p.end()
 
@@ -178,7 +216,10 @@ def another_identity():
     rival = p.rival()
     p.put("two", keys="identity = 'second',")
     c.kill(signal.SIGHUP)
-    ok(rival.wait("print", "the rival leads"), "another identity: the lock is released, since another would hold it, and the rival has it")
+    ok(
+        rival.wait("print", "the rival leads"),
+        "another identity: the lock is released, since another would hold it, and the rival has it",
+    )
     end(rival)
     ok(c.wait("print", "leading two"), "another identity: the new one leads after it")
     same(p.record()["holderIdentity"], "second", "another identity: under its name")
@@ -189,14 +230,17 @@ def another_identity():
 def isolated():
     """Three elections, two of them in workers of their own."""
     p = Place()
-    text = """
+    text = (
+        """
     local function election(name, alone)
       return { name = name, lock = "%s/" .. name, isolate = alone,
         on_leading = function(term) print("leading VERSION " .. name) if name == "stuck" then while true do end end end,
         on_stopped = function(term, reason) print("stopped VERSION " .. name .. " " .. reason) end }
     end
     return { election("shared", false), election("alone", true), election("stuck", true) }
-    """ % p.dir
+    """
+        % p.dir
+    )
     p.put("", text=text.replace("VERSION", "one"))
     c = p.start()
     names = "shared", "alone", "stuck"
@@ -207,11 +251,20 @@ def isolated():
     p.put("", text=text.replace("VERSION", "two"))
     c.kill(signal.SIGHUP)
     ok(all(c.wait("print", f"leading two {n}") for n in names), "isolated: all three lead the new script")
-    same([len(c.all("print", f"stopped one {n} reload")) for n in ("shared", "alone")], [1, 1], "isolated: after on_stopped of the old one")
+    same(
+        [len(c.all("print", f"stopped one {n} reload")) for n in ("shared", "alone")],
+        [1, 1],
+        "isolated: after on_stopped of the old one",
+    )
     ok(len(c.all("print", "stopped one stuck")) == 1, "isolated: also of the one whose on_leading never ends")
     after = {n: p.record(f"{p.dir}/{n}") for n in names}
-    ok(all(after[n]["token"] > before[n]["token"] and after[n]["holderIdentity"] == before[n]["holderIdentity"] for n in ("shared", "alone")),
-       "isolated: with the same holder and larger tokens")
+    ok(
+        all(
+            after[n]["token"] > before[n]["token"] and after[n]["holderIdentity"] == before[n]["holderIdentity"]
+            for n in ("shared", "alone")
+        ),
+        "isolated: with the same holder and larger tokens",
+    )
     same([r.said("rival") for r in rivals[:2]], [[], []], "isolated: nobody has led in between")
     ok(wait_for(lambda: len(children(c.pid)) == 3), "isolated: the old workers are gone")
     same(end(c), [0], "isolated: and everything leaves with 0")
@@ -238,6 +291,8 @@ def in_a_hurry():
     p.end()
 
 
-at_once(the_same_election, other_times, a_standby, a_broken_script, another_lock, another_identity, isolated, in_a_hurry)
+at_once(
+    the_same_election, other_times, a_standby, a_broken_script, another_lock, another_identity, isolated, in_a_hurry
+)
 stop_everyone()
 done()

@@ -10,7 +10,9 @@ room = scratch()
 
 
 def run(*args, **kw):
-    p = subprocess.run([LUNARCH, "test", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, **kw)
+    p = subprocess.run(
+        [LUNARCH, "test", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, **kw
+    )
     return p.returncode, p.stdout, p.stderr
 
 
@@ -19,7 +21,10 @@ def relay(*files):
     sentences = re.findall(r"^(not ok|ok) \d+ - (.*)$", out, re.M)
     for how, what in sentences:
         ok(how == "ok", what)
-    ok(status == 0 and out.rstrip().endswith(f"1..{len(sentences)}"), f"{', '.join(os.path.basename(f) for f in files)}: status 0 and a plan that fits")
+    ok(
+        status == 0 and out.rstrip().endswith(f"1..{len(sentences)}"),
+        f"{', '.join(os.path.basename(f) for f in files)}: status 0 and a plan that fits",
+    )
     if status:
         note(out + err)
 
@@ -31,10 +36,13 @@ def write(name, text):
     return path
 
 
-WORKER = write("worker.lua", """return {
+WORKER = write(
+    "worker.lua",
+    """return {
   on_leading = function(term) term:every(10, function() exec { "work", timeout = 5 } end) end,
 }
-""")
+""",
+)
 
 
 def fails(body, pattern, what):
@@ -58,29 +66,58 @@ for path in glob.glob(os.path.join(ROOT, "examples", "*_test.lua")):
     status, out, _ = run(os.path.join(idle, name))
     same((status, out.count("not ok") > 0), (1, True), f"{name} fails for a script that does nothing")
 
-fails("local sim = simulate { script = 'worker.lua' } sim:elect() sim:run(60) sim:errors()\nequal(#sim:calls(), 99)",
-      r"some_test.lua:3: expected 99, found \d+", "a failed assertion names file, line, what was expected and what was found")
-fails("local sim = simulate { script = 'worker.lua' } sim:close() sim:run(1)", "this simulation is closed", "a simulation that was closed says so")
-fails("local sim = simulate { script = 'worker.lua' } sim:elect() sim:run(60)",
-      r'a hook failed.*"work" has no stub', "a hook that fails fails the test, and a program without a stub is not run")
-fails("local sim = simulate { script = 'worker.lua', nodes = 2 } sim:stub('work', 7)",
-      r"sim:stub: expected", "a stub that is none is refused")
-fails("local sim = simulate { script = 'worker.lua' } sim:stub('work', { exit = 1 }) sim:elect() sim:run(60)",
-      r"unknown option 'exit'", "so is an unknown key in what it says")
+fails(
+    "local sim = simulate { script = 'worker.lua' } sim:elect() sim:run(60) sim:errors()\nequal(#sim:calls(), 99)",
+    r"some_test.lua:3: expected 99, found \d+",
+    "a failed assertion names file, line, what was expected and what was found",
+)
+fails(
+    "local sim = simulate { script = 'worker.lua' } sim:close() sim:run(1)",
+    "this simulation is closed",
+    "a simulation that was closed says so",
+)
+fails(
+    "local sim = simulate { script = 'worker.lua' } sim:elect() sim:run(60)",
+    r'a hook failed.*"work" has no stub',
+    "a hook that fails fails the test, and a program without a stub is not run",
+)
+fails(
+    "local sim = simulate { script = 'worker.lua', nodes = 2 } sim:stub('work', 7)",
+    r"sim:stub: expected",
+    "a stub that is none is refused",
+)
+fails(
+    "local sim = simulate { script = 'worker.lua' } sim:stub('work', { exit = 1 }) sim:elect() sim:run(60)",
+    r"unknown option 'exit'",
+    "so is an unknown key in what it says",
+)
 write("broken.lua", "return { on_laeding = function() end }\n")
-fails("simulate { script = 'broken.lua' }", r"broken.lua:1: unknown key 'on_laeding' \(did you mean 'on_leading'\?\)",
-      "a script that cannot be loaded is said by file, line and key")
+fails(
+    "simulate { script = 'broken.lua' }",
+    r"broken.lua:1: unknown key 'on_laeding' \(did you mean 'on_leading'\?\)",
+    "a script that cannot be loaded is said by file, line and key",
+)
 write("shell.lua", "return { on_leading = function() os.execute 'touch was-here' end }\n")
-fails("local sim = simulate { script = 'shell.lua' } sim:elect() sim:run(1)", r"os.execute runs a real program",
-      "os.execute runs nothing in a test")
+fails(
+    "local sim = simulate { script = 'shell.lua' } sim:elect() sim:run(1)",
+    r"os.execute runs a real program",
+    "os.execute runs nothing in a test",
+)
 ok(not os.path.exists("was-here"), "and leaves nothing behind")
 fails("error({})", r"not ok 1", "an error that is a table is a failure like any other")
-fails("local sim = simulate { script = 'worker.lua' }\nsim:run_until(function() return false end, 60)",
-      r"has not come true within 60 s", "what never comes true is said after the time that was given")
+fails(
+    "local sim = simulate { script = 'worker.lua' }\nsim:run_until(function() return false end, 60)",
+    r"has not come true within 60 s",
+    "what never comes true is said after the time that was given",
+)
 
 good = write("good_test.lua", "test('one', function() end)\ntest('two # hash', function() expect(true) end)\n")
 status, out, err = run(good, good)
-same((status, out), (0, "ok 1 - one\nok 2 - two \\# hash\nok 3 - one\nok 4 - two \\# hash\n1..4\n"), "several files make one TAP document")
+same(
+    (status, out),
+    (0, "ok 1 - one\nok 2 - two \\# hash\nok 3 - one\nok 4 - two \\# hash\n1..4\n"),
+    "several files make one TAP document",
+)
 status, out, err = run(write("empty_test.lua", "local x = 1\n"))
 ok(status == 1 and "has no test" in err, "a file without a test is a failure")
 status, out, err = run(write("syntax_test.lua", "test('x', function(\n"))

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/backup.lua: real archives of a real directory, whole and with the right checksum, the newest kept, whoever is killed over one."""
 import hashlib, os, shutil, signal, sys, tarfile
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -14,7 +15,9 @@ for i in range(50):
 
 
 def join(name):
-    return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", SOURCE, TARGET, "0.3", "3")
+    return Candidate(
+        "--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", SOURCE, TARGET, "0.3", "3"
+    )
 
 
 def archives():
@@ -43,19 +46,36 @@ def verified(name):
 
 a = join("a")
 first = a.wait("became_leader")
-ok(first and wait_for(lambda: len(of(first)) >= 2), "the leader makes an archive again and again, with its token in the name")
+ok(
+    first and wait_for(lambda: len(of(first)) >= 2),
+    "the leader makes an archive again and again, with its token in the name",
+)
 ok(wait_for(lambda: a.all("backup") and len(a.all("backup")) >= 6) and len(archives()) <= 4, "only the newest are kept")
 b = join("b")
 ok(b.wait("new_leader"), "another waits")
 a.kill(signal.SIGKILL)
 second = b.wait("became_leader")
-ok(second and wait_for(lambda: of(second)) and second["token"] > first["token"], "when it is killed the other goes on, under a larger token")
-ok(wait_for(lambda: len(of(second)) >= 3 and not of(first)), "whose archives sort after those of the first, which are rotated away")
+ok(
+    second and wait_for(lambda: of(second)) and second["token"] > first["token"],
+    "when it is killed the other goes on, under a larger token",
+)
+ok(
+    wait_for(lambda: len(of(second)) >= 3 and not of(first)),
+    "whose archives sort after those of the first, which are rotated away",
+)
 b.kill(signal.SIGTERM)
 same(b.leave(), 0, "it leaves in peace")
 last = archives()
-same([verified(n) for n in last], [True] * len(last), f"each of the {len(last)} archives is whole, has everything in it, and the right checksum")
-same([n for n in os.listdir(TARGET) if n.endswith(".part") and f"{second['token']:020d}" in n], [], "and the one that left cleanly left nothing half made")
+same(
+    [verified(n) for n in last],
+    [True] * len(last),
+    f"each of the {len(last)} archives is whole, has everything in it, and the right checksum",
+)
+same(
+    [n for n in os.listdir(TARGET) if n.endswith(".part") and f"{second['token']:020d}" in n],
+    [],
+    "and the one that left cleanly left nothing half made",
+)
 stop_everyone()
 shutil.rmtree(where)
 done()

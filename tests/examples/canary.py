@@ -2,6 +2,7 @@
 """examples/canary.lua: real web servers get a new version one by one, the canary first, across the death of a leader; a bad version goes back."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -12,6 +13,7 @@ DEPLOY, LOG = os.path.join(where, "deploy"), os.path.join(where, "deployed")
 
 class Host(ThreadingHTTPServer):
     """Runs the version that is in its file. A version with "bad" in it falls ill once it has been asked a few times."""
+
     daemon_threads = True
 
     def __init__(self, version):
@@ -53,7 +55,9 @@ versions = lambda: [h.version() for h in hosts]
 
 
 def join(name, version, seconds):
-    return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", version, seconds, DEPLOY, *names)
+    return Candidate(
+        "--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", version, seconds, DEPLOY, *names
+    )
 
 
 def deployed():
@@ -65,26 +69,38 @@ def deployed():
 
 
 a = join("a", "2", "100000")
-ok(wait_for(lambda: versions()[0] == "2" and hosts[0].asked.get("2")), "the canary gets the new version, and is watched")
+ok(
+    wait_for(lambda: versions()[0] == "2" and hosts[0].asked.get("2")),
+    "the canary gets the new version, and is watched",
+)
 same((versions()[1:], deployed()), (["1"] * 3, [(names[0], "2")]), "the others do not, as long as that lasts")
 b = join("b", "2", "1")
 ok(b.wait("new_leader"), "another waits")
 a.kill(signal.SIGKILL)
 same(b.leave(), 0, "when the leader is killed over it the other goes on, to its end")
 same(versions(), ["2"] * 4, "all have the new version")
-ok([d for d in deployed() if d[0] != names[0]] == [(n, "2") for n in names[1:]], "each of the others once, one after the other") or note(deployed())
+ok(
+    [d for d in deployed() if d[0] != names[0]] == [(n, "2") for n in names[1:]],
+    "each of the others once, one after the other",
+) or note(deployed())
 watched = hosts[0].asked["2"]
 ok(watched >= 12, "after the canary was watched again") or note(watched)
 before = len(deployed())
 c = join("c", "2", "1")
 same((c.leave(), len(deployed())), (0, before), "who comes late finds it done, and leaves")
 d, e = join("d", "3bad", "2"), join("e", "3bad", "2")
-ok(wait_for(lambda: d.leave(0.01) is not None and e.leave(0.01) is not None), "a version that falls ill on the canary ends the rollout")
+ok(
+    wait_for(lambda: d.leave(0.01) is not None and e.leave(0.01) is not None),
+    "a version that falls ill on the canary ends the rollout",
+)
 same((d.leave(), e.leave()), (1, 1), "with a status that says so, on all machines")
 same(versions(), ["2"] * 4, "the canary has what it had before")
 same([x for x in deployed()[before:] if x[0] != names[0]], [], "and the others never had the bad one")
 said = " ".join(x.get("message", "") for c in (d, e) for x in c.events)
-ok("says 500" in said and "rolled_back" in [x.get("event") for c in (d, e) for x in c.events], "the log says why, and that it was rolled back") or note(said)
+ok(
+    "says 500" in said and "rolled_back" in [x.get("event") for c in (d, e) for x in c.events],
+    "the log says why, and that it was rolled back",
+) or note(said)
 stop_everyone()
 shutil.rmtree(where)
 done()

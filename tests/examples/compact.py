@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/compact.lua: segments of a log, plain and compressed, become one state, whoever is killed meanwhile; a damaged one stays."""
 import gzip, os, random, shutil, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -30,7 +31,7 @@ def segment(lines, packed=False, damaged=False):
     data = gzip.compress(data) if packed else data
     path = os.path.join(LOGS, f"{number:08d}.log" + (".gz" if packed else ""))
     with open(path + ".open", "wb") as f:
-        f.write(data[:len(data) // 2] if damaged else data)
+        f.write(data[: len(data) // 2] if damaged else data)
     os.rename(path + ".open", path)
     return path, data
 
@@ -72,7 +73,10 @@ same(state(), (5, values), "and changes nothing")
 path, whole = segment(1000, packed=True, damaged=True)
 before = state()
 failed = b.wait("stopped_leading", "error")
-ok(failed and any("00000006.log.gz" in e.get("message", "") for e in b.events), "a damaged segment ends the term, and is named")
+ok(
+    failed and any("00000006.log.gz" in e.get("message", "") for e in b.events),
+    "a damaged segment ends the term, and is named",
+)
 ok(os.path.exists(path) and state() == before, "it stays, and so does the state")
 with open(path + ".open", "wb") as f:
     f.write(whole)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/etcd.lua: jobs in their order, and a new leader goes on where the killed one stopped."""
 import os, shutil, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 from servers import Etcd
@@ -24,7 +25,9 @@ def lines():
 
 
 def candidate(server):
-    return Candidate("--lock", server.url("jobs"), os.path.join(ROOT, "examples", "etcd.lua"), "--", where, "0.1", options=FAST)
+    return Candidate(
+        "--lock", server.url("jobs"), os.path.join(ROOT, "examples", "etcd.lua"), "--", where, "0.1", options=FAST
+    )
 
 
 def main():
@@ -43,7 +46,10 @@ def main():
             job(n)
         wait_for(lambda: any(n == 6 for n, _ in lines()))
         got = [n for n, _ in lines()]
-        ok(sorted(set(got)) == list(range(1, 7)) and got == sorted(got), "after its death the next one does the rest, in order")
+        ok(
+            sorted(set(got)) == list(range(1, 7)) and got == sorted(got),
+            "after its death the next one does the rest, in order",
+        )
         ok(got.count(1) == 1 and got.count(2) == 1, "and does not begin again") or note(lines())
         tokens = [t for _, t in lines()]
         ok(tokens == sorted(tokens) and tokens[-1] > tokens[0], "with a larger token")

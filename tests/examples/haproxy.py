@@ -2,6 +2,7 @@
 """examples/haproxy.lua: Debian's HAProxy sends clients to the leader, to the next one after a failover, and to nobody while nobody leads,
 without ever being reloaded."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
 from harness import *
@@ -18,7 +19,8 @@ class Haproxy(Server):
         with open(self.path("leader.map"), "w") as f:
             f.write("leader 127.0.0.1:1\n")
         with open(self.path("cfg"), "w") as f:
-            f.write(f"""global
+            f.write(
+                f"""global
   stats socket {self.path("socket")} mode 600 level admin
 defaults
   mode http
@@ -33,7 +35,8 @@ listen front
   http-request set-dst var(txn.to),field(1,:)
   http-request set-dst-port var(txn.to),field(2,:)
   server leader 0.0.0.0:0
-""")
+"""
+            )
 
     def command(self):
         return ["haproxy", "-db", "-f", self.path("cfg")]

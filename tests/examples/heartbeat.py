@@ -2,6 +2,7 @@
 """examples/heartbeat.lua: a file that says who leads, never an older leader's after a newer one's; a real web server hears the pings."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -37,7 +38,17 @@ def sign():
 
 
 def join(name):
-    return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", FILE, "0.2", f"http://127.0.0.1:{switch.server_address[1]}/")
+    return Candidate(
+        "--lock",
+        os.path.join(where, "lock"),
+        "--identity",
+        name,
+        SCRIPT,
+        "--",
+        FILE,
+        "0.2",
+        f"http://127.0.0.1:{switch.server_address[1]}/",
+    )
 
 
 seen, stop = [], threading.Event()
@@ -69,7 +80,7 @@ a.kill(signal.SIGKILL)
 ok(wait_for(lambda: sign().get("leader") == "b"), "when the leader is killed the other one's sign is there")
 ok(sign()["token"] > first["token"], "with a larger token")
 with open(GUARD, "w") as f:  # as if a newer leader had written, elsewhere
-    f.write(str(2 ** 62))
+    f.write(str(2**62))
 ok(b.wait("stopped_leading", "error"), "who has been replaced ends its term")
 left = sign()
 ok(any("this leader has been replaced" in e.get("message", "") for e in b.events), "and says why")

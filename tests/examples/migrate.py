@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/migrate.lua: on a real PostgreSQL every migration is run exactly once, though three start at a time and leaders are killed over it."""
 import os, shutil, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Postgres
@@ -21,8 +22,17 @@ with Postgres() as server:
     database = f"host=127.0.0.1 port={server.port} user={server.superuser} dbname=postgres"
 
     def join(name):
-        return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", database, FILES,
-                         env={"PATH": os.path.dirname(server.binary("psql")) + ":" + os.environ["PATH"]})
+        return Candidate(
+            "--lock",
+            os.path.join(where, "lock"),
+            "--identity",
+            name,
+            SCRIPT,
+            "--",
+            database,
+            FILES,
+            env={"PATH": os.path.dirname(server.binary("psql")) + ":" + os.environ["PATH"]},
+        )
 
     def counts():
         """How often each has run: its INSERT is committed with it."""
@@ -32,14 +42,19 @@ with Postgres() as server:
     put("02-it's slow.sql", "INSERT INTO ran VALUES ('02');\nSELECT pg_advisory_xact_lock(7);\n")
     put("03-last.sql", "INSERT INTO ran VALUES ('03');\n")
     put("README", "not SQL\n")
-    hold = subprocess.Popen([server.binary("psql"), "-XqAt", "-d", database], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    hold = subprocess.Popen(
+        [server.binary("psql"), "-XqAt", "-d", database], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     hold.stdin.write("SELECT pg_advisory_lock(7); SELECT 'held';\n")
     hold.stdin.flush()
     while "held" not in (hold.stdout.readline() or "held"):
         pass
     waiting = lambda: server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
     a = join("a")
-    ok(a.wait("became_leader") and wait_for(lambda: waiting() == "1"), "one leads, and is in the middle of the second migration")
+    ok(
+        a.wait("became_leader") and wait_for(lambda: waiting() == "1"),
+        "one leads, and is in the middle of the second migration",
+    )
     b, c = join("b"), join("c")
     ok(b.wait("new_leader") and c.wait("new_leader"), "two others wait")
     same(counts(), ["01|1"], "the first is done, the second is not")
@@ -50,12 +65,19 @@ with Postgres() as server:
     hold.wait()
     same((b.leave(), c.leave()), (0, 0), "both come to the end and leave")
     same(counts(), ["01|1", "02|1", "03|1"], "each migration was run exactly once")
-    same(server.sql("SELECT name FROM migrations ORDER BY at, name"), "01-tables.sql\n02-it's slow.sql\n03-last.sql", "in order, each with its name")
+    same(
+        server.sql("SELECT name FROM migrations ORDER BY at, name"),
+        "01-tables.sql\n02-it's slow.sql\n03-last.sql",
+        "in order, each with its name",
+    )
     put("04-broken.sql", "INSERT INTO ran VALUES ('04');\nINSERT INTO no_such_table VALUES (1);\n")
     put("05-after.sql", "INSERT INTO ran VALUES ('05');\n")
     d = join("d")
     failed = d.wait("stopped_leading", "error")
-    ok(failed and any("04-broken.sql" in e.get("message", "") and "no_such_table" in e["message"] for e in d.events), "a migration that fails ends the term, and says why")
+    ok(
+        failed and any("04-broken.sql" in e.get("message", "") and "no_such_table" in e["message"] for e in d.events),
+        "a migration that fails ends the term, and says why",
+    )
     same(counts(), ["01|1", "02|1", "03|1"], "nothing of it is left, and none that comes after it has run")
     put("04-broken.sql", "INSERT INTO ran VALUES ('04');\n")
     same(d.leave(), 0, "when it is mended the same machine comes to the end")

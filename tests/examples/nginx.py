@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/nginx.lua: Debian's nginx sends clients to the leader, to the next one after a failover, and to nobody while nobody leads."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
 from harness import *
@@ -8,20 +9,27 @@ from servers import Server
 
 
 class Nginx(Server):
-    script, settings = "nginx.lua", lambda self: [self.path("leader.conf"), f"nginx -c {self.path('conf')} -e {self.log} -s reload"]
+    script, settings = "nginx.lua", lambda self: [
+        self.path("leader.conf"),
+        f"nginx -c {self.path('conf')} -e {self.log} -s reload",
+    ]
 
     def path(self, name):
         return os.path.join(self.dir, name)
 
     def prepare(self):
         user = "user root;" if os.geteuid() == 0 else ""
-        temporary = "".join(f"{kind}_temp_path {self.dir}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+        temporary = "".join(
+            f"{kind}_temp_path {self.dir}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
         with open(self.path("leader.conf"), "w") as f:
             f.write("upstream leader { server 127.0.0.1:1; }\n")
         with open(self.path("conf"), "w") as f:
-            f.write(f"daemon off; {user} worker_processes 1; pid {self.dir}/pid; error_log {self.log};\nevents {{ worker_connections 64; }}\n"
-                    f"http {{ access_log off; {temporary}\n  include {self.path('leader.conf')};\n"
-                    f"  server {{ listen 127.0.0.1:{self.port}; location / {{ proxy_pass http://leader; }} }}\n}}\n")
+            f.write(
+                f"daemon off; {user} worker_processes 1; pid {self.dir}/pid; error_log {self.log};\nevents {{ worker_connections 64; }}\n"
+                f"http {{ access_log off; {temporary}\n  include {self.path('leader.conf')};\n"
+                f"  server {{ listen 127.0.0.1:{self.port}; location / {{ proxy_pass http://leader; }} }}\n}}\n"
+            )
 
     def command(self):
         return ["nginx", "-c", self.path("conf"), "-e", self.log]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/postgres.lua: jobs are done once each, under the token of the term that did them."""
 import os, signal, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Postgres
@@ -9,10 +10,13 @@ SCRIPT = os.path.join(ROOT, "examples", "postgres.lua")
 
 with Postgres() as server:
     server.sql("CREATE TABLE jobs (id serial PRIMARY KEY, work text, done_by bigint, done_at timestamptz)")
+
     def join(name):
         return Candidate("--lock", server.url("jobs"), "--identity", name, SCRIPT, "--", "0.1")
+
     def add():
         server.sql("INSERT INTO jobs (work) VALUES ('w')")
+
     left = lambda: server.sql("SELECT count(*) FROM jobs WHERE done_at IS NULL")
     by = lambda: server.sql("SELECT done_by FROM jobs ORDER BY id DESC LIMIT 1")
     add(), add()
@@ -37,7 +41,10 @@ with Postgres() as server:
     ok(b.wait("stopped_leading"), "a leader whose token is not the newest does nothing: its term ends")
     ok("FENCED" in " ".join(e.get("message", "") for e in b.events), "and says why")
     third = b.wait("became_leader", count=terms + 1)
-    ok(wait_for(lambda: left() == "0") and int(by()) == third["token"], "the next term has a newer token, and does the job")
+    ok(
+        wait_for(lambda: left() == "0") and int(by()) == third["token"],
+        "the next term has a newer token, and does the job",
+    )
     server.restart()
     add()
     ok(wait_for(lambda: left() == "0"), "after a restart of the server it goes on")

@@ -2,6 +2,7 @@
 """examples/queue.lua, and lunarch.redis: every job has one result, in order, through a crash in the middle of one and a leader that
 has been replaced; and what the module says about a server's errors, users and replicas."""
 import os, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Redis, free_port
@@ -15,10 +16,15 @@ def queue():
     # A job that is called "slow" waits for the gate; each says who has begun it.
     work = f'read job; echo "$job" >>{room}/begun; while [ "$job" = slow ] && [ ! -e {gate} ]; do sleep 0.05; done; printf "%s done" "$job"'
     with Redis() as server:
+
         def join(name):
-            return Candidate("--lock", server.url("{q}:leader"), "--identity", name, SCRIPT, "--", "{q}", work, "0.1", options=STEADY)
+            return Candidate(
+                "--lock", server.url("{q}:leader"), "--identity", name, SCRIPT, "--", "{q}", work, "0.1", options=STEADY
+            )
+
         def begun(job):
             return os.path.exists(f"{room}/begun") and open(f"{room}/begun").read().split().count(job)
+
         results = lambda: server.cli("LRANGE", "{q}:done", "0", "-1").splitlines()
         server.cli("RPUSH", "{q}", "one", "two", "slow", "four")
         a = join("a")
@@ -31,15 +37,27 @@ def queue():
         for pid in (a.guard(), a.pid):
             a.kill(signal.SIGKILL, pid)
         a.leave()
-        ok(b.wait("became_leader") and wait_for(lambda: begun("slow") == 2), "after a crash the next one begins it again")
+        ok(
+            b.wait("became_leader") and wait_for(lambda: begun("slow") == 2),
+            "after a crash the next one begins it again",
+        )
         same(begun("two"), 1, "and nothing that has its result")
         open(gate, "w").close()
-        ok(wait_for(lambda: results() == ["one done", "two done", "slow done", "four done"]), "each job has one result, in order")
+        ok(
+            wait_for(lambda: results() == ["one done", "two done", "slow done", "four done"]),
+            "each job has one result, in order",
+        )
         terms = len(b.all("became_leader"))
-        server.cli("HSET", "{q}:leader:lunarch", "token", str(2 ** 52))
+        server.cli("HSET", "{q}:leader:lunarch", "token", str(2**52))
         server.cli("RPUSH", "{q}", "five")
-        ok(b.wait("stopped_leading") and "FENCED" in " ".join(e.get("message", "") for e in b.events), "who is not the newest leader is refused by the server")
-        ok(b.wait("became_leader", count=terms + 1) and wait_for(lambda: results()[4:] == ["five done"]), "who is does the job")
+        ok(
+            b.wait("stopped_leading") and "FENCED" in " ".join(e.get("message", "") for e in b.events),
+            "who is not the newest leader is refused by the server",
+        )
+        ok(
+            b.wait("became_leader", count=terms + 1) and wait_for(lambda: results()[4:] == ["five done"]),
+            "who is does the job",
+        )
         same((server.cli("LLEN", "{q}"), server.cli("LLEN", "{q}:busy")), ("0", "0"), "nothing is left over")
 
 
@@ -88,7 +106,9 @@ def module():
         server.cli("ACL", "SETUSER", "u", "on", ">pass word", "allkeys", "allcommands")
         server.cli("ACL", "SETUSER", "default", "off")
         replica.cli("ACL", "SETUSER", "u", "on", ">pass word", "allkeys", "allcommands")
-        c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(replica.port), str(free_port()), options=())
+        c = Candidate(
+            "--lock", script + ".lock", script, "--", str(server.port), str(replica.port), str(free_port()), options=()
+        )
         same(c.leave(3 * PATIENCE), 0, "lunarch.redis does what it says to the end")
     said = [e["message"] for e in c.all("print")]
     has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
@@ -99,10 +119,19 @@ def module():
     ok(has("gone\tunreachable", "refused"), "so is a server that is not there")
     ok(has("replica\tOK"), "of several hosts the one is asked that is there and no replica")
     ok(has("first\tOK\tOK"), "a fenced command is done for a larger token")
-    ok(has("older\tfenced", "FENCED") and has("older script\tfenced") and has("kept\tlarge"), "and refused to a smaller one: nothing is done")
-    ok(has("again\tOK") and has("script\ta x 2 3"), "the same token may go on; a script sees its own keys and arguments")
+    ok(
+        has("older\tfenced", "FENCED") and has("older script\tfenced") and has("kept\tlarge"),
+        "and refused to a smaller one: nothing is done",
+    )
+    ok(
+        has("again\tOK") and has("script\ta x 2 3"),
+        "the same token may go on; a script sees its own keys and arguments",
+    )
     ok(has("exact\tOK\tnil"), "tokens beyond 2^53 are compared exactly")
-    ok(has("script error\tfailed", "line: 2") or has("script error\tfailed", ":2:"), "an error in a script has its line")
+    ok(
+        has("script error\tfailed", "line: 2") or has("script error\tfailed", ":2:"),
+        "an error in a script has its line",
+    )
     same(len([m for m in said if m.startswith("misuse")]), 5, "misuse raises")
     for word in ("redis://HOST", "did you mean 'timeout'", "found a table", "expected the term", "in no Redis server"):
         ok(has("misuse", word), f"with the reason: {word}")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/redis.lua: jobs that are due are moved by whoever leads, and by nobody else."""
 import os, signal, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Redis
@@ -8,8 +9,10 @@ from servers import Redis
 SCRIPT = os.path.join(ROOT, "examples", "redis.lua")
 
 with Redis() as server:
+
     def join(name):
         return Candidate("--lock", server.url("{jobs}"), "--identity", name, SCRIPT, "--", "{jobs}", "0.1")
+
     ready = lambda: [j for j in server.cli("LRANGE", "{jobs}:ready", "0", "-1").splitlines() if j]
     server.cli("ZADD", "{jobs}:due", "1", "early", str(int(time.time()) + 86400), "tomorrow")
     a = join("a")
@@ -26,7 +29,7 @@ with Redis() as server:
     ok(wait_for(lambda: ready() == ["early", "second"]), "after a handover it is the other who moves jobs")
     same(a.leave(), 0, "the first has ended in peace")
     terms = len(b.all("became_leader"))
-    server.cli("HSET", "{jobs}:lunarch", "token", str(2 ** 52))
+    server.cli("HSET", "{jobs}:lunarch", "token", str(2**52))
     server.cli("ZADD", "{jobs}:due", "1", "third")
     ok(b.wait("stopped_leading"), "a leader whose token is not the newest moves nothing: its term ends")
     said = " ".join(e.get("message", "") for e in b.events)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/report.lua: a mail for each day, through the real msmtp, also for the days on which nobody led, whoever is killed meanwhile."""
 import email, email.policy, os, shutil, signal, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from postbox import Mailbox
@@ -38,9 +39,15 @@ with open(LOG, "w") as f:
     for back in range(7, -1, -1):
         f.write(f"{day(back)}T01:00:00Z INFO nothing\n")
         if back != 3:
-            f.writelines([f"{day(back)}T02:00:00Z ERROR disk {back} full\n"] * 3 + [f"{day(back)}T03:00:00Z ERROR cable {back} cut\n"])
+            f.writelines(
+                [f"{day(back)}T02:00:00Z ERROR disk {back} full\n"] * 3
+                + [f"{day(back)}T03:00:00Z ERROR cable {back} cut\n"]
+            )
 a = join("a")
-ok(a.wait("became_leader") and wait_for(lambda: "checkpoint" in record()), "one leads, and the record says when it began")
+ok(
+    a.wait("became_leader") and wait_for(lambda: "checkpoint" in record()),
+    "one leads, and the record says when it began",
+)
 a.kill(signal.SIGTERM)
 same(a.leave(), 0, "it stops")
 ok(set(days()) <= {day(1)}, "nothing was missed")  # unless it is 06:00 now
@@ -53,17 +60,27 @@ os.rename(LOCK + ".edited", LOCK)
 due = lambda: [day(b) for b in range(5, -1, -1) if today - (b - 1) * DAY + 6 * 3600 <= time.time()]
 box.limit = 1
 a, b = join("a"), join("b")
-ok(wait_for(lambda: days() == due()[:1] and box.waiting), "after days without a leader the next one sends a report for the first of them")
+ok(
+    wait_for(lambda: days() == due()[:1] and box.waiting),
+    "after days without a leader the next one sends a report for the first of them",
+)
 leader = a if a.all("became_leader") else b
 other = b if leader is a else a
 leader.kill(signal.SIGKILL)
-ok(other.wait("became_leader"), "when it is killed over the second, another leads")  # nothing of the first is alive then, no sendmail either
+ok(
+    other.wait("became_leader"), "when it is killed over the second, another leads"
+)  # nothing of the first is alive then, no sendmail either
 box.limit = None
 ok(other.wait("report_sent", due()[-1]), "and goes on to the last")
-ok(wait_for(lambda: days() == due()), "each day has one report, in order, and no other day has one") or note((due(), days()))
+ok(wait_for(lambda: days() == due()), "each day has one report, in order, and no other day has one") or note(
+    (due(), days())
+)
 by_day = {str(m["x-report"]): m.get_content().replace("\r\n", "\n") for m in reports()}
 text = by_day.get(day(2), "")
-ok("3 disk 2 full" in text and text.index("disk 2 full") < text.index("1 cable 2 cut") and "disk 1" not in text, "a report counts that day's errors") or note(text)
+ok(
+    "3 disk 2 full" in text and text.index("disk 2 full") < text.index("1 cable 2 cut") and "disk 1" not in text,
+    "a report counts that day's errors",
+) or note(text)
 ok("nobody was there" in text, "and says that it is late")
 ok("no errors on" in by_day.get(day(3), ""), "a day without errors is reported as such") or note(by_day)
 ok(all(m[1] == ["ops@example.org"] for m in box.mails), "all went to whom they are for")

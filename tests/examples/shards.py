@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/shards.lua: 64 shards, each led by exactly one of two, then three, then two candidates, and shared out evenly."""
 import json, os, shutil, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -12,14 +13,16 @@ os.mkdir(locks)
 # Holds a lock of its own for as long as it runs: two of a shard cannot be overlooked, however short.
 WORK = os.path.join(where, "work")
 with open(WORK, "w") as work:
-    work.write(f"""#!/bin/sh
+    work.write(
+        f"""#!/bin/sh
 cd {where}
 exec 9> "held.$1"
 flock -n 9 || echo "$1" >> overlaps
 echo "$1 $LUNARCH_TERM_IDENTITY $LUNARCH_TOKEN" >> begun
 echo "$$ $LUNARCH_TERM_IDENTITY" > "new.$1" && mv "new.$1" "running.$1"
 exec sleep 100000
-""")
+"""
+    )
 os.chmod(WORK, 0o755)
 
 
@@ -53,8 +56,12 @@ def shares(found):
 def shared_out(names, low, high):
     """All are worked on by who holds their locks, these have so many each."""
     found = working()
-    return len(found) == SHARDS and found == holders() and sorted(shares(found)) == sorted(names) and \
-        all(low <= n <= high for n in shares(found).values())
+    return (
+        len(found) == SHARDS
+        and found == holders()
+        and sorted(shares(found)) == sorted(names)
+        and all(low <= n <= high for n in shares(found).values())
+    )
 
 
 def settles(names, low, high, what):
@@ -66,8 +73,17 @@ def settles(names, low, high, what):
 
 
 def join(name):
-    c = Candidate("--lock", locks + "/{name}", "--identity", name, SCRIPT, "--", str(SHARDS), WORK,
-                  options=["--lease-duration", "6s"])
+    c = Candidate(
+        "--lock",
+        locks + "/{name}",
+        "--identity",
+        name,
+        SCRIPT,
+        "--",
+        str(SHARDS),
+        WORK,
+        options=["--lease-duration", "6s"],
+    )
     everyone.append(c)
     return c
 
@@ -88,7 +104,10 @@ tokens = {}
 for line in read("begun").splitlines():
     shard, _, token = line.split()
     tokens.setdefault(shard, []).append(int(token))
-ok(len(tokens) == SHARDS and all(t == sorted(set(t)) for t in tokens.values()), "every leader of a shard had a larger token than the one before")
+ok(
+    len(tokens) == SHARDS and all(t == sorted(set(t)) for t in tokens.values()),
+    "every leader of a shard had a larger token than the one before",
+)
 stop_everyone()
 shutil.rmtree(where)
 done()

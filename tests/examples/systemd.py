@@ -2,6 +2,7 @@
 """examples/systemd.lua, and lunarch.systemd, with real systemds: two machines, each with Debian's systemd as process 1 of a PID
 namespace; and its --user kind. Needs root."""
 import os, signal, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Server
@@ -14,17 +15,22 @@ UNITS = {
     "broken.service": "[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=/bin/false\n",
     "deaf.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\n",
     "mine.service": "[Unit]\nDefaultDependencies=no\n[Service]\nDelegate=yes\nEnvironment=XDG_RUNTIME_DIR=/run/mine HOME=/run/mine\n"
-                    "ExecStart=/lib/systemd/systemd --user --unit=quiet.target\n",
+    "ExecStart=/lib/systemd/systemd --user --unit=quiet.target\n",
 }
 
 
 class Systemd(Server):
     """The machine's /run is the directory `run` of this test; its cgroups are below a cgroup of their own."""
+
     TREE = 'mount -t cgroup2 none "$0/cgroup" && own="$0/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/lunarch-test-${0##*-}" && '
-    OUTSIDE = TREE + ('mkdir "$own" && echo 0 >"$own/cgroup.procs" && umount "$0/cgroup" && '
-                      'exec unshare --pid --cgroup --mount --mount-proc --ipc --uts --net --fork --kill-child=KILL sh -c "$1" "$0"')
-    INSIDE = ('mount --bind "$0/run" /run && mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount --bind "$0/console" /dev/console && '
-              'container=lunarch exec /lib/systemd/systemd --system --unit=quiet.target --log-target=console --show-status=no')
+    OUTSIDE = TREE + (
+        'mkdir "$own" && echo 0 >"$own/cgroup.procs" && umount "$0/cgroup" && '
+        'exec unshare --pid --cgroup --mount --mount-proc --ipc --uts --net --fork --kill-child=KILL sh -c "$1" "$0"'
+    )
+    INSIDE = (
+        'mount --bind "$0/run" /run && mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount --bind "$0/console" /dev/console && '
+        "container=lunarch exec /lib/systemd/systemd --system --unit=quiet.target --log-target=console --show-status=no"
+    )
     SWEEP = TREE + 'find "$own" -depth -type d -exec rmdir {} +'
 
     def prepare(self):
@@ -46,7 +52,13 @@ class Systemd(Server):
         return ["nsenter", f"--target={wait_for(lambda: children(self.process.pid))[0]}", "--mount", "--pid"]
 
     def systemctl(self, *args, env=None):
-        return subprocess.run([*self.enter(), "systemctl", *args], capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **(env or {})})
+        return subprocess.run(
+            [*self.enter(), "systemctl", *args],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            env={**os.environ, **(env or {})},
+        )
 
     def ready(self):
         return self.systemctl("is-active", "quiet.target").stdout.strip() == "active"
@@ -57,7 +69,13 @@ class Systemd(Server):
     def close(self):
         if self.process:
             self.kill()
-        swept = lambda: subprocess.run(["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir], capture_output=True).returncode == 0
+        swept = (
+            lambda: subprocess.run(
+                ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir],
+                capture_output=True,
+            ).returncode
+            == 0
+        )
         if os.path.isdir(self.dir):
             wait_for(swept, 10)
         super().close()
@@ -70,7 +88,9 @@ class Systemd(Server):
 
 def failover(a, b):
     lock = os.path.join(scratch(), "lock")
-    join = lambda host, name: host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2", options=STEADY)
+    join = lambda host, name: host.lunarch(
+        "--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2", options=STEADY
+    )
     a.systemctl("start", "job.service")
     ok(a.active("job.service"), "(the unit runs on a machine, as a crash may leave it)")
     second = join(b, "b")
@@ -86,7 +106,10 @@ def failover(a, b):
     same(second.leave(), 0, "who handed over has ended in peace")
     first.kill(signal.SIGKILL, first.worker())
     ok(first.wait("stopped_leading"), "the script's process is killed")
-    ok(wait_for(lambda: not a.active("job.service")) or first.wait("unit_started", count=2), "its replacement stops the unit, or leads again")
+    ok(
+        wait_for(lambda: not a.active("job.service")) or first.wait("unit_started", count=2),
+        "its replacement stops the unit, or leads again",
+    )
     first.kill(signal.SIGTERM)
     first.leave()
     ok(not a.active("job.service") and not b.active("job.service"), "when all have stopped it runs nowhere")
@@ -132,7 +155,10 @@ def module(a):
         f.write(MODULE)
     a.systemctl("start", "mine.service")
     mine = {"XDG_RUNTIME_DIR": "/run/mine"}
-    ok(wait_for(lambda: a.systemctl("--user", "is-active", "quiet.target", env=mine).stdout.strip() == "active"), "(a user's systemd runs)")
+    ok(
+        wait_for(lambda: a.systemctl("--user", "is-active", "quiet.target", env=mine).stdout.strip() == "active"),
+        "(a user's systemd runs)",
+    )
     c = a.lunarch("--lock", script + ".lock", script, env=mine, options=())
     same(c.leave(3 * PATIENCE), 0, "lunarch.systemd does what it says to the end")
     said = [e["message"] for e in c.all("print")]
@@ -140,9 +166,15 @@ def module(a):
     ok(has("start\ttrue\ttrue"), "a unit is started, and what runs can be started")
     ok(has("state\tactive\trunning\tinteger"), "it runs")
     ok(has("wait\ttimeout", "still active"), "waiting for its end takes as long as is allowed")
-    ok(has("stop\ttrue\ttrue\ttrue") and has("stopped\tinactive\tnil"), "it is stopped; so is what does not run, or is not there")
+    ok(
+        has("stop\ttrue\ttrue\ttrue") and has("stopped\tinactive\tnil"),
+        "it is stopped; so is what does not run, or is not there",
+    )
     ok(has("ended\tfailed\texit-code\t7"), "wait says how a unit has ended")
-    ok(has("nonesuch.service\tmissing", "not found") and has("no state\tmissing"), "a unit that is not there is an error that says so")
+    ok(
+        has("nonesuch.service\tmissing", "not found") and has("no state\tmissing"),
+        "a unit that is not there is an error that says so",
+    )
     ok(has("broken.service\tfailed", "broken.service"), "so is one that fails to start")
     ok(has("mine\ttrue\tactive\tinactive") and has("mine\ttrue\tinactive"), "the user's systemd has units of its own")
     same(len([m for m in said if m.startswith("misuse")]), 5, "misuse raises")

@@ -2,6 +2,7 @@
 """examples/vip.lua, and lunarch.vip: two machines and a client on one switch, which are network namespaces; the address answers the
 client before and after each failover, and the client is told that it has moved. Needs root."""
 import os, re, signal, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Server
@@ -43,7 +44,12 @@ class Host(Namespace):
         self.switch, self.cable = switch, f"port{number}"
         switch.must(f"ip link add name {self.cable} type veth peer name net0 netns {self.process.pid}")
         switch.must(f"ip link set {self.cable} master switch up")
-        for line in ("link set lo up", "link set net0 up", f"address add 10.77.0.{number}/24 dev net0", f"address add fd77::{number}/64 dev net0 nodad"):
+        for line in (
+            "link set lo up",
+            "link set net0 up",
+            f"address add 10.77.0.{number}/24 dev net0",
+            f"address add fd77::{number}/64 dev net0 nodad",
+        ):
             self.must("ip " + line)
         self.mac = re.search(r"ether (\S+)", self.must("ip link show net0"))[1]
 
@@ -72,7 +78,9 @@ def answers(client, address=SHARED):
 
 def failover(a, b, client):
     lock = os.path.join(scratch(), "lock")
-    join = lambda host, name: host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0", options=STEADY)
+    join = lambda host, name: host.lunarch(
+        "--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0", options=STEADY
+    )
     first = join(a, "a")
     ok(first.wait("address_taken") and a.has(), "the leader has the address")
     ok(answers(client) and knows(client) == a.mac, "and answers the client under it")
@@ -146,14 +154,19 @@ end }
 
 def module(a, b, client):
     room = scratch()
+
     def script(name, text):
         with open(os.path.join(room, name), "w") as f:
             f.write(text)
         return os.path.join(room, name)
+
     a.plug()
     ok(answers(client, "10.77.0.1"), "(the cable is in again)")
     b.must("ip address add fd77::101/64 dev net0 nodad")
-    ok(answers(client, "fd77::101") and knows(client, "fd77::101") == b.mac, "(the client knows an IPv6 address of the other machine)")
+    ok(
+        answers(client, "fd77::101") and knows(client, "fd77::101") == b.mac,
+        "(the client knows an IPv6 address of the other machine)",
+    )
     b.must("ip address del fd77::101/64 dev net0")
     c = a.lunarch("--lock", os.path.join(room, "lock"), script("module.lua", MODULE), options=())
     ok(c.wait("print", "hold"), "lunarch.vip does what it says to the end")
@@ -161,9 +174,15 @@ def module(a, b, client):
     has = lambda *words: any(all(w in m for w in words) for m in said)
     ok(has("released before\ttrue\tfalse"), "what is not there can be released")
     ok(has("twice\ttrue\ttrue"), "what is there can be taken")
-    ok(has("six\ttrue") and has("closed\tfalse\ttrue"), "a <close> variable releases at the end of its block, and nothing else")
+    ok(
+        has("six\ttrue") and has("closed\tfalse\ttrue"),
+        "a <close> variable releases at the end of its block, and nothing else",
+    )
     ok(has("six released\ttrue\ttrue\tfalse"), "an IPv6 address, too, is taken and released")
-    ok(wait_for(lambda: knows(client, "fd77::101") == a.mac), "and the client, who has asked nobody, is told that it has moved")
+    ok(
+        wait_for(lambda: knows(client, "fd77::101") == a.mac),
+        "and the client, who has asked nobody, is told that it has moved",
+    )
     ok(has("device\tmissing", "nowhere"), "a device that is not there is an error that names it")
     ok(has("release\ttrue"), "nothing is to be released there")
     same([m.count("misuse") for m in said if "misuse" in m], [1] * 6, "misuse raises")
@@ -171,12 +190,24 @@ def module(a, b, client):
         ok(has("misuse", word), f"with the reason: {word}")
     ok(a.has("10.77.0.101"), "it is held")
     c.kill(signal.SIGUSR1)
-    ok(c.wait("stopped_leading") and wait_for(lambda: not a.has("10.77.0.101")), "when the term ends, <close> alone releases it")
+    ok(
+        c.wait("stopped_leading") and wait_for(lambda: not a.has("10.77.0.101")),
+        "when the term ends, <close> alone releases it",
+    )
     c.kill(signal.SIGTERM)
     c.leave()
-    c = a.lunarch("--lock", os.path.join(room, "lock2"), script("rights.lua", RIGHTS), options=(), prefix=["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"])
+    c = a.lunarch(
+        "--lock",
+        os.path.join(room, "lock2"),
+        script("rights.lua", RIGHTS),
+        options=(),
+        prefix=["setpriv", "--bounding-set", "-net_admin", "--inh-caps", "-net_admin"],
+    )
     e = c.wait("print", "refused")
-    ok(e and "nil\tdenied" in e["message"] and "CAP_NET_ADMIN" in e["message"], "without the right to it, an error says which right that is")
+    ok(
+        e and "nil\tdenied" in e["message"] and "CAP_NET_ADMIN" in e["message"],
+        "without the right to it, an error says which right that is",
+    )
     c.leave()
 
 

@@ -2,6 +2,7 @@
 """examples/watchdog.lua: who is not well gives up the lead, and stays out until it is well again. Health is what real HTTP servers say."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -12,6 +13,7 @@ RUNNING = os.path.join(where, "running")
 
 class Health(ThreadingHTTPServer):
     """Says what `state` is: a status, or "hang"."""
+
     daemon_threads = True
 
     def __init__(self):
@@ -53,8 +55,20 @@ def running():
 
 def join(name, health):
     work = f'echo "$$ $LUNARCH_TERM_IDENTITY" > {where}/{name} && mv {where}/{name} {RUNNING}; exec sleep 100000'
-    return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", health.url(), "0.1", "sh", "-c", work,
-                     options=["--lease-duration", "6s", "--log-level", "debug"])
+    return Candidate(
+        "--lock",
+        os.path.join(where, "lock"),
+        "--identity",
+        name,
+        SCRIPT,
+        "--",
+        health.url(),
+        "0.1",
+        "sh",
+        "-c",
+        work,
+        options=["--lease-duration", "6s", "--log-level", "debug"],
+    )
 
 
 health_a, health_b = Health(), Health()
@@ -67,14 +81,19 @@ ok(wait_for(lambda: health_a.asked >= before + 10), "the leader goes on asking f
 health_a.state = 503
 ok(a.wait("stopped_leading", "resigned"), "when its health check says 503 it resigns")
 said = a.wait("unhealthy")
-ok(said and "failures=3" in said["message"] and "says 503" in said["message"], "and says why, after three failures") or note(said)
+ok(
+    said and "failures=3" in said["message"] and "says 503" in said["message"], "and says why, after three failures"
+) or note(said)
 ok(b.wait("became_leader") and wait_for(lambda: running() == "b"), "the other leads, and the program runs there")
 health_b.state = "hang"
 ok(b.wait("stopped_leading", "resigned"), "when its health check hangs it resigns too")
 ok(wait_for(lambda: running() is None), "and its program is stopped")
 before = health_a.asked
 ok(wait_for(lambda: health_a.asked >= before + 4), "who is not well is asked again and again while nobody leads")
-ok(not any(e["seen"] > said["seen"] for e in a.all("became_leader")) and len(b.all("became_leader")) == 1, "and sits out: nobody leads")
+ok(
+    not any(e["seen"] > said["seen"] for e in a.all("became_leader")) and len(b.all("became_leader")) == 1,
+    "and sits out: nobody leads",
+)
 ok(a.wait("may_not_lead", "says 503"), "its log says why it may not")
 health_a.state = 204
 ok(a.wait("became_leader", count=2) and wait_for(lambda: running() == "a"), "well again, it leads again")

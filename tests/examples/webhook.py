@@ -2,6 +2,7 @@
 """examples/webhook.lua: a real web server hears of each leader, in order, also of those that came while it was down."""
 import os, shutil, signal, sys, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -44,8 +45,11 @@ def heard(n):
 watcher = Candidate("--lock", LOCK, SCRIPT, "--", f"http://127.0.0.1:{server.server_address[1]}/s3cret")
 a, token_a = lead("a")
 first = heard(1) or {}
-same({k: first.get(k) for k in ("event", "leader", "address", "token")}, {"event": "leader", "leader": "a", "address": "a:80", "token": token_a},
-     "the first leader is told, with address and token")
+same(
+    {k: first.get(k) for k in ("event", "leader", "address", "token")},
+    {"event": "leader", "leader": "a", "address": "a:80", "token": token_a},
+    "the first leader is told, with address and token",
+)
 ok(first.get("lock", "").endswith(LOCK) and first.get("at", "").endswith("Z"), "and where and when")
 Hook.status = 503
 a.kill(signal.SIGTERM)
@@ -55,13 +59,18 @@ b, token_b = lead("b")
 ok(watcher.wait("new_leader", count=2), "meanwhile there is another leader")
 Hook.status = 200
 ok(heard(3), "when it is up it hears everything")
-same([(e["event"], e.get("leader", e.get("previous"))) for e in Hook.heard], [("leader", "a"), ("nobody", "a"), ("leader", "b")],
-     "in the order in which it happened")
+same(
+    [(e["event"], e.get("leader", e.get("previous"))) for e in Hook.heard],
+    [("leader", "a"), ("nobody", "a"), ("leader", "b")],
+    "in the order in which it happened",
+)
 ok(Hook.heard[2]["token"] == token_b > token_a, "with a larger token")
 Hook.status = 404
 b.kill(signal.SIGTERM)
 failed = watcher.wait("webhook_failed")
-ok(failed and "404" in failed["message"], "a hook that is gone is told in the log, and not asked for ten minutes") or note(failed)
+ok(
+    failed and "404" in failed["message"], "a hook that is gone is told in the log, and not asked for ten minutes"
+) or note(failed)
 ok(not any("s3cret" in str(e) for e in watcher.events if e.get("event") == "webhook_failed"), "without its secret")
 Hook.status = 200
 c, token_c = lead("c")

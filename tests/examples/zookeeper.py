@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader stopped."""
 import os, re, signal, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import ZooKeeper
@@ -10,24 +11,42 @@ SCRIPT = os.path.join(ROOT, "examples", "zookeeper.lua")
 
 with ZooKeeper() as server:
     source, target = os.path.join(server.dir, "source"), os.path.join(server.dir, "target")
+
     def join(name):
-        return Candidate("--lock", server.url("jobs/ship"), "--identity", name, SCRIPT, "--", source, f"sed \"s/^/$LINE $LUNARCH_TOKEN /\" >> {target}", "0.1")
+        return Candidate(
+            "--lock",
+            server.url("jobs/ship"),
+            "--identity",
+            name,
+            SCRIPT,
+            "--",
+            source,
+            f'sed "s/^/$LINE $LUNARCH_TOKEN /" >> {target}',
+            "0.1",
+        )
+
     def add(*lines):
         with open(source, "a") as f:
             f.write("".join(lines))
+
     def shipped():
         try:
             with open(target) as f:
                 return [l.split() for l in f.read().splitlines()]
         except FileNotFoundError:
             return []
+
     texts = lambda: [l[-1] for l in shipped()]
+
     def saved(lines):
         """It is in the record that so many were shipped."""
+
         def there():
             with Zk(server.port) as z:
                 return re.search(rb'"lines":\s*%d\b' % lines, z.ask(4, z.text("/jobs/ship") + b"\0")[1])
+
         return wait_for(there)
+
     add("one\n", "two\n", "thr")
     a = join("a")
     first = a.wait("became_leader")

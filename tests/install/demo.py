@@ -1,13 +1,20 @@
 #!/usr/bin/env python3
 """make demo: ends with success, says that every archive was verified and that no two terms overlapped, and leaves nothing."""
 import os, re, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
 temp = scratch()
 began = time.monotonic()
-r = subprocess.run([os.path.join(ROOT, "scripts", "demo.py")], capture_output=True, text=True, timeout=300, env={**os.environ, "TMPDIR": temp},
-                   stdin=subprocess.DEVNULL)
+r = subprocess.run(
+    [os.path.join(ROOT, "scripts", "demo.py")],
+    capture_output=True,
+    text=True,
+    timeout=300,
+    env={**os.environ, "TMPDIR": temp},
+    stdin=subprocess.DEVNULL,
+)
 note(r.stdout + r.stderr)
 note(f"{time.monotonic() - began:.1f} s")
 same(r.returncode, 0, "the demo ends with success")
@@ -15,8 +22,12 @@ found = re.search(r"(\d+) archives verified, (\d+) terms, no two at once, every 
 ok(found and int(found[1]) >= 6 and int(found[2]) >= 3, "having verified its archives and its terms")
 ok("SIGTERM" in r.stdout and "SIGKILL" in r.stdout, "one leader was stopped, another killed")
 rows = re.findall(r"^  ([abc]) \|([ =xs]+)\|$", r.stdout, re.M)
-ok([name for name, _ in rows] == ["a", "b", "c"] and sum("=" in line for _, line in rows) >= 2 and sum("x" in line for _, line in rows) == 1,
-   "the timeline shows who led when, and which leader was killed")
+ok(
+    [name for name, _ in rows] == ["a", "b", "c"]
+    and sum("=" in line for _, line in rows) >= 2
+    and sum("x" in line for _, line in rows) == 1,
+    "the timeline shows who led when, and which leader was killed",
+)
 same(os.listdir(temp), [], "nothing is left in the directory for temporary files")
 os.rmdir(temp)
 done()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """make install and uninstall, into a directory of their own; and scripts/deps.sh for people who are not root."""
 import os, re, shutil, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -12,8 +13,14 @@ PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "M
 
 def make(target):
     """What is built is taken as it is (-o all): the test before this one may have been built with other flags."""
-    return subprocess.run(["make", "-s", "-o", "all", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"], cwd=ROOT, capture_output=True, text=True,
-                          env=PLAIN, timeout=600)
+    return subprocess.run(
+        ["make", "-s", "-o", "all", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=PLAIN,
+        timeout=600,
+    )
 
 
 def files():
@@ -21,7 +28,11 @@ def files():
 
 
 def modules(program):
-    return re.findall(r"^module (\w+): (?!not installed)(.*)", subprocess.run([program, "--version"], capture_output=True, text=True, cwd="/").stdout, re.M)
+    return re.findall(
+        r"^module (\w+): (?!not installed)(.*)",
+        subprocess.run([program, "--version"], capture_output=True, text=True, cwd="/").stdout,
+        re.M,
+    )
 
 
 def installing():
@@ -29,15 +40,40 @@ def installing():
     same((r.returncode, r.stdout + r.stderr), (0, ""), "make install is silent")
     program = os.path.join(TREE, "bin", "lunarch")
     there = files()
-    ok("bin/lunarch" in there and "share/bash-completion/completions/lunarch" in there, "program and completion are where they belong")
+    ok(
+        "bin/lunarch" in there and "share/bash-completion/completions/lunarch" in there,
+        "program and completion are where they belong",
+    )
     built = sorted(f for f in os.listdir(os.path.join(ROOT, "build", "modules")) if f.endswith(".so"))
-    same([f for f in there if f.startswith("lib/")], [f"lib/lunarch/{m}" for m in built], "and every module that was built")
-    ok(modules(program) and modules(program) == modules(LUNARCH), "the installed program finds its modules and their libraries, from anywhere")
-    r = subprocess.run([program, "run", "--lock", HOME + "/lock", "-e", "print(term.token) lunarch.exit(0)"], capture_output=True, text=True,
-                       cwd="/", env={**PLAIN, "PATH": "/usr/bin:/bin"}, timeout=PATIENCE)
+    same(
+        [f for f in there if f.startswith("lib/")],
+        [f"lib/lunarch/{m}" for m in built],
+        "and every module that was built",
+    )
+    ok(
+        modules(program) and modules(program) == modules(LUNARCH),
+        "the installed program finds its modules and their libraries, from anywhere",
+    )
+    r = subprocess.run(
+        [program, "run", "--lock", HOME + "/lock", "-e", "print(term.token) lunarch.exit(0)"],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        env={**PLAIN, "PATH": "/usr/bin:/bin"},
+        timeout=PATIENCE,
+    )
     ok(r.returncode == 0 and "became_leader" in r.stderr, "it runs a script: what it needs is in it")
-    r = subprocess.run(["bash", "-c", f". {TREE}/share/bash-completion/completions/lunarch; COMP_WORDS=({program} sta) COMP_CWORD=1; _lunarch; echo ${{COMPREPLY[*]}}"],
-                       capture_output=True, text=True, env=PLAIN, timeout=PATIENCE)
+    r = subprocess.run(
+        [
+            "bash",
+            "-c",
+            f". {TREE}/share/bash-completion/completions/lunarch; COMP_WORDS=({program} sta) COMP_CWORD=1; _lunarch; echo ${{COMPREPLY[*]}}",
+        ],
+        capture_output=True,
+        text=True,
+        env=PLAIN,
+        timeout=PATIENCE,
+    )
     same(r.stdout.strip(), "status", "the installed completion works with it")
     with open(os.path.join(TREE, "lib", "lunarch", "other.conf"), "w") as f:
         f.write("of somebody else")
@@ -47,7 +83,9 @@ def installing():
 
 
 def as_nobody(argv, env):
-    become = [shutil.which("setpriv"), "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    become = (
+        [shutil.which("setpriv"), "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+    )
     return subprocess.run([*become, *argv], capture_output=True, text=True, env=env, cwd="/", timeout=PATIENCE)
 
 
@@ -62,8 +100,13 @@ def asking_for_packages():
     shutil.copy(os.path.join(ROOT, "scripts", "deps.sh"), script)
     env = {"PATH": tools, "DPKG_ADMINDIR": empty}
     r = as_nobody(["/bin/sh", script], env)
-    ok(r.returncode == 1 and "apt-get install gcc libc6-dev make" in r.stderr and "liblua5.4-dev" in r.stderr and "neither root nor sudo" in r.stderr,
-       "without root and sudo the missing packages are named, as a line to type")
+    ok(
+        r.returncode == 1
+        and "apt-get install gcc libc6-dev make" in r.stderr
+        and "liblua5.4-dev" in r.stderr
+        and "neither root nor sudo" in r.stderr,
+        "without root and sudo the missing packages are named, as a line to type",
+    )
     sudo = os.path.join(tools, "sudo")
     with open(sudo, "w") as f:
         f.write(f'#!/bin/sh\n[ "$1" = -n ] && shift\n[ "$1" = true ] || echo "$*" >> {HOME}/asked\n')
@@ -72,8 +115,13 @@ def asking_for_packages():
     r = as_nobody(["/bin/sh", script], env)
     with open(HOME + "/asked") as f:
         asked = f.read()
-    ok(r.returncode == 0 and "apt-get update" in asked and re.search(r"apt-get install .*gcc libc6-dev make", asked), "with sudo it installs them")
-    r = subprocess.run([os.path.join(ROOT, "scripts", "deps.sh")], capture_output=True, text=True, env=PLAIN, timeout=PATIENCE)
+    ok(
+        r.returncode == 0 and "apt-get update" in asked and re.search(r"apt-get install .*gcc libc6-dev make", asked),
+        "with sudo it installs them",
+    )
+    r = subprocess.run(
+        [os.path.join(ROOT, "scripts", "deps.sh")], capture_output=True, text=True, env=PLAIN, timeout=PATIENCE
+    )
     same((r.returncode, r.stdout + r.stderr), (0, ""), "where nothing is missing it says nothing, and needs no right")
 
 

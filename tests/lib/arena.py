@@ -116,14 +116,22 @@ def by_hand(f):
     edited.pop("writes", None)  # with that, another write's name under the leader's incarnation is a clone's
     edited.update(write="e" * 32, leaseDurationMs=60000, leaseDurationSeconds=60)
     f.store.put(f.key, json.dumps(edited).encode())
-    ok(wait_for(lambda: f.record()["leaseDurationMs"] == LEASE_S * 1000), f"{f.name}: other settings under the leader's name are put right by it")
+    ok(
+        wait_for(lambda: f.record()["leaseDurationMs"] == LEASE_S * 1000),
+        f"{f.name}: other settings under the leader's name are put right by it",
+    )
     same(len(f.terms()), 2, f"{f.name}: and its term goes on")
     record = f.record()
-    record.update(holderIdentity="thief", write="f" * 32, leaseDurationMs=1500, leaseDurationSeconds=2, pid=0, tree="", bootId="")
+    record.update(
+        holderIdentity="thief", write="f" * 32, leaseDurationMs=1500, leaseDurationSeconds=2, pid=0, tree="", bootId=""
+    )
     record.pop("checkpoint", None)  # an older one than the leader's would be the thief's doing
     since = time.monotonic()
     f.store.put(f.key, json.dumps(record).encode())
-    ok(f.next(3, since), f"{f.name}: the record is stolen, and when the thief has been silent for its lease somebody leads")
+    ok(
+        f.next(3, since),
+        f"{f.name}: the record is stolen, and when the thief has been silent for its lease somebody leads",
+    )
     same(len(a.said("stopped")) + len(b.said("stopped")), 2, f"{f.name}: each of the terms ended with on_stopped")
 
 
@@ -134,8 +142,11 @@ def addressed(f):
     def leader(*more):
         r = subprocess.run([LUNARCH, "leader", "--lock", f.lock, *more], capture_output=True, text=True, timeout=120)
         return r.stdout.strip()
+
     same(leader(), "a:1", f"{f.name}: the client is told a's address")
-    watch = subprocess.Popen([LUNARCH, "status", "--watch", "--json", "--lock", f.lock], stdout=subprocess.PIPE, text=True)
+    watch = subprocess.Popen(
+        [LUNARCH, "status", "--watch", "--json", "--lock", f.lock], stdout=subprocess.PIPE, text=True
+    )
     first = json.loads(watch.stdout.readline())
     a.kill(signal.SIGTERM)
     ok(f.next(2) == "b", f"{f.name}: b leads")
@@ -174,15 +185,20 @@ def rolling(f):
     for old, to, at_least in ((3, long, 3), (9, short, 9)):
         leader = next(c for c in nodes if c.name == f.terms()[-1][1])
         others = [restart(f, c, **to) for c in nodes if c is not leader]
-        ok(all([c.wait("new_leader", f"{leader.name} leads; its settings are obeyed: lease {old}s") for c in others]),
-           f"{f.name}: {' and '.join(c.name for c in others)}, restarted with other settings, say that they obey {old} s")
+        ok(
+            all([c.wait("new_leader", f"{leader.name} leads; its settings are obeyed: lease {old}s") for c in others]),
+            f"{f.name}: {' and '.join(c.name for c in others)}, restarted with other settings, say that they obey {old} s",
+        )
         same((f.record()["leaseDurationMs"], len(f.terms())), (old * 1000, terms), f"{f.name}: and change nothing")
         terms += 1
         took = waited_out(f, leader, terms)
         ok(took > at_least - 0.2, f"{f.name}: not before {old} s ({took:.3f})")
         same(f.record()["leaseDurationMs"], 12000 - old * 1000, f"{f.name}: and publishes its own")
         nodes = others + [restart(f, leader, **to)]
-        ok(nodes[-1].wait("new_leader", f"lease {12 - old}s"), f"{f.name}: {leader.name} is restarted as the last of them")
+        ok(
+            nodes[-1].wait("new_leader", f"lease {12 - old}s"),
+            f"{f.name}: {leader.name} is restarted as the last of them",
+        )
 
 
 def clocks(f):
@@ -194,18 +210,27 @@ def clocks(f):
         with open(os.path.join(f.dir, f"clock-{name}"), "wb") as file:
             file.write(struct.pack("q", seconds * 10**9))
         joined.append(f.join(name, env={"LD_PRELOAD": shim, "SHIM_CLOCK": file.name}))
-        ok(f.acts(1, "a") and (name == "a" or joined[-1].wait("new_leader")), f"{f.name}: {name}'s clock is off by {seconds} s")
+        ok(
+            f.acts(1, "a") and (name == "a" or joined[-1].wait("new_leader")),
+            f"{f.name}: {name}'s clock is off by {seconds} s",
+        )
     a, b = joined
     ahead = f.store.clocks[1] - f.store.clocks[0]
     since = moment(f.record()["renewTime"])
-    ok(wait_for(lambda: moment(f.record()["renewTime"]) > since + 1.5 * LEASE_S), f"{f.name}: a renews for longer than a lease")
+    ok(
+        wait_for(lambda: moment(f.record()["renewTime"]) > since + 1.5 * LEASE_S),
+        f"{f.name}: a renews for longer than a lease",
+    )
     same(len(f.terms()), 1, f"{f.name}: and is not taken for dead")
     took = waited_out(f, a, 2, ahead)
     ok(LEASE_S - 0.2 < took < 1800, f"{f.name}: b waits for a lease, by no clock of the day ({took:.3f} s)")
     a.kill(signal.SIGCONT)
     ok(a.wait("new_leader", "b leads"), f"{f.name}: a follows b")
     took = waited_out(f, b, 3, -ahead)
-    ok(LEASE_S - 0.2 < took < 1800, f"{f.name}: a waits for a lease, though b's clock is {ahead} s ahead ({took:.3f} s)")
+    ok(
+        LEASE_S - 0.2 < took < 1800,
+        f"{f.name}: a waits for a lease, though b's clock is {ahead} s ahead ({took:.3f} s)",
+    )
 
 
 def twins(f):
@@ -215,8 +240,15 @@ def twins(f):
     b = f.join("twin", "--address", "twin:1")
     ok(b.wait("new_leader", "twin leads"), f"{f.name}: the second follows")
     since = moment(f.record()["renewTime"])
-    ok(wait_for(lambda: moment(f.record()["renewTime"]) > since + LEASE_S), f"{f.name}: the first renews for longer than a lease")
-    same((len(f.terms()), len(b.all("became_leader"))), (1, 0), f"{f.name}: and the second does not take its name for its own")
+    ok(
+        wait_for(lambda: moment(f.record()["renewTime"]) > since + LEASE_S),
+        f"{f.name}: the first renews for longer than a lease",
+    )
+    same(
+        (len(f.terms()), len(b.all("became_leader"))),
+        (1, 0),
+        f"{f.name}: and the second does not take its name for its own",
+    )
     took = waited_out(f, a, 2)
     ok(took > LEASE_S - 0.2, f"{f.name}: frozen, it is waited out ({took:.3f} s)")
     a.kill(signal.SIGCONT)
@@ -241,7 +273,11 @@ def ambiguous(f):
         if lost == 3:
             break
     same(lost, 3, f"{f.name}: three writes were applied and their answers lost")
-    same((len(f.terms()), len(a.all("became_leader")), len(a.all("stopped_leading"))), (1, 1, 0), f"{f.name}: and nobody stopped or began")
+    same(
+        (len(f.terms()), len(a.all("became_leader")), len(a.all("stopped_leading"))),
+        (1, 1, 0),
+        f"{f.name}: and nobody stopped or began",
+    )
     leave(a)
     proxy.close()
 
@@ -297,7 +333,10 @@ def cached(f):
         ok(f.acts(1, "a") and (name == "a" or joined[name].wait("new_leader")), f"{f.name}: {name} is there")
     client = Client(f.lock)
     for leads, follows, how, refusal in (("a", "b", signal.SIGUSR1, 503), ("b", "a", signal.SIGTERM, "refused")):
-        ok(wait_for(lambda: client.call() and client.address == f"127.0.0.1:{doors[leads].port}"), f"{f.name}: the client is served by {leads}")
+        ok(
+            wait_for(lambda: client.call() and client.address == f"127.0.0.1:{doors[leads].port}"),
+            f"{f.name}: the client is served by {leads}",
+        )
         client.did.clear()
         ok(all([client.call() for _ in range(20)]), f"{f.name}: twenty times")
         same(client.did, ["served"] * 20, f"{f.name}: without asking again where it is")
@@ -306,10 +345,13 @@ def cached(f):
         ok(f.next(terms + 1) == follows, f"{f.name}: {follows} leads")
         if how == signal.SIGTERM:
             joined[leads].leave()
-        ok(wait_for(lambda: client.call() and client.address == f"127.0.0.1:{doors[follows].port}"), f"{f.name}: the client finds it")
+        ok(
+            wait_for(lambda: client.call() and client.address == f"127.0.0.1:{doors[follows].port}"),
+            f"{f.name}: the client finds it",
+        )
         first = next((x for x in client.did if x != "served"), None)
         same(first, refusal, f"{f.name}: being refused by {leads} first")
-        ok(first and "looked up" in client.did[client.did.index(first):], f"{f.name}: and asking again then")
+        ok(first and "looked up" in client.did[client.did.index(first) :], f"{f.name}: and asking again then")
     for d in doors.values():
         d.close()
 
@@ -330,14 +372,33 @@ def server_killed(f):
     f.store.kill()
     time.sleep(0.5)
     f.store.restart()
-    leads = wait_for(lambda: next((c for c in joined if len(c.all("became_leader")) > len(c.all("stopped_leading"))), None))
+    leads = wait_for(
+        lambda: next((c for c in joined if len(c.all("became_leader")) > len(c.all("stopped_leading"))), None)
+    )
     f.acts(sum(len(c.all("became_leader")) for c in joined))
     since, led = time.monotonic(), len(f.terms())
     leads.kill(signal.SIGTERM)
-    ok(f.next(led + 1, since) not in (None, False, leads.name), f"{f.name}: the server is killed and started again, and the next leader's token is larger")
+    ok(
+        f.next(led + 1, since) not in (None, False, leads.name),
+        f"{f.name}: the server is killed and started again, and the next leader's token is larger",
+    )
 
 
-TOGETHER = [rolling, clocks, by_hand, twins, cut_off, ambiguous, stopped, killed, elector_frozen, standby_frozen, addressed, cached, idle_stop]
+TOGETHER = [
+    rolling,
+    clocks,
+    by_hand,
+    twins,
+    cut_off,
+    ambiguous,
+    stopped,
+    killed,
+    elector_frozen,
+    standby_frozen,
+    addressed,
+    cached,
+    idle_stop,
+]
 ALONE = [server_frozen, server_killed]  # they hurt the server for everybody
 
 
@@ -348,13 +409,16 @@ def job(store, case, run):
             case(f)
         finally:
             f.close()
+
     play.__name__ = f"{store.name} {case.__name__}"
     return play
 
 
 def contest(store):
     """Some cases at a time: with all at once two slow cores would be the fault. RUN: names of cases, for these alone."""
-    together, alone = ([c for c in cases if c.__name__ in os.environ.get("RUN", c.__name__).split()] for cases in (TOGETHER, ALONE))
+    together, alone = (
+        [c for c in cases if c.__name__ in os.environ.get("RUN", c.__name__).split()] for cases in (TOGETHER, ALONE)
+    )
     for run in range(RUNS):
         for third in range(3):
             at_once(*[job(store, c, run) for c in together[third::3]])

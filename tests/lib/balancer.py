@@ -49,11 +49,20 @@ def follow(kind, event):
     with kind() as server:
         lock = os.path.join(scratch(), "lock")
         a, b = Service("a"), Service("b")
+
         def join(service, name):
-            return Candidate("--lock", lock, "--identity", name, "--address", service.address, "-e", LEADER, options=STEADY)
-        watcher = Candidate("--lock", lock, os.path.join(ROOT, "examples", server.script), "--", *server.settings(), options=STEADY)
+            return Candidate(
+                "--lock", lock, "--identity", name, "--address", service.address, "-e", LEADER, options=STEADY
+            )
+
+        watcher = Candidate(
+            "--lock", lock, os.path.join(ROOT, "examples", server.script), "--", *server.settings(), options=STEADY
+        )
         told = lambda n: watcher.wait(event, count=n)
-        ok(told(1) and wait_for(lambda: get(server.port)[0] in NOBODY), f"{what}: while nobody leads clients are told so")
+        ok(
+            told(1) and wait_for(lambda: get(server.port)[0] in NOBODY),
+            f"{what}: while nobody leads clients are told so",
+        )
         first = join(a, "a")
         if not ok(wait_for(lambda: get(server.port) == (200, "a")), f"{what}: clients get to the leader"):
             watcher.log()
@@ -65,9 +74,14 @@ def follow(kind, event):
         second.kill(signal.SIGTERM)
         second.leave()
         ok(wait_for(lambda: get(server.port)[0] in NOBODY), f"{what}: when nobody leads any more to none")
-        third = Candidate("--lock", lock, "--identity", "c", "--address", "127.0.0.1:1; } evil {", "-e", LEADER, options=STEADY)
+        third = Candidate(
+            "--lock", lock, "--identity", "c", "--address", "127.0.0.1:1; } evil {", "-e", LEADER, options=STEADY
+        )
         ok(third.wait("became_leader") and watcher.wait("no_address"), f"{what}: an address that is none is said")
-        ok("evil" not in open(server.settings()[0]).read() and wait_for(lambda: get(server.port)[0] in NOBODY), f"{what}: and written nowhere")
+        ok(
+            "evil" not in open(server.settings()[0]).read() and wait_for(lambda: get(server.port)[0] in NOBODY),
+            f"{what}: and written nowhere",
+        )
         same(len(watcher.all("became_leader")), 0, f"{what}: who watches never leads")
         third.kill(signal.SIGTERM)
         watcher.kill(signal.SIGTERM)

@@ -4,8 +4,20 @@ from harness import *
 
 FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
 # Between the kill and the next leader there are 1.5 s here, which a machine may be late by.
-STEADY = ["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
-          "--kill-allowance", "750ms", "--drift-allowance", "750ms"]
+STEADY = [
+    "--lease-duration",
+    "4s",
+    "--renew-deadline",
+    "2s",
+    "--retry-period",
+    "300ms",
+    "--stop-grace",
+    "500ms",
+    "--kill-allowance",
+    "750ms",
+    "--drift-allowance",
+    "750ms",
+]
 
 
 def build(name, *flags):
@@ -14,8 +26,22 @@ def build(name, *flags):
     os.makedirs(home, exist_ok=True)
     out = os.path.join(home, name.replace(".c", ".so" if "-shared" in flags else ""))
     new = tempfile.mktemp(dir=home)
-    subprocess.run([*shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-D_GNU_SOURCE", "-O1", "-Wall", "-Wextra", *flags,
-                    "-o", new, os.path.join(FAULTS, name), "-ldl"], check=True)
+    subprocess.run(
+        [
+            *shlex.split(os.environ.get("CC", "cc")),
+            "-std=gnu11",
+            "-D_GNU_SOURCE",
+            "-O1",
+            "-Wall",
+            "-Wextra",
+            *flags,
+            "-o",
+            new,
+            os.path.join(FAULTS, name),
+            "-ldl",
+        ],
+        check=True,
+    )
     os.rename(new, out)
     return out
 
@@ -35,9 +61,25 @@ class Field:
         self.program = build("witness.c")
         self.candidates = []
 
-    def join(self, name, *options, times=STEADY, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw):
-        c = Candidate("--lock", lock or self.lock, "--identity", name, *options, script, "--", self.program,
-                      self.witness, name, *(["strict"] if strict else []), options=times, cwd=self.dir, **kw)
+    def join(
+        self, name, *options, times=STEADY, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw
+    ):
+        c = Candidate(
+            "--lock",
+            lock or self.lock,
+            "--identity",
+            name,
+            *options,
+            script,
+            "--",
+            self.program,
+            self.witness,
+            name,
+            *(["strict"] if strict else []),
+            options=times,
+            cwd=self.dir,
+            **kw,
+        )
         c.name = name
         self.candidates.append(c)
         return c
@@ -55,9 +97,11 @@ class Field:
 
     def acts(self, count, name=None, patience=PATIENCE):
         """Waits until so many terms (of that candidate) have acted; the last of them."""
+
         def there():
             t = [t for t in self.terms() if name in (None, t[1])]
             return len(t) >= count and t[count - 1]
+
         return wait_for(there, patience)
 
     def record(self):
@@ -70,17 +114,27 @@ class Field:
         for c in self.candidates:
             for word, seen in (("loaded ", loaded), ("saved ", saved)):
                 for token, n in (e["message"].split()[1:] for e in c.said(word) if e["message"].startswith(word)):
-                    if n != "none": # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
+                    if (
+                        n != "none"
+                    ):  # nothing saved yet, or the record was deleted or stolen, and the checkpoint with it
                         seen[int(token)] = max(int(n), seen.get(int(token), 0))
         note(f"{len(saved)} terms saved, {len(loaded)} loaded")
-        return [(token, n, earlier, saved[earlier]) for token, n in loaded.items() for earlier in saved
-                if earlier < token and saved[earlier] > n]
+        return [
+            (token, n, earlier, saved[earlier])
+            for token, n in loaded.items()
+            for earlier in saved
+            if earlier < token and saved[earlier] > n
+        ]
 
     def verdict(self, what):
         overlaps, tokens = self.lines("overlaps"), [t for t, _ in self.terms()]
         same(overlaps, [], f"{what}: no process of a term lived when the next term's began")
         same(tokens, sorted(set(tokens)), f"{what}: every token is larger than all before it")
-        same(self.checkpoints(), [], f"{what}: every term loaded what earlier ones knew to be saved, and nobody saved after its term")
+        same(
+            self.checkpoints(),
+            [],
+            f"{what}: every term loaded what earlier ones knew to be saved, and nobody saved after its term",
+        )
         return not overlaps
 
     def logs(self):

@@ -106,21 +106,52 @@ def children(pid):
         return []
 
 
-FAST = ["--lease-duration", "3s", "--renew-deadline", "2s", "--retry-period", "400ms", "--stop-grace", "500ms",
-        "--kill-allowance", "250ms", "--drift-allowance", "250ms"]
+FAST = [
+    "--lease-duration",
+    "3s",
+    "--renew-deadline",
+    "2s",
+    "--retry-period",
+    "400ms",
+    "--stop-grace",
+    "500ms",
+    "--kill-allowance",
+    "250ms",
+    "--drift-allowance",
+    "250ms",
+]
 # For tests in which a machine that is slow for two seconds is not to cost anybody the lease.
 STEADY = ["--lease-duration", "6s"]
 
 
 class Candidate:
     """A running `lunarch run` (or exec) whose JSON log is read as it comes."""
+
     everyone = []
 
-    def __init__(self, *args, command="run", env=None, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, options=FAST, prefix=(), **kw):
+    def __init__(
+        self,
+        *args,
+        command="run",
+        env=None,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        options=FAST,
+        prefix=(),
+        **kw,
+    ):
         """prefix: a command line that executes the rest of it in its own place."""
         self.events, self.closed = [], False
-        self.process = subprocess.Popen([*prefix, LUNARCH, command, "--log-format", "json", *options, *args], stdin=stdin, stdout=stdout,
-                                        stderr=subprocess.PIPE, text=True, errors="replace", env={**os.environ, **(env or {})}, **kw)
+        self.process = subprocess.Popen(
+            [*prefix, LUNARCH, command, "--log-format", "json", *options, *args],
+            stdin=stdin,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, **(env or {})},
+            **kw,
+        )
         self.pid = self.process.pid
         threading.Thread(target=self._read, daemon=True).start()
         Candidate.everyone.append(self)
@@ -143,7 +174,9 @@ class Candidate:
 
     def complaints(self, about=""):
         """What it has said does not work, for this reason."""
-        return [e["message"] for event in ("read_failed", "acquire_failed", "renew_failed") for e in self.all(event, about)]
+        return [
+            e["message"] for event in ("read_failed", "acquire_failed", "renew_failed") for e in self.all(event, about)
+        ]
 
     def wait(self, event, text="", count=1, patience=PATIENCE):
         wait_for(lambda: len(self.all(event, text)) >= count, patience)
@@ -187,11 +220,13 @@ def stop_everyone():
 
 def at_once(*jobs):
     """Runs functions side by side; their sentences may come in any order. An exception in one is a failure."""
+
     def guarded(job):
         try:
             job()
         except Exception as e:  # reported as a sentence, or prove would see a plan that fits
             ok(False, f"{job.__name__}: {type(e).__name__}: {e}")
+
     threads = [threading.Thread(target=guarded, args=(j,)) for j in jobs]
     for t in threads:
         t.start()

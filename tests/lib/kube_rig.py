@@ -25,19 +25,35 @@ class ApiServer(Server):
         self.pki = Pki(self.dir)
         self.admin = self.pki.sign("admin", "/O=system:masters/CN=admin")
         self.pki.server()
-        self.late = self.pki.sign("late-server", "/CN=kube-apiserver", "DNS:late.test", days="-1")  # shown to who asks for that name
+        self.late = self.pki.sign(
+            "late-server", "/CN=kube-apiserver", "DNS:late.test", days="-1"
+        )  # shown to who asks for that name
         openssl("genrsa", "-out", self.pki.path("sa.key"), "2048")
         self.context = ssl.create_default_context(cafile=self.pki.ca)
         self.context.load_cert_chain(*self.admin)
 
     def command(self):
         p = self.pki.path
-        return [os.path.join(TOOLS, "kube-apiserver"), f"--etcd-servers=http://127.0.0.1:{self.etcd.port}", f"--secure-port={self.port}",
-                "--bind-address=127.0.0.1", "--endpoint-reconciler-type=none", f"--tls-cert-file={p('server.crt')}",
-                f"--tls-private-key-file={p('server.key')}", f"--tls-sni-cert-key={','.join(self.late)}:late.test", f"--client-ca-file={p('ca.crt')}", "--authorization-mode=RBAC",
-                "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-signing-key-file={p('sa.key')}",
-                f"--service-account-key-file={p('sa.key')}", "--service-cluster-ip-range=10.96.0.0/24", f"--cert-dir={self.dir}",
-                "--disable-admission-plugins=ServiceAccount", "--profiling=false", *self.options]
+        return [
+            os.path.join(TOOLS, "kube-apiserver"),
+            f"--etcd-servers=http://127.0.0.1:{self.etcd.port}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={p('server.crt')}",
+            f"--tls-private-key-file={p('server.key')}",
+            f"--tls-sni-cert-key={','.join(self.late)}:late.test",
+            f"--client-ca-file={p('ca.crt')}",
+            "--authorization-mode=RBAC",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-signing-key-file={p('sa.key')}",
+            f"--service-account-key-file={p('sa.key')}",
+            "--service-cluster-ip-range=10.96.0.0/24",
+            f"--cert-dir={self.dir}",
+            "--disable-admission-plugins=ServiceAccount",
+            "--profiling=false",
+            *self.options,
+        ]
 
     def ready(self):
         try:
@@ -52,8 +68,12 @@ class ApiServer(Server):
         if token:
             headers["Authorization"] = "Bearer " + token
             context = ssl.create_default_context(cafile=self.pki.ca)
-        request = urllib.request.Request(f"https://127.0.0.1:{self.port}{path}", method=method, headers=headers,
-                                         data=None if body is None else json.dumps(body).encode())
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{self.port}{path}",
+            method=method,
+            headers=headers,
+            data=None if body is None else json.dumps(body).encode(),
+        )
         try:
             with urllib.request.urlopen(request, timeout=timeout, context=context) as r:
                 status, text = r.status, r.read()
@@ -65,8 +85,10 @@ class ApiServer(Server):
             return status, text.decode(errors="replace")
 
 
-MINIMAL = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch"]},
-           {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]}]
+MINIMAL = [
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch"]},
+    {"apiGroups": [""], "resources": ["events"], "verbs": ["create"]},
+]
 
 
 class Cluster:
@@ -106,48 +128,97 @@ class Cluster:
         """A service account bound to a role with these rules; its token."""
         meta = {"name": name, "namespace": ns}
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
-        self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts", {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta})
-        self.must("POST", rbac + "/roles", {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": rules})
-        self.must("POST", rbac + "/rolebindings",
-                  {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": meta,
-                   "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
-                   "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": ns}]})
+        self.must(
+            "POST",
+            f"/api/v1/namespaces/{ns}/serviceaccounts",
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta},
+        )
+        self.must(
+            "POST",
+            rbac + "/roles",
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": meta, "rules": rules},
+        )
+        self.must(
+            "POST",
+            rbac + "/rolebindings",
+            {
+                "apiVersion": "rbac.authorization.k8s.io/v1",
+                "kind": "RoleBinding",
+                "metadata": meta,
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": name},
+                "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": ns}],
+            },
+        )
         wait_for(lambda: self.allowed(ns, name, rules[0]))
         return self.token(ns, name)
 
     def allowed(self, ns, name, rule):
         """The authorizer learns of bindings through a watch of its own, a moment later."""
-        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
-                  "spec": {"user": f"system:serviceaccount:{ns}:{name}",
-                           "resourceAttributes": {"namespace": ns, "verb": rule["verbs"][0], "group": rule["apiGroups"][0],
-                                                  "resource": rule["resources"][0], "name": (rule.get("resourceNames") or [""])[0]}}}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": {
+                "user": f"system:serviceaccount:{ns}:{name}",
+                "resourceAttributes": {
+                    "namespace": ns,
+                    "verb": rule["verbs"][0],
+                    "group": rule["apiGroups"][0],
+                    "resource": rule["resources"][0],
+                    "name": (rule.get("resourceNames") or [""])[0],
+                },
+            },
+        }
         return self.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
 
     def token(self, ns, name="elector"):
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": 3600},
+        }
         return self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts/{name}/token", request)["status"]["token"]
 
     def signed(self, token, **claims):
         """A token like this one with other claims, signed by the server's own key: as good as any but for what they say."""
+
         def part(data):
             return base64.urlsafe_b64encode(data).rstrip(b"=")
+
         header, payload, _ = token.split(".")
         claims = json.loads(base64.urlsafe_b64decode(payload + "==")) | claims
         text = header.encode() + b"." + part(json.dumps(claims).encode())
-        r = subprocess.run(["openssl", "dgst", "-sha256", "-sign", self.api.pki.path("sa.key")], input=text, capture_output=True, check=True)
+        r = subprocess.run(
+            ["openssl", "dgst", "-sha256", "-sign", self.api.pki.path("sa.key")],
+            input=text,
+            capture_output=True,
+            check=True,
+        )
         return (text + b"." + part(r.stdout)).decode()
 
     def kubeconfig(self, ns="default", token=None, user=None, server=None, **cluster):
         """user: a kubeconfig's user; default: the token's, else the administrator's."""
         self.count += 1
         path = os.path.join(self.api.dir, f"config-{self.count}")
-        user = user or ({"token": token} if token else {"client-certificate": self.api.admin[0], "client-key": self.api.admin[1]})
-        cluster = {"server": server or f"https://127.0.0.1:{self.port}", "certificate-authority": self.api.pki.ca, **cluster}
+        user = user or (
+            {"token": token} if token else {"client-certificate": self.api.admin[0], "client-key": self.api.admin[1]}
+        )
+        cluster = {
+            "server": server or f"https://127.0.0.1:{self.port}",
+            "certificate-authority": self.api.pki.ca,
+            **cluster,
+        }
         with open(path, "w") as f:
-            json.dump({"apiVersion": "v1", "kind": "Config", "current-context": "here",
-                       "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me", "namespace": ns}}],
-                       "clusters": [{"name": "here", "cluster": {k: v for k, v in cluster.items() if v is not None}}],
-                       "users": [{"name": "me", "user": user}]}, f)
+            json.dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "here",
+                    "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me", "namespace": ns}}],
+                    "clusters": [{"name": "here", "cluster": {k: v for k, v in cluster.items() if v is not None}}],
+                    "users": [{"name": "me", "user": user}],
+                },
+                f,
+            )
         return path
 
     # Leases, as an administrator.
@@ -159,8 +230,16 @@ class Cluster:
         """Creates it, or edits the one that is there as kubectl edit would."""
         old = self.lease(ns, name)
         if not old:
-            return self.must("POST", LEASES.format(ns), {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-                                                         "metadata": {"name": name, **meta}, "spec": spec})
+            return self.must(
+                "POST",
+                LEASES.format(ns),
+                {
+                    "apiVersion": "coordination.k8s.io/v1",
+                    "kind": "Lease",
+                    "metadata": {"name": name, **meta},
+                    "spec": spec,
+                },
+            )
         old["spec"] = {**old.get("spec", {}), **spec}
         old["metadata"].update(meta)
         return self.must("PUT", LEASES.format(ns) + "/" + name, old)
@@ -208,14 +287,36 @@ def connections(pids, port, host=None):
 
 class ClientGo:
     """A contender that is real client-go (contender/main.go); its events, as JSON lines with the time of CLOCK_MONOTONIC."""
+
     everyone = []
 
     def __init__(self, kubeconfig, ns, name, identity, lease="3s", renew="2s", retry="400ms", *options, release=True):
         self.name, self.events = identity, []
-        self.process = subprocess.Popen([os.path.join(TOOLS, "contender"), "-kubeconfig", kubeconfig, "-namespace", ns, "-name", name,
-                                         "-identity", identity, "-lease", lease, "-renew", renew, "-retry", retry,
-                                         f"-release={str(release).lower()}", *options],
-                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
+        self.process = subprocess.Popen(
+            [
+                os.path.join(TOOLS, "contender"),
+                "-kubeconfig",
+                kubeconfig,
+                "-namespace",
+                ns,
+                "-name",
+                name,
+                "-identity",
+                identity,
+                "-lease",
+                lease,
+                "-renew",
+                renew,
+                "-retry",
+                retry,
+                f"-release={str(release).lower()}",
+                *options,
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            stdin=subprocess.DEVNULL,
+            text=True,
+        )
         self.pid, self.errors = self.process.pid, []
         threading.Thread(target=self._read, daemon=True).start()
         threading.Thread(target=self._complain, daemon=True).start()
@@ -276,6 +377,10 @@ class AuditedCluster(Cluster):
         path = os.path.join(self.api.dir, "policy")
         with open(path, "w") as f:
             f.write(policy)
-        self.api.options += [f"--audit-policy-file={path}", f"--audit-log-path={self.api.dir}/audit", "--audit-log-mode=blocking",
-                             "--audit-log-maxsize=1000"]
+        self.api.options += [
+            f"--audit-policy-file={path}",
+            f"--audit-log-path={self.api.dir}/audit",
+            "--audit-log-mode=blocking",
+            "--audit-log-maxsize=1000",
+        ]
         self.api.start()

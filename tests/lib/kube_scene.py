@@ -5,12 +5,26 @@ from kube_rig import *
 import field
 
 # Retries are a second apart or more in what is read by client-go, which compares whole seconds.
-TIMES = ["--lease-duration", "5s", "--renew-deadline", "3s", "--retry-period", "500ms", "--stop-grace", "600ms", "--kill-allowance", "700ms",
-         "--drift-allowance", "700ms"]
+TIMES = [
+    "--lease-duration",
+    "5s",
+    "--renew-deadline",
+    "3s",
+    "--retry-period",
+    "500ms",
+    "--stop-grace",
+    "600ms",
+    "--kill-allowance",
+    "700ms",
+    "--drift-allowance",
+    "700ms",
+]
 SLOW = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "2s"]
 # Whatever is noticed before a renewal was noticed by the watch.
 RARE = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "20s"]
-SCRIPT = "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. why) end"
+SCRIPT = (
+    "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. why) end"
+)
 LONG_AGO = "2020-01-01T00:00:00.{:06d}Z"
 
 
@@ -50,12 +64,18 @@ class Scene:
         return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE)
 
     def requests(self, verb=None, agent="lunarch"):
-        found = [e for e in self.c.requests(agent) if e.get("objectRef", {}).get("namespace") == self.ns and e["stage"] == "ResponseComplete"]
+        found = [
+            e
+            for e in self.c.requests(agent)
+            if e.get("objectRef", {}).get("namespace") == self.ns and e["stage"] == "ResponseComplete"
+        ]
         return [e for e in found if verb in (None, e["verb"])]
 
     def asked(self, before):
         """What Lunarch has asked of Leases since, besides watches."""
-        return [e for e in self.requests()[len(before):] if e["objectRef"]["resource"] == "leases" and e["verb"] != "watch"]
+        return [
+            e for e in self.requests()[len(before) :] if e["objectRef"]["resource"] == "leases" and e["verb"] != "watch"
+        ]
 
     def end(self):
         for c in self.candidates:
@@ -76,4 +96,6 @@ class Clock:
 
 
 def tokens(*candidates):
-    return [e["token"] for e in sorted((e for c in candidates for e in c.all("became_leader")), key=lambda e: e["seen"])]
+    return [
+        e["token"] for e in sorted((e for c in candidates for e in c.all("became_leader")), key=lambda e: e["seen"])
+    ]

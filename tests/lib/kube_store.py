@@ -8,12 +8,15 @@ from stores import Store
 OURS, THEIRS = "lunarch.dev/record", "control-plane.alpha.kubernetes.io/leader"
 PUBLIC = ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime")
 CORE = "/api/v1/namespaces/{}/configmaps"
-RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch"]},
-          {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update", "watch"]}]
+RIGHTS = [
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch"]},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update", "watch"]},
+]
 
 
 class Kube(Store):
     """What the cases know as the store's content is our annotation; the fields of everybody go with it."""
+
     rounds = 60
     clocks = (0, 7200)  # its certificates are no older than the test
 
@@ -23,7 +26,10 @@ class Kube(Store):
         self.ns = cluster.namespace(f"conform-{kind}")
         self.token = cluster.account(self.ns, rules=RIGHTS)
         self.configs = {}
-        self.paths = [{"leases": LEASES, "configmaps": CORE}[k].format(self.ns) for k in {"configmapsleases": ("configmaps", "leases")}.get(kind, (kind,))]
+        self.paths = [
+            {"leases": LEASES, "configmaps": CORE}[k].format(self.ns)
+            for k in {"configmapsleases": ("configmaps", "leases")}.get(kind, (kind,))
+        ]
 
     def config(self, port):
         if port not in self.configs:
@@ -53,13 +59,18 @@ class Kube(Store):
         annotations = {OURS: text}
         try:
             ours = json.loads(text)
-            public = {k: ours[k] for k in PUBLIC} | {"leaseTransitions" if lease else "leaderTransitions": ours["leaderTransitions"]}
+            public = {k: ours[k] for k in PUBLIC} | {
+                "leaseTransitions" if lease else "leaderTransitions": ours["leaderTransitions"]
+            }
         except (ValueError, TypeError, KeyError):
             public = {}
         if public and not lease:
             annotations[THEIRS] = json.dumps(public)
-        return ({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": public} if lease else {"apiVersion": "v1", "kind": "ConfigMap"}) | \
-            {"metadata": {"name": key, "namespace": self.ns, "annotations": annotations}}
+        return (
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": public}
+            if lease
+            else {"apiVersion": "v1", "kind": "ConfigMap"}
+        ) | {"metadata": {"name": key, "namespace": self.ns, "annotations": annotations}}
 
     def put(self, key, content):
         for path in self.paths:
@@ -72,7 +83,11 @@ class Kube(Store):
         status, old = self.cluster.call("GET", f"{path}/{key}")
         if status == 200:
             object["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-        status, answer = self.cluster.call("PUT", f"{path}/{key}", object) if status == 200 else self.cluster.call("POST", path, object)
+        status, answer = (
+            self.cluster.call("PUT", f"{path}/{key}", object)
+            if status == 200
+            else self.cluster.call("POST", path, object)
+        )
         if status not in (200, 201, 409):
             raise RuntimeError(f"{path}/{key}: {status} {answer}")
         return status != 409

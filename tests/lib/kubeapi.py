@@ -8,7 +8,14 @@ SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
 def status(code, reason, message="because", name=None):
-    return {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message, "details": {"name": name, "kind": "leases"}}
+    return {
+        "kind": "Status",
+        "status": "Failure",
+        "code": code,
+        "reason": reason,
+        "message": message,
+        "details": {"name": name, "kind": "leases"},
+    }
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -119,22 +126,41 @@ class Api:
 
     def cluster(self, **more):
         """A kubeconfig's cluster. None: not given."""
-        way = {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": self.pki.ca} if self.pki else {"server": f"http://127.0.0.1:{self.port}"}
+        way = (
+            {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": self.pki.ca}
+            if self.pki
+            else {"server": f"http://127.0.0.1:{self.port}"}
+        )
         return {k: v for k, v in (way | more).items() if v is not None}
 
     def url(self, home, name, cluster=None, **user):
         """A lock's URL, by a kubeconfig of its own in that directory."""
         path = os.path.join(home, f"config-{self.port}-{name}")
         with open(path, "w") as f:
-            json.dump({"current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
-                       "clusters": [{"name": "c", "cluster": cluster or self.cluster()}], "users": [{"name": "u", "user": user}]}, f)
+            json.dump(
+                {
+                    "current-context": "c",
+                    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u", "namespace": "n"}}],
+                    "clusters": [{"name": "c", "cluster": cluster or self.cluster()}],
+                    "users": [{"name": "u", "user": user}],
+                },
+                f,
+            )
         return f"kube:///{name}?kubeconfig={path}"
 
     def serve(self, h):
         with self.lock:
-            self.seen.append((h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body, h))
+            self.seen.append(
+                (h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body, h)
+            )
             watching = "watch=1" in h.path
-            fault = self.watches.pop(0) if watching and self.watches else self.faults.pop(0) if not watching and self.faults else None
+            fault = (
+                self.watches.pop(0)
+                if watching and self.watches
+                else self.faults.pop(0)
+                if not watching and self.faults
+                else None
+            )
         if (fault and fault(h)) or (self.rule and self.rule(h)):
             return
         if watching:
@@ -150,21 +176,35 @@ class Api:
         with self.lock:
             there = self.leases.get(name)
             if h.command == "GET":
-                return (lambda: h.answer(200, there)) if there else (lambda: h.answer(404, status(404, "NotFound", name=name)))
+                return (
+                    (lambda: h.answer(200, there))
+                    if there
+                    else (lambda: h.answer(404, status(404, "NotFound", name=name)))
+                )
             self.check(h)
             meta = h.body["metadata"]
-            if (h.command == "POST") == bool(there) or (there and meta.get("resourceVersion") != there["metadata"]["resourceVersion"]):
+            if (h.command == "POST") == bool(there) or (
+                there and meta.get("resourceVersion") != there["metadata"]["resourceVersion"]
+            ):
                 return lambda: h.answer(409, status(409, "Conflict", name=name))
             self.put(name, h.body)
-            self.applied.append((time.monotonic(), h.command, h.body["spec"].get("holderIdentity"), h.client_address[1]))
+            self.applied.append(
+                (time.monotonic(), h.command, h.body["spec"].get("holderIdentity"), h.client_address[1])
+            )
         return lambda: h.answer(201 if h.command == "POST" else 200, h.body)
 
     def check(self, h):
         meta, spec = h.body["metadata"], h.body["spec"]
         if h.command == "PUT" and not (meta.get("uid") and meta.get("resourceVersion")):
             self.wrong.append(f"a PUT without uid and version: {h.path}")
-        self.wrong += [f"{k} is {spec.get(k)}" for k in ("acquireTime", "renewTime") if not SIX_DIGITS.fullmatch(str(spec.get(k)))]
-        self.wrong += [f"{k} is {spec.get(k)}" for k in ("leaseDurationSeconds", "leaseTransitions") if not isinstance(spec.get(k), int)]
+        self.wrong += [
+            f"{k} is {spec.get(k)}" for k in ("acquireTime", "renewTime") if not SIX_DIGITS.fullmatch(str(spec.get(k)))
+        ]
+        self.wrong += [
+            f"{k} is {spec.get(k)}"
+            for k in ("leaseDurationSeconds", "leaseTransitions")
+            if not isinstance(spec.get(k), int)
+        ]
 
     def put(self, name, lease):
         with self.lock:
@@ -203,7 +243,9 @@ class Api:
         while True:
             with self.lock:
                 if since == 0 and name in self.leases:
-                    at, fresh = len(self.log), [(0, "ADDED", name, json.dumps({"type": "ADDED", "object": self.leases[name]}).encode() + b"\n")]
+                    at, fresh = len(self.log), [
+                        (0, "ADDED", name, json.dumps({"type": "ADDED", "object": self.leases[name]}).encode() + b"\n")
+                    ]
                 else:
                     self.lock.wait_for(lambda: len(self.log) > at, 1)
                     at, fresh = len(self.log), [e for e in self.log[at:] if e[2] == name and e[0] > since]

@@ -38,10 +38,12 @@ class Two:
     def ready(self, fields):
         """a has the connection that a write of these fields goes by, and a store that waits before it elects anybody has waited;
         the version then."""
+
         def done():
             if not fields:
                 return self.a.read()["outcome"] == "ok"
             return self.a.write(record("ready", **fields), self.truth()["version"])["outcome"] == "ok"
+
         if not wait_for(done):
             raise RuntimeError("the lock does not get ready")
         return self.truth()["version"]
@@ -69,19 +71,34 @@ def swap(store):
     first = record("a")
     w = t.a.write(first, "")
     same(w["outcome"], "ok", "swap: the first write makes the record")
-    ok(not r["inside"] and not w["inside"] and w["calls"] == 1, "swap: an operation is answered once, and not from inside its start")
+    ok(
+        not r["inside"] and not w["inside"] and w["calls"] == 1,
+        "swap: an operation is answered once, and not from inside its start",
+    )
     seen = t.b.read()
-    same((seen["outcome"], seen["version"]), ("ok", w["version"]), "swap: another process reads it, with the version the writer was told")
+    same(
+        (seen["outcome"], seen["version"]),
+        ("ok", w["version"]),
+        "swap: another process reads it, with the version the writer was told",
+    )
     same({k: seen["record"].get(k) for k in first}, first, "swap: as it was written, every field of it")
     same(t.b.write(record("b"), "")["outcome"], "conflict", "swap: a write that expects none is a conflict")
     same(t.truth()["record"]["holderIdentity"], "a", "swap: and changes nothing")
     second = t.b.write(record("b"), w["version"])
     same(second["outcome"], "ok", "swap: a write that expects what is there replaces it")
-    same(t.a.write(record("a"), w["version"])["outcome"], "conflict", "swap: a write that expects what was there is a conflict")
+    same(
+        t.a.write(record("a"), w["version"])["outcome"],
+        "conflict",
+        "swap: a write that expects what was there is a conflict",
+    )
     same(t.a.read()["version"], second["version"], "swap: and the winner's record stays")
     ok(0 <= w["sent_ms"] <= w["took_ms"], "swap: a result says when it was sent")
     renewal = t.b.write(record("b"), second["version"], durable=False)
-    same((renewal["outcome"], t.a.read()["version"]), ("ok", renewal["version"]), "swap: a renewal is seen like any write")
+    same(
+        (renewal["outcome"], t.a.read()["version"]),
+        ("ok", renewal["version"]),
+        "swap: a renewal is seen like any write",
+    )
     t.end()
 
 
@@ -96,18 +113,33 @@ def by_hand(store):
     got = t.a.read()
     same((got["outcome"], got["record"]["holderIdentity"]), ("ok", "a"), "by hand: a copy put in its place is read")
     if store.revisions:
-        same(t.a.write(record("a"), version)["outcome"], "conflict", "by hand: but it is not what was there, byte for byte the same or not")
+        same(
+            t.a.write(record("a"), version)["outcome"],
+            "conflict",
+            "by hand: but it is not what was there, byte for byte the same or not",
+        )
     edited = before.replace(b"15000", b"25000")
     store.put(t.key, edited)
-    same(t.a.write(record("a"), got["version"])["outcome"], "conflict", "by hand: nor can an edited record be written over unseen")
+    same(
+        t.a.write(record("a"), got["version"])["outcome"],
+        "conflict",
+        "by hand: nor can an edited record be written over unseen",
+    )
     got = t.a.read()
     same(got.get("record", {}).get("leaseDurationMs"), 25000, "by hand: the edit is read as it is")
     same(t.a.write(record("a"), got["version"])["outcome"], "ok", "by hand: and then replaced knowingly")
     t.end()
 
 
-FOREIGN = {"text": b"hello\n", "other JSON": b'{"name":"x"}', "a list": b"[1,2]", "half a record": b'{"holderIdentity":"a","leaseDur',
-           "a wrong type": b'{"holderIdentity":"a","leaseDurationSeconds":"soon"}', "binary": b"\x7fELF\x02\x01\xff\xfe\x1b[31m", "nothing at all": b""}
+FOREIGN = {
+    "text": b"hello\n",
+    "other JSON": b'{"name":"x"}',
+    "a list": b"[1,2]",
+    "half a record": b'{"holderIdentity":"a","leaseDur',
+    "a wrong type": b'{"holderIdentity":"a","leaseDurationSeconds":"soon"}',
+    "binary": b"\x7fELF\x02\x01\xff\xfe\x1b[31m",
+    "nothing at all": b"",
+}
 
 
 def foreign(store):
@@ -119,23 +151,39 @@ def foreign(store):
         r = t.a.read()
         same(r["outcome"], "foreign", f"foreign: {what} is no record of ours")
         text = r.get("err", {}).get("text", "")
-        ok(t.key in text and text.isprintable(), f"foreign: {what}: the error names the key, in text that a terminal can bear")
-        same(t.a.write(record("a"), "")["outcome"], "conflict", f"foreign: {what}: a write that expects none is a conflict")
+        ok(
+            t.key in text and text.isprintable(),
+            f"foreign: {what}: the error names the key, in text that a terminal can bear",
+        )
+        same(
+            t.a.write(record("a"), "")["outcome"],
+            "conflict",
+            f"foreign: {what}: a write that expects none is a conflict",
+        )
         same(store.get(t.key), content, f"foreign: {what}: and it is not touched")
         t.end()
 
 
 def contents(store):
     t = Two(store, "contents")
-    rec = record(NAUGHTY, address=NAUGHTY, previousHolder=NAUGHTY, somebodysField={"kept": [1, None, NAUGHTY, 2 ** 53]},
-                 checkpoint={"data": "\u00e9\u540d\"" * 4096})
+    rec = record(
+        NAUGHTY,
+        address=NAUGHTY,
+        previousHolder=NAUGHTY,
+        somebodysField={"kept": [1, None, NAUGHTY, 2**53]},
+        checkpoint={"data": '\u00e9\u540d"' * 4096},
+    )
     w = t.a.write(rec, "")
     same(w["outcome"], "ok", "contents: any UTF-8, fields of others and a checkpoint of 16 KB are written")
     got = t.b.read().get("record", {})
     for field in ("holderIdentity", "address", "previousHolder", "somebodysField", "checkpoint"):
         same(got.get(field) == rec[field], True, f"contents: {field} is read as it was written")
     w = t.a.write(record("a", checkpoint={"data": "x" * 16384}), w["version"])
-    same((w["outcome"], len(t.b.read()["record"]["checkpoint"]["data"])), ("ok", 16384), "contents: 16 KB of plain letters")
+    same(
+        (w["outcome"], len(t.b.read()["record"]["checkpoint"]["data"])),
+        ("ok", 16384),
+        "contents: 16 KB of plain letters",
+    )
     t.end()
 
 
@@ -147,7 +195,11 @@ def keys(store):
     if all(ok(o["ok"], f"keys: {n!r} can be opened") or note(o.get("err")) for o, n in zip(opened, names)):
         wrote = [d.write(record(f"holder of {n}"), "")["outcome"] for d, n in zip(drivers, names)]
         same(wrote, ["ok"] * len(names), "keys: each of these names is a lock of its own")
-        same([d.read()["record"]["holderIdentity"] for d in drivers], [f"holder of {n}" for n in names], "keys: with a record of its own")
+        same(
+            [d.read()["record"]["holderIdentity"] for d in drivers],
+            [f"holder of {n}" for n in names],
+            "keys: with a record of its own",
+        )
     for d, n in zip(drivers, names):
         d.end()
         store.delete(n)
@@ -167,7 +219,11 @@ def cancel(store):
         time.sleep(0.02 * (i % 3))  # it may still land: then it is what everybody sees
         version = t.truth()["version"]
     op = t.a.start("read", within_ms=20_000)
-    same(t.a.do("cancel")["calls"], 1, "cancel: an operation that is cancelled has been answered when cancel returns, once")
+    same(
+        t.a.do("cancel")["calls"],
+        1,
+        "cancel: an operation that is cancelled has been answered when cancel returns, once",
+    )
     ok(t.a.wait(op)["outcome"] in ("ok", "failed"), "cancel: a read too")
     same(t.a.do("cancel")["calls"], 1, "cancel: cancelling nothing does nothing")
     ok(t.works_again(), "cancel: the lock goes on working")
@@ -176,12 +232,21 @@ def cancel(store):
 
 def notices(store):
     t = Two(store, "notice")
-    same(t.a.do("watch")["watching"], store.watches, "notices: this store " + ("gives them" if store.watches else "gives none, so candidates poll"))
+    same(
+        t.a.do("watch")["watching"],
+        store.watches,
+        "notices: this store " + ("gives them" if store.watches else "gives none, so candidates poll"),
+    )
     if store.watches:
         t.a.read()
         last = {"outcome": "absent"}
-        steps = [("a record is made", lambda: t.put("x")), ("it is written again", lambda: t.put("y")), ("it is deleted", lambda: store.delete(t.key)),
-                 ("it is made again", lambda: t.put("z")), ("it is edited by hand", lambda: store.put(t.key, store.get(t.key).replace(b"15000", b"26000")))]
+        steps = [
+            ("a record is made", lambda: t.put("x")),
+            ("it is written again", lambda: t.put("y")),
+            ("it is deleted", lambda: store.delete(t.key)),
+            ("it is made again", lambda: t.put("z")),
+            ("it is edited by hand", lambda: store.put(t.key, store.get(t.key).replace(b"15000", b"26000"))),
+        ]
         if not store.notices_by_hand:
             steps = [s for s in steps if s[0] not in ("it is deleted", "it is edited by hand")]
         for what, act in steps:
@@ -213,13 +278,17 @@ def racing(store):
     got, errors = race(url, rounds)
     if errors:
         note(errors)
-    same([got.get(k) for k in ("won_once", "wrong", "misread", "failed")], [rounds, 0, 0, 0],
-         f"race: 64 racers in 8 processes, each with a connection of its own: {rounds} rounds, one winner each")
+    same(
+        [got.get(k) for k in ("won_once", "wrong", "misread", "failed")],
+        [rounds, 0, 0, 0],
+        f"race: 64 racers in 8 processes, each with a connection of its own: {rounds} rounds, one winner each",
+    )
     same(got.get("token_back"), 0, "race: whose token is larger than all before")
     note(f"race on {store.name}: {rounds} rounds in {got.get('seconds')} s")
 
 
 # ---- faults between client and server ----
+
 
 def honest(t, rec, w):
     """The one thing that must hold whatever happens: "ok" is in the store, "surely not applied" is not."""
@@ -246,7 +315,10 @@ def lost_reply(store, what="lost reply", **fields):
         landed += t.has(rec)
         if not good:
             ok(False, f"{what}: cut after {cut} bytes of it: {w}")
-    ok("unknown" in told, f"{what}: a write whose answer is lost is unknown, not failed ({', '.join(told)}; {landed} of {len(told)} had been applied)")
+    ok(
+        "unknown" in told,
+        f"{what}: a write whose answer is lost is unknown, not failed ({', '.join(told)}; {landed} of {len(told)} had been applied)",
+    )
     ok(t.works_again(), f"{what}: and the lock goes on working")
     t.end()
     proxy.close()
@@ -279,7 +351,10 @@ def slow_reply(store):
     proxy.delay(0.4)
     rec = record("a")
     w = t.a.write(rec, version)
-    ok(w["outcome"] == "ok" and w["sent_ms"] + 400 <= w["took_ms"] + 1, "slow reply: a write counts from when it was sent, not from when it was answered")
+    ok(
+        w["outcome"] == "ok" and w["sent_ms"] + 400 <= w["took_ms"] + 1,
+        "slow reply: a write counts from when it was sent, not from when it was answered",
+    )
     proxy.heal()
     proxy.freeze("down")
     late = record("late")
@@ -287,7 +362,11 @@ def slow_reply(store):
     ok(honest(t, late, w) and w["outcome"] == "unknown", "slow reply: later than the deadline it is unknown")
     r = t.a.start("read", within_ms=20_000)
     proxy.thaw()
-    same(t.a.wait(r).get("record", {}).get("holderIdentity"), "late", "slow reply: what comes late is not taken for the answer to something else")
+    same(
+        t.a.wait(r).get("record", {}).get("holderIdentity"),
+        "late",
+        "slow reply: what comes late is not taken for the answer to something else",
+    )
     ok(t.works_again(), "slow reply: and the lock goes on working")
     t.end()
     proxy.close()
@@ -311,7 +390,11 @@ def silence(store, what="silence", **fields):
     same(t.b.write(record("b", **fields), version)["outcome"], "ok", f"{what}: another writes meanwhile")
     proxy.thaw()
     ok(wait_for(lambda: t.a.read()["outcome"] == "ok"), f"{what}: it is answered again")
-    same(t.truth()["record"]["holderIdentity"], "b", f"{what}: a write that arrives late, after another's, changes nothing")
+    same(
+        t.truth()["record"]["holderIdentity"],
+        "b",
+        f"{what}: a write that arrives late, after another's, changes nothing",
+    )
     ok(t.works_again(), f"{what}: and the lock goes on working")
     t.end()
     proxy.close()
@@ -326,7 +409,10 @@ def half_open(store):
     proxy.lose()
     rec = record("a")
     w = t.a.write(rec, version, within=SHORT)
-    ok(w["outcome"] in ("unknown", "failed") and honest(t, rec, w), "half-open: a connection that leads nowhere is seen by the deadline")
+    ok(
+        w["outcome"] in ("unknown", "failed") and honest(t, rec, w),
+        "half-open: a connection that leads nowhere is seen by the deadline",
+    )
     proxy.up.lose = proxy.down.lose = False  # the old connections stay deaf: nothing tells the client
     again = wait_for(lambda: t.a.read(within=SHORT * 2)["outcome"] == "ok")
     ok(again, "half-open: and is not used for ever")
@@ -346,7 +432,10 @@ def replayed(store):
     rec = record("a")
     w = t.a.write(rec, version)
     proxy.replay(False)
-    ok(w["outcome"] in ("ok", "conflict", "unknown") and t.has(rec), f"repeated request: it is applied once, and the answer ({w['outcome']}) is settled by a look")
+    ok(
+        w["outcome"] in ("ok", "conflict", "unknown") and t.has(rec),
+        f"repeated request: it is applied once, and the answer ({w['outcome']}) is settled by a look",
+    )
     same(t.a.read().get("record", {}).get("write"), rec["write"], "repeated request: which shows our own write's name")
     t.end()
     proxy.close()
@@ -424,6 +513,7 @@ def missed_notices(store):
 
 # ---- faults of the server ----
 
+
 def paused(store):
     t = Two(store, "paused")
     version = t.put()
@@ -438,9 +528,14 @@ def paused(store):
         never = fresh.read(within=SHORT)
     finally:
         store.resume()
-    ok(r["outcome"] == "failed" and w["outcome"] in ("unknown", "failed") and never["outcome"] == "failed",
-       "frozen server: everything fails by its deadline, a first connection too")
-    ok(wait_for(lambda: t.a.read()["outcome"] == "ok") and honest(t, rec, w), "frozen server: and when it goes on, what was said is true")
+    ok(
+        r["outcome"] == "failed" and w["outcome"] in ("unknown", "failed") and never["outcome"] == "failed",
+        "frozen server: everything fails by its deadline, a first connection too",
+    )
+    ok(
+        wait_for(lambda: t.a.read()["outcome"] == "ok") and honest(t, rec, w),
+        "frozen server: and when it goes on, what was said is true",
+    )
     fresh.end()
     ok(t.works_again(), "frozen server: the lock goes on working")
     t.end()
@@ -456,12 +551,19 @@ def restarted(store):
     down = t.a.read(within=SHORT)
     lost = record("lost")
     gone = t.a.write(lost, w["version"], within=SHORT)
-    ok(down["outcome"] == "failed" and gone["outcome"] in ("failed", "unknown"), "restart: with the server killed nothing succeeds")
+    ok(
+        down["outcome"] == "failed" and gone["outcome"] in ("failed", "unknown"),
+        "restart: with the server killed nothing succeeds",
+    )
     ok(down.get("err", {}).get("text"), "restart: and it is said why")
     before = t.a.count()
     store.restart()
     back = t.truth()
-    same((back["outcome"], back.get("record", {}).get("write")), ("ok", rec["write"]), "restart: a record that was written is there after the server was killed")
+    same(
+        (back["outcome"], back.get("record", {}).get("write")),
+        ("ok", rec["write"]),
+        "restart: a record that was written is there after the server was killed",
+    )
     ok(honest(t, lost, gone), "restart: and what was said meanwhile is true")
     if store.watches:
         wait_for(lambda: t.a.read()["outcome"] == "ok")
@@ -482,7 +584,10 @@ def read_only(store):
         r, w = t.a.read(), t.a.write(rec, version, within=4000)
     finally:
         undo()
-    ok(w["outcome"] in ("failed", "refused") and w.get("err", {}).get("text"), f"read-only: a write is an error ({w['outcome']}: {w.get('err', {}).get('text', '')[:160]})")
+    ok(
+        w["outcome"] in ("failed", "refused") and w.get("err", {}).get("text"),
+        f"read-only: a write is an error ({w['outcome']}: {w.get('err', {}).get('text', '')[:160]})",
+    )
     ok(honest(t, rec, w), "read-only: and nothing is changed")
     ok(t.works_again(), "read-only: writable again, the lock goes on working")
     t.end()
@@ -504,7 +609,10 @@ def full(store):
                 break
     finally:
         undo()
-    ok(outcomes[-1] in ("failed", "unknown", "refused", "invalid"), f"out of space: a write is an error ({w.get('err', {}).get('text', '')[:160]})")
+    ok(
+        outcomes[-1] in ("failed", "unknown", "refused", "invalid"),
+        f"out of space: a write is an error ({w.get('err', {}).get('text', '')[:160]})",
+    )
     ok(t.truth()["outcome"] == "ok" and honest(t, rec, w), "out of space: the record that was there is whole")
     ok(t.works_again(), "out of space: with room again the lock goes on working")
     t.end()
@@ -539,5 +647,16 @@ def term_in_silence(store):
 
 
 BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, racing]
-NETWORK = [lost_reply, lost_reply_to_a_term, cut_request, cut_term, slow_reply, silence, term_in_silence, half_open, repeated_answers, missed_notices]
+NETWORK = [
+    lost_reply,
+    lost_reply_to_a_term,
+    cut_request,
+    cut_term,
+    slow_reply,
+    silence,
+    term_in_silence,
+    half_open,
+    repeated_answers,
+    missed_notices,
+]
 SERVER = [paused, restarted]

@@ -9,16 +9,30 @@ WITHIN = 20_000  # ms; generous: for operations that nothing hinders
 def record(holder="somebody", **fields):
     """A record as a term's write would make it, with a write name of its own."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-    return {"holderIdentity": holder, "leaseDurationSeconds": 15, "acquireTime": now, "renewTime": now, "leaderTransitions": 0,
-            "leaseDurationMs": 15000, "renewDeadlineMs": 10000, "retryPeriodMs": 2000, "term": 1, "token": 1, "write": uuid.uuid4().hex,
-            "state": "leading", **fields}
+    return {
+        "holderIdentity": holder,
+        "leaseDurationSeconds": 15,
+        "acquireTime": now,
+        "renewTime": now,
+        "leaderTransitions": 0,
+        "leaseDurationMs": 15000,
+        "renewDeadlineMs": 10000,
+        "retryPeriodMs": 2000,
+        "term": 1,
+        "token": 1,
+        "write": uuid.uuid4().hex,
+        "state": "leading",
+        **fields,
+    }
 
 
 class Driver:
     everyone = []
 
     def __init__(self, env=None):
-        self.process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})})
+        self.process = subprocess.Popen(
+            [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
+        )
         self.number, self.answers, self.notices, self.lines = 0, {}, {}, 0
         self.news = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
@@ -51,7 +65,9 @@ class Driver:
         with self.news:
             self.news.wait_for(lambda: number in self.answers or self.number is None, patience)
             if number not in self.answers:
-                raise RuntimeError("no answer: the conformance program " + ("has died" if self.number is None else "says nothing"))
+                raise RuntimeError(
+                    "no answer: the conformance program " + ("has died" if self.number is None else "says nothing")
+                )
             return self.answers[number][0]
 
     def do(self, what, lock="a", **args):
@@ -93,5 +109,7 @@ class Driver:
 
 
 def race(url, rounds, racers=64, processes=8):
-    r = subprocess.run([PROGRAM, "race", url, str(rounds), str(racers), str(processes)], capture_output=True, text=True, timeout=1800)
+    r = subprocess.run(
+        [PROGRAM, "race", url, str(rounds), str(racers), str(processes)], capture_output=True, text=True, timeout=1800
+    )
     return json.loads(r.stdout) if r.stdout else {}, r.stderr.strip()

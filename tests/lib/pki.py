@@ -12,8 +12,23 @@ class Pki:
     def __init__(self, where):
         self.dir = where
         self.ca = self.path("ca.crt")
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "3", "-subj", "/CN=test-ca",
-                "-keyout", self.path("ca.key"), "-out", self.ca)
+        openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-days",
+            "3",
+            "-subj",
+            "/CN=test-ca",
+            "-keyout",
+            self.path("ca.key"),
+            "-out",
+            self.ca,
+        )
 
     def path(self, name):
         return os.path.join(self.dir, name)
@@ -27,9 +42,37 @@ class Pki:
     def sign(self, name, subject, alt=None, days="2"):
         """(certificate, key). alt: a subjectAltName. days may be negative: expired."""
         key, csr, crt, ext = (self.path(name + end) for end in (".key", ".csr", ".crt", ".ext"))
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject, "-keyout", key, "-out", csr)
+        openssl(
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-subj",
+            subject,
+            "-keyout",
+            key,
+            "-out",
+            csr,
+        )
         with open(ext, "w") as f:
             f.write("extendedKeyUsage=clientAuth,serverAuth\n" + (f"subjectAltName={alt}\n" if alt else ""))
-        openssl("x509", "-req", "-in", csr, "-CA", self.ca, "-CAkey", self.path("ca.key"), "-CAcreateserial", "-days", days, "-extfile", ext,
-                "-out", crt)
+        openssl(
+            "x509",
+            "-req",
+            "-in",
+            csr,
+            "-CA",
+            self.ca,
+            "-CAkey",
+            self.path("ca.key"),
+            "-CAcreateserial",
+            "-days",
+            days,
+            "-extfile",
+            ext,
+            "-out",
+            crt,
+        )
         return crt, key

@@ -23,8 +23,20 @@ LIMIT = 120  # seconds to wait for anything: generous, since the machine may be 
 ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = range(1, 10)
 GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = range(64, 73)
 FIELDS = {  # u8 b, u32 u, u64 q, i64 i, str s; behind the type
-    ELECTION: ("u index", "s name", "s lock", "s identity", "s address", "i lease_ms", "i renew_ms", "i retry_ms",
-               "i stop_grace_ms", "i shutdown_grace_ms", "u flags", "s where"),
+    ELECTION: (
+        "u index",
+        "s name",
+        "s lock",
+        "s identity",
+        "s address",
+        "i lease_ms",
+        "i renew_ms",
+        "i retry_ms",
+        "i stop_grace_ms",
+        "i shutdown_grace_ms",
+        "u flags",
+        "s where",
+    ),
     LOADED: ("u count",),
     LOAD_FAILED: ("s text",),
     STARTED: ("b ok", "s text"),
@@ -60,7 +72,7 @@ def unpack(data):
         letter, name = field.split()
         if letter == "s":
             size = struct.unpack_from("=I", data, at)[0]
-            fields[name] = data[at + 4:at + 3 + size].decode("utf-8", "replace")
+            fields[name] = data[at + 4 : at + 3 + size].decode("utf-8", "replace")
             at += 4 + size
         else:
             fields[name] = struct.unpack_from(NUMBERS[letter], data, at)[0]
@@ -79,7 +91,9 @@ F_SEAL_FUTURE_WRITE = 0x10  # fcntl(2)
 
 class Page:
     def __init__(self, slots=8192):
-        self.fds = [os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(2)]  # deadlines, marks
+        self.fds = [
+            os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(2)
+        ]  # deadlines, marks
         for fd in self.fds:
             os.ftruncate(fd, 64 + 64 * slots)
         self.map, self.marks = (mmap.mmap(fd, 64 + 64 * slots) for fd in self.fds)
@@ -128,8 +142,14 @@ class Worker:
         kind = ["eval", body] if body is not None else ["file", script]
         self.process = subprocess.Popen(
             [BINARY, "-x", "worker", str(theirs.fileno()), *map(str, self.page.fds), "json", "debug", *kind, *args],
-            pass_fds=(theirs.fileno(), *self.page.fds), stdin=subprocess.DEVNULL, stdout=self.stdout, stderr=self.stderr,
-            cwd=directory or self.directory.name, env=dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1", **(env or {})), start_new_session=True)
+            pass_fds=(theirs.fileno(), *self.page.fds),
+            stdin=subprocess.DEVNULL,
+            stdout=self.stdout,
+            stderr=self.stderr,
+            cwd=directory or self.directory.name,
+            env=dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1", **(env or {})),
+            start_new_session=True,
+        )
         theirs.close()
         self.term = {}
 
@@ -278,6 +298,8 @@ class Tap:
             try:
                 test(self)
             except Exception as e:  # noqa: the harness must go on with the next test
-                self.ok(False, (test.__doc__ or test.__name__).strip().splitlines()[0], "%s: %s" % (type(e).__name__, e))
+                self.ok(
+                    False, (test.__doc__ or test.__name__).strip().splitlines()[0], "%s: %s" % (type(e).__name__, e)
+                )
         print("1..%d" % self.count)
         sys.exit(1 if self.failed else 0)

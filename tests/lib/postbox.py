@@ -11,7 +11,9 @@ class _Session(socketserver.StreamRequestHandler):
         lines = []
         with self.server.changed:
             self.server.waiting += 1
-            self.server.changed.wait_for(lambda: self.server.limit is None or len(self.server.mails) < self.server.limit)
+            self.server.changed.wait_for(
+                lambda: self.server.limit is None or len(self.server.mails) < self.server.limit
+            )
             self.server.waiting -= 1
         self.say("354 go ahead")
         while (line := self.rfile.readline()) != b".\r\n":
@@ -26,9 +28,9 @@ class _Session(socketserver.StreamRequestHandler):
         while line := self.rfile.readline().decode().strip():
             word = line.split(" ")[0].split(":")[0].upper()
             if word == "MAIL":
-                sender, boxes = line[line.index("<") + 1:line.index(">")], []
+                sender, boxes = line[line.index("<") + 1 : line.index(">")], []
             elif word == "RCPT":
-                box = line[line.index("<") + 1:line.index(">")]
+                box = line[line.index("<") + 1 : line.index(">")]
                 if box.startswith("nobody@"):
                     self.say("550 no such box")
                     continue
@@ -46,6 +48,7 @@ class _Session(socketserver.StreamRequestHandler):
 
 class Mailbox(socketserver.ThreadingTCPServer):
     """mails: (sender, boxes, message). limit: no more are taken for now; waiting: so many would like to leave one. nobody@ has no box."""
+
     daemon_threads = True
 
     def __init__(self):

@@ -19,11 +19,13 @@ def _thread_loop():
 
 def _end(thread, owner):
     """What still waits when the test ends is cancelled: a task that is only thrown away says so on stderr."""
+
     async def cancel():
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
     if os.getpid() != owner:
         return
     asyncio.run_coroutine_threadsafe(cancel(), _loop).result(30)
@@ -40,11 +42,11 @@ class Way:
         self.heal()
 
     def heal(self):
-        self.delay = 0          # seconds before each piece goes on
-        self.cut_after = None   # bytes that still pass; then the connection is reset
-        self.lose = False       # pieces vanish, and all that follows them; the connection stays
-        self.repeat = None      # down: each piece comes twice: "at once", or "late", right after the client's next request
-        self.replay = False     # up: each piece reaches the server once before, on a connection of its own
+        self.delay = 0  # seconds before each piece goes on
+        self.cut_after = None  # bytes that still pass; then the connection is reset
+        self.lose = False  # pieces vanish, and all that follows them; the connection stays
+        self.repeat = None  # down: each piece comes twice: "at once", or "late", right after the client's next request
+        self.replay = False  # up: each piece reaches the server once before, on a connection of its own
         self.open.set()
 
 
@@ -72,8 +74,10 @@ class Proxy:
         try:
             far_reader, far_writer = await asyncio.open_connection(*self.target)
             pair["server"] = far_writer
-            pumps = [asyncio.create_task(self._pump(pair, reader, far_writer, self.up, "up")),
-                     asyncio.create_task(self._pump(pair, far_reader, writer, self.down, "down"))]
+            pumps = [
+                asyncio.create_task(self._pump(pair, reader, far_writer, self.up, "up")),
+                asyncio.create_task(self._pump(pair, far_reader, writer, self.down, "down")),
+            ]
             pair["tasks"] += pumps
             await asyncio.wait(pumps, return_when=asyncio.FIRST_EXCEPTION)
         except (OSError, asyncio.CancelledError):
@@ -103,7 +107,7 @@ class Proxy:
             if way.replay:
                 await self._replay(piece)
             if way.cut_after is not None:
-                piece, way.cut_after = piece[:way.cut_after], max(0, way.cut_after - len(piece))
+                piece, way.cut_after = piece[: way.cut_after], max(0, way.cut_after - len(piece))
             self.bytes[name] += len(piece)
             if name == "up" and pair["late"]:
                 pair["client"].write(pair["late"])
@@ -153,6 +157,7 @@ class Proxy:
                         way.open.clear() if value else way.open.set()
                     else:
                         setattr(way, key, value)
+
         self._do(act)
 
     def freeze(self, *ways):
@@ -172,8 +177,10 @@ class Proxy:
 
     def lose_answer_to(self, word):
         """The connection that carries these bytes to the server, the next time, is reset when the answer comes."""
+
         async def act():
             self.unanswered = word
+
         self._do(act)
 
     def lose(self, *ways):
@@ -192,10 +199,12 @@ class Proxy:
         async def act():
             for pair in list(self.pairs):
                 self._reset(pair)
+
         self._do(act)
 
     def heal(self):
         """Ends every fault. Connections that lost something are cut, since a stream without its middle is none."""
+
         async def act():
             self.up.heal()
             self.down.heal()
@@ -203,10 +212,12 @@ class Proxy:
                 pair["late"] = b""
                 if pair["hurt"]:
                     self._reset(pair)
+
         self._do(act)
 
     def close(self):
         async def act():
             self.server.close()
+
         self._do(act)
         self.cut()

@@ -29,8 +29,14 @@ def _mark(op, pid):
     global _lifeline
     with _lifeline_lock:
         if not _lifeline:
-            _lifeline = subprocess.Popen(["sh", "-c", _WATCH], stdin=subprocess.PIPE, text=True, start_new_session=True,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            _lifeline = subprocess.Popen(
+                ["sh", "-c", _WATCH],
+                stdin=subprocess.PIPE,
+                text=True,
+                start_new_session=True,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
         _lifeline.stdin.write(f"{op} {pid}\n")
         _lifeline.stdin.flush()
 
@@ -85,18 +91,41 @@ class SmallDisk:
         os.makedirs(path, exist_ok=True)
         owner = pwd.getpwnam(user or "root")
         options = f"size={size},mode=0700,uid={owner.pw_uid},gid={owner.pw_gid}"
-        self.holder = subprocess.Popen(["unshare", "--mount", "--propagation", "private", "sh", "-c",
-                                        f'mount -t tmpfs -o {options} tmpfs "$1" && echo mounted && exec sleep 100000', "sh", path],
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        self.holder = subprocess.Popen(
+            [
+                "unshare",
+                "--mount",
+                "--propagation",
+                "private",
+                "sh",
+                "-c",
+                f'mount -t tmpfs -o {options} tmpfs "$1" && echo mounted && exec sleep 100000',
+                "sh",
+                path,
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         _mark("add", self.holder.pid)
         if self.holder.stdout.readline() != "mounted\n":
             raise RuntimeError(f"no tmpfs at {path}")
-        self.seen = f"/proc/{self.holder.pid}/root{path}"   # from here
+        self.seen = f"/proc/{self.holder.pid}/root{path}"  # from here
 
     def through(self, user=None):
         """What to put before a command line."""
         account = pwd.getpwnam(user or "root")
-        return ["nsenter", "--mount", "--target", str(self.holder.pid), "--setuid", str(account.pw_uid), "--setgid", str(account.pw_gid)]
+        return [
+            "nsenter",
+            "--mount",
+            "--target",
+            str(self.holder.pid),
+            "--setuid",
+            str(account.pw_uid),
+            "--setgid",
+            str(account.pw_gid),
+        ]
 
     def fill(self):
         with open(os.path.join(self.seen, "fill"), "wb", buffering=0) as f:
@@ -118,13 +147,15 @@ class SmallDisk:
 
 class Server:
     """One process. A subclass says how it is started (command), and how one knows that it serves (ready)."""
-    user = None                 # a user to start it as, if this is root
-    disk = None                 # a SmallDisk that it sees
-    environment = {}            # variables that it is started with
+
+    user = None  # a user to start it as, if this is root
+    disk = None  # a SmallDisk that it sees
+    environment = {}  # variables that it is started with
 
     def __init__(self, start=True):
-        self.dir = tempfile.mkdtemp(prefix=f"lunarch-{type(self).__name__.lower()}-",
-                                    dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+        self.dir = tempfile.mkdtemp(
+            prefix=f"lunarch-{type(self).__name__.lower()}-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
+        )
         self.port = free_port()
         self.process = None
         self.log = os.path.join(self.dir, "log")
@@ -155,8 +186,16 @@ class Server:
         extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who and not self.disk else {}
         before = self.disk.through(who) if self.disk else []
         with open(self.log, "ab") as log:
-            self.process = subprocess.Popen([*before, *self.command(), *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.dir,
-                                            env={**os.environ, **self.environment}, start_new_session=True, **extra)
+            self.process = subprocess.Popen(
+                [*before, *self.command(), *more],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.dir,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+                **extra,
+            )
         _mark("add", self.process.pid)
         if not wait_for(lambda: self.process.poll() is not None or self.ready()) or self.process.poll() is not None:
             note(f"{type(self).__name__} on port {self.port} did not start:")
@@ -223,15 +262,37 @@ class Etcd(Server):
 
     def command(self):
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
-        return [os.environ.get("ETCD", "etcd"), "--name", self.name, "--data-dir", os.path.join(self.dir, "data"), "--listen-client-urls", here,
-                "--advertise-client-urls", here, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
-                "--initial-cluster", ",".join(f"{n}=http://127.0.0.1:{p}" for n, p in self.peers.items()),
-                "--initial-cluster-token", f"lunarch-{min(self.peers.values())}", "--logger", "zap", "--log-level", "warn", *self.options]
+        return [
+            os.environ.get("ETCD", "etcd"),
+            "--name",
+            self.name,
+            "--data-dir",
+            os.path.join(self.dir, "data"),
+            "--listen-client-urls",
+            here,
+            "--advertise-client-urls",
+            here,
+            "--listen-peer-urls",
+            peer,
+            "--initial-advertise-peer-urls",
+            peer,
+            "--initial-cluster",
+            ",".join(f"{n}=http://127.0.0.1:{p}" for n, p in self.peers.items()),
+            "--initial-cluster-token",
+            f"lunarch-{min(self.peers.values())}",
+            "--logger",
+            "zap",
+            "--log-level",
+            "warn",
+            *self.options,
+        ]
 
     def ready(self):
         if len(self.peers) > 1 and not self.whole:
             return True
-        return '"health":"true"' in ask(self.port, f"GET /health HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n\r\n").replace(" ", "")
+        return '"health":"true"' in ask(
+            self.port, f"GET /health HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n\r\n"
+        ).replace(" ", "")
 
     whole = True  # false while a cluster is being started one by one
 
@@ -262,15 +323,31 @@ class Redis(Server):
         super().__init__(start)
 
     def command(self):
-        return ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.dir, "--save", "", *self.options]
+        return [
+            "redis-server",
+            "--port",
+            str(self.port),
+            "--bind",
+            "127.0.0.1",
+            "--dir",
+            self.dir,
+            "--save",
+            "",
+            *self.options,
+        ]
 
     def ready(self):
         return ask(self.port, "PING\r\n").startswith(("+PONG", "-NOAUTH", "-DENIED"))
 
     def cli(self, *args, password=None):
         """redis-cli's answer."""
-        return subprocess.run(["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), *args], capture_output=True, text=True,
-                              env={**os.environ, **({"REDISCLI_AUTH": password} if password else {})}, timeout=PATIENCE).stdout.strip()
+        return subprocess.run(
+            ["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), *args],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **({"REDISCLI_AUTH": password} if password else {})},
+            timeout=PATIENCE,
+        ).stdout.strip()
 
     def url(self, key):
         return f"redis://127.0.0.1:{self.port}/{key}"
@@ -279,6 +356,7 @@ class Redis(Server):
 class Postgres(Server):
     """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections but the superuser's.
     standby_of: another Postgres, or a proxy before it: this is an asynchronous standby of that."""
+
     user = "postgres"
     superuser, password = "lunarch", "moon light"
 
@@ -299,15 +377,44 @@ class Postgres(Server):
         os.chmod(self.dir, 0o755)
         if who:
             os.chown(data, pwd.getpwnam(who).pw_uid, pwd.getpwnam(who).pw_gid)
-        make = [self.binary("initdb"), "-D", data, "-U", self.superuser, "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C", *self.initdb]
+        make = [
+            self.binary("initdb"),
+            "-D",
+            data,
+            "-U",
+            self.superuser,
+            "--auth=trust",
+            "--no-sync",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            *self.initdb,
+        ]
         if self.standby_of:
-            make = [self.binary("pg_basebackup"), "-D", data, "-h", "127.0.0.1", "-p", str(self.standby_of.port), "-U", self.superuser, "-R",
-                    "-X", "stream", "-c", "fast", "--no-sync"]
+            make = [
+                self.binary("pg_basebackup"),
+                "-D",
+                data,
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(self.standby_of.port),
+                "-U",
+                self.superuser,
+                "-R",
+                "-X",
+                "stream",
+                "-c",
+                "fast",
+                "--no-sync",
+            ]
         made = subprocess.run(make, capture_output=True, text=True, cwd=self.dir, **extra)
         if made.returncode:
             raise RuntimeError(made.stderr)
         with open(os.path.join(data, "pg_hba.conf"), "w") as f:
-            f.write(f"local all all trust\nhost all,replication {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 {self.auth}\n")
+            f.write(
+                f"local all all trust\nhost all,replication {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 {self.auth}\n"
+            )
 
     def promote(self):
         """From a standby: it has taken what it was sent, and takes writes."""
@@ -315,13 +422,32 @@ class Postgres(Server):
         wait_for(lambda: self.sql("SELECT pg_is_in_recovery()") == "f")
 
     def command(self):
-        return [self.binary("postgres"), "-D", os.path.join(self.dir, "data"), "-c", f"port={self.port}", "-c", "listen_addresses=127.0.0.1",
-                "-c", f"unix_socket_directories={self.dir}", "-c", "fsync=off", "-c", "shared_buffers=16MB",
-                "-c", "dynamic_shared_memory_type=mmap",  # in its directory, not where a killed one leaves it behind
-                *self.options]
+        return [
+            self.binary("postgres"),
+            "-D",
+            os.path.join(self.dir, "data"),
+            "-c",
+            f"port={self.port}",
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            f"unix_socket_directories={self.dir}",
+            "-c",
+            "fsync=off",
+            "-c",
+            "shared_buffers=16MB",
+            "-c",
+            "dynamic_shared_memory_type=mmap",  # in its directory, not where a killed one leaves it behind
+            *self.options,
+        ]
 
     def ready(self):
-        return subprocess.run([self.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]).returncode == 0
+        return (
+            subprocess.run(
+                [self.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
+            ).returncode
+            == 0
+        )
 
     def stop(self, sig=signal.SIGINT):
         """SIGINT is PostgreSQL's fast shutdown."""
@@ -360,9 +486,31 @@ class Postgres(Server):
 
     def sql(self, text, user=None, database="postgres", port=None):
         """psql's answer, unaligned, without headings; raises with its message."""
-        p = subprocess.run([self.binary("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-p", str(port or self.port),
-                            "-U", user or self.superuser, "-d", database, "-c", text], capture_output=True, text=True, timeout=PATIENCE,
-                           env={**os.environ, "PGPASSWORD": self.password})
+        p = subprocess.run(
+            [
+                self.binary("psql"),
+                "-X",
+                "-q",
+                "-A",
+                "-t",
+                "-v",
+                "ON_ERROR_STOP=1",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(port or self.port),
+                "-U",
+                user or self.superuser,
+                "-d",
+                database,
+                "-c",
+                text,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            env={**os.environ, "PGPASSWORD": self.password},
+        )
         if p.returncode:
             raise RuntimeError(p.stderr.strip())
         return p.stdout.strip()
@@ -373,13 +521,18 @@ class Postgres(Server):
 
 def _stopped(pid):
     """Waits until none of its threads runs any more: a busy machine takes its time to stop them, and one could still answer."""
+
     def state(thread):
         try:
             with open(f"/proc/{pid}/task/{thread}/stat") as f:
                 return f.read().rsplit(")", 1)[1].split()[0]
         except OSError:
             return "X"
-    wait_for(lambda: not os.path.isdir(f"/proc/{pid}/task") or all(state(t) in "tTXZ" for t in os.listdir(f"/proc/{pid}/task")))
+
+    wait_for(
+        lambda: not os.path.isdir(f"/proc/{pid}/task")
+        or all(state(t) in "tTXZ" for t in os.listdir(f"/proc/{pid}/task"))
+    )
 
 
 def _running(pid):
@@ -392,6 +545,7 @@ def _running(pid):
 
 class Bouncer(Server):
     """pgbouncer before a Postgres; mode: transaction or session."""
+
     user = "postgres"
 
     def __init__(self, postgres, mode="transaction", start=True):
@@ -402,7 +556,8 @@ class Bouncer(Server):
         with open(os.path.join(self.dir, "users"), "w") as f:
             f.write(f'"{Postgres.superuser}" ""\n')
         with open(os.path.join(self.dir, "ini"), "w") as f:
-            f.write(f"""[databases]
+            f.write(
+                f"""[databases]
 * = host=127.0.0.1 port={self.postgres.port}
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -411,13 +566,19 @@ unix_socket_dir =
 auth_type = trust
 auth_file = {self.dir}/users
 pool_mode = {self.mode}
-""")
+"""
+            )
 
     def command(self):
         return ["/usr/sbin/pgbouncer", os.path.join(self.dir, "ini")]
 
     def ready(self):
-        return subprocess.run([Postgres.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]).returncode == 0
+        return (
+            subprocess.run(
+                [Postgres.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
+            ).returncode
+            == 0
+        )
 
     def url(self, key):
         return f"postgres://{Postgres.superuser}@127.0.0.1:{self.port}/postgres#{key}"
@@ -435,20 +596,44 @@ class ZooKeeper(Server):
         os.mkdir(data)
         with open(os.path.join(data, "myid"), "w") as f:
             f.write(f"{self.number}\n")
-        lines = [f"dataDir={data}", f"clientPort={self.port}", "clientPortAddress=127.0.0.1", "tickTime=1000", "initLimit=10", "syncLimit=5",
-                 "admin.enableServer=false", "4lw.commands.whitelist=*", "maxClientCnxns=0", "forceSync=no", *self.settings]
+        lines = [
+            f"dataDir={data}",
+            f"clientPort={self.port}",
+            "clientPortAddress=127.0.0.1",
+            "tickTime=1000",
+            "initLimit=10",
+            "syncLimit=5",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=*",
+            "maxClientCnxns=0",
+            "forceSync=no",
+            *self.settings,
+        ]
         for n, (quorum, election) in enumerate(self.members or [], 1):
             lines.append(f"server.{n}=127.0.0.1:{quorum}:{election}")
         with open(os.path.join(self.dir, "cfg"), "w") as f:
             f.write("\n".join(lines) + "\n")
         with open(os.path.join(self.dir, "logback.xml"), "w") as f:
-            f.write('<configuration><appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder>'
-                    '</appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n')
+            f.write(
+                '<configuration><appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder>'
+                '</appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n'
+            )
 
     def command(self):
-        return ["java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-cp", f"{self.dir}:/usr/share/java/zookeeper.jar",
-                "-Dzookeeper.log.dir=" + self.dir, "-Djava.net.preferIPv4Stack=true", *self.flags,
-                "org.apache.zookeeper.server.quorum.QuorumPeerMain", os.path.join(self.dir, "cfg")]
+        return [
+            "java",
+            "-Xmx128m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-Xshare:auto",
+            "-cp",
+            f"{self.dir}:/usr/share/java/zookeeper.jar",
+            "-Dzookeeper.log.dir=" + self.dir,
+            "-Djava.net.preferIPv4Stack=true",
+            *self.flags,
+            "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+            os.path.join(self.dir, "cfg"),
+        ]
 
     def ready(self):
         return not self.whole or "Mode:" in ask(self.port, "srvr")

@@ -8,12 +8,12 @@ from proxy import Proxy
 
 class Store:
     name = "?"
-    rounds = 1000           # of the race; RACE=N: no more than that
-    revisions = True        # a version never comes back, whatever is done to the key
+    rounds = 1000  # of the race; RACE=N: no more than that
+    revisions = True  # a version never comes back, whatever is done to the key
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
     repeats = ("at once", "late")  # answers that come twice, and harm nothing
-    clocks = (-3600, 3600)         # seconds by which two candidates' clocks may be off
+    clocks = (-3600, 3600)  # seconds by which two candidates' clocks may be off
     env = {}
     port = None
 
@@ -69,8 +69,11 @@ class File(Store):
 
 class SharedFile(File):
     """With ?shared=link: a directory of numbered versions, as on a network file system, on a disk of this machine."""
+
     name = "file, shared=link"
-    revisions = False  # a version is its number and its content's digest: what was put back byte for byte is what was there
+    revisions = (
+        False  # a version is its number and its content's digest: what was put back byte for byte is what was there
+    )
     watches = False
 
     def __init__(self, directory=None):
@@ -105,6 +108,7 @@ class SharedFile(File):
 
 class Etcd(Store):
     """options: etcd's. user: "name:password" that the URLs have, once auth() has made it."""
+
     name = "etcd"
 
     def __init__(self, *options):
@@ -116,11 +120,23 @@ class Etcd(Store):
         return f"etcd://{self.user + '@' if self.user else ''}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
 
     def keys(self):
-        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "/a/b", "q'uo\"te\\", "{a}:b?c#d&e=f", "x" * 200]
+        return [
+            "plain",
+            "with space",
+            "k\u00e4se \u540d",
+            "a/b",
+            "a%2Fb",
+            "/a/b",
+            "q'uo\"te\\",
+            "{a}:b?c#d&e=f",
+            "x" * 200,
+        ]
 
     def call(self, path, **body):
         """The gateway's answer; raises with its error."""
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"})
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         if self.root:
             asked.add_header("Authorization", self.token())
         try:
@@ -130,8 +146,11 @@ class Etcd(Store):
             raise RuntimeError(e.read().decode()) from e
 
     def token(self):
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}/v3/auth/authenticate",
-                                       json.dumps({"name": "root", "password": self.root}).encode(), {"Content-Type": "application/json"})
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v3/auth/authenticate",
+            json.dumps({"name": "root", "password": self.root}).encode(),
+            {"Content-Type": "application/json"},
+        )
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.load(answer)["token"]
 
@@ -149,7 +168,9 @@ class Etcd(Store):
         self.user = f"{quote(user, safe='')}:{quote(password, safe='')}"
 
     def permit(self, what):
-        self.call("auth/role/grant", name="some", perm={"permType": what, "key": b64(b"mine"), "range_end": b64(b"minf")})
+        self.call(
+            "auth/role/grant", name="some", perm={"permType": what, "key": b64(b"mine"), "range_end": b64(b"minf")}
+        )
 
     def put(self, key, content):
         self.call("kv/put", key=b64(key.encode()), value=b64(content))
@@ -204,7 +225,7 @@ def b64(content):
 
 class Redis(Store):
     name = "redis"
-    revisions = False        # a version is the content's digest: what was put back byte for byte is what was there
+    revisions = False  # a version is the content's digest: what was put back byte for byte is what was there
     notices_by_hand = False  # only what the script does is published
 
     def __init__(self, *options):
@@ -215,12 +236,26 @@ class Redis(Store):
         return f"redis://127.0.0.1:{through.port if through else self.port}/{quote(key)}"
 
     def keys(self):
-        return ["plain", "with space", "k\u00e4se \u540d", "a%2Fb", "a/b", "7/a", "q'uo\"te", "tag{ged}", "open{", "shut}", "x" * 150]
+        return [
+            "plain",
+            "with space",
+            "k\u00e4se \u540d",
+            "a%2Fb",
+            "a/b",
+            "7/a",
+            "q'uo\"te",
+            "tag{ged}",
+            "open{",
+            "shut}",
+            "x" * 150,
+        ]
 
     def talk(self, *words):
         """One command, its answer as bytes, None, or an exception."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
-            s.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(self.as_bytes, words)))
+            s.sendall(
+                b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in map(self.as_bytes, words))
+            )
             f = s.makefile("rb")
             line = f.readline().rstrip(b"\r\n")
             if line[:1] == b"-":
@@ -335,7 +370,17 @@ class Postgres(Store):
             return False
 
     def keys(self):
-        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "q'uo\"te\\", "{a}:b?c#d&e=f", "'; DROP TABLE lunarch_locks; --", "x" * 200]
+        return [
+            "plain",
+            "with space",
+            "k\u00e4se \u540d",
+            "a/b",
+            "a%2Fb",
+            "q'uo\"te\\",
+            "{a}:b?c#d&e=f",
+            "'; DROP TABLE lunarch_locks; --",
+            "x" * 200,
+        ]
 
     @staticmethod
     def text(content):
@@ -344,11 +389,15 @@ class Postgres(Store):
 
     def put(self, key, content):
         name = self.text(key.encode())
-        self.server.sql(f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now(), '') "
-                        f"ON CONFLICT (name) DO UPDATE SET record = excluded.record")
+        self.server.sql(
+            f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now(), '') "
+            f"ON CONFLICT (name) DO UPDATE SET record = excluded.record"
+        )
 
     def get(self, key):
-        found = self.server.sql(f"SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = {self.text(key.encode())}")
+        found = self.server.sql(
+            f"SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = {self.text(key.encode())}"
+        )
         return bytes.fromhex(found[1:]) if found else None
 
     def delete(self, key):
@@ -371,9 +420,11 @@ class Postgres(Store):
     def make_read_only(self):
         self.server.sql("ALTER SYSTEM SET default_transaction_read_only = on")
         self.server.sql("SELECT pg_reload_conf()")
+
         def undo():
             self.server.sql("ALTER SYSTEM RESET default_transaction_read_only")
             self.server.sql("SELECT pg_reload_conf()")
+
         return undo
 
     def repair(self):
@@ -428,7 +479,7 @@ class FullPostgres(Postgres):
 
 class ZooKeeper(Store):
     name = "zookeeper"
-    repeats = ()             # its library ends the program, by an assertion
+    repeats = ()  # its library ends the program, by an assertion
 
     def __init__(self, *settings):
         self.server = servers.ZooKeeper(settings)
@@ -438,7 +489,17 @@ class ZooKeeper(Store):
         return f"zookeeper://127.0.0.1:{(through or self).port}/{quote(key)}"
 
     def keys(self):
-        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a/c/d", "a%2Fb", "q'uo\"te\\", "{a}:b?c#d&e=f", "x" * 200]
+        return [
+            "plain",
+            "with space",
+            "k\u00e4se \u540d",
+            "a/b",
+            "a/c/d",
+            "a%2Fb",
+            "q'uo\"te\\",
+            "{a}:b?c#d&e=f",
+            "x" * 200,
+        ]
 
     def put(self, key, content):
         with Zk(self.port) as z:
@@ -449,7 +510,7 @@ class ZooKeeper(Store):
     def get(self, key):
         with Zk(self.port) as z:
             error, body = z.ask(4, z.text("/" + key) + b"\0")
-            return None if error else body[4:4 + max(0, struct.unpack(">i", body[:4])[0])]
+            return None if error else body[4 : 4 + max(0, struct.unpack(">i", body[:4])[0])]
 
     def delete(self, key):
         with Zk(self.port) as z:
@@ -478,6 +539,7 @@ class ZooKeeper(Store):
             with Zk(self.port) as z:
                 for n in nodes:
                     z.protect(n, z.ALL)
+
         return undo
 
     def repair(self):
@@ -506,6 +568,7 @@ class FullZooKeeper(ZooKeeper):
 
 class Zk:
     """ZooKeeper's protocol, as far as a test reaches into a server with it."""
+
     ALL, READ = 31, 17  # who may only read may still change the ACL back
 
     def __init__(self, port, auth=None):
@@ -538,6 +601,7 @@ class Zk:
                     raise RuntimeError("ZooKeeper closed the connection")
                 got += piece
             return got
+
         return exactly(struct.unpack(">i", exactly(4))[0])
 
     def ask(self, kind, body):
@@ -556,8 +620,8 @@ class Zk:
         error, body = self.ask(8, self.text(path) + b"\0")
         names, at = [], 4
         for _ in range(0 if error else struct.unpack(">i", body[:4])[0]):
-            n = struct.unpack(">i", body[at:at + 4])[0]
-            names.append(body[at + 4:at + 4 + n].decode())
+            n = struct.unpack(">i", body[at : at + 4])[0]
+            names.append(body[at + 4 : at + 4 + n].decode())
             at += 4 + n
         return names
 

@@ -2,6 +2,7 @@
 """Answers that would become a hundred times their size when they are parsed: from an API server, its watch, an etcd. The elector that gets them keeps its memory, says what it got, and its other elections go on. The servers here are
 scripts: healthy ones send no such thing."""
 import http.server, json, os, re, sys, threading
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from kubeapi import Api, status
@@ -25,15 +26,33 @@ def answer(text, code=200):
     return lambda h: h.answer(code, text=data) or True
 
 
-ANNOTATED = {"kind": "Lease", "metadata": {"name": "record", "uid": "u", "resourceVersion": "7", "annotations": {"lunarch.dev/record": small(3 * MB)}}, "spec": {}}
-CLIENT_GO = {"kind": "ConfigMap", "metadata": {"name": "leader", "uid": "u", "resourceVersion": "7",
-                                               "annotations": {"control-plane.alpha.kubernetes.io/leader": '{"x":' + small(3 * MB) + "}"}}}
+ANNOTATED = {
+    "kind": "Lease",
+    "metadata": {
+        "name": "record",
+        "uid": "u",
+        "resourceVersion": "7",
+        "annotations": {"lunarch.dev/record": small(3 * MB)},
+    },
+    "spec": {},
+}
+CLIENT_GO = {
+    "kind": "ConfigMap",
+    "metadata": {
+        "name": "leader",
+        "uid": "u",
+        "resourceVersion": "7",
+        "annotations": {"control-plane.alpha.kubernetes.io/leader": '{"x":' + small(3 * MB) + "}"},
+    },
+}
 # By the lock's name: what its requests are answered with, and what is said of it.
-ANSWERS = {"large": (answer(lease("large", small(15 * MB))), "the limit of 4194304"),
-           "many": (answer(lease("many", small(3 * MB))), "at most 50000"),
-           "refused": (answer(small(15 * MB), 404), "the limit of 4194304"),
-           "record": (answer(json.dumps(ANNOTATED)), "at most 262144"),
-           "leader": (answer(json.dumps(CLIENT_GO)), "no JSON object")}
+ANSWERS = {
+    "large": (answer(lease("large", small(15 * MB))), "the limit of 4194304"),
+    "many": (answer(lease("many", small(3 * MB))), "at most 50000"),
+    "refused": (answer(small(15 * MB), 404), "the limit of 4194304"),
+    "record": (answer(json.dumps(ANNOTATED)), "at most 262144"),
+    "leader": (answer(json.dumps(CLIENT_GO)), "no JSON object"),
+}
 
 
 over = threading.Event()
@@ -61,7 +80,9 @@ class Etcd(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.rfile.read(int(self.headers.get("Content-Length") or 0) if "watch" not in self.path else 0)
-        data = ('{"header":{"revision":"5"},"x":' + small(15 * MB if "many" not in self.path else 3 * MB) + "}").encode()
+        data = (
+            '{"header":{"revision":"5"},"x":' + small(15 * MB if "many" not in self.path else 3 * MB) + "}"
+        ).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -85,28 +106,49 @@ threading.Thread(target=etcd.serve_forever, daemon=True).start()
 api.rule = rule
 locks = {name: api.url(home, name) for name in ANSWERS} | {
     "leader": api.url(home, "leader") + "&resource=configmaps",
-    "etcd": f"etcd://127.0.0.1:{etcd.server_address[1]}/x"}
+    "etcd": f"etcd://127.0.0.1:{etcd.server_address[1]}/x",
+}
 said = {name: text for name, (_, text) in ANSWERS.items()} | {"etcd": "the limit of 8388608"}
 script = os.path.join(home, "script.lua")
 with open(script, "w") as f:
-    f.write("local list = { { name = 'healthy', lock = '%s/lock', on_leading = function() print 'leads' sleep(1e6) end } }\n" % home)
+    f.write(
+        "local list = { { name = 'healthy', lock = '%s/lock', on_leading = function() print 'leads' sleep(1e6) end } }\n"
+        % home
+    )
     for name, lock in locks.items():
-        f.write(f"list[#list + 1] = {{ name = '{name}', lock = '{lock}', on_leading = function() print 'never' end }}\n")
-    f.write("list[#list + 1] = { name = 'watched', lock = '%s', on_leading = function() print 'watches' sleep(1e6) end }\n" % api.url(home, "watched"))
+        f.write(
+            f"list[#list + 1] = {{ name = '{name}', lock = '{lock}', on_leading = function() print 'never' end }}\n"
+        )
+    f.write(
+        "list[#list + 1] = { name = 'watched', lock = '%s', on_leading = function() print 'watches' sleep(1e6) end }\n"
+        % api.url(home, "watched")
+    )
     f.write("return list\n")
 
 c = Candidate(script, options=TIMES)
 ok(c.wait("print", "leads"), "a healthy election of the process leads")
 for name, text in said.items():
     lock = re.sub(r"\?.*", "", locks[name]).replace("kube:///", "kube://n/")
-    found = lambda: [e for k in ("read_failed", "foreign_record") for e in c.all(k, lock) + c.all(k, "the namespace n") if text in e["message"]]
+    found = lambda: [
+        e
+        for k in ("read_failed", "foreign_record")
+        for e in c.all(k, lock) + c.all(k, "the namespace n")
+        if text in e["message"]
+    ]
     ok(wait_for(found), f"{name}: what came is reported ({text})")
-ok(c.wait("print", "watches") and wait_for(lambda: len([r for r in api.seen if r[0] == "GET" and r[1].split("?")[0].endswith("/watched")]) >= 4),
-   "a watch's line of such values is answered with a look")
+ok(
+    c.wait("print", "watches")
+    and wait_for(lambda: len([r for r in api.seen if r[0] == "GET" and r[1].split("?")[0].endswith("/watched")]) >= 4),
+    "a watch's line of such values is answered with a look",
+)
 peak = peak_mb(c.pid)
 note(f"the elector has needed {peak} MB at most")
 ok(peak < 250, "and took no more memory than a few answers of the largest size")
-same((c.all("stopped_leading"), c.said("never")), ([], []), "the terms of those two go on, and nobody leads by such an answer")
+same(
+    (c.all("stopped_leading"), c.said("never")),
+    ([], []),
+    "the terms of those two go on, and nobody leads by such an answer",
+)
 over.set()
 c.kill(signal.SIGTERM)
 c.leave()

@@ -3,6 +3,7 @@
 plugins whose credentials expire, and every key of a kubeconfig as it shows on the wire. Cases run side by side, each with a server of
 its own. Arguments: names of cases."""
 import base64, http.server, os, socket, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import *
 from kubeapi import Api, status
@@ -49,7 +50,9 @@ class Door:
         return not good
 
     def lead(self, **user):
-        self.leader = Candidate("--lock", self.api.url(home, self.name, **user), "-e", "on_leading = function() end", options=LONG)
+        self.leader = Candidate(
+            "--lock", self.api.url(home, self.name, **user), "-e", "on_leading = function() end", options=LONG
+        )
         if not self.leader.wait("became_leader"):
             raise RuntimeError(f"{self.name}: nobody became leader: {self.leader.events}")
         return self.leader
@@ -84,6 +87,7 @@ class Door:
 
 # ---- a token's file ----
 
+
 def refused_token(d):
     """The old token is refused before the new one is there: the file is empty, and then missing."""
     d.tokens = {"first-t0ken"}
@@ -97,14 +101,26 @@ def refused_token(d):
             os.unlink(token)
         before, began = len(d.asked), time.monotonic()
         d.tokens = {new}
-        ok(wait_for(lambda: len(d.refused(before)) >= 12), f"T31 while the token's file is {how} the one that was good is shown, and refused")
+        ok(
+            wait_for(lambda: len(d.refused(before)) >= 12),
+            f"T31 while the token's file is {how} the one that was good is shown, and refused",
+        )
         took = time.monotonic() - began
         n = len(d.refused(before))
-        ok(n <= 20 + 8 * took, f"T32 a 401 is answered with another try at most, at the pace of renewals ({n} in {took:.1f} s)")
+        ok(
+            n <= 20 + 8 * took,
+            f"T32 a 401 is answered with another try at most, at the pace of renewals ({n} in {took:.1f} s)",
+        )
         path("refused", f"\n {new}\n")
-        ok(d.renewed_as(new), f"T31 when the file is there again after it was {how}, it is read again and renewals go on")
+        ok(
+            d.renewed_as(new),
+            f"T31 when the file is there again after it was {how}, it is read again and renewals go on",
+        )
         d.leads_on(f"T31 T32 the term has outlived a token's file that was {how}")
-    ok(2 <= d.troubles() <= 4 + (time.monotonic() - start) / 30, f"T31 each of the two troubles was said, not at every 401 ({d.troubles()} times)")
+    ok(
+        2 <= d.troubles() <= 4 + (time.monotonic() - start) / 30,
+        f"T31 each of the two troubles was said, not at every 401 ({d.troubles()} times)",
+    )
     d.silent_about("first-t0ken", "second-t0ken", "third-t0ken")
 
 
@@ -119,9 +135,18 @@ def wrong_token(d):
     wait_for(lambda: len([a for a in d.refused(before) if a[1] == "bad-t0ken"]) >= 3)
     time.sleep(10)
     n, took = len(d.refused(before)), time.monotonic() - began
-    ok(n <= 20 + 8 * took, f"T32 401 for the token that was read after a 401: no busy loop ({n} requests in {took:.1f} s)")
+    ok(
+        n <= 20 + 8 * took,
+        f"T32 401 for the token that was read after a 401: no busy loop ({n} requests in {took:.1f} s)",
+    )
     ok(1 <= d.troubles() <= 2 + took / 30, f"401 for many seconds is said, not at every try ({d.troubles()} times)")
-    ok(all("401: the API server does not accept the credentials of the context c of " + home in m for m in d.leader.complaints()), "and whose credentials they are")
+    ok(
+        all(
+            "401: the API server does not accept the credentials of the context c of " + home in m
+            for m in d.leader.complaints()
+        ),
+        "and whose credentials they are",
+    )
     d.tokens = {"bad-t0ken"}
     d.leads_on("T32 when it is accepted the term goes on")
     d.silent_about("good-t0ken", "bad-t0ken")
@@ -141,6 +166,7 @@ def rotated_token(d):
 
 
 # ---- files of certificates ----
+
 
 def rotated_authority(d):
     """The server comes back with a certificate of another authority, whose file was replaced before."""
@@ -168,7 +194,10 @@ def refused_certificate(d):
     ok(d.renewed_as("refused-old"), "a certificate's file is shown")
     certificate("refused-new")
     d.names = {"refused-new"}
-    ok(d.renewed_as("refused-new"), "after a 401 its files are looked at, and what is new in them shown on a new connection")
+    ok(
+        d.renewed_as("refused-new"),
+        "after a 401 its files are looked at, and what is new in them shown on a new connection",
+    )
     d.leads_on("the term goes on")
     same(d.leader.all("renew_failed"), [], "and nobody has noticed")
 
@@ -178,7 +207,10 @@ def rotated_certificate(d):
     crt, key = certificate("rotated-old")
     d.lead(**{"client-certificate": crt, "client-key": key})
     certificate("rotated-new")
-    ok(d.renewed_as("rotated-new"), "a certificate that is replaced while the old one is good is shown within a minute or so")
+    ok(
+        d.renewed_as("rotated-new"),
+        "a certificate that is replaced while the old one is good is shown within a minute or so",
+    )
     same((d.refused(), d.troubles()), ([], 0), "and nothing was refused for that")
 
 
@@ -198,8 +230,14 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 class Plugin:
     def __init__(self, name, **env):
         self.path = path(name, PLUGIN, 0o755)
-        self.user = {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": self.path, "interactiveMode": "Never",
-                              "env": [{"name": k, "value": v} for k, v in env.items()]}}
+        self.user = {
+            "exec": {
+                "apiVersion": "client.authentication.k8s.io/v1",
+                "command": self.path,
+                "interactiveMode": "Never",
+                "env": [{"name": k, "value": v} for k, v in env.items()],
+            }
+        }
 
     def runs(self):
         with open(self.path + ".runs") as f:
@@ -222,7 +260,10 @@ def expired_plugin(d):
     p = Plugin("expired", UNTIL="2001-01-01T00:00:00Z")
     began = time.monotonic()
     d.lead(**p.user)
-    ok(d.came_as("run-1") and d.came_as("run-3"), "T78 a credential that is old when it comes is used nevertheless, for a little")
+    ok(
+        d.came_as("run-1") and d.came_as("run-3"),
+        "T78 a credential that is old when it comes is used nevertheless, for a little",
+    )
     n, took = p.runs(), time.monotonic() - began
     ok(n <= 2 + took / 5, f"T78 and the plugin is not run at every request ({n} runs, {took:.0f} s)")
     d.leads_on("T78 the term goes on")
@@ -267,8 +308,15 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 def chatty_plugin(d):
     d.lead(**chatty("chatty").user)
     ok(d.renewed_as("bread"), "a plugin that complains of more than a pipe holds is not held up")
-    asked = subprocess.run([LUNARCH, "leader", "--lock", d.api.url(home, "chatty-failing", **chatty("failing", FAILS="yes").user)], capture_output=True, text=True)
-    ok(asked.returncode == 69 and "said: there is no bread today" in asked.stderr, "and when it fails, its last words are told")
+    asked = subprocess.run(
+        [LUNARCH, "leader", "--lock", d.api.url(home, "chatty-failing", **chatty("failing", FAILS="yes").user)],
+        capture_output=True,
+        text=True,
+    )
+    ok(
+        asked.returncode == 69 and "said: there is no bread today" in asked.stderr,
+        "and when it fails, its last words are told",
+    )
     note(asked.stderr)
 
 
@@ -279,6 +327,7 @@ def chatty(name, **env):
 
 
 # ---- a kubeconfig's keys ----
+
 
 class Tunnel(http.server.BaseHTTPRequestHandler):
     """An HTTP proxy that knows only CONNECT."""
@@ -319,7 +368,9 @@ class Look:
     def __init__(self, api, url, **env):
         with_ = {**os.environ, "KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": "", **env}
         before = len(api.seen)
-        out = subprocess.run([LUNARCH, "status", "--lock", url], capture_output=True, text=True, timeout=2 * PATIENCE, env=with_, cwd="/")
+        out = subprocess.run(
+            [LUNARCH, "status", "--lock", url], capture_output=True, text=True, timeout=2 * PATIENCE, env=with_, cwd="/"
+        )
         self.status, self.said = out.returncode, out.stderr
         self.seen = [s[6] for s in api.seen[before:]][:1]
         self.h = self.seen[0] if self.seen else None
@@ -347,14 +398,28 @@ def tls_keys():
     inner = pki.sign("inner", "/CN=inner", "DNS:inner.example")
     api = serving(certificate=inner)
     l = Look(api, api.url(home, "lock", token="t"))
-    ok(l.status == 69 and not l.seen and "127.0.0.1" in l.said, "T78 a server whose certificate has another name is not spoken to")
+    ok(
+        l.status == 69 and not l.seen and "127.0.0.1" in l.said,
+        "T78 a server whose certificate has another name is not spoken to",
+    )
     l = Look(api, api.url(home, "lock", api.cluster(**{"tls-server-name": "inner.example"}), token="t"))
-    same((l.status, l.h and l.h.sni, l.h and l.h.headers["Host"], l.token), (0, "inner.example", f"127.0.0.1:{api.port}", "Bearer t"),
-         "T78 tls-server-name: that name is asked for and checked, the server's address stays what it was")
+    same(
+        (l.status, l.h and l.h.sni, l.h and l.h.headers["Host"], l.token),
+        (0, "inner.example", f"127.0.0.1:{api.port}", "Bearer t"),
+        "T78 tls-server-name: that name is asked for and checked, the server's address stays what it was",
+    )
     strange = serving(certificate=other.server())
     l = Look(strange, strange.url(home, "lock", token="t"))
     ok(l.status == 69 and not l.seen and "certificate" in l.said, "a server of another authority is not spoken to")
-    l = Look(strange, strange.url(home, "lock", strange.cluster(**{"certificate-authority": None, "insecure-skip-tls-verify": True}), token="t"))
+    l = Look(
+        strange,
+        strange.url(
+            home,
+            "lock",
+            strange.cluster(**{"certificate-authority": None, "insecure-skip-tls-verify": True}),
+            token="t",
+        ),
+    )
     same((l.status, l.token), (0, "Bearer t"), "T78 insecure-skip-tls-verify: it is")
     l = Look(strange, strange.url(home, "lock", strange.cluster(**{"certificate-authority": other.ca}), token="t"))
     same((l.status, l.token), (0, "Bearer t"), "T78 certificate-authority: so it is by its own authority")
@@ -368,8 +433,21 @@ def data_keys():
     user = {"client-certificate-data": base64_of(crt), "client-key-data": base64_of(key)}
     cluster = api.cluster(**{"certificate-authority": None, "certificate-authority-data": base64_of(pki.ca)})
     l = Look(api, api.url(home, "lock", cluster, **user))
-    same((l.status, l.h and l.h.who, l.token), (0, "inline", None), "T78 authority, certificate and key as data in the file")
-    l = Look(api, api.url(home, "lock", cluster | {"certificate-authority": "/nowhere"}, **user, **{"client-certificate": "/nowhere", "client-key": "/nowhere"}))
+    same(
+        (l.status, l.h and l.h.who, l.token),
+        (0, "inline", None),
+        "T78 authority, certificate and key as data in the file",
+    )
+    l = Look(
+        api,
+        api.url(
+            home,
+            "lock",
+            cluster | {"certificate-authority": "/nowhere"},
+            **user,
+            **{"client-certificate": "/nowhere", "client-key": "/nowhere"},
+        ),
+    )
     same((l.status, l.h and l.h.who), (0, "inline"), "T78 which beat the files")
     l = Look(api, api.url(home, "lock", **{"client-certificate": crt, "client-key": key}))
     same((l.status, l.h and l.h.who), (0, "inline"), "T78 certificate and key as files")
@@ -387,16 +465,36 @@ def proxies():
     api = serving()
     proxy, where = a_proxy()
     l = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://{where}"}), token="t"))
-    same((l.status, l.token, proxy.asked), (0, "Bearer t", [(f"127.0.0.1:{api.port}", None)]), "T78 proxy-url: a tunnel is asked for, and nothing shown to the proxy")
+    same(
+        (l.status, l.token, proxy.asked),
+        (0, "Bearer t", [(f"127.0.0.1:{api.port}", None)]),
+        "T78 proxy-url: a tunnel is asked for, and nothing shown to the proxy",
+    )
     proxy.asked.clear()
     l = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://me:geheim@{where}"}), token="t"))
-    same((l.status, proxy.asked[:1]), (0, [(f"127.0.0.1:{api.port}", "Basic " + base64.b64encode(b"me:geheim").decode())]), "T78 with a name for the proxy itself")
+    same(
+        (l.status, proxy.asked[:1]),
+        (0, [(f"127.0.0.1:{api.port}", "Basic " + base64.b64encode(b"me:geheim").decode())]),
+        "T78 with a name for the proxy itself",
+    )
     proxy.shutdown()
     proxy.server_close()
     nobody = socket.socket()
     nobody.bind(("127.0.0.1", 0))  # and does not listen
-    l = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://me:geheim@127.0.0.1:{nobody.getsockname()[1]}"}), token="t0ken"))
-    same((l.status, l.seen, "geheim" in l.said, "t0ken" in l.said), (69, [], False, False), "T78 a proxy that is down: an error without its password, and no way round it")
+    l = Look(
+        api,
+        api.url(
+            home,
+            "lock",
+            api.cluster(**{"proxy-url": f"http://me:geheim@127.0.0.1:{nobody.getsockname()[1]}"}),
+            token="t0ken",
+        ),
+    )
+    same(
+        (l.status, l.seen, "geheim" in l.said, "t0ken" in l.said),
+        (69, [], False, False),
+        "T78 a proxy that is down: an error without its password, and no way round it",
+    )
     api.refuse()
 
 
@@ -405,18 +503,33 @@ def several_files():
     os.makedirs(path("sub/secrets"))
     path("sub/secrets/token", "of-the-file\n")
     shutil.copy(pki.ca, path("sub/ca.crt"))
-    first = kubeconfig("first", contexts=named("context", "a", cluster="c", user="u", namespace="n") + named("context", "b", cluster="c", user="v", namespace="n"),
-                       **{"current-context": "a"})
-    second = kubeconfig("sub/second", clusters=named("cluster", "c", **api.cluster(**{"certificate-authority": "ca.crt"})),
-                        users=named("user", "u", tokenFile="secrets/token") + named("user", "v", token="of-v"), **{"current-context": "b"})
+    first = kubeconfig(
+        "first",
+        contexts=named("context", "a", cluster="c", user="u", namespace="n")
+        + named("context", "b", cluster="c", user="v", namespace="n"),
+        **{"current-context": "a"},
+    )
+    second = kubeconfig(
+        "sub/second",
+        clusters=named("cluster", "c", **api.cluster(**{"certificate-authority": "ca.crt"})),
+        users=named("user", "u", tokenFile="secrets/token") + named("user", "v", token="of-v"),
+        **{"current-context": "b"},
+    )
     third = kubeconfig("third", users=named("user", "u", token="of-the-third"))
     files = ":".join((first, path("missing"), second, third))
     l = Look(api, "kube:///lock", KUBECONFIG=files)
-    same((l.status, l.token), (0, "Bearer of-the-file"), "T78 $KUBECONFIG names several files, the first that says something counts; relative paths are of their own file")
+    same(
+        (l.status, l.token),
+        (0, "Bearer of-the-file"),
+        "T78 $KUBECONFIG names several files, the first that says something counts; relative paths are of their own file",
+    )
     l = Look(api, "kube:///lock?context=b", KUBECONFIG=files)
     same((l.status, l.token), (0, "Bearer of-v"), "T78 and another context")
     l = Look(api, "kube:///lock", KUBECONFIG=third)
-    ok(l.status == 2 and "current-context" in l.said and "of-the-third" not in l.said, "T78 a file without a context is an error that shows no secret")
+    ok(
+        l.status == 2 and "current-context" in l.said and "of-the-third" not in l.said,
+        "T78 a file without a context is an error that shows no secret",
+    )
     api.refuse()
 
 
@@ -425,14 +538,42 @@ def behind_a_path():
     api = serving()
     lease, asked = json.loads(json.dumps(api.leases["lock"])), []
     api.rule = lambda h: asked.append((h.path.split("?")[0], h.headers)) or h.answer(200, lease) or True
-    user = {"token": "t", "as": "jane@example.com", "as-uid": "42", "as-groups": ["developers", "admins"], "as-user-extra": {"example.com/scopes": ["view", "more"]}}
-    file = kubeconfig("gateway", clusters=named("cluster", "c", **api.cluster(server=f"https://127.0.0.1:{api.port}/k8s/clusters/one/")), users=named("user", "u", **user),
-                      contexts=named("context", "a", cluster="c", user="u", namespace="elsewhere"), **{"current-context": "a"})
+    user = {
+        "token": "t",
+        "as": "jane@example.com",
+        "as-uid": "42",
+        "as-groups": ["developers", "admins"],
+        "as-user-extra": {"example.com/scopes": ["view", "more"]},
+    }
+    file = kubeconfig(
+        "gateway",
+        clusters=named("cluster", "c", **api.cluster(server=f"https://127.0.0.1:{api.port}/k8s/clusters/one/")),
+        users=named("user", "u", **user),
+        contexts=named("context", "a", cluster="c", user="u", namespace="elsewhere"),
+        **{"current-context": "a"},
+    )
     l = Look(api, f"kube:///lock?kubeconfig={file}")
     where, headers = asked[0] if asked else (None, {})
-    same((l.status, where), (0, "/k8s/clusters/one/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases/lock"), "T78 a server with a path, the context's namespace")
-    got = {k: headers.get_all(k) for k in ("Impersonate-User", "Impersonate-Uid", "Impersonate-Group", "Impersonate-Extra-example.com%2Fscopes", "Authorization")}
-    same(list(got.values()), [["jane@example.com"], ["42"], ["developers", "admins"], ["view", "more"], ["Bearer t"]], "T78 impersonation: user, uid, groups, extra values")
+    same(
+        (l.status, where),
+        (0, "/k8s/clusters/one/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases/lock"),
+        "T78 a server with a path, the context's namespace",
+    )
+    got = {
+        k: headers.get_all(k)
+        for k in (
+            "Impersonate-User",
+            "Impersonate-Uid",
+            "Impersonate-Group",
+            "Impersonate-Extra-example.com%2Fscopes",
+            "Authorization",
+        )
+    }
+    same(
+        list(got.values()),
+        [["jane@example.com"], ["42"], ["developers", "admins"], ["view", "more"], ["Bearer t"]],
+        "T78 impersonation: user, uid, groups, extra values",
+    )
     api.refuse()
 
 
@@ -446,17 +587,37 @@ def plugin_keys():
     same((l.status, l.token), (0, "Bearer run-1"), "T78 a plugin with a path is looked for beside its kubeconfig")
     with open(p.path + ".info") as f:
         spec = json.load(f)["spec"]
-    want = {"server": f"https://127.0.0.1:{api.port}", "certificate-authority-data": base64_of(pki.ca), "config": {"audience": "us"}}
-    same((spec["interactive"], spec.get("cluster")), (False, want), "T78 provideClusterInfo: it is told of the cluster, its authority's certificate and what is configured for it")
+    want = {
+        "server": f"https://127.0.0.1:{api.port}",
+        "certificate-authority-data": base64_of(pki.ca),
+        "config": {"audience": "us"},
+    }
+    same(
+        (spec["interactive"], spec.get("cluster")),
+        (False, want),
+        "T78 provideClusterInfo: it is told of the cluster, its authority's certificate and what is configured for it",
+    )
     l = Look(api, api.url(home, "lock", token="mine", **p.user))
     same((l.status, l.token, p.runs()), (0, "Bearer mine", 1), "T78 where there is a token no plugin is run")
     api.refuse()
 
 
-LEADING = {"refused-token": refused_token, "wrong-token": wrong_token, "rotated-token": rotated_token, "rotated-authority": rotated_authority, "refused-certificate": refused_certificate,
-           "rotated-certificate": rotated_certificate, "chatty-plugin": chatty_plugin, "expiring-plugin": expiring_plugin, "expired-plugin": expired_plugin,
-           "refused-plugin": refused_plugin, "plugin-certificates": plugin_certificates}
-LOOKING = {f.__name__.replace("_", "-"): f for f in (tls_keys, data_keys, proxies, several_files, behind_a_path, plugin_keys)}
+LEADING = {
+    "refused-token": refused_token,
+    "wrong-token": wrong_token,
+    "rotated-token": rotated_token,
+    "rotated-authority": rotated_authority,
+    "refused-certificate": refused_certificate,
+    "rotated-certificate": rotated_certificate,
+    "chatty-plugin": chatty_plugin,
+    "expiring-plugin": expiring_plugin,
+    "expired-plugin": expired_plugin,
+    "refused-plugin": refused_plugin,
+    "plugin-certificates": plugin_certificates,
+}
+LOOKING = {
+    f.__name__.replace("_", "-"): f for f in (tls_keys, data_keys, proxies, several_files, behind_a_path, plugin_keys)
+}
 
 
 def job(name):
@@ -468,6 +629,7 @@ def job(name):
         finally:
             d.end()
         note(f"{name} took {time.monotonic() - began:.1f} s")
+
     play.__name__ = name
     return play
 

@@ -3,6 +3,7 @@
 have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of such answers (what
 a real one answers is tests/kube's); it also checks that no PUT comes without uid and version."""
 import json, os, sys, threading, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from lock_driver import Driver, record
@@ -33,7 +34,9 @@ class One:
         w = self.d.write(rec, self.version, within=within)
         self.took = time.monotonic() - began
         api.faults.clear()
-        self.there = json.loads(api.leases[self.name]["metadata"]["annotations"]["lunarch.dev/record"])["write"] == rec["write"]
+        self.there = (
+            json.loads(api.leases[self.name]["metadata"]["annotations"]["lunarch.dev/record"])["write"] == rec["write"]
+        )
         r = self.d.read()
         self.version = r.get("version", "")
         return w
@@ -48,20 +51,28 @@ def refuse(code, *headers, reason="X"):
 
 def after(answer):
     """Acts upon it, then answers something else."""
+
     def fault(h):
         api.act(h)
         answer(h)
         return True
+
     return fault
 
 
 def writes():
     o = One("writes")
     w = o.write(refuse(429, ("Retry-After", "1")))
-    ok(w["outcome"] == "ok" and o.there and o.took >= 1, "T33 429: the wait that is asked for is waited, and then it is written")
+    ok(
+        w["outcome"] == "ok" and o.there and o.took >= 1,
+        "T33 429: the wait that is asked for is waited, and then it is written",
+    )
     ok(w["sent_ms"] >= 1000, "T33 and dated at its last sending")
     w = o.write(refuse(429, ("Retry-After", "60")), within=2000)
-    ok(w["outcome"] == "failed" and not o.there and o.took < 20, "T33 429 for longer than the deadline: failed, at once")
+    ok(
+        w["outcome"] == "failed" and not o.there and o.took < 20,
+        "T33 429 for longer than the deadline: failed, at once",
+    )
     w = o.write(refuse(500))
     ok(w["outcome"] == "unknown" and not o.there, "500: unknown, though it was not applied")
     w = o.write(after(lambda h: h.answer(504, status(504, "Timeout"))))
@@ -70,11 +81,29 @@ def writes():
     ok(w["outcome"] == "unknown" and o.there, "T21 a lost answer: unknown, though it was applied")
     w = o.write(after(lambda h: h.answer(200, text=b'{"kind":"Lease","metadata":{"resourceVe')))
     ok(w["outcome"] == "unknown", "half an answer: unknown")
-    w = o.write(after(lambda h: h.answer(200, {"kind": "Lease", "metadata": {"resourceVersion": "9", "uid": "u"}, "spec": {"holderIdentity": "a"}})))
-    ok(w["outcome"] == "unknown" and "webhook" in w["err"]["text"], "an answer that shows something else than was sent: unknown, and said")
+    w = o.write(
+        after(
+            lambda h: h.answer(
+                200,
+                {"kind": "Lease", "metadata": {"resourceVersion": "9", "uid": "u"}, "spec": {"holderIdentity": "a"}},
+            )
+        )
+    )
+    ok(
+        w["outcome"] == "unknown" and "webhook" in w["err"]["text"],
+        "an answer that shows something else than was sent: unknown, and said",
+    )
     w = o.write(after(lambda h: h.answer(201, h.body)))
     ok(w["outcome"] == "unknown" and "201" in w["err"]["text"], "T28 a 201 to a PUT is a defect, not a success")
-    for code, outcome in ((422, "invalid"), (400, "invalid"), (413, "invalid"), (403, "refused"), (401, "refused"), (404, "conflict"), (409, "conflict")):
+    for code, outcome in (
+        (422, "invalid"),
+        (400, "invalid"),
+        (413, "invalid"),
+        (403, "refused"),
+        (401, "refused"),
+        (404, "conflict"),
+        (409, "conflict"),
+    ):
         w = o.write(refuse(code))
         same((w["outcome"], o.there), (outcome, False), f"{code} to a write: {outcome}")
     gate = threading.Event()
@@ -98,16 +127,36 @@ def cut_off(h):
 
 def reads():
     o = One("reads")
-    cases = [("a page that is not there", lambda h: h.answer(404, text=b"404 page not found") or True, "failed"),
-             ("404 for something else", lambda h: h.answer(404, status(404, "NotFound", name="n")) or True, "failed"),
-             ("half an object", lambda h: h.answer(200, text=json.dumps(api.leases["reads"]).encode()[:-40]) or True, "failed"),
-             ("an answer that is cut off", cut_off, "failed"),
-             ("HTML", lambda h: h.answer(200, text=b"<html>log in</html>") or True, "failed"),
-             ("a version that is no number", lambda h: h.answer(200, {"metadata": {"resourceVersion": "x"}}) or True, "failed"),
-             ("500", refuse(500), "failed"), ("401", refuse(401), "failed"),
-             ("a redirect", lambda h: h.answer(302, {}, [("Location", "http://127.0.0.1:9/")]) or True, "failed"),
-             ("a spec of the wrong kind", lambda h: h.answer(200, {"metadata": {"resourceVersion": "5", "uid": "u"}, "spec": {"holderIdentity": 5}}) or True, "foreign"),
-             ("a coordinated Lease", lambda h: h.answer(200, {"metadata": {"resourceVersion": "5"}, "spec": {"strategy": "S"}}) or True, "foreign")]
+    cases = [
+        ("a page that is not there", lambda h: h.answer(404, text=b"404 page not found") or True, "failed"),
+        ("404 for something else", lambda h: h.answer(404, status(404, "NotFound", name="n")) or True, "failed"),
+        (
+            "half an object",
+            lambda h: h.answer(200, text=json.dumps(api.leases["reads"]).encode()[:-40]) or True,
+            "failed",
+        ),
+        ("an answer that is cut off", cut_off, "failed"),
+        ("HTML", lambda h: h.answer(200, text=b"<html>log in</html>") or True, "failed"),
+        (
+            "a version that is no number",
+            lambda h: h.answer(200, {"metadata": {"resourceVersion": "x"}}) or True,
+            "failed",
+        ),
+        ("500", refuse(500), "failed"),
+        ("401", refuse(401), "failed"),
+        ("a redirect", lambda h: h.answer(302, {}, [("Location", "http://127.0.0.1:9/")]) or True, "failed"),
+        (
+            "a spec of the wrong kind",
+            lambda h: h.answer(200, {"metadata": {"resourceVersion": "5", "uid": "u"}, "spec": {"holderIdentity": 5}})
+            or True,
+            "foreign",
+        ),
+        (
+            "a coordinated Lease",
+            lambda h: h.answer(200, {"metadata": {"resourceVersion": "5"}, "spec": {"strategy": "S"}}) or True,
+            "foreign",
+        ),
+    ]
     for what, fault, outcome in cases:
         api.faults[:] = [fault]
         r = o.d.read()
@@ -121,7 +170,7 @@ def reads():
 
 
 def pieces(data, size):
-    return [data[i:i + size] for i in range(0, len(data), size)]
+    return [data[i : i + size] for i in range(0, len(data), size)]
 
 
 def event(kind, lease):
@@ -146,8 +195,10 @@ def watches():
 
     def begun_at(version, since):
         """A watch after the first so many was asked for from this version on."""
+
         def asked():
             return [s[1] for s in api.seen if "watch=1" in s[1]][since:]
+
         found = wait_for(lambda: any(f"resourceVersion={version}&" in a for a in asked()))
         return found or note(f"not {version}: {asked()}")
 
@@ -170,14 +221,34 @@ def watches():
     api.watches[:] = [stream] * 50
     o.d.do("watch")
     opened(1)
-    same(see("one line", "b", lambda l: feed[-1].chunk(event("MODIFIED", l))), 0, "watch: what it shows is not asked for again")
+    same(
+        see("one line", "b", lambda l: feed[-1].chunk(event("MODIFIED", l))),
+        0,
+        "watch: what it shows is not asked for again",
+    )
     see("a byte at a time", "c", lambda l: [feed[-1].chunk(bytes([b])) for b in event("MODIFIED", l)])
     old = json.loads(json.dumps(api.leases["watched"]))
-    see("1 MiB in a line, in pieces", "large", lambda l: [feed[-1].chunk(part) for part in pieces(event("MODIFIED", {**l, "metadata": {
-        **l["metadata"], "managedFields": [{"manager": "x" * 1023}] * 1024}}), 10_007)])
+    see(
+        "1 MiB in a line, in pieces",
+        "large",
+        lambda l: [
+            feed[-1].chunk(part)
+            for part in pieces(
+                event(
+                    "MODIFIED", {**l, "metadata": {**l["metadata"], "managedFields": [{"manager": "x" * 1023}] * 1024}}
+                ),
+                10_007,
+            )
+        ],
+    )
     see("two lines in one piece", "d", lambda l: feed[-1].chunk(event("MODIFIED", old) + event("MODIFIED", l)))
-    see("after a bookmark and nonsense", "e", lambda l: feed[-1].chunk(event("BOOKMARK", {"metadata": {"resourceVersion": l["metadata"]["resourceVersion"]}}) +
-                                                                       b"{nonsense\n"))
+    see(
+        "after a bookmark and nonsense",
+        "e",
+        lambda l: feed[-1].chunk(
+            event("BOOKMARK", {"metadata": {"resourceVersion": l["metadata"]["resourceVersion"]}}) + b"{nonsense\n"
+        ),
+    )
     before = o.d.count()
     feed[-1].chunk(event("MODIFIED", old))
     time.sleep(0.3)
@@ -186,13 +257,20 @@ def watches():
     feed[-1].chunk(event("ERROR", status(410, "Expired")))
     feed[-1].end()
     opened(n + 1)
-    ok("resourceVersion=0" in api.seen[-1][1] or wait_for(lambda: any("resourceVersion=0" in s[1] for s in api.seen[-5:])), "T70 watch: after 410 it begins anew")
+    ok(
+        "resourceVersion=0" in api.seen[-1][1]
+        or wait_for(lambda: any("resourceVersion=0" in s[1] for s in api.seen[-5:])),
+        "T70 watch: after 410 it begins anew",
+    )
     see("after a 410", "f", lambda l: feed[-1].chunk(event("MODIFIED", l)))
     n = len(feed)
     time.sleep(1.2)
     feed[-1].end()
     opened(n + 1)
-    ok(begun_at(api.leases["watched"]["metadata"]["resourceVersion"], n), "watch: when its time is up it goes on where it was")
+    ok(
+        begun_at(api.leases["watched"]["metadata"]["resourceVersion"], n),
+        "watch: when its time is up it goes on where it was",
+    )
     n, api.version = len(feed), api.version + 7
     feed[-1].chunk(event("BOOKMARK", {"metadata": {"resourceVersion": str(api.version)}}))
     time.sleep(1.2)
@@ -212,7 +290,10 @@ def watches():
     feed[-1].connection.shutdown(2)
     time.sleep(4)
     tries = len([s for s in api.seen[n:] if "watch=1" in s[1]])
-    ok(1 <= tries <= 10, f"T35 watch: a server that fails is asked again, ever less often ({tries} times in {time.monotonic() - began:.0f} s)")
+    ok(
+        1 <= tries <= 10,
+        f"T35 watch: a server that fails is asked again, ever less often ({tries} times in {time.monotonic() - began:.0f} s)",
+    )
     same(o.d.do("watch")["watching"], False, "watch: and who waits for it is told to poll")
     api.watches.clear()
     wait_for(lambda: o.d.do("watch")["watching"])
@@ -227,7 +308,11 @@ def repeated():
         o = One(f"repeated-{code}")
         began = len(api.seen)
         w = o.write(after(lambda h: h.cut()), refuse(code, *headers))
-        same((w["outcome"], o.there), ("unknown", True), f"a PUT that was done, cut off, sent again and then answered {code}: unknown")
+        same(
+            (w["outcome"], o.there),
+            ("unknown", True),
+            f"a PUT that was done, cut off, sent again and then answered {code}: unknown",
+        )
         same(len([s for s in api.seen[began:] if s[0] == "PUT"]), 2, f"{code}: and not sent a third time")
         o.end()
 
@@ -271,12 +356,21 @@ def superseded():
         ok(d.noticed(before), "what is shown before a write's answer is noticed")
         answer()
         return True
+
     s.api.faults[:] = [fault]
     w = d.write(record("a"), version)
     stolen = s.api.leases["l"]["metadata"]["resourceVersion"]
-    same((w["outcome"], int(w["token"])), ("ok", int(stolen) - 1), "a write that was answered is done; its token is of its own version, not of what came after")
+    same(
+        (w["outcome"], int(w["token"])),
+        ("ok", int(stolen) - 1),
+        "a write that was answered is done; its token is of its own version, not of what came after",
+    )
     again = d.write(record("a"), w["version"])
-    same((again["outcome"], s.api.leases["l"]["spec"]["holderIdentity"]), ("conflict", "thief"), "and its version allows nobody to overwrite that")
+    same(
+        (again["outcome"], s.api.leases["l"]["spec"]["holderIdentity"]),
+        ("conflict", "thief"),
+        "and its version allows nobody to overwrite that",
+    )
     s.gone.set()
     same(d.end(), 0, "superseded: closed in peace")
 
@@ -303,11 +397,16 @@ def pair():
         maps[name] = h.body
         h.answer(201 if h.command == "POST" else 200, h.body)
         return True
+
     s.api.rule = rule
     d, at = s.driver("p", 2, "&resource=configmapsleases")
     w = d.write(record("a"), at)
-    same((w["outcome"], s.api.leases["p"]["spec"]["holderIdentity"]), ("unknown", "thief"), "pair: what somebody has just taken is not overwritten")
-    same([x[1] for x in s.api.seen[put[0]:] if x[0] == "PUT"], [], "pair: nor tried to be")
+    same(
+        (w["outcome"], s.api.leases["p"]["spec"]["holderIdentity"]),
+        ("unknown", "thief"),
+        "pair: what somebody has just taken is not overwritten",
+    )
+    same([x[1] for x in s.api.seen[put[0] :] if x[0] == "PUT"], [], "pair: nor tried to be")
     s.gone.set()
     same(d.end(), 0, "pair: closed in peace")
 

@@ -3,6 +3,7 @@
 matters, and sees every request. The numbers T.. are those of tests/cluster/kubernetes/README.md. Scenarios run side by side, each with a
 server of its own. Arguments: names of scenarios."""
 import json, os, re, struct, sys, urllib.error, urllib.request
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import *
 from kubeapi import Api, status
@@ -10,7 +11,9 @@ from kubeapi import Api, status
 # A term survives a machine that is late by many seconds; an operation without an answer is given up after 3.
 CALM = ["--lease-duration", "40s", "--renew-deadline", "12s", "--retry-period", "500ms"]
 SCRIPT = "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. t.token .. ' ' .. why) end"
-UNTIL_OVER = "on_leading = function(t) while t:is_leading() do os.execute('sleep 0.05') end io.open('{}', 'w'):close() end"
+UNTIL_OVER = (
+    "on_leading = function(t) while t:is_leading() do os.execute('sleep 0.05') end io.open('{}', 'w'):close() end"
+)
 home = scratch()
 apis = []
 
@@ -32,8 +35,14 @@ class Stage:
         return c
 
     def held(self, holder, seconds, transitions=4, name="lock"):
-        self.api.edit(name, holderIdentity=holder, leaseDurationSeconds=seconds, leaseTransitions=transitions,
-                      acquireTime="2026-01-01T00:00:00.000000Z", renewTime="2026-01-01T00:00:00.000000Z")
+        self.api.edit(
+            name,
+            holderIdentity=holder,
+            leaseDurationSeconds=seconds,
+            leaseTransitions=transitions,
+            acquireTime="2026-01-01T00:00:00.000000Z",
+            renewTime="2026-01-01T00:00:00.000000Z",
+        )
 
     def spec(self, name="lock"):
         return self.api.leases[name]["spec"]
@@ -72,6 +81,7 @@ def conflict(h):
 
 # ---- acquire ----
 
+
 def beaten(s):
     tried = []
 
@@ -83,6 +93,7 @@ def beaten(s):
             return False
         s.held("Y", 3, 5)
         return conflict(h)
+
     s.held("X", 1)
     s.api.rule = rule
     c = s.leader()
@@ -97,8 +108,15 @@ def names(s):
     other = [s.join("--identity", "web_1", "--reclaim", name=n) for n in ("case", "space", "utf")]
     s.leader("--identity", "web_1", "--reclaim", name="exact")
     spec = s.spec("exact")
-    same((spec["leaseTransitions"], spec["acquireTime"][:4]), (4, "2026"), "T14 one's own record is re-taken at once, its transitions kept")
-    ok(all([c.wait("new_leader") for c in other]), "T15 a holder that differs in case, a space or a digit's script is another")
+    same(
+        (spec["leaseTransitions"], spec["acquireTime"][:4]),
+        (4, "2026"),
+        "T14 one's own record is re-taken at once, its transitions kept",
+    )
+    ok(
+        all([c.wait("new_leader") for c in other]),
+        "T15 a holder that differs in case, a space or a digit's script is another",
+    )
     same([c.all("became_leader") for c in other], [[], [], []], "T15 and waited out")
 
 
@@ -118,15 +136,32 @@ def future(s):
     s.api.edit("lock", acquireTime="2090-01-01T00:00:00.000000Z", renewTime="2090-01-01T00:00:00.000000Z")
     s.leader()
     first, taken = s.asked("GET")[0][2], s.writes()[0][0]
-    ok(taken - first >= 2.9, f"T08 a record whose times are years ahead is waited out from its first sight ({taken - first:.1f} s, it says 3)")
+    ok(
+        taken - first >= 2.9,
+        f"T08 a record whose times are years ahead is waited out from its first sight ({taken - first:.1f} s, it says 3)",
+    )
     ok(s.spec()["renewTime"] < "2090", "T08 and taken with our own times")
 
 
 def deleted_meanwhile(s):
     """A standby waits for a holder whose Lease is deleted: the holder may not know yet."""
     s.held("X", 12)
-    b = s.join(times=["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "500ms", "--stop-grace", "500ms", "--kill-allowance", "500ms",
-                      "--drift-allowance", "500ms"])
+    b = s.join(
+        times=[
+            "--lease-duration",
+            "4s",
+            "--renew-deadline",
+            "2s",
+            "--retry-period",
+            "500ms",
+            "--stop-grace",
+            "500ms",
+            "--kill-allowance",
+            "500ms",
+            "--drift-allowance",
+            "500ms",
+        ]
+    )
     b.wait("new_leader", "X")
     wait_for(lambda: s.watches())
     deleted = time.monotonic()
@@ -153,12 +188,20 @@ def begun_anew(s):
         told.append(time.monotonic())
         h.answer(410, status(410, "Expired"))
         return True
+
     s.held("X", 20)
     s.api.watches[:] = [gone, too_old]
     c = s.leader()
     first, taken = s.asked("GET")[0][2], s.writes()[0][0]
-    same((len(told), ["resourceVersion=0" in w for w in s.watches()][:3]), (2, [False, True, True]), "T70 410 in the stream or as a status: the watch begins anew, from anything")
-    ok(taken - first >= 19.9 and taken - told[-1] < 20, f"T70 and the wait goes on where it was ({taken - first:.1f} s from the first sight, {taken - told[-1]:.1f} s from the 410)")
+    same(
+        (len(told), ["resourceVersion=0" in w for w in s.watches()][:3]),
+        (2, [False, True, True]),
+        "T70 410 in the stream or as a status: the watch begins anew, from anything",
+    )
+    ok(
+        taken - first >= 19.9 and taken - told[-1] < 20,
+        f"T70 and the wait goes on where it was ({taken - first:.1f} s from the first sight, {taken - told[-1]:.1f} s from the 410)",
+    )
 
 
 def storm(s):
@@ -171,6 +214,7 @@ def storm(s):
         edits.append(time.monotonic())
         s.api.edit("lock", labels={"edit": str(len(edits))})
         return conflict(h)
+
     s.api.rule = rule
     c = s.leader(times=["--lease-duration", "200s", "--renew-deadline", "120s", "--retry-period", "500ms"])
     s.renewed()
@@ -178,10 +222,17 @@ def storm(s):
     met.append(True)
     ok(wait_for(lambda: len(edits) >= 12), "T35 a renewal that is answered 409 is tried again, however often")
     n, took = len(s.api.seen) - before, time.monotonic() - began
-    ok(n <= 30 + 12 * took, f"T35 every renewal is answered 409: no busy loop ({n} requests, {len(edits)} of them renewals, in {took:.1f} s)")
+    ok(
+        n <= 30 + 12 * took,
+        f"T35 every renewal is answered 409: no busy loop ({n} requests, {len(edits)} of them renewals, in {took:.1f} s)",
+    )
     met.clear()
     ok(s.renewed(), "T35 when that is over the next one succeeds")
-    same((c.all("stopped_leading"), s.api.leases["lock"]["metadata"]["labels"]), ([], {"edit": str(len(edits))}), "T35 T19 in the same term, and without a word of the others lost")
+    same(
+        (c.all("stopped_leading"), s.api.leases["lock"]["metadata"]["labels"]),
+        ([], {"edit": str(len(edits))}),
+        "T35 T19 in the same term, and without a word of the others lost",
+    )
 
 
 def resource(s):
@@ -201,29 +252,46 @@ def resource(s):
         c = Candidate(*args, "-e", SCRIPT, options=CALM, env={"KUBECONFIG": config})
         s.candidates.append(c)
         return c
+
     def objects():
         """What has been asked for, besides what those who lead say and watch."""
         return {x[1].split("?")[0] for x in list(s.api.seen) if "/events" not in x[1] and "watch=1" not in x[1]}
+
     s.api.rule = rule
     a = join(name="lock")
     ok(a.wait("became_leader"), "--leader-elect-resource-name: it leads")
     ok(s.spec()["holderIdentity"], "by the Lease of that name in the context's namespace")
-    ok(join(name="lock", namespace="n", lock="leases").wait("new_leader"), "who names that namespace, too, meets it there")
+    ok(
+        join(name="lock", namespace="n", lock="leases").wait("new_leader"),
+        "who names that namespace, too, meets it there",
+    )
     join(name="lock", namespace="other", lock="configmaps")
-    ok(wait_for(lambda: "/api/v1/namespaces/other/configmaps/lock" in asked), "another namespace and another kind of object are asked for")
+    ok(
+        wait_for(lambda: "/api/v1/namespaces/other/configmaps/lock" in asked),
+        "another namespace and another kind of object are asked for",
+    )
     both = "local function lead() end return { { name = 'a', on_leading = lead }, { name = 'b', on_leading = lead } }"
     c = Candidate("--leader-elect-resource-name", "of-{name}", "-e", both, options=CALM, env={"KUBECONFIG": config})
     s.candidates.append(c)
-    ok(c.wait("became_leader", count=2) and {"of-a", "of-b"} <= set(s.api.leases),
-       "a name with {name}: each of a script's elections has a Lease of its own")
+    ok(
+        c.wait("became_leader", count=2) and {"of-a", "of-b"} <= set(s.api.leases),
+        "a name with {name}: each of a script's elections has a Lease of its own",
+    )
     for k, v in (("name", "n?context=x"), ("name", "n&label=a=b"), ("namespace", "other/n"), ("name", "N")):
         before = objects()
         c = join(**{"name": "lock", k: v})
-        said = wait_for(lambda: [e for e in list(c.events) if f"--leader-elect-resource-{k}={v}: expected a name" in e["message"]])
-        same((c.leave(), bool(said), objects() - before), (2, True, set()), f"{k} {v}: refused by its name, nothing is asked")
+        said = wait_for(
+            lambda: [e for e in list(c.events) if f"--leader-elect-resource-{k}={v}: expected a name" in e["message"]]
+        )
+        same(
+            (c.leave(), bool(said), objects() - before),
+            (2, True, set()),
+            f"{k} {v}: refused by its name, nothing is asked",
+        )
 
 
 # ---- renew ----
+
 
 def long_trouble(s):
     """For a while every write is answered 500, and none is done. There is nobody else."""
@@ -235,9 +303,22 @@ def long_trouble(s):
         failing.append(h)
         h.answer(500, status(500, "InternalError"))
         return True
+
     s.api.rule = rule
-    times = ["--lease-duration", "6s", "--renew-deadline", "3s", "--retry-period", "300ms", "--stop-grace", "500ms", "--kill-allowance", "500ms",
-             "--drift-allowance", "500ms"]
+    times = [
+        "--lease-duration",
+        "6s",
+        "--renew-deadline",
+        "3s",
+        "--retry-period",
+        "300ms",
+        "--stop-grace",
+        "500ms",
+        "--kill-allowance",
+        "500ms",
+        "--drift-allowance",
+        "500ms",
+    ]
     c = s.leader(times=times)
     s.renewed()
     failing.append(None)
@@ -245,8 +326,10 @@ def long_trouble(s):
     n = len(failing)
     ok(wait_for(lambda: len(failing) > n + 5), "T23 after the term, too, it goes on trying")
     failing.clear()
-    ok(c.wait("became_leader", count=2), "T23 and leads again when the server is well, though nothing that it stores has changed")
-
+    ok(
+        c.wait("became_leader", count=2),
+        "T23 and leads again when the server is well, though nothing that it stores has changed",
+    )
 
 
 def lost_once(s):
@@ -258,22 +341,43 @@ def lost_once(s):
             return False
         lost.append(h)
         return gate.wait(600) or True
+
     s.api.rule = rule
     c = s.leader()
     acquired = s.spec()["acquireTime"]
     armed.append(True)
     ok(wait_for(lambda: lost) and s.renewed(), "T22 a renewal without an answer is followed by others")
-    same((len(c.all("became_leader")), c.all("stopped_leading"), s.spec()["acquireTime"]), (1, [], acquired), "T22 the term goes on, nothing has fired")
+    same(
+        (len(c.all("became_leader")), c.all("stopped_leading"), s.spec()["acquireTime"]),
+        (1, [], acquired),
+        "T22 the term goes on, nothing has fired",
+    )
     gate.set()
 
 
 def all_fail(s, how):
     """R is 3 s, and others have to wait 30."""
-    times = ["--lease-duration", "30s", "--renew-deadline", "3s", "--retry-period", "500ms", "--stop-grace", "1s", "--kill-allowance", "1s",
-             "--drift-allowance", "25s"]
+    times = [
+        "--lease-duration",
+        "30s",
+        "--renew-deadline",
+        "3s",
+        "--retry-period",
+        "500ms",
+        "--stop-grace",
+        "1s",
+        "--kill-allowance",
+        "1s",
+        "--drift-allowance",
+        "25s",
+    ]
     gate, failing = threading.Event(), []
-    answers = {"hang": lambda h: gate.wait(600) or True, "reset": lambda h: h.reset() or True,
-               "500": lambda h: h.answer(500, status(500, "X")) or True, "503": lambda h: h.answer(503, status(503, "X"), [("Retry-After", "1")]) or True}
+    answers = {
+        "hang": lambda h: gate.wait(600) or True,
+        "reset": lambda h: h.reset() or True,
+        "500": lambda h: h.answer(500, status(500, "X")) or True,
+        "503": lambda h: h.answer(503, status(503, "X"), [("Retry-After", "1")]) or True,
+    }
     s.api.rule = lambda h: bool(failing) and answers[how](h)
     c = s.leader(times=times)
     s.renewed()
@@ -283,7 +387,10 @@ def all_fail(s, how):
     e = c.wait("stopped_leading")
     gate.set()
     last = s.writes()[-1][0]
-    ok(e and "expired" in e["message"] and e["seen"] - last < 30, f"T23 {how}: the term ends before the last good renewal's lease does")
+    ok(
+        e and "expired" in e["message"] and e["seen"] - last < 30,
+        f"T23 {how}: the term ends before the last good renewal's lease does",
+    )
     note(f"{how}: {e and e['seen'] - last:.2f} s after it, R is 3 s")
 
 
@@ -296,16 +403,24 @@ def crowded(s):
             return False
         hung.append((h.path, h.client_address[1]))
         return gate.wait(600) or True
+
     s.api.rule = rule
-    c = s.leader(script=f"on_leading = function() for i = 1, 40 do spawn(function() http.get('http://127.0.0.1:{s.api.port}/hang', {{ timeout = 600 }}) end) end end")
+    c = s.leader(
+        script=f"on_leading = function() for i = 1, 40 do spawn(function() http.get('http://127.0.0.1:{s.api.port}/hang', {{ timeout = 600 }}) end) end end"
+    )
     wait_for(lambda: len([p for p, _ in hung if "/hang" in p]) >= 10 and any("/events" in p for p, _ in hung))
     before = len(s.writes())
     ok(s.renewed(5), "T36 while other requests of the process hang, renewals do not")
-    same((c.all("stopped_leading"), {w[3] for w in s.writes()[before:]} & {port for _, port in hung}), ([], set()), "T36 they have connections of their own")
+    same(
+        (c.all("stopped_leading"), {w[3] for w in s.writes()[before:]} & {port for _, port in hung}),
+        ([], set()),
+        "T36 they have connections of their own",
+    )
     gate.set()
 
 
 # ---- release ----
+
 
 def release_conflict(s):
     """Something else was written between the look and the release."""
@@ -317,11 +432,16 @@ def release_conflict(s):
         met.append(len(s.api.seen))
         s.api.edit("lock", labels={"edited": "meanwhile"})
         return conflict(h)
+
     s.api.rule = rule
     c = s.leader()
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "T39 a stop whose release is answered 409 is a clean one")
-    same((s.spec()["holderIdentity"], s.api.leases["lock"]["metadata"]["labels"]), ("", {"edited": "meanwhile"}), "T39 after another look it releases")
+    same(
+        (s.spec()["holderIdentity"], s.api.leases["lock"]["metadata"]["labels"]),
+        ("", {"edited": "meanwhile"}),
+        "T39 after another look it releases",
+    )
 
 
 def release_stolen(s):
@@ -333,12 +453,20 @@ def release_stolen(s):
             since.append(len(s.api.seen) - 1)
             s.held("thief", 600, 9)
         return False  # a healthy server's answer to an old version is 409
+
     s.api.rule = rule
     c = s.leader()
     c.kill(signal.SIGTERM)
-    same((c.leave(), s.spec()["holderIdentity"], s.spec()["leaseTransitions"]), (0, "thief", 9), "T38 a release never touches another's record")
-    later = [x[0] for x in s.api.seen[since[0]:] if "/leases" in x[1] and "watch=1" not in x[1]]
-    ok(later[0] == "PUT" and set(later[1:]) <= {"GET"}, f"T38 it is answered 409, and after a look nothing is written ({later})")
+    same(
+        (c.leave(), s.spec()["holderIdentity"], s.spec()["leaseTransitions"]),
+        (0, "thief", 9),
+        "T38 a release never touches another's record",
+    )
+    later = [x[0] for x in s.api.seen[since[0] :] if "/leases" in x[1] and "watch=1" not in x[1]]
+    ok(
+        later[0] == "PUT" and set(later[1:]) <= {"GET"},
+        f"T38 it is answered 409, and after a look nothing is written ({later})",
+    )
 
 
 def release_missing(s):
@@ -351,6 +479,7 @@ def release_missing(s):
         s.api.delete("lock")
         h.answer(404, status(404, "NotFound", name="lock"))
         return True
+
     s.api.rule = rule
     c = s.leader()
     c.kill(signal.SIGTERM)
@@ -368,6 +497,7 @@ def in_flight(s):
         held.append(h)
         gate.wait(600)
         return False
+
     s.api.rule = rule
     c = s.leader()
     armed.append(True)
@@ -392,8 +522,11 @@ def worked(s):
         if releases(h):
             at_release.append(os.path.exists(done_))
         return False
+
     s.api.rule = rule
-    c = s.leader(script=f"on_leading = function() os.execute('touch {busy}; while [ ! -e {go} ]; do sleep 0.1; done; touch {done_}') end")
+    c = s.leader(
+        script=f"on_leading = function() os.execute('touch {busy}; while [ ! -e {go} ]; do sleep 0.1; done; touch {done_}') end"
+    )
     wait_for(lambda: os.path.exists(busy))
     c.kill(signal.SIGTERM)
     ok(s.renewed(), "T42 while the work of a term that is to stop still runs, the Lease is renewed")
@@ -409,8 +542,13 @@ def never_done(s):
         if releases(h):
             living.append(alive(int(open(pid).read())))
         return False
+
     s.api.rule = rule
-    c = s.leader("--shutdown-grace", "1s", script=f"on_leading = function() os.execute('echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000') end")
+    c = s.leader(
+        "--shutdown-grace",
+        "1s",
+        script=f"on_leading = function() os.execute('echo $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 1000') end",
+    )
     wait_for(lambda: os.path.exists(pid))
     c.kill(signal.SIGTERM)
     note(f"work that never ends: exit status {c.leave()}")
@@ -425,13 +563,16 @@ def twice_told(s):
             met.append(time.monotonic())
             gate.wait(600)
         return False
+
     s.api.rule = rule
     c = s.leader(times=["--lease-duration", "600s", "--renew-deadline", "400s", "--retry-period", "500ms"])
     c.kill(signal.SIGTERM)
     wait_for(lambda: met)
     time.sleep(0.5)  # within a quarter of a second two signals are one wish
     c.kill(signal.SIGTERM)
-    same(c.leave(), 143, "T44 a second SIGTERM ends it while its release has no answer (which would be waited for 100 s)")
+    same(
+        c.leave(), 143, "T44 a second SIGTERM ends it while its release has no answer (which would be waited for 100 s)"
+    )
     gate.set()
 
 
@@ -444,16 +585,23 @@ def kept(s):
     for each in (c, b):
         each.kill(signal.SIGTERM)
     same((c.leave(), s.spec()["holderIdentity"]), (0, "me"), "T45 with --no-release the Lease stays as it is")
-    same((b.leave(), [p for p in s.api.seen if p[0] != "GET" and "foreign" in p[1]]), (0, []), "T46 who never led writes nothing, from its beginning to its end")
+    same(
+        (b.leave(), [p for p in s.api.seen if p[0] != "GET" and "foreign" in p[1]]),
+        (0, []),
+        "T46 who never led writes nothing, from its beginning to its end",
+    )
     same(prints(b), [], "T47 and of its hooks neither on_leading nor on_stopped runs")
     ok(begun, "both had looked")
 
 
 # ---- callbacks ----
 
+
 def paired(s):
-    c = s.join(script="local n = 0; on_leading = function(t) n = n + 1; print('lead ' .. t.token); if n < 4 then t:resign(0.1) end end; "
-                      "on_stopped = function(t, why) print('stop ' .. t.token) end")
+    c = s.join(
+        script="local n = 0; on_leading = function(t) n = n + 1; print('lead ' .. t.token); if n < 4 then t:resign(0.1) end end; "
+        "on_stopped = function(t, why) print('stop ' .. t.token) end"
+    )
     c.wait("became_leader", count=4)
     ok(wait_for(lambda: len(c.said("lead")) == 4), "T52 one process leads four times")
     said = [p.split() for p in prints(c)]
@@ -465,7 +613,11 @@ def paired(s):
 
 def told(s):
     s.held("X", 600)
-    c = s.join("--identity", "me", script="on_leading = function() end; on_new_leader = function(l) print('new ' .. l.identity .. (l.is_self and ' self' or '')) end")
+    c = s.join(
+        "--identity",
+        "me",
+        script="on_leading = function() end; on_new_leader = function(l) print('new ' .. l.identity .. (l.is_self and ' self' or '')) end",
+    )
     ok(wait_for(lambda: prints(c) == ["new X"]), "T49 the first leader that is seen is told")
     for i in range(1, 4):
         s.api.edit("lock", renewTime=f"2026-01-01T00:00:00.00000{i}Z")
@@ -480,8 +632,20 @@ def told(s):
 
 def blocked(s):
     """Lua never returns to the loop, and the elector is stopped, so that nobody tells it."""
-    times = ["--lease-duration", "60s", "--renew-deadline", "3s", "--retry-period", "500ms", "--stop-grace", "20s", "--kill-allowance", "2s",
-             "--drift-allowance", "30s"]
+    times = [
+        "--lease-duration",
+        "60s",
+        "--renew-deadline",
+        "3s",
+        "--retry-period",
+        "500ms",
+        "--stop-grace",
+        "20s",
+        "--kill-allowance",
+        "2s",
+        "--drift-allowance",
+        "30s",
+    ]
     over = os.path.join(home, f"over-{s.api.port}")
     c = s.leader(times=times, script=UNTIL_OVER.format(over))
     s.renewed()
@@ -489,14 +653,23 @@ def blocked(s):
     ok(wait_for(lambda: os.path.exists(over)), "T50 in a script that never yields is_leading() turns false by itself")
     ok(time.monotonic() - s.writes()[-1][0] < 60, "T50 before the lease of the last good renewal ends")
     c.kill(signal.SIGCONT)
-    ok(c.wait("stopped_leading", "expired"), "T57 an elector that was stopped for so long says, when it goes on, that the term has expired")
+    ok(
+        c.wait("stopped_leading", "expired"),
+        "T57 an elector that was stopped for so long says, when it goes on, that the term has expired",
+    )
 
 
 def raised(s):
-    c = s.join(script="on_leading = function() error('no bread') end; on_stopped = function(t, why) print('stop ' .. why) end")
+    c = s.join(
+        script="on_leading = function() error('no bread') end; on_stopped = function(t, why) print('stop ' .. why) end"
+    )
     ok(c.wait("stopped_leading", "error"), "T51 an error in on_leading ends the term")
     ok(wait_for(lambda: [w for w in s.writes() if w[2] == ""]), "T51 and releases the Lease")
-    same((c.said("stop")[:1] and c.said("stop")[0]["message"], c.process.poll()), ("stop error", None), "T51 on_stopped is told why, the process lives")
+    same(
+        (c.said("stop")[:1] and c.said("stop")[0]["message"], c.process.poll()),
+        ("stop error", None),
+        "T51 on_stopped is told why, the process lives",
+    )
 
 
 def watched(s):
@@ -513,19 +686,32 @@ def watched(s):
 
     def metric(name):
         return float(re.search(rf"^{name}{{[^}}]*}} (\S+)$", get("/metrics")[1], re.M).group(1))
-    same((get("/leader")[0], get("/healthz")[0], metric("leader_election_master_status")), (200, 200, 1), "T54 T55 a leader is healthy, and master")
+
+    same(
+        (get("/leader")[0], get("/healthz")[0], metric("leader_election_master_status")),
+        (200, 200, 1),
+        "T54 T55 a leader is healthy, and master",
+    )
     before = metric("leader_election_slowpath_total")
     s.api.edit("lock", labels={"a": "b"})
     s.renewed()
     s.api.faults[:] = [lambda h: h.command == "PUT" and conflict(h)] * 2  # of the two next requests one is a renewal
-    ok(wait_for(lambda: metric("leader_election_slowpath_total") > before), "T55 a renewal that met another version is counted")
+    ok(
+        wait_for(lambda: metric("leader_election_slowpath_total") > before),
+        "T55 a renewal that met another version is counted",
+    )
     s.held("thief", 600, 9)
     a.wait("stopped_leading")
-    ok(wait_for(lambda: (get("/leader")[0], get("/healthz")[0], metric("leader_election_master_status")) == (503, 200, 0)),
-       "T54 T55 a follower is healthy, and not master")
+    ok(
+        wait_for(
+            lambda: (get("/leader")[0], get("/healthz")[0], metric("leader_election_master_status")) == (503, 200, 0)
+        ),
+        "T54 T55 a follower is healthy, and not master",
+    )
 
 
 # ---- clocks ----
+
 
 def shimmed(s, who, variable, **kw):
     path = os.path.join(home, f"{variable}-{who}-{s.api.port}")
@@ -533,6 +719,7 @@ def shimmed(s, who, variable, **kw):
     def set_(seconds):
         with open(path, "r+b" if os.path.exists(path) else "wb") as f:
             f.write(struct.pack("q", int(seconds * 10**9)))
+
     set_(0)
     c = s.join("--identity", who, env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), variable: path}, **kw)
     return c, set_
@@ -549,7 +736,11 @@ def wall_clocks(s):
         for step in steps:
             set_(step)
             s.renewed(2)
-    same((a.all("stopped_leading"), b.all("became_leader")), ([], []), "T56 wall clocks that are set by hours and years: the leader leads, the standby waits")
+    same(
+        (a.all("stopped_leading"), b.all("became_leader")),
+        ([], []),
+        "T56 wall clocks that are set by hours and years: the leader leads, the standby waits",
+    )
     token = a.all("became_leader")[0]["token"]
     a.kill(signal.SIGTERM)
     e = b.wait("became_leader")
@@ -568,15 +759,23 @@ def suspended(s):
     a.kill(signal.SIGSTOP)
     for set_ in (sleep_a, sleep_b):
         set_(601)
-    ok(wait_for(lambda: os.path.exists(over)), "T58 after a suspend that was longer than the lease the script does not lead, even if it wakes first")
+    ok(
+        wait_for(lambda: os.path.exists(over)),
+        "T58 after a suspend that was longer than the lease the script does not lead, even if it wakes first",
+    )
     a.kill(signal.SIGCONT)
     ok(a.wait("stopped_leading", "expired"), "T58 and the first thing the elector does is to end the term")
     s.api.edit("other", labels={"woken": "up"})
     time.sleep(2)
-    same((b.all("became_leader"), s.spec("other")["holderIdentity"]), ([], "X"), "T58 a standby that was suspended has not waited while it slept")
+    same(
+        (b.all("became_leader"), s.spec("other")["holderIdentity"]),
+        ([], "X"),
+        "T58 a standby that was suspended has not waited while it slept",
+    )
 
 
 # ---- watches ----
+
 
 def deaf(s):
     """The watch's connection is open and shows nothing; whoever holds the Lease renews."""
@@ -588,22 +787,57 @@ def deaf(s):
         beaten_.append(h)
         s.api.edit("lock", renewTime=f"2026-01-01T00:00:00.{len(beaten_):06d}Z")  # just before
         return False
+
     s.held("X", 2)
     s.api.rule = rule
     b = s.join()
-    ok(wait_for(lambda: len(beaten_) >= 3), "T71 a standby whose watch shows nothing tries when the lease it knows of has run out")
-    same((b.all("became_leader"), s.spec()["holderIdentity"], s.writes()), ([], "X", []), "T71 and cannot take what was renewed: it has to know the version")
+    ok(
+        wait_for(lambda: len(beaten_) >= 3),
+        "T71 a standby whose watch shows nothing tries when the lease it knows of has run out",
+    )
+    same(
+        (b.all("became_leader"), s.spec()["holderIdentity"], s.writes()),
+        ([], "X", []),
+        "T71 and cannot take what was renewed: it has to know the version",
+    )
     a = s.leader(name="own")
     watches = lambda: len([x for x in s.api.seen if "watch=1" in x[1] and "own" in x[1]])
     ok(wait_for(lambda: watches() >= 2), "T71 a watch that does not show what one has written oneself is begun anew")
     same(a.all("stopped_leading"), [], "T71 which costs no term")
 
 
-ALL = {"beaten": beaten, "resource": resource, "names": names, "durations": durations, "future": future, "deleted-meanwhile": deleted_meanwhile,
-       "storm": storm, "long-trouble": long_trouble, "release-stolen": release_stolen, "lost-once": lost_once, "crowded": crowded, "release-conflict": release_conflict,
-       "release-missing": release_missing, "in-flight": in_flight, "worked": worked, "never-done": never_done, "twice-told": twice_told, "kept": kept,
-       "paired": paired, "told": told, "blocked": blocked, "raised": raised, "watched": watched, "wall-clocks": wall_clocks, "suspended": suspended,
-       "deaf": deaf} | {f"fail-{how}": lambda s, how=how: all_fail(s, how) for how in ("hang", "reset", "refused", "500", "503")} | {"begun-anew": begun_anew}
+ALL = (
+    {
+        "beaten": beaten,
+        "resource": resource,
+        "names": names,
+        "durations": durations,
+        "future": future,
+        "deleted-meanwhile": deleted_meanwhile,
+        "storm": storm,
+        "long-trouble": long_trouble,
+        "release-stolen": release_stolen,
+        "lost-once": lost_once,
+        "crowded": crowded,
+        "release-conflict": release_conflict,
+        "release-missing": release_missing,
+        "in-flight": in_flight,
+        "worked": worked,
+        "never-done": never_done,
+        "twice-told": twice_told,
+        "kept": kept,
+        "paired": paired,
+        "told": told,
+        "blocked": blocked,
+        "raised": raised,
+        "watched": watched,
+        "wall-clocks": wall_clocks,
+        "suspended": suspended,
+        "deaf": deaf,
+    }
+    | {f"fail-{how}": lambda s, how=how: all_fail(s, how) for how in ("hang", "reset", "refused", "500", "503")}
+    | {"begun-anew": begun_anew}
+)
 
 
 def job(name):
@@ -615,6 +849,7 @@ def job(name):
         finally:
             s.end()
         note(f"{name} took {time.monotonic() - began:.1f} s")
+
     play.__name__ = name
     return play
 
@@ -622,7 +857,11 @@ def job(name):
 build("shim.c", "-shared", "-fPIC")
 chosen = sys.argv[1:] or list(ALL)
 for i in range(0, len(chosen), 9):
-    at_once(*[job(n) for n in chosen[i:i + 9]])
-same([w for a in apis for w in a.wrong], [], "T60 T62 every write had uid and version, times of six digits and Z, whole numbers")
+    at_once(*[job(n) for n in chosen[i : i + 9]])
+same(
+    [w for a in apis for w in a.wrong],
+    [],
+    "T60 T62 every write had uid and version, times of six digits and Z, whole numbers",
+)
 shutil.rmtree(home)
 done()

@@ -6,11 +6,40 @@ was renamed but whose directory was not synced may still have its old name. In e
 whose token and holder are not older than any term that had been reported by then; and a candidate that finds it must lead
 with a larger token than any of those."""
 import os, re, shutil, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
-CALLS = ["openat", "sendto", "creat", "write", "pwrite64", "writev", "pwritev", "pwritev2", "truncate", "ftruncate", "fallocate", "fsync", "fdatasync", "sync_file_range", "syncfs",
-         "rename", "renameat", "renameat2", "link", "linkat", "unlink", "unlinkat", "mkdir", "mkdirat", "copy_file_range", "sendfile", "splice", "io_uring_enter"]
+CALLS = [
+    "openat",
+    "sendto",
+    "creat",
+    "write",
+    "pwrite64",
+    "writev",
+    "pwritev",
+    "pwritev2",
+    "truncate",
+    "ftruncate",
+    "fallocate",
+    "fsync",
+    "fdatasync",
+    "sync_file_range",
+    "syncfs",
+    "rename",
+    "renameat",
+    "renameat2",
+    "link",
+    "linkat",
+    "unlink",
+    "unlinkat",
+    "mkdir",
+    "mkdirat",
+    "copy_file_range",
+    "sendfile",
+    "splice",
+    "io_uring_enter",
+]
 LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+|\?)")
 
 
@@ -24,6 +53,7 @@ def on_disk():
 
 
 # ---- the log ----
+
 
 def text(hexed):
     return bytes.fromhex(hexed.replace("\\x", "")).decode("utf-8", "surrogateescape")
@@ -53,7 +83,12 @@ def steps(path, home):
         call, arguments = m[2], m[3]
         paths = [text(p) for p in re.findall(r"<((?:\\x[0-9a-f]{2})*)>", arguments)]
         strings = [text(s) for s in re.findall(r'"((?:\\x[0-9a-f]{2})*)"', arguments)]
-        if call in ("write", "sendto") and strings and strings[0].startswith('{"time"') and '"became_leader"' in strings[0]:
+        if (
+            call in ("write", "sendto")
+            and strings
+            and strings[0].startswith('{"time"')
+            and '"became_leader"' in strings[0]
+        ):
             yield "said", json.loads(strings[0])
         elif call in ("openat", "renameat", "renameat2", "unlinkat", "linkat", "mkdirat"):
             names = [os.path.normpath(os.path.join(p, s)) for p, s in zip(paths, strings)]
@@ -69,13 +104,14 @@ def steps(path, home):
 
 # ---- the disk ----
 
+
 class File:
     def __init__(self):
         self.now, self.durable = b"", b""  # what a reader sees; what a cut cannot take any more
-        self.between = []                  # what a cut may leave
+        self.between = []  # what a cut may leave
 
     def write(self, data):
-        self.between += [self.now, self.now + data[:len(data) // 2]]
+        self.between += [self.now, self.now + data[: len(data) // 2]]
         self.now += data
 
     def sync(self):
@@ -89,7 +125,7 @@ class Disk:
     def __init__(self, name):
         self.name, self.files = name, {}
         self.durable = None  # the file that has the record's name for good
-        self.since = []      # those that had it since the directory was synced
+        self.since = []  # those that had it since the directory was synced
         self.said = []
 
     def step(self, what, arguments):
@@ -127,9 +163,9 @@ class Versions(Disk):
 
     def __init__(self, name):
         super().__init__(name)
-        self.names = {}       # that are there for good
-        self.made = False     # the directory itself, too
-        self.changes = []     # (name, file or None) since the directory was synced; they reach the disk in their order
+        self.names = {}  # that are there for good
+        self.made = False  # the directory itself, too
+        self.changes = []  # (name, file or None) since the directory was synced; they reach the disk in their order
 
     def step(self, what, arguments):
         if what == "mkdirat":
@@ -191,6 +227,7 @@ def cuts(log, home, kind, ignore=lambda what, arguments: False):
 
 # ---- the test ----
 
+
 def current(lock):
     if not os.path.isdir(lock):
         with open(lock) as f:
@@ -202,7 +239,16 @@ def current(lock):
 def record_life(home, log, option):
     """A life with everything in it that writes."""
     trace = ["strace", "--quiet=all", "-f", "-y", "-xx", "-s", "300000", "-o", log, "-e", "trace=" + ",".join(CALLS)]
-    c = Candidate("--lock", home + "/lock" + option, "--identity", "one", "-e", "while true do sleep(60) end", prefix=trace, options=STEADY)
+    c = Candidate(
+        "--lock",
+        home + "/lock" + option,
+        "--identity",
+        "one",
+        "-e",
+        "while true do sleep(60) end",
+        prefix=trace,
+        options=STEADY,
+    )
 
     def elector():
         return wait_for(lambda: children(c.pid))[0]
@@ -234,10 +280,21 @@ def replay(found, directory, option):
                 os.mkdir(lock)
             with open(os.path.join(lock, f"{1:016}") if option else lock, "wb") as f:
                 f.write(content)
-            r = subprocess.run([LUNARCH, "status", "--json", "--lock", lock + option], capture_output=True, text=True, timeout=PATIENCE)
+            r = subprocess.run(
+                [LUNARCH, "status", "--json", "--lock", lock + option], capture_output=True, text=True, timeout=PATIENCE
+            )
             unread += r.returncode not in (0, 1) or json.loads(r.stdout)["token"] < newest
-        nexts.append((newest, subprocess.Popen([LUNARCH, "exec", *FAST, "--lock", lock + option, "--", "printenv", "LUNARCH_TOKEN"],
-                                               stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)))
+        nexts.append(
+            (
+                newest,
+                subprocess.Popen(
+                    [LUNARCH, "exec", *FAST, "--lock", lock + option, "--", "printenv", "LUNARCH_TOKEN"],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    text=True,
+                ),
+            )
+        )
     return unread, sum(int(p.communicate(timeout=PATIENCE)[0] or 0) <= newest for newest, p in nexts)
 
 
@@ -251,18 +308,34 @@ def cut(what, option, kind, replaces):
         log = list(steps(home + ".log", home))
         found, wrong, count = cuts(log, home, kind)
         kinds = {w for w, _ in log}
-        ok(terms == 3 and len([w for w, _ in log if w == "said"]) == 3 and kinds >= {"openat", "write", replaces, "fsync", "fdatasync"},
-           what + "a life of three terms is on record, with everything that it wrote")
+        ok(
+            terms == 3
+            and len([w for w, _ in log if w == "said"]) == 3
+            and kinds >= {"openat", "write", replaces, "fsync", "fdatasync"},
+            what + "a life of three terms is on record, with everything that it wrote",
+        )
         note(f"{count} steps, {len(found)} different disks")
-        same(wrong[:5], [], what + "after a cut at any step there is one whole record, not older than any term that was reported")
+        same(
+            wrong[:5],
+            [],
+            what + "after a cut at any step there is one whole record, not older than any term that was reported",
+        )
         unread, lower = replay(found, home, option)
         same(unread, 0, what + "status reads each of those disks")
         same(lower, 0, what + "and whoever leads next on it has a larger token than was ever reported")
         # The judge must be able to find something.
-        no_data = cuts(log, home, kind, lambda what, a: what == "fdatasync" or what == "fsync" and not os.path.isdir(a[0]))[1]
-        ok([w for w in no_data if "no whole record" in w], what + "without the sync of the file it would find half a record")
+        no_data = cuts(
+            log, home, kind, lambda what, a: what == "fdatasync" or what == "fsync" and not os.path.isdir(a[0])
+        )[1]
+        ok(
+            [w for w in no_data if "no whole record" in w],
+            what + "without the sync of the file it would find half a record",
+        )
         no_names = cuts(log, home, kind, lambda what, a: what == "fsync" and os.path.isdir(a[0]))[1]
-        ok([w for w in no_names if "gone" in w or "older" in w], what + "without the sync of the directory it would find a term that was lost")
+        ok(
+            [w for w in no_names if "gone" in w or "older" in w],
+            what + "without the sync of the directory it would find a term that was lost",
+        )
     finally:
         shutil.rmtree(home, ignore_errors=True)
         if os.path.exists(home + ".log"):

@@ -2,6 +2,7 @@
 """Many processes of several users want one lock, again and again: each round has one winner, tokens only grow, and every
 winner holds alone. Real `lunarch exec`, all starting at the same time; as root they belong to four users of one group."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import *
 
@@ -26,8 +27,29 @@ def shared_directory():
 
 def contend(d, wait, option):
     """One process for each of EACH candidates of each user, all at once; their statuses."""
-    running = [subprocess.Popen([*as_user(uid), LUNARCH, "exec", *FAST, *wait, "--lock", d + "/lock" + option, "--", "sh", "-c", HOLD, d, f"{uid}-{n}"],
-                                stderr=subprocess.PIPE, text=True) for uid in USERS for n in range(EACH)]
+    running = [
+        subprocess.Popen(
+            [
+                *as_user(uid),
+                LUNARCH,
+                "exec",
+                *FAST,
+                *wait,
+                "--lock",
+                d + "/lock" + option,
+                "--",
+                "sh",
+                "-c",
+                HOLD,
+                d,
+                f"{uid}-{n}",
+            ],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for uid in USERS
+        for n in range(EACH)
+    ]
     errors = [p.communicate(timeout=120)[1] for p in running]
     return [p.returncode for p in running], errors
 
@@ -46,8 +68,11 @@ def everyone_in_turn(d, option, rounds):
         if set(statuses) != {0}:
             note("\n".join(errors))
     won = [line.split() for line in read(d + "/won")]
-    same(len(won), rounds * EACH * len(USERS),
-         f"{option} {EACH * len(USERS)} processes of {len(set(USERS))} user(s), {rounds} times: each has the lock once")
+    same(
+        len(won),
+        rounds * EACH * len(USERS),
+        f"{option} {EACH * len(USERS)} processes of {len(set(USERS))} user(s), {rounds} times: each has the lock once",
+    )
     same(len({who for _, who in won}), EACH * len(USERS), "and none is left out")
     tokens = [int(t) for t, _ in won]
     ok(tokens == sorted(set(tokens)), "each with a token larger than all before it")
@@ -57,7 +82,16 @@ def everyone_in_turn(d, option, rounds):
 def one_winner(d, option):
     """With -n nobody waits: of those that start together while it is held, nobody gets it."""
     before = len(read(d + "/won"))
-    holder = Candidate("--lock", d + "/lock" + option, "--", "sh", "-c", "echo on; exec sleep 1000", command="exec", stdout=subprocess.PIPE)
+    holder = Candidate(
+        "--lock",
+        d + "/lock" + option,
+        "--",
+        "sh",
+        "-c",
+        "echo on; exec sleep 1000",
+        command="exec",
+        stdout=subprocess.PIPE,
+    )
     holder.process.stdout.readline()
     statuses, _ = contend(d, ["-n"], option)
     same(set(statuses), {75}, "while one process holds the lock, -n refuses all the others with 75")

@@ -3,10 +3,13 @@
 mount namespaces where something else, or nothing, is mounted for one candidate. Plain file locks are refused there; with
 ?shared=link one leads; with ?must_exist= nobody leads in what is there instead."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 INSIDE = "LUNARCH_TEST_MOUNTS"
 if os.geteuid() == 0 and INSIDE not in os.environ:  # no mount of this test's is left to anybody
-    os.execvpe("unshare", ["unshare", "--mount", "--", sys.executable, os.path.abspath(__file__)], {**os.environ, INSIDE: "1"})
+    os.execvpe(
+        "unshare", ["unshare", "--mount", "--", sys.executable, os.path.abspath(__file__)], {**os.environ, INSIDE: "1"}
+    )
 import lock_cases, stores, threading
 from lock_driver import Driver, record
 from field import *
@@ -18,7 +21,14 @@ daemons = []
 
 def mount(what, where, prefix=()):
     """bindfs in the foreground, so that it ends with this test."""
-    daemons.append(subprocess.Popen([*prefix, "bindfs", "-f", "-o", "nonempty", what, where], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    daemons.append(
+        subprocess.Popen(
+            [*prefix, "bindfs", "-f", "-o", "nonempty", what, where],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    )
     return daemons[-1]
 
 
@@ -37,7 +47,9 @@ def two_mounts():
 def lunarch(*args):
     env = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
     # timeout(1), so that one that leads, where it is to be refused, is a failure and no exception
-    return subprocess.run(["timeout", str(PATIENCE), LUNARCH, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env)
+    return subprocess.run(
+        ["timeout", str(PATIENCE), LUNARCH, *args], capture_output=True, text=True, stdin=subprocess.DEVNULL, env=env
+    )
 
 
 def said(r):
@@ -48,12 +60,19 @@ def refused(fuse):
     lock, script = fuse + "/lock", os.path.join(scratch(), "script.lua")
     with open(script, "w") as f:
         f.write("return { on_leading = function() end }\n")
-    for command, status in ((["run", "--lock", lock, script], 2), (["exec", "--lock", lock, "--", "true"], 2),
-                            (["check", "--lock", lock, script], 1), (["doctor", "--lock", lock], 2)):
+    for command, status in (
+        (["run", "--lock", lock, script], 2),
+        (["exec", "--lock", lock, "--", "true"], 2),
+        (["check", "--lock", lock, script], 1),
+        (["doctor", "--lock", lock], 2),
+    ):
         r = lunarch(*command)
         text = r.stdout + r.stderr
-        if not ok(r.returncode == status and all(w in text for w in (fuse, "FUSE", "?shared=link", "cut off", "Or use a store")),
-                  f"{command[0]}: a plain lock on FUSE is refused at once, with the place, its type, the reason and the ways out"):
+        if not ok(
+            r.returncode == status
+            and all(w in text for w in (fuse, "FUSE", "?shared=link", "cut off", "Or use a store")),
+            f"{command[0]}: a plain lock on FUSE is refused at once, with the place, its type, the reason and the ways out",
+        ):
             note(said(r))
     same(os.listdir(fuse), [], "and nothing is left there")
 
@@ -65,16 +84,24 @@ def led(real, a, b):
     ok(two.wait("new_leader", "one leads"), "shared=link: another follows, by another mount")
     r = lunarch("leader", "--lock", a + "/lock?shared=link")
     s = lunarch("status", "--json", "--lock", f"file:{b}/lock?shared=link")
-    if not ok(r.returncode == 0 and s.returncode == 0 and json.loads(s.stdout)["leader"] == "one", "shared=link: leader and status see the one who leads"):
+    if not ok(
+        r.returncode == 0 and s.returncode == 0 and json.loads(s.stdout)["leader"] == "one",
+        "shared=link: leader and status see the one who leads",
+    ):
         note(said(r) + said(s))
     r = lunarch("doctor", "--lock", a + "/lock?shared=link")
-    if not ok(r.returncode == 0 and "no must_exist=FILE is set" in r.stdout and "one winner in each" in r.stdout,
-              "shared=link: doctor calls it fit, and says that nothing guards against its not being mounted"):
+    if not ok(
+        r.returncode == 0 and "no must_exist=FILE is set" in r.stdout and "one winner in each" in r.stdout,
+        "shared=link: doctor calls it fit, and says that nothing guards against its not being mounted",
+    ):
         note(said(r))
     with open(real + "/marker", "w"):
         pass
     r = lunarch("doctor", "--lock", a + "/lock?shared=link&must_exist=marker")
-    if not ok(r.returncode == 0 and "with must_exist set" in r.stdout and "no must_exist" not in r.stdout, "shared=link: or that something does"):
+    if not ok(
+        r.returncode == 0 and "with must_exist set" in r.stdout and "no must_exist" not in r.stdout,
+        "shared=link: or that something does",
+    ):
         note(said(r))
     leave(one)
     ok(two.wait("became_leader"), "shared=link: when the leader stops the other leads")
@@ -90,18 +117,33 @@ def led(real, a, b):
     newest = max(n for n in os.listdir(real + "/lock") if n.isdigit())
     os.link(f"{real}/lock/{newest}", real + "/lock/.lock.left.tmp")
     r = lunarch("exec", "--lease-duration", "1s", "--wait", "60s", "--lock", a + "/lock?shared=link", "--", "true")
-    if not ok(r.returncode == 0, "shared=link: the second name that a writer left who died before he removed it holds up no short lease"):
+    if not ok(
+        r.returncode == 0,
+        "shared=link: the second name that a writer left who died before he removed it holds up no short lease",
+    ):
         note(said(r))
     r = lunarch("exec", "-n", "--lock", real + "/lock", "--", "true")
-    if not ok(r.returncode == 69 and "as locks are that are named with ?shared=link" in r.stderr,
-              "a plain lock of that name, which the machine that has the disk could take, is refused with what it is"):
+    if not ok(
+        r.returncode == 69 and "as locks are that are named with ?shared=link" in r.stderr,
+        "a plain lock of that name, which the machine that has the disk could take, is refused with what it is",
+    ):
         note(said(r))
 
 
 def conforms(a):
     store = stores.SharedFile(a)
     store.rounds, store.end = 100, lambda: None
-    lock_cases.run(store, [lock_cases.swap, lock_cases.by_hand, lock_cases.foreign, lock_cases.contents, lock_cases.cancel, lock_cases.racing])
+    lock_cases.run(
+        store,
+        [
+            lock_cases.swap,
+            lock_cases.by_hand,
+            lock_cases.foreign,
+            lock_cases.contents,
+            lock_cases.cancel,
+            lock_cases.racing,
+        ],
+    )
 
 
 def race_between(a, b):
@@ -121,7 +163,11 @@ def race_between(a, b):
         d.end()
 
     at_once(*[lambda n=n, w=w: compete(n, w) for n, w in (("a1", a), ("b1", b), ("a2", a), ("b2", b))])
-    same([t for t in range(1, most + 1) if len(wins.get(t, [])) != 1], [], "a race by two mounts: each token is written by exactly one")
+    same(
+        [t for t in range(1, most + 1) if len(wins.get(t, [])) != 1],
+        [],
+        "a race by two mounts: each token is written by exactly one",
+    )
     note(f"{len([t for t in wins if wins[t][0][0] == 'a'])} of {most} by the first mount")
 
 
@@ -148,8 +194,10 @@ def not_mounted():
         a = Candidate("--lock", lock, "--identity", "a", *SCRIPT, prefix=there)
         ok(a.wait("became_leader"), f"{option}: where it is mounted somebody leads")
         r = lunarch("exec", "-n", "--lock", lock, "--", "true")
-        if not ok(r.returncode == 69 and "mounted, which must exist" in r.stderr and "probably not mounted" in r.stderr,
-                  f"{option}: where it is not, nobody does, and it is said why"):
+        if not ok(
+            r.returncode == 69 and "mounted, which must exist" in r.stderr and "probably not mounted" in r.stderr,
+            f"{option}: where it is not, nobody does, and it is said why",
+        ):
             note(said(r))
         same(os.listdir(home), [], f"{option}: nothing is made there")
         b = Candidate("--lock", lock, "--identity", "b", *SCRIPT, prefix=there)
@@ -157,7 +205,11 @@ def not_mounted():
         subprocess.run(["nsenter", "--target", str(b.pid), "--mount", "--", "umount", "--lazy", home], check=True)
         leave(a)
         ok(wait_for(lambda: b.complaints("which must exist")), f"{option}: unmounted under it, it says so")
-        same([b.all("became_leader"), os.listdir(home)], [[], []], f"{option}: and does not lead in what is there instead")
+        same(
+            [b.all("became_leader"), os.listdir(home)],
+            [[], []],
+            f"{option}: and does not lead in what is there instead",
+        )
         subprocess.run(["nsenter", "--target", str(b.pid), "--mount", "--", "mount", "--bind", disk, home], check=True)
         ok(b.wait("became_leader"), f"{option}: mounted again, it leads")
         leave(b)

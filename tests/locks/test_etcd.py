@@ -2,6 +2,7 @@
 """The etcd lock passes the conformance suite (users, TLS, clusters: test_etcd_own.py)."""
 import sys
 import os
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
 from lock_cases import BASIC, NETWORK, SERVER, replayed, run

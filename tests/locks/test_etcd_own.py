@@ -2,6 +2,7 @@
 """What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream of
 notices for many locks; and what is not etcd at all."""
 import http.server, os, re, shutil, signal, socket, subprocess, sys, threading, time, urllib.request, uuid
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
 from lock_cases import SHORT, Two, run
@@ -29,27 +30,82 @@ def trial(url, within=8000):
 
 def refused(url, outcomes, pattern, what, within=8000):
     outcome, text, shown = trial(url, within)
-    good = outcome in outcomes and re.search(pattern, text) and text.isprintable() and SECRET not in text + shown and "geheim" not in text + shown
+    good = (
+        outcome in outcomes
+        and re.search(pattern, text)
+        and text.isprintable()
+        and SECRET not in text + shown
+        and "geheim" not in text + shown
+    )
     ok(good, f"{what}: {text[:250]}") or note(f"{outcome}: {text}")
 
 
 # ---- users and passwords ----
 
+
 def certificates():
     """An authority, a server's certificate for 127.0.0.1 and etcd.test, a client's, another authority's, a key for tokens."""
+
     def openssl(*args):
         subprocess.run(["openssl", *args], cwd=where, check=True, capture_output=True)
+
     openssl("genrsa", "-out", "jwt.key", "2048")
     openssl("rsa", "-in", "jwt.key", "-pubout", "-out", "jwt.pub")
     for ca in ("ca", "other"):
-        openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{ca}.key", "-out", f"{ca}.pem",
-                "-subj", f"/CN={ca} authority", "-days", "2")
-    for name, more in (("server", "subjectAltName=IP:127.0.0.1,DNS:etcd.test\nextendedKeyUsage=serverAuth,clientAuth"), ("client", "extendedKeyUsage=clientAuth")):
+        openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-keyout",
+            f"{ca}.key",
+            "-out",
+            f"{ca}.pem",
+            "-subj",
+            f"/CN={ca} authority",
+            "-days",
+            "2",
+        )
+    for name, more in (
+        ("server", "subjectAltName=IP:127.0.0.1,DNS:etcd.test\nextendedKeyUsage=serverAuth,clientAuth"),
+        ("client", "extendedKeyUsage=clientAuth"),
+    ):
         with open(os.path.join(where, f"{name}.ext"), "w") as f:
             f.write(more)
-        openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}")
-        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", f"{name}.pem", "-days", "2",
-                "-extfile", f"{name}.ext")
+        openssl(
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+            "-nodes",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.csr",
+            "-subj",
+            f"/CN={name}",
+        )
+        openssl(
+            "x509",
+            "-req",
+            "-in",
+            f"{name}.csr",
+            "-CA",
+            "ca.pem",
+            "-CAkey",
+            "ca.key",
+            "-CAcreateserial",
+            "-out",
+            f"{name}.pem",
+            "-days",
+            "2",
+            "-extfile",
+            f"{name}.ext",
+        )
 
 
 def file(name):
@@ -58,25 +114,46 @@ def file(name):
 
 def users():
     store = Etcd()
-    same(trial(f"etcd://u:geheim@127.0.0.1:{store.port}/x")[0], "absent", "users: a user is no harm where etcd wants none")
+    same(
+        trial(f"etcd://u:geheim@127.0.0.1:{store.port}/x")[0],
+        "absent",
+        "users: a user is no harm where etcd wants none",
+    )
     store.auth("me", SECRET)
     mine = store.url("mine/a")
     d = Driver()
-    same(d.open(mine)["url"], f"etcd://me@127.0.0.1:{store.port}/mine/a", "users: people see the URL without the password")
+    same(
+        d.open(mine)["url"],
+        f"etcd://me@127.0.0.1:{store.port}/mine/a",
+        "users: people see the URL without the password",
+    )
     d.do("watch")
     w = d.write(record("a"), "")
     same(w["outcome"], "ok", "users: with user and password one may write")
     at, port = mine.index("@"), store.port
     refused(f"etcd://127.0.0.1:{port}/mine/a", ["refused"], "user", "users: without, one is told so")
-    refused(f"etcd://me:geheim@127.0.0.1:{port}/mine/a", ["refused"], "logging in as me.*authentication failed", "users: a wrong password is named as such")
-    refused(f"etcd://nobody:geheim@127.0.0.1:{port}/mine/a", ["refused"], "logging in as nobody", "users: an unknown user too")
+    refused(
+        f"etcd://me:geheim@127.0.0.1:{port}/mine/a",
+        ["refused"],
+        "logging in as me.*authentication failed",
+        "users: a wrong password is named as such",
+    )
+    refused(
+        f"etcd://nobody:geheim@127.0.0.1:{port}/mine/a",
+        ["refused"],
+        "logging in as nobody",
+        "users: an unknown user too",
+    )
     refused(mine[:at] + f"@127.0.0.1:{port}/other", ["refused"], "me has no right", "users: a key without rights")
     d.read()
     before = d.count()
     store.server.restart()  # etcd's simple tokens do not survive this
     w = d.write(record("a"), w["version"])
     same(w["outcome"], "ok", "tokens: one that etcd has forgotten is asked for anew, inside the operation")
-    ok(wait_for(lambda: d.noticed(before, patience=0.1) or (store.put("mine/a", store.get("mine/a")) and False)), "tokens: notices go on too")
+    ok(
+        wait_for(lambda: d.noticed(before, patience=0.1) or (store.put("mine/a", store.get("mine/a")) and False)),
+        "tokens: notices go on too",
+    )
     store.permit("READWRITE")  # a change of rights makes tokens old
     r = d.read()
     same(d.write(record("a"), r["version"])["outcome"], "ok", "tokens: so is one that is older than the rights")
@@ -87,11 +164,13 @@ def users():
 
 def mine_of(case):
     """A conformance case on keys that the user may use."""
+
     def wrapped(store):
         plain = store.url
         store.url = lambda key, through=None: plain(key if key.startswith("mine/") else "mine/" + key, through)
         case(store)
         store.url = plain
+
     wrapped.__name__ = case.__name__
     return wrapped
 
@@ -114,6 +193,7 @@ def expiry():
 
 # ---- TLS ----
 
+
 class TlsEtcd(servers.Etcd):
     def __init__(self, *options):
         self.metrics = servers.free_port()
@@ -121,7 +201,15 @@ class TlsEtcd(servers.Etcd):
 
     def command(self):
         line = [a.replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for a in super().command()]
-        return [*line, "--cert-file", file("server.pem"), "--key-file", file("server.key"), "--listen-metrics-urls", f"http://127.0.0.1:{self.metrics}"]
+        return [
+            *line,
+            "--cert-file",
+            file("server.pem"),
+            "--key-file",
+            file("server.key"),
+            "--listen-metrics-urls",
+            f"http://127.0.0.1:{self.metrics}",
+        ]
 
     def ready(self):
         return '"health":"true"' in servers.ask(self.metrics, "GET /health HTTP/1.0\r\n\r\n")
@@ -137,27 +225,47 @@ def tls():
     before = d.count()
     e = Driver()
     e.open(f"etcds://{host}/x?{ca}&server_name=etcd.test")
-    same((w["outcome"], e.write(record("b"), w["version"])["outcome"]), ("ok", "ok"), "TLS: writes, by address and by the certificate's other name")
+    same(
+        (w["outcome"], e.write(record("b"), w["version"])["outcome"]),
+        ("ok", "ok"),
+        "TLS: writes, by address and by the certificate's other name",
+    )
     ok(d.noticed(before), "TLS: and notices")
     for one in (d, e):
         one.end()
     refused(f"etcds://{host}/x", ["failed"], "certificate", "TLS: an authority that the system does not know")
     refused(f"etcds://{host}/x?ca={file('other.pem')}", ["failed"], "certificate", "TLS: another authority")
     refused(f"etcds://{host}/x?ca={file('none.pem')}", ["failed"], "none.pem", "TLS: a file that is missing is named")
-    refused(f"etcds://{host}/x?{ca}&server_name=wrong.test", ["failed"], "wrong.test", "TLS: another name than the certificate's")
+    refused(
+        f"etcds://{host}/x?{ca}&server_name=wrong.test",
+        ["failed"],
+        "wrong.test",
+        "TLS: another name than the certificate's",
+    )
     refused(f"etcd://{host}/x", ["failed"], host, "TLS: not spoken to a port that wants it")
     host = f"127.0.0.1:{strict.port}"
     refused(f"etcds://{host}/x?{ca}", ["failed"], "certificate", "client certificate: wanted and missing")
     good = f"etcds://{host}/x?{ca}&cert={file('client.pem')}&key={file('client.key')}"
     same(trial(good)[0], "absent", "client certificate: shown")
-    refused(f"etcds://{host}/x?{ca}&cert={file('client.pem')}&key={file('server.key')}", ["failed"], "key", "client certificate: with a key that is another's")
-    refused(f"etcds://{host}/x?{ca}&key={file('client.key')}", ["not opened"], "without cert", "client certificate: a key alone")
+    refused(
+        f"etcds://{host}/x?{ca}&cert={file('client.pem')}&key={file('server.key')}",
+        ["failed"],
+        "key",
+        "client certificate: with a key that is another's",
+    )
+    refused(
+        f"etcds://{host}/x?{ca}&key={file('client.key')}",
+        ["not opened"],
+        "without cert",
+        "client certificate: a key alone",
+    )
     refused(f"etcd://{host}/x?{ca}", ["not opened"], "etcds", "TLS options are for etcds")
     for server in (plain, strict):
         server.close()
 
 
 # ---- several endpoints ----
+
 
 def endpoints():
     members = servers.Etcd.cluster(3)
@@ -172,7 +280,10 @@ def endpoints():
     members[0].pause()
     began = time.monotonic()
     w = d.write(record("a"), w["version"], within=9000)
-    ok(w["outcome"] == "ok" and w["took_ms"] < 9000, f"endpoints: one that is frozen costs its share of the deadline ({w['took_ms']:.0f} of 9000 ms)") or note(w)
+    ok(
+        w["outcome"] == "ok" and w["took_ms"] < 9000,
+        f"endpoints: one that is frozen costs its share of the deadline ({w['took_ms']:.0f} of 9000 ms)",
+    ) or note(w)
     times = []
     for _ in range(5):
         w = d.write(record("a"), w["version"], within=9000)
@@ -186,7 +297,12 @@ def endpoints():
     ok(d.noticed(before), "endpoints: notices have moved too")
     members[0].resume()
     leader_loss(members, key, d, w)
-    refused("etcd://127.0.0.1:%d,127.0.0.1:%d/x" % (dead, servers.free_port()), ["failed"], "Failed to connect", "endpoints: when there is none one is told")
+    refused(
+        "etcd://127.0.0.1:%d,127.0.0.1:%d/x" % (dead, servers.free_port()),
+        ["failed"],
+        "Failed to connect",
+        "endpoints: when there is none one is told",
+    )
     minority(members, d)
     for one in (d, e):
         one.end()
@@ -219,7 +335,9 @@ def leader_loss(members, key, d, w):
             there = r["record"]["write"] == rec["write"]
             wrong += there and w["outcome"] in ("failed", "conflict")
             version = r["version"]
-    same(wrong, 0, f"leader loss: what is said of a write is true ({', '.join(told)}); written again after {again:.1f} s")
+    same(
+        wrong, 0, f"leader loss: what is said of a write is true ({', '.join(told)}); written again after {again:.1f} s"
+    )
     e = Driver()
     e.open("etcd://" + ",".join(f"127.0.0.1:{m.port}" for m in members if m is not leader) + "/" + key)
     before = d.count()
@@ -236,13 +354,17 @@ def minority(members, d):
     r = d.read(within=SHORT)
     rec = record("a")
     w = d.write(rec, r["version"] or "1", within=SHORT)
-    ok(r["outcome"] == "failed" and w["outcome"] in ("unknown", "failed", "conflict"), f"minority: a member alone answers nothing ({r['outcome']}, {w['outcome']})")
+    ok(
+        r["outcome"] == "failed" and w["outcome"] in ("unknown", "failed", "conflict"),
+        f"minority: a member alone answers nothing ({r['outcome']}, {w['outcome']})",
+    )
     for m in members[1:]:
         m.resume()
     ok(wait_for(lambda: d.read()["outcome"] == "ok"), "minority: with the others back it goes on")
 
 
 # ---- what it costs etcd ----
+
 
 def metric(server, name):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as answer:
@@ -270,12 +392,21 @@ def costs():
         before = d.count("l33"), d.count("l34")
         e.write(record("b"), e.read()["version"])
         ok(d.noticed(before[0], "l33"), "one stream: a change reaches the lock it belongs to")
-        same((metric(server, "etcd_debugging_mvcc_watch_stream_total"), metric(server, "etcd_debugging_mvcc_watcher_total")), (1, 50),
-             "one stream: 50 locks of a process have one watch stream")
+        same(
+            (
+                metric(server, "etcd_debugging_mvcc_watch_stream_total"),
+                metric(server, "etcd_debugging_mvcc_watcher_total"),
+            ),
+            (1, 50),
+            "one stream: 50 locks of a process have one watch stream",
+        )
         same(d.count("l34"), before[1], "one stream: and no other")
         for i in range(40):
             d.do("close", lock=f"l{i}")
-        ok(wait_for(lambda: metric(server, "etcd_debugging_mvcc_watcher_total") == 10), "one stream: closed locks are watched no more")
+        ok(
+            wait_for(lambda: metric(server, "etcd_debugging_mvcc_watcher_total") == 10),
+            "one stream: closed locks are watched no more",
+        )
         before = d.count("l44")
         e.open(server.url("many/44"), lock="b")
         e.write(record("b"), e.read(lock="b")["version"], lock="b")
@@ -290,17 +421,24 @@ def costs():
             """Writes; questions that were none."""
             puts = metric(server, "etcd_mvcc_put_total")
             return puts, handled(server, "Txn") + handled(server, "Range") - puts
+
         puts, reads = count()
         renewed = wait_for(lambda: count()[0] >= puts + 10)
         later = count()
-        ok(led and renewed and later[1] - reads <= 1, f"renewals: {later[0] - puts:.0f} of them were as many transactions, and {later[1] - reads:.0f} reads")
+        ok(
+            led and renewed and later[1] - reads <= 1,
+            f"renewals: {later[0] - puts:.0f} of them were as many transactions, and {later[1] - reads:.0f} reads",
+        )
         b = Candidate("--lock", server.url("renewals"), "-e", "return { on_leading = function() end }", options=FAST)
         led = b.wait("new_leader")
         time.sleep(1)
         puts, reads = count()
         renewed = wait_for(lambda: count()[0] >= puts + 10)
         later = count()
-        ok(led and renewed and (later[1] - reads) * 2 <= later[0] - puts, f"renewals: a standby reads them from its watch: {later[0] - puts:.0f} of them cost {later[1] - reads:.0f} reads")
+        ok(
+            led and renewed and (later[1] - reads) * 2 <= later[0] - puts,
+            f"renewals: a standby reads them from its watch: {later[0] - puts:.0f} of them cost {later[1] - reads:.0f} reads",
+        )
         c.kill(signal.SIGTERM)
         ok(b.wait("became_leader"), "renewals: and the release, on which it leads")
         stop_everyone()
@@ -331,7 +469,11 @@ def elections():
         watching.communicate()
         same(out("leader").stdout.strip(), "10.0.0.2:1", "elections: and `lunarch leader` prints the new address")
         tokens = [int(c.wait("print", "lead\t")["message"].split()[-1]) for c in (a, b)]
-        same(b.wait("print", "leader\ta")["message"], f"leader\ta\t{tokens[0]}", "elections: a standby knows the token of a term that was never renewed")
+        same(
+            b.wait("print", "leader\ta")["message"],
+            f"leader\ta\t{tokens[0]}",
+            "elections: a standby knows the token of a term that was never renewed",
+        )
         ok(0 < tokens[0] < tokens[1], f"elections: tokens grow: {tokens}")
         server.pause()
         ok(b.wait("stopped_leading"), "elections: a leader whose etcd is frozen stops in time")
@@ -357,11 +499,20 @@ def begun_anew():
         server.kill()
         shutil.rmtree(os.path.join(server.dir, "data"))
         server.start()
-        ok(led and a.wait("became_leader", count=2), "an etcd that begins anew: the candidate leads again, as soon as that is safe")
+        ok(
+            led and a.wait("became_leader", count=2),
+            "an etcd that begins anew: the candidate leads again, as soon as that is safe",
+        )
         renewals = metric(server, "etcd_mvcc_put_total")
-        ok(wait_for(lambda: metric(server, "etcd_mvcc_put_total") > renewals + 5), "an etcd that begins anew: and renews")
-        same([m for m in a.complaints("not what was asked for") if m.startswith("writing")][1:], [],
-             "an etcd that begins anew: of which one answer at most was not believed")
+        ok(
+            wait_for(lambda: metric(server, "etcd_mvcc_put_total") > renewals + 5),
+            "an etcd that begins anew: and renews",
+        )
+        same(
+            [m for m in a.complaints("not what was asked for") if m.startswith("writing")][1:],
+            [],
+            "an etcd that begins anew: of which one answer at most was not believed",
+        )
         stop_everyone()
 
 
@@ -379,7 +530,10 @@ def riding_out():
     written = lambda: metric(survivors[0], "etcd_mvcc_put_total")  # every member applies them
     before = written()
     ok(wait_for(lambda: written() >= before + 4), "leader loss: renewals go on with the others")
-    if not ok(led and not a.all("stopped_leading") and not b.all("became_leader"), "leader loss: at 15/10/2 the term goes on, and nobody else leads"):
+    if not ok(
+        led and not a.all("stopped_leading") and not b.all("became_leader"),
+        "leader loss: at 15/10/2 the term goes on, and nobody else leads",
+    ):
         a.log(), b.log()
     stop_everyone()
     for m in members:
@@ -392,14 +546,22 @@ def nothing_is_taken_over():
     c = Candidate("--lock", store.url("taken"), "-e", LEAD)
     ok(c.wait("foreign_record"), "foreign: a candidate says that the key has another program's value")
     time.sleep(2)
-    same((store.get("taken"), len(c.all("became_leader"))), (b"config of another program", 0), "foreign: does not lead, and does not touch it")
+    same(
+        (store.get("taken"), len(c.all("became_leader"))),
+        (b"config of another program", 0),
+        "foreign: does not lead, and does not touch it",
+    )
     same(len(c.all("foreign_record")), 1, "foreign: and says it once")
     store.auth("me", SECRET)
     d = Candidate("--lock", f"etcd://me:geheim@127.0.0.1:{store.port}/mine/x", "-e", LEAD)
     told = d.wait("read_failed")
     ok(told and "geheim" not in str(told), "wrong password: a candidate says so, without it")
     time.sleep(2)
-    same((len(d.all("became_leader")), len(d.all("read_failed"))), (0, 1), "wrong password: it does not lead, and says it once")
+    same(
+        (len(d.all("became_leader")), len(d.all("read_failed"))),
+        (0, 1),
+        "wrong password: it does not lead, and says it once",
+    )
     e = Candidate("--lock", store.url("mine/x"), "-e", LEAD)
     ok(e.wait("became_leader"), "right password: it leads")
     with open(f"/proc/{e.pid}/cmdline") as f:
@@ -408,13 +570,20 @@ def nothing_is_taken_over():
     for pid in (e.guard(), e.worker()):
         with open(f"/proc/{pid}/environ") as f, open(f"/proc/{pid}/cmdline") as g:
             environs += f.read() + g.read()
-    ok(SECRET not in environs and "geheim" not in environs and "ge%2Fhe" not in environs, "secrets: none in the processes that the script runs in")
-    ok("***" in shown and SECRET not in shown and "ge%2Fhe" not in shown, "secrets: none in the command line that ps shows") or note(shown)
+    ok(
+        SECRET not in environs and "geheim" not in environs and "ge%2Fhe" not in environs,
+        "secrets: none in the processes that the script runs in",
+    )
+    ok(
+        "***" in shown and SECRET not in shown and "ge%2Fhe" not in shown,
+        "secrets: none in the command line that ps shows",
+    ) or note(shown)
     stop_everyone()
     store.end()
 
 
 # ---- what is not etcd ----
+
 
 class Page(http.server.BaseHTTPRequestHandler):
     status, body, kind = 200, b"<html>hello</html>", "text/html"
@@ -468,7 +637,9 @@ class Older:
                 body = b"" if path.endswith(b"/watch") else text.read(length)
                 self.asked.append(path)
                 if path.startswith(b"/v3/"):
-                    one.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n404 page not found\n")
+                    one.sendall(
+                        b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n404 page not found\n"
+                    )
                     if path.endswith(b"/watch"):
                         return one.close()
                     continue
@@ -525,11 +696,17 @@ def deaf_stream():
         d.do("watch")
         w = e.write(record("a"), "")
         ok(d.noticed(0), "deaf stream: at first it tells of changes")
-        ok(wait_for(lambda: any(p.get("alive", 0) >= 3 for p in list(proxy.pairs))), "deaf stream: with nothing to tell it lasts, and says that it is there")
+        ok(
+            wait_for(lambda: any(p.get("alive", 0) >= 3 for p in list(proxy.pairs))),
+            "deaf stream: with nothing to tell it lasts, and says that it is there",
+        )
         d.read()
         quiet, proxy.deaf = d.count(), [p for p in list(proxy.pairs) if p.get("watch")]
         e.write(record("b"), w["version"])
-        ok(d.noticed(quiet), "deaf stream: one that says nothing any more is replaced, and what it did not tell is noticed")
+        ok(
+            d.noticed(quiet),
+            "deaf stream: one that says nothing any more is replaced, and what it did not tell is noticed",
+        )
         same(d.read().get("record", {}).get("holderIdentity"), "b", "deaf stream: and read")
         d.end(), e.end()
         proxy.close()
@@ -551,7 +728,10 @@ def older():
         ok(d.noticed(before), "/v3beta: so do notices")
         same(d.read().get("record", {}).get("holderIdentity"), "b", "/v3beta: and reads")
         news = [p for p in old.asked if p.startswith(b"/v3/")]
-        ok(news and len(news) <= 3, f"/v3beta: which is not looked for again each time ({len(news)} of {len(old.asked)} requests)")
+        ok(
+            news and len(news) <= 3,
+            f"/v3beta: which is not looked for again each time ({len(news)} of {len(old.asked)} requests)",
+        )
         d.end(), e.end()
         old.socket.close()
 
@@ -573,14 +753,23 @@ def talker(text):
                 time.sleep(0.05)
             finally:
                 one.close()
+
     threading.Thread(target=serve, daemon=True).start()
     return s, f"etcd://127.0.0.1:{s.getsockname()[1]}/x"
 
 
 def strangers():
     """Each with a clear error, never a takeover."""
-    for status, body in ((200, b"<html>hello</html>"), (200, b"{}"), (200, b'{"header":{}}'), (200, b"[]"), (404, b"Not Found"), (500, b"oops"),
-                         (302, b""), (200, b'{"header":{"revision":"-5"},"kvs":[{"mod_revision":"x","value":"!"}]}')):
+    for status, body in (
+        (200, b"<html>hello</html>"),
+        (200, b"{}"),
+        (200, b'{"header":{}}'),
+        (200, b"[]"),
+        (404, b"Not Found"),
+        (500, b"oops"),
+        (302, b""),
+        (200, b'{"header":{"revision":"-5"},"kvs":[{"mod_revision":"x","value":"!"}]}'),
+    ):
         server, login, plain = page(status, body)
         refused(plain, ["failed"], "127.0.0.1|answer", f"not etcd: HTTP {status} {body[:30].decode()!r}")
         refused(login, ["failed"], "logging in", f"not etcd: HTTP {status} at the login")
@@ -593,7 +782,13 @@ def strangers():
     redis = servers.Redis()
     refused(f"etcd://127.0.0.1:{redis.port}/x", ["failed"], "127.0.0.1", "not etcd: a Redis")
     redis.close()
-    refused("etcd://no-such-host.invalid/x", ["failed"], "no-such-host.invalid", "a host that does not resolve is named", 20000)
+    refused(
+        "etcd://no-such-host.invalid/x",
+        ["failed"],
+        "no-such-host.invalid",
+        "a host that does not resolve is named",
+        20000,
+    )
     refused("etcd://127.0.0.1:1/", ["not opened"], "key is missing", "a URL without a key")
     refused("etcd://127.0.0.1:1/x?tls=yes", ["not opened"], 'no option "tls"', "an unknown option")
     refused("etcd://me:geheim@127.0.0.1:99999/x", ["not opened"], "port", "a wrong port")
@@ -620,6 +815,7 @@ def timed(job):
         began = time.monotonic()
         job()
         note(f"{job.__name__} took {time.monotonic() - began:.1f} s")
+
     run_it.__name__ = job.__name__
     return run_it
 
@@ -627,7 +823,13 @@ def timed(job):
 def main():
     certificates()
     chosen = sys.argv[1:]
-    together, apart = [users, expiry, tls, endpoints, older, strangers, space, deaf_stream, full_disk], [costs, elections, begun_anew, riding_out, nothing_is_taken_over]
+    together, apart = [users, expiry, tls, endpoints, older, strangers, space, deaf_stream, full_disk], [
+        costs,
+        elections,
+        begun_anew,
+        riding_out,
+        nothing_is_taken_over,
+    ]
     at_once(*(timed(job) for job in together if not chosen or job.__name__ in chosen))
     for job in apart:
         if not chosen or job.__name__ in chosen:

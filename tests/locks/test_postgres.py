@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
 import os, re, shutil, socket, struct, subprocess, sys, threading, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import WITHIN, Driver, record
@@ -54,9 +55,27 @@ class Psql:
     """A session that stays open."""
 
     def __init__(self, server):
-        self.process = subprocess.Popen([Postgres.binary("psql"), "-X", "-q", "-A", "-t", "-h", "127.0.0.1", "-p", str(server.port), "-U",
-                                         server.superuser, "-d", "postgres"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                                        stderr=subprocess.STDOUT)
+        self.process = subprocess.Popen(
+            [
+                Postgres.binary("psql"),
+                "-X",
+                "-q",
+                "-A",
+                "-t",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(server.port),
+                "-U",
+                server.superuser,
+                "-d",
+                "postgres",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            stderr=subprocess.STDOUT,
+        )
 
     def say(self, text):
         """Everything it answers until it is done."""
@@ -79,17 +98,27 @@ def login():
         server.sql("CREATE ROLE luna LOGIN PASSWORD 'p a:s/s@w#o'")
         at = f"127.0.0.1:{server.port}"
         secret = "p%20a%3As%2Fs%40w%23o"
-        for what, url, said in (("no password", f"postgres://luna@{at}/postgres#x", "no password supplied"),
-                                ("a wrong one", f"postgres://luna:wr0ng@{at}/postgres#x", "password authentication failed"),
-                                ("a database that is not there", f"postgres://luna:{secret}@{at}/nowhere#x", "\"nowhere\" does not exist")):
+        for what, url, said in (
+            ("no password", f"postgres://luna@{at}/postgres#x", "no password supplied"),
+            ("a wrong one", f"postgres://luna:wr0ng@{at}/postgres#x", "password authentication failed"),
+            ("a database that is not there", f"postgres://luna:{secret}@{at}/nowhere#x", '"nowhere" does not exist'),
+        ):
             d = opened(url)
             r, w = d.read(within=SHORT), d.write(term(), "", within=SHORT)
-            ok(told(r, said, at.split(":")[1], outcome=("refused",)) and told(w, said, outcome=("refused",)), f"login: {what} is told")
-            ok("wr0ng" not in str(r) and "p a:s" not in str(r) and "%20a" not in str(r), f"login: {what}: and no secret")
+            ok(
+                told(r, said, at.split(":")[1], outcome=("refused",)) and told(w, said, outcome=("refused",)),
+                f"login: {what} is told",
+            )
+            ok(
+                "wr0ng" not in str(r) and "p a:s" not in str(r) and "%20a" not in str(r),
+                f"login: {what}: and no secret",
+            )
             d.end()
-        for where, url, env in (("in the URL", f"postgres://luna:{secret}@{at}/postgres#x", {}),
-                                ("in the environment", f"postgres://luna@{at}/postgres#x", {"LUNARCH_LOCK_PASSWORD": "p a:s/s@w#o"}),
-                                ("in libpq's password file", f"postgres://luna@{at}/postgres?passfile={server.dir}/pass#x", {})):
+        for where, url, env in (
+            ("in the URL", f"postgres://luna:{secret}@{at}/postgres#x", {}),
+            ("in the environment", f"postgres://luna@{at}/postgres#x", {"LUNARCH_LOCK_PASSWORD": "p a:s/s@w#o"}),
+            ("in libpq's password file", f"postgres://luna@{at}/postgres?passfile={server.dir}/pass#x", {}),
+        ):
             with open(os.path.join(server.dir, "pass"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
                 f.write("*:*:*:luna:p a\\:s/s@w#o\n")
             d = opened(url, **env)
@@ -103,7 +132,10 @@ def rights(server, url):
     """Who may not make the table is told what to do, and what docs/locks.md says is enough."""
     d = opened(url)
     w = d.write(term(), "")
-    ok(told(w, "permission denied", "docs/locks.md", outcome=("refused",)), "rights: who may not make the table is told how it is made")
+    ok(
+        told(w, "permission denied", "docs/locks.md", outcome=("refused",)),
+        "rights: who may not make the table is told how it is made",
+    )
     server.sql(docs("CREATE TABLE lunarch_locks"))
     server.sql(docs("INSERT INTO lunarch_locks"))
     r = d.read()
@@ -122,12 +154,20 @@ def places(server):
         f.write(f"[moon]\nhost=127.0.0.1\nport={server.port}\nuser={server.superuser}\ndbname=postgres\n")
     env = {"PGSERVICEFILE": os.path.join(server.dir, "services")}
     socket = server.dir.replace("/", "%2F")
-    for what, url, more in (("a directory of sockets", f"postgres://{server.superuser}@{socket}:{server.port}/postgres#p", {}),
-                            ("a service", "postgresql://?service=moon#p", env),
-                            ("the environment alone", "postgres://#p", {"PGHOST": "localhost", "PGPORT": str(server.port), "PGUSER": server.superuser,
-                                                                        "PGDATABASE": "postgres"}),
-                            ("two hosts, of which one is dead",
-                             f"postgres://{server.superuser}@127.0.0.1:{free_port()},localhost:{server.port}/postgres#p", {})):
+    for what, url, more in (
+        ("a directory of sockets", f"postgres://{server.superuser}@{socket}:{server.port}/postgres#p", {}),
+        ("a service", "postgresql://?service=moon#p", env),
+        (
+            "the environment alone",
+            "postgres://#p",
+            {"PGHOST": "localhost", "PGPORT": str(server.port), "PGUSER": server.superuser, "PGDATABASE": "postgres"},
+        ),
+        (
+            "two hosts, of which one is dead",
+            f"postgres://{server.superuser}@127.0.0.1:{free_port()},localhost:{server.port}/postgres#p",
+            {},
+        ),
+    ):
         d = opened(url, **more)
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
         w = d.write(record("a"), r["version"])
@@ -152,17 +192,29 @@ class TlsPostgres(Postgres):
 def tls():
     where = scratch()
     with TlsPostgres() as server, Postgres() as plain:
-        at, right = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres?sslmode=", f"sslrootcert={server.pki.ca}"
+        at, right = (
+            f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres?sslmode=",
+            f"sslrootcert={server.pki.ca}",
+        )
         named = at.replace("127.0.0.1", "wrong.test")
-        for what, url, said in (("another authority", f"{at}verify-full&sslrootcert={Pki(where).ca}#x", "certificate verify failed"),
-                                ("another name than the certificate's", f"{named}verify-full&{right}&hostaddr=127.0.0.1#x", "wrong.test"),
-                                ("no authority's file", f"{at}verify-full&sslrootcert={where}/none.pem#x", "none.pem"),
-                                ("a server that has none", f"{plain.url('x').replace('#', '?sslmode=require#')}", "does not support SSL")):
+        for what, url, said in (
+            ("another authority", f"{at}verify-full&sslrootcert={Pki(where).ca}#x", "certificate verify failed"),
+            ("another name than the certificate's", f"{named}verify-full&{right}&hostaddr=127.0.0.1#x", "wrong.test"),
+            ("no authority's file", f"{at}verify-full&sslrootcert={where}/none.pem#x", "none.pem"),
+            ("a server that has none", f"{plain.url('x').replace('#', '?sslmode=require#')}", "does not support SSL"),
+        ):
             d = opened(url)
-            ok(told(d.read(), said, outcome=("refused",)) and told(d.write(term(), ""), said, outcome=("refused",)), f"TLS: {what} is told, as what will hardly mend itself")
+            ok(
+                told(d.read(), said, outcome=("refused",)) and told(d.write(term(), ""), said, outcome=("refused",)),
+                f"TLS: {what} is told, as what will hardly mend itself",
+            )
             d.end()
         d = opened(f"{at}verify-full&{right}#x")
-        same((d.read()["outcome"], d.write(term(), "")["outcome"]), ("absent", "ok"), "TLS: with the right one the lock is had, which nobody has taken")
+        same(
+            (d.read()["outcome"], d.write(term(), "")["outcome"]),
+            ("absent", "ok"),
+            "TLS: with the right one the lock is had, which nobody has taken",
+        )
         d.end()
     shutil.rmtree(where)
 
@@ -183,6 +235,7 @@ def web(answer):
     def accept():
         while True:
             threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
+
     threading.Thread(target=accept, daemon=True).start()
     return listening.getsockname()[1]
 
@@ -190,25 +243,42 @@ def web(answer):
 def strangers():
     with Redis() as other:
         speaking = web(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-        for what, port, more, said, within in (("another kind of server", other.port, "?sslmode=disable", "connect", SHORT),
-                                               ("a web server", speaking, "?sslmode=disable", "received H", WITHIN),
-                                               ("a web server that is asked for TLS", speaking, "", "invalid response", WITHIN),
-                                               ("a server that waits for more", web(b""), "", "connect", SHORT)):
+        for what, port, more, said, within in (
+            ("another kind of server", other.port, "?sslmode=disable", "connect", SHORT),
+            ("a web server", speaking, "?sslmode=disable", "received H", WITHIN),
+            ("a web server that is asked for TLS", speaking, "", "invalid response", WITHIN),
+            ("a server that waits for more", web(b""), "", "connect", SHORT),
+        ):
             d = opened(f"postgres://u@127.0.0.1:{port}/d{more}#x")
             r, w = d.read(within=within), d.write(term(), "", within=within)
-            ok(told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)), f"strangers: {what} is told")
+            ok(
+                told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)),
+                f"strangers: {what} is told",
+            )
             same(d.end(), 0, f"strangers: {what}: and the lock closes in peace")
-    for url, said in ((f"postgres://u@127.0.0.1:{free_port()}/d#x", "refused"), ("postgres://u@no-such-host.invalid/d#x", "no-such-host.invalid")):
+    for url, said in (
+        (f"postgres://u@127.0.0.1:{free_port()}/d#x", "refused"),
+        ("postgres://u@no-such-host.invalid/d#x", "no-such-host.invalid"),
+    ):
         d = opened(url)
         ok(told(d.read(), said, outcome=("failed",)), f"strangers: {said}")
         d.end()
-    for url, said in (("postgres://u:secret@h/d", "behind a #"), ("postgres://u:secret@h/d#", "behind a #"), ("postgres:u:secret@h#x", "libpq URI"),
-                      ("postgres://u:secret@h/d?nonsense=1#x", "invalid URI query parameter"), ("postgres://u:sec%zzret@h/d#x", "percent"),
-                      ("postgres://h/d?password=secret&nonsense=1#x", "nonsense"), ("postgres://h/d?user=u&password=secret", "behind a #"),
-                      ("postgres://h/d?sslpassword=secret", "behind a #")):
+    for url, said in (
+        ("postgres://u:secret@h/d", "behind a #"),
+        ("postgres://u:secret@h/d#", "behind a #"),
+        ("postgres:u:secret@h#x", "libpq URI"),
+        ("postgres://u:secret@h/d?nonsense=1#x", "invalid URI query parameter"),
+        ("postgres://u:sec%zzret@h/d#x", "percent"),
+        ("postgres://h/d?password=secret&nonsense=1#x", "nonsense"),
+        ("postgres://h/d?user=u&password=secret", "behind a #"),
+        ("postgres://h/d?sslpassword=secret", "behind a #"),
+    ):
         d = Driver()
         o = d.open(url)
-        ok(not o["ok"] and said in o["err"] and "sec" not in o["err"].replace("second", ""), f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        ok(
+            not o["ok"] and said in o["err"] and "sec" not in o["err"].replace("second", ""),
+            f"strangers: {url.replace('secret', '...')} is refused: {said}",
+        )
         if o["ok"] or said not in o["err"]:
             note(o)
         d.end()
@@ -218,7 +288,7 @@ def tables():
     with Postgres() as server:
         at = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres"
         server.sql('CREATE SCHEMA "my ""s"')
-        for name, shown in (("q%22uo'te", 'q"uo\'te'), ("my%20%22s.t", '"my ""s".t')):
+        for name, shown in (("q%22uo'te", "q\"uo'te"), ("my%20%22s.t", '"my ""s".t')):
             d = opened(f"{at}?application_name=x&table={name}#k")
             same(d.write(term(), "")["outcome"], "ok", f"tables: {shown} can be the table's name")
             d.end()
@@ -226,7 +296,10 @@ def tables():
         same(server.sql('SELECT count(*) FROM "my ""s".t'), "2", "tables: in a schema too")
         server.sql("CREATE TABLE theirs (name text PRIMARY KEY, price int); INSERT INTO theirs VALUES ('k', 7)")
         d = opened(f"{at}?table=theirs#k")
-        ok(told(d.read(), "another program's") and told(d.write(term(), ""), "another program's"), "tables: another program's is not touched")
+        ok(
+            told(d.read(), "another program's") and told(d.write(term(), ""), "another program's"),
+            "tables: another program's is not touched",
+        )
         same(server.sql("SELECT * FROM theirs"), "k|7", "tables: it is what it was")
         d.end()
         many = [opened(f"{at}?table=fresh#n{i}") for i in range(8)]
@@ -234,11 +307,17 @@ def tables():
         for x, o in zip(many, ops):
             if x.wait(o)["outcome"] != "ok":
                 note(x.wait(o))
-        same({x.wait(o)["outcome"] for x, o in zip(many, ops)}, {"ok"}, "tables: eight processes that need the same new one make it together")
+        same(
+            {x.wait(o)["outcome"] for x, o in zip(many, ops)},
+            {"ok"},
+            "tables: eight processes that need the same new one make it together",
+        )
         for x in many:
             x.end()
-        server.sql("CREATE FUNCTION nay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not at the end'; END $$; "
-                   "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON fresh DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nay()")
+        server.sql(
+            "CREATE FUNCTION nay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not at the end'; END $$; "
+            "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON fresh DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nay()"
+        )
         d = opened(f"{at}?table=fresh#n0")
         before = d.read()
         w = d.write(record("x"), before["version"])
@@ -254,11 +333,18 @@ def tokens():
     with Postgres() as server:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
+
         def next_term(version, what, **more):
-            w = wait_for(lambda: next((w for w in [d.write(term(), version, **more)] if w["outcome"] != "failed"), None))
+            w = wait_for(
+                lambda: next((w for w in [d.write(term(), version, **more)] if w["outcome"] != "failed"), None)
+            )
             got.append(w["token"])
-            ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
+            ok(
+                w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]),
+                f"tokens: a new term's is larger than all before, {what}",
+            )
             return w
+
         w = next_term("", "the first")
         r = e.read()
         same(r["token"], w["token"], "tokens: who reads a term's first record is told its token")
@@ -281,7 +367,7 @@ def tokens():
         w = next_term(w["version"], "after the server was killed")
         server.sql(f"UPDATE lunarch_locks SET token = {2 ** 60} WHERE name = 't'")
         w = next_term(d.read()["version"], "even if somebody made it huge")
-        ok(got[-1] > 2 ** 60, "tokens: which counts")
+        ok(got[-1] > 2**60, "tokens: which counts")
         d.end(), e.end()
 
 
@@ -293,8 +379,14 @@ def fence():
         check = docs("SELECT 1 FROM lunarch_locks").replace(":name", "'f'")
         psql.say("BEGIN;")
         same(psql.say(check.replace(":token", str(w["token"]))), "1", "fence: the token of the term that leads passes")
-        ok(told(e.write(term("b"), w["version"], within=2000), "somebody's transaction holds the row", outcome=("failed",)),
-           "fence: until that transaction ends nobody else is elected")
+        ok(
+            told(
+                e.write(term("b"), w["version"], within=2000),
+                "somebody's transaction holds the row",
+                outcome=("failed",),
+            ),
+            "fence: until that transaction ends nobody else is elected",
+        )
         token = w["token"]
         for _ in range(5):
             w = d.write(record("a", token=token), w["version"], within=SHORT, durable=False)
@@ -304,8 +396,15 @@ def fence():
         stuck = e.start_write(term("b"), w["version"], within=SHORT)
         same(d.wait(o)["outcome"], "ok", "fence: as do other locks")
         psql.say("COMMIT;")
-        n = wait_for(lambda: next((x for x in [e.write(term("b"), w["version"], within=SHORT)] if x["outcome"] == "ok"), None)) \
-            if e.wait(stuck)["outcome"] != "ok" else e.read()
+        n = (
+            wait_for(
+                lambda: next(
+                    (x for x in [e.write(term("b"), w["version"], within=SHORT)] if x["outcome"] == "ok"), None
+                )
+            )
+            if e.wait(stuck)["outcome"] != "ok"
+            else e.read()
+        )
         ok(n and n["token"], "fence: when it has ended the next term begins")
         psql.say("BEGIN;")
         old = server.sql("SELECT token FROM lunarch_locks WHERE name = 'f'")
@@ -314,7 +413,10 @@ def fence():
         psql.say("BEGIN; SELECT * FROM lunarch_locks WHERE name = 'f' FOR UPDATE;")
         w = d.read()
         x = d.write(record("b", token=1), w["version"], within=2000)
-        ok(told(x, "somebody's transaction holds the row", outcome=("failed",)), "fence: a row that somebody has locked by hand is told in time")
+        ok(
+            told(x, "somebody's transaction holds the row", outcome=("failed",)),
+            "fence: a row that somebody has locked by hand is told in time",
+        )
         psql.say("ROLLBACK;")
         psql.end()
         d.end(), e.end()
@@ -330,7 +432,11 @@ def fences():
             w[n] = d.write(term(), "", lock=n)
         psql.say("BEGIN; SELECT 1 FROM lunarch_locks WHERE name LIKE 'f_' FOR KEY SHARE;")
         stuck = [d.start_write(term("b"), w[n]["version"], lock=n) for n in w]
-        same(d.write(term(), "")["outcome"], "ok", "fences: another lock's new term, behind three of them, is in time all the same")
+        same(
+            d.write(term(), "")["outcome"],
+            "ok",
+            "fences: another lock's new term, behind three of them, is in time all the same",
+        )
         ok(all(d.wait(x)["outcome"] != "ok" for x in stuck), "fences: theirs do")
         psql.say("ROLLBACK;")
         psql.end()
@@ -348,7 +454,10 @@ def crashed():
         server.kill()
         server.start()
         r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        ok(w["outcome"] == "ok" and r and r["version"] == w["version"] != last["version"], "crashed: the last renewal is there, though the server was told not to wait for its disk")
+        ok(
+            w["outcome"] == "ok" and r and r["version"] == w["version"] != last["version"],
+            "crashed: the last renewal is there, though the server was told not to wait for its disk",
+        )
         d.end(), e.end()
 
 
@@ -359,10 +468,21 @@ def locked():
         w = d.write(term(), "")
         psql.say("BEGIN; LOCK TABLE lunarch_locks;")
         e = opened(server.url("l"))
-        ok(all(told(e.read(within=8000), "somebody's transaction holds", outcome=("failed",)) for _ in range(3)), "locked: a look says that the table is locked")
-        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "locked: on the connection that it has had all the time")
+        ok(
+            all(told(e.read(within=8000), "somebody's transaction holds", outcome=("failed",)) for _ in range(3)),
+            "locked: a look says that the table is locked",
+        )
+        same(
+            server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"),
+            "2",
+            "locked: on the connection that it has had all the time",
+        )
         psql.say("ROLLBACK;")
-        same(wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))["version"], w["version"], "locked: and works when it is not")
+        same(
+            wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))["version"],
+            w["version"],
+            "locked: and works when it is not",
+        )
         psql.end()
         d.end(), e.end()
 
@@ -373,15 +493,19 @@ def prepared():
         d = opened(server.url("p"))
         d.read()  # before there is a table, as candidates do
         w = d.write(term(), "")
+
         def used(what):
             d.read()
             with open(server.log) as f:
                 return any("execute lunarch_" in line and what in line for line in f)
+
         for what in ("SELECT CASE WHEN octet_length", "UPDATE"):
+
             def again():
                 nonlocal w
                 w = d.write(record("a", token=1), w["version"], durable=False)
                 return used(what)
+
             ok(wait_for(again), f"prepared: a {what.split()[0]} is used again")
         server.sql("ALTER TABLE lunarch_locks ALTER COLUMN record TYPE varchar")
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
@@ -404,7 +528,11 @@ def pooled():
         same((w["outcome"], d.read()["version"]), ("ok", w["version"]), "pooler: renewals, which another reads")
         same(d.do("watch")["watching"], False, "pooler: there are no notices, so candidates poll")
         ok(d.noticed(d.count() + 1), "pooler: and who believed in them is told to look now and then")
-        same(server.sql("SHOW statement_timeout", port=bouncer.port), "0", "pooler: nobody else's session has our settings")
+        same(
+            server.sql("SHOW statement_timeout", port=bouncer.port),
+            "0",
+            "pooler: nobody else's session has our settings",
+        )
         d.end(), e.end()
 
 
@@ -428,24 +556,58 @@ def promoted():
         second.sql("SELECT pg_reload_conf()")
         wait_for(lambda: first.sql("SELECT count(*) FROM pg_stat_replication") == "0")
         lost = e.write(term("lost", lease_ms=5000), w["version"])
-        same((lost["outcome"], d.read()["record"]["holderIdentity"]), ("ok", "lost"), "promoted: a term that the standby never hears of")
+        same(
+            (lost["outcome"], d.read()["record"]["holderIdentity"]),
+            ("ok", "lost"),
+            "promoted: a term that the standby never hears of",
+        )
         first.kill()
         second.promote()
-        ok(float(second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000, "promoted: its clock is behind")
+        ok(
+            float(second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000,
+            "promoted: its clock is behind",
+        )
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same((r["record"]["state"], r["version"]), ("released", w["version"]), "promoted: it shows the record before, who named both servers has found it")
+        same(
+            (r["record"]["state"], r["version"]),
+            ("released", w["version"]),
+            "promoted: it shows the record before, who named both servers has found it",
+        )
         began = time.monotonic()
-        ok(told(d.write(term("again"), r["version"]), "promoted", outcome=("failed",)), "promoted: nobody is elected at once, not even who wrote that record")
-        ok(told(fresh.write(term("fresh"), r["version"]), "promoted", outcome=("failed",)), "promoted: nor who knows nothing of it")
+        ok(
+            told(d.write(term("again"), r["version"]), "promoted", outcome=("failed",)),
+            "promoted: nobody is elected at once, not even who wrote that record",
+        )
+        ok(
+            told(fresh.write(term("fresh"), r["version"]), "promoted", outcome=("failed",)),
+            "promoted: nor who knows nothing of it",
+        )
         time.sleep(1.2)
         late = opened(alone)
-        ok(told(late.write(term("late"), r["version"]), "promoted", outcome=("failed",)),
-           "promoted: who comes later counts from what he sees himself, not by the server's clock")
-        n = wait_for(lambda: next((x for x in [d.write(term("again"), r["version"], within=SHORT, floor=lost["token"])]
-                                   if x["outcome"] != "failed"), None))
-        ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "promoted: who has seen the lost term waits for the lease that it published")
+        ok(
+            told(late.write(term("late"), r["version"]), "promoted", outcome=("failed",)),
+            "promoted: who comes later counts from what he sees himself, not by the server's clock",
+        )
+        n = wait_for(
+            lambda: next(
+                (
+                    x
+                    for x in [d.write(term("again"), r["version"], within=SHORT, floor=lost["token"])]
+                    if x["outcome"] != "failed"
+                ),
+                None,
+            )
+        )
+        ok(
+            n["outcome"] == "ok" and time.monotonic() - began >= 4.99,
+            "promoted: who has seen the lost term waits for the lease that it published",
+        )
         ok(n["token"] > lost["token"], "promoted: then a term begins, with a token larger than that of the lost one")
-        same(e.write(record("lost", token=1), lost["version"])["outcome"], "conflict", "promoted: the lost term cannot be renewed there")
+        same(
+            e.write(record("lost", token=1), lost["version"])["outcome"],
+            "conflict",
+            "promoted: the lost term cannot be renewed there",
+        )
         r = late.read()
         same(late.write(term("late"), r["version"])["outcome"], "ok", "promoted: with that the doubt is over for all")
         for x in (d, e, fresh, late):
@@ -460,11 +622,16 @@ def goes_on():
         w = d.write(term("a"), "")
         server.sql("UPDATE lunarch_locks SET token = token + 1 WHERE name = ''")  # as on another timeline
         token = w["token"]
+
         def renewed():
             nonlocal w
             w = d.write(record("a", token=token, leaseDurationMs=1000), w["version"], durable=False)
             return server.sql("SELECT count(*) FROM lunarch_locks WHERE server <> ''") == "2"
-        ok(wait_for(renewed) and w["outcome"] == "ok", "goes on: a leader's renewals name the doubt, and settle it when a lease has passed")
+
+        ok(
+            wait_for(renewed) and w["outcome"] == "ok",
+            "goes on: a leader's renewals name the doubt, and settle it when a lease has passed",
+        )
         w = d.write(record("", token=token, state="released", leaseDurationMs=1000), w["version"])
         same(e.write(term("b"), w["version"])["outcome"], "ok", "goes on: then another is elected at once")
         d.end(), e.end()
@@ -487,7 +654,11 @@ def together():
         d, e = opened(server.url("n0"), "n0"), opened(server.url("n0"), "n0")
         w = d.write(term("first"), "", lock="n0")
         e.read(lock="n0")
-        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "2", "together: who has one lock has one connection")
+        same(
+            server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"),
+            "2",
+            "together: who has one lock has one connection",
+        )
         server.sql("DELETE FROM lunarch_locks WHERE name = 'n0'")
         names = [f"n{i}" for i in range(50)]
         for n in names[1:]:
@@ -497,7 +668,11 @@ def together():
         ops = [d.start_write(term(n), "", lock=n) for n in names]
         versions = {n: d.wait(o) for n, o in zip(names, ops)}
         same({w["outcome"] for w in versions.values()}, {"ok"}, "together: fifty locks at once")
-        same(server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"), "3", "together: over two connections, beside the other process's one")
+        same(
+            server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"),
+            "3",
+            "together: over two connections, beside the other process's one",
+        )
         e.do("watch", lock="n0")
         e.read(lock="n0")
         w, heard, before = versions["n0"], 0, d.count("n0")
@@ -505,7 +680,11 @@ def together():
             seen = e.count("n0")
             w = d.write(record("a", token=1), w["version"], lock="n0", durable=False)
             heard += e.noticed(seen, "n0")
-        same((heard, d.count("n0") - before), (10, 0), "together: another process is told of each write, who wrote is not")
+        same(
+            (heard, d.count("n0") - before),
+            (10, 0),
+            "together: another process is told of each write, who wrote is not",
+        )
         same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 

@@ -2,12 +2,15 @@
 """What calls itself a PostgreSQL server, and is hostile, before log-in or after it: the program neither ends nor freezes nor fills its
 memory, and believes nothing that does not answer its question."""
 import base64, os, socket, struct, sys, threading
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from lock_driver import Driver, record
 from harness import *
 
 WITHIN = 4000  # ms
-MOST_MB = 1500 if "/asan/" in LUNARCH else 150  # of memory: it takes 10, and one answer may have 8; sanitizers keep what is freed
+MOST_MB = (
+    1500 if "/asan/" in LUNARCH else 150
+)  # of memory: it takes 10, and one answer may have 8; sanitizers keep what is freed
 PID = 4242
 
 
@@ -73,9 +76,20 @@ class Hostile:
                 self.pour(s, self.login(s, f))
                 f.read(1)
                 return
-            s.sendall(message(b"R", struct.pack(">i", 0)) + b"".join(message(b"S", texts(*p)) for p in (
-                ("server_version", "15.0"), ("client_encoding", "UTF8"), ("in_hot_standby", "off"), ("default_transaction_read_only", "off"))) +
-                message(b"K", struct.pack(">ii", PID, 1)) + READY)
+            s.sendall(
+                message(b"R", struct.pack(">i", 0))
+                + b"".join(
+                    message(b"S", texts(*p))
+                    for p in (
+                        ("server_version", "15.0"),
+                        ("client_encoding", "UTF8"),
+                        ("in_hot_standby", "off"),
+                        ("default_transaction_read_only", "off"),
+                    )
+                )
+                + message(b"K", struct.pack(">ii", PID, 1))
+                + READY
+            )
             self.converse(s, f)
         except (OSError, struct.error):
             pass
@@ -104,10 +118,10 @@ class Hostile:
     def last_parameter(bind):
         rest = bind.split(b"\0", 2)[2]
         at = 2 + 2 * struct.unpack(">h", rest[:2])[0]
-        count, at, value = struct.unpack(">h", rest[at:at + 2])[0], at + 2, b""
+        count, at, value = struct.unpack(">h", rest[at : at + 2])[0], at + 2, b""
         for _ in range(count):
-            n = struct.unpack(">i", rest[at:at + 4])[0]
-            value, at = rest[at + 4:at + 4 + n], at + 4 + n
+            n = struct.unpack(">i", rest[at : at + 4])[0]
+            value, at = rest[at + 4 : at + 4 + n], at + 4 + n
         return value
 
     @staticmethod
@@ -133,12 +147,16 @@ def settings(stamp):
 
 def iterations(count):
     """SCRAM's first message from the server (RFC 5802): how often the password is to be hashed."""
+
     def login(s, f):
         s.sendall(message(b"R", struct.pack(">i", 10) + b"SCRAM-SHA-256\0\0"))
         f.read(1)
         first = f.read(struct.unpack(">i", f.read(4))[0] - 4)
         nonce = first.split(b"r=")[1]
-        return message(b"R", struct.pack(">i", 11) + b"r=" + nonce + b"more,s=" + base64.b64encode(b"salt" * 4) + b",i=%d" % count)
+        return message(
+            b"R", struct.pack(">i", 11) + b"r=" + nonce + b"more,s=" + base64.b64encode(b"salt" * 4) + b",i=%d" % count
+        )
+
     return login
 
 
@@ -174,8 +192,14 @@ def stands(what, server, write=False, outcomes=("failed",)):
 def leaves():
     """An elector that is told to stop while its log-in is hashing: in peace, and at once."""
     server = Hostile(login=iterations(2**31 - 1))
-    c = Candidate("--lock", f"postgres://luna@127.0.0.1:{server.port}/postgres#x", "--", "true", command="exec",
-                  env={"PGPASSWORD": "secret", "PGSSLMODE": "disable"})
+    c = Candidate(
+        "--lock",
+        f"postgres://luna@127.0.0.1:{server.port}/postgres#x",
+        "--",
+        "true",
+        command="exec",
+        env={"PGPASSWORD": "secret", "PGSSLMODE": "disable"},
+    )
     ok(c.wait("read_failed"), "hostile: an elector says that it cannot log in")
     c.kill(signal.SIGTERM)
     same(c.leave(), 128 + signal.SIGTERM, "hostile: and leaves in peace when it is told to")
@@ -190,10 +214,22 @@ def before_login():
 
 
 def lengths():
-    stands("a row of 1 GB", Hostile(answer=lambda stamp: chained(settings(stamp) + BOUND + columns(5), giant(
-        b"D", 2**30, struct.pack(">hi", 5, 2**30 - 100)))))
-    stands("rows without end", Hostile(answer=lambda stamp: chained(settings(stamp) + BOUND + columns(5), for_ever(
-        row(b"x" * 1000, b"", b"", b"", b"") * 50))))
+    stands(
+        "a row of 1 GB",
+        Hostile(
+            answer=lambda stamp: chained(
+                settings(stamp) + BOUND + columns(5), giant(b"D", 2**30, struct.pack(">hi", 5, 2**30 - 100))
+            )
+        ),
+    )
+    stands(
+        "rows without end",
+        Hostile(
+            answer=lambda stamp: chained(
+                settings(stamp) + BOUND + columns(5), for_ever(row(b"x" * 1000, b"", b"", b"", b"") * 50)
+            )
+        ),
+    )
     stands("the greeting's rows have no end", Hostile(first=Endless(BOUND + columns(1), row(b"x" * 1000) * 50)))
     stands("notices without end", Hostile(answer=lambda stamp: for_ever(message(b"N", b"SNOTICE\0Mx\0\0") * 1000)))
     stands("answers without a question", Hostile(answer=lambda stamp: for_ever(READY * 1000)))
@@ -218,10 +254,19 @@ def shapes():
     for kind, name in ((b"G", "to the server"), (b"H", "from the server"), (b"W", "both ways")):
         stands(f"a copy {name}", Hostile(answer=lambda stamp, kind=kind: BOUND + message(kind, b"\0\0\0") + READY))
     for write, outcome in ((False, "failed"), (True, "unknown")):
-        for what, rest in (("too few columns", result(b"{}")), ("no columns", result()), ("nothing", b""),
-                           ("a statement without rows", BOUND + message(b"n") + message(b"C", texts("SET"))),
-                           ("two rows", BOUND + columns(5) + row(b"", b"", b"", b"", b"") * 2 + message(b"C", texts("SELECT 2")))):
-            stands(f"{what} for a {'write' if write else 'look'}", Hostile(answer=lambda stamp, rest=rest: settings(stamp) + rest + READY), write, (outcome,))
+        for what, rest in (
+            ("too few columns", result(b"{}")),
+            ("no columns", result()),
+            ("nothing", b""),
+            ("a statement without rows", BOUND + message(b"n") + message(b"C", texts("SET"))),
+            ("two rows", BOUND + columns(5) + row(b"", b"", b"", b"", b"") * 2 + message(b"C", texts("SELECT 2"))),
+        ):
+            stands(
+                f"{what} for a {'write' if write else 'look'}",
+                Hostile(answer=lambda stamp, rest=rest: settings(stamp) + rest + READY),
+                write,
+                (outcome,),
+            )
 
 
 before_login()

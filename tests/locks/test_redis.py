@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The Redis lock passes the conformance suite against Debian's redis-server, and its own cases."""
 import http.server, os, re, shutil, struct, sys, tempfile, threading, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
 from lock_driver import Driver, record
@@ -39,14 +40,18 @@ def clocked(server, seconds):
     with open(clock, "wb") as f:
         f.write(struct.pack("q", seconds * 10**9))
     server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
+
     def step(to):
         with open(clock, "r+b") as f:
             f.write(struct.pack("q", to * 10**9))
+
     return step
 
 
 def info(server, name):
-    return next((l.split(":", 1)[1].strip() for l in server.cli("INFO", "all").splitlines() if l.startswith(name + ":")), "")
+    return next(
+        (l.split(":", 1)[1].strip() for l in server.cli("INFO", "all").splitlines() if l.startswith(name + ":")), ""
+    )
 
 
 def pair(**more):
@@ -72,11 +77,17 @@ def trouble(url, what, said, outcome=("failed", "refused"), secret=None, env=Non
     r = d.read(within=SHORT)
     w = d.write(term(), "", within=SHORT)
     text = r.get("err", {}).get("text", "")
-    good = ok(r["outcome"] in outcome and w["outcome"] in outcome and any(s in text for s in said), f"trouble: {what}: is told")
+    good = ok(
+        r["outcome"] in outcome and w["outcome"] in outcome and any(s in text for s in said),
+        f"trouble: {what}: is told",
+    )
     if not good:
         note(f"{r} {w}")
     host = re.search(r"//(?:[^@/]*@)?([^/?]+)", url)[1]
-    ok(host in text and not (secret and secret in text), f"trouble: {what}: by an error that names the server and no secret")
+    ok(
+        host in text and not (secret and secret in text),
+        f"trouble: {what}: by an error that names the server and no secret",
+    )
     same(d.end(), 0, f"trouble: {what}: and the lock closes in peace")
 
 
@@ -85,14 +96,31 @@ def login():
     with Redis("--requirepass", secret) as server:
         at = f"127.0.0.1:{server.port}"
         trouble(f"redis://{at}/x", "no password", ["wants a password"], ("refused",))
-        trouble(f"redis://:wr0ng@{at}/x", "a wrong password", ["refuses the user or the password"], ("refused",), "wr0ng")
-        trouble(f"redis://nobody:wr0ng@{at}/x", "an unknown user", ["refuses the user or the password"], ("refused",), "wr0ng")
-        trouble(f"redis://:m%20o%2Fon%3Al%40ight@{at}/99/x", "a database that is not there", ["the database 99"], ("refused",), "m o")
+        trouble(
+            f"redis://:wr0ng@{at}/x", "a wrong password", ["refuses the user or the password"], ("refused",), "wr0ng"
+        )
+        trouble(
+            f"redis://nobody:wr0ng@{at}/x",
+            "an unknown user",
+            ["refuses the user or the password"],
+            ("refused",),
+            "wr0ng",
+        )
+        trouble(
+            f"redis://:m%20o%2Fon%3Al%40ight@{at}/99/x",
+            "a database that is not there",
+            ["the database 99"],
+            ("refused",),
+            "m o",
+        )
         with tempfile.NamedTemporaryFile("w") as f:
             f.write(secret + "\nnot this\n")
             f.flush()
-            ways = {"in the URL": (f"redis://:m%20o%2Fon%3Al%40ight@{at}/x", {}), "in a file": (f"redis://{at}/x?password_file={f.name}", {}),
-                    "in the environment": (f"redis://{at}/x", {"LUNARCH_LOCK_PASSWORD": secret})}
+            ways = {
+                "in the URL": (f"redis://:m%20o%2Fon%3Al%40ight@{at}/x", {}),
+                "in a file": (f"redis://{at}/x?password_file={f.name}", {}),
+                "in the environment": (f"redis://{at}/x", {"LUNARCH_LOCK_PASSWORD": secret}),
+            }
             for where, (url, env) in ways.items():
                 d = opened(url, **env)
                 same(d.read()["outcome"], "absent", f"login: with the password {where}")
@@ -100,18 +128,40 @@ def login():
         rights(server, secret)
 
 
-RIGHTS = ["+evalsha", "+eval", "+script|load", "+strlen", "+get", "+set", "+hmget", "+hset", "+publish", "+subscribe", "+unsubscribe",
-          "+info", "+time", "+role", "+wait", "+select", "+echo"]
+RIGHTS = [
+    "+evalsha",
+    "+eval",
+    "+script|load",
+    "+strlen",
+    "+get",
+    "+set",
+    "+hmget",
+    "+hset",
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+    "+info",
+    "+time",
+    "+role",
+    "+wait",
+    "+select",
+    "+echo",
+]
 
 
 def rights(server, secret):
     """The ones that docs/locks.md lists are enough, and each that is missing is told or done without."""
     at = f"127.0.0.1:{server.port}"
     with open(os.path.join(ROOT, "docs", "locks.md")) as f:
-        line = "ACL SETUSER elector on >PASSWORD resetkeys ~NAME ~{NAME}:lunarch resetchannels &{NAME}:changed " + " ".join(RIGHTS)
+        line = (
+            "ACL SETUSER elector on >PASSWORD resetkeys ~NAME ~{NAME}:lunarch resetchannels &{NAME}:changed "
+            + " ".join(RIGHTS)
+        )
         ok(line in f.read(), "rights: docs/locks.md has this line")
+
     def user(name, *words):
         server.cli("ACL", "SETUSER", name, "reset", "on", ">pw", *words, password=secret)
+
     user("whole", "~x", "~{x}:lunarch", "&{x}:changed", *RIGHTS)
     d = opened(f"redis://whole:pw@{at}/x")
     same(d.do("watch")["watching"], True, "rights: with these alone a lock can be watched")
@@ -120,11 +170,18 @@ def rights(server, secret):
     user("unscripted", "~x", "~{x}:lunarch", "&*", *[r for r in RIGHTS if r not in ("+script|load", "+role")])
     e = opened(f"redis://unscripted:pw@{at}/x")
     w = e.read()
-    same(e.write(record("b"), w["version"])["outcome"], "ok", "rights: without SCRIPT LOAD and ROLE scripts are sent whole")
+    same(
+        e.write(record("b"), w["version"])["outcome"],
+        "ok",
+        "rights: without SCRIPT LOAD and ROLE scripts are sent whole",
+    )
     user("mute", "~x", "~{x}:lunarch", "&*", *[r for r in RIGHTS if r != "+echo"])
     m = opened(f"redis://mute:pw@{at}/x")
     r = m.read()
-    ok(r["outcome"] == "refused" and "echo" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"], "rights: without ECHO it is refused, and says why")
+    ok(
+        r["outcome"] == "refused" and "echo" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"],
+        "rights: without ECHO it is refused, and says why",
+    )
     m.end()
     user("deaf", "~x", "~{x}:lunarch", "resetchannels", *RIGHTS)
     f = opened(f"redis://deaf:pw@{at}/x")
@@ -137,7 +194,10 @@ def rights(server, secret):
     user("elsewhere", "~y", "&*", *RIGHTS)
     g = opened(f"redis://elsewhere:pw@{at}/x")
     r = g.read()
-    ok(r["outcome"] == "refused" and "NOPERM" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"], "rights: another key's user is refused")
+    ok(
+        r["outcome"] == "refused" and "NOPERM" in r["err"]["text"] and "docs/locks.md" in r["err"]["text"],
+        "rights: another key's user is refused",
+    )
     same(d.read()["record"]["holderIdentity"], "b", "rights: and nothing was changed")
     same([x.end() for x in (d, e, f, g)], [0] * 4, "rights: all close in peace")
 
@@ -152,8 +212,20 @@ class TlsRedis(Redis):
         pki = Pki(self.dir)
         certificate, key = pki.server()
         self.speaks = ["--tls", "--cacert", pki.ca]
-        self.options += ["--port", "0", "--tls-port", str(self.port), "--tls-cert-file", certificate, "--tls-key-file", key,
-                         "--tls-ca-cert-file", pki.ca, "--tls-auth-clients", "no"]
+        self.options += [
+            "--port",
+            "0",
+            "--tls-port",
+            str(self.port),
+            "--tls-cert-file",
+            certificate,
+            "--tls-key-file",
+            key,
+            "--tls-ca-cert-file",
+            pki.ca,
+            "--tls-auth-clients",
+            "no",
+        ]
 
     def ready(self):
         return self.cli(*self.speaks, "PING") == "PONG"
@@ -161,19 +233,37 @@ class TlsRedis(Redis):
 
 def strangers():
     with TlsRedis() as server:
-        trouble(server.url("x"), "a port that speaks TLS", ["does not speak Redis", "closed it", "connection was lost"], ("failed",))
+        trouble(
+            server.url("x"),
+            "a port that speaks TLS",
+            ["does not speak Redis", "closed it", "connection was lost"],
+            ("failed",),
+        )
         same(server.cli(*server.speaks, "DBSIZE"), "0", "trouble: a port that speaks TLS: where nothing is taken")
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=web.serve_forever, daemon=True).start()
-    trouble(f"redis://127.0.0.1:{web.server_port}/x", "a web server", ["does not speak Redis", "closed it", "connection was lost"], ("failed",))
+    trouble(
+        f"redis://127.0.0.1:{web.server_port}/x",
+        "a web server",
+        ["does not speak Redis", "closed it", "connection was lost"],
+        ("failed",),
+    )
     web.shutdown()
     trouble(f"redis://127.0.0.1:{free_port()}/x", "nobody listens", ["refused"], ("failed",))
     trouble("redis://no-such-host.invalid:6379/x", "no such host", ["no-such-host.invalid"], ("failed",))
-    for url, said in ((f"redis://h/x?nonsense=1", "there is no option"), ("redis://h/", "name is missing"), ("redis://h:0/x", "port"),
-                      ("redis://u:secret@h/x?replicas=many", "number from 0"), ("rediss://u:secret@h/x", "no TLS")):
+    for url, said in (
+        (f"redis://h/x?nonsense=1", "there is no option"),
+        ("redis://h/", "name is missing"),
+        ("redis://h:0/x", "port"),
+        ("redis://u:secret@h/x?replicas=many", "number from 0"),
+        ("rediss://u:secret@h/x", "no TLS"),
+    ):
         d = Driver()
         o = d.open(url)
-        ok(not o["ok"] and said in o["err"] and "secret" not in o["err"], f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        ok(
+            not o["ok"] and said in o["err"] and "secret" not in o["err"],
+            f"strangers: {url.replace('secret', '...')} is refused: {said}",
+        )
         d.end()
 
 
@@ -181,6 +271,7 @@ def tokens():
     with Redis("--appendonly", "yes", "--appendfsync", "always") as server:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
+
         def next_term(version, what, **more):
             w = acquire(d, term(), version, **more)
             if not w or w["outcome"] != "ok":
@@ -188,6 +279,7 @@ def tokens():
             got.append(w["token"])
             ok(len(got) == 1 or got[-1] > got[-2], f"tokens: a new term's is larger than all before, {what}")
             return w
+
         w = next_term("", "the first")
         r = e.read()
         same(r["token"], w["token"], "tokens: who reads a term's first record is told its token")
@@ -202,7 +294,7 @@ def tokens():
         server.start()
         wait_for(lambda: d.read()["outcome"] == "ok")
         w = next_term(w["version"], "after the server was killed")
-        ahead = 2 ** 52
+        ahead = 2**52
         w = d.write(record("a", token=ahead), w["version"])
         w = next_term(w["version"], "even where a record brings a larger one")
         ok(got[-1] > ahead, "tokens: which counts")
@@ -212,22 +304,34 @@ def tokens():
         ok(got[-1] > seen, "tokens: which counts, too")
         server.cli("DEL", "t", "{t}:lunarch")
         w = next_term("", "though everything was deleted", floor=got[-1])
-        r = d.write(term("b"), w["version"], floor=2 ** 53)
+        r = d.write(term("b"), w["version"], floor=2**53)
         ok(told(r, "2^53"), "tokens: where the server could not count on exactly, none is made")
         server.cli("SCRIPT", "FLUSH")
-        same(d.write(record("a"), w["version"])["outcome"], "ok", "scripts: a server that has forgotten them is told again")
+        same(
+            d.write(record("a"), w["version"])["outcome"],
+            "ok",
+            "scripts: a server that has forgotten them is told again",
+        )
         same(e.read()["outcome"], "ok", "scripts: for reading too")
         for key, other in (("list", "RPUSH"), ("set", "SADD")):
             server.cli(other, key, "member")
             f = opened(server.url(key))
-            same((f.read()["outcome"], f.write(term(), "")["outcome"]), ("foreign", "conflict"), f"foreign: a {key} is no record, and not touched")
+            same(
+                (f.read()["outcome"], f.write(term(), "")["outcome"]),
+                ("foreign", "conflict"),
+                f"foreign: a {key} is no record, and not touched",
+            )
             same(server.cli("TYPE", key), key, "foreign: it is what it was")
             f.end()
         server.cli("SET", "{odd}:lunarch", "mine")
         f = opened(server.url("odd"))
         o = f.write(term(), "")
-        ok(o["outcome"] == "failed" and "used for something else" in o["err"]["text"] and server.cli("GET", "{odd}:lunarch") == "mine",
-           "foreign: nor is what stands where the token would be counted")
+        ok(
+            o["outcome"] == "failed"
+            and "used for something else" in o["err"]["text"]
+            and server.cli("GET", "{odd}:lunarch") == "mine",
+            "foreign: nor is what stands where the token would be counted",
+        )
         f.end()
         same([d.end(), e.end()], [0, 0], "tokens: both close in peace")
 
@@ -248,25 +352,49 @@ def failover():
         wait_for(lambda: "released" in second.cli("GET", "f"))
         second.cli("REPLICAOF", "127.0.0.1", str(free_port()))  # cut off from here on
         lost = e.write(term("lost", lease_ms=5000), w["version"])
-        same((lost["outcome"], d.read()["record"]["holderIdentity"]), ("ok", "lost"), "failover: another term there, which the replica never hears of")
+        same(
+            (lost["outcome"], d.read()["record"]["holderIdentity"]),
+            ("ok", "lost"),
+            "failover: another term there, which the replica never hears of",
+        )
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same((r["record"]["state"], r["version"]), ("released", w["version"]), "failover: the promoted one shows the record before, who named both has found it")
+        same(
+            (r["record"]["state"], r["version"]),
+            ("released", w["version"]),
+            "failover: the promoted one shows the record before, who named both has found it",
+        )
         began = time.monotonic()
+
         def doubted(x, who):
             n = x.write(term(who), r["version"])
             return n["outcome"] == "failed" and "promoted" in n["err"]["text"]
+
         ok(doubted(d, "again"), "failover: nobody is elected at once, not even who wrote that record")
         ok(doubted(fresh, "fresh"), "failover: nor who knows nothing of it")
         time.sleep(1.2)
         late = opened(alone)
-        ok(doubted(late, "late"), "failover: who comes later counts from what he sees himself, not by the server's clock")
+        ok(
+            doubted(late, "late"),
+            "failover: who comes later counts from what he sees himself, not by the server's clock",
+        )
         n = acquire(d, term("again"), r["version"], floor=lost["token"])
-        ok(n["outcome"] == "ok" and time.monotonic() - began >= 4.99, "failover: who has seen the lost term waits for the lease that it published")
+        ok(
+            n["outcome"] == "ok" and time.monotonic() - began >= 4.99,
+            "failover: who has seen the lost term waits for the lease that it published",
+        )
         ok(n["token"] > lost["token"], "failover: then a term begins, with a token larger than that of the lost one")
-        same(e.write(term("lost"), lost["version"])["outcome"], "conflict", "failover: and the lost term cannot be renewed there")
-        same(late.write(term("late"), late.read()["version"])["outcome"], "ok", "failover: with that the doubt is over for all")
+        same(
+            e.write(term("lost"), lost["version"])["outcome"],
+            "conflict",
+            "failover: and the lost term cannot be renewed there",
+        )
+        same(
+            late.write(term("late"), late.read()["version"])["outcome"],
+            "ok",
+            "failover: with that the doubt is over for all",
+        )
         for x in (d, e, fresh, late):
             x.end()
 
@@ -280,7 +408,11 @@ def let_go():
         d, e = opened(f"redis://127.0.0.1:{way.port},127.0.0.1:{second.port}/g"), opened(first.url("g"))
         w = acquire(d, term("d", lease_ms=6000), "")
         own = d.read()["version"]
-        same((w["outcome"], wait_for(lambda: second.cli("EXISTS", "g")), own), ("ok", "1", w["version"]), "let go: a term, which the replica has")
+        same(
+            (w["outcome"], wait_for(lambda: second.cli("EXISTS", "g")), own),
+            ("ok", "1", w["version"]),
+            "let go: a term, which the replica has",
+        )
         second.cli("REPLICAOF", "127.0.0.1", str(free_port()))  # cut off from here on
         way.cut_after(0)
         released = d.write(record("", token=w["token"], state="released", leaseDurationMs=6000), own)
@@ -290,7 +422,11 @@ def let_go():
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same((r["version"], r["record"]["holderIdentity"]), (own, "d"), "let go: the promoted server shows the first one's record")
+        same(
+            (r["version"], r["record"]["holderIdentity"]),
+            (own, "d"),
+            "let go: the promoted server shows the first one's record",
+        )
         began = time.monotonic()
         ok(told(d.write(term("d", lease_ms=6000), own), "promoted"), "let go: which lets it lead no more than others")
         n = acquire(d, term("d", lease_ms=6000), own)
@@ -311,8 +447,16 @@ def comes_back():
         wait_for(lambda: second.cli("GET", "b") == first.cli("GET", "b") != "")
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
-        w = wait_for(lambda: next((n for n in [x.write(record("x", token=1, leaseDurationMs=1000), w["version"], within=SHORT)]
-                                   if n["outcome"] == "ok"), None))
+        w = wait_for(
+            lambda: next(
+                (
+                    n
+                    for n in [x.write(record("x", token=1, leaseDurationMs=1000), w["version"], within=SHORT)]
+                    if n["outcome"] == "ok"
+                ),
+                None,
+            )
+        )
         ok(w, "comes back: the leader has moved to the promoted server")
         first.start()
         left = first.cli("GET", "b")
@@ -330,13 +474,22 @@ def comes_back():
         ok(y["outcome"] != "ok", "comes back: with the promoted one silent, the leader renews nothing")
         moved = wait_for(lambda: next((r for r in [x.read(within=SHORT)] if r["outcome"] == "ok"), None))
         same(moved["version"], old["version"], "comes back: it finds an older record of its own on the old one")
-        ok(told(x.write(record("x", token=1, leaseDurationMs=1000), old["version"], within=SHORT), "no copy of the server"),
-           "comes back: which it does not take for its own")
+        ok(
+            told(
+                x.write(record("x", token=1, leaseDurationMs=1000), old["version"], within=SHORT),
+                "no copy of the server",
+            ),
+            "comes back: which it does not take for its own",
+        )
         second.resume()
         first.cli("REPLICAOF", "127.0.0.1", str(second.port))
         follows(first)
         f = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
-        same(f["version"], second.cli("EVAL", "return redis.sha1hex(redis.call('GET', 'b'))", "0"), "comes back: with the old one its replica, all see the same")
+        same(
+            f["version"],
+            second.cli("EVAL", "return redis.sha1hex(redis.call('GET', 'b'))", "0"),
+            "comes back: with the old one its replica, all see the same",
+        )
         same(acquire(fresh, term("fresh"), f["version"])["outcome"], "ok", "comes back: and a new term begins")
         x.end(), fresh.end()
     with Redis() as server:
@@ -347,7 +500,10 @@ def comes_back():
             d.open(url % n, lock=f"l{n}")
         came = int(info(server, "total_connections_received"))
         for _ in range(3):
-            for o in [d.start("write", f"l{n}", record=term(lease_ms=200), expected="", within_ms=SHORT, durable=True) for n in range(1, 50)]:
+            for o in [
+                d.start("write", f"l{n}", record=term(lease_ms=200), expected="", within_ms=SHORT, durable=True)
+                for n in range(1, 50)
+            ]:
                 d.wait(o)
         came = int(info(server, "total_connections_received")) - came
         ok(came < 3 * 49, f"comes back: many locks ask together ({came} connections)")
@@ -364,9 +520,15 @@ def braces():
         d.open(first.url("%7Bjobs%7D"), lock="{jobs}")
         d.open(first.url("jobs"), lock="jobs")
         for n in names:
-            w = wait_for(lambda: next((w for w in [d.write(term(n, lease_ms=1000), "", lock=n)] if w["outcome"] == "ok"), None))
+            w = wait_for(
+                lambda: next((w for w in [d.write(term(n, lease_ms=1000), "", lock=n)] if w["outcome"] == "ok"), None)
+            )
             ok(w and first.cli("EXISTS", n) == "1", f"braces: {n} has its record")
-        same((d.read("jobs")["record"]["holderIdentity"], d.read("{jobs}")["record"]["holderIdentity"]), names, "braces: and the other's is another")
+        same(
+            (d.read("jobs")["record"]["holderIdentity"], d.read("{jobs}")["record"]["holderIdentity"]),
+            names,
+            "braces: and the other's is another",
+        )
         first.cli("WAIT", "1", "0")
         wait_for(lambda: second.cli("GET", "{jobs}") == first.cli("GET", "{jobs}") != "")
         first.kill()
@@ -375,10 +537,16 @@ def braces():
         e.open(second.url("jobs"), lock="jobs"), e.open(second.url("%7Bjobs%7D"), lock="{jobs}")
         acquire_one = lambda n: e.write(term("e", lease_ms=1000), e.read(n)["version"], lock=n)
         ok(told(acquire_one("jobs"), "promoted"), "braces: after a failover jobs is in doubt")
-        ok(wait_for(lambda: acquire_one("jobs")["outcome"] == "ok"), "braces: until a lease has passed, and its next term settles that")
+        ok(
+            wait_for(lambda: acquire_one("jobs")["outcome"] == "ok"),
+            "braces: until a lease has passed, and its next term settles that",
+        )
         w = e.write(term("e", lease_ms=60_000), e.read("{jobs}")["version"], lock="{jobs}")
         ok(told(w, "promoted"), "braces: which says nothing of {jobs}")
-        ok(wait_for(lambda: acquire_one("{jobs}")["outcome"] == "ok"), "braces: whose doubt is waited for by who would lead there")
+        ok(
+            wait_for(lambda: acquire_one("{jobs}")["outcome"] == "ok"),
+            "braces: whose doubt is waited for by who would lead there",
+        )
         d.end(), e.end()
 
 
@@ -387,18 +555,36 @@ def older():
     with Redis() as server:
         text = json.dumps(record("old", token=5, leaseDurationMs=1000))
         server.cli("SET", "{jobs}", text)
-        server.cli("HSET", "{jobs}:lunarch", "server", info(server, "master_replid"), "doubt", "", "lease", "1000000", "token", str(2 ** 52))
+        server.cli(
+            "HSET",
+            "{jobs}:lunarch",
+            "server",
+            info(server, "master_replid"),
+            "doubt",
+            "",
+            "lease",
+            "1000000",
+            "token",
+            str(2**52),
+        )
         d = opened(server.url("%7Bjobs%7D"))
         r = d.read()
         same((r["outcome"], r["record"]["holderIdentity"]), ("ok", "old"), "older: the record is read")
-        ok(told(d.write(term("new"), r["version"]), "promoted"), "older: nobody is elected before a lease has passed, once")
+        ok(
+            told(d.write(term("new"), r["version"]), "promoted"),
+            "older: nobody is elected before a lease has passed, once",
+        )
         w = acquire(d, term("new"), r["version"])
-        ok(w["outcome"] == "ok" and w["token"] > 2 ** 52, "older: then a term begins, with a larger token")
+        ok(w["outcome"] == "ok" and w["token"] > 2**52, "older: then a term begins, with a larger token")
         same(d.write(term("next"), w["version"])["outcome"], "ok", "older: and the next at once")
         d.end()
         server.cli("SET", "jobs", text)
         d = opened(server.url("jobs"))
-        same(d.write(term("new"), d.read()["version"])["outcome"], "ok", "older: jobs, which has the hash as before, waits for nothing")
+        same(
+            d.write(term("new"), d.read()["version"])["outcome"],
+            "ok",
+            "older: jobs, which has the hash as before, waits for nothing",
+        )
         d.end()
 
 
@@ -408,10 +594,17 @@ def survives():
         wait_for(lambda: "master_link_status:up" in second.cli("INFO", "replication"))
         d = opened(f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/s?replicas=1")
         w = acquire(d, term(), "")
-        same((w["outcome"], second.cli("EXISTS", "s")), ("ok", "1"), "replicas: a term that was acknowledged is on the replica")
+        same(
+            (w["outcome"], second.cli("EXISTS", "s")),
+            ("ok", "1"),
+            "replicas: a term that was acknowledged is on the replica",
+        )
         second.pause()
         lone = d.write(term("b"), w["version"], within=SHORT)
-        ok(lone["outcome"] == "unknown" and "0 of 1 replicas" in lone["err"]["text"], "replicas: a term that no replica has is not certain")
+        ok(
+            lone["outcome"] == "unknown" and "0 of 1 replicas" in lone["err"]["text"],
+            "replicas: a term that no replica has is not certain",
+        )
         r = d.read(within=SHORT)
         same(r["outcome"], "failed", "replicas: nor is what is read")
         second.resume()
@@ -420,17 +613,31 @@ def survives():
         w = d.write(record("b"), r["version"])
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
-        refused = wait_for(lambda: next((x for x in [d.write(record("b"), w["version"], within=SHORT)] if "asks for 1" in x.get("err", {}).get("text", "")), None))
+        refused = wait_for(
+            lambda: next(
+                (
+                    x
+                    for x in [d.write(record("b"), w["version"], within=SHORT)]
+                    if "asks for 1" in x.get("err", {}).get("text", "")
+                ),
+                None,
+            )
+        )
         ok(refused, "replicas: a primary without the replicas that the URL asks for takes no writes")
         e = opened(second.url("s"))
         r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
         w = e.write(record("b", leaseDurationMs=1000), r["version"])
         same(w["outcome"], "ok", "failover: a term that the promoted one knows is renewed at once")
+
         def renewed():
             nonlocal w
             w = e.write(record("b", leaseDurationMs=1000), w["version"])
             return second.cli("HGET", "{s}:lunarch", "doubt") == ""
-        ok(wait_for(renewed) and w["outcome"] == "ok", "failover: its leader's renewals settle the doubt when a lease has passed")
+
+        ok(
+            wait_for(renewed) and w["outcome"] == "ok",
+            "failover: its leader's renewals settle the doubt when a lease has passed",
+        )
         w = e.write(record("", state="released", leaseDurationMs=1000), w["version"])
         g = opened(second.url("s"))
         same(g.write(term("c"), w["version"])["outcome"], "ok", "failover: and then another is elected at once")
@@ -447,7 +654,10 @@ def amnesia():
         r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
         same(r["outcome"], "absent", "amnesia: the server has forgotten it")
         w = d.write(term("b", lease_ms=600_000), "")
-        ok(w["outcome"] == "failed" and "restarted" in w["err"]["text"], "amnesia: nobody is elected for a lease after its start")
+        ok(
+            w["outcome"] == "failed" and "restarted" in w["err"]["text"],
+            "amnesia: nobody is elected for a lease after its start",
+        )
         same(acquire(d, term("b", lease_ms=1000), "")["outcome"], "ok", "amnesia: then somebody is")
         d.end()
 
@@ -462,14 +672,23 @@ def clock_set():
         server.kill()
         server.start()
         step(3600)
-        ok(wait_for(lambda: int(info(server, "uptime_in_seconds")) > 3000), "clock set: the server has forgotten it, and its clock says that it runs for an hour")
+        ok(
+            wait_for(lambda: int(info(server, "uptime_in_seconds")) > 3000),
+            "clock set: the server has forgotten it, and its clock says that it runs for an hour",
+        )
         e = opened(server.url("c"))
         ok(told(e.write(term("e", lease_ms=5000), ""), "restarted"), "clock set: nobody is elected there all the same")
         e.end()
-        wait_for(lambda: server.cli("EVAL", "for i = 1, 2e7 do end", "0") == ""
-                 and sum(float(info(server, f"used_cpu_{m}_main_thread")) for m in ("user", "sys")) > 1.3)
+        wait_for(
+            lambda: server.cli("EVAL", "for i = 1, 2e7 do end", "0") == ""
+            and sum(float(info(server, f"used_cpu_{m}_main_thread")) for m in ("user", "sys")) > 1.3
+        )
         e = opened(server.url("another"))
-        same(e.write(term("e", lease_ms=200), "")["outcome"], "ok", "clock set: one that has computed for a lease has run for one, and new locks wait for nothing")
+        same(
+            e.write(term("e", lease_ms=200), "")["outcome"],
+            "ok",
+            "clock set: one that has computed for a lease has run for one, and new locks wait for nothing",
+        )
         d.end(), e.end()
 
 
@@ -478,7 +697,10 @@ def together():
     with Redis("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server:
         d = opened(server.url("early"))
         r = d.read(within=SHORT)
-        ok(r["outcome"] == "failed" and "CLUSTERDOWN" in r["err"]["text"], "cluster: one that is not whole is not ready")
+        ok(
+            r["outcome"] == "failed" and "CLUSTERDOWN" in r["err"]["text"],
+            "cluster: one that is not whole is not ready",
+        )
         server.cli("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
         wait_for(lambda: "cluster_state:ok" in server.cli("CLUSTER", "INFO"))
         names = ["plain", "tag{ged}more", "a/b", "open{", *(f"n{i}" for i in range(40))]
@@ -536,5 +758,20 @@ if only:
     done()
 run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
 store.end()
-at_once(login, strangers, tokens, failover, survives, amnesia, together, quiet, full_disk, let_go, comes_back, braces, older, clock_set)
+at_once(
+    login,
+    strangers,
+    tokens,
+    failover,
+    survives,
+    amnesia,
+    together,
+    quiet,
+    full_disk,
+    let_go,
+    comes_back,
+    braces,
+    older,
+    clock_set,
+)
 done()

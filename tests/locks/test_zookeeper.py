@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The ZooKeeper lock passes the conformance suite against Debian's server, and its own cases."""
 import http.server, json, os, sys, threading, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import Driver, record
@@ -53,34 +54,59 @@ class TlsZooKeeper(ZooKeeper):
             for path in (key, certificate):
                 with open(path) as g:
                     f.write(g.read())
-        self.settings += [f"secureClientPort={self.secure}", "secureClientPortAddress=127.0.0.1", f"ssl.keyStore.location={both}",
-                          f"ssl.trustStore.location={both}", "ssl.clientAuth=none",
-                          "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"]
+        self.settings += [
+            f"secureClientPort={self.secure}",
+            "secureClientPortAddress=127.0.0.1",
+            f"ssl.keyStore.location={both}",
+            f"ssl.trustStore.location={both}",
+            "ssl.clientAuth=none",
+            "serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory",
+        ]
         super().prepare()
 
     def command(self):
-        return [a.replace("/zookeeper.jar", "/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar") for a in super().command()]
+        return [
+            a.replace(
+                "/zookeeper.jar", "/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar"
+            )
+            for a in super().command()
+        ]
 
 
 def strangers():
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     with Redis() as other, TlsZooKeeper() as secure:
-        for what, port, said in (("a web server", web.server_port, "ZooKeeper"), ("a Redis", other.port, "ZooKeeper"), ("its port for TLS", secure.secure, "ZooKeeper"),
-                                 ("a port where nobody listens", free_port(), "refused")):
+        for what, port, said in (
+            ("a web server", web.server_port, "ZooKeeper"),
+            ("a Redis", other.port, "ZooKeeper"),
+            ("its port for TLS", secure.secure, "ZooKeeper"),
+            ("a port where nobody listens", free_port(), "refused"),
+        ):
             d = opened(f"zookeeper://127.0.0.1:{port}/x")
             r, w = d.read(within=8000), d.write(term(), "", within=8000)
-            ok(told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)), f"strangers: {what} is told")
+            ok(
+                told(r, said, str(port), outcome=("failed",)) and told(w, said, outcome=("failed",)),
+                f"strangers: {what} is told",
+            )
             same(d.end(), 0, f"strangers: {what}: and the lock closes in peace")
     web.shutdown()
     d = opened("zookeeper://no-such-host.invalid/x")
     ok(told(d.read(within=SHORT), "no-such-host.invalid", outcome=("failed",)), "strangers: no such host")
     d.end()
-    for url, said in (("zookeeper://u:secret@h/", "path is missing"), ("zookeeper://h/a//b", "between two slashes"), ("zookeeper://h/a/../b", "called"),
-                      ("zookeeper://h/x?chroot=y", "there is no option"), ("zookeeper://h/zookeeper/x", "server's own")):
+    for url, said in (
+        ("zookeeper://u:secret@h/", "path is missing"),
+        ("zookeeper://h/a//b", "between two slashes"),
+        ("zookeeper://h/a/../b", "called"),
+        ("zookeeper://h/x?chroot=y", "there is no option"),
+        ("zookeeper://h/zookeeper/x", "server's own"),
+    ):
         d = Driver()
         o = d.open(url)
-        ok(not o["ok"] and said in o["err"] and "secret" not in o["err"], f"strangers: {url.replace('secret', '...')} is refused: {said}")
+        ok(
+            not o["ok"] and said in o["err"] and "secret" not in o["err"],
+            f"strangers: {url.replace('secret', '...')} is refused: {said}",
+        )
         d.end()
 
 
@@ -88,11 +114,22 @@ def rights(server):
     at = f"127.0.0.1:{server.port}"
     mine = opened(f"zookeeper://luna:p%20w@{at}/own/lock")
     w = mine.write(term(), "")
-    same((w["outcome"], mine.read()["outcome"]), ("ok", "ok"), "rights: who has a user and a password makes a node of its own")
-    for what, d in (("without a user", opened(f"zookeeper://{at}/own/lock")), ("with a wrong password", opened(f"zookeeper://luna:wr0ng@{at}/own/lock"))):
+    same(
+        (w["outcome"], mine.read()["outcome"]),
+        ("ok", "ok"),
+        "rights: who has a user and a password makes a node of its own",
+    )
+    for what, d in (
+        ("without a user", opened(f"zookeeper://{at}/own/lock")),
+        ("with a wrong password", opened(f"zookeeper://luna:wr0ng@{at}/own/lock")),
+    ):
         r, x = d.read(), d.write(record("b"), w["version"])
-        ok(told(r, "refuses", outcome=("refused",)) and told(x, "refuses", outcome=("refused",)) and "wr0ng" not in str(r),
-           f"rights: which nobody reads or writes {what}")
+        ok(
+            told(r, "refuses", outcome=("refused",))
+            and told(x, "refuses", outcome=("refused",))
+            and "wr0ng" not in str(r),
+            f"rights: which nobody reads or writes {what}",
+        )
         d.end()
     with Zk(server.port) as z:
         z.delete("/own/lock")
@@ -109,9 +146,15 @@ def chroot(server):
         z.ask(1, z.text("/app") + z.data(b"") + z.acl(z.ALL, "auth", "") + bytes(4))
     with Zk(server.port) as z:
         z.protect("/", z.READ)
-    mine, other = opened(f"zookeeper://luna:p%20w@{at}/app/jobs/lock"), opened(f"zookeeper://luna:p%20w@{at}/other/lock")
+    mine, other = opened(f"zookeeper://luna:p%20w@{at}/app/jobs/lock"), opened(
+        f"zookeeper://luna:p%20w@{at}/other/lock"
+    )
     w = mine.write(term(), "")
-    same((w["outcome"], mine.read().get("version")), ("ok", w.get("version")), "chroot: a lock below a node of its user's is made, with nodes between")
+    same(
+        (w["outcome"], mine.read().get("version")),
+        ("ok", w.get("version")),
+        "chroot: a lock below a node of its user's is made, with nodes between",
+    )
     ok(told(other.write(term(), ""), "refuses", outcome=("refused",)), "chroot: outside of that none is")
     mine.end(), other.end()
 
@@ -137,9 +180,13 @@ def cut_reads(server):
             r = d.wait(op)
             took.append(time.monotonic() - began)
             return r["outcome"] == "absent" and took[-1] < 0.8
+
         quick_once = any(quick() for _ in range(10))
         note(f"answered {min(took) * 1000:.0f} ms after the cut")
-        ok(quick_once, f"cut: a read whose connection is lost is asked again on another, at once, {'with' if watched else 'without'} a watch")
+        ok(
+            quick_once,
+            f"cut: a read whose connection is lost is asked again on another, at once, {'with' if watched else 'without'} a watch",
+        )
         d.end()
         proxy.close()
 
@@ -147,11 +194,16 @@ def cut_reads(server):
 def tokens(server):
     d, e = opened(server.url("t/o/k")), opened(server.url("t/o/k"))
     got = []
+
     def next_term(version, what):
         w = d.write(term(), version)
         got.append(w["token"])
-        ok(w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]), f"tokens: a new term's is larger than all before, {what}")
+        ok(
+            w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]),
+            f"tokens: a new term's is larger than all before, {what}",
+        )
         return w
+
     w = next_term("", "the first, whose parent nodes are made, too")
     with Zk(server.port) as z:
         same(z.created("/t/o/k"), w["token"], "tokens: which is the transaction that made it")
@@ -175,7 +227,11 @@ def tokens(server):
         same(len(z.children("/t/o/k")), 1, "by hand: and gets one with the first write")
     many = [opened(server.url("deep/er/n")) for _ in range(8)]
     ops = [x.start_write(term(), "") for x in many]
-    same(sorted(x.wait(o)["outcome"] for x, o in zip(many, ops)), ["conflict"] * 7 + ["ok"], "tokens: of eight that make the same nodes at once one wins")
+    same(
+        sorted(x.wait(o)["outcome"] for x, o in zip(many, ops)),
+        ["conflict"] * 7 + ["ok"],
+        "tokens: of eight that make the same nodes at once one wins",
+    )
     for x in many + [d, e]:
         x.end()
 
@@ -227,7 +283,16 @@ def ensemble():
     leader.kill()
     seen = [until(x) for x in drivers]
     same([r["version"] for r in seen], [w["version"]] * 4, "ensemble: and still when the servers' leader was killed")
-    n = wait_for(lambda: next((x for x in [drivers[1].write(term("b"), w["version"], within=SHORT)] if x["outcome"] in ("ok", "conflict")), None))
+    n = wait_for(
+        lambda: next(
+            (
+                x
+                for x in [drivers[1].write(term("b"), w["version"], within=SHORT)]
+                if x["outcome"] in ("ok", "conflict")
+            ),
+            None,
+        )
+    )
     r = until(d)
     same(r["record"]["holderIdentity"], "b", "ensemble: which goes on")
     ok(r["token"] > w["token"], "ensemble: with larger tokens")

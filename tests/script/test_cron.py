@@ -37,7 +37,9 @@ def begins(t):
         minute = (got["cron"]["* * * * *"] // MINUTE + 1) * MINUTE
         kind, fields = w.receive(120)
         late = time.time() - minute
-        t.equal(json.loads(fields["checkpoint"])["cron"], {"* * * * *": minute}, "when its minute comes, that is marked")
+        t.equal(
+            json.loads(fields["checkpoint"])["cron"], {"* * * * *": minute}, "when its minute comes, that is marked"
+        )
         t.ok(0 <= late < 30, "not before it")
         print("# %.0f ms late" % (late * 1000))
         t.ok(not w.printed(), "and the job does not run before the mark is in the record")
@@ -56,24 +58,38 @@ def caught_up(t):
     """Caught up"""
     now = int(time.time())
     expr, due = half_an_hour_from(now)
-    with leading("term:cron('%s', function(tick) print(tick.time, tick.caught_up, tick.late >= 0) end, { zone = 'UTC', catch_up = 'all', name = 'h' })" % expr,
-                 {"h": due - 3 * 3600}) as w:
+    with leading(
+        "term:cron('%s', function(tick) print(tick.time, tick.caught_up, tick.late >= 0) end, { zone = 'UTC', catch_up = 'all', name = 'h' })"
+        % expr,
+        {"h": due - 3 * 3600},
+    ) as w:
         marks = [saves(w)["cron"]["h"] for _ in range(3)]
         t.equal(marks, [due - 7200, due - 3600, due], "all: each that was missed, in order")
         w.wait_for(lambda: len(w.printed()) == 3, "the runs")
         t.equal(w.printed()[0], "%d\ttrue\ttrue" % (due - 7200), "and the job is told which, and that it is late")
-    with leading("term:cron('%s', function(tick) print(tick.time) end, { zone = 'UTC' })" % expr, {expr: due - 100 * 3600}) as w:
+    with leading(
+        "term:cron('%s', function(tick) print(tick.time) end, { zone = 'UTC' })" % expr, {expr: due - 100 * 3600}
+    ) as w:
         got = saves(w)
-        t.equal(got, {"cron": {expr: due}, "data": {"mine": 1}}, "last (the default): once, for the last one; what the script saved stays")
+        t.equal(
+            got,
+            {"cron": {expr: due}, "data": {"mine": 1}},
+            "last (the default): once, for the last one; what the script saved stays",
+        )
         w.wait_print(str(due))
         t.ok(w.quiet(), "and no more")
-    with leading("term:cron('%s', print, { zone = 'UTC', catch_up = 'skip' }) print 'on'" % expr, {expr: due - 100 * 3600}) as w:
+    with leading(
+        "term:cron('%s', print, { zone = 'UTC', catch_up = 'skip' }) print 'on'" % expr, {expr: due - 100 * 3600}
+    ) as w:
         w.wait_print("on")
         t.ok(w.quiet(), "skip: nothing")
     with leading("term:cron('%s', print, { zone = 'UTC', again = true, name = 'a' })" % expr, {"a": due - 3600}) as w:
         w.wait_for(lambda: w.printed(), "the run")
         t.equal(saves(w)["cron"]["a"], due, "again: marked when it has come to its end")
-    with leading("term:cron('%s', function() error 'broken' end, { zone = 'UTC', again = true, name = 'a' })" % expr, {"a": due - 3600}) as w:
+    with leading(
+        "term:cron('%s', function() error 'broken' end, { zone = 'UTC', again = true, name = 'a' })" % expr,
+        {"a": due - 3600},
+    ) as w:
         t.ok("broken" in w.expect(END)["text"] and w.quiet(), "and not marked if it fails")
 
 
@@ -83,20 +99,32 @@ def clock_behind(t):
 
     def said(w):
         return [e["message"] for e in w.log() if e["event"] == "cron_future" and e["level"] == "warn"]
+
     for ahead in (2 * 86400, 2 * 3600):
         mark = (now + ahead) // 3600 * 3600
         code = "for _, how in ipairs { 'all', 'last', 'skip' } do term:cron('@hourly', print, { zone = 'UTC', name = how, catch_up = how }) end print 'on'"
         with leading(code, {"all": mark, "last": mark, "skip": mark}) as w:
             w.wait_for(lambda: len(said(w)) >= 3, "the warnings")
-            t.ok(w.quiet(0.5) and w.printed() == ["on"], "%d h ahead: nothing is marked, and nothing runs, however it catches up" % (ahead // 3600), w.printed())
+            t.ok(
+                w.quiet(0.5) and w.printed() == ["on"],
+                "%d h ahead: nothing is marked, and nothing runs, however it catches up" % (ahead // 3600),
+                w.printed(),
+            )
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(mark))
-            t.ok(len(said(w)) == 3 and all(stamp in m and "this machine's clock says 20" in m for m in said(w)) and '"last"' in "".join(said(w)),
-                 "each job says so once, with both times", said(w))
+            t.ok(
+                len(said(w)) == 3
+                and all(stamp in m and "this machine's clock says 20" in m for m in said(w))
+                and '"last"' in "".join(said(w)),
+                "each job says so once, with both times",
+                said(w),
+            )
     with leading("term:cron('* * * * *', print, { zone = 'UTC', name = 'a' }) print 'on'", {"a": now + 15}) as w:
         w.wait_print("on")
         t.ok(w.quiet() and not said(w), "clocks of two machines that differ by seconds are not worth a word")
-    for last in (2**62, -2**62):
-        with leading("term:cron('@yearly', print, { zone = 'UTC', name = 'a', catch_up = 'skip' }) print 'on'", {"a": last}) as w:
+    for last in (2**62, -(2**62)):
+        with leading(
+            "term:cron('@yearly', print, { zone = 'UTC', name = 'a', catch_up = 'skip' }) print 'on'", {"a": last}
+        ) as w:
             w.wait_print("on")
             t.ok(w.quiet(), "a mark that is no time (%d) does not end the term" % last)
 
@@ -106,16 +134,25 @@ def side_by_side(t):
     now = int(time.time())
     expr, due = half_an_hour_from(now)
     last = {"a": due - 3600, "b": due - 3600, "old": now - 500 * 86400, "young": now - 86400}
-    with leading("for _, n in ipairs { 'a', 'b' } do term:cron('%s', function() print(n) end, { zone = 'UTC', name = n }) end" % expr, last) as w:
+    with leading(
+        "for _, n in ipairs { 'a', 'b' } do term:cron('%s', function() print(n) end, { zone = 'UTC', name = n }) end"
+        % expr,
+        last,
+    ) as w:
         first = w.expect(SAVE)
         w.saved(first["save"])
         second = w.expect(SAVE)
-        t.equal(json.loads(second["checkpoint"])["cron"], {"a": due, "b": due, "young": now - 86400},
-                "two jobs at once: neither mark undoes the other, and what nobody has used for a year is forgotten")
+        t.equal(
+            json.loads(second["checkpoint"])["cron"],
+            {"a": due, "b": due, "young": now - 86400},
+            "two jobs at once: neither mark undoes the other, and what nobody has used for a year is forgotten",
+        )
         w.saved(second["save"])
         w.wait_for(lambda: sorted(w.printed()) == ["a", "b"], "both")
-    code = "local n = 0 term:cron('%s', function(tick) n = n + 1 print('in', n) sleep(0.3) print('out', n) n = n - 1 end, " \
+    code = (
+        "local n = 0 term:cron('%s', function(tick) n = n + 1 print('in', n) sleep(0.3) print('out', n) n = n - 1 end, "
         "{ zone = 'UTC', name = 'x', catch_up = 'all', overlap = %s })"
+    )
     for overlap in (False, True):
         with leading(code % (expr, str(overlap).lower()), {"x": due - 3 * 3600}) as w:
             for _ in range(3):
@@ -127,28 +164,54 @@ def side_by_side(t):
         w.expect(SAVE)
         w.stop("shutdown", held=True)
         got = w.expect(SAVE)
-        t.equal(json.loads(got["checkpoint"])["cron"], {"x": due - 3600}, "a term that ends before the mark is known takes it back")
+        t.equal(
+            json.loads(got["checkpoint"])["cron"],
+            {"x": due - 3600},
+            "a term that ends before the mark is known takes it back",
+        )
         w.expect(STOPPED)
         t.ok(not w.printed(), "since the job has not run")
-    with leading("local task = term:cron('0 * * * *', print, { name = 'x' }) task:cancel() sleep(0) sleep(0) term:cron('1 * * * *', print, { name = 'x' }) print 'on'") as w:
+    with leading(
+        "local task = term:cron('0 * * * *', print, { name = 'x' }) task:cancel() sleep(0) sleep(0) term:cron('1 * * * *', print, { name = 'x' }) print 'on'"
+    ) as w:
         w.wait_print("on")
         t.ok(True, "a job that was cancelled makes room for another of its name")
 
 
 def misuse(t):
     """Misuse"""
-    for code, part in [("term:cron('61 * * * *', print)", 'script.lua:2: term:cron: "61 * * * *": minute: expected 0 to 59, found "61"'),
-                       ("term:cron('0 0 31 2 *', print)", 'script.lua:2: term:cron: "0 0 31 2 *": no month that is meant has that day'),
-                       ("term:cron(5, print)", "script.lua:2: term:cron: expected a cron expression"),
-                       ("term:cron('* * * * *')", "script.lua:2: term:cron: expected a function"),
-                       ("term:cron('* * * * *', print, { catchup = 'all' })", "script.lua:2: term:cron: unknown option 'catchup' (did you mean 'catch_up'?)"),
-                       ("term:cron('* * * * *', print, { catch_up = 'never' })", 'expected one of "all", "last", "skip"'),
-                       ("term:cron('* * * * *', print, { zone = 'Europe/Berln' })", 'script.lua:2: term:cron: there is no time zone "Europe/Berln"'),
-                       ("term:cron('* * * * *', print, { zone = '../passwd' })", "expected the name of a time zone"),
-                       ("term:cron('* * * * *', print, { name = '' })", "1 to 100 bytes"),
-                       ("term:cron('* * * * *', print, { again = true, overlap = true })", "exclude each other"),
-                       ("for i = 1, 2 do term:cron('* * * * *', print) end", 'script.lua:2: term:cron: there is a job "* * * * *" already'),
-                       ("term:every(1, print, { jitter = 2 })", "script.lua:2: every: option 'jitter': expected less than the 1 seconds")]:
+    for code, part in [
+        (
+            "term:cron('61 * * * *', print)",
+            'script.lua:2: term:cron: "61 * * * *": minute: expected 0 to 59, found "61"',
+        ),
+        (
+            "term:cron('0 0 31 2 *', print)",
+            'script.lua:2: term:cron: "0 0 31 2 *": no month that is meant has that day',
+        ),
+        ("term:cron(5, print)", "script.lua:2: term:cron: expected a cron expression"),
+        ("term:cron('* * * * *')", "script.lua:2: term:cron: expected a function"),
+        (
+            "term:cron('* * * * *', print, { catchup = 'all' })",
+            "script.lua:2: term:cron: unknown option 'catchup' (did you mean 'catch_up'?)",
+        ),
+        ("term:cron('* * * * *', print, { catch_up = 'never' })", 'expected one of "all", "last", "skip"'),
+        (
+            "term:cron('* * * * *', print, { zone = 'Europe/Berln' })",
+            'script.lua:2: term:cron: there is no time zone "Europe/Berln"',
+        ),
+        ("term:cron('* * * * *', print, { zone = '../passwd' })", "expected the name of a time zone"),
+        ("term:cron('* * * * *', print, { name = '' })", "1 to 100 bytes"),
+        ("term:cron('* * * * *', print, { again = true, overlap = true })", "exclude each other"),
+        (
+            "for i = 1, 2 do term:cron('* * * * *', print) end",
+            'script.lua:2: term:cron: there is a job "* * * * *" already',
+        ),
+        (
+            "term:every(1, print, { jitter = 2 })",
+            "script.lua:2: every: option 'jitter': expected less than the 1 seconds",
+        ),
+    ]:
         with leading(code) as w:
             kind, fields = w.receive()
             while kind == SAVE:
@@ -176,11 +239,14 @@ def failovers(t):
     directory = harness.scratch()
     lock, script = os.path.join(directory, "lock"), os.path.join(directory, "script.lua")
     with open(script, "w") as f:
-        f.write("return { on_leading = function(term) term:cron('0 * * * *', function(tick) print('ran ' .. tick.time) sleep(0.05) end, "
-                "{ zone = 'UTC', catch_up = 'all', name = 'job' }) end }")
+        f.write(
+            "return { on_leading = function(term) term:cron('0 * * * *', function(tick) print('ran ' .. tick.time) sleep(0.05) end, "
+            "{ zone = 'UTC', catch_up = 'all', name = 'job' }) end }"
+        )
 
     def join(name):
         return harness.Candidate("--lock", lock, "--identity", name, script, options=STEADY, cwd=directory)
+
     a = join("a")
     harness.wait_for(lambda: os.path.exists(lock) and "job" in open(lock).read())
     a.kill(signal.SIGTERM)
@@ -197,6 +263,7 @@ def failovers(t):
 
         def ran():
             return [(int(e["message"].split()[1]), e["seen"]) for c in everyone for e in c.said("ran ")]
+
         for count, who in ((10, "elector"), (25, "worker")):
             harness.wait_for(lambda: len(ran()) >= count)
             with open(lock) as f:
@@ -207,7 +274,11 @@ def failovers(t):
         times = [r[0] for r in ran()]
         t.equal(len(times), len(set(times)), "no hour ran twice")
         missing = set(range(hour - 59 * 3600, hour + 1, 3600)) - set(times)
-        t.ok(len(missing) <= 2, "and none was lost but what was being taken when its leader was killed (%d)" % len(missing), sorted(missing))
+        t.ok(
+            len(missing) <= 2,
+            "and none was lost but what was being taken when its leader was killed (%d)" % len(missing),
+            sorted(missing),
+        )
         t.ok(len([c for c in everyone if c.said("ran ")]) >= 2, "by several leaders, one after the other")
     finally:
         harness.stop_everyone()

@@ -24,11 +24,13 @@ def put(name, text, mode=0o644):
 def whole(text):
     """Every block of it begins with the same number."""
     size = len(BLOCK) + 11
-    heads = {text[i:i + 11] for i in range(0, len(text), size)}
+    heads = {text[i : i + 11] for i in range(0, len(text), size)}
     return len(text) == 20 * size and len(heads) == 1
 
 
-WRITER = put("writer.lua", f"""
+WRITER = put(
+    "writer.lua",
+    f"""
 local files = require "lunarch.files"
 local path = ...
 local block = ("0123456789abcdef"):rep(4096)
@@ -39,7 +41,8 @@ return {{ on_leading = function(term)
     print("written " .. i)
   end
 end }}
-""")
+""",
+)
 
 
 def killed():
@@ -62,7 +65,9 @@ def killed():
     same(tokens, sorted(set(tokens)), "and its guard grows with each leader")
 
 
-FROZEN = put("frozen.lua", """
+FROZEN = put(
+    "frozen.lua",
+    """
 local files, room = require "lunarch.files", ...
 local function there(name) while not files.read(room .. "/" .. name) do sleep(0.01) end end
 return { on_leading = function()
@@ -88,7 +93,8 @@ return { on_leading = function()
   files.write(room .. "/go-mv", "")
   print("then " .. tostring(old:wait()) .. " " .. tostring(next_one:wait()) .. " " .. files.read(path) .. " " .. files.token(path))
 end }
-""")
+""",
+)
 
 
 def frozen():
@@ -96,12 +102,29 @@ def frozen():
     tools = path("tools")
     os.mkdir(tools)
     for name in ("flock", "mv"):
-        put(f"tools/{name}", f"""#!/bin/sh
+        put(
+            f"tools/{name}",
+            f"""#!/bin/sh
 if [ -e {room}/hold-{name} ]; then case "$*" in *hold-*|*go-*) ;; *) : > {room}/held-{name}; while [ ! -e {room}/go-{name} ]; do sleep 0.01; done ;; esac; fi
 exec {shutil.which(name)} "$@"
-""", 0o755)
-    c = Candidate("--lock", path("frozen"), "--identity", "me", FROZEN, "--", room, env={"PATH": tools + ":" + os.environ["PATH"]}, options=[])
-    ok(c.wait("print", "new true"), "while a write of an older leader stands still before the guard, a newer one's is done")
+""",
+            0o755,
+        )
+    c = Candidate(
+        "--lock",
+        path("frozen"),
+        "--identity",
+        "me",
+        FROZEN,
+        "--",
+        room,
+        env={"PATH": tools + ":" + os.environ["PATH"]},
+        options=[],
+    )
+    ok(
+        c.wait("print", "new true"),
+        "while a write of an older leader stands still before the guard, a newer one's is done",
+    )
     ok(c.wait("print", "old nil fenced new 9"), "and when the older one goes on it is refused")
     ok(c.wait("print", "waits nil timeout new"), "one that stands still behind the guard is waited for, for so long")
     ok(c.wait("print", "then true true twelve 12"), "and what waits comes after it") or c.log()
@@ -109,7 +132,9 @@ exec {shutil.which(name)} "$@"
     same(c.leave(), 0, "the end")
 
 
-FULL = put("full.lua", """
+FULL = put(
+    "full.lua",
+    """
 local files, path = require "lunarch.files", ...
 return { on_leading = function()
   print("small " .. tostring(files.write(path, "small", { token = 1 })))
@@ -118,14 +143,24 @@ return { on_leading = function()
   print("after " .. files.read(path))
   print("left: " .. exec("ls -a " .. path:match "^.*/").stdout:gsub("\\n", " "))
 end }
-""")
+""",
+)
 
 
 def full():
     disk = path("disk")
     os.mkdir(disk)
-    small = ("unshare", "--mount", *(() if os.geteuid() == 0 else ("--map-root-user",)), "--propagation", "private", "sh", "-c",
-             f'mount -t tmpfs -o size=200k none {disk} && exec "$@"', "sh")
+    small = (
+        "unshare",
+        "--mount",
+        *(() if os.geteuid() == 0 else ("--map-root-user",)),
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o size=200k none {disk} && exec "$@"',
+        "sh",
+    )
     c = Candidate("--lock", path("full.lock"), "--identity", "me", FULL, "--", disk + "/file", prefix=small)
     ok(c.wait("print", "small true"), "where there is little space a small file is written")
     ok(c.wait("print", "large nil full"), "a large one is an error that says so") or c.log()

@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """The hooks: when each runs, what it is given, and what its return or its error leads to."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import (ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Tap, Worker)
+from player import ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Tap, Worker
 
 OBSERVE = """
 return {
@@ -28,7 +29,9 @@ def a_term(t):
         t.equal(w.expect(STOPPED), {"slot": 0, "term": 7}, "STOP is answered when everything has stopped")
         t.equal(w.printed(), ["leading\t41", "stopped\t41\tresigned\tfalse"], "on_leading, then on_stopped, each once")
         about = [line for line in w.log() if line["event"] == "print"][-1]
-        t.equal((about["lock"], about["term"], about["token"]), ("file:lock0", 7, 41), "their log lines say whose they are")
+        t.equal(
+            (about["lock"], about["term"], about["token"]), ("file:lock0", 7, 41), "their log lines say whose they are"
+        )
         w.lead(term=8, token=42)
         w.wait_print("leading\t42")
         w.stop("lost", term=8)
@@ -51,8 +54,10 @@ def reasons(t):
             w.expect(STOPPED)
         got = [p.split("\t")[2] for p in w.printed() if p.startswith("stopped")]
         t.equal(got, REASONS, "each reason by its name")
-        t.ok(all(p.endswith("true") for p in w.printed() if p.startswith("stopped")),
-             "is_leading stays true while the lease is held")
+        t.ok(
+            all(p.endswith("true") for p in w.printed() if p.startswith("stopped")),
+            "is_leading stays true while the lease is held",
+        )
 
 
 def pairing(t):
@@ -61,8 +66,11 @@ def pairing(t):
         w.lead()
         w.stop(interrupt=False)
         w.expect(STOPPED)
-        t.ok(sorted(w.printed()) in ([], ["leading\t100", "stopped\t100\tshutdown\tfalse"]),
-             "STOP right behind LEAD: both hooks, or neither", w.printed())
+        t.ok(
+            sorted(w.printed()) in ([], ["leading\t100", "stopped\t100\tshutdown\tfalse"]),
+            "STOP right behind LEAD: both hooks, or neither",
+            w.printed(),
+        )
         w.page.begin(0, 2, 5, seconds=-1)
         w.lead(term=2, seconds=-1)
         w.stop(term=2)
@@ -81,60 +89,93 @@ def declining(t):
     """Declining and resigning"""
     with worker("return { on_leading = function() return false, 'too busy' end }") as w:
         w.lead()
-        t.equal(w.expect(END), dict(slot=0, term=1, reason=1, sit_out_ms=-1, text="too busy"), "return false, why: declines")
+        t.equal(
+            w.expect(END), dict(slot=0, term=1, reason=1, sit_out_ms=-1, text="too busy"), "return false, why: declines"
+        )
     with worker("return { on_leading = function() return nil end }") as w:
         w.lead()
         t.ok(w.quiet(), "return nil does not")
-    with worker("return { on_leading = function(term) print(term:resign(2.5), term:resign()) sleep(0) print 'on' end }") as w:
+    with worker(
+        "return { on_leading = function(term) print(term:resign(2.5), term:resign()) sleep(0) print 'on' end }"
+    ) as w:
         w.lead()
         t.equal(w.expect(END), dict(slot=0, term=1, reason=0, sit_out_ms=2500, text=""), "term:resign(seconds)")
         w.wait_print("on")
-        t.equal(w.printed(), ["true\tfalse", "on"], "resigning twice is once; the task goes on until it waits after STOP")
+        t.equal(
+            w.printed(), ["true\tfalse", "on"], "resigning twice is once; the task goes on until it waits after STOP"
+        )
         t.ok(w.quiet(), "one message")
     with worker("return { on_leading = function(term) term:resign() end }") as w:
         w.lead()
         t.equal(w.expect(END)["sit_out_ms"], -1, "term:resign(): as long as the elector thinks right")
-    with worker("local t return { on_leading = function(term) t = term print 'in' end, on_start = function() spawn(function()"
-                " while not t do sleep(0.01) end while t:is_leading() do sleep(0.01) end sleep(0.1)"
-                " print(t:resign(), t.token, t:remaining(), pcall(t.spawn, t, print)) end) end }") as w:
+    with worker(
+        "local t return { on_leading = function(term) t = term print 'in' end, on_start = function() spawn(function()"
+        " while not t do sleep(0.01) end while t:is_leading() do sleep(0.01) end sleep(0.1)"
+        " print(t:resign(), t.token, t:remaining(), pcall(t.spawn, t, print)) end) end }"
+    ) as w:
         w.lead()
         w.wait_print("in")
         w.stop()
         w.expect(STOPPED)
         w.wait_for(lambda: len(w.printed()) == 2, "the late use of the term")
-        t.equal(w.printed()[1:], ["false\t100\t0.0\tfalse\tterm ended"], "a term object may outlive its term, and knows it")
+        t.equal(
+            w.printed()[1:], ["false\t100\t0.0\tfalse\tterm ended"], "a term object may outlive its term, and knows it"
+        )
 
 
 def errors(t):
     """Errors in hooks"""
-    with worker("local function deep() error('broken') end\nreturn { on_leading = function(term)\n deep() end,\n"
-                "on_stopped = function(_, why) print(why) error('also broken') end }") as w:
+    with worker(
+        "local function deep() error('broken') end\nreturn { on_leading = function(term)\n deep() end,\n"
+        "on_stopped = function(_, why) print(why) error('also broken') end }"
+    ) as w:
         w.lead()
         end = w.expect(END)
-        t.equal((end["reason"], end["sit_out_ms"]), (REASONS.index("error"), -1), "an error in on_leading ends the term")
+        t.equal(
+            (end["reason"], end["sit_out_ms"]), (REASONS.index("error"), -1), "an error in on_leading ends the term"
+        )
         t.ok(end["text"].endswith("script.lua:1: broken"), "the message says where", end)
         (line,) = [x for x in w.log() if x["event"] == "hook_failed"]
-        t.ok("script.lua:3: in " in line["message"] and line["level"] == "error" and line["term"] == 1,
-             "the log has the traceback with the script's lines", line)
+        t.ok(
+            "script.lua:3: in " in line["message"] and line["level"] == "error" and line["term"] == 1,
+            "the log has the traceback with the script's lines",
+            line,
+        )
         w.stop("error")
         w.expect(STOPPED)
         failed = [x["message"] for x in w.log() if x["event"] == "hook_failed"]
-        t.ok(w.printed() == ["error"] and len(failed) == 2 and "also broken" in failed[1],
-             "an error in on_stopped is logged, and ends nothing", failed)
+        t.ok(
+            w.printed() == ["error"] and len(failed) == 2 and "also broken" in failed[1],
+            "an error in on_stopped is logged, and ends nothing",
+            failed,
+        )
         w.lead(term=2)
         w.expect(END)
         t.ok(True, "the worker goes on to lead again")
-    with worker("return { on_leading = function(term) term:every(0.01, function() error({ code = 7 }) end) sleep(1000) end }") as w:
+    with worker(
+        "return { on_leading = function(term) term:every(0.01, function() error({ code = 7 }) end) sleep(1000) end }"
+    ) as w:
         w.lead()
         text = w.expect(END)["text"]
-        t.ok("script.lua:1: (the error is a table, not a text: expected error(\"why\")" in text, "an error in a task of the term ends it too", text)
+        t.ok(
+            'script.lua:1: (the error is a table, not a text: expected error("why")' in text,
+            "an error in a task of the term ends it too",
+            text,
+        )
     with worker("return { on_leading = function()\n error({ message = 'disk full' }) end }") as w:
         w.lead()
-        t.ok(w.expect(END)["text"].endswith("script.lua:2: disk full"), "an error that is a table with a message prints as that, with its line")
+        t.ok(
+            w.expect(END)["text"].endswith("script.lua:2: disk full"),
+            "an error that is a table with a message prints as that, with its line",
+        )
     with worker("return { on_leading = function() local r, err = exec { '/nowhere' } error(err) end }") as w:
         w.lead()
         text = w.expect(END)["text"]
-        t.ok("script.lua:1: " in text and "No such file" in text, "an err that is raised prints as its message, with its line", text)
+        t.ok(
+            "script.lua:1: " in text and "No such file" in text,
+            "an err that is raised prints as its message, with its line",
+            text,
+        )
     with worker("return { on_leading = function() error(('x'):rep(1 << 20)) end }") as w:
         w.lead()
         t.equal(len(w.expect(END)["text"]), 16384, "a message of a megabyte is cut")
@@ -146,13 +187,19 @@ def errors(t):
     with Worker(text="return { on_leading = print,\non_start = function() error('no start') end }") as w:
         w.load()
         started = w.go()
-        t.ok(not started["ok"] and "script.lua:2: no start" in started["text"], "an error in on_start is reported", started)
+        t.ok(
+            not started["ok"] and "script.lua:2: no start" in started["text"],
+            "an error in on_start is reported",
+            started,
+        )
 
 
 def starting(t):
     """on_start"""
-    text = "return { { name = 'a', on_leading = print, on_start = function() sleep(0.05) print 'a' end }," \
-           " { name = 'b', on_leading = print, on_start = function() print 'b' end }, { name = 'c', on_leading = print } }"
+    text = (
+        "return { { name = 'a', on_leading = print, on_start = function() sleep(0.05) print 'a' end },"
+        " { name = 'b', on_leading = print, on_start = function() print 'b' end }, { name = 'c', on_leading = print } }"
+    )
     with Worker(text=text) as w:
         w.load()
         w.go(3)
@@ -179,14 +226,21 @@ def leaders(t):
         w.no_leader("me_0")
         w.no_leader()
         w.wait_for(lambda: len(w.printed()) == 4, "four hooks")
-        t.equal(w.printed(), ["leader\ta\tthere:1\t1\tfalse\tnil", "leader\tme_0\t\t2\ttrue\ta", "nobody\tme_0", "nobody\tnil"],
-                "once per change, in order, with what is known")
-    with worker("return { on_new_leader = function(l) print('begin', l.identity) sleep(0.02) print('end', l.identity) end }") as w:
+        t.equal(
+            w.printed(),
+            ["leader\ta\tthere:1\t1\tfalse\tnil", "leader\tme_0\t\t2\ttrue\ta", "nobody\tme_0", "nobody\tnil"],
+            "once per change, in order, with what is known",
+        )
+    with worker(
+        "return { on_new_leader = function(l) print('begin', l.identity) sleep(0.02) print('end', l.identity) end }"
+    ) as w:
         for name in "abc":
             w.leader(name)
         w.wait_print("end\tc")
         t.equal(w.printed(), [x + "\t" + n for n in "abc" for x in ("begin", "end")], "one at a time")
-    with worker("return { on_new_leader = function() print(election:leader().identity, election:lock(), election:is_leading()) end }") as w:
+    with worker(
+        "return { on_new_leader = function() print(election:leader().identity, election:lock(), election:is_leading()) end }"
+    ) as w:
         w.leader("a")
         w.wait_print("a\tfile:lock0\tfalse")
         t.ok(True, "election tells the same")
@@ -200,8 +254,10 @@ def leaders(t):
             w.leader("n%d" % i)
         w.wait_for(lambda: [x for x in w.log() if x["event"] == "hook_slow"], "a warning")
         t.ok(True, "a hook that never returns is warned about")
-    with worker("return { on_leading = function() print 'leading' sleep(1000) end,"
-                "on_new_leader = function() print 'told' sleep(1000) end, on_stopped = function() print 'stopped' end }") as w:
+    with worker(
+        "return { on_leading = function() print 'leading' sleep(1000) end,"
+        "on_new_leader = function() print 'told' sleep(1000) end, on_stopped = function() print 'stopped' end }"
+    ) as w:
         w.lead()
         w.leader("me_0", is_self=True)
         w.wait_print("told")
@@ -212,6 +268,7 @@ def leaders(t):
 
 def asking(t):
     """may_lead and address"""
+
     def answers(hooks, number=1):
         with worker("return { on_leading = print, %s }" % hooks) as w:
             w.ask(number)
@@ -226,10 +283,14 @@ def asking(t):
     t.ok(not yes and why.endswith("broken"), "an error is a no", why)
     t.equal(answers("may_lead = function() local r = exec('exit 0') return r.ok end"), (1, "", ""), "it may wait")
     t.equal(answers("address = function() return 'h:' .. 5 end"), (1, "", "h:5"), "the address from a function")
-    t.equal(answers("may_lead = function() return false end, address = error"), (0, "", ""), "not asked for without need")
+    t.equal(
+        answers("may_lead = function() return false end, address = error"), (0, "", ""), "not asked for without need"
+    )
     yes, why, _ = answers("address = function() return {} end")
     t.equal((yes, why), (0, "address: expected a text, found a table"), "an address that is none is a no")
-    with worker("local n = 0 return { on_leading = print, may_lead = function() n = n + 1 if n == 1 then sleep(1000) end return true end }") as w:
+    with worker(
+        "local n = 0 return { on_leading = print, may_lead = function() n = n + 1 if n == 1 then sleep(1000) end return true end }"
+    ) as w:
         w.ask(1)
         w.ask(2)
         t.equal(w.expect(ANSWER)["ask"], 2, "asked again, the first call is dropped")
@@ -256,6 +317,7 @@ def many(t):
         def resident():
             with open("/proc/%d/smaps_rollup" % w.process.pid) as f:
                 return int([x for x in f if x.startswith("Pss:")][0].split()[1])
+
         w.go(keep=[(i, i) for i in range(1000)])
         idle = resident()
         for i in range(1000):
@@ -268,8 +330,10 @@ def many(t):
         got = sorted(w.expect(STOPPED)["slot"] for _ in range(1000))
         t.equal(got, list(range(1000)), "a thousand terms in one worker, each stopped")
         print("# 1,000 elections: worker %d KB; all leading: %d KB" % (idle, leading))
-    with Worker(text="return { { name = 'a', on_leading = print, on_start = function() print 'a' end },"
-                     "{ name = 'b', on_leading = print, on_start = function() print 'b' end } }") as w:
+    with Worker(
+        text="return { { name = 'a', on_leading = print, on_start = function() print 'a' end },"
+        "{ name = 'b', on_leading = print, on_start = function() print 'b' end } }"
+    ) as w:
         w.load()
         w.send(GO, ("u", 1), ("b", 2), ("u", 0), ("u", 0), ("s", "l"), ("s", "i"))
         t.ok(w.quiet() and w.printed() == [], "a GO in parts: nothing starts before the last")
@@ -280,10 +344,16 @@ def many(t):
         t.equal(w.process.wait(30), 1, "and a second GO makes no sense")
     with Worker(text="return { on_leading = print }") as w:
         w.ready()
-        print("# 1 election: worker %d KB" % (lambda f: int([x for x in f if x.startswith("Pss:")][0].split()[1]))(
-            open("/proc/%d/smaps_rollup" % w.process.pid)))
-    with Worker(text="return { { name = 'a', on_leading = function() election:lock() print(election:lock()) end },"
-                     "{ name = 'b', on_leading = function() spawn(function() print(election:lock()) end) end } }") as w:
+        print(
+            "# 1 election: worker %d KB"
+            % (lambda f: int([x for x in f if x.startswith("Pss:")][0].split()[1]))(
+                open("/proc/%d/smaps_rollup" % w.process.pid)
+            )
+        )
+    with Worker(
+        text="return { { name = 'a', on_leading = function() election:lock() print(election:lock()) end },"
+        "{ name = 'b', on_leading = function() spawn(function() print(election:lock()) end) end } }"
+    ) as w:
         w.ready(2)
         w.lead(slot=0)
         w.lead(slot=1)
@@ -293,8 +363,17 @@ def many(t):
 
 def leaving(t):
     """lunarch.exit and os.exit"""
-    for text, code in [("lunarch.exit(5)", 5), ("os.exit()", 0), ("os.exit(true)", 0), ("os.exit(false)", 1), ("os.exit(255)", 255)]:
-        with worker("return { on_leading = function() pcall(function() %s end) print 'on' end, on_stopped = function() print 'stopped' end }" % text) as w:
+    for text, code in [
+        ("lunarch.exit(5)", 5),
+        ("os.exit()", 0),
+        ("os.exit(true)", 0),
+        ("os.exit(false)", 1),
+        ("os.exit(255)", 255),
+    ]:
+        with worker(
+            "return { on_leading = function() pcall(function() %s end) print 'on' end, on_stopped = function() print 'stopped' end }"
+            % text
+        ) as w:
             w.lead()
             t.equal(w.expect(EXIT)["code"], code, text + " asks for the end of the program")
             t.ok(w.process.poll() is None and w.printed() == [], "and waits for it")
@@ -308,10 +387,12 @@ def leaving(t):
 
 def environment(t):
     """What children see outside a term"""
-    with Worker(text="return { on_leading = print, on_start = function() print(exec('echo $LUNARCH_TERM:$LUNARCH_TOKEN').stdout)"
-                " print(os.getenv 'LUNARCH_TERM', os.getenv 'LUNARCH_TOKEN') end,"
-                " on_stopped = function() print(exec('echo $LUNARCH_TERM').stdout) end }",
-                env={"LUNARCH_TERM": "9.9", "LUNARCH_TOKEN": "stale"}) as w:
+    with Worker(
+        text="return { on_leading = print, on_start = function() print(exec('echo $LUNARCH_TERM:$LUNARCH_TOKEN').stdout)"
+        " print(os.getenv 'LUNARCH_TERM', os.getenv 'LUNARCH_TOKEN') end,"
+        " on_stopped = function() print(exec('echo $LUNARCH_TERM').stdout) end }",
+        env={"LUNARCH_TERM": "9.9", "LUNARCH_TOKEN": "stale"},
+    ) as w:
         w.load()
         w.go()
         t.equal(w.printed(), ["-:\n", "-\tnil"], "no token, and a dash for the term, whatever was inherited")
@@ -328,17 +409,48 @@ return { on_leading = function() tasks.wait_all { middle } end }"""
     with worker(text) as w:
         w.lead()
         got = w.expect(END)["text"]
-        t.ok(got.endswith("script.lua:1: deep down"), "an error in a task of wait_all ends the term, when nobody catches it", got)
+        t.ok(
+            got.endswith("script.lua:1: deep down"),
+            "an error in a task of wait_all ends the term, when nobody catches it",
+            got,
+        )
         log = [line["message"] for line in w.log() if line["event"] == "hook_failed"][0]
-        t.ok(0 < log.find("script.lua:1: in") < log.find("script.lua:2: in") < log.rfind("script.lua:3: in") and log.count("stack traceback") == 2,
-             "its traceback shows where it was raised, and who waited", log)
-    with worker("return { on_leading = function() local q = tasks.queue() spawn(function() q:put(1) error 'lost' end) q:take() sleep(100) end }") as w:
+        t.ok(
+            0 < log.find("script.lua:1: in") < log.find("script.lua:2: in") < log.rfind("script.lua:3: in")
+            and log.count("stack traceback") == 2,
+            "its traceback shows where it was raised, and who waited",
+            log,
+        )
+    with worker(
+        "return { on_leading = function() local q = tasks.queue() spawn(function() q:put(1) error 'lost' end) q:take() sleep(100) end }"
+    ) as w:
         w.lead()
         t.ok(w.expect(END)["text"].endswith("lost"), "an error in a task that nobody waits for ends it at once")
-    with worker("return { on_leading = function() pcall(tasks.first, { function() pcall(sleep, 100) error 'late' end, function() end }) print 'on' sleep(100) end }") as w:
+    with worker(
+        "return { on_leading = function() pcall(tasks.first, { function() pcall(sleep, 100) error 'late' end, function() end }) print 'on' sleep(100) end }"
+    ) as w:
         w.lead()
         w.wait_print("on")
-        t.ok(w.quiet() and "late" in w.log_text(), "one of a task that is being cancelled is logged, and the term goes on")
+        t.ok(
+            w.quiet() and "late" in w.log_text(),
+            "one of a task that is being cancelled is logged, and the term goes on",
+        )
 
 
-Tap().run([far_errors, a_term, reasons, pairing, declining, errors, starting, leaders, asking, cleaning, many, leaving, environment])
+Tap().run(
+    [
+        far_errors,
+        a_term,
+        reasons,
+        pairing,
+        declining,
+        errors,
+        starting,
+        leaders,
+        asking,
+        cleaning,
+        many,
+        leaving,
+        environment,
+    ]
+)

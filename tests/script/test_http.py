@@ -15,6 +15,7 @@ import time
 from http.server import BaseHTTPRequestHandler
 
 import sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import EXIT, SCRIPTS, STOPPED, Tap, Worker
 
@@ -118,10 +119,27 @@ class Handler(BaseHTTPRequestHandler):
             return self.text(200, "through the proxy: " + path)
         what, _, rest = path[1:].partition("?")[0].partition("/")
         if what == "hello":
-            return self.text(200, "hello\n", ("Content-Type", "text/plain"), ("X-Twice", "one"), ("X-twice", "two"), ("Set-Cookie", "a=1, b"), ("Set-Cookie", "c=2"))
+            return self.text(
+                200,
+                "hello\n",
+                ("Content-Type", "text/plain"),
+                ("X-Twice", "one"),
+                ("X-twice", "two"),
+                ("Set-Cookie", "a=1, b"),
+                ("Set-Cookie", "c=2"),
+            )
         if what == "echo":
-            return self.text(200, json.dumps({"method": self.command, "path": path, "body": body.decode("latin-1"),
-                                              "headers": {k.lower(): v for k, v in self.headers.items()}}))
+            return self.text(
+                200,
+                json.dumps(
+                    {
+                        "method": self.command,
+                        "path": path,
+                        "body": body.decode("latin-1"),
+                        "headers": {k.lower(): v for k, v in self.headers.items()},
+                    }
+                ),
+            )
         if what == "size":
             return self.text(200, str(len(body)))
         if what == "status":
@@ -206,13 +224,53 @@ def openssl(*args, **kw):
 
 
 def certificates(d):
-    openssl("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", d + "/ca.key", "-out", d + "/ca.pem", "-subj", "/CN=test authority", "-days", "2")
+    openssl(
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        d + "/ca.key",
+        "-out",
+        d + "/ca.pem",
+        "-subj",
+        "/CN=test authority",
+        "-days",
+        "2",
+    )
     for name, extra in (("server", "subjectAltName=IP:127.0.0.1"), ("client", "basicConstraints=CA:FALSE")):
-        openssl("req", "-newkey", "rsa:2048", "-nodes", "-keyout", f"{d}/{name}.key", "-out", f"{d}/{name}.csr", "-subj", "/CN=" + name)
+        openssl(
+            "req",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            f"{d}/{name}.key",
+            "-out",
+            f"{d}/{name}.csr",
+            "-subj",
+            "/CN=" + name,
+        )
         with open(f"{d}/{name}.ext", "w") as f:
             f.write(extra + "\n")
-        openssl("x509", "-req", "-in", f"{d}/{name}.csr", "-CA", d + "/ca.pem", "-CAkey", d + "/ca.key", "-CAcreateserial", "-out", f"{d}/{name}.pem",
-                "-extfile", f"{d}/{name}.ext", "-days", "2")
+        openssl(
+            "x509",
+            "-req",
+            "-in",
+            f"{d}/{name}.csr",
+            "-CA",
+            d + "/ca.pem",
+            "-CAkey",
+            d + "/ca.key",
+            "-CAcreateserial",
+            "-out",
+            f"{d}/{name}.pem",
+            "-extfile",
+            f"{d}/{name}.ext",
+            "-days",
+            "2",
+        )
 
 
 def the_client(t, mode, args):
@@ -225,7 +283,11 @@ def the_client(t, mode, args):
                 print(line)
             elif " - " in line:
                 t.ok(line.startswith("ok"), "%s: %s" % (mode, line.split(" - ", 1)[1]))
-        t.ok(kind == EXIT and fields["code"] == 0, mode + ": runs to its end and says that all is well", "%d %r\n%s" % (kind, fields, w.log_text()[-3000:]))
+        t.ok(
+            kind == EXIT and fields["code"] == 0,
+            mode + ": runs to its end and says that all is well",
+            "%d %r\n%s" % (kind, fields, w.log_text()[-3000:]),
+        )
 
 
 def the_end_of_a_term(t, base):
@@ -240,7 +302,11 @@ end, on_stopped = function()
   local part, err
   repeat part, err = kept:read() until not part
   print("kept", err.code)
-end }""" % (base, base, base)
+end }""" % (
+        base,
+        base,
+        base,
+    )
     with Worker(text=text) as w:
         w.ready()
         w.lead()
@@ -249,7 +315,11 @@ end }""" % (base, base, base)
         w.stop()
         w.expect(STOPPED)
         t.ok([p for p in w.printed() if p.startswith("hello")], "on_stopped can ask", w.printed())
-        t.ok("kept\tcancelled" in w.printed(), "but a stream of the term has ended with it, though it was kept", w.printed())
+        t.ok(
+            "kept\tcancelled" in w.printed(),
+            "but a stream of the term has ended with it, though it was kept",
+            w.printed(),
+        )
         w.wait_for(lambda: counts["open"] == 0, "the end of the requests")
         t.ok(True, "and so have its requests: the server sees their connections close")
 
@@ -257,10 +327,27 @@ end }""" % (base, base, base)
 def without(t):
     directory = tempfile.mkdtemp(prefix="lunarch-test-")
     from player import BINARY
+
     shutil.copy(BINARY, directory + "/lunarch")
-    p = subprocess.run([directory + "/lunarch", "run", "--lock", directory + "/lock", "-e", "http.get 'http://127.0.0.1:1/' lunarch.exit()", "--once"],
-                       stderr=subprocess.PIPE, text=True, timeout=60)
-    t.ok("http: this program was built or installed without its module http.so" in p.stderr, "without the module: an error that names it", p.stderr[-500:])
+    p = subprocess.run(
+        [
+            directory + "/lunarch",
+            "run",
+            "--lock",
+            directory + "/lock",
+            "-e",
+            "http.get 'http://127.0.0.1:1/' lunarch.exit()",
+            "--once",
+        ],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    t.ok(
+        "http: this program was built or installed without its module http.so" in p.stderr,
+        "without the module: an error that names it",
+        p.stderr[-500:],
+    )
     shutil.rmtree(directory)
 
 

@@ -3,6 +3,7 @@
 every way. The server here is a script of such answers; what a real one answers is tests/cluster/kubernetes/example.py's."""
 import json, os, sys, threading, time, urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -18,7 +19,14 @@ class Api:
     are open, as handlers that can be written to."""
 
     def __init__(self):
-        self.pods, self.version, self.faults, self.streams, self.seen, self.lock = {}, 100, [], [], [], threading.RLock()
+        self.pods, self.version, self.faults, self.streams, self.seen, self.lock = (
+            {},
+            100,
+            [],
+            [],
+            [],
+            threading.RLock(),
+        )
         api = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -61,7 +69,9 @@ class Api:
         path, _, query = h.path.partition("?")
         h.query = dict(urllib.parse.parse_qsl(query))
         with self.lock:
-            self.seen.append((h.command, path, h.query, h.headers.get("Authorization"), h.headers.get("Content-Type"), h.body))
+            self.seen.append(
+                (h.command, path, h.query, h.headers.get("Authorization"), h.headers.get("Content-Type"), h.body)
+            )
             fault = self.faults.pop(0) if self.faults else None
         if fault and fault(h):
             return
@@ -80,7 +90,13 @@ class Api:
             limit, names = int(h.query.get("limit", 500)), sorted(self.pods)
             start = int(h.query.get("continue") or 0)
             more = str(start + limit) if len(names) > start + limit else ""
-            return h.answer(200, {"metadata": {"resourceVersion": str(self.version), "continue": more}, "items": [self.pods[n] for n in names[start:start + limit]]})
+            return h.answer(
+                200,
+                {
+                    "metadata": {"resourceVersion": str(self.version), "continue": more},
+                    "items": [self.pods[n] for n in names[start : start + limit]],
+                },
+            )
 
     def watch(self, h):
         h.send_response(200)
@@ -95,7 +111,14 @@ class Api:
     def put(self, name, labels=None):
         with self.lock:
             self.version += 1
-            self.pods[name] = {"metadata": {"name": name, "namespace": "n", "resourceVersion": str(self.version), "labels": labels or {}}}
+            self.pods[name] = {
+                "metadata": {
+                    "name": name,
+                    "namespace": "n",
+                    "resourceVersion": str(self.version),
+                    "labels": labels or {},
+                }
+            }
             return self.pods[name]
 
     def event(self, kind, pod):
@@ -160,9 +183,36 @@ def main():
         api.put(f"p{i}")
     refuse = lambda code, *headers: lambda h: h.answer(code, status(code, "because"), headers)
     go_on = lambda h: False
-    api.faults += [go_on, go_on, refuse(403), lambda h: h.answer(200, b"<html>"), refuse(503), refuse(429, ("Retry-After", "0")), go_on,
-                   go_on, go_on, go_on, go_on, go_on, refuse(410), go_on, go_on, go_on, refuse(403), lambda h: h.answer(200, {"kind": "Pod"})]
-    c = Candidate("--lock", os.path.join(room, "lock"), script, "--", f"http://127.0.0.1:{api.port}", token, env={"POD_NAME": "p2", "KUBERNETES_SERVICE_HOST": ""}, options=())
+    api.faults += [
+        go_on,
+        go_on,
+        refuse(403),
+        lambda h: h.answer(200, b"<html>"),
+        refuse(503),
+        refuse(429, ("Retry-After", "0")),
+        go_on,
+        go_on,
+        go_on,
+        go_on,
+        go_on,
+        go_on,
+        refuse(410),
+        go_on,
+        go_on,
+        go_on,
+        refuse(403),
+        lambda h: h.answer(200, {"kind": "Pod"}),
+    ]
+    c = Candidate(
+        "--lock",
+        os.path.join(room, "lock"),
+        script,
+        "--",
+        f"http://127.0.0.1:{api.port}",
+        token,
+        env={"POD_NAME": "p2", "KUBERNETES_SERVICE_HOST": ""},
+        options=(),
+    )
     heard = lambda *words: c.wait("print", "\t".join(words))
     ok(heard("event", "added", "p1201"), "the watch begins with what is there")
     said = [e["message"] for e in c.all("print")]
@@ -177,8 +227,14 @@ def main():
     ok(has("label\tleader"), "the pod's labels are set")
     ok(has("patch fails\tfalse\tmissing\t404"), "a patch of what is not there fails")
     patches = [s for s in api.seen if s[0] == "PATCH"]
-    same([(s[1], s[4], s[5]) for s in patches], [(PODS + "/p2", "application/merge-patch+json", {"metadata": {"labels": {"role": "leader", "old": None}}}),
-         (PODS + "/none", "application/strategic-merge-patch+json", {"metadata": {"labels": {"a": "b"}}})], "as the patches that they should be")
+    same(
+        [(s[1], s[4], s[5]) for s in patches],
+        [
+            (PODS + "/p2", "application/merge-patch+json", {"metadata": {"labels": {"role": "leader", "old": None}}}),
+            (PODS + "/none", "application/strategic-merge-patch+json", {"metadata": {"labels": {"a": "b"}}}),
+        ],
+        "as the patches that they should be",
+    )
     same({s[3] for s in api.seen}, {"Bearer s3cret"}, "every request has the account's token")
     same(len([m for m in said if m.startswith("misuse")]), 6, "misuse raises")
     for word in ("KUBERNETES_SERVICE_HOST", "ftp://x", "did you mean 'server'", "found nil", "pods?x", '"merge"'):
@@ -190,8 +246,11 @@ def main():
 
 def watches(api, c, heard):
     s = api.stream(1)
-    same((s.query["labelSelector"], s.query["resourceVersion"], s.query["allowWatchBookmarks"]), ("app=web,tier=front", str(api.version), "true"),
-         "watch: it asks for what comes after the list")
+    same(
+        (s.query["labelSelector"], s.query["resourceVersion"], s.query["allowWatchBookmarks"]),
+        ("app=web,tier=front", str(api.version), "true"),
+        "watch: it asks for what comes after the list",
+    )
     pod = api.put("new")
     s.chunk(api.event("ADDED", pod))
     ok(heard("event", "added", "new"), "watch: one line")
@@ -204,14 +263,21 @@ def watches(api, c, heard):
     s.chunk(api.event("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(api.version)}}))
     time.sleep(0.2)
     api.cut(1, politely=True)
-    same(api.stream(2).query["resourceVersion"], str(api.version), "watch: when its time is up it goes on after the last bookmark")
+    same(
+        api.stream(2).query["resourceVersion"],
+        str(api.version),
+        "watch: when its time is up it goes on after the last bookmark",
+    )
     api.put("two")
     api.put("three")
     api.pods.pop("p7")
     version = api.version
     api.faults += [lambda h: h.answer(410, status(410, "too old"))]
     api.cut(2)
-    ok(heard("event", "added", "three") and heard("event", "modified", "two") and heard("event", "deleted", "p7"), "watch: what happened while it was cut is told")
+    ok(
+        heard("event", "added", "three") and heard("event", "modified", "two") and heard("event", "deleted", "p7"),
+        "watch: what happened while it was cut is told",
+    )
     same(api.stream(3).query["resourceVersion"], str(version), "watch: and it goes on from there")
     api.put("four")
     api.stream(3).chunk(api.event("ERROR", status(410, "expired")))
@@ -223,17 +289,27 @@ def watches(api, c, heard):
     api.faults += [lambda h: h.answer(500, status(500, "broken")), lambda h: h.answer(502, b"<html>")]
     api.cut(5)
     api.stream(6).chunk(api.event("ADDED", api.pods["six"]))
-    ok(heard("event", "added", "six") and c.wait("kube_watch", "broken"), "watch: a server that fails for a while is asked again, and that is said")
+    ok(
+        heard("event", "added", "six") and c.wait("kube_watch", "broken"),
+        "watch: a server that fails for a while is asked again, and that is said",
+    )
     api.put("seven")
     api.faults += [lambda h: h.answer(403, status(403, "no roles yet"))] * 2
     api.cut(6)
     api.stream(7).chunk(api.event("ADDED", api.pods["seven"]))
-    ok(heard("event", "added", "seven") and c.wait("kube_watch", "no roles yet"), "watch: what was allowed once and is refused for a moment is asked for again")
+    ok(
+        heard("event", "added", "seven") and c.wait("kube_watch", "no roles yet"),
+        "watch: what was allowed once and is refused for a moment is asked for again",
+    )
     same(len(c.all("print", "event\tadded\tp5\t")), 1, "watch: nothing is told twice")
     api.stream(7).chunk(api.event("ADDED", api.put("last")))
     ok(heard("left"), "watch: leaving the loop ends it")
     api.faults += [lambda h: h.answer(403, status(403, "no such right"))]
-    ok(wait_for(lambda: c.all("print", "refused\tfalse")) and "no such right" in c.all("print", "refused")[0]["message"], "watch: rights that are missing raise")
+    ok(
+        wait_for(lambda: c.all("print", "refused\tfalse"))
+        and "no such right" in c.all("print", "refused")[0]["message"],
+        "watch: rights that are missing raise",
+    )
 
 
 EXAMPLE = r"""
@@ -258,13 +334,25 @@ def label_leader():
             return False
         broken[which] -= 1
         return h.answer(500, status(500, "broken"))
+
     api.faults.append(fault)
     with open(os.path.join(d, "label.lua"), "w") as f:
         f.write(EXAMPLE)
-    c = Candidate("--lock", os.path.join(d, "lock"), os.path.join(d, "label.lua"), "--", f"http://127.0.0.1:{api.port}",
-                  os.path.join(ROOT, "examples", "kubernetes", "label-leader.lua"), env={"POD_NAME": "me"}, options=["--lease-duration", "60s"])
+    c = Candidate(
+        "--lock",
+        os.path.join(d, "lock"),
+        os.path.join(d, "label.lua"),
+        "--",
+        f"http://127.0.0.1:{api.port}",
+        os.path.join(ROOT, "examples", "kubernetes", "label-leader.lua"),
+        env={"POD_NAME": "me"},
+        options=["--lease-duration", "60s"],
+    )
     labels = lambda: [n for n, p in api.pods.items() if p["metadata"]["labels"].get(label)]
-    if not ok(wait_for(lambda: labels() == ["me"]), "label-leader: a dead leader's label is taken away, though listing and patching it fail at first"):
+    if not ok(
+        wait_for(lambda: labels() == ["me"]),
+        "label-leader: a dead leader's label is taken away, though listing and patching it fail at first",
+    ):
         c.log()
     same(broken, [0, 0], "label-leader: they did")
     wait_for(lambda: c.said("leading"))

@@ -3,9 +3,21 @@
 import os
 
 import sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import (ADDRESS_FUNCTION, ISOLATE, MAY_LEAD, OBSERVER, ON_START, ON_STOPPED, RECLAIM, LOAD_FAILED, QUIT, Tap,
-                    Worker)
+from player import (
+    ADDRESS_FUNCTION,
+    ISOLATE,
+    MAY_LEAD,
+    OBSERVER,
+    ON_START,
+    ON_STOPPED,
+    RECLAIM,
+    LOAD_FAILED,
+    QUIT,
+    Tap,
+    Worker,
+)
 
 
 def load(text=None, *args, **more):
@@ -15,7 +27,8 @@ def load(text=None, *args, **more):
 
 def a_table(t):
     """One election, with every key"""
-    (e,) = load("""
+    (e,) = load(
+        """
 local function nothing() end
 return {
   name = "backup", lock = "etcd://h:1/k", identity = "it", address = "h:2",
@@ -24,12 +37,27 @@ return {
   on_new_leader = nothing, on_no_leader = nothing,
   on_leading = function(term)
   end,
-}""")
+}"""
+    )
     where = e.pop("where")
     t.ok(where.endswith("script.lua:8"), "it says where on_leading is", where)
-    t.equal(e, dict(index=0, name="backup", lock="etcd://h:1/k", identity="it", address="h:2", lease_ms=15000, renew_ms=10500,
-                    retry_ms=250, stop_grace_ms=3000, shutdown_grace_ms=60000,
-                    flags=MAY_LEAD | ISOLATE | RECLAIM | ON_STOPPED | ON_START), "all keys arrive")
+    t.equal(
+        e,
+        dict(
+            index=0,
+            name="backup",
+            lock="etcd://h:1/k",
+            identity="it",
+            address="h:2",
+            lease_ms=15000,
+            renew_ms=10500,
+            retry_ms=250,
+            stop_grace_ms=3000,
+            shutdown_grace_ms=60000,
+            flags=MAY_LEAD | ISOLATE | RECLAIM | ON_STOPPED | ON_START,
+        ),
+        "all keys arrive",
+    )
 
 
 def smaller(t):
@@ -41,18 +69,27 @@ def smaller(t):
     t.ok(e["where"].endswith("script.lua:3") and e["flags"] == ON_STOPPED, "hooks may be global functions", e)
     many = load("local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = print } end return l")
     t.equal([e["name"] for e in many], ["e%d" % i for i in range(1, 1001)], "a list of a thousand elections, in order")
-    t.equal(len(load("#!/usr/bin/lunarch run\nreturn { on_leading = print }")), 1, "a first line for the shell is skipped")
-    t.equal(len(load("sleep(0.01) local r = exec { 'true' } assert(r.ok) return { on_leading = print }")), 1,
-            "a script may wait while it loads")
-    (e,) = load("assert(... == 'a' and select('#', ...) == 2 and arg[2] == 'b c')\nreturn { on_leading = print }", "a", "b c")
+    t.equal(
+        len(load("#!/usr/bin/lunarch run\nreturn { on_leading = print }")), 1, "a first line for the shell is skipped"
+    )
+    t.equal(
+        len(load("sleep(0.01) local r = exec { 'true' } assert(r.ok) return { on_leading = print }")),
+        1,
+        "a script may wait while it loads",
+    )
+    (e,) = load(
+        "assert(... == 'a' and select('#', ...) == 2 and arg[2] == 'b c')\nreturn { on_leading = print }", "a", "b c"
+    )
     t.equal(e["index"], 0, "arguments come as ... and arg")
 
 
 def bodies(t):
     """Text given with -e"""
-    for body, what in [("print(term.token)", "text that returns nothing is the body of on_leading"),
-                       ("while true do sleep(1) end", "and does not run while it loads"),
-                       ("return false, 'not me'", "also when it declines at once")]:
+    for body, what in [
+        ("print(term.token)", "text that returns nothing is the body of on_leading"),
+        ("while true do sleep(1) end", "and does not run while it loads"),
+        ("return false, 'not me'", "also when it declines at once"),
+    ]:
         (e,) = load(body=body)
         t.equal((e["flags"], e["where"]), (0, "(-e):1"), what)
     (e,) = load(body="function on_leading() end function on_stopped() end")
@@ -65,12 +102,16 @@ def bodies(t):
 WRONG = [
     ("return { on_leadng = print }", "script.lua:1: unknown key 'on_leadng' (did you mean 'on_leading'?)"),
     ("return {\n on_leading = print,\n lock_ = 'x' }", "script.lua:3: unknown key 'lock_' (did you mean 'lock'?)"),
-    ("return {\n on_leading = print,\n lease_duraton = 5 }", "script.lua:3: unknown key 'lease_duraton' (did you mean "
-                                                            "'lease_duration'?)"),
+    (
+        "return {\n on_leading = print,\n lease_duraton = 5 }",
+        "script.lua:3: unknown key 'lease_duraton' (did you mean " "'lease_duration'?)",
+    ),
     ("return { on_leading = print,\n colour = 1 }", "script.lua:2: unknown key 'colour'"),
     ("return {\n\n on_leading = 5 }", "script.lua:3: on_leading: expected a function, found 5"),
-    ("return { on_leading = print,\n lease_duration = '15s' }", "script.lua:2: lease_duration: expected a number of seconds, "
-                                                                "from 0.001 to a year, found the text \"15s\""),
+    (
+        "return { on_leading = print,\n lease_duration = '15s' }",
+        "script.lua:2: lease_duration: expected a number of seconds, " 'from 0.001 to a year, found the text "15s"',
+    ),
     ("return { on_leading = print, retry_period = 0 }", "retry_period: expected a number of seconds"),
     ("return { on_leading = print, stop_grace = -1 }", "found -1"),
     ("return { on_leading = print, stop_grace = 0/0 }", "stop_grace: expected"),
@@ -91,11 +132,16 @@ WRONG = [
     ("return {}, {}", "returns 2 values"),
     ("return { { on_leading = print }, name = 'x' }", "a list of elections has the key 'name' besides"),
     ("return { { on_leading = print }, nil, { on_leading = print } }", "election 2 of the list is nil"),
-    ("return { { name = 'a', on_leading = print }, { name = 'a', on_leading = print } }",
-     "elections 1 and 2 have the same name 'a'"),
+    (
+        "return { { name = 'a', on_leading = print }, { name = 'a', on_leading = print } }",
+        "elections 1 and 2 have the same name 'a'",
+    ),
     ("\nfunction on_leadin() end", "script.lua:2: global function 'on_leadin' is no hook (did you mean 'on_leading'?)"),
     ("\non_stopped = 5", "script.lua:2: on_stopped: expected a function, found 5"),
-    ("function on_leading() end\nreturn { on_leading = print }", "defines the global on_leading, and returns elections"),
+    (
+        "function on_leading() end\nreturn { on_leading = print }",
+        "defines the global on_leading, and returns elections",
+    ),
     ("local x = = 1", "script.lua:1: unexpected symbol near '='"),
     ("\n\nerror('no good')", "script.lua:3: no good\nstack traceback:"),
     ("error({ code = 5 })", "script.lua:1: (the error is a table, not a text: expected error("),
@@ -122,7 +168,9 @@ def mistakes(t):
 def files(t):
     """Scripts that cannot be read"""
     with Worker("/nowhere/x.lua") as w:
-        t.equal(w.load(), "cannot open the script /nowhere/x.lua: No such file or directory", "a script that is not there")
+        t.equal(
+            w.load(), "cannot open the script /nowhere/x.lua: No such file or directory", "a script that is not there"
+        )
     with Worker("/tmp") as w:
         t.equal(w.load(), "cannot read the script /tmp: Is a directory", "a directory")
     with Worker("/dev/zero") as w:
@@ -131,7 +179,12 @@ def files(t):
         t.ok("returns nothing" in w.load(), "an empty file")
         w.send(QUIT)
         t.equal(w.process.wait(30), 0, "after a failed load the worker waits to be told to leave")
-    env = {"LUA_PATH": "/evil/?.lua", "LUA_CPATH": "/evil/?.so", "LUA_PATH_5_4": "/evil/?.lua", "LUA_INIT": "error('x')"}
+    env = {
+        "LUA_PATH": "/evil/?.lua",
+        "LUA_CPATH": "/evil/?.so",
+        "LUA_PATH_5_4": "/evil/?.lua",
+        "LUA_INIT": "error('x')",
+    }
     got = load("assert(not (package.path .. package.cpath):find 'evil') return { on_leading = print }", env=env)
     t.equal(len(got), 1, "LUA_PATH and its like do not count")
 

@@ -3,6 +3,7 @@
 and line and what was expected; all the while the lease is renewed, and the checkpoint is whole."""
 import gzip, os, shutil, signal, sys, threading, time
 from socketserver import StreamRequestHandler, ThreadingTCPServer
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -14,6 +15,7 @@ SANITIZED = "asan" in LUNARCH
 
 
 # ---- a server that keeps no rule ----
+
 
 class Server(ThreadingTCPServer):
     daemon_threads = True
@@ -64,7 +66,9 @@ class Nonsense(StreamRequestHandler):
         self.rfile.read()
 
     def do_loop(self, path):
-        self.wfile.write(b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\nLocation: /%s\r\n\r\n" % path.encode())
+        self.wfile.write(
+            b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\nLocation: /%s\r\n\r\n" % path.encode()
+        )
 
 
 def answer(head, body=b"", status="200 OK"):
@@ -85,19 +89,39 @@ PLAIN = {
     "cut": answer(b"Transfer-Encoding: chunked", b"100\r\nhello"),
     "zero": answer(b"X-Zero: a\0b\r\nContent-Length: 0"),
     "zip": answer(b"Content-Encoding: gzip\r\nContent-Length: 11", b"not zipped!"),
-    "bomb": (lambda z: answer(b"Content-Encoding: gzip\r\nContent-Length: %d" % len(z), z))(gzip.compress(bytes(64 << 20))),
+    "bomb": (lambda z: answer(b"Content-Encoding: gzip\r\nContent-Length: %d" % len(z), z))(
+        gzip.compress(bytes(64 << 20))
+    ),
     "file": answer(b"Location: file:///etc/passwd\r\nContent-Length: 0", status="302 Found"),
     "nowhere": answer(b"Location: http://[::bad/\r\nContent-Length: 0", status="302 Found"),
 }
 
 # path, options, what the error's code may be
 REQUESTS = [
-    ("garbage", "", "invalid"), ("binary", "", "invalid"), ("nothing", "", "unreachable"), ("short", "", "unreachable invalid"),
-    ("negative", "", "invalid"), ("vast", "", "invalid"), ("chunk", "", "invalid unreachable"), ("chunks", "", "invalid unreachable"),
-    ("cut", "", "invalid unreachable"), ("zero", "", "invalid"), ("zip", "", "invalid"), ("bomb", "", "full"), ("headers", "", "invalid"),
-    ("header", "", "invalid"), ("endless", "", "full"), ("endless", "max_body = 1000", "full"), ("loop", "", "invalid"),
-    ("file", "", "invalid"), ("nowhere", "", "invalid"), ("hints", "timeout = 0.3", "timeout invalid"), ("slow", "timeout = 0.3", "timeout"),
-    ("drip", "timeout = 0.3", "timeout"), ("drip", "silence = 0.005", "timeout"), ("silent", "timeout = 0.3", "timeout"),
+    ("garbage", "", "invalid"),
+    ("binary", "", "invalid"),
+    ("nothing", "", "unreachable"),
+    ("short", "", "unreachable invalid"),
+    ("negative", "", "invalid"),
+    ("vast", "", "invalid"),
+    ("chunk", "", "invalid unreachable"),
+    ("chunks", "", "invalid unreachable"),
+    ("cut", "", "invalid unreachable"),
+    ("zero", "", "invalid"),
+    ("zip", "", "invalid"),
+    ("bomb", "", "full"),
+    ("headers", "", "invalid"),
+    ("header", "", "invalid"),
+    ("endless", "", "full"),
+    ("endless", "max_body = 1000", "full"),
+    ("loop", "", "invalid"),
+    ("file", "", "invalid"),
+    ("nowhere", "", "invalid"),
+    ("hints", "timeout = 0.3", "timeout invalid"),
+    ("slow", "timeout = 0.3", "timeout"),
+    ("drip", "timeout = 0.3", "timeout"),
+    ("drip", "silence = 0.005", "timeout"),
+    ("silent", "timeout = 0.3", "timeout"),
 ]
 
 # ---- mistakes: one line of Lua each, and what its error says behind the line's number ----
@@ -106,9 +130,18 @@ MISTAKES = [
     ("sleep '1s'", 'sleep: expected a number of seconds, found the text "1s"'),
     ("term:resign('60s')", "term:resign: expected a number of seconds, found the text"),
     ("term:every('60s', print)", "every: expected a number of seconds above 0, found 60s"),
-    ("term:every(60, print, { jitter = '5s' })", "option 'jitter': expected a number of seconds, 0 or more, found the text \"5s\""),
-    ("exec { 'true', timeout = '5s' }", "exec: option 'timeout': expected a number of seconds, 0 or more, found the text \"5s\""),
-    ("http.get(base, { timeout = '5s' })", "http: option 'timeout': expected a number of seconds, 0 or more, found the text \"5s\""),
+    (
+        "term:every(60, print, { jitter = '5s' })",
+        "option 'jitter': expected a number of seconds, 0 or more, found the text \"5s\"",
+    ),
+    (
+        "exec { 'true', timeout = '5s' }",
+        "exec: option 'timeout': expected a number of seconds, 0 or more, found the text \"5s\"",
+    ),
+    (
+        "http.get(base, { timeout = '5s' })",
+        "http: option 'timeout': expected a number of seconds, 0 or more, found the text \"5s\"",
+    ),
     ("tasks.with_timeout('5s', print)", "tasks.with_timeout: expected a number of seconds, found 5s"),
     ("tasks.queue():take '5s'", "queue:take: expected a number of seconds, found 5s"),
     ("tasks.wait_all({}, { timeout = '5s' })", "option 'timeout': expected a number of seconds"),
@@ -117,7 +150,10 @@ MISTAKES = [
     ("exec { 'true', timout = 5 }", "exec: unknown option 'timout' (did you mean 'timeout'?)"),
     ("http.get(base, { retris = 5 })", "http: unknown option 'retris' (did you mean 'retries'?)"),
     ("http.get(base, { tls = { caa = 'x' } })", "http: tls: unknown option 'caa' (did you mean 'ca'?)"),
-    ("term:cron('0 * * * *', print, { catchup = 'all' })", "term:cron: unknown option 'catchup' (did you mean 'catch_up'?)"),
+    (
+        "term:cron('0 * * * *', print, { catchup = 'all' })",
+        "term:cron: unknown option 'catchup' (did you mean 'catch_up'?)",
+    ),
     ("term:cron('0 * * *', print)", "expected five fields"),
     ("term:every(1, print, { nwo = true })", "every: unknown option 'nwo' (did you mean 'now'?)"),
     ("exec { 'echo', {} }", "exec: argument 2: expected a text, found a table"),
@@ -135,9 +171,15 @@ MISTAKES = [
     ("log.info('%d rows', 5)", "log.info: the second argument is a table of fields, found a number"),
     ("table.sort({ 1, 2, 3 }, function() sleep(0) end)", "sleep cannot wait here: Lua cannot yield inside"),
     ("string.gsub('x', 'x', function() exec { 'true' } end)", "exec cannot wait here: Lua cannot yield inside"),
-    ("tostring(setmetatable({}, { __tostring = function() http.get(base) end }))", "cannot wait here: Lua cannot yield inside"),
+    (
+        "tostring(setmetatable({}, { __tostring = function() http.get(base) end }))",
+        "cannot wait here: Lua cannot yield inside",
+    ),
     ("table.sort({ 1, 2, 3 }, function() term:save {} end)", "cannot wait here: Lua cannot yield inside"),
-    ("coroutine.wrap(function() table.sort({ 1, 2 }, coroutine.yield) end)()", "coroutine.yield: Lua cannot yield inside"),
+    (
+        "coroutine.wrap(function() table.sort({ 1, 2 }, coroutine.yield) end)()",
+        "coroutine.yield: Lua cannot yield inside",
+    ),
     ("local function deep() return 1 + deep() end deep()", "stack overflow"),
     ("local t = {} for _ = 1, 100000 do t = { t } end json.encode(t)", "json.encode: nested too deeply"),
     ("assert(load('return ' .. ('('):rep(1000)))", "C stack overflow"),
@@ -148,10 +190,19 @@ MISTAKES = [
 
 # What is no error of the script's, or not of one line: code, and what comes of it
 OTHERS = [
-    ("return setmetatable({}, { __index = function() sleep(0) return 'waited' end }).x", "waited"),  # Lua can yield in these
+    (
+        "return setmetatable({}, { __index = function() sleep(0) return 'waited' end }).x",
+        "waited",
+    ),  # Lua can yield in these
     ("local function deep() return pcall(deep) end return tostring(deep())", "true"),
-    ("local function deep() return (string.gsub('x', 'x', deep)) end return select(2, pcall(deep))", "C stack overflow"),
-    ("local function deep() return coroutine.wrap(deep)() end return select(2, pcall(deep)):sub(-20)", "C stack overflow"),
+    (
+        "local function deep() return (string.gsub('x', 'x', deep)) end return select(2, pcall(deep))",
+        "C stack overflow",
+    ),
+    (
+        "local function deep() return coroutine.wrap(deep)() end return select(2, pcall(deep)):sub(-20)",
+        "C stack overflow",
+    ),
     ("setmetatable({}, { __gc = function() error 'in a finalizer' end }) collectgarbage() return 'on'", "on"),
     ("setmetatable({}, { __gc = function() error {} end }) collectgarbage() return 'on'", "on"),
     ("setmetatable({}, { __gc = function() sleep(1) end }) collectgarbage() return 'on'", "on"),
@@ -161,11 +212,20 @@ OTHERS = [
     ("return select(2, term:save { big:sub(1, 20000) }).code", "full"),
     ("return http.get(base .. '/long').body", "hello"),
     ("return http.get(base .. '/good').body", "hello"),
-    ("local r = http.get(base .. '/line', { stream = true }) local n = #r:lines()() r:close() return n >= 1 << 20", "true"),
+    (
+        "local r = http.get(base .. '/line', { stream = true }) local n = #r:lines()() r:close() return n >= 1 << 20",
+        "true",
+    ),
     ("local r, e = exec { 'yes', timeout = 0.3 } return e.code .. #e.result.stdout", "timeout1048576"),
-    ("local r, e = exec('yes >&2', { timeout = 0.3, max_output = 1000 }) return e.code .. #e.result.stderr", "timeout1000"),
+    (
+        "local r, e = exec('yes >&2', { timeout = 0.3, max_output = 1000 }) return e.code .. #e.result.stderr",
+        "timeout1000",
+    ),
     ("local r, e = exec { { 'yes' }, { 'cat' }, timeout = 0.3 } return e.code .. #e.result.stdout", "timeout1048576"),
-    ("local r = exec { { 'cat', '/dev/zero' }, { 'head', '-c', '100000000' } } return r.truncated and #r.stdout", "1048576"),
+    (
+        "local r = exec { { 'cat', '/dev/zero' }, { 'head', '-c', '100000000' } } return r.truncated and #r.stdout",
+        "1048576",
+    ),
     ("local c <close> = exec { 'cat', '/dev/zero', background = true } return #c:lines()()", "1048576"),
     ("local c <close> = exec { 'yes', background = true } sleep(0.3) return tostring(c:running())", "true"),
     ("for _ = 1, 20 do print(big:sub(1, 1 << 20)) end return 'on'", "on"),
@@ -188,12 +248,19 @@ return { on_leading = function(term)
 def caught(base):
     """Every kind, one after the other, in one term of one script that catches what is raised."""
     lines = [code for code, _ in MISTAKES]
-    lines += [f"local r, err = http.get(base .. '/{path}', {{ {options} }}) assert(not r) return err" for path, options, _ in REQUESTS]
+    lines += [
+        f"local r, err = http.get(base .. '/{path}', {{ {options} }}) assert(not r) return err"
+        for path, options, _ in REQUESTS
+    ]
     lines += [code for code, _ in OTHERS]
     path, lock = os.path.join(TMP, "caught.lua"), os.path.join(TMP, "caught")
     first = HEAD.count("\n") + 1
     with open(path, "w") as f:
-        f.write(HEAD + "".join(f"  stage({i}, function() {line} end)\n" for i, line in enumerate(lines)) + "  io.write 'end\\n'\nend }\n")
+        f.write(
+            HEAD
+            + "".join(f"  stage({i}, function() {line} end)\n" for i, line in enumerate(lines))
+            + "  io.write 'end\\n'\nend }\n"
+        )
     c = Candidate("--lock", lock, path, "--", base, stdout=subprocess.PIPE, options=["--log-level", "info"])
     renewals, over = set(), threading.Event()
 
@@ -201,6 +268,7 @@ def caught(base):
         while not over.is_set():
             renewals.add(record(lock).get("renewTime"))
             time.sleep(0.05)
+
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     results = []
@@ -221,14 +289,22 @@ def caught(base):
     for code, words in OTHERS:
         r = next(at)
         ok(r["good"] and words in r["text"], f"goes on: {code[:90]}") or note(r["text"])
-    ok(c.wait("script_warning", "caught.lua") and c.wait("script_warning", "in a finalizer"), "an error in __gc is told in the log, with its line")
+    ok(
+        c.wait("script_warning", "caught.lua") and c.wait("script_warning", "in a finalizer"),
+        "an error in __gc is told in the log, with its line",
+    )
     seen = len(renewals)
     ok(wait_for(lambda: len(renewals) >= max(4, seen + 1)), "all the while, and after, the lease is renewed")
     over.set()
     watcher.join()
     ok(len(c.all("became_leader")) == 1 and not c.all("stopped_leading"), "it was one term") or c.log()
-    same(json.loads(record(lock)["checkpoint"]) if isinstance(record(lock)["checkpoint"], str) else record(lock)["checkpoint"],
-         {"data": {"stages": list(range(len(lines)))}}, "and the checkpoint has what was saved after each of them")
+    same(
+        json.loads(record(lock)["checkpoint"])
+        if isinstance(record(lock)["checkpoint"], str)
+        else record(lock)["checkpoint"],
+        {"data": {"stages": list(range(len(lines)))}},
+        "and the checkpoint has what was saved after each of them",
+    )
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "it leaves in peace")
     c.process.stdout.close()
@@ -250,7 +326,10 @@ UNCAUGHT = {
     "nothing": ("error()", "(the error is a nil, not a text"),
     "an expected failure": ("assert(exec { '/nowhere' })", "cannot start /nowhere: No such file or directory"),
     "deep recursion": ("local function deep() return 1 + deep() end deep()", "stack overflow"),
-    "deep recursion through C": ("local function deep() return string.gsub('x', 'x', deep) end deep()", "C stack overflow"),
+    "deep recursion through C": (
+        "local function deep() return string.gsub('x', 'x', deep) end deep()",
+        "C stack overflow",
+    ),
     "a task's error": ("spawn(function() sleep(0) error 'in a task' end) sleep(1000)", "in a task"),
     "a forgotten unit": ("term:every('60s', print)", "every: expected a number of seconds"),
     "two gigabytes": ("local s = ('x'):rep((1 << 31) - 1) print(#s)", "not enough memory"),
@@ -275,7 +354,14 @@ def uncaught(what):
     scarce = "memory" in words
     if scarce and SANITIZED:
         SCARCE.clear()
-    c = Candidate("--lock", os.path.join(TMP, name), path, prefix=SCARCE if scarce else (), env=SCARCE_ASAN if scarce else None, options=[])
+    c = Candidate(
+        "--lock",
+        os.path.join(TMP, name),
+        path,
+        prefix=SCARCE if scarce else (),
+        env=SCARCE_ASAN if scarce else None,
+        options=[],
+    )
     said = c.wait("hook_failed", words)
     ok(said and f"{name}.lua:5: " in said["message"], f"uncaught: {what}: the log has the line") or c.log()
     ok(c.wait("stopped_leading", "error"), f"uncaught: {what}: the term ends")

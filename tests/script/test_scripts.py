@@ -3,6 +3,7 @@
 import os
 
 import sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import EXIT, END, SCRIPTS, Tap, Worker
 
@@ -19,18 +20,27 @@ def run(tap, name, mode):
             elif " - " in line:
                 tap.ok(line.startswith("ok"), label + ": " + line.split(" - ", 1)[1])
         plan = [line for line in w.output().splitlines() if line.startswith("1..")]
-        tap.ok(kind == EXIT and fields["code"] == 0 and len(plan) == 1, label + ": runs to its end and says that all is well",
-               "%d %r\n%s" % (kind, fields, w.log_text() if kind == END else ""))
+        tap.ok(
+            kind == EXIT and fields["code"] == 0 and len(plan) == 1,
+            label + ": runs to its end and says that all is well",
+            "%d %r\n%s" % (kind, fields, w.log_text() if kind == END else ""),
+        )
 
 
 def main():
     tap = Tap()
-    names = sorted(n[:-4] for n in os.listdir(SCRIPTS) if n.endswith(".lua") and n not in ("tap.lua", "waits_while_loading.lua", "http_client.lua"))
+    names = sorted(
+        n[:-4]
+        for n in os.listdir(SCRIPTS)
+        if n.endswith(".lua") and n not in ("tap.lua", "waits_while_loading.lua", "http_client.lua")
+    )
     tests = []
     for name in names:
         for mode in ([], ["gc"], ["generational"]):
+
             def test(t, name=name, mode=mode):
                 run(t, name, mode)
+
             test.__doc__ = "%s %s" % (name, mode)
             tests.append(test)
     tap.run(tests)

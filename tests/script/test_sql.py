@@ -2,6 +2,7 @@
 """lunarch.sql with a real PostgreSQL: values are never SQL, rows are values, an older leader's write is refused, also when it is
 already under way, and what cannot be done is said. (examples/postgres.lua, by a lock in the same database: tests/examples/postgres.py.)"""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 from servers import Bouncer, Postgres, free_port
@@ -79,7 +80,9 @@ with open(script, "w") as f:
     f.write(MODULE)
 with Postgres(auth="scram-sha-256") as server, Bouncer(server) as bouncer:
     server.sql("CREATE USER \"user\" PASSWORD 'moon light'")
-    c = Candidate("--lock", script + ".lock", script, "--", str(server.port), str(free_port()), str(bouncer.port), options=())
+    c = Candidate(
+        "--lock", script + ".lock", script, "--", str(server.port), str(free_port()), str(bouncer.port), options=()
+    )
     same(c.leave(3 * PATIENCE), 0, "lunarch.sql does what it says to the end")
 said = [e["message"] for e in c.all("print")]
 has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
@@ -90,21 +93,42 @@ good &= ok(has("null\tnil\t1"), "nil is NULL, and NULL nil")
 good &= ok(has("update\t1\t0") and has("none\t0\t0"), "a statement without rows says how many it has changed")
 good &= ok(has("types\ttrue\tfloat\t1.50\ttrue\tfalse\ttrue\tnil\ttrue\t{1,2}\ta:b"), "values have their types")
 good &= ok(has("many\t5000\t50"), "many rows come in their order")
-good &= ok(has("state\t42601\t22012") and has("syntax\tnil\tfailed", "SELEC") and has("unique\tnil\tfailed", "division by zero"), "what the server refuses is an error with its words and its code")
+good &= ok(
+    has("state\t42601\t22012")
+    and has("syntax\tnil\tfailed", "SELEC")
+    and has("unique\tnil\tfailed", "division by zero"),
+    "what the server refuses is an error with its words and its code",
+)
 good &= ok(has("rights\tnil\tdenied") and has("password\tnil\tdenied"), "so are missing rights, and a wrong password")
 good &= ok(has("nowhere\tnil\tunreachable"), "so is a server that is not there")
 good &= ok(has("slow\tnil\ttimeout"), "the server gives up a statement that takes too long")
 good &= ok(has("big\tnil\tfull"), "more than fits is an error")
 good &= ok(has("run\tnil\tfailed", "already exists") and has("rolled back\tnil"), "what fails in the middle is undone")
 good &= ok(has("first\t1\t1"), "a fenced write is done for a larger token")
-good &= ok(has("older\tnil\tfenced", "FENCED") and has("kept\tnew"), "and refused to a smaller one, also where tokens are larger than what a double counts")
+good &= ok(
+    has("older\tnil\tfenced", "FENCED") and has("kept\tnew"),
+    "and refused to a smaller one, also where tokens are larger than what a double counts",
+)
 good &= ok(has("other work\t1"), "fences of different work are apart")
 good &= ok(has("both\tboth\tnil\tx"), "several statements go in one transaction")
 good &= ok(has("neither\tnil\tfailed") and has("still\tboth"), "all of them or none")
-good &= ok(has("newest\t1\t1") and has("order\tslow, then newest"), "a newer leader's write waits for what an older one has under way")
+good &= ok(
+    has("newest\t1\t1") and has("order\tslow, then newest"),
+    "a newer leader's write waits for what an older one has under way",
+)
 good &= ok(has("pooled\t1\ttrue\tb"), "behind a pooler, in transaction mode, too, and nothing of it stays there")
 same(len([m for m in said if m.startswith("misuse")]), 9, "misuse raises")
-for word in ("postgres://USER", "did you mean 'timeout'", "found nil", "found a function", "zero byte", "found a string", "found a string", "in no PostgreSQL server", "connection service file"):
+for word in (
+    "postgres://USER",
+    "did you mean 'timeout'",
+    "found nil",
+    "found a function",
+    "zero byte",
+    "found a string",
+    "found a string",
+    "in no PostgreSQL server",
+    "connection service file",
+):
     good &= ok(has("misuse", word), f"with the reason: {word}")
 ok(not any(p in json.dumps(e) for e in c.events for p in ("moon light", "moon%20light")), "the password is in no log")
 if not good:

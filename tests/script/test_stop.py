@@ -5,6 +5,7 @@ import signal
 import time
 
 import sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import END, STOPPED, Tap, Worker
 
@@ -26,20 +27,29 @@ ORDERLY = [
     ("a loop of pcalls", "while true do pcall(error) end"),
     ("a busy loop in a coroutine", "coroutine.wrap(for_ever)()"),
     ("busy loops in new coroutines for ever", "while true do coroutine.resume(coroutine.create(for_ever)) end"),
-    ("a busy loop five coroutines deep, each under pcall",
-     "local function nest(n) while true do pcall(coroutine.wrap(n == 0 and for_ever or nest), n - 1) end end nest(5)"),
+    (
+        "a busy loop five coroutines deep, each under pcall",
+        "local function nest(n) while true do pcall(coroutine.wrap(n == 0 and for_ever or nest), n - 1) end end nest(5)",
+    ),
     ("a busy loop in a spawned task", "spawn(for_ever) sleep(1000)"),
     ("waiting", "sleep(1000)"),
     ("waiting under pcall for ever", "while true do pcall(sleep, 1000) end"),
     ("waiting in a coroutine under pcall for ever", "while true do pcall(coroutine.wrap(sleep), 1000) end"),
     ("waiting for a task", "spawn(sleep, 1000):wait()"),
-    ("waiting for all of several tasks, under pcall", "while true do pcall(tasks.wait_all, { function() sleep(1000) end, function() sleep(1000) end }) end"),
+    (
+        "waiting for all of several tasks, under pcall",
+        "while true do pcall(tasks.wait_all, { function() sleep(1000) end, function() sleep(1000) end }) end",
+    ),
     ("a scope whose task never waits", "tasks.scope(function(s) s:spawn(sleep, 1000) s:spawn(for_ever) end)"),
     ("waiting with a time limit, over and over", "while true do pcall(tasks.with_timeout, 1000, sleep, 1000) end"),
-    ("waiting at an empty queue, at a full one, and for a permit",
-     "local q, s = tasks.queue(1), tasks.semaphore(1) q:put(1) s:acquire() spawn(q.put, q, 2) spawn(s.acquire, s) spawn(s.acquire, s) tasks.queue():take()"),
-    ("two tasks that hand a value to each other for ever",
-     "local a, b = tasks.queue(), tasks.queue() spawn(function() while true do b:put(a:take()) end end) while true do a:put(1) b:take() end"),
+    (
+        "waiting at an empty queue, at a full one, and for a permit",
+        "local q, s = tasks.queue(1), tasks.semaphore(1) q:put(1) s:acquire() spawn(q.put, q, 2) spawn(s.acquire, s) spawn(s.acquire, s) tasks.queue():take()",
+    ),
+    (
+        "two tasks that hand a value to each other for ever",
+        "local a, b = tasks.queue(), tasks.queue() spawn(function() while true do b:put(a:take()) end end) while true do a:put(1) b:take() end",
+    ),
     ("a line that never comes", "for _ in exec({ 'sleep', '1000', background = true }):lines() do end"),
     ("a child in the background that nobody waits for", "exec { 'sleep', '1000', background = true } sleep(1000)"),
     ("a thousand waiting tasks", "for i = 1, 1000 do spawn(sleep, 1000) end sleep(1000)"),
@@ -77,8 +87,12 @@ def orderly(t, what, code):
             assert kind == END
         took = time.monotonic() - begun
         printed = w.printed()
-        good = printed.count("stopped\texpired") == 1 and printed.count("closed\tmark") == 1 and \
-            printed.index("closed\tmark") < printed.index("stopped\texpired") and "must not come here" not in printed
+        good = (
+            printed.count("stopped\texpired") == 1
+            and printed.count("closed\tmark") == 1
+            and printed.index("closed\tmark") < printed.index("stopped\texpired")
+            and "must not come here" not in printed
+        )
         t.ok(good and w.process.poll() is None, what + " ends in order: <close>, then on_stopped, once", printed)
         print("# %.1f ms" % (took * 1000))
         w.lead(term=2)
@@ -87,14 +101,20 @@ def orderly(t, what, code):
 
 def cleaning_up(t):
     """Cleaning up"""
-    with Worker(text=PRELUDE % "local c <close> = setmetatable({}, { __close = function() local n = 0 "
-                               "for i = 1, 100000 do n = n + i end print('sum', n) end }) for_ever()") as w:
+    with Worker(
+        text=PRELUDE % "local c <close> = setmetatable({}, { __close = function() local n = 0 "
+        "for i = 1, 100000 do n = n + i end print('sum', n) end }) for_ever()"
+    ) as w:
         w.ready()
         w.lead()
         w.wait_print("in")
         w.stop()
         w.expect(STOPPED)
-        t.ok("sum\t5000050000" in w.printed(), "an interrupted task has room for some 100,000 steps of clean-up", w.printed())
+        t.ok(
+            "sum\t5000050000" in w.printed(),
+            "an interrupted task has room for some 100,000 steps of clean-up",
+            w.printed(),
+        )
     with Worker(text=PRELUDE % "local c <close> = setmetatable({}, { __close = for_ever }) for_ever()") as w:
         w.ready()
         w.lead()
@@ -102,21 +122,30 @@ def cleaning_up(t):
         w.stop()
         w.expect(STOPPED)
         t.ok("closed\tmark" in w.printed(), "a clean-up that does not end is interrupted in turn", w.printed())
-    with Worker(text="return { on_leading = function(term) term:spawn(sleep, 100) exec { 'sleep', '100' } end,"
-                     "on_stopped = function() print(exec('echo ran').stdout) spawn(sleep, 100) end }") as w:
+    with Worker(
+        text="return { on_leading = function(term) term:spawn(sleep, 100) exec { 'sleep', '100' } end,"
+        "on_stopped = function() print(exec('echo ran').stdout) spawn(sleep, 100) end }"
+    ) as w:
         w.ready()
         w.lead()
         w.stop()
         w.expect(STOPPED)
         t.ok(True, "what on_stopped starts ends with it")
-    with Worker(text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }") as w:
+    with Worker(
+        text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }"
+    ) as w:
         w.ready()
         w.lead()
         w.wait_print("in")
         w.stop(grace=0.3)
         w.expect(STOPPED)
-        t.ok([x for x in w.log() if x["event"] == "on_stopped_slow"], "an on_stopped that waits too long is cancelled, and that is logged")
-    with Worker(text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }") as w:
+        t.ok(
+            [x for x in w.log() if x["event"] == "on_stopped_slow"],
+            "an on_stopped that waits too long is cancelled, and that is logged",
+        )
+    with Worker(
+        text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }"
+    ) as w:
         w.ready()
         w.lead()
         w.wait_print("in")
@@ -125,7 +154,9 @@ def cleaning_up(t):
         w.stop("lost", grace=0.1)
         w.expect(STOPPED)
         t.ok(True, "a second STOP may shorten the time")
-    with Worker(text="return { on_leading = function() exec(\"trap '' TERM; echo in; while :; do sleep 0.05; done\", { stdout = 'inherit' }) end }") as w:
+    with Worker(
+        text="return { on_leading = function() exec(\"trap '' TERM; echo in; while :; do sleep 0.05; done\", { stdout = 'inherit' }) end }"
+    ) as w:
         w.ready()
         w.lead()
         w.wait_for(lambda: w.output() == "in\n", "the child's word")
@@ -139,9 +170,12 @@ def cleaning_up(t):
 def children(t):
     """Children"""
     mark = "mark-%d-%f" % (os.getpid(), time.time())
-    with Worker(text="return { on_leading = function() spawn(function() exec 'sleep 1000 & sleep 1001 & wait' end)"
-                     " spawn(function() exec { 'sleep', '1002' } end) print 'in' sleep(1000) end }",
-                env={"TEST_MARK": mark}) as w:
+    with Worker(
+        text="return { on_leading = function() spawn(function() exec 'sleep 1000 & sleep 1001 & wait' end)"
+        " spawn(function() exec { 'sleep', '1002' } end) print 'in' sleep(1000) end }",
+        env={"TEST_MARK": mark},
+    ) as w:
+
         def alive():
             found = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -155,6 +189,7 @@ def children(t):
                 except OSError:
                     pass
             return found
+
         w.ready()
         w.lead()
         w.wait_for(lambda: len(alive()) == 4, "four processes of the term")
@@ -166,7 +201,9 @@ def children(t):
 
 def not_ours_to_stop(t):
     """Not ours to stop"""
-    with Worker(text="return { on_leading = function() print 'in' string.find(('a'):rep(60), ('a*'):rep(60) .. 'b') end }") as w:
+    with Worker(
+        text="return { on_leading = function() print 'in' string.find(('a'):rep(60), ('a*'):rep(60) .. 'b') end }"
+    ) as w:
         w.ready()
         w.lead()
         w.wait_print("in")
@@ -174,6 +211,7 @@ def not_ours_to_stop(t):
         def spent_ns():
             with open(f"/proc/{w.process.pid}/schedstat") as f:
                 return int(f.read().split()[0])
+
         before = spent_ns()
         w.wait_for(lambda: spent_ns() > before + 2e8, "its time in string.find")  # before that it can be stopped
         w.stop()
@@ -205,11 +243,16 @@ def waking_late(t):
         w.page.begin(0, 1, 100, seconds=-5, kill=100)
         w.process.send_signal(signal.SIGCONT)
         w.wait_print("closed\tmark")
-        t.ok(w.quiet(), "continued after the end of the term, but before that deadline: the task ends, and STOP is awaited")
+        t.ok(
+            w.quiet(),
+            "continued after the end of the term, but before that deadline: the task ends, and STOP is awaited",
+        )
         w.stop("expired", interrupt=False)
         w.expect(STOPPED)
         t.equal(w.printed()[-1], "stopped\texpired", "then on_stopped runs")
-    with Worker(text="return { on_leading = function(term) print 'in' local ok, why repeat ok, why = pcall(sleep, 0.01) until not ok print(why, term:is_leading()) end }") as w:
+    with Worker(
+        text="return { on_leading = function(term) print 'in' local ok, why repeat ok, why = pcall(sleep, 0.01) until not ok print(why, term:is_leading()) end }"
+    ) as w:
         w.ready()
         w.lead(seconds=0.1)
         w.wait_print("term ended\tfalse")
@@ -227,8 +270,10 @@ def waking_late(t):
 
 def cases():
     for what, code in ORDERLY:
+
         def test(t, what=what, code=code):
             orderly(t, what, code)
+
         test.__doc__ = what
         yield test
 

@@ -6,9 +6,14 @@ import os, shlex, subprocess, sys, tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNTIME = os.path.join(HERE, "..", "..", "runtime")
 # What the simulator is built of (the Makefile's $(BUILD)/sim), by the names that mutants.txt uses.
-SOURCES = {os.path.basename(path): path for path in
-           [os.path.join(RUNTIME, *name.split("/")) for name in ("lease/lease.c", "locks/lock_failover.c", "base/clock.c", "base/err.c")]
-           + [os.path.join(HERE, "sim.c"), os.path.join(HERE, "main.c")]}
+SOURCES = {
+    os.path.basename(path): path
+    for path in [
+        os.path.join(RUNTIME, *name.split("/"))
+        for name in ("lease/lease.c", "locks/lock_failover.c", "base/clock.c", "base/err.c")
+    ]
+    + [os.path.join(HERE, "sim.c"), os.path.join(HERE, "main.c")]
+}
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
 
@@ -24,7 +29,7 @@ def mutants():
                 continue
             name, rule = [s.strip() for s in lines[0].split("|", 1)]
             cut = lines.index("=>")
-            yield name, rule, lines[1].strip(), "\n".join(lines[2:cut]), "\n".join(lines[cut + 1:])
+            yield name, rule, lines[1].strip(), "\n".join(lines[2:cut]), "\n".join(lines[cut + 1 :])
 
 
 def build(directory, broken, text):
@@ -32,8 +37,10 @@ def build(directory, broken, text):
         f.write(text)
     sources = [os.path.join(directory, name) if name == broken else path for name, path in SOURCES.items()]
     program = os.path.join(directory, "sim")
-    subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + HERE, "-I" + RUNTIME, "-o", program] + sources,
-                   check=True)
+    subprocess.run(
+        CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + HERE, "-I" + RUNTIME, "-o", program] + sources,
+        check=True,
+    )
     return program
 
 
@@ -56,8 +63,16 @@ def main():
         crashed = out.returncode < 0 or "seeds" not in out.stdout
         killed = bool(found) or crashed
         failed += not killed
-        print(f"{'ok' if killed else 'not ok'} {n} - {name} ({rule})"
-              + (f" dies by {found[0][2:].split(' (see')[0]}" if found else " dies" if killed else f" survives {SEEDS} seeds"))
+        print(
+            f"{'ok' if killed else 'not ok'} {n} - {name} ({rule})"
+            + (
+                f" dies by {found[0][2:].split(' (see')[0]}"
+                if found
+                else " dies"
+                if killed
+                else f" survives {SEEDS} seeds"
+            )
+        )
         sys.stdout.flush()
     print(f"1..{n}")
     return failed > 0

@@ -2,6 +2,7 @@
 """What is stopped (SIGSTOP) when it is needed: the guard alone, with short leases and long ones, so that the elector must do its work
 before the lease is over; and elector, guard and worker together, beside which what they started goes on."""
 import math, os, subprocess, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -58,7 +59,12 @@ class Scene:
             try:
                 with open(f"/proc/{pid}/cmdline", "rb") as f:
                     words = f.read().split(b"\0")
-                if words[1:2] == [b"-c"] and words[3:4] == [(self.dir + "/acts").encode()] and alive(pid) and token in (None, int(words[4])):
+                if (
+                    words[1:2] == [b"-c"]
+                    and words[3:4] == [(self.dir + "/acts").encode()]
+                    and alive(pid)
+                    and token in (None, int(words[4]))
+                ):
                     found.append(int(pid))
             except (OSError, IndexError):
                 pass
@@ -80,7 +86,17 @@ def guard_stopped(lease_ms):
     """By how much the last act was before the end of the lease, in ms; without end, if that could not be seen: so short a lease may be
     lost to a busy machine before its guard is stopped."""
     s = Scene()
-    apart = ["unshare", *MAPPED, "--mount", "--propagation", "private", "sh", "-c", f'mount --bind "{s.home}" "{s.home}" && exec "$@"', "sh"]
+    apart = [
+        "unshare",
+        *MAPPED,
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        f'mount --bind "{s.home}" "{s.home}" && exec "$@"',
+        "sh",
+    ]
     a = s.candidate("sleep", options=["--lease-duration", f"{lease_ms}ms"], prefix=apart)
     wait_for(lambda: a.said("leading") and s.acts() and s.actors())
     try:
@@ -126,7 +142,10 @@ def all_three_stopped():
     for pid in (worker, guard, a.pid):
         os.kill(pid, signal.SIGCONT)
         time.sleep(0.05)  # each of them alone
-    ok(wait_for(lambda: not s.actors(tokens[0]) and not alive(guard) and not alive(worker)), "all three stopped: continued, all of the first one's tree dies")
+    ok(
+        wait_for(lambda: not s.actors(tokens[0]) and not alive(guard) and not alive(worker)),
+        "all three stopped: continued, all of the first one's tree dies",
+    )
     with open(s.dir + "/worker") as f:
         same(f.read(), before, "all three stopped: and its script did not run a step more")
     ok(a.wait("stopped_leading"), "all three stopped: its elector knows that the term is over")

@@ -2,6 +2,7 @@
 """A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector is stopped,
 so that the guard alone is left to kill the tree when the lease ends."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -84,7 +85,9 @@ def full():
 
 
 def kills(group, directory):
-    a = Candidate("--lock", directory + "/lock", "-e", SCRIPT, "--", sys.executable, HOG, directory, prefix=group.enter())
+    a = Candidate(
+        "--lock", directory + "/lock", "-e", SCRIPT, "--", sys.executable, HOG, directory, prefix=group.enter()
+    )
     ok(a.wait("print", "leading"), "full memory: a candidate leads")
     worker = a.worker()
     a.kill(signal.SIGSTOP)

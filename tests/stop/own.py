@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Scripts that end by their own doing: a crash, no memory, os.exit, an error in each hook; and a log that nobody reads."""
 import os, shutil, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -36,20 +37,41 @@ ok(c.said("shutdown"), "os.exit: with the reason shutdown")
 c = candidate("24-errors.lua")
 ok(c.wait("print", "stopped", count=2), "errors: an error in on_leading ends the term, and another one comes")
 for hook in ("may_lead", "on_leading", "on_stopped", "on_new_leader", "on_no_leader"):
-    ok(wait_for(lambda: [e for e in c.events if f"{hook} fails" in e.get("message", "")]), f"errors: {hook}'s is in the log")
+    ok(
+        wait_for(lambda: [e for e in c.events if f"{hook} fails" in e.get("message", "")]),
+        f"errors: {hook}'s is in the log",
+    )
 ok([e for e in c.events if "24-errors.lua:" in e.get("message", "")], "errors: with the script's line")
 c.kill(signal.SIGTERM)
 same(c.leave(), 0, "errors: it stops as it should all the same")
 
-c = Candidate("--lock", directory + "/unstarted", "-e", "return { on_start = function() error('no address') end, on_leading = print }")
+c = Candidate(
+    "--lock",
+    directory + "/unstarted",
+    "-e",
+    "return { on_start = function() error('no address') end, on_leading = print }",
+)
 same(c.leave(), 1, "errors: one in on_start ends the program, with status 1")
-ok(wait_for(lambda: c.closed) and c.all("on_start_failed", "(-e):1: no address"), "errors: it is in the log, with its line")
+ok(
+    wait_for(lambda: c.closed) and c.all("on_start_failed", "(-e):1: no address"),
+    "errors: it is in the log, with its line",
+)
 ok(not c.all("became_leader") and not os.path.exists(directory + "/unstarted"), "errors: and nothing has campaigned")
 
 r, w = os.pipe()
-process = subprocess.Popen([LUNARCH, "run", *FAST, "--lock", directory + "/full", "-e",
-                            "for i = 1, 5000 do print(string.rep('x', 200)) end io.write('led\\n') io.flush() while true do sleep(1) end"],
-                           stderr=w, stdout=subprocess.PIPE)
+process = subprocess.Popen(
+    [
+        LUNARCH,
+        "run",
+        *FAST,
+        "--lock",
+        directory + "/full",
+        "-e",
+        "for i = 1, 5000 do print(string.rep('x', 200)) end io.write('led\\n') io.flush() while true do sleep(1) end",
+    ],
+    stderr=w,
+    stdout=subprocess.PIPE,
+)
 os.close(w)
 same(process.stdout.readline(), b"led\n", "full pipe: a log that nobody reads stops nothing")
 

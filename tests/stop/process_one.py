@@ -2,6 +2,7 @@
 """An elector that may have children of other people: as process 1 of a container, or started by a shell that had some. Its guard
 is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
 import os, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -54,7 +55,18 @@ class Scene:
         self.b.wait("new_leader", "a leads")
 
     def candidate(self, name, **kw):
-        return Candidate("--lock", self.dir + "/lock", "--identity", name, "-e", HIDDEN, "--", self.word, self.dir + "/up", **{"options": STEADY, **kw})
+        return Candidate(
+            "--lock",
+            self.dir + "/lock",
+            "--identity",
+            name,
+            "-e",
+            HIDDEN,
+            "--",
+            self.word,
+            self.dir + "/up",
+            **{"options": STEADY, **kw},
+        )
 
     def guard(self):
         """The one child of the elector that is called so."""
@@ -66,7 +78,11 @@ class Scene:
     def kill_guard(self):
         os.kill(self.guard(), signal.SIGKILL)
         led = self.b.wait("print", "leading")
-        same([p for p in self.before if alive(p)], [], f"{self.name}: its guard killed, the child is dead when the next one leads")
+        same(
+            [p for p in self.before if alive(p)],
+            [],
+            f"{self.name}: its guard killed, the child is dead when the next one leads",
+        )
         ok(led and self.a.all("guard_lost"), f"{self.name}: who leads as soon as that is so")
         if not led:
             self.a.log()
@@ -93,12 +109,26 @@ def process_one():
 def strangers():
     """As `kubectl exec` does it: one process that is still attached, and one that was left behind by its shell."""
     s = Scene("strangers", APART, inside=True)
-    enter = ["nsenter", "--target", str(s.elector), *(["--user", "--preserve-credentials"] if MAPPED else []), "--pid", "--mount", "--"]
+    enter = [
+        "nsenter",
+        "--target",
+        str(s.elector),
+        *(["--user", "--preserve-credentials"] if MAPPED else []),
+        "--pid",
+        "--mount",
+        "--",
+    ]
     attached = subprocess.Popen([*enter, "/bin/sleep", "1000"], stdout=subprocess.DEVNULL)
-    subprocess.run([*enter, "/bin/sh", "-c", "exec </dev/null >/dev/null 2>&1; setsid /bin/sleep 1000 & setsid /bin/sleep 0.1 &"], check=True)
+    subprocess.run(
+        [*enter, "/bin/sh", "-c", "exec </dev/null >/dev/null 2>&1; setsid /bin/sleep 1000 & setsid /bin/sleep 0.1 &"],
+        check=True,
+    )
     others = lambda: [p for p in children(s.elector) if p != s.guard() and alive(p)]
     left = wait_for(lambda: len(others()) <= 1 and [p for p in others() if is_called(p, b"1000")])
-    ok(left, "strangers: what a shell inside leaves behind becomes the elector's child; that another one ends is no reason to kill it")
+    ok(
+        left,
+        "strangers: what a shell inside leaves behind becomes the elector's child; that another one ends is no reason to kill it",
+    )
     ok(s.a.wait("stranger"), "strangers: it is known as nobody of the term's")
     s.kill_guard()
     ok(all(alive(p) for p in left), "strangers: it lives on, and holds up nobody")
@@ -128,9 +158,18 @@ def unkillable():
         return
     directory = scratch()
     lock = directory + "/lock"
-    a = Candidate("--lock", lock, "--restart", "on-loss", "--", "sh", "-c",
-                  "setpriv --reuid=65534 --clear-groups sleep 1000 & while :; do sleep 0.1; done", command="exec",
-                  prefix=["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"])
+    a = Candidate(
+        "--lock",
+        lock,
+        "--restart",
+        "on-loss",
+        "--",
+        "sh",
+        "-c",
+        "setpriv --reuid=65534 --clear-groups sleep 1000 & while :; do sleep 0.1; done",
+        command="exec",
+        prefix=["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"],
+    )
 
     def started():
         return marked(f"LUNARCH_TERM_LOCK=file:{lock}")
@@ -150,10 +189,14 @@ def unkillable():
             json.dump(record, f)
         os.rename(lock + ".new", lock)
         return wait_for(lambda: a.all("stopped_leading"), 5)
+
     wait_for(lambda: [p for p in started() if is_nobodys(p)])
     wait_for(robbed)
     same(a.leave(), 76, "unkillable: the program ends, also with --restart on-loss")
-    ok(a.wait("not_reaped") and a.wait("left_to_expire"), "unkillable: and says that something lives, and that the lease is left to expire")
+    ok(
+        a.wait("not_reaped") and a.wait("left_to_expire"),
+        "unkillable: and says that something lives, and that the lease is left to expire",
+    )
     for p in started():
         os.kill(p, signal.SIGKILL)
 
@@ -164,12 +207,25 @@ def foreign_proc():
     unmounted = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--"]
 
     def refuses(what, *command):
-        r = subprocess.run([*unmounted, LUNARCH, *command], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
-        ok(r.returncode not in (0, 127) and "mount -t proc" in r.stderr, f"foreign /proc: {what} does not start, and says what to do")
+        r = subprocess.run(
+            [*unmounted, LUNARCH, *command], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
+        )
+        ok(
+            r.returncode not in (0, 127) and "mount -t proc" in r.stderr,
+            f"foreign /proc: {what} does not start, and says what to do",
+        )
         note(r.stderr)
 
     refuses("exec", "exec", "--lock", directory + "/lock", "--", "touch", directory + "/ran")
-    refuses("run", "run", "--once", "--lock", directory + "/lock", "-e", f"return {{ on_leading = function() exec {{ 'touch', '{directory}/ran' }} end }}")
+    refuses(
+        "run",
+        "run",
+        "--once",
+        "--lock",
+        directory + "/lock",
+        "-e",
+        f"return {{ on_leading = function() exec {{ 'touch', '{directory}/ran' }} end }}",
+    )
     same(os.listdir(directory), [], "foreign /proc: nothing has run, and no lock was taken")
 
 

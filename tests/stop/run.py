@@ -2,6 +2,7 @@
 """One case for each way to refuse to stop. A script leads and clings to it; the lease is taken from it (or its processes are
 killed or frozen); a second candidate must lead after everything of the first is dead, and on_stopped must have run once."""
 import os, shutil, signal, subprocess, sys, threading, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import *
 
@@ -10,10 +11,34 @@ KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 # Between the kill and the next leader there are 1.5 s, which a machine may be late by. A busy one takes seconds to make a
 # thousand processes die, and what is not dead within the kill allowance is for good reasons the end of the program.
-STEADY = ["--lease-duration", "4s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
-          "--kill-allowance", "750ms", "--drift-allowance", "750ms"]
-CROWD = ["--lease-duration", "24s", "--renew-deadline", "2s", "--retry-period", "300ms", "--stop-grace", "500ms",
-         "--kill-allowance", "16s", "--drift-allowance", "5s"]
+STEADY = [
+    "--lease-duration",
+    "4s",
+    "--renew-deadline",
+    "2s",
+    "--retry-period",
+    "300ms",
+    "--stop-grace",
+    "500ms",
+    "--kill-allowance",
+    "750ms",
+    "--drift-allowance",
+    "750ms",
+]
+CROWD = [
+    "--lease-duration",
+    "24s",
+    "--renew-deadline",
+    "2s",
+    "--retry-period",
+    "300ms",
+    "--stop-grace",
+    "500ms",
+    "--kill-allowance",
+    "16s",
+    "--drift-allowance",
+    "5s",
+]
 
 
 def scripts():
@@ -23,6 +48,7 @@ def scripts():
 def steal(path):
     """Somebody writes another holder into the record: a definite loss for the leader."""
     import json
+
     with open(path) as f:
         record = json.load(f)
     record.update(holderIdentity="thief", write="0" * 32, state="leading", pid=0, tree="", bootId="")
@@ -33,9 +59,11 @@ def steal(path):
 
 def rob(case):
     """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
+
     def robbed():
         steal(case.lock)
         return wait_for(lambda: case.first.all("stopped_leading"), 20)
+
     wait_for(robbed)
 
 
@@ -50,7 +78,14 @@ class Case:
             self.first.log()
 
     def candidate(self, script, **kw):
-        return Candidate("--lock", self.lock, os.path.join(HERE, script), env={"STOP_TEST": self.dir, "DIR": self.dir}, options=self.options, **kw)
+        return Candidate(
+            "--lock",
+            self.lock,
+            os.path.join(HERE, script),
+            env={"STOP_TEST": self.dir, "DIR": self.dir},
+            options=self.options,
+            **kw,
+        )
 
     def tree(self):
         """What the first candidate's term started, the script's own process included: its guard is told apart by its parent."""
@@ -104,12 +139,28 @@ def leftovers(case):
 
 def cut_off(case):
     """The first candidate alone can write no more, so that it loses the lease by time."""
-    enter = ["nsenter", "--target", str(case.first.pid), *(["--user", "--preserve-credentials"] if MAPPED else []), "--mount"]
+    enter = [
+        "nsenter",
+        "--target",
+        str(case.first.pid),
+        *(["--user", "--preserve-credentials"] if MAPPED else []),
+        "--mount",
+    ]
     subprocess.run([*enter, "mount", "-o", "remount,bind,ro", case.dir], check=True, cwd="/")
 
 
 def mounted_apart(directory):
-    return ["unshare", *MAPPED, "--mount", "--propagation", "private", "sh", "-c", f'mount --bind "{directory}" "{directory}" && exec "$@"', "sh"]
+    return [
+        "unshare",
+        *MAPPED,
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        f'mount --bind "{directory}" "{directory}" && exec "$@"',
+        "sh",
+    ]
 
 
 def next_leader(case):
@@ -132,10 +183,15 @@ def lose_the_lease(script, how):
     ok(led, f"{name}: the next candidate leads")
     same(survivors, [], f"{name}: nothing that the term started is alive then")
     reason = "lost" if how == "robbed" else "expired"
-    if not ok(stopped and (reason in stopped["message"] or "killed" in stopped["message"]), f"{name}: on_stopped has run ({reason}, or killed)"):
+    if not ok(
+        stopped and (reason in stopped["message"] or "killed" in stopped["message"]),
+        f"{name}: on_stopped has run ({reason}, or killed)",
+    ):
         case.first.log()
     if led and stopped:
-        note(f"{name}: on_stopped after {1000 * (stopped['seen'] - began):.0f} ms, the next leads after {1000 * (led['seen'] - began):.0f} ms")
+        note(
+            f"{name}: on_stopped after {1000 * (stopped['seen'] - began):.0f} ms, the next leads after {1000 * (led['seen'] - began):.0f} ms"
+        )
     time.sleep(0.2)
     # Killed between its last word and its report, on a machine that is late by the whole grace, it has its replacement run it again.
     times = len(case.first.said("stopped"))
@@ -197,6 +253,7 @@ def scenario(name, run):
     def guarded():
         with TOGETHER:
             run()
+
     guarded.__name__ = name
     return [guarded] if not wanted or any(w in name for w in wanted) else []
 
@@ -205,7 +262,12 @@ CASES = [
     (harm, "elector killed", [("elector", KILL)]),
     (harm, "elector and worker killed", [("elector", KILL), ("worker", KILL)]),
     (harm, "elector stopped and continued", [("elector", STOP)], [("elector", CONT)]),
-    (harm, "elector and worker stopped and continued", [("elector", STOP), ("worker", STOP)], [("worker", CONT), ("elector", CONT)]),
+    (
+        harm,
+        "elector and worker stopped and continued",
+        [("elector", STOP), ("worker", STOP)],
+        [("worker", CONT), ("elector", CONT)],
+    ),
     (harm, "elector, guard and worker killed", [("elector", KILL), ("guard", KILL), ("worker", KILL)]),
     (recover, "worker killed", [("worker", KILL)]),
     (recover, "worker stopped", [("worker", STOP)]),

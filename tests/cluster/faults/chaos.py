@@ -4,6 +4,7 @@ off from the lock's directory, the record deleted or taken by a stranger, the wo
 may live when the next term's begins; tokens only grow; somebody leads again after every fault.
 CHAOS_SEED=N repeats the choice of faults (not the machine's timing); CHAOS_FAULTS=N how many each field gets."""
 import os, random, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 
@@ -18,10 +19,18 @@ class Cut(Field):
 
     def start(self, name):
         mount = f'mount --bind "{self.home}" "{self.home}" && exec "$@"'
-        return self.join(name, prefix=["unshare", *ROOTLESS, "--mount", "--propagation", "private", "sh", "-c", mount, "sh"])
+        return self.join(
+            name, prefix=["unshare", *ROOTLESS, "--mount", "--propagation", "private", "sh", "-c", mount, "sh"]
+        )
 
     def remount(self, c, how):
-        enter = ["nsenter", "--target", str(c.pid), *(["--user", "--preserve-credentials"] if ROOTLESS else []), "--mount"]
+        enter = [
+            "nsenter",
+            "--target",
+            str(c.pid),
+            *(["--user", "--preserve-credentials"] if ROOTLESS else []),
+            "--mount",
+        ]
         return subprocess.run([*enter, "mount", "-o", f"remount,bind,{how}", self.home], cwd="/").returncode == 0
 
 
@@ -40,6 +49,7 @@ def hurt(c, *names, sig=KILL):
 
 def freeze_until_another(field, c, *names):
     """Frozen until another leads, then continued."""
+
     def until_another():
         terms = len(field.terms())
         hurt(c, *[n for n in names if n != "elector"], sig=STOP)
@@ -48,6 +58,7 @@ def freeze_until_another(field, c, *names):
         wait_for(lambda: len(field.terms()) > terms)
         hurt(c, *names, sig=CONT)
         return names
+
     return until_another()
 
 
@@ -129,8 +140,10 @@ def chaos(number):
         note(f"field {number}: {name}: {c.name} -> {f.terms()[-1][1]}")
         refill(f)
         time.sleep(pick.random() * 0.3)
-    good = ok(c and len(f.terms()) > len(todo) - len(ENDS_NO_TERM) * todo.count(ENDS_NO_TERM[0]),
-              f"field {number}: after each of {len(todo)} faults somebody led again (seed {SEED})")
+    good = ok(
+        c and len(f.terms()) > len(todo) - len(ENDS_NO_TERM) * todo.count(ENDS_NO_TERM[0]),
+        f"field {number}: after each of {len(todo)} faults somebody led again (seed {SEED})",
+    )
     if not good:
         note(f"not after: {name}")
     good = f.verdict(f"field {number}") and good
@@ -149,7 +162,7 @@ def pairing(f, number):
         led = [e["message"].split()[1] for e in c.all("print", "leading ")]
         ended = [e["message"].split()[1] for e in c.all("print", "stopped ")]
         if c.process.returncode != 0:  # killed
-            ended += led[len(ended):] if len(led) - len(ended) == 1 else []
+            ended += led[len(ended) :] if len(led) - len(ended) == 1 else []
         if led != ended:
             wrong.append((c.name, c.pid, c.process.returncode, led, ended))
             c.log()

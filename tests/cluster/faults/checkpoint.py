@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a leader saved in the record: the next one has it, however the term ended; a leader that lost the lock cannot save."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import STEADY, freeze
 from harness import *
@@ -41,7 +42,17 @@ class Ring:
             f.write(script)
 
     def join(self, name, *args, **kw):
-        return Candidate("--lock", self.lock, "--identity", name, self.script, *(["--", *args] if args else []), options=STEADY, cwd=self.dir, **kw)
+        return Candidate(
+            "--lock",
+            self.lock,
+            "--identity",
+            name,
+            self.script,
+            *(["--", *args] if args else []),
+            options=STEADY,
+            cwd=self.dir,
+            **kw,
+        )
 
     def record(self):
         if not os.path.exists(self.lock):
@@ -97,8 +108,15 @@ def never_twice():
     r = Ring()
     a, b = r.join("a", "on"), r.join("b", "on")
     everyone = [a, b]
-    for sig, who in [(signal.SIGSTOP, "elector"), (signal.SIGKILL, "worker"), (signal.SIGSTOP, "elector"), (signal.SIGKILL, "elector")]:
-        leader = wait_for(lambda: next((c for c in everyone if c.process.poll() is None and c.pid == r.record().get("pid")), None))
+    for sig, who in [
+        (signal.SIGSTOP, "elector"),
+        (signal.SIGKILL, "worker"),
+        (signal.SIGSTOP, "elector"),
+        (signal.SIGKILL, "elector"),
+    ]:
+        leader = wait_for(
+            lambda: next((c for c in everyone if c.process.poll() is None and c.pid == r.record().get("pid")), None)
+        )
         before = last(leader)
         wait_for(lambda: last(leader) > before + 3)
         n, terms = max(map(last, everyone)), sum(len(c.said("loaded")) for c in everyone)
@@ -112,9 +130,14 @@ def never_twice():
             leader.kill(signal.SIGCONT, pid)
         if leader.process.poll() is not None or (sig, who) == (signal.SIGKILL, "elector"):
             everyone.append(r.join("c", "on"))
-    numbers = [int(e["message"].split()[1]) for c in everyone for e in c.said("saved ") if e["message"].startswith("saved ")]
+    numbers = [
+        int(e["message"].split()[1]) for c in everyone for e in c.said("saved ") if e["message"].startswith("saved ")
+    ]
     same(len(numbers), len(set(numbers)), "frozen and killed leaders: no number was saved twice")
-    ok(r.data()["n"] >= max(numbers) and len(numbers) > 10, f"and none that was said to be saved was lost ({len(numbers)} saves)")
+    ok(
+        r.data()["n"] >= max(numbers) and len(numbers) > 10,
+        f"and none that was said to be saved was lost ({len(numbers)} saves)",
+    )
 
 
 def robbed():
@@ -132,8 +155,10 @@ def robbed():
 
 
 def several():
-    two = SCRIPT.replace("return {", "local one = {", 1) + "\nlocal two = {} for k, v in pairs(one) do two[k] = v end\n" \
+    two = (
+        SCRIPT.replace("return {", "local one = {", 1) + "\nlocal two = {} for k, v in pairs(one) do two[k] = v end\n"
         "one.name, two.name = 'one', 'two' return { one, two }"
+    )
     r = Ring(two)
     a = Candidate("--lock", r.lock + "-{name}", r.script, options=STEADY, cwd=r.dir)
     ok(a.wait("print", "saved 1", 2), "two elections of a script save side by side, each into its own record")

@@ -2,6 +2,7 @@
 """A primary dies, and an asynchronous copy that lacks the last checkpoints is promoted, on Redis and on PostgreSQL: a leader whose term
 goes on puts them back, so that the next one loads what was said to be saved. With copies that are waited for, nothing is said too early."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from harness import *
 from proxy import Proxy
@@ -95,7 +96,9 @@ class Pair:
         self.candidates = []
 
     def enter(self, identity):
-        c = Candidate("--lock", self.store.url(self.waits), "--identity", identity, self.script, options=TIMES, cwd=self.dir)
+        c = Candidate(
+            "--lock", self.store.url(self.waits), "--identity", identity, self.script, options=TIMES, cwd=self.dir
+        )
         self.candidates.append(c)
         return c
 
@@ -118,6 +121,7 @@ class Pair:
 
     def close(self):
         import harness
+
         for c in self.candidates:
             if harness._failed:
                 c.log()
@@ -140,13 +144,20 @@ def goes_on(store):
     p.count_to(10)
     ok(a.wait("print", "saved 10"), f"{p.name}: five more are acknowledged, which the copy does not get")
     p.fail_over()
-    ok(a.wait("checkpoint_restored"), f"{p.name}: the same leader, on the promoted server, says that it puts the last one back")
+    ok(
+        a.wait("checkpoint_restored"),
+        f"{p.name}: the same leader, on the promoted server, says that it puts the last one back",
+    )
     ok(wait_for(lambda: p.saved(p.store.second) == 10), f"{p.name}: and it is there")
     same((len(a.all("became_leader")), len(a.all("stopped_leading"))), (1, 0), f"{p.name}: in the same term")
     a.kill(signal.SIGTERM)
     a.leave()
     ok(b.wait("print", "loaded"), f"{p.name}: it hands over")
-    same([e["message"] for e in b.said("loaded")], ["loaded 10"], f"{p.name}: the next leader loads the last one that was acknowledged")
+    same(
+        [e["message"] for e in b.said("loaded")],
+        ["loaded 10"],
+        f"{p.name}: the next leader loads the last one that was acknowledged",
+    )
     p.count_to(11)
     ok(b.wait("print", "saved 11"), f"{p.name}: and saves")
     p.close()
@@ -168,13 +179,16 @@ def waited_for(store):
         a.kill(signal.SIGKILL, pid)
     p.fail_over()
     ok(b.wait("print", "loaded"), f"{p.name}: leader and primary die, and another leads on the promoted copy")
-    same([e["message"] for e in b.said("loaded")], ["loaded 5"], f"{p.name}: it loads the last one that was acknowledged")
+    same(
+        [e["message"] for e in b.said("loaded")], ["loaded 5"], f"{p.name}: it loads the last one that was acknowledged"
+    )
     p.close()
 
 
 def job(what, store):
     def run():
         what(store)
+
     run.__name__ = f"{what.__name__} {store.name}"
     return run
 

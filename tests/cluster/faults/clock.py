@@ -3,6 +3,7 @@
 times in the record never go back, and no job of term:cron runs twice. Each candidate sees its own clock (shim.c); this machine's
 is left alone."""
 import os, struct, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 
@@ -19,15 +20,15 @@ class Clocked(Field):
 
     def start(self, name, seconds=0, env=None):
         self.set(name, seconds)
-        return self.join(name, env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.clock(name), **(env or {})})
+        return self.join(
+            name, env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.clock(name), **(env or {})}
+        )
 
     def renewals(self, count):
         """Waits until the record has changed so often; the times of renewal it said."""
         seen = {}
         wait_for(lambda: seen.update({(r := self.record())["write"]: r["renewTime"]}) or len(seen) > count)
         return list(seen.values())
-
-
 
 
 def set_back():
@@ -49,7 +50,10 @@ def set_back():
     a.kill(signal.SIGUSR1)
     ok(f.acts(1, "b"), "set back an hour: the leader resigns, and the other leads")
     second = f.terms()[1][0]
-    ok(f.record()["acquireTime"] < before["acquireTime"], "set back an hour: whose clock is an hour behind, as the record shows")
+    ok(
+        f.record()["acquireTime"] < before["acquireTime"],
+        "set back an hour: whose clock is an hour behind, as the record shows",
+    )
     ok(second == first + 1, "set back an hour: the token counts on where the clock would have made it smaller")
     a.kill(signal.SIGKILL)
     freeze(b, f.lock)
@@ -89,20 +93,32 @@ end }"""
 def cron():
     """The second leader's clock is two days behind, and is set right while it leads."""
     f = Clocked("cron")
-    script, right = os.path.join(f.dir, "cron.lua"), 600 - int(time.time()) % HOUR  # ten past, so that no hour begins meanwhile
+    script, right = (
+        os.path.join(f.dir, "cron.lua"),
+        600 - int(time.time()) % HOUR,
+    )  # ten past, so that no hour begins meanwhile
     with open(script, "w") as out:
         out.write(JOB)
 
     def start(name, seconds):
         f.set(name, seconds)
-        c = Candidate("--lock", f.lock, "--identity", name, script, options=STEADY, cwd=f.dir,
-                      env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": f.clock(name)})
+        c = Candidate(
+            "--lock",
+            f.lock,
+            "--identity",
+            name,
+            script,
+            options=STEADY,
+            cwd=f.dir,
+            env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": f.clock(name)},
+        )
         c.name = name
         f.candidates.append(c)
         return c
 
     def mark():
         return f.record().get("checkpoint", {}).get("cron", {}).get("job", 0)
+
     a = start("a", right)
     ok(wait_for(lambda: os.path.exists(f.lock) and mark()), "cron: a job that no leader has seen begins now")
     leave(a)
@@ -114,15 +130,26 @@ def cron():
     behind = right - 48 * HOUR
     b = start("b", behind)
     said = b.wait("cron_future")
-    ok(said and said["level"] == "warn" and '"job"' in said["message"] and all(
-        time.strftime("%Y-%m-%dT%H:", time.gmtime(t)) in said["message"] for t in (hour, time.time() + behind)),
-       f"cron: a leader whose clock is two days behind says so: {said and said['message']}")
+    ok(
+        said
+        and said["level"] == "warn"
+        and '"job"' in said["message"]
+        and all(time.strftime("%Y-%m-%dT%H:", time.gmtime(t)) in said["message"] for t in (hour, time.time() + behind)),
+        f"cron: a leader whose clock is two days behind says so: {said and said['message']}",
+    )
     f.renewals(3)
     same(mark(), hour, "cron: the mark stays where it is")
     f.set("b", right + HOUR)
-    ok(wait_for(lambda: b.said("ran "), 2 * PATIENCE), "cron: once its clock is past the mark, the job runs within a minute")
+    ok(
+        wait_for(lambda: b.said("ran "), 2 * PATIENCE),
+        "cron: once its clock is past the mark, the job runs within a minute",
+    )
     f.renewals(3)
-    same([e["message"] for e in b.said("ran ")], [f"ran {hour + HOUR}"], "cron: for the next time, and for none before the mark")
+    same(
+        [e["message"] for e in b.said("ran ")],
+        [f"ran {hour + HOUR}"],
+        "cron: for the next time, and for none before the mark",
+    )
     same([mark(), len(b.all("cron_future"))], [hour + HOUR, 1], "cron: the mark goes on, and nothing more is said")
     f.end()
 
@@ -132,8 +159,10 @@ def shim_works():
     f = Clocked("shim")
     a = f.start("a", -HOUR)
     f.acts(1, "a")
-    ok(a.wait("became_leader")["time"] < time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 1800)),
-       "the candidate's clock is an hour behind")
+    ok(
+        a.wait("became_leader")["time"] < time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(time.time() - 1800)),
+        "the candidate's clock is an hour behind",
+    )
     f.end()
 
 

@@ -2,14 +2,27 @@
 """A PostgreSQL primary dies, and an asynchronous standby that lacks the last term is promoted: nobody leads beside that term, and the
 next one's token is larger than what its candidate has seen."""
 import os, struct, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 from proxy import Proxy
 from servers import Postgres
 
 # The record is as a renewal left it for longer than the test needs to hold the standby back behind it.
-SELDOM = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", "3s", "--stop-grace", "500ms", "--kill-allowance", "750ms",
-          "--drift-allowance", "750ms"]
+SELDOM = [
+    "--lease-duration",
+    "9s",
+    "--renew-deadline",
+    "6s",
+    "--retry-period",
+    "3s",
+    "--stop-grace",
+    "500ms",
+    "--kill-allowance",
+    "750ms",
+    "--drift-allowance",
+    "750ms",
+]
 
 
 class Pair(Field):
@@ -47,11 +60,13 @@ class Pair(Field):
 
     def hold_back(self):
         """Right behind a renewal, which the standby has."""
+
         def held():
             self.link.freeze()
             if self.shows(self.first).get("write") == self.shows(self.second).get("write"):
                 return True
             self.link.thaw()
+
         before = self.shows(self.second).get("write")
         wait_for(lambda: self.shows(self.second).get("write") != before)
         ok(wait_for(held), f"{self.name}: the standby has the leader's last renewal")
@@ -71,6 +86,7 @@ class Pair(Field):
 
 def harness_failed():
     import harness
+
     return harness._failed
 
 
@@ -89,7 +105,11 @@ def let_go():
     ok(a.wait("release_failed") and a.wait("new_leader", "b leads"), f"{f.name}: a, whose answer was lost, follows b")
     f.fail_over()
     way.close()
-    same((f.shows(f.second)["holderIdentity"], f.shows(f.second)["state"]), ("a", "leading"), f"{f.name}: the promoted server shows a's own renewal")
+    same(
+        (f.shows(f.second)["holderIdentity"], f.shows(f.second)["state"]),
+        ("a", "leading"),
+        f"{f.name}: the promoted server shows a's own renewal",
+    )
     ok(a.wait("acquire_failed", "promoted"), f"{f.name}: a is not elected there at once")
     ok(f.acts(2, "a"), f"{f.name}: but when b's lease is over")
     f.close()
@@ -115,6 +135,7 @@ def old_primary():
     def met():
         with open(f.first.log, errors="replace") as log:
             return "application_name=lunarch" in log.read()
+
     ok(renewed(), f"{f.name}: its term goes on on the promoted one")
     f.first.start()
     left = f.shows(f.first)["write"]
@@ -127,8 +148,15 @@ def old_primary():
     same(f.shows(f.first)["write"], left, f"{f.name}: in the old one nothing was changed")
     same((len(a.all("became_leader")), len(a.all("stopped_leading"))), (1, 0), f"{f.name}: and the term goes on")
     late = f.enter("late", f.first.port)
-    ok(late.wait("new_leader", "a leads") and late.wait("acquire_failed"), f"{f.name}: a candidate that knows only the old one cannot be elected there")
-    same((f.shows(f.first)["write"], len(late.all("became_leader"))), (left, 0), f"{f.name}: and nothing is changed in it")
+    ok(
+        late.wait("new_leader", "a leads") and late.wait("acquire_failed"),
+        f"{f.name}: a candidate that knows only the old one cannot be elected there",
+    )
+    same(
+        (f.shows(f.first)["write"], len(late.all("became_leader"))),
+        (left, 0),
+        f"{f.name}: and nothing is changed in it",
+    )
     way.close()
     f.close()
 
@@ -148,7 +176,10 @@ def clock_behind():
     c.kill(signal.SIGCONT)
     ok(c.wait("new_leader", "b leads"), f"{f.name}: but c does")
     f.fail_over()
-    ok(float(f.second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000, f"{f.name}: the promoted server's clock is behind")
+    ok(
+        float(f.second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000,
+        f"{f.name}: the promoted server's clock is behind",
+    )
     ok(f.acts(1, "c"), f"{f.name}: c leads on the promoted server")
     lost, new = [t for t, name in f.terms() if name in "bc"][-2:]
     ok(new > lost, f"{f.name}: its token is larger than that of the lost term ({new - lost})")

@@ -2,6 +2,7 @@
 """A Redis primary dies, and an asynchronous replica that lacks the last term is promoted; or the primary that died comes back as one:
 nobody leads beside another, and that there are two primaries is said."""
 import os, struct, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import harness
 from field import *
@@ -9,8 +10,20 @@ from proxy import Proxy
 from servers import Redis
 
 # The record is as a renewal left it for longer than the test needs to hold the replica back behind it.
-SELDOM = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", "3s", "--stop-grace", "500ms", "--kill-allowance", "750ms",
-          "--drift-allowance", "750ms"]
+SELDOM = [
+    "--lease-duration",
+    "9s",
+    "--renew-deadline",
+    "6s",
+    "--retry-period",
+    "3s",
+    "--stop-grace",
+    "500ms",
+    "--kill-allowance",
+    "750ms",
+    "--drift-allowance",
+    "750ms",
+]
 PATIENT = [*SELDOM, "--retry-period", "500ms"]
 
 
@@ -54,11 +67,13 @@ class Pair(Field):
 
     def hold_back(self):
         """Right behind a renewal, which the replica has."""
+
         def held():
             self.link.freeze()
             if self.shows(self.first).get("write") == self.shows(self.second).get("write"):
                 return True
             self.link.thaw()
+
         before = self.shows(self.second).get("write")
         wait_for(lambda: self.shows(self.second).get("write") != before)
         ok(wait_for(held), f"{self.name}: the replica has the leader's last renewal")
@@ -94,7 +109,11 @@ def let_go():
     ok(a.wait("release_failed") and a.wait("new_leader", "b leads"), f"{f.name}: a, whose answer was lost, follows b")
     f.fail_over()
     way.close()
-    same((f.shows(f.second)["holderIdentity"], f.shows(f.second)["state"]), ("a", "leading"), f"{f.name}: the promoted server shows a's own renewal")
+    same(
+        (f.shows(f.second)["holderIdentity"], f.shows(f.second)["state"]),
+        ("a", "leading"),
+        f"{f.name}: the promoted server shows a's own renewal",
+    )
     ok(a.wait("acquire_failed", "promoted"), f"{f.name}: a is not elected there at once")
     ok(f.acts(2, "a"), f"{f.name}: but when b's lease is over")
     f.close()
@@ -135,17 +154,27 @@ def comes_back():
     wait_for(lambda: f.shows(f.second).get("write") != before)
     f.fail_over()
     before = f.record().get("write")
-    ok(wait_for(lambda: f.record().get("write") != before) and len(f.terms()) == 1, f"{f.name}: x's term goes on on the promoted server")
+    ok(
+        wait_for(lambda: f.record().get("write") != before) and len(f.terms()) == 1,
+        f"{f.name}: x's term goes on on the promoted server",
+    )
     f.first.start()
     door = os.path.join(f.dir, "door")
     y = f.join("y", "--control", door, times=PATIENT)
     told = f"127.0.0.1:{f.first.port} and 127.0.0.1:{f.second.port} both say that they are primaries"
-    ok(y.wait("read_failed", told) or y.wait("acquire_failed", told), f"{f.name}: y, who starts now, says that there are two primaries")
+    ok(
+        y.wait("read_failed", told) or y.wait("acquire_failed", told),
+        f"{f.name}: y, who starts now, says that there are two primaries",
+    )
     ok(wait_for(lambda: told in ctl(door, "why")), f"{f.name}: so does ctl why")
     r = subprocess.run([LUNARCH, "status", "--lock", f.lock], capture_output=True, text=True, timeout=60)
     ok(r.returncode and told in r.stderr, f"{f.name}: and status")
     time.sleep(20)  # longer than two leases
-    same((len(f.terms()), len(y.all("became_leader")), len(x.all("stopped_leading"))), (1, 0, 0), f"{f.name}: y is not elected, and x leads on")
+    same(
+        (len(f.terms()), len(y.all("became_leader")), len(x.all("stopped_leading"))),
+        (1, 0, 0),
+        f"{f.name}: y is not elected, and x leads on",
+    )
     f.first.cli("REPLICAOF", "127.0.0.1", str(f.second.port))
     ok(y.wait("new_leader", "x leads"), f"{f.name}: the old one becomes a replica, and y follows x")
     x.kill(signal.SIGTERM)

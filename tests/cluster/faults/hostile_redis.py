@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What listens where a Redis server should may be anything: whatever it sends, the elector stays small, and its other election keeps its term."""
 import itertools, os, socket, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 
@@ -41,11 +42,13 @@ class Attacker:
 
 def flood(beginning, piece):
     """What never ends, but for this machine's sake."""
+
     def serve(s):
         s.sendall(beginning)
         many = piece * (65536 // len(piece) + 1)
         for _ in range(FLOOD // len(many)):
             s.sendall(many)
+
     return serve
 
 
@@ -55,6 +58,7 @@ def bulk(text):
 
 def speaking(answer):
     """Greets as Redis does; answer(words): to a script."""
+
     def serve(s):
         f = s.makefile("rb")
         while line := f.readline():
@@ -62,16 +66,38 @@ def speaking(answer):
             for _ in range(int(line[1:])):
                 words.append(f.read(int(f.readline()[1:]) + 2)[:-2])
             what = words[0].upper()
-            s.sendall(bulk(words[1]) if what == b"ECHO" else b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n" if what == b"ROLE" else
-                      bulk(b"%040d" % len(words[2])) if what == b"SCRIPT" else answer(words) if what == b"EVALSHA" else b"+OK\r\n")
+            s.sendall(
+                bulk(words[1])
+                if what == b"ECHO"
+                else b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"
+                if what == b"ROLE"
+                else bulk(b"%040d" % len(words[2]))
+                if what == b"SCRIPT"
+                else answer(words)
+                if what == b"EVALSHA"
+                else b"+OK\r\n"
+            )
+
     return serve
 
 
 DIGEST = bulk(b"a" * 40)
-NONSENSE = [b"*5\r\n$5\r\nfound\r\n:5\r\n" + DIGEST + bulk(b"1") + bulk(b""), b"*5\r\n$5\r\nfound\r\n*1\r\n+x\r\n" + DIGEST + bulk(b"1") + bulk(b""),
-            b"*5\r\n$5\r\nfound\r\n$-1\r\n" + DIGEST + bulk(b"1") + bulk(b""), b"*5\r\n$5\r\nfound\r\n$2\r\n{}\r\n" + bulk(b"z" * 9) + bulk(b"1") + bulk(b""),
-            b"*5\r\n$5\r\nfound\r\n$2\r\n{}\r\n" + DIGEST + bulk(b"9" * 30) + bulk(b""), b"*5\r\n$5\r\nfound\r\n$2\r\n{}\r\n" + DIGEST + bulk(b"1") + bulk(b"m" * 64),
-            b"*2\r\n$5\r\nlarge\r\n:-3\r\n", b"*2\r\n$5\r\nlarge\r\n+many\r\n", b"*1\r\n:3\r\n", b":7\r\n", b"$-1\r\n", b"*-1\r\n", b"*0\r\n", b"+absent\r\n"]
+NONSENSE = [
+    b"*5\r\n$5\r\nfound\r\n:5\r\n" + DIGEST + bulk(b"1") + bulk(b""),
+    b"*5\r\n$5\r\nfound\r\n*1\r\n+x\r\n" + DIGEST + bulk(b"1") + bulk(b""),
+    b"*5\r\n$5\r\nfound\r\n$-1\r\n" + DIGEST + bulk(b"1") + bulk(b""),
+    b"*5\r\n$5\r\nfound\r\n$2\r\n{}\r\n" + bulk(b"z" * 9) + bulk(b"1") + bulk(b""),
+    b"*5\r\n$5\r\nfound\r\n$2\r\n{}\r\n" + DIGEST + bulk(b"9" * 30) + bulk(b""),
+    b"*5\r\n$5\r\nfound\r\n$2\r\n{}\r\n" + DIGEST + bulk(b"1") + bulk(b"m" * 64),
+    b"*2\r\n$5\r\nlarge\r\n:-3\r\n",
+    b"*2\r\n$5\r\nlarge\r\n+many\r\n",
+    b"*1\r\n:3\r\n",
+    b":7\r\n",
+    b"$-1\r\n",
+    b"*-1\r\n",
+    b"*0\r\n",
+    b"+absent\r\n",
+]
 
 
 def is_read(words):
@@ -85,7 +111,11 @@ def nonsense():
 
 def endless_doubt():
     """The product of what it says with a thousand is no number."""
-    return speaking(lambda words: b"*1\r\n" + bulk(b"absent") if is_read(words) else b"*3\r\n" + bulk(b"doubt") + bulk(b"m.1") + bulk(b"9223372036854775807"))
+    return speaking(
+        lambda words: b"*1\r\n" + bulk(b"absent")
+        if is_read(words)
+        else b"*3\r\n" + bulk(b"doubt") + bulk(b"m.1") + bulk(b"9223372036854775807")
+    )
 
 
 def kb(pid, what):
@@ -103,7 +133,10 @@ def attacked(name, serve, said, rounds=3):
         c.log()
     held = json.load(open(os.path.join(home, "lock")))
     time.sleep(1)
-    ok(wait_for(lambda: json.load(open(os.path.join(home, "lock")))["write"] != held["write"]), f"{name}: the first renews")
+    ok(
+        wait_for(lambda: json.load(open(os.path.join(home, "lock")))["write"] != held["write"]),
+        f"{name}: the first renews",
+    )
     same((len(c.all("became_leader")), len(c.all("stopped_leading"))), (1, 0), f"{name}: and has kept its term")
     most = kb(c.pid, "VmHWM")
     ok(most < MOST_KB, f"{name}: the elector never had more than {MOST_KB // 1024} MB ({most // 1024})")
@@ -135,7 +168,10 @@ def garbled():
 
 def doubted():
     c = attacked("doubted", endless_doubt(), "nobody is elected for another", rounds=0)
-    left = [float(e["message"].split("for another ")[1].split()[0]) for e in c.all("acquire_failed", "nobody is elected for another")]
+    left = [
+        float(e["message"].split("for another ")[1].split()[0])
+        for e in c.all("acquire_failed", "nobody is elected for another")
+    ]
     ok(min(left) > 1e6, "doubted: for as long as it said")
 
 

@@ -2,6 +2,7 @@
 """What only somebody can mend, on the four stores side by side: a wrong password, another program's record, missing rights. Each is
 said once and tried ever more rarely, nobody leads on it, nothing is touched; mended, it leads. And a host whose name comes later."""
 import os, shutil, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from lock_driver import Driver, record
 from harness import *
@@ -9,12 +10,17 @@ from proxy import Proxy
 from stores import Etcd, Postgres, Redis, ZooKeeper, Zk, b64
 
 TIMES = ["--lease-duration", "2s", "--renew-deadline", "1.4s", "--retry-period", "1s"]  # an operation has a second
-WINDOW_S = 13           # with a watch: tries at 0, 2, 6, 14 s; those who do not slow down make seven
+WINDOW_S = 13  # with a watch: tries at 0, 2, 6, 14 s; those who do not slow down make seven
 WRONG, RIGHT = "gehe1m", "geheim"
 THEIRS = b"config of another program"
 LEADS = "return { on_leading = function() end }"
 TROUBLE = ("read_failed", "foreign_record", "acquire_failed", "store_back")
-DENIED = {"etcd": "authentication failed", "redis": "refuses the user or the password", "postgres": "authentication failed", "zookeeper": "refuses it"}
+DENIED = {
+    "etcd": "authentication failed",
+    "redis": "refuses the user or the password",
+    "postgres": "authentication failed",
+    "zookeeper": "refuses it",
+}
 REFUSED = {"etcd": "has no right", "redis": "docs/locks.md", "postgres": "docs/locks.md", "zookeeper": "refuses it"}
 room = scratch()
 SOURCES = os.path.join(room, "nsswitch.conf")
@@ -43,7 +49,14 @@ class Ear:
 
 class OnEtcd(Etcd):
     """login, look, write: what is heard of each. seldom: tries with a wrong password in the window, those for notices included."""
-    login, look, write, seldom, barred = b"/auth/authenticate", b'{"success":[{"request_range"', b'{"compare"', 11, "poor"
+
+    login, look, write, seldom, barred = (
+        b"/auth/authenticate",
+        b'{"success":[{"request_range"',
+        b'{"compare"',
+        11,
+        "poor",
+    )
 
     def __init__(self):
         super().__init__("--bcrypt-cost", "4")
@@ -81,13 +94,16 @@ class OnRedis(Redis):
 
 class OnPostgres(Postgres):
     """A statement's text passes but once in a connection; the lock's name with every look."""
+
     login, look, write, seldom, barred = b"user\0luna\0", b"taken", b"holderIdentity", 9, "poor"
 
     def __init__(self):
         super().__init__(auth="scram-sha-256")
         begin(self.url("first"))  # which makes the table
-        self.server.sql(f"CREATE ROLE luna LOGIN PASSWORD '{RIGHT}'; CREATE ROLE poor LOGIN PASSWORD '{RIGHT}'; "
-                        "GRANT ALL ON lunarch_locks TO luna; GRANT SELECT ON lunarch_locks TO poor")
+        self.server.sql(
+            f"CREATE ROLE luna LOGIN PASSWORD '{RIGHT}'; CREATE ROLE poor LOGIN PASSWORD '{RIGHT}'; "
+            "GRANT ALL ON lunarch_locks TO luna; GRANT SELECT ON lunarch_locks TO poor"
+        )
 
     def mend(self):
         self.server.sql(f"ALTER ROLE luna PASSWORD '{WRONG}'")
@@ -98,7 +114,14 @@ class OnPostgres(Postgres):
 
 class OnZooKeeper(ZooKeeper):
     """Where a wrong password is a user like any other, who may neither read what is another's nor make a node below it."""
-    login, look, write, seldom, barred = b"\0\0\0\4\0\0\0\5/mine", b"\0\0\0\4\0\0\0\6/taken", b"holderIdentity", 5, "luna"
+
+    login, look, write, seldom, barred = (
+        b"\0\0\0\4\0\0\0\5/mine",
+        b"\0\0\0\4\0\0\0\6/taken",
+        b"holderIdentity",
+        5,
+        "luna",
+    )
     seen = "closed/seen"
 
     def __init__(self):
@@ -157,8 +180,18 @@ def late(store):
     """Its host's name is known only later, by the last line of a file of its own."""
     hosts = os.path.join(room, store.name)
     open(hosts, "w").close()
-    return hosts, candidate(store.url("late").replace("127.0.0.1", "store.test"), prefix=["unshare", "--mount", "sh", "-c", 'mount --bind "$0" /etc/hosts && '
-                     'mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"', hosts, SOURCES])
+    return hosts, candidate(
+        store.url("late").replace("127.0.0.1", "store.test"),
+        prefix=[
+            "unshare",
+            "--mount",
+            "sh",
+            "-c",
+            'mount --bind "$0" /etc/hosts && ' 'mount --bind "$1" /etc/nsswitch.conf && shift && exec "$@"',
+            hosts,
+            SOURCES,
+        ],
+    )
 
 
 def trial(kind):
@@ -173,7 +206,7 @@ def trial(kind):
     hosts, later = late(store)
     denied.wait("read_failed"), foreign.wait("foreign_record"), barred.wait("acquire_failed")
     ok(later.wait("read_failed", "store.test"), f"{name}: a host that does not resolve is told")
-    time.sleep(max(0., since + WINDOW_S - time.monotonic()))
+    time.sleep(max(0.0, since + WINDOW_S - time.monotonic()))
     lasting(f"{name}: a wrong password", denied, ears[0], "read_failed", DENIED[name], kind.seldom, since)
     lasting(f"{name}: another program's record", foreign, ears[1], "foreign_record", "no election record", 10, since)
     lasting(f"{name}: missing rights", barred, ears[2], "acquire_failed", REFUSED[name], 5, since)
@@ -183,7 +216,12 @@ def trial(kind):
     with open(hosts, "a") as f:
         f.write("127.0.0.1 store.test\n")
     store.mend(), store.grant(), store.delete("taken")
-    for what, c in (("a wrong password", denied), ("another program's record", foreign), ("missing rights", barred), ("no host", later)):
+    for what, c in (
+        ("a wrong password", denied),
+        ("another program's record", foreign),
+        ("missing rights", barred),
+        ("no host", later),
+    ):
         leads(f"{name}: {what}", c)
     for c in (denied, foreign, barred, later):
         c.kill(signal.SIGTERM)
@@ -198,6 +236,7 @@ with open(SOURCES, "w") as f:
 def named(kind):
     def job():
         trial(kind)
+
     job.__name__ = kind.name
     return job
 

@@ -2,6 +2,7 @@
 """Candidates that cannot see each other's processes: two PID or time namespaces on one directory, a holder of another host; --reclaim;
 a record or a whole directory that is deleted. Real processes, one lock each."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 
@@ -27,7 +28,11 @@ def namespaces():
     changes = a.all("print")
     a.kill(signal.SIGKILL, elector_of(a))
     ok(f.acts(1, "b"), "two PID namespaces: a killed holder inside is followed by the one outside")
-    same([b.all("holder_dead"), b.all("death_unproved")], [[], []], "two PID namespaces: by the lease alone, nothing was proved about its pid")
+    same(
+        [b.all("holder_dead"), b.all("death_unproved")],
+        [[], []],
+        "two PID namespaces: by the lease alone, nothing was proved about its pid",
+    )
     a = f.join("a", prefix=APART, strict=True)
     ok(a.wait("new_leader", "b leads"), "two PID namespaces: a new one inside follows")
     b.kill(signal.SIGKILL)
@@ -50,8 +55,11 @@ def time_namespaces():
     b = f.join("b", prefix=ANOTHER_TIME, strict=True)
     ok(b.wait("new_leader", "a leads"), "two time namespaces: the one inside follows")
     wait_for(lambda: b.all("death_unproved") or len(f.terms()) > 1 or a.all("stopped_leading"))
-    same([[name for _, name in f.terms()], a.all("stopped_leading"), b.all("holder_dead")], [["a"], [], []],
-         "two time namespaces: a leader that renews leads on, with its processes")
+    same(
+        [[name for _, name in f.terms()], a.all("stopped_leading"), b.all("holder_dead")],
+        [["a"], [], []],
+        "two time namespaces: a leader that renews leads on, with its processes",
+    )
     ok(b.all("death_unproved", "time namespace"), "two time namespaces: the log says that a death could not be proved")
     a.kill(signal.SIGKILL)
     ok(f.acts(1, "b"), "two time namespaces: a killed holder is followed by the one inside")
@@ -59,8 +67,11 @@ def time_namespaces():
     a = f.join("a", strict=True)
     ok(a.wait("new_leader", "b leads"), "two time namespaces: the one outside follows")
     wait_for(lambda: a.all("death_unproved") or len(f.terms()) > 2)
-    same([[name for _, name in f.terms()], b.all("stopped_leading"), a.all("holder_dead")], [["a", "b"], [], []],
-         "two time namespaces: and lets it lead on")
+    same(
+        [[name for _, name in f.terms()], b.all("stopped_leading"), a.all("holder_dead")],
+        [["a", "b"], [], []],
+        "two time namespaces: and lets it lead on",
+    )
     leave(b)
     ok(f.acts(2, "a"), "two time namespaces: a clean stop hands over at once all the same")
     f.verdict("two time namespaces")
@@ -82,7 +93,11 @@ def another_host():
         same(f.terms(), [], f"another host, {what}: as long as it renews, nobody else leads")
         same(a.all("holder_dead"), [], f"another host, {what}: and nothing is proved about it")
         ok(f.acts(1, "a"), f"another host, {what}: silent, it is followed by lease")
-        same((newest(f.lock) if option else f.record())["previousHolder"], "far away", f"another host, {what}: as the record says")
+        same(
+            (newest(f.lock) if option else f.record())["previousHolder"],
+            "far away",
+            f"another host, {what}: as the record says",
+        )
         b = f.join("b", lock=f.lock + option)
         ok(b.wait("new_leader", "a leads"), f"another host, {what}: a second candidate follows")
         leave(a)
@@ -90,13 +105,31 @@ def another_host():
         f.verdict(f"another host, {what}")
         f.end()
 
-    at_once(lambda: one("with a pid that lives here", os.getpid(), ""), lambda: one("with a pid that is dead here, polled", dead_pid(), "?shared=link"))
+    at_once(
+        lambda: one("with a pid that lives here", os.getpid(), ""),
+        lambda: one("with a pid that is dead here, polled", dead_pid(), "?shared=link"),
+    )
 
 
-HOLDER = {"holderIdentity": "far away", "leaseDurationSeconds": 3, "leaseDurationMs": 3000, "renewDeadlineMs": 2000, "retryPeriodMs": 400,
-          "acquireTime": "2026-01-01T00:00:00.000000Z", "renewTime": "2026-01-01T00:00:00.000000Z", "leaderTransitions": 3, "term": 9,
-          "token": 123456, "write": "0" * 32, "state": "leading", "incarnation": "11111111-1111-4111-8111-111111111111",
-          "pidStart": 1, "bootId": "22222222-2222-4222-8222-222222222222", "pidNamespace": 4026531836, "tree": "/nowhere/.tree"}
+HOLDER = {
+    "holderIdentity": "far away",
+    "leaseDurationSeconds": 3,
+    "leaseDurationMs": 3000,
+    "renewDeadlineMs": 2000,
+    "retryPeriodMs": 400,
+    "acquireTime": "2026-01-01T00:00:00.000000Z",
+    "renewTime": "2026-01-01T00:00:00.000000Z",
+    "leaderTransitions": 3,
+    "term": 9,
+    "token": 123456,
+    "write": "0" * 32,
+    "state": "leading",
+    "incarnation": "11111111-1111-4111-8111-111111111111",
+    "pidStart": 1,
+    "bootId": "22222222-2222-4222-8222-222222222222",
+    "pidNamespace": 4026531836,
+    "tree": "/nowhere/.tree",
+}
 
 
 def put(path, record, option=""):
@@ -125,7 +158,10 @@ def reclaim():
     f = Field("reclaim")
     put(f.lock, dict(HOLDER, holderIdentity="pod-0", leaseDurationMs=3600000, leaseDurationSeconds=3600))
     a = f.join("pod-0", "--reclaim")
-    ok(f.acts(1, "pod-0"), "--reclaim: an hour's lease of an earlier life on another host, or before a reboot, is taken at once")
+    ok(
+        f.acts(1, "pod-0"),
+        "--reclaim: an hour's lease of an earlier life on another host, or before a reboot, is taken at once",
+    )
     ok(f.record()["token"] > 123456 and f.record()["term"] == 10, "--reclaim: with a new term and a larger token")
 
     # The same identity on the same host, while the first one lives: that is a mistake, and must not make two leaders.
@@ -200,8 +236,12 @@ def deleted_directory():
     b.wait("new_leader")
     shutil.rmtree(f.home)
     ok(a.wait("stopped_leading"), "deleted directory: the leader's term ends")
-    ok(wait_for(lambda: [e for e in a.events + b.events if e.get("level") == "warn" and f.home in e.get("message", "")]),
-       "deleted directory: the log names it")
+    ok(
+        wait_for(
+            lambda: [e for e in a.events + b.events if e.get("level") == "warn" and f.home in e.get("message", "")]
+        ),
+        "deleted directory: the log names it",
+    )
     time.sleep(1)
     same(len(f.terms()), 1, "deleted directory: nobody leads without it")
     os.mkdir(f.home)

@@ -2,6 +2,7 @@
 """A worker that dies at a bad moment: while the program is told to leave, or when the script can no longer be loaded. Nobody
 may wait for it for ever, and its on_stopped may not be forgotten."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 
@@ -25,9 +26,15 @@ def told_to_leave():
     put(script, SCRIPT % "")
     c = Candidate("--lock", directory + "/lock", script)
     c.wait("print", "leading")
-    put(script, SCRIPT % f"io.open('{directory}/loading', 'w'):close() while not io.open('{directory}/go') do sleep(0.01) end")
+    put(
+        script,
+        SCRIPT % f"io.open('{directory}/loading', 'w'):close() while not io.open('{directory}/go') do sleep(0.01) end",
+    )
     c.kill(signal.SIGKILL, c.worker())
-    ok(wait_for(lambda: os.path.exists(directory + "/loading")), "told to leave: the killed worker's replacement is loading")
+    ok(
+        wait_for(lambda: os.path.exists(directory + "/loading")),
+        "told to leave: the killed worker's replacement is loading",
+    )
     c.kill(signal.SIGTERM)
     time.sleep(0.3)
     put(directory + "/go", "")
@@ -79,8 +86,11 @@ def cannot_be_loaded(ending):
         ok(c.wait("print", "stopped"), f"{name}: repaired, it is loaded, and on_stopped runs though another leads")
         leave(other)
         ok(c.wait("print", "leading", count=2), f"{name}: then it takes part again")
-        same([e["message"].split()[0] for e in c.all("print")], ["leading", "stopped", "leading"],
-             f"{name}: on_stopped has run once for the old term, before the new one")
+        same(
+            [e["message"].split()[0] for e in c.all("print")],
+            ["leading", "stopped", "leading"],
+            f"{name}: on_stopped has run once for the old term, before the new one",
+        )
     leave(c)
     leave(other)
     shutil.rmtree(directory)
@@ -110,8 +120,12 @@ def still_paused():
     shutil.rmtree(directory)
 
 
-def broken(): cannot_be_loaded(False)
-def broken_and_ending(): cannot_be_loaded(True)
+def broken():
+    cannot_be_loaded(False)
+
+
+def broken_and_ending():
+    cannot_be_loaded(True)
 
 
 at_once(told_to_leave, frozen_and_told, broken, broken_and_ending, still_paused)

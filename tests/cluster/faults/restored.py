@@ -2,6 +2,7 @@
 """An etcd is restored from a snapshot while its candidates run: its revisions, which are the tokens, begin again below those that were
 handed out. Who has seen a larger token does not lead, and says so, until the store counts higher."""
 import os, shutil, signal, subprocess, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from harness import *
 import servers
@@ -10,8 +11,14 @@ LEAD = "return { on_leading = function(term) print('token ' .. term.token) sleep
 
 
 def ctl(server, *words):
-    return subprocess.run(["etcdctl", "--endpoints", f"127.0.0.1:{server.port}", *words], env={**os.environ, "ETCDCTL_API": "3"}, check=True,
-                          capture_output=True, text=True, timeout=PATIENCE).stdout
+    return subprocess.run(
+        ["etcdctl", "--endpoints", f"127.0.0.1:{server.port}", *words],
+        env={**os.environ, "ETCDCTL_API": "3"},
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    ).stdout
 
 
 def tokens(*candidates):
@@ -34,16 +41,34 @@ def restored():
         first, top = sorted(tokens(a, b))
         server.stop()
         shutil.rmtree(data)
-        ctl(server, "snapshot", "restore", snapshot, "--data-dir", data, "--name", server.name, "--initial-cluster",
-            f"{server.name}=http://127.0.0.1:{server.peer_port}", "--initial-advertise-peer-urls", f"http://127.0.0.1:{server.peer_port}")
+        ctl(
+            server,
+            "snapshot",
+            "restore",
+            snapshot,
+            "--data-dir",
+            data,
+            "--name",
+            server.name,
+            "--initial-cluster",
+            f"{server.name}=http://127.0.0.1:{server.peer_port}",
+            "--initial-advertise-peer-urls",
+            f"http://127.0.0.1:{server.peer_port}",
+        )
         server.start()
         low = wait_for(lambda: (a.all("token_low") + b.all("token_low") or [None])[0])
-        ok(low and str(top) in low["message"], "restored: a term whose token is not above the largest that was seen is said")
+        ok(
+            low and str(top) in low["message"],
+            "restored: a term whose token is not above the largest that was seen is said",
+        )
         same([t for t in tokens(a, b) if t > top], [], "restored: and not led")
         same(sorted(tokens(a, b)), sorted(set(tokens(a, b))), "restored: no token was handed out twice")
         for i in range(250):
             ctl(server, "put", "other", str(i))
-        ok(wait_for(lambda: max(tokens(a, b)) > top, 3 * PATIENCE), "restored: when the store counts higher, somebody leads")
+        ok(
+            wait_for(lambda: max(tokens(a, b)) > top, 3 * PATIENCE),
+            "restored: when the store counts higher, somebody leads",
+        )
         same([t for t in tokens(a, b) if first < t < top], [], "restored: and nobody with one in between")
         if not low:
             a.log(), b.log()

@@ -2,6 +2,7 @@
 """The election at the level of commands: one candidate, two, a third that joins, other settings rolled out; and every term
 holds what only one living process can hold."""
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import *
 
@@ -40,7 +41,10 @@ def a_third_joins():
     a = f.join("a")
     f.acts(1, "a")
     b, c = f.join("b"), f.join("c")
-    ok(b.wait("new_leader", "a leads") and c.wait("new_leader", "a leads"), "a third: others join with nothing but the lock's name, and see who leads")
+    ok(
+        b.wait("new_leader", "a leads") and c.wait("new_leader", "a leads"),
+        "a third: others join with nothing but the lock's name, and see who leads",
+    )
     leave(a)
     ok(f.acts(2), "a third: one of them takes over")
     second = f.terms()[1][1]

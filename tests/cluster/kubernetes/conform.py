@@ -3,6 +3,7 @@
 service account with no more rights than it needs. Options: names of cases."""
 import sys
 import os
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from kube_store import *
 import lock_cases
@@ -10,6 +11,12 @@ import lock_cases
 with Cluster() as cluster:
     wanted = [getattr(lock_cases, n) for n in sys.argv[1:]]
     lock_cases.run(Kube(cluster, "leases"), wanted or lock_cases.BASIC + lock_cases.NETWORK + lock_cases.SERVER)
-    lock_cases.run(Kube(cluster, "configmaps"), wanted or [lock_cases.swap, lock_cases.by_hand, lock_cases.foreign, lock_cases.contents, lock_cases.notices])
-    lock_cases.run(Kube(cluster, "configmapsleases"), wanted or [lock_cases.swap, lock_cases.by_hand, lock_cases.contents, lock_cases.notices])
+    lock_cases.run(
+        Kube(cluster, "configmaps"),
+        wanted or [lock_cases.swap, lock_cases.by_hand, lock_cases.foreign, lock_cases.contents, lock_cases.notices],
+    )
+    lock_cases.run(
+        Kube(cluster, "configmapsleases"),
+        wanted or [lock_cases.swap, lock_cases.by_hand, lock_cases.contents, lock_cases.notices],
+    )
 done()

@@ -2,12 +2,19 @@
 """doctor on a real API server: fit, named, and cleaned up behind, if it may."""
 from urllib.parse import quote
 import os, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from kube_rig import *
 
 
 def rules(*more):
-    return [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch", *more]}]
+    return [
+        {
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "verbs": ["get", "create", "update", "watch", *more],
+        }
+    ]
 
 
 def doctor(c, ns, token):
@@ -20,9 +27,15 @@ with Cluster() as c:
         c.namespace(ns)
         r = doctor(c, ns, c.account(ns, rules=rules(*more)))
         j = json.loads(r.stdout or "{}")
-        if not ok(r.returncode == 0 and j.get("fit") and j["server"].startswith("Kubernetes v"), f"{ns} delete Leases: the API server is fit, and named"):
+        if not ok(
+            r.returncode == 0 and j.get("fit") and j["server"].startswith("Kubernetes v"),
+            f"{ns} delete Leases: the API server is fit, and named",
+        ):
             note(r.stdout + r.stderr)
         leases = c.call("GET", LEASES.format(ns))[1]["items"]
         same(len(leases), left, f"{ns} delete Leases: so many scratch Leases stay")
-        ok(bool(left) == any(f["name"] == "clean" for f in j.get("findings", [])), f"{ns} delete Leases: and that is said if there is one")
+        ok(
+            bool(left) == any(f["name"] == "clean" for f in j.get("findings", [])),
+            f"{ns} delete Leases: and that is said if there is one",
+        )
 done()

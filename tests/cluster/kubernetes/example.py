@@ -3,13 +3,18 @@
 account alone, and the Service's selector always finds the leader's pod and no other; a watch that misses nothing."""
 import re, shlex, shutil, socket, sys
 import os
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from kube_rig import *
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
-PATHS = {"ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}", "Service": "/api/v1/namespaces/{}/services/{}",
-         "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}", "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/{}",
-         "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}"}
+PATHS = {
+    "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts/{}",
+    "Service": "/api/v1/namespaces/{}/services/{}",
+    "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles/{}",
+    "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings/{}",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
+}
 
 
 def apply(c, ns, name):
@@ -19,8 +24,12 @@ def apply(c, ns, name):
     made = {}
     for text in documents:
         kind, called = re.search(r"^kind: (\w+)", text, re.M)[1], re.search(r"^  name: (\w+)", text, re.M)[1]
-        request = urllib.request.Request(f"https://127.0.0.1:{c.port}{PATHS[kind].format(ns, called)}?fieldManager=test", method="PATCH", data=text.encode(),
-                                         headers={"Content-Type": "application/apply-patch+yaml"})
+        request = urllib.request.Request(
+            f"https://127.0.0.1:{c.port}{PATHS[kind].format(ns, called)}?fieldManager=test",
+            method="PATCH",
+            data=text.encode(),
+            headers={"Content-Type": "application/apply-patch+yaml"},
+        )
         with urllib.request.urlopen(request, timeout=PATIENCE, context=c.api.context) as r:
             made[kind] = json.load(r)
     return made
@@ -28,33 +37,58 @@ def apply(c, ns, name):
 
 class Pod(Candidate):
     """What the kubelet would start: the container's arguments and environment, the service account's files in their place."""
-    MOUNT = ('mount -t tmpfs tmpfs "$1/run" && mkdir -p "$1/run/secrets/kubernetes.io/serviceaccount" && '
-             'cp "$ACCOUNT"/* "$1/run/secrets/kubernetes.io/serviceaccount/" && shift && ')
+
+    MOUNT = (
+        'mount -t tmpfs tmpfs "$1/run" && mkdir -p "$1/run/secrets/kubernetes.io/serviceaccount" && '
+        'cp "$ACCOUNT"/* "$1/run/secrets/kubernetes.io/serviceaccount/" && shift && '
+    )
     ENTER = ["unshare", "--mount", "--propagation", "private", "sh", "-c", MOUNT + 'exec "$@"', "sh", ""]
     SCRIPT = os.path.join(EXAMPLE, "label-leader.lua")
 
     def __init__(self, c, ns, name, account, container, host="127.0.0.1"):
         """host: of the API server's Service, as the pod is told."""
         self.pod = name
-        env = {"POD_NAME": name, "POD_NAMESPACE": ns, "POD_IP": "127.0.0.1", "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(c.port),
-               "ACCOUNT": account, "KUBECONFIG": ""}
+        env = {
+            "POD_NAME": name,
+            "POD_NAMESPACE": ns,
+            "POD_IP": "127.0.0.1",
+            "KUBERNETES_SERVICE_HOST": host,
+            "KUBERNETES_SERVICE_PORT": str(c.port),
+            "ACCOUNT": account,
+            "KUBECONFIG": "",
+        }
         args = [re.sub(r"\$\((\w+)\)", lambda m: env[m[1]], a) for a in container["args"][1:]]
-        args = [self.SCRIPT if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a for a in args]
+        args = [
+            self.SCRIPT if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a
+            for a in args
+        ]
         super().__init__(*args, env=env, prefix=self.ENTER)
 
 
 def selected(c, ns, service):
     """The pods that the Service finds."""
     selector = "%2C".join(f"{k.replace('/', '%2F')}%3D{v}" for k, v in service["spec"]["selector"].items())
-    return [p["metadata"]["name"] for p in c.must("GET", f"/api/v1/namespaces/{ns}/pods?labelSelector={selector}")["items"]]
+    return [
+        p["metadata"]["name"] for p in c.must("GET", f"/api/v1/namespaces/{ns}/pods?labelSelector={selector}")["items"]
+    ]
 
 
 def led_by(c, ns, service, pods):
     """Waits until the Service finds one pod, which the Lease's holder runs in; that pod."""
+
     def one():
         found, lease = selected(c, ns, service), c.lease(ns, "web")
-        holder = next((p for p in pods if p.wait("became_leader", patience=0) and lease["spec"]["holderIdentity"] in str(p.all("became_leader")[-1])), None)
+        holder = next(
+            (
+                p
+                for p in pods
+                if p.wait("became_leader", patience=0)
+                and lease["spec"]["holderIdentity"] in str(p.all("became_leader")[-1])
+            ),
+            None,
+        )
         return holder if holder and found == [holder.pod] else None
+
     return wait_for(one)
 
 
@@ -64,21 +98,37 @@ def right(verb, group, resource, name=""):
 
 def minimal(c, ns, role):
     """The role has no right that has not been used, and the server refuses what is beside it."""
-    granted = {(v, g, r) for rule in role["rules"] for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]}
+    granted = {
+        (v, g, r) for rule in role["rules"] for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]
+    }
     user = f"system:serviceaccount:{ns}:web"
 
     def used():
-        entries = [e for e in c.requests() if e["user"]["username"] == user and e["responseStatus"].get("code") in (200, 201)]
-        return {(e["verb"], e["objectRef"].get("apiGroup", ""), e["objectRef"]["resource"]) for e in entries if "objectRef" in e}
+        entries = [
+            e for e in c.requests() if e["user"]["username"] == user and e["responseStatus"].get("code") in (200, 201)
+        ]
+        return {
+            (e["verb"], e["objectRef"].get("apiGroup", ""), e["objectRef"]["resource"])
+            for e in entries
+            if "objectRef" in e
+        }
+
     wait_for(lambda: used() == granted)
     same(used() ^ granted, set(), f"of the role's {len(granted)} rights each has been used, and nothing beside them")
     ok(c.allowed(ns, "web", right("update", "coordination.k8s.io", "leases", "web")), "the account may renew its Lease")
-    beside = [right("delete", "coordination.k8s.io", "leases", "web"), right("list", "coordination.k8s.io", "leases"),
-              *[right(v, "coordination.k8s.io", "leases", "other") for v in ("get", "update", "watch")],
-              *[right(v, "", "events") for v in ("get", "list", "update", "delete")],
-              *[right(v, "", "pods", "web-0") for v in ("get", "create", "update", "delete", "watch")],
-              *[right("get", "", what) for what in ("secrets", "configmaps", "endpoints", "nodes", "services")]]
-    same([r for r in beside if c.allowed(ns, "web", r)], [], f"it may do none of {len(beside)} things beside, such as delete its Lease, touch another, read Secrets")
+    beside = [
+        right("delete", "coordination.k8s.io", "leases", "web"),
+        right("list", "coordination.k8s.io", "leases"),
+        *[right(v, "coordination.k8s.io", "leases", "other") for v in ("get", "update", "watch")],
+        *[right(v, "", "events") for v in ("get", "list", "update", "delete")],
+        *[right(v, "", "pods", "web-0") for v in ("get", "create", "update", "delete", "watch")],
+        *[right("get", "", what) for what in ("secrets", "configmaps", "endpoints", "nodes", "services")],
+    ]
+    same(
+        [r for r in beside if c.allowed(ns, "web", r)],
+        [],
+        f"it may do none of {len(beside)} things beside, such as delete its Lease, touch another, read Secrets",
+    )
 
 
 def has_ipv6():
@@ -107,17 +157,39 @@ def three_pods(pod=Pod):
         pods = []
         for i in range(3):
             spec = {**template["spec"], "serviceAccountName": "web"}
-            c.must("POST", f"/api/v1/namespaces/{ns}/pods", {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"web-{i}", "labels": template["metadata"]["labels"]},
-                                                             "spec": spec})
-            pods.append(pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0], *(["::1"] if six and i else [])))
+            c.must(
+                "POST",
+                f"/api/v1/namespaces/{ns}/pods",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "metadata": {"name": f"web-{i}", "labels": template["metadata"]["labels"]},
+                    "spec": spec,
+                },
+            )
+            pods.append(
+                pod(c, ns, f"web-{i}", account, template["spec"]["containers"][0], *(["::1"] if six and i else []))
+            )
         first = led_by(c, ns, made["Service"], pods)
         if not ok(first, "the Service finds the leader's pod and no other"):
             for p in pods:
                 p.log()
             return
-        same(sum(len(p.all("read_failed") + p.all("acquire_failed") + p.all("watch_refused")) for p in pods), 0, "the role has every right that is needed")
+        same(
+            sum(len(p.all("read_failed") + p.all("acquire_failed") + p.all("watch_refused")) for p in pods),
+            0,
+            "the role has every right that is needed",
+        )
         if six:
-            ok(all([wait_for(lambda: connections([p.pid, *children(p.pid)], c.port, "0" * 24 + "01000000")) for p in pods[1:]]), "T79 two of the pods reach the API server by IPv6")
+            ok(
+                all(
+                    [
+                        wait_for(lambda: connections([p.pid, *children(p.pid)], c.port, "0" * 24 + "01000000"))
+                        for p in pods[1:]
+                    ]
+                ),
+                "T79 two of the pods reach the API server by IPv6",
+            )
         else:
             note("this machine has no ::1: all pods use IPv4")
         for p in pods:
@@ -162,36 +234,64 @@ end }
 def module(c):
     ns = c.namespace("module")
     maps = f"/api/v1/namespaces/{ns}/configmaps"
+
     def make(name, n="0", kind="test"):
-        c.must("POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "labels": {"kind": kind}}, "data": {"a": "1", "n": n}})
+        c.must(
+            "POST",
+            maps,
+            {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": name, "labels": {"kind": kind}},
+                "data": {"a": "1", "n": n},
+            },
+        )
+
     def change(name, n):
         c.must("PATCH", f"{maps}/{name}", {"data": {"n": n}}, kind="application/merge-patch+json")
-    token = c.account(ns, "reader", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]}])
+
+    token = c.account(
+        ns, "reader", [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "watch", "patch"]}]
+    )
     script, secret = os.path.join(c.api.dir, "module.lua"), os.path.join(c.api.dir, "reader")
     for path, text in ((script, MODULE), (secret, token)):
         with open(path, "w") as f:
             f.write(text)
     for name in ("one", "two", "three"):
         make(name)
-    r = Candidate("--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca, options=())
+    r = Candidate(
+        "--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca, options=()
+    )
     heard = lambda *words: r.wait("print", "\t".join(words))
-    ok(heard("event", "added", "one") and heard("event", "added", "two") and heard("event", "added", "three"), "lunarch.kube: a watch begins with what is there")
+    ok(
+        heard("event", "added", "one") and heard("event", "added", "two") and heard("event", "added", "three"),
+        "lunarch.kube: a watch begins with what is there",
+    )
     said = [e["message"] for e in r.all("print")]
     has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
     ok(has("get\t1\tmissing"), "an object is got, or is missing")
     ok(has("list\t3\t0"), "objects are listed by their labels")
     ok(has("patch\t2\tnil") and has("json patch\t3"), "patches of two kinds change what they should")
     for what in ("secrets", "nodes", "deployments"):
-        ok(has("refused", what, "denied\t403", "forbidden"), f"{what}: without the right to it a list is an error with the server's words")
+        ok(
+            has("refused", what, "denied\t403", "forbidden"),
+            f"{what}: without the right to it a list is an error with the server's words",
+        )
     change("one", "1")
     make("four")
     make("other", kind="other")
     c.must("DELETE", f"{maps}/two")
-    ok(heard("event", "modified", "one", "1") and heard("event", "added", "four") and heard("event", "deleted", "two"), "changes are told")
+    ok(
+        heard("event", "modified", "one", "1") and heard("event", "added", "four") and heard("event", "deleted", "two"),
+        "changes are told",
+    )
     c.api.restart(signal.SIGKILL)
     change("one", "2")
     c.must("DELETE", f"{maps}/three")
-    ok(heard("event", "modified", "one", "2") and heard("event", "deleted", "three"), "after a crash of the server, too")
+    ok(
+        heard("event", "modified", "one", "2") and heard("event", "deleted", "three"),
+        "after a crash of the server, too",
+    )
     same(len(r.all("print", "event\tadded\tfour")), 1, "and nothing twice")
     same(r.all("print", "\tother"), [], "nor what was not asked for")
     make("end")

@@ -4,6 +4,7 @@ COPY lines copied. What comes out runs in the places of the manifests' three pod
 against the real API server. Needs root, debootstrap, a mirror."""
 import re, shlex, shutil, sys, tempfile
 import os
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from kube_rig import *
 import example, harness
@@ -21,7 +22,9 @@ def instructions():
 
 def run(*command, **kw):
     """Its output; a failure is shown and ends the test."""
-    r = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, **kw)
+    r = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, **kw
+    )
     if r.returncode:
         note(r.stdout[-3000:])
         raise RuntimeError(f"{shlex.join(command)[:200]}: status {r.returncode}")
@@ -49,8 +52,17 @@ class Image:
         run("cp", "-a", self.base(), self.root)
 
     def do_run(self, rest):
-        run("chroot", self.root, "/usr/bin/env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive",
-            "/bin/sh", "-c", rest)
+        run(
+            "chroot",
+            self.root,
+            "/usr/bin/env",
+            "-i",
+            "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "DEBIAN_FRONTEND=noninteractive",
+            "/bin/sh",
+            "-c",
+            rest,
+        )
 
     def do_copy(self, rest):
         *options, source, target = rest.split()
@@ -61,7 +73,14 @@ class Image:
         if there or not os.path.isdir(source):
             run("cp", "-a", source + "/." if os.path.isdir(source) else source, into)
         else:  # the context is what is in the repository
-            run("sh", "-c", 'cd "$1" && git ls-files -z | tar --create --null --files-from=- | tar --extract --no-same-owner --directory="$2"', "sh", source, into)
+            run(
+                "sh",
+                "-c",
+                'cd "$1" && git ls-files -z | tar --create --null --files-from=- | tar --extract --no-same-owner --directory="$2"',
+                "sh",
+                source,
+                into,
+            )
 
     def do_user(self, rest):
         self.user = rest
@@ -83,17 +102,31 @@ try:
     image.build()
     ok(True, "every line of the Dockerfile works on a Debian 12")
     # As a container has it: a /proc, and no more of this machine's files.
-    enter = ["unshare", "--mount", "--propagation", "private", "sh", "-c",
-             'root=$1 user=$2; shift 2; mount -t proc proc "$root/proc" && exec chroot --userspec="$user:$user" "$root" "$@"', "sh", image.root, image.user]
+    enter = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        'root=$1 user=$2; shift 2; mount -t proc proc "$root/proc" && exec chroot --userspec="$user:$user" "$root" "$@"',
+        "sh",
+        image.root,
+        image.user,
+    ]
     out = run(*enter, *image.entry, "--version")
     ok(re.search(r"locks:.*\bkube\b", out), "the image's lunarch has the Kubernetes lock")
     note(out)
+
     class Pod(example.Pod):
         ENTER = [*example.Pod.ENTER[:6], example.Pod.MOUNT + enter[6], "sh", image.root, *enter[8:]]
         SCRIPT = "/etc/lunarch/label-leader.lua"
+
     harness.LUNARCH = image.entry[0]
     example.three_pods(Pod)
-    note(f"the image: {run('du', '-sm', image.root).split()[0]} MB, of which Debian {run('du', '-sm', image.base()).split()[0]} MB")
+    note(
+        f"the image: {run('du', '-sm', image.root).split()[0]} MB, of which Debian {run('du', '-sm', image.base()).split()[0]} MB"
+    )
 finally:
     stop_everyone()
     shutil.rmtree(home)

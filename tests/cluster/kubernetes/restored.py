@@ -3,6 +3,7 @@
 lead by a smaller one, and says so; when the store has counted on, it leads."""
 import sys
 import os
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from kube_scene import *
 
@@ -31,7 +32,9 @@ def touch(s, count):
     path = f"/api/v1/namespaces/{s.ns}/configmaps"
     s.c.call("POST", path, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta})
     for i in range(count):
-        s.c.must("PATCH", f"{path}/counter", {"data": {"n": f"{time.monotonic()}-{i}"}}, kind="application/merge-patch+json")
+        s.c.must(
+            "PATCH", f"{path}/counter", {"data": {"n": f"{time.monotonic()}-{i}"}}, kind="application/merge-patch+json"
+        )
 
 
 with Cluster() as cluster:
@@ -42,13 +45,18 @@ with Cluster() as cluster:
     kept = os.path.join(scratch(), "backup")
     backup(cluster, kept)
     touch(s, 1500)
-    a = s.leader("--identity", "a", times=RARE)  # others see only the term's first write, which cannot have its own version in it
+    a = s.leader(
+        "--identity", "a", times=RARE
+    )  # others see only the term's first write, which cannot have its own version in it
     b = s.candidate("--identity", "b")
     b.wait("new_leader")
     largest = tokens(a)[-1]
     restore(cluster, kept)
     ok(wait_for(lambda: a.all("stopped_leading")), "restored: the term whose record is gone ends")
-    ok(wait_for(lambda: a.all("token_low") or b.all("token_low")), "restored: who gets a smaller token than it has seen says so")
+    ok(
+        wait_for(lambda: a.all("token_low") or b.all("token_low")),
+        "restored: who gets a smaller token than it has seen says so",
+    )
     found = (a.all("token_low") + b.all("token_low"))[0]["message"]
     ok(str(largest) in found and "restored from an older copy" in found, "with both numbers and what may have happened")
     note(found)
@@ -66,7 +74,11 @@ with Cluster() as cluster:
     s.c.delete_lease(s.ns, "lock")
     ok(a.wait("became_leader", count=2), "a Lease is deleted, and made anew by the next term")
     t = tokens(a)
-    same((s.lease()["spec"]["leaseTransitions"], t), (0, sorted(set(t))), "its transitions begin at 0 again, and tokens grow")
+    same(
+        (s.lease()["spec"]["leaseTransitions"], t),
+        (0, sorted(set(t))),
+        "its transitions begin at 0 again, and tokens grow",
+    )
     same(a.all("token_low"), [], "since they count the whole store")
     s.end()
 done()

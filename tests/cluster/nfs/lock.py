@@ -40,9 +40,15 @@ class Script:
     def __init__(self, client, code, name, where):
         self.lines = []
         code = code.replace("NAME", f'"{name}"')
-        self.process = subprocess.Popen([*client.prefix, "sh", "-c", f"cd /mnt/{where} && exec python3 -c '{code}'"],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        threading.Thread(target=lambda: [self.lines.append(l.strip()) for l in self.process.stdout], daemon=True).start()
+        self.process = subprocess.Popen(
+            [*client.prefix, "sh", "-c", f"cd /mnt/{where} && exec python3 -c '{code}'"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(
+            target=lambda: [self.lines.append(l.strip()) for l in self.process.stdout], daemon=True
+        ).start()
 
     def said(self, *words):
         return wait_for(lambda: [w for w in words if w in self.lines], 120)
@@ -76,27 +82,44 @@ def late(clients, code, cut, name):
 
 
 def floor(clients):
-    same(late(clients, RENAMER, "RENAME request", "lock"), (["done", "done"], "next", "late"),
-         "the rig shows what flock and rename come to: the lock's lease expires, and a rename that hung overwrites what was done since")
-    same(late(clients, LINKER, "LINK request", "0000000000000002"), (["done", "exists"], "next", "next"),
-         "a link that hung as long meets the name that was made since")
+    same(
+        late(clients, RENAMER, "RENAME request", "lock"),
+        (["done", "done"], "next", "late"),
+        "the rig shows what flock and rename come to: the lock's lease expires, and a rename that hung overwrites what was done since",
+    )
+    same(
+        late(clients, LINKER, "LINK request", "0000000000000002"),
+        (["done", "exists"], "next", "next"),
+        "a link that hung as long meets the name that was made since",
+    )
     lost = late(clients, LINKER, "LINK reply", "0000000000000002")
-    same((lost[0][0], *lost[1:]), ("exists", "late", "late"), "a link whose answer was lost was made, and others meet it")
+    same(
+        (lost[0][0], *lost[1:]), ("exists", "late", "late"), "a link whose answer was lost was made, and others meet it"
+    )
     note(f"its own client is told: {lost[0][1]}")
 
 
 # ---- commands ----
 
+
 def refused(client):
     """A plain file lock on NFS."""
     before, wrong = os.listdir(EXPORT), []
     client.run("sh", "-c", "echo 'return { on_leading = function() end }' >/tmp/script.lua")
-    for command in (["run", "--lock", "/mnt/lock", "/tmp/script.lua"], ["exec", "--lock", "/mnt/lock", "--", "true"],
-                    ["check", "--lock", "/mnt/lock", "/tmp/script.lua"], ["doctor", "--lock", "/mnt/lock"]):
+    for command in (
+        ["run", "--lock", "/mnt/lock", "/tmp/script.lua"],
+        ["exec", "--lock", "/mnt/lock", "--", "true"],
+        ["check", "--lock", "/mnt/lock", "/tmp/script.lua"],
+        ["doctor", "--lock", "/mnt/lock"],
+    ):
         r = client.run(LUNARCH, *command, check=False, timeout=PATIENCE)
         if r.returncode == 0 or "NFS" not in r.stdout + r.stderr or "shared=link" not in r.stdout + r.stderr:
             wrong.append((command[0], r.returncode, r.stdout + r.stderr))
-    same((wrong, os.listdir(EXPORT)), ([], before), "run, exec, check and doctor refuse a plain file lock on NFS, say why, and leave nothing there")
+    same(
+        (wrong, os.listdir(EXPORT)),
+        ([], before),
+        "run, exec, check and doctor refuse a plain file lock on NFS, say why, and leave nothing there",
+    )
 
 
 def fit(client):
@@ -107,18 +130,31 @@ def fit(client):
 
 def race(clients, rounds, url):
     conform = os.path.join(os.path.dirname(LUNARCH), "conform")
-    r = run(conform, "race", url, str(rounds), "12", "4", check=False, timeout=600, env={**os.environ, "CONFORM_HOSTS": " ".join(str(c.pid) for c in clients)})
+    r = run(
+        conform,
+        "race",
+        url,
+        str(rounds),
+        "12",
+        "4",
+        check=False,
+        timeout=600,
+        env={**os.environ, "CONFORM_HOSTS": " ".join(str(c.pid) for c in clients)},
+    )
     try:
         found = json.loads(r.stdout)
     except ValueError:
         found = {}
     note(r.stdout + r.stderr)
-    same({k: found.get(k) for k in ("rounds", "won_once", "wrong", "misread", "token_back", "failed")},
-         {"rounds": rounds, "won_once": rounds, "wrong": 0, "misread": 0, "token_back": 0, "failed": 0},
-         f"{len(clients)} clients race for each version: one winner, which the next look shows, and tokens grow")
+    same(
+        {k: found.get(k) for k in ("rounds", "won_once", "wrong", "misread", "token_back", "failed")},
+        {"rounds": rounds, "won_once": rounds, "wrong": 0, "misread": 0, "token_back": 0, "failed": 0},
+        f"{len(clients)} clients race for each version: one winner, which the next look shows, and tokens grow",
+    )
 
 
 # ---- terms ----
+
 
 def versions(path):
     """(number, record) of what is there, on the server."""
@@ -126,7 +162,7 @@ def versions(path):
     for name in sorted(n for n in os.listdir(path) if not n.startswith(".")):
         try:
             found.append((int(name), json.loads(get(f"{path}/{name}"))))
-        except FileNotFoundError: # an old one, removed meanwhile
+        except FileNotFoundError:  # an old one, removed meanwhile
             pass
     return found
 
@@ -151,14 +187,28 @@ def attack(f, leader, other, how):
     wait_for(lambda: saved(other) >= before + 10)
     now = f.record(other.client) or {}
     there = versions(f.place)
-    note(f"{how}: cut off for {took:.1f} s; {held.get('leader')} {held.get('term')} {held.get('token')}, then {now.get('leader')} {now.get('term')} "
-         f"{now.get('token')}; {len(there)} versions, the last {there[-1:] and there[-1][0]}")
+    note(
+        f"{how}: cut off for {took:.1f} s; {held.get('leader')} {held.get('term')} {held.get('token')}, then {now.get('leader')} {now.get('term')} "
+        f"{now.get('token')}; {len(there)} versions, the last {there[-1:] and there[-1][0]}"
+    )
     tokens = [r["token"] for _, r in there]
     # On a machine that is slow just then a later term may have begun meanwhile.
-    kept = now.get("token", 0) > held.get("token", 0) or now.get("token") == held.get("token") and now.get("leader") == other.name
-    return [what for what, good in {
-        "nobody succeeded": succeeded, "the former leader did not come back": back, "the record was another's": held.get("leader") == other.name,
-        "the record is the former leader's": kept, "a newer version has an older token": tokens and tokens == sorted(tokens)}.items() if not good]
+    kept = (
+        now.get("token", 0) > held.get("token", 0)
+        or now.get("token") == held.get("token")
+        and now.get("leader") == other.name
+    )
+    return [
+        what
+        for what, good in {
+            "nobody succeeded": succeeded,
+            "the former leader did not come back": back,
+            "the record was another's": held.get("leader") == other.name,
+            "the record is the former leader's": kept,
+            "a newer version has an older token": tokens and tokens == sorted(tokens),
+        }.items()
+        if not good
+    ]
 
 
 def pair_of(f, clients):
@@ -184,7 +234,11 @@ def late_writes(clients, url, cuts, rounds):
         wrong += problems
         if problems:
             f.logs()
-    same(wrong, [], f"{rounds} times a leader is cut off in the middle of a write: the next one leads, saves, and what arrives late changes nothing")
+    same(
+        wrong,
+        [],
+        f"{rounds} times a leader is cut off in the middle of a write: the next one leads, saves, and what arrives late changes nothing",
+    )
     f.verdict("late writes")
     f.end()
 
@@ -195,16 +249,21 @@ def standbys_cut(clients, url, rounds=3):
     pair = pair_of(f, clients)
     for _ in range(rounds):
         leader, standby = in_order(pair)
-        time.sleep(2 + random.random() * 2) # it looks meanwhile
+        time.sleep(2 + random.random() * 2)  # it looks meanwhile
         count, before, back, began = len(f.terms()), saved(leader), len(standby.all("store_back")), time.monotonic()
         standby.client.cut()
-        wait_for(lambda: saved(leader) >= before + 20 and time.monotonic() > began + LEASE + 2 or not leads(leader), 120)
+        wait_for(
+            lambda: saved(leader) >= before + 20 and time.monotonic() > began + LEASE + 2 or not leads(leader), 120
+        )
         ended += len(f.terms()) > count or not leads(leader)
         note(f"{saved(leader) - before} versions in {time.monotonic() - began:.1f} s")
         standby.client.heal()
         wait_for(lambda: len(standby.all("store_back")) > back)
     note(f"{ended} of {rounds} terms ended")
-    ok(ended <= 1, f"{rounds} times a standby is cut off: the leader goes on, but for once at the most, on a machine that is slow")
+    ok(
+        ended <= 1,
+        f"{rounds} times a standby is cut off: the leader goes on, but for once at the most, on a machine that is slow",
+    )
     f.verdict("a standby is cut off")
     f.end()
 
@@ -216,7 +275,12 @@ def changes(server, clients):
     leader, other = in_order(pair)
     count = len(f.terms())
     leader.kill(signal.SIGTERM)
-    ok(leader.leave() == 0 and wait_for(lambda: len(f.terms()) > count and leads(other)) and not leader.all("release_failed"), "a leader that is asked to stop hands over")
+    ok(
+        leader.leave() == 0
+        and wait_for(lambda: len(f.terms()) > count and leads(other))
+        and not leader.all("release_failed"),
+        "a leader that is asked to stop hands over",
+    )
     first = f.join(leader.client)
     first.wait("new_leader", other.name)
 
@@ -227,13 +291,19 @@ def changes(server, clients):
     wait_for(lambda: sum(map(leads, (first, other))) == 1 and saved(in_order([first, other])[0]) > 0)
     leader, standby = in_order([first, other])
     before = saved(leader)
-    ok(wait_for(lambda: saved(leader) > before + 3 or saved(standby) > 3 and leads(standby), 120), "the server is restarted in a term: somebody leads and saves")
+    ok(
+        wait_for(lambda: saved(leader) > before + 3 or saved(standby) > 3 and leads(standby), 120),
+        "the server is restarted in a term: somebody leads and saves",
+    )
     note(f"{len(f.terms()) - count} new terms in {time.monotonic() - began:.1f} s")
 
     leader, standby = in_order([first, other])
     count = len(f.terms())
     leader.client.crash()
-    ok(wait_for(lambda: len(f.terms()) > count and leads(standby), 120), "a client's machine vanishes: the other one leads after the lease")
+    ok(
+        wait_for(lambda: len(f.terms()) > count and leads(standby), 120),
+        "a client's machine vanishes: the other one leads after the lease",
+    )
     leader.client.heal()
     f.verdict("hand-over, restart of the server, crash")
     f.end()
@@ -245,7 +315,9 @@ def main():
     clients = [Client(n) for n in ("alpha", "beta")]
     older = [Client(n, "3") for n in ("gamma", "delta")]
     scenes = {
-        "refused": lambda: refused(clients[0]), "floor": lambda: floor(clients), "doctor": lambda: fit(clients[0]),
+        "refused": lambda: refused(clients[0]),
+        "floor": lambda: floor(clients),
+        "doctor": lambda: fit(clients[0]),
         "race": lambda: race(clients, 30, "file:/mnt/race?shared=link"),
         "late": lambda: late_writes(clients, "file:/mnt/late?shared=link", CUTS, ROUNDS),
         "race3": lambda: race(older, 30, "file:/mnt/race3?shared=link"),

@@ -2,6 +2,7 @@
 """A virtual machine of Debian's kernel and NFS server (fetch.sh), in which a Python program of this directory runs as root; what it prints,
 TAP, is printed here, and its status is ours. It has no network but its own. Usage: machine.py PROGRAM [ARGUMENT...]"""
 import os, shlex, shutil, subprocess, sys, tempfile
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
 
@@ -12,15 +13,39 @@ UNPACKED = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("
 CJSON = "/usr/lib/x86_64-linux-gnu/lua/5.4/cjson.so"
 LIMIT = int(os.environ.get("NFS_LIMIT", "1500"))  # seconds; a machine that hangs is a failure with a log
 MODULES = ["nfsd", "nfsv4", "nfsv3", "veth", "iptable_filter", "xt_string", "ts_kmp", "ts_bm", "xt_recent"]
-SERVER = ["usr/sbin/rpc.nfsd", "usr/sbin/rpc.mountd", "usr/sbin/exportfs", "usr/sbin/nfsdcld", "sbin/rpcbind", "usr/sbin/xtables-legacy-multi"]
+SERVER = [
+    "usr/sbin/rpc.nfsd",
+    "usr/sbin/rpc.mountd",
+    "usr/sbin/exportfs",
+    "usr/sbin/nfsdcld",
+    "sbin/rpcbind",
+    "usr/sbin/xtables-legacy-multi",
+]
 EXTENSIONS = [f"usr/lib/x86_64-linux-gnu/xtables/libxt_{name}.so" for name in ("string", "standard", "recent")]
-ETC = {"passwd": "root:x:0:0::/root:/bin/sh\n_rpc:x:101:65534::/run/rpcbind:/bin/false\n", "group": "root:x:0:\n",
-       "hosts": "127.0.0.1 localhost\n", "protocols": "tcp 6 TCP\nudp 17 UDP\n",
-       "services": "nfs 2049/tcp\nsunrpc 111/tcp portmapper\nsunrpc 111/udp portmapper\n"}
-DIRECTORIES = ["/proc", "/sys", "/dev", "/root", "/run/rpcbind", "/var/run", "/var/lib/nfs/rpc_pipefs", "/var/lib/nfs/nfsdcld", "/mnt", "/var/lib/lunarch"]
+ETC = {
+    "passwd": "root:x:0:0::/root:/bin/sh\n_rpc:x:101:65534::/run/rpcbind:/bin/false\n",
+    "group": "root:x:0:\n",
+    "hosts": "127.0.0.1 localhost\n",
+    "protocols": "tcp 6 TCP\nudp 17 UDP\n",
+    "services": "nfs 2049/tcp\nsunrpc 111/tcp portmapper\nsunrpc 111/udp portmapper\n",
+}
+DIRECTORIES = [
+    "/proc",
+    "/sys",
+    "/dev",
+    "/root",
+    "/run/rpcbind",
+    "/var/run",
+    "/var/lib/nfs/rpc_pipefs",
+    "/var/lib/nfs/nfsdcld",
+    "/mnt",
+    "/var/lib/lunarch",
+]
 # What of the tests' own Python is used in the machine, and what that imports while it runs.
-PYTHON = "import sys; sys.path.insert(0, sys.argv[1]); import harness, field, encodings.ascii, encodings.latin_1, encodings.idna, random, statistics; " \
-         "print(*(f for m in list(sys.modules.values()) for f in (getattr(m, '__file__', None), getattr(m, '__cached__', None)) if f), sep='\\n')"
+PYTHON = (
+    "import sys; sys.path.insert(0, sys.argv[1]); import harness, field, encodings.ascii, encodings.latin_1, encodings.idna, random, statistics; "
+    "print(*(f for m in list(sys.modules.values()) for f in (getattr(m, '__file__', None), getattr(m, '__cached__', None)) if f), sep='\\n')"
+)
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/usr/sbin:/sbin:/usr/bin:/bin LD_LIBRARY_PATH={libraries} HOME=/root LC_ALL=C.UTF-8 {environment}
@@ -71,7 +96,9 @@ class Archive:
 def libraries(program):
     """The files that its dynamic linker loads, by the names by which it asks for them."""
     where = [os.path.join(UNPACKED, d) for d in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")]
-    r = subprocess.run(["ldd", program], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": ":".join(where)})
+    r = subprocess.run(
+        ["ldd", program], capture_output=True, text=True, env={**os.environ, "LD_LIBRARY_PATH": ":".join(where)}
+    )
     if "not found" in r.stdout:
         sys.exit(f"{program} lacks a library:\n{r.stdout}")
     return [word for line in r.stdout.splitlines() for word in line.split() if word.startswith("/")]
@@ -83,7 +110,7 @@ def modules(version):
     with open(f"{UNPACKED}/lib/modules/{version}/modules.dep") as f:
         for line in f:
             name, _, rest = line.partition(":")
-            needs[os.path.basename(name)[:-len(".ko")]] = [name, *rest.split()]
+            needs[os.path.basename(name)[: -len(".ko")]] = [name, *rest.split()]
     for m in MODULES:
         name, *below = needs[m]
         found += [p for p in [*reversed(below), name] if p not in found]
@@ -92,7 +119,7 @@ def modules(version):
 
 def in_machine(path):
     """Where a file of the unpacked packages has to be."""
-    return path[len(UNPACKED):] if path.startswith(UNPACKED + "/") else path
+    return path[len(UNPACKED) :] if path.startswith(UNPACKED + "/") else path
 
 
 class Image(Archive):
@@ -127,7 +154,9 @@ class Image(Archive):
     def python(self):
         self.program(os.path.realpath(sys.executable), "/usr/bin/python3")
         tests = os.path.join(ROOT, "tests", "lib")
-        used = subprocess.run([sys.executable, "-c", PYTHON, tests], capture_output=True, text=True, check=True).stdout.split("\n")
+        used = subprocess.run(
+            [sys.executable, "-c", PYTHON, tests], capture_output=True, text=True, check=True
+        ).stdout.split("\n")
         for path in used:
             if os.path.exists(path) and not path.startswith(tests):
                 self.program(path) if path.endswith(".so") else self.copy(path)
@@ -138,7 +167,12 @@ class Image(Archive):
         self.program(os.path.join(built, "conform"), "/lunarch/build/conform")
         self.program(CJSON)
         self.program(field.build("witness.c"), "/lunarch/build/tests/cluster/faults/witness")
-        for path in "lib/harness.py", "lib/field.py", "cluster/faults/witness.lua", *("cluster/nfs/" + n for n in os.listdir(HERE) if n.endswith(".py")):
+        for path in (
+            "lib/harness.py",
+            "lib/field.py",
+            "cluster/faults/witness.lua",
+            *("cluster/nfs/" + n for n in os.listdir(HERE) if n.endswith(".py")),
+        ):
             self.copy(f"{ROOT}/tests/{path}", f"/lunarch/tests/{path}")
 
     def init(self, version, program):
@@ -146,16 +180,48 @@ class Image(Archive):
         for path in order:
             self.copy(UNPACKED + path, path)
         environment = {"PYTHONHOME": sys.prefix, **{k: v for k, v in os.environ.items() if k.startswith("NFS_")}}
-        self.add("/init", INIT.format(libraries=":".join(sorted(self.library_dirs)), modules=" ".join(order), program=shlex.join(program),
-                                      environment=" ".join(f"{k}={shlex.quote(v)}" for k, v in environment.items())).encode())
+        self.add(
+            "/init",
+            INIT.format(
+                libraries=":".join(sorted(self.library_dirs)),
+                modules=" ".join(order),
+                program=shlex.join(program),
+                environment=" ".join(f"{k}={shlex.quote(v)}" for k, v in environment.items()),
+            ).encode(),
+        )
 
 
 def boot(kernel, initrd, log):
     """Runs the machine; what is written to its first line is printed, the kernel's own messages go to the second, a file."""
     status = None
-    command = ["timeout", "--foreground", "--kill-after=10", str(LIMIT), "qemu-system-x86_64", "-accel", "tcg", "-smp", "2", "-m", "640",
-               "-nic", "none", "-display", "none", "-no-reboot", "-serial", "stdio", "-serial", f"file:{log}",
-               "-kernel", kernel, "-initrd", initrd, "-append", "console=ttyS1 loglevel=6 panic=-1 tsc=unstable"]
+    command = [
+        "timeout",
+        "--foreground",
+        "--kill-after=10",
+        str(LIMIT),
+        "qemu-system-x86_64",
+        "-accel",
+        "tcg",
+        "-smp",
+        "2",
+        "-m",
+        "640",
+        "-nic",
+        "none",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-serial",
+        "stdio",
+        "-serial",
+        f"file:{log}",
+        "-kernel",
+        kernel,
+        "-initrd",
+        initrd,
+        "-append",
+        "console=ttyS1 loglevel=6 panic=-1 tsc=unstable",
+    ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace") as q:
         for line in q.stdout:
             line = line.rstrip("\r\n")

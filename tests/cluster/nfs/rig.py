@@ -2,6 +2,7 @@
 host name, processes), so that for the server and for each other they are different hosts. One kernel, so one clock. A client is cut off
 by writing its address into a list of xt_recent, also by the packet that carries a given NFS operation, and healed by clearing it."""
 import os, subprocess, sys, time
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
 from harness import *
@@ -10,7 +11,11 @@ EXPORT = "/srv/x"
 LEASE = 10  # seconds, of the NFS server: the least that it accepts
 # What only the request for this operation carries: RENAME of a temporary file to "lock"; LINK (11) of a name of 16 digits (RFC 7530, 16);
 # LINK (15) of version 3 (RFC 1813).
-OPERATION = {"RENAME": ("|000000046c6f636b|", ".tmp"), "LINK": ("|0000000b00000010|", "0000000"), "LINK3": ("|000186a3000000030000000f|", "0000000")}
+OPERATION = {
+    "RENAME": ("|000000046c6f636b|", ".tmp"),
+    "LINK": ("|0000000b00000010|", "0000000"),
+    "LINK3": ("|000186a3000000030000000f|", "0000000"),
+}
 WITNESS = os.path.join(os.path.dirname(LUNARCH), "tests", "cluster", "faults", "witness")
 
 
@@ -32,6 +37,7 @@ def get(path):
 
 
 # ---- the server ----
+
 
 class Server:
     def __init__(self):
@@ -60,18 +66,51 @@ class Server:
 
 # ---- the clients ----
 
+
 def rules():
     for name, strings in OPERATION.items():
-        match = ["-m", "string", "--algo", "kmp", "--hex-string", strings[0], "-m", "string", "--algo", "kmp", "--string", strings[1]]
+        match = [
+            "-m",
+            "string",
+            "--algo",
+            "kmp",
+            "--hex-string",
+            strings[0],
+            "-m",
+            "string",
+            "--algo",
+            "kmp",
+            "--string",
+            strings[1],
+        ]
         for half, verdict in ("request", "DROP"), ("reply", "ACCEPT"):
-            run("iptables", "-A", "INPUT", "-m", "recent", "--name", f"no_{name}_{half}", "--rcheck", "--rsource", *match,
-                "-m", "recent", "--name", "cut", "--set", "--rsource", "-j", verdict)
+            run(
+                "iptables",
+                "-A",
+                "INPUT",
+                "-m",
+                "recent",
+                "--name",
+                f"no_{name}_{half}",
+                "--rcheck",
+                "--rsource",
+                *match,
+                "-m",
+                "recent",
+                "--name",
+                "cut",
+                "--set",
+                "--rsource",
+                "-j",
+                verdict,
+            )
     run("iptables", "-I", "INPUT", "-m", "recent", "--name", "cut", "--rcheck", "--rsource", "-j", "DROP")
     run("iptables", "-A", "OUTPUT", "-m", "recent", "--name", "cut", "--rcheck", "--rdest", "-j", "DROP")
 
 
 class Client:
     """A host, as far as the server can tell."""
+
     count = 0
 
     def __init__(self, name, version="4.2"):
@@ -79,8 +118,9 @@ class Client:
         n, self.name, self.lists = Client.count, name, set()
         self.address, server = f"10.0.{n}.2", f"10.0.{n}.1"
         # Its first process holds the namespaces.
-        self.holder = subprocess.Popen(["unshare", "-n", "-m", "-u", "-p", "-f", "--mount-proc",
-                                        "sh", "-c", f"hostname {name}; exec sleep 100000"])
+        self.holder = subprocess.Popen(
+            ["unshare", "-n", "-m", "-u", "-p", "-f", "--mount-proc", "sh", "-c", f"hostname {name}; exec sleep 100000"]
+        )
         self.pid = wait_for(lambda: children(self.holder.pid))[0]
         wait_for(lambda: get(f"/proc/{self.pid}/comm") == "sleep\n")
         run("ip", "link", "add", f"s{n}", "type", "veth", "peer", "name", f"c{n}", "netns", str(self.pid))
@@ -121,7 +161,7 @@ class Client:
     def crash(self):
         """Cut off first, so that nothing can say good-bye. What hangs in the kernel is gone when it is healed."""
         self.cut()
-        os.kill(self.pid, signal.SIGKILL) # the first process of a PID namespace: all others go with it
+        os.kill(self.pid, signal.SIGKILL)  # the first process of a PID namespace: all others go with it
 
 
 class Member(Candidate):
@@ -137,22 +177,49 @@ class Member(Candidate):
 
 class Shared(field.Field):
     """One lock of all clients, its candidates, and the witness of their terms, which are processes of one kernel."""
+
     # A round trip takes a virtual machine without KVM some milliseconds, a neighbour's build may cost seconds.
-    TIMES = ["--lease-duration", "9s", "--renew-deadline", "5s", "--retry-period", "700ms", "--stop-grace", "500ms", "--kill-allowance", "1500ms",
-             "--drift-allowance", "1s"]
+    TIMES = [
+        "--lease-duration",
+        "9s",
+        "--renew-deadline",
+        "5s",
+        "--retry-period",
+        "700ms",
+        "--stop-grace",
+        "500ms",
+        "--kill-allowance",
+        "1500ms",
+        "--drift-allowance",
+        "1s",
+    ]
 
     def __init__(self, url):
         field.build = lambda name: WITNESS
         super().__init__()
         self.lock = url
-        self.place = url.split(":")[1].split("?")[0].replace("/mnt", EXPORT) # on the server
+        self.place = url.split(":")[1].split("?")[0].replace("/mnt", EXPORT)  # on the server
         if os.environ.get("NFS_TALK"):
             threading.Thread(target=talk, args=(self.candidates,), daemon=True).start()
 
     def join(self, client, name=None, *options):
         # strict: in another PID namespace the witness cannot see who has what it wants.
-        c = Member(client, "--lock", self.lock, "--identity", name or client.name, *options, os.path.join(field.FAULTS, "witness.lua"), "--",
-                   WITNESS, self.witness, name or client.name, "strict", options=self.TIMES, cwd=self.dir)
+        c = Member(
+            client,
+            "--lock",
+            self.lock,
+            "--identity",
+            name or client.name,
+            *options,
+            os.path.join(field.FAULTS, "witness.lua"),
+            "--",
+            WITNESS,
+            self.witness,
+            name or client.name,
+            "strict",
+            options=self.TIMES,
+            cwd=self.dir,
+        )
         c.name = name or client.name
         self.candidates.append(c)
         return c
@@ -178,7 +245,7 @@ def talk(candidates):
     told = {}
     while True:
         for c in candidates:
-            for e in c.events[told.get(c, 0):]:
+            for e in c.events[told.get(c, 0) :]:
                 note(f"{e['seen']:.2f} {c.name}: {e.get('event')} {e.get('term', '')} {e.get('message', '')}")
                 told[c] = told.get(c, 0) + 1
         time.sleep(0.2)

@@ -2,6 +2,7 @@
 """The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every way in which a
 term can end, and what either saved the other loads. PREVIOUS: the directory that has its program."""
 import os, signal, sys
+
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import harness
 from field import *
@@ -54,7 +55,9 @@ def on_redis():
     """With its name in braces: each version has fields of its own for the doubt, and who finds none waits a lease, once."""
     with servers.Redis("--appendonly", "yes", "--appendfsync", "always") as server:
         lock = server.url("%7Bjob%7D")
-        r = subprocess.run([NEW, "exec", *STEADY, "--lock", lock, "--", "true"], capture_output=True, text=True, timeout=PATIENCE)
+        r = subprocess.run(
+            [NEW, "exec", *STEADY, "--lock", lock, "--", "true"], capture_output=True, text=True, timeout=PATIENCE
+        )
         same((r.returncode, server.cli("HGET", "{job}:lunarch", "doubt{}")), (0, ""), "redis: this version leads first")
         turns("redis", lock)
 
