@@ -228,6 +228,12 @@ $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
 
+# Writes the form that make lint checks.
+format:
+	@scripts/deps.sh lint
+	@git ls-files '*.[ch]' | xargs clang-format -i
+	@black --quiet tests scripts
+
 lint:
 	@scripts/deps.sh lint
 	@scripts/lint.sh
@@ -258,4 +264,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api format lint install uninstall help clean FORCE
