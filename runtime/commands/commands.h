@@ -4,6 +4,7 @@
 #ifndef LUNARCH_COMMANDS_H
 #define LUNARCH_COMMANDS_H
 
+#include "runner/exit_status.h"
 #include "runner/options.h"
 
 #include <stdio.h>
@@ -17,19 +18,6 @@ int cmd_doctor(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);
 int cmd_test(int argc, char **argv);
 int cmd_new(int argc, char **argv);
-
-/* What a caller of lunarch can tell from its exit status; exec has the command's own besides. */
-enum exit_status {
-	EXIT_DONE = 0,
-	EXIT_FAILED_SCRIPT = 1, /* status, leader, check, doctor, ctl is-leading: "no" */
-	EXIT_USAGE = 2,
-	EXIT_UNREACHABLE = 69, /* the store (sysexits: EX_UNAVAILABLE) */
-	EXIT_NOT_HAD = 75,     /* the lock was not had in time (EX_TEMPFAIL) */
-	EXIT_LOST = 76,        /* leadership was lost (exec, run --once) */
-	EXIT_CANNOT_RUN = 126, /* exec: the command was found but cannot run, */
-	EXIT_NOT_FOUND = 127,  /*       or was not found: as env(1) says */
-	EXIT_TERMINATED = 143, /* a second SIGTERM */
-};
 
 /* Parses the options, sets up the log, and answers --help and --version. >= 0: leave with this exit status;
  * -1: go on. */

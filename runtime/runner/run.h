@@ -1,6 +1,6 @@
 /* The running script: its elections (posts) and the crews that run it (squads), and who tells whom what.
  * Not the election (elector.h) and not the processes (supervisor.h): it carries word between the two.
- * Used by cmd_run.c, candidate.c and worker_set.c, which are one thing in three files. */
+ * Used by cmd_run.c; run.c, reload.c, run_control.c, candidate.c and worker_set.c are one thing. */
 #ifndef LUNARCH_RUN_H
 #define LUNARCH_RUN_H
 
@@ -93,7 +93,9 @@ struct run {
 	ev_timer last_call;
 };
 
-/* cmd_run.c */
+/* run.c */
+/* The whole of it: r has options and script. The exit status; -1 with *err: it could not begin. */
+int run_script(struct run *r, struct err *err);
 void run_loaded(struct run *r, struct worker_set *s); /* a squad's plans are complete */
 void run_load_failed(struct run *r, struct worker_set *s, const char *text);
 void run_started(struct run *r, struct worker_set *s); /* on_start has run: in charge */
@@ -102,6 +104,23 @@ void run_post_finished(struct run *r);
 void run_end(struct run *r, int status, enum lease_reason reason); /* stop everything, release, leave with status */
 void run_term_began(struct run *r);
 void run_term_over(struct run *r, struct candidate *p); /* --once */
+
+void run_kill(struct run *r); /* a second signal: no more waiting for the script */
+bool run_in_charge(const struct run *r, const struct worker_set *s); /* of any election */
+
+/* reload.c */
+void reload_begin(struct run *r);
+void reload_if_due(struct run *r);
+void reload_failed(struct run *r);
+void reload_loaded(struct run *r, struct worker_set *heir);
+void reload_started(struct run *r, struct worker_set *heir);
+void reload_hand_over(struct run *r, struct candidate *p, struct worker_set *heir);
+void reload_retire_if_idle(struct run *r, struct worker_set *old);
+struct worker_set *reload_parent(struct run *r, const struct worker_set *heir);
+void reload_inherit(struct run *r, struct worker_set *old);
+
+/* run_control.c */
+extern const struct program_ops run_control_ops; /* signals, the control socket, the admin endpoint */
 
 /* worker_set.c */
 struct worker_set *worker_set_new(struct run *r, uint32_t isolated);

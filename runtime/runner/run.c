@@ -1,0 +1,375 @@
+#include "runner/run.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "runner/exit_status.h"
+#include "runner/sd_notify.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LAST_CALL_S 3. /* for what cannot be told to leave any more */
+
+static bool once(const struct run *r)
+{
+	return options_flag(&r->options, OPTION_ONCE, false);
+}
+
+static void tell_systemd(struct run *r)
+{
+	uint32_t leading = 0;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		leading += r->candidates[i]->hook == HOOK_LEADING;
+	notify("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->candidate_count,
+	       r->candidate_count == 1 ? "" : "s");
+	r->ready = true;
+}
+
+/* ---- leaving ---- */
+
+static bool all_finished(const struct run *r)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!r->candidates[i]->finished || r->candidates[i]->hook != HOOK_NONE)
+			return false;
+	return true;
+}
+
+static void quit_squads(struct run *r)
+{
+	struct worker_set *next;
+
+	for (struct worker_set *s = r->worker_sets; s; s = next) {
+		next = s->next;
+		worker_set_quit(s);
+		if (!s->supervisor)
+			worker_set_free(s);
+	}
+	if (!r->worker_sets)
+		ev_break(r->program.loop, EVBREAK_ALL);
+	ev_timer_again(r->program.loop, &r->last_call);
+}
+
+static void on_last_call(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct run *r = w->data;
+	bool again = r->killing;
+
+	(void)revents;
+	r->killing = true;
+	for (struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (s->supervisor)
+			supervisor_kill(s->supervisor);
+	if (again || !r->worker_sets)
+		ev_break(loop, EVBREAK_ALL);
+}
+
+void run_end(struct run *r, int status, enum lease_reason reason)
+{
+	if (r->ending) {
+		r->status = r->status ? r->status : status;
+		return;
+	}
+	r->ending = true;
+	r->asked_at = clock_now();
+	r->moving = false;
+	r->status = status;
+	notify("STOPPING=1");
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_end(r->candidates[i], reason);
+	if (all_finished(r))
+		quit_squads(r);
+}
+
+/* A second signal: no more waiting for the script; what is dead and reaped is released once. */
+void run_kill(struct run *r)
+{
+	r->killing = true;
+	r->status = EXIT_TERMINATED;
+	log_event(LOG_WARN, NULL, "killing", "a second signal: the script is killed");
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_kill(r->candidates[i]);
+	for (struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (s->supervisor)
+			supervisor_kill(s->supervisor);
+	ev_timer_again(r->program.loop, &r->last_call);
+}
+
+void run_post_finished(struct run *r)
+{
+	if (!all_finished(r))
+		return;
+	quit_squads(r);
+}
+
+static int once_status(enum lease_reason reason)
+{
+	switch (reason) {
+	case LEASE_EXPIRED:
+	case LEASE_STOLEN:
+	case LEASE_DELETED:
+		return EXIT_LOST;
+	case LEASE_ERROR:
+	case LEASE_KILLED:
+	case LEASE_WORKER:
+		return EXIT_FAILED_SCRIPT;
+	case LEASE_RESIGNED:
+	case LEASE_DECLINED:
+	case LEASE_SHUTDOWN:
+	case LEASE_RELOAD:
+	case LEASE_REASONS:
+		return EXIT_DONE;
+	}
+	return EXIT_DONE;
+}
+
+/* ---- loading ---- */
+
+static int cannot(struct run *r, const char *text)
+{
+	log_event(LOG_ERROR, NULL, "cannot_run", "%s", text);
+	run_end(r, EXIT_USAGE, LEASE_SHUTDOWN);
+	return -1;
+}
+
+static int check_locks_differ(struct run *r)
+{
+	struct elector_status a, b;
+	char text[600];
+
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		for (uint32_t k = 0; k < i; k++) {
+			elector_status(r->candidates[i]->elector, &a);
+			elector_status(r->candidates[k]->elector, &b);
+			if (strcmp(a.lock, b.lock) != 0)
+				continue;
+			snprintf(text, sizeof text,
+			         "%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
+			         r->candidates[i]->settings.where, a.lock, r->candidates[k]->settings.where);
+			return cannot(r, text);
+		}
+	return 0;
+}
+
+static void drop_posts(struct run *r)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		candidate_free(r->candidates[i]);
+	free(r->candidates);
+	r->candidates = NULL;
+	r->candidate_count = 0;
+}
+
+/* All of them or none: whoever walks the posts finds an elector in each. */
+static int open_posts(struct run *r)
+{
+	struct err err;
+	char *fallback = options_default_lock(r->script, r->is_text, &err);
+	int result = fallback ? 0 : -1;
+
+	for (uint32_t i = 0; result == 0 && i < r->candidate_count; i++)
+		result = candidate_open(r->candidates[i], r->candidate_count > 1, fallback, &err);
+	free(fallback);
+	if (result == 0)
+		return 0;
+	drop_posts(r);
+	return cannot(r, err.text);
+}
+
+/* The elections that asked for it get a squad of their own, which loads the script again. */
+static void assign_squads(struct run *r, struct worker_set *shared)
+{
+	struct err err;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (!(r->candidates[i]->settings.flags & WIRE_ELECTION_ISOLATE) || r->candidate_count == 1)
+			continue;
+		struct worker_set *own = worker_set_new(r, i + 1);
+		own->began = shared->began;
+		r->candidates[i]->worker_set = own;
+		if (worker_set_spawn(own, &err) < 0) {
+			cannot(r, err.text);
+			return;
+		}
+	}
+}
+
+bool run_in_charge(const struct run *r, const struct worker_set *s)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == s)
+			return true;
+	return false;
+}
+
+/* Its on_stopped is what everything else waits for. */
+static bool owes_hooks(const struct run *r, const struct worker_set *s)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (r->candidates[i]->worker_set == s && r->candidates[i]->hook == HOOK_OWED)
+			return true;
+	return false;
+}
+
+static void make_posts(struct run *r, struct worker_set *s)
+{
+	r->candidate_count = s->settings_count;
+	r->candidates = mem_zero(sizeof *r->candidates * r->candidate_count);
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		r->candidates[i] = candidate_new(r, s, i, &s->settings[i]);
+		s->settings[i] = (struct election_settings){ 0 };
+	}
+}
+
+static void first_load(struct run *r, struct worker_set *s)
+{
+	make_posts(r, s);
+	if (open_posts(r) < 0) {
+		quit_squads(r);
+		return;
+	}
+	if (check_locks_differ(r) < 0)
+		return;
+	assign_squads(r, s);
+	if (run_in_charge(r, s))
+		worker_set_go(s, !s->began);
+	else
+		worker_set_quit(s);
+}
+
+/* ---- what squads and posts report ---- */
+
+void run_loaded(struct run *r, struct worker_set *s)
+{
+	if ((r->ending || r->moving) && !owes_hooks(r, s))
+		worker_set_quit(s);
+	else if (s->on_trial)
+		reload_loaded(r, s);
+	else if (!r->candidates)
+		first_load(r, s);
+	else
+		worker_set_go(s, !s->began);
+}
+
+void run_load_failed(struct run *r, struct worker_set *s, const char *text)
+{
+	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
+	if (s->on_trial) {
+		reload_failed(r);
+		reload_if_due(r);
+	} else if (!r->candidates) {
+		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
+	} else {
+		supervisor_kill(s->supervisor); /* a replacement: another one tries again later, the script may have
+		                                   been repaired by then */
+	}
+}
+
+void run_started(struct run *r, struct worker_set *s)
+{
+	if (s->on_trial) {
+		reload_started(r, s);
+	} else {
+		for (uint32_t i = 0; i < r->candidate_count; i++)
+			if (r->candidates[i]->worker_set == s)
+				candidate_worker_ready(r->candidates[i]);
+		tell_systemd(r);
+	}
+	reload_if_due(r);
+}
+
+void run_term_began(struct run *r)
+{
+	tell_systemd(r);
+}
+
+void run_term_over(struct run *r, struct candidate *p)
+{
+	struct worker_set *old = p->worker_set;
+
+	if (old->heir && !old->heir->on_trial) {
+		reload_hand_over(r, p, old->heir);
+		reload_retire_if_idle(r, old);
+	}
+	if (once(r) && !r->ending)
+		run_end(r, once_status(p->reason), LEASE_SHUTDOWN);
+	tell_systemd(r);
+}
+
+static void restart_later(struct run *r, struct worker_set *s, bool had_started)
+{
+	if (elapsed_standby(s->born, clock_now()) > 60 * NSEC_PER_SEC)
+		s->failures = 0;
+	/* The first replacement comes at once, and one that owes an on_stopped, while the lease is still ours: there is
+	 * a new term, and with it a new debt, only after a back-off. But one that died before it had started will die
+	 * again. */
+	bool at_once = s->failures++ == 0 || (had_started && owes_hooks(r, s));
+	double after = at_once ? 0. : (double)program_back_off(s->failures - 1) / NSEC_PER_SEC;
+	ev_timer_set(&s->restart, after, 0.);
+	ev_timer_start(r->program.loop, &s->restart);
+}
+
+static void start_over(struct run *r)
+{
+	struct err err;
+
+	drop_posts(r);
+	ev_timer_stop(r->program.loop, &r->last_call);
+	r->moving = false;
+	struct worker_set *s = worker_set_new(r, 0);
+	s->began = true;
+	if (worker_set_spawn(s, &err) < 0)
+		cannot(r, err.text);
+}
+
+void run_squad_gone(struct run *r, struct worker_set *s, bool had_started)
+{
+	bool never_loaded = !r->candidates && !r->ending;
+
+	if (s->heir && !s->heir->on_trial)
+		reload_inherit(r, s);
+	if (s->on_trial && !s->leaving && !r->ending)
+		reload_failed(r);
+	if (never_loaded && !r->moving)
+		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
+	if (r->killing || s->leaving || s->on_trial || !r->candidates || (r->ending && all_finished(r))) {
+		struct worker_set *parent = reload_parent(r, s);
+		if (parent)
+			parent->heir = NULL;
+		if (!run_in_charge(r, s) || s->leaving || r->killing)
+			worker_set_free(s);
+	} else {
+		restart_later(r, s, had_started);
+	}
+	if (r->worker_sets)
+		reload_if_due(r);
+	else if (r->moving && !r->ending)
+		start_over(r);
+	else if (r->ending && all_finished(r))
+		ev_break(r->program.loop, EVBREAK_ALL);
+}
+
+/* ---- its life ---- */
+
+int run_script(struct run *r, struct err *err)
+{
+	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, 0 };
+
+	if (program_init(&r->program, &r->options, signals, &run_control_ops, r, err) < 0)
+		return -1;
+	ev_timer_init(&r->last_call, on_last_call, 0., LAST_CALL_S);
+	r->last_call.data = r;
+	if (worker_set_spawn(worker_set_new(r, 0), err) < 0)
+		return -1;
+	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
+	ev_run(r->program.loop, 0);
+	ev_timer_stop(r->program.loop, &r->last_call);
+	drop_posts(r);
+	while (r->worker_sets)
+		worker_set_free(r->worker_sets);
+	program_fini(&r->program);
+	return r->status;
+}

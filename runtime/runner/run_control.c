@@ -1,0 +1,153 @@
+#include "runner/exit_status.h"
+#include "runner/run.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* timeout(1) and terminals signal a process and then its group: that is one wish, not two. */
+#define SAME_SIGNAL (250 * NSEC_PER_MS)
+
+static void resign_all(struct run *r, nsec sit_out, const char *name)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			candidate_resign(r->candidates[i], sit_out);
+}
+
+static void on_signal(void *arg, int signal)
+{
+	struct run *r = arg;
+
+	if (signal == SIGHUP && !r->ending)
+		reload_begin(r);
+	else if (signal == SIGUSR1)
+		resign_all(r, NSEC_NEVER, "");
+	else if ((signal == SIGTERM || signal == SIGINT) && r->ending &&
+	         elapsed_holder(r->asked_at, clock_now()) > SAME_SIGNAL)
+		run_kill(r);
+	else if (signal == SIGTERM || signal == SIGINT)
+		run_end(r, EXIT_DONE, LEASE_SHUTDOWN);
+}
+
+static void on_look(void *arg)
+{
+	struct run *r = arg;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		elector_look(r->candidates[i]->elector);
+}
+
+static void reply_status(struct run *r, const char *name, struct buf *reply)
+{
+	struct elector_status st;
+	const char *comma = "";
+
+	buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (*name && strcmp(candidate_name(r->candidates[i]), name) != 0)
+			continue;
+		buf_adds(reply, comma);
+		elector_status(r->candidates[i]->elector, &st);
+		control_add_election(reply, candidate_name(r->candidates[i]), &st);
+		comma = ",";
+	}
+	buf_adds(reply, "]}");
+}
+
+static void reply_leading(struct run *r, const char *name, struct buf *reply)
+{
+	struct elector_status st;
+	bool all = r->candidate_count > 0;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		elector_status(r->candidates[i]->elector, &st);
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			all = all && st.leading;
+	}
+	buf_printf(reply, "{\"ok\":true,\"leading\":%s}", all ? "true" : "false");
+}
+
+static void reply_why(struct run *r, const char *name, struct buf *reply)
+{
+	struct buf text = { 0 };
+
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			elector_why(r->candidates[i]->elector, &text);
+	buf_adds(reply, "{\"ok\":true,\"text\":");
+	buf_json(reply, text.data ? text.data : "");
+	buf_adds(reply, "}");
+	buf_fini(&text);
+}
+
+static void pause_all(struct run *r, const char *name, bool pause)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+			candidate_pause(r->candidates[i], pause);
+}
+
+static bool knows(const struct run *r, const char *name)
+{
+	for (uint32_t i = 0; i < r->candidate_count; i++)
+		if (strcmp(candidate_name(r->candidates[i]), name) == 0)
+			return true;
+	return !*name;
+}
+
+static void done(struct buf *reply)
+{
+	buf_adds(reply, "{\"ok\":true}");
+}
+
+static void on_control(void *arg, const struct control_request *q, struct buf *reply)
+{
+	struct run *r = arg;
+
+	if (!knows(r, q->election)) {
+		control_refuse(reply, "there is no election named \"%s\" here", q->election);
+	} else if (strcmp(q->command, "status") == 0) {
+		reply_status(r, q->election, reply);
+	} else if (strcmp(q->command, "is-leading") == 0) {
+		reply_leading(r, q->election, reply);
+	} else if (strcmp(q->command, "why") == 0) {
+		reply_why(r, q->election, reply);
+	} else if (strcmp(q->command, "resign") == 0) {
+		resign_all(r, q->seconds < 0 ? NSEC_NEVER : (nsec)(q->seconds * (double)NSEC_PER_SEC), q->election);
+		done(reply);
+	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
+		pause_all(r, q->election, *q->command == 'p');
+		done(reply);
+	} else if (strcmp(q->command, "reload") == 0) {
+		reload_begin(r);
+		done(reply);
+	} else {
+		control_refuse(reply, "unknown command \"%s\"", q->command);
+	}
+}
+
+static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+{
+	static const struct admin_renewals none;
+	struct run *r = arg;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		const struct candidate *p = r->candidates[i];
+		struct elector_status st;
+		elector_status(p->elector, &st);
+		each(each_arg, &(struct admin_election){ .name = candidate_name(p),
+		                                         .status = &st,
+		                                         .lease = p->times.lease,
+		                                         .hook_errors = p->hook_errors,
+		                                         .renewals = p->renewals ? p->renewals : &none });
+	}
+}
+
+const struct program_ops run_control_ops = {
+	.signal = on_signal,
+	.look = on_look,
+	.control = on_control,
+	.elections = list_elections,
+};
