@@ -1,7 +1,18 @@
 #!/usr/bin/env python3
 """make demo: three candidates back up a real directory under the file lock; one leader is stopped, another is killed. Shows
 who led when, verifies every archive, and checks that no two terms overlapped."""
-import hashlib, json, os, shutil, signal, subprocess, sys, tarfile, tempfile, threading, time
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LUNARCH = os.path.join(ROOT, "build", "lunarch")

@@ -1,7 +1,20 @@
 #!/usr/bin/env python3
 """make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
 left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows them."""
-import json, os, shutil, signal, subprocess, sys, time
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import kube_rows
+import script_rows
+import store_rows
+from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
 from rows import (
     HELLO,
     JSON,
@@ -22,10 +35,6 @@ from rows import (
     standby_of,
     start_times,
 )
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
-import kube_rows, script_rows, store_rows
 
 # ---- start ----
 

@@ -1,12 +1,16 @@
 """make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and contender are
 built once by make bench-kube (tests/lib/go_build.sh): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
-import os, signal, sys, time
-from rows import JSON, QUICK, ROOT, RUNS, Crowd, Runner, cpu_ms, family, pss, row
+
+import os
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import moment, wait_for
 import store_rows
+from harness import moment, wait_for
 from kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
+from rows import JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, pss, row
 
 KUBE_RUNS = min(RUNS, 10)
 

@@ -1,8 +1,14 @@
 """What the parts of make bench share: a row of figures, and candidates whose on_leading says a line."""
-import os, signal, statistics, subprocess, sys, time
+
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, ROOT, Candidate, children
+from harness import ROOT, Candidate, children
 
 OPTIONS = {"--quick": "fewer runs, for a look", "--json": "an array of rows, for programs", "--help": "this"}
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv

@@ -1,6 +1,12 @@
 """The rows of make bench about scripts: how soon a hook runs, what timers, tasks and requests cost, and that nothing piles up.
 Each function yields (what, goal, values, unit, floor) for bench.py's row()."""
-import json, os, shutil, subprocess, sys, time
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import player

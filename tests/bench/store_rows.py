@@ -1,14 +1,28 @@
 """make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
 installed has a line that says so. The Go contender is built by tests/lib/go_build.sh, where Go is found."""
-import http.client, json, os, shutil, signal, socket, subprocess, threading, time
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import servers
+from harness import FAST, LUNARCH, ROOT, moment
 from rows import (
-    built,
     HELLO,
     JSON,
     QUICK,
     RUNS,
     Crowd,
     Runner,
+    built,
     cpu_ms,
     family,
     handovers,
@@ -17,11 +31,6 @@ from rows import (
     standby_of,
     start_times,
 )
-import sys
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, LUNARCH, ROOT, moment
-import servers
 
 GO = os.path.join(
     os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election"

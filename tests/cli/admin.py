@@ -1,10 +1,21 @@
 #!/usr/bin/python3
 """The admin endpoint: what a load balancer, a probe and Prometheus see of a leader, a standby, and of a term that changes hands."""
-import atexit, json, os, re, shutil, signal, socket, sys, urllib.error, urllib.request
+
+import atexit
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import urllib.error
+import urllib.request
+
+from prometheus_client.parser import text_string_to_metric_families
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
-from prometheus_client.parser import text_string_to_metric_families
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

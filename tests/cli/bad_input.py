@@ -1,9 +1,16 @@
 #!/usr/bin/env python3
 """Bad input, each kind by name: the error says which file, key and value, nothing is lost, and nobody leads by mistake."""
-import os, shutil, sys, tempfile
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import LUNARCH, PATIENCE, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
 
 TMP = scratch()
 os.chmod(TMP, 0o755)

@@ -1,10 +1,19 @@
 #!/usr/bin/env python3
 """The control socket and ctl; readiness messages to systemd. In a mount namespace of its own, so that the default
 directory holds nobody else's sockets."""
-import atexit, json, os, shutil, signal, socket, stat, subprocess, sys, threading
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from harness import LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 
 if "LUNARCH_TEST_PRIVATE" not in os.environ:
     private = ["unshare", "--mount"] + ([] if os.getuid() == 0 else ["--user", "--map-root-user"])

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 """docs/guide.md, docs/cookbook.md and docs/library.md are run: every script checked, every test passed (and failed by a script that does nothing), every
 command executed; lunarch new; the API's one source, and that it describes what there is."""
-import os, re, shutil, subprocess, sys
+
+import os
+import re
+import shutil
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch, skip

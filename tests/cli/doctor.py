@@ -1,6 +1,17 @@
 #!/usr/bin/env python3
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
-import atexit, http.server, json, os, shutil, signal, subprocess, sys, tempfile, threading, urllib.request
+
+import atexit
+import http.server
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores

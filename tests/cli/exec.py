@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """lunarch exec from outside: status, streams, signals, waiting, losing, nesting."""
-import os, shutil, signal, subprocess, sys
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import LUNARCH, PATIENCE, Candidate, alive, done, ok, same, scratch, stop_everyone, wait_for
 
 directory = scratch()
 

@@ -1,6 +1,15 @@
 #!/usr/bin/env python3
 """leader, status and check: what they say about a record, and that they change nothing."""
-import atexit, hashlib, json, os, shutil, signal, subprocess, sys, threading
+
+import atexit
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for

@@ -1,6 +1,11 @@
 #!/usr/bin/env python3
 """Loadable modules: where they are looked for, and what is said of one that is missing, foreign, or lacks its library."""
-import os, re, shutil, subprocess, sys
+
+import os
+import re
+import shutil
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import harness as h

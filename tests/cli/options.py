@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """The command line itself: help, suggestions, exit codes, versions, completion."""
-import os, re, subprocess, sys
+
+import os
+import re
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch

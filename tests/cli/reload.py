@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """SIGHUP, through `run`, with a second candidate that would take the lock at once if it could: the holder keeps it and gets a
 larger token; a script that does not load changes nothing; another lock or identity is let go; isolated elections too."""
-import os, shutil, sys
+
+import json
+import os
+import shutil
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import Candidate, alive, at_once, children, done, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = """
 %s

@@ -1,6 +1,12 @@
 #!/usr/bin/env python3
 """`lunarch test`: simulated nodes under every fault, the examples' own tests, and tests that fail as they should."""
-import glob, os, re, shutil, subprocess, sys
+
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import LUNARCH, ROOT, done, note, ok, same, scratch

@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 """examples/backup.lua: real archives of a real directory, whole and with the right checksum, the newest kept, whoever is killed over one."""
-import hashlib, os, shutil, signal, sys, tarfile
+
+import hashlib
+import os
+import shutil
+import signal
+import sys
+import tarfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "backup.lua")
 where = scratch()

@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """examples/canary.lua: real web servers get a new version one by one, the canary first, across the death of a leader; a bad version goes back."""
-import os, shutil, signal, sys, threading
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "canary.lua")
 where = scratch()

@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 """examples/compact.lua: segments of a log, plain and compressed, become one state, whoever is killed meanwhile; a damaged one stays."""
-import gzip, os, random, shutil, signal, sys
+
+import gzip
+import os
+import random
+import shutil
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "compact.lua")
 where = scratch()

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """examples/etcd.lua: jobs in their order, and a new leader goes on where the killed one stopped."""
-import os, shutil, signal, sys
+
+import os
+import shutil
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from harness import FAST, ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for

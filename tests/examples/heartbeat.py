@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """examples/heartbeat.lua: a file that says who leads, never an older leader's after a newer one's; a real web server hears the pings."""
-import os, shutil, signal, sys, threading
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "heartbeat.lua")
 where = scratch()

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """examples/migrate.lua: on a real PostgreSQL every migration is run exactly once, though three start at a time and leaders are killed over it."""
-import os, shutil, signal, sys
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
 from servers import Postgres
 
 SCRIPT = os.path.join(ROOT, "examples", "migrate.lua")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """examples/nginx.lua: Debian's nginx sends clients to the leader, to the next one after a failover, and to nobody while nobody leads."""
-import os, sys
+
+import os
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
-from harness import *
+from harness import done, stop_everyone
 from servers import Server
 
 

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """examples/queue.lua, and lunarch.redis: every job has one result, in order, through a crash in the middle of one and a leader that
 has been replaced; and what the module says about a server's errors, users and replicas."""
-import os, signal, sys
+
+import json
+import os
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, ROOT, STEADY, Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
 from servers import Redis, free_port
 
 SCRIPT = os.path.join(ROOT, "examples", "queue.lua")

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
 """examples/redis.lua: jobs that are due are moved by whoever leads, and by nobody else."""
-import os, signal, sys, time
+
+import os
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, note, ok, same, stop_everyone, wait_for
 from servers import Redis
 
 SCRIPT = os.path.join(ROOT, "examples", "redis.lua")

@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
 """examples/report.lua: a mail for each day, through the real msmtp, also for the days on which nobody led, whoever is killed meanwhile."""
-import email, email.policy, os, shutil, signal, sys, time
+
+import email
+import email.policy
+import json
+import os
+import shutil
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 from postbox import Mailbox
 
 SCRIPT = os.path.join(ROOT, "examples", "report.lua")

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """examples/shards.lua: 64 shards, each led by exactly one of two, then three, then two candidates, and shared out evenly."""
-import json, os, shutil, signal, sys
+
+import json
+import os
+import shutil
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, ROOT, Candidate, alive, done, note, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "shards.lua")
 SHARDS = 64

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """examples/systemd.lua, and lunarch.systemd, with real systemds: two machines, each with Debian's systemd as process 1 of a PID
 namespace; and its --user kind. Needs root."""
-import os, signal, subprocess, sys
+
+import os
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, ROOT, STEADY, Candidate, children, done, ok, same, scratch, skip, stop_everyone, wait_for
 from servers import Server
 
 SCRIPT = os.path.join(ROOT, "examples", "systemd.lua")

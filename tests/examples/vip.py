@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """examples/vip.lua, and lunarch.vip: two machines and a client on one switch, which are network namespaces; the address answers the
 client before and after each failover, and the client is told that it has moved. Needs root."""
-import os, re, signal, subprocess, sys
+
+import os
+import re
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, ROOT, STEADY, Candidate, done, ok, same, scratch, skip, stop_everyone, wait_for
 from servers import Server
 
 SCRIPT = os.path.join(ROOT, "examples", "vip.lua")

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """examples/watchdog.lua: who is not well gives up the lead, and stays out until it is well again. Health is what real HTTP servers say."""
-import os, shutil, signal, sys, threading
+
+import os
+import shutil
+import signal
+import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, ROOT, Candidate, alive, done, note, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "watchdog.lua")
 where = scratch()

@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """examples/webhook.lua: a real web server hears of each leader, in order, also of those that came while it was down."""
-import os, shutil, signal, sys, threading
+
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = os.path.join(ROOT, "examples", "webhook.lua")
 where = scratch()

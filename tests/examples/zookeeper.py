@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader stopped."""
-import os, re, signal, sys, time
+
+import os
+import re
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, done, note, ok, same, stop_everyone, wait_for
 from servers import ZooKeeper
 from stores import Zk
 

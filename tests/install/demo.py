@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """make demo: ends with success, says that every archive was verified and that no two terms overlapped, and leaves nothing."""
-import os, re, sys, time
+
+import os
+import re
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import ROOT, done, note, ok, same, scratch
 
 temp = scratch()
 began = time.monotonic()

@@ -1,9 +1,14 @@
 #!/usr/bin/env python3
 """make install and uninstall, into a directory of their own; and scripts/deps.sh for people who are not root."""
-import os, re, shutil, sys
+
+import os
+import re
+import shutil
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import LUNARCH, PATIENCE, ROOT, done, ok, same, scratch
 
 HOME = scratch()
 os.chmod(HOME, 0o755)

@@ -1,8 +1,20 @@
 """Elections of real candidates on a networked store, hurt in the ways in which other electors show two leaders. The witness of
 field.py says whether a process of one term was still alive when the next term's acted."""
-import os, random, struct, urllib.error, urllib.request, uuid
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import uuid
+
 import harness
-from field import *
+from field import Field, build, leave
+from harness import LUNARCH, PATIENCE, at_once, done, moment, note, ok, same, wait_for
 from proxy import Proxy
 
 RUNS = 30 if os.environ.get("FULL") else 1

@@ -1,7 +1,13 @@
 """Following the leader, as a balancer does: what stands behind it, and the course of a failover as its clients see it."""
-import http.server, os, signal, threading, urllib.error, urllib.request
 
-from harness import *
+import http.server
+import os
+import signal
+import threading
+import urllib.error
+import urllib.request
+
+from harness import PATIENCE, ROOT, STEADY, Candidate, ok, same, scratch, wait_for
 
 NOBODY = (502, 503)
 LEADER = 'return { on_leading = function() print "serving" end }'

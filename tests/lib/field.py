@@ -1,6 +1,15 @@
 """What the fault tests share: candidates whose terms hold what only one living process can hold, and the verdict on it."""
-import os, shlex, shutil, subprocess, sys, tempfile
-from harness import *
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+from harness import LUNARCH, PATIENCE, ROOT, Candidate, note, same, scratch, wait_for
 
 FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
 # Between the kill and the next leader there are 1.5 s here, which a machine may be late by.

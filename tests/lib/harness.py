@@ -1,5 +1,16 @@
 """What the system tests share: TAP, processes that are stopped by pid, JSON logs, and waiting for events, never for time."""
-import atexit, datetime, json, os, shutil, signal, subprocess, sys, tempfile, threading, time
+
+import atexit
+import datetime
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))

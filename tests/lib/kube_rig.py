@@ -4,11 +4,21 @@ client-go. Both are built from Kubernetes' published Go modules (go_build.sh), s
     with Cluster() as c:
         c.get("/api/v1/namespaces/default")             # as an administrator
         c.kubeconfig(token=...)                         # the path of a kubeconfig; default: the administrator's certificate"""
-import base64, json, os, ssl, subprocess, sys, time, urllib.error, urllib.request
 
-from harness import *  # noqa: F401,F403
+import base64
+import json
+import os
+import signal
+import ssl
+import subprocess
+import threading
+import time
+import urllib.error
+import urllib.request
+
+from harness import PATIENCE, wait_for
 from pki import Pki, openssl
-from servers import Etcd, Server, free_port
+from servers import Etcd, Server
 
 TOOLS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "kube")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"

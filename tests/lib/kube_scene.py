@@ -1,8 +1,13 @@
 """A scenario on a real API server: a namespace, an account of its own with its rights, candidates of both kinds."""
+
+import os
 import struct
+import subprocess
 from urllib.parse import quote
-from kube_rig import *
+
 import field
+from harness import LUNARCH, PATIENCE, Candidate
+from kube_rig import MINIMAL, ClientGo
 
 # Retries are a second apart or more in what is read by client-go, which compares whole seconds.
 TIMES = [

@@ -1,8 +1,10 @@
 """A Lease, ConfigMap or pair on a real API server as the conformance cases and the arena know a store: reached into behind the
 runtime's back, hurt. Clients have a service account with no more rights than they need."""
-import sys
+
+import json
 from urllib.parse import quote
-from kube_rig import *
+
+from kube_rig import LEASES
 from stores import Store
 
 OURS, THEIRS = "lunarch.dev/record", "control-plane.alpha.kubernetes.io/leader"

@@ -1,6 +1,16 @@
 """A Kubernetes API server that is a script: Leases in memory, watches, and whatever answers a test wants that a healthy server
 does not give. It checks what it is sent. What a real server answers is tests/kube's matter."""
-import copy, http.server, json, os, re, socket, ssl, struct, threading, time
+
+import copy
+import http.server
+import json
+import os
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
 from urllib.parse import parse_qs, urlsplit
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"

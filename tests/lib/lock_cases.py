@@ -1,6 +1,11 @@
 """The conformance cases, the same for every store. Each takes a Store (stores.py), which knows how to reach into the store
 behind the runtime's back and how to hurt the server."""
-import json, os, secrets, sys, threading, time, uuid
+
+import os
+import secrets
+import time
+import uuid
+
 from harness import note, ok, same, wait_for
 from lock_driver import Driver, race, record
 

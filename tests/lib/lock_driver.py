@@ -1,5 +1,12 @@
 """Speaks to the conformance program (main.c): locks of any kind, driven one operation at a time from a test."""
-import json, os, queue, subprocess, threading, time, uuid
+
+import json
+import os
+import subprocess
+import threading
+import time
+import uuid
+
 from harness import LUNARCH, PATIENCE
 
 PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")

@@ -1,5 +1,7 @@
 """A certificate authority for one test, and what it signs."""
-import os, subprocess
+
+import os
+import subprocess
 
 
 def openssl(*args, **kw):

@@ -2,6 +2,7 @@
 
 Not an election: terms begin and end when the test says so. Used by the tests in this directory.
 """
+
 import fcntl
 import json
 import mmap

@@ -1,5 +1,8 @@
 """A mail server that keeps what it is sent: as much of RFC 5321 as a client needs to leave a message."""
-import os, socketserver, threading
+
+import os
+import socketserver
+import threading
 
 
 class _Session(socketserver.StreamRequestHandler):

@@ -1,6 +1,12 @@
 """A TCP proxy that does to connections what networks do: stalls, cuts, delays, loses, repeats. It knows no protocol; what is
 sent "up" goes to the server, what comes "down" to the client. All proxies of a test run on one thread."""
-import asyncio, atexit, os, socket, struct, threading
+
+import asyncio
+import atexit
+import os
+import socket
+import struct
+import threading
 
 _loop = None
 _start = threading.Lock()

@@ -5,7 +5,18 @@
         server.pause(); server.resume(); server.kill(); server.start()     # the same ports and data again
 
 Whatever is started here dies with the test, even when the test is killed."""
-import atexit, glob, os, pwd, random, shutil, signal, socket, subprocess, tempfile, threading, time
+
+import atexit
+import glob
+import os
+import pwd
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
 
 from harness import PATIENCE, note, wait_for
 

@@ -1,6 +1,16 @@
 """Stores as the conformance cases need them: started, reached into behind the runtime's back, hurt. One class each."""
-import base64, http.client, json, os, shutil, socket, struct, sys, urllib.error, urllib.request
+
+import base64
+import http.client
+import json
+import os
+import shutil
+import socket
+import struct
+import urllib.error
+import urllib.request
 from urllib.parse import quote
+
 import servers
 from harness import PATIENCE, scratch, wait_for
 from proxy import Proxy

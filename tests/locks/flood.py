@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
 """Answers that would become a hundred times their size when they are parsed: from an API server, its watch, an etcd. The elector that gets them keeps its memory, says what it got, and its other elections go on. The servers here are
 scripts: healthy ones send no such thing."""
-import http.server, json, os, re, sys, threading
+
+import http.server
+import json
+import os
+import re
+import signal
+import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
-from kubeapi import Api, status
+from harness import Candidate, done, note, ok, same, scratch, wait_for
+from kubeapi import Api
 
 MB = 1024 * 1024
 TIMES = ["--lease-duration", "15s", "--renew-deadline", "10s", "--retry-period", "1s"]

@@ -2,10 +2,22 @@
 """Credentials of the Kubernetes lock, over TLS, against an API server that is a script and looks at who asks: tokens that are rotated,
 plugins whose credentials expire, and every key of a kubeconfig as it shows on the wire. Cases run side by side, each with a server of
 its own. Arguments: names of cases."""
-import base64, http.server, os, socket, subprocess, sys
+
+import base64
+import http.server
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import *
+from field import leave
+from harness import LUNARCH, PATIENCE, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
 from kubeapi import Api, status
 from pki import Pki
 

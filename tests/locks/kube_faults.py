@@ -2,12 +2,17 @@
 """The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or may not
 have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of such answers (what
 a real one answers is tests/kube's); it also checks that no PUT comes without uid and version."""
-import json, os, sys, threading, time
+
+import json
+import os
+import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
-from lock_driver import Driver, record
+from harness import PATIENCE, at_once, done, note, ok, same, scratch, wait_for
 from kubeapi import Api, status
+from lock_driver import Driver, record
 
 api = Api(silent=True)
 home = scratch()

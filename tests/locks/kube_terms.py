@@ -2,10 +2,22 @@
 """Terms on a Lease whose API server is a script: it loses, delays, refuses and changes what it is asked at the very moment that
 matters, and sees every request. The numbers T.. are those of tests/cluster/kubernetes/README.md. Scenarios run side by side, each with a
 server of its own. Arguments: names of scenarios."""
-import json, os, re, struct, sys, urllib.error, urllib.request
+
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import *
+from field import build, leave
+from harness import PATIENCE, Candidate, alive, at_once, done, note, ok, same, scratch, wait_for
 from kubeapi import Api, status
 
 # A term survives a machine that is late by many seconds; an operation without an answer is given up after 3.

@@ -5,10 +5,34 @@ show after a cut there is laid out as a directory: what was written but not sync
 was renamed but whose directory was not synced may still have its old name. In each of them there must be one whole record,
 whose token and holder are not older than any term that had been reported by then; and a candidate that finds it must lead
 with a larger token than any of those."""
-import os, re, shutil, sys
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import (
+    FAST,
+    LUNARCH,
+    PATIENCE,
+    ROOT,
+    STEADY,
+    Candidate,
+    at_once,
+    children,
+    done,
+    note,
+    ok,
+    same,
+    skip,
+    stop_everyone,
+    wait_for,
+)
 
 CALLS = [
     "openat",

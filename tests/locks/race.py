@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """Many processes of several users want one lock, again and again: each round has one winner, tokens only grow, and every
 winner holds alone. Real `lunarch exec`, all starting at the same time; as root they belong to four users of one group."""
-import os, sys
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import *
+from harness import FAST, LUNARCH, Candidate, done, note, ok, same, stop_everyone
 
 ROUNDS, EACH, GROUP = 6, 3, 54321
 USERS = [0, 54322, 54323, 54324] if os.geteuid() == 0 else [None] * 4

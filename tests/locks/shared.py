@@ -2,18 +2,26 @@
 """Directories that are not this machine's alone: a real FUSE file system (bindfs), mounted twice as two machines would have it, in
 mount namespaces where something else, or nothing, is mounted for one candidate. Plain file locks are refused there; with
 ?shared=link one leads; with ?must_exist= nobody leads in what is there instead."""
-import os, sys
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import lock_cases
+import stores
+from field import leave
+from harness import LUNARCH, PATIENCE, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
+from lock_driver import Driver, record
+
 INSIDE = "LUNARCH_TEST_MOUNTS"
 if os.geteuid() == 0 and INSIDE not in os.environ:  # no mount of this test's is left to anybody
     os.execvpe(
         "unshare", ["unshare", "--mount", "--", sys.executable, os.path.abspath(__file__)], {**os.environ, INSIDE: "1"}
     )
-import lock_cases, stores, threading
-from lock_driver import Driver, record
-from field import *
-
 SCRIPT = ["-e", "return { on_leading = function() while true do sleep(60) end end }"]
 APART = ["unshare", "--mount", "--"]
 daemons = []

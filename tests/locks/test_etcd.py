@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """The etcd lock passes the conformance suite (users, TLS, clusters: test_etcd_own.py)."""
-import sys
+
 import os
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
+from harness import done
 from lock_cases import BASIC, NETWORK, SERVER, replayed, run
 from stores import Etcd
-from harness import done
 
 store = Etcd()
 run(store, [getattr(lock_cases, name) for name in sys.argv[1:]] or [*BASIC, *NETWORK, replayed, *SERVER])

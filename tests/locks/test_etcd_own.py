@@ -1,16 +1,28 @@
 #!/usr/bin/env python3
 """What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream of
 notices for many locks; and what is not etcd at all."""
-import http.server, os, re, shutil, signal, socket, subprocess, sys, threading, time, urllib.request, uuid
+
+import http.server
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
-from lock_cases import SHORT, Two, run
+import servers
+from harness import FAST, LUNARCH, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
+from lock_cases import SHORT, run
 from lock_driver import Driver, record
 from proxy import Proxy
 from stores import Etcd, FullEtcd
-import servers
-from harness import FAST, LUNARCH, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
 
 SECRET = "ge/he:im @1"
 where = scratch()

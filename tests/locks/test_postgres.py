@@ -1,16 +1,23 @@
 #!/usr/bin/env python3
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
-import os, re, shutil, socket, struct, subprocess, sys, threading, time
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from field import build
+from harness import ROOT, at_once, done, note, ok, same, scratch, skip, wait_for
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import WITHIN, Driver, record
 from pki import Pki
-from proxy import Proxy
-from stores import FullPostgres, FullPostgresLog, Postgres as Store
-from field import build
-from harness import *
 from servers import Bouncer, Postgres, Redis, free_port
+from stores import FullPostgres, FullPostgresLog, Postgres as Store
 
 SHORT = 4000  # ms; for operations that are to fail soon
 

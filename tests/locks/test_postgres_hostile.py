@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
 """What calls itself a PostgreSQL server, and is hostile, before log-in or after it: the program neither ends nor freezes nor fills its
 memory, and believes nothing that does not answer its question."""
-import base64, os, socket, struct, sys, threading
+
+import base64
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from harness import LUNARCH, Candidate, done, note, ok, same
 from lock_driver import Driver, record
-from harness import *
 
 WITHIN = 4000  # ms
 MOST_MB = (

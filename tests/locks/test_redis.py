@@ -1,16 +1,26 @@
 #!/usr/bin/env python3
 """The Redis lock passes the conformance suite against Debian's redis-server, and its own cases."""
-import http.server, os, re, shutil, struct, sys, tempfile, threading, time
+
+import http.server
+import json
+import os
+import re
+import shutil
+import struct
+import sys
+import tempfile
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from field import build
+from harness import ROOT, at_once, done, note, ok, same, skip, wait_for
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
 from lock_driver import Driver, record
 from pki import Pki
 from proxy import Proxy
-from stores import FullRedis, Redis as Store
-from field import build
-from harness import *
 from servers import Redis, free_port
+from stores import FullRedis, Redis as Store
 
 SHORT = 3000  # ms; for operations that are to fail soon
 

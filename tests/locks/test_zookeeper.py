@@ -1,15 +1,21 @@
 #!/usr/bin/env python3
 """The ZooKeeper lock passes the conformance suite against Debian's server, and its own cases."""
-import http.server, json, os, sys, threading, time
+
+import http.server
+import json
+import os
+import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from harness import at_once, done, note, ok, same, skip, wait_for
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import Driver, record
 from pki import Pki
 from proxy import Proxy
-from stores import FullZooKeeper, Zk, ZooKeeper as Store
-from harness import *
 from servers import Redis, ZooKeeper, ask, free_port
+from stores import FullZooKeeper, Zk, ZooKeeper as Store
 
 SHORT = 4000  # ms; for operations that are to fail soon
 

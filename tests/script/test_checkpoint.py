@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """term:save and term:load between the script and the elector: what is asked for, what is answered, and when."""
-import json
 
-import os, sys
+import json
+import os
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import CLEANUP, END, REASONS, SAVE, STOPPED, Tap, Worker

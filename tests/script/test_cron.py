@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 """term:cron: what is marked in the checkpoint and when, what is caught up, what is refused; then real failovers."""
+
 import json
 import os
 import signal
 import sys
 import time
 
-from player import END, SAVE, STOPPED, Tap, Worker
-
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import STEADY  # noqa: E402
-import harness  # noqa: E402
+import harness
+from field import STEADY
+from player import END, SAVE, STOPPED, Tap, Worker
 
 MINUTE = 60
 

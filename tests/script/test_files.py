@@ -1,10 +1,16 @@
 #!/usr/bin/env python3
 """lunarch.files where it counts: writers killed in the middle, frozen in the middle, and out of space; what is read is always whole, and
 never an older leader's text after a newer one's."""
-import os, random, shutil, signal, sys, time
+
+import os
+import random
+import shutil
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import Candidate, at_once, done, ok, same, scratch, stop_everyone
 
 room = scratch()
 BLOCK = "0123456789abcdef" * 4096

@@ -1,6 +1,8 @@
 #!/usr/bin/python3
 """The hooks: when each runs, what it is given, and what its return or its error leads to."""
-import os, sys
+
+import os
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Tap, Worker

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """http in scripts: a server of our own that behaves and misbehaves (TCP, TLS with client certificates, a unix socket, as a
 proxy); tests/script/scripts/http_client.lua asks it, three times. Then what the end of a term does to a request."""
+
 import gzip
 import json
 import os
@@ -9,12 +10,11 @@ import socket
 import socketserver
 import ssl
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
-
-import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import EXIT, SCRIPTS, STOPPED, Tap, Worker

@@ -1,11 +1,18 @@
 #!/usr/bin/env python3
 """lunarch.kube against answers that a healthy API server does not give: refusals for a while, pages that run out, watches that break in
 every way. The server here is a script of such answers; what a real one answers is tests/cluster/kubernetes/example.py's."""
-import json, os, sys, threading, time, urllib.parse
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
 
 PODS = "/api/v1/namespaces/n/pods"
 

@@ -1,20 +1,20 @@
 #!/usr/bin/python3
 """Loading: what a script may return, and what is wrong with one, in words that name file, line, key and value."""
-import os
 
+import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import (
     ADDRESS_FUNCTION,
     ISOLATE,
+    LOAD_FAILED,
     MAY_LEAD,
     OBSERVER,
     ON_START,
     ON_STOPPED,
-    RECLAIM,
-    LOAD_FAILED,
     QUIT,
+    RECLAIM,
     Tap,
     Worker,
 )

@@ -1,11 +1,20 @@
 #!/usr/bin/env python3
 """Scripts that make mistakes, HTTP servers that send nonsense, children that print without end, in a real election: each is told, with file
 and line and what was expected; all the while the lease is renewed, and the checkpoint is whole."""
-import gzip, os, shutil, signal, sys, threading, time
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
 
 TMP = scratch()
 # Two gigabytes that nobody has: a machine's memory must not decide what is tested.

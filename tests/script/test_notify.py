@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
 """lunarch.notify against what it talks to: a web server, a mail server behind the real msmtp, a system log's socket."""
-import email, email.policy, os, shutil, socket, sys, threading
+
+import email
+import email.policy
+import json
+import os
+import shutil
+import socket
+import sys
+import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
 from postbox import Mailbox
 
 room = scratch()

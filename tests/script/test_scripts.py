@@ -1,11 +1,11 @@
 #!/usr/bin/python3
 """Runs tests/script/scripts/*.lua inside a worker, each three times: plainly, and with the collector at work all the time."""
-import os
 
+import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import EXIT, END, SCRIPTS, Tap, Worker
+from player import END, EXIT, SCRIPTS, Tap, Worker
 
 
 def run(tap, name, mode):

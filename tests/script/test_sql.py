@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """lunarch.sql with a real PostgreSQL: values are never SQL, rows are values, an older leader's write is refused, also when it is
 already under way, and what cannot be done is said. (examples/postgres.lua, by a lock in the same database: tests/examples/postgres.py.)"""
-import os, sys
+
+import json
+import os
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import PATIENCE, Candidate, done, note, ok, same, scratch, stop_everyone
 from servers import Bouncer, Postgres, free_port
 
 MODULE = r"""

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 """Stopping: whatever the script does, it ends or can be ended; what is orderly, and how fast, is told in comments."""
+
 import os
 import signal
-import time
-
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import END, STOPPED, Tap, Worker

@@ -1,7 +1,12 @@
 #!/usr/bin/env python3
 """Proves that the simulator can fail: breaks runtime/lease/lease.c (or clock.c) in one rule at a time and looks for the seed that
 notices. Words choose mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly once."""
-import os, shlex, subprocess, sys, tempfile
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RUNTIME = os.path.join(HERE, "..", "..", "runtime")

@@ -1,10 +1,17 @@
 #!/usr/bin/env python3
 """What is stopped (SIGSTOP) when it is needed: the guard alone, with short leases and long ones, so that the elector must do its work
 before the lease is over; and elector, guard and worker together, beside which what they started goes on."""
-import math, os, subprocess, sys, time
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import Candidate, alive, at_once, done, moment, note, ok, same, scratch, stop_everyone, wait_for
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 TRIES = 5  # a machine that is busy may be late once; one that was told a wrong time is late always

@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 """A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector is stopped,
 so that the guard alone is left to kill the tree when the lease ends."""
-import os, sys
+
+import os
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import Candidate, alive, done, note, ok, scratch, skip, stop_everyone, wait_for
 
 LIMIT = 96 << 20
 HOG = """

@@ -1,9 +1,15 @@
 #!/usr/bin/env python3
 """Scripts that end by their own doing: a crash, no memory, os.exit, an error in each hook; and a log that nobody reads."""
-import os, shutil, signal, sys
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import FAST, LUNARCH, PATIENCE, Candidate, done, ok, same, scratch, stop_everyone, wait_for
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 directory = scratch()

@@ -1,10 +1,32 @@
 #!/usr/bin/env python3
 """An elector that may have children of other people: as process 1 of a container, or started by a shell that had some. Its guard
 is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
-import os, subprocess, sys
+
+import json
+import os
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import (
+    LUNARCH,
+    PATIENCE,
+    STEADY,
+    Candidate,
+    alive,
+    at_once,
+    children,
+    done,
+    marked,
+    note,
+    ok,
+    same,
+    scratch,
+    skip,
+    stop_everyone,
+    wait_for,
+)
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 APART = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]

@@ -1,10 +1,31 @@
 #!/usr/bin/env python3
 """One case for each way to refuse to stop. A script leads and clings to it; the lease is taken from it (or its processes are
 killed or frozen); a second candidate must lead after everything of the first is dead, and on_stopped must have run once."""
-import os, shutil, signal, subprocess, sys, threading, time
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import *
+from harness import (
+    FAST,
+    Candidate,
+    alive,
+    at_once,
+    children,
+    done,
+    marked,
+    note,
+    ok,
+    same,
+    scratch,
+    stop_everyone,
+    wait_for,
+)
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT

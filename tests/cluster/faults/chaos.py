@@ -3,10 +3,18 @@
 off from the lock's directory, the record deleted or taken by a stranger, the worker's children killed. No process of a term
 may live when the next term's begins; tokens only grow; somebody leads again after every fault.
 CHAOS_SEED=N repeats the choice of faults (not the machine's timing); CHAOS_FAULTS=N how many each field gets."""
-import os, random, sys
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import Field, freeze, leave
+from harness import at_once, children, done, note, ok, same, wait_for
 
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 SEED = int(os.environ.get("CHAOS_SEED") or time.time_ns() % 1000000)

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """What a leader saved in the record: the next one has it, however the term ended; a leader that lost the lock cannot save."""
-import os, sys
+
+import json
+import os
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import STEADY, freeze
-from harness import *
+from harness import Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
 
 SCRIPT = """
 return {

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """A primary dies, and an asynchronous copy that lacks the last checkpoints is promoted, on Redis and on PostgreSQL: a leader whose term
 goes on puts them back, so that the next one loads what was said to be saved. With copies that are waited for, nothing is said too early."""
-import os, sys
+
+import json
+import os
+import signal
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import *
+from harness import ROOT, Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
 from proxy import Proxy
 from servers import Postgres, Redis
 

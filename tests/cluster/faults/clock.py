@@ -2,10 +2,17 @@
 """The wall clock is set back an hour, and forward a day, while somebody leads: it decides nothing. Tokens grow all the same,
 times in the record never go back, and no job of term:cron runs twice. Each candidate sees its own clock (shim.c); this machine's
 is left alone."""
-import os, struct, sys
+
+import json
+import os
+import signal
+import struct
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import STEADY, Field, build, freeze, leave
+from harness import PATIENCE, Candidate, at_once, done, ok, same, wait_for
 
 HOUR = 3600
 

@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
 """A PostgreSQL primary dies, and an asynchronous standby that lacks the last term is promoted: nobody leads beside that term, and the
 next one's token is larger than what its candidate has seen."""
-import os, struct, sys
+
+import json
+import os
+import shutil
+import signal
+import struct
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import FAULTS, Field, build
+from harness import ROOT, at_once, done, ok, same, stop_everyone, wait_for
 from proxy import Proxy
 from servers import Postgres
 

@@ -1,11 +1,20 @@
 #!/usr/bin/env python3
 """A Redis primary dies, and an asynchronous replica that lacks the last term is promoted; or the primary that died comes back as one:
 nobody leads beside another, and that there are two primaries is said."""
-import os, struct, sys
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import harness
-from field import *
+from field import FAULTS, Field, build
+from harness import LUNARCH, at_once, done, ok, same, stop_everyone, wait_for
 from proxy import Proxy
 from servers import Redis
 

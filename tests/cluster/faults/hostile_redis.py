@@ -1,9 +1,17 @@
 #!/usr/bin/env python3
 """What listens where a Redis server should may be anything: whatever it sends, the elector stays small, and its other election keeps its term."""
-import itertools, os, socket, sys
+
+import itertools
+import json
+import os
+import socket
+import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import leave
+from harness import Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
 
 MOST_KB = 64 * 1024
 FLOOD = 200 * 1024 * 1024

@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 """A name server that never answers, in a network namespace of the test's own: what waits for it holds up nobody else."""
-import os, shutil, sys, tempfile
+
+import os
+import shutil
+import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from harness import Candidate, done, note, ok, stop_everyone, wait_for

@@ -1,13 +1,18 @@
 #!/usr/bin/env python3
 """What only somebody can mend, on the four stores side by side: a wrong password, another program's record, missing rights. Each is
 said once and tried ever more rarely, nobody leads on it, nothing is touched; mended, it leads. And a host whose name comes later."""
-import os, shutil, sys, time
+
+import os
+import shutil
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from harness import PATIENCE, Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
 from lock_driver import Driver, record
-from harness import *
 from proxy import Proxy
-from stores import Etcd, Postgres, Redis, ZooKeeper, Zk, b64
+from stores import Etcd, Postgres, Redis, Zk, ZooKeeper, b64
 
 TIMES = ["--lease-duration", "2s", "--renew-deadline", "1.4s", "--retry-period", "1s"]  # an operation has a second
 WINDOW_S = 13  # with a watch: tries at 0, 2, 6, 14 s; those who do not slow down make seven

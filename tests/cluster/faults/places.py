@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
 """Candidates that cannot see each other's processes: two PID or time namespaces on one directory, a holder of another host; --reclaim;
 a record or a whole directory that is deleted. Real processes, one lock each."""
-import os, sys
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import Field, freeze, leave
+from harness import at_once, children, done, ok, same, wait_for
 
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ANOTHER_TIME = ["unshare", *USER, "--time", "--boottime", "1000000", "--"]

@@ -1,10 +1,18 @@
 #!/usr/bin/env python3
 """A worker that dies at a bad moment: while the program is told to leave, or when the script can no longer be loaded. Nobody
 may wait for it for ever, and its on_stopped may not be forgotten."""
-import os, sys
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import Field, freeze, leave
+from harness import FAST, LUNARCH, PATIENCE, Candidate, at_once, done, ok, same, scratch, wait_for
 
 SCRIPT = """%s
 return {

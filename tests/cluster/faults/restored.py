@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
 """An etcd is restored from a snapshot while its candidates run: its revisions, which are the tokens, begin again below those that were
 handed out. Who has seen a larger token does not lead, and says so, until the store counts higher."""
-import os, shutil, signal, subprocess, sys
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import *
 import servers
+from harness import PATIENCE, STEADY, Candidate, done, ok, same, stop_everyone, wait_for
 
 LEAD = "return { on_leading = function(term) print('token ' .. term.token) sleep(1e6) end }"
 

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """The election at the level of commands: one candidate, two, a third that joins, other settings rolled out; and every term
 holds what only one living process can hold."""
-import os, sys
+
+import os
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import *
+from field import Field, freeze, leave
+from harness import at_once, done, ok, same
 
 
 def alone():

@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """The Kubernetes lock passes the conformance suite against a real API server: a Lease, then a ConfigMap and a pair of both, as a
 service account with no more rights than it needs. Options: names of cases."""
-import sys
+
 import os
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_store import *
 import lock_cases
+from harness import done
+from kube_rig import Cluster
+from kube_store import Kube
 
 with Cluster() as cluster:
     wanted = [getattr(lock_cases, n) for n in sys.argv[1:]]

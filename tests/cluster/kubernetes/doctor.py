@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
 """doctor on a real API server: fit, named, and cleaned up behind, if it may."""
+
+import json
+import os
+import subprocess
+import sys
 from urllib.parse import quote
-import os, sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import *
+from harness import LUNARCH, done, note, ok, same
+from kube_rig import LEASES, Cluster
 
 
 def rules(*more):

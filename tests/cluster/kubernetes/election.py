@@ -3,12 +3,24 @@
 those of the cases in which other electors fail. Scenarios run side by side, each in a namespace of its own.
 
 Arguments: names of scenarios. HANDOVERS=N: how many the mixed election goes through (24; FULL=1: 200)."""
-import concurrent.futures, sys, traceback
+
+import concurrent.futures
+import json
 import os
+import signal
+import sys
+import time
+import traceback
+from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_scene import *
+import field
+from harness import PATIENCE, Candidate, done, moment, note, ok, same, scratch, wait_for
+from kube_rig import LEASES, MINIMAL, AuditedCluster, connections, micro_now
+from kube_scene import LONG_AGO, RARE, SCRIPT, SLOW, TIMES, Clock, Scene, tokens
+from pki import Pki
 from proxy import Proxy
+from servers import free_port
 
 
 def life(s):

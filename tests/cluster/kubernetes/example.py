@@ -1,11 +1,20 @@
 #!/usr/bin/env python3
 """examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three pods' places with their service
 account alone, and the Service's selector always finds the leader's pod and no other; a watch that misses nothing."""
-import re, shlex, shutil, socket, sys
+
+import json
 import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import urllib.error
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import *
+from harness import PATIENCE, ROOT, Candidate, children, done, note, ok, same, wait_for
+from kube_rig import AUDIT_EVERYTHING, AuditedCluster, Cluster, connections
+from servers import free_port
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
 PATHS = {

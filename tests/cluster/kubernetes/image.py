@@ -2,12 +2,21 @@
 """examples/kubernetes/Dockerfile without Docker: each stage is a Debian 12 by debootstrap, its RUN lines run in it by chroot, its
 COPY lines copied. What comes out runs in the places of the manifests' three pods, as the user and with the entry point that it names,
 against the real API server. Needs root, debootstrap, a mirror."""
-import re, shlex, shutil, sys, tempfile
+
+import json
 import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+
+import example
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_rig import *
-import example, harness
+import harness
+from harness import ROOT, done, note, ok, stop_everyone
 
 BASES = ("debian:12", "debian:12-slim")
 DOCKERFILE = os.path.join(ROOT, "examples", "kubernetes", "Dockerfile")

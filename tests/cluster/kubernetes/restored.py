@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 """The etcd behind the API server is restored from a backup: versions, which are the tokens, go back. Who has seen a larger one does not
 lead by a smaller one, and says so; when the store has counted on, it leads."""
-import sys
+
 import os
+import shutil
+import signal
+import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from kube_scene import *
+from harness import PATIENCE, done, note, ok, same, scratch, wait_for
+from kube_rig import Cluster
+from kube_scene import RARE, Scene, tokens
 
 
 def backup(c, path):

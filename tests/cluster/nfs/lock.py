@@ -1,7 +1,17 @@
 #!/usr/bin/env python3
 """The file lock between clients of a real NFS server. Run inside the virtual machine, by machine.py; with names of scenes, only those."""
+
+import json
+import os
 import random
-from rig import *
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+from harness import LUNARCH, PATIENCE, done, note, ok, same, wait_for
+from rig import EXPORT, LEASE, Client, Server, Shared, get, leads, rules, run, saved
 
 ROUNDS = int(os.environ.get("NFS_ROUNDS", "8"))
 # How a leader is cut off: at the write whose request, or whose answer, gets lost, or at any moment.

@@ -1,14 +1,20 @@
 #!/usr/bin/env python3
 """A virtual machine of Debian's kernel and NFS server (fetch.sh), in which a Python program of this directory runs as root; what it prints,
 TAP, is printed here, and its status is ours. It has no network but its own. Usage: machine.py PROGRAM [ARGUMENT...]"""
-import os, shlex, shutil, subprocess, sys, tempfile
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
+from harness import LUNARCH
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-LUNARCH = field.LUNARCH
 UNPACKED = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "nfs-root")
 CJSON = "/usr/lib/x86_64-linux-gnu/lua/5.4/cjson.so"
 LIMIT = int(os.environ.get("NFS_LIMIT", "1500"))  # seconds; a machine that hangs is a failure with a log

@@ -1,11 +1,18 @@
 """Inside the virtual machine: a kernel NFS server in the machine's own network, and clients, each in namespaces of its own (network, mounts,
 host name, processes), so that for the server and for each other they are different hosts. One kernel, so one clock. A client is cut off
 by writing its address into a list of xt_recent, also by the packet that carries a given NFS operation, and healed by clearing it."""
-import os, subprocess, sys, time
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
-from harness import *
+from harness import LUNARCH, PATIENCE, Candidate, children, note, wait_for
 
 EXPORT = "/srv/x"
 LEASE = 10  # seconds, of the NFS server: the least that it accepts

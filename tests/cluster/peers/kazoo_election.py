@@ -1,7 +1,11 @@
 #!/usr/bin/env python3
 """A contender that is kazoo's Election and nothing else: the peer that make bench measures beside Lunarch.
 kazoo_election.py HOSTS PATH: says "leading" when it leads; on SIGTERM it lets go and ends."""
-import signal, sys, threading
+
+import signal
+import sys
+import threading
+
 from kazoo.client import KazooClient
 
 over = threading.Event()

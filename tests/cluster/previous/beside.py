@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every way in which a
 term can end, and what either saved the other loads. PREVIOUS: the directory that has its program."""
-import os, signal, sys
+
+import os
+import signal
+import subprocess
+import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import harness
-from field import *
 import servers
+from field import STEADY, Field
+from harness import PATIENCE, at_once, done, ok, same, wait_for
 
 OLD, NEW = os.path.join(os.environ["PREVIOUS"], "lunarch"), harness.LUNARCH
 
