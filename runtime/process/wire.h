@@ -12,6 +12,7 @@
 
 #define WIRE_MAX (128 * 1024) /* bytes of one message */
 
+/* slot: the election's position in the script's list, from 0, which is its slot of the shared page, too. */
 enum wire_type {
 	/* worker -> elector */
 	WIRE_ELECTION =
@@ -27,8 +28,8 @@ enum wire_type {
 	            * by WIRE_SAVED; only a last one, of a term that is over, may overtake it */
 
 	/* elector -> worker */
-	WIRE_GO = 64,   /* u32 elections in this message, u8 enum wire_go, then per election: u32 index, u32 slot, str
-	                 * lock,   str identity: those that this worker keeps. Before any other message but WIRE_QUIT */
+	WIRE_GO = 64,   /* u32 elections in this message, u8 enum wire_go, then per election: u32 slot, str lock,
+	                 * str identity: those that this worker keeps. Before any other message but WIRE_QUIT */
 	WIRE_LEAD,      /* u32 slot, u64 term, i64 token, str address, str checkpoint ("" = none) */
 	WIRE_STOP,      /* u32 slot, u64 term, u8 reason, i64 grace_ms */
 	WIRE_CLEANUP,   /* u32 slot, u64 term, i64 token, u8 reason, i64 grace_ms, str checkpoint: run on_stopped for a

@@ -11,7 +11,7 @@
 
 static struct page_slot *slot_of(const struct candidate *p)
 {
-	return &supervisor_page(p->worker_set->supervisor)->slot[p->slot];
+	return &supervisor_page(p->worker_set->supervisor)->slot[p->index];
 }
 
 static void send(struct candidate *p, struct buf *m)
@@ -23,7 +23,7 @@ static void send(struct candidate *p, struct buf *m)
 static void begin_message(const struct candidate *p, struct buf *m, enum wire_type type)
 {
 	wire_begin(m, type);
-	wire_u32(m, p->slot);
+	wire_u32(m, p->index);
 }
 
 static struct log_about about(const struct candidate *p)
@@ -95,7 +95,7 @@ static void on_lead(void *arg, const struct elector_term *t)
 	p->hook = HOOK_LEADING;
 	p->allowance = p->times.kill;
 	worker_set_allow(p->worker_set);
-	page_begin(supervisor_page(p->worker_set->supervisor), p->slot, t->term, t->token, t->end, t->kill);
+	page_begin(supervisor_page(p->worker_set->supervisor), p->index, t->term, t->token, t->end, t->kill);
 	supervisor_poke(p->worker_set->supervisor);
 	begin_message(p, &m, WIRE_LEAD);
 	wire_u64(&m, t->term);
@@ -267,7 +267,7 @@ static void worker_stopped(struct candidate *p, struct wire *w)
 	if (!wire_done(w) || term != p->term || (p->hook != HOOK_STOPPING && p->hook != HOOK_CLEANING))
 		return;
 	p->hook = HOOK_SWEEPING;
-	supervisor_sweep(p->worker_set->supervisor, p->slot, p->term);
+	supervisor_sweep(p->worker_set->supervisor, p->index, p->term);
 }
 
 static nsec sitting_out(struct candidate *p, enum lease_reason reason, int64_t given_ms)
@@ -435,7 +435,7 @@ static void clean_up(struct candidate *p)
 	p->hook = HOOK_CLEANING;
 	p->cleanups++;
 	worker_set_allow(p->worker_set);
-	page_begin(supervisor_page(p->worker_set->supervisor), p->slot, p->term, p->token, now, by);
+	page_begin(supervisor_page(p->worker_set->supervisor), p->index, p->term, p->token, now, by);
 	page_stop(slot_of(p), false, by);
 	supervisor_poke(p->worker_set->supervisor);
 	begin_message(p, &m, WIRE_CLEANUP);
@@ -498,7 +498,6 @@ struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t in
 	p->run = r;
 	p->worker_set = s;
 	p->index = index;
-	p->slot = index;
 	p->settings = *settings;
 	p->allowance = NSEC_NEVER;
 	ev_timer_init(&p->cleanup_timer, on_cleanup_late, 0., 0.);

@@ -32,7 +32,7 @@ struct candidate { /* one election of the script */
 	struct run *run;
 	struct worker_set *worker_set;
 	struct election_settings settings;
-	uint32_t index, slot; /* in the script's list; in its squad's page */
+	uint32_t index;       /* in the script's list; its slot of the page, too */
 	const char *lock_url; /* as opened; the elector's */
 	struct lease_times times;
 	nsec allowance; /* K, as worker_set_allow has it: while a term runs the least that may be published */

@@ -54,7 +54,7 @@ static bool posts_belong(const struct worker_set *s, const struct candidate *p)
 static struct candidate *candidate_at(struct worker_set *s, uint32_t slot)
 {
 	for (uint32_t i = 0; i < s->run->candidate_count; i++)
-		if (posts_belong(s, s->run->candidates[i]) && s->run->candidates[i]->slot == slot)
+		if (posts_belong(s, s->run->candidates[i]) && s->run->candidates[i]->index == slot)
 			return s->run->candidates[i];
 	return NULL;
 }
@@ -295,7 +295,6 @@ void worker_set_go(struct worker_set *s, bool first)
 		struct elector_status st;
 		elector_status(r->candidates[i]->elector, &st);
 		wire_u32(&list, r->candidates[i]->index);
-		wire_u32(&list, r->candidates[i]->slot);
 		wire_str(&list, st.lock);
 		wire_str(&list, st.identity);
 		kept++;

@@ -66,7 +66,7 @@ static void send_next(struct checkpoint *s)
 	s->flying_number = s->number;
 	s->next = NULL;
 	wire_begin(&m, WIRE_SAVE);
-	wire_u32(&m, s->election->slot);
+	wire_u32(&m, s->election->index);
 	wire_u64(&m, s->term);
 	wire_u64(&m, s->flying_number);
 	wire_str(&m, s->flying);

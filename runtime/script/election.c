@@ -54,12 +54,11 @@ void election_fini(struct election *e)
 	free(e->lock);
 }
 
-void election_keep(struct election *e, uint32_t slot, const char *lock, const char *identity)
+void election_keep(struct election *e, const char *lock, const char *identity)
 {
 	char *copies[2];
 
 	e->kept = true;
-	e->slot = slot;
 	free(e->lock);
 	mem_pack(2, (const char *const[]){ lock, identity }, copies);
 	e->lock = copies[0]; /* and owns both */
@@ -241,7 +240,7 @@ static void send_answer(const struct asking *a, bool yes, const char *why, const
 	struct buf m = { 0 };
 
 	wire_begin(&m, WIRE_ANSWER);
-	wire_u32(&m, a->election->slot);
+	wire_u32(&m, a->election->index);
 	wire_u64(&m, a->ask);
 	wire_u8(&m, yes);
 	script_put_text(&m, why);

@@ -13,7 +13,7 @@ struct term;
 
 struct election {
 	struct script *script;
-	uint32_t index, slot;
+	uint32_t index;        /* in the script's list; its slot of the page, too */
 	bool kept;             /* false: it lives in another worker, or has not been told yet */
 	int table;             /* registry reference of the script's table */
 	char *lock, *identity; /* as the elector says; NULL until then */
@@ -34,8 +34,8 @@ void election_fini(struct election *e);
 /* Leaves the hook; false, and leaves nothing, if the script has none of that name. [-0, +(0|1), m] */
 bool election_push_hook(struct election *e, const char *name);
 
-/* The elector keeps it in this worker, with this slot of the page. */
-void election_keep(struct election *e, uint32_t slot, const char *lock, const char *identity);
+/* The elector keeps it in this worker. */
+void election_keep(struct election *e, const char *lock, const char *identity);
 
 /* Runs on_start of every kept election from s->starting on, one after the other; then sends WIRE_STARTED. */
 void election_start_all(struct script *s);

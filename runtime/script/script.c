@@ -221,7 +221,6 @@ void script_free(struct script *s)
 		election_fini(&s->elections[i]);
 	sched_free(s->sched);
 	free(s->elections);
-	free(s->slots);
 	free(s);
 }
 
@@ -246,9 +245,9 @@ void script_send(struct script *s, struct buf *message)
 	buf_fini(message);
 }
 
-struct election *script_slot(const struct script *s, uint32_t slot)
+struct election *script_election(const struct script *s, uint32_t index)
 {
-	return slot < s->nslots ? s->slots[slot] : NULL;
+	return index < s->nelections && s->elections[index].kept ? &s->elections[index] : NULL;
 }
 
 /* ---- loading ---- */
@@ -428,26 +427,14 @@ out:
 
 /* ---- messages ---- */
 
-static void put_slot(struct script *s, uint32_t slot, struct election *e)
-{
-	if (slot >= s->nslots) {
-		uint32_t n = slot + 1;
-		s->slots = mem_resize(s->slots, n * sizeof *s->slots);
-		memset(s->slots + s->nslots, 0, (n - s->nslots) * sizeof *s->slots);
-		s->nslots = n;
-	}
-	s->slots[slot] = e;
-}
-
 static bool keep_one(struct script *s, struct wire *w)
 {
-	uint32_t index = wire_get_u32(w), slot = wire_get_u32(w);
+	uint32_t index = wire_get_u32(w);
 	const char *lock = wire_get_str(w), *identity = wire_get_str(w);
 
-	if (w->bad || index >= s->nelections || s->elections[index].kept || slot >= s->spec.page->slots)
+	if (w->bad || index >= s->nelections || s->elections[index].kept)
 		return false;
-	election_keep(&s->elections[index], slot, lock, identity);
-	put_slot(s, slot, &s->elections[index]);
+	election_keep(&s->elections[index], lock, identity);
 	return true;
 }
 
@@ -475,7 +462,7 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w)
 {
 	if (type == WIRE_GO)
 		return go(s, w);
-	struct election *e = script_slot(s, wire_get_u32(w));
+	struct election *e = script_election(s, wire_get_u32(w));
 	if (!e)
 		return false;
 	switch ((int)type) {

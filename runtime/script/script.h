@@ -35,8 +35,6 @@ struct script {
 	int internals; /* registry reference: what lua/boot/prelude.lua returns */
 	struct election *elections;
 	uint32_t nelections;
-	struct election **slots; /* by slot; NULL: not ours */
-	uint32_t nslots;
 	bool going;        /* it knows which elections it keeps */
 	bool exiting;      /* the end of the program has been asked for */
 	uint32_t starting; /* the next election whose on_start has to run */
@@ -57,9 +55,9 @@ void script_push_use(lua_State *L);
 
 /* ---- for election.c and term.c ---- */
 
-void script_send(struct script *s, struct buf *message);             /* and frees it */
-void script_put_text(struct buf *m, const char *text);               /* wire_str, cut so that the message is no giant */
-void script_push_internal(struct script *s, const char *name);       /* [-0, +1, m] */
-struct election *script_slot(const struct script *s, uint32_t slot); /* NULL: not kept */
+void script_send(struct script *s, struct buf *message);       /* and frees it */
+void script_put_text(struct buf *m, const char *text);         /* wire_str, cut so that the message is no giant */
+void script_push_internal(struct script *s, const char *name); /* [-0, +1, m] */
+struct election *script_election(const struct script *s, uint32_t index); /* NULL: not kept in this worker */
 
 #endif

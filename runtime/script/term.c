@@ -49,7 +49,7 @@ static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_ou
 		return;
 	t->end_sent = true;
 	wire_begin(&m, WIRE_END);
-	wire_u32(&m, t->election->slot);
+	wire_u32(&m, t->election->index);
 	wire_u64(&m, t->term);
 	wire_u8(&m, (uint8_t)reason);
 	wire_i64(&m, sit_out_ms);
@@ -108,7 +108,7 @@ static void send_stopped(struct election *e, uint64_t term)
 	struct buf m = { 0 };
 
 	wire_begin(&m, WIRE_STOPPED);
-	wire_u32(&m, e->slot);
+	wire_u32(&m, e->index);
 	wire_u64(&m, term);
 	script_send(e->script, &m);
 }
@@ -206,7 +206,7 @@ static void make_handle(struct term *t, int64_t token, const char *address)
 	lua_State *L = s->L;
 
 	t->handle = lua_newuserdatauv(L, sizeof *t->handle, 1);
-	*t->handle = (struct handle){ .term = t, .slot = &s->spec.page->slot[t->election->slot], .number = t->term };
+	*t->handle = (struct handle){ .term = t, .slot = &s->spec.page->slot[t->election->index], .number = t->term };
 	luaL_setmetatable(L, HANDLE_TYPE);
 	lua_createtable(L, 0, 4);
 	lua_pushinteger(L, token);
@@ -227,7 +227,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	t->term = number;
 	t->about = (struct log_about){ .lock = e->lock, .term = number, .token = token };
 	t->address = *address ? mem_dup(address) : NULL;
-	t->marker = (struct marker){ .slot = e->slot,
+	t->marker = (struct marker){ .slot = e->index,
 		                     .term = number,
 		                     .token = token,
 		                     .lock = e->lock,

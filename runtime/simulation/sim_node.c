@@ -366,7 +366,6 @@ static void script_loaded(struct sim_node *n)
 	wire_u8(&m, n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST);
 	for (uint32_t i = 0; i < n->lock_client_count; i++) {
 		wire_u32(&m, i);
-		wire_u32(&m, i);
 		wire_str(&m, n->lock_clients[i]->url);
 		wire_str(&m, n->name);
 	}

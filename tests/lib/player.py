@@ -208,11 +208,11 @@ class Worker:
             elections.append(fields)
 
     def go(self, count=1, first=True, keep=None):
-        """keep: [(index, slot)]; then waits for STARTED"""
-        keep = keep if keep is not None else [(i, i) for i in range(count)]
+        """keep: the slots of the elections that the worker keeps; then waits for STARTED"""
+        keep = keep if keep is not None else list(range(count))
         fields = [("u", len(keep)), ("b", first)]
-        for index, slot in keep:
-            fields += [("u", index), ("u", slot), ("s", "file:lock%d" % slot), ("s", "me_%d" % slot)]
+        for slot in keep:
+            fields += [("u", slot), ("s", "file:lock%d" % slot), ("s", "me_%d" % slot)]
         self.send(GO, *fields)
         return self.expect(STARTED)
 
