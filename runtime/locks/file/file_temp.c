@@ -45,8 +45,9 @@ static bool read_tag(const char *name, struct file_temp_tag *t)
 		if (*p == '.')
 			dot = p;
 	*t = (struct file_temp_tag){ 0 };
-	if (dot == name || sscanf(dot, ".%16[0-9a-f]-%" SCNu64 "-%" SCNu64 "-%" SCNu64 "-%u-%u.tmp", t->boot,
-	                          &t->pid_namespace, &t->pid, &t->start, &lock, &serial) != 6)
+	if (!dot || dot == name ||
+	    sscanf(dot, ".%16[0-9a-f]-%" SCNu64 "-%" SCNu64 "-%" SCNu64 "-%u-%u.tmp", t->boot, &t->pid_namespace,
+	           &t->pid, &t->start, &lock, &serial) != 6)
 		return false;
 	snprintf(again, sizeof again, ".%s-%" PRIu64 "-%" PRIu64 "-%" PRIu64 "-%u-%u.tmp", t->boot, t->pid_namespace,
 	         t->pid, t->start, lock, serial);

@@ -635,6 +635,18 @@ static void test_leftovers(void)
 	       "and none of a living one, whenever it seems to have started, of another PID namespace, or that only look similar");
 }
 
+/* The first write looks at every name of the directory that ends in .tmp. */
+static void test_bare_suffix(void)
+{
+	struct drive d;
+
+	put_file(in(".tmp"), "", 0);
+	drive_init(&d, in("beside"));
+	outcome_is(drive_put(&d, "a", 1, ""), LOCK_OK, "a file named .tmp, with nothing before it, disturbs no write");
+	drive_fini(&d);
+	ok(unlink(in(".tmp")) == 0, "and is left alone");
+}
+
 /* ---- notices ---- */
 
 static void test_notices(void)
@@ -813,6 +825,7 @@ static void run_in(const char *where)
 	test_rights();
 	test_full();
 	test_leftovers();
+	test_bare_suffix();
 	test_notices();
 	test_close_in_notice();
 	test_names();
