@@ -1,5 +1,5 @@
 -- Checks that the sources keep to scripts/rooms.txt, and draws its rooms for docs/design.md.
--- lua5.4 scripts/rooms.lua --check: silent if all is well.  --draw: the picture's text (Mermaid), which the docs must hold.
+-- lua5.4 scripts/rooms.lua --check: silent if all is well.  --draw: the picture (Mermaid) and the table of rooms, which the docs must hold.
 
 local MOST <const> = 20 -- .c files in a room: one that has more holds two ideas
 local LIBRARIES <const> = { ["ev.h"] = "ev.h", ["lua.h"] = "lua", ["lauxlib.h"] = "lua", ["lualib.h"] = "lua", ["curl/curl.h"] = "curl" }
@@ -38,6 +38,15 @@ local function read_rooms()
 				end
 			end
 			order[#order + 1] = name
+		end
+		local about = line:match "^\t(.+)$"
+		if about then
+			rooms[order[#order]].about = about
+		end
+	end
+	for _, name in ipairs(order) do
+		if not rooms[name].about then
+			problem("scripts/rooms.txt: nothing says what %s is", name)
 		end
 	end
 end
@@ -191,8 +200,11 @@ local function drawing()
 			end
 		end
 	end
-	lines[#lines + 1] = "```\n"
-	return table.concat(lines, "\n")
+	lines[#lines + 1] = "```\n\n| room | what it is |\n|---|---|"
+	for i = #order, 1, -1 do
+		lines[#lines + 1] = string.format("| `%s` | %s |", order[i], rooms[order[i]].about)
+	end
+	return table.concat(lines, "\n") .. "\n"
 end
 
 read_rooms()
