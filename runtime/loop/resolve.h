@@ -1,6 +1,6 @@
 /* Host names to addresses, off the loop, with a deadline.
  * Not a cache and not a DNS client: getaddrinfo(3) decides, so /etc/hosts, nsswitch.conf and resolv.conf count as
- * everywhere. Used by dial.c and pg_link.c; libcurl has a resolver of its own. */
+ * everywhere. Used by dial.c and pg_login.c; libcurl has a resolver of its own. */
 #ifndef LUNARCH_RESOLVE_H
 #define LUNARCH_RESOLVE_H
 

@@ -1,31 +1,14 @@
 /* A connection to the one of several PostgreSQL servers that takes writes: pipelined, and made again when it was lost.
- * A server on an older timeline than was seen there, which is a primary that was replaced, is none of them. Not a lock:
- * it knows nothing of records, and repeats no statement. libpq's blocking look-ups are never reached. Used by the
- * PostgreSQL lock. */
+ * A server on an older timeline than was seen there is a primary that was replaced: it is not connected to.
+ * Not a lock: it knows nothing of records, and repeats no statement. Used by the PostgreSQL lock. */
 #ifndef LUNARCH_PG_LINK_H
 #define LUNARCH_PG_LINK_H
 
 #include "locks/lock_pipeline.h"
 #include "locks/postgres/pg_place.h"
+#include "locks/postgres/pg_statement.h"
 
 struct pg_link;
-
-#define PG_STATEMENTS 3
-
-/* A question: statements that the server carries out in one transaction. */
-struct pg_statement {
-	const char *sql;
-	int count;
-	const char *const *values; /* texts; NULL is null */
-	bool again;                /* it is worth preparing, for the next time: where there is no pooler */
-};
-
-/* What `answered` of struct lock_call gets, once the transaction has ended. */
-struct pg_answer {
-	int count;
-	PGresult *results[PG_STATEMENTS];
-	const PGresult *error; /* the first; NULL: all went well, and it is committed */
-};
 
 struct pg_link_events { /* every member may be NULL */
 	void (*up)(void *arg);

@@ -128,30 +128,3 @@ char *pg_place_print(const struct pg_place *p)
 	lock_url_encode(&b, db ? db : user ? user : "", "");
 	return b.data;
 }
-
-static char *quote(const char *name, size_t len)
-{
-	struct buf b = { 0 };
-
-	buf_adds(&b, "\"");
-	for (size_t i = 0; i < len; i++) {
-		buf_add(&b, name + i, 1);
-		if (name[i] == '"')
-			buf_adds(&b, "\"");
-	}
-	buf_adds(&b, "\"");
-	return b.data;
-}
-
-char *pg_quote_table(const char *name)
-{
-	const char *dot = strchr(name, '.');
-
-	if (!dot)
-		return quote(name, strlen(name));
-	char *schema = quote(name, (size_t)(dot - name)), *table = quote(dot + 1, strlen(dot + 1));
-	char *both = mem_printf("%s.%s", schema, table);
-	free(schema);
-	free(table);
-	return both;
-}

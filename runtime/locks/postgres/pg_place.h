@@ -31,7 +31,4 @@ const char *pg_place_option(const struct pg_place *p, const char *keyword);
 /* The i-th item of a list with commas. false: there is none. */
 bool pg_place_item(const char *list, int i, char *out, size_t size);
 
-/* name as an SQL identifier with its quotes, malloc'd; "a.b" is b in the schema a. */
-char *pg_quote_table(const char *name);
-
 #endif

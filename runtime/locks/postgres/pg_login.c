@@ -1,0 +1,409 @@
+#include "locks/postgres/pg_login.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "locks/lock_url.h"
+#include "locks/postgres/pg_meter.h"
+#include "loop/offload.h"
+#include "loop/resolve.h"
+
+#include <ctype.h>
+#include <ev.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS 16 /* of all links */
+#define STUCK_MOST 3
+#define HOSTS 8
+#define ADDRESSES 16
+
+struct login_threads { /* one per process */
+	struct offload *offload;
+	bool stuck; /* one of them has been, at least */
+};
+
+/* What a thread works on. */
+struct login_attempt {
+	struct offload_job job; /* first */
+	struct pg_login *login; /* NULL: freed */
+	PGconn *conn;
+	PostgresPollingStatusType next_step;
+	bool on_thread;
+	struct login_attempt *next; /* given up before this one */
+};
+
+struct pg_login {
+	struct lock_env *env;
+	struct login_threads *threads;
+	const struct pg_place *place;
+	pg_login_done_fn *done;
+	void *arg;
+
+	struct resolve *lookup;
+	struct instant by;              /* for the look-up */
+	int looked_up, first;           /* hosts; the one to begin with */
+	struct buf host, address, port; /* lists for libpq, one item per address */
+	int addresses;
+	struct err lookup_err;
+
+	ev_io reads, writes;
+	struct login_attempt *attempt; /* under way */
+	struct login_attempt *stuck;   /* given up, but still on their threads */
+	struct pg_meter meter;
+};
+
+/* ---- the end of an attempt ---- */
+
+/* OpenSSL tidies up at the end of the process, while a thread may still be hashing. */
+static void end_at_once(int status, void *arg)
+{
+	(void)arg;
+	fflush(NULL);
+	_exit(status);
+}
+
+/* What is on a thread cannot be ended: it is finished when it comes back. */
+static void attempt_give_up(struct login_attempt *a)
+{
+	struct pg_login *l = a->login;
+
+	a->next = l->stuck;
+	l->stuck = a;
+	if (!l->threads->stuck)
+		on_exit(end_at_once, NULL);
+	l->threads->stuck = true;
+}
+
+static void attempt_end(struct login_attempt *a)
+{
+	PQfinish(a->conn);
+	free(a);
+}
+
+void pg_login_cancel(struct pg_login *l)
+{
+	ev_io_stop(l->env->loop, &l->reads);
+	ev_io_stop(l->env->loop, &l->writes);
+	if (l->lookup)
+		resolve_cancel(l->lookup);
+	l->lookup = NULL;
+	if (l->attempt && l->attempt->on_thread)
+		attempt_give_up(l->attempt);
+	else if (l->attempt)
+		attempt_end(l->attempt);
+	l->attempt = NULL;
+	buf_fini(&l->host);
+	buf_fini(&l->address);
+	buf_fini(&l->port);
+	l->addresses = 0;
+}
+
+static void login_fail(struct pg_login *l, enum lock_outcome outcome, const struct err *why)
+{
+	struct err copy = *why;
+
+	pg_login_cancel(l);
+	l->done(l->arg, NULL, outcome, &copy);
+}
+
+static void login_fail_because(struct pg_login *l, const char *text)
+{
+	struct err why;
+
+	err_set(&why, ERR_INVALID, "%s", text);
+	login_fail(l, LOCK_FAILED, &why);
+}
+
+/* What the server or libpq says of a connection has no code to go by (PQerrorMessage). */
+static enum lock_outcome judge(const char *text, enum err_code *code)
+{
+	static const char *const denied[] = {
+		"authentication failed", "no password supplied", "pg_hba.conf",
+		"does not exist",        "permission denied",    "is not permitted to log in",
+		"certificate",           "does not support SSL", NULL
+	};
+
+	for (const char *const *d = denied; *d; d++) {
+		if (strstr(text, *d)) {
+			*code = strcmp(*d, "does not exist") == 0 ? ERR_MISSING : ERR_DENIED;
+			return LOCK_REFUSED;
+		}
+	}
+	*code = ERR_UNREACHABLE;
+	return LOCK_FAILED;
+}
+
+enum lock_outcome pg_login_judge(const PGconn *conn, struct err *why)
+{
+	enum err_code code;
+	char text[800];
+	size_t n = 0;
+
+	for (const char *p = PQerrorMessage(conn); *p && n < sizeof text - 3; p++) {
+		if (*p != '\n')
+			text[n++] = isspace((unsigned char)*p) ? ' ' : *p;
+		else if (p[1])
+			n += (size_t)snprintf(text + n, sizeof text - n, "; ");
+	}
+	text[n] = '\0';
+	enum lock_outcome outcome = judge(text, &code);
+	err_set(why, code, "%s%s", n ? text : "the connection was lost",
+	        strstr(text, "no password supplied")
+	                ? " (give it in the URL, in a password file of libpq's, or in " LOCK_URL_PASSWORD ")"
+	                : "");
+	return outcome;
+}
+
+static void login_fail_said(struct pg_login *l)
+{
+	struct err why;
+	enum lock_outcome outcome = pg_login_judge(l->attempt->conn, &why);
+
+	login_fail(l, outcome, &why);
+}
+
+static void login_succeed(struct pg_login *l)
+{
+	PGconn *conn = l->attempt->conn;
+
+	free(l->attempt);
+	l->attempt = NULL;
+	pg_login_cancel(l);
+	l->done(l->arg, conn, LOCK_OK, NULL);
+}
+
+/* ---- libpq's steps ---- */
+
+/* The socket may be another one after each step. */
+static void login_step_taken(struct pg_login *l)
+{
+	struct login_attempt *a = l->attempt;
+
+	if (a->next_step == PGRES_POLLING_FAILED) {
+		login_fail_said(l);
+	} else if (pg_meter_is_over(&l->meter, a->conn)) {
+		login_fail_because(l, PG_METER_OVER);
+	} else if (a->next_step == PGRES_POLLING_OK) {
+		login_succeed(l);
+	} else if (a->next_step == PGRES_POLLING_READING) {
+		ev_io_set(&l->reads, PQsocket(a->conn), EV_READ);
+		ev_io_start(l->env->loop, &l->reads);
+	} else {
+		ev_io_set(&l->writes, PQsocket(a->conn), EV_WRITE);
+		ev_io_start(l->env->loop, &l->writes);
+	}
+}
+
+static void attempt_step(struct offload_job *job)
+{
+	struct login_attempt *a = (struct login_attempt *)job;
+
+	a->next_step = PQconnectPoll(a->conn);
+}
+
+static void attempt_on_step(struct offload_job *job)
+{
+	struct login_attempt *a = (struct login_attempt *)job;
+	struct pg_login *l = a->login;
+
+	a->on_thread = false;
+	if (l && l->attempt == a) {
+		login_step_taken(l);
+		return;
+	}
+	if (l) {
+		struct login_attempt **at = &l->stuck;
+		while (*at != a)
+			at = &(*at)->next;
+		*at = a->next;
+	}
+	attempt_end(a);
+}
+
+static void login_on_socket(struct ev_loop *loop, ev_io *w, int revents)
+{
+	struct pg_login *l = w->data;
+
+	(void)revents;
+	ev_io_stop(loop, &l->reads);
+	ev_io_stop(loop, &l->writes);
+	l->attempt->on_thread = true;
+	offload_run(l->threads->offload, &l->attempt->job);
+}
+
+static PGconn *login_connect(const struct pg_login *l)
+{
+	const char *any = pg_place_option(l->place, "target_session_attrs"),
+		   *gss = pg_place_option(l->place, "gssencmode");
+	const char *keywords[16], *values[16];
+	int n = 0;
+#define SET(keyword, what) (keywords[n] = (keyword), values[n++] = (what))
+
+	SET("dbname", l->place->uri);
+	if (l->addresses) {
+		SET("host", l->host.data);
+		SET("hostaddr", l->address.data);
+		SET("port", l->port.data);
+	}
+	if (l->place->password)
+		SET("password", l->place->password);
+	if (!any || strcmp(any, "any") == 0)
+		SET("target_session_attrs", "read-write");
+	SET("client_encoding", "UTF8");
+	SET("fallback_application_name", "lunarch");
+	if (gss && strcmp(gss, "prefer") == 0) /* where there is a ticket, libpq would wait for the ticket server */
+		SET("gssencmode", "disable");
+	SET("tcp_user_timeout", "20000");
+	SET("keepalives_idle", "5");
+	SET("keepalives_interval", "5");
+	SET("keepalives_count", "3");
+	keywords[n] = values[n] = NULL;
+#undef SET
+	PGconn *conn = PQconnectStartParams(keywords, values, 1);
+	if (!conn)
+		abort(); /* out of memory */
+	return conn;
+}
+
+static void login_begin_steps(struct pg_login *l)
+{
+	l->meter = (struct pg_meter){ 0 };
+	l->attempt = mem_zero(sizeof *l->attempt);
+	*l->attempt = (struct login_attempt){ .job = { .work = attempt_step, .done = attempt_on_step },
+		                              .login = l,
+		                              .conn = login_connect(l) };
+	if (PQstatus(l->attempt->conn) == CONNECTION_BAD) {
+		login_fail_said(l);
+		return;
+	}
+	ev_io_set(&l->writes, PQsocket(l->attempt->conn), EV_WRITE); /* as if PQconnectPoll had said so */
+	ev_io_start(l->env->loop, &l->writes);
+}
+
+/* ---- host names ---- */
+
+static int login_host(const struct pg_login *l)
+{
+	return (l->first + l->looked_up) % HOSTS;
+}
+
+static bool login_host_name(const struct pg_login *l, char *host, size_t size)
+{
+	return pg_place_item(pg_place_option(l->place, "host"), login_host(l), host, size);
+}
+
+static void login_add_address(struct pg_login *l, const char *host, const char *address)
+{
+	const char *ports = pg_place_option(l->place, "port"), *comma = l->addresses ? "," : "";
+	char port[16] = "";
+
+	if (ports)
+		pg_place_item(ports, strchr(ports, ',') ? login_host(l) : 0, port, sizeof port);
+	buf_printf(&l->host, "%s%s", comma, host);
+	buf_printf(&l->address, "%s%s", comma, address);
+	buf_printf(&l->port, "%s%s", comma, port);
+	l->addresses++;
+}
+
+static void login_look_up(struct pg_login *l);
+
+static void login_on_resolved(void *arg, const struct resolved *result)
+{
+	struct pg_login *l = arg;
+	char host[256], address[RESOLVE_TEXT];
+
+	l->lookup = NULL;
+	if (result->count == 0)
+		l->lookup_err = result->err;
+	login_host_name(l, host, sizeof host);
+	for (int i = 0; i < result->count && l->addresses < ADDRESSES; i++) {
+		resolve_print(&result->each[i].addr, result->each[i].len, address);
+		login_add_address(l, host, address);
+	}
+	l->looked_up++;
+	login_look_up(l);
+}
+
+/* Each name in turn. Directories of Unix sockets need no look-up. */
+static void login_look_up(struct pg_login *l)
+{
+	char host[256];
+
+	for (; l->looked_up < HOSTS; l->looked_up++) {
+		if (!login_host_name(l, host, sizeof host) || !*host)
+			continue;
+		if (*host == '/' || *host == '@') {
+			login_add_address(l, host, "");
+			continue;
+		}
+		l->lookup = resolve_start(l->env->loop, lock_lookups(l->env), host, 0, l->by, login_on_resolved, l);
+		return;
+	}
+	if (l->addresses == 0)
+		login_fail(l, LOCK_FAILED, &l->lookup_err);
+	else
+		login_begin_steps(l);
+}
+
+void pg_login_start(struct pg_login *l, struct instant by)
+{
+	const char *names = pg_place_option(l->place, "host");
+	int hosts = 1, stuck = 0;
+
+	for (const struct login_attempt *a = l->stuck; a; a = a->next)
+		stuck++;
+	if (stuck > STUCK_MOST) {
+		login_fail_because(l, "the server asks for more work, to log in, than is done for any");
+		return;
+	}
+	for (const char *p = names; p && (p = strchr(p, ',')); p++)
+		hosts++;
+	l->first = (l->first + 1) % hosts; /* of one: 0 */
+	l->looked_up = 0;
+	l->by = by;
+	if (names && !pg_place_option(l->place, "hostaddr"))
+		login_look_up(l);
+	else
+		login_begin_steps(l); /* a directory of Unix sockets, or an address */
+}
+
+/* ---- of a link ---- */
+
+static void *threads_make(struct lock_env *env, struct err *err)
+{
+	struct login_threads *t = mem_zero(sizeof *t);
+
+	t->offload = offload_new(env->loop, THREADS, err);
+	return t;
+}
+
+static void threads_drop(void *object)
+{
+	struct login_threads *t = object;
+
+	offload_free(t->offload);
+	free(t);
+}
+
+struct pg_login *pg_login_new(struct lock_env *env, const struct pg_place *place, pg_login_done_fn *done, void *arg)
+{
+	static const char threads;
+	struct pg_login *l = mem_zero(sizeof *l);
+
+	*l = (struct pg_login){ .env = env, .place = place, .done = done, .arg = arg, .first = -1 };
+	l->threads = lock_env_share(env, &threads, threads_make, threads_drop, NULL);
+	ev_init(&l->reads, login_on_socket);
+	ev_init(&l->writes, login_on_socket);
+	l->reads.data = l->writes.data = l;
+	return l;
+}
+
+void pg_login_free(struct pg_login *l)
+{
+	pg_login_cancel(l);
+	for (struct login_attempt *a = l->stuck; a; a = a->next)
+		a->login = NULL;
+	free(l);
+}

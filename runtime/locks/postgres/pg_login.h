@@ -1,0 +1,30 @@
+/* Connecting and logging in to the PostgreSQL server at a place, off the loop: host names are looked up on threads, and
+ * each step of libpq's is taken on a thread, since a server may ask it for hours of hashing (RFC 5802: iterations).
+ * Not the session that follows, and no deadline: both are the link's. Used by the link. */
+#ifndef LUNARCH_PG_LOGIN_H
+#define LUNARCH_PG_LOGIN_H
+
+#include "locks/lock.h"
+#include "locks/postgres/pg_place.h"
+
+struct pg_login;
+
+/* conn: logged in, the callee's. NULL: it failed; outcome (LOCK_FAILED or LOCK_REFUSED) and why say how. */
+typedef void pg_login_done_fn(void *arg, PGconn *conn, enum lock_outcome outcome, const struct err *why);
+
+/* One for each link. place: borrowed. done may free it. */
+struct pg_login *pg_login_new(struct lock_env *env, const struct pg_place *place, pg_login_done_fn *done, void *arg);
+void pg_login_free(struct pg_login *l); /* cancels */
+
+/* Starts an attempt. If there are several hosts, each attempt begins with another one, so that one that swallows
+ * packets is not always the first. by: for the look-up of names. Only while none is under way. done is called once,
+ * perhaps from inside this. */
+void pg_login_start(struct pg_login *l, struct instant by);
+
+/* done is not called any more. What is on a thread is finished when it comes back. */
+void pg_login_cancel(struct pg_login *l);
+
+/* What libpq says of a connection that failed, on one line, and whether that is a refusal. */
+enum lock_outcome pg_login_judge(const PGconn *conn, struct err *why);
+
+#endif

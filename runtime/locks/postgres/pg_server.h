@@ -1,0 +1,48 @@
+/* A PostgreSQL server, as the locks of a process with the same URI share it: its links and its notices.
+ * Not a link (pg_link.h): it knows which of its links a question belongs on. Used by the PostgreSQL lock. */
+#ifndef LUNARCH_PG_SERVER_H
+#define LUNARCH_PG_SERVER_H
+
+#include "locks/lock_channel.h"
+#include "locks/postgres/pg_link.h"
+#include "locks/postgres/pg_rehearsal.h"
+
+/* A write that begins a term may have to wait for the transactions of an older term. The renewals of other locks must
+ * not wait behind it, so terms have a link of their own. A process with one lock needs no second link: there is nobody
+ * to delay, and a notice has just woken the first one at both ends. */
+enum pg_pool { PG_RENEWALS, PG_TERMS, PG_POOLS };
+
+struct pg_server {
+	struct lock_env *env;
+	struct lock_board board;
+	int locks; /* that share it */
+
+	struct pg_hub *hub; /* private, as all that follows */
+	struct pg_server *next;
+	struct pg_place *place;
+	struct pg_link *pools[PG_POOLS]; /* notices come with the renewals */
+	struct pg_rehearsal rehearsal;
+	ev_timer raise; /* brings the notices back */
+	bool was_up;
+	int refusals;
+};
+
+/* The one at this place, made if need be. Takes place. */
+struct pg_server *pg_server_get(struct lock_env *env, struct pg_place *place);
+void pg_server_put(struct pg_server *s); /* once for each get: the last one closes it */
+
+/* acquiring: for a write that begins a term. */
+struct pg_link *pg_server_link(const struct pg_server *s, bool acquiring);
+
+/* A number that no question of this process has had. */
+uint64_t pg_server_number(struct pg_server *s);
+
+/* A term has begun here. */
+void pg_server_led(struct pg_server *s);
+
+/* As lock_ops.watch, for m, which waits on this channel for changes of a lock in this table. */
+bool pg_server_watch(struct pg_server *s, struct lock_member *m, const char *channel, const char *table,
+                     lock_changed_fn *changed, void *arg);
+void pg_server_unwatch(struct pg_server *s, struct lock_member *m);
+
+#endif
