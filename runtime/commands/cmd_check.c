@@ -1,7 +1,7 @@
 #include "commands/commands.h"
 
 #include "base/mem.h"
-#include "commands/look.h"
+#include "commands/lock_client.h"
 #include "commands/record_text.h"
 #include "commands/script_probe.h"
 #include "script/inspect.h"
@@ -194,24 +194,19 @@ static void check_times(struct check *c, const struct election_settings *p)
 
 /* ---- the lock ---- */
 
-static void check_record(struct check *c, struct look *l)
+static void check_record(struct check *c, struct lock_client *l)
 {
-	struct record r;
-	struct instant at;
-	struct err err;
+	enum lock_outcome o = lock_client_read(l);
+	struct record_text s = { .lock = lock_client_url(l), .record = o == LOCK_OK ? &l->record : NULL };
+	struct buf b = { 0 };
 
-	record_init(&r);
-	enum lock_outcome o = look_read(l, &r, &at, &err);
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
-		problem(c, err.text);
-	} else {
-		struct shown s = { .lock = look_url(l), .record = o == LOCK_OK ? &r : NULL };
-		struct buf b = { 0 };
-		show_headline(&b, &s);
-		say("now", true, "%s", b.data);
-		buf_fini(&b);
+		problem(c, l->result.err.text);
+		return;
 	}
-	record_fini(&r);
+	record_text_headline(&b, &s);
+	say("now", true, "%s", b.data);
+	buf_fini(&b);
 }
 
 static void check_twice(struct check *c, uint32_t index)
@@ -232,18 +227,18 @@ static void check_lock(struct check *c, uint32_t index)
 	const struct election_settings *p = &c->script_probe.settings[index];
 	struct err err;
 	char *url = options_election_lock(&c->options, p->lock, c->fallback, p->name, c->script_probe.count > 1, &err);
-	struct look *l = url ? look_open(url, &err) : NULL;
+	struct lock_client l = { 0 };
 
-	free(url);
-	if (!l) {
+	if (!url || lock_client_open(&l, NULL, url, &err) < 0) {
 		problem(c, err.text);
-		return;
+	} else {
+		c->locks[index] = mem_dup(lock_client_url(&l));
+		say("lock", false, "%s", c->locks[index]);
+		check_twice(c, index);
+		check_record(c, &l);
 	}
-	c->locks[index] = mem_dup(look_url(l));
-	say("lock", false, "%s", c->locks[index]);
-	check_twice(c, index);
-	check_record(c, l);
-	look_close(l);
+	lock_client_close(&l);
+	free(url);
 }
 
 /* ---- the command ---- */

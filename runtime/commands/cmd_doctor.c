@@ -5,14 +5,13 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
-static const char *const verdicts[] = {
-	[STORE_CHECK_GOOD] = "good", [STORE_CHECK_NOTE] = "note", [STORE_CHECK_UNFIT] = "UNFIT"
-};
+static const char *const verdicts[] = { [STORE_GOOD] = "good", [STORE_NOTE] = "note", [STORE_UNFIT] = "UNFIT" };
 
 /* ---- text: each finding as it is made ---- */
 
-static void print_finding(void *arg, const struct store_check_finding *f)
+static void print_finding(void *arg, const struct store_finding *f)
 {
 	struct buf b = { 0 };
 
@@ -23,7 +22,7 @@ static void print_finding(void *arg, const struct store_check_finding *f)
 	buf_fini(&b);
 }
 
-static void print_end(const struct store_check_report *r)
+static void print_end(const struct store_report *r)
 {
 	printf("%s\n", r->fit ? "This store is fit to elect leaders on."
 	                      : "This store is NOT fit to elect leaders on: see what is marked UNFIT.");
@@ -31,17 +30,17 @@ static void print_end(const struct store_check_report *r)
 
 /* ---- JSON: all at the end ---- */
 
-static void add_finding(void *arg, const struct store_check_finding *f)
+static void add_finding(void *arg, const struct store_finding *f)
 {
 	struct buf *b = arg;
 
 	buf_printf(b, "%s{\"name\": \"%s\", \"verdict\": \"%s\", \"text\": ", b->len ? ", " : "", f->name,
-	           f->verdict == STORE_CHECK_UNFIT ? "unfit" : verdicts[f->verdict]);
+	           f->verdict == STORE_UNFIT ? "unfit" : verdicts[f->verdict]);
 	buf_json(b, f->text);
 	buf_adds(b, "}");
 }
 
-static void add_times(struct buf *b, const char *name, const struct store_check_times *t)
+static void add_times(struct buf *b, const char *name, const struct store_times *t)
 {
 	buf_printf(b, ", \"%s\": ", name);
 	if (t->n)
@@ -53,7 +52,7 @@ static void add_times(struct buf *b, const char *name, const struct store_check_
 		buf_adds(b, "null");
 }
 
-static void print_json(const struct store_check_report *r, const struct buf *findings)
+static void print_json(const struct store_report *r, const struct buf *findings)
 {
 	struct buf b = { 0 };
 
@@ -73,7 +72,7 @@ static void print_json(const struct store_check_report *r, const struct buf *fin
 
 int cmd_doctor(int argc, char **argv)
 {
-	struct store_check_report report;
+	struct store_report report;
 	struct buf findings = { 0 };
 	struct options o;
 	struct err err;
@@ -97,7 +96,7 @@ int cmd_doctor(int argc, char **argv)
 		else
 			print_end(&report);
 	}
-	store_check_report_fini(&report);
+	free(report.scratch);
 	buf_fini(&findings);
 	return status;
 }

@@ -1,6 +1,6 @@
 #include "commands/commands.h"
 
-#include "commands/look.h"
+#include "commands/lock_client.h"
 #include "commands/record_text.h"
 
 #include <stdio.h>
@@ -8,48 +8,38 @@
 /* Says on stderr why there is no address, since stdout is for the address alone. */
 static int no_address(const char *lock, const struct record *r)
 {
-	struct shown s = { .lock = lock, .record = r };
+	struct record_text s = { .lock = lock, .record = r };
 	struct buf b = { 0 };
 
-	show_headline(&b, &s);
+	record_text_headline(&b, &s);
 	command_fail(COMMAND_LEADER, EXIT_FAILED_SCRIPT, "%s: %s%s", lock, b.data,
-	             show_leads(&s) ? ", but publishes no address (--address)" : "");
+	             record_text_leads(&s) ? ", but publishes no address (--address)" : "");
 	buf_fini(&b);
 	return EXIT_FAILED_SCRIPT;
 }
 
-static int follow(struct look *l, struct instant by)
+/* Reads until there is an address to print, or the time is over. The exit status. */
+static int wait_for_address(struct lock_client *c, struct instant by)
 {
-	struct record r;
-	struct instant at;
-	struct err err;
-	int status = -1;
-
-	record_init(&r);
-	while (status < 0) {
-		enum lock_outcome o = look_read(l, &r, &at, &err);
-		if (o == LOCK_ABSENT) {
-			record_clear(&r);
-		} else if (o != LOCK_OK) {
-			status = command_fail(COMMAND_LEADER, command_status_of(&err), "%s", err.text);
-			break;
+	for (;;) {
+		enum lock_outcome o = lock_client_read(c);
+		if (o != LOCK_OK && o != LOCK_ABSENT)
+			return command_fail(COMMAND_LEADER, command_status_of(&c->result.err), "%s",
+			                    c->result.err.text);
+		if (o == LOCK_OK && *c->record.holder && *c->record.address) {
+			printf("%s\n", c->record.address);
+			return EXIT_DONE;
 		}
 		nsec left = instant_until(by, clock_now());
-		if (o == LOCK_OK && *r.holder && *r.address) {
-			printf("%s\n", r.address);
-			status = EXIT_DONE;
-		} else if (left == 0) {
-			status = no_address(look_url(l), o == LOCK_OK ? &r : NULL);
-		} else {
-			look_wait(l, left, NSEC_PER_SEC / 4);
-		}
+		if (left == 0)
+			return no_address(lock_client_url(c), o == LOCK_OK ? &c->record : NULL);
+		lock_client_wait_change(c, left, NSEC_PER_SEC / 4);
 	}
-	record_fini(&r);
-	return status;
 }
 
 int cmd_leader(int argc, char **argv)
 {
+	struct lock_client c = { 0 };
 	struct options o;
 	struct err err;
 	int status = command_begin(&o, COMMAND_LEADER, argc, argv);
@@ -58,10 +48,12 @@ int cmd_leader(int argc, char **argv)
 		return status;
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_LEADER, EXIT_USAGE, "which lock? lunarch leader --lock URL");
-	struct look *l = look_open(o.value[OPTION_LOCK].text, &err);
-	if (!l)
-		return command_fail(COMMAND_LEADER, command_status_of(&err), "%s", err.text);
-	status = follow(l, instant_add(clock_now(), o.value[OPTION_WAIT].number * NSEC_PER_MS));
-	look_close(l);
+	if (lock_client_open(&c, NULL, o.value[OPTION_LOCK].text, &err) < 0) {
+		status = command_fail(COMMAND_LEADER, command_status_of(&err), "%s", err.text);
+	} else {
+		lock_client_watch(&c);
+		status = wait_for_address(&c, instant_add(clock_now(), o.value[OPTION_WAIT].number * NSEC_PER_MS));
+	}
+	lock_client_close(&c);
 	return status;
 }

@@ -1,6 +1,6 @@
 #include "commands/commands.h"
 
-#include "commands/look.h"
+#include "commands/lock_client.h"
 #include "commands/record_text.h"
 
 #include <stdio.h>
@@ -12,10 +12,9 @@
 
 /* The last look, and since when the store has shown exactly that. */
 struct status {
-	struct look *look;
+	struct lock_client client;
 	bool json;
-	struct record record;
-	bool present;
+	bool present; /* client.record is what the lock holds; false: there is no record */
 	struct instant since;
 	const char *verdict;
 };
@@ -24,27 +23,26 @@ struct status {
 static int look_again(struct status *s, bool *changed, int *exit_with)
 {
 	bool was_present = s->present;
-	uint64_t before = was_present ? record_sight_id(&s->record) : 0;
-	struct instant at;
-	struct err err;
-	enum lock_outcome o = look_read(s->look, &s->record, &at, &err);
+	uint64_t before = was_present ? record_sight_id(&s->client.record) : 0;
+	enum lock_outcome o = lock_client_read(&s->client);
+	const struct err *err = &s->client.result.err;
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
-		*exit_with = command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
+		*exit_with = command_fail(COMMAND_STATUS, command_status_of(err), "%s", err->text);
 		return -1;
 	}
 	s->present = o == LOCK_OK;
-	*changed = s->present != was_present || (s->present && record_sight_id(&s->record) != before);
+	*changed = s->present != was_present || (s->present && record_sight_id(&s->client.record) != before);
 	if (*changed)
-		s->since = at;
+		s->since = s->client.answered;
 	return 0;
 }
 
-static struct shown shown_of(const struct status *s)
+static struct record_text shown_of(const struct status *s)
 {
-	return (struct shown){
-		.lock = look_url(s->look),
-		.record = s->present ? &s->record : NULL,
+	return (struct record_text){
+		.lock = lock_client_url(&s->client),
+		.record = s->present ? &s->client.record : NULL,
 		.now_us = clock_wall_us(),
 		.verdict = s->verdict,
 	};
@@ -52,9 +50,9 @@ static struct shown shown_of(const struct status *s)
 
 static bool leads(const struct status *s)
 {
-	struct shown shown = shown_of(s);
+	struct record_text shown = shown_of(s);
 
-	return show_leads(&shown);
+	return record_text_leads(&shown);
 }
 
 static void print(struct buf *b)
@@ -66,14 +64,14 @@ static void print(struct buf *b)
 
 static void print_whole(const struct status *s)
 {
-	struct shown shown = shown_of(s);
+	struct record_text shown = shown_of(s);
 	struct buf b = { 0 };
 
 	if (s->json) {
-		show_json(&b, &shown);
+		record_text_json(&b, &shown);
 		buf_adds(&b, "\n");
 	} else {
-		show_text(&b, &shown);
+		record_text_lines(&b, &shown);
 	}
 	print(&b);
 }
@@ -81,7 +79,7 @@ static void print_whole(const struct status *s)
 /* The lease of the record that is watched, as a standby counts it. */
 static nsec lease_left(const struct status *s)
 {
-	return s->record.lease_ms * NSEC_PER_MS - elapsed_standby(s->since, clock_now());
+	return s->client.record.lease_ms * NSEC_PER_MS - elapsed_standby(s->since, clock_now());
 }
 
 /* Watches until the holder renews (or another takes over), or its lease has passed without that. */
@@ -95,7 +93,7 @@ static int verify(struct status *s, int *exit_with)
 			s->verdict = "silent";
 			return 0;
 		}
-		look_wait(s->look, left, POLL);
+		lock_client_wait_change(&s->client, left, POLL);
 		if (look_again(s, &changed, exit_with) < 0)
 			return -1;
 	}
@@ -107,7 +105,7 @@ static int verify(struct status *s, int *exit_with)
 
 static void print_change(const struct status *s, bool expired)
 {
-	struct shown shown = shown_of(s);
+	struct record_text shown = shown_of(s);
 	time_t sec = shown.now_us / 1000000;
 	struct buf b = { 0 };
 	struct tm tm;
@@ -115,12 +113,12 @@ static void print_change(const struct status *s, bool expired)
 
 	if (s->json) {
 		shown.verdict = expired ? "silent" : NULL;
-		show_json(&b, &shown);
+		record_text_json(&b, &shown);
 	} else {
 		localtime_r(&sec, &tm);
 		strftime(now, sizeof now, "%F %T", &tm);
 		buf_printf(&b, "%s.%03d ", now, (int)(shown.now_us / 1000 % 1000));
-		show_headline(&b, &shown);
+		record_text_headline(&b, &shown);
 		if (expired)
 			buf_adds(&b, ": but it has not renewed for its lease");
 	}
@@ -137,21 +135,21 @@ static int watch(struct status *s)
 
 	do {
 		bool expired = leads(s) && lease_left(s) <= 0;
-		struct shown shown = shown_of(s);
+		struct record_text shown = shown_of(s);
 		struct buf now = { 0 };
-		show_headline(&now, &shown);
+		record_text_headline(&now, &shown);
 		if (!told.data || strcmp(now.data, told.data) != 0 || expired != told_expired)
 			print_change(s, expired);
 		buf_fini(&told);
 		told = now;
 		told_expired = expired;
-		look_wait(s->look, leads(s) && !expired ? lease_left(s) : WATCH_LOOK, POLL);
+		lock_client_wait_change(&s->client, leads(s) && !expired ? lease_left(s) : WATCH_LOOK, POLL);
 	} while (look_again(s, &changed, &exit_with) == 0);
 	buf_fini(&told);
 	return exit_with;
 }
 
-static int run(struct status *s, const struct options *o)
+static int status_show(struct status *s, const struct options *o)
 {
 	bool changed;
 	int exit_with;
@@ -176,16 +174,13 @@ int cmd_status(int argc, char **argv)
 		return exit_with;
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_STATUS, EXIT_USAGE, "which lock? lunarch status --lock URL");
-	struct status s = {
-		.look = look_open(o.value[OPTION_LOCK].text, &err),
-		.json = o.value[OPTION_JSON].number,
-		.since = clock_now(),
-	};
-	if (!s.look)
-		return command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
-	record_init(&s.record);
-	exit_with = run(&s, &o);
-	record_fini(&s.record);
-	look_close(s.look);
+	struct status s = { .json = o.value[OPTION_JSON].number, .since = clock_now() };
+	if (lock_client_open(&s.client, NULL, o.value[OPTION_LOCK].text, &err) < 0) {
+		exit_with = command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
+	} else {
+		lock_client_watch(&s.client);
+		exit_with = status_show(&s, &o);
+	}
+	lock_client_close(&s.client);
 	return exit_with;
 }

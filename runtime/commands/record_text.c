@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
-bool show_leads(const struct shown *s)
+bool record_text_leads(const struct record_text *s)
 {
 	return s->record && *s->record->holder;
 }
@@ -57,14 +57,14 @@ static void add_setting(struct buf *out, const char *label, int64_t ms)
 	buf_printf(out, "%s%s", label, text);
 }
 
-static bool overdue(const struct shown *s)
+static bool overdue(const struct record_text *s)
 {
 	const struct record *r = s->record;
 
 	return !s->verdict && r->renewed_us != RECORD_TIME_UNKNOWN && s->now_us - r->renewed_us > r->lease_ms * 1000;
 }
 
-void show_headline(struct buf *out, const struct shown *s)
+void record_text_headline(struct buf *out, const struct record_text *s)
 {
 	const struct record *r = s->record;
 
@@ -93,7 +93,7 @@ void show_headline(struct buf *out, const struct shown *s)
 	}
 }
 
-static void add_record(struct buf *out, const struct shown *s)
+static void add_record(struct buf *out, const struct record_text *s)
 {
 	const struct record *r = s->record;
 
@@ -115,10 +115,10 @@ static void add_record(struct buf *out, const struct shown *s)
 		add_line(out, "previous", r->previous_holder);
 }
 
-void show_text(struct buf *out, const struct shown *s)
+void record_text_lines(struct buf *out, const struct record_text *s)
 {
 	add_line(out, "lock", s->lock);
-	add_line(out, "leader", show_leads(s) ? s->record->holder : "nobody");
+	add_line(out, "leader", record_text_leads(s) ? s->record->holder : "nobody");
 	if (!s->record) {
 		add_line(out, "record", "there is none");
 		return;
@@ -127,7 +127,7 @@ void show_text(struct buf *out, const struct shown *s)
 	if (s->verdict)
 		add_line(out, "verified",
 		         *s->verdict == 'r' ? "it renews" : "it did not renew while watched for its lease");
-	else if (show_leads(s) && overdue(s))
+	else if (record_text_leads(s) && overdue(s))
 		add_line(out, "note", "renewed longer ago than its lease: perhaps gone; --verify finds out");
 }
 
@@ -159,7 +159,7 @@ static void add_json_time(struct buf *out, const char *name, int64_t us)
 	add_string(out, name, text);
 }
 
-static void add_json_record(struct buf *out, const struct shown *s)
+static void add_json_record(struct buf *out, const struct record_text *s)
 {
 	const struct record *r = s->record;
 	bool renewed = r->renewed_us != RECORD_TIME_UNKNOWN;
@@ -177,14 +177,14 @@ static void add_json_record(struct buf *out, const struct shown *s)
 	add_string(out, "previousHolder", r->previous_holder);
 }
 
-void show_json(struct buf *out, const struct shown *s)
+void record_text_json(struct buf *out, const struct record_text *s)
 {
-	const char *state = !s->record ? "absent" : show_leads(s) ? "leading" : "released";
+	const char *state = !s->record ? "absent" : record_text_leads(s) ? "leading" : "released";
 
 	buf_adds(out, "{\"lock\":");
 	buf_json(out, s->lock);
 	add_string(out, "state", state);
-	add_string(out, "leader", show_leads(s) ? s->record->holder : NULL);
+	add_string(out, "leader", record_text_leads(s) ? s->record->holder : NULL);
 	if (s->record)
 		add_json_record(out, s);
 	if (s->verdict)

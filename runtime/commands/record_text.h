@@ -9,17 +9,19 @@
 
 #include <stdbool.h>
 
-/* What a look found. NULL record: there is none. */
-struct shown {
+/* What was read. NULL record: there is none. */
+struct record_text {
 	const char *lock; /* URL without secrets */
 	const struct record *record;
 	int64_t now_us;      /* wall clock of the reader */
 	const char *verdict; /* of --verify: "renews", "silent"; NULL = nobody verified */
 };
 
-bool show_leads(const struct shown *s);                     /* somebody is in the record */
-void show_headline(struct buf *out, const struct shown *s); /* "ID leads (token 3, term 2, at ADDRESS)": no newline */
-void show_text(struct buf *out, const struct shown *s);     /* several lines */
-void show_json(struct buf *out, const struct shown *s);     /* one line */
+bool record_text_leads(const struct record_text *s); /* the record names a holder */
+
+/* All append to out. */
+void record_text_headline(struct buf *out, const struct record_text *s); /* "ID leads, token 3, term 2": no newline */
+void record_text_lines(struct buf *out, const struct record_text *s);    /* several lines */
+void record_text_json(struct buf *out, const struct record_text *s);     /* one object, without a newline */
 
 #endif

@@ -1,0 +1,148 @@
+#include "commands/lock_client.h"
+
+#include "base/mem.h"
+#include "loop/offload.h"
+
+#include <ev.h>
+
+#define TIMEOUT (5 * NSEC_PER_SEC)
+#define QUIET (NSEC_PER_SEC / 20) /* without a notice for so long, none is on its way */
+
+int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *url, struct err *err)
+{
+	c->owns_loop = !loop;
+	c->loop = loop ? loop : ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+	if (!c->loop)
+		return err_set(err, ERR_SYSTEM, "cannot make an event loop");
+	c->env.loop = c->loop;
+	record_init(&c->record);
+	c->env.offload = offload_new(c->loop, 1, err);
+	if (!c->env.offload)
+		return -1;
+	c->lock = lock_open(&c->env, url, err);
+	return c->lock ? 0 : -1;
+}
+
+void lock_client_close(struct lock_client *c)
+{
+	if (!c->loop)
+		return;
+	if (c->lock)
+		c->lock->ops->close(c->lock);
+	lock_env_fini(&c->env);
+	if (c->env.offload)
+		offload_free(c->env.offload);
+	record_fini(&c->record);
+	if (c->owns_loop)
+		ev_loop_destroy(c->loop);
+}
+
+const char *lock_client_url(const struct lock_client *c)
+{
+	return c->lock->url;
+}
+
+/* ---- operations ---- */
+
+static void lock_client_on_done(void *arg, const struct lock_result *r)
+{
+	struct lock_client *c = arg;
+
+	c->answered = clock_now();
+	if (r->record)
+		record_copy(&c->record, r->record);
+	c->result = *r;
+	c->result.record = NULL;
+	c->busy = false;
+}
+
+/* The deadline of an operation that begins now. */
+static struct instant lock_client_begin(struct lock_client *c)
+{
+	c->busy = true;
+	c->asked = clock_now();
+	return instant_add(c->asked, TIMEOUT);
+}
+
+enum lock_outcome lock_client_wait(struct lock_client *c)
+{
+	while (c->busy)
+		ev_run(c->loop, EVRUN_ONCE);
+	return c->result.outcome;
+}
+
+enum lock_outcome lock_client_read(struct lock_client *c)
+{
+	c->changed = false; /* what changes while it is read may be newer than what was read */
+	c->lock->ops->read(c->lock, lock_client_begin(c), lock_client_on_done, c);
+	return lock_client_wait(c);
+}
+
+enum lock_outcome lock_client_about(struct lock_client *c)
+{
+	c->lock->ops->about(c->lock, &c->about, lock_client_begin(c), lock_client_on_done, c);
+	return lock_client_wait(c);
+}
+
+enum lock_outcome lock_client_remove(struct lock_client *c, const struct version *expected)
+{
+	c->expected = *expected;
+	c->lock->ops->remove(c->lock, &c->expected, lock_client_begin(c), lock_client_on_done, c);
+	return lock_client_wait(c);
+}
+
+void lock_client_start_write(struct lock_client *c, const struct version *expected, bool durable)
+{
+	c->expected = *expected;
+	c->lock->ops->write(c->lock, &c->record, &c->expected, durable, lock_client_begin(c), lock_client_on_done, c);
+}
+
+int64_t lock_client_took_us(const struct lock_client *c)
+{
+	return (c->answered.raw - c->asked.raw) / 1000;
+}
+
+/* ---- notices ---- */
+
+static void lock_client_on_changed(void *arg)
+{
+	struct lock_client *c = arg;
+
+	c->changed = true;
+	c->changed_at = clock_now();
+}
+
+static void lock_client_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop, (void)w, (void)revents; /* it only ends ev_run */
+}
+
+bool lock_client_watch(struct lock_client *c)
+{
+	c->watched = c->lock->ops->watch && c->lock->ops->watch(c->lock, lock_client_on_changed, c);
+	return c->watched;
+}
+
+bool lock_client_wait_change(struct lock_client *c, nsec most, nsec poll)
+{
+	struct instant by = instant_add(clock_now(), !c->watched && poll < most ? poll : most);
+	ev_timer timer;
+	nsec left;
+
+	ev_timer_init(&timer, lock_client_on_timer, 0., 0.);
+	while (!c->changed && (left = instant_until(by, clock_now())) > 0) {
+		ev_now_update(c->loop);
+		ev_timer_set(&timer, (double)left / NSEC_PER_SEC, 0.);
+		ev_timer_start(c->loop, &timer);
+		ev_run(c->loop, EVRUN_ONCE);
+		ev_timer_stop(c->loop, &timer);
+	}
+	return c->changed;
+}
+
+void lock_client_drain(struct lock_client *c)
+{
+	do
+		c->changed = false;
+	while (lock_client_wait_change(c, QUIET, QUIET));
+}

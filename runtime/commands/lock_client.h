@@ -1,0 +1,48 @@
+/* A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
+ * Not an elector: what is written, and on what condition, is the caller's.
+ * Used by leader, status, check and the examination of a store (store_check.c). */
+#ifndef LUNARCH_LOCK_CLIENT_H
+#define LUNARCH_LOCK_CLIENT_H
+
+#include "locks/lock.h"
+
+struct lock_client {
+	struct ev_loop *loop;
+	bool owns_loop;
+	struct lock_env env;
+	struct lock *lock;
+	struct record record; /* to be written; of a read that found one: what it found */
+	struct version expected;
+	struct lock_result result; /* of the last operation; without its record */
+	struct lock_about about;
+	struct instant asked, answered, changed_at;
+	bool busy, watched, changed;
+};
+
+/* c must be zeroed. loop is borrowed; NULL: c makes one of its own. -1 with *err; lock_client_close all the same. */
+int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *url, struct err *err);
+void lock_client_close(struct lock_client *c);
+const char *lock_client_url(const struct lock_client *c); /* as people see it, without secrets */
+
+/* All of these block for at most five seconds. Why an operation failed is in c->result.err. */
+enum lock_outcome lock_client_read(struct lock_client *c);
+enum lock_outcome lock_client_remove(struct lock_client *c, const struct version *expected); /* the lock must have it */
+enum lock_outcome lock_client_about(struct lock_client *c);                                  /* the lock must have it */
+
+/* Starts to write c->record. No other operation until lock_client_wait has returned. */
+void lock_client_start_write(struct lock_client *c, const struct version *expected, bool durable);
+enum lock_outcome lock_client_wait(struct lock_client *c);
+
+int64_t lock_client_took_us(const struct lock_client *c); /* the last operation */
+
+/* Asks the store for notices of changes. false: it gives none. Once. */
+bool lock_client_watch(struct lock_client *c);
+
+/* Waits for a notice that came since the last lock_client_read or lock_client_drain began: for at most `most`, and for
+ * at most `poll` where the store gives no notices. true: there was one. Blocks. */
+bool lock_client_wait_change(struct lock_client *c, nsec most, nsec poll);
+
+/* Waits until notices of earlier changes have stopped coming, and forgets them. Blocks. */
+void lock_client_drain(struct lock_client *c);
+
+#endif

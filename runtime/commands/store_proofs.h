@@ -1,0 +1,19 @@
+/* The proofs that elections stand on: one winner among writers, growing tokens, no write by who knows only an old
+ * version. Not how fast it is: that is store_measure.h. Used by the examination of a store (store_check.c). Each
+ * function blocks, tells what it finds, and leaves x knowing what the scratch record holds. */
+#ifndef LUNARCH_STORE_PROOFS_H
+#define LUNARCH_STORE_PROOFS_H
+
+#include "commands/store_trial.h"
+
+/* Rounds of STORE_WRITERS writes at once. false: the store is proved unfit, or nothing can be proved. */
+bool store_prove_race(struct store_trial *x);
+
+/* A write that expects the version before the last is refused. */
+void store_prove_deposed(struct store_trial *x);
+
+/* A record that was deleted is not written to, and the next term's token is larger all the same. The lock must have
+ * `remove`. */
+void store_prove_deleted(struct store_trial *x);
+
+#endif

@@ -1,0 +1,47 @@
+/* The scratch record that a store is tried with: connections to it, what is known to be in it, and how to find out.
+ * Not a proof and not a measurement: those are store_proofs.h and store_measure.h, which write with it.
+ * Used by the examination of a store. */
+#ifndef LUNARCH_STORE_TRIAL_H
+#define LUNARCH_STORE_TRIAL_H
+
+#include "commands/lock_client.h"
+#include "commands/store_report.h"
+
+#include <ev.h>
+
+#define STORE_WRITERS 8
+
+struct store_trial {
+	struct ev_loop *loop;
+	struct lock_client client[STORE_WRITERS];
+	struct version at, before; /* what the scratch record has now, and had before its last term */
+	int64_t token;             /* the last term's */
+	uint64_t term;
+	struct err doubt; /* why the last question had no certain answer */
+	store_found_fn *found;
+	void *arg;
+	struct store_report *report;
+	ev_signal signals[2];
+	bool cleaning;
+};
+
+/* Tells the caller of the examination. Nothing is told once a signal has broken it off, but what is left behind. */
+void store_trial_find(struct store_trial *x, const char *name, enum store_verdict verdict, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Puts a new term of s into its record, as an elector would write it. s is one of x's clients. */
+void store_trial_fill_term(const struct store_trial *x, struct lock_client *s);
+
+/* s has written that term: notes what the store holds now. */
+void store_trial_won(struct store_trial *x, const struct lock_client *s);
+
+/* A write had no certain outcome: reads what the store holds now, for a few seconds if it must. -1: it cannot be read.
+ */
+int store_trial_settle(struct store_trial *x);
+
+/* Whether to do it once more: a part of the examination takes eight seconds, or as long as three rounds of it do. */
+bool store_trial_goes_on(const struct store_trial *x, struct instant since, int done);
+
+const char *store_trial_why(const struct lock_client *s); /* its last operation was not done */
+
+#endif
