@@ -5,8 +5,8 @@
 #include "locks/kubernetes/kube_api.h"
 #include "locks/kubernetes/kube_events.h"
 #include "locks/kubernetes/kube_object.h"
+#include "locks/kubernetes/kube_pair.h"
 #include "locks/kubernetes/kube_url.h"
-#include "locks/kubernetes/kube_watch.h"
 #include "locks/lock.h"
 
 #include <ev.h>
@@ -17,28 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS 2
-#define NOBODY_KNOWS \
-	"leaderelection.k8s.io/unknown" /* client-go's name for the holder while the two of a pair disagree */
-
 extern const struct lock_ops lock_kube;
-
-/* One object of the lock: there are two while old and new clients share it. */
-struct part {
-	struct kube_lock *lock;
-	enum kube_kind kind;
-	char *base;     /* path of the collection */
-	json_t *object; /* as last seen; NULL: it was not there */
-	int64_t newest; /* the largest version seen */
-	struct kube_watch watch;
-};
 
 struct kube_lock {
 	struct lock base;
 	struct lock_env *env;
 	struct kube_api *api;
 	struct kube_url url;
-	struct part part[PARTS];
+	struct kube_pair pair;
 	bool looked; /* at all of them */
 	bool offer;  /* what a watch has shown since is to be read next, without asking again */
 	lock_changed_fn *changed;
@@ -61,59 +47,6 @@ struct kube_lock {
 	lock_done_fn *done;
 	void *arg;
 };
-
-/* ---- versions ---- */
-
-/* The start of the uid and the whole version of each part; "-" for one that is not there. */
-static void add_version(struct version *v, const json_t *o)
-{
-	size_t n = strlen(v->text);
-
-	snprintf(v->text + n, sizeof v->text - n, o ? "%s%.8s.%.18s" : "%s-", n ? "," : "", kube_object_uid(o),
-	         kube_object_revision(o));
-}
-
-/* "" if none is there. */
-static struct version version_of(const struct kube_lock *l)
-{
-	struct version v = { "" };
-	bool any = false;
-
-	for (int i = 0; i < l->url.kinds; i++) {
-		add_version(&v, l->part[i].object);
-		any = any || l->part[i].object;
-	}
-	if (!any)
-		v.text[0] = '\0';
-	return v;
-}
-
-/* The last part is the Lease, whose version is the latest of a write. */
-static int64_t token_of(const struct kube_lock *l)
-{
-	int64_t number = 0;
-
-	for (int i = 0; i < l->url.kinds; i++)
-		if (l->part[i].object)
-			kube_object_number(l->part[i].object, &number, NULL);
-	return number;
-}
-
-static void keep(struct part *p, json_t *object)
-{
-	int64_t number = 0;
-
-	if (object)
-		kube_object_number(object, &number, NULL);
-	if (object && number < p->newest)
-		return; /* a watch was faster */
-	if (number > p->newest)
-		p->newest = number;
-	json_decref(p->object);
-	p->object = json_incref(object);
-	json_object_del(json_object_get(p->object, "metadata"), "managedFields");
-	kube_watch_expect(&p->watch, p->newest);
-}
 
 /* ---- the end of an operation ---- */
 
@@ -146,7 +79,7 @@ __attribute__((format(printf, 4, 5))) static void fail(struct kube_lock *l, enum
 
 static const struct kube_resource *resource(const struct kube_lock *l)
 {
-	return &kube_resources[l->part[l->at].kind];
+	return &kube_resources[l->pair.part[l->at].kind];
 }
 
 /* What was not as it should be, for people, and what it means for the operation. */
@@ -201,88 +134,38 @@ static void start(struct kube_lock *l, const char *method, const char *path, jso
 	json_decref(body);
 }
 
-static void hash_text(const struct record *a, const struct record *b, char *out)
-{
-	snprintf(out, sizeof a->write, "%016" PRIx64 "%016" PRIx64, record_sight_id(a), record_sight_id(b));
-}
-
-/* What the two of a pair say together. A change of either is a change: clients that know only one may hold it. */
-static void combine(struct record *r, const struct record *other)
-{
-	bool agree = strcmp(r->holder, other->holder) == 0;
-	char write[sizeof r->write];
-
-	if (agree && *r->write && strcmp(r->write, other->write) == 0)
-		return;
-	hash_text(r, other, write);
-	int64_t lease_ms = r->lease_ms > other->lease_ms ? r->lease_ms : other->lease_ms;
-	if (!agree) {
-		r->incarnation[0] = '\0';
-		r->state = RECORD_UNSAID;
-		mem_replace(&r->holder, NOBODY_KNOWS);
-	}
-	if (!agree || !*r->incarnation)
-		memcpy(r->write, write, sizeof r->write);
-	r->lease_ms = lease_ms;
-	if (other->term > r->term)
-		r->term = other->term;
-}
-
-/* The parts' records, the Lease's first. Returns how many there are; -1: one is foreign. */
-static int read_parts(const struct kube_lock *l, struct record *r, struct record *other, struct err *err)
-{
-	int found = 0;
-
-	for (int i = l->url.kinds - 1; i >= 0; i--) {
-		const struct part *p = &l->part[i];
-		if (!p->object)
-			continue;
-		switch (kube_object_read(p->kind, p->object, found ? other : r, err)) {
-		case KUBE_FOUND:
-			found++;
-			break;
-		case KUBE_NOTHING:
-			break;
-		case KUBE_FOREIGN:
-			err_wrap(err, "the %s %s in the namespace %s is not one to lead by",
-			         kube_resources[p->kind].kind, l->url.name, l->url.ns);
-			return -1;
-		}
-	}
-	return found;
-}
-
 static void finish_read(struct kube_lock *l)
 {
-	struct lock_result result = { .outcome = LOCK_OK, .sent_at = l->sent_at, .version = version_of(l) };
-	struct record r, other;
+	struct lock_result result = { .outcome = LOCK_OK,
+		                      .sent_at = l->sent_at,
+		                      .version = kube_pair_version(&l->pair) };
+	struct record r;
 
 	record_init(&r);
-	record_init(&other);
-	int found = read_parts(l, &r, &other, &result.err);
-	if (found < 0) {
+	switch (kube_pair_read(&l->pair, &r, &result.err)) {
+	case KUBE_FOREIGN:
 		result.outcome = LOCK_FOREIGN;
 		result.version.text[0] = '\0';
-	} else if (found == 0) {
+		break;
+	case KUBE_NOTHING:
 		result.outcome = LOCK_ABSENT;
-	} else {
-		if (found == 2)
-			combine(&r, &other);
+		break;
+	case KUBE_FOUND:
 		result.record = &r;
-		result.token = token_of(l);
+		result.token = kube_pair_token(&l->pair);
 		/* A version cannot be in the write that makes it, which is this one. */
 		if (r.token == 0 && r.term && r.state == RECORD_LEADING)
 			r.token = result.token;
+		break;
 	}
 	finish(l, &result);
 	record_fini(&r);
-	record_fini(&other);
 }
 
 static void start_watches(struct kube_lock *l)
 {
-	for (int i = 0; l->changed && i < l->url.kinds; i++) {
-		struct part *p = &l->part[i];
+	for (int i = 0; l->changed && i < l->pair.count; i++) {
+		struct kube_part *p = &l->pair.part[i];
 		kube_watch_start(&p->watch, l->api, p->base, l->url.name, p->object ? p->newest : 0, l->base.url);
 	}
 }
@@ -298,7 +181,7 @@ static void looked(struct kube_lock *l)
 		finish_read(l);
 		return;
 	}
-	struct version now = version_of(l);
+	struct version now = kube_pair_version(&l->pair);
 	l->at = 0;
 	l->raced = false;
 	if (strcmp(now.text, l->expected.text) == 0 && !l->record)
@@ -319,7 +202,7 @@ static bool says_missing(const struct kube_lock *l, const struct kube_answer *a)
 }
 
 /* The server shows an older version than it once did: etcd was restored from a backup. That is what there is now. */
-static void go_back(struct part *p, int64_t number)
+static void go_back(struct kube_part *p, int64_t number)
 {
 	log_event(LOG_WARN, &(struct log_about){ .lock = p->lock->base.url }, "went_back",
 	          "the API server shows version %" PRId64 ", it had shown %" PRId64
@@ -332,7 +215,7 @@ static void go_back(struct part *p, int64_t number)
 static void on_got(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
-	struct part *p = &l->part[l->at];
+	struct kube_part *p = &l->pair.part[l->at];
 	int64_t number = 0;
 	struct err err;
 
@@ -351,8 +234,8 @@ static void on_got(void *arg, const struct kube_answer *a)
 	}
 	if (a->status == 200 && number < p->newest && !l->raced)
 		go_back(p, number);
-	keep(p, a->status == 200 ? a->object : NULL);
-	if (++l->at < l->url.kinds)
+	kube_part_keep(p, a->status == 200 ? a->object : NULL);
+	if (++l->at < l->pair.count)
 		get(l);
 	else
 		looked(l);
@@ -360,7 +243,7 @@ static void on_got(void *arg, const struct kube_answer *a)
 
 static void get(struct kube_lock *l)
 {
-	char *path = mem_printf("%s/%s", l->part[l->at].base, l->url.name);
+	char *path = mem_printf("%s/%s", l->pair.part[l->at].base, l->url.name);
 
 	start(l, "GET", path, NULL, on_got);
 	free(path);
@@ -378,7 +261,7 @@ static void finish_write(struct kube_lock *l)
  * it. */
 static bool overtaken(struct kube_lock *l)
 {
-	if (!l->raced || l->at == l->url.kinds)
+	if (!l->raced || l->at == l->pair.count)
 		return false;
 	fail(l, LOCK_UNKNOWN, ERR_INVALID,
 	     "one of the pair is written, and meanwhile the other was changed by somebody else");
@@ -404,7 +287,7 @@ static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, 
 		return err_set(err, ERR_INVALID, "the API server's answer is no JSON") == 0;
 	if (kube_object_number(a->object, number, err) < 0)
 		return false;
-	kube_object_write_name(l->part[l->at].kind, a->object, name);
+	kube_object_write_name(l->pair.part[l->at].kind, a->object, name);
 	if (strcmp(name, l->record->write) != 0)
 		return err_set(err, ERR_INVALID,
 		               "the API server stored something else than it was sent: does an admission webhook change it?") ==
@@ -415,7 +298,7 @@ static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, 
 static void on_put(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
-	bool created = l->part[l->at].object == NULL;
+	bool created = l->pair.part[l->at].object == NULL;
 	struct err err;
 
 	if (l->at == 0)
@@ -433,9 +316,9 @@ static void on_put(void *arg, const struct kube_answer *a)
 	} else if (!stored_ours(l, a, &l->token, &err)) {
 		fail(l, LOCK_UNKNOWN, err.code, "%s", err.text);
 	} else {
-		keep(&l->part[l->at], a->object);
-		add_version(&l->wrote, a->object);
-		if (++l->at == l->url.kinds)
+		kube_part_keep(&l->pair.part[l->at], a->object);
+		kube_version_add(&l->wrote, a->object);
+		if (++l->at == l->pair.count)
 			finish_write(l);
 		else if (!overtaken(l))
 			put(l);
@@ -445,7 +328,7 @@ static void on_put(void *arg, const struct kube_answer *a)
 /* Always with uid and version, which a PUT without them would not be: one that makes the object anew, or overwrites. */
 static void put(struct kube_lock *l)
 {
-	const struct part *p = &l->part[l->at];
+	const struct kube_part *p = &l->pair.part[l->at];
 	const struct kube_extras extras = { l->url.labels, l->url.owner };
 	json_t *body = kube_object_write(p->kind, p->object, l->url.ns, l->url.name, l->record, &extras);
 	char *path = p->object ? mem_printf("%s/%s", p->base, l->url.name) : mem_dup(p->base);
@@ -465,7 +348,7 @@ static void on_deleted(void *arg, const struct kube_answer *a)
 	} else if (a->status == 409) {
 		conflict(l, a);
 	} else {
-		keep(&l->part[l->at], NULL);
+		kube_part_keep(&l->pair.part[l->at], NULL);
 		l->at++;
 		if (!overtaken(l))
 			delete_part(l);
@@ -475,13 +358,13 @@ static void on_deleted(void *arg, const struct kube_answer *a)
 /* The next that is there; finishes after the last. Only what has this very version is deleted. */
 static void delete_part(struct kube_lock *l)
 {
-	while (l->at < l->url.kinds && !l->part[l->at].object)
+	while (l->at < l->pair.count && !l->pair.part[l->at].object)
 		l->at++;
-	if (l->at == l->url.kinds) {
+	if (l->at == l->pair.count) {
 		finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
 		return;
 	}
-	const struct part *p = &l->part[l->at];
+	const struct kube_part *p = &l->pair.part[l->at];
 	char *path = mem_printf("%s/%s", p->base, l->url.name);
 	json_t *body =
 		json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions",
@@ -508,7 +391,7 @@ static void on_server_version(void *arg, const struct kube_answer *a)
 
 /* ---- notices ---- */
 
-static bool own_write(const struct part *p, const json_t *object)
+static bool own_write(const struct kube_part *p, const json_t *object)
 {
 	const struct kube_lock *l = p->lock;
 	char name[33];
@@ -521,14 +404,14 @@ static bool own_write(const struct part *p, const json_t *object)
 
 static void on_news(void *arg, enum kube_news what, json_t *object)
 {
-	struct part *p = arg;
+	struct kube_part *p = arg;
 	struct kube_lock *l = p->lock;
 	int64_t number = 0;
 
 	if (what == KUBE_CHANGED) {
 		if (kube_object_number(object, &number, NULL) < 0 || number <= p->newest || own_write(p, object))
 			return;
-		keep(p, object);
+		kube_part_keep(p, object);
 		l->raced = true;
 	}
 	l->offer = what == KUBE_CHANGED && !(l->active && l->writing);
@@ -538,8 +421,8 @@ static void on_news(void *arg, enum kube_news what, json_t *object)
 
 static bool delivers(const struct kube_lock *l)
 {
-	for (int i = 0; i < l->url.kinds; i++)
-		if (!kube_watch_delivers(&l->part[i].watch))
+	for (int i = 0; i < l->pair.count; i++)
+		if (!kube_watch_delivers(&l->pair.part[i].watch))
 			return false;
 	return true;
 }
@@ -591,7 +474,7 @@ static void kube_write(struct lock *base, const struct record *r, const struct v
 	l->record = r;
 	l->expected = *expected;
 	l->offer = false;
-	struct version now = version_of(l);
+	struct version now = kube_pair_version(&l->pair);
 	if (l->looked && strcmp(now.text, expected->text) == 0)
 		put(l);
 	else
@@ -602,7 +485,7 @@ static void kube_remove(struct lock *base, const struct version *expected, struc
                         void *arg)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
-	struct version now = version_of(l);
+	struct version now = kube_pair_version(&l->pair);
 
 	begin(l, true, by, done, arg);
 	l->record = NULL;
@@ -651,7 +534,7 @@ static bool kube_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 static void kube_announce(struct lock *base, const char *identity, bool leads)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
-	const struct part *p = &l->part[l->url.kinds - 1];
+	const struct kube_part *p = &l->pair.part[l->pair.count - 1];
 
 	kube_events_send(&l->events, l->api, p->kind, p->object, l->url.ns, l->url.name, identity, leads);
 }
@@ -662,27 +545,10 @@ static void kube_close(struct lock *base)
 
 	kube_cancel(base);
 	kube_events_fini(&l->events);
-	for (int i = 0; i < l->url.kinds; i++) {
-		kube_watch_stop(&l->part[i].watch);
-		json_decref(l->part[i].object);
-		free(l->part[i].base);
-	}
+	kube_pair_fini(&l->pair);
 	kube_url_fini(&l->url);
 	free(l->base.url);
 	free(l);
-}
-
-static void open_parts(struct kube_lock *l)
-{
-	for (int i = 0; i < l->url.kinds; i++) {
-		struct part *p = &l->part[i];
-		const struct kube_resource *k = &kube_resources[l->url.kind[i]];
-		p->lock = l;
-		p->kind = l->url.kind[i];
-		p->base = mem_printf("%s%s/%s", k->base, l->url.ns, k->plural);
-		p->watch.news = on_news;
-		p->watch.arg = p;
-	}
 }
 
 static struct lock *kube_open(struct lock_env *env, const char *url, struct err *err)
@@ -707,7 +573,7 @@ static struct lock *kube_open(struct lock_env *env, const char *url, struct err 
 	l->base.url = kube_url_print(&l->url);
 	ev_init(&l->soon, on_soon);
 	l->soon.data = l;
-	open_parts(l);
+	kube_pair_init(&l->pair, l, &l->url, on_news);
 	return &l->base;
 }
 

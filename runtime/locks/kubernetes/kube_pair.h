@@ -1,0 +1,46 @@
+/* The objects of a lock in Kubernetes: one, or a pair (a ConfigMap or Endpoints, and a Lease) while clients that know
+ * only one of them share the lock. What they say together: a record, a version, a token.
+ * Not a client: it sends nothing. Used by the kube lock. Source: client-go's MultiLock (tools/leaderelection). */
+#ifndef LUNARCH_KUBE_PAIR_H
+#define LUNARCH_KUBE_PAIR_H
+
+#include "locks/kubernetes/kube_url.h"
+#include "locks/kubernetes/kube_watch.h"
+
+struct kube_lock;
+
+struct kube_part {
+	struct kube_lock *lock;
+	enum kube_kind kind;
+	char *base;            /* path of the collection */
+	struct json_t *object; /* as last seen; NULL: it was not there */
+	int64_t newest;        /* the largest version seen */
+	struct kube_watch watch;
+};
+
+struct kube_pair {
+	struct kube_part part[2]; /* the last one is the Lease, if there are two */
+	int count;
+	const struct kube_url *url;
+};
+
+/* The parts that the URL names, without objects. url: borrowed, outlives p. Each part's watch calls news(part, ...). */
+void kube_pair_init(struct kube_pair *p, struct kube_lock *lock, const struct kube_url *url,
+                    void (*news)(void *part, enum kube_news what, struct json_t *object));
+void kube_pair_fini(struct kube_pair *p); /* stops the watches */
+
+/* The part's object is now this one (copied by reference; NULL: it is gone), unless a watch was faster. */
+void kube_part_keep(struct kube_part *part, struct json_t *object);
+
+/* "": none is there. Else the start of the uid and the whole version of each part, "-" for one that is not there. */
+struct version kube_pair_version(const struct kube_pair *p);
+void kube_version_add(struct version *v, const struct json_t *object); /* the next part's */
+
+/* The version of the last part that is there: a pair's Lease is written last. */
+int64_t kube_pair_token(const struct kube_pair *p);
+
+/* What the objects say together. KUBE_NOTHING: there is no record in any. KUBE_FOREIGN: *err says which part is, and
+ * why. r: initialised. */
+enum kube_found kube_pair_read(const struct kube_pair *p, struct record *r, struct err *err);
+
+#endif
