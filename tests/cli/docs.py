@@ -83,6 +83,29 @@ page("docs/guide.md")
 page("docs/cookbook.md")
 page("docs/library.md")
 
+# CONTRIBUTING.md: a newcomer can do what it says.
+text = read("CONTRIBUTING.md")
+commands = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S))
+targets = set(re.findall(r"\bmake (?!-)([\w./-]+)", commands) + re.findall(r"`make ([\w-]+)", text))
+made = read("Makefile").replace("$(BUILD)", "build")
+same(
+    sorted(
+        t
+        for t in targets
+        if not re.search(rf"^{re.escape(t)}:", made, re.M)
+        and not os.path.exists(os.path.join(ROOT, t.removeprefix("build/") + ".c"))
+    ),
+    [],
+    "CONTRIBUTING.md: the Makefile has every target that it names",
+)
+named = set(re.findall(r"`((?:runtime|lua|tests|scripts|docs|\.ci|\.clang)[\w./-]*)`", text))
+named |= set(re.findall(r"^(tests/\S+)", commands, re.M)) | set(re.findall(r"\]\(([\w./]+)\)", text))
+same(
+    sorted(n for n in named if "NAME" not in n and not os.path.exists(os.path.join(ROOT, n))),
+    [],
+    "CONTRIBUTING.md: every file that it names is there",
+)
+
 # lunarch new
 place = os.path.join(room, "new")
 os.mkdir(place)
