@@ -72,7 +72,7 @@ void history_add(struct history *h, const void *who, const char *event, const ch
 	*h->last = l;
 	h->last = &l->next;
 	h->bytes += l->size;
-	while (h->bytes > BYTES_MAX)
+	while (h->first && h->bytes > BYTES_MAX)
 		drop_line(h, &h->first);
 }
 

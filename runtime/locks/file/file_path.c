@@ -78,18 +78,16 @@ static int resolve(char *path, struct err *err)
 /* An absolute path, links not yet followed. */
 static int locate(const char *text, char *path, struct err *err)
 {
-	char dir[PATH_MAX];
+	char dir[PATH_MAX] = "";
 	size_t len = strlen(text);
 
 	if (len == 0 || text[len - 1] == '/' || strcmp(text, ".") == 0 || strcmp(text, "..") == 0)
 		return err_set(err, ERR_USAGE, "lock \"%s\": expected the path or the name of a file", text);
 	if (strncmp(text, "//", 2) == 0 && text[2] != '/')
 		return err_set(err, ERR_USAGE, "lock \"%s\": a file lock has no host; write file:/PATH", text);
-	if (*text == '/')
-		*dir = '\0';
-	else if (!strchr(text, '/') && lock_default_dir(dir, sizeof dir, err) < 0)
+	if (!strchr(text, '/') && lock_default_dir(dir, sizeof dir, err) < 0)
 		return -1;
-	else if (strchr(text, '/') && !getcwd(dir, sizeof dir))
+	if (*text != '/' && strchr(text, '/') && !getcwd(dir, sizeof dir))
 		return err_sys(err, "lock \"%s\": the current directory cannot be found", text);
 	/* "file:///PATH" is how others write "file:/PATH" */
 	if (snprintf(path, PATH_MAX, "%s%s%s", dir, *dir ? "/" : "", text + (strncmp(text, "///", 3) == 0 ? 2 : 0)) >=
