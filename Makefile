@@ -228,6 +228,32 @@ $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
 
+# How each C file is compiled, for editors (clangd) and clang-tidy. Not in git.
+COMPILED := $(SRC) $(MODULE_SRC) $(shell find tests -name '*.c' | sort)
+compile_commands.json: $(BUILD)/version.h FORCE
+	@{ sep='['; for f in $(COMPILED); do \
+	  printf '%s{ "directory": "%s", "file": "%s", "command": "%s" }\n' "$$sep" '$(CURDIR)' "$$f" \
+	    '$(CC) $(ALL_CFLAGS) -Itests/lib -Itests/sim -c '"$$f"; sep=','; \
+	done; echo ']'; } > $@
+
+# clang-tidy on each file (.clang-tidy), again when its object was built again. A part of make lint.
+TIDIED  := $(patsubst runtime/%.c,$(BUILD)/tidy/%,$(SRC) $(MODULE_SRC))
+tidy: $(TIDIED)
+$(BUILD)/tidy/%: $(BUILD)/obj/%.o .clang-tidy | compile_commands.json
+	@mkdir -p $(@D)
+	$(Q)clang-tidy --quiet -p . runtime/$*.c 2>$@.log && touch $@ || { cat $@.log; exit 1; }
+
+# Which lines the tests run: instrumented, in $(BUILD)/coverage. Unit tests, and some system tests: what is slow, or breaks under
+# instrumentation, is left out. A process that dies by SIGKILL writes no figures, so workers and guards count less than they run.
+COVERED ?= tests/cli/ctl.py tests/cli/options.py tests/cli/look.py tests/cli/exec.py tests/script/test_cron.py tests/locks/test_file.py
+coverage: test-deps
+	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
+	@$(MAKE) --no-print-directory BUILD=build/coverage CFLAGS='-O1 -g --coverage' LDFLAGS=--coverage all build/coverage/conform coverage-units
+	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(PROVE_PAIRS) $(COVERED)
+	@scripts/coverage.py build/coverage
+coverage-units: $(UNIT)
+	-$(PROVE_EACH) $(UNIT)
+
 # Writes the form that make lint checks.
 format:
 	@scripts/deps.sh lint
@@ -264,4 +290,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE

@@ -6,8 +6,8 @@ lua5.4 scripts/rooms.lua --check
 git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
 black --quiet --check tests scripts || { echo "the Python is not as black writes it: run make format"; exit 1; }
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).
-make -s CI=1 BUILD=build/lint >/dev/null
 mkdir -p build/lint/cppcheck
+make -s -k -j "$(nproc)" --output-sync=target CI=1 BUILD=build/lint all tidy >build/lint/log 2>&1 || { grep -vE '^  [A-Z]+ ' build/lint/log; exit 1; }
 cppcheck --quiet --cppcheck-build-dir=build/lint/cppcheck --error-exitcode=1 --std=c11 --enable=warning,portability --inline-suppr -Iruntime -Ibuild/lint \
   --suppress=readdirCalled --suppress=getpwuidCalled --suppress=invalidFunctionArg:runtime/locks/file/file_op.c --suppress=memleak:runtime/locks/file/file_op.c \
   --suppress=missingIncludeSystem --suppress=normalCheckLevelMaxBranches --suppress=nullPointerArithmeticRedundantCheck \
