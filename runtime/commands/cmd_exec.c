@@ -175,7 +175,7 @@ static void start_command(struct exec *x)
 	};
 
 	x->ran = true;
-	x->supervisor = supervisor_spawn(x->program.loop, &spec, &supervisor_callbacks, x, &err);
+	x->supervisor = supervisor_spawn(x->program.reaper, &spec, &supervisor_callbacks, x, &err);
 	for (size_t i = 2; env[i]; i++)
 		free(env[i]);
 	if (!x->program.control_var)

@@ -1,6 +1,7 @@
 #include "commands/script_probe.h"
 
 #include "base/mem.h"
+#include "loop/reaper.h"
 
 #include <ev.h>
 #include <stdarg.h>
@@ -13,6 +14,7 @@
 struct loading {
 	struct script_probe *script_probe;
 	struct ev_loop *loop;
+	struct reaper *reaper;
 	struct supervisor *supervisor;
 	ev_timer timer;
 	bool loaded;
@@ -114,7 +116,7 @@ static int spawn(struct loading *l, const struct options *o, const char *source,
 		.tree_fd = -1,
 		.kill_allowance = NSEC_PER_SEC,
 	};
-	l->supervisor = supervisor_spawn(l->loop, &spec, &callbacks, l, err);
+	l->supervisor = supervisor_spawn(l->reaper, &spec, &callbacks, l, err);
 	buf_fini(&argv);
 	return l->supervisor ? 0 : -1;
 }
@@ -123,7 +125,7 @@ static void load(struct loading *l, const struct options *o, const char *source,
 {
 	struct err err;
 
-	if (supervisor_init(l->loop, &err) < 0 || spawn(l, o, source, is_text, &err) < 0) {
+	if (reaper_adopt(l->reaper, &err) < 0 || spawn(l, o, source, is_text, &err) < 0) {
 		fail(l, "%s", err.text);
 		return;
 	}
@@ -142,7 +144,9 @@ char *script_probe_load(struct script_probe *s, const struct options *o, const c
 	l.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!l.loop)
 		return mem_dup("cannot make an event loop");
+	l.reaper = reaper_new(l.loop);
 	load(&l, o, source, is_text);
+	reaper_free(l.reaper);
 	ev_loop_destroy(l.loop);
 	if (l.problem)
 		script_probe_fini(s);

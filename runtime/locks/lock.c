@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/module.h"
 #include "loop/offload.h"
+#include "loop/reaper.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -171,6 +172,24 @@ struct offload *lock_lookups(struct lock_env *env)
 	static const char key;
 
 	return lock_env_share(env, &key, make_lookups, drop_lookups, NULL);
+}
+
+static void *make_reaper(struct lock_env *env, struct err *err)
+{
+	(void)err;
+	return reaper_new(env->loop);
+}
+
+static void drop_reaper(void *object)
+{
+	reaper_free(object);
+}
+
+struct reaper *lock_reaper(struct lock_env *env)
+{
+	static const char key;
+
+	return env->reaper ? env->reaper : lock_env_share(env, &key, make_reaper, drop_reaper, NULL);
 }
 
 /* ---- the default directory ---- */

@@ -13,6 +13,7 @@
 struct ev_loop;
 struct lock;
 struct offload;
+struct reaper;
 struct timeline;
 
 enum lock_outcome {
@@ -43,6 +44,7 @@ typedef void lock_done_fn(void *arg, const struct lock_result *result);
 struct lock_env {
 	struct ev_loop *loop;
 	struct offload *offload;    /* runs blocking calls off the loop */
+	struct reaper *reaper;      /* of this process' children; NULL: see lock_reaper */
 	struct timeline *timeline;  /* of the electors' timers; NULL: the loop's */
 	struct lock_shared *shared; /* private: see lock_env_share */
 };
@@ -56,6 +58,10 @@ void lock_env_fini(struct lock_env *env); /* after the last lock of the env is c
 /* Where host names are looked up (resolve.h): threads of their own, since one that hangs in a dead name server must not
  * hold up what other locks do on theirs. Borrowed. */
 struct offload *lock_lookups(struct lock_env *env);
+
+/* Who waits for the child processes that a lock starts: the env's, or one that the env's locks share. Borrowed. What is
+ * made by lock_env_share asks for it while it is made, so that the reaper outlives it. */
+struct reaper *lock_reaper(struct lock_env *env);
 
 typedef void lock_changed_fn(void *arg);
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "election/death_proof.h"
 #include "process/deadline_page.h"
-#include "process/proc_tree.h"
+#include "base/proc_tree.h"
 #include "process/supervisor.h"
 
 #include <errno.h>

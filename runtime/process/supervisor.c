@@ -2,9 +2,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/proc.h"
+#include "loop/reaper.h"
 #include "process/guard.h"
-#include "process/proc_tree.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -15,15 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define UNREAD_MOST 4096
 #define MESSAGES_A_TURN 64 /* a chatty worker must not keep the loop from renewing */
-#define CENSUS_S 1.        /* between two looks for strangers */
 
 /* Datagrams that the other side has no room for yet. */
 struct letter {
@@ -46,50 +42,28 @@ enum phase {
 };
 
 struct supervisor {
-	struct supervisor *next;
 	struct ev_loop *loop;
+	struct reaper *reaper;
 	const struct supervisor_callbacks *cb;
 	void *arg;
 	nsec kill_allowance;
 	struct page *page;
 
 	enum phase phase;
-	pid_t guard;     /* 0 once reaped */
-	pid_t worker;    /* 0 until known; kept after its end */
-	bool guard_done; /* it has seen to it that nothing lives */
+	pid_t guard;                       /* 0 once reaped */
+	pid_t worker;                      /* 0 until known; kept after its end */
+	struct reaper_child *guard_child;  /* NULL once reaped */
+	struct reaper_child *worker_child; /* ORPHANED: it is our child now; NULL once reaped */
 	bool ended;
-	int wait_status;        /* -1: nobody saw it */
-	struct instant asked;   /* supervisor_kill */
-	struct instant give_up; /* ORPHANED: say that something lives */
+	int wait_status;               /* -1: nobody saw it */
+	struct instant asked;          /* supervisor_kill */
+	struct reaper_killing killing; /* ORPHANED */
+	struct instant give_up;        /* ORPHANED: say that something lives */
 
 	struct outbox orders, messages;
 	bool poke_waits; /* in orders, unread: one is enough */
 	ev_io notes, wire, overdue;
 };
-
-/* A child of ours that is nobody of a guard's tree. Its number alone would not do: others may reap it and the number be
- * used again. */
-struct stranger {
-	pid_t pid;
-	uint64_t start;
-};
-
-struct strangers {
-	struct stranger *all;
-	size_t n;
-};
-
-/* SIGCHLD, the children and the subreaper's duty belong to the process, and so does their one keeper. */
-static struct {
-	struct ev_loop *loop;
-	struct supervisor *supervisors; /* RUNNING and ORPHANED */
-	bool has_strangers;             /* there may be some: we are process 1, or had children before */
-	struct strangers strangers;
-	ev_signal child;
-	ev_timer again, census;
-	struct tree tree;
-	char message[WIRE_MAX];
-} keeper;
 
 /* ---- outbox ---- */
 
@@ -156,10 +130,22 @@ static void outbox_close(struct outbox *o, struct ev_loop *loop)
 
 /* ---- the end: of a guard, and of what it left ---- */
 
-static void hurry(void)
+static void worker_on_end(void *arg, int status)
 {
-	if (!ev_is_active(&keeper.again))
-		ev_timer_again(keeper.loop, &keeper.again);
+	struct supervisor *c = arg;
+
+	c->worker_child = NULL;
+	if (!c->ended)
+		c->wait_status = status;
+}
+
+/* A dead guard's worker is a child of ours, and nobody else sees how it ends. */
+static void watch_worker(struct supervisor *c)
+{
+	if (c->phase != ORPHANED || !c->worker || c->ended || c->worker_child)
+		return;
+	c->worker_child = reaper_add(c->reaper, c->worker, worker_on_end, c, NULL);
+	reaper_condemn(c->worker_child);
 }
 
 static void orphaned(struct supervisor *c)
@@ -168,7 +154,10 @@ static void orphaned(struct supervisor *c)
 		return;
 	c->phase = ORPHANED;
 	c->give_up = instant_add(clock_now(), c->kill_allowance);
-	hurry();
+	if (c->guard_child)
+		reaper_condemn(c->guard_child);
+	watch_worker(c);
+	reaper_begin_killing(c->reaper, &c->killing);
 }
 
 /* The guard itself is stopped or stuck: its work is done from here. */
@@ -211,130 +200,17 @@ static void on_overdue(struct ev_loop *loop, ev_io *w, int events)
 		look_at_guard(w->data);
 }
 
-static bool guards_others(pid_t pid)
-{
-	for (const struct supervisor *c = keeper.supervisors; c; c = c->next)
-		if (c->guard == pid && c->phase == RUNNING)
-			return true;
-	return false;
-}
-
-/* ---- strangers ----
- *
- * As long as a guard lives, whatever its tree orphans becomes a child of that guard. So a child of ours that is no
- * guard is none of a term's, if all the guards live after it was seen: a guard's death hands over its children and
- * shows the guard as dead in one step (exit_notify, kernel/exit.c). Whoever was seen so is a stranger, and so is
- * whoever descends from one. What appears only when a guard has died is of its tree, whatever its environment says. */
-
-static bool in_list(const struct strangers *list, pid_t pid, uint64_t start)
-{
-	for (size_t i = 0; i < list->n; i++)
-		if (list->all[i].pid == pid && list->all[i].start == start)
-			return true;
-	return false;
-}
-
-static void add_stranger(struct strangers *list, pid_t pid, uint64_t start)
-{
-	if (in_list(list, pid, start))
-		return;
-	list->all = mem_resize(list->all, (list->n + 1) * sizeof *list->all);
-	list->all[list->n++] = (struct stranger){ pid, start };
-}
-
-static bool see_stranger(void *arg, pid_t pid)
-{
-	struct proc_stat st;
-
-	if (!guards_others(pid) && proc_stat((uint64_t)pid, &st) == 0 && proc_runs(&st))
-		add_stranger(arg, pid, st.start);
-	return false;
-}
-
-static bool guards_live(void)
-{
-	for (const struct supervisor *c = keeper.supervisors; c; c = c->next)
-		if (c->phase != RUNNING || !c->guard || tree_dead(c->guard))
-			return false;
-	return true;
-}
-
-/* A walk may miss some: who is known stays known for as long as he lives. */
-static void keep_known(struct strangers *now)
-{
-	struct proc_stat st;
-
-	for (size_t i = 0; i < keeper.strangers.n; i++) {
-		const struct stranger *s = &keeper.strangers.all[i];
-		if (proc_stat((uint64_t)s->pid, &st) == 0 && st.start == s->start)
-			add_stranger(now, s->pid, s->start);
-	}
-}
-
-static void say_strangers(const struct strangers *now)
-{
-	for (size_t i = 0; i < now->n; i++)
-		if (!in_list(&keeper.strangers, now->all[i].pid, now->all[i].start))
-			log_event(LOG_DEBUG, NULL, "stranger",
-			          "process %d has become a child of this one and is no term's: it is left alone",
-			          now->all[i].pid);
-}
-
-static void take_census(void)
-{
-	struct strangers now = { 0 };
-
-	tree_walk(&keeper.tree, getpid(), see_stranger, &now);
-	if (!guards_live()) {
-		free(now.all);
-		return;
-	}
-	keep_known(&now);
-	say_strangers(&now);
-	free(keeper.strangers.all);
-	keeper.strangers = now;
-}
-
-static void on_census(struct ev_loop *loop, ev_timer *w, int events)
-{
-	(void)loop, (void)w, (void)events;
-	take_census();
-}
-
-static bool is_stranger(pid_t pid)
-{
-	struct proc_stat st;
-
-	return keeper.strangers.n && proc_stat((uint64_t)pid, &st) == 0 && in_list(&keeper.strangers, pid, st.start);
-}
-
-static bool kill_orphan(void *arg, pid_t pid)
-{
-	if (guards_others(pid) || is_stranger(pid))
-		return false;
-	kill(pid, SIGKILL);
-	++*(int *)arg;
-	return true;
-}
-
 static void drain_notes(struct supervisor *c);
 static void drain_wire(struct supervisor *c);
-
-static void unlink_crew(struct supervisor *c)
-{
-	for (struct supervisor **at = &keeper.supervisors; *at; at = &(*at)->next)
-		if (*at == c) {
-			*at = c->next;
-			return;
-		}
-}
 
 static void finish(struct supervisor *c, bool reaped)
 {
 	drain_notes(c);
 	drain_wire(c);
-	unlink_crew(c);
 	c->phase = GONE;
+	reaper_end_killing(c->reaper, &c->killing);
+	reaper_forget(c->guard_child);
+	reaper_forget(c->worker_child);
 	ev_io_stop(c->loop, &c->notes);
 	ev_io_stop(c->loop, &c->wire);
 	ev_io_stop(c->loop, &c->overdue);
@@ -344,90 +220,32 @@ static void finish(struct supervisor *c, bool reaped)
 	c->cb->gone(c->arg, reaped, c->wait_status);
 }
 
-/* The next crew that is over with; callbacks may change the list, so one asks anew each time. */
-static struct supervisor *next_finished(bool nobody_left, bool *reaped)
+/* An orphan may be of any dead guard, so the dead trees end together; but none before its guard. */
+static void killing_on_round(void *arg, bool nobody_left)
 {
-	struct instant now = clock_now();
+	struct supervisor *c = arg;
+	bool reaped = nobody_left && !c->guard_child;
 
-	for (struct supervisor *c = keeper.supervisors; c; c = c->next) {
-		*reaped = c->guard_done || (c->phase == ORPHANED && c->guard == 0 && nobody_left);
-		if (*reaped || (c->phase == ORPHANED && instant_passed(c->give_up, now)))
-			return c;
-	}
-	return NULL;
-}
-
-static bool any_orphaned(void)
-{
-	for (const struct supervisor *c = keeper.supervisors; c; c = c->next)
-		if (c->phase == ORPHANED)
-			return true;
-	return false;
-}
-
-static void on_reaped(pid_t pid, int status)
-{
-	for (struct supervisor *c = keeper.supervisors; c; c = c->next) {
-		if (c->guard == pid) {
-			c->guard = 0;
-			c->guard_done = status == 0;
-			if (!c->guard_done) {
-				if (c->phase == RUNNING)
-					log_event(LOG_WARN, NULL, "guard_lost",
-					          "guard %d died (wait status 0x%x): killing its tree", pid, status);
-				orphaned(c);
-			}
-		} else if (c->worker == pid && c->phase == ORPHANED && !c->ended) {
-			c->wait_status = status;
-		}
-	}
-}
-
-/* true: some child was not a guard. */
-static bool reap(void)
-{
-	bool stray = false;
-	int status;
-	pid_t pid;
-
-	while ((pid = waitpid(-1, &status, WNOHANG | __WALL)) > 0) {
-		stray = stray || !guards_others(pid);
-		on_reaped(pid, status);
-	}
-	return stray;
-}
-
-/* After a child's death, and every millisecond while a tree without a guard dies. An orphan may be of any dead guard,
- * also of one that was given up; but where there may be strangers only while a tree dies, since then alone they have
- * been told apart. The walk before which nothing was left to reap proves that nobody is left: see proc_tree.h. */
-static void settle(void)
-{
-	struct supervisor *c;
-	bool reaped, whole = true;
-	int killed = 0;
-
-	bool stray = reap() || ev_is_active(&keeper.again);
-	if (any_orphaned() || (stray && !keeper.has_strangers))
-		whole = tree_walk(&keeper.tree, getpid(), kill_orphan, &killed);
-	while ((c = next_finished(whole && !killed, &reaped)))
+	if (reaped || instant_passed(c->give_up, clock_now()))
 		finish(c, reaped);
-	ev_timer_stop(keeper.loop, &keeper.again);
-	/* Unkillable for the moment, and given up: less often. */
-	keeper.again.repeat = any_orphaned() ? 0.001 : 0.1;
-	if (any_orphaned() || killed)
-		hurry();
 }
 
-static void on_child(struct ev_loop *loop, ev_signal *w, int events)
+/* Its status is 0 if it has seen to it that nothing of its tree lives. */
+static void guard_on_end(void *arg, int status)
 {
-	(void)loop, (void)w, (void)events;
-	settle();
-}
+	struct supervisor *c = arg;
+	pid_t guard = c->guard;
 
-static void on_again(struct ev_loop *loop, ev_timer *w, int events)
-{
-	(void)loop, (void)w, (void)events;
-	settle();
+	c->guard = 0;
+	c->guard_child = NULL;
+	if (status == 0) {
+		finish(c, true);
+		return;
+	}
+	if (c->phase == RUNNING)
+		log_event(LOG_WARN, NULL, "guard_lost", "guard %d died (wait status 0x%x): killing its tree", guard,
+		          (unsigned)status);
+	orphaned(c);
 }
 
 /* ---- notes from the guard ---- */
@@ -448,6 +266,7 @@ static void on_note(struct supervisor *c, const struct guard_note *n)
 	switch ((enum guard_note_type)n->type) {
 	case GUARD_STARTED:
 		c->worker = n->value;
+		watch_worker(c);
 		break;
 	case GUARD_ENDED:
 		on_ended(c, n->value);
@@ -486,8 +305,9 @@ static void on_notes(struct ev_loop *loop, ev_io *w, int events)
 /* One message. false: there is none now, or there will be none any more. */
 static bool receive(struct supervisor *c)
 {
+	char message[WIRE_MAX];
 	struct wire w;
-	ssize_t len = recv(c->messages.fd, keeper.message, sizeof keeper.message, MSG_DONTWAIT | MSG_TRUNC);
+	ssize_t len = recv(c->messages.fd, message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
 
 	if (len < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
@@ -496,7 +316,7 @@ static bool receive(struct supervisor *c)
 		return false;
 	}
 	/* MSG_TRUNC gives the true length of one that was cut, and that is too large for wire_open. */
-	enum wire_type type = wire_open(&w, keeper.message, (size_t)len);
+	enum wire_type type = wire_open(&w, message, (size_t)len);
 	if (!type) {
 		log_event(LOG_ERROR, NULL, "worker_malformed",
 		          "the worker sent %zd bytes that are no message: killing it", len);
@@ -525,47 +345,6 @@ static void on_wire(struct ev_loop *loop, ev_io *w, int events)
 }
 
 /* ---- start ---- */
-
-/* What a term starts is found through /proc. That of another PID namespace shows other processes under the same
- * numbers. */
-static int check_proc(struct err *err)
-{
-	char self[32];
-	ssize_t n = readlink("/proc/self", self, sizeof self - 1);
-
-	self[n > 0 ? n : 0] = '\0';
-	if (n > 0 && strtol(self, NULL, 10) == getpid())
-		return 0;
-	return err_set(
-		err, ERR_INVALID,
-		"/proc does not show this process (expected /proc/self to be %d, it is %s): it is not mounted, or "
-		"belongs to another PID namespace, and what a term starts could not be found in it and killed. Mount it in this "
-		"namespace: mount -t proc proc /proc (with unshare(1): --mount-proc)",
-		getpid(), n > 0 ? self : "not there");
-}
-
-int supervisor_init(struct ev_loop *loop, struct err *err)
-{
-	sigset_t chld;
-
-	if (check_proc(err) < 0)
-		return -1;
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
-		return err_sys(err, "cannot become the reaper of orphaned processes (prctl PR_SET_CHILD_SUBREAPER)");
-	keeper.loop = loop;
-	take_census();
-	keeper.has_strangers = keeper.strangers.n > 0 || getpid() == 1;
-	sigemptyset(&chld);
-	sigaddset(&chld, SIGCHLD);
-	pthread_sigmask(SIG_UNBLOCK, &chld, NULL);
-	ev_signal_init(&keeper.child, on_child, SIGCHLD);
-	ev_signal_start(loop, &keeper.child);
-	ev_timer_init(&keeper.again, on_again, 0., 0.001);
-	ev_timer_init(&keeper.census, on_census, CENSUS_S, CENSUS_S);
-	if (keeper.has_strangers)
-		ev_timer_start(loop, &keeper.census);
-	return 0;
-}
 
 static bool names(const char *entry, const char *name, size_t len)
 {
@@ -696,12 +475,14 @@ static void watch_fd(struct supervisor *c, ev_io *w, void (*cb)(struct ev_loop *
 		ev_io_start(c->loop, w);
 }
 
-static struct supervisor *new_crew(struct ev_loop *loop, const struct supervisor_spec *spec,
-                                   const struct supervisor_callbacks *cb, void *arg)
+static struct supervisor *supervisor_new(struct reaper *reaper, const struct supervisor_spec *spec,
+                                         const struct supervisor_callbacks *cb, void *arg)
 {
 	struct supervisor *c = mem_zero(sizeof *c);
 
-	c->loop = loop;
+	c->loop = reaper_loop(reaper);
+	c->reaper = reaper;
+	c->killing = (struct reaper_killing){ .round = killing_on_round, .arg = c };
 	c->cb = cb;
 	c->arg = arg;
 	c->kill_allowance = spec->kill_allowance;
@@ -710,10 +491,10 @@ static struct supervisor *new_crew(struct ev_loop *loop, const struct supervisor
 	return c;
 }
 
-struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec,
+struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervisor_spec *spec,
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err)
 {
-	struct supervisor *c = new_crew(loop, spec, cb, arg);
+	struct supervisor *c = supervisor_new(reaper, spec, cb, arg);
 	struct handed h = { .control = -1, .wire = -1, .page = { -1, -1 }, .tree = spec->tree_fd, .elector = -1 };
 	int control[2] = { -1, -1 }, wire[2] = { -1, -1 }, timer = -1, failed = -1;
 
@@ -751,8 +532,7 @@ out:
 	watch_fd(c, &c->notes, on_notes, control[0]);
 	watch_fd(c, &c->wire, on_wire, wire[0]);
 	watch_fd(c, &c->overdue, on_overdue, timer);
-	c->next = keeper.supervisors;
-	keeper.supervisors = c;
+	c->guard_child = reaper_add(reaper, c->guard, guard_on_end, c, NULL);
 	look_at_guard(c);
 	return c;
 }

@@ -1,4 +1,4 @@
-/* A crew: one guard and the worker (or the user's command) below it, supervised from the elector's process.
+/* One guard and the worker (or the user's command) below it, supervised from the elector's process.
  * Not an elector: it knows terms only as slots of the shared page. Not the guard itself: that is guard.h.
  * Used by the commands run and exec. */
 #ifndef LUNARCH_SUPERVISOR_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-struct ev_loop;
+struct reaper;
 struct supervisor;
 
 struct supervisor_term {
@@ -42,7 +42,7 @@ struct supervisor_callbacks {
 	 */
 	void (*ended)(void *arg, int wait_status);
 	/* The guard is gone too. reaped: nothing of the tree lives. status: as for ended, or -1 if nobody saw it.
-	 * Called exactly once, last; the crew may be freed in it. */
+	 * Called exactly once, last; the supervisor may be freed in it. */
 	void (*gone)(void *arg, bool reaped, int wait_status);
 	/* Answer to supervisor_sweep: how many leftovers of that term were killed; clean = false if some process cannot
 	 * be attributed. */
@@ -51,19 +51,12 @@ struct supervisor_callbacks {
 	void (*stopped)(void *arg, bool stopped);
 };
 
-/* Call once in the elector before the first crew: becomes a subreaper, takes SIGCHLD on this loop.
- * From then on every child of this process that is not a guard counts as left over from a dead guard's tree, and is
- * killed and reaped. Where there may be strangers (we are process 1, or had children before), a child that was seen
- * while every guard lived is one: it is reaped, and left alone with all that descends from it. It is looked for them
- * here and once a second, so whoever became our child less than a second before a guard died is killed as one of its
- * tree. -1 with *err also if /proc is not that of our PID namespace: then nothing of a tree could be found. */
-int supervisor_init(struct ev_loop *loop, struct err *err);
-
-/* Spawns guard and worker (posix_spawn); spec is borrowed until it returns. The crew has a page of PAGE_SLOTS slots.
+/* Spawns guard and worker (posix_spawn); spec is borrowed until it returns, the reaper, which must have adopted
+ * (reaper_adopt), until gone. Everything is done on the reaper's loop. The worker has a page of PAGE_SLOTS slots.
  * A worker starts with its wire, page and tree descriptors inheritable: the first two are for it to mark O_CLOEXEC.
  * A command that cannot be run says so on stderr and ends with 127 (not found) or 126, as with env(1). NULL with *err.
  */
-struct supervisor *supervisor_spawn(struct ev_loop *loop, const struct supervisor_spec *spec,
+struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervisor_spec *spec,
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err);
 
 struct page *supervisor_page(struct supervisor *c);

@@ -4,7 +4,7 @@
 #include "base/mem.h"
 #include "election/death_watch.h"
 #include "loop/offload.h"
-#include "process/supervisor.h"
+#include "loop/reaper.h"
 #include "runner/sd_notify.h"
 
 #include <limits.h>
@@ -134,9 +134,11 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!p->loop)
 		return err_sys(err, "cannot make an event loop");
+	p->reaper = reaper_new(p->loop);
 	p->env.loop = p->loop;
+	p->env.reaper = p->reaper;
 	p->env.offload = offload_new(p->loop, OFFLOAD_THREADS, err);
-	if (!p->env.offload || supervisor_init(p->loop, err) < 0)
+	if (!p->env.offload || reaper_adopt(p->reaper, err) < 0)
 		return -1;
 	notify_init();
 	make_evidence(p);
@@ -160,6 +162,7 @@ void program_fini(struct program *p)
 	obituaries_free(p->obituaries);
 	lock_env_fini(&p->env);
 	offload_free(p->env.offload);
+	reaper_free(p->reaper);
 	proof_self_fini(&p->self);
 	free(p->tree_var);
 	free(p->control_var);

@@ -25,6 +25,7 @@ struct program_ops { /* all from the loop */
 
 struct program {
 	struct ev_loop *loop;
+	struct reaper *reaper;
 	struct lock_env env;
 	struct proof_self self;
 	struct obituaries *obituaries;

@@ -263,7 +263,7 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 
 	s->failed = false;
 	s->born = clock_now();
-	s->supervisor = supervisor_spawn(r->program.loop, &spec, &callbacks, s, err);
+	s->supervisor = supervisor_spawn(r->program.reaper, &spec, &callbacks, s, err);
 	free(argv);
 	return s->supervisor ? 0 : -1;
 }

@@ -310,6 +310,34 @@ def plugin_certificates(d):
     d.silent_about("PRIVATE KEY")
 
 
+PATIENT = """#!/bin/sh
+echo run >> "$0.runs"
+n=$(wc -l < "$0.runs")
+while [ ! -e "$UNTIL_THERE" ]; do sleep 0.05; done
+[ -z "$LEAVES" ] || (sleep 0.1 &)
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s-%s"}}' "$NAME" "$n"
+"""
+
+
+def two_plugins(d):
+    """Of two contexts, in one process: one plugin ends while the other runs, and so does what it has left behind."""
+    go, other = path("patient.go"), Api(pki=pki)
+    slow = Plugin("slow", NAME="slow", UNTIL_THERE=go)
+    quick = Plugin("quick", NAME="quick", UNTIL_THERE=slow.path + ".runs", LEAVES="yes")
+    for p in (slow, quick):
+        path(os.path.basename(p.path), PATIENT, 0o755)
+    one, two = d.api.url(home, "slow", **slow.user), other.url(home, "quick", **quick.user)
+    text = "return { { name = '%s', lock = '%s', on_leading = function() end }, { name = '%s', lock = '%s', on_leading = function() end } }"
+    d.leader = Candidate("-e", text % ("slow", one, "quick", two), options=LONG)
+    ok(wait_for(lambda: other.applied, 2 * PATIENCE), "while a plugin runs, another one ends and its term begins")
+    same((slow.runs(), quick.runs()), (1, 1), "each was run once")
+    time.sleep(0.5)  # what is left behind ends by then
+    path("patient.go", "")
+    ok(d.came_as("slow-1"), "what the first one prints in the end is used")
+    same((slow.runs(), d.troubles()), (1, 0), "it had not to be run again")
+    other.refuse()
+
+
 CHATTY = """#!/bin/sh
 yes "all that it does is told at length" | head -n 10000 >&2
 [ -z "$FAILS" ] || { echo "there is no bread today" >&2; exit 3; }
@@ -622,6 +650,7 @@ LEADING = {
     "refused-certificate": refused_certificate,
     "rotated-certificate": rotated_certificate,
     "chatty-plugin": chatty_plugin,
+    "two-plugins": two_plugins,
     "expiring-plugin": expiring_plugin,
     "expired-plugin": expired_plugin,
     "refused-plugin": refused_plugin,

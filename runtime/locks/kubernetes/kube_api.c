@@ -401,6 +401,7 @@ static void *make_hub(struct lock_env *env, struct err *err)
 
 	(void)err;
 	h->env = env;
+	lock_reaper(env); /* of credential plugins, which this hub's end cancels */
 	return h;
 }
 

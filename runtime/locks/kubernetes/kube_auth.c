@@ -19,7 +19,6 @@
 	(50 * NSEC_PER_SEC) /* a minute at most between looks at files, as client-go at a token's; and a margin */
 #define EARLY_S 10          /* a credential is renewed so long before it expires */
 #define PAUSE_S 5           /* between two runs of a plugin whose credentials are old when they come, at least */
-#define TRIES 3             /* of a plugin: on this side of the guards a stray child may be killed */
 
 /* What a file that changes does not keep; all zero: it is not there. */
 struct stamp {
@@ -52,7 +51,6 @@ struct kube_auth {
 	struct reading *reading;
 	struct instant read_at;
 	struct kube_exec_run *run;
-	int tries;
 };
 
 /* ---- credentials ---- */
@@ -237,8 +235,6 @@ static void start_reading(struct kube_auth *a)
 
 /* ---- a plugin ---- */
 
-static void start_plugin(struct kube_auth *a);
-
 static void plugin_done(void *arg, const struct kube_exec_result *r)
 {
 	struct kube_auth *a = arg;
@@ -251,16 +247,9 @@ static void plugin_done(void *arg, const struct kube_exec_result *r)
 	if (r->err.code == ERR_NONE) {
 		make(a, r->token, r->cert_pem, r->key_pem, r->expires_s > least ? r->expires_s : least);
 		tell(a, NULL);
-	} else if (r->err.code != ERR_TIMEOUT && ++a->tries < TRIES && a->waiters) {
-		start_plugin(a);
 	} else {
 		tell(a, &r->err);
 	}
-}
-
-static void start_plugin(struct kube_auth *a)
-{
-	a->run = kube_exec_start(a->env->loop, &a->config->exec, plugin_done, a);
 }
 
 /* ---- the outside ---- */
@@ -309,8 +298,7 @@ void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w)
 	if (uses_files(a)) {
 		start_reading(a);
 	} else if (!a->run) {
-		a->tries = 0;
-		start_plugin(a);
+		a->run = kube_exec_start(a->env, &a->config->exec, plugin_done, a);
 	}
 }
 

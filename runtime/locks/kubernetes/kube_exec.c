@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "lease/record.h"
 #include "locks/kubernetes/kube_config.h"
+#include "locks/lock.h"
+#include "loop/reaper.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -14,8 +16,6 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define OUTPUT_MAX (1024 * 1024)
@@ -31,8 +31,9 @@ struct kube_exec_run {
 	kube_exec_done_fn *done;
 	void *arg;
 	pid_t pid;
-	int status; /* of waitid; -1: somebody else has reaped it, so what it printed decides */
-	ev_io out, complaint, exited;
+	struct reaper_child *child; /* NULL: it has ended, or it did not start */
+	int status;                 /* of waitpid; -1: nobody saw it, so what it printed decides */
+	ev_io out, complaint;
 	ev_timer timer; /* its time limit; or it did not even start */
 	struct buf text, said;
 	struct err err;
@@ -96,14 +97,15 @@ void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_ex
 
 static void run_free(struct kube_exec_run *r)
 {
-	ev_io *const watchers[] = { &r->out, &r->complaint, &r->exited };
+	ev_io *const watchers[] = { &r->out, &r->complaint };
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < 2; i++) {
 		ev_io_stop(r->loop, watchers[i]);
 		if (watchers[i]->fd >= 0)
 			close(watchers[i]->fd);
 	}
 	ev_timer_stop(r->loop, &r->timer);
+	reaper_forget(r->child);
 	if (r->text.data)
 		explicit_bzero(r->text.data, r->text.len);
 	buf_fini(&r->text);
@@ -165,15 +167,13 @@ static void on_output(struct ev_loop *loop, ev_io *w, int events)
 	drain(w->data, w);
 }
 
-/* A process it has left behind may hold the pipes open: its own end counts. The guards' keeper may have reaped it
- * already. */
-static void on_exited(struct ev_loop *loop, ev_io *w, int events)
+/* A process it has left behind may hold the pipes open: its own end counts. */
+static void on_exited(void *arg, int status)
 {
-	struct kube_exec_run *r = w->data;
+	struct kube_exec_run *r = arg;
 
-	(void)loop, (void)events;
-	if (waitpid(r->pid, &r->status, WNOHANG) != r->pid)
-		r->status = -1;
+	r->child = NULL;
+	r->status = status;
 	drain(r, &r->out);
 	drain(r, &r->complaint);
 	finish(r);
@@ -289,7 +289,7 @@ static int spawn(struct kube_exec_run *r, int out, int complaint)
 	return failed ? -1 : 0;
 }
 
-static int launch(struct kube_exec_run *r)
+static int launch(struct kube_exec_run *r, struct reaper *reaper)
 {
 	int out[2] = { -1, -1 }, complaint[2] = { -1, -1 }, done = -1;
 
@@ -308,27 +308,25 @@ static int launch(struct kube_exec_run *r)
 	}
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	fcntl(complaint[0], F_SETFL, O_NONBLOCK);
-	r->exited.fd = (int)syscall(SYS_pidfd_open, r->pid, 0);
-	if (r->exited.fd < 0) {
+	r->child = reaper_add(reaper, r->pid, on_exited, r, &r->err);
+	if (!r->child)
 		kill(-r->pid, SIGKILL);
-		return err_sys(&r->err, "pidfd_open");
-	}
-	return 0;
+	return r->child ? 0 : -1;
 }
 
-struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done,
+struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_exec *x, kube_exec_done_fn *done,
                                       void *arg)
 {
 	struct kube_exec_run *r = mem_zero(sizeof *r);
+	struct ev_loop *loop = env->loop;
 
 	*r = (struct kube_exec_run){ .loop = loop, .exec = x, .done = done, .arg = arg };
 	ev_init(&r->out, on_output);
 	ev_init(&r->complaint, on_output);
-	ev_init(&r->exited, on_exited);
 	ev_init(&r->timer, on_timer);
-	r->out.data = r->complaint.data = r->exited.data = r->timer.data = r;
-	r->out.fd = r->complaint.fd = r->exited.fd = -1;
-	int started = launch(r);
+	r->out.data = r->complaint.data = r->timer.data = r;
+	r->out.fd = r->complaint.fd = -1;
+	int started = launch(r, lock_reaper(env));
 	ev_now_update(loop);
 	ev_timer_set(&r->timer, started < 0 ? 0. : KUBE_EXEC_SECONDS, 0.);
 	ev_timer_start(loop, &r->timer);
@@ -336,10 +334,8 @@ struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_ex
 		return r;
 	ev_io_set(&r->out, r->out.fd, EV_READ);
 	ev_io_set(&r->complaint, r->complaint.fd, EV_READ);
-	ev_io_set(&r->exited, r->exited.fd, EV_READ);
 	ev_io_start(loop, &r->out);
 	ev_io_start(loop, &r->complaint);
-	ev_io_start(loop, &r->exited);
 	return r;
 }
 
@@ -347,7 +343,7 @@ void kube_exec_cancel(struct kube_exec_run *r)
 {
 	if (!r)
 		return;
-	if (r->exited.fd >= 0)
+	if (r->child)
 		kill(-r->pid, SIGKILL);
 	run_free(r);
 }

@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-struct ev_loop;
 struct kube_exec;
 struct kube_exec_run;
+struct lock_env;
 
 struct kube_exec_result {
 	const char *token, *cert_pem, *key_pem; /* NULL: not given; a token, or a certificate with its key, or both */
@@ -23,7 +23,7 @@ typedef void kube_exec_done_fn(void *arg, const struct kube_exec_result *r);
 
 /* done is called once, from the loop, never from inside this call, unless it is cancelled first. x is borrowed until
  * then. */
-struct kube_exec_run *kube_exec_start(struct ev_loop *loop, const struct kube_exec *x, kube_exec_done_fn *done,
+struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_exec *x, kube_exec_done_fn *done,
                                       void *arg);
 void kube_exec_cancel(struct kube_exec_run *r); /* kills it */
 

@@ -1,9 +1,10 @@
 /* Crews, with real processes throughout: an elector is a forked child of this test that runs a crew; guard and worker
  * are this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its environment.
  */
+#include "base/proc_tree.h"
 #include "election/death_proof.h"
+#include "loop/reaper.h"
 #include "process/guard.h"
-#include "process/proc_tree.h"
 #include "process/supervisor.h"
 #include "tap.h"
 
@@ -410,7 +411,8 @@ static int elector(const struct scene *s)
 	snprintf(shared_var, sizeof shared_var, "TEST_SHARED=%d", shared_fd);
 	snprintf(mark_var, sizeof mark_var, PROOF_ENV "=%s", mark);
 	e.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
-	if (supervisor_init(e.loop, &err) < 0)
+	struct reaper *reaper = reaper_new(e.loop);
+	if (reaper_adopt(reaper, &err) < 0)
 		return 98;
 	/* The shared memory goes the way of the tree's descriptor: everything in the tree has it. */
 	struct supervisor_spec spec = { .argv = s->argv,
@@ -422,7 +424,7 @@ static int elector(const struct scene *s)
 		                        .kill_allowance = s->allowance ? s->allowance : ALLOWANCE };
 	shared->elector = getpid();
 	shared->at[0] = clock_now().boot;
-	e.supervisor = supervisor_spawn(e.loop, &spec, &callbacks, &e, &err);
+	e.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &e, &err);
 	if (!e.supervisor) {
 		printf("# %s\n", err.text);
 		return 97;
@@ -750,8 +752,9 @@ static void test_first_term(void)
 			                        .tree_fd = -1,
 			                        .kill_allowance = ALLOWANCE,
 			                        .first = { .term = 3, .token = 1, .end = now, .kill = now } };
-		supervisor_init(e.loop, NULL);
-		e.supervisor = supervisor_spawn(e.loop, &spec, &callbacks, &e, NULL);
+		struct reaper *reaper = reaper_new(e.loop);
+		reaper_adopt(reaper, NULL);
+		e.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &e, NULL);
 		ev_run(e.loop, 0);
 		_exit(0);
 	}
@@ -851,12 +854,13 @@ static void test_two_crews(void)
 		struct elector a = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) }, b = a;
 		snprintf(shared_var, sizeof shared_var, "TEST_SHARED=%d", shared_fd);
 		snprintf(mark_var, sizeof mark_var, PROOF_ENV "=%s", mark);
-		supervisor_init(a.loop, NULL);
+		struct reaper *reaper = reaper_new(a.loop);
+		reaper_adopt(reaper, NULL);
 		struct supervisor_spec spec = {
 			.argv = WORKER("tree"), .env = env, .tree_fd = shared_fd, .kill_allowance = ALLOWANCE
 		};
-		a.supervisor = supervisor_spawn(a.loop, &spec, &callbacks, &a, NULL);
-		b.supervisor = supervisor_spawn(b.loop, &spec, &callbacks, &b, NULL);
+		a.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &a, NULL);
+		b.supervisor = supervisor_spawn(reaper, &spec, &callbacks, &b, NULL);
 		while (!shared->gone)
 			ev_run(a.loop, EVRUN_ONCE);
 		ev_run(a.loop, 0);

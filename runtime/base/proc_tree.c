@@ -1,4 +1,4 @@
-#include "process/proc_tree.h"
+#include "base/proc_tree.h"
 
 #include <dirent.h>
 #include <errno.h>

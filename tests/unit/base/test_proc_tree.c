@@ -1,6 +1,6 @@
 /* Process trees: found whole, whoever their parents are by now, killed whole, and asked for their environment. */
 #include "base/clock.h"
-#include "process/proc_tree.h"
+#include "base/proc_tree.h"
 #include "tap.h"
 
 #include <pthread.h>

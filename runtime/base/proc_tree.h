@@ -1,6 +1,6 @@
 /* A tree of processes, found through /proc: walked, killed, and asked for their environment.
  * Not a reaper: who calls waitpid knows what to do with the status. No heap, no stdio, no recursion.
- * Used by the guard, and by the elector's side as a backstop when a guard is no more. */
+ * Used by the guard, and by the reaper for what a dead guard left. */
 #ifndef LUNARCH_PROC_TREE_H
 #define LUNARCH_PROC_TREE_H
 
