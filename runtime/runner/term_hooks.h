@@ -1,0 +1,190 @@
+/* The supervision of a term: the pure state machine that says what follows when the elector, the worker or its
+ * processes report something. No I/O, no clock, no allocation: events and instants come in, actions come out. Not the
+ * lease (lease.h), which decides who leads. Used by term_supervision.c (run and the simulation), cmd_exec.c and tests.
+ *
+ *          the elector leads           it says stop            the worker has stopped          swept
+ *     NONE ----------------> LEADING --------------> STOPPING -----------------------> SWEEPING -----> NONE
+ *                               |                       |                               ^
+ *                   worker dead |           worker dead |                               | the worker has stopped
+ *                               +-----------+-----------+                               |
+ *                                           v              a worker is ready            |
+ *                                         OWED -----------------------------------> CLEANING
+ *
+ * OWED is for a term whose on_stopped has begun to be due: the worker died, and its replacement runs the hook. When
+ * that replacement dies too, the term is OWED again; after the second cleanup no hook is owed any more. A term whose
+ * worker died and that owes nothing is over when the elector has said stop (until then: GONE).
+ *
+ * What is kept in every state: the kill deadline is in the page before the guard is poked, and the guard is poked
+ * before the worker is told to lead; the elector hears `stopped` only when nothing of the term runs (reaped), or that
+ * it may still run (!reaped), and once for each `stop`; a lease is held until the hook has run, or the wait for a
+ * worker that could run it is over. */
+#ifndef LUNARCH_TERM_HOOKS_H
+#define LUNARCH_TERM_HOOKS_H
+
+#include "base/clock.h"
+#include "lease/lease.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum term_state {
+	TERM_NONE,    /* no term, or its hooks never began */
+	TERM_LEADING, /* the worker was told to lead */
+	TERM_STOPPING,
+	TERM_OWED,     /* the worker died: its replacement runs on_stopped */
+	TERM_CLEANING, /* it does */
+	TERM_SWEEPING, /* on_stopped has run; what the term left behind is being looked for */
+	TERM_GONE, /* nothing of the term runs, and no hook is owed; the elector was asked to end the term, or will be
+	            */
+};
+
+enum term_event_kind {
+	/* The elector. Those of enum elector_callbacks that decide something. */
+	TERM_EV_LEAD,     /* term, token, kill */
+	TERM_EV_DEADLINE, /* kill: the deadlines of the running term have moved */
+	TERM_EV_REFUSED,  /* the page did not take them: its readers saw the old deadline pass first */
+	TERM_EV_STOP,     /* reason, held, stop_by */
+	TERM_EV_ASK,
+	TERM_EV_SAVED, /* save, good */
+	TERM_EV_FINISHED,
+
+	/* The worker. An event of another term than the running one is dropped. */
+	TERM_EV_ANSWER,      /* ask, yes */
+	TERM_EV_STOPPED,     /* term */
+	TERM_EV_ENDS,        /* term, reason, sit_out_ms: the script wants its term to end */
+	TERM_EV_SAVE,        /* term, save */
+	TERM_EV_SAVE_FAILED, /* the elector does not take that checkpoint */
+
+	/* Processes. */
+	TERM_EV_SWEPT, /* term, clean: what was left is killed; or something cannot be attributed */
+	TERM_EV_DEAD,  /* reaped; late: the kill deadline in the page had passed */
+	TERM_EV_READY, /* a worker has started: it can be talked to */
+	TERM_EV_TIMER, /* the timer of TERM_DO_TIMER */
+
+	/* Orders. */
+	TERM_EV_RESIGN, /* sit_out; NSEC_NEVER: one lease */
+	TERM_EV_PAUSE,  /* by an operator */
+	TERM_EV_RESUME,
+	TERM_EV_END,    /* reason: for good */
+	TERM_EV_KILL,   /* for good, without waiting for the script */
+	TERM_EV_RELOAD, /* a term that runs ends for the next one, without letting go of the lease */
+
+	/* Commands, which run in the worker's place (exec). */
+	TERM_EV_EXITED,  /* the command has ended by itself, and nothing of it runs */
+	TERM_EV_STARTED, /* it runs again, in the same term */
+};
+
+/* What the caller knows besides, at the time of the event. */
+struct term_context {
+	bool ready;   /* a worker can be talked to */
+	bool running; /* there is a worker's process, ready or not */
+	bool ending;  /* the program leaves */
+	bool killing; /* it leaves without waiting for hooks */
+	bool once;    /* it leaves after this term */
+};
+
+struct term_event {
+	enum term_event_kind kind;
+	struct instant at; /* now, by the caller's clocks */
+	uint64_t term;
+	int64_t token;
+	struct instant end, kill; /* end: not looked at */
+	enum lease_reason reason;
+	bool held, good, yes, clean, reaped, late;
+	struct instant stop_by;
+	uint64_t ask, save;
+	int64_t sit_out_ms; /* -1: the default */
+	nsec sit_out;
+	const char *text, *address, *checkpoint; /* borrowed for the step, and not looked at: for who carries out */
+	struct term_context now;
+};
+
+/* Actions, in the order in which they are carried out. A call of the elector may bring the next event from inside it:
+ * that one is complete before the rest is carried out. */
+enum term_do {
+	TERM_DO_LOG = 1 << 0, /* note */
+	TERM_DO_TIMER_OFF = 1 << 1,
+	TERM_DO_ALLOW = 1 << 2,      /* a term with the present times begins: the guard's K is to be at most theirs */
+	TERM_DO_PAGE_BEGIN = 1 << 3, /* term, token, end, kill */
+	TERM_DO_PAGE_EXTEND =
+		1 << 4, /* end and kill of the event. Refused: TERM_EV_REFUSED follows, after these actions */
+	TERM_DO_PAGE_STOP = 1 << 5, /* held, kill */
+	TERM_DO_PAGE_IDLE = 1 << 6,
+	TERM_DO_POKE = 1 << 7,       /* the guard is to look at the page */
+	TERM_DO_LEAD = 1 << 8,       /* tell the worker, */
+	TERM_DO_STOP = 1 << 9,       /*     reason, kill, */
+	TERM_DO_CLEAN_UP = 1 << 10,  /*     reason, */
+	TERM_DO_ASK = 1 << 11,       /*     ask, */
+	TERM_DO_SAVED = 1 << 12,     /*     saved_term, save, how */
+	TERM_DO_INTERRUPT = 1 << 13, /* the worker is to look at the page, whatever it does */
+	TERM_DO_SWEEP = 1 << 14,     /* kill what the term left behind; TERM_EV_SWEPT follows */
+	TERM_DO_KILL = 1 << 15,      /* the worker, and all that descends from it; TERM_EV_DEAD follows */
+	TERM_DO_TIMER = 1 << 16,     /* after; in place of one that runs */
+	TERM_DO_HURRY = 1 << 17,     /* start the replacement now */
+	TERM_DO_BEGAN = 1 << 18,     /* a term has begun */
+	TERM_DO_OVER = 1 << 19,      /* it is over, with `reason` (term_hooks.reason) */
+	TERM_DO_ANSWER = 1 << 20,    /* the elector: may_lead's answer, yes and the event's address */
+	TERM_DO_SAVE = 1 << 21, /*     write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
+	TERM_DO_END = 1 << 22,  /*     end the term: reason, sit_out, grace */
+	TERM_DO_NEXT_TERM = 1 << 23, /*     end it for the next one */
+	TERM_DO_PAUSE = 1 << 24,     /*     campaign no more: why */
+	TERM_DO_REPORT = 1 << 25,    /*     the term's hooks have stopped: reaped */
+	TERM_DO_CAMPAIGN = 1 << 26,
+	TERM_DO_FINISHED = 1 << 27, /* after an end for good: neither the elector nor a hook is waited for */
+};
+
+/* What is to be logged. */
+enum term_note {
+	TERM_NOTE_MAY_NOT_LEAD, /* text of the event */
+	TERM_NOTE_SCRIPT_ENDS,  /* reason, text */
+	TERM_NOTE_LEFTOVER,
+	TERM_NOTE_OWED,    /* term_hooks.reason */
+	TERM_NOTE_LATE,    /* the lease is released before on_stopped has run */
+	TERM_NOTE_DROPPED, /*     and it will not run */
+};
+
+enum term_saved { TERM_SAVED_NOT, TERM_SAVED_GOOD, TERM_SAVED_REFUSED }; /* as enum wire_saved */
+
+struct term_actions {
+	unsigned set; /* of enum term_do */
+	enum term_note note;
+	struct instant end, kill;
+	bool held, reaped, yes;
+	enum lease_reason reason;
+	uint64_t ask, save, saved_term;
+	enum term_saved how;
+	nsec after, sit_out, grace;
+	const char *why;
+};
+
+/* Caller's memory. Read state, term, token, reason, hook_errors; the rest is private to term_hooks.c. */
+struct term_hooks {
+	enum term_state state;
+	uint64_t term; /* running, or the last */
+	int64_t token;
+	enum lease_reason reason; /* why it ends, or ended */
+	unsigned hook_errors;
+
+	nsec lease, grace, shutdown_grace;
+	bool has_on_stopped;
+	struct instant kill; /* the page's deadline, or a later one that it refused */
+	struct instant began;
+	unsigned failures, cleanups;
+	bool paused;   /* by an operator */
+	bool let_go;   /* OWED, CLEANING or SWEEPING, but the lease was released: stay out until on_stopped has run */
+	bool finished; /* the elector is */
+	bool timing;   /* the timer runs */
+	uint64_t ask;
+	uint64_t save, save_number, saves; /* the worker's, on its way into the record (0 = none); the elector's number
+	                                      for it; the last such number */
+};
+
+/* Fills in and changes (a reload) what is configured. A zeroed struct is a machine without a term. */
+void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nsec shutdown_grace, bool has_on_stopped);
+
+struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e);
+
+/* How long to stay away after so many failures in a row: 1 s after the first, doubling to 60 s. */
+nsec term_back_off(unsigned failures);
+
+#endif
