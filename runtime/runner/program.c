@@ -168,11 +168,3 @@ void program_fini(struct program *p)
 	free(p->control_var);
 	ev_loop_destroy(p->loop);
 }
-
-nsec program_back_off(unsigned failures)
-{
-	unsigned doublings = failures > 6 ? 6 : failures;
-	nsec d = NSEC_PER_SEC << (doublings ? doublings - 1 : 0);
-
-	return d > 60 * NSEC_PER_SEC ? 60 * NSEC_PER_SEC : d;
-}

@@ -44,7 +44,4 @@ int program_init(struct program *p, const struct options *o, const int *signals,
                  void *arg, struct err *err);
 void program_fini(struct program *p);
 
-/* 1 s after the first failure, doubling to 60 s: how long to stay away from campaigning. */
-nsec program_back_off(unsigned failures);
-
 #endif

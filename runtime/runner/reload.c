@@ -165,7 +165,7 @@ void reload_started(struct run *r, struct worker_set *heir)
 			          heir->settings[i].where, err.text);
 			times = p->times;
 		}
-		if (p->hook == HOOK_NONE)
+		if (p->term.hooks.state == TERM_NONE)
 			reload_hand_over(r, p, heir);
 		candidate_reload(p, &heir->settings[i], &times);
 	}

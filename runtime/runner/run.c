@@ -22,7 +22,7 @@ static void tell_systemd(struct run *r)
 	uint32_t leading = 0;
 
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		leading += r->candidates[i]->hook == HOOK_LEADING;
+		leading += r->candidates[i]->term.hooks.state == TERM_LEADING;
 	notify("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->candidate_count,
 	       r->candidate_count == 1 ? "" : "s");
 	r->ready = true;
@@ -33,7 +33,7 @@ static void tell_systemd(struct run *r)
 static bool all_finished(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!r->candidates[i]->finished || r->candidates[i]->hook != HOOK_NONE)
+		if (!r->candidates[i]->term.hooks.finished || r->candidates[i]->term.hooks.state != TERM_NONE)
 			return false;
 	return true;
 }
@@ -209,7 +209,7 @@ bool run_in_charge(const struct run *r, const struct worker_set *s)
 static bool owes_hooks(const struct run *r, const struct worker_set *s)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == s && r->candidates[i]->hook == HOOK_OWED)
+		if (r->candidates[i]->worker_set == s && r->candidates[i]->term.hooks.state == TERM_OWED)
 			return true;
 	return false;
 }
@@ -295,7 +295,7 @@ void run_term_over(struct run *r, struct candidate *p)
 		reload_retire_if_idle(r, old);
 	}
 	if (once(r) && !r->ending)
-		run_end(r, once_status(p->reason), LEASE_SHUTDOWN);
+		run_end(r, once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
 	tell_systemd(r);
 }
 
@@ -307,7 +307,7 @@ static void restart_later(struct run *r, struct worker_set *s, bool had_started)
 	 * a new term, and with it a new debt, only after a back-off. But one that died before it had started will die
 	 * again. */
 	bool at_once = s->failures++ == 0 || (had_started && owes_hooks(r, s));
-	double after = at_once ? 0. : (double)program_back_off(s->failures - 1) / NSEC_PER_SEC;
+	double after = at_once ? 0. : (double)term_back_off(s->failures - 1) / NSEC_PER_SEC;
 	ev_timer_set(&s->restart, after, 0.);
 	ev_timer_start(r->program.loop, &s->restart);
 }

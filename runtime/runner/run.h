@@ -8,6 +8,7 @@
 #include "process/supervisor.h"
 #include "process/wire_election.h"
 #include "runner/program.h"
+#include "runner/term_supervision.h"
 
 struct run;
 struct worker_set;
@@ -19,42 +20,17 @@ struct election_settings {
 	uint32_t flags;
 };
 
-enum candidate_hook {            /* how far the term's hooks are, on the worker's side */
-	              HOOK_NONE, /* no term, or its hooks never began */
-	              HOOK_LEADING,
-	              HOOK_STOPPING, /* the worker was told to stop */
-	              HOOK_OWED,     /* the worker died: its replacement runs on_stopped */
-	              HOOK_CLEANING, /* it does */
-	              HOOK_SWEEPING, /* on_stopped has run; leftovers are being looked for */
-};
-
 struct candidate { /* one election of the script */
 	struct run *run;
 	struct worker_set *worker_set;
 	struct election_settings settings;
-	uint32_t index;       /* in the script's list; its slot of the page, too */
-	const char *lock_url; /* as opened; the elector's */
+	uint32_t index; /* in the script's list; its slot of the page, too */
 	struct lease_times times;
 	nsec allowance; /* K, as worker_set_allow has it: while a term runs the least that may be published */
-	nsec shutdown_grace;
-
 	struct elector *elector;
-	enum candidate_hook hook;
-	uint64_t term;
-	int64_t token;
-	struct instant kill; /* as the guard knows it, or earlier */
-	enum lease_reason reason;
-	bool held; /* while stopping: the lease is kept */
-	bool finished;
-	bool paused; /* by an operator */
-	bool let_go; /* the lease was released while on_stopped was still owed: stay out until it has run */
-	unsigned failures, cleanups, hook_errors;
+	struct term_supervision term;
+	ev_timer timer;                  /* the supervision's */
 	struct admin_renewals *renewals; /* NULL: nobody asked */
-	struct instant began;
-	uint64_t ask;
-	uint64_t save,
-		save_number; /* the worker's, on its way into the record (0 = none); and the elector's number for it */
-	ev_timer cleanup_timer;
 };
 
 struct worker_set { /* one crew, and the replacement that follows it */
@@ -89,7 +65,6 @@ struct run {
 	bool reload_due;         /* SIGHUP came while the script was being loaded: what was read may be old by now */
 	bool ready;              /* systemd was told */
 	int status;              /* exit status */
-	uint64_t saves;          /* numbers them */
 	ev_timer last_call;
 };
 

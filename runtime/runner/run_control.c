@@ -140,7 +140,7 @@ static void list_elections(void *arg, void (*each)(void *each_arg, const struct 
 		each(each_arg, &(struct admin_election){ .name = candidate_name(p),
 		                                         .status = &st,
 		                                         .lease = p->times.lease,
-		                                         .hook_errors = p->hook_errors,
+		                                         .hook_errors = p->term.hooks.hook_errors,
 		                                         .renewals = p->renewals ? p->renewals : &none });
 	}
 }

@@ -157,7 +157,7 @@ struct term_actions {
 	const char *why;
 };
 
-/* Caller's memory. Read state, term, token, reason, hook_errors; the rest is private to term_hooks.c. */
+/* Caller's memory. Read state, term, token, reason, hook_errors, finished; the rest is private to term_hooks.c. */
 struct term_hooks {
 	enum term_state state;
 	uint64_t term; /* running, or the last */

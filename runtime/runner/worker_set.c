@@ -198,7 +198,7 @@ static void on_restart(struct ev_loop *loop, ev_timer *w, int revents)
 		return;
 	if (worker_set_spawn(s, &err) < 0) {
 		log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
-		ev_timer_set(&s->restart, (double)program_back_off(++s->failures) / NSEC_PER_SEC, 0.);
+		ev_timer_set(&s->restart, (double)term_back_off(++s->failures) / NSEC_PER_SEC, 0.);
 		ev_timer_start(s->run->program.loop, &s->restart);
 	}
 }

@@ -33,7 +33,7 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 
 /* Promise one, on this run. A node that stands still asks its clock before it does anything, so it does not lead
  * either. */
-void sim_check_leaders(struct sim *s, const struct lock_client *new_leader)
+void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->nodes[i] != new_leader->node && sim_node_leads(s->nodes[i], new_leader->url))
@@ -248,8 +248,8 @@ static int unknown_node(const struct sim *s, const char *name, struct err *err)
 static const char *url_of(const struct sim *s, const char *lock)
 {
 	for (uint32_t i = 0; !lock && i < s->count; i++)
-		if (s->nodes[i]->lock_client_count)
-			return s->nodes[i]->lock_clients[0]->url;
+		if (s->nodes[i]->candidate_count)
+			return s->nodes[i]->candidates[0]->url;
 	return lock ? lock : "";
 }
 

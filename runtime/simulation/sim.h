@@ -22,22 +22,16 @@ struct mailbox {
 
 struct sim;
 
-struct lock_client { /* one election on one node: what candidate.c is to a running program */
+struct sim_candidate { /* one election on one node: what candidate.c is to a running program */
 	struct sim_node *node;
 	struct election_settings settings;
 	uint32_t index;
 	struct lease_times times;
-	nsec shutdown_grace;
 	char *url;
 	struct elector *elector;
-	enum candidate_hook hook;
-	uint64_t term;
-	int64_t token;
-	struct instant kill, began;
-	enum lease_reason reason;
-	bool finished;
-	unsigned failures, cleanups;
-	uint64_t ask, save, save_number;
+	struct term_supervision term;
+	struct timer timer; /* the supervision's */
+	uint64_t sweeping;  /* this term is to be swept; 0 = none */
 };
 
 struct sim_node {
@@ -63,10 +57,10 @@ struct sim_node {
 	struct mailbox to_script, to_elector;
 	bool ready; /* on_start has run */
 	bool began; /*     in this or an earlier worker */
-	struct lock_client **lock_clients;
-	uint32_t lock_client_count;
-	bool planned; /* the seats are all there: a replacement's plans are the same */
-	uint64_t saves;
+	struct sim_candidate **candidates;
+	uint32_t candidate_count;
+	bool planned;  /* the candidates are all there: a replacement's plans are the same */
+	bool kill_due; /* its supervision wants the worker dead */
 };
 
 struct sim {
@@ -92,7 +86,7 @@ extern const struct testing_ops
 	sim_ops; /* for testing_run; one world at a time: the clock and the log are the process' */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
 void sim_enter(struct sim *s, struct sim_node *n); /* its code runs from now on, by its clock; NULL: nobody's */
-void sim_check_leaders(struct sim *s, const struct lock_client *new_leader);
+void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader);
 
 /* sim_node.c. Each ends by running what is ready, so that nothing is left but waiting. */
 void sim_node_start(struct sim_node *n);

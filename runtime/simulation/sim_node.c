@@ -11,7 +11,7 @@
 
 /* ---- messages ---- */
 
-static void candidate_mail(struct mailbox *b, const struct buf *m)
+static void put_mail(struct mailbox *b, const struct buf *m)
 {
 	struct mail *mail = mem_zero(sizeof *mail + m->len);
 
@@ -44,248 +44,96 @@ static void burn_mail(struct mailbox *b)
 static void tell(struct sim_node *n, struct buf *m)
 {
 	if (n->script)
-		candidate_mail(&n->to_script, m);
+		put_mail(&n->to_script, m);
 	buf_fini(m);
 }
 
-static void begin(const struct lock_client *s, struct buf *m, enum wire_type type)
+/* ---- what a term's supervision calls: as in candidate.c, but there are no processes ---- */
+
+static struct term_context candidate_context(void *arg)
 {
-	wire_begin(m, type);
-	wire_u32(m, s->index);
+	const struct sim_node *n = ((struct sim_candidate *)arg)->node;
+
+	return (struct term_context){
+		.ready = n->ready,
+		.running = n->script != NULL,
+		.ending = n->leaving,
+		.once = options_flag(&n->sim->options, OPTION_ONCE, false),
+	};
 }
 
-static struct page_slot *slot_of(const struct lock_client *s)
+static struct page *candidate_page(void *arg)
 {
-	return &s->node->page->slot[s->index];
+	return ((struct sim_candidate *)arg)->node->page;
 }
 
-/* ---- what the elector says: as candidate.c does it, but what is started here ends when it is told to ---- */
-
-static void close_seat(struct lock_client *s)
+static void candidate_send(void *arg, const struct buf *m)
 {
-	s->hook = HOOK_NONE;
-	s->cleanups = 0;
-	page_idle(slot_of(s));
-	elector_stopped(s->elector, true);
+	put_mail(&((struct sim_candidate *)arg)->node->to_script, m);
 }
 
-static void on_lead(void *arg, const struct elector_term *t)
+/* What a script starts here are stubs, which end when they are told to: nothing is ever left of a term. */
+static void candidate_sweep(void *arg, uint64_t term)
 {
-	struct lock_client *s = arg;
-	struct buf m = { 0 };
+	((struct sim_candidate *)arg)->sweeping = term;
+}
 
-	s->term = t->term;
-	s->token = t->token;
-	s->kill = t->kill;
-	s->began = clock_now();
-	if (!s->node->ready) {
-		elector_end(s->elector, LEASE_WORKER, program_back_off(++s->failures), 0);
-		return;
-	}
-	s->hook = HOOK_LEADING;
-	page_begin(s->node->page, s->index, t->term, t->token, t->end, t->kill);
+static void candidate_kill_worker(void *arg)
+{
+	((struct sim_candidate *)arg)->node->kill_due = true;
+}
+
+static void candidate_on_timer(struct timer *t)
+{
+	struct sim_candidate *s = (struct sim_candidate *)((char *)t - offsetof(struct sim_candidate, timer));
+
+	term_supervision_tell(&s->term, (struct term_event){ .kind = TERM_EV_TIMER });
+}
+
+static void candidate_timer(void *arg, nsec after)
+{
+	struct sim_candidate *s = arg;
+
+	timer_stop(&s->node->time, &s->timer);
+	if (after != NSEC_NEVER)
+		timer_start(&s->node->time, &s->timer, (double)after / NSEC_PER_SEC);
+}
+
+static void candidate_began(void *arg)
+{
+	const struct sim_candidate *s = arg;
+
 	sim_check_leaders(s->node->sim, s);
-	const char *checkpoint = elector_checkpoint(s->elector);
-	begin(s, &m, WIRE_LEAD);
-	wire_u64(&m, t->term);
-	wire_i64(&m, t->token);
-	wire_str(&m, t->address);
-	wire_str(&m, checkpoint);
-	tell(s->node, &m);
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
+static void candidate_finished(void *arg)
 {
-	struct lock_client *s = arg;
-
-	if (s->hook != HOOK_LEADING && s->hook != HOOK_STOPPING && s->hook != HOOK_CLEANING)
-		return;
-	s->kill = kill;
-	if (!page_extend(slot_of(s), s->term, end, kill) && s->hook == HOOK_LEADING)
-		elector_end(s->elector, LEASE_EXPIRED, 0, 0);
+	(void)arg; /* settle looks for it */
 }
 
-static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
-{
-	struct lock_client *s = arg;
-	struct buf m = { 0 };
-
-	s->reason = reason;
-	if (s->hook == HOOK_NONE) {
-		close_seat(s);
-		return;
-	}
-	if (s->hook >= HOOK_OWED)
-		return;
-	s->hook = HOOK_STOPPING;
-	page_stop(slot_of(s), held, stop_by);
-	begin(s, &m, WIRE_STOP);
-	wire_u64(&m, s->term);
-	wire_u8(&m, (uint8_t)reason);
-	wire_i64(&m, instant_until(stop_by, clock_now()) / NSEC_PER_MS);
-	tell(s->node, &m);
-}
-
-static void on_leader(void *arg, const struct elector_leader *l)
-{
-	struct lock_client *s = arg;
-	struct buf m = { 0 };
-
-	begin(s, &m, WIRE_LEADER);
-	wire_str(&m, l->identity);
-	wire_str(&m, l->address);
-	wire_i64(&m, l->token);
-	wire_u8(&m, l->self);
-	wire_str(&m, l->previous);
-	if (s->node->ready)
-		tell(s->node, &m);
-	else
-		buf_fini(&m);
-}
-
-static void on_no_leader(void *arg, const char *previous)
-{
-	struct lock_client *s = arg;
-	struct buf m = { 0 };
-
-	if (!s->node->ready)
-		return;
-	begin(s, &m, WIRE_NO_LEADER);
-	wire_str(&m, previous);
-	tell(s->node, &m);
-}
-
-static void on_ask(void *arg)
-{
-	struct lock_client *s = arg;
-	struct buf m = { 0 };
-
-	if (!s->node->ready)
-		return;
-	begin(s, &m, WIRE_ASK);
-	wire_u64(&m, ++s->ask);
-	tell(s->node, &m);
-}
-
-static void answer_save(struct lock_client *s, uint64_t term, uint64_t save, enum wire_saved how, const char *why)
-{
-	struct buf m = { 0 };
-
-	begin(s, &m, WIRE_SAVED);
-	wire_u64(&m, term);
-	wire_u64(&m, save);
-	wire_u8(&m, (uint8_t)how);
-	wire_str(&m, why);
-	tell(s->node, &m);
-}
-
-static void on_saved(void *arg, uint64_t save, bool good)
-{
-	struct lock_client *s = arg;
-
-	if (!s->save || save < s->save_number)
-		return;
-	answer_save(s, s->term, s->save, good ? WIRE_SAVED_GOOD : WIRE_SAVED_NOT, "");
-	s->save = 0;
-}
-
-static void on_finished(void *arg, bool left)
-{
-	struct lock_client *s = arg;
-
-	(void)left;
-	s->finished = true;
-}
-
-static const struct elector_callbacks callbacks = {
-	.lead = on_lead,
-	.deadline = on_deadline,
-	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
-	.ask = on_ask,
-	.saved = on_saved,
-	.finished = on_finished,
+static const struct term_ops candidate_ops = {
+	.context = candidate_context,
+	.page = candidate_page,
+	.send = candidate_send,
+	.sweep = candidate_sweep,
+	.kill = candidate_kill_worker,
+	.timer = candidate_timer,
+	.began = candidate_began,
+	.finished = candidate_finished,
 };
 
+static bool sweep(struct sim_candidate *s)
+{
+	uint64_t term = s->sweeping;
+
+	s->sweeping = 0;
+	if (term)
+		term_supervision_tell(&s->term,
+		                      (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = true });
+	return term != 0;
+}
+
 /* ---- what the script says ---- */
-
-static void script_answered(struct lock_client *s, struct wire *w)
-{
-	uint64_t ask = wire_get_u64(w);
-	bool yes = wire_get_u8(w);
-
-	wire_get_str(w);
-	const char *address = wire_get_str(w);
-	if (ask == s->ask)
-		elector_answer(s->elector, yes, address);
-}
-
-static void script_stopped(struct lock_client *s, struct wire *w)
-{
-	uint64_t term = wire_get_u64(w);
-
-	if (term == s->term && (s->hook == HOOK_STOPPING || s->hook == HOOK_CLEANING))
-		close_seat(s);
-}
-
-static nsec sitting_out(struct lock_client *s, enum lease_reason reason, int64_t given_ms)
-{
-	if (given_ms >= 0)
-		return given_ms * NSEC_PER_MS;
-	if (reason != LEASE_ERROR)
-		return s->times.lease;
-	s->failures = elapsed_standby(s->began, clock_now()) > 60 * NSEC_PER_SEC ? 1 : s->failures + 1;
-	return program_back_off(s->failures);
-}
-
-static void script_ends(struct lock_client *s, struct wire *w)
-{
-	uint64_t term = wire_get_u64(w);
-	enum lease_reason reason = wire_get_u8(w);
-	int64_t sit_out_ms = wire_get_i64(w);
-
-	if (term == s->term && s->hook == HOOK_LEADING)
-		elector_end(s->elector, reason, sitting_out(s, reason, sit_out_ms), 0);
-}
-
-static void script_saves(struct lock_client *s, struct wire *w)
-{
-	uint64_t term = wire_get_u64(w), save = wire_get_u64(w);
-	const char *checkpoint = wire_get_str(w);
-	struct err err;
-
-	if (s->save)
-		return;
-	if (term != s->term || (s->hook != HOOK_LEADING && s->hook != HOOK_STOPPING && s->hook != HOOK_CLEANING)) {
-		answer_save(s, term, save, WIRE_SAVED_NOT, "");
-		return;
-	}
-	s->save = save;
-	s->save_number = ++s->node->saves;
-	if (elector_save(s->elector, s->save_number, checkpoint, &err) == 0)
-		return;
-	s->save = 0;
-	answer_save(s, term, save, WIRE_SAVED_REFUSED, err.text);
-}
-
-static void clean_up(struct lock_client *s)
-{
-	struct buf m = { 0 };
-	struct instant now = clock_now(), by = instant_add(now, s->times.grace);
-
-	s->hook = HOOK_CLEANING;
-	s->cleanups++;
-	page_begin(s->node->page, s->index, s->term, s->token, now, by);
-	page_stop(slot_of(s), false, by);
-	begin(s, &m, WIRE_CLEANUP);
-	wire_u64(&m, s->term);
-	wire_i64(&m, s->token);
-	wire_u8(&m, (uint8_t)s->reason);
-	wire_i64(&m, s->times.grace / NSEC_PER_MS);
-	wire_str(&m, elector_checkpoint(s->elector));
-	tell(s->node, &m);
-}
 
 static void script_started(struct sim_node *n, struct wire *w)
 {
@@ -295,11 +143,8 @@ static void script_started(struct sim_node *n, struct wire *w)
 		return;
 	}
 	n->ready = n->began = true;
-	for (uint32_t i = 0; i < n->lock_client_count; i++) {
-		if (n->lock_clients[i]->hook == HOOK_OWED)
-			clean_up(n->lock_clients[i]);
-		if (!n->leaving)
-			elector_campaign(n->lock_clients[i]->elector);
+	for (uint32_t i = 0; i < n->candidate_count; i++) {
+		term_supervision_tell(&n->candidates[i]->term, (struct term_event){ .kind = TERM_EV_READY });
 	}
 }
 
@@ -308,7 +153,7 @@ static void script_started(struct sim_node *n, struct wire *w)
 static void script_describes(struct sim_node *n, struct wire *w)
 {
 	struct wire_election e;
-	struct lock_client *s = mem_zero(sizeof *s);
+	struct sim_candidate *s = mem_zero(sizeof *s);
 
 	if (n->planned || !wire_election_get(w, &e)) {
 		free(s);
@@ -316,20 +161,24 @@ static void script_describes(struct sim_node *n, struct wire *w)
 	}
 	election_settings_copy(&s->settings, &e);
 	s->node = n;
-	s->index = n->lock_client_count;
-	n->lock_clients = mem_resize(n->lock_clients, sizeof *n->lock_clients * (n->lock_client_count + 1));
-	n->lock_clients[n->lock_client_count++] = s;
+	s->index = n->candidate_count;
+	s->term = (struct term_supervision){ .ops = &candidate_ops, .arg = s, .slot = s->index };
+	timer_init(&n->time, &s->timer, candidate_on_timer);
+	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
+	n->candidates[n->candidate_count++] = s;
 }
 
-static int open_seat(struct lock_client *s, struct err *err)
+static int open_candidate(struct sim_candidate *s, struct err *err)
 {
 	struct sim_node *n = s->node;
 	const struct options *o = &n->sim->options;
 
-	if (options_times(o, &s->settings.times, &s->times, &s->shutdown_grace, err) < 0)
+	nsec shutdown_grace;
+	if (options_times(o, &s->settings.times, &s->times, &shutdown_grace, err) < 0)
 		return -1;
-	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name,
-	                               n->lock_client_count > 1, err);
+	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
+	                               err);
 	if (!s->url)
 		return -1;
 	struct elector_config c = {
@@ -342,9 +191,10 @@ static int open_seat(struct lock_client *s, struct err *err)
 		.times = s->times,
 		.observer = s->settings.flags & WIRE_ELECTION_OBSERVER,
 		.asks = s->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
+		.reclaim = options_flag(o, OPTION_RECLAIM, s->settings.flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 	};
-	s->elector = elector_new(&c, &callbacks, s, err);
+	s->elector = s->term.elector = elector_new(&c, &term_elector_callbacks, &s->term, err);
 	if (!s->elector)
 		c.opened->ops->close(c.opened);
 	return s->elector ? 0 : -1;
@@ -355,18 +205,18 @@ static void script_loaded(struct sim_node *n)
 	struct buf m = { 0 };
 	struct err err;
 
-	for (uint32_t i = 0; i < n->lock_client_count && !n->planned; i++)
-		if (open_seat(n->lock_clients[i], &err) < 0) {
-			sim_fail(n->sim, "%s: %s", n->lock_clients[i]->settings.where, err.text);
+	for (uint32_t i = 0; i < n->candidate_count && !n->planned; i++)
+		if (open_candidate(n->candidates[i], &err) < 0) {
+			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
 			return;
 		}
 	n->planned = true;
 	wire_begin(&m, WIRE_GO);
-	wire_u32(&m, n->lock_client_count);
+	wire_u32(&m, n->candidate_count);
 	wire_u8(&m, n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST);
-	for (uint32_t i = 0; i < n->lock_client_count; i++) {
+	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		wire_u32(&m, i);
-		wire_str(&m, n->lock_clients[i]->url);
+		wire_str(&m, n->candidates[i]->url);
 		wire_str(&m, n->name);
 	}
 	tell(n, &m);
@@ -390,22 +240,16 @@ static void script_says(struct sim_node *n, const struct mail *mail)
 	if (type != WIRE_ANSWER && type != WIRE_STOPPED && type != WIRE_END && type != WIRE_SAVE)
 		return;
 	uint32_t index = wire_get_u32(&w);
-	struct lock_client *s = index < n->lock_client_count ? n->lock_clients[index] : NULL;
-	if (s && type == WIRE_ANSWER)
-		script_answered(s, &w);
-	else if (s && type == WIRE_STOPPED)
-		script_stopped(s, &w);
-	else if (s && type == WIRE_END)
-		script_ends(s, &w);
-	else if (s)
-		script_saves(s, &w);
+	struct sim_candidate *s = index < n->candidate_count ? n->candidates[index] : NULL;
+	if (s)
+		term_supervision_message(&s->term, type, &w);
 }
 
 /* ---- running what is ready ---- */
 
 static void script_sends(void *arg, const struct buf *m)
 {
-	candidate_mail(&((struct sim_node *)arg)->to_elector, m);
+	put_mail(&((struct sim_node *)arg)->to_elector, m);
 }
 
 static void script_hears(struct sim_node *n, const struct mail *mail)
@@ -421,18 +265,27 @@ static void go_down(struct sim_node *n);
 
 static bool all_finished(const struct sim_node *n)
 {
-	for (uint32_t i = 0; i < n->lock_client_count; i++)
-		if (n->lock_clients[i]->elector &&
-		    (!n->lock_clients[i]->finished || n->lock_clients[i]->hook != HOOK_NONE))
+	for (uint32_t i = 0; i < n->candidate_count; i++)
+		if (n->candidates[i]->elector &&
+		    (!n->candidates[i]->term.hooks.finished || n->candidates[i]->term.hooks.state != TERM_NONE))
 			return false;
 	return true;
 }
+
+static void replace_worker(struct sim_node *n);
 
 /* One step. false: there is nothing to do. */
 static bool settle_one(struct sim_node *n)
 {
 	struct mail *mail;
 
+	if (n->kill_due) {
+		replace_worker(n);
+		return true;
+	}
+	for (uint32_t i = 0; i < n->candidate_count; i++)
+		if (sweep(n->candidates[i]))
+			return true;
 	if (n->script && sched_run(n->script->sched))
 		return true;
 	if ((mail = take_mail(&n->to_elector)))
@@ -514,7 +367,7 @@ void sim_node_start(struct sim_node *n)
 	int fd[PAGE_FILES];
 
 	n->up = true;
-	n->leaving = n->began = n->planned = false;
+	n->leaving = n->began = n->planned = n->kill_due = false;
 	n->paused_until = 0;
 	set_self(n);
 	timeline_init_virtual(&n->time, &n->sim->now);
@@ -533,23 +386,24 @@ void sim_node_start(struct sim_node *n)
 	settle(n);
 }
 
-static void free_seats(struct sim_node *n)
+static void free_candidates(struct sim_node *n)
 {
-	for (uint32_t i = 0; i < n->lock_client_count; i++) {
-		elector_free(n->lock_clients[i]->elector);
-		election_settings_fini(&n->lock_clients[i]->settings);
-		free(n->lock_clients[i]->url);
-		free(n->lock_clients[i]);
+	for (uint32_t i = 0; i < n->candidate_count; i++) {
+		timer_stop(&n->time, &n->candidates[i]->timer);
+		elector_free(n->candidates[i]->elector);
+		election_settings_fini(&n->candidates[i]->settings);
+		free(n->candidates[i]->url);
+		free(n->candidates[i]);
 	}
-	free(n->lock_clients);
-	n->lock_clients = NULL;
-	n->lock_client_count = 0;
+	free(n->candidates);
+	n->candidates = NULL;
+	n->candidate_count = 0;
 }
 
 static void go_down(struct sim_node *n)
 {
 	unload(n);
-	free_seats(n);
+	free_candidates(n);
 	lock_env_fini(&n->env);
 	timer_stop(&n->time, &n->kick);
 	timeline_fini(&n->time);
@@ -573,10 +427,10 @@ void sim_node_stop(struct sim_node *n)
 
 	n->leaving = true;
 	sim_enter(n->sim, n);
-	for (uint32_t i = 0; i < n->lock_client_count; i++)
-		if (n->lock_clients[i]->elector)
-			elector_end(n->lock_clients[i]->elector, LEASE_SHUTDOWN, NSEC_NEVER,
-			            n->lock_clients[i]->shutdown_grace);
+	for (uint32_t i = 0; i < n->candidate_count; i++)
+		if (n->candidates[i]->elector)
+			term_supervision_tell(&n->candidates[i]->term,
+			                      (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
 	if (inside)
 		return;
 	settle(n);
@@ -586,39 +440,32 @@ void sim_node_stop(struct sim_node *n)
 void sim_node_resign(struct sim_node *n, double seconds)
 {
 	sim_enter(n->sim, n);
-	for (uint32_t i = 0; i < n->lock_client_count; i++)
-		elector_end(n->lock_clients[i]->elector, LEASE_RESIGNED,
-		            seconds < 0 ? n->lock_clients[i]->times.lease : (nsec)(seconds * NSEC_PER_SEC), 0);
+	for (uint32_t i = 0; i < n->candidate_count; i++)
+		term_supervision_tell(
+			&n->candidates[i]->term,
+			(struct term_event){ .kind = TERM_EV_RESIGN,
+		                             .sit_out = seconds < 0 ? NSEC_NEVER : (nsec)(seconds * NSEC_PER_SEC) });
 	settle(n);
 	sim_enter(n->sim, NULL);
 }
 
-/* What candidate_worker_dead does for a worker that died; its replacement comes at once. */
-static void worker_died(struct lock_client *s)
+/* The replacement comes at once. */
+static void replace_worker(struct sim_node *n)
 {
-	bool leading = s->hook == HOOK_LEADING, late = instant_passed(s->kill, clock_now());
-
-	s->save = 0;
-	if (s->hook == HOOK_NONE)
-		return;
-	if (s->hook != HOOK_OWED) /* else its replacement died as well, before it could begin */
-		s->reason = s->hook == HOOK_STOPPING && late ? LEASE_KILLED : LEASE_WORKER;
-	page_idle(slot_of(s));
-	s->hook = HOOK_OWED;
-	if (leading)
-		elector_end(s->elector, LEASE_WORKER, program_back_off(++s->failures), 2 * s->times.grace);
-	if (!(s->settings.flags & WIRE_ELECTION_ON_STOPPED) || s->cleanups >= 2)
-		close_seat(s);
+	n->kill_due = false;
+	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
+	unload(n);
+	for (uint32_t i = 0; i < n->candidate_count; i++) {
+		n->candidates[i]->sweeping = 0;
+		term_supervision_dead(&n->candidates[i]->term, true);
+	}
+	load(n);
 }
 
 void sim_node_kill_worker(struct sim_node *n)
 {
 	sim_enter(n->sim, n);
-	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
-	unload(n);
-	for (uint32_t i = 0; i < n->lock_client_count; i++)
-		worker_died(n->lock_clients[i]);
-	load(n);
+	replace_worker(n);
 	settle(n);
 	sim_enter(n->sim, NULL);
 }
@@ -626,12 +473,10 @@ void sim_node_kill_worker(struct sim_node *n)
 /* The guard wakes up, too, and what was to be dead by now it kills before anything of the script runs. */
 void sim_node_wake(struct sim_node *n)
 {
-	bool late = false;
+	struct instant kill;
 
 	n->paused_until = 0;
-	for (uint32_t i = 0; i < n->lock_client_count; i++)
-		late |= n->lock_clients[i]->hook != HOOK_NONE && instant_passed(n->lock_clients[i]->kill, clock_now());
-	if (late)
+	if (page_first_kill(n->page, &kill) && instant_passed(kill, clock_now()))
 		sim_node_kill_worker(n);
 }
 
@@ -655,10 +500,11 @@ void sim_node_fire(struct sim_node *n)
 
 bool sim_node_leads(const struct sim_node *n, const char *url)
 {
-	for (uint32_t i = 0; n->up && i < n->lock_client_count; i++) {
-		const struct lock_client *s = n->lock_clients[i];
-		if (s->hook != HOOK_NONE && s->hook < HOOK_OWED && (!url || strcmp(url, s->url) == 0) &&
-		    page_leading(slot_of(s), s->term))
+	for (uint32_t i = 0; n->up && i < n->candidate_count; i++) {
+		const struct sim_candidate *s = n->candidates[i];
+		enum term_state state = s->term.hooks.state;
+		if ((state == TERM_LEADING || state == TERM_STOPPING) && (!url || strcmp(url, s->url) == 0) &&
+		    page_leading(&n->page->slot[s->index], s->term.hooks.term))
 			return true;
 	}
 	return false;

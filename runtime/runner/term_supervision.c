@@ -1,0 +1,382 @@
+#include "runner/term_supervision.h"
+
+#include "base/log.h"
+
+#include <string.h>
+
+#define CHECKPOINT_SENT_MAX (4 * RECORD_CHECKPOINT_MAX) /* numbers may get longer on their way through a store */
+
+static struct page_slot *slot_of(const struct term_supervision *t)
+{
+	return &t->ops->page(t->arg)->slot[t->slot];
+}
+
+static struct log_about about(const struct term_supervision *t)
+{
+	struct elector_status st;
+
+	elector_status(t->elector, &st);
+	return (struct log_about){ .lock = st.lock, .term = t->hooks.term, .token = t->hooks.token };
+}
+
+const char *term_checkpoint(const char *checkpoint, const struct log_about *about)
+{
+	if (!checkpoint || strlen(checkpoint) <= CHECKPOINT_SENT_MAX)
+		return checkpoint;
+	log_event(LOG_WARN, about, "checkpoint_too_long",
+	          "the record's checkpoint has %zu bytes, at most %d are given to a script: it is "
+	          "kept until the script saves one",
+	          strlen(checkpoint), CHECKPOINT_SENT_MAX);
+	return NULL;
+}
+
+/* ---- actions ---- */
+
+static void log_note(const struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+{
+	struct log_about of = about(t);
+
+	switch (a->note) {
+	case TERM_NOTE_MAY_NOT_LEAD:
+		log_event(LOG_DEBUG, &of, "may_not_lead", "%s", *e->text ? e->text : "may_lead said no");
+		return;
+	case TERM_NOTE_SCRIPT_ENDS:
+		log_event(e->reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &of, "script_ends_term", "%s: %s",
+		          lease_reason_name(e->reason), *e->text ? e->text : "no reason given");
+		return;
+	case TERM_NOTE_LEFTOVER:
+		log_event(LOG_WARN, &of, "leftover",
+		          "a process left behind cannot be attributed to a term: the worker is ended");
+		return;
+	case TERM_NOTE_OWED:
+		log_event(LOG_WARN, &of, "on_stopped_owed", "the worker is gone (%s): its replacement runs on_stopped",
+		          lease_reason_name(t->hooks.reason));
+		return;
+	case TERM_NOTE_LATE:
+	case TERM_NOTE_DROPPED:
+		log_event(LOG_WARN, &of, a->note == TERM_NOTE_DROPPED ? "on_stopped_dropped" : "on_stopped_late",
+		          "there is no replacement for the worker yet: the lease is released, and on_stopped %s",
+		          a->note == TERM_NOTE_DROPPED ? "does not run" : "runs when there is one");
+		return;
+	}
+}
+
+/* And frees it. */
+static void send(const struct term_supervision *t, struct buf *m)
+{
+	t->ops->send(t->arg, m);
+	buf_fini(m);
+}
+
+static void begin_message(const struct term_supervision *t, struct buf *m, enum wire_type type)
+{
+	wire_begin(m, type);
+	wire_u32(m, t->slot);
+}
+
+static void send_lead(const struct term_supervision *t, const char *address)
+{
+	struct buf m = { 0 };
+	struct log_about of = about(t);
+
+	begin_message(t, &m, WIRE_LEAD);
+	wire_u64(&m, t->hooks.term);
+	wire_i64(&m, t->hooks.token);
+	wire_str(&m, address);
+	wire_str(&m, term_checkpoint(elector_checkpoint(t->elector), &of));
+	send(t, &m);
+}
+
+static void send_stop(const struct term_supervision *t, const struct term_actions *a)
+{
+	struct buf m = { 0 };
+
+	begin_message(t, &m, WIRE_STOP);
+	wire_u64(&m, t->hooks.term);
+	wire_u8(&m, (uint8_t)a->reason);
+	wire_i64(&m, instant_until(a->kill, clock_now()) / NSEC_PER_MS);
+	send(t, &m);
+}
+
+static void send_clean_up(const struct term_supervision *t, const struct term_actions *a)
+{
+	struct buf m = { 0 };
+	struct log_about of = about(t);
+
+	begin_message(t, &m, WIRE_CLEANUP);
+	wire_u64(&m, t->hooks.term);
+	wire_i64(&m, t->hooks.token);
+	wire_u8(&m, (uint8_t)a->reason);
+	wire_i64(&m, a->after / NSEC_PER_MS);
+	wire_str(&m, term_checkpoint(elector_checkpoint(t->elector), &of));
+	send(t, &m);
+}
+
+static void send_ask(const struct term_supervision *t, const struct term_actions *a)
+{
+	struct buf m = { 0 };
+
+	begin_message(t, &m, WIRE_ASK);
+	wire_u64(&m, a->ask);
+	send(t, &m);
+}
+
+static void send_saved(const struct term_supervision *t, const struct term_actions *a, const char *why)
+{
+	static const enum wire_saved how[] = { [TERM_SAVED_NOT] = WIRE_SAVED_NOT,
+		                               [TERM_SAVED_GOOD] = WIRE_SAVED_GOOD,
+		                               [TERM_SAVED_REFUSED] = WIRE_SAVED_REFUSED };
+	struct buf m = { 0 };
+
+	begin_message(t, &m, WIRE_SAVED);
+	wire_u64(&m, a->saved_term);
+	wire_u64(&m, a->save);
+	wire_u8(&m, (uint8_t)how[a->how]);
+	wire_str(&m, why);
+	send(t, &m);
+}
+
+static void tell_worker(const struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+{
+	if (a->set & TERM_DO_LEAD)
+		send_lead(t, e->address);
+	if (a->set & TERM_DO_STOP)
+		send_stop(t, a);
+	if (a->set & TERM_DO_CLEAN_UP)
+		send_clean_up(t, a);
+	if (a->set & TERM_DO_ASK)
+		send_ask(t, a);
+	if (a->set & TERM_DO_SAVED)
+		send_saved(t, a, e->text ? e->text : "");
+	if (a->set & TERM_DO_INTERRUPT && t->ops->interrupt)
+		t->ops->interrupt(t->arg);
+	if (a->set & TERM_DO_SWEEP)
+		t->ops->sweep(t->arg, t->hooks.term);
+	if (a->set & TERM_DO_KILL)
+		t->ops->kill(t->arg);
+}
+
+/* false: the page did not take the new deadlines. */
+static bool write_page(const struct term_supervision *t, const struct term_actions *a)
+{
+	bool taken = true;
+
+	if (a->set & TERM_DO_ALLOW && t->ops->allow)
+		t->ops->allow(t->arg);
+	if (a->set & TERM_DO_PAGE_BEGIN)
+		page_begin(t->ops->page(t->arg), t->slot, t->hooks.term, t->hooks.token, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_EXTEND)
+		taken = page_extend(slot_of(t), t->hooks.term, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_STOP)
+		page_stop(slot_of(t), a->held, a->kill);
+	if (a->set & TERM_DO_PAGE_IDLE)
+		page_idle(slot_of(t));
+	if (a->set & TERM_DO_POKE && t->ops->poke)
+		t->ops->poke(t->arg);
+	return taken;
+}
+
+static void save(struct term_supervision *t, uint64_t number, const char *checkpoint)
+{
+	struct err err;
+
+	if (elector_save(t->elector, number, checkpoint, &err) < 0)
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SAVE_FAILED, .text = err.text });
+}
+
+static void tell_elector(struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+{
+	if (a->set & TERM_DO_ANSWER)
+		elector_answer(t->elector, a->yes, e->address);
+	if (a->set & TERM_DO_SAVE)
+		save(t, a->save, e->checkpoint);
+	if (a->set & TERM_DO_END)
+		elector_end(t->elector, a->reason, a->sit_out, a->grace);
+	if (a->set & TERM_DO_NEXT_TERM)
+		elector_next_term(t->elector);
+	if (a->set & TERM_DO_PAUSE)
+		elector_pause(t->elector, a->why);
+	if (a->set & TERM_DO_REPORT)
+		elector_stopped(t->elector, a->reaped);
+	if (a->set & TERM_DO_CAMPAIGN)
+		elector_campaign(t->elector);
+}
+
+void term_supervision_tell(struct term_supervision *t, struct term_event e)
+{
+	e.at = clock_now();
+	e.now = t->ops->context(t->arg);
+	struct term_actions a = term_hooks_step(&t->hooks, &e);
+	if (a.set & TERM_DO_LOG)
+		log_note(t, &a, &e);
+	if (a.set & TERM_DO_TIMER_OFF)
+		t->ops->timer(t->arg, NSEC_NEVER);
+	bool taken = write_page(t, &a);
+	tell_worker(t, &a, &e);
+	if (a.set & TERM_DO_TIMER)
+		t->ops->timer(t->arg, a.after);
+	if (a.set & TERM_DO_HURRY && t->ops->hurry)
+		t->ops->hurry(t->arg);
+	if (a.set & TERM_DO_BEGAN && t->ops->began)
+		t->ops->began(t->arg);
+	if (a.set & TERM_DO_OVER && t->ops->over)
+		t->ops->over(t->arg);
+	tell_elector(t, &a, &e);
+	if (!taken)
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_REFUSED });
+	if (a.set & TERM_DO_FINISHED)
+		t->ops->finished(t->arg);
+}
+
+/* ---- the elector ---- */
+
+static void on_lead(void *arg, const struct elector_term *term)
+{
+	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_LEAD,
+	                                                .term = term->term,
+	                                                .token = term->token,
+	                                                .end = term->end,
+	                                                .kill = term->kill,
+	                                                .address = term->address });
+}
+
+static void on_deadline(void *arg, struct instant end, struct instant kill)
+{
+	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
+}
+
+static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+{
+	term_supervision_tell(
+		arg, (struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = stop_by });
+}
+
+static void on_leader(void *arg, const struct elector_leader *l)
+{
+	struct term_supervision *t = arg;
+	struct buf m = { 0 };
+
+	if (!t->ops->context(t->arg).ready)
+		return;
+	begin_message(t, &m, WIRE_LEADER);
+	wire_str(&m, l->identity);
+	wire_str(&m, l->address);
+	wire_i64(&m, l->token);
+	wire_u8(&m, l->self);
+	wire_str(&m, l->previous);
+	send(t, &m);
+}
+
+static void on_no_leader(void *arg, const char *previous)
+{
+	struct term_supervision *t = arg;
+	struct buf m = { 0 };
+
+	if (!t->ops->context(t->arg).ready)
+		return;
+	begin_message(t, &m, WIRE_NO_LEADER);
+	wire_str(&m, previous);
+	send(t, &m);
+}
+
+static void on_ask(void *arg)
+{
+	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_ASK });
+}
+
+static void on_saved(void *arg, uint64_t number, bool good)
+{
+	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_SAVED, .save = number, .good = good });
+}
+
+static void on_renewed(void *arg, nsec took)
+{
+	struct term_supervision *t = arg;
+
+	if (t->ops->renewed)
+		t->ops->renewed(t->arg, took);
+}
+
+static void on_finished(void *arg, bool left)
+{
+	struct log_about of = about(arg);
+
+	if (left)
+		log_event(LOG_WARN, &of, "left_to_expire", "the lease was not released: others wait it out");
+	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_FINISHED });
+}
+
+const struct elector_callbacks term_elector_callbacks = {
+	.lead = on_lead,
+	.deadline = on_deadline,
+	.stop = on_stop,
+	.leader = on_leader,
+	.no_leader = on_no_leader,
+	.ask = on_ask,
+	.saved = on_saved,
+	.renewed = on_renewed,
+	.finished = on_finished,
+};
+
+/* ---- the worker ---- */
+
+static struct term_event read_answer(struct wire *w)
+{
+	struct term_event e = { .kind = TERM_EV_ANSWER, .ask = wire_get_u64(w), .yes = false };
+
+	e.yes = wire_get_u8(w);
+	e.text = wire_get_str(w);
+	e.address = wire_get_str(w);
+	return e;
+}
+
+static struct term_event read_end(struct wire *w)
+{
+	struct term_event e = { .kind = TERM_EV_ENDS, .term = wire_get_u64(w) };
+
+	e.reason = wire_get_u8(w);
+	e.sit_out_ms = wire_get_i64(w);
+	e.text = wire_get_str(w);
+	return e;
+}
+
+static struct term_event read_save(struct wire *w)
+{
+	struct term_event e = { .kind = TERM_EV_SAVE, .term = wire_get_u64(w) };
+
+	e.save = wire_get_u64(w);
+	e.checkpoint = wire_get_str(w);
+	return e;
+}
+
+void term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w)
+{
+	struct term_event e;
+
+	if (type == WIRE_ANSWER)
+		e = read_answer(w);
+	else if (type == WIRE_STOPPED)
+		e = (struct term_event){ .kind = TERM_EV_STOPPED, .term = wire_get_u64(w) };
+	else if (type == WIRE_END)
+		e = read_end(w);
+	else if (type == WIRE_SAVE)
+		e = read_save(w);
+	else
+		return;
+	if (wire_done(w))
+		term_supervision_tell(t, e);
+}
+
+/* ---- processes ---- */
+
+void term_supervision_dead(struct term_supervision *t, bool reaped)
+{
+	struct term_event e = { .kind = TERM_EV_DEAD, .reaped = reaped };
+
+	if (t->hooks.state == TERM_STOPPING) {
+		struct page_slot *s = slot_of(t);
+		struct instant kill = { .boot = s->kill_boot, .raw = s->kill_raw };
+		e.late = kill.boot && instant_passed(kill, clock_now());
+	}
+	term_supervision_tell(t, e);
+}

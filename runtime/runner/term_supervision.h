@@ -1,0 +1,58 @@
+/* Carries out what term_hooks.h says for one election, between its elector and the worker that runs its hooks.
+ * Decides nothing, and knows no process: how the worker is reached, swept and killed is the owner's (struct term_ops).
+ * Used by candidate.c, with real processes, and sim_node.c, without any. */
+#ifndef LUNARCH_TERM_SUPERVISION_H
+#define LUNARCH_TERM_SUPERVISION_H
+
+#include "election/elector.h"
+#include "process/deadline_page.h"
+#include "process/wire.h"
+#include "runner/term_hooks.h"
+
+/* All but context, page, send, sweep, kill, timer and finished may be NULL. They may be called from inside any
+ * term_supervision_ function and from the elector's callbacks; none may call term_supervision_tell from inside but
+ * those that say so. */
+struct term_ops {
+	struct term_context (*context)(void *arg);
+	struct page *(*page)(void *arg); /* while a worker is there */
+	void (*send)(void *arg, const struct buf *m);
+	void (*poke)(void *arg);                 /* the guard is to look at the page */
+	void (*interrupt)(void *arg);            /* and the worker */
+	void (*sweep)(void *arg, uint64_t term); /* TERM_EV_SWEPT follows, later */
+	void (*kill)(void *arg);                 /* the worker; TERM_EV_DEAD follows, later */
+	void (*timer)(void *arg,
+	              nsec after); /* TERM_EV_TIMER after so long, once; in place of an earlier one. NSEC_NEVER: none */
+	void (*allow)(void *arg);  /* a term begins: TERM_DO_ALLOW */
+	void (*hurry)(void *arg);  /* start the replacement now */
+	void (*began)(void *arg);  /* a term has begun; tell is allowed in this one, */
+	void (*over)(void *arg);   /*     in this one, */
+	void (*finished)(void *arg);           /*     and in this one. TERM_DO_FINISHED */
+	void (*renewed)(void *arg, nsec took); /* as the elector's */
+};
+
+struct term_supervision { /* caller's memory, inside the owner; zeroed and filled before the elector is made */
+	struct term_hooks hooks;
+	const struct term_ops *ops;
+	void *arg;
+	uint32_t slot;           /* in the page and in messages */
+	struct elector *elector; /* the owner's; NULL until it is made */
+};
+
+/* For elector_new, with the term_supervision as its arg. */
+extern const struct elector_callbacks term_elector_callbacks;
+
+/* A message of the worker about this election, behind its slot: ANSWER, STOPPED, END, SAVE. A malformed one is dropped.
+ */
+void term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
+
+/* Anything else that happened. Fills in at and now. */
+void term_supervision_tell(struct term_supervision *t, struct term_event e);
+
+/* The worker is dead. late is read from the page, which must be there still. */
+void term_supervision_dead(struct term_supervision *t, bool reaped);
+
+/* What a script is given of a record's checkpoint: NULL if there is none, or one that is too long for a message, since
+ * what somebody else put there may be of any size. */
+const char *term_checkpoint(const char *checkpoint, const struct log_about *about);
+
+#endif
