@@ -231,3 +231,41 @@ test("a daily job runs once a day, though the second leader's clock is two days 
   equal(ran(), 7)
   raises(function() sim:clock(second) end, "expected a node and seconds")
 end)
+
+test("a job that was marked and had not begun when its term ended is taken back, though its mark is on the way: the next leader runs it", function()
+  local sim = simulate { script = "daily.lua", nodes = { "a", "b" }, latency = 0.5 }
+  local first = sim:elect()
+  sim:run(3 * 3600 - sim:now() + 0.2)
+  sim:resign(first)
+  sim:run(60)
+  expect(sim:leader() ~= first)
+  equal(#sim:printed "^ran ", 1)
+  equal(#sim:printed("^ran ", first), 0)
+end)
+
+test("with --reclaim a node whose machine died takes its own old record at once when it is started again", function()
+  local sim = begin { options = { "--reclaim" } }
+  local leader = sim:elect()
+  sim:kill_leader()
+  sim:start(leader)
+  local started = sim:now()
+  equal(sim:elect(), leader)
+  expect(sim:now() - started < 1)
+end)
+
+test("on_stopped is repeated by one more replacement when the first one dies in it, and by no third", function()
+  for deaths, finished in ipairs { 1, 1, 0 } do
+    local sim = simulate { script = "tidy.lua", nodes = { "a", "b" } }
+    local leader = sim:elect()
+    for _ = 1, deaths do
+      sim:kill_worker(leader)
+      sim:run(0.5)
+      expect(deaths > 2 or sim:leader() == nil)
+    end
+    local heir = sim:elect()
+    expect(heir ~= leader)
+    equal(#sim:printed("^tidying\tworker", leader), math.min(deaths, 2))
+    equal(#sim:printed("^tidied\tworker", leader), finished)
+    sim:close()
+  end
+end)
