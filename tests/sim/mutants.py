@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Proves that the simulator can fail: breaks runtime/lease/lease.c (or clock.c) in one rule at a time and looks for the seed that
-notices. Words choose mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly once."""
+"""Proves that the tests of the two pure state machines can fail: breaks one rule at a time, of the lease (then the simulator looks for the
+seed that notices) or of a term's supervision (then its unit test is to notice). Words choose mutants by name. One TAP line a mutant; a
+mutant that survives is a failure, and so is one whose text is not there exactly once."""
 
 import os
 import shlex
@@ -9,16 +10,23 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RUNTIME = os.path.join(HERE, "..", "..", "runtime")
-# What the simulator is built of (the Makefile's $(BUILD)/sim), by the names that mutants.txt uses.
-SOURCES = {
-    os.path.basename(path): path
-    for path in [
-        os.path.join(RUNTIME, *name.split("/"))
-        for name in ("lease/lease.c", "locks/lock_failover.c", "base/clock.c", "base/err.c")
-    ]
-    + [os.path.join(HERE, "sim.c"), os.path.join(HERE, "main.c")]
-}
+ROOT = os.path.join(HERE, "..", "..")
+# What each program is built of. A mutant belongs to the first one that has its file.
+SIMULATOR = [
+    "runtime/lease/lease.c",
+    "runtime/locks/lock_failover.c",
+    "runtime/base/clock.c",
+    "runtime/base/err.c",
+    "tests/sim/sim.c",
+    "tests/sim/main.c",
+]
+UNIT_TEST = [
+    "runtime/runner/term_hooks.c",
+    "runtime/lease/lease.c",
+    "runtime/base/clock.c",
+    "runtime/base/err.c",
+    "tests/unit/runner/test_term_hooks.c",
+]
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
 
@@ -37,16 +45,37 @@ def mutants():
             yield name, rule, lines[1].strip(), "\n".join(lines[2:cut]), "\n".join(lines[cut + 1 :])
 
 
-def build(directory, broken, text):
-    with open(os.path.join(directory, broken), "w") as f:
+def program_of(name):
+    """The sources of the program that tests this file, and the file's path."""
+    for sources in (SIMULATOR, UNIT_TEST):
+        for path in sources:
+            if os.path.basename(path) == name:
+                return sources, path
+    sys.exit(f"mutants.txt: no program is built of {name}")
+
+
+def build(directory, sources, broken, text):
+    changed = os.path.join(directory, os.path.basename(broken))
+    with open(changed, "w") as f:
         f.write(text)
-    sources = [os.path.join(directory, name) if name == broken else path for name, path in SOURCES.items()]
-    program = os.path.join(directory, "sim")
-    subprocess.run(
-        CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w", "-I" + HERE, "-I" + RUNTIME, "-o", program] + sources,
-        check=True,
-    )
+    program = os.path.join(directory, "program")
+    includes = ["-I" + os.path.join(ROOT, d) for d in ("tests/sim", "tests/lib", "runtime")]
+    paths = [changed if path == broken else os.path.join(ROOT, path) for path in sources]
+    subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w"] + includes + ["-o", program] + paths, check=True)
     return program
+
+
+def found_by(sources, program):
+    """What notices the mutant that this program has; None: it survives."""
+    if sources is UNIT_TEST:
+        out = subprocess.run([program], capture_output=True, text=True)
+        found = [line for line in out.stdout.split("\n") if line.startswith("not ok ")]
+        return found[0].split(" - ", 1)[1] if found else "a crash" if out.returncode < 0 else None
+    out = subprocess.run([program, "--seeds", SEEDS], capture_output=True, text=True)
+    found = [line for line in out.stdout.split("\n") if line.startswith("# seed ")]
+    if found:
+        return found[0][2:].split(" (see")[0]
+    return "a crash" if out.returncode < 0 or "seeds" not in out.stdout else None
 
 
 def main():
@@ -55,29 +84,18 @@ def main():
         if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):
             continue
         n += 1
-        with open(SOURCES[source]) as f:
+        sources, path = program_of(source)
+        with open(os.path.join(ROOT, path)) as f:
             whole = f.read()
         if whole.count(text) != 1:
             print(f"not ok {n} - {name}: its text occurs {whole.count(text)} times in {source}, expected once")
             failed += 1
             continue
         with tempfile.TemporaryDirectory() as d:
-            program = build(d, source, whole.replace(text, replacement))
-            out = subprocess.run([program, "--seeds", SEEDS], capture_output=True, text=True)
-        found = [l for l in out.stdout.split("\n") if l.startswith("# seed ")]
-        crashed = out.returncode < 0 or "seeds" not in out.stdout
-        killed = bool(found) or crashed
-        failed += not killed
-        print(
-            f"{'ok' if killed else 'not ok'} {n} - {name} ({rule})"
-            + (
-                f" dies by {found[0][2:].split(' (see')[0]}"
-                if found
-                else " dies"
-                if killed
-                else f" survives {SEEDS} seeds"
-            )
-        )
+            found = found_by(sources, build(d, sources, path, whole.replace(text, replacement)))
+        failed += found is None
+        how = f"dies by {found}" if found else f"survives {SEEDS} seeds" if sources is SIMULATOR else "survives"
+        print(f"{'ok' if found else 'not ok'} {n} - {name} ({rule}) {how}")
         sys.stdout.flush()
     print(f"1..{n}")
     return failed > 0
