@@ -1,7 +1,6 @@
 #include "base/err.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,15 +24,21 @@ static enum err_code code_of_errno(int error)
 	}
 }
 
+int err_vset(struct err *e, enum err_code code, const char *fmt, va_list ap)
+{
+	if (!e)
+		return -1;
+	e->code = code;
+	vsnprintf(e->text, sizeof e->text, fmt, ap);
+	return -1;
+}
+
 int err_set(struct err *e, enum err_code code, const char *fmt, ...)
 {
 	va_list ap;
 
-	if (!e)
-		return -1;
-	e->code = code;
 	va_start(ap, fmt);
-	vsnprintf(e->text, sizeof e->text, fmt, ap);
+	err_vset(e, code, fmt, ap);
 	va_end(ap);
 	return -1;
 }

@@ -4,6 +4,8 @@
 #ifndef LUNARCH_ERR_H
 #define LUNARCH_ERR_H
 
+#include <stdarg.h>
+
 enum err_code {
 	ERR_NONE,
 	ERR_USAGE,   /* the caller or the user asked for something that cannot be */
@@ -25,6 +27,9 @@ struct err {
 
 /* Fills *e and returns -1, so that `return err_set(...)` reads as the failure it is. e may be NULL. */
 int err_set(struct err *e, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* As err_set, for functions that take a format themselves. */
+int err_vset(struct err *e, enum err_code code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 
 /* As err_set, with ": " and the text of errno behind it, and the code that errno means. */
 int err_sys(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

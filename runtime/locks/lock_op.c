@@ -1,6 +1,7 @@
 #include "locks/lock_op.h"
 
 #include "base/mem.h"
+#include "locks/lock_link.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +16,9 @@ static void end(struct lock_op *op, struct lock_result *r)
 	ev_timer_stop(op->loop, &op->timer);
 	op->active = false;
 	free(op->early);
+	free(op->text);
 	op->early = NULL;
+	op->text = NULL;
 	r->sent_at = op->sent_at;
 	if (r->err.code != ERR_NONE)
 		err_wrap(&r->err, "%s %s", op->writing ? "writing" : "reading", op->url);
@@ -26,6 +29,8 @@ static void detach(struct lock_op *op)
 {
 	if (op->detach)
 		op->detach(op);
+	if (op->link)
+		lock_link_forget(op->link, op->call, instant_passed(op->by, clock_now()));
 }
 
 static void end_early(struct lock_op *op)
@@ -76,6 +81,21 @@ void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *
 	arm(op, instant_until(by, op->sent_at));
 }
 
+void lock_op_ask(struct lock_op *op, struct lock_link *link, struct lock_call *call)
+{
+	op->link = link;
+	op->call = call;
+	lock_link_want(link, call);
+}
+
+bool lock_op_repeat(struct lock_op *op, bool sent)
+{
+	if (op->writing || !sent || op->again || lock_op_left_ms(op) <= 1)
+		return false;
+	op->again = true;
+	return true;
+}
+
 void lock_op_sent(struct lock_op *op)
 {
 	if (!op->sent)
@@ -89,18 +109,27 @@ void lock_op_finish(struct lock_op *op, struct lock_result *r)
 		end(op, r);
 }
 
+void lock_op_fail(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+{
+	struct lock_result r = { .outcome = outcome };
+	va_list ap;
+
+	va_start(ap, fmt);
+	err_vset(&r.err, code, fmt, ap);
+	va_end(ap);
+	lock_op_finish(op, &r);
+}
+
 void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = LOCK_FAILED };
-	char text[700];
 	va_list ap;
 
 	if (!op->active)
 		return;
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	err_vset(&r.err, code, fmt, ap);
 	va_end(ap);
-	err_set(&r.err, code, "%s", text);
 	detach(op);
 	if (op->writing && op->sent)
 		r.outcome = LOCK_UNKNOWN;
@@ -109,16 +138,14 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
 
 void lock_op_fail_soon(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
 {
-	char text[700];
 	va_list ap;
 
 	if (!op->active || op->early)
 		return;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
 	op->early = mem_zero(sizeof *op->early);
-	err_set(op->early, code, "%s", text);
+	va_start(ap, fmt);
+	err_vset(op->early, code, fmt, ap);
+	va_end(ap);
 	op->early_outcome = outcome;
 	arm(op, 0);
 }
@@ -169,16 +196,14 @@ void lock_op_found(struct lock_op *op, const char *what, const char *text, size_
 	record_fini(&record);
 }
 
-bool lock_op_print(struct lock_op *op, const struct record *r, char **text)
+bool lock_op_print(struct lock_op *op, const struct record *r)
 {
-	*text = record_print(r);
-	size_t len = strlen(*text);
+	op->text = record_print(r);
+	size_t len = strlen(op->text);
 	if (len <= RECORD_MAX_BYTES)
 		return true;
 	lock_op_fail_soon(op, LOCK_INVALID, ERR_INVALID,
 	                  "the record would have %zu bytes, at most %d are allowed: nothing was changed", len,
 	                  RECORD_MAX_BYTES);
-	free(*text);
-	*text = NULL;
 	return false;
 }

@@ -10,6 +10,8 @@
 #include <ev.h>
 
 struct buf;
+struct lock_call;
+struct lock_link;
 
 struct lock_op { /* embedded in the backend's struct; zero before the first use */
 	struct ev_loop *loop;
@@ -24,7 +26,11 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 		*doubt;  /* of the lock: gets the leases that are read; set after begin; NULL: it has none */
 	const char *url; /* for messages; the lock's */
 	struct instant by, sent_at;
+	char *text;             /* of lock_op_print; freed at the end */
+	struct lock_link *link; /* of lock_op_ask; NULL: nobody was asked */
+	struct lock_call *call;
 	bool active, writing;
+	bool again;        /* it was repeated */
 	bool sent;         /* bytes of it may have left: a write is unknown from here on */
 	struct err *early; /* it failed already, and waits for its turn to say so */
 	enum lock_outcome early_outcome;
@@ -34,12 +40,24 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *l, void (*detach)(struct lock_op *op),
                    bool writing, struct instant by, lock_done_fn *done, void *arg);
 
+/* Asks by this link (lock_link_want). Whatever ends the operation early then takes the call back, before that the link
+ * is given up if nothing was heard on it until the deadline (lock_link_forget). */
+void lock_op_ask(struct lock_op *op, struct lock_link *link, struct lock_call *call);
+
+/* The question was lost with its connection. true: it may be repeated, which only what looks is, and once: a connection
+ * that was idle may have been cut long ago. sent: as of lock_call's lost. */
+bool lock_op_repeat(struct lock_op *op, bool sent);
+
 /* Right before the request is handed to what sends it: takes the time, and a write is unknown from now on. */
 void lock_op_sent(struct lock_op *op);
 
 /* Ends it: r->sent_at is filled in. r->err, if it says anything, is put behind "reading URL: ". done may close the
  * lock. */
 void lock_op_finish(struct lock_op *op, struct lock_result *r);
+
+/* The same with nothing but that outcome and what went wrong. */
+void lock_op_fail(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
 
 /* Ends it without an answer: a write that was sent is unknown, all else has failed. Detaches first. */
 void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ...)
@@ -61,7 +79,8 @@ int lock_op_left_ms(const struct lock_op *op);
 void lock_op_found(struct lock_op *op, const char *what, const char *text, size_t len, const char *version,
                    int64_t token);
 
-/* The record as text. false: it is larger than any may be, and the operation will say so (fail_soon). Free the text. */
-bool lock_op_print(struct lock_op *op, const struct record *r, char **text);
+/* The record as op->text, until the operation ends. false: it is larger than any may be, and the operation will say so
+ * (fail_soon). */
+bool lock_op_print(struct lock_op *op, const struct record *r);
 
 #endif

@@ -82,7 +82,7 @@ bool lock_pipeline_forget(struct lock_pipeline *q, struct lock_call *c)
 	return true;
 }
 
-void lock_pipeline_lose(struct lock_pipeline *q, enum lock_outcome outcome, const struct err *why)
+void lock_pipeline_lose(struct lock_pipeline *q, bool waiting, enum lock_outcome outcome, const struct err *why)
 {
 	uint64_t round = q->round++;
 	struct lock_call *c;
@@ -92,7 +92,7 @@ void lock_pipeline_lose(struct lock_pipeline *q, enum lock_outcome outcome, cons
 		if (c)
 			c->lost(c, true, outcome, why);
 	}
-	while (!q->stopped && q->first && q->first->round <= round) {
+	while (waiting && !q->stopped && q->first && q->first->round <= round) {
 		c = lock_pipeline_next(q);
 		c->lost(c, false, outcome, why);
 	}

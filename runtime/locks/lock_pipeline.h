@@ -43,8 +43,9 @@ struct lock_call *lock_pipeline_pop(struct lock_pipeline *q); /* whose answer th
 bool lock_pipeline_forget(struct lock_pipeline *q,
                           struct lock_call *c); /* true: its answer is still to come, and will be dropped */
 
-/* Calls `lost` of all of them; who asks again from inside it waits on. */
-void lock_pipeline_lose(struct lock_pipeline *q, enum lock_outcome outcome, const struct err *why);
+/* Calls `lost` of all whose answers would come, and of those who wait if `waiting`; who asks again from inside it waits
+ * on. */
+void lock_pipeline_lose(struct lock_pipeline *q, bool waiting, enum lock_outcome outcome, const struct err *why);
 void lock_pipeline_fini(struct lock_pipeline *q);
 
 #endif

@@ -298,7 +298,6 @@ static void write_key(struct lock *lock, const struct record *record, const stru
                       struct instant by, lock_done_fn *done, void *arg)
 {
 	struct etcd_lock *l = of(lock);
-	char *text;
 
 	(void)durable;
 	begin(l, true, by, done, arg);
@@ -306,12 +305,11 @@ static void write_key(struct lock *lock, const struct record *record, const stru
 		cannot_be_there(l);
 		return;
 	}
-	if (!lock_op_print(&l->op, record, &text)) {
+	if (!lock_op_print(&l->op, record)) {
 		etcd_watch_settle(&l->watch, 0);
 		return;
 	}
-	ask_txn(l, record->token != 0 || record->state == RECORD_RELEASED ? ETCD_URGENT : ETCD_WRITE, text);
-	free(text);
+	ask_txn(l, record->token != 0 || record->state == RECORD_RELEASED ? ETCD_URGENT : ETCD_WRITE, l->op.text);
 }
 
 static void remove_key(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,

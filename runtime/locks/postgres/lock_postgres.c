@@ -37,8 +37,7 @@ struct pg_lock {
 	bool again, created, marked; /* in this operation */
 	char stamp[24];              /* of the question under way */
 
-	char *text; /* of the write under way, as are these */
-	struct version expected;
+	struct version expected; /* of the write under way, as are these */
 	bool acquiring, leads, removing;
 	struct lock_about *about;
 	nsec lease;
@@ -84,7 +83,7 @@ static void pg_send_write(struct pg_lock *l, const struct pg_question *q)
 	snprintf(floor, sizeof floor, "%" PRId64, l->lock.token_floor);
 	const char *const values[PG_SWAP_VALUES] = {
 		[PG_NAME] = l->name,
-		[PG_RECORD] = l->text,
+		[PG_RECORD] = l->op.text,
 		[PG_EXPECTED] = l->expected.text,
 		[PG_CHANNEL] = l->channel,
 		[PG_MEMBER] = l->member.name,
@@ -135,8 +134,6 @@ static void pg_ask(struct pg_lock *l, enum pg_stage stage)
 
 static void pg_finish(struct pg_lock *l, struct lock_result *r)
 {
-	free(l->text);
-	l->text = NULL;
 	lock_op_finish(&l->op, r);
 }
 
@@ -163,8 +160,6 @@ static void pg_on_detach(struct lock_op *op)
 {
 	struct pg_lock *l = (struct pg_lock *)(void *)((char *)op - offsetof(struct pg_lock, op));
 
-	free(l->text);
-	l->text = NULL;
 	pg_link_forget(l->link, &l->call, instant_passed(op->by, clock_now()));
 }
 
@@ -378,7 +373,7 @@ static void pg_write(struct lock *lock, const struct record *r, const struct ver
 	l->acquiring = r->token == 0;
 	if (l->acquiring)
 		lock_member_rename(&l->member);
-	if (!lock_op_print(&l->op, r, &l->text))
+	if (!lock_op_print(&l->op, r))
 		return;
 	l->expected = *expected;
 	l->leads = r->state == RECORD_LEADING && *r->holder;

@@ -94,7 +94,7 @@ static void link_lose(struct pg_link *k, enum lock_outcome outcome, const struct
 	lock_pipeline_forget(&k->queue, &k->greeting);
 	link_hang_up(k);
 	link_enter(k);
-	lock_pipeline_lose(&k->queue, outcome, &copy);
+	lock_pipeline_lose(&k->queue, true, outcome, &copy);
 	if (!k->dead && k->events->down)
 		k->events->down(k->arg, outcome);
 	link_leave(k);

@@ -6,14 +6,12 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
-#include "locks/lock_channel.h"
 #include "locks/lock_op.h"
-#include "locks/lock_url.h"
+#include "locks/lock_server.h"
 #include "locks/redis/redis_link.h"
 #include "locks/redis/redis_roles.h"
 
 #include <errno.h>
-#include <ev.h>
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -102,26 +100,20 @@ static const char remove_script[] =
 enum { READ_SCRIPT, WRITE_SCRIPT };
 static const char *const scripts[REDIS_SCRIPTS] = { [READ_SCRIPT] = read_script, [WRITE_SCRIPT] = write_script };
 
-struct redis_hub { /* one per process: its connections */
-	struct lock_env *env;
-	struct redis_server *servers;
-};
-
-struct redis_server { /* what locks with the same hosts, user, password, database and replicas share */
-	struct redis_server *next;
-	struct redis_hub *hub;
+struct redis_place {
 	struct lock_url url;
 	int db, replicas;
-	int locks;
-	struct redis_link *link, *notices;
+};
+
+struct redis_server {            /* of locks with the same hosts, user, password, database and replicas */
+	struct lock_server base; /* first */
+	struct redis_place place;
+	struct lock_link *link;
 	struct redis_roles *roles; /* the hosts are being asked */
 	struct redis_lock *asking; /* for these, and for those who came too late for that */
 	bool telling;              /* the first of them are being told */
-	bool checked;   /* since the link is up, all hosts were asked whether they are primaries, and its own is the one
-	                 */
-	ev_timer raise; /* brings the notices back */
-	int refusals;
-	struct lock_board board;
+	bool checked; /* since the link is up, all hosts were asked whether they are primaries, and its own is the one
+	               */
 };
 
 enum stage { ASK, ASK_WHOLE, ACKNOWLEDGE, SETTLE, INQUIRE };
@@ -139,11 +131,9 @@ struct redis_lock {
 	char primary[48]; /* the run id of the one that was found in this operation; "" = they were not asked */
 	char history[48]; /* the replication id of the server of our last write, and its host */
 	int host;
-	bool again;     /* a read was repeated on a new connection */
 	bool unsettled; /* a write may be on the primary alone */
 
-	char *text; /* of the write under way, as are these */
-	struct version expected;
+	struct version expected; /* of the write under way, as are these */
 	bool durable, acquiring, leads, removing;
 	struct lock_about *about;
 	nsec lease;
@@ -188,7 +178,7 @@ static void send_read(struct redis_lock *l)
 /* An older copy of our own record may be there. */
 static bool moved(const struct redis_lock *l)
 {
-	return redis_link_host(l->server->link) != l->host;
+	return l->server->link->host != l->host;
 }
 
 static void send_write(struct redis_lock *l)
@@ -200,11 +190,11 @@ static void send_write(struct redis_lock *l)
 	const char *term = !l->acquiring ? "" : lock_failover_own(&l->doubt, &l->expected, now) ? "own" : "new";
 
 	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
-	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
+	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
 	snprintf(least, sizeof least, "%" PRId64, l->lock.token_floor);
 	send_script(l, WRITE_SCRIPT, 13,
 	            (const char *[]){
-			    l->text,
+			    l->op.text,
 			    l->expected.text,
 			    l->channel,
 			    l->member.name,
@@ -233,7 +223,7 @@ static void send_wait(struct redis_lock *l)
 	int left = lock_op_left_ms(&l->op) / 2;
 	char replicas[8], time[16];
 
-	snprintf(replicas, sizeof replicas, "%d", l->server->replicas);
+	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
 	snprintf(time, sizeof time, "%d", left < 1 ? 1 : left < ACKNOWLEDGE_MS ? left : ACKNOWLEDGE_MS);
 	redis_link_send(l->server->link, &l->call, 3, (const char *[]){ "WAIT", replicas, time }, NULL);
 }
@@ -263,11 +253,8 @@ static void on_ready(struct lock_call *c)
 static void ask(struct redis_lock *l, enum stage stage)
 {
 	l->stage = stage;
-	redis_link_want(l->server->link, &l->call);
+	lock_op_ask(&l->op, l->server->link, &l->call);
 }
-
-__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome,
-                                                       enum err_code code, const char *fmt, ...);
 
 /* Of several primaries one was replaced, and does not know it yet, or it came back: who asks that one sees an older
  * record. */
@@ -277,18 +264,18 @@ static void go_on(struct redis_lock *l, const struct redis_found *found)
 
 	if (found->primaries > 1) {
 		s->checked = false;
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE,
-		     "%s and %s both say that they are primaries: nobody is elected until one of them is the "
-		     "other's replica, or down",
-		     found->peer[0], found->peer[1]);
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		             "%s and %s both say that they are primaries: nobody is elected until one of them is the "
+		             "other's replica, or down",
+		             found->peer[0], found->peer[1]);
 		return;
 	}
 	if (l->op.writing && l->acquiring && !*found->run_id && !found->cluster) {
-		fail(l, found->outcome, found->why.code, "%s", found->why.text);
+		lock_op_fail(&l->op, found->outcome, found->why.code, "%s", found->why.text);
 		return;
 	}
 	snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
-	s->checked = redis_link_is_up(s->link) && found->cluster;
+	s->checked = lock_link_is_up(s->link) && found->cluster;
 	ask(l, l->stage);
 }
 
@@ -326,10 +313,8 @@ static void ask_roles(struct redis_server *s)
 		patience = third > patience ? third : patience;
 		l->asks = NOW;
 	}
-	s->roles = redis_roles_ask(s->hub->env, &s->url, patience, on_roles, s);
+	s->roles = redis_roles_ask(s->base.env, &s->place.url, patience, on_roles, s);
 }
-
-static void server_put(struct redis_server *s);
 
 /* The locks of a process ask together, but each after its operation began. */
 static void on_roles(void *arg, const struct redis_found *found)
@@ -339,8 +324,8 @@ static void on_roles(void *arg, const struct redis_found *found)
 
 	s->roles = NULL;
 	s->telling = true;
-	s->locks++; /* what is told may close the last one */
-	if (redis_link_is_up(s->link) && found->replicas & 1U << redis_link_host(s->link))
+	lock_server_hold(&s->base); /* what is told may close the last lock */
+	if (lock_link_is_up(s->link) && found->replicas & 1U << s->link->host)
 		redis_link_turn_away(s->link, "it has become a replica");
 	while ((l = first_of_now(s))) {
 		stop_asking(l);
@@ -348,7 +333,7 @@ static void on_roles(void *arg, const struct redis_found *found)
 	}
 	s->telling = false;
 	ask_roles(s);
-	server_put(s);
+	lock_server_put(&s->base);
 }
 
 /* The first question of an operation. */
@@ -359,7 +344,7 @@ static void start(struct redis_lock *l, enum stage stage)
 
 	l->stage = stage;
 	l->primary[0] = '\0';
-	if (s->url.hosts == 1 || (s->checked && !elects)) {
+	if (s->place.url.hosts == 1 || (s->checked && !elects)) {
 		ask(l, stage);
 		return;
 	}
@@ -370,27 +355,6 @@ static void start(struct redis_lock *l, enum stage stage)
 }
 
 /* ---- answers ---- */
-
-static void finish(struct redis_lock *l, struct lock_result *r)
-{
-	free(l->text);
-	l->text = NULL;
-	lock_op_finish(&l->op, r);
-}
-
-__attribute__((format(printf, 4, 5))) static void fail(struct redis_lock *l, enum lock_outcome outcome,
-                                                       enum err_code code, const char *fmt, ...)
-{
-	struct lock_result r = { .outcome = outcome };
-	char text[700];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	err_set(&r.err, code, "%s", text);
-	finish(l, &r);
-}
 
 /* Errors of the server that say by their first word that nothing was done. Servers before 7 put "ERR Error running
  * script ...: -" before those that a script met. */
@@ -451,18 +415,17 @@ static const char *advice(const char *word)
 	return "";
 }
 
-/* After what was told of it, which may have closed the last lock there. */
+/* After what was told of it, which may have closed the last lock there but for the caller's hold. */
 static void turn_away(struct redis_server *s, const char *why)
 {
-	if (s->locks > 1)
-		redis_link_turn_away(s->link, why);
-	server_put(s);
+	redis_link_turn_away(s->link, why);
+	lock_server_put(&s->base);
 }
 
 static void on_error(struct redis_lock *l, const char *text)
 {
 	const struct refusal *f = refusal_of(text);
-	const char *peer = redis_link_peer(l->server->link);
+	const char *peer = l->server->link->peer;
 	struct redis_server *s = l->server;
 
 	if (strncmp(text, "NOSCRIPT", 8) == 0 && l->stage == ASK) {
@@ -470,15 +433,16 @@ static void on_error(struct redis_lock *l, const char *text)
 		return;
 	}
 	if (!f) {
-		fail(l, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_SYSTEM, "%s answered: %s", peer, text);
+		lock_op_fail(&l->op, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_SYSTEM, "%s answered: %s", peer,
+		             text);
 		return;
 	}
 	if (strcmp(f->word, "READONLY") != 0) {
-		fail(l, f->outcome, f->code, "%s answered: %s%s", peer, text, advice(f->word));
+		lock_op_fail(&l->op, f->outcome, f->code, "%s answered: %s%s", peer, text, advice(f->word));
 		return;
 	}
-	s->locks++;
-	fail(l, f->outcome, f->code, "%s answered: %s%s", peer, text, advice(f->word));
+	lock_server_hold(&s->base);
+	lock_op_fail(&l->op, f->outcome, f->code, "%s answered: %s%s", peer, text, advice(f->word));
 	turn_away(s, "it has become a replica");
 }
 
@@ -555,9 +519,9 @@ static void on_rival(struct redis_lock *l)
 	struct redis_server *s = l->server;
 
 	s->checked = false;
-	s->locks++;
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s is another server than the one that said that it is the primary",
-	     redis_link_peer(s->link));
+	lock_server_hold(&s->base);
+	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+	             "%s is another server than the one that said that it is the primary", s->link->peer);
 	turn_away(s, "another server says that it is the primary");
 }
 
@@ -570,26 +534,27 @@ static void on_read(struct redis_lock *l, const redisReply *r)
 	if (strcmp(what, "found") == 0)
 		found(l, r);
 	else if (strcmp(what, "absent") == 0)
-		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
 	else if (strcmp(what, "type") == 0)
-		fail(l, LOCK_FOREIGN, ERR_FOREIGN,
-		     "the key %.300s holds no string, so no election record. It is not touched: choose another name",
-		     l->key);
+		lock_op_fail(
+			&l->op, LOCK_FOREIGN, ERR_FOREIGN,
+			"the key %.300s holds no string, so no election record. It is not touched: choose another name",
+			l->key);
 	else if (strcmp(what, "large") == 0)
-		fail(l, LOCK_FOREIGN, ERR_INVALID,
-		     "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched", l->key,
-		     number_at(r, 1));
+		lock_op_fail(&l->op, LOCK_FOREIGN, ERR_INVALID,
+		             "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
+		             l->key, number_at(r, 1));
 	else if (strcmp(what, "rival") == 0)
 		on_rival(l);
 	else
-		fail(l, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense",
-		     redis_link_peer(l->server->link));
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense",
+		             l->server->link->peer);
 }
 
 static void finish_written(struct redis_lock *l)
 {
 	lock_failover_wrote(&l->doubt, &l->written.version, l->leads, l->lease, l->op.sent_at);
-	finish(l, &l->written);
+	lock_op_finish(&l->op, &l->written);
 }
 
 static void wrote(struct redis_lock *l, const redisReply *r)
@@ -598,9 +563,9 @@ static void wrote(struct redis_lock *l, const redisReply *r)
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", word_at(r, 1));
 	lock_failover_see(&l->doubt, word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", word_at(r, 4));
-	l->host = redis_link_host(l->server->link);
+	l->host = l->server->link->host;
 	l->server->checked |= *l->primary;
-	if (l->server->replicas && l->durable) {
+	if (l->server->place.replicas && l->durable) {
 		l->stage = ACKNOWLEDGE;
 		send_wait(l);
 		return;
@@ -617,56 +582,57 @@ static void on_doubt(struct redis_lock *l, const redisReply *r)
 
 	lock_failover_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
 	lock_failover_see(&l->doubt, word_at(r, 1), now);
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE,
-	     "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
-	     "another %.1f s",
-	     redis_link_peer(l->server->link), (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+	             "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
+	             "another %.1f s",
+	             l->server->link->peer, (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
 /* The one that it comes from may be back. */
 static void on_stranger(struct redis_lock *l)
 {
 	l->server->checked = false;
-	fail(l, LOCK_FAILED, ERR_UNREACHABLE,
-	     "%s is no copy of the server that has the last renewal: what is there may be older",
-	     redis_link_peer(l->server->link));
+	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+	             "%s is no copy of the server that has the last renewal: what is there may be older",
+	             l->server->link->peer);
 }
 
 static void on_written(struct redis_lock *l, const redisReply *r)
 {
-	const char *what = shape_of(r, write_shapes), *peer = redis_link_peer(l->server->link);
+	const char *what = shape_of(r, write_shapes), *peer = l->server->link->peer;
 
 	if (strcmp(what, "ok") == 0)
 		wrote(l, r);
 	else if (strcmp(what, "removed") == 0)
-		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 	else if (strcmp(what, "conflict") == 0)
-		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 	else if (strcmp(what, "doubt") == 0)
 		on_doubt(l, r);
 	else if (strcmp(what, "replicas") == 0)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "%s has %" PRId64 " replicas, and the lock's URL asks for %d",
-		     peer, number_at(r, 1), l->server->replicas);
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		             "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer, number_at(r, 1),
+		             l->server->place.replicas);
 	else if (strcmp(what, "rival") == 0)
 		on_rival(l);
 	else if (strcmp(what, "stranger") == 0)
 		on_stranger(l);
 	else if (strcmp(what, "tokens") == 0)
-		fail(l, LOCK_FAILED, ERR_INVALID,
-		     "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID,
+		             "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
 	else
-		fail(l, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense", peer);
+		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense", peer);
 }
 
 /* How many replicas have what was written. */
 static void on_acknowledged(struct redis_lock *l, long long have)
 {
-	bool enough = have >= l->server->replicas;
+	bool enough = have >= l->server->place.replicas;
 
 	l->unsettled = !enough;
 	if (!enough)
-		fail(l, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE,
-		     "%lld of %d replicas have the record", have, l->server->replicas);
+		lock_op_fail(&l->op, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE,
+		             "%lld of %d replicas have the record", have, l->server->place.replicas);
 	else if (l->stage == SETTLE)
 		ask(l, ASK);
 	else
@@ -736,7 +702,7 @@ static void on_info(struct redis_lock *l, const char *info)
 	*about = (struct lock_about){ .pause_ms = 0 };
 	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", version, mode, replicas);
 	judge_eviction(about, info);
-	if (strcmp(replicas, "0") != 0 && l->server->replicas == 0)
+	if (strcmp(replicas, "0") != 0 && l->server->place.replicas == 0)
 		warn(about,
 		     "it has replicas, and the lock does not wait for them: after a failover a term's record may be lost, and what it saved "
 		     "(?replicas=N waits for N of them)");
@@ -744,7 +710,7 @@ static void on_info(struct redis_lock *l, const char *info)
 		warn(about,
 		     "appendonly is off: a restart may lose the record; nobody is elected for a lease after it, and tokens go on by the "
 		     "server's clock");
-	finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
 static void on_answered(struct lock_call *c, const void *answer)
@@ -753,8 +719,8 @@ static void on_answered(struct lock_call *c, const void *answer)
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
 	if (r->type == REDIS_REPLY_ERROR && l->stage == ACKNOWLEDGE)
-		fail(l, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", redis_link_peer(l->server->link),
-		     r->str);
+		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", l->server->link->peer,
+		             r->str);
 	else if (r->type == REDIS_REPLY_ERROR)
 		on_error(l, r->str);
 	else if (l->stage == INQUIRE)
@@ -767,72 +733,43 @@ static void on_answered(struct lock_call *c, const void *answer)
 		on_read(l, r);
 }
 
-/* What only looks is repeated once: a connection that was idle may have been cut long ago. */
 static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
 	l->server->checked = false;
-	if (!l->op.writing && sent && !l->again && lock_op_left_ms(&l->op) > 1) {
-		l->again = true;
+	if (lock_op_repeat(&l->op, sent)) {
 		start(l, l->stage == ASK_WHOLE ? ASK : l->stage);
 		return;
 	}
 	l->unsettled |= l->op.writing && sent;
-	fail(l, l->op.writing && sent ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
+	lock_op_fail(&l->op, l->op.writing && sent ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
 }
 
 static void on_detach(struct lock_op *op)
 {
 	struct redis_lock *l = (struct redis_lock *)((char *)op - offsetof(struct redis_lock, op));
 
-	free(l->text);
-	l->text = NULL;
 	stop_asking(l);
 	l->unsettled |= op->writing && op->sent;
-	redis_link_forget(l->server->link, &l->call, instant_passed(op->by, clock_now()));
 }
 
 /* ---- notices ---- */
 
-static void subscribe(void *arg, const struct lock_channel *c)
+static void server_listen(struct lock_server *s, const char *channel)
 {
-	const struct redis_server *s = arg;
-
-	redis_link_send(s->notices, NULL, 2, (const char *[]){ "SUBSCRIBE", c->name }, NULL);
+	redis_link_send(s->notices, NULL, 2, (const char *[]){ "SUBSCRIBE", channel }, NULL);
 }
 
-static void on_notices_up(void *arg)
+static void server_unlisten(struct lock_server *s, const char *channel)
 {
-	struct redis_server *s = arg;
-
-	s->refusals = 0;
-	lock_board_each(&s->board, subscribe, s);
-}
-
-static void on_notices_down(void *arg, enum lock_outcome outcome, const struct err *why)
-{
-	struct redis_server *s = arg;
-
-	(void)why;
-	ev_timer_set(&s->raise, lock_channel_again_s(&s->refusals, outcome), 0.);
-	ev_timer_start(s->hub->env->loop, &s->raise);
-}
-
-static void on_raise(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct redis_server *s = w->data;
-
-	(void)loop;
-	(void)revents;
-	if (s->board.channels)
-		redis_link_raise(s->notices);
+	redis_link_send(s->notices, NULL, 2, (const char *[]){ "UNSUBSCRIBE", channel }, NULL);
 }
 
 /* A confirmation counts as a notice: what happened before it was not told. */
 static void on_push(void *arg, const redisReply *r)
 {
-	struct redis_server *s = arg;
+	struct lock_server *s = arg;
 	const char *kind = word_at(r, 0);
 
 	if (r->type == REDIS_REPLY_ERROR) /* no rights */
@@ -841,16 +778,6 @@ static void on_push(void *arg, const redisReply *r)
 		lock_board_tell(&s->board, word_at(r, 1), word_at(r, 2));
 	else if (strcmp(kind, "subscribe") == 0)
 		lock_board_tell(&s->board, word_at(r, 1), NULL);
-}
-
-static void leave_channel(struct redis_lock *l)
-{
-	char *channel;
-
-	if (!lock_member_leave(&l->member, &channel))
-		return;
-	redis_link_send(l->server->notices, NULL, 2, (const char *[]){ "UNSUBSCRIBE", channel }, NULL);
-	free(channel);
 }
 
 /* ---- servers ---- */
@@ -871,65 +798,50 @@ static void on_link_down(void *arg, enum lock_outcome outcome, const struct err 
 	s->checked = false;
 }
 
-static const struct redis_link_events command_events = { .up = on_link_up, .down = on_link_down };
-static const struct redis_link_events notice_events = { .up = on_notices_up, .down = on_notices_down, .push = on_push };
-
-static const char hub_key;
-
-static void *make_hub(struct lock_env *env, struct err *err)
+static bool server_serves(const struct lock_server *server, const void *place)
 {
-	struct redis_hub *h = mem_zero(sizeof *h);
+	const struct redis_server *s = (const struct redis_server *)server;
+	const struct redis_place *p = place;
 
-	(void)err;
-	h->env = env;
-	return h;
+	return s->place.db == p->db && s->place.replicas == p->replicas &&
+	       lock_url_same_servers(&s->place.url, &p->url);
 }
 
-static bool serves(const struct redis_server *s, const struct lock_url *u, int db, int replicas)
+static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	return s->db == db && s->replicas == replicas && lock_url_same_servers(&s->url, u);
+	static const struct lock_link_events events = { .up = on_link_up, .down = on_link_down };
+	struct redis_server *s = mem_zero(sizeof *s);
+
+	s->place = *(struct redis_place *)place;
+	s->link = redis_link_new(env, &s->place.url, s->place.db, scripts, &events, NULL, s);
+	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &lock_server_notices, on_push, s);
+	return &s->base;
 }
 
-/* Takes u. */
-static struct redis_server *server_get(struct redis_hub *h, struct lock_url *u, int db, int replicas)
+static void server_spare(void *place)
 {
-	struct redis_server *s;
-
-	for (s = h->servers; s; s = s->next)
-		if (serves(s, u, db, replicas))
-			break;
-	if (s) {
-		lock_url_fini(u);
-	} else {
-		s = mem_zero(sizeof *s);
-		*s = (struct redis_server){ .next = h->servers, .hub = h, .url = *u, .db = db, .replicas = replicas };
-		s->link = redis_link_new(h->env, &s->url, db, scripts, &command_events, s);
-		s->notices = redis_link_new(h->env, &s->url, 0, NULL, &notice_events, s);
-		ev_init(&s->raise, on_raise);
-		s->raise.data = s;
-		s->board.loop = h->env->loop;
-		h->servers = s;
-	}
-	s->locks++;
-	return s;
+	lock_url_fini(&((struct redis_place *)place)->url);
 }
 
-static void server_put(struct redis_server *s)
+static void server_free(struct lock_server *server)
 {
-	struct redis_server **at = &s->hub->servers;
+	struct redis_server *s = (struct redis_server *)server;
 
-	if (--s->locks)
-		return;
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	ev_timer_stop(s->hub->env->loop, &s->raise);
 	redis_roles_cancel(s->roles);
-	redis_link_free(s->link);
-	redis_link_free(s->notices);
-	lock_url_fini(&s->url);
+	lock_link_free(s->link);
+	lock_link_free(s->base.notices);
+	lock_url_fini(&s->place.url);
 	free(s);
 }
+
+static const struct lock_server_ops server_ops = {
+	.serves = server_serves,
+	.make = server_make,
+	.spare = server_spare,
+	.free = server_free,
+	.listen = server_listen,
+	.unlisten = server_unlisten,
+};
 
 /* ---- the lock ---- */
 
@@ -968,18 +880,17 @@ static const struct lock_ops ops;
 static struct lock *open_plain(struct lock_env *env, const char *text, struct err *err)
 {
 	static const char *const known[] = { "replicas", NULL };
-	struct redis_hub *h = lock_env_share(env, &hub_key, make_hub, free, err);
-	struct lock_url u;
-	int db, replicas;
+	struct redis_place place;
+	struct lock_url *u = &place.url;
 
-	if (lock_url_parse(&u, ops.scheme, text, PORT, known, err) < 0)
+	if (lock_url_parse(u, ops.scheme, text, PORT, known, err) < 0)
 		return NULL;
-	const char *key = split_path(u.path, &db);
-	char *shown = lock_url_print(&u, ops.scheme);
+	const char *key = split_path(u->path, &place.db);
+	char *shown = lock_url_print(u, ops.scheme);
 	if (!*key)
 		err_set(err, ERR_USAGE, "lock \"%s\": the key's name is missing (expected redis://HOST:PORT/KEY)",
 		        shown);
-	else if (lock_url_number(&u, "replicas", 0, REPLICAS_MOST, 0, &replicas, err) < 0)
+	else if (lock_url_number(u, "replicas", 0, REPLICAS_MOST, 0, &place.replicas, err) < 0)
 		err_wrap(err, "lock \"%s\"", shown);
 	else {
 		struct redis_lock *l = mem_zero(sizeof *l);
@@ -991,12 +902,12 @@ static struct lock *open_plain(struct lock_env *env, const char *text, struct er
 			.mark = mark_of(key),
 			.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
 		};
-		l->server = server_get(h, &u, db, replicas);
-		lock_member_init(&l->member, &l->server->board);
+		l->server = (struct redis_server *)lock_server_get(env, &server_ops, &place);
+		lock_member_init(&l->member, &l->server->base.board);
 		return &l->lock;
 	}
 	free(shown);
-	lock_url_fini(&u);
+	lock_url_fini(u);
 	return NULL;
 }
 
@@ -1015,9 +926,9 @@ static struct lock *open_tls(struct lock_env *env, const char *text, struct err 
 
 static void begin(struct redis_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
+	lock_op_begin(&l->op, l->server->base.env, &l->lock, on_detach, writing, by, done, arg);
 	l->op.doubt = &l->doubt;
-	l->again = l->removing = false;
+	l->removing = false;
 }
 
 static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
@@ -1025,7 +936,7 @@ static void read_record(struct lock *lock, struct instant by, lock_done_fn *done
 	struct redis_lock *l = of(lock);
 
 	begin(l, false, by, done, arg);
-	start(l, l->unsettled && l->server->replicas ? SETTLE : ASK);
+	start(l, l->unsettled && l->server->place.replicas ? SETTLE : ASK);
 }
 
 static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
@@ -1034,7 +945,7 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 	struct redis_lock *l = of(lock);
 
 	begin(l, true, by, done, arg);
-	if (!lock_op_print(&l->op, r, &l->text))
+	if (!lock_op_print(&l->op, r))
 		return;
 	l->expected = *expected;
 	l->durable = durable;
@@ -1076,13 +987,9 @@ static void cancel(struct lock *lock)
 static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct redis_lock *l = of(lock);
-	const struct lock_channel *fresh = lock_member_enter(&l->member, l->channel, changed, arg);
 
-	if (fresh && redis_link_is_up(l->server->notices))
-		subscribe(l->server, fresh);
-	else if (fresh && !ev_is_active(&l->server->raise))
-		redis_link_raise(l->server->notices);
-	return !l->server->board.deaf;
+	lock_server_watch(&l->server->base, &l->member, l->channel, changed, arg);
+	return !l->server->base.board.deaf;
 }
 
 static void close_lock(struct lock *lock)
@@ -1090,8 +997,8 @@ static void close_lock(struct lock *lock)
 	struct redis_lock *l = of(lock);
 
 	lock_op_cancel(&l->op);
-	leave_channel(l);
-	server_put(l->server);
+	lock_server_unwatch(&l->server->base, &l->member);
+	lock_server_put(&l->server->base);
 	free(l->key);
 	free(l->state);
 	free(l->channel);

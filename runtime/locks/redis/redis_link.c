@@ -3,13 +3,10 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/nonce.h"
-#include "loop/dial.h"
 
 #include <errno.h>
-#include <ev.h>
 #include <hiredis/hiredis.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,24 +28,13 @@ typedef int array_size;
 typedef size_t array_size;
 #endif
 
-enum state { DOWN, DIALING, GREETING, UP };
-
 struct redis_link {
-	struct lock_env *env;
-	const struct lock_url *url;
+	struct lock_link link; /* first */
 	int db;
 	const char *const *scripts;
-	const struct redis_link_events *events;
-	void *arg;
+	void (*push)(void *arg, const redisReply *r);
 
-	enum state state;
-	bool replica;    /* that host said so when it was asked last */
-	int host, tried; /* asked now or last; how many in this round */
-	struct dial *dial;
-	int fd;
-	uint64_t number; /* of the connection: an answer to an older one is none */
-	ev_io reads, writes;
-	ev_timer timer; /* of an attempt; while resting, the turn of those who wait */
+	bool replica; /* the host said so when it was asked last */
 	redisReader *reader;
 	redisReplyObjectFunctions makers; /* the reader's, but for arrays */
 	void *(*array_of)(const redisReadTask *task, array_size count);
@@ -60,118 +46,34 @@ struct redis_link {
 	char greeting[5 + REDIS_SCRIPTS]; /* what was asked: a, s, r, l, e; then terminated */
 	int greeted;
 	char digest[REDIS_SCRIPTS][41];
-	char peer[300];
-
-	struct lock_pipeline queue;
-	struct instant heard;
-
-	bool resting; /* until, refused for `why` */
-	struct instant until;
-	enum lock_outcome outcome;
-	struct err why;
-	int busy;  /* callbacks are running */
-	bool dead; /* freed while they do */
 };
 
-/* ---- callbacks, in which the link may be freed ---- */
-
-static void enter(struct redis_link *k)
+static struct redis_link *of(struct lock_link *k)
 {
-	k->busy++;
+	return (struct redis_link *)k;
 }
 
-static void destroy(struct redis_link *k)
+static void link_close(struct lock_link *link)
 {
-	lock_pipeline_fini(&k->queue);
-	free(k);
-}
+	struct redis_link *k = of(link);
 
-static void leave(struct redis_link *k)
-{
-	if (--k->busy == 0 && k->dead)
-		destroy(k);
-}
-
-/* ---- going down ---- */
-
-static void hang_up(struct redis_link *k)
-{
-	ev_timer_stop(k->env->loop, &k->timer);
-	ev_io_stop(k->env->loop, &k->reads);
-	ev_io_stop(k->env->loop, &k->writes);
-	dial_cancel(k->dial);
-	k->dial = NULL;
-	if (k->fd >= 0)
-		close(k->fd);
-	k->fd = -1;
 	if (k->reader)
 		redisReaderFree(k->reader);
 	k->reader = NULL;
 	freeReplyObject(k->held);
 	k->held = NULL;
 	buf_fini(&k->out);
-	k->state = DOWN;
-	k->number++;
-}
-
-static void tell_all(struct redis_link *k, enum lock_outcome outcome, const struct err *why)
-{
-	struct err copy = *why;
-
-	enter(k);
-	lock_pipeline_lose(&k->queue, outcome, &copy);
-	if (!k->dead && k->events->down)
-		k->events->down(k->arg, outcome, &copy);
-	leave(k);
-}
-
-static void try_host(struct redis_link *k);
-
-/* Those to whom nothing was sent yet have the other servers left. */
-static void next_host(struct redis_link *k, enum lock_outcome outcome, const struct err *why)
-{
-	hang_up(k);
-	if (++k->tried < k->url->hosts) {
-		k->host = (k->host + 1) % k->url->hosts;
-		try_host(k);
-		return;
-	}
-	k->host = (k->host + 1) % k->url->hosts;
-	if (outcome == LOCK_REFUSED) {
-		k->resting = true;
-		k->until = instant_add(clock_now(), REST);
-		k->outcome = outcome;
-		k->why = *why;
-	}
-	tell_all(k, outcome, why);
-}
-
-__attribute__((format(printf, 4, 5))) static void lose(struct redis_link *k, enum lock_outcome outcome,
-                                                       enum err_code code, const char *fmt, ...)
-{
-	struct err why;
-	char text[700];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	err_set(&why, code, "%s: %s", k->peer, text);
-	if (k->state != UP) {
-		next_host(k, outcome, &why);
-		return;
-	}
-	hang_up(k);
-	tell_all(k, outcome, &why);
 }
 
 /* ---- bytes ---- */
 
 /* An error is the reader's to see: it is told about a connection that has ended, too. */
-static void flush(struct redis_link *k)
+static void link_send(struct lock_link *link)
 {
+	struct redis_link *k = of(link);
+
 	while (k->out.len) {
-		ssize_t n = send(k->fd, k->out.data, k->out.len, MSG_NOSIGNAL);
+		ssize_t n = send(link->fd, k->out.data, k->out.len, MSG_NOSIGNAL);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n <= 0)
@@ -179,17 +81,7 @@ static void flush(struct redis_link *k)
 		explicit_bzero(k->out.data, (size_t)n); /* it may have been a password */
 		buf_drop(&k->out, (size_t)n);
 	}
-	if (k->out.len)
-		ev_io_start(k->env->loop, &k->writes);
-	else
-		ev_io_stop(k->env->loop, &k->writes);
-}
-
-static void on_writable(struct ev_loop *loop, ev_io *w, int revents)
-{
-	(void)loop;
-	(void)revents;
-	flush(w->data);
+	lock_link_wait(link, link->fd, k->out.len ? EV_READ | EV_WRITE : EV_READ);
 }
 
 static void put(struct redis_link *k, int count, const char **words, const size_t *lens)
@@ -264,19 +156,20 @@ static void make_reader(struct redis_link *k)
 
 /* ---- greeting ---- */
 
-static void greet(struct redis_link *k)
+static void link_greet(struct lock_link *link)
 {
+	struct redis_link *k = of(link);
+	const struct lock_url *url = link->url;
 	char db[16];
 
-	k->state = GREETING;
 	k->replica = false;
 	k->greeted = 0;
 	memset(k->greeting, 0, sizeof k->greeting);
 	make_reader(k);
-	if (k->url->password && *k->url->user)
-		put_words(k, 'a', 3, (const char *[]){ "AUTH", k->url->user, k->url->password });
-	else if (k->url->password)
-		put_words(k, 'a', 2, (const char *[]){ "AUTH", k->url->password });
+	if (url->password && *url->user)
+		put_words(k, 'a', 3, (const char *[]){ "AUTH", url->user, url->password });
+	else if (url->password)
+		put_words(k, 'a', 2, (const char *[]){ "AUTH", url->password });
 	snprintf(db, sizeof db, "%d", k->db);
 	if (k->db)
 		put_words(k, 's', 2, (const char *[]){ "SELECT", db });
@@ -287,7 +180,7 @@ static void greet(struct redis_link *k)
 	k->asked = k->answered = 0;
 	put_stamp(k);
 	k->greeting[strlen(k->greeting)] = 'e';
-	flush(k);
+	link_send(link);
 }
 
 static bool says(const redisReply *r, const char *code)
@@ -298,28 +191,30 @@ static bool says(const redisReply *r, const char *code)
 static void mix_up(struct redis_link *k, const redisReply *r)
 {
 	if (r->type == REDIS_REPLY_ERROR)
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it answered ECHO with: %s", r->str);
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE, "it answered ECHO with: %s", r->str);
 	else
-		lose(k, LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 }
 
 /* true: the greeting cannot go on, and the link was told. */
 static bool refused(struct redis_link *k, char what, const redisReply *r)
 {
 	if (says(r, "NOAUTH") || says(r, "ERR operation not permitted"))
-		lose(k, LOCK_REFUSED, ERR_DENIED,
-		     "it wants a password: give it in the URL, as ?password_file=PATH, or in %s", LOCK_URL_PASSWORD);
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED,
+		               "it wants a password: give it in the URL, as ?password_file=PATH, or in %s",
+		               LOCK_URL_PASSWORD);
 	else if (says(r, "DENIED"))
-		lose(k, LOCK_REFUSED, ERR_DENIED,
-		     "it is in protected mode, and takes connections from its own host only");
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED,
+		               "it is in protected mode, and takes connections from its own host only");
 	else if (what == 'a' && r->type == REDIS_REPLY_ERROR && !says(r, "LOADING"))
-		lose(k, LOCK_REFUSED, ERR_DENIED, "it refuses the user or the password: %s", r->str);
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED, "it refuses the user or the password: %s", r->str);
 	else if (what == 's' && r->type == REDIS_REPLY_ERROR && !says(r, "LOADING"))
-		lose(k, LOCK_REFUSED, ERR_MISSING, "it refuses the database %d: %s", k->db, r->str);
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_MISSING, "it refuses the database %d: %s", k->db, r->str);
 	else if (what == 'e' && says(r, "NOPERM"))
-		lose(k, LOCK_REFUSED, ERR_DENIED, "%s: docs/locks.md lists the rights that a lock needs", r->str);
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_DENIED,
+		               "%s: docs/locks.md lists the rights that a lock needs", r->str);
 	else if (says(r, "LOADING") || says(r, "MASTERDOWN") || says(r, "ERR max number"))
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "it is not ready: %s", r->str);
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE, "it is not ready: %s", r->str);
 	else if (what == 'e' && !is_stamp(k, r))
 		mix_up(k, r);
 	else
@@ -334,29 +229,13 @@ static bool wrong_role(struct redis_link *k, const redisReply *r)
 
 	k->replica = strcmp(role, "slave") == 0;
 	if (k->replica)
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE,
-		     "it is a replica, which cannot be written to: name its primary, or all of its servers");
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE,
+		               "it is a replica, which cannot be written to: name its primary, or all of its servers");
 	else if (strcmp(role, "sentinel") == 0)
-		lose(k, LOCK_REFUSED, ERR_USAGE, "it is a Sentinel: name the servers that it watches");
+		lock_link_lose(&k->link, LOCK_REFUSED, ERR_USAGE, "it is a Sentinel: name the servers that it watches");
 	else
 		return false;
 	return true;
-}
-
-static void up(struct redis_link *k)
-{
-	ev_timer_stop(k->env->loop, &k->timer);
-	k->state = UP;
-	k->tried = 0;
-	k->resting = false;
-	enter(k);
-	if (k->events->up)
-		k->events->up(k->arg);
-	while (!k->dead && k->state == UP && k->queue.first) {
-		struct lock_call *c = lock_pipeline_next(&k->queue);
-		c->ready(c);
-	}
-	leave(k);
 }
 
 static void on_greeted(struct redis_link *k, const redisReply *r)
@@ -372,7 +251,7 @@ static void on_greeted(struct redis_link *k, const redisReply *r)
 		snprintf(k->digest[which], sizeof k->digest[which], "%s", r->type == REDIS_REPLY_STRING ? r->str : "");
 	}
 	if (!k->greeting[k->greeted])
-		up(k);
+		lock_link_up(&k->link);
 }
 
 /* ---- answers ---- */
@@ -381,13 +260,13 @@ static void on_greeted(struct redis_link *k, const redisReply *r)
 static void match(struct redis_link *k, redisReply *r)
 {
 	redisReply *answer = k->held;
-	bool good = answer ? is_stamp(k, r) : k->queue.count > 0;
+	bool good = answer ? is_stamp(k, r) : k->link.queue.count > 0;
 
 	k->held = good && !answer ? r : NULL;
 	if (!good) {
 		mix_up(k, r);
 	} else if (answer) {
-		struct lock_call *c = lock_pipeline_pop(&k->queue);
+		struct lock_call *c = lock_pipeline_pop(&k->link.queue);
 		if (c)
 			c->answered(c, answer);
 	}
@@ -399,31 +278,33 @@ static void match(struct redis_link *k, redisReply *r)
 /* Takes r. */
 static void dispatch(struct redis_link *k, redisReply *r)
 {
-	if (k->state == UP && !k->events->push) {
+	bool up = lock_link_is_up(&k->link);
+
+	if (up && !k->push) {
 		match(k, r);
 		return;
 	}
-	if (k->state == GREETING)
-		on_greeted(k, r);
+	if (up)
+		k->push(k->link.arg, r);
 	else
-		k->events->push(k->arg, r);
+		on_greeted(k, r);
 	freeReplyObject(r);
 }
 
 /* A callback may lose the connection, and with it the reader. */
 static void take_answers(struct redis_link *k)
 {
-	uint64_t number = k->number;
+	uint64_t number = k->link.number;
 	void *reply;
 
-	enter(k);
-	while (!k->dead && k->number == number) {
+	while (!lock_link_ended(&k->link, number)) {
 		if (redisReaderGetReply(k->reader, &reply) != REDIS_OK) {
 			if (k->reader->err == REDIS_ERR_OOM)
-				lose(k, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
+				lock_link_lose(&k->link, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
 			else
-				lose(k, LOCK_FAILED, ERR_INVALID,
-				     "what listens there does not speak Redis' protocol (%s)", k->reader->errstr);
+				lock_link_lose(&k->link, LOCK_FAILED, ERR_INVALID,
+				               "what listens there does not speak Redis' protocol (%s)",
+				               k->reader->errstr);
 			break;
 		}
 		if (!reply)
@@ -432,178 +313,88 @@ static void take_answers(struct redis_link *k)
 		k->elements = 0;
 		dispatch(k, reply);
 	}
-	if (!k->dead && k->number == number && k->bytes > ANSWER_MAX)
-		lose(k, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
-	leave(k);
+	if (!lock_link_ended(&k->link, number) && k->bytes > ANSWER_MAX)
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_INVALID, TOO_LARGE);
 }
 
-static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
+static void link_parse(struct lock_link *link)
 {
-	struct redis_link *k = w->data;
+	struct redis_link *k = of(link);
 	char piece[PIECE];
-	ssize_t n = read(k->fd, piece, sizeof piece);
+	ssize_t n = read(link->fd, piece, sizeof piece);
 
-	(void)loop;
-	(void)revents;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n <= 0) {
-		lose(k, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s",
-		     n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "");
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost%s%s",
+		               n < 0 ? ": " : ", the server closed it", n < 0 ? strerror(errno) : "");
 		return;
 	}
-	k->heard = clock_now();
 	k->bytes += (size_t)n;
 	if (redisReaderFeed(k->reader, piece, (size_t)n) != REDIS_OK)
 		abort(); /* out of memory */
 	take_answers(k);
 }
 
-/* ---- going up ---- */
-
-static void on_dialed(void *arg, int fd, const struct err *err)
+static void link_overdue(struct lock_link *link)
 {
-	struct redis_link *k = arg;
-
-	k->dial = NULL;
-	if (fd < 0) {
-		struct err why = *err;
-		next_host(k, LOCK_FAILED, &why);
-		return;
-	}
-	k->fd = fd;
-	k->heard = clock_now();
-	ev_io_set(&k->reads, fd, EV_READ);
-	ev_io_set(&k->writes, fd, EV_WRITE);
-	ev_io_start(k->env->loop, &k->reads);
-	greet(k);
-}
-
-static void try_host(struct redis_link *k)
-{
-	struct ev_loop *loop = k->env->loop;
-
-	k->state = DIALING;
-	lock_url_print_host(k->url, k->host, k->peer);
-	k->dial = dial_start(loop, lock_lookups(k->env), k->url->host[k->host].name, k->url->host[k->host].port,
-	                     instant_add(clock_now(), ATTEMPT), on_dialed, k);
-	ev_now_update(loop);
-	ev_timer_set(&k->timer, (double)ATTEMPT / NSEC_PER_SEC + 0.1, 0.); /* dialing ends by itself */
-	ev_timer_start(loop, &k->timer);
-}
-
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct redis_link *k = w->data;
-
-	(void)loop;
-	(void)revents;
-	if (k->state == DOWN)
-		tell_all(k, k->outcome, &k->why);
-	else
-		lose(k, LOCK_FAILED, ERR_TIMEOUT, "it accepts connections, but does not answer");
-}
-
-void redis_link_raise(struct redis_link *k)
-{
-	if (k->state != DOWN || ev_is_active(&k->timer))
-		return;
-	k->tried = 0;
-	if (k->resting && !instant_passed(k->until, clock_now())) {
-		ev_timer_set(&k->timer, 0., 0.);
-		ev_timer_start(k->env->loop, &k->timer);
-		return;
-	}
-	k->resting = false;
-	try_host(k);
-}
-
-void redis_link_want(struct redis_link *k, struct lock_call *c)
-{
-	if (k->state == UP) {
-		c->ready(c);
-		return;
-	}
-	lock_pipeline_wait(&k->queue, c);
-	redis_link_raise(k);
-}
-
-void redis_link_send(struct redis_link *k, struct lock_call *c, int count, const char **words, const size_t *lens)
-{
-	if (k->state != UP)
-		return;
-	put(k, count, words, lens);
-	if (!k->events->push) {
-		put_stamp(k);
-		lock_pipeline_push(&k->queue, c);
-	}
-	flush(k);
-}
-
-void redis_link_forget(struct redis_link *k, struct lock_call *c, bool late)
-{
-	bool sent = lock_pipeline_forget(&k->queue, c);
-
-	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
-		lose(k, LOCK_FAILED, ERR_TIMEOUT, "the server does not answer");
-}
-
-void redis_link_turn_away(struct redis_link *k, const char *why)
-{
-	if (k->state != UP)
-		return;
-	k->host = (k->host + 1) % k->url->hosts;
-	lose(k, LOCK_FAILED, ERR_UNREACHABLE, "%s", why);
+	lock_link_lose(link, LOCK_FAILED, ERR_TIMEOUT, "it accepts connections, but does not answer");
 }
 
 /* ---- the whole ---- */
 
-bool redis_link_is_up(const struct redis_link *k)
+void redis_link_send(struct lock_link *link, struct lock_call *c, int count, const char **words, const size_t *lens)
 {
-	return k->state == UP;
+	struct redis_link *k = of(link);
+
+	if (!lock_link_is_up(link))
+		return;
+	put(k, count, words, lens);
+	if (!k->push) {
+		put_stamp(k);
+		lock_pipeline_push(&link->queue, c);
+	}
+	link_send(link);
 }
 
-const char *redis_link_script(const struct redis_link *k, int which)
+void redis_link_turn_away(struct lock_link *link, const char *why)
 {
+	if (!lock_link_is_up(link))
+		return;
+	lock_link_next_host(link);
+	lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "%s", why);
+}
+
+const char *redis_link_script(const struct lock_link *link, int which)
+{
+	const struct redis_link *k = (const struct redis_link *)link;
+
 	return *k->digest[which] ? k->digest[which] : NULL;
 }
 
-const char *redis_link_peer(const struct redis_link *k)
+bool redis_link_is_replica(const struct lock_link *link)
 {
-	return k->peer;
+	return ((const struct redis_link *)link)->replica;
 }
 
-bool redis_link_is_replica(const struct redis_link *k)
+struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
+                                 const struct lock_link_events *events, void (*push)(void *arg, const redisReply *r),
+                                 void *arg)
 {
-	return k->replica;
-}
-
-int redis_link_host(const struct redis_link *k)
-{
-	return k->host;
-}
-
-struct redis_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
-                                  const struct redis_link_events *events, void *arg)
-{
+	static const struct lock_link_ops ops = {
+		.attempt = ATTEMPT,
+		.rest = REST,
+		.greet = link_greet,
+		.send = link_send,
+		.parse = link_parse,
+		.overdue = link_overdue,
+		.close = link_close,
+	};
 	struct redis_link *k = mem_zero(sizeof *k);
 
-	*k = (struct redis_link){
-		.env = env, .url = url, .db = db, .scripts = scripts, .events = events, .arg = arg, .fd = -1
-	};
-	ev_init(&k->reads, on_readable);
-	ev_init(&k->writes, on_writable);
-	ev_init(&k->timer, on_timer);
-	k->reads.data = k->writes.data = k->timer.data = k;
-	return k;
-}
-
-void redis_link_free(struct redis_link *k)
-{
-	if (!k)
-		return;
-	hang_up(k);
-	k->dead = k->queue.stopped = true;
-	if (k->busy == 0)
-		destroy(k);
+	lock_link_init(&k->link, env, url, &ops, events, arg);
+	k->db = db;
+	k->scripts = scripts;
+	k->push = push;
+	return &k->link;
 }

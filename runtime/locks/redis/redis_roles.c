@@ -1,9 +1,9 @@
 #include "locks/redis/redis_roles.h"
 
 #include "base/mem.h"
+#include "locks/lock_op.h"
 #include "locks/redis/redis_link.h"
 
-#include <ev.h>
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,33 +12,21 @@
 struct asked { /* one host */
 	struct redis_roles *roles;
 	struct lock_url url; /* with that host alone; all in it is borrowed */
-	struct redis_link *link;
+	struct lock_link *link;
 	struct lock_call call;
 	bool primary;
 	char peer[300], run_id[48];
 };
 
 struct redis_roles {
-	struct lock_env *env;
+	struct lock lock;  /* of which the question is asked: for messages */
+	struct lock_op op; /* ends the question in time */
 	int hosts, open;
 	struct asked asked[LOCK_URL_HOSTS];
-	ev_timer timer;
 	struct redis_found found;
 	redis_roles_fn *done;
 	void *arg;
 };
-
-void redis_roles_cancel(struct redis_roles *r)
-{
-	if (!r)
-		return;
-	ev_timer_stop(r->env->loop, &r->timer);
-	for (int i = 0; i < r->hosts; i++) {
-		redis_link_forget(r->asked[i].link, &r->asked[i].call, false);
-		redis_link_free(r->asked[i].link);
-	}
-	free(r);
-}
 
 static void count(struct redis_found *f, const struct asked *a)
 {
@@ -50,22 +38,39 @@ static void count(struct redis_found *f, const struct asked *a)
 		snprintf(f->run_id, sizeof f->run_id, "%s", a->run_id);
 }
 
-static void end(struct redis_roles *r)
+/* The deadline has passed, all have answered, or nobody wants to know any more. */
+static void roles_on_over(void *arg, const struct lock_result *result)
 {
+	struct redis_roles *r = arg;
 	struct redis_found found = r->found;
 	redis_roles_fn *done = r->done;
-	void *arg = r->arg;
+	void *asker = r->arg;
 
-	for (int i = 0; i < r->hosts; i++)
+	(void)result;
+	for (int i = 0; i < r->hosts; i++) {
 		count(&found, &r->asked[i]);
-	redis_roles_cancel(r);
-	done(arg, &found);
+		lock_link_forget(r->asked[i].link, &r->asked[i].call, false);
+		lock_link_free(r->asked[i].link);
+	}
+	free(r);
+	if (done)
+		done(asker, &found);
+}
+
+void redis_roles_cancel(struct redis_roles *r)
+{
+	if (!r)
+		return;
+	r->done = NULL;
+	lock_op_cancel(&r->op);
 }
 
 static void count_off(struct asked *a)
 {
-	if (--a->roles->open == 0)
-		end(a->roles);
+	struct redis_roles *r = a->roles;
+
+	if (--r->open == 0)
+		lock_op_finish(&r->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
 static struct asked *of(struct lock_call *c)
@@ -88,7 +93,7 @@ static void on_answered(struct lock_call *c, const void *answer)
 
 	f->cluster |= strstr(info, "redis_mode:cluster") != NULL;
 	a->primary = !strstr(info, "redis_mode:cluster");
-	snprintf(a->peer, sizeof a->peer, "%s", redis_link_peer(a->link));
+	snprintf(a->peer, sizeof a->peer, "%s", a->link->peer);
 	if (at)
 		snprintf(a->run_id, sizeof a->run_id, "%.*s", (int)strspn(at + 7, "0123456789abcdef"), at + 7);
 	else
@@ -112,27 +117,18 @@ static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, c
 	count_off(a);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	(void)loop;
-	(void)revents;
-	end(w->data);
-}
-
-static const struct redis_link_events no_events = { .up = NULL };
-
 struct redis_roles *redis_roles_ask(struct lock_env *env, const struct lock_url *url, nsec patience,
                                     redis_roles_fn *done, void *arg)
 {
+	static const struct lock_link_events no_events = { .up = NULL };
 	struct redis_roles *r = mem_zero(sizeof *r);
 
-	*r = (struct redis_roles){ .env = env, .hosts = url->hosts, .open = url->hosts, .done = done, .arg = arg };
+	*r = (struct redis_roles){
+		.lock = { .url = url->host[0].name }, .hosts = url->hosts, .open = url->hosts, .done = done, .arg = arg
+	};
 	r->found.outcome = LOCK_FAILED;
 	err_set(&r->found.why, ERR_TIMEOUT, "none of the servers has said in time that it is a primary");
-	ev_now_update(env->loop);
-	ev_timer_init(&r->timer, on_timer, (double)patience / NSEC_PER_SEC, 0.);
-	r->timer.data = r;
-	ev_timer_start(env->loop, &r->timer);
+	lock_op_begin(&r->op, env, &r->lock, NULL, false, instant_add(clock_now(), patience), roles_on_over, r);
 	for (int i = 0; i < r->hosts; i++) {
 		struct asked *a = &r->asked[i];
 		*a = (struct asked){ .roles = r,
@@ -140,8 +136,8 @@ struct redis_roles *redis_roles_ask(struct lock_env *env, const struct lock_url 
 			             .call = { .ready = on_ready, .answered = on_answered, .lost = on_lost } };
 		a->url.hosts = 1;
 		a->url.host[0] = url->host[i];
-		a->link = redis_link_new(env, &a->url, 0, NULL, &no_events, a);
-		redis_link_want(a->link, &a->call);
+		a->link = redis_link_new(env, &a->url, 0, NULL, &no_events, NULL, a);
+		lock_link_want(a->link, &a->call);
 	}
 	return r;
 }

@@ -57,8 +57,7 @@ struct zk_lock {
 	struct zk_ask *ask;  /* under way */
 	bool again, parents; /* in this operation: a read was repeated; parents were made */
 
-	char *text; /* of the write under way, as are these */
-	struct version expected;
+	struct version expected; /* of the write under way, as are these */
 	bool acquiring, removing;
 	int64_t own;              /* zxid of our last write: no news to us */
 	struct lock_about *about; /* what the question under way fills; NULL: it is another operation */
@@ -139,8 +138,6 @@ static void finish(struct zk_lock *l, struct lock_result *r)
 {
 	if (l->about)
 		tell_about(l, r);
-	free(l->text);
-	l->text = NULL;
 	lock_op_finish(&l->op, r);
 }
 
@@ -299,7 +296,7 @@ static void send_set(struct zk_lock *l, zhandle_t *handle)
 	if (!known)
 		nonce_hex(a->id, ID_BYTES);
 	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
-	zoo_set_op_init(&ops[known], l->path, l->text, (int)strlen(l->text), dot ? atoi(dot + 1) : 0, &a->stat);
+	zoo_set_op_init(&ops[known], l->path, l->op.text, (int)strlen(l->op.text), dot ? atoi(dot + 1) : 0, &a->stat);
 	if (known)
 		zoo_check_op_init(&ops[0], child, -1);
 	else
@@ -353,7 +350,7 @@ static void send_create(struct zk_lock *l, zhandle_t *handle)
 	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
 	zoo_create_op_init(&ops[0], l->path, "", 0, acl_of(l), 0, NULL, 0);
 	zoo_create_op_init(&ops[1], child, "", 0, acl_of(l), 0, NULL, 0);
-	zoo_set_op_init(&ops[2], l->path, l->text, (int)strlen(l->text), 0, &a->stat);
+	zoo_set_op_init(&ops[2], l->path, l->op.text, (int)strlen(l->op.text), 0, &a->stat);
 	int rc = zoo_amulti(handle, 3, ops, a->results, on_set, a);
 	free(child);
 	if (rc != ZOK)
@@ -431,8 +428,6 @@ static void on_detach(struct lock_op *op)
 	struct zk_lock *l = (struct zk_lock *)(void *)((char *)op - offsetof(struct zk_lock, op));
 	struct zk_ask *a = l->ask;
 
-	free(l->text);
-	l->text = NULL;
 	zk_link_leave(l->server->link, &l->call);
 	if (!a)
 		return;
@@ -656,7 +651,7 @@ static void write_record(struct lock *lock, const struct record *r, const struct
 
 	(void)durable; /* always */
 	begin(l, true, by, done, arg);
-	if (!lock_op_print(&l->op, r, &l->text))
+	if (!lock_op_print(&l->op, r))
 		return;
 	l->expected = *expected;
 	l->acquiring = r->token == 0;

@@ -105,7 +105,7 @@ __attribute__((format(printf, 4, 5))) static void lose(struct zk_link *k, enum l
 		return;
 	}
 	if (!was_up) /* else who waits has asked again just now, from a completion */
-		lock_pipeline_lose(&k->queue, outcome, &why);
+		lock_pipeline_lose(&k->queue, true, outcome, &why);
 	if (k->events->down)
 		k->events->down(k->arg);
 	if (was_up && k->queue.first)

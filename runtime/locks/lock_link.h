@@ -1,0 +1,133 @@
+/* One connection to the one of several servers that serves: brought up when somebody wants it, shared by many locks.
+ * Not a protocol, which is the backend's, and no lock: it repeats nothing, and knows no record.
+ * Used by the backends whose connection this process drives itself: Redis, PostgreSQL, ZooKeeper. */
+#ifndef LUNARCH_LOCK_LINK_H
+#define LUNARCH_LOCK_LINK_H
+
+#include "locks/lock_pipeline.h"
+#include "locks/lock_url.h"
+
+#include <ev.h>
+
+struct dial;
+struct lock_link;
+
+/* What the backend gives, a const table. A member marked (may lose) may end in lock_link_lose. */
+struct lock_link_ops {
+	nsec attempt;  /* to connect to one host and greet it */
+	nsec rest;     /* after all hosts were asked and one refused: so long nobody is asked again. 0: no rest */
+	bool moves_on; /* a connection that was up and is lost makes the next host the first to be asked */
+
+	/* Connects. NULL: by TCP to the URL's host, of which the link then has the descriptor. (may lose) */
+	void (*dial)(struct lock_link *k);
+	/* It is connected, and k->fd is the descriptor: begins what ends in lock_link_up. (may lose) */
+	void (*greet)(struct lock_link *k);
+	/* The descriptor of lock_link_wait can be written to, or read from. (may lose) */
+	void (*send)(struct lock_link *k);
+	void (*parse)(struct lock_link *k);
+	/* The time of lock_link_tick has come. NULL: none is asked for. (may lose) */
+	void (*tick)(struct lock_link *k);
+	/* The attempt has taken too long: calls lock_link_lose with what is to be said. */
+	void (*overdue)(struct lock_link *k);
+	/* Drops all that the connection has but k->fd. Called for each that ends, also while it is dialed. NULL:
+	 * nothing. */
+	void (*close)(struct lock_link *k);
+	/* The last call: frees the backend's struct. NULL: free. */
+	void (*free)(struct lock_link *k);
+};
+
+/* What the owner is told, a const table; every member may be NULL. May free the link. */
+struct lock_link_events {
+	void (*up)(void *arg); /* before those who wait for the link */
+	/* An attempt failed, or the connection was lost; after all who asked were told. outcome: LOCK_FAILED or
+	 * LOCK_REFUSED. */
+	void (*down)(void *arg, enum lock_outcome outcome, const struct err *why);
+};
+
+enum lock_link_state { LOCK_LINK_DOWN, LOCK_LINK_DIALING, LOCK_LINK_GREETING, LOCK_LINK_UP };
+
+struct lock_link { /* first member of the backend's struct; written here alone, but for fd, host and queue */
+	struct lock_env *env;
+	const struct lock_url *url;
+	const struct lock_link_ops *ops;
+	const struct lock_link_events *events;
+	void *arg;
+
+	enum lock_link_state state;
+	int host, tried; /* of the URL's: asked now or last; how many in this round */
+	char peer[300];  /* "127.0.0.1:6379", of that host */
+	struct dial *dial;
+	int fd;          /* of the connection, closed with it; -1: none, or it is somebody else's */
+	uint64_t number; /* of the connection: one more with each that ends */
+	ev_io io;
+	ev_timer timer, ticker; /* timer: of an attempt; while down, the turn of those who wait */
+	struct lock_pipeline queue;
+	struct instant heard; /* when bytes came last, or the greeting began */
+
+	bool resting; /* until, refused for `why` */
+	struct instant until;
+	enum lock_outcome outcome;
+	struct err why;
+	int busy;  /* callbacks are running */
+	bool dead; /* freed while they do */
+};
+
+/* url: whose hosts are asked in turn; borrowed, outlives the link. NULL: there is one place, which ops->dial knows, and
+ * messages name no peer. Opens nothing yet. */
+void lock_link_init(struct lock_link *k, struct lock_env *env, const struct lock_url *url,
+                    const struct lock_link_ops *ops, const struct lock_link_events *events, void *arg);
+
+/* May be called from the link's callbacks: memory goes when they have returned. Nobody's call may be under way. NULL:
+ * nothing. */
+void lock_link_free(struct lock_link *k);
+
+/* ---- for locks ---- */
+
+/* Calls c->ready when the link is up, now if it is; else it is brought up, from the loop, and if that fails c->lost is
+ * called. */
+void lock_link_want(struct lock_link *k, struct lock_call *c);
+
+/* Its answer, if one comes, goes nowhere. late: its deadline has passed (see lock_link_late). */
+void lock_link_forget(struct lock_link *k, struct lock_call *c, bool late);
+
+/* What was sent then has had no answer by its deadline: a link on which nothing at all was heard since is given up. */
+void lock_link_late(struct lock_link *k, struct instant sent_at);
+
+/* Brings the link up for its events' sake. */
+void lock_link_raise(struct lock_link *k);
+bool lock_link_is_up(const struct lock_link *k);
+
+/* ---- for the backend ---- */
+
+/* For an ops->dial of one's own: it is connected, so ops->greet is called. */
+void lock_link_dialed(struct lock_link *k);
+
+/* The greeting is over: tells the owner, then all who wait. */
+void lock_link_up(struct lock_link *k);
+
+/* The connection, or the attempt, ends for this reason, which is put behind the peer's name. An attempt goes on with
+ * the next host, while there is one that was not asked in this round; else all who wait and all who were not answered
+ * are told. Of a connection that was up those are told who were not answered: who has begun to wait since, waits on. */
+void lock_link_lose(struct lock_link *k, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+/* Another host is asked next: while the link is up, before lock_link_lose. */
+void lock_link_next_host(struct lock_link *k);
+
+/* Waits for these events (EV_READ, EV_WRITE; 0: none) of this descriptor, instead of those before. */
+void lock_link_wait(struct lock_link *k, int fd, int events);
+
+/* Calls ops->parse from the loop, soon, whatever the descriptor says. */
+void lock_link_poke(struct lock_link *k);
+
+/* Calls ops->tick once, after so long, if the connection lasts; instead of an earlier request. */
+void lock_link_tick(struct lock_link *k, double after_s);
+
+/* Around callbacks of locks: the link's memory stays until leave. Those of ops need none. */
+void lock_link_enter(struct lock_link *k);
+void lock_link_leave(struct lock_link *k);
+
+/* After a callback: the connection that had this number is gone. */
+bool lock_link_ended(const struct lock_link *k, uint64_t number);
+
+#endif

@@ -1,0 +1,54 @@
+/* What the locks of one process share that are in the same place: one object for each place and user, with its
+ * connections, counted by its users; and who of them waits for notices.
+ * Not a connection: that is a link (lock_link.h). Used by the backends of networked stores. */
+#ifndef LUNARCH_LOCK_SERVER_H
+#define LUNARCH_LOCK_SERVER_H
+
+#include "locks/lock_channel.h"
+#include "locks/lock_link.h"
+
+struct lock_server;
+
+/* What the backend gives, a const table. place: what open parsed, of the backend's own kind. */
+struct lock_server_ops {
+	bool (*serves)(const struct lock_server *s, const void *place); /* the same place and user */
+	/* A new one; takes what is in place. notices is set by the backend, and has lock_server_notices as its events,
+	 * or calls its members from its own. */
+	struct lock_server *(*make)(struct lock_env *env, void *place);
+	void (*spare)(void *place); /* frees what is in place: there is a server already */
+	void (*free)(struct lock_server *s);
+	/* The link of notices is up: asks the server for the channel, or that it be told of it no more. NULL: the
+	 * backend has its own way. */
+	void (*listen)(struct lock_server *s, const char *channel);
+	void (*unlisten)(struct lock_server *s, const char *channel);
+};
+
+struct lock_server { /* first member of the backend's struct, zero when make returns but for notices */
+	const struct lock_server_ops *ops;
+	struct lock_env *env;
+	struct lock_server *next;
+	struct lock_hub *hub;
+	struct lock_link *notices; /* on which they come */
+	struct lock_board board;
+	ev_timer raise; /* brings the notices back */
+	int refusals, users;
+};
+
+/* The server of that place, made on first use; the caller is a user of it until it puts it. place is spent. */
+struct lock_server *lock_server_get(struct lock_env *env, const struct lock_server_ops *ops, void *place);
+
+/* One user more, who puts it too: around what may close the last lock. */
+void lock_server_hold(struct lock_server *s);
+void lock_server_put(struct lock_server *s); /* frees it after its last user */
+
+/* watch of struct lock_ops: enters, and asks for the channel or brings up the link. true: the channel is new here. */
+bool lock_server_watch(struct lock_server *s, struct lock_member *m, const char *channel, lock_changed_fn *changed,
+                       void *arg);
+void lock_server_unwatch(struct lock_server *s,
+                         struct lock_member *m); /* before the lock closes; also who never watched */
+
+/* arg: the struct lock_server. up asks for all channels again; down brings the link up after a while, as long as
+ * somebody waits for notices: a server that refuses us is asked ever more rarely. */
+extern const struct lock_link_events lock_server_notices;
+
+#endif
