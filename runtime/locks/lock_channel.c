@@ -46,7 +46,7 @@ static struct lock_channel *find(struct lock_board *b, const char *name)
 	return at ? *at : NULL;
 }
 
-static void tell(struct lock_member *m)
+void lock_member_tell(struct lock_member *m)
 {
 	ev_feed_event(m->board->loop, &m->timer, EV_TIMER);
 }
@@ -74,7 +74,8 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 		if (!tsearch(c, &m->board->channels, compare))
 			abort(); /* out of memory */
 	} else {
-		tell(m); /* of what happened before; the first on a channel is told when the server has confirmed it */
+		lock_member_tell(m); /* of what happened before; the first on a channel is told when the server has
+		                        confirmed it */
 	}
 	m->channel = c;
 	m->next = c->members;
@@ -111,7 +112,7 @@ void lock_board_tell(struct lock_board *b, const char *channel, const char *but)
 
 	for (struct lock_member *m = c ? c->members : NULL; m; m = m->next)
 		if (!but || strcmp(but, m->name) != 0)
-			tell(m);
+			lock_member_tell(m);
 }
 
 struct errand {

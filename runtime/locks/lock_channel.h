@@ -39,6 +39,9 @@ void lock_member_rename(struct lock_member *m);
  * is not. A second call changes only whom to tell. */
 struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg);
 
+/* Tells it by way of the loop, so that it may close any lock. */
+void lock_member_tell(struct lock_member *m);
+
 /* true: it was the last one on its channel, whose name is in `channel` (to be freed): the link tells the server. */
 bool lock_member_leave(struct lock_member *m, char **channel);
 

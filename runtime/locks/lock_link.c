@@ -53,6 +53,7 @@ static void link_hang_up(struct lock_link *k)
 	dial_cancel(k->dial);
 	k->dial = NULL;
 	k->state = LOCK_LINK_DOWN;
+	k->ending = false;
 	k->number++;
 	if (k->ops->close)
 		k->ops->close(k);
@@ -160,7 +161,7 @@ void lock_link_up(struct lock_link *k)
 	lock_link_enter(k);
 	if (k->events->up)
 		k->events->up(k->arg);
-	while (!k->dead && k->state == LOCK_LINK_UP && k->queue.first) {
+	while (!k->dead && lock_link_is_up(k) && k->queue.first) {
 		struct lock_call *c = lock_pipeline_next(&k->queue);
 		c->ready(c);
 	}
@@ -187,7 +188,7 @@ void lock_link_raise(struct lock_link *k)
 
 void lock_link_want(struct lock_link *k, struct lock_call *c)
 {
-	if (k->state == LOCK_LINK_UP) {
+	if (lock_link_is_up(k)) {
 		c->ready(c);
 		return;
 	}
@@ -263,7 +264,7 @@ void lock_link_tick(struct lock_link *k, double after_s)
 
 void lock_link_late(struct lock_link *k, struct instant sent_at)
 {
-	if (k->state == LOCK_LINK_UP && elapsed_standby(k->heard, sent_at) >= 0)
+	if (lock_link_is_up(k) && elapsed_standby(k->heard, sent_at) >= 0)
 		lock_link_lose(k, LOCK_FAILED, ERR_TIMEOUT, "the server does not answer");
 }
 
@@ -275,7 +276,7 @@ void lock_link_forget(struct lock_link *k, struct lock_call *c, bool late)
 
 bool lock_link_is_up(const struct lock_link *k)
 {
-	return k->state == LOCK_LINK_UP;
+	return k->state == LOCK_LINK_UP && !k->ending;
 }
 
 /* ---- the whole ---- */

@@ -46,7 +46,7 @@ struct lock_link_events {
 
 enum lock_link_state { LOCK_LINK_DOWN, LOCK_LINK_DIALING, LOCK_LINK_GREETING, LOCK_LINK_UP };
 
-struct lock_link { /* first member of the backend's struct; written here alone, but for fd, host and queue */
+struct lock_link { /* first member of the backend's struct; written here alone, but for fd, host, ending and queue */
 	struct lock_env *env;
 	const struct lock_url *url;
 	const struct lock_link_ops *ops;
@@ -57,6 +57,7 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	int host, tried; /* of the URL's: asked now or last; how many in this round */
 	char peer[300];  /* "127.0.0.1:6379", of that host */
 	struct dial *dial;
+	bool ending;     /* set by a backend inside a library that cannot be left yet: lock_link_lose follows soon */
 	int fd;          /* of the connection, closed with it; -1: none, or it is somebody else's */
 	uint64_t number; /* of the connection: one more with each that ends */
 	ev_io io;
@@ -114,7 +115,8 @@ void lock_link_lose(struct lock_link *k, enum lock_outcome outcome, enum err_cod
 /* Another host is asked next: while the link is up, before lock_link_lose. */
 void lock_link_next_host(struct lock_link *k);
 
-/* Waits for these events (EV_READ, EV_WRITE; 0: none) of this descriptor, instead of those before. */
+/* Waits for these events (EV_READ, EV_WRITE; 0: none) of this descriptor, instead of those before. A descriptor that
+ * was closed and opened again under the same number is another one: wait for none first. */
 void lock_link_wait(struct lock_link *k, int fd, int events);
 
 /* Calls ops->parse from the loop, soon, whatever the descriptor says. */

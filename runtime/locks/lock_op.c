@@ -25,12 +25,17 @@ static void end(struct lock_op *op, struct lock_result *r)
 	done(arg, r);
 }
 
+bool lock_op_is_late(const struct lock_op *op)
+{
+	return instant_passed(op->by, clock_now());
+}
+
 static void detach(struct lock_op *op)
 {
 	if (op->detach)
 		op->detach(op);
 	if (op->link)
-		lock_link_forget(op->link, op->call, instant_passed(op->by, clock_now()));
+		lock_link_forget(op->link, op->call, lock_op_is_late(op));
 }
 
 static void end_early(struct lock_op *op)

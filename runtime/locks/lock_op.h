@@ -71,6 +71,8 @@ void lock_op_fail_soon(struct lock_op *op, enum lock_outcome outcome, enum err_c
 /* cancel of struct lock_ops. */
 void lock_op_cancel(struct lock_op *op);
 
+bool lock_op_is_late(const struct lock_op *op); /* its deadline has passed */
+
 /* Milliseconds until the deadline, for what takes a timeout in them; at least 1. */
 int lock_op_left_ms(const struct lock_op *op);
 

@@ -8,12 +8,10 @@
 #include "base/module.h"
 #include "base/nonce.h"
 #include "locks/lock_op.h"
-#include "locks/lock_url.h"
+#include "locks/lock_server.h"
 #include "locks/zookeeper/zk_link.h"
 
-#include <ev.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,21 +20,11 @@
 #define CHILD "lunarch-"
 #define ID_BYTES 8
 #define ELECTION_MS 2000 /* an ensemble at its defaults finds that its leader is gone, and has another */
-#define RAISE_S 1.       /* between tries to get notices back */
 
-struct zk_hub { /* one per process: its sessions */
-	struct lock_env *env;
-	struct zk_server *servers;
-};
-
-struct zk_server { /* what locks with the same hosts, user and password share */
-	struct zk_server *next;
-	struct zk_hub *hub;
+struct zk_server {               /* of locks with the same hosts, user and password */
+	struct lock_server base; /* first; its link serves for all */
 	struct lock_url url;
-	int locks;
-	struct zk_link *link;
 	struct zk_watch *watches;
-	ev_timer raise;
 };
 
 /* The library's watchers cannot be taken back: what they point to outlives the lock. */
@@ -54,8 +42,8 @@ struct zk_lock {
 	char *path;
 	struct lock_op op;
 	struct lock_call call;
-	struct zk_ask *ask;  /* under way */
-	bool again, parents; /* in this operation: a read was repeated; parents were made */
+	struct zk_ask *ask; /* under way */
+	bool parents;       /* were made in this operation */
 
 	struct version expected; /* of the write under way, as are these */
 	bool acquiring, removing;
@@ -63,9 +51,7 @@ struct zk_lock {
 	struct lock_about *about; /* what the question under way fills; NULL: it is another operation */
 
 	struct zk_watch *watch;
-	lock_changed_fn *changed;
-	void *arg;
-	ev_timer poke; /* calls it, from the loop */
+	struct lock_member member;
 };
 
 /* A flight of requests; ends when its last completion was called. */
@@ -117,47 +103,23 @@ static const struct ACL_vector *acl_of(const struct zk_lock *l)
 }
 
 /* A read has shown that it answers. */
-static void tell_about(struct zk_lock *l, struct lock_result *r)
+static void tell_about(struct zk_lock *l)
 {
-	const char *version = zk_link_version(l->server->link);
-	bool answered = r->outcome == LOCK_OK || r->outcome == LOCK_ABSENT || r->outcome == LOCK_FOREIGN;
+	const char *version = zk_link_version(l->server->base.notices);
 	int major = 0, minor = 0;
 
-	if (!answered)
-		return;
-	*r = (struct lock_result){ .outcome = LOCK_OK };
 	*l->about = (struct lock_about){ .pause_ms = l->server->url.hosts > 1 ? ELECTION_MS : 0 };
 	snprintf(l->about->server, sizeof l->about->server, "ZooKeeper %s",
 	         *version ? version : "of no known version (srvr is not among its 4lw.commands.whitelist)");
 	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
 		snprintf(l->about->warning, sizeof l->about->warning,
 		         "this version gets no more repairs; 3.8 is tested");
-}
-
-static void finish(struct zk_lock *l, struct lock_result *r)
-{
-	if (l->about)
-		tell_about(l, r);
-	lock_op_finish(&l->op, r);
-}
-
-__attribute__((format(printf, 4, 5))) static void fail(struct zk_lock *l, enum lock_outcome outcome, enum err_code code,
-                                                       const char *fmt, ...)
-{
-	struct lock_result r = { .outcome = outcome };
-	char text[700];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	err_set(&r.err, code, "%s", text);
-	finish(l, &r);
+	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
 static void want(struct zk_lock *l)
 {
-	zk_link_want(l->server->link, &l->call);
+	lock_op_ask(&l->op, l->server->base.notices, &l->call);
 }
 
 static bool is_loss(int rc)
@@ -170,18 +132,18 @@ static void fail_rc(struct zk_lock *l, int rc)
 {
 	bool writing = l->op.writing;
 
-	if (!writing && is_loss(rc) && !l->again && lock_op_left_ms(&l->op) > 1) {
-		l->again = true; /* what only looks is repeated once */
+	if (is_loss(rc) && lock_op_repeat(&l->op, true)) {
 		want(l);
 	} else if (rc == ZNOAUTH || rc == ZINVALIDACL || rc == ZAUTHFAILED || rc == ZSESSIONCLOSEDREQUIRESASLAUTH) {
-		fail(l, LOCK_REFUSED, ERR_DENIED,
-		     "the server refuses it (%s): the user, the password or the node's ACL", zerror(rc));
+		lock_op_fail(&l->op, LOCK_REFUSED, ERR_DENIED,
+		             "the server refuses it (%s): the user, the password or the node's ACL", zerror(rc));
 	} else if (rc == ZNOTREADONLY || rc == ZTHROTTLEDOP || rc == -125 /* quota exceeded */) {
-		fail(l, LOCK_FAILED, ERR_FULL, "the server does not take the write (%s)", zerror(rc));
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_FULL, "the server does not take the write (%s)", zerror(rc));
 	} else if (rc == ZBADARGUMENTS || rc == ZUNIMPLEMENTED) {
-		fail(l, LOCK_FAILED, ERR_USAGE, "the server does not understand it (%s)", zerror(rc));
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_USAGE, "the server does not understand it (%s)", zerror(rc));
 	} else {
-		fail(l, writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s", zerror(rc));
+		lock_op_fail(&l->op, writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s",
+		             zerror(rc));
 	}
 }
 
@@ -213,12 +175,12 @@ static void on_record(int rc, const char *value, int len, const struct Stat *sta
 	             a->rc == ZNONODE; /* made in between: its child was not seen, so nothing may be written on that */
 	free(a);
 	snprintf(what, sizeof what, "the node %.300s", l->path);
-	if (rc == ZNONODE)
-		finish(l, &(struct lock_result){ .outcome = LOCK_ABSENT });
-	else if (rc != ZOK)
+	if (rc != ZOK && rc != ZNONODE)
 		fail_rc(l, rc);
 	else if (l->about)
-		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+		tell_about(l);
+	else if (rc == ZNONODE)
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
 	else
 		lock_op_found(&l->op, what, value ? value : "", len > 0 ? (size_t)len : 0, moved ? "?.0" : version,
 		              stat->mzxid);
@@ -261,7 +223,7 @@ static void wrote(struct zk_lock *l, const struct zk_ask *a, int version, int64_
 
 	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, version);
 	l->own = zxid;
-	finish(l, &r);
+	lock_op_finish(&l->op, &r);
 }
 
 static void make_parents(struct zk_lock *l);
@@ -278,7 +240,7 @@ static void on_set(int rc, const void *data)
 	else if (rc == ZOK)
 		wrote(l, a, a->stat.version, a->stat.mzxid);
 	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNODEEXISTS)
-		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 	else
 		fail_rc(l, rc);
 	free(a);
@@ -316,9 +278,9 @@ static void on_removed(int rc, const void *data)
 		return;
 	free(a);
 	if (rc == ZOK)
-		finish(l, &(struct lock_result){ .outcome = LOCK_OK });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNOTEMPTY)
-		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 	else
 		fail_rc(l, rc);
 }
@@ -370,21 +332,21 @@ static void on_parent(int rc, const char *value, const void *data)
 	if (rc == ZOK || rc == ZNODEEXISTS)
 		want(l);
 	else if (is_loss(rc))
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s", zerror(rc));
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s", zerror(rc));
 	else
 		fail_rc(l, rc);
 }
 
 static void make_parents(struct zk_lock *l)
 {
-	zhandle_t *handle = zk_link_handle(l->server->link);
+	zhandle_t *handle = zk_link_handle(l->server->base.notices);
 	int count = 0, rc = ZOK;
 
 	l->parents = true;
 	for (const char *p = l->path + 1; (p = strchr(p, '/')); p++)
 		count++;
 	if (!handle || count == 0) {
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the node cannot be made");
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE, "the node cannot be made");
 		return;
 	}
 	struct zk_ask *a = new_ask(l, count);
@@ -393,13 +355,13 @@ static void make_parents(struct zk_lock *l)
 		rc = zoo_acreate(handle, parent, "", 0, acl_of(l), 0, on_parent, a);
 		free(parent);
 	}
-	zk_link_sent(l->server->link);
+	zk_link_sent(l->server->base.notices);
 }
 
 static void on_ready(struct lock_call *c)
 {
 	struct zk_lock *l = (struct zk_lock *)(void *)((char *)c - offsetof(struct zk_lock, call));
-	zhandle_t *handle = zk_link_handle(l->server->link);
+	zhandle_t *handle = zk_link_handle(l->server->base.notices);
 
 	if (!handle)
 		return; /* seen by the link, which will tell */
@@ -412,7 +374,7 @@ static void on_ready(struct lock_call *c)
 		send_set(l, handle);
 	else
 		send_create(l, handle);
-	zk_link_sent(l->server->link);
+	zk_link_sent(l->server->base.notices);
 }
 
 static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
@@ -420,7 +382,7 @@ static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, c
 	struct zk_lock *l = (struct zk_lock *)(void *)((char *)c - offsetof(struct zk_lock, call));
 
 	(void)sent; /* what was sent has a completion of its own */
-	fail(l, outcome, why->code, "%s", why->text);
+	lock_op_fail(&l->op, outcome, why->code, "%s", why->text);
 }
 
 static void on_detach(struct lock_op *op)
@@ -428,28 +390,17 @@ static void on_detach(struct lock_op *op)
 	struct zk_lock *l = (struct zk_lock *)(void *)((char *)op - offsetof(struct zk_lock, op));
 	struct zk_ask *a = l->ask;
 
-	zk_link_leave(l->server->link, &l->call);
 	if (!a)
 		return;
 	a->lock = NULL;
 	l->ask = NULL;
-	if (instant_passed(op->by, clock_now()))
-		zk_link_late(l->server->link, a->sent_at);
+	if (lock_op_is_late(op))
+		zk_link_late(l->server->base.notices, a->sent_at);
 }
 
 /* ---- notices ---- */
 
 static void arm(struct zk_server *s, struct zk_watch *w);
-
-static void on_poke(struct ev_loop *loop, ev_timer *timer, int revents)
-{
-	struct zk_lock *l = timer->data;
-
-	(void)loop;
-	(void)revents;
-	if (l->changed)
-		l->changed(l->arg);
-}
 
 /* A watch fires once, and is set again; what is there then tells what was missed. Our own writes are no news. */
 static void on_armed(int rc, const struct Stat *stat, const void *data)
@@ -461,7 +412,7 @@ static void on_armed(int rc, const struct Stat *stat, const void *data)
 	if (!w->armed || !w->lock)
 		return;
 	if (w->primed && !w->told && now != w->seen && (now == 0 || now != w->lock->own))
-		ev_feed_event(w->lock->server->hub->env->loop, &w->lock->poke, EV_TIMER);
+		lock_member_tell(&w->lock->member);
 	w->primed = true;
 	w->told = false;
 	w->seen = now;
@@ -481,93 +432,61 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 	if (!w->armed || w->lock->ask)
 		return; /* it may be our own write: arming tells */
 	w->told = true;
-	ev_feed_event(w->lock->server->hub->env->loop, &w->lock->poke, EV_TIMER);
+	lock_member_tell(&w->lock->member);
 }
 
 static void arm(struct zk_server *s, struct zk_watch *w)
 {
-	zhandle_t *handle = zk_link_handle(s->link);
+	zhandle_t *handle = zk_link_handle(s->base.notices);
 
 	if (!handle || !w->lock)
 		return;
 	w->armed = zoo_awexists(handle, w->lock->path, on_watch, w, on_armed, w) == ZOK;
-	zk_link_sent(s->link);
+	zk_link_sent(s->base.notices);
 }
 
-static void on_up(void *arg)
+/* ---- servers ---- */
+
+static void server_on_up(void *arg)
 {
 	struct zk_server *s = arg;
 
 	for (struct zk_watch *w = s->watches; w; w = w->next)
 		arm(s, w);
+	lock_server_notices.up(arg);
 }
 
-static void on_down(void *arg)
+static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *why)
 {
-	struct zk_server *s = arg;
-
-	ev_timer_set(&s->raise, RAISE_S, 0.);
-	ev_timer_start(s->hub->env->loop, &s->raise);
+	(void)outcome; /* who is refused is asked as often as who is not reached */
+	lock_server_notices.down(arg, LOCK_FAILED, why);
 }
 
-static void on_raise(struct ev_loop *loop, ev_timer *w, int revents)
+static bool server_serves(const struct lock_server *s, const void *place)
 {
-	const struct zk_server *s = w->data;
-
-	(void)loop;
-	(void)revents;
-	if (s->watches)
-		zk_link_raise(s->link);
+	return lock_url_same_servers(&((const struct zk_server *)s)->url, place);
 }
 
-/* ---- servers ---- */
-
-static const struct zk_link_events events = { .up = on_up, .down = on_down };
-
-static const char hub_key;
-
-static void *make_hub(struct lock_env *env, struct err *err)
+static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	struct zk_hub *h = mem_zero(sizeof *h);
+	static const struct lock_link_events events = { .up = server_on_up, .down = server_on_down };
+	struct zk_server *s = mem_zero(sizeof *s);
 
-	(void)err;
-	h->env = env;
-	return h;
+	s->url = *(struct lock_url *)place;
+	s->base.notices = zk_link_new(env, &s->url, &events, s);
+	return &s->base;
 }
 
-/* Takes u. */
-static struct zk_server *server_get(struct zk_hub *h, struct lock_url *u)
+static void server_spare(void *place)
 {
-	struct zk_server *s;
-
-	for (s = h->servers; s; s = s->next)
-		if (lock_url_same_servers(&s->url, u))
-			break;
-	if (s) {
-		lock_url_fini(u);
-	} else {
-		s = mem_zero(sizeof *s);
-		*s = (struct zk_server){ .next = h->servers, .hub = h, .url = *u };
-		s->link = zk_link_new(h->env, &s->url, &events, s);
-		ev_init(&s->raise, on_raise);
-		s->raise.data = s;
-		h->servers = s;
-	}
-	s->locks++;
-	return s;
+	lock_url_fini(place);
 }
 
-static void server_put(struct zk_server *s)
+static void server_free(struct lock_server *server)
 {
-	struct zk_server **at = &s->hub->servers;
+	struct zk_server *s = (struct zk_server *)server;
 
-	if (--s->locks)
-		return;
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	ev_timer_stop(s->hub->env->loop, &s->raise);
-	zk_link_free(s->link);
+	lock_link_free(s->base.notices);
 	while (s->watches) {
 		struct zk_watch *w = s->watches;
 		s->watches = w->next;
@@ -576,6 +495,13 @@ static void server_put(struct zk_server *s)
 	lock_url_fini(&s->url);
 	free(s);
 }
+
+static const struct lock_server_ops server_ops = {
+	.serves = server_serves,
+	.make = server_make,
+	.spare = server_spare,
+	.free = server_free,
+};
 
 /* ---- the lock ---- */
 
@@ -604,7 +530,6 @@ static const struct lock_ops ops;
 static struct lock *open_lock(struct lock_env *env, const char *text, struct err *err)
 {
 	static const char *const known[] = { NULL };
-	struct zk_hub *h = lock_env_share(env, &hub_key, make_hub, free, err);
 	struct lock_url u;
 
 	if (lock_url_parse(&u, ops.scheme, text, PORT, known, err) < 0)
@@ -623,16 +548,15 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 		.path = mem_printf("/%s", path),
 		.call = { .ready = on_ready, .lost = on_lost },
 	};
-	ev_init(&l->poke, on_poke);
-	l->poke.data = l;
-	l->server = server_get(h, &u);
+	l->server = (struct zk_server *)lock_server_get(env, &server_ops, &u);
+	lock_member_init(&l->member, &l->server->base.board);
 	return &l->lock;
 }
 
 static void begin(struct zk_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	lock_op_begin(&l->op, l->server->hub->env, &l->lock, on_detach, writing, by, done, arg);
-	l->again = l->parents = l->removing = false;
+	lock_op_begin(&l->op, l->server->base.env, &l->lock, on_detach, writing, by, done, arg);
+	l->parents = l->removing = false;
 	l->about = NULL;
 }
 
@@ -687,16 +611,13 @@ static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct zk_lock *l = of(lock);
 
-	l->changed = changed;
-	l->arg = arg;
+	lock_server_watch(&l->server->base, &l->member, l->path, changed, arg);
 	if (l->watch)
 		return true;
 	l->watch = mem_zero(sizeof *l->watch);
 	*l->watch = (struct zk_watch){ .next = l->server->watches, .lock = l };
 	l->server->watches = l->watch;
 	arm(l->server, l->watch);
-	if (!ev_is_active(&l->server->raise))
-		zk_link_raise(l->server->link);
 	return true;
 }
 
@@ -707,8 +628,8 @@ static void close_lock(struct lock *lock)
 	lock_op_cancel(&l->op);
 	if (l->watch)
 		l->watch->lock = NULL;
-	ev_clear_pending(l->server->hub->env->loop, &l->poke);
-	server_put(l->server);
+	lock_server_unwatch(&l->server->base, &l->member);
+	lock_server_put(&l->server->base);
 	free(l->path);
 	free(l->lock.url);
 	free(l);
