@@ -5,6 +5,8 @@ local MOST <const> = 20 -- .c files in a room: one that has more holds two ideas
 local LIBRARIES <const> = { ["ev.h"] = "ev.h", ["lua.h"] = "lua", ["lauxlib.h"] = "lua", ["lualib.h"] = "lua", ["curl/curl.h"] = "curl" }
 -- Which file of a room alone may include a library.
 local SOLE <const> = { curl = "runtime/http/http_internal.h" }
+-- The test that may look inside, and why: the simulator copies a lease machine whole (a cloned virtual machine).
+local INSIDERS <const> = { ["tests/sim/sim.c"] = "lease/lease_internal.h" }
 local DOCS <const> = "docs/design.md"
 
 local rooms, order, problems = {}, {}, {}
@@ -60,11 +62,21 @@ local function room_of(path)
 	return path:match "^(.*)/[^/]*$"
 end
 
+-- X_internal.h is for the files whose names begin with X.
+local function check_inner(path, number, included)
+	local owner = included:match "^(.*)_internal%.h$"
+	local ours = owner and ("runtime/" .. owner)
+	if ours and path:sub(1, #ours) ~= ours and INSIDERS[path] ~= included then
+		problem('%s:%d: "%s" is private to %s*', path, number, included, owner)
+	end
+end
+
 -- `used` collects what is included from where, so that an edge that nothing needs any more leaves the list.
 local function check_include(room, path, number, line, used, files)
 	local own = line:match '^#include "([^"]+)"'
 	if own and own ~= "version.h" then
 		local other = room_of(own)
+		check_inner(path, number, own)
 		if not files["runtime/" .. own] then
 			problem('%s:%d: "%s": includes go by path from runtime/', path, number, own)
 		elseif other ~= room.name and not room.below[other] then
@@ -132,13 +144,14 @@ local function check_rooms(files)
 	end
 end
 
--- Two files (a header and its source are one) that include each other, directly or through others.
+-- Two files (a header, its source and its X_internal.h are one) that include each other, directly or through others.
 local function check_circles(files)
 	local includes, met = {}, {}
 	for path in pairs(files) do
-		local stem = path:match "^runtime/(.*)%.[ch]$"
+		local stem = path:match("^runtime/(.*)%.[ch]$"):gsub("_internal$", "")
 		includes[stem] = includes[stem] or {}
 		for other in text_of(path):gmatch '#include "([^"]+)%.h"' do
+			other = other:gsub("_internal$", "")
 			if defended[stem .. " " .. other] then
 				met[stem .. " " .. other] = true
 			elseif other ~= stem and files["runtime/" .. other .. ".h"] then
@@ -207,6 +220,20 @@ local function drawing()
 	return table.concat(lines, "\n") .. "\n"
 end
 
+local function check_tests()
+	local list <close> = assert(io.popen "find tests -name '*.[ch]'")
+	for path in list:lines() do
+		local number = 0
+		for line in io.lines(path) do
+			number = number + 1
+			local included = line:match '^#include "([^"]+)"'
+			if included then
+				check_inner(path, number, included)
+			end
+		end
+	end
+end
+
 read_rooms()
 if arg[1] == "--draw" then
 	io.write(drawing())
@@ -215,6 +242,7 @@ end
 local files = list_files()
 check_rooms(files)
 check_circles(files)
+check_tests()
 if not text_of(DOCS):find(drawing(), 1, true) then
 	problem("%s: its picture of the rooms is not what `lua5.4 scripts/rooms.lua --draw` prints", DOCS)
 end

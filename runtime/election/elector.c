@@ -21,7 +21,9 @@ struct elector {
 	struct lock_env *env;
 	const struct proof_self *self;
 	struct lock *lock;
-	struct lease lease;
+	struct lease *lease;
+	uint64_t op;              /* the number of the operation under way, or of the last, */
+	enum lease_write writing; /*     and what it was for, if it was a write */
 	const struct elector_callbacks *cb;
 	void *arg;
 	struct timeline *timeline;
@@ -67,7 +69,7 @@ struct elector {
 static struct log_about about(const struct elector *e)
 {
 	return (struct log_about){ .lock = e->lock->url,
-		                   .term = e->term_open ? lease_term(&e->lease) : 0,
+		                   .term = e->term_open ? lease_term(e->lease) : 0,
 		                   .token = e->term_open ? e->token : 0 };
 }
 
@@ -174,7 +176,8 @@ static int64_t above(int64_t token)
  * one in the record, by what has passed since. */
 static int64_t renewal_time(const struct elector *e, const struct record *r)
 {
-	int64_t wall_us = clock_wall_us(), passed_us = elapsed_holder(e->lease.good.at, clock_now()) / 1000 + 1;
+	int64_t wall_us = clock_wall_us(),
+		passed_us = elapsed_holder(lease_renewed_at(e->lease), clock_now()) / 1000 + 1;
 
 	if (r->renewed_us == RECORD_TIME_UNKNOWN || r->renewed_us > RECORD_TIME_MAX - passed_us)
 		return wall_us;
@@ -204,7 +207,7 @@ static void fill_holder(struct elector *e, struct record *r)
 	mem_replace(&r->address, e->address);
 	fill_process(e, r);
 	r->state = RECORD_LEADING;
-	fill_settings(r, lease_publishes(&e->lease));
+	fill_settings(r, lease_publishes(e->lease));
 	nonce_hex(r->write, sizeof r->write / 2);
 }
 
@@ -218,7 +221,7 @@ static void fill_new_term(struct elector *e, struct record *r)
 		mem_replace(&r->previous_holder, "");
 	if (changes && *e->version.text && r->transitions < RECORD_TRANSITIONS_MAX)
 		r->transitions++;
-	r->term = lease_next_term(&e->lease);
+	r->term = lease_next_term(e->lease);
 	r->acquired_us = clock_wall_us();
 	r->renewed_us = r->acquired_us;
 	r->token = e->lock->ops->token_in_record ? larger(above(larger(r->token, e->top_token)), clock_wall_us()) : 0;
@@ -227,7 +230,7 @@ static void fill_new_term(struct elector *e, struct record *r)
 
 static void fill_renewal(struct elector *e, struct record *r)
 {
-	r->term = lease_term(&e->lease);
+	r->term = lease_term(e->lease);
 	r->token = e->token;
 	r->acquired_us = e->acquired_us;
 	if (e->checkpoint)
@@ -258,7 +261,7 @@ static bool restore_checkpoint(struct elector *e, struct record *r)
 		say(e, LOG_WARN, "checkpoint_restored",
 		    "the store shows our record of %llu writes ago, without the checkpoint that it had "
 		    "acknowledged: the checkpoint is written again",
-		    (unsigned long long)(lease_next_count(&e->lease) - 1 - r->writes));
+		    (unsigned long long)(lease_next_count(e->lease) - 1 - r->writes));
 	e->restored = r->writes;
 	mem_replace(&r->checkpoint, e->kept);
 	return true;
@@ -314,7 +317,7 @@ static void on_changed(void *arg)
 static void watch_if_possible(struct elector *e)
 {
 	e->watching = e->lock->ops->watch && e->lock->ops->watch(e->lock, on_changed, e);
-	lease_watching(&e->lease, e->watching);
+	lease_watching(e->lease, e->watching);
 }
 
 static void on_dead(void *arg)
@@ -388,7 +391,7 @@ static void on_read(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
 	struct lease_event ev = { .kind = LEASE_EV_READ_DONE,
-		                  .op = e->lease.op,
+		                  .op = e->op,
 		                  .outcome = outcome_of(r->outcome),
 		                  .refused = is_refusal(r->outcome) };
 
@@ -421,7 +424,7 @@ static void say_low_token(struct elector *e)
 
 static void written_ok(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
-	enum lease_write what = e->lease.writing;
+	enum lease_write what = e->writing;
 
 	e->version = r->version;
 	record_take(&e->seen, e->written);
@@ -444,7 +447,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 
 static void written_not(struct elector *e, const struct lock_result *r)
 {
-	bool renewing = e->lease.writing == LEASE_RENEW;
+	bool renewing = e->writing == LEASE_RENEW;
 
 	e->renewals_failed += renewing;
 	if (r->outcome == LOCK_CONFLICT) {
@@ -452,9 +455,9 @@ static void written_not(struct elector *e, const struct lock_result *r)
 		return;
 	}
 	say_trouble(e,
-	            renewing                            ? "renew_failed"
-	            : e->lease.writing == LEASE_RELEASE ? "release_failed"
-	                                                : "acquire_failed",
+	            renewing                      ? "renew_failed"
+	            : e->writing == LEASE_RELEASE ? "release_failed"
+	                                          : "acquire_failed",
 	            r->err.text);
 	e->unwritable = true;
 }
@@ -471,7 +474,7 @@ static void on_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
 	struct lease_event ev = { .kind = LEASE_EV_WRITE_DONE,
-		                  .op = e->lease.op,
+		                  .op = e->op,
 		                  .outcome = outcome_of(r->outcome),
 		                  .refused = is_refusal(r->outcome),
 		                  .sent_at = r->sent_at };
@@ -488,7 +491,7 @@ static void on_written(void *arg, const struct lock_result *r)
 
 static void publish(struct elector *e)
 {
-	struct instant end = lease_end(&e->lease), kill = lease_kill(&e->lease);
+	struct instant end = lease_end(e->lease), kill = lease_kill(e->lease);
 
 	if (!e->term_open || (memcmp(&end, &e->end, sizeof end) == 0 && memcmp(&kill, &e->kill, sizeof kill) == 0))
 		return;
@@ -497,15 +500,27 @@ static void publish(struct elector *e)
 	e->cb->deadline(e->arg, end, kill);
 }
 
+/* Before the write is sent, since it may bring the deadline nearer. The lease machine decides nothing else by it, so it
+ * is told at once, also inside a step. */
+static void tell_sent(struct elector *e, uint64_t write)
+{
+	struct lease_event ev = { .kind = LEASE_EV_SENT, .write = write, .sent_at = clock_now() };
+	struct lease_actions a = lease_step(e->lease, &ev, ev.sent_at);
+
+	if (a.set & LEASE_DO_DEADLINE)
+		publish(e);
+}
+
 static void start_write(struct elector *e, const struct lease_actions *a)
 {
 	struct record *r = e->written = mem_zero(sizeof *e->written);
 
+	e->writing = a->write;
 	record_init(r);
 	record_copy(r, &e->seen);
 	bool durable = restore_checkpoint(e, r) || a->write != LEASE_RENEW || a->saves;
 	e->lock->token_floor = e->top_token;
-	r->writes = lease_next_count(&e->lease);
+	r->writes = lease_next_count(e->lease);
 	switch (a->write) {
 	case LEASE_ACQUIRE: /* another may have led meanwhile: what it saved stands */
 		mem_replace(&e->unsaved, NULL);
@@ -523,9 +538,7 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 		fill_release(e, r);
 		break;
 	}
-	lease_sent(&e->lease, record_write_id(r), clock_now());
-	if (e->lease.phase == PHASE_LEADING || e->lease.phase == PHASE_ENDING)
-		publish(e);
+	tell_sent(e, record_write_id(r));
 	e->lock->ops->write(e->lock, r, &e->version, durable, a->by, on_written, e);
 }
 
@@ -540,13 +553,13 @@ static void announce(struct elector *e, bool leads)
 static void open_term(struct elector *e)
 {
 	struct elector_term t = {
-		.term = lease_term(&e->lease),
+		.term = lease_term(e->lease),
 		.token = e->token,
 		.identity = e->identity,
 		.address = e->address,
 		.lock = e->lock->url,
-		.end = lease_end(&e->lease),
-		.kill = lease_kill(&e->lease),
+		.end = lease_end(e->lease),
+		.kill = lease_kill(e->lease),
 	};
 
 	e->term_open = true;
@@ -556,7 +569,7 @@ static void open_term(struct elector *e)
 	e->acquired_us = e->seen.acquired_us;
 	e->transitions++;
 	say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->identity,
-	    (double)elapsed_holder(e->lease.good.at, clock_now()) / NSEC_PER_SEC);
+	    (double)elapsed_holder(lease_renewed_at(e->lease), clock_now()) / NSEC_PER_SEC);
 	announce(e, true);
 	e->cb->lead(e->arg, &t);
 }
@@ -679,6 +692,8 @@ static void carry_out(struct elector *e, const struct lease_actions *a)
 		report_no_leader(e);
 	if (a->set & LEASE_DO_ASK)
 		e->cb->ask(e->arg);
+	if (a->set & (LEASE_DO_READ | LEASE_DO_WRITE))
+		e->op = a->op;
 	if (a->set & LEASE_DO_READ)
 		e->lock->ops->read(e->lock, a->by, on_read, e);
 	if (a->set & LEASE_DO_WRITE)
@@ -691,7 +706,7 @@ static void carry_out(struct elector *e, const struct lease_actions *a)
 
 static void arm(struct elector *e)
 {
-	nsec wait = lease_wait(&e->lease, clock_now());
+	nsec wait = lease_wait(e->lease, clock_now());
 
 	timer_stop(e->timeline, &e->timer);
 	if (wait != NSEC_NEVER)
@@ -713,7 +728,7 @@ static void step(struct elector *e, struct lease_event ev)
 	while (e->queued > 0) {
 		struct lease_event next = e->queue[0];
 		memmove(e->queue, e->queue + 1, sizeof *e->queue * (size_t)--e->queued);
-		struct lease_actions a = lease_step(&e->lease, &next, clock_now());
+		struct lease_actions a = lease_step(e->lease, &next, clock_now());
 		carry_out(e, &a);
 	}
 	e->queue = NULL;
@@ -794,8 +809,9 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	uint32_t seed = c->seed;
 	if (!seed)
 		nonce_bytes(&seed, sizeof seed);
-	lease_init(&e->lease, &c->times, c->observer, c->asks, seed);
-	lease_keeps(&e->lease, c->no_release);
+	e->lease = mem_zero(lease_size());
+	lease_init(e->lease, &c->times, c->observer, c->asks, seed);
+	lease_keeps(e->lease, c->no_release);
 	timer_init(e->timeline, &e->timer, on_timer);
 	return e;
 }
@@ -819,7 +835,7 @@ void elector_stopped(struct elector *e, bool reaped)
 		say(e, LOG_ERROR, "not_reaped",
 		    "something the term started could not be killed: the lease is left to expire");
 	step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
-	e->term_open = e->term_open && lease_is_leading(&e->lease, clock_now());
+	e->term_open = e->term_open && lease_is_leading(e->lease, clock_now());
 }
 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)
@@ -840,7 +856,7 @@ void elector_pause(struct elector *e, const char *why)
 
 void elector_configure(struct elector *e, const struct lease_times *t)
 {
-	lease_configure(&e->lease, t);
+	lease_configure(e->lease, t);
 	elector_look(e);
 }
 
@@ -867,17 +883,17 @@ void elector_look(struct elector *e)
 void elector_status(const struct elector *e, struct elector_status *out)
 {
 	struct instant now = clock_now();
-	enum lease_phase phase = lease_phase(&e->lease);
-	bool leading = lease_is_leading(&e->lease, now);
+	enum lease_phase phase = lease_phase(e->lease);
+	bool leading = lease_is_leading(e->lease, now);
 	bool term = phase == PHASE_LEADING || phase == PHASE_ENDING || phase == PHASE_LOST || phase == PHASE_NEXT;
 
 	*out = (struct elector_status){
 		.phase = phase,
 		.leading = leading,
-		.term = leading ? lease_term(&e->lease) : e->seen.term,
+		.term = leading ? lease_term(e->lease) : e->seen.term,
 		.token = leading ? e->token : e->seen.token,
-		.remaining = leading ? instant_until(lease_end(&e->lease), now) : 0,
-		.since_renewal = term ? elapsed_holder(e->lease.good.at, now) : -1,
+		.remaining = leading ? instant_until(lease_end(e->lease), now) : 0,
+		.since_renewal = term ? elapsed_holder(lease_renewed_at(e->lease), now) : -1,
 		.identity = e->identity,
 		.address = e->address,
 		.lock = e->lock->url,
@@ -906,6 +922,7 @@ void elector_free(struct elector *e)
 	record_fini(&e->seen);
 	drop_written(e);
 	history_forget(history_of(e->env), e);
+	free(e->lease);
 	free(e->trouble);
 	free(e->checkpoint);
 	free(e->unsaved);

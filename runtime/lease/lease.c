@@ -1,5 +1,7 @@
 #include "lease/lease.h"
 
+#include "lease/lease_internal.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -113,6 +115,11 @@ uint64_t lease_next_count(const struct lease *l)
 const struct lease_times *lease_publishes(const struct lease *l)
 {
 	return &l->times;
+}
+
+struct instant lease_renewed_at(const struct lease *l)
+{
+	return l->good.at;
 }
 
 /* Standbys may already be waiting by the shorter duration of a write whose outcome we do not know. */
@@ -829,6 +836,7 @@ static void on_event(struct lease *l, const struct lease_event *e, struct instan
 
 	switch (e->kind) {
 	case LEASE_EV_TICK:
+	case LEASE_EV_SENT: /* lease_step */
 		return;
 	case LEASE_EV_CAMPAIGN:
 		on_campaign(l, now);
@@ -881,28 +889,15 @@ static void settle_saves(struct lease *l, struct lease_actions *a)
 	a->set |= LEASE_DO_UNSAVED;
 }
 
-struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now)
-{
-	struct lease_actions a = { 0 };
-
-	look_at_deadlines(l, now, &a);
-	on_event(l, e, now, &a);
-	settle_saves(l, &a);
-	plan(l, now, &a);
-	report(l, now, &a);
-	publish(l, &a);
-	return a;
-}
-
-void lease_sent(struct lease *l, uint64_t write, struct instant sent_at)
+static void note_sent(struct lease *l, const struct lease_event *e)
 {
 	bool new_term = l->writing == LEASE_ACQUIRE || l->writing == LEASE_NEXT_TERM;
 
 	l->writes++;
-	l->last_write = write;
+	l->last_write = e->write;
 	l->limbo[l->limbo_len++] = (struct lease_sent){
-		.write = write,
-		.at = sent_at,
+		.write = e->write,
+		.at = e->sent_at,
 		.lease = l->times.lease,
 		.renew = l->times.renew,
 		.grace = l->times.grace,
@@ -911,6 +906,24 @@ void lease_sent(struct lease *l, uint64_t write, struct instant sent_at)
 		.save = l->writing == LEASE_RENEW ? l->save_wanted : 0,
 	};
 	l->save_due = false;
+}
+
+struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now)
+{
+	struct lease_actions a = { 0 };
+
+	if (e->kind == LEASE_EV_SENT) {
+		note_sent(l, e);
+		publish(l, &a);
+		return a;
+	}
+	look_at_deadlines(l, now, &a);
+	on_event(l, e, now, &a);
+	settle_saves(l, &a);
+	plan(l, now, &a);
+	report(l, now, &a);
+	publish(l, &a);
+	return a;
 }
 
 /* ---- when to come back ---- */
@@ -970,6 +983,11 @@ nsec lease_wait(const struct lease *l, struct instant now)
 }
 
 /* ---- set-up ---- */
+
+size_t lease_size(void)
+{
+	return sizeof(struct lease);
+}
 
 void lease_init(struct lease *l, const struct lease_times *t, bool observer, bool asks, uint32_t seed)
 {

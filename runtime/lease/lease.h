@@ -19,6 +19,7 @@
 #include "base/err.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 /* All in nanoseconds; names as in DESIGN: L R P G K D. */
@@ -104,13 +105,15 @@ enum lease_event_kind {
 	LEASE_EV_STOPPED,     /* the script has stopped and everything it started is reaped (reaped), or may not be */
 	LEASE_EV_PAUSE,       /* stop campaigning; a term that runs goes on */
 	LEASE_EV_SAVE,        /* save: the script wants its checkpoint in the record; answered by SAVED or UNSAVED */
+	LEASE_EV_SENT,        /* write, sent_at: the write that LEASE_DO_WRITE asked for is sent next */
 };
 struct lease_event {
 	enum lease_event_kind kind;
-	uint64_t op; /* READ_DONE, WRITE_DONE: the number the action had; another number is stale and dropped */
+	uint64_t op;    /* READ_DONE, WRITE_DONE: the number the action had; another number is stale and dropped */
+	uint64_t write; /* SENT: the write's random name, not 0 */
 	enum lease_outcome outcome;
 	bool refused; /* OUTCOME_FAILED: trying again will hardly help, so who holds nothing does it ever more rarely */
-	struct instant sent_at;   /* WRITE_DONE */
+	struct instant sent_at;   /* SENT, WRITE_DONE */
 	struct lease_sight sight; /* READ_DONE with OUTCOME_OK; WRITE_DONE with OUTCOME_OK: what was written */
 	uint64_t id;              /* HOLDER_DEAD */
 	bool yes;                 /* ANSWER */
@@ -136,7 +139,7 @@ enum lease_do {
 	LEASE_DO_NO_LEADER = 1 << 7, /* the reported leader leads no more, and nobody else does */
 	LEASE_DO_ASK = 1 << 8,       /* ask may_lead; answer with ANSWER */
 	LEASE_DO_READ = 1 << 9,      /* op, by */
-	LEASE_DO_WRITE = 1 << 10,    /* op, by, write; conditional on the last sight; say LEASE_SENT first */
+	LEASE_DO_WRITE = 1 << 10,    /* op, by, write; conditional on the last sight; pass LEASE_EV_SENT first */
 	LEASE_DO_FINISHED =
 		1 << 11, /* after an END for good: nothing is held any more, or it is left to expire (left) */
 };
@@ -164,70 +167,13 @@ enum lease_phase {
 	PHASE_NEXT, /* writing the next term after a reload */
 };
 
-#define LEASE_LIMBO 4
+#define LEASE_LIMBO 4 /* so many writes of unknown outcome are remembered; the oldest is forgotten for a new one */
 
-/* A write of ours that is, or may be, in the store, and the times it publishes. */
-struct lease_sent {
-	uint64_t write, term;
-	struct instant at;
-	nsec lease, renew, grace;
-	uint64_t save; /* the newest it carries */
-	enum lease_write what;
-};
-
-/* Caller's memory. Fields are private to lease.c; the functions below look. */
-struct lease {
-	struct lease_times times;
-	bool observer, asks, keeps, watching;
-	enum lease_phase phase;
-	uint32_t noise; /* state of the polling's jitter */
-
-	/* What the store shows. */
-	struct lease_sight seen; /* the last look, or what our last good write made of it */
-	struct instant seen_at;  /* receipt of the first sight of exactly that record */
-	bool looked, had_record; /* looked at all; ever saw a record */
-	bool dead;               /* the holder of `seen` is proved dead */
-	nsec longest; /* duration seen: what an absence is waited out for, since the record that is gone may not have
-	                 been seen */
-
-	/* What of ours may be in the store. */
-	struct lease_sent good;      /* the write our term rests on */
-	uint64_t own_write;          /* the last write of ours known to have been in the store */
-	uint64_t writes, last_write; /* how many were sent, and the name of the last */
-	struct lease_sent limbo[LEASE_LIMBO];
-	int limbo_len;
-	uint64_t term, top_term; /* ours, running or last; the largest ever seen */
-
-	/* The operation under way, and when the next may start. */
-	uint64_t op;
-	bool busy, dirty; /* dirty: something changed while it was under way */
-	enum lease_write writing;
-	bool look_due, stale; /* read before the next write: should, must */
-	struct instant next_look, next_try, next_poll;
-	int setbacks;      /* conflicts and unknown outcomes in a row */
-	int lows;          /* terms let go in a row, for their tokens */
-	int refusals;      /* in a row, */
-	bool refused_look; /*     of looks (else of writes) */
-
-	/* may_lead. */
-	bool asked, yes;
-	struct instant asked_at;
-
-	/* How a term ends, and what comes after it. */
-	enum lease_reason reason;
-	bool started, paused, finish, finished, next_term;
-	bool script_runs, unreaped;
-	struct instant stop_by, release_by;
-	uint64_t save_wanted, saved; /* the newest asked for, and known to be in the record */
-	bool save_due;               /* wanted, and not in any write yet */
-	struct instant out_since;    /* sitting out from here, */
-	nsec out_for, sit_out;       /* this long; and after the term that is ending */
-
-	/* What was reported. */
-	bool reported;
-	uint64_t reported_who;
-	struct instant published_end, published_kill;
-};
+/* The machine, in the caller's memory of lease_size() bytes. Its fields are in lease_internal.h, so
+ * that nobody decides anything from them but lease.c. It owns nothing: its memory may be copied, and freed at any time.
+ */
+struct lease;
+size_t lease_size(void);
 
 /* asks: a may_lead hook has to be asked before acquiring. seed: jitter of the polling. */
 void lease_init(struct lease *l, const struct lease_times *t, bool observer, bool asks, uint32_t seed);
@@ -241,12 +187,11 @@ void lease_keeps(struct lease *l, bool on);
 /* A watch delivers changes (true) or we poll (false). */
 void lease_watching(struct lease *l, bool on);
 
-/* The one door: looks at the deadlines first, then at the event, then plans. */
+/* The machine takes events here alone. It looks at the deadlines first, then at the event, then chooses the next
+ * operation. LEASE_EV_SENT is the exception: it belongs to the carrying out of LEASE_DO_WRITE, is passed before
+ * anything is sent, and decides nothing. Its one possible action is LEASE_DO_DEADLINE, since a write that publishes a
+ * shorter duration counts as applied from then on: that deadline must be published before the write is sent. */
 struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now);
-
-/* To be called when carrying out LEASE_DO_WRITE, before anything is sent: the write's random name (not 0).
- * lease_end and lease_kill may come nearer by it (a shorter duration counts as applied): publish them again. */
-void lease_sent(struct lease *l, uint64_t write, struct instant sent_at);
 
 /* The count of the next write, to be put into its record: 1, 2, ... (lease_sight.count). */
 uint64_t lease_next_count(const struct lease *l);
@@ -258,6 +203,7 @@ enum lease_phase lease_phase(const struct lease *l);
 bool lease_is_leading(const struct lease *l, struct instant now); /* bounded by time, not only by the phase */
 uint64_t lease_term(const struct lease *l); /* of the running or the last term; the acquiring write's is next_term */
 uint64_t lease_next_term(const struct lease *l);                  /* the term an ACQUIRE or NEXT_TERM write publishes */
+struct instant lease_renewed_at(const struct lease *l);           /* when the write on which the term rests was sent */
 struct instant lease_end(const struct lease *l);                  /* is_leading turns false */
 struct instant lease_kill(const struct lease *l);                 /* what runs then is killed */
 const struct lease_times *lease_publishes(const struct lease *l); /* the times a write publishes now */

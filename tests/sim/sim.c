@@ -1,6 +1,6 @@
 #include "sim.h"
 
-#include "lease/lease.h"
+#include "lease/lease_internal.h"
 #include "locks/lock_failover.h"
 
 #include <inttypes.h>
@@ -568,6 +568,26 @@ static void hear_of_doubt(const struct world *w, struct node *n, const struct ha
 		lock_failover_wrote(&n->doubt, &version, h->what != LEASE_RELEASE, h->content.duration, h->sent_at);
 }
 
+static void say_sent(struct world *w, int i, uint64_t write)
+{
+	struct node *n = &w->node[i];
+	struct lease_event e = { .kind = LEASE_EV_SENT, .write = write, .sent_at = local(w, n) };
+	struct lease_actions a = lease_step(&n->lease, &e, e.sent_at);
+	struct instant end = lease_end(&n->lease), kill = lease_kill(&n->lease);
+
+	if (a.set & ~(unsigned)LEASE_DO_DEADLINE)
+		violate(w, i, "the sending of a write decided something");
+	if (!n->runs)
+		return;
+	bool nearer = end.boot < n->page_end.boot || end.raw < n->page_end.raw || kill.boot < n->page_kill.boot ||
+	              kill.raw < n->page_kill.raw;
+	if (nearer && !n->page_ended && !(a.set & LEASE_DO_DEADLINE))
+		violate(w, i, "a deadline came nearer by a write and was not published before it");
+	n->page_end = instant_min(n->page_end, end);
+	n->page_kill = instant_min(n->page_kill, kill);
+	watch_kill(w, i);
+}
+
 static void start_write(struct world *w, int i, const struct lease_actions *a)
 {
 	struct node *n = &w->node[i];
@@ -593,12 +613,7 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 		n->acquiring_at = now;
 		n->acquiring_renew = lease_publishes(&n->lease)->renew;
 	}
-	lease_sent(&n->lease, write, now);
-	if (n->runs) {
-		n->page_end = instant_min(n->page_end, lease_end(&n->lease));
-		n->page_kill = instant_min(n->page_kill, lease_kill(&n->lease));
-		watch_kill(w, i);
-	}
+	say_sent(w, i, write);
 	n->open_op = a->op;
 	n->open_writing = true;
 	n->noticed = false;
