@@ -10,8 +10,8 @@
 #include <string.h>
 #include <strings.h>
 
-#define LANE_KEY "lunarch.http.the_lane"
-#define LANE_TYPE "lunarch.http.lane"
+#define CLIENT_KEY "lunarch.http.the_client"
+#define CLIENT_TYPE "lunarch.http.client"
 #define CALL_TYPE "lunarch.http.call"
 #define CONNECTIONS 100          /* to one host and port */
 #define STREAM_KEPT (256 * 1024) /* of a body that is read slower than it comes */
@@ -211,10 +211,10 @@ static void read_request(lua_State *L, int spec, struct http_request *r)
 	r->done = on_done;
 }
 
-static struct http *lane(lua_State *L)
+static struct http *client(lua_State *L)
 {
-	lua_getfield(L, LUA_REGISTRYINDEX, LANE_KEY);
-	struct http *h = *(struct http **)luaL_checkudata(L, -1, LANE_TYPE);
+	lua_getfield(L, LUA_REGISTRYINDEX, CLIENT_KEY);
+	struct http *h = *(struct http **)luaL_checkudata(L, -1, CLIENT_TYPE);
 	lua_pop(L, 1);
 	return h;
 }
@@ -243,7 +243,7 @@ static int call_start(lua_State *L)
 	r.tls = &tls;
 	r.arg = c;
 	r.data = c->streams ? on_data : NULL;
-	c->under_way = http_start(lane(L), &r);
+	c->under_way = http_start(client(L), &r);
 	bond_make(scope, &c->bond, on_over);
 	return 1;
 }
@@ -375,9 +375,9 @@ static int call_gc(lua_State *L)
 	return 0;
 }
 
-static int lane_gc(lua_State *L)
+static int client_gc(lua_State *L)
 {
-	struct http **h = luaL_checkudata(L, 1, LANE_TYPE);
+	struct http **h = luaL_checkudata(L, 1, CLIENT_TYPE);
 
 	http_free(*h);
 	*h = NULL;
@@ -403,15 +403,15 @@ static int open_natives(lua_State *L)
 	const struct http_options options = { .connections = CONNECTIONS, .kept = CONNECTIONS };
 	struct err err;
 
-	set_gc(L, LANE_TYPE, lane_gc);
+	set_gc(L, CLIENT_TYPE, client_gc);
 	set_gc(L, CALL_TYPE, call_gc);
 	struct http **slot = lua_newuserdatauv(L, sizeof(struct http *), 0);
 	*slot = NULL;
-	luaL_setmetatable(L, LANE_TYPE);
+	luaL_setmetatable(L, CLIENT_TYPE);
 	*slot = http_new(sched_loop(sched_of(L)), &options, &err);
 	if (!*slot)
 		return luaL_error(L, "%s", err.text);
-	lua_setfield(L, LUA_REGISTRYINDEX, LANE_KEY);
+	lua_setfield(L, LUA_REGISTRYINDEX, CLIENT_KEY);
 	luaL_newlib(L, natives);
 	return 1;
 }

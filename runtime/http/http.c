@@ -7,7 +7,7 @@
 
 void http_ready(struct http_call *c)
 {
-	struct http *h = c->lane;
+	struct http *h = c->client;
 
 	if (c->ready)
 		return;
@@ -23,7 +23,7 @@ void http_ready(struct http_call *c)
 
 static void unmark_ready(struct http_call *c)
 {
-	struct http *h = c->lane;
+	struct http *h = c->client;
 	struct http_call **p = &h->ready;
 
 	if (!c->ready)
@@ -49,7 +49,7 @@ static void split_head(const struct http_call *c, struct http_header *list)
 
 void http_take_back(struct http_call *c)
 {
-	struct pool *p = c->pool;
+	struct http_pool *p = c->pool;
 
 	if (!p)
 		return;
@@ -60,7 +60,7 @@ void http_take_back(struct http_call *c)
 
 static void free_call(struct http_call *c)
 {
-	struct http *h = c->lane;
+	struct http *h = c->client;
 
 	http_take_back(c);
 	unmark_ready(c);
@@ -85,7 +85,7 @@ static void free_call(struct http_call *c)
 /* The call's end: the caller hears of it, then it is gone. */
 static void finish(struct http_call *c)
 {
-	struct http *h = c->lane;
+	struct http *h = c->client;
 	struct http_header *list = mem_zero((c->head_count + 1) * sizeof *list);
 	struct http_headers headers = { .count = c->head_count, .list = list };
 	struct http_result r = { .status = c->status,
@@ -178,7 +178,7 @@ void http_tell(struct http *h)
 		h->telling = NULL;
 	}
 	ev_timer_stop(h->loop, &h->kick);
-	http_drop_old_pools(h);
+	http_pool_drop_old(h);
 }
 
 /* ---- errors ---- */
@@ -211,10 +211,10 @@ void http_ended(struct http_call *c, CURLcode code)
 /* An HTTP/2 connection that left a request unanswered is not used for new ones. */
 static void suspect_connection(const struct http_call *c)
 {
-	struct http *h = c->lane;
+	struct http *h = c->client;
 
 	if (c->pool && c->pool == h->pool && c->sent && !c->heard && c->maybe_http2)
-		http_begin_pool(h);
+		http_pool_begin(h);
 }
 
 static void timed_out(struct http_call *c, const char *which, nsec limit)
@@ -225,7 +225,7 @@ static void timed_out(struct http_call *c, const char *which, nsec limit)
 	http_take_back(c);
 	http_ended(c, CURLE_OPERATION_TIMEDOUT);
 	c->paused = false;
-	http_tell(c->lane);
+	http_tell(c->client);
 }
 
 /* ---- deadlines ---- */
@@ -257,13 +257,13 @@ static void arm(struct http_call *c)
 		wait = min_nsec(wait, c->paused ? c->r.silence : left_of(c->r.silence, c->heard_at, now));
 	if (wait == NSEC_NEVER)
 		return;
-	ev_now_update(c->lane->loop);
+	ev_now_update(c->client->loop);
 	ev_timer_set(&c->timer, wait > 0 ? (double)wait / NSEC_PER_SEC : 0., 0.);
-	ev_timer_start(c->lane->loop, &c->timer);
+	ev_timer_start(c->client->loop, &c->timer);
 }
 
 /* The timer is set once and looks, when it rings, at what has happened since. */
-static void on_call_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void call_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct http_call *c = w->data;
 	struct instant now = clock_now();
@@ -289,7 +289,7 @@ static struct http_call *new_call(struct http *h, const struct http_request *r)
 	struct http_call *c = mem_zero(sizeof *c);
 	char *plain = http_url_plain(r->url);
 
-	c->lane = h;
+	c->client = h;
 	c->r = *r;
 	c->name = mem_printf("%s %s", r->method ? r->method : r->body || r->streamed ? "POST" : "GET", plain);
 	c->began = c->heard_at = clock_now();
@@ -301,7 +301,7 @@ static struct http_call *new_call(struct http *h, const struct http_request *r)
 	h->calls = c;
 	h->stats.calls++;
 	h->stats.started++;
-	ev_timer_init(&c->timer, on_call_timer, 0., 0.);
+	ev_timer_init(&c->timer, call_on_timer, 0., 0.);
 	c->timer.data = c;
 	free(plain);
 	return c;
@@ -354,4 +354,59 @@ void http_pause(struct http_call *c, bool paused)
 		return;
 	c->heard_at = clock_now();
 	http_ready(c);
+}
+
+/* ---- clients ---- */
+
+static void http_on_kick(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)revents;
+	http_tell(w->data);
+}
+
+void http_prepare(void)
+{
+	curl_global_init(CURL_GLOBAL_DEFAULT); /* if it fails, so does http_new */
+}
+
+struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct err *err)
+{
+	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
+		err_set(err, ERR_SYSTEM, "libcurl %s did not start", curl_version_info(CURLVERSION_NOW)->version);
+		return NULL;
+	}
+	struct http *h = mem_zero(sizeof *h);
+	h->loop = loop;
+	h->o = o ? *o : (struct http_options){ 0 };
+	h->o.connections = h->o.connections ? h->o.connections : 16;
+	h->o.streams = h->o.streams ? h->o.streams : 100;
+	h->o.kept = h->o.kept ? h->o.kept : 16;
+	h->o.stall = h->o.stall ? h->o.stall : 20 * NSEC_PER_SEC;
+	h->ready_end = &h->ready;
+	ev_timer_init(&h->kick, http_on_kick, 0., 0.);
+	h->kick.data = h;
+	h->pool = http_pool_new(h);
+	if (h->pool)
+		return h;
+	err_set(err, ERR_SYSTEM, "libcurl has no memory or descriptors for a connection pool");
+	free(h);
+	return NULL;
+}
+
+void http_free(struct http *h)
+{
+	if (!h)
+		return;
+	while (h->calls)
+		http_cancel(h->calls);
+	ev_timer_stop(h->loop, &h->kick);
+	http_pool_drop_old(h);
+	http_pool_free(h->pool);
+	free(h);
+}
+
+struct http_stats http_stats(const struct http *h)
+{
+	return h->stats;
 }

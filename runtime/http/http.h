@@ -14,11 +14,11 @@
 
 struct buf;
 struct ev_loop;
-struct http;      /* a lane: a pool of connections */
+struct http;      /* a client with connections of its own */
 struct http_call; /* one request under way */
 
-/* A lane. Requests of different lanes never share a connection, so that what matters (renewals) does not queue behind
- * what does not (watches, lists): make one for each. Zeros are the defaults. */
+/* Requests of different clients never share a connection, so that what matters (renewals) does not queue behind what
+ * does not (watches, lists): make a client for each. Zeros are the defaults. */
 struct http_options {
 	int connections; /* at most so many to one host and port; more requests wait their turn. Default 16 */
 	int streams;     /* at most so many requests at once on one HTTP/2 connection. Default 100 */
@@ -34,12 +34,13 @@ void http_prepare(void);
 struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct err *err);
 
 /* Cancels what is under way (their `done` is called), closes the connections. NULL is nothing. Never blocks. Not from a
- * callback of this lane. */
+ * callback of this client. */
 void http_free(struct http *h);
 
-/* Requests that begin from now on take no connection there is; those close with what is under way on them. For files of
- * certificates that have changed: libcurl compares names, and reads them for each connection. From anywhere. */
-void http_begin_pool(struct http *h);
+/* Begins a new pool of connections: requests that begin from now on use none of the present ones, which close with the
+ * last request on them. For certificates whose files have changed: libcurl compares only the files' names, and reads
+ * them for each connection. From anywhere. */
+void http_pool_begin(struct http *h);
 
 /* How TLS is done. A file's name or the PEM text itself, each text terminated; where both are given the text counts.
  * Everything NULL: verify against the system's certificate authorities. */
@@ -62,7 +63,7 @@ struct http_result {
 	int status;    /* of the last answer; 0: none came */
 	bool unsent;   /* surely not sent: no byte of this request has left. false with an error: it may have arrived,
 	                * or may yet, and be acted upon */
-	bool queued;   /* it never had a connection, nor asked for one: it waited for its turn in the lane */
+	bool queued;   /* it never had a connection, nor asked for one: it waited for its turn in the client */
 	bool repeated; /* sent more than once: libcurl found the connection closed and took a new one, or it was
 	                * redirected. The server may have acted upon it more than once */
 	struct instant sent_at; /* read before its first byte left (of the first try, where libcurl repeated it on a new

@@ -148,7 +148,7 @@ static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockad
 	struct http_call *c = arg;
 
 	(void)purpose;
-	c->lane->stats.opened++;
+	c->client->stats.opened++;
 	c->opened = true;
 	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
@@ -162,7 +162,7 @@ static void set_tcp(int fd, int option, int value)
 static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
 	const struct http_call *c = arg;
-	int stall_ms = (int)(c->lane->o.stall / NSEC_PER_MS), stall_s = stall_ms / 1000, on = 1;
+	int stall_ms = (int)(c->client->o.stall / NSEC_PER_MS), stall_s = stall_ms / 1000, on = 1;
 
 	(void)purpose;
 	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on) == 0) {

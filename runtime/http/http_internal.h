@@ -1,4 +1,4 @@
-/* What the files of the HTTP client share: the lane, libcurl's pools, a call and its state.
+/* What the files of the HTTP client share: the client, libcurl's pools of connections, a call and its state.
  * Not for others: http.h is the client.
  * Used by http*.c, which alone know that libcurl exists. */
 #ifndef LUNARCH_HTTP_INSIDE_H
@@ -10,20 +10,21 @@
 #include <curl/curl.h>
 #include <ev.h>
 
-/* One of libcurl's pools. A lane begins a new one when an HTTP/2 connection stays silent: such a connection cannot be
- * closed alone while others use it, and would take every new request with it. The old pool ends with its last call. */
-struct pool {
-	struct http *lane;
+/* One of libcurl's pools of connections. A client begins a new one when an HTTP/2 connection stays silent: such a
+ * connection cannot be closed alone while others use it, and would take every new request with it. The old pool ends
+ * with its last call. */
+struct http_pool {
+	struct http *client;
 	CURLM *multi;
 	ev_timer timer;
 	size_t calls;
-	struct pool *next;
+	struct http_pool *next;
 };
 
 struct http {
 	struct ev_loop *loop;
 	struct http_options o;
-	struct pool *pool, *old;
+	struct http_pool *pool, *old;
 	struct http_call *calls;              /* all of them */
 	struct http_call *ready, **ready_end; /* those with something to tell */
 	const struct http_call *telling;      /* its callback runs; NULL once it is gone */
@@ -32,8 +33,8 @@ struct http {
 };
 
 struct http_call {
-	struct http *lane;
-	struct pool *pool; /* NULL: not, or no longer, with libcurl */
+	struct http *client;
+	struct http_pool *pool; /* NULL: not, or no longer, with libcurl */
 	struct http_call *next, **slot;
 	struct http_call *ready_next;
 	bool ready;
@@ -62,8 +63,10 @@ void http_ended(struct http_call *c, CURLcode code); /* libcurl is done with it 
 void http_take_back(struct http_call *c); /* out of libcurl's hands: an unfinished HTTP/1 connection is closed by
                                            * this, an HTTP/2 stream reset */
 
-/* http_pool.c */
-void http_drop_old_pools(struct http *h);
+/* http_pool.c. new: NULL without memory or descriptors. drop_old: frees the replaced pools that have no call left. */
+struct http_pool *http_pool_new(struct http *h);
+void http_pool_free(struct http_pool *p); /* NULL is nothing; it has no calls any more */
+void http_pool_drop_old(struct http *h);
 
 /* http_request.c: a request to libcurl's options. -1: c->err says what is wrong with it */
 int http_set_request(struct http_call *c, const struct http_request *r);

@@ -10,10 +10,10 @@
 
 struct sock {
 	ev_io io;
-	struct pool *pool;
+	struct http_pool *pool;
 };
 
-static void collect_ended(const struct pool *p)
+static void pool_collect_ended(const struct http_pool *p)
 {
 	const struct CURLMsg *m;
 	int left;
@@ -31,31 +31,31 @@ static void collect_ended(const struct pool *p)
 	}
 }
 
-static void act(struct pool *p, curl_socket_t fd, int events)
+static void pool_act(struct http_pool *p, curl_socket_t fd, int events)
 {
-	struct http *h = p->lane;
+	struct http *h = p->client;
 	int running;
 
 	curl_multi_socket_action(p->multi, fd, events, &running);
-	collect_ended(p);
+	pool_collect_ended(p);
 	http_tell(h); /* p may be gone */
 }
 
-static void on_io(struct ev_loop *loop, ev_io *w, int revents)
+static void sock_on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct sock *s = w->data;
 
 	(void)loop;
-	act(s->pool, w->fd,
-	    (revents & EV_READ ? CURL_CSELECT_IN : 0) | (revents & EV_WRITE ? CURL_CSELECT_OUT : 0) |
-	            (revents & EV_ERROR ? CURL_CSELECT_ERR : 0));
+	pool_act(s->pool, w->fd,
+	         (revents & EV_READ ? CURL_CSELECT_IN : 0) | (revents & EV_WRITE ? CURL_CSELECT_OUT : 0) |
+	                 (revents & EV_ERROR ? CURL_CSELECT_ERR : 0));
 }
 
-static void on_pool_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void pool_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;
 	(void)revents;
-	act(w->data, CURL_SOCKET_TIMEOUT, 0);
+	pool_act(w->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
 /* A connection that is closed while more of a streamed body is to come: libcurl (7.88) would wait for that for ever. */
@@ -72,14 +72,14 @@ static void note_deaf(CURL *easy)
 	http_ready(c);
 }
 
-static int on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *sock)
+static int pool_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *sock)
 {
-	struct pool *p = arg;
+	struct http_pool *p = arg;
 	struct sock *s = sock;
 	int events = (what & CURL_POLL_IN ? EV_READ : 0) | (what & CURL_POLL_OUT ? EV_WRITE : 0);
 
 	if (s)
-		ev_io_stop(p->lane->loop, &s->io);
+		ev_io_stop(p->client->loop, &s->io);
 	if (what == CURL_POLL_REMOVE) {
 		note_deaf(easy);
 		curl_multi_assign(p->multi, fd, NULL);
@@ -89,32 +89,32 @@ static int on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void *soc
 	if (!s) {
 		s = mem_zero(sizeof *s);
 		s->pool = p;
-		ev_init(&s->io, on_io);
+		ev_init(&s->io, sock_on_io);
 		s->io.data = s;
 		curl_multi_assign(p->multi, fd, s);
 	}
 	ev_io_set(&s->io, fd, events);
-	ev_io_start(p->lane->loop, &s->io);
+	ev_io_start(p->client->loop, &s->io);
 	return 0;
 }
 
 /* Never early: libcurl says a time only once, and an early call would lose it. */
-static int on_set_timer(CURLM *multi, long ms, void *arg)
+static int pool_on_set_timer(CURLM *multi, long ms, void *arg)
 {
-	struct pool *p = arg;
+	struct http_pool *p = arg;
 
 	(void)multi;
-	ev_timer_stop(p->lane->loop, &p->timer);
+	ev_timer_stop(p->client->loop, &p->timer);
 	if (ms < 0)
 		return 0;
 	if (ms > 0)
-		ev_now_update(p->lane->loop);
+		ev_now_update(p->client->loop);
 	ev_timer_set(&p->timer, ms > 0 ? (double)ms / 1e3 + 0.001 : 0., 0.);
-	ev_timer_start(p->lane->loop, &p->timer);
+	ev_timer_start(p->client->loop, &p->timer);
 	return 0;
 }
 
-/* ---- pools and lanes ---- */
+/* ---- pools ---- */
 
 /* libcurl's wake-up sockets are not close-on-exec (7.88): they take the two lowest free descriptors. */
 static CURLM *new_multi(void)
@@ -133,20 +133,20 @@ static CURLM *new_multi(void)
 	return m;
 }
 
-static struct pool *new_pool(struct http *h)
+struct http_pool *http_pool_new(struct http *h)
 {
 	CURLM *m = new_multi();
 
 	if (!m)
 		return NULL;
-	struct pool *p = mem_zero(sizeof *p);
-	p->lane = h;
+	struct http_pool *p = mem_zero(sizeof *p);
+	p->client = h;
 	p->multi = m;
-	ev_timer_init(&p->timer, on_pool_timer, 0., 0.);
+	ev_timer_init(&p->timer, pool_on_timer, 0., 0.);
 	p->timer.data = p;
-	curl_multi_setopt(m, CURLMOPT_SOCKETFUNCTION, on_watch);
+	curl_multi_setopt(m, CURLMOPT_SOCKETFUNCTION, pool_on_watch);
 	curl_multi_setopt(m, CURLMOPT_SOCKETDATA, p);
-	curl_multi_setopt(m, CURLMOPT_TIMERFUNCTION, on_set_timer);
+	curl_multi_setopt(m, CURLMOPT_TIMERFUNCTION, pool_on_set_timer);
 	curl_multi_setopt(m, CURLMOPT_TIMERDATA, p);
 	curl_multi_setopt(m, CURLMOPT_MAX_HOST_CONNECTIONS, (long)h->o.connections);
 	curl_multi_setopt(m, CURLMOPT_MAX_CONCURRENT_STREAMS, (long)h->o.streams);
@@ -154,18 +154,18 @@ static struct pool *new_pool(struct http *h)
 	return p;
 }
 
-static void free_pool(struct pool *p)
+void http_pool_free(struct http_pool *p)
 {
 	if (!p)
 		return;
 	curl_multi_cleanup(p->multi);
-	ev_timer_stop(p->lane->loop, &p->timer);
+	ev_timer_stop(p->client->loop, &p->timer);
 	free(p);
 }
 
-void http_begin_pool(struct http *h)
+void http_pool_begin(struct http *h)
 {
-	struct pool *p = new_pool(h);
+	struct http_pool *p = http_pool_new(h);
 
 	if (!p)
 		return; /* the old one still is */
@@ -174,68 +174,15 @@ void http_begin_pool(struct http *h)
 	h->pool = p;
 }
 
-void http_drop_old_pools(struct http *h)
+void http_pool_drop_old(struct http *h)
 {
-	for (struct pool **p = &h->old; *p;) {
-		struct pool *old = *p;
+	for (struct http_pool **p = &h->old; *p;) {
+		struct http_pool *old = *p;
 		if (old->calls) {
 			p = &old->next;
 			continue;
 		}
 		*p = old->next;
-		free_pool(old);
+		http_pool_free(old);
 	}
-}
-
-static void on_kick(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	(void)loop;
-	(void)revents;
-	http_tell(w->data);
-}
-
-void http_prepare(void)
-{
-	curl_global_init(CURL_GLOBAL_DEFAULT); /* if it fails, so does http_new */
-}
-
-struct http *http_new(struct ev_loop *loop, const struct http_options *o, struct err *err)
-{
-	if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK) {
-		err_set(err, ERR_SYSTEM, "libcurl %s did not start", curl_version_info(CURLVERSION_NOW)->version);
-		return NULL;
-	}
-	struct http *h = mem_zero(sizeof *h);
-	h->loop = loop;
-	h->o = o ? *o : (struct http_options){ 0 };
-	h->o.connections = h->o.connections ? h->o.connections : 16;
-	h->o.streams = h->o.streams ? h->o.streams : 100;
-	h->o.kept = h->o.kept ? h->o.kept : 16;
-	h->o.stall = h->o.stall ? h->o.stall : 20 * NSEC_PER_SEC;
-	h->ready_end = &h->ready;
-	ev_timer_init(&h->kick, on_kick, 0., 0.);
-	h->kick.data = h;
-	h->pool = new_pool(h);
-	if (h->pool)
-		return h;
-	err_set(err, ERR_SYSTEM, "libcurl has no memory or descriptors for a connection pool");
-	free(h);
-	return NULL;
-}
-
-void http_free(struct http *h)
-{
-	if (!h)
-		return;
-	while (h->calls)
-		http_cancel(h->calls);
-	ev_timer_stop(h->loop, &h->kick);
-	http_drop_old_pools(h);
-	free_pool(h->pool);
-	free(h);
-}
-
-struct http_stats http_stats(const struct http *h)
-{
-	return h->stats;
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 16       /* calls at once in a lane: as many as it has connections */
+#define MOST 16       /* calls at once in an HTTP client: as many as it has connections */
 #define CROWD 8       /* of them, looks */
 #define LOGINS_MOST 2 /* a token may be old when it comes: rights change, clocks of members differ */
 
@@ -130,9 +130,9 @@ void etcd_client_avoid(struct etcd_client *c, int endpoint)
 void etcd_client_mistrust(struct etcd_client *c)
 {
 	c->revision = 0;
-	http_begin_pool(c->pool);
+	http_pool_begin(c->pool);
 	if (c->side)
-		http_begin_pool(c->side);
+		http_pool_begin(c->side);
 }
 
 /* ---- a call ---- */

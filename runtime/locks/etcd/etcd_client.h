@@ -77,7 +77,7 @@ struct etcd_client {
 	char *base[LOCK_URL_HOSTS]; /* "https://host:port" */
 	bool tls;
 	struct http_tls how;
-	struct http *pool; /* transactions; watches have a lane of their own in the hub */
+	struct http *pool; /* transactions; watches have a client of their own in the hub */
 	struct http *side; /* looks that would have to queue: a crowd of candidates does not hold up renewals. NULL at
 	                      first */
 	struct etcd_queue queue[ETCD_KINDS]; /* libcurl's own takes time that grows with the square of its length */

@@ -23,8 +23,8 @@ struct kube_api {
 	char *kubeconfig, *context; /* what it was asked for */
 	struct kube_config config;
 	struct kube_auth *auth;
-	struct http *pools[KUBE_LANES];
-	uint64_t files; /* the credential's whose certificate the lanes' connections show */
+	struct http *clients[KUBE_CLIENTS];
+	uint64_t files; /* the credential's whose certificate the clients' connections show */
 
 	/* A standby asks for nothing for days, and then shall lead at once: its connection for work is kept open. */
 	ev_timer idle;
@@ -257,8 +257,8 @@ static void leave_old_connections(struct kube_api *a, uint64_t files)
 	if (files == a->files)
 		return;
 	a->files = files;
-	for (int i = 0; i < KUBE_LANES; i++)
-		http_begin_pool(a->pools[i]);
+	for (int i = 0; i < KUBE_CLIENTS; i++)
+		http_pool_begin(a->clients[i]);
 }
 
 static void send_request(struct kube_call *c)
@@ -282,27 +282,27 @@ static void send_request(struct kube_call *c)
 	for (char *const *h = f->headers; *h; h++)
 		headers[n++] = *h;
 	char *url = url_of(c);
-	c->http = http_start(c->api->pools[c->r.pool], &(struct http_request){
-							       .method = c->r.method,
-							       .url = url,
-							       .headers = headers,
-							       .bearer = c->credential->token,
-							       .user = f->user,
-							       .password = f->password,
-							       .body = c->r.body,
-							       .body_len = c->r.body ? strlen(c->r.body) : 0,
-							       .tls = &c->credential->tls,
-							       .server_name = f->server_name,
-							       .proxy = f->proxy,
-							       .by = c->r.by,
-							       .connect = CONNECT,
-							       .first_byte = c->r.first_byte,
-							       .limit = KUBE_OBJECT_BYTES,
-							       .arg = c,
-							       .answered = c->r.data ? on_answered : NULL,
-							       .data = c->r.data ? on_data : NULL,
-							       .done = on_http_done,
-						       });
+	c->http = http_start(c->api->clients[c->r.client], &(struct http_request){
+								   .method = c->r.method,
+								   .url = url,
+								   .headers = headers,
+								   .bearer = c->credential->token,
+								   .user = f->user,
+								   .password = f->password,
+								   .body = c->r.body,
+								   .body_len = c->r.body ? strlen(c->r.body) : 0,
+								   .tls = &c->credential->tls,
+								   .server_name = f->server_name,
+								   .proxy = f->proxy,
+								   .by = c->r.by,
+								   .connect = CONNECT,
+								   .first_byte = c->r.first_byte,
+								   .limit = KUBE_OBJECT_BYTES,
+								   .arg = c,
+								   .answered = c->r.data ? on_answered : NULL,
+								   .data = c->r.data ? on_data : NULL,
+								   .done = on_http_done,
+							   });
 	free(url);
 }
 
@@ -326,12 +326,12 @@ static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
 	double idle = (double)elapsed_holder(a->worked_at, now) / NSEC_PER_SEC;
 
 	(void)loop, (void)events;
-	if (http_stats(a->pools[KUBE_WATCH]).calls == 0)
+	if (http_stats(a->clients[KUBE_WATCH]).calls == 0)
 		return;
 	if (idle >= KEEP_WARM && !a->warm.busy)
 		kube_api_start(a, &a->warm,
 		               &(struct kube_request){
-				       .pool = KUBE_WORK,
+				       .client = KUBE_WORK,
 				       .method = "GET",
 				       .path = "/version",
 				       .by = instant_add(now, CONNECT),
@@ -342,9 +342,9 @@ static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
 
 void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r)
 {
-	if (r->pool == KUBE_WORK)
+	if (r->client == KUBE_WORK)
 		a->worked_at = clock_now();
-	if (r->pool == KUBE_WATCH && !ev_is_active(&a->idle))
+	if (r->client == KUBE_WATCH && !ev_is_active(&a->idle))
 		keep_warm(a, KEEP_WARM);
 	*c = (struct kube_call){ .api = a, .r = *r, .busy = true };
 	c->r.path = mem_dup(r->path);
@@ -374,8 +374,8 @@ static void api_free(struct kube_api *a)
 {
 	kube_api_cancel(&a->warm);
 	ev_timer_stop(a->env->loop, &a->idle);
-	for (int i = 0; i < KUBE_LANES; i++)
-		http_free(a->pools[i]);
+	for (int i = 0; i < KUBE_CLIENTS; i++)
+		http_free(a->clients[i]);
 	kube_auth_free(a->auth);
 	kube_config_fini(&a->config);
 	free(a->kubeconfig);
@@ -405,18 +405,18 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	return h;
 }
 
-static int open_lanes(struct kube_api *a, struct err *err)
+static int open_clients(struct kube_api *a, struct err *err)
 {
 	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time,
 	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue. */
-	static const struct http_options pools[KUBE_LANES] = {
+	static const struct http_options options[KUBE_CLIENTS] = {
 		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
 		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
 		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
 	};
 
-	for (int i = 0; i < KUBE_LANES; i++)
-		if (!(a->pools[i] = http_new(a->env->loop, &pools[i], err)))
+	for (int i = 0; i < KUBE_CLIENTS; i++)
+		if (!(a->clients[i] = http_new(a->env->loop, &options[i], err)))
 			return -1;
 	return 0;
 }
@@ -430,7 +430,7 @@ static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const cha
 	a->idle.data = a;
 	a->kubeconfig = mem_dup(kubeconfig);
 	a->context = mem_dup(context);
-	if (kube_config_load(&a->config, kubeconfig, context, err) < 0 || open_lanes(a, err) < 0) {
+	if (kube_config_load(&a->config, kubeconfig, context, err) < 0 || open_clients(a, err) < 0) {
 		api_free(a);
 		return NULL;
 	}

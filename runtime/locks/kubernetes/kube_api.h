@@ -27,11 +27,11 @@ struct ev_loop *kube_api_loop(const struct kube_api *a);
  * where a server allows 100 streams to a connection (kube-apiserver does), but libcurl 7.88 opens all it may once the
  * first is full (curl#10456). One watch of the namespace would take 1: it needs the right to see every Lease there,
  * which no rule with resourceNames gives. */
-enum kube_pool {
+enum kube_client {
 	KUBE_WORK, /* renewals, and all that a term depends on */
 	KUBE_WATCH,
 	KUBE_EVENTS,
-	KUBE_LANES
+	KUBE_CLIENTS
 };
 
 /* Of one object, with what is around it: API servers store at most 1.5 MB, whose JSON has more, since texts are
@@ -54,7 +54,7 @@ struct kube_answer {
 struct kube_call; /* in its owner's memory, zero before the first use, busy until done */
 
 struct kube_request {
-	enum kube_pool pool;
+	enum kube_client client;
 	const char *method, *path; /* below the server's URL, with its query. Copied */
 	const char *kind;          /* Content-Type of the body; NULL: application/json */
 	char *body;                /* taken; NULL: none */

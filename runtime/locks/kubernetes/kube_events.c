@@ -87,7 +87,7 @@ void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_k
 	char *path = mem_printf("/api/v1/namespaces/%s/events", ns);
 	kube_api_start(api, &e->call,
 	               &(struct kube_request){
-			       .pool = KUBE_EVENTS,
+			       .client = KUBE_EVENTS,
 			       .method = "POST",
 			       .path = path,
 			       .body = body,

@@ -199,7 +199,7 @@ static void open_watch(struct kube_watch *w)
 	arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
 	kube_api_start(w->api, &w->call,
 	               &(struct kube_request){
-			       .pool = KUBE_WATCH,
+			       .client = KUBE_WATCH,
 			       .method = "GET",
 			       .path = path,
 			       .first_byte = OPEN_WITHIN,

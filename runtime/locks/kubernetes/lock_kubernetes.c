@@ -123,7 +123,7 @@ static void start(struct kube_lock *l, const char *method, const char *path, jso
 {
 	kube_api_start(l->api, &l->call,
 	               &(struct kube_request){
-			       .pool = KUBE_WORK,
+			       .client = KUBE_WORK,
 			       .method = method,
 			       .path = path,
 			       .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
