@@ -20,7 +20,7 @@ static bool is_error(int status)
 }
 
 /* Moves what co gave to L: its results, or the error value. */
-static void take(lua_State *L, lua_State *co, int status, int *n)
+static void coroutine_take(lua_State *L, lua_State *co, int status, int *n)
 {
 	if (is_error(status))
 		*n = 1;
@@ -33,7 +33,7 @@ static void take(lua_State *L, lua_State *co, int status, int *n)
 
 static int resume_relayed(lua_State *L, int status, lua_KContext ctx);
 
-static int run(lua_State *L, lua_State *co, int nargs)
+static int coroutine_run(lua_State *L, lua_State *co, int nargs)
 {
 	int n = 0, status = sched_resume_nested(L, co, nargs, &n);
 
@@ -41,7 +41,7 @@ static int run(lua_State *L, lua_State *co, int nargs)
 		lua_pop(co, n);
 		return sched_relay(L, (lua_KContext)co, resume_relayed);
 	}
-	take(L, co, status, &n);
+	coroutine_take(L, co, status, &n);
 	lua_pushboolean(L, !is_error(status));
 	lua_insert(L, -(n + 1));
 	return n + 1;
@@ -51,11 +51,11 @@ static int resume_relayed(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
 	sched_unpark(L);
-	return run(L, (lua_State *)ctx, 0);
+	return coroutine_run(L, (lua_State *)ctx, 0);
 }
 
 /* resume's ways to fail before anything runs: 0, or the two values that say why */
-static int refuse(lua_State *L, lua_State *co, int nargs)
+static int coroutine_refuse(lua_State *L, lua_State *co, int nargs)
 {
 	lua_pushboolean(L, 0);
 	if (sched_parked(co))
@@ -70,12 +70,12 @@ static int refuse(lua_State *L, lua_State *co, int nargs)
 static int co_resume(lua_State *L)
 {
 	lua_State *co = coroutine_at(L, 1);
-	int nargs = lua_gettop(L) - 1, refused = refuse(L, co, nargs);
+	int nargs = lua_gettop(L) - 1, refused = coroutine_refuse(L, co, nargs);
 
 	if (refused)
 		return refused;
 	lua_xmove(L, co, nargs);
-	return run(L, co, nargs);
+	return coroutine_run(L, co, nargs);
 }
 
 static int wrap_relayed(lua_State *L, int status, lua_KContext ctx);
@@ -87,7 +87,7 @@ static int rethrow(lua_State *L, lua_State *co)
 
 	if (is_error(lua_status(co)))
 		lua_resetthread(co); /* its <close> variables; leaves the error value */
-	take(L, co, LUA_ERRRUN, &n);
+	coroutine_take(L, co, LUA_ERRRUN, &n);
 	if (lua_type(L, -1) == LUA_TSTRING && !sched_over(L)) {
 		luaL_where(L, 1);
 		lua_insert(L, -2);
@@ -106,7 +106,7 @@ static int run_wrapped(lua_State *L, lua_State *co, int nargs)
 		lua_pop(co, n);
 		return sched_relay(L, 0, wrap_relayed);
 	}
-	take(L, co, status, &n);
+	coroutine_take(L, co, status, &n);
 	return n;
 }
 
@@ -123,7 +123,7 @@ static int call_wrapped(lua_State *L)
 	lua_State *co = lua_tothread(L, lua_upvalueindex(1));
 	int nargs = lua_gettop(L);
 
-	if (refuse(L, co, nargs))
+	if (coroutine_refuse(L, co, nargs))
 		return lua_error(L);
 	lua_xmove(L, co, nargs);
 	return run_wrapped(L, co, nargs);

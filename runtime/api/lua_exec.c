@@ -49,14 +49,14 @@ static bool ended(const struct job *j)
 	return true;
 }
 
-static void stop(struct job *j)
+static void job_stop(struct job *j)
 {
 	for (int i = 0; i < j->n; i++)
 		if (j->child[i])
 			child_stop_gently(j->child[i]);
 }
 
-static void let_go(struct job *j)
+static void job_let_go(struct job *j)
 {
 	for (int i = 0; i < j->n; i++) {
 		if (j->child[i])
@@ -184,8 +184,8 @@ static int job_start(lua_State *L)
 	for (int i = 0; i < n; i++) {
 		lua_rawgeti(L, 1, i + 1);
 		if (start_one(L, j, i, lua_toboolean(L, 2), &err) < 0) {
-			stop(j);
-			let_go(j);
+			job_stop(j);
+			job_let_go(j);
 			return bind_fail_err(L, &err);
 		}
 		lua_settop(L, 3);
@@ -195,7 +195,7 @@ static int job_start(lua_State *L)
 
 /* ---- waiting ---- */
 
-static void leave(struct wait *wait)
+static void wait_leave(struct wait *wait)
 {
 	struct waiter *w = (struct waiter *)((char *)wait - offsetof(struct waiter, wait));
 
@@ -205,7 +205,7 @@ static void leave(struct wait *wait)
 			break;
 		}
 	if (w->owns)
-		stop(w->job);
+		job_stop(w->job);
 }
 
 static int wait_for(lua_State *L, const struct waiter *waiter, double timeout_s, lua_KFunction k)
@@ -213,7 +213,7 @@ static int wait_for(lua_State *L, const struct waiter *waiter, double timeout_s,
 	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
 
 	*w = *waiter;
-	w->wait.left = leave;
+	w->wait.left = wait_leave;
 	w->next = w->job->waiters;
 	w->job->waiters = w;
 	return sched_wait(L, &w->wait, timeout_s, 0, k);
@@ -435,13 +435,13 @@ static int job_index(lua_State *L)
 
 static int job_close(lua_State *L)
 {
-	stop(job_at(L, 1));
+	job_stop(job_at(L, 1));
 	return 0;
 }
 
 static int job_gc(lua_State *L)
 {
-	let_go(job_at(L, 1));
+	job_let_go(job_at(L, 1));
 	return 0;
 }
 

@@ -48,7 +48,7 @@ static void keep_headers(struct call *c, const struct http_headers *headers)
 	}
 }
 
-static void on_answered(void *arg, struct http_call *under_way, int status, const struct http_headers *headers)
+static void call_on_answered(void *arg, struct http_call *under_way, int status, const struct http_headers *headers)
 {
 	struct call *c = arg;
 
@@ -59,7 +59,7 @@ static void on_answered(void *arg, struct http_call *under_way, int status, cons
 	wait_done(&c->wait);
 }
 
-static void on_data(void *arg, struct http_call *under_way, const char *bytes, size_t len)
+static void call_on_data(void *arg, struct http_call *under_way, const char *bytes, size_t len)
 {
 	struct call *c = arg;
 
@@ -71,7 +71,7 @@ static void on_data(void *arg, struct http_call *under_way, const char *bytes, s
 	wait_done(&c->wait);
 }
 
-static void on_drained(void *arg, struct http_call *under_way)
+static void call_on_drained(void *arg, struct http_call *under_way)
 {
 	struct call *c = arg;
 
@@ -79,7 +79,7 @@ static void on_drained(void *arg, struct http_call *under_way)
 	wait_done(&c->wait);
 }
 
-static void on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
+static void call_on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
 {
 	struct call *c = arg;
 
@@ -97,20 +97,20 @@ static void on_done(void *arg, const struct http_result *r, const struct http_he
 }
 
 /* Nobody wants it any more: its connection goes, unless others use it. */
-static void cancel(struct call *c)
+static void call_cancel_now(struct call *c)
 {
 	if (c->under_way)
 		http_cancel(c->under_way);
 }
 
-static void on_left(struct wait *w)
+static void call_on_left(struct wait *w)
 {
-	cancel((struct call *)((char *)w - offsetof(struct call, wait)));
+	call_cancel_now((struct call *)((char *)w - offsetof(struct call, wait)));
 }
 
-static void on_over(struct bond *b)
+static void call_on_over(struct bond *b)
 {
-	cancel((struct call *)((char *)b - offsetof(struct call, bond)));
+	call_cancel_now((struct call *)((char *)b - offsetof(struct call, bond)));
 }
 
 /* ---- asking ---- */
@@ -206,9 +206,9 @@ static void read_request(lua_State *L, int spec, struct http_request *r)
 	r->redirects = (int)number(L, spec, "redirects");
 	r->compressed = flag(L, spec, "compressed");
 	r->limit = (size_t)number(L, spec, "max_body");
-	r->answered = on_answered;
-	r->drained = on_drained;
-	r->done = on_done;
+	r->answered = call_on_answered;
+	r->drained = call_on_drained;
+	r->done = call_on_done;
 }
 
 static struct http *client(lua_State *L)
@@ -234,7 +234,7 @@ static int call_start(lua_State *L)
 	luaL_setmetatable(L, CALL_TYPE);
 	lua_pushvalue(L, 1);
 	lua_setiuservalue(L, 2, 1);
-	c->wait.left = on_left;
+	c->wait.left = call_on_left;
 	c->streams = flag(L, 1, "stream");
 	read_headers(L, 1, headers);
 	read_tls(L, 1, &tls);
@@ -242,18 +242,18 @@ static int call_start(lua_State *L)
 	r.headers = headers;
 	r.tls = &tls;
 	r.arg = c;
-	r.data = c->streams ? on_data : NULL;
+	r.data = c->streams ? call_on_data : NULL;
 	c->under_way = http_start(client(L), &r);
-	bond_make(scope, &c->bond, on_over);
+	bond_make(scope, &c->bond, call_on_over);
 	return 1;
 }
 
-static int waited(lua_State *L, int status, lua_KContext ctx)
+static int call_waited(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
 	(void)ctx;
 	if (sched_over(L)) /* it was woken first, and had left its wait when it was cancelled */
-		cancel(call_at(L, 1));
+		call_cancel_now(call_at(L, 1));
 	lua_pushboolean(L, sched_resumed(L));
 	return 1;
 }
@@ -268,7 +268,7 @@ static int call_wait(lua_State *L)
 		return luaL_error(L, "http: another task waits for this response");
 	if (!c->under_way)
 		return 0;
-	return sched_wait(L, &c->wait, -1, 0, waited);
+	return sched_wait(L, &c->wait, -1, 0, call_waited);
 }
 
 /* state(call) -> answered, ended */
@@ -311,7 +311,7 @@ static int call_send(lua_State *L)
 
 static int call_cancel(lua_State *L)
 {
-	cancel(call_at(L, 1));
+	call_cancel_now(call_at(L, 1));
 	return 0;
 }
 
@@ -368,7 +368,7 @@ static int call_gc(lua_State *L)
 {
 	struct call *c = call_at(L, 1);
 
-	cancel(c);
+	call_cancel_now(c);
 	buf_fini(&c->headers);
 	buf_fini(&c->body);
 	buf_fini(&c->url);

@@ -32,7 +32,7 @@ static int signal_new(lua_State *L)
 	return 1;
 }
 
-static void leave(struct wait *wait)
+static void signal_leave(struct wait *wait)
 {
 	struct waiter *w = (struct waiter *)((char *)wait - offsetof(struct waiter, wait));
 	struct signal *s = w->signal;
@@ -46,7 +46,7 @@ static void leave(struct wait *wait)
 		}
 }
 
-static bool wake(struct signal *s)
+static bool signal_wake_first(struct signal *s)
 {
 	struct waiter *w = s->first;
 
@@ -63,17 +63,17 @@ static bool wake(struct signal *s)
 /* signal:wake() -> there was one to wake */
 static int signal_wake(lua_State *L)
 {
-	lua_pushboolean(L, wake(signal_at(L)));
+	lua_pushboolean(L, signal_wake_first(signal_at(L)));
 	return 1;
 }
 
-static int waited(lua_State *L, int status, lua_KContext ctx)
+static int signal_waited(lua_State *L, int status, lua_KContext ctx)
 {
 	struct waiter *w = (struct waiter *)ctx;
 
 	(void)status;
 	if (w->woken && sched_over(L))
-		wake(w->signal); /* this one cannot take what it was woken for */
+		signal_wake_first(w->signal); /* this one cannot take what it was woken for */
 	lua_pushboolean(L, sched_resumed(L));
 	return 1;
 }
@@ -86,10 +86,10 @@ static int signal_wait(lua_State *L)
 
 	sched_may_wait(L, "waiting");
 	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
-	*w = (struct waiter){ .wait = { .left = leave }, .signal = s };
+	*w = (struct waiter){ .wait = { .left = signal_leave }, .signal = s };
 	*s->last = w;
 	s->last = &w->next;
-	return sched_wait(L, &w->wait, timeout, (lua_KContext)w, waited);
+	return sched_wait(L, &w->wait, timeout, (lua_KContext)w, signal_waited);
 }
 
 static const luaL_Reg methods[] = {

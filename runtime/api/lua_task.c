@@ -141,7 +141,7 @@ static int results(lua_State *L, struct handle *h)
 	return h->results;
 }
 
-static void leave(struct wait *w)
+static void task_leave_wait(struct wait *w)
 {
 	struct joining *j = (struct joining *)((char *)w - offsetof(struct joining, wait));
 
@@ -173,7 +173,7 @@ static int task_wait(lua_State *L)
 	sched_may_wait(L, "task:wait");
 	lua_settop(L, 1);
 	struct joining *j = lua_newuserdatauv(L, sizeof *j, 0);
-	*j = (struct joining){ .wait = { .left = leave }, .handle = h, .next = h->joining };
+	*j = (struct joining){ .wait = { .left = task_leave_wait }, .handle = h, .next = h->joining };
 	h->joining = j;
 	return sched_wait(L, &j->wait, timeout, 0, joined);
 }

@@ -97,7 +97,7 @@ static void check_hooks(struct check *c, const struct election_settings *p)
 
 /* ---- the text ---- */
 
-static void on_found(void *arg, uint32_t line, bool is_problem, const char *text)
+static void check_on_found(void *arg, uint32_t line, bool is_problem, const char *text)
 {
 	struct check *c = arg;
 	char *said = mem_printf("line %u: %s", line, text);
@@ -126,7 +126,7 @@ static void check_text(struct check *c)
 		buf_add(&text, bytes, n);
 	if (f)
 		fclose(f);
-	inspect_script(text.data ? text.data : "", text.len, c->is_text, on_found, c);
+	inspect_script(text.data ? text.data : "", text.len, c->is_text, check_on_found, c);
 	buf_fini(&text);
 }
 

@@ -14,7 +14,7 @@
 static const char *const orders[] = { "status", "is-leading", "why", "resign", "pause", "resume", "reload", NULL };
 
 /* A refusal is the elector's "no"; everything else means that it could not be asked. */
-static int fail(const struct err *err)
+static int ctl_fail(const struct err *err)
 {
 	enum exit_status status = err->code == ERR_CANCELLED ? EXIT_FAILED_SCRIPT : command_status_of(err);
 
@@ -24,7 +24,7 @@ static int fail(const struct err *err)
 /* ---- asking ---- */
 
 /* The parsed answer, which the caller owns; NULL with *err when there is none or it is a refusal. */
-static json_t *ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err)
+static json_t *ctl_ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err)
 {
 	struct buf request = { 0 }, reply = { 0 };
 	json_t *json = NULL;
@@ -164,18 +164,18 @@ static int list_sockets(struct socket_list *l, struct err *err)
 	return 0;
 }
 
-static int list(bool as_json)
+static int ctl_list(bool as_json)
 {
 	struct socket_list l = { 0 };
 	struct err err;
 	int shown = 0;
 
 	if (list_sockets(&l, &err) < 0)
-		return fail(&err);
+		return ctl_fail(&err);
 	for (size_t i = 0; i < l.len; i++) {
-		json_t *answer = ask(l.path[i], "status", "", -1, &err);
+		json_t *answer = ctl_ask(l.path[i], "status", "", -1, &err);
 		if (!answer) {
-			fail(&err);
+			ctl_fail(&err);
 			continue;
 		}
 		shown++;
@@ -202,7 +202,7 @@ static char *find_socket(const struct options *o, int *status)
 	if (options_set(o, OPTION_CTL_SOCKET))
 		return mem_dup(o->value[OPTION_CTL_SOCKET].text);
 	if (list_sockets(&l, &err) < 0) {
-		*status = fail(&err);
+		*status = ctl_fail(&err);
 		return NULL;
 	}
 	if (l.len == 1)
@@ -250,10 +250,10 @@ static int give_order(const struct options *o, int64_t ms)
 
 	if (!path)
 		return status;
-	json_t *answer = ask(path, o->word[0], options_text(o, OPTION_CTL_ELECTION, NULL), ms, &err);
+	json_t *answer = ctl_ask(path, o->word[0], options_text(o, OPTION_CTL_ELECTION, NULL), ms, &err);
 	free(path);
 	if (!answer)
-		return fail(&err);
+		return ctl_fail(&err);
 	show_answer(answer, o->value[OPTION_JSON].number);
 	if (json_is_false(json_object_get(answer, "leading")))
 		status = EXIT_FAILED_SCRIPT;
@@ -271,8 +271,8 @@ int cmd_ctl(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (o.value[OPTION_LIST].number && o.words == 0)
-		return list(o.value[OPTION_JSON].number);
+		return ctl_list(o.value[OPTION_JSON].number);
 	if (check_order(&o, &ms, &err) < 0)
-		return fail(&err);
+		return ctl_fail(&err);
 	return give_order(&o, ms);
 }

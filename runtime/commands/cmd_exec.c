@@ -450,7 +450,7 @@ static int open_elector(struct exec *x, const char *lock, struct err *err)
 	struct elector_config c = {
 		.env = &x->program.env,
 		.self = &x->program.self,
-		.obituaries = x->program.obituaries,
+		.death_watches = x->program.death_watches,
 		.lock = lock,
 		.identity = options_text(o, OPTION_IDENTITY, NULL),
 		.address = options_text(o, OPTION_ADDRESS, NULL),

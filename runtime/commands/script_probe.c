@@ -21,7 +21,7 @@ struct loading {
 	char *problem; /* the first */
 };
 
-static void __attribute__((format(printf, 2, 3))) fail(struct loading *l, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3))) probe_fail(struct loading *l, const char *fmt, ...)
 {
 	char text[8192];
 	va_list ap;
@@ -42,61 +42,61 @@ static void quit(struct loading *l)
 	buf_fini(&m);
 }
 
-static void on_election(struct loading *l, struct wire *w)
+static void probe_on_election(struct loading *l, struct wire *w)
 {
 	struct script_probe *s = l->script_probe;
 	struct wire_election e;
 
 	if (!wire_election_get(w, &e) || e.index != s->count || e.index >= PAGE_SLOTS) {
-		fail(l, "the worker's description of an election makes no sense");
+		probe_fail(l, "the worker's description of an election makes no sense");
 		return;
 	}
 	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->count + 1));
 	election_settings_copy(&s->settings[s->count++], &e);
 }
 
-static void on_message(void *arg, enum wire_type type, struct wire *w)
+static void probe_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct loading *l = arg;
 
 	if (type == WIRE_ELECTION) {
-		on_election(l, w);
+		probe_on_election(l, w);
 	} else if (type == WIRE_LOADED) {
 		l->loaded = true;
 		quit(l);
 	} else if (type == WIRE_LOAD_FAILED) {
-		fail(l, "%s", wire_get_str(w));
+		probe_fail(l, "%s", wire_get_str(w));
 		quit(l);
 	} else if (type == WIRE_EXIT) {
-		fail(l, "the script left with exit status %u while it was being loaded", wire_get_u32(w));
+		probe_fail(l, "the script left with exit status %u while it was being loaded", wire_get_u32(w));
 		supervisor_kill(l->supervisor);
 	}
 }
 
-static void on_gone(void *arg, bool reaped, int status)
+static void probe_on_gone(void *arg, bool reaped, int status)
 {
 	struct loading *l = arg;
 
 	(void)reaped;
 	if (!l->loaded && WIFSIGNALED(status))
-		fail(l, "the script died of signal %d while it was being loaded", WTERMSIG(status));
+		probe_fail(l, "the script died of signal %d while it was being loaded", WTERMSIG(status));
 	else if (!l->loaded)
-		fail(l, "the script's process ended while it was being loaded");
+		probe_fail(l, "the script's process ended while it was being loaded");
 	ev_break(l->loop, EVBREAK_ALL);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void probe_on_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
 	struct loading *l = w->data;
 
 	(void)loop, (void)events;
-	fail(l, "the script was still loading after %d s: what takes time belongs into a hook", LOAD_TIMEOUT_S);
+	probe_fail(l, "the script was still loading after %d s: what takes time belongs into a hook", LOAD_TIMEOUT_S);
 	supervisor_kill(l->supervisor);
 }
 
-static int spawn(struct loading *l, const struct options *o, const char *source, bool is_text, struct err *err)
+static int probe_spawn(struct loading *l, const struct options *o, const char *source, bool is_text, struct err *err)
 {
-	static const struct supervisor_callbacks callbacks = { .message = on_message, .gone = on_gone };
+	static const struct supervisor_callbacks callbacks = { .message = probe_on_message, .gone = probe_on_gone };
 	struct buf argv = { 0 };
 	const char *first[] = {
 		options_text(o, OPTION_LOG_FORMAT, NULL),
@@ -121,15 +121,15 @@ static int spawn(struct loading *l, const struct options *o, const char *source,
 	return l->supervisor ? 0 : -1;
 }
 
-static void load(struct loading *l, const struct options *o, const char *source, bool is_text)
+static void probe_load(struct loading *l, const struct options *o, const char *source, bool is_text)
 {
 	struct err err;
 
-	if (reaper_adopt(l->reaper, &err) < 0 || spawn(l, o, source, is_text, &err) < 0) {
-		fail(l, "%s", err.text);
+	if (reaper_adopt(l->reaper, &err) < 0 || probe_spawn(l, o, source, is_text, &err) < 0) {
+		probe_fail(l, "%s", err.text);
 		return;
 	}
-	ev_timer_init(&l->timer, on_timer, LOAD_TIMEOUT_S, 0);
+	ev_timer_init(&l->timer, probe_on_timer, LOAD_TIMEOUT_S, 0);
 	l->timer.data = l;
 	ev_timer_start(l->loop, &l->timer);
 	ev_run(l->loop, 0);
@@ -145,7 +145,7 @@ char *script_probe_load(struct script_probe *s, const struct options *o, const c
 	if (!l.loop)
 		return mem_dup("cannot make an event loop");
 	l.reaper = reaper_new(l.loop);
-	load(&l, o, source, is_text);
+	probe_load(&l, o, source, is_text);
 	reaper_free(l.reaper);
 	ev_loop_destroy(l.loop);
 	if (l.problem)

@@ -1,4 +1,4 @@
-/* What a script says about its elections: it is loaded in a crew like any other, and let go before any hook runs.
+/* What a script says about its elections: a worker loads it as for a run, and ends before any hook is called.
  * Not a run: no lock is opened, no hook is called.
  * Used by check. */
 #ifndef LUNARCH_SCRIPT_PROBE_H

@@ -211,7 +211,7 @@ static bool comes(const struct cron *c)
 	return false;
 }
 
-static int parse(struct cron *c, struct parsing *p)
+static int cron_parse_fields(struct cron *c, struct parsing *p)
 {
 	uint64_t set[5];
 	bool star[5];
@@ -245,7 +245,7 @@ int cron_parse(struct cron *c, const char *text, const char *seed, struct err *e
 		return err_set(err, ERR_INVALID,
 		               "\"%.40s\": expected five fields, or one of @yearly @monthly @weekly @daily @hourly",
 		               text);
-	if (parse(c, &p) == 0)
+	if (cron_parse_fields(c, &p) == 0)
 		return 0;
 	return err_wrap(err, "\"%.80s\"", text);
 }
@@ -313,7 +313,7 @@ static int match_minute(const struct cron *c, int from)
 }
 
 /* The first local time that is meant, at or after that one, and before `end`. */
-static int64_t match(const struct cron *c, int64_t local, int64_t end)
+static int64_t cron_match(const struct cron *c, int64_t local, int64_t end)
 {
 	int64_t minutes = local / MINUTE + (local % MINUTE > 0);
 	int64_t day = minutes / 1440 - (minutes % 1440 < 0);
@@ -338,7 +338,7 @@ static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t
 	for (int64_t at = after + 1, until; at < end; at = until) {
 		int32_t offset = zone_offset(z, at, NULL, &until);
 		int64_t local =
-			match(c, at + offset, until == ZONE_NEVER || until > end ? end + offset : until + offset);
+			cron_match(c, at + offset, until == ZONE_NEVER || until > end ? end + offset : until + offset);
 		if (local != CRON_NEVER)
 			return local - offset;
 	}
@@ -352,7 +352,7 @@ static int64_t next_by_clock(const struct cron *c, const struct zone *z, int64_t
 	int64_t end = local + (int64_t)LOOK_AHEAD_DAYS * DAY;
 
 	while (true) {
-		local = match(c, local, end);
+		local = cron_match(c, local, end);
 		if (local == CRON_NEVER)
 			return CRON_NEVER;
 		int64_t time = zone_time(z, local);

@@ -200,7 +200,7 @@ struct reader {
 	bool bad;
 };
 
-static const unsigned char *take(struct reader *r, uint64_t n)
+static const unsigned char *reader_take(struct reader *r, uint64_t n)
 {
 	const unsigned char *p = r->at;
 
@@ -229,7 +229,7 @@ struct header {
 
 static bool read_header(struct reader *r, struct header *h)
 {
-	const unsigned char *p = take(r, 44);
+	const unsigned char *p = reader_take(r, 44);
 
 	if (!p || memcmp(p, "TZif", 4) != 0)
 		return false;
@@ -248,10 +248,10 @@ static uint64_t body_size(const struct header *h, unsigned bytes)
 
 static bool read_changes(struct zone *z, struct reader *r, const struct header *h)
 {
-	const unsigned char *times = take(r, (uint64_t)h->time * 8), *types = take(r, h->time),
-			    *infos = take(r, (uint64_t)h->type * 6);
+	const unsigned char *times = reader_take(r, (uint64_t)h->time * 8), *types = reader_take(r, h->time),
+			    *infos = reader_take(r, (uint64_t)h->type * 6);
 
-	take(r, h->chars + (uint64_t)h->isstd + h->isut);
+	reader_take(r, h->chars + (uint64_t)h->isstd + h->isut);
 	if (r->bad)
 		return false;
 	z->at = mem_zero((h->time + 1) * sizeof *z->at);
@@ -290,7 +290,7 @@ struct zone *zone_parse(const void *file, size_t len, struct err *err)
 	struct header h;
 	struct zone *z = mem_zero(sizeof *z);
 
-	if (!read_header(&r, &h) || h.version < 2 || !take(&r, body_size(&h, 4)) || !read_header(&r, &h))
+	if (!read_header(&r, &h) || h.version < 2 || !reader_take(&r, body_size(&h, 4)) || !read_header(&r, &h))
 		err_set(err, ERR_INVALID, "expected a zone file of version 2 or later (tzfile(5))");
 	else if (h.leap)
 		err_set(err, ERR_INVALID, "it counts leap seconds, which the system's clock does not");

@@ -339,7 +339,7 @@ static bool are_we_part(const struct search *s)
 }
 
 /* What started before the holder cannot be its child, however unreadable it is. */
-static bool examine(void *arg, const char *name)
+static bool process_examine(void *arg, const char *name)
 {
 	struct search *s = arg;
 	struct proc_stat st;
@@ -392,7 +392,7 @@ static int scan(struct search *s)
 	for (int passes = 0; fd >= 0 && passes < 3; passes++) {
 		before = after;
 		lseek(fd, 0, SEEK_SET);
-		result = proc_each(fd, examine, s);
+		result = proc_each(fd, process_examine, s);
 		after = last_pid();
 		if (result < 0 || before == after || s->killed || s->doubtful || s->ourselves)
 			break;

@@ -15,11 +15,11 @@
 #define GUARDS_TIME (50 * NSEC_PER_MS)
 #define SAID_AFTER 3 /* this part of the lease, in which whoever polls looks once */
 
-/* A holder's process somebody waits for. Freed when nobody does and no check is under way. */
-struct mourned {
-	struct offload_job check; /* first, so that the job is the mourned */
-	struct obituaries *all;
-	struct mourned *next;
+/* A process that held a lock, for whose death somebody waits. Freed when nobody does and no check is under way. */
+struct watched {
+	struct offload_job check; /* first, so that a job can be cast to it */
+	struct death_watches *all;
+	struct watched *next;
 	struct death_watch *waiting, *due; /* due: are being told */
 	struct record record;              /* who it is: pid, start, boot, tree */
 	ev_io gone;                        /* its pidfd */
@@ -32,11 +32,11 @@ struct mourned {
 	char why[200];
 };
 
-struct obituaries {
+struct death_watches {
 	struct ev_loop *loop;
 	struct offload *offload;
 	const struct proof_self *self;
-	struct mourned *first;
+	struct watched *first;
 };
 
 static bool same_process(const struct record *a, const struct record *b)
@@ -45,7 +45,7 @@ static bool same_process(const struct record *a, const struct record *b)
 	       strcmp(a->boot_id, b->boot_id) == 0;
 }
 
-static void stop_watching(struct mourned *m)
+static void watched_stop_watching(struct watched *m)
 {
 	if (m->gone.fd < 0)
 		return;
@@ -54,51 +54,51 @@ static void stop_watching(struct mourned *m)
 	m->gone.fd = -1;
 }
 
-static void discard_if_unused(struct mourned *m)
+static void discard_if_unused(struct watched *m)
 {
-	struct mourned **at = &m->all->first;
+	struct watched **at = &m->all->first;
 
 	if (m->waiting || m->telling || m->state == CHECKING)
 		return;
 	while (*at != m)
 		at = &(*at)->next;
 	*at = m->next;
-	stop_watching(m);
+	watched_stop_watching(m);
 	ev_timer_stop(m->all->loop, &m->again);
 	record_fini(&m->record);
 	free(m);
 }
 
 /* The callbacks may forget, or watch: the list is taken away first, so that who comes new is told from the loop. */
-static void tell_all(struct mourned *m)
+static void watched_tell_all(struct watched *m)
 {
 	m->due = m->waiting;
 	m->waiting = NULL;
 	m->telling = true;
 	while (m->due) {
-		struct death_watch *ob = m->due;
-		m->due = ob->next;
-		ob->of = NULL;
-		ob->dead(ob->arg);
+		struct death_watch *watch = m->due;
+		m->due = watch->next;
+		watch->of = NULL;
+		watch->dead(watch->arg);
 	}
 	m->telling = false;
 }
 
-static void work(struct offload_job *job)
+static void watched_work(struct offload_job *job)
 {
-	struct mourned *m = (struct mourned *)job;
+	struct watched *m = (struct watched *)job;
 
 	m->verdict = proof_check(&m->record, m->insist, m->why, sizeof m->why);
 }
 
-static void start_check(struct mourned *m)
+static void start_check(struct watched *m)
 {
 	m->state = CHECKING;
 	m->insist = elapsed_standby(m->since, clock_now()) > GUARDS_TIME;
 	offload_run(m->all->offload, &m->check);
 }
 
-static void start_again(struct mourned *m, double after)
+static void start_again(struct watched *m, double after)
 {
 	ev_now_update(m->all->loop);
 	ev_timer_set(&m->again, after, 0.);
@@ -106,7 +106,7 @@ static void start_again(struct mourned *m, double after)
 }
 
 /* Killing takes a moment; a process that cannot die keeps its lease until that runs out anyway. */
-static void ask_again(struct mourned *m)
+static void ask_again(struct watched *m)
 {
 	nsec passed = elapsed_standby(m->since, clock_now());
 	double after = passed < 100 * NSEC_PER_MS ? 0.001 : passed < 2 * NSEC_PER_SEC ? 0.01 : 0.5;
@@ -115,21 +115,21 @@ static void ask_again(struct mourned *m)
 	start_again(m, after);
 }
 
-static void say_unproved(const struct mourned *m)
+static void say_unproved(const struct watched *m)
 {
 	log_event(LOG_INFO, NULL, "death_unproved",
 	          "that process %llu is dead cannot be proved, so its lease is waited out: %s",
 	          (unsigned long long)m->record.pid, m->why);
 }
 
-static void checked(struct offload_job *job)
+static void watched_checked(struct offload_job *job)
 {
-	struct mourned *m = (struct mourned *)job;
+	struct watched *m = (struct watched *)job;
 
 	switch (m->verdict) {
 	case PROOF_DEAD:
 		m->state = DEAD;
-		tell_all(m);
+		watched_tell_all(m);
 		break;
 	case PROOF_DYING:
 		ask_again(m);
@@ -143,49 +143,49 @@ static void checked(struct offload_job *job)
 	discard_if_unused(m);
 }
 
-static void on_gone(struct ev_loop *loop, ev_io *w, int revents)
+static void watched_on_gone(struct ev_loop *loop, ev_io *w, int revents)
 {
-	struct mourned *m = w->data;
+	struct watched *m = w->data;
 
 	(void)loop;
 	(void)revents;
-	stop_watching(m);
+	watched_stop_watching(m);
 	m->since = clock_now();
 	start_check(m);
 }
 
-static void on_again(struct ev_loop *loop, ev_timer *w, int revents)
+static void watched_on_again(struct ev_loop *loop, ev_timer *w, int revents)
 {
-	struct mourned *m = w->data;
+	struct watched *m = w->data;
 
 	(void)loop;
 	(void)revents;
 	if (m->state == DYING)
 		start_check(m);
 	else if (m->state == DEAD)
-		tell_all(m);
+		watched_tell_all(m);
 	else if (m->state == DOUBTFUL && m->waiting)
 		say_unproved(m);
 	discard_if_unused(m);
 }
 
-static struct mourned *mourned_new(struct obituaries *all, const struct record *r)
+static struct watched *watched_new(struct death_watches *all, const struct record *r)
 {
-	struct mourned *m = mem_zero(sizeof *m);
+	struct watched *m = mem_zero(sizeof *m);
 
 	m->all = all;
-	m->check = (struct offload_job){ .work = work, .done = checked };
+	m->check = (struct offload_job){ .work = watched_work, .done = watched_checked };
 	record_init(&m->record);
 	record_copy(&m->record, r);
 	m->gone.fd = -1;
-	ev_timer_init(&m->again, on_again, 0., 0.);
+	ev_timer_init(&m->again, watched_on_again, 0., 0.);
 	m->again.data = m;
 	m->next = all->first;
 	all->first = m;
 	return m;
 }
 
-static void watch_process(struct mourned *m)
+static void watch_process(struct watched *m)
 {
 	int fd = proof_pidfd(&m->record);
 
@@ -194,39 +194,39 @@ static void watch_process(struct mourned *m)
 		start_check(m);
 		return;
 	}
-	ev_io_init(&m->gone, on_gone, fd, EV_READ);
+	ev_io_init(&m->gone, watched_on_gone, fd, EV_READ);
 	m->gone.data = m;
 	ev_io_start(m->all->loop, &m->gone);
 }
 
-static struct mourned *find(struct obituaries *all, const struct record *r)
+static struct watched *watched_find(struct death_watches *all, const struct record *r)
 {
-	for (struct mourned *m = all->first; m; m = m->next)
+	for (struct watched *m = all->first; m; m = m->next)
 		if (same_process(&m->record, r))
 			return m;
 	return NULL;
 }
 
-struct obituaries *obituaries_new(struct ev_loop *loop, struct offload *o, const struct proof_self *self)
+struct death_watches *death_watches_new(struct ev_loop *loop, struct offload *o, const struct proof_self *self)
 {
-	struct obituaries *all = mem_zero(sizeof *all);
+	struct death_watches *all = mem_zero(sizeof *all);
 
-	*all = (struct obituaries){ .loop = loop, .offload = o, .self = self };
+	*all = (struct death_watches){ .loop = loop, .offload = o, .self = self };
 	return all;
 }
 
-void death_watch_watch(struct obituaries *all, struct death_watch *ob, const struct record *r)
+void death_watch_watch(struct death_watches *all, struct death_watch *watch, const struct record *r)
 {
-	if (ob->of && same_process(&ob->of->record, r))
+	if (watch->of && same_process(&watch->of->record, r))
 		return;
-	death_watch_forget(all, ob);
-	struct mourned *m = find(all, r);
+	death_watch_forget(all, watch);
+	struct watched *m = watched_find(all, r);
 	bool known = m != NULL;
 	if (!known)
-		m = mourned_new(all, r);
-	ob->of = m;
-	ob->next = m->waiting;
-	m->waiting = ob;
+		m = watched_new(all, r);
+	watch->of = m;
+	watch->next = m->waiting;
+	m->waiting = watch;
 	if (!known) {
 		watch_process(m);
 	} else if (m->state == DEAD) {
@@ -234,38 +234,38 @@ void death_watch_watch(struct obituaries *all, struct death_watch *ob, const str
 	}
 }
 
-static bool take_out(struct death_watch **list, const struct death_watch *ob)
+static bool take_out(struct death_watch **list, const struct death_watch *watch)
 {
-	while (*list && *list != ob)
+	while (*list && *list != watch)
 		list = &(*list)->next;
 	if (!*list)
 		return false;
-	*list = ob->next;
+	*list = watch->next;
 	return true;
 }
 
-void death_watch_forget(struct obituaries *all, struct death_watch *ob)
+void death_watch_forget(struct death_watches *all, struct death_watch *watch)
 {
-	struct mourned *m = ob->of;
+	struct watched *m = watch->of;
 
 	(void)all;
 	if (!m)
 		return;
-	if (!take_out(&m->waiting, ob))
-		take_out(&m->due, ob);
-	ob->of = NULL;
+	if (!take_out(&m->waiting, watch))
+		take_out(&m->due, watch);
+	watch->of = NULL;
 	discard_if_unused(m);
 }
 
 /* A check that is under way on a thread keeps its memory: the process is ending. */
-void obituaries_free(struct obituaries *all)
+void death_watches_free(struct death_watches *all)
 {
 	if (!all)
 		return;
 	while (all->first) {
-		struct mourned *m = all->first;
+		struct watched *m = all->first;
 		all->first = m->next;
-		stop_watching(m);
+		watched_stop_watching(m);
 		ev_timer_stop(all->loop, &m->again);
 		if (m->state == CHECKING)
 			continue;

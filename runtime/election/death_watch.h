@@ -7,7 +7,7 @@
 #include "lease/record.h"
 
 struct ev_loop;
-struct obituaries;
+struct death_watches;
 struct offload;
 struct proof_self;
 
@@ -15,16 +15,16 @@ struct death_watch { /* embedded in who waits; private */
 	void (*dead)(void *arg);
 	void *arg;
 	struct death_watch *next;
-	struct mourned *of;
+	struct watched *of;
 };
 
-struct obituaries *obituaries_new(struct ev_loop *loop, struct offload *o, const struct proof_self *self);
-void obituaries_free(struct obituaries *all);
+struct death_watches *death_watches_new(struct ev_loop *loop, struct offload *o, const struct proof_self *self);
+void death_watches_free(struct death_watches *all);
 
 /* dead is called from the loop once the holder of this record and its tree are proved dead; never if that cannot be
- * proved: the log says so if somebody still waits when a third of the record's lease has passed. Replaces what ob
+ * proved: the log says so if somebody still waits when a third of the record's lease has passed. Replaces what watch
  * waited for before; the same process asked for again costs nothing. */
-void death_watch_watch(struct obituaries *all, struct death_watch *ob, const struct record *r);
-void death_watch_forget(struct obituaries *all, struct death_watch *ob);
+void death_watch_watch(struct death_watches *all, struct death_watch *watch, const struct record *r);
+void death_watch_forget(struct death_watches *all, struct death_watch *watch);
 
 #endif

@@ -51,9 +51,9 @@ struct elector {
 	uint64_t restored;    /* of the older record of which that was said */
 	bool reclaim, watching;
 
-	struct obituaries *obituaries;
+	struct death_watches *death_watches;
 	struct death_watch death_watch;
-	uint64_t mourned_id; /* sight id the obituary was asked for */
+	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for */
 
 	struct instant end, kill; /* as published */
 	bool term_open;
@@ -73,8 +73,8 @@ static struct log_about about(const struct elector *e)
 		                   .token = e->term_open ? e->token : 0 };
 }
 
-__attribute__((format(printf, 4, 5))) static void say(struct elector *e, enum log_level level, const char *event,
-                                                      const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void elector_say(struct elector *e, enum log_level level,
+                                                              const char *event, const char *fmt, ...)
 {
 	char text[1200];
 	struct log_about a = about(e);
@@ -88,7 +88,7 @@ __attribute__((format(printf, 4, 5))) static void say(struct elector *e, enum lo
 }
 
 /* The same trouble is said once, and again after a minute: a store that is down must not fill the disk. */
-static void say_trouble(struct elector *e, const char *event, const char *text)
+static void elector_say_trouble(struct elector *e, const char *event, const char *text)
 {
 	struct instant now = clock_now();
 
@@ -99,7 +99,7 @@ static void say_trouble(struct elector *e, const char *event, const char *text)
 		return;
 	mem_replace(&e->trouble, text);
 	e->trouble_at = now;
-	say(e, LOG_WARN, event, "%s", text);
+	elector_say(e, LOG_WARN, event, "%s", text);
 }
 
 static void trouble_over(struct elector *e)
@@ -110,7 +110,7 @@ static void trouble_over(struct elector *e)
 	if (e->cb->trouble)
 		e->cb->trouble(e->arg, NULL);
 	e->unwritable = false;
-	say(e, LOG_INFO, "store_back", "the store answers again");
+	elector_say(e, LOG_INFO, "store_back", "the store answers again");
 }
 
 /* That it can be read is no sign that it can be written; a newer version is. */
@@ -136,7 +136,8 @@ static bool ours(const struct elector *e, const struct record *r)
 	return strcmp(r->holder, e->identity) == 0 && strcmp(r->incarnation, e->incarnation) == 0;
 }
 
-/* An earlier incarnation of an identity that lives only once. On this host the process itself is asked (obituary). */
+/* An earlier incarnation of an identity that lives only once. On this host the process itself is watched
+ * (death_watch.h). */
 static bool may_reclaim(const struct elector *e, const struct record *r)
 {
 	return e->reclaim && strcmp(r->holder, e->identity) == 0 && strcmp(r->boot_id, e->self->boot_id) != 0;
@@ -164,11 +165,6 @@ static struct lease_sight sight_of(const struct elector *e, const struct record 
 static int64_t larger(int64_t a, int64_t b)
 {
 	return a > b ? a : b;
-}
-
-static int64_t above(int64_t token)
-{
-	return token < INT64_MAX ? token + 1 : token;
 }
 
 /* The time of the write that replaces this record of ours. client-go takes a record for silent whose times do not
@@ -224,7 +220,7 @@ static void fill_new_term(struct elector *e, struct record *r)
 	r->term = lease_next_term(e->lease);
 	r->acquired_us = clock_wall_us();
 	r->renewed_us = r->acquired_us;
-	r->token = e->lock->ops->token_in_record ? larger(above(larger(r->token, e->top_token)), clock_wall_us()) : 0;
+	r->token = e->lock->ops->token_in_record ? larger(larger(r->token, e->top_token) + 1, clock_wall_us()) : 0;
 	fill_holder(e, r);
 }
 
@@ -258,10 +254,10 @@ static bool restore_checkpoint(struct elector *e, struct record *r)
 	if (!older || (r->checkpoint && strcmp(r->checkpoint, e->kept) == 0))
 		return false;
 	if (e->restored != r->writes)
-		say(e, LOG_WARN, "checkpoint_restored",
-		    "the store shows our record of %llu writes ago, without the checkpoint that it had "
-		    "acknowledged: the checkpoint is written again",
-		    (unsigned long long)(lease_next_count(e->lease) - 1 - r->writes));
+		elector_say(e, LOG_WARN, "checkpoint_restored",
+		            "the store shows our record of %llu writes ago, without the checkpoint that it had "
+		            "acknowledged: the checkpoint is written again",
+		            (unsigned long long)(lease_next_count(e->lease) - 1 - r->writes));
 	e->restored = r->writes;
 	mem_replace(&r->checkpoint, e->kept);
 	return true;
@@ -282,7 +278,7 @@ static void fill_release(struct elector *e, struct record *r)
 
 /* ---- operations ---- */
 
-static void step(struct elector *e, struct lease_event ev);
+static void elector_step(struct elector *e, struct lease_event ev);
 
 static enum lease_outcome outcome_of(enum lock_outcome o)
 {
@@ -309,24 +305,25 @@ static bool is_refusal(enum lock_outcome o)
 	return o == LOCK_REFUSED || o == LOCK_INVALID;
 }
 
-static void on_changed(void *arg)
+static void elector_on_changed(void *arg)
 {
-	step(arg, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	elector_step(arg, (struct lease_event){ .kind = LEASE_EV_CHANGED });
 }
 
 static void watch_if_possible(struct elector *e)
 {
-	e->watching = e->lock->ops->watch && e->lock->ops->watch(e->lock, on_changed, e);
+	e->watching = e->lock->ops->watch && e->lock->ops->watch(e->lock, elector_on_changed, e);
 	lease_watching(e->lease, e->watching);
 }
 
-static void on_dead(void *arg)
+static void elector_on_dead(void *arg)
 {
 	struct elector *e = arg;
 
-	say(e, LOG_INFO, "holder_dead",
-	    "%s is proved dead on this host, with everything it started: its lease is not waited out", e->seen.holder);
-	step(e, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = e->mourned_id });
+	elector_say(e, LOG_INFO, "holder_dead",
+	            "%s is proved dead on this host, with everything it started: its lease is not waited out",
+	            e->seen.holder);
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = e->watched_id });
 }
 
 /* After the step: a death that is known already is reported at once, and must find the sight it is about. */
@@ -334,14 +331,14 @@ static void watch_holder(struct elector *e)
 {
 	bool other = *e->seen.holder && !ours(e, &e->seen);
 
-	if (!e->obituaries)
+	if (!e->death_watches)
 		return;
 	if (!other || !proof_possible(e->self, &e->seen)) {
-		death_watch_forget(e->obituaries, &e->death_watch);
+		death_watch_forget(e->death_watches, &e->death_watch);
 		return;
 	}
-	e->mourned_id = record_sight_id(&e->seen);
-	death_watch_watch(e->obituaries, &e->death_watch, &e->seen);
+	e->watched_id = record_sight_id(&e->seen);
+	death_watch_watch(e->death_watches, &e->death_watch, &e->seen);
 }
 
 static void see_token(struct elector *e, int64_t token)
@@ -384,10 +381,10 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 	record_clear(&e->seen);
 	s->kind = r->outcome == LOCK_FOREIGN ? SIGHT_FOREIGN : SIGHT_ABSENT;
 	if (r->outcome == LOCK_FOREIGN)
-		say_trouble(e, "foreign_record", r->err.text);
+		elector_say_trouble(e, "foreign_record", r->err.text);
 }
 
-static void on_read(void *arg, const struct lock_result *r)
+static void elector_on_read(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
 	struct lease_event ev = { .kind = LEASE_EV_READ_DONE,
@@ -400,9 +397,9 @@ static void on_read(void *arg, const struct lock_result *r)
 	if (ev.outcome == OUTCOME_OK)
 		remember_read(e, r, &ev.sight);
 	else
-		say_trouble(e, "read_failed", r->err.text);
+		elector_say_trouble(e, "read_failed", r->err.text);
 	watch_if_possible(e); /* it may be refused by now, or possible again */
-	step(e, ev);
+	elector_step(e, ev);
 	if (ev.outcome == OUTCOME_OK)
 		watch_holder(e);
 }
@@ -418,7 +415,7 @@ static void say_low_token(struct elector *e)
 		"the store gave the term token %lld, and this process has seen %lld: the store was restored from an older copy, "
 		"or began anew. It leads when the store counts higher. If no receiver compares tokens, restart it: a new process has seen none",
 		(long long)e->token, (long long)e->top_token);
-	say_trouble(e, "token_low", text);
+	elector_say_trouble(e, "token_low", text);
 	e->low = true;
 }
 
@@ -454,11 +451,11 @@ static void written_not(struct elector *e, const struct lock_result *r)
 		e->slow_paths += renewing;
 		return;
 	}
-	say_trouble(e,
-	            renewing                      ? "renew_failed"
-	            : e->writing == LEASE_RELEASE ? "release_failed"
-	                                          : "acquire_failed",
-	            r->err.text);
+	elector_say_trouble(e,
+	                    renewing                      ? "renew_failed"
+	                    : e->writing == LEASE_RELEASE ? "release_failed"
+	                                                  : "acquire_failed",
+	                    r->err.text);
 	e->unwritable = true;
 }
 
@@ -470,7 +467,7 @@ static void drop_written(struct elector *e)
 	e->written = NULL;
 }
 
-static void on_written(void *arg, const struct lock_result *r)
+static void elector_on_written(void *arg, const struct lock_result *r)
 {
 	struct elector *e = arg;
 	struct lease_event ev = { .kind = LEASE_EV_WRITE_DONE,
@@ -486,10 +483,10 @@ static void on_written(void *arg, const struct lock_result *r)
 	else
 		written_not(e, r);
 	drop_written(e);
-	step(e, ev);
+	elector_step(e, ev);
 }
 
-static void publish(struct elector *e)
+static void elector_publish(struct elector *e)
 {
 	struct instant end = lease_end(e->lease), kill = lease_kill(e->lease);
 
@@ -508,7 +505,7 @@ static void tell_sent(struct elector *e, uint64_t write)
 	struct lease_actions a = lease_step(e->lease, &ev, ev.sent_at);
 
 	if (a.set & LEASE_DO_DEADLINE)
-		publish(e);
+		elector_publish(e);
 }
 
 static void start_write(struct elector *e, const struct lease_actions *a)
@@ -539,7 +536,7 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 		break;
 	}
 	tell_sent(e, record_write_id(r));
-	e->lock->ops->write(e->lock, r, &e->version, durable, a->by, on_written, e);
+	e->lock->ops->write(e->lock, r, &e->version, durable, a->by, elector_on_written, e);
 }
 
 /* ---- actions ---- */
@@ -568,8 +565,8 @@ static void open_term(struct elector *e)
 	e->kill = t.kill;
 	e->acquired_us = e->seen.acquired_us;
 	e->transitions++;
-	say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->identity,
-	    (double)elapsed_holder(lease_renewed_at(e->lease), clock_now()) / NSEC_PER_SEC);
+	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->identity,
+	            (double)elapsed_holder(lease_renewed_at(e->lease), clock_now()) / NSEC_PER_SEC);
 	announce(e, true);
 	e->cb->lead(e->arg, &t);
 }
@@ -594,8 +591,8 @@ static const char *explain(enum lease_reason r)
 
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
-	say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
-	    explain(a->reason));
+	elector_say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
+	            explain(a->reason));
 	announce(e, false);
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 }
@@ -616,13 +613,14 @@ static void report_leader(struct elector *e, bool self)
 	};
 
 	if (!self)
-		say(e, LOG_INFO, "new_leader",
-		    "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
-		    identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3, (double)r->retry_ms / 1e3);
+		elector_say(e, LOG_INFO, "new_leader",
+		            "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
+		            identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3, (double)r->retry_ms / 1e3);
 	if (l.above)
-		say(e, LOG_WARN, "waits_for_itself",
-		    "%s leads (process %llu), and this runs under it: if it waits for this to end, both wait for ever",
-		    identity, (unsigned long long)r->pid);
+		elector_say(
+			e, LOG_WARN, "waits_for_itself",
+			"%s leads (process %llu), and this runs under it: if it waits for this to end, both wait for ever",
+			identity, (unsigned long long)r->pid);
 	mem_replace(&e->leader, identity);
 	e->cb->leader(e->arg, &l);
 	free(previous);
@@ -633,8 +631,8 @@ static void report_no_leader(struct elector *e)
 	char *previous = e->leader;
 
 	e->leader = NULL;
-	say(e, LOG_INFO, "no_leader", "%s leads no more, and nobody else does",
-	    previous ? previous : "the last leader");
+	elector_say(e, LOG_INFO, "no_leader", "%s leads no more, and nobody else does",
+	            previous ? previous : "the last leader");
 	e->cb->no_leader(e->arg, previous ? previous : "");
 	free(previous);
 }
@@ -660,10 +658,11 @@ static char *default_identity(const char *incarnation)
 /* The record is a copy's of this process. It and this one are two from now on. */
 static void be_another(struct elector *e)
 {
-	say(e, LOG_ERROR, "copied",
-	    "%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
-	    "another incarnation, and nobody's death is proved by its processes any more",
-	    e->identity);
+	elector_say(
+		e, LOG_ERROR, "copied",
+		"%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
+		"another incarnation, and nobody's death is proved by its processes any more",
+		e->identity);
 	proof_self_withdraw(e->self);
 	nonce_uuid(e->incarnation);
 	if (e->named)
@@ -672,7 +671,7 @@ static void be_another(struct elector *e)
 	e->identity = default_identity(e->incarnation);
 }
 
-static void carry_out(struct elector *e, const struct lease_actions *a)
+static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 {
 	if (a->set & LEASE_DO_TWIN)
 		be_another(e);
@@ -685,7 +684,7 @@ static void carry_out(struct elector *e, const struct lease_actions *a)
 	if (a->set & LEASE_DO_START)
 		open_term(e);
 	if (a->set & LEASE_DO_DEADLINE)
-		publish(e);
+		elector_publish(e);
 	if (a->set & LEASE_DO_LEADER)
 		report_leader(e, a->self);
 	if (a->set & LEASE_DO_NO_LEADER)
@@ -695,16 +694,16 @@ static void carry_out(struct elector *e, const struct lease_actions *a)
 	if (a->set & (LEASE_DO_READ | LEASE_DO_WRITE))
 		e->op = a->op;
 	if (a->set & LEASE_DO_READ)
-		e->lock->ops->read(e->lock, a->by, on_read, e);
+		e->lock->ops->read(e->lock, a->by, elector_on_read, e);
 	if (a->set & LEASE_DO_WRITE)
 		start_write(e, a);
 	if (a->set & LEASE_DO_FINISHED) {
-		say(e, LOG_DEBUG, "finished", a->left ? "left to expire" : "nothing is held");
+		elector_say(e, LOG_DEBUG, "finished", a->left ? "left to expire" : "nothing is held");
 		e->cb->finished(e->arg, a->left);
 	}
 }
 
-static void arm(struct elector *e)
+static void elector_arm(struct elector *e)
 {
 	nsec wait = lease_wait(e->lease, clock_now());
 
@@ -713,7 +712,7 @@ static void arm(struct elector *e)
 		timer_start(e->timeline, &e->timer, (double)wait / NSEC_PER_SEC);
 }
 
-static void step(struct elector *e, struct lease_event ev)
+static void elector_step(struct elector *e, struct lease_event ev)
 {
 	struct lease_event queue[QUEUE];
 	bool inside = e->queue != NULL;
@@ -729,18 +728,18 @@ static void step(struct elector *e, struct lease_event ev)
 		struct lease_event next = e->queue[0];
 		memmove(e->queue, e->queue + 1, sizeof *e->queue * (size_t)--e->queued);
 		struct lease_actions a = lease_step(e->lease, &next, clock_now());
-		carry_out(e, &a);
+		elector_carry_out(e, &a);
 	}
 	e->queue = NULL;
 	if (!e->closing)
-		arm(e);
+		elector_arm(e);
 }
 
-static void on_timer(struct timer *timer)
+static void elector_on_timer(struct timer *timer)
 {
 	struct elector *e = (struct elector *)((char *)timer - offsetof(struct elector, timer));
 
-	step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
 }
 
 /* ---- the outside ---- */
@@ -795,8 +794,8 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->env = c->env;
 	e->timeline = timeline_of(c->env);
 	e->self = c->self;
-	e->obituaries = c->obituaries;
-	e->death_watch = (struct death_watch){ .dead = on_dead, .arg = e };
+	e->death_watches = c->death_watches;
+	e->death_watch = (struct death_watch){ .dead = elector_on_dead, .arg = e };
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
@@ -812,35 +811,36 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->lease = mem_zero(lease_size());
 	lease_init(e->lease, &c->times, c->observer, c->asks, seed);
 	lease_keeps(e->lease, c->no_release);
-	timer_init(e->timeline, &e->timer, on_timer);
+	timer_init(e->timeline, &e->timer, elector_on_timer);
 	return e;
 }
 
 void elector_campaign(struct elector *e)
 {
 	watch_if_possible(e);
-	step(e, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
 }
 
 void elector_answer(struct elector *e, bool yes, const char *address)
 {
 	if (address && *address)
 		mem_replace(&e->address, address);
-	step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
 }
 
 void elector_stopped(struct elector *e, bool reaped)
 {
 	if (!reaped)
-		say(e, LOG_ERROR, "not_reaped",
-		    "something the term started could not be killed: the lease is left to expire");
-	step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
+		elector_say(e, LOG_ERROR, "not_reaped",
+		            "something the term started could not be killed: the lease is left to expire");
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = reaped });
 	e->term_open = e->term_open && lease_is_leading(e->lease, clock_now());
 }
 
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace)
 {
-	step(e, (struct lease_event){ .kind = LEASE_EV_END, .reason = reason, .sit_out = sit_out, .grace = grace });
+	elector_step(
+		e, (struct lease_event){ .kind = LEASE_EV_END, .reason = reason, .sit_out = sit_out, .grace = grace });
 }
 
 void elector_next_term(struct elector *e)
@@ -850,8 +850,8 @@ void elector_next_term(struct elector *e)
 
 void elector_pause(struct elector *e, const char *why)
 {
-	say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
-	step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
+	elector_say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
 }
 
 void elector_configure(struct elector *e, const struct lease_times *t)
@@ -866,7 +866,7 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 		return -1;
 	mem_replace(&e->checkpoint, json);
 	e->save = save;
-	step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
 	return 0;
 }
 
@@ -877,7 +877,7 @@ const char *elector_checkpoint(const struct elector *e)
 
 void elector_look(struct elector *e)
 {
-	step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
+	elector_step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
 }
 
 void elector_status(const struct elector *e, struct elector_status *out)
@@ -916,8 +916,8 @@ void elector_free(struct elector *e)
 		return;
 	e->closing = true;
 	timer_stop(e->timeline, &e->timer);
-	if (e->obituaries)
-		death_watch_forget(e->obituaries, &e->death_watch);
+	if (e->death_watches)
+		death_watch_forget(e->death_watches, &e->death_watch);
 	e->lock->ops->close(e->lock);
 	record_fini(&e->seen);
 	drop_written(e);

@@ -11,17 +11,17 @@
 
 struct ev_loop;
 struct elector;
-struct obituaries;
+struct death_watches;
 
-struct elector_config { /* borrowed for elector_new only, but env, self and obituaries, which outlive the elector */
+struct elector_config { /* borrowed for elector_new only, but env, self and death_watches, which outlive the elector */
 	struct lock_env *env;
 	const struct proof_self *self;
-	struct obituaries *obituaries; /* NULL: no take-over on proof of death */
-	const char *lock;              /* URL, */
-	struct lock *opened;           /*     or it is opened already: taken, once elector_new succeeds; NULL */
-	uint32_t seed;                 /* of the polling's jitter; 0: random */
-	const char *identity;          /* "" = hostname_INCARNATION */
-	const char *address;           /* may be "" */
+	struct death_watches *death_watches; /* NULL: no take-over on proof of death */
+	const char *lock;                    /* URL, */
+	struct lock *opened;                 /*     or it is opened already: taken, once elector_new succeeds; NULL */
+	uint32_t seed;                       /* of the polling's jitter; 0: random */
+	const char *identity;                /* "" = hostname_INCARNATION */
+	const char *address;                 /* may be "" */
 	struct lease_times times;
 	bool observer, asks, reclaim;
 	bool no_release; /* leave the lease to expire at the end */

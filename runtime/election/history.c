@@ -20,7 +20,7 @@ struct history {
 	size_t bytes;
 };
 
-static void *make(struct lock_env *env, struct err *err)
+static void *history_make(struct lock_env *env, struct err *err)
 {
 	struct history *h = mem_zero(sizeof *h);
 
@@ -41,7 +41,7 @@ static void drop_line(struct history *h, struct line **at)
 	free(l);
 }
 
-static void drop(void *object)
+static void history_drop(void *object)
 {
 	struct history *h = object;
 
@@ -54,7 +54,7 @@ struct history *history_of(struct lock_env *env)
 {
 	static const char key;
 
-	return lock_env_share(env, &key, make, drop, NULL);
+	return lock_env_share(env, &key, history_make, history_drop, NULL);
 }
 
 void history_add(struct history *h, const void *who, const char *event, const char *text)

@@ -58,7 +58,7 @@ void http_take_back(struct http_call *c)
 	curl_multi_remove_handle(p->multi, c->easy);
 }
 
-static void free_call(struct http_call *c)
+static void call_free(struct http_call *c)
 {
 	struct http *h = c->client;
 
@@ -83,7 +83,7 @@ static void free_call(struct http_call *c)
 }
 
 /* The call's end: the caller hears of it, then it is gone. */
-static void finish(struct http_call *c)
+static void call_finish(struct http_call *c)
 {
 	struct http *h = c->client;
 	struct http_header *list = mem_zero((c->head_count + 1) * sizeof *list);
@@ -111,7 +111,7 @@ static void finish(struct http_call *c)
 	c->r.done(c->r.arg, &r, &headers);
 	free(plain);
 	free(list);
-	free_call(c);
+	call_free(c);
 }
 
 static void tell_answer(struct http_call *c)
@@ -159,7 +159,7 @@ static bool tell_one(struct http_call *c)
 		c->held = false;
 		set_pauses(c);
 	} else if (c->ended && !(c->paused && c->err.code == ERR_NONE)) {
-		finish(c);
+		call_finish(c);
 		return false;
 	} else {
 		return false;
@@ -217,7 +217,7 @@ static void suspect_connection(const struct http_call *c)
 		http_pool_begin(h);
 }
 
-static void timed_out(struct http_call *c, const char *which, nsec limit)
+static void call_timed_out(struct http_call *c, const char *which, nsec limit)
 {
 	err_set(&c->err, ERR_TIMEOUT, "%s: timed out (%s%.0f ms): %s", c->name, which, (double)limit / NSEC_PER_MS,
 	        phase(c));
@@ -246,7 +246,7 @@ static bool has_deadline(const struct http_call *c)
 	return c->r.by.boot || c->r.by.raw;
 }
 
-static void arm(struct http_call *c)
+static void call_arm(struct http_call *c)
 {
 	struct instant now = clock_now();
 	nsec wait = has_deadline(c) ? instant_until(c->r.by, now) : NSEC_NEVER;
@@ -273,18 +273,18 @@ static void call_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	if (c->ended && !c->paused)
 		return;
 	if (has_deadline(c) && instant_passed(c->r.by, now))
-		timed_out(c, "deadline, after ", elapsed_holder(c->began, now));
+		call_timed_out(c, "deadline, after ", elapsed_holder(c->began, now));
 	else if (c->r.first_byte && c->sent && !c->heard && left_of(c->r.first_byte, c->sent_at, now) <= 0)
-		timed_out(c, "no answer within ", c->r.first_byte);
+		call_timed_out(c, "no answer within ", c->r.first_byte);
 	else if (c->r.silence && !c->paused && !c->ended && left_of(c->r.silence, c->heard_at, now) <= 0)
-		timed_out(c, "silence of ", c->r.silence);
+		call_timed_out(c, "silence of ", c->r.silence);
 	else
-		arm(c);
+		call_arm(c);
 }
 
 /* ---- calls ---- */
 
-static struct http_call *new_call(struct http *h, const struct http_request *r)
+static struct http_call *call_new(struct http *h, const struct http_request *r)
 {
 	struct http_call *c = mem_zero(sizeof *c);
 	char *plain = http_url_plain(r->url);
@@ -309,7 +309,7 @@ static struct http_call *new_call(struct http *h, const struct http_request *r)
 
 struct http_call *http_start(struct http *h, const struct http_request *r)
 {
-	struct http_call *c = new_call(h, r);
+	struct http_call *c = call_new(h, r);
 
 	if (!c->easy) {
 		err_set(&c->err, ERR_SYSTEM, "%s: out of memory", c->name);
@@ -318,7 +318,7 @@ struct http_call *http_start(struct http *h, const struct http_request *r)
 		if (code == CURLM_OK) {
 			c->pool = h->pool;
 			c->pool->calls++;
-			arm(c);
+			call_arm(c);
 			return c;
 		}
 		err_set(&c->err, ERR_SYSTEM, "%s: %s", c->name, curl_multi_strerror(code));
@@ -331,7 +331,7 @@ struct http_call *http_start(struct http *h, const struct http_request *r)
 void http_cancel(struct http_call *c)
 {
 	err_set(&c->err, ERR_CANCELLED, "%s: cancelled", c->name);
-	finish(c);
+	call_finish(c);
 }
 
 size_t http_send(struct http_call *c, const void *bytes, size_t len, enum http_part part)

@@ -15,7 +15,7 @@
 #define SEND_LOW (64 * 1024)
 #define LIMIT_DEFAULT (16 * 1024 * 1024)
 
-static int on_prereq(void *arg, char *ip, char *local_ip, int port, int local_port)
+static int call_on_prereq(void *arg, char *ip, char *local_ip, int port, int local_port)
 {
 	struct http_call *c = arg;
 
@@ -72,7 +72,7 @@ static void add_header(struct http_call *c, const char *line, size_t len)
 }
 
 /* Status line, header lines, an empty line; after the body trailers, which are let go. */
-static size_t on_header(char *line, size_t size, size_t count, void *arg)
+static size_t call_on_header(char *line, size_t size, size_t count, void *arg)
 {
 	struct http_call *c = arg;
 	size_t len = size * count;
@@ -100,7 +100,7 @@ static size_t on_header(char *line, size_t size, size_t count, void *arg)
 	return 0;
 }
 
-static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
+static size_t call_on_body(char *bytes, size_t size, size_t count, void *arg)
 {
 	struct http_call *c = arg;
 	size_t len = size * count, limit = c->r.limit ? c->r.limit : LIMIT_DEFAULT;
@@ -123,7 +123,7 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *arg)
 	return len;
 }
 
-static size_t on_read(char *to, size_t size, size_t count, void *arg)
+static size_t call_on_read(char *to, size_t size, size_t count, void *arg)
 {
 	struct http_call *c = arg;
 	size_t len = size * count < c->out.len ? size * count : c->out.len;
@@ -143,7 +143,7 @@ static size_t on_read(char *to, size_t size, size_t count, void *arg)
 	return len;
 }
 
-static curl_socket_t on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+static curl_socket_t call_on_open(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
 	struct http_call *c = arg;
 
@@ -159,7 +159,7 @@ static void set_tcp(int fd, int option, int value)
 	(void)!setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
 }
 
-static int on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
+static int call_on_socket(void *arg, curl_socket_t fd, curlsocktype purpose)
 {
 	const struct http_call *c = arg;
 	int stall_ms = (int)(c->client->o.stall / NSEC_PER_MS), stall_s = stall_ms / 1000, on = 1;
@@ -187,16 +187,16 @@ void http_set_callbacks(struct http_call *c)
 	curl_easy_setopt(e, CURLOPT_USERAGENT, "lunarch/" LUNARCH_VERSION);
 	/* A resolver's thread that hangs is left to itself: to join it would block the loop (curl's issue 8515). */
 	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
-	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_prereq);
+	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, call_on_prereq);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
-	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
+	curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, call_on_header);
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
-	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
+	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, call_on_body);
 	curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
-	curl_easy_setopt(e, CURLOPT_READFUNCTION, on_read); /* asked of streamed bodies only */
+	curl_easy_setopt(e, CURLOPT_READFUNCTION, call_on_read); /* asked of streamed bodies only */
 	curl_easy_setopt(e, CURLOPT_READDATA, c);
-	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
+	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, call_on_open);
 	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);
-	curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, on_socket);
+	curl_easy_setopt(e, CURLOPT_SOCKOPTFUNCTION, call_on_socket);
 	curl_easy_setopt(e, CURLOPT_SOCKOPTDATA, c);
 }

@@ -279,7 +279,7 @@ static void sit_out(struct lease *l, nsec d, struct instant now)
 	l->out_for = d;
 }
 
-static void finish(struct lease *l, struct lease_actions *a)
+static void lease_finish(struct lease *l, struct lease_actions *a)
 {
 	l->phase = PHASE_IDLE;
 	l->finished = true;
@@ -298,7 +298,7 @@ static void stand_by(struct lease *l, struct instant now, struct lease_actions *
 	sit_out(l, l->sit_out, now);
 	l->sit_out = 0;
 	if (l->finish && l->limbo_len == 0)
-		finish(l, a);
+		lease_finish(l, a);
 }
 
 static void enter_release(struct lease *l, struct instant now)
@@ -339,7 +339,7 @@ static void end_term(struct lease *l, const struct lease_event *e, struct instan
 	a->stop_by = lease_kill(l);
 }
 
-static void on_end(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+static void lease_on_end(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
 {
 	bool next = e->reason == LEASE_RELOAD && e->sit_out == 0;
 
@@ -365,7 +365,7 @@ static void on_end(struct lease *l, const struct lease_event *e, struct instant 
 			sit_out(l, e->sit_out, now);
 		l->sit_out = 0;
 		if (l->finish && !l->busy && l->limbo_len == 0)
-			finish(l, a);
+			lease_finish(l, a);
 		return;
 	case PHASE_ENDING:
 	case PHASE_LOST:
@@ -374,7 +374,7 @@ static void on_end(struct lease *l, const struct lease_event *e, struct instant 
 	}
 }
 
-static void on_stopped(struct lease *l, bool reaped, struct instant now, struct lease_actions *a)
+static void lease_on_stopped(struct lease *l, bool reaped, struct instant now, struct lease_actions *a)
 {
 	l->unreaped = !reaped;
 	if (!reaped && !l->script_runs)
@@ -559,8 +559,8 @@ static void look_again(struct lease *l, struct instant now)
 	l->next_look = now;
 }
 
-static void on_read(struct lease *l, const struct lease_event *e, bool changed, struct instant now,
-                    struct lease_actions *a)
+static void lease_on_read(struct lease *l, const struct lease_event *e, bool changed, struct instant now,
+                          struct lease_actions *a)
 {
 	struct lease_sight sight = e->sight;
 
@@ -589,7 +589,7 @@ static void on_read(struct lease *l, const struct lease_event *e, bool changed, 
 		look_again(l, now);
 }
 
-static void on_written(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+static void lease_on_written(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
 {
 	struct lease_sent w = l->limbo[l->limbo_len - 1];
 
@@ -618,7 +618,7 @@ static void on_written(struct lease *l, const struct lease_event *e, struct inst
 
 /* ---- reports ---- */
 
-static void report(struct lease *l, struct instant now, struct lease_actions *a)
+static void lease_report(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	bool self = holds(l) && l->phase != PHASE_RELEASING;
 	bool other = !self && held_by_other(l) && wait_left(l, now) > 0;
@@ -638,7 +638,7 @@ static void report(struct lease *l, struct instant now, struct lease_actions *a)
 	a->self = self;
 }
 
-static void publish(struct lease *l, struct lease_actions *a)
+static void lease_publish(struct lease *l, struct lease_actions *a)
 {
 	struct instant end = lease_end(l), kill = lease_kill(l);
 
@@ -750,7 +750,7 @@ static void plan_standby(struct lease *l, struct instant now, struct lease_actio
 static void plan_leaving(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	if (l->limbo_len == 0 || instant_passed(instant_add(l->limbo[l->limbo_len - 1].at, l->times.renew), now))
-		finish(l, a);
+		lease_finish(l, a);
 	else if (instant_passed(l->next_look, now))
 		read_now(l, now, a);
 }
@@ -795,7 +795,7 @@ static void look_at_deadlines(struct lease *l, struct instant now, struct lease_
 		stand_by(l, now, a);
 }
 
-static void on_changed(struct lease *l, struct instant now)
+static void lease_on_changed(struct lease *l, struct instant now)
 {
 	if (l->busy) {
 		l->dirty = true;
@@ -806,7 +806,7 @@ static void on_changed(struct lease *l, struct instant now)
 		l->next_look = now;
 }
 
-static void on_campaign(struct lease *l, struct instant now)
+static void lease_on_campaign(struct lease *l, struct instant now)
 {
 	if (l->finished)
 		return;
@@ -815,7 +815,7 @@ static void on_campaign(struct lease *l, struct instant now)
 	l->started = true;
 	l->paused = false;
 	if (!l->busy && !holds(l))
-		on_changed(l, now);
+		lease_on_changed(l, now);
 }
 
 static bool operation_done(struct lease *l, const struct lease_event *e, struct instant now)
@@ -825,12 +825,12 @@ static bool operation_done(struct lease *l, const struct lease_event *e, struct 
 	l->busy = false;
 	if (l->dirty) {
 		l->dirty = false;
-		on_changed(l, now);
+		lease_on_changed(l, now);
 	}
 	return true;
 }
 
-static void on_event(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
+static void lease_on_event(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
 {
 	bool changed;
 
@@ -839,19 +839,19 @@ static void on_event(struct lease *l, const struct lease_event *e, struct instan
 	case LEASE_EV_SENT: /* lease_step */
 		return;
 	case LEASE_EV_CAMPAIGN:
-		on_campaign(l, now);
+		lease_on_campaign(l, now);
 		return;
 	case LEASE_EV_READ_DONE:
 		changed = l->dirty;
 		if (operation_done(l, e, now))
-			on_read(l, e, changed, now, a);
+			lease_on_read(l, e, changed, now, a);
 		return;
 	case LEASE_EV_WRITE_DONE:
 		if (operation_done(l, e, now))
-			on_written(l, e, now, a);
+			lease_on_written(l, e, now, a);
 		return;
 	case LEASE_EV_CHANGED:
-		on_changed(l, now);
+		lease_on_changed(l, now);
 		return;
 	case LEASE_EV_HOLDER_DEAD:
 		if (l->looked && l->seen.kind == SIGHT_HELD && l->seen.id == e->id)
@@ -861,10 +861,10 @@ static void on_event(struct lease *l, const struct lease_event *e, struct instan
 		l->yes = l->asked && e->yes;
 		return;
 	case LEASE_EV_END:
-		on_end(l, e, now, a);
+		lease_on_end(l, e, now, a);
 		return;
 	case LEASE_EV_STOPPED:
-		on_stopped(l, e->reaped, now, a);
+		lease_on_stopped(l, e->reaped, now, a);
 		return;
 	case LEASE_EV_PAUSE:
 		l->paused = true;
@@ -914,15 +914,15 @@ struct lease_actions lease_step(struct lease *l, const struct lease_event *e, st
 
 	if (e->kind == LEASE_EV_SENT) {
 		note_sent(l, e);
-		publish(l, &a);
+		lease_publish(l, &a);
 		return a;
 	}
 	look_at_deadlines(l, now, &a);
-	on_event(l, e, now, &a);
+	lease_on_event(l, e, now, &a);
 	settle_saves(l, &a);
 	plan(l, now, &a);
-	report(l, now, &a);
-	publish(l, &a);
+	lease_report(l, now, &a);
+	lease_publish(l, &a);
 	return a;
 }
 

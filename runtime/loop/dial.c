@@ -29,7 +29,7 @@ struct dial {
 	void *arg;
 };
 
-static void end(struct dial *d)
+static void dial_end(struct dial *d)
 {
 	if (d->lookup)
 		resolve_cancel(d->lookup);
@@ -41,16 +41,16 @@ static void end(struct dial *d)
 	free(d);
 }
 
-static void finish(struct dial *d, int fd, const struct err *err)
+static void dial_finish(struct dial *d, int fd, const struct err *err)
 {
 	dial_done_fn *done = d->done;
 	void *arg = d->arg;
 
-	end(d);
+	dial_end(d);
 	done(arg, fd, err);
 }
 
-static void fail(struct dial *d, int why)
+static void dial_fail(struct dial *d, int why)
 {
 	char address[RESOLVE_TEXT] = "";
 	struct err err;
@@ -59,7 +59,7 @@ static void fail(struct dial *d, int why)
 		resolve_print(&d->all.each[d->next - 1].addr, d->all.each[d->next - 1].len, address);
 	err_set(&err, why == ETIMEDOUT ? ERR_TIMEOUT : ERR_UNREACHABLE, "cannot connect to %s port %d (%s): %s",
 	        d->host, d->port, address, strerror(why));
-	finish(d, -1, &err);
+	dial_finish(d, -1, &err);
 }
 
 static void try_next(struct dial *d);
@@ -73,10 +73,10 @@ static void failed_here(struct dial *d, int why)
 	if (d->next < d->all.count && !instant_passed(d->by, clock_now()))
 		try_next(d);
 	else
-		fail(d, why);
+		dial_fail(d, why);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void dial_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;
 	(void)revents;
@@ -95,7 +95,7 @@ static void set_options(int fd)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-static void on_writable(struct ev_loop *loop, ev_io *w, int revents)
+static void dial_on_writable(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct dial *d = w->data;
 	socklen_t len = sizeof(int);
@@ -112,7 +112,7 @@ static void on_writable(struct ev_loop *loop, ev_io *w, int revents)
 	int fd = d->fd;
 	d->fd = -1;
 	set_options(fd);
-	finish(d, fd, NULL);
+	dial_finish(d, fd, NULL);
 }
 
 /* The addresses share the time that is left, so that one that swallows packets leaves some to the next. */
@@ -126,7 +126,7 @@ static void try_next(struct dial *d)
 		if (left > 1)
 			try_next(d);
 		else
-			fail(d, errno);
+			dial_fail(d, errno);
 		return;
 	}
 	if (connect(d->fd, (const struct sockaddr *)&d->all.each[i].addr, d->all.each[i].len) < 0 &&
@@ -141,13 +141,13 @@ static void try_next(struct dial *d)
 	ev_timer_start(d->loop, &d->timer);
 }
 
-static void on_resolved(void *arg, const struct resolved *result)
+static void dial_on_resolved(void *arg, const struct resolved *result)
 {
 	struct dial *d = arg;
 
 	d->lookup = NULL;
 	if (result->count == 0) {
-		finish(d, -1, &result->err);
+		dial_finish(d, -1, &result->err);
 		return;
 	}
 	d->all = *result;
@@ -162,15 +162,15 @@ struct dial *dial_start(struct ev_loop *loop, struct offload *offload, const cha
 	*d = (struct dial){
 		.loop = loop, .fd = -1, .port = port, .host = mem_dup(host), .by = by, .done = done, .arg = arg
 	};
-	ev_init(&d->writable, on_writable);
-	ev_init(&d->timer, on_timer);
+	ev_init(&d->writable, dial_on_writable);
+	ev_init(&d->timer, dial_on_timer);
 	d->writable.data = d->timer.data = d;
-	d->lookup = resolve_start(loop, offload, host, port, by, on_resolved, d);
+	d->lookup = resolve_start(loop, offload, host, port, by, dial_on_resolved, d);
 	return d;
 }
 
 void dial_cancel(struct dial *d)
 {
 	if (d)
-		end(d);
+		dial_end(d);
 }

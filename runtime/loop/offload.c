@@ -39,7 +39,7 @@ static struct offload_job *take_first(struct offload_job **first, struct offload
 	return j;
 }
 
-static void destroy(struct offload *o)
+static void offload_destroy(struct offload *o)
 {
 	pthread_cond_destroy(&o->more);
 	pthread_mutex_destroy(&o->mutex);
@@ -70,7 +70,7 @@ static void *thread_main(void *arg)
 	bool last = --o->threads == 0;
 	pthread_mutex_unlock(&o->mutex);
 	if (last)
-		destroy(o);
+		offload_destroy(o);
 	return NULL;
 }
 
@@ -92,7 +92,7 @@ static bool start_thread(struct offload *o)
 	return started;
 }
 
-static void on_finished(struct ev_loop *loop, ev_async *w, int revents)
+static void offload_on_finished(struct ev_loop *loop, ev_async *w, int revents)
 {
 	struct offload *o = w->data;
 
@@ -120,7 +120,7 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
 	o->done_end = &o->done;
 	pthread_mutex_init(&o->mutex, NULL);
 	pthread_cond_init(&o->more, NULL);
-	ev_async_init(&o->finished, on_finished);
+	ev_async_init(&o->finished, offload_on_finished);
 	o->finished.data = o;
 	ev_async_start(loop, &o->finished);
 	ev_unref(loop); /* waiting for no job must not keep a loop running */
@@ -173,5 +173,5 @@ void offload_free(struct offload *o)
 	pthread_cond_broadcast(&o->more);
 	pthread_mutex_unlock(&o->mutex);
 	if (unused)
-		destroy(o);
+		offload_destroy(o);
 }

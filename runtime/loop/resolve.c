@@ -42,12 +42,12 @@ static void look_up(struct resolve *r, int flags)
 	freeaddrinfo(all);
 }
 
-static void work(struct offload_job *off)
+static void resolve_work(struct offload_job *off)
 {
 	look_up((struct resolve *)off, AI_ADDRCONFIG);
 }
 
-static void explain(struct resolve *r)
+static void resolve_explain(struct resolve *r)
 {
 	struct err *e = &r->result.err;
 
@@ -68,32 +68,32 @@ static void explain(struct resolve *r)
 	}
 }
 
-static void report(struct resolve *r)
+static void resolve_report(struct resolve *r)
 {
 	ev_timer_stop(r->loop, &r->timer);
-	explain(r);
+	resolve_explain(r);
 	r->done(r->arg, &r->result);
 	free(r);
 }
 
-static void worked(struct offload_job *off)
+static void resolve_worked(struct offload_job *off)
 {
 	struct resolve *r = (struct resolve *)off;
 
 	if (r->loop)
-		report(r);
+		resolve_report(r);
 	else
 		free(r);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void resolve_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct resolve *r = w->data;
 	struct resolved late = { .count = 0 };
 
 	(void)revents;
 	if (!r->on_thread) {
-		report(r);
+		resolve_report(r);
 		return;
 	}
 	err_set(&late.err, ERR_TIMEOUT,
@@ -105,10 +105,10 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	done(arg, &late);
 }
 
-static void arm(struct resolve *r, nsec after)
+static void resolve_arm(struct resolve *r, nsec after)
 {
 	ev_now_update(r->loop);
-	ev_timer_init(&r->timer, on_timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_init(&r->timer, resolve_on_timer, (double)after / NSEC_PER_SEC, 0.);
 	r->timer.data = r;
 	ev_timer_start(r->loop, &r->timer);
 }
@@ -131,18 +131,20 @@ struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, con
 {
 	struct resolve *r = mem_zero(sizeof *r);
 
-	*r = (struct resolve){ .loop = loop, .done = done, .arg = arg, .off = { .work = work, .done = worked } };
+	*r = (struct resolve){
+		.loop = loop, .done = done, .arg = arg, .off = { .work = resolve_work, .done = resolve_worked }
+	};
 	snprintf(r->port, sizeof r->port, "%d", port);
 	if (!take_host(r, host) || !*r->host)
 		r->failed = EAI_NONAME;
 	else
 		look_up(r, AI_NUMERICHOST);
 	if (r->failed != EAI_NONAME || !*r->host || strlen(host) >= HOST_BYTES) {
-		arm(r, 0); /* never from inside the caller */
+		resolve_arm(r, 0); /* never from inside the caller */
 		return r;
 	}
 	r->on_thread = true;
-	arm(r, instant_until(by, clock_now()));
+	resolve_arm(r, instant_until(by, clock_now()));
 	offload_run(offload, &r->off);
 	return r;
 }

@@ -62,7 +62,7 @@ static bool before(const struct timer *a, const struct timer *b)
 	return a->virtual.at < b->virtual.at || (a->virtual.at == b->virtual.at && a->virtual.order < b->virtual.order);
 }
 
-static void put(struct timeline *l, struct timer *t, size_t place)
+static void heap_put(struct timeline *l, struct timer *t, size_t place)
 {
 	l->heap[place - 1] = t;
 	t->virtual.place = place;
@@ -71,8 +71,8 @@ static void put(struct timeline *l, struct timer *t, size_t place)
 static void rise(struct timeline *l, struct timer *t, size_t place)
 {
 	for (; place > 1 && before(t, l->heap[place / 2 - 1]); place /= 2)
-		put(l, l->heap[place / 2 - 1], place);
-	put(l, t, place);
+		heap_put(l, l->heap[place / 2 - 1], place);
+	heap_put(l, t, place);
 }
 
 static void sink(struct timeline *l, struct timer *t, size_t place)
@@ -82,9 +82,9 @@ static void sink(struct timeline *l, struct timer *t, size_t place)
 			child++;
 		if (!before(l->heap[child - 1], t))
 			break;
-		put(l, l->heap[child - 1], place);
+		heap_put(l, l->heap[child - 1], place);
 	}
-	put(l, t, place);
+	heap_put(l, t, place);
 }
 
 static void virtual_start(struct timeline *l, struct timer *t, double after_s)

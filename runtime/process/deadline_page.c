@@ -234,7 +234,7 @@ void page_end_all(struct page *p)
 
 /* Time left to the term; 0 once it has ended, and for ever after. The clock is read after the deadline: the other way
  * round, a pause between the two would judge by a time long gone. */
-static nsec left(struct page_slot *s, uint64_t term)
+static nsec slot_left(struct page_slot *s, uint64_t term)
 {
 	for (;;) {
 		struct instant end;
@@ -255,17 +255,17 @@ static nsec left(struct page_slot *s, uint64_t term)
 
 bool page_leading(struct page_slot *s, uint64_t term)
 {
-	return left(s, term) > 0;
+	return slot_left(s, term) > 0;
 }
 
 nsec page_remaining(struct page_slot *s, uint64_t term)
 {
-	return left(s, term);
+	return slot_left(s, term);
 }
 
 bool page_stopping(struct page_slot *s, uint64_t term)
 {
-	return !left(s, term) || s->state == PAGE_STOPPING;
+	return !slot_left(s, term) || s->state == PAGE_STOPPING;
 }
 
 bool page_first_kill(struct page *p, struct instant *kill)

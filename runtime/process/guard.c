@@ -64,7 +64,7 @@ struct guard {
 	struct tree tree;
 };
 
-static bool tell(const struct guard *g, struct guard_note note)
+static bool guard_tell(const struct guard *g, struct guard_note note)
 {
 	return send(g->control, &note, sizeof note, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno != EAGAIN;
 }
@@ -225,12 +225,12 @@ static void start_worker(struct guard *g)
 		return;
 	}
 	g->worker = pid;
-	tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
+	guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
 }
 
 /* The worker has them now. Held by us too, a pipe's reader would wait for us, and the elector would not see the wire
  * end. */
-static void let_go(struct guard *g)
+static void guard_let_go(struct guard *g)
 {
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
@@ -245,7 +245,7 @@ static void let_go(struct guard *g)
 		close(g->page_fd[i]);
 }
 
-static void start(struct guard *g)
+static void guard_start(struct guard *g)
 {
 	close_on_exec(g->control);
 	close_on_exec(g->elector);
@@ -258,7 +258,7 @@ static void start(struct guard *g)
 	 */
 	if (g->command)
 		close_strangers(g);
-	let_go(g);
+	guard_let_go(g);
 }
 
 /* ---- reaping ---- */
@@ -270,7 +270,7 @@ static void on_worker_status(struct guard *g, int status)
 			return;
 		if (WIFSTOPPED(status))
 			give_terminal(g, g->elector_group);
-		tell(g, (struct guard_note){ .type = WIFSTOPPED(status) ? GUARD_STOPPED : GUARD_CONTINUED });
+		guard_tell(g, (struct guard_note){ .type = WIFSTOPPED(status) ? GUARD_STOPPED : GUARD_CONTINUED });
 		return;
 	}
 	g->worker = 0;
@@ -279,7 +279,7 @@ static void on_worker_status(struct guard *g, int status)
 }
 
 /* false: there is nobody left. */
-static bool reap(struct guard *g)
+static bool guard_reap(struct guard *g)
 {
 	int status;
 	pid_t pid;
@@ -295,7 +295,7 @@ static bool reap(struct guard *g)
 
 static void tell_end(struct guard *g)
 {
-	if (g->untold_end && tell(g, (struct guard_note){ .type = GUARD_ENDED, .value = g->wait_status }))
+	if (g->untold_end && guard_tell(g, (struct guard_note){ .type = GUARD_ENDED, .value = g->wait_status }))
 		g->untold_end = false;
 }
 
@@ -367,7 +367,7 @@ static void kill_all(struct guard *g)
 	for (;;) {
 		tree_kill_children(g->children); /* which works without memory, too */
 		tree_kill(&g->tree, getpid());
-		bool left = reap(g);
+		bool left = guard_reap(g);
 		tell_end(g);
 		if (!left)
 			return;
@@ -440,11 +440,11 @@ static void report_sweeps(struct guard *g)
 		struct sweep *s = &g->sweep[slot];
 		if (!s->pending)
 			continue;
-		if (!tell(g, (struct guard_note){ .type = GUARD_SWEPT,
-		                                  .value = s->killed,
-		                                  .slot = slot,
-		                                  .term = s->term,
-		                                  .clean = !g->unclear }))
+		if (!guard_tell(g, (struct guard_note){ .type = GUARD_SWEPT,
+		                                        .value = s->killed,
+		                                        .slot = slot,
+		                                        .term = s->term,
+		                                        .clean = !g->unclear }))
 			return; /* the elector does not read: the next walk reports the rest */
 		s->pending = false;
 		g->pending--;
@@ -534,7 +534,7 @@ static bool due(const struct guard *g)
 }
 
 /* Until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */
-static void watch(struct guard *g)
+static void guard_watch(struct guard *g)
 {
 	enum { ELECTOR, CONTROL, SIGNALS, TIMER, N };
 	struct signalfd_siginfo info;
@@ -552,7 +552,7 @@ static void watch(struct guard *g)
 			return;
 		while (read(g->signals, &info, sizeof info) > 0)
 			;
-		reap(g);
+		guard_reap(g);
 		if (p[CONTROL].revents)
 			read_orders(g);
 		if (g->pending && !g->over && !due(g))
@@ -571,8 +571,8 @@ int guard_main(int argc, char **argv)
 	leave_session(&g);
 	be_ready(&g);
 	if (!due(&g)) /* a command's term is in the page already, and starting may have taken long */
-		start(&g);
-	watch(&g);
+		guard_start(&g);
+	guard_watch(&g);
 	tell_end(&g);
 	kill_all(&g);
 	give_terminal(&g, g.elector_group);

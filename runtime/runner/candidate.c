@@ -214,7 +214,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	struct elector_config c = {
 		.env = &r->program.env,
 		.self = &r->program.self,
-		.obituaries = r->program.obituaries,
+		.death_watches = r->program.death_watches,
 		.lock = lock,
 		.identity = options_text(o, OPTION_IDENTITY, p->settings.identity),
 		.address = options_text(o, OPTION_ADDRESS, p->settings.address),

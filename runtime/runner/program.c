@@ -142,7 +142,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 		return -1;
 	notify_init();
 	make_evidence(p);
-	p->obituaries = obituaries_new(p->loop, p->env.offload, &p->self);
+	p->death_watches = death_watches_new(p->loop, p->env.offload, &p->self);
 	watch_signals(p, signals);
 	watch_clock(p);
 	open_control(p, o);
@@ -159,7 +159,7 @@ void program_fini(struct program *p)
 	}
 	admin_free(p->admin);
 	control_free(p->control);
-	obituaries_free(p->obituaries);
+	death_watches_free(p->death_watches);
 	lock_env_fini(&p->env);
 	offload_free(p->env.offload);
 	reaper_free(p->reaper);

@@ -12,7 +12,7 @@
 
 #include <ev.h>
 
-struct obituaries;
+struct death_watches;
 
 #define PROGRAM_SIGNALS 8
 
@@ -28,7 +28,7 @@ struct program {
 	struct reaper *reaper;
 	struct lock_env env;
 	struct proof_self self;
-	struct obituaries *obituaries;
+	struct death_watches *death_watches;
 	struct admin *admin;     /* NULL: not asked for */
 	struct control *control; /* NULL: none could be made; said in the log */
 	const struct program_ops *ops;

@@ -78,14 +78,14 @@ int bind_fail_err(lua_State *L, const struct err *err)
 	return bind_fail(L, code_name(err->code), "%s", err->text);
 }
 
-static int fail(lua_State *L)
+static int failures_fail(lua_State *L)
 {
 	return bind_fail(L, luaL_checkstring(L, 1), "%s", luaL_checkstring(L, 2));
 }
 
 void bind_failures(lua_State *L)
 {
-	lua_pushcfunction(L, fail);
+	lua_pushcfunction(L, failures_fail);
 	lua_setfield(L, -2, "fail");
 }
 

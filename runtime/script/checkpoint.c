@@ -40,7 +40,7 @@ struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char 
 }
 
 /* Those whose save is number or an earlier one. */
-static void answer(struct checkpoint *s, uint64_t number, enum wire_saved how, const char *why)
+static void checkpoint_answer(struct checkpoint *s, uint64_t number, enum wire_saved how, const char *why)
 {
 	struct saver **at = &s->savers;
 
@@ -85,7 +85,7 @@ void checkpoint_free(struct checkpoint *s)
 {
 	if (!s)
 		return;
-	answer(s, s->number, WIRE_SAVED_NOT, "");
+	checkpoint_answer(s, s->number, WIRE_SAVED_NOT, "");
 	free(s->known);
 	free(s->flying);
 	free(s->next);
@@ -106,7 +106,7 @@ bool checkpoint_answered(struct checkpoint *s, struct wire *w)
 	if (how == WIRE_SAVED_GOOD)
 		s->known = s->flying;
 	s->flying = NULL;
-	answer(s, number, how, why);
+	checkpoint_answer(s, number, how, why);
 	if (s->next)
 		send_next(s);
 	return true;
@@ -114,7 +114,7 @@ bool checkpoint_answered(struct checkpoint *s, struct wire *w)
 
 /* ---- natives ---- */
 
-static int over(lua_State *L)
+static int checkpoint_over(lua_State *L)
 {
 	return bind_fail(L, "ended", "the term is over: what it did not know to be in the record counts as not saved");
 }
@@ -124,13 +124,13 @@ static int push_checkpoint(lua_State *L)
 	struct checkpoint **slot = term_saving(L, 1), *s = slot ? *slot : NULL;
 
 	if (!s)
-		return over(L);
+		return checkpoint_over(L);
 	lua_pushstring(L, s->known ? s->known : "");
 	lua_pushstring(L, s->next ? s->next : s->flying ? s->flying : s->known ? s->known : "");
 	return 2;
 }
 
-static void leave(struct wait *w)
+static void checkpoint_leave_wait(struct wait *w)
 {
 	struct saver *r = (struct saver *)((char *)w - offsetof(struct saver, wait));
 
@@ -156,10 +156,10 @@ static int saved(lua_State *L, int status, lua_KContext ctx)
 	}
 	if (r->how == WIRE_SAVED_REFUSED)
 		return bind_fail(L, "invalid", "term:save: %s", r->why);
-	return over(L);
+	return checkpoint_over(L);
 }
 
-static void push(struct checkpoint *s, const char *text)
+static void checkpoint_push(struct checkpoint *s, const char *text)
 {
 	s->number++;
 	mem_replace(&s->next, text);
@@ -178,21 +178,23 @@ static int save(lua_State *L)
 	if (!lua_toboolean(L, 4))
 		sched_may_wait(L, "term:save");
 	if (!slot)
-		return over(L);
+		return checkpoint_over(L);
 	if (record_checkpoint_check(text, &err) < 0) {
 		err_wrap(&err, "term:save");
 		return bind_fail_err(L, &err);
 	}
 	struct checkpoint *s = *slot;
 	if (lua_toboolean(L, 4)) {
-		push(s, text);
+		checkpoint_push(s, text);
 		lua_pushboolean(L, 1);
 		return 1;
 	}
 	struct saver *r = lua_newuserdatauv(L, sizeof *r, 0);
-	*r = (struct saver){ .wait = { .left = leave }, .checkpoint = s, .next = s->savers, .number = s->number + 1 };
+	*r = (struct saver){
+		.wait = { .left = checkpoint_leave_wait }, .checkpoint = s, .next = s->savers, .number = s->number + 1
+	};
 	s->savers = r;
-	push(s, text);
+	checkpoint_push(s, text);
 	return sched_wait(L, &r->wait, timeout, (lua_KContext)r, saved);
 }
 

@@ -61,7 +61,7 @@ static struct ev_loop *loop_of(const struct child *c)
 	return sched_loop(c->scope->sched);
 }
 
-static void tell(struct child *c)
+static void child_tell(struct child *c)
 {
 	if (c->changed)
 		c->changed(c->arg);
@@ -79,7 +79,7 @@ static bool full(const struct child *c, const struct stream *s)
 	return held(s) > 0 && held(s) >= c->output_max;
 }
 
-static void collect(struct child *c, struct stream *s, const char *bytes, size_t len)
+static void child_collect(struct child *c, struct stream *s, const char *bytes, size_t len)
 {
 	size_t room = held(s) < c->output_max ? c->output_max - held(s) : 0;
 
@@ -97,7 +97,7 @@ static bool read_output(struct child *c, struct stream *s)
 	ssize_t n = read(s->readable.fd, bytes, sizeof bytes);
 
 	if (n > 0)
-		collect(c, s, bytes, (size_t)n);
+		child_collect(c, s, bytes, (size_t)n);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR)) {
 		ev_io_stop(loop_of(c), &s->readable);
 		close(s->readable.fd);
@@ -106,7 +106,7 @@ static bool read_output(struct child *c, struct stream *s)
 	return n > 0;
 }
 
-static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
+static void stream_on_readable(struct ev_loop *loop, ev_io *io, int revents)
 {
 	struct child *c = io->data;
 	struct stream *s = (struct stream *)((char *)io - offsetof(struct stream, readable));
@@ -115,7 +115,7 @@ static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
 	read_output(c, s);
 	if (s->holds && full(c, s))
 		ev_io_stop(loop, io); /* the child waits for its reader, as in any pipe */
-	tell(c);
+	child_tell(c);
 }
 
 static void read_on(struct child *c, struct stream *s)
@@ -169,7 +169,7 @@ bool child_line(struct child *c, int output, struct child_line *line)
 
 /* ---- stopping ---- */
 
-static void on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
+static void child_on_timer(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct child *c = timer->data;
 
@@ -220,7 +220,7 @@ static void child_free(struct child *c)
 	free(c);
 }
 
-static void stop_watching(struct child *c, struct ev_loop *loop)
+static void child_stop_watching(struct child *c, struct ev_loop *loop)
 {
 	ev_timer_stop(loop, &c->timer);
 	ev_io_stop(loop, &c->exited);
@@ -247,7 +247,7 @@ static double seconds(struct timeval t)
 	return (double)t.tv_sec + (double)t.tv_usec / 1e6;
 }
 
-static bool reap(struct child *c)
+static bool child_reap(struct child *c)
 {
 	struct rusage used;
 
@@ -269,10 +269,10 @@ static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
 	struct scope *scope = c->scope;
 
 	(void)revents;
-	if (!reap(c))
+	if (!child_reap(c))
 		return;
 	read_the_rest(c);
-	stop_watching(c, loop);
+	child_stop_watching(c, loop);
 	c->ended = true;
 	*c->link = c->next;
 	if (c->next)
@@ -280,7 +280,7 @@ static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
 	if (c->released)
 		child_free(c);
 	else
-		tell(c);
+		child_tell(c);
 	scope_check_idle(scope);
 }
 
@@ -292,13 +292,13 @@ static void watch_output(struct child *c, int i, int fd, bool hold)
 
 	s->text = &c->end.output[i];
 	s->holds = hold;
-	ev_io_init(&s->readable, on_readable, fd, EV_READ);
+	ev_io_init(&s->readable, stream_on_readable, fd, EV_READ);
 	s->readable.data = c;
 	if (fd >= 0)
 		ev_io_start(loop_of(c), &s->readable);
 }
 
-static void adopt(struct child *c)
+static void child_adopt(struct child *c)
 {
 	ev_io_init(&c->exited, on_exit_of_child, c->pidfd, EV_READ);
 	c->exited.data = c;
@@ -310,9 +310,9 @@ static void adopt(struct child *c)
 	c->scope->children = c;
 }
 
-static void limit(struct child *c, double timeout_s)
+static void child_limit(struct child *c, double timeout_s)
 {
-	ev_init(&c->timer, on_timer);
+	ev_init(&c->timer, child_on_timer);
 	c->timer.data = c;
 	if (timeout_s < 0)
 		return;
@@ -347,8 +347,8 @@ struct child *child_start(struct scope *scope, const struct child_spec *spec, st
 		             .arg = spec->arg };
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		watch_output(c, i, ours[i], spec->hold);
-	adopt(c);
-	limit(c, spec->timeout_s);
+	child_adopt(c);
+	child_limit(c, spec->timeout_s);
 	return c;
 }
 

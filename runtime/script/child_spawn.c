@@ -236,7 +236,7 @@ static void entries_init(struct entries *e, char *const *env, const struct ident
 
 /* ---- started ---- */
 
-static int spawn(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, char **env)
+static int child_spawn_raw(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, char **env)
 {
 	posix_spawn_file_actions_t actions;
 	posix_spawnattr_t attr;
@@ -335,7 +335,7 @@ static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plum
 	return error;
 }
 
-static int start(const struct child_spec *spec, const struct plumbing *p, pid_t *pid, struct err *err)
+static int child_spawn_start(const struct child_spec *spec, const struct plumbing *p, pid_t *pid, struct err *err)
 {
 	struct identity id;
 	struct misstep m = { STEP_START, 0 };
@@ -344,7 +344,7 @@ static int start(const struct child_spec *spec, const struct plumbing *p, pid_t 
 	if (spec->user && identity_init(&id, spec->user, err) < 0)
 		return -1;
 	entries_init(&env, spec->env, spec->user ? &id : NULL);
-	errno = spec->user ? spawn_as(pid, spec, p, &id, env.list, &m) : spawn(pid, spec, p, env.list);
+	errno = spec->user ? spawn_as(pid, spec, p, &id, env.list, &m) : child_spawn_raw(pid, spec, p, env.list);
 	int error = errno;
 	entries_fini(&env);
 	if (spec->user)
@@ -363,7 +363,7 @@ int child_spawn(const struct child_spec *spec, pid_t *pid, int ours[CHILD_OUTPUT
 	struct plumbing p;
 	int result = -1;
 
-	if (plumbing_init(&p, spec, err) < 0 || start(spec, &p, pid, err) < 0)
+	if (plumbing_init(&p, spec, err) < 0 || child_spawn_start(spec, &p, pid, err) < 0)
 		goto out;
 	result = 0;
 	for (int i = 0; i < CHILD_OUTPUTS; i++) {

@@ -29,7 +29,7 @@ static void hook_failed(struct scope *scope, const char *hook, const struct outc
 	log_event(LOG_ERROR, scope->about, "hook_failed", "%s: %s", hook, o->traceback);
 }
 
-static void task_failed(struct scope *scope, const struct outcome *o)
+static void election_task_failed(struct scope *scope, const struct outcome *o)
 {
 	hook_failed(scope, "a task outside any term", o);
 }
@@ -38,7 +38,7 @@ void election_init(struct election *e, struct script *s, uint32_t index)
 {
 	*e = (struct election){ .script = s, .index = index, .news_end = &e->news };
 	e->table = luaL_ref(s->L, LUA_REGISTRYINDEX);
-	scope_init(&e->scope, s->sched, task_failed);
+	scope_init(&e->scope, s->sched, election_task_failed);
 	e->scope.election = e;
 	e->scope.about = &e->about;
 }
@@ -147,7 +147,7 @@ static void told(void *arg, const struct outcome *o)
 }
 
 /* false: the script has no hook for it */
-static bool tell(struct election *e, const struct news *n)
+static bool election_tell(struct election *e, const struct news *n)
 {
 	lua_State *L = e->script->L;
 
@@ -169,14 +169,14 @@ static void tell_next(struct election *e)
 		if (!e->news)
 			e->news_end = &e->news;
 		e->untold--;
-		e->telling = tell(e, n);
+		e->telling = election_tell(e, n);
 		news_unref(n);
 	}
 }
 
 #define UNTOLD_MANY 64
 
-static void learn(struct election *e, struct news *n)
+static void election_learn(struct election *e, struct news *n)
 {
 	n->references = 1;
 	*e->news_end = n;
@@ -211,7 +211,7 @@ bool election_leader(struct election *e, struct wire *w)
 		            .identity = copies[0],
 		            .address = copies[1],
 		            .previous = copies[2] };
-	learn(e, n);
+	election_learn(e, n);
 	return true;
 }
 
@@ -223,7 +223,7 @@ bool election_no_leader(struct election *e, struct wire *w)
 		return false;
 	struct news *n = mem_zero(sizeof *n);
 	n->identity = n->address = n->previous = mem_dup(previous); /* nobody asks for the first two */
-	learn(e, n);
+	election_learn(e, n);
 	return true;
 }
 

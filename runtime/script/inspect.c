@@ -27,7 +27,7 @@ static void push_known(lua_State *L, lua_State *of, bool is_text)
 }
 
 /* The list is at the top. */
-static void tell(lua_State *L, inspect_found *found, void *arg)
+static void inspect_tell(lua_State *L, inspect_found *found, void *arg)
 {
 	for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
 		lua_getfield(L, -1, "line");
@@ -61,7 +61,7 @@ void inspect_script(const char *text, size_t len, bool is_text, inspect_found *f
 	lua_pushliteral(L, "=script");
 	push_known(L, s->L, is_text);
 	if (lua_pcall(L, 3, 1, 0) == LUA_OK && lua_istable(L, -1))
-		tell(L, found, arg);
+		inspect_tell(L, found, arg);
 	lua_close(L);
 out:
 	script_free(s);

@@ -157,7 +157,7 @@ bool scope_over(const struct scope *scope)
 	return scope->over || (scope->slot && page_stopping(scope->slot, scope->term));
 }
 
-static const char *over(const struct task *t) /* async-signal-safe */
+static const char *task_over(const struct task *t) /* async-signal-safe */
 {
 	if (t->over || t->scope->over)
 		return t->over ? t->over : t->scope->over;
@@ -168,7 +168,7 @@ bool sched_over(lua_State *L)
 {
 	struct task *t = sched_of(L)->running;
 
-	return t && over(t);
+	return t && task_over(t);
 }
 
 int sched_raise(lua_State *L, const char *text)
@@ -180,7 +180,7 @@ int sched_raise(lua_State *L, const char *text)
 static void enforce(lua_State *L, lua_Debug *ar);
 
 /* Not if it is armed as closely already: that would give it all its room once more. */
-static void arm(struct task *t, lua_State *L)
+static void task_arm(struct task *t, lua_State *L)
 {
 	if (lua_gethook(L) != enforce || lua_gethookcount(L) > t->room)
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
@@ -191,7 +191,7 @@ static void arm(struct task *t, lua_State *L)
 static void enforce(lua_State *L, lua_Debug *ar)
 {
 	struct task *t = sched_of(L)->running;
-	const char *why = t ? over(t) : NULL;
+	const char *why = t ? task_over(t) : NULL;
 
 	(void)ar;
 	if (!why) {
@@ -209,7 +209,7 @@ void sched_interrupt(struct sched *s)
 	struct task *t = s->running;
 	lua_State *L = s->innermost;
 
-	if (t && L && lua_gethook(L) != enforce && over(t)) /* else it has its room already, and is cleaning up */
+	if (t && L && lua_gethook(L) != enforce && task_over(t)) /* else it has its room already, and is cleaning up */
 		lua_sethook(L, enforce, LUA_MASKCOUNT, 1);
 }
 
@@ -217,7 +217,7 @@ void sched_interrupt(struct sched *s)
 static int raise_in_wait(lua_State *L, struct task *t, const char *why)
 {
 	t->room = t->room > 2 * ROOM_OF_A_WAIT ? t->room - ROOM_OF_A_WAIT : 1;
-	arm(t, L);
+	task_arm(t, L);
 	return sched_raise(L, why);
 }
 
@@ -266,7 +266,7 @@ void wait_done(struct wait *w)
 	make_ready(t);
 }
 
-static void on_timer(struct timer *timer)
+static void task_on_timer(struct timer *timer)
 {
 	struct task *t = (struct task *)((char *)timer - offsetof(struct task, timer));
 
@@ -296,7 +296,7 @@ void sched_may_wait(lua_State *L, const char *what)
 		able = lua_isyieldable(n->L);
 	if (!able)
 		refuse_to_wait(L, what);
-	const char *why = over(t);
+	const char *why = task_over(t);
 	if (why)
 		raise_in_wait(L, t, why);
 }
@@ -320,7 +320,7 @@ bool sched_resumed(lua_State *L)
 	struct task *t = sched_of(L)->running;
 
 	sched_unpark(L);
-	const char *why = over(t);
+	const char *why = task_over(t);
 	if (why)
 		raise_in_wait(L, t, why);
 	return !t->timed_out;
@@ -355,13 +355,13 @@ int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults)
 
 	s->nesting = &here;
 	s->innermost = co;
-	if (t && over(t))
-		arm(t, co);
+	if (t && task_over(t))
+		task_arm(t, co);
 	int status = lua_resume(co, L, nargs, nresults);
 	s->innermost = L;
 	s->nesting = here.outer;
-	if (t && over(t))
-		arm(t, L); /* an interruption ended the inner one: now it is this one's turn */
+	if (t && task_over(t))
+		task_arm(t, L); /* an interruption ended the inner one: now it is this one's turn */
 	return status;
 }
 
@@ -397,7 +397,7 @@ static void add_line(lua_State *L)
 #define ERROR_MAX (1024 * 1024) /* bytes of an error's text */
 
 /* The error as a text; of a table that is no error object of ours, its message. [+1] */
-static void describe(lua_State *L)
+static void error_describe(lua_State *L)
 {
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
 		size_t len;
@@ -417,18 +417,18 @@ static void describe(lua_State *L)
 }
 
 /* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
-static int report(lua_State *L)
+static int error_report(lua_State *L)
 {
 	struct task *t = sched_of(L)->running;
 
-	describe(L);
-	if (!over(t))
+	error_describe(L);
+	if (!task_over(t))
 		add_line(L);
 	const char *message = lua_tostring(L, -1);
 	t->message_len = strlen(message);
 	luaL_traceback(L, L, inner_traceback(L, message), 1);
-	if (over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the room
-		          again */
+	if (task_over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the
+		          room again */
 		t->room = ROOM_INSTRUCTIONS;
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
 	}
@@ -464,7 +464,7 @@ void sched_refused(struct sched *s)
  * <close> variables may even wait, while an error unwinds the stack. */
 static int body(lua_State *L)
 {
-	lua_pushcfunction(L, report);
+	lua_pushcfunction(L, error_report);
 	lua_insert(L, 1);
 	return body_ended(L, lua_pcallk(L, lua_gettop(L) - 2, LUA_MULTRET, 1, 0, body_ended), 0);
 }
@@ -481,7 +481,7 @@ struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ende
 	*t = (struct task){
 		.scope = scope, .co = co, .nargs = nargs + 1, .room = ROOM_INSTRUCTIONS, .ended = ended, .arg = arg
 	};
-	timer_init(scope->sched->timeline, &t->timer, on_timer);
+	timer_init(scope->sched->timeline, &t->timer, task_on_timer);
 	t->reference = luaL_ref(L, LUA_REGISTRYINDEX);
 	t->next = scope->tasks;
 	t->link = &scope->tasks;
@@ -512,9 +512,9 @@ static bool ends_with(const char *text, const char *end)
 }
 
 /* The error is at the top of the task's stack; o's texts point into it, and into what is pushed besides. */
-static void fail(struct task *t, struct outcome *o)
+static void task_fail(struct task *t, struct outcome *o)
 {
-	const char *why = over(t);
+	const char *why = task_over(t);
 
 	o->ok = false;
 	o->traceback = t->starved                ? t->scope->sched->refused
@@ -527,7 +527,7 @@ static void fail(struct task *t, struct outcome *o)
 	o->cancelled = why && ends_with(o->message, why);
 }
 
-static void finish(struct task *t, int nresults)
+static void task_finish(struct task *t, int nresults)
 {
 	struct scope *scope = t->scope;
 	struct outcome o = { .begun = t->begun,
@@ -539,7 +539,7 @@ static void finish(struct task *t, int nresults)
 		             .traceback = TERM_ENDED };
 
 	if (t->failed)
-		fail(t, &o);
+		task_fail(t, &o);
 	scope->sched->running = NULL;
 	scope->sched->innermost = NULL;
 	t->finished = true;
@@ -562,13 +562,13 @@ static void resume(struct task *t)
 	s->innermost = t->co;
 	s->running = t; /* before looking whether it is over: a signal from here on is not lost */
 	environment_enter(&s->environment, t->scope->marker);
-	const char *why = over(t);
+	const char *why = task_over(t);
 	if (why && !t->begun && !t->insists) {
-		finish(t, 0);
+		task_finish(t, 0);
 		return;
 	}
 	if (why)
-		arm(t, t->co);
+		task_arm(t, t->co);
 	t->begun = true;
 	int status = lua_resume(t->co, s->L, t->nargs, &nresults);
 	t->nargs = 0;
@@ -583,7 +583,7 @@ static void resume(struct task *t)
 		t->starved = status == LUA_ERRMEM;
 		t->message_len = SIZE_MAX;
 	}
-	finish(t, nresults);
+	task_finish(t, nresults);
 }
 
 bool sched_run(struct sched *s)
@@ -603,7 +603,7 @@ bool sched_run(struct sched *s)
 	return s->ready != NULL;
 }
 
-static void cancel(struct task *t)
+static void task_cancel_now(struct task *t)
 {
 	if (t != t->scope->sched->running)
 		give_up_wait(t);
@@ -614,7 +614,7 @@ void task_cancel(struct task *t, const char *why)
 	if (t->over)
 		return;
 	t->over = why;
-	cancel(t);
+	task_cancel_now(t);
 }
 
 /* ---- scopes ---- */
@@ -656,7 +656,7 @@ void scope_end(struct scope *scope, const char *why, double kill_after)
 	if (!scope->over) {
 		scope->over = why;
 		for (struct task *t = scope->tasks; t; t = t->next)
-			cancel(t);
+			task_cancel_now(t);
 		end_bonds(scope);
 	}
 	for (struct child *c = scope->children; c; c = child_next(c))

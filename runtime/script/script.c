@@ -438,7 +438,7 @@ static bool keep_one(struct script *s, struct wire *w)
 	return true;
 }
 
-static bool go(struct script *s, struct wire *w)
+static bool script_go(struct script *s, struct wire *w)
 {
 	uint32_t n = wire_get_u32(w);
 	uint8_t what = wire_get_u8(w);
@@ -461,7 +461,7 @@ static bool go(struct script *s, struct wire *w)
 bool script_message(struct script *s, enum wire_type type, struct wire *w)
 {
 	if (type == WIRE_GO)
-		return go(s, w);
+		return script_go(s, w);
 	struct election *e = script_election(s, wire_get_u32(w));
 	if (!e)
 		return false;

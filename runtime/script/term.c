@@ -67,15 +67,15 @@ static struct term *term_of_after(struct scope *scope)
 	return (struct term *)((char *)scope - offsetof(struct term, after));
 }
 
-static void failed(struct term *t, const char *what, const struct outcome *o)
+static void term_failed(struct term *t, const char *what, const struct outcome *o)
 {
 	log_event(LOG_ERROR, &t->about, "hook_failed", "%s: %s", what, o->traceback);
 	ask_for_end(t, LEASE_ERROR, -1, o->message);
 }
 
-static void task_failed(struct scope *scope, const struct outcome *o)
+static void term_task_failed(struct scope *scope, const struct outcome *o)
 {
-	failed(term_of(scope), "a task of the term", o);
+	term_failed(term_of(scope), "a task of the term", o);
 }
 
 static void task_after_failed(struct scope *scope, const struct outcome *o)
@@ -84,7 +84,7 @@ static void task_after_failed(struct scope *scope, const struct outcome *o)
 }
 
 /* on_leading has returned, or raised. */
-static void led(void *arg, const struct outcome *o)
+static void term_on_led(void *arg, const struct outcome *o)
 {
 	struct term *t = arg;
 	lua_State *L = o->results;
@@ -92,7 +92,7 @@ static void led(void *arg, const struct outcome *o)
 	t->begun = o->begun;
 	if (!o->ok) {
 		if (!o->cancelled)
-			failed(t, "on_leading", o);
+			term_failed(t, "on_leading", o);
 		return;
 	}
 	if (o->count == 0 || !lua_isboolean(L, -o->count) || lua_toboolean(L, -o->count))
@@ -113,7 +113,7 @@ static void send_stopped(struct election *e, uint64_t term)
 	script_send(e->script, &m);
 }
 
-static void finish(struct term *t)
+static void term_finish(struct term *t)
 {
 	struct election *e = t->election;
 	struct script *s = e->script;
@@ -137,7 +137,7 @@ static double time_left(const struct term *t)
 	return left > 0 ? left : 0;
 }
 
-static void on_limit(struct timer *timer)
+static void term_on_limit(struct timer *timer)
 {
 	struct term *t = (struct term *)((char *)timer - offsetof(struct term, limit));
 
@@ -163,7 +163,7 @@ static void has_stopped(void *arg, const struct outcome *o)
 
 static void after_idle(struct scope *scope)
 {
-	finish(term_of_after(scope));
+	term_finish(term_of_after(scope));
 }
 
 /* Nothing of on_leading is left: now on_stopped, once. */
@@ -172,7 +172,7 @@ static void run_on_stopped(struct term *t)
 	struct script *s = t->election->script;
 
 	if (!t->begun || !election_push_hook(t->election, "on_stopped")) {
-		finish(t);
+		term_finish(t);
 		return;
 	}
 	scope_init(&t->after, s->sched, task_after_failed);
@@ -233,7 +233,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 		                     .lock = e->lock,
 		                     .identity = e->identity,
 		                     .address = t->address ? t->address : "" };
-	timer_init(e->script->spec.timeline, &t->limit, on_limit);
+	timer_init(e->script->spec.timeline, &t->limit, term_on_limit);
 	make_handle(t, token, address);
 	t->checkpoint = checkpoint_new(e, number, checkpoint);
 	e->term = t;
@@ -250,7 +250,7 @@ bool term_lead(struct election *e, struct wire *w)
 	if (!wire_done(w) || e->term)
 		return false;
 	struct term *t = term_new(e, number, token, address, checkpoint);
-	scope_init(&t->scope, s->sched, task_failed);
+	scope_init(&t->scope, s->sched, term_task_failed);
 	t->scope.election = e;
 	t->scope.about = &t->about;
 	t->scope.marker = &t->marker;
@@ -261,7 +261,7 @@ bool term_lead(struct election *e, struct wire *w)
 		return true;
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	t->begun = true;
-	sched_spawn(&t->scope, s->L, 1, led, t);
+	sched_spawn(&t->scope, s->L, 1, term_on_led, t);
 	return true;
 }
 
@@ -271,7 +271,7 @@ static void set_stop_by(struct term *t, int64_t grace_ms)
 }
 
 /* Told to stop once more: there may be less time than before, never more. */
-static void hurry(struct term *t, int64_t grace_ms)
+static void term_hurry(struct term *t, int64_t grace_ms)
 {
 	double before = t->stop_by;
 
@@ -300,7 +300,7 @@ bool term_stop(struct election *e, struct wire *w)
 		return true;
 	}
 	if (t->stopping) {
-		hurry(t, grace_ms);
+		term_hurry(t, grace_ms);
 		return true;
 	}
 	t->stopping = true;

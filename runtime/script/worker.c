@@ -36,7 +36,7 @@ struct worker {
 /* Handlers have no argument of their own. Set once, before the handlers are. */
 static const struct worker *handled;
 
-static void on_interrupt(int signal)
+static void worker_on_interrupt(int signal)
 {
 	int error = errno;
 
@@ -46,20 +46,20 @@ static void on_interrupt(int signal)
 }
 
 /* Runs before anything of the script does after a stop: what was to be killed meanwhile must not go on for a moment. */
-static void on_continue(int signal)
+static void worker_on_continue(int signal)
 {
 	struct instant kill_at;
 
 	if (page_first_kill(handled->page, &kill_at) && instant_passed(kill_at, clock_now()))
 		kill(getpid(), SIGKILL);
-	on_interrupt(signal);
+	worker_on_interrupt(signal);
 }
 
 static void catch_signals(const struct worker *w)
 {
 	/* SIGRTMIN gets the script out of a blocking read, so no SA_RESTART; a stop and its SIGCONT should not. */
-	struct sigaction interrupt = { .sa_handler = on_interrupt };
-	struct sigaction go_on = { .sa_handler = on_continue, .sa_flags = SA_RESTART };
+	struct sigaction interrupt = { .sa_handler = worker_on_interrupt };
+	struct sigaction go_on = { .sa_handler = worker_on_continue, .sa_flags = SA_RESTART };
 	sigset_t none;
 
 	handled = w;
@@ -82,7 +82,7 @@ static bool send_now(struct worker *w, const void *bytes, size_t len)
 	return true;
 }
 
-static void on_writable(struct ev_loop *loop, ev_io *io, int revents)
+static void worker_on_writable(struct ev_loop *loop, ev_io *io, int revents)
 {
 	struct worker *w = io->data;
 
@@ -112,7 +112,7 @@ static void send_message(void *arg, const struct buf *m)
 	ev_io_start(w->loop, &w->writable);
 }
 
-static void receive(struct worker *w, const void *bytes, size_t len)
+static void worker_receive(struct worker *w, const void *bytes, size_t len)
 {
 	struct wire wire;
 	enum wire_type type = wire_open(&wire, bytes, len);
@@ -129,7 +129,7 @@ static void receive(struct worker *w, const void *bytes, size_t len)
 }
 
 /* One message at a time: what it made ready runs before the next one is looked at. */
-static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
+static void worker_on_readable(struct ev_loop *loop, ev_io *io, int revents)
 {
 	struct worker *w = io->data;
 	ssize_t n = recv(io->fd, w->incoming, WIRE_MAX, MSG_DONTWAIT);
@@ -137,7 +137,7 @@ static void on_readable(struct ev_loop *loop, ev_io *io, int revents)
 	(void)loop;
 	(void)revents;
 	if (n > 0)
-		receive(w, w->incoming, (size_t)n);
+		worker_receive(w, w->incoming, (size_t)n);
 	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
 		_exit(0); /* the elector has died, and the guard is about to end what is left */
 }
@@ -146,13 +146,13 @@ static void open_wire(struct worker *w, int fd)
 {
 	w->unsent_end = &w->unsent;
 	w->incoming = mem_zero(WIRE_MAX);
-	ev_io_init(&w->readable, on_readable, fd, EV_READ);
-	ev_io_init(&w->writable, on_writable, fd, EV_WRITE);
+	ev_io_init(&w->readable, worker_on_readable, fd, EV_READ);
+	ev_io_init(&w->writable, worker_on_writable, fd, EV_WRITE);
 	w->readable.data = w->writable.data = w;
 	ev_io_start(w->loop, &w->readable);
 }
 
-static void close_wire(struct worker *w)
+static void worker_close_wire(struct worker *w)
 {
 	ev_io_stop(w->loop, &w->readable);
 	ev_io_stop(w->loop, &w->writable);
@@ -178,7 +178,7 @@ static void fill_standard_descriptors(void)
 		close(fd);
 }
 
-static void run(struct worker *w)
+static void worker_run_loop(struct worker *w)
 {
 	script_load(w->script);
 	while (!w->leaving) {
@@ -232,11 +232,11 @@ int worker_main(int argc, char **argv)
 		                          .arg = &w };
 	w.script = script_new(&spec);
 	catch_signals(&w);
-	run(&w);
+	worker_run_loop(&w);
 	signal(SIGRTMIN, SIG_IGN);
 	signal(SIGCONT, SIG_DFL);
 	script_free(w.script);
-	close_wire(&w);
+	worker_close_wire(&w);
 	timeline_fini(&w.timeline);
 	ev_loop_destroy(w.loop);
 	page_unmap(w.page);

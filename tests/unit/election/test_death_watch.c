@@ -20,20 +20,20 @@
 static char dir[100];
 static struct ev_loop *loop;
 static struct offload *offload;
-static struct obituaries *all;
+static struct death_watches *all;
 
 struct holder {
 	pid_t pid, child; /* child: marked, below it */
 	struct record record;
 };
 
-struct mourner {
-	struct death_watch ob; /* first */
+struct waiting {
+	struct death_watch watch; /* first */
 	int told;
 	bool inside;        /* told from inside death_watch_watch */
 	pid_t must_be_dead; /* by then */
 	bool lived;
-	struct mourner *forgets;
+	struct waiting *forgets;
 	const struct record *again;
 };
 
@@ -48,7 +48,7 @@ static bool runs(pid_t pid)
 
 static void on_dead(void *arg)
 {
-	struct mourner *m = arg;
+	struct waiting *m = arg;
 	const struct record *again = m->again;
 
 	m->told++;
@@ -56,17 +56,17 @@ static void on_dead(void *arg)
 	m->lived = m->lived || runs(m->must_be_dead);
 	m->again = NULL;
 	if (m->forgets)
-		death_watch_forget(all, &m->forgets->ob);
+		death_watch_forget(all, &m->forgets->watch);
 	if (again)
-		death_watch_watch(all, &m->ob, again);
+		death_watch_watch(all, &m->watch, again);
 }
 
-static void mourn(struct mourner *m, const struct holder *h)
+static void wait_for_death(struct waiting *m, const struct holder *h)
 {
-	m->ob.dead = on_dead;
-	m->ob.arg = m;
+	m->watch.dead = on_dead;
+	m->watch.arg = m;
 	watching = true;
-	death_watch_watch(all, &m->ob, &h->record);
+	death_watch_watch(all, &m->watch, &h->record);
 	watching = false;
 }
 
@@ -184,12 +184,12 @@ static int open_fds(void)
 
 static void test_alive_and_dead(void)
 {
-	struct mourner m = { 0 };
+	struct waiting m = { 0 };
 	struct holder h;
 
 	hold(&h, true);
 	m.must_be_dead = h.child;
-	mourn(&m, &h);
+	wait_for_death(&m, &h);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "nobody is told of the death of a living holder");
 	end(&h);
@@ -204,16 +204,16 @@ static void test_alive_and_dead(void)
 
 static void test_already_dead(void)
 {
-	struct mourner m = { 0 }, later = { 0 };
+	struct waiting m = { 0 }, later = { 0 };
 	struct holder h;
 
 	hold(&h, false);
 	end(&h);
-	mourn(&m, &h);
+	wait_for_death(&m, &h);
 	is_int(m.told, 0, "of one that was dead before, too, nobody is told from inside the call");
 	run(&m.told, 1, PATIENCE_S);
 	is_int(m.told, 1, "but soon");
-	mourn(&later, &h);
+	wait_for_death(&later, &h);
 	run(&later.told, 1, PATIENCE_S);
 	is_int(later.told, 1, "and so is who asks later");
 	bury(&h);
@@ -221,16 +221,16 @@ static void test_already_dead(void)
 
 static void test_shared(void)
 {
-	struct mourner m[20] = { 0 };
+	struct waiting m[20] = { 0 };
 	struct holder h;
 	int told = 0;
 
 	hold(&h, false);
 	int before = open_fds();
 	for (int i = 0; i < 20; i++)
-		mourn(&m[i], &h);
+		wait_for_death(&m[i], &h);
 	for (int i = 0; i < 20; i++) /* asked again: costs nothing */
-		mourn(&m[i], &h);
+		wait_for_death(&m[i], &h);
 	is_int(open_fds(), before + 1, "twenty that wait for one process have one descriptor for it");
 	end(&h);
 	run(&m[0].told, 1, PATIENCE_S);
@@ -243,28 +243,28 @@ static void test_shared(void)
 
 static void test_forgotten(void)
 {
-	struct mourner m = { 0 }, other = { 0 };
+	struct waiting m = { 0 }, other = { 0 };
 	struct holder h, g;
 
 	hold(&h, false);
 	hold(&g, false);
 	int before = open_fds();
-	mourn(&m, &h);
-	death_watch_forget(all, &m.ob);
-	death_watch_forget(all, &m.ob);
+	wait_for_death(&m, &h);
+	death_watch_forget(all, &m.watch);
+	death_watch_forget(all, &m.watch);
 	is_int(open_fds(), before, "forgotten, twice: no descriptor stays");
 	end(&h);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "and nobody is told");
 
-	mourn(&m, &h); /* a check is under way on a thread */
-	death_watch_forget(all, &m.ob);
+	wait_for_death(&m, &h); /* a check is under way on a thread */
+	death_watch_forget(all, &m.watch);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "nor while it is being proved");
 
-	mourn(&m, &h);
-	mourn(&m, &g);
-	mourn(&other, &h);
+	wait_for_death(&m, &h);
+	wait_for_death(&m, &g);
+	wait_for_death(&other, &h);
 	run(&other.told, 1, PATIENCE_S);
 	is_int(other.told, 1, "of two that waited for the same process, one of which turned to another, one is told");
 	is_int(m.told, 0, "and the other is not: what it waits for lives");
@@ -277,15 +277,15 @@ static void test_forgotten(void)
 
 static void test_from_the_callback(void)
 {
-	struct mourner first = { 0 }, second = { 0 };
+	struct waiting first = { 0 }, second = { 0 };
 	struct holder h;
 
 	hold(&h, false);
 	first.forgets = &second;
 	second.forgets = &first;
 	first.again = second.again = &h.record;
-	mourn(&first, &h);
-	mourn(&second, &h);
+	wait_for_death(&first, &h);
+	wait_for_death(&second, &h);
 	end(&h);
 	run(&first.told, 0, .5);
 	/* The one that was told first had the other forgotten, and asked once more. */
@@ -297,20 +297,20 @@ static void test_from_the_callback(void)
 
 static void test_doubt(void)
 {
-	struct mourner m = { 0 }, later = { 0 };
+	struct waiting m = { 0 }, later = { 0 };
 	struct holder h;
 
 	hold(&h, false);
 	unlink(h.record.tree); /* the evidence */
-	mourn(&m, &h);
+	wait_for_death(&m, &h);
 	end(&h);
 	run(&m.told, 0, .5);
 	is_int(m.told, 0, "a death that cannot be proved is not reported");
-	mourn(&later, &h);
+	wait_for_death(&later, &h);
 	run(&later.told, 0, A_WHILE_S);
 	is_int(later.told, 0, "nor to who asks later");
-	death_watch_forget(all, &m.ob);
-	death_watch_forget(all, &later.ob);
+	death_watch_forget(all, &m.watch);
+	death_watch_forget(all, &later.watch);
 	bury(&h);
 }
 
@@ -326,7 +326,7 @@ static void count_unproved(void *arg, enum log_level level, const struct log_abo
 /* One thread proves both, in order; the first has time left to be seen released. */
 static void test_doubt_is_said(void)
 {
-	struct mourner first = { 0 }, second = { 0 };
+	struct waiting first = { 0 }, second = { 0 };
 	struct holder h, g;
 	int said = 0;
 
@@ -339,13 +339,13 @@ static void test_doubt_is_said(void)
 	h.record.lease_ms = 3600 * 1000;
 	g.record.lease_ms = 3;
 	log_divert(count_unproved, &said);
-	mourn(&first, &h);
-	mourn(&second, &g);
+	wait_for_death(&first, &h);
+	wait_for_death(&second, &g);
 	run(&said, 1, PATIENCE_S);
 	run(&said, 0, A_WHILE_S);
 	is_int(said, 1, "that a death is not proved is said, once, and not before a good part of the lease has passed");
-	death_watch_forget(all, &first.ob);
-	death_watch_forget(all, &second.ob);
+	death_watch_forget(all, &first.watch);
+	death_watch_forget(all, &second.watch);
 	log_divert(NULL, NULL);
 	bury(&h);
 	bury(&g);
@@ -353,30 +353,30 @@ static void test_doubt_is_said(void)
 
 static void test_free(void)
 {
-	struct obituaries *own = obituaries_new(loop, offload, NULL);
-	struct mourner m = { .ob = { .dead = on_dead, .arg = &m } };
+	struct death_watches *own = death_watches_new(loop, offload, NULL);
+	struct waiting m = { .watch = { .dead = on_dead, .arg = &m } };
 	struct holder h;
 
 	hold(&h, false);
 	int before = open_fds();
-	death_watch_watch(own, &m.ob, &h.record);
-	obituaries_free(own);
+	death_watch_watch(own, &m.watch, &h.record);
+	death_watches_free(own);
 	is_int(open_fds(), before, "freed with somebody waiting: nothing stays open");
 	end(&h);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "and nobody is told any more");
-	obituaries_free(NULL);
+	death_watches_free(NULL);
 	bury(&h);
 }
 
 int main(void)
 {
-	snprintf(dir, sizeof dir, "/tmp/lunarch-obituary-XXXXXX");
+	snprintf(dir, sizeof dir, "/tmp/lunarch-death-watch-XXXXXX");
 	if (!mkdtemp(dir))
 		return 1;
 	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	offload = offload_new(loop, 1, NULL);
-	all = obituaries_new(loop, offload, NULL);
+	all = death_watches_new(loop, offload, NULL);
 	test_alive_and_dead();
 	test_already_dead();
 	test_shared();
@@ -385,7 +385,7 @@ int main(void)
 	test_doubt();
 	test_doubt_is_said();
 	test_free();
-	obituaries_free(all);
+	death_watches_free(all);
 	offload_free(offload);
 	ev_loop_destroy(loop);
 	rmdir(dir);
