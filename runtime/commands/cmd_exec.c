@@ -6,6 +6,7 @@
 #include "process/supervisor.h"
 #include "runner/program.h"
 #include "runner/sd_notify.h"
+#include "runner/term_hooks.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -26,13 +27,10 @@ struct exec {
 	nsec shutdown_grace, at_least;
 
 	struct supervisor *supervisor; /* NULL: the command does not run */
-	uint64_t term;
-	int64_t token;
+	struct term_hooks hooks;       /* the command is a script without hooks: it runs, or is told to stop */
 	char *lock, *identity, *address;
-	struct instant end, kill, began;
-	bool in_term, stopping; /* the elector leads; it said stop */
-	bool leaving, finished;
-	enum lease_reason reason;
+	struct instant end, kill, began; /* of the term, for a command that is started again in it */
+	bool leaving;
 	struct instant asked_at; /* to stop */
 	int status, wait_status;
 	bool ran;
@@ -45,13 +43,15 @@ static enum restart restarts(const struct exec *x)
 	return (enum restart)x->options.value[OPTION_RESTART].number;
 }
 
+static void tell(struct exec *x, struct term_event e);
+
 static void leave(struct exec *x, int status, enum lease_reason reason)
 {
 	if (x->leaving)
 		return;
 	x->leaving = true;
 	x->status = status;
-	elector_end(x->elector, reason, NSEC_NEVER, x->shutdown_grace);
+	tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
 }
 
 /* ---- the command ---- */
@@ -63,24 +63,56 @@ static int status_of(int wait_status)
 	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-static void term_over(struct exec *x, bool reaped)
+static void start_command(struct exec *x);
+
+/* The page begins, and the guard knows its deadline, with the command (supervisor_spec.first); it ends with it. */
+static void carry_out(struct exec *x, const struct term_actions *a)
 {
-	ev_timer_stop(x->program.loop, &x->hold);
-	ev_timer_stop(x->program.loop, &x->grace);
-	x->in_term = x->stopping = false;
-	elector_stopped(x->elector, reaped);
+	struct page_slot *slot = x->supervisor ? &supervisor_page(x->supervisor)->slot[SLOT] : NULL;
+	bool refused = false;
+
+	if (a->set & TERM_DO_PAGE_EXTEND)
+		refused = !page_extend(slot, x->hooks.term, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_STOP)
+		page_stop(slot, a->held, a->kill);
+	if (a->set & TERM_DO_POKE && x->supervisor)
+		supervisor_poke(x->supervisor);
+	if (a->set & TERM_DO_LEAD)
+		start_command(x);
+	if (a->set & TERM_DO_STOP)
+		supervisor_signal(x->supervisor, SIGTERM);
+	if (a->set & TERM_DO_OVER) {
+		ev_timer_stop(x->program.loop, &x->hold);
+		ev_timer_stop(x->program.loop, &x->grace);
+	}
+	if (a->set & TERM_DO_END)
+		elector_end(x->elector, a->reason, a->sit_out, a->grace);
+	if (a->set & TERM_DO_REPORT)
+		elector_stopped(x->elector, a->reaped);
+	if (refused)
+		tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
+	if (a->set & TERM_DO_FINISHED)
+		ev_break(x->program.loop, EVBREAK_ALL);
 }
 
-static void start_command(struct exec *x);
+static void tell(struct exec *x, struct term_event e)
+{
+	e.at = clock_now();
+	e.now = (struct term_context){ .ready = true, .running = x->supervisor != NULL, .ending = x->leaving };
+	struct term_actions a = term_hooks_step(&x->hooks, &e);
+	carry_out(x, &a);
+}
 
 static void after_command(struct exec *x)
 {
 	nsec held = elapsed_standby(x->began, clock_now());
 
+	tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
 	if (x->leaving) {
 		x->status = status_of(x->wait_status);
-		elector_end(x->elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+		tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
 	} else if (restarts(x) == RESTART_ALWAYS) {
+		tell(x, (struct term_event){ .kind = TERM_EV_STARTED });
 		start_command(x);
 	} else if (held < x->at_least) {
 		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
@@ -97,35 +129,36 @@ static void on_ended(void *arg, int wait_status)
 	x->wait_status = wait_status;
 }
 
-static void lost_status(struct exec *x)
+static void lost_status(struct exec *x, enum lease_reason reason)
 {
 	if (x->leaving || restarts(x) != RESTART_NEVER)
 		return;
-	leave(x, EXIT_LOST, x->reason);
+	leave(x, EXIT_LOST, reason);
 }
 
 static void on_gone(void *arg, bool reaped, int wait_status)
 {
 	struct exec *x = arg;
-	bool was_stopping = x->stopping;
+	bool was_stopping = x->hooks.state == TERM_STOPPING;
+	enum lease_reason reason = x->hooks.reason;
 
 	if (wait_status != -1)
 		x->wait_status = wait_status;
 	supervisor_free(x->supervisor);
 	x->supervisor = NULL;
-	if (!was_stopping && x->in_term && reaped) {
+	if (x->hooks.state == TERM_LEADING && reaped) {
 		after_command(x);
 		return;
 	}
-	if (!x->in_term)
+	if (x->hooks.state == TERM_NONE)
 		return;
-	if (was_stopping && x->leaving && x->reason == LEASE_SHUTDOWN)
+	if (was_stopping && x->leaving && reason == LEASE_SHUTDOWN)
 		x->status = status_of(x->wait_status);
-	term_over(x, reaped);
+	tell(x, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = reaped });
 	if (!reaped) /* we shall not campaign again beside what still lives, so staying would only look as if we did */
 		leave(x, EXIT_LOST, LEASE_WORKER);
 	else if (was_stopping)
-		lost_status(x);
+		lost_status(x, reason);
 }
 
 /* The shell of a terminal waits for us, not for the command: a command that stops itself is woken, since a lease
@@ -156,11 +189,11 @@ static void start_command(struct exec *x)
 	char *env[] = {
 		x->program.tree_var,
 		x->program.control_var ? x->program.control_var : mem_dup("LUNARCH_CONTROL="),
-		mem_printf("LUNARCH_TOKEN=%lld", (long long)x->token),
+		mem_printf("LUNARCH_TOKEN=%lld", (long long)x->hooks.token),
 		mem_printf("LUNARCH_TERM_LOCK=%s", x->lock),
 		mem_printf("LUNARCH_TERM_IDENTITY=%s", x->identity),
 		mem_printf("LUNARCH_TERM_ADDRESS=%s", x->address),
-		mem_printf("%s=%u.%llu", TERM_MARK_ENV, SLOT, (unsigned long long)x->term),
+		mem_printf("%s=%u.%llu", TERM_MARK_ENV, SLOT, (unsigned long long)x->hooks.term),
 		NULL,
 	};
 	struct supervisor_spec spec = {
@@ -171,7 +204,7 @@ static void start_command(struct exec *x)
 		.unset = (char *const *)option_variables,
 		.tree_fd = x->program.self.tree_fd,
 		.kill_allowance = x->times.kill,
-		.first = { .term = x->term, .token = x->token, .end = x->end, .kill = x->kill },
+		.first = { .term = x->hooks.term, .token = x->hooks.token, .end = x->end, .kill = x->kill },
 	};
 
 	x->ran = true;
@@ -184,6 +217,7 @@ static void start_command(struct exec *x)
 		return;
 	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 	x->wait_status = EXIT_CANNOT_RUN << 8;
+	tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
 	leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
 }
 
@@ -194,9 +228,6 @@ static void on_lead(void *arg, const struct elector_term *t)
 	struct exec *x = arg;
 
 	ev_timer_stop(x->program.loop, &x->patience);
-	x->in_term = true;
-	x->term = t->term;
-	x->token = t->token;
 	x->end = t->end;
 	x->kill = t->kill;
 	x->began = clock_now();
@@ -204,39 +235,26 @@ static void on_lead(void *arg, const struct elector_term *t)
 	mem_replace(&x->identity, t->identity);
 	mem_replace(&x->address, t->address);
 	notify("READY=1\nSTATUS=leading");
-	start_command(x);
+	tell(x, (struct term_event){
+			.kind = TERM_EV_LEAD, .term = t->term, .token = t->token, .end = t->end, .kill = t->kill });
 }
 
 static void on_deadline(void *arg, struct instant end, struct instant kill)
 {
 	struct exec *x = arg;
 
-	bool nearer = kill.boot < x->kill.boot || kill.raw < x->kill.raw;
-
 	x->end = end;
 	x->kill = kill;
-	if (!x->supervisor)
-		return;
-	page_extend(&supervisor_page(x->supervisor)->slot[SLOT], x->term, end, kill);
-	if (nearer) /* a later one the guard finds when it looks at the one it knows */
-		supervisor_poke(x->supervisor);
+	tell(x, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
 }
 
 static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
 	struct exec *x = arg;
 
-	x->reason = reason;
-	x->stopping = true;
-	if (!x->supervisor) {
-		term_over(x, true);
-		if (!held)
-			lost_status(x);
-		return;
-	}
-	page_stop(&supervisor_page(x->supervisor)->slot[SLOT], held, stop_by);
-	supervisor_poke(x->supervisor);
-	supervisor_signal(x->supervisor, SIGTERM);
+	tell(x, (struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = stop_by });
+	if (!x->supervisor && !held)
+		lost_status(x, reason);
 }
 
 static void on_leader(void *arg, const struct elector_leader *l)
@@ -284,8 +302,7 @@ static void on_finished(void *arg, bool left)
 
 	if (left)
 		log_event(LOG_WARN, NULL, "left_to_expire", "the lease was not released: others wait it out");
-	x->finished = true;
-	ev_break(x->program.loop, EVBREAK_ALL);
+	tell(x, (struct term_event){ .kind = TERM_EV_FINISHED });
 }
 
 static void on_renewed(void *arg, nsec took)
@@ -403,8 +420,9 @@ static void on_control(void *arg, const struct control_request *q, struct buf *r
 		buf_fini(&text);
 	} else if (strcmp(q->command, "resign") == 0) {
 		buf_adds(reply, "{\"ok\":true}");
-		elector_end(x->elector, LEASE_RESIGNED,
-		            q->seconds < 0 ? x->times.lease : (nsec)(q->seconds * (double)NSEC_PER_SEC), 0);
+		tell(x, (struct term_event){ .kind = TERM_EV_RESIGN,
+		                             .sit_out = q->seconds < 0 ? NSEC_NEVER
+		                                                       : (nsec)(q->seconds * (double)NSEC_PER_SEC) });
 	} else {
 		control_refuse(reply, "\"%s\" is not for a command under `lunarch exec`", q->command);
 	}
@@ -497,6 +515,7 @@ static int hold_and_run(struct exec *x, const char *lock)
 		return command_fail(COMMAND_EXEC, EXIT_USAGE, "%s", err.text);
 	if (program_init(&x->program, &x->options, signals, &program_ops, x, &err) < 0)
 		return command_fail(COMMAND_EXEC, EXIT_UNREACHABLE, "%s", err.text);
+	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false);
 	make_timers(x);
 	if (open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);

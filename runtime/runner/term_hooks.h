@@ -10,9 +10,10 @@
  *                                           v              a worker is ready            |
  *                                         OWED -----------------------------------> CLEANING
  *
- * OWED is for a term whose on_stopped has begun to be due: the worker died, and its replacement runs the hook. When
- * that replacement dies too, the term is OWED again; after the second cleanup no hook is owed any more. A term whose
- * worker died and that owes nothing is over when the elector has said stop (until then: GONE).
+ * A term is OWED when its worker died before on_stopped had run: a replacement runs the hook. If that one dies too, the
+ * term is OWED once more; after the second replacement no hook is owed any more. A term that owes nothing when its
+ * worker dies while it leads is GONE until the elector has said stop; then it is over. The
+ * same holds for a term whose command (exec) has ended by itself.
  *
  * What is kept in every state: the kill deadline is in the page before the guard is poked, and the guard is poked
  * before the worker is told to lead; the elector hears `stopped` only when nothing of the term runs (reaped), or that
