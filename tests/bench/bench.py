@@ -14,7 +14,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import kube_rows
 import script_rows
 import store_rows
-from harness import FAST, LUNARCH, ROOT, children, scratch, stop_everyone
+from candidates import FAST, stop_everyone
+from processes import LUNARCH, ROOT, children, scratch
 from rows import (
     HELLO,
     JSON,

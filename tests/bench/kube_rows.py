@@ -8,8 +8,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import store_rows
-from harness import moment, wait_for
+from candidates import timing
 from kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
+from processes import moment, wait_for
 from rows import JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, pss, row
 
 KUBE_RUNS = min(RUNS, 10)
@@ -51,7 +52,7 @@ def go_starts(place):
         began = time.monotonic()
         g = place.go(f"gs{i}", "g")
         values.append((g.wait("started")["at"] - began) * 1000)
-        g.leave()
+        g.stop()
     return values
 
 
@@ -64,9 +65,9 @@ def go_handovers(place):
         began = time.monotonic()
         holder.kill(signal.SIGTERM)
         values.append((waiter.wait("started")["at"] - began) * 1000)
-        holder.leave()
+        holder.stop()
         holder = waiter
-    holder.leave()
+    holder.stop()
     return values
 
 
@@ -86,8 +87,8 @@ def go_vanish(place):
     for (leader, heir, _), renewed in zip(pairs, last):
         values.append((heir.wait("started")["at"] + to_wall - renewed - 3) * 1000)
         leader.kill(signal.SIGKILL)
-        leader.leave()
-        heir.leave()
+        leader.stop()
+        heir.stop()
     return values
 
 
@@ -98,7 +99,7 @@ def go_resting(place):
         g.wait("started")
         time.sleep(0.3)
         values.append(pss([g.pid]))
-        g.leave()
+        g.stop()
     return values
 
 
@@ -163,7 +164,7 @@ def kube_requests(directory):
         for c in (standby, leader):
             c.leave()
         for g in go:
-            g.leave()
+            g.stop()
 
 
 # ---- many in one process ----
@@ -183,7 +184,7 @@ def kube_many(directory):
     if not built():
         return
     n, window = int(os.environ.get("LEASES") or 1000), 25 if QUICK else 45
-    options = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "10s"]
+    options = timing("60s", renew="40s", retry="10s")
     with AuditedCluster() as cluster:
         place = Place(cluster, "many")
         url, env = f"kube://{place.ns}/", {"KUBECONFIG": place.config}

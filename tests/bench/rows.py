@@ -8,7 +8,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, children
+from candidates import Candidate
+from processes import ROOT, children
 
 OPTIONS = {"--quick": "fewer runs, for a look", "--json": "an array of rows, for programs", "--help": "this"}
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv
@@ -149,8 +150,5 @@ class Crowd:
         self.took = time.monotonic() - began
 
     def leave(self):
-        self.log.kill(signal.SIGTERM)
-        if self.log.leave(300) is None:
-            self.log.kill(signal.SIGKILL)
-            self.log.leave()
+        self.log.stop(patience=300)
         self.log.process.stdout.close()

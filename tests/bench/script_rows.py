@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import player
-from harness import LUNARCH, ROOT
+from processes import LUNARCH, ROOT
 from servers import Server, ask
 
 FLOOR = os.path.join(ROOT, "build", "bench", "floor_script")

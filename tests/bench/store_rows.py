@@ -14,7 +14,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import servers
-from harness import FAST, LUNARCH, ROOT, moment
+from candidates import FAST
+from processes import CACHE, LUNARCH, ROOT, moment
 from rows import (
     HELLO,
     JSON,
@@ -32,9 +33,7 @@ from rows import (
     start_times,
 )
 
-GO = os.path.join(
-    os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "peers", "election"
-)
+GO = os.path.join(CACHE, "peers", "election")
 KAZOO = os.path.join(ROOT, "tests", "cluster", "peers", "kazoo_election.py")
 
 

@@ -15,7 +15,9 @@ import urllib.request
 from prometheus_client.parser import text_string_to_metric_families
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, scratch, wait_for
+from tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

@@ -4,13 +4,14 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, PATIENCE, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, PATIENCE, scratch, wait_for
+from tap import at_once, done, note, ok, same, skip
 
 TMP = scratch()
 os.chmod(TMP, 0o755)
@@ -62,12 +63,6 @@ def content(path):
         return f.read()
 
 
-def leave(c):
-    c.kill(signal.SIGCONT)
-    c.kill(signal.SIGTERM)
-    return c.leave()
-
-
 # ---- the record ----
 
 
@@ -95,7 +90,7 @@ def bad_record(name, words, put, event="foreign_record", prefix=()):
             f"a record that is {name}: exec {what} gives up with 69, and runs nothing",
         ):
             note(f"{r.returncode} {r.stdout}{r.stderr}")
-    same(leave(c), 0, f"a record that is {name}: run stops as always")
+    same(c.stop(), 0, f"a record that is {name}: run stops as always")
     ok(
         content(lock) == before and not c.all("became_leader"),
         f"a record that is {name}: it is as it was, and nobody has led",
@@ -187,7 +182,7 @@ def ends_and_leads_again(c, seen, name, words, heal):
     heal()
     ok(c.wait("became_leader", count=2), f"{name}: when it can be written again, it leads again")
     ok(json.loads(content(seen + "/lock"))["token"] > old["token"], f"{name}: with a larger token")
-    same(leave(c), 0, f"{name}: and releases at the end")
+    same(c.stop(), 0, f"{name}: and releases at the end")
 
 
 def full_disk():
@@ -250,7 +245,7 @@ def sticky():
     first.wait("became_leader")
     second = Candidate("--lock", lock, "--identity", "second", "-e", LEAD, prefix=as_user(65534))
     ok(second.wait("new_leader", "first leads"), f"{name}: another user follows a leader")
-    same(leave(first), 0, f"{name}: the leader releases")
+    same(first.stop(), 0, f"{name}: the leader releases")
     said = second.wait("acquire_failed")
     if not ok(
         said and all(w in said["message"] for w in (lock, "65533", "65534", "sticky")),
@@ -258,7 +253,7 @@ def sticky():
     ):
         second.log()
     same(json.loads(content(lock))["previousHolder"], "first", f"{name}: the record is as its owner left it")
-    leave(second)
+    second.stop()
     ok(not second.all("became_leader"), f"{name}: the other user has not led")
 
 
@@ -287,7 +282,7 @@ def frozen():
     holder.wait()
     holder.stdout.close()
     ok(c.wait("became_leader"), f"{name}: once it is dead somebody leads")
-    leave(c)
+    c.stop()
 
 
 # ---- scripts, locks, nesting ----
@@ -439,7 +434,7 @@ def nested():
         said and str(outer.pid) in said["message"],
         "a run nested under an exec of the same lock says so, with the process that it waits for",
     )
-    leave(outer)
+    outer.stop()
     r = run(
         "exec", *a, "--log-level", "warn", "--", LUNARCH, "exec", *b, "--log-level", "warn", "--", "sh", "-c", "exit 5"
     )
@@ -495,14 +490,14 @@ def identity(name, text):
         not any(c in shown.replace("\n", "").replace("\t", "") for c in map(chr, range(32))),
         f"an identity {name}: in text for people it is one line without control characters",
     )
-    leave(a)
+    a.stop()
     ok(b.wait("became_leader"), f"an identity {name}: the next one leads")
     same(
         [e for e in a.events + b.events if e["event"] == "unparsed"],
         [],
         f"an identity {name}: no log line was broken by it",
     )
-    leave(b)
+    b.stop()
 
 
 def identities():

@@ -13,7 +13,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, scratch, wait_for
+from tap import done, note, ok, same
 
 if "LUNARCH_TEST_PRIVATE" not in os.environ:
     private = ["unshare", "--mount"] + ([] if os.getuid() == 0 else ["--user", "--map-root-user"])

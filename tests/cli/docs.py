@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, ROOT, done, note, ok, same, scratch, skip
+from processes import LUNARCH, ROOT, scratch
+from tap import done, note, ok, same, skip
 
 room = scratch()
 tool = os.path.join(room, "bin")

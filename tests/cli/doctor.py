@@ -15,8 +15,10 @@ import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores
-from harness import LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, scratch, wait_for
 from servers import Etcd, Postgres, Redis
+from tap import at_once, done, note, ok, same
 
 TMP = scratch()
 DISK = tempfile.mkdtemp(prefix="lunarch-doctor-", dir="/var/tmp")
@@ -105,7 +107,10 @@ def named(store, word):
     name, lock = store.name, store.url("doctored")
     c = Candidate("--lock", lock, "-e", "return { on_leading = function() end }", options=["--lease-duration", "10s"])
     ok(c.wait("became_leader"), f"{name}: an election runs on the lock")
-    term = lambda: (json.loads(store.get("doctored"))["term"], json.loads(store.get("doctored"))["acquireTime"])
+
+    def term():
+        return (json.loads(store.get("doctored"))["term"], json.loads(store.get("doctored"))["acquireTime"])
+
     led, before = term(), everything(store)
     r = doctor("--json", "--lock", lock)
     j = json.loads(r.stdout or "{}")
@@ -290,7 +295,7 @@ def test_settings():
             "fsync",
             what="a database that does not write to its disk is unfit, races or not",
         )
-    with Redis() as first, Redis(replica_of=first) as second:
+    with Redis() as first, Redis(replica_of=first):
         wait_for(lambda: "state=online" in first.cli("info", "replication"))
         check(
             doctor("--lock", first.url("x")),

@@ -8,7 +8,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, PATIENCE, Candidate, alive, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, PATIENCE, alive, scratch, wait_for
+from tap import done, ok, same
 
 directory = scratch()
 

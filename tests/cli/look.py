@@ -12,7 +12,9 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, LUNARCH, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import FAST, Candidate, stop_everyone
+from processes import LUNARCH, scratch, wait_for
+from tap import done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)

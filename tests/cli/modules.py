@@ -8,20 +8,21 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import harness as h
+from processes import LUNARCH, PATIENCE, scratch
+from tap import done, note, ok
 
-place = h.scratch()
+place = scratch()
 program = os.path.join(place, "bin", "lunarch")
 for directory in ("bin/modules", "lib/lunarch"):
     os.makedirs(os.path.join(place, directory))
-shutil.copy(h.LUNARCH, program)
+shutil.copy(LUNARCH, program)
 build = re.match(r"lunarch (\S+)", subprocess.run([program, "--version"], capture_output=True, text=True).stdout).group(
     1
 )
 
 
 def status(url):
-    p = subprocess.run([program, "status", "--lock", url], capture_output=True, text=True, timeout=h.PATIENCE)
+    p = subprocess.run([program, "status", "--lock", url], capture_output=True, text=True, timeout=PATIENCE)
     return p.returncode, p.stderr
 
 
@@ -33,34 +34,34 @@ def compile_module(path, text, *libraries):
 
 
 code, text = status("redis://127.0.0.1/x")
-h.ok(code == 69 and "its module redis.so" in text, "a module that is not installed is named")
-h.note(text)
+ok(code == 69 and "its module redis.so" in text, "a module that is not installed is named")
+note(text)
 
 beside = os.path.join(place, "bin/modules/redis.so")
 with open(beside, "w") as f:
     f.write("no shared object " * 100)
 code, text = status("redis://127.0.0.1/x")
-h.ok(code == 69 and beside in text and "invalid ELF header" in text, "a file that is no shared object is named")
+ok(code == 69 and beside in text and "invalid ELF header" in text, "a file that is no shared object is named")
 
 FIELDS = "struct { const char *build; const void *locks; void *lua, *libraries; } "
 compile_module(beside, FIELDS + 'const lunarch_module = { "another" };')
 code, text = status("redis://127.0.0.1/x")
-h.ok(code == 69 and "of another build (another)" in text and build in text, "a module of another build is refused")
+ok(code == 69 and "of another build (another)" in text and build in text, "a module of another build is refused")
 
 compile_module(beside, FIELDS + 'const lunarch_module = { "%s" };' % build)
 code, text = status("redis://127.0.0.1/x")
-h.ok(code == 69 and "the module redis was built without it" in text, "a module of this build is taken")
+ok(code == 69 and "the module redis was built without it" in text, "a module of this build is taken")
 
 library = os.path.join(place, "libhiredis.so")  # linked by a name that is nowhere
 compile_module(library, "int gone(void) { return 1; }", "-Wl,-soname,libhiredis.so.none")
 compile_module(beside, "int gone(void); int f(void) { return gone(); }", library)
 code, text = status("redis://127.0.0.1/x")
-h.ok(code == 69 and "apt-get install libhiredis" in text, "a missing library is named with the package that brings it")
+ok(code == 69 and "apt-get install libhiredis" in text, "a missing library is named with the package that brings it")
 p = subprocess.run([program, "--version"], capture_output=True, text=True)
-h.ok(p.returncode == 0 and re.search(r"module redis: .*apt-get install", p.stdout), "--version says so too")
+ok(p.returncode == 0 and re.search(r"module redis: .*apt-get install", p.stdout), "--version says so too")
 
 os.rename(beside, os.path.join(place, "lib/lunarch/redis.so"))
 code, text = status("redis://127.0.0.1/x")
-h.ok("apt-get install libhiredis" in text, "an installed program finds its modules in ../lib/lunarch")
+ok("apt-get install libhiredis" in text, "an installed program finds its modules in ../lib/lunarch")
 shutil.rmtree(place)
-h.done()
+done()

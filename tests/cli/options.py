@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, ROOT, done, note, ok, same, scratch
+from processes import LUNARCH, ROOT, scratch
+from tap import done, note, ok, same
 
 COMMANDS = ["run", "exec", "leader", "status", "check", "doctor", "test", "new", "ctl"]
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
@@ -218,7 +219,7 @@ def test_completion_of_everything():
             f"completion: every option that {command} --help names, and no other",
         )
         missed = [o for o in wanted[command] if o not in got.get(f"{command} {o}", "").split()]
-        same(missed, [], f"completion: each of them by its name")
+        same(missed, [], "completion: each of them by its name")
 
 
 def test_closed_descriptors():

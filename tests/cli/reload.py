@@ -10,7 +10,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import Candidate, alive, at_once, children, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import alive, children, scratch, wait_for
+from tap import at_once, done, ok, same
 
 SCRIPT = """
 %s

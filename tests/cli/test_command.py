@@ -9,7 +9,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, ROOT, done, note, ok, same, scratch
+from processes import LUNARCH, ROOT, scratch
+from tap import done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 room = scratch()

@@ -10,7 +10,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, scratch, wait_for
+from tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "canary.lua")
 where = scratch()
@@ -57,7 +59,10 @@ with open(DEPLOY, "w") as f:  # in the way of rename: a host has one version or 
 os.chmod(DEPLOY, 0o755)
 hosts = [Host("1") for _ in range(4)]
 names = [h.name for h in hosts]
-versions = lambda: [h.version() for h in hosts]
+
+
+def versions():
+    return [h.version() for h in hosts]
 
 
 def join(name, version, seconds):

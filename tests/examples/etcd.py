@@ -7,8 +7,10 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import FAST, Candidate, stop_everyone
+from processes import ROOT, scratch, wait_for
 from servers import Etcd
+from tap import done, note, ok, same
 
 where = scratch()
 out = os.path.join(where, "out")

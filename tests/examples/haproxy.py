@@ -7,8 +7,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
-from harness import done, stop_everyone
+from candidates import stop_everyone
 from servers import Server
+from tap import done
 
 
 class Haproxy(Server):

@@ -10,7 +10,9 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, scratch, wait_for
+from tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "heartbeat.lua")
 where = scratch()

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, scratch, wait_for
 from servers import Postgres
+from tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "migrate.lua")
 where = scratch()
@@ -54,7 +56,10 @@ with Postgres() as server:
     hold.stdin.flush()
     while "held" not in (hold.stdout.readline() or "held"):
         pass
-    waiting = lambda: server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+
+    def waiting():
+        return server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+
     a = join("a")
     ok(
         a.wait("became_leader") and wait_for(lambda: waiting() == "1"),

@@ -7,8 +7,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, note, ok, same, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, wait_for
 from servers import Postgres
+from tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "postgres.lua")
 
@@ -21,8 +23,12 @@ with Postgres() as server:
     def add():
         server.sql("INSERT INTO jobs (work) VALUES ('w')")
 
-    left = lambda: server.sql("SELECT count(*) FROM jobs WHERE done_at IS NULL")
-    by = lambda: server.sql("SELECT done_by FROM jobs ORDER BY id DESC LIMIT 1")
+    def left():
+        return server.sql("SELECT count(*) FROM jobs WHERE done_at IS NULL")
+
+    def by():
+        return server.sql("SELECT done_by FROM jobs ORDER BY id DESC LIMIT 1")
+
     add(), add()
     a = join("a")
     first = a.wait("became_leader")

@@ -8,8 +8,10 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import PATIENCE, ROOT, STEADY, Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import STEADY, Candidate, stop_everyone
+from processes import PATIENCE, ROOT, scratch, wait_for
 from servers import Redis, free_port
+from tap import at_once, done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "queue.lua")
 
@@ -29,7 +31,9 @@ def queue():
         def begun(job):
             return os.path.exists(f"{room}/begun") and open(f"{room}/begun").read().split().count(job)
 
-        results = lambda: server.cli("LRANGE", "{q}:done", "0", "-1").splitlines()
+        def results():
+            return server.cli("LRANGE", "{q}:done", "0", "-1").splitlines()
+
         server.cli("RPUSH", "{q}", "one", "two", "slow", "four")
         a = join("a")
         ok(wait_for(lambda: begun("slow") == 1), "the leader has begun the third job")
@@ -115,7 +119,10 @@ def module():
         )
         same(c.leave(3 * PATIENCE), 0, "lunarch.redis does what it says to the end")
     said = [e["message"] for e in c.all("print")]
-    has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
+    def has(*words):
+        return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
     ok(has("set\tOK\ttrue") and has("length\ttrue"), "texts come through as they are, bytes of all kinds too")
     ok(has("nothing\ttrue") and has("kinds\tinteger\tnil\t1\t1"), "answers are values")
     ok(has("wrong\tfailed", "not an integer"), "what the server refuses is an error with its words")

@@ -7,8 +7,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, note, ok, same, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, wait_for
 from servers import Redis
+from tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "redis.lua")
 
@@ -17,7 +19,9 @@ with Redis() as server:
     def join(name):
         return Candidate("--lock", server.url("{jobs}"), "--identity", name, SCRIPT, "--", "{jobs}", "0.1")
 
-    ready = lambda: [j for j in server.cli("LRANGE", "{jobs}:ready", "0", "-1").splitlines() if j]
+    def ready():
+        return [j for j in server.cli("LRANGE", "{jobs}:ready", "0", "-1").splitlines() if j]
+
     server.cli("ZADD", "{jobs}:due", "1", "early", str(int(time.time()) + 86400), "tomorrow")
     a = join("a")
     ok(a.wait("became_leader"), "one leads")

@@ -11,8 +11,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
 from postbox import Mailbox
+from processes import ROOT, scratch, wait_for
+from tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "report.lua")
 DAY = 86400
@@ -22,7 +24,10 @@ box = Mailbox()
 sendmail = box.sendmail(where)
 now = int(time.time())
 today = now - now % DAY
-day = lambda back: time.strftime("%Y-%m-%d", time.gmtime(today - back * DAY))
+
+
+def day(back):
+    return time.strftime("%Y-%m-%d", time.gmtime(today - back * DAY))
 
 
 def join(name):
@@ -65,7 +70,12 @@ r["checkpoint"]["cron"]["report"] = today - 5 * DAY + 7 * 3600  # as if all had 
 with open(LOCK + ".edited", "w") as f:
     json.dump(r, f)
 os.rename(LOCK + ".edited", LOCK)
-due = lambda: [day(b) for b in range(5, -1, -1) if today - (b - 1) * DAY + 6 * 3600 <= time.time()]
+
+
+def due():
+    return [day(b) for b in range(5, -1, -1) if today - (b - 1) * DAY + 6 * 3600 <= time.time()]
+
+
 box.limit = 1
 a, b = join("a"), join("b")
 ok(

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import PATIENCE, ROOT, STEADY, Candidate, children, done, ok, same, scratch, skip, stop_everyone, wait_for
+from candidates import STEADY, Candidate, stop_everyone
+from processes import PATIENCE, ROOT, children, scratch, wait_for
 from servers import Server
+from tap import done, ok, same, skip
 
 SCRIPT = os.path.join(ROOT, "examples", "systemd.lua")
 UNITS = {
@@ -73,13 +75,16 @@ class Systemd(Server):
     def close(self):
         if self.process:
             self.kill()
-        swept = (
-            lambda: subprocess.run(
-                ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir],
-                capture_output=True,
-            ).returncode
-            == 0
-        )
+
+        def swept():
+            return (
+                subprocess.run(
+                    ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir],
+                    capture_output=True,
+                ).returncode
+                == 0
+            )
+
         if os.path.isdir(self.dir):
             wait_for(swept, 10)
         super().close()
@@ -92,9 +97,10 @@ class Systemd(Server):
 
 def failover(a, b):
     lock = os.path.join(scratch(), "lock")
-    join = lambda host, name: host.lunarch(
-        "--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2", options=STEADY
-    )
+
+    def join(host, name):
+        return host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2", options=STEADY)
+
     a.systemctl("start", "job.service")
     ok(a.active("job.service"), "(the unit runs on a machine, as a crash may leave it)")
     second = join(b, "b")
@@ -166,7 +172,10 @@ def module(a):
     c = a.lunarch("--lock", script + ".lock", script, env=mine, options=())
     same(c.leave(3 * PATIENCE), 0, "lunarch.systemd does what it says to the end")
     said = [e["message"] for e in c.all("print")]
-    has = lambda *words: any(all(w in m for w in words) for m in said)
+
+    def has(*words):
+        return any(all(w in m for w in words) for m in said)
+
     ok(has("start\ttrue\ttrue"), "a unit is started, and what runs can be started")
     ok(has("state\tactive\trunning\tinteger"), "it runs")
     ok(has("wait\ttimeout", "still active"), "waiting for its end takes as long as is allowed")

@@ -9,8 +9,10 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import PATIENCE, ROOT, STEADY, Candidate, done, ok, same, scratch, skip, stop_everyone, wait_for
+from candidates import STEADY, Candidate, stop_everyone
+from processes import PATIENCE, ROOT, scratch, wait_for
 from servers import Server
+from tap import done, ok, same, skip
 
 SCRIPT = os.path.join(ROOT, "examples", "vip.lua")
 SHARED, SHARED6 = "10.77.0.100", "fd77::100"
@@ -83,9 +85,10 @@ def answers(client, address=SHARED):
 
 def failover(a, b, client):
     lock = os.path.join(scratch(), "lock")
-    join = lambda host, name: host.lunarch(
-        "--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0", options=STEADY
-    )
+
+    def join(host, name):
+        return host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0", options=STEADY)
+
     first = join(a, "a")
     ok(first.wait("address_taken") and a.has(), "the leader has the address")
     ok(answers(client) and knows(client) == a.mac, "and answers the client under it")
@@ -176,7 +179,10 @@ def module(a, b, client):
     c = a.lunarch("--lock", os.path.join(room, "lock"), script("module.lua", MODULE), options=())
     ok(c.wait("print", "hold"), "lunarch.vip does what it says to the end")
     said = [e["message"] for e in c.all("print")]
-    has = lambda *words: any(all(w in m for w in words) for m in said)
+
+    def has(*words):
+        return any(all(w in m for w in words) for m in said)
+
     ok(has("released before\ttrue\tfalse"), "what is not there can be released")
     ok(has("twice\ttrue\ttrue"), "what is there can be taken")
     ok(

@@ -8,9 +8,11 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, Candidate, done, note, ok, same, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, wait_for
 from servers import ZooKeeper
 from stores import Zk
+from tap import done, note, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "zookeeper.lua")
 
@@ -37,11 +39,12 @@ with ZooKeeper() as server:
     def shipped():
         try:
             with open(target) as f:
-                return [l.split() for l in f.read().splitlines()]
+                return [line.split() for line in f.read().splitlines()]
         except FileNotFoundError:
             return []
 
-    texts = lambda: [l[-1] for l in shipped()]
+    def texts():
+        return [line[-1] for line in shipped()]
 
     def saved(lines):
         """It is in the record that so many were shipped."""

@@ -8,7 +8,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import ROOT, done, note, ok, same, scratch
+from processes import ROOT, scratch
+from tap import done, note, ok, same
 
 temp = scratch()
 began = time.monotonic()

@@ -8,7 +8,8 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, PATIENCE, ROOT, done, ok, same, scratch
+from processes import LUNARCH, PATIENCE, ROOT, scratch
+from tap import done, ok, same
 
 HOME = scratch()
 os.chmod(HOME, 0o755)

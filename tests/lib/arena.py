@@ -12,13 +12,13 @@ import urllib.error
 import urllib.request
 import uuid
 
-import harness
-from field import Field, build, leave
-from harness import LUNARCH, PATIENCE, at_once, done, moment, note, ok, same, wait_for
+from field import Field, build
+from processes import LUNARCH, PATIENCE, moment, wait_for
 from proxy import Proxy
+from tap import at_once, done, failures, note, ok, same
 
 RUNS = 30 if os.environ.get("FULL") else 1
-LEASE_S = 4  # STEADY's
+LEASE_S = 4  # WATCHED's
 
 
 class Arena(Field):
@@ -51,7 +51,7 @@ class Arena(Field):
 
     def close(self):
         good = self.verdict(self.name)
-        if not good or harness._failed:
+        if not good or failures():
             self.logs()
         self.end()
         self.store.delete(self.key)
@@ -176,7 +176,7 @@ def addressed(f):
 
 def restart(f, old, **kw):
     """The same candidate with other settings."""
-    leave(old)
+    old.stop()
     return f.join(old.name, "--address", f"{old.name}:1", **kw)
 
 
@@ -290,7 +290,7 @@ def ambiguous(f):
         (1, 1, 0),
         f"{f.name}: and nobody stopped or began",
     )
-    leave(a)
+    a.stop()
     proxy.close()
 
 

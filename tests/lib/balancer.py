@@ -7,7 +7,9 @@ import threading
 import urllib.error
 import urllib.request
 
-from harness import PATIENCE, ROOT, STEADY, Candidate, ok, same, scratch, wait_for
+from candidates import STEADY, Candidate
+from processes import PATIENCE, ROOT, scratch, wait_for
+from tap import ok, same
 
 NOBODY = (502, 503)
 LEADER = 'return { on_leading = function() print "serving" end }'
@@ -64,7 +66,10 @@ def follow(kind, event):
         watcher = Candidate(
             "--lock", lock, os.path.join(ROOT, "examples", server.script), "--", *server.settings(), options=STEADY
         )
-        told = lambda n: watcher.wait(event, count=n)
+
+        def told(n):
+            return watcher.wait(event, count=n)
+
         ok(
             told(1) and wait_for(lambda: get(server.port)[0] in NOBODY),
             f"{what}: while nobody leads clients are told so",

@@ -9,24 +9,11 @@ import subprocess
 import tempfile
 import time
 
-from harness import LUNARCH, PATIENCE, ROOT, Candidate, note, same, scratch, wait_for
+from candidates import WATCHED, Candidate
+from processes import LUNARCH, PATIENCE, ROOT, scratch, stands_still, wait_for
+from tap import note, same
 
 FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
-# Between the kill and the next leader there are 1.5 s here, which a machine may be late by.
-STEADY = [
-    "--lease-duration",
-    "4s",
-    "--renew-deadline",
-    "2s",
-    "--retry-period",
-    "300ms",
-    "--stop-grace",
-    "500ms",
-    "--kill-allowance",
-    "750ms",
-    "--drift-allowance",
-    "750ms",
-]
 
 
 def build(name, *flags):
@@ -71,7 +58,7 @@ class Field:
         self.candidates = []
 
     def join(
-        self, name, *options, times=STEADY, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw
+        self, name, *options, times=WATCHED, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw
     ):
         c = Candidate(
             "--lock",
@@ -87,9 +74,9 @@ class Field:
             *(["strict"] if strict else []),
             options=times,
             cwd=self.dir,
+            name=name,
             **kw,
         )
-        c.name = name
         self.candidates.append(c)
         return c
 
@@ -102,7 +89,7 @@ class Field:
 
     def terms(self):
         """(token, name) of every term, in the order in which their processes acted."""
-        return [(int(l.split()[0]), l.split()[1]) for l in self.lines("terms")]
+        return [(int(line.split()[0]), line.split()[1]) for line in self.lines("terms")]
 
     def acts(self, count, name=None, patience=PATIENCE):
         """Waits until so many terms (of that candidate) have acted; the last of them."""
@@ -148,12 +135,12 @@ class Field:
 
     def logs(self):
         for c in self.candidates:
-            note(f"{getattr(c, 'name', '?')} ({c.pid}):")
+            note(f"{c.name} ({c.pid}):")
             c.log()
 
     def end(self):
         for c in self.candidates:
-            leave(c)
+            c.stop()
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
@@ -178,23 +165,3 @@ def freeze(c, lock):
         note(f"{c.pid} was stopped inside the kernel lock: it goes on, and is stopped again")
         c.kill(signal.SIGCONT)
         time.sleep(0.01)
-
-
-def stands_still(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] in "TtZX"
-    except OSError:
-        return True
-
-
-def leave(c, sig=signal.SIGTERM):
-    """Stops a candidate, whatever state it is in; its status."""
-    if c.process.poll() is None:
-        c.kill(signal.SIGCONT)
-        c.kill(sig)
-    status = c.leave(20)
-    if status is None:
-        c.kill(signal.SIGKILL)
-        c.leave(20)
-    return status

@@ -8,19 +8,18 @@ client-go. Both are built from Kubernetes' published Go modules (go_build.sh), s
 import base64
 import json
 import os
-import signal
 import ssl
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.request
 
-from harness import PATIENCE, wait_for
+from candidates import Logged
 from pki import Pki, openssl
+from processes import CACHE, PATIENCE, wait_for
 from servers import Etcd, Server
 
-TOOLS = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "kube")
+TOOLS = os.path.join(CACHE, "kube")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 
 
@@ -295,71 +294,21 @@ def connections(pids, port, host=None):
     return count
 
 
-class ClientGo:
+class ClientGo(Logged):
     """A contender that is real client-go (contender/main.go); its events, as JSON lines with the time of CLOCK_MONOTONIC."""
 
-    everyone = []
-
     def __init__(self, kubeconfig, ns, name, identity, lease="3s", renew="2s", retry="400ms", *options, release=True):
-        self.name, self.events = identity, []
-        self.process = subprocess.Popen(
-            [
-                os.path.join(TOOLS, "contender"),
-                "-kubeconfig",
-                kubeconfig,
-                "-namespace",
-                ns,
-                "-name",
-                name,
-                "-identity",
-                identity,
-                "-lease",
-                lease,
-                "-renew",
-                renew,
-                "-retry",
-                retry,
-                f"-release={str(release).lower()}",
-                *options,
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+        self.name = identity
+        values = {"kubeconfig": kubeconfig, "namespace": ns, "name": name, "identity": identity}
+        values |= {"lease": lease, "renew": renew, "retry": retry, "release": str(release).lower()}
+        process = subprocess.Popen(
+            [os.path.join(TOOLS, "contender"), *(f"-{key}={value}" for key, value in values.items()), *options],
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
             text=True,
         )
-        self.pid, self.errors = self.process.pid, []
-        threading.Thread(target=self._read, daemon=True).start()
-        threading.Thread(target=self._complain, daemon=True).start()
-        ClientGo.everyone.append(self)
-
-    def _read(self):
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
-
-    def _complain(self):
-        for line in self.process.stderr:
-            self.errors.append(line.rstrip())
-
-    def all(self, event):
-        return [e for e in list(self.events) if e["event"] == event]
-
-    def wait(self, event, count=1, patience=PATIENCE):
-        wait_for(lambda: len(self.all(event)) >= count, patience)
-        found = self.all(event)
-        return found[count - 1] if len(found) >= count else None
-
-    def kill(self, sig=signal.SIGKILL):
-        if self.process.poll() is None:
-            self.process.send_signal(sig)
-
-    def leave(self):
-        self.kill(signal.SIGCONT)
-        self.kill(signal.SIGTERM)
-        try:
-            return self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return self.process.wait()
+        super().__init__(process, process.stdout)
 
 
 AUDIT_POLICY = """apiVersion: audit.k8s.io/v1

@@ -6,27 +6,15 @@ import subprocess
 from urllib.parse import quote
 
 import field
-from harness import LUNARCH, PATIENCE, Candidate
+from candidates import Candidate, timing
 from kube_rig import MINIMAL, ClientGo
+from processes import LUNARCH, PATIENCE
 
 # Retries are a second apart or more in what is read by client-go, which compares whole seconds.
-TIMES = [
-    "--lease-duration",
-    "5s",
-    "--renew-deadline",
-    "3s",
-    "--retry-period",
-    "500ms",
-    "--stop-grace",
-    "600ms",
-    "--kill-allowance",
-    "700ms",
-    "--drift-allowance",
-    "700ms",
-]
-SLOW = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "2s"]
+TIMES = timing("5s", renew="3s", retry="500ms", stop_grace="600ms", kill="700ms", drift="700ms")
+SLOW = timing("60s", renew="40s", retry="2s")
 # Whatever is noticed before a renewal was noticed by the watch.
-RARE = ["--lease-duration", "60s", "--renew-deadline", "40s", "--retry-period", "20s"]
+RARE = timing("60s", renew="40s", retry="20s")
 SCRIPT = (
     "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. why) end"
 )
@@ -84,7 +72,7 @@ class Scene:
 
     def end(self):
         for c in self.candidates:
-            field.leave(c)
+            c.stop()
 
 
 class Clock:

@@ -6,8 +6,9 @@ import secrets
 import time
 import uuid
 
-from harness import note, ok, same, wait_for
 from lock_driver import Driver, race, record
+from processes import wait_for
+from tap import note, ok, same
 
 NAUGHTY = "J\u00fcrgen \u540d\u524d \"quoted\" \\ 'x' {y} %s $1 \u2603 \U0001f984 \u202e\u0301\x01\n\t;--"
 DEFINITE = ("failed", "refused", "invalid", "conflict")
@@ -244,7 +245,6 @@ def notices(store):
     )
     if store.watches:
         t.a.read()
-        last = {"outcome": "absent"}
         steps = [
             ("a record is made", lambda: t.put("x")),
             ("it is written again", lambda: t.put("y")),
@@ -586,7 +586,8 @@ def read_only(store):
     undo = store.make_read_only()
     try:
         rec = record("a")
-        r, w = t.a.read(), t.a.write(rec, version, within=4000)
+        t.a.read()
+        w = t.a.write(rec, version, within=4000)
     finally:
         undo()
     ok(

@@ -7,7 +7,7 @@ import threading
 import time
 import uuid
 
-from harness import LUNARCH, PATIENCE
+from processes import LUNARCH, PATIENCE
 
 PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")
 WITHIN = 20_000  # ms; generous: for operations that nothing hinders

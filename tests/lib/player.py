@@ -12,14 +12,13 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BINARY = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
+from processes import LUNARCH, PATIENCE, ROOT, wait_for
+
 SCRIPTS = os.path.join(ROOT, "tests", "script", "scripts")
-LIMIT = 120  # seconds to wait for anything: generous, since the machine may be slow
+LIMIT = 2 * PATIENCE  # seconds to wait for anything
 
 ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = range(1, 10)
 GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = range(64, 73)
@@ -142,7 +141,7 @@ class Worker:
         self.stderr = open(os.path.join(self.directory.name, "stderr"), "w+b")
         kind = ["eval", body] if body is not None else ["file", script]
         self.process = subprocess.Popen(
-            [BINARY, "-x", "worker", str(theirs.fileno()), *map(str, self.page.fds), "json", "debug", *kind, *args],
+            [LUNARCH, "-x", "worker", str(theirs.fileno()), *map(str, self.page.fds), "json", "debug", *kind, *args],
             pass_fds=(theirs.fileno(), *self.page.fds),
             stdin=subprocess.DEVNULL,
             stdout=self.stdout,
@@ -263,44 +262,12 @@ class Worker:
         return [line["message"] for line in self.log() if line["event"] == "print"]
 
     def wait_for(self, condition, what):
-        end = time.monotonic() + LIMIT
-        while time.monotonic() < end:
-            value = condition()
-            if value:
-                return value
-            if self.process.poll() is not None and not condition():
-                break
-            time.sleep(0.005)
-        raise AssertionError("%s has not happened" % what)
+        """What the condition returns when it is true; fails when it has not come true in time, or at the worker's end."""
+        wait_for(lambda: condition() or self.process.poll() is not None, LIMIT)
+        value = condition()
+        if not value:
+            raise AssertionError("%s has not happened" % what)
+        return value
 
     def wait_print(self, text):
         self.wait_for(lambda: text in self.printed(), "print of %r" % text)
-
-
-class Tap:
-    def __init__(self):
-        self.count = self.failed = 0
-
-    def ok(self, good, what, note=None):
-        self.count += 1
-        self.failed += not good
-        print("%sok %d - %s" % ("" if good else "not ", self.count, what))
-        if not good and note is not None:
-            print("# " + str(note).replace("\n", "\n# "))
-        sys.stdout.flush()
-        return good
-
-    def equal(self, got, want, what):
-        return self.ok(got == want, what, "got    %r\nwanted %r" % (got, want))
-
-    def run(self, tests):
-        """each test is a function of this object; an assertion that fails, fails its sentence"""
-        for test in tests:
-            try:
-                test(self)
-            except Exception as e:  # noqa: the harness must go on with the next test
-                self.ok(
-                    False, (test.__doc__ or test.__name__).strip().splitlines()[0], "%s: %s" % (type(e).__name__, e)
-                )
-        print("1..%d" % self.count)
-        sys.exit(1 if self.failed else 0)

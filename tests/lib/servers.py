@@ -15,10 +15,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import threading
 
-from harness import PATIENCE, note, wait_for
+from processes import PATIENCE, alive, new_directory, stands_still, wait_for
+from tap import note
 
 _lifeline = None
 _lifeline_lock = threading.Lock()
@@ -164,9 +164,7 @@ class Server:
     environment = {}  # variables that it is started with
 
     def __init__(self, start=True):
-        self.dir = tempfile.mkdtemp(
-            prefix=f"lunarch-{type(self).__name__.lower()}-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None
-        )
+        self.dir = new_directory(f"lunarch-{type(self).__name__.lower()}-")
         self.port = free_port()
         self.process = None
         self.log = os.path.join(self.dir, "log")
@@ -222,7 +220,7 @@ class Server:
     def pause(self):
         self.send(signal.SIGSTOP)
         if self.process:
-            _stopped(self.process.pid)
+            wait_for(lambda: stands_still(self.process.pid))
 
     def resume(self):
         self.send(signal.SIGCONT)
@@ -470,7 +468,7 @@ class Postgres(Server):
         for pid in family:
             os.kill(pid, signal.SIGSTOP)
         for pid in family:
-            _stopped(pid)
+            wait_for(lambda: stands_still(pid))
 
     def resume(self):
         for pid in self._family():
@@ -487,7 +485,7 @@ class Postgres(Server):
             except ProcessLookupError:
                 pass
         super().stop(signal.SIGKILL)
-        wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and _running(p) for p in family))
+        wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and alive(p) for p in family))
 
     def _family(self):
         if not self.process or self.process.poll() is not None:
@@ -528,30 +526,6 @@ class Postgres(Server):
 
     def url(self, key):
         return f"postgres://{self.superuser}@127.0.0.1:{self.port}/postgres#{key}"
-
-
-def _stopped(pid):
-    """Waits until none of its threads runs any more: a busy machine takes its time to stop them, and one could still answer."""
-
-    def state(thread):
-        try:
-            with open(f"/proc/{pid}/task/{thread}/stat") as f:
-                return f.read().rsplit(")", 1)[1].split()[0]
-        except OSError:
-            return "X"
-
-    wait_for(
-        lambda: not os.path.isdir(f"/proc/{pid}/task")
-        or all(state(t) in "tTXZ" for t in os.listdir(f"/proc/{pid}/task"))
-    )
-
-
-def _running(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 class Bouncer(Server):

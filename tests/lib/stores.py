@@ -12,7 +12,7 @@ import urllib.request
 from urllib.parse import quote
 
 import servers
-from harness import PATIENCE, scratch, wait_for
+from processes import PATIENCE, scratch, wait_for
 from proxy import Proxy
 
 

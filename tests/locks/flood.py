@@ -11,11 +11,13 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import Candidate, done, note, ok, same, scratch, wait_for
+from candidates import Candidate, timing
 from kubeapi import Api
+from processes import scratch, wait_for
+from tap import done, note, ok, same
 
 MB = 1024 * 1024
-TIMES = ["--lease-duration", "15s", "--renew-deadline", "10s", "--retry-period", "1s"]
+TIMES = timing("15s", renew="10s", retry="1s")
 api, home = Api(), scratch()
 
 
@@ -136,12 +138,15 @@ c = Candidate(script, options=TIMES)
 ok(c.wait("print", "leads"), "a healthy election of the process leads")
 for name, text in said.items():
     lock = re.sub(r"\?.*", "", locks[name]).replace("kube:///", "kube://n/")
-    found = lambda: [
-        e
-        for k in ("read_failed", "foreign_record")
-        for e in c.all(k, lock) + c.all(k, "the namespace n")
-        if text in e["message"]
-    ]
+
+    def found():
+        return [
+            e
+            for k in ("read_failed", "foreign_record")
+            for e in c.all(k, lock) + c.all(k, "the namespace n")
+            if text in e["message"]
+        ]
+
     ok(wait_for(found), f"{name}: what came is reported ({text})")
 ok(
     c.wait("print", "watches")

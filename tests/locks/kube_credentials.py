@@ -16,13 +16,14 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import leave
-from harness import LUNARCH, PATIENCE, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone, timing
 from kubeapi import Api, status
 from pki import Pki
+from processes import LUNARCH, PATIENCE, scratch, wait_for
+from tap import at_once, done, note, ok, same
 
 # Nothing here is about a term's end: it survives a machine that is late by a minute.
-LONG = ["--lease-duration", "200s", "--renew-deadline", "120s", "--retry-period", "500ms"]
+LONG = timing("200s", renew="120s", retry="500ms")
 home = scratch()
 pki = Pki(home)
 pki.server()
@@ -93,7 +94,7 @@ class Door:
 
     def end(self):
         if self.leader:
-            leave(self.leader)
+            self.leader.stop()
         self.api.refuse()
 
 
@@ -437,21 +438,24 @@ def tls_keys():
     other = Pki(path("stranger"))
     inner = pki.sign("inner", "/CN=inner", "DNS:inner.example")
     api = serving(certificate=inner)
-    l = Look(api, api.url(home, "lock", token="t"))
+    look = Look(api, api.url(home, "lock", token="t"))
     ok(
-        l.status == 69 and not l.seen and "127.0.0.1" in l.said,
+        look.status == 69 and not look.seen and "127.0.0.1" in look.said,
         "T78 a server whose certificate has another name is not spoken to",
     )
-    l = Look(api, api.url(home, "lock", api.cluster(**{"tls-server-name": "inner.example"}), token="t"))
+    look = Look(api, api.url(home, "lock", api.cluster(**{"tls-server-name": "inner.example"}), token="t"))
     same(
-        (l.status, l.h and l.h.sni, l.h and l.h.headers["Host"], l.token),
+        (look.status, look.h and look.h.sni, look.h and look.h.headers["Host"], look.token),
         (0, "inner.example", f"127.0.0.1:{api.port}", "Bearer t"),
         "T78 tls-server-name: that name is asked for and checked, the server's address stays what it was",
     )
     strange = serving(certificate=other.server())
-    l = Look(strange, strange.url(home, "lock", token="t"))
-    ok(l.status == 69 and not l.seen and "certificate" in l.said, "a server of another authority is not spoken to")
-    l = Look(
+    look = Look(strange, strange.url(home, "lock", token="t"))
+    ok(
+        look.status == 69 and not look.seen and "certificate" in look.said,
+        "a server of another authority is not spoken to",
+    )
+    look = Look(
         strange,
         strange.url(
             home,
@@ -460,9 +464,9 @@ def tls_keys():
             token="t",
         ),
     )
-    same((l.status, l.token), (0, "Bearer t"), "T78 insecure-skip-tls-verify: it is")
-    l = Look(strange, strange.url(home, "lock", strange.cluster(**{"certificate-authority": other.ca}), token="t"))
-    same((l.status, l.token), (0, "Bearer t"), "T78 certificate-authority: so it is by its own authority")
+    same((look.status, look.token), (0, "Bearer t"), "T78 insecure-skip-tls-verify: it is")
+    look = Look(strange, strange.url(home, "lock", strange.cluster(**{"certificate-authority": other.ca}), token="t"))
+    same((look.status, look.token), (0, "Bearer t"), "T78 certificate-authority: so it is by its own authority")
     for server in (api, strange):
         server.refuse()
 
@@ -472,13 +476,13 @@ def data_keys():
     crt, key = pki.sign("inline", "/O=team/CN=inline")
     user = {"client-certificate-data": base64_of(crt), "client-key-data": base64_of(key)}
     cluster = api.cluster(**{"certificate-authority": None, "certificate-authority-data": base64_of(pki.ca)})
-    l = Look(api, api.url(home, "lock", cluster, **user))
+    look = Look(api, api.url(home, "lock", cluster, **user))
     same(
-        (l.status, l.h and l.h.who, l.token),
+        (look.status, look.h and look.h.who, look.token),
         (0, "inline", None),
         "T78 authority, certificate and key as data in the file",
     )
-    l = Look(
+    look = Look(
         api,
         api.url(
             home,
@@ -488,15 +492,15 @@ def data_keys():
             **{"client-certificate": "/nowhere", "client-key": "/nowhere"},
         ),
     )
-    same((l.status, l.h and l.h.who), (0, "inline"), "T78 which beat the files")
-    l = Look(api, api.url(home, "lock", **{"client-certificate": crt, "client-key": key}))
-    same((l.status, l.h and l.h.who), (0, "inline"), "T78 certificate and key as files")
-    l = Look(api, api.url(home, "lock", username="me", password="p:w"))
-    same((l.status, l.token), (0, "Basic " + base64.b64encode(b"me:p:w").decode()), "T78 a name and a password")
+    same((look.status, look.h and look.h.who), (0, "inline"), "T78 which beat the files")
+    look = Look(api, api.url(home, "lock", **{"client-certificate": crt, "client-key": key}))
+    same((look.status, look.h and look.h.who), (0, "inline"), "T78 certificate and key as files")
+    look = Look(api, api.url(home, "lock", username="me", password="p:w"))
+    same((look.status, look.token), (0, "Basic " + base64.b64encode(b"me:p:w").decode()), "T78 a name and a password")
     plain = Api()
     plain.edit("lock", holderIdentity="x", leaseDurationSeconds=600)
-    l = Look(plain, plain.url(home, "lock", token="s3cret"))
-    same((l.status, l.token), (0, None), "T78 over http:// no token is sent")
+    look = Look(plain, plain.url(home, "lock", token="s3cret"))
+    same((look.status, look.token), (0, None), "T78 over http:// no token is sent")
     for server in (api, plain):
         server.refuse()
 
@@ -504,16 +508,16 @@ def data_keys():
 def proxies():
     api = serving()
     proxy, where = a_proxy()
-    l = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://{where}"}), token="t"))
+    look = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://{where}"}), token="t"))
     same(
-        (l.status, l.token, proxy.asked),
+        (look.status, look.token, proxy.asked),
         (0, "Bearer t", [(f"127.0.0.1:{api.port}", None)]),
         "T78 proxy-url: a tunnel is asked for, and nothing shown to the proxy",
     )
     proxy.asked.clear()
-    l = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://me:geheim@{where}"}), token="t"))
+    look = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://me:geheim@{where}"}), token="t"))
     same(
-        (l.status, proxy.asked[:1]),
+        (look.status, proxy.asked[:1]),
         (0, [(f"127.0.0.1:{api.port}", "Basic " + base64.b64encode(b"me:geheim").decode())]),
         "T78 with a name for the proxy itself",
     )
@@ -521,7 +525,7 @@ def proxies():
     proxy.server_close()
     nobody = socket.socket()
     nobody.bind(("127.0.0.1", 0))  # and does not listen
-    l = Look(
+    look = Look(
         api,
         api.url(
             home,
@@ -531,7 +535,7 @@ def proxies():
         ),
     )
     same(
-        (l.status, l.seen, "geheim" in l.said, "t0ken" in l.said),
+        (look.status, look.seen, "geheim" in look.said, "t0ken" in look.said),
         (69, [], False, False),
         "T78 a proxy that is down: an error without its password, and no way round it",
     )
@@ -557,17 +561,17 @@ def several_files():
     )
     third = kubeconfig("third", users=named("user", "u", token="of-the-third"))
     files = ":".join((first, path("missing"), second, third))
-    l = Look(api, "kube:///lock", KUBECONFIG=files)
+    look = Look(api, "kube:///lock", KUBECONFIG=files)
     same(
-        (l.status, l.token),
+        (look.status, look.token),
         (0, "Bearer of-the-file"),
         "T78 $KUBECONFIG names several files, the first that says something counts; relative paths are of their own file",
     )
-    l = Look(api, "kube:///lock?context=b", KUBECONFIG=files)
-    same((l.status, l.token), (0, "Bearer of-v"), "T78 and another context")
-    l = Look(api, "kube:///lock", KUBECONFIG=third)
+    look = Look(api, "kube:///lock?context=b", KUBECONFIG=files)
+    same((look.status, look.token), (0, "Bearer of-v"), "T78 and another context")
+    look = Look(api, "kube:///lock", KUBECONFIG=third)
     ok(
-        l.status == 2 and "current-context" in l.said and "of-the-third" not in l.said,
+        look.status == 2 and "current-context" in look.said and "of-the-third" not in look.said,
         "T78 a file without a context is an error that shows no secret",
     )
     api.refuse()
@@ -592,10 +596,10 @@ def behind_a_path():
         contexts=named("context", "a", cluster="c", user="u", namespace="elsewhere"),
         **{"current-context": "a"},
     )
-    l = Look(api, f"kube:///lock?kubeconfig={file}")
+    look = Look(api, f"kube:///lock?kubeconfig={file}")
     where, headers = asked[0] if asked else (None, {})
     same(
-        (l.status, where),
+        (look.status, where),
         (0, "/k8s/clusters/one/apis/coordination.k8s.io/v1/namespaces/elsewhere/leases/lock"),
         "T78 a server with a path, the context's namespace",
     )
@@ -623,8 +627,8 @@ def plugin_keys():
     p = Plugin("told", EXTRA="1")
     p.user["exec"] |= {"command": "./told", "provideClusterInfo": True}
     about = {"extensions": [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "us"}}]}
-    l = Look(api, api.url(home, "lock", api.cluster(**about), **p.user))
-    same((l.status, l.token), (0, "Bearer run-1"), "T78 a plugin with a path is looked for beside its kubeconfig")
+    look = Look(api, api.url(home, "lock", api.cluster(**about), **p.user))
+    same((look.status, look.token), (0, "Bearer run-1"), "T78 a plugin with a path is looked for beside its kubeconfig")
     with open(p.path + ".info") as f:
         spec = json.load(f)["spec"]
     want = {
@@ -637,8 +641,8 @@ def plugin_keys():
         (False, want),
         "T78 provideClusterInfo: it is told of the cluster, its authority's certificate and what is configured for it",
     )
-    l = Look(api, api.url(home, "lock", token="mine", **p.user))
-    same((l.status, l.token, p.runs()), (0, "Bearer mine", 1), "T78 where there is a token no plugin is run")
+    look = Look(api, api.url(home, "lock", token="mine", **p.user))
+    same((look.status, look.token, p.runs()), (0, "Bearer mine", 1), "T78 where there is a token no plugin is run")
     api.refuse()
 
 

@@ -10,9 +10,10 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import PATIENCE, at_once, done, note, ok, same, scratch, wait_for
 from kubeapi import Api, status
 from lock_driver import Driver, record
+from processes import PATIENCE, scratch, wait_for
+from tap import at_once, done, note, ok, same
 
 api = Api(silent=True)
 home = scratch()
@@ -227,31 +228,32 @@ def watches():
     o.d.do("watch")
     opened(1)
     same(
-        see("one line", "b", lambda l: feed[-1].chunk(event("MODIFIED", l))),
+        see("one line", "b", lambda lease: feed[-1].chunk(event("MODIFIED", lease))),
         0,
         "watch: what it shows is not asked for again",
     )
-    see("a byte at a time", "c", lambda l: [feed[-1].chunk(bytes([b])) for b in event("MODIFIED", l)])
+    see("a byte at a time", "c", lambda lease: [feed[-1].chunk(bytes([b])) for b in event("MODIFIED", lease)])
     old = json.loads(json.dumps(api.leases["watched"]))
     see(
         "1 MiB in a line, in pieces",
         "large",
-        lambda l: [
+        lambda lease: [
             feed[-1].chunk(part)
             for part in pieces(
                 event(
-                    "MODIFIED", {**l, "metadata": {**l["metadata"], "managedFields": [{"manager": "x" * 1023}] * 1024}}
+                    "MODIFIED",
+                    {**lease, "metadata": {**lease["metadata"], "managedFields": [{"manager": "x" * 1023}] * 1024}},
                 ),
                 10_007,
             )
         ],
     )
-    see("two lines in one piece", "d", lambda l: feed[-1].chunk(event("MODIFIED", old) + event("MODIFIED", l)))
+    see("two lines in one piece", "d", lambda lease: feed[-1].chunk(event("MODIFIED", old) + event("MODIFIED", lease)))
     see(
         "after a bookmark and nonsense",
         "e",
-        lambda l: feed[-1].chunk(
-            event("BOOKMARK", {"metadata": {"resourceVersion": l["metadata"]["resourceVersion"]}}) + b"{nonsense\n"
+        lambda lease: feed[-1].chunk(
+            event("BOOKMARK", {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}}) + b"{nonsense\n"
         ),
     )
     before = o.d.count()
@@ -267,7 +269,7 @@ def watches():
         or wait_for(lambda: any("resourceVersion=0" in s[1] for s in api.seen[-5:])),
         "T70 watch: after 410 it begins anew",
     )
-    see("after a 410", "f", lambda l: feed[-1].chunk(event("MODIFIED", l)))
+    see("after a 410", "f", lambda lease: feed[-1].chunk(event("MODIFIED", lease)))
     n = len(feed)
     time.sleep(1.2)
     feed[-1].end()
@@ -285,7 +287,7 @@ def watches():
     n = len(feed)
     feed[-1].connection.shutdown(2)
     opened(n + 1)
-    see("after a cut", "g", lambda l: feed[-1].chunk(event("MODIFIED", l)))
+    see("after a cut", "g", lambda lease: feed[-1].chunk(event("MODIFIED", lease)))
     before = o.d.count()
     api.leases.pop("watched")
     feed[-1].chunk(event("DELETED", old))
@@ -426,7 +428,10 @@ def crowd():
         d.open(by.replace("///crowd", f"///{name}"), name)
         d.read(name)
         d.do("watch", name)
-    watching = lambda names: [n for n in names if d.do("watch", n)["watching"]]
+
+    def watching(names):
+        return [n for n in names if d.do("watch", n)["watching"]]
+
     wait_for(lambda: len([s for s in quiet.seen if "watch=1" in s[1]]) == 16)
     ok(wait_for(lambda: len(watching(locks)) == 16), "a watch that has no connection is soon not relied upon")
     waits = [n for n in locks if n not in watching(locks)]

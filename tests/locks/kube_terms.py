@@ -16,12 +16,14 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from field import build, leave
-from harness import PATIENCE, Candidate, alive, at_once, done, note, ok, same, scratch, wait_for
+from candidates import Candidate, timing
+from field import build
 from kubeapi import Api, status
+from processes import PATIENCE, alive, scratch, wait_for
+from tap import at_once, done, note, ok, same
 
 # A term survives a machine that is late by many seconds; an operation without an answer is given up after 3.
-CALM = ["--lease-duration", "40s", "--renew-deadline", "12s", "--retry-period", "500ms"]
+CALM = timing("40s", renew="12s", retry="500ms")
 SCRIPT = "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. t.token .. ' ' .. why) end"
 UNTIL_OVER = (
     "on_leading = function(t) while t:is_leading() do os.execute('sleep 0.05') end io.open('{}', 'w'):close() end"
@@ -75,7 +77,7 @@ class Stage:
 
     def end(self):
         for c in self.candidates:
-            leave(c)
+            c.stop()
 
 
 def releases(h):
@@ -158,22 +160,7 @@ def future(s):
 def deleted_meanwhile(s):
     """A standby waits for a holder whose Lease is deleted: the holder may not know yet."""
     s.held("X", 12)
-    b = s.join(
-        times=[
-            "--lease-duration",
-            "4s",
-            "--renew-deadline",
-            "2s",
-            "--retry-period",
-            "500ms",
-            "--stop-grace",
-            "500ms",
-            "--kill-allowance",
-            "500ms",
-            "--drift-allowance",
-            "500ms",
-        ]
-    )
+    b = s.join(times=timing("4s", renew="2s", retry="500ms", stop_grace="500ms", kill="500ms", drift="500ms"))
     b.wait("new_leader", "X")
     wait_for(lambda: s.watches())
     deleted = time.monotonic()
@@ -203,7 +190,7 @@ def begun_anew(s):
 
     s.held("X", 20)
     s.api.watches[:] = [gone, too_old]
-    c = s.leader()
+    s.leader()
     first, taken = s.asked("GET")[0][2], s.writes()[0][0]
     same(
         (len(told), ["resourceVersion=0" in w for w in s.watches()][:3]),
@@ -228,7 +215,7 @@ def storm(s):
         return conflict(h)
 
     s.api.rule = rule
-    c = s.leader(times=["--lease-duration", "200s", "--renew-deadline", "120s", "--retry-period", "500ms"])
+    c = s.leader(times=timing("200s", renew="120s", retry="500ms"))
     s.renewed()
     before, began = len(s.api.seen), time.monotonic()
     met.append(True)
@@ -317,20 +304,7 @@ def long_trouble(s):
         return True
 
     s.api.rule = rule
-    times = [
-        "--lease-duration",
-        "6s",
-        "--renew-deadline",
-        "3s",
-        "--retry-period",
-        "300ms",
-        "--stop-grace",
-        "500ms",
-        "--kill-allowance",
-        "500ms",
-        "--drift-allowance",
-        "500ms",
-    ]
+    times = timing("6s", renew="3s", retry="300ms", stop_grace="500ms", kill="500ms", drift="500ms")
     c = s.leader(times=times)
     s.renewed()
     failing.append(None)
@@ -369,20 +343,7 @@ def lost_once(s):
 
 def all_fail(s, how):
     """R is 3 s, and others have to wait 30."""
-    times = [
-        "--lease-duration",
-        "30s",
-        "--renew-deadline",
-        "3s",
-        "--retry-period",
-        "500ms",
-        "--stop-grace",
-        "1s",
-        "--kill-allowance",
-        "1s",
-        "--drift-allowance",
-        "25s",
-    ]
+    times = timing("30s", renew="3s", retry="500ms", stop_grace="1s", kill="1s", drift="25s")
     gate, failing = threading.Event(), []
     answers = {
         "hang": lambda h: gate.wait(600) or True,
@@ -577,7 +538,7 @@ def twice_told(s):
         return False
 
     s.api.rule = rule
-    c = s.leader(times=["--lease-duration", "600s", "--renew-deadline", "400s", "--retry-period", "500ms"])
+    c = s.leader(times=timing("600s", renew="400s", retry="500ms"))
     c.kill(signal.SIGTERM)
     wait_for(lambda: met)
     time.sleep(0.5)  # within a quarter of a second two signals are one wish
@@ -644,20 +605,7 @@ def told(s):
 
 def blocked(s):
     """Lua never returns to the loop, and the elector is stopped, so that nobody tells it."""
-    times = [
-        "--lease-duration",
-        "60s",
-        "--renew-deadline",
-        "3s",
-        "--retry-period",
-        "500ms",
-        "--stop-grace",
-        "20s",
-        "--kill-allowance",
-        "2s",
-        "--drift-allowance",
-        "30s",
-    ]
+    times = timing("60s", renew="3s", retry="500ms", stop_grace="20s", kill="2s", drift="30s")
     over = os.path.join(home, f"over-{s.api.port}")
     c = s.leader(times=times, script=UNTIL_OVER.format(over))
     s.renewed()
@@ -761,7 +709,7 @@ def wall_clocks(s):
 
 def suspended(s):
     """The clock that counts suspend has jumped by more than a lease; the others have not."""
-    long = ["--lease-duration", "600s", "--renew-deadline", "400s", "--retry-period", "1s"]
+    long = timing("600s", renew="400s", retry="1s")
     over = os.path.join(home, f"woken-{s.api.port}")
     a, sleep_a = shimmed(s, "a", "SHIM_SUSPEND", times=long, script=UNTIL_OVER.format(over))
     a.wait("became_leader")
@@ -813,7 +761,10 @@ def deaf(s):
         "T71 and cannot take what was renewed: it has to know the version",
     )
     a = s.leader(name="own")
-    watches = lambda: len([x for x in s.api.seen if "watch=1" in x[1] and "own" in x[1]])
+
+    def watches():
+        return len([x for x in s.api.seen if "watch=1" in x[1] and "own" in x[1]])
+
     ok(wait_for(lambda: watches() >= 2), "T71 a watch that does not show what one has written oneself is begun anew")
     same(a.all("stopped_leading"), [], "T71 which costs no term")
 

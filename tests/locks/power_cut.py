@@ -16,23 +16,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import (
-    FAST,
-    LUNARCH,
-    PATIENCE,
-    ROOT,
-    STEADY,
-    Candidate,
-    at_once,
-    children,
-    done,
-    note,
-    ok,
-    same,
-    skip,
-    stop_everyone,
-    wait_for,
-)
+from candidates import FAST, STEADY, Candidate, stop_everyone
+from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
+from tap import at_once, done, note, ok, same, skip
 
 CALLS = [
     "openat",

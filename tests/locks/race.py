@@ -10,7 +10,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, LUNARCH, Candidate, done, note, ok, same, stop_everyone
+from candidates import FAST, Candidate, stop_everyone
+from processes import LUNARCH
+from tap import done, note, ok, same
 
 ROUNDS, EACH, GROUP = 6, 3, 54321
 USERS = [0, 54322, 54323, 54324] if os.geteuid() == 0 else [None] * 4

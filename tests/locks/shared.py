@@ -13,9 +13,10 @@ import threading
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
 import stores
-from field import leave
-from harness import LUNARCH, PATIENCE, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
 from lock_driver import Driver, record
+from processes import LUNARCH, PATIENCE, scratch, wait_for
+from tap import at_once, done, note, ok, same, skip
 
 INSIDE = "LUNARCH_TEST_MOUNTS"
 if os.geteuid() == 0 and INSIDE not in os.environ:  # no mount of this test's is left to anybody
@@ -111,7 +112,7 @@ def led(real, a, b):
         "shared=link: or that something does",
     ):
         note(said(r))
-    leave(one)
+    one.stop()
     ok(two.wait("became_leader"), "shared=link: when the leader stops the other leads")
     tokens = [c.all("became_leader")[0]["token"] for c in (one, two)]
     ok(tokens[0] < tokens[1], "shared=link: with a larger token")
@@ -119,7 +120,7 @@ def led(real, a, b):
     two.leave()
     three = Candidate("--lock", a + "/lock?shared=link", "--identity", "three", *SCRIPT)
     ok(three.wait("became_leader"), "shared=link: a leader that was killed is followed")
-    leave(three)
+    three.stop()
     same([n for n in os.listdir(real + "/lock") if n.endswith(".tmp")], [], "shared=link: no temporary file stays")
     same(sorted(n for n in os.listdir(real) if "doctor" in n), [], "shared=link: nothing of doctor's stays")
     newest = max(n for n in os.listdir(real + "/lock") if n.isdigit())
@@ -188,7 +189,7 @@ def mounted_over():
     ok(c.wait("stopped_leading"), "mounted over: the leader's term ends")
     ok(wait_for(lambda: c.complaints("that other machines may share")), "mounted over: and it says why")
     same([n for n in os.listdir(other) if not n.endswith(".lock")], [], "mounted over: nothing is written there")
-    leave(c)
+    c.stop()
 
 
 def not_mounted():
@@ -211,7 +212,7 @@ def not_mounted():
         b = Candidate("--lock", lock, "--identity", "b", *SCRIPT, prefix=there)
         ok(b.wait("new_leader", "a leads"), f"{option}: a second one follows where it is mounted")
         subprocess.run(["nsenter", "--target", str(b.pid), "--mount", "--", "umount", "--lazy", home], check=True)
-        leave(a)
+        a.stop()
         ok(wait_for(lambda: b.complaints("which must exist")), f"{option}: unmounted under it, it says so")
         same(
             [b.all("became_leader"), os.listdir(home)],
@@ -220,7 +221,7 @@ def not_mounted():
         )
         subprocess.run(["nsenter", "--target", str(b.pid), "--mount", "--", "mount", "--bind", disk, home], check=True)
         ok(b.wait("became_leader"), f"{option}: mounted again, it leads")
-        leave(b)
+        b.stop()
 
 
 def main():

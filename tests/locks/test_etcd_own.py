@@ -18,11 +18,13 @@ import uuid
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
 import servers
-from harness import FAST, LUNARCH, Candidate, at_once, done, note, ok, same, scratch, skip, stop_everyone, wait_for
+from candidates import FAST, Candidate, stop_everyone
 from lock_cases import SHORT, run
 from lock_driver import Driver, record
+from processes import LUNARCH, scratch, wait_for
 from proxy import Proxy
 from stores import Etcd, FullEtcd
+from tap import at_once, done, note, ok, same, skip
 
 SECRET = "ge/he:im @1"
 where = scratch()
@@ -290,7 +292,6 @@ def endpoints():
     w = d.write(record("a"), "")
     same(w["outcome"], "ok", "endpoints: where nobody listens the next one is asked")
     members[0].pause()
-    began = time.monotonic()
     w = d.write(record("a"), w["version"], within=9000)
     ok(
         w["outcome"] == "ok" and w["took_ms"] < 9000,
@@ -469,7 +470,10 @@ def elections():
         a.wait("became_leader")
         b = Candidate("--lock", url, "--identity", "b", "--address", "10.0.0.2:1", "-e", LEAD)
         b.wait("new_leader")
-        out = lambda *args: subprocess.run([LUNARCH, *args, "--lock", url], capture_output=True, text=True, timeout=60)
+
+        def out(*args):
+            return subprocess.run([LUNARCH, *args, "--lock", url], capture_output=True, text=True, timeout=60)
+
         same(out("leader").stdout.strip(), "10.0.0.1:1", "elections: `lunarch leader` prints the address")
         ok("leader      a\n" in out("status").stdout, "elections: `lunarch status` who leads")
         watching = subprocess.Popen([LUNARCH, "status", "--watch", "--lock", url], stdout=subprocess.PIPE, text=True)
@@ -539,7 +543,10 @@ def riding_out():
     leader = wait_for(lambda: next((m for m in members if leads(m)), None))
     leader.kill()
     survivors = [m for m in members if m is not leader]
-    written = lambda: metric(survivors[0], "etcd_mvcc_put_total")  # every member applies them
+
+    def written():
+        return metric(survivors[0], "etcd_mvcc_put_total")  # every member applies them
+
     before = written()
     ok(wait_for(lambda: written() >= before + 4), "leader loss: renewals go on with the others")
     if not ok(

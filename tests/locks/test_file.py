@@ -5,9 +5,9 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import done
 from lock_cases import BASIC, run
 from stores import File, SharedFile
+from tap import done
 
 for store in File(), SharedFile():
     run(store, BASIC)

@@ -12,12 +12,13 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
-from harness import ROOT, at_once, done, note, ok, same, scratch, skip, wait_for
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import WITHIN, Driver, record
 from pki import Pki
+from processes import ROOT, scratch, wait_for
 from servers import Bouncer, Postgres, Redis, free_port
 from stores import FullPostgres, FullPostgresLog, Postgres as Store
+from tap import at_once, done, note, ok, same, skip
 
 SHORT = 4000  # ms; for operations that are to fail soon
 
@@ -55,7 +56,7 @@ def behind(server, seconds):
 def docs(start):
     """The line of docs/locks.md that begins so, as it is to be typed."""
     with open(os.path.join(ROOT, "docs", "locks.md")) as f:
-        return next(l.strip() for l in f if l.strip().startswith(start))
+        return next(line.strip() for line in f if line.strip().startswith(start))
 
 
 class Psql:
@@ -398,7 +399,7 @@ def fence():
         for _ in range(5):
             w = d.write(record("a", token=token), w["version"], within=SHORT, durable=False)
         same(w["outcome"], "ok", "fence: but the leader's renewals go on")
-        other = d.open(server.url("other"), lock="other")
+        d.open(server.url("other"), lock="other")
         o = d.start_write(term("a"), "", lock="other", within=SHORT)
         stuck = e.start_write(term("b"), w["version"], within=SHORT)
         same(d.wait(o)["outcome"], "ok", "fence: as do other locks")

@@ -11,8 +11,10 @@ import sys
 import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, Candidate, done, note, ok, same
+from candidates import Candidate
 from lock_driver import Driver, record
+from processes import LUNARCH
+from tap import done, note, ok, same
 
 WITHIN = 4000  # ms
 MOST_MB = (
@@ -175,7 +177,7 @@ def many_settings(s, f):
 
 def peak_mb(pid):
     with open(f"/proc/{pid}/status") as f:
-        return next(int(l.split()[1]) for l in f if l.startswith("VmHWM")) // 1024
+        return next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) // 1024
 
 
 def stands(what, server, write=False, outcomes=("failed",)):

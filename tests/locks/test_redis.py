@@ -14,13 +14,14 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
-from harness import ROOT, at_once, done, note, ok, same, skip, wait_for
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
 from lock_driver import Driver, record
 from pki import Pki
+from processes import ROOT, wait_for
 from proxy import Proxy
 from servers import Redis, free_port
 from stores import FullRedis, Redis as Store
+from tap import at_once, done, note, ok, same, skip
 
 SHORT = 3000  # ms; for operations that are to fail soon
 
@@ -60,7 +61,12 @@ def clocked(server, seconds):
 
 def info(server, name):
     return next(
-        (l.split(":", 1)[1].strip() for l in server.cli("INFO", "all").splitlines() if l.startswith(name + ":")), ""
+        (
+            line.split(":", 1)[1].strip()
+            for line in server.cli("INFO", "all").splitlines()
+            if line.startswith(name + ":")
+        ),
+        "",
     )
 
 
@@ -262,7 +268,7 @@ def strangers():
     trouble(f"redis://127.0.0.1:{free_port()}/x", "nobody listens", ["refused"], ("failed",))
     trouble("redis://no-such-host.invalid:6379/x", "no such host", ["no-such-host.invalid"], ("failed",))
     for url, said in (
-        (f"redis://h/x?nonsense=1", "there is no option"),
+        ("redis://h/x?nonsense=1", "there is no option"),
         ("redis://h/", "name is missing"),
         ("redis://h:0/x", "port"),
         ("redis://u:secret@h/x?replicas=many", "number from 0"),
@@ -545,7 +551,10 @@ def braces():
         second.cli("REPLICAOF", "NO", "ONE")
         e = opened(second.url("jobs"))
         e.open(second.url("jobs"), lock="jobs"), e.open(second.url("%7Bjobs%7D"), lock="{jobs}")
-        acquire_one = lambda n: e.write(term("e", lease_ms=1000), e.read(n)["version"], lock=n)
+
+        def acquire_one(n):
+            return e.write(term("e", lease_ms=1000), e.read(n)["version"], lock=n)
+
         ok(told(acquire_one("jobs"), "promoted"), "braces: after a failover jobs is in doubt")
         ok(
             wait_for(lambda: acquire_one("jobs")["outcome"] == "ok"),
@@ -720,7 +729,7 @@ def together():
             d.do("watch", lock=n)
         ops = [d.start_write(record(n), "", lock=n) for n in names]
         same({d.wait(o)["outcome"] for o in ops}, {"ok"}, "cluster: every name's keys are in one slot")
-        lines = [l for l in server.cli("CLIENT", "LIST").splitlines() if "cmd=client" not in l]
+        lines = [line for line in server.cli("CLIENT", "LIST").splitlines() if "cmd=client" not in line]
         same(len(lines), 2, f"together: {len(names) + 1} locks of a process have two connections")
         server.cli("PUBLISH", "plain:changed", "x")
         before = d.count("n7")
@@ -739,7 +748,10 @@ def quiet():
             x.noticed(0)
         w = d.write(record("a"), "")
         e.noticed(1)
-        calls = lambda: int(server.cli("INFO", "commandstats").split("cmdstat_evalsha:calls=")[1].split(",")[0])
+
+        def calls():
+            return int(server.cli("INFO", "commandstats").split("cmdstat_evalsha:calls=")[1].split(",")[0])
+
         before, told = calls(), d.count()
         heard = 0
         for _ in range(10):

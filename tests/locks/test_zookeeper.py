@@ -9,13 +9,14 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import at_once, done, note, ok, same, skip, wait_for
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import Driver, record
 from pki import Pki
+from processes import wait_for
 from proxy import Proxy
 from servers import Redis, ZooKeeper, ask, free_port
 from stores import FullZooKeeper, Zk, ZooKeeper as Store
+from tap import at_once, done, note, ok, same, skip
 
 SHORT = 4000  # ms; for operations that are to fail soon
 
@@ -244,7 +245,10 @@ def tokens(server):
 
 def together(server):
     d, e = opened(server.url("m/n0"), "n0"), opened(server.url("m/n0"), "n0")
-    count = lambda: int(ask(server.port, "srvr").split("Connections: ")[1].split()[0])
+
+    def count():
+        return int(ask(server.port, "srvr").split("Connections: ")[1].split()[0])
+
     d.read("n0"), e.read("n0")
     before = count()
     names = [f"n{i}" for i in range(50)]
@@ -289,7 +293,7 @@ def ensemble():
     leader.kill()
     seen = [until(x) for x in drivers]
     same([r["version"] for r in seen], [w["version"]] * 4, "ensemble: and still when the servers' leader was killed")
-    n = wait_for(
+    wait_for(
         lambda: next(
             (
                 x

@@ -6,7 +6,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import CLEANUP, END, REASONS, SAVE, STOPPED, Tap, Worker
+from player import CLEANUP, END, REASONS, SAVE, STOPPED, Worker
+from tap import ok, run, same
 
 NOT, GOOD, REFUSED = range(3)
 
@@ -22,25 +23,25 @@ def leading(code, checkpoint="", stopped="", **kw):
     return w
 
 
-def saved_and_loaded(t):
+def saved_and_loaded():
     """Saved and loaded"""
     with leading("print(term:load()) print(term:save { n = 7, list = { 1, 2 } }) print(term:load().n)") as w:
         got = w.expect(SAVE)
-        t.equal(
+        same(
             (got["slot"], got["term"], json.loads(got["checkpoint"])),
             (0, 1, {"data": {"n": 7, "list": [1, 2]}}),
             "save sends the table as JSON",
         )
-        t.equal(w.printed(), ["nil"], "and waits; there was nothing to load")
+        same(w.printed(), ["nil"], "and waits; there was nothing to load")
         w.saved(got["save"])
         w.wait_print("7")
-        t.equal(w.printed(), ["nil", "true", "7"], "until it is known to be in the record; then load has it")
+        same(w.printed(), ["nil", "true", "7"], "until it is known to be in the record; then load has it")
     with leading(
         "local c = term:load() print(c.big, c.float, c.none == json.null, math.type(c.float)) c.more = 1 print(term:save(c))",
         checkpoint='{"data":{"big":9007199254740993,"float":1.0,"none":null},"cron":{"x":1},"later":[1]}',
     ) as w:
         got = json.loads(w.expect(SAVE)["checkpoint"])
-        t.equal(
+        same(
             got,
             {"data": {"big": 9007199254740993, "float": 1.0, "none": None, "more": 1}, "cron": {"x": 1}, "later": [1]},
             "what a former leader saved is loaded as it was, and what else is kept there stays",
@@ -53,31 +54,31 @@ def saved_and_loaded(t):
     ) as w:
         first = w.expect(SAVE)
         w.wait_print("nil")
-        t.ok(w.quiet(), "one save at a time is on its way; until it is there, load has what was there before")
+        ok(w.quiet(), "one save at a time is on its way; until it is there, load has what was there before")
         w.saved(first["save"])
         second = w.expect(SAVE)
         w.wait_print("1")
-        t.equal(json.loads(second["checkpoint"])["data"], {"n": 3}, "later ones go together, the last of them")
+        same(json.loads(second["checkpoint"])["data"], {"n": 3}, "later ones go together, the last of them")
         w.saved(second["save"])
         w.wait_print("3")
-        t.equal(w.printed(), ["nil", "true", "1", "true", "true", "3"], "and all are answered")
+        same(w.printed(), ["nil", "true", "1", "true", "true", "3"], "and all are answered")
 
 
-def not_saved(t):
+def not_saved():
     """Not saved"""
     with leading("print(term:save { n = 1 }) print(term:load())") as w:
         w.saved(w.expect(SAVE)["save"], NOT)
         w.wait_print("nil")
-        t.ok(w.printed()[0].startswith("nil\tthe term is over"), "the elector says no: nil and an error", w.printed())
+        ok(w.printed()[0].startswith("nil\tthe term is over"), "the elector says no: nil and an error", w.printed())
     with leading("print(term:save { n = 1 }) print('on')") as w:
         w.saved(w.expect(SAVE)["save"], REFUSED, "no room")
         w.wait_print("on")
-        t.equal(w.printed()[0], "nil\tterm:save: no room", "refused: with the reason")
+        same(w.printed()[0], "nil\tterm:save: no room", "refused: with the reason")
     with leading("print(pcall(term.save, term, { n = 1 })) print('swallowed')") as w:
         w.expect(SAVE)
         w.stop("lost", interrupt=False)  # which could come before it waits, and then it would not go on to print
         w.expect(STOPPED)
-        t.ok(
+        ok(
             w.printed() in ([], ["false\tterm ended", "swallowed"]),
             "the term ends first: the wait raises (and what catches that may be interrupted), it never says true",
             w.printed(),
@@ -87,10 +88,10 @@ def not_saved(t):
     ) as w:
         first = w.expect(SAVE)
         w.wait_for(lambda: w.printed(), "the timeout")
-        t.ok("not known to be in the record within 0.05" in w.printed()[0], "timeout: nil, not known", w.printed())
-        t.ok(w.quiet(), "the next one waits for it")
+        ok("not known to be in the record within 0.05" in w.printed()[0], "timeout: nil, not known", w.printed())
+        ok(w.quiet(), "the next one waits for it")
         w.saved(first["save"] + 5)
-        t.ok(w.quiet(), "an answer to what was not asked is nothing")
+        ok(w.quiet(), "an answer to what was not asked is nothing")
         w.saved(first["save"])
         w.saved(w.expect(SAVE)["save"])
         w.wait_print("true")
@@ -105,14 +106,14 @@ def not_saved(t):
         w.expect(STOPPED)
         w.lead(slot=1)
         w.wait_for(lambda: len(w.printed()) == 3, "both")
-        t.ok(
+        ok(
             all(p.startswith("nil\tthe term is over") for p in w.printed()[1:]) and w.quiet(),
             "after the term: nil and an error, and nothing is sent",
             w.printed(),
         )
 
 
-def stopping(t):
+def stopping():
     """While it stops"""
     with leading("print 'in' sleep(100)", '{"data":{"n":4}}', stopped="print(term:load().n, term:save { n = 5 })") as w:
         w.wait_print("in")
@@ -120,7 +121,7 @@ def stopping(t):
         got = w.expect(SAVE)
         w.saved(got["save"])
         w.expect(STOPPED)
-        t.equal(w.printed(), ["in", "4\ttrue"], "on_stopped may load and save while the lease is held")
+        same(w.printed(), ["in", "4\ttrue"], "on_stopped may load and save while the lease is held")
     with Worker(text="return { on_leading = print, on_stopped = function(term) print(term:load().n) end }") as w:
         w.ready()
         w.send(
@@ -133,10 +134,10 @@ def stopping(t):
             ("s", '{"data":{"n":6}}'),
         )
         w.expect(STOPPED)
-        t.equal(w.printed(), ["6"], "and a replacement's on_stopped loads it too")
+        same(w.printed(), ["6"], "and a replacement's on_stopped loads it too")
 
 
-def refused(t):
+def refused():
     """Refused"""
     with leading(
         "for _, n in ipairs { 16000, 16373, 16374, 20000000 } do print(n, term:save { text = ('x'):rep(n) }) end"
@@ -146,7 +147,7 @@ def refused(t):
         while len(w.printed()) < 4 and not w.quiet(0.3):
             w.saved(w.expect(SAVE)["save"])
         w.wait_for(lambda: len(w.printed()) == 4, "all")
-        t.ok(
+        ok(
             w.printed()[0] == "16000\ttrue" and "at most 16384" in w.printed()[3],
             "16 KB fit, more is an error that says so",
             w.printed(),
@@ -163,15 +164,15 @@ def refused(t):
     ]:
         with leading("\n" + code) as w:
             got = w.expect(END)["text"]
-            t.ok(part in got, "misuse: " + code, got)
+            ok(part in got, "misuse: " + code, got)
     for checkpoint in ("[1,2]", "5", "nonsense"):
         with leading("print(term:load()) print(term:save { n = 1 })", checkpoint=checkpoint) as w:
             w.wait_for(lambda: len(w.printed()) == 2, "both")
-            t.ok(
+            ok(
                 all("was not written by this program" in p for p in w.printed()) and w.quiet(),
                 "a checkpoint of some other program (%s) is neither loaded nor overwritten" % checkpoint,
                 w.printed(),
             )
 
 
-Tap().run([saved_and_loaded, not_saved, stopping, refused])
+run([saved_and_loaded, not_saved, stopping, refused])

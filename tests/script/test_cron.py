@@ -8,9 +8,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-import harness
-from field import STEADY
-from player import END, SAVE, STOPPED, Tap, Worker
+from candidates import WATCHED, Candidate, stop_everyone
+from player import END, SAVE, STOPPED, Worker
+from processes import scratch, wait_for
+from tap import ok, run, same
 
 MINUTE = 60
 
@@ -28,24 +29,22 @@ def saves(w, good=1):
     return json.loads(got["checkpoint"])
 
 
-def begins(t):
+def begins():
     """Begins"""
     with leading("term:cron('* * * * *', function(tick) print(tick.time) end)") as w:
         before = int(time.time())
         got = saves(w)
-        t.ok(before - 1 <= got["cron"]["* * * * *"] <= time.time() + 1, "a job that no leader has seen begins now", got)
+        ok(before - 1 <= got["cron"]["* * * * *"] <= time.time() + 1, "a job that no leader has seen begins now", got)
         minute = (got["cron"]["* * * * *"] // MINUTE + 1) * MINUTE
         kind, fields = w.receive(120)
         late = time.time() - minute
-        t.equal(
-            json.loads(fields["checkpoint"])["cron"], {"* * * * *": minute}, "when its minute comes, that is marked"
-        )
-        t.ok(0 <= late < 30, "not before it")
+        same(json.loads(fields["checkpoint"])["cron"], {"* * * * *": minute}, "when its minute comes, that is marked")
+        ok(0 <= late < 30, "not before it")
         print("# %.0f ms late" % (late * 1000))
-        t.ok(not w.printed(), "and the job does not run before the mark is in the record")
+        ok(not w.printed(), "and the job does not run before the mark is in the record")
         w.saved(fields["save"])
         w.wait_print(str(minute))
-        t.ok(True, "then it does")
+        ok(True, "then it does")
 
 
 def half_an_hour_from(now):
@@ -54,7 +53,7 @@ def half_an_hour_from(now):
     return "%d * * * *" % (minute % 60), minute * MINUTE
 
 
-def caught_up(t):
+def caught_up():
     """Caught up"""
     now = int(time.time())
     expr, due = half_an_hour_from(now)
@@ -64,36 +63,36 @@ def caught_up(t):
         {"h": due - 3 * 3600},
     ) as w:
         marks = [saves(w)["cron"]["h"] for _ in range(3)]
-        t.equal(marks, [due - 7200, due - 3600, due], "all: each that was missed, in order")
+        same(marks, [due - 7200, due - 3600, due], "all: each that was missed, in order")
         w.wait_for(lambda: len(w.printed()) == 3, "the runs")
-        t.equal(w.printed()[0], "%d\ttrue\ttrue" % (due - 7200), "and the job is told which, and that it is late")
+        same(w.printed()[0], "%d\ttrue\ttrue" % (due - 7200), "and the job is told which, and that it is late")
     with leading(
         "term:cron('%s', function(tick) print(tick.time) end, { zone = 'UTC' })" % expr, {expr: due - 100 * 3600}
     ) as w:
         got = saves(w)
-        t.equal(
+        same(
             got,
             {"cron": {expr: due}, "data": {"mine": 1}},
             "last (the default): once, for the last one; what the script saved stays",
         )
         w.wait_print(str(due))
-        t.ok(w.quiet(), "and no more")
+        ok(w.quiet(), "and no more")
     with leading(
         "term:cron('%s', print, { zone = 'UTC', catch_up = 'skip' }) print 'on'" % expr, {expr: due - 100 * 3600}
     ) as w:
         w.wait_print("on")
-        t.ok(w.quiet(), "skip: nothing")
+        ok(w.quiet(), "skip: nothing")
     with leading("term:cron('%s', print, { zone = 'UTC', again = true, name = 'a' })" % expr, {"a": due - 3600}) as w:
         w.wait_for(lambda: w.printed(), "the run")
-        t.equal(saves(w)["cron"]["a"], due, "again: marked when it has come to its end")
+        same(saves(w)["cron"]["a"], due, "again: marked when it has come to its end")
     with leading(
         "term:cron('%s', function() error 'broken' end, { zone = 'UTC', again = true, name = 'a' })" % expr,
         {"a": due - 3600},
     ) as w:
-        t.ok("broken" in w.expect(END)["text"] and w.quiet(), "and not marked if it fails")
+        ok("broken" in w.expect(END)["text"] and w.quiet(), "and not marked if it fails")
 
 
-def clock_behind(t):
+def clock_behind():
     """A clock behind the mark"""
     now = int(time.time())
 
@@ -105,13 +104,13 @@ def clock_behind(t):
         code = "for _, how in ipairs { 'all', 'last', 'skip' } do term:cron('@hourly', print, { zone = 'UTC', name = how, catch_up = how }) end print 'on'"
         with leading(code, {"all": mark, "last": mark, "skip": mark}) as w:
             w.wait_for(lambda: len(said(w)) >= 3, "the warnings")
-            t.ok(
+            ok(
                 w.quiet(0.5) and w.printed() == ["on"],
                 "%d h ahead: nothing is marked, and nothing runs, however it catches up" % (ahead // 3600),
                 w.printed(),
             )
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(mark))
-            t.ok(
+            ok(
                 len(said(w)) == 3
                 and all(stamp in m and "this machine's clock says 20" in m for m in said(w))
                 and '"last"' in "".join(said(w)),
@@ -120,16 +119,16 @@ def clock_behind(t):
             )
     with leading("term:cron('* * * * *', print, { zone = 'UTC', name = 'a' }) print 'on'", {"a": now + 15}) as w:
         w.wait_print("on")
-        t.ok(w.quiet() and not said(w), "clocks of two machines that differ by seconds are not worth a word")
+        ok(w.quiet() and not said(w), "clocks of two machines that differ by seconds are not worth a word")
     for last in (2**62, -(2**62)):
         with leading(
             "term:cron('@yearly', print, { zone = 'UTC', name = 'a', catch_up = 'skip' }) print 'on'", {"a": last}
         ) as w:
             w.wait_print("on")
-            t.ok(w.quiet(), "a mark that is no time (%d) does not end the term" % last)
+            ok(w.quiet(), "a mark that is no time (%d) does not end the term" % last)
 
 
-def side_by_side(t):
+def side_by_side():
     """Side by side"""
     now = int(time.time())
     expr, due = half_an_hour_from(now)
@@ -142,7 +141,7 @@ def side_by_side(t):
         first = w.expect(SAVE)
         w.saved(first["save"])
         second = w.expect(SAVE)
-        t.equal(
+        same(
             json.loads(second["checkpoint"])["cron"],
             {"a": due, "b": due, "young": now - 86400},
             "two jobs at once: neither mark undoes the other, and what nobody has used for a year is forgotten",
@@ -159,26 +158,26 @@ def side_by_side(t):
                 saves(w)
             w.wait_for(lambda: len(w.printed()) == 6, "three runs")
             most = max(int(p.split("\t")[1]) for p in w.printed())
-            t.equal(most, 3 if overlap else 1, "with overlap, three at a time" if overlap else "no job overlaps itself")
+            same(most, 3 if overlap else 1, "with overlap, three at a time" if overlap else "no job overlaps itself")
     with leading("term:cron('%s', print, { zone = 'UTC', name = 'x' }) sleep(100)" % expr, {"x": due - 3600}) as w:
         w.expect(SAVE)
         w.stop("shutdown", held=True)
         got = w.expect(SAVE)
-        t.equal(
+        same(
             json.loads(got["checkpoint"])["cron"],
             {"x": due - 3600},
             "a term that ends before the mark is known takes it back",
         )
         w.expect(STOPPED)
-        t.ok(not w.printed(), "since the job has not run")
+        ok(not w.printed(), "since the job has not run")
     with leading(
         "local task = term:cron('0 * * * *', print, { name = 'x' }) task:cancel() sleep(0) sleep(0) term:cron('1 * * * *', print, { name = 'x' }) print 'on'"
     ) as w:
         w.wait_print("on")
-        t.ok(True, "a job that was cancelled makes room for another of its name")
+        ok(True, "a job that was cancelled makes room for another of its name")
 
 
-def misuse(t):
+def misuse():
     """Misuse"""
     for code, part in [
         (
@@ -216,10 +215,10 @@ def misuse(t):
             kind, fields = w.receive()
             while kind == SAVE:
                 kind, fields = w.receive()
-            t.ok(kind == END and part in fields["text"], code, fields)
+            ok(kind == END and part in fields["text"], code, fields)
 
 
-def every(t):
+def every():
     """every"""
     code = """local began, n, sum = time.monotonic(), 0, 0
 every(0.02, function() n = n + 1 sleep(0.005) if n == 50 then print('drift', (time.monotonic() - began) // 0.02) end end, { jitter = 0.01 })
@@ -229,14 +228,14 @@ sleep(0.5) task:cancel() print('most', most > 1)"""
     with leading(code) as w:
         w.wait_for(lambda: [p for p in w.printed() if p.startswith("drift")], "fifty calls")
         n = float([p for p in w.printed() if p.startswith("drift")][0].split("\t")[1])
-        t.ok(n >= 50, "every with jitter: never early, steps do not drift", n)
+        ok(n >= 50, "every with jitter: never early, steps do not drift", n)
         w.wait_print("most\ttrue")
-        t.ok(True, "with overlap a call does not wait for the one before it")
+        ok(True, "with overlap a call does not wait for the one before it")
 
 
-def failovers(t):
+def failovers():
     """Real failovers: sixty hours to catch up, three leaders, two of them killed"""
-    directory = harness.scratch()
+    directory = scratch()
     lock, script = os.path.join(directory, "lock"), os.path.join(directory, "script.lua")
     with open(script, "w") as f:
         f.write(
@@ -245,10 +244,10 @@ def failovers(t):
         )
 
     def join(name):
-        return harness.Candidate("--lock", lock, "--identity", name, script, options=STEADY, cwd=directory)
+        return Candidate("--lock", lock, "--identity", name, script, options=WATCHED, cwd=directory)
 
     a = join("a")
-    harness.wait_for(lambda: os.path.exists(lock) and "job" in open(lock).read())
+    wait_for(lambda: os.path.exists(lock) and "job" in open(lock).read())
     a.kill(signal.SIGTERM)
     a.leave()
     with open(lock) as f:
@@ -265,23 +264,23 @@ def failovers(t):
             return [(int(e["message"].split()[1]), e["seen"]) for c in everyone for e in c.said("ran ")]
 
         for count, who in ((10, "elector"), (25, "worker")):
-            harness.wait_for(lambda: len(ran()) >= count)
+            wait_for(lambda: len(ran()) >= count)
             with open(lock) as f:
                 pid = json.load(f)["pid"]
             leader = [c for c in everyone if c.pid == pid][0]
             leader.kill(signal.SIGKILL, leader.pid if who == "elector" else leader.worker())
-        harness.wait_for(lambda: ran() and max(r[0] for r in ran()) >= hour)
+        wait_for(lambda: ran() and max(r[0] for r in ran()) >= hour)
         times = [r[0] for r in ran()]
-        t.equal(len(times), len(set(times)), "no hour ran twice")
+        same(len(times), len(set(times)), "no hour ran twice")
         missing = set(range(hour - 59 * 3600, hour + 1, 3600)) - set(times)
-        t.ok(
+        ok(
             len(missing) <= 2,
             "and none was lost but what was being taken when its leader was killed (%d)" % len(missing),
             sorted(missing),
         )
-        t.ok(len([c for c in everyone if c.said("ran ")]) >= 2, "by several leaders, one after the other")
+        ok(len([c for c in everyone if c.said("ran ")]) >= 2, "by several leaders, one after the other")
     finally:
-        harness.stop_everyone()
+        stop_everyone()
 
 
-Tap().run([begins, caught_up, clock_behind, side_by_side, misuse, every, failovers])
+run([begins, caught_up, clock_behind, side_by_side, misuse, every, failovers])

@@ -10,7 +10,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import Candidate, at_once, done, ok, same, scratch, stop_everyone
+from candidates import Candidate, stop_everyone
+from processes import scratch
+from tap import at_once, done, ok, same
 
 room = scratch()
 BLOCK = "0123456789abcdef" * 4096
@@ -36,17 +38,17 @@ def whole(text):
 
 WRITER = put(
     "writer.lua",
-    f"""
+    """
 local files = require "lunarch.files"
 local path = ...
 local block = ("0123456789abcdef"):rep(4096)
-return {{ on_leading = function(term)
+return { on_leading = function(term)
   for i = 1, math.huge do
-    local good, err = files.write(path, (("%010d\\n"):format(i) .. block):rep(20), {{ token = term.token }})
+    local good, err = files.write(path, (("%010d\\n"):format(i) .. block):rep(20), { token = term.token })
     if not good then error(err.message) end
     print("written " .. i)
   end
-end }}
+end }
 """,
 )
 

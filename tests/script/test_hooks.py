@@ -5,7 +5,8 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Tap, Worker
+from player import ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Worker
+from tap import ok, run, same
 
 OBSERVE = """
 return {
@@ -22,31 +23,31 @@ def worker(text):
     return w
 
 
-def a_term(t):
+def a_term():
     """A term from its beginning to its end"""
     with worker(OBSERVE) as w:
         w.lead(term=7, token=41)
         w.wait_print("leading\t41")
         w.stop("resigned", term=7)
-        t.equal(w.expect(STOPPED), {"slot": 0, "term": 7}, "STOP is answered when everything has stopped")
-        t.equal(w.printed(), ["leading\t41", "stopped\t41\tresigned\tfalse"], "on_leading, then on_stopped, each once")
+        same(w.expect(STOPPED), {"slot": 0, "term": 7}, "STOP is answered when everything has stopped")
+        same(w.printed(), ["leading\t41", "stopped\t41\tresigned\tfalse"], "on_leading, then on_stopped, each once")
         about = [line for line in w.log() if line["event"] == "print"][-1]
-        t.equal(
+        same(
             (about["lock"], about["term"], about["token"]), ("file:lock0", 7, 41), "their log lines say whose they are"
         )
         w.lead(term=8, token=42)
         w.wait_print("leading\t42")
         w.stop("lost", term=8)
         w.expect(STOPPED)
-        t.equal(w.printed()[2:], ["leading\t42", "stopped\t42\tlost\tfalse"], "the next term in the same worker")
+        same(w.printed()[2:], ["leading\t42", "stopped\t42\tlost\tfalse"], "the next term in the same worker")
         w.stop("lost", term=9)
-        t.equal(w.expect(STOPPED), {"slot": 0, "term": 9}, "of a term that never was here nothing is left either")
-        t.equal(len(w.printed()), 4, "and no hook runs for it")
+        same(w.expect(STOPPED), {"slot": 0, "term": 9}, "of a term that never was here nothing is left either")
+        same(len(w.printed()), 4, "and no hook runs for it")
         w.send(QUIT)
-        t.equal(w.process.wait(30), 0, "and out")
+        same(w.process.wait(30), 0, "and out")
 
 
-def reasons(t):
+def reasons():
     """Reasons"""
     with worker(OBSERVE) as w:
         for i, reason in enumerate(REASONS):
@@ -55,20 +56,20 @@ def reasons(t):
             w.stop(reason, term=i + 1, held=True)
             w.expect(STOPPED)
         got = [p.split("\t")[2] for p in w.printed() if p.startswith("stopped")]
-        t.equal(got, REASONS, "each reason by its name")
-        t.ok(
+        same(got, REASONS, "each reason by its name")
+        ok(
             all(p.endswith("true") for p in w.printed() if p.startswith("stopped")),
             "is_leading stays true while the lease is held",
         )
 
 
-def pairing(t):
+def pairing():
     """on_stopped is paired with on_leading"""
     with worker(OBSERVE) as w:
         w.lead()
         w.stop(interrupt=False)
         w.expect(STOPPED)
-        t.ok(
+        ok(
             sorted(w.printed()) in ([], ["leading\t100", "stopped\t100\tshutdown\tfalse"]),
             "STOP right behind LEAD: both hooks, or neither",
             w.printed(),
@@ -77,39 +78,37 @@ def pairing(t):
         w.lead(term=2, seconds=-1)
         w.stop(term=2)
         w.expect(STOPPED)
-        t.ok(not [p for p in w.printed() if "101" in p], "a term that is over before it began runs no hook")
+        ok(not [p for p in w.printed() if "101" in p], "a term that is over before it began runs no hook")
     with worker("return { on_leading = function() print 'in' sleep(0) print 'out' end }") as w:
         w.lead()
         w.wait_print("out")
-        t.ok(w.quiet(), "the return of on_leading does not end the term")
+        ok(w.quiet(), "the return of on_leading does not end the term")
         w.stop()
         w.expect(STOPPED)
-        t.ok(True, "a script without on_stopped stops too")
+        ok(True, "a script without on_stopped stops too")
 
 
-def declining(t):
+def declining():
     """Declining and resigning"""
     with worker("return { on_leading = function() return false, 'too busy' end }") as w:
         w.lead()
-        t.equal(
+        same(
             w.expect(END), dict(slot=0, term=1, reason=1, sit_out_ms=-1, text="too busy"), "return false, why: declines"
         )
     with worker("return { on_leading = function() return nil end }") as w:
         w.lead()
-        t.ok(w.quiet(), "return nil does not")
+        ok(w.quiet(), "return nil does not")
     with worker(
         "return { on_leading = function(term) print(term:resign(2.5), term:resign()) sleep(0) print 'on' end }"
     ) as w:
         w.lead()
-        t.equal(w.expect(END), dict(slot=0, term=1, reason=0, sit_out_ms=2500, text=""), "term:resign(seconds)")
+        same(w.expect(END), dict(slot=0, term=1, reason=0, sit_out_ms=2500, text=""), "term:resign(seconds)")
         w.wait_print("on")
-        t.equal(
-            w.printed(), ["true\tfalse", "on"], "resigning twice is once; the task goes on until it waits after STOP"
-        )
-        t.ok(w.quiet(), "one message")
+        same(w.printed(), ["true\tfalse", "on"], "resigning twice is once; the task goes on until it waits after STOP")
+        ok(w.quiet(), "one message")
     with worker("return { on_leading = function(term) term:resign() end }") as w:
         w.lead()
-        t.equal(w.expect(END)["sit_out_ms"], -1, "term:resign(): as long as the elector thinks right")
+        same(w.expect(END)["sit_out_ms"], -1, "term:resign(): as long as the elector thinks right")
     with worker(
         "local t return { on_leading = function(term) t = term print 'in' end, on_start = function() spawn(function()"
         " while not t do sleep(0.01) end while t:is_leading() do sleep(0.01) end sleep(0.1)"
@@ -120,12 +119,12 @@ def declining(t):
         w.stop()
         w.expect(STOPPED)
         w.wait_for(lambda: len(w.printed()) == 2, "the late use of the term")
-        t.equal(
+        same(
             w.printed()[1:], ["false\t100\t0.0\tfalse\tterm ended"], "a term object may outlive its term, and knows it"
         )
 
 
-def errors(t):
+def errors():
     """Errors in hooks"""
     with worker(
         "local function deep() error('broken') end\nreturn { on_leading = function(term)\n deep() end,\n"
@@ -133,12 +132,10 @@ def errors(t):
     ) as w:
         w.lead()
         end = w.expect(END)
-        t.equal(
-            (end["reason"], end["sit_out_ms"]), (REASONS.index("error"), -1), "an error in on_leading ends the term"
-        )
-        t.ok(end["text"].endswith("script.lua:1: broken"), "the message says where", end)
+        same((end["reason"], end["sit_out_ms"]), (REASONS.index("error"), -1), "an error in on_leading ends the term")
+        ok(end["text"].endswith("script.lua:1: broken"), "the message says where", end)
         (line,) = [x for x in w.log() if x["event"] == "hook_failed"]
-        t.ok(
+        ok(
             "script.lua:3: in " in line["message"] and line["level"] == "error" and line["term"] == 1,
             "the log has the traceback with the script's lines",
             line,
@@ -146,57 +143,57 @@ def errors(t):
         w.stop("error")
         w.expect(STOPPED)
         failed = [x["message"] for x in w.log() if x["event"] == "hook_failed"]
-        t.ok(
+        ok(
             w.printed() == ["error"] and len(failed) == 2 and "also broken" in failed[1],
             "an error in on_stopped is logged, and ends nothing",
             failed,
         )
         w.lead(term=2)
         w.expect(END)
-        t.ok(True, "the worker goes on to lead again")
+        ok(True, "the worker goes on to lead again")
     with worker(
         "return { on_leading = function(term) term:every(0.01, function() error({ code = 7 }) end) sleep(1000) end }"
     ) as w:
         w.lead()
         text = w.expect(END)["text"]
-        t.ok(
+        ok(
             'script.lua:1: (the error is a table, not a text: expected error("why")' in text,
             "an error in a task of the term ends it too",
             text,
         )
     with worker("return { on_leading = function()\n error({ message = 'disk full' }) end }") as w:
         w.lead()
-        t.ok(
+        ok(
             w.expect(END)["text"].endswith("script.lua:2: disk full"),
             "an error that is a table with a message prints as that, with its line",
         )
     with worker("return { on_leading = function() local r, err = exec { '/nowhere' } error(err) end }") as w:
         w.lead()
         text = w.expect(END)["text"]
-        t.ok(
+        ok(
             "script.lua:1: " in text and "No such file" in text,
             "an err that is raised prints as its message, with its line",
             text,
         )
     with worker("return { on_leading = function() error(('x'):rep(1 << 20)) end }") as w:
         w.lead()
-        t.equal(len(w.expect(END)["text"]), 16384, "a message of a megabyte is cut")
+        same(len(w.expect(END)["text"]), 16384, "a message of a megabyte is cut")
     with worker("return { on_new_leader = function() print 'told' error('x') end }") as w:
         w.leader("a")
         w.leader("b")
         w.wait_for(lambda: len(w.printed()) == 2, "the second call")
-        t.ok(w.quiet(), "an error in on_new_leader is logged, and the next change is told")
+        ok(w.quiet(), "an error in on_new_leader is logged, and the next change is told")
     with Worker(text="return { on_leading = print,\non_start = function() error('no start') end }") as w:
         w.load()
         started = w.go()
-        t.ok(
+        ok(
             not started["ok"] and "script.lua:2: no start" in started["text"],
             "an error in on_start is reported",
             started,
         )
 
 
-def starting(t):
+def starting():
     """on_start"""
     text = (
         "return { { name = 'a', on_leading = print, on_start = function() sleep(0.05) print 'a' end },"
@@ -205,22 +202,22 @@ def starting(t):
     with Worker(text=text) as w:
         w.load()
         w.go(3)
-        t.equal(w.printed(), ["a", "b"], "on_start of each election, one after the other, before STARTED")
+        same(w.printed(), ["a", "b"], "on_start of each election, one after the other, before STARTED")
     with Worker(text=text) as w:
         w.load()
-        t.ok(w.go(3, first=False)["ok"] and w.printed() == [], "not in a replacement")
+        ok(w.go(3, first=False)["ok"] and w.printed() == [], "not in a replacement")
     with Worker(text=text) as w:
         w.load()
         w.go(keep=[1])
-        t.equal(w.printed(), ["b"], "not of elections that live elsewhere")
+        same(w.printed(), ["b"], "not of elections that live elsewhere")
         w.lead(slot=1)
         w.wait_for(lambda: len(w.printed()) == 2, "on_leading")
-        t.ok(w.printed()[1].startswith("term"), "the slot is the elector's choice")
+        ok(w.printed()[1].startswith("term"), "the slot is the elector's choice")
         w.lead(slot=0)
-        t.equal(w.process.wait(30), 1, "a message for one that is not here ends the worker")
+        same(w.process.wait(30), 1, "a message for one that is not here ends the worker")
 
 
-def leaders(t):
+def leaders():
     """on_new_leader and on_no_leader"""
     with worker(OBSERVE) as w:
         w.leader("a")
@@ -228,7 +225,7 @@ def leaders(t):
         w.no_leader("me_0")
         w.no_leader()
         w.wait_for(lambda: len(w.printed()) == 4, "four hooks")
-        t.equal(
+        same(
             w.printed(),
             ["leader\ta\tthere:1\t1\tfalse\tnil", "leader\tme_0\t\t2\ttrue\ta", "nobody\tme_0", "nobody\tnil"],
             "once per change, in order, with what is known",
@@ -239,23 +236,23 @@ def leaders(t):
         for name in "abc":
             w.leader(name)
         w.wait_print("end\tc")
-        t.equal(w.printed(), [x + "\t" + n for n in "abc" for x in ("begin", "end")], "one at a time")
+        same(w.printed(), [x + "\t" + n for n in "abc" for x in ("begin", "end")], "one at a time")
     with worker(
         "return { on_new_leader = function() print(election:leader().identity, election:lock(), election:is_leading()) end }"
     ) as w:
         w.leader("a")
         w.wait_print("a\tfile:lock0\tfalse")
-        t.ok(True, "election tells the same")
+        ok(True, "election tells the same")
     with worker("return { on_no_leader = function() print(election:leader()) end }") as w:
         w.leader("a")
         w.no_leader("a")
         w.wait_print("nil")
-        t.ok(True, "and nil when nobody leads")
+        ok(True, "and nil when nobody leads")
     with worker("return { on_new_leader = function() sleep(1000) end }") as w:
         for i in range(65):
             w.leader("n%d" % i)
         w.wait_for(lambda: [x for x in w.log() if x["event"] == "hook_slow"], "a warning")
-        t.ok(True, "a hook that never returns is warned about")
+        ok(True, "a hook that never returns is warned about")
     with worker(
         "return { on_leading = function() print 'leading' sleep(1000) end,"
         "on_new_leader = function() print 'told' sleep(1000) end, on_stopped = function() print 'stopped' end }"
@@ -265,10 +262,10 @@ def leaders(t):
         w.wait_print("told")
         w.stop()
         w.expect(STOPPED)
-        t.ok(True, "on_new_leader belongs to no term: it does not hold up its end")
+        ok(True, "on_new_leader belongs to no term: it does not hold up its end")
 
 
-def asking(t):
+def asking():
     """may_lead and address"""
 
     def answers(hooks, number=1):
@@ -278,39 +275,37 @@ def asking(t):
             assert got["ask"] == number and got["slot"] == 0
             return got["yes"], got["why"], got["address"]
 
-    t.equal(answers("may_lead = function() return true end", 77), (1, "", ""), "yes")
-    t.equal(answers("may_lead = function() return false, 'low disk' end"), (0, "low disk", ""), "no, and why")
-    t.equal(answers("may_lead = function() end"), (0, "", ""), "nothing is a no")
+    same(answers("may_lead = function() return true end", 77), (1, "", ""), "yes")
+    same(answers("may_lead = function() return false, 'low disk' end"), (0, "low disk", ""), "no, and why")
+    same(answers("may_lead = function() end"), (0, "", ""), "nothing is a no")
     yes, why, _ = answers("may_lead = function() error('broken') end")
-    t.ok(not yes and why.endswith("broken"), "an error is a no", why)
-    t.equal(answers("may_lead = function() local r = exec('exit 0') return r.ok end"), (1, "", ""), "it may wait")
-    t.equal(answers("address = function() return 'h:' .. 5 end"), (1, "", "h:5"), "the address from a function")
-    t.equal(
-        answers("may_lead = function() return false end, address = error"), (0, "", ""), "not asked for without need"
-    )
+    ok(not yes and why.endswith("broken"), "an error is a no", why)
+    same(answers("may_lead = function() local r = exec('exit 0') return r.ok end"), (1, "", ""), "it may wait")
+    same(answers("address = function() return 'h:' .. 5 end"), (1, "", "h:5"), "the address from a function")
+    same(answers("may_lead = function() return false end, address = error"), (0, "", ""), "not asked for without need")
     yes, why, _ = answers("address = function() return {} end")
-    t.equal((yes, why), (0, "address: expected a text, found a table"), "an address that is none is a no")
+    same((yes, why), (0, "address: expected a text, found a table"), "an address that is none is a no")
     with worker(
         "local n = 0 return { on_leading = print, may_lead = function() n = n + 1 if n == 1 then sleep(1000) end return true end }"
     ) as w:
         w.ask(1)
         w.ask(2)
-        t.equal(w.expect(ANSWER)["ask"], 2, "asked again, the first call is dropped")
-        t.ok(w.quiet(), "and never answered")
+        same(w.expect(ANSWER)["ask"], 2, "asked again, the first call is dropped")
+        ok(w.quiet(), "and never answered")
 
 
-def cleaning(t):
+def cleaning():
     """After a death: CLEANUP"""
     with worker(OBSERVE) as w:
         w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", REASONS.index("killed")), ("i", 3000), ("s", ""))
-        t.equal(w.expect(STOPPED), {"slot": 0, "term": 5}, "the replacement runs on_stopped")
-        t.equal(w.printed(), ["stopped\t50\tkilled\tfalse"], "and nothing else, for the term that died")
+        same(w.expect(STOPPED), {"slot": 0, "term": 5}, "the replacement runs on_stopped")
+        same(w.printed(), ["stopped\t50\tkilled\tfalse"], "and nothing else, for the term that died")
     with worker("return { on_leading = print }") as w:
         w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 8), ("i", 3000), ("s", ""))
-        t.equal(w.expect(STOPPED)["term"], 5, "also when there is no such hook")
+        same(w.expect(STOPPED)["term"], 5, "also when there is no such hook")
 
 
-def many(t):
+def many():
     """Many elections in one worker"""
     text = "local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = function(term) sleep(1000) end } end return l"
     with Worker(text=text) as w:
@@ -330,7 +325,7 @@ def many(t):
         for i in range(1000):
             w.stop(slot=i, term=i + 1, interrupt=False)
         got = sorted(w.expect(STOPPED)["slot"] for _ in range(1000))
-        t.equal(got, list(range(1000)), "a thousand terms in one worker, each stopped")
+        same(got, list(range(1000)), "a thousand terms in one worker, each stopped")
         print("# 1,000 elections: worker %d KB; all leading: %d KB" % (idle, leading))
     with Worker(
         text="return { { name = 'a', on_leading = print, on_start = function() print 'a' end },"
@@ -338,12 +333,12 @@ def many(t):
     ) as w:
         w.load()
         w.send(GO, ("u", 1), ("b", 2), ("u", 0), ("s", "l"), ("s", "i"))
-        t.ok(w.quiet() and w.printed() == [], "a GO in parts: nothing starts before the last")
+        ok(w.quiet() and w.printed() == [], "a GO in parts: nothing starts before the last")
         w.send(GO, ("u", 1), ("b", 1), ("u", 1), ("s", "l"), ("s", "i"))
         w.expect(STARTED)
-        t.equal(w.printed(), ["a", "b"], "then both do")
+        same(w.printed(), ["a", "b"], "then both do")
         w.send(GO, ("u", 0), ("b", 1))
-        t.equal(w.process.wait(30), 1, "and a second GO makes no sense")
+        same(w.process.wait(30), 1, "and a second GO makes no sense")
     with Worker(text="return { on_leading = print }") as w:
         w.ready()
         print(
@@ -360,10 +355,10 @@ def many(t):
         w.lead(slot=0)
         w.lead(slot=1)
         w.wait_for(lambda: len(w.printed()) == 2, "both")
-        t.equal(sorted(w.printed()), ["file:lock0", "file:lock1"], "election is the one whose hook runs")
+        same(sorted(w.printed()), ["file:lock0", "file:lock1"], "election is the one whose hook runs")
 
 
-def leaving(t):
+def leaving():
     """lunarch.exit and os.exit"""
     for text, code in [
         ("lunarch.exit(5)", 5),
@@ -377,17 +372,17 @@ def leaving(t):
             % text
         ) as w:
             w.lead()
-            t.equal(w.expect(EXIT)["code"], code, text + " asks for the end of the program")
-            t.ok(w.process.poll() is None and w.printed() == [], "and waits for it")
+            same(w.expect(EXIT)["code"], code, text + " asks for the end of the program")
+            ok(w.process.poll() is None and w.printed() == [], "and waits for it")
             w.stop()
             w.expect(STOPPED)
-            t.equal(w.printed()[-1], "stopped", "on_stopped runs as for any other end")
+            same(w.printed()[-1], "stopped", "on_stopped runs as for any other end")
     with worker("return { on_leading = function() os.exit(300) end }") as w:
         w.lead()
-        t.ok("from 0 to 255" in w.expect(END)["text"], "a status that is none is misuse")
+        ok("from 0 to 255" in w.expect(END)["text"], "a status that is none is misuse")
 
 
-def environment(t):
+def environment():
     """What children see outside a term"""
     with Worker(
         text="return { on_leading = print, on_start = function() print(exec('echo $LUNARCH_TERM:$LUNARCH_TOKEN').stdout)"
@@ -397,13 +392,13 @@ def environment(t):
     ) as w:
         w.load()
         w.go()
-        t.equal(w.printed(), ["-:\n", "-\tnil"], "no token, and a dash for the term, whatever was inherited")
+        same(w.printed(), ["-:\n", "-\tnil"], "no token, and a dash for the term, whatever was inherited")
         w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 7), ("i", 3000), ("s", ""))
         w.expect(STOPPED)
-        t.equal(w.printed()[2], "0.5\n", "what on_stopped starts belongs to its term")
+        same(w.printed()[2], "0.5\n", "what on_stopped starts belongs to its term")
 
 
-def far_errors(t):
+def far_errors():
     """Errors of tasks"""
     text = """local function deep() error 'deep down' end
 local function middle() sleep(0.001) deep() end
@@ -411,13 +406,13 @@ return { on_leading = function() tasks.wait_all { middle } end }"""
     with worker(text) as w:
         w.lead()
         got = w.expect(END)["text"]
-        t.ok(
+        ok(
             got.endswith("script.lua:1: deep down"),
             "an error in a task of wait_all ends the term, when nobody catches it",
             got,
         )
         log = [line["message"] for line in w.log() if line["event"] == "hook_failed"][0]
-        t.ok(
+        ok(
             0 < log.find("script.lua:1: in") < log.find("script.lua:2: in") < log.rfind("script.lua:3: in")
             and log.count("stack traceback") == 2,
             "its traceback shows where it was raised, and who waited",
@@ -427,19 +422,19 @@ return { on_leading = function() tasks.wait_all { middle } end }"""
         "return { on_leading = function() local q = tasks.queue() spawn(function() q:put(1) error 'lost' end) q:take() sleep(100) end }"
     ) as w:
         w.lead()
-        t.ok(w.expect(END)["text"].endswith("lost"), "an error in a task that nobody waits for ends it at once")
+        ok(w.expect(END)["text"].endswith("lost"), "an error in a task that nobody waits for ends it at once")
     with worker(
         "return { on_leading = function() pcall(tasks.first, { function() pcall(sleep, 100) error 'late' end, function() end }) print 'on' sleep(100) end }"
     ) as w:
         w.lead()
         w.wait_print("on")
-        t.ok(
+        ok(
             w.quiet() and "late" in w.log_text(),
             "one of a task that is being cancelled is logged, and the term goes on",
         )
 
 
-Tap().run(
+run(
     [
         far_errors,
         a_term,

@@ -17,7 +17,9 @@ import time
 from http.server import BaseHTTPRequestHandler
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import EXIT, SCRIPTS, STOPPED, Tap, Worker
+from player import EXIT, SCRIPTS, STOPPED, Worker
+from processes import LUNARCH
+from tap import ok, run
 
 counts = {"n": 0, "later": 0, "open": 0, "tunnels": 0}
 lock = threading.Lock()
@@ -273,7 +275,7 @@ def certificates(d):
         )
 
 
-def the_client(t, mode, args):
+def the_client(mode, args):
     with Worker(os.path.join(SCRIPTS, "http_client.lua"), mode, *args, env={"http_proxy": "", "no_proxy": ""}) as w:
         w.ready()
         w.lead()
@@ -282,15 +284,15 @@ def the_client(t, mode, args):
             if line.startswith("#"):
                 print(line)
             elif " - " in line:
-                t.ok(line.startswith("ok"), "%s: %s" % (mode, line.split(" - ", 1)[1]))
-        t.ok(
+                ok(line.startswith("ok"), "%s: %s" % (mode, line.split(" - ", 1)[1]))
+        ok(
             kind == EXIT and fields["code"] == 0,
             mode + ": runs to its end and says that all is well",
             "%d %r\n%s" % (kind, fields, w.log_text()[-3000:]),
         )
 
 
-def the_end_of_a_term(t, base):
+def the_end_of_a_term(base):
     text = """kept = false
 return { on_leading = function()
   kept = http.get("%s/endless", { stream = true })
@@ -314,21 +316,19 @@ end }""" % (
         w.wait_for(lambda: counts["open"] == 5, "five requests")
         w.stop()
         w.expect(STOPPED)
-        t.ok([p for p in w.printed() if p.startswith("hello")], "on_stopped can ask", w.printed())
-        t.ok(
+        ok([p for p in w.printed() if p.startswith("hello")], "on_stopped can ask", w.printed())
+        ok(
             "kept\tcancelled" in w.printed(),
             "but a stream of the term has ended with it, though it was kept",
             w.printed(),
         )
         w.wait_for(lambda: counts["open"] == 0, "the end of the requests")
-        t.ok(True, "and so have its requests: the server sees their connections close")
+        ok(True, "and so have its requests: the server sees their connections close")
 
 
-def without(t):
+def without():
     directory = tempfile.mkdtemp(prefix="lunarch-test-")
-    from player import BINARY
-
-    shutil.copy(BINARY, directory + "/lunarch")
+    shutil.copy(LUNARCH, directory + "/lunarch")
     p = subprocess.run(
         [
             directory + "/lunarch",
@@ -343,7 +343,7 @@ def without(t):
         text=True,
         timeout=60,
     )
-    t.ok(
+    ok(
         "http: this program was built or installed without its module http.so" in p.stderr,
         "without the module: an error that names it",
         p.stderr[-500:],
@@ -352,7 +352,6 @@ def without(t):
 
 
 def main():
-    t = Tap()
     d = tempfile.mkdtemp(prefix="lunarch-test-")
     certificates(d)
     plain = serve(Server(("127.0.0.1", 0), Handler))
@@ -365,10 +364,10 @@ def main():
     serve(UnixServer(d + "/socket", Handler))
     base = "http://127.0.0.1:%d" % plain.server_address[1]
     args = [base, "https://127.0.0.1:%d" % secure.server_address[1], d + "/socket", base, d]
-    tests = [lambda t, m=mode: the_client(t, m, args) for mode in ("plain", "gc", "generational")]
-    tests += [lambda t: the_end_of_a_term(t, base), without]
+    tests = [lambda m=mode: the_client(m, args) for mode in ("plain", "gc", "generational")]
+    tests += [lambda: the_end_of_a_term(base), without]
     try:
-        t.run(tests)
+        run(tests)
     finally:
         shutil.rmtree(d)
 

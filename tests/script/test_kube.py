@@ -12,7 +12,9 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import PATIENCE, ROOT, Candidate, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import PATIENCE, ROOT, scratch, wait_for
+from tap import done, ok, same
 
 PODS = "/api/v1/namespaces/n/pods"
 
@@ -188,8 +190,13 @@ def main():
             f.write(text)
     for i in range(1, 1202):
         api.put(f"p{i}")
-    refuse = lambda code, *headers: lambda h: h.answer(code, status(code, "because"), headers)
-    go_on = lambda h: False
+
+    def refuse(code, *headers):
+        return lambda h: h.answer(code, status(code, "because"), headers)
+
+    def go_on(h):
+        return False
+
     api.faults += [
         go_on,
         go_on,
@@ -220,10 +227,16 @@ def main():
         env={"POD_NAME": "p2", "KUBERNETES_SERVICE_HOST": ""},
         options=(),
     )
-    heard = lambda *words: c.wait("print", "\t".join(words))
+
+    def heard(*words):
+        return c.wait("print", "\t".join(words))
+
     ok(heard("event", "added", "p1201"), "the watch begins with what is there")
     said = [e["message"] for e in c.all("print")]
-    has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
+    def has(*words):
+        return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
     ok(has("get\tp1"), "an object is got")
     ok(has("missing\tfalse\tmissing\t404", '"none" not found'), "what is not there is an error with the server's words")
     ok(has("denied\tfalse\tdenied\t403", "because"), "so is a refusal")
@@ -355,7 +368,10 @@ def label_leader():
         env={"POD_NAME": "me"},
         options=["--lease-duration", "60s"],
     )
-    labels = lambda: [n for n, p in api.pods.items() if p["metadata"]["labels"].get(label)]
+
+    def labels():
+        return [n for n, p in api.pods.items() if p["metadata"]["labels"].get(label)]
+
     if not ok(
         wait_for(lambda: labels() == ["me"]),
         "label-leader: a dead leader's label is taken away, though listing and patching it fail at first",

@@ -15,9 +15,9 @@ from player import (
     ON_STOPPED,
     QUIT,
     RECLAIM,
-    Tap,
     Worker,
 )
+from tap import ok, run, same
 
 
 def load(text=None, *args, **more):
@@ -25,7 +25,7 @@ def load(text=None, *args, **more):
         return w.load()
 
 
-def a_table(t):
+def a_table():
     """One election, with every key"""
     (e,) = load(
         """
@@ -40,8 +40,8 @@ return {
 }"""
     )
     where = e.pop("where")
-    t.ok(where.endswith("script.lua:8"), "it says where on_leading is", where)
-    t.equal(
+    ok(where.endswith("script.lua:8"), "it says where on_leading is", where)
+    same(
         e,
         dict(
             index=0,
@@ -60,19 +60,17 @@ return {
     )
 
 
-def smaller(t):
+def smaller():
     """Other ways to say it"""
     (e,) = load("return { on_new_leader = print, address = function() return 'a' end }")
-    t.equal(e["flags"], OBSERVER | ADDRESS_FUNCTION, "no on_leading: an observer; the address may be a function")
-    t.equal((e["lease_ms"], e["lock"]), (-1, ""), "what is not given is not sent")
+    same(e["flags"], OBSERVER | ADDRESS_FUNCTION, "no on_leading: an observer; the address may be a function")
+    same((e["lease_ms"], e["lock"]), (-1, ""), "what is not given is not sent")
     (e,) = load("\n\nfunction on_leading(term) end\nfunction on_stopped() end\nlocal function helper() end helper()")
-    t.ok(e["where"].endswith("script.lua:3") and e["flags"] == ON_STOPPED, "hooks may be global functions", e)
+    ok(e["where"].endswith("script.lua:3") and e["flags"] == ON_STOPPED, "hooks may be global functions", e)
     many = load("local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = print } end return l")
-    t.equal([e["name"] for e in many], ["e%d" % i for i in range(1, 1001)], "a list of a thousand elections, in order")
-    t.equal(
-        len(load("#!/usr/bin/lunarch run\nreturn { on_leading = print }")), 1, "a first line for the shell is skipped"
-    )
-    t.equal(
+    same([e["name"] for e in many], ["e%d" % i for i in range(1, 1001)], "a list of a thousand elections, in order")
+    same(len(load("#!/usr/bin/lunarch run\nreturn { on_leading = print }")), 1, "a first line for the shell is skipped")
+    same(
         len(load("sleep(0.01) local r = exec { 'true' } assert(r.ok) return { on_leading = print }")),
         1,
         "a script may wait while it loads",
@@ -80,10 +78,10 @@ def smaller(t):
     (e,) = load(
         "assert(... == 'a' and select('#', ...) == 2 and arg[2] == 'b c')\nreturn { on_leading = print }", "a", "b c"
     )
-    t.equal(e["index"], 0, "arguments come as ... and arg")
+    same(e["index"], 0, "arguments come as ... and arg")
 
 
-def bodies(t):
+def bodies():
     """Text given with -e"""
     for body, what in [
         ("print(term.token)", "text that returns nothing is the body of on_leading"),
@@ -91,12 +89,12 @@ def bodies(t):
         ("return false, 'not me'", "also when it declines at once"),
     ]:
         (e,) = load(body=body)
-        t.equal((e["flags"], e["where"]), (0, "(-e):1"), what)
+        same((e["flags"], e["where"]), (0, "(-e):1"), what)
     (e,) = load(body="function on_leading() end function on_stopped() end")
-    t.equal(e["flags"], ON_STOPPED, "text that defines hooks is a script")
+    same(e["flags"], ON_STOPPED, "text that defines hooks is a script")
     (e,) = load(body="return { on_new_leader = print }")
-    t.equal(e["flags"], OBSERVER, "text that returns a table too")
-    t.equal(load(body="x ="), "(-e):1: unexpected symbol near <eof>", "a syntax error in it")
+    same(e["flags"], OBSERVER, "text that returns a table too")
+    same(load(body="x ="), "(-e):1: unexpected symbol near <eof>", "a syntax error in it")
 
 
 WRONG = [
@@ -157,28 +155,26 @@ WRONG = [
 ]
 
 
-def mistakes(t):
+def mistakes():
     """Mistakes are told"""
     for text, part in WRONG:
         with Worker(text=text, files={"broken.lua": "\nlocal x = = 1"}) as w:
             got = w.load()
-        t.ok(isinstance(got, str) and part in got, "%r: %r" % (text[:60], part), got)
+        ok(isinstance(got, str) and part in got, "%r: %r" % (text[:60], part), got)
 
 
-def files(t):
+def files():
     """Scripts that cannot be read"""
     with Worker("/nowhere/x.lua") as w:
-        t.equal(
-            w.load(), "cannot open the script /nowhere/x.lua: No such file or directory", "a script that is not there"
-        )
+        same(w.load(), "cannot open the script /nowhere/x.lua: No such file or directory", "a script that is not there")
     with Worker("/tmp") as w:
-        t.equal(w.load(), "cannot read the script /tmp: Is a directory", "a directory")
+        same(w.load(), "cannot read the script /tmp: Is a directory", "a directory")
     with Worker("/dev/zero") as w:
-        t.equal(w.load(), "the script /dev/zero is larger than 16 MB", "an endless file")
+        same(w.load(), "the script /dev/zero is larger than 16 MB", "an endless file")
     with Worker(text="") as w:
-        t.ok("returns nothing" in w.load(), "an empty file")
+        ok("returns nothing" in w.load(), "an empty file")
         w.send(QUIT)
-        t.equal(w.process.wait(30), 0, "after a failed load the worker waits to be told to leave")
+        same(w.process.wait(30), 0, "after a failed load the worker waits to be told to leave")
     env = {
         "LUA_PATH": "/evil/?.lua",
         "LUA_CPATH": "/evil/?.so",
@@ -186,25 +182,25 @@ def files(t):
         "LUA_INIT": "error('x')",
     }
     got = load("assert(not (package.path .. package.cpath):find 'evil') return { on_leading = print }", env=env)
-    t.equal(len(got), 1, "LUA_PATH and its like do not count")
+    same(len(got), 1, "LUA_PATH and its like do not count")
 
 
-def quitting(t):
+def quitting():
     """Leaving"""
     with Worker(text="return { on_leading = print }") as w:
         w.load()
         w.wire.close()
-        t.equal(w.process.wait(30), 0, "when the elector is gone the worker leaves, with status 0")
+        same(w.process.wait(30), 0, "when the elector is gone the worker leaves, with status 0")
     with Worker(text="io.write('no newline') return { on_leading = print }") as w:
         w.load()
         w.send(QUIT)
-        t.equal((w.process.wait(30), w.output()), (0, "no newline"), "what was written is flushed at the end")
+        same((w.process.wait(30), w.output()), (0, "no newline"), "what was written is flushed at the end")
     with Worker(text="return { on_leading = print }") as w:
         w.load()
         w.send(LOAD_FAILED)
-        t.equal(w.process.wait(30), 1, "a message that makes no sense ends the worker")
+        same(w.process.wait(30), 1, "a message that makes no sense ends the worker")
     with Worker(text="os.exit(3)") as w:
-        t.equal(w.receive()[1], {"code": 3}, "os.exit while loading asks for the end of the program")
+        same(w.receive()[1], {"code": 3}, "os.exit while loading asks for the end of the program")
 
 
-Tap().run([a_table, smaller, bodies, mistakes, files, quitting])
+run([a_table, smaller, bodies, mistakes, files, quitting])

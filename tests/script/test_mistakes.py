@@ -14,7 +14,9 @@ import time
 from socketserver import StreamRequestHandler, ThreadingTCPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import LUNARCH, Candidate, at_once, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import LUNARCH, scratch, wait_for
+from tap import at_once, done, note, ok, same
 
 TMP = scratch()
 # Two gigabytes that nobody has: a machine's memory must not decide what is tested.

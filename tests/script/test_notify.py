@@ -12,8 +12,10 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import Candidate, done, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
 from postbox import Mailbox
+from processes import scratch, wait_for
+from tap import done, note, ok, same
 
 room = scratch()
 posts, entries = [], []

@@ -5,10 +5,11 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import END, EXIT, SCRIPTS, Tap, Worker
+from player import END, EXIT, SCRIPTS, Worker
+from tap import ok, run
 
 
-def run(tap, name, mode):
+def run_script(name, mode):
     with Worker(os.path.join(SCRIPTS, name + ".lua"), *mode) as w:
         w.ready()
         w.lead()
@@ -18,9 +19,9 @@ def run(tap, name, mode):
             if line.startswith("#"):
                 print(line)
             elif " - " in line:
-                tap.ok(line.startswith("ok"), label + ": " + line.split(" - ", 1)[1])
+                ok(line.startswith("ok"), label + ": " + line.split(" - ", 1)[1])
         plan = [line for line in w.output().splitlines() if line.startswith("1..")]
-        tap.ok(
+        ok(
             kind == EXIT and fields["code"] == 0 and len(plan) == 1,
             label + ": runs to its end and says that all is well",
             "%d %r\n%s" % (kind, fields, w.log_text() if kind == END else ""),
@@ -28,7 +29,6 @@ def run(tap, name, mode):
 
 
 def main():
-    tap = Tap()
     names = sorted(
         n[:-4]
         for n in os.listdir(SCRIPTS)
@@ -38,12 +38,12 @@ def main():
     for name in names:
         for mode in ([], ["gc"], ["generational"]):
 
-            def test(t, name=name, mode=mode):
-                run(t, name, mode)
+            def test(name=name, mode=mode):
+                run_script(name, mode)
 
             test.__doc__ = "%s %s" % (name, mode)
             tests.append(test)
-    tap.run(tests)
+    run(tests)
 
 
 main()

@@ -7,8 +7,10 @@ import os
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import PATIENCE, Candidate, done, note, ok, same, scratch, stop_everyone
+from candidates import Candidate, stop_everyone
+from processes import PATIENCE, scratch
 from servers import Bouncer, Postgres, free_port
+from tap import done, note, ok, same
 
 MODULE = r"""
 local sql = require "lunarch.sql"
@@ -88,7 +90,12 @@ with Postgres(auth="scram-sha-256") as server, Bouncer(server) as bouncer:
     )
     same(c.leave(3 * PATIENCE), 0, "lunarch.sql does what it says to the end")
 said = [e["message"] for e in c.all("print")]
-has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
+
+def has(*words):
+    return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
+
 good = True
 good &= ok(has("made\ttrue"), "tables are made")
 good &= ok(has("odd\ttrue\ttrue\t2\t1\t1"), "a value comes back as it was, whatever SQL it looks like")

@@ -7,7 +7,8 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import END, STOPPED, Tap, Worker
+from player import END, STOPPED, Worker
+from tap import ok, run, same
 
 PRELUDE = """
 local function leave(what) return setmetatable({}, { __close = function() print("closed", what) end }) end
@@ -70,7 +71,7 @@ ORDERLY = [
 ]
 
 
-def orderly(t, what, code):
+def orderly(what, code):
     with Worker(text=PRELUDE % code) as w:
         w.ready()
         w.lead()
@@ -93,13 +94,13 @@ def orderly(t, what, code):
             and printed.index("closed\tmark") < printed.index("stopped\texpired")
             and "must not come here" not in printed
         )
-        t.ok(good and w.process.poll() is None, what + " ends in order: <close>, then on_stopped, once", printed)
+        ok(good and w.process.poll() is None, what + " ends in order: <close>, then on_stopped, once", printed)
         print("# %.1f ms" % (took * 1000))
         w.lead(term=2)
         w.wait_for(lambda: w.printed().count("in") == 2, "the next term")
 
 
-def cleaning_up(t):
+def cleaning_up():
     """Cleaning up"""
     with Worker(
         text=PRELUDE % "local c <close> = setmetatable({}, { __close = function() local n = 0 "
@@ -110,7 +111,7 @@ def cleaning_up(t):
         w.wait_print("in")
         w.stop()
         w.expect(STOPPED)
-        t.ok(
+        ok(
             "sum\t5000050000" in w.printed(),
             "an interrupted task has room for some 100,000 steps of clean-up",
             w.printed(),
@@ -121,7 +122,7 @@ def cleaning_up(t):
         w.wait_print("in")
         w.stop()
         w.expect(STOPPED)
-        t.ok("closed\tmark" in w.printed(), "a clean-up that does not end is interrupted in turn", w.printed())
+        ok("closed\tmark" in w.printed(), "a clean-up that does not end is interrupted in turn", w.printed())
     with Worker(
         text="return { on_leading = function(term) term:spawn(sleep, 100) exec { 'sleep', '100' } end,"
         "on_stopped = function() print(exec('echo ran').stdout) spawn(sleep, 100) end }"
@@ -130,7 +131,7 @@ def cleaning_up(t):
         w.lead()
         w.stop()
         w.expect(STOPPED)
-        t.ok(True, "what on_stopped starts ends with it")
+        ok(True, "what on_stopped starts ends with it")
     with Worker(
         text="return { on_leading = function() print 'in' end, on_stopped = function() print 'slow' sleep(1000) end }"
     ) as w:
@@ -139,7 +140,7 @@ def cleaning_up(t):
         w.wait_print("in")
         w.stop(grace=0.3)
         w.expect(STOPPED)
-        t.ok(
+        ok(
             [x for x in w.log() if x["event"] == "on_stopped_slow"],
             "an on_stopped that waits too long is cancelled, and that is logged",
         )
@@ -153,7 +154,7 @@ def cleaning_up(t):
         w.wait_print("slow")
         w.stop("lost", grace=0.1)
         w.expect(STOPPED)
-        t.ok(True, "a second STOP may shorten the time")
+        ok(True, "a second STOP may shorten the time")
     with Worker(
         text="return { on_leading = function() exec(\"trap '' TERM; echo in; while :; do sleep 0.05; done\", { stdout = 'inherit' }) end }"
     ) as w:
@@ -161,13 +162,13 @@ def cleaning_up(t):
         w.lead()
         w.wait_for(lambda: w.output() == "in\n", "the child's word")
         w.stop("shutdown", grace=1000.0, held=True)
-        t.ok(w.quiet(), "a child that ignores SIGTERM has half the time")
+        ok(w.quiet(), "a child that ignores SIGTERM has half the time")
         w.stop("lost", grace=0.2)
         w.expect(STOPPED)
-        t.ok(True, "which a second STOP shortens too")
+        ok(True, "which a second STOP shortens too")
 
 
-def children(t):
+def children():
     """Children"""
     mark = "mark-%d-%f" % (os.getpid(), time.time())
     with Worker(
@@ -196,10 +197,10 @@ def children(t):
         w.stop()
         w.expect(STOPPED)
         w.wait_for(lambda: not alive(), "the end of the groups")
-        t.ok(True, "children and what their groups hold are gone with the term")
+        ok(True, "children and what their groups hold are gone with the term")
 
 
-def not_ours_to_stop(t):
+def not_ours_to_stop():
     """Not ours to stop"""
     with Worker(
         text="return { on_leading = function() print 'in' string.find(('a'):rep(60), ('a*'):rep(60) .. 'b') end }"
@@ -215,12 +216,12 @@ def not_ours_to_stop(t):
         before = spent_ns()
         w.wait_for(lambda: spent_ns() > before + 2e8, "its time in string.find")  # before that it can be stopped
         w.stop()
-        t.ok(w.quiet(0.3), "a pathological string.find runs on: it is the guard's")
+        ok(w.quiet(0.3), "a pathological string.find runs on: it is the guard's")
         w.process.send_signal(signal.SIGKILL)
-        t.equal(w.process.wait(30), -signal.SIGKILL, "and SIGKILL ends it")
+        same(w.process.wait(30), -signal.SIGKILL, "and SIGKILL ends it")
 
 
-def waking_late(t):
+def waking_late():
     """Waking up late"""
     spin = "return { on_leading = function() print 'in' local n = 0 while true do n = n + 1 if n % 1000 == 0 then io.write(n, '\\n') end end end }"
     with Worker(text=spin) as w:
@@ -232,8 +233,8 @@ def waking_late(t):
         before = w.output()
         w.page.begin(0, 1, 100, seconds=-5, kill=-1)
         w.process.send_signal(signal.SIGCONT)
-        t.equal(w.process.wait(30), -signal.SIGKILL, "continued after the kill deadline it kills itself")
-        t.ok(len(w.output()) - len(before) < 100, "before the script's code runs on")
+        same(w.process.wait(30), -signal.SIGKILL, "continued after the kill deadline it kills itself")
+        ok(len(w.output()) - len(before) < 100, "before the script's code runs on")
     with Worker(text=PRELUDE % "for_ever()") as w:
         w.ready()
         w.lead()
@@ -243,20 +244,20 @@ def waking_late(t):
         w.page.begin(0, 1, 100, seconds=-5, kill=100)
         w.process.send_signal(signal.SIGCONT)
         w.wait_print("closed\tmark")
-        t.ok(
+        ok(
             w.quiet(),
             "continued after the end of the term, but before that deadline: the task ends, and STOP is awaited",
         )
         w.stop("expired", interrupt=False)
         w.expect(STOPPED)
-        t.equal(w.printed()[-1], "stopped\texpired", "then on_stopped runs")
+        same(w.printed()[-1], "stopped\texpired", "then on_stopped runs")
     with Worker(
         text="return { on_leading = function(term) print 'in' local ok, why repeat ok, why = pcall(sleep, 0.01) until not ok print(why, term:is_leading()) end }"
     ) as w:
         w.ready()
         w.lead(seconds=0.1)
         w.wait_print("term ended\tfalse")
-        t.ok(True, "a term that runs out ends its waits without any message")
+        ok(True, "a term that runs out ends its waits without any message")
     with Worker(text=PRELUDE % "for_ever()") as w:
         w.ready()
         w.lead()
@@ -265,17 +266,17 @@ def waking_late(t):
             w.process.send_signal(signal.SIGRTMIN)
             w.process.send_signal(signal.SIGCONT)
         time.sleep(0.05)
-        t.equal(w.printed(), ["in"], "a signal without a cause changes nothing")
+        same(w.printed(), ["in"], "a signal without a cause changes nothing")
 
 
 def cases():
     for what, code in ORDERLY:
 
-        def test(t, what=what, code=code):
-            orderly(t, what, code)
+        def test(what=what, code=code):
+            orderly(what, code)
 
         test.__doc__ = what
         yield test
 
 
-Tap().run([*cases(), cleaning_up, children, not_ours_to_stop, waking_late])
+run([*cases(), cleaning_up, children, not_ours_to_stop, waking_late])

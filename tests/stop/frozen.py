@@ -11,7 +11,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import Candidate, alive, at_once, done, moment, note, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import alive, moment, scratch, wait_for
+from tap import at_once, done, note, ok, same
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 TRIES = 5  # a machine that is busy may be late once; one that was told a wrong time is late always

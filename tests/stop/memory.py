@@ -7,7 +7,9 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import Candidate, alive, done, note, ok, scratch, skip, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import alive, scratch, wait_for
+from tap import done, note, ok, skip
 
 LIMIT = 96 << 20
 HOG = """

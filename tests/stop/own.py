@@ -9,7 +9,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import FAST, LUNARCH, PATIENCE, Candidate, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import FAST, Candidate, stop_everyone
+from processes import LUNARCH, PATIENCE, scratch, wait_for
+from tap import done, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 directory = scratch()

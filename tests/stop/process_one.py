@@ -9,24 +9,9 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import (
-    LUNARCH,
-    PATIENCE,
-    STEADY,
-    Candidate,
-    alive,
-    at_once,
-    children,
-    done,
-    marked,
-    note,
-    ok,
-    same,
-    scratch,
-    skip,
-    stop_everyone,
-    wait_for,
-)
+from candidates import STEADY, Candidate, stop_everyone
+from processes import LUNARCH, PATIENCE, alive, children, marked, scratch, wait_for
+from tap import at_once, done, note, ok, same, skip
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 APART = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
@@ -145,7 +130,10 @@ def strangers():
         [*enter, "/bin/sh", "-c", "exec </dev/null >/dev/null 2>&1; setsid /bin/sleep 1000 & setsid /bin/sleep 0.1 &"],
         check=True,
     )
-    others = lambda: [p for p in children(s.elector) if p != s.guard() and alive(p)]
+
+    def others():
+        return [p for p in children(s.elector) if p != s.guard() and alive(p)]
+
     left = wait_for(lambda: len(others()) <= 1 and [p for p in others() if is_called(p, b"1000")])
     ok(
         left,

@@ -11,55 +11,16 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from harness import (
-    FAST,
-    Candidate,
-    alive,
-    at_once,
-    children,
-    done,
-    marked,
-    note,
-    ok,
-    same,
-    scratch,
-    stop_everyone,
-    wait_for,
-)
+from candidates import FAST, WATCHED, Candidate, stop_everyone, timing
+from processes import alive, children, marked, scratch, wait_for
+from tap import at_once, done, note, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-# Between the kill and the next leader there are 1.5 s, which a machine may be late by. A busy one takes seconds to make a
-# thousand processes die, and what is not dead within the kill allowance is for good reasons the end of the program.
-STEADY = [
-    "--lease-duration",
-    "4s",
-    "--renew-deadline",
-    "2s",
-    "--retry-period",
-    "300ms",
-    "--stop-grace",
-    "500ms",
-    "--kill-allowance",
-    "750ms",
-    "--drift-allowance",
-    "750ms",
-]
-CROWD = [
-    "--lease-duration",
-    "24s",
-    "--renew-deadline",
-    "2s",
-    "--retry-period",
-    "300ms",
-    "--stop-grace",
-    "500ms",
-    "--kill-allowance",
-    "16s",
-    "--drift-allowance",
-    "5s",
-]
+# A busy machine takes seconds to make a thousand processes die, and what is not dead within the kill allowance is for good reasons
+# the end of the program.
+CROWD = timing("24s", renew="2s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
 
 
 def scripts():
@@ -122,12 +83,8 @@ class Case:
 
     def end(self):
         for c in (self.first, getattr(self, "second", None)):
-            if c and c.process.poll() is None:
-                c.kill(CONT)
-                c.kill(signal.SIGTERM)
-                if c.leave(20) is None:
-                    c.kill(KILL)
-                    c.leave(20)
+            if c:
+                c.stop()
         for pid in marked(self.mark):
             self.first.kill(KILL, pid)
         shutil.rmtree(self.dir, ignore_errors=True)
@@ -193,7 +150,7 @@ def lose_the_lease(script, how):
     """how: "robbed" has it at once in somebody else's hands, whose lease the next candidate waits out; "cut off" leaves the
     script until the renew deadline, its grace, and the kill allowance."""
     name = f"{script[3:-4]}, {how}"
-    case = Case(script, CROWD if "thousand" in script else STEADY, apart=how == "cut off")
+    case = Case(script, CROWD if "thousand" in script else WATCHED, apart=how == "cut off")
     case.second = case.candidate("00-obedient.lua")
     case.second.wait("new_leader")
     began = time.monotonic()

@@ -13,8 +13,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze, leave
-from harness import at_once, children, done, note, ok, same, wait_for
+from field import Field, freeze
+from processes import children, wait_for
+from tap import at_once, done, note, ok, same
 
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 SEED = int(os.environ.get("CHAOS_SEED") or time.time_ns() % 1000000)
@@ -165,7 +166,7 @@ def pairing(f, number):
     """on_stopped once for each on_leading that began, unless the elector died with it, and never for another term."""
     wrong = []
     for c in f.candidates:
-        leave(c)
+        c.stop()
         wait_for(lambda: c.closed)
         led = [e["message"].split()[1] for e in c.all("print", "leading ")]
         ended = [e["message"].split()[1] for e in c.all("print", "stopped ")]

@@ -7,8 +7,10 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import STEADY, freeze
-from harness import Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import WATCHED, Candidate, stop_everyone
+from field import freeze
+from processes import scratch, wait_for
+from tap import at_once, done, ok, same
 
 SCRIPT = """
 return {
@@ -53,7 +55,7 @@ class Ring:
             name,
             self.script,
             *(["--", *args] if args else []),
-            options=STEADY,
+            options=WATCHED,
             cwd=self.dir,
             **kw,
         )
@@ -164,11 +166,11 @@ def several():
         "one.name, two.name = 'one', 'two' return { one, two }"
     )
     r = Ring(two)
-    a = Candidate("--lock", r.lock + "-{name}", r.script, options=STEADY, cwd=r.dir)
+    a = Candidate("--lock", r.lock + "-{name}", r.script, options=WATCHED, cwd=r.dir)
     ok(a.wait("print", "saved 1", 2), "two elections of a script save side by side, each into its own record")
     a.kill(signal.SIGTERM)
     a.leave()
-    b = Candidate("--lock", r.lock + "-{name}", r.script, options=STEADY, cwd=r.dir)
+    b = Candidate("--lock", r.lock + "-{name}", r.script, options=WATCHED, cwd=r.dir)
     ok(b.wait("print", "loaded 1", 2), "and load from it")
 
 

@@ -8,9 +8,11 @@ import signal
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import ROOT, Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone
+from processes import ROOT, scratch, wait_for
 from proxy import Proxy
 from servers import Postgres, Redis
+from tap import at_once, done, failures, ok, same
 
 TIMES = ["--lease-duration", "9s"]
 
@@ -78,7 +80,9 @@ class OnPostgres:
     def wait_for_copies(self):
         """As docs/locks.md says."""
         with open(os.path.join(ROOT, "docs", "locks.md")) as f:
-            setting = next(l.strip() for l in f if l.strip().startswith("ALTER SYSTEM SET synchronous_standby_names"))
+            setting = next(
+                line.strip() for line in f if line.strip().startswith("ALTER SYSTEM SET synchronous_standby_names")
+            )
         self.first.sql(setting)
         self.first.sql("SELECT pg_reload_conf()")
         wait_for(lambda: self.first.sql("SELECT sync_state FROM pg_stat_replication") in ("sync", "quorum"))
@@ -124,10 +128,8 @@ class Pair:
         self.store.promote(self.waits)
 
     def close(self):
-        import harness
-
         for c in self.candidates:
-            if harness._failed:
+            if failures():
                 c.log()
             c.kill(signal.SIGKILL)
             c.leave()

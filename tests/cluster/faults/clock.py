@@ -11,8 +11,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import STEADY, Field, build, freeze, leave
-from harness import PATIENCE, Candidate, at_once, done, ok, same, wait_for
+from candidates import WATCHED, Candidate
+from field import Field, build, freeze
+from processes import PATIENCE, wait_for
+from tap import at_once, done, ok, same
 
 HOUR = 3600
 
@@ -67,7 +69,7 @@ def set_back():
     c = f.start("c", -2 * HOUR)
     c.wait("new_leader", "b leads")
     ok(f.acts(1, "c"), "set back: a frozen leader is waited out by one whose clock is two hours behind")
-    leave(b)
+    b.stop()
     f.verdict("set back an hour")
     f.end()
 
@@ -86,7 +88,7 @@ def set_forward():
     f.set("a", 0)
     f.renewals(12)
     same([len(f.terms()), len(a.all("stopped_leading"))], [1, 0], "set forward a day, and back again: it leads on")
-    leave(a)
+    a.stop()
     ok(f.acts(1, "b"), "set forward: a clean stop hands over at once")
     f.verdict("set forward")
     f.end()
@@ -115,11 +117,11 @@ def cron():
             "--identity",
             name,
             script,
-            options=STEADY,
+            options=WATCHED,
+            name=name,
             cwd=f.dir,
             env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": f.clock(name)},
         )
-        c.name = name
         f.candidates.append(c)
         return c
 
@@ -128,7 +130,7 @@ def cron():
 
     a = start("a", right)
     ok(wait_for(lambda: os.path.exists(f.lock) and mark()), "cron: a job that no leader has seen begins now")
-    leave(a)
+    a.stop()
     record, hour = f.record(), mark() // HOUR * HOUR
     record["checkpoint"]["cron"]["job"] = hour  # it ran then
     with open(f.lock + ".mine", "w") as out:

@@ -11,26 +11,15 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from candidates import stop_everyone, timing
 from field import FAULTS, Field, build
-from harness import ROOT, at_once, done, ok, same, stop_everyone, wait_for
+from processes import ROOT, wait_for
 from proxy import Proxy
 from servers import Postgres
+from tap import at_once, done, failures, ok, same
 
 # The record is as a renewal left it for longer than the test needs to hold the standby back behind it.
-SELDOM = [
-    "--lease-duration",
-    "9s",
-    "--renew-deadline",
-    "6s",
-    "--retry-period",
-    "3s",
-    "--stop-grace",
-    "500ms",
-    "--kill-allowance",
-    "750ms",
-    "--drift-allowance",
-    "750ms",
-]
+SELDOM = timing("9s", renew="6s", retry="3s", stop_grace="500ms", kill="750ms", drift="750ms")
 
 
 class Pair(Field):
@@ -85,17 +74,11 @@ class Pair(Field):
         self.second.promote()
 
     def close(self):
-        if not self.verdict(self.name) or harness_failed() or os.environ.get("LOGS"):
+        if not self.verdict(self.name) or failures() or os.environ.get("LOGS"):
             self.logs()
         self.end()
         self.first.close()
         self.second.close()
-
-
-def harness_failed():
-    import harness
-
-    return harness._failed
 
 
 def let_go():
@@ -133,7 +116,9 @@ def old_primary():
     wait_for(lambda: f.shows(f.second).get("holderIdentity") == "a")
     f.first.sql("ALTER SYSTEM SET log_connections = on")
     with open(os.path.join(ROOT, "docs", "locks.md")) as docs:
-        f.first.sql(next(l.strip() for l in docs if l.strip().startswith("ALTER SYSTEM SET synchronous_standby_names")))
+        f.first.sql(
+            next(line.strip() for line in docs if line.strip().startswith("ALTER SYSTEM SET synchronous_standby_names"))
+        )
     f.fail_over()
 
     def renewed():

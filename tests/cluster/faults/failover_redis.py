@@ -12,27 +12,15 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import harness
+from candidates import stop_everyone, timing
 from field import FAULTS, Field, build
-from harness import LUNARCH, at_once, done, ok, same, stop_everyone, wait_for
+from processes import LUNARCH, wait_for
 from proxy import Proxy
 from servers import Redis
+from tap import at_once, done, failures, ok, same
 
 # The record is as a renewal left it for longer than the test needs to hold the replica back behind it.
-SELDOM = [
-    "--lease-duration",
-    "9s",
-    "--renew-deadline",
-    "6s",
-    "--retry-period",
-    "3s",
-    "--stop-grace",
-    "500ms",
-    "--kill-allowance",
-    "750ms",
-    "--drift-allowance",
-    "750ms",
-]
+SELDOM = timing("9s", renew="6s", retry="3s", stop_grace="500ms", kill="750ms", drift="750ms")
 PATIENT = [*SELDOM, "--retry-period", "500ms"]
 
 
@@ -96,7 +84,7 @@ class Pair(Field):
         return []  # the lost term's are lost with it
 
     def close(self):
-        if not self.verdict(self.name) or harness._failed:
+        if not self.verdict(self.name) or failures():
             self.logs()
         self.end()
         self.first.close()

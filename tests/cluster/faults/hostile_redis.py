@@ -10,15 +10,16 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import leave
-from harness import Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone, timing
+from processes import scratch, wait_for
+from tap import at_once, done, ok, same
 
 MOST_KB = 64 * 1024
 FLOOD = 200 * 1024 * 1024
 TWO = """return {
   { name = "healthy", lock = "%s", on_leading = function() sleep(1000) end },
   { name = "hurt", lock = "redis://127.0.0.1:%d/x", on_leading = function() sleep(1000) end } }"""
-PATIENT = ["--lease-duration", "9s", "--renew-deadline", "6s", "--retry-period", "1s"]
+PATIENT = timing("9s", renew="6s", retry="1s")
 
 
 class Attacker:
@@ -128,7 +129,7 @@ def endless_doubt():
 
 def kb(pid, what):
     with open(f"/proc/{pid}/status") as f:
-        return int(next(l for l in f if l.startswith(what + ":")).split()[1])
+        return int(next(line for line in f if line.startswith(what + ":")).split()[1])
 
 
 def attacked(name, serve, said, rounds=3):
@@ -136,7 +137,10 @@ def attacked(name, serve, said, rounds=3):
     them = Attacker(serve)
     c = Candidate("-e", TWO % (os.path.join(home, "lock"), them.port), options=PATIENT, cwd=home)
     ok(c.wait("became_leader"), f"{name}: one election leads")
-    complained = lambda: sum(len(c.all(e, said)) for e in ("read_failed", "acquire_failed"))
+
+    def complained():
+        return sum(len(c.all(e, said)) for e in ("read_failed", "acquire_failed"))
+
     if not ok(wait_for(lambda: complained() >= 1 and them.served >= rounds), f"{name}: the other is told: {said}"):
         c.log()
     held = json.load(open(os.path.join(home, "lock")))
@@ -148,7 +152,7 @@ def attacked(name, serve, said, rounds=3):
     same((len(c.all("became_leader")), len(c.all("stopped_leading"))), (1, 0), f"{name}: and has kept its term")
     most = kb(c.pid, "VmHWM")
     ok(most < MOST_KB, f"{name}: the elector never had more than {MOST_KB // 1024} MB ({most // 1024})")
-    same(leave(c), 0, f"{name}: it leaves in peace")
+    same(c.stop(), 0, f"{name}: it leaves in peace")
     them.listener.close()
     return c
 

@@ -7,7 +7,9 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import Candidate, done, note, ok, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone, timing
+from processes import wait_for
+from tap import done, note, ok
 
 STORES = 12  # with a name each; a lookup that hangs takes a thread for ten seconds and more
 room = tempfile.mkdtemp(
@@ -37,7 +39,7 @@ os.execv(sys.argv[2], sys.argv[2:])
 """
 c = Candidate(
     os.path.join(room, "script.lua"),
-    options=["--lease-duration", "15s", "--renew-deadline", "10s", "--retry-period", "1s"],
+    options=timing("15s", renew="10s", retry="1s"),
     prefix=["unshare", "--mount", "--net", sys.executable, "-c", DEAF, os.path.join(room, "resolv.conf")],
 )
 ok(wait_for(lambda: c.said("leads")), "hanging name lookups: the election on a file leads")

@@ -9,12 +9,14 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import PATIENCE, Candidate, at_once, done, ok, same, scratch, stop_everyone, wait_for
+from candidates import Candidate, stop_everyone, timing
 from lock_driver import Driver, record
+from processes import PATIENCE, scratch, wait_for
 from proxy import Proxy
 from stores import Etcd, Postgres, Redis, Zk, ZooKeeper, b64
+from tap import at_once, done, ok, same
 
-TIMES = ["--lease-duration", "2s", "--renew-deadline", "1.4s", "--retry-period", "1s"]  # an operation has a second
+TIMES = timing("2s", renew="1.4s", retry="1s")  # an operation has a second
 WINDOW_S = 13  # with a watch: tries at 0, 2, 6, 14 s; those who do not slow down make seven
 WRONG, RIGHT = "gehe1m", "geheim"
 THEIRS = b"config of another program"

@@ -11,8 +11,9 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze, leave
-from harness import at_once, children, done, ok, same, wait_for
+from field import Field, freeze
+from processes import children, wait_for
+from tap import at_once, done, ok, same
 
 USER = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 ANOTHER_TIME = ["unshare", *USER, "--time", "--boottime", "1000000", "--"]
@@ -33,7 +34,6 @@ def namespaces():
     b = f.join("b", strict=True)
     ok(b.wait("new_leader", "a leads"), "two PID namespaces: the one outside follows")
     ok(f.record()["pid"] < 100, "two PID namespaces: the record's pid means something inside only")
-    changes = a.all("print")
     a.kill(signal.SIGKILL, elector_of(a))
     ok(f.acts(1, "b"), "two PID namespaces: a killed holder inside is followed by the one outside")
     same(
@@ -80,7 +80,7 @@ def time_namespaces():
         [["a", "b"], [], []],
         "two time namespaces: and lets it lead on",
     )
-    leave(b)
+    b.stop()
     ok(f.acts(2, "a"), "two time namespaces: a clean stop hands over at once all the same")
     f.verdict("two time namespaces")
     f.end()
@@ -108,7 +108,7 @@ def another_host():
         )
         b = f.join("b", lock=f.lock + option)
         ok(b.wait("new_leader", "a leads"), f"another host, {what}: a second candidate follows")
-        leave(a)
+        a.stop()
         ok(f.acts(1, "b"), f"another host, {what}: and leads when the first one is stopped")
         f.verdict(f"another host, {what}")
         f.end()
@@ -188,10 +188,10 @@ def reclaim():
     ok(f.acts(2), "--reclaim: its lease's end does")
     same(b.all("holder_dead"), [], "--reclaim: and nothing was proved")
     os.kill(frozen, signal.SIGCONT)
-    leave(a)
+    a.stop()
 
     # Killed, it is proved dead, and taken over at once: the lease is an hour's.
-    leave(b)
+    b.stop()
     os.unlink(f.lock)
     hour = ["--lease-duration", "1h"]
     a = f.join("pod-0", "--reclaim", times=hour)
@@ -201,9 +201,9 @@ def reclaim():
     ok(f.acts(4) and b.all("holder_dead"), "--reclaim: killed, its death is proved, and its next life leads at once")
 
     # Alive in another PID namespace of this host: equal boot id, so no proof and no reclaiming.
-    leave(b)
+    b.stop()
     os.unlink(f.lock)
-    c = f.join("pod-0", "--reclaim", prefix=APART, times=hour)
+    f.join("pod-0", "--reclaim", prefix=APART, times=hour)
     f.acts(5)
     d = f.join("pod-0", "--reclaim", times=hour)
     ok(d.wait("new_leader", "pod-0 leads"), "--reclaim: one in another PID namespace of this host is followed")

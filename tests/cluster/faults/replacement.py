@@ -11,8 +11,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze, leave
-from harness import FAST, LUNARCH, PATIENCE, Candidate, at_once, done, ok, same, scratch, wait_for
+from candidates import FAST, Candidate
+from field import Field, freeze
+from processes import LUNARCH, PATIENCE, scratch, wait_for
+from tap import at_once, done, ok, same
 
 SCRIPT = """%s
 return {
@@ -92,15 +94,15 @@ def cannot_be_loaded(ending):
         ok(c.all("load_failed") and not c.said("stopped"), f"{name}: the log says why")
         put(script, SCRIPT % "")
         ok(c.wait("print", "stopped"), f"{name}: repaired, it is loaded, and on_stopped runs though another leads")
-        leave(other)
+        other.stop()
         ok(c.wait("print", "leading", count=2), f"{name}: then it takes part again")
         same(
             [e["message"].split()[0] for e in c.all("print")],
             ["leading", "stopped", "leading"],
             f"{name}: on_stopped has run once for the old term, before the new one",
         )
-    leave(c)
-    leave(other)
+    c.stop()
+    other.stop()
     shutil.rmtree(directory)
 
 
@@ -118,13 +120,13 @@ def still_paused():
     other = Candidate("--lock", lock, "-e", "print 'the other leads'")
     ok(other.wait("print", "the other leads"), "paused: its worker dies, and another takes over")
     before = len(c.all("no_leader"))
-    leave(other)
+    other.stop()
     ok(c.wait("no_leader", count=before + 1), "paused: the lock is free again")
     time.sleep(1)
     same(len(c.all("became_leader")), 1, "paused: and the paused one has not led since, though it has a new worker")
     subprocess.run([LUNARCH, "ctl", "--control", directory + "/c", "resume"], timeout=PATIENCE)
     ok(c.wait("print", "leading", count=2), "paused: until it is resumed")
-    leave(c)
+    c.stop()
     shutil.rmtree(directory)
 
 

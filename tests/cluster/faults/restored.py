@@ -10,7 +10,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import servers
-from harness import PATIENCE, STEADY, Candidate, done, ok, same, stop_everyone, wait_for
+from candidates import STEADY, Candidate, stop_everyone
+from processes import PATIENCE, wait_for
+from tap import done, ok, same
 
 LEAD = "return { on_leading = function(term) print('token ' .. term.token) sleep(1e6) end }"
 

@@ -8,15 +8,15 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from field import Field, freeze, leave
-from harness import at_once, done, ok, same
+from field import Field, freeze
+from tap import at_once, done, ok, same
 
 
 def alone():
     f = Field("alone")
     a = f.join("a")
     ok(f.acts(1, "a") and a.wait("became_leader"), "alone: one candidate elects itself")
-    same(leave(a), 0, "alone: it leaves with 0")
+    same(a.stop(), 0, "alone: it leaves with 0")
     same(f.record()["holderIdentity"], "", "alone: having released what it held")
     same([len(a.said(w)) for w in ("started", "leading", "stopped")], [1, 1, 1], "alone: each hook ran once")
     f.end()
@@ -31,7 +31,7 @@ def either_survives():
     one, other = (a, b) if first == "a" else (b, a)
     other.wait("new_leader")
     same(len(f.terms()), 1, "two: and only one")
-    leave(one)
+    one.stop()
     ok(f.acts(1, other.name), "two: the leader is stopped, and the other leads")
     one = f.join(one.name)
     one.wait("new_leader")
@@ -50,12 +50,12 @@ def a_third_joins():
         b.wait("new_leader", "a leads") and c.wait("new_leader", "a leads"),
         "a third: others join with nothing but the lock's name, and see who leads",
     )
-    leave(a)
+    a.stop()
     ok(f.acts(2), "a third: one of them takes over")
     second = f.terms()[1][1]
     one, other = (b, c) if second == "b" else (c, b)
     ok(other.wait("new_leader", f"{second} leads"), "a third: the other sees it")
-    leave(one)
+    one.stop()
     ok(f.acts(1, other.name), "a third: and is the next when that one stops")
     f.verdict("a third")
     f.end()
@@ -74,7 +74,7 @@ def rolling():
     freeze(a, f.lock)
     ok(f.acts(1, "b"), "rolling out 9 s: a leader that is frozen is waited out by its own lease")
     same(f.record()["leaseDurationMs"], 9000, "rolling out 9 s: the new leader publishes its own")
-    leave(a)
+    a.stop()
     c = f.join("c", times=short)
     c.wait("new_leader", "lease 9s")
     freeze(b, f.lock)
@@ -82,10 +82,10 @@ def rolling():
     ok(f.acts(1, "c"), "back to 3 s: one with 3 s takes over from one with 9 s")
     ok(time.monotonic() - before > 4, "back to 3 s: but not after 3 s, though its own lease is that short")
     same(f.record()["leaseDurationMs"], 3000, "back to 3 s: and the record says 3 s again")
-    leave(b)
+    b.stop()
     d = f.join("d", times=short)
     d.wait("new_leader", "c leads")
-    leave(c)
+    c.stop()
     ok(f.acts(1, "d"), "back to 3 s: and a clean stop hands over at once")
     f.verdict("other settings")
     f.end()

@@ -7,9 +7,9 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import lock_cases
-from harness import done
 from kube_rig import Cluster
 from kube_store import Kube
+from tap import done
 
 with Cluster() as cluster:
     wanted = [getattr(lock_cases, n) for n in sys.argv[1:]]

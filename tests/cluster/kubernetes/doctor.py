@@ -8,8 +8,9 @@ import sys
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import LUNARCH, done, note, ok, same
 from kube_rig import LEASES, Cluster
+from processes import LUNARCH
+from tap import done, note, ok, same
 
 
 def rules(*more):

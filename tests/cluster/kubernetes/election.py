@@ -15,12 +15,14 @@ from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
-from harness import PATIENCE, Candidate, done, moment, note, ok, same, scratch, wait_for
+from candidates import Candidate, timing
 from kube_rig import LEASES, MINIMAL, AuditedCluster, connections, micro_now
 from kube_scene import LONG_AGO, RARE, SCRIPT, SLOW, TIMES, Clock, Scene, tokens
 from pki import Pki
+from processes import PATIENCE, moment, scratch, wait_for
 from proxy import Proxy
 from servers import free_port
+from tap import done, note, ok, same
 
 
 def life(s):
@@ -180,7 +182,7 @@ def microseconds(s):
     )
     ok(a.wait("became_leader"), "T08 when they stop, the record is waited out from its last change")
     same(s.lease()["spec"]["leaseTransitions"], 6, "T12 with one transition more")
-    go.leave()
+    go.stop()
 
 
 def coordinated(s):
@@ -223,7 +225,8 @@ def others(s):
         labels={"a": "b"},
         annotations={"x": "y"},
     )
-    a, b = s.leader(name="nulls"), s.leader(name="empty")
+    a = s.leader(name="nulls")
+    s.leader(name="empty")
     same(s.lease("nulls")["spec"]["leaseTransitions"], 3, "T05 a release with nulls is taken at once")
     same(s.lease("empty")["spec"]["leaseTransitions"], 1, "T03 so is an empty one, with transitions 1")
     owner = s.c.must("GET", f"/api/v1/namespaces/{s.ns}/serviceaccounts/elector")["metadata"]["uid"]
@@ -266,7 +269,7 @@ def beside_go(s):
     a = s.candidate("--identity", "lunarch-1")
     e = a.wait("new_leader")
     ok(e and "go-1" in e["message"], "a candidate reports client-go as the leader")
-    go.leave()
+    go.stop()
     ok(a.wait("became_leader"), "client-go releases: Lunarch leads")
     go = s.go("go-2")
     ok(
@@ -276,7 +279,7 @@ def beside_go(s):
     a.kill(signal.SIGTERM)
     a.process.wait(PATIENCE)
     ok(go.wait("started"), "Lunarch releases: client-go leads")
-    go.leave()
+    go.stop()
 
 
 def refused(s):
@@ -694,7 +697,7 @@ def crashes(s):
         heir.wait("started") and waited(last["of-ours"], "of-ours"),
         "T43 and client-go that of a Lunarch that was killed",
     )
-    heir.leave()
+    heir.stop()
 
 
 def set_back(s):
@@ -748,7 +751,7 @@ def set_back(s):
         "T56 and the term goes on until it is told to end",
     )
     ok(go.wait("started"), "T56 a release is seen at once, whatever the clock says")
-    go.leave()
+    go.stop()
 
 
 def counted_out(s):
@@ -817,20 +820,7 @@ def mixed(s):
     script = f"on_leading = function(t) assert(exec {{ 'flock', '{hold}', 'sh', '-c', 'echo held >> {hold}.ours; exec sleep 1000' }}) end"
     rounds, go, ours, led = int(os.environ.get("HANDOVERS") or (200 if os.environ.get("FULL") else 24)), [], [], []
     took = {(to, crash): [] for to in (0, 1) for crash in (False, True)}
-    times = [
-        "--lease-duration",
-        "3s",
-        "--renew-deadline",
-        "2s",
-        "--retry-period",
-        "400ms",
-        "--stop-grace",
-        "400ms",
-        "--kill-allowance",
-        "300ms",
-        "--drift-allowance",
-        "300ms",
-    ]
+    times = timing("3s", renew="2s", retry="400ms", stop_grace="400ms", kill="300ms", drift="300ms")
     ours.append(s.candidate("--identity", "l-0", times=times, script=script))
     ours[0].wait("became_leader")
 
@@ -879,7 +869,7 @@ def mixed(s):
     ]
     same(bad, [], "T26 mixed election: no request was wrong: of 400 to 499 only 409, and 404 for what is not there")
     for g in go:
-        g.leave()
+        g.stop()
 
 
 def old_locks(s):

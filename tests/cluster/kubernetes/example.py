@@ -12,9 +12,11 @@ import sys
 import urllib.error
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import PATIENCE, ROOT, Candidate, children, done, note, ok, same, wait_for
+from candidates import Candidate
 from kube_rig import AUDIT_EVERYTHING, AuditedCluster, Cluster, connections
+from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
 from servers import free_port
+from tap import done, note, ok, same
 
 EXAMPLE = os.path.join(ROOT, "examples", "kubernetes")
 PATHS = {
@@ -52,6 +54,7 @@ class Pod(Candidate):
         'cp "$ACCOUNT"/* "$1/run/secrets/kubernetes.io/serviceaccount/" && shift && '
     )
     ENTER = ["unshare", "--mount", "--propagation", "private", "sh", "-c", MOUNT + 'exec "$@"', "sh", ""]
+    PROGRAM = LUNARCH
     SCRIPT = os.path.join(EXAMPLE, "label-leader.lua")
 
     def __init__(self, c, ns, name, account, container, host="127.0.0.1"):
@@ -71,7 +74,7 @@ class Pod(Candidate):
             self.SCRIPT if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a
             for a in args
         ]
-        super().__init__(*args, env=env, prefix=self.ENTER)
+        super().__init__(*args, program=self.PROGRAM, env=env, prefix=self.ENTER)
 
 
 def selected(c, ns, service):
@@ -271,13 +274,19 @@ def module(c):
     r = Candidate(
         "--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca, options=()
     )
-    heard = lambda *words: r.wait("print", "\t".join(words))
+
+    def heard(*words):
+        return r.wait("print", "\t".join(words))
+
     ok(
         heard("event", "added", "one") and heard("event", "added", "two") and heard("event", "added", "three"),
         "lunarch.kube: a watch begins with what is there",
     )
     said = [e["message"] for e in r.all("print")]
-    has = lambda *words: any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
+    def has(*words):
+        return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
+
     ok(has("get\t1\tmissing"), "an object is got, or is missing")
     ok(has("list\t3\t0"), "objects are listed by their labels")
     ok(has("patch\t2\tnil") and has("json patch\t3"), "patches of two kinds change what they should")

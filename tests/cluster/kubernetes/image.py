@@ -15,8 +15,9 @@ import tempfile
 import example
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import harness
-from harness import ROOT, done, note, ok, stop_everyone
+from candidates import stop_everyone
+from processes import ROOT
+from tap import done, note, ok
 
 BASES = ("debian:12", "debian:12-slim")
 DOCKERFILE = os.path.join(ROOT, "examples", "kubernetes", "Dockerfile")
@@ -129,9 +130,9 @@ try:
 
     class Pod(example.Pod):
         ENTER = [*example.Pod.ENTER[:6], example.Pod.MOUNT + enter[6], "sh", image.root, *enter[8:]]
+        PROGRAM = image.entry[0]
         SCRIPT = "/etc/lunarch/label-leader.lua"
 
-    harness.LUNARCH = image.entry[0]
     example.three_pods(Pod)
     note(
         f"the image: {run('du', '-sm', image.root).split()[0]} MB, of which Debian {run('du', '-sm', image.base()).split()[0]} MB"

@@ -9,9 +9,10 @@ import sys
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from harness import PATIENCE, done, note, ok, same, scratch, wait_for
 from kube_rig import Cluster
 from kube_scene import RARE, Scene, tokens
+from processes import PATIENCE, scratch, wait_for
+from tap import done, note, ok, same
 
 
 def backup(c, path):

@@ -10,8 +10,9 @@ import sys
 import threading
 import time
 
-from harness import LUNARCH, PATIENCE, done, note, ok, same, wait_for
+from processes import LUNARCH, PATIENCE, wait_for
 from rig import EXPORT, LEASE, Client, Server, Shared, get, leads, rules, run, saved
+from tap import done, note, ok, same
 
 ROUNDS = int(os.environ.get("NFS_ROUNDS", "8"))
 # How a leader is cut off: at the write whose request, or whose answer, gets lost, or at any moment.
@@ -57,7 +58,7 @@ class Script:
             text=True,
         )
         threading.Thread(
-            target=lambda: [self.lines.append(l.strip()) for l in self.process.stdout], daemon=True
+            target=lambda: [self.lines.append(line.strip()) for line in self.process.stdout], daemon=True
         ).start()
 
     def said(self, *words):

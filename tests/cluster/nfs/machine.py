@@ -11,11 +11,10 @@ import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
-from harness import LUNARCH
+from processes import CACHE, LUNARCH, ROOT
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(HERE)))
-UNPACKED = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests", "nfs-root")
+UNPACKED = os.path.join(CACHE, "nfs-root")
 CJSON = "/usr/lib/x86_64-linux-gnu/lua/5.4/cjson.so"
 LIMIT = int(os.environ.get("NFS_LIMIT", "1500"))  # seconds; a machine that hangs is a failure with a log
 MODULES = ["nfsd", "nfsv4", "nfsv3", "veth", "iptable_filter", "xt_string", "ts_kmp", "ts_bm", "xt_recent"]
@@ -49,7 +48,7 @@ DIRECTORIES = [
 ]
 # What of the tests' own Python is used in the machine, and what that imports while it runs.
 PYTHON = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import harness, field, encodings.ascii, encodings.latin_1, encodings.idna, random, statistics; "
+    "import sys; sys.path.insert(0, sys.argv[1]); import field, encodings.ascii, encodings.latin_1, encodings.idna, random, statistics; "
     "print(*(f for m in list(sys.modules.values()) for f in (getattr(m, '__file__', None), getattr(m, '__cached__', None)) if f), sep='\\n')"
 )
 INIT = """#!/bin/busybox sh
@@ -174,8 +173,7 @@ class Image(Archive):
         self.program(CJSON)
         self.program(field.build("witness.c"), "/lunarch/build/tests/cluster/faults/witness")
         for path in (
-            "lib/harness.py",
-            "lib/field.py",
+            *(f"lib/{name}.py" for name in ("tap", "processes", "candidates", "field")),
             "cluster/faults/witness.lua",
             *("cluster/nfs/" + n for n in os.listdir(HERE) if n.endswith(".py")),
         ):

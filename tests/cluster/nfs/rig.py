@@ -12,7 +12,9 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
-from harness import LUNARCH, PATIENCE, Candidate, children, note, wait_for
+from candidates import Candidate, timing
+from processes import LUNARCH, PATIENCE, children, wait_for
+from tap import note
 
 EXPORT = "/srv/x"
 LEASE = 10  # seconds, of the NFS server: the least that it accepts
@@ -186,20 +188,7 @@ class Shared(field.Field):
     """One lock of all clients, its candidates, and the witness of their terms, which are processes of one kernel."""
 
     # A round trip takes a virtual machine without KVM some milliseconds, a neighbour's build may cost seconds.
-    TIMES = [
-        "--lease-duration",
-        "9s",
-        "--renew-deadline",
-        "5s",
-        "--retry-period",
-        "700ms",
-        "--stop-grace",
-        "500ms",
-        "--kill-allowance",
-        "1500ms",
-        "--drift-allowance",
-        "1s",
-    ]
+    TIMES = timing("9s", renew="5s", retry="700ms", stop_grace="500ms", kill="1500ms", drift="1s")
 
     def __init__(self, url):
         field.build = lambda name: WITNESS

@@ -8,20 +8,17 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-import harness
 import servers
-from field import STEADY, Field
-from harness import PATIENCE, at_once, done, ok, same, wait_for
+from candidates import WATCHED
+from field import Field
+from processes import LUNARCH, PATIENCE, wait_for
+from tap import at_once, done, ok, same
 
-OLD, NEW = os.path.join(os.environ["PREVIOUS"], "lunarch"), harness.LUNARCH
+OLD, NEW = os.path.join(os.environ["PREVIOUS"], "lunarch"), LUNARCH
 
 
 def join(f, name, program, lock):
-    harness.LUNARCH = program
-    try:
-        return f.join(name, lock=lock)
-    finally:
-        harness.LUNARCH = NEW
+    return f.join(name, program=program, lock=lock)
 
 
 def turns(store, lock=None):
@@ -61,7 +58,7 @@ def on_redis():
     with servers.Redis("--appendonly", "yes", "--appendfsync", "always") as server:
         lock = server.url("%7Bjob%7D")
         r = subprocess.run(
-            [NEW, "exec", *STEADY, "--lock", lock, "--", "true"], capture_output=True, text=True, timeout=PATIENCE
+            [NEW, "exec", *WATCHED, "--lock", lock, "--", "true"], capture_output=True, text=True, timeout=PATIENCE
         )
         same((r.returncode, server.cli("HGET", "{job}:lunarch", "doubt{}")), (0, ""), "redis: this version leads first")
         turns("redis", lock)

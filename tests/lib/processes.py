@@ -1,0 +1,94 @@
+"""Where the program under test is, waiting for events (never for time), directories that vanish, and what /proc says of processes.
+
+Not how anything is started: candidates.py and servers.py do that. Used by all of tests/lib and by most tests."""
+
+import atexit
+import datetime
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
+CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests")
+PATIENCE = 60.0  # seconds; generous on purpose
+
+T = TypeVar("T")
+
+
+def wait_for(predicate: Callable[[], T], patience: float = PATIENCE) -> T:
+    """What the predicate returns, as soon as that is true; after so many seconds, whatever it returns then."""
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        value = predicate()
+        if value:
+            return value
+        time.sleep(0.005)
+    return predicate()
+
+
+def moment(text: str) -> float:
+    """A record's time, in seconds since the epoch."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def new_directory(prefix: str = "lunarch-test-") -> str:
+    """A new one, in memory where there is such a file system. Who asks removes it."""
+    return tempfile.mkdtemp(prefix=prefix, dir="/dev/shm" if os.path.isdir("/dev/shm") else None)
+
+
+def scratch() -> str:
+    """A directory of this test's own, gone when the test ends."""
+    path = new_directory()
+    atexit.register(_remove, path, os.getpid())
+    return path
+
+
+def _remove(path: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def state_of(pid: int, thread: int | str | None = None) -> str:
+    """The letter of proc_pid_stat(5), of its main thread by default; X: there is no such process."""
+    try:
+        with open(f"/proc/{pid}/task/{thread or pid}/stat") as f:
+            return f.read().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def alive(pid: int) -> bool:
+    return state_of(pid) not in "ZX"
+
+
+def stands_still(pid: int) -> bool:
+    """Whether none of its threads runs: a busy machine takes its time to stop them, and one could still act."""
+    try:
+        return all(state_of(pid, thread) in "tTXZ" for thread in os.listdir(f"/proc/{pid}/task"))
+    except OSError:
+        return True
+
+
+def marked(marker: str) -> list[int]:
+    """Pids of the living processes whose environment has this entry."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as f:
+                if marker.encode() in f.read().split(b"\0") and alive(int(pid)):
+                    found.append(int(pid))
+        except OSError:
+            pass
+    return found
+
+
+def children(pid: int) -> list[int]:
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(p) for p in f.read().split()]
+    except OSError:
+        return []
