@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make demo: three candidates back up a real directory under the file lock; one leader is stopped, another is killed. Shows
-who led when, verifies every archive, and checks that no two terms overlapped."""
+"""make demo: three candidates back up a real directory under the file lock; one leader is stopped, another is killed.
+Shows who led when, verifies every archive, and checks that no two terms overlapped."""
 
 import hashlib
 import json

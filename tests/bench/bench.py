@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what cannot be
-left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows them."""
+"""make bench: figures of this machine; peers and floors in the same run. A floor is a C program that does only what
+cannot be left out. Medians. BENCH= takes options and words that choose rows ('--quick idle memory'); --help shows
+them."""
 
 import json
 import os
@@ -173,7 +174,8 @@ CROWD = f"return {{ on_leading = function() io.write('leading\\n') io.flush() os
 
 
 def crowds(directory):
-    """Children are still being made when the elector dies: what runs on must be found, killed and reaped before another leads."""
+    """Children are still being made when the elector dies: what runs on must be found, killed and reaped before another
+    leads."""
     runs, values, floor = 2 if QUICK else 10, [], []
     for i in range(runs):
         a = Runner(f"{directory}/c{i}", CROWD, FAST)
@@ -296,11 +298,15 @@ PARTS = (starts, hand_over, *store_rows.parts, *kube_rows.parts, crowds, memory,
 
 def usage():
     options = "\n".join(f"  {o:<9} {what}" for o, what in OPTIONS.items())
-    return f"usage: bench.py [OPTION]... [ROWS]...\n{options}\nROWS (all of them by default):\n  {' '.join(p.__name__ for p in PARTS)}"
+    return (
+        f"usage: bench.py [OPTION]... [ROWS]...\n{options}\nROWS (all of them by default):\n  "
+        f"{' '.join(p.__name__ for p in PARTS)}"
+    )
 
 
 def chosen(words):
-    """The parts that the command line asks for, in their order. Ends the program for --help, and for what there is not."""
+    """The parts that the command line asks for, in their order. Ends the program for --help, and for what there is
+    not."""
     if "--help" in words or "-h" in words:
         sys.exit(print(usage()))
     names = [p.__name__ for p in PARTS]

@@ -1,5 +1,6 @@
-"""make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and contender are
-built once by make bench-kube (tests/lib/go_build.sh): without them there is a line that says so. LEASES=N: of kube_many (1000)."""
+"""make bench, Leases of a real API server, client-go's own elector in the same run on the same server. Server and
+contender are built once by make bench-kube (tests/lib/go_build.sh): without them there is a line that says so.
+LEASES=N: of kube_many (1000)."""
 
 import os
 import signal
@@ -20,7 +21,8 @@ def built():
     there = all(os.access(os.path.join(TOOLS, name), os.X_OK) for name in ("kube-apiserver", "contender"))
     if not there and not JSON:
         print(
-            "Kubernetes: kube-apiserver and client-go's contender are not built yet: make bench-kube builds them and has these rows",
+            "Kubernetes: kube-apiserver and client-go's contender are not built yet: make bench-kube builds them and "
+            "has these rows",
             flush=True,
         )
     return there
@@ -122,7 +124,8 @@ def kube(directory):
 
 
 def asked(place, since, until):
-    """{account: [what]}: every request that the server received meanwhile, by whom; each once, however many stages it went through."""
+    """{account: [what]}: every request that the server received meanwhile, by whom; each once, however many stages it
+    went through."""
     seen = {}
     for e in place.cluster.requests():
         who = e["user"]["username"].rpartition(f"system:serviceaccount:{place.ns}:")[2]

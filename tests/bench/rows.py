@@ -41,8 +41,8 @@ def row(what, goal, values, unit, floor=None):
     )
     if not JSON:
         print(
-            f"{what:<62} {median:9.3f} {unit:<2} {values[0]:9.3f} .. {values[-1]:9.3f} {goal and f'{goal} {unit}' or '':>8} "
-            + (f"{low:9.3f} {median / low:6.1f}" if low else ""),
+            f"{what:<62} {median:9.3f} {unit:<2} {values[0]:9.3f} .. {values[-1]:9.3f} "
+            f"{goal and f'{goal} {unit}' or '':>8} " + (f"{low:9.3f} {median / low:6.1f}" if low else ""),
             flush=True,
         )
 

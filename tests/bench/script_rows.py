@@ -1,5 +1,5 @@
-"""The rows of make bench about scripts: how soon a hook runs, what timers, tasks and requests cost, and that nothing piles up.
-Each function yields (what, goal, values, unit, floor) for bench.py's row()."""
+"""The rows of make bench about scripts: how soon a hook runs, what timers, tasks and requests cost, and that nothing
+piles up. Each function yields (what, goal, values, unit, floor) for bench.py's row()."""
 
 import json
 import os
@@ -52,7 +52,8 @@ FIRST = """return {
 
 
 def calls(runs, call):
-    """From the message to the worker until the hook's first line has run, in microseconds; each after a pause, as in life."""
+    """From the message to the worker until the hook's first line has run, in microseconds; each after a pause, as in
+    life."""
     sent = []
     with player.Worker(text=FIRST) as w:
         w.ready()
@@ -121,7 +122,8 @@ return { on_leading = function(term)
   counting = true
   local ends = now() + seconds
   while now() < ends do queue:put(now()) sleep(0.002) end
-  finish { timer_kb = (with_timers - empty) / timers, task_kb = (with_tasks - with_timers) / waiting, late_ms = p99(late), woken_ms = p99(woken),
+  finish { timer_kb = (with_timers - empty) / timers, task_kb = (with_tasks - with_timers) / waiting, late_ms =\
+ p99(late), woken_ms = p99(woken),
     ticks = #late, wakes = #woken }
 end }
 """
@@ -151,7 +153,8 @@ class Nginx(Server):
         )
         with open(os.path.join(self.dir, "conf"), "w") as f:
             f.write(
-                f"""daemon off; pid {self.dir}/pid; error_log {self.dir}/errors; worker_processes 1; events {{ worker_connections 1024; }}
+                f"""daemon off; pid {self.dir}/pid; error_log {self.dir}/errors; worker_processes 1; events {{\
+ worker_connections 1024; }}
 http {{ access_log off; keepalive_requests 1000000; {temp}
   server {{ listen 127.0.0.1:{self.port}; location / {{ return 200 "hello\\n"; }} }} }}"""
             )
@@ -163,7 +166,8 @@ http {{ access_log off; keepalive_requests 1000000; {temp}
         return "200 OK" in ask(self.port, "GET / HTTP/1.0\r\n\r\n")
 
 
-# curl's time without its start: the same command for one URL. Ours has made one request before, as a script that runs for days has.
+# curl's time without its start: the same command for one URL. Ours has made one request before, as a script that runs
+# for days has.
 REQUESTS = """
 local url <const>, config <const>, one <const>, rounds <const> = ...
 local function ours()
@@ -223,7 +227,8 @@ local function switches(n)
   local function half() for _ = 1, n // 2 do sleep(0) end end
   tasks.wait_all { half, half }
 end
-local value = { name = "a text", list = { 1, 2.5, "three", json.null }, nested = { deep = { yes = true, n = 9007199254740993 } }, none = json.array {} }
+local value = { name = "a text", list = { 1, 2.5, "three", json.null }, nested = { deep = { yes = true, n =\
+ 9007199254740993 } }, none = json.array {} }
 local function round_trips(n)
   for _ = 1, n do value = json.decode(json.encode(value)) end
 end

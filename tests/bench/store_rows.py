@@ -1,5 +1,6 @@
-"""make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the same server. A peer that is not
-installed has a line that says so. The Go contender is built by tests/lib/go_build.sh, where Go is found."""
+"""make bench, locks in a server of their own, whose data is in memory: started for it, each peer in the same run on the
+same server. A peer that is not installed has a line that says so. The Go contender is built by tests/lib/go_build.sh,
+where Go is found."""
 
 import http.client
 import json
@@ -137,8 +138,8 @@ def renewed_at(lock):
 
 
 def vanish(url):
-    """Leaders whose machine is gone (all their processes stopped, so that no death can be proved): how much later than their lease
-    the next one leads. Pairs side by side."""
+    """Leaders whose machine is gone (all their processes stopped, so that no death can be proved): how much later than
+    their lease the next one leads. Pairs side by side."""
     pairs, values = [], []
     for i in range(4 if QUICK else 10):
         leader = Runner(url(f"v{i}"), options=FAST)

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The admin endpoint: what a load balancer, a probe and Prometheus see of a leader, a standby, and of a term that changes hands."""
+"""The admin endpoint: what a load balancer, a probe and Prometheus see of a leader, a standby, and of a term that
+changes hands."""
 
 import atexit
 import json

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input, each kind by name: the error says which file, key and value, nothing is lost, and nobody leads by mistake."""
+"""Bad input, each kind by name: the error says which file, key and value, nothing is lost, and nobody leads by
+mistake."""
 
 import json
 import os
@@ -18,7 +19,10 @@ os.chmod(TMP, 0o755)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 ROOT_USER = os.geteuid() == 0
 MAPPED = [] if ROOT_USER else ["--user", "--map-root-user"]
-LEAD = "return { on_leading = function(t) print('leads', t.token) end, on_stopped = function(t, why) print('stopped', why) end }"
+LEAD = (
+    "return { on_leading = function(t) print('leads', t.token) end, on_stopped = function(t, why) print('stopped', "
+    "why) end }"
+)
 RECORD = {
     "holderIdentity": "somebody",
     "leaseDurationSeconds": 15,

@@ -31,7 +31,8 @@ CTL = "/var/lib/lunarch/ctl"
 SCRIPT = os.path.join(TMP, "s.lua")
 with open(SCRIPT, "w") as f:
     f.write(
-        'return { on_leading = function(term) print("leading", os.getenv("LUNARCH_CONTROL"), os.getenv("NOTIFY_SOCKET"),'
+        'return { on_leading = function(term) print("leading", os.getenv("LUNARCH_CONTROL"), '
+        'os.getenv("NOTIFY_SOCKET"),'
         ' os.getenv("LUNARCH_CONTROL_SOCKET")) end, on_stopped = function(term, why) print("stopped", why) end }'
     )
 

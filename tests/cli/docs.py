@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""docs/guide.md, docs/cookbook.md and docs/library.md are run: every script checked, every test passed (and failed by a script that does nothing), every
-command executed; lunarch new; the API's one source, and that it describes what there is."""
+"""docs/guide.md, docs/cookbook.md and docs/library.md are run: every script checked, every test passed (and failed by a
+script that does nothing), every command executed; lunarch new; the API's one source, and that it describes what there
+is."""
 
 import os
 import re
@@ -170,7 +171,8 @@ write(
 local names, seen = {}, {}
 local function add(prefix, t)
   for key, value in pairs(t) do
-    if type(key) == "string" and type(value) == "function" and key:sub(1, 2) ~= "__" then names[prefix .. key] = true end
+    if type(key) == "string" and type(value) == "function" and key:sub(1, 2) ~= "__" then names[prefix .. key] = true\
+ end
   end
 end
 local function methods(prefix, object)
@@ -185,12 +187,14 @@ local function methods(prefix, object)
   end
 end
 local standard = {}
-for name in ("assert collectgarbage dofile error getmetatable ipairs load loadfile next pairs pcall print rawequal rawget rawlen rawset require select "
+for name in ("assert collectgarbage dofile error getmetatable ipairs load loadfile next pairs pcall print rawequal\
+ rawget rawlen rawset require select "
   .. "setmetatable tonumber tostring type warn xpcall"):gmatch "%a+" do standard[name] = true end
 for key, value in pairs(_G) do
   if type(value) == "function" and not standard[key] then names[key] = true end
 end
-local libraries = { string = 1, table = 1, math = 1, io = 1, os = 1, debug = 1, coroutine = 1, utf8 = 1, package = 1, _G = 1, arg = 1 }
+local libraries = { string = 1, table = 1, math = 1, io = 1, os = 1, debug = 1, coroutine = 1, utf8 = 1, package = 1,\
+ _G = 1, arg = 1 }
 for key, value in pairs(_G) do
   if type(value) == "table" and not libraries[key] then
     local _ = key == "tasks" and value.scope or key == "http" and value.get

@@ -103,7 +103,8 @@ def everything(store):
 
 
 def named(store, word):
-    """A store of Debian's packages as it comes: fit, nothing stays, the election beside it goes on, and what it is is named."""
+    """A store of Debian's packages as it comes: fit, nothing stays, the election beside it goes on, and what it is is
+    named."""
     name, lock = store.name, store.url("doctored")
     c = Candidate("--lock", lock, "-e", "return { on_leading = function() end }", options=["--lease-duration", "10s"])
     ok(c.wait("became_leader"), f"{name}: an election runs on the lock")
@@ -243,7 +244,8 @@ def is_write(path, body):
 
 
 class Muteness:
-    """Every second look is not answered, nor is the ninth write that expects the same: eight race, that one is who is deposed."""
+    """Every second look is not answered, nor is the ninth write that expects the same: eight race, that one is who is
+    deposed."""
 
     def __init__(self):
         self.looks, self.writes = 0, []
@@ -259,8 +261,8 @@ class Muteness:
 
 
 def test_posing():
-    """A store that passes every race can be of a version that is known to lose what it has acknowledged. And no answer is no
-    proof: not of stale reads, nor that who is deposed can write."""
+    """A store that passes every race can be of a version that is known to lose what it has acknowledged. And no answer
+    is no proof: not of stale reads, nor that who is deposed can write."""
     with Etcd() as real:
 
         def judged(version, status, *words):

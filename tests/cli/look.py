@@ -224,7 +224,8 @@ def test_check():
         """
         return {
             { name = "a", lock = "%s/two-a", on_start = function() error "a hook ran" end, may_lead = function() end,
-              on_leading = function() error "a hook ran" end, on_stopped = function() error "a hook ran" end, lease_duration = 30 },
+              on_leading = function() error "a hook ran" end, on_stopped = function() error "a hook ran" end,\
+ lease_duration = 30 },
             { name = "b", lock = "%s/two-b", on_new_leader = function() error "a hook ran" end },
         }"""
         % (TMP, TMP),

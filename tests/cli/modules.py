@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Loadable modules: where they are looked for, and what is said of one that is missing, foreign, or lacks its library."""
+"""Loadable modules: where they are looked for, and what is said of one that is missing, foreign, or lacks its
+library."""
 
 import os
 import re

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/backup.lua: real archives of a real directory, whole and with the right checksum, the newest kept, whoever is killed over one."""
+"""examples/backup.lua: real archives of a real directory, whole and with the right checksum, the newest kept, whoever
+is killed over one."""
 
 import hashlib
 import os

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/canary.lua: real web servers get a new version one by one, the canary first, across the death of a leader; a bad version goes back."""
+"""examples/canary.lua: real web servers get a new version one by one, the canary first, across the death of a leader; a
+bad version goes back."""
 
 import json
 import os

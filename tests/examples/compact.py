@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/compact.lua: segments of a log, plain and compressed, become one state, whoever is killed meanwhile; a damaged one stays."""
+"""examples/compact.lua: segments of a log, plain and compressed, become one state, whoever is killed meanwhile; a
+damaged one stays."""
 
 import gzip
 import os

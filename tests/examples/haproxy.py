@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/haproxy.lua: Debian's HAProxy sends clients to the leader, to the next one after a failover, and to nobody while nobody leads,
-without ever being reloaded."""
+"""examples/haproxy.lua: Debian's HAProxy sends clients to the leader, to the next one after a failover, and to nobody
+while nobody leads, without ever being reloaded."""
 
 import os
 import sys

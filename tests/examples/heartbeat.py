@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/heartbeat.lua: a file that says who leads, never an older leader's after a newer one's; a real web server hears the pings."""
+"""examples/heartbeat.lua: a file that says who leads, never an older leader's after a newer one's; a real web server
+hears the pings."""
 
 import json
 import os

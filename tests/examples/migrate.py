@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/migrate.lua: on a real PostgreSQL every migration is run exactly once, though three start at a time and leaders are killed over it."""
+"""examples/migrate.lua: on a real PostgreSQL every migration is run exactly once, though three start at a time and
+leaders are killed over it."""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/nginx.lua: Debian's nginx sends clients to the leader, to the next one after a failover, and to nobody while nobody leads."""
+"""examples/nginx.lua: Debian's nginx sends clients to the leader, to the next one after a failover, and to nobody while
+nobody leads."""
 
 import os
 import sys
@@ -29,7 +30,8 @@ class Nginx(Server):
             f.write("upstream leader { server 127.0.0.1:1; }\n")
         with open(self.path("conf"), "w") as f:
             f.write(
-                f"daemon off; {user} worker_processes 1; pid {self.dir}/pid; error_log {self.log};\nevents {{ worker_connections 64; }}\n"
+                f"daemon off; {user} worker_processes 1; pid {self.dir}/pid; error_log {self.log};\nevents {{ "
+                f"worker_connections 64; }}\n"
                 f"http {{ access_log off; {temporary}\n  include {self.path('leader.conf')};\n"
                 f"  server {{ listen 127.0.0.1:{self.port}; location / {{ proxy_pass http://leader; }} }}\n}}\n"
             )

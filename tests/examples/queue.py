@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/queue.lua, and lunarch.redis: every job has one result, in order, through a crash in the middle of one and a leader that
-has been replaced; and what the module says about a server's errors, users and replicas."""
+"""examples/queue.lua, and lunarch.redis: every job has one result, in order, through a crash in the middle of one and a
+leader that has been replaced; and what the module says about a server's errors, users and replicas."""
 
 import json
 import os
@@ -20,7 +20,10 @@ def queue():
     room = scratch()
     gate = os.path.join(room, "gate")
     # A job that is called "slow" waits for the gate; each says who has begun it.
-    work = f'read job; echo "$job" >>{room}/begun; while [ "$job" = slow ] && [ ! -e {gate} ]; do sleep 0.05; done; printf "%s done" "$job"'
+    work = (
+        f'read job; echo "$job" >>{room}/begun; while [ "$job" = slow ] && [ ! -e {gate} ]; do sleep 0.05; done; '
+        'printf "%s done" "$job"'
+    )
     with Redis() as server:
 
         def join(name):
@@ -77,16 +80,19 @@ local function err(what, ...) local _, e = ... print(what, e.code, e) end
 return { on_leading = function(term)
   local store = redis.connect(url(ports[1], "u:pass%20word@", "3"))
   local odd = 'a "b"\n\\x00 \0 \1 \255'
-  print("set", store:call("SET", "k", "Gr\u{fc}\u{df}e 'x' \"y\" \\n \n\t$(id)"), store:call("GET", "k") == "Gr\u{fc}\u{df}e 'x' \"y\" \\n \n\t$(id)")
+  print("set", store:call("SET", "k", "Gr\u{fc}\u{df}e 'x' \"y\" \\n \n\t$(id)"),
+    store:call("GET", "k") == "Gr\u{fc}\u{df}e 'x' \"y\" \\n \n\t$(id)")
   store:call("SET", "odd", odd)
   print("length", store:call("STRLEN", "odd") == #odd)
   print("nothing", store:call("GET", "none") == json.null)
-  print("kinds", math.type(store:call("INCR", "n")), store:call("LRANGE", "none", 0, -1)[1], store:call("HSET", "h", "f", 1), store:call("HGETALL", "h").f)
+  print("kinds", math.type(store:call("INCR", "n")), store:call("LRANGE", "none", 0, -1)[1],
+    store:call("HSET", "h", "f", 1), store:call("HGETALL", "h").f)
   err("wrong", store:call("INCR", "k"))
   err("password", redis.connect(url(ports[1], "u:no@")):call("PING"))
   err("nobody", redis.connect(url(ports[1])):call("PING"))
   err("gone", redis.connect(url(ports[3])):call("PING"))
-  local pair = redis.connect(("redis://127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s"):format(ports[3], ports[2], ports[1]), { user = "u", password = "pass word" })
+  local pair = redis.connect(("redis://127.0.0.1:%s,127.0.0.1:%s,127.0.0.1:%s"):format(ports[3], ports[2], ports[1]),
+    { user = "u", password = "pass word" })
   print("replica", pair:call("SET", "r", 1))
   local small, large = { token = 99 }, { token = 100 }
   print("first", store:fenced(small, "SET", "f", "small"), store:fenced(large, "SET", "f", "large"))
@@ -94,10 +100,14 @@ return { on_leading = function(term)
   err("older script", store:fenced_eval(small, "return redis.call('SET', KEYS[1], ARGV[1])", { "f" }, "small again"))
   print("kept", store:call("GET", "f"))
   print("again", store:fenced(large, "SET", "f", "larger"))
-  print("script", table.concat(store:fenced_eval(large, "return { KEYS[1], ARGV[1], #KEYS, #ARGV }", { "a", "b" }, "x", "y", "z"), " "))
-  print("exact", store:fenced({ token = (1 << 53) + 1 }, "SET", "e", 1), (store:fenced({ token = 1 << 53 }, "SET", "e", 2)))
+  print("script",
+    table.concat(store:fenced_eval(large, "return { KEYS[1], ARGV[1], #KEYS, #ARGV }", { "a", "b" }, "x", "y", "z"),
+      " "))
+  print("exact", store:fenced({ token = (1 << 53) + 1 }, "SET", "e", 1),
+    (store:fenced({ token = 1 << 53 }, "SET", "e", 2)))
   err("script error", store:fenced_eval({ token = math.maxinteger }, "\nnonsense(1)", {}))
-  for _, f in ipairs { function() redis.connect "http://x" end, function() redis.connect(url(ports[1]), { timout = 1 }) end,
+  for _, f in ipairs { function() redis.connect "http://x" end,
+    function() redis.connect(url(ports[1]), { timout = 1 }) end,
     function() store:call({}) end, function() store:fenced("SET", "a", 1) end, function() redis.beside(term) end } do
     print("misuse", select(2, pcall(f)))
   end

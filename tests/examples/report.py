@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/report.lua: a mail for each day, through the real msmtp, also for the days on which nobody led, whoever is killed meanwhile."""
+"""examples/report.lua: a mail for each day, through the real msmtp, also for the days on which nobody led, whoever is
+killed meanwhile."""
 
 import email
 import email.policy

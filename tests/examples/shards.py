@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/shards.lua: 64 shards, each led by exactly one of two, then three, then two candidates, and shared out evenly."""
+"""examples/shards.lua: 64 shards, each led by exactly one of two, then three, then two candidates, and shared out
+evenly."""
 
 import json
 import os

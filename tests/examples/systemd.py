@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/systemd.lua, and lunarch.systemd, with real systemds: two machines, each with Debian's systemd as process 1 of a PID
-namespace; and its --user kind. Needs root."""
+"""examples/systemd.lua, and lunarch.systemd, with real systemds: two machines, each with Debian's systemd as process 1
+of a PID namespace; and its --user kind. Needs root."""
 
 import os
 import signal
@@ -19,8 +19,10 @@ UNITS = {
     "job.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep infinity\n",
     "short.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sh -c 'sleep 1; exit 7'\n",
     "broken.service": "[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=/bin/false\n",
-    "deaf.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sh -c 'trap \"\" TERM; while :; do sleep 1; done'\n",
-    "mine.service": "[Unit]\nDefaultDependencies=no\n[Service]\nDelegate=yes\nEnvironment=XDG_RUNTIME_DIR=/run/mine HOME=/run/mine\n"
+    "deaf.service": '[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sh -c \'trap "" TERM; while :; do '
+    "sleep 1; done'\n",
+    "mine.service": "[Unit]\nDefaultDependencies=no\n[Service]\nDelegate=yes\nEnvironment=XDG_RUNTIME_DIR=/run/mine "
+    "HOME=/run/mine\n"
     "ExecStart=/lib/systemd/systemd --user --unit=quiet.target\n",
 }
 
@@ -28,13 +30,17 @@ UNITS = {
 class Systemd(Server):
     """The machine's /run is the directory `run` of this test; its cgroups are below a cgroup of their own."""
 
-    TREE = 'mount -t cgroup2 none "$0/cgroup" && own="$0/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/lunarch-test-${0##*-}" && '
+    TREE = (
+        'mount -t cgroup2 none "$0/cgroup" && own="$0/cgroup$(sed -n s/^0:://p '
+        '/proc/self/cgroup)/lunarch-test-${0##*-}" && '
+    )
     OUTSIDE = TREE + (
         'mkdir "$own" && echo 0 >"$own/cgroup.procs" && umount "$0/cgroup" && '
         'exec unshare --pid --cgroup --mount --mount-proc --ipc --uts --net --fork --kill-child=KILL sh -c "$1" "$0"'
     )
     INSIDE = (
-        'mount --bind "$0/run" /run && mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount --bind "$0/console" /dev/console && '
+        'mount --bind "$0/run" /run && mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount --bind "$0/console" '
+        "/dev/console && "
         "container=lunarch exec /lib/systemd/systemd --system --unit=quiet.target --log-target=console --show-status=no"
     )
     SWEEP = TREE + 'find "$own" -depth -type d -exec rmdir {} +'
@@ -149,7 +155,8 @@ return { on_leading = function()
     print(name, why.code, why)
   end
   print("no state", select(2, systemd.state "nonesuch.service").code)
-  print("mine", systemd.start("job.service", mine), systemd.state("job.service", mine).active, systemd.state "job.service".active)
+  print("mine", systemd.start("job.service", mine), systemd.state("job.service", mine).active, systemd.state\
+ "job.service".active)
   print("mine", systemd.stop("job.service", mine), systemd.state("job.service", mine).active)
   for _, bad in ipairs { {}, { "--force" }, { "a b" }, { "a", { usr = true } }, { "a", { timeout = "1" } } } do
     print("misuse", select(2, pcall(systemd.start, table.unpack(bad, 1, 2))))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""examples/vip.lua, and lunarch.vip: two machines and a client on one switch, which are network namespaces; the address answers the
-client before and after each failover, and the client is told that it has moved. Needs root."""
+"""examples/vip.lua, and lunarch.vip: two machines and a client on one switch, which are network namespaces; the address
+answers the client before and after each failover, and the client is told that it has moved. Needs root."""
 
 import os
 import re
@@ -139,7 +139,8 @@ return {
     local _, err = vip.new("10.77.0.9", "nowhere"):take()
     print("device", err.code, err)
     print("release", vip.new("10.77.0.9", "nowhere"):release())
-    for _, bad in ipairs { { "10.0.0.1/33", "net0" }, { "10.0.0", "net0" }, { "a; reboot", "net0" }, { "10.0.0.1", "x y" }, { "10.0.0.1" },
+    for _, bad in ipairs { { "10.0.0.1/33", "net0" }, { "10.0.0", "net0" }, { "a; reboot", "net0" }, { "10.0.0.1", "x\
+ y" }, { "10.0.0.1" },
       { "10.0.0.1", "net0", { announcment = 1 } } } do
       print("misuse", select(2, pcall(vip.new, table.unpack(bad, 1, 3))))
     end

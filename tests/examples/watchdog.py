@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/watchdog.lua: who is not well gives up the lead, and stays out until it is well again. Health is what real HTTP servers say."""
+"""examples/watchdog.lua: who is not well gives up the lead, and stays out until it is well again. Health is what real
+HTTP servers say."""
 
 import os
 import shutil

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader stopped."""
+"""examples/zookeeper.lua: every line is shipped once, in order, by whoever leads, from where the last leader
+stopped."""
 
 import os
 import re

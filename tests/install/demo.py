@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""make demo: ends with success, says that every archive was verified and that no two terms overlapped, and leaves nothing."""
+"""make demo: ends with success, says that every archive was verified and that no two terms overlapped, and leaves
+nothing."""
 
 import os
 import re

@@ -73,7 +73,8 @@ def installing():
         [
             "bash",
             "-c",
-            f". {TREE}/share/bash-completion/completions/lunarch; COMP_WORDS=({program} sta) COMP_CWORD=1; _lunarch; echo ${{COMPREPLY[*]}}",
+            f". {TREE}/share/bash-completion/completions/lunarch; COMP_WORDS=({program} sta) COMP_CWORD=1; _lunarch; "
+            f"echo ${{COMPREPLY[*]}}",
         ],
         capture_output=True,
         text=True,

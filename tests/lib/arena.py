@@ -1,5 +1,5 @@
-"""Elections of real candidates on a networked store, hurt in the ways in which other electors show two leaders. The witness of
-field.py says whether a process of one term was still alive when the next term's acted."""
+"""Elections of real candidates on a networked store, hurt in the ways in which other electors show two leaders. The
+witness of field.py says whether a process of one term was still alive when the next term's acted."""
 
 import json
 import os
@@ -148,7 +148,8 @@ def by_hand(f):
 
 
 def addressed(f):
-    """What a client does: it asks for the address, keeps it, and asks again when what it finds there says that it does not lead."""
+    """What a client does: it asks for the address, keeps it, and asks again when what it finds there says that it does
+    not lead."""
     a, b = f.enter("a", "b")
 
     def leader(*more):
@@ -181,8 +182,8 @@ def restart(f, old, **kw):
 
 
 def waited_out(f, leader, count, ahead=0):
-    """The leader is frozen; the so-many-th term is another's. Seconds between the frozen one's last write and that term's first, by
-    the times that the records say. ahead: how much the other's clock differs."""
+    """The leader is frozen; the so-many-th term is another's. Seconds between the frozen one's last write and that
+    term's first, by the times that the records say. ahead: how much the other's clock differs."""
     leader.kill(signal.SIGSTOP)
     last = f.record()
     ok(f.next(count) not in (None, False), f"{f.name}: {leader.name} is frozen, and another leads")
@@ -199,7 +200,8 @@ def rolling(f):
         others = [restart(f, c, **to) for c in nodes if c is not leader]
         ok(
             all([c.wait("new_leader", f"{leader.name} leads; its settings are obeyed: lease {old}s") for c in others]),
-            f"{f.name}: {' and '.join(c.name for c in others)}, restarted with other settings, say that they obey {old} s",
+            f"{f.name}: {' and '.join(c.name for c in others)}, restarted with other settings, say that they obey "
+            f"{old} s",
         )
         same((f.record()["leaseDurationMs"], len(f.terms())), (old * 1000, terms), f"{f.name}: and change nothing")
         terms += 1
@@ -214,8 +216,8 @@ def rolling(f):
 
 
 def clocks(f):
-    """A leader whose clock is behind by one or two hours, which a standby that believed times would take for dead; and one that is
-    ahead, which it would wait for. The shim is proved by the record."""
+    """A leader whose clock is behind by one or two hours, which a standby that believed times would take for dead; and
+    one that is ahead, which it would wait for. The shim is proved by the record."""
     shim, names = build("shim.c", "-shared", "-fPIC"), ("a", "b")
     joined = []
     for name, seconds in zip(names, f.store.clocks):
@@ -336,7 +338,8 @@ class Client:
 
 
 def cached(f):
-    """What the guide tells clients to do, through a handover to one that lives on, and one from a process that has ended."""
+    """What the guide tells clients to do, through a handover to one that lives on, and one from a process that has
+    ended."""
     doors, joined = {}, {}
     for name in ("a", "b"):
         doors[name] = Proxy(1)  # the address is known before the port is
@@ -427,7 +430,8 @@ def job(store, case, run):
 
 
 def contest(store):
-    """Some cases at a time: with all at once two slow cores would be the fault. RUN: names of cases, for these alone."""
+    """Some cases at a time: with all at once two slow cores would be the fault. RUN: names of cases, for these
+    alone."""
     together, alone = (
         [c for c in cases if c.__name__ in os.environ.get("RUN", c.__name__).split()] for cases in (TOGETHER, ALONE)
     )

@@ -1,4 +1,5 @@
-"""Following the leader, as a balancer does: what stands behind it, and the course of a failover as its clients see it."""
+"""Following the leader, as a balancer does: what stands behind it, and the course of a failover as its clients see
+it."""
 
 import http.server
 import os
@@ -52,7 +53,8 @@ def get(port):
 
 
 def follow(kind, event):
-    """kind: a Server with the script that watches, and its settings; event: what that logs when it has told the balancer something."""
+    """kind: a Server with the script that watches, and its settings; event: what that logs when it has told the
+    balancer something."""
     what = kind.__name__
     with kind() as server:
         lock = os.path.join(scratch(), "lock")

@@ -30,7 +30,8 @@ def timing(lease: str, **others: str) -> list[str]:
 FAST = timing("3s", renew="2s", retry="400ms", stop_grace="500ms", kill="250ms", drift="250ms")
 # For tests in which a machine that is slow for two seconds is not to cost anybody the lease.
 STEADY = timing("6s")
-# For terms whose processes are watched: between the kill and the next leader there are 1.5 s, which a machine may be late by.
+# For terms whose processes are watched: between the kill and the next leader there are 1.5 s, which a machine may be
+# late by.
 WATCHED = timing("4s", renew="2s", retry="300ms", stop_grace="500ms", kill="750ms", drift="750ms")
 
 

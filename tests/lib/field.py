@@ -1,4 +1,5 @@
-"""What the fault tests share: candidates whose terms hold what only one living process can hold, and the verdict on it."""
+"""What the fault tests share: candidates whose terms hold what only one living process can hold, and the verdict on
+it."""
 
 import json
 import os
@@ -145,7 +146,8 @@ class Field:
 
 
 def in_kernel_lock(pid, lock):
-    """Whether a process has the kernel lock of that file lock (proc_locks(5)): for the moment in which it compares and replaces."""
+    """Whether a process has the kernel lock of that file lock (proc_locks(5)): for the moment in which it compares and
+    replaces."""
     try:
         inode = os.stat(os.path.join(os.path.dirname(lock), f".{os.path.basename(lock)}.lock")).st_ino
     except OSError:
@@ -156,7 +158,8 @@ def in_kernel_lock(pid, lock):
 
 
 def freeze(c, lock):
-    """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead (locks.md)."""
+    """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead
+    (locks.md)."""
     while True:
         c.kill(signal.SIGSTOP)
         wait_for(lambda: stands_still(c.pid))

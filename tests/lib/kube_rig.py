@@ -1,9 +1,11 @@
-"""The real Kubernetes API server behind Debian's etcd, with TLS, RBAC and service-account tokens, and a contender that is real
-client-go. Both are built from Kubernetes' published Go modules (go_build.sh), started on free loopback ports, stopped by pid.
+"""The real Kubernetes API server behind Debian's etcd, with TLS, RBAC and service-account tokens, and a contender that
+is real client-go. Both are built from Kubernetes' published Go modules (go_build.sh), started on free loopback ports,
+stopped by pid.
 
     with Cluster() as c:
         c.get("/api/v1/namespaces/default")             # as an administrator
-        c.kubeconfig(token=...)                         # the path of a kubeconfig; default: the administrator's certificate"""
+        c.kubeconfig(token=...)                         # the path of a kubeconfig; default: the administrator's
+certificate"""
 
 import base64
 import json
@@ -188,7 +190,8 @@ class Cluster:
         return self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts/{name}/token", request)["status"]["token"]
 
     def signed(self, token, **claims):
-        """A token like this one with other claims, signed by the server's own key: as good as any but for what they say."""
+        """A token like this one with other claims, signed by the server's own key: as good as any but for what they
+        say."""
 
         def part(data):
             return base64.urlsafe_b64encode(data).rstrip(b"=")
@@ -275,8 +278,8 @@ def micro_now(offset=0):
 
 
 def connections(pids, port, host=None):
-    """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08). host: only to that one,
-    written as in /proc/net/tcp and tcp6."""
+    """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08). host: only to
+    that one, written as in /proc/net/tcp and tcp6."""
     inodes = set()
     for pid in pids:
         for fd in os.listdir(f"/proc/{pid}/fd"):
@@ -295,7 +298,8 @@ def connections(pids, port, host=None):
 
 
 class ClientGo(Logged):
-    """A contender that is real client-go (contender/main.go); its events, as JSON lines with the time of CLOCK_MONOTONIC."""
+    """A contender that is real client-go (contender/main.go); its events, as JSON lines with the time of
+    CLOCK_MONOTONIC."""
 
     def __init__(self, kubeconfig, ns, name, identity, lease="3s", renew="2s", retry="400ms", *options, release=True):
         self.name = identity
@@ -316,7 +320,8 @@ kind: Policy
 omitStages: ["RequestReceived"]
 rules:
 - level: Metadata
-  resources: [{group: coordination.k8s.io, resources: [leases]}, {group: "", resources: [configmaps, endpoints, events]}]
+  resources: [{group: coordination.k8s.io, resources: [leases]}, {group: "", resources: [configmaps, endpoints,\
+ events]}]
 - level: None
 """
 AUDIT_EVERYTHING = """apiVersion: audit.k8s.io/v1

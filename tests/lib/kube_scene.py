@@ -76,7 +76,8 @@ class Scene:
 
 
 class Clock:
-    """A candidate's own wall clock (tests/cluster/faults/shim.c), in seconds beside this machine's, which is left alone."""
+    """A candidate's own wall clock (tests/cluster/faults/shim.c), in seconds beside this machine's, which is left
+    alone."""
 
     def __init__(self, c):
         self.path = os.path.join(c.api.dir, f"clock-{id(self)}")

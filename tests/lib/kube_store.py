@@ -1,5 +1,5 @@
-"""A Lease, ConfigMap or pair on a real API server as the conformance cases and the arena know a store: reached into behind the
-runtime's back, hurt. Clients have a service account with no more rights than they need."""
+"""A Lease, ConfigMap or pair on a real API server as the conformance cases and the arena know a store: reached into
+behind the runtime's back, hurt. Clients have a service account with no more rights than they need."""
 
 import json
 from urllib.parse import quote

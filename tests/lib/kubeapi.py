@@ -1,5 +1,5 @@
-"""A Kubernetes API server that is a script: Leases in memory, watches, and whatever answers a test wants that a healthy server
-does not give. It checks what it is sent. What a real server answers is tests/kube's matter."""
+"""A Kubernetes API server that is a script: Leases in memory, watches, and whatever answers a test wants that a healthy
+server does not give. It checks what it is sent. What a real server answers is tests/kube's matter."""
 
 import copy
 import http.server
@@ -108,10 +108,11 @@ class Server(http.server.ThreadingHTTPServer):
 
 class Api:
     """faults: functions, each called for one request and then gone: they answer it (True), or change what comes after.
-    watches: what each watch gets: functions that write to it. rule: called for every request. silent: watches are opened and
-    show nothing. seen: (method, path, time, authorization, port, body, handler) of each request; applied: (time, method, holder,
-    port) of each write; wrong: what no client may send. pki: it speaks TLS, with a certificate of that for 127.0.0.1 and localhost
-    (or the one that is given), and asks for the client's; refused: handshakes that failed."""
+    watches: what each watch gets: functions that write to it. rule: called for every request. silent: watches are
+    opened and show nothing. seen: (method, path, time, authorization, port, body, handler) of each request; applied:
+    (time, method, holder, port) of each write; wrong: what no client may send. pki: it speaks TLS, with a certificate
+    of that for 127.0.0.1 and localhost (or the one that is given), and asks for the client's; refused: handshakes that
+    failed."""
 
     def __init__(self, silent=False, pki=None, certificate=None):
         self.leases, self.version, self.faults, self.watches, self.rule = {}, 100, [], [], None

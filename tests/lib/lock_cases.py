@@ -1,5 +1,5 @@
-"""The conformance cases, the same for every store. Each takes a Store (stores.py), which knows how to reach into the store
-behind the runtime's back and how to hurt the server."""
+"""The conformance cases, the same for every store. Each takes a Store (stores.py), which knows how to reach into the
+store behind the runtime's back and how to hurt the server."""
 
 import os
 import secrets
@@ -42,8 +42,8 @@ class Two:
         return self.truth().get("record", {}).get("write") == rec["write"]
 
     def ready(self, fields):
-        """a has the connection that a write of these fields goes by, and a store that waits before it elects anybody has waited;
-        the version then."""
+        """a has the connection that a write of these fields goes by, and a store that waits before it elects anybody
+        has waited; the version then."""
 
         def done():
             if not fields:
@@ -322,7 +322,8 @@ def lost_reply(store, what="lost reply", **fields):
             ok(False, f"{what}: cut after {cut} bytes of it: {w}")
     ok(
         "unknown" in told,
-        f"{what}: a write whose answer is lost is unknown, not failed ({', '.join(told)}; {landed} of {len(told)} had been applied)",
+        f"{what}: a write whose answer is lost is unknown, not failed ({', '.join(told)}; {landed} of {len(told)} had "
+        "been applied)",
     )
     ok(t.works_again(), f"{what}: and the lock goes on working")
     t.end()
@@ -447,8 +448,9 @@ def replayed(store):
 
 
 def repeated_answers(store):
-    """A middlebox passes on an answer twice: at once, or when the next thing was asked and its answer is waited for. Whatever was
-    asked before, and whatever next, on the same connection: also of another lock, whose record never exists."""
+    """A middlebox passes on an answer twice: at once, or when the next thing was asked and its answer is waited for.
+    Whatever was asked before, and whatever next, on the same connection: also of another lock, whose record never
+    exists."""
     proxy = store.proxy()
     t = Two(store, "repeat", proxy)
     t.a.open(store.url(t.key + "-none", proxy), "none")
@@ -635,8 +637,8 @@ def run(store, cases):
         note(f"{store.name}: {case.__name__} took {time.monotonic() - began:.1f} s")
 
 
-# A new term's write is another request than a renewal's: it makes the token. Its lease is short, for stores that wait one before
-# they elect anybody.
+# A new term's write is another request than a renewal's: it makes the token. Its lease is short, for stores that wait
+# one before they elect anybody.
 TERM = {"token": 0, "leaseDurationMs": 1, "leaseDurationSeconds": 1}
 
 

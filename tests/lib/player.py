@@ -1,4 +1,5 @@
-"""Plays the elector for one worker: a socketpair, a page as runtime/process/deadline_page.h lays it out, messages as in runtime/process/wire.h.
+"""Plays the elector for one worker: a socketpair, a page as runtime/process/deadline_page.h lays it out, messages as in
+runtime/process/wire.h.
 
 Not an election: terms begin and end when the test says so. Used by the tests in this directory.
 """
@@ -123,7 +124,8 @@ class Page:
 
 
 class Worker:
-    """with Worker("tests/script/scripts/x.lua") as w: ... ; text=: the script's text instead of its path; files=: what lies beside it."""
+    """with Worker("tests/script/scripts/x.lua") as w: ... ; text=: the script's text instead of its path; files=: what
+    lies beside it."""
 
     def __init__(self, script=None, *args, text=None, body=None, directory=None, env=None, files=None):
         self.directory = tempfile.TemporaryDirectory(prefix="lunarch-test-")
@@ -262,7 +264,8 @@ class Worker:
         return [line["message"] for line in self.log() if line["event"] == "print"]
 
     def wait_for(self, condition, what):
-        """What the condition returns when it is true; fails when it has not come true in time, or at the worker's end."""
+        """What the condition returns when it is true; fails when it has not come true in time, or at the worker's
+        end."""
         wait_for(lambda: condition() or self.process.poll() is not None, LIMIT)
         value = condition()
         if not value:

@@ -50,7 +50,8 @@ class _Session(socketserver.StreamRequestHandler):
 
 
 class Mailbox(socketserver.ThreadingTCPServer):
-    """mails: (sender, boxes, message). limit: no more are taken for now; waiting: so many would like to leave one. nobody@ has no box."""
+    """mails: (sender, boxes, message). limit: no more are taken for now; waiting: so many would like to leave one.
+    nobody@ has no box."""
 
     daemon_threads = True
 

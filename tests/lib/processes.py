@@ -1,4 +1,5 @@
-"""Where the program under test is, waiting for events (never for time), directories that vanish, and what /proc says of processes.
+"""Where the program under test is, waiting for events (never for time), directories that vanish, and what /proc says of
+processes.
 
 Not how anything is started: candidates.py and servers.py do that. Used by all of tests/lib and by most tests."""
 

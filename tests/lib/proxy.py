@@ -1,5 +1,5 @@
-"""A TCP proxy that does to connections what networks do: stalls, cuts, delays, loses, repeats. It knows no protocol; what is
-sent "up" goes to the server, what comes "down" to the client. All proxies of a test run on one thread."""
+"""A TCP proxy that does to connections what networks do: stalls, cuts, delays, loses, repeats. It knows no protocol;
+what is sent "up" goes to the server, what comes "down" to the client. All proxies of a test run on one thread."""
 
 import asyncio
 import atexit
@@ -136,8 +136,8 @@ class Proxy:
             writer.transport.abort()
 
     def _reset(self, pair):
-        """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives. Whatever waits for one of the two, or for
-        nothing at all, ends."""
+        """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives. Whatever waits for one of the two,
+        or for nothing at all, ends."""
         if pair in self.pairs:
             self.pairs.remove(pair)
         for task in pair["tasks"]:
@@ -177,8 +177,8 @@ class Proxy:
         self._set(ways or ("down",), delay=seconds)
 
     def cut_after(self, count, way="down"):
-        """The next `count` bytes that way pass, then the connection that carried the last of them is reset. 0: a reply that
-        is lost with its connection."""
+        """The next `count` bytes that way pass, then the connection that carried the last of them is reset. 0: a reply
+        that is lost with its connection."""
         self._set((way,), cut_after=count)
 
     def lose_answer_to(self, word):
@@ -190,15 +190,16 @@ class Proxy:
         self._do(act)
 
     def lose(self, *ways):
-        """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost something
-        stay deaf that way."""
+        """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost
+        something stay deaf that way."""
         self._set(ways or ("up", "down"), lose=True)
 
     def replay(self, on=True):
         self._set(("up",), replay=on)
 
     def repeat(self, when):
-        """Answers come twice: "at once", or "late", when the client has asked the next thing and waits for that answer."""
+        """Answers come twice: "at once", or "late", when the client has asked the next thing and waits for that
+        answer."""
         self._set(("down",), repeat=when)
 
     def cut(self):

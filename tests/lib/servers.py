@@ -1,4 +1,5 @@
-"""Real servers for the tests, Debian's packages: each on free loopback ports with a private data directory, stopped by pid.
+"""Real servers for the tests, Debian's packages: each on free loopback ports with a private data directory, stopped by
+pid.
 
     with Redis() as server:
         server.url("name")              # a lock URL
@@ -56,7 +57,8 @@ _given = []  # a socket for each port, whose name no other process can have mean
 
 
 def _outside():
-    """Ports that no outgoing connection is given by the kernel: a server that is started again must find its own free."""
+    """Ports that no outgoing connection is given by the kernel: a server that is started again must find its own
+    free."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
         low, high = map(int, f.read().split())
     return range(10000, low) if low > 15000 else range(high + 1, 65536) if high < 60000 else range(10000, 65536)
@@ -363,8 +365,8 @@ class Redis(Server):
 
 
 class Postgres(Server):
-    """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections but the superuser's.
-    standby_of: another Postgres, or a proxy before it: this is an asynchronous standby of that."""
+    """options: postgres's, as "-c", "max_connections=20". initdb: its. auth: what pg_hba.conf asks of TCP connections
+    but the superuser's. standby_of: another Postgres, or a proxy before it: this is an asynchronous standby of that."""
 
     user = "postgres"
     superuser, password = "lunarch", "moon light"
@@ -422,7 +424,8 @@ class Postgres(Server):
             raise RuntimeError(made.stderr)
         with open(os.path.join(data, "pg_hba.conf"), "w") as f:
             f.write(
-                f"local all all trust\nhost all,replication {self.superuser} 127.0.0.1/32 trust\nhost all all 127.0.0.1/32 {self.auth}\n"
+                f"local all all trust\nhost all,replication {self.superuser} 127.0.0.1/32 trust\nhost all all "
+                f"127.0.0.1/32 {self.auth}\n"
             )
 
     def promote(self):
@@ -600,7 +603,8 @@ class ZooKeeper(Server):
             f.write("\n".join(lines) + "\n")
         with open(os.path.join(self.dir, "logback.xml"), "w") as f:
             f.write(
-                '<configuration><appender name="out" class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder>'
+                '<configuration><appender name="out" '
+                'class="ch.qos.logback.core.ConsoleAppender"><encoder><pattern>%m%n</pattern></encoder>'
                 '</appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n'
             )
 

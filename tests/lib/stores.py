@@ -406,7 +406,8 @@ class Postgres(Store):
 
     def get(self, key):
         found = self.server.sql(
-            f"SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = {self.text(key.encode())}"
+            "SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = "
+            f"{self.text(key.encode())}"
         )
         return bytes.fromhex(found[1:]) if found else None
 

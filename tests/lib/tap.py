@@ -1,6 +1,7 @@
 """TAP, the tests' own language (testanything.org): numbered sentences that hold or do not, and a plan at the end.
 
-Not an assertion library: what fails is said, and the test goes on. Used by every test in Python; lib/tap.h is the same for C."""
+Not an assertion library: what fails is said, and the test goes on. Used by every test in Python; lib/tap.h is the same
+for C."""
 
 import sys
 import threading
@@ -66,7 +67,8 @@ def _guarded(job: Callable[[], object], what: str) -> None:
 
 
 def run(tests: Iterable[Callable[[], object]]) -> None:
-    """Runs functions one after the other, then ends the process. An exception fails the function's first line of documentation."""
+    """Runs functions one after the other, then ends the process. An exception fails the function's first line of
+    documentation."""
     for test in tests:
         _guarded(test, (test.__doc__ or test.__name__).strip().splitlines()[0])
     done()

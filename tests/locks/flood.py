@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Answers that would become a hundred times their size when they are parsed: from an API server, its watch, an etcd. The elector that gets them keeps its memory, says what it got, and its other elections go on. The servers here are
+"""Answers that would become a hundred times their size when they are parsed: from an API server, its watch, an etcd.
+The elector that gets them keeps its memory, says what it got, and its other elections go on. The servers here are
 scripts: healthy ones send no such thing."""
 
 import http.server
@@ -121,8 +122,8 @@ said = {name: text for name, (_, text) in ANSWERS.items()} | {"etcd": "the limit
 script = os.path.join(home, "script.lua")
 with open(script, "w") as f:
     f.write(
-        "local list = { { name = 'healthy', lock = '%s/lock', on_leading = function() print 'leads' sleep(1e6) end } }\n"
-        % home
+        "local list = { { name = 'healthy', lock = '%s/lock', on_leading = function() print 'leads' sleep(1e6) end } "
+        "}\n" % home
     )
     for name, lock in locks.items():
         f.write(

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Credentials of the Kubernetes lock, over TLS, against an API server that is a script and looks at who asks: tokens that are rotated,
-plugins whose credentials expire, and every key of a kubeconfig as it shows on the wire. Cases run side by side, each with a server of
-its own. Arguments: names of cases."""
+"""Credentials of the Kubernetes lock, over TLS, against an API server that is a script and looks at who asks: tokens
+that are rotated, plugins whose credentials expire, and every key of a kubeconfig as it shows on the wire. Cases run
+side by side, each with a server of its own. Arguments: names of cases."""
 
 import base64
 import http.server
@@ -46,8 +46,8 @@ def base64_of(name):
 
 
 class Door:
-    """An API server that lets in who shows one of these tokens, or a certificate of one of these names (tokens None: anybody), and
-    the leader that asks it. asked: (method, token or name, let in, is it a watch) of each request."""
+    """An API server that lets in who shows one of these tokens, or a certificate of one of these names (tokens None:
+    anybody), and the leader that asks it. asked: (method, token or name, let in, is it a watch) of each request."""
 
     def __init__(self, name, tokens=None, names=()):
         self.name, self.tokens, self.names, self.asked, self.leader = name, tokens, names, [], None
@@ -236,7 +236,8 @@ printf %s "$KUBERNETES_EXEC_INFO" > "$0.info.new" && mv "$0.info.new" "$0.info"
 until=$UNTIL
 [ -n "$SECONDS_LEFT" ] && until=$(date -u -d "+$SECONDS_LEFT seconds" +%Y-%m-%dT%H:%M:%SZ)
 if [ -n "$PAIRS" ]; then what=$(cat "$PAIRS-$n"); else what="\\"token\\":\\"run-$n\\""; fi
-printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{%s%s}}' "$what" "${until:+,\\"expirationTimestamp\\":\\"$until\\"}"
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{%s%s}}' "$what"\
+ "${until:+,\\"expirationTimestamp\\":\\"$until\\"}"
 """
 
 
@@ -404,7 +405,8 @@ def a_proxy():
 
 
 class Look:
-    """`lunarch status` by a kubeconfig: its exit status and words, and the request as the server saw it (None: there was none)."""
+    """`lunarch status` by a kubeconfig: its exit status and words, and the request as the server saw it (None: there
+    was none)."""
 
     def __init__(self, api, url, **env):
         with_ = {**os.environ, "KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": "", **env}
@@ -565,7 +567,8 @@ def several_files():
     same(
         (look.status, look.token),
         (0, "Bearer of-the-file"),
-        "T78 $KUBECONFIG names several files, the first that says something counts; relative paths are of their own file",
+        "T78 $KUBECONFIG names several files, the first that says something counts; relative paths are of their own "
+        "file",
     )
     look = Look(api, "kube:///lock?context=b", KUBECONFIG=files)
     same((look.status, look.token), (0, "Bearer of-v"), "T78 and another context")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or may not
-have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of such answers (what
-a real one answers is tests/kube's); it also checks that no PUT comes without uid and version."""
+"""The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or
+may not have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of
+such answers (what a real one answers is tests/kube's); it also checks that no PUT comes without uid and version."""
 
 import json
 import os
@@ -299,7 +299,8 @@ def watches():
     tries = len([s for s in api.seen[n:] if "watch=1" in s[1]])
     ok(
         1 <= tries <= 10,
-        f"T35 watch: a server that fails is asked again, ever less often ({tries} times in {time.monotonic() - began:.0f} s)",
+        f"T35 watch: a server that fails is asked again, ever less often ({tries} times in "
+        f"{time.monotonic() - began:.0f} s)",
     )
     same(o.d.do("watch")["watching"], False, "watch: and who waits for it is told to poll")
     api.watches.clear()
@@ -310,7 +311,8 @@ def watches():
 
 
 def repeated():
-    """The connection breaks after a PUT, so libcurl sends it once more: whatever that is answered, the first may have been done."""
+    """The connection breaks after a PUT, so libcurl sends it once more: whatever that is answered, the first may have
+    been done."""
     for code, *headers in ((403,), (422,), (401,), (429, ("Retry-After", "0"))):
         o = One(f"repeated-{code}")
         began = len(api.seen)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Terms on a Lease whose API server is a script: it loses, delays, refuses and changes what it is asked at the very moment that
-matters, and sees every request. The numbers T.. are those of tests/cluster/kubernetes/README.md. Scenarios run side by side, each with a
-server of its own. Arguments: names of scenarios."""
+"""Terms on a Lease whose API server is a script: it loses, delays, refuses and changes what it is asked at the very
+moment that matters, and sees every request. The numbers T.. are those of tests/cluster/kubernetes/README.md. Scenarios
+run side by side, each with a server of its own. Arguments: names of scenarios."""
 
 import json
 import os
@@ -24,7 +24,10 @@ from tap import at_once, done, note, ok, same
 
 # A term survives a machine that is late by many seconds; an operation without an answer is given up after 3.
 CALM = timing("40s", renew="12s", retry="500ms")
-SCRIPT = "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. t.token .. ' ' .. why) end"
+SCRIPT = (
+    "on_leading = function(t) print('lead ' .. t.token) end; on_stopped = function(t, why) print('stop ' .. t.token "
+    ".. ' ' .. why) end"
+)
 UNTIL_OVER = (
     "on_leading = function(t) while t:is_leading() do os.execute('sleep 0.05') end io.open('{}', 'w'):close() end"
 )
@@ -152,7 +155,8 @@ def future(s):
     first, taken = s.asked("GET")[0][2], s.writes()[0][0]
     ok(
         taken - first >= 2.9,
-        f"T08 a record whose times are years ahead is waited out from its first sight ({taken - first:.1f} s, it says 3)",
+        f"T08 a record whose times are years ahead is waited out from its first sight ({taken - first:.1f} s, it says "
+        "3)",
     )
     ok(s.spec()["renewTime"] < "2090", "T08 and taken with our own times")
 
@@ -199,7 +203,8 @@ def begun_anew(s):
     )
     ok(
         taken - first >= 19.9 and taken - told[-1] < 20,
-        f"T70 and the wait goes on where it was ({taken - first:.1f} s from the first sight, {taken - told[-1]:.1f} s from the 410)",
+        f"T70 and the wait goes on where it was ({taken - first:.1f} s from the first sight, {taken - told[-1]:.1f} s "
+        "from the 410)",
     )
 
 
@@ -223,7 +228,8 @@ def storm(s):
     n, took = len(s.api.seen) - before, time.monotonic() - began
     ok(
         n <= 30 + 12 * took,
-        f"T35 every renewal is answered 409: no busy loop ({n} requests, {len(edits)} of them renewals, in {took:.1f} s)",
+        f"T35 every renewal is answered 409: no busy loop ({n} requests, {len(edits)} of them renewals, in {took:.1f} "
+        "s)",
     )
     met.clear()
     ok(s.renewed(), "T35 when that is over the next one succeeds")
@@ -379,7 +385,8 @@ def crowded(s):
 
     s.api.rule = rule
     c = s.leader(
-        script=f"on_leading = function() for i = 1, 40 do spawn(function() http.get('http://127.0.0.1:{s.api.port}/hang', {{ timeout = 600 }}) end) end end"
+        script="on_leading = function() for i = 1, 40 do spawn(function() "
+        f"http.get('http://127.0.0.1:{s.api.port}/hang', {{ timeout = 600 }}) end) end end"
     )
     wait_for(lambda: len([p for p, _ in hung if "/hang" in p]) >= 10 and any("/events" in p for p, _ in hung))
     before = len(s.writes())
@@ -498,7 +505,8 @@ def worked(s):
 
     s.api.rule = rule
     c = s.leader(
-        script=f"on_leading = function() os.execute('touch {busy}; while [ ! -e {go} ]; do sleep 0.1; done; touch {done_}') end"
+        script=f"on_leading = function() os.execute('touch {busy}; while [ ! -e {go} ]; do sleep 0.1; done; touch "
+        f"{done_}') end"
     )
     wait_for(lambda: os.path.exists(busy))
     c.kill(signal.SIGTERM)
@@ -572,7 +580,8 @@ def kept(s):
 
 def paired(s):
     c = s.join(
-        script="local n = 0; on_leading = function(t) n = n + 1; print('lead ' .. t.token); if n < 4 then t:resign(0.1) end end; "
+        script="local n = 0; on_leading = function(t) n = n + 1; print('lead ' .. t.token); if n < 4 then "
+        "t:resign(0.1) end end; "
         "on_stopped = function(t, why) print('stop ' .. t.token) end"
     )
     c.wait("became_leader", count=4)
@@ -589,7 +598,8 @@ def told(s):
     c = s.join(
         "--identity",
         "me",
-        script="on_leading = function() end; on_new_leader = function(l) print('new ' .. l.identity .. (l.is_self and ' self' or '')) end",
+        script="on_leading = function() end; on_new_leader = function(l) print('new ' .. l.identity .. (l.is_self and "
+        "' self' or '')) end",
     )
     ok(wait_for(lambda: prints(c) == ["new X"]), "T49 the first leader that is seen is told")
     for i in range(1, 4):

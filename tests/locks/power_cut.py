@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""The file lock and a power cut. A real candidate leads, renews, begins another term, resigns, leads again and leaves, while
-strace(1) writes down what it asks of the file system. The log is then cut after every step, and everything that a disk may
-show after a cut there is laid out as a directory: what was written but not synced may be there, half there or missing; what
-was renamed but whose directory was not synced may still have its old name. In each of them there must be one whole record,
-whose token and holder are not older than any term that had been reported by then; and a candidate that finds it must lead
-with a larger token than any of those."""
+"""The file lock and a power cut. A real candidate leads, renews, begins another term, resigns, leads again and leaves,
+while strace(1) writes down what it asks of the file system. The log is then cut after every step, and everything that a
+disk may show after a cut there is laid out as a directory: what was written but not synced may be there, half there or
+missing; what was renamed but whose directory was not synced may still have its old name. In each of them there must be
+one whole record, whose token and holder are not older than any term that had been reported by then; and a candidate
+that finds it must lead with a larger token than any of those."""
 
 import json
 import os

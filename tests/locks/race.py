@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Many processes of several users want one lock, again and again: each round has one winner, tokens only grow, and every
-winner holds alone. Real `lunarch exec`, all starting at the same time; as root they belong to four users of one group."""
+"""Many processes of several users want one lock, again and again: each round has one winner, tokens only grow, and
+every winner holds alone. Real `lunarch exec`, all starting at the same time; as root they belong to four users of one
+group."""
 
 import os
 import shutil
@@ -17,7 +18,10 @@ from tap import done, note, ok, same
 ROUNDS, EACH, GROUP = 6, 3, 54321
 USERS = [0, 54322, 54323, 54324] if os.geteuid() == 0 else [None] * 4
 # What the winner does: alone in the directory, it notes its token, and stays a moment.
-HOLD = 'umask 0; mkdir "$0/alone" || echo "$LUNARCH_TOKEN" >>"$0/together"; echo "$LUNARCH_TOKEN $1" >>"$0/won"; sleep 0.02; rmdir "$0/alone"'
+HOLD = (
+    'umask 0; mkdir "$0/alone" || echo "$LUNARCH_TOKEN" >>"$0/together"; echo "$LUNARCH_TOKEN $1" >>"$0/won"; sleep '
+    '0.02; rmdir "$0/alone"'
+)
 
 
 def as_user(uid):

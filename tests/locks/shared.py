@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Directories that are not this machine's alone: a real FUSE file system (bindfs), mounted twice as two machines would have it, in
-mount namespaces where something else, or nothing, is mounted for one candidate. Plain file locks are refused there; with
-?shared=link one leads; with ?must_exist= nobody leads in what is there instead."""
+"""Directories that are not this machine's alone: a real FUSE file system (bindfs), mounted twice as two machines would
+have it, in mount namespaces where something else, or nothing, is mounted for one candidate. Plain file locks are
+refused there; with ?shared=link one leads; with ?must_exist= nobody leads in what is there instead."""
 
 import json
 import os
@@ -80,7 +80,8 @@ def refused(fuse):
         if not ok(
             r.returncode == status
             and all(w in text for w in (fuse, "FUSE", "?shared=link", "cut off", "Or use a store")),
-            f"{command[0]}: a plain lock on FUSE is refused at once, with the place, its type, the reason and the ways out",
+            f"{command[0]}: a plain lock on FUSE is refused at once, with the place, its type, the reason and the "
+            "ways out",
         ):
             note(said(r))
     same(os.listdir(fuse), [], "and nothing is left there")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream of
-notices for many locks; and what is not etcd at all."""
+"""What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream
+of notices for many locks; and what is not etcd at all."""
 
 import http.server
 import os
@@ -58,7 +58,8 @@ def refused(url, outcomes, pattern, what, within=8000):
 
 
 def certificates():
-    """An authority, a server's certificate for 127.0.0.1 and etcd.test, a client's, another authority's, a key for tokens."""
+    """An authority, a server's certificate for 127.0.0.1 and etcd.test, a client's, another authority's, a key for
+    tokens."""
 
     def openssl(*args):
         subprocess.run(["openssl", *args], cwd=where, check=True, capture_output=True)
@@ -450,7 +451,8 @@ def costs():
         later = count()
         ok(
             led and renewed and (later[1] - reads) * 2 <= later[0] - puts,
-            f"renewals: a standby reads them from its watch: {later[0] - puts:.0f} of them cost {later[1] - reads:.0f} reads",
+            f"renewals: a standby reads them from its watch: {later[0] - puts:.0f} of them cost "
+            f"{later[1] - reads:.0f} reads",
         )
         c.kill(signal.SIGTERM)
         ok(b.wait("became_leader"), "renewals: and the release, on which it leads")
@@ -459,7 +461,8 @@ def costs():
 
 # ---- elections ----
 
-LEAD = """return { on_leading = function(t) print('lead', t.token) end, on_stopped = function(t, why) print('stopped', why) end,
+LEAD = """return { on_leading = function(t) print('lead', t.token) end, on_stopped = function(t, why) print('stopped',\
+ why) end,
   on_new_leader = function(l) print('leader', l.identity, l.token) end }"""
 
 
@@ -626,7 +629,8 @@ def page(status, body):
 
 
 class Older:
-    """An etcd whose gateway is at /v3beta, as before 3.4: requests for /v3/ are not found, the others go on to a real one."""
+    """An etcd whose gateway is at /v3beta, as before 3.4: requests for /v3/ are not found, the others go on to a real
+    one."""
 
     def __init__(self, server):
         self.server, self.asked = server, []
@@ -657,7 +661,8 @@ class Older:
                 self.asked.append(path)
                 if path.startswith(b"/v3/"):
                     one.sendall(
-                        b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n404 page not found\n"
+                        b"HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nContent-Length: 19\r\n\r\n404 page "
+                        b"not found\n"
                     )
                     if path.endswith(b"/watch"):
                         return one.close()
@@ -681,7 +686,8 @@ class Older:
 
 
 class Deaf(Proxy):
-    """Can keep to itself, for ever, what comes down on the connections that watches were begun on; TCP acknowledges all of it."""
+    """Can keep to itself, for ever, what comes down on the connections that watches were begun on; TCP acknowledges all
+    of it."""
 
     def __init__(self, port):
         self.deaf = []

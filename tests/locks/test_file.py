@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The file lock passes the conformance suite, by rename and by link (its own faults are in tests/unit/locks/file/test_lock_file.c)."""
+"""The file lock passes the conformance suite, by rename and by link (its own faults are in
+tests/unit/locks/file/test_lock_file.c)."""
 
 import os
 import sys

@@ -323,8 +323,10 @@ def tables():
         for x in many:
             x.end()
         server.sql(
-            "CREATE FUNCTION nay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not at the end'; END $$; "
-            "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON fresh DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION nay()"
+            "CREATE FUNCTION nay() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'not at the end'; END "
+            "$$; "
+            "CREATE CONSTRAINT TRIGGER late AFTER UPDATE ON fresh DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE "
+            "FUNCTION nay()"
         )
         d = opened(f"{at}?table=fresh#n0")
         before = d.read()
@@ -452,7 +454,8 @@ def fences():
 
 
 def crashed():
-    """What was answered is there after a crash, renewals too: an older one would end the term too soon for who has not seen the newer."""
+    """What was answered is there after a crash, renewals too: an older one would end the term too soon for who has not
+    seen the newer."""
     with Postgres("-c", "synchronous_commit=off", "-c", "wal_writer_delay=10s") as server:
         d, e = opened(server.url("c")), opened(server.url("c"))
         first = d.write(term(), "")
@@ -545,8 +548,8 @@ def pooled():
 
 
 def promoted():
-    """A standby that lacks a term, and whose clock is an hour behind, is promoted: nobody is elected before that one's lease is over, and
-    then with a larger token."""
+    """A standby that lacks a term, and whose clock is an hour behind, is promoted: nobody is elected before that one's
+    lease is over, and then with a larger token."""
     with Postgres() as first:
         both = f"postgres://{first.superuser}@127.0.0.1:{first.port},127.0.0.1:%d/postgres#f"
         d = opened(first.url("f"))

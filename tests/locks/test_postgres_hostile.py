@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What calls itself a PostgreSQL server, and is hostile, before log-in or after it: the program neither ends nor freezes nor fills its
-memory, and believes nothing that does not answer its question."""
+"""What calls itself a PostgreSQL server, and is hostile, before log-in or after it: the program neither ends nor
+freezes nor fills its memory, and believes nothing that does not answer its question."""
 
 import base64
 import os
@@ -59,8 +59,8 @@ def giant(kind, size, head=b""):
 
 
 class Hostile:
-    """login: what it says instead of letting somebody in; first: instead of an answer to the link's greeting; answer(stamp): to a
-    lock's question. Bytes, or a generator of them."""
+    """login: what it says instead of letting somebody in; first: instead of an answer to the link's greeting;
+    answer(stamp): to a lock's question. Bytes, or a generator of them."""
 
     def __init__(self, login=None, first=None, answer=None):
         self.login, self.first, self.answer = login, first, answer

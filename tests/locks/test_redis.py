@@ -353,7 +353,8 @@ def tokens():
 
 
 def failover():
-    """The replica that is promoted lacks a term, and its clock is behind: nobody is elected before that one's lease is over."""
+    """The replica that is promoted lacks a term, and its clock is behind: nobody is elected before that one's lease is
+    over."""
     with Redis() as first, Redis(replica_of=first, start=False) as second:
         clocked(second, -3600)
         second.start()
@@ -416,7 +417,8 @@ def failover():
 
 
 def let_go():
-    """A release whose answer is lost: its sender finds his own record on the promoted server, which another term has followed."""
+    """A release whose answer is lost: its sender finds his own record on the promoted server, which another term has
+    followed."""
     first, second = pair()
     with first, second:
         follows(second)
@@ -452,7 +454,8 @@ def let_go():
 
 
 def comes_back():
-    """The primary that died is started again, and is a primary still: nobody is elected there, nor anywhere, while there are two."""
+    """The primary that died is started again, and is a primary still: nobody is elected there, nor anywhere, while
+    there are two."""
     first, second = Redis("--appendonly", "yes", "--appendfsync", "always"), None
     with first, Redis(replica_of=first) as second:
         follows(second)
@@ -682,7 +685,8 @@ def amnesia():
 
 
 def clock_set():
-    """A server that has lost its data does not look old because its clock was set: fresh is who has computed for a lease."""
+    """A server that has lost its data does not look old because its clock was set: fresh is who has computed for a
+    lease."""
     with Redis(start=False) as server:
         step = clocked(server, 0)
         server.start()

@@ -167,7 +167,8 @@ def chroot(server):
 
 
 def cut_reads(server):
-    """A read is repeated when its connection is lost: on the next one at once, whether or not somebody waits for notices."""
+    """A read is repeated when its connection is lost: on the next one at once, whether or not somebody waits for
+    notices."""
     for watched in (False, True):
         proxy = Proxy(server.port)
         d = opened(f"zookeeper://127.0.0.1:{proxy.port}/cut")
@@ -192,7 +193,8 @@ def cut_reads(server):
         note(f"answered {min(took) * 1000:.0f} ms after the cut")
         ok(
             quick_once,
-            f"cut: a read whose connection is lost is asked again on another, at once, {'with' if watched else 'without'} a watch",
+            "cut: a read whose connection is lost is asked again on another, at once, "
+            f"{'with' if watched else 'without'} a watch",
         )
         d.end()
         proxy.close()

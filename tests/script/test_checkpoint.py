@@ -37,7 +37,8 @@ def saved_and_loaded():
         w.wait_print("7")
         same(w.printed(), ["nil", "true", "7"], "until it is known to be in the record; then load has it")
     with leading(
-        "local c = term:load() print(c.big, c.float, c.none == json.null, math.type(c.float)) c.more = 1 print(term:save(c))",
+        "local c = term:load() print(c.big, c.float, c.none == json.null, math.type(c.float)) c.more = 1 "
+        "print(term:save(c))",
         checkpoint='{"data":{"big":9007199254740993,"float":1.0,"none":null},"cron":{"x":1},"later":[1]}',
     ) as w:
         got = json.loads(w.expect(SAVE)["checkpoint"])
@@ -48,9 +49,11 @@ def saved_and_loaded():
         )
         w.wait_print("9007199254740993\t1.0\ttrue\tfloat")
     with leading(
-        "local a, b = spawn(function() return term:save { n = 1 } end), spawn(function() sleep(0.01) return term:save { n = 2 } end)"
+        "local a, b = spawn(function() return term:save { n = 1 } end), spawn(function() sleep(0.01) return term:save "
+        "{ n = 2 } end)"
         "\nlocal c = spawn(function() sleep(0.02) return term:save { n = 3 } end)"
-        "\nsleep(0.05) print(term:load()) print(a:wait()) print(term:load().n) print(b:wait()) print(c:wait()) print(term:load().n)"
+        "\nsleep(0.05) print(term:load()) print(a:wait()) print(term:load().n) print(b:wait()) print(c:wait()) "
+        "print(term:load().n)"
     ) as w:
         first = w.expect(SAVE)
         w.wait_print("nil")

@@ -58,8 +58,8 @@ def caught_up():
     now = int(time.time())
     expr, due = half_an_hour_from(now)
     with leading(
-        "term:cron('%s', function(tick) print(tick.time, tick.caught_up, tick.late >= 0) end, { zone = 'UTC', catch_up = 'all', name = 'h' })"
-        % expr,
+        "term:cron('%s', function(tick) print(tick.time, tick.caught_up, tick.late >= 0) end, { zone = 'UTC', "
+        "catch_up = 'all', name = 'h' })" % expr,
         {"h": due - 3 * 3600},
     ) as w:
         marks = [saves(w)["cron"]["h"] for _ in range(3)]
@@ -101,7 +101,10 @@ def clock_behind():
 
     for ahead in (2 * 86400, 2 * 3600):
         mark = (now + ahead) // 3600 * 3600
-        code = "for _, how in ipairs { 'all', 'last', 'skip' } do term:cron('@hourly', print, { zone = 'UTC', name = how, catch_up = how }) end print 'on'"
+        code = (
+            "for _, how in ipairs { 'all', 'last', 'skip' } do term:cron('@hourly', print, { zone = 'UTC', name = "
+            "how, catch_up = how }) end print 'on'"
+        )
         with leading(code, {"all": mark, "last": mark, "skip": mark}) as w:
             w.wait_for(lambda: len(said(w)) >= 3, "the warnings")
             ok(
@@ -171,7 +174,8 @@ def side_by_side():
         w.expect(STOPPED)
         ok(not w.printed(), "since the job has not run")
     with leading(
-        "local task = term:cron('0 * * * *', print, { name = 'x' }) task:cancel() sleep(0) sleep(0) term:cron('1 * * * *', print, { name = 'x' }) print 'on'"
+        "local task = term:cron('0 * * * *', print, { name = 'x' }) task:cancel() sleep(0) sleep(0) term:cron('1 * * "
+        "* *', print, { name = 'x' }) print 'on'"
     ) as w:
         w.wait_print("on")
         ok(True, "a job that was cancelled makes room for another of its name")
@@ -221,9 +225,11 @@ def misuse():
 def every():
     """every"""
     code = """local began, n, sum = time.monotonic(), 0, 0
-every(0.02, function() n = n + 1 sleep(0.005) if n == 50 then print('drift', (time.monotonic() - began) // 0.02) end end, { jitter = 0.01 })
+every(0.02, function() n = n + 1 sleep(0.005) if n == 50 then print('drift', (time.monotonic() - began) // 0.02) end\
+ end, { jitter = 0.01 })
 local now, most = 0, 0
-local task = every(0.01, function() now = now + 1 most = math.max(most, now) sleep(0.1) now = now - 1 end, { overlap = true, now = true })
+local task = every(0.01, function() now = now + 1 most = math.max(most, now) sleep(0.1) now = now - 1 end, { overlap =\
+ true, now = true })
 sleep(0.5) task:cancel() print('most', most > 1)"""
     with leading(code) as w:
         w.wait_for(lambda: [p for p in w.printed() if p.startswith("drift")], "fifty calls")
@@ -239,7 +245,8 @@ def failovers():
     lock, script = os.path.join(directory, "lock"), os.path.join(directory, "script.lua")
     with open(script, "w") as f:
         f.write(
-            "return { on_leading = function(term) term:cron('0 * * * *', function(tick) print('ran ' .. tick.time) sleep(0.05) end, "
+            "return { on_leading = function(term) term:cron('0 * * * *', function(tick) print('ran ' .. tick.time) "
+            "sleep(0.05) end, "
             "{ zone = 'UTC', catch_up = 'all', name = 'job' }) end }"
         )
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""lunarch.files where it counts: writers killed in the middle, frozen in the middle, and out of space; what is read is always whole, and
-never an older leader's text after a newer one's."""
+"""lunarch.files where it counts: writers killed in the middle, frozen in the middle, and out of space; what is read is
+always whole, and never an older leader's text after a newer one's."""
 
 import os
 import random
@@ -99,7 +99,8 @@ return { on_leading = function()
   print("waits " .. tostring(good) .. " " .. err.code .. " " .. files.read(path))
   local next_one = spawn(function() return files.write(path, "twelve", { token = 12 }) end)
   files.write(room .. "/go-mv", "")
-  print("then " .. tostring(old:wait()) .. " " .. tostring(next_one:wait()) .. " " .. files.read(path) .. " " .. files.token(path))
+  print("then " .. tostring(old:wait()) .. " " .. tostring(next_one:wait()) .. " " .. files.read(path) .. " " ..\
+ files.token(path))
 end }
 """,
 )
@@ -113,7 +114,8 @@ def frozen():
         put(
             f"tools/{name}",
             f"""#!/bin/sh
-if [ -e {room}/hold-{name} ]; then case "$*" in *hold-*|*go-*) ;; *) : > {room}/held-{name}; while [ ! -e {room}/go-{name} ]; do sleep 0.01; done ;; esac; fi
+if [ -e {room}/hold-{name} ]; then case "$*" in *hold-*|*go-*) ;; *) : > {room}/held-{name}; while [ ! -e\
+ {room}/go-{name} ]; do sleep 0.01; done ;; esac; fi
 exec {shutil.which(name)} "$@"
 """,
             0o755,

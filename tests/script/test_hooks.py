@@ -238,7 +238,8 @@ def leaders():
         w.wait_print("end\tc")
         same(w.printed(), [x + "\t" + n for n in "abc" for x in ("begin", "end")], "one at a time")
     with worker(
-        "return { on_new_leader = function() print(election:leader().identity, election:lock(), election:is_leading()) end }"
+        "return { on_new_leader = function() print(election:leader().identity, election:lock(), "
+        "election:is_leading()) end }"
     ) as w:
         w.leader("a")
         w.wait_print("a\tfile:lock0\tfalse")
@@ -286,7 +287,8 @@ def asking():
     yes, why, _ = answers("address = function() return {} end")
     same((yes, why), (0, "address: expected a text, found a table"), "an address that is none is a no")
     with worker(
-        "local n = 0 return { on_leading = print, may_lead = function() n = n + 1 if n == 1 then sleep(1000) end return true end }"
+        "local n = 0 return { on_leading = print, may_lead = function() n = n + 1 if n == 1 then sleep(1000) end "
+        "return true end }"
     ) as w:
         w.ask(1)
         w.ask(2)
@@ -307,7 +309,10 @@ def cleaning():
 
 def many():
     """Many elections in one worker"""
-    text = "local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = function(term) sleep(1000) end } end return l"
+    text = (
+        "local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = function(term) sleep(1000) end } end "
+        "return l"
+    )
     with Worker(text=text) as w:
         w.load()
 
@@ -368,8 +373,8 @@ def leaving():
         ("os.exit(255)", 255),
     ]:
         with worker(
-            "return { on_leading = function() pcall(function() %s end) print 'on' end, on_stopped = function() print 'stopped' end }"
-            % text
+            "return { on_leading = function() pcall(function() %s end) print 'on' end, on_stopped = function() print "
+            "'stopped' end }" % text
         ) as w:
             w.lead()
             same(w.expect(EXIT)["code"], code, text + " asks for the end of the program")
@@ -385,7 +390,8 @@ def leaving():
 def environment():
     """What children see outside a term"""
     with Worker(
-        text="return { on_leading = print, on_start = function() print(exec('echo $LUNARCH_TERM:$LUNARCH_TOKEN').stdout)"
+        text="return { on_leading = print, on_start = function() print(exec('echo "
+        "$LUNARCH_TERM:$LUNARCH_TOKEN').stdout)"
         " print(os.getenv 'LUNARCH_TERM', os.getenv 'LUNARCH_TOKEN') end,"
         " on_stopped = function() print(exec('echo $LUNARCH_TERM').stdout) end }",
         env={"LUNARCH_TERM": "9.9", "LUNARCH_TOKEN": "stale"},
@@ -419,12 +425,14 @@ return { on_leading = function() tasks.wait_all { middle } end }"""
             log,
         )
     with worker(
-        "return { on_leading = function() local q = tasks.queue() spawn(function() q:put(1) error 'lost' end) q:take() sleep(100) end }"
+        "return { on_leading = function() local q = tasks.queue() spawn(function() q:put(1) error 'lost' end) "
+        "q:take() sleep(100) end }"
     ) as w:
         w.lead()
         ok(w.expect(END)["text"].endswith("lost"), "an error in a task that nobody waits for ends it at once")
     with worker(
-        "return { on_leading = function() pcall(tasks.first, { function() pcall(sleep, 100) error 'late' end, function() end }) print 'on' sleep(100) end }"
+        "return { on_leading = function() pcall(tasks.first, { function() pcall(sleep, 100) error 'late' end, "
+        "function() end }) print 'on' sleep(100) end }"
     ) as w:
         w.lead()
         w.wait_print("on")

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""http in scripts: a server of our own that behaves and misbehaves (TCP, TLS with client certificates, a unix socket, as a
-proxy); tests/script/scripts/http_client.lua asks it, three times. Then what the end of a term does to a request."""
+"""http in scripts: a server of our own that behaves and misbehaves (TCP, TLS with client certificates, a unix socket,
+as a proxy); tests/script/scripts/http_client.lua asks it, three times. Then what the end of a term does to a
+request."""
 
 import gzip
 import json

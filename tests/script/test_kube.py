@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""lunarch.kube against answers that a healthy API server does not give: refusals for a while, pages that run out, watches that break in
-every way. The server here is a script of such answers; what a real one answers is tests/cluster/kubernetes/example.py's."""
+"""lunarch.kube against answers that a healthy API server does not give: refusals for a while, pages that run out,
+watches that break in every way. The server here is a script of such answers; what a real one answers is
+tests/cluster/kubernetes/example.py's."""
 
 import json
 import os
@@ -24,8 +25,8 @@ def status(code, message):
 
 
 class Api:
-    """Pods in memory. `faults`: functions, each called for one request and then gone: they answer it (True). `streams`: the watches that
-    are open, as handlers that can be written to."""
+    """Pods in memory. `faults`: functions, each called for one request and then gone: they answer it (True). `streams`:
+    the watches that are open, as handlers that can be written to."""
 
     def __init__(self):
         self.pods, self.version, self.faults, self.streams, self.seen, self.lock = (
@@ -163,14 +164,18 @@ return { on_leading = function(term)
   say("no list", api:list("pods"))
   print("label", api:label_self({ role = "leader", old = false }).metadata.labels.role)
   say("patch fails", api:patch("pods", "none", { metadata = { labels = { a = "b" } } }, { type = "strategic" }))
-  for _, f in ipairs { function() kube.connect() end, function() kube.connect { server = "ftp://x" } end, function() kube.connect { servr = "x" } end,
-    function() api:get("pods") end, function() api:get("pods?x", "y") end, function() api:patch("pods", "x", {}, { type = "mrge" }) end } do
+  for _, f in ipairs { function() kube.connect() end, function() kube.connect { server = "ftp://x" } end,
+    function() kube.connect { servr = "x" } end,
+    function() api:get("pods") end, function() api:get("pods?x", "y") end,
+    function() api:patch("pods", "x", {}, { type = "mrge" }) end } do
     print("misuse", select(2, pcall(f)))
   end
   spawn(function()
     for event, pod in api:watch("pods", { selector = { app = "web", tier = "front" } }) do
       local name = pod.metadata.name
-      if not name:find "^p%d" or name:find "^p[57]$" or name == "p1201" then print("event", event, name, pod.metadata.resourceVersion) end
+      if not name:find "^p%d" or name:find "^p[57]$" or name == "p1201" then
+        print("event", event, name, pod.metadata.resourceVersion)
+      end
       if pod.metadata.name == "last" then break end
     end
     print "left"
@@ -335,7 +340,10 @@ def watches(api, c, heard):
 EXAMPLE = r"""
 local kube = require "lunarch.kube"
 local connect, server, script = kube.connect, ...
-function kube.connect(options) options.server, options.token, options.namespace = server, "secret", "n" return connect(options) end
+function kube.connect(options)
+  options.server, options.token, options.namespace = server, "secret", "n"
+  return connect(options)
+end
 return dofile(script)
 """
 

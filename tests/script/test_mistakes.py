@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Scripts that make mistakes, HTTP servers that send nonsense, children that print without end, in a real election: each is told, with file
-and line and what was expected; all the while the lease is renewed, and the checkpoint is whole."""
+"""Scripts that make mistakes, HTTP servers that send nonsense, children that print without end, in a real election:
+each is told, with file and line and what was expected; all the while the lease is renewed, and the checkpoint is
+whole."""
 
 import gzip
 import json

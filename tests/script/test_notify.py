@@ -68,20 +68,28 @@ with open(os.path.join(room, "script.lua"), "w") as f:
 local notify = require "lunarch.notify"
 local web, room, sendmail = ...
 local msmtp = { "msmtp", "--file=" .. sendmail .. ".conf" }
-local function say(name, good, err) print(name .. ": " .. tostring(good) .. " " .. tostring(err and err.code) .. " " .. tostring(err)) end
-local function misuse(name, f, ...) local args = { ... } local good, err = pcall(function() f(table.unpack(args)) end) print(name .. ": " .. tostring(good) .. " " .. tostring(err)) end
+local function say(name, good, err) print(name .. ": " .. tostring(good) .. " " .. tostring(err and err.code) .. " " ..\
+ tostring(err)) end
+local function misuse(name, f, ...) local args = { ... } local good, err = pcall(function() f(table.unpack(args)) end)\
+ print(name .. ": " .. tostring(good) .. " " .. tostring(err)) end
 return { on_leading = function(term)
-  say("hook", notify.webhook(web .. "/hook?key=s3cret", { leader = term.identity, list = { 1, 2 } }, { token = true, headers = { ["X-Mine"] = "yes" } }))
+  say("hook", notify.webhook(web .. "/hook?key=s3cret", { leader = term.identity, list = { 1, 2 } }, { token = true,\
+ headers = { ["X-Mine"] = "yes" } }))
   say("busy", notify.webhook(web .. "/busy/3", { n = 1 }, { backoff = 0.01 }))
   say("gone", notify.webhook(web .. "/gone/s3cret", {}))
   say("closed", notify.webhook("http://user:s3cret@127.0.0.1:1/s3cret", {}, { retries = 0 }))
   say("slack", notify.slack(web .. "/services/T0/B0/s3cret", "*it* works", { channel = "#ops", username = "lunarch" }))
-  say("mail", notify.mail { to = { "Ärger <ops@example.org>", "more@example.org" }, cc = "boss@example.org", from = "Lunarch <lunarch@example.org>",
-    subject = "Grüße, " .. ("ä"):rep(60), body = "one\\n.\\nGrüße\\n" .. ("long "):rep(400), headers = { ["X-Token"] = term.token }, sendmail = msmtp })
-  say("plain", notify.mail { to = "ops@example.org", from = "lunarch@example.org", subject = "plain", body = "From here\\n.\\nthree\\n", sendmail = sendmail })
-  say("refused", notify.mail { to = "nobody@example.org", from = "lunarch@example.org", subject = "x", body = "x", sendmail = msmtp })
+  say("mail", notify.mail { to = { "Ärger <ops@example.org>", "more@example.org" }, cc = "boss@example.org", from =\
+ "Lunarch <lunarch@example.org>",
+    subject = "Grüße, " .. ("ä"):rep(60), body = "one\\n.\\nGrüße\\n" .. ("long "):rep(400), headers = { ["X-Token"] =\
+ term.token }, sendmail = msmtp })
+  say("plain", notify.mail { to = "ops@example.org", from = "lunarch@example.org", subject = "plain", body = "From\
+ here\\n.\\nthree\\n", sendmail = sendmail })
+  say("refused", notify.mail { to = "nobody@example.org", from = "lunarch@example.org", subject = "x", body = "x",\
+ sendmail = msmtp })
   say("nosendmail", notify.mail { to = "ops@example.org", from = "a@example.org", sendmail = room .. "/none" })
-  say("log", notify.syslog("first\\n\\n<0>second", { priority = "crit", facility = "local3", tag = "backup", socket = room .. "/log" }))
+  say("log", notify.syslog("first\\n\\n<0>second", { priority = "crit", facility = "local3", tag = "backup", socket =\
+ room .. "/log" }))
   say("nolog", notify.syslog("x", { socket = room .. "/none" }))
   misuse("typo", notify.webhook, web, {}, { retires = 3 })
   misuse("nourl", notify.slack, "hooks.example.org/s3cret", "x")

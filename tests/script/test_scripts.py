@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Runs tests/script/scripts/*.lua inside a worker, each three times: plainly, and with the collector at work all the time."""
+"""Runs tests/script/scripts/*.lua inside a worker, each three times: plainly, and with the collector at work all the
+time."""
 
 import os
 import sys

@@ -30,7 +30,8 @@ ORDERLY = [
     ("busy loops in new coroutines for ever", "while true do coroutine.resume(coroutine.create(for_ever)) end"),
     (
         "a busy loop five coroutines deep, each under pcall",
-        "local function nest(n) while true do pcall(coroutine.wrap(n == 0 and for_ever or nest), n - 1) end end nest(5)",
+        "local function nest(n) while true do pcall(coroutine.wrap(n == 0 and for_ever or nest), n - 1) end end "
+        "nest(5)",
     ),
     ("a busy loop in a spawned task", "spawn(for_ever) sleep(1000)"),
     ("waiting", "sleep(1000)"),
@@ -45,11 +46,13 @@ ORDERLY = [
     ("waiting with a time limit, over and over", "while true do pcall(tasks.with_timeout, 1000, sleep, 1000) end"),
     (
         "waiting at an empty queue, at a full one, and for a permit",
-        "local q, s = tasks.queue(1), tasks.semaphore(1) q:put(1) s:acquire() spawn(q.put, q, 2) spawn(s.acquire, s) spawn(s.acquire, s) tasks.queue():take()",
+        "local q, s = tasks.queue(1), tasks.semaphore(1) q:put(1) s:acquire() spawn(q.put, q, 2) spawn(s.acquire, s) "
+        "spawn(s.acquire, s) tasks.queue():take()",
     ),
     (
         "two tasks that hand a value to each other for ever",
-        "local a, b = tasks.queue(), tasks.queue() spawn(function() while true do b:put(a:take()) end end) while true do a:put(1) b:take() end",
+        "local a, b = tasks.queue(), tasks.queue() spawn(function() while true do b:put(a:take()) end end) while true "
+        "do a:put(1) b:take() end",
     ),
     ("a line that never comes", "for _ in exec({ 'sleep', '1000', background = true }):lines() do end"),
     ("a child in the background that nobody waits for", "exec { 'sleep', '1000', background = true } sleep(1000)"),
@@ -156,7 +159,8 @@ def cleaning_up():
         w.expect(STOPPED)
         ok(True, "a second STOP may shorten the time")
     with Worker(
-        text="return { on_leading = function() exec(\"trap '' TERM; echo in; while :; do sleep 0.05; done\", { stdout = 'inherit' }) end }"
+        text="return { on_leading = function() exec(\"trap '' TERM; echo in; while :; do sleep 0.05; done\", { stdout "
+        "= 'inherit' }) end }"
     ) as w:
         w.ready()
         w.lead()
@@ -223,7 +227,10 @@ def not_ours_to_stop():
 
 def waking_late():
     """Waking up late"""
-    spin = "return { on_leading = function() print 'in' local n = 0 while true do n = n + 1 if n % 1000 == 0 then io.write(n, '\\n') end end end }"
+    spin = (
+        "return { on_leading = function() print 'in' local n = 0 while true do n = n + 1 if n % 1000 == 0 then "
+        "io.write(n, '\\n') end end end }"
+    )
     with Worker(text=spin) as w:
         w.ready()
         w.lead(seconds=1000, kill=2000)
@@ -252,7 +259,8 @@ def waking_late():
         w.expect(STOPPED)
         same(w.printed()[-1], "stopped\texpired", "then on_stopped runs")
     with Worker(
-        text="return { on_leading = function(term) print 'in' local ok, why repeat ok, why = pcall(sleep, 0.01) until not ok print(why, term:is_leading()) end }"
+        text="return { on_leading = function(term) print 'in' local ok, why repeat ok, why = pcall(sleep, 0.01) until "
+        "not ok print(why, term:is_leading()) end }"
     ) as w:
         w.ready()
         w.lead(seconds=0.1)

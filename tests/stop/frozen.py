@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What is stopped (SIGSTOP) when it is needed: the guard alone, with short leases and long ones, so that the elector must do its work
-before the lease is over; and elector, guard and worker together, beside which what they started goes on."""
+"""What is stopped (SIGSTOP) when it is needed: the guard alone, with short leases and long ones, so that the elector
+must do its work before the lease is over; and elector, guard and worker together, beside which what they started goes
+on."""
 
 import json
 import math
@@ -92,8 +93,8 @@ def freeze(*pids):
 
 
 def guard_stopped(lease_ms):
-    """By how much the last act was before the end of the lease, in ms; without end, if that could not be seen: so short a lease may be
-    lost to a busy machine before its guard is stopped."""
+    """By how much the last act was before the end of the lease, in ms; without end, if that could not be seen: so short
+    a lease may be lost to a busy machine before its guard is stopped."""
     s = Scene()
     apart = [
         "unshare",
@@ -131,8 +132,8 @@ def guard_stopped_in_time(lease_ms):
 
 
 def all_three_stopped():
-    """Nobody is left to kill what they started, and the lease runs out: it acts on beside the next leader, which only tokens can fence.
-    Promised is what happens when they go on."""
+    """Nobody is left to kill what they started, and the lease runs out: it acts on beside the next leader, which only
+    tokens can fence. Promised is what happens when they go on."""
     s = Scene()
     a = s.candidate("write")
     wait_for(lambda: a.said("leading") and s.acts() and os.path.exists(s.dir + "/worker"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector is stopped,
-so that the guard alone is left to kill the tree when the lease ends."""
+"""A memory cgroup that is full, and where the kernel kills nobody: whoever needs another page waits for it. The elector
+is stopped, so that the guard alone is left to kill the tree when the lease ends."""
 
 import os
 import signal

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Scripts that end by their own doing: a crash, no memory, os.exit, an error in each hook; and a log that nobody reads."""
+"""Scripts that end by their own doing: a crash, no memory, os.exit, an error in each hook; and a log that nobody
+reads."""
 
 import json
 import os

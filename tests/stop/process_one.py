@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An elector that may have children of other people: as process 1 of a container, or started by a shell that had some. Its guard
-is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
+"""An elector that may have children of other people: as process 1 of a container, or started by a shell that had some.
+Its guard is killed beside a child of the term that shows nobody whose it is; and /proc that is another namespace's."""
 
 import json
 import os
@@ -21,7 +21,8 @@ return {
   on_leading = function(term)
     print("leading")
     spawn(exec, { "env", "-i", "/bin/sh", "-c",
-      "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -le 2 ] || eval \\"exec $fd>&-\\"; done; echo up >> $1; while :; do /bin/sleep 0.05; done", arg[1], arg[2] })
+      "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -le 2 ] || eval \\"exec $fd>&-\\"; done; echo up >> $1; while :;\
+ do /bin/sleep 0.05; done", arg[1], arg[2] })
     while true do sleep(1) end
   end,
   on_stopped = function(term, reason) print("stopped " .. reason) end,
@@ -137,7 +138,8 @@ def strangers():
     left = wait_for(lambda: len(others()) <= 1 and [p for p in others() if is_called(p, b"1000")])
     ok(
         left,
-        "strangers: what a shell inside leaves behind becomes the elector's child; that another one ends is no reason to kill it",
+        "strangers: what a shell inside leaves behind becomes the elector's child; that another one ends is no reason "
+        "to kill it",
     )
     ok(s.a.wait("stranger"), "strangers: it is known as nobody of the term's")
     s.kill_guard()
@@ -162,7 +164,8 @@ def child_before():
 
 
 def unkillable():
-    """A command's child of another user, and no right to kill him: who cannot end his term does not stay as if he campaigned on."""
+    """A command's child of another user, and no right to kill him: who cannot end his term does not stay as if he
+    campaigned on."""
     if os.geteuid() != 0:
         skip("unkillable", "only root can give up the right to kill another user's processes")
         return

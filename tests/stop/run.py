@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""One case for each way to refuse to stop. A script leads and clings to it; the lease is taken from it (or its processes are
-killed or frozen); a second candidate must lead after everything of the first is dead, and on_stopped must have run once."""
+"""One case for each way to refuse to stop. A script leads and clings to it; the lease is taken from it (or its
+processes are killed or frozen); a second candidate must lead after everything of the first is dead, and on_stopped must
+have run once."""
 
 import os
 import shutil
@@ -18,8 +19,8 @@ from tap import at_once, done, note, ok, same
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
-# A busy machine takes seconds to make a thousand processes die, and what is not dead within the kill allowance is for good reasons
-# the end of the program.
+# A busy machine takes seconds to make a thousand processes die, and what is not dead within the kill allowance is for
+# good reasons the end of the program.
 CROWD = timing("24s", renew="2s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
 
 
@@ -70,7 +71,8 @@ class Case:
         )
 
     def tree(self):
-        """What the first candidate's term started, the script's own process included: its guard is told apart by its parent."""
+        """What the first candidate's term started, the script's own process included: its guard is told apart by its
+        parent."""
         mine = set(marked(self.mark))
         others = set()
         if hasattr(self, "second"):
@@ -147,8 +149,8 @@ def next_leader(case):
 
 
 def lose_the_lease(script, how):
-    """how: "robbed" has it at once in somebody else's hands, whose lease the next candidate waits out; "cut off" leaves the
-    script until the renew deadline, its grace, and the kill allowance."""
+    """how: "robbed" has it at once in somebody else's hands, whose lease the next candidate waits out; "cut off" leaves
+    the script until the renew deadline, its grace, and the kill allowance."""
     name = f"{script[3:-4]}, {how}"
     case = Case(script, CROWD if "thousand" in script else WATCHED, apart=how == "cut off")
     case.second = case.candidate("00-obedient.lua")
@@ -168,10 +170,12 @@ def lose_the_lease(script, how):
         case.first.log()
     if led and stopped:
         note(
-            f"{name}: on_stopped after {1000 * (stopped['seen'] - began):.0f} ms, the next leads after {1000 * (led['seen'] - began):.0f} ms"
+            f"{name}: on_stopped after {1000 * (stopped['seen'] - began):.0f} ms, the next leads after "
+            f"{1000 * (led['seen'] - began):.0f} ms"
         )
     time.sleep(0.2)
-    # Killed between its last word and its report, on a machine that is late by the whole grace, it has its replacement run it again.
+    # Killed between its last word and its report, on a machine that is late by the whole grace, it has its replacement
+    # run it again.
     times = len(case.first.said("stopped"))
     if not ok(times == 1 or times == 2 and len(case.first.all("on_stopped_owed")) == 1, f"{name}: once"):
         case.first.log()

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Three candidates and a stream of faults at whoever leads, twice side by side: processes killed and frozen, one candidate cut
-off from the lock's directory, the record deleted or taken by a stranger, the worker's children killed. No process of a term
-may live when the next term's begins; tokens only grow; somebody leads again after every fault.
+"""Three candidates and a stream of faults at whoever leads, twice side by side: processes killed and frozen, one
+candidate cut off from the lock's directory, the record deleted or taken by a stranger, the worker's children killed. No
+process of a term may live when the next term's begins; tokens only grow; somebody leads again after every fault.
 CHAOS_SEED=N repeats the choice of faults (not the machine's timing); CHAOS_FAULTS=N how many each field gets."""
 
 import json
@@ -24,7 +24,8 @@ ROOTLESS = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 
 
 class Cut(Field):
-    """A field whose candidates have a mount namespace each, so that the directory can be taken from one of them alone."""
+    """A field whose candidates have a mount namespace each, so that the directory can be taken from one of them
+    alone."""
 
     def start(self, name):
         mount = f'mount --bind "{self.home}" "{self.home}" && exec "$@"'

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a leader saved in the record: the next one has it, however the term ended; a leader that lost the lock cannot save."""
+"""What a leader saved in the record: the next one has it, however the term ended; a leader that lost the lock cannot
+save."""
 
 import json
 import os

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A primary dies, and an asynchronous copy that lacks the last checkpoints is promoted, on Redis and on PostgreSQL: a leader whose term
-goes on puts them back, so that the next one loads what was said to be saved. With copies that are waited for, nothing is said too early."""
+"""A primary dies, and an asynchronous copy that lacks the last checkpoints is promoted, on Redis and on PostgreSQL: a
+leader whose term goes on puts them back, so that the next one loads what was said to be saved. With copies that are
+waited for, nothing is said too early."""
 
 import json
 import os
@@ -170,7 +171,8 @@ def goes_on(store):
 
 
 def waited_for(store):
-    """With the setting that docs/locks.md names, what the copy lacks was never said to be saved: the leader may die too."""
+    """With the setting that docs/locks.md names, what the copy lacks was never said to be saved: the leader may die
+    too."""
     p = Pair(store, "copies are waited for", waits=True)
     a = p.enter("a")
     p.count_to(5)

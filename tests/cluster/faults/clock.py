@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""The wall clock is set back an hour, and forward a day, while somebody leads: it decides nothing. Tokens grow all the same,
-times in the record never go back, and no job of term:cron runs twice. Each candidate sees its own clock (shim.c); this machine's
-is left alone."""
+"""The wall clock is set back an hour, and forward a day, while somebody leads: it decides nothing. Tokens grow all the
+same, times in the record never go back, and no job of term:cron runs twice. Each candidate sees its own clock (shim.c);
+this machine's is left alone."""
 
 import json
 import os
@@ -95,7 +95,8 @@ def set_forward():
 
 
 JOB = """return { on_leading = function(term)
-  term:cron("0 * * * *", function(tick) print("ran " .. tick.time) end, { zone = "UTC", catch_up = "all", name = "job" })
+  term:cron("0 * * * *", function(tick) print("ran " .. tick.time) end, { zone = "UTC", catch_up = "all", name = "job"\
+ })
 end }"""
 
 

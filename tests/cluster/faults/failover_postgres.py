@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A PostgreSQL primary dies, and an asynchronous standby that lacks the last term is promoted: nobody leads beside that term, and the
-next one's token is larger than what its candidate has seen."""
+"""A PostgreSQL primary dies, and an asynchronous standby that lacks the last term is promoted: nobody leads beside that
+term, and the next one's token is larger than what its candidate has seen."""
 
 import json
 import os
@@ -82,7 +82,8 @@ class Pair(Field):
 
 
 def let_go():
-    """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is not to be seen."""
+    """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is
+    not to be seen."""
     f = Pair("let go")
     way = Proxy(f.first.port)
     a = f.enter("a", way.port, f.second.port)
@@ -107,8 +108,8 @@ def let_go():
 
 
 def old_primary():
-    """It comes back as a primary: who has seen the promoted one does not go back to it. Who knows no better finds a store that waits for
-    its standby, with the setting that docs/locks.md names."""
+    """It comes back as a primary: who has seen the promoted one does not go back to it. Who knows no better finds a
+    store that waits for its standby, with the setting that docs/locks.md names."""
     f = Pair("old primary")
     way = Proxy(f.second.port)
     a = f.enter("a", f.first.port, way.port, times=[*SELDOM, "--retry-period", "500ms"])

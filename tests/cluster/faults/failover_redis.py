@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A Redis primary dies, and an asynchronous replica that lacks the last term is promoted; or the primary that died comes back as one:
-nobody leads beside another, and that there are two primaries is said."""
+"""A Redis primary dies, and an asynchronous replica that lacks the last term is promoted; or the primary that died
+comes back as one: nobody leads beside another, and that there are two primaries is said."""
 
 import json
 import os
@@ -92,7 +92,8 @@ class Pair(Field):
 
 
 def let_go():
-    """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is not to be seen."""
+    """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is
+    not to be seen."""
     f = Pair("let go")
     way = Proxy(f.first.port)
     a = f.join("a", lock=f.url(way.port, f.second.port), times=SELDOM)
@@ -143,7 +144,8 @@ def ctl(path, what):
 
 
 def comes_back():
-    """X leads on the promoted server; the old one is a primary again, with an older record of X, and who starts now could lead there."""
+    """X leads on the promoted server; the old one is a primary again, with an older record of X, and who starts now
+    could lead there."""
     f = Pair("comes back", "--appendonly", "yes", "--appendfsync", "always")
     x = f.join("x", times=PATIENT)
     ok(f.acts(1, "x"), f"{f.name}: x leads")

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What listens where a Redis server should may be anything: whatever it sends, the elector stays small, and its other election keeps its term."""
+"""What listens where a Redis server should may be anything: whatever it sends, the elector stays small, and its other
+election keeps its term."""
 
 import itertools
 import json

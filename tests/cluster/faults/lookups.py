@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""A name server that never answers, in a network namespace of the test's own: what waits for it holds up nobody else."""
+"""A name server that never answers, in a network namespace of the test's own: what waits for it holds up nobody
+else."""
 
 import os
 import shutil
@@ -19,9 +20,11 @@ with open(os.path.join(room, "resolv.conf"), "w") as f:
     f.write("nameserver 127.0.0.1\nnameserver 127.0.0.2\n")
 with open(os.path.join(room, "script.lua"), "w") as f:
     f.write(
-        """local elections = { { name = "file", lock = "%s/lock", on_leading = function(term) print "leads" sleep(1e6) end } }
+        """local elections = { { name = "file", lock = "%s/lock", on_leading = function(term) print "leads" sleep(1e6)\
+ end } }
 for i = 1, %d do
-  elections[#elections + 1] = { name = "dead" .. i, lock = ("redis://dead%%d.invalid/x"):format(i), on_leading = function() print "never" end }
+  elections[#elections + 1] = { name = "dead" .. i, lock = ("redis://dead%%d.invalid/x"):format(i), on_leading =\
+ function() print "never" end }
 end
 return elections
 """
@@ -47,7 +50,8 @@ ok(
     wait_for(lambda: len({e.get("lock") for e in c.all("read_failed")}) == STORES),
     "hanging name lookups: each of the others says that its host is not found in time",
 )
-# By now more lookups hang than there are threads for them; what is renewed for another two leases has not waited for any.
+# By now more lookups hang than there are threads for them; what is renewed for another two leases has not waited for
+# any.
 with open(os.path.join(room, "lock")) as f:
     before = f.read()
 ended = wait_for(lambda: c.all("stopped_leading") or c.all("renew_failed"), 20)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What only somebody can mend, on the four stores side by side: a wrong password, another program's record, missing rights. Each is
-said once and tried ever more rarely, nobody leads on it, nothing is touched; mended, it leads. And a host whose name comes later."""
+"""What only somebody can mend, on the four stores side by side: a wrong password, another program's record, missing
+rights. Each is said once and tried ever more rarely, nobody leads on it, nothing is touched; mended, it leads. And a
+host whose name comes later."""
 
 import os
 import shutil
@@ -34,7 +35,8 @@ SOURCES = os.path.join(room, "nsswitch.conf")
 
 
 class Listener(Proxy):
-    """Notes when what goes to the server has a word in it. One that is torn in two is missed: there were at least so many."""
+    """Notes when what goes to the server has a word in it. One that is torn in two is missed: there were at least so
+    many."""
 
     def __init__(self, port, word):
         self.word, self.heard = word, []
@@ -55,7 +57,8 @@ class Ear:
 
 
 class OnEtcd(Etcd):
-    """login, look, write: what is heard of each. seldom: tries with a wrong password in the window, those for notices included."""
+    """login, look, write: what is heard of each. seldom: tries with a wrong password in the window, those for notices
+    included."""
 
     login, look, write, seldom, barred = (
         b"/auth/authenticate",
@@ -120,7 +123,8 @@ class OnPostgres(Postgres):
 
 
 class OnZooKeeper(ZooKeeper):
-    """Where a wrong password is a user like any other, who may neither read what is another's nor make a node below it."""
+    """Where a wrong password is a user like any other, who may neither read what is another's nor make a node below
+    it."""
 
     login, look, write, seldom, barred = (
         b"\0\0\0\4\0\0\0\5/mine",
@@ -159,7 +163,8 @@ def candidate(url, **kw):
 
 
 def as_user(store, user, password, key, proxy):
-    return f"{store.name}://{user}:{password}@127.0.0.1:{proxy.port}/{'postgres#' if store.name == 'postgres' else ''}{key}"
+    database = "postgres#" if store.name == "postgres" else ""
+    return f"{store.name}://{user}:{password}@127.0.0.1:{proxy.port}/{database}{key}"
 
 
 def lasting(what, c, proxy, event, text, most, since):

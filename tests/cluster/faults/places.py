@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Candidates that cannot see each other's processes: two PID or time namespaces on one directory, a holder of another host; --reclaim;
-a record or a whole directory that is deleted. Real processes, one lock each."""
+"""Candidates that cannot see each other's processes: two PID or time namespaces on one directory, a holder of another
+host; --reclaim; a record or a whole directory that is deleted. Real processes, one lock each."""
 
 import json
 import os
@@ -26,8 +26,8 @@ def elector_of(c):
 
 
 def namespaces():
-    """a in a PID namespace of its own, b outside. When a dies b must not think that anything is proved, nor the reverse:
-    the same number may be another process here."""
+    """a in a PID namespace of its own, b outside. When a dies b must not think that anything is proved, nor the
+    reverse: the same number may be another process here."""
     f = Field("namespaces")
     a = f.join("a", prefix=APART, strict=True)
     ok(f.acts(1, "a"), "two PID namespaces: the one inside leads")
@@ -55,8 +55,8 @@ def namespaces():
 
 
 def time_namespaces():
-    """On one host, in one PID namespace: a process seems to have started at another time than its record says, so it looks dead
-    where it is not. Both ways."""
+    """On one host, in one PID namespace: a process seems to have started at another time than its record says, so it
+    looks dead where it is not. Both ways."""
     f = Field("time")
     a = f.join("a", strict=True)
     ok(f.acts(1, "a"), "two time namespaces: the one outside leads")
@@ -87,8 +87,8 @@ def time_namespaces():
 
 
 def another_host():
-    """A record of a living holder elsewhere: its pid is one of ours that lives, and then one that is dead. Neither counts.
-    The second has a lock for shared directories, where nobody tells of changes: the candidate polls."""
+    """A record of a living holder elsewhere: its pid is one of ours that lives, and then one that is dead. Neither
+    counts. The second has a lock for shared directories, where nobody tells of changes: the candidate polls."""
 
     def one(what, pid, option):
         f = Field("host")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A worker that dies at a bad moment: while the program is told to leave, or when the script can no longer be loaded. Nobody
-may wait for it for ever, and its on_stopped may not be forgotten."""
+"""A worker that dies at a bad moment: while the program is told to leave, or when the script can no longer be loaded.
+Nobody may wait for it for ever, and its on_stopped may not be forgotten."""
 
 import json
 import os

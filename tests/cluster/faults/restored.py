@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""An etcd is restored from a snapshot while its candidates run: its revisions, which are the tokens, begin again below those that were
-handed out. Who has seen a larger token does not lead, and says so, until the store counts higher."""
+"""An etcd is restored from a snapshot while its candidates run: its revisions, which are the tokens, begin again below
+those that were handed out. Who has seen a larger token does not lead, and says so, until the store counts higher."""
 
 import os
 import shutil

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The election at the level of commands: one candidate, two, a third that joins, other settings rolled out; and every term
-holds what only one living process can hold."""
+"""The election at the level of commands: one candidate, two, a third that joins, other settings rolled out; and every
+term holds what only one living process can hold."""
 
 import os
 import signal
@@ -23,7 +23,8 @@ def alone():
 
 
 def either_survives():
-    """Two candidates; whichever leads is stopped, or killed, and the other one leads; then the same the other way round."""
+    """Two candidates; whichever leads is stopped, or killed, and the other one leads; then the same the other way
+    round."""
     f = Field("two")
     a, b = f.join("a"), f.join("b")
     ok(f.acts(1), "two: one of them leads")
@@ -62,8 +63,8 @@ def a_third_joins():
 
 
 def rolling():
-    """3 s, 9 s, 3 s: the candidates are replaced one after the other, each leader once cleanly and once by being frozen, so
-    that others must wait by what the record says and not by their own settings."""
+    """3 s, 9 s, 3 s: the candidates are replaced one after the other, each leader once cleanly and once by being
+    frozen, so that others must wait by what the record says and not by their own settings."""
     f = Field("rolling")
     short, long = ["--lease-duration", "3s"], ["--lease-duration", "9s"]
     a = f.join("a", times=short)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Elections on a real Kubernetes API server: what may happen to a Lease, beside and against real client-go. The numbers T.. are
-those of the cases in which other electors fail. Scenarios run side by side, each in a namespace of its own.
+"""Elections on a real Kubernetes API server: what may happen to a Lease, beside and against real client-go. The numbers
+T.. are those of the cases in which other electors fail. Scenarios run side by side, each in a namespace of its own.
 
 Arguments: names of scenarios. HANDOVERS=N: how many the mixed election goes through (24; FULL=1: 200)."""
 
@@ -203,7 +203,8 @@ def coordinated(s):
 
 
 def emptied(s):
-    """Someone empties the holder (client-go from 1.34 on does, late): the leader may not know yet, so nobody takes it at once."""
+    """Someone empties the holder (client-go from 1.34 on does, late): the leader may not know yet, so nobody takes it
+    at once."""
     a = s.leader(times=SLOW)
     b = s.candidate(times=SLOW)
     b.wait("new_leader")
@@ -451,7 +452,8 @@ echo run >> "$0.runs"
 case $KUBERNETES_EXEC_INFO in *'"interactive":false'*) ;; *) exit 9 ;; esac
 [ "$1" = bad ] && { echo "s3cret-output"; exit 0; }
 [ "$1" = fail ] && { echo "the login has expired" >&2; exit 3; }
-printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s","expirationTimestamp":"%s"}}' "$1" "$TOKEN" "$UNTIL"
+printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s","expirationTimestamp":"%s"}}' "$1" "$TOKEN"\
+ "$UNTIL"
 """
         )
     os.chmod(script, 0o755)
@@ -673,7 +675,8 @@ def no_events(s):
 
 
 def crashes(s):
-    """A leader is killed, and the next is of the other kind: it knows nothing but the record. Times are those in the record."""
+    """A leader is killed, and the next is of the other kind: it knows nothing but the record. Times are those in the
+    record."""
 
     def waited(last, name):
         now = s.lease(name)["spec"]
@@ -701,7 +704,8 @@ def crashes(s):
 
 
 def set_back(s):
-    """A leader's wall clock is set back beside client-go, which believes a leader for as long as the record's times change."""
+    """A leader's wall clock is set back beside client-go, which believes a leader for as long as the record's times
+    change."""
     # The server's certificate is younger than that clock.
     config = s.c.kubeconfig(s.ns, s.token, **{"certificate-authority": None, "insecure-skip-tls-verify": True})
     clock = Clock(s.c)
@@ -779,7 +783,8 @@ def idle(s):
     same(
         connections([b.pid], s.c.port),
         2,
-        "a standby that has had nothing to ask for a long time still has its connection for work beside that of its watch",
+        "a standby that has had nothing to ask for a long time still has its connection for work beside that of its "
+        "watch",
     )
     same(len(s.requests("get")), 2, "and has not asked for the Lease again")
     a.kill(signal.SIGTERM)
@@ -815,9 +820,12 @@ def slow_replies(s):
 def mixed(s):
     """One Lease, one candidate of each kind, handed over and crashed to and fro."""
     hold = os.path.join(s.c.api.dir, "held")
-    # Lunarch's side waits for the file, since client-go lets go of the Lease before its own work has stopped (its weakness);
-    # client-go's side says "overlap" if Lunarch's work still runs.
-    script = f"on_leading = function(t) assert(exec {{ 'flock', '{hold}', 'sh', '-c', 'echo held >> {hold}.ours; exec sleep 1000' }}) end"
+    # Lunarch's side waits for the file, since client-go lets go of the Lease before its own work has stopped (its
+    # weakness); client-go's side says "overlap" if Lunarch's work still runs.
+    script = (
+        f"on_leading = function(t) assert(exec {{ 'flock', '{hold}', 'sh', '-c', 'echo held >> {hold}.ours; exec "
+        f"sleep 1000' }}) end"
+    )
     rounds, go, ours, led = int(os.environ.get("HANDOVERS") or (200 if os.environ.get("FULL") else 24)), [], [], []
     took = {(to, crash): [] for to in (0, 1) for crash in (False, True)}
     times = timing("3s", renew="2s", retry="400ms", stop_grace="400ms", kill="300ms", drift="300ms")
@@ -849,7 +857,8 @@ def mixed(s):
         took[i % 2, crash].append(time.monotonic() - began)
     for (to, crash), t in took.items():
         note(
-            f"to {('client-go', 'Lunarch')[to]} after a {('release', 'crash')[crash]}, with the newcomer's start: median {sorted(t)[len(t) // 2]:.2f} s of {len(t)}"
+            f"to {('client-go', 'Lunarch')[to]} after a {('release', 'crash')[crash]}, with the newcomer's start: "
+            f"median {sorted(t)[len(t) // 2]:.2f} s of {len(t)}"
         )
     same(led.count(True), rounds, f"mixed election: {rounds} handovers, half of them crashes, both directions")
     same(

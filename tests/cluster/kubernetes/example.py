@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three pods' places with their service
-account alone, and the Service's selector always finds the leader's pod and no other; a watch that misses nothing."""
+"""examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three
+pods' places with their service account alone, and the Service's selector always finds the leader's pod and no other; a
+watch that misses nothing."""
 
 import json
 import os
@@ -47,7 +48,8 @@ def apply(c, ns, name):
 
 
 class Pod(Candidate):
-    """What the kubelet would start: the container's arguments and environment, the service account's files in their place."""
+    """What the kubelet would start: the container's arguments and environment, the service account's files in their
+    place."""
 
     MOUNT = (
         'mount -t tmpfs tmpfs "$1/run" && mkdir -p "$1/run/secrets/kubernetes.io/serviceaccount" && '
@@ -228,10 +230,14 @@ local server, token_file, ca = ...
 local api = kube.connect { server = server, token_file = token_file, ca = ca, namespace = "module" }
 return { on_leading = function()
   print("get", api:get("configmaps", "one").data.a, select(2, api:get("configmaps", "none")).code)
-  print("list", #api:list("configmaps", { selector = { kind = "test" } }), #api:list("configmaps", { selector = "kind=other" }))
-  print("patch", api:patch("v1/configmaps", "one", { data = { b = "2", a = json.null } }).data.b, api:get("configmaps", "one").data.a)
-  print("json patch", api:patch("configmaps", "one", { { op = "add", path = "/data/c", value = "3" } }, { type = "json" }).data.c)
-  for _, what in ipairs { { "secrets" }, { "nodes", { namespace = false } }, { "apps/v1/deployments" }, { "nonsense" } } do
+  print("list", #api:list("configmaps", { selector = { kind = "test" } }), #api:list("configmaps", { selector =\
+ "kind=other" }))
+  print("patch", api:patch("v1/configmaps", "one", { data = { b = "2", a = json.null } }).data.b, api:get("configmaps",\
+ "one").data.a)
+  print("json patch", api:patch("configmaps", "one", { { op = "add", path = "/data/c", value = "3" } }, { type = "json"\
+ }).data.c)
+  for _, what in ipairs { { "secrets" }, { "nodes", { namespace = false } }, { "apps/v1/deployments" }, { "nonsense" }\
+ } do
     local _, err = api:list(table.unpack(what))
     print("refused", what[1], err.code, err.status, err)
   end

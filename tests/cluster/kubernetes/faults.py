@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""No two leaders on a Lease of a real API server, whatever happens to leader, standbys, Lease, connections and server."""
+"""No two leaders on a Lease of a real API server, whatever happens to leader, standbys, Lease, connections and
+server."""
 
 import os
 import sys

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""examples/kubernetes/Dockerfile without Docker: each stage is a Debian 12 by debootstrap, its RUN lines run in it by chroot, its
-COPY lines copied. What comes out runs in the places of the manifests' three pods, as the user and with the entry point that it names,
-against the real API server. Needs root, debootstrap, a mirror."""
+"""examples/kubernetes/Dockerfile without Docker: each stage is a Debian 12 by debootstrap, its RUN lines run in it by
+chroot, its COPY lines copied. What comes out runs in the places of the manifests' three pods, as the user and with the
+entry point that it names, against the real API server. Needs root, debootstrap, a mirror."""
 
 import json
 import os
@@ -86,7 +86,8 @@ class Image:
             run(
                 "sh",
                 "-c",
-                'cd "$1" && git ls-files -z | tar --create --null --files-from=- | tar --extract --no-same-owner --directory="$2"',
+                'cd "$1" && git ls-files -z | tar --create --null --files-from=- | tar --extract --no-same-owner '
+                '--directory="$2"',
                 "sh",
                 source,
                 into,
@@ -119,7 +120,8 @@ try:
         "private",
         "sh",
         "-c",
-        'root=$1 user=$2; shift 2; mount -t proc proc "$root/proc" && exec chroot --userspec="$user:$user" "$root" "$@"',
+        'root=$1 user=$2; shift 2; mount -t proc proc "$root/proc" && exec chroot --userspec="$user:$user" "$root" '
+        '"$@"',
         "sh",
         image.root,
         image.user,
@@ -135,7 +137,8 @@ try:
 
     example.three_pods(Pod)
     note(
-        f"the image: {run('du', '-sm', image.root).split()[0]} MB, of which Debian {run('du', '-sm', image.base()).split()[0]} MB"
+        f"the image: {run('du', '-sm', image.root).split()[0]} MB, of which Debian "
+        f"{run('du', '-sm', image.base()).split()[0]} MB"
     )
 finally:
     stop_everyone()

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The etcd behind the API server is restored from a backup: versions, which are the tokens, go back. Who has seen a larger one does not
-lead by a smaller one, and says so; when the store has counted on, it leads."""
+"""The etcd behind the API server is restored from a backup: versions, which are the tokens, go back. Who has seen a
+larger one does not lead by a smaller one, and says so; when the store has counted on, it leads."""
 
 import os
 import shutil

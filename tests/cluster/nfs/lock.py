@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The file lock between clients of a real NFS server. Run inside the virtual machine, by machine.py; with names of scenes, only those."""
+"""The file lock between clients of a real NFS server. Run inside the virtual machine, by machine.py; with names of
+scenes, only those."""
 
 import json
 import os
@@ -70,8 +71,9 @@ class Script:
 
 
 def late(clients, code, cut, name):
-    """The first client's change, or the answer to it, is lost on its way, the second one makes its own, the first one is healed. What is there
-    then, after what the second one was told and left, and what the first one is told in the end."""
+    """The first client's change, or the answer to it, is lost on its way, the second one makes its own, the first one
+    is healed. What is there then, after what the second one was told and left, and what the first one is told in the
+    end."""
     where = cut.replace(" ", "_")
     os.mkdir(f"{EXPORT}/{where}", 0o777)
     first = Script(clients[0], code, "late", where)
@@ -96,7 +98,8 @@ def floor(clients):
     same(
         late(clients, RENAMER, "RENAME request", "lock"),
         (["done", "done"], "next", "late"),
-        "the rig shows what flock and rename come to: the lock's lease expires, and a rename that hung overwrites what was done since",
+        "the rig shows what flock and rename come to: the lock's lease expires, and a rename that hung overwrites "
+        "what was done since",
     )
     same(
         late(clients, LINKER, "LINK request", "0000000000000002"),
@@ -179,7 +182,8 @@ def versions(path):
 
 
 def attack(f, leader, other, how):
-    """One round: the leader is cut off in the middle of a write, the other one leads and saves, and what was held up arrives. What was wrong."""
+    """One round: the leader is cut off in the middle of a write, the other one leads and saves, and what was held up
+    arrives. What was wrong."""
     terms, before, heard = len(f.terms()), saved(leader), len(leader.all("new_leader", other.name))
     wait_for(lambda: saved(leader) >= before + 2)
     if how == "now":
@@ -199,7 +203,8 @@ def attack(f, leader, other, how):
     now = f.record(other.client) or {}
     there = versions(f.place)
     note(
-        f"{how}: cut off for {took:.1f} s; {held.get('leader')} {held.get('term')} {held.get('token')}, then {now.get('leader')} {now.get('term')} "
+        f"{how}: cut off for {took:.1f} s; {held.get('leader')} {held.get('term')} {held.get('token')}, then "
+        f"{now.get('leader')} {now.get('term')} "
         f"{now.get('token')}; {len(there)} versions, the last {there[-1:] and there[-1][0]}"
     )
     tokens = [r["token"] for _, r in there]
@@ -248,14 +253,16 @@ def late_writes(clients, url, cuts, rounds):
     same(
         wrong,
         [],
-        f"{rounds} times a leader is cut off in the middle of a write: the next one leads, saves, and what arrives late changes nothing",
+        f"{rounds} times a leader is cut off in the middle of a write: the next one leads, saves, and what arrives "
+        "late changes nothing",
     )
     f.verdict("late writes")
     f.end()
 
 
 def standbys_cut(clients, url, rounds=3):
-    """A server that gave somebody a delegation of a file holds up who removes it, until the delegation's holder answers or is given up."""
+    """A server that gave somebody a delegation of a file holds up who removes it, until the delegation's holder answers
+    or is given up."""
     f, ended = Shared(url), 0
     pair = pair_of(f, clients)
     for _ in range(rounds):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A virtual machine of Debian's kernel and NFS server (fetch.sh), in which a Python program of this directory runs as root; what it prints,
-TAP, is printed here, and its status is ours. It has no network but its own. Usage: machine.py PROGRAM [ARGUMENT...]"""
+"""A virtual machine of Debian's kernel and NFS server (fetch.sh), in which a Python program of this directory runs as
+root; what it prints, TAP, is printed here, and its status is ours. It has no network but its own. Usage: machine.py
+PROGRAM [ARGUMENT...]"""
 
 import os
 import shlex
@@ -48,13 +49,16 @@ DIRECTORIES = [
 ]
 # What of the tests' own Python is used in the machine, and what that imports while it runs.
 PYTHON = (
-    "import sys; sys.path.insert(0, sys.argv[1]); import field, encodings.ascii, encodings.latin_1, encodings.idna, random, statistics; "
-    "print(*(f for m in list(sys.modules.values()) for f in (getattr(m, '__file__', None), getattr(m, '__cached__', None)) if f), sep='\\n')"
+    "import sys; sys.path.insert(0, sys.argv[1]); import field, encodings.ascii, encodings.latin_1, encodings.idna, "
+    "random, statistics; "
+    "print(*(f for m in list(sys.modules.values()) for f in (getattr(m, '__file__', None), getattr(m, '__cached__', "
+    "None)) if f), sep='\\n')"
 )
 INIT = """#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/usr/sbin:/sbin:/usr/bin:/bin LD_LIBRARY_PATH={libraries} HOME=/root LC_ALL=C.UTF-8 {environment}
-mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mkdir -p /dev/shm; mount -t tmpfs tmpfs /dev/shm
+mount -t proc proc /proc; mount -t sysfs sysfs /sys; mount -t devtmpfs dev /dev; mkdir -p /dev/shm; mount -t tmpfs\
+ tmpfs /dev/shm
 for m in {modules}; do insmod $m; done
 stty -F /dev/ttyS0 raw
 cd / && {program} >/dev/ttyS0 2>&1 </dev/null
@@ -196,7 +200,8 @@ class Image(Archive):
 
 
 def boot(kernel, initrd, log):
-    """Runs the machine; what is written to its first line is printed, the kernel's own messages go to the second, a file."""
+    """Runs the machine; what is written to its first line is printed, the kernel's own messages go to the second, a
+    file."""
     status = None
     command = [
         "timeout",

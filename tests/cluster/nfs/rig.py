@@ -1,6 +1,7 @@
-"""Inside the virtual machine: a kernel NFS server in the machine's own network, and clients, each in namespaces of its own (network, mounts,
-host name, processes), so that for the server and for each other they are different hosts. One kernel, so one clock. A client is cut off
-by writing its address into a list of xt_recent, also by the packet that carries a given NFS operation, and healed by clearing it."""
+"""Inside the virtual machine: a kernel NFS server in the machine's own network, and clients, each in namespaces of its
+own (network, mounts, host name, processes), so that for the server and for each other they are different hosts. One
+kernel, so one clock. A client is cut off by writing its address into a list of xt_recent, also by the packet that
+carries a given NFS operation, and healed by clearing it."""
 
 import json
 import os
@@ -18,8 +19,8 @@ from tap import note
 
 EXPORT = "/srv/x"
 LEASE = 10  # seconds, of the NFS server: the least that it accepts
-# What only the request for this operation carries: RENAME of a temporary file to "lock"; LINK (11) of a name of 16 digits (RFC 7530, 16);
-# LINK (15) of version 3 (RFC 1813).
+# What only the request for this operation carries: RENAME of a temporary file to "lock"; LINK (11) of a name of 16
+# digits (RFC 7530, 16); LINK (15) of version 3 (RFC 1813).
 OPERATION = {
     "RENAME": ("|000000046c6f636b|", ".tmp"),
     "LINK": ("|0000000b00000010|", "0000000"),

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every way in which a
-term can end, and what either saved the other loads. PREVIOUS: the directory that has its program."""
+"""The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every
+way in which a term can end, and what either saved the other loads. PREVIOUS: the directory that has its program."""
 
 import os
 import signal
@@ -54,7 +54,8 @@ def on_etcd():
 
 
 def on_redis():
-    """With its name in braces: each version has fields of its own for the doubt, and who finds none waits a lease, once."""
+    """With its name in braces: each version has fields of its own for the doubt, and who finds none waits a lease,
+    once."""
     with servers.Redis("--appendonly", "yes", "--appendfsync", "always") as server:
         lock = server.url("%7Bjob%7D")
         r = subprocess.run(
