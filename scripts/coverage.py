@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """make coverage: how many lines of each room the tests ran, from what an instrumented build left behind (gcov(1)).
 Usage: coverage.py BUILD [FILE...]: the table; with FILEs of runtime/, the lines of each that nothing ran."""
+
 import collections
 import json
 import os

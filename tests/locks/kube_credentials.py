@@ -317,7 +317,8 @@ echo run >> "$0.runs"
 n=$(wc -l < "$0.runs")
 while [ ! -e "$UNTIL_THERE" ]; do sleep 0.05; done
 [ -z "$LEAVES" ] || (sleep 0.1 &)
-printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s-%s"}}' "$NAME" "$n"
+printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"%s-%s"}}' "$NAME"\
+ "$n"
 """
 
 
@@ -329,7 +330,10 @@ def two_plugins(d):
     for p in (slow, quick):
         path(os.path.basename(p.path), PATIENT, 0o755)
     one, two = d.api.url(home, "slow", **slow.user), other.url(home, "quick", **quick.user)
-    text = "return { { name = '%s', lock = '%s', on_leading = function() end }, { name = '%s', lock = '%s', on_leading = function() end } }"
+    text = (
+        "return { { name = '%s', lock = '%s', on_leading = function() end }, { name = '%s', lock = '%s', on_leading = "
+        "function() end } }"
+    )
     d.leader = Candidate("-e", text % ("slow", one, "quick", two), options=LONG)
     ok(wait_for(lambda: other.applied, 2 * PATIENCE), "while a plugin runs, another one ends and its term begins")
     same((slow.runs(), quick.runs()), (1, 1), "each was run once")

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Proves that the tests of the two pure state machines can fail: breaks one rule at a time, of the lease (then the simulator looks for the
-seed that notices) or of a term's supervision (then its unit test is to notice). Words choose mutants by name. One TAP line a mutant; a
-mutant that survives is a failure, and so is one whose text is not there exactly once."""
+"""Proves that the tests of the two pure state machines can fail: breaks one rule at a time, of the lease (then the
+simulator looks for the seed that notices) or of a term's supervision (then its unit test is to notice). Words choose
+mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there
+exactly once."""
 
 import os
 import shlex
@@ -32,10 +33,11 @@ CC = shlex.split(os.environ.get("CC", "cc"))
 
 
 def mutants():
-    """mutants.txt: blocks of `name | rule`, a file name, the text, `=>`, the replacement; blocks end with a line `---`."""
+    """mutants.txt: blocks of `name | rule`, a file name, the text, `=>`, the replacement; blocks end with a line
+    `---`."""
     with open(os.path.join(HERE, "mutants.txt")) as f:
         for block in f.read().split("\n---\n"):
-            lines = [l for l in block.split("\n") if not l.startswith("#")]
+            lines = [line for line in block.split("\n") if not line.startswith("#")]
             while lines and not lines[0].strip():
                 lines.pop(0)
             if not lines:
