@@ -234,7 +234,7 @@ static void on_lead(void *arg, const struct elector_term *t)
 	mem_replace(&x->lock, t->lock);
 	mem_replace(&x->identity, t->identity);
 	mem_replace(&x->address, t->address);
-	notify("READY=1\nSTATUS=leading");
+	sd_notify_send("READY=1\nSTATUS=leading");
 	tell(x, (struct term_event){
 			.kind = TERM_EV_LEAD, .term = t->term, .token = t->token, .end = t->end, .kill = t->kill });
 }

@@ -23,9 +23,9 @@ struct admin {
 
 /* ---- /leader, /healthz, /status ---- */
 
-struct question {
+struct admin_query {
 	const char *name; /* of the election that is asked about; "" = whichever there is */
-	int found, leading, sick;
+	int found, leading, unhealthy;
 	struct buf *out;
 };
 
@@ -36,7 +36,7 @@ static const char *label(const struct admin_election *e)
 
 static void ask_leader(void *arg, const struct admin_election *e)
 {
-	struct question *q = arg;
+	struct admin_query *q = arg;
 
 	if (*q->name && strcmp(q->name, label(e)) != 0)
 		return;
@@ -50,7 +50,7 @@ static void ask_leader(void *arg, const struct admin_election *e)
  * about "the leader" of several would send traffic to the wrong place. */
 static int answer_leader(const struct admin_source *a, const char *name, struct buf *body)
 {
-	struct question q = { .name = name, .out = body };
+	struct admin_query q = { .name = name, .out = body };
 
 	a->list(a->arg, ask_leader, &q);
 	if (q.found == 1 && q.leading) {
@@ -67,24 +67,25 @@ static int answer_leader(const struct admin_source *a, const char *name, struct 
 	return 503;
 }
 
-/* Like client-go's health adaptor: a leader whose lease is over but who has not noticed is sick, and nobody else is. */
+/* Like client-go's health adaptor: a leader whose lease has expired without its noticing is unhealthy, and nobody else
+ * is. */
 static void ask_health(void *arg, const struct admin_election *e)
 {
-	struct question *q = arg;
+	struct admin_query *q = arg;
 
 	if (e->status->since_renewal <= e->lease)
 		return;
-	q->sick++;
+	q->unhealthy++;
 	buf_printf(q->out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", label(e),
 	           (double)e->status->since_renewal / NSEC_PER_SEC, (double)e->lease / NSEC_PER_SEC);
 }
 
 static int answer_health(const struct admin_source *a, struct buf *body)
 {
-	struct question q = { .out = body };
+	struct admin_query q = { .out = body };
 
 	a->list(a->arg, ask_health, &q);
-	if (q.sick)
+	if (q.unhealthy)
 		return 503;
 	buf_adds(body, "ok\n");
 	return 200;
@@ -92,7 +93,7 @@ static int answer_health(const struct admin_source *a, struct buf *body)
 
 static void add_status(void *arg, const struct admin_election *e)
 {
-	struct question *q = arg;
+	struct admin_query *q = arg;
 
 	buf_adds(q->out, q->found++ ? "," : "");
 	control_add_election(q->out, e->name, e->status);
@@ -100,7 +101,7 @@ static void add_status(void *arg, const struct admin_election *e)
 
 static int answer_status(const struct admin_source *a, struct buf *body)
 {
-	struct question q = { .out = body };
+	struct admin_query q = { .out = body };
 
 	buf_printf(body, "{\"version\":\"" LUNARCH_BUILD "\",\"pid\":%d,\"elections\":[", (int)getpid());
 	a->list(a->arg, add_status, &q);
@@ -265,7 +266,7 @@ int admin_answer(const struct admin_source *a, const char *path, struct buf *bod
 	return 404;
 }
 
-static int answer(void *arg, const char *path, struct buf *body, const char **type)
+static int admin_on_request(void *arg, const char *path, struct buf *body, const char **type)
 {
 	return admin_answer(&((const struct admin *)arg)->source, path, body, type);
 }
@@ -285,12 +286,12 @@ static int split_address(char *address, char **host, char **port)
 		colon[-1] = '\0';
 		*host = address + 1;
 	} else if (strchr(address, ':')) {
-		return -1; /* an IPv6 address without brackets: where does it end? */
+		return -1; /* an IPv6 address without brackets: its end and the port cannot be told apart */
 	}
 	return 0;
 }
 
-static int listen_at(const struct addrinfo *ai)
+static int listen_socket(const struct addrinfo *ai)
 {
 	int on = 1, off = 0;
 	int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, ai->ai_protocol);
@@ -312,7 +313,7 @@ static int order_of(const struct addrinfo *ai)
 }
 
 /* Every address of the machine is one socket of IPv6 that takes IPv4 too, where there is IPv6. */
-static int open_socket(const char *host, const char *port, struct err *err)
+static int open_listener(const char *host, const char *port, struct err *err)
 {
 	struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM }, *found = NULL;
 	int fd = -1;
@@ -323,14 +324,14 @@ static int open_socket(const char *host, const char *port, struct err *err)
 	for (int order = *host ? -1 : 0; order < 2 && fd < 0; order++)
 		for (const struct addrinfo *ai = found; ai && fd < 0; ai = ai->ai_next)
 			if (order < 0 || order_of(ai) == order)
-				fd = listen_at(ai);
+				fd = listen_socket(ai);
 	if (fd < 0)
 		err_sys(err, "cannot listen");
 	freeaddrinfo(found);
 	return fd;
 }
 
-static void say_where(int fd)
+static void log_address(int fd)
 {
 	struct sockaddr_storage name = { 0 };
 	socklen_t len = sizeof name;
@@ -357,11 +358,11 @@ struct admin *admin_new(struct ev_loop *loop, const char *address, const struct 
 	else
 		m = module_open("admin", err);
 	if (m && m->admin)
-		fd = open_socket(host, port, err);
+		fd = open_listener(host, port, err);
 	if (fd >= 0) {
-		say_where(fd);
+		log_address(fd);
 		a->ops = m->admin;
-		a->server = a->ops->serve(loop, fd, answer, a, err);
+		a->server = a->ops->serve(loop, fd, admin_on_request, a, err);
 	}
 	free(text);
 	if (a->server)

@@ -16,7 +16,7 @@ struct ev_loop;
 
 #define ADMIN_BUCKETS 9
 
-/* How long renewals took, from sending to the answer. Zero is a good beginning. */
+/* How long renewals took, from sending to the answer. Valid when zeroed. */
 struct admin_renewals {
 	uint64_t bucket[ADMIN_BUCKETS + 1]; /* up to each of the limits in admin.c; the last: longer */
 	nsec sum;
@@ -45,6 +45,6 @@ int admin_answer(const struct admin_source *source, const char *path, struct buf
 /* address: HOST:PORT, [IPV6]:PORT or :PORT (every address of the machine); port 0 = a free one, which the log says.
  * Resolves the host, which may block: call it before the loop runs. NULL with *err. */
 struct admin *admin_new(struct ev_loop *loop, const char *address, const struct admin_source *source, struct err *err);
-void admin_free(struct admin *a); /* NULL is nothing */
+void admin_free(struct admin *a); /* NULL: does nothing */
 
 #endif

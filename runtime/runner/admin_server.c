@@ -21,7 +21,7 @@ struct admin_server {
 	ev_timer timer; /* for its time limits */
 };
 
-static void turn(struct admin_server *s)
+static void server_run(struct admin_server *s)
 {
 	MHD_UNSIGNED_LONG_LONG wait_ms;
 
@@ -33,18 +33,18 @@ static void turn(struct admin_server *s)
 	ev_timer_start(s->loop, &s->timer);
 }
 
-static void on_ready(struct ev_loop *loop, ev_io *w, int revents)
+static void server_on_ready(struct ev_loop *loop, ev_io *w, int revents)
 {
 	(void)loop;
 	(void)revents;
-	turn(w->data);
+	server_run(w->data);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void server_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;
 	(void)revents;
-	turn(w->data);
+	server_run(w->data);
 }
 
 static enum MHD_Result respond(struct MHD_Connection *c, int status, const char *type, const struct buf *body)
@@ -64,8 +64,8 @@ static enum MHD_Result respond(struct MHD_Connection *c, int status, const char 
 }
 
 /* Called once with the headers (*seen is NULL), then for the body, of which GET has none (libmicrohttpd's contract). */
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
-                                  const char *version, const char *upload, size_t *upload_len, void **seen)
+static enum MHD_Result server_on_request(void *arg, struct MHD_Connection *c, const char *path, const char *method,
+                                         const char *version, const char *upload, size_t *upload_len, void **seen)
 {
 	static int mark;
 	struct admin_server *s = arg;
@@ -92,7 +92,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *c, const cha
 	return done;
 }
 
-static void close_server(struct admin_server *s)
+static void server_close(struct admin_server *s)
 {
 	ev_io_stop(s->loop, &s->ready);
 	ev_timer_stop(s->loop, &s->timer);
@@ -100,13 +100,14 @@ static void close_server(struct admin_server *s)
 	free(s);
 }
 
-static struct admin_server *serve(struct ev_loop *loop, int fd, admin_handler *handler, void *arg, struct err *err)
+static struct admin_server *server_open(struct ev_loop *loop, int fd, admin_handler *handler, void *arg,
+                                        struct err *err)
 {
 	struct admin_server *s = mem_zero(sizeof *s);
 
 	*s = (struct admin_server){ .loop = loop, .handler = handler, .arg = arg };
 	s->daemon =
-		MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
+		MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, server_on_request, s, MHD_OPTION_LISTEN_SOCKET, fd,
 	                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
 	                         IDLE_S, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)16384, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info = s->daemon ? MHD_get_daemon_info(s->daemon, MHD_DAEMON_INFO_EPOLL_FD) : NULL;
@@ -116,8 +117,8 @@ static struct admin_server *serve(struct ev_loop *loop, int fd, admin_handler *h
 		free(s);
 		return NULL;
 	}
-	ev_io_init(&s->ready, on_ready, info->epoll_fd, EV_READ);
-	ev_timer_init(&s->timer, on_timer, 0., 0.);
+	ev_io_init(&s->ready, server_on_ready, info->epoll_fd, EV_READ);
+	ev_timer_init(&s->timer, server_on_timer, 0., 0.);
 	s->ready.data = s->timer.data = s;
 	ev_io_start(loop, &s->ready);
 	return s;
@@ -128,5 +129,5 @@ static void name_libraries(struct buf *out)
 	buf_printf(out, "libmicrohttpd %s", MHD_get_version());
 }
 
-static const struct admin_server_ops ops = { .serve = serve, .close = close_server };
+static const struct admin_server_ops ops = { .serve = server_open, .close = server_close };
 const struct module lunarch_module = { .build = LUNARCH_BUILD, .libraries = name_libraries, .admin = &ops };

@@ -1,5 +1,5 @@
 /* A small HTTP/1.1 server for GET requests, on the caller's loop, by libmicrohttpd.
- * Not for the world: no TLS, no authentication, short bodies, few connections. What it says is the handler's affair.
+ * Not for the internet: no TLS, no authentication, short bodies, few connections. The handler makes what it answers.
  * Used by admin.c, which finds it in the module `admin`. */
 #ifndef LUNARCH_ADMIN_SERVER_H
 #define LUNARCH_ADMIN_SERVER_H

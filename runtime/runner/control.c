@@ -25,11 +25,11 @@
 #define REPLY_MAX (64 * 1024 * 1024) /* client: a thousand elections with their histories fit many times over */
 #define ASK_TIMEOUT_MS 10000
 
-struct client {
+struct control_client {
 	struct control *control;
 	ev_io reads, writes;
 	struct buf in, out;
-	struct client *next; /* newest first */
+	struct control_client *next; /* newest first */
 };
 
 struct control {
@@ -38,14 +38,14 @@ struct control {
 	char *path;
 	control_handler *handler;
 	void *arg;
-	struct client *clients;
+	struct control_client *clients;
 };
 
 /* ---- one client ---- */
 
-static void hang_up(struct client *c)
+static void client_free(struct control_client *c)
 {
-	struct client **at = &c->control->clients;
+	struct control_client **at = &c->control->clients;
 
 	while (*at != c)
 		at = &(*at)->next;
@@ -102,7 +102,7 @@ void control_add_election(struct buf *reply, const char *name, const struct elec
 	buf_printf(reply, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64 "}", s->slow_paths, s->transitions);
 }
 
-static void answer_parsed(struct control *c, const json_t *json, struct buf *reply)
+static void control_answer_parsed(struct control *c, const json_t *json, struct buf *reply)
 {
 	const json_t *seconds = json_object_get(json, "seconds");
 	const char *election = json_string_value(json_object_get(json, "election"));
@@ -120,13 +120,13 @@ static void answer_parsed(struct control *c, const json_t *json, struct buf *rep
 		c->handler(c->arg, &r, reply);
 }
 
-static void answer(struct control *c, const char *line, size_t len, struct buf *reply)
+static void control_answer(struct control *c, const char *line, size_t len, struct buf *reply)
 {
 	json_error_t error;
 	json_t *json = json_loadb(line, len, 0, &error);
 
 	if (json_is_object(json))
-		answer_parsed(c, json, reply);
+		control_answer_parsed(c, json, reply);
 	else
 		control_refuse(reply, "a request is one JSON object on one line%s%s", json ? "" : ": ",
 		               json ? "" : error.text);
@@ -134,48 +134,48 @@ static void answer(struct control *c, const char *line, size_t len, struct buf *
 	json_decref(json);
 }
 
-/* One request at a time: the next is looked at when its answer has left, so that a client which never reads costs one
- * answer and no more. */
-static void answer_next(struct client *c)
+/* One request at a time: the next is read when the answer to this one has been sent. So a client that never
+ * reads its answers makes us keep one. */
+static void client_answer_next(struct control_client *c)
 {
 	char *newline = c->in.len ? memchr(c->in.data, '\n', c->in.len) : NULL;
 
 	if (!newline || c->out.len)
 		return;
 	size_t len = (size_t)(newline - c->in.data);
-	answer(c->control, c->in.data, len, &c->out);
+	control_answer(c->control, c->in.data, len, &c->out);
 	buf_drop(&c->in, len + 1);
 	ev_io_stop(c->control->loop, &c->reads);
 	ev_io_start(c->control->loop, &c->writes);
 }
 
-static void on_readable(struct ev_loop *loop, ev_io *w, int events)
+static void client_on_readable(struct ev_loop *loop, ev_io *w, int events)
 {
-	struct client *c = w->data;
+	struct control_client *c = w->data;
 	char bytes[REQUEST_MAX];
 
 	(void)loop, (void)events;
 	ssize_t n = recv(w->fd, bytes, sizeof bytes - c->in.len, MSG_DONTWAIT);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
-	if (n <= 0) { /* gone, or a line longer than any request */
-		hang_up(c);
+	if (n <= 0) { /* the client closed, failed, or sent a line longer than any request */
+		client_free(c);
 		return;
 	}
 	buf_add(&c->in, bytes, (size_t)n);
-	answer_next(c);
+	client_answer_next(c);
 }
 
-static void on_writable(struct ev_loop *loop, ev_io *w, int events)
+static void client_on_writable(struct ev_loop *loop, ev_io *w, int events)
 {
-	struct client *c = w->data;
+	struct control_client *c = w->data;
 
 	(void)events;
 	ssize_t n = send(w->fd, c->out.data, c->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	if (n < 0) {
-		hang_up(c);
+		client_free(c);
 		return;
 	}
 	buf_drop(&c->out, (size_t)n);
@@ -183,13 +183,13 @@ static void on_writable(struct ev_loop *loop, ev_io *w, int events)
 		return;
 	ev_io_stop(loop, w);
 	ev_io_start(loop, &c->reads);
-	answer_next(c);
+	client_answer_next(c);
 }
 
-static void on_connection(struct ev_loop *loop, ev_io *w, int events)
+static void control_on_connection(struct ev_loop *loop, ev_io *w, int events)
 {
 	struct control *c = w->data;
-	struct client *new, *oldest = c->clients;
+	struct control_client *new, *oldest = c->clients;
 	int count = 1;
 
 	(void)events;
@@ -198,13 +198,13 @@ static void on_connection(struct ev_loop *loop, ev_io *w, int events)
 		return;
 	for (; oldest && oldest->next; oldest = oldest->next)
 		count++;
-	if (count >= CLIENTS_MAX)
-		hang_up(oldest); /* whoever came first and stayed has had its turn */
+	if (count >= CLIENTS_MAX) /* the oldest makes room */
+		client_free(oldest);
 	new = mem_zero(sizeof *new);
-	*new = (struct client){ .control = c, .next = c->clients };
+	*new = (struct control_client){ .control = c, .next = c->clients };
 	c->clients = new;
-	ev_io_init(&new->reads, on_readable, fd, EV_READ);
-	ev_io_init(&new->writes, on_writable, fd, EV_WRITE);
+	ev_io_init(&new->reads, client_on_readable, fd, EV_READ);
+	ev_io_init(&new->writes, client_on_writable, fd, EV_WRITE);
 	new->reads.data = new->writes.data = new;
 	ev_io_start(loop, &new->reads);
 }
@@ -221,15 +221,15 @@ static int address_of(const char *path, struct sockaddr_un *sa, struct err *err)
 	return 0;
 }
 
-/* A connected socket, or -1 with errno. A listener that has too many to accept first is waited for, at most so long;
- * EAGAIN: it still has. 0: not at all. (unix(7): connecting obeys SO_SNDTIMEO.) */
-static int dial(const struct sockaddr_un *sa, int patience_ms)
+/* A connected socket, or -1 with errno. While the listener's queue is full it waits, for at most timeout_ms (0: not at
+ * all), then fails with EAGAIN. unix(7): connect obeys SO_SNDTIMEO. */
+static int connect_to(const struct sockaddr_un *sa, int timeout_ms)
 {
-	struct timeval patience = { .tv_sec = patience_ms / 1000, .tv_usec = patience_ms % 1000 * 1000 };
-	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (patience_ms ? 0 : SOCK_NONBLOCK), 0);
+	struct timeval timeout = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (timeout_ms ? 0 : SOCK_NONBLOCK), 0);
 
 	if (fd >= 0 &&
-	    (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience) < 0 ||
+	    (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) < 0 ||
 	     connect(fd, (const struct sockaddr *)sa, sizeof *sa) < 0 || fcntl(fd, F_SETFL, O_NONBLOCK) < 0)) {
 		int error = errno;
 		close(fd);
@@ -246,7 +246,7 @@ int control_remove_stale(const char *path)
 
 	if (address_of(path, &sa, NULL) < 0)
 		return -1;
-	int fd = dial(&sa, 0);
+	int fd = connect_to(&sa, 0);
 	if (fd >= 0) {
 		close(fd);
 		return -1;
@@ -265,7 +265,7 @@ static int listen_at(const char *path, struct err *err)
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return err_sys(err, "socket");
-	fchmod(fd, 0600); /* before bind, which gives the file this mode: no moment in which others may connect */
+	fchmod(fd, 0600); /* before bind, which gives the file this mode: at no time can other users connect */
 	int failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
 	if (failed && errno == EADDRINUSE && control_remove_stale(path) == 0)
 		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
@@ -290,7 +290,7 @@ struct control *control_new(struct ev_loop *loop, const char *path, control_hand
 	struct control *c = mem_zero(sizeof *c);
 	*c = (struct control){ .loop = loop, .handler = handler, .arg = arg };
 	c->path = *path != '/' && getcwd(cwd, sizeof cwd) ? mem_printf("%s/%s", cwd, path) : mem_dup(path);
-	ev_io_init(&c->accepts, on_connection, fd, EV_READ);
+	ev_io_init(&c->accepts, control_on_connection, fd, EV_READ);
 	c->accepts.data = c;
 	ev_io_start(loop, &c->accepts);
 	return c;
@@ -306,7 +306,7 @@ void control_free(struct control *c)
 	if (!c)
 		return;
 	while (c->clients)
-		hang_up(c->clients);
+		client_free(c->clients);
 	ev_io_stop(c->loop, &c->accepts);
 	unlink(c->path);
 	close(c->accepts.fd);
@@ -402,7 +402,7 @@ int control_ask(const char *path, const char *request, struct buf *reply, struct
 
 	if (address_of(path, &sa, err) < 0)
 		return -1;
-	int fd = dial(&sa, ASK_TIMEOUT_MS);
+	int fd = connect_to(&sa, ASK_TIMEOUT_MS);
 	if (fd < 0 && errno == ECONNREFUSED)
 		return err_set(err, ERR_MISSING, "%s: nobody listens there any more", path);
 	if (fd < 0 && errno == EAGAIN)

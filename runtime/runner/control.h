@@ -1,11 +1,10 @@
 /* The control socket: a running elector answers questions and takes orders, one JSON object per line each way.
- * Not the admin endpoint for the network, and no policy: what a command means is the handler's affair.
+ * Not the admin endpoint for the network. What a command means is decided by the handler.
  * Used by run and exec (server) and by ctl (client).
  *
  * Request: {"command":"status"|"is-leading"|"why"|"resign"|"pause"|"resume"|"reload", "election":NAME?, "seconds":N?}
  * Answer:  {"ok":true} and, for status, "pid":N,"elections":[...] (control_add_election makes the elements); for
- *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, if there is something to
- * say.
+ *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, or nothing.
  *          {"ok":false,"error":TEXT} (control_refuse) otherwise. */
 #ifndef LUNARCH_CONTROL_H
 #define LUNARCH_CONTROL_H
@@ -42,7 +41,7 @@ int control_default_dir(char *out, size_t size, struct err *err);
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
                             struct err *err);
 const char *control_path(const struct control *c); /* absolute, for LUNARCH_CONTROL */
-void control_free(struct control *c);              /* hangs up, unlinks; NULL is nothing */
+void control_free(struct control *c);              /* closes its connections, unlinks; NULL: does nothing */
 
 /* Removes the socket at path if nobody listens there. -1: somebody does, or it is no socket. */
 int control_remove_stale(const char *path);

@@ -16,7 +16,7 @@
 
 #define OFFLOAD_THREADS 4
 
-static void on_signal(struct ev_loop *loop, ev_signal *w, int revents)
+static void program_on_signal(struct ev_loop *loop, ev_signal *w, int revents)
 {
 	struct program *p = w->data;
 
@@ -30,7 +30,7 @@ static void watch_signals(struct program *p, const int *signals)
 	signal(SIGPIPE, SIG_IGN);
 	for (; *signals && p->signal_count < PROGRAM_SIGNALS; signals++) {
 		ev_signal *w = &p->signals[p->signal_count++];
-		ev_signal_init(w, on_signal, *signals);
+		ev_signal_init(w, program_on_signal, *signals);
 		w->data = p;
 		ev_signal_start(p->loop, w);
 	}
@@ -45,7 +45,7 @@ static void arm_clock_set(int fd)
 	timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL);
 }
 
-static void on_clock_set(struct ev_loop *loop, ev_io *w, int revents)
+static void program_on_clock_set(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct program *p = w->data;
 	uint64_t count;
@@ -66,14 +66,14 @@ static void watch_clock(struct program *p)
 
 	p->clock_set.fd = -1;
 	if (fd < 0)
-		return; /* the deadlines are looked at whenever a timer fires, too */
+		return; /* without it a deadline that passed in a suspend is noticed at the next timer */
 	arm_clock_set(fd);
-	ev_io_init(&p->clock_set, on_clock_set, fd, EV_READ);
+	ev_io_init(&p->clock_set, program_on_clock_set, fd, EV_READ);
 	p->clock_set.data = p;
 	ev_io_start(p->loop, &p->clock_set);
 }
 
-static void handle_control(void *arg, const struct control_request *r, struct buf *reply)
+static void program_on_control(void *arg, const struct control_request *r, struct buf *reply)
 {
 	struct program *p = arg;
 
@@ -90,27 +90,28 @@ static void open_control(struct program *p, const struct options *o)
 	if (!*given)
 		ready = control_default_path(path, sizeof path, &err);
 	if (ready == 0)
-		p->control = control_new(p->loop, *given ? given : path, handle_control, p, &err);
+		p->control = control_new(p->loop, *given ? given : path, program_on_control, p, &err);
 	if (p->control)
 		p->control_var = mem_printf("LUNARCH_CONTROL=%s", control_path(p->control));
 	else
 		log_event(LOG_WARN, NULL, "no_control", "`lunarch ctl` will not reach this process: %s", err.text);
 }
 
-static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+static void program_list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e),
+                                   void *each_arg)
 {
 	struct program *p = arg;
 
 	p->ops->elections(p->arg, each, each_arg);
 }
 
-/* Unlike the control socket, somebody asked for it: without it we would run unwatched. */
+/* An endpoint that was asked for and cannot be opened is an error: nobody would see whether the program leads. */
 static int open_admin(struct program *p, const struct options *o, struct err *err)
 {
 	const char *address = options_text(o, OPTION_LISTEN, NULL);
 
 	if (*address)
-		p->admin = admin_new(p->loop, address, &(struct admin_source){ list_elections, p }, err);
+		p->admin = admin_new(p->loop, address, &(struct admin_source){ program_list_elections, p }, err);
 	return *address && !p->admin ? -1 : 0;
 }
 
@@ -140,7 +141,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	p->env.offload = offload_new(p->loop, OFFLOAD_THREADS, err);
 	if (!p->env.offload || reaper_adopt(p->reaper, err) < 0)
 		return -1;
-	notify_init();
+	sd_notify_init();
 	make_evidence(p);
 	p->death_watches = death_watches_new(p->loop, p->env.offload, &p->self);
 	watch_signals(p, signals);

@@ -1,5 +1,5 @@
 /* What a running elector's process has once: loop, lock environment, evidence about itself, signals, control socket.
- * Not an election and not a crew: run and exec build those on it.
+ * Not an election and not a supervisor of processes: run and exec build those on it.
  * Used by cmd_run.c and cmd_exec.c. */
 #ifndef LUNARCH_PROGRAM_H
 #define LUNARCH_PROGRAM_H
@@ -30,13 +30,13 @@ struct program {
 	struct proof_self self;
 	struct death_watches *death_watches;
 	struct admin *admin;     /* NULL: not asked for */
-	struct control *control; /* NULL: none could be made; said in the log */
+	struct control *control; /* NULL: none could be made; the log says why */
 	const struct program_ops *ops;
 	void *arg;
 	ev_signal signals[PROGRAM_SIGNALS];
 	int signal_count;
 	ev_io clock_set;
-	char *tree_var, *control_var; /* "NAME=value" for what we start */
+	char *tree_var, *control_var; /* "NAME=value" for what is started */
 };
 
 /* signals: 0-terminated, at most PROGRAM_SIGNALS; SIGPIPE is ignored besides. */

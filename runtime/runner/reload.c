@@ -39,7 +39,7 @@ void reload_failed(struct run *r)
 {
 	log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
 	abandon_heirs(r);
-	notify("READY=1");
+	sd_notify_send("READY=1");
 }
 
 static bool is_loading(const struct run *r)
@@ -57,7 +57,7 @@ void reload_begin(struct run *r)
 	r->reload_due = is_loading(r);
 	if (r->reload_due)
 		return;
-	notify_reloading();
+	sd_notify_reloading();
 	log_event(LOG_INFO, NULL, "reloading", "loading %s anew", r->is_text ? "the text" : r->script);
 	struct worker_set *first = r->worker_sets;
 	for (struct worker_set *s = first; s; s = s->next)
@@ -169,7 +169,7 @@ void reload_started(struct run *r, struct worker_set *heir)
 			reload_hand_over(r, p, heir);
 		candidate_reload(p, &heir->settings[i], &times);
 	}
-	notify("READY=1");
+	sd_notify_send("READY=1");
 	if (old)
 		reload_retire_if_idle(r, old);
 }

@@ -23,8 +23,8 @@ static void tell_systemd(struct run *r)
 
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		leading += r->candidates[i]->term.hooks.state == TERM_LEADING;
-	notify("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->candidate_count,
-	       r->candidate_count == 1 ? "" : "s");
+	sd_notify_send("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->candidate_count,
+	               r->candidate_count == 1 ? "" : "s");
 	r->ready = true;
 }
 
@@ -77,7 +77,7 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	r->asked_at = clock_now();
 	r->moving = false;
 	r->status = status;
-	notify("STOPPING=1");
+	sd_notify_send("STOPPING=1");
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_end(r->candidates[i], reason);
 	if (all_finished(r))

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static struct {
-	int fd; /* connected; 0 = nobody wants to know */
+	int fd; /* connected; 0 = no NOTIFY_SOCKET, or it cannot be reached */
 } systemd;
 
 /* A path, or "@name" in the abstract namespace (sd_notify(3)). */
@@ -37,7 +37,7 @@ static int connect_to(const char *name)
 	return fd;
 }
 
-void notify_init(void)
+void sd_notify_init(void)
 {
 	const char *name = getenv("NOTIFY_SOCKET");
 
@@ -46,7 +46,7 @@ void notify_init(void)
 	unsetenv("NOTIFY_SOCKET");
 }
 
-void notify(const char *fmt, ...)
+void sd_notify_send(const char *fmt, ...)
 {
 	char text[2048];
 	va_list ap;
@@ -57,13 +57,13 @@ void notify(const char *fmt, ...)
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
 	if (send(systemd.fd, text, strlen(text), MSG_DONTWAIT | MSG_NOSIGNAL) < 0)
-		return; /* fire and forget */
+		return; /* systemd is gone: nothing depends on it */
 }
 
-void notify_reloading(void)
+void sd_notify_reloading(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
-	notify("RELOADING=1\nMONOTONIC_USEC=%" PRId64, (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
+	sd_notify_send("RELOADING=1\nMONOTONIC_USEC=%" PRId64, (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000);
 }

@@ -4,13 +4,14 @@
 #ifndef LUNARCH_SD_NOTIFY_H
 #define LUNARCH_SD_NOTIFY_H
 
-/* Remembers NOTIFY_SOCKET and removes it from the environment, so that what is started cannot speak for us. Once. */
-void notify_init(void);
+/* Remembers NOTIFY_SOCKET and removes it from the environment, so that what is started cannot notify in our name. Once.
+ */
+void sd_notify_init(void);
 
-/* Sends state, lines of "NAME=value". Never waits, never fails: nobody may be listening. */
-void notify(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* Sends state, lines of "NAME=value". Never waits and never fails: without a listener nothing is sent. */
+void sd_notify_send(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* RELOADING=1 with the time that Type=notify-reload wants beside it. READY=1 ends it. */
-void notify_reloading(void);
+void sd_notify_reloading(void);
 
 #endif
