@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "loop/reaper.h"
+#include "process/supervisor.h"
 
 #include <ev.h>
 #include <stdarg.h>
@@ -11,7 +12,7 @@
 
 #define LOAD_TIMEOUT_S 10
 
-struct loading {
+struct probe {
 	struct script_probe *script_probe;
 	struct ev_loop *loop;
 	struct reaper *reaper;
@@ -21,7 +22,7 @@ struct loading {
 	char *problem; /* the first */
 };
 
-static void __attribute__((format(printf, 2, 3))) probe_fail(struct loading *l, const char *fmt, ...)
+static void __attribute__((format(printf, 2, 3))) probe_fail(struct probe *l, const char *fmt, ...)
 {
 	char text[8192];
 	va_list ap;
@@ -33,7 +34,7 @@ static void __attribute__((format(printf, 2, 3))) probe_fail(struct loading *l, 
 		l->problem = mem_dup(text);
 }
 
-static void quit(struct loading *l)
+static void probe_quit(struct probe *l)
 {
 	struct buf m = { 0 };
 
@@ -42,7 +43,7 @@ static void quit(struct loading *l)
 	buf_fini(&m);
 }
 
-static void probe_on_election(struct loading *l, struct wire *w)
+static void probe_on_election(struct probe *l, struct wire *w)
 {
 	struct script_probe *s = l->script_probe;
 	struct wire_election e;
@@ -57,16 +58,16 @@ static void probe_on_election(struct loading *l, struct wire *w)
 
 static void probe_on_message(void *arg, enum wire_type type, struct wire *w)
 {
-	struct loading *l = arg;
+	struct probe *l = arg;
 
 	if (type == WIRE_ELECTION) {
 		probe_on_election(l, w);
 	} else if (type == WIRE_LOADED) {
 		l->loaded = true;
-		quit(l);
+		probe_quit(l);
 	} else if (type == WIRE_LOAD_FAILED) {
 		probe_fail(l, "%s", wire_get_str(w));
-		quit(l);
+		probe_quit(l);
 	} else if (type == WIRE_EXIT) {
 		probe_fail(l, "the script left with exit status %u while it was being loaded", wire_get_u32(w));
 		supervisor_kill(l->supervisor);
@@ -75,7 +76,7 @@ static void probe_on_message(void *arg, enum wire_type type, struct wire *w)
 
 static void probe_on_gone(void *arg, bool reaped, int status)
 {
-	struct loading *l = arg;
+	struct probe *l = arg;
 
 	(void)reaped;
 	if (!l->loaded && WIFSIGNALED(status))
@@ -87,14 +88,14 @@ static void probe_on_gone(void *arg, bool reaped, int status)
 
 static void probe_on_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
-	struct loading *l = w->data;
+	struct probe *l = w->data;
 
 	(void)loop, (void)events;
 	probe_fail(l, "the script was still loading after %d s: what takes time belongs into a hook", LOAD_TIMEOUT_S);
 	supervisor_kill(l->supervisor);
 }
 
-static int probe_spawn(struct loading *l, const struct options *o, const char *source, bool is_text, struct err *err)
+static int probe_spawn(struct probe *l, const struct options *o, const char *source, bool is_text, struct err *err)
 {
 	static const struct supervisor_callbacks callbacks = { .message = probe_on_message, .gone = probe_on_gone };
 	struct buf argv = { 0 };
@@ -121,7 +122,7 @@ static int probe_spawn(struct loading *l, const struct options *o, const char *s
 	return l->supervisor ? 0 : -1;
 }
 
-static void probe_load(struct loading *l, const struct options *o, const char *source, bool is_text)
+static void probe_run(struct probe *l, const struct options *o, const char *source, bool is_text)
 {
 	struct err err;
 
@@ -138,14 +139,14 @@ static void probe_load(struct loading *l, const struct options *o, const char *s
 
 char *script_probe_load(struct script_probe *s, const struct options *o, const char *source, bool is_text)
 {
-	struct loading l = { .script_probe = s };
+	struct probe l = { .script_probe = s };
 
 	*s = (struct script_probe){ 0 };
 	l.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!l.loop)
 		return mem_dup("cannot make an event loop");
 	l.reaper = reaper_new(l.loop);
-	probe_load(&l, o, source, is_text);
+	probe_run(&l, o, source, is_text);
 	reaper_free(l.reaper);
 	ev_loop_destroy(l.loop);
 	if (l.problem)

@@ -1,11 +1,10 @@
-/* What a script says about its elections: a worker loads it as for a run, and ends before any hook is called.
+/* What a script says about its elections: a worker of its own loads it, and ends before any hook runs.
  * Not a run: no lock is opened, no hook is called.
  * Used by check. */
 #ifndef LUNARCH_SCRIPT_PROBE_H
 #define LUNARCH_SCRIPT_PROBE_H
 
-#include "runner/options.h"
-#include "runner/run.h"
+#include "runner/election_settings.h"
 
 struct script_probe {
 	struct election_settings *settings;

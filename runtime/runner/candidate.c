@@ -90,7 +90,7 @@ static void candidate_allow(void *arg)
 
 static void candidate_hurry(void *arg)
 {
-	worker_set_hurry(((struct candidate *)arg)->worker_set);
+	worker_set_restart_now(((struct candidate *)arg)->worker_set);
 }
 
 static void candidate_began(void *arg)
@@ -107,7 +107,7 @@ static void candidate_over(void *arg)
 
 static void candidate_finished(void *arg)
 {
-	run_post_finished(((struct candidate *)arg)->run);
+	run_candidate_finished(((struct candidate *)arg)->run);
 }
 
 static void candidate_renewed(void *arg, nsec took)
@@ -232,7 +232,6 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	return 0;
 }
 
-/* A term that runs ends first, without letting go of the lease; the heir leads the next one. */
 void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t)
 {
 	election_settings_fini(&p->settings);

@@ -5,32 +5,35 @@
 
 #include <string.h>
 
-static struct worker_set *worker_set_for(struct run *r, uint32_t isolated)
+/* The set in charge of the shared elections (isolated = 0), or of one isolated election. */
+static struct worker_set *reload_current_set(struct run *r, uint32_t isolated)
 {
 	for (struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (s->isolated == isolated && !s->on_trial && !s->leaving)
+		if (s->isolated == isolated && !s->pending && !s->leaving)
 			return s;
 	return NULL;
 }
 
-static struct worker_set *heir_of(struct worker_set *old, struct err *err)
+/* Starts the set that is to take over from old. NULL with *err. */
+static struct worker_set *reload_spawn(struct worker_set *old, struct err *err)
 {
-	struct worker_set *heir = worker_set_new(old->run, old->isolated);
+	struct worker_set *reloaded = worker_set_new(old->run, old->isolated);
 
-	heir->on_trial = heir->began = true;
-	if (worker_set_spawn(heir, err) == 0) {
-		old->heir = heir;
-		return heir;
+	reloaded->pending = reloaded->on_start_ran = true;
+	if (worker_set_spawn(reloaded, err) == 0) {
+		old->reloaded = reloaded;
+		return reloaded;
 	}
-	worker_set_free(heir);
+	worker_set_free(reloaded);
 	return NULL;
 }
 
-static void abandon_heirs(struct run *r)
+/* The sets that this reload made quit; those in charge stay. */
+static void reload_abandon(struct run *r)
 {
 	for (struct worker_set *s = r->worker_sets; s; s = s->next) {
-		s->heir = NULL;
-		if (s->on_trial)
+		s->reloaded = NULL;
+		if (s->pending)
 			worker_set_quit(s);
 	}
 }
@@ -38,30 +41,30 @@ static void abandon_heirs(struct run *r)
 void reload_failed(struct run *r)
 {
 	log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
-	abandon_heirs(r);
+	reload_abandon(r);
 	sd_notify_send("READY=1");
 }
 
-static bool is_loading(const struct run *r)
+static bool reload_must_wait(const struct run *r)
 {
 	for (const struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (!s->leaving && (s->on_trial || !s->started))
+		if (!s->leaving && (s->pending || !s->started))
 			return true;
-	return !r->candidates || r->moving;
+	return !r->candidates || r->starting_over;
 }
 
 void reload_begin(struct run *r)
 {
 	struct err err;
 
-	r->reload_due = is_loading(r);
+	r->reload_due = reload_must_wait(r);
 	if (r->reload_due)
 		return;
 	sd_notify_reloading();
 	log_event(LOG_INFO, NULL, "reloading", "loading %s anew", r->is_text ? "the text" : r->script);
 	struct worker_set *first = r->worker_sets;
 	for (struct worker_set *s = first; s; s = s->next)
-		if (!s->on_trial && !s->leaving && !heir_of(s, &err)) {
+		if (!s->pending && !s->leaving && !reload_spawn(s, &err)) {
 			log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 			reload_failed(r);
 			return;
@@ -74,7 +77,7 @@ void reload_if_due(struct run *r)
 		reload_begin(r);
 }
 
-static bool same_election(struct run *r, const struct candidate *p, const struct election_settings *new)
+static bool reload_same_election(struct run *r, const struct candidate *p, const struct election_settings *new)
 {
 	const struct options *o = &r->options;
 
@@ -86,99 +89,93 @@ static bool same_election(struct run *r, const struct candidate *p, const struct
 	       (p->settings.flags & WIRE_ELECTION_MAY_LEAD) == (new->flags &WIRE_ELECTION_MAY_LEAD);
 }
 
-static bool same_elections(struct run *r, const struct worker_set *heir)
+static bool reload_same_elections(struct run *r, const struct worker_set *reloaded)
 {
-	if (heir->settings_count != r->candidate_count)
+	if (reloaded->settings_count != r->candidate_count)
 		return false;
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!same_election(r, r->candidates[i], &heir->settings[i]))
+		if (!reload_same_election(r, r->candidates[i], &reloaded->settings[i]))
 			return false;
 	return true;
 }
 
-/* What the elections are has changed: nothing can be kept, so everything is released and begun again. */
-static void move(struct run *r)
+/* The elections themselves have changed, so no lease can be kept: all are released, and the run starts over. */
+static void reload_start_over(struct run *r)
 {
 	log_event(LOG_INFO, NULL, "moving", "the script's elections have changed: releasing, then starting over");
-	abandon_heirs(r);
-	r->moving = true;
+	reload_abandon(r);
+	r->starting_over = true;
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_end(r->candidates[i], LEASE_RELOAD);
 }
 
-void reload_loaded(struct run *r, struct worker_set *heir)
+void reload_loaded(struct run *r, struct worker_set *reloaded)
 {
-	struct worker_set *old = worker_set_for(r, heir->isolated);
+	struct worker_set *old = reload_current_set(r, reloaded->isolated);
 
-	if (!old || old->heir != heir) {
-		worker_set_quit(heir);
+	if (!old || old->reloaded != reloaded) {
+		worker_set_quit(reloaded);
 		return;
 	}
-	if (!same_elections(r, heir)) {
-		move(r);
+	if (!reload_same_elections(r, reloaded)) {
+		reload_start_over(r);
 		return;
 	}
-	/* worker_set_go lists what belongs to the heir: the posts are shown to it, then stay with the old squad until
-	 * it has started */
+	/* worker_set_go names the candidates of the set it is given. So they are the new set's during the call, and the
+	 * old one's again until the new one has started. */
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (r->candidates[i]->worker_set == old)
-			r->candidates[i]->worker_set = heir;
-	worker_set_go(heir, false);
+			r->candidates[i]->worker_set = reloaded;
+	worker_set_go(reloaded, false);
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (r->candidates[i]->worker_set == heir)
+		if (r->candidates[i]->worker_set == reloaded)
 			r->candidates[i]->worker_set = old;
 }
 
-void reload_hand_over(struct run *r, struct candidate *p, struct worker_set *heir)
-{
-	p->worker_set = heir;
-	(void)r;
-}
-
-void reload_retire_if_idle(struct run *r, struct worker_set *old)
+void reload_quit_if_unused(struct run *r, struct worker_set *old)
 {
 	if (!run_in_charge(r, old))
 		worker_set_quit(old);
 }
 
-struct worker_set *reload_parent(struct run *r, const struct worker_set *heir)
+struct worker_set *reload_replaced_by(struct run *r, const struct worker_set *reloaded)
 {
 	for (struct worker_set *s = r->worker_sets; s; s = s->next)
-		if (s->heir == heir)
+		if (s->reloaded == reloaded)
 			return s;
 	return NULL;
 }
 
-void reload_started(struct run *r, struct worker_set *heir)
+void reload_started(struct run *r, struct worker_set *reloaded)
 {
-	struct worker_set *old = reload_parent(r, heir);
+	struct worker_set *old = reload_replaced_by(r, reloaded);
 	struct lease_times times;
 	struct err err;
 
-	heir->on_trial = false;
+	reloaded->pending = false;
 	for (uint32_t i = 0; old && i < r->candidate_count; i++) {
 		struct candidate *p = r->candidates[i];
 		if (p->worker_set != old)
 			continue;
-		if (options_times(&r->options, &heir->settings[i].times, &times, NULL, &err) < 0) {
+		if (options_times(&r->options, &reloaded->settings[i].times, &times, NULL, &err) < 0) {
 			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s",
-			          heir->settings[i].where, err.text);
+			          reloaded->settings[i].where, err.text);
 			times = p->times;
 		}
 		if (p->term.hooks.state == TERM_NONE)
-			reload_hand_over(r, p, heir);
-		candidate_reload(p, &heir->settings[i], &times);
+			p->worker_set = reloaded;
+		candidate_reload(p, &reloaded->settings[i], &times);
 	}
 	sd_notify_send("READY=1");
 	if (old)
-		reload_retire_if_idle(r, old);
+		reload_quit_if_unused(r, old);
 }
 
-void reload_inherit(struct run *r, struct worker_set *old)
+void reload_move_candidates(struct run *r, struct worker_set *old)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (r->candidates[i]->worker_set == old) {
-			reload_hand_over(r, r->candidates[i], old->heir);
+			r->candidates[i]->worker_set = old->reloaded;
 			candidate_worker_ready(r->candidates[i]);
 		}
 }

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LAST_CALL_S 3. /* for what cannot be told to leave any more */
+#define QUIT_TIMEOUT_S 3. /* from WIRE_QUIT to the kill */
 
-static bool once(const struct run *r)
+static bool run_once(const struct run *r)
 {
 	return options_flag(&r->options, OPTION_ONCE, false);
 }
 
-static void tell_systemd(struct run *r)
+static void run_tell_systemd(struct run *r)
 {
 	uint32_t leading = 0;
 
@@ -30,7 +30,7 @@ static void tell_systemd(struct run *r)
 
 /* ---- leaving ---- */
 
-static bool all_finished(const struct run *r)
+static bool run_all_finished(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (!r->candidates[i]->term.hooks.finished || r->candidates[i]->term.hooks.state != TERM_NONE)
@@ -38,7 +38,7 @@ static bool all_finished(const struct run *r)
 	return true;
 }
 
-static void quit_squads(struct run *r)
+static void run_quit_worker_sets(struct run *r)
 {
 	struct worker_set *next;
 
@@ -50,10 +50,10 @@ static void quit_squads(struct run *r)
 	}
 	if (!r->worker_sets)
 		ev_break(r->program.loop, EVBREAK_ALL);
-	ev_timer_again(r->program.loop, &r->last_call);
+	ev_timer_again(r->program.loop, &r->quit_timer);
 }
 
-static void on_last_call(struct ev_loop *loop, ev_timer *w, int revents)
+static void run_on_quit_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct run *r = w->data;
 	bool again = r->killing;
@@ -75,16 +75,15 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	}
 	r->ending = true;
 	r->asked_at = clock_now();
-	r->moving = false;
+	r->starting_over = false;
 	r->status = status;
 	sd_notify_send("STOPPING=1");
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_end(r->candidates[i], reason);
-	if (all_finished(r))
-		quit_squads(r);
+	if (run_all_finished(r))
+		run_quit_worker_sets(r);
 }
 
-/* A second signal: no more waiting for the script; what is dead and reaped is released once. */
 void run_kill(struct run *r)
 {
 	r->killing = true;
@@ -95,17 +94,17 @@ void run_kill(struct run *r)
 	for (struct worker_set *s = r->worker_sets; s; s = s->next)
 		if (s->supervisor)
 			supervisor_kill(s->supervisor);
-	ev_timer_again(r->program.loop, &r->last_call);
+	ev_timer_again(r->program.loop, &r->quit_timer);
 }
 
-void run_post_finished(struct run *r)
+void run_candidate_finished(struct run *r)
 {
-	if (!all_finished(r))
+	if (!run_all_finished(r))
 		return;
-	quit_squads(r);
+	run_quit_worker_sets(r);
 }
 
-static int once_status(enum lease_reason reason)
+static int run_once_status(enum lease_reason reason)
 {
 	switch (reason) {
 	case LEASE_EXPIRED:
@@ -128,14 +127,14 @@ static int once_status(enum lease_reason reason)
 
 /* ---- loading ---- */
 
-static int cannot(struct run *r, const char *text)
+static int run_fail(struct run *r, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "cannot_run", "%s", text);
 	run_end(r, EXIT_USAGE, LEASE_SHUTDOWN);
 	return -1;
 }
 
-static int check_locks_differ(struct run *r)
+static int run_check_locks_differ(struct run *r)
 {
 	struct elector_status a, b;
 	char text[600];
@@ -149,12 +148,12 @@ static int check_locks_differ(struct run *r)
 			snprintf(text, sizeof text,
 			         "%s: the lock %s is listed twice (also by %s): each election needs a lock of its own",
 			         r->candidates[i]->settings.where, a.lock, r->candidates[k]->settings.where);
-			return cannot(r, text);
+			return run_fail(r, text);
 		}
 	return 0;
 }
 
-static void drop_posts(struct run *r)
+static void run_free_candidates(struct run *r)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_free(r->candidates[i]);
@@ -163,8 +162,8 @@ static void drop_posts(struct run *r)
 	r->candidate_count = 0;
 }
 
-/* All of them or none: whoever walks the posts finds an elector in each. */
-static int open_posts(struct run *r)
+/* All of them or none, so that every candidate in the list has an elector. */
+static int run_open_candidates(struct run *r)
 {
 	struct err err;
 	char *fallback = options_default_lock(r->script, r->is_text, &err);
@@ -175,12 +174,12 @@ static int open_posts(struct run *r)
 	free(fallback);
 	if (result == 0)
 		return 0;
-	drop_posts(r);
-	return cannot(r, err.text);
+	run_free_candidates(r);
+	return run_fail(r, err.text);
 }
 
-/* The elections that asked for it get a squad of their own, which loads the script again. */
-static void assign_squads(struct run *r, struct worker_set *shared)
+/* Each isolated election gets a worker set of its own, which loads the script once more. */
+static void run_spawn_isolated(struct run *r, struct worker_set *shared)
 {
 	struct err err;
 
@@ -188,10 +187,10 @@ static void assign_squads(struct run *r, struct worker_set *shared)
 		if (!(r->candidates[i]->settings.flags & WIRE_ELECTION_ISOLATE) || r->candidate_count == 1)
 			continue;
 		struct worker_set *own = worker_set_new(r, i + 1);
-		own->began = shared->began;
+		own->on_start_ran = shared->on_start_ran;
 		r->candidates[i]->worker_set = own;
 		if (worker_set_spawn(own, &err) < 0) {
-			cannot(r, err.text);
+			run_fail(r, err.text);
 			return;
 		}
 	}
@@ -205,8 +204,8 @@ bool run_in_charge(const struct run *r, const struct worker_set *s)
 	return false;
 }
 
-/* Its on_stopped is what everything else waits for. */
-static bool owes_hooks(const struct run *r, const struct worker_set *s)
+/* Whether s has to run the on_stopped of a worker that died. */
+static bool run_owes_hooks(const struct run *r, const struct worker_set *s)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (r->candidates[i]->worker_set == s && r->candidates[i]->term.hooks.state == TERM_OWED)
@@ -214,7 +213,7 @@ static bool owes_hooks(const struct run *r, const struct worker_set *s)
 	return false;
 }
 
-static void make_posts(struct run *r, struct worker_set *s)
+static void run_make_candidates(struct run *r, struct worker_set *s)
 {
 	r->candidate_count = s->settings_count;
 	r->candidates = mem_zero(sizeof *r->candidates * r->candidate_count);
@@ -224,135 +223,133 @@ static void make_posts(struct run *r, struct worker_set *s)
 	}
 }
 
-static void first_load(struct run *r, struct worker_set *s)
+static void run_first_load(struct run *r, struct worker_set *s)
 {
-	make_posts(r, s);
-	if (open_posts(r) < 0) {
-		quit_squads(r);
+	run_make_candidates(r, s);
+	if (run_open_candidates(r) < 0) {
+		run_quit_worker_sets(r);
 		return;
 	}
-	if (check_locks_differ(r) < 0)
+	if (run_check_locks_differ(r) < 0)
 		return;
-	assign_squads(r, s);
+	run_spawn_isolated(r, s);
 	if (run_in_charge(r, s))
-		worker_set_go(s, !s->began);
+		worker_set_go(s, !s->on_start_ran);
 	else
 		worker_set_quit(s);
 }
 
-/* ---- what squads and posts report ---- */
+/* ---- what worker sets and candidates report ---- */
 
 void run_loaded(struct run *r, struct worker_set *s)
 {
-	if ((r->ending || r->moving) && !owes_hooks(r, s))
+	if ((r->ending || r->starting_over) && !run_owes_hooks(r, s))
 		worker_set_quit(s);
-	else if (s->on_trial)
+	else if (s->pending)
 		reload_loaded(r, s);
 	else if (!r->candidates)
-		first_load(r, s);
+		run_first_load(r, s);
 	else
-		worker_set_go(s, !s->began);
+		worker_set_go(s, !s->on_start_ran);
 }
 
 void run_load_failed(struct run *r, struct worker_set *s, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
-	if (s->on_trial) {
+	if (s->pending) {
 		reload_failed(r);
 		reload_if_due(r);
 	} else if (!r->candidates) {
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
 	} else {
-		supervisor_kill(s->supervisor); /* a replacement: another one tries again later, the script may have
-		                                   been repaired by then */
+		/* A worker that follows a dead one. The next tries again later: the script may be repaired by then. */
+		supervisor_kill(s->supervisor);
 	}
 }
 
 void run_started(struct run *r, struct worker_set *s)
 {
-	if (s->on_trial) {
+	if (s->pending) {
 		reload_started(r, s);
 	} else {
 		for (uint32_t i = 0; i < r->candidate_count; i++)
 			if (r->candidates[i]->worker_set == s)
 				candidate_worker_ready(r->candidates[i]);
-		tell_systemd(r);
+		run_tell_systemd(r);
 	}
 	reload_if_due(r);
 }
 
 void run_term_began(struct run *r)
 {
-	tell_systemd(r);
+	run_tell_systemd(r);
 }
 
 void run_term_over(struct run *r, struct candidate *p)
 {
 	struct worker_set *old = p->worker_set;
 
-	if (old->heir && !old->heir->on_trial) {
-		reload_hand_over(r, p, old->heir);
-		reload_retire_if_idle(r, old);
+	if (old->reloaded && !old->reloaded->pending) {
+		p->worker_set = old->reloaded;
+		reload_quit_if_unused(r, old);
 	}
-	if (once(r) && !r->ending)
-		run_end(r, once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
-	tell_systemd(r);
+	if (run_once(r) && !r->ending)
+		run_end(r, run_once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
+	run_tell_systemd(r);
 }
 
-static void restart_later(struct run *r, struct worker_set *s, bool had_started)
+static void run_restart_later(struct run *r, struct worker_set *s, bool had_started)
 {
-	if (elapsed_standby(s->born, clock_now()) > 60 * NSEC_PER_SEC)
+	if (elapsed_standby(s->spawned_at, clock_now()) > 60 * NSEC_PER_SEC)
 		s->failures = 0;
-	/* The first replacement comes at once, and one that owes an on_stopped, while the lease is still ours: there is
-	 * a new term, and with it a new debt, only after a back-off. But one that died before it had started will die
-	 * again. */
-	bool at_once = s->failures++ == 0 || (had_started && owes_hooks(r, s));
+	/* The first follows at once. So does one that has to run an on_stopped, since the lease is held until then; a
+	 * back-off comes before the next term, so this cannot repeat quickly. A worker that died before it had started
+	 * would die again, so the next waits. */
+	bool at_once = s->failures++ == 0 || (had_started && run_owes_hooks(r, s));
 	double after = at_once ? 0. : (double)term_back_off(s->failures - 1) / NSEC_PER_SEC;
 	ev_timer_set(&s->restart, after, 0.);
 	ev_timer_start(r->program.loop, &s->restart);
 }
 
-static void start_over(struct run *r)
+static void run_start_over(struct run *r)
 {
 	struct err err;
 
-	drop_posts(r);
-	ev_timer_stop(r->program.loop, &r->last_call);
-	r->moving = false;
+	run_free_candidates(r);
+	ev_timer_stop(r->program.loop, &r->quit_timer);
+	r->starting_over = false;
 	struct worker_set *s = worker_set_new(r, 0);
-	s->began = true;
+	s->on_start_ran = true;
 	if (worker_set_spawn(s, &err) < 0)
-		cannot(r, err.text);
+		run_fail(r, err.text);
 }
 
-void run_squad_gone(struct run *r, struct worker_set *s, bool had_started)
+void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started)
 {
 	bool never_loaded = !r->candidates && !r->ending;
 
-	if (s->heir && !s->heir->on_trial)
-		reload_inherit(r, s);
-	if (s->on_trial && !s->leaving && !r->ending)
+	if (s->reloaded && !s->reloaded->pending)
+		reload_move_candidates(r, s);
+	if (s->pending && !s->leaving && !r->ending)
 		reload_failed(r);
-	if (never_loaded && !r->moving)
+	if (never_loaded && !r->starting_over)
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
-	if (r->killing || s->leaving || s->on_trial || !r->candidates || (r->ending && all_finished(r))) {
-		struct worker_set *parent = reload_parent(r, s);
-		if (parent)
-			parent->heir = NULL;
+	if (r->killing || s->leaving || s->pending || !r->candidates || (r->ending && run_all_finished(r))) {
+		struct worker_set *old = reload_replaced_by(r, s);
+		if (old)
+			old->reloaded = NULL;
 		if (!run_in_charge(r, s) || s->leaving || r->killing)
 			worker_set_free(s);
 	} else {
-		restart_later(r, s, had_started);
+		run_restart_later(r, s, had_started);
 	}
 	if (r->worker_sets)
 		reload_if_due(r);
-	else if (r->moving && !r->ending)
-		start_over(r);
-	else if (r->ending && all_finished(r))
+	else if (r->starting_over && !r->ending)
+		run_start_over(r);
+	else if (r->ending && run_all_finished(r))
 		ev_break(r->program.loop, EVBREAK_ALL);
 }
-
-/* ---- its life ---- */
 
 int run_script(struct run *r, struct err *err)
 {
@@ -360,14 +357,14 @@ int run_script(struct run *r, struct err *err)
 
 	if (program_init(&r->program, &r->options, signals, &run_control_ops, r, err) < 0)
 		return -1;
-	ev_timer_init(&r->last_call, on_last_call, 0., LAST_CALL_S);
-	r->last_call.data = r;
+	ev_timer_init(&r->quit_timer, run_on_quit_timer, 0., QUIT_TIMEOUT_S);
+	r->quit_timer.data = r;
 	if (worker_set_spawn(worker_set_new(r, 0), err) < 0)
 		return -1;
 	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
 	ev_run(r->program.loop, 0);
-	ev_timer_stop(r->program.loop, &r->last_call);
-	drop_posts(r);
+	ev_timer_stop(r->program.loop, &r->quit_timer);
+	run_free_candidates(r);
 	while (r->worker_sets)
 		worker_set_free(r->worker_sets);
 	program_fini(&r->program);

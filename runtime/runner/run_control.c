@@ -6,24 +6,24 @@
 #include <string.h>
 #include <unistd.h>
 
-/* timeout(1) and terminals signal a process and then its group: that is one wish, not two. */
+/* timeout(1) and terminals signal a process, and then its group: within this time a second signal is the same one. */
 #define SAME_SIGNAL (250 * NSEC_PER_MS)
 
-static void resign_all(struct run *r, nsec sit_out, const char *name)
+static void run_resign(struct run *r, nsec sit_out, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
 			candidate_resign(r->candidates[i], sit_out);
 }
 
-static void on_signal(void *arg, int signal)
+static void run_on_signal(void *arg, int signal)
 {
 	struct run *r = arg;
 
 	if (signal == SIGHUP && !r->ending)
 		reload_begin(r);
 	else if (signal == SIGUSR1)
-		resign_all(r, NSEC_NEVER, "");
+		run_resign(r, NSEC_NEVER, "");
 	else if ((signal == SIGTERM || signal == SIGINT) && r->ending &&
 	         elapsed_holder(r->asked_at, clock_now()) > SAME_SIGNAL)
 		run_kill(r);
@@ -31,7 +31,7 @@ static void on_signal(void *arg, int signal)
 		run_end(r, EXIT_DONE, LEASE_SHUTDOWN);
 }
 
-static void on_look(void *arg)
+static void run_on_look(void *arg)
 {
 	struct run *r = arg;
 
@@ -82,14 +82,14 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 	buf_fini(&text);
 }
 
-static void pause_all(struct run *r, const char *name, bool pause)
+static void run_pause(struct run *r, const char *name, bool pause)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
 			candidate_pause(r->candidates[i], pause);
 }
 
-static bool knows(const struct run *r, const char *name)
+static bool run_has_election(const struct run *r, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		if (strcmp(candidate_name(r->candidates[i]), name) == 0)
@@ -97,16 +97,16 @@ static bool knows(const struct run *r, const char *name)
 	return !*name;
 }
 
-static void done(struct buf *reply)
+static void reply_done(struct buf *reply)
 {
 	buf_adds(reply, "{\"ok\":true}");
 }
 
-static void on_control(void *arg, const struct control_request *q, struct buf *reply)
+static void run_on_control(void *arg, const struct control_request *q, struct buf *reply)
 {
 	struct run *r = arg;
 
-	if (!knows(r, q->election)) {
+	if (!run_has_election(r, q->election)) {
 		control_refuse(reply, "there is no election named \"%s\" here", q->election);
 	} else if (strcmp(q->command, "status") == 0) {
 		reply_status(r, q->election, reply);
@@ -115,20 +115,20 @@ static void on_control(void *arg, const struct control_request *q, struct buf *r
 	} else if (strcmp(q->command, "why") == 0) {
 		reply_why(r, q->election, reply);
 	} else if (strcmp(q->command, "resign") == 0) {
-		resign_all(r, q->seconds < 0 ? NSEC_NEVER : (nsec)(q->seconds * (double)NSEC_PER_SEC), q->election);
-		done(reply);
+		run_resign(r, q->seconds < 0 ? NSEC_NEVER : (nsec)(q->seconds * (double)NSEC_PER_SEC), q->election);
+		reply_done(reply);
 	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
-		pause_all(r, q->election, *q->command == 'p');
-		done(reply);
+		run_pause(r, q->election, *q->command == 'p');
+		reply_done(reply);
 	} else if (strcmp(q->command, "reload") == 0) {
 		reload_begin(r);
-		done(reply);
+		reply_done(reply);
 	} else {
 		control_refuse(reply, "unknown command \"%s\"", q->command);
 	}
 }
 
-static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+static void run_list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
 {
 	static const struct admin_renewals none;
 	struct run *r = arg;
@@ -146,8 +146,8 @@ static void list_elections(void *arg, void (*each)(void *each_arg, const struct 
 }
 
 const struct program_ops run_control_ops = {
-	.signal = on_signal,
-	.look = on_look,
-	.control = on_control,
-	.elections = list_elections,
+	.signal = run_on_signal,
+	.look = run_on_look,
+	.control = run_on_control,
+	.elections = run_list_elections,
 };

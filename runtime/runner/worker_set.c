@@ -8,31 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-void election_settings_copy(struct election_settings *to, const struct wire_election *from)
-{
-	const char *const texts[] = { from->name, from->lock, from->identity, from->address, from->where };
-	char *copies[sizeof texts / sizeof *texts];
-
-	mem_pack(sizeof texts / sizeof *texts, texts, copies);
-	*to = (struct election_settings){
-		.name = copies[0],
-		.lock = copies[1],
-		.identity = copies[2],
-		.address = copies[3],
-		.where = copies[4],
-		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms,
-		           from->shutdown_grace_ms },
-		.flags = from->flags,
-	};
-}
-
-void election_settings_fini(struct election_settings *p)
-{
-	free(p->name);
-	*p = (struct election_settings){ 0 };
-}
-
-static void forget_plans(struct worker_set *s)
+static void worker_set_forget_settings(struct worker_set *s)
 {
 	for (uint32_t i = 0; i < s->settings_count; i++)
 		election_settings_fini(&s->settings[i]);
@@ -46,22 +22,22 @@ bool worker_set_ready(const struct worker_set *s)
 	return s->supervisor && s->started && !s->leaving;
 }
 
-static bool posts_belong(const struct worker_set *s, const struct candidate *p)
+static bool worker_set_has(const struct worker_set *s, const struct candidate *p)
 {
 	return p && p->worker_set == s;
 }
 
-static struct candidate *candidate_at(struct worker_set *s, uint32_t slot)
+static struct candidate *worker_set_candidate(struct worker_set *s, uint32_t slot)
 {
 	for (uint32_t i = 0; i < s->run->candidate_count; i++)
-		if (posts_belong(s, s->run->candidates[i]) && s->run->candidates[i]->index == slot)
+		if (worker_set_has(s, s->run->candidates[i]) && s->run->candidates[i]->index == slot)
 			return s->run->candidates[i];
 	return NULL;
 }
 
 /* ---- what the worker says ---- */
 
-static void on_election(struct worker_set *s, struct wire *w)
+static void worker_set_on_election(struct worker_set *s, struct wire *w)
 {
 	struct wire_election e;
 
@@ -71,7 +47,7 @@ static void on_election(struct worker_set *s, struct wire *w)
 	election_settings_copy(&s->settings[s->settings_count++], &e);
 }
 
-static void on_loaded(struct worker_set *s, struct wire *w)
+static void worker_set_on_loaded(struct worker_set *s, struct wire *w)
 {
 	uint32_t count = wire_get_u32(w);
 
@@ -81,7 +57,7 @@ static void on_loaded(struct worker_set *s, struct wire *w)
 	run_loaded(s->run, s);
 }
 
-static void on_started(struct worker_set *s, struct wire *w)
+static void worker_set_on_started(struct worker_set *s, struct wire *w)
 {
 	bool good = wire_get_u8(w);
 	const char *text = wire_get_str(w);
@@ -94,41 +70,41 @@ static void on_started(struct worker_set *s, struct wire *w)
 		run_end(r, 1, LEASE_ERROR);
 		return;
 	}
-	s->started = s->began = true;
+	s->started = s->on_start_ran = true;
 	run_started(r, s);
 }
 
-static void on_post_message(struct worker_set *s, enum wire_type type, struct wire *w)
+static void worker_set_on_candidate_message(struct worker_set *s, enum wire_type type, struct wire *w)
 {
-	struct candidate *p = candidate_at(s, wire_get_u32(w));
+	struct candidate *p = worker_set_candidate(s, wire_get_u32(w));
 
 	if (p)
 		candidate_message(p, type, w);
 }
 
-static void on_message(void *arg, enum wire_type type, struct wire *w)
+static void worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct worker_set *s = arg;
 
 	switch ((int)type) {
 	case WIRE_ELECTION:
-		on_election(s, w);
+		worker_set_on_election(s, w);
 		return;
 	case WIRE_LOADED:
-		on_loaded(s, w);
+		worker_set_on_loaded(s, w);
 		return;
 	case WIRE_LOAD_FAILED:
 		s->failed = true;
 		run_load_failed(s->run, s, wire_get_str(w));
 		return;
 	case WIRE_STARTED:
-		on_started(s, w);
+		worker_set_on_started(s, w);
 		return;
 	case WIRE_ANSWER:
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:
-		on_post_message(s, type, w);
+		worker_set_on_candidate_message(s, type, w);
 		return;
 	case WIRE_EXIT:
 		run_end(s->run, (int)(wire_get_u32(w) & 0xff), LEASE_SHUTDOWN);
@@ -138,9 +114,9 @@ static void on_message(void *arg, enum wire_type type, struct wire *w)
 	}
 }
 
-/* ---- its life ---- */
+/* ---- what happens to its worker ---- */
 
-static void describe(int status, char *text, size_t size)
+static void describe_end(int status, char *text, size_t size)
 {
 	if (status == -1)
 		snprintf(text, size, "nobody saw how");
@@ -150,33 +126,33 @@ static void describe(int status, char *text, size_t size)
 		snprintf(text, size, "exit status %d", WEXITSTATUS(status));
 }
 
-static void on_gone(void *arg, bool reaped, int status)
+static void worker_set_on_gone(void *arg, bool reaped, int status)
 {
 	struct worker_set *s = arg;
 	struct run *r = s->run;
 	char how[100];
 
 	bool had_started = s->started;
-	s->loaded = s->started = false; /* for whoever is told: there is nobody to talk to */
-	describe(status, how, sizeof how);
+	s->loaded = s->started = false; /* before anybody is told: no message can be sent */
+	describe_end(status, how, sizeof how);
 	if (!s->leaving && !s->failed && !r->killing)
 		log_event(LOG_ERROR, NULL, "worker_gone", "the process that runs the script is gone: %s%s", how,
 		          reaped ? "" : "; something it started could not be killed");
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (posts_belong(s, r->candidates[i]))
+		if (worker_set_has(s, r->candidates[i]))
 			candidate_worker_dead(r->candidates[i], reaped);
 	supervisor_free(s->supervisor);
 	s->supervisor = NULL;
-	forget_plans(s);
+	worker_set_forget_settings(s);
 	if (!reaped)
 		run_end(r, 1, LEASE_WORKER);
-	run_squad_gone(r, s, had_started);
+	run_worker_set_gone(r, s, had_started);
 }
 
-static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
+static void worker_set_on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
 {
 	struct worker_set *s = arg;
-	struct candidate *p = candidate_at(s, slot);
+	struct candidate *p = worker_set_candidate(s, slot);
 
 	if (killed > 0)
 		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that the term left behind", killed,
@@ -185,9 +161,11 @@ static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool c
 		candidate_swept(p, term, clean);
 }
 
-static const struct supervisor_callbacks callbacks = { .message = on_message, .gone = on_gone, .swept = on_swept };
+static const struct supervisor_callbacks worker_set_callbacks = { .message = worker_set_on_message,
+	                                                          .gone = worker_set_on_gone,
+	                                                          .swept = worker_set_on_swept };
 
-static void on_restart(struct ev_loop *loop, ev_timer *w, int revents)
+static void worker_set_on_restart(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct worker_set *s = w->data;
 	struct err err;
@@ -209,7 +187,7 @@ struct worker_set *worker_set_new(struct run *r, uint32_t isolated)
 
 	s->run = r;
 	s->isolated = isolated;
-	ev_timer_init(&s->restart, on_restart, 0., 0.);
+	ev_timer_init(&s->restart, worker_set_on_restart, 0., 0.);
 	s->restart.data = s;
 	s->next = r->worker_sets;
 	r->worker_sets = s;
@@ -230,14 +208,14 @@ static char **worker_arguments(struct run *r)
 	return argv;
 }
 
-/* The guard is one for all elections of the squad. Before the script has said which those are, no term runs that could
- * be late. */
-static nsec kill_allowance(const struct worker_set *s)
+/* The least K of its candidates, since one guard serves them all. Before the script has been loaded there are none, and
+ * no term that would need it. */
+static nsec worker_set_kill_allowance(const struct worker_set *s)
 {
 	nsec least = NSEC_NEVER;
 
 	for (uint32_t i = 0; i < s->run->candidate_count; i++)
-		if (posts_belong(s, s->run->candidates[i]) && s->run->candidates[i]->allowance < least)
+		if (worker_set_has(s, s->run->candidates[i]) && s->run->candidates[i]->allowance < least)
 			least = s->run->candidates[i]->allowance;
 	return least == NSEC_NEVER ? NSEC_PER_SEC : least;
 }
@@ -245,7 +223,7 @@ static nsec kill_allowance(const struct worker_set *s)
 void worker_set_allow(struct worker_set *s)
 {
 	if (s->supervisor)
-		supervisor_allow(s->supervisor, kill_allowance(s));
+		supervisor_allow(s->supervisor, worker_set_kill_allowance(s));
 }
 
 int worker_set_spawn(struct worker_set *s, struct err *err)
@@ -258,18 +236,18 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 		.env = env,
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,
-		.kill_allowance = kill_allowance(s),
+		.kill_allowance = worker_set_kill_allowance(s),
 	};
 
 	s->failed = false;
-	s->born = clock_now();
-	s->supervisor = supervisor_spawn(r->program.reaper, &spec, &callbacks, s, err);
+	s->spawned_at = clock_now();
+	s->supervisor = supervisor_spawn(r->program.reaper, &spec, &worker_set_callbacks, s, err);
 	free(argv);
 	return s->supervisor ? 0 : -1;
 }
 
-/* Sends and empties the list. */
-static void send_kept(struct worker_set *s, enum wire_go what, uint32_t *kept, struct buf *list)
+/* Sends the elections in list, of which there are *kept, and empties it. */
+static void worker_set_send_go(struct worker_set *s, enum wire_go what, uint32_t *kept, struct buf *list)
 {
 	struct buf m = { 0 };
 
@@ -290,7 +268,7 @@ void worker_set_go(struct worker_set *s, bool first)
 	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		if (!posts_belong(s, r->candidates[i]))
+		if (!worker_set_has(s, r->candidates[i]))
 			continue;
 		struct elector_status st;
 		elector_status(r->candidates[i]->elector, &st);
@@ -299,13 +277,13 @@ void worker_set_go(struct worker_set *s, bool first)
 		wire_str(&list, st.identity);
 		kept++;
 		if (list.len > WIRE_MAX / 2)
-			send_kept(s, WIRE_GO_MORE, &kept, &list);
+			worker_set_send_go(s, WIRE_GO_MORE, &kept, &list);
 	}
-	send_kept(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &kept, &list);
+	worker_set_send_go(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &kept, &list);
 	buf_fini(&list);
 }
 
-void worker_set_hurry(struct worker_set *s)
+void worker_set_restart_now(struct worker_set *s)
 {
 	if (!ev_is_active(&s->restart))
 		return;
@@ -337,6 +315,6 @@ void worker_set_free(struct worker_set *s)
 		at = &(*at)->next;
 	*at = s->next;
 	ev_timer_stop(s->run->program.loop, &s->restart);
-	forget_plans(s);
+	worker_set_forget_settings(s);
 	free(s);
 }

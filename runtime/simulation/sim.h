@@ -5,7 +5,8 @@
 #define LUNARCH_SIM_H
 
 #include "election/elector.h"
-#include "runner/run.h"
+#include "runner/election_settings.h"
+#include "runner/term_supervision.h"
 #include "script/script.h"
 #include "simulation/sim_store.h"
 #include "simulation/testing.h"

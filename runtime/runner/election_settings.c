@@ -1,0 +1,29 @@
+#include "runner/election_settings.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+void election_settings_copy(struct election_settings *to, const struct wire_election *from)
+{
+	const char *const texts[] = { from->name, from->lock, from->identity, from->address, from->where };
+	char *copies[sizeof texts / sizeof *texts];
+
+	mem_pack(sizeof texts / sizeof *texts, texts, copies);
+	*to = (struct election_settings){
+		.name = copies[0],
+		.lock = copies[1],
+		.identity = copies[2],
+		.address = copies[3],
+		.where = copies[4],
+		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms,
+		           from->shutdown_grace_ms },
+		.flags = from->flags,
+	};
+}
+
+void election_settings_fini(struct election_settings *p)
+{
+	free(p->name);
+	*p = (struct election_settings){ 0 };
+}
