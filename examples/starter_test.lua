@@ -20,10 +20,10 @@ test("when it dies another goes on, with a larger token, where the first one was
   sim:run(150)
   local before = sim:calls("echo")[1].token
   sim:kill_leader()
-  local heir = sim:next_leader()
+  local successor = sim:next_leader()
   sim:run(5)
   local last = sim:calls("echo")[#sim:calls "echo"]
-  equal(last.node, heir)
+  equal(last.node, successor)
   expect(last.token > before)
   equal(last.argv[3], "4")
 end)

@@ -138,6 +138,11 @@ local function check_rooms(files)
 				end
 			end
 		end
+		for header in (room.about or ""):gmatch "[Bb]egin with `([%w_]+%.h)`" do
+			if not files["runtime/" .. name .. "/" .. header] then
+				problem("scripts/rooms.txt: %s has no %s to begin with", name, header)
+			end
+		end
 		if room.sources > MOST then
 			problem("runtime/%s: %d C files, %d at the most", name, room.sources, MOST)
 		end

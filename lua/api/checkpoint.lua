@@ -1,4 +1,4 @@
--- term:load() and term:save(): what a leader leaves for the next one, in the lock's record itself.
+-- term:load() and term:save(): a checkpoint that each leader leaves for the next one, in the lock's record itself.
 -- In the record it is {"data": what the script saved, "cron": what lua/api/cron.lua remembers}; other keys are kept.
 
 local use = ...
@@ -38,8 +38,8 @@ return function(natives)
 		return object[key]
 	end
 
-	-- change(the old value) is the new one: of what is on its way there already, so that saves of several tasks do not undo
-	-- each other. no_wait: it is on its way, that is all.
+	-- change(old) returns the new value. `old` is the newest value, saved or still on its way, so that saves of several tasks do
+	-- not undo each other. no_wait: returns as soon as the save is on its way.
 	local function update(term, key, change, what, timeout, no_wait)
 		local now, next = natives.checkpoint(term)
 		if not now then

@@ -1,6 +1,6 @@
--- term:cron(expression, f [, options]): calls f at the times of a cron expression, whoever leads. The last time that was taken
--- is in the checkpoint, so that no leader takes it again, and the next one knows what was missed.
--- deps: what it stands on, which tests replace by virtual time (tests/unit/cron/test_cron.c).
+-- term:cron(expression, f [, options]): calls f at the times of a cron expression, whoever leads. The last time for which f was called
+-- is in the checkpoint. So no later leader calls f for it again, and each knows which times were missed.
+-- deps: the functions that it needs; tests replace them by virtual time (tests/unit/cron/test_cron.c).
 
 local use = ...
 local check = use "options"
@@ -16,7 +16,7 @@ return function(deps)
 
 	local LOOK_AGAIN <const> = deps.look_again or 60 -- seconds: somebody may set the clock
 	local DAY <const> = 86400
-	local BEHIND <const> = 60 -- seconds that two machines' clocks may differ by and nobody hears of it
+	local BEHIND <const> = 60 -- seconds; two machines' clocks may differ by so much without a warning
 	local LATEST <const> = 99999999999 -- the year 5138: what a calendar is asked for
 	local FORGET <const> = 400 * DAY -- what no job of that name has touched for so long
 	local EXPRESSION_MAX <const> = 1000 -- bytes
@@ -57,7 +57,7 @@ return function(deps)
 		return names
 	end
 
-	-- false: the term is over, and so is the job. Never backwards: what lies before the mark was run.
+	-- Moves the mark, never backwards: times before the mark were run. false: the term is over, and so is the job.
 	local function mark(term, name, names, due)
 		local good, err = deps.update(term, "cron", function(all)
 			all = all or {}
@@ -75,7 +75,7 @@ return function(deps)
 		return good
 	end
 
-	-- Begins here if no leader has seen this job before: nothing was missed then.
+	-- If no leader has known this job before, its mark begins now, and nothing was missed.
 	local function last_time(term, name, names)
 		local all, err = deps.get(term, "cron", WHAT)
 		if err then
@@ -113,7 +113,7 @@ return function(deps)
 		end
 	end
 
-	-- The term has ended while the mark was on its way: whoever leads next may run what has not begun.
+	-- The term ended while the mark was on its way, so f was not called. The old mark lets the next leader call it.
 	local function take_back(term, name, due, before)
 		deps.update(term, "cron", function(all)
 			if all and all[name] == due then

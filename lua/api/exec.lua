@@ -163,7 +163,7 @@ return function(natives)
 
 	local SIGPIPE <const> = 13
 
-	-- One result of the results of a pipeline. Who was writing to a reader that had enough is not to blame.
+	-- One result of the results of a pipeline. A program that died of SIGPIPE, since its reader had ended, has not failed.
 	local function joined(stages)
 		local result, ok, errors, timed_out, truncated = {}, true, {}, nil, nil
 		for i, stage in ipairs(stages) do

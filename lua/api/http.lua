@@ -313,7 +313,7 @@ return function(natives)
 	local repeatable = { GET = true, HEAD = true, PUT = true, DELETE = true, OPTIONS = true }
 	local overloaded = { [429] = true, [502] = true, [503] = true, [504] = true }
 
-	-- What may be sent again without doing something twice. 429 says that nothing was done.
+	-- Whether a request may be sent again without the server acting twice. 429 says that it did nothing.
 	local function worth_it(spec, given, r, err)
 		if spec.source then
 			return false

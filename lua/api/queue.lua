@@ -1,5 +1,5 @@
--- Between tasks: queue() hands values over, semaphore() counts who may go on. No task runs while another does, so what stands
--- between two waits happens at once.
+-- Between tasks: queue() hands values over, semaphore() limits how many go on. Only one task runs at a time, so no other task
+-- runs between two waits.
 
 local made
 

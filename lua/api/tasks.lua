@@ -7,7 +7,7 @@ local check = use "options"
 return function(natives)
 	local tasks = {}
 
-	-- Leaving in whatever way ends what was started; who is cancelled itself cannot wait for that, so it says goodbye.
+	-- Leaving in whatever way ends the tasks of the group. A task that is cancelled itself cannot wait for them, so it only cancels them.
 	local leaving = { __close = function(own)
 		for task in pairs(own) do
 			if not task:done() then

@@ -1,4 +1,4 @@
--- What modules of the library (lua/lunarch/) do with what they are given: misuse raises where the script called the module.
+-- How modules of the library (lua/lunarch/) check their arguments: misuse raises an error at the line of the script that called the module.
 
 local use = ...
 local check = use "options"

@@ -1,5 +1,5 @@
--- The world outside, under `lunarch test`: programs are not run and nothing is fetched, the test's stubs answer, and the time they
--- take is virtual. Replaces natives, so that what a script may say to exec and http is checked as ever (lua/api/exec.lua, lua/api/http.lua).
+-- exec and http under `lunarch test`: no program is run and nothing is fetched. The test's stubs answer, and the time that they take is
+-- virtual. It replaces natives, so lua/api/exec.lua and lua/api/http.lua check a script's arguments as they do in production.
 
 local next_pid = 1000
 

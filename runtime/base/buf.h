@@ -27,8 +27,8 @@ void buf_json(struct buf *b, const char *s);
 /* Whether buf_json would keep s as it is. */
 bool buf_is_utf8(const char *s);
 
-/* s for a person's terminal: control characters but tabs become \n or \xNN, so that nothing in it moves the cursor back
- * or starts a line. */
+/* s for a person's terminal: control characters but tabs become \n or \xNN, so that the text cannot move the cursor
+ * back or start a line. */
 void buf_plain(struct buf *b, const char *s);
 
 #endif

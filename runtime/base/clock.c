@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-/* Time is one for a whole process, like its environment: hence a variable, set once before anything runs. */
+/* The whole process has one time, as it has one environment. So this is a variable, set once before anything runs. */
 static const struct clock_virtual *pretended;
 
 void clock_pretend(const struct clock_virtual *v)

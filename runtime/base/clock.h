@@ -1,6 +1,6 @@
 /* Time for leases: two clocks read together, and the rule for which of them counts.
  * Not wall-clock time (that is for people: clock_wall_us), not a timer.
- * Used by every floor; the lease machine gets instants passed in, so that a simulator can make them up. */
+ * Used by every room; the lease machine gets instants passed in, so that a simulator can make them up. */
 #ifndef LUNARCH_CLOCK_H
 #define LUNARCH_CLOCK_H
 

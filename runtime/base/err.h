@@ -1,6 +1,6 @@
 /* What went wrong, in a fixed place: no allocation, so that reporting an error cannot fail.
  * Not a log and not a stack of causes: it is translated once, at the layer that called the library.
- * Used by every floor. */
+ * Used by every room. */
 #ifndef LUNARCH_ERR_H
 #define LUNARCH_ERR_H
 

@@ -1,5 +1,5 @@
-/* Hashes of bytes, for telling apart what nobody forges: a quick one, and one that is the same everywhere.
- * Not for untrusted input.
+/* Hashes of bytes, to tell contents apart: a quick one, and one that is the same on every machine.
+ * Not for input that somebody may forge.
  * Used by records, locks and the default lock's name. */
 #ifndef LUNARCH_HASH_H
 #define LUNARCH_HASH_H

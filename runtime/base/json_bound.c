@@ -3,12 +3,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Each value but the first follows a comma or an opening bracket. An upper bound: also where it is no JSON, since the
- * parser goes no further than to the first fault, and up to there it reads the same texts. */
+/* Each value but the first follows a comma or an opening bracket, so their number is an upper bound of the values. It
+ * is one for invalid JSON too: the parser stops at the first mistake, and up to there it finds the same strings. */
 static size_t count_values(const char *text, size_t len)
 {
 	size_t count = 1;
-	bool inside = false; /* a text */
+	bool inside = false; /* a string */
 
 	for (size_t i = 0; i < len; i++) {
 		char c = text[i];

@@ -1,4 +1,4 @@
-/* JSON that others sent, parsed if it does not become more than it may: three bytes ("{},") become more than 200.
+/* JSON from outside, parsed only if it has few enough values: three bytes ("{},") take more than 200 when parsed.
  * Not a parser: that is jansson.
  * Used by the locks that speak JSON over HTTP, for answers, watches, credentials. */
 #ifndef LUNARCH_JSON_BOUND_H

@@ -1,6 +1,6 @@
 /* The log: one line per event on stderr, text for people or JSON for programs, never waiting for its reader.
  * Not the script's output: stdout belongs to the script and the command.
- * Used by every floor of the elector and the worker; not by the guard. The one global besides const tables. */
+ * Used in the elector and the worker; not by the guard. The one global besides const tables. */
 #ifndef LUNARCH_LOG_H
 #define LUNARCH_LOG_H
 

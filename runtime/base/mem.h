@@ -1,6 +1,6 @@
 /* Allocation that does not fail: out of memory ends the process, and the guard then ends the term in time.
  * Not for sizes that come from outside: those are bounded before they reach malloc.
- * Used by every floor but the guard, which has no heap. */
+ * Used everywhere but in the guard, which has no heap. */
 #ifndef LUNARCH_MEM_H
 #define LUNARCH_MEM_H
 

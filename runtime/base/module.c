@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The library whose absence keeps a module from loading, and the package that brings it. */
+/* The shared libraries that modules need, and the package of each: for the error when one is missing. */
 static const struct {
 	const char *module, *library, *package;
 } libraries[] = {

@@ -23,8 +23,8 @@ struct module {
 	int (*open_lua)(
 		struct lua_State *L); /* leaves the script module's table on the stack [-0, +1, m]; NULL: none */
 	const struct admin_server_ops *admin; /* NULL: none */
-	void (*prepare)(void);                /* what takes time and can be done before the first use; NULL: nothing */
-	void (*libraries)(struct buf *out);   /* appends "libcurl 7.88.1" for --version */
+	void (*prepare)(void);              /* slow initialisation that may be done before the first use; NULL: none */
+	void (*libraries)(struct buf *out); /* appends "libcurl 7.88.1" for --version */
 };
 
 /* Which build this is: changes with every change of the sources. */

@@ -1,6 +1,6 @@
-/* Random names: of writes, of incarnations' parts, of whatever must not be met twice.
+/* Random names: for writes, parts of incarnations, and everything else whose name must never occur twice.
  * Not secrets, and not numbers for a simulation, which must be repeatable.
- * Used by whoever names something. */
+ * Used by locks, the elector and the simulated store. */
 #ifndef LUNARCH_NONCE_H
 #define LUNARCH_NONCE_H
 

@@ -1,5 +1,5 @@
 /* What /proc and the kernel say of processes, and reading a directory, without the heap.
- * Not a process list and not a judge: death_proof.c and file_temp.c decide what the numbers mean.
+ * Not a process list, and no decisions: death_proof.c and file_temp.c decide what the numbers mean.
  * Used by the proof of death and the file lock, on threads that must not allocate. */
 #ifndef LUNARCH_PROC_H
 #define LUNARCH_PROC_H

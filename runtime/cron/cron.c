@@ -13,7 +13,7 @@
 #define MINUTE 60
 #define HOUR 3600
 #define DAY 86400
-#define ON_TIME MINUTE             /* what came due less than that ago was not missed */
+#define ON_TIME MINUTE             /* a time that is less than this ago counts as on time, not as missed */
 #define LOOK_AHEAD_DAYS (41 * 366) /* 29 February is a Sunday again after forty years at the latest: 2088, 2128 */
 #define CHANGE_MAX (26 * HOUR)     /* no clock jumps further: zone.c */
 
@@ -298,7 +298,7 @@ static int first_bit(uint64_t set, int from)
 	return set ? __builtin_ctzll(set) : -1;
 }
 
-/* The first minute of that day that is meant, from that minute of it on; -1 */
+/* The first minute of that day, at or after the given one, that the expression means; -1: none. */
 static int match_minute(const struct cron *c, int from)
 {
 	int hour = first_bit(c->hour, from / 60), minute = -1;
@@ -312,7 +312,7 @@ static int match_minute(const struct cron *c, int from)
 	return hour * 60 + (minute < 0 ? first_bit(c->minute, 0) : minute);
 }
 
-/* The first local time that is meant, at or after that one, and before `end`. */
+/* The first local time that the expression means, at or after the given one and before `end`. */
 static int64_t cron_match(const struct cron *c, int64_t local, int64_t end)
 {
 	int64_t minutes = local / MINUTE + (local % MINUTE > 0);
@@ -330,7 +330,8 @@ static int64_t cron_match(const struct cron *c, int64_t local, int64_t end)
 
 /* ---- in a zone ---- */
 
-/* Every stretch between two changes of the clock is a calendar of its own. */
+/* Between two changes of the clock, local time and UTC differ by a constant, so each such span is searched on its own.
+ */
 static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t after)
 {
 	int64_t end = after + (int64_t)LOOK_AHEAD_DAYS * DAY;
@@ -367,7 +368,8 @@ int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after)
 	return c->by_hours ? next_by_hours(c, z, after) : next_by_clock(c, z, after);
 }
 
-/* The last one at or before now; there is one after `last`. Looks near now first: there may have been very many. */
+/* The last time at or before now; there is one after `last`. Searches near now first, since very many may lie between.
+ */
 static int64_t latest(const struct cron *c, const struct zone *z, int64_t last, int64_t now)
 {
 	int64_t back = HOUR, found = CRON_NEVER;

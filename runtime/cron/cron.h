@@ -36,11 +36,12 @@ int cron_parse(struct cron *c, const char *text, const char *seed, struct err *e
 /* The first after that time. For what cron_parse accepts there is one within 41 years. */
 int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after);
 
-/* What was missed: nothing of it, the last of it, or all of it. What came due less than a minute ago was not missed. */
+/* Which missed times are caught up: none, the last one, or all. A time less than a minute ago does not count as missed.
+ */
 enum cron_catch_up { CRON_SKIP, CRON_LAST, CRON_ALL };
 
-/* The one to run now, when `last` was the last one that was taken: CRON_NEVER if none is due; then *wake is when to
- * look again. */
+/* The time to run now, if `last` was the last one that was run. CRON_NEVER: none is due, and *wake is when to look
+ * again. */
 int64_t cron_due(const struct cron *c, const struct zone *z, int64_t last, int64_t now, enum cron_catch_up how,
                  int64_t *wake);
 

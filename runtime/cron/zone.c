@@ -269,7 +269,8 @@ static bool read_changes(struct zone *z, struct reader *r, const struct header *
 	return z->before < OFFSET_MAX && z->before > -OFFSET_MAX;
 }
 
-/* Between two line ends: how it goes on; empty: as it was last. */
+/* The POSIX text at the end of the file, between two newlines: the rule after the last change. Empty: no further
+ * change. */
 static bool read_footer(struct zone *z, struct reader *r)
 {
 	const unsigned char *end = r->left > 1 && *r->at == '\n' ? memchr(r->at + 1, '\n', r->left - 1) : NULL;

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define STACK_BYTES (512 * 1024) /* libraries' code runs there; what is not touched is not there */
+#define STACK_BYTES (512 * 1024) /* for the code of libraries; pages that are never touched take no memory */
 
 struct offload {
 	struct ev_loop *loop;
@@ -127,7 +127,7 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
 	return o;
 }
 
-/* Not a single thread can be had: late is better than never. */
+/* No thread can be started: the job runs here, late but not never. */
 static void run_here(struct offload *o)
 {
 	pthread_mutex_lock(&o->mutex);
@@ -148,7 +148,7 @@ void offload_run(struct offload *o, struct offload_job *j)
 	pthread_mutex_lock(&o->mutex);
 	append(&o->todo_end, j);
 	o->waiting++;
-	/* A thread that was woken but has not taken its job yet is no help for this one. */
+	/* A thread that was woken but has not taken its job yet cannot take this one. */
 	if (o->busy + o->waiting > o->threads && o->threads < o->most && start_thread(o))
 		o->threads++;
 	bool nobody = o->threads == 0;
@@ -158,7 +158,8 @@ void offload_run(struct offload *o, struct offload_job *j)
 		run_here(o);
 }
 
-/* A thread may be inside a call that never returns, so none is waited for: the last one to leave frees. */
+/* A thread may be inside a call that never returns, so nobody waits for threads: the last one that ends frees the pool.
+ */
 void offload_free(struct offload *o)
 {
 	if (!o)

@@ -23,7 +23,7 @@ struct resolve {
 	struct resolved result;
 };
 
-/* May run on a thread: it keeps what fits, and leaves nothing behind. */
+/* May run on a thread. Keeps as many addresses as fit, and frees the rest. */
 static void look_up(struct resolve *r, int flags)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,

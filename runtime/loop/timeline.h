@@ -1,6 +1,7 @@
-/* Timers by a loop's clock or by a simulated one: the one thing that a running program and a simulated one have
- * different. Not the clock of leases (clock.h), and no I/O. Used by the elector, and by the scheduler and what runs on
- * it; `lunarch test` makes a virtual one for each node. */
+/* Timers, by an event loop's clock or by a simulated clock.
+ * Not the clock of leases (clock.h), and no I/O.
+ * Used by the elector and the scheduler, which run unchanged in `lunarch test`: it makes a simulated timeline for each
+ * node. */
 #ifndef LUNARCH_TIMELINE_H
 #define LUNARCH_TIMELINE_H
 

@@ -121,20 +121,20 @@ def floor_handovers(directory, crash):
     os.makedirs(where, exist_ok=True)
     for _ in range(RUNS):
         holder = subprocess.Popen(["sleep", "60"])
-        heir = subprocess.Popen(
-            [built("floor_file"), *(["heir", where, str(holder.pid)] if crash else ["next", where])],
+        successor = subprocess.Popen(
+            [built("floor_file"), *(["successor", where, str(holder.pid)] if crash else ["next", where])],
             stdout=subprocess.PIPE,
         )
-        heir.stdout.readline()
+        successor.stdout.readline()
         time.sleep(0.01)
         with open(where + "/.new", "w") as f:
             f.write("x" * 660)
         began = time.perf_counter()
         os.kill(holder.pid, signal.SIGKILL) if crash else os.rename(where + "/.new", where + "/record")
-        heir.stdout.readline()
+        successor.stdout.readline()
         values.append((time.perf_counter() - began) * 1000)
-        heir.wait()
-        heir.stdout.close()
+        successor.wait()
+        successor.stdout.close()
         holder.kill()
         holder.wait()
     return values

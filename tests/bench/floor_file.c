@@ -5,7 +5,7 @@
  * floor_file leader DIR    replaces DIR/record every 2 s, until it is killed
  * floor_file standby DIR   reads DIR/record whenever it is replaced, until it is killed
  * floor_file next DIR      at the first replacement reads, replaces and says so: a clean handover
- * floor_file heir DIR PID  at the death of that process replaces and says so: a crash
+ * floor_file successor DIR PID  at the death of that process replaces and says so: a crash
  * floor_file renew DIR N   replaces each of N records in turn, 20 times; prints the microseconds of processor per time
  */
 #include <err.h>
@@ -139,7 +139,7 @@ static void renew(int dir, int n)
 int main(int argc, char **argv)
 {
 	if (argc < 3)
-		errx(2, "usage: floor_file leader|standby|renew|next|heir DIR [N]");
+		errx(2, "usage: floor_file leader|standby|renew|next|successor DIR [N]");
 	int dir = must(open(argv[2], O_PATH | O_DIRECTORY | O_CLOEXEC), argv[2]);
 
 	if (strcmp(argv[1], "leader") == 0)
@@ -150,7 +150,7 @@ int main(int argc, char **argv)
 		renew(dir, atoi(argv[3]));
 	else if (strcmp(argv[1], "next") == 0)
 		wait_for_notice(argv[2]);
-	else if (argc > 3 && strcmp(argv[1], "heir") == 0)
+	else if (argc > 3 && strcmp(argv[1], "successor") == 0)
 		wait_for_death(atoi(argv[3]));
 	else
 		errx(2, "unknown role %s", argv[1]);

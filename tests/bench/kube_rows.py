@@ -79,18 +79,18 @@ def go_vanish(place):
     for i in range(4 if QUICK else 10):
         leader = place.go(f"gv{i}", "gone", "3s", "2s", "400ms")
         leader.wait("started")
-        heir = place.go(f"gv{i}", "heir", "3s", "2s", "400ms")
-        heir.wait("new_leader")
-        pairs.append((leader, heir, f"gv{i}"))
-    for leader, heir, name in pairs:
+        successor = place.go(f"gv{i}", "successor", "3s", "2s", "400ms")
+        successor.wait("new_leader")
+        pairs.append((leader, successor, f"gv{i}"))
+    for leader, successor, name in pairs:
         leader.kill(signal.SIGSTOP)
     last = [moment(place.cluster.lease(place.ns, name)["spec"]["renewTime"]) for _, _, name in pairs]
     to_wall = time.time() - time.monotonic()
-    for (leader, heir, _), renewed in zip(pairs, last):
-        values.append((heir.wait("started")["at"] + to_wall - renewed - 3) * 1000)
+    for (leader, successor, _), renewed in zip(pairs, last):
+        values.append((successor.wait("started")["at"] + to_wall - renewed - 3) * 1000)
         leader.kill(signal.SIGKILL)
         leader.stop()
-        heir.stop()
+        successor.stop()
     return values
 
 

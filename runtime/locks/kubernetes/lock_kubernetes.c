@@ -304,7 +304,7 @@ static void on_put(void *arg, const struct kube_answer *a)
 	if (l->at == 0)
 		l->sent_at = a->sent_at;
 	if (a->err.code != ERR_NONE) {
-		fail_answer(l, l->at == 0 ? a : &(struct kube_answer){ .err = a->err });
+		fail_answer(l, l->at == 0 ? a : &(struct kube_answer){ .err = a->err, .message = "" });
 	} else if (a->status == 409 || (a->status == 404 && !created)) {
 		conflict(l, a);
 	} else if (a->status != (created ? 201 : 200)) {

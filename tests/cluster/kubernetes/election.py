@@ -686,8 +686,8 @@ def crashes(s):
 
     go, a = s.go("go-1", name="of-go"), s.leader(name="of-ours")
     go.wait("started")
-    b, heir = s.candidate(name="of-go"), s.go("go-2", name="of-ours")
-    b.wait("new_leader"), wait_for(lambda: heir.all("new_leader"))
+    b, successor = s.candidate(name="of-go"), s.go("go-2", name="of-ours")
+    b.wait("new_leader"), wait_for(lambda: successor.all("new_leader"))
     for dying in (go, a):
         dying.kill(signal.SIGKILL)
         dying.process.wait(PATIENCE)
@@ -697,10 +697,10 @@ def crashes(s):
         "T43 Lunarch waits out the record of a client-go that was killed, not a moment less",
     )
     ok(
-        heir.wait("started") and waited(last["of-ours"], "of-ours"),
+        successor.wait("started") and waited(last["of-ours"], "of-ours"),
         "T43 and client-go that of a Lunarch that was killed",
     )
-    heir.stop()
+    successor.stop()
 
 
 def set_back(s):
