@@ -7,12 +7,12 @@
 
 #define CRON_TYPE "lunarch.cron"
 
-struct job {
+struct cron_job {
 	struct cron cron;
 	struct zone *zone;
 };
 
-static struct job *job_at(lua_State *L)
+static struct cron_job *job_at(lua_State *L)
 {
 	return luaL_checkudata(L, 1, CRON_TYPE);
 }
@@ -21,10 +21,10 @@ static struct job *job_at(lua_State *L)
 static int job_new(lua_State *L)
 {
 	const char *text = luaL_checkstring(L, 1), *seed = luaL_checkstring(L, 2), *zone = luaL_checkstring(L, 3);
-	struct job *j = lua_newuserdatauv(L, sizeof *j, 0);
+	struct cron_job *j = lua_newuserdatauv(L, sizeof *j, 0);
 	struct err err;
 
-	*j = (struct job){ .zone = NULL };
+	*j = (struct cron_job){ .zone = NULL };
 	luaL_setmetatable(L, CRON_TYPE);
 	if (cron_parse(&j->cron, text, seed, &err) < 0)
 		return bind_fail_err(L, &err);
@@ -53,7 +53,7 @@ static int push_time(lua_State *L, int64_t time)
 static int job_due(lua_State *L)
 {
 	static const char *const hows[] = { "skip", "last", "all", NULL };
-	struct job *j = job_at(L);
+	struct cron_job *j = job_at(L);
 	int64_t wake = CRON_NEVER, last = seconds(L, 2), now = seconds(L, 3);
 	int64_t due =
 		cron_due(&j->cron, j->zone, last, now, (enum cron_catch_up)luaL_checkoption(L, 4, NULL, hows), &wake);
@@ -63,7 +63,7 @@ static int job_due(lua_State *L)
 
 static int job_gc(lua_State *L)
 {
-	struct job *j = job_at(L);
+	struct cron_job *j = job_at(L);
 
 	zone_free(j->zone);
 	j->zone = NULL;

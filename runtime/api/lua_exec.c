@@ -9,11 +9,11 @@
 
 #define JOB_TYPE "lunarch.job"
 
-struct waiter;
+struct exec_waiter;
 
 /* One program, or several that are piped together. Its user value holds how they ended, once that was asked for. */
-struct job {
-	struct waiter *waiters;
+struct exec_job {
+	struct exec_waiter *waiters;
 	bool streams[CHILD_OUTPUTS]; /* somebody reads it by line */
 	int input;                   /* of the next program, while they are being started; -1 */
 	int n;
@@ -21,27 +21,27 @@ struct job {
 };
 
 /* A task that waits for output or the end; a userdata on its own stack, so that it goes when the wait goes. */
-struct waiter {
+struct exec_waiter {
 	struct wait wait;
-	struct job *job;
-	struct waiter *next;
+	struct exec_job *job;
+	struct exec_waiter *next;
 	bool owns;    /* leaving stops the job */
 	bool for_end; /* output does not interest it */
 };
 
 static const char *const output_names[CHILD_OUTPUTS] = { "stdout", "stderr" };
 
-static struct job *job_at(lua_State *L, int arg)
+static struct exec_job *job_at(lua_State *L, int arg)
 {
 	return luaL_checkudata(L, arg, JOB_TYPE);
 }
 
-static struct child *last(const struct job *j)
+static struct child *last(const struct exec_job *j)
 {
 	return j->child[j->n - 1];
 }
 
-static bool ended(const struct job *j)
+static bool ended(const struct exec_job *j)
 {
 	for (int i = 0; i < j->n; i++)
 		if (j->child[i] && !child_ended(j->child[i]))
@@ -49,14 +49,14 @@ static bool ended(const struct job *j)
 	return true;
 }
 
-static void job_stop(struct job *j)
+static void job_stop(struct exec_job *j)
 {
 	for (int i = 0; i < j->n; i++)
 		if (j->child[i])
 			child_stop_gently(j->child[i]);
 }
 
-static void job_let_go(struct job *j)
+static void job_let_go(struct exec_job *j)
 {
 	for (int i = 0; i < j->n; i++) {
 		if (j->child[i])
@@ -72,11 +72,11 @@ static void job_let_go(struct job *j)
  * stop the job. */
 static void changed(void *arg)
 {
-	struct job *j = arg;
+	struct exec_job *j = arg;
 	bool over = ended(j);
 
-	for (struct waiter **at = &j->waiters; *at;) {
-		struct waiter *w = *at;
+	for (struct exec_waiter **at = &j->waiters; *at;) {
+		struct exec_waiter *w = *at;
 		if (w->for_end && !over) {
 			at = &w->next;
 			continue;
@@ -147,7 +147,7 @@ static void read_spec(lua_State *L, int spec, struct child_spec *s)
 	s->kill_after_s = number(L, spec, "kill_after", 2);
 }
 
-static int start_one(lua_State *L, struct job *j, int i, bool hold, struct err *err)
+static int start_one(lua_State *L, struct exec_job *j, int i, bool hold, struct err *err)
 {
 	int input = j->input, piped = -1;
 	struct child_spec spec = { .input_fd = input, .piped = &piped, .hold = hold, .changed = changed, .arg = j };
@@ -160,9 +160,9 @@ static int start_one(lua_State *L, struct job *j, int i, bool hold, struct err *
 	return j->child[i] ? 0 : -1;
 }
 
-static struct job *job_new(lua_State *L, int n)
+static struct exec_job *job_new(lua_State *L, int n)
 {
-	struct job *j = lua_newuserdatauv(L, sizeof *j + (size_t)n * sizeof *j->child, 1);
+	struct exec_job *j = lua_newuserdatauv(L, sizeof *j + (size_t)n * sizeof *j->child, 1);
 
 	memset(j, 0, sizeof *j + (size_t)n * sizeof *j->child);
 	j->n = n;
@@ -180,7 +180,7 @@ static int job_start(lua_State *L)
 	sched_may_wait(L, "exec");
 	lua_settop(L, 2);
 	int n = (int)luaL_len(L, 1);
-	struct job *j = job_new(L, n);
+	struct exec_job *j = job_new(L, n);
 	for (int i = 0; i < n; i++) {
 		lua_rawgeti(L, 1, i + 1);
 		if (start_one(L, j, i, lua_toboolean(L, 2), &err) < 0) {
@@ -197,9 +197,9 @@ static int job_start(lua_State *L)
 
 static void wait_leave(struct wait *wait)
 {
-	struct waiter *w = (struct waiter *)((char *)wait - offsetof(struct waiter, wait));
+	struct exec_waiter *w = (struct exec_waiter *)((char *)wait - offsetof(struct exec_waiter, wait));
 
-	for (struct waiter **at = &w->job->waiters; *at; at = &(*at)->next)
+	for (struct exec_waiter **at = &w->job->waiters; *at; at = &(*at)->next)
 		if (*at == w) {
 			*at = w->next;
 			break;
@@ -208,9 +208,9 @@ static void wait_leave(struct wait *wait)
 		job_stop(w->job);
 }
 
-static int wait_for(lua_State *L, const struct waiter *waiter, double timeout_s, lua_KFunction k)
+static int wait_for(lua_State *L, const struct exec_waiter *waiter, double timeout_s, lua_KFunction k)
 {
-	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
+	struct exec_waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
 
 	*w = *waiter;
 	w->wait.left = wait_leave;
@@ -231,7 +231,7 @@ static int awaited(lua_State *L, int status, lua_KContext ctx)
 /* await(job, timeout or nil, owns) -> it has ended. Output that nobody reads is dropped from now on, so that it can. */
 static int job_await(lua_State *L)
 {
-	struct job *j = job_at(L, 1);
+	struct exec_job *j = job_at(L, 1);
 	double timeout = luaL_optnumber(L, 2, -1);
 
 	sched_may_wait(L, "exec");
@@ -244,7 +244,7 @@ static int job_await(lua_State *L)
 		lua_pushboolean(L, ended(j));
 		return 1;
 	}
-	return wait_for(L, &(struct waiter){ .job = j, .owns = lua_toboolean(L, 3), .for_end = true }, timeout,
+	return wait_for(L, &(struct exec_waiter){ .job = j, .owns = lua_toboolean(L, 3), .for_end = true }, timeout,
 	                awaited);
 }
 
@@ -257,7 +257,7 @@ static int line_more(lua_State *L, int status, lua_KContext ctx);
 
 static int next_line(lua_State *L)
 {
-	struct job *j = job_at(L, 1);
+	struct exec_job *j = job_at(L, 1);
 	int out = which_output(L, 2);
 	struct child_line line;
 
@@ -271,7 +271,7 @@ static int next_line(lua_State *L)
 	if (line.end)
 		return 0;
 	lua_settop(L, 2);
-	return wait_for(L, &(struct waiter){ .job = j }, -1, line_more);
+	return wait_for(L, &(struct exec_waiter){ .job = j }, -1, line_more);
 }
 
 static int line_more(lua_State *L, int status, lua_KContext ctx)
@@ -359,7 +359,7 @@ static void take_end(lua_State *L, struct child **child)
 /* ends(job) -> how each has ended: a list, the same one whenever it is asked for. Only once all have. */
 static int job_ends(lua_State *L)
 {
-	struct job *j = job_at(L, 1);
+	struct exec_job *j = job_at(L, 1);
 
 	if (lua_getiuservalue(L, 1, 1) == LUA_TTABLE)
 		return 1;
@@ -394,7 +394,7 @@ static int signal_number(lua_State *L, int arg)
 /* child:kill([signal]) -> it was still there. Without a signal: SIGTERM, and SIGKILL after kill_after. */
 static int job_kill(lua_State *L)
 {
-	struct job *j = job_at(L, 1);
+	struct exec_job *j = job_at(L, 1);
 	int signal = lua_isnoneornil(L, 2) ? 0 : signal_number(L, 2);
 	bool there = false;
 
@@ -419,7 +419,7 @@ static int job_running(lua_State *L)
 
 static int job_index(lua_State *L)
 {
-	struct job *j = job_at(L, 1);
+	struct exec_job *j = job_at(L, 1);
 
 	lua_pushvalue(L, 2);
 	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)

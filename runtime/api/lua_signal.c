@@ -7,14 +7,14 @@
 
 /* Tasks that wait for something that Lua code decides (lua/api/queue.lua): first come, first woken. */
 struct signal {
-	struct waiter *first, **last;
+	struct signal_waiter *first, **last;
 };
 
 /* On the waiting task's own stack, so that it goes when the wait goes. */
-struct waiter {
+struct signal_waiter {
 	struct wait wait;
 	struct signal *signal;
-	struct waiter *next;
+	struct signal_waiter *next;
 	bool woken;
 };
 
@@ -34,10 +34,10 @@ static int signal_new(lua_State *L)
 
 static void signal_leave(struct wait *wait)
 {
-	struct waiter *w = (struct waiter *)((char *)wait - offsetof(struct waiter, wait));
+	struct signal_waiter *w = (struct signal_waiter *)((char *)wait - offsetof(struct signal_waiter, wait));
 	struct signal *s = w->signal;
 
-	for (struct waiter **at = &s->first; *at; at = &(*at)->next)
+	for (struct signal_waiter **at = &s->first; *at; at = &(*at)->next)
 		if (*at == w) {
 			*at = w->next;
 			if (s->last == &w->next)
@@ -48,7 +48,7 @@ static void signal_leave(struct wait *wait)
 
 static bool signal_wake_first(struct signal *s)
 {
-	struct waiter *w = s->first;
+	struct signal_waiter *w = s->first;
 
 	if (!w)
 		return false;
@@ -69,7 +69,7 @@ static int signal_wake(lua_State *L)
 
 static int signal_waited(lua_State *L, int status, lua_KContext ctx)
 {
-	struct waiter *w = (struct waiter *)ctx;
+	struct signal_waiter *w = (struct signal_waiter *)ctx;
 
 	(void)status;
 	if (w->woken && sched_over(L))
@@ -85,8 +85,8 @@ static int signal_wait(lua_State *L)
 	double timeout = luaL_optnumber(L, 2, -1);
 
 	sched_may_wait(L, "waiting");
-	struct waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
-	*w = (struct waiter){ .wait = { .left = signal_leave }, .signal = s };
+	struct signal_waiter *w = lua_newuserdatauv(L, sizeof *w, 0);
+	*w = (struct signal_waiter){ .wait = { .left = signal_leave }, .signal = s };
 	*s->last = w;
 	s->last = &w->next;
 	return sched_wait(L, &w->wait, timeout, (lua_KContext)w, signal_waited);

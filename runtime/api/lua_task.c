@@ -10,7 +10,7 @@
 
 /* What spawn returns. Its user value holds the results, or the error's message and traceback, once the task has ended.
  */
-struct handle {
+struct task_handle {
 	struct task *task; /* NULL: it has ended */
 	struct joining *joining;
 	struct member *groups; /* where its end is awaited, besides */
@@ -23,7 +23,7 @@ struct handle {
 /* A task that waits for another one; a userdata on its own stack, so that it goes when the wait goes. */
 struct joining {
 	struct wait wait;
-	struct handle *handle;
+	struct task_handle *handle;
 	struct joining *next;
 };
 
@@ -48,7 +48,7 @@ static int task_sleep(lua_State *L)
 /* ---- spawn ---- */
 
 /* Replaces the results on top of the stack by their table, the handle's user value. */
-static void keep_results(struct handle *h, const struct outcome *o)
+static void keep_results(struct task_handle *h, const struct outcome *o)
 {
 	lua_State *L = o->results;
 
@@ -72,11 +72,11 @@ static void keep_results(struct handle *h, const struct outcome *o)
 	lua_setiuservalue(L, -2, 1);
 }
 
-static void tell_groups(struct handle *h);
+static void tell_groups(struct task_handle *h);
 
 static void task_has_ended(void *arg, const struct outcome *o)
 {
-	struct handle *h = arg;
+	struct task_handle *h = arg;
 	struct scope *scope = task_scope(h->task);
 
 	keep_results(h, o);
@@ -99,8 +99,8 @@ int bind_spawn(lua_State *L, struct scope *scope, int nargs)
 	luaL_argexpected(L, lua_isfunction(L, -(nargs + 1)), 1, "function");
 	if (scope_over(scope))
 		return sched_raise(L, scope->over ? scope->over : TERM_ENDED);
-	struct handle *h = lua_newuserdatauv(L, sizeof *h, 1);
-	*h = (struct handle){ 0 };
+	struct task_handle *h = lua_newuserdatauv(L, sizeof *h, 1);
+	*h = (struct task_handle){ 0 };
 	luaL_setmetatable(L, HANDLE_TYPE);
 	lua_pushvalue(L, -1);
 	lua_insert(L, -(nargs + 3));
@@ -119,12 +119,12 @@ static int task_spawn(lua_State *L)
 
 /* ---- task:wait, task:cancel, task:done ---- */
 
-static struct handle *handle_at(lua_State *L)
+static struct task_handle *handle_at(lua_State *L)
 {
 	return luaL_checkudata(L, 1, HANDLE_TYPE);
 }
 
-static int results(lua_State *L, struct handle *h)
+static int results(lua_State *L, struct task_handle *h)
 {
 	lua_getiuservalue(L, 1, 1);
 	if (!h->ok) {
@@ -163,7 +163,7 @@ static int joined(lua_State *L, int status, lua_KContext ctx)
 
 static int task_wait(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct task_handle *h = handle_at(L);
 	double timeout = lua_isnoneornil(L, 2) ? -1 : bind_seconds(L, 2, "task:wait");
 
 	if (!h->task)
@@ -180,7 +180,7 @@ static int task_wait(lua_State *L)
 
 static int task_stop(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct task_handle *h = handle_at(L);
 
 	if (h->task)
 		task_cancel(h->task, "task cancelled");
@@ -197,7 +197,7 @@ static int task_is_done(lua_State *L)
 
 struct member {
 	struct group *group;
-	struct handle *handle;
+	struct task_handle *handle;
 	struct member *next;       /* of the same task */
 	struct member *group_next; /* of the same group: all, or those that have ended */
 	int key;                   /* in the group's user value: its task, and from there on whatever Lua keeps */
@@ -234,7 +234,7 @@ static void member_ends(struct member *m)
 	wait_done(&g->wait);
 }
 
-static void tell_groups(struct handle *h)
+static void tell_groups(struct task_handle *h)
 {
 	while (h->groups) {
 		struct member *m = h->groups;
@@ -259,7 +259,7 @@ static int group_new(lua_State *L)
 static int group_add(lua_State *L)
 {
 	struct group *g = group_at(L);
-	struct handle *h = luaL_checkudata(L, 2, HANDLE_TYPE);
+	struct task_handle *h = luaL_checkudata(L, 2, HANDLE_TYPE);
 	struct member *m = mem_zero(sizeof *m);
 
 	*m = (struct member){ .group = g, .handle = h, .key = ++g->keys };
@@ -351,7 +351,7 @@ static int spawn_watched(lua_State *L)
 	struct scope *scope = sched_scope(s);
 
 	bind_spawn(L, scope ? scope : sched_program(s), lua_gettop(L) - 1);
-	((struct handle *)lua_touserdata(L, -1))->watched = true;
+	((struct task_handle *)lua_touserdata(L, -1))->watched = true;
 	return 1;
 }
 
@@ -365,7 +365,7 @@ static int disown(lua_State *L)
 /* outcome(task) -> "ok", "failed", "cancelled"; nil while it runs */
 static int outcome_of(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct task_handle *h = handle_at(L);
 
 	lua_pushstring(L, h->task ? NULL : h->ok ? "ok" : h->cancelled ? "cancelled" : "failed");
 	return 1;

@@ -168,7 +168,7 @@ static void put_line(const char *data, size_t len)
 
 /* ---- making a line ---- */
 
-struct line {
+struct log_line {
 	enum log_level level;
 	const struct log_about *about;
 	const char *event, *text;
@@ -189,7 +189,7 @@ static void add_time(struct buf *b, int64_t wall_us, const char *format, bool ut
 	buf_adds(b, text);
 }
 
-static void text_line(struct buf *b, const struct line *l)
+static void text_line(struct buf *b, const struct log_line *l)
 {
 	static const char *const words[] = { "DEBUG", "INFO ", "WARN ", "ERROR" };
 	static const char *const colours[] = { "\033[2m", "\033[32m", "\033[33m", "\033[31m" };
@@ -213,7 +213,7 @@ static void text_line(struct buf *b, const struct line *l)
 	buf_adds(b, "\n");
 }
 
-static void json_line(struct buf *b, const struct line *l)
+static void json_line(struct buf *b, const struct log_line *l)
 {
 	buf_adds(b, "{\"time\":\"");
 	add_time(b, l->wall_us, "%FT%T", true);
@@ -234,7 +234,7 @@ static void json_line(struct buf *b, const struct line *l)
 	buf_adds(b, "}\n");
 }
 
-static void make_line(struct buf *b, const struct line *l)
+static void make_line(struct buf *b, const struct log_line *l)
 {
 	b->len = 0;
 	if (sink.torn)
@@ -249,7 +249,7 @@ void log_event(enum log_level level, const struct log_about *about, const char *
 {
 	char text[TEXT_MAX], lock[LOCK_MAX];
 	struct log_about short_about = about ? *about : (struct log_about){ 0 };
-	struct line l = { level, &short_about, event, text, clock_wall_us() };
+	struct log_line l = { level, &short_about, event, text, clock_wall_us() };
 	va_list ap;
 
 	if (!log_enabled(level))

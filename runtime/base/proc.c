@@ -112,7 +112,7 @@ int proc_time_namespace(uint64_t *out)
 }
 
 /* getdents64(2): readdir would allocate. */
-struct entry {
+struct proc_entry {
 	uint64_t inode;
 	int64_t offset;
 	unsigned short length;
@@ -127,7 +127,7 @@ int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg)
 
 	while ((n = syscall(SYS_getdents64, dir, buffer, sizeof buffer)) > 0)
 		for (long at = 0; at < n;) {
-			const struct entry *e = (const struct entry *)(buffer + at);
+			const struct proc_entry *e = (const struct proc_entry *)(buffer + at);
 			at += e->length;
 			if (!each(arg, e->name))
 				return 0;

@@ -286,7 +286,7 @@ void tree_kill_children(int fd)
 /* ---- environment ---- */
 
 /* A machine that is fed the environment byte by byte, so that it does not matter where a read ends. */
-struct search {
+struct tree_search {
 	const char *name;
 	size_t name_len;
 	size_t matched;   /* of "NAME=" in the entry under way; ELSEWHERE: the entry is another */
@@ -297,7 +297,7 @@ struct search {
 #define ELSEWHERE SIZE_MAX
 
 /* true: the value is whole. */
-static bool feed(struct search *s, char c)
+static bool feed(struct tree_search *s, char c)
 {
 	if (s->matched == s->name_len + 1) {
 		if (c == '\0')
@@ -321,7 +321,7 @@ bool tree_dead(pid_t pid)
 	return read_stat(pid, &state, &parent) ? state == 'Z' || state == 'X' : has_ended(errno);
 }
 
-static enum tree_env search_environ(int fd, struct search *s)
+static enum tree_env search_environ(int fd, struct tree_search *s)
 {
 	char chunk[4096];
 	ssize_t len;
@@ -337,7 +337,7 @@ static enum tree_env search_environ(int fd, struct search *s)
 
 enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size)
 {
-	struct search s = { .name = name, .name_len = strlen(name), .value = value, .size = size };
+	struct tree_search s = { .name = name, .name_len = strlen(name), .value = value, .size = size };
 	int fd = open_proc(pid, "environ", 0);
 
 	*value = '\0';

@@ -19,7 +19,7 @@
 
 /* ---- parsing ---- */
 
-struct field {
+struct cron_field {
 	const char *name;
 	int min, max;
 	int hash_max;             /* of H: every month has 28 days */
@@ -30,7 +30,7 @@ static const char *const months[] = { "JAN", "FEB", "MAR", "APR", "MAY", "JUN", 
 	                              "AUG", "SEP", "OCT", "NOV", "DEC", NULL };
 static const char *const weekdays[] = { "SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT", NULL };
 
-static const struct field fields[5] = {
+static const struct cron_field fields[5] = {
 	{ "minute", 0, 59, 59, NULL },  { "hour", 0, 23, 23, NULL },      { "day of the month", 1, 31, 28, NULL },
 	{ "month", 1, 12, 12, months }, { "weekday", 0, 7, 6, weekdays },
 };
@@ -44,7 +44,7 @@ static const struct {
 };
 
 struct parsing {
-	const struct field *field;
+	const struct cron_field *field;
 	const char *at;
 	const char *seed;
 	struct err *err;
@@ -70,7 +70,7 @@ static int out_of_range(struct parsing *p)
 /* A number, or the name of one. */
 static int read_value(struct parsing *p, int *out)
 {
-	const struct field *f = p->field;
+	const struct cron_field *f = p->field;
 	int n = 0, digits = 0;
 
 	for (int i = 0; f->names && f->names[i]; i++)

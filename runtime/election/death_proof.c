@@ -286,7 +286,7 @@ static enum carries carries(uint64_t pid, const char *marker)
 
 /* ---- the search ---- */
 
-struct search {
+struct proof_search {
 	const struct record *record;
 	char marker[sizeof PROOF_ENV + 40];
 	int killed, doubtful;
@@ -294,14 +294,14 @@ struct search {
 	bool ourselves;
 };
 
-static void doubt(struct search *s, uint64_t pid)
+static void doubt(struct proof_search *s, uint64_t pid)
 {
 	s->doubtful++;
 	s->doubtful_pid = pid;
 }
 
 /* Opened before the last look, so that a number that changes hands meanwhile cannot hit a stranger. */
-static void kill_marked(struct search *s, uint64_t pid)
+static void kill_marked(struct proof_search *s, uint64_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
@@ -330,7 +330,7 @@ static bool may_be_of_the_tree(uint64_t pid)
 
 /* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have
  * of it may have been changed: either tells. */
-static bool are_we_part(const struct search *s)
+static bool are_we_part(const struct proof_search *s)
 {
 	const char *value = getenv(PROOF_ENV);
 
@@ -341,7 +341,7 @@ static bool are_we_part(const struct search *s)
 /* What started before the holder cannot be its child, however unreadable it is. */
 static bool process_examine(void *arg, const char *name)
 {
-	struct search *s = arg;
+	struct proof_search *s = arg;
 	struct proc_stat st;
 
 	if (!isdigit((unsigned char)*name))
@@ -384,7 +384,7 @@ static uint64_t last_pid(void)
 
 /* A process that forks behind our back and exits before we come to it hides its child. So we look again if any process
  * was made meanwhile; not for ever, since on a busy host one always is. */
-static int scan(struct search *s)
+static int scan(struct proof_search *s)
 {
 	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
 	uint64_t before, after = last_pid();
@@ -414,7 +414,7 @@ __attribute__((format(printf, 3, 4))) static enum proof_verdict unknown(char *wh
 	return PROOF_UNKNOWN;
 }
 
-static enum proof_verdict search_tree(struct search *s, char *why, size_t size)
+static enum proof_verdict search_tree(struct proof_search *s, char *why, size_t size)
 {
 	if (scan(s) < 0)
 		return unknown(why, size, "/proc cannot be read");
@@ -481,7 +481,7 @@ static void keep_for_an_hour(const char *tree)
 
 enum proof_verdict proof_check(const struct record *r, bool insist, char *why, size_t why_size)
 {
-	struct search s = { .record = r };
+	struct proof_search s = { .record = r };
 
 	why[0] = '\0';
 	if (may_live(r))

@@ -8,15 +8,15 @@
 
 #define BYTES_MAX 65536
 
-struct line {
-	struct line *next;
+struct history_line {
+	struct history_line *next;
 	const void *who;
 	size_t size;
 	char text[];
 };
 
 struct history {
-	struct line *first, **last;
+	struct history_line *first, **last;
 	size_t bytes;
 };
 
@@ -30,9 +30,9 @@ static void *history_make(struct lock_env *env, struct err *err)
 	return h;
 }
 
-static void drop_line(struct history *h, struct line **at)
+static void drop_line(struct history *h, struct history_line **at)
 {
-	struct line *l = *at;
+	struct history_line *l = *at;
 
 	*at = l->next;
 	if (!l->next)
@@ -64,7 +64,7 @@ void history_add(struct history *h, const void *who, const char *event, const ch
 
 	record_time_print(clock_wall_us(), when, sizeof when);
 	buf_printf(&b, "%s %s: %s\n", when, event, text);
-	struct line *l = mem_zero(sizeof *l + b.len + 1);
+	struct history_line *l = mem_zero(sizeof *l + b.len + 1);
 	l->who = who;
 	l->size = sizeof *l + b.len + 1;
 	memcpy(l->text, b.data, b.len);
@@ -78,14 +78,14 @@ void history_add(struct history *h, const void *who, const char *event, const ch
 
 void history_tell(const struct history *h, const void *who, struct buf *out)
 {
-	for (const struct line *l = h->first; l; l = l->next)
+	for (const struct history_line *l = h->first; l; l = l->next)
 		if (l->who == who)
 			buf_adds(out, l->text);
 }
 
 void history_forget(struct history *h, const void *who)
 {
-	for (struct line **at = &h->first; *at;)
+	for (struct history_line **at = &h->first; *at;)
 		if ((*at)->who == who)
 			drop_line(h, at);
 		else

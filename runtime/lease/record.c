@@ -26,7 +26,7 @@ enum kind {
 	VALUE, /* char *, any JSON as text; NULL = none */
 };
 
-struct field {
+struct record_field {
 	const char *key;
 	enum kind kind;
 	size_t at, size; /* in struct record */
@@ -37,7 +37,7 @@ struct field {
 #define AT(member) offsetof(struct record, member), sizeof((struct record *)0)->member
 
 /* In the order in which they are printed. leaseDurationSeconds comes before leaseDurationMs, which overrides it. */
-static const struct field fields[] = {
+static const struct record_field fields[] = {
 	{ "holderIdentity", STRING, AT(holder), 0, true },
 	{ "leaseDurationSeconds", SECONDS, AT(lease_ms), MAX_MS / 1000, true },
 	{ "acquireTime", TIME, AT(acquired_us) },
@@ -125,7 +125,7 @@ void record_take(struct record *to, struct record *from)
 
 /* ---- reading ---- */
 
-static const struct field *field_named(const char *key)
+static const struct record_field *field_named(const char *key)
 {
 	for (size_t i = 0; i < FIELDS; i++)
 		if (strcmp(fields[i].key, key) == 0)
@@ -144,7 +144,7 @@ static int wrong(const char *key, const json_t *found, const char *expected, str
 	return -1;
 }
 
-static int get_count(const struct field *f, const json_t *value, int64_t *out, struct err *err)
+static int get_count(const struct record_field *f, const json_t *value, int64_t *out, struct err *err)
 {
 	char expected[80];
 
@@ -156,7 +156,7 @@ static int get_count(const struct field *f, const json_t *value, int64_t *out, s
 	return wrong(f->key, value, expected, err);
 }
 
-static int get_name(const struct field *f, const json_t *value, char *out, struct err *err)
+static int get_name(const struct record_field *f, const json_t *value, char *out, struct err *err)
 {
 	const char *text = json_string_value(value);
 	char expected[80];
@@ -169,7 +169,7 @@ static int get_name(const struct field *f, const json_t *value, char *out, struc
 	return wrong(f->key, value, expected, err);
 }
 
-static int get_state(const struct field *f, const json_t *value, enum record_state *out, struct err *err)
+static int get_state(const struct record_field *f, const json_t *value, enum record_state *out, struct err *err)
 {
 	const char *text = json_string_value(value);
 
@@ -181,7 +181,7 @@ static int get_state(const struct field *f, const json_t *value, enum record_sta
 	return wrong(f->key, value, "\"leading\" or \"released\"", err);
 }
 
-static int get_field(struct record *r, const struct field *f, const json_t *value, struct err *err)
+static int get_field(struct record *r, const struct record_field *f, const json_t *value, struct err *err)
 {
 	void *slot = (char *)r + f->at;
 	int64_t seconds;
@@ -360,7 +360,7 @@ static void put_key(struct buf *b, const char *key)
 	memcpy(to + 1 + len, "\": ", 3);
 }
 
-static void put_text(struct buf *b, const struct field *f, const char *text)
+static void put_text(struct buf *b, const struct record_field *f, const char *text)
 {
 	if (!*text && !f->always)
 		return;
@@ -369,7 +369,7 @@ static void put_text(struct buf *b, const struct field *f, const char *text)
 }
 
 /* Text of ours, in which nothing needs an escape. */
-static void put_plain(struct buf *b, const struct field *f, const char *text)
+static void put_plain(struct buf *b, const struct record_field *f, const char *text)
 {
 	if (!*text)
 		return;
@@ -379,7 +379,7 @@ static void put_plain(struct buf *b, const struct field *f, const char *text)
 	buf_add(b, "\"", 1);
 }
 
-static void put_count(struct buf *b, const struct field *f, int64_t n)
+static void put_count(struct buf *b, const struct record_field *f, int64_t n)
 {
 	char digits[24], *at = digits + sizeof digits;
 	uint64_t rest = n < 0 ? -(uint64_t)n : (uint64_t)n;
@@ -395,7 +395,7 @@ static void put_count(struct buf *b, const struct field *f, int64_t n)
 	buf_add(b, at, (size_t)(digits + sizeof digits - at));
 }
 
-static void put_time(struct buf *b, const struct field *f, int64_t us)
+static void put_time(struct buf *b, const struct record_field *f, int64_t us)
 {
 	char text[32];
 
@@ -403,7 +403,7 @@ static void put_time(struct buf *b, const struct field *f, int64_t us)
 	put_plain(b, f, text);
 }
 
-static void put_value(struct buf *b, const struct field *f, const char *json)
+static void put_value(struct buf *b, const struct record_field *f, const char *json)
 {
 	if (!json)
 		return;
@@ -411,7 +411,7 @@ static void put_value(struct buf *b, const struct field *f, const char *json)
 	buf_adds(b, json);
 }
 
-static void put_field(struct buf *b, const struct field *f, const struct record *r)
+static void put_field(struct buf *b, const struct record_field *f, const struct record *r)
 {
 	const void *slot = (const char *)r + f->at;
 

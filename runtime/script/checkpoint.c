@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "lease/record.h"
 #include "script/bind.h"
-#include "script/term.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -119,10 +118,8 @@ static int checkpoint_over(lua_State *L)
 	return bind_fail(L, "ended", "the term is over: what it did not know to be in the record counts as not saved");
 }
 
-static int push_checkpoint(lua_State *L)
+int checkpoint_push(lua_State *L, struct checkpoint *s)
 {
-	struct checkpoint **slot = term_saving(L, 1), *s = slot ? *slot : NULL;
-
 	if (!s)
 		return checkpoint_over(L);
 	lua_pushstring(L, s->known ? s->known : "");
@@ -159,7 +156,7 @@ static int saved(lua_State *L, int status, lua_KContext ctx)
 	return checkpoint_over(L);
 }
 
-static void checkpoint_push(struct checkpoint *s, const char *text)
+static void checkpoint_queue(struct checkpoint *s, const char *text)
 {
 	s->number++;
 	mem_replace(&s->next, text);
@@ -167,25 +164,22 @@ static void checkpoint_push(struct checkpoint *s, const char *text)
 		send_next(s);
 }
 
-/* save(term, text, timeout, no_wait) */
-static int save(lua_State *L)
+int checkpoint_save(lua_State *L, struct checkpoint *s)
 {
-	struct checkpoint **slot = term_saving(L, 1);
 	const char *text = luaL_checkstring(L, 2);
 	double timeout = luaL_optnumber(L, 3, -1);
 	struct err err;
 
 	if (!lua_toboolean(L, 4))
 		sched_may_wait(L, "term:save");
-	if (!slot)
+	if (!s)
 		return checkpoint_over(L);
 	if (record_checkpoint_check(text, &err) < 0) {
 		err_wrap(&err, "term:save");
 		return bind_fail_err(L, &err);
 	}
-	struct checkpoint *s = *slot;
 	if (lua_toboolean(L, 4)) {
-		checkpoint_push(s, text);
+		checkpoint_queue(s, text);
 		lua_pushboolean(L, 1);
 		return 1;
 	}
@@ -194,14 +188,6 @@ static int save(lua_State *L)
 		.wait = { .left = checkpoint_leave_wait }, .checkpoint = s, .next = s->savers, .number = s->number + 1
 	};
 	s->savers = r;
-	checkpoint_push(s, text);
+	checkpoint_queue(s, text);
 	return sched_wait(L, &r->wait, timeout, (lua_KContext)r, saved);
-}
-
-void checkpoint_bind(lua_State *L)
-{
-	lua_pushcfunction(L, push_checkpoint);
-	lua_setfield(L, -2, "checkpoint");
-	lua_pushcfunction(L, save);
-	lua_setfield(L, -2, "save");
 }

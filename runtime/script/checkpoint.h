@@ -17,9 +17,11 @@ void checkpoint_flush(struct checkpoint *s);
 /* WIRE_SAVED behind slot and term. false: malformed. s NULL: nobody waits any more. */
 bool checkpoint_answered(struct checkpoint *s, struct wire *w);
 
-/* Adds to the table at the top of the stack: checkpoint(term) -> what the record holds, what it is about to hold
- * (texts, "" for nothing) | nil, err; and save(term, text, timeout, no_wait) -> true | nil, err, or at once, on its
- * way, which a task that is over can do too. [-0, +0, m] */
-void checkpoint_bind(lua_State *L);
+/* Natives for lua/, called by the term's with the same stack; s NULL: the term is over, which is their error "ended".
+ * push: checkpoint(term) -> what the record holds, what it is about to hold (texts, "" for nothing) | nil, err.
+ * save: save(term, text, timeout, no_wait) -> true | nil, err; with no_wait at once, on its way, which a task that is
+ * over can do too. [-0, +(1|2), v|yields] */
+int checkpoint_push(lua_State *L, struct checkpoint *s);
+int checkpoint_save(lua_State *L, struct checkpoint *s);
 
 #endif

@@ -26,7 +26,7 @@ struct stream {
 };
 
 struct child {
-	struct child *next, **link; /* in its scope, until it has ended */
+	struct scope_child in_scope; /* until it has ended. First, so that it can be cast to the child */
 	struct scope *scope;
 	pid_t pid;
 	int pidfd;
@@ -274,9 +274,7 @@ static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
 	read_the_rest(c);
 	child_stop_watching(c, loop);
 	c->ended = true;
-	*c->link = c->next;
-	if (c->next)
-		c->next->link = c->link;
+	scope_drop_child(&c->in_scope);
 	if (c->released)
 		child_free(c);
 	else
@@ -298,16 +296,18 @@ static void watch_output(struct child *c, int i, int fd, bool hold)
 		ev_io_start(loop_of(c), &s->readable);
 }
 
+static void scope_child_stop(struct scope_child *c, double kill_after_s)
+{
+	child_stop((struct child *)c, kill_after_s);
+}
+
 static void child_adopt(struct child *c)
 {
 	ev_io_init(&c->exited, on_exit_of_child, c->pidfd, EV_READ);
 	c->exited.data = c;
 	ev_io_start(loop_of(c), &c->exited);
-	c->next = c->scope->children;
-	c->link = &c->scope->children;
-	if (c->next)
-		c->next->link = &c->next;
-	c->scope->children = c;
+	c->in_scope.stop = scope_child_stop;
+	scope_add_child(c->scope, &c->in_scope);
 }
 
 static void child_limit(struct child *c, double timeout_s)
@@ -393,9 +393,4 @@ void child_release(struct child *c)
 	}
 	for (int i = 0; i < CHILD_OUTPUTS; i++)
 		child_drop(c, i);
-}
-
-struct child *child_next(const struct child *c)
-{
-	return c->next;
 }

@@ -1,6 +1,6 @@
 /* A child process of a scope: its own process group, its output collected, stopped when the scope is over.
  * Not os.execute and not io.popen, which Lua runs by itself; no other child than its own is ever reaped here.
- * Used by scope_end and by the Lua function exec. */
+ * Used by the Lua function exec. */
 #ifndef LUNARCH_CHILD_H
 #define LUNARCH_CHILD_H
 
@@ -53,7 +53,5 @@ void child_release(struct child *c);
 void child_stop(struct child *c, double kill_after_s);
 void child_stop_gently(struct child *c);
 bool child_signal(struct child *c, int signal); /* to its group; false: it has ended */
-
-struct child *child_next(const struct child *c); /* of the same scope */
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "process/wire_election.h"
-#include "script/term.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -318,7 +317,9 @@ static int here_leader(lua_State *L)
 
 static int here_is_leading(lua_State *L)
 {
-	lua_pushboolean(L, term_is_leading(here(L, "election:is_leading")));
+	const struct election *e = here(L, "election:is_leading");
+
+	lua_pushboolean(L, e->term && page_leading(&e->script->spec.page->slot[e->index], e->term_number));
 	return 1;
 }
 

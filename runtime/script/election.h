@@ -5,7 +5,8 @@
 #ifndef LUNARCH_ELECTION_H
 #define LUNARCH_ELECTION_H
 
-#include "script/script.h"
+#include "process/wire.h"
+#include "script/script_state.h"
 
 struct news;
 struct asking;
@@ -19,7 +20,8 @@ struct election {
 	char *lock, *identity; /* as the elector says; NULL until then */
 	struct log_about about;
 	struct scope scope;            /* of its hooks outside any term */
-	struct term *term;             /* NULL: none runs */
+	struct term *term;             /* term.c's; NULL: none runs */
+	uint64_t term_number;          /* its number */
 	struct news *leader;           /* NULL: nobody leads, as far as is known */
 	struct news *news, **news_end; /* not told yet, oldest first */
 	unsigned untold;

@@ -1,7 +1,6 @@
 #include "script/scheduler.h"
 
 #include "base/mem.h"
-#include "script/child.h"
 
 #include <lauxlib.h>
 #include <stdio.h>
@@ -659,9 +658,25 @@ void scope_end(struct scope *scope, const char *why, double kill_after)
 			task_cancel_now(t);
 		end_bonds(scope);
 	}
-	for (struct child *c = scope->children; c; c = child_next(c))
-		child_stop(c, kill_after);
+	for (struct scope_child *c = scope->children; c; c = c->next)
+		c->stop(c, kill_after);
 	scope_check_idle(scope);
+}
+
+void scope_add_child(struct scope *scope, struct scope_child *c)
+{
+	c->next = scope->children;
+	c->link = &scope->children;
+	if (c->next)
+		c->next->link = &c->next;
+	scope->children = c;
+}
+
+void scope_drop_child(struct scope_child *c)
+{
+	*c->link = c->next;
+	if (c->next)
+		c->next->link = c->link;
 }
 
 void scope_check_idle(struct scope *scope)

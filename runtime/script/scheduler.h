@@ -20,7 +20,6 @@
 struct sched;
 struct task;
 struct outcome;
-struct child;
 struct election;
 
 #define SCHED_CANNOT_YIELD \
@@ -33,6 +32,13 @@ struct bond {
 	void (*over)(struct bond *); /* the scope is over; the bond is cut already. Must not call into Lua */
 };
 
+/* A child process of a scope, embedded in it (child.c). The scope's end waits for it, and asks it to stop, again if
+ * there is less time than before. */
+struct scope_child {
+	struct scope_child *next, **link;
+	void (*stop)(struct scope_child *, double kill_after_s);
+};
+
 /* What tasks and children belong to. Lives in its owner, who must not free it before `idle` has been called. */
 struct scope {
 	struct sched *sched;
@@ -43,7 +49,7 @@ struct scope {
 	uint64_t term;
 	const char *over; /* why the scope is over, as its waits raise it: static text; NULL: it is not over */
 	struct task *tasks;
-	struct child *children;
+	struct scope_child *children;
 	struct bond *bonds;
 	void (*idle)(struct scope *); /* it is over, and its last task and child are gone; NULL: nobody cares */
 	void (*failed)(struct scope *,
@@ -83,8 +89,10 @@ void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scop
 void scope_end(struct scope *scope, const char *over, double kill_after);
 bool scope_over(const struct scope *scope);
 void bond_make(struct scope *scope, struct bond *b, void (*over)(struct bond *));
-void bond_cut(struct bond *b);              /* again: nothing */
-void scope_check_idle(struct scope *scope); /* for child.c: a child has gone */
+void bond_cut(struct bond *b); /* again: nothing */
+void scope_add_child(struct scope *scope, struct scope_child *c);
+void scope_drop_child(struct scope_child *c); /* it has ended; scope_check_idle follows */
+void scope_check_idle(struct scope *scope);   /* calls idle, which may free the scope, if the scope is over */
 
 /* Starts a task: calls the function that lies under nargs arguments on L's stack, and pops all of it. ended may be
  * NULL; it is called from the loop, never from inside sched_spawn. [-(nargs+1), +0, m] */

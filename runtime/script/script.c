@@ -4,7 +4,6 @@
 #include "base/module.h"
 #include "process/wire_election.h"
 #include "script/bind.h"
-#include "script/checkpoint.h"
 #include "script/election.h"
 #include "script/prelude.h"
 #include "script/term.h"
@@ -18,7 +17,6 @@
 #include <string.h>
 
 #define SCRIPT_BYTES_MAX (16 * 1024 * 1024)
-#define TEXT_MAX 16384
 
 /* ---- the prelude ---- */
 
@@ -136,7 +134,7 @@ static void open_natives(struct script *s)
 	bind_time(L);
 	bind_cron(L);
 	bind_failures(L);
-	checkpoint_bind(L);
+	term_bind_checkpoint(L);
 	lua_pushcfunction(L, open_module);
 	lua_setfield(L, -2, "module");
 	lua_pushlightuserdata(L, s);
@@ -224,28 +222,8 @@ void script_free(struct script *s)
 	free(s);
 }
 
-void script_put_text(struct buf *m, const char *text)
-{
-	char *cut = mem_dupn(text ? text : "", strnlen(text ? text : "", TEXT_MAX));
-
-	wire_str(m, cut);
-	free(cut);
-}
-
-void script_push_internal(struct script *s, const char *name)
-{
-	lua_rawgeti(s->L, LUA_REGISTRYINDEX, s->internals);
-	lua_getfield(s->L, -1, name);
-	lua_remove(s->L, -2);
-}
-
-void script_send(struct script *s, struct buf *message)
-{
-	s->spec.send(s->spec.arg, message);
-	buf_fini(message);
-}
-
-struct election *script_election(const struct script *s, uint32_t index)
+/* NULL: it is not kept in this worker. */
+static struct election *script_election(const struct script *s, uint32_t index)
 {
 	return index < s->nelections && s->elections[index].kept ? &s->elections[index] : NULL;
 }

@@ -26,14 +26,14 @@ struct term {
 	struct timer limit;            /* of on_stopped */
 	double stop_by;                /* by the timeline; once it is stopping */
 	struct checkpoint *checkpoint; /* its checkpoint */
-	struct handle *handle;
+	struct term_handle *handle;
 	int reference; /* keeps the handle */
 	enum lease_reason reason;
 	bool begun, end_sent, stopping, cleaning;
 };
 
 /* The script's `term`. It may outlive the term. Its user value holds the fields. */
-struct handle {
+struct term_handle {
 	struct term *term; /* NULL: it is over and done with */
 	struct page_slot *slot;
 	uint64_t number;
@@ -206,7 +206,8 @@ static void make_handle(struct term *t, int64_t token, const char *address)
 	lua_State *L = s->L;
 
 	t->handle = lua_newuserdatauv(L, sizeof *t->handle, 1);
-	*t->handle = (struct handle){ .term = t, .slot = &s->spec.page->slot[t->election->index], .number = t->term };
+	*t->handle =
+		(struct term_handle){ .term = t, .slot = &s->spec.page->slot[t->election->index], .number = t->term };
 	luaL_setmetatable(L, HANDLE_TYPE);
 	lua_createtable(L, 0, 4);
 	lua_pushinteger(L, token);
@@ -237,6 +238,7 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	make_handle(t, token, address);
 	t->checkpoint = checkpoint_new(e, number, checkpoint);
 	e->term = t;
+	e->term_number = number;
 	return t;
 }
 
@@ -335,28 +337,16 @@ bool term_saved(struct election *e, struct wire *w)
 	return checkpoint_answered(e->term && e->term->term == number ? e->term->checkpoint : NULL, w);
 }
 
-bool term_is_leading(const struct election *e)
-{
-	return e->term && page_leading(e->term->handle->slot, e->term->term);
-}
-
 /* ---- the script's object ---- */
 
-static struct handle *handle_at(lua_State *L)
+static struct term_handle *handle_at(lua_State *L)
 {
 	return luaL_checkudata(L, 1, HANDLE_TYPE);
 }
 
-struct checkpoint **term_saving(lua_State *L, int arg)
-{
-	struct handle *h = luaL_checkudata(L, arg, HANDLE_TYPE);
-
-	return h->term ? &h->term->checkpoint : NULL;
-}
-
 static int handle_is_leading(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct term_handle *h = handle_at(L);
 
 	lua_pushboolean(L, page_leading(h->slot, h->number));
 	return 1;
@@ -364,7 +354,7 @@ static int handle_is_leading(lua_State *L)
 
 static int handle_remaining(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct term_handle *h = handle_at(L);
 
 	lua_pushnumber(L, (double)page_remaining(h->slot, h->number) / NSEC_PER_SEC);
 	return 1;
@@ -373,7 +363,7 @@ static int handle_remaining(lua_State *L)
 /* term:resign([seconds]) -> true, or false: it is ending already */
 static int handle_resign(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct term_handle *h = handle_at(L);
 	double seconds = lua_isnoneornil(L, 2) ? -1 : bind_seconds(L, 2, "term:resign");
 	bool running = h->term && !h->term->stopping && !h->term->end_sent;
 
@@ -387,7 +377,7 @@ static int handle_resign(lua_State *L)
 
 static int handle_spawn(lua_State *L)
 {
-	struct handle *h = handle_at(L);
+	struct term_handle *h = handle_at(L);
 
 	if (!h->term)
 		return sched_raise(L, TERM_ENDED);
@@ -421,6 +411,31 @@ static const luaL_Reg methods[] = {
 	{ "spawn", handle_spawn },
 	{ NULL, NULL },
 };
+
+static struct checkpoint *handle_checkpoint(lua_State *L)
+{
+	struct term_handle *h = handle_at(L);
+
+	return h->term ? h->term->checkpoint : NULL;
+}
+
+static int handle_push_checkpoint(lua_State *L)
+{
+	return checkpoint_push(L, handle_checkpoint(L));
+}
+
+static int handle_save(lua_State *L)
+{
+	return checkpoint_save(L, handle_checkpoint(L));
+}
+
+void term_bind_checkpoint(lua_State *L)
+{
+	lua_pushcfunction(L, handle_push_checkpoint);
+	lua_setfield(L, -2, "checkpoint");
+	lua_pushcfunction(L, handle_save);
+	lua_setfield(L, -2, "save");
+}
 
 void term_bind(lua_State *L)
 {

@@ -10,15 +10,10 @@ bool term_lead(struct election *e, struct wire *w);    /* WIRE_LEAD behind the s
 bool term_stop(struct election *e, struct wire *w);    /* WIRE_STOP */
 bool term_cleanup(struct election *e, struct wire *w); /* WIRE_CLEANUP */
 
-/* The running term of the election acts as leader: by the page, now. */
-bool term_is_leading(const struct election *e);
-
 bool term_saved(struct election *e, struct wire *w); /* WIRE_SAVED */
 
-/* For checkpoint.c: where the term of the `term` object at arg keeps its checkpoint; NULL: the term is over. [-0, +0,
- * v] */
-struct checkpoint;
-struct checkpoint **term_saving(lua_State *L, int arg);
+/* Adds to the table at the top of the stack: checkpoint(term) and save(term, ...), as in checkpoint.h. [-0, +0, m] */
+void term_bind_checkpoint(lua_State *L);
 
 /* Defines the class of `term` objects and leaves the table of its methods. [-0, +1, m] */
 void term_bind(lua_State *L);

@@ -1,0 +1,30 @@
+#include "script/script_state.h"
+
+#include "base/mem.h"
+#include "process/wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXT_MAX 16384
+
+void script_put_text(struct buf *m, const char *text)
+{
+	char *cut = mem_dupn(text ? text : "", strnlen(text ? text : "", TEXT_MAX));
+
+	wire_str(m, cut);
+	free(cut);
+}
+
+void script_push_internal(struct script *s, const char *name)
+{
+	lua_rawgeti(s->L, LUA_REGISTRYINDEX, s->internals);
+	lua_getfield(s->L, -1, name);
+	lua_remove(s->L, -2);
+}
+
+void script_send(struct script *s, struct buf *message)
+{
+	s->spec.send(s->spec.arg, message);
+	buf_fini(message);
+}

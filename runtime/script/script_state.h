@@ -1,0 +1,45 @@
+/* What the parts of a script share: its Lua state, its elections, and the way to the elector.
+ * Not how a script is loaded and driven (script.h).
+ * Used by script.c, election.c, term.c and checkpoint.c; by others only for struct script_spec. */
+#ifndef LUNARCH_SCRIPT_STATE_H
+#define LUNARCH_SCRIPT_STATE_H
+
+#include "base/buf.h"
+#include "process/deadline_page.h"
+#include "script/scheduler.h"
+
+#include <lua.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct script_spec { /* borrowed for as long as the script lives */
+	struct ev_loop *loop;
+	struct timeline *timeline;
+	struct page *page;
+	bool eval; /* source is the text itself, not a path */
+	const char *source;
+	char *const *args; /* of the script, NULL-terminated */
+	void (*send)(void *arg, const struct buf *message);
+	void *arg;
+	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there:
+	                                         lua/test/simulated.lua; NULL: the world is real */
+	void *stub_arg;
+};
+
+struct script {
+	struct script_spec spec;
+	lua_State *L; /* the main thread */
+	struct sched *sched;
+	int internals; /* registry reference: what lua/boot/prelude.lua returns */
+	struct election *elections;
+	uint32_t nelections;
+	bool going;        /* it knows which elections it keeps */
+	bool exiting;      /* the end of the program has been asked for */
+	uint32_t starting; /* the next election whose on_start has to run */
+};
+
+void script_send(struct script *s, struct buf *message);       /* and frees it */
+void script_put_text(struct buf *m, const char *text);         /* wire_str, cut so that the message is no giant */
+void script_push_internal(struct script *s, const char *name); /* [-0, +1, m] */
+
+#endif
