@@ -283,10 +283,12 @@ help:
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
+	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md"
+	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
-	rm -rf $(BUILD)
+	rm -rf $(BUILD) compile_commands.json
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 

@@ -3,6 +3,7 @@
 set -eu
 cd "$(dirname "$0")/.." || exit 1
 lua5.4 scripts/rooms.lua --check
+lua5.4 scripts/words.lua
 git ls-files '*.[ch]' | xargs clang-format --dry-run -Werror
 black --quiet --check tests scripts || { echo "the Python is not as black writes it: run make format"; exit 1; }
 # readdir, getpwuid: on the main thread only. mmap's -1 is what MAP_ANONYMOUS wants (mmap(2)).

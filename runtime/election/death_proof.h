@@ -1,6 +1,6 @@
 /* Proof that a holder on this host, and everything it started, is dead (docs/design.md, "Proof of death").
  * Not a guess: what cannot be proved is unknown, and the lease is waited out.
- * Used by the elector (to take over at once) and by the supervision of crews (to make the evidence). */
+ * Used by the elector (to take over at once) and by the supervisor (to make the evidence). */
 #ifndef LUNARCH_DEATH_PROOF_H
 #define LUNARCH_DEATH_PROOF_H
 

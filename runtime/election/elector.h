@@ -1,6 +1,6 @@
 /* One election: a lease, a lock, a clock and the loop between them.
  * Not a supervisor and not a script host: it says when to start and stop, its user does it and reports back.
- * Used by the commands run and exec; floors 0 to 4 know nothing of scripts and serve other programs as a library. */
+ * Used by the commands run and exec, and by `lunarch test`. The rooms up to this one know nothing of scripts. */
 #ifndef LUNARCH_ELECTOR_H
 #define LUNARCH_ELECTOR_H
 

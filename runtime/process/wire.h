@@ -1,6 +1,6 @@
 /* Typed, bounds-checked messages between elector and worker, one per SOCK_SEQPACKET datagram.
  * Not a stream and not for strangers: a malformed message ends the conversation.
- * Used by the crew (elector's side) and the worker. */
+ * Used by the supervisor (in the elector) and the worker. */
 #ifndef LUNARCH_WIRE_H
 #define LUNARCH_WIRE_H
 

@@ -1,6 +1,6 @@
 /* Which libraries this program was built with and runs with.
  * Not the program's own version, and not the lock backends: those are the command's to name.
- * Used by `lunarch --version`; stands on the Lua floor because only that floor may ask Lua. */
+ * Used by `lunarch --version`. It is in this room because only this one asks Lua. */
 #ifndef LUNARCH_VERSIONS_H
 #define LUNARCH_VERSIONS_H
 

@@ -1,5 +1,5 @@
 /* The Lua state of a test file (lunarch test): its tests, its assertions, its stubs; TAP on stdout.
- * Not the world in which the scripts run: that is simulated on a higher floor, and reached through testing_ops.
+ * Not the world in which the scripts run: that is simulated (sim.h) and reached through testing_ops.
  * Used by the command test. */
 #ifndef LUNARCH_TESTING_H
 #define LUNARCH_TESTING_H

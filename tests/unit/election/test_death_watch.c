@@ -1,4 +1,5 @@
-/* Obituaries with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked again.
+/* Death watches with real processes: told once, after everything is dead, never in doubt; shared, forgotten, asked
+ * again.
  */
 #include "election/death_watch.h"
 

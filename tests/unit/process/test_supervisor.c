@@ -1,5 +1,6 @@
-/* Crews, with real processes throughout: an elector is a forked child of this test that runs a crew; guard and worker
- * are this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its environment.
+/* Supervisors, with real processes throughout: an elector is a forked child of this test that runs a supervisor; guard
+ * and worker are this same binary, re-executed with `-x guard` and `-x worker`. What must be dead is counted by its
+ * environment.
  */
 #include "base/proc_tree.h"
 #include "election/death_proof.h"
@@ -537,7 +538,7 @@ static int state_of(pid_t pid)
 
 #define WORKER(...) ((char *[]){ __VA_ARGS__, NULL })
 
-static void kill_crew(struct elector *e)
+static void kill_supervisor(struct elector *e)
 {
 	supervisor_kill(e->supervisor);
 }
@@ -842,8 +843,8 @@ static void test_fates(void)
 				test_fate((enum fate)e, (enum fate)g, (enum fate)w);
 }
 
-/* Two crews in one elector: one guard dies, and the other's tree is left alone. */
-static void test_two_crews(void)
+/* Two supervisors in one elector: one guard dies, and the other's tree is left alone. */
+static void test_two_supervisors(void)
 {
 	forget();
 	fflush(stdout);
@@ -929,7 +930,7 @@ static void test_stopped_guard(void)
 /* A process that neither guard nor elector may kill: of another user, with CAP_KILL given up. */
 static void test_unkillable(void)
 {
-	struct scene s = { .argv = WORKER("stranger"), .ready = kill_crew, .allowance = 200 * NSEC_PER_MS };
+	struct scene s = { .argv = WORKER("stranger"), .ready = kill_supervisor, .allowance = 200 * NSEC_PER_MS };
 
 	if (getuid() != 0) {
 		printf("ok %d # SKIP making an unkillable process needs root\n", ++tap_count);
@@ -1158,7 +1159,7 @@ static void print_memory(pid_t pid, const char *who)
 
 static void measure(void)
 {
-	struct scene s = { .argv = WORKER("echo"), .ready = kill_crew };
+	struct scene s = { .argv = WORKER("echo"), .ready = kill_supervisor };
 	int64_t took[20];
 
 	for (int i = 0; i < 20; i++) {
@@ -1195,7 +1196,7 @@ int main(int argc, char **argv)
 	test_extension();
 	test_first_term();
 	test_fates();
-	test_two_crews();
+	test_two_supervisors();
 	test_strangers();
 	test_stopped_guard();
 	test_unkillable();
