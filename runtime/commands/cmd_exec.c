@@ -38,35 +38,35 @@ struct exec {
 	ev_timer patience, hold, grace;
 };
 
-static enum restart restarts(const struct exec *x)
+static enum restart exec_restarts(const struct exec *x)
 {
 	return (enum restart)x->options.value[OPTION_RESTART].number;
 }
 
-static void tell(struct exec *x, struct term_event e);
+static void exec_tell(struct exec *x, struct term_event e);
 
-static void leave(struct exec *x, int status, enum lease_reason reason)
+static void exec_leave(struct exec *x, int status, enum lease_reason reason)
 {
 	if (x->leaving)
 		return;
 	x->leaving = true;
 	x->status = status;
-	tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
 }
 
 /* ---- the command ---- */
 
-static int status_of(int wait_status)
+static int exec_status_of(int wait_status)
 {
 	if (wait_status == -1)
 		return EXIT_FAILED_SCRIPT;
 	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-static void start_command(struct exec *x);
+static void exec_start_command(struct exec *x);
 
 /* The page begins, and the guard knows its deadline, with the command (supervisor_spec.first); it ends with it. */
-static void carry_out(struct exec *x, const struct term_actions *a)
+static void exec_carry_out(struct exec *x, const struct term_actions *a)
 {
 	struct page_slot *slot = x->supervisor ? &supervisor_page(x->supervisor)->slot[SLOT] : NULL;
 	bool refused = false;
@@ -78,7 +78,7 @@ static void carry_out(struct exec *x, const struct term_actions *a)
 	if (a->set & TERM_DO_POKE && x->supervisor)
 		supervisor_poke(x->supervisor);
 	if (a->set & TERM_DO_LEAD)
-		start_command(x);
+		exec_start_command(x);
 	if (a->set & TERM_DO_STOP)
 		supervisor_signal(x->supervisor, SIGTERM);
 	if (a->set & TERM_DO_OVER) {
@@ -90,53 +90,53 @@ static void carry_out(struct exec *x, const struct term_actions *a)
 	if (a->set & TERM_DO_REPORT)
 		elector_stopped(x->elector, a->reaped);
 	if (refused)
-		tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
+		exec_tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
 	if (a->set & TERM_DO_FINISHED)
 		ev_break(x->program.loop, EVBREAK_ALL);
 }
 
-static void tell(struct exec *x, struct term_event e)
+static void exec_tell(struct exec *x, struct term_event e)
 {
 	e.at = clock_now();
 	e.now = (struct term_context){ .ready = true, .running = x->supervisor != NULL, .ending = x->leaving };
 	struct term_actions a = term_hooks_step(&x->hooks, &e);
-	carry_out(x, &a);
+	exec_carry_out(x, &a);
 }
 
-static void after_command(struct exec *x)
+static void exec_after_command(struct exec *x)
 {
 	nsec held = elapsed_standby(x->began, clock_now());
 
-	tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
 	if (x->leaving) {
-		x->status = status_of(x->wait_status);
-		tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
-	} else if (restarts(x) == RESTART_ALWAYS) {
-		tell(x, (struct term_event){ .kind = TERM_EV_STARTED });
-		start_command(x);
+		x->status = exec_status_of(x->wait_status);
+		exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
+	} else if (exec_restarts(x) == RESTART_ALWAYS) {
+		exec_tell(x, (struct term_event){ .kind = TERM_EV_STARTED });
+		exec_start_command(x);
 	} else if (held < x->at_least) {
 		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
 		ev_timer_start(x->program.loop, &x->hold);
 	} else {
-		leave(x, status_of(x->wait_status), LEASE_SHUTDOWN);
+		exec_leave(x, exec_status_of(x->wait_status), LEASE_SHUTDOWN);
 	}
 }
 
-static void on_ended(void *arg, int wait_status)
+static void exec_on_ended(void *arg, int wait_status)
 {
 	struct exec *x = arg;
 
 	x->wait_status = wait_status;
 }
 
-static void lost_status(struct exec *x, enum lease_reason reason)
+static void exec_lost_status(struct exec *x, enum lease_reason reason)
 {
-	if (x->leaving || restarts(x) != RESTART_NEVER)
+	if (x->leaving || exec_restarts(x) != RESTART_NEVER)
 		return;
-	leave(x, EXIT_LOST, reason);
+	exec_leave(x, EXIT_LOST, reason);
 }
 
-static void on_gone(void *arg, bool reaped, int wait_status)
+static void exec_on_gone(void *arg, bool reaped, int wait_status)
 {
 	struct exec *x = arg;
 	bool was_stopping = x->hooks.state == TERM_STOPPING;
@@ -147,23 +147,23 @@ static void on_gone(void *arg, bool reaped, int wait_status)
 	supervisor_free(x->supervisor);
 	x->supervisor = NULL;
 	if (x->hooks.state == TERM_LEADING && reaped) {
-		after_command(x);
+		exec_after_command(x);
 		return;
 	}
 	if (x->hooks.state == TERM_NONE)
 		return;
 	if (was_stopping && x->leaving && reason == LEASE_SHUTDOWN)
-		x->status = status_of(x->wait_status);
-	tell(x, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = reaped });
+		x->status = exec_status_of(x->wait_status);
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = reaped });
 	if (!reaped) /* we shall not campaign again beside what still lives, so staying would only look as if we did */
-		leave(x, EXIT_LOST, LEASE_WORKER);
+		exec_leave(x, EXIT_LOST, LEASE_WORKER);
 	else if (was_stopping)
-		lost_status(x, reason);
+		exec_lost_status(x, reason);
 }
 
 /* The shell of a terminal waits for us, not for the command: a command that stops itself is woken, since a lease
  * cannot. */
-static void on_stopped(void *arg, bool stopped)
+static void exec_on_stopped(void *arg, bool stopped)
 {
 	struct exec *x = arg;
 
@@ -174,16 +174,16 @@ static void on_stopped(void *arg, bool stopped)
 	supervisor_signal(x->supervisor, SIGCONT);
 }
 
-static const struct supervisor_callbacks supervisor_callbacks = { .ended = on_ended,
-	                                                          .gone = on_gone,
-	                                                          .stopped = on_stopped };
+static const struct supervisor_callbacks supervisor_callbacks = { .ended = exec_on_ended,
+	                                                          .gone = exec_on_gone,
+	                                                          .stopped = exec_on_stopped };
 
 static bool on_terminal(void)
 {
 	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
-static void start_command(struct exec *x)
+static void exec_start_command(struct exec *x)
 {
 	struct err err;
 	char *env[] = {
@@ -217,13 +217,13 @@ static void start_command(struct exec *x)
 		return;
 	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 	x->wait_status = EXIT_CANNOT_RUN << 8;
-	tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
-	leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
+	exec_leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
 }
 
 /* ---- the elector ---- */
 
-static void on_lead(void *arg, const struct elector_term *t)
+static void exec_on_lead(void *arg, const struct elector_term *t)
 {
 	struct exec *x = arg;
 
@@ -235,36 +235,37 @@ static void on_lead(void *arg, const struct elector_term *t)
 	mem_replace(&x->identity, t->identity);
 	mem_replace(&x->address, t->address);
 	sd_notify_send("READY=1\nSTATUS=leading");
-	tell(x, (struct term_event){
-			.kind = TERM_EV_LEAD, .term = t->term, .token = t->token, .end = t->end, .kill = t->kill });
+	exec_tell(x,
+	          (struct term_event){
+			  .kind = TERM_EV_LEAD, .term = t->term, .token = t->token, .end = t->end, .kill = t->kill });
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
+static void exec_on_deadline(void *arg, struct instant end, struct instant kill)
 {
 	struct exec *x = arg;
 
 	x->end = end;
 	x->kill = kill;
-	tell(x, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
 }
 
-static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+static void exec_on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
 	struct exec *x = arg;
 
-	tell(x, (struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = stop_by });
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = stop_by });
 	if (!x->supervisor && !held)
-		lost_status(x, reason);
+		exec_lost_status(x, reason);
 }
 
-static void on_leader(void *arg, const struct elector_leader *l)
+static void exec_on_leader(void *arg, const struct elector_leader *l)
 {
 	struct exec *x = arg;
 
 	if (l->self || x->ran)
 		return;
 	if (l->above) {
-		leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
+		exec_leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
 		return;
 	}
 	if (!options_flag(&x->options, OPTION_NO_WAIT, false) || ev_is_active(&x->patience))
@@ -273,13 +274,13 @@ static void on_leader(void *arg, const struct elector_leader *l)
 	ev_timer_start(x->program.loop, &x->patience);
 }
 
-static void on_no_leader(void *arg, const char *previous)
+static void exec_on_no_leader(void *arg, const char *previous)
 {
 	(void)arg;
 	(void)previous;
 }
 
-static void on_ask(void *arg)
+static void exec_on_ask(void *arg)
 {
 	struct exec *x = arg;
 
@@ -287,7 +288,7 @@ static void on_ask(void *arg)
 }
 
 /* -n waits for nothing, a store's recovery included. */
-static void on_trouble(void *arg, const char *why)
+static void exec_on_trouble(void *arg, const char *why)
 {
 	struct exec *x = arg;
 
@@ -296,35 +297,35 @@ static void on_trouble(void *arg, const char *why)
 		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
 }
 
-static void on_finished(void *arg, bool left)
+static void exec_on_finished(void *arg, bool left)
 {
 	struct exec *x = arg;
 
 	if (left)
 		log_event(LOG_WARN, NULL, "left_to_expire", "the lease was not released: others wait it out");
-	tell(x, (struct term_event){ .kind = TERM_EV_FINISHED });
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_FINISHED });
 }
 
-static void on_renewed(void *arg, nsec took)
+static void exec_on_renewed(void *arg, nsec took)
 {
 	admin_renewed(&((struct exec *)arg)->renewals, took);
 }
 
 static const struct elector_callbacks elector_callbacks = {
-	.lead = on_lead,
-	.deadline = on_deadline,
-	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
-	.ask = on_ask,
-	.renewed = on_renewed,
-	.trouble = on_trouble,
-	.finished = on_finished,
+	.lead = exec_on_lead,
+	.deadline = exec_on_deadline,
+	.stop = exec_on_stop,
+	.leader = exec_on_leader,
+	.no_leader = exec_on_no_leader,
+	.ask = exec_on_ask,
+	.renewed = exec_on_renewed,
+	.trouble = exec_on_trouble,
+	.finished = exec_on_finished,
 };
 
 /* ---- time and signals ---- */
 
-static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
+static void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct exec *x = w->data;
 	struct elector_status st;
@@ -339,20 +340,20 @@ static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 	          x->trouble   ? x->trouble
 	          : *st.leader ? st.leader
 	                       : "the store does not answer");
-	leave(x, *st.leader && !x->trouble ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE,
-	      LEASE_SHUTDOWN);
+	exec_leave(x, *st.leader && !x->trouble ? (int)x->options.value[OPTION_CONFLICT_EXIT].number : EXIT_UNREACHABLE,
+	           LEASE_SHUTDOWN);
 }
 
-static void on_hold(struct ev_loop *loop, ev_timer *w, int revents)
+static void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct exec *x = w->data;
 
 	(void)loop;
 	(void)revents;
-	leave(x, status_of(x->wait_status), LEASE_SHUTDOWN);
+	exec_leave(x, exec_status_of(x->wait_status), LEASE_SHUTDOWN);
 }
 
-static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
+static void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct exec *x = w->data;
 
@@ -362,10 +363,10 @@ static void on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 		supervisor_kill(x->supervisor);
 }
 
-static void asked_to_stop(struct exec *x, int signal)
+static void exec_asked_to_stop(struct exec *x, int signal)
 {
 	if (!x->supervisor) {
-		leave(x, x->ran ? status_of(x->wait_status) : 128 + signal, LEASE_SHUTDOWN);
+		exec_leave(x, x->ran ? exec_status_of(x->wait_status) : 128 + signal, LEASE_SHUTDOWN);
 		return;
 	}
 	if (ev_is_active(&x->grace) && elapsed_holder(x->asked_at, clock_now()) < SAME_SIGNAL)
@@ -382,24 +383,24 @@ static void asked_to_stop(struct exec *x, int signal)
 	supervisor_signal(x->supervisor, signal);
 }
 
-static void on_signal(void *arg, int signal)
+static void exec_on_signal(void *arg, int signal)
 {
 	struct exec *x = arg;
 
 	if (signal == SIGTERM || signal == SIGINT)
-		asked_to_stop(x, signal);
+		exec_asked_to_stop(x, signal);
 	else if (x->supervisor)
 		supervisor_signal(x->supervisor, signal);
 	else if (signal == SIGHUP || signal == SIGQUIT)
-		asked_to_stop(x, signal);
+		exec_asked_to_stop(x, signal);
 }
 
-static void on_look(void *arg)
+static void exec_on_look(void *arg)
 {
 	elector_look(((struct exec *)arg)->elector);
 }
 
-static void on_control(void *arg, const struct control_request *q, struct buf *reply)
+static void exec_on_control(void *arg, const struct control_request *q, struct buf *reply)
 {
 	struct exec *x = arg;
 	struct elector_status st;
@@ -420,15 +421,16 @@ static void on_control(void *arg, const struct control_request *q, struct buf *r
 		buf_fini(&text);
 	} else if (strcmp(q->command, "resign") == 0) {
 		buf_adds(reply, "{\"ok\":true}");
-		tell(x, (struct term_event){ .kind = TERM_EV_RESIGN,
-		                             .sit_out = q->seconds < 0 ? NSEC_NEVER
-		                                                       : (nsec)(q->seconds * (double)NSEC_PER_SEC) });
+		exec_tell(x,
+		          (struct term_event){ .kind = TERM_EV_RESIGN,
+		                               .sit_out = q->seconds < 0 ? NSEC_NEVER
+		                                                         : (nsec)(q->seconds * (double)NSEC_PER_SEC) });
 	} else {
 		control_refuse(reply, "\"%s\" is not for a command under `lunarch exec`", q->command);
 	}
 }
 
-static void list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
 {
 	struct exec *x = arg;
 	struct elector_status st;
@@ -441,15 +443,15 @@ static void list_elections(void *arg, void (*each)(void *each_arg, const struct 
 }
 
 static const struct program_ops program_ops = {
-	.signal = on_signal,
-	.look = on_look,
-	.control = on_control,
-	.elections = list_elections,
+	.signal = exec_on_signal,
+	.look = exec_on_look,
+	.control = exec_on_control,
+	.elections = exec_list_elections,
 };
 
 /* ---- the command line ---- */
 
-static int check_arguments(struct exec *x, const char **lock)
+static int exec_check_arguments(struct exec *x, const char **lock)
 {
 	*lock = x->options.value[OPTION_LEADER_ELECT].number ? options_text(&x->options, OPTION_LOCK, NULL) : "none:";
 	if (!**lock)
@@ -462,7 +464,7 @@ static int check_arguments(struct exec *x, const char **lock)
 	return -1;
 }
 
-static int open_elector(struct exec *x, const char *lock, struct err *err)
+static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 {
 	const struct options *o = &x->options;
 	struct elector_config c = {
@@ -482,7 +484,7 @@ static int open_elector(struct exec *x, const char *lock, struct err *err)
 }
 
 /* Waiting for the lock that our own caller holds would never end. */
-static bool nested(const struct exec *x)
+static bool exec_nested(const struct exec *x)
 {
 	const char *held = getenv("LUNARCH_TERM_LOCK");
 	struct elector_status st;
@@ -491,11 +493,11 @@ static bool nested(const struct exec *x)
 	return held && strcmp(held, st.lock) == 0;
 }
 
-static void make_timers(struct exec *x)
+static void exec_make_timers(struct exec *x)
 {
-	ev_timer_init(&x->patience, on_patience, 0., 0.);
-	ev_timer_init(&x->hold, on_hold, 0., 0.);
-	ev_timer_init(&x->grace, on_grace, 0., 0.);
+	ev_timer_init(&x->patience, exec_on_patience, 0., 0.);
+	ev_timer_init(&x->hold, exec_on_hold, 0., 0.);
+	ev_timer_init(&x->grace, exec_on_grace, 0., 0.);
 	x->patience.data = x->hold.data = x->grace.data = x;
 	x->at_least =
 		options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
@@ -505,7 +507,7 @@ static void make_timers(struct exec *x)
 	ev_timer_start(x->program.loop, &x->patience);
 }
 
-static int hold_and_run(struct exec *x, const char *lock)
+static int exec_hold_and_run(struct exec *x, const char *lock)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
 	struct err err;
@@ -516,10 +518,10 @@ static int hold_and_run(struct exec *x, const char *lock)
 	if (program_init(&x->program, &x->options, signals, &program_ops, x, &err) < 0)
 		return command_fail(COMMAND_EXEC, EXIT_UNREACHABLE, "%s", err.text);
 	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false);
-	make_timers(x);
-	if (open_elector(x, lock, &err) < 0) {
+	exec_make_timers(x);
+	if (exec_open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
-	} else if (nested(x)) {
+	} else if (exec_nested(x)) {
 		status = command_fail(COMMAND_EXEC, EXIT_USAGE,
 		                      "this already runs under the lock %s (LUNARCH_TERM_LOCK says so): it would "
 		                      "wait for itself for ever",
@@ -545,6 +547,6 @@ int cmd_exec(int argc, char **argv)
 	int status = command_begin(&x.options, COMMAND_EXEC, argc, argv);
 
 	if (status < 0)
-		status = check_arguments(&x, &lock);
-	return status >= 0 ? status : hold_and_run(&x, lock);
+		status = exec_check_arguments(&x, &lock);
+	return status >= 0 ? status : exec_hold_and_run(&x, lock);
 }

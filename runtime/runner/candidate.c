@@ -24,39 +24,39 @@ static struct term_context candidate_context(void *arg)
 	};
 }
 
-static struct supervisor *supervisor_of(void *arg)
+static struct supervisor *candidate_supervisor(void *arg)
 {
 	return ((struct candidate *)arg)->worker_set->supervisor;
 }
 
 static struct page *candidate_page(void *arg)
 {
-	return supervisor_page(supervisor_of(arg));
+	return supervisor_page(candidate_supervisor(arg));
 }
 
 static void candidate_send(void *arg, const struct buf *m)
 {
-	supervisor_send(supervisor_of(arg), m);
+	supervisor_send(candidate_supervisor(arg), m);
 }
 
 static void candidate_poke(void *arg)
 {
-	supervisor_poke(supervisor_of(arg));
+	supervisor_poke(candidate_supervisor(arg));
 }
 
 static void candidate_interrupt(void *arg)
 {
-	supervisor_interrupt(supervisor_of(arg));
+	supervisor_interrupt(candidate_supervisor(arg));
 }
 
 static void candidate_sweep(void *arg, uint64_t term)
 {
-	supervisor_sweep(supervisor_of(arg), ((struct candidate *)arg)->index, term);
+	supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term);
 }
 
 static void candidate_kill_worker(void *arg)
 {
-	supervisor_kill(supervisor_of(arg));
+	supervisor_kill(candidate_supervisor(arg));
 }
 
 static void candidate_timer(void *arg, nsec after)

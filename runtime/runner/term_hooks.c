@@ -21,13 +21,13 @@ void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nse
 
 /* ---- parts of an answer ---- */
 
-static void note(struct term_actions *a, enum term_note what)
+static void actions_note(struct term_actions *a, enum term_note what)
 {
 	a->set |= TERM_DO_LOG;
 	a->note = what;
 }
 
-static void end_term(struct term_actions *a, enum lease_reason reason, nsec sit_out, nsec grace)
+static void actions_end(struct term_actions *a, enum lease_reason reason, nsec sit_out, nsec grace)
 {
 	a->set |= TERM_DO_END;
 	a->reason = reason;
@@ -35,21 +35,21 @@ static void end_term(struct term_actions *a, enum lease_reason reason, nsec sit_
 	a->grace = grace;
 }
 
-static void set_timer(struct term_hooks *h, nsec after, struct term_actions *a)
+static void hooks_set_timer(struct term_hooks *h, nsec after, struct term_actions *a)
 {
 	h->timing = true;
 	a->set |= TERM_DO_TIMER;
 	a->after = after;
 }
 
-static void report_stopped(bool reaped, struct term_actions *a)
+static void actions_report(bool reaped, struct term_actions *a)
 {
 	a->set |= TERM_DO_REPORT;
 	a->reaped = reaped;
 }
 
-static void answer_save(uint64_t term, uint64_t save, enum term_saved how, const struct term_event *e,
-                        struct term_actions *a)
+static void actions_answer_save(uint64_t term, uint64_t save, enum term_saved how, const struct term_event *e,
+                                struct term_actions *a)
 {
 	if (!e->now.ready)
 		return;
@@ -60,7 +60,7 @@ static void answer_save(uint64_t term, uint64_t save, enum term_saved how, const
 }
 
 /* The term is over: nothing of it runs (reaped), or something that cannot be killed. */
-static void close_term(struct term_hooks *h, bool reaped, const struct term_event *e, struct term_actions *a)
+static void hooks_close(struct term_hooks *h, bool reaped, const struct term_event *e, struct term_actions *a)
 {
 	bool hooked = h->state != TERM_NONE;
 	bool again = h->let_go && !h->paused && !e->now.ending && e->now.ready;
@@ -71,7 +71,7 @@ static void close_term(struct term_hooks *h, bool reaped, const struct term_even
 	a->set |= TERM_DO_TIMER_OFF;
 	if (hooked)
 		a->set |= TERM_DO_OVER;
-	report_stopped(reaped, a);
+	actions_report(reaped, a);
 	if (again)
 		a->set |= TERM_DO_CAMPAIGN;
 	if (hooked && h->finished)
@@ -81,10 +81,10 @@ static void close_term(struct term_hooks *h, bool reaped, const struct term_even
 /* ---- the elector ---- */
 
 /* There may be nobody to lead: a write that had been given up has landed. */
-static void on_lead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_lead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (!e->now.ready || h->state != TERM_NONE) {
-		end_term(a, LEASE_WORKER, term_back_off(++h->failures), 0);
+		actions_end(a, LEASE_WORKER, term_back_off(++h->failures), 0);
 		return;
 	}
 	h->state = TERM_LEADING;
@@ -98,7 +98,7 @@ static void on_lead(struct term_hooks *h, const struct term_event *e, struct ter
 }
 
 /* A later deadline the guard finds when it looks at the one it knows. */
-static void on_deadline(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_deadline(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	bool nearer = e->kill.boot < h->kill.boot || e->kill.raw < h->kill.raw;
 
@@ -110,25 +110,25 @@ static void on_deadline(struct term_hooks *h, const struct term_event *e, struct
 	a->kill = e->kill;
 }
 
-static void on_refused(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_refused(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e;
 	if (h->state == TERM_LEADING)
-		end_term(a, LEASE_EXPIRED, 0, 0);
+		actions_end(a, LEASE_EXPIRED, 0, 0);
 }
 
 /* It may come twice for a term: once more, with less time, when the lease is lost while it is held. */
-static void on_stop(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_stop(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (h->let_go) { /* of a term that was never led */
-		report_stopped(true, a);
+		actions_report(true, a);
 		return;
 	}
 	h->reason = e->reason;
 	switch (h->state) {
 	case TERM_NONE:
 	case TERM_GONE:
-		close_term(h, true, e, a);
+		hooks_close(h, true, e, a);
 		return;
 	case TERM_LEADING:
 	case TERM_STOPPING:
@@ -145,7 +145,7 @@ static void on_stop(struct term_hooks *h, const struct term_event *e, struct ter
 	}
 }
 
-static void on_ask(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_ask(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (!e->now.ready)
 		return; /* no answer is a no */
@@ -154,15 +154,15 @@ static void on_ask(struct term_hooks *h, const struct term_event *e, struct term
 }
 
 /* Good or not, it counts for this save and all before it. One before the worker's was a dead worker's. */
-static void on_saved(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_saved(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (!h->save || e->save < h->save_number)
 		return;
-	answer_save(h->term, h->save, e->good ? TERM_SAVED_GOOD : TERM_SAVED_NOT, e, a);
+	actions_answer_save(h->term, h->save, e->good ? TERM_SAVED_GOOD : TERM_SAVED_NOT, e, a);
 	h->save = 0;
 }
 
-static void on_finished(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_finished(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e;
 	h->finished = true;
@@ -171,17 +171,17 @@ static void on_finished(struct term_hooks *h, const struct term_event *e, struct
 
 /* ---- the worker ---- */
 
-static void on_answer(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_answer(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->ask != h->ask)
 		return;
 	if (!e->yes)
-		note(a, TERM_NOTE_MAY_NOT_LEAD);
+		actions_note(a, TERM_NOTE_MAY_NOT_LEAD);
 	a->set |= TERM_DO_ANSWER;
 	a->yes = e->yes;
 }
 
-static void on_stopped(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_stopped(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term || (h->state != TERM_STOPPING && h->state != TERM_CLEANING))
 		return;
@@ -189,7 +189,7 @@ static void on_stopped(struct term_hooks *h, const struct term_event *e, struct 
 	a->set |= TERM_DO_SWEEP;
 }
 
-static nsec time_to_sit_out(struct term_hooks *h, const struct term_event *e)
+static nsec hooks_sitting_out(struct term_hooks *h, const struct term_event *e)
 {
 	if (e->sit_out_ms >= 0)
 		return e->sit_out_ms < INT64_MAX / NSEC_PER_MS ? e->sit_out_ms * NSEC_PER_MS : NSEC_NEVER - 1;
@@ -199,21 +199,21 @@ static nsec time_to_sit_out(struct term_hooks *h, const struct term_event *e)
 	return term_back_off(h->failures);
 }
 
-static void on_ends(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_ends(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term || h->state != TERM_LEADING)
 		return;
 	h->hook_errors += e->reason == LEASE_ERROR;
-	note(a, TERM_NOTE_SCRIPT_ENDS);
-	end_term(a, e->reason, time_to_sit_out(h, e), 0);
+	actions_note(a, TERM_NOTE_SCRIPT_ENDS);
+	actions_end(a, e->reason, hooks_sitting_out(h, e), 0);
 }
 
 /* A term's last save may overtake an earlier one that is still on its way: it has all that the earlier one had. */
-static void on_save(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_save(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term ||
 	    (h->state != TERM_LEADING && h->state != TERM_STOPPING && h->state != TERM_CLEANING)) {
-		answer_save(e->term, e->save, TERM_SAVED_NOT, e, a);
+		actions_answer_save(e->term, e->save, TERM_SAVED_NOT, e, a);
 		return;
 	}
 	h->save = e->save;
@@ -222,34 +222,34 @@ static void on_save(struct term_hooks *h, const struct term_event *e, struct ter
 	a->save = h->save_number;
 }
 
-static void on_save_failed(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_save_failed(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	answer_save(h->term, h->save, TERM_SAVED_REFUSED, e, a);
+	actions_answer_save(h->term, h->save, TERM_SAVED_REFUSED, e, a);
 	h->save = 0;
 }
 
 /* ---- processes ---- */
 
 /* Nobody can say whose an unattributed process is, so everybody's term ends with it. */
-static void on_swept(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_swept(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term || h->state != TERM_SWEEPING)
 		return;
 	if (!e->clean) {
-		note(a, TERM_NOTE_LEFTOVER);
+		actions_note(a, TERM_NOTE_LEFTOVER);
 		a->set |= TERM_DO_KILL;
 		return;
 	}
 	a->set |= TERM_DO_PAGE_IDLE;
-	close_term(h, true, e, a);
+	hooks_close(h, true, e, a);
 }
 
-static bool owes_hook(const struct term_hooks *h, const struct term_event *e)
+static bool hooks_owe(const struct term_hooks *h, const struct term_event *e)
 {
 	return h->has_on_stopped && h->cleanups < CLEANUPS_MAX && !e->now.killing && h->state != TERM_SWEEPING;
 }
 
-static void on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	bool leading = h->state == TERM_LEADING, owed = h->state == TERM_OWED;
 
@@ -257,29 +257,29 @@ static void on_dead(struct term_hooks *h, const struct term_event *e, struct ter
 	if (h->state == TERM_NONE)
 		return;
 	if (!e->reaped) {
-		close_term(h, false, e, a);
+		hooks_close(h, false, e, a);
 		return;
 	}
-	if (h->state == TERM_GONE || (owed && owes_hook(h, e))) /* a replacement, before it could begin */
+	if (h->state == TERM_GONE || (owed && hooks_owe(h, e))) /* a replacement, before it could begin */
 		return;
 	if (!owed)
 		h->reason = h->state == TERM_STOPPING && e->late ? LEASE_KILLED : LEASE_WORKER;
 	a->set |= TERM_DO_PAGE_IDLE;
-	if (owes_hook(h, e)) {
+	if (hooks_owe(h, e)) {
 		h->state = TERM_OWED;
-		note(a, TERM_NOTE_OWED);
+		actions_note(a, TERM_NOTE_OWED);
 		if (!h->timing)
-			set_timer(h, e->now.ending ? h->shutdown_grace : h->grace, a);
+			hooks_set_timer(h, e->now.ending ? h->shutdown_grace : h->grace, a);
 	} else if (leading) {
 		h->state = TERM_GONE;
 	} else {
-		close_term(h, true, e, a);
+		hooks_close(h, true, e, a);
 	}
 	if (leading)
-		end_term(a, LEASE_WORKER, term_back_off(++h->failures), h->state == TERM_OWED ? 2 * h->grace : 0);
+		actions_end(a, LEASE_WORKER, term_back_off(++h->failures), h->state == TERM_OWED ? 2 * h->grace : 0);
 }
 
-static void clean_up(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_clean_up(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	h->state = TERM_CLEANING;
 	h->cleanups++;
@@ -288,50 +288,50 @@ static void clean_up(struct term_hooks *h, const struct term_event *e, struct te
 	a->kill = instant_add(e->at, h->grace);
 	a->held = false;
 	a->reason = h->reason;
-	set_timer(h, h->grace, a);
+	hooks_set_timer(h, h->grace, a);
 }
 
-static void on_ready(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_ready(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (h->state == TERM_OWED)
-		clean_up(h, e, a);
+		hooks_clean_up(h, e, a);
 	if (!h->paused && !h->let_go)
 		a->set |= TERM_DO_CAMPAIGN;
 }
 
 /* No replacement has come (the script may not load any more): nobody shall wait for that. The hook is still owed, and
  * run when there is one; until then this candidate stays out. */
-static void let_go(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_let_go(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->now.ending || e->now.once) {
-		note(a, TERM_NOTE_DROPPED);
-		close_term(h, true, e, a);
+		actions_note(a, TERM_NOTE_DROPPED);
+		hooks_close(h, true, e, a);
 		return;
 	}
-	note(a, TERM_NOTE_LATE);
+	actions_note(a, TERM_NOTE_LATE);
 	h->let_go = true;
 	a->set |= TERM_DO_PAUSE;
 	a->why = "there is no worker";
-	report_stopped(true, a);
+	actions_report(true, a);
 }
 
-static void on_timer(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_timer(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	h->timing = false;
 	if (h->state == TERM_OWED)
-		let_go(h, e, a);
+		hooks_let_go(h, e, a);
 	else if (h->state == TERM_CLEANING)
 		a->set |= TERM_DO_KILL;
 }
 
 /* ---- orders ---- */
 
-static void on_resign(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_resign(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	end_term(a, LEASE_RESIGNED, e->sit_out == NSEC_NEVER ? h->lease : e->sit_out, 0);
+	actions_end(a, LEASE_RESIGNED, e->sit_out == NSEC_NEVER ? h->lease : e->sit_out, 0);
 }
 
-static void on_pause(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_pause(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e;
 	h->paused = true;
@@ -339,30 +339,30 @@ static void on_pause(struct term_hooks *h, const struct term_event *e, struct te
 	a->why = "by an operator";
 }
 
-static void on_resume(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_resume(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	h->paused = false;
 	if (e->now.ready && !h->let_go)
 		a->set |= TERM_DO_CAMPAIGN;
 }
 
-static void on_end(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_end(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (h->state == TERM_OWED) {
-		set_timer(h, h->shutdown_grace, a);
+		hooks_set_timer(h, h->shutdown_grace, a);
 		a->set |= TERM_DO_HURRY;
 	}
-	end_term(a, e->reason, NSEC_NEVER, h->shutdown_grace);
+	actions_end(a, e->reason, NSEC_NEVER, h->shutdown_grace);
 }
 
-static void on_kill(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_kill(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	end_term(a, LEASE_SHUTDOWN, NSEC_NEVER, 1);
+	actions_end(a, LEASE_SHUTDOWN, NSEC_NEVER, 1);
 	if (!e->now.running && h->state == TERM_OWED)
-		close_term(h, true, e, a);
+		hooks_close(h, true, e, a);
 }
 
-static void on_reload(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_reload(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e;
 	if (h->state != TERM_NONE)
@@ -371,14 +371,14 @@ static void on_reload(struct term_hooks *h, const struct term_event *e, struct t
 
 /* ---- a command ---- */
 
-static void on_exited(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_exited(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e, (void)a;
 	if (h->state == TERM_LEADING)
 		h->state = TERM_GONE;
 }
 
-static void on_started(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+static void hooks_on_started(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e, (void)a;
 	if (h->state == TERM_GONE)
@@ -386,14 +386,18 @@ static void on_started(struct term_hooks *h, const struct term_event *e, struct 
 }
 
 static void (*const handlers[])(struct term_hooks *h, const struct term_event *e, struct term_actions *a) = {
-	[TERM_EV_LEAD] = on_lead,         [TERM_EV_DEADLINE] = on_deadline, [TERM_EV_REFUSED] = on_refused,
-	[TERM_EV_STOP] = on_stop,         [TERM_EV_ASK] = on_ask,           [TERM_EV_SAVED] = on_saved,
-	[TERM_EV_FINISHED] = on_finished, [TERM_EV_ANSWER] = on_answer,     [TERM_EV_STOPPED] = on_stopped,
-	[TERM_EV_ENDS] = on_ends,         [TERM_EV_SAVE] = on_save,         [TERM_EV_SAVE_FAILED] = on_save_failed,
-	[TERM_EV_SWEPT] = on_swept,       [TERM_EV_DEAD] = on_dead,         [TERM_EV_READY] = on_ready,
-	[TERM_EV_TIMER] = on_timer,       [TERM_EV_RESIGN] = on_resign,     [TERM_EV_PAUSE] = on_pause,
-	[TERM_EV_RESUME] = on_resume,     [TERM_EV_END] = on_end,           [TERM_EV_KILL] = on_kill,
-	[TERM_EV_RELOAD] = on_reload,     [TERM_EV_EXITED] = on_exited,     [TERM_EV_STARTED] = on_started,
+	[TERM_EV_LEAD] = hooks_on_lead,         [TERM_EV_DEADLINE] = hooks_on_deadline,
+	[TERM_EV_REFUSED] = hooks_on_refused,   [TERM_EV_STOP] = hooks_on_stop,
+	[TERM_EV_ASK] = hooks_on_ask,           [TERM_EV_SAVED] = hooks_on_saved,
+	[TERM_EV_FINISHED] = hooks_on_finished, [TERM_EV_ANSWER] = hooks_on_answer,
+	[TERM_EV_STOPPED] = hooks_on_stopped,   [TERM_EV_ENDS] = hooks_on_ends,
+	[TERM_EV_SAVE] = hooks_on_save,         [TERM_EV_SAVE_FAILED] = hooks_on_save_failed,
+	[TERM_EV_SWEPT] = hooks_on_swept,       [TERM_EV_DEAD] = hooks_on_dead,
+	[TERM_EV_READY] = hooks_on_ready,       [TERM_EV_TIMER] = hooks_on_timer,
+	[TERM_EV_RESIGN] = hooks_on_resign,     [TERM_EV_PAUSE] = hooks_on_pause,
+	[TERM_EV_RESUME] = hooks_on_resume,     [TERM_EV_END] = hooks_on_end,
+	[TERM_EV_KILL] = hooks_on_kill,         [TERM_EV_RELOAD] = hooks_on_reload,
+	[TERM_EV_EXITED] = hooks_on_exited,     [TERM_EV_STARTED] = hooks_on_started,
 };
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e)

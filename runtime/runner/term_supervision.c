@@ -6,12 +6,12 @@
 
 #define CHECKPOINT_SENT_MAX (4 * RECORD_CHECKPOINT_MAX) /* numbers may get longer on their way through a store */
 
-static struct page_slot *slot_of(const struct term_supervision *t)
+static struct page_slot *supervision_slot(const struct term_supervision *t)
 {
 	return &t->ops->page(t->arg)->slot[t->slot];
 }
 
-static struct log_about about(const struct term_supervision *t)
+static struct log_about supervision_about(const struct term_supervision *t)
 {
 	struct elector_status st;
 
@@ -32,9 +32,10 @@ const char *term_checkpoint(const char *checkpoint, const struct log_about *abou
 
 /* ---- actions ---- */
 
-static void log_note(const struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+static void supervision_log_note(const struct term_supervision *t, const struct term_actions *a,
+                                 const struct term_event *e)
 {
-	struct log_about of = about(t);
+	struct log_about of = supervision_about(t);
 
 	switch (a->note) {
 	case TERM_NOTE_MAY_NOT_LEAD:
@@ -62,92 +63,93 @@ static void log_note(const struct term_supervision *t, const struct term_actions
 }
 
 /* And frees it. */
-static void send(const struct term_supervision *t, struct buf *m)
+static void supervision_send(const struct term_supervision *t, struct buf *m)
 {
 	t->ops->send(t->arg, m);
 	buf_fini(m);
 }
 
-static void begin_message(const struct term_supervision *t, struct buf *m, enum wire_type type)
+static void supervision_begin_message(const struct term_supervision *t, struct buf *m, enum wire_type type)
 {
 	wire_begin(m, type);
 	wire_u32(m, t->slot);
 }
 
-static void send_lead(const struct term_supervision *t, const char *address)
+static void supervision_send_lead(const struct term_supervision *t, const char *address)
 {
 	struct buf m = { 0 };
-	struct log_about of = about(t);
+	struct log_about of = supervision_about(t);
 
-	begin_message(t, &m, WIRE_LEAD);
+	supervision_begin_message(t, &m, WIRE_LEAD);
 	wire_u64(&m, t->hooks.term);
 	wire_i64(&m, t->hooks.token);
 	wire_str(&m, address);
 	wire_str(&m, term_checkpoint(elector_checkpoint(t->elector), &of));
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void send_stop(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_stop(const struct term_supervision *t, const struct term_actions *a)
 {
 	struct buf m = { 0 };
 
-	begin_message(t, &m, WIRE_STOP);
+	supervision_begin_message(t, &m, WIRE_STOP);
 	wire_u64(&m, t->hooks.term);
 	wire_u8(&m, (uint8_t)a->reason);
 	wire_i64(&m, instant_until(a->kill, clock_now()) / NSEC_PER_MS);
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void send_clean_up(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_clean_up(const struct term_supervision *t, const struct term_actions *a)
 {
 	struct buf m = { 0 };
-	struct log_about of = about(t);
+	struct log_about of = supervision_about(t);
 
-	begin_message(t, &m, WIRE_CLEANUP);
+	supervision_begin_message(t, &m, WIRE_CLEANUP);
 	wire_u64(&m, t->hooks.term);
 	wire_i64(&m, t->hooks.token);
 	wire_u8(&m, (uint8_t)a->reason);
 	wire_i64(&m, a->after / NSEC_PER_MS);
 	wire_str(&m, term_checkpoint(elector_checkpoint(t->elector), &of));
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void send_ask(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_ask(const struct term_supervision *t, const struct term_actions *a)
 {
 	struct buf m = { 0 };
 
-	begin_message(t, &m, WIRE_ASK);
+	supervision_begin_message(t, &m, WIRE_ASK);
 	wire_u64(&m, a->ask);
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void send_saved(const struct term_supervision *t, const struct term_actions *a, const char *why)
+static void supervision_send_saved(const struct term_supervision *t, const struct term_actions *a, const char *why)
 {
 	static const enum wire_saved how[] = { [TERM_SAVED_NOT] = WIRE_SAVED_NOT,
 		                               [TERM_SAVED_GOOD] = WIRE_SAVED_GOOD,
 		                               [TERM_SAVED_REFUSED] = WIRE_SAVED_REFUSED };
 	struct buf m = { 0 };
 
-	begin_message(t, &m, WIRE_SAVED);
+	supervision_begin_message(t, &m, WIRE_SAVED);
 	wire_u64(&m, a->saved_term);
 	wire_u64(&m, a->save);
 	wire_u8(&m, (uint8_t)how[a->how]);
 	wire_str(&m, why);
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void tell_worker(const struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+static void supervision_tell_worker(const struct term_supervision *t, const struct term_actions *a,
+                                    const struct term_event *e)
 {
 	if (a->set & TERM_DO_LEAD)
-		send_lead(t, e->address);
+		supervision_send_lead(t, e->address);
 	if (a->set & TERM_DO_STOP)
-		send_stop(t, a);
+		supervision_send_stop(t, a);
 	if (a->set & TERM_DO_CLEAN_UP)
-		send_clean_up(t, a);
+		supervision_send_clean_up(t, a);
 	if (a->set & TERM_DO_ASK)
-		send_ask(t, a);
+		supervision_send_ask(t, a);
 	if (a->set & TERM_DO_SAVED)
-		send_saved(t, a, e->text ? e->text : "");
+		supervision_send_saved(t, a, e->text ? e->text : "");
 	if (a->set & TERM_DO_INTERRUPT && t->ops->interrupt)
 		t->ops->interrupt(t->arg);
 	if (a->set & TERM_DO_SWEEP)
@@ -157,7 +159,7 @@ static void tell_worker(const struct term_supervision *t, const struct term_acti
 }
 
 /* false: the page did not take the new deadlines. */
-static bool write_page(const struct term_supervision *t, const struct term_actions *a)
+static bool supervision_write_page(const struct term_supervision *t, const struct term_actions *a)
 {
 	bool taken = true;
 
@@ -166,17 +168,17 @@ static bool write_page(const struct term_supervision *t, const struct term_actio
 	if (a->set & TERM_DO_PAGE_BEGIN)
 		page_begin(t->ops->page(t->arg), t->slot, t->hooks.term, t->hooks.token, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_EXTEND)
-		taken = page_extend(slot_of(t), t->hooks.term, a->end, a->kill);
+		taken = page_extend(supervision_slot(t), t->hooks.term, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_STOP)
-		page_stop(slot_of(t), a->held, a->kill);
+		page_stop(supervision_slot(t), a->held, a->kill);
 	if (a->set & TERM_DO_PAGE_IDLE)
-		page_idle(slot_of(t));
+		page_idle(supervision_slot(t));
 	if (a->set & TERM_DO_POKE && t->ops->poke)
 		t->ops->poke(t->arg);
 	return taken;
 }
 
-static void save(struct term_supervision *t, uint64_t number, const char *checkpoint)
+static void supervision_save(struct term_supervision *t, uint64_t number, const char *checkpoint)
 {
 	struct err err;
 
@@ -184,12 +186,13 @@ static void save(struct term_supervision *t, uint64_t number, const char *checkp
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SAVE_FAILED, .text = err.text });
 }
 
-static void tell_elector(struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
+static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,
+                                     const struct term_event *e)
 {
 	if (a->set & TERM_DO_ANSWER)
 		elector_answer(t->elector, a->yes, e->address);
 	if (a->set & TERM_DO_SAVE)
-		save(t, a->save, e->checkpoint);
+		supervision_save(t, a->save, e->checkpoint);
 	if (a->set & TERM_DO_END)
 		elector_end(t->elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_NEXT_TERM)
@@ -208,11 +211,11 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	e.now = t->ops->context(t->arg);
 	struct term_actions a = term_hooks_step(&t->hooks, &e);
 	if (a.set & TERM_DO_LOG)
-		log_note(t, &a, &e);
+		supervision_log_note(t, &a, &e);
 	if (a.set & TERM_DO_TIMER_OFF)
 		t->ops->timer(t->arg, NSEC_NEVER);
-	bool taken = write_page(t, &a);
-	tell_worker(t, &a, &e);
+	bool taken = supervision_write_page(t, &a);
+	supervision_tell_worker(t, &a, &e);
 	if (a.set & TERM_DO_TIMER)
 		t->ops->timer(t->arg, a.after);
 	if (a.set & TERM_DO_HURRY && t->ops->hurry)
@@ -221,7 +224,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 		t->ops->began(t->arg);
 	if (a.set & TERM_DO_OVER && t->ops->over)
 		t->ops->over(t->arg);
-	tell_elector(t, &a, &e);
+	supervision_tell_elector(t, &a, &e);
 	if (!taken)
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_REFUSED });
 	if (a.set & TERM_DO_FINISHED)
@@ -230,7 +233,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 
 /* ---- the elector ---- */
 
-static void on_lead(void *arg, const struct elector_term *term)
+static void supervision_on_lead(void *arg, const struct elector_term *term)
 {
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_LEAD,
 	                                                .term = term->term,
@@ -240,56 +243,56 @@ static void on_lead(void *arg, const struct elector_term *term)
 	                                                .address = term->address });
 }
 
-static void on_deadline(void *arg, struct instant end, struct instant kill)
+static void supervision_on_deadline(void *arg, struct instant end, struct instant kill)
 {
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
 }
 
-static void on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
+static void supervision_on_stop(void *arg, enum lease_reason reason, bool held, struct instant stop_by)
 {
 	term_supervision_tell(
 		arg, (struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = stop_by });
 }
 
-static void on_leader(void *arg, const struct elector_leader *l)
+static void supervision_on_leader(void *arg, const struct elector_leader *l)
 {
 	struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
 	if (!t->ops->context(t->arg).ready)
 		return;
-	begin_message(t, &m, WIRE_LEADER);
+	supervision_begin_message(t, &m, WIRE_LEADER);
 	wire_str(&m, l->identity);
 	wire_str(&m, l->address);
 	wire_i64(&m, l->token);
 	wire_u8(&m, l->self);
 	wire_str(&m, l->previous);
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void on_no_leader(void *arg, const char *previous)
+static void supervision_on_no_leader(void *arg, const char *previous)
 {
 	struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
 	if (!t->ops->context(t->arg).ready)
 		return;
-	begin_message(t, &m, WIRE_NO_LEADER);
+	supervision_begin_message(t, &m, WIRE_NO_LEADER);
 	wire_str(&m, previous);
-	send(t, &m);
+	supervision_send(t, &m);
 }
 
-static void on_ask(void *arg)
+static void supervision_on_ask(void *arg)
 {
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_ASK });
 }
 
-static void on_saved(void *arg, uint64_t number, bool good)
+static void supervision_on_saved(void *arg, uint64_t number, bool good)
 {
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_SAVED, .save = number, .good = good });
 }
 
-static void on_renewed(void *arg, nsec took)
+static void supervision_on_renewed(void *arg, nsec took)
 {
 	struct term_supervision *t = arg;
 
@@ -297,9 +300,9 @@ static void on_renewed(void *arg, nsec took)
 		t->ops->renewed(t->arg, took);
 }
 
-static void on_finished(void *arg, bool left)
+static void supervision_on_finished(void *arg, bool left)
 {
-	struct log_about of = about(arg);
+	struct log_about of = supervision_about(arg);
 
 	if (left)
 		log_event(LOG_WARN, &of, "left_to_expire", "the lease was not released: others wait it out");
@@ -307,20 +310,20 @@ static void on_finished(void *arg, bool left)
 }
 
 const struct elector_callbacks term_elector_callbacks = {
-	.lead = on_lead,
-	.deadline = on_deadline,
-	.stop = on_stop,
-	.leader = on_leader,
-	.no_leader = on_no_leader,
-	.ask = on_ask,
-	.saved = on_saved,
-	.renewed = on_renewed,
-	.finished = on_finished,
+	.lead = supervision_on_lead,
+	.deadline = supervision_on_deadline,
+	.stop = supervision_on_stop,
+	.leader = supervision_on_leader,
+	.no_leader = supervision_on_no_leader,
+	.ask = supervision_on_ask,
+	.saved = supervision_on_saved,
+	.renewed = supervision_on_renewed,
+	.finished = supervision_on_finished,
 };
 
 /* ---- the worker ---- */
 
-static struct term_event read_answer(struct wire *w)
+static struct term_event event_of_answer(struct wire *w)
 {
 	struct term_event e = { .kind = TERM_EV_ANSWER, .ask = wire_get_u64(w), .yes = false };
 
@@ -330,7 +333,7 @@ static struct term_event read_answer(struct wire *w)
 	return e;
 }
 
-static struct term_event read_end(struct wire *w)
+static struct term_event event_of_end(struct wire *w)
 {
 	struct term_event e = { .kind = TERM_EV_ENDS, .term = wire_get_u64(w) };
 
@@ -340,7 +343,7 @@ static struct term_event read_end(struct wire *w)
 	return e;
 }
 
-static struct term_event read_save(struct wire *w)
+static struct term_event event_of_save(struct wire *w)
 {
 	struct term_event e = { .kind = TERM_EV_SAVE, .term = wire_get_u64(w) };
 
@@ -354,13 +357,13 @@ void term_supervision_message(struct term_supervision *t, enum wire_type type, s
 	struct term_event e;
 
 	if (type == WIRE_ANSWER)
-		e = read_answer(w);
+		e = event_of_answer(w);
 	else if (type == WIRE_STOPPED)
 		e = (struct term_event){ .kind = TERM_EV_STOPPED, .term = wire_get_u64(w) };
 	else if (type == WIRE_END)
-		e = read_end(w);
+		e = event_of_end(w);
 	else if (type == WIRE_SAVE)
-		e = read_save(w);
+		e = event_of_save(w);
 	else
 		return;
 	if (wire_done(w))
@@ -374,7 +377,7 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 	struct term_event e = { .kind = TERM_EV_DEAD, .reaped = reaped };
 
 	if (t->hooks.state == TERM_STOPPING) {
-		struct page_slot *s = slot_of(t);
+		struct page_slot *s = supervision_slot(t);
 		struct instant kill = { .boot = s->kill_boot, .raw = s->kill_raw };
 		e.late = kill.boot && instant_passed(kill, clock_now());
 	}

@@ -11,7 +11,7 @@
 
 /* ---- messages ---- */
 
-static void put_mail(struct mailbox *b, const struct buf *m)
+static void mailbox_put(struct mailbox *b, const struct buf *m)
 {
 	struct mail *mail = mem_zero(sizeof *mail + m->len);
 
@@ -23,7 +23,7 @@ static void put_mail(struct mailbox *b, const struct buf *m)
 	b->end = &mail->next;
 }
 
-static struct mail *take_mail(struct mailbox *b)
+static struct mail *mailbox_take(struct mailbox *b)
 {
 	struct mail *mail = b->first;
 
@@ -32,25 +32,25 @@ static struct mail *take_mail(struct mailbox *b)
 	return mail;
 }
 
-static void burn_mail(struct mailbox *b)
+static void mailbox_empty(struct mailbox *b)
 {
 	struct mail *mail;
 
-	while ((mail = take_mail(b)))
+	while ((mail = mailbox_take(b)))
 		free(mail);
 }
 
 /* And frees it. */
-static void tell(struct sim_node *n, struct buf *m)
+static void node_tell(struct sim_node *n, struct buf *m)
 {
 	if (n->script)
-		put_mail(&n->to_script, m);
+		mailbox_put(&n->to_script, m);
 	buf_fini(m);
 }
 
 /* ---- what a term's supervision calls: as in candidate.c, but there are no processes ---- */
 
-static struct term_context candidate_context(void *arg)
+static struct term_context sim_candidate_context(void *arg)
 {
 	const struct sim_node *n = ((struct sim_candidate *)arg)->node;
 
@@ -62,35 +62,35 @@ static struct term_context candidate_context(void *arg)
 	};
 }
 
-static struct page *candidate_page(void *arg)
+static struct page *sim_candidate_page(void *arg)
 {
 	return ((struct sim_candidate *)arg)->node->page;
 }
 
-static void candidate_send(void *arg, const struct buf *m)
+static void sim_candidate_send(void *arg, const struct buf *m)
 {
-	put_mail(&((struct sim_candidate *)arg)->node->to_script, m);
+	mailbox_put(&((struct sim_candidate *)arg)->node->to_script, m);
 }
 
 /* What a script starts here are stubs, which end when they are told to: nothing is ever left of a term. */
-static void candidate_sweep(void *arg, uint64_t term)
+static void sim_candidate_sweep(void *arg, uint64_t term)
 {
 	((struct sim_candidate *)arg)->sweeping = term;
 }
 
-static void candidate_kill_worker(void *arg)
+static void sim_candidate_kill_worker(void *arg)
 {
 	((struct sim_candidate *)arg)->node->kill_due = true;
 }
 
-static void candidate_on_timer(struct timer *t)
+static void sim_candidate_on_timer(struct timer *t)
 {
 	struct sim_candidate *s = (struct sim_candidate *)((char *)t - offsetof(struct sim_candidate, timer));
 
 	term_supervision_tell(&s->term, (struct term_event){ .kind = TERM_EV_TIMER });
 }
 
-static void candidate_timer(void *arg, nsec after)
+static void sim_candidate_timer(void *arg, nsec after)
 {
 	struct sim_candidate *s = arg;
 
@@ -99,30 +99,30 @@ static void candidate_timer(void *arg, nsec after)
 		timer_start(&s->node->time, &s->timer, (double)after / NSEC_PER_SEC);
 }
 
-static void candidate_began(void *arg)
+static void sim_candidate_began(void *arg)
 {
 	const struct sim_candidate *s = arg;
 
 	sim_check_leaders(s->node->sim, s);
 }
 
-static void candidate_finished(void *arg)
+static void sim_candidate_finished(void *arg)
 {
 	(void)arg; /* settle looks for it */
 }
 
-static const struct term_ops candidate_ops = {
-	.context = candidate_context,
-	.page = candidate_page,
-	.send = candidate_send,
-	.sweep = candidate_sweep,
-	.kill = candidate_kill_worker,
-	.timer = candidate_timer,
-	.began = candidate_began,
-	.finished = candidate_finished,
+static const struct term_ops sim_candidate_ops = {
+	.context = sim_candidate_context,
+	.page = sim_candidate_page,
+	.send = sim_candidate_send,
+	.sweep = sim_candidate_sweep,
+	.kill = sim_candidate_kill_worker,
+	.timer = sim_candidate_timer,
+	.began = sim_candidate_began,
+	.finished = sim_candidate_finished,
 };
 
-static bool sweep(struct sim_candidate *s)
+static bool sim_candidate_swept(struct sim_candidate *s)
 {
 	uint64_t term = s->sweeping;
 
@@ -135,7 +135,7 @@ static bool sweep(struct sim_candidate *s)
 
 /* ---- what the script says ---- */
 
-static void script_started(struct sim_node *n, struct wire *w)
+static void node_on_started(struct sim_node *n, struct wire *w)
 {
 	if (!wire_get_u8(w)) {
 		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", wire_get_str(w));
@@ -150,7 +150,7 @@ static void script_started(struct sim_node *n, struct wire *w)
 
 /* ---- elections ---- */
 
-static void script_describes(struct sim_node *n, struct wire *w)
+static void node_on_election(struct sim_node *n, struct wire *w)
 {
 	struct wire_election e;
 	struct sim_candidate *s = mem_zero(sizeof *s);
@@ -162,13 +162,13 @@ static void script_describes(struct sim_node *n, struct wire *w)
 	election_settings_copy(&s->settings, &e);
 	s->node = n;
 	s->index = n->candidate_count;
-	s->term = (struct term_supervision){ .ops = &candidate_ops, .arg = s, .slot = s->index };
-	timer_init(&n->time, &s->timer, candidate_on_timer);
+	s->term = (struct term_supervision){ .ops = &sim_candidate_ops, .arg = s, .slot = s->index };
+	timer_init(&n->time, &s->timer, sim_candidate_on_timer);
 	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
 	n->candidates[n->candidate_count++] = s;
 }
 
-static int open_candidate(struct sim_candidate *s, struct err *err)
+static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 {
 	struct sim_node *n = s->node;
 	const struct options *o = &n->sim->options;
@@ -200,13 +200,13 @@ static int open_candidate(struct sim_candidate *s, struct err *err)
 	return s->elector ? 0 : -1;
 }
 
-static void script_loaded(struct sim_node *n)
+static void node_on_loaded(struct sim_node *n)
 {
 	struct buf m = { 0 };
 	struct err err;
 
 	for (uint32_t i = 0; i < n->candidate_count && !n->planned; i++)
-		if (open_candidate(n->candidates[i], &err) < 0) {
+		if (sim_candidate_open(n->candidates[i], &err) < 0) {
 			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
 			return;
 		}
@@ -219,22 +219,22 @@ static void script_loaded(struct sim_node *n)
 		wire_str(&m, n->candidates[i]->url);
 		wire_str(&m, n->name);
 	}
-	tell(n, &m);
+	node_tell(n, &m);
 }
 
-static void script_says(struct sim_node *n, const struct mail *mail)
+static void node_on_mail(struct sim_node *n, const struct mail *mail)
 {
 	struct wire w;
 	enum wire_type type = wire_open(&w, mail->bytes, mail->len);
 
 	if (type == WIRE_ELECTION)
-		script_describes(n, &w);
+		node_on_election(n, &w);
 	else if (type == WIRE_LOADED)
-		script_loaded(n);
+		node_on_loaded(n);
 	else if (type == WIRE_LOAD_FAILED)
 		sim_fail(n->sim, "%s", wire_get_str(&w));
 	else if (type == WIRE_STARTED)
-		script_started(n, &w);
+		node_on_started(n, &w);
 	else if (type == WIRE_EXIT)
 		sim_node_stop(n);
 	if (type != WIRE_ANSWER && type != WIRE_STOPPED && type != WIRE_END && type != WIRE_SAVE)
@@ -247,12 +247,12 @@ static void script_says(struct sim_node *n, const struct mail *mail)
 
 /* ---- running what is ready ---- */
 
-static void script_sends(void *arg, const struct buf *m)
+static void node_script_sends(void *arg, const struct buf *m)
 {
-	put_mail(&((struct sim_node *)arg)->to_elector, m);
+	mailbox_put(&((struct sim_node *)arg)->to_elector, m);
 }
 
-static void script_hears(struct sim_node *n, const struct mail *mail)
+static void node_give_mail(struct sim_node *n, const struct mail *mail)
 {
 	struct wire w;
 	enum wire_type type = wire_open(&w, mail->bytes, mail->len);
@@ -261,9 +261,9 @@ static void script_hears(struct sim_node *n, const struct mail *mail)
 		sim_fail(n->sim, "%s: a message of type %d makes no sense to the script's side", n->name, (int)type);
 }
 
-static void go_down(struct sim_node *n);
+static void node_go_down(struct sim_node *n);
 
-static bool all_finished(const struct sim_node *n)
+static bool node_all_finished(const struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->candidate_count; i++)
 		if (n->candidates[i]->elector &&
@@ -272,48 +272,48 @@ static bool all_finished(const struct sim_node *n)
 	return true;
 }
 
-static void replace_worker(struct sim_node *n);
+static void node_replace_worker(struct sim_node *n);
 
 /* One step. false: there is nothing to do. */
-static bool settle_one(struct sim_node *n)
+static bool node_settle_one(struct sim_node *n)
 {
 	struct mail *mail;
 
 	if (n->kill_due) {
-		replace_worker(n);
+		node_replace_worker(n);
 		return true;
 	}
 	for (uint32_t i = 0; i < n->candidate_count; i++)
-		if (sweep(n->candidates[i]))
+		if (sim_candidate_swept(n->candidates[i]))
 			return true;
 	if (n->script && sched_run(n->script->sched))
 		return true;
-	if ((mail = take_mail(&n->to_elector)))
-		script_says(n, mail);
-	else if (n->script && !n->holding && (mail = take_mail(&n->to_script)))
-		script_hears(n, mail);
+	if ((mail = mailbox_take(&n->to_elector)))
+		node_on_mail(n, mail);
+	else if (n->script && !n->holding && (mail = mailbox_take(&n->to_script)))
+		node_give_mail(n, mail);
 	bool did = mail != NULL;
 	free(mail);
 	return did;
 }
 
 /* environ: each script's scheduler takes it for its own. */
-static void settle(struct sim_node *n)
+static void node_settle(struct sim_node *n)
 {
 	struct sim_node *before = n->sim->current;
 
 	sim_enter(n->sim, n);
-	while (n->up && !n->sim->failed && settle_one(n))
+	while (n->up && !n->sim->failed && node_settle_one(n))
 		;
 	environ = (char **)n->sim->environment;
-	if (n->up && n->leaving && all_finished(n))
-		go_down(n);
+	if (n->up && n->leaving && node_all_finished(n))
+		node_go_down(n);
 	sim_enter(n->sim, before);
 }
 
 /* ---- life and death ---- */
 
-static void load(struct sim_node *n)
+static void node_load(struct sim_node *n)
 {
 	timeline_init_virtual(&n->script_time, &n->sim->now);
 	n->stubs = (struct testing_node){ .testing = n->sim->setup.testing, .name = n->name };
@@ -323,7 +323,7 @@ static void load(struct sim_node *n)
 		.page = n->page,
 		.source = n->sim->setup.script,
 		.args = n->sim->options.rest,
-		.send = script_sends,
+		.send = node_script_sends,
 		.arg = n,
 		.stub = testing_stub,
 		.stub_arg = &n->stubs,
@@ -334,7 +334,7 @@ static void load(struct sim_node *n)
 }
 
 /* Tasks that wait are not told: their process is gone. */
-static void unload(struct sim_node *n)
+static void node_unload(struct sim_node *n)
 {
 	if (!n->script)
 		return;
@@ -344,16 +344,16 @@ static void unload(struct sim_node *n)
 	n->script = NULL;
 	n->ready = false;
 	timeline_fini(&n->script_time);
-	burn_mail(&n->to_script);
-	burn_mail(&n->to_elector);
+	mailbox_empty(&n->to_script);
+	mailbox_empty(&n->to_elector);
 }
 
-static void on_kick(struct timer *t)
+static void node_on_kick(struct timer *t)
 {
 	((struct sim_node *)((char *)t - offsetof(struct sim_node, kick)))->holding = false;
 }
 
-static void set_self(struct sim_node *n)
+static void node_set_self(struct sim_node *n)
 {
 	n->starts++;
 	n->self = (struct proof_self){ .tree_fd = -1, .pid = n->starts };
@@ -369,7 +369,7 @@ void sim_node_start(struct sim_node *n)
 	n->up = true;
 	n->leaving = n->began = n->planned = n->kill_due = false;
 	n->paused_until = 0;
-	set_self(n);
+	node_set_self(n);
 	timeline_init_virtual(&n->time, &n->sim->now);
 	n->env = (struct lock_env){ .loop = n->sim->loop, .timeline = &n->time };
 	n->page = page_new(256, fd, &err);
@@ -380,13 +380,13 @@ void sim_node_start(struct sim_node *n)
 	for (int i = 0; i < PAGE_FILES; i++)
 		close(fd[i]);
 	n->holding = true;
-	timer_init(&n->time, &n->kick, on_kick);
+	timer_init(&n->time, &n->kick, node_on_kick);
 	timer_start(&n->time, &n->kick, 0);
-	load(n);
-	settle(n);
+	node_load(n);
+	node_settle(n);
 }
 
-static void free_candidates(struct sim_node *n)
+static void node_free_candidates(struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		timer_stop(&n->time, &n->candidates[i]->timer);
@@ -400,10 +400,10 @@ static void free_candidates(struct sim_node *n)
 	n->candidate_count = 0;
 }
 
-static void go_down(struct sim_node *n)
+static void node_go_down(struct sim_node *n)
 {
-	unload(n);
-	free_candidates(n);
+	node_unload(n);
+	node_free_candidates(n);
 	lock_env_fini(&n->env);
 	timer_stop(&n->time, &n->kick);
 	timeline_fini(&n->time);
@@ -417,7 +417,7 @@ void sim_node_crash(struct sim_node *n)
 	struct sim_node *before = n->sim->current;
 
 	sim_enter(n->sim, n);
-	go_down(n);
+	node_go_down(n);
 	sim_enter(n->sim, before);
 }
 
@@ -433,7 +433,7 @@ void sim_node_stop(struct sim_node *n)
 			                      (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
 	if (inside)
 		return;
-	settle(n);
+	node_settle(n);
 	sim_enter(n->sim, NULL);
 }
 
@@ -445,28 +445,28 @@ void sim_node_resign(struct sim_node *n, double seconds)
 			&n->candidates[i]->term,
 			(struct term_event){ .kind = TERM_EV_RESIGN,
 		                             .sit_out = seconds < 0 ? NSEC_NEVER : (nsec)(seconds * NSEC_PER_SEC) });
-	settle(n);
+	node_settle(n);
 	sim_enter(n->sim, NULL);
 }
 
 /* The replacement comes at once. */
-static void replace_worker(struct sim_node *n)
+static void node_replace_worker(struct sim_node *n)
 {
 	n->kill_due = false;
 	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
-	unload(n);
+	node_unload(n);
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		n->candidates[i]->sweeping = 0;
 		term_supervision_dead(&n->candidates[i]->term, true);
 	}
-	load(n);
+	node_load(n);
 }
 
 void sim_node_kill_worker(struct sim_node *n)
 {
 	sim_enter(n->sim, n);
-	replace_worker(n);
-	settle(n);
+	node_replace_worker(n);
+	node_settle(n);
 	sim_enter(n->sim, NULL);
 }
 
@@ -495,7 +495,7 @@ void sim_node_fire(struct sim_node *n)
 	sim_enter(n->sim, n);
 	timeline_fire(scripts ? &n->script_time : &n->time);
 	sim_enter(n->sim, NULL);
-	settle(n);
+	node_settle(n);
 }
 
 bool sim_node_leads(const struct sim_node *n, const char *url)
