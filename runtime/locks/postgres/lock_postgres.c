@@ -12,7 +12,6 @@
 #include "locks/postgres/pg_url.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,15 +26,14 @@ enum pg_stage { ASK, CREATE, MARK, INQUIRE };
 struct pg_lock {
 	struct lock lock;
 	struct pg_server *server;
-	struct pg_link *link; /* of the operation under way */
 	char *name, *table, *quoted;
 	char channel[32];
 	struct lock_op op;
 	struct lock_call call;
 	struct lock_member member;
 	enum pg_stage stage;
-	bool again, created, marked; /* in this operation */
-	char stamp[24];              /* of the question under way */
+	bool created, marked; /* in this operation */
+	char stamp[PG_STAMP]; /* of the question under way */
 
 	struct version expected; /* of the write under way, as are these */
 	bool acquiring, leads, removing;
@@ -57,7 +55,7 @@ static int pg_patience_ms(const struct pg_lock *l, int left_ms)
 {
 	if (!l->op.writing || !l->acquiring)
 		return left_ms / 5;
-	return l->server->locks == 1 || pg_link_asked(l->link) == 0 ? left_ms * 3 / 5 : left_ms / 10;
+	return l->server->base.users == 1 || l->op.link->queue.count == 0 ? left_ms * 3 / 5 : left_ms / 10;
 }
 
 static struct pg_question pg_question(struct pg_lock *l)
@@ -65,7 +63,7 @@ static struct pg_question pg_question(struct pg_lock *l)
 	int left_ms = lock_op_left_ms(&l->op);
 
 	return (struct pg_question){
-		.link = l->link,
+		.link = l->op.link,
 		.call = &l->call,
 		.table = l->quoted,
 		.stamp = l->stamp,
@@ -105,7 +103,7 @@ static void pg_on_ready(struct lock_call *c)
 {
 	struct pg_lock *l = pg_of_call(c);
 
-	snprintf(l->stamp, sizeof l->stamp, "%" PRIu64, pg_server_number(l->server));
+	pg_server_stamp(l->server, l->stamp);
 	if (l->stage == ASK)
 		lock_op_sent(&l->op);
 	struct pg_question q = pg_question(l);
@@ -126,44 +124,15 @@ static void pg_on_ready(struct lock_call *c)
 static void pg_ask(struct pg_lock *l, enum pg_stage stage)
 {
 	l->stage = stage;
-	l->link = pg_server_link(l->server, l->op.writing && l->acquiring);
-	pg_link_want(l->link, &l->call);
-}
-
-/* ---- the end of an operation ---- */
-
-static void pg_finish(struct pg_lock *l, struct lock_result *r)
-{
-	lock_op_finish(&l->op, r);
-}
-
-static void pg_end(struct pg_lock *l, enum lock_outcome outcome)
-{
-	pg_finish(l, &(struct lock_result){ .outcome = outcome });
-}
-
-__attribute__((format(printf, 4, 5))) static void pg_fail(struct pg_lock *l, enum lock_outcome outcome,
-                                                          enum err_code code, const char *fmt, ...)
-{
-	struct lock_result r = { .outcome = outcome };
-	char text[700];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
-	va_end(ap);
-	err_set(&r.err, code, "%s", text);
-	pg_finish(l, &r);
-}
-
-static void pg_on_detach(struct lock_op *op)
-{
-	struct pg_lock *l = (struct pg_lock *)(void *)((char *)op - offsetof(struct pg_lock, op));
-
-	pg_link_forget(l->link, &l->call, instant_passed(op->by, clock_now()));
+	lock_op_ask(&l->op, pg_server_link(l->server, l->op.writing && l->acquiring), &l->call);
 }
 
 /* ---- answers ---- */
+
+static void pg_end(struct pg_lock *l, enum lock_outcome outcome)
+{
+	lock_op_finish(&l->op, &(struct lock_result){ .outcome = outcome });
+}
 
 /* The table is missing: there is no record in it. true: that is answered, or it is being made. */
 static bool pg_without_table(struct pg_lock *l)
@@ -200,7 +169,8 @@ static void pg_refused(struct pg_lock *l, const PGresult *r, bool stamped)
 		outcome = LOCK_UNKNOWN;
 	if (outcome == LOCK_UNKNOWN && l->stage != ASK)
 		outcome = LOCK_FAILED;
-	pg_fail(l, outcome, f->code, "the server says: %s (SQLSTATE %s)%s", said ? said : "nothing", state, f->advice);
+	lock_op_fail(&l->op, outcome, f->code, "the server says: %s (SQLSTATE %s)%s", said ? said : "nothing", state,
+	             f->advice);
 }
 
 static void pg_found(struct pg_lock *l, const PGresult *r)
@@ -214,9 +184,9 @@ static void pg_found(struct pg_lock *l, const PGresult *r)
 	snprintf(what, sizeof what, "the row '%.200s' of %.150s", l->name, l->table);
 	lock_failover_see(&l->doubt, PQgetvalue(r, 0, 4), clock_now());
 	if (PQgetisnull(r, 0, 0))
-		pg_fail(l, LOCK_FOREIGN, ERR_INVALID,
-		        "%s has a record of %s bytes, which is no election record. It is not touched", what,
-		        PQgetvalue(r, 0, 3));
+		lock_op_fail(&l->op, LOCK_FOREIGN, ERR_INVALID,
+		             "%s has a record of %s bytes, which is no election record. It is not touched", what,
+		             PQgetvalue(r, 0, 3));
 	else
 		lock_op_found(&l->op, what, PQgetvalue(r, 0, 0), (size_t)PQgetlength(r, 0, 0), PQgetvalue(r, 0, 1),
 		              strtoll(PQgetvalue(r, 0, 2), NULL, 10));
@@ -228,9 +198,10 @@ static void pg_in_doubt(struct pg_lock *l, const char *mark)
 	struct instant now = clock_now();
 
 	lock_failover_see(&l->doubt, mark, now);
-	pg_fail(l, LOCK_FAILED, ERR_UNREACHABLE,
-	        "the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
-	        (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+	lock_op_fail(
+		&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		"the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
+		(double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
 /* Nothing was changed: the row is another, or, for a new term, the timeline. */
@@ -247,7 +218,8 @@ static void pg_not_written(struct pg_lock *l, const struct pg_answer *a)
 		break;
 	case PG_OTHER_TIMELINE:
 		if (l->marked)
-			pg_fail(l, LOCK_FAILED, ERR_UNREACHABLE, "the server's timeline changes all the time");
+			lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+			             "the server's timeline changes all the time");
 		else
 			pg_ask(l, MARK);
 		break;
@@ -281,8 +253,8 @@ static void pg_written(struct pg_lock *l, const struct pg_answer *a)
 	pg_learn(l, PQgetvalue(r, 0, 3));
 	lock_failover_wrote(&l->doubt, &result.version, l->leads, l->lease, l->op.sent_at);
 	if (l->acquiring)
-		pg_server_led(l->server);
-	pg_finish(l, &result);
+		pg_rehearsal_led(&l->server->rehearsal);
+	lock_op_finish(&l->op, &result);
 }
 
 static void pg_told_about(struct pg_lock *l, const PGresult *r)
@@ -305,8 +277,9 @@ static bool pg_answer_fits(const struct pg_lock *l, const struct pg_answer *a)
 
 static void pg_mixed_up(struct pg_lock *l)
 {
-	pg_link_drop(l->link, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
-	pg_fail(l, l->op.writing && l->stage == ASK ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
+	lock_link_lose(l->op.link, LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
+	lock_op_fail(&l->op, l->op.writing && l->stage == ASK ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID,
+	             LOCK_QUEUE_MIXED_UP);
 }
 
 static void pg_on_answered(struct lock_call *c, const void *answer)
@@ -332,27 +305,24 @@ static void pg_on_answered(struct lock_call *c, const void *answer)
 		pg_found(l, a->results[1]);
 }
 
-/* What only looks is repeated once: a connection that was idle may have been cut long ago. */
 static void pg_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	struct pg_lock *l = pg_of_call(c);
 	bool unknown = l->op.writing && sent && l->stage == ASK;
 
-	if (!l->op.writing && sent && !l->again && lock_op_left_ms(&l->op) > 1) {
-		l->again = true;
+	if (lock_op_repeat(&l->op, sent))
 		pg_ask(l, l->stage);
-		return;
-	}
-	pg_fail(l, unknown ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
+	else
+		lock_op_fail(&l->op, unknown ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
 }
 
 /* ---- the operations ---- */
 
 static void pg_begin(struct pg_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	lock_op_begin(&l->op, l->server->env, &l->lock, pg_on_detach, writing, by, done, arg);
+	lock_op_begin(&l->op, l->server->base.env, &l->lock, NULL, writing, by, done, arg);
 	l->op.doubt = &l->doubt;
-	l->again = l->created = l->marked = l->removing = false;
+	l->created = l->marked = l->removing = false;
 }
 
 static void pg_read(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
@@ -419,8 +389,8 @@ static void pg_close(struct lock *lock)
 	struct pg_lock *l = (struct pg_lock *)lock;
 
 	lock_op_cancel(&l->op);
-	pg_server_unwatch(l->server, &l->member);
-	pg_server_put(l->server);
+	lock_server_unwatch(&l->server->base, &l->member);
+	lock_server_put(&l->server->base);
 	free(l->name);
 	free(l->table);
 	free(l->quoted);
@@ -454,7 +424,7 @@ static struct lock *pg_new(struct lock_env *env, struct pg_place *place, const s
 	l->quoted = pg_sql_quote(l->table);
 	pg_name_channel(l);
 	l->server = pg_server_get(env, place);
-	lock_member_init(&l->member, &l->server->board);
+	lock_member_init(&l->member, &l->server->base.board);
 	return &l->lock;
 }
 

@@ -7,7 +7,7 @@
 
 #define NAME_DOUBT "t || '.' || " PG_CLOCK
 
-const char *pg_failover_timeline(const struct pg_link *link)
+const char *pg_failover_timeline(const struct lock_link *link)
 {
 	return pg_link_timed(link) ? "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint" : "0";
 }

@@ -17,7 +17,7 @@
 #define PG_DOUBT_OF(server) "CASE WHEN e.server IN ('', " server ") THEN '' ELSE e.server END"
 
 /* SQL: the server's timeline; "0" where it cannot say it. Only while the link is up. */
-const char *pg_failover_timeline(const struct pg_link *link);
+const char *pg_failover_timeline(const struct lock_link *link);
 
 /* The statement that makes the mark in a new table. malloc'd, as are the others. */
 char *pg_failover_first_mark(const struct pg_question *q);

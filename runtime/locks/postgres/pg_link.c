@@ -5,62 +5,30 @@
 #include "locks/postgres/pg_meter.h"
 #include "locks/postgres/pg_prepared.h"
 
-#include <ev.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
 #define RECEIVE_BYTES (64 * 1024)
 
-enum link_state { DOWN, LOGGING_IN, GREETING, UP };
-
 struct pg_link {
-	struct lock_env *env;
+	struct lock_link link; /* first */
 	struct pg_place *place;
 	const struct pg_link_events *events;
-	void *arg;
-
-	enum link_state state;
 	struct pg_login *login;
-	PGconn *conn;    /* NULL: not logged in */
-	uint64_t number; /* of the connection */
-	ev_io reads, writes;
-	ev_timer timer; /* of the attempt */
-	struct instant heard;
+	PGconn *conn; /* NULL: not logged in */
 	struct pg_meter meter;
-	struct lock_pipeline queue;
 	struct lock_call greeting;
 	struct pg_answer answer; /* being collected */
 	struct pg_prepared_set prepared;
 	bool pooled, timed;
-	int busy;  /* callbacks are running */
-	bool dead; /* freed while they do */
 };
 
-static void link_enter(struct pg_link *k)
+static struct pg_link *of(struct lock_link *k)
 {
-	k->busy++;
-}
-
-static void link_destroy(struct pg_link *k)
-{
-	lock_pipeline_fini(&k->queue);
-	free(k);
-}
-
-static void link_leave(struct pg_link *k)
-{
-	if (--k->busy == 0 && k->dead)
-		link_destroy(k);
-}
-
-/* A callback has freed the link, or lost the connection that had this number. */
-static bool link_is_gone(const struct pg_link *k, uint64_t number)
-{
-	return k->dead || k->number != number;
+	return (struct pg_link *)k;
 }
 
 /* ---- going down ---- */
@@ -72,32 +40,17 @@ static void link_clear_answer(struct pg_link *k)
 	k->answer = (struct pg_answer){ .count = 0 };
 }
 
-static void link_hang_up(struct pg_link *k)
+static void link_close(struct lock_link *link)
 {
-	ev_timer_stop(k->env->loop, &k->timer);
-	ev_io_stop(k->env->loop, &k->reads);
-	ev_io_stop(k->env->loop, &k->writes);
+	struct pg_link *k = of(link);
+
 	link_clear_answer(k);
-	pg_prepared_clear(&k->prepared, &k->queue);
+	lock_pipeline_forget(&link->queue, &k->greeting);
+	pg_prepared_clear(&k->prepared, &link->queue);
 	pg_login_cancel(k->login);
 	if (k->conn)
 		PQfinish(k->conn);
 	k->conn = NULL;
-	k->state = DOWN;
-	k->number++;
-}
-
-static void link_lose(struct pg_link *k, enum lock_outcome outcome, const struct err *why)
-{
-	struct err copy = *why;
-
-	lock_pipeline_forget(&k->queue, &k->greeting);
-	link_hang_up(k);
-	link_enter(k);
-	lock_pipeline_lose(&k->queue, true, outcome, &copy);
-	if (!k->dead && k->events->down)
-		k->events->down(k->arg, outcome);
-	link_leave(k);
 }
 
 static void link_lose_said(struct pg_link *k)
@@ -105,36 +58,27 @@ static void link_lose_said(struct pg_link *k)
 	struct err why;
 	enum lock_outcome outcome = pg_login_judge(k->conn, &why);
 
-	link_lose(k, outcome, &why);
-}
-
-static void link_lose_because(struct pg_link *k, enum err_code code, const char *text)
-{
-	struct err why;
-
-	err_set(&why, code, "%s", text);
-	link_lose(k, LOCK_FAILED, &why);
+	lock_link_lose(&k->link, outcome, why.code, "%s", why.text);
 }
 
 /* ---- questions ---- */
 
-static void link_flush(struct pg_link *k)
+/* An error is the reader's to see. */
+static void link_send(struct lock_link *link)
 {
+	struct pg_link *k = of(link);
 	int left = PQflush(k->conn);
 
-	if (left > 0)
-		ev_io_start(k->env->loop, &k->writes);
-	else
-		ev_io_stop(k->env->loop, &k->writes); /* an error is the reader's to see */
+	lock_link_wait(link, PQsocket(k->conn), left > 0 ? EV_READ | EV_WRITE : EV_READ);
 }
 
 static void link_end_question(struct pg_link *k, struct lock_call *c, bool good)
 {
-	lock_pipeline_push(&k->queue, c);
+	lock_pipeline_push(&k->link.queue, c);
 	if (good && PQpipelineSync(k->conn))
-		link_flush(k);
+		link_send(&k->link);
 	else
-		ev_feed_event(k->env->loop, &k->reads, EV_READ); /* the connection is broken: seen from the loop */
+		lock_link_poke(&k->link); /* the connection is broken: seen from the loop */
 }
 
 static void link_ask(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *s)
@@ -160,7 +104,7 @@ static void link_prepare(struct pg_link *k, const struct pg_statement *s)
 static void link_deliver(struct pg_link *k)
 {
 	struct pg_answer a = k->answer;
-	struct lock_call *c = lock_pipeline_pop(&k->queue);
+	struct lock_call *c = lock_pipeline_pop(&k->link.queue);
 
 	k->answer = (struct pg_answer){ .count = 0 };
 	pg_meter_end(&k->meter);
@@ -183,7 +127,7 @@ static void link_collect(struct pg_link *k, PGresult *r)
 	}
 	if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
 		PQclear(r); /* which PQgetResult would return for ever */
-		link_lose_because(k, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
+		lock_link_lose(&k->link, LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 		return;
 	}
 	if (a->count == PG_STATEMENTS || status == PGRES_PIPELINE_ABORTED) {
@@ -201,10 +145,10 @@ static void link_collect(struct pg_link *k, PGresult *r)
 /* In a pipeline, a NULL follows the results of each statement; two of them say that there is nothing more. */
 static void link_take_results(struct pg_link *k)
 {
-	uint64_t number = k->number;
+	uint64_t number = k->link.number;
 	int nothing = 0;
 
-	while (!link_is_gone(k, number) && k->queue.count && nothing < 2 && !PQisBusy(k->conn)) {
+	while (!lock_link_ended(&k->link, number) && k->link.queue.count && nothing < 2 && !PQisBusy(k->conn)) {
 		PGresult *r = PQgetResult(k->conn);
 		nothing = r ? 0 : nothing + 1;
 		if (r)
@@ -214,63 +158,37 @@ static void link_take_results(struct pg_link *k)
 
 static void link_take_notices(struct pg_link *k)
 {
-	uint64_t number = k->number;
+	uint64_t number = k->link.number;
 	PGnotify *n;
 
-	while (!link_is_gone(k, number) && (n = PQnotifies(k->conn))) {
+	while (!lock_link_ended(&k->link, number) && (n = PQnotifies(k->conn))) {
 		pg_meter_end(&k->meter);
 		if (k->events->notice)
-			k->events->notice(k->arg, n->relname, n->extra);
+			k->events->notice(k->link.arg, n->relname, n->extra);
 		PQfreemem(n);
 	}
 }
 
-static void link_on_readable(struct ev_loop *loop, ev_io *w, int revents)
+static void link_parse(struct lock_link *link)
 {
-	struct pg_link *k = w->data;
-	uint64_t number = k->number;
+	struct pg_link *k = of(link);
+	uint64_t number = link->number;
 
-	(void)loop;
-	(void)revents;
-	k->heard = clock_now();
 	if (!PQconsumeInput(k->conn)) {
 		link_lose_said(k);
 		return;
 	}
-	link_enter(k);
 	link_take_results(k);
-	if (!link_is_gone(k, number))
+	if (!lock_link_ended(link, number))
 		link_take_notices(k);
-	if (!link_is_gone(k, number) && pg_meter_is_over(&k->meter, k->conn))
-		link_lose_because(k, ERR_INVALID, PG_METER_OVER);
-	if (!link_is_gone(k, number) &&
+	if (!lock_link_ended(link, number) && pg_meter_is_over(&k->meter, k->conn))
+		lock_link_lose(link, LOCK_FAILED, ERR_INVALID, PG_METER_OVER);
+	if (!lock_link_ended(link, number) &&
 	    (PQstatus(k->conn) == CONNECTION_BAD || PQpipelineStatus(k->conn) == PQ_PIPELINE_OFF))
 		link_lose_said(k);
-	link_leave(k);
-}
-
-static void link_on_writable(struct ev_loop *loop, ev_io *w, int revents)
-{
-	(void)loop;
-	(void)revents;
-	link_flush(w->data);
 }
 
 /* ---- greeting ---- */
-
-static void link_up(struct pg_link *k)
-{
-	struct lock_call *c;
-
-	ev_timer_stop(k->env->loop, &k->timer);
-	k->state = UP;
-	link_enter(k);
-	if (k->events->up)
-		k->events->up(k->arg);
-	while (!k->dead && k->state == UP && (c = lock_pipeline_next(&k->queue)))
-		c->ready(c);
-	link_leave(k);
-}
 
 /* Of the name of a file of the log, in which it is the first of three numbers; 0: it cannot be said. */
 static unsigned timeline_in(const struct pg_answer *a)
@@ -285,13 +203,11 @@ static unsigned timeline_in(const struct pg_answer *a)
 /* What it shows is older than what is known of the promoted one, and what is written to it is lost. */
 static void link_lose_replaced(struct pg_link *k, unsigned timeline)
 {
-	struct err why;
-
-	err_set(&why, ERR_UNREACHABLE,
-	        "the server is on timeline %u, but %u was seen: it was replaced as the primary, and takes writes all the "
-	        "same. Shut it down or make it a standby; if it is a new database, start this elector again",
-	        timeline, k->place->timeline);
-	link_lose(k, LOCK_FAILED, &why);
+	lock_link_lose(
+		&k->link, LOCK_FAILED, ERR_UNREACHABLE,
+		"the server is on timeline %u, but %u was seen: it was replaced as the primary, and takes writes all the "
+		"same. Shut it down or make it a standby; if it is a new database, start this elector again",
+		timeline, k->place->timeline);
 }
 
 /* The first answer says who serves us. With a pooler in between, that is not whom we logged in to. */
@@ -317,7 +233,7 @@ static void link_on_timeline(struct pg_link *k, unsigned timeline)
 	}
 	if (timeline > k->place->timeline)
 		k->place->timeline = timeline;
-	link_up(k);
+	lock_link_up(&k->link);
 }
 
 static void link_on_greeted(struct lock_call *c, const void *answer)
@@ -330,7 +246,7 @@ static void link_on_greeted(struct lock_call *c, const void *answer)
 		link_on_timeline(k, timeline_in(answer));
 }
 
-/* link_lose forgets the greeting first. */
+/* link_close forgets the greeting before. */
 static void link_on_greeting_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	(void)c;
@@ -345,26 +261,17 @@ static void ignore(void *arg, const PGresult *r)
 	(void)r;
 }
 
-static void link_on_login(void *arg, PGconn *conn, enum lock_outcome outcome, const struct err *why)
+static void link_greet(struct lock_link *link)
 {
-	struct pg_link *k = arg;
+	struct pg_link *k = of(link);
 
-	if (!conn) {
-		link_lose(k, outcome, why);
-		return;
-	}
-	k->conn = conn;
-	ev_io_set(&k->reads, PQsocket(conn), EV_READ);
-	ev_io_set(&k->writes, PQsocket(conn), EV_WRITE);
-	ev_io_start(k->env->loop, &k->reads);
 	/* libpq reads on as long as there is something, up to the end of a message of any length: let there be little
 	 * at a time. */
-	setsockopt(PQsocket(conn), SOL_SOCKET, SO_RCVBUF, &(int){ RECEIVE_BYTES }, sizeof(int));
-	k->heard = clock_now();
+	setsockopt(PQsocket(k->conn), SOL_SOCKET, SO_RCVBUF, &(int){ RECEIVE_BYTES }, sizeof(int));
+	lock_link_wait(link, PQsocket(k->conn), EV_READ);
 	k->meter = (struct pg_meter){ 0 };
-	k->state = GREETING;
-	PQsetNoticeReceiver(conn, ignore, NULL);
-	if (PQsetnonblocking(conn, 1) != 0 || !PQenterPipelineMode(conn)) {
+	PQsetNoticeReceiver(k->conn, ignore, NULL);
+	if (PQsetnonblocking(k->conn, 1) != 0 || !PQenterPipelineMode(k->conn)) {
 		link_lose_said(k);
 		return;
 	}
@@ -372,45 +279,73 @@ static void link_on_login(void *arg, PGconn *conn, enum lock_outcome outcome, co
 	link_ask(k, &k->greeting, 1, &(struct pg_statement){ .sql = "SELECT pg_backend_pid()" });
 }
 
+/* ---- logging in ---- */
+
+static void link_on_login(void *arg, PGconn *conn, enum lock_outcome outcome, const struct err *why)
+{
+	struct pg_link *k = arg;
+
+	lock_link_enter(&k->link);
+	k->conn = conn;
+	if (conn)
+		lock_link_dialed(&k->link);
+	else
+		lock_link_lose(&k->link, outcome, why->code, "%s", why->text);
+	lock_link_leave(&k->link);
+}
+
+static void link_dial(struct lock_link *link)
+{
+	pg_login_start(of(link)->login, instant_add(clock_now(), ATTEMPT));
+}
+
+static void link_overdue(struct lock_link *link)
+{
+	lock_link_lose(link, LOCK_FAILED, ERR_TIMEOUT, "no server could be connected to and logged in to in time");
+}
+
 /* ---- the link ---- */
 
-/* From the loop: connecting may fail at once, and then tells those who have just asked. */
-static void link_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void link_tick(struct lock_link *link)
 {
-	struct pg_link *k = w->data;
-
-	(void)revents;
-	if (k->state != DOWN) {
-		link_lose_because(k, ERR_TIMEOUT, "no server could be connected to and logged in to in time");
-		return;
-	}
-	ev_timer_set(&k->timer, (double)ATTEMPT / NSEC_PER_SEC, 0.);
-	ev_timer_start(loop, &k->timer);
-	k->state = LOGGING_IN;
-	pg_login_start(k->login, instant_add(clock_now(), ATTEMPT));
+	of(link)->events->tick(link->arg);
 }
 
-void pg_link_raise(struct pg_link *k)
+static void link_free(struct lock_link *link)
 {
-	if (k->state != DOWN || ev_is_active(&k->timer))
-		return;
-	ev_timer_set(&k->timer, 0., 0.);
-	ev_timer_start(k->env->loop, &k->timer);
+	pg_login_free(of(link)->login);
+	free(link);
 }
 
-void pg_link_want(struct pg_link *k, struct lock_call *c)
+static const struct lock_link_ops link_ops = {
+	.attempt = ATTEMPT,
+	.dial = link_dial,
+	.greet = link_greet,
+	.send = link_send,
+	.parse = link_parse,
+	.tick = link_tick,
+	.overdue = link_overdue,
+	.close = link_close,
+	.free = link_free,
+};
+
+struct lock_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events,
+                              void *arg)
 {
-	if (k->state == UP) {
-		c->ready(c);
-		return;
-	}
-	lock_pipeline_wait(&k->queue, c);
-	pg_link_raise(k);
+	struct pg_link *k = mem_zero(sizeof *k);
+
+	lock_link_init(&k->link, env, NULL, &link_ops, &events->link, arg);
+	k->place = place;
+	k->events = events;
+	k->login = pg_login_new(env, place, link_on_login, k);
+	return &k->link;
 }
 
-void pg_link_send(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *statements)
+void pg_link_send(struct lock_link *link, struct lock_call *c, int count, const struct pg_statement *statements)
 {
-	if (k->state != UP)
+	struct pg_link *k = of(link);
+
+	if (!lock_link_is_up(link))
 		return;
 	link_ask(k, c, count, statements);
 	for (int i = 0; i < count; i++)
@@ -418,61 +353,12 @@ void pg_link_send(struct pg_link *k, struct lock_call *c, int count, const struc
 			link_prepare(k, &statements[i]);
 }
 
-void pg_link_forget(struct pg_link *k, struct lock_call *c, bool late)
+bool pg_link_pooled(const struct lock_link *link)
 {
-	bool sent = lock_pipeline_forget(&k->queue, c);
-
-	if (sent && late && k->state == UP && elapsed_standby(k->heard, c->sent_at) >= 0)
-		link_lose_because(k, ERR_TIMEOUT, "the server does not answer");
+	return ((const struct pg_link *)link)->pooled;
 }
 
-void pg_link_drop(struct pg_link *k, enum err_code code, const char *why)
+bool pg_link_timed(const struct lock_link *link)
 {
-	if (k->state != DOWN)
-		link_lose_because(k, code, why);
-}
-
-bool pg_link_is_up(const struct pg_link *k)
-{
-	return k->state == UP;
-}
-
-size_t pg_link_asked(const struct pg_link *k)
-{
-	return k->queue.count;
-}
-
-bool pg_link_pooled(const struct pg_link *k)
-{
-	return k->pooled;
-}
-
-bool pg_link_timed(const struct pg_link *k)
-{
-	return k->timed;
-}
-
-struct pg_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events,
-                            void *arg)
-{
-	struct pg_link *k = mem_zero(sizeof *k);
-
-	*k = (struct pg_link){ .env = env, .place = place, .events = events, .arg = arg };
-	k->login = pg_login_new(env, place, link_on_login, k);
-	ev_init(&k->reads, link_on_readable);
-	ev_init(&k->writes, link_on_writable);
-	ev_init(&k->timer, link_on_timer);
-	k->reads.data = k->writes.data = k->timer.data = k;
-	return k;
-}
-
-void pg_link_free(struct pg_link *k)
-{
-	if (!k)
-		return;
-	link_hang_up(k);
-	pg_login_free(k->login);
-	k->dead = k->queue.stopped = true;
-	if (k->busy == 0)
-		link_destroy(k);
+	return ((const struct pg_link *)link)->timed;
 }

@@ -7,7 +7,7 @@
 #include "locks/postgres/pg_link.h"
 
 struct pg_question {
-	struct pg_link *link;
+	struct lock_link *link;
 	struct lock_call *call; /* NULL: nobody wants the answer */
 	const char *table;      /* as pg_sql_quote gives it */
 	const char *stamp;      /* no other question has it */

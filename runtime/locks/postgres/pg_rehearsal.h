@@ -6,32 +6,26 @@
 
 #include "locks/postgres/pg_link.h"
 
-#include <ev.h>
-
 struct pg_rehearsal { /* private */
-	struct ev_loop *loop;
-	struct pg_link *renewals, *terms;
+	struct lock_link *renewals, *terms;
+	const int *users; /* locks that share the links. One alone sends its terms over the link of the renewals */
 	char *table;
-	bool alone;
 	bool leads, renewals_done; /* on this connection a term was begun; renewals were rehearsed */
-	ev_timer settled;
 };
 
-/* The links outlive it. */
-void pg_rehearsal_init(struct pg_rehearsal *r, struct ev_loop *loop, struct pg_link *renewals, struct pg_link *terms);
+/* The links outlive it, and so does the number. */
+void pg_rehearsal_init(struct pg_rehearsal *r, struct lock_link *renewals, struct lock_link *terms, const int *users);
 void pg_rehearsal_fini(struct pg_rehearsal *r);
 
 /* There is a lock in this table (as pg_sql_quote gives it). The first one's is rehearsed with. */
 void pg_rehearsal_use(struct pg_rehearsal *r, const char *table);
 
-/* alone: there is one lock, whose terms go by the link of the renewals. */
-void pg_rehearsal_alone(struct pg_rehearsal *r, bool alone);
-
-/* What has happened. A term has begun; the link of the renewals, that of the terms, is up; that of the renewals is
- * down. A rehearsal on the link of the renewals begins a moment later, since somebody may be waiting right now. */
+/* What has happened. A term has begun; the link of the renewals, that of the terms, is up; the former is down. A
+ * rehearsal on the link of the renewals begins a moment later, by its tick, since somebody may be waiting right now. */
 void pg_rehearsal_led(struct pg_rehearsal *r);
 void pg_rehearsal_renewals_up(struct pg_rehearsal *r);
 void pg_rehearsal_terms_up(struct pg_rehearsal *r);
-void pg_rehearsal_down(struct pg_rehearsal *r);
+void pg_rehearsal_renewals_down(struct pg_rehearsal *r);
+void pg_rehearsal_tick(struct pg_rehearsal *r); /* of the link of the renewals */
 
 #endif

@@ -1,18 +1,15 @@
 #include "locks/postgres/pg_server.h"
 
 #include "base/mem.h"
+#include "base/nonce.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-struct pg_hub { /* one per process */
-	struct pg_server *servers;
-	uint64_t asked; /* questions */
-};
-
 /* ---- notices ---- */
 
-static void server_listen(struct pg_server *s, const char *command, const char *channel)
+static void server_tell_channel(struct pg_server *s, const char *command, const char *channel)
 {
 	char sql[80];
 
@@ -20,27 +17,43 @@ static void server_listen(struct pg_server *s, const char *command, const char *
 	pg_link_send(s->pools[PG_RENEWALS], NULL, 1, &(struct pg_statement){ .sql = sql });
 }
 
-/* The server carries it out before any look that follows on this connection. */
-static void server_listen_again(void *arg, const struct lock_channel *c)
+static void server_listen(struct lock_server *base, const char *channel)
 {
-	struct pg_server *s = arg;
-
-	server_listen(s, "LISTEN", c->name);
-	if (s->was_up)
-		lock_board_tell(&s->board, c->name, NULL);
+	if (!base->board.deaf)
+		server_tell_channel((struct pg_server *)base, "LISTEN", channel);
 }
 
+static void server_unlisten(struct lock_server *base, const char *channel)
+{
+	server_tell_channel((struct pg_server *)base, "UNLISTEN", channel);
+}
+
+static void server_missed(void *arg, const struct lock_channel *c)
+{
+	lock_board_tell(arg, c->name, NULL);
+}
+
+/* The server carries out each LISTEN before any look that follows on this connection. */
 static void server_on_renewals_up(void *arg)
 {
 	struct pg_server *s = arg;
+	struct lock_board *board = &s->base.board;
 
 	if (pg_link_pooled(s->pools[PG_RENEWALS]))
-		lock_board_deafen(&s->board);
-	else
-		lock_board_each(&s->board, server_listen_again, s);
+		lock_board_deafen(board);
+	lock_server_notices.up(s);
+	if (s->was_up && !board->deaf)
+		lock_board_each(board, server_missed, board);
 	s->was_up = true;
-	s->refusals = 0;
 	pg_rehearsal_renewals_up(&s->rehearsal);
+}
+
+static void server_on_renewals_down(void *arg, enum lock_outcome outcome, const struct err *why)
+{
+	struct pg_server *s = arg;
+
+	pg_rehearsal_renewals_down(&s->rehearsal);
+	lock_server_notices.down(s, outcome, why);
 }
 
 static void server_on_terms_up(void *arg)
@@ -50,145 +63,94 @@ static void server_on_terms_up(void *arg)
 	pg_rehearsal_terms_up(&s->rehearsal);
 }
 
-static void server_on_renewals_down(void *arg, enum lock_outcome why)
+static void server_on_tick(void *arg)
 {
 	struct pg_server *s = arg;
 
-	pg_rehearsal_down(&s->rehearsal);
-	ev_timer_set(&s->raise, lock_channel_again_s(&s->refusals, why), 0.);
-	ev_timer_start(s->env->loop, &s->raise);
-}
-
-static void server_on_raise(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	struct pg_server *s = w->data;
-
-	(void)loop;
-	(void)revents;
-	if (s->board.channels)
-		pg_link_raise(s->pools[PG_RENEWALS]);
+	pg_rehearsal_tick(&s->rehearsal);
 }
 
 static void server_on_notice(void *arg, const char *channel, const char *payload)
 {
 	struct pg_server *s = arg;
 
-	lock_board_tell(&s->board, channel, payload);
+	lock_board_tell(&s->base.board, channel, payload);
 }
 
 bool pg_server_watch(struct pg_server *s, struct lock_member *m, const char *channel, const char *table,
                      lock_changed_fn *changed, void *arg)
 {
-	const struct lock_channel *fresh = lock_member_enter(m, channel, changed, arg);
-
-	if (!fresh)
-		return !s->board.deaf;
-	if (pg_link_is_up(s->pools[PG_RENEWALS]) && !s->board.deaf)
-		server_listen(s, "LISTEN", fresh->name);
-	else if (!ev_is_active(&s->raise))
-		pg_link_raise(s->pools[PG_RENEWALS]);
-	pg_rehearsal_use(&s->rehearsal, table);
-	if (s->locks > 1) /* or the first handover would wait for it */
-		pg_link_raise(s->pools[PG_TERMS]);
-	return !s->board.deaf;
+	if (lock_server_watch(&s->base, m, channel, changed, arg)) {
+		pg_rehearsal_use(&s->rehearsal, table);
+		if (s->base.users > 1) /* or the first handover would wait for it */
+			lock_link_raise(s->pools[PG_TERMS]);
+	}
+	return !s->base.board.deaf;
 }
 
-void pg_server_unwatch(struct pg_server *s, struct lock_member *m)
-{
-	char *channel;
+/* ---- questions ---- */
 
-	if (!lock_member_leave(m, &channel))
-		return;
-	server_listen(s, "UNLISTEN", channel);
-	free(channel);
+struct lock_link *pg_server_link(const struct pg_server *s, bool acquiring)
+{
+	return s->pools[acquiring && s->base.users > 1 ? PG_TERMS : PG_RENEWALS];
 }
 
-/* ---- which link ---- */
-
-struct pg_link *pg_server_link(const struct pg_server *s, bool acquiring)
+void pg_server_stamp(struct pg_server *s, char *out)
 {
-	return s->pools[acquiring && s->locks > 1 ? PG_TERMS : PG_RENEWALS];
-}
-
-uint64_t pg_server_number(struct pg_server *s)
-{
-	return ++s->hub->asked;
-}
-
-void pg_server_led(struct pg_server *s)
-{
-	pg_rehearsal_led(&s->rehearsal);
+	snprintf(out, PG_STAMP, "%s.%" PRIu64, s->mark, ++s->asked);
 }
 
 /* ---- shared by the locks with the same URI ---- */
 
-static void *hub_make(struct lock_env *env, struct err *err)
+static bool server_serves(const struct lock_server *base, const void *place)
 {
-	(void)env;
-	(void)err;
-	return mem_zero(sizeof(struct pg_hub));
+	return pg_place_same(((const struct pg_server *)base)->place, place);
 }
 
-static struct pg_server *server_new(struct pg_hub *h, struct lock_env *env, struct pg_place *place)
+static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	static const struct pg_link_events renewals = { .up = server_on_renewals_up,
-		                                        .down = server_on_renewals_down,
-		                                        .notice = server_on_notice };
-	static const struct pg_link_events terms = { .up = server_on_terms_up };
+	static const struct pg_link_events renewals = {
+		.link = { .up = server_on_renewals_up, .down = server_on_renewals_down },
+		.notice = server_on_notice,
+		.tick = server_on_tick,
+	};
+	static const struct pg_link_events terms = { .link = { .up = server_on_terms_up } };
 	struct pg_server *s = mem_zero(sizeof *s);
 
-	*s = (struct pg_server){
-		.env = env, .board = { .loop = env->loop }, .hub = h, .next = h->servers, .place = place
-	};
-	s->pools[PG_RENEWALS] = pg_link_new(env, place, &renewals, s);
+	s->place = place;
+	s->pools[PG_RENEWALS] = s->base.notices = pg_link_new(env, place, &renewals, s);
 	s->pools[PG_TERMS] = pg_link_new(env, place, &terms, s);
-	pg_rehearsal_init(&s->rehearsal, env->loop, s->pools[PG_RENEWALS], s->pools[PG_TERMS]);
-	ev_init(&s->raise, server_on_raise);
-	s->raise.data = s;
-	h->servers = s;
-	return s;
+	pg_rehearsal_init(&s->rehearsal, s->pools[PG_RENEWALS], s->pools[PG_TERMS], &s->base.users);
+	nonce_hex(s->mark, sizeof s->mark / 2);
+	return &s->base;
 }
 
-static void server_free(struct pg_server *s)
+static void server_spare(void *place)
 {
-	struct pg_server **at = &s->hub->servers;
+	pg_place_free(place);
+}
 
-	while (*at != s)
-		at = &(*at)->next;
-	*at = s->next;
-	ev_timer_stop(s->env->loop, &s->raise);
+static void server_free(struct lock_server *base)
+{
+	struct pg_server *s = (struct pg_server *)base;
+
 	pg_rehearsal_fini(&s->rehearsal);
 	for (int i = 0; i < PG_POOLS; i++)
-		pg_link_free(s->pools[i]);
+		lock_link_free(s->pools[i]);
 	pg_place_free(s->place);
 	free(s);
 }
 
-static void server_count(struct pg_server *s, int change)
-{
-	s->locks += change;
-	pg_rehearsal_alone(&s->rehearsal, s->locks == 1);
-}
-
 struct pg_server *pg_server_get(struct lock_env *env, struct pg_place *place)
 {
-	static const char key;
-	struct pg_hub *h = lock_env_share(env, &key, hub_make, free, NULL);
-	struct pg_server *s = h->servers;
+	static const struct lock_server_ops ops = {
+		.serves = server_serves,
+		.make = server_make,
+		.spare = server_spare,
+		.free = server_free,
+		.listen = server_listen,
+		.unlisten = server_unlisten,
+	};
 
-	while (s && !pg_place_same(s->place, place))
-		s = s->next;
-	if (s)
-		pg_place_free(place);
-	else
-		s = server_new(h, env, place);
-	server_count(s, 1);
-	return s;
-}
-
-void pg_server_put(struct pg_server *s)
-{
-	server_count(s, -1);
-	if (s->locks == 0)
-		server_free(s);
+	return (struct pg_server *)lock_server_get(env, &ops, place);
 }

@@ -3,7 +3,7 @@
 #ifndef LUNARCH_PG_SERVER_H
 #define LUNARCH_PG_SERVER_H
 
-#include "locks/lock_channel.h"
+#include "locks/lock_server.h"
 #include "locks/postgres/pg_link.h"
 #include "locks/postgres/pg_rehearsal.h"
 
@@ -13,36 +13,27 @@
 enum pg_pool { PG_RENEWALS, PG_TERMS, PG_POOLS };
 
 struct pg_server {
-	struct lock_env *env;
-	struct lock_board board;
-	int locks; /* that share it */
-
-	struct pg_hub *hub; /* private, as all that follows */
-	struct pg_server *next;
+	struct lock_server base; /* first */
 	struct pg_place *place;
-	struct pg_link *pools[PG_POOLS]; /* notices come with the renewals */
+	struct lock_link *pools[PG_POOLS]; /* notices come with the renewals */
 	struct pg_rehearsal rehearsal;
-	ev_timer raise; /* brings the notices back */
 	bool was_up;
-	int refusals;
+	char mark[17]; /* random: the beginning of each question's stamp */
+	uint64_t asked;
 };
 
-/* The one at this place, made if need be. Takes place. */
+/* The one at this place, made if need be. Takes place. lock_server_put gives it back. */
 struct pg_server *pg_server_get(struct lock_env *env, struct pg_place *place);
-void pg_server_put(struct pg_server *s); /* once for each get: the last one closes it */
 
 /* acquiring: for a write that begins a term. */
-struct pg_link *pg_server_link(const struct pg_server *s, bool acquiring);
+struct lock_link *pg_server_link(const struct pg_server *s, bool acquiring);
 
-/* A number that no question of this process has had. */
-uint64_t pg_server_number(struct pg_server *s);
-
-/* A term has begun here. */
-void pg_server_led(struct pg_server *s);
+/* A stamp that no question has had. out: PG_STAMP bytes. */
+#define PG_STAMP 40
+void pg_server_stamp(struct pg_server *s, char *out);
 
 /* As lock_ops.watch, for m, which waits on this channel for changes of a lock in this table. */
 bool pg_server_watch(struct pg_server *s, struct lock_member *m, const char *channel, const char *table,
                      lock_changed_fn *changed, void *arg);
-void pg_server_unwatch(struct pg_server *s, struct lock_member *m);
 
 #endif
