@@ -57,14 +57,14 @@ static void make_due(struct lock_hub *hub, struct lock_channel *n)
 	hub->due = n;
 }
 
-static void make_all_due(struct lock_hub *hub, struct lock_dir *d)
+static void hub_make_all_due(struct lock_hub *hub, struct lock_dir *d)
 {
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct lock_channel *n = d->bucket[i]; n; n = n->next)
 			make_due(hub, n);
 }
 
-static void tell_due(struct lock_hub *hub, const char *replaced_by)
+static void hub_tell_due(struct lock_hub *hub, const char *replaced_by)
 {
 	while (hub->due) {
 		struct lock_channel *n = hub->due;
@@ -74,11 +74,11 @@ static void tell_due(struct lock_hub *hub, const char *replaced_by)
 	}
 }
 
-static void on_late(struct ev_loop *loop, ev_timer *w, int revents)
+static void hub_on_late(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;
 	(void)revents;
-	tell_due(w->data, NULL);
+	hub_tell_due(w->data, NULL);
 }
 
 /* ---- directories ---- */
@@ -104,7 +104,7 @@ static void drop_dir(struct lock_hub *hub, struct lock_dir **at)
 /* The directory was removed or moved: whoever watched looks, finds that, and watches again when there is something. */
 static void dir_gone(struct lock_hub *hub, struct lock_dir **at)
 {
-	make_all_due(hub, *at);
+	hub_make_all_due(hub, *at);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct lock_channel *n = (*at)->bucket[i]; n; n = n->next)
 			n->dir = NULL;
@@ -142,26 +142,26 @@ static void file_changed(struct lock_hub *hub, struct lock_dir *d, const struct 
 	for (struct lock_channel *n = d->bucket[h % BUCKETS]; n; n = n->next)
 		if (n->hash == h && strcmp(n->name, e->name) == 0)
 			make_due(hub, n);
-	tell_due(hub, replaced ? hub->from : NULL);
+	hub_tell_due(hub, replaced ? hub->from : NULL);
 }
 
-static void dispatch(struct lock_hub *hub, const struct inotify_event *e)
+static void hub_dispatch(struct lock_hub *hub, const struct inotify_event *e)
 {
 	struct lock_dir **at = find(hub, e->wd);
 
 	if (e->mask & IN_Q_OVERFLOW) {
 		for (struct lock_dir *d = hub->dirs; d; d = d->next)
-			make_all_due(hub, d);
-		tell_due(hub, NULL);
+			hub_make_all_due(hub, d);
+		hub_tell_due(hub, NULL);
 	} else if (*at && (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT))) {
 		dir_gone(hub, at);
-		tell_due(hub, NULL);
+		hub_tell_due(hub, NULL);
 	} else if (*at && e->len) {
 		file_changed(hub, *at, e);
 	}
 }
 
-static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
+static void hub_on_readable(struct ev_loop *loop, ev_io *w, int revents)
 {
 	char buffer[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
 	ssize_t n = read(w->fd, buffer, sizeof buffer); /* more than that comes with the next turn of the loop */
@@ -170,14 +170,14 @@ static void on_readable(struct ev_loop *loop, ev_io *w, int revents)
 	(void)revents;
 	for (char *at = buffer; at < buffer + n;) {
 		const struct inotify_event *e = (const struct inotify_event *)at;
-		dispatch(w->data, e);
+		hub_dispatch(w->data, e);
 		at += sizeof *e + e->len;
 	}
 }
 
 /* ---- the hub ---- */
 
-static void *make_hub(struct lock_env *env, struct err *err)
+static void *hub_make(struct lock_env *env, struct err *err)
 {
 	struct lock_hub *hub = mem_zero(sizeof *hub);
 
@@ -188,9 +188,9 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	/* Not from 0: a process may have more than one environment, and each its hub. */
 	if (getrandom(&hub->numbers, sizeof hub->numbers, GRND_NONBLOCK) < 0)
 		hub->numbers = (unsigned)(uintptr_t)hub;
-	ev_timer_init(&hub->late, on_late, 0., 0.);
+	ev_timer_init(&hub->late, hub_on_late, 0., 0.);
 	hub->late.data = hub;
-	ev_io_init(&hub->readable, on_readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
+	ev_io_init(&hub->readable, hub_on_readable, inotify_init1(IN_NONBLOCK | IN_CLOEXEC), EV_READ);
 	hub->readable.data = hub;
 	if (hub->readable.fd < 0)
 		return hub;
@@ -199,7 +199,7 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	return hub;
 }
 
-static void drop_hub(void *object)
+static void hub_drop(void *object)
 {
 	struct lock_hub *hub = object;
 
@@ -223,7 +223,7 @@ static struct lock_hub *hub_of(struct lock_env *env)
 {
 	static const char key;
 
-	return lock_env_share(env, &key, make_hub, drop_hub, NULL);
+	return lock_env_share(env, &key, hub_make, hub_drop, NULL);
 }
 
 const struct file_temp_tag *lock_hub_tag(struct lock_env *env)
@@ -293,7 +293,7 @@ bool lock_hub_watches(const struct lock_channel *n)
 	return n->dir != NULL;
 }
 
-static void forget_due(struct lock_hub *hub, struct lock_channel *n)
+static void hub_forget_due(struct lock_hub *hub, struct lock_channel *n)
 {
 	struct lock_channel **at = &hub->due;
 
@@ -309,7 +309,7 @@ void lock_hub_forget(struct lock_env *env, struct lock_channel *n)
 	struct lock_dir *d = n->dir;
 	struct lock_hub *hub = hub_of(env);
 
-	forget_due(hub, n);
+	hub_forget_due(hub, n);
 	if (!d)
 		return;
 	struct lock_channel **at = &d->bucket[n->hash % BUCKETS];

@@ -15,7 +15,7 @@ struct turns {
 	int running;
 };
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void turns_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct turns *q = w->data;
 
@@ -32,19 +32,19 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	}
 }
 
-static void *make(struct lock_env *env, struct err *err)
+static void *turns_make(struct lock_env *env, struct err *err)
 {
 	struct turns *q = mem_zero(sizeof *q);
 
 	(void)err;
 	q->loop = env->loop;
 	q->last = &q->first;
-	ev_timer_init(&q->timer, on_timer, 0., 0.);
+	ev_timer_init(&q->timer, turns_on_timer, 0., 0.);
 	q->timer.data = q;
 	return q;
 }
 
-static void drop(void *object)
+static void turns_drop(void *object)
 {
 	struct turns *q = object;
 
@@ -56,10 +56,10 @@ static struct turns *turns_of(struct lock_env *env)
 {
 	static const char key;
 
-	return lock_env_share(env, &key, make, drop, NULL);
+	return lock_env_share(env, &key, turns_make, turns_drop, NULL);
 }
 
-static void wake(struct turns *q)
+static void turns_wake(struct turns *q)
 {
 	if (!q->first || q->running >= TURNS_MAX || ev_is_active(&q->timer) || ev_is_pending(&q->timer))
 		return;
@@ -79,7 +79,7 @@ void file_turn_ask(struct lock_env *env, struct file_turn *t)
 	t->waiting = true;
 	*q->last = t;
 	q->last = &t->next;
-	wake(q);
+	turns_wake(q);
 }
 
 void file_turn_leave(struct lock_env *env, struct file_turn *t)
@@ -102,5 +102,5 @@ void file_turn_over(struct lock_env *env)
 	struct turns *q = turns_of(env);
 
 	q->running--;
-	wake(q);
+	turns_wake(q);
 }

@@ -90,7 +90,7 @@ static enum place place_of(const struct file_lock *l)
 }
 
 /* What file system the directory is on now. If it cannot be asked, what was known stays. */
-static void look_at_place(struct file_lock *l)
+static void file_look_at_place(struct file_lock *l)
 {
 	char dir[PATH_MAX];
 	struct statfs fs;
@@ -142,7 +142,7 @@ static void job_free(struct job *j)
 }
 
 /* The last step of a read: what was found is ours, or it is not. */
-static void parse(struct file_lock *l, const struct job *j, struct lock_result *r, struct record *record)
+static void file_parse(struct file_lock *l, const struct job *j, struct lock_result *r, struct record *record)
 {
 	struct err why;
 
@@ -159,7 +159,7 @@ static void parse(struct file_lock *l, const struct job *j, struct lock_result *
 }
 
 /* What the directory is, for doctor. */
-static void fill_about(struct file_lock *l, struct lock_result *r)
+static void file_fill_about(struct file_lock *l, struct lock_result *r)
 {
 	struct lock_about *a = l->about;
 
@@ -180,24 +180,24 @@ static void fill_about(struct file_lock *l, struct lock_result *r)
 }
 
 /* The end of what was asked for: done may close the lock, or ask for more. */
-static void tell(struct file_lock *l, struct lock_result *r)
+static void file_tell(struct file_lock *l, struct lock_result *r)
 {
 	ev_timer_stop(l->env->loop, &l->timer);
 	if (l->about)
-		fill_about(l, r);
+		file_fill_about(l, r);
 	l->record = NULL;
 	l->removing = false;
 	l->about = NULL;
 	l->done(l->arg, r);
 }
 
-static void forget_last(struct file_lock *l)
+static void file_forget_last(struct file_lock *l)
 {
 	reading_free(l->last);
 	l->last = NULL;
 }
 
-static void complete(struct file_lock *l)
+static void file_complete(struct file_lock *l)
 {
 	struct job *j = l->job;
 	struct record record;
@@ -211,22 +211,22 @@ static void complete(struct file_lock *l)
 	l->job = NULL;
 	l->looked |= !j->writing;
 	record_init(&record);
-	parse(l, j, &r, &record);
+	file_parse(l, j, &r, &record);
 	if (j->writing && r.outcome == LOCK_OK) {
-		forget_last(l); /* a leader reads no more */
+		file_forget_last(l); /* a leader reads no more */
 		l->kept_out = !l->removing;
 	}
 	if (r.outcome != LOCK_OK)
 		r.version.text[0] = '\0';
 	job_free(j);
 	file_turn_over(l->env);
-	tell(l, &r);
+	file_tell(l, &r);
 	record_fini(&record);
 }
 
 /* Its thread may come back from the file system at any time, or never: the job stays behind for it. What has not begun
  * was surely not done. */
-static void abandon(struct file_lock *l, enum err_code code, const char *why)
+static void file_abandon(struct file_lock *l, enum err_code code, const char *why)
 {
 	struct job *j = l->job;
 	struct lock_result r = { .outcome = j && j->writing ? LOCK_UNKNOWN : LOCK_FAILED,
@@ -240,10 +240,10 @@ static void abandon(struct file_lock *l, enum err_code code, const char *why)
 		file_turn_over(l->env);
 	}
 	file_turn_leave(l->env, &l->turn);
-	tell(l, &r);
+	file_tell(l, &r);
 }
 
-static void work(struct offload_job *off)
+static void job_work(struct offload_job *off)
 {
 	struct job *j = (struct job *)off;
 
@@ -255,32 +255,32 @@ static void work(struct offload_job *off)
 		file_swap_read(&j->op);
 }
 
-static void worked(struct offload_job *off)
+static void job_on_worked(struct offload_job *off)
 {
 	struct job *j = (struct job *)off;
 
 	if (j->lock)
-		complete(j->lock);
+		file_complete(j->lock);
 	else
 		job_free(j);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void file_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;
 	(void)revents;
-	abandon(w->data, ERR_TIMEOUT, "the file system has not answered before the deadline");
+	file_abandon(w->data, ERR_TIMEOUT, "the file system has not answered before the deadline");
 }
 
-static void run_off_loop(struct file_lock *l)
+static void file_run_off_loop(struct file_lock *l)
 {
 	l->job->op.may_wait = true;
-	l->job->off = (struct offload_job){ .work = work, .done = worked };
+	l->job->off = (struct offload_job){ .work = job_work, .done = job_on_worked };
 	offload_run(l->env->offload, &l->job->off);
 }
 
 /* On the loop, if that cannot block; a write whose kernel lock is taken goes on off the loop. */
-static bool try_here(struct file_lock *l)
+static bool file_try_here(struct file_lock *l)
 {
 	struct job *j = l->job;
 
@@ -294,7 +294,7 @@ static bool try_here(struct file_lock *l)
 	return true;
 }
 
-static void name_temp(struct file_lock *l, struct file_op *o)
+static void file_name_temp(struct file_lock *l, struct file_op *o)
 {
 	size_t room = sizeof o->temp;
 
@@ -304,7 +304,7 @@ static void name_temp(struct file_lock *l, struct file_op *o)
 	snprintf(o->temp + len, room - len, "%u.tmp", l->serial++);
 }
 
-static void fill_write(struct file_lock *l, struct job *j)
+static void file_fill_write(struct file_lock *l, struct job *j)
 {
 	char dir[PATH_MAX];
 
@@ -318,7 +318,7 @@ static void fill_write(struct file_lock *l, struct job *j)
 	j->text = record_print(l->record);
 	j->op.text = j->text;
 	j->op.clean = lock_hub_first_use(l->env, l->shared ? l->path : dir);
-	name_temp(l, &j->op);
+	file_name_temp(l, &j->op);
 	size_t len = strlen(j->text);
 	if (len <= RECORD_MAX_BYTES)
 		return;
@@ -328,20 +328,20 @@ static void fill_write(struct file_lock *l, struct job *j)
 	        RECORD_MAX_BYTES);
 }
 
-static void begin(struct file_turn *t)
+static void file_begin(struct file_turn *t)
 {
 	struct file_lock *l = (struct file_lock *)((char *)t - offsetof(struct file_lock, turn));
 
 	l->job = job_new(l);
 	if (l->job->writing)
-		fill_write(l, l->job);
-	if (try_here(l))
-		complete(l);
+		file_fill_write(l, l->job);
+	if (file_try_here(l))
+		file_complete(l);
 	else
-		run_off_loop(l);
+		file_run_off_loop(l);
 }
 
-static void ask(struct file_lock *l, struct instant by, lock_done_fn *done, void *arg)
+static void file_ask(struct file_lock *l, struct instant by, lock_done_fn *done, void *arg)
 {
 	l->by = by;
 	l->done = done;
@@ -356,7 +356,7 @@ static void ask(struct file_lock *l, struct instant by, lock_done_fn *done, void
 
 static void file_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
 {
-	ask((struct file_lock *)base, by, done, arg);
+	file_ask((struct file_lock *)base, by, done, arg);
 }
 
 static void file_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
@@ -367,7 +367,7 @@ static void file_write(struct lock *base, const struct record *r, const struct v
 	l->record = r;
 	l->expected = expected;
 	l->durable = durable;
-	ask(l, by, done, arg);
+	file_ask(l, by, done, arg);
 }
 
 static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
@@ -378,7 +378,7 @@ static void file_remove(struct lock *base, const struct version *expected, struc
 	l->removing = true;
 	l->expected = expected;
 	l->durable = false;
-	ask(l, by, done, arg);
+	file_ask(l, by, done, arg);
 }
 
 static void file_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
@@ -386,7 +386,7 @@ static void file_about(struct lock *base, struct lock_about *about, struct insta
 	struct file_lock *l = (struct file_lock *)base;
 
 	l->about = about;
-	ask(l, by, done, arg);
+	file_ask(l, by, done, arg);
 }
 
 static void file_cancel(struct lock *base)
@@ -394,20 +394,20 @@ static void file_cancel(struct lock *base)
 	struct file_lock *l = (struct file_lock *)base;
 
 	if (l->job || l->turn.waiting)
-		abandon(l, ERR_CANCELLED, "cancelled");
+		file_abandon(l, ERR_CANCELLED, "cancelled");
 }
 
 /* A rename that we did ourselves tells us nothing: the temporary file's name says whose it was. */
-static bool own_write(const struct file_lock *l, const char *replaced_by)
+static bool file_is_own_write(const struct file_lock *l, const char *replaced_by)
 {
 	return replaced_by && lock_hub_temp_is_ours(l->env, replaced_by, l->notice.name, l->number);
 }
 
-static void on_notice(void *arg, const char *replaced_by)
+static void file_on_notice(void *arg, const char *replaced_by)
 {
 	struct file_lock *l = arg;
 
-	if (!own_write(l, replaced_by))
+	if (!file_is_own_write(l, replaced_by))
 		l->changed(l->changed_arg);
 }
 
@@ -422,12 +422,12 @@ static bool file_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 		return true;
 	if (l->place == REMOTE)
 		return false;
-	look_at_place(l); /* after a directory went away, another file system may be there now */
+	file_look_at_place(l); /* after a directory went away, another file system may be there now */
 	dir_of(l, dir);
 	return l->place != REMOTE && lock_hub_watch(l->env, &l->notice, dir, l->looked);
 }
 
-static void free_lock(struct file_lock *l)
+static void file_free(struct file_lock *l)
 {
 	free(l->base.url);
 	free(l->path);
@@ -442,8 +442,8 @@ static void file_close(struct lock *base)
 
 	file_cancel(base);
 	lock_hub_forget(l->env, &l->notice);
-	forget_last(l);
-	free_lock(l);
+	file_forget_last(l);
+	file_free(l);
 }
 
 /* ---- opening ---- */
@@ -524,20 +524,20 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	l->type = file_system_type(0);
 	if (take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 || take_path(l, url, len, err) < 0)
 		goto fail;
-	l->notice = (struct lock_channel){ .changed = on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
+	l->notice = (struct lock_channel){ .changed = file_on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
 	if (check_place(l, err) < 0)
 		goto fail;
 	l->base.ops = &lock_file;
 	l->base.url = print_url(l);
 	l->env = env;
 	l->number = lock_hub_number(env);
-	l->turn.begin = begin;
-	look_at_place(l);
-	ev_timer_init(&l->timer, on_timer, 0., 0.);
+	l->turn.begin = file_begin;
+	file_look_at_place(l);
+	ev_timer_init(&l->timer, file_on_timer, 0., 0.);
 	l->timer.data = l;
 	return &l->base;
 fail:
-	free_lock(l);
+	file_free(l);
 	return NULL;
 }
 

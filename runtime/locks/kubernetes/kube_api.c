@@ -50,7 +50,7 @@ struct ev_loop *kube_api_loop(const struct kube_api *a)
 
 /* ---- the end of a call ---- */
 
-static void release(struct kube_call *c)
+static void call_release(struct kube_call *c)
 {
 	ev_timer_stop(c->api->env->loop, &c->timer);
 	if (c->waits)
@@ -63,31 +63,31 @@ static void release(struct kube_call *c)
 	*c = (struct kube_call){ .api = api };
 }
 
-static void finish(struct kube_call *c, const struct kube_answer *a)
+static void call_finish(struct kube_call *c, const struct kube_answer *a)
 {
 	void (*done)(void *, const struct kube_answer *) = c->r.done;
 	void *arg = c->r.arg;
 
-	release(c);
+	call_release(c);
 	done(arg, a);
 }
 
 /* Without an answer, and without a request under way. */
-static void finish_unsent(struct kube_call *c, const struct err *why)
+static void call_finish_unsent(struct kube_call *c, const struct err *why)
 {
 	struct kube_answer a = { .unsent = true, .sent_at = clock_now(), .message = "", .err = *why };
 
-	finish(c, &a);
+	call_finish(c, &a);
 }
 
-static void send_request(struct kube_call *c);
+static void call_send(struct kube_call *c);
 
-static nsec left(const struct kube_call *c)
+static nsec call_left(const struct kube_call *c)
 {
 	return c->r.by.boot || c->r.by.raw ? instant_until(c->r.by, clock_now()) : NSEC_NEVER;
 }
 
-static void arm(struct kube_call *c, nsec after)
+static void call_arm(struct kube_call *c, nsec after)
 {
 	ev_now_update(c->api->env->loop);
 	ev_timer_stop(c->api->env->loop, &c->timer);
@@ -96,47 +96,47 @@ static void arm(struct kube_call *c, nsec after)
 }
 
 /* Told in another turn of the loop: the caller may still be inside kube_api_start. */
-static void give_up(struct kube_call *c, const struct err *why)
+static void call_give_up(struct kube_call *c, const struct err *why)
 {
 	c->why = *why;
 	c->gave_up = true;
-	arm(c, 0);
+	call_arm(c, 0);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void call_on_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
 	struct kube_call *c = w->data;
 
 	(void)loop, (void)events;
 	if (!c->gave_up && !c->waits) {
-		send_request(c); /* the wait the server asked for is over */
+		call_send(c); /* the wait the server asked for is over */
 		return;
 	}
 	if (!c->gave_up)
 		err_set(&c->why, ERR_TIMEOUT, "%s: no credential before the deadline", c->api->config.origin);
-	finish_unsent(c, &c->why);
+	call_finish_unsent(c, &c->why);
 }
 
 /* ---- credentials ---- */
 
-static void on_credential(struct kube_auth_waiter *w, const struct err *err)
+static void call_on_credential(struct kube_auth_waiter *w, const struct err *err)
 {
 	struct kube_call *c = (struct kube_call *)((char *)w - offsetof(struct kube_call, waiter));
 
 	c->waits = false;
 	ev_timer_stop(c->api->env->loop, &c->timer);
 	if (err)
-		give_up(c, err);
+		call_give_up(c, err);
 	else
-		send_request(c);
+		call_send(c);
 }
 
-static void wait_for_credential(struct kube_call *c)
+static void call_wait_for_credential(struct kube_call *c)
 {
 	c->waits = true;
-	c->waiter = (struct kube_auth_waiter){ .done = on_credential };
-	if (left(c) != NSEC_NEVER)
-		arm(c, left(c));
+	c->waiter = (struct kube_auth_waiter){ .done = call_on_credential };
+	if (call_left(c) != NSEC_NEVER)
+		call_arm(c, call_left(c));
 	kube_auth_wait(c->api->auth, &c->waiter);
 }
 
@@ -155,18 +155,18 @@ static int retry_after(const struct http_headers *h)
 }
 
 /* Refused before anything was done, for a while. true: it is waited out. */
-static bool wait_if_asked(struct kube_call *c, const struct http_result *r, const struct http_headers *h)
+static bool call_wait_if_asked(struct kube_call *c, const struct http_result *r, const struct http_headers *h)
 {
 	int s = r->status == TOO_MANY ? retry_after(h) : -1;
 
-	if (s < 0 || (nsec)s * NSEC_PER_SEC >= left(c))
+	if (s < 0 || (nsec)s * NSEC_PER_SEC >= call_left(c))
 		return false;
-	arm(c, s == 0 ? 100 * NSEC_PER_MS : s * NSEC_PER_SEC);
+	call_arm(c, s == 0 ? 100 * NSEC_PER_MS : s * NSEC_PER_SEC);
 	return true;
 }
 
 /* The token may have been rotated: once per call another one is asked for. true: it will be sent again. */
-static bool renew_if_refused(struct kube_call *c, uint64_t number, int status)
+static bool call_renew_if_refused(struct kube_call *c, uint64_t number, int status)
 {
 	if (status != UNAUTHORIZED || c->asked || !kube_auth_doubt(c->api->auth, number))
 		return false;
@@ -175,13 +175,13 @@ static bool renew_if_refused(struct kube_call *c, uint64_t number, int status)
 	bool newer = now && now->number != number;
 	kube_credential_drop(now);
 	if (newer)
-		send_request(c);
+		call_send(c);
 	else
-		wait_for_credential(c);
+		call_wait_for_credential(c);
 	return true;
 }
 
-static void on_http_done(void *arg, const struct http_result *r, const struct http_headers *h)
+static void call_on_http_done(void *arg, const struct http_result *r, const struct http_headers *h)
 {
 	struct kube_call *c = arg;
 	uint64_t number = c->credential->number;
@@ -190,7 +190,8 @@ static void on_http_done(void *arg, const struct http_result *r, const struct ht
 	kube_credential_drop(c->credential);
 	c->credential = NULL;
 	bool again = !r->repeated || !c->r.body; /* what may have been acted upon is not sent once more */
-	if (r->err.code == ERR_NONE && again && (renew_if_refused(c, number, r->status) || wait_if_asked(c, r, h)))
+	if (r->err.code == ERR_NONE && again &&
+	    (call_renew_if_refused(c, number, r->status) || call_wait_if_asked(c, r, h)))
 		return;
 	struct kube_answer a = {
 		.status = r->err.code == ERR_NONE || c->streams ? r->status : 0,
@@ -213,11 +214,11 @@ static void on_http_done(void *arg, const struct http_result *r, const struct ht
 		a.message = message;
 	if (a.err.code != ERR_NONE && !c->streams)
 		err_wrap(&a.err, "%s", c->api->config.origin);
-	finish(c, &a);
+	call_finish(c, &a);
 	json_decref(body);
 }
 
-static void on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
+static void call_on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
 {
 	struct kube_call *c = arg;
 
@@ -227,7 +228,7 @@ static void on_answered(void *arg, struct http_call *http, int status, const str
 		c->r.opened(c->r.arg);
 }
 
-static void on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
+static void call_on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
 {
 	struct kube_call *c = arg;
 
@@ -241,9 +242,9 @@ static void on_data(void *arg, struct http_call *http, const char *bytes, size_t
 /* ---- requests ---- */
 
 /* The server is told the deadline too, so that what we have given up does not land much later. Not for a watch. */
-static char *url_of(const struct kube_call *c)
+static char *call_url(const struct kube_call *c)
 {
-	nsec rest = left(c);
+	nsec rest = call_left(c);
 
 	if (rest == NSEC_NEVER)
 		return mem_printf("%s%s", c->api->config.server, c->r.path);
@@ -252,7 +253,7 @@ static char *url_of(const struct kube_call *c)
 }
 
 /* A connection shows the certificate it began with. */
-static void leave_old_connections(struct kube_api *a, uint64_t files)
+static void api_leave_old_connections(struct kube_api *a, uint64_t files)
 {
 	if (files == a->files)
 		return;
@@ -261,7 +262,7 @@ static void leave_old_connections(struct kube_api *a, uint64_t files)
 		http_pool_begin(a->clients[i]);
 }
 
-static void send_request(struct kube_call *c)
+static void call_send(struct kube_call *c)
 {
 	const struct kube_config *f = &c->api->config;
 	const char *headers[KUBE_HEADERS + 4] = { "Accept: application/json",
@@ -272,16 +273,16 @@ static void send_request(struct kube_call *c)
 	buf_drop(&c->text, c->text.len);
 	c->credential = kube_auth_take(c->api->auth);
 	if (!c->credential) {
-		wait_for_credential(c);
+		call_wait_for_credential(c);
 		return;
 	}
-	leave_old_connections(c->api, c->credential->files);
+	api_leave_old_connections(c->api, c->credential->files);
 	snprintf(type, sizeof type, "Content-Type: %s", c->r.kind ? c->r.kind : "application/json");
 	if (c->r.body)
 		headers[n++] = type;
 	for (char *const *h = f->headers; *h; h++)
 		headers[n++] = *h;
-	char *url = url_of(c);
+	char *url = call_url(c);
 	c->http = http_start(c->api->clients[c->r.client], &(struct http_request){
 								   .method = c->r.method,
 								   .url = url,
@@ -299,27 +300,27 @@ static void send_request(struct kube_call *c)
 								   .first_byte = c->r.first_byte,
 								   .limit = KUBE_OBJECT_BYTES,
 								   .arg = c,
-								   .answered = c->r.data ? on_answered : NULL,
-								   .data = c->r.data ? on_data : NULL,
-								   .done = on_http_done,
+								   .answered = c->r.data ? call_on_answered : NULL,
+								   .data = c->r.data ? call_on_data : NULL,
+								   .done = call_on_http_done,
 							   });
 	free(url);
 }
 
-static void keep_warm(struct kube_api *a, double after)
+static void api_keep_warm(struct kube_api *a, double after)
 {
 	ev_now_update(a->env->loop);
 	ev_timer_set(&a->idle, after, 0.);
 	ev_timer_start(a->env->loop, &a->idle);
 }
 
-static void on_warm(void *arg, const struct kube_answer *answer)
+static void api_on_warm(void *arg, const struct kube_answer *answer)
 {
 	(void)arg, (void)answer; /* whatever it was, the connection has been used */
 }
 
 /* Only while something is watched: what is read once needs no connection afterwards. */
-static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
+static void api_on_idle(struct ev_loop *loop, ev_timer *w, int events)
 {
 	struct kube_api *a = w->data;
 	struct instant now = clock_now();
@@ -335,9 +336,9 @@ static void on_idle(struct ev_loop *loop, ev_timer *w, int events)
 				       .method = "GET",
 				       .path = "/version",
 				       .by = instant_add(now, CONNECT),
-				       .done = on_warm,
+				       .done = api_on_warm,
 			       });
-	keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
+	api_keep_warm(a, idle < KEEP_WARM ? KEEP_WARM - idle : KEEP_WARM);
 }
 
 void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_request *r)
@@ -345,12 +346,12 @@ void kube_api_start(struct kube_api *a, struct kube_call *c, const struct kube_r
 	if (r->client == KUBE_WORK)
 		a->worked_at = clock_now();
 	if (r->client == KUBE_WATCH && !ev_is_active(&a->idle))
-		keep_warm(a, KEEP_WARM);
+		api_keep_warm(a, KEEP_WARM);
 	*c = (struct kube_call){ .api = a, .r = *r, .busy = true };
 	c->r.path = mem_dup(r->path);
-	ev_init(&c->timer, on_timer);
+	ev_init(&c->timer, call_on_timer);
 	c->timer.data = c;
-	send_request(c);
+	call_send(c);
 }
 
 void kube_api_cancel(struct kube_call *c)
@@ -365,7 +366,7 @@ void kube_api_cancel(struct kube_call *c)
 		return;
 	}
 	err_set(&why, ERR_CANCELLED, "cancelled");
-	finish_unsent(c, &why);
+	call_finish_unsent(c, &why);
 }
 
 /* ---- those of an env ---- */
@@ -383,7 +384,7 @@ static void api_free(struct kube_api *a)
 	free(a);
 }
 
-static void drop_hub(void *object)
+static void hub_drop(void *object)
 {
 	struct hub *h = object;
 
@@ -395,7 +396,7 @@ static void drop_hub(void *object)
 	free(h);
 }
 
-static void *make_hub(struct lock_env *env, struct err *err)
+static void *hub_make(struct lock_env *env, struct err *err)
 {
 	struct hub *h = mem_zero(sizeof *h);
 
@@ -405,7 +406,7 @@ static void *make_hub(struct lock_env *env, struct err *err)
 	return h;
 }
 
-static int open_clients(struct kube_api *a, struct err *err)
+static int api_open_clients(struct kube_api *a, struct err *err)
 {
 	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time,
 	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue. */
@@ -426,11 +427,11 @@ static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const cha
 	struct kube_api *a = mem_zero(sizeof *a);
 
 	a->env = h->env;
-	ev_init(&a->idle, on_idle);
+	ev_init(&a->idle, api_on_idle);
 	a->idle.data = a;
 	a->kubeconfig = mem_dup(kubeconfig);
 	a->context = mem_dup(context);
-	if (kube_config_load(&a->config, kubeconfig, context, err) < 0 || open_clients(a, err) < 0) {
+	if (kube_config_load(&a->config, kubeconfig, context, err) < 0 || api_open_clients(a, err) < 0) {
 		api_free(a);
 		return NULL;
 	}
@@ -443,7 +444,7 @@ static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const cha
 struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, const char *context, struct err *err)
 {
 	static const char key[] = "kube";
-	struct hub *h = lock_env_share(env, key, make_hub, drop_hub, err);
+	struct hub *h = lock_env_share(env, key, hub_make, hub_drop, err);
 
 	for (struct kube_api *a = h ? h->apis : NULL; a; a = a->next)
 		if (strcmp(a->kubeconfig, kubeconfig) == 0 && strcmp(a->context, context) == 0)

@@ -99,19 +99,19 @@ static void make(struct kube_auth *a, const char *token, const char *cert_pem, c
 }
 
 /* A plugin is not asked where something else is given already. */
-static bool uses_plugin(const struct kube_auth *a)
+static bool auth_uses_plugin(const struct kube_auth *a)
 {
 	const struct kube_config *f = a->config;
 
 	return f->exec.command && !f->token && !f->token_file && !f->user && !f->cert_file && !f->cert_pem;
 }
 
-static bool uses_files(const struct kube_auth *a)
+static bool auth_uses_files(const struct kube_auth *a)
 {
 	return a->config->token_file || a->config->cert_file || a->config->key_file;
 }
 
-static void tell(struct kube_auth *a, const struct err *err)
+static void auth_tell(struct kube_auth *a, const struct err *err)
 {
 	struct kube_auth_waiter *list = a->waiters;
 
@@ -181,7 +181,7 @@ static const char *token_of(const struct kube_auth *a, struct reading *r)
 	return a->now ? a->now->token : a->config->token;
 }
 
-static void took(struct kube_auth *a, struct reading *r)
+static void auth_took(struct kube_auth *a, struct reading *r)
 {
 	const char *token = token_of(a, r);
 	bool changed = took_stamps(a, r);
@@ -194,7 +194,7 @@ static void took(struct kube_auth *a, struct reading *r)
 	a->doubted = false;
 }
 
-static void files_read(struct offload_job *job)
+static void auth_on_files_read(struct offload_job *job)
 {
 	struct reading *r = (struct reading *)job;
 	struct kube_auth *a = r->auth;
@@ -203,13 +203,13 @@ static void files_read(struct offload_job *job)
 	if (a) {
 		a->reading = NULL;
 		a->read_at = clock_now();
-		took(a, r);
+		auth_took(a, r);
 		errno = r->failed;
 		if (!a->now && r->failed)
 			err_sys(&err, "cannot read the token in %s", r->path);
 		else if (!a->now)
 			err_set(&err, ERR_INVALID, "the token's file %s is empty", r->path);
-		tell(a, a->now ? NULL : &err);
+		auth_tell(a, a->now ? NULL : &err);
 	}
 	explicit_bzero(r->text, sizeof r->text);
 	free(r);
@@ -220,13 +220,13 @@ static void copy_path(char *out, const char *path)
 	snprintf(out, sizeof((struct reading *)0)->path, "%s", path ? path : "");
 }
 
-static void start_reading(struct kube_auth *a)
+static void auth_start_reading(struct kube_auth *a)
 {
 	if (a->reading)
 		return;
 	struct reading *r = a->reading = mem_zero(sizeof *r);
 	r->auth = a;
-	r->job = (struct offload_job){ .work = read_files, .done = files_read };
+	r->job = (struct offload_job){ .work = read_files, .done = auth_on_files_read };
 	copy_path(r->path, a->config->token_file);
 	copy_path(r->cert_path[0], a->config->cert_file);
 	copy_path(r->cert_path[1], a->config->key_file);
@@ -235,7 +235,7 @@ static void start_reading(struct kube_auth *a)
 
 /* ---- a plugin ---- */
 
-static void plugin_done(void *arg, const struct kube_exec_result *r)
+static void auth_on_plugin_done(void *arg, const struct kube_exec_result *r)
 {
 	struct kube_auth *a = arg;
 
@@ -246,9 +246,9 @@ static void plugin_done(void *arg, const struct kube_exec_result *r)
 	a->run = NULL;
 	if (r->err.code == ERR_NONE) {
 		make(a, r->token, r->cert_pem, r->key_pem, r->expires_s > least ? r->expires_s : least);
-		tell(a, NULL);
+		auth_tell(a, NULL);
 	} else {
-		tell(a, &r->err);
+		auth_tell(a, &r->err);
 	}
 }
 
@@ -260,7 +260,7 @@ struct kube_auth *kube_auth_new(struct lock_env *env, const struct kube_config *
 
 	a->env = env;
 	a->config = c;
-	if (!uses_files(a) && !uses_plugin(a))
+	if (!auth_uses_files(a) && !auth_uses_plugin(a))
 		make(a, c->token, NULL, NULL, INT64_MAX);
 	return a;
 }
@@ -276,16 +276,16 @@ void kube_auth_free(struct kube_auth *a)
 	free(a);
 }
 
-static bool stale(const struct kube_auth *a)
+static bool auth_is_stale(const struct kube_auth *a)
 {
 	return a->doubted || a->now->expires_s - EARLY_S <= clock_wall_us() / 1000000;
 }
 
 struct kube_credential *kube_auth_take(struct kube_auth *a)
 {
-	if (uses_files(a) && a->now && elapsed_holder(a->read_at, clock_now()) > LOOK_AGAIN)
-		start_reading(a);
-	if (!a->now || stale(a))
+	if (auth_uses_files(a) && a->now && elapsed_holder(a->read_at, clock_now()) > LOOK_AGAIN)
+		auth_start_reading(a);
+	if (!a->now || auth_is_stale(a))
 		return NULL;
 	a->now->refs++;
 	return a->now;
@@ -295,10 +295,10 @@ void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w)
 {
 	w->next = a->waiters;
 	a->waiters = w;
-	if (uses_files(a)) {
-		start_reading(a);
+	if (auth_uses_files(a)) {
+		auth_start_reading(a);
 	} else if (!a->run) {
-		a->run = kube_exec_start(a->env, &a->config->exec, plugin_done, a);
+		a->run = kube_exec_start(a->env, &a->config->exec, auth_on_plugin_done, a);
 	}
 }
 
@@ -313,7 +313,7 @@ void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w)
 
 bool kube_auth_doubt(struct kube_auth *a, uint64_t number)
 {
-	if (!uses_files(a) && !uses_plugin(a))
+	if (!auth_uses_files(a) && !auth_uses_plugin(a))
 		return false;
 	if (a->now && a->now->number == number)
 		a->doubted = true;

@@ -19,7 +19,7 @@ struct kube_event {
 	struct kube_call call;
 };
 
-static void unlink_event(struct kube_event *e)
+static void event_unlink(struct kube_event *e)
 {
 	for (struct kube_event **at = &e->all->list; *at; at = &(*at)->next)
 		if (*at == e) {
@@ -29,14 +29,14 @@ static void unlink_event(struct kube_event *e)
 		}
 }
 
-static void on_done(void *arg, const struct kube_answer *a)
+static void event_on_done(void *arg, const struct kube_answer *a)
 {
 	struct kube_event *e = arg;
 
 	if (a->err.code != ERR_NONE || a->status >= 300)
 		log_event(LOG_DEBUG, NULL, "event_not_sent", "%d %.200s", a->status,
 		          a->err.code != ERR_NONE ? a->err.text : a->message);
-	unlink_event(e);
+	event_unlink(e);
 	free(e);
 }
 
@@ -92,7 +92,7 @@ void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_k
 			       .path = path,
 			       .body = body,
 			       .by = instant_add(clock_now(), WITHIN),
-			       .done = on_done,
+			       .done = event_on_done,
 			       .arg = e,
 		       });
 	free(path);

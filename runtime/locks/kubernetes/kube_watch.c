@@ -21,10 +21,10 @@
 #define REFUSALS 2
 #define GONE 410
 
-static void open_watch(struct kube_watch *w);
+static void watch_open(struct kube_watch *w);
 
 /* [0, 1): so that a thousand watches of a restarted server do not come back in one moment. */
-static double noise(void)
+static double watch_noise(void)
 {
 	uint16_t n = 0;
 
@@ -33,7 +33,7 @@ static double noise(void)
 	return n / 65536.;
 }
 
-static void arm(struct kube_watch *w, double after_s)
+static void watch_arm(struct kube_watch *w, double after_s)
 {
 	struct ev_loop *loop = kube_api_loop(w->api);
 
@@ -45,7 +45,7 @@ static void arm(struct kube_watch *w, double after_s)
 
 /* ---- what comes ---- */
 
-static void on_object(struct kube_watch *w, json_t *object)
+static void watch_on_object(struct kube_watch *w, json_t *object)
 {
 	int64_t number;
 
@@ -55,7 +55,7 @@ static void on_object(struct kube_watch *w, json_t *object)
 	w->news(w->arg, KUBE_CHANGED, object);
 }
 
-static void on_bookmark(struct kube_watch *w, const json_t *object)
+static void watch_on_bookmark(struct kube_watch *w, const json_t *object)
 {
 	int64_t number;
 
@@ -64,7 +64,7 @@ static void on_bookmark(struct kube_watch *w, const json_t *object)
 }
 
 /* An error inside the stream: 410 when the version to go on from is too old. The server ends the stream after it. */
-static void on_error(struct kube_watch *w, const json_t *status)
+static void watch_on_error(struct kube_watch *w, const json_t *status)
 {
 	if (json_integer_value(json_object_get(status, "code")) == GONE)
 		w->revision = 0;
@@ -72,7 +72,7 @@ static void on_error(struct kube_watch *w, const json_t *status)
 	w->news(w->arg, KUBE_LOOK, NULL);
 }
 
-static void on_event(struct kube_watch *w, const char *line, size_t len)
+static void watch_on_event(struct kube_watch *w, const char *line, size_t len)
 {
 	json_t *event = json_bound_load(line, len, 0, KUBE_OBJECT_VALUES, NULL),
 	       *object = json_object_get(event, "object");
@@ -81,21 +81,21 @@ static void on_event(struct kube_watch *w, const char *line, size_t len)
 	if (!type || !object) {
 		w->news(w->arg, KUBE_LOOK, NULL);
 	} else if (strcmp(type, "BOOKMARK") == 0) {
-		on_bookmark(w, object);
+		watch_on_bookmark(w, object);
 	} else if (strcmp(type, "ERROR") == 0) {
-		on_error(w, object);
+		watch_on_error(w, object);
 	} else if (strcmp(type, "DELETED") == 0) {
-		on_bookmark(w, object);
+		watch_on_bookmark(w, object);
 		w->news(w->arg, KUBE_LOOK, NULL);
 	} else {
-		on_object(w, object);
+		watch_on_object(w, object);
 	}
 	if (w->state == KUBE_WATCH_LIVE && w->revision >= w->expected)
 		ev_timer_stop(kube_api_loop(w->api), &w->timer);
 	json_decref(event);
 }
 
-static void on_data(void *arg, const char *bytes, size_t len)
+static void watch_on_data(void *arg, const char *bytes, size_t len)
 {
 	struct kube_watch *w = arg;
 
@@ -108,7 +108,7 @@ static void on_data(void *arg, const char *bytes, size_t len)
 		if (end) {
 			struct buf line = w->line;
 			w->line = (struct buf){ 0 };
-			on_event(w, whole ? bytes : line.data ? line.data : "", whole ? part : line.len);
+			watch_on_event(w, whole ? bytes : line.data ? line.data : "", whole ? part : line.len);
 			buf_fini(&line);
 		}
 		part += end != NULL;
@@ -119,7 +119,7 @@ static void on_data(void *arg, const char *bytes, size_t len)
 		kube_api_cancel(&w->call);
 }
 
-static void on_opened(void *arg)
+static void watch_on_opened(void *arg)
 {
 	struct kube_watch *w = arg;
 	bool was_down = w->down;
@@ -129,7 +129,7 @@ static void on_opened(void *arg)
 	w->erred = false;
 	w->down = w->refused = false;
 	if (w->revision < w->expected)
-		arm(w, SHOW_WITHIN);
+		watch_arm(w, SHOW_WITHIN);
 	else
 		ev_timer_stop(kube_api_loop(w->api), &w->timer);
 	if (was_down)
@@ -140,7 +140,7 @@ static void on_opened(void *arg)
 
 /* A server that has just been started knows no roles for a moment and refuses everybody: only the third refusal in a
  * row is taken for one. */
-static void say_refused(struct kube_watch *w, const struct kube_answer *a)
+static void watch_say_refused(struct kube_watch *w, const struct kube_answer *a)
 {
 	if (w->refused || w->failures < REFUSALS)
 		return;
@@ -151,21 +151,21 @@ static void say_refused(struct kube_watch *w, const struct kube_answer *a)
 		a->message);
 }
 
-static double pause_after(struct kube_watch *w, bool worked, const struct kube_answer *a)
+static double watch_pause_after(struct kube_watch *w, bool worked, const struct kube_answer *a)
 {
 	double most = BACKOFF_MOST;
 
 	if (a->status == 401 || a->status == 403) {
-		say_refused(w, a);
+		watch_say_refused(w, a);
 		most = REFUSED_S;
 	}
 	if (worked)
-		return noise() / 10;
+		return watch_noise() / 10;
 	double pause = 0.25 * (1 << (w->failures < 11 ? w->failures : 11));
-	return (pause < most ? pause : most) * (0.5 + noise());
+	return (pause < most ? pause : most) * (0.5 + watch_noise());
 }
 
-static void on_done(void *arg, const struct kube_answer *a)
+static void watch_on_done(void *arg, const struct kube_answer *a)
 {
 	struct kube_watch *w = arg;
 	bool was_live = w->state == KUBE_WATCH_LIVE, was_down = w->down;
@@ -178,34 +178,34 @@ static void on_done(void *arg, const struct kube_answer *a)
 	w->state = KUBE_WATCH_WAITING;
 	if (a->status == GONE)
 		w->revision = 0;
-	double pause = pause_after(w, worked, a);
+	double pause = watch_pause_after(w, worked, a);
 	w->failures = worked ? 0 : w->failures + 1;
 	w->down = !was_live || w->revision == 0;
-	arm(w, pause);
+	watch_arm(w, pause);
 	if (w->down && !was_down)
 		w->news(w->arg, KUBE_LOOK, NULL);
 }
 
-static void open_watch(struct kube_watch *w)
+static void watch_open(struct kube_watch *w)
 {
 	/* From 0: what the server has in its cache, which may be older than what was read: who listens compares
 	 * versions. Bookmarks are not asked for then: together they mean "initial events, consistent", which servers
 	 * over etcd 3.4 cannot do. */
 	char *path = mem_printf("%s&timeoutSeconds=%d&resourceVersion=%" PRId64 "%s", w->path,
-	                        (int)(SERVER_S * (1 + noise() / 4)), w->revision,
+	                        (int)(SERVER_S * (1 + watch_noise() / 4)), w->revision,
 	                        w->revision > 0 ? "&allowWatchBookmarks=true" : "");
 
 	w->state = KUBE_WATCH_OPENING;
-	arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
+	watch_arm(w, (double)OPEN_WITHIN / NSEC_PER_SEC);
 	kube_api_start(w->api, &w->call,
 	               &(struct kube_request){
 			       .client = KUBE_WATCH,
 			       .method = "GET",
 			       .path = path,
 			       .first_byte = OPEN_WITHIN,
-			       .opened = on_opened,
-			       .data = on_data,
-			       .done = on_done,
+			       .opened = watch_on_opened,
+			       .data = watch_on_data,
+			       .done = watch_on_done,
 			       .arg = w,
 		       });
 	free(path);
@@ -213,7 +213,7 @@ static void open_watch(struct kube_watch *w)
 
 /* It waits for its turn among more watches than there are connections for, or as long as the server has asked it to. It
  * goes on waiting, but nobody may rely on it. */
-static void still_opening(struct kube_watch *w)
+static void watch_is_opening(struct kube_watch *w)
 {
 	if (w->down)
 		return;
@@ -221,15 +221,15 @@ static void still_opening(struct kube_watch *w)
 	w->news(w->arg, KUBE_LOOK, NULL);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *t, int events)
+static void watch_on_timer(struct ev_loop *loop, ev_timer *t, int events)
 {
 	struct kube_watch *w = t->data;
 
 	(void)loop, (void)events;
 	if (w->state == KUBE_WATCH_WAITING)
-		open_watch(w);
+		watch_open(w);
 	else if (w->state == KUBE_WATCH_OPENING)
-		still_opening(w);
+		watch_is_opening(w);
 	else
 		kube_api_cancel(&w->call); /* it has not shown what is known to be there; or its line has no end */
 }
@@ -251,9 +251,9 @@ void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *ba
 	w->revision = w->expected = revision;
 	w->failures = 0;
 	w->down = false;
-	ev_init(&w->timer, on_timer);
+	ev_init(&w->timer, watch_on_timer);
 	w->timer.data = w;
-	open_watch(w);
+	watch_open(w);
 }
 
 void kube_watch_stop(struct kube_watch *w)
@@ -274,7 +274,7 @@ void kube_watch_expect(struct kube_watch *w, int64_t revision)
 		return;
 	w->expected = revision;
 	if (w->state == KUBE_WATCH_LIVE && w->revision < revision && !ev_is_active(&w->timer))
-		arm(w, SHOW_WITHIN);
+		watch_arm(w, SHOW_WITHIN);
 }
 
 bool kube_watch_delivers(const struct kube_watch *w)

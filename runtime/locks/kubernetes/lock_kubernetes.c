@@ -50,7 +50,7 @@ struct kube_lock {
 
 /* ---- the end of an operation ---- */
 
-static void finish(struct kube_lock *l, struct lock_result *r)
+static void kube_finish(struct kube_lock *l, struct lock_result *r)
 {
 	ev_timer_stop(l->env->loop, &l->soon);
 	l->active = false;
@@ -61,20 +61,18 @@ static void finish(struct kube_lock *l, struct lock_result *r)
 	l->done(l->arg, r);
 }
 
-__attribute__((format(printf, 4, 5))) static void fail(struct kube_lock *l, enum lock_outcome outcome,
-                                                       enum err_code code, const char *fmt, ...)
+__attribute__((format(printf, 4, 5))) static void kube_fail(struct kube_lock *l, enum lock_outcome outcome,
+                                                            enum err_code code, const char *fmt, ...)
 {
 	struct lock_result r = { .outcome = outcome, .sent_at = l->sent_at };
-	char text[800];
 	va_list ap;
 
 	va_start(ap, fmt);
-	vsnprintf(text, sizeof text, fmt, ap);
+	err_vset(&r.err, code, fmt, ap);
 	va_end(ap);
-	err_set(&r.err, code, "%s", text);
 	if (l->writing && l->at > 0)
 		r.outcome = LOCK_UNKNOWN; /* the first of the pair is written */
-	finish(l, &r);
+	kube_finish(l, &r);
 }
 
 static const struct kube_resource *resource(const struct kube_lock *l)
@@ -83,43 +81,45 @@ static const struct kube_resource *resource(const struct kube_lock *l)
 }
 
 /* What was not as it should be, for people, and what it means for the operation. */
-static void fail_answer(struct kube_lock *l, const struct kube_answer *a)
+static void kube_fail_answer(struct kube_lock *l, const struct kube_answer *a)
 {
 	const struct kube_resource *k = resource(l);
 	const char *who = kube_api_config(l->api)->origin;
 	enum lock_outcome lost = l->writing && !a->unsent ? LOCK_UNKNOWN : LOCK_FAILED;
 
 	if (a->err.code != ERR_NONE)
-		fail(l, lost, a->err.code, "%s", a->err.text);
+		kube_fail(l, lost, a->err.code, "%s", a->err.text);
 	else if (l->writing && a->repeated) /* what is refused now may have been done the first time */
-		fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
-		     a->status, a->message);
+		kube_fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
+		          a->status, a->message);
 	else if (a->status == 401)
-		fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
-		     "401: the API server does not accept the credentials of %s", who);
+		kube_fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
+		          "401: the API server does not accept the credentials of %s", who);
 	else if (a->status == 403)
-		fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
-		     "403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [\"get\", \"create\", "
-		     "\"update\", \"watch\"], bound to whom %s names",
-		     a->message, l->url.ns, k->group, k->plural, who);
+		kube_fail(
+			l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
+			"403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [\"get\", \"create\", "
+			"\"update\", \"watch\"], bound to whom %s names",
+			a->message, l->url.ns, k->group, k->plural, who);
 	else if (a->status == 404)
-		fail(l, LOCK_FAILED, ERR_MISSING, "404: %s%.300s",
-		     l->writing ? "is there a namespace of that name? " : "", a->message);
+		kube_fail(l, LOCK_FAILED, ERR_MISSING, "404: %s%.300s",
+		          l->writing ? "is there a namespace of that name? " : "", a->message);
 	else if (a->status == 429)
-		fail(l, LOCK_FAILED, ERR_UNREACHABLE, "429: the API server has too much to do: %.200s", a->message);
+		kube_fail(l, LOCK_FAILED, ERR_UNREACHABLE, "429: the API server has too much to do: %.200s",
+		          a->message);
 	else if (a->status >= 500)
-		fail(l, lost, ERR_UNREACHABLE, "%d: %.300s", a->status, a->message);
+		kube_fail(l, lost, ERR_UNREACHABLE, "%d: %.300s", a->status, a->message);
 	else
-		fail(l, l->writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID, "%d: %.300s", a->status,
-		     *a->message ? a->message : "an unexpected answer");
+		kube_fail(l, l->writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID, "%d: %.300s", a->status,
+		          *a->message ? a->message : "an unexpected answer");
 }
 
 /* ---- reading ---- */
 
-static void put(struct kube_lock *l);
+static void kube_put(struct kube_lock *l);
 
-static void start(struct kube_lock *l, const char *method, const char *path, json_t *body,
-                  void (*done)(void *arg, const struct kube_answer *a))
+static void kube_start(struct kube_lock *l, const char *method, const char *path, json_t *body,
+                       void (*done)(void *arg, const struct kube_answer *a))
 {
 	kube_api_start(l->api, &l->call,
 	               &(struct kube_request){
@@ -134,7 +134,7 @@ static void start(struct kube_lock *l, const char *method, const char *path, jso
 	json_decref(body);
 }
 
-static void finish_read(struct kube_lock *l)
+static void kube_finish_read(struct kube_lock *l)
 {
 	struct lock_result result = { .outcome = LOCK_OK,
 		                      .sent_at = l->sent_at,
@@ -158,11 +158,11 @@ static void finish_read(struct kube_lock *l)
 			r.token = result.token;
 		break;
 	}
-	finish(l, &result);
+	kube_finish(l, &result);
 	record_fini(&r);
 }
 
-static void start_watches(struct kube_lock *l)
+static void kube_start_watches(struct kube_lock *l)
 {
 	for (int i = 0; l->changed && i < l->pair.count; i++) {
 		struct kube_part *p = &l->pair.part[i];
@@ -170,30 +170,30 @@ static void start_watches(struct kube_lock *l)
 	}
 }
 
-static void get(struct kube_lock *l);
-static void delete_part(struct kube_lock *l);
+static void kube_get(struct kube_lock *l);
+static void kube_delete(struct kube_lock *l);
 
-static void looked(struct kube_lock *l)
+static void kube_on_looked(struct kube_lock *l)
 {
 	l->looked = true;
-	start_watches(l);
+	kube_start_watches(l);
 	if (!l->writing) {
-		finish_read(l);
+		kube_finish_read(l);
 		return;
 	}
 	struct version now = kube_pair_version(&l->pair);
 	l->at = 0;
 	l->raced = false;
 	if (strcmp(now.text, l->expected.text) == 0 && !l->record)
-		delete_part(l);
+		kube_delete(l);
 	else if (strcmp(now.text, l->expected.text) == 0)
-		put(l);
+		kube_put(l);
 	else
-		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
+		kube_finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
 }
 
 /* Is it this very object that is missing? A path or a group that the server does not know is something else. */
-static bool says_missing(const struct kube_lock *l, const struct kube_answer *a)
+static bool kube_says_missing(const struct kube_lock *l, const struct kube_answer *a)
 {
 	const char *reason = json_string_value(json_object_get(a->object, "reason"));
 	const char *name = json_string_value(json_object_get(json_object_get(a->object, "details"), "name"));
@@ -202,7 +202,7 @@ static bool says_missing(const struct kube_lock *l, const struct kube_answer *a)
 }
 
 /* The server shows an older version than it once did: etcd was restored from a backup. That is what there is now. */
-static void go_back(struct kube_part *p, int64_t number)
+static void part_go_back(struct kube_part *p, int64_t number)
 {
 	log_event(LOG_WARN, &(struct log_about){ .lock = p->lock->base.url }, "went_back",
 	          "the API server shows version %" PRId64 ", it had shown %" PRId64
@@ -212,7 +212,7 @@ static void go_back(struct kube_part *p, int64_t number)
 	kube_watch_stop(&p->watch);
 }
 
-static void on_got(void *arg, const struct kube_answer *a)
+static void kube_on_got(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
 	struct kube_part *p = &l->pair.part[l->at];
@@ -223,63 +223,63 @@ static void on_got(void *arg, const struct kube_answer *a)
 		l->sent_at = a->sent_at;
 	if (a->err.code == ERR_NONE && a->status == 200 &&
 	    (!a->object || kube_object_number(a->object, &number, &err) < 0)) {
-		fail(l, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s",
-		     a->object ? err.text : "no JSON");
+		kube_fail(l, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s",
+		          a->object ? err.text : "no JSON");
 		return;
 	}
-	if (a->err.code != ERR_NONE || (a->status != 200 && !says_missing(l, a))) {
+	if (a->err.code != ERR_NONE || (a->status != 200 && !kube_says_missing(l, a))) {
 		l->writing = false; /* if it was a look before a write, nothing was written */
-		fail_answer(l, a);
+		kube_fail_answer(l, a);
 		return;
 	}
 	if (a->status == 200 && number < p->newest && !l->raced)
-		go_back(p, number);
+		part_go_back(p, number);
 	kube_part_keep(p, a->status == 200 ? a->object : NULL);
 	if (++l->at < l->pair.count)
-		get(l);
+		kube_get(l);
 	else
-		looked(l);
+		kube_on_looked(l);
 }
 
-static void get(struct kube_lock *l)
+static void kube_get(struct kube_lock *l)
 {
 	char *path = mem_printf("%s/%s", l->pair.part[l->at].base, l->url.name);
 
-	start(l, "GET", path, NULL, on_got);
+	kube_start(l, "GET", path, NULL, kube_on_got);
 	free(path);
 }
 
 /* ---- writing ---- */
 
-static void finish_write(struct kube_lock *l)
+static void kube_finish_write(struct kube_lock *l)
 {
-	finish(l, &(struct lock_result){
-			  .outcome = LOCK_OK, .sent_at = l->sent_at, .version = l->wrote, .token = l->token });
+	kube_finish(l, &(struct lock_result){
+			       .outcome = LOCK_OK, .sent_at = l->sent_at, .version = l->wrote, .token = l->token });
 }
 
 /* Before the next of a pair. What a watch has shown meanwhile is not what was judged: the next must not be built upon
  * it. */
-static bool overtaken(struct kube_lock *l)
+static bool kube_is_overtaken(struct kube_lock *l)
 {
 	if (!l->raced || l->at == l->pair.count)
 		return false;
-	fail(l, LOCK_UNKNOWN, ERR_INVALID,
-	     "one of the pair is written, and meanwhile the other was changed by somebody else");
+	kube_fail(l, LOCK_UNKNOWN, ERR_INVALID,
+	          "one of the pair is written, and meanwhile the other was changed by somebody else");
 	return true;
 }
 
 /* After the first of a pair is written, nothing is "surely not applied" any more. */
-static void conflict(struct kube_lock *l, const struct kube_answer *a)
+static void kube_conflict(struct kube_lock *l, const struct kube_answer *a)
 {
 	if (l->at == 0 && !a->repeated)
-		finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
+		kube_finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
 	else
-		fail(l, LOCK_UNKNOWN, ERR_INVALID, "409: %.300s", a->message);
+		kube_fail(l, LOCK_UNKNOWN, ERR_INVALID, "409: %.300s", a->message);
 }
 
 /* The server's answer is what is stored now. It has to be what was sent: nobody else may have rewritten it on the way.
  */
-static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, int64_t *number, struct err *err)
+static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer *a, int64_t *number, struct err *err)
 {
 	char name[33];
 
@@ -295,7 +295,7 @@ static bool stored_ours(const struct kube_lock *l, const struct kube_answer *a, 
 	return true;
 }
 
-static void on_put(void *arg, const struct kube_answer *a)
+static void kube_on_put(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
 	bool created = l->pair.part[l->at].object == NULL;
@@ -304,64 +304,65 @@ static void on_put(void *arg, const struct kube_answer *a)
 	if (l->at == 0)
 		l->sent_at = a->sent_at;
 	if (a->err.code != ERR_NONE) {
-		fail_answer(l, l->at == 0 ? a : &(struct kube_answer){ .err = a->err, .message = "" });
+		kube_fail_answer(l, l->at == 0 ? a : &(struct kube_answer){ .err = a->err, .message = "" });
 	} else if (a->status == 409 || (a->status == 404 && !created)) {
-		conflict(l, a);
+		kube_conflict(l, a);
 	} else if (a->status != (created ? 201 : 200)) {
 		if (a->status == 201)
-			fail(l, LOCK_UNKNOWN, ERR_INVALID,
-			     "201: the object had been deleted, and the API server made it anew although it was told its uid");
+			kube_fail(
+				l, LOCK_UNKNOWN, ERR_INVALID,
+				"201: the object had been deleted, and the API server made it anew although it was told its uid");
 		else
-			fail_answer(l, a);
-	} else if (!stored_ours(l, a, &l->token, &err)) {
-		fail(l, LOCK_UNKNOWN, err.code, "%s", err.text);
+			kube_fail_answer(l, a);
+	} else if (!kube_stored_ours(l, a, &l->token, &err)) {
+		kube_fail(l, LOCK_UNKNOWN, err.code, "%s", err.text);
 	} else {
 		kube_part_keep(&l->pair.part[l->at], a->object);
 		kube_version_add(&l->wrote, a->object);
 		if (++l->at == l->pair.count)
-			finish_write(l);
-		else if (!overtaken(l))
-			put(l);
+			kube_finish_write(l);
+		else if (!kube_is_overtaken(l))
+			kube_put(l);
 	}
 }
 
 /* Always with uid and version, which a PUT without them would not be: one that makes the object anew, or overwrites. */
-static void put(struct kube_lock *l)
+static void kube_put(struct kube_lock *l)
 {
 	const struct kube_part *p = &l->pair.part[l->at];
 	const struct kube_extras extras = { l->url.labels, l->url.owner };
 	json_t *body = kube_object_write(p->kind, p->object, l->url.ns, l->url.name, l->record, &extras);
 	char *path = p->object ? mem_printf("%s/%s", p->base, l->url.name) : mem_dup(p->base);
 
-	start(l, p->object ? "PUT" : "POST", path, body, on_put);
+	kube_start(l, p->object ? "PUT" : "POST", path, body, kube_on_put);
 	free(path);
 }
 
 /* ---- doctor's ---- */
 
-static void on_deleted(void *arg, const struct kube_answer *a)
+static void kube_on_deleted(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
 
 	if (a->err.code != ERR_NONE || (a->status != 200 && a->status != 404 && a->status != 409)) {
-		fail_answer(l, a);
+		kube_fail_answer(l, a);
 	} else if (a->status == 409) {
-		conflict(l, a);
+		kube_conflict(l, a);
 	} else {
 		kube_part_keep(&l->pair.part[l->at], NULL);
 		l->at++;
-		if (!overtaken(l))
-			delete_part(l);
+		if (!kube_is_overtaken(l))
+			kube_delete(l);
 	}
 }
 
 /* The next that is there; finishes after the last. Only what has this very version is deleted. */
-static void delete_part(struct kube_lock *l)
+static void kube_delete(struct kube_lock *l)
 {
 	while (l->at < l->pair.count && !l->pair.part[l->at].object)
 		l->at++;
 	if (l->at == l->pair.count) {
-		finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
+		kube_finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
 		return;
 	}
 	const struct kube_part *p = &l->pair.part[l->at];
@@ -369,29 +370,29 @@ static void delete_part(struct kube_lock *l)
 	json_t *body =
 		json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions",
 	                  "uid", kube_object_uid(p->object), "resourceVersion", kube_object_revision(p->object));
-	start(l, "DELETE", path, body, on_deleted);
+	kube_start(l, "DELETE", path, body, kube_on_deleted);
 	free(path);
 }
 
-static void on_server_version(void *arg, const struct kube_answer *a)
+static void kube_on_server_version(void *arg, const struct kube_answer *a)
 {
 	struct kube_lock *l = arg;
 	const char *version = json_string_value(json_object_get(a->object, "gitVersion"));
 
 	if (a->err.code != ERR_NONE || a->status != 200) {
-		fail_answer(l, a);
+		kube_fail_answer(l, a);
 		return;
 	}
 	*l->about = (struct lock_about){
 		.pause_ms = 2500
 	}; /* there is an etcd behind it, that may have to choose its leader */
 	snprintf(l->about->server, sizeof l->about->server, "Kubernetes %s", version ? version : "of no known version");
-	finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
+	kube_finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
 }
 
 /* ---- notices ---- */
 
-static bool own_write(const struct kube_part *p, const json_t *object)
+static bool part_is_own_write(const struct kube_part *p, const json_t *object)
 {
 	const struct kube_lock *l = p->lock;
 	char name[33];
@@ -402,14 +403,15 @@ static bool own_write(const struct kube_part *p, const json_t *object)
 	return *name && strcmp(name, l->record->write) == 0; /* its answer is on its way */
 }
 
-static void on_news(void *arg, enum kube_news what, json_t *object)
+static void part_on_news(void *arg, enum kube_news what, json_t *object)
 {
 	struct kube_part *p = arg;
 	struct kube_lock *l = p->lock;
 	int64_t number = 0;
 
 	if (what == KUBE_CHANGED) {
-		if (kube_object_number(object, &number, NULL) < 0 || number <= p->newest || own_write(p, object))
+		if (kube_object_number(object, &number, NULL) < 0 || number <= p->newest ||
+		    part_is_own_write(p, object))
 			return;
 		kube_part_keep(p, object);
 		l->raced = true;
@@ -419,7 +421,7 @@ static void on_news(void *arg, enum kube_news what, json_t *object)
 		l->changed(l->changed_arg);
 }
 
-static bool delivers(const struct kube_lock *l)
+static bool kube_delivers(const struct kube_lock *l)
 {
 	for (int i = 0; i < l->pair.count; i++)
 		if (!kube_watch_delivers(&l->pair.part[i].watch))
@@ -429,7 +431,7 @@ static bool delivers(const struct kube_lock *l)
 
 /* ---- the backend ---- */
 
-static void begin(struct kube_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+static void kube_begin(struct kube_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
 	l->active = true;
 	l->writing = writing;
@@ -442,19 +444,19 @@ static void begin(struct kube_lock *l, bool writing, struct instant by, lock_don
 	l->arg = arg;
 }
 
-static void on_soon(struct ev_loop *loop, ev_timer *w, int events)
+static void kube_on_soon(struct ev_loop *loop, ev_timer *w, int events)
 {
 	(void)loop, (void)events;
-	finish_read(w->data);
+	kube_finish_read(w->data);
 }
 
 static void kube_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
 
-	begin(l, false, by, done, arg);
-	if (!l->offer || !delivers(l)) {
-		get(l);
+	kube_begin(l, false, by, done, arg);
+	if (!l->offer || !kube_delivers(l)) {
+		kube_get(l);
 		return;
 	}
 	l->offer = false;
@@ -470,15 +472,15 @@ static void kube_write(struct lock *base, const struct record *r, const struct v
 	struct kube_lock *l = (struct kube_lock *)base;
 
 	(void)durable;
-	begin(l, true, by, done, arg);
+	kube_begin(l, true, by, done, arg);
 	l->record = r;
 	l->expected = *expected;
 	l->offer = false;
 	struct version now = kube_pair_version(&l->pair);
 	if (l->looked && strcmp(now.text, expected->text) == 0)
-		put(l);
+		kube_put(l);
 	else
-		get(l);
+		kube_get(l);
 }
 
 static void kube_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
@@ -487,23 +489,23 @@ static void kube_remove(struct lock *base, const struct version *expected, struc
 	struct kube_lock *l = (struct kube_lock *)base;
 	struct version now = kube_pair_version(&l->pair);
 
-	begin(l, true, by, done, arg);
+	kube_begin(l, true, by, done, arg);
 	l->record = NULL;
 	l->expected = *expected;
 	l->offer = false;
 	if (l->looked && strcmp(now.text, expected->text) == 0)
-		delete_part(l);
+		kube_delete(l);
 	else
-		get(l);
+		kube_get(l);
 }
 
 static void kube_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
 
-	begin(l, false, by, done, arg);
+	kube_begin(l, false, by, done, arg);
 	l->about = about;
-	start(l, "GET", "/version", NULL, on_server_version);
+	kube_start(l, "GET", "/version", NULL, kube_on_server_version);
 }
 
 static void kube_cancel(struct lock *base)
@@ -513,7 +515,7 @@ static void kube_cancel(struct lock *base)
 	if (!l->active)
 		return;
 	if (l->offered)
-		finish_read(l);
+		kube_finish_read(l);
 	else
 		kube_api_cancel(&l->call);
 }
@@ -527,8 +529,8 @@ static bool kube_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 	l->changed_arg = arg;
 	if (!l->looked)
 		return true;
-	start_watches(l);
-	return delivers(l);
+	kube_start_watches(l);
+	return kube_delivers(l);
 }
 
 static void kube_announce(struct lock *base, const char *identity, bool leads)
@@ -571,9 +573,9 @@ static struct lock *kube_open(struct lock_env *env, const char *url, struct err 
 	if (!*l->url.ns)
 		mem_replace(&l->url.ns, kube_api_config(api)->ns);
 	l->base.url = kube_url_print(&l->url);
-	ev_init(&l->soon, on_soon);
+	ev_init(&l->soon, kube_on_soon);
 	l->soon.data = l;
-	kube_pair_init(&l->pair, l, &l->url, on_news);
+	kube_pair_init(&l->pair, l, &l->url, part_on_news);
 	return &l->base;
 }
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *value(const PQconninfoOption *all, const char *keyword)
+static const char *option_value(const PQconninfoOption *all, const char *keyword)
 {
 	for (; all->keyword; all++)
 		if (strcmp(all->keyword, keyword) == 0)
@@ -19,11 +19,11 @@ static const char *value(const PQconninfoOption *all, const char *keyword)
 
 const char *pg_place_option(const struct pg_place *p, const char *keyword)
 {
-	return value(p->options, keyword);
+	return option_value(p->options, keyword);
 }
 
 /* libpq quotes what it did not understand, which may be a password: what stands in quotes is left out. */
-static int refuse(const char *message, struct err *err)
+static int place_refuse(const char *message, struct err *err)
 {
 	char text[300];
 	size_t n = strcspn(message, "\"\n");
@@ -37,7 +37,7 @@ static int refuse(const char *message, struct err *err)
 
 /* All the settings that libpq would use, service file and environment included, without asking for a connection: an SSL
  * mode that does not exist makes it give up once it has them (fe-connect.c: connectOptions2). */
-static int look(struct pg_place *p, struct err *err)
+static int place_look(struct pg_place *p, struct err *err)
 {
 	const char *const keywords[] = { "dbname", "sslmode", NULL }, *const values[] = { p->uri, "?", NULL };
 	PGconn *c = PQconnectStartParams(keywords, values, 1);
@@ -45,7 +45,7 @@ static int look(struct pg_place *p, struct err *err)
 	if (!c)
 		abort(); /* out of memory */
 	const char *said = PQerrorMessage(c);
-	int result = strstr(said, "sslmode") ? 0 : refuse(said, err);
+	int result = strstr(said, "sslmode") ? 0 : place_refuse(said, err);
 	if (result == 0)
 		p->options = PQconninfo(c);
 	PQfinish(c);
@@ -58,7 +58,7 @@ struct pg_place *pg_place_new(const char *uri, struct err *err)
 	const char *given = getenv(LOCK_URL_PASSWORD);
 
 	p->uri = mem_dup(uri);
-	if (look(p, err) < 0) {
+	if (place_look(p, err) < 0) {
 		pg_place_free(p);
 		return NULL;
 	}
@@ -94,7 +94,7 @@ bool pg_place_item(const char *list, int i, char *out, size_t size)
 	return list != NULL;
 }
 
-static void print_hosts(struct buf *b, const struct pg_place *p)
+static void place_print_hosts(struct buf *b, const struct pg_place *p)
 {
 	const char *hosts = pg_place_option(p, "host"), *ports = pg_place_option(p, "port");
 	char host[256], port[16];
@@ -123,7 +123,7 @@ char *pg_place_print(const struct pg_place *p)
 		lock_url_encode(&b, user, "");
 		buf_adds(&b, "@");
 	}
-	print_hosts(&b, p);
+	place_print_hosts(&b, p);
 	buf_adds(&b, "/");
 	lock_url_encode(&b, db ? db : user ? user : "", "");
 	return b.data;
