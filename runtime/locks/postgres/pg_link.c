@@ -67,8 +67,12 @@ static void link_lose_said(struct pg_link *k)
 static void link_send(struct lock_link *link)
 {
 	struct pg_link *k = of(link);
-	int left = PQflush(k->conn);
 
+	if (link->state == LOCK_LINK_DIALING) {
+		pg_login_step(k->login);
+		return;
+	}
+	int left = PQflush(k->conn);
 	lock_link_wait(link, PQsocket(k->conn), left > 0 ? EV_READ | EV_WRITE : EV_READ);
 }
 
@@ -174,6 +178,10 @@ static void link_parse(struct lock_link *link)
 	struct pg_link *k = of(link);
 	uint64_t number = link->number;
 
+	if (link->state == LOCK_LINK_DIALING) {
+		pg_login_step(k->login);
+		return;
+	}
 	if (!PQconsumeInput(k->conn)) {
 		link_lose_said(k);
 		return;
@@ -281,17 +289,15 @@ static void link_greet(struct lock_link *link)
 
 /* ---- logging in ---- */
 
-static void link_on_login(void *arg, PGconn *conn, enum lock_outcome outcome, const struct err *why)
+static void link_on_login(struct lock_link *link, PGconn *conn, enum lock_outcome outcome, const struct err *why)
 {
-	struct pg_link *k = arg;
-
-	lock_link_enter(&k->link);
-	k->conn = conn;
+	lock_link_enter(link);
+	of(link)->conn = conn;
 	if (conn)
-		lock_link_dialed(&k->link);
+		lock_link_dialed(link);
 	else
-		lock_link_lose(&k->link, outcome, why->code, "%s", why->text);
-	lock_link_leave(&k->link);
+		lock_link_lose(link, outcome, why->code, "%s", why->text);
+	lock_link_leave(link);
 }
 
 static void link_dial(struct lock_link *link)
@@ -337,7 +343,7 @@ struct lock_link *pg_link_new(struct lock_env *env, struct pg_place *place, cons
 	lock_link_init(&k->link, env, NULL, &link_ops, &events->link, arg);
 	k->place = place;
 	k->events = events;
-	k->login = pg_login_new(env, place, link_on_login, k);
+	k->login = pg_login_new(&k->link, place, link_on_login);
 	return &k->link;
 }
 

@@ -8,7 +8,6 @@
 #include "loop/resolve.h"
 
 #include <ctype.h>
-#include <ev.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,11 +34,10 @@ struct login_attempt {
 };
 
 struct pg_login {
-	struct lock_env *env;
+	struct lock_link *link;
 	struct login_threads *threads;
 	const struct pg_place *place;
 	pg_login_done_fn *done;
-	void *arg;
 
 	struct resolve *lookup;
 	struct instant by;              /* for the look-up */
@@ -48,7 +46,6 @@ struct pg_login {
 	int addresses;
 	struct err lookup_err;
 
-	ev_io reads, writes;
 	struct login_attempt *attempt; /* under way */
 	struct login_attempt *stuck;   /* given up, but still on their threads */
 	struct pg_meter meter;
@@ -84,8 +81,6 @@ static void attempt_end(struct login_attempt *a)
 
 void pg_login_cancel(struct pg_login *l)
 {
-	ev_io_stop(l->env->loop, &l->reads);
-	ev_io_stop(l->env->loop, &l->writes);
 	if (l->lookup)
 		resolve_cancel(l->lookup);
 	l->lookup = NULL;
@@ -105,7 +100,7 @@ static void login_fail(struct pg_login *l, enum lock_outcome outcome, const stru
 	struct err copy = *why;
 
 	pg_login_cancel(l);
-	l->done(l->arg, NULL, outcome, &copy);
+	l->done(l->link, NULL, outcome, &copy);
 }
 
 static void login_fail_because(struct pg_login *l, const char *text)
@@ -171,7 +166,7 @@ static void login_succeed(struct pg_login *l)
 	free(l->attempt);
 	l->attempt = NULL;
 	pg_login_cancel(l);
-	l->done(l->arg, conn, LOCK_OK, NULL);
+	l->done(l->link, conn, LOCK_OK, NULL);
 }
 
 /* ---- libpq's steps ---- */
@@ -187,12 +182,8 @@ static void login_step_taken(struct pg_login *l)
 		login_fail_because(l, PG_METER_OVER);
 	} else if (a->next_step == PGRES_POLLING_OK) {
 		login_succeed(l);
-	} else if (a->next_step == PGRES_POLLING_READING) {
-		ev_io_set(&l->reads, PQsocket(a->conn), EV_READ);
-		ev_io_start(l->env->loop, &l->reads);
 	} else {
-		ev_io_set(&l->writes, PQsocket(a->conn), EV_WRITE);
-		ev_io_start(l->env->loop, &l->writes);
+		lock_link_wait(l->link, PQsocket(a->conn), a->next_step == PGRES_POLLING_READING ? EV_READ : EV_WRITE);
 	}
 }
 
@@ -222,13 +213,9 @@ static void attempt_on_step(struct offload_job *job)
 	attempt_end(a);
 }
 
-static void login_on_socket(struct ev_loop *loop, ev_io *w, int revents)
+void pg_login_step(struct pg_login *l)
 {
-	struct pg_login *l = w->data;
-
-	(void)revents;
-	ev_io_stop(loop, &l->reads);
-	ev_io_stop(loop, &l->writes);
+	lock_link_wait(l->link, -1, 0);
 	l->attempt->on_thread = true;
 	offload_run(l->threads->offload, &l->attempt->job);
 }
@@ -278,8 +265,7 @@ static void login_begin_steps(struct pg_login *l)
 		login_fail_said(l);
 		return;
 	}
-	ev_io_set(&l->writes, PQsocket(l->attempt->conn), EV_WRITE); /* as if PQconnectPoll had said so */
-	ev_io_start(l->env->loop, &l->writes);
+	lock_link_wait(l->link, PQsocket(l->attempt->conn), EV_WRITE); /* as if PQconnectPoll had said so */
 }
 
 /* ---- host names ---- */
@@ -338,7 +324,8 @@ static void login_look_up(struct pg_login *l)
 			login_add_address(l, host, "");
 			continue;
 		}
-		l->lookup = resolve_start(l->env->loop, lock_lookups(l->env), host, 0, l->by, login_on_resolved, l);
+		l->lookup = resolve_start(l->link->env->loop, lock_lookups(l->link->env), host, 0, l->by,
+		                          login_on_resolved, l);
 		return;
 	}
 	if (l->addresses == 0)
@@ -387,16 +374,13 @@ static void threads_drop(void *object)
 	free(t);
 }
 
-struct pg_login *pg_login_new(struct lock_env *env, const struct pg_place *place, pg_login_done_fn *done, void *arg)
+struct pg_login *pg_login_new(struct lock_link *link, const struct pg_place *place, pg_login_done_fn *done)
 {
 	static const char threads;
 	struct pg_login *l = mem_zero(sizeof *l);
 
-	*l = (struct pg_login){ .env = env, .place = place, .done = done, .arg = arg, .first = -1 };
-	l->threads = lock_env_share(env, &threads, threads_make, threads_drop, NULL);
-	ev_init(&l->reads, login_on_socket);
-	ev_init(&l->writes, login_on_socket);
-	l->reads.data = l->writes.data = l;
+	*l = (struct pg_login){ .link = link, .place = place, .done = done, .first = -1 };
+	l->threads = lock_env_share(link->env, &threads, threads_make, threads_drop, NULL);
 	return l;
 }
 

@@ -4,22 +4,25 @@
 #ifndef LUNARCH_PG_LOGIN_H
 #define LUNARCH_PG_LOGIN_H
 
-#include "locks/lock.h"
+#include "locks/lock_link.h"
 #include "locks/postgres/pg_place.h"
 
 struct pg_login;
 
 /* conn: logged in, the callee's. NULL: it failed; outcome (LOCK_FAILED or LOCK_REFUSED) and why say how. */
-typedef void pg_login_done_fn(void *arg, PGconn *conn, enum lock_outcome outcome, const struct err *why);
+typedef void pg_login_done_fn(struct lock_link *link, PGconn *conn, enum lock_outcome outcome, const struct err *why);
 
-/* One for each link. place: borrowed. done may free it. */
-struct pg_login *pg_login_new(struct lock_env *env, const struct pg_place *place, pg_login_done_fn *done, void *arg);
+/* One for each link, which waits for the socket for it (lock_link_wait). place: borrowed. done may free it. */
+struct pg_login *pg_login_new(struct lock_link *link, const struct pg_place *place, pg_login_done_fn *done);
 void pg_login_free(struct pg_login *l); /* cancels */
 
 /* Starts an attempt. If there are several hosts, each attempt begins with another one, so that one that swallows
  * packets is not always the first. by: for the look-up of names. Only while none is under way. done is called once,
  * perhaps from inside this. */
 void pg_login_start(struct pg_login *l, struct instant by);
+
+/* What the link waited for has happened. */
+void pg_login_step(struct pg_login *l);
 
 /* done is not called any more. What is on a thread is finished when it comes back. */
 void pg_login_cancel(struct pg_login *l);
