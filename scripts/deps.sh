@@ -13,7 +13,7 @@ case "${1:-}" in
 esac
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
-[ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black"
+[ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"
 # Any go will do: tests/lib/go_build.sh fetches the one it needs.
 [ "${1:-}" = go ] && ! command -v go >/dev/null && need="$need golang-go ca-certificates"
 missing=""

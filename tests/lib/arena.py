@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
+from typing import Any
 
 from field import Field, build
 from processes import LUNARCH, PATIENCE, moment, wait_for
@@ -22,14 +23,14 @@ LEASE_S = 4  # WATCHED's
 
 
 class Arena(Field):
-    def __init__(self, store, what):
+    def __init__(self, store: Any, what: str) -> None:
         super().__init__(f"{store.name}: {what}")
         self.store, self.key = store, f"arena-{uuid.uuid4().hex[:8]}"
         self.lock = store.url(self.key)
 
-    def enter(self, *names, through=None, **kw):
+    def enter(self, *names: Any, through: Any = None, **kw: Any) -> Any:
         """Candidates, the first of which leads before the others come."""
-        joined = []
+        joined: list[Any] = []
         for name in names:
             own = self.store.url(self.key, through) if through and not joined else self.lock
             joined.append(self.join(name, "--address", f"{name}:1", lock=own, **kw))
@@ -39,17 +40,17 @@ class Arena(Field):
                 joined[-1].wait("new_leader")
         return joined
 
-    def record(self):
+    def record(self) -> Any:
         return json.loads(self.store.get(self.key))
 
-    def next(self, count, since=None, name=None):
+    def next(self, count: int, since: Any = None, name: str | None = None) -> Any:
         """Waits for the so-many-th term; notes how long that took."""
         found = self.acts(count) and self.terms()[count - 1]
         if since and found:
             note(f"{self.name}: {found[1]} acts {time.monotonic() - since:.3f} s after")
         return found and found[1] if name is None else found and found[1] == name
 
-    def close(self):
+    def close(self) -> None:
         good = self.verdict(self.name)
         if not good or failures():
             self.logs()
@@ -57,12 +58,12 @@ class Arena(Field):
         self.store.delete(self.key)
 
 
-def whole(c):
+def whole(c: Any) -> list[Any]:
     """Elector, guard and worker."""
     return [c.pid, c.guard(), c.worker()]
 
 
-def stopped(f):
+def stopped(f: Any) -> None:
     a, b = f.enter("a", "b")
     since = time.monotonic()
     a.kill(signal.SIGTERM)
@@ -70,7 +71,7 @@ def stopped(f):
     same(a.leave(), 0, f"{f.name}: a left in peace")
 
 
-def killed(f):
+def killed(f: Any) -> None:
     a, b = f.enter("a", "b")
     pids = whole(a)
     since = time.monotonic()
@@ -79,7 +80,7 @@ def killed(f):
     ok(f.next(2, since) == "b", f"{f.name}: b leads")
 
 
-def cut_off(f):
+def cut_off(f: Any) -> None:
     """The leader's connections hang; what it sent goes on when another leads already."""
     proxy = f.store.proxy()
     a, b, c = f.enter("a", "b", "c", through=proxy)
@@ -93,7 +94,7 @@ def cut_off(f):
     proxy.close()
 
 
-def elector_frozen(f):
+def elector_frozen(f: Any) -> None:
     a, b, c = f.enter("a", "b", "c")
     since = time.monotonic()
     a.kill(signal.SIGSTOP)
@@ -104,7 +105,7 @@ def elector_frozen(f):
     same(len(f.terms()), 2, f"{f.name}: without a word to the store")
 
 
-def standby_frozen(f):
+def standby_frozen(f: Any) -> None:
     """A standby that slept through what it would have waited for may not take for silence what it did not hear."""
     a, b, c = f.enter("a", "b", "c")
     b.kill(signal.SIGSTOP)
@@ -117,7 +118,7 @@ def standby_frozen(f):
     same(len(f.terms()), 2, f"{f.name}: and one only")
 
 
-def by_hand(f):
+def by_hand(f: Any) -> None:
     """Deleted or stolen, which ends the term, and somebody leads again with a larger token; or edited."""
     a, b = f.enter("a", "b")
     since = time.monotonic()
@@ -147,12 +148,12 @@ def by_hand(f):
     same(len(a.said("stopped")) + len(b.said("stopped")), 2, f"{f.name}: each of the terms ended with on_stopped")
 
 
-def addressed(f):
+def addressed(f: Any) -> None:
     """What a client does: it asks for the address, keeps it, and asks again when what it finds there says that it does
     not lead."""
     a, b = f.enter("a", "b")
 
-    def leader(*more):
+    def leader(*more: Any) -> Any:
         r = subprocess.run([LUNARCH, "leader", "--lock", f.lock, *more], capture_output=True, text=True, timeout=120)
         return r.stdout.strip()
 
@@ -160,6 +161,7 @@ def addressed(f):
     watch = subprocess.Popen(
         [LUNARCH, "status", "--watch", "--json", "--lock", f.lock], stdout=subprocess.PIPE, text=True
     )
+    assert watch.stdout
     first = json.loads(watch.stdout.readline())
     a.kill(signal.SIGTERM)
     ok(f.next(2) == "b", f"{f.name}: b leads")
@@ -175,13 +177,13 @@ def addressed(f):
     ok(r.returncode == 0 and "renew" in r.stdout, f"{f.name}: status --verify sees it renew")
 
 
-def restart(f, old, **kw):
+def restart(f: Any, old: Any, **kw: Any) -> Any:
     """The same candidate with other settings."""
     old.stop()
     return f.join(old.name, "--address", f"{old.name}:1", **kw)
 
 
-def waited_out(f, leader, count, ahead=0):
+def waited_out(f: Any, leader: Any, count: int, ahead: int = 0) -> Any:
     """The leader is frozen; the so-many-th term is another's. Seconds between the frozen one's last write and that
     term's first, by the times that the records say. ahead: how much the other's clock differs."""
     leader.kill(signal.SIGSTOP)
@@ -190,7 +192,7 @@ def waited_out(f, leader, count, ahead=0):
     return moment(f.record()["acquireTime"]) - moment(last["renewTime"]) - ahead
 
 
-def rolling(f):
+def rolling(f: Any) -> None:
     """3 s, 9 s, 3 s, one of three after the other: who waits goes by what the record says, and says so."""
     short, long = {"times": ["--lease-duration", "3s"]}, {"times": ["--lease-duration", "9s"]}
     nodes = f.enter("a", "b", "c", **short)
@@ -215,7 +217,7 @@ def rolling(f):
         )
 
 
-def clocks(f):
+def clocks(f: Any) -> None:
     """A leader whose clock is behind by one or two hours, which a standby that believed times would take for dead; and
     one that is ahead, which it would wait for. The shim is proved by the record."""
     shim, names = build("shim.c", "-shared", "-fPIC"), ("a", "b")
@@ -247,7 +249,7 @@ def clocks(f):
     )
 
 
-def twins(f):
+def twins(f: Any) -> None:
     """The same identity and address twice, which is a mistake: they are two candidates all the same."""
     a = f.join("twin", "--address", "twin:1")
     ok(f.acts(1), f"{f.name}: the first leads")
@@ -271,7 +273,7 @@ def twins(f):
     same((len(f.terms()), len(b.all("stopped_leading"))), (2, 0), f"{f.name}: and the second leads on")
 
 
-def ambiguous(f):
+def ambiguous(f: Any) -> None:
     """Writes that are applied, but whose answers are lost with their connections: a leader looks, and leads on."""
     proxy = f.store.proxy()
     a, _ = f.enter("a", "b", through=proxy, times=["--lease-duration", "9s"])
@@ -296,7 +298,7 @@ def ambiguous(f):
     proxy.close()
 
 
-def idle_stop(f):
+def idle_stop(f: Any) -> None:
     a, *others = f.enter("a", "b", "c", "d", times=["--lease-duration", "15s"])
     took = []
     for c in others:
@@ -312,15 +314,17 @@ def idle_stop(f):
 class Client:
     """It keeps the address that it was told, and asks for another when what is there refuses it."""
 
-    def __init__(self, lock):
-        self.lock, self.address, self.did = lock, None, []
+    def __init__(self, lock: str) -> None:
+        self.lock = lock
+        self.address: str | None = None
+        self.did: list[Any] = []
 
-    def look_up(self):
+    def look_up(self) -> None:
         r = subprocess.run([LUNARCH, "leader", "--lock", self.lock], capture_output=True, text=True, timeout=120)
         self.address = r.stdout.strip() or None
         self.did.append("looked up" if self.address else "found nobody")
 
-    def call(self):
+    def call(self) -> bool:
         """True: who leads has answered."""
         if not self.address:
             self.look_up()
@@ -337,7 +341,7 @@ class Client:
         return False
 
 
-def cached(f):
+def cached(f: Any) -> None:
     """What the guide tells clients to do, through a handover to one that lives on, and one from a process that has
     ended."""
     doors, joined = {}, {}
@@ -371,7 +375,7 @@ def cached(f):
         d.close()
 
 
-def server_frozen(f):
+def server_frozen(f: Any) -> None:
     a, b, c = f.enter("a", "b", "c")
     f.store.pause()
     ok(a.wait("stopped_leading"), f"{f.name}: the leader stops in time, though nobody answers")
@@ -381,7 +385,7 @@ def server_frozen(f):
     ok(f.next(2, since), f"{f.name}: and when the server is back somebody leads")
 
 
-def server_killed(f):
+def server_killed(f: Any) -> None:
     """Some servers are back within the lease, and a leads on; with others it has lost its term by then."""
     joined = f.enter("a", "b", "c")
     f.store.kill()
@@ -390,6 +394,7 @@ def server_killed(f):
     leads = wait_for(
         lambda: next((c for c in joined if len(c.all("became_leader")) > len(c.all("stopped_leading"))), None)
     )
+    assert leads
     f.acts(sum(len(c.all("became_leader")) for c in joined))
     since, led = time.monotonic(), len(f.terms())
     leads.kill(signal.SIGTERM)
@@ -417,8 +422,8 @@ TOGETHER = [
 ALONE = [server_frozen, server_killed]  # they hurt the server for everybody
 
 
-def job(store, case, run):
-    def play():
+def job(store: Any, case: Any, run: Any) -> Any:
+    def play() -> None:
         f = Arena(store, case.__name__.replace("_", " ") + (f" {run + 1}" if RUNS > 1 else ""))
         try:
             case(f)
@@ -429,7 +434,7 @@ def job(store, case, run):
     return play
 
 
-def contest(store):
+def contest(store: Any) -> None:
     """Some cases at a time: with all at once two slow cores would be the fault. RUN: names of cases, for these
     alone."""
     together, alone = (

@@ -7,6 +7,7 @@ import signal
 import threading
 import urllib.error
 import urllib.request
+from typing import Any
 
 from candidates import STEADY, Candidate
 from processes import PATIENCE, ROOT, scratch, wait_for
@@ -19,21 +20,21 @@ LEADER = 'return { on_leading = function() print "serving" end }'
 class Service:
     """What answers behind the balancer, with its name."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.asked = 0
 
         class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(handler):
+            def do_GET(handler) -> None:
                 self.asked += 1
                 handler.reply()
 
-            def reply(self):
+            def reply(self) -> None:
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(name)))
                 self.end_headers()
                 self.wfile.write(name.encode())
 
-            def log_message(self, *_):
+            def log_message(self, *_: Any) -> None:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -41,7 +42,7 @@ class Service:
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
 
-def get(port):
+def get(port: int) -> Any:
     """(status, text); (None, "") if nobody answers."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=PATIENCE) as r:
@@ -52,7 +53,7 @@ def get(port):
         return None, ""
 
 
-def follow(kind, event):
+def follow(kind: Any, event: Any) -> None:
     """kind: a Server with the script that watches, and its settings; event: what that logs when it has told the
     balancer something."""
     what = kind.__name__
@@ -60,7 +61,7 @@ def follow(kind, event):
         lock = os.path.join(scratch(), "lock")
         a, b = Service("a"), Service("b")
 
-        def join(service, name):
+        def join(service: Any, name: str) -> Any:
             return Candidate(
                 "--lock", lock, "--identity", name, "--address", service.address, "-e", LEADER, options=STEADY
             )
@@ -69,7 +70,7 @@ def follow(kind, event):
             "--lock", lock, os.path.join(ROOT, "examples", server.script), "--", *server.settings(), options=STEADY
         )
 
-        def told(n):
+        def told(n: Any) -> Any:
             return watcher.wait(event, count=n)
 
         ok(

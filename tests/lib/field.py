@@ -9,6 +9,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from typing import Any
 
 from candidates import WATCHED, Candidate
 from processes import LUNARCH, PATIENCE, ROOT, scratch, stands_still, wait_for
@@ -17,7 +18,7 @@ from tap import note, same
 FAULTS = os.path.join(ROOT, "tests", "cluster", "faults")
 
 
-def build(name, *flags):
+def build(name: str, *flags: Any) -> Any:
     """A C file of this directory, compiled beside the binary under test; its path."""
     home = os.path.join(os.path.dirname(LUNARCH), "tests", "cluster", "faults")
     os.makedirs(home, exist_ok=True)
@@ -46,7 +47,7 @@ def build(name, *flags):
 class Field:
     """One lock, its candidates, and the witness of their terms."""
 
-    def __init__(self, name="field"):
+    def __init__(self, name: str = "field") -> None:
         self.name = name
         self.dir = scratch()
         os.chmod(self.dir, 0o777)
@@ -56,11 +57,18 @@ class Field:
         self.lock = os.path.join(self.home, "lock")
         self.witness = os.path.join(self.dir, "witness")
         self.program = build("witness.c")
-        self.candidates = []
+        self.candidates: list[Candidate] = []
 
     def join(
-        self, name, *options, times=WATCHED, strict=False, lock=None, script=os.path.join(FAULTS, "witness.lua"), **kw
-    ):
+        self,
+        name: str,
+        *options: Any,
+        times: Any = WATCHED,
+        strict: bool = False,
+        lock: str | None = None,
+        script: Any = os.path.join(FAULTS, "witness.lua"),
+        **kw: Any,
+    ) -> Any:
         c = Candidate(
             "--lock",
             lock or self.lock,
@@ -81,33 +89,34 @@ class Field:
         self.candidates.append(c)
         return c
 
-    def lines(self, ending):
+    def lines(self, ending: Any) -> Any:
         try:
             with open(f"{self.witness}.{ending}") as f:
                 return f.read().splitlines()
         except OSError:
             return []
 
-    def terms(self):
+    def terms(self) -> list[Any]:
         """(token, name) of every term, in the order in which their processes acted."""
         return [(int(line.split()[0]), line.split()[1]) for line in self.lines("terms")]
 
-    def acts(self, count, name=None, patience=PATIENCE):
+    def acts(self, count: int, name: str | None = None, patience: float = PATIENCE) -> Any:
         """Waits until so many terms (of that candidate) have acted; the last of them."""
 
-        def there():
+        def there() -> Any:
             t = [t for t in self.terms() if name in (None, t[1])]
             return len(t) >= count and t[count - 1]
 
         return wait_for(there, patience)
 
-    def record(self):
+    def record(self) -> Any:
         with open(self.lock) as f:
             return json.load(f)
 
-    def checkpoints(self):
+    def checkpoints(self) -> list[Any]:
         """Terms whose checkpoint was older than what an earlier term knew to be saved: there must be none."""
-        loaded, saved = {}, {}
+        loaded: dict[int, int] = {}
+        saved: dict[int, int] = {}
         for c in self.candidates:
             for word, seen in (("loaded ", loaded), ("saved ", saved)):
                 for token, n in (e["message"].split()[1:] for e in c.said(word) if e["message"].startswith(word)):
@@ -123,7 +132,7 @@ class Field:
             if earlier < token and saved[earlier] > n
         ]
 
-    def verdict(self, what):
+    def verdict(self, what: str) -> bool:
         overlaps, tokens = self.lines("overlaps"), [t for t, _ in self.terms()]
         same(overlaps, [], f"{what}: no process of a term lived when the next term's began")
         same(tokens, sorted(set(tokens)), f"{what}: every token is larger than all before it")
@@ -134,18 +143,18 @@ class Field:
         )
         return not overlaps
 
-    def logs(self):
+    def logs(self) -> None:
         for c in self.candidates:
             note(f"{c.name} ({c.pid}):")
             c.log()
 
-    def end(self):
+    def end(self) -> None:
         for c in self.candidates:
             c.stop()
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def in_kernel_lock(pid, lock):
+def in_kernel_lock(pid: int, lock: str) -> Any:
     """Whether a process has the kernel lock of that file lock (proc_locks(5)): for the moment in which it compares and
     replaces."""
     try:
@@ -157,7 +166,7 @@ def in_kernel_lock(pid, lock):
     return any(h[4] == str(pid) and h[5].split(":")[2] == str(inode) for h in held)
 
 
-def freeze(c, lock):
+def freeze(c: Any, lock: str) -> None:
     """Stops an elector, but not inside the kernel lock of its file: as long as it stands still there nobody can lead
     (locks.md)."""
     while True:

@@ -15,6 +15,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from typing import Any
 
 from candidates import Logged
 from pki import Pki, openssl
@@ -28,11 +29,11 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/{}/leases"
 class ApiServer(Server):
     """options: kube-apiserver's, besides those it needs."""
 
-    def __init__(self, etcd, options=(), start=True):
+    def __init__(self, etcd: Any, options: Any = (), start: bool = True) -> None:
         self.etcd, self.options = etcd, list(options)
         super().__init__(start)
 
-    def prepare(self):
+    def prepare(self) -> None:
         self.pki = Pki(self.dir)
         self.admin = self.pki.sign("admin", "/O=system:masters/CN=admin")
         self.pki.server()
@@ -43,7 +44,7 @@ class ApiServer(Server):
         self.context = ssl.create_default_context(cafile=self.pki.ca)
         self.context.load_cert_chain(*self.admin)
 
-    def command(self):
+    def command(self) -> list[str]:
         p = self.pki.path
         return [
             os.path.join(TOOLS, "kube-apiserver"),
@@ -66,13 +67,21 @@ class ApiServer(Server):
             *self.options,
         ]
 
-    def ready(self):
+    def ready(self) -> bool:
         try:
             return self.call("GET", "/readyz", timeout=5)[0] == 200
         except OSError:
             return False
 
-    def call(self, method, path, body=None, timeout=PATIENCE, token=None, kind="application/json"):
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        timeout: float = PATIENCE,
+        token: Any = None,
+        kind: str = "application/json",
+    ) -> Any:
         """(status, object or text), as an administrator or with a token."""
         headers = {"Content-Type": kind, "Accept": "application/json"}
         context = self.context
@@ -103,39 +112,39 @@ MINIMAL = [
 
 
 class Cluster:
-    def __init__(self, options=()):
+    def __init__(self, options: Any = ()) -> None:
         self.etcd = Etcd()
         self.api = ApiServer(self.etcd, options)
         self.count = 0
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def close(self):
+    def close(self) -> None:
         self.api.close()
         self.etcd.close()
 
     @property
-    def port(self):
+    def port(self) -> Any:
         return self.api.port
 
-    def call(self, method, path, body=None, **kw):
+    def call(self, method: str, path: str, body: Any = None, **kw: Any) -> Any:
         return self.api.call(method, path, body, **kw)
 
-    def must(self, method, path, body=None, **kw):
+    def must(self, method: str, path: str, body: Any = None, **kw: Any) -> Any:
         status, answer = self.call(method, path, body, **kw)
         if status not in (200, 201, 202):
             raise RuntimeError(f"{method} {path}: {status} {answer}")
         return answer
 
-    def namespace(self, name):
+    def namespace(self, name: str) -> str:
         self.must("POST", "/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         return name
 
-    def account(self, ns, name="elector", rules=MINIMAL):
+    def account(self, ns: str, name: str = "elector", rules: Any = MINIMAL) -> Any:
         """A service account bound to a role with these rules; its token."""
         meta = {"name": name, "namespace": ns}
         rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{ns}"
@@ -163,7 +172,7 @@ class Cluster:
         wait_for(lambda: self.allowed(ns, name, rules[0]))
         return self.token(ns, name)
 
-    def allowed(self, ns, name, rule):
+    def allowed(self, ns: str, name: str, rule: Any) -> Any:
         """The authorizer learns of bindings through a watch of its own, a moment later."""
         review = {
             "apiVersion": "authorization.k8s.io/v1",
@@ -181,7 +190,7 @@ class Cluster:
         }
         return self.must("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)["status"]["allowed"]
 
-    def token(self, ns, name="elector"):
+    def token(self, ns: str, name: str = "elector") -> Any:
         request = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -189,11 +198,11 @@ class Cluster:
         }
         return self.must("POST", f"/api/v1/namespaces/{ns}/serviceaccounts/{name}/token", request)["status"]["token"]
 
-    def signed(self, token, **claims):
+    def signed(self, token: Any, **claims: Any) -> Any:
         """A token like this one with other claims, signed by the server's own key: as good as any but for what they
         say."""
 
-        def part(data):
+        def part(data: Any) -> Any:
             return base64.urlsafe_b64encode(data).rstrip(b"=")
 
         header, payload, _ = token.split(".")
@@ -207,7 +216,9 @@ class Cluster:
         )
         return (text + b"." + part(r.stdout)).decode()
 
-    def kubeconfig(self, ns="default", token=None, user=None, server=None, **cluster):
+    def kubeconfig(
+        self, ns: str = "default", token: Any = None, user: Any = None, server: Any = None, **cluster: Any
+    ) -> str:
         """user: a kubeconfig's user; default: the token's, else the administrator's."""
         self.count += 1
         path = os.path.join(self.api.dir, f"config-{self.count}")
@@ -234,11 +245,11 @@ class Cluster:
         return path
 
     # Leases, as an administrator.
-    def lease(self, ns, name):
+    def lease(self, ns: str, name: str) -> Any:
         status, lease = self.call("GET", LEASES.format(ns) + "/" + name)
         return lease if status == 200 else None
 
-    def put_lease(self, ns, name, spec, **meta):
+    def put_lease(self, ns: str, name: str, spec: Any, **meta: Any) -> Any:
         """Creates it, or edits the one that is there as kubectl edit would."""
         old = self.lease(ns, name)
         if not old:
@@ -256,28 +267,28 @@ class Cluster:
         old["metadata"].update(meta)
         return self.must("PUT", LEASES.format(ns) + "/" + name, old)
 
-    def edit_lease(self, ns, name, **spec):
+    def edit_lease(self, ns: str, name: str, **spec: Any) -> Any:
         return self.must("PATCH", LEASES.format(ns) + "/" + name, {"spec": spec}, kind="application/merge-patch+json")
 
-    def delete_lease(self, ns, name):
+    def delete_lease(self, ns: str, name: str) -> None:
         self.must("DELETE", LEASES.format(ns) + "/" + name)
 
-    def events(self, ns):
+    def events(self, ns: str) -> Any:
         return self.must("GET", f"/api/v1/namespaces/{ns}/events")["items"]
 
-    def requests(self, agent=None):
+    def requests(self, agent: str | None = None) -> list[Any]:
         """[(verb, resource, code, user agent)] of the audit log, if the server was started with one (AUDIT)."""
         with open(os.path.join(self.api.dir, "audit")) as f:
             entries = [json.loads(line) for line in f if line.endswith("\n")]  # the last may be half written
         return [e for e in entries if agent is None or e.get("userAgent", "").startswith(agent)]
 
 
-def micro_now(offset=0):
+def micro_now(offset: int = 0) -> Any:
     t = time.time() + offset
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(t)) + f".{int(t % 1 * 1e6):06d}Z"
 
 
-def connections(pids, port, host=None):
+def connections(pids: Any, port: int, host: Any = None) -> Any:
     """Of these processes to that port, which the server has not closed (its side's FIN leaves state 08). host: only to
     that one, written as in /proc/net/tcp and tcp6."""
     inodes = set()
@@ -301,7 +312,18 @@ class ClientGo(Logged):
     """A contender that is real client-go (contender/main.go); its events, as JSON lines with the time of
     CLOCK_MONOTONIC."""
 
-    def __init__(self, kubeconfig, ns, name, identity, lease="3s", renew="2s", retry="400ms", *options, release=True):
+    def __init__(
+        self,
+        kubeconfig: Any,
+        ns: str,
+        name: str,
+        identity: str,
+        lease: str = "3s",
+        renew: str = "2s",
+        retry: str = "400ms",
+        *options: Any,
+        release: bool = True,
+    ) -> None:
         self.name = identity
         values = {"kubeconfig": kubeconfig, "namespace": ns, "name": name, "identity": identity}
         values |= {"lease": lease, "renew": renew, "retry": retry, "release": str(release).lower()}
@@ -312,6 +334,7 @@ class ClientGo(Logged):
             stderr=subprocess.DEVNULL,
             text=True,
         )
+        assert process.stdout
         super().__init__(process, process.stdout)
 
 
@@ -334,7 +357,7 @@ rules: [{level: Metadata}]
 class AuditedCluster(Cluster):
     """With a log of every request for a lock, or of what the policy says."""
 
-    def __init__(self, options=(), policy=AUDIT_POLICY):
+    def __init__(self, options: Any = (), policy: Any = AUDIT_POLICY) -> None:
         self.etcd = Etcd()
         self.api = ApiServer(self.etcd, options, start=False)
         self.count = 0

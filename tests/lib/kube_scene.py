@@ -3,6 +3,7 @@
 import os
 import struct
 import subprocess
+from typing import Any
 from urllib.parse import quote
 
 import field
@@ -24,39 +25,58 @@ LONG_AGO = "2020-01-01T00:00:00.{:06d}Z"
 class Scene:
     """A namespace with an account of its own."""
 
-    def __init__(self, cluster, ns, rules=MINIMAL):
-        self.c, self.ns, self.candidates = cluster, cluster.namespace(ns), []
+    def __init__(self, cluster: Any, ns: str, rules: Any = MINIMAL) -> None:
+        self.c, self.ns = cluster, cluster.namespace(ns)
+        self.candidates: list[Candidate] = []
         self.token = cluster.account(ns, rules=rules)
         self.config = cluster.kubeconfig(ns, self.token)
 
-    def url(self, name="lock", config=None, more=""):
+    def url(self, name: str = "lock", config: Any = None, more: str = "") -> str:
         return f"kube://{self.ns}/{name}?kubeconfig={quote(config or self.config)}{more}"
 
-    def candidate(self, *options, name="lock", config=None, times=TIMES, more="", script=SCRIPT, **kw):
+    def candidate(
+        self,
+        *options: Any,
+        name: str = "lock",
+        config: Any = None,
+        times: Any = TIMES,
+        more: str = "",
+        script: Any = SCRIPT,
+        **kw: Any,
+    ) -> Any:
         c = Candidate("-e", script, "--lock", self.url(name, config, more), *options, options=times, **kw)
         self.candidates.append(c)
         return c
 
-    def leader(self, *options, **kw):
+    def leader(self, *options: Any, **kw: Any) -> Any:
         c = self.candidate(*options, **kw)
         if not c.wait("became_leader"):
             raise RuntimeError(f"nobody became leader: {c.events}")
         return c
 
-    def lease(self, name="lock"):
+    def lease(self, name: str = "lock") -> Any:
         return self.c.lease(self.ns, name)
 
-    def holder(self, name="lock"):
+    def holder(self, name: str = "lock") -> Any:
         lease = self.lease(name)
         return lease and lease["spec"].get("holderIdentity")
 
-    def go(self, identity, *options, name="lock", lease="5s", renew="3s", retry="500ms", **kw):
+    def go(
+        self,
+        identity: str,
+        *options: Any,
+        name: str = "lock",
+        lease: str = "5s",
+        renew: str = "3s",
+        retry: str = "500ms",
+        **kw: Any,
+    ) -> Any:
         return ClientGo(self.config, self.ns, name, identity, lease, renew, retry, *options, **kw)
 
-    def run(self, *args):
+    def run(self, *args: Any) -> Any:
         return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE)
 
-    def requests(self, verb=None, agent="lunarch"):
+    def requests(self, verb: str | None = None, agent: str = "lunarch") -> list[Any]:
         found = [
             e
             for e in self.c.requests(agent)
@@ -64,13 +84,13 @@ class Scene:
         ]
         return [e for e in found if verb in (None, e["verb"])]
 
-    def asked(self, before):
+    def asked(self, before: Any) -> list[Any]:
         """What Lunarch has asked of Leases since, besides watches."""
         return [
             e for e in self.requests()[len(before) :] if e["objectRef"]["resource"] == "leases" and e["verb"] != "watch"
         ]
 
-    def end(self):
+    def end(self) -> None:
         for c in self.candidates:
             c.stop()
 
@@ -79,17 +99,17 @@ class Clock:
     """A candidate's own wall clock (tests/cluster/faults/shim.c), in seconds beside this machine's, which is left
     alone."""
 
-    def __init__(self, c):
+    def __init__(self, c: Any) -> None:
         self.path = os.path.join(c.api.dir, f"clock-{id(self)}")
         self.set(0)
         self.env = {"LD_PRELOAD": field.build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.path}
 
-    def set(self, seconds):
+    def set(self, seconds: float) -> None:
         with open(self.path, "r+b" if os.path.exists(self.path) else "wb") as f:
             f.write(struct.pack("q", seconds * 10**9))
 
 
-def tokens(*candidates):
+def tokens(*candidates: Any) -> list[Any]:
     return [
         e["token"] for e in sorted((e for c in candidates for e in c.all("became_leader")), key=lambda e: e["seen"])
     ]

@@ -2,6 +2,7 @@
 behind the runtime's back, hurt. Clients have a service account with no more rights than they need."""
 
 import json
+from typing import Any
 from urllib.parse import quote
 
 from kube_rig import LEASES
@@ -22,41 +23,41 @@ class Kube(Store):
     rounds = 60
     clocks = (0, 7200)  # its certificates are no older than the test
 
-    def __init__(self, cluster, kind):
+    def __init__(self, cluster: Any, kind: Any) -> None:
         self.cluster, self.kind, self.name = cluster, kind, f"kube {kind}"
         self.port = cluster.port
         self.ns = cluster.namespace(f"conform-{kind}")
         self.token = cluster.account(self.ns, rules=RIGHTS)
-        self.configs = {}
+        self.configs: dict[int, str] = {}
         self.paths = [
             {"leases": LEASES, "configmaps": CORE}[k].format(self.ns)
             for k in {"configmapsleases": ("configmaps", "leases")}.get(kind, (kind,))
         ]
 
-    def config(self, port):
+    def config(self, port: int) -> Any:
         if port not in self.configs:
             self.configs[port] = self.cluster.kubeconfig(self.ns, self.token, server=f"https://127.0.0.1:{port}")
         return self.configs[port]
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return f"kube://{self.ns}/{key}?resource={self.kind}&kubeconfig={quote(self.config((through or self).port))}"
 
-    def keys(self):
+    def keys(self) -> list[str]:
         return ["plain", "a.b.c", "0", "x" * 150, "dash-dash"]
 
-    def holds(self, content):
+    def holds(self, content: bytes) -> bool:
         try:
             content.decode()
         except UnicodeDecodeError:
             return False
         return True
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         status, object = self.cluster.call("GET", f"{self.paths[-1]}/{key}")
         text = object["metadata"].get("annotations", {}).get(OURS) if status == 200 else None
         return None if text is None else text.encode()
 
-    def object(self, path, key, text):
+    def object(self, path: str, key: str, text: str) -> Any:
         lease = path.endswith("leases")
         annotations = {OURS: text}
         try:
@@ -74,12 +75,12 @@ class Kube(Store):
             else {"apiVersion": "v1", "kind": "ConfigMap"}
         ) | {"metadata": {"name": key, "namespace": self.ns, "annotations": annotations}}
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         for path in self.paths:
             while not self.put_one(path, key, content.decode()):
                 pass
 
-    def put_one(self, path, key, text):
+    def put_one(self, path: str, key: str, text: str) -> bool:
         """False: somebody was faster."""
         object = self.object(path, key, text)
         status, old = self.cluster.call("GET", f"{path}/{key}")
@@ -94,21 +95,21 @@ class Kube(Store):
             raise RuntimeError(f"{path}/{key}: {status} {answer}")
         return status != 409
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         for path in self.paths:
             self.cluster.call("DELETE", f"{path}/{key}")
 
-    def pause(self):
+    def pause(self) -> None:
         self.cluster.api.pause()
 
-    def resume(self):
+    def resume(self) -> None:
         self.cluster.api.resume()
 
-    def kill(self):
+    def kill(self) -> None:
         self.cluster.api.kill()
 
-    def restart(self):
+    def restart(self) -> None:
         self.cluster.api.start()
 
-    def end(self):
+    def end(self) -> None:
         pass  # the cluster is its owner's

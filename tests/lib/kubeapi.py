@@ -11,13 +11,14 @@ import ssl
 import struct
 import threading
 import time
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/n/leases"
 SIX_DIGITS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 
 
-def status(code, reason, message="because", name=None):
+def status(code: Any, reason: Any, message: str = "because", name: str | None = None) -> Any:
     return {
         "kind": "Status",
         "status": "Failure",
@@ -29,12 +30,13 @@ def status(code, reason, message="because", name=None):
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
+    server: "Server"
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_):
+    def log_message(self, *_: Any) -> None:
         pass
 
-    def answer(self, code, body=None, headers=(), text=None):
+    def answer(self, code: int, body: Any = None, headers: Any = (), text: bytes | None = None) -> None:
         data = text if text is not None else json.dumps(body).encode()
         self.send_response(code)
         self.send_header("Content-Type", "application/json")
@@ -44,53 +46,55 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def chunk(self, data):
+    def chunk(self, data: Any) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
         self.wfile.flush()
 
-    def begin(self):
+    def begin(self) -> None:
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
 
-    def end(self):
+    def end(self) -> None:
         self.wfile.write(b"0\r\n\r\n")
 
-    def cut(self):
+    def cut(self) -> None:
         self.close_connection = True
         self.connection.close()
 
-    def reset(self):
+    def reset(self) -> None:
         """As a machine does that knows nothing of the connection."""
         self.close_connection = True
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.connection.close()
 
-    def setup(self):
-        self.who = self.sni = None
+    def setup(self) -> None:
+        self.who: str | None = None
+        self.sni: str | None = None
         if self.server.api.context:
-            self.shake_hands()
+            self.shake_hands(self.server.api.context)
         super().setup()
         self.server.handlers.add(self)
 
-    def shake_hands(self):
+    def shake_hands(self, context: ssl.SSLContext) -> None:
         """Here, where it keeps nobody else waiting. who: whom the client's certificate names; sni: whom it asks for."""
         try:
-            self.request = self.server.api.context.wrap_socket(self.request, server_side=True)
+            self.request = context.wrap_socket(self.request, server_side=True)
         except OSError as e:
             self.server.api.refused.append(str(e))
             raise
         self.sni = self.server.api.asked_for.pop(self.request, None)
-        names = dict(part[0] for part in (self.request.getpeercert() or {}).get("subject", ()))
+        certificate: Any = self.request.getpeercert() or {}
+        names = dict(part[0] for part in certificate.get("subject", ()))
         self.who = names.get("commonName")
 
-    def finish(self):
+    def finish(self) -> None:
         self.server.handlers.discard(self)
         super().finish()
         if self.server.api.context:
             self.request.close()
 
-    def serve(self):
+    def serve(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         self.body = json.loads(self.rfile.read(length)) if length else None
         self.server.api.serve(self)
@@ -101,8 +105,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
+    api: "Api"
 
-    def handle_error(self, *_):
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.handlers: set[Handler] = set()
+
+    def handle_error(self, *_: Any) -> None:
         pass
 
 
@@ -114,19 +123,29 @@ class Api:
     of that for 127.0.0.1 and localhost (or the one that is given), and asks for the client's; refused: handshakes that
     failed."""
 
-    def __init__(self, silent=False, pki=None, certificate=None):
-        self.leases, self.version, self.faults, self.watches, self.rule = {}, 100, [], [], None
-        self.seen, self.applied, self.wrong, self.silent, self.log = [], [], [], silent, []
+    def __init__(self, silent: bool = False, pki: Any = None, certificate: Any = None) -> None:
+        self.leases: dict[Any, Any] = {}
+        self.version, self.silent = 100, silent
+        self.rule: Any = None
+        self.faults: list[Any] = []
+        self.watches: list[Any] = []
+        self.seen: list[Any] = []
+        self.applied: list[Any] = []
+        self.wrong: list[Any] = []
+        self.log: list[Any] = []
         self.lock = threading.Condition(threading.RLock())
-        self.pki, self.context, self.refused, self.asked_for = pki, None, [], {}
+        self.pki = pki
+        self.context: ssl.SSLContext | None = None
+        self.refused: list[str] = []
+        self.asked_for: dict[Any, str] = {}
         if pki:
             self.use(*(certificate or pki.server()))
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.server.api, self.server.handlers = self, set()
+        self.server = Server()
+        self.server.api = self
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def use(self, certificate, key):
+    def use(self, certificate: Any, key: str) -> None:
         """For new connections."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
@@ -135,7 +154,7 @@ class Api:
         context.sni_callback = lambda connection, name, _: self.asked_for.update({connection: name})
         self.context = context
 
-    def cluster(self, **more):
+    def cluster(self, **more: Any) -> Any:
         """A kubeconfig's cluster. None: not given."""
         way = (
             {"server": f"https://127.0.0.1:{self.port}", "certificate-authority": self.pki.ca}
@@ -144,7 +163,7 @@ class Api:
         )
         return {k: v for k, v in (way | more).items() if v is not None}
 
-    def url(self, home, name, cluster=None, **user):
+    def url(self, home: Any, name: str, cluster: Any = None, **user: Any) -> str:
         """A lock's URL, by a kubeconfig of its own in that directory."""
         path = os.path.join(home, f"config-{self.port}-{name}")
         with open(path, "w") as f:
@@ -159,7 +178,7 @@ class Api:
             )
         return f"kube:///{name}?kubeconfig={path}"
 
-    def serve(self, h):
+    def serve(self, h: Any) -> None:
         with self.lock:
             self.seen.append(
                 (h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body, h)
@@ -181,7 +200,7 @@ class Api:
         else:
             self.act(h)()
 
-    def act(self, h):
+    def act(self, h: Any) -> Any:
         """Does it; returns what answers it."""
         name = h.path.split("?")[0].removeprefix(PATH).strip("/") or h.body["metadata"]["name"]
         with self.lock:
@@ -204,7 +223,7 @@ class Api:
             )
         return lambda: h.answer(201 if h.command == "POST" else 200, h.body)
 
-    def check(self, h):
+    def check(self, h: Any) -> None:
         meta, spec = h.body["metadata"], h.body["spec"]
         if h.command == "PUT" and not (meta.get("uid") and meta.get("resourceVersion")):
             self.wrong.append(f"a PUT without uid and version: {h.path}")
@@ -217,7 +236,7 @@ class Api:
             if not isinstance(spec.get(k), int)
         ]
 
-    def put(self, name, lease):
+    def put(self, name: str, lease: Any) -> None:
         with self.lock:
             self.version += 1
             meta = lease.setdefault("metadata", {})
@@ -225,11 +244,11 @@ class Api:
             self.publish("MODIFIED" if name in self.leases else "ADDED", name, lease)
             self.leases[name] = lease
 
-    def publish(self, kind, name, lease):
+    def publish(self, kind: Any, name: str, lease: Any) -> None:
         self.log.append((self.version, kind, name, json.dumps({"type": kind, "object": lease}).encode() + b"\n"))
         self.lock.notify_all()
 
-    def edit(self, name, labels=None, **spec):
+    def edit(self, name: str, labels: Any = None, **spec: Any) -> None:
         """As kubectl edit does; made if it is not there."""
         with self.lock:
             lease = copy.deepcopy(self.leases.get(name)) or {"kind": "Lease", "spec": {}}
@@ -237,14 +256,14 @@ class Api:
             lease.setdefault("metadata", {}).setdefault("labels", {}).update(labels or {})
             self.put(name, lease)
 
-    def delete(self, name):
+    def delete(self, name: str) -> None:
         with self.lock:
             self.version += 1
             lease = self.leases.pop(name)
             lease["metadata"]["resourceVersion"] = str(self.version)
             self.publish("DELETED", name, lease)
 
-    def show(self, h):
+    def show(self, h: Any) -> None:
         h.begin()
         if self.silent:
             time.sleep(3600)
@@ -264,13 +283,13 @@ class Api:
                 h.chunk(line)
                 since = version or -1
 
-    def refuse(self):
+    def refuse(self) -> None:
         """Nobody listens any more, and what was connected is cut."""
         self.server.shutdown()
         self.server.server_close()
         self.hang_up()
 
-    def hang_up(self):
+    def hang_up(self) -> None:
         """A close would wait for the handler, which reads."""
         for h in list(self.server.handlers):
             try:

@@ -5,6 +5,7 @@ import os
 import secrets
 import time
 import uuid
+from typing import Any
 
 from lock_driver import Driver, race, record
 from processes import wait_for
@@ -18,7 +19,7 @@ SHORT = 1500  # ms; a deadline that is meant to pass
 class Two:
     """Two processes with a lock each on the same key, and the raw store."""
 
-    def __init__(self, store, what, through=None):
+    def __init__(self, store: Any, what: str, through: Any = None) -> None:
         self.store, self.key = store, f"{what}-{uuid.uuid4().hex[:8]}"
         self.a, self.b = Driver(store.env), Driver(store.env)
         self.opened = self.a.open(store.url(self.key, through))
@@ -26,7 +27,7 @@ class Two:
         if not self.opened["ok"]:
             raise RuntimeError(self.opened["err"])
 
-    def put(self, holder="first", **fields):
+    def put(self, holder: str = "first", **fields: Any) -> Any:
         """A record that is there, written by b; its version."""
         r = self.b.read()
         w = self.b.write(record(holder, **fields), r["version"])
@@ -34,18 +35,18 @@ class Two:
             raise RuntimeError(f"the first write: {w}")
         return w["version"]
 
-    def truth(self):
+    def truth(self) -> Any:
         """What is in the store, by a process that nothing hinders."""
         return wait_for(lambda: next((r for r in [self.b.read()] if r["outcome"] != "failed"), None))
 
-    def has(self, rec):
+    def has(self, rec: Any) -> bool:
         return self.truth().get("record", {}).get("write") == rec["write"]
 
-    def ready(self, fields):
+    def ready(self, fields: Any) -> bool:
         """a has the connection that a write of these fields goes by, and a store that waits before it elects anybody
         has waited; the version then."""
 
-        def done():
+        def done() -> bool:
             if not fields:
                 return self.a.read()["outcome"] == "ok"
             return self.a.write(record("ready", **fields), self.truth()["version"])["outcome"] == "ok"
@@ -54,7 +55,7 @@ class Two:
             raise RuntimeError("the lock does not get ready")
         return self.truth()["version"]
 
-    def works_again(self):
+    def works_again(self) -> Any:
         """After a fault has ended: read until it is answered; then a write on that."""
         r = wait_for(lambda: next((r for r in [self.a.read()] if r["outcome"] in ("ok", "absent")), None))
         w = r and self.a.write(record("again"), r["version"])
@@ -62,7 +63,7 @@ class Two:
             note(f"read {r}\nwrite {w}")
         return w and w["outcome"] == "ok"
 
-    def end(self):
+    def end(self) -> None:
         twice = self.a.twice() + self.b.twice()
         status = self.a.end(), self.b.end()
         self.store.delete(self.key)
@@ -70,7 +71,7 @@ class Two:
             ok(False, f"every operation is answered once, and locks close in peace: {twice} {status}")
 
 
-def swap(store):
+def swap(store: Any) -> None:
     t = Two(store, "swap")
     r = t.a.read()
     same(r["outcome"], "absent", "swap: nothing there is absent")
@@ -108,7 +109,7 @@ def swap(store):
     t.end()
 
 
-def by_hand(store):
+def by_hand(store: Any) -> None:
     t = Two(store, "hand")
     version = t.put("a")
     before = store.get(t.key)
@@ -148,7 +149,7 @@ FOREIGN = {
 }
 
 
-def foreign(store):
+def foreign(store: Any) -> None:
     for what, content in FOREIGN.items():
         if not store.holds(content):
             continue
@@ -170,7 +171,7 @@ def foreign(store):
         t.end()
 
 
-def contents(store):
+def contents(store: Any) -> None:
     t = Two(store, "contents")
     rec = record(
         NAUGHTY,
@@ -193,12 +194,12 @@ def contents(store):
     t.end()
 
 
-def keys(store):
+def keys(store: Any) -> None:
     """What a user may call a lock, two of which must not be the same."""
     names = store.keys()
     drivers = [Driver(store.env) for _ in names]
     opened = [d.open(store.url(n)) for d, n in zip(drivers, names)]
-    if all(ok(o["ok"], f"keys: {n!r} can be opened") or note(o.get("err")) for o, n in zip(opened, names)):
+    if all([ok(o["ok"], f"keys: {n!r} can be opened", o.get("err")) for o, n in zip(opened, names)]):
         wrote = [d.write(record(f"holder of {n}"), "")["outcome"] for d, n in zip(drivers, names)]
         same(wrote, ["ok"] * len(names), "keys: each of these names is a lock of its own")
         same(
@@ -211,7 +212,7 @@ def keys(store):
         store.delete(n)
 
 
-def cancel(store):
+def cancel(store: Any) -> None:
     t = Two(store, "cancel")
     version = t.put()
     for i in range(20):
@@ -236,7 +237,7 @@ def cancel(store):
     t.end()
 
 
-def notices(store):
+def notices(store: Any) -> None:
     t = Two(store, "notice")
     same(
         t.a.do("watch")["watching"],
@@ -273,7 +274,7 @@ def notices(store):
     t.end()
 
 
-def racing(store):
+def racing(store: Any) -> None:
     rounds = 1000 if os.environ.get("FULL") else min(store.rounds, int(os.environ.get("RACE", "1000")))
     url = store.url(f"race-{uuid.uuid4().hex[:8]}")
     d = Driver(store.env)
@@ -295,7 +296,7 @@ def racing(store):
 # ---- faults between client and server ----
 
 
-def honest(t, rec, w):
+def honest(t: Any, rec: Any, w: Any) -> Any:
     """The one thing that must hold whatever happens: "ok" is in the store, "surely not applied" is not."""
     there = t.has(rec)
     good = there if w["outcome"] == "ok" else not there if w["outcome"] in DEFINITE else True
@@ -304,7 +305,7 @@ def honest(t, rec, w):
     return good and w["calls"] == 1
 
 
-def lost_reply(store, what="lost reply", **fields):
+def lost_reply(store: Any, what: str = "lost reply", **fields: Any) -> None:
     proxy = store.proxy()
     t = Two(store, "lost", proxy)
     told, landed = [], 0
@@ -330,7 +331,7 @@ def lost_reply(store, what="lost reply", **fields):
     proxy.close()
 
 
-def cut_request(store, what="cut connection", **fields):
+def cut_request(store: Any, what: str = "cut connection", **fields: Any) -> None:
     proxy = store.proxy()
     t = Two(store, "cut", proxy)
     bad = 0
@@ -349,7 +350,7 @@ def cut_request(store, what="cut connection", **fields):
     proxy.close()
 
 
-def slow_reply(store):
+def slow_reply(store: Any) -> None:
     proxy = store.proxy()
     t = Two(store, "slow", proxy)
     version = t.put()
@@ -378,7 +379,7 @@ def slow_reply(store):
     proxy.close()
 
 
-def silence(store, what="silence", **fields):
+def silence(store: Any, what: str = "silence", **fields: Any) -> None:
     """Both ways frozen; then let go, so that a request given up long ago reaches the server after all."""
     proxy = store.proxy()
     t = Two(store, "silence", proxy)
@@ -406,7 +407,7 @@ def silence(store, what="silence", **fields):
     proxy.close()
 
 
-def half_open(store):
+def half_open(store: Any) -> None:
     """The way is gone, nobody says so, and new connections are fine once it is back."""
     proxy = store.proxy()
     t = Two(store, "half", proxy)
@@ -428,7 +429,7 @@ def half_open(store):
     proxy.close()
 
 
-def replayed(store):
+def replayed(store: Any) -> None:
     """A middlebox sends a request twice, and passes on the answer to the second."""
     proxy = store.proxy()
     t = Two(store, "replay", proxy)
@@ -447,7 +448,7 @@ def replayed(store):
     proxy.close()
 
 
-def repeated_answers(store):
+def repeated_answers(store: Any) -> None:
     """A middlebox passes on an answer twice: at once, or when the next thing was asked and its answer is waited for.
     Whatever was asked before, and whatever next, on the same connection: also of another lock, whose record never
     exists."""
@@ -456,24 +457,24 @@ def repeated_answers(store):
     t.a.open(store.url(t.key + "-none", proxy), "none")
     t.put()
 
-    def write(version):
+    def write(version: Any) -> Any:
         rec = record("a")
         w = t.a.write(rec, version)
         return honest(t, rec, w), w
 
-    def current():
+    def current() -> Any:
         return write(t.truth()["version"])
 
-    def stale():
+    def stale() -> Any:
         old = t.truth()["version"]
         t.b.write(record("b"), old)
         return write(old)
 
-    def look():
+    def look() -> Any:
         r = t.a.read()
         return r["outcome"] == "failed" or r.get("record", {}).get("write") == t.truth()["record"]["write"], r
 
-    def other():
+    def other() -> Any:
         r = t.a.read("none")
         return r["outcome"] in ("failed", "absent"), r
 
@@ -497,7 +498,7 @@ def repeated_answers(store):
     proxy.close()
 
 
-def missed_notices(store):
+def missed_notices(store: Any) -> None:
     """Changes while the way is cut or frozen: at the latest when it is back they are noticed."""
     proxy = store.proxy()
     t = Two(store, "missed", proxy)
@@ -521,7 +522,7 @@ def missed_notices(store):
 # ---- faults of the server ----
 
 
-def paused(store):
+def paused(store: Any) -> None:
     t = Two(store, "paused")
     version = t.put()
     t.a.read()
@@ -548,7 +549,7 @@ def paused(store):
     t.end()
 
 
-def restarted(store):
+def restarted(store: Any) -> None:
     t = Two(store, "restart")
     rec = record("a", token=77)
     w = t.a.write(rec, "")
@@ -582,7 +583,7 @@ def restarted(store):
     t.end()
 
 
-def read_only(store):
+def read_only(store: Any) -> None:
     t = Two(store, "readonly")
     version = t.put()
     undo = store.make_read_only()
@@ -601,7 +602,7 @@ def read_only(store):
     t.end()
 
 
-def full(store):
+def full(store: Any) -> None:
     t = Two(store, "full")
     version = t.put()
     undo = store.fill()
@@ -626,7 +627,7 @@ def full(store):
     t.end()
 
 
-def run(store, cases):
+def run(store: Any, cases: Any) -> None:
     for case in cases:
         began = time.monotonic()
         try:
@@ -642,15 +643,15 @@ def run(store, cases):
 TERM = {"token": 0, "leaseDurationMs": 1, "leaseDurationSeconds": 1}
 
 
-def lost_reply_to_a_term(store):
+def lost_reply_to_a_term(store: Any) -> None:
     lost_reply(store, "lost reply to a new term", **TERM)
 
 
-def cut_term(store):
+def cut_term(store: Any) -> None:
     cut_request(store, "cut connection, a new term", **TERM)
 
 
-def term_in_silence(store):
+def term_in_silence(store: Any) -> None:
     silence(store, "silence, a new term", **TERM)
 
 

@@ -6,6 +6,7 @@ import subprocess
 import threading
 import time
 import uuid
+from typing import Any
 
 from processes import LUNARCH, PATIENCE
 
@@ -13,7 +14,7 @@ PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")
 WITHIN = 20_000  # ms; generous: for operations that nothing hinders
 
 
-def record(holder="somebody", **fields):
+def record(holder: str = "somebody", **fields: Any) -> Any:
     """A record as a term's write would make it, with a write name of its own."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
     return {
@@ -34,19 +35,23 @@ def record(holder="somebody", **fields):
 
 
 class Driver:
-    everyone = []
+    everyone: list["Driver"] = []
 
-    def __init__(self, env=None):
+    def __init__(self, env: Any = None) -> None:
         self.process = subprocess.Popen(
             [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
         )
-        self.number, self.answers, self.notices, self.lines = 0, {}, {}, 0
+        self.number: int | None = 0  # of the last operation; None: the program has ended
+        self.answers: dict[int, list[Any]] = {}
+        self.notices: dict[str, int] = {}
+        assert self.process.stdin and self.process.stdout
+        self.to, self.answers_from = self.process.stdin, self.process.stdout
         self.news = threading.Condition()
         threading.Thread(target=self._read, daemon=True).start()
         Driver.everyone.append(self)
 
-    def _read(self):
-        for text in self.process.stdout:
+    def _read(self) -> None:
+        for text in self.answers_from:
             line = json.loads(text)
             with self.news:
                 if "notice" in line:
@@ -58,17 +63,17 @@ class Driver:
             self.number = None
             self.news.notify_all()
 
-    def start(self, do, lock="a", **args):
+    def start(self, do: Any, lock: str = "a", **args: Any) -> Any:
         with self.news:
             if self.number is None:
                 raise RuntimeError("the conformance program has ended")
             self.number += 1
             number = self.number
-        self.process.stdin.write(json.dumps({"id": number, "do": do, "lock": lock, **args}) + "\n")
-        self.process.stdin.flush()
+        self.to.write(json.dumps({"id": number, "do": do, "lock": lock, **args}) + "\n")
+        self.to.flush()
         return number
 
-    def wait(self, number, patience=PATIENCE):
+    def wait(self, number: Any, patience: float = PATIENCE) -> Any:
         with self.news:
             self.news.wait_for(lambda: number in self.answers or self.number is None, patience)
             if number not in self.answers:
@@ -77,37 +82,39 @@ class Driver:
                 )
             return self.answers[number][0]
 
-    def do(self, what, lock="a", **args):
+    def do(self, what: str, lock: str = "a", **args: Any) -> Any:
         return self.wait(self.start(what, lock, **args))
 
-    def open(self, url, lock="a"):
+    def open(self, url: str, lock: str = "a") -> Any:
         return self.do("open", lock, url=url)
 
-    def read(self, lock="a", within=WITHIN):
+    def read(self, lock: str = "a", within: Any = WITHIN) -> Any:
         return self.do("read", lock, within_ms=within)
 
-    def write(self, rec, expected, lock="a", within=WITHIN, durable=True, floor=0):
+    def write(
+        self, rec: Any, expected: Any, lock: str = "a", within: Any = WITHIN, durable: bool = True, floor: int = 0
+    ) -> Any:
         """floor: the largest token that an elector would have seen."""
         return self.do("write", lock, record=rec, expected=expected, within_ms=within, durable=durable, floor=floor)
 
-    def start_write(self, rec, expected, lock="a", within=WITHIN, durable=True):
+    def start_write(self, rec: Any, expected: Any, lock: str = "a", within: Any = WITHIN, durable: bool = True) -> Any:
         return self.start("write", lock, record=rec, expected=expected, within_ms=within, durable=durable)
 
-    def count(self, lock="a"):
+    def count(self, lock: str = "a") -> Any:
         with self.news:
             return self.notices.get(lock, 0)
 
-    def noticed(self, more_than, lock="a", patience=PATIENCE):
+    def noticed(self, more_than: Any, lock: str = "a", patience: float = PATIENCE) -> Any:
         with self.news:
             return self.news.wait_for(lambda: self.notices.get(lock, 0) > more_than, patience)
 
-    def twice(self):
+    def twice(self) -> list[Any]:
         """Operations that were answered more than once."""
         with self.news:
             return [a for a in self.answers.values() if len(a) > 1]
 
-    def end(self):
-        self.process.stdin.close()
+    def end(self) -> Any:
+        self.to.close()
         try:
             return self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
@@ -115,7 +122,7 @@ class Driver:
             return None
 
 
-def race(url, rounds, racers=64, processes=8):
+def race(url: str, rounds: Any, racers: int = 64, processes: int = 8) -> Any:
     r = subprocess.run(
         [PROGRAM, "race", url, str(rounds), str(racers), str(processes)], capture_output=True, text=True, timeout=1800
     )

@@ -2,16 +2,17 @@
 
 import os
 import subprocess
+from typing import Any
 
 
-def openssl(*args, **kw):
+def openssl(*args: Any, **kw: Any) -> None:
     subprocess.run(["openssl", *args], check=True, capture_output=True, **kw)
 
 
 class Pki:
     """A certificate authority and what it signs, as PEM files of one directory."""
 
-    def __init__(self, where):
+    def __init__(self, where: str) -> None:
         self.dir = where
         self.ca = self.path("ca.crt")
         openssl(
@@ -32,16 +33,16 @@ class Pki:
             self.ca,
         )
 
-    def path(self, name):
+    def path(self, name: str) -> Any:
         return os.path.join(self.dir, name)
 
-    def server(self):
+    def server(self) -> Any:
         """A server's (certificate, key) for loopback addresses, made once."""
         if not os.path.exists(self.path("server.crt")):
             self.sign("server", "/CN=kube-apiserver", "IP:127.0.0.1,IP:::1,DNS:localhost,DNS:kubernetes.default.svc")
         return self.path("server.crt"), self.path("server.key")
 
-    def sign(self, name, subject, alt=None, days="2"):
+    def sign(self, name: str, subject: Any, alt: Any = None, days: str = "2") -> Any:
         """(certificate, key). alt: a subjectAltName. days may be negative: expired."""
         key, csr, crt, ext = (self.path(name + end) for end in (".key", ".csr", ".crt", ".ext"))
         openssl(

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import tempfile
 import time
+from typing import Any
 
 from processes import LUNARCH, PATIENCE, ROOT, wait_for
 
@@ -55,7 +56,7 @@ SLOT = struct.Struct("=QqqqqqI12x")
 IDLE, LEADING, STOPPING = range(3)
 
 
-def pack(kind, *fields):
+def pack(kind: Any, *fields: Any) -> Any:
     """fields: (format letter, value) pairs"""
     out = [struct.pack("=I", kind)]
     for letter, value in fields:
@@ -67,7 +68,7 @@ def pack(kind, *fields):
     return b"".join(out)
 
 
-def unpack(data):
+def unpack(data: Any) -> Any:
     kind, at, fields = struct.unpack_from("=I", data)[0], 4, {}
     for field in FIELDS[kind]:
         letter, name = field.split()
@@ -82,7 +83,7 @@ def unpack(data):
     return kind, fields
 
 
-def instant(seconds):
+def instant(seconds: float) -> Any:
     ns = int(seconds * 1e9)
     return (time.clock_gettime_ns(time.CLOCK_BOOTTIME) + ns, time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW) + ns)
 
@@ -91,7 +92,7 @@ F_SEAL_FUTURE_WRITE = 0x10  # fcntl(2)
 
 
 class Page:
-    def __init__(self, slots=8192):
+    def __init__(self, slots: int = 8192) -> None:
         self.fds = [
             os.memfd_create("page", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING) for _ in range(2)
         ]  # deadlines, marks
@@ -102,21 +103,21 @@ class Page:
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL | also)
         struct.pack_into("=III", self.map, 0, 0x3147504C, slots, 0)
 
-    def put(self, slot, term, token, end, kill, state=LEADING):
+    def put(self, slot: Any, term: Any, token: Any, end: Any, kill: Any, state: Any = LEADING) -> None:
         used = struct.unpack_from("=I", self.map, 8)[0]
         struct.pack_into("=I", self.map, 8, max(used, slot + 1))
         SLOT.pack_into(self.map, 64 + 64 * slot, term, token, *end, *kill, state)
 
-    def begin(self, slot, term, token, seconds=1000, kill=2000):
+    def begin(self, slot: Any, term: Any, token: Any, seconds: float = 1000, kill: int = 2000) -> None:
         struct.pack_into("=Q", self.marks, 64 + 64 * slot, 0)
         self.put(slot, term, token, instant(seconds), instant(kill))
 
-    def stop(self, slot, held=False, kill=None):
+    def stop(self, slot: Any, held: bool = False, kill: Any = None) -> None:
         term, token, *deadlines, _ = SLOT.unpack_from(self.map, 64 + 64 * slot)
         end = deadlines[:2] if held else (0, 0)
         self.put(slot, term, token, end, instant(kill) if kill is not None else deadlines[2:], STOPPING)
 
-    def close(self):
+    def close(self) -> None:
         for part in (self.map, self.marks):
             part.close()
         for fd in self.fds:
@@ -127,7 +128,16 @@ class Worker:
     """with Worker("tests/script/scripts/x.lua") as w: ... ; text=: the script's text instead of its path; files=: what
     lies beside it."""
 
-    def __init__(self, script=None, *args, text=None, body=None, directory=None, env=None, files=None):
+    def __init__(
+        self,
+        script: str | None = None,
+        *args: Any,
+        text: str | None = None,
+        body: Any = None,
+        directory: str | None = None,
+        env: Any = None,
+        files: Any = None
+    ) -> None:
         self.directory = tempfile.TemporaryDirectory(prefix="lunarch-test-")
         if text is not None:
             script = os.path.join(directory or self.directory.name, "script.lua")
@@ -153,12 +163,12 @@ class Worker:
             start_new_session=True,
         )
         theirs.close()
-        self.term = {}
+        self.term: dict[str, Any] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *exc):
+    def __exit__(self, *exc: Any) -> None:
         self.wire.close()
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -174,14 +184,14 @@ class Worker:
 
     # ---- messages ----
 
-    def receive(self, limit=LIMIT):
+    def receive(self, limit: Any = LIMIT) -> Any:
         """(kind, fields); None at the end of the conversation; fails when nothing comes in time"""
         if not select.select([self.wire], [], [], limit)[0]:
             raise AssertionError("no message within %s s" % limit)
         data = self.wire.recv(1 << 18)
         return unpack(data) if data else None
 
-    def expect(self, kind):
+    def expect(self, kind: Any) -> Any:
         got = self.receive()
         if got is None:
             raise AssertionError("the worker is gone, expected message %d" % kind)
@@ -189,15 +199,15 @@ class Worker:
             raise AssertionError("expected message %d, got %r" % (kind, got))
         return got[1]
 
-    def quiet(self, seconds=0.2):
+    def quiet(self, seconds: float = 0.2) -> bool:
         return not select.select([self.wire], [], [], seconds)[0]
 
-    def send(self, kind, *fields):
+    def send(self, kind: Any, *fields: Any) -> None:
         self.wire.send(pack(kind, *fields))
 
-    def load(self):
+    def load(self) -> Any:
         """the elections, or the text of why there are none"""
-        elections = []
+        elections: list[dict[str, Any]] = []
         while True:
             kind, fields = self.receive()
             if kind == LOAD_FAILED:
@@ -208,62 +218,87 @@ class Worker:
             assert kind == ELECTION, (kind, fields)
             elections.append(fields)
 
-    def go(self, count=1, first=True, keep=None):
+    def go(self, count: int = 1, first: bool = True, keep: Any = None) -> Any:
         """keep: the slots of the elections that the worker keeps; then waits for STARTED"""
         keep = keep if keep is not None else list(range(count))
-        fields = [("u", len(keep)), ("b", first)]
+        fields: list[tuple[str, Any]] = [("u", len(keep)), ("b", first)]
         for slot in keep:
             fields += [("u", slot), ("s", "file:lock%d" % slot), ("s", "me_%d" % slot)]
         self.send(GO, *fields)
         return self.expect(STARTED)
 
-    def ready(self, count=1):
+    def ready(self, count: int = 1) -> None:
         loaded = self.load()
         assert isinstance(loaded, list), loaded
         started = self.go(count)
         assert started["ok"], started
 
-    def lead(self, term=1, token=100, slot=0, seconds=1000, kill=2000, address="host:1", checkpoint=""):
+    def lead(
+        self,
+        term: int = 1,
+        token: int = 100,
+        slot: int = 0,
+        seconds: float = 1000,
+        kill: int = 2000,
+        address: str = "host:1",
+        checkpoint: str = "",
+    ) -> None:
         self.page.begin(slot, term, token, seconds, kill)
         self.send(LEAD, ("u", slot), ("q", term), ("i", token), ("s", address), ("s", checkpoint))
 
-    def stop(self, reason="shutdown", grace=10.0, term=1, slot=0, held=False, interrupt=True):
+    def stop(
+        self,
+        reason: str = "shutdown",
+        grace: float = 10.0,
+        term: int = 1,
+        slot: int = 0,
+        held: bool = False,
+        interrupt: bool = True,
+    ) -> None:
         self.page.stop(slot, held)
         self.send(STOP, ("u", slot), ("q", term), ("b", REASONS.index(reason)), ("i", int(grace * 1000)))
         if interrupt:
             self.process.send_signal(signal.SIGRTMIN)
 
-    def saved(self, save, how=1, why="", term=1, slot=0):
+    def saved(self, save: Any, how: int = 1, why: str = "", term: int = 1, slot: int = 0) -> None:
         self.send(SAVED, ("u", slot), ("q", term), ("q", save), ("b", how), ("s", why))
 
-    def leader(self, identity, token=1, is_self=False, previous="", slot=0, address="there:1"):
+    def leader(
+        self,
+        identity: str,
+        token: int = 1,
+        is_self: bool = False,
+        previous: str = "",
+        slot: int = 0,
+        address: str = "there:1",
+    ) -> None:
         self.send(LEADER, ("u", slot), ("s", identity), ("s", address), ("i", token), ("b", is_self), ("s", previous))
 
-    def no_leader(self, previous="", slot=0):
+    def no_leader(self, previous: str = "", slot: int = 0) -> None:
         self.send(NO_LEADER, ("u", slot), ("s", previous))
 
-    def ask(self, number, slot=0):
+    def ask(self, number: Any, slot: int = 0) -> None:
         self.send(ASK, ("u", slot), ("q", number))
 
     # ---- what it writes ----
 
-    def output(self):
+    def output(self) -> Any:
         with open(self.stdout.name, "rb") as f:
             return f.read().decode("utf-8", "replace")
 
-    def log_text(self):
+    def log_text(self) -> Any:
         with open(self.stderr.name, "rb") as f:
             return f.read().decode("utf-8", "replace")
 
-    def log(self):
+    def log(self) -> list[Any]:
         """the lines that are whole: one that is just being written may be read in part"""
         whole = self.log_text().rpartition("\n")[0]
         return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
 
-    def printed(self):
+    def printed(self) -> list[Any]:
         return [line["message"] for line in self.log() if line["event"] == "print"]
 
-    def wait_for(self, condition, what):
+    def wait_for(self, condition: Any, what: str) -> Any:
         """What the condition returns when it is true; fails when it has not come true in time, or at the worker's
         end."""
         wait_for(lambda: condition() or self.process.poll() is not None, LIMIT)
@@ -272,5 +307,5 @@ class Worker:
             raise AssertionError("%s has not happened" % what)
         return value
 
-    def wait_print(self, text):
+    def wait_print(self, text: str) -> None:
         self.wait_for(lambda: text in self.printed(), "print of %r" % text)

@@ -3,13 +3,16 @@
 import os
 import socketserver
 import threading
+from typing import Any
 
 
 class _Session(socketserver.StreamRequestHandler):
-    def say(self, text):
+    server: "Mailbox"
+
+    def say(self, text: str) -> None:
         self.wfile.write(text.encode() + b"\r\n")
 
-    def data(self):
+    def data(self) -> bytes | None:
         """None: the client has gone in the middle."""
         lines = []
         with self.server.changed:
@@ -25,8 +28,9 @@ class _Session(socketserver.StreamRequestHandler):
             lines.append(line[1:] if line.startswith(b"..") else line)
         return b"".join(lines)
 
-    def handle(self):
-        sender, boxes = None, []
+    def handle(self) -> None:
+        sender: str | None = None
+        boxes: list[str] = []
         self.say("220 here")
         while line := self.rfile.readline().decode().strip():
             word = line.split(" ")[0].split(":")[0].upper()
@@ -55,25 +59,27 @@ class Mailbox(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Session)
-        self.mails, self.waiting, self._limit, self.changed = [], 0, None, threading.Condition()
+        self.mails: list[tuple[str | None, list[str], bytes]] = []
+        self.waiting, self.changed = 0, threading.Condition()
+        self._limit: int | None = None
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
-    def limit(self):
+    def limit(self) -> int | None:
         return self._limit
 
     @limit.setter
-    def limit(self, limit):
+    def limit(self, limit: int | None) -> None:
         with self.changed:
             self._limit = limit
             self.changed.notify_all()
 
-    def handle_error(self, *_):
+    def handle_error(self, *_: Any) -> None:
         pass  # a client that was killed
 
-    def sendmail(self, directory):
+    def sendmail(self, directory: str) -> Any:
         """A program as /usr/sbin/sendmail that sends its mail here: the real msmtp."""
         path = os.path.join(directory, "sendmail")
         with open(path + ".conf", "w") as f:

@@ -7,12 +7,13 @@ import os
 import socket
 import struct
 import threading
+from typing import Any
 
-_loop = None
+_loop: Any = None
 _start = threading.Lock()
 
 
-def _thread_loop():
+def _thread_loop() -> Any:
     global _loop
     with _start:
         if _loop is None:
@@ -23,10 +24,10 @@ def _thread_loop():
     return _loop
 
 
-def _end(thread, owner):
+def _end(thread: Any, owner: Any) -> None:
     """What still waits when the test ends is cancelled: a task that is only thrown away says so on stderr."""
 
-    async def cancel():
+    async def cancel() -> None:
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
@@ -43,11 +44,11 @@ def _end(thread, owner):
 class Way:
     """One direction of all connections of a proxy. Set from the proxy's own thread only."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.open = asyncio.Event()
         self.heal()
 
-    def heal(self):
+    def heal(self) -> None:
         self.delay = 0  # seconds before each piece goes on
         self.cut_after = None  # bytes that still pass; then the connection is reset
         self.lose = False  # pieces vanish, and all that follows them; the connection stays
@@ -59,21 +60,22 @@ class Way:
 class Proxy:
     """Listens on a free loopback port (`port`) and forwards to host:port."""
 
-    def __init__(self, port, host="127.0.0.1"):
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.target = (host, port)
-        self.pairs, self.bytes = [], {"up": 0, "down": 0}
-        self.unanswered = None
+        self.pairs: list[dict[str, Any]] = []
+        self.bytes = {"up": 0, "down": 0}
+        self.unanswered: bytes | None = None
         self._do(self._listen)
 
-    async def _listen(self):
+    async def _listen(self) -> None:
         self.up, self.down = Way(), Way()
         self.server = await asyncio.start_server(self._accepted, "127.0.0.1", 0)
         self.port = self.server.sockets[0].getsockname()[1]
 
-    def _do(self, job, *args):
+    def _do(self, job: Any, *args: Any) -> Any:
         return asyncio.run_coroutine_threadsafe(job(*args), _thread_loop()).result(30)
 
-    async def _accepted(self, reader, writer):
+    async def _accepted(self, reader: Any, writer: Any) -> None:
         pair = {"client": writer, "server": None, "hurt": set(), "late": b"", "tasks": [asyncio.current_task()]}
         self.pairs.append(pair)
         pumps = []
@@ -91,7 +93,7 @@ class Proxy:
         self._reset(pair)
         await asyncio.gather(*pumps, return_exceptions=True)
 
-    async def _pump(self, pair, reader, writer, way, name):
+    async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
         while True:
             piece = await reader.read(65536)
             if name == "up" and self.unanswered and self.unanswered in piece:
@@ -127,7 +129,7 @@ class Proxy:
                 self._reset(pair)
                 return
 
-    async def _replay(self, piece):
+    async def _replay(self, piece: Any) -> None:
         reader, writer = await asyncio.open_connection(*self.target)
         writer.write(piece)
         try:
@@ -135,7 +137,7 @@ class Proxy:
         finally:
             writer.transport.abort()
 
-    def _reset(self, pair):
+    def _reset(self, pair: Any) -> None:
         """With SO_LINGER 0 a close is a reset: nothing that is still queued arrives. Whatever waits for one of the two,
         or for nothing at all, ends."""
         if pair in self.pairs:
@@ -154,8 +156,8 @@ class Proxy:
 
     # ---- faults; each takes effect before it returns ----
 
-    def _set(self, ways, **what):
-        async def act():
+    def _set(self, ways: Any, **what: Any) -> None:
+        async def act() -> None:
             for name in ways:
                 way = getattr(self, name)
                 for key, value in what.items():
@@ -166,53 +168,53 @@ class Proxy:
 
         self._do(act)
 
-    def freeze(self, *ways):
+    def freeze(self, *ways: Any) -> None:
         """Nothing passes (that way; both without argument) until thaw; then what was held goes on, late."""
         self._set(ways or ("up", "down"), frozen=True)
 
-    def thaw(self):
+    def thaw(self) -> None:
         self._set(("up", "down"), frozen=False)
 
-    def delay(self, seconds, *ways):
+    def delay(self, seconds: float, *ways: Any) -> None:
         self._set(ways or ("down",), delay=seconds)
 
-    def cut_after(self, count, way="down"):
+    def cut_after(self, count: int, way: str = "down") -> None:
         """The next `count` bytes that way pass, then the connection that carried the last of them is reset. 0: a reply
         that is lost with its connection."""
         self._set((way,), cut_after=count)
 
-    def lose_answer_to(self, word):
+    def lose_answer_to(self, word: Any) -> None:
         """The connection that carries these bytes to the server, the next time, is reset when the answer comes."""
 
-        async def act():
+        async def act() -> None:
             self.unanswered = word
 
         self._do(act)
 
-    def lose(self, *ways):
+    def lose(self, *ways: Any) -> None:
         """What is sent vanishes and connections stay, as behind a router that forgot them. Until heal, those that lost
         something stay deaf that way."""
         self._set(ways or ("up", "down"), lose=True)
 
-    def replay(self, on=True):
+    def replay(self, on: bool = True) -> None:
         self._set(("up",), replay=on)
 
-    def repeat(self, when):
+    def repeat(self, when: Any) -> None:
         """Answers come twice: "at once", or "late", when the client has asked the next thing and waits for that
         answer."""
         self._set(("down",), repeat=when)
 
-    def cut(self):
-        async def act():
+    def cut(self) -> None:
+        async def act() -> None:
             for pair in list(self.pairs):
                 self._reset(pair)
 
         self._do(act)
 
-    def heal(self):
+    def heal(self) -> None:
         """Ends every fault. Connections that lost something are cut, since a stream without its middle is none."""
 
-        async def act():
+        async def act() -> None:
             self.up.heal()
             self.down.heal()
             for pair in list(self.pairs):
@@ -222,8 +224,8 @@ class Proxy:
 
         self._do(act)
 
-    def close(self):
-        async def act():
+    def close(self) -> None:
+        async def act() -> None:
             self.server.close()
 
         self._do(act)

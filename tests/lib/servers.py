@@ -17,11 +17,12 @@ import signal
 import socket
 import subprocess
 import threading
+from typing import Any
 
 from processes import PATIENCE, alive, new_directory, stands_still, wait_for
 from tap import note
 
-_lifeline = None
+_lifeline: Any = None
 _lifeline_lock = threading.Lock()
 _WATCH = r"""
 trap '' INT TERM HUP
@@ -36,7 +37,7 @@ done
 """
 
 
-def _mark(op, pid):
+def _mark(op: Any, pid: int) -> None:
     """A shell that waits for the end of this process and then kills what is still marked."""
     global _lifeline
     with _lifeline_lock:
@@ -56,7 +57,7 @@ def _mark(op, pid):
 _given = []  # a socket for each port, whose name no other process can have meanwhile
 
 
-def _outside():
+def _outside() -> Any:
     """Ports that no outgoing connection is given by the kernel: a server that is started again must find its own
     free."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
@@ -64,7 +65,7 @@ def _outside():
     return range(10000, low) if low > 15000 else range(high + 1, 65536) if high < 60000 else range(10000, 65536)
 
 
-def _reserve(port):
+def _reserve(port: int) -> bool:
     name = socket.socket(socket.AF_UNIX)
     try:
         name.bind(f"\0lunarch-test-port-{port}")
@@ -78,7 +79,7 @@ def _reserve(port):
     return True
 
 
-def free_port():
+def free_port() -> Any:
     """A loopback port that nothing listens on, for this process alone as long as it lives."""
     while True:
         port = random.choice(_outside())
@@ -86,7 +87,7 @@ def free_port():
             return port
 
 
-def ask(port, line, patience=2):
+def ask(port: int, line: str, patience: float = 2) -> Any:
     """One line to a port, what comes back within patience."""
     try:
         with socket.create_connection(("127.0.0.1", port), patience) as s:
@@ -99,12 +100,12 @@ def ask(port, line, patience=2):
 class SmallDisk:
     """A tmpfs that only who is started through it sees, at `path`; gone with this process. Needs root."""
 
-    def __init__(self, path, size, user=None):
+    def __init__(self, path: str, size: str, user: str | None = None) -> None:
         self.path = path
         os.makedirs(path, exist_ok=True)
         owner = pwd.getpwnam(user or "root")
         options = f"size={size},mode=0700,uid={owner.pw_uid},gid={owner.pw_gid}"
-        self.holder = subprocess.Popen(
+        self.holder: Any = subprocess.Popen(
             [
                 "unshare",
                 "--mount",
@@ -126,7 +127,7 @@ class SmallDisk:
             raise RuntimeError(f"no tmpfs at {path}")
         self.seen = f"/proc/{self.holder.pid}/root{path}"  # from here
 
-    def through(self, user=None):
+    def through(self, user: str | None = None) -> list[Any]:
         """What to put before a command line."""
         account = pwd.getpwnam(user or "root")
         return [
@@ -140,7 +141,7 @@ class SmallDisk:
             str(account.pw_gid),
         ]
 
-    def fill(self):
+    def fill(self) -> None:
         with open(os.path.join(self.seen, "fill"), "wb", buffering=0) as f:
             try:
                 while f.write(b"x" * 4096):
@@ -148,10 +149,10 @@ class SmallDisk:
             except OSError:
                 pass
 
-    def empty(self):
+    def empty(self) -> None:
         os.unlink(os.path.join(self.seen, "fill"))
 
-    def close(self):
+    def close(self) -> None:
         self.holder.kill()
         self.holder.wait()
         self.holder.stdout.close()
@@ -161,14 +162,14 @@ class SmallDisk:
 class Server:
     """One process. A subclass says how it is started (command), and how one knows that it serves (ready)."""
 
-    user = None  # a user to start it as, if this is root
-    disk = None  # a SmallDisk that it sees
-    environment = {}  # variables that it is started with
+    user: str | None = None  # a user to start it as, if this is root
+    disk: Any = None  # a SmallDisk that it sees
+    environment: dict[str, str] = {}  # variables that it is started with
 
-    def __init__(self, start=True):
+    def __init__(self, start: bool = True) -> None:
         self.dir = new_directory(f"lunarch-{type(self).__name__.lower()}-")
         self.port = free_port()
-        self.process = None
+        self.process: Any = None
         self.log = os.path.join(self.dir, "log")
         self.prepare()
         if self.run_as():
@@ -178,23 +179,31 @@ class Server:
         if start:
             self.start()
 
-    def prepare(self):
+    def prepare(self) -> None:
         pass
 
-    def own(self, what):
+    def command(self) -> list[str]:
+        raise NotImplementedError
+
+    def ready(self) -> bool:
+        raise NotImplementedError
+
+    def own(self, what: str) -> None:
         """Gives a directory and all in it to whom it runs as."""
         account = pwd.getpwnam(self.run_as() or "root")
         for path, _, files in os.walk(what):
             for p in [path, *(os.path.join(path, f) for f in files)]:
                 os.chown(p, account.pw_uid, account.pw_gid)
 
-    def run_as(self):
+    def run_as(self) -> str | None:
         return self.user if self.user and os.geteuid() == 0 else None
 
-    def start(self, *more):
+    def start(self, *more: Any) -> Any:
         """more: further arguments for this run."""
         who = self.run_as()
-        extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who and not self.disk else {}
+        extra: dict[str, Any] = (
+            {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who and not self.disk else {}
+        )
         before = self.disk.through(who) if self.disk else []
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
@@ -215,22 +224,22 @@ class Server:
             raise RuntimeError(f"{type(self).__name__} did not start")
         return self
 
-    def send(self, sig):
+    def send(self, sig: int) -> None:
         if self.process and self.process.poll() is None:
             self.process.send_signal(sig)
 
-    def pause(self):
+    def pause(self) -> None:
         self.send(signal.SIGSTOP)
         if self.process:
             wait_for(lambda: stands_still(self.process.pid))
 
-    def resume(self):
+    def resume(self) -> None:
         self.send(signal.SIGCONT)
 
-    def kill(self):
+    def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
-    def stop(self, sig=signal.SIGTERM):
+    def stop(self, sig: Any = signal.SIGTERM) -> None:
         if not self.process:
             return
         self.send(signal.SIGCONT)
@@ -243,11 +252,11 @@ class Server:
         _mark("drop", self.process.pid)
         self.process = None
 
-    def restart(self, sig=signal.SIGTERM):
+    def restart(self, sig: Any = signal.SIGTERM) -> Any:
         self.stop(sig)
         return self.start()
 
-    def close(self):
+    def close(self) -> None:
         if self.process:
             self.kill()
         if self.disk:
@@ -255,23 +264,25 @@ class Server:
             self.disk = None
         shutil.rmtree(self.dir, ignore_errors=True)
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
 
 class Etcd(Server):
     """One node, or a member: Etcd.cluster(3). ETCD can name another version's binary than Debian's (make test-etcd)."""
 
-    def __init__(self, name="n0", peer_port=None, cluster=None, options=(), start=True):
+    def __init__(
+        self, name: str = "n0", peer_port: Any = None, cluster: Any = None, options: Any = (), start: bool = True
+    ) -> None:
         self.name, self.options = name, list(options)
         self.peer_port = peer_port or free_port()
         self.peers = cluster or {name: self.peer_port}
         super().__init__(start)
 
-    def command(self):
+    def command(self) -> list[str]:
         here, peer = f"http://127.0.0.1:{self.port}", f"http://127.0.0.1:{self.peer_port}"
         return [
             os.environ.get("ETCD", "etcd"),
@@ -298,7 +309,7 @@ class Etcd(Server):
             *self.options,
         ]
 
-    def ready(self):
+    def ready(self) -> bool:
         if len(self.peers) > 1 and not self.whole:
             return True
         return '"health":"true"' in ask(
@@ -308,7 +319,7 @@ class Etcd(Server):
     whole = True  # false while a cluster is being started one by one
 
     @classmethod
-    def cluster(cls, count, options=()):
+    def cluster(cls, count: int, options: Any = ()) -> Any:
         peers = {f"n{i}": free_port() for i in range(count)}
         members = [cls(n, p, peers, options, start=False) for n, p in peers.items()]
         for m in members:
@@ -320,20 +331,20 @@ class Etcd(Server):
                 raise RuntimeError("the etcd cluster did not form")
         return members
 
-    def url(self, key):
+    def url(self, key: str) -> str:
         return f"etcd://127.0.0.1:{self.port}/{key}"
 
 
 class Redis(Server):
     """options: redis-server's, as "--appendonly", "yes". replica_of: another Redis."""
 
-    def __init__(self, *options, replica_of=None, start=True):
+    def __init__(self, *options: Any, replica_of: Any = None, start: bool = True) -> None:
         self.options = list(options)
         if replica_of:
             self.options += ["--replicaof", "127.0.0.1", str(replica_of.port)]
         super().__init__(start)
 
-    def command(self):
+    def command(self) -> list[str]:
         return [
             "redis-server",
             "--port",
@@ -347,10 +358,10 @@ class Redis(Server):
             *self.options,
         ]
 
-    def ready(self):
+    def ready(self) -> bool:
         return ask(self.port, "PING\r\n").startswith(("+PONG", "-NOAUTH", "-DENIED"))
 
-    def cli(self, *args, password=None):
+    def cli(self, *args: Any, password: str | None = None) -> Any:
         """redis-cli's answer."""
         return subprocess.run(
             ["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), *args],
@@ -360,7 +371,7 @@ class Redis(Server):
             timeout=PATIENCE,
         ).stdout.strip()
 
-    def url(self, key):
+    def url(self, key: str) -> str:
         return f"redis://127.0.0.1:{self.port}/{key}"
 
 
@@ -371,18 +382,20 @@ class Postgres(Server):
     user = "postgres"
     superuser, password = "lunarch", "moon light"
 
-    def __init__(self, *options, auth="trust", initdb=(), standby_of=None, start=True):
+    def __init__(
+        self, *options: Any, auth: str = "trust", initdb: Any = (), standby_of: Any = None, start: bool = True
+    ) -> None:
         self.options, self.auth, self.initdb, self.standby_of = list(options), auth, list(initdb), standby_of
         super().__init__(start)
 
     @staticmethod
-    def binary(name):
+    def binary(name: str) -> Any:
         found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda p: int(p.split("/")[4]))
         return found[-1] if found else name
 
-    def prepare(self):
+    def prepare(self) -> None:
         who = self.run_as()
-        extra = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
+        extra: dict[str, Any] = {"user": who, "group": pwd.getpwnam(who).pw_gid, "extra_groups": []} if who else {}
         data = os.path.join(self.dir, "data")
         os.mkdir(data, 0o700)
         os.chmod(self.dir, 0o755)
@@ -428,12 +441,12 @@ class Postgres(Server):
                 f"127.0.0.1/32 {self.auth}\n"
             )
 
-    def promote(self):
+    def promote(self) -> None:
         """From a standby: it has taken what it was sent, and takes writes."""
         self.sql("SELECT pg_promote()")
         wait_for(lambda: self.sql("SELECT pg_is_in_recovery()") == "f")
 
-    def command(self):
+    def command(self) -> list[str]:
         return [
             self.binary("postgres"),
             "-D",
@@ -453,7 +466,7 @@ class Postgres(Server):
             *self.options,
         ]
 
-    def ready(self):
+    def ready(self) -> bool:
         return (
             subprocess.run(
                 [self.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
@@ -461,11 +474,11 @@ class Postgres(Server):
             == 0
         )
 
-    def stop(self, sig=signal.SIGINT):
+    def stop(self, sig: Any = signal.SIGINT) -> None:
         """SIGINT is PostgreSQL's fast shutdown."""
         super().stop(sig)
 
-    def pause(self):
+    def pause(self) -> None:
         """Every process of it: the one that accepts, and those that serve."""
         family = self._family()
         for pid in family:
@@ -473,11 +486,11 @@ class Postgres(Server):
         for pid in family:
             wait_for(lambda: stands_still(pid))
 
-    def resume(self):
+    def resume(self) -> None:
         for pid in self._family():
             os.kill(pid, signal.SIGCONT)
 
-    def kill(self):
+    def kill(self) -> None:
         """As a power cut would: none of them gets to finish anything."""
         if not self.process:
             return
@@ -490,13 +503,13 @@ class Postgres(Server):
         super().stop(signal.SIGKILL)
         wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and alive(p) for p in family))
 
-    def _family(self):
+    def _family(self) -> list[Any]:
         if not self.process or self.process.poll() is not None:
             return []
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
             return [self.process.pid, *map(int, f.read().split())]
 
-    def sql(self, text, user=None, database="postgres", port=None):
+    def sql(self, text: str, user: str | None = None, database: str = "postgres", port: int | None = None) -> Any:
         """psql's answer, unaligned, without headings; raises with its message."""
         p = subprocess.run(
             [
@@ -527,7 +540,7 @@ class Postgres(Server):
             raise RuntimeError(p.stderr.strip())
         return p.stdout.strip()
 
-    def url(self, key):
+    def url(self, key: str) -> str:
         return f"postgres://{self.superuser}@127.0.0.1:{self.port}/postgres#{key}"
 
 
@@ -536,11 +549,11 @@ class Bouncer(Server):
 
     user = "postgres"
 
-    def __init__(self, postgres, mode="transaction", start=True):
+    def __init__(self, postgres: Any, mode: str = "transaction", start: bool = True) -> None:
         self.postgres, self.mode = postgres, mode
         super().__init__(start)
 
-    def prepare(self):
+    def prepare(self) -> None:
         with open(os.path.join(self.dir, "users"), "w") as f:
             f.write(f'"{Postgres.superuser}" ""\n')
         with open(os.path.join(self.dir, "ini"), "w") as f:
@@ -557,10 +570,10 @@ pool_mode = {self.mode}
 """
             )
 
-    def command(self):
+    def command(self) -> list[str]:
         return ["/usr/sbin/pgbouncer", os.path.join(self.dir, "ini")]
 
-    def ready(self):
+    def ready(self) -> bool:
         return (
             subprocess.run(
                 [Postgres.binary("pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port), "-d", "postgres"]
@@ -568,18 +581,20 @@ pool_mode = {self.mode}
             == 0
         )
 
-    def url(self, key):
+    def url(self, key: str) -> str:
         return f"postgres://{Postgres.superuser}@127.0.0.1:{self.port}/postgres#{key}"
 
 
 class ZooKeeper(Server):
     """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration."""
 
-    def __init__(self, settings=(), number=1, members=None, start=True, flags=()):
+    def __init__(
+        self, settings: Any = (), number: int = 1, members: Any = None, start: bool = True, flags: Any = ()
+    ) -> None:
         self.settings, self.number, self.members, self.flags = list(settings), number, members, list(flags)
         super().__init__(start)
 
-    def prepare(self):
+    def prepare(self) -> None:
         data = os.path.join(self.dir, "data")
         os.mkdir(data)
         with open(os.path.join(data, "myid"), "w") as f:
@@ -608,7 +623,7 @@ class ZooKeeper(Server):
                 '</appender><root level="WARN"><appender-ref ref="out"/></root></configuration>\n'
             )
 
-    def command(self):
+    def command(self) -> list[str]:
         return [
             "java",
             "-Xmx128m",
@@ -624,13 +639,13 @@ class ZooKeeper(Server):
             os.path.join(self.dir, "cfg"),
         ]
 
-    def ready(self):
+    def ready(self) -> bool:
         return not self.whole or "Mode:" in ask(self.port, "srvr")
 
     whole = True
 
     @classmethod
-    def cluster(cls, count, settings=()):
+    def cluster(cls, count: int, settings: Any = ()) -> Any:
         ports = [(free_port(), free_port()) for _ in range(count)]
         members = [cls(settings, n + 1, ports, start=False) for n in range(count)]
         for m in members:
@@ -642,5 +657,5 @@ class ZooKeeper(Server):
                 raise RuntimeError("the ZooKeeper ensemble did not form")
         return members
 
-    def url(self, key):
+    def url(self, key: str) -> str:
         return f"zookeeper://127.0.0.1:{self.port}/{key}"

@@ -9,6 +9,7 @@ import socket
 import struct
 import urllib.error
 import urllib.request
+from typing import Any
 from urllib.parse import quote
 
 import servers
@@ -22,58 +23,59 @@ class Store:
     revisions = True  # a version never comes back, whatever is done to the key
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
-    repeats = ("at once", "late")  # answers that come twice, and harm nothing
+    repeats: tuple[str, ...] = ("at once", "late")  # answers that come twice, and harm nothing
     clocks = (-3600, 3600)  # seconds by which two candidates' clocks may be off
-    env = {}
-    port = None
+    env: dict[str, str] = {}
+    port: int
+    server: Any  # of servers.py
 
-    def holds(self, content):
+    def holds(self, content: bytes) -> bool:
         return True
 
-    def proxy(self):
+    def proxy(self) -> Any:
         return Proxy(self.port)
 
-    def repair(self):
+    def repair(self) -> None:
         pass
 
-    def end(self):
+    def end(self) -> None:
         pass
 
 
 class File(Store):
     name = "file"
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.dir = scratch()
 
-    def path(self, key):
+    def path(self, key: str) -> Any:
         return os.path.join(self.dir, key)
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return "file:" + self.path(key)
 
-    def keys(self):
+    def keys(self) -> list[str]:
         return ["plain", "with space", "k\u00e4se \u540d", "a%2Fb", "q'uo\"te", "dash-", "x" * 150]
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         with open(self.path(key) + ".by-hand", "wb") as f:
             f.write(content)
         os.rename(f.name, self.path(key))
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         try:
             with open(self.path(key), "rb") as f:
                 return f.read()
         except FileNotFoundError:
             return None
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         try:
             os.unlink(self.path(key))
         except FileNotFoundError:
             pass
 
-    def end(self):
+    def end(self) -> None:
         shutil.rmtree(self.dir)
 
 
@@ -86,33 +88,33 @@ class SharedFile(File):
     )
     watches = False
 
-    def __init__(self, directory=None):
+    def __init__(self, directory: str | None = None) -> None:
         self.dir = directory or scratch()
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return super().url(key) + "?shared=link"
 
-    def versions(self, key):
+    def versions(self, key: str) -> Any:
         try:
             return sorted(n for n in os.listdir(self.path(key)) if not n.startswith("."))
         except FileNotFoundError:
             return []
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         os.makedirs(self.path(key), exist_ok=True)
         newest = int(([*self.versions(key)] or ["0"])[-1])
         with open(os.path.join(self.path(key), ".by-hand"), "wb") as f:
             f.write(content)
         os.rename(f.name, os.path.join(self.path(key), f"{newest + 1:016}"))
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         found = self.versions(key)
         if not found:
             return None
         with open(os.path.join(self.path(key), found[-1]), "rb") as f:
             return f.read()
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         shutil.rmtree(self.path(key), ignore_errors=True)
 
 
@@ -121,15 +123,16 @@ class Etcd(Store):
 
     name = "etcd"
 
-    def __init__(self, *options):
+    def __init__(self, *options: Any) -> None:
         self.server = servers.Etcd(options=options)
         self.port = self.server.port
-        self.user = self.root = None
+        self.user: str | None = None
+        self.root: str | None = None
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return f"etcd://{self.user + '@' if self.user else ''}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
 
-    def keys(self):
+    def keys(self) -> list[str]:
         return [
             "plain",
             "with space",
@@ -142,7 +145,7 @@ class Etcd(Store):
             "x" * 200,
         ]
 
-    def call(self, path, **body):
+    def call(self, path: str, **body: Any) -> Any:
         """The gateway's answer; raises with its error."""
         asked = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/v3/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -155,7 +158,7 @@ class Etcd(Store):
         except urllib.error.HTTPError as e:
             raise RuntimeError(e.read().decode()) from e
 
-    def token(self):
+    def token(self) -> Any:
         asked = urllib.request.Request(
             f"http://127.0.0.1:{self.port}/v3/auth/authenticate",
             json.dumps({"name": "root", "password": self.root}).encode(),
@@ -164,7 +167,7 @@ class Etcd(Store):
         with urllib.request.urlopen(asked, timeout=30) as answer:
             return json.load(answer)["token"]
 
-    def auth(self, user, password):
+    def auth(self, user: str, password: str) -> None:
         """Turns users and passwords on: root, and one who may read and write what begins with "mine"."""
         self.call("auth/user/add", name="root", password="root's")
         self.call("auth/role/add", name="root")
@@ -177,39 +180,39 @@ class Etcd(Store):
         self.root = "root's"
         self.user = f"{quote(user, safe='')}:{quote(password, safe='')}"
 
-    def permit(self, what):
+    def permit(self, what: str) -> None:
         self.call(
             "auth/role/grant", name="some", perm={"permType": what, "key": b64(b"mine"), "range_end": b64(b"minf")}
         )
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         self.call("kv/put", key=b64(key.encode()), value=b64(content))
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         found = self.call("kv/range", key=b64(key.encode())).get("kvs")
         return base64.b64decode(found[0].get("value", "")) if found else None
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         self.call("kv/deleterange", key=b64(key.encode()))
 
-    def pause(self):
+    def pause(self) -> None:
         self.server.pause()
 
-    def resume(self):
+    def resume(self) -> None:
         self.server.resume()
 
-    def kill(self):
+    def kill(self) -> None:
         self.server.kill()
 
-    def restart(self):
+    def restart(self) -> None:
         self.server.start()
 
-    def make_read_only(self):
+    def make_read_only(self) -> Any:
         """For the user of the URLs; needs auth()."""
         self.permit("READ")
         return lambda: self.permit("READWRITE")
 
-    def fill(self):
+    def fill(self) -> Any:
         """Needs a small --quota-backend-bytes."""
         try:
             for i in range(10_000):
@@ -219,17 +222,17 @@ class Etcd(Store):
                 raise
         return self.empty
 
-    def empty(self):
+    def empty(self) -> None:
         last = self.call("kv/deleterange", key=b64(b"junk"), range_end=b64(b"junl"))["header"]
         self.call("kv/compaction", revision=last["revision"], physical=True)
         self.call("maintenance/defragment")
         self.call("maintenance/alarm", action="DEACTIVATE", memberID=last["member_id"], alarm="NOSPACE")
 
-    def end(self):
+    def end(self) -> None:
         self.server.close()
 
 
-def b64(content):
+def b64(content: bytes) -> Any:
     return base64.b64encode(content).decode()
 
 
@@ -238,14 +241,14 @@ class Redis(Store):
     revisions = False  # a version is the content's digest: what was put back byte for byte is what was there
     notices_by_hand = False  # only what the script does is published
 
-    def __init__(self, *options):
+    def __init__(self, *options: Any) -> None:
         self.server = servers.Redis("--appendonly", "yes", "--appendfsync", "always", *options)
         self.port = self.server.port
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return f"redis://127.0.0.1:{through.port if through else self.port}/{quote(key)}"
 
-    def keys(self):
+    def keys(self) -> list[str]:
         return [
             "plain",
             "with space",
@@ -260,7 +263,7 @@ class Redis(Store):
             "x" * 150,
         ]
 
-    def talk(self, *words):
+    def talk(self, *words: Any) -> Any:
         """One command, its answer as bytes, None, or an exception."""
         with socket.create_connection(("127.0.0.1", self.port), PATIENCE) as s:
             s.sendall(
@@ -275,60 +278,60 @@ class Redis(Store):
             return None if line == b"$-1" else f.read(int(line[1:]))
 
     @staticmethod
-    def as_bytes(word):
+    def as_bytes(word: Any) -> Any:
         return word if isinstance(word, bytes) else str(word).encode()
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         self.talk("SET", key, content)
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         return self.talk("GET", key)
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         self.talk("DEL", key)
 
-    def pause(self):
+    def pause(self) -> None:
         self.server.pause()
 
-    def resume(self):
+    def resume(self) -> None:
         self.server.resume()
 
-    def kill(self):
+    def kill(self) -> None:
         self.server.kill()
 
-    def restart(self):
+    def restart(self) -> None:
         self.server.start()
 
-    def make_read_only(self):
+    def make_read_only(self) -> Any:
         self.talk("CONFIG", "SET", "min-replicas-to-write", 1)
         return lambda: self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
 
-    def fill(self):
+    def fill(self) -> Any:
         self.talk("CONFIG", "SET", "maxmemory", 1)
         return lambda: self.talk("CONFIG", "SET", "maxmemory", 0)
 
-    def repair(self):
+    def repair(self) -> None:
         self.server.resume()
         if not self.server.process:
             self.server.start()
         self.talk("CONFIG", "SET", "maxmemory", 0)
         self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
 
-    def end(self):
+    def end(self) -> None:
         self.server.close()
 
 
 class FullRedis(Redis):
     """All that it keeps is on a small disk; with appendfsync always, a server that cannot append ends."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.server = servers.Redis("--appendonly", "yes", "--appendfsync", "always", start=False)
         self.port = self.server.port
         self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "1m")
         self.server.options += ["--dir", self.server.disk.path]
         self.server.start()
 
-    def fill(self):
+    def fill(self) -> Any:
         self.server.disk.fill()
         return lambda: with_room(self.server)
 
@@ -336,14 +339,15 @@ class FullRedis(Redis):
 class FullEtcd(Etcd):
     """All that it keeps is on a small disk, of which etcd takes twice 64 MB for its log at once."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.server = servers.Etcd(start=False)
         self.port = self.server.port
-        self.user = self.root = None
+        self.user: str | None = None
+        self.root: str | None = None
         self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "136m")
         self.server.start()
 
-    def fill(self):
+    def fill(self) -> Any:
         """The log has room, and what is answered is in it: etcd ends a little later, when the database must grow."""
         self.server.disk.fill()
         try:
@@ -354,7 +358,7 @@ class FullEtcd(Etcd):
         return lambda: with_room(self.server)
 
 
-def with_room(server):
+def with_room(server: Any) -> None:
     """After its end."""
     if not wait_for(lambda: server.process.poll() is not None):
         raise RuntimeError("the server goes on without room")
@@ -366,20 +370,20 @@ def with_room(server):
 class Postgres(Store):
     name = "postgres"
 
-    def __init__(self, *options, **more):
+    def __init__(self, *options: Any, **more: Any) -> None:
         self.server = servers.Postgres("-c", "max_connections=150", *options, **more)
         self.port = self.server.port
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return f"postgres://{servers.Postgres.superuser}@127.0.0.1:{(through or self).port}/postgres#{quote(key)}"
 
-    def holds(self, content):
+    def holds(self, content: bytes) -> bool:
         try:
             return "\0" not in content.decode()
         except UnicodeDecodeError:
             return False
 
-    def keys(self):
+    def keys(self) -> list[str]:
         return [
             "plain",
             "with space",
@@ -393,64 +397,64 @@ class Postgres(Store):
         ]
 
     @staticmethod
-    def text(content):
+    def text(content: bytes) -> str:
         """As an SQL expression."""
         return f"convert_from(decode('{content.hex()}', 'hex'), 'UTF8')"
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         name = self.text(key.encode())
         self.server.sql(
             f"INSERT INTO lunarch_locks VALUES ({name}, 1, {self.text(content)}, now(), '') "
             f"ON CONFLICT (name) DO UPDATE SET record = excluded.record"
         )
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         found = self.server.sql(
             "SELECT 'x' || encode(convert_to(record, 'UTF8'), 'hex') FROM lunarch_locks WHERE name = "
             f"{self.text(key.encode())}"
         )
         return bytes.fromhex(found[1:]) if found else None
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         self.server.sql(f"DELETE FROM lunarch_locks WHERE name = {self.text(key.encode())}")
 
     notices_by_hand = False
 
-    def pause(self):
+    def pause(self) -> None:
         self.server.pause()
 
-    def resume(self):
+    def resume(self) -> None:
         self.server.resume()
 
-    def kill(self):
+    def kill(self) -> None:
         self.server.kill()
 
-    def restart(self):
+    def restart(self) -> None:
         self.server.start()
 
-    def make_read_only(self):
+    def make_read_only(self) -> Any:
         self.server.sql("ALTER SYSTEM SET default_transaction_read_only = on")
         self.server.sql("SELECT pg_reload_conf()")
 
-        def undo():
+        def undo() -> None:
             self.server.sql("ALTER SYSTEM RESET default_transaction_read_only")
             self.server.sql("SELECT pg_reload_conf()")
 
         return undo
 
-    def repair(self):
+    def repair(self) -> None:
         self.server.resume()
         if not self.server.process:
             self.server.start()
 
-    def end(self):
+    def end(self) -> None:
         self.server.close()
 
 
 class FullPostgresLog(Postgres):
     """Its write-ahead log is on a disk of 32 MB, in segments of one; a server whose log has no room ends."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("-c", "wal_recycle=off", initdb=["--wal-segsize=1"])
         self.server.stop()
         log = os.path.join(self.server.dir, "data", "pg_wal")
@@ -461,7 +465,7 @@ class FullPostgresLog(Postgres):
         self.server.own(self.server.disk.seen)
         self.server.start()
 
-    def fill(self):
+    def fill(self) -> Any:
         self.server.disk.fill()
         for _ in range(40):
             try:
@@ -476,14 +480,14 @@ class FullPostgresLog(Postgres):
 class FullPostgres(Postgres):
     """Its table is on a disk of 1 MB, its log is not."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("-c", "default_tablespace=small")
         self.server.stop()
         self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "1m", self.server.run_as())
         self.server.start()
         self.server.sql(f"CREATE TABLESPACE small LOCATION '{self.server.disk.path}'")
 
-    def fill(self):
+    def fill(self) -> Any:
         self.server.disk.fill()
         return self.server.disk.empty
 
@@ -492,14 +496,14 @@ class ZooKeeper(Store):
     name = "zookeeper"
     repeats = ()  # its library ends the program, by an assertion
 
-    def __init__(self, *settings):
+    def __init__(self, *settings: Any) -> None:
         self.server = servers.ZooKeeper(settings)
         self.port = self.server.port
 
-    def url(self, key, through=None):
+    def url(self, key: str, through: Any = None) -> str:
         return f"zookeeper://127.0.0.1:{(through or self).port}/{quote(key)}"
 
-    def keys(self):
+    def keys(self) -> list[str]:
         return [
             "plain",
             "with space",
@@ -512,66 +516,66 @@ class ZooKeeper(Store):
             "x" * 200,
         ]
 
-    def put(self, key, content):
+    def put(self, key: str, content: bytes) -> None:
         with Zk(self.port) as z:
             z.make_parents("/" + key)
             if z.ask(1, z.text("/" + key) + z.data(content) + z.acl(z.ALL) + struct.pack(">i", 0))[0] == -110:
                 z.ask(5, z.text("/" + key) + z.data(content) + struct.pack(">i", -1))
 
-    def get(self, key):
+    def get(self, key: str) -> bytes | None:
         with Zk(self.port) as z:
             error, body = z.ask(4, z.text("/" + key) + b"\0")
             return None if error else body[4 : 4 + max(0, struct.unpack(">i", body[:4])[0])]
 
-    def delete(self, key):
+    def delete(self, key: str) -> None:
         with Zk(self.port) as z:
             z.delete("/" + key)
 
-    def pause(self):
+    def pause(self) -> None:
         self.server.pause()
 
-    def resume(self):
+    def resume(self) -> None:
         self.server.resume()
 
-    def kill(self):
+    def kill(self) -> None:
         self.server.kill()
 
-    def restart(self):
+    def restart(self) -> None:
         self.server.start()
 
-    def make_read_only(self):
+    def make_read_only(self) -> Any:
         """For everybody: by the ACL of each record."""
         with Zk(self.port) as z:
             nodes = ["/" + c for c in z.children("/") if c != "zookeeper"]
             for n in nodes:
                 z.protect(n, z.READ)
 
-        def undo():
+        def undo() -> None:
             with Zk(self.port) as z:
                 for n in nodes:
                     z.protect(n, z.ALL)
 
         return undo
 
-    def repair(self):
+    def repair(self) -> None:
         self.server.resume()
         if not self.server.process:
             self.server.start()
 
-    def end(self):
+    def end(self) -> None:
         self.server.close()
 
 
 class FullZooKeeper(ZooKeeper):
     """All that it keeps is on a disk of 1 MB; a server whose disk is full ends."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.server = servers.ZooKeeper(flags=["-Dzookeeper.preAllocSize=64"], start=False)
         self.port = self.server.port
         self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "1m")
         self.server.start()
 
-    def fill(self):
+    def fill(self) -> Any:
         self.server.disk.fill()
 
         return lambda: with_room(self.server)
@@ -582,7 +586,7 @@ class Zk:
 
     ALL, READ = 31, 17  # who may only read may still change the ACL back
 
-    def __init__(self, port, auth=None):
+    def __init__(self, port: int, auth: Any = None) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE)
         self.send(struct.pack(">iqiq", 0, 0, 10000, 0) + self.data(b"\0" * 16))
         self.receive()
@@ -593,18 +597,18 @@ class Zk:
             self.number = 0
 
     @staticmethod
-    def data(b):
+    def data(b: Any) -> Any:
         return struct.pack(">i", len(b)) + b
 
     @classmethod
-    def text(cls, s):
+    def text(cls, s: Any) -> Any:
         return cls.data(s.encode())
 
-    def send(self, body):
+    def send(self, body: Any) -> None:
         self.socket.sendall(self.data(body))
 
-    def receive(self):
-        def exactly(n):
+    def receive(self) -> Any:
+        def exactly(n: Any) -> Any:
             got = b""
             while len(got) < n:
                 piece = self.socket.recv(n - len(got))
@@ -615,19 +619,19 @@ class Zk:
 
         return exactly(struct.unpack(">i", exactly(4))[0])
 
-    def ask(self, kind, body):
+    def ask(self, kind: Any, body: Any) -> Any:
         """The error, and what follows it."""
         self.number += 1
         self.send(struct.pack(">ii", self.number, kind) + body)
         answer = self.receive()
         return struct.unpack(">i", answer[12:16])[0], answer[16:]
 
-    def make_parents(self, path):
+    def make_parents(self, path: str) -> None:
         for i, c in enumerate(path):
             if c == "/" and i:
                 self.ask(1, self.text(path[:i]) + self.data(b"") + self.acl(self.ALL) + struct.pack(">i", 0))
 
-    def children(self, path):
+    def children(self, path: str) -> Any:
         error, body = self.ask(8, self.text(path) + b"\0")
         names, at = [], 4
         for _ in range(0 if error else struct.unpack(">i", body[:4])[0]):
@@ -637,26 +641,26 @@ class Zk:
         return names
 
     @classmethod
-    def acl(cls, rights, scheme="world", who="anyone"):
+    def acl(cls, rights: Any, scheme: str = "world", who: str = "anyone") -> Any:
         return struct.pack(">ii", 1, rights) + cls.text(scheme) + cls.text(who)
 
-    def protect(self, path, rights):
+    def protect(self, path: str, rights: Any) -> None:
         """From everybody; raises if that is not done."""
         error, _ = self.ask(7, self.text(path) + self.acl(rights) + struct.pack(">i", -1))
         if error:
             raise RuntimeError(f"the ACL of {path}: error {error}")
 
-    def created(self, path):
+    def created(self, path: str) -> Any:
         """The zxid by which it was made."""
         return struct.unpack(">q", self.ask(3, self.text(path) + b"\0")[1][:8])[0]
 
-    def delete(self, path):
+    def delete(self, path: str) -> None:
         for c in self.children(path):
             self.delete(f"{path}/{c}")
         self.ask(2, self.text(path) + struct.pack(">i", -1))
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.socket.close()
