@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "election/elector.h"
 #include "process/supervisor.h"
+#include "runner/options_election.h"
 #include "runner/program.h"
 #include "runner/sd_notify.h"
 #include "runner/term_hooks.h"

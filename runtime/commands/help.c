@@ -21,9 +21,10 @@ static const struct command_help {
 		"campaign, and run a script's hooks while leading",
 		"Loads the script, then campaigns for each of its elections. While this process leads, on_leading and\n"
 		"what it started run; when the lease is lost they are stopped, and killed if they do not stop in time.\n"
-		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns and sits out one lease.\n"
+		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns, and waits for one lease before it\n"
+		"campaigns again.\n"
 		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 75 the lock was not\n"
-		"had in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
+		"acquired in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
 		"  lunarch run backup.lua\n"
 		"  lunarch run --lock '/srv/shared/backup?shared=link' --lease-duration 30s backup.lua -- /etc /home\n"
 		"  lunarch run --once --lock report -e 'exec { \"make\", \"report\" } term:resign()'\n",
@@ -35,7 +36,7 @@ static const struct command_help {
 		"started are killed before another may take over. The command sees LUNARCH_TOKEN, a number that grows\n"
 		"with every holder; all signals are passed on to it.\n"
 		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
-		"reached, 75 the lock was not had (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
+		"reached, 75 the lock was not acquired (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
 		"  lunarch exec --lock backup -- rsync -a /srv/ backup:/srv/\n"
 		"  lunarch exec -n --lock nightly --at-least 5m -- ./nightly.sh      # in every machine's crontab\n"
 		"  lunarch exec --restart always --lock web -- ./singleton-daemon\n",
@@ -90,7 +91,7 @@ static const struct command_help {
 		"doctor [--json] --lock URL",
 		"prove that a store is fit to elect leaders on",
 		"With a scratch record beside the lock, which it removes at the end: races writers with connections of their\n"
-		"own, looks for stale reads and falling tokens, measures writes and notices, and says which lease is the\n"
+		"own, checks for stale reads and tokens that do not grow, measures writes and notices, and says which lease is the\n"
 		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
 		"Exit status: 0 fit, 1 unfit, 2 usage, 69 the store cannot be reached.",
 		"  lunarch doctor --lock '/srv/shared/backup?shared=link'\n"
@@ -103,7 +104,7 @@ static const struct command_help {
 		"  status           its elections: phase, term, token, time left\n"
 		"  is-leading       exit status 0 if it leads, 1 if not\n"
 		"  why              its last decisions, with their times\n"
-		"  resign [DUR]     end the term, hand over, and stay out (preset: one lease)\n"
+		"  resign [DUR]     end the term, hand over, campaign again after DUR (preset: one lease)\n"
 		"  pause            stop campaigning; a running term goes on\n"
 		"  resume           campaign again\n"
 		"  reload           load the script again, as SIGHUP does\n"

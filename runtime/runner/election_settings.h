@@ -5,7 +5,7 @@
 #define LUNARCH_ELECTION_SETTINGS_H
 
 #include "process/wire_election.h"
-#include "runner/options.h"
+#include "runner/options_election.h"
 
 struct election_settings {
 	char *name, *lock, *identity, *address; /* "" = the script says nothing */

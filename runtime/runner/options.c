@@ -1,12 +1,10 @@
 #include "runner/options.h"
 
 #include "base/buf.h"
-#include "base/hash.h"
 #include "base/mem.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,13 +40,13 @@ const struct option_info option_table[OPTIONS] = {
 	                     "what `lunarch leader` prints while this candidate leads" },
 	[OPTION_LEASE_DURATION] = { "lease-duration", "leader-elect-lease-duration", 0, OPTION_PERIOD, "L",
 	                            "LUNARCH_LEASE_DURATION", "15s", LEADS,
-	                            "others may take over when a leader was silent this long" },
+	                            "others may take a lease that was not renewed for so long" },
 	[OPTION_RENEW_DEADLINE] = { "renew-deadline", "leader-elect-renew-deadline", 0, OPTION_PERIOD, "R",
 	                            "LUNARCH_RENEW_DEADLINE", "10s", LEADS,
 	                            "a leader that could not renew for so long stops" },
 	[OPTION_RETRY_PERIOD] = { "retry-period", "leader-elect-retry-period", 0, OPTION_PERIOD, "P",
 	                          "LUNARCH_RETRY_PERIOD", "2s", LEADS,
-	                          "time between renewals, and between a standby's looks" },
+	                          "time between renewals, and between a standby's reads" },
 	[OPTION_STOP_GRACE] = { "stop-grace", NULL, 0, OPTION_PERIOD, "G", "LUNARCH_STOP_GRACE", "3s", LEADS,
 	                        "what was started may take so long to stop, then it is killed" },
 	[OPTION_KILL_ALLOWANCE] = { "kill-allowance", NULL, 0, OPTION_PERIOD, "K", "LUNARCH_KILL_ALLOWANCE", "1s",
@@ -60,7 +58,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_RECLAIM] = { "reclaim", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
 	                     "this identity lives only once: take its own old record at once" },
 	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
-	                        "at the end let the lease run out instead of releasing it" },
+	                        "at the end let the lease expire instead of releasing it" },
 	[OPTION_ONCE] = { "once", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
 	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", NULL, NULL, RUN | CHECK,
 	                  "Lua text instead of a script; without hooks it is on_leading's body" },
@@ -73,7 +71,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never",
 	                     EXEC, "campaign again after losing the lock, or whenever the command ends" },
 	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE",
-	                           "75", EXEC, "exit status when the lock was not had" },
+	                           "75", EXEC, "exit status when the lock was not acquired" },
 	[OPTION_LEADER_ELECT] = { "leader-elect", NULL, 0, OPTION_FLAG, NULL, NULL, "yes", LEADS,
 	                          "no: without election, every replica works" },
 	[OPTION_RESOURCE_LOCK] = { "leader-elect-resource-lock", NULL, 0, OPTION_CHOICE, RESOURCES, NULL, "leases",
@@ -98,7 +96,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text",
 	                        RUN | EXEC | CHECK, "lines for people or for programs" },
 	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL",
-	                       "info", RUN | EXEC | CHECK, "the least that is logged" },
+	                       "info", RUN | EXEC | CHECK, "the lowest level that is logged" },
 	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
 	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL,
 	                     "versions of Lunarch and its libraries" },
@@ -172,17 +170,17 @@ static int distance(const char *a, const char *b)
 	return d[la][lb];
 }
 
-const char *options_nearest(const char *word, const char *const *candidates)
+const char *options_nearest(const char *word, const char *const *words)
 {
 	int best = (int)strlen(word) / 3 + 1;
 	const char *found = NULL;
 
-	for (; *candidates; candidates++) {
-		bool prefix = strlen(word) >= 3 && strncmp(word, *candidates, strlen(word)) == 0;
-		int d = prefix ? 1 : distance(word, *candidates);
+	for (; *words; words++) {
+		bool prefix = strlen(word) >= 3 && strncmp(word, *words, strlen(word)) == 0;
+		int d = prefix ? 1 : distance(word, *words);
 		if (d <= best && d < (int)strlen(word)) {
 			best = d - 1;
-			found = *candidates;
+			found = *words;
 		}
 	}
 	return found;
@@ -190,8 +188,7 @@ const char *options_nearest(const char *word, const char *const *candidates)
 
 /* ---- values ---- */
 
-/* What the value came from, for messages: "--lock" or "LUNARCH_LOCK". */
-static const char *source(enum option which, enum option_from from, char *out, size_t size)
+const char *options_source(enum option which, enum option_from from, char *out, size_t size)
 {
 	if (from == OPTION_FROM_ENV)
 		return option_table[which].env;
@@ -271,7 +268,7 @@ static int set_value(struct options *o, enum option which, enum option_from from
 	char name[64];
 
 	if (parse_value(which, text, &v->number, err) < 0)
-		return err_wrap(err, "%s", source(which, from, name, sizeof name));
+		return err_wrap(err, "%s", options_source(which, from, name, sizeof name));
 	v->from = from;
 	v->text = text;
 	return 0;
@@ -461,168 +458,4 @@ const char *options_text(const struct options *o, enum option which, const char 
 bool options_flag(const struct options *o, enum option which, bool script)
 {
 	return options_set(o, which) ? o->value[which].number : script;
-}
-
-struct joined {
-	struct buf origins; /* "lease_duration 3s from the script, ..." */
-	struct err *err;
-	int failed;
-};
-
-/* One duration by precedence; 0 where nobody says anything. */
-static nsec join(struct joined *j, const struct options *o, enum option which, int64_t script_ms)
-{
-	const struct option_value *v = &o->value[which];
-	char name[64], text[32];
-	bool given = v->from != OPTION_PRESET;
-	int64_t ms = given ? v->number : script_ms;
-
-	if (ms < 0)
-		return 0;
-	const char *from = given ? source(which, v->from, name, sizeof name) : "the script";
-	if (ms == 0 || ms > DURATION_MAX_MS)
-		j->failed = err_set(j->err, ERR_USAGE, "%s from %s must be longer than 0 and at most 10000h",
-		                    option_table[which].name, from);
-	duration_print(ms, text, sizeof text);
-	buf_printf(&j->origins, "%s%s %s from %s", j->origins.len ? ", " : "", option_table[which].name, text, from);
-	return ms * NSEC_PER_MS;
-}
-
-static int join_shutdown(const struct options *o, int64_t script_ms, nsec *out, struct err *err)
-{
-	int64_t ms = o->value[OPTION_SHUTDOWN_GRACE].number;
-
-	if (!options_set(o, OPTION_SHUTDOWN_GRACE) && script_ms >= 0)
-		ms = script_ms;
-	if (ms > DURATION_MAX_MS)
-		return err_set(err, ERR_USAGE, "shutdown-grace from the script is too long: at most 10000h");
-	*out = ms * NSEC_PER_MS;
-	return 0;
-}
-
-/* The commonest mistake has a sentence of its own: with nothing between R and L the other rules would speak of shares
- * of a negative time. */
-static int check_times(const struct lease_times *t, struct err *err)
-{
-	char lease[32], renew[32];
-
-	if (t->renew < t->lease)
-		return lease_times_check(t, err);
-	duration_print(t->lease / NSEC_PER_MS, lease, sizeof lease);
-	duration_print(t->renew / NSEC_PER_MS, renew, sizeof renew);
-	return err_set(err, ERR_USAGE, "the renew deadline, %s, must be shorter than the lease duration, %s", renew,
-	               lease);
-}
-
-int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
-                  nsec *shutdown_grace, struct err *err)
-{
-	struct joined j = { .err = err };
-
-	*t = (struct lease_times){
-		.lease = join(&j, o, OPTION_LEASE_DURATION, script->lease_ms),
-		.renew = join(&j, o, OPTION_RENEW_DEADLINE, script->renew_ms),
-		.retry = join(&j, o, OPTION_RETRY_PERIOD, script->retry_ms),
-		.grace = join(&j, o, OPTION_STOP_GRACE, script->stop_grace_ms),
-		.kill = join(&j, o, OPTION_KILL_ALLOWANCE, -1),
-		.drift = join(&j, o, OPTION_DRIFT_ALLOWANCE, -1),
-	};
-	if (!j.failed) {
-		lease_times_default(t);
-		j.failed = check_times(t, err);
-		if (j.failed && j.origins.len)
-			err_wrap(err, "%s", j.origins.data);
-	}
-	buf_fini(&j.origins);
-	if (j.failed || !shutdown_grace)
-		return j.failed;
-	return join_shutdown(o, script->shutdown_grace_ms, shutdown_grace, err);
-}
-
-/* ---- which lock ---- */
-
-/* Names a path apart from others; nobody attacks it, whoever can write here owns the lock anyway. */
-static uint64_t hash_of(const char *s)
-{
-	return hash_fnv(HASH_FNV_SEED, s, strlen(s));
-}
-
-static bool plain(char c)
-{
-	return isalnum((unsigned char)c) || c == '-' || c == '_' || c == '.';
-}
-
-char *options_default_lock(const char *script, bool is_text, struct err *err)
-{
-	char path[PATH_MAX];
-
-	if (is_text)
-		return mem_printf("eval-%016" PRIx64, hash_of(script));
-	if (!realpath(script, path)) {
-		err_sys(err, "%s", script);
-		return NULL;
-	}
-	char *name = mem_dup(strrchr(path, '/') + 1);
-	size_t len = strlen(name);
-	if (len > 4 && strcmp(name + len - 4, ".lua") == 0)
-		name[len - 4] = '\0';
-	for (char *p = name; *p; p++)
-		if (!plain(*p))
-			*p = '_';
-	char *lock = mem_printf("%s%.100s-%016" PRIx64, *name == '.' ? "_" : "", name, hash_of(path));
-	free(name);
-	return lock;
-}
-
-/* An election's name becomes part of a path or a URL only if it cannot change their meaning. */
-static int check_name(const char *name, struct err *err)
-{
-	if (!*name)
-		return err_set(err, ERR_USAGE,
-		               "the lock is named after the election, which has no name: give it `name = ...`");
-	for (const char *p = name; *p; p++)
-		if (!plain(*p))
-			return err_set(err, ERR_USAGE,
-			               "the lock is named after the election, but '%s' has other characters than "
-			               "letters, digits, '.', '_' and '-'",
-			               name);
-	return 0;
-}
-
-static char *fill_in(const char *lock, const char *name)
-{
-	struct buf b = { 0 };
-
-	for (const char *hole; (hole = strstr(lock, "{name}")); lock = hole + strlen("{name}")) {
-		buf_add(&b, lock, (size_t)(hole - lock));
-		buf_adds(&b, name);
-	}
-	buf_adds(&b, lock);
-	return b.data;
-}
-
-char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
-                            bool several, struct err *err)
-{
-	const struct option_value *v = &o->value[OPTION_LOCK];
-	bool given = options_set(o, OPTION_LOCK);
-	bool hole = given && strstr(v->text, "{name}");
-	char from[64];
-
-	if (!o->value[OPTION_LEADER_ELECT].number)
-		return mem_printf("none:%s", several ? name : "");
-	if (given && several && !hole) {
-		err_set(err, ERR_USAGE, "%s %s is one lock, but the script has several elections: put {name} in it",
-		        source(OPTION_LOCK, v->from, from, sizeof from), v->text);
-		return NULL;
-	}
-	if (given && !hole)
-		return mem_dup(v->text);
-	if (!given && script_lock && *script_lock)
-		return mem_dup(script_lock);
-	if ((hole || several) && check_name(name, err) < 0)
-		return NULL;
-	if (hole)
-		return fill_in(v->text, name);
-	return several ? mem_printf("%s-%s", fallback, name) : mem_dup(fallback);
 }

@@ -1,12 +1,11 @@
-/* What the user asked for: options, their environment variables, and how they join with the script's keys.
- * Not the running elector's state, and no I/O but looking at the script's path: it parses and merges.
+/* What the user asked for: the options and their environment variables, parsed.
+ * Not how they join with what a script says: that is options_election.h. No I/O.
  * Used by the commands; the one table of options also makes --help, the completion and the suggestions. */
 #ifndef LUNARCH_OPTIONS_H
 #define LUNARCH_OPTIONS_H
 
 #include "base/duration.h"
 #include "base/err.h"
-#include "lease/lease.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -45,7 +44,7 @@ enum option {
 	OPTION_WAIT,          /* exec, leader */
 	OPTION_AT_LEAST,      /* exec */
 	OPTION_RESTART,       /* exec: number is an enum restart */
-	OPTION_CONFLICT_EXIT, /* exec: the status when the lock was not had */
+	OPTION_CONFLICT_EXIT, /* exec: the status when the lock was not acquired */
 	OPTION_LEADER_ELECT,  /* these four as in kube-scheduler, for people who come from there */
 	OPTION_RESOURCE_LOCK, /* a choice; its text goes into the lock's URL */
 	OPTION_RESOURCE_NAME,
@@ -118,28 +117,10 @@ bool options_flag(const struct options *o, enum option which, bool script);
 /* The environment variables of all options, NULL-terminated: to be removed for what a term starts. */
 extern const char *const option_variables[];
 
-/* What a script says about times, in milliseconds; -1 = nothing. */
-struct script_times {
-	int64_t lease_ms, renew_ms, retry_ms, stop_grace_ms, shutdown_grace_ms;
-};
-#define SCRIPT_TIMES_NONE ((struct script_times){ -1, -1, -1, -1, -1 })
+/* Where a value came from, for messages: "--lock" or "LUNARCH_LOCK"; out is used if it must be. */
+const char *options_source(enum option which, enum option_from from, char *out, size_t size);
 
-/* Joins options, script and defaults, and checks the sum. shutdown_grace may be NULL. ERR_USAGE names the numbers, and
- * where those that were given come from. */
-int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
-                  nsec *shutdown_grace, struct err *err);
-
-/* The lock's name for a script without --lock: file name and a hash of the real path, or of the text (-e). The caller
- * frees; NULL with ERR_MISSING. */
-char *options_default_lock(const char *script, bool is_text, struct err *err);
-
-/* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (options_default_lock),
- * which gets "-NAME" behind it when there are several. script_lock and name may be "". The caller frees; NULL with
- * ERR_USAGE. */
-char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
-                            bool several, struct err *err);
-
-/* The candidate (NULL-terminated) that word was probably meant to be, NULL if none is near. */
-const char *options_nearest(const char *word, const char *const *candidates);
+/* The word of a NULL-terminated list that was probably meant; NULL if none is near. */
+const char *options_nearest(const char *word, const char *const *words);
 
 #endif

@@ -1,4 +1,4 @@
-#include "runner/options.h"
+#include "runner/options_election.h"
 #include "tap.h"
 
 #include <stdlib.h>

@@ -1,0 +1,31 @@
+/* What an election uses: its times and its lock, joined from options, environment, the script's keys and defaults.
+ * Not the options themselves (options.h). No I/O but looking at the script's path.
+ * Used by run, exec and check, and by the simulation. */
+#ifndef LUNARCH_OPTIONS_ELECTION_H
+#define LUNARCH_OPTIONS_ELECTION_H
+
+#include "lease/lease.h"
+#include "runner/options.h"
+
+/* What a script says about times, in milliseconds; -1 = nothing. */
+struct script_times {
+	int64_t lease_ms, renew_ms, retry_ms, stop_grace_ms, shutdown_grace_ms;
+};
+#define SCRIPT_TIMES_NONE ((struct script_times){ -1, -1, -1, -1, -1 })
+
+/* Joins options, script and defaults, and checks the sum. shutdown_grace may be NULL. ERR_USAGE names the numbers, and
+ * where those that were given come from. */
+int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
+                  nsec *shutdown_grace, struct err *err);
+
+/* The lock's name for a script without --lock: file name and a hash of the real path, or of the text (-e). The caller
+ * frees; NULL with ERR_MISSING. */
+char *options_default_lock(const char *script, bool is_text, struct err *err);
+
+/* Which lock an election uses: --lock with {name} filled in, else the script's, else fallback (options_default_lock),
+ * which gets "-NAME" behind it when there are several. script_lock and name may be "". The caller frees; NULL with
+ * ERR_USAGE. */
+char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
+                            bool several, struct err *err);
+
+#endif
