@@ -4,10 +4,9 @@
 #define LUNARCH_REDIS_LINK_H
 
 #include "locks/lock_link.h"
+#include "locks/redis/redis_scripts.h"
 
 struct redisReply;
-
-#define REDIS_SCRIPTS 2
 
 /* A link (lock_link.h) whose answers are redisReply. url: hosts, user and password; borrowed, outlives the link.
  * scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none. push: gets whatever comes, and nothing is asked
