@@ -178,7 +178,7 @@ return function(natives)
 		local db, key = server.path:match "^(%d+)/(.+)$"
 		key = key or server.path
 		server.db, server.own = db or "0", true
-		server.fence = key:find "{.+}" and key .. ":lunarch" or "{" .. key .. "}:lunarch"
+		server.fence = key:find("}", 1, true) and key .. ":lunarch" or "{" .. key .. "}:lunarch"
 		return new(server, options)
 	end
 

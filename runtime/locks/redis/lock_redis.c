@@ -416,18 +416,17 @@ static void redis_on_detach(struct lock_op *op)
 
 /* ---- the lock ---- */
 
-/* The state and the channel are in the record's slot of a cluster: the part of the name in braces decides that. */
-static char *beside(const char *key, const char *what)
+/* The state and the channel are in the record's slot of a cluster: the part of the name in braces decides that. A name
+ * that has a closing brace gets no braces around it, which would end there. lua/lunarch/redis.lua names the state so
+ * too. */
+static char *redis_key_beside(const char *key, const char *what)
 {
-	const char *open = strchr(key, '{'), *close = open ? strchr(open + 1, '}') : NULL;
-	bool tagged = close && close > open + 1;
-
-	return mem_printf(tagged || strchr(key, '}') ? "%s:%s" : "{%s}:%s", key, what);
+	return mem_printf(strchr(key, '}') ? "%s:%s" : "{%s}:%s", key, what);
 }
 
 /* K and {K} have one state between them, and count their tokens together; what is doubted of one says nothing of the
  * other. */
-static const char *mark_of(const char *key)
+static const char *redis_key_mark(const char *key)
 {
 	const char *close = strchr(key, '}');
 
@@ -435,7 +434,7 @@ static const char *mark_of(const char *key)
 }
 
 /* "DB/KEY", if DB is a number. */
-static const char *split_path(const char *path, int *db)
+static const char *redis_key_of(const char *path, int *db)
 {
 	size_t digits = strspn(path, "0123456789");
 
@@ -456,7 +455,7 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 
 	if (lock_url_parse(u, ops.scheme, text, PORT, known, err) < 0)
 		return NULL;
-	const char *key = split_path(u->path, &place.db);
+	const char *key = redis_key_of(u->path, &place.db);
 	char *shown = lock_url_print(u, ops.scheme);
 	if (!*key)
 		err_set(err, ERR_USAGE, "lock \"%s\": the key's name is missing (expected redis://HOST:PORT/KEY)",
@@ -468,9 +467,9 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 		*l = (struct redis_lock){
 			.lock = { .ops = &ops, .url = shown },
 			.key = mem_dup(key),
-			.state = beside(key, "lunarch"),
-			.channel = beside(key, "changed"),
-			.mark = mark_of(key),
+			.state = redis_key_beside(key, "lunarch"),
+			.channel = redis_key_beside(key, "changed"),
+			.mark = redis_key_mark(key),
 			.asker = { .told = redis_go_on },
 			.call = { .ready = redis_on_ready, .answered = redis_on_answered, .lost = redis_on_lost },
 		};
