@@ -1,7 +1,6 @@
 #include "locks/redis/redis_scripts.h"
 
 #include "locks/lock_failover.h"
-#include "locks/redis/redis_link.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
