@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Credentials of the Kubernetes lock, over TLS, against an API server that is a script and looks at who asks: tokens
 that are rotated, plugins whose credentials expire, and every key of a kubeconfig as it shows on the wire. Cases run
-side by side, each with a server of its own. Arguments: names of cases."""
+side by side, each with a server of its own. Arguments: names of cases.
+
+The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md."""
 
 import base64
 import http.server

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Elections on a real Kubernetes API server: what may happen to a Lease, beside and against real client-go. The numbers
-T.. are those of the cases in which other electors fail. Scenarios run side by side, each in a namespace of its own.
+T.. are those of README.md beside this file, cases in which other electors fail. Scenarios run side by side, each in a
+namespace of its own.
 
 Arguments: names of scenarios. HANDOVERS=N: how many the mixed election goes through (24; FULL=1: 200)."""
 

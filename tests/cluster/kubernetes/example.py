@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """examples/kubernetes, and lunarch.kube: the manifests are applied to the real API server, the script runs in three
 pods' places with their service account alone, and the Service's selector always finds the leader's pod and no other; a
-watch that misses nothing."""
+watch that misses nothing.
+
+The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md."""
 
 import json
 import os
