@@ -147,7 +147,7 @@ static void link_try_host(struct lock_link *k)
 		lock_url_print_host(k->url, k->host, k->peer);
 	if (k->ops->dial)
 		k->ops->dial(k);
-	else
+	else // NOLINTNEXTLINE(clang-analyzer-core.NullDereference): without an url there is ops->dial
 		k->dial = dial_start(k->env->loop, lock_lookups(k->env), k->url->host[k->host].name,
 		                     k->url->host[k->host].port, instant_add(clock_now(), k->ops->attempt),
 		                     link_on_dialed, k);

@@ -36,14 +36,15 @@ static void supervision_log_note(const struct term_supervision *t, const struct 
                                  const struct term_event *e)
 {
 	struct log_about of = supervision_about(t);
+	const char *text = e->text ? e->text : "";
 
 	switch (a->note) {
 	case TERM_NOTE_MAY_NOT_LEAD:
-		log_event(LOG_DEBUG, &of, "may_not_lead", "%s", *e->text ? e->text : "may_lead said no");
+		log_event(LOG_DEBUG, &of, "may_not_lead", "%s", *text ? text : "may_lead said no");
 		return;
 	case TERM_NOTE_SCRIPT_ENDS:
 		log_event(e->reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &of, "script_ends_term", "%s: %s",
-		          lease_reason_name(e->reason), *e->text ? e->text : "no reason given");
+		          lease_reason_name(e->reason), *text ? text : "no reason given");
 		return;
 	case TERM_NOTE_LEFTOVER:
 		log_event(LOG_WARN, &of, "leftover",

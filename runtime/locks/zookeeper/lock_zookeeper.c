@@ -183,7 +183,7 @@ static void on_record(int rc, const char *value, int len, const struct Stat *sta
 		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
 	else
 		lock_op_found(&l->op, what, value ? value : "", len > 0 ? (size_t)len : 0, moved ? "?.0" : version,
-		              stat->mzxid);
+		              stat ? stat->mzxid : 0);
 }
 
 static void on_synced(int rc, const char *value, const void *data)
