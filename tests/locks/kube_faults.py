@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Kubernetes lock against answers that a healthy API server does not give: refusals for a while, errors that may or
 may not have been acted upon, cut and changed answers, watches that break in every way. The server here is a script of
-such answers (what a real one answers is tests/cluster/kubernetes's); it also checks that no PUT comes without uid and version.
+such answers (a real one's: tests/cluster/kubernetes); it also checks that no PUT comes without uid and version.
 
 The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md."""
 
