@@ -38,7 +38,7 @@ static void probe_quit(struct probe *l)
 {
 	struct buf m = { 0 };
 
-	wire_begin(&m, WIRE_QUIT);
+	wire_quit_put(&m, &(struct wire_quit){});
 	supervisor_send(l->supervisor, &m);
 	buf_fini(&m);
 }
@@ -59,17 +59,19 @@ static void probe_on_election(struct probe *l, struct wire *w)
 static void probe_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct probe *l = arg;
+	struct wire_load_failed failed;
+	struct wire_exit exit;
 
 	if (type == WIRE_ELECTION) {
 		probe_on_election(l, w);
 	} else if (type == WIRE_LOADED) {
 		l->loaded = true;
 		probe_quit(l);
-	} else if (type == WIRE_LOAD_FAILED) {
-		probe_fail(l, "%s", wire_get_str(w));
+	} else if (type == WIRE_LOAD_FAILED && wire_load_failed_get(w, &failed)) {
+		probe_fail(l, "%s", failed.text);
 		probe_quit(l);
-	} else if (type == WIRE_EXIT) {
-		probe_fail(l, "the script left with exit status %u while it was being loaded", wire_get_u32(w));
+	} else if (type == WIRE_EXIT && wire_exit_get(w, &exit)) {
+		probe_fail(l, "the script left with exit status %u while it was being loaded", exit.code);
 		supervisor_kill(l->supervisor);
 	}
 }

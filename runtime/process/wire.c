@@ -59,18 +59,32 @@ static void get(struct wire *w, void *number, size_t size)
 		memcpy(number, bytes, size);
 }
 
-static bool known(uint32_t type)
+const char *wire_name(uint32_t type)
 {
-	return (type >= WIRE_ELECTION && type <= WIRE_SAVE) || (type >= WIRE_GO && type <= WIRE_SAVED);
+	switch (type) {
+#define NAME(number, TYPE, name) \
+	case number:             \
+		return #name;
+		WIRE_MESSAGES(NAME)
+#undef NAME
+	}
+	return NULL;
 }
 
 enum wire_type wire_open(struct wire *w, const void *data, size_t len)
 {
 	*w = (struct wire){ .at = data, .end = (const unsigned char *)data + len, .bad = len > WIRE_MAX };
 	uint32_t type = wire_get_u32(w);
-	if (!known(type))
+	if (!wire_name(type))
 		w->bad = true;
 	return w->bad ? (enum wire_type)0 : (enum wire_type)type;
+}
+
+uint32_t wire_slot(const struct wire *w)
+{
+	struct wire ahead = *w;
+
+	return wire_get_u32(&ahead);
 }
 
 uint8_t wire_get_u8(struct wire *w)
@@ -118,7 +132,49 @@ const char *wire_get_str(struct wire *w)
 	return s;
 }
 
+void wire_list(struct buf *m, struct wire parts)
+{
+	if (parts.at)
+		buf_add(m, parts.at, (size_t)(parts.end - parts.at));
+}
+
+struct wire wire_get_list(struct wire *w)
+{
+	struct wire rest = *w;
+
+	w->at = w->end;
+	return rest;
+}
+
 bool wire_done(const struct wire *w)
 {
 	return !w->bad && w->at == w->end;
 }
+
+/* ---- the messages ---- */
+
+#define PUT(type, name) wire_##type(m, v->name);
+#define GET(type, name) v->name = wire_get_##type(w);
+#define MESSAGE(number, TYPE, name)                                        \
+	void wire_##name##_put(struct buf *m, const struct wire_##name *v) \
+	{                                                                  \
+		(void)v;                                                   \
+		wire_begin(m, WIRE_##TYPE);                                \
+		WIRE_FIELDS_##name(PUT)                                    \
+	}                                                                  \
+	bool wire_##name##_get(struct wire *w, struct wire_##name *v)      \
+	{                                                                  \
+		(void)v;                                                   \
+		WIRE_FIELDS_##name(GET) return wire_done(w);               \
+	}
+#define PART(name)                                                         \
+	void wire_##name##_put(struct buf *m, const struct wire_##name *v) \
+	{                                                                  \
+		WIRE_FIELDS_##name(PUT)                                    \
+	}                                                                  \
+	bool wire_##name##_get(struct wire *w, struct wire_##name *v)      \
+	{                                                                  \
+		WIRE_FIELDS_##name(GET) return !w->bad;                    \
+	}
+WIRE_MESSAGES(MESSAGE)
+WIRE_PARTS(PART)

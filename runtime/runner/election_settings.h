@@ -4,7 +4,7 @@
 #ifndef LUNARCH_ELECTION_SETTINGS_H
 #define LUNARCH_ELECTION_SETTINGS_H
 
-#include "process/wire_election.h"
+#include "process/wire.h"
 #include "runner/options_election.h"
 
 struct election_settings {

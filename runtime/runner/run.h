@@ -146,7 +146,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 const char *candidate_name(const struct candidate *p); /* "" = it has none */
 
 /* What its worker says, and what happens to the worker. */
-void candidate_message(struct candidate *p, enum wire_type type, struct wire *w); /* w: behind the slot */
+void candidate_message(struct candidate *p, enum wire_type type, struct wire *w); /* w: at its slot */
 void candidate_worker_ready(struct candidate *p);             /* campaigns, or runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */

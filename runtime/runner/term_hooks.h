@@ -144,7 +144,7 @@ enum term_note {
 	TERM_NOTE_DROPPED, /*     and it will not run */
 };
 
-enum term_saved { TERM_SAVED_NOT, TERM_SAVED_GOOD, TERM_SAVED_REFUSED }; /* as enum wire_saved */
+enum term_saved { TERM_SAVED_NOT, TERM_SAVED_GOOD, TERM_SAVED_REFUSED }; /* as enum wire_save_result */
 
 struct term_actions {
 	unsigned set; /* of enum term_do */

@@ -70,22 +70,16 @@ static void supervision_send(const struct term_supervision *t, struct buf *m)
 	buf_fini(m);
 }
 
-static void supervision_begin_message(const struct term_supervision *t, struct buf *m, enum wire_type type)
-{
-	wire_begin(m, type);
-	wire_u32(m, t->slot);
-}
-
 static void supervision_send_lead(const struct term_supervision *t, const char *address)
 {
 	struct buf m = { 0 };
 	struct log_about of = supervision_about(t);
 
-	supervision_begin_message(t, &m, WIRE_LEAD);
-	wire_u64(&m, t->hooks.term);
-	wire_i64(&m, t->hooks.token);
-	wire_str(&m, address);
-	wire_str(&m, term_checkpoint(elector_checkpoint(t->elector), &of));
+	wire_lead_put(&m, &(struct wire_lead){ .slot = t->slot,
+	                                       .term = t->hooks.term,
+	                                       .token = t->hooks.token,
+	                                       .address = address,
+	                                       .checkpoint = term_checkpoint(elector_checkpoint(t->elector), &of) });
 	supervision_send(t, &m);
 }
 
@@ -93,10 +87,10 @@ static void supervision_send_stop(const struct term_supervision *t, const struct
 {
 	struct buf m = { 0 };
 
-	supervision_begin_message(t, &m, WIRE_STOP);
-	wire_u64(&m, t->hooks.term);
-	wire_u8(&m, (uint8_t)a->reason);
-	wire_i64(&m, instant_until(a->kill, clock_now()) / NSEC_PER_MS);
+	wire_stop_put(&m, &(struct wire_stop){ .slot = t->slot,
+	                                       .term = t->hooks.term,
+	                                       .reason = (uint8_t)a->reason,
+	                                       .grace_ms = instant_until(a->kill, clock_now()) / NSEC_PER_MS });
 	supervision_send(t, &m);
 }
 
@@ -105,12 +99,13 @@ static void supervision_send_clean_up(const struct term_supervision *t, const st
 	struct buf m = { 0 };
 	struct log_about of = supervision_about(t);
 
-	supervision_begin_message(t, &m, WIRE_CLEANUP);
-	wire_u64(&m, t->hooks.term);
-	wire_i64(&m, t->hooks.token);
-	wire_u8(&m, (uint8_t)a->reason);
-	wire_i64(&m, a->after / NSEC_PER_MS);
-	wire_str(&m, term_checkpoint(elector_checkpoint(t->elector), &of));
+	wire_cleanup_put(&m,
+	                 &(struct wire_cleanup){ .slot = t->slot,
+	                                         .term = t->hooks.term,
+	                                         .token = t->hooks.token,
+	                                         .reason = (uint8_t)a->reason,
+	                                         .grace_ms = a->after / NSEC_PER_MS,
+	                                         .checkpoint = term_checkpoint(elector_checkpoint(t->elector), &of) });
 	supervision_send(t, &m);
 }
 
@@ -118,23 +113,22 @@ static void supervision_send_ask(const struct term_supervision *t, const struct 
 {
 	struct buf m = { 0 };
 
-	supervision_begin_message(t, &m, WIRE_ASK);
-	wire_u64(&m, a->ask);
+	wire_ask_put(&m, &(struct wire_ask){ .slot = t->slot, .ask = a->ask });
 	supervision_send(t, &m);
 }
 
 static void supervision_send_saved(const struct term_supervision *t, const struct term_actions *a, const char *why)
 {
-	static const enum wire_saved how[] = { [TERM_SAVED_NOT] = WIRE_SAVED_NOT,
-		                               [TERM_SAVED_GOOD] = WIRE_SAVED_GOOD,
-		                               [TERM_SAVED_REFUSED] = WIRE_SAVED_REFUSED };
+	static const enum wire_save_result how[] = { [TERM_SAVED_NOT] = WIRE_SAVED_NOT,
+		                                     [TERM_SAVED_GOOD] = WIRE_SAVED_GOOD,
+		                                     [TERM_SAVED_REFUSED] = WIRE_SAVED_REFUSED };
 	struct buf m = { 0 };
 
-	supervision_begin_message(t, &m, WIRE_SAVED);
-	wire_u64(&m, a->saved_term);
-	wire_u64(&m, a->save);
-	wire_u8(&m, (uint8_t)how[a->how]);
-	wire_str(&m, why);
+	wire_saved_put(&m, &(struct wire_saved){ .slot = t->slot,
+	                                         .term = a->saved_term,
+	                                         .save = a->save,
+	                                         .how = (uint8_t)how[a->how],
+	                                         .why = why });
 	supervision_send(t, &m);
 }
 
@@ -262,12 +256,12 @@ static void supervision_on_leader(void *arg, const struct elector_leader *l)
 
 	if (!t->ops->context(t->arg).ready)
 		return;
-	supervision_begin_message(t, &m, WIRE_LEADER);
-	wire_str(&m, l->identity);
-	wire_str(&m, l->address);
-	wire_i64(&m, l->token);
-	wire_u8(&m, l->self);
-	wire_str(&m, l->previous);
+	wire_leader_put(&m, &(struct wire_leader){ .slot = t->slot,
+	                                           .identity = l->identity,
+	                                           .address = l->address,
+	                                           .token = l->token,
+	                                           .is_self = l->self,
+	                                           .previous = l->previous });
 	supervision_send(t, &m);
 }
 
@@ -278,8 +272,7 @@ static void supervision_on_no_leader(void *arg, const char *previous)
 
 	if (!t->ops->context(t->arg).ready)
 		return;
-	supervision_begin_message(t, &m, WIRE_NO_LEADER);
-	wire_str(&m, previous);
+	wire_no_leader_put(&m, &(struct wire_no_leader){ .slot = t->slot, .previous = previous });
 	supervision_send(t, &m);
 }
 
@@ -324,50 +317,42 @@ const struct elector_callbacks term_elector_callbacks = {
 
 /* ---- the worker ---- */
 
-static struct term_event event_of_answer(struct wire *w)
+/* false: malformed, or not about a term. */
+static bool read_event(enum wire_type type, struct wire *w, struct term_event *e)
 {
-	struct term_event e = { .kind = TERM_EV_ANSWER, .ask = wire_get_u64(w), .yes = false };
+	struct wire_answer answer;
+	struct wire_stopped stopped;
+	struct wire_end end;
+	struct wire_save save;
 
-	e.yes = wire_get_u8(w);
-	e.text = wire_get_str(w);
-	e.address = wire_get_str(w);
-	return e;
-}
-
-static struct term_event event_of_end(struct wire *w)
-{
-	struct term_event e = { .kind = TERM_EV_ENDS, .term = wire_get_u64(w) };
-
-	e.reason = wire_get_u8(w);
-	e.sit_out_ms = wire_get_i64(w);
-	e.text = wire_get_str(w);
-	return e;
-}
-
-static struct term_event event_of_save(struct wire *w)
-{
-	struct term_event e = { .kind = TERM_EV_SAVE, .term = wire_get_u64(w) };
-
-	e.save = wire_get_u64(w);
-	e.checkpoint = wire_get_str(w);
-	return e;
+	if (type == WIRE_ANSWER && wire_answer_get(w, &answer))
+		*e = (struct term_event){ .kind = TERM_EV_ANSWER,
+			                  .ask = answer.ask,
+			                  .yes = answer.yes,
+			                  .text = answer.why,
+			                  .address = answer.address };
+	else if (type == WIRE_STOPPED && wire_stopped_get(w, &stopped))
+		*e = (struct term_event){ .kind = TERM_EV_STOPPED, .term = stopped.term };
+	else if (type == WIRE_END && wire_end_get(w, &end))
+		*e = (struct term_event){ .kind = TERM_EV_ENDS,
+			                  .term = end.term,
+			                  .reason = end.reason,
+			                  .sit_out_ms = end.sit_out_ms,
+			                  .text = end.text };
+	else if (type == WIRE_SAVE && wire_save_get(w, &save))
+		*e = (struct term_event){
+			.kind = TERM_EV_SAVE, .term = save.term, .save = save.save, .checkpoint = save.checkpoint
+		};
+	else
+		return false;
+	return true;
 }
 
 void term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w)
 {
 	struct term_event e;
 
-	if (type == WIRE_ANSWER)
-		e = event_of_answer(w);
-	else if (type == WIRE_STOPPED)
-		e = (struct term_event){ .kind = TERM_EV_STOPPED, .term = wire_get_u64(w) };
-	else if (type == WIRE_END)
-		e = event_of_end(w);
-	else if (type == WIRE_SAVE)
-		e = event_of_save(w);
-	else
-		return;
-	if (wire_done(w))
+	if (read_event(type, w, &e))
 		term_supervision_tell(t, e);
 }
 

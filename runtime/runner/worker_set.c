@@ -49,24 +49,41 @@ static void worker_set_on_election(struct worker_set *s, struct wire *w)
 
 static void worker_set_on_loaded(struct worker_set *s, struct wire *w)
 {
-	uint32_t count = wire_get_u32(w);
+	struct wire_loaded m;
 
-	if (!wire_done(w) || count != s->settings_count || s->loaded)
+	if (!wire_loaded_get(w, &m) || m.count != s->settings_count || s->loaded)
 		return;
 	s->loaded = true;
 	run_loaded(s->run, s);
 }
 
+static void worker_set_on_load_failed(struct worker_set *s, struct wire *w)
+{
+	struct wire_load_failed m;
+
+	if (!wire_load_failed_get(w, &m))
+		return;
+	s->failed = true;
+	run_load_failed(s->run, s, m.text);
+}
+
+static void worker_set_on_exit(struct worker_set *s, struct wire *w)
+{
+	struct wire_exit m;
+
+	if (wire_exit_get(w, &m))
+		run_end(s->run, (int)(m.code & 0xff), LEASE_SHUTDOWN);
+}
+
 static void worker_set_on_started(struct worker_set *s, struct wire *w)
 {
-	bool good = wire_get_u8(w);
-	const char *text = wire_get_str(w);
+	struct wire_started m;
 	struct run *r = s->run;
 
-	if (!wire_done(w))
+	if (!wire_started_get(w, &m))
 		return;
-	if (!good) {
-		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", text);
+	if (!m.ok) {
+		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", m.text);
 		run_end(r, 1, LEASE_ERROR);
 		return;
 	}
@@ -76,7 +93,7 @@ static void worker_set_on_started(struct worker_set *s, struct wire *w)
 
 static void worker_set_on_candidate_message(struct worker_set *s, enum wire_type type, struct wire *w)
 {
-	struct candidate *p = worker_set_candidate(s, wire_get_u32(w));
+	struct candidate *p = worker_set_candidate(s, wire_slot(w));
 
 	if (p)
 		candidate_message(p, type, w);
@@ -94,8 +111,7 @@ static void worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 		worker_set_on_loaded(s, w);
 		return;
 	case WIRE_LOAD_FAILED:
-		s->failed = true;
-		run_load_failed(s->run, s, wire_get_str(w));
+		worker_set_on_load_failed(s, w);
 		return;
 	case WIRE_STARTED:
 		worker_set_on_started(s, w);
@@ -107,10 +123,11 @@ static void worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 		worker_set_on_candidate_message(s, type, w);
 		return;
 	case WIRE_EXIT:
-		run_end(s->run, (int)(wire_get_u32(w) & 0xff), LEASE_SHUTDOWN);
+		worker_set_on_exit(s, w);
 		return;
 	default:
-		log_event(LOG_WARN, NULL, "worker_message", "the worker sent a message of unknown type %d", (int)type);
+		log_event(LOG_WARN, NULL, "worker_message", "the worker sent a message that is for workers (%s)",
+		          wire_name(type));
 	}
 }
 
@@ -247,14 +264,14 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 }
 
 /* Sends the elections in list, of which there are *kept, and empties it. */
-static void worker_set_send_go(struct worker_set *s, enum wire_go what, uint32_t *kept, struct buf *list)
+static void worker_set_send_go(struct worker_set *s, enum wire_go_what what, uint32_t *kept, struct buf *list)
 {
 	struct buf m = { 0 };
 
-	wire_begin(&m, WIRE_GO);
-	wire_u32(&m, *kept);
-	wire_u8(&m, what);
-	buf_add(&m, list->data, list->len);
+	const unsigned char *parts = (const unsigned char *)list->data;
+	wire_go_put(&m, &(struct wire_go){ .count = *kept,
+	                                   .what = (uint8_t)what,
+	                                   .elections = { .at = parts, .end = parts ? parts + list->len : parts } });
 	supervisor_send(s->supervisor, &m);
 	buf_fini(&m);
 	*kept = 0;
@@ -272,9 +289,9 @@ void worker_set_go(struct worker_set *s, bool first)
 			continue;
 		struct elector_status st;
 		elector_status(r->candidates[i]->elector, &st);
-		wire_u32(&list, r->candidates[i]->index);
-		wire_str(&list, st.lock);
-		wire_str(&list, st.identity);
+		wire_kept_put(&list, &(struct wire_kept){ .index = r->candidates[i]->index,
+		                                          .lock = st.lock,
+		                                          .identity = st.identity });
 		kept++;
 		if (list.len > WIRE_MAX / 2)
 			worker_set_send_go(s, WIRE_GO_MORE, &kept, &list);
@@ -302,7 +319,7 @@ void worker_set_quit(struct worker_set *s)
 	ev_timer_stop(s->run->program.loop, &s->restart);
 	if (!s->supervisor)
 		return;
-	wire_begin(&m, WIRE_QUIT);
+	wire_quit_put(&m, &(struct wire_quit){});
 	supervisor_send(s->supervisor, &m);
 	buf_fini(&m);
 }

@@ -24,7 +24,7 @@ struct saver {
 	struct checkpoint *checkpoint; /* NULL: answered */
 	struct saver *next;
 	uint64_t number;
-	enum wire_saved how;
+	enum wire_save_result how;
 	char why[sizeof((struct err *)0)->text];
 };
 
@@ -39,7 +39,7 @@ struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char 
 }
 
 /* Those whose save is number or an earlier one. */
-static void checkpoint_answer(struct checkpoint *s, uint64_t number, enum wire_saved how, const char *why)
+static void checkpoint_answer(struct checkpoint *s, uint64_t number, enum wire_save_result how, const char *why)
 {
 	struct saver **at = &s->savers;
 
@@ -64,11 +64,10 @@ static void send_next(struct checkpoint *s)
 	s->flying = s->next;
 	s->flying_number = s->number;
 	s->next = NULL;
-	wire_begin(&m, WIRE_SAVE);
-	wire_u32(&m, s->election->index);
-	wire_u64(&m, s->term);
-	wire_u64(&m, s->flying_number);
-	wire_str(&m, s->flying);
+	wire_save_put(&m, &(struct wire_save){ .slot = s->election->index,
+	                                       .term = s->term,
+	                                       .save = s->flying_number,
+	                                       .checkpoint = s->flying });
 	script_send(s->election->script, &m);
 }
 
@@ -91,24 +90,17 @@ void checkpoint_free(struct checkpoint *s)
 	free(s);
 }
 
-bool checkpoint_answered(struct checkpoint *s, struct wire *w)
+void checkpoint_answered(struct checkpoint *s, const struct wire_saved *r)
 {
-	uint64_t number = wire_get_u64(w);
-	uint8_t how = wire_get_u8(w);
-	const char *why = wire_get_str(w);
-
-	if (!wire_done(w) || how > WIRE_SAVED_REFUSED)
-		return false;
-	if (!s || !s->flying || number != s->flying_number)
-		return true;
-	free(how == WIRE_SAVED_GOOD ? s->known : s->flying);
-	if (how == WIRE_SAVED_GOOD)
+	if (!s->flying || r->save != s->flying_number)
+		return;
+	free(r->how == WIRE_SAVED_GOOD ? s->known : s->flying);
+	if (r->how == WIRE_SAVED_GOOD)
 		s->known = s->flying;
 	s->flying = NULL;
-	checkpoint_answer(s, number, how, why);
+	checkpoint_answer(s, r->save, r->how, r->why);
 	if (s->next)
 		send_next(s);
-	return true;
 }
 
 /* ---- natives ---- */

@@ -14,8 +14,8 @@ void checkpoint_free(struct checkpoint *s); /* whoever waits is told that the te
 /* The term is over: what waits its turn goes out now. No answer to it is heard. */
 void checkpoint_flush(struct checkpoint *s);
 
-/* WIRE_SAVED behind slot and term. false: malformed. s NULL: nobody waits any more. */
-bool checkpoint_answered(struct checkpoint *s, struct wire *w);
+/* WIRE_SAVED of this term. */
+void checkpoint_answered(struct checkpoint *s, const struct wire_saved *r);
 
 /* Natives for lua/, called by the term's with the same stack; s NULL: the term is over, which is their error "ended".
  * push: checkpoint(term) -> what the record holds, what it is about to hold (texts, "" for nothing) | nil, err.

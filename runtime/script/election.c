@@ -1,7 +1,7 @@
 #include "script/election.h"
 
 #include "base/mem.h"
-#include "process/wire_election.h"
+#include "process/wire.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -84,11 +84,11 @@ bool election_push_hook(struct election *e, const char *name)
 static void send_started(struct script *s, bool good, const char *text)
 {
 	struct buf m = { 0 };
+	char *cut = script_cut_text(text);
 
-	wire_begin(&m, WIRE_STARTED);
-	wire_u8(&m, good);
-	script_put_text(&m, text);
+	wire_started_put(&m, &(struct wire_started){ .ok = good, .text = cut });
 	script_send(s, &m);
+	free(cut);
 }
 
 static void started(void *arg, const struct outcome *o)
@@ -194,19 +194,16 @@ static void election_learn(struct election *e, struct news *n)
 
 bool election_leader(struct election *e, struct wire *w)
 {
-	const char *identity = wire_get_str(w), *address = wire_get_str(w);
-	int64_t token = wire_get_i64(w);
-	bool is_self = wire_get_u8(w);
-	const char *previous = wire_get_str(w);
+	struct wire_leader m;
 
-	if (!wire_done(w))
+	if (!wire_leader_get(w, &m))
 		return false;
 	struct news *n = mem_zero(sizeof *n);
 	char *copies[3];
-	mem_pack(3, (const char *const[]){ identity, address, previous }, copies);
+	mem_pack(3, (const char *const[]){ m.identity, m.address, m.previous }, copies);
 	*n = (struct news){ .leader = true,
-		            .is_self = is_self,
-		            .token = token,
+		            .is_self = m.is_self,
+		            .token = m.token,
 		            .identity = copies[0],
 		            .address = copies[1],
 		            .previous = copies[2] };
@@ -216,12 +213,12 @@ bool election_leader(struct election *e, struct wire *w)
 
 bool election_no_leader(struct election *e, struct wire *w)
 {
-	const char *previous = wire_get_str(w);
+	struct wire_no_leader m;
 
-	if (!wire_done(w))
+	if (!wire_no_leader_get(w, &m))
 		return false;
 	struct news *n = mem_zero(sizeof *n);
-	n->identity = n->address = n->previous = mem_dup(previous); /* nobody asks for the first two */
+	n->identity = n->address = n->previous = mem_dup(m.previous); /* nobody asks for the first two */
 	election_learn(e, n);
 	return true;
 }
@@ -237,14 +234,15 @@ struct asking {
 static void send_answer(const struct asking *a, bool yes, const char *why, const char *address)
 {
 	struct buf m = { 0 };
+	struct wire_answer answer = { .slot = a->election->index, .ask = a->ask, .yes = yes };
+	char *cut_why = script_cut_text(why), *cut_address = script_cut_text(address);
 
-	wire_begin(&m, WIRE_ANSWER);
-	wire_u32(&m, a->election->index);
-	wire_u64(&m, a->ask);
-	wire_u8(&m, yes);
-	script_put_text(&m, why);
-	script_put_text(&m, address);
+	answer.why = cut_why;
+	answer.address = cut_address;
+	wire_answer_put(&m, &answer);
 	script_send(a->election->script, &m);
+	free(cut_why);
+	free(cut_address);
 }
 
 /* The results are yes, why, address: see lua/boot/prelude.lua. */
@@ -271,16 +269,16 @@ static void answered(void *arg, const struct outcome *o)
 bool election_ask(struct election *e, struct wire *w)
 {
 	struct script *s = e->script;
-	uint64_t ask = wire_get_u64(w);
+	struct wire_ask m;
 
-	if (!wire_done(w))
+	if (!wire_ask_get(w, &m))
 		return false;
 	if (e->asking)
 		task_cancel(e->asking->task, "asked again");
 	struct asking *a = mem_zero(sizeof *a);
 	script_push_internal(s, "ask");
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, e->table);
-	*a = (struct asking){ .election = e, .ask = ask };
+	*a = (struct asking){ .election = e, .ask = m.ask };
 	a->task = sched_spawn(&e->scope, s->L, 1, answered, a);
 	e->asking = a;
 	return true;

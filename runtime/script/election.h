@@ -42,7 +42,7 @@ void election_keep(struct election *e, const char *lock, const char *identity);
 /* Runs on_start of every kept election from s->starting on, one after the other; then sends WIRE_STARTED. */
 void election_start_all(struct script *s);
 
-bool election_ask(struct election *e, struct wire *w);       /* WIRE_ASK behind the slot */
+bool election_ask(struct election *e, struct wire *w);       /* WIRE_ASK */
 bool election_leader(struct election *e, struct wire *w);    /* WIRE_LEADER */
 bool election_no_leader(struct election *e, struct wire *w); /* WIRE_NO_LEADER */
 

@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "base/module.h"
-#include "process/wire_election.h"
+#include "process/wire.h"
 #include "script/bind.h"
 #include "script/election.h"
 #include "script/prelude.h"
@@ -92,8 +92,7 @@ static int script_exit(lua_State *L)
 	luaL_argcheck(L, code >= 0 && code <= 255, 1, "an exit status is a number from 0 to 255");
 	if (!s->exiting) {
 		s->exiting = true;
-		wire_begin(&m, WIRE_EXIT);
-		wire_u32(&m, (uint32_t)code);
+		wire_exit_put(&m, &(struct wire_exit){ .code = (uint32_t)code });
 		script_send(s, &m);
 	}
 	sched_may_wait(L, "exit");
@@ -233,10 +232,11 @@ static struct election *script_election(const struct script *s, uint32_t index)
 static void load_failed(struct script *s, const char *text)
 {
 	struct buf m = { 0 };
+	char *cut = script_cut_text(text);
 
-	wire_begin(&m, WIRE_LOAD_FAILED);
-	script_put_text(&m, text);
+	wire_load_failed_put(&m, &(struct wire_load_failed){ .text = cut });
 	script_send(s, &m);
+	free(cut);
 }
 
 static const char *field_text(lua_State *L, const char *name)
@@ -290,7 +290,6 @@ static void send_election(struct script *s, uint32_t index)
 		lua_pop(L, 1);
 	}
 	struct buf m = { 0 };
-	wire_begin(&m, WIRE_ELECTION);
 	wire_election_put(&m, &e);
 	script_send(s, &m);
 }
@@ -311,8 +310,7 @@ static void take_elections(struct script *s)
 		lua_pop(L, 1);
 	}
 	s->nelections = n;
-	wire_begin(&m, WIRE_LOADED);
-	wire_u32(&m, n);
+	wire_loaded_put(&m, &(struct wire_loaded){ .count = n });
 	script_send(s, &m);
 }
 
@@ -407,31 +405,29 @@ out:
 
 static bool keep_one(struct script *s, struct wire *w)
 {
-	uint32_t index = wire_get_u32(w);
-	const char *lock = wire_get_str(w), *identity = wire_get_str(w);
+	struct wire_kept k;
 
-	if (w->bad || index >= s->nelections || s->elections[index].kept)
+	if (!wire_kept_get(w, &k) || k.index >= s->nelections || s->elections[k.index].kept)
 		return false;
-	election_keep(&s->elections[index], lock, identity);
+	election_keep(&s->elections[k.index], k.lock, k.identity);
 	return true;
 }
 
 static bool script_go(struct script *s, struct wire *w)
 {
-	uint32_t n = wire_get_u32(w);
-	uint8_t what = wire_get_u8(w);
+	struct wire_go m;
 
-	if (w->bad || s->going || n > s->nelections)
+	if (!wire_go_get(w, &m) || s->going || m.count > s->nelections)
 		return false;
-	while (n--)
-		if (!keep_one(s, w))
+	while (m.count--)
+		if (!keep_one(s, &m.elections))
 			return false;
-	if (!wire_done(w) || what > WIRE_GO_MORE)
+	if (!wire_done(&m.elections) || m.what > WIRE_GO_MORE)
 		return false;
-	if (what == WIRE_GO_MORE)
+	if (m.what == WIRE_GO_MORE)
 		return true;
 	s->going = true;
-	s->starting = what == WIRE_GO_FIRST ? 0 : s->nelections;
+	s->starting = m.what == WIRE_GO_FIRST ? 0 : s->nelections;
 	election_start_all(s);
 	return true;
 }
@@ -440,7 +436,7 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w)
 {
 	if (type == WIRE_GO)
 		return script_go(s, w);
-	struct election *e = script_election(s, wire_get_u32(w));
+	struct election *e = script_election(s, wire_slot(w));
 	if (!e)
 		return false;
 	switch ((int)type) {

@@ -8,12 +8,9 @@
 
 #define TEXT_MAX 16384
 
-void script_put_text(struct buf *m, const char *text)
+char *script_cut_text(const char *text)
 {
-	char *cut = mem_dupn(text ? text : "", strnlen(text ? text : "", TEXT_MAX));
-
-	wire_str(m, cut);
-	free(cut);
+	return mem_dupn(text ? text : "", strnlen(text ? text : "", TEXT_MAX));
 }
 
 void script_push_internal(struct script *s, const char *name)

@@ -38,8 +38,8 @@ struct script {
 	uint32_t starting; /* the next election whose on_start has to run */
 };
 
-void script_send(struct script *s, struct buf *message);       /* and frees it */
-void script_put_text(struct buf *m, const char *text);         /* wire_str, cut so that the message is no giant */
+void script_send(struct script *s, struct buf *message); /* and frees it */
+char *script_cut_text(const char *text); /* a copy, cut so that a message is no giant; the caller frees. NULL: "" */
 void script_push_internal(struct script *s, const char *name); /* [-0, +1, m] */
 
 #endif

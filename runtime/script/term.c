@@ -48,13 +48,14 @@ static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_ou
 	if (t->end_sent || t->stopping)
 		return;
 	t->end_sent = true;
-	wire_begin(&m, WIRE_END);
-	wire_u32(&m, t->election->index);
-	wire_u64(&m, t->term);
-	wire_u8(&m, (uint8_t)reason);
-	wire_i64(&m, sit_out_ms);
-	script_put_text(&m, text);
+	char *cut = script_cut_text(text);
+	wire_end_put(&m, &(struct wire_end){ .slot = t->election->index,
+	                                     .term = t->term,
+	                                     .reason = (uint8_t)reason,
+	                                     .sit_out_ms = sit_out_ms,
+	                                     .text = cut });
 	script_send(t->election->script, &m);
+	free(cut);
 }
 
 static struct term *term_of(struct scope *scope)
@@ -107,9 +108,7 @@ static void send_stopped(struct election *e, uint64_t term)
 {
 	struct buf m = { 0 };
 
-	wire_begin(&m, WIRE_STOPPED);
-	wire_u32(&m, e->index);
-	wire_u64(&m, term);
+	wire_stopped_put(&m, &(struct wire_stopped){ .slot = e->index, .term = term });
 	script_send(e->script, &m);
 }
 
@@ -245,19 +244,17 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 bool term_lead(struct election *e, struct wire *w)
 {
 	struct script *s = e->script;
-	uint64_t number = wire_get_u64(w);
-	int64_t token = wire_get_i64(w);
-	const char *address = wire_get_str(w), *checkpoint = wire_get_str(w);
+	struct wire_lead m;
 
-	if (!wire_done(w) || e->term)
+	if (!wire_lead_get(w, &m) || e->term)
 		return false;
-	struct term *t = term_new(e, number, token, address, checkpoint);
+	struct term *t = term_new(e, m.term, m.token, m.address, m.checkpoint);
 	scope_init(&t->scope, s->sched, term_task_failed);
 	t->scope.election = e;
 	t->scope.about = &t->about;
 	t->scope.marker = &t->marker;
 	t->scope.slot = t->handle->slot;
-	t->scope.term = number;
+	t->scope.term = m.term;
 	t->scope.idle = scope_idle;
 	if (!election_push_hook(e, "on_leading"))
 		return true;
@@ -291,50 +288,48 @@ static void term_hurry(struct term *t, int64_t grace_ms)
 bool term_stop(struct election *e, struct wire *w)
 {
 	struct term *t = e->term;
-	uint64_t number = wire_get_u64(w);
-	uint8_t reason = wire_get_u8(w);
-	int64_t grace_ms = wire_get_i64(w);
+	struct wire_stop m;
 
-	if (!wire_done(w) || reason >= LEASE_REASONS)
+	if (!wire_stop_get(w, &m) || m.reason >= LEASE_REASONS)
 		return false;
-	if (!t || t->term != number) { /* nothing of it is here */
-		send_stopped(e, number);
+	if (!t || t->term != m.term) { /* nothing of it is here */
+		send_stopped(e, m.term);
 		return true;
 	}
 	if (t->stopping) {
-		term_hurry(t, grace_ms);
+		term_hurry(t, m.grace_ms);
 		return true;
 	}
 	t->stopping = true;
-	t->reason = reason;
-	set_stop_by(t, grace_ms);
+	t->reason = m.reason;
+	set_stop_by(t, m.grace_ms);
 	scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART); /* t may be gone after this */
 	return true;
 }
 
 bool term_cleanup(struct election *e, struct wire *w)
 {
-	uint64_t number = wire_get_u64(w);
-	int64_t token = wire_get_i64(w);
-	uint8_t reason = wire_get_u8(w);
-	int64_t grace_ms = wire_get_i64(w);
-	const char *checkpoint = wire_get_str(w);
+	struct wire_cleanup m;
 
-	if (!wire_done(w) || reason >= LEASE_REASONS || e->term)
+	if (!wire_cleanup_get(w, &m) || m.reason >= LEASE_REASONS || e->term)
 		return false;
-	struct term *t = term_new(e, number, token, "", checkpoint);
+	struct term *t = term_new(e, m.term, m.token, "", m.checkpoint);
 	t->begun = t->stopping = true;
-	t->reason = reason;
-	set_stop_by(t, grace_ms);
+	t->reason = m.reason;
+	set_stop_by(t, m.grace_ms);
 	run_on_stopped(t);
 	return true;
 }
 
 bool term_saved(struct election *e, struct wire *w)
 {
-	uint64_t number = wire_get_u64(w);
+	struct wire_saved m;
 
-	return checkpoint_answered(e->term && e->term->term == number ? e->term->checkpoint : NULL, w);
+	if (!wire_saved_get(w, &m) || m.how > WIRE_SAVED_REFUSED)
+		return false;
+	if (e->term && e->term->term == m.term)
+		checkpoint_answered(e->term->checkpoint, &m);
+	return true;
 }
 
 /* ---- the script's object ---- */

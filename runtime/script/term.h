@@ -6,7 +6,7 @@
 
 #include "script/election.h"
 
-bool term_lead(struct election *e, struct wire *w);    /* WIRE_LEAD behind the slot */
+bool term_lead(struct election *e, struct wire *w);    /* WIRE_LEAD */
 bool term_stop(struct election *e, struct wire *w);    /* WIRE_STOP */
 bool term_cleanup(struct election *e, struct wire *w); /* WIRE_CLEANUP */
 

@@ -116,6 +116,7 @@ static void worker_receive(struct worker *w, const void *bytes, size_t len)
 {
 	struct wire wire;
 	enum wire_type type = wire_open(&wire, bytes, len);
+	const char *name = wire_name(type);
 
 	if (type == WIRE_QUIT) {
 		w->leaving = true;
@@ -123,7 +124,8 @@ static void worker_receive(struct worker *w, const void *bytes, size_t len)
 	}
 	if (!type || !script_message(w->script, type, &wire)) {
 		log_event(LOG_ERROR, NULL, "elector_message",
-		          "a message of type %d from the elector makes no sense: giving up", (int)type);
+		          "a message (%s) from the elector makes no sense: giving up",
+		          name ? name : "of no known type");
 		_exit(1); /* the guard ends the terms, as for any crash */
 	}
 }

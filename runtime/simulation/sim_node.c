@@ -137,8 +137,10 @@ static bool sim_candidate_swept(struct sim_candidate *s)
 
 static void node_on_started(struct sim_node *n, struct wire *w)
 {
-	if (!wire_get_u8(w)) {
-		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", wire_get_str(w));
+	struct wire_started m;
+
+	if (!wire_started_get(w, &m) || !m.ok) {
+		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", m.text);
 		sim_node_stop(n);
 		return;
 	}
@@ -211,14 +213,11 @@ static void node_on_loaded(struct sim_node *n)
 			return;
 		}
 	n->planned = true;
-	wire_begin(&m, WIRE_GO);
-	wire_u32(&m, n->candidate_count);
-	wire_u8(&m, n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST);
-	for (uint32_t i = 0; i < n->candidate_count; i++) {
-		wire_u32(&m, i);
-		wire_str(&m, n->candidates[i]->url);
-		wire_str(&m, n->name);
-	}
+	struct wire_go go = { .count = n->candidate_count, .what = n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST };
+	wire_go_put(&m, &go);
+	for (uint32_t i = 0; i < n->candidate_count; i++)
+		wire_kept_put(&m,
+		              &(struct wire_kept){ .index = i, .lock = n->candidates[i]->url, .identity = n->name });
 	node_tell(n, &m);
 }
 
@@ -226,20 +225,21 @@ static void node_on_mail(struct sim_node *n, const struct mail *mail)
 {
 	struct wire w;
 	enum wire_type type = wire_open(&w, mail->bytes, mail->len);
+	struct wire_load_failed failed;
 
 	if (type == WIRE_ELECTION)
 		node_on_election(n, &w);
 	else if (type == WIRE_LOADED)
 		node_on_loaded(n);
-	else if (type == WIRE_LOAD_FAILED)
-		sim_fail(n->sim, "%s", wire_get_str(&w));
+	else if (type == WIRE_LOAD_FAILED && wire_load_failed_get(&w, &failed))
+		sim_fail(n->sim, "%s", failed.text);
 	else if (type == WIRE_STARTED)
 		node_on_started(n, &w);
 	else if (type == WIRE_EXIT)
 		sim_node_stop(n);
 	if (type != WIRE_ANSWER && type != WIRE_STOPPED && type != WIRE_END && type != WIRE_SAVE)
 		return;
-	uint32_t index = wire_get_u32(&w);
+	uint32_t index = wire_slot(&w);
 	struct sim_candidate *s = index < n->candidate_count ? n->candidates[index] : NULL;
 	if (s)
 		term_supervision_message(&s->term, type, &w);

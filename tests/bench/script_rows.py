@@ -71,14 +71,14 @@ def lead(w, i):
         w.expect(player.STOPPED)
         time.sleep(0.002)
     w.page.begin(0, i + 1, i + 1)
-    message = player.pack(player.LEAD, ("u", 0), ("q", i + 1), ("i", i + 1), ("s", "host:1"), ("s", ""))
+    message = player.pack(player.LEAD, 0, i + 1, i + 1, "host:1", "")
     now = time.monotonic()
     w.wire.send(message)
     return now
 
 
 def new_leader(w, i):
-    message = player.pack(player.LEADER, ("u", 0), ("s", f"n{i}"), ("s", ""), ("i", i + 1), ("b", False), ("s", ""))
+    message = player.pack(player.LEADER, 0, f"n{i}", "", i + 1, False, "")
     now = time.monotonic()
     w.wire.send(message)
     return now

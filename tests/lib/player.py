@@ -1,5 +1,5 @@
 """Plays the elector for one worker: a socketpair, a page as runtime/process/deadline_page.h lays it out, messages as in
-runtime/process/wire.h.
+runtime/process/wire_messages.h.
 
 Not an election: terms begin and end when the test says so. Used by the tests in this directory.
 """
@@ -8,6 +8,7 @@ import fcntl
 import json
 import mmap
 import os
+import re
 import select
 import signal
 import socket
@@ -22,33 +23,21 @@ from processes import LUNARCH, PATIENCE, ROOT, wait_for
 SCRIPTS = os.path.join(ROOT, "tests", "script", "scripts")
 LIMIT = 2 * PATIENCE  # seconds to wait for anything
 
-ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = range(1, 10)
-GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = range(64, 73)
-FIELDS = {  # u8 b, u32 u, u64 q, i64 i, str s; behind the type
-    ELECTION: (
-        "u index",
-        "s name",
-        "s lock",
-        "s identity",
-        "s address",
-        "i lease_ms",
-        "i renew_ms",
-        "i retry_ms",
-        "i stop_grace_ms",
-        "i shutdown_grace_ms",
-        "u flags",
-        "s where",
-    ),
-    LOADED: ("u count",),
-    LOAD_FAILED: ("s text",),
-    STARTED: ("b ok", "s text"),
-    ANSWER: ("u slot", "q ask", "b yes", "s why", "s address"),
-    STOPPED: ("u slot", "q term"),
-    END: ("u slot", "q term", "b reason", "i sit_out_ms", "s text"),
-    EXIT: ("u code",),
-    SAVE: ("u slot", "q term", "q save", "s checkpoint"),
+with open(os.path.join(ROOT, "runtime", "process", "wire_messages.h")) as f:
+    TABLE = f.read()
+TYPES = {name: int(number) for number, name in re.findall(r"M\((\d+), (\w+), \w+\)", TABLE)}
+LAYOUTS = {  # name: ((u8, u32, u64, i64, str or list; field), ...)
+    name: tuple(re.findall(r"F\((\w+), (\w+)\)", fields))
+    for name, fields in re.findall(r"#define WIRE_FIELDS_(\w+)\(F\)((?:.*\\\n)*.*)", TABLE)
 }
-NUMBERS = {"b": "=B", "u": "=I", "q": "=Q", "i": "=q"}
+FIELDS = {int(number): LAYOUTS[name] for number, name in re.findall(r"M\((\d+), \w+, (\w+)\)", TABLE)}
+NUMBERS = {"u8": "=B", "u32": "=I", "u64": "=Q", "i64": "=q"}
+ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = (
+    TYPES[t] for t in "ELECTION LOADED LOAD_FAILED STARTED ANSWER STOPPED END EXIT SAVE".split()
+)
+GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = (
+    TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED".split()
+)
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
 OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_START = (1 << i for i in range(7))
 
@@ -56,29 +45,34 @@ SLOT = struct.Struct("=QqqqqqI12x")
 IDLE, LEADING, STOPPING = range(3)
 
 
-def pack(kind: Any, *fields: Any) -> Any:
-    """fields: (format letter, value) pairs"""
-    out = [struct.pack("=I", kind)]
-    for letter, value in fields:
-        if letter == "s":
+def pack_fields(layout: Any, values: Any) -> bytes:
+    out = []
+    for (letters, _), value in zip(layout, values):
+        if letters == "str":
             raw = value.encode() + b"\0"
             out.append(struct.pack("=I", len(raw)) + raw)
+        elif letters == "list":
+            out += [pack_fields(LAYOUTS["kept"], part) for part in value]
         else:
-            out.append(struct.pack(NUMBERS[letter], value))
+            out.append(struct.pack(NUMBERS[letters], value))
     return b"".join(out)
+
+
+def pack(kind: int, *values: Any) -> bytes:
+    """values: the first fields; all of them, if the message is to make sense. A list has a tuple of values for each part."""
+    return struct.pack("=I", kind) + pack_fields(FIELDS[kind], values)
 
 
 def unpack(data: Any) -> Any:
     kind, at, fields = struct.unpack_from("=I", data)[0], 4, {}
-    for field in FIELDS[kind]:
-        letter, name = field.split()
-        if letter == "s":
+    for letters, name in FIELDS[kind]:
+        if letters == "str":
             size = struct.unpack_from("=I", data, at)[0]
             fields[name] = data[at + 4 : at + 3 + size].decode("utf-8", "replace")
             at += 4 + size
         else:
-            fields[name] = struct.unpack_from(NUMBERS[letter], data, at)[0]
-            at += struct.calcsize(NUMBERS[letter])
+            fields[name] = struct.unpack_from(NUMBERS[letters], data, at)[0]
+            at += struct.calcsize(NUMBERS[letters])
     assert at == len(data), "message %d has %d bytes too many" % (kind, len(data) - at)
     return kind, fields
 
@@ -221,10 +215,8 @@ class Worker:
     def go(self, count: int = 1, first: bool = True, keep: Any = None) -> Any:
         """keep: the slots of the elections that the worker keeps; then waits for STARTED"""
         keep = keep if keep is not None else list(range(count))
-        fields: list[tuple[str, Any]] = [("u", len(keep)), ("b", first)]
-        for slot in keep:
-            fields += [("u", slot), ("s", "file:lock%d" % slot), ("s", "me_%d" % slot)]
-        self.send(GO, *fields)
+        parts = [(index, "file:lock%d" % index, "me_%d" % index) for index in keep]
+        self.send(GO, len(parts), first, parts)
         return self.expect(STARTED)
 
     def ready(self, count: int = 1) -> None:
@@ -244,7 +236,7 @@ class Worker:
         checkpoint: str = "",
     ) -> None:
         self.page.begin(slot, term, token, seconds, kill)
-        self.send(LEAD, ("u", slot), ("q", term), ("i", token), ("s", address), ("s", checkpoint))
+        self.send(LEAD, slot, term, token, address, checkpoint)
 
     def stop(
         self,
@@ -256,12 +248,12 @@ class Worker:
         interrupt: bool = True,
     ) -> None:
         self.page.stop(slot, held)
-        self.send(STOP, ("u", slot), ("q", term), ("b", REASONS.index(reason)), ("i", int(grace * 1000)))
+        self.send(STOP, slot, term, REASONS.index(reason), int(grace * 1000))
         if interrupt:
             self.process.send_signal(signal.SIGRTMIN)
 
     def saved(self, save: Any, how: int = 1, why: str = "", term: int = 1, slot: int = 0) -> None:
-        self.send(SAVED, ("u", slot), ("q", term), ("q", save), ("b", how), ("s", why))
+        self.send(SAVED, slot, term, save, how, why)
 
     def leader(
         self,
@@ -272,13 +264,13 @@ class Worker:
         slot: int = 0,
         address: str = "there:1",
     ) -> None:
-        self.send(LEADER, ("u", slot), ("s", identity), ("s", address), ("i", token), ("b", is_self), ("s", previous))
+        self.send(LEADER, slot, identity, address, token, is_self, previous)
 
     def no_leader(self, previous: str = "", slot: int = 0) -> None:
-        self.send(NO_LEADER, ("u", slot), ("s", previous))
+        self.send(NO_LEADER, slot, previous)
 
     def ask(self, number: Any, slot: int = 0) -> None:
-        self.send(ASK, ("u", slot), ("q", number))
+        self.send(ASK, slot, number)
 
     # ---- what it writes ----
 

@@ -127,15 +127,7 @@ def stopping():
         same(w.printed(), ["in", "4\ttrue"], "on_stopped may load and save while the lease is held")
     with Worker(text="return { on_leading = print, on_stopped = function(term) print(term:load().n) end }") as w:
         w.ready()
-        w.send(
-            CLEANUP,
-            ("u", 0),
-            ("q", 5),
-            ("i", 50),
-            ("b", REASONS.index("worker")),
-            ("i", 3000),
-            ("s", '{"data":{"n":6}}'),
-        )
+        w.send(CLEANUP, 0, 5, 50, REASONS.index("worker"), 3000, '{"data":{"n":6}}')
         w.expect(STOPPED)
         same(w.printed(), ["6"], "and a replacement's on_stopped loads it too")
 

@@ -299,11 +299,11 @@ def asking():
 def cleaning():
     """After a death: CLEANUP"""
     with worker(OBSERVE) as w:
-        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", REASONS.index("killed")), ("i", 3000), ("s", ""))
+        w.send(CLEANUP, 0, 5, 50, REASONS.index("killed"), 3000, "")
         same(w.expect(STOPPED), {"slot": 0, "term": 5}, "the replacement runs on_stopped")
         same(w.printed(), ["stopped\t50\tkilled\tfalse"], "and nothing else, for the term that died")
     with worker("return { on_leading = print }") as w:
-        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 8), ("i", 3000), ("s", ""))
+        w.send(CLEANUP, 0, 5, 50, 8, 3000, "")
         same(w.expect(STOPPED)["term"], 5, "also when there is no such hook")
 
 
@@ -337,12 +337,12 @@ def many():
         "{ name = 'b', on_leading = print, on_start = function() print 'b' end } }"
     ) as w:
         w.load()
-        w.send(GO, ("u", 1), ("b", 2), ("u", 0), ("s", "l"), ("s", "i"))
+        w.send(GO, 1, 2, [(0, "l", "i")])
         ok(w.quiet() and w.printed() == [], "a GO in parts: nothing starts before the last")
-        w.send(GO, ("u", 1), ("b", 1), ("u", 1), ("s", "l"), ("s", "i"))
+        w.send(GO, 1, 1, [(1, "l", "i")])
         w.expect(STARTED)
         same(w.printed(), ["a", "b"], "then both do")
-        w.send(GO, ("u", 0), ("b", 1))
+        w.send(GO, 0, 1)
         same(w.process.wait(30), 1, "and a second GO makes no sense")
     with Worker(text="return { on_leading = print }") as w:
         w.ready()
@@ -399,7 +399,7 @@ def environment():
         w.load()
         w.go()
         same(w.printed(), ["-:\n", "-\tnil"], "no token, and a dash for the term, whatever was inherited")
-        w.send(CLEANUP, ("u", 0), ("q", 5), ("i", 50), ("b", 7), ("i", 3000), ("s", ""))
+        w.send(CLEANUP, 0, 5, 50, 7, 3000, "")
         w.expect(STOPPED)
         same(w.printed()[2], "0.5\n", "what on_stopped starts belongs to its term")
 

@@ -166,11 +166,132 @@ static void test_cut(void)
 	buf_fini(&m);
 }
 
+/* ---- every kind of message ----
+ *
+ * For each of the table: a filled message comes out as it went in; cut at any length, or with a byte more, it is
+ * refused. */
+
+static void fill(struct buf *list)
+{
+	for (uint32_t i = 0; i < 3; i++)
+		wire_kept_put(list, &(struct wire_kept){ .index = i, .lock = "lock", .identity = "identity" });
+}
+
+/* Values that differ between fields. */
+#define VALUE_u8(name) (uint8_t)(sizeof #name + 200)
+#define VALUE_u32(name) (uint32_t)(sizeof #name + 4000000000)
+#define VALUE_u64(name) UINT64_MAX - sizeof #name
+#define VALUE_i64(name) INT64_MIN + (int64_t)sizeof #name
+#define VALUE_str(name) "the field " #name
+#define VALUE_list(name)                                                                       \
+	{                                                                                      \
+		.at = (unsigned char *)list.data, .end = (unsigned char *)list.data + list.len \
+	}
+#define SET(type, name) .name = VALUE_##type(name),
+
+/* Is this a message in itself, whose lists are whole too? */
+#define WHOLE_u8(name)
+#define WHOLE_u32(name)
+#define WHOLE_u64(name)
+#define WHOLE_i64(name)
+#define WHOLE_str(name)
+#define WHOLE_list(name) good = good && list_whole(&v.name);
+#define WHOLE(type, name) WHOLE_##type(name)
+
+static bool list_whole(struct wire *list)
+{
+	struct wire_kept k;
+	int n = 0;
+
+	while (!wire_done(list) && wire_kept_get(list, &k))
+		n++;
+	return n == 3 && wire_done(list);
+}
+
+#define KIND(number, TYPE, kind)                                    \
+	static bool kind##_whole(struct wire *w, struct buf *again) \
+	{                                                           \
+		struct wire_##kind v;                               \
+		bool good = wire_##kind##_get(w, &v);               \
+		if (good)                                           \
+			wire_##kind##_put(again, &v);               \
+		WIRE_FIELDS_##kind(WHOLE) return good;              \
+	}                                                           \
+	static void kind##_put(struct buf *m)                       \
+	{                                                           \
+		struct buf list = { 0 };                            \
+		fill(&list);                                        \
+		struct wire_##kind v = { WIRE_FIELDS_##kind(SET) }; \
+		wire_##kind##_put(m, &v);                           \
+		buf_fini(&list);                                    \
+	}
+WIRE_MESSAGES(KIND)
+
+static const struct kind {
+	enum wire_type type;
+	const char *name;
+	void (*put)(struct buf *m);
+	bool (*whole)(struct wire *w, struct buf *again);
+} kinds[] = {
+#define ROW(number, TYPE, kind) { WIRE_##TYPE, #kind, kind##_put, kind##_whole },
+	WIRE_MESSAGES(ROW)
+};
+
+/* The message in a heap block of exactly its size, so that a sanitizer sees one byte too far. */
+static bool reads(const struct kind *k, const void *bytes, size_t len, struct buf *again)
+{
+	unsigned char *exact = malloc(len ? len : 1);
+	struct wire w;
+
+	memcpy(exact, bytes, len);
+	again->len = 0;
+	bool good = wire_open(&w, exact, len) == k->type && k->whole(&w, again);
+	free(exact);
+	return good;
+}
+
+static void test_kind(const struct kind *k)
+{
+	struct buf m = { 0 }, again = { 0 };
+	int cut_read = 0;
+
+	k->put(&m);
+	ok(reads(k, m.data, m.len, &again) && again.len == m.len && memcmp(again.data, m.data, m.len) == 0,
+	   "%s comes out as it went in", k->name);
+	for (size_t len = 0; len < m.len; len++)
+		cut_read += reads(k, m.data, len, &again);
+	is_int(cut_read, 0, "cut at any length it is refused");
+	buf_add(&m, "x", 1);
+	ok(!reads(k, m.data, m.len, &again), "and with a byte behind its end");
+	while (m.len <= WIRE_MAX)
+		buf_add(&m, "", 1);
+	ok(!reads(k, m.data, m.len, &again), "and larger than WIRE_MAX");
+	ok(strcmp(wire_name(k->type), k->name) == 0, "its name is known");
+	buf_fini(&m);
+	buf_fini(&again);
+}
+
+static void test_slot(void)
+{
+	struct buf m = { 0 };
+	struct wire w;
+	struct wire_stop v;
+
+	wire_stop_put(&m, &(struct wire_stop){ .slot = 17, .term = 3 });
+	wire_open(&w, m.data, m.len);
+	ok(wire_slot(&w) == 17 && wire_stop_get(&w, &v) && v.slot == 17 && v.term == 3,
+	   "its slot can be looked at before a message is read");
+	buf_fini(&m);
+}
+
 int main(void)
 {
 	test_round_trip();
 	test_refused();
 	test_fuzz();
 	test_cut();
+	for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+		test_kind(&kinds[i]);
+	test_slot();
 	return tap_done();
 }

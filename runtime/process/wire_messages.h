@@ -1,0 +1,154 @@
+/* The messages between elector and worker: what each is called, and its fields in their order.
+ * Not code: wire.h makes a struct, a put, a get and a name of each line; tests/lib/player.py reads this file as text.
+ * Used by wire.h, wire.c, the messages' unit test and the tests' player. */
+#ifndef LUNARCH_WIRE_MESSAGES_H
+#define LUNARCH_WIRE_MESSAGES_H
+
+/* M(number, TYPE, name). 1 to 63: worker to elector; 64 and above: elector to worker. The fields are WIRE_FIELDS_name.
+ */
+#define WIRE_MESSAGES(M)               \
+	M(1, ELECTION, election)       \
+	M(2, LOADED, loaded)           \
+	M(3, LOAD_FAILED, load_failed) \
+	M(4, STARTED, started)         \
+	M(5, ANSWER, answer)           \
+	M(6, STOPPED, stopped)         \
+	M(7, END, end)                 \
+	M(8, EXIT, exit)               \
+	M(9, SAVE, save)               \
+	M(64, GO, go)                  \
+	M(65, LEAD, lead)              \
+	M(66, STOP, stop)              \
+	M(67, CLEANUP, cleanup)        \
+	M(68, LEADER, leader)          \
+	M(69, NO_LEADER, no_leader)    \
+	M(70, ASK, ask)                \
+	M(71, QUIT, quit)              \
+	M(72, SAVED, saved)
+
+/* Parts of a message that may be there many times. P(name). */
+#define WIRE_PARTS(P) P(kept)
+
+/* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: parts up to the end of the message. */
+
+/* An election of the script, while it loads. "" and WIRE_ELECTION_UNSET: the script says nothing about it. */
+#define WIRE_FIELDS_election(F)                                           \
+	F(u32, index) /* 0, 1, ... in the order of the script */          \
+	F(str, name)                                                      \
+	F(str, lock)                                                      \
+	F(str, identity)                                                  \
+	F(str, address)                                                   \
+	F(i64, lease_ms) /* the times: WIRE_ELECTION_UNSET, or above 0 */ \
+	F(i64, renew_ms)                                                  \
+	F(i64, retry_ms)                                                  \
+	F(i64, stop_grace_ms)                                             \
+	F(i64, shutdown_grace_ms)                                         \
+	F(u32, flags) /* of enum wire_election_flag */                    \
+	F(str, where) /* "script.lua:12", for messages about this election */
+
+/* The script is loaded: so many elections were sent. */
+#define WIRE_FIELDS_loaded(F) F(u32, count)
+
+/* It cannot be loaded. text: file, line, what was expected. */
+#define WIRE_FIELDS_load_failed(F) F(str, text)
+
+/* on_start has run. */
+#define WIRE_FIELDS_started(F) \
+	F(u8, ok)              \
+	F(str, text)
+
+/* To WIRE_ASK. */
+#define WIRE_FIELDS_answer(F) \
+	F(u32, slot)          \
+	F(u64, ask)           \
+	F(u8, yes)            \
+	F(str, why)           \
+	F(str, address) /* "" = unchanged */
+
+/* on_stopped has run; the term's tasks and children are gone. */
+#define WIRE_FIELDS_stopped(F) \
+	F(u32, slot)           \
+	F(u64, term)
+
+/* The script wants the term to end. */
+#define WIRE_FIELDS_end(F)                                \
+	F(u32, slot)                                      \
+	F(u64, term)                                      \
+	F(u8, reason)      /* enum lease_reason */        \
+	F(i64, sit_out_ms) /* -1: the default back-off */ \
+	F(str, text)
+
+/* os.exit or lunarch.exit: stop everything. */
+#define WIRE_FIELDS_exit(F) F(u32, code)
+
+/* A checkpoint, to be put into the record. One at a time, answered by WIRE_SAVED; only a last one, of a term that is
+ * over, may overtake it. */
+#define WIRE_FIELDS_save(F)        \
+	F(u32, slot)               \
+	F(u64, term)               \
+	F(u64, save) /* growing */ \
+	F(str, checkpoint)
+
+/* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
+#define WIRE_FIELDS_go(F)                                     \
+	F(u32, count)      /* of elections in this message */ \
+	F(u8, what)        /* enum wire_go_what */            \
+	F(list, elections) /* of struct wire_kept */
+
+#define WIRE_FIELDS_kept(F) \
+	F(u32, index)       \
+	F(str, lock)        \
+	F(str, identity)
+
+#define WIRE_FIELDS_lead(F) \
+	F(u32, slot)        \
+	F(u64, term)        \
+	F(i64, token)       \
+	F(str, address)     \
+	F(str, checkpoint) /* "" = none */
+
+#define WIRE_FIELDS_stop(F)                   \
+	F(u32, slot)                          \
+	F(u64, term)                          \
+	F(u8, reason) /* enum lease_reason */ \
+	F(i64, grace_ms)
+
+/* Run on_stopped for a term whose worker died. */
+#define WIRE_FIELDS_cleanup(F)                \
+	F(u32, slot)                          \
+	F(u64, term)                          \
+	F(i64, token)                         \
+	F(u8, reason) /* enum lease_reason */ \
+	F(i64, grace_ms)                      \
+	F(str, checkpoint)
+
+/* Somebody leads. */
+#define WIRE_FIELDS_leader(F) \
+	F(u32, slot)          \
+	F(str, identity)      \
+	F(str, address)       \
+	F(i64, token)         \
+	F(u8, is_self)        \
+	F(str, previous) /* "" = none */
+
+#define WIRE_FIELDS_no_leader(F) \
+	F(u32, slot)             \
+	F(str, previous)
+
+/* May this process lead? And its address, if that is a function. WIRE_ANSWER answers. */
+#define WIRE_FIELDS_ask(F) \
+	F(u32, slot)       \
+	F(u64, ask)
+
+/* Leave, with exit status 0. */
+#define WIRE_FIELDS_quit(F)
+
+/* That save is in the record, or is not. */
+#define WIRE_FIELDS_saved(F)                   \
+	F(u32, slot)                           \
+	F(u64, term)                           \
+	F(u64, save)                           \
+	F(u8, how) /* enum wire_save_result */ \
+	F(str, why)
+
+#endif
