@@ -59,7 +59,7 @@ def pack_fields(layout: Any, values: Any) -> bytes:
 
 
 def pack(kind: int, *values: Any) -> bytes:
-    """values: the first fields; all of them, if the message is to make sense. A list has a tuple of values for each part."""
+    """values: the first fields; all of them, if the message is to make sense. A list has a tuple for each part."""
     return struct.pack("=I", kind) + pack_fields(FIELDS[kind], values)
 
 
