@@ -182,6 +182,7 @@ static void link_parse(struct lock_link *link)
 		pg_login_step(k->login);
 		return;
 	}
+	pg_meter_begin(&k->meter);
 	if (!PQconsumeInput(k->conn)) {
 		link_lose_said(k);
 		return;

@@ -217,6 +217,7 @@ void pg_login_step(struct pg_login *l)
 {
 	lock_link_wait(l->link, -1, 0);
 	l->attempt->on_thread = true;
+	pg_meter_begin(&l->meter);
 	offload_run(l->threads->offload, &l->attempt->job);
 }
 
