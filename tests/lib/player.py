@@ -18,7 +18,7 @@ import tempfile
 import time
 from typing import Any
 
-from processes import LUNARCH, PATIENCE, ROOT, wait_for
+from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
 
 SCRIPTS = os.path.join(ROOT, "tests", "script", "scripts")
 LIMIT = 2 * PATIENCE  # seconds to wait for anything
@@ -163,11 +163,16 @@ class Worker:
         return self
 
     def __exit__(self, *exc: Any) -> None:
+        groups = [
+            self.process.pid,
+            *children(self.process.pid),
+        ]  # there is no guard: what a script starts is ours to kill
         self.wire.close()
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+        for group in groups:
+            try:
+                os.killpg(group, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
         self.process.wait()
         if exc[0]:
             print("# the worker's log:\n# " + self.log_text().replace("\n", "\n# "))
