@@ -15,7 +15,7 @@
 
 /* slot: the election's position in the script's list, from 0, which is its slot of the shared page, too. */
 enum wire_type {
-#define WIRE_NUMBER(number, TYPE, name) WIRE_##TYPE = number,
+#define WIRE_NUMBER(number, TYPE, name) WIRE_##TYPE = (number),
 	WIRE_MESSAGES(WIRE_NUMBER)
 #undef WIRE_NUMBER
 };
