@@ -405,7 +405,7 @@ out:
 
 static bool keep_one(struct script *s, struct wire *w)
 {
-	struct wire_kept k;
+	struct wire_kept k = { 0 };
 
 	if (!wire_kept_get(w, &k) || k.index >= s->nelections || s->elections[k.index].kept)
 		return false;
