@@ -62,6 +62,12 @@ def state_of(pid: int, thread: int | str | None = None) -> str:
         return "X"
 
 
+def parent(pid: int | str) -> int:
+    """Raises OSError where there is no such process."""
+    with open(f"/proc/{pid}/stat") as f:
+        return int(f.read().rsplit(")", 1)[1].split()[1])
+
+
 def alive(pid: int) -> bool:
     return state_of(pid) not in "ZX"
 

@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, children, marked, scratch, wait_for
+from processes import LUNARCH, PATIENCE, alive, children, marked, parent, scratch, wait_for
 from tap import at_once, done, note, ok, same, skip
 
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
@@ -31,17 +31,18 @@ return {
 
 
 def called(name):
-    """Pids of the living processes that have this word among their arguments, and run nothing but sh."""
-    found = []
+    """Pids of the living shells that have this word among their arguments, without their children: a child has the
+    arguments of its shell from fork to exec, which is long on a busy machine."""
+    found = {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
             if words[0].endswith(b"sh") and name.encode() in words and alive(pid):
-                found.append(int(pid))
+                found[int(pid)] = parent(pid)
         except OSError:
             pass
-    return found
+    return [pid for pid in found if found[pid] not in found]
 
 
 def is_called(pid, word):
