@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SLOWEST (60 * NSEC_PER_SEC) /* between tries that are refused */
+#define SLOWEST (60 * NSEC_PER_SEC) /* the longest pause between tries that are refused */
 
 const char *lease_reason_name(enum lease_reason r)
 {
@@ -90,7 +90,7 @@ double lease_drift_tolerance(const struct lease_times *t)
 	return (double)t->drift / (double)(t->lease - t->drift);
 }
 
-/* ---- looking ---- */
+/* ---- what the machine says of itself ---- */
 
 enum lease_phase lease_phase(const struct lease *l)
 {
@@ -122,7 +122,8 @@ struct instant lease_renewed_at(const struct lease *l)
 	return l->good.at;
 }
 
-/* Standbys may already be waiting by the shorter duration of a write whose outcome we do not know. */
+/* A write of unknown outcome with a shorter duration counts as applied: standbys may have seen it, and wait only so
+ * long. */
 static struct instant deadline(const struct lease *l, bool with_grace)
 {
 	struct instant d = instant_add(l->good.at, l->good.renew + (with_grace ? l->good.grace : 0));
@@ -140,7 +141,7 @@ struct instant lease_end(const struct lease *l)
 	return deadline(l, false);
 }
 
-/* While the script winds up of our own will the lease is renewed on, but the script's time is not extended. */
+/* In PHASE_ENDING the lease is still renewed, but a renewal gives the stopping script no more time. */
 struct instant lease_kill(const struct lease *l)
 {
 	struct instant kill = deadline(l, true);
@@ -158,12 +159,13 @@ bool lease_is_leading(const struct lease *l, struct instant now)
 	return in_term(l) && !instant_passed(lease_end(l), now);
 }
 
-/* Do we own the record as far as our own phase says? */
+/* By our own phase, the record is ours, and our writes are to keep or release it. */
 static bool holds(const struct lease *l)
 {
 	return in_term(l) || l->phase == PHASE_RELEASING || l->phase == PHASE_NEXT;
 }
 
+/* How long a standby waits from the first sight of the record until it may acquire. */
 static nsec standby_wait(const struct lease *l)
 {
 	switch (l->seen.kind) {
@@ -176,8 +178,8 @@ static nsec standby_wait(const struct lease *l)
 	case SIGHT_EMPTIED:
 		return l->seen.duration;
 	case SIGHT_HELD:
-		/* A write of ours that lands after we gave it up (a create, once somebody deletes the record) may hit
-		 * another's term: only what we know to have written last is ours to take at once. */
+		/* A write of ours may land long after we gave it up: a create, once a person has deleted the record of
+		 * another holder. That holder may still be in its term. So only our last known write needs no wait. */
 		if (l->seen.mine && l->seen.write == l->own_write)
 			return 0;
 		return l->seen.reclaim || l->dead ? 0 : l->seen.duration;
@@ -187,7 +189,7 @@ static nsec standby_wait(const struct lease *l)
 	return NSEC_NEVER;
 }
 
-/* Until the record in the store has run out, counted from its receipt here. */
+/* What is left of standby_wait, counted from when the record was first received. */
 static nsec wait_left(const struct lease *l, struct instant now)
 {
 	nsec wait = standby_wait(l);
@@ -226,7 +228,7 @@ static uint32_t noise(struct lease *l)
 	return l->noise;
 }
 
-/* P to 2.2 P, so that a hundred standbys do not knock at the same moment. */
+/* P to 2.2 P, so that many standbys do not try at the same moment. */
 static nsec poll_period(struct lease *l)
 {
 	if (l->watching)
@@ -241,7 +243,7 @@ static nsec op_timeout(const struct lease *l)
 	return l->times.retry > quarter ? l->times.retry : quarter;
 }
 
-/* The first setback is looked into at once; a store that goes on refusing is not hammered. */
+/* After a conflict or an unknown outcome: read at once. From the second in a row on, wait before the next write. */
 static void set_back(struct lease *l, struct instant now)
 {
 	l->look_due = true;
@@ -254,7 +256,7 @@ static nsec larger(nsec a, nsec b)
 	return a > b ? a : b;
 }
 
-/* The second time in a row takes twice as long, and so on. */
+/* Twice the period for the second time in a row, four times for the third, up to SLOWEST. */
 static nsec doubled(nsec period, int times)
 {
 	for (int i = 1; i < times && period < SLOWEST; i++)
@@ -266,7 +268,7 @@ static void try_again_later(struct lease *l, bool refused, bool look, struct ins
 {
 	l->refusals = refused ? l->refusals + 1 : 0;
 	l->refused_look = refused && look;
-	/* A leader has a lease to lose, and goes on trying. */
+	/* Only a standby slows down. A holder would lose its lease. */
 	l->next_try = l->next_look =
 		instant_add(now, holds(l) ? l->times.retry / 2 : doubled(poll_period(l), l->refusals));
 }
@@ -287,7 +289,7 @@ static void lease_finish(struct lease *l, struct lease_actions *a)
 	a->left = l->unreaped || l->limbo_len > 0 || (l->seen.kind == SIGHT_HELD && l->seen.mine);
 }
 
-/* Nothing is led any more, nothing is being released: stand by again, or be done. */
+/* The lease is neither held nor being released: campaign again, or finish. */
 static void stand_by(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	l->phase = l->observer ? PHASE_IDLE : PHASE_FOLLOWING;
@@ -308,7 +310,7 @@ static void enter_release(struct lease *l, struct instant now)
 	l->next_try = now;
 }
 
-/* The term's script is told to stop, the lease being gone, or going before the script may be. */
+/* Tells the script to stop because the lease is lost, or may expire before the script has stopped. */
 static void lose(struct lease *l, enum lease_reason reason, struct instant now, struct lease_actions *a)
 {
 	nsec grace = l->good.grace < NSEC_PER_SEC ? l->good.grace : NSEC_PER_SEC;
@@ -391,8 +393,8 @@ static void lease_on_stopped(struct lease *l, bool reaped, struct instant now, s
 		l->next_try = now;
 		return;
 	}
-	/* Lost to time alone, the record may still be ours: giving it back is a compare-and-swap, so it is safe to try.
-	 */
+	/* If the term ended because R passed, the record may still be ours. Releasing it is safe to try: it is a
+	 * compare-and-swap. */
 	bool ours = l->phase != PHASE_LOST || (l->finish && l->seen.kind == SIGHT_HELD && l->seen.mine);
 	if (l->phase == PHASE_LOST && ours)
 		l->look_due = true;
@@ -402,7 +404,7 @@ static void lease_on_stopped(struct lease *l, bool reaped, struct instant now, s
 		stand_by(l, now, a);
 }
 
-/* ---- beginnings ---- */
+/* ---- the beginning of a term ---- */
 
 static void begin_term(struct lease *l, struct instant now, struct lease_actions *a)
 {
@@ -417,11 +419,13 @@ static void begin_term(struct lease *l, struct instant now, struct lease_actions
 	a->set |= LEASE_DO_START;
 }
 
-/* The record is ours. Leading begins only if that is still wanted, and early enough to be worth anything. */
+/* An acquisition was applied. The term begins only if it is still wanted, and if R has not passed since the write. */
 static void won(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	l->term = l->good.term;
-	if (l->seen.low_token) /* the store's counter grows with what is tried, but who looks on is told of each try */
+	/* Each try makes the store's counter grow, but others are told of each as of a leader: so the tries become
+	 * rarer. */
+	if (l->seen.low_token)
 		l->sit_out = larger(l->sit_out, doubled(l->times.retry, ++l->lows));
 	if (l->finish || l->paused || l->observer || l->unreaped || l->seen.low_token || out_left(l, now) > 0) {
 		if (!l->unreaped)
@@ -454,8 +458,8 @@ static void saved(struct lease *l, uint64_t save, struct lease_actions *a)
 	a->saved = save;
 }
 
-/* One of our writes is in the store. The others were conditional on the version it replaced and cannot land any more.
- */
+/* One of our writes is in the store. The others in limbo were conditional on the version that it replaced, so they
+ * cannot be applied any more. */
 static void applied(struct lease *l, struct lease_sent w, struct instant now, struct lease_actions *a)
 {
 	forget_limbo(l);
@@ -483,8 +487,8 @@ static void applied(struct lease *l, struct lease_sent w, struct instant now, st
 	}
 }
 
-/* The write of ours that the store shows as we made it: one that somebody has emptied since has been applied, and is
- * lost. */
+/* The index of the write in limbo that the store shows unchanged, else -1. A record that a person has emptied since
+ * then does not count: the lease is lost. */
 static int find_limbo(const struct lease *l, const struct lease_sight *s)
 {
 	for (int i = 0; s->write && i < l->limbo_len; i++) {
@@ -496,6 +500,7 @@ static int find_limbo(const struct lease *l, const struct lease_sight *s)
 	return -1;
 }
 
+/* What the newest sight means for the phase. */
 static void judge(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	bool mine = l->seen.kind == SIGHT_HELD && l->seen.mine;
@@ -506,7 +511,7 @@ static void judge(struct lease *l, struct instant now, struct lease_actions *a)
 		if (!mine)
 			lose(l, l->seen.kind == SIGHT_HELD ? LEASE_STOLEN : LEASE_DELETED, now, a);
 		else if (l->seen.write != l->good.write && l->setbacks < 2)
-			l->next_try = now; /* edited by somebody, but still ours: put our own settings back */
+			l->next_try = now; /* a person edited our record: write our own values again */
 		return;
 	case PHASE_RELEASING:
 	case PHASE_NEXT:
@@ -540,16 +545,16 @@ static void note_sight(struct lease *l, const struct lease_sight *s, struct inst
 		l->longest = s->duration;
 }
 
-/* Our incarnation in the record, by a write that we did not make, and not one of ours from before the last: a copy of
- * this process writes too. A record that counts fewer writes than ours is one of our own that landed late, or an older
- * one that came back. */
+/* Whether a copy of this process made the record: it has our incarnation and at least our count of writes, but we did
+ * not make that write. A lower count is an earlier write of ours, which was applied late, or to which the store fell
+ * back. */
 static bool is_twin(const struct lease *l, const struct lease_sight *s)
 {
 	return s->kind == SIGHT_HELD && s->mine && s->count > 0 && s->count >= l->writes && s->write != l->last_write;
 }
 
-/* What changed during a look may be newer than what the look shows. A standby that is free to try need not look first.
- */
+/* A change during a read may be newer than what the read shows, so a holder reads again. A standby need not: its next
+ * poll or write shows it. */
 static void look_again(struct lease *l, struct instant now)
 {
 	l->next_poll = now;
@@ -583,7 +588,7 @@ static void lease_on_read(struct lease *l, const struct lease_event *e, bool cha
 	if (ours >= 0)
 		applied(l, l->limbo[ours], now, a);
 	else if (newer)
-		forget_limbo(l); /* what they were conditional on is gone */
+		forget_limbo(l); /* the version that they were conditional on is gone */
 	judge(l, now, a);
 	if (changed)
 		look_again(l, now);
@@ -601,8 +606,9 @@ static void lease_on_written(struct lease *l, const struct lease_event *e, struc
 		l->next_poll = instant_add(now, poll_period(l));
 		applied(l, w, now, a);
 		return;
-	case OUTCOME_CONFLICT: /* perhaps with our own write, sent twice by the network: it stays in limbo until a look
-	                        */
+	/* The conflict may be with this very write, which the network delivered twice: it stays in limbo until a read.
+	 */
+	case OUTCOME_CONFLICT:
 		l->stale = true;
 		set_back(l, now);
 		return;
@@ -668,9 +674,9 @@ static void read_now(struct lease *l, struct instant now, struct lease_actions *
 	a->set |= LEASE_DO_READ;
 }
 
-/* The oldest write of unknown outcome is forgotten: what lands of it later is not known for ours, and waited out like a
- * stranger's, or renewed over in a term. But it must go on bounding a term by whose deadline it counts. Without room
- * only looking is safe; the term's end makes some. */
+/* Forgets the oldest write of unknown outcome. If it is applied later, it is not known to be ours: a standby waits for
+ * it to expire, and a holder renews over it. A write that shortens the deadline of the running term must not be
+ * forgotten: then there is no room (false), and the term may only read until it ends. */
 static bool make_room(struct lease *l)
 {
 	if (l->limbo_len < LEASE_LIMBO)
@@ -702,13 +708,13 @@ static bool look_now(const struct lease *l, struct instant now)
 	return l->look_due && instant_passed(l->next_look, now);
 }
 
-/* At once, as long as nothing is in doubt; else with the next renewal. */
+/* A save is written at once if the last write succeeded, else with the next renewal. */
 static bool save_now(const struct lease *l)
 {
 	return l->save_due && l->setbacks == 0;
 }
 
-/* Renewing, releasing, or taking the next term: write when due, look first when something is in doubt. */
+/* Renews, releases, or begins the next term: reads first if a read is due, else writes when it is time. */
 static void plan_held(struct lease *l, enum lease_write what, struct instant now, struct lease_actions *a)
 {
 	if (look_now(l, now))
@@ -746,7 +752,7 @@ static void plan_standby(struct lease *l, struct instant now, struct lease_actio
 	}
 }
 
-/* Leaving with a write of unknown outcome: look until it is settled or could not matter any more. */
+/* Finishing with a write of unknown outcome: read until the outcome is known, or until R has passed since the write. */
 static void plan_leaving(struct lease *l, struct instant now, struct lease_actions *a)
 {
 	if (l->limbo_len == 0 || instant_passed(instant_add(l->limbo[l->limbo_len - 1].at, l->times.renew), now))
@@ -783,7 +789,7 @@ static void plan(struct lease *l, struct instant now, struct lease_actions *a)
 	}
 }
 
-/* ---- the door ---- */
+/* ---- events ---- */
 
 static void look_at_deadlines(struct lease *l, struct instant now, struct lease_actions *a)
 {
@@ -802,7 +808,7 @@ static void lease_on_changed(struct lease *l, struct instant now)
 		return;
 	}
 	l->look_due = true;
-	if (!l->refused_look || l->refusals < 2) /* who may not look need not hurry */
+	if (!l->refused_look || l->refusals < 2) /* reads that are refused keep their longer pauses */
 		l->next_look = now;
 }
 
@@ -821,7 +827,7 @@ static void lease_on_campaign(struct lease *l, struct instant now)
 static bool operation_done(struct lease *l, const struct lease_event *e, struct instant now)
 {
 	if (!l->busy || e->op != l->op)
-		return false; /* a stale reply: whatever it says was decided long ago */
+		return false; /* the reply to an operation that has been given up */
 	l->busy = false;
 	if (l->dirty) {
 		l->dirty = false;
@@ -836,7 +842,7 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 
 	switch (e->kind) {
 	case LEASE_EV_TICK:
-	case LEASE_EV_SENT: /* lease_step */
+	case LEASE_EV_SENT: /* lease_step has its own way for it */
 		return;
 	case LEASE_EV_CAMPAIGN:
 		lease_on_campaign(l, now);
@@ -877,7 +883,7 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 	}
 }
 
-/* A save is good only while its term leads: what can be written no more as this term's is given up. */
+/* A save succeeds only while its term holds the lease. After that, the saves without an answer have failed. */
 static void settle_saves(struct lease *l, struct lease_actions *a)
 {
 	if (in_term(l))
@@ -926,7 +932,7 @@ struct lease_actions lease_step(struct lease *l, const struct lease_event *e, st
 	return a;
 }
 
-/* ---- when to come back ---- */
+/* ---- the next tick ---- */
 
 static nsec least(nsec a, nsec b)
 {

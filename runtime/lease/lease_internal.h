@@ -1,17 +1,17 @@
 /* The memory of a lease machine (lease.h): what it has seen, what it has sent, and when it acts next.
- * Not for users: they have lease.h's events, actions and accessors. `make lint` refuses this header in other files.
- * Included by lease.c, and by the simulator, which copies whole machines and compares what they know with its world. */
+ * Not for other files, which use lease.h's functions: `make lint` refuses to let them include this header.
+ * Used by lease.c, and by the simulator (tests/sim/sim.c), which copies whole machines and checks what they know. */
 #ifndef LUNARCH_LEASE_INTERNAL_H
 #define LUNARCH_LEASE_INTERNAL_H
 
 #include "lease/lease.h"
 
-/* A write of ours that is, or may be, in the store, and the times it publishes. */
+/* A write of ours that is, or may be, in the store, and the times that it publishes. */
 struct lease_sent {
 	uint64_t write, term;
 	struct instant at;
 	nsec lease, renew, grace;
-	uint64_t save; /* the newest it carries */
+	uint64_t save; /* the newest save that it carries */
 	enum lease_write what;
 };
 
@@ -22,33 +22,34 @@ struct lease {
 	uint32_t noise; /* state of the polling's jitter */
 
 	/* What the store shows. */
-	struct lease_sight seen; /* the last look, or what our last good write made of it */
-	struct instant seen_at;  /* receipt of the first sight of exactly that record */
-	bool looked, had_record; /* looked at all; ever saw a record */
+	struct lease_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
+	struct instant seen_at;  /* when exactly that record was first received */
+	bool looked, had_record; /* a read has succeeded; a record has been seen */
 	bool dead;               /* the holder of `seen` is proved dead */
-	nsec longest; /* duration seen: what an absence is waited out for, since the record that is gone may not have
-	                 been seen */
+	/* The longest duration seen. If the record is gone, a standby waits so long: it may not have seen the last
+	 * record. */
+	nsec longest;
 
 	/* What of ours may be in the store. */
-	struct lease_sent good;      /* the write our term rests on */
-	uint64_t own_write;          /* the last write of ours known to have been in the store */
-	uint64_t writes, last_write; /* how many were sent, and the name of the last */
-	struct lease_sent limbo[LEASE_LIMBO];
+	struct lease_sent good;      /* our last write that was applied in this term: the deadlines count from it */
+	uint64_t own_write;          /* the name of our last write that is known to have been in the store */
+	uint64_t writes, last_write; /* how many writes were sent, and the name of the last one */
+	struct lease_sent limbo[LEASE_LIMBO]; /* the writes whose outcome is unknown, oldest first */
 	int limbo_len;
-	uint64_t term, top_term; /* ours, running or last; the largest ever seen */
+	uint64_t term, top_term; /* our running or last term; the largest term seen of anybody */
 
 	/* The operation under way, and when the next may start. */
 	uint64_t op;
-	bool busy, dirty; /* dirty: something changed while it was under way */
+	bool busy, dirty; /* busy: it is under way. dirty: the watch told of a change meanwhile */
 	enum lease_write writing;
-	bool look_due, stale; /* read before the next write: should, must */
+	bool look_due, stale; /* a read is wanted next; a read must come before the next write, after a conflict */
 	struct instant next_look, next_try, next_poll;
-	int setbacks;      /* conflicts and unknown outcomes in a row */
-	int lows;          /* terms let go in a row, for their tokens */
-	int refusals;      /* in a row, */
-	bool refused_look; /*     of looks (else of writes) */
+	int setbacks;      /* how many writes in a row conflicted or had an unknown outcome */
+	int lows;          /* how many acquisitions in a row were released because their tokens were too low */
+	int refusals;      /* how many operations in a row were refused */
+	bool refused_look; /* the last refused operation was a read, not a write */
 
-	/* may_lead. */
+	/* The answer of the may_lead hook. */
 	bool asked, yes;
 	struct instant asked_at;
 
@@ -57,10 +58,10 @@ struct lease {
 	bool started, paused, finish, finished, next_term;
 	bool script_runs, unreaped;
 	struct instant stop_by, release_by;
-	uint64_t save_wanted, saved; /* the newest asked for, and known to be in the record */
-	bool save_due;               /* wanted, and not in any write yet */
-	struct instant out_since;    /* sitting out from here, */
-	nsec out_for, sit_out;       /* this long; and after the term that is ending */
+	uint64_t save_wanted, saved; /* the newest save asked for; the newest that has been answered */
+	bool save_due;               /* the newest save is in no write yet */
+	struct instant out_since;    /* nothing is acquired from out_since on, */
+	nsec out_for, sit_out;       /* for out_for. sit_out: out_for after the term that is ending */
 
 	/* What was reported. */
 	bool reported;

@@ -5,17 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As record_print puts them. A text inside another value cannot hold the keys: there, quotes have a backslash before
- * them. */
+/* As record_print writes them. They cannot be found inside another value: there, quotes have a backslash before them.
+ */
 #define TIME_KEY "\n  \"renewTime\": \""
 #define TIME_LEN (sizeof "2024-05-01T12:00:00.000000Z" - 1)
 #define WRITE_KEY "\n  \"write\": \""
 #define WRITE_LEN 32
-#define TEXT_MAX 2048 /* of a longer one nothing is kept: with a thousand of them that would add up */
+#define TEXT_MAX 2048 /* longer texts are not remembered: a process may have a thousand elections */
 
 struct reading {
 	struct record record;
-	size_t len, time_at, write_at; /* time comes first */
+	size_t len, time_at, write_at; /* the time is before the write's name */
 	char text[];
 };
 
@@ -26,7 +26,7 @@ void reading_free(struct reading *last)
 	free(last);
 }
 
-/* Where the value behind the key begins, if it is there once and its closing quote where it should be; else 0. */
+/* Where the value of the key begins, if the key is there once and the value has value_len bytes; else 0. */
 static size_t value_at(const char *text, size_t len, const char *key, size_t value_len)
 {
 	const char *found = memmem(text, len, key, strlen(key));
@@ -65,7 +65,7 @@ static bool same_but_for_values(const struct reading *k, const char *text, size_
 	       memcmp(text + after_write, k->text + after_write, len - after_write) == 0;
 }
 
-/* false: the values are not of the form that parsing would take. */
+/* Takes the time and the write's name from the text. false: record_parse might refuse them. */
 static bool take_values(struct reading *k, const char *text)
 {
 	char time[TIME_LEN + 1] = "", write[WRITE_LEN + 1] = "";

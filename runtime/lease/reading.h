@@ -1,6 +1,6 @@
-/* What was read last in one place: a renewal differs from it in its time and its write's name alone, so a standby that
- * looks at one every few seconds need not parse it. Not a cache of the store: the text is always read; only the work of
- * understanding it is saved. Used by the file lock. */
+/* Parses records of one place, and remembers the last one. A renewal changes only the time and the write's name, so
+ * most records need not be parsed again. Not a cache of the store: the caller has read the text. Used by the file lock.
+ */
 #ifndef LUNARCH_READING_H
 #define LUNARCH_READING_H
 
@@ -8,7 +8,7 @@
 
 struct reading;
 
-/* As record_parse, with the same result. *last: NULL at first; kept for the next call by whoever calls. */
+/* As record_parse, with the same result. *last: NULL for the first call; the caller keeps it for the next one. */
 int reading_parse(struct reading **last, struct record *r, const char *text, size_t len, struct err *err);
 void reading_free(struct reading *last); /* NULL: nothing */
 

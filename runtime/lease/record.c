@@ -12,8 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#define PRINT_VALUE (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) /* of others: nothing of it may be lost */
-#define LONGER 6 /* times, at most, is a value printed longer than it was written: "0.1,", or a DEL in a text */
+#define PRINT_VALUE \
+	(JSON_ENCODE_ANY | JSON_REAL_PRECISION(17)) /* for others' values: 17 digits lose nothing of a number */
+#define LONGER 6 /* a value is printed at most so many times longer than it was written: 0.1, or a DEL in a text */
 #define MAX_MS (INT64_MAX / 1000000) /* a longer duration would overflow in nanoseconds */
 
 enum kind {
@@ -21,7 +22,7 @@ enum kind {
 	NAME,    /* char[size], hex digits and dashes */
 	COUNT,   /* 64 bits, 0 to max */
 	TIME,    /* int64_t, microseconds */
-	SECONDS, /* leaseDurationSeconds: derived from lease_ms when printed, a fallback for it when read */
+	SECONDS, /* leaseDurationSeconds: printed from lease_ms, and read into it unless leaseDurationMs follows */
 	STATE,
 	VALUE, /* char *, any JSON as text; NULL = none */
 };
@@ -133,7 +134,7 @@ static const struct record_field *field_named(const char *key)
 	return NULL;
 }
 
-/* "the string "15"", "true", ...: what an error message says was found. Long values are cut. */
+/* Says that the key has the value `found` (cut if it is long), and not what was expected. -1. */
 static int wrong(const char *key, const json_t *found, const char *expected, struct err *err)
 {
 	char *text = json_dumps(found, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
@@ -214,8 +215,8 @@ static int get_field(struct record *r, const struct record_field *f, const json_
 	return 0;
 }
 
-/* Known fields in the table's order, whatever the text's. null counts as absent: client-go writes it for a time it has
- * not. */
+/* Reads the known fields in the table's order, whatever their order in the text. null counts as absent: client-go
+ * writes it where it has no time. */
 static int get_known(struct record *r, const json_t *object, struct err *err)
 {
 	for (size_t i = 0; i < FIELDS; i++) {
@@ -262,7 +263,7 @@ static int check_kind(const json_t *root, struct err *err)
 	return 0;
 }
 
-/* jansson quotes what it found, which may be the bytes of another program's binary file. */
+/* jansson's message quotes the text, which may be binary: only printable characters are passed on. */
 static int no_json(const json_error_t *why, struct err *err)
 {
 	char text[sizeof why->text];
@@ -276,7 +277,7 @@ static int no_json(const json_error_t *why, struct err *err)
 
 static void put_extra(struct buf *b, json_t *extra, const char **largest);
 
-/* What whoever takes the lock has to write again must leave room for its own fields. */
+/* Whoever acquires the lock writes the checkpoint and the unknown fields again: they must leave room for its own. */
 static int check_kept(const struct record *r, size_t len, struct err *err)
 {
 	struct buf b = { 0 };
@@ -305,7 +306,7 @@ static int check_kept(const struct record *r, size_t len, struct err *err)
 int record_parse(struct record *r, const char *text, size_t len, struct err *err)
 {
 	json_error_t why;
-	/* Duplicate keys: two programs could read two different holders out of one record. */
+	/* Duplicate keys are refused: another program might read the other one of two holders. */
 	json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
 	struct record parsed;
 
@@ -440,7 +441,7 @@ static void put_field(struct buf *b, const struct record_field *f, const struct 
 	}
 }
 
-/* *largest: the key of the longest; may be NULL. */
+/* largest: gets the key of the longest field; may be NULL. */
 static void put_extra(struct buf *b, json_t *extra, const char **largest)
 {
 	const char *key;
@@ -482,7 +483,7 @@ int record_checkpoint_check(const char *text, struct err *err)
 		return err_set(err, ERR_FULL,
 		               "the checkpoint has %zu bytes as JSON, at most %d fit into the lock's record", len,
 		               RECORD_CHECKPOINT_MAX);
-	char *nested = mem_printf("[%s]", text); /* as deep as it will be in a record */
+	char *nested = mem_printf("[%s]", text); /* one level deeper, as in a record: jansson limits the depth */
 	json_t *list = json_loads(nested, JSON_REJECT_DUPLICATES, &why);
 	bool one = list && json_array_size(list) == 1;
 	free(nested);
@@ -494,7 +495,7 @@ int record_checkpoint_check(const char *text, struct err *err)
 
 /* ---- comparing ---- */
 
-/* Accidental equality is what counts here: nobody gains by making two records look alike. */
+/* A hash against accidents is enough: nobody gains by making two records have one hash. */
 static uint64_t mix_text(uint64_t hash, const char *s)
 {
 	return hash_fnv(hash, s, strlen(s) + 1);
@@ -526,7 +527,7 @@ uint64_t record_write_id(const struct record *r)
 
 /* ---- times ---- */
 
-/* With zeros before them, and a character behind; where that ends. */
+/* Writes n with `count` digits, zeros first, and the character `behind`. Returns the end. */
 static char *put_digits(char *out, int n, int count, char behind)
 {
 	for (int i = count; i-- > 0; n /= 10)
@@ -559,7 +560,7 @@ void record_time_print(int64_t us, char *out, size_t size)
 	*put_digits(at, (int)fraction, 6, 'Z') = '\0';
 }
 
-/* false: there are not so many. */
+/* Reads exactly `count` digits. false: there are fewer. */
 static bool get_digits(const char *s, int count, int *out)
 {
 	*out = 0;
@@ -571,7 +572,7 @@ static bool get_digits(const char *s, int count, int *out)
 	return true;
 }
 
-/* The fraction behind a dot or comma as microseconds; *s moves behind it. -1: a dot without digits. */
+/* The fraction after a dot or comma as microseconds; *s moves past it. -1: a dot without digits. */
 static int64_t parse_fraction(const char **s)
 {
 	int64_t us = 0, unit = 100000;
@@ -614,7 +615,7 @@ int record_time_parse(const char *text, int64_t *us)
 	struct tm t = { 0 };
 	int zone;
 
-	/* Each looks no further than where the one before it found what it should. */
+	/* Each check reads only what the checks before it have shown to be inside the text. */
 	if (!get_digits(text, 4, &t.tm_year) || text[4] != '-' || !get_digits(text + 5, 2, &t.tm_mon) ||
 	    text[7] != '-' || !get_digits(text + 8, 2, &t.tm_mday) || !text[10] || !strchr("Tt ", text[10]) ||
 	    !get_digits(text + 11, 2, &t.tm_hour) || text[13] != ':' || !get_digits(text + 14, 2, &t.tm_min) ||
