@@ -16,11 +16,16 @@ void lock_link_enter(struct lock_link *k)
 
 static void link_destroy(struct lock_link *k)
 {
+	const struct lock_link_events *events = k->events;
+	void *arg = k->arg;
+
 	lock_pipeline_fini(&k->queue);
 	if (k->ops->free)
 		k->ops->free(k);
 	else
 		free(k);
+	if (events->freed)
+		events->freed(arg);
 }
 
 void lock_link_leave(struct lock_link *k)

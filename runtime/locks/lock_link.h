@@ -42,6 +42,9 @@ struct lock_link_events {
 	/* An attempt failed, or the connection was lost; after all who asked were told. outcome: LOCK_FAILED or
 	 * LOCK_REFUSED. */
 	void (*down)(void *arg, enum lock_outcome outcome, const struct err *why);
+	/* The last call, after lock_link_free: nothing of the link runs any more, so what its library may have called
+	 * with can be freed. */
+	void (*freed)(void *arg);
 };
 
 enum lock_link_state { LOCK_LINK_DOWN, LOCK_LINK_DIALING, LOCK_LINK_GREETING, LOCK_LINK_UP };

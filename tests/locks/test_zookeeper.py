@@ -10,7 +10,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from lock_driver import Driver, record
+from lock_driver import WITHIN, Driver, record
 from pki import Pki
 from processes import wait_for
 from proxy import Proxy
@@ -274,11 +274,46 @@ def together(server):
     same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 
+def closed_inside(server):
+    """The last lock of a session is closed from inside the end of its look, while the answers to watches are still to
+    come (a sanitizer sees whether those find anything)."""
+    proxy = Proxy(server.port)
+    url = f"zookeeper://127.0.0.1:{proxy.port}/closed"
+    d = opened(url)
+
+    def sent():
+        return int(ask(server.port, "srvr").split("Sent: ")[1].split()[0])
+
+    def look():
+        d.read()
+        before = sent()
+        proxy.freeze("down")
+        op = d.start("read", within_ms=WITHIN, close=True)
+        for lock in "bcd":
+            d.open(url + lock, lock)
+            d.do("watch", lock=lock)
+            d.do("close", lock=lock)
+        d.do("watch")
+        wait_for(lambda: sent() >= before + 7)  # the look's three answers, and four watches'
+        proxy.thaw()
+        outcome = d.wait(op)["outcome"]
+        return d.open(url)["ok"] and outcome
+
+    outcomes = {look() for _ in range(5)}  # the pieces in which the answers come differ
+    same(
+        (outcomes, d.end()),
+        ({"absent"}, 0),
+        "closed: the last lock closes at the end of its look, before its watches are answered",
+    )
+    proxy.close()
+
+
 def alone():
     with ZooKeeper() as server:
         at_once(lambda: rights(server), lambda: tokens(server), lambda: cut_reads(server))
         together(server)
         chroot(server)
+        closed_inside(server)
 
 
 def ensemble():

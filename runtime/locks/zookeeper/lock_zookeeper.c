@@ -462,6 +462,20 @@ static void server_on_down(void *arg, enum lock_outcome outcome, const struct er
 	lock_server_notices.down(arg, LOCK_FAILED, why);
 }
 
+/* The library calls all that it has under way when it closes a session. It does that later if it is just calling. */
+static void server_on_freed(void *arg)
+{
+	struct zk_server *s = arg;
+
+	while (s->watches) {
+		struct zk_watch *w = s->watches;
+		s->watches = w->next;
+		free(w);
+	}
+	lock_url_fini(&s->url);
+	free(s);
+}
+
 static bool server_serves(const struct lock_server *s, const void *place)
 {
 	return lock_url_same_servers(&((const struct zk_server *)s)->url, place);
@@ -469,7 +483,9 @@ static bool server_serves(const struct lock_server *s, const void *place)
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	static const struct lock_link_events events = { .up = server_on_up, .down = server_on_down };
+	static const struct lock_link_events events = { .up = server_on_up,
+		                                        .down = server_on_down,
+		                                        .freed = server_on_freed };
 	struct zk_server *s = mem_zero(sizeof *s);
 
 	s->url = *(struct lock_url *)place;
@@ -482,18 +498,9 @@ static void server_spare(void *place)
 	lock_url_fini(place);
 }
 
-static void server_free(struct lock_server *server)
+static void server_free(struct lock_server *s)
 {
-	struct zk_server *s = (struct zk_server *)server;
-
-	lock_link_free(s->base.notices);
-	while (s->watches) {
-		struct zk_watch *w = s->watches;
-		s->watches = w->next;
-		free(w);
-	}
-	lock_url_fini(&s->url);
-	free(s);
+	lock_link_free(s->notices);
 }
 
 static const struct lock_server_ops server_ops = {

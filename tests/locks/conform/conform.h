@@ -8,6 +8,7 @@
  *   {"id":1,"do":"open","lock":"a","url":"..."}    ->
  * {"id":1,"ok":true,"url":"...","token_in_record":true,"can_watch":true}
  *   {"id":2,"do":"read","lock":"a","within_ms":N}  -> {"id":2,"outcome":"ok","version":"..","record":{..},"calls":1,..}
+ *     with "close":true (also a write): the lock is closed from inside the callback that ends the operation
  *   {"id":3,"do":"write","lock":"a","record":{..},"expected":"..","durable":true,"within_ms":N}
  *   {"id":4,"do":"cancel","lock":"a"}              -> the operation's own line, then {"id":4,"calls":1}
  *   {"id":5,"do":"watch","lock":"a"}               -> {"id":5,"watching":true}, later {"notice":"a"}

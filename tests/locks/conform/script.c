@@ -24,8 +24,8 @@ struct held {
 	struct version expected;
 	json_int_t op; /* id of the operation under way */
 	const char *what;
-	int calls; /* of done, for the last operation */
-	bool starting;
+	int calls;             /* of done, for the last operation */
+	bool starting, closes; /* the lock is closed as soon as the operation has ended, from inside done */
 	struct instant started;
 };
 
@@ -78,6 +78,20 @@ static json_t *record_json(const struct record *r)
 	return j;
 }
 
+static void close_lock(struct held *h)
+{
+	struct held **at = &h->script->locks;
+
+	while (*at != h)
+		at = &(*at)->next;
+	*at = h->next;
+	h->closes = false; /* it cancels, which calls done */
+	h->lock->ops->close(h->lock);
+	record_fini(&h->record);
+	free(h->name);
+	free(h);
+}
+
 static void on_done(void *arg, const struct lock_result *r)
 {
 	struct held *h = arg;
@@ -94,6 +108,8 @@ static void on_done(void *arg, const struct lock_result *r)
 		json_object_set_new(line, "err",
 		                    json_pack("{s:i, s:s}", "code", (int)r->err.code, "text", r->err.text));
 	say(line);
+	if (h->closes)
+		close_lock(h);
 }
 
 static void begin(struct held *h, const json_t *command, const char *what)
@@ -102,6 +118,7 @@ static void begin(struct held *h, const json_t *command, const char *what)
 	h->what = what;
 	h->calls = 0;
 	h->starting = true;
+	h->closes = json_is_true(json_object_get(command, "close"));
 	h->started = clock_now();
 }
 
@@ -181,24 +198,9 @@ static void do_open(struct script *s, const json_t *command)
 	              l->ops->token_in_record, "can_watch", l->ops->watch != NULL));
 }
 
-static void close_lock(struct held **at)
-{
-	struct held *h = *at;
-
-	*at = h->next;
-	h->lock->ops->close(h->lock);
-	record_fini(&h->record);
-	free(h->name);
-	free(h);
-}
-
 static void do_close(struct script *s, const json_t *command)
 {
-	struct held *h = find(s, text_of(command, "lock")), **at = &s->locks;
-
-	while (*at != h)
-		at = &(*at)->next;
-	close_lock(at);
+	close_lock(find(s, text_of(command, "lock")));
 	say(json_pack("{s:O}", "id", json_object_get(command, "id")));
 }
 
@@ -257,7 +259,7 @@ int conform_script(void)
 	ev_io_start(s.env.loop, &s.in);
 	ev_run(s.env.loop, 0);
 	while (s.locks)
-		close_lock(&s.locks);
+		close_lock(s.locks);
 	lock_env_fini(&s.env);
 	offload_free(s.env.offload);
 	ev_loop_destroy(s.env.loop);

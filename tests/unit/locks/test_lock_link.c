@@ -192,6 +192,7 @@ struct told {
 	int ups, downs;
 	enum lock_outcome outcome;
 	struct lock_link *free_it; /* from inside `down` */
+	int freed, freed_inside;
 };
 
 static void on_up(void *arg)
@@ -207,9 +208,15 @@ static void on_down(void *arg, enum lock_outcome outcome, const struct err *why)
 	t->downs++;
 	t->outcome = outcome;
 	lock_link_free(t->free_it);
+	t->freed_inside = t->freed;
 }
 
-static const struct lock_link_events events = { .up = on_up, .down = on_down };
+static void on_freed(void *arg)
+{
+	((struct told *)arg)->freed++;
+}
+
+static const struct lock_link_events events = { .up = on_up, .down = on_down, .freed = on_freed };
 
 struct asker {
 	struct lock_call call;
@@ -371,6 +378,7 @@ static void test_lost(struct lock_env *env)
 	peer_hang_up(&p);
 	run_until(env->loop, &freed, 1);
 	ok(closes == 1 && t.downs == 2, "the owner may free the link when he is told that it is down");
+	ok(t.freed_inside == 0 && t.freed == 1, "and is told when nothing of it runs any more");
 	lock_url_fini(&url);
 	peer_fini(&p);
 }
