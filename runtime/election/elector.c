@@ -1,11 +1,12 @@
 #include "election/elector.h"
 
 #include "base/buf.h"
-#include "base/hash.h"
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "election/author.h"
 #include "election/death_watch.h"
 #include "election/history.h"
+#include "election/saves.h"
 #include "loop/timeline.h"
 
 #include <stdarg.h>
@@ -13,60 +14,48 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define QUEUE 8
+#define EVENTS_MAX 8 /* that callbacks may add while one is carried out */
 
 struct elector {
-	struct lock_env *env;
-	const struct proof_self *self;
-	struct lock *lock;
-	struct lease *lease;
-	uint64_t op;              /* the number of the operation under way, or of the last, */
-	enum lease_write writing; /*     and what it was for, if it was a write */
 	const struct elector_callbacks *cb;
 	void *arg;
+	struct lock_env *env;
 	struct timeline *timeline;
-	struct timer timer;
+	struct timer timer; /* for lease_wait */
+	struct author author;
+	struct saves saves;
+	struct lock *lock;
+	struct lease *lease;
+	uint64_t op;                /* the number of the operation under way, or of the last one, */
+	enum lease_write writing;   /*     and what that was for, if it was a write */
+	struct lease_event *events; /* to be carried out, on the stack of the first elector_step; NULL: none is */
+	int event_count;
+	bool closing; /* elector_free was called */
 
-	struct lease_event
-		*queue; /* callbacks may call back in: one step at a time. On the stack of the first; NULL: none */
-	int queued;
-	bool closing;
-
-	struct record seen;     /* last known content of the store */
-	struct record *written; /* what a write under way would make of it; NULL: there is none */
-	struct version version;
-	int64_t token, acquired_us;
-	int64_t top_token;    /* the largest that was seen of others, or led with */
-	char incarnation[37]; /* the process', until a copy of the process writes under it too */
-	bool named;           /* the identity was given: it does not contain the incarnation */
-	char *identity, *address;
-	char *leader;     /* reported last; NULL */
-	char *checkpoint; /* a checkpoint on its way into the record; NULL */
-	uint64_t save;    /*     its number */
-	char *unsaved; /* one that was still on its way when the term ended: the write that lets go may take it along */
-	char *kept;    /* that of our newest record known to have been in the store; NULL */
-	uint64_t kept_writes; /*     the count of its write */
-	uint64_t restored;    /* of the older record of which that was said */
-	bool reclaim, watching;
+	struct record seen;         /* last known content of the store, */
+	struct version version;     /*     and its version */
+	struct record *written;     /* what the write under way makes of it; NULL: none is under way */
+	int64_t token, acquired_us; /* of the term that runs, or ran last */
+	int64_t top_token;          /* the largest one that was seen of others, or led with */
+	char *leader;               /* reported last; NULL: nobody */
 
 	struct death_watches *death_watches;
 	struct death_watch death_watch;
 	uint64_t watched_id; /* the sight of the record whose holder death_watch waits for */
 
-	struct instant end, kill; /* as published */
-	bool term_open;
+	bool term_open; /* lead was called, and until its script has stopped and its lease is not held any more */
+	struct instant end, kill; /* its deadlines, as they were published */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
-	char *trouble; /* last problem logged, so that it is not logged at every try */
+	char *trouble; /* the last one that was logged, and is not over; NULL: there is none */
 	struct instant trouble_at;
-	bool unwritable; /* it was a write's */
-	bool low;        /* it was a token's */
+	bool unwritable; /* a write had it, so a good read does not end it */
+	bool low_token;  /* it is that the store's tokens are too low: only a higher one ends it */
 };
 
-/* ---- saying ---- */
+/* ---- the log ---- */
 
-static struct log_about about(const struct elector *e)
+static struct log_about elector_about(const struct elector *e)
 {
 	return (struct log_about){ .lock = e->lock->url,
 		                   .term = e->term_open ? lease_term(e->lease) : 0,
@@ -77,7 +66,7 @@ __attribute__((format(printf, 4, 5))) static void elector_say(struct elector *e,
                                                               const char *event, const char *fmt, ...)
 {
 	char text[1200];
-	struct log_about a = about(e);
+	struct log_about a = elector_about(e);
 	va_list ap;
 
 	va_start(ap, fmt);
@@ -87,7 +76,7 @@ __attribute__((format(printf, 4, 5))) static void elector_say(struct elector *e,
 	log_event(level, &a, event, "%s", text);
 }
 
-/* The same trouble is said once, and again after a minute: a store that is down must not fill the disk. */
+/* The same trouble is logged once, and again after a minute: a store that is down must not fill the disk. */
 static void elector_say_trouble(struct elector *e, const char *event, const char *text)
 {
 	struct instant now = clock_now();
@@ -113,170 +102,14 @@ static void trouble_over(struct elector *e)
 	elector_say(e, LOG_INFO, "store_back", "the store answers again");
 }
 
-/* That it can be read is no sign that it can be written; a newer version is. */
+/* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. */
 static void trouble_over_if_readable(struct elector *e, const struct version *seen)
 {
-	if (!e->low && (!e->unwritable || strcmp(seen->text, e->version.text) != 0))
+	if (!e->low_token && (!e->unwritable || strcmp(seen->text, e->version.text) != 0))
 		trouble_over(e);
 }
 
-/* ---- records and sights ---- */
-
-/* The same holder in the same term. Records of other clients have no term; they count changes of holder. */
-static uint64_t holder_in_term(const struct record *r)
-{
-	uint64_t h = hash_fnv(HASH_FNV_SEED, r->holder, strlen(r->holder) + 1);
-
-	h = hash_fnv(h, r->incarnation, strlen(r->incarnation) + 1);
-	return h ^ (r->term ? r->term : (uint64_t)r->transitions) * UINT64_C(0x9e3779b97f4a7c15);
-}
-
-static bool ours(const struct elector *e, const struct record *r)
-{
-	return strcmp(r->holder, e->identity) == 0 && strcmp(r->incarnation, e->incarnation) == 0;
-}
-
-/* An earlier incarnation of an identity that lives only once. On this host the process itself is watched
- * (death_watch.h). */
-static bool may_reclaim(const struct elector *e, const struct record *r)
-{
-	return e->reclaim && strcmp(r->holder, e->identity) == 0 && strcmp(r->boot_id, e->self->boot_id) != 0;
-}
-
-static struct lease_sight sight_of(const struct elector *e, const struct record *r)
-{
-	struct lease_sight s = {
-		.kind = SIGHT_HELD,
-		.id = record_sight_id(r),
-		.who = holder_in_term(r),
-		.write = record_write_id(r),
-		.mine = ours(e, r),
-		.duration = r->lease_ms * NSEC_PER_MS,
-		.term = r->term,
-		.count = r->writes,
-	};
-
-	if (!*r->holder)
-		s.kind = r->state == RECORD_LEADING ? SIGHT_EMPTIED : SIGHT_RELEASED;
-	s.reclaim = !s.mine && may_reclaim(e, r);
-	return s;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
-/* The time of the write that replaces this record of ours. client-go takes a record for silent whose times do not
- * change, by whole seconds: a clock that was set back must not make it look so, nor older. So the time goes on from the
- * one in the record, by what has passed since. */
-static int64_t renewal_time(const struct elector *e, const struct record *r)
-{
-	int64_t wall_us = clock_wall_us(),
-		passed_us = elapsed_holder(lease_renewed_at(e->lease), clock_now()) / 1000 + 1;
-
-	if (r->renewed_us == RECORD_TIME_UNKNOWN || r->renewed_us > RECORD_TIME_MAX - passed_us)
-		return wall_us;
-	return larger(wall_us, r->renewed_us + passed_us);
-}
-
-static void fill_settings(struct record *r, const struct lease_times *t)
-{
-	r->lease_ms = t->lease / NSEC_PER_MS;
-	r->renew_ms = t->renew / NSEC_PER_MS;
-	r->retry_ms = t->retry / NSEC_PER_MS;
-}
-
-/* Of a process that was copied nobody can prove the death: its copy has the same boot id, pid and tree file. */
-static void fill_process(const struct elector *e, struct record *r)
-{
-	proof_self_fill(e->self, r);
-	if (strcmp(e->incarnation, e->self->incarnation) == 0)
-		return;
-	snprintf(r->incarnation, sizeof r->incarnation, "%s", e->incarnation);
-	mem_replace(&r->tree, "");
-}
-
-static void fill_holder(struct elector *e, struct record *r)
-{
-	mem_replace(&r->holder, e->identity);
-	mem_replace(&r->address, e->address);
-	fill_process(e, r);
-	r->state = RECORD_LEADING;
-	fill_settings(r, lease_publishes(e->lease));
-	nonce_hex(r->write, sizeof r->write / 2);
-}
-
-static void fill_new_term(struct elector *e, struct record *r)
-{
-	bool changes = strcmp(r->holder, e->identity) != 0;
-
-	if (changes && *r->holder)
-		mem_replace(&r->previous_holder, r->holder);
-	if (strlen(r->previous_holder) > RECORD_PREVIOUS_MAX)
-		mem_replace(&r->previous_holder, "");
-	if (changes && *e->version.text && r->transitions < RECORD_TRANSITIONS_MAX)
-		r->transitions++;
-	r->term = lease_next_term(e->lease);
-	r->acquired_us = clock_wall_us();
-	r->renewed_us = r->acquired_us;
-	r->token = e->lock->ops->token_in_record ? larger(larger(r->token, e->top_token) + 1, clock_wall_us()) : 0;
-	fill_holder(e, r);
-}
-
-static void fill_renewal(struct elector *e, struct record *r)
-{
-	r->term = lease_term(e->lease);
-	r->token = e->token;
-	r->acquired_us = e->acquired_us;
-	if (e->checkpoint)
-		mem_replace(&r->checkpoint, e->checkpoint);
-	r->renewed_us = renewal_time(e, r);
-	fill_holder(e, r);
-}
-
-static void keep_checkpoint(struct elector *e)
-{
-	if (e->seen.writes <= e->kept_writes)
-		return;
-	e->kept_writes = e->seen.writes;
-	if (!e->kept || !e->seen.checkpoint || strcmp(e->kept, e->seen.checkpoint) != 0)
-		mem_replace(&e->kept, e->seen.checkpoint);
-}
-
-/* The store fell back to an older record of ours, and may have lost what it had acknowledged. What others have saved
- * since stands. */
-static bool restore_checkpoint(struct elector *e, struct record *r)
-{
-	bool older =
-		e->kept && r->writes > 0 && r->writes < e->kept_writes && strcmp(r->incarnation, e->incarnation) == 0;
-
-	if (!older || (r->checkpoint && strcmp(r->checkpoint, e->kept) == 0))
-		return false;
-	if (e->restored != r->writes)
-		elector_say(e, LOG_WARN, "checkpoint_restored",
-		            "the store shows our record of %llu writes ago, without the checkpoint that it had "
-		            "acknowledged: the checkpoint is written again",
-		            (unsigned long long)(lease_next_count(e->lease) - 1 - r->writes));
-	e->restored = r->writes;
-	mem_replace(&r->checkpoint, e->kept);
-	return true;
-}
-
-static void fill_release(struct elector *e, struct record *r)
-{
-	if (e->unsaved)
-		mem_replace(&r->checkpoint, e->unsaved);
-	r->token = e->token;
-	r->renewed_us = renewal_time(e, r);
-	mem_replace(&r->previous_holder, e->identity);
-	mem_replace(&r->holder, "");
-	mem_replace(&r->address, "");
-	r->state = RECORD_RELEASED;
-	nonce_hex(r->write, sizeof r->write / 2);
-}
-
-/* ---- operations ---- */
+/* ---- reading and writing the record ---- */
 
 static void elector_step(struct elector *e, struct lease_event ev);
 
@@ -299,7 +132,7 @@ static enum lease_outcome outcome_of(enum lock_outcome o)
 	return OUTCOME_UNKNOWN;
 }
 
-/* Rights, passwords, a store that takes no such record: somebody has to do something. */
+/* Rights, passwords, a store that takes no such record: trying again does not help, somebody has to act. */
 static bool is_refusal(enum lock_outcome o)
 {
 	return o == LOCK_REFUSED || o == LOCK_INVALID;
@@ -312,8 +145,7 @@ static void elector_on_changed(void *arg)
 
 static void watch_if_possible(struct elector *e)
 {
-	e->watching = e->lock->ops->watch && e->lock->ops->watch(e->lock, elector_on_changed, e);
-	lease_watching(e->lease, e->watching);
+	lease_watching(e->lease, e->lock->ops->watch && e->lock->ops->watch(e->lock, elector_on_changed, e));
 }
 
 static void elector_on_dead(void *arg)
@@ -326,14 +158,15 @@ static void elector_on_dead(void *arg)
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = e->watched_id });
 }
 
-/* After the step: a death that is known already is reported at once, and must find the sight it is about. */
+/* Call after the step that took the sight. A death that is known already is reported at once, and the lease machine
+ * must know the sight that it is about. */
 static void watch_holder(struct elector *e)
 {
-	bool other = *e->seen.holder && !ours(e, &e->seen);
+	bool other = *e->seen.holder && !author_holds(&e->author, &e->seen);
 
 	if (!e->death_watches)
 		return;
-	if (!other || !proof_possible(e->self, &e->seen)) {
+	if (!other || !proof_possible(e->author.self, &e->seen)) {
 		death_watch_forget(e->death_watches, &e->death_watch);
 		return;
 	}
@@ -346,10 +179,10 @@ static void see_token(struct elector *e, int64_t token)
 	if (token <= e->top_token)
 		return;
 	e->top_token = token;
-	e->low = false;
+	e->low_token = false;
 }
 
-/* Whether the term that begins with this token would have to be led with one that receivers refuse. */
+/* Whether a term would begin with a token that receivers refuse, since they have seen a larger one. */
 static bool token_is_low(const struct elector *e)
 {
 	return !e->term_open && e->token <= e->top_token;
@@ -372,10 +205,10 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 	e->version = r->version;
 	if (r->outcome == LOCK_OK) {
 		record_copy(&e->seen, r->record);
-		*s = sight_of(e, &e->seen);
+		*s = author_sight(&e->author, &e->seen);
 		remember_token(e, r, s);
 		if (s->mine)
-			keep_checkpoint(e);
+			saves_seen(&e->saves, &e->seen);
 		return;
 	}
 	record_clear(&e->seen);
@@ -398,7 +231,7 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 		remember_read(e, r, &ev.sight);
 	else
 		elector_say_trouble(e, "read_failed", r->err.text);
-	watch_if_possible(e); /* it may be refused by now, or possible again */
+	watch_if_possible(e); /* the store may refuse it by now, or offer it again */
 	elector_step(e, ev);
 	if (ev.outcome == OUTCOME_OK)
 		watch_holder(e);
@@ -408,7 +241,7 @@ static void say_low_token(struct elector *e)
 {
 	char text[400];
 
-	if (e->low) /* the store's number grows with each try, so that the text would be another each time */
+	if (e->low_token) /* the text is another at each try, since the store's number grows: it is logged once */
 		return;
 	snprintf(
 		text, sizeof text,
@@ -416,7 +249,7 @@ static void say_low_token(struct elector *e)
 		"or began anew. It leads when the store counts higher. If no receiver compares tokens, restart it: a new process has seen none",
 		(long long)e->token, (long long)e->top_token);
 	elector_say_trouble(e, "token_low", text);
-	e->low = true;
+	e->low_token = true;
 }
 
 static void written_ok(struct elector *e, const struct lock_result *r, struct lease_sight *s)
@@ -425,20 +258,20 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 
 	e->version = r->version;
 	record_take(&e->seen, e->written);
-	*s = sight_of(e, &e->seen);
+	*s = author_sight(&e->author, &e->seen);
 	if (what == LEASE_ACQUIRE || what == LEASE_NEXT_TERM) {
 		e->token = r->token ? r->token : e->seen.token;
 		s->low_token = token_is_low(e);
-		e->low = e->low && s->low_token;
+		e->low_token = e->low_token && s->low_token;
 	}
 	if (s->mine)
-		keep_checkpoint(e);
+		saves_seen(&e->saves, &e->seen);
 	e->renewals_ok += what == LEASE_RENEW;
 	if (what == LEASE_RENEW && e->cb->renewed)
 		e->cb->renewed(e->arg, elapsed_holder(r->sent_at, clock_now()));
 	if (s->low_token)
 		say_low_token(e);
-	else if (!e->low)
+	else if (!e->low_token)
 		trouble_over(e);
 }
 
@@ -497,8 +330,8 @@ static void elector_publish(struct elector *e)
 	e->cb->deadline(e->arg, end, kill);
 }
 
-/* Before the write is sent, since it may bring the deadline nearer. The lease machine decides nothing else by it, so it
- * is told at once, also inside a step. */
+/* Called before the write is sent, since that may bring the deadline nearer. The lease machine decides nothing else by
+ * this event, so it gets it at once, also inside a step. */
 static void tell_sent(struct elector *e, uint64_t write)
 {
 	struct lease_event ev = { .kind = LEASE_EV_SENT, .write = write, .sent_at = clock_now() };
@@ -508,43 +341,54 @@ static void tell_sent(struct elector *e, uint64_t write)
 		elector_publish(e);
 }
 
+/* true: the checkpoint is one that the store has lost. */
+static bool put_checkpoint(struct elector *e, struct record *r, enum lease_write what)
+{
+	enum saves_restored restored = saves_restore(&e->saves, r, e->author.incarnation);
+
+	if (restored == SAVES_RESTORED)
+		elector_say(e, LOG_WARN, "checkpoint_restored",
+		            "the store shows our record of %llu writes ago, without the checkpoint that it had "
+		            "acknowledged: the checkpoint is written again",
+		            (unsigned long long)(lease_next_count(e->lease) - 1 - r->writes));
+	saves_put(&e->saves, r, what);
+	return restored != SAVES_KEPT;
+}
+
 static void start_write(struct elector *e, const struct lease_actions *a)
 {
+	bool begins = a->write == LEASE_ACQUIRE || a->write == LEASE_NEXT_TERM;
+	struct author_write w = {
+		.what = a->write,
+		.times = lease_publishes(e->lease),
+		.exists = *e->version.text,
+		.makes_token = e->lock->ops->token_in_record,
+		.token = begins ? e->top_token : e->token,
+		.term = begins ? lease_next_term(e->lease) : lease_term(e->lease),
+		.acquired_us = e->acquired_us,
+		.wall_us = clock_wall_us(),
+		.since_renewal = elapsed_holder(lease_renewed_at(e->lease), clock_now()),
+	};
 	struct record *r = e->written = mem_zero(sizeof *e->written);
 
 	e->writing = a->write;
 	record_init(r);
 	record_copy(r, &e->seen);
-	bool durable = restore_checkpoint(e, r) || a->write != LEASE_RENEW || a->saves;
-	e->lock->token_floor = e->top_token;
+	bool durable = put_checkpoint(e, r, a->write) || a->write != LEASE_RENEW || a->saves;
+	author_write(&e->author, r, &w);
 	r->writes = lease_next_count(e->lease);
-	switch (a->write) {
-	case LEASE_ACQUIRE: /* another may have led meanwhile: what it saved stands */
-		mem_replace(&e->unsaved, NULL);
-		fill_new_term(e, r);
-		break;
-	case LEASE_NEXT_TERM:
-		if (e->unsaved)
-			mem_replace(&r->checkpoint, e->unsaved);
-		fill_new_term(e, r);
-		break;
-	case LEASE_RENEW:
-		fill_renewal(e, r);
-		break;
-	case LEASE_RELEASE:
-		fill_release(e, r);
-		break;
-	}
+	nonce_hex(r->write, sizeof r->write / 2);
+	e->lock->token_floor = e->top_token;
 	tell_sent(e, record_write_id(r));
 	e->lock->ops->write(e->lock, r, &e->version, durable, a->by, elector_on_written, e);
 }
 
-/* ---- actions ---- */
+/* ---- carrying out what the lease machine asks for ---- */
 
 static void announce(struct elector *e, bool leads)
 {
 	if (e->lock->ops->announce)
-		e->lock->ops->announce(e->lock, e->identity, leads);
+		e->lock->ops->announce(e->lock, e->author.identity, leads);
 }
 
 static void open_term(struct elector *e)
@@ -552,8 +396,8 @@ static void open_term(struct elector *e)
 	struct elector_term t = {
 		.term = lease_term(e->lease),
 		.token = e->token,
-		.identity = e->identity,
-		.address = e->address,
+		.identity = e->author.identity,
+		.address = e->author.address,
 		.lock = e->lock->url,
 		.end = lease_end(e->lease),
 		.kill = lease_kill(e->lease),
@@ -565,7 +409,7 @@ static void open_term(struct elector *e)
 	e->kill = t.kill;
 	e->acquired_us = e->seen.acquired_us;
 	e->transitions++;
-	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->identity,
+	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->author.identity,
 	            (double)elapsed_holder(lease_renewed_at(e->lease), clock_now()) / NSEC_PER_SEC);
 	announce(e, true);
 	e->cb->lead(e->arg, &t);
@@ -600,15 +444,15 @@ static void stop_term(struct elector *e, const struct lease_actions *a)
 static void report_leader(struct elector *e, bool self)
 {
 	const struct record *r = &e->seen;
-	const char *identity = self ? e->identity : r->holder;
+	const char *identity = self ? e->author.identity : r->holder;
 	char *previous = mem_dup(e->leader ? e->leader : r->previous_holder);
 	struct elector_leader l = {
 		.identity = identity,
-		.address = self ? e->address : r->address,
+		.address = self ? e->author.address : r->address,
 		.token = self ? e->token : r->token,
 		.term = r->term,
 		.self = self,
-		.above = !self && proof_above(e->self, r),
+		.above = !self && proof_above(e->author.self, r),
 		.previous = previous,
 	};
 
@@ -639,46 +483,29 @@ static void report_no_leader(struct elector *e)
 
 static void answer_saves(struct elector *e, uint64_t save, bool good)
 {
-	if (save >= e->save) {
-		mem_replace(&e->unsaved, good ? NULL : e->checkpoint);
-		mem_replace(&e->checkpoint, NULL);
-	}
+	saves_answer(&e->saves, save, good);
 	if (e->cb->saved)
 		e->cb->saved(e->arg, save, good);
 }
 
-static char *default_identity(const char *incarnation)
-{
-	char host[256] = "localhost";
-
-	gethostname(host, sizeof host - 1);
-	return mem_printf("%s_%s", host, incarnation);
-}
-
-/* The record is a copy's of this process. It and this one are two from now on. */
-static void be_another(struct elector *e)
+static void become_another(struct elector *e)
 {
 	elector_say(
 		e, LOG_ERROR, "copied",
 		"%s leads by writes that this process did not make: its machine was cloned while it ran. This copy takes "
 		"another incarnation, and nobody's death is proved by its processes any more",
-		e->identity);
-	proof_self_withdraw(e->self);
-	nonce_uuid(e->incarnation);
-	if (e->named)
-		return;
-	free(e->identity);
-	e->identity = default_identity(e->incarnation);
+		e->author.identity);
+	author_become_another(&e->author);
 }
 
 static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 {
 	if (a->set & LEASE_DO_TWIN)
-		be_another(e);
+		become_another(e);
 	if (a->set & LEASE_DO_SAVED)
 		answer_saves(e, a->saved, true);
 	if (a->set & LEASE_DO_UNSAVED)
-		answer_saves(e, e->save, false);
+		answer_saves(e, e->saves.number, false);
 	if (a->set & LEASE_DO_STOP)
 		stop_term(e, a);
 	if (a->set & LEASE_DO_START)
@@ -712,25 +539,26 @@ static void elector_arm(struct elector *e)
 		timer_start(e->timeline, &e->timer, (double)wait / NSEC_PER_SEC);
 }
 
+/* Callbacks may call back in. What they ask for waits until the event at hand has been carried out. */
 static void elector_step(struct elector *e, struct lease_event ev)
 {
-	struct lease_event queue[QUEUE];
-	bool inside = e->queue != NULL;
+	struct lease_event events[EVENTS_MAX];
+	bool inside = e->events != NULL;
 
 	if (!inside)
-		e->queue = queue;
-	if (e->queued == QUEUE)
-		abort(); /* a callback that calls in eight times per step has a loop in it */
-	e->queue[e->queued++] = ev;
+		e->events = events;
+	if (e->event_count == EVENTS_MAX)
+		abort(); /* a callback that calls in so often for one event does so for ever */
+	e->events[e->event_count++] = ev;
 	if (inside)
 		return;
-	while (e->queued > 0) {
-		struct lease_event next = e->queue[0];
-		memmove(e->queue, e->queue + 1, sizeof *e->queue * (size_t)--e->queued);
+	while (e->event_count > 0) {
+		struct lease_event next = e->events[0];
+		memmove(e->events, e->events + 1, sizeof *e->events * (size_t)--e->event_count);
 		struct lease_actions a = lease_step(e->lease, &next, clock_now());
 		elector_carry_out(e, &a);
 	}
-	e->queue = NULL;
+	e->events = NULL;
 	if (!e->closing)
 		elector_arm(e);
 }
@@ -742,7 +570,7 @@ static void elector_on_timer(struct timer *timer)
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_TICK });
 }
 
-/* ---- the outside ---- */
+/* ---- what the elector's user calls ---- */
 
 static void *make_timeline(struct lock_env *env, struct err *err)
 {
@@ -759,7 +587,7 @@ static void drop_timeline(void *timeline)
 	free(timeline);
 }
 
-/* By the loop's clock, unless the env has another: one for all of its electors. */
+/* The env's if it has one (a simulated one); else one of real time that all electors of the env share. */
 static struct timeline *timeline_of(struct lock_env *env)
 {
 	static const char key;
@@ -767,7 +595,7 @@ static struct timeline *timeline_of(struct lock_env *env)
 	return env->timeline ? env->timeline : lock_env_share(env, &key, make_timeline, drop_timeline, NULL);
 }
 
-/* A record is JSON: what cannot be in it would not be recognised as ours when it is read again. */
+/* A record is JSON. What JSON cannot hold would be read back as something else, and not be recognised as ours. */
 static int check_text(const char *what, const char *text, struct err *err)
 {
 	struct buf shown = { 0 };
@@ -793,17 +621,12 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	struct elector *e = mem_zero(sizeof *e);
 	e->env = c->env;
 	e->timeline = timeline_of(c->env);
-	e->self = c->self;
 	e->death_watches = c->death_watches;
 	e->death_watch = (struct death_watch){ .dead = elector_on_dead, .arg = e };
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
-	e->named = c->identity && *c->identity;
-	snprintf(e->incarnation, sizeof e->incarnation, "%s", c->self->incarnation);
-	e->identity = e->named ? mem_dup(c->identity) : default_identity(e->incarnation);
-	e->address = mem_dup(c->address ? c->address : "");
-	e->reclaim = c->reclaim;
+	author_init(&e->author, c->self, c->identity, c->address, c->reclaim);
 	record_init(&e->seen);
 	uint32_t seed = c->seed;
 	if (!seed)
@@ -824,7 +647,7 @@ void elector_campaign(struct elector *e)
 void elector_answer(struct elector *e, bool yes, const char *address)
 {
 	if (address && *address)
-		mem_replace(&e->address, address);
+		mem_replace(&e->author.address, address);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
 }
 
@@ -864,8 +687,7 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 {
 	if (record_checkpoint_check(json, err) < 0)
 		return -1;
-	mem_replace(&e->checkpoint, json);
-	e->save = save;
+	saves_add(&e->saves, save, json);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
 	return 0;
 }
@@ -894,8 +716,8 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.token = leading ? e->token : e->seen.token,
 		.remaining = leading ? instant_until(lease_end(e->lease), now) : 0,
 		.since_renewal = term ? elapsed_holder(lease_renewed_at(e->lease), now) : -1,
-		.identity = e->identity,
-		.address = e->address,
+		.identity = e->author.identity,
+		.address = e->author.address,
 		.lock = e->lock->url,
 		.leader = e->leader ? e->leader : "",
 		.renewals_ok = e->renewals_ok,
@@ -924,11 +746,8 @@ void elector_free(struct elector *e)
 	history_forget(history_of(e->env), e);
 	free(e->lease);
 	free(e->trouble);
-	free(e->checkpoint);
-	free(e->unsaved);
-	free(e->kept);
+	saves_fini(&e->saves);
+	author_fini(&e->author);
 	free(e->leader);
-	free(e->identity);
-	free(e->address);
 	free(e);
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Proves that the tests of the two pure state machines can fail: breaks one rule at a time, of the lease (then the
-simulator looks for the seed that notices) or of a term's supervision (then its unit test is to notice). Words choose
-mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there
-exactly once."""
+"""Proves that the tests of what decides without I/O can fail: breaks one rule at a time, of the lease (then the
+simulator looks for the seed that notices), or of a term's supervision or an elector's records (then their unit tests
+are to notice). Words choose mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one
+whose text is not there exactly once."""
 
 import os
 import shlex
@@ -21,12 +21,30 @@ SIMULATOR = [
     "tests/sim/sim.c",
     "tests/sim/main.c",
 ]
-UNIT_TEST = [
-    "runtime/runner/term_hooks.c",
-    "runtime/lease/lease.c",
-    "runtime/base/clock.c",
-    "runtime/base/err.c",
-    "tests/unit/runner/test_term_hooks.c",
+UNIT_TESTS = [
+    [
+        "runtime/runner/term_hooks.c",
+        "runtime/lease/lease.c",
+        "runtime/base/clock.c",
+        "runtime/base/err.c",
+        "tests/unit/runner/test_term_hooks.c",
+    ],
+    ["runtime/election/saves.c", "runtime/base/mem.c", "tests/unit/election/test_saves.c"],
+    [
+        "runtime/election/author.c",
+        "runtime/election/death_proof.c",
+        "runtime/lease/reading.c",
+        "runtime/lease/record.c",
+        "runtime/base/buf.c",
+        "runtime/base/clock.c",
+        "runtime/base/err.c",
+        "runtime/base/log.c",
+        "runtime/base/mem.c",
+        "runtime/base/nonce.c",
+        "runtime/base/proc.c",
+        "runtime/base/proc_tree.c",
+        "tests/unit/election/test_author.c",
+    ],
 ]
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
@@ -49,7 +67,7 @@ def mutants():
 
 def program_of(name):
     """The sources of the program that tests this file, and the file's path."""
-    for sources in (SIMULATOR, UNIT_TEST):
+    for sources in (SIMULATOR, *UNIT_TESTS):
         for path in sources:
             if os.path.basename(path) == name:
                 return sources, path
@@ -63,13 +81,16 @@ def build(directory, sources, broken, text):
     program = os.path.join(directory, "program")
     includes = ["-I" + os.path.join(ROOT, d) for d in ("tests/sim", "tests/lib", "runtime")]
     paths = [changed if path == broken else os.path.join(ROOT, path) for path in sources]
-    subprocess.run(CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w"] + includes + ["-o", program] + paths, check=True)
+    subprocess.run(
+        CC + ["-std=gnu11", "-D_GNU_SOURCE", "-O2", "-w"] + includes + ["-o", program] + paths + ["-ljansson"],
+        check=True,
+    )
     return program
 
 
 def found_by(sources, program):
     """What notices the mutant that this program has; None: it survives."""
-    if sources is UNIT_TEST:
+    if sources is not SIMULATOR:
         out = subprocess.run([program], capture_output=True, text=True)
         found = [line for line in out.stdout.split("\n") if line.startswith("not ok ")]
         return found[0].split(" - ", 1)[1] if found else "a crash" if out.returncode < 0 else None

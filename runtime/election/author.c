@@ -1,0 +1,160 @@
+#include "election/author.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/nonce.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char *author_default_identity(const struct author *a)
+{
+	char host[256] = "localhost";
+
+	gethostname(host, sizeof host - 1);
+	return mem_printf("%s_%s", host, a->incarnation);
+}
+
+void author_init(struct author *a, const struct proof_self *self, const char *identity, const char *address,
+                 bool reclaims)
+{
+	*a = (struct author){ .self = self, .named = identity && *identity, .reclaims = reclaims };
+	snprintf(a->incarnation, sizeof a->incarnation, "%s", self->incarnation);
+	a->identity = a->named ? mem_dup(identity) : author_default_identity(a);
+	a->address = mem_dup(address ? address : "");
+}
+
+void author_fini(struct author *a)
+{
+	free(a->identity);
+	free(a->address);
+}
+
+void author_become_another(struct author *a)
+{
+	proof_self_withdraw(a->self);
+	nonce_uuid(a->incarnation);
+	if (a->named)
+		return;
+	free(a->identity);
+	a->identity = author_default_identity(a);
+}
+
+/* ---- what a record shows ---- */
+
+bool author_holds(const struct author *a, const struct record *r)
+{
+	return strcmp(r->holder, a->identity) == 0 && strcmp(r->incarnation, a->incarnation) == 0;
+}
+
+/* On this boot of this machine the earlier process itself is watched (death_watch.h). */
+static bool author_reclaims(const struct author *a, const struct record *r)
+{
+	return a->reclaims && strcmp(r->holder, a->identity) == 0 && strcmp(r->boot_id, a->self->boot_id) != 0;
+}
+
+/* Equal for the same holder in the same term. Records of other clients have no term; they count changes of holder. */
+static uint64_t holder_in_term(const struct record *r)
+{
+	uint64_t h = hash_fnv(HASH_FNV_SEED, r->holder, strlen(r->holder) + 1);
+
+	h = hash_fnv(h, r->incarnation, strlen(r->incarnation) + 1);
+	return h ^ (r->term ? r->term : (uint64_t)r->transitions) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+struct lease_sight author_sight(const struct author *a, const struct record *r)
+{
+	struct lease_sight s = {
+		.kind = SIGHT_HELD,
+		.id = record_sight_id(r),
+		.who = holder_in_term(r),
+		.write = record_write_id(r),
+		.mine = author_holds(a, r),
+		.duration = r->lease_ms * NSEC_PER_MS,
+		.term = r->term,
+		.count = r->writes,
+	};
+
+	if (!*r->holder)
+		s.kind = r->state == RECORD_LEADING ? SIGHT_EMPTIED : SIGHT_RELEASED;
+	s.reclaim = !s.mine && author_reclaims(a, r);
+	return s;
+}
+
+/* ---- what is written ---- */
+
+static int64_t larger(int64_t a, int64_t b)
+{
+	return a > b ? a : b;
+}
+
+static void author_sign(const struct author *a, struct record *r, const struct author_write *w)
+{
+	mem_replace(&r->holder, a->identity);
+	mem_replace(&r->address, a->address);
+	proof_self_fill(a->self, r);
+	if (strcmp(a->incarnation, a->self->incarnation) != 0) {
+		/* A copy of this process has the same boot id, pid and tree file, so the death of neither can be
+		 * proved. */
+		snprintf(r->incarnation, sizeof r->incarnation, "%s", a->incarnation);
+		mem_replace(&r->tree, "");
+	}
+	r->state = RECORD_LEADING;
+	r->term = w->term;
+	r->lease_ms = w->times->lease / NSEC_PER_MS;
+	r->renew_ms = w->times->renew / NSEC_PER_MS;
+	r->retry_ms = w->times->retry / NSEC_PER_MS;
+}
+
+static void author_write_term(const struct author *a, struct record *r, const struct author_write *w)
+{
+	bool changes = strcmp(r->holder, a->identity) != 0;
+
+	if (changes && *r->holder)
+		mem_replace(&r->previous_holder, r->holder);
+	if (strlen(r->previous_holder) > RECORD_PREVIOUS_MAX)
+		mem_replace(&r->previous_holder, "");
+	if (changes && w->exists && r->transitions < RECORD_TRANSITIONS_MAX)
+		r->transitions++;
+	r->acquired_us = r->renewed_us = w->wall_us;
+	r->token = w->makes_token ? larger(larger(r->token, w->token) + 1, w->wall_us) : 0;
+	author_sign(a, r, w);
+}
+
+/* The time of the write that replaces this record of ours. client-go counts times in whole seconds, and takes a record
+ * for silent while they do not change. A clock that was set back must not let the time stand still, nor go back. So it
+ * goes on from the one in the record, by what has passed since. */
+static int64_t renewal_time(const struct record *r, const struct author_write *w)
+{
+	int64_t passed_us = w->since_renewal / 1000 + 1;
+
+	if (r->renewed_us == RECORD_TIME_UNKNOWN || r->renewed_us > RECORD_TIME_MAX - passed_us)
+		return w->wall_us;
+	return larger(w->wall_us, r->renewed_us + passed_us);
+}
+
+static void author_write_release(const struct author *a, struct record *r)
+{
+	mem_replace(&r->previous_holder, a->identity);
+	mem_replace(&r->holder, "");
+	mem_replace(&r->address, "");
+	r->state = RECORD_RELEASED;
+}
+
+void author_write(const struct author *a, struct record *r, const struct author_write *w)
+{
+	if (w->what == LEASE_ACQUIRE || w->what == LEASE_NEXT_TERM) {
+		author_write_term(a, r, w);
+		return;
+	}
+	r->token = w->token;
+	r->renewed_us = renewal_time(r, w);
+	if (w->what == LEASE_RELEASE) {
+		author_write_release(a, r);
+		return;
+	}
+	r->acquired_us = w->acquired_us;
+	author_sign(a, r, w);
+}

@@ -1,0 +1,49 @@
+/* This process as the author of an election's records: which records are its own, what each shows the lease, and what
+ * it writes. Not when it writes, nor who leads: lease.h decides that. The checkpoint is not its business (saves.h).
+ * No I/O, and no clock: times are passed in. Used by the elector. */
+#ifndef LUNARCH_AUTHOR_H
+#define LUNARCH_AUTHOR_H
+
+#include "election/death_proof.h"
+#include "lease/lease.h"
+#include "lease/record.h"
+
+struct author { /* fields are read by the elector, and changed by author_ functions and elector_answer (address) */
+	const struct proof_self *self; /* borrowed */
+	char *identity, *address;
+	char incarnation[37]; /* the process', until a copy of the process is found to write under it, too */
+	bool named;           /* the identity was given, so it does not contain the incarnation */
+	bool reclaims;        /* the identity lives only once: an earlier incarnation that holds the lease is dead */
+};
+
+/* identity NULL or "": HOSTNAME_INCARNATION. address NULL: "". */
+void author_init(struct author *a, const struct proof_self *self, const char *identity, const char *address,
+                 bool reclaims);
+void author_fini(struct author *a);
+
+/* Whether this incarnation holds the lease by this record. */
+bool author_holds(const struct author *a, const struct record *r);
+
+/* What the record shows, but for low_token, which depends on more than one record. */
+struct lease_sight author_sight(const struct author *a, const struct record *r);
+
+/* A new incarnation, and a new identity unless it was given: another process has the old ones. Nobody's death is proved
+ * by the old evidence any more, which the copy shares. */
+void author_become_another(struct author *a);
+
+struct author_write {
+	enum lease_write what;
+	const struct lease_times *times; /* to be published; not used by RELEASE */
+	bool exists;                     /* the store has a record, which this write replaces */
+	bool makes_token;                /* ACQUIRE, NEXT_TERM: the token is made here; else the store makes it */
+	int64_t token; /* RENEW, RELEASE: the term's. ACQUIRE, NEXT_TERM: the largest that this process has seen */
+	uint64_t term; /* not used by RELEASE */
+	int64_t acquired_us; /* RENEW: when the term was acquired */
+	int64_t wall_us;     /* now, by the wall clock */
+	nsec since_renewal;  /* RENEW, RELEASE: since the write on which the term rests was sent */
+};
+
+/* r: the record as it was last seen; becomes what is written, but for checkpoint, write and writes. */
+void author_write(const struct author *a, struct record *r, const struct author_write *w);
+
+#endif
