@@ -1,6 +1,7 @@
 #include "commands/commands.h"
 
 #include "runner/run.h"
+#include "runner/run_control.h"
 
 static int choose_script(struct run *r)
 {
@@ -28,6 +29,6 @@ int cmd_run(int argc, char **argv)
 	status = choose_script(&r);
 	if (status >= 0)
 		return status;
-	status = run_script(&r, &err);
+	status = run_script(&r, &run_control_ops, &err);
 	return status >= 0 ? status : command_fail(COMMAND_RUN, EXIT_FAILED_SCRIPT, "%s", err.text);
 }

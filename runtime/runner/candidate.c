@@ -1,13 +1,10 @@
-#include "runner/run.h"
+#include "runner/candidate.h"
 
 #include "base/mem.h"
+#include "runner/run.h"
+#include "runner/worker_set.h"
 
 #include <stdlib.h>
-
-const char *candidate_name(const struct candidate *p)
-{
-	return p->settings.name;
-}
 
 /* ---- what its term's supervision calls ---- */
 

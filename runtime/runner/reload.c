@@ -1,7 +1,10 @@
-#include "runner/run.h"
+#include "runner/reload.h"
 
 #include "base/log.h"
+#include "runner/candidate.h"
+#include "runner/run.h"
 #include "runner/sd_notify.h"
+#include "runner/worker_set.h"
 
 #include <string.h>
 

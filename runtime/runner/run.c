@@ -2,8 +2,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "runner/candidate.h"
 #include "runner/exit_status.h"
+#include "runner/reload.h"
 #include "runner/sd_notify.h"
+#include "runner/worker_set.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -351,11 +354,11 @@ void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started)
 		ev_break(r->program.loop, EVBREAK_ALL);
 }
 
-int run_script(struct run *r, struct err *err)
+int run_script(struct run *r, const struct program_ops *ops, struct err *err)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, 0 };
 
-	if (program_init(&r->program, &r->options, signals, &run_control_ops, r, err) < 0)
+	if (program_init(&r->program, &r->options, signals, ops, r, err) < 0)
 		return -1;
 	ev_timer_init(&r->quit_timer, run_on_quit_timer, 0., QUIT_TIMEOUT_S);
 	r->quit_timer.data = r;

@@ -1,4 +1,8 @@
+#include "runner/run_control.h"
+
+#include "runner/candidate.h"
 #include "runner/exit_status.h"
+#include "runner/reload.h"
 #include "runner/run.h"
 
 #include <signal.h>
@@ -12,7 +16,7 @@
 static void run_resign(struct run *r, nsec sit_out, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
 			candidate_resign(r->candidates[i], sit_out);
 }
 
@@ -46,11 +50,11 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 
 	buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		if (*name && strcmp(candidate_name(r->candidates[i]), name) != 0)
+		if (*name && strcmp(r->candidates[i]->settings.name, name) != 0)
 			continue;
 		buf_adds(reply, comma);
 		elector_status(r->candidates[i]->elector, &st);
-		control_add_election(reply, candidate_name(r->candidates[i]), &st);
+		control_add_election(reply, r->candidates[i]->settings.name, &st);
 		comma = ",";
 	}
 	buf_adds(reply, "]}");
@@ -63,7 +67,7 @@ static void reply_leading(struct run *r, const char *name, struct buf *reply)
 
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
 		elector_status(r->candidates[i]->elector, &st);
-		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
 			all = all && st.leading;
 	}
 	buf_printf(reply, "{\"ok\":true,\"leading\":%s}", all ? "true" : "false");
@@ -74,7 +78,7 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 	struct buf text = { 0 };
 
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
 			elector_why(r->candidates[i]->elector, &text);
 	buf_adds(reply, "{\"ok\":true,\"text\":");
 	buf_json(reply, text.data ? text.data : "");
@@ -85,14 +89,14 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 static void run_pause(struct run *r, const char *name, bool pause)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!*name || strcmp(candidate_name(r->candidates[i]), name) == 0)
+		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
 			candidate_pause(r->candidates[i], pause);
 }
 
 static bool run_has_election(const struct run *r, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (strcmp(candidate_name(r->candidates[i]), name) == 0)
+		if (strcmp(r->candidates[i]->settings.name, name) == 0)
 			return true;
 	return !*name;
 }
@@ -137,7 +141,7 @@ static void run_list_elections(void *arg, void (*each)(void *each_arg, const str
 		const struct candidate *p = r->candidates[i];
 		struct elector_status st;
 		elector_status(p->elector, &st);
-		each(each_arg, &(struct admin_election){ .name = candidate_name(p),
+		each(each_arg, &(struct admin_election){ .name = p->settings.name,
 		                                         .status = &st,
 		                                         .lease = p->times.lease,
 		                                         .hook_errors = p->term.hooks.hook_errors,

@@ -1,7 +1,9 @@
-#include "runner/run.h"
+#include "runner/worker_set.h"
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "runner/candidate.h"
+#include "runner/run.h"
 
 #include <stdio.h>
 #include <stdlib.h>

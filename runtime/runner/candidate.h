@@ -1,0 +1,53 @@
+/* One election of a script that runs: its settings, its elector, and the supervision of its term, which it connects
+ * with the worker that runs its hooks. Not who leads (elector.h), not what follows for the hooks (term_hooks.h). Used
+ * by run.c, reload.c, run_control.c and worker_set.c; it reports to run.h. */
+#ifndef LUNARCH_CANDIDATE_H
+#define LUNARCH_CANDIDATE_H
+
+#include "election/elector.h"
+#include "runner/election_settings.h"
+#include "runner/term_supervision.h"
+
+#include <ev.h>
+
+struct run;
+struct worker_set;
+
+struct candidate { /* read by its users; worker_set is theirs */
+	struct run *run;
+	struct worker_set *worker_set; /* whose worker runs its hooks */
+	struct election_settings settings;
+	uint32_t index; /* in the script's list; its slot of the page, too */
+	struct lease_times times;
+	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
+	struct elector *elector;
+	struct term_supervision term;
+	ev_timer timer;                  /* the supervision's */
+	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
+};
+
+/* settings_taken: its strings are the candidate's from now on. */
+struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t index,
+                                const struct election_settings *settings_taken);
+void candidate_free(struct candidate *p); /* NULL: does nothing */
+
+/* Makes the elector, which does not campaign yet. several: the script has more elections. fallback: the lock's name if
+ * nobody gives one. -1 with *err. */
+int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err);
+
+/* What its worker says, and what happens to the worker. */
+void candidate_message(struct candidate *p, enum wire_type type, struct wire *w); /* w: at its slot */
+void candidate_worker_ready(struct candidate *p);             /* campaigns, or runs an on_stopped that is owed */
+void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
+void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */
+
+/* Orders. */
+void candidate_resign(struct candidate *p, nsec sit_out);          /* NSEC_NEVER: for one lease */
+void candidate_pause(struct candidate *p, bool pause);             /* by an operator */
+void candidate_end(struct candidate *p, enum lease_reason reason); /* for good: run_candidate_finished follows */
+void candidate_kill(struct candidate *p);                          /* the same, without waiting for the script */
+
+/* New settings. A term that runs ends, the lease is kept, and the next term begins with them. */
+void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t);
+
+#endif
