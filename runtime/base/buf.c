@@ -98,7 +98,7 @@ bool buf_is_utf8(const char *s)
 	return true;
 }
 
-/* Bytes from here on that stand for themselves. */
+/* How many bytes from here on need no escape. */
 static size_t plain_len(const unsigned char *s)
 {
 	size_t n = 0;

@@ -12,23 +12,26 @@ struct buf {
 	size_t len, cap;
 };
 
-void buf_fini(struct buf *b); /* frees; leaves an empty buffer */
+void buf_fini(struct buf *b); /* frees the bytes; leaves an empty buffer */
 void buf_add(struct buf *b, const void *bytes, size_t len);
 void buf_adds(struct buf *b, const char *s);
-char *buf_more(struct buf *b,
-               size_t len); /* room for len bytes that the caller writes at once; valid until the next call */
+
+/* Adds len bytes, which the caller must write. The pointer is valid until the next call. */
+char *buf_more(struct buf *b, size_t len);
+
 void buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void buf_drop(struct buf *b, size_t len); /* removes len bytes from the front */
 
-/* s as a JSON string with its quotes. Control characters and invalid UTF-8 are escaped, so the result is always valid.
+/* Adds s as a JSON string with its quotes. Control characters and invalid UTF-8 are escaped, so the result is always
+ * valid.
  */
 void buf_json(struct buf *b, const char *s);
 
 /* Whether buf_json would keep s as it is. */
 bool buf_is_utf8(const char *s);
 
-/* s for a person's terminal: control characters but tabs become \n or \xNN, so that the text cannot move the cursor
- * back or start a line. */
+/* Adds s for a terminal: control characters other than tabs become \n or \xNN, so that the text can neither move the
+ * cursor nor start a line. */
 void buf_plain(struct buf *b, const char *s);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <time.h>
 
-/* The whole process has one time, as it has one environment. So this is a variable, set once before anything runs. */
+/* A process has one time, simulated or not. So this is a variable; `lunarch test` sets it before anything else runs. */
 static const struct clock_virtual *pretended;
 
 void clock_pretend(const struct clock_virtual *v)

@@ -1,6 +1,6 @@
 /* Time for leases: two clocks read together, and the rule for which of them counts.
  * Not wall-clock time (that is for people: clock_wall_us), not a timer.
- * Used by every room; the lease machine gets instants passed in, so that a simulator can make them up. */
+ * Used by every room. The lease machine is passed its instants, so that a simulator can choose them. */
 #ifndef LUNARCH_CLOCK_H
 #define LUNARCH_CLOCK_H
 
@@ -33,7 +33,7 @@ struct instant instant_add(struct instant from, nsec d);
 /* The earlier value of each clock: the deadline that both a and b respect. */
 struct instant instant_min(struct instant a, struct instant b);
 
-/* True once either clock has reached the deadline: how a holder looks at it. */
+/* True once either clock has reached the deadline: the rule for a holder. */
 int instant_passed(struct instant deadline, struct instant now);
 
 /* Nanoseconds until instant_passed becomes true, 0 if it is. */
@@ -42,14 +42,14 @@ nsec instant_until(struct instant deadline, struct instant now);
 /* Microseconds since 1970 by the wall clock. For people, and for the counter of a token; decides nothing else. */
 int64_t clock_wall_us(void);
 
-/* CLOCK_MONOTONIC: what timers go by; slewed, and asleep in suspend. Decides nothing about leases. */
+/* CLOCK_MONOTONIC, the clock of timers. It may be slewed and stops in suspend, so it decides nothing about leases. */
 nsec clock_monotonic(void);
 
-/* For a process that simulates time (lunarch test): what all the clocks above say from now on; NULL: the machine's
- * again. Borrowed; its owner moves it on. */
+/* For `lunarch test`, which simulates time: all the clocks above read v from now on. NULL: they read the machine's
+ * clocks again. v is borrowed; its owner changes `now`. */
 struct clock_virtual {
-	nsec now;        /* of all but the wall clock, which counts from */
-	int64_t wall_us; /* this, where now is 0 */
+	nsec now;        /* the time of all clocks but the wall clock */
+	int64_t wall_us; /* the wall clock when now is 0 */
 };
 void clock_pretend(const struct clock_virtual *v);
 

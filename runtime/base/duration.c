@@ -8,9 +8,11 @@
 static const struct unit {
 	const char *name;
 	int64_t ms;
-} units[] = { { "ms", 1 }, { "s", 1000 }, { "m", 60 * 1000 }, { "h", 3600 * 1000 } }; /* "ms" before "m" */
+} units[] = {
+	{ "ms", 1 }, { "s", 1000 }, { "m", 60 * 1000 }, { "h", 3600 * 1000 }
+}; /* "ms" before "m": the first that fits counts */
 
-/* Digits with a fraction, as value / scale. *end is where they stop; false if there is none or it is too large. */
+/* Reads a number with a fraction as value / scale; *end is set behind it. false: there is none, or it is too large. */
 static bool read_number(const char *s, const char **end, int64_t *value, int64_t *scale)
 {
 	bool digits = false, point = false;
@@ -70,7 +72,7 @@ int duration_parse(const char *s, int64_t *ms, struct err *err)
 	return 0;
 }
 
-/* 90000 -> "90", 1500 -> "1.5", 1250 -> "1.25": seconds without idle zeros. */
+/* Seconds without trailing zeros: 90000 -> "90", 1500 -> "1.5", 1250 -> "1.25". */
 static void print_seconds(int64_t ms, char *out, size_t size)
 {
 	int n = snprintf(out, size, "%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));

@@ -1,5 +1,5 @@
-/* What went wrong, in a fixed place: no allocation, so that reporting an error cannot fail.
- * Not a log and not a stack of causes: it is translated once, at the layer that called the library.
+/* An error: a code and a text in the caller's memory. Nothing is allocated, so that reporting an error cannot fail.
+ * Not a log and not a chain of causes: the code that called a library turns its error into one of these.
  * Used by every room. */
 #ifndef LUNARCH_ERR_H
 #define LUNARCH_ERR_H
@@ -8,11 +8,11 @@
 
 enum err_code {
 	ERR_NONE,
-	ERR_USAGE,   /* the caller or the user asked for something that cannot be */
-	ERR_INVALID, /* data we read does not have the form it should have */
+	ERR_USAGE,   /* the caller or the user asked for something impossible */
+	ERR_INVALID, /* data that was read does not have the expected form */
 	ERR_FOREIGN, /* the record belongs to another program */
 	ERR_MISSING, /* a file, a directory, a script is not there */
-	ERR_DENIED,  /* rights */
+	ERR_DENIED,  /* permissions are missing */
 	ERR_FULL,    /* no space, no quota, read-only */
 	ERR_TIMEOUT,
 	ERR_UNREACHABLE,
@@ -22,19 +22,19 @@ enum err_code {
 
 struct err {
 	enum err_code code;
-	char text[1000]; /* always terminated; cut, never overrun */
+	char text[1000]; /* always terminated; a longer text is cut */
 };
 
-/* Fills *e and returns -1, so that `return err_set(...)` reads as the failure it is. e may be NULL. */
+/* Fills *e. Returns -1, for `return err_set(...)`. e may be NULL. */
 int err_set(struct err *e, enum err_code code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /* As err_set, for functions that take a format themselves. */
 int err_vset(struct err *e, enum err_code code, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));
 
-/* As err_set, with ": " and the text of errno behind it, and the code that errno means. */
+/* As err_set, with ": " and the text of errno at the end, and the code that fits errno. */
 int err_sys(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts "fmt: " before the text that is there already: the caller says what it was attempting. Returns -1. */
+/* Puts fmt and ": " before the text of *e: the caller says what it was doing. Returns -1. */
 int err_wrap(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -1,5 +1,5 @@
-/* Hashes of bytes, to tell contents apart: a quick one, and one that is the same on every machine.
- * Not for input that somebody may forge.
+/* Hashes of bytes, to tell contents apart: a fast one, and one that is the same on every machine.
+ * Not for input with which somebody may want to cause a collision.
  * Used by records, locks and the default lock's name. */
 #ifndef LUNARCH_HASH_H
 #define LUNARCH_HASH_H
@@ -10,9 +10,10 @@
 
 #define HASH_SEED UINT64_C(0xcbf29ce484222325)
 
-/* A word at a time, so not the same on machines of the other byte order: it never leaves the process. Goes on from h.
- * In parts: all but the last are multiples of 8 bytes. Each step can be undone, so two contents that differ in one word
- * never meet; the shift brings high bits down, which the multiplication only moves up. */
+/* Takes a word at a time, so its value depends on the machine's byte order: do not store or send it. Goes on from h.
+ * Contents may be passed in several parts, if all but the last are multiples of 8 bytes. Each step can be undone, so
+ * two contents that differ in one word never have the same hash. The multiplication moves bits up only; the shift moves
+ * high bits down. */
 static inline uint64_t hash_bytes(uint64_t h, const void *bytes, size_t len)
 {
 	const char *at = bytes;
@@ -32,7 +33,7 @@ static inline uint64_t hash_bytes(uint64_t h, const void *bytes, size_t len)
 	return h;
 }
 
-/* FNV-1a, 64 bits, a byte at a time: the same on every machine, for names that others see. */
+/* FNV-1a, 64 bits, a byte at a time: the same on every machine. */
 #define HASH_FNV_SEED HASH_SEED
 
 static inline uint64_t hash_fnv(uint64_t h, const void *bytes, size_t len)

@@ -3,12 +3,12 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* Each value but the first follows a comma or an opening bracket, so their number is an upper bound of the values. It
- * is one for invalid JSON too: the parser stops at the first mistake, and up to there it finds the same strings. */
+/* An upper bound for the number of values: each but the first follows a comma or an opening bracket. The bound also
+ * holds for invalid JSON: the parser stops at the first mistake, and finds the same strings before it. */
 static size_t count_values(const char *text, size_t len)
 {
 	size_t count = 1;
-	bool inside = false; /* a string */
+	bool inside = false; /* inside a string */
 
 	for (size_t i = 0; i < len; i++) {
 		char c = text[i];

@@ -19,13 +19,13 @@
 #include <unistd.h>
 
 #define TEXT_MAX (8 * 1024)
-#define LOCK_MAX 512 /* so that a line of nothing but escapes still fits into PIPE_BUF */
+#define LOCK_MAX 512 /* so that a line fits into PIPE_BUF even if every character is escaped */
 
 enum sink_kind {
 	SINK_FILE,   /* never waits: plain write */
-	SINK_SOCKET, /* send(2) can be told not to wait */
-	SINK_OWN,    /* a pipe or a terminal through a file description of our own, not blocking */
-	SINK_POLLED, /* the same where no description of our own could be had: look before writing */
+	SINK_SOCKET, /* send(2) with MSG_DONTWAIT */
+	SINK_OWN,    /* a pipe or a terminal, opened again: a non-blocking file description of our own */
+	SINK_POLLED, /* a pipe or a terminal that could not be opened again: poll(2) before each write */
 };
 
 static struct {
@@ -34,8 +34,8 @@ static struct {
 	enum sink_kind kind;
 	int fd;
 	bool terminal, colour;
-	bool torn;       /* the last line was written in part: a newline must come before the next */
-	size_t line_max; /* PIPE_BUF where longer lines would mix with those of other writers */
+	bool torn;       /* only a part of the last line was written: the next one begins with a newline */
+	size_t line_max; /* PIPE_BUF for pipes: longer lines would mix with those of other writers */
 	uint64_t dropped, said;
 	struct buf line;
 	log_divert_fn *divert;
@@ -75,8 +75,8 @@ static void nothing(int signal)
 	(void)signal;
 }
 
-/* A reader that went away must not end the program. An empty handler, unlike SIG_IGN, is not inherited by what the
- * script starts. */
+/* A reader of the log that goes away must not end the program. The handler is empty instead of SIG_IGN, since the
+ * script's programs would inherit SIG_IGN. */
 static void survive_sigpipe(void)
 {
 	struct sigaction old, handler = { .sa_handler = nothing, .sa_flags = SA_RESTART };
@@ -85,8 +85,8 @@ static void survive_sigpipe(void)
 		sigaction(SIGPIPE, &handler, NULL);
 }
 
-/* O_NONBLOCK belongs to the file description, which we share with whoever gave us stderr: opening it anew gives one
- * that is ours alone. */
+/* O_NONBLOCK belongs to the file description, which this process shares with the one that started it. Opening stderr
+ * again makes a description that nobody shares. */
 static enum sink_kind open_own(void)
 {
 	int fd = open("/proc/self/fd/2", O_WRONLY | O_NONBLOCK | O_APPEND | O_CLOEXEC | O_NOCTTY);
@@ -267,7 +267,7 @@ void log_event(enum log_level level, const struct log_about *about, const char *
 	}
 	make_line(&sink.line, &l);
 	for (size_t keep = strlen(text) / 2; sink.line.len > sink.line_max && *text; keep /= 2) {
-		text[keep] = '\0'; /* a shorter message, not a cut line: JSON must stay JSON */
+		text[keep] = '\0'; /* the message is cut, not the line, which must stay valid JSON */
 		make_line(&sink.line, &l);
 	}
 	put_line(sink.line.data, sink.line.len);

@@ -1,6 +1,6 @@
-/* The log: one line per event on stderr, text for people or JSON for programs, never waiting for its reader.
- * Not the script's output: stdout belongs to the script and the command.
- * Used in the elector and the worker; not by the guard. The one global besides const tables. */
+/* The log: one line for each event on stderr, text for people or JSON for programs. It never waits for its reader.
+ * Not the script's output: stdout belongs to the script and the command. Used by every process but the guard.
+ * Its state is the one global variable beside const tables, and clock.c's simulated time. */
 #ifndef LUNARCH_LOG_H
 #define LUNARCH_LOG_H
 
@@ -10,32 +10,31 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 enum log_format { LOG_TEXT, LOG_JSON };
 
-/* Which election a line is about. Zero fields are left out; a NULL pointer to it is a line about the program. */
+/* Which election a line is about. Fields that are 0 are left out. A NULL pointer: the line is about the program. */
 struct log_about {
 	const char *lock; /* without secrets */
 	uint64_t term;
 	int64_t token;
 };
 
-/* Chooses format and level. Finds out what stderr is, so that a full pipe drops lines instead of stopping the
- * loop; dropped lines are counted and the count is said in the next line that gets through.
- * Call once, before the first line. */
+/* Chooses format and level, and finds out what stderr is. A line that would have to wait, because a pipe is full, is
+ * dropped and counted; the next line that is written says the count. Call it once, before the first line. */
 void log_init(enum log_format format, enum log_level least);
 
 bool log_enabled(enum log_level level);
 
-/* One line. `event` is a snake_case word for programs ("became_leader"); the text says why, for people.
- * Newlines in the text become "\n" in text format. Cut at 8 KB. */
+/* Writes one line. `event` is a snake_case word for programs ("became_leader"); the text is for people. A newline in
+ * the text is written as "\n". The text is cut at 8 KB. */
 void log_event(enum log_level level, const struct log_about *about, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Lines go there instead of stderr from now on, the whole text; NULL: to stderr again. For a program that simulates
- * others. */
+/* Passes lines to this function from now on, uncut, instead of writing them. NULL: they go to stderr again. For
+ * `lunarch test`, which simulates other processes. */
 typedef void log_divert_fn(void *arg, enum log_level level, const struct log_about *about, const char *event,
                            const char *text);
 void log_divert(log_divert_fn *to, void *arg);
 
-/* "debug" ... "error" -> level; -1 if it is none. */
+/* The level of "debug", "info", "warn" or "error"; -1: another text. */
 int log_level_parse(const char *s);
 
 /* Lines dropped since the start. */

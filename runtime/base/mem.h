@@ -1,4 +1,4 @@
-/* Allocation that does not fail: out of memory ends the process, and the guard then ends the term in time.
+/* Allocation that does not fail: without memory the process ends, and the guard then ends the term in time.
  * Not for sizes that come from outside: those are bounded before they reach malloc.
  * Used everywhere but in the guard, which has no heap. */
 #ifndef LUNARCH_MEM_H
@@ -12,7 +12,7 @@ char *mem_dup(const char *s);              /* strdup; NULL gives NULL */
 char *mem_dupn(const char *s, size_t len); /* len bytes and a terminator */
 char *mem_printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* Copies of count strings in one block, which to[0] owns. */
+/* Copies `count` strings into one block of memory: to[0] is its beginning, free that. */
 void mem_pack(size_t count, const char *const *from, char **to);
 
 /* Frees *slot and puts a copy of s there. s may be NULL or *slot itself. */

@@ -24,7 +24,7 @@ static const struct {
 
 const char *const module_names[] = { "admin", "etcd", "http", "kube", "postgres", "redis", "zookeeper", NULL };
 
-/* Beside the program first: that is where a build has them. */
+/* A build has its modules beside the program; an installation has them in ../lib. */
 static int module_path(const char *name, char *out, size_t size)
 {
 	static const char *const places[] = { "modules", "../lib/lunarch" };

@@ -1,6 +1,6 @@
-/* Loadable modules: what needs a library of its own (a lock backend, a script module) lives in a shared object that is
- * opened when it is first asked for, so that nobody pays for libraries that they do not use.
- * Not a plugin interface: program and modules are of one build, and a module of another is refused.
+/* Loadable modules: code that needs a library of its own (a lock backend, a script module) is in a shared object. It is
+ * opened when it is first needed, so that a process does not load libraries that it does not use.
+ * Not a plugin interface: program and modules are of one build, and a module of another build is refused.
  * Used by lock.c, the script's environment and `lunarch --version`. */
 #ifndef LUNARCH_MODULE_H
 #define LUNARCH_MODULE_H
@@ -15,27 +15,26 @@ struct buf;
 struct lock_ops;
 struct lua_State;
 
-/* What a module defines, as `const struct module lunarch_module`. Its functions are the program's own otherwise: a
- * module calls whatever the runtime has. */
+/* What a module defines, as `const struct module lunarch_module`. A module may call every function of the program. */
 struct module {
 	const char *build;                   /* LUNARCH_BUILD */
 	const struct lock_ops *const *locks; /* NULL-terminated; NULL: none */
-	int (*open_lua)(
-		struct lua_State *L); /* leaves the script module's table on the stack [-0, +1, m]; NULL: none */
+	/* Leaves the script module's table on the stack [-0, +1, m]; NULL: none. */
+	int (*open_lua)(struct lua_State *L);
 	const struct admin_server_ops *admin; /* NULL: none */
 	void (*prepare)(void);              /* slow initialisation that may be done before the first use; NULL: none */
 	void (*libraries)(struct buf *out); /* appends "libcurl 7.88.1" for --version */
 };
 
-/* Which build this is: changes with every change of the sources. */
+/* Names the build: it changes with every change of the sources. */
 #define LUNARCH_BUILD LUNARCH_VERSION
 
-/* Opens NAME.so in the directory `modules` beside the program, or in ../lib/lunarch. Once opened it stays: the second
- * call costs nothing. Loading a library takes milliseconds: not while a deadline is near. NULL: *err says which file
- * was expected, or which of Debian's packages is missing. */
+/* Opens NAME.so in the directory `modules` beside the program, or in ../lib/lunarch. It stays open: the
+ * second call costs nothing. The first takes milliseconds: do not make it while a deadline is near. NULL: *err says
+ * which file was expected, or which Debian package is missing. */
 const struct module *module_open(const char *name, struct err *err);
 
-/* Is there such a file? false: this program was built or installed without it. */
+/* Whether the file exists. false: this program was built or installed without it. */
 bool module_installed(const char *name);
 
 /* NULL-terminated: the names of every module that a build can have. */

@@ -11,8 +11,9 @@
 
 void nonce_bytes(void *out, size_t bytes)
 {
-	/* A kernel that was cloned goes on with the same random numbers until it is seeded anew (random(7); the virtual
-	 * machine generation ID, where there is one, does that at once). Nanoseconds differ. */
+	/* The kernels of a cloned virtual machine and of its original return the same random numbers until they are
+	 * seeded again (random(7)); only a virtual machine generation ID makes them do that at once. Their clocks
+	 * differ by nanoseconds, so the clock is mixed in. */
 	uint64_t now = (uint64_t)clock_now().raw * UINT64_C(0x9e3779b97f4a7c15);
 	unsigned char *at = out;
 

@@ -1,18 +1,18 @@
-/* Random names: for writes, parts of incarnations, and everything else whose name must never occur twice.
- * Not secrets, and not numbers for a simulation, which must be repeatable.
+/* Random names: for writes, incarnations, and everything else whose name must never occur twice.
+ * Not for secrets, and not for a simulation, which must be repeatable.
  * Used by locks, the elector and the simulated store. */
 #ifndef LUNARCH_NONCE_H
 #define LUNARCH_NONCE_H
 
 #include <stddef.h>
 
-#define NONCE_MAX 64 /* bytes at most; getrandom(2) never cuts so few short after boot */
+#define NONCE_MAX 64 /* bytes at most; getrandom(2) always returns so few in full */
 
-/* So many random bytes; a program that cannot have them ends. Two copies of a machine that was cloned while it ran get
- * different ones, also where nobody tells their kernels. */
+/* Fills out with random bytes, or ends the process. A machine that was cloned while it ran and its copy get different
+ * bytes, even if their kernels do not know of the cloning. */
 void nonce_bytes(void *out, size_t bytes);
 
-/* So many random bytes as lower-case hex. out: 2 * bytes + 1. */
+/* The same as lower-case hex digits. out: 2 * bytes + 1 characters. */
 void nonce_hex(char *out, size_t bytes);
 
 /* A random UUID (RFC 9562, version 4). out: 37 bytes. */

@@ -27,7 +27,7 @@ ssize_t proc_slurp(const char *path, char *text, size_t size)
 	return n;
 }
 
-/* The given field, counted as proc(5) does; `at` stands on field 3. */
+/* The field with that number in proc(5); `at` points to field 3. */
 static const char *field(const char *at, int number)
 {
 	for (int i = 3; i < number && at; i++) {
@@ -45,9 +45,9 @@ int proc_stat(uint64_t pid, struct proc_stat *out)
 	ssize_t n = proc_slurp(path, text, sizeof text);
 	if (n < 0)
 		return -1;
+	/* The process' name may contain parentheses and spaces, so field 3 is found from the last parenthesis. */
 	const char *name_end = strrchr(text, ')');
-	const char *state =
-		name_end && name_end[1] ? name_end + 2 : NULL; /* the name may contain parentheses and spaces */
+	const char *state = name_end && name_end[1] ? name_end + 2 : NULL;
 	const char *flags = field(state, 9), *start = field(state, 22);
 	errno = EPROTO;
 	if (!flags || !start)
@@ -95,7 +95,7 @@ uint64_t proc_pid_namespace(void)
 	struct stat st;
 
 	if (readlink("/proc/self", pid, sizeof pid - 1) < 0 || atoi(pid) != getpid())
-		return 0; /* a /proc of an outer namespace: its numbers are not ours */
+		return 0; /* /proc shows an outer namespace, where processes have other numbers */
 	return stat("/proc/self/ns/pid", &st) == 0 ? (uint64_t)st.st_ino : 0;
 }
 
@@ -111,7 +111,7 @@ int proc_time_namespace(uint64_t *out)
 	return 0;
 }
 
-/* getdents64(2): readdir would allocate. */
+/* What getdents64(2) returns. readdir(3) would allocate memory. */
 struct proc_entry {
 	uint64_t inode;
 	int64_t offset;

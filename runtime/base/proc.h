@@ -12,7 +12,7 @@
 struct proc_stat {       /* of /proc/PID/stat, proc(5) */
 	char state;      /* field 3: R S D Z T t X I */
 	bool kernel;     /* a kernel thread: field 9, PF_KTHREAD */
-	uint64_t parent; /* field 4; 0 = in no process we can see */
+	uint64_t parent; /* field 4; 0 = a process that we cannot see */
 	uint64_t start;  /* field 22: clock ticks since boot, as the reader's time namespace counts them
 	                    (time_namespaces(7)) */
 };
@@ -20,22 +20,22 @@ struct proc_stat {       /* of /proc/PID/stat, proc(5) */
 /* 0; -1 with errno: ENOENT or ESRCH if /proc shows no such process. */
 int proc_stat(uint64_t pid, struct proc_stat *out);
 
-/* A zombie runs nothing any more. */
+/* false: a zombie, which runs nothing any more. */
 bool proc_runs(const struct proc_stat *s);
 
 /* True if any of the process' four user ids is uid, or if they cannot be seen. */
 bool proc_has_uid(uint64_t pid, uid_t uid);
 
-/* No process of that number exists: not merely hidden from us (hidepid, proc(5)). */
+/* True if no process has that number. A process that /proc hides from us (hidepid, proc(5)) is not gone. */
 bool proc_gone(uint64_t pid);
 
-/* Bytes read, at most size - 1, terminated; -1 with errno. */
+/* Reads a file into text, at most size - 1 bytes, and terminates it. How many bytes; -1 with errno. */
 ssize_t proc_slurp(const char *path, char *text, size_t size);
 
-/* "" if it cannot be read. out: 37 bytes. */
+/* The machine's boot id; "" if it cannot be read. out: 37 bytes. */
 void proc_boot_id(char *out);
 
-/* The PID namespace that /proc and getpid agree on; 0 if /proc shows another one than ours. */
+/* The PID namespace of this process; 0 if /proc shows another namespace. */
 uint64_t proc_pid_namespace(void);
 
 /* The time namespace of this process; 0 where the kernel has none. -1 if it cannot be seen. */

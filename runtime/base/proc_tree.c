@@ -28,19 +28,19 @@ static ssize_t read_some(int fd, void *buffer, size_t size)
 	return n;
 }
 
-/* ---- numbers in a directory: processes in /proc, threads in /proc/PID/task ---- */
+/* ---- directories with numbers as names: processes in /proc, threads in /proc/PID/task ---- */
 
-/* What /proc says when a process, or a thread, has ended meanwhile. Any other failure means that there is something we
- * could not see: no descriptor left, no memory. */
+/* Whether this error of a file in /proc means that the process or thread has ended. Any other error means that a living
+ * process may not have been seen: no descriptor or no memory is left. */
 static bool has_ended(int error)
 {
 	return error == ENOENT || error == ESRCH;
 }
 
-/* opendir(3) would allocate. */
+/* An open directory, read with getdents64: opendir(3) would allocate memory. */
 struct numbers {
 	int fd;
-	bool cut; /* it could not be read to its end */
+	bool cut; /* the directory could not be read to its end */
 	long len, at;
 	char buffer[4096] __attribute__((aligned(8)));
 };
@@ -64,16 +64,16 @@ static pid_t next_number(struct numbers *d)
 	}
 }
 
-/* ---- walking by the children files ---- */
+/* ---- a walk through the `children` files ---- */
 
 struct walk {
 	struct tree *tree;
 	tree_visit *visit;
 	void *arg;
-	bool cut; /* somebody was not seen */
+	bool cut; /* a process may not have been seen */
 };
 
-/* Tells the visitor; remembers the process if its descendants are wanted. */
+/* Calls the visitor; remembers the process if its descendants are to be visited. */
 static void meet(struct walk *w, pid_t pid)
 {
 	struct tree *t = w->tree;
@@ -86,7 +86,7 @@ static void meet(struct walk *w, pid_t pid)
 		t->pid[t->n++] = pid;
 }
 
-/* The file is numbers with a space after each; one may lie across two reads. */
+/* The file has numbers with a space after each. A number may be split between two reads. */
 static void meet_all_in(struct walk *w, int fd)
 {
 	char chunk[1024];
@@ -106,7 +106,7 @@ static void meet_all_in(struct walk *w, int fd)
 		w->cut = true;
 }
 
-/* The children of each of its threads. false: the kernel has no such files. */
+/* Visits the children of each thread of the process. false: the kernel has no `children` files. */
 static bool meet_children(struct walk *w, pid_t pid)
 {
 	struct numbers threads = { .fd = open_proc(pid, "task", O_DIRECTORY) };
@@ -114,7 +114,7 @@ static bool meet_children(struct walk *w, pid_t pid)
 	pid_t thread;
 
 	if (threads.fd < 0) {
-		if (!has_ended(errno)) /* else its children have another parent now */
+		if (!has_ended(errno)) /* the children of a process that ended have another parent now */
 			w->cut = true;
 		return true;
 	}
@@ -128,7 +128,7 @@ static bool meet_children(struct walk *w, pid_t pid)
 		} else if (!has_ended(errno)) {
 			w->cut = true;
 		} else if (errno == ENOENT) {
-			/* The thread has ended, or the kernel was built without them. */
+			/* Either the thread has ended, or the kernel has no such files. */
 			known = access("/proc/thread-self/children", F_OK) == 0 || errno != ENOENT;
 		}
 	}
@@ -150,7 +150,7 @@ bool tree_walk(struct tree *t, pid_t root, tree_visit *visit, void *arg)
 	return !w.cut;
 }
 
-/* ---- walking by the parents ---- */
+/* ---- a walk through the parents in the `stat` files ---- */
 
 /* State and parent, fields 3 and 4 of stat, after a name that may hold anything but ends at the last ')' (proc(5)).
  * false with errno. */
@@ -203,15 +203,15 @@ static void swap(pid_t *a, pid_t *b)
 	*b = was;
 }
 
-/* Moves the children of parent from the unmet rest of the list, which begins at met, to its front. Where it begins now.
- */
+/* The list has visited processes before index met, and others from there to *end. Visits the children of parent among
+ * the others and moves them to the front. Returns the new met. */
 static int meet_by_parent(struct tree *t, int met, int *end, pid_t parent, tree_visit *visit, void *arg)
 {
 	for (int i = met; i < *end; i++) {
 		if (t->parent[i] != parent)
 			continue;
 		bool enter = visit(arg, t->pid[i]);
-		int to = enter ? met++ : --*end; /* whom nobody wants to follow leaves at the back */
+		int to = enter ? met++ : --*end; /* if its descendants are not wanted, it leaves the list */
 		swap(&t->pid[i], &t->pid[to]);
 		swap(&t->parent[i], &t->parent[to]);
 		if (!enter)
@@ -268,7 +268,7 @@ int tree_own_children(void)
 	char chunk[64];
 	int fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
 
-	if (fd >= 0 && read_some(fd, chunk, sizeof chunk) < 0) { /* the first read makes the file's buffer */
+	if (fd >= 0 && read_some(fd, chunk, sizeof chunk) < 0) { /* the first read allocates the file's buffer */
 		close(fd);
 		return -1;
 	}
@@ -285,18 +285,18 @@ void tree_kill_children(int fd)
 
 /* ---- environment ---- */
 
-/* A machine that is fed the environment byte by byte, so that it does not matter where a read ends. */
+/* The search takes the environment byte by byte, so it does not matter where a read ends. */
 struct tree_search {
 	const char *name;
 	size_t name_len;
-	size_t matched;   /* of "NAME=" in the entry under way; ELSEWHERE: the entry is another */
-	size_t len, size; /* of the value so far, and its room */
+	size_t matched;   /* characters of "NAME=" that the entry has so far; ELSEWHERE: it is another variable */
+	size_t len, size; /* of the value so far; of the caller's buffer */
 	char *value;
 };
 
 #define ELSEWHERE SIZE_MAX
 
-/* true: the value is whole. */
+/* Takes the next byte. true: the value is complete. */
 static bool feed(struct tree_search *s, char c)
 {
 	if (s->matched == s->name_len + 1) {
@@ -348,5 +348,5 @@ enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size)
 	if (found == TREE_ENV_FOUND)
 		return found;
 	*value = '\0';
-	return tree_dead(pid) ? TREE_ENV_GONE : found; /* of the dead it is empty */
+	return tree_dead(pid) ? TREE_ENV_GONE : found; /* a dead process has an empty environment */
 }

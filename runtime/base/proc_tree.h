@@ -1,6 +1,6 @@
 /* A tree of processes, found through /proc: walked, killed, and asked for their environment.
- * Not a reaper: who calls waitpid knows what to do with the status. No heap, no stdio, no recursion.
- * Used by the guard, and by the reaper for what a dead guard left. */
+ * It does not call waitpid: its callers do. It uses no heap, no stdio and no recursion.
+ * Used by the guard, and by the reaper for the processes that a dead guard left. */
 #ifndef LUNARCH_PROC_TREE_H
 #define LUNARCH_PROC_TREE_H
 
@@ -10,53 +10,54 @@
 
 #define TREE_MOST 16384
 
-/* Workspace of a walk, too large for a stack; memory that was never needed is never touched. */
+/* Memory for a walk; too large for a stack. A page of it is only used when a tree is large enough to need it. */
 struct tree {
 	pid_t pid[TREE_MOST];
-	pid_t parent[TREE_MOST]; /* tree_walk_scan only */
+	pid_t parent[TREE_MOST]; /* used by tree_walk_scan only */
 	int n;
 };
 
-/* Called as soon as a descendant has been seen, zombies included, parents before children; a process may be killed
- * right away. true: go on to its descendants. */
+/* Called for each descendant, zombies too, parents before their children. It may kill the process. Returns true if its
+ * descendants are to be visited. */
 typedef bool tree_visit(void *arg, pid_t pid);
 
-/* Visits the descendants of root, not root itself. false: there were more than TREE_MOST, or something of /proc could
- * not be read (no descriptor or no memory is left): then nobody knows who was not seen.
+/* Visits the descendants of root, not root itself. false: some processes may not have been seen, because there are more
+ * than TREE_MOST, or because a part of /proc could not be read (no descriptor or no memory is left).
  *
- * What it sees of a moving tree is not a snapshot: a process whose parent dies meanwhile may be missed, or seen twice.
- * Only this holds: when root is the caller, and the caller reaps nothing meanwhile, all its own children are seen, as
- * they leave that list by its waitpid alone; and to its reaper (PR_SET_CHILD_SUBREAPER) every orphan is such a child.
- * So one repeats walks until waitpid has nobody left to wait for. Uses /proc/PID/task/TID/children (proc(5)), or
- * tree_walk_scan where the kernel has no such file. */
+ * The tree may change during the walk: a process whose parent dies meanwhile may be missed, or visited twice. Only this
+ * is certain: if root is the calling process, and it does not call waitpid during the walk, all its own children are
+ * visited, since only waitpid removes a child. Orphans of the tree become children of a process that is a subreaper
+ * (PR_SET_CHILD_SUBREAPER). So such a process repeats walk and waitpid until no child is left.
+ *
+ * Uses /proc/PID/task/TID/children (proc(5)), or tree_walk_scan if the kernel has no such file. */
 bool tree_walk(struct tree *t, pid_t root, tree_visit *visit, void *arg);
 
-/* The same by the parents in /proc/PID/stat: reads all processes of the machine. */
+/* The same from the parents in /proc/PID/stat: it reads all processes of the machine. */
 bool tree_walk_scan(struct tree *t, pid_t root, tree_visit *visit, void *arg);
 
-/* One walk that sends SIGKILL to everything below root. How many processes it saw. */
+/* One walk that sends SIGKILL to all descendants of root. Returns how many processes it saw. */
 int tree_kill(struct tree *t, pid_t root);
 
-/* A zombie, or no process of that number at all. */
+/* True if the process is a zombie, or no process has that number. */
 bool tree_dead(pid_t pid);
 
-/* A descriptor by which the caller, who has one thread, can list his own children with no memory left: the kernel has
- * all it needs for that by now. O_CLOEXEC; -1 if there is no such file. */
+/* A descriptor with which the caller can list its own children even when the machine has no memory left: the kernel has
+ * already allocated what it needs. The caller has one thread. O_CLOEXEC; -1 if the kernel has no such file. */
 int tree_own_children(void);
 
-/* SIGKILL to the children that such a descriptor lists. Repeated by the reaper of a tree it ends all of it, one
- * generation at a time. */
+/* Sends SIGKILL to the children that such a descriptor lists. If the tree's subreaper repeats it, the whole tree ends,
+ * one generation after the other. */
 void tree_kill_children(int fd);
 
 enum tree_env {
-	TREE_ENV_FOUND,      /* value holds it, cut to size */
-	TREE_ENV_MISSING,    /* it lives without that variable; also for a moment during execve(2) */
-	TREE_ENV_UNREADABLE, /* it lives, and we may not look (another user's, set-id) */
-	TREE_ENV_GONE,       /* it is dead */
+	TREE_ENV_FOUND,      /* value holds the variable's value, cut to size */
+	TREE_ENV_MISSING,    /* the process lives and has no such variable; also for a moment during execve(2) */
+	TREE_ENV_UNREADABLE, /* the process lives, and we may not read its environment (another user, set-id) */
+	TREE_ENV_GONE,       /* the process is dead */
 };
 
-/* The variable's value in the environment the process was started with, as /proc shows it; the first if it is there
- * twice. */
+/* Reads a variable from the environment with which the process was started, as /proc shows it. If the variable is there
+ * twice, the first counts. */
 enum tree_env tree_env(pid_t pid, const char *name, char *value, size_t size);
 
 #endif

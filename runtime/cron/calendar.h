@@ -1,5 +1,5 @@
 /* The Gregorian calendar in days since 1970-01-01: leap years, the lengths of months, which year a day is in.
- * Knows no zones and no clocks (zone.h), and writes no dates.
+ * It knows no time zones (zone.h) and reads no clock.
  * Used by cron.c and zone.c. */
 #ifndef LUNARCH_CALENDAR_H
 #define LUNARCH_CALENDAR_H

@@ -13,17 +13,17 @@
 #define MINUTE 60
 #define HOUR 3600
 #define DAY 86400
-#define ON_TIME MINUTE             /* a time that is less than this ago counts as on time, not as missed */
-#define LOOK_AHEAD_DAYS (41 * 366) /* 29 February is a Sunday again after forty years at the latest: 2088, 2128 */
-#define CHANGE_MAX (26 * HOUR)     /* no clock jumps further: zone.c */
+#define ON_TIME MINUTE             /* a time that is less than this in the past is not missed */
+#define LOOK_AHEAD_DAYS (41 * 366) /* 29 February falls on a given weekday within 40 years: 2088, 2128 */
+#define CHANGE_MAX (26 * HOUR)     /* a clock's change is never larger (zone.c) */
 
 /* ---- parsing ---- */
 
 struct cron_field {
 	const char *name;
 	int min, max;
-	int hash_max;             /* of H: every month has 28 days */
-	const char *const *names; /* of min, min + 1 ... */
+	int hash_max;             /* the largest value of H: every month has 28 days */
+	const char *const *names; /* the names of min, min + 1 ... */
 };
 
 static const char *const months[] = { "JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL",
@@ -67,7 +67,7 @@ static int out_of_range(struct parsing *p)
 	return expected(p, text);
 }
 
-/* A number, or the name of one. */
+/* Reads a number, or a name of a month or weekday. */
 static int read_value(struct parsing *p, int *out)
 {
 	const struct cron_field *f = p->field;
@@ -88,7 +88,8 @@ static int read_value(struct parsing *p, int *out)
 	return 0;
 }
 
-/* Of the seed and the field's name: a job has a minute and an hour of its own, the same on every machine. */
+/* The value of H, before it is made to fit the range: it depends on seed and field, and is the same on every machine.
+ */
 static uint32_t hash(const char *seed, const char *field)
 {
 	uint64_t h = hash_fnv(hash_fnv(HASH_FNV_SEED, seed, strlen(seed)), field, strlen(field));
@@ -144,7 +145,7 @@ static int read_hashed(struct parsing *p, int *from, int *to)
 	return 0;
 }
 
-/* One member of a list: * or H or a value or a range, with a step or without. */
+/* Reads one member of a list: *, H, a value or a range, each with or without a step. */
 static int read_part(struct parsing *p, uint64_t *set)
 {
 	int from = p->field->min, to = p->field->max, step, result = 0;
@@ -159,7 +160,7 @@ static int read_part(struct parsing *p, uint64_t *set)
 	if (result < 0 || read_step(p, &step) < 0)
 		return -1;
 	if (single && step)
-		to = p->field->max; /* 5/10: from 5 on */
+		to = p->field->max; /* 5/10: from 5 to the largest value */
 	if (hashed) {
 		int width = step && step < to - from + 1 ? step : to - from + 1;
 		from += (int)(hash(p->seed, p->field->name) % (uint32_t)width);
@@ -197,7 +198,7 @@ static const char *expand(const char *text)
 	return text;
 }
 
-/* The days of the months of the year 2000, a leap year; days 30 and 31 do not come in every one. */
+/* Whether the day exists in one of the months, in leap years at least: 30 February never comes. */
 static bool comes(const struct cron *c)
 {
 	static const int days[] = { 31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31 };
@@ -256,7 +257,7 @@ struct date {
 	int year, month, day, weekday, month_days;
 };
 
-/* Of a number of days since 1970. */
+/* days: since 1970-01-01 */
 static struct date date_of(int64_t days)
 {
 	struct date d = { .year = (int)calendar_year(days), .month = 1, .weekday = calendar_weekday(days) };
@@ -298,7 +299,7 @@ static int first_bit(uint64_t set, int from)
 	return set ? __builtin_ctzll(set) : -1;
 }
 
-/* The first minute of that day, at or after the given one, that the expression means; -1: none. */
+/* The first minute of a day, from `from` on, that the expression means; -1: none. */
 static int match_minute(const struct cron *c, int from)
 {
 	int hour = first_bit(c->hour, from / 60), minute = -1;
@@ -312,7 +313,7 @@ static int match_minute(const struct cron *c, int from)
 	return hour * 60 + (minute < 0 ? first_bit(c->minute, 0) : minute);
 }
 
-/* The first local time that the expression means, at or after the given one and before `end`. */
+/* The first local time from `local` on and before `end` that the expression means; CRON_NEVER: none. */
 static int64_t cron_match(const struct cron *c, int64_t local, int64_t end)
 {
 	int64_t minutes = local / MINUTE + (local % MINUTE > 0);
@@ -330,8 +331,7 @@ static int64_t cron_match(const struct cron *c, int64_t local, int64_t end)
 
 /* ---- in a zone ---- */
 
-/* Between two changes of the clock, local time and UTC differ by a constant, so each such span is searched on its own.
- */
+/* Searches each span between two changes of the clock on its own: there, local time and UTC differ by a constant. */
 static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t after)
 {
 	int64_t end = after + (int64_t)LOOK_AHEAD_DAYS * DAY;
@@ -346,7 +346,8 @@ static int64_t next_by_hours(const struct cron *c, const struct zone *z, int64_t
 	return CRON_NEVER;
 }
 
-/* Every local time once. They come in order, but several may come at once: those that a clock jumps over. */
+/* Every local time counts once. zone_time never goes backwards, but several local times may have the same time: those
+ * that the clock jumps over. */
 static int64_t next_by_clock(const struct cron *c, const struct zone *z, int64_t after)
 {
 	int64_t local = after + zone_offset(z, after, NULL, NULL) - CHANGE_MAX;
@@ -368,8 +369,8 @@ int64_t cron_next(const struct cron *c, const struct zone *z, int64_t after)
 	return c->by_hours ? next_by_hours(c, z, after) : next_by_clock(c, z, after);
 }
 
-/* The last time at or before now; there is one after `last`. Searches near now first, since very many may lie between.
- */
+/* The last time at or before now. The caller knows that there is one after `last`. The search begins near now, since
+ * there may be very many times since `last`. */
 static int64_t latest(const struct cron *c, const struct zone *z, int64_t last, int64_t now)
 {
 	int64_t back = HOUR, found = CRON_NEVER;

@@ -16,25 +16,25 @@
 #define DAY 86400
 #define OFFSET_MAX (26 * 3600) /* RFC 8536, 3.2: less than 26 hours */
 
-/* When the clocks change, each year. */
+/* The date and time at which the clock changes each year. */
 struct rule {
 	enum { RULE_JULIAN, RULE_DAY, RULE_WEEKDAY } kind; /* Jn, n, Mm.w.d */
 	int month, week, day;
-	int32_t time; /* of the day, by the clock before the change */
+	int32_t time; /* seconds since midnight, by the clock before the change */
 };
 
 struct posix {
 	int32_t offset[2]; /* standard, summer */
 	bool changes;
-	struct rule rule[2]; /* when that one begins */
+	struct rule rule[2]; /* when standard time, when summer time begins */
 };
 
 struct zone {
-	size_t count; /* of changes in the file */
+	size_t count; /* how many changes the file has */
 	int64_t *at;
-	int32_t *to;    /* the offset from there on */
-	int32_t before; /* the first change */
-	bool has_posix; /* what holds behind the last change */
+	int32_t *to;    /* the offset from that change on */
+	int32_t before; /* the offset before the first change */
+	bool has_posix; /* posix holds after the last change */
 	struct posix posix;
 };
 
@@ -140,7 +140,7 @@ static bool posix_parse(const char *s, struct posix *p)
 		p->offset[1] = -p->offset[1];
 	}
 	if (s && !*s)
-		s = ",M3.2.0,M11.1.0"; /* as the C library: POSIX leaves it open */
+		s = ",M3.2.0,M11.1.0"; /* POSIX leaves the default to the system; the C library has this one */
 	s = s ? read_rule(s, &p->rule[1]) : NULL;
 	s = s ? read_rule(s, &p->rule[0]) : NULL;
 	return s && !*s;
@@ -169,7 +169,7 @@ static int64_t rule_local(const struct rule *r, int64_t year)
 	return day * DAY + r->time;
 }
 
-/* The changes of the years around that time: the last one before it, and the first one after. */
+/* The offset at that time, and the changes around it: the last one at or before it, and the first one after it. */
 static int32_t posix_offset(const struct posix *p, int64_t time, int64_t *from, int64_t *until)
 {
 	int32_t offset = p->offset[0];
@@ -269,8 +269,8 @@ static bool read_changes(struct zone *z, struct reader *r, const struct header *
 	return z->before < OFFSET_MAX && z->before > -OFFSET_MAX;
 }
 
-/* The POSIX text at the end of the file, between two newlines: the rule after the last change. Empty: no further
- * change. */
+/* Reads the POSIX text at the end of the file, between two newlines. It holds after the last change. Empty: no change
+ * follows. */
 static bool read_footer(struct zone *z, struct reader *r)
 {
 	const unsigned char *end = r->left > 1 && *r->at == '\n' ? memchr(r->at + 1, '\n', r->left - 1) : NULL;
@@ -369,7 +369,7 @@ static struct zone *open_named(const char *name, struct err *err)
 	return read_file(path, name, err);
 }
 
-/* tzset(3) */
+/* As tzset(3) finds the machine's zone. */
 static struct zone *open_local(struct err *err)
 {
 	const char *tz = getenv("TZ");
@@ -386,7 +386,7 @@ static struct zone *open_local(struct err *err)
 		return zone_posix("UTC0", err);
 	tz += *tz == ':';
 	z = *tz == '/' ? read_file(tz, tz, err) : open_named(tz, err);
-	return z ? z : zone_posix(tz, err); /* files first: EST5EDT is both */
+	return z ? z : zone_posix(tz, err); /* files first: EST5EDT is the name of a file, too */
 }
 
 struct zone *zone_open(const char *name, struct err *err)
@@ -394,7 +394,7 @@ struct zone *zone_open(const char *name, struct err *err)
 	return !*name || strcmp(name, "local") == 0 ? open_local(err) : open_named(name, err);
 }
 
-/* ---- asking ---- */
+/* ---- offsets and times ---- */
 
 /* How many changes are at or before that time. */
 static size_t passed(const struct zone *z, int64_t time)

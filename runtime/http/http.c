@@ -82,7 +82,7 @@ static void call_free(struct http_call *c)
 	free(c);
 }
 
-/* The call's end: the caller hears of it, then it is gone. */
+/* Calls `done`, then frees the call. */
 static void call_finish(struct http_call *c)
 {
 	struct http *h = c->client;
@@ -134,14 +134,14 @@ static void tell_data(struct http_call *c)
 	buf_fini(&taken);
 }
 
-/* Paused in libcurl for one direction or both: says which still are. May call back at once. */
+/* Tells libcurl which directions are paused. libcurl may call its callbacks at once. */
 static void set_pauses(struct http_call *c)
 {
 	if (c->pool)
 		curl_easy_pause(c->easy, (c->held ? CURLPAUSE_RECV : 0) | (c->starved ? CURLPAUSE_SEND : 0));
 }
 
-/* One thing there is to tell; false: nothing. */
+/* Calls one callback that is due. false: none is, or the call has ended. */
 static bool tell_one(struct http_call *c)
 {
 	if (c->answered && !c->told_answer && c->r.answered) {
@@ -201,14 +201,14 @@ void http_ended(struct http_call *c, CURLcode code)
 	c->ended = true;
 	c->answered |= c->head_done && c->status >= 200;
 	if (code == CURLE_OUT_OF_MEMORY && c->sent && !c->head_done &&
-	    c->err.code == ERR_NONE) /* what libcurl (7.88) says of it */
+	    c->err.code == ERR_NONE) /* libcurl (7.88) says "out of memory" */
 		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
-	if (code != CURLE_OK && c->err.code == ERR_NONE) /* a reason of our own counts more */
+	if (code != CURLE_OK && c->err.code == ERR_NONE) /* an error of our callbacks says more than libcurl's */
 		err_set(&c->err, meaning(c, code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
 	http_ready(c);
 }
 
-/* An HTTP/2 connection that left a request unanswered is not used for new ones. */
+/* An HTTP/2 connection on which a request was not answered is not used for new requests. */
 static void suspect_connection(const struct http_call *c)
 {
 	struct http *h = c->client;
@@ -235,7 +235,7 @@ static nsec min_nsec(nsec a, nsec b)
 	return a < b ? a : b;
 }
 
-/* Until the limit that began at `from`: may be negative. */
+/* What is left of a limit that began at `from`; may be negative. */
 static nsec left_of(nsec limit, struct instant from, struct instant now)
 {
 	return limit - elapsed_holder(from, now);
@@ -262,7 +262,7 @@ static void call_arm(struct http_call *c)
 	ev_timer_start(c->client->loop, &c->timer);
 }
 
-/* The timer is set once and looks, when it rings, at what has happened since. */
+/* The timer is not moved with each byte: when it is due, it is set again if the limit has not passed. */
 static void call_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct http_call *c = w->data;

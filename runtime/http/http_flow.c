@@ -11,7 +11,7 @@
 #include <sys/socket.h>
 
 #define HEADERS_MAX (256 * 1024)
-#define DATA_MAX (256 * 1024) /* kept of a streamed answer that nobody takes */
+#define DATA_MAX (256 * 1024) /* kept of an answer's body while the call is paused */
 #define SEND_LOW (64 * 1024)
 #define LIMIT_DEFAULT (16 * 1024 * 1024)
 
@@ -42,7 +42,8 @@ static void begin_head(struct http_call *c, const char *line, size_t len)
 		c->status = c->status * 10 + (*p - '0');
 }
 
-/* A length that no number holds. libcurl would take whatever comes until the connection closes for the whole. */
+/* Refuses a length that does not fit into a number: libcurl would ignore it, and take what comes until the connection
+ * is closed as the whole body. */
 static void check_length(struct http_call *c, const char *value)
 {
 	if (strspn(value, "0123456789") > 18)
@@ -71,7 +72,7 @@ static void add_header(struct http_call *c, const char *line, size_t len)
 	c->head_count++;
 }
 
-/* Status line, header lines, an empty line; after the body trailers, which are let go. */
+/* Called for the status line, each header line, and the empty line. Trailers after the body are ignored. */
 static size_t call_on_header(char *line, size_t size, size_t count, void *arg)
 {
 	struct http_call *c = arg;
@@ -135,7 +136,7 @@ static size_t call_on_read(char *to, size_t size, size_t count, void *arg)
 	memcpy(to, c->out.data ? c->out.data : "", len);
 	bool was_high = c->out.len >= SEND_LOW;
 	buf_drop(&c->out, len);
-	c->heard_at = clock_now(); /* bytes that go are no silence either */
+	c->heard_at = clock_now(); /* `silence` counts bytes in both directions */
 	if (was_high && c->out.len < SEND_LOW && !c->out_ended) {
 		c->told_drained = true;
 		http_ready(c);
@@ -153,7 +154,7 @@ static curl_socket_t call_on_open(void *arg, curlsocktype purpose, struct curl_s
 	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 
-/* A failure means that it is no TCP socket. */
+/* It fails only if fd is no TCP socket (a Unix socket). */
 static void set_tcp(int fd, int option, int value)
 {
 	(void)!setsockopt(fd, IPPROTO_TCP, option, &value, sizeof value);
@@ -185,7 +186,7 @@ void http_set_callbacks(struct http_call *c)
 	curl_easy_setopt(e, CURLOPT_NOPROGRESS, 1L);
 	curl_easy_setopt(e, CURLOPT_PROTOCOLS_STR, "http,https");
 	curl_easy_setopt(e, CURLOPT_USERAGENT, "lunarch/" LUNARCH_VERSION);
-	/* A resolver's thread that hangs is left to itself: to join it would block the loop (curl's issue 8515). */
+	/* libcurl does not wait for a resolver's thread, which would block the loop (curl's issue 8515). */
 	curl_easy_setopt(e, CURLOPT_QUICK_EXIT, 1L);
 	curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, call_on_prereq);
 	curl_easy_setopt(e, CURLOPT_PREREQDATA, c);
@@ -193,7 +194,7 @@ void http_set_callbacks(struct http_call *c)
 	curl_easy_setopt(e, CURLOPT_HEADERDATA, c);
 	curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, call_on_body);
 	curl_easy_setopt(e, CURLOPT_WRITEDATA, c);
-	curl_easy_setopt(e, CURLOPT_READFUNCTION, call_on_read); /* asked of streamed bodies only */
+	curl_easy_setopt(e, CURLOPT_READFUNCTION, call_on_read); /* called for streamed bodies only */
 	curl_easy_setopt(e, CURLOPT_READDATA, c);
 	curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, call_on_open);
 	curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, c);

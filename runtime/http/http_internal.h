@@ -1,6 +1,6 @@
 /* What the files of the HTTP client share: the client, libcurl's pools of connections, a call and its state.
- * Not for others: http.h is the client.
- * Used by http*.c, which alone know that libcurl exists. */
+ * Not for other files: they use http.h.
+ * Used by http*.c, the only files that include libcurl. */
 #ifndef LUNARCH_HTTP_INSIDE_H
 #define LUNARCH_HTTP_INSIDE_H
 
@@ -10,9 +10,9 @@
 #include <curl/curl.h>
 #include <ev.h>
 
-/* One of libcurl's pools of connections. A client begins a new one when an HTTP/2 connection stays silent: such a
- * connection cannot be closed alone while others use it, and would take every new request with it. The old pool ends
- * with its last call. */
+/* One of libcurl's pools of connections. A client begins a new pool when an HTTP/2 connection does not answer: other
+ * calls use that connection, so it cannot be closed, and new requests must not use it. The old pool is freed after its
+ * last call. */
 struct http_pool {
 	struct http *client;
 	CURLM *multi;
@@ -26,53 +26,54 @@ struct http {
 	struct http_options o;
 	struct http_pool *pool, *old;
 	struct http_call *calls;              /* all of them */
-	struct http_call *ready, **ready_end; /* those with something to tell */
-	const struct http_call *telling;      /* its callback runs; NULL once it is gone */
-	ev_timer kick;                        /* tells in the next turn */
+	struct http_call *ready, **ready_end; /* the calls whose callbacks are due */
+	const struct http_call *telling;      /* the call whose callback runs; NULL once it has ended */
+	ev_timer kick;                        /* calls http_tell in the next turn of the loop */
 	struct http_stats stats;
 };
 
 struct http_call {
 	struct http *client;
-	struct http_pool *pool; /* NULL: not, or no longer, with libcurl */
+	struct http_pool *pool; /* NULL: libcurl does not have the call yet, or not any more */
 	struct http_call *next, **slot;
 	struct http_call *ready_next;
 	bool ready;
 	CURL *easy;
 	struct curl_slist *lines, *connect_to;
 	char *name, *tls_url;  /* "GET http://..." for errors; tls_url: with server_name in the host's place */
-	struct http_request r; /* only numbers, flags and callbacks count: its pointers are the caller's */
+	struct http_request r; /* only its numbers, flags and callbacks: its texts may have been freed */
 	ev_timer timer;
 	struct instant began, sent_at, heard_at;
 	bool opened, sent, repeated, heard, maybe_http2;
 	int status;
-	struct buf head, body, out; /* header lines as name\0value\0; what came; what is to go */
+	struct buf head, body, out; /* header lines as name\0value\0; what was received; what is to be sent */
 	size_t head_count;
 	bool head_done, following, answered, told_answer;
-	bool paused, held, starved; /* by the caller; the answer is held up in libcurl; libcurl waits for http_send */
+	bool paused, held, starved; /* by the caller; libcurl's reading is paused; libcurl waits for http_send */
 	bool out_ended, told_drained, ended;
-	bool deaf; /* libcurl listens no more, and waits for http_send alone */
+	bool deaf; /* the connection is closed, and libcurl waits for http_send all the same */
 	struct err err;
 	char why[CURL_ERROR_SIZE];
 };
 
-/* http.c: a call's end and what is told of it. libcurl's callbacks only take notes; ours are called outside of it. */
-void http_ready(struct http_call *c);                /* there is something to tell, in this turn or the next */
-void http_tell(struct http *h);                      /* tells; may end calls and free pools */
-void http_ended(struct http_call *c, CURLcode code); /* libcurl is done with it */
-void http_take_back(struct http_call *c); /* out of libcurl's hands: an unfinished HTTP/1 connection is closed by
-                                           * this, an HTTP/2 stream reset */
+/* http.c: the request's callbacks. libcurl's callbacks only set fields; the request's are called later, outside
+ * libcurl. */
+void http_ready(struct http_call *c);                /* a callback is due, in this turn of the loop or the next */
+void http_tell(struct http *h);                      /* calls what is due; may end calls and free pools */
+void http_ended(struct http_call *c, CURLcode code); /* libcurl has finished the call */
+void http_take_back(struct http_call *c); /* removes the call from libcurl, which closes its HTTP/1 connection or resets
+                                           * its HTTP/2 stream if it is unfinished */
 
 /* http_pool.c. new: NULL without memory or descriptors. drop_old: frees the replaced pools that have no call left. */
 struct http_pool *http_pool_new(struct http *h);
-void http_pool_free(struct http_pool *p); /* NULL is nothing; it has no calls any more */
+void http_pool_free(struct http_pool *p); /* p has no calls, or is NULL */
 void http_pool_drop_old(struct http *h);
 
-/* http_request.c: a request to libcurl's options. -1: c->err says what is wrong with it */
+/* http_request.c: sets libcurl's options from a request. -1: c->err says what is wrong with it */
 int http_set_request(struct http_call *c, const struct http_request *r);
 enum err_code http_meaning(CURLcode code);
 
-/* http_flow.c: libcurl's callbacks about one request */
+/* http_flow.c: libcurl's callbacks for one request */
 void http_set_callbacks(struct http_call *c);
 
 /* http_text.c */

@@ -58,7 +58,7 @@ static void pool_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	pool_act(w->data, CURL_SOCKET_TIMEOUT, 0);
 }
 
-/* A connection that is closed while more of a streamed body is to come: libcurl (7.88) would wait for that for ever. */
+/* The connection was closed while the call waits for more of a streamed body: libcurl (7.88) would wait for ever. */
 static void note_deaf(CURL *easy)
 {
 	char *mine = NULL;
@@ -98,7 +98,7 @@ static int pool_on_watch(CURL *easy, curl_socket_t fd, int what, void *arg, void
 	return 0;
 }
 
-/* Never early: libcurl says a time only once, and an early call would lose it. */
+/* The timer is never early: libcurl asks for a time only once, and does nothing if it is called before. */
 static int pool_on_set_timer(CURLM *multi, long ms, void *arg)
 {
 	struct http_pool *p = arg;
@@ -116,7 +116,8 @@ static int pool_on_set_timer(CURLM *multi, long ms, void *arg)
 
 /* ---- pools ---- */
 
-/* libcurl's wake-up sockets are not close-on-exec (7.88): they take the two lowest free descriptors. */
+/* libcurl (7.88) does not make its wake-up sockets close-on-exec. They get the two lowest free descriptors, so these
+ * are found out first. */
 static CURLM *new_multi(void)
 {
 	int a = open("/dev/null", O_RDONLY | O_CLOEXEC), b = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -168,7 +169,7 @@ void http_pool_begin(struct http *h)
 	struct http_pool *p = http_pool_new(h);
 
 	if (!p)
-		return; /* the old one still is */
+		return; /* the old pool stays in use */
 	h->pool->next = h->old;
 	h->old = h->pool;
 	h->pool = p;

@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define IDLE_S 90L /* an idle connection is kept for so long */
+#define IDLE_S 90L /* how long an idle connection is kept */
 
 enum err_code http_meaning(CURLcode code)
 {
@@ -78,8 +78,7 @@ static int set_lines(struct http_call *c, const struct http_request *r)
 			return -1;
 	}
 	if (!has_line(c, "Expect"))
-		c->lines =
-			curl_slist_append(c->lines, "Expect:"); /* 100-continue would cost a round trip, or a second */
+		c->lines = curl_slist_append(c->lines, "Expect:"); /* "100 Continue" takes a round trip, or a second */
 	if ((r->body || r->streamed) && !has_line(c, "Content-Type"))
 		c->lines = curl_slist_append(c->lines, "Content-Type:");
 	return 0;
@@ -141,10 +140,10 @@ static void set_tls(struct http_call *c, const struct http_tls *t)
 	bool own_key = t->key_pem || t->key_file;
 
 	if (t->ca_pem || t->ca_file) {
-		curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* else the system's count too */
+		curl_easy_setopt(e, CURLOPT_CAPATH, NULL); /* else the system's authorities would be trusted, too */
 		curl_easy_setopt(e, CURLOPT_CAINFO, NULL);
-		curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT,
-		                 0L); /* a file is read for each connection: else for a day not again */
+		/* The file is read for each connection; else libcurl would keep its content for a day. */
+		curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 		set_text(e, CURLOPT_CAINFO_BLOB, t->ca_pem, CURLOPT_CAINFO, t->ca_file);
 	}
 	set_text(e, CURLOPT_SSLCERT_BLOB, t->cert_pem, CURLOPT_SSLCERT, t->cert_file);
@@ -158,7 +157,8 @@ static void set_tls(struct http_call *c, const struct http_tls *t)
 	}
 }
 
-/* The URL with server_name for a host, and libcurl told where that really is. The Host header stays what it was. */
+/* Puts server_name into the URL, which TLS then uses, and makes libcurl connect to the URL's host instead. The Host
+ * header stays the same. */
 static int set_server_name(struct http_call *c, const struct http_request *r)
 {
 	CURLU *u = curl_url();
@@ -173,8 +173,8 @@ static int set_server_name(struct http_call *c, const struct http_request *r)
 	} else {
 		ok = 0;
 		c->tls_url = mem_dup(url);
-		text = mem_printf("%s:%s:%s:%s", r->server_name, port, host,
-		                  port); /* a redirect elsewhere goes there */
+		/* Only for server_name: a redirect to another host connects to that host. */
+		text = mem_printf("%s:%s:%s:%s", r->server_name, port, host, port);
 		c->connect_to = curl_slist_append(NULL, text);
 		free(text);
 		if (!has_line(c, "Host")) {
@@ -206,7 +206,8 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	if (r->no_proxy)
 		curl_easy_setopt(e, CURLOPT_NOPROXY, r->no_proxy);
 	curl_easy_setopt(e, CURLOPT_HTTP_VERSION, c->maybe_http2 ? CURL_HTTP_VERSION_2TLS : CURL_HTTP_VERSION_1_1);
-	curl_easy_setopt(e, CURLOPT_PIPEWAIT, c->maybe_http2 ? 1L : 0L); /* else none would wait for the first */
+	curl_easy_setopt(e, CURLOPT_PIPEWAIT,
+	                 c->maybe_http2 ? 1L : 0L); /* wait for the first connection, and share it */
 	if (r->connect)
 		curl_easy_setopt(e, CURLOPT_CONNECTTIMEOUT_MS, (long)((r->connect + NSEC_PER_MS - 1) / NSEC_PER_MS));
 	curl_easy_setopt(e, CURLOPT_FRESH_CONNECT, r->fresh ? 1L : 0L);
@@ -219,7 +220,6 @@ static void set_way(struct http_call *c, const struct http_request *r)
 	}
 }
 
-/* -1: c->err says what is wrong with it. */
 int http_set_request(struct http_call *c, const struct http_request *r)
 {
 	if (strncasecmp(r->url, "http://", 7) != 0 && strncasecmp(r->url, "https://", 8) != 0)

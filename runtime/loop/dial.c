@@ -16,14 +16,14 @@
 
 struct dial {
 	struct ev_loop *loop;
-	struct resolve *lookup; /* NULL: done */
+	struct resolve *lookup; /* NULL: the addresses are known */
 	struct resolved all;
-	int next; /* of the addresses */
-	int fd;   /* being connected; -1 */
+	int next; /* the next address to try */
+	int fd;   /* the socket that connects; -1: none */
 	int port;
 	char *host;
 	ev_io writable;
-	ev_timer timer; /* of this address; of all of them for the last */
+	ev_timer timer; /* the end of the time for this address */
 	struct instant by;
 	dial_done_fn *done;
 	void *arg;
@@ -115,7 +115,8 @@ static void dial_on_writable(struct ev_loop *loop, ev_io *w, int revents)
 	dial_finish(d, fd, NULL);
 }
 
-/* The addresses share the time that is left, so that one that swallows packets leaves some to the next. */
+/* Each address gets an equal part of the time that is left, so that one that does not answer leaves time for the
+ * others. */
 static void try_next(struct dial *d)
 {
 	int left = d->all.count - d->next, i = d->next++;

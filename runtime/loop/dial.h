@@ -1,5 +1,5 @@
 /* A TCP connection to a host: looked up, each of its addresses tried in turn, all without blocking the loop.
- * Not a pool and no retry: what becomes of the socket is the caller's.
+ * Not a pool: the socket belongs to the caller. It does not try again.
  * Used by lock backends whose client libraries would block while they connect. */
 #ifndef LUNARCH_DIAL_H
 #define LUNARCH_DIAL_H
@@ -11,8 +11,9 @@ struct dial;
 struct ev_loop;
 struct offload;
 
-/* fd: connected, not blocking, close-on-exec, without Nagle's delay (tcp(7)), and the callee's; a peer that
- * acknowledges nothing for 20 s is taken for dead. -1: *err names host and port. The handle is not valid any more. */
+/* fd: the connected socket, which the callback becomes the owner of; non-blocking, close-on-exec, TCP_NODELAY. It fails
+ * if the peer acknowledges nothing for 20 s (TCP_USER_TIMEOUT, tcp(7)). -1: *err says why, with host and port. The
+ * handle is not valid any more. */
 typedef void dial_done_fn(void *arg, int fd, const struct err *err);
 
 /* done is called exactly once, from the loop, never from inside this call, at the latest at `by`, unless cancelled

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#define STACK_BYTES (512 * 1024) /* for the code of libraries; pages that are never touched take no memory */
+#define STACK_BYTES (512 * 1024) /* enough for libraries; a page that is never used takes no memory */
 
 struct offload {
 	struct ev_loop *loop;
@@ -18,7 +18,7 @@ struct offload {
 	struct offload_job *todo, **todo_end;
 	struct offload_job *done, **done_end;
 	int threads, most;
-	int busy, waiting; /* jobs that run, jobs that nobody has taken up yet */
+	int busy, waiting; /* how many jobs run, how many wait for a thread */
 	bool closed;
 };
 
@@ -74,7 +74,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-/* Signals belong to the loop's thread. */
+/* The threads block all signals, which the loop's thread handles. */
 static bool start_thread(struct offload *o)
 {
 	pthread_attr_t attr;
@@ -123,11 +123,11 @@ struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err)
 	ev_async_init(&o->finished, offload_on_finished);
 	o->finished.data = o;
 	ev_async_start(loop, &o->finished);
-	ev_unref(loop); /* waiting for no job must not keep a loop running */
+	ev_unref(loop); /* this watcher alone must not keep the loop running */
 	return o;
 }
 
-/* No thread can be started: the job runs here, late but not never. */
+/* No thread could be started: the jobs run on the loop's thread, which blocks it. */
 static void run_here(struct offload *o)
 {
 	pthread_mutex_lock(&o->mutex);
@@ -148,18 +148,18 @@ void offload_run(struct offload *o, struct offload_job *j)
 	pthread_mutex_lock(&o->mutex);
 	append(&o->todo_end, j);
 	o->waiting++;
-	/* A thread that was woken but has not taken its job yet cannot take this one. */
+	/* Waiting jobs count, too: a thread that was woken for one of them is not free for this one. */
 	if (o->busy + o->waiting > o->threads && o->threads < o->most && start_thread(o))
 		o->threads++;
 	bool nobody = o->threads == 0;
 	pthread_mutex_unlock(&o->mutex);
-	pthread_cond_signal(&o->more); /* after the unlock: the woken thread would only wait again, for the mutex */
+	pthread_cond_signal(&o->more); /* after the unlock, so that the thread need not wait for the mutex */
 	if (nobody)
 		run_here(o);
 }
 
-/* A thread may be inside a call that never returns, so nobody waits for threads: the last one that ends frees the pool.
- */
+/* A thread may be inside a call that never returns, so this does not wait for the threads: the last one that ends frees
+ * the pool. */
 void offload_free(struct offload *o)
 {
 	if (!o)

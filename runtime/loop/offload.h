@@ -1,6 +1,7 @@
-/* Runs blocking calls (fsync, a hung network file system, /proc scans) on a few threads, off the loop.
- * Not a general task system: jobs own no heap while they run, so that no thread grows an allocator arena; libpq's
- * log-in cannot be kept from it. Used by the file lock, the proof of death, name resolution and PostgreSQL's log-in. */
+/* Runs blocking calls (fsync, a network file system that hangs, scans of /proc) on a few threads beside the loop.
+ * Not a general task system: a job must not allocate, since each thread that does makes malloc(3) keep memory for it.
+ * libpq's log-in allocates all the same.
+ * Used by the file lock, the proof of death, name look-ups and PostgreSQL's log-in. */
 #ifndef LUNARCH_OFFLOAD_H
 #define LUNARCH_OFFLOAD_H
 
@@ -15,14 +16,14 @@ struct offload_job {
 	struct offload_job *next;            /* private */
 };
 
-/* Threads start when the first job comes, at most `threads` (1 to 16). NULL with *err. */
+/* A thread is started when a job finds none free, at most `threads` of them (1 to 16). NULL with *err. */
 struct offload *offload_new(struct ev_loop *loop, int threads, struct err *err);
 
-/* j is the callee's until done is called. */
+/* j belongs to the offload until done is called. */
 void offload_run(struct offload *o, struct offload_job *j);
 
-/* Waits neither for running jobs nor for queued ones: their done is not called any more, they are leaked on purpose
- * (a thread in an uninterruptible call cannot be joined). Call it at the end of the process. */
+/* Does not wait for jobs, since a thread in an uninterruptible call cannot be joined. Their done is not called any
+ * more, and their memory is not freed. Call it at the end of the process. */
 void offload_free(struct offload *o);
 
 #endif

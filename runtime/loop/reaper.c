@@ -15,22 +15,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CENSUS_S 1. /* between two looks for strangers */
-#define ROUND_S 0.001
-#define LATE_ROUND_S 0.1 /* where nobody waits for the end of what was killed */
+#define CENSUS_S 1.      /* how often to look for strangers */
+#define ROUND_S 0.001    /* how often to kill and reap while a killing is begun */
+#define LATE_ROUND_S 0.1 /* the same while none is begun, after orphans were killed */
 
 struct reaper_child {
 	struct reaper_child *next;
 	struct reaper *reaper;
 	pid_t pid;
 	bool condemned;
-	reaper_ended_fn *ended; /* NULL: nobody wants to know */
+	reaper_ended_fn *ended; /* NULL after reaper_forget */
 	void *arg;
-	ev_io exited; /* of its pidfd; fd -1 where SIGCHLD tells */
+	ev_io exited; /* watches its pidfd; fd is -1 after reaper_adopt: SIGCHLD tells */
 };
 
-/* A child of ours that is of no guard's tree. Its number alone would not do: others may reap it and the number be
- * used again. */
+/* A child of ours that is of no guard's tree. The pid alone does not name it, since the kernel uses the pids of reaped
+ * processes again. */
 struct stranger {
 	pid_t pid;
 	uint64_t start;
@@ -45,9 +45,9 @@ struct reaper {
 	struct ev_loop *loop;
 	struct reaper_child *children;
 
-	/* Where orphans are adopted. */
-	struct tree *tree;  /* NULL: they are not */
-	bool has_strangers; /* there may be some: we are process 1, or had children before */
+	/* Used after reaper_adopt. */
+	struct tree *tree;  /* NULL before reaper_adopt */
+	bool has_strangers; /* there may be strangers: this is process 1, or it had children before */
 	struct strangers strangers;
 	struct reaper_killing *killings;
 	ev_signal child;
@@ -141,11 +141,12 @@ void reaper_forget(struct reaper_child *c)
 
 /* ---- strangers ----
  *
- * As long as a guard lives, whatever its tree orphans becomes a child of that guard. So a child of ours that nobody
- * added is of no guard's tree, if all the guards live after it was seen: a guard's death hands over its children and
- * shows the guard as dead in one step (exit_notify, kernel/exit.c). Whoever was seen so is a stranger, and so is
- * whoever descends from one. What appears only when a guard has died is of its tree, whatever its environment says.
- * Which of the children are guards is not asked: a dead one that is none only puts the look off. */
+ * While a guard lives, the orphans of its tree become children of that guard, not of this process. In one step the
+ * kernel gives a dead guard's children to this process and shows the guard as dead (exit_notify, kernel/exit.c). So: if
+ * a child of this process was not added, and all guards live after it was seen, then it is of no guard's tree. It is a
+ * stranger, and so are its descendants. A child that is first seen after a guard's death counts as of its tree,
+ * whatever its environment says. The reaper does not know which children are guards: it looks for strangers only while
+ * all added children live. */
 
 static bool in_list(const struct strangers *list, pid_t pid, uint64_t start)
 {
@@ -186,7 +187,7 @@ static bool children_live(const struct reaper *r)
 	return !r->killings;
 }
 
-/* A walk may miss some: who is known stays known for as long as he lives. */
+/* A walk may miss processes. So a stranger stays one for as long as it lives. */
 static void keep_known(const struct reaper *r, struct strangers *now)
 {
 	struct proc_stat st;
@@ -253,7 +254,7 @@ static bool round_visit(void *arg, pid_t pid)
 	return true;
 }
 
-/* true: some child has ended. */
+/* Reaps all children that have ended. false: there was none. */
 static bool reap(struct reaper *r)
 {
 	bool any = false;
@@ -269,10 +270,11 @@ static bool reap(struct reaper *r)
 	return any;
 }
 
-/* After a child's death, and every millisecond while a tree without a guard dies. An orphan may be of any dead guard,
- * also of one that was given up; but where there may be strangers they are killed only while somebody waits for their
- * end, since only then strangers have been told apart. That nobody is left is proved by a walk that saw everything and
- * killed nobody, before which all that had ended was reaped: see proc_tree.h. */
+/* Reaps, then kills orphans. Called after a child's death, and repeatedly while orphans die.
+ * Orphans are killed after any child's death: each is of a dead guard's tree. But if there may be strangers, orphans
+ * are killed only while a killing is begun: only then is a new child of this process surely not a stranger. No orphan
+ * is left if these three hold: all children that had ended were reaped, the walk after that was complete (tree_walk
+ * returned true), and it found no process to kill. proc_tree.h says why. */
 static void settle(struct reaper *r)
 {
 	struct round k = { .reaper = r };
@@ -322,7 +324,7 @@ void reaper_end_killing(struct reaper *r, struct reaper_killing *k)
 		}
 }
 
-/* ---- the whole ---- */
+/* ---- the reaper ---- */
 
 struct reaper *reaper_new(struct ev_loop *loop)
 {
@@ -337,8 +339,8 @@ struct ev_loop *reaper_loop(struct reaper *r)
 	return r->loop;
 }
 
-/* What a term starts is found through /proc. That of another PID namespace shows other processes under the same
- * numbers. */
+/* The processes of a term are found through /proc. If /proc belongs to another PID namespace, it shows other processes
+ * under the same numbers. */
 static int check_proc(struct err *err)
 {
 	char self[32];

@@ -12,8 +12,8 @@
 #define HOST_BYTES 256 /* a name has at most 253 (RFC 1035, 2.3.4) */
 
 struct resolve {
-	struct offload_job off; /* first */
-	struct ev_loop *loop;   /* NULL: abandoned, its thread's own */
+	struct offload_job off; /* the first field, so that a job is its look-up */
+	struct ev_loop *loop;   /* NULL: cancelled; the thread's end frees it */
 	ev_timer timer;
 	bool on_thread;
 	resolve_done_fn *done;
@@ -23,7 +23,7 @@ struct resolve {
 	struct resolved result;
 };
 
-/* May run on a thread. Keeps as many addresses as fit, and frees the rest. */
+/* Calls getaddrinfo; may run on a thread. Keeps the first RESOLVE_MOST addresses. */
 static void look_up(struct resolve *r, int flags)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC,
@@ -113,7 +113,7 @@ static void resolve_arm(struct resolve *r, nsec after)
 	ev_timer_start(r->loop, &r->timer);
 }
 
-/* "[::1]" as in a URL, or bare. false: too long for any host. */
+/* Copies the host, without the brackets of "[::1]". false: it is too long. */
 static bool take_host(struct resolve *r, const char *host)
 {
 	size_t len = strlen(host);
@@ -140,7 +140,7 @@ struct resolve *resolve_start(struct ev_loop *loop, struct offload *offload, con
 	else
 		look_up(r, AI_NUMERICHOST);
 	if (r->failed != EAI_NONAME || !*r->host || strlen(host) >= HOST_BYTES) {
-		resolve_arm(r, 0); /* never from inside the caller */
+		resolve_arm(r, 0); /* done is not called from inside resolve_start */
 		return r;
 	}
 	r->on_thread = true;

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- by the loop ---- */
+/* ---- a real timeline: libev's timers ---- */
 
 static double loop_now(struct timeline *l)
 {
@@ -31,7 +31,7 @@ static void loop_init(struct timer *t)
 
 static void loop_start(struct timeline *l, struct timer *t, double after_s)
 {
-	ev_now_update(l->loop); /* the script may have computed for long since the loop looked */
+	ev_now_update(l->loop); /* the script may have run for long since the loop read the time */
 	ev_timer_set(&t->loop, after_s, 0.);
 	ev_timer_start(l->loop, &t->loop);
 }
@@ -45,7 +45,7 @@ static const struct timeline_ops loop_ops = {
 	.now = loop_now, .init = loop_init, .start = loop_start, .stop = loop_stop
 };
 
-/* ---- virtual: a heap by time, then by order of starting ---- */
+/* ---- a simulated timeline: a heap by time, then by order of starting ---- */
 
 static double virtual_now(struct timeline *l)
 {
@@ -132,7 +132,7 @@ void timeline_fire(struct timeline *l)
 	t->due(t);
 }
 
-/* ---- either ---- */
+/* ---- both ---- */
 
 void timeline_init(struct timeline *l, struct ev_loop *loop)
 {
