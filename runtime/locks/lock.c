@@ -90,19 +90,54 @@ static const struct lock_ops *ops_of(const struct lock_backend *b, struct err *e
 	return NULL;
 }
 
-struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
+/* The backend of this URL, and where what it opens begins. */
+static const struct lock_ops *ops_of_url(const char *url, const char **text, struct err *err)
 {
 	size_t len = scheme_len(url);
 
+	*text = url;
 	if (len == 0)
-		return lock_file.open(env, url, err);
+		return &lock_file;
+	*text += len + 1;
 	const struct lock_backend *b = find_backend(url, len);
-	if (!b) {
-		unknown_scheme(url, len, err);
+	if (b)
+		return ops_of(b, err);
+	unknown_scheme(url, len, err);
+	return NULL;
+}
+
+struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
+{
+	const char *text;
+	const struct lock_ops *ops = ops_of_url(url, &text, err);
+
+	return ops ? ops->open(env, text, err) : NULL;
+}
+
+static char *with_behind_key(const struct lock_ops *ops, const char *url, const char *more)
+{
+	size_t key_end = ops->key_last ? strlen(url) : strcspn(url, "?");
+
+	return mem_printf("%.*s%s%s", (int)key_end, url, more, url + key_end);
+}
+
+struct lock *lock_open_prefix(struct lock_env *env, const char *url, char **prefix, struct err *err)
+{
+	const char *text, *missing = "";
+	const struct lock_ops *ops = ops_of_url(url, &text, err);
+
+	*prefix = NULL;
+	if (!ops)
 		return NULL;
-	}
-	const struct lock_ops *ops = ops_of(b, err);
-	return ops ? ops->open(env, url + len + 1, err) : NULL;
+	if (ops->key_last)
+		missing = strchr(text, '#') ? "" : "#";
+	else if (strncmp(text, "//", 2) == 0 && text[2 + strcspn(text + 2, "/?")] != '/')
+		missing = "/";
+	*prefix = with_behind_key(ops, url, missing);
+	char *whole = with_behind_key(ops, *prefix, LOCK_PREFIX_END);
+	struct lock *l = ops->open(env, whole + (text - url), err);
+	free(whole);
+	return l;
 }
 
 void lock_prepare(const char *url)
@@ -118,9 +153,7 @@ void lock_prepare(const char *url)
 
 char *lock_url_beside(const struct lock *l, const char *url, const char *more)
 {
-	size_t key_end = l->ops->key_last ? strlen(url) : strcspn(url, "?");
-
-	return mem_printf("%.*s%s%s", (int)key_end, url, more, url + key_end);
+	return with_behind_key(l->ops, url, more);
 }
 
 /* ---- what the locks of an env share ---- */

@@ -12,6 +12,7 @@
 
 struct ev_loop;
 struct lock;
+struct lock_listing;
 struct offload;
 struct reaper;
 struct timeline;
@@ -104,6 +105,13 @@ struct lock_ops {
 
 	void (*close)(struct lock *l); /* cancels first */
 
+	/* Lists what is in the same place and has a key that begins as that of l, which lock_open_prefix opened: in a
+	 * directory or below a node of ZooKeeper what is in that one, elsewhere every such key. An operation like read;
+	 * out is borrowed until done, and filled if the outcome is LOCK_OK. A name promises nothing: a read tells whether
+	 * it is a record, something else (LOCK_FOREIGN), or gone; what surely is no record is left out. What is made or
+	 * removed meanwhile may be missing or there. No election depends on it. NULL member: the store cannot. */
+	void (*list)(struct lock *l, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg);
+
 	/* The rest is doctor's, and may be missing. */
 
 	/* Asks the server what it is. An operation like read; about is borrowed until done, and filled if the outcome
@@ -119,8 +127,8 @@ struct lock_ops {
 	bool key_last; /* the key ends the URL, even if there is a '?' before */
 };
 
-/* The URL of another lock in the same place, whose key has `more` (letters, digits, dashes) behind it. The caller
- * frees. */
+/* The URL of another lock in the same place, whose key has `more` behind it: letters, digits, dashes, or a name of a
+ * listing. The caller frees. */
 char *lock_url_beside(const struct lock *l, const char *url, const char *more);
 
 /* Common first member of every backend's struct. */
@@ -136,6 +144,13 @@ struct lock {
 /* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the default directory.
  * NULL: *err names the URL, and for an unknown scheme the ones there are. */
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
+
+/* Opens for `list` alone what is named by the beginning of a URL: it may end before its key, or in it. The key of the
+ * lock is that beginning and LOCK_PREFIX_END, so that it is a key also where a bare "app/" or "web-" is none. *prefix:
+ * the URL with the slash or '#' that was missing, for lock_url_beside with a name of the listing; the caller frees it,
+ * also where the result is NULL. */
+#define LOCK_PREFIX_END "lunarch0list"
+struct lock *lock_open_prefix(struct lock_env *env, const char *url, char **prefix, struct err *err);
 
 /* Loads what locks of this URL need, if that is a module: takes milliseconds, so it is best done while something else
  * is waited for. Says nothing of what is wrong: lock_open does. */

@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Any
 
-from lock_driver import Driver, race, record
+from lock_driver import WITHIN, Driver, race, record
 from processes import wait_for
 from tap import note, ok, same
 
@@ -271,6 +271,177 @@ def notices(store: Any) -> None:
         wait_for(lambda: t.a.read().get("record", {}).get("holderIdentity") == polled[-1])
         watched.append(t.a.read().get("record", {}).get("holderIdentity"))
     same(watched, polled, "notices: who watches and who polls see the same")
+    t.end()
+
+
+class Listed:
+    """Records of one test, of which one process writes and another lists."""
+
+    def __init__(self, store: Any, what: str) -> None:
+        self.store, self.base = store, f"{what}-{uuid.uuid4().hex[:8]}-"
+        self.a, self.b = Driver(store.env), Driver(store.env)
+        self.written: list[str] = []
+
+    def write(self, *names: str) -> None:
+        for n in names:
+            self.written.append(self.base + n)
+            self.b.open(self.store.url(self.base + n), n)
+            w = self.b.write(record(n), "", n)
+            if w["outcome"] != "ok":
+                raise RuntimeError(f"the record {n}: {w}")
+
+    def list(self, prefix: str = "", through: Any = None, within: int = WITHIN) -> Any:
+        """What follows the base and this prefix."""
+        opened = self.a.open(self.store.url(self.base + prefix, through), prefix or "all", prefix=True)
+        if not opened["ok"]:
+            raise RuntimeError(opened["err"])
+        return self.a.names(prefix or "all", within)
+
+    def holder(self, name: str, prefix: str = "") -> Any:
+        """Of the record of this name in the listing; or why it is none."""
+        url = self.a.beside(name, prefix or "all")
+        self.a.open(url, url)
+        r = self.a.read(url)
+        return r.get("record", {}).get("holderIdentity", r["outcome"])
+
+    def end(self) -> None:
+        twice, status = self.a.twice() + self.b.twice(), (self.a.end(), self.b.end())
+        self.store.delete_many(self.written)
+        if twice or status != (0, 0):
+            ok(False, f"every operation is answered once, and locks close in peace: {twice} {status}")
+
+
+def listed(store: Any) -> None:
+    t, other = Listed(store, "list"), Listed(store, "other")
+    r = t.list()
+    same((r["outcome"], r.get("names"), r.get("more")), ("ok", [], False), "list: where nothing is, nothing is listed")
+    ok(not r["inside"] and r["calls"] == 1, "list: it is answered once, and not from inside its start")
+    t.write("one", "two", "two-b")
+    other.write("one")
+    r = t.list()
+    same(
+        (r["outcome"], r["names"], r["more"]),
+        ("ok", ["one", "two", "two-b"], False),
+        "list: what begins with the prefix, and nothing else",
+    )
+    same(
+        [t.holder(n) for n in r["names"]],
+        ["one", "two", "two-b"],
+        "list: each name, put behind the prefix's URL, is the URL of its record",
+    )
+    same(t.list("two")["names"], ["", "-b"], "list: a record whose key is the prefix is one of them")
+    t.write(store.odd, *store.matched)
+    for prefix in (store.odd[:end] for end in range(1, len(store.odd))):
+        r = t.list(prefix)
+        holders = sorted(t.holder(n, prefix) for n in r.get("names", []))
+        if holders != sorted(m for m in [store.odd, *store.matched] if m.startswith(prefix)):
+            ok(False, f"list: {prefix!r} as it stands, and not as a pattern: {r}")
+    same(
+        [t.holder(n, store.odd) for n in t.list(store.odd)["names"]],
+        [store.odd],
+        f"list: a prefix is taken as it stands, and not as a pattern: {store.odd}",
+    )
+    store.put(t.base + "two-f", b"hello\n")
+    t.written.append(t.base + "two-f")
+    r = t.list("two")
+    same(
+        [n for n in r["names"] if t.holder(n, "two") != "foreign"],
+        ["", "-b"],
+        "list: beside what is no record the records are listed; and a read tells which are",
+    )
+    t.end()
+    other.end()
+
+
+def list_pages(store: Any) -> None:
+    t = Listed(store, "pages")
+    t.write("first")
+    content = store.get(t.base + "first")
+    many = [f"{t.base}{i:04}" for i in range(1000)]
+    t.written += many
+    store.put_many(many[:-1], content)
+    r = t.list()
+    same(
+        (len(r.get("names", [])), r.get("more"), r["outcome"]),
+        (1000, False, "ok"),
+        "list: 1,000 names are listed, and that these are all",
+    )
+    same(r["names"], sorted({n[len(t.base) :] for n in many[:-1]} | {"first"}), "list: each once, and sorted")
+    store.put_many(many[-1:], content)
+    r = t.list()
+    same((len(set(r["names"])), r["more"]), (1000, True), "list: of more, as many, and that there are more")
+    t.end()
+
+
+def list_ends(store: Any) -> None:
+    t = Listed(store, "ends")
+    t.write("one")
+    t.list()
+    op = t.a.start("list", "all", within_ms=WITHIN)
+    same(t.a.do("cancel", "all")["calls"], 1, "list: one that is cancelled has been answered when cancel returns")
+    ok(t.a.wait(op)["outcome"] in ("ok", "failed"), "list: as one that failed, or that was there in time")
+    r = t.a.names("all", within=0)
+    ok(r["outcome"] in ("ok", "failed") and r["calls"] == 1, "list: one without any time ends, too")
+    same(t.list()["names"], ["one"], "list: and the next one works")
+    t.end()
+
+
+def list_silence(store: Any) -> None:
+    proxy = store.proxy()
+    t = Listed(store, "unheard")
+    t.write("one")
+    same(t.list(through=proxy)["names"], ["one"], "list in silence: before it")
+    proxy.freeze()
+    r = t.a.names("all", within=SHORT)
+    ok(r["outcome"] == "failed" and r["calls"] == 1, "list in silence: without an answer it has failed at its deadline")
+    ok(r.get("err", {}).get("text"), "list in silence: and it is said why")
+    proxy.thaw()
+    proxy.cut()
+    again = wait_for(lambda: next((r for r in [t.a.names("all")] if r["outcome"] == "ok"), None))
+    same(again and again["names"], ["one"], "list in silence: afterwards it works again")
+    t.end()
+    proxy.close()
+
+
+def beside(store: Any) -> None:
+    """A record beside another one, as a successor's or a history's: one like any."""
+    t = Two(store, "beside")
+    first = t.put("first")
+    url = t.a.beside("-next", url=store.url(t.key))
+    opened = t.a.open(url, "next")
+    ok(opened["ok"], "beside: the URL of a record beside another one is opened", opened.get("err"))
+    t.b.open(opened["url"], "next")
+    same(
+        t.b.open(opened["url"], "printed")["url"],
+        opened["url"],
+        "beside: its URL as it is printed, opened again, is printed the same",
+    )
+    same(t.a.read("next")["outcome"], "absent", "beside: nothing is there at first")
+    watching = t.b.do("watch", "next")["watching"]
+    t.b.read("next")
+    before = t.b.count("next")
+    w = t.a.write(record("a"), "", "next")
+    same(w["outcome"], "ok", "beside: it is written")
+    same(watching and bool(t.b.noticed(before, "next")), store.watches, "beside: who watches it is told, if any is")
+    r = t.b.read("next")
+    same(
+        (r.get("record", {}).get("holderIdentity"), r["version"]),
+        ("a", w["version"]),
+        "beside: and it is read by another process, by the URL that was printed: the same place",
+    )
+    same(t.b.write(record("b"), "", "next")["outcome"], "conflict", "beside: a write that expects none is a conflict")
+    second = t.b.write(record("b"), w["version"], "next")
+    same(second["outcome"], "ok", "beside: one that expects what is there replaces it")
+    same(t.a.write(record("a"), w["version"], "next")["outcome"], "conflict", "beside: and another's is a conflict")
+    r = t.truth()
+    same((r["record"]["holderIdentity"], r["version"]), ("first", first), "beside: the first record is as it was")
+    removed = t.a.do("remove", "next", expected=w["version"], within_ms=WITHIN)
+    same(removed["outcome"], "conflict", "beside: it is not removed by whoever expects another version")
+    removed = t.a.do("remove", "next", expected=second["version"], within_ms=WITHIN)
+    same((removed["outcome"], t.b.read("next")["outcome"]), ("ok", "absent"), "beside: removed, it is gone")
+    r = t.a.read()
+    same((r["record"]["holderIdentity"], r["version"]), ("first", first), "beside: and the first one is not")
+    same(t.a.write(record("again"), first)["outcome"], "ok", "beside: which goes on")
     t.end()
 
 
@@ -655,7 +826,8 @@ def term_in_silence(store: Any) -> None:
     silence(store, "silence, a new term", **TERM)
 
 
-BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, racing]
+LISTING = [listed, list_pages, list_ends]
+BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, beside, racing]
 NETWORK = [
     lost_reply,
     lost_reply_to_a_term,

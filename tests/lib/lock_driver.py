@@ -85,8 +85,16 @@ class Driver:
     def do(self, what: str, lock: str = "a", **args: Any) -> Any:
         return self.wait(self.start(what, lock, **args))
 
-    def open(self, url: str, lock: str = "a") -> Any:
-        return self.do("open", lock, url=url)
+    def open(self, url: str, lock: str = "a", prefix: bool = False) -> Any:
+        """prefix: to be listed."""
+        return self.do("open", lock, url=url, prefix=prefix)
+
+    def names(self, lock: str = "a", within: int = WITHIN) -> Any:
+        return self.do("list", lock, within_ms=within)
+
+    def beside(self, more: str, lock: str = "a", url: str = "") -> str:
+        """The URL of another lock; url: of the lock, which is not needed of a prefix."""
+        return str(self.do("beside", lock, url=url, more=more)["url"])
 
     def read(self, lock: str = "a", within: Any = WITHIN) -> Any:
         return self.do("read", lock, within_ms=within)

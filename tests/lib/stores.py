@@ -35,6 +35,23 @@ class Store:
     def proxy(self) -> Any:
         return Proxy(self.port)
 
+    # Of a key, with what languages for patterns give a meaning to, and what would match it as a pattern.
+    odd, matched = "a%b_c*d?e[f-g]h\\i^", ["aXXb_c*d?e[f-g]h\\i^", "a%bXc*d?e[f-g]h\\i^", "aXXbXcXXdXefhi^", "aXbXcXdXeghi^"]
+
+    def put(self, key: str, content: bytes) -> None:
+        raise NotImplementedError
+
+    def delete(self, key: str) -> None:
+        raise NotImplementedError
+
+    def put_many(self, keys: list[str], content: bytes) -> None:
+        for k in keys:
+            self.put(k, content)
+
+    def delete_many(self, keys: list[str]) -> None:
+        for k in keys:
+            self.delete(k)
+
     def repair(self) -> None:
         pass
 
@@ -44,6 +61,7 @@ class Store:
 
 class File(Store):
     name = "file"
+    odd, matched = "a%b_c*d[e-f]g\\h^", ["aXXb_c*d[e-f]g\\h^", "aXXbXcXXdegh^", "aXbXcXdfgh^"]
 
     def __init__(self) -> None:
         self.dir = scratch()

@@ -5,6 +5,7 @@
 #include "lease/reading.h"
 #include "locks/file/file_hub.h"
 #include "locks/file/file_link.h"
+#include "locks/file/file_list.h"
 #include "locks/file/file_path.h"
 #include "locks/file/file_swap.h"
 #include "locks/file/file_system.h"
@@ -40,6 +41,8 @@ struct job {
 	bool writing;
 	char *path, *marker, *spelt, *text; /* what op borrows */
 	struct instant sent_at;
+	bool listing;
+	struct lock_listing found;
 	struct file_op op;
 };
 
@@ -59,7 +62,8 @@ struct file_lock {
 	struct job *job;                     /* what has */
 	const struct record *record;         /* to write; NULL: read, or remove */
 	bool removing;
-	struct lock_about *about; /* to fill after a look; NULL */
+	struct lock_about *about;     /* to fill after a look; NULL */
+	struct lock_listing *listing; /* to fill; NULL: no list is under way */
 	const struct version *expected;
 	bool durable;
 	struct reading *last; /* NULL: no record, or one of ours */
@@ -118,6 +122,7 @@ static struct job *job_new(struct file_lock *l)
 
 	j->lock = l;
 	j->writing = l->record || l->removing;
+	j->listing = l->listing != NULL;
 	j->sent_at = clock_now();
 	j->path = mem_dup(l->path);
 	j->marker = l->marker ? mem_dup(l->marker) : NULL;
@@ -134,6 +139,7 @@ static struct job *job_new(struct file_lock *l)
 static void job_free(struct job *j)
 {
 	file_op_fini(&j->op);
+	lock_listing_fini(&j->found);
 	free(j->path);
 	free(j->marker);
 	free(j->spelt);
@@ -146,7 +152,7 @@ static void file_parse(struct file_lock *l, const struct job *j, struct lock_res
 {
 	struct err why;
 
-	if (j->writing || r->outcome != LOCK_OK)
+	if (j->writing || j->listing || r->outcome != LOCK_OK)
 		return;
 	if (reading_parse(&l->last, record, file_op_content(&j->op), j->op.len, &why) == 0) {
 		r->record = record;
@@ -188,6 +194,7 @@ static void file_tell(struct file_lock *l, struct lock_result *r)
 	l->record = NULL;
 	l->removing = false;
 	l->about = NULL;
+	l->listing = NULL;
 	l->done(l->arg, r);
 }
 
@@ -218,6 +225,8 @@ static void file_complete(struct file_lock *l)
 	}
 	if (r.outcome != LOCK_OK)
 		r.version.text[0] = '\0';
+	else if (j->listing)
+		lock_listing_move(l->listing, &j->found);
 	job_free(j);
 	file_turn_over(l->env);
 	file_tell(l, &r);
@@ -247,7 +256,9 @@ static void job_work(struct offload_job *off)
 {
 	struct job *j = (struct job *)off;
 
-	if (j->op.shared)
+	if (j->listing)
+		file_list(&j->op, &j->found);
+	else if (j->op.shared)
 		(j->writing ? file_link_write : file_link_read)(&j->op);
 	else if (j->writing)
 		file_swap_write(&j->op);
@@ -286,7 +297,7 @@ static bool file_try_here(struct file_lock *l)
 
 	if (j->op.outcome != LOCK_OK)
 		return true;
-	if (l->place == REMOTE || (j->writing && l->place == ON_DISK))
+	if (j->listing || l->place == REMOTE || (j->writing && l->place == ON_DISK))
 		return false;
 	if (j->writing)
 		return file_swap_write(&j->op);
@@ -386,6 +397,15 @@ static void file_about(struct lock *base, struct lock_about *about, struct insta
 	struct file_lock *l = (struct file_lock *)base;
 
 	l->about = about;
+	file_ask(l, by, done, arg);
+}
+
+static void file_list_names(struct lock *base, struct lock_listing *out, struct instant by, lock_done_fn *done,
+                            void *arg)
+{
+	struct file_lock *l = (struct file_lock *)base;
+
+	l->listing = out;
 	file_ask(l, by, done, arg);
 }
 
@@ -550,6 +570,7 @@ const struct lock_ops lock_file = {
 	.cancel = file_cancel,
 	.watch = file_watch,
 	.close = file_close,
+	.list = file_list_names,
 	.about = file_about,
 	.remove = file_remove,
 };

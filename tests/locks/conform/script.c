@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "locks/lock.h"
+#include "locks/lock_listing.h"
 #include "loop/offload.h"
 
 #include <ev.h>
@@ -20,8 +21,10 @@ struct held {
 	struct script *script;
 	char *name;
 	struct lock *lock;
+	char *prefix;         /* the URL of what is listed; NULL: this is a lock */
 	struct record record; /* the write under way borrows these */
 	struct version expected;
+	struct lock_listing listing; /* as the list under way */
 	json_int_t op; /* id of the operation under way */
 	const char *what;
 	int calls;             /* of done, for the last operation */
@@ -88,6 +91,8 @@ static void close_lock(struct held *h)
 	h->closes = false; /* it cancels, which calls done */
 	h->lock->ops->close(h->lock);
 	record_fini(&h->record);
+	lock_listing_fini(&h->listing);
+	free(h->prefix);
 	free(h->name);
 	free(h);
 }
@@ -107,6 +112,13 @@ static void on_done(void *arg, const struct lock_result *r)
 	if (r->outcome != LOCK_OK && r->outcome != LOCK_ABSENT && r->outcome != LOCK_CONFLICT)
 		json_object_set_new(line, "err",
 		                    json_pack("{s:i, s:s}", "code", (int)r->err.code, "text", r->err.text));
+	if (h->prefix) {
+		json_t *names = json_array();
+		for (size_t i = 0; i < h->listing.count; i++)
+			json_array_append_new(names, json_string(h->listing.name[i]));
+		json_object_set_new(line, "names", names);
+		json_object_set_new(line, "more", json_boolean(h->listing.more));
+	}
 	say(line);
 	if (h->closes)
 		close_lock(h);
@@ -152,6 +164,41 @@ static void do_write(struct script *s, const json_t *command)
 	free(text);
 }
 
+static void do_list(struct script *s, const json_t *command)
+{
+	struct held *h = find(s, text_of(command, "lock"));
+
+	if (!h->lock->ops->list) {
+		fprintf(stderr, "conform: %s has no list\n", h->lock->url);
+		exit(2);
+	}
+	lock_listing_fini(&h->listing);
+	begin(h, command, "list");
+	h->lock->ops->list(h->lock, &h->listing, instant_add(h->started, within(command)), on_done, h);
+	h->starting = false;
+}
+
+static void do_remove(struct script *s, const json_t *command)
+{
+	struct held *h = find(s, text_of(command, "lock"));
+
+	snprintf(h->expected.text, sizeof h->expected.text, "%s", text_of(command, "expected"));
+	begin(h, command, "remove");
+	h->lock->ops->remove(h->lock, &h->expected, instant_add(h->started, within(command)), on_done, h);
+	h->starting = false;
+}
+
+/* The URL beside that of a lock; beside a prefix: of what has this name in the listing. */
+static void do_beside(struct script *s, const json_t *command)
+{
+	const struct held *h = find(s, text_of(command, "lock"));
+	char *url = lock_url_beside(h->lock, h->prefix ? h->prefix : text_of(command, "url"),
+	                            text_of(command, "more"));
+
+	say(json_pack("{s:O, s:s}", "id", json_object_get(command, "id"), "url", url));
+	free(url);
+}
+
 static void do_cancel(struct script *s, const json_t *command)
 {
 	struct held *h = find(s, text_of(command, "lock"));
@@ -181,9 +228,13 @@ static void do_open(struct script *s, const json_t *command)
 {
 	json_t *id = json_object_get(command, "id");
 	struct err err = { 0 };
-	struct lock *l = lock_open(&s->env, text_of(command, "url"), &err);
+	char *prefix = NULL;
+	struct lock *l = json_is_true(json_object_get(command, "prefix"))
+	                         ? lock_open_prefix(&s->env, text_of(command, "url"), &prefix, &err)
+	                         : lock_open(&s->env, text_of(command, "url"), &err);
 
 	if (!l) {
+		free(prefix);
 		say(json_pack("{s:O, s:b, s:i, s:s}", "id", id, "ok", 0, "code", (int)err.code, "err", err.text));
 		return;
 	}
@@ -192,6 +243,7 @@ static void do_open(struct script *s, const json_t *command)
 	h->script = s;
 	h->name = mem_dup(text_of(command, "lock"));
 	h->lock = l;
+	h->prefix = prefix;
 	h->next = s->locks;
 	s->locks = h;
 	say(json_pack("{s:O, s:b, s:s, s:b, s:b}", "id", id, "ok", 1, "url", l->url, "token_in_record",
@@ -214,6 +266,7 @@ static void obey(struct script *s, const char *line)
 	} verbs[] = {
 		{ "open", do_open },     { "read", do_read },   { "write", do_write },
 		{ "cancel", do_cancel }, { "watch", do_watch }, { "close", do_close },
+		{ "list", do_list },     { "remove", do_remove }, { "beside", do_beside },
 	};
 	json_t *command = json_loads(line, 0, NULL);
 
