@@ -13,6 +13,7 @@ int cmd_run(int argc, char **argv);
 int cmd_exec(int argc, char **argv);
 int cmd_leader(int argc, char **argv);
 int cmd_status(int argc, char **argv);
+int cmd_list(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_doctor(int argc, char **argv);
 int cmd_ctl(int argc, char **argv);

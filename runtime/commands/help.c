@@ -61,6 +61,20 @@ static const struct command_help {
 		"  lunarch status --json --lock backup | jq .leader\n"
 		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n",
 	},
+	[COMMAND_LIST] = {
+		"list [--json] [URL-PREFIX]",
+		"the elections of a place: who leads each",
+		"A line for each election whose lock URL begins so: of a directory or a ZooKeeper node what is in it, else every\n"
+		"such key; without a prefix, of the default directory. A term's token is the fencing token; times are the\n"
+		"holder's; \"overdue\" was renewed longer ago than its lease. What is no election is not shown, but counted. At most\n"
+		"1,000 names are looked at; if there are more, that is said. With --json an object a line, as `status --json` has it.\n"
+		"Exit status: 0 somebody leads in each of them, 1 in one nobody does, or there is none, 2 usage, 69 the store\n"
+		"cannot be reached, or an election not be read.",
+		"  lunarch list                                # in the default directory\n"
+		"  lunarch list '/srv/shared/?shared=link'\n"
+		"  lunarch list etcd://etcd1,etcd2,etcd3/app/\n"
+		"  lunarch list --json kube://jobs/nightly- | jq -r 'select(.state != \"leading\").lock'\n",
+	},
 	[COMMAND_CHECK] = {
 		"check [OPTIONS] SCRIPT.lua [-- ARGS]",
 		"load a script, show its elections and timing, change nothing",

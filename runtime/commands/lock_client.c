@@ -8,7 +8,7 @@
 #define TIMEOUT (5 * NSEC_PER_SEC)
 #define QUIET (NSEC_PER_SEC / 20) /* without a notice for so long, none is on its way */
 
-int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *url, struct err *err)
+static int lock_client_prepare(struct lock_client *c, struct ev_loop *loop, struct err *err)
 {
 	c->owns_loop = !loop;
 	c->loop = loop ? loop : ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
@@ -17,8 +17,31 @@ int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *ur
 	c->env.loop = c->loop;
 	record_init(&c->record);
 	c->env.offload = offload_new(c->loop, 1, err);
-	if (!c->env.offload)
+	return c->env.offload ? 0 : -1;
+}
+
+int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *url, struct err *err)
+{
+	if (lock_client_prepare(c, loop, err) < 0)
 		return -1;
+	c->lock = lock_open(&c->env, url, err);
+	return c->lock ? 0 : -1;
+}
+
+int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefix, struct err *err)
+{
+	*prefix = NULL;
+	if (lock_client_prepare(c, NULL, err) < 0)
+		return -1;
+	c->place = lock_open_prefix(&c->env, url, prefix, err);
+	return c->place ? 0 : -1;
+}
+
+/* The place stays open, and so does what its locks share. */
+int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err)
+{
+	if (c->lock)
+		c->lock->ops->close(c->lock);
 	c->lock = lock_open(&c->env, url, err);
 	return c->lock ? 0 : -1;
 }
@@ -29,6 +52,8 @@ void lock_client_close(struct lock_client *c)
 		return;
 	if (c->lock)
 		c->lock->ops->close(c->lock);
+	if (c->place)
+		c->place->ops->close(c->place);
 	lock_env_fini(&c->env);
 	if (c->env.offload)
 		offload_free(c->env.offload);
@@ -81,6 +106,12 @@ enum lock_outcome lock_client_read(struct lock_client *c)
 enum lock_outcome lock_client_about(struct lock_client *c)
 {
 	c->lock->ops->about(c->lock, &c->about, lock_client_begin(c), lock_client_on_done, c);
+	return lock_client_wait(c);
+}
+
+enum lock_outcome lock_client_list(struct lock_client *c, struct lock_listing *out)
+{
+	c->place->ops->list(c->place, out, lock_client_begin(c), lock_client_on_done, c);
 	return lock_client_wait(c);
 }
 

@@ -1,6 +1,6 @@
 /* A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
  * Not an elector: what is written, and on what condition, is the caller's.
- * Used by leader, status, check and the examination of a store (store_check.c). */
+ * Used by leader, status, list, check and the examination of a store (store_check.c). */
 #ifndef LUNARCH_LOCK_CLIENT_H
 #define LUNARCH_LOCK_CLIENT_H
 
@@ -11,6 +11,7 @@ struct lock_client {
 	bool owns_loop;
 	struct lock_env env;
 	struct lock *lock;
+	struct lock *place;   /* of lock_client_open_prefix; NULL: none */
 	struct record record; /* to be written; of a read that found one: what it found */
 	struct version expected;
 	struct lock_result result; /* of the last operation; without its record */
@@ -24,8 +25,15 @@ int lock_client_open(struct lock_client *c, struct ev_loop *loop, const char *ur
 void lock_client_close(struct lock_client *c);
 const char *lock_client_url(const struct lock_client *c); /* as people see it, without secrets */
 
+/* The same for lock_client_list: see lock_open_prefix, also for *prefix. */
+int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefix, struct err *err);
+
+/* After that: from now on c->lock is this one, until the next call. -1 with *err: none. */
+int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err);
+
 /* All of these block for at most five seconds. Why an operation failed is in c->result.err. */
 enum lock_outcome lock_client_read(struct lock_client *c);
+enum lock_outcome lock_client_list(struct lock_client *c, struct lock_listing *out); /* the place must have it */
 enum lock_outcome lock_client_remove(struct lock_client *c, const struct version *expected); /* the lock must have it */
 enum lock_outcome lock_client_about(struct lock_client *c);                                  /* the lock must have it */
 

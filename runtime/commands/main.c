@@ -11,9 +11,10 @@
 typedef int command_fn(int argc, char **argv);
 
 static command_fn *const commands[COMMANDS] = {
-	[COMMAND_RUN] = cmd_run,       [COMMAND_EXEC] = cmd_exec,   [COMMAND_LEADER] = cmd_leader,
-	[COMMAND_STATUS] = cmd_status, [COMMAND_CHECK] = cmd_check, [COMMAND_DOCTOR] = cmd_doctor,
-	[COMMAND_CTL] = cmd_ctl,       [COMMAND_TEST] = cmd_test,   [COMMAND_NEW] = cmd_new,
+	[COMMAND_RUN] = cmd_run,       [COMMAND_EXEC] = cmd_exec, [COMMAND_LEADER] = cmd_leader,
+	[COMMAND_STATUS] = cmd_status, [COMMAND_LIST] = cmd_list, [COMMAND_CHECK] = cmd_check,
+	[COMMAND_DOCTOR] = cmd_doctor, [COMMAND_CTL] = cmd_ctl,   [COMMAND_TEST] = cmd_test,
+	[COMMAND_NEW] = cmd_new,
 };
 
 /* The same binary in another part: `-x guard ...`, `-x worker ...`, and `-x complete` for the shell. */
@@ -40,8 +41,11 @@ static void fill_standard_fds(void)
 static void hide_passwords(char **argv)
 {
 	static const char option[] = "--lock";
+	bool bare = *argv && argv[1] && strcmp(argv[1], command_names[COMMAND_LIST]) == 0; /* its words are URLs */
 
 	for (; *argv && strcmp(*argv, "--") != 0; argv++) {
+		if (bare)
+			lock_url_hide(argv);
 		if (strncmp(*argv, option, strlen(option)) != 0)
 			continue;
 		if ((*argv)[strlen(option)] == '=')

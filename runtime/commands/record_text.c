@@ -57,11 +57,12 @@ static void add_setting(struct buf *out, const char *label, int64_t ms)
 	buf_printf(out, "%s%s", label, text);
 }
 
-static bool overdue(const struct record_text *s)
+bool record_text_overdue(const struct record_text *s)
 {
 	const struct record *r = s->record;
 
-	return !s->verdict && r->renewed_us != RECORD_TIME_UNKNOWN && s->now_us - r->renewed_us > r->lease_ms * 1000;
+	return record_text_leads(s) && !s->verdict && r->renewed_us != RECORD_TIME_UNKNOWN &&
+	       s->now_us - r->renewed_us > r->lease_ms * 1000;
 }
 
 void record_text_headline(struct buf *out, const struct record_text *s)
@@ -127,7 +128,7 @@ void record_text_lines(struct buf *out, const struct record_text *s)
 	if (s->verdict)
 		add_line(out, "verified",
 		         *s->verdict == 'r' ? "it renews" : "it did not renew while watched for its lease");
-	else if (record_text_leads(s) && overdue(s))
+	else if (record_text_overdue(s))
 		add_line(out, "note", "renewed longer ago than its lease: perhaps gone; --verify finds out");
 }
 

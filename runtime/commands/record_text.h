@@ -18,6 +18,8 @@ struct record_text {
 };
 
 bool record_text_leads(const struct record_text *s); /* the record names a holder */
+/* Who leads renewed longer ago than the lease, by the clocks of both, and nobody verified more than that. */
+bool record_text_overdue(const struct record_text *s);
 
 /* All append to out. */
 void record_text_headline(struct buf *out, const struct record_text *s); /* "ID leads, token 3, term 2": no newline */

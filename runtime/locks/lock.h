@@ -107,9 +107,10 @@ struct lock_ops {
 
 	/* Lists what is in the same place and has a key that begins as that of l, which lock_open_prefix opened: in a
 	 * directory or below a node of ZooKeeper what is in that one, elsewhere every such key. An operation like read;
-	 * out is borrowed until done, and filled if the outcome is LOCK_OK. A name promises nothing: a read tells whether
-	 * it is a record, something else (LOCK_FOREIGN), or gone; what surely is no record is left out. What is made or
-	 * removed meanwhile may be missing or there. No election depends on it. NULL member: the store cannot. */
+	 * out is borrowed until done, and filled if the outcome is LOCK_OK. A name promises nothing: a read tells
+	 * whether it is a record, something else (LOCK_FOREIGN), or gone; what surely is no record is left out. What is
+	 * made or removed meanwhile may be missing or there. No election depends on it. NULL member: the store cannot.
+	 */
 	void (*list)(struct lock *l, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg);
 
 	/* The rest is doctor's, and may be missing. */

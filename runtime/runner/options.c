@@ -11,9 +11,9 @@
 #include <string.h>
 
 const char *const command_names[COMMANDS + 1] = {
-	[COMMAND_RUN] = "run",       [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader",
-	[COMMAND_STATUS] = "status", [COMMAND_CHECK] = "check", [COMMAND_DOCTOR] = "doctor",
-	[COMMAND_CTL] = "ctl",       [COMMAND_TEST] = "test",   [COMMAND_NEW] = "new",
+	[COMMAND_RUN] = "run",   [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader", [COMMAND_STATUS] = "status",
+	[COMMAND_LIST] = "list", [COMMAND_CHECK] = "check", [COMMAND_DOCTOR] = "doctor", [COMMAND_CTL] = "ctl",
+	[COMMAND_TEST] = "test", [COMMAND_NEW] = "new",
 };
 
 /* ---- the table ---- */
@@ -22,6 +22,7 @@ const char *const command_names[COMMANDS + 1] = {
 #define EXEC (1 << COMMAND_EXEC)
 #define LEADER (1 << COMMAND_LEADER)
 #define STATUS (1 << COMMAND_STATUS)
+#define LIST (1 << COMMAND_LIST)
 #define CHECK (1 << COMMAND_CHECK)
 #define DOCTOR (1 << COMMAND_DOCTOR)
 #define CTL (1 << COMMAND_CTL)
@@ -29,7 +30,7 @@ const char *const command_names[COMMANDS + 1] = {
 #define NEW (1 << COMMAND_NEW)
 #define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
-#define ALL (LEADS | LEADER | STATUS | DOCTOR | CTL | TEST | NEW)
+#define ALL (LEADS | LEADER | STATUS | LIST | DOCTOR | CTL | TEST | NEW)
 
 const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS | DOCTOR,
@@ -92,7 +93,7 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
 	                    "watch for at most one lease whether the leader renews" },
-	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | DOCTOR | CTL, "print JSON" },
+	[OPTION_JSON] = { "json", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS | LIST | DOCTOR | CTL, "print JSON" },
 	[OPTION_LOG_FORMAT] = { "log-format", NULL, 0, OPTION_CHOICE, "text|json", "LUNARCH_LOG_FORMAT", "text",
 	                        RUN | EXEC | CHECK, "lines for people or for programs" },
 	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL",

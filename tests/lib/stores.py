@@ -36,7 +36,12 @@ class Store:
         return Proxy(self.port)
 
     # Of a key, with what languages for patterns give a meaning to, and what would match it as a pattern.
-    odd, matched = "a%b_c*d?e[f-g]h\\i^", ["aXXb_c*d?e[f-g]h\\i^", "a%bXc*d?e[f-g]h\\i^", "aXXbXcXXdXefhi^", "aXbXcXdXeghi^"]
+    odd, matched = "a%b_c*d?e[f-g]h\\i^", [
+        "aXXb_c*d?e[f-g]h\\i^",
+        "a%bXc*d?e[f-g]h\\i^",
+        "aXXbXcXXdXefhi^",
+        "aXbXcXdXeghi^",
+    ]
 
     def put(self, key: str, content: bytes) -> None:
         raise NotImplementedError

@@ -30,8 +30,7 @@ static bool file_search_entry(void *arg, const char *name)
 
 	if (file_op_too_late(s->op))
 		return false;
-	if (strncmp(name, s->prefix, s->len) != 0 || *name == '.' || strchr(name, '?') ||
-	    !file_may_be_record(s, name))
+	if (strncmp(name, s->prefix, s->len) != 0 || *name == '.' || strchr(name, '?') || !file_may_be_record(s, name))
 		return true;
 	return lock_listing_add(s->out, name + s->len, NULL);
 }

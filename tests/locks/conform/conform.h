@@ -16,8 +16,9 @@
  *   {"id":7,"do":"open","lock":"p","url":"...","prefix":true} -> as 1; what is opened can be listed
  *   {"id":8,"do":"list","lock":"p","within_ms":N}  -> {"id":8,"outcome":"ok","names":[".."],"more":false,..}
  *   {"id":9,"do":"remove","lock":"a","expected":"..","within_ms":N} -> {"id":9,"outcome":"ok",..}
- *   {"id":10,"do":"beside","lock":"a","url":"..","more":".."} -> {"id":10,"url":".."}; of a prefix: its own URL is taken
- * A result says when it was sent and how long it took, and if done was called from inside the start ("inside"). */
+ *   {"id":10,"do":"beside","lock":"a","url":"..","more":".."} -> {"id":10,"url":".."}; of a prefix: its own URL is
+ * taken A result says when it was sent and how long it took, and if done was called from inside the start ("inside").
+ */
 int conform_script(void);
 
 /* So many racers, each a lock with a connection of its own, in so many processes: in each round all of them write at

@@ -25,7 +25,7 @@ struct held {
 	struct record record; /* the write under way borrows these */
 	struct version expected;
 	struct lock_listing listing; /* as the list under way */
-	json_int_t op; /* id of the operation under way */
+	json_int_t op;               /* id of the operation under way */
 	const char *what;
 	int calls;             /* of done, for the last operation */
 	bool starting, closes; /* the lock is closed as soon as the operation has ended, from inside done */
@@ -192,8 +192,7 @@ static void do_remove(struct script *s, const json_t *command)
 static void do_beside(struct script *s, const json_t *command)
 {
 	const struct held *h = find(s, text_of(command, "lock"));
-	char *url = lock_url_beside(h->lock, h->prefix ? h->prefix : text_of(command, "url"),
-	                            text_of(command, "more"));
+	char *url = lock_url_beside(h->lock, h->prefix ? h->prefix : text_of(command, "url"), text_of(command, "more"));
 
 	say(json_pack("{s:O, s:s}", "id", json_object_get(command, "id"), "url", url));
 	free(url);
@@ -264,8 +263,8 @@ static void obey(struct script *s, const char *line)
 		const char *name;
 		void (*act)(struct script *s, const json_t *command);
 	} verbs[] = {
-		{ "open", do_open },     { "read", do_read },   { "write", do_write },
-		{ "cancel", do_cancel }, { "watch", do_watch }, { "close", do_close },
+		{ "open", do_open },     { "read", do_read },     { "write", do_write },
+		{ "cancel", do_cancel }, { "watch", do_watch },   { "close", do_close },
 		{ "list", do_list },     { "remove", do_remove }, { "beside", do_beside },
 	};
 	json_t *command = json_loads(line, 0, NULL);
