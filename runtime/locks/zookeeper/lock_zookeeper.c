@@ -1,14 +1,11 @@
 /* The lock in ZooKeeper: a persistent node, set on the condition of its version. A node that is deleted and made again
  * begins with version 0 again, so each has a child, named at random, that goes with it: a write also checks that this
- * is still there. */
-#include "locks/lock.h"
-
+ * is still there. A version of ours is the child's random name, a dot, and the node's version. */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
 #include "base/nonce.h"
-#include "locks/lock_op.h"
-#include "locks/lock_server.h"
+#include "locks/lock_user.h"
 #include "locks/zookeeper/zk_link.h"
 
 #include <inttypes.h>
@@ -30,61 +27,50 @@ struct zk_server {               /* of locks with the same hosts, user and passw
 /* The library's watchers cannot be taken back: what they point to outlives the lock. */
 struct zk_watch {
 	struct zk_watch *next;
-	struct zk_lock *lock; /* NULL: closed; freed with the server */
-	bool armed, primed;   /* with the server; something was seen */
+	struct zk_lock *lock; /* NULL: closed; freed with the link */
+	bool armed, primed;   /* the server has it; something was seen */
 	bool told;            /* the lock looks already: what it is told then is as new as what arming shows */
 	int64_t seen;         /* zxid of the last change; 0: no node */
 };
 
 struct zk_lock {
-	struct lock lock;
-	struct zk_server *server;
-	char *path;
-	struct lock_op op;
-	struct lock_call call;
-	struct zk_ask *ask; /* under way */
-	bool parents;       /* were made in this operation */
-
-	struct version expected; /* of the write under way, as are these */
-	bool acquiring, removing;
-	int64_t own;              /* zxid of our last write: no news to us */
-	struct lock_about *about; /* what the question under way fills; NULL: it is another operation */
-
+	struct lock_user user; /* first; its channel is the node's path */
+	struct zk_ask *ask;    /* under way */
+	bool parents;          /* were made in this operation */
+	int64_t own;           /* zxid of our last write: no news to us */
 	struct zk_watch *watch;
-	struct lock_member member;
 };
 
-/* A flight of requests; ends when its last completion was called. */
+/* Requests that are sent together. They end when the last of their completions was called. */
 struct zk_ask {
 	struct zk_lock *lock; /* NULL: nobody wants it any more */
-	int left;
+	int left;             /* completions */
 	struct instant sent_at;
-	char id[2 * ID_BYTES + 1]; /* of the node: "" = none */
-	int rc;
+	char id[2 * ID_BYTES + 1]; /* in the child's name; "" = there is none */
+	int rc;                    /* of the look at the children */
 	zoo_op_result_t results[3];
 	struct Stat stat;
 };
 
-static struct zk_lock *of(struct lock *l)
+static zhandle_t *zk_handle(const struct zk_lock *l)
 {
-	return (struct zk_lock *)l;
+	return zk_link_handle(l->user.server->notices);
 }
 
 /* ---- asking ---- */
 
-static struct zk_ask *new_ask(struct zk_lock *l, int completions)
+static struct zk_ask *ask_new(struct zk_lock *l, int completions)
 {
 	struct zk_ask *a = mem_zero(sizeof *a);
 
-	a->lock = l;
-	a->left = completions;
-	a->sent_at = clock_now();
+	*a = (struct zk_ask){ .lock = l, .left = completions, .sent_at = clock_now() };
 	l->ask = a;
 	return a;
 }
 
-/* NULL: nobody wants it any more, or there are more completions to come. */
-static struct zk_lock *last_of(struct zk_ask *a)
+/* A completion was called. Whose the requests are, and the caller frees them; NULL: nobody wants them any more, or more
+ * completions are to come. */
+static struct zk_lock *ask_completed(struct zk_ask *a)
 {
 	struct zk_lock *l = a->lock;
 
@@ -97,29 +83,44 @@ static struct zk_lock *last_of(struct zk_ask *a)
 	return l;
 }
 
-static const struct ACL_vector *acl_of(const struct zk_lock *l)
+/* The session is beyond help: completions that were taken are called for nobody (and the memory is leaked, since not
+ * all are). */
+static void ask_not_sent(struct zk_ask *a, int rc)
 {
-	return *l->server->url.user ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
+	struct zk_lock *l = a->lock;
+
+	a->lock = NULL;
+	l->ask = NULL;
+	lock_op_fail_soon(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "it cannot be asked: %s", zerror(rc));
+}
+
+static void zk_begin(struct lock_user *u)
+{
+	((struct zk_lock *)u)->parents = false;
+	lock_op_ask(&u->op, u->server->notices, &u->call);
+}
+
+static const struct ACL_vector *zk_acl(const struct zk_lock *l)
+{
+	const struct zk_server *s = (const struct zk_server *)l->user.server;
+
+	return *s->url.user ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
 }
 
 /* A read has shown that it answers. */
-static void tell_about(struct zk_lock *l)
+static void zk_tell_about(struct zk_lock *l)
 {
-	const char *version = zk_link_version(l->server->base.notices);
+	const struct zk_server *s = (const struct zk_server *)l->user.server;
+	const char *version = zk_link_version(s->base.notices);
+	struct lock_about *about = l->user.about;
 	int major = 0, minor = 0;
 
-	*l->about = (struct lock_about){ .pause_ms = l->server->url.hosts > 1 ? ELECTION_MS : 0 };
-	snprintf(l->about->server, sizeof l->about->server, "ZooKeeper %s",
+	*about = (struct lock_about){ .pause_ms = s->url.hosts > 1 ? ELECTION_MS : 0 };
+	snprintf(about->server, sizeof about->server, "ZooKeeper %s",
 	         *version ? version : "of no known version (srvr is not among its 4lw.commands.whitelist)");
 	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
-		snprintf(l->about->warning, sizeof l->about->warning,
-		         "this version gets no more repairs; 3.8 is tested");
-	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
-}
-
-static void want(struct zk_lock *l)
-{
-	lock_op_ask(&l->op, l->server->base.notices, &l->call);
+		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.8 is tested");
+	lock_user_end(&l->user, LOCK_OK);
 }
 
 static bool is_loss(int rc)
@@ -128,28 +129,35 @@ static bool is_loss(int rc)
 	       rc == ZSESSIONMOVED || rc == ZINVALIDSTATE;
 }
 
-static void fail_rc(struct zk_lock *l, int rc)
+static void zk_fail(struct zk_lock *l, int rc)
 {
-	bool writing = l->op.writing;
+	struct lock_op *op = &l->user.op;
 
-	if (is_loss(rc) && lock_op_repeat(&l->op, true)) {
-		want(l);
-	} else if (rc == ZNOAUTH || rc == ZINVALIDACL || rc == ZAUTHFAILED || rc == ZSESSIONCLOSEDREQUIRESASLAUTH) {
-		lock_op_fail(&l->op, LOCK_REFUSED, ERR_DENIED,
+	if (is_loss(rc) && lock_op_repeat(op, true))
+		lock_op_ask(op, op->link, op->call);
+	else if (rc == ZNOAUTH || rc == ZINVALIDACL || rc == ZAUTHFAILED || rc == ZSESSIONCLOSEDREQUIRESASLAUTH)
+		lock_op_fail(op, LOCK_REFUSED, ERR_DENIED,
 		             "the server refuses it (%s): the user, the password or the node's ACL", zerror(rc));
-	} else if (rc == ZNOTREADONLY || rc == ZTHROTTLEDOP || rc == -125 /* quota exceeded */) {
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_FULL, "the server does not take the write (%s)", zerror(rc));
-	} else if (rc == ZBADARGUMENTS || rc == ZUNIMPLEMENTED) {
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_USAGE, "the server does not understand it (%s)", zerror(rc));
-	} else {
-		lock_op_fail(&l->op, writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s",
+	else if (rc == ZNOTREADONLY || rc == ZTHROTTLEDOP || rc == -125 /* quota exceeded */)
+		lock_op_fail(op, LOCK_FAILED, ERR_FULL, "the server does not take the write (%s)", zerror(rc));
+	else if (rc == ZBADARGUMENTS || rc == ZUNIMPLEMENTED)
+		lock_op_fail(op, LOCK_FAILED, ERR_USAGE, "the server does not understand it (%s)", zerror(rc));
+	else
+		lock_op_fail(op, op->writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s",
 		             zerror(rc));
-	}
 }
 
 /* ---- reading ---- */
 
-static void on_children(int rc, const struct String_vector *names, const void *data)
+/* Completions but the last of a read: the record's. */
+static void zk_on_synced(int rc, const char *value, const void *data)
+{
+	(void)rc;
+	(void)value;
+	ask_completed((struct zk_ask *)data);
+}
+
+static void zk_on_children(int rc, const struct String_vector *names, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
 
@@ -157,237 +165,177 @@ static void on_children(int rc, const struct String_vector *names, const void *d
 	for (int i = 0; rc == ZOK && names && i < names->count; i++)
 		if (strncmp(names->data[i], CHILD, strlen(CHILD)) == 0 && !*a->id)
 			snprintf(a->id, sizeof a->id, "%s", names->data[i] + strlen(CHILD));
-	last_of(a); /* never the last: the record comes behind it */
+	ask_completed(a);
 }
 
-static void on_record(int rc, const char *value, int len, const struct Stat *stat, const void *data)
+static void zk_on_record(int rc, const char *value, int len, const struct Stat *stat, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = last_of(a);
+	struct zk_lock *l = ask_completed(a);
 	char what[400], version[64];
 
 	if (!l)
 		return;
 	snprintf(version, sizeof version, "%s.%d", a->id, stat ? stat->version : 0);
-	if (rc == ZOK && a->rc != ZOK && a->rc != ZNONODE)
+	if (rc == ZOK && a->rc == ZNONODE) /* made in between: its child was not seen, so no write may pass on that */
+		snprintf(version, sizeof version, "?.0");
+	else if (rc == ZOK)
 		rc = a->rc;
-	bool moved = rc == ZOK &&
-	             a->rc == ZNONODE; /* made in between: its child was not seen, so nothing may be written on that */
 	free(a);
-	snprintf(what, sizeof what, "the node %.300s", l->path);
+	snprintf(what, sizeof what, "the node %.300s", l->user.channel);
 	if (rc != ZOK && rc != ZNONODE)
-		fail_rc(l, rc);
-	else if (l->about)
-		tell_about(l);
+		zk_fail(l, rc);
+	else if (l->user.about)
+		zk_tell_about(l);
 	else if (rc == ZNONODE)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
+		lock_user_end(&l->user, LOCK_ABSENT);
 	else
-		lock_op_found(&l->op, what, value ? value : "", len > 0 ? (size_t)len : 0, moved ? "?.0" : version,
+		lock_op_found(&l->user.op, what, value ? value : "", len > 0 ? (size_t)len : 0, version,
 		              stat ? stat->mzxid : 0);
-}
-
-static void on_synced(int rc, const char *value, const void *data)
-{
-	(void)rc;
-	(void)value;
-	last_of((struct zk_ask *)data); /* never the last */
-}
-
-/* The session is beyond help: completions that were taken are called for nobody (and what is left of the flight is
- * leaked). */
-static void not_sent(struct zk_lock *l, struct zk_ask *a, enum lock_outcome outcome, int rc)
-{
-	a->lock = NULL;
-	l->ask = NULL;
-	lock_op_fail_soon(&l->op, outcome, ERR_UNREACHABLE, "it cannot be asked: %s", zerror(rc));
 }
 
 /* Synchronised first, since a follower may be behind; the child before the record, so that a node that is made again in
  * between comes with the child of the old one, which no write passes. */
-static void send_read(struct zk_lock *l, zhandle_t *handle)
+static void zk_send_read(struct zk_lock *l, zhandle_t *handle)
 {
-	struct zk_ask *a = new_ask(l, 3);
-	int rc = zoo_async(handle, l->path, on_synced, a);
+	const char *path = l->user.channel;
+	struct zk_ask *a = ask_new(l, 3);
+	int rc = zoo_async(handle, path, zk_on_synced, a);
 
-	rc = rc == ZOK ? zoo_aget_children(handle, l->path, 0, on_children, a) : rc;
-	rc = rc == ZOK ? zoo_aget(handle, l->path, 0, on_record, a) : rc;
+	rc = rc == ZOK ? zoo_aget_children(handle, path, 0, zk_on_children, a) : rc;
+	rc = rc == ZOK ? zoo_aget(handle, path, 0, zk_on_record, a) : rc;
 	if (rc != ZOK)
-		not_sent(l, a, LOCK_FAILED, rc);
+		ask_not_sent(a, rc);
 }
 
 /* ---- writing ---- */
 
-static void wrote(struct zk_lock *l, const struct zk_ask *a, int version, int64_t zxid)
-{
-	struct lock_result r = { .outcome = LOCK_OK, .token = l->acquiring ? zxid : 0 };
-
-	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, version);
-	l->own = zxid;
-	lock_op_finish(&l->op, &r);
-}
-
-static void make_parents(struct zk_lock *l);
-
-static void on_set(int rc, const void *data)
+static void zk_on_parent(int rc, const char *value, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = last_of(a);
-
-	if (!l)
-		return;
-	if (rc == ZNONODE && !*l->expected.text && !l->parents)
-		make_parents(l);
-	else if (rc == ZOK)
-		wrote(l, a, a->stat.version, a->stat.mzxid);
-	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNODEEXISTS)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
-	else
-		fail_rc(l, rc);
-	free(a);
-}
-
-/* What is there has a child: it must still. It has none, since somebody made it by hand: it gets one. */
-static void send_set(struct zk_lock *l, zhandle_t *handle)
-{
-	const char *dot = strchr(l->expected.text, '.');
-	struct zk_ask *a = new_ask(l, 1);
-	zoo_op_t ops[2];
-	int known = dot > l->expected.text;
-
-	snprintf(a->id, sizeof a->id, "%.*s", dot ? (int)(dot - l->expected.text) : 0, l->expected.text);
-	if (!known)
-		nonce_hex(a->id, ID_BYTES);
-	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
-	zoo_set_op_init(&ops[known], l->path, l->op.text, (int)strlen(l->op.text), dot ? atoi(dot + 1) : 0, &a->stat);
-	if (known)
-		zoo_check_op_init(&ops[0], child, -1);
-	else
-		zoo_create_op_init(&ops[1], child, "", 0, acl_of(l), 0, NULL, 0);
-	int rc = zoo_amulti(handle, 2, ops, a->results, on_set, a);
-	free(child);
-	if (rc != ZOK)
-		not_sent(l, a, LOCK_FAILED, rc);
-}
-
-static void on_removed(int rc, const void *data)
-{
-	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = last_of(a);
-
-	if (!l)
-		return;
-	free(a);
-	if (rc == ZOK)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
-	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNOTEMPTY)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
-	else
-		fail_rc(l, rc);
-}
-
-/* With its child, or not at all. */
-static void send_remove(struct zk_lock *l, zhandle_t *handle)
-{
-	const char *dot = strchr(l->expected.text, '.');
-	struct zk_ask *a = new_ask(l, 1);
-	zoo_op_t ops[2];
-	char *child =
-		mem_printf("%s/%s%.*s", l->path, CHILD, dot ? (int)(dot - l->expected.text) : 0, l->expected.text);
-
-	zoo_delete_op_init(&ops[0], child, -1);
-	zoo_delete_op_init(&ops[1], l->path, dot ? atoi(dot + 1) : 0);
-	int rc = zoo_amulti(handle, 2, ops, a->results, on_removed, a);
-	free(child);
-	if (rc != ZOK)
-		not_sent(l, a, LOCK_FAILED, rc);
-}
-
-/* The creation says nothing of its zxid, a change does; and what is asked for behind it could be another node. */
-static void send_create(struct zk_lock *l, zhandle_t *handle)
-{
-	struct zk_ask *a = new_ask(l, 1);
-	zoo_op_t ops[3];
-
-	nonce_hex(a->id, ID_BYTES);
-	char *child = mem_printf("%s/%s%s", l->path, CHILD, a->id);
-	zoo_create_op_init(&ops[0], l->path, "", 0, acl_of(l), 0, NULL, 0);
-	zoo_create_op_init(&ops[1], child, "", 0, acl_of(l), 0, NULL, 0);
-	zoo_set_op_init(&ops[2], l->path, l->op.text, (int)strlen(l->op.text), 0, &a->stat);
-	int rc = zoo_amulti(handle, 3, ops, a->results, on_set, a);
-	free(child);
-	if (rc != ZOK)
-		not_sent(l, a, LOCK_FAILED, rc);
-}
-
-static void on_parent(int rc, const char *value, const void *data)
-{
-	struct zk_ask *a = (struct zk_ask *)data;
+	struct zk_lock *l = ask_completed(a);
 
 	(void)value;
-	a->rc = rc;
-	struct zk_lock *l = last_of(a);
 	if (!l)
 		return;
 	free(a);
 	if (rc == ZOK || rc == ZNODEEXISTS)
-		want(l);
+		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 	else if (is_loss(rc))
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s", zerror(rc));
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s", zerror(rc));
 	else
-		fail_rc(l, rc);
+		zk_fail(l, rc);
 }
 
-static void make_parents(struct zk_lock *l)
+static void zk_make_parents(struct zk_lock *l)
 {
-	zhandle_t *handle = zk_link_handle(l->server->base.notices);
+	const char *path = l->user.channel;
+	zhandle_t *handle = zk_handle(l);
 	int count = 0, rc = ZOK;
 
 	l->parents = true;
-	for (const char *p = l->path + 1; (p = strchr(p, '/')); p++)
+	for (const char *p = path + 1; (p = strchr(p, '/')); p++)
 		count++;
 	if (!handle || count == 0) {
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE, "the node cannot be made");
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "the node cannot be made");
 		return;
 	}
-	struct zk_ask *a = new_ask(l, count);
-	for (const char *p = l->path + 1; rc == ZOK && (p = strchr(p, '/')); p++) {
-		char *parent = mem_dupn(l->path, (size_t)(p - l->path));
-		rc = zoo_acreate(handle, parent, "", 0, acl_of(l), 0, on_parent, a);
+	struct zk_ask *a = ask_new(l, count);
+	for (const char *p = path + 1; rc == ZOK && (p = strchr(p, '/')); p++) {
+		char *parent = mem_dupn(path, (size_t)(p - path));
+		rc = zoo_acreate(handle, parent, "", 0, zk_acl(l), 0, zk_on_parent, a);
 		free(parent);
 	}
-	zk_link_sent(l->server->base.notices);
+	if (rc != ZOK)
+		ask_not_sent(a, rc);
 }
 
-static void on_ready(struct lock_call *c)
+static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 {
-	struct zk_lock *l = (struct zk_lock *)(void *)((char *)c - offsetof(struct zk_lock, call));
-	zhandle_t *handle = zk_link_handle(l->server->base.notices);
+	struct lock_result r = { .outcome = LOCK_OK, .token = l->user.acquiring ? a->stat.mzxid : 0 };
+
+	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
+	l->own = a->stat.mzxid;
+	lock_op_finish(&l->user.op, &r);
+}
+
+static void zk_on_written(int rc, const void *data)
+{
+	struct zk_ask *a = (struct zk_ask *)data;
+	struct zk_lock *l = ask_completed(a);
+
+	if (!l)
+		return;
+	if (rc == ZNONODE && !l->user.removing && !*l->user.expected.text && !l->parents)
+		zk_make_parents(l);
+	else if (rc == ZOK && l->user.removing)
+		lock_user_end(&l->user, LOCK_OK);
+	else if (rc == ZOK)
+		zk_written(l, a);
+	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNODEEXISTS || rc == ZNOTEMPTY)
+		lock_user_end(&l->user, LOCK_CONFLICT);
+	else
+		zk_fail(l, rc);
+	free(a);
+}
+
+/* What is expected has a child: it must still. It has none, since somebody made the node by hand, or there is no node:
+ * it gets one. A node that is made gets its record by a change of its own: the creation does not say its zxid, and what
+ * would be asked for behind it could be another node. */
+static void zk_send_write(struct zk_lock *l, zhandle_t *handle)
+{
+	const char *path = l->user.channel, *text = l->user.op.text, *expected = l->user.expected.text;
+	const char *dot = strchr(expected, '.');
+	int version = dot ? atoi(dot + 1) : 0, n = 0;
+	struct zk_ask *a = ask_new(l, 1);
+	zoo_op_t ops[3];
+
+	if (dot > expected)
+		snprintf(a->id, sizeof a->id, "%.*s", (int)(dot - expected), expected);
+	else
+		nonce_hex(a->id, ID_BYTES);
+	char *child = mem_printf("%s/%s%s", path, CHILD, a->id);
+	if (l->user.removing) {
+		zoo_delete_op_init(&ops[n++], child, -1);
+		zoo_delete_op_init(&ops[n++], path, version);
+	} else {
+		if (!*expected)
+			zoo_create_op_init(&ops[n++], path, "", 0, zk_acl(l), 0, NULL, 0);
+		if (dot > expected)
+			zoo_check_op_init(&ops[n++], child, -1);
+		else
+			zoo_create_op_init(&ops[n++], child, "", 0, zk_acl(l), 0, NULL, 0);
+		zoo_set_op_init(&ops[n++], path, text, (int)strlen(text), version, &a->stat);
+	}
+	int rc = zoo_amulti(handle, n, ops, a->results, zk_on_written, a);
+	free(child);
+	if (rc != ZOK)
+		ask_not_sent(a, rc);
+}
+
+static void zk_on_ready(struct lock_call *c)
+{
+	struct zk_lock *l = (struct zk_lock *)lock_user_of_call(c);
+	zhandle_t *handle = zk_handle(l);
 
 	if (!handle)
 		return; /* seen by the link, which will tell */
-	lock_op_sent(&l->op);
-	if (!l->op.writing)
-		send_read(l, handle);
-	else if (l->removing)
-		send_remove(l, handle);
-	else if (*l->expected.text)
-		send_set(l, handle);
+	lock_op_sent(&l->user.op);
+	if (l->user.op.writing)
+		zk_send_write(l, handle);
 	else
-		send_create(l, handle);
-	zk_link_sent(l->server->base.notices);
+		zk_send_read(l, handle);
 }
 
-static void on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+static void zk_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
-	struct zk_lock *l = (struct zk_lock *)(void *)((char *)c - offsetof(struct zk_lock, call));
-
 	(void)sent; /* what was sent has a completion of its own */
-	lock_op_fail(&l->op, outcome, why->code, "%s", why->text);
+	lock_op_fail(&lock_user_of_call(c)->op, outcome, why->code, "%s", why->text);
 }
 
-static void on_detach(struct lock_op *op)
+static void zk_on_detach(struct lock_op *op)
 {
-	struct zk_lock *l = (struct zk_lock *)(void *)((char *)op - offsetof(struct zk_lock, op));
+	struct zk_lock *l = (struct zk_lock *)lock_user_of_op(op);
 	struct zk_ask *a = l->ask;
 
 	if (!a)
@@ -395,15 +343,15 @@ static void on_detach(struct lock_op *op)
 	a->lock = NULL;
 	l->ask = NULL;
 	if (lock_op_is_late(op))
-		zk_link_late(l->server->base.notices, a->sent_at);
+		zk_link_late(op->link, a->sent_at);
 }
 
 /* ---- notices ---- */
 
-static void arm(struct zk_server *s, struct zk_watch *w);
+static void watch_arm(struct zk_watch *w);
 
 /* A watch fires once, and is set again; what is there then tells what was missed. Our own writes are no news. */
-static void on_armed(int rc, const struct Stat *stat, const void *data)
+static void watch_on_armed(int rc, const struct Stat *stat, const void *data)
 {
 	struct zk_watch *w = (struct zk_watch *)data;
 	int64_t now = rc == ZOK ? stat->mzxid : 0;
@@ -412,13 +360,13 @@ static void on_armed(int rc, const struct Stat *stat, const void *data)
 	if (!w->armed || !w->lock)
 		return;
 	if (w->primed && !w->told && now != w->seen && (now == 0 || now != w->lock->own))
-		lock_member_tell(&w->lock->member);
+		lock_member_tell(&w->lock->user.member);
 	w->primed = true;
 	w->told = false;
 	w->seen = now;
 }
 
-static void on_watch(zhandle_t *handle, int type, int state, const char *path, void *context)
+static void watch_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zk_watch *w = context;
 
@@ -428,31 +376,29 @@ static void on_watch(zhandle_t *handle, int type, int state, const char *path, v
 	if (type == ZOO_SESSION_EVENT || !w->lock)
 		return;
 	w->armed = false;
-	arm(w->lock->server, w);
+	watch_arm(w);
 	if (!w->armed || w->lock->ask)
 		return; /* it may be our own write: arming tells */
 	w->told = true;
-	lock_member_tell(&w->lock->member);
+	lock_member_tell(&w->lock->user.member);
 }
 
-static void arm(struct zk_server *s, struct zk_watch *w)
+static void watch_arm(struct zk_watch *w)
 {
-	zhandle_t *handle = zk_link_handle(s->base.notices);
+	zhandle_t *handle = w->lock ? zk_handle(w->lock) : NULL;
 
-	if (!handle || !w->lock)
-		return;
-	w->armed = zoo_awexists(handle, w->lock->path, on_watch, w, on_armed, w) == ZOK;
-	zk_link_sent(s->base.notices);
+	if (handle)
+		w->armed = zoo_awexists(handle, w->lock->user.channel, watch_on_event, w, watch_on_armed, w) == ZOK;
 }
 
 /* ---- servers ---- */
 
 static void server_on_up(void *arg)
 {
-	struct zk_server *s = arg;
+	const struct zk_server *s = arg;
 
 	for (struct zk_watch *w = s->watches; w; w = w->next)
-		arm(s, w);
+		watch_arm(w);
 	lock_server_notices.up(arg);
 }
 
@@ -533,8 +479,9 @@ static const char *wrong_path(const char *path)
 }
 
 static const struct lock_ops ops;
+static const struct lock_user_ops zk_ops;
 
-static struct lock *open_lock(struct lock_env *env, const char *text, struct err *err)
+static struct lock *zk_open(struct lock_env *env, const char *text, struct err *err)
 {
 	static const char *const known[] = { NULL };
 	struct lock_url u;
@@ -550,108 +497,52 @@ static struct lock *open_lock(struct lock_env *env, const char *text, struct err
 		return NULL;
 	}
 	struct zk_lock *l = mem_zero(sizeof *l);
-	*l = (struct zk_lock){
-		.lock = { .ops = &ops, .url = shown },
-		.path = mem_printf("/%s", path),
-		.call = { .ready = on_ready, .lost = on_lost },
-	};
-	l->server = (struct zk_server *)lock_server_get(env, &server_ops, &u);
-	lock_member_init(&l->member, &l->server->base.board);
-	return &l->lock;
+	char *node = mem_printf("/%s", path);
+	lock_user_init(&l->user, &ops, &zk_ops, shown, lock_server_get(env, &server_ops, &u), node);
+	return &l->user.lock;
 }
 
-static void begin(struct zk_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+static bool zk_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
-	lock_op_begin(&l->op, l->server->base.env, &l->lock, on_detach, writing, by, done, arg);
-	l->parents = l->removing = false;
-	l->about = NULL;
-}
+	struct zk_lock *l = (struct zk_lock *)lock;
+	struct zk_server *s = (struct zk_server *)l->user.server;
 
-static void read_record(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct zk_lock *l = of(lock);
-
-	begin(l, false, by, done, arg);
-	want(l);
-}
-
-static void write_record(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
-                         struct instant by, lock_done_fn *done, void *arg)
-{
-	struct zk_lock *l = of(lock);
-
-	(void)durable; /* always */
-	begin(l, true, by, done, arg);
-	if (!lock_op_print(&l->op, r))
-		return;
-	l->expected = *expected;
-	l->acquiring = r->token == 0;
-	want(l);
-}
-
-static void remove_record(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
-                          void *arg)
-{
-	struct zk_lock *l = of(lock);
-
-	begin(l, true, by, done, arg);
-	l->removing = true;
-	l->expected = *expected;
-	want(l);
-}
-
-static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct zk_lock *l = of(lock);
-
-	begin(l, false, by, done, arg);
-	l->about = about;
-	want(l);
-}
-
-static void cancel(struct lock *lock)
-{
-	lock_op_cancel(&of(lock)->op);
-}
-
-static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
-{
-	struct zk_lock *l = of(lock);
-
-	lock_server_watch(&l->server->base, &l->member, l->path, changed, arg);
+	lock_user_watch(lock, changed, arg);
 	if (l->watch)
 		return true;
 	l->watch = mem_zero(sizeof *l->watch);
-	*l->watch = (struct zk_watch){ .next = l->server->watches, .lock = l };
-	l->server->watches = l->watch;
-	arm(l->server, l->watch);
+	*l->watch = (struct zk_watch){ .next = s->watches, .lock = l };
+	s->watches = l->watch;
+	watch_arm(l->watch);
 	return true;
 }
 
-static void close_lock(struct lock *lock)
+static void zk_free(struct lock_user *u)
 {
-	struct zk_lock *l = of(lock);
+	struct zk_lock *l = (struct zk_lock *)u;
 
-	lock_op_cancel(&l->op);
 	if (l->watch)
 		l->watch->lock = NULL;
-	lock_server_unwatch(&l->server->base, &l->member);
-	lock_server_put(&l->server->base);
-	free(l->path);
-	free(l->lock.url);
 	free(l);
 }
 
+static const struct lock_user_ops zk_ops = {
+	.begin = zk_begin,
+	.detach = zk_on_detach,
+	.free = zk_free,
+	.call = { .ready = zk_on_ready, .lost = zk_on_lost },
+};
+
 static const struct lock_ops ops = {
 	.scheme = "zookeeper",
-	.open = open_lock,
-	.read = read_record,
-	.write = write_record,
-	.cancel = cancel,
-	.watch = watch,
-	.close = close_lock,
-	.about = ask_server,
-	.remove = remove_record,
+	.open = zk_open,
+	.read = lock_user_read,
+	.write = lock_user_write,
+	.cancel = lock_user_cancel,
+	.watch = zk_watch,
+	.close = lock_user_close,
+	.about = lock_user_about,
+	.remove = lock_user_remove,
 };
 static const struct lock_ops *const locks[] = { &ops, NULL };
 

@@ -239,16 +239,14 @@ const char *zk_link_version(const struct lock_link *link)
 	return ((const struct zk_link *)link)->version;
 }
 
-zhandle_t *zk_link_handle(const struct lock_link *link)
+/* The requests leave in the loop's next turn. Inside the library everything is armed afterwards anyway. */
+zhandle_t *zk_link_handle(struct lock_link *link)
 {
-	return lock_link_is_up(link) ? ((const struct zk_link *)link)->handle : NULL;
-}
-
-/* Inside the library everything is armed afterwards anyway. */
-void zk_link_sent(struct lock_link *link)
-{
-	if (of(link)->handle && of(link)->inside == 0)
+	if (!lock_link_is_up(link))
+		return NULL;
+	if (of(link)->inside == 0)
 		lock_link_tick(link, 0.);
+	return of(link)->handle;
 }
 
 void zk_link_late(struct lock_link *link, struct instant sent_at)

@@ -1,0 +1,96 @@
+#include "locks/lock_user.h"
+
+#include <stdlib.h>
+
+void lock_user_init(struct lock_user *u, const struct lock_ops *lock, const struct lock_user_ops *ops, char *url,
+                    struct lock_server *server, char *channel)
+{
+	u->lock = (struct lock){ .ops = lock, .url = url };
+	u->ops = ops;
+	u->server = server;
+	u->channel = channel;
+	u->call = ops->call;
+	lock_member_init(&u->member, &server->board);
+}
+
+static struct lock_user *user_begin(struct lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct lock_user *u = (struct lock_user *)l;
+
+	lock_op_begin(&u->op, u->server->env, l, u->ops->detach, writing, by, done, arg);
+	u->removing = u->acquiring = u->leads = false;
+	u->about = NULL;
+	u->lease = 0;
+	return u;
+}
+
+void lock_user_read(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct lock_user *u = user_begin(l, false, by, done, arg);
+
+	u->ops->begin(u);
+}
+
+void lock_user_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+                     struct instant by, lock_done_fn *done, void *arg)
+{
+	struct lock_user *u = user_begin(l, true, by, done, arg);
+
+	u->expected = *expected;
+	u->durable = durable;
+	u->acquiring = r->token == 0;
+	if (u->acquiring)
+		lock_member_rename(&u->member);
+	u->leads = r->state == RECORD_LEADING && *r->holder;
+	u->lease = r->lease_ms * NSEC_PER_MS;
+	if (lock_op_print(&u->op, r))
+		u->ops->begin(u);
+}
+
+void lock_user_remove(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct lock_user *u = user_begin(l, true, by, done, arg);
+
+	u->removing = true;
+	u->expected = *expected;
+	u->ops->begin(u);
+}
+
+void lock_user_about(struct lock *l, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct lock_user *u = user_begin(l, false, by, done, arg);
+
+	u->about = about;
+	u->ops->begin(u);
+}
+
+void lock_user_cancel(struct lock *l)
+{
+	lock_op_cancel(&((struct lock_user *)l)->op);
+}
+
+bool lock_user_watch(struct lock *l, lock_changed_fn *changed, void *arg)
+{
+	struct lock_user *u = (struct lock_user *)l;
+
+	lock_server_watch(u->server, &u->member, u->channel, changed, arg);
+	return !u->server->board.deaf;
+}
+
+void lock_user_close(struct lock *l)
+{
+	struct lock_user *u = (struct lock_user *)l;
+	struct lock_server *server = u->server;
+
+	lock_op_cancel(&u->op);
+	lock_server_unwatch(server, &u->member);
+	free(u->channel);
+	free(u->lock.url);
+	u->ops->free(u);
+	lock_server_put(server);
+}
+
+void lock_user_end(struct lock_user *u, enum lock_outcome outcome)
+{
+	lock_op_finish(&u->op, &(struct lock_result){ .outcome = outcome });
+}

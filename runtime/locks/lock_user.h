@@ -1,0 +1,71 @@
+/* A lock that shares a server with others (lock_server.h): the operations of struct lock_ops, and what the one under
+ * way asks for. Not a protocol: what is sent for an operation, and what its answer means, is the backend's. Used by the
+ * locks in stores whose connections are links (lock_link.h). */
+#ifndef LUNARCH_LOCK_USER_H
+#define LUNARCH_LOCK_USER_H
+
+#include "locks/lock_op.h"
+#include "locks/lock_server.h"
+
+#include <stddef.h>
+
+struct lock_user;
+
+/* What the backend gives, a const table. */
+struct lock_user_ops {
+	/* An operation begins, of which lock_user has all that it asks for: ends in lock_op_ask, with the user's call.
+	 */
+	void (*begin)(struct lock_user *u);
+	void (*detach)(struct lock_op *op); /* as of lock_op_begin; may be NULL */
+	void (*free)(struct lock_user *u);  /* frees the backend's struct. The server is there still */
+	struct lock_call call;              /* its callbacks */
+};
+
+struct lock_user { /* first member of the backend's struct */
+	struct lock lock;
+	const struct lock_user_ops *ops;
+	struct lock_server *server;
+	struct lock_member member;
+	char *channel; /* on which notices come */
+
+	/* The operation: a look, or one that asks `about` the server; a write of op.text, or, if `removing`, a removal.
+	 */
+	struct lock_op op;
+	struct lock_call call;
+	bool removing;
+	struct lock_about *about; /* to be filled in; NULL: it is another one */
+	struct version expected;  /* of a write or a removal, as are these: */
+	bool durable;
+	bool acquiring, leads; /* the record begins a term; names a leader, */
+	nsec lease;            /* for so long */
+};
+
+/* ops, url, server (lock_server_get) and channel become the lock's. The rest of u is zero. */
+void lock_user_init(struct lock_user *u, const struct lock_ops *lock, const struct lock_user_ops *ops, char *url,
+                    struct lock_server *server, char *channel);
+
+/* For struct lock_ops. */
+void lock_user_read(struct lock *l, struct instant by, lock_done_fn *done, void *arg);
+void lock_user_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+                     struct instant by, lock_done_fn *done, void *arg);
+void lock_user_remove(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done, void *arg);
+void lock_user_about(struct lock *l, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg);
+void lock_user_cancel(struct lock *l);
+bool lock_user_watch(struct lock *l, lock_changed_fn *changed, void *arg);
+void lock_user_close(struct lock *l);
+
+/* Ends the operation with this outcome and nothing else. */
+void lock_user_end(struct lock_user *u, enum lock_outcome outcome);
+
+/* Whose this is. */
+static inline struct lock_user *lock_user_of_call(struct lock_call *c)
+{
+	return (struct lock_user *)(void *)((char *)c - offsetof(struct lock_user, call));
+}
+
+static inline struct lock_user *lock_user_of_op(struct lock_op *op)
+{
+	return (struct lock_user *)(void *)((char *)op - offsetof(struct lock_user, op));
+}
+
+#endif
