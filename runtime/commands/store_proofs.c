@@ -5,7 +5,7 @@
 
 #define ROUNDS 40
 
-enum round { DECIDED, UNDECIDED, BROKEN };
+enum race_result { DECIDED, UNDECIDED, BROKEN };
 
 /* All at once, with the same expectation. The number of winners; *last is one of them. */
 static int race_once(struct store_trial *x, struct lock_client **last, int *unknown)
@@ -30,7 +30,7 @@ static int race_once(struct store_trial *x, struct lock_client **last, int *unkn
 }
 
 /* What another connection reads is what the winner wrote. No answer proves nothing. */
-static enum round race_read_back(struct store_trial *x, const struct lock_client *winner)
+static enum race_result race_read_back(struct store_trial *x, const struct lock_client *winner)
 {
 	struct lock_client *reader = &x->client[winner == &x->client[0]];
 	enum lock_outcome o = lock_client_read(reader);
@@ -49,7 +49,7 @@ static enum round race_read_back(struct store_trial *x, const struct lock_client
 }
 
 /* Nobody is known to have won. That is possible while answers get lost, but never if each was told that another had. */
-static enum round race_without_winner(struct store_trial *x, int doubts)
+static enum race_result race_without_winner(struct store_trial *x, int doubts)
 {
 	if (doubts && store_trial_settle(x) == 0) {
 		lock_client_drain(&x->client[0]); /* whatever is the matter, not at once again */
@@ -60,7 +60,7 @@ static enum round race_without_winner(struct store_trial *x, int doubts)
 	return BROKEN;
 }
 
-static enum round race_round(struct store_trial *x, int *unknown)
+static enum race_result race_round(struct store_trial *x, int *unknown)
 {
 	struct lock_client *winner = NULL;
 	int64_t before = x->token;
@@ -83,7 +83,7 @@ static enum round race_round(struct store_trial *x, int *unknown)
 		                 before);
 		return BROKEN;
 	}
-	enum round r = race_read_back(x, winner);
+	enum race_result r = race_read_back(x, winner);
 	*unknown += r == UNDECIDED;
 	return r;
 }
@@ -96,7 +96,7 @@ bool store_prove_race(struct store_trial *x)
 
 	while (count[DECIDED] + count[UNDECIDED] < ROUNDS &&
 	       store_trial_goes_on(x, since, count[DECIDED] + count[UNDECIDED])) {
-		enum round r = race_round(x, &unknown);
+		enum race_result r = race_round(x, &unknown);
 		if (r == BROKEN)
 			return false;
 		count[r]++;

@@ -12,8 +12,8 @@
 #define WALL_US INT64_C(1704067200000000) /* 2024-01-01 00:00 UTC, at 0 */
 #define BEGIN_S 1000.0                    /* on the other clocks: 0 would mean "never" */
 
-struct order { /* a fault for which it is too early: the code of a node runs */
-	struct order *next;
+struct waiting_fault { /* asked for while the code of a node ran: it happens when that has ended */
+	struct waiting_fault *next;
 	char *what, *node;
 	double number;
 };
@@ -43,7 +43,7 @@ void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader)
 
 /* ---- time ---- */
 
-static void set_now(struct sim *s, double now)
+static void sim_set_now(struct sim *s, double now)
 {
 	if (now > s->now)
 		s->now = now;
@@ -56,34 +56,34 @@ void sim_enter(struct sim *s, struct sim_node *n)
 	s->clock.wall_us = WALL_US - (int64_t)(BEGIN_S * 1e6) + (n ? n->ahead_us : 0);
 }
 
-static double first_of(const struct sim_node *n)
+static double sim_node_due(const struct sim_node *n)
 {
 	double at = n->up ? sim_node_first(n) : HUGE_VAL;
 
 	return at < n->paused_until ? n->paused_until : at;
 }
 
-static struct sim_node *earliest(struct sim *s, double *at)
+static struct sim_node *sim_earliest(struct sim *s, double *at)
 {
 	struct sim_node *first = NULL;
 
 	*at = timeline_first(&s->world);
 	for (uint32_t i = 0; i < s->count; i++)
-		if (first_of(s->nodes[i]) < *at) {
+		if (sim_node_due(s->nodes[i]) < *at) {
 			first = s->nodes[i];
-			*at = first_of(first);
+			*at = sim_node_due(first);
 		}
 	return first;
 }
 
-static int carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err);
+static int sim_carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err);
 
-static void carry_out_orders(struct sim *s)
+static void sim_carry_out_waiting(struct sim *s)
 {
-	while (s->orders) {
-		struct order *o = s->orders;
-		s->orders = o->next;
-		if (carry_out(s, o->what, o->node, o->number, &s->err) < 0)
+	while (s->waiting_faults) {
+		struct waiting_fault *o = s->waiting_faults;
+		s->waiting_faults = o->next;
+		if (sim_carry_out(s, o->what, o->node, o->number, &s->err) < 0)
 			s->failed = true;
 		free(o->what);
 		free(o->node);
@@ -92,33 +92,33 @@ static void carry_out_orders(struct sim *s)
 }
 
 /* false: nothing happens until then. */
-static bool step(struct sim *s, double until)
+static bool sim_step(struct sim *s, double until)
 {
 	double at;
-	struct sim_node *n = earliest(s, &at);
+	struct sim_node *n = sim_earliest(s, &at);
 
 	if (at > until) {
-		set_now(s, until);
+		sim_set_now(s, until);
 		return false;
 	}
-	set_now(s, at);
+	sim_set_now(s, at);
 	if (!n)
 		timeline_fire(&s->world);
 	else if (n->paused_until > 0)
 		sim_node_wake(n);
 	else
 		sim_node_fire(n);
-	carry_out_orders(s);
+	sim_carry_out_waiting(s);
 	return true;
 }
 
-static int run(void *world, double until, bool one, struct err *err)
+static int sim_run(void *world, double until, bool one, struct err *err)
 {
 	struct sim *s = world;
 
 	if (s->current)
 		return err_set(err, ERR_USAGE, "time cannot be moved from inside a stub");
-	while (!s->failed && step(s, until + BEGIN_S) && !one)
+	while (!s->failed && sim_step(s, until + BEGIN_S) && !one)
 		;
 	if (!s->failed)
 		return 0;
@@ -126,88 +126,82 @@ static int run(void *world, double until, bool one, struct err *err)
 	return -1;
 }
 
-static double now(void *world)
+static double sim_now(void *world)
 {
 	return ((struct sim *)world)->now - BEGIN_S;
 }
 
 /* ---- faults ---- */
 
-static void wake(struct sim *s, struct sim_node *n)
-{
-	(void)s;
-	if (n->paused_until > 0)
-		sim_node_wake(n);
-}
-
-static void on_each(struct sim *s, struct sim_node *only, void (*f)(struct sim *, struct sim_node *, double),
-                    double number)
+static void sim_on_each(struct sim *s, struct sim_node *only, void (*f)(struct sim *, struct sim_node *, double),
+                        double number)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (!only || only == s->nodes[i])
 			f(s, s->nodes[i], number);
 }
 
-static void cut(struct sim *s, struct sim_node *n, double number)
+static void fault_partition(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s, (void)number;
 	n->link.cut = true;
 }
 
-static void heal(struct sim *s, struct sim_node *n, double number)
+static void fault_heal(struct sim *s, struct sim_node *n, double number)
 {
 	(void)number;
 	n->link.cut = false;
 	sim_store_healed(s->store);
 }
 
-static void do_pause(struct sim *s, struct sim_node *n, double number)
+static void fault_pause(struct sim *s, struct sim_node *n, double number)
 {
 	if (n->up)
 		n->paused_until = s->now + number;
 }
 
-static void do_resume(struct sim *s, struct sim_node *n, double number)
+static void fault_wake(struct sim *s, struct sim_node *n, double number)
 {
-	(void)number;
-	wake(s, n);
+	(void)s, (void)number;
+	if (n->paused_until > 0)
+		sim_node_wake(n);
 }
 
-static void do_clock(struct sim *s, struct sim_node *n, double number)
+static void fault_clock(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s;
 	n->ahead_us = (int64_t)(number * 1e6);
 }
 
-static void do_crash(struct sim *s, struct sim_node *n, double number)
+static void fault_crash(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s, (void)number;
 	if (n->up)
 		sim_node_crash(n);
 }
 
-static void do_start(struct sim *s, struct sim_node *n, double number)
+static void fault_start(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s, (void)number;
 	if (!n->up)
 		sim_node_start(n);
 }
 
-static void do_stop(struct sim *s, struct sim_node *n, double number)
+static void fault_stop(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s, (void)number;
 	if (n->up)
 		sim_node_stop(n);
 }
 
-static void do_kill_worker(struct sim *s, struct sim_node *n, double number)
+static void fault_kill_worker(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s, (void)number;
 	if (n->up)
 		sim_node_kill_worker(n);
 }
 
-static void do_resign(struct sim *s, struct sim_node *n, double number)
+static void fault_resign(struct sim *s, struct sim_node *n, double number)
 {
 	(void)s;
 	if (n->up)
@@ -219,14 +213,19 @@ static const struct fault {
 	void (*node)(struct sim *s, struct sim_node *n, double number);
 	bool runs; /* its code: not while it stands still */
 } faults[] = {
-	{ "partition", cut, false },   { "heal", heal, false },
-	{ "pause", do_pause, true },   { "wake", do_resume, false },
-	{ "crash", do_crash, false },  { "start", do_start, false },
-	{ "stop", do_stop, true },     { "kill_worker", do_kill_worker, true },
-	{ "resign", do_resign, true }, { "clock", do_clock, false },
+	{ "partition", fault_partition, false },
+	{ "heal", fault_heal, false },
+	{ "pause", fault_pause, true },
+	{ "wake", fault_wake, false },
+	{ "crash", fault_crash, false },
+	{ "start", fault_start, false },
+	{ "stop", fault_stop, true },
+	{ "kill_worker", fault_kill_worker, true },
+	{ "resign", fault_resign, true },
+	{ "clock", fault_clock, false },
 };
 
-static struct sim_node *find(const struct sim *s, const char *name)
+static struct sim_node *sim_find(const struct sim *s, const char *name)
 {
 	for (uint32_t i = 0; i < s->count; i++)
 		if (strcmp(s->nodes[i]->name, name) == 0)
@@ -234,7 +233,7 @@ static struct sim_node *find(const struct sim *s, const char *name)
 	return NULL;
 }
 
-static int unknown_node(const struct sim *s, const char *name, struct err *err)
+static int sim_unknown_node(const struct sim *s, const char *name, struct err *err)
 {
 	struct buf b = { 0 };
 
@@ -245,7 +244,7 @@ static int unknown_node(const struct sim *s, const char *name, struct err *err)
 	return -1;
 }
 
-static const char *url_of(const struct sim *s, const char *lock)
+static const char *sim_url(const struct sim *s, const char *lock)
 {
 	for (uint32_t i = 0; !lock && i < s->count; i++)
 		if (s->nodes[i]->candidate_count)
@@ -253,9 +252,9 @@ static const char *url_of(const struct sim *s, const char *lock)
 	return lock ? lock : "";
 }
 
-static int carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err)
+static int sim_carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err)
 {
-	struct sim_node *n = name ? find(s, name) : NULL;
+	struct sim_node *n = name ? sim_find(s, name) : NULL;
 
 	if (strcmp(what, "latency") == 0)
 		sim_store_latency(s->store, number);
@@ -266,33 +265,33 @@ static int carry_out(struct sim *s, const char *what, const char *name, double n
 	else if (strcmp(what, "store_up") == 0)
 		sim_store_refuse(s->store, false);
 	else if (strcmp(what, "delete_record") == 0)
-		sim_store_delete(s->store, url_of(s, name));
+		sim_store_delete(s->store, sim_url(s, name));
 	else if (name && !n)
-		return unknown_node(s, name, err);
+		return sim_unknown_node(s, name, err);
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
 		if (strcmp(what, faults[i].what) != 0)
 			continue;
 		if (n && n->paused_until > 0 && faults[i].runs)
 			return err_set(err, ERR_USAGE, "%s stands still: sim:wake(\"%s\") first", name, name);
-		on_each(s, n, faults[i].node, number);
+		sim_on_each(s, n, faults[i].node, number);
 	}
 	return 0;
 }
 
-static int fault(void *world, const char *what, const char *node, double number, struct err *err)
+static int sim_fault(void *world, const char *what, const char *node, double number, struct err *err)
 {
 	struct sim *s = world;
 
 	if (!s->current) {
-		if (carry_out(s, what, node, number, err) < 0)
+		if (sim_carry_out(s, what, node, number, err) < 0)
 			return -1;
 		if (!s->failed)
 			return 0;
 		*err = s->err;
 		return -1;
 	}
-	struct order *o = mem_zero(sizeof *o), **at = &s->orders;
-	*o = (struct order){ .what = mem_dup(what), .node = mem_dup(node), .number = number };
+	struct waiting_fault *o = mem_zero(sizeof *o), **at = &s->waiting_faults;
+	*o = (struct waiting_fault){ .what = mem_dup(what), .node = mem_dup(node), .number = number };
 	while (*at)
 		at = &(*at)->next;
 	*at = o;
@@ -301,42 +300,43 @@ static int fault(void *world, const char *what, const char *node, double number,
 
 /* ---- looking ---- */
 
-static const char *leader(void *world, const char *lock)
+static const char *sim_leader(void *world, const char *lock)
 {
 	struct sim *s = world;
 
 	for (uint32_t i = 0; i < s->count; i++)
-		if (sim_node_leads(s->nodes[i], url_of(s, lock)))
+		if (sim_node_leads(s->nodes[i], sim_url(s, lock)))
 			return s->nodes[i]->name;
 	return NULL;
 }
 
-static bool leads(void *world, const char *node)
+static bool sim_leads(void *world, const char *node)
 {
-	struct sim_node *n = find(world, node);
+	struct sim_node *n = sim_find(world, node);
 
 	return n && sim_node_leads(n, NULL);
 }
 
-static char *record(void *world, const char *lock)
+static char *sim_record(void *world, const char *lock)
 {
-	const struct record *r = sim_store_record(((struct sim *)world)->store, url_of(world, lock));
+	const struct record *r = sim_store_record(((struct sim *)world)->store, sim_url(world, lock));
 
 	return r ? record_print(r) : NULL;
 }
 
 /* ---- the log ---- */
 
-static void on_log(void *arg, enum log_level level, const struct log_about *about, const char *event, const char *text)
+static void sim_on_log(void *arg, enum log_level level, const struct log_about *about, const char *event,
+                       const char *text)
 {
 	struct sim *s = arg;
 
-	testing_event(s->setup.testing, now(s), s->current ? s->current->name : NULL, level, event, text, about);
+	testing_event(s->setup.testing, sim_now(s), s->current ? s->current->name : NULL, level, event, text, about);
 }
 
 /* ---- beginning and end ---- */
 
-static void close_world(void *world)
+static void sim_close(void *world)
 {
 	struct sim *s = world;
 
@@ -358,7 +358,7 @@ static void close_world(void *world)
 	free(s);
 }
 
-static int begin(struct sim *s, struct err *err)
+static int sim_begin(struct sim *s, struct err *err)
 {
 	int argc = 0;
 
@@ -384,7 +384,7 @@ static int begin(struct sim *s, struct err *err)
 	return s->failed ? -1 : 0;
 }
 
-static void *open_world(const struct testing_setup *setup, struct err *err)
+static void *sim_open(const struct testing_setup *setup, struct err *err)
 {
 	struct sim *s = mem_zero(sizeof *s);
 
@@ -395,23 +395,23 @@ static void *open_world(const struct testing_setup *setup, struct err *err)
 		abort(); /* no descriptor is left for epoll */
 	sim_enter(s, NULL);
 	timeline_init_virtual(&s->world, &s->now);
-	set_now(s, BEGIN_S);
+	sim_set_now(s, BEGIN_S);
 	clock_pretend(&s->clock);
-	log_divert(on_log, s);
+	log_divert(sim_on_log, s);
 	s->store = sim_store_new(&s->world, setup->seed);
-	if (begin(s, err) == 0)
+	if (sim_begin(s, err) == 0)
 		return s;
-	close_world(s);
+	sim_close(s);
 	return NULL;
 }
 
 const struct testing_ops sim_ops = {
-	.open = open_world,
-	.close = close_world,
-	.run = run,
-	.fault = fault,
-	.now = now,
-	.leader = leader,
-	.leads = leads,
-	.record = record,
+	.open = sim_open,
+	.close = sim_close,
+	.run = sim_run,
+	.fault = sim_fault,
+	.now = sim_now,
+	.leader = sim_leader,
+	.leads = sim_leads,
+	.record = sim_record,
 };

@@ -11,14 +11,14 @@
 #include "simulation/sim_store.h"
 #include "simulation/testing.h"
 
-struct mail { /* a message on its way, as it would be between elector and worker */
-	struct mail *next;
+struct sim_message { /* as elector and worker send it to each other */
+	struct sim_message *next;
 	size_t len;
 	char bytes[];
 };
 
-struct mailbox {
-	struct mail *first, **end;
+struct sim_messages { /* sent, and not received yet; oldest first */
+	struct sim_message *first, **end;
 };
 
 struct sim;
@@ -41,8 +41,8 @@ struct sim_node {
 	uint32_t number;
 	bool up;             /* its processes run, or stand still */
 	bool leaving;        /* it was told to stop */
-	bool holding;        /* loaded, but on_start has not been run: a test gives its stubs first */
-	struct timer kick;   /* ends that */
+	bool holding;        /* its script is loaded and receives nothing yet: a test gives its stubs first */
+	struct timer hold;   /* until that ends */
 	double paused_until; /* 0 = it runs */
 	int64_t ahead_us;    /* its wall clock, of the others' */
 	unsigned starts;
@@ -55,12 +55,12 @@ struct sim_node {
 	struct script *script;
 	struct script_spec spec;
 	struct testing_node stubs;
-	struct mailbox to_script, to_elector;
+	struct sim_messages to_script, to_elector;
 	bool ready; /* on_start has run */
 	bool began; /*     in this or an earlier worker */
 	struct sim_candidate **candidates;
 	uint32_t candidate_count;
-	bool planned;  /* the candidates are all there: a replacement's plans are the same */
+	bool opened;   /* the candidates have their electors, and keep them when the worker is replaced */
 	bool kill_due; /* its supervision wants the worker dead */
 };
 
@@ -75,8 +75,8 @@ struct sim {
 	struct sim_store *store;
 	struct sim_node **nodes;
 	uint32_t count;
-	struct sim_node *current; /* whose code runs; NULL */
-	struct order *orders;     /* faults that wait until nobody's code runs */
+	struct sim_node *current;             /* whose code runs; NULL */
+	struct waiting_fault *waiting_faults; /* until nobody's code runs */
 	char *const *environment;
 	bool failed;
 	struct err err; /* failed: why */

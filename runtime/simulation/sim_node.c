@@ -11,41 +11,33 @@
 
 /* ---- messages ---- */
 
-static void mailbox_put(struct mailbox *b, const struct buf *m)
+static void messages_put(struct sim_messages *q, const struct buf *bytes)
 {
-	struct mail *mail = mem_zero(sizeof *mail + m->len);
+	struct sim_message *m = mem_zero(sizeof *m + bytes->len);
 
-	mail->len = m->len;
-	memcpy(mail->bytes, m->data, m->len);
-	if (!b->first)
-		b->end = &b->first;
-	*b->end = mail;
-	b->end = &mail->next;
+	m->len = bytes->len;
+	memcpy(m->bytes, bytes->data, m->len);
+	if (!q->first)
+		q->end = &q->first;
+	*q->end = m;
+	q->end = &m->next;
 }
 
-static struct mail *mailbox_take(struct mailbox *b)
+static struct sim_message *messages_take(struct sim_messages *q)
 {
-	struct mail *mail = b->first;
+	struct sim_message *m = q->first;
 
-	if (mail)
-		b->first = mail->next;
-	return mail;
+	if (m)
+		q->first = m->next;
+	return m;
 }
 
-static void mailbox_empty(struct mailbox *b)
+static void messages_empty(struct sim_messages *q)
 {
-	struct mail *mail;
+	struct sim_message *m;
 
-	while ((mail = mailbox_take(b)))
-		free(mail);
-}
-
-/* And frees it. */
-static void node_tell(struct sim_node *n, struct buf *m)
-{
-	if (n->script)
-		mailbox_put(&n->to_script, m);
-	buf_fini(m);
+	while ((m = messages_take(q)))
+		free(m);
 }
 
 /* ---- what a term's supervision calls: as in candidate.c, but there are no processes ---- */
@@ -69,7 +61,7 @@ static struct page *sim_candidate_page(void *arg)
 
 static void sim_candidate_send(void *arg, const struct buf *m)
 {
-	mailbox_put(&((struct sim_candidate *)arg)->node->to_script, m);
+	messages_put(&((struct sim_candidate *)arg)->node->to_script, m);
 }
 
 /* What a script starts here are stubs, which end when they are told to: nothing is ever left of a term. */
@@ -108,7 +100,7 @@ static void sim_candidate_began(void *arg)
 
 static void sim_candidate_finished(void *arg)
 {
-	(void)arg; /* settle looks for it */
+	(void)arg; /* node_settle looks at all candidates */
 }
 
 static const struct term_ops sim_candidate_ops = {
@@ -157,7 +149,7 @@ static void node_on_election(struct sim_node *n, struct wire *w)
 	struct wire_election e;
 	struct sim_candidate *s = mem_zero(sizeof *s);
 
-	if (n->planned || !wire_election_get(w, &e)) {
+	if (n->opened || !wire_election_get(w, &e)) {
 		free(s);
 		return;
 	}
@@ -207,24 +199,25 @@ static void node_on_loaded(struct sim_node *n)
 	struct buf m = { 0 };
 	struct err err;
 
-	for (uint32_t i = 0; i < n->candidate_count && !n->planned; i++)
+	for (uint32_t i = 0; i < n->candidate_count && !n->opened; i++)
 		if (sim_candidate_open(n->candidates[i], &err) < 0) {
 			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
 			return;
 		}
-	n->planned = true;
+	n->opened = true;
 	struct wire_go go = { .count = n->candidate_count, .what = n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST };
 	wire_go_put(&m, &go);
 	for (uint32_t i = 0; i < n->candidate_count; i++)
 		wire_kept_put(&m,
 		              &(struct wire_kept){ .index = i, .lock = n->candidates[i]->url, .identity = n->name });
-	node_tell(n, &m);
+	messages_put(&n->to_script, &m);
+	buf_fini(&m);
 }
 
-static void node_on_mail(struct sim_node *n, const struct mail *mail)
+static void node_on_message(struct sim_node *n, const struct sim_message *m)
 {
 	struct wire w;
-	enum wire_type type = wire_open(&w, mail->bytes, mail->len);
+	enum wire_type type = wire_open(&w, m->bytes, m->len);
 	struct wire_load_failed failed;
 
 	if (type == WIRE_ELECTION)
@@ -249,13 +242,13 @@ static void node_on_mail(struct sim_node *n, const struct mail *mail)
 
 static void node_script_sends(void *arg, const struct buf *m)
 {
-	mailbox_put(&((struct sim_node *)arg)->to_elector, m);
+	messages_put(&((struct sim_node *)arg)->to_elector, m);
 }
 
-static void node_give_mail(struct sim_node *n, const struct mail *mail)
+static void node_give_message(struct sim_node *n, const struct sim_message *m)
 {
 	struct wire w;
-	enum wire_type type = wire_open(&w, mail->bytes, mail->len);
+	enum wire_type type = wire_open(&w, m->bytes, m->len);
 
 	if (!type || !script_message(n->script, type, &w))
 		sim_fail(n->sim, "%s: a message of type %d makes no sense to the script's side", n->name, (int)type);
@@ -277,7 +270,7 @@ static void node_replace_worker(struct sim_node *n);
 /* One step. false: there is nothing to do. */
 static bool node_settle_one(struct sim_node *n)
 {
-	struct mail *mail;
+	struct sim_message *m;
 
 	if (n->kill_due) {
 		node_replace_worker(n);
@@ -288,12 +281,12 @@ static bool node_settle_one(struct sim_node *n)
 			return true;
 	if (n->script && sched_run(n->script->sched))
 		return true;
-	if ((mail = mailbox_take(&n->to_elector)))
-		node_on_mail(n, mail);
-	else if (n->script && !n->holding && (mail = mailbox_take(&n->to_script)))
-		node_give_mail(n, mail);
-	bool did = mail != NULL;
-	free(mail);
+	if ((m = messages_take(&n->to_elector)))
+		node_on_message(n, m);
+	else if (n->script && !n->holding && (m = messages_take(&n->to_script)))
+		node_give_message(n, m);
+	bool did = m != NULL;
+	free(m);
 	return did;
 }
 
@@ -311,7 +304,7 @@ static void node_settle(struct sim_node *n)
 	sim_enter(n->sim, before);
 }
 
-/* ---- life and death ---- */
+/* ---- a node starts, stops, crashes ---- */
 
 static void node_load(struct sim_node *n)
 {
@@ -344,13 +337,13 @@ static void node_unload(struct sim_node *n)
 	n->script = NULL;
 	n->ready = false;
 	timeline_fini(&n->script_time);
-	mailbox_empty(&n->to_script);
-	mailbox_empty(&n->to_elector);
+	messages_empty(&n->to_script);
+	messages_empty(&n->to_elector);
 }
 
-static void node_on_kick(struct timer *t)
+static void node_on_hold(struct timer *t)
 {
-	((struct sim_node *)((char *)t - offsetof(struct sim_node, kick)))->holding = false;
+	((struct sim_node *)((char *)t - offsetof(struct sim_node, hold)))->holding = false;
 }
 
 static void node_set_self(struct sim_node *n)
@@ -367,7 +360,7 @@ void sim_node_start(struct sim_node *n)
 	int fd[PAGE_FILES];
 
 	n->up = true;
-	n->leaving = n->began = n->planned = n->kill_due = false;
+	n->leaving = n->began = n->opened = n->kill_due = false;
 	n->paused_until = 0;
 	node_set_self(n);
 	timeline_init_virtual(&n->time, &n->sim->now);
@@ -380,8 +373,8 @@ void sim_node_start(struct sim_node *n)
 	for (int i = 0; i < PAGE_FILES; i++)
 		close(fd[i]);
 	n->holding = true;
-	timer_init(&n->time, &n->kick, node_on_kick);
-	timer_start(&n->time, &n->kick, 0);
+	timer_init(&n->time, &n->hold, node_on_hold);
+	timer_start(&n->time, &n->hold, 0);
 	node_load(n);
 	node_settle(n);
 }
@@ -405,7 +398,7 @@ static void node_go_down(struct sim_node *n)
 	node_unload(n);
 	node_free_candidates(n);
 	lock_env_fini(&n->env);
-	timer_stop(&n->time, &n->kick);
+	timer_stop(&n->time, &n->hold);
 	timeline_fini(&n->time);
 	page_unmap(n->page);
 	n->up = false;

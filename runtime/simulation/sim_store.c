@@ -7,44 +7,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
-	struct entry *next;
+struct sim_entry {
+	struct sim_entry *next;
 	char *key;
 	bool there;
 	struct record record;
 	uint64_t version; /* of what is there, or was last */
-	struct place *places;
+	struct sim_lock *locks;
 };
 
-struct place { /* one node's lock */
+struct sim_lock { /* one node's lock on an entry */
 	struct lock lock;
 	struct sim_store *store;
-	struct entry *entry;
+	struct sim_entry *entry;
 	const struct sim_link *link;
 	struct timeline *node;
-	struct place *next;    /* of the same entry */
-	struct flight *flight; /* asked, not answered; NULL: nothing is under way, or it is answered already */
+	struct sim_lock *next;       /* of the same entry */
+	struct sim_request *request; /* under way and not answered; NULL: there is none */
 	bool write;
 	struct timer late, deliver, notice;
 	struct record answer;
 	struct lock_result result;
-	lock_done_fn *done; /* NULL: nothing is under way */
+	lock_done_fn *done; /* of the operation under way; NULL: there is none */
 	void *arg;
 	lock_changed_fn *changed;
 	void *changed_arg;
 	bool missed; /* a change, while it was cut off */
 };
 
-/* A request on its way, and its answer on the way back. It may outlive the patience of who sent it, and land all the
- * same. */
-struct flight {
+/* A request on its way to the store, and its answer on the way back. A write that its sender has given up may still
+ * reach the store. */
+struct sim_request {
 	struct timer timer;
-	struct flight *next, **link;
-	struct place *place; /* NULL: given up */
+	struct sim_request *next, **prev;
+	struct sim_lock *asker; /* NULL: it has given up */
 	struct sim_store *store;
-	struct entry *entry;
+	struct sim_entry *entry;
 	bool write, replying;
-	const struct sim_link *way;
+	const struct sim_link *link; /* NULL: it cannot be lost any more */
 	struct record record;
 	struct version expected;
 	struct lock_result result;
@@ -52,8 +52,8 @@ struct flight {
 
 struct sim_store {
 	struct timeline *world;
-	struct entry *entries;
-	struct flight *flights;
+	struct sim_entry *entries;
+	struct sim_request *requests;
 	uint64_t random;
 	double latency, loss;
 	bool down;
@@ -62,7 +62,7 @@ struct sim_store {
 /* ---- the network ---- */
 
 /* 0 to 1: xorshift64*, for the same run with the same seed. */
-static double chance(struct sim_store *s)
+static double network_chance(struct sim_store *s)
 {
 	s->random ^= s->random >> 12;
 	s->random ^= s->random << 25;
@@ -70,31 +70,31 @@ static double chance(struct sim_store *s)
 	return (double)((s->random * UINT64_C(0x2545f4914f6cdd1d)) >> 11) / (double)(UINT64_C(1) << 53);
 }
 
-static double delay(struct sim_store *s)
+static double network_delay(struct sim_store *s)
 {
-	return s->latency * (0.5 + chance(s));
+	return s->latency * (0.5 + network_chance(s));
 }
 
-static bool lost(struct sim_store *s, const struct sim_link *link)
+static bool network_loses(struct sim_store *s, const struct sim_link *link)
 {
-	return link->cut || (s->loss > 0 && chance(s) < s->loss);
+	return link->cut || (s->loss > 0 && network_chance(s) < s->loss);
 }
 
-static void drop_flight(struct flight *f)
+static void request_drop(struct sim_request *q)
 {
-	timer_stop(f->store->world, &f->timer);
-	if (f->place)
-		f->place->flight = NULL;
-	*f->link = f->next;
-	if (f->next)
-		f->next->link = f->link;
-	record_fini(&f->record);
-	free(f);
+	timer_stop(q->store->world, &q->timer);
+	if (q->asker)
+		q->asker->request = NULL;
+	*q->prev = q->next;
+	if (q->next)
+		q->next->prev = q->prev;
+	record_fini(&q->record);
+	free(q);
 }
 
 /* ---- answers ---- */
 
-static void finish(struct place *p)
+static void sim_lock_finish(struct sim_lock *p)
 {
 	lock_done_fn *done = p->done;
 
@@ -105,195 +105,196 @@ static void finish(struct place *p)
 		done(p->arg, &p->result);
 }
 
-static void give_up(struct place *p, const char *why)
+static void sim_lock_give_up(struct sim_lock *p, const char *why)
 {
 	if (!p->done)
 		return;
-	if (p->flight) { /* whether or not the answer has come, a write may have been applied */
-		p->flight->place = NULL;
-		p->flight->way = NULL;
-		p->flight = NULL;
+	if (p->request) { /* whether or not the answer has come, a write may have been applied */
+		p->request->asker = NULL;
+		p->request->link = NULL;
+		p->request = NULL;
 	}
 	p->result.outcome = p->write ? LOCK_UNKNOWN : LOCK_FAILED;
 	p->result.record = NULL;
 	err_set(&p->result.err, ERR_TIMEOUT, "%s: %s", p->lock.url, why);
-	finish(p);
+	sim_lock_finish(p);
 }
 
-static struct place *place_of(struct timer *t, size_t offset)
+static struct sim_lock *sim_lock_of_timer(struct timer *t, size_t offset)
 {
-	return (struct place *)((char *)t - offset);
+	return (struct sim_lock *)((char *)t - offset);
 }
 
-static void on_late(struct timer *t)
+static void sim_lock_on_late(struct timer *t)
 {
-	give_up(place_of(t, offsetof(struct place, late)), "no answer in time (simulated)");
+	sim_lock_give_up(sim_lock_of_timer(t, offsetof(struct sim_lock, late)), "no answer in time (simulated)");
 }
 
-static void on_deliver(struct timer *t)
+static void sim_lock_on_deliver(struct timer *t)
 {
-	finish(place_of(t, offsetof(struct place, deliver)));
+	sim_lock_finish(sim_lock_of_timer(t, offsetof(struct sim_lock, deliver)));
 }
 
-static void on_notice(struct timer *t)
+static void sim_lock_on_notice(struct timer *t)
 {
-	struct place *p = place_of(t, offsetof(struct place, notice));
+	struct sim_lock *p = sim_lock_of_timer(t, offsetof(struct sim_lock, notice));
 
 	p->missed = p->link->cut;
 	if (!p->missed && p->changed)
 		p->changed(p->changed_arg);
 }
 
-static void notify(struct entry *e)
+static void entry_notify(struct sim_entry *e)
 {
-	for (struct place *p = e->places; p; p = p->next)
+	for (struct sim_lock *p = e->locks; p; p = p->next)
 		if (p->changed)
-			timer_start(p->node, &p->notice, delay(p->store));
+			timer_start(p->node, &p->notice, network_delay(p->store));
 }
 
 /* ---- at the store ---- */
 
-static void version_now(const struct entry *e, struct version *v)
+static void entry_version(const struct sim_entry *e, struct version *v)
 {
 	v->text[0] = '\0';
 	if (e->there)
 		snprintf(v->text, sizeof v->text, "%llu", (unsigned long long)e->version);
 }
 
-static void apply_read(struct flight *f)
+static void request_read(struct sim_request *q)
 {
-	f->result.outcome = f->entry->there ? LOCK_OK : LOCK_ABSENT;
-	if (f->entry->there)
-		record_copy(&f->record, &f->entry->record);
-	version_now(f->entry, &f->result.version);
+	q->result.outcome = q->entry->there ? LOCK_OK : LOCK_ABSENT;
+	if (q->entry->there)
+		record_copy(&q->record, &q->entry->record);
+	entry_version(q->entry, &q->result.version);
 }
 
-static void apply_write(struct flight *f)
+static void request_write(struct sim_request *q)
 {
 	struct version now;
 
-	version_now(f->entry, &now);
-	if (strcmp(now.text, f->expected.text) != 0) {
-		f->result.outcome = LOCK_CONFLICT;
+	entry_version(q->entry, &now);
+	if (strcmp(now.text, q->expected.text) != 0) {
+		q->result.outcome = LOCK_CONFLICT;
 		return;
 	}
-	record_copy(&f->entry->record, &f->record);
-	f->entry->there = true;
-	f->entry->version++;
-	f->result.outcome = LOCK_OK;
-	version_now(f->entry, &f->result.version);
-	notify(f->entry);
+	record_copy(&q->entry->record, &q->record);
+	q->entry->there = true;
+	q->entry->version++;
+	q->result.outcome = LOCK_OK;
+	entry_version(q->entry, &q->result.version);
+	entry_notify(q->entry);
 }
 
-static void arrive(struct flight *f)
+static void request_arrive(struct sim_request *q)
 {
-	struct sim_store *s = f->store;
+	struct sim_store *s = q->store;
 
 	if (s->down) {
-		f->result.outcome = LOCK_FAILED;
-		err_set(&f->result.err, ERR_UNREACHABLE, "%s: the store refuses (simulated)", f->entry->key);
-	} else if (f->write) {
-		apply_write(f);
+		q->result.outcome = LOCK_FAILED;
+		err_set(&q->result.err, ERR_UNREACHABLE, "%s: the store refuses (simulated)", q->entry->key);
+	} else if (q->write) {
+		request_write(q);
 	} else {
-		apply_read(f);
+		request_read(q);
 	}
-	f->replying = true;
-	timer_start(s->world, &f->timer, delay(s));
+	q->replying = true;
+	timer_start(s->world, &q->timer, network_delay(s));
 }
 
-static void come_back(struct flight *f)
+static void request_come_back(struct sim_request *q)
 {
-	struct place *p = f->place;
+	struct sim_lock *p = q->asker;
 
-	p->result = f->result;
-	if (!f->write && f->result.outcome == LOCK_OK) {
-		record_take(&p->answer, &f->record);
+	p->result = q->result;
+	if (!q->write && q->result.outcome == LOCK_OK) {
+		record_take(&p->answer, &q->record);
 		p->result.record = &p->answer;
 	}
 	timer_start(p->node, &p->deliver, 0);
 }
 
-static void on_flight(struct timer *t)
+static void request_on_timer(struct timer *t)
 {
-	struct flight *f = (struct flight *)((char *)t - offsetof(struct flight, timer));
-	bool gone = f->way && lost(f->store, f->way);
+	struct sim_request *q = (struct sim_request *)((char *)t - offsetof(struct sim_request, timer));
+	bool gone = q->link && network_loses(q->store, q->link);
 
-	if (!f->replying && !gone) {
-		arrive(f);
+	if (!q->replying && !gone) {
+		request_arrive(q);
 		return;
 	}
-	if (f->place && !gone)
-		come_back(f);
-	drop_flight(f);
+	if (q->asker && !gone)
+		request_come_back(q);
+	request_drop(q);
 }
 
 /* ---- the lock ---- */
 
-static struct place *of(struct lock *l)
+static struct sim_lock *sim_lock_of(struct lock *l)
 {
-	return (struct place *)l;
+	return (struct sim_lock *)l;
 }
 
-static struct flight *take_off(struct place *p, bool write, struct instant by, lock_done_fn *done, void *arg)
+static struct sim_request *sim_lock_send(struct sim_lock *p, bool write, struct instant by, lock_done_fn *done,
+                                         void *arg)
 {
 	struct sim_store *s = p->store;
-	struct flight *f = mem_zero(sizeof *f);
+	struct sim_request *q = mem_zero(sizeof *q);
 	struct instant now = clock_now();
 
-	*f = (struct flight){ .place = p,
-		              .store = s,
-		              .entry = p->entry,
-		              .write = write,
-		              .way = p->link,
-		              .next = s->flights,
-		              .link = &s->flights,
-		              .result.sent_at = now };
-	if (f->next)
-		f->next->link = &f->next;
-	s->flights = f;
-	record_init(&f->record);
-	timer_init(s->world, &f->timer, on_flight);
-	timer_start(s->world, &f->timer, delay(s));
-	p->flight = f;
+	*q = (struct sim_request){ .asker = p,
+		                   .store = s,
+		                   .entry = p->entry,
+		                   .write = write,
+		                   .link = p->link,
+		                   .next = s->requests,
+		                   .prev = &s->requests,
+		                   .result.sent_at = now };
+	if (q->next)
+		q->next->prev = &q->next;
+	s->requests = q;
+	record_init(&q->record);
+	timer_init(s->world, &q->timer, request_on_timer);
+	timer_start(s->world, &q->timer, network_delay(s));
+	p->request = q;
 	p->write = write;
 	p->done = done;
 	p->arg = arg;
 	p->result = (struct lock_result){ .sent_at = now };
 	timer_start(p->node, &p->late, (double)instant_until(by, now) / NSEC_PER_SEC);
-	return f;
+	return q;
 }
 
 static void read_sim(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
 {
-	take_off(of(l), false, by, done, arg);
+	sim_lock_send(sim_lock_of(l), false, by, done, arg);
 }
 
 static void write_sim(struct lock *l, const struct record *r, const struct version *expected, bool durable,
                       struct instant by, lock_done_fn *done, void *arg)
 {
-	struct flight *f = take_off(of(l), true, by, done, arg);
+	struct sim_request *q = sim_lock_send(sim_lock_of(l), true, by, done, arg);
 
 	(void)durable;
-	record_copy(&f->record, r);
-	f->expected = *expected;
+	record_copy(&q->record, r);
+	q->expected = *expected;
 }
 
 static void cancel_sim(struct lock *l)
 {
-	give_up(of(l), "cancelled");
+	sim_lock_give_up(sim_lock_of(l), "cancelled");
 }
 
 /* Cut off, it notices nothing; when the link is back, that counts as a change. */
 static bool watch_sim(struct lock *l, lock_changed_fn *changed, void *arg)
 {
-	of(l)->changed = changed;
-	of(l)->changed_arg = arg;
-	return !of(l)->link->cut;
+	sim_lock_of(l)->changed = changed;
+	sim_lock_of(l)->changed_arg = arg;
+	return !sim_lock_of(l)->link->cut;
 }
 
 static void close_sim(struct lock *l)
 {
-	struct place *p = of(l), **at = &p->entry->places;
+	struct sim_lock *p = sim_lock_of(l), **at = &p->entry->locks;
 
 	cancel_sim(l);
 	timer_stop(p->node, &p->notice);
@@ -317,18 +318,18 @@ static const struct lock_ops lock_sim = {
 
 /* ---- the store ---- */
 
-static struct entry *entry_of(const struct sim_store *s, const char *key)
+static struct sim_entry *entry_of(const struct sim_store *s, const char *key)
 {
-	struct entry *e = s->entries;
+	struct sim_entry *e = s->entries;
 
 	while (e && strcmp(e->key, key) != 0)
 		e = e->next;
 	return e;
 }
 
-static struct entry *entry_new(struct sim_store *s, const char *key)
+static struct sim_entry *entry_new(struct sim_store *s, const char *key)
 {
-	struct entry *e = mem_zero(sizeof *e);
+	struct sim_entry *e = mem_zero(sizeof *e);
 
 	e->key = mem_dup(key);
 	record_init(&e->record);
@@ -339,19 +340,19 @@ static struct entry *entry_new(struct sim_store *s, const char *key)
 
 struct lock *sim_store_open(struct sim_store *s, const char *url, const struct sim_link *link, struct timeline *node)
 {
-	struct place *p = mem_zero(sizeof *p);
-	struct entry *e = entry_of(s, url);
+	struct sim_lock *p = mem_zero(sizeof *p);
+	struct sim_entry *e = entry_of(s, url);
 
-	*p = (struct place){
+	*p = (struct sim_lock){
 		.lock = { .ops = &lock_sim, .url = mem_dup(url) }, .store = s, .link = link, .node = node
 	};
 	p->entry = e ? e : entry_new(s, url);
-	p->next = p->entry->places;
-	p->entry->places = p;
+	p->next = p->entry->locks;
+	p->entry->locks = p;
 	record_init(&p->answer);
-	timer_init(node, &p->late, on_late);
-	timer_init(node, &p->deliver, on_deliver);
-	timer_init(node, &p->notice, on_notice);
+	timer_init(node, &p->late, sim_lock_on_late);
+	timer_init(node, &p->deliver, sim_lock_on_deliver);
+	timer_init(node, &p->notice, sim_lock_on_notice);
 	return &p->lock;
 }
 
@@ -367,10 +368,10 @@ struct sim_store *sim_store_new(struct timeline *world, uint64_t seed)
 
 void sim_store_free(struct sim_store *s)
 {
-	while (s->flights)
-		drop_flight(s->flights);
+	while (s->requests)
+		request_drop(s->requests);
 	while (s->entries) {
-		struct entry *e = s->entries;
+		struct sim_entry *e = s->entries;
 		s->entries = e->next;
 		record_fini(&e->record);
 		free(e->key);
@@ -396,27 +397,27 @@ void sim_store_refuse(struct sim_store *s, bool down)
 
 void sim_store_healed(struct sim_store *s)
 {
-	for (struct entry *e = s->entries; e; e = e->next)
-		for (struct place *p = e->places; p; p = p->next)
+	for (struct sim_entry *e = s->entries; e; e = e->next)
+		for (struct sim_lock *p = e->locks; p; p = p->next)
 			if (p->changed && !p->link->cut)
-				timer_start(p->node, &p->notice, delay(s));
+				timer_start(p->node, &p->notice, network_delay(s));
 }
 
 const struct record *sim_store_record(const struct sim_store *s, const char *url)
 {
-	const struct entry *e = entry_of(s, url);
+	const struct sim_entry *e = entry_of(s, url);
 
 	return e && e->there ? &e->record : NULL;
 }
 
 bool sim_store_delete(struct sim_store *s, const char *url)
 {
-	struct entry *e = entry_of(s, url);
+	struct sim_entry *e = entry_of(s, url);
 
 	if (!e || !e->there)
 		return false;
 	e->there = false;
 	record_clear(&e->record);
-	notify(e);
+	entry_notify(e);
 	return true;
 }

@@ -24,16 +24,16 @@ struct testing {
 
 /* ---- values from one Lua state to another: data only ---- */
 
-static void copy(lua_State *from, int index, lua_State *to, int depth);
+static void value_copy(lua_State *from, int index, lua_State *to, int depth);
 
-static void copy_table(lua_State *from, int index, lua_State *to, int depth)
+static void value_copy_table(lua_State *from, int index, lua_State *to, int depth)
 {
 	lua_newtable(to);
 	lua_pushnil(from);
 	while (lua_next(from, index)) {
 		int top = lua_gettop(from);
-		copy(from, top - 1, to, depth + 1);
-		copy(from, top, to, depth + 1);
+		value_copy(from, top - 1, to, depth + 1);
+		value_copy(from, top, to, depth + 1);
 		if (lua_isnil(to, -2))
 			lua_pop(to, 2);
 		else
@@ -42,7 +42,7 @@ static void copy_table(lua_State *from, int index, lua_State *to, int depth)
 	}
 }
 
-static void copy(lua_State *from, int index, lua_State *to, int depth)
+static void value_copy(lua_State *from, int index, lua_State *to, int depth)
 {
 	size_t len;
 	const char *text;
@@ -65,7 +65,7 @@ static void copy(lua_State *from, int index, lua_State *to, int depth)
 		return;
 	case LUA_TTABLE:
 		if (depth < DEPTH_MAX) {
-			copy_table(from, index, to, depth);
+			value_copy_table(from, index, to, depth);
 			return;
 		}
 	}
@@ -112,16 +112,16 @@ int testing_stub(lua_State *node, void *arg)
 		return 2;
 	}
 	lua_rawgeti(L, LUA_REGISTRYINDEX, n->testing->answer);
-	copy(node, 1, L, 0);
-	copy(node, 2, L, 0);
+	value_copy(node, 1, L, 0);
+	value_copy(node, 2, L, 0);
 	if (lua_istable(L, -1))
 		add_circumstances(L, n, node);
 	bool good = lua_pcall(L, 2, 2, 0) == LUA_OK;
 	if (good)
-		copy(L, top + 1, node, 0);
+		value_copy(L, top + 1, node, 0);
 	else
 		lua_pushnil(node);
-	copy(L, lua_gettop(L), node, 0);
+	value_copy(L, lua_gettop(L), node, 0);
 	lua_settop(L, top);
 	return 2;
 }
@@ -155,19 +155,19 @@ void testing_event(struct testing *t, double at, const char *node, enum log_leve
 
 /* ---- natives ---- */
 
-static struct testing *of(lua_State *L)
+static struct testing *testing_of(lua_State *L)
 {
 	return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-static void *world(lua_State *L)
+static void *world_of(lua_State *L)
 {
-	if (!of(L)->world)
+	if (!testing_of(L)->world)
 		luaL_error(L, "this simulation is closed: each test opens its own with simulate { ... }");
-	return of(L)->world;
+	return testing_of(L)->world;
 }
 
-static int failed(lua_State *L, const struct err *err)
+static int push_failure(lua_State *L, const struct err *err)
 {
 	lua_pushnil(L);
 	lua_pushstring(L, err->text);
@@ -175,7 +175,7 @@ static int failed(lua_State *L, const struct err *err)
 }
 
 /* The texts of the list at arg, NULL-terminated; a userdata that stays on the stack. */
-static const char **texts(lua_State *L, int arg)
+static const char **list_of_texts(lua_State *L, int arg)
 {
 	luaL_checktype(L, arg, LUA_TTABLE);
 	size_t n = (size_t)lua_rawlen(L, arg);
@@ -194,21 +194,21 @@ static const char **texts(lua_State *L, int arg)
 /* open(script, nodes, arguments, seed, events) */
 static int world_open(lua_State *L)
 {
-	struct testing *t = of(L);
+	struct testing *t = testing_of(L);
 	struct testing_setup setup = { .script = luaL_checkstring(L, 1),
 		                       .seed = (uint32_t)luaL_checkinteger(L, 4),
 		                       .testing = t };
 	struct err err;
 
-	setup.names = texts(L, 2);
-	setup.arguments = (char *const *)texts(L, 3);
+	setup.names = list_of_texts(L, 2);
+	setup.arguments = (char *const *)list_of_texts(L, 3);
 	lua_pushvalue(L, 5);
 	lua_rawseti(L, LUA_REGISTRYINDEX, t->events);
 	lua_settop(L, 8);
 	t->world = NULL;
 	void *world = t->ops->open(&setup, &err);
 	if (!world)
-		return failed(L, &err);
+		return push_failure(L, &err);
 	t->world = world;
 	lua_settop(L, 7); /* the lists are kept as long as the world: borrowed by it */
 	lua_createtable(L, 2, 0);
@@ -225,7 +225,7 @@ static int world_open(lua_State *L)
 
 static int world_close(lua_State *L)
 {
-	struct testing *t = of(L);
+	struct testing *t = testing_of(L);
 
 	if (t->world)
 		t->ops->close(t->world);
@@ -237,8 +237,8 @@ static int world_run(lua_State *L)
 {
 	struct err err;
 
-	if (of(L)->ops->run(world(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
-		return failed(L, &err);
+	if (testing_of(L)->ops->run(world_of(L), luaL_checknumber(L, 1), lua_toboolean(L, 2), &err) < 0)
+		return push_failure(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
 }
@@ -247,34 +247,34 @@ static int world_fault(lua_State *L)
 {
 	struct err err;
 
-	if (of(L)->ops->fault(world(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL), luaL_optnumber(L, 3, -1),
-	                      &err) < 0)
-		return failed(L, &err);
+	if (testing_of(L)->ops->fault(world_of(L), luaL_checkstring(L, 1), luaL_optstring(L, 2, NULL),
+	                              luaL_optnumber(L, 3, -1), &err) < 0)
+		return push_failure(L, &err);
 	lua_pushboolean(L, 1);
 	return 1;
 }
 
 static int world_now(lua_State *L)
 {
-	lua_pushnumber(L, of(L)->ops->now(world(L)));
+	lua_pushnumber(L, testing_of(L)->ops->now(world_of(L)));
 	return 1;
 }
 
 static int world_leader(lua_State *L)
 {
-	lua_pushstring(L, of(L)->ops->leader(world(L), luaL_optstring(L, 1, NULL)));
+	lua_pushstring(L, testing_of(L)->ops->leader(world_of(L), luaL_optstring(L, 1, NULL)));
 	return 1;
 }
 
 static int world_leads(lua_State *L)
 {
-	lua_pushboolean(L, of(L)->ops->leads(world(L), luaL_checkstring(L, 1)));
+	lua_pushboolean(L, testing_of(L)->ops->leads(world_of(L), luaL_checkstring(L, 1)));
 	return 1;
 }
 
 static int world_record(lua_State *L)
 {
-	char *text = of(L)->ops->record(world(L), luaL_optstring(L, 1, NULL));
+	char *text = testing_of(L)->ops->record(world_of(L), luaL_optstring(L, 1, NULL));
 
 	lua_pushstring(L, text);
 	free(text);
@@ -286,7 +286,7 @@ static int set_answer(lua_State *L)
 {
 	luaL_checktype(L, 1, LUA_TFUNCTION);
 	lua_settop(L, 1);
-	lua_rawseti(L, LUA_REGISTRYINDEX, of(L)->answer);
+	lua_rawseti(L, LUA_REGISTRYINDEX, testing_of(L)->answer);
 	return 0;
 }
 
@@ -337,7 +337,7 @@ static void open_natives(struct testing *t)
 	lua_call(L, 1, 1);
 }
 
-static int place(lua_State *L)
+static int new_reference(lua_State *L)
 {
 	lua_newtable(L);
 	return luaL_ref(L, LUA_REGISTRYINDEX);
@@ -351,8 +351,8 @@ int testing_run(const char *path, const struct testing_ops *ops, int first, int 
 	if (!t.L)
 		return err_set(err, ERR_SYSTEM, "out of memory");
 	luaL_openlibs(t.L);
-	t.events = place(t.L);
-	t.answer = place(t.L);
+	t.events = new_reference(t.L);
+	t.answer = new_reference(t.L);
 	lua_pushcfunction(t.L, traceback);
 	open_natives(&t);
 	lua_pushstring(t.L, path);
