@@ -227,6 +227,11 @@ function Sim:resign(node, seconds) end
 ---@param lock? string
 function Sim:delete_record(lock) end
 
+---Somebody puts this checkpoint into the record, which stays the holder's.
+---@param value any what JSON can hold
+---@param lock? string
+function Sim:edit_checkpoint(value, lock) end
+
 ---The store refuses everything from now on.
 function Sim:store_down() end
 

@@ -331,6 +331,16 @@ return function(natives)
 		must(natives.fault("delete_record", lock))
 	end
 
+	function sim.edit_checkpoint(_, value, lock)
+		local text, err = natives.json.encode(value)
+		if not text then
+			error("sim:edit_checkpoint: " .. err, 2)
+		end
+		if not natives.edit_checkpoint(lock, text) then
+			error("sim:edit_checkpoint: there is no record", 2)
+		end
+	end
+
 	for _, what in ipairs { "store_down", "store_up" } do
 		sim[what] = function() must(natives.fault(what)) end
 	end

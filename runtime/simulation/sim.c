@@ -324,6 +324,11 @@ static char *sim_record(void *world, const char *lock)
 	return r ? record_print(r) : NULL;
 }
 
+static bool sim_edit_checkpoint(void *world, const char *lock, const char *json)
+{
+	return sim_store_edit_checkpoint(((struct sim *)world)->store, sim_url(world, lock), json);
+}
+
 /* ---- the log ---- */
 
 static void sim_on_log(void *arg, enum log_level level, const struct log_about *about, const char *event,
@@ -414,4 +419,5 @@ const struct testing_ops sim_ops = {
 	.leader = sim_leader,
 	.leads = sim_leads,
 	.record = sim_record,
+	.edit_checkpoint = sim_edit_checkpoint,
 };

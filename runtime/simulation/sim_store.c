@@ -421,3 +421,15 @@ bool sim_store_delete(struct sim_store *s, const char *url)
 	entry_notify(e);
 	return true;
 }
+
+bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char *json)
+{
+	struct sim_entry *e = entry_of(s, url);
+
+	if (!e || !e->there)
+		return false;
+	mem_replace(&e->record.checkpoint, json);
+	e->version++;
+	entry_notify(e);
+	return true;
+}

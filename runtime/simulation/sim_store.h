@@ -29,6 +29,9 @@ struct lock *sim_store_open(struct sim_store *s, const char *url, const struct s
 
 /* What is there now; NULL = nothing. Borrowed until time goes on. */
 const struct record *sim_store_record(const struct sim_store *s, const char *url);
-bool sim_store_delete(struct sim_store *s, const char *url); /* as an operator would; false: nothing was there */
+
+/* As an operator would do it. false: there is no record. */
+bool sim_store_delete(struct sim_store *s, const char *url);
+bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char *json);
 
 #endif

@@ -281,6 +281,13 @@ static int world_record(lua_State *L)
 	return 1;
 }
 
+static int world_edit_checkpoint(lua_State *L)
+{
+	lua_pushboolean(L, testing_of(L)->ops->edit_checkpoint(world_of(L), luaL_optstring(L, 1, NULL),
+	                                                       luaL_checkstring(L, 2)));
+	return 1;
+}
+
 /* answers(f): what finds the stubs. */
 static int set_answer(lua_State *L)
 {
@@ -310,9 +317,18 @@ static int set_limit(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "open", world_open },    { "close", world_close },   { "run", world_run },     { "fault", world_fault },
-	{ "now", world_now },      { "leader", world_leader }, { "leads", world_leads }, { "record", world_record },
-	{ "answers", set_answer }, { "limit", set_limit },     { NULL, NULL },
+	{ "open", world_open },
+	{ "close", world_close },
+	{ "run", world_run },
+	{ "fault", world_fault },
+	{ "now", world_now },
+	{ "leader", world_leader },
+	{ "leads", world_leads },
+	{ "record", world_record },
+	{ "answers", set_answer },
+	{ "limit", set_limit },
+	{ "edit_checkpoint", world_edit_checkpoint },
+	{ NULL, NULL },
 };
 
 static int traceback(lua_State *L)

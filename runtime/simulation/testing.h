@@ -38,6 +38,7 @@ struct testing_ops {
 	                      const char *lock); /* node; NULL: nobody leads. lock NULL: the first election's */
 	bool (*leads)(void *world, const char *node);
 	char *(*record)(void *world, const char *lock); /* JSON; the caller frees. NULL: absent */
+	bool (*edit_checkpoint)(void *world, const char *lock, const char *json); /* false: there is no record */
 };
 
 /* Runs one file's tests. first: the number of its first. Returns how many failed; *count is how many there were. -1:
