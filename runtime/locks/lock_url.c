@@ -415,7 +415,7 @@ char *lock_url_print(const struct lock_url *u, const char *scheme)
 		put_host(&b, u, i);
 	}
 	buf_adds(&b, "/");
-	lock_url_encode(&b, u->path, "/{}:@!$&'()*+,;=");
+	lock_url_encode(&b, u->path, LOCK_URL_PATH);
 	const char *before = "?";
 	for (int i = 0; i < u->options; i++) {
 		if (strcmp(u->option[i].name, "password_file") == 0)

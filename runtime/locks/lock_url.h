@@ -61,6 +61,9 @@ bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b);
 /* "[::1]:80" or "host:80", percent-encoded as in a URL. out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
 
+/* What lock_url_print leaves as it is in a path. */
+#define LOCK_URL_PATH "/{}:@!$&'()*+,;="
+
 /* Percent encoding (RFC 3986, 2.1). decode: malloc'd; NULL: a bad escape, or one for the terminator. encode: appends s;
  * letters, digits, "-._~" and what is in `also` stay as they are. */
 char *lock_url_decode(const char *s, size_t len);

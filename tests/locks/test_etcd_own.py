@@ -23,7 +23,7 @@ from lock_cases import SHORT, run
 from lock_driver import Driver, record
 from processes import LUNARCH, scratch, wait_for
 from proxy import Proxy
-from stores import Etcd, FullEtcd
+from stores import Etcd, FullEtcd, b64
 from tap import at_once, done, note, ok, same, skip
 
 SECRET = "ge/he:im @1"
@@ -172,8 +172,36 @@ def users():
     store.permit("READWRITE")  # a change of rights makes tokens old
     r = d.read()
     same(d.write(record("a"), r["version"])["outcome"], "ok", "tokens: so is one that is older than the rights")
+    d.open(store.url("mine/"), "mine", prefix=True)
+    same(d.names("mine").get("names"), ["a"], "users: who may read all that begins with a prefix may list it")
+    d.open(store.url("m"), "more", prefix=True)
+    r = d.names("more")
+    ok(
+        r["outcome"] == "refused" and "me has no right" in r["err"]["text"],
+        "users: and who may read a part of it is told so",
+    )
     d.end()
     run(store, [mine_of(lock_cases.read_only)])
+    store.end()
+
+
+def listing():
+    """Keys that are no text, and the prefixes behind which no key follows."""
+    store = Etcd()
+    for key in b"\xff\xff", b"\xff\xffa", b"\xffz", b"plain", b"with\0zero":
+        store.call("kv/put", key=b64(key), value=b64(b"x"))
+    d = Driver()
+    for prefix, names in (
+        ("%FF%FF", ["", "a"]),
+        ("%FF", ["%FF", "%FFa", "z"]),
+        ("", ["%FF%FF", "%FF%FFa", "%FFz", "plain"]),
+        ("with", []),
+    ):
+        d.open(f"etcd://127.0.0.1:{store.port}/{prefix}", prefix, prefix=True)
+        same(d.names(prefix).get("names"), names, f"list: etcd's keys that begin with '{prefix}'")
+    d.open(f"etcd://127.0.0.1:{store.port}", "bare", prefix=True)
+    same(len(d.names("bare").get("names", [])), 4, "list: a URL that ends before its key is every key")
+    d.end()
     store.end()
 
 
@@ -848,7 +876,7 @@ def timed(job):
 def main():
     certificates()
     chosen = sys.argv[1:]
-    together, apart = [users, expiry, tls, endpoints, older, strangers, space, deaf_stream, full_disk], [
+    together, apart = [users, listing, expiry, tls, endpoints, older, strangers, space, deaf_stream, full_disk], [
         costs,
         elections,
         begun_anew,

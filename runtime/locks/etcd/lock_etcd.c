@@ -5,6 +5,7 @@
 #include "base/module.h"
 #include "locks/etcd/etcd_client.h"
 #include "locks/etcd/etcd_watch.h"
+#include "locks/lock_listing.h"
 #include "locks/lock_op.h"
 #include "locks/lock_pipeline.h"
 
@@ -25,7 +26,7 @@ struct etcd_lock {
 	struct lock base;
 	struct lock_env *env;
 	struct etcd_client *client;
-	char *key64;
+	char *key, *key64;
 	int stamp;        /* of the question under way: so many looks more than one are in it, 0 to STAMPS - 1 */
 	bool removing;    /* by the write under way */
 	int64_t expected; /* mod revision on which the write under way depends; 0: there must be none */
@@ -34,7 +35,8 @@ struct etcd_lock {
 	struct etcd_watch watch;
 	ev_timer shown;           /* the look under way has its answer from the watch already: */
 	json_t *kv;               /*     this; given in the next turn of the loop */
-	struct lock_about *about; /* what the question under way fills */
+	struct lock_about *about; /* what the question under way fills, */
+	struct lock_listing *listing;
 };
 
 static struct etcd_lock *of(struct lock *l)
@@ -109,25 +111,31 @@ static void found(struct etcd_lock *l, const json_t *kv)
 /* HTTP/1.1 has nothing that tells an answer from the repetition of an earlier one, as a proxy may send it. What was
  * written has a revision above all that were known before. What was only looked at is followed by a number of looks
  * that tells it from the question before, and is at this key. */
-static void print_look(struct buf *b, const struct etcd_lock *l, const char *how)
+static void print_look(struct buf *b, const struct etcd_lock *l, const char *key64, const char *how)
 {
-	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", l->key64, how);
+	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", key64, how);
 	for (int i = 0; i < l->stamp; i++)
 		buf_printf(b, ",{\"request_range\":{\"key\":\"%s\",\"count_only\":true}}", l->key64);
 	buf_adds(b, "]");
 }
 
-/* What a look in a transaction that went this way shows. NULL: this is the answer to something else. */
-static const json_t *look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
+/* What the first look in a transaction that went this way shows. NULL: this is the answer to something else. */
+static const json_t *range_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
 {
-	const json_t *parts = json_object_get(a->json, "responses"),
-		     *range = json_object_get(json_array_get(parts, 0), "response_range");
-	const json_t *kv = json_array_get(json_object_get(range, "kvs"), 0);
-	const char *key = json_string_value(json_object_get(kv, "key"));
+	const json_t *parts = json_object_get(a->json, "responses");
 
 	if (json_array_size(parts) != (size_t)l->stamp + 1 ||
 	    json_is_true(json_object_get(a->json, "succeeded")) != succeeded)
 		return NULL;
+	return json_object_get(json_array_get(parts, 0), "response_range");
+}
+
+/* The same, if it is at this key. */
+static const json_t *look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
+{
+	const json_t *range = range_of(l, a, succeeded), *kv = json_array_get(json_object_get(range, "kvs"), 0);
+	const char *key = json_string_value(json_object_get(kv, "key"));
+
 	return kv && (!key || strcmp(key, l->key64) != 0) ? NULL : range;
 }
 
@@ -167,7 +175,7 @@ static void ask_range(struct etcd_lock *l)
 
 	next_stamp(l);
 	buf_adds(&b, "{\"success\":");
-	print_look(&b, l, "");
+	print_look(&b, l, l->key64, "");
 	buf_adds(&b, "}");
 	ask(l, ETCD_LOOK, b.data, on_range);
 }
@@ -258,7 +266,7 @@ static char *print_txn(const struct etcd_lock *l, const char *text)
 	           "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64
 	           "\"}],\"failure\":",
 	           l->key64, l->expected);
-	print_look(&b, l, ",\"keys_only\":true");
+	print_look(&b, l, l->key64, ",\"keys_only\":true");
 	buf_printf(&b, ",\"success\":[{\"%s\":{\"key\":\"%s\"", text ? "request_put" : "request_delete_range",
 	           l->key64);
 	if (text) {
@@ -322,6 +330,80 @@ static void remove_key(struct lock *lock, const struct version *expected, struct
 		ask_txn(l, ETCD_WRITE, NULL);
 	else
 		cannot_be_there(l);
+}
+
+/* ---- list ---- */
+
+static char *base64_of(const char *bytes, size_t len)
+{
+	struct buf b = { 0 };
+
+	http_base64(&b, bytes, len);
+	return b.data;
+}
+
+/* The first key, or the byte zero for all keys; and the first one that does not begin with the prefix, or the byte zero
+ * if there is none (etcd's api/etcdserverpb/rpc.proto, RangeRequest). */
+static void range_of_prefix(const char *prefix, size_t len, char **from64, char **end64)
+{
+	char *end = mem_dupn(prefix, len);
+	size_t n = len;
+
+	while (n > 0 && (unsigned char)end[n - 1] == 0xff)
+		n--;
+	if (n > 0)
+		end[n - 1]++;
+	*from64 = base64_of(len ? prefix : "", len ? len : 1);
+	*end64 = base64_of(n ? end : "", n ? n : 1);
+	free(end);
+}
+
+static void add_name(struct etcd_lock *l, const char *key64)
+{
+	size_t len = lock_listing_prefix(l->key);
+	struct buf key = { 0 };
+
+	/* A zero in it no URL can have. */
+	if (key64 && http_unbase64(&key, key64, strlen(key64)) == 0 && key.len >= len && key.len > 0 &&
+	    strlen(key.data) == key.len && memcmp(key.data, l->key, len) == 0)
+		lock_listing_add(l->listing, key.data + len, LOCK_URL_PATH);
+	buf_fini(&key);
+}
+
+static void on_listed(void *arg, const struct etcd_answer *a)
+{
+	struct etcd_lock *l = arg;
+	const json_t *range = a->json ? range_of(l, a, true) : NULL, *kvs = json_object_get(range, "kvs");
+
+	if (!range) {
+		fail(l, a);
+		return;
+	}
+	for (size_t i = 0; i < json_array_size(kvs); i++)
+		add_name(l, json_string_value(json_object_get(json_array_get(kvs, i), "key")));
+	l->listing->more |= json_is_true(json_object_get(range, "more"));
+	etcd_watch_settle(&l->watch, 0);
+	finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
+}
+
+static void list_keys(struct lock *lock, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct etcd_lock *l = of(lock);
+	char *from64, *end64;
+	struct buf b = { 0 };
+
+	begin(l, false, by, done, arg);
+	l->listing = out;
+	range_of_prefix(l->key, lock_listing_prefix(l->key), &from64, &end64);
+	char *how = mem_printf(",\"range_end\":\"%s\",\"limit\":\"%d\",\"keys_only\":true", end64, LOCK_LISTING_MOST);
+	next_stamp(l);
+	buf_adds(&b, "{\"success\":");
+	print_look(&b, l, from64, how);
+	buf_adds(&b, "}");
+	free(how);
+	free(from64);
+	free(end64);
+	ask(l, ETCD_LOOK, b.data, on_listed);
 }
 
 /* ---- what the server is ---- */
@@ -396,6 +478,7 @@ static void close_lock(struct lock *lock)
 
 	cancel(lock);
 	etcd_watch_stop(&l->watch);
+	free(l->key);
 	free(l->key64);
 	free(l->base.url);
 	free(l);
@@ -414,14 +497,6 @@ static int check(const struct lock_url *u, bool tls, struct err *err)
 	return 0;
 }
 
-static char *base64_of(const char *key)
-{
-	struct buf b = { 0 };
-
-	http_base64(&b, key, strlen(key));
-	return b.data;
-}
-
 static struct lock *open_lock(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls,
                               struct err *err)
 {
@@ -429,7 +504,7 @@ static struct lock *open_lock(struct lock_env *env, const char *text, const stru
 
 	if (lock_url_parse(&u, ops->scheme, text, PORT, etcd_options, err) < 0)
 		return NULL;
-	char *shown = lock_url_print(&u, ops->scheme), *key64 = base64_of(u.path);
+	char *shown = lock_url_print(&u, ops->scheme), *key = mem_dup(u.path), *key64 = base64_of(key, strlen(key));
 	if (check(&u, tls, err) < 0) {
 		err_wrap(err, "lock %s", shown);
 		lock_url_fini(&u);
@@ -443,6 +518,7 @@ static struct lock *open_lock(struct lock_env *env, const char *text, const stru
 	l->base.url = shown;
 	l->env = env;
 	l->client = client;
+	l->key = key;
 	l->key64 = key64;
 	l->watch.key64 = key64;
 	ev_init(&l->shown, on_shown);
@@ -450,6 +526,7 @@ static struct lock *open_lock(struct lock_env *env, const char *text, const stru
 	return &l->base;
 fail:
 	free(shown);
+	free(key);
 	free(key64);
 	return NULL;
 }
@@ -465,6 +542,7 @@ static const struct lock_ops lock_etcd = {
 	.cancel = cancel,
 	.watch = watch,
 	.close = close_lock,
+	.list = list_keys,
 	.about = ask_server,
 	.remove = remove_key,
 };
@@ -476,6 +554,7 @@ static const struct lock_ops lock_etcds = {
 	.cancel = cancel,
 	.watch = watch,
 	.close = close_lock,
+	.list = list_keys,
 	.about = ask_server,
 	.remove = remove_key,
 };
