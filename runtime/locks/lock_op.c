@@ -20,6 +20,8 @@ static void end(struct lock_op *op, struct lock_result *r)
 	op->early = NULL;
 	op->text = NULL;
 	r->sent_at = op->sent_at;
+	if (r->outcome == LOCK_UNKNOWN && !op->writing)
+		r->outcome = LOCK_FAILED;
 	if (r->err.code != ERR_NONE)
 		err_wrap(&r->err, "%s %s", op->writing ? "writing" : "reading", op->url);
 	done(arg, r);

@@ -51,8 +51,8 @@ bool lock_op_repeat(struct lock_op *op, bool sent);
 /* Right before the request is handed to what sends it: takes the time, and a write is unknown from now on. */
 void lock_op_sent(struct lock_op *op);
 
-/* Ends it: r->sent_at is filled in. r->err, if it says anything, is put behind "reading URL: ". done may close the
- * lock. */
+/* Ends it: r->sent_at is filled in. LOCK_UNKNOWN of a read becomes LOCK_FAILED. r->err, if it says anything, is put
+ * behind "reading URL: ". done may close the lock. */
 void lock_op_finish(struct lock_op *op, struct lock_result *r);
 
 /* The same with nothing but that outcome and what went wrong. */

@@ -8,7 +8,6 @@
 #include "base/module.h"
 #include "locks/redis/redis_about.h"
 #include "locks/redis/redis_link.h"
-#include "locks/redis/redis_refusal.h"
 #include "locks/redis/redis_scripts.h"
 #include "locks/redis/redis_server.h"
 
@@ -22,31 +21,37 @@
 #define REPLICAS_MOST 100
 #define ACKNOWLEDGE_MS 1000 /* replicas have so long: meanwhile the connection waits (WAIT) */
 
-enum stage { ASK, ASK_WHOLE, ACKNOWLEDGE, SETTLE, INQUIRE };
+/* What is asked: a script (redis_scripts.h), or one of these. */
+enum {
+	REDIS_ACKNOWLEDGE = REDIS_SCRIPTS, /* whether replicas have what the write script has just written */
+	REDIS_SETTLE,                      /* the same of an earlier write; then follows REDIS_READ */
+	REDIS_ABOUT,
+	REDIS_STAGES
+};
 
 struct redis_lock {
 	struct lock lock;
 	struct redis_server *server;
 	char *key, *state, *channel;
 	const char *mark; /* what the names of the state's fields end with */
+	struct lock_failover doubt;
+	struct lock_member member;
+	char history[48]; /* the replication id of the server of our last write, */
+	int host;         /* and which of the hosts it was */
+	bool unsettled;   /* a write may be on the primary alone */
+
+	/* Of the operation under way: */
 	struct lock_op op;
 	struct lock_call call;
-	enum stage stage;
 	struct redis_asker asker; /* the hosts are asked first; then comes the stage */
-	char primary[48];         /* the run id of the one that was found in this operation; "" = they were not asked */
-	char history[48];         /* the replication id of the server of our last write, and its host */
-	int host;
-	bool unsettled; /* a write may be on the primary alone */
-
-	struct version expected; /* of the write under way, as are these */
-	bool durable, acquiring, leads, removing;
-	struct lock_about *about;
+	char primary[48];         /* the run id of the one that was found; "" = they were not asked */
+	int stage;
+	bool whole; /* a script is sent as its text: the server did not know the digest */
+	struct version expected;
+	bool durable, acquiring, leads;
 	nsec lease;
 	struct lock_result written;
-
-	struct lock_failover doubt;
-
-	struct lock_member member;
+	struct lock_about *about;
 };
 
 static struct redis_lock *redis_of(struct lock *l)
@@ -54,22 +59,24 @@ static struct redis_lock *redis_of(struct lock *l)
 	return (struct redis_lock *)l;
 }
 
-/* ---- asking ---- */
+/* ---- questions ---- */
 
-static void redis_send_script(struct redis_lock *l, int which, int argc, const char **argv)
+static void redis_send(struct redis_lock *l, const char **words)
 {
-	const char *words[20], *digest = redis_link_script(l->server->link, which);
-	bool whole = l->stage == ASK_WHOLE || !digest;
-	int n = 0;
+	redis_link_send(l->server->link, &l->call, words);
+}
 
-	words[n++] = whole ? "EVAL" : "EVALSHA";
-	words[n++] = whole ? redis_scripts[which] : digest;
-	words[n++] = "2";
-	words[n++] = l->key;
-	words[n++] = l->state;
-	for (int i = 0; i < argc; i++)
-		words[n++] = argv[i];
-	redis_link_send(l->server->link, &l->call, n, words, NULL);
+/* args: ARGV, NULL-terminated. */
+static void redis_send_script(struct redis_lock *l, const char **args)
+{
+	const char *digest = l->whole ? NULL : redis_link_script(l->server->link, l->stage);
+	const char *words[20] = {
+		digest ? "EVALSHA" : "EVAL", digest ? digest : redis_scripts[l->stage], "2", l->key, l->state,
+	};
+
+	for (size_t n = 5; *args; args++)
+		words[n++] = *args;
+	redis_send(l, words);
 }
 
 static void redis_send_read(struct redis_lock *l)
@@ -77,50 +84,31 @@ static void redis_send_read(struct redis_lock *l)
 	char most[16];
 
 	snprintf(most, sizeof most, "%d", RECORD_MAX_BYTES);
-	redis_send_script(l, REDIS_READ, 3, (const char *[]){ most, l->mark, l->primary });
-}
-
-/* An older copy of our own record may be there. */
-static bool redis_moved(const struct redis_lock *l)
-{
-	return l->server->link->host != l->host;
+	redis_send_script(l, (const char *[]){ most, l->mark, l->primary, NULL });
 }
 
 static void redis_send_write(struct redis_lock *l)
 {
-	char lease[24], replicas[8], least[24];
+	char lease[24], replicas[8], floor[24];
 	struct instant now = clock_now();
+	/* Another host may have an older copy of our own record. */
+	bool moved = !l->acquiring && l->server->link->host != l->host;
 
 	lock_failover_sends(&l->doubt, l->leads, l->lease, now);
-	const char *term = !l->acquiring ? "" : lock_failover_own(&l->doubt, &l->expected, now) ? "own" : "new";
-
+	const char *token = !l->acquiring ? "" : lock_failover_own(&l->doubt, &l->expected, now) ? "own" : "new";
+	const char *over = lock_failover_over(&l->doubt, l->lease, now);
+	const char *origin = moved ? l->history : "", *known = *l->doubt.mark ? "" : l->history;
 	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
-	snprintf(least, sizeof least, "%" PRId64, l->lock.token_floor);
-	redis_send_script(l, REDIS_WRITE, 13,
-	                  (const char *[]){
-				  l->op.text,
-				  l->expected.text,
-				  l->channel,
-				  l->member.name,
-				  term,
-				  lease,
-				  replicas,
-				  lock_failover_over(&l->doubt, l->lease, now),
-				  least,
-				  l->mark,
-				  l->primary,
-				  !l->acquiring && redis_moved(l) ? l->history : "",
-				  *l->doubt.mark ? "" : l->history,
-			  });
+	snprintf(floor, sizeof floor, "%" PRId64, l->lock.token_floor);
+	redis_send_script(l, (const char *[]){ l->op.text, l->expected.text, l->channel, l->member.name, token, lease,
+	                                       replicas, over, floor, l->mark, l->primary, origin, known, NULL });
 }
 
-/* WAIT counts what this connection has written: so that it covers an earlier write on another, something is written
- * first. */
-static void redis_send_settle(struct redis_lock *l)
+static void redis_send_remove(struct redis_lock *l)
 {
-	redis_link_send(l->server->link, NULL, 4, (const char *[]){ "HSET", l->state, "settled", l->member.name },
-	                NULL);
+	lock_failover_sends(&l->doubt, false, 0, l->op.sent_at);
+	redis_send_script(l, (const char *[]){ l->expected.text, NULL });
 }
 
 static void redis_send_wait(struct redis_lock *l)
@@ -130,110 +118,99 @@ static void redis_send_wait(struct redis_lock *l)
 
 	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
 	snprintf(time, sizeof time, "%d", left < 1 ? 1 : left < ACKNOWLEDGE_MS ? left : ACKNOWLEDGE_MS);
-	redis_link_send(l->server->link, &l->call, 3, (const char *[]){ "WAIT", replicas, time }, NULL);
+	redis_send(l, (const char *[]){ "WAIT", replicas, time, NULL });
 }
 
-static void redis_on_ready(struct lock_call *c)
+/* WAIT counts what this connection has written: so that it covers an earlier write on another, something is written
+ * first. */
+static void redis_send_settle(struct redis_lock *l)
 {
-	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
-
-	lock_op_sent(&l->op);
-	if (l->stage == SETTLE) {
-		redis_send_settle(l);
-		redis_send_wait(l);
-	} else if (l->stage == INQUIRE) {
-		redis_link_send(l->server->link, &l->call, 1, (const char *[]){ "INFO" }, NULL);
-	} else if (l->removing) {
-		lock_failover_sends(&l->doubt, false, 0, l->op.sent_at);
-		redis_link_send(
-			l->server->link, &l->call, 6,
-			(const char *[]){ "EVAL", redis_remove_script, "2", l->key, l->state, l->expected.text }, NULL);
-	} else if (l->op.writing) {
-		redis_send_write(l);
-	} else {
-		redis_send_read(l);
-	}
+	redis_link_send(l->server->link, NULL, (const char *[]){ "HSET", l->state, "settled", l->member.name, NULL });
+	redis_send_wait(l);
 }
 
-static void redis_ask(struct redis_lock *l, enum stage stage)
+static void redis_send_info(struct redis_lock *l)
+{
+	redis_send(l, (const char *[]){ "INFO", NULL });
+}
+
+static void redis_ask(struct redis_lock *l, int stage)
 {
 	l->stage = stage;
 	lock_op_ask(&l->op, l->server->link, &l->call);
 }
 
-/* Of several primaries one was replaced, and does not know it yet, or it came back: who asks that one sees an older
- * record. */
-static void redis_go_on(struct redis_asker *a, const struct redis_found *found)
-{
-	struct redis_lock *l = (struct redis_lock *)(void *)((char *)a - offsetof(struct redis_lock, asker));
-	struct redis_server *s = l->server;
-
-	if (found->primaries > 1) {
-		s->checked = false;
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
-		             "%s and %s both say that they are primaries: nobody is elected until one of them is the "
-		             "other's replica, or down",
-		             found->peer[0], found->peer[1]);
-		return;
-	}
-	if (l->op.writing && l->acquiring && !*found->run_id && !found->cluster) {
-		lock_op_fail(&l->op, found->outcome, found->why.code, "%s", found->why.text);
-		return;
-	}
-	snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
-	s->checked = lock_link_is_up(s->link) && found->cluster;
-	redis_ask(l, l->stage);
-}
-
-/* The first question of an operation. */
-static void redis_start(struct redis_lock *l, enum stage stage)
+/* Begins the operation, or repeats it. */
+static void redis_start(struct redis_lock *l, int stage)
 {
 	struct redis_server *s = l->server;
 	bool elects = l->op.writing && l->acquiring;
 
 	l->stage = stage;
 	l->primary[0] = '\0';
-	if (s->place.url.hosts == 1 || (s->checked && !elects)) {
+	l->whole = false;
+	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !elects))
 		redis_ask(l, stage);
-		return;
+	else
+		redis_server_ask(s, &l->asker);
+}
+
+/* If there are several primaries, one was replaced and does not know it yet, or has come back: who asks that one sees
+ * an older record. */
+static void redis_on_primary(struct lock_call *c, const void *answer)
+{
+	struct redis_lock *l = (struct redis_lock *)(void *)((char *)c - offsetof(struct redis_lock, asker));
+	const struct redis_found *found = answer;
+
+	if (found->primaries > 1) {
+		redis_server_check(l->server, false);
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		             "%s and %s both say that they are primaries: nobody is elected until one of them is the "
+		             "other's replica, or down",
+		             found->peer[0], found->peer[1]);
+	} else if (l->op.writing && l->acquiring && !*found->run_id && !found->cluster) {
+		lock_op_fail(&l->op, found->outcome, found->why.code, "%s", found->why.text);
+	} else {
+		snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
+		redis_server_check(l->server, lock_link_is_up(l->server->link) && found->cluster);
+		redis_ask(l, l->stage);
 	}
-	redis_server_ask(s, &l->asker);
 }
 
 /* ---- answers ---- */
 
-/* After what was told of it, which may have closed the last lock there but for the caller's hold. */
-static void redis_turn_away(struct redis_server *s, const char *why)
-{
-	redis_link_turn_away(s->link, why);
-	lock_server_put(&s->base);
-}
-
+/* Whoever turns the server away after an end, which may close the lock and free its server, keeps the link at hand:
+ * that stays until it has returned from its callback. */
 static void redis_on_error(struct redis_lock *l, const char *text)
 {
-	const struct redis_refusal *f = redis_refusal_of(text);
-	const char *peer = l->server->link->peer;
-	struct redis_server *s = l->server;
+	const struct redis_error *e = redis_error_of(text);
+	struct lock_link *link = l->server->link;
 
-	if (strncmp(text, "NOSCRIPT", 8) == 0 && l->stage == ASK) {
-		redis_ask(l, ASK_WHOLE);
+	if (l->stage == REDIS_ACKNOWLEDGE) {
+		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", link->peer, text);
 		return;
 	}
-	if (!f) {
-		lock_op_fail(&l->op, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_SYSTEM, "%s answered: %s", peer,
-		             text);
+	if (strncmp(text, "NOSCRIPT", 8) == 0 && !l->whole) {
+		l->whole = true;
+		redis_ask(l, l->stage);
 		return;
 	}
-	if (strcmp(f->word, "READONLY") != 0) {
-		lock_op_fail(&l->op, f->outcome, f->code, "%s answered: %s%s", peer, text, redis_refusal_advice(f));
-		return;
-	}
-	lock_server_hold(&s->base);
-	lock_op_fail(&l->op, f->outcome, f->code, "%s answered: %s%s", peer, text, redis_refusal_advice(f));
-	redis_turn_away(s, "it has become a replica");
+	lock_op_fail(&l->op, e->outcome, e->code, "%s answered: %s%s", link->peer, text, e->advice);
+	if (strcmp(e->word, "READONLY") == 0)
+		redis_link_turn_away(link, "it has become a replica");
 }
 
-static void redis_found(struct redis_lock *l, const redisReply *r)
+static void redis_on_rival(struct redis_lock *l)
+{
+	struct lock_link *link = l->server->link;
+
+	redis_server_check(l->server, false);
+	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+	             "%s is another server than the one that said that it is the primary", link->peer);
+	redis_link_turn_away(link, "another server says that it is the primary");
+}
+
+static void redis_on_found(struct redis_lock *l, const redisReply *r)
 {
 	char what[400];
 
@@ -242,70 +219,31 @@ static void redis_found(struct redis_lock *l, const redisReply *r)
 	lock_op_found(&l->op, what, r->element[1]->str, r->element[1]->len, redis_word_at(r, 2), redis_number_at(r, 3));
 }
 
-static void redis_on_rival(struct redis_lock *l)
-{
-	struct redis_server *s = l->server;
-
-	s->checked = false;
-	lock_server_hold(&s->base);
-	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
-	             "%s is another server than the one that said that it is the primary", s->link->peer);
-	redis_turn_away(s, "another server says that it is the primary");
-}
-
-static void redis_on_read(struct redis_lock *l, const redisReply *r)
-{
-	const char *what = redis_read_answer(r);
-
-	if (*what && strcmp(what, "rival") != 0 && *l->primary)
-		l->server->checked = true;
-	if (strcmp(what, "found") == 0)
-		redis_found(l, r);
-	else if (strcmp(what, "absent") == 0)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
-	else if (strcmp(what, "type") == 0)
-		lock_op_fail(
-			&l->op, LOCK_FOREIGN, ERR_FOREIGN,
-			"the key %.300s holds no string, so no election record. It is not touched: choose another name",
-			l->key);
-	else if (strcmp(what, "large") == 0)
-		lock_op_fail(&l->op, LOCK_FOREIGN, ERR_INVALID,
-		             "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
-		             l->key, redis_number_at(r, 1));
-	else if (strcmp(what, "rival") == 0)
-		redis_on_rival(l);
-	else
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense",
-		             l->server->link->peer);
-}
-
 static void redis_finish_written(struct redis_lock *l)
 {
 	lock_failover_wrote(&l->doubt, &l->written.version, l->leads, l->lease, l->op.sent_at);
 	lock_op_finish(&l->op, &l->written);
 }
 
-static void redis_wrote(struct redis_lock *l, const redisReply *r)
+static void redis_on_written(struct redis_lock *l, const redisReply *r)
 {
 	l->written = (struct lock_result){ .outcome = LOCK_OK, .token = redis_number_at(r, 2) };
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", redis_word_at(r, 1));
 	lock_failover_see(&l->doubt, redis_word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", redis_word_at(r, 4));
 	l->host = l->server->link->host;
-	l->server->checked |= *l->primary;
 	if (l->server->place.replicas && l->durable) {
-		l->stage = ACKNOWLEDGE;
+		l->stage = REDIS_ACKNOWLEDGE;
 		redis_send_wait(l);
 		return;
 	}
 	redis_finish_written(l);
 }
 
-/* Another term than the one it shows may have been lost with the server before. */
+/* A term may have been lost with the server before, other than the one that the record shows. */
 static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 {
 	struct instant now = clock_now();
-
 	int64_t us = redis_number_at(r, 2);
 
 	lock_failover_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
@@ -316,35 +254,45 @@ static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 	             l->server->link->peer, (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
 }
 
-/* The one that it comes from may be back. */
-static void redis_on_stranger(struct redis_lock *l)
+/* Of a script: what its words mean stands there. */
+static void redis_on_answer(struct redis_lock *l, const redisReply *r)
 {
-	l->server->checked = false;
-	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
-	             "%s is no copy of the server that has the last renewal: what is there may be older",
-	             l->server->link->peer);
-}
+	const char *what = redis_answer(l->stage, r), *peer = l->server->link->peer;
 
-static void redis_on_written(struct redis_lock *l, const redisReply *r)
-{
-	const char *what = redis_write_answer(r), *peer = l->server->link->peer;
-
-	if (strcmp(what, "ok") == 0)
-		redis_wrote(l, r);
+	/* Each of these came after a comparison with l->primary, which a rival fails. */
+	if (*l->primary && *what && (l->stage == REDIS_READ || strcmp(what, "ok") == 0))
+		redis_server_check(l->server, true);
+	if (strcmp(what, "found") == 0)
+		redis_on_found(l, r);
+	else if (strcmp(what, "absent") == 0)
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
+	else if (strcmp(what, "ok") == 0)
+		redis_on_written(l, r);
 	else if (strcmp(what, "removed") == 0)
 		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 	else if (strcmp(what, "conflict") == 0)
 		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 	else if (strcmp(what, "doubt") == 0)
 		redis_on_doubt(l, r);
+	else if (strcmp(what, "rival") == 0)
+		redis_on_rival(l);
+	else if (strcmp(what, "stranger") == 0) {
+		redis_server_check(l->server, false); /* the one that it comes from may be back */
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		             "%s is no copy of the server that has the last renewal: what is there may be older", peer);
+	} else if (strcmp(what, "type") == 0)
+		lock_op_fail(
+			&l->op, LOCK_FOREIGN, ERR_FOREIGN,
+			"the key %.300s holds no string, so no election record. It is not touched: choose another name",
+			l->key);
+	else if (strcmp(what, "large") == 0)
+		lock_op_fail(&l->op, LOCK_FOREIGN, ERR_INVALID,
+		             "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
+		             l->key, redis_number_at(r, 1));
 	else if (strcmp(what, "replicas") == 0)
 		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
 		             "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer, redis_number_at(r, 1),
 		             l->server->place.replicas);
-	else if (strcmp(what, "rival") == 0)
-		redis_on_rival(l);
-	else if (strcmp(what, "stranger") == 0)
-		redis_on_stranger(l);
 	else if (strcmp(what, "tokens") == 0)
 		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID,
 		             "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
@@ -353,53 +301,71 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 }
 
 /* How many replicas have what was written. */
-static void redis_on_acknowledged(struct redis_lock *l, long long have)
+static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 {
-	bool enough = have >= l->server->place.replicas;
+	long long have = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
 
-	l->unsettled = !enough;
-	if (!enough)
-		lock_op_fail(&l->op, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE,
-		             "%lld of %d replicas have the record", have, l->server->place.replicas);
-	else if (l->stage == SETTLE)
-		redis_ask(l, ASK);
+	l->unsettled = have < l->server->place.replicas;
+	if (l->unsettled)
+		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
+		             l->server->place.replicas);
+	else if (l->stage == REDIS_SETTLE)
+		redis_ask(l, REDIS_READ);
 	else
 		redis_finish_written(l);
 }
 
-static void redis_on_info(struct redis_lock *l, const char *info)
+static void redis_on_info(struct redis_lock *l, const redisReply *r)
 {
-	redis_about(l->about, info, l->server->place.replicas);
+	redis_about(l->about, r->str ? r->str : "", l->server->place.replicas);
 	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
+}
+
+/* ---- stages ---- */
+
+static const struct redis_stage {
+	void (*send)(struct redis_lock *l);
+	void (*take)(struct redis_lock *l, const redisReply *r); /* its answer, which is no error */
+} redis_stages[REDIS_STAGES] = {
+	[REDIS_READ] = { redis_send_read, redis_on_answer },
+	[REDIS_WRITE] = { redis_send_write, redis_on_answer },
+	[REDIS_REMOVE] = { redis_send_remove, redis_on_answer },
+	[REDIS_ACKNOWLEDGE] = { redis_send_wait, redis_on_acknowledged },
+	[REDIS_SETTLE] = { redis_send_settle, redis_on_acknowledged },
+	[REDIS_ABOUT] = { redis_send_info, redis_on_info },
+};
+
+static struct redis_lock *redis_of_call(struct lock_call *c)
+{
+	return (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
+}
+
+static void redis_on_ready(struct lock_call *c)
+{
+	struct redis_lock *l = redis_of_call(c);
+
+	lock_op_sent(&l->op);
+	redis_stages[l->stage].send(l);
 }
 
 static void redis_on_answered(struct lock_call *c, const void *answer)
 {
+	struct redis_lock *l = redis_of_call(c);
 	const redisReply *r = answer;
-	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
 
-	if (r->type == REDIS_REPLY_ERROR && l->stage == ACKNOWLEDGE)
-		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", l->server->link->peer,
-		             r->str);
-	else if (r->type == REDIS_REPLY_ERROR)
+	if (r->type == REDIS_REPLY_ERROR)
 		redis_on_error(l, r->str);
-	else if (l->stage == INQUIRE)
-		redis_on_info(l, r->str ? r->str : "");
-	else if (r->type == REDIS_REPLY_INTEGER && (l->stage == ACKNOWLEDGE || l->stage == SETTLE))
-		redis_on_acknowledged(l, r->integer);
-	else if (l->op.writing)
-		redis_on_written(l, r);
 	else
-		redis_on_read(l, r);
+		redis_stages[l->stage].take(l, r);
 }
 
 static void redis_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
-	struct redis_lock *l = (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
+	struct redis_lock *l = redis_of_call(c);
 
-	l->server->checked = false;
+	redis_server_check(l->server, false);
 	if (lock_op_repeat(&l->op, sent)) {
-		redis_start(l, l->stage == ASK_WHOLE ? ASK : l->stage);
+		redis_start(l, l->stage);
 		return;
 	}
 	l->unsettled |= l->op.writing && sent;
@@ -470,11 +436,10 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 			.state = redis_key_beside(key, "lunarch"),
 			.channel = redis_key_beside(key, "changed"),
 			.mark = redis_key_mark(key),
-			.asker = { .told = redis_go_on },
+			.asker = { .call = { .answered = redis_on_primary }, .op = &l->op },
 			.call = { .ready = redis_on_ready, .answered = redis_on_answered, .lost = redis_on_lost },
 		};
 		l->server = redis_server_get(env, &place);
-		l->asker.op = &l->op;
 		lock_member_init(&l->member, &l->server->base.board);
 		return &l->lock;
 	}
@@ -500,7 +465,6 @@ static void redis_begin(struct redis_lock *l, bool writing, struct instant by, l
 {
 	lock_op_begin(&l->op, l->server->base.env, &l->lock, redis_on_detach, writing, by, done, arg);
 	l->op.doubt = &l->doubt;
-	l->removing = false;
 }
 
 static void redis_read(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
@@ -508,7 +472,7 @@ static void redis_read(struct lock *lock, struct instant by, lock_done_fn *done,
 	struct redis_lock *l = redis_of(lock);
 
 	redis_begin(l, false, by, done, arg);
-	redis_start(l, l->unsettled && l->server->place.replicas ? SETTLE : ASK);
+	redis_start(l, l->unsettled && l->server->place.replicas ? REDIS_SETTLE : REDIS_READ);
 }
 
 static void redis_write(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
@@ -526,7 +490,7 @@ static void redis_write(struct lock *lock, const struct record *r, const struct 
 		lock_member_rename(&l->member);
 	l->leads = r->state == RECORD_LEADING && *r->holder;
 	l->lease = r->lease_ms * NSEC_PER_MS;
-	redis_start(l, ASK);
+	redis_start(l, REDIS_WRITE);
 }
 
 static void redis_remove(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
@@ -536,10 +500,8 @@ static void redis_remove(struct lock *lock, const struct version *expected, stru
 
 	redis_begin(l, true, by, done, arg);
 	l->expected = *expected;
-	l->removing = true;
 	l->acquiring = false;
-	l->leads = false;
-	redis_start(l, ASK);
+	redis_start(l, REDIS_REMOVE);
 }
 
 static void redis_inquire(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
@@ -548,7 +510,7 @@ static void redis_inquire(struct lock *lock, struct lock_about *about, struct in
 
 	redis_begin(l, false, by, done, arg);
 	l->about = about;
-	redis_start(l, INQUIRE);
+	redis_start(l, REDIS_ABOUT);
 }
 
 static void redis_cancel(struct lock *lock)

@@ -9,22 +9,23 @@
 struct redisReply;
 
 /* A link (lock_link.h) whose answers are redisReply. url: hosts, user and password; borrowed, outlives the link.
- * scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none. push: gets whatever comes, and nothing is asked
- * on such a link; NULL: only answers come. */
+ * scripts: REDIS_SCRIPTS texts that the server is to keep; NULL: none. events: NULL: the owner is told nothing. push:
+ * gets whatever comes, and nothing is asked on such a link; NULL: only answers come. */
 struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,
                                  const struct lock_link_events *events,
                                  void (*push)(void *arg, const struct redisReply *r), void *arg);
 
-/* c's question; NULL: one without an answer of its own (SUBSCRIBE: the answer is pushed). Only while the link is up. */
-void redis_link_send(struct lock_link *link, struct lock_call *c, int count, const char **words, const size_t *lens);
+/* c's question, NULL-terminated. c: NULL: there is no answer, or nobody wants it. Only while the link is up. */
+void redis_link_send(struct lock_link *link, struct lock_call *c, const char **words);
 
 /* The digest by which EVALSHA names scripts[which]. NULL: the server would not keep it. */
 const char *redis_link_script(const struct lock_link *link, int which);
 
-/* This server is not the one: the next is asked, by who asks next. */
+/* This server is not the one that is sought: the connection ends, and the next host is asked when somebody wants the
+ * link again. */
 void redis_link_turn_away(struct lock_link *link, const char *why);
 
-/* The server asked last was turned down because it is a replica. */
+/* The server that was asked last was turned down because it is a replica. */
 bool redis_link_is_replica(const struct lock_link *link);
 
 #endif

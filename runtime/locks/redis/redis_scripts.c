@@ -9,8 +9,8 @@
 
 #define DIGEST 40 /* digits of SHA-1, and of Redis' ids */
 
-/* KEYS: the record, the state. ARGV: the largest record, what the names of the state's fields end with, the primary (as
- * below). */
+/* KEYS of all scripts: the record; the hash beside it, which is called the state. ARGV: the largest size of a record;
+ * what the names of the state's fields end with; the run id of the primary (as below). */
 static const char read_script[] =
 	"if ARGV[3] ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[3], 1, true) then return {'rival'} end\n"
 	"local size = redis.pcall('STRLEN', KEYS[1])\n"
@@ -24,14 +24,25 @@ static const char read_script[] =
 	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. ARGV[2])\n"
 	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
-/* ARGV: text, expected version, channel, our name, whether a token is wanted ('' = no, 'own' = what is there is our own
- * term's), our lease in us, replicas that must be there, the doubt that we have waited out, the largest token we have
- * seen, what the names of the state's fields end with, the run id of the one primary we have found ('' = we did not
- * look), for who comes from another server the replication id of that, and the one under which we last knew of no
- * doubt. A server whose replication id is not the one known here was promoted or restarted, and may have lost a
- * leader's record: that is a doubt (lock_failover.h), named here. One that knows nothing, was never promoted, and has
- * run for longer than a lease has lost none. Its uptime follows its wall clock, which may have been set: its main
- * thread must have computed for so long. */
+/* ARGV:
+ *  1 text: of the record
+ *  2 expected version: a digest of the text, "" = there must be no record
+ *  3 channel: where the change is published
+ *  4 our name: which is published there
+ *  5 "" = no token is wanted; "new" = one is, for a new term; "own" = one is, and the record there is of our own term
+ *  6 our lease: in microseconds
+ *  7 replicas: how many must be connected
+ *  8 doubt: the name of the one that we have waited out; "" = none
+ *  9 token: the largest that we have seen
+ * 10 mark: what the names of the state's fields end with
+ * 11 primary: the run id of the only one that was found; "" = the hosts were not asked
+ * 12 origin: for who has changed servers, the replication id of the server of our last write; else ""
+ * 13 known: the replication id under which we last knew of no doubt; else ""
+ *
+ * A server whose replication id is not the one in the state was promoted or restarted, and may have lost a leader's
+ * record. That is a doubt (lock_failover.h), which gets its name here. There is none if the server knows nothing, was
+ * never promoted, and has run for longer than a lease. Its uptime follows its wall clock, which may have been set, so
+ * its main thread must also have computed for that long. */
 static const char write_script[] =
 	"local key, state, now, mark = KEYS[1], KEYS[2], redis.call('TIME'), ARGV[10]\n"
 	"now = now[1] * 1000000 + now[2]\n"
@@ -70,29 +81,42 @@ static const char write_script[] =
 	"  if token >= 2 ^ 53 then return {'tokens'} end\n" /* numbers here are exact up to that */
 	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease' .. mark, ARGV[6])\n"
 	"end\n"
-	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n" /* first: it fails where it is not allowed, and nothing is changed
-                                                       then */
+	/* First, since it fails where it is not allowed: then the record is as it was. */
+	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n"
 	"redis.call('SET', key, ARGV[1])\n"
 	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token), doubt, id}\n";
 
-/* ARGV: version expected. Takes what the lock keeps beside the record along: for a scratch lock alone. */
-const char redis_remove_script[] = "local there = redis.call('GET', KEYS[1])\n"
-				   "if (there and redis.sha1hex(there) or '') ~= ARGV[1] then return {'conflict'} end\n"
-				   "redis.call('DEL', KEYS[1], KEYS[2])\n"
-				   "return {'removed'}\n";
+/* ARGV: the expected version. Removes what the lock keeps beside the record, too: doctor's scratch lock alone is
+ * removed. */
+static const char remove_script[] =
+	"local there = redis.call('GET', KEYS[1])\n"
+	"if (there and redis.sha1hex(there) or '') ~= ARGV[1] then return {'conflict'} end\n"
+	"redis.call('DEL', KEYS[1], KEYS[2])\n"
+	"return {'removed'}\n";
 
-const char *const redis_scripts[REDIS_SCRIPTS] = { [REDIS_READ] = read_script, [REDIS_WRITE] = write_script };
+const char *const redis_scripts[REDIS_SCRIPTS] = {
+	[REDIS_READ] = read_script,
+	[REDIS_WRITE] = write_script,
+	[REDIS_REMOVE] = remove_script,
+};
 
 /* ---- answers ---- */
 
-/* What the scripts answer: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as
- * text; d: a doubt's name. Nothing else is looked at. */
-static const struct shape {
+/* What each script answers: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as
+ * text; d: a doubt's name. No other answer is looked at. */
+static const struct redis_form {
 	const char *word, *rest;
-} read_shapes[] = { { "found", "thnd" }, { "absent", "" }, { "type", "" },
-	            { "large", "n" },    { "rival", "" },  { NULL, NULL } },
-  write_shapes[] = { { "ok", "hndh" }, { "removed", "" },  { "conflict", "" }, { "doubt", "dn" }, { "replicas", "n" },
-	             { "rival", "" },  { "stranger", "" }, { "tokens", "" },   { NULL, NULL } };
+} redis_forms[REDIS_SCRIPTS][9] = {
+	[REDIS_READ] = { { "found", "thnd" }, { "absent", "" }, { "type", "" }, { "large", "n" }, { "rival", "" } },
+	[REDIS_WRITE] = { { "ok", "hndh" },
+	                  { "conflict", "" },
+	                  { "doubt", "dn" },
+	                  { "replicas", "n" },
+	                  { "rival", "" },
+	                  { "stranger", "" },
+	                  { "tokens", "" } },
+	[REDIS_REMOVE] = { { "removed", "" }, { "conflict", "" } },
+};
 
 const char *redis_word_at(const redisReply *r, size_t i)
 {
@@ -127,27 +151,57 @@ static bool answer_has(const redisReply *r, size_t i, char kind)
 	                   : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
 }
 
-static const char *answer_word(const redisReply *r, const struct shape *shapes)
+const char *redis_answer(int script, const redisReply *r)
 {
 	if (r->type != REDIS_REPLY_ARRAY || r->elements == 0)
 		return "";
-	for (; shapes->word; shapes++) {
-		size_t i = 1, count = strlen(shapes->rest);
-		if (strcmp(redis_word_at(r, 0), shapes->word) != 0 || r->elements != 1 + count)
+	for (const struct redis_form *f = redis_forms[script]; f->word; f++) {
+		size_t i = 1, count = strlen(f->rest);
+		if (strcmp(redis_word_at(r, 0), f->word) != 0 || r->elements != 1 + count)
 			continue;
-		while (i <= count && answer_has(r, i, shapes->rest[i - 1]))
+		while (i <= count && answer_has(r, i, f->rest[i - 1]))
 			i++;
-		return i > count ? shapes->word : "";
+		return i > count ? f->word : "";
 	}
 	return "";
 }
 
-const char *redis_read_answer(const redisReply *r)
-{
-	return answer_word(r, read_shapes);
-}
+/* ---- errors ---- */
 
-const char *redis_write_answer(const redisReply *r)
+#define RIGHTS ": docs/locks.md lists the rights that a lock needs"
+
+static const struct redis_error redis_errors[] = {
+	{ "NOPERM", LOCK_REFUSED, ERR_DENIED, RIGHTS },
+	{ "NOAUTH", LOCK_REFUSED, ERR_DENIED, "" },
+	{ "ERR The user executing the script can't", LOCK_REFUSED, ERR_DENIED, RIGHTS },
+	{ "READONLY", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "LOADING", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "BUSY", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "MASTERDOWN", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "CLUSTERDOWN", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "TRYAGAIN", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "NOREPLICAS", LOCK_FAILED, ERR_UNREACHABLE, "" },
+	{ "OOM", LOCK_FAILED, ERR_FULL, "" },
+	{ "MISCONF", LOCK_FAILED, ERR_FULL, "" },
+	{ "MOVED", LOCK_FAILED, ERR_USAGE,
+	  ": this is a cluster, and the key is with another of its servers: name that one" },
+	{ "ASK", LOCK_FAILED, ERR_USAGE, "" },
+	{ "CROSSSLOT", LOCK_FAILED, ERR_USAGE, ": put {braces} around a part of the key" },
+	{ "WRONGTYPE", LOCK_FAILED, ERR_FOREIGN, ": the key that holds the lock's token is used for something else" },
+	{ "NOSCRIPT", LOCK_FAILED, ERR_SYSTEM, "" },
+	{ "ERR unknown command", LOCK_FAILED, ERR_USAGE, "" },
+	{ "ERR Write commands are not allowed after", LOCK_FAILED, ERR_USAGE, ": Redis 5 or later is needed" },
+	{ "", LOCK_UNKNOWN, ERR_SYSTEM, "" }, /* any other */
+};
+
+/* Servers before 7 put "ERR Error running script ...: -" before the error that a script met. */
+const struct redis_error *redis_error_of(const char *text)
 {
-	return answer_word(r, write_shapes);
+	const char *inner = strstr(text, ": -");
+	const struct redis_error *e = redis_errors;
+
+	while (strncmp(text, e->word, strlen(e->word)) != 0 &&
+	       (!inner || strncmp(inner + 3, e->word, strlen(e->word)) != 0))
+		e++;
+	return e;
 }

@@ -1,27 +1,37 @@
-/* What the Redis lock has its server carry out, as scripts in Lua, and the form of their answers.
- * Not a connection, and no state: what an answer means for an operation is the lock's.
+/* What a Redis server is asked to do, as scripts in Lua, and how its answers and its errors are read.
+ * Not a connection, and no state: what an answer means for an operation is decided in lock_redis.c.
  * Used by the Redis lock. */
 #ifndef LUNARCH_REDIS_SCRIPTS_H
 #define LUNARCH_REDIS_SCRIPTS_H
 
+#include "locks/lock.h"
+
 #include <stddef.h>
-#include <stdint.h>
 
 struct redisReply;
 
 /* The server keeps these; their arguments are described with them. */
-enum { REDIS_READ, REDIS_WRITE, REDIS_SCRIPTS };
+enum { REDIS_READ, REDIS_WRITE, REDIS_REMOVE, REDIS_SCRIPTS };
 extern const char *const redis_scripts[REDIS_SCRIPTS];
-extern const char redis_remove_script[]; /* this one is sent whole */
 
-/* The word that an answer begins with, if all that follows has the form which belongs to it; else "". */
-const char *redis_read_answer(const struct redisReply *r);
-const char *redis_write_answer(const struct redisReply *r);
+/* The word with which the script's answer begins, if all that follows it has the form that belongs to the word; else
+ * "". */
+const char *redis_answer(int script, const struct redisReply *r);
 
 /* The i-th element of an array; "": it is no string. */
 const char *redis_word_at(const struct redisReply *r, size_t i);
 
 /* The same as a number, which an integer or a text may say; -1: it is none, or too large. */
 int64_t redis_number_at(const struct redisReply *r, size_t i);
+
+/* What follows from an error. */
+struct redis_error {
+	const char *word;          /* with which its text begins */
+	enum lock_outcome outcome; /* LOCK_UNKNOWN: a write may have been carried out. All others say that it was not */
+	enum err_code code;
+	const char *advice; /* what to do, to be put behind the text; "": there is nothing to say */
+};
+
+const struct redis_error *redis_error_of(const char *text); /* never NULL */
 
 #endif

@@ -5,86 +5,197 @@
 #include "locks/redis/redis_scripts.h"
 
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- which of the hosts is the primary ---- */
 
-void redis_server_unask(struct redis_server *s, struct redis_asker *a)
-{
-	struct redis_asker **at = &s->asking;
+struct redis_host { /* that is being asked */
+	struct redis_inquiry *inquiry;
+	struct lock_url url; /* with that host alone; all in it is borrowed */
+	struct lock_link *link;
+	struct lock_call call;
+	bool primary;
+	char peer[300], run_id[48];
+};
 
-	if (a->asks == REDIS_ASKS_NOT)
+struct redis_inquiry {
+	struct redis_server *server;
+	struct lock lock;  /* for op, which names a lock in its messages */
+	struct lock_op op; /* ends the inquiry in time */
+	int open;          /* hosts that have not answered */
+	struct redis_host host[LOCK_URL_HOSTS];
+	struct redis_found found;
+};
+
+static void found_count(struct redis_found *f, const struct redis_host *h)
+{
+	if (!h->primary || (f->primaries && *h->run_id && strcmp(f->run_id, h->run_id) == 0))
 		return;
-	while (*at != a)
-		at = &(*at)->next;
-	*at = a->next;
-	a->asks = REDIS_ASKS_NOT;
+	if (f->primaries < 2)
+		snprintf(f->peer[f->primaries], sizeof f->peer[0], "%s", h->peer);
+	if (f->primaries++ == 0)
+		snprintf(f->run_id, sizeof f->run_id, "%s", h->run_id);
 }
 
-static struct redis_asker *server_first_asker(const struct redis_server *s)
+static void host_close(struct redis_host *h)
 {
-	struct redis_asker *a = s->asking;
+	struct redis_inquiry *q = h->inquiry;
 
-	while (a && a->asks != REDIS_ASKS_NOW)
-		a = a->next;
-	return a;
+	if (--q->open == 0)
+		lock_op_finish(&q->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
-static void server_on_roles(void *arg, const struct redis_found *found);
-
-static void server_ask_roles(struct redis_server *s)
+static struct redis_host *host_of(struct lock_call *c)
 {
+	return (struct redis_host *)(void *)((char *)c - offsetof(struct redis_host, call));
+}
+
+static void host_on_ready(struct lock_call *c)
+{
+	redis_link_send(host_of(c)->link, c, (const char *[]){ "INFO", "server", NULL });
+}
+
+/* Only a primary is asked: the link takes no replica. */
+static void host_on_answered(struct lock_call *c, const void *answer)
+{
+	const redisReply *reply = answer;
+	struct redis_host *h = host_of(c);
+	struct redis_found *f = &h->inquiry->found;
+	const char *info = reply->type == REDIS_REPLY_STRING ? reply->str : "", *at = strstr(info, "run_id:");
+
+	h->primary = !strstr(info, "redis_mode:cluster");
+	f->cluster |= !h->primary;
+	snprintf(h->peer, sizeof h->peer, "%s", h->link->peer);
+	if (at)
+		snprintf(h->run_id, sizeof h->run_id, "%.*s", (int)strspn(at + 7, "0123456789abcdef"), at + 7);
+	else
+		err_set(&f->why, ERR_DENIED, "%s does not say which server it is: %s", h->peer,
+		        reply->type == REDIS_REPLY_ERROR ? reply->str : "INFO has no run_id");
+	host_close(h);
+}
+
+static void host_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
+{
+	struct redis_host *h = host_of(c);
+	struct redis_found *f = &h->inquiry->found;
+
+	(void)sent;
+	if (redis_link_is_replica(h->link))
+		f->replicas |= 1U << (h - h->inquiry->host);
+	if (f->outcome != LOCK_REFUSED) {
+		f->outcome = outcome;
+		f->why = *why;
+	}
+	host_close(h);
+}
+
+static void inquiry_tell(struct redis_inquiry *q)
+{
+	struct redis_server *s = q->server;
+
+	if (lock_link_is_up(s->link) && q->found.replicas & 1U << s->link->host)
+		redis_link_turn_away(s->link, "it has become a replica");
+	for (size_t n = s->askers.count; n; n--) {
+		struct lock_call *c = lock_pipeline_pop(&s->askers);
+		if (c)
+			c->answered(c, &q->found);
+	}
+}
+
+static void server_inquire(struct redis_server *s);
+
+/* The deadline has passed, all have answered, or the server is being freed. */
+static void inquiry_on_over(void *arg, const struct lock_result *result)
+{
+	struct redis_inquiry *q = arg;
+	struct redis_server *s = q->server;
+
+	for (int i = 0; i < s->place.url.hosts; i++) {
+		found_count(&q->found, &q->host[i]);
+		lock_link_forget(q->host[i].link, &q->host[i].call, false);
+		lock_link_free(q->host[i].link);
+	}
+	if (result->err.code == ERR_CANCELLED) {
+		free(q);
+		return;
+	}
+	lock_server_hold(&s->base); /* what is told may close the last lock */
+	inquiry_tell(q);
+	free(q);
+	s->inquiry = NULL;
+	server_inquire(s);
+	lock_server_put(&s->base);
+}
+
+/* The locks of a process ask together, but each after its operation began: who asks during an inquiry waits for the
+ * next. */
+static void server_inquire(struct redis_server *s)
+{
+	struct redis_inquiry *q;
+	struct lock_call *c;
 	nsec patience = 0;
 
-	if (s->roles || s->telling || !s->asking)
+	if (s->inquiry || !s->askers.first)
 		return;
-	for (struct redis_asker *a = s->asking; a; a = a->next) {
-		nsec third = (nsec)lock_op_left_ms(a->op) * NSEC_PER_MS / 3;
+	while ((c = lock_pipeline_next(&s->askers))) {
+		nsec third = (nsec)lock_op_left_ms(((struct redis_asker *)c)->op) * NSEC_PER_MS / 3;
 		patience = third > patience ? third : patience;
-		a->asks = REDIS_ASKS_NOW;
+		lock_pipeline_push(&s->askers, c);
 	}
-	s->roles = redis_roles_ask(s->base.env, &s->place.url, patience, server_on_roles, s);
-}
-
-/* The locks of a process ask together, but each after its operation began. */
-static void server_on_roles(void *arg, const struct redis_found *found)
-{
-	struct redis_server *s = arg;
-	struct redis_asker *a;
-
-	s->roles = NULL;
-	s->telling = true;
-	lock_server_hold(&s->base); /* what is told may close the last lock */
-	if (lock_link_is_up(s->link) && found->replicas & 1U << s->link->host)
-		redis_link_turn_away(s->link, "it has become a replica");
-	while ((a = server_first_asker(s))) {
-		redis_server_unask(s, a);
-		a->told(a, found);
+	s->inquiry = q = mem_zero(sizeof *q);
+	q->server = s;
+	q->lock.url = s->place.url.host[0].name;
+	q->open = s->place.url.hosts;
+	q->found.outcome = LOCK_FAILED;
+	err_set(&q->found.why, ERR_TIMEOUT, "none of the servers has said in time that it is a primary");
+	lock_op_begin(&q->op, s->base.env, &q->lock, NULL, false, instant_add(clock_now(), patience), inquiry_on_over,
+	              q);
+	for (int i = 0; i < s->place.url.hosts; i++) {
+		struct redis_host *h = &q->host[i];
+		*h = (struct redis_host){ .inquiry = q, .url = s->place.url };
+		h->call.ready = host_on_ready;
+		h->call.answered = host_on_answered;
+		h->call.lost = host_on_lost;
+		h->url.hosts = 1;
+		h->url.host[0] = s->place.url.host[i];
+		h->link = redis_link_new(s->base.env, &h->url, 0, NULL, NULL, NULL, NULL);
+		lock_link_want(h->link, &h->call);
 	}
-	s->telling = false;
-	server_ask_roles(s);
-	lock_server_put(&s->base);
 }
 
 void redis_server_ask(struct redis_server *s, struct redis_asker *a)
 {
-	a->asks = REDIS_ASKS_NEXT;
-	a->next = s->asking;
-	s->asking = a;
-	server_ask_roles(s);
+	lock_pipeline_wait(&s->askers, &a->call);
+	server_inquire(s);
+}
+
+void redis_server_unask(struct redis_server *s, struct redis_asker *a)
+{
+	lock_pipeline_forget(&s->askers, &a->call);
+}
+
+void redis_server_check(struct redis_server *s, bool is_primary)
+{
+	s->checked = is_primary ? s->link->number + 1 : 0;
+}
+
+bool redis_server_is_checked(const struct redis_server *s)
+{
+	return s->checked == s->link->number + 1;
 }
 
 /* ---- notices ---- */
 
 static void server_listen(struct lock_server *s, const char *channel)
 {
-	redis_link_send(s->notices, NULL, 2, (const char *[]){ "SUBSCRIBE", channel }, NULL);
+	redis_link_send(s->notices, NULL, (const char *[]){ "SUBSCRIBE", channel, NULL });
 }
 
 static void server_unlisten(struct lock_server *s, const char *channel)
 {
-	redis_link_send(s->notices, NULL, 2, (const char *[]){ "UNSUBSCRIBE", channel }, NULL);
+	redis_link_send(s->notices, NULL, (const char *[]){ "UNSUBSCRIBE", channel, NULL });
 }
 
 /* A confirmation counts as a notice: what happened before it was not told. */
@@ -103,22 +214,6 @@ static void server_on_push(void *arg, const redisReply *r)
 
 /* ---- servers ---- */
 
-static void server_on_up(void *arg)
-{
-	struct redis_server *s = arg;
-
-	s->checked = false;
-}
-
-static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *why)
-{
-	struct redis_server *s = arg;
-
-	(void)outcome;
-	(void)why;
-	s->checked = false;
-}
-
 static bool server_serves(const struct lock_server *server, const void *place)
 {
 	const struct redis_server *s = (const struct redis_server *)server;
@@ -130,11 +225,10 @@ static bool server_serves(const struct lock_server *server, const void *place)
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
-	static const struct lock_link_events events = { .up = server_on_up, .down = server_on_down };
 	struct redis_server *s = mem_zero(sizeof *s);
 
 	s->place = *(struct redis_place *)place;
-	s->link = redis_link_new(env, &s->place.url, s->place.db, redis_scripts, &events, NULL, s);
+	s->link = redis_link_new(env, &s->place.url, s->place.db, redis_scripts, NULL, NULL, NULL);
 	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &lock_server_notices, server_on_push, s);
 	return &s->base;
 }
@@ -148,7 +242,9 @@ static void server_free(struct lock_server *server)
 {
 	struct redis_server *s = (struct redis_server *)server;
 
-	redis_roles_cancel(s->roles);
+	if (s->inquiry)
+		lock_op_cancel(&s->inquiry->op);
+	lock_pipeline_fini(&s->askers);
 	lock_link_free(s->link);
 	lock_link_free(s->base.notices);
 	lock_url_fini(&s->place.url);

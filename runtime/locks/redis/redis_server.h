@@ -5,7 +5,6 @@
 
 #include "locks/lock_op.h"
 #include "locks/lock_server.h"
-#include "locks/redis/redis_roles.h"
 
 struct redis_place {
 	struct lock_url url;
@@ -16,27 +15,37 @@ struct redis_server {            /* of locks with the same hosts, user, password
 	struct lock_server base; /* first */
 	struct redis_place place;
 	struct lock_link *link;
-	struct redis_roles *roles;  /* the hosts are being asked */
-	struct redis_asker *asking; /* for these, and for those who came too late for that */
-	bool telling;               /* the first of them are being told */
-	bool checked; /* since the link is up, all hosts were asked whether they are primaries, and its own is the one
-	               */
-};
-
-/* Embedded in who asks, zero but for op and told before the first use. */
-struct redis_asker {
-	const struct lock_op *op; /* how long it can wait */
-	void (*told)(struct redis_asker *a, const struct redis_found *found);
-	enum { REDIS_ASKS_NOT, REDIS_ASKS_NOW, REDIS_ASKS_NEXT } asks; /* private, as next */
-	struct redis_asker *next;
+	uint64_t checked;              /* private, as what follows: see redis_server_check */
+	struct lock_pipeline askers;   /* who has asked for the primary */
+	struct redis_inquiry *inquiry; /* the hosts are being asked; NULL: they are not */
 };
 
 /* Of that place, with the caller as a user (lock_server.h); place is spent. */
 struct redis_server *redis_server_get(struct lock_env *env, struct redis_place *place);
 
-/* All hosts are asked, after this call, whether they are primaries; then `told` is called, which may close the lock. */
+/* What the hosts have said. Nothing of it is remembered: a server that was down may be back at any time. */
+struct redis_found {
+	int primaries;             /* different ones; a server with two names is one */
+	bool cluster;              /* there is one of a cluster, in which many are primaries: those are not counted */
+	char peer[2][300];         /* two of the primaries, "127.0.0.1:6379" */
+	char run_id[48];           /* of the first; "" = there is none, or it does not say */
+	unsigned replicas;         /* bit n: the URL's host n says that it is a replica */
+	enum lock_outcome outcome; /* where run_id is "": why, LOCK_FAILED or LOCK_REFUSED */
+	struct err why;
+};
+
+struct redis_asker {           /* embedded in who asks */
+	struct lock_call call; /* first; of it `answered` is called, with a struct redis_found; it may close the lock */
+	const struct lock_op *op; /* how long it can wait */
+};
+
+/* All hosts are asked, after this call, whether they are primaries, each on a connection of its own. Who has not
+ * answered when a third of the asker's time is over is not counted. */
 void redis_server_ask(struct redis_server *s, struct redis_asker *a);
-void redis_server_unask(struct redis_server *s,
-                        struct redis_asker *a); /* told is not called. No-op if nothing is asked */
+void redis_server_unask(struct redis_server *s, struct redis_asker *a); /* answered is not called */
+
+/* Whether the link's host is known to be the only primary. It is no longer once the connection has ended. */
+void redis_server_check(struct redis_server *s, bool is_primary);
+bool redis_server_is_checked(const struct redis_server *s);
 
 #endif
