@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "election/elector.h"
+#include "process/guard_wire.h"
 #include "process/supervisor.h"
 #include "runner/options_election.h"
 #include "runner/program.h"
@@ -194,7 +195,7 @@ static void exec_start_command(struct exec *x)
 		mem_printf("LUNARCH_TERM_LOCK=%s", x->lock),
 		mem_printf("LUNARCH_TERM_IDENTITY=%s", x->identity),
 		mem_printf("LUNARCH_TERM_ADDRESS=%s", x->address),
-		mem_printf("%s=%u.%llu", TERM_MARK_ENV, SLOT, (unsigned long long)x->hooks.term),
+		mem_printf(TERM_MARK_ENV "=%u.%llu", SLOT, (unsigned long long)x->hooks.term),
 		NULL,
 	};
 	struct supervisor_spec spec = {

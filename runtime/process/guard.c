@@ -1,10 +1,10 @@
 #include "process/guard.h"
 
 #include "base/clock.h"
+#include "base/proc_tree.h"
 #include "election/death_proof.h"
 #include "process/deadline_page.h"
-#include "base/proc_tree.h"
-#include "process/supervisor.h"
+#include "process/guard_wire.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "loop/reaper.h"
-#include "process/guard.h"
+#include "process/channel.h"
+#include "process/guard_wire.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -18,22 +19,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define UNREAD_MOST 4096
+#define UNREAD_MAX 4096
 #define MESSAGES_A_TURN 64 /* a chatty worker must not keep the loop from renewing */
-
-/* Datagrams that the other side has no room for yet. */
-struct letter {
-	struct letter *next;
-	size_t len;
-	char bytes[];
-};
-
-struct outbox {
-	int fd; /* -1: nobody reads any more */
-	struct letter *first, **last;
-	int n;
-	ev_io writable;
-};
 
 enum phase {
 	RUNNING,
@@ -60,73 +47,11 @@ struct supervisor {
 	struct reaper_killing killing; /* ORPHANED */
 	struct instant give_up;        /* ORPHANED: say that something lives */
 
-	struct outbox orders, messages;
-	bool poke_waits; /* in orders, unread: one is enough */
-	ev_io notes, wire, overdue;
+	struct channel *to_guard;  /* NULL when GONE */
+	struct channel *to_worker; /* NULL for a command, and when GONE */
+	bool poke_waits;           /* in to_guard, unsent: one is enough */
+	ev_io overdue;
 };
-
-/* ---- outbox ---- */
-
-static void outbox_flush(struct outbox *o)
-{
-	while (o->first) {
-		struct letter *l = o->first;
-		if (o->fd >= 0 && send(o->fd, l->bytes, l->len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 &&
-		    (errno == EAGAIN || errno == ENOBUFS || errno == EINTR))
-			return;
-		/* Sent, or there is nobody to read it: then its sender hears of the end by other ways. */
-		o->first = l->next;
-		o->n--;
-		free(l);
-	}
-	o->last = &o->first;
-}
-
-static void on_writable(struct ev_loop *loop, ev_io *w, int events)
-{
-	struct outbox *o = w->data;
-
-	(void)events;
-	outbox_flush(o);
-	if (!o->first)
-		ev_io_stop(loop, w);
-}
-
-static void outbox_init(struct outbox *o, int fd)
-{
-	*o = (struct outbox){ .fd = fd, .last = &o->first };
-	ev_io_init(&o->writable, on_writable, fd, EV_WRITE);
-	o->writable.data = o;
-}
-
-/* -1: too many are unread. */
-static int outbox_put(struct outbox *o, struct ev_loop *loop, const void *bytes, size_t len)
-{
-	if (o->fd < 0)
-		return 0;
-	if (o->n == UNREAD_MOST)
-		return -1;
-	struct letter *l = mem_zero(sizeof *l + len);
-	l->len = len;
-	memcpy(l->bytes, bytes, len);
-	*o->last = l;
-	o->last = &l->next;
-	o->n++;
-	if (o->n == 1)
-		outbox_flush(o);
-	if (o->first)
-		ev_io_start(loop, &o->writable);
-	return 0;
-}
-
-static void outbox_close(struct outbox *o, struct ev_loop *loop)
-{
-	ev_io_stop(loop, &o->writable);
-	if (o->fd >= 0)
-		close(o->fd);
-	o->fd = -1;
-	outbox_flush(o);
-}
 
 /* ---- the end: of a guard, and of what it left ---- */
 
@@ -191,7 +116,7 @@ static void look_at_guard(struct supervisor *c)
 	timerfd_settime(c->overdue.fd, TFD_TIMER_ABSTIME, &at, NULL);
 }
 
-static void on_overdue(struct ev_loop *loop, ev_io *w, int events)
+static void supervisor_on_overdue(struct ev_loop *loop, ev_io *w, int events)
 {
 	uint64_t times;
 
@@ -200,23 +125,25 @@ static void on_overdue(struct ev_loop *loop, ev_io *w, int events)
 		look_at_guard(w->data);
 }
 
-static void drain_notes(struct supervisor *c);
-static void drain_wire(struct supervisor *c);
-
-static void finish(struct supervisor *c, bool reaped)
+static void supervisor_drain_worker(struct supervisor *c)
 {
-	drain_notes(c);
-	drain_wire(c);
+	if (c->to_worker)
+		channel_drain(c->to_worker);
+}
+
+static void supervisor_finish(struct supervisor *c, bool reaped)
+{
+	channel_drain(c->to_guard);
+	supervisor_drain_worker(c);
 	c->phase = GONE;
 	reaper_end_killing(c->reaper, &c->killing);
 	reaper_forget(c->guard_child);
 	reaper_forget(c->worker_child);
-	ev_io_stop(c->loop, &c->notes);
-	ev_io_stop(c->loop, &c->wire);
 	ev_io_stop(c->loop, &c->overdue);
 	close(c->overdue.fd);
-	outbox_close(&c->orders, c->loop);
-	outbox_close(&c->messages, c->loop);
+	channel_free(c->to_guard);
+	channel_free(c->to_worker);
+	c->to_guard = c->to_worker = NULL;
 	c->cb->gone(c->arg, reaped, c->wait_status);
 }
 
@@ -227,7 +154,7 @@ static void killing_on_round(void *arg, bool nobody_left)
 	bool reaped = nobody_left && !c->guard_child;
 
 	if (reaped || instant_passed(c->give_up, clock_now()))
-		finish(c, reaped);
+		supervisor_finish(c, reaped);
 }
 
 /* Its status is 0 if it has seen to it that nothing of its tree lives. */
@@ -239,7 +166,7 @@ static void guard_on_end(void *arg, int status)
 	c->guard = 0;
 	c->guard_child = NULL;
 	if (status == 0) {
-		finish(c, true);
+		supervisor_finish(c, true);
 		return;
 	}
 	if (c->phase == RUNNING)
@@ -250,99 +177,91 @@ static void guard_on_end(void *arg, int status)
 
 /* ---- notes from the guard ---- */
 
-static void on_ended(struct supervisor *c, int status)
+static void supervisor_on_ended(struct supervisor *c, int status)
 {
 	if (c->ended)
 		return;
 	c->ended = true;
 	c->wait_status = status;
-	drain_wire(c); /* what it said before it ended comes first */
+	supervisor_drain_worker(c); /* what it said before it ended comes first */
 	if (c->cb->ended)
 		c->cb->ended(c->arg, status);
 }
 
-static void on_note(struct supervisor *c, const struct guard_note *n)
+static void supervisor_on_note(void *arg, const void *bytes, size_t len)
 {
-	switch ((enum guard_note_type)n->type) {
+	struct supervisor *c = arg;
+	struct guard_note n;
+
+	if (len != sizeof n)
+		return; /* no guard sends that */
+	memcpy(&n, bytes, sizeof n);
+	switch ((enum guard_note_type)n.type) {
 	case GUARD_STARTED:
-		c->worker = n->value;
+		c->worker = n.value;
 		watch_worker(c);
 		break;
 	case GUARD_ENDED:
-		on_ended(c, n->value);
+		supervisor_on_ended(c, n.value);
 		break;
 	case GUARD_SWEPT:
 		if (c->cb->swept)
-			c->cb->swept(c->arg, n->slot, n->term, n->value, n->clean);
+			c->cb->swept(c->arg, n.slot, n.term, n.value, n.clean);
 		break;
 	case GUARD_STOPPED:
 	case GUARD_CONTINUED:
 		if (c->cb->stopped)
-			c->cb->stopped(c->arg, n->type == GUARD_STOPPED);
+			c->cb->stopped(c->arg, n.type == GUARD_STOPPED);
 		break;
 	}
 }
 
-static void drain_notes(struct supervisor *c)
-{
-	struct guard_note n;
-	ssize_t len;
-
-	while ((len = recv(c->orders.fd, &n, sizeof n, MSG_DONTWAIT)) == (ssize_t)sizeof n)
-		on_note(c, &n);
-	if (len >= 0 || errno != EAGAIN)
-		ev_io_stop(c->loop, &c->notes); /* its end: SIGCHLD follows */
-}
-
-static void on_notes(struct ev_loop *loop, ev_io *w, int events)
-{
-	(void)loop, (void)events;
-	drain_notes(w->data);
-}
+/* When the guard closes, its exit status follows. */
+static const struct channel_kind guard_channel = {
+	.message_max = sizeof(struct guard_note),
+	.unsent_max = UNREAD_MAX,
+	.turn_max = MESSAGES_A_TURN,
+	.message = supervisor_on_note,
+};
 
 /* ---- messages from the worker ---- */
 
-/* One message. false: there is none now, or there will be none any more. */
-static bool receive(struct supervisor *c)
+/* Ends the conversation, and with it the worker. type 0: of no known type. */
+static void supervisor_on_nonsense(struct supervisor *c, enum wire_type type, size_t len)
 {
-	char message[WIRE_MAX];
+	log_event(LOG_ERROR, NULL, "worker_malformed",
+	          "a message (%s, %zu bytes) from the worker makes no sense: killing it",
+	          type ? wire_name(type) : "of no known type", len);
+	channel_deafen(c->to_worker);
+	supervisor_kill(c);
+}
+
+static void supervisor_on_message(void *arg, const void *bytes, size_t len)
+{
+	struct supervisor *c = arg;
 	struct wire w;
-	ssize_t len = recv(c->messages.fd, message, sizeof message, MSG_DONTWAIT | MSG_TRUNC);
+	enum wire_type type = wire_open(&w, bytes, len);
 
-	if (len < 0 && (errno == EAGAIN || errno == EINTR))
-		return false;
-	if (len <= 0) {
-		ev_io_stop(c->loop, &c->wire);
-		return false;
-	}
-	/* MSG_TRUNC gives the true length of one that was cut, and that is too large for wire_open. */
-	enum wire_type type = wire_open(&w, message, (size_t)len);
-	if (!type) {
-		log_event(LOG_ERROR, NULL, "worker_malformed",
-		          "the worker sent %zd bytes that are no message: killing it", len);
-		ev_io_stop(c->loop, &c->wire);
-		supervisor_kill(c);
-		return false;
-	}
-	if (c->cb->message)
+	if (!type)
+		supervisor_on_nonsense(c, type, len);
+	else if (c->cb->message)
 		c->cb->message(c->arg, type, &w);
-	return true;
 }
 
-static void drain_wire(struct supervisor *c)
+/* When the worker closes, the guard's note of its end follows. */
+static void supervisor_on_worker_end(void *arg, size_t oversized)
 {
-	while (ev_is_active(&c->wire) && receive(c))
-		;
+	if (oversized)
+		supervisor_on_nonsense(arg, (enum wire_type)0, oversized);
 }
 
-static void on_wire(struct ev_loop *loop, ev_io *w, int events)
-{
-	struct supervisor *c = w->data;
-
-	(void)loop, (void)events;
-	for (int i = 0; i < MESSAGES_A_TURN && ev_is_active(w) && receive(c); i++)
-		;
-}
+static const struct channel_kind worker_channel = {
+	.message_max = WIRE_MAX,
+	.unsent_max = UNREAD_MAX,
+	.turn_max = MESSAGES_A_TURN,
+	.message = supervisor_on_message,
+	.end = supervisor_on_worker_end,
+};
 
 /* ---- start ---- */
 
@@ -467,14 +386,6 @@ static void close_if(int fd)
 		close(fd);
 }
 
-static void watch_fd(struct supervisor *c, ev_io *w, void (*cb)(struct ev_loop *, ev_io *, int), int fd)
-{
-	ev_io_init(w, cb, fd, EV_READ);
-	w->data = c;
-	if (fd >= 0)
-		ev_io_start(c->loop, w);
-}
-
 static struct supervisor *supervisor_new(struct reaper *reaper, const struct supervisor_spec *spec,
                                          const struct supervisor_callbacks *cb, void *arg)
 {
@@ -527,11 +438,12 @@ out:
 		free(c);
 		return NULL;
 	}
-	outbox_init(&c->orders, control[0]);
-	outbox_init(&c->messages, wire[0]);
-	watch_fd(c, &c->notes, on_notes, control[0]);
-	watch_fd(c, &c->wire, on_wire, wire[0]);
-	watch_fd(c, &c->overdue, on_overdue, timer);
+	c->to_guard = channel_new(c->loop, control[0], &guard_channel, c);
+	if (wire[0] >= 0)
+		c->to_worker = channel_new(c->loop, wire[0], &worker_channel, c);
+	ev_io_init(&c->overdue, supervisor_on_overdue, timer, EV_READ);
+	c->overdue.data = c;
+	ev_io_start(c->loop, &c->overdue);
 	c->guard_child = reaper_add(reaper, c->guard, guard_on_end, c, NULL);
 	look_at_guard(c);
 	return c;
@@ -544,11 +456,6 @@ struct page *supervisor_page(struct supervisor *c)
 	return c->page;
 }
 
-int supervisor_worker_pid(const struct supervisor *c)
-{
-	return c->worker;
-}
-
 static bool being_killed(const struct supervisor *c)
 {
 	return c->phase != RUNNING || c->asked.boot != NSEC_NEVER;
@@ -556,20 +463,16 @@ static bool being_killed(const struct supervisor *c)
 
 void supervisor_send(struct supervisor *c, const struct buf *message)
 {
-	if (message->len > WIRE_MAX) {
-		log_event(LOG_ERROR, NULL, "bug", "a message of %zu bytes is larger than WIRE_MAX", message->len);
-		abort();
-	}
-	if (outbox_put(&c->messages, c->loop, message->data, message->len) == 0 || being_killed(c))
+	if (!c->to_worker || channel_send(c->to_worker, message->data, message->len) == 0 || being_killed(c))
 		return;
-	log_event(LOG_ERROR, NULL, "worker_deaf", "the worker has left %d messages unread: killing it", UNREAD_MOST);
+	log_event(LOG_ERROR, NULL, "worker_deaf", "the worker has left %d messages unread: killing it", UNREAD_MAX);
 	supervisor_kill(c);
 }
 
 /* A guard that reads no orders is stopped, and then the deadline is ours: look_at_guard. */
 static void order(struct supervisor *c, struct guard_order o)
 {
-	if (c->phase == RUNNING && outbox_put(&c->orders, c->loop, &o, sizeof o) < 0)
+	if (c->phase == RUNNING && channel_send(c->to_guard, &o, sizeof o) < 0)
 		supervisor_kill(c);
 }
 
@@ -581,11 +484,12 @@ void supervisor_allow(struct supervisor *c, nsec kill_allowance)
 
 void supervisor_poke(struct supervisor *c)
 {
-	if (!c->orders.first)
-		c->poke_waits = false;
-	if (!c->poke_waits)
+	if (c->phase != RUNNING)
+		return;
+	if (!c->poke_waits || !channel_waits(c->to_guard)) {
 		order(c, (struct guard_order){ .type = GUARD_POKE });
-	c->poke_waits = c->orders.first != NULL;
+		c->poke_waits = channel_waits(c->to_guard);
+	}
 	look_at_guard(c);
 }
 
@@ -606,7 +510,7 @@ void supervisor_kill(struct supervisor *c)
 	if (being_killed(c))
 		return;
 	c->asked = clock_now();
-	outbox_put(&c->orders, c->loop, &o, sizeof o);
+	channel_send(c->to_guard, &o, sizeof o);
 	look_at_guard(c);
 }
 

@@ -60,7 +60,6 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err);
 
 struct page *supervisor_page(struct supervisor *c);
-int supervisor_worker_pid(const struct supervisor *c); /* 0 until known; for logs and the record, not for kill(2) */
 
 /* Queues a message of at most WIRE_MAX bytes (more is a bug, and ends this process); never blocks. A worker that leaves
  * 4,096 messages unread is killed. */
@@ -82,8 +81,5 @@ void supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term); /* ki
 
 /* After gone, or never if it still lives (then it is an error). */
 void supervisor_free(struct supervisor *c);
-
-/* The environment marker of what a term starts: "LUNARCH_TERM=slot.term"; a worker outside any term has "-". */
-#define TERM_MARK_ENV "LUNARCH_TERM"
 
 #endif

@@ -1,6 +1,7 @@
 #include "script/environment.h"
 
 #include "base/mem.h"
+#include "process/guard_wire.h"
 
 #include <inttypes.h>
 #include <stdbool.h>
@@ -10,9 +11,9 @@
 #include <unistd.h>
 
 static const char *const names[MARKER_VARIABLES] = {
-	"LUNARCH_TERM", "LUNARCH_TOKEN", "LUNARCH_TERM_LOCK", "LUNARCH_TERM_IDENTITY", "LUNARCH_TERM_ADDRESS",
+	TERM_MARK_ENV, "LUNARCH_TOKEN", "LUNARCH_TERM_LOCK", "LUNARCH_TERM_IDENTITY", "LUNARCH_TERM_ADDRESS",
 };
-static char no_term[] = "LUNARCH_TERM=-";
+static char no_term[] = TERM_MARK_ENV "=-";
 
 static bool is_marker(const char *entry)
 {

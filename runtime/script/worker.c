@@ -1,6 +1,7 @@
 #include "script/worker.h"
 
-#include "base/mem.h"
+#include "base/log.h"
+#include "process/channel.h"
 #include "script/script.h"
 
 #include <errno.h>
@@ -10,25 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-/* A message that the socket had no room for. */
-struct outgoing {
-	struct outgoing *next;
-	size_t len;
-	char bytes[];
-};
 
 struct worker {
 	struct ev_loop *loop;
 	struct timeline timeline;
 	struct page *page;
 	struct script *script;
-	ev_io readable, writable;
-	struct outgoing *unsent, **unsent_end;
-	void *incoming; /* WIRE_MAX bytes */
-	bool leaving;
+	struct channel *to_elector;
+	bool leaving; /* WIRE_QUIT has come */
 };
 
 /* ---- signals ---- */
@@ -69,102 +60,49 @@ static void catch_signals(const struct worker *w)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* ---- the wire ---- */
+/* ---- messages ---- */
 
-static bool send_now(struct worker *w, const void *bytes, size_t len)
+static void worker_send(void *arg, const struct buf *m)
 {
-	while (send(w->readable.fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		if (errno == EAGAIN)
-			return false;
-		if (errno != EINTR)
-			return true; /* the elector is gone: reading says so too, and ends us */
-	}
-	return true;
+	const struct worker *w = arg;
+
+	channel_send(w->to_elector, m->data, m->len);
 }
 
-static void worker_on_writable(struct ev_loop *loop, ev_io *io, int revents)
+static void worker_on_nonsense(enum wire_type type)
 {
-	struct worker *w = io->data;
-
-	(void)revents;
-	while (w->unsent && send_now(w, w->unsent->bytes, w->unsent->len)) {
-		struct outgoing *sent = w->unsent;
-		w->unsent = sent->next;
-		free(sent);
-	}
-	if (!w->unsent) {
-		w->unsent_end = &w->unsent;
-		ev_io_stop(loop, &w->writable);
-	}
+	log_event(LOG_ERROR, NULL, "elector_message", "a message (%s) from the elector makes no sense: giving up",
+	          type ? wire_name(type) : "of no known type");
+	_exit(1); /* the guard ends the terms, as for any crash */
 }
 
-static void send_message(void *arg, const struct buf *m)
+static void worker_on_message(void *arg, const void *bytes, size_t len)
 {
 	struct worker *w = arg;
-
-	if (!w->unsent && send_now(w, m->data, m->len))
-		return;
-	struct outgoing *o = mem_zero(sizeof *o + m->len);
-	o->len = m->len;
-	memcpy(o->bytes, m->data, m->len);
-	*w->unsent_end = o;
-	w->unsent_end = &o->next;
-	ev_io_start(w->loop, &w->writable);
-}
-
-static void worker_receive(struct worker *w, const void *bytes, size_t len)
-{
 	struct wire wire;
 	enum wire_type type = wire_open(&wire, bytes, len);
-	const char *name = wire_name(type);
 
-	if (type == WIRE_QUIT) {
+	if (type == WIRE_QUIT)
 		w->leaving = true;
-		return;
-	}
-	if (!type || !script_message(w->script, type, &wire)) {
-		log_event(LOG_ERROR, NULL, "elector_message",
-		          "a message (%s) from the elector makes no sense: giving up",
-		          name ? name : "of no known type");
-		_exit(1); /* the guard ends the terms, as for any crash */
-	}
+	else if (!type || !script_message(w->script, type, &wire))
+		worker_on_nonsense(type);
 }
 
-/* One message at a time: what it made ready runs before the next one is looked at. */
-static void worker_on_readable(struct ev_loop *loop, ev_io *io, int revents)
+static void worker_on_elector_end(void *arg, size_t oversized)
 {
-	struct worker *w = io->data;
-	ssize_t n = recv(io->fd, w->incoming, WIRE_MAX, MSG_DONTWAIT);
-
-	(void)loop;
-	(void)revents;
-	if (n > 0)
-		worker_receive(w, w->incoming, (size_t)n);
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		_exit(0); /* the elector has died, and the guard is about to end what is left */
+	(void)arg;
+	if (oversized)
+		worker_on_nonsense((enum wire_type)0);
+	_exit(0); /* the elector has died, and the guard is about to end what is left */
 }
 
-static void open_wire(struct worker *w, int fd)
-{
-	w->unsent_end = &w->unsent;
-	w->incoming = mem_zero(WIRE_MAX);
-	ev_io_init(&w->readable, worker_on_readable, fd, EV_READ);
-	ev_io_init(&w->writable, worker_on_writable, fd, EV_WRITE);
-	w->readable.data = w->writable.data = w;
-	ev_io_start(w->loop, &w->readable);
-}
-
-static void worker_close_wire(struct worker *w)
-{
-	ev_io_stop(w->loop, &w->readable);
-	ev_io_stop(w->loop, &w->writable);
-	while (w->unsent) {
-		struct outgoing *o = w->unsent;
-		w->unsent = o->next;
-		free(o);
-	}
-	free(w->incoming);
-}
+/* One message a turn: what it made ready runs before the next one is looked at. */
+static const struct channel_kind elector_channel = {
+	.message_max = WIRE_MAX,
+	.turn_max = 1,
+	.message = worker_on_message,
+	.end = worker_on_elector_end,
+};
 
 /* ---- the process ---- */
 
@@ -189,20 +127,16 @@ static void worker_run_loop(struct worker *w)
 	}
 }
 
-static int usage(void)
-{
-	fputs("lunarch -x worker is a role that lunarch starts itself\n", stderr);
-	return 2;
-}
-
 /* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL file|eval SCRIPT [ARGS...] */
 int worker_main(int argc, char **argv)
 {
 	struct worker w = { 0 };
 	struct err err;
 
-	if (argc < 7 || log_level_parse(argv[4]) < 0)
-		return usage();
+	if (argc < 7 || log_level_parse(argv[4]) < 0) {
+		fputs("lunarch -x worker is a role that lunarch starts itself\n", stderr);
+		return 2;
+	}
 	int wire_fd = atoi(argv[0]),
 	    page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
 	fill_standard_descriptors();
@@ -223,14 +157,14 @@ int worker_main(int argc, char **argv)
 		return 1;
 	}
 	timeline_init(&w.timeline, w.loop);
-	open_wire(&w, wire_fd);
+	w.to_elector = channel_new(w.loop, wire_fd, &elector_channel, &w);
 	const struct script_spec spec = { .loop = w.loop,
 		                          .timeline = &w.timeline,
 		                          .page = w.page,
 		                          .eval = strcmp(argv[5], "eval") == 0,
 		                          .source = argv[6],
 		                          .args = argv + 7,
-		                          .send = send_message,
+		                          .send = worker_send,
 		                          .arg = &w };
 	w.script = script_new(&spec);
 	catch_signals(&w);
@@ -238,7 +172,7 @@ int worker_main(int argc, char **argv)
 	signal(SIGRTMIN, SIG_IGN);
 	signal(SIGCONT, SIG_DFL);
 	script_free(w.script);
-	worker_close_wire(&w);
+	channel_free(w.to_elector);
 	timeline_fini(&w.timeline);
 	ev_loop_destroy(w.loop);
 	page_unmap(w.page);

@@ -6,6 +6,7 @@
 #include "election/death_proof.h"
 #include "loop/reaper.h"
 #include "process/guard.h"
+#include "process/guard_wire.h"
 #include "process/supervisor.h"
 #include "tap.h"
 

@@ -1,0 +1,45 @@
+/* What guard and supervisor must agree upon: notes, orders, and how a process shows to which term it belongs.
+ * Not the messages between elector and worker: those are wire.h.
+ * Used by guard.c and supervisor.c; the marker also by who starts programs in a term. */
+#ifndef LUNARCH_GUARD_WIRE_H
+#define LUNARCH_GUARD_WIRE_H
+
+#include <stdint.h>
+
+/* The environment marker of what a term starts: "LUNARCH_TERM=slot.term"; a worker outside any term has "-". */
+#define TERM_MARK_ENV "LUNARCH_TERM"
+
+/* One note or order is one datagram, and they are of one size. */
+enum guard_note_type {                    /* guard -> elector */
+	               GUARD_STARTED = 1, /* value: pid of the worker or command */
+	               GUARD_ENDED,       /* value: its wait status; what it left behind is being killed */
+	               GUARD_SWEPT,       /* value: how many were killed; slot, term; clean */
+	               GUARD_STOPPED,     /* the command was stopped by a signal */
+	               GUARD_CONTINUED,
+};
+
+struct guard_note {
+	uint32_t type;
+	int32_t value;
+	uint32_t slot, clean;
+	uint64_t term;
+};
+
+enum guard_order_type {                  /* elector -> guard */
+	                GUARD_POKE = 1,  /* look at the page again */
+	                GUARD_INTERRUPT, /* SIGRTMIN to the worker */
+	                GUARD_SIGNAL,    /* signal, to the command's process group, or to the worker */
+	                GUARD_KILL,      /* everything, now */
+	                GUARD_SWEEP,     /* what term left behind on slot; GUARD_SWEPT answers */
+};
+
+struct guard_order {
+	uint32_t type;
+	int32_t signal;
+	uint32_t slot, unused;
+	uint64_t term;
+};
+
+_Static_assert(sizeof(struct guard_note) == sizeof(struct guard_order), "one channel, one size");
+
+#endif
