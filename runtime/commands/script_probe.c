@@ -43,28 +43,31 @@ static void probe_quit(struct probe *l)
 	buf_fini(&m);
 }
 
-static void probe_on_election(struct probe *l, struct wire *w)
+static bool probe_on_election(struct probe *l, struct wire *w)
 {
 	struct script_probe *s = l->script_probe;
 	struct wire_election e;
 
-	if (!wire_election_get(w, &e) || e.index != s->count || e.index >= PAGE_SLOTS) {
+	if (!wire_election_get(w, &e) || l->loaded || e.index != s->count || e.index >= PAGE_SLOTS) {
 		probe_fail(l, "the worker's description of an election makes no sense");
-		return;
+		return false;
 	}
 	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->count + 1));
 	election_settings_copy(&s->settings[s->count++], &e);
+	return true;
 }
 
-static void probe_on_message(void *arg, enum wire_type type, struct wire *w)
+/* Only what a worker says before WIRE_GO, which it never gets here. */
+static bool probe_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct probe *l = arg;
+	struct wire_loaded loaded;
 	struct wire_load_failed failed;
 	struct wire_exit exit;
 
-	if (type == WIRE_ELECTION) {
-		probe_on_election(l, w);
-	} else if (type == WIRE_LOADED) {
+	if (type == WIRE_ELECTION)
+		return probe_on_election(l, w);
+	if (type == WIRE_LOADED && wire_loaded_get(w, &loaded) && loaded.count == l->script_probe->count) {
 		l->loaded = true;
 		probe_quit(l);
 	} else if (type == WIRE_LOAD_FAILED && wire_load_failed_get(w, &failed)) {
@@ -73,7 +76,10 @@ static void probe_on_message(void *arg, enum wire_type type, struct wire *w)
 	} else if (type == WIRE_EXIT && wire_exit_get(w, &exit)) {
 		probe_fail(l, "the script left with exit status %u while it was being loaded", exit.code);
 		supervisor_kill(l->supervisor);
+	} else {
+		return false;
 	}
+	return true;
 }
 
 static void probe_on_gone(void *arg, bool reaped, int status)

@@ -242,10 +242,8 @@ static void supervisor_on_message(void *arg, const void *bytes, size_t len)
 	struct wire w;
 	enum wire_type type = wire_open(&w, bytes, len);
 
-	if (!type)
+	if (!type || (c->cb->message && !c->cb->message(c->arg, type, &w)))
 		supervisor_on_nonsense(c, type, len);
-	else if (c->cb->message)
-		c->cb->message(c->arg, type, &w);
 }
 
 /* When the worker closes, the guard's note of its end follows. */

@@ -36,8 +36,9 @@ struct supervisor_spec {
 
 /* From the loop, never from inside a supervisor_ function. All but gone may be NULL. */
 struct supervisor_callbacks {
-	/* A message from the worker; w is valid until the callback returns. */
-	void (*message)(void *arg, enum wire_type type, struct wire *w);
+	/* A message from the worker; w is valid until the callback returns. false: it is malformed, or makes no sense
+	 * now. Then it is logged, the worker is killed, and no message follows. */
+	bool (*message)(void *arg, enum wire_type type, struct wire *w);
 	/* The worker or the command has ended with this wait status; what it left behind is being killed. At most once.
 	 */
 	void (*ended)(void *arg, int wait_status);

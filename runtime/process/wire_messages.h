@@ -90,9 +90,8 @@
 	F(str, checkpoint)
 
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
-#define WIRE_FIELDS_go(F)                                     \
-	F(u32, count)      /* of elections in this message */ \
-	F(u8, what)        /* enum wire_go_what */            \
+#define WIRE_FIELDS_go(F)                          \
+	F(u8, what)        /* enum wire_go_what */ \
 	F(list, elections) /* of struct wire_kept */
 
 #define WIRE_FIELDS_kept(F) \

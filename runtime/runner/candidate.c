@@ -137,11 +137,6 @@ static const struct term_ops candidate_ops = {
 
 /* ---- what happens to it ---- */
 
-void candidate_message(struct candidate *p, enum wire_type type, struct wire *w)
-{
-	term_supervision_message(&p->term, type, w);
-}
-
 void candidate_swept(struct candidate *p, uint64_t term, bool clean)
 {
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = clean });

@@ -35,8 +35,7 @@ void candidate_free(struct candidate *p); /* NULL: does nothing */
  * nobody gives one. -1 with *err. */
 int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err);
 
-/* What its worker says, and what happens to the worker. */
-void candidate_message(struct candidate *p, enum wire_type type, struct wire *w); /* w: at its slot */
+/* What happens to its worker. What the worker says goes to its term's supervision (term_supervision_message). */
 void candidate_worker_ready(struct candidate *p);             /* campaigns, or runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */

@@ -333,7 +333,7 @@ static bool read_event(enum wire_type type, struct wire *w, struct term_event *e
 			                  .address = answer.address };
 	else if (type == WIRE_STOPPED && wire_stopped_get(w, &stopped))
 		*e = (struct term_event){ .kind = TERM_EV_STOPPED, .term = stopped.term };
-	else if (type == WIRE_END && wire_end_get(w, &end))
+	else if (type == WIRE_END && wire_end_get(w, &end) && end.reason < LEASE_REASONS)
 		*e = (struct term_event){ .kind = TERM_EV_ENDS,
 			                  .term = end.term,
 			                  .reason = end.reason,
@@ -348,12 +348,14 @@ static bool read_event(enum wire_type type, struct wire *w, struct term_event *e
 	return true;
 }
 
-void term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w)
+bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w)
 {
 	struct term_event e;
 
-	if (read_event(type, w, &e))
-		term_supervision_tell(t, e);
+	if (!read_event(type, w, &e))
+		return false;
+	term_supervision_tell(t, e);
+	return true;
 }
 
 /* ---- processes ---- */

@@ -41,9 +41,9 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 /* For elector_new, with the term_supervision as its arg. */
 extern const struct elector_callbacks term_elector_callbacks;
 
-/* A message of the worker about this election, behind its slot: ANSWER, STOPPED, END, SAVE. A malformed one is dropped.
- */
-void term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
+/* A message of the worker about this election, with its slot still to be read: ANSWER, STOPPED, END, SAVE. false: it is
+ * malformed, and nothing has changed. Then the owner ends the worker, whose death follows as any other. */
+bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
 
 /* Anything else that happened. Fills in at and now. */
 void term_supervision_tell(struct term_supervision *t, struct term_event e);

@@ -37,100 +37,100 @@ static struct candidate *worker_set_candidate(struct worker_set *s, uint32_t slo
 	return NULL;
 }
 
-/* ---- what the worker says ---- */
+/* ---- what the worker says. false: a message is malformed, or makes no sense now ---- */
 
-static void worker_set_on_election(struct worker_set *s, struct wire *w)
+static bool worker_set_on_election(struct worker_set *s, struct wire *w)
 {
 	struct wire_election e;
 
-	if (!wire_election_get(w, &e) || e.index != s->settings_count || e.index >= PAGE_SLOTS)
-		return;
+	if (!wire_election_get(w, &e) || s->loaded || e.index != s->settings_count || e.index >= PAGE_SLOTS)
+		return false;
 	s->settings = mem_resize(s->settings, sizeof *s->settings * (s->settings_count + 1));
 	election_settings_copy(&s->settings[s->settings_count++], &e);
+	return true;
 }
 
-static void worker_set_on_loaded(struct worker_set *s, struct wire *w)
+static bool worker_set_on_loaded(struct worker_set *s, struct wire *w)
 {
 	struct wire_loaded m;
 
-	if (!wire_loaded_get(w, &m) || m.count != s->settings_count || s->loaded)
-		return;
+	if (!wire_loaded_get(w, &m) || s->loaded || m.count != s->settings_count)
+		return false;
 	s->loaded = true;
 	run_loaded(s->run, s);
+	return true;
 }
 
-static void worker_set_on_load_failed(struct worker_set *s, struct wire *w)
+static bool worker_set_on_load_failed(struct worker_set *s, struct wire *w)
 {
 	struct wire_load_failed m;
 
-	if (!wire_load_failed_get(w, &m))
-		return;
+	if (!wire_load_failed_get(w, &m) || s->loaded)
+		return false;
 	s->failed = true;
 	run_load_failed(s->run, s, m.text);
+	return true;
 }
 
-static void worker_set_on_exit(struct worker_set *s, struct wire *w)
+static bool worker_set_on_exit(struct worker_set *s, struct wire *w)
 {
 	struct wire_exit m;
 
-	if (wire_exit_get(w, &m))
-		run_end(s->run, (int)(m.code & 0xff), LEASE_SHUTDOWN);
+	if (!wire_exit_get(w, &m) || m.code > 255)
+		return false;
+	run_end(s->run, (int)m.code, LEASE_SHUTDOWN);
+	return true;
 }
 
-static void worker_set_on_started(struct worker_set *s, struct wire *w)
+static bool worker_set_on_started(struct worker_set *s, struct wire *w)
 {
 	struct wire_started m;
-	struct run *r = s->run;
 
-	if (!wire_started_get(w, &m))
-		return;
+	if (!wire_started_get(w, &m) || !s->loaded || s->started)
+		return false;
 	if (!m.ok) {
 		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", m.text);
-		run_end(r, 1, LEASE_ERROR);
-		return;
+		run_end(s->run, 1, LEASE_ERROR);
+		return true;
 	}
 	s->started = s->on_start_ran = true;
-	run_started(r, s);
+	run_started(s->run, s);
+	return true;
 }
 
-static void worker_set_on_candidate_message(struct worker_set *s, enum wire_type type, struct wire *w)
+/* An election that is not here any more has moved to another worker, and what this one says about it is late. */
+static bool worker_set_on_candidate_message(struct worker_set *s, enum wire_type type, struct wire *w)
 {
-	struct candidate *p = worker_set_candidate(s, wire_slot(w));
+	uint32_t slot = wire_slot(w);
+	struct candidate *p = worker_set_candidate(s, slot);
 
-	if (p)
-		candidate_message(p, type, w);
+	if (!s->loaded || slot >= s->settings_count)
+		return false;
+	return !p || term_supervision_message(&p->term, type, w);
 }
 
-static void worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
+static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct worker_set *s = arg;
 
 	switch ((int)type) {
 	case WIRE_ELECTION:
-		worker_set_on_election(s, w);
-		return;
+		return worker_set_on_election(s, w);
 	case WIRE_LOADED:
-		worker_set_on_loaded(s, w);
-		return;
+		return worker_set_on_loaded(s, w);
 	case WIRE_LOAD_FAILED:
-		worker_set_on_load_failed(s, w);
-		return;
+		return worker_set_on_load_failed(s, w);
 	case WIRE_STARTED:
-		worker_set_on_started(s, w);
-		return;
+		return worker_set_on_started(s, w);
 	case WIRE_ANSWER:
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:
-		worker_set_on_candidate_message(s, type, w);
-		return;
+		return worker_set_on_candidate_message(s, type, w);
 	case WIRE_EXIT:
-		worker_set_on_exit(s, w);
-		return;
-	default:
-		log_event(LOG_WARN, NULL, "worker_message", "the worker sent a message that is for workers (%s)",
-		          wire_name(type));
+		return worker_set_on_exit(s, w);
 	}
+	return false; /* it is for workers */
 }
 
 /* ---- what happens to its worker ---- */
@@ -265,18 +265,16 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 	return s->supervisor ? 0 : -1;
 }
 
-/* Sends the elections in list, of which there are *kept, and empties it. */
-static void worker_set_send_go(struct worker_set *s, enum wire_go_what what, uint32_t *kept, struct buf *list)
+/* Sends the elections in list, and empties it. */
+static void worker_set_send_go(struct worker_set *s, enum wire_go_what what, struct buf *list)
 {
+	const unsigned char *parts = (const unsigned char *)list->data;
 	struct buf m = { 0 };
 
-	const unsigned char *parts = (const unsigned char *)list->data;
-	wire_go_put(&m, &(struct wire_go){ .count = *kept,
-	                                   .what = (uint8_t)what,
+	wire_go_put(&m, &(struct wire_go){ .what = (uint8_t)what,
 	                                   .elections = { .at = parts, .end = parts ? parts + list->len : parts } });
 	supervisor_send(s->supervisor, &m);
 	buf_fini(&m);
-	*kept = 0;
 	list->len = 0;
 }
 
@@ -284,7 +282,6 @@ void worker_set_go(struct worker_set *s, bool first)
 {
 	struct run *r = s->run;
 	struct buf list = { 0 };
-	uint32_t kept = 0;
 
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
 		if (!worker_set_has(s, r->candidates[i]))
@@ -294,11 +291,10 @@ void worker_set_go(struct worker_set *s, bool first)
 		wire_kept_put(&list, &(struct wire_kept){ .index = r->candidates[i]->index,
 		                                          .lock = st.lock,
 		                                          .identity = st.identity });
-		kept++;
 		if (list.len > WIRE_MAX / 2)
-			worker_set_send_go(s, WIRE_GO_MORE, &kept, &list);
+			worker_set_send_go(s, WIRE_GO_MORE, &list);
 	}
-	worker_set_send_go(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &kept, &list);
+	worker_set_send_go(s, first ? WIRE_GO_FIRST : WIRE_GO_REPLACEMENT, &list);
 	buf_fini(&list);
 }
 

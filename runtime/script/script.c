@@ -417,13 +417,11 @@ static bool script_go(struct script *s, struct wire *w)
 {
 	struct wire_go m;
 
-	if (!wire_go_get(w, &m) || s->going || m.count > s->nelections)
+	if (!wire_go_get(w, &m) || s->going || m.what > WIRE_GO_MORE)
 		return false;
-	while (m.count--)
+	while (!wire_done(&m.elections))
 		if (!keep_one(s, &m.elections))
 			return false;
-	if (!wire_done(&m.elections) || m.what > WIRE_GO_MORE)
-		return false;
 	if (m.what == WIRE_GO_MORE)
 		return true;
 	s->going = true;

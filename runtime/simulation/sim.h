@@ -56,8 +56,10 @@ struct sim_node {
 	struct script_spec spec;
 	struct testing_node stubs;
 	struct sim_messages to_script, to_elector;
-	bool ready; /* on_start has run */
-	bool began; /*     in this or an earlier worker */
+	uint32_t described; /* elections that its script has described: WIRE_ELECTION */
+	bool loaded;        /* the script is loaded: WIRE_LOADED has come */
+	bool ready;         /* on_start has run */
+	bool began;         /*     in this or an earlier worker */
 	struct sim_candidate **candidates;
 	uint32_t candidate_count;
 	bool opened;   /* the candidates have their electors, and keep them when the worker is replaced */

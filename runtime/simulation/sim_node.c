@@ -125,41 +125,50 @@ static bool sim_candidate_swept(struct sim_candidate *s)
 	return term != 0;
 }
 
-/* ---- what the script says ---- */
+/* ---- what the script says. false: a message is malformed, or makes no sense now: as in worker_set.c ---- */
 
-static void node_on_started(struct sim_node *n, struct wire *w)
+static bool node_on_started(struct sim_node *n, struct wire *w)
 {
 	struct wire_started m;
 
-	if (!wire_started_get(w, &m) || !m.ok) {
+	if (!wire_started_get(w, &m) || !n->loaded || n->ready)
+		return false;
+	if (!m.ok) {
 		log_event(LOG_ERROR, NULL, "on_start_failed", "%s", m.text);
 		sim_node_stop(n);
-		return;
+		return true;
 	}
 	n->ready = n->began = true;
-	for (uint32_t i = 0; i < n->candidate_count; i++) {
+	for (uint32_t i = 0; i < n->candidate_count; i++)
 		term_supervision_tell(&n->candidates[i]->term, (struct term_event){ .kind = TERM_EV_READY });
-	}
+	return true;
 }
 
 /* ---- elections ---- */
 
-static void node_on_election(struct sim_node *n, struct wire *w)
+static void node_add_candidate(struct sim_node *n, const struct wire_election *e)
 {
-	struct wire_election e;
 	struct sim_candidate *s = mem_zero(sizeof *s);
 
-	if (n->opened || !wire_election_get(w, &e)) {
-		free(s);
-		return;
-	}
-	election_settings_copy(&s->settings, &e);
+	election_settings_copy(&s->settings, e);
 	s->node = n;
 	s->index = n->candidate_count;
 	s->term = (struct term_supervision){ .ops = &sim_candidate_ops, .arg = s, .slot = s->index };
 	timer_init(&n->time, &s->timer, sim_candidate_on_timer);
 	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
 	n->candidates[n->candidate_count++] = s;
+}
+
+static bool node_on_election(struct sim_node *n, struct wire *w)
+{
+	struct wire_election e;
+
+	if (!wire_election_get(w, &e) || n->loaded || e.index != n->described || e.index >= PAGE_SLOTS)
+		return false;
+	n->described++;
+	if (!n->opened)
+		node_add_candidate(n, &e);
+	return true;
 }
 
 static int sim_candidate_open(struct sim_candidate *s, struct err *err)
@@ -194,19 +203,11 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	return s->elector ? 0 : -1;
 }
 
-static void node_on_loaded(struct sim_node *n)
+static void node_send_go(struct sim_node *n)
 {
 	struct buf m = { 0 };
-	struct err err;
 
-	for (uint32_t i = 0; i < n->candidate_count && !n->opened; i++)
-		if (sim_candidate_open(n->candidates[i], &err) < 0) {
-			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
-			return;
-		}
-	n->opened = true;
-	struct wire_go go = { .count = n->candidate_count, .what = n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST };
-	wire_go_put(&m, &go);
+	wire_go_put(&m, &(struct wire_go){ .what = n->began ? WIRE_GO_REPLACEMENT : WIRE_GO_FIRST });
 	for (uint32_t i = 0; i < n->candidate_count; i++)
 		wire_kept_put(&m,
 		              &(struct wire_kept){ .index = i, .lock = n->candidates[i]->url, .identity = n->name });
@@ -214,28 +215,80 @@ static void node_on_loaded(struct sim_node *n)
 	buf_fini(&m);
 }
 
+static bool node_on_loaded(struct sim_node *n, struct wire *w)
+{
+	struct wire_loaded m;
+	struct err err;
+
+	if (!wire_loaded_get(w, &m) || n->loaded || m.count != n->described)
+		return false;
+	n->loaded = true;
+	for (uint32_t i = 0; i < n->candidate_count && !n->opened; i++)
+		if (sim_candidate_open(n->candidates[i], &err) < 0) {
+			sim_fail(n->sim, "%s: %s", n->candidates[i]->settings.where, err.text);
+			return true;
+		}
+	n->opened = true;
+	node_send_go(n);
+	return true;
+}
+
+static bool node_on_load_failed(struct sim_node *n, struct wire *w)
+{
+	struct wire_load_failed m;
+
+	if (!wire_load_failed_get(w, &m) || n->loaded)
+		return false;
+	sim_fail(n->sim, "%s", m.text);
+	return true;
+}
+
+static bool node_on_exit(struct sim_node *n, struct wire *w)
+{
+	struct wire_exit m;
+
+	if (!wire_exit_get(w, &m) || m.code > 255)
+		return false;
+	sim_node_stop(n);
+	return true;
+}
+
+static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
+{
+	uint32_t slot = wire_slot(w);
+
+	switch ((int)type) {
+	case WIRE_ELECTION:
+		return node_on_election(n, w);
+	case WIRE_LOADED:
+		return node_on_loaded(n, w);
+	case WIRE_LOAD_FAILED:
+		return node_on_load_failed(n, w);
+	case WIRE_STARTED:
+		return node_on_started(n, w);
+	case WIRE_ANSWER:
+	case WIRE_STOPPED:
+	case WIRE_END:
+	case WIRE_SAVE:
+		return n->loaded && slot < n->candidate_count &&
+		       term_supervision_message(&n->candidates[slot]->term, type, w);
+	case WIRE_EXIT:
+		return node_on_exit(n, w);
+	}
+	return false; /* it is for workers */
+}
+
 static void node_on_message(struct sim_node *n, const struct sim_message *m)
 {
 	struct wire w;
 	enum wire_type type = wire_open(&w, m->bytes, m->len);
-	struct wire_load_failed failed;
 
-	if (type == WIRE_ELECTION)
-		node_on_election(n, &w);
-	else if (type == WIRE_LOADED)
-		node_on_loaded(n);
-	else if (type == WIRE_LOAD_FAILED && wire_load_failed_get(&w, &failed))
-		sim_fail(n->sim, "%s", failed.text);
-	else if (type == WIRE_STARTED)
-		node_on_started(n, &w);
-	else if (type == WIRE_EXIT)
-		sim_node_stop(n);
-	if (type != WIRE_ANSWER && type != WIRE_STOPPED && type != WIRE_END && type != WIRE_SAVE)
+	if (type && node_read(n, type, &w))
 		return;
-	uint32_t index = wire_slot(&w);
-	struct sim_candidate *s = index < n->candidate_count ? n->candidates[index] : NULL;
-	if (s)
-		term_supervision_message(&s->term, type, &w);
+	log_event(LOG_ERROR, NULL, "worker_malformed",
+	          "a message (%s, %zu bytes) from the worker makes no sense: killing it",
+	          type ? wire_name(type) : "of no known type", m->len);
+	n->kill_due = true;
 }
 
 /* ---- running what is ready ---- */
@@ -326,6 +379,20 @@ static void node_load(struct sim_node *n)
 	environ = (char **)n->sim->environment;
 }
 
+static void node_free_candidates(struct sim_node *n)
+{
+	for (uint32_t i = 0; i < n->candidate_count; i++) {
+		timer_stop(&n->time, &n->candidates[i]->timer);
+		elector_free(n->candidates[i]->elector);
+		election_settings_fini(&n->candidates[i]->settings);
+		free(n->candidates[i]->url);
+		free(n->candidates[i]);
+	}
+	free(n->candidates);
+	n->candidates = NULL;
+	n->candidate_count = 0;
+}
+
 /* Tasks that wait are not told: their process is gone. */
 static void node_unload(struct sim_node *n)
 {
@@ -335,10 +402,13 @@ static void node_unload(struct sim_node *n)
 	script_free(n->script);
 	environ = (char **)n->sim->environment;
 	n->script = NULL;
-	n->ready = false;
+	n->loaded = n->ready = false;
+	n->described = 0;
 	timeline_fini(&n->script_time);
 	messages_empty(&n->to_script);
 	messages_empty(&n->to_elector);
+	if (!n->opened) /* the next worker describes all of them */
+		node_free_candidates(n);
 }
 
 static void node_on_hold(struct timer *t)
@@ -377,20 +447,6 @@ void sim_node_start(struct sim_node *n)
 	timer_start(&n->time, &n->hold, 0);
 	node_load(n);
 	node_settle(n);
-}
-
-static void node_free_candidates(struct sim_node *n)
-{
-	for (uint32_t i = 0; i < n->candidate_count; i++) {
-		timer_stop(&n->time, &n->candidates[i]->timer);
-		elector_free(n->candidates[i]->elector);
-		election_settings_fini(&n->candidates[i]->settings);
-		free(n->candidates[i]->url);
-		free(n->candidates[i]);
-	}
-	free(n->candidates);
-	n->candidates = NULL;
-	n->candidate_count = 0;
 }
 
 static void node_go_down(struct sim_node *n)

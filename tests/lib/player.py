@@ -221,7 +221,7 @@ class Worker:
         """keep: the slots of the elections that the worker keeps; then waits for STARTED"""
         keep = keep if keep is not None else list(range(count))
         parts = [(index, "file:lock%d" % index, "me_%d" % index) for index in keep]
-        self.send(GO, len(parts), first, parts)
+        self.send(GO, first, parts)
         return self.expect(STARTED)
 
     def ready(self, count: int = 1) -> None:

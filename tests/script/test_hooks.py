@@ -337,12 +337,12 @@ def many():
         "{ name = 'b', on_leading = print, on_start = function() print 'b' end } }"
     ) as w:
         w.load()
-        w.send(GO, 1, 2, [(0, "l", "i")])
+        w.send(GO, 2, [(0, "l", "i")])
         ok(w.quiet() and w.printed() == [], "a GO in parts: nothing starts before the last")
-        w.send(GO, 1, 1, [(1, "l", "i")])
+        w.send(GO, 1, [(1, "l", "i")])
         w.expect(STARTED)
         same(w.printed(), ["a", "b"], "then both do")
-        w.send(GO, 0, 1)
+        w.send(GO, 1, [])
         same(w.process.wait(30), 1, "and a second GO makes no sense")
     with Worker(text="return { on_leading = print }") as w:
         w.ready()

@@ -322,7 +322,7 @@ struct elector {
 	struct instant kill;
 };
 
-static void on_message(void *arg, enum wire_type type, struct wire *w)
+static bool on_message(void *arg, enum wire_type type, struct wire *w)
 {
 	struct elector *e = arg;
 
@@ -334,6 +334,7 @@ static void on_message(void *arg, enum wire_type type, struct wire *w)
 	}
 	if (type == WIRE_LOADED && !shared->started++ && e->ready)
 		e->ready(e);
+	return true;
 }
 
 static void on_ended(void *arg, int status)
