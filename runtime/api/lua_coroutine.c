@@ -3,8 +3,8 @@
 
 #include <lauxlib.h>
 
-/* As the library's own functions, but that a wait inside the coroutine is passed on, up to the scheduler, and comes
- * back into it, while the caller of resume sees nothing of it. */
+/* These replace the library's functions. If a task waits inside a coroutine, the wait is passed on to the scheduler,
+ * and the coroutine goes on after it. The caller of resume does not notice. */
 
 static lua_State *coroutine_at(lua_State *L, int arg)
 {
@@ -19,7 +19,7 @@ static bool is_error(int status)
 	return status != LUA_OK && status != LUA_YIELD;
 }
 
-/* Moves what co gave to L: its results, or the error value. */
+/* Moves co's results, or its error value, to L. */
 static void coroutine_take(lua_State *L, lua_State *co, int status, int *n)
 {
 	if (is_error(status))
@@ -54,7 +54,7 @@ static int resume_relayed(lua_State *L, int status, lua_KContext ctx)
 	return coroutine_run(L, (lua_State *)ctx, 0);
 }
 
-/* resume's ways to fail before anything runs: 0, or the two values that say why */
+/* Whether co cannot be resumed at all. How many values are pushed: 0, or false and the error. */
 static int coroutine_refuse(lua_State *L, lua_State *co, int nargs)
 {
 	lua_pushboolean(L, 0);
@@ -80,13 +80,13 @@ static int co_resume(lua_State *L)
 
 static int wrap_relayed(lua_State *L, int status, lua_KContext ctx);
 
-/* The error goes on in the caller; a text gets the caller's position, as the library does it. */
+/* Raises co's error in the caller. A text gets the caller's position, as in the library. */
 static int rethrow(lua_State *L, lua_State *co)
 {
 	int n = 1;
 
 	if (is_error(lua_status(co)))
-		lua_resetthread(co); /* its <close> variables; leaves the error value */
+		lua_resetthread(co); /* closes its <close> variables; leaves the error value */
 	coroutine_take(L, co, LUA_ERRRUN, &n);
 	if (lua_type(L, -1) == LUA_TSTRING && !sched_over(L)) {
 		luaL_where(L, 1);
@@ -148,7 +148,7 @@ static int co_suspend(lua_State *L)
 	return lua_yield(L, lua_gettop(L));
 }
 
-/* The library's function of this name, which is the upvalue, with all arguments. */
+/* Calls the library's function, which is the upvalue, with all arguments. */
 static int call_original(lua_State *L)
 {
 	lua_pushvalue(L, lua_upvalueindex(1));

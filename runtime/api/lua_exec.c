@@ -11,22 +11,22 @@
 
 struct exec_waiter;
 
-/* One program, or several that are piped together. Its user value holds how they ended, once that was asked for. */
+/* One program, or several in a pipeline. Its user value holds how they ended, after job_ends. */
 struct exec_job {
 	struct exec_waiter *waiters;
-	bool streams[CHILD_OUTPUTS]; /* somebody reads it by line */
-	int input;                   /* of the next program, while they are being started; -1 */
+	bool streams[CHILD_OUTPUTS]; /* the script reads this output by lines */
+	int input;                   /* while they are started: the next program's standard input; -1: none */
 	int n;
-	struct child *child[]; /* NULL: not started, or taken */
+	struct child *child[]; /* NULL: not started, or its result was taken */
 };
 
-/* A task that waits for output or the end; a userdata on its own stack, so that it goes when the wait goes. */
+/* A task that waits for output or the end. It is a userdata on the task's stack, so that it is freed with the wait. */
 struct exec_waiter {
 	struct wait wait;
 	struct exec_job *job;
 	struct exec_waiter *next;
-	bool owns;    /* leaving stops the job */
-	bool for_end; /* output does not interest it */
+	bool owns;    /* if the task stops waiting, the job is stopped */
+	bool for_end; /* it waits for the end, not for output */
 };
 
 static const char *const output_names[CHILD_OUTPUTS] = { "stdout", "stderr" };
@@ -68,8 +68,8 @@ static void job_let_go(struct exec_job *j)
 	j->input = -1;
 }
 
-/* Who waits for the end is woken by that alone: a task that is ready has left its wait, so ending it would no longer
- * stop the job. */
+/* Output does not wake a task that waits for the end: a woken task has left its wait, so cancelling it would not stop
+ * the job. */
 static void changed(void *arg)
 {
 	struct exec_job *j = arg;
@@ -88,7 +88,7 @@ static void changed(void *arg)
 
 /* ---- starting ---- */
 
-/* The texts of the list in the field, as C wants them; they live as long as the list. NULL if there is none. */
+/* The texts of the list in the field, NULL-terminated; they live as long as the list. NULL: there is no list. */
 static char **texts(lua_State *L, int spec, const char *field)
 {
 	if (lua_getfield(L, spec, field) == LUA_TNIL)
@@ -116,7 +116,7 @@ static double number(lua_State *L, int spec, const char *field, double preset)
 	return luaL_optnumber(L, -1, preset);
 }
 
-/* What the fields stdout, stdout_file and stdout_append say, or stderr's. */
+/* Reads the fields stdout, stdout_file and stdout_append, or those of stderr. */
 static void output(lua_State *L, int spec, struct child_spec *s, int i)
 {
 	static const char *const hows[] = { "capture", "inherit", "null", "file", "pipe", "stdout", NULL };
@@ -130,7 +130,7 @@ static void output(lua_State *L, int spec, struct child_spec *s, int i)
 	s->append[i] = lua_toboolean(L, -1);
 }
 
-/* The checked description is at the index spec. */
+/* Reads the description, which lua/api/exec.lua has checked, at the index spec. */
 static void read_spec(lua_State *L, int spec, struct child_spec *s)
 {
 	luaL_checkstack(L, 24, NULL);
@@ -171,8 +171,8 @@ static struct exec_job *job_new(lua_State *L, int n)
 	return j;
 }
 
-/* start(specs, hold) -> job | nil, err: lua/api/exec.lua has checked the fields of each; output goes from one to the
- * next. */
+/* start(specs, hold) -> job | nil, err. lua/api/exec.lua has checked the fields of each program. Each program's output
+ * is the next one's input. */
 static int job_start(lua_State *L)
 {
 	struct err err;
@@ -228,7 +228,8 @@ static int awaited(lua_State *L, int status, lua_KContext ctx)
 	return 1;
 }
 
-/* await(job, timeout or nil, owns) -> it has ended. Output that nobody reads is dropped from now on, so that it can. */
+/* await(job, timeout or nil, owns) -> true: it has ended. Output that the script does not read by lines is dropped from
+ * now on, so that the programs can end. */
 static int job_await(lua_State *L)
 {
 	struct exec_job *j = job_at(L, 1);
@@ -261,7 +262,7 @@ static int next_line(lua_State *L)
 	int out = which_output(L, 2);
 	struct child_line line;
 
-	if (!last(j)) /* its result was taken, and all output with it */
+	if (!last(j)) /* the result was taken, with all output */
 		return 0;
 	if (child_line(last(j), out, &line)) {
 		lua_pushlstring(L, line.text, line.len);
@@ -282,7 +283,7 @@ static int line_more(lua_State *L, int status, lua_KContext ctx)
 	return next_line(L);
 }
 
-/* line(job, "stdout" or "stderr") -> the next one, or nothing at the end */
+/* line(job, "stdout" or "stderr") -> the next line; nothing at the end */
 static int job_line(lua_State *L)
 {
 	sched_may_wait(L, "child:lines");
@@ -334,7 +335,7 @@ static void push_end(lua_State *L, const struct child_end *end)
 	}
 }
 
-/* Protected, so that the output is freed even when there is no memory for it in Lua. */
+/* Called protected, so that the output is freed even if Lua has no memory for it. */
 static int push_end_protected(lua_State *L)
 {
 	push_end(L, lua_touserdata(L, 1));
@@ -356,7 +357,7 @@ static void take_end(lua_State *L, struct child **child)
 		lua_error(L);
 }
 
-/* ends(job) -> how each has ended: a list, the same one whenever it is asked for. Only once all have. */
+/* ends(job) -> the list of results of all programs, the same list in every call. Only after all have ended. */
 static int job_ends(lua_State *L)
 {
 	struct exec_job *j = job_at(L, 1);
@@ -391,7 +392,7 @@ static int signal_number(lua_State *L, int arg)
 	return luaL_error(L, "child:kill: there is no signal %s", name);
 }
 
-/* child:kill([signal]) -> it was still there. Without a signal: SIGTERM, and SIGKILL after kill_after. */
+/* child:kill([signal]) -> true: it had not ended. Without a signal: SIGTERM, and SIGKILL after kill_after. */
 static int job_kill(lua_State *L)
 {
 	struct exec_job *j = job_at(L, 1);

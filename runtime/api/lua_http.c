@@ -14,14 +14,14 @@
 #define CLIENT_TYPE "lunarch.http.client"
 #define CALL_TYPE "lunarch.http.call"
 #define CONNECTIONS 100          /* to one host and port */
-#define STREAM_KEPT (256 * 1024) /* of a body that is read slower than it comes */
+#define STREAM_KEPT (256 * 1024) /* bytes kept of a body that is read more slowly than it comes */
 #define HEADERS_MAX 256
 
-/* A request of the script. lua/api/http.lua decides what is asked for; this carries it and what came of it to the task
- * that waits. Its user value holds the texts that must live as long as it does. */
+/* A request of the script. lua/api/http.lua checks what the script asks for; this file starts the request, and wakes
+ * the task that waits for it. Its user value holds the texts that must live as long as it does. */
 struct call {
 	struct http_call *under_way; /* NULL: it has ended */
-	struct bond bond;            /* the scope's end is this one's too */
+	struct bond bond;            /* ends the request with the scope */
 	struct wait wait;
 	bool streams, answered, paused;
 	int status;
@@ -29,7 +29,7 @@ struct call {
 	struct buf body;
 	struct buf url;
 	bool unsent;
-	struct err err; /* once it has ended */
+	struct err err; /* set when it has ended */
 };
 
 static struct call *call_at(lua_State *L, int arg)
@@ -37,7 +37,7 @@ static struct call *call_at(lua_State *L, int arg)
 	return luaL_checkudata(L, arg, CALL_TYPE);
 }
 
-/* ---- what comes from the loop ---- */
+/* ---- callbacks of the request ---- */
 
 static void keep_headers(struct call *c, const struct http_headers *headers)
 {
@@ -96,7 +96,7 @@ static void call_on_done(void *arg, const struct http_result *r, const struct ht
 	wait_done(&c->wait);
 }
 
-/* Nobody wants it any more: its connection goes, unless others use it. */
+/* Cancels the request, which closes its connection unless other requests use it. */
 static void call_cancel_now(struct call *c)
 {
 	if (c->under_way)
@@ -113,7 +113,7 @@ static void call_on_over(struct bond *b)
 	call_cancel_now((struct call *)((char *)b - offsetof(struct call, bond)));
 }
 
-/* ---- asking ---- */
+/* ---- starting a request ---- */
 
 static const char *text(lua_State *L, int spec, const char *field)
 {
@@ -146,7 +146,7 @@ static nsec duration(lua_State *L, int spec, const char *field)
 	return s > 0 ? (nsec)(s * (double)NSEC_PER_SEC) : 0;
 }
 
-/* PEM text as it is, anything else is a file's name. */
+/* A text that is PEM is taken as the certificate itself, any other text as a file's name. */
 static void text_or_file(lua_State *L, int spec, const char *field, const char **pem, const char **file)
 {
 	const char *s = text(L, spec, field);
@@ -252,13 +252,13 @@ static int call_waited(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
 	(void)ctx;
-	if (sched_over(L)) /* it was woken first, and had left its wait when it was cancelled */
+	if (sched_over(L)) /* it was woken before it was cancelled, so the end of its wait did not cancel the request */
 		call_cancel_now(call_at(L, 1));
 	lua_pushboolean(L, sched_resumed(L));
 	return 1;
 }
 
-/* wait(call): until something about it changes. Leaving that wait ends the call. */
+/* wait(call): until something about the call changes. If the task is cancelled meanwhile, the call is cancelled. */
 static int call_wait(lua_State *L)
 {
 	struct call *c = call_at(L, 1);
@@ -281,7 +281,7 @@ static int call_state(lua_State *L)
 	return 2;
 }
 
-/* take(call) -> what has come of the body */
+/* take(call) -> the part of the body that has come and was not taken */
 static int call_take(lua_State *L)
 {
 	struct call *c = call_at(L, 1);
@@ -295,7 +295,7 @@ static int call_take(lua_State *L)
 	return 1;
 }
 
-/* send(call, text or nil: the end) -> bytes that wait to go out; nil: the call has ended */
+/* send(call, text; nil: the end) -> how many bytes wait to be sent; nil: the call has ended */
 static int call_send(lua_State *L)
 {
 	struct call *c = call_at(L, 1);
@@ -315,7 +315,7 @@ static int call_cancel(lua_State *L)
 	return 0;
 }
 
-/* Of the same name together, as RFC 9110, 5.3 has it; cookies may hold commas, so they stand on lines of their own. */
+/* Joins values of the same name with commas (RFC 9110, 5.3), but cookies with newlines: they may contain commas. */
 static void add_header(lua_State *L, const char *name, const char *value)
 {
 	luaL_Buffer b;
@@ -351,7 +351,7 @@ static int call_answer(lua_State *L)
 	return 3;
 }
 
-/* failure(call) -> nil, err with `unsent`: nothing of the request has left; or nothing, if it has not failed */
+/* failure(call) -> nil, err. err.unsent: no byte of the request was sent. Nothing is returned if it has not failed. */
 static int call_failure(lua_State *L)
 {
 	struct call *c = call_at(L, 1);

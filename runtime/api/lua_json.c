@@ -10,23 +10,24 @@
 #include <strings.h>
 
 /* lua-cjson reads every number as a float, writes 14 digits, and cannot tell an empty array from an empty object. So
- * what it would spoil passes through it as a marked string: the text is marked before it is decoded and the values are
- * unmarked after; for encoding the other way round. A mark is a character that hardly any string begins with, and a
- * letter; a string of the user that does begin with it gets the mark of a plain string. */
+ * these values pass through it as marked strings. Decoding marks them in the text before cjson reads it, and replaces
+ * the marked strings in the result. Encoding marks them in a copy of the value, and replaces them in cjson's text. A
+ * mark is a character with which hardly any string begins, and a letter. A string of the user that begins with that
+ * character gets the mark of a plain string. */
 #define MARK '\x7f'
 #define MARK_ESCAPE "\\u007f" /* how cjson writes it */
 enum { MARK_NUMBER = 'n', MARK_EMPTY = 'a', MARK_STRING = 's' };
 
 #define ARRAY_TYPE "lunarch.json.array"
-#define DEPTH_MAX 1000 /* cjson's own limit too */
-/* cjson counts in int, doubles its buffer, and reserves six bytes for each of a text: beyond this it would overflow
- * (and crash). */
+#define DEPTH_MAX 1000 /* cjson's limit */
+/* cjson counts in int, doubles its buffer, and reserves six bytes for each byte of a text. With more bytes its counter
+ * would overflow, and it would crash. */
 #define BYTES_MAX (128 * 1024 * 1024)
 #define EXACT_INTEGER INT64_C(100000000000000) /* below it cjson's 14 digits are enough */
 
 /* ---- cjson, loaded when it is first needed ---- */
 
-/* Leaves cjson's function. [-0, +1, e] */
+/* Pushes cjson's function of that name. [-0, +1, e] */
 static void push_cjson(lua_State *L, const char *name)
 {
 	static const char key;
@@ -38,7 +39,7 @@ static void push_cjson(lua_State *L, const char *name)
 		if (lua_pcall(L, 1, 1, 0) != LUA_OK)
 			luaL_error(L, "json needs lua-cjson (Debian: apt install lua-cjson): %s", lua_tostring(L, -1));
 		lua_getfield(L, -1, "new");
-		lua_call(L, 0, 1); /* an instance: the script may configure its own */
+		lua_call(L, 0, 1); /* an instance of our own: the script may configure another */
 		static const char *const strict[] = { "decode_invalid_numbers", "encode_invalid_numbers" };
 		for (int i = 0; i < 2; i++) {
 			lua_getfield(L, -1, strict[i]);
@@ -69,7 +70,7 @@ static size_t digits(const char *p, const char *end)
 	return n;
 }
 
-/* Length of the number at p by JSON's grammar (RFC 8259, 6); 0 if it is none. */
+/* Length of the number at start by JSON's grammar (RFC 8259, 6); 0 if it is none. */
 static size_t number_len(const char *start, const char *end)
 {
 	const char *p = start;
@@ -99,7 +100,7 @@ static size_t number_len(const char *start, const char *end)
 	return (size_t)(p - start);
 }
 
-/* Through the closing quote, or to the end of the text. */
+/* Length of the string at start, with both quotes; up to the end of the text if the closing quote is missing. */
 static size_t string_len(const char *start, const char *end)
 {
 	const char *p = start + 1;
@@ -151,7 +152,7 @@ static bool mark_token(luaL_Buffer *b, struct text *t)
 		len = number_len(p, t->end);
 		if (len == 0)
 			return false;
-		bool negative_zero = len == 2 && p[0] == '-' && p[1] == '0'; /* a float: integers have no such thing */
+		bool negative_zero = len == 2 && p[0] == '-' && p[1] == '0'; /* which only a float can be */
 		add_marked(b, t, MARK_NUMBER, negative_zero ? "-0.0" : p, negative_zero ? 4 : len);
 	} else if (*p == '[' && (len = empty_array_len(p, t->end)) > 0) {
 		add_marked(b, t, MARK_EMPTY, "", 0);
@@ -167,7 +168,7 @@ static bool mark_token(luaL_Buffer *b, struct text *t)
 
 static bool unmark(lua_State *L, int *replaced);
 
-/* The marked keys, collected by unmark_table: only plain strings may be keys. */
+/* Replaces the marked keys, which unmark_table has collected. false: one is not a string. */
 static bool rename_keys(lua_State *L, int table, int keys)
 {
 	lua_Integer n = (lua_Integer)lua_rawlen(L, keys);
@@ -193,7 +194,7 @@ static bool is_marked(lua_State *L, int index)
 	return lua_type(L, index) == LUA_TSTRING && lua_tostring(L, index)[0] == MARK;
 }
 
-/* The table at the top, and what is in it. */
+/* Replaces the marked strings in the table at the top of the stack, and in its values. */
 static bool unmark_table(lua_State *L)
 {
 	int table = lua_gettop(L), keys = 0, nkeys = 0;
@@ -217,7 +218,7 @@ static bool unmark_table(lua_State *L)
 		if (replaced) {
 			lua_pushvalue(L, -2);
 			lua_insert(L, -2);
-			lua_rawset(L, table); /* an existing key: allowed while lua_next goes on */
+			lua_rawset(L, table); /* an existing key may be set during lua_next */
 		} else {
 			lua_pop(L, 1);
 		}
@@ -227,7 +228,8 @@ static bool unmark_table(lua_State *L)
 	return good;
 }
 
-/* Replaces the value at the top by what it stands for. false: it cannot be. */
+/* Replaces the marked strings in the value at the top of the stack. false: a number is too large, or a key is no
+ * string. */
 static bool unmark(lua_State *L, int *replaced)
 {
 	size_t len;
@@ -260,7 +262,7 @@ static int decode_failed(lua_State *L, const struct text *t, const char *what)
 	return bind_fail(L, "invalid", "json.decode: %s at character %d", what, (int)(t->at - t->start) + 1);
 }
 
-/* cjson's message about the text as the user gave it: positions in the marked text mean nothing to anybody. */
+/* Decodes the user's text without marks, to get cjson's error with positions in that text. */
 static int decode_refused(lua_State *L)
 {
 	push_cjson(L, "decode");
@@ -299,9 +301,9 @@ static int json_decode(lua_State *L)
 
 /* ---- encode: a marked copy of the value ---- */
 
-/* Where in the value we are, for messages; and how much there has been. */
+/* Where in the value the encoder is, for errors; and how many bytes it has counted. */
 struct path {
-	const struct path *outer; /* NULL: this is the value itself */
+	const struct path *outer; /* NULL: this is the whole value */
 	int key;                  /* stack index of the key */
 	int depth;
 	size_t *bytes;
@@ -361,7 +363,7 @@ static void push_integer(lua_State *L, lua_Integer i)
 	push_marked_text(L, MARK_NUMBER, text, (size_t)len);
 }
 
-/* The shortest text that reads back as the same float, and as a float. */
+/* The shortest text that is read back as the same float, and not as an integer. */
 static void push_float(lua_State *L, double d, const struct path *p)
 {
 	char text[40];
@@ -376,7 +378,7 @@ static void push_float(lua_State *L, double d, const struct path *p)
 	}
 	char *point = text + strspn(text, "-+0123456789e");
 	if (*point)
-		*point = '.'; /* whatever os.setlocale made of it */
+		*point = '.'; /* os.setlocale may have changed the decimal point */
 	else if (!strchr(text, 'e'))
 		len += sprintf(text + len, ".0");
 	push_marked_text(L, MARK_NUMBER, text, (size_t)len);
@@ -479,7 +481,7 @@ static void push_table(lua_State *L, int table, const struct path *p)
 
 static void push_marked(lua_State *L, int index, const struct path *p)
 {
-	count(L, p, 8); /* of a number, or of what stands around a text */
+	count(L, p, 8); /* for a number, or for the quotes and marks of a text */
 	switch (lua_type(L, index)) {
 	case LUA_TTABLE:
 		push_table(L, index, p);
@@ -509,7 +511,7 @@ static void push_marked(lua_State *L, int index, const struct path *p)
 
 /* ---- encode: taking the marks out of the text ---- */
 
-/* A string that cjson wrote, with its quotes. It escapes "/", which nobody wants to read. */
+/* Adds a string that cjson wrote, with its quotes. cjson escapes "/", which is not needed. */
 static void add_string(luaL_Buffer *b, const char *s, size_t len)
 {
 	for (size_t i = 0; i < len; i++) {
@@ -570,7 +572,7 @@ static int json_encode(lua_State *L)
 	return 1;
 }
 
-/* json.array([t]): t, which from now on is an array even when it is empty. */
+/* json.array([t]): returns t, which is encoded as an array from now on, even if it is empty. */
 static int json_array(lua_State *L)
 {
 	if (lua_isnoneornil(L, 1)) {

@@ -3,7 +3,7 @@
 
 #include <lauxlib.h>
 
-#define TEXT_MAX 16384 /* more than a line takes: the rest is not looked at */
+#define TEXT_MAX 16384 /* more than a line of the log takes: the rest is not read */
 
 static const struct log_about *about(lua_State *L)
 {
@@ -27,7 +27,7 @@ static int log_print(lua_State *L)
 	int n = lua_gettop(L);
 	luaL_Buffer b;
 
-	/* A buffer keeps a value of its own on the stack, so the texts are made first. */
+	/* A luaL_Buffer keeps a value on the stack, so the texts are pushed before it is made. */
 	luaL_checkstack(L, n + LUA_MINSTACK, "too many arguments to print");
 	for (int i = 1; i <= n; i++) {
 		luaL_tolstring(L, i, NULL);
@@ -46,7 +46,7 @@ static int log_print(lua_State *L)
 	return 0;
 }
 
-/* lua_WarnFunction: pieces of one message; messages that begin with '@' steer Lua's own warn function. */
+/* A lua_WarnFunction: a message comes in pieces. Messages that begin with '@' are for Lua's own warn function. */
 static void warn(void *arg, const char *piece, int to_be_continued)
 {
 	struct buf *b = arg;
@@ -66,7 +66,7 @@ static int free_warning(lua_State *L)
 	return 0;
 }
 
-/* Errors in finalizers are told as warnings: they belong into the log. */
+/* Lua reports errors in finalizers as warnings: this puts warnings into the log. */
 static void catch_warnings(lua_State *L)
 {
 	struct buf *b = lua_newuserdatauv(L, sizeof *b, 0);

@@ -5,12 +5,12 @@
 
 #define SIGNAL_TYPE "lunarch.signal"
 
-/* Tasks that wait for something that Lua code decides (lua/api/queue.lua): first come, first woken. */
+/* Tasks that wait until Lua code wakes them (lua/api/queue.lua). The one that has waited longest is woken first. */
 struct signal {
 	struct signal_waiter *first, **last;
 };
 
-/* On the waiting task's own stack, so that it goes when the wait goes. */
+/* A userdata on the waiting task's stack, so that it is freed with the wait. */
 struct signal_waiter {
 	struct wait wait;
 	struct signal *signal;
@@ -60,7 +60,7 @@ static bool signal_wake_first(struct signal *s)
 	return true;
 }
 
-/* signal:wake() -> there was one to wake */
+/* signal:wake() -> true: a task was woken; false: none waits */
 static int signal_wake(lua_State *L)
 {
 	lua_pushboolean(L, signal_wake_first(signal_at(L)));
@@ -73,12 +73,12 @@ static int signal_waited(lua_State *L, int status, lua_KContext ctx)
 
 	(void)status;
 	if (w->woken && sched_over(L))
-		signal_wake_first(w->signal); /* this one cannot take what it was woken for */
+		signal_wake_first(w->signal); /* this task is over: wake another one instead */
 	lua_pushboolean(L, sched_resumed(L));
 	return 1;
 }
 
-/* signal:wait([timeout]) -> woken, or false: the time is up */
+/* signal:wait([timeout]) -> true: woken; false: the time is up */
 static int signal_wait(lua_State *L)
 {
 	struct signal *s = signal_at(L);

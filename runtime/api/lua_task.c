@@ -13,14 +13,15 @@
 struct task_handle {
 	struct task *task; /* NULL: it has ended */
 	struct joining *joining;
-	struct member *groups; /* where its end is awaited, besides */
+	struct member *groups; /* its places in groups */
 	int reference;         /* keeps the handle while the task lives */
 	int results;
 	bool ok, cancelled;
-	bool watched; /* whoever started it raises its error: it does not end the term */
+	bool watched; /* its error does not end the term: the task that started it raises the error */
 };
 
-/* A task that waits for another one; a userdata on its own stack, so that it goes when the wait goes. */
+/* A task that waits for another one. It is a userdata on the waiting task's stack, so that it is freed with the wait.
+ */
 struct joining {
 	struct wait wait;
 	struct task_handle *handle;
@@ -47,7 +48,7 @@ static int task_sleep(lua_State *L)
 
 /* ---- spawn ---- */
 
-/* Replaces the results on top of the stack by their table, the handle's user value. */
+/* Moves the results from the top of the stack into a table, which becomes the handle's user value. */
 static void keep_results(struct task_handle *h, const struct outcome *o)
 {
 	lua_State *L = o->results;
@@ -193,14 +194,14 @@ static int task_is_done(lua_State *L)
 	return 1;
 }
 
-/* ---- groups: the ends of several tasks, in the order in which they come ---- */
+/* ---- groups: a task waits for the end of whichever of several tasks ends next ---- */
 
 struct member {
 	struct group *group;
 	struct task_handle *handle;
 	struct member *next;       /* of the same task */
 	struct member *group_next; /* of the same group: all, or those that have ended */
-	int key;                   /* in the group's user value: its task, and from there on whatever Lua keeps */
+	int key;                   /* the task's key in the group's user value */
 };
 
 struct group {
@@ -273,12 +274,12 @@ static int group_add(lua_State *L)
 	}
 	lua_getiuservalue(L, 1, 1);
 	lua_pushvalue(L, 2);
-	lua_rawseti(L, -2, m->key); /* keeps it, for the sake of unlinking */
+	lua_rawseti(L, -2, m->key); /* so that the task's handle is not freed before it leaves the group */
 	lua_pushinteger(L, m->key);
 	return 1;
 }
 
-/* -> the number of the next one that has ended, and the task; nil: there is none left */
+/* Pushes the number of the next task that has ended, and the task; nil: none is left. */
 static int next_ended(lua_State *L, struct group *g)
 {
 	struct member *m = g->ended;
@@ -311,7 +312,7 @@ static int group_woken(lua_State *L, int status, lua_KContext ctx)
 	return 1;
 }
 
-/* group_next(group, timeout or nil) -> number, task | nil: none is left | false: not in time */
+/* group_next(group, timeout or nil) -> number, task | nil: none is left | false: the time is up */
 static int group_next(lua_State *L)
 {
 	struct group *g = group_at(L);
@@ -355,7 +356,7 @@ static int spawn_watched(lua_State *L)
 	return 1;
 }
 
-/* disown(task): its error, if it is still to come, is again anybody's */
+/* disown(task): an error that it raises from now on ends the term, as with any task */
 static int disown(lua_State *L)
 {
 	handle_at(L)->watched = false;

@@ -11,7 +11,7 @@ static int time_now(lua_State *L)
 	return 1;
 }
 
-/* The clock that sleep counts by. */
+/* The clock of sleep. */
 static int time_monotonic(lua_State *L)
 {
 	lua_pushnumber(L, (double)clock_monotonic() / NSEC_PER_SEC);

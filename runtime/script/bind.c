@@ -12,7 +12,7 @@ static int error_tostring(lua_State *L)
 	return 1;
 }
 
-/* So that ".." with an error works as it does with a text. */
+/* The operator ".." on an error: it uses the error's text. */
 static int error_concat(lua_State *L)
 {
 	luaL_tolstring(L, 1, NULL);

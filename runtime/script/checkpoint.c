@@ -12,13 +12,14 @@ struct saver;
 struct checkpoint {
 	struct election *election;
 	uint64_t term, number; /* number: of the last save asked for */
-	char *known;           /* in the record; NULL = none */
-	char *flying, *next;   /* sent; to be sent when that is answered. Each has everything the one before it had */
+	char *known;           /* the record is known to hold it; NULL = none */
+	char *flying, *next;   /* sent and not answered; to be sent after that. The newer text replaces the older */
 	uint64_t flying_number;
 	struct saver *savers;
 };
 
-/* A task that waits for its save; a userdata on its own stack, so that it goes when the wait goes. */
+/* A task that waits for the answer to its save. It is a userdata on the task's stack, so that it is freed with the
+ * wait. */
 struct saver {
 	struct wait wait;
 	struct checkpoint *checkpoint; /* NULL: answered */
@@ -38,7 +39,7 @@ struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char 
 	return s;
 }
 
-/* Those whose save is number or an earlier one. */
+/* Answers the tasks that wait for save `number` or an earlier one. */
 static void checkpoint_answer(struct checkpoint *s, uint64_t number, enum wire_save_result how, const char *why)
 {
 	struct saver **at = &s->savers;
@@ -75,7 +76,7 @@ void checkpoint_flush(struct checkpoint *s)
 {
 	if (!s->next)
 		return;
-	free(s->flying); /* whatever becomes of it, this one has it too */
+	free(s->flying); /* s->next is newer and replaces it */
 	send_next(s);
 }
 

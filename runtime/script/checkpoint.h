@@ -1,6 +1,6 @@
-/* A term's checkpoint in the worker: what the record is known to hold, and what is on its way there.
- * Not the record: the elector puts it in there, and says when it is known to be. Not its form: lua/api/checkpoint.lua.
- * Used by term.c; natives for lua/. */
+/* A term's checkpoint in the worker: the one that the record is known to hold, and the newer one that is being saved.
+ * It does not write the record: the elector does, and answers. lua/api/checkpoint.lua turns Lua values into texts.
+ * Used by term.c. */
 #ifndef LUNARCH_CHECKPOINT_H
 #define LUNARCH_CHECKPOINT_H
 
@@ -9,18 +9,21 @@
 struct checkpoint;
 
 struct checkpoint *checkpoint_new(struct election *e, uint64_t term, const char *checkpoint); /* "" = none */
-void checkpoint_free(struct checkpoint *s); /* whoever waits is told that the term is over. NULL is nothing */
+void checkpoint_free(struct checkpoint *s); /* tasks that wait for a save get the error "ended". NULL: nothing */
 
-/* The term is over: what waits its turn goes out now. No answer to it is heard. */
+/* The term is over: sends the save that waits for an answer to the one before it. Its own answer will be ignored. */
 void checkpoint_flush(struct checkpoint *s);
 
-/* WIRE_SAVED of this term. */
+/* WIRE_SAVED of this term has come. */
 void checkpoint_answered(struct checkpoint *s, const struct wire_saved *r);
 
-/* Natives for lua/, called by the term's with the same stack; s NULL: the term is over, which is their error "ended".
- * push: checkpoint(term) -> what the record holds, what it is about to hold (texts, "" for nothing) | nil, err.
- * save: save(term, text, timeout, no_wait) -> true | nil, err; with no_wait at once, on its way, which a task that is
- * over can do too. [-0, +(1|2), v|yields] */
+/* Natives for lua/api/checkpoint.lua; term.c calls them with their arguments on the stack. s is NULL if the term is
+ * over: then they return nil and the error "ended". [-0, +(1|2), v|yields]
+ *
+ * push: checkpoint(term) -> the text in the record, the newest text asked for ("": none) | nil, err
+ *
+ * save: save(term, text, timeout, no_wait) -> true | nil, err. With no_wait it returns as soon as the save is sent, so
+ * a task that is over may call it, too. */
 int checkpoint_push(lua_State *L, struct checkpoint *s);
 int checkpoint_save(lua_State *L, struct checkpoint *s);
 

@@ -14,26 +14,27 @@
 #include <unistd.h>
 
 #define READ_BYTES 65536
-#define READS_AFTER_END 16 /* more than a pipe holds; a grandchild that goes on writing must not keep us here */
+#define READS_AFTER_END 16 /* reads more than a pipe holds, but ends even if a grandchild goes on writing */
 
-/* A collected output: what has been read and nobody has taken. */
+/* A collected output: what was read and has not been taken. */
 struct stream {
 	ev_io readable;
 	struct buf *text; /* in child_end */
-	size_t at;        /* taken so far */
-	size_t scanned;   /* no end of a line before that */
-	bool holds;       /* when it is full, it waits for child_take_line */
+	size_t at;        /* so many bytes have been taken */
+	size_t scanned;   /* there is no end of a line before that byte */
+	bool holds;       /* when it is full, no more is read until child_took */
 };
 
 struct child {
-	struct scope_child in_scope; /* until it has ended. First, so that it can be cast to the child */
+	struct scope_child
+		in_scope; /* until the child has ended; the first field, so that it can be cast to the child */
 	struct scope *scope;
 	pid_t pid;
 	int pidfd;
 	ev_io exited;
 	struct stream stream[CHILD_OUTPUTS];
-	ev_timer timer; /* the time is up; when it is being stopped: SIGKILL */
-	nsec begun;     /* by the clock of sleep */
+	ev_timer timer; /* its timeout; once it is being stopped, the time of SIGKILL */
+	nsec begun;     /* CLOCK_MONOTONIC, as for sleep */
 	double kill_after_s;
 	size_t output_max;
 	bool stopping, ended, released;
@@ -42,7 +43,7 @@ struct child {
 	struct child_end end;
 };
 
-/* Nobody else reaps our children, so the pid is still this child's, even if it has ended already. */
+/* Only this file reaps the child, so the pid is still the child's, even if it has ended already. */
 static int watch(pid_t pid, struct err *err)
 {
 	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
@@ -90,7 +91,7 @@ static void child_collect(struct child *c, struct stream *s, const char *bytes, 
 	buf_add(s->text, bytes, len);
 }
 
-/* false: no more for now, or for good */
+/* false: nothing more can be read now, or the output has ended */
 static bool read_output(struct child *c, struct stream *s)
 {
 	char bytes[READ_BYTES];
@@ -114,7 +115,7 @@ static void stream_on_readable(struct ev_loop *loop, ev_io *io, int revents)
 	(void)revents;
 	read_output(c, s);
 	if (s->holds && full(c, s))
-		ev_io_stop(loop, io); /* the child waits for its reader, as in any pipe */
+		ev_io_stop(loop, io); /* the pipe fills, and the child waits, as with any reader */
 	child_tell(c);
 }
 
@@ -132,7 +133,7 @@ void child_drop(struct child *c, int output)
 	read_on(c, s);
 }
 
-/* Dropped from the front only now and then: a line at a time that would cost the square of the buffer. */
+/* The taken bytes are not removed with each line: that would take time in the square of the buffer's size. */
 void child_took(struct child *c, int output, size_t took)
 {
 	struct stream *s = &c->stream[output];
@@ -193,7 +194,7 @@ void child_stop(struct child *c, double kill_after_s)
 		return;
 	if (!c->stopping) {
 		kill(-c->pid, SIGTERM);
-		kill(-c->pid, SIGCONT); /* a stopped process cannot look at its SIGTERM */
+		kill(-c->pid, SIGCONT); /* a stopped process does not handle SIGTERM until it is continued */
 	}
 	c->stopping = true;
 	ev_now_update(loop);
@@ -251,7 +252,7 @@ static bool child_reap(struct child *c)
 {
 	struct rusage used;
 
-	/* While it is not reaped its number cannot be given to another group: the last moment to kill by it. */
+	/* Until the child is reaped, no other group can get its number. So its group is killed before that. */
 	if (c->stopping)
 		kill(-c->pid, SIGKILL);
 	pid_t pid = wait4(c->pid, &c->end.wait_status, WNOHANG, &used);
@@ -282,7 +283,7 @@ static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
 	scope_check_idle(scope);
 }
 
-/* ---- the contract ---- */
+/* ---- the functions of child.h ---- */
 
 static void watch_output(struct child *c, int i, int fd, bool hold)
 {
@@ -368,7 +369,7 @@ void child_take(struct child *c, struct child_end *end)
 		struct stream *s = &c->stream[i];
 		buf_drop(s->text, s->at);
 		s->at = s->scanned = 0;
-		if (s->text->len > c->output_max) { /* it was held, and nobody came for it */
+		if (s->text->len > c->output_max) { /* held for a reader that did not take it */
 			s->text->len = c->output_max;
 			c->end.truncated = true;
 		}

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What becomes of descriptors 0 to 2. */
+/* What descriptors 0 to 2 of the program are, and our ends of its pipes. */
 struct plumbing {
 	int input;
 	int ours[CHILD_OUTPUTS], theirs[CHILD_OUTPUTS]; /* theirs -1: inherited */
@@ -51,7 +51,7 @@ static int write_all(int fd, const char *bytes, size_t len)
 	return 0;
 }
 
-/* The input lies in memory as a whole, so a file in memory serves it: nothing to feed, no reader that can go away. */
+/* The whole input is known, so a file in memory holds it: no pipe must be filled, and no SIGPIPE can come. */
 static int input_in_memory(const char *bytes, size_t len)
 {
 	int fd = memfd_create("input", MFD_CLOEXEC);
@@ -81,7 +81,7 @@ static int open_pipe(struct plumbing *p, int i, int flags)
 		return -1;
 	p->ours[i] = fds[0];
 	p->theirs[i] = fds[1];
-	return fcntl(fds[0], F_SETFL, flags); /* our end alone: each end of a pipe has flags of its own */
+	return fcntl(fds[0], F_SETFL, flags); /* only our end: each end of a pipe has its own flags */
 }
 
 static int open_file(const struct child_spec *spec, int i)
@@ -128,14 +128,14 @@ static int plumbing_init(struct plumbing *p, const struct child_spec *spec, stru
 	return 0;
 }
 
-/* ---- its user ---- */
+/* ---- the program's user ---- */
 
 struct identity {
 	uid_t uid;
 	gid_t gid;
 	gid_t *groups;
 	int ngroups;
-	char home[4096], name[256]; /* as entries of the environment: after the "=" */
+	char home[4096], name[256]; /* the values of HOME, and of USER and LOGNAME */
 };
 
 static int find_user(const char *user, struct passwd *pw, char *text, size_t size, struct err *err)
@@ -155,7 +155,7 @@ static int find_user(const char *user, struct passwd *pw, char *text, size_t siz
 	return found ? 0 : err_set(err, ERR_MISSING, "exec: there is no user %s on this machine", user);
 }
 
-/* The heap is the parent's: between fork and exec only async-signal-safe functions may be called. */
+/* Called before fork: between fork and exec only async-signal-safe functions may be called, and these are not. */
 static int identity_init(struct identity *id, const char *user, struct err *err)
 {
 	char text[16384];
@@ -177,7 +177,7 @@ static int identity_init(struct identity *id, const char *user, struct err *err)
 	return 0;
 }
 
-/* ---- its environment ---- */
+/* ---- the program's environment ---- */
 
 static bool same_name(const char *entry, const char *wanted)
 {
@@ -195,7 +195,7 @@ static bool is_replaced(const char *entry, char *const *env)
 }
 
 struct entries {
-	char **list; /* its entries are borrowed, but `own` */
+	char **list; /* its entries are borrowed, except `own` */
 	char *own[3];
 };
 
@@ -206,7 +206,8 @@ static void entries_fini(struct entries *e)
 	free(e->list);
 }
 
-/* environ, which the scheduler has marked with the term, then the user's own, then the caller's changes. */
+/* Later ones replace earlier ones: environ, where the scheduler has put the term's marker; HOME, USER and LOGNAME of
+ * another user; the caller's changes. */
 static void entries_init(struct entries *e, char *const *env, const struct identity *id)
 {
 	size_t n = 0, more = 0, at = 0;
@@ -234,7 +235,7 @@ static void entries_init(struct entries *e, char *const *env, const struct ident
 			e->list[at++] = env[i];
 }
 
-/* ---- started ---- */
+/* ---- starting it ---- */
 
 static int child_spawn_raw(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, char **env)
 {
@@ -246,7 +247,7 @@ static int child_spawn_raw(pid_t *pid, const struct child_spec *spec, const stru
 	posix_spawnattr_init(&attr);
 	sigemptyset(&none);
 	sigemptyset(&reset);
-	sigaddset(&reset, SIGPIPE); /* the first of a pipeline must end when nobody reads on */
+	sigaddset(&reset, SIGPIPE); /* a program of a pipeline must end when nobody reads its output */
 	posix_spawnattr_setsigmask(&attr, &none);
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setpgroup(&attr, 0);
@@ -269,7 +270,7 @@ struct misstep {
 	int step, error;
 };
 
-/* In the new process. posix_spawn cannot change the user. */
+/* Runs in the new process after fork. */
 static void become(const struct child_spec *spec, const struct plumbing *p, const struct identity *id, char **env,
                    int report)
 {
@@ -295,12 +296,12 @@ static void become(const struct child_spec *spec, const struct plumbing *p, cons
 	execvpe(spec->argv[0], spec->argv, env);
 out:
 	m.error = errno;
-	if (write(report, &m, sizeof m) < 0) /* the parent sees our status instead */
+	if (write(report, &m, sizeof m) < 0) /* then the parent sees the exit status */
 		_exit(127);
 	_exit(127);
 }
 
-/* fork, since the child has more to do than posix_spawn can be told. Signals stay blocked until the handlers are gone.
+/* Uses fork, since posix_spawn cannot change the user. Signals stay blocked until the child has reset their handlers.
  */
 static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plumbing *p, const struct identity *id,
                     char **env, struct misstep *m)
@@ -324,7 +325,7 @@ static int spawn_as(pid_t *pid, const struct child_spec *spec, const struct plum
 	close(report[1]);
 	ssize_t n = 0;
 	do
-		n = error ? 0 : read(report[0], m, sizeof *m); /* until exec closes it */
+		n = error ? 0 : read(report[0], m, sizeof *m); /* waits until exec closes the pipe */
 	while (n < 0 && errno == EINTR);
 	close(report[0]);
 	if (n == (ssize_t)sizeof *m) {

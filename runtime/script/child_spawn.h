@@ -1,5 +1,5 @@
-/* Starting a program: what its descriptors 0 to 2 are, its environment, its directory, its user, a group of its own.
- * Not its life afterwards (child.c): nothing is waited for here, and nothing is killed that had started.
+/* Starts a program: descriptors 0 to 2, environment, directory, user, and a process group of its own.
+ * It neither waits for the program nor kills it: child.c does.
  * Used by child.c. */
 #ifndef LUNARCH_CHILD_SPAWN_H
 #define LUNARCH_CHILD_SPAWN_H
@@ -11,12 +11,12 @@
 #include <sys/types.h>
 
 enum child_output {
-	CHILD_COLLECT, /* a pipe to us */
+	CHILD_COLLECT, /* a pipe to this process */
 	CHILD_INHERIT,
 	CHILD_NULL,
 	CHILD_FILE,  /* file[i], created with mode 0666 & ~umask; emptied first unless append[i] */
 	CHILD_PIPE,  /* a pipe whose other end goes to *piped: standard output only */
-	CHILD_MERGE, /* where standard output goes: standard error only */
+	CHILD_MERGE, /* the same as standard output's: standard error only */
 };
 enum { CHILD_STDOUT, CHILD_STDERR, CHILD_OUTPUTS };
 
@@ -32,19 +32,20 @@ struct child_spec {            /* borrowed for the call only */
 	enum child_output output[CHILD_OUTPUTS];
 	const char *file[CHILD_OUTPUTS];
 	bool append[CHILD_OUTPUTS];
-	int *piped; /* CHILD_PIPE: the end to read from, the caller's */
+	int *piped; /* CHILD_PIPE: the end to read from, which the caller owns */
 
-	/* For child_start alone. */
-	size_t output_max; /* kept of each output */
-	bool hold;         /* output beyond that stays in the pipe until it is taken (child_took); else it is dropped */
-	double timeout_s;  /* < 0: none. Then SIGTERM, and after kill_after_s SIGKILL, to the whole group */
+	/* Used by child_start only. */
+	size_t output_max; /* bytes kept of each output */
+	bool hold;         /* more output stays in the pipe until child_took; else it is dropped */
+	double timeout_s;  /* after it, SIGTERM to the group, and SIGKILL kill_after_s later; < 0: none */
 	double kill_after_s;
-	void (*changed)(void *arg); /* there is more output, or the end; from the loop. May be NULL */
+	void (*changed)(void *arg); /* called from the loop: more output has come, or the end. May be NULL */
 	void *arg;
 };
 
-/* ours: the ends to read collected output from, O_NONBLOCK; -1: not collected. -1 with *err (ERR_MISSING, ERR_DENIED
- * ...): nothing has been started or is left open. */
+/* ours: the ends from which collected output is read, O_NONBLOCK; -1: not collected. -1 with *err (ERR_MISSING,
+ * ERR_DENIED
+ * ...): nothing was started, and no descriptor is left open. */
 int child_spawn(const struct child_spec *spec, pid_t *pid, int ours[CHILD_OUTPUTS], struct err *err);
 
 #endif

@@ -6,13 +6,13 @@
 #include <lauxlib.h>
 #include <stdlib.h>
 
-/* What is known of a leader, or that there is none. Shared by the queue and by election:leader(). */
+/* A leader, or the news that there is none. Shared by the queue of news and election:leader(). */
 struct news {
 	struct news *next;
 	int references;
 	bool leader, is_self;
 	int64_t token;
-	char *identity, *address, *previous; /* of a leader; identity owns them all */
+	char *identity, *address, *previous; /* one block of memory, which begins at identity */
 };
 
 static void news_unref(struct news *n)
@@ -60,7 +60,7 @@ void election_keep(struct election *e, const char *lock, const char *identity)
 	e->kept = true;
 	free(e->lock);
 	mem_pack(2, (const char *const[]){ lock, identity }, copies);
-	e->lock = copies[0]; /* and owns both */
+	e->lock = copies[0]; /* the block of memory that holds both */
 	e->identity = copies[1];
 	e->about.lock = e->lock;
 }
@@ -145,7 +145,7 @@ static void told(void *arg, const struct outcome *o)
 	tell_next(e);
 }
 
-/* false: the script has no hook for it */
+/* Starts the hook for the news. false: the script has none */
 static bool election_tell(struct election *e, const struct news *n)
 {
 	lua_State *L = e->script->L;
@@ -218,7 +218,7 @@ bool election_no_leader(struct election *e, struct wire *w)
 	if (!wire_no_leader_get(w, &m))
 		return false;
 	struct news *n = mem_zero(sizeof *n);
-	n->identity = n->address = n->previous = mem_dup(m.previous); /* nobody asks for the first two */
+	n->identity = n->address = n->previous = mem_dup(m.previous); /* nothing reads the first two */
 	election_learn(e, n);
 	return true;
 }
@@ -245,12 +245,12 @@ static void send_answer(const struct asking *a, bool yes, const char *why, const
 	free(cut_address);
 }
 
-/* The results are yes, why, address: see lua/boot/prelude.lua. */
+/* The results of the hook are yes, why, address: lua/boot/prelude.lua checks them. */
 static void answered(void *arg, const struct outcome *o)
 {
 	struct asking *a = arg;
 	struct election *e = a->election;
-	bool current = e->asking == a; /* else it was asked again meanwhile: nobody waits for this answer */
+	bool current = e->asking == a; /* false: the elector has asked again, and this answer is too late */
 
 	if (current && o->ok) {
 		lua_settop(o->results, lua_gettop(o->results) - o->count + 3);

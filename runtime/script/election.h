@@ -1,6 +1,6 @@
 /* One election of the script: its table, and the hooks that run outside any term: on_start, on_new_leader,
  * on_no_leader, may_lead.
- * Not its terms (term.h), and not the election itself: who leads is decided elsewhere and comes as messages.
+ * Not its terms (term.h). It does not decide who leads: the elector does, and sends messages.
  * Used by script.c and term.c. */
 #ifndef LUNARCH_ELECTION_H
 #define LUNARCH_ELECTION_H
@@ -15,28 +15,28 @@ struct term;
 struct election {
 	struct script *script;
 	uint32_t index;        /* in the script's list; its slot of the page, too */
-	bool kept;             /* false: it lives in another worker, or has not been told yet */
-	int table;             /* registry reference of the script's table */
-	char *lock, *identity; /* as the elector says; NULL until then */
+	bool kept;             /* this worker has it; false: another worker has, or the elector has not said yet */
+	int table;             /* registry reference of the election's table in the script */
+	char *lock, *identity; /* from the elector; NULL until it has sent them */
 	struct log_about about;
-	struct scope scope;            /* of its hooks outside any term */
-	struct term *term;             /* term.c's; NULL: none runs */
-	uint64_t term_number;          /* its number */
-	struct news *leader;           /* NULL: nobody leads, as far as is known */
-	struct news *news, **news_end; /* not told yet, oldest first */
-	unsigned untold;
-	bool telling;          /* a hook is being told */
-	struct asking *asking; /* may_lead runs; NULL: it does not */
+	struct scope scope;            /* of the hooks outside any term */
+	struct term *term;             /* the running term; NULL: none */
+	uint64_t term_number;          /* the number of the running or last term */
+	struct news *leader;           /* the known leader; NULL: none */
+	struct news *news, **news_end; /* changes of leader whose hooks have not run, oldest first */
+	unsigned untold;               /* how many they are */
+	bool telling;                  /* on_new_leader or on_no_leader runs */
+	struct asking *asking;         /* the running may_lead; NULL: none */
 };
 
-/* Takes the table at the top of the main thread's stack. [-1, +0, m] */
+/* Pops the election's table from the main thread's stack. [-1, +0, m] */
 void election_init(struct election *e, struct script *s, uint32_t index);
 void election_fini(struct election *e);
 
-/* Leaves the hook; false, and leaves nothing, if the script has none of that name. [-0, +(0|1), m] */
+/* Pushes the hook. false, and nothing is pushed: the script has no such hook. [-0, +(0|1), m] */
 bool election_push_hook(struct election *e, const char *name);
 
-/* The elector keeps it in this worker. */
+/* This worker has the election from now on. */
 void election_keep(struct election *e, const char *lock, const char *identity);
 
 /* Runs on_start of every kept election from s->starting on, one after the other; then sends WIRE_STARTED. */

@@ -25,7 +25,7 @@ static bool is_marker(const char *entry)
 	return false;
 }
 
-/* environ is not ours yet, or setenv(3) has replaced it by a copy of its own. */
+/* Called if environ is not our list: at the start, and after setenv(3) has replaced it by a copy. */
 static void adopt(struct environment *e)
 {
 	size_t n = 0;

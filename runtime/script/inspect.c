@@ -6,7 +6,7 @@
 #include <lualib.h>
 #include <unistd.h>
 
-/* Leaves the set of the globals that a script finds: its L is a whole new script's, with nothing loaded. */
+/* Pushes the set of the globals that a script finds. of: the Lua state of a new script, before anything is loaded. */
 static void push_known(lua_State *L, lua_State *of, bool is_text)
 {
 	lua_newtable(L);
@@ -21,12 +21,12 @@ static void push_known(lua_State *L, lua_State *of, bool is_text)
 	}
 	lua_pop(of, 1);
 	lua_pushboolean(L, 1);
-	lua_setfield(L, -2, "arg"); /* set when a script is loaded */
+	lua_setfield(L, -2, "arg"); /* loading a script sets it */
 	lua_pushboolean(L, is_text);
-	lua_setfield(L, -2, "term"); /* the text is the body of on_leading, maybe */
+	lua_setfield(L, -2, "term"); /* the text may be the body of on_leading */
 }
 
-/* The list is at the top. */
+/* Passes on what was found; the list is at the top of the stack. */
 static void inspect_tell(lua_State *L, inspect_found *found, void *arg)
 {
 	for (lua_Integer i = 1; lua_rawgeti(L, -1, i) == LUA_TTABLE; i++) {
@@ -46,7 +46,7 @@ static void send_nothing(void *arg, const struct buf *m)
 void inspect_script(const char *text, size_t len, bool is_text, inspect_found *found, void *arg)
 {
 	static char *const none[] = { NULL };
-	char **environment = environ; /* which a script takes for its own */
+	char **environment = environ; /* script_new replaces it */
 	const struct script_spec spec = { .source = "", .args = none, .send = send_nothing };
 	struct script *s = script_new(&spec);
 	lua_State *L = luaL_newstate();

@@ -1,6 +1,6 @@
-/* What can be said about a script without running it: names that nobody defines, calls that hold everything up.
- * Not its elections (script_probe.h), for which its main chunk has to run.
- * Used by the command check. */
+/* Finds mistakes in a script without running it: names that nobody defines, calls that block the whole worker.
+ * It does not find the script's elections (script_probe.h), for which the main chunk has to run.
+ * Used by `lunarch check`. */
 #ifndef LUNARCH_INSPECT_H
 #define LUNARCH_INSPECT_H
 
@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* From inside the call. problem: it fails when it gets there; else it is worth knowing. text is borrowed. */
+/* Called from inside inspect_script. problem: the script fails at that line; else it is a warning. text is borrowed. */
 typedef void inspect_found(void *arg, uint32_t line, bool problem, const char *text);
 
-/* is_text: it was given with -e. Nothing is said about a script that is no Lua: loading it says that. Runs nothing of
- * it. */
+/* is_text: the script was given with -e. Nothing is found in a script that is not Lua: loading it reports that. Runs
+ * nothing of the script. */
 void inspect_script(const char *text, size_t len, bool is_text, inspect_found *found, void *arg);
 
 #endif

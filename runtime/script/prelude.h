@@ -1,6 +1,6 @@
-/* The Lua half of the program (lua/), linked in: scripts/embed-lua.sh writes it as C.
- * Not found at run time on any path: the binary runs from anywhere.
- * Used by script.c, and by the commands that show or write what it carries. */
+/* The program's files in Lua (lua/), linked in: scripts/embed-lua.sh writes them as C.
+ * They are not searched for at run time, so the program runs from anywhere.
+ * Used by script.c, and by the commands that show or write these files. */
 #ifndef LUNARCH_PRELUDE_H
 #define LUNARCH_PRELUDE_H
 
@@ -8,8 +8,7 @@
 #include <string.h>
 
 struct prelude_file {
-	const char
-		*name; /* "exec" for lua/api/exec.lua, "lunarch.retry" for lua/lunarch/retry.lua; NULL after the last */
+	const char *name; /* "exec": lua/api/exec.lua; "lunarch.retry": lua/lunarch/retry.lua; NULL after the last */
 	const char *text;
 	size_t len;
 };

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Instructions that a task which is over may run to clean up before it is interrupted (again); a tenth of it after each
- * interruption, so that catching the error in a loop ends within little more than a million instructions. */
+/* So many instructions may a task that is over run to clean up, before it is interrupted. After each interruption it
+ * may run a tenth of that. So a loop that catches the error ends after little more than a million instructions. */
 #define ROOM_INSTRUCTIONS 1000000
-#define ROOM_OF_A_WAIT 10000 /* what a wait that raises costs of it */
+#define ROOM_OF_A_WAIT 10000 /* a wait that raises counts as so many instructions */
 
 struct task {
 	struct task *next, **link; /* in its scope */
@@ -18,19 +18,19 @@ struct task {
 	struct scope *scope;
 	lua_State *co;
 	int reference; /* keeps co alive, in the registry */
-	int nargs;     /* of the first resume */
+	int nargs;     /* arguments of the first resume */
 	int room;
 	bool begun, ready, finished, timed_out, insists, failed;
-	bool starved;       /* failed: for want of memory */
-	size_t message_len; /* failed: of the error itself, in front of its traceback */
-	const char *over;   /* cancelled by itself; NULL: as its scope is */
+	bool starved;       /* it failed because there was no memory */
+	size_t message_len; /* failed: length of the error's text, before its traceback */
+	const char *over;   /* why this task is cancelled; NULL: it is not, but its scope may be */
 	struct wait *wait;
 	struct timer timer;
 	task_ended *ended;
 	void *arg;
 };
 
-/* Coroutines that wait, while they run it, for the coroutine they resumed: the C stack's view of the nesting. */
+/* A coroutine that has resumed another one, and waits for it; on the C stack. */
 struct nesting {
 	lua_State *L;
 	struct nesting *outer;
@@ -46,13 +46,13 @@ struct sched {
 	struct task *ready, **ready_end;
 	struct environment environment;
 	struct scope program;
-	char refused[LUA_IDSIZE + 48]; /* where memory was refused last, as an error says it */
+	char refused[LUA_IDSIZE + 48]; /* the error's text for the last time that there was no memory */
 };
 
-/* Its address is the first value of every yield that is one of our waits. */
+/* A yield that is a wait has this address as its first value. */
 static const char wait_mark;
 
-/* ---- what a lua_State knows: its scheduler, and whether it is parked in a wait (the lowest bit) ---- */
+/* ---- the extra space of a lua_State: its scheduler, and in the lowest bit whether it is inside a wait ---- */
 
 static uintptr_t *extra(lua_State *L)
 {
@@ -94,7 +94,7 @@ struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_Sta
 	s->ready_end = &s->ready;
 	environment_init(&s->environment);
 	scope_init(&s->program, s, log_failure);
-	*extra(L) = (uintptr_t)s; /* new threads get a copy */
+	*extra(L) = (uintptr_t)s; /* Lua copies it into new coroutines */
 	return s;
 }
 
@@ -138,7 +138,7 @@ struct scope *task_scope(const struct task *t)
 
 #define LEVELS_LOOKED_AT 50
 
-/* The innermost line of the script's own code, and not of our Lua half; false: there is none. */
+/* The innermost line of the script's own code, not of lua/; false: there is none. */
 static bool find_line(lua_State *L, lua_Debug *ar)
 {
 	for (int level = 0; level < LEVELS_LOOKED_AT && lua_getstack(L, level, ar); level++) {
@@ -178,15 +178,15 @@ int sched_raise(lua_State *L, const char *text)
 
 static void enforce(lua_State *L, lua_Debug *ar);
 
-/* Not if it is armed as closely already: that would give it all its room once more. */
+/* Not if the hook is already set for fewer instructions: setting it again would begin counting again. */
 static void task_arm(struct task *t, lua_State *L)
 {
 	if (lua_gethook(L) != enforce || lua_gethookcount(L) > t->room)
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
 }
 
-/* The count hook. It stays armed, so that pcall cannot swallow it for good. A coroutine may carry it from an earlier
- * task into one that is not over: then it goes. */
+/* The count hook, which interrupts a task that is over. It stays set, so that a script cannot go on by catching the
+ * error. If a coroutine has run in such a task, and now runs in one that is not over, the hook is removed. */
 static void enforce(lua_State *L, lua_Debug *ar)
 {
 	struct task *t = sched_of(L)->running;
@@ -202,17 +202,17 @@ static void enforce(lua_State *L, lua_Debug *ar)
 	sched_raise(L, why);
 }
 
-/* lua_sethook is made for this: signals on the thread that runs Lua (ldebug.c). */
+/* lua_sethook may be called from a signal handler on the thread that runs Lua (ldebug.c). */
 void sched_interrupt(struct sched *s)
 {
 	struct task *t = s->running;
 	lua_State *L = s->innermost;
 
-	if (t && L && lua_gethook(L) != enforce && task_over(t)) /* else it has its room already, and is cleaning up */
+	if (t && L && lua_gethook(L) != enforce && task_over(t)) /* else it is cleaning up already */
 		lua_sethook(L, enforce, LUA_MASKCOUNT, 1);
 }
 
-/* A wait of a task that is over. */
+/* Raises the error of a wait in a task that is over. */
 static int raise_in_wait(lua_State *L, struct task *t, const char *why)
 {
 	t->room = t->room > 2 * ROOM_OF_A_WAIT ? t->room - ROOM_OF_A_WAIT : 1;
@@ -234,7 +234,7 @@ static void make_ready(struct task *t)
 	s->ready_end = &t->ready_next;
 }
 
-/* The task stops waiting, whatever came of it. */
+/* The task stops waiting, for whatever reason. */
 static struct wait *leave_wait(struct task *t)
 {
 	struct wait *w = t->wait;
@@ -360,13 +360,13 @@ int sched_resume_nested(lua_State *L, lua_State *co, int nargs, int *nresults)
 	s->innermost = L;
 	s->nesting = here.outer;
 	if (t && task_over(t))
-		task_arm(t, L); /* an interruption ended the inner one: now it is this one's turn */
+		task_arm(t, L); /* the inner coroutine was interrupted: so is this one */
 	return status;
 }
 
 /* ---- tasks ---- */
 
-/* An error that came from another task brings along where it was there, with the same message in front. */
+/* An error of another task has that task's traceback, which begins with the same message. */
 static const char *inner_traceback(lua_State *L, const char *message)
 {
 	if (!lua_istable(L, 1))
@@ -377,8 +377,8 @@ static const char *inner_traceback(lua_State *L, const char *message)
 	return message;
 }
 
-/* What is raised as a text has its line, unless nobody put it there: error objects, and the C stack's overflow, have
- * none. [message -> message] */
+/* Adds the script's line to the message if it is not there: error objects and an overflow of the C stack have none.
+ * [message -> message] */
 static void add_line(lua_State *L)
 {
 	const char *message = lua_tostring(L, -1);
@@ -395,7 +395,7 @@ static void add_line(lua_State *L)
 
 #define ERROR_MAX (1024 * 1024) /* bytes of an error's text */
 
-/* The error as a text; of a table that is no error object of ours, its message. [+1] */
+/* Pushes the error as a text; for a table without __tostring, its field `message`. [+1] */
 static void error_describe(lua_State *L)
 {
 	if (lua_isstring(L, 1) || luaL_getmetafield(L, 1, "__tostring") != LUA_TNIL) {
@@ -415,7 +415,7 @@ static void error_describe(lua_State *L)
 		luaL_typename(L, 1));
 }
 
-/* The message handler: runs where the error is, while the stack still shows it. [error -> message and traceback] */
+/* The message handler: it runs before the stack is unwound. [error -> message and traceback] */
 static int error_report(lua_State *L)
 {
 	struct task *t = sched_of(L)->running;
@@ -426,8 +426,8 @@ static int error_report(lua_State *L)
 	const char *message = lua_tostring(L, -1);
 	t->message_len = strlen(message);
 	luaL_traceback(L, L, inner_traceback(L, message), 1);
-	if (task_over(t)) { /* no pcall of the script is left that could catch this: the <close> variables get all the
-		          room again */
+	/* No pcall of the script can catch this error any more: its <close> variables may run all the instructions. */
+	if (task_over(t)) {
 		t->room = ROOM_INSTRUCTIONS;
 		lua_sethook(L, enforce, LUA_MASKCOUNT, t->room);
 	}
@@ -443,12 +443,12 @@ static int body_ended(lua_State *L, int status, lua_KContext ctx)
 		return lua_gettop(L) - 1; /* the results, above the handler */
 	t->failed = true;
 	t->starved = status == LUA_ERRMEM;
-	if (status != LUA_ERRRUN) /* no memory, or no end of errors in the handler */
+	if (status != LUA_ERRRUN) /* no memory, or errors in the handler itself */
 		t->message_len = lua_isstring(L, -1) ? strlen(lua_tostring(L, -1)) : 0;
 	return 1;
 }
 
-/* Called from inside an allocation: nothing here may need one. Lua says "not enough memory" without saying where. */
+/* Called by the allocator, so it must not allocate. Lua's own error, "not enough memory", has no line. */
 void sched_refused(struct sched *s)
 {
 	lua_Debug ar;
@@ -459,8 +459,8 @@ void sched_refused(struct sched *s)
 		snprintf(s->refused, sizeof s->refused, "not enough memory");
 }
 
-/* The bottom of every task. The call is protected in here rather than by lua_resume, since only then do hooks work, and
- * <close> variables may even wait, while an error unwinds the stack. */
+/* The first function of every task. It catches errors itself instead of leaving that to lua_resume: only then do hooks
+ * work, and may <close> variables wait, while an error unwinds the stack. */
 static int body(lua_State *L)
 {
 	lua_pushcfunction(L, error_report);
@@ -510,7 +510,7 @@ static bool ends_with(const char *text, const char *end)
 	return a >= b && strcmp(text + a - b, end) == 0;
 }
 
-/* The error is at the top of the task's stack; o's texts point into it, and into what is pushed besides. */
+/* The error is at the top of the task's stack. o's texts point into strings on that stack. */
 static void task_fail(struct task *t, struct outcome *o)
 {
 	const char *why = task_over(t);
@@ -552,14 +552,14 @@ static void task_finish(struct task *t, int nresults)
 	scope_check_idle(scope);
 }
 
-/* The door: the one place from which the script's code runs. */
+/* The script's code runs only from here. */
 static void resume(struct task *t)
 {
 	struct sched *s = t->scope->sched;
 	int nresults = 0;
 
 	s->innermost = t->co;
-	s->running = t; /* before looking whether it is over: a signal from here on is not lost */
+	s->running = t; /* set before task_over is asked, so that no signal after that is lost */
 	environment_enter(&s->environment, t->scope->marker);
 	const char *why = task_over(t);
 	if (why && !t->begun && !t->insists) {
@@ -577,7 +577,7 @@ static void resume(struct task *t)
 		lua_pop(t->co, nresults);
 		return;
 	}
-	if (status != LUA_OK) { /* outside the protected call: there was no memory even for that */
+	if (status != LUA_OK) { /* no memory even for the protected call */
 		t->failed = true;
 		t->starved = status == LUA_ERRMEM;
 		t->message_len = SIZE_MAX;
@@ -589,7 +589,7 @@ bool sched_run(struct sched *s)
 {
 	struct task *t = s->ready;
 
-	/* What becomes ready meanwhile has its turn in the next round, so that messages are read in between. */
+	/* A task that becomes ready meanwhile runs in the next call, so that messages are read in between. */
 	s->ready = NULL;
 	s->ready_end = &s->ready;
 	while (t) {

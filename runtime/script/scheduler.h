@@ -1,10 +1,10 @@
-/* The scheduler: the script's code runs as tasks (coroutines) inside scopes, waits look like calls.
- * Not preemptive, and it starts and ends nothing by itself: the worker's messages and the script do.
- * Used by the Lua bindings and by hooks.c. Every entry of C into the script's code is in scheduler.c.
+/* The scheduler: the script's code runs as tasks (coroutines) inside scopes. A wait is a call that returns later.
+ * It is not preemptive, and starts and ends no task by itself: messages of the elector and the script do.
+ * Used by the Lua bindings, election.c and term.c. C calls the script's code only in scheduler.c.
  *
- * Cancelling is level-triggered: once a scope or task is over, every wait in it raises, again and again, and code that
- * does not wait is interrupted: it gets some room to clean up, each time less than before, until nothing runs any more.
- */
+ * A scope or task that is cancelled is over for good: every wait in it raises, not only the first one. Code that does
+ * not wait is interrupted with an error. It may then run some more instructions to clean up, and fewer after each
+ * further interruption, until the task ends. */
 #ifndef LUNARCH_SCHEDULER_H
 #define LUNARCH_SCHEDULER_H
 
@@ -24,59 +24,62 @@ struct election;
 
 #define SCHED_CANNOT_YIELD \
 	"Lua cannot yield inside require, a table.sort comparator, a string.gsub callback, __gc, __tostring, or while a coroutine is being closed"
-#define TERM_ENDED "term ended" /* what waits raise in a term that is over; the whole message, without a position */
+#define TERM_ENDED "term ended" /* the error that waits raise in a term that is over, without a position */
 
-/* Something else that ends with a scope, embedded in it. */
+/* Embedded in an object that must know of a scope's end. */
 struct bond {
-	struct bond *next, **link;   /* link NULL: it is bound to none */
-	void (*over)(struct bond *); /* the scope is over; the bond is cut already. Must not call into Lua */
+	struct bond *next, **link;   /* link NULL: it belongs to no scope */
+	void (*over)(struct bond *); /* called at the scope's end, after bond_cut. Must not call into Lua */
 };
 
-/* A child process of a scope, embedded in it (child.c). The scope's end waits for it, and asks it to stop, again if
+/* Embedded in a child process (child.c). The scope's end stops the child and waits for it. stop is called again if
  * there is less time than before. */
 struct scope_child {
 	struct scope_child *next, **link;
 	void (*stop)(struct scope_child *, double kill_after_s);
 };
 
-/* What tasks and children belong to. Lives in its owner, who must not free it before `idle` has been called. */
+/* Tasks and children belong to a scope. It is in its owner's memory, which must not be freed before `idle` is called.
+ */
 struct scope {
 	struct sched *sched;
 	struct election *election;     /* borrowed; NULL: the program's own scope */
-	const struct log_about *about; /* borrowed; whose lines its log lines are; NULL: the program's */
+	const struct log_about *about; /* borrowed; of its log lines; NULL: the program's */
 	const struct marker *marker;   /* borrowed; NULL: outside any term */
-	struct page_slot *slot;        /* also over when the page says so; NULL: only when told */
+	struct page_slot *slot;        /* the scope is also over when the page says that the term is; NULL: no page */
 	uint64_t term;
-	const char *over; /* why the scope is over, as its waits raise it: static text; NULL: it is not over */
+	const char *over; /* static text: the error that its waits raise; NULL: the scope is not over */
 	struct task *tasks;
 	struct scope_child *children;
 	struct bond *bonds;
-	void (*idle)(struct scope *); /* it is over, and its last task and child are gone; NULL: nobody cares */
-	void (*failed)(struct scope *,
-	               const struct outcome *); /* a task raised whose end nobody asked to be told; never NULL */
+	void (*idle)(struct scope *); /* called when it is over and has no task and no child any more; may be NULL */
+	/* Called when a task raised for which sched_spawn was given no `ended`. Never NULL. */
+	void (*failed)(struct scope *, const struct outcome *);
 };
 
 /* How a task ended. */
 struct outcome {
-	bool begun; /* false: it was over before its first instruction, and so never ran */
+	bool begun; /* false: it was over before its first instruction */
 	bool ok;
-	bool cancelled;     /* it ended because it was over: neither success nor an error of the script */
-	lua_State *results; /* ok: `count` results are on top of this stack; the callee leaves them */
+	bool cancelled;     /* it ended because it was cancelled: neither success nor an error of the script */
+	lua_State *results; /* ok: `count` results are on top of this stack, which the callback must not change */
 	int count;
-	const char *message;   /* !ok: the error value as text, */
-	const char *traceback; /*      and with where it happened */
+	const char *message;   /* !ok: the error as text */
+	const char *traceback; /* !ok: the error with its traceback */
 };
 
 typedef void task_ended(void *arg, const struct outcome *o);
 
-/* Embedded in what a task waits for. Either side leaves by clearing its pointer, so a late completion finds nobody. */
+/* Embedded in what a task waits for. When the wait ends, both pointers are cleared, so a late wait_done does nothing.
+ */
 struct wait {
 	struct task *task; /* NULL: nobody waits */
-	void (*left)(
-		struct wait *); /* the task waits no longer, though nothing was completed. Must not call into Lua */
+	/* Called when the task stops waiting without wait_done: cancelled, or its time is up. Must not call into Lua.
+	 */
+	void (*left)(struct wait *);
 };
 
-/* loop: of descriptors and children; timeline: of time. Both borrowed. */
+/* loop: for descriptors and children; timeline: for timers. Both are borrowed. */
 struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L);
 void sched_free(struct sched *s); /* after lua_close */
 struct sched *sched_of(lua_State *L);
@@ -84,65 +87,63 @@ struct ev_loop *sched_loop(struct sched *s);
 struct timeline *sched_timeline(struct sched *s);
 
 void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scope *, const struct outcome *));
-/* Cancels its tasks, whose waits then raise `over` (static text), and stops its children, killing them after kill_after
- * seconds. idle may be called inside. Again: the children get less time. */
+/* Cancels its tasks, whose waits then raise `over` (static text), and stops its children, which are killed after
+ * kill_after seconds. idle may be called inside. May be called again, to give the children less time. */
 void scope_end(struct scope *scope, const char *over, double kill_after);
 bool scope_over(const struct scope *scope);
 void bond_make(struct scope *scope, struct bond *b, void (*over)(struct bond *));
-void bond_cut(struct bond *b); /* again: nothing */
+void bond_cut(struct bond *b); /* may be called again */
 void scope_add_child(struct scope *scope, struct scope_child *c);
-void scope_drop_child(struct scope_child *c); /* it has ended; scope_check_idle follows */
+void scope_drop_child(struct scope_child *c); /* it has ended; call scope_check_idle after this */
 void scope_check_idle(struct scope *scope);   /* calls idle, which may free the scope, if the scope is over */
 
-/* Starts a task: calls the function that lies under nargs arguments on L's stack, and pops all of it. ended may be
- * NULL; it is called from the loop, never from inside sched_spawn. [-(nargs+1), +0, m] */
+/* Starts a task that calls the function below nargs arguments on L's stack; pops them all. ended may be NULL; it is
+ * called from the loop, never from inside sched_spawn. [-(nargs+1), +0, m] */
 struct task *sched_spawn(struct scope *scope, lua_State *L, int nargs, task_ended *ended, void *arg);
-void task_cancel(struct task *t, const char *over); /* static text, which its waits raise */
-void task_insist(struct task *t); /* it begins even if it is cancelled before: then its first wait raises */
+void task_cancel(struct task *t, const char *over); /* over: static text, which its waits raise */
+void task_insist(struct task *t); /* it begins even if it is cancelled before that; then its first wait raises */
 struct scope *task_scope(const struct task *t);
 
-/* The task that runs now, and its scope; NULL while the loop does. */
+/* The task that runs now, and its scope; NULL: none runs. */
 struct task *sched_running(const struct sched *s);
 struct scope *sched_scope(const struct sched *s);
-struct scope *sched_program(
-	struct sched *s);      /* the scope of what belongs to no election: loading, and what that starts */
-bool sched_over(lua_State *L); /* the running task is cancelled, or its scope over */
+struct scope *sched_program(struct sched *s); /* of tasks that belong to no election: the main chunk, and its tasks */
+bool sched_over(lua_State *L);                /* the running task is cancelled, or its scope over */
 
 /* Runs the tasks that are ready now, each once. false: none is left. */
 bool sched_run(struct sched *s);
 
-/* Raises this text, without a position. [-0, +0, v] */
+/* Raises the text without adding a position. [-0, +0, v] */
 int sched_raise(lua_State *L, const char *text);
 
-/* Raises unless the running task may wait here: it is not over, and Lua can yield. Call it before starting what is
- * waited for. what: the function's name, for the message. [-0, +0, v] */
+/* Raises if the running task must not wait: it is over, or Lua cannot yield here. Call it before you start what the
+ * task will wait for. what: the function's name, for the error. [-0, +0, v] */
 void sched_may_wait(lua_State *L, const char *what);
 
-/* Leaves the running task until task_wake or, with timeout_s >= 0, until then; w may be NULL. Then k runs, which begins
- * with sched_resumed. Return its result: `return sched_wait(...)`. [-0, +?, v|yields] */
+/* The running task waits until wait_done(w) or, with timeout_s >= 0, until that time has passed; w may be NULL. Then k
+ * runs, which must begin with sched_resumed. Use it as `return sched_wait(...)`. [-0, +?, v|yields] */
 int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx, lua_KFunction k);
 
-/* First thing in a continuation: raises if the task is over. true: woken; false: the time is up. [-0, +0, v] */
+/* The first call of a continuation. Raises if the task is over. true: wait_done; false: the time is up. [-0, +0, v] */
 bool sched_resumed(lua_State *L);
 
-/* What was waited for is there: w->task becomes ready, and waits no more. Does nothing if nobody waits. */
+/* Ends the wait: w->task becomes ready. Does nothing if no task waits. */
 void wait_done(struct wait *w);
 
-/* From a signal handler on the scheduler's thread: if the code that runs now is over, stop it at its next instruction.
- */
+/* For a signal handler on the scheduler's thread: if the running task is over, an error interrupts it at its next
+ * instruction. */
 void sched_interrupt(struct sched *s);
 
-/* For the Lua state's allocator, when it has to refuse: an error for want of memory then says where that was. */
+/* The Lua state's allocator calls this when it has no memory, so that the error can say the script's line. */
 void sched_refused(struct sched *s);
 
-/* What the coroutine library needs (lua_coroutine.c), so that a wait inside a coroutine of the script reaches us. */
+/* For lua_coroutine.c: a wait inside a coroutine of the script is passed on to the task. */
 int sched_resume_nested(lua_State *L, lua_State *co, int nargs,
-                        int *nresults);          /* lua_resume, remembering the nesting */
-bool sched_is_wait(lua_State *co, int nresults); /* what co yielded is one of our waits */
-int sched_relay(lua_State *L, lua_KContext ctx,
-                lua_KFunction k); /* passes that wait on to whoever resumed L. [-0, +?, yields] */
-bool sched_is_task(lua_State *L); /* L is a task's own coroutine */
-bool sched_parked(lua_State *L);  /* L is inside a wait, its own or a relayed one */
-void sched_unpark(lua_State *L);  /* the first thing in the continuation of sched_relay */
+                        int *nresults);                           /* lua_resume, and notes who resumed co */
+bool sched_is_wait(lua_State *co, int nresults);                  /* what co yielded is one of our waits */
+int sched_relay(lua_State *L, lua_KContext ctx, lua_KFunction k); /* yields that wait from L, too. [-0, +?, yields] */
+bool sched_is_task(lua_State *L);                                 /* L is a task's own coroutine */
+bool sched_parked(lua_State *L);                                  /* L is inside a wait, its own or a passed-on one */
+void sched_unpark(lua_State *L);                                  /* the first call of sched_relay's continuation */
 
 #endif

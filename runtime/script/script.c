@@ -20,9 +20,9 @@
 
 /* ---- the prelude ---- */
 
-#define LIBRARY "lunarch." /* how the names of its modules begin: lua/lunarch/ */
+#define LIBRARY "lunarch." /* the names of the library's modules (lua/lunarch/) begin with it */
 
-/* The set of the library's modules, without that beginning. */
+/* Pushes the set of the library's modules: their names without LIBRARY. */
 static void push_library(lua_State *L)
 {
 	lua_newtable(L);
@@ -46,8 +46,8 @@ static void run_prelude_file(lua_State *L, const char *name)
 	lua_call(L, 1, 1);
 }
 
-/* use(name): what lua/NAME.lua returns, run once, with `use` as its argument; "modules": the set of the library's.
- * Upvalue: what was used, and "use" itself. */
+/* use(name): what the file NAME.lua of lua/ returns. It runs each file once, with `use` as its argument.
+ * use("modules"): the set of the library's modules. Upvalue: a table of all results so far, and "use" itself. */
 static int use(lua_State *L)
 {
 	const char *name = luaL_checkstring(L, 1);
@@ -74,7 +74,7 @@ void script_push_use(lua_State *L)
 	lua_remove(L, -2);
 }
 
-/* lunarch.exit([code]): a clean stop of the whole program. The task goes no further. */
+/* lunarch.exit([code]): a clean stop of the whole program. The task does not go on. */
 static int gone_on(lua_State *L, int status, lua_KContext ctx)
 {
 	(void)status;
@@ -99,7 +99,7 @@ static int script_exit(lua_State *L)
 	return sched_wait(L, NULL, -1, 0, gone_on);
 }
 
-/* module(name) -> what the loadable module of that name has for scripts. Raises, saying which library is missing. */
+/* module(name) -> the table that the loadable module of that name has for scripts. Raises if a library is missing. */
 static int open_module(lua_State *L)
 {
 	const char *name = luaL_checkstring(L, 1);
@@ -118,7 +118,7 @@ static int ask_stub(lua_State *L)
 	return s->spec.stub(L, s->spec.stub_arg);
 }
 
-/* The primitives that lua/ builds upon. [-0, +1, m] */
+/* Pushes the table of C functions on which lua/ builds. [-0, +1, m] */
 static void open_natives(struct script *s)
 {
 	lua_State *L = s->L;
@@ -153,8 +153,7 @@ static void open_natives(struct script *s)
 	election_bind(L, s);
 }
 
-/* Runs unprotected on purpose: what fails here is a bug of ours, or no memory at the very start; both end the process.
- */
+/* Not protected: an error here is a mistake in lua/, or there is no memory. Both end the process. */
 static void open_prelude(struct script *s)
 {
 	lua_State *L = s->L;
@@ -205,7 +204,7 @@ struct script *script_new(const struct script_spec *spec)
 	lua_atpanic(s->L, panic);
 	s->sched = sched_new(spec->loop, spec->timeline, s->L);
 	lua_pushboolean(s->L, 1);
-	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* LUA_PATH and the like do not count: see luaL_openlibs */
+	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* luaL_openlibs then ignores LUA_PATH and the like */
 	luaL_openlibs(s->L);
 	open_prelude(s);
 	return s;
@@ -221,7 +220,7 @@ void script_free(struct script *s)
 	free(s);
 }
 
-/* NULL: it is not kept in this worker. */
+/* NULL: this worker does not have it. */
 static struct election *script_election(const struct script *s, uint32_t index)
 {
 	return index < s->nelections && s->elections[index].kept ? &s->elections[index] : NULL;
@@ -255,7 +254,7 @@ static int64_t field_number(lua_State *L, const char *name, int64_t preset)
 	return n;
 }
 
-/* The checked description of an election is at the top of the stack. */
+/* Sends an election, whose checked description is at the top of the stack. */
 static void send_election(struct script *s, uint32_t index)
 {
 	lua_State *L = s->L;
@@ -294,7 +293,7 @@ static void send_election(struct script *s, uint32_t index)
 	script_send(s, &m);
 }
 
-/* The list of checked descriptions is at the top of the stack. */
+/* Sends all elections. The list of checked descriptions is at the top of the stack. */
 static void take_elections(struct script *s)
 {
 	lua_State *L = s->L;
@@ -339,7 +338,7 @@ static void has_run(void *arg, const struct outcome *o)
 	else
 		take_elections(s);
 	lua_settop(L, top);
-	lua_gc(L, LUA_GCCOLLECT); /* compiling and checking leave most of the garbage there will be for a while */
+	lua_gc(L, LUA_GCCOLLECT); /* compiling and checking leave much garbage */
 }
 
 static int read_file(const char *path, struct buf *text, struct err *err)
@@ -361,7 +360,7 @@ static int read_file(const char *path, struct buf *text, struct err *err)
 	return failed ? -1 : 0;
 }
 
-/* compile(text, source, is_text, args): the chunk and its arguments, or nil and why. */
+/* Calls compile(text, source, is_text, args), which returns the chunk and its arguments, or nil and an error. */
 static int push_chunk(struct script *s, const char *text, size_t len)
 {
 	lua_State *L = s->L;

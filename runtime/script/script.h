@@ -1,5 +1,5 @@
-/* The script: its Lua state, how it is loaded, and the messages that drive its hooks.
- * Not the process around it (worker.c): no sockets, no signals, no exit. No lock code.
+/* The script: its Lua state, how it is loaded, and the elector's messages, which start its hooks.
+ * Not the process around it (worker.c): it has no sockets, handles no signals, does not exit, and knows no lock.
  * Used by the worker, by check and by the simulation. The hooks are run by election.c and term.c. */
 #ifndef LUNARCH_SCRIPT_H
 #define LUNARCH_SCRIPT_H
@@ -11,16 +11,17 @@
 #include <stdbool.h>
 
 struct script *script_new(const struct script_spec *spec);
-void script_free(struct script *s); /* closes the Lua state: pending finalizers run */
+void script_free(struct script *s); /* closes the Lua state, which runs its finalizers */
 
-/* Compiles the script and makes a task of its main chunk; the elections, or why there are none, are sent when that has
- * ended. */
+/* Compiles the script and starts its main chunk as a task. When that has ended, the script sends its elections, or the
+ * error. */
 void script_load(struct script *s);
 
-/* A message of the elector. false: malformed, or against the order of things. */
+/* Handles a message of the elector. false: it is malformed, or must not come now. */
 bool script_message(struct script *s, enum wire_type type, struct wire *w);
 
-/* Leaves the function use(name): what lua/NAME.lua returns, run once in this state. [-0, +1, m] */
+/* Pushes the function use(name), which returns what the file NAME.lua of lua/ returns. It runs each file once. [-0, +1,
+ * m] */
 void script_push_use(lua_State *L);
 
 #endif

@@ -21,8 +21,9 @@ struct script_spec { /* borrowed for as long as the script lives */
 	char *const *args; /* of the script, NULL-terminated */
 	void (*send)(void *arg, const struct buf *message);
 	void *arg;
-	int (*stub)(lua_State *L, void *arg); /* what the script asks of the world outside goes there:
-	                                         lua/test/simulated.lua; NULL: the world is real */
+	/* For `lunarch test`: lua/test/simulated.lua calls it instead of what exec, http and the like do. NULL: they do
+	 * it. */
+	int (*stub)(lua_State *L, void *arg);
 	void *stub_arg;
 };
 
@@ -33,13 +34,13 @@ struct script {
 	int internals; /* registry reference: what lua/boot/prelude.lua returns */
 	struct election *elections;
 	uint32_t nelections;
-	bool going;        /* it knows which elections it keeps */
-	bool exiting;      /* the end of the program has been asked for */
+	bool going;        /* the elector has said which elections this worker has */
+	bool exiting;      /* lunarch.exit was called */
 	uint32_t starting; /* the next election whose on_start has to run */
 };
 
-void script_send(struct script *s, struct buf *message); /* and frees it */
-char *script_cut_text(const char *text); /* a copy, cut so that a message is no giant; the caller frees. NULL: "" */
+void script_send(struct script *s, struct buf *message); /* sends the message and frees it */
+char *script_cut_text(const char *text); /* a copy, cut to what fits into a message; free it. NULL: "" */
 void script_push_internal(struct script *s, const char *name); /* [-0, +1, m] */
 
 #endif

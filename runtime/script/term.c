@@ -10,8 +10,8 @@
 
 #define HANDLE_TYPE "lunarch.term"
 
-/* Parts of the time there is to stop. Half of it for the children's SIGTERM; a tenth is left at the end, so that an
- * on_stopped that waits too long is cancelled rather than killed with its worker. */
+/* Parts of the time to stop. Children get half of it between SIGTERM and SIGKILL. on_stopped is cancelled when a tenth
+ * is left, since at the end the worker would be killed. */
 #define CHILDREN_PART 0.5
 #define HOOK_PART 0.9
 
@@ -21,20 +21,20 @@ struct term {
 	struct marker marker;
 	char *address;
 	struct log_about about;
-	struct scope scope;            /* on_leading and what it starts */
-	struct scope after;            /* on_stopped and what it starts */
-	struct timer limit;            /* of on_stopped */
-	double stop_by;                /* by the timeline; once it is stopping */
-	struct checkpoint *checkpoint; /* its checkpoint */
+	struct scope scope; /* on_leading and what it starts */
+	struct scope after; /* on_stopped and what it starts */
+	struct timer limit; /* of on_stopped */
+	double stop_by;     /* if stopping: the end of the time to stop, by the timeline */
+	struct checkpoint *checkpoint;
 	struct term_handle *handle;
-	int reference; /* keeps the handle */
+	int reference; /* registry reference of the handle */
 	enum lease_reason reason;
 	bool begun, end_sent, stopping, cleaning;
 };
 
-/* The script's `term`. It may outlive the term. Its user value holds the fields. */
+/* The script's `term` object. The script may keep it when the term is over. Its user value holds the fields. */
 struct term_handle {
-	struct term *term; /* NULL: it is over and done with */
+	struct term *term; /* NULL: the term has ended */
 	struct page_slot *slot;
 	uint64_t number;
 };
@@ -97,7 +97,7 @@ static void term_on_led(void *arg, const struct outcome *o)
 		return;
 	}
 	if (o->count == 0 || !lua_isboolean(L, -o->count) || lua_toboolean(L, -o->count))
-		return; /* the term goes on without it */
+		return; /* the term goes on after on_leading */
 	const char *why = o->count > 1 ? lua_tostring(L, -o->count + 1) : NULL;
 	ask_for_end(t, LEASE_DECLINED, -1, why ? why : "");
 }
@@ -157,7 +157,8 @@ static void has_stopped(void *arg, const struct outcome *o)
 	timer_stop(t->election->script->spec.timeline, &t->limit);
 	if (!o->ok && !o->cancelled)
 		log_event(LOG_ERROR, &t->about, "hook_failed", "on_stopped: %s", o->traceback);
-	scope_end(&t->after, TERM_ENDED, time_left(t) * CHILDREN_PART); /* what it started ends with it */
+	scope_end(&t->after, TERM_ENDED,
+	          time_left(t) * CHILDREN_PART); /* the tasks and children of on_stopped end with it */
 }
 
 static void after_idle(struct scope *scope)
@@ -165,7 +166,7 @@ static void after_idle(struct scope *scope)
 	term_finish(term_of_after(scope));
 }
 
-/* Nothing of on_leading is left: now on_stopped, once. */
+/* No task or child of on_leading is left: runs on_stopped, once. */
 static void run_on_stopped(struct term *t)
 {
 	struct script *s = t->election->script;
@@ -269,7 +270,7 @@ static void set_stop_by(struct term *t, int64_t grace_ms)
 	t->stop_by = timeline_now(t->election->script->spec.timeline) + (grace_ms > 0 ? (double)grace_ms / 1000 : 0);
 }
 
-/* Told to stop once more: there may be less time than before, never more. */
+/* The elector has sent WIRE_STOP again: there may be less time than before, never more. */
 static void term_hurry(struct term *t, int64_t grace_ms)
 {
 	double before = t->stop_by;
@@ -292,7 +293,7 @@ bool term_stop(struct election *e, struct wire *w)
 
 	if (!wire_stop_get(w, &m) || m.reason >= LEASE_REASONS)
 		return false;
-	if (!t || t->term != m.term) { /* nothing of it is here */
+	if (!t || t->term != m.term) { /* this worker has no such term */
 		send_stopped(e, m.term);
 		return true;
 	}
@@ -303,7 +304,7 @@ bool term_stop(struct election *e, struct wire *w)
 	t->stopping = true;
 	t->reason = m.reason;
 	set_stop_by(t, m.grace_ms);
-	scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART); /* t may be gone after this */
+	scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART); /* t may be freed by this */
 	return true;
 }
 
@@ -355,7 +356,7 @@ static int handle_remaining(lua_State *L)
 	return 1;
 }
 
-/* term:resign([seconds]) -> true, or false: it is ending already */
+/* term:resign([seconds]) -> true; false: the term is ending already */
 static int handle_resign(lua_State *L)
 {
 	struct term_handle *h = handle_at(L);

@@ -1,6 +1,6 @@
 /* A term as the script sees it: on_leading and what it starts, then on_stopped; the `term` object of both.
- * Not the decision when it begins and ends: that comes as messages, and from the page.
- * Used by script.c, which hands the messages on. */
+ * It does not decide when a term begins and ends: the elector does, by messages and by the page.
+ * Used by script.c, which passes the messages. */
 #ifndef LUNARCH_TERM_H
 #define LUNARCH_TERM_H
 
@@ -15,7 +15,7 @@ bool term_saved(struct election *e, struct wire *w); /* WIRE_SAVED */
 /* Adds to the table at the top of the stack: checkpoint(term) and save(term, ...), as in checkpoint.h. [-0, +0, m] */
 void term_bind_checkpoint(lua_State *L);
 
-/* Defines the class of `term` objects and leaves the table of its methods. [-0, +1, m] */
+/* Defines the class of `term` objects and pushes the table of its methods. [-0, +1, m] */
 void term_bind(lua_State *L);
 
 #endif

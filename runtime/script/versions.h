@@ -1,6 +1,6 @@
 /* Which libraries this program was built with and runs with.
- * Not the program's own version, and not the lock backends: those are the command's to name.
- * Used by `lunarch --version`. It is in this room because only this one asks Lua. */
+ * Not the program's own version and the lock backends, which the command names.
+ * Used by `lunarch --version`. It is in this room because it asks Lua for its version. */
 #ifndef LUNARCH_VERSIONS_H
 #define LUNARCH_VERSIONS_H
 
