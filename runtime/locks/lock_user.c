@@ -20,6 +20,7 @@ static struct lock_user *user_begin(struct lock *l, bool writing, struct instant
 	lock_op_begin(&u->op, u->server->env, l, u->ops->detach, writing, by, done, arg);
 	u->removing = u->acquiring = u->leads = false;
 	u->about = NULL;
+	u->listing = NULL;
 	u->lease = 0;
 	return u;
 }
@@ -61,6 +62,14 @@ void lock_user_about(struct lock *l, struct lock_about *about, struct instant by
 	struct lock_user *u = user_begin(l, false, by, done, arg);
 
 	u->about = about;
+	u->ops->begin(u);
+}
+
+void lock_user_list(struct lock *l, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct lock_user *u = user_begin(l, false, by, done, arg);
+
+	u->listing = out;
 	u->ops->begin(u);
 }
 

@@ -28,13 +28,14 @@ struct lock_user { /* first member of the backend's struct */
 	struct lock_member member;
 	char *channel; /* on which notices come */
 
-	/* The operation: a look, or one that asks `about` the server; a write of op.text, or, if `removing`, a removal.
-	 */
+	/* The operation: a look, a list, or one that asks `about` the server; a write of op.text, or, if `removing`, a
+	 * removal. */
 	struct lock_op op;
 	struct lock_call call;
 	bool removing;
-	struct lock_about *about; /* to be filled in; NULL: it is another one */
-	struct version expected;  /* of a write or a removal, as are these: */
+	struct lock_about *about;     /* to be filled in; NULL: it is another one */
+	struct lock_listing *listing; /* the same */
+	struct version expected;      /* of a write or a removal, as are these: */
 	bool durable;
 	bool acquiring, leads; /* the record begins a term; names a leader, */
 	nsec lease;            /* for so long */
@@ -50,6 +51,7 @@ void lock_user_write(struct lock *l, const struct record *r, const struct versio
                      struct instant by, lock_done_fn *done, void *arg);
 void lock_user_remove(struct lock *l, const struct version *expected, struct instant by, lock_done_fn *done, void *arg);
 void lock_user_about(struct lock *l, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg);
+void lock_user_list(struct lock *l, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg);
 void lock_user_cancel(struct lock *l);
 bool lock_user_watch(struct lock *l, lock_changed_fn *changed, void *arg);
 void lock_user_close(struct lock *l);

@@ -554,6 +554,16 @@ class ZooKeeper(Store):
         with Zk(self.port) as z:
             z.delete("/" + key)
 
+    def put_many(self, keys: list[str], content: bytes) -> None:
+        with Zk(self.port) as z:
+            for k in keys:
+                z.ask(1, z.text("/" + k) + z.data(content) + z.acl(z.ALL) + struct.pack(">i", 0))
+
+    def delete_many(self, keys: list[str]) -> None:
+        with Zk(self.port) as z:
+            for k in keys:
+                z.delete("/" + k)
+
     def pause(self) -> None:
         self.server.pause()
 

@@ -9,7 +9,7 @@ import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
+from lock_cases import BASIC, LISTING, NETWORK, SERVER, full, list_silence, read_only, run
 from lock_driver import WITHIN, Driver, record
 from pki import Pki
 from processes import wait_for
@@ -144,6 +144,25 @@ def rights(server):
     again = opened(f"zookeeper://luna@{at}/own/lock", LUNARCH_LOCK_PASSWORD="p w")
     same(again.write(record("a"), w["version"])["outcome"], "ok", "rights: the password may also be in the environment")
     mine.end(), again.end()
+
+
+def listing(server):
+    at = f"zookeeper://127.0.0.1:{server.port}/"
+    d = opened(at + "nodes/one")
+    d.write(record("a"), "")
+    mine = opened(f"zookeeper://luna:p%20w@127.0.0.1:{server.port}/hidden/lock")
+    mine.write(record("a"), "")
+    for prefix, names in (
+        ("nodes/", ["one"]),  # which has a child of its own
+        ("nodes/one/", []),
+        ("nod", ["es"]),
+        ("nowhere/", []),
+    ):
+        d.open(at + prefix, prefix, prefix=True)
+        same(d.names(prefix).get("names"), names, f"list: what is in the node above of '{prefix}'")
+    d.open(at + "hidden/", "hidden", prefix=True)
+    ok(told(d.names("hidden"), "refuses", outcome=("refused",)), "list: not of a node that one may not read")
+    d.end(), mine.end()
 
 
 def chroot(server):
@@ -310,7 +329,7 @@ def closed_inside(server):
 
 def alone():
     with ZooKeeper() as server:
-        at_once(lambda: rights(server), lambda: tokens(server), lambda: cut_reads(server))
+        at_once(lambda: rights(server), lambda: listing(server), lambda: tokens(server), lambda: cut_reads(server))
         together(server)
         chroot(server)
         closed_inside(server)
@@ -374,7 +393,7 @@ if only:
     at_once(*only)
     done()
 store = Store()
-run(store, BASIC + NETWORK + SERVER + [read_only])
+run(store, BASIC + LISTING + NETWORK + SERVER + [list_silence, read_only])
 store.end()
 at_once(strangers, alone, full_disk)
 ensemble()

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "base/module.h"
 #include "base/nonce.h"
+#include "locks/lock_listing.h"
+#include "locks/lock_url.h"
 #include "locks/lock_user.h"
 #include "locks/zookeeper/zk_link.h"
 
@@ -208,6 +210,54 @@ static void zk_send_read(struct zk_lock *l, zhandle_t *handle)
 		ask_not_sent(a, rc);
 }
 
+/* ---- list ---- */
+
+static bool is_child_of_record(const char *name)
+{
+	return strncmp(name, CHILD, strlen(CHILD)) == 0 && strlen(name) == strlen(CHILD) + 2 * ID_BYTES &&
+	       strspn(name + strlen(CHILD), "0123456789abcdef") == 2 * ID_BYTES;
+}
+
+static void zk_add_names(const struct zk_lock *l, const struct String_vector *names)
+{
+	const char *prefix = strrchr(l->user.channel, '/') + 1;
+	size_t len = lock_listing_prefix(prefix);
+
+	for (int i = 0; i < names->count; i++)
+		if (strncmp(names->data[i], prefix, len) == 0 && !is_child_of_record(names->data[i]))
+			lock_listing_add(l->user.listing, names->data[i] + len, LOCK_URL_PATH);
+}
+
+static void zk_on_listed(int rc, const struct String_vector *names, const void *data)
+{
+	struct zk_ask *a = (struct zk_ask *)data;
+	struct zk_lock *l = ask_completed(a);
+
+	if (!l)
+		return;
+	free(a);
+	if (rc == ZOK && names)
+		zk_add_names(l, names);
+	if (rc == ZOK || rc == ZNONODE)
+		lock_user_end(&l->user, LOCK_OK);
+	else
+		zk_fail(l, rc);
+}
+
+/* ZooKeeper gives all names or none, and no more than a megabyte of them. */
+static void zk_send_list(struct zk_lock *l, zhandle_t *handle)
+{
+	const char *path = l->user.channel, *slash = strrchr(path, '/');
+	char *parent = mem_dupn(path, slash == path ? 1 : (size_t)(slash - path));
+	struct zk_ask *a = ask_new(l, 2);
+	int rc = zoo_async(handle, parent, zk_on_synced, a);
+
+	rc = rc == ZOK ? zoo_aget_children(handle, parent, 0, zk_on_listed, a) : rc;
+	free(parent);
+	if (rc != ZOK)
+		ask_not_sent(a, rc);
+}
+
 /* ---- writing ---- */
 
 static void zk_on_parent(int rc, const char *value, const void *data)
@@ -323,6 +373,8 @@ static void zk_on_ready(struct lock_call *c)
 	lock_op_sent(&l->user.op);
 	if (l->user.op.writing)
 		zk_send_write(l, handle);
+	else if (l->user.listing)
+		zk_send_list(l, handle);
 	else
 		zk_send_read(l, handle);
 }
@@ -541,6 +593,7 @@ static const struct lock_ops ops = {
 	.cancel = lock_user_cancel,
 	.watch = zk_watch,
 	.close = lock_user_close,
+	.list = lock_user_list,
 	.about = lock_user_about,
 	.remove = lock_user_remove,
 };
