@@ -7,11 +7,12 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 
 
-def measured(build):
+def measured(build: Any) -> Any:
     """file of runtime/ -> line -> how often it ran, over every program that has the file."""
-    lines = collections.defaultdict(collections.Counter)
+    lines: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
     notes = [os.path.join(d, f) for d, _, files in os.walk(build) for f in files if f.endswith(".gcno")]
     for note in notes:
         answer = subprocess.run(["gcov", "--json-format", "--stdout", note], capture_output=True, text=True)
@@ -23,14 +24,14 @@ def measured(build):
     return lines
 
 
-def main(build, wanted):
+def main(build: Any, wanted: Any) -> None:
     lines = measured(build)
     for path in wanted:
         missed = [str(n) for n, count in sorted(lines[path].items()) if count == 0]
         print(f"{path}: never ran: {' '.join(missed) or 'nothing'}")
     if wanted:
         return
-    rooms = collections.defaultdict(lambda: [0, 0])
+    rooms: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
     for path, counts in lines.items():
         room = rooms[os.path.dirname(path)]
         room[0] += len(counts)

@@ -13,6 +13,7 @@ import tarfile
 import tempfile
 import threading
 import time
+from typing import Any
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LUNARCH = os.path.join(ROOT, "build", "lunarch")
@@ -21,8 +22,9 @@ NAMES = "abc"
 
 
 class Candidate:
-    def __init__(self, name, work, began):
-        self.name, self.began, self.terms, self.leads = name, began, [], False
+    def __init__(self, name: str, work: Any, began: Any) -> None:
+        self.name, self.began, self.leads = name, began, False
+        self.terms: list[Any] = []
         self.process = subprocess.Popen(
             [
                 LUNARCH,
@@ -51,8 +53,8 @@ class Candidate:
         )
         threading.Thread(target=self.read, daemon=True).start()
 
-    def read(self):
-        for line in self.process.stderr:
+    def read(self) -> None:
+        for line in self.process.stderr or ():
             event = json.loads(line)
             now = time.monotonic() - self.began
             if event["event"] == "became_leader":
@@ -64,7 +66,7 @@ class Candidate:
             elif event["level"] == "error":
                 print(f"  {self.name}: {event['message']}")
 
-    def end(self, sig):
+    def end(self, sig: Any) -> None:
         if self.leads:
             self.terms[-1][1] = time.monotonic() - self.began
             self.terms[-1][3] = "killed" if sig == signal.SIGKILL else "shutdown"
@@ -72,7 +74,7 @@ class Candidate:
         self.process.send_signal(sig)
 
 
-def leader(candidates, but=None):
+def leader(candidates: Any, but: Any = None) -> Any:
     end = time.monotonic() + 30
     while time.monotonic() < end:
         for c in candidates:
@@ -82,7 +84,7 @@ def leader(candidates, but=None):
     sys.exit("demo: nobody leads after 30 s")
 
 
-def timeline(candidates, length):
+def timeline(candidates: Any, length: Any) -> None:
     width = 72
     print(f"\nWho led when ({length:.1f} s; = leads, x killed, s stopped):\n")
     for c in candidates:
@@ -101,7 +103,7 @@ def timeline(candidates, length):
         print(f"  {start:6.2f} s to {end or length:6.2f} s  {name}  token {token}  {why}")
 
 
-def verify(directory):
+def verify(directory: str) -> Any:
     good = 0
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
@@ -117,7 +119,7 @@ def verify(directory):
     return good
 
 
-def check_terms(candidates):
+def check_terms(candidates: Any) -> Any:
     terms = sorted((*t, c.name) for c in candidates for t in c.terms)
     for earlier, later in zip(terms, terms[1:]):
         assert earlier[1] is not None and earlier[1] <= later[0] + 0.001, f"terms overlap: {earlier} and {later}"
@@ -125,7 +127,7 @@ def check_terms(candidates):
     return len(terms)
 
 
-def main():
+def main() -> None:
     work = tempfile.mkdtemp(prefix="lunarch-demo-")
     began = time.monotonic()
     print("Three candidates of examples/backup.lua, one file lock, backups every 0.7 s.")

@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import kube_rows
 import script_rows
 import store_rows
 from candidates import FAST, stop_everyone
-from processes import LUNARCH, ROOT, children, scratch
+from processes import LUNARCH, ROOT, children, piped, scratch
 from rows import (
     HELLO,
     JSON,
@@ -41,7 +42,7 @@ from rows import (
 # ---- start ----
 
 
-def starts(directory):
+def starts(directory: str) -> None:
     floor = start_times([built("floor")])
     row(
         "start to on_leading, free file lock (memory)",
@@ -78,7 +79,7 @@ def starts(directory):
 # ---- handing over ----
 
 
-def worker_kills(directory):
+def worker_kills(directory: str) -> Any:
     values = []
     for i in range(RUNS):
         a = Runner(f"{directory}/w{i}")
@@ -94,7 +95,7 @@ def worker_kills(directory):
     return values
 
 
-def flock_handovers(directory):
+def flock_handovers(directory: str) -> Any:
     values = []
     for i in range(RUNS):
         holder = subprocess.Popen(
@@ -102,20 +103,20 @@ def flock_handovers(directory):
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        holder.stdout.readline()
+        piped(holder.stdout).readline()
         waiter = subprocess.Popen(["flock", f"{directory}/p{i}", "echo", "x"], stdout=subprocess.PIPE)
         time.sleep(0.03)
         began = time.perf_counter()
         os.killpg(holder.pid, signal.SIGTERM)
-        waiter.stdout.readline()
+        piped(waiter.stdout).readline()
         values.append((time.perf_counter() - began) * 1000)
         for p in (holder, waiter):
             p.wait()
-            p.stdout.close()
+            piped(p.stdout).close()
     return values
 
 
-def floor_handovers(directory, crash):
+def floor_handovers(directory: str, crash: Any) -> Any:
     """A replaced record, or the death of a process, noticed and answered with a replacement."""
     values, where = [], directory + "/floor-h"
     os.makedirs(where, exist_ok=True)
@@ -125,22 +126,22 @@ def floor_handovers(directory, crash):
             [built("floor_file"), *(["successor", where, str(holder.pid)] if crash else ["next", where])],
             stdout=subprocess.PIPE,
         )
-        successor.stdout.readline()
+        piped(successor.stdout).readline()
         time.sleep(0.01)
         with open(where + "/.new", "w") as f:
             f.write("x" * 660)
         began = time.perf_counter()
         os.kill(holder.pid, signal.SIGKILL) if crash else os.rename(where + "/.new", where + "/record")
-        successor.stdout.readline()
+        piped(successor.stdout).readline()
         values.append((time.perf_counter() - began) * 1000)
         successor.wait()
-        successor.stdout.close()
+        piped(successor.stdout).close()
         holder.kill()
         holder.wait()
     return values
 
 
-def hand_over(directory):
+def hand_over(directory: str) -> None:
     row(
         "SIGTERM to the leader until the next on_leading",
         5,
@@ -173,7 +174,7 @@ SPAWN = "i=0; while :; do sleep 100 & i=$((i+1)); [ $i = 1000 ] && echo all; don
 CROWD = f"return {{ on_leading = function() io.write('leading\\n') io.flush() os.execute('{SPAWN}') end }}"
 
 
-def crowds(directory):
+def crowds(directory: str) -> None:
     """Children are still being made when the elector dies: what runs on must be found, killed and reaped before another
     leads."""
     runs, values, floor = 2 if QUICK else 10, [], []
@@ -195,7 +196,7 @@ def crowds(directory):
 # ---- what it costs to be there ----
 
 
-def memory(directory):
+def memory(directory: str) -> None:
     values, floor, peer = [], [], []
     for i in range(RUNS):
         r = Runner(f"{directory}/m{i}")
@@ -210,7 +211,7 @@ def memory(directory):
             stdout=subprocess.PIPE,
             start_new_session=True,
         )
-        holder.stdout.readline()
+        piped(holder.stdout).readline()
         time.sleep(0.05)
         peer.append(pss([holder.pid, *children(holder.pid)]))
         os.killpg(holder.pid, signal.SIGKILL)
@@ -222,10 +223,11 @@ def memory(directory):
     row("  peer: flock(1) and its shell", None, peer, "MB")
 
 
-def idle(directory):
+def idle(directory: str) -> None:
     """Pairs of a leader and a standby side by side, and as many pairs of floors; each pair and window is a run."""
     pairs, windows, length = (4, 1, 12) if QUICK else (10, 3, 20)
-    leaders, standbys, floors = [], [], ([], [])
+    floors: tuple[list[Any], list[Any]] = ([], [])
+    leaders, standbys = [], []
     for i in range(pairs):
         leaders.append(Runner(f"{directory}/i{i}"))
         leaders[-1].out.readline()
@@ -240,7 +242,7 @@ def idle(directory):
         *[[[p.pid] for p in ps] for ps in floors],
     ]
     time.sleep(2)
-    values = [[] for _ in groups]
+    values: list[list[float]] = [[] for _ in groups]
     for _ in range(windows):
         before, began = [[cpu_ms(pids) for pids in g] for g in groups], time.monotonic()
         time.sleep(length)
@@ -256,7 +258,7 @@ def idle(directory):
         p.wait()
 
 
-def crowd_of(directory, n):
+def crowd_of(directory: str, n: Any) -> Any:
     where = os.path.join(directory, f"many{n}")
     os.mkdir(where)
     crowd = Crowd(where + "/e", n)
@@ -264,7 +266,7 @@ def crowd_of(directory, n):
     return crowd
 
 
-def many(directory):
+def many(directory: str) -> None:
     one = crowd_of(directory, 1)
     alone = pss(family(one.log))
     one.leave()
@@ -287,7 +289,7 @@ def many(directory):
 # ---- scripts ----
 
 
-def hooks(directory):
+def hooks(directory: str) -> None:
     for part in (script_rows.hook_calls, script_rows.crowd, script_rows.requests, script_rows.piling):
         for each in part(directory, QUICK):
             row(*each)
@@ -296,7 +298,7 @@ def hooks(directory):
 PARTS = (starts, hand_over, *store_rows.parts, *kube_rows.parts, crowds, memory, idle, many, hooks)
 
 
-def usage():
+def usage() -> Any:
     options = "\n".join(f"  {o:<9} {what}" for o, what in OPTIONS.items())
     return (
         f"usage: bench.py [OPTION]... [ROWS]...\n{options}\nROWS (all of them by default):\n  "
@@ -304,7 +306,7 @@ def usage():
     )
 
 
-def chosen(words):
+def chosen(words: Any) -> Any:
     """The parts that the command line asks for, in their order. Ends the program for --help, and for what there is
     not."""
     if "--help" in words or "-h" in words:
@@ -317,7 +319,7 @@ def chosen(words):
     return [p for p in PARTS if p.__name__ in words] or PARTS
 
 
-def main():
+def main() -> None:
     parts = chosen(sys.argv[1:])
     directory = scratch()
     if not JSON:

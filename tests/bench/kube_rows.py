@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import store_rows
@@ -17,7 +18,7 @@ from rows import JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, pss, row
 KUBE_RUNS = min(RUNS, 10)
 
 
-def built():
+def built() -> Any:
     there = all(os.access(os.path.join(TOOLS, name), os.X_OK) for name in ("kube-apiserver", "contender"))
     if not there and not JSON:
         print(
@@ -31,24 +32,26 @@ def built():
 class Place:
     """A namespace as the rows of every store know a server, with an account of its own."""
 
-    def __init__(self, cluster, ns):
+    def __init__(self, cluster: Any, ns: Any) -> None:
         self.cluster, self.ns = cluster, cluster.namespace(ns)
         self.config = self.account("elector")
 
-    def account(self, name):
+    def account(self, name: str) -> Any:
         return self.cluster.kubeconfig(self.ns, self.cluster.account(self.ns, name))
 
-    def url(self, name, config=None):
+    def url(self, name: str, config: Any = None) -> Any:
         return f"kube://{self.ns}/{name}?kubeconfig={config or self.config}"
 
-    def go(self, name, identity, lease="15s", renew="10s", retry="2s", config=None):
+    def go(
+        self, name: str, identity: str, lease: str = "15s", renew: str = "10s", retry: str = "2s", config: Any = None
+    ) -> Any:
         return ClientGo(config or self.config, self.ns, name, identity, lease, renew, retry)
 
 
 # ---- client-go ----
 
 
-def go_starts(place):
+def go_starts(place: Any) -> Any:
     values = []
     for i in range(KUBE_RUNS):
         began = time.monotonic()
@@ -58,7 +61,7 @@ def go_starts(place):
     return values
 
 
-def go_handovers(place):
+def go_handovers(place: Any) -> Any:
     values, holder = [], place.go("gh", "g")
     holder.wait("started")
     for i in range(KUBE_RUNS):
@@ -73,7 +76,7 @@ def go_handovers(place):
     return values
 
 
-def go_vanish(place):
+def go_vanish(place: Any) -> Any:
     """As store_rows.vanish: the leader is stopped, and its lease is counted from its last renewal."""
     pairs, values = [], []
     for i in range(4 if QUICK else 10):
@@ -94,7 +97,7 @@ def go_vanish(place):
     return values
 
 
-def go_resting(place):
+def go_resting(place: Any) -> Any:
     values = []
     for i in range(5):
         g = place.go(f"gm{i}", "g")
@@ -105,7 +108,7 @@ def go_resting(place):
     return values
 
 
-def kube(directory):
+def kube(directory: str) -> None:
     if not built():
         return
     with Cluster() as cluster:
@@ -123,7 +126,7 @@ def kube(directory):
 # ---- what they ask for ----
 
 
-def asked(place, since, until):
+def asked(place: Any, since: Any, until: Any) -> Any:
     """{account: [what]}: every request that the server received meanwhile, by whom; each once, however many stages it
     went through."""
     seen = {}
@@ -134,7 +137,7 @@ def asked(place, since, until):
     return {who: [what for w, what in seen.values() if w == who] for who in {w for w, _ in seen.values()}}
 
 
-def kube_requests(directory):
+def kube_requests(directory: str) -> None:
     """All that a leader and a standby ask for, whatever it is about, by their accounts; client-go's meanwhile."""
     if not built():
         return
@@ -173,17 +176,17 @@ def kube_requests(directory):
 # ---- many in one process ----
 
 
-def lateness(puts, period):
+def lateness(puts: Any, period: Any) -> Any:
     """By how much each Lease's longest pause between two renewals was longer than the period; in seconds."""
-    times = {}
+    times: dict[str, list[float]] = {}
     for e in puts:
         times.setdefault(e["objectRef"]["name"], []).append(moment(e["requestReceivedTimestamp"]))
-    return [max(b - a for a, b in zip(t, t[1:])) - period for t in map(sorted, times.values()) if len(t) > 1] or [
-        float("inf")
-    ]
+    return [
+        max(b - a for a, b in zip(t, t[1:])) - period for t in [sorted(v) for v in times.values()] if len(t) > 1
+    ] or [float("inf")]
 
 
-def kube_many(directory):
+def kube_many(directory: str) -> None:
     if not built():
         return
     n, window = int(os.environ.get("LEASES") or 1000), 25 if QUICK else 45

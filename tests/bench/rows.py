@@ -6,10 +6,11 @@ import statistics
 import subprocess
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate
-from processes import ROOT, children
+from processes import ROOT, children, piped
 
 OPTIONS = {"--quick": "fewer runs, for a look", "--json": "an array of rows, for programs", "--help": "this"}
 QUICK, JSON = "--quick" in sys.argv, "--json" in sys.argv
@@ -18,11 +19,11 @@ rows = []
 HELLO = "return { on_leading = function(t) io.write('leading\\n') io.flush() end }"
 
 
-def built(name):
+def built(name: str) -> Any:
     return os.path.join(ROOT, "build", "bench", name)
 
 
-def row(what, goal, values, unit, floor=None):
+def row(what: str, goal: Any, values: Any, unit: Any, floor: Any = None) -> None:
     """goal, floor: in the row's unit; the floor may be a list of values."""
     values = sorted(values)
     median = statistics.median(values)
@@ -47,14 +48,14 @@ def row(what, goal, values, unit, floor=None):
         )
 
 
-def first_line(argv):
+def first_line(argv: Any) -> Any:
     began = time.perf_counter()
     p = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
-    p.stdout.readline()
+    piped(p.stdout).readline()
     return (time.perf_counter() - began) * 1000, p
 
 
-def start_times(argv, stop=False):
+def start_times(argv: Any, stop: bool = False) -> Any:
     values = []
     for i in range(RUNS):
         took, p = first_line([a.replace("{i}", str(i)) for a in argv])
@@ -62,31 +63,31 @@ def start_times(argv, stop=False):
         if stop:
             p.send_signal(signal.SIGTERM)
         p.wait()
-        p.stdout.close()
+        piped(p.stdout).close()
     return values
 
 
 class Runner:
     """A candidate whose on_leading says a line."""
 
-    def __init__(self, lock, script=HELLO, options=()):
+    def __init__(self, lock: str, script: str = HELLO, options: Any = ()) -> None:
         self.log = Candidate("--lock", lock, "-e", script, stdout=subprocess.PIPE, options=list(options))
-        self.out = self.log.process.stdout
+        self.out = piped(self.log.process.stdout)
 
-    def leave(self):
+    def leave(self) -> None:
         self.log.kill(signal.SIGTERM)
         self.log.leave()
         self.out.close()
 
 
-def standby_of(lock, options=()):
+def standby_of(lock: str, options: Any = ()) -> Any:
     r = Runner(lock, options=options)
     r.log.wait("new_leader")
     time.sleep(0.02)
     return r
 
 
-def handovers(lock, hurt, settle=0.0):
+def handovers(lock: str, hurt: Any, settle: float = 0.0) -> Any:
     """settle: seconds that a standby has been there."""
     values, leader = [], Runner(lock)
     leader.out.readline()
@@ -104,17 +105,17 @@ def handovers(lock, hurt, settle=0.0):
     return values
 
 
-def kill_all(c):
+def kill_all(c: Any) -> None:
     for pid in family(c):
         c.kill(signal.SIGKILL, pid)  # one of them may have died of another's death already
 
 
-def family(c):
+def family(c: Any) -> Any:
     guard = c.guard()
     return [c.pid, guard, *children(guard)]
 
 
-def pss(pids):
+def pss(pids: Any) -> Any:
     total = 0
     for pid in pids:
         with open(f"/proc/{pid}/smaps_rollup") as f:
@@ -122,8 +123,8 @@ def pss(pids):
     return total / 1024
 
 
-def cpu_ms(pids):
-    total = 0
+def cpu_ms(pids: Any) -> Any:
+    total = 0.0
     for pid in pids:
         for task in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{task}/schedstat") as f:
@@ -143,12 +144,12 @@ return list"""
 class Crowd:
     """n elections in one process; lock: their URLs but for the number at the end."""
 
-    def __init__(self, lock, n, options=(), env=None):
+    def __init__(self, lock: str, n: Any, options: Any = (), env: Any = None) -> None:
         began = time.monotonic()
         self.log = Candidate("-e", MANY % (n, lock), options=list(options), stdout=subprocess.PIPE, env=env)
-        self.log.process.stdout.readline()
+        piped(self.log.process.stdout).readline()
         self.took = time.monotonic() - began
 
-    def leave(self):
+    def leave(self) -> None:
         self.log.stop(patience=300)
-        self.log.process.stdout.close()
+        piped(self.log.process.stdout).close()

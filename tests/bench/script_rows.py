@@ -7,6 +7,8 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import player
@@ -16,7 +18,7 @@ from servers import Server, ask
 FLOOR = os.path.join(ROOT, "build", "bench", "floor_script")
 
 
-def script(directory, text, *args, name="script"):
+def script(directory: str, text: str, *args: Any, name: str = "script") -> Any:
     """Runs it to its end, and returns what it wrote: JSON."""
     path = os.path.join(directory, name + ".lua")
     with open(path, "w") as f:
@@ -51,7 +53,7 @@ FIRST = """return {
 }"""
 
 
-def calls(runs, call):
+def calls(runs: Any, call: Any) -> Any:
     """From the message to the worker until the hook's first line has run, in microseconds; each after a pause, as in
     life."""
     sent = []
@@ -65,7 +67,7 @@ def calls(runs, call):
     return [(b - s) * 1e6 for b, s in zip(began, sent)]
 
 
-def lead(w, i):
+def lead(w: Any, i: Any) -> Any:
     if i:
         w.stop(term=i)
         w.expect(player.STOPPED)
@@ -77,14 +79,14 @@ def lead(w, i):
     return now
 
 
-def new_leader(w, i):
+def new_leader(w: Any, i: Any) -> Any:
     message = player.pack(player.LEADER, 0, f"n{i}", "", i + 1, False, "")
     now = time.monotonic()
     w.wire.send(message)
     return now
 
 
-def hook_calls(directory, quick):
+def hook_calls(directory: str, quick: Any) -> Iterator[Any]:
     runs = 100 if quick else 1000
     floor = [
         float(x)
@@ -129,7 +131,7 @@ end }
 """
 
 
-def crowd(directory, quick):
+def crowd(directory: str, quick: Any) -> Iterator[Any]:
     seconds, runs = (4, 1) if quick else (10, 5)
     found, floors = [], []
     for i in range(runs):
@@ -147,7 +149,7 @@ def crowd(directory, quick):
 
 
 class Nginx(Server):
-    def prepare(self):
+    def prepare(self) -> None:
         temp = "".join(
             f"{kind}_temp_path {self.dir}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
@@ -159,10 +161,10 @@ http {{ access_log off; keepalive_requests 1000000; {temp}
   server {{ listen 127.0.0.1:{self.port}; location / {{ return 200 "hello\\n"; }} }} }}"""
             )
 
-    def command(self):
+    def command(self) -> Any:
         return ["nginx", "-c", os.path.join(self.dir, "conf"), "-e", os.path.join(self.dir, "errors")]
 
-    def ready(self):
+    def ready(self) -> Any:
         return "200 OK" in ask(self.port, "GET / HTTP/1.0\r\n\r\n")
 
 
@@ -201,7 +203,7 @@ end }
 """
 
 
-def requests(directory, quick):
+def requests(directory: str, quick: Any) -> Iterator[Any]:
     if not (shutil.which("nginx") and shutil.which("curl")):
         return
     with Nginx() as server:
@@ -246,7 +248,7 @@ end }
 """
 
 
-def piling(directory, quick):
+def piling(directory: str, quick: Any) -> Iterator[Any]:
     found = [script(directory, LONG, name=f"long{i}") for i in range(1 if quick else 5)]
     yield "1,000,000 task switches, 100,000 JSON round trips: growth", 64, [f["grown"] for f in found], "KB", None
     yield "  a task switch", None, [f["switch"] for f in found], "us", None

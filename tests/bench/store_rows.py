@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import servers
@@ -41,12 +43,12 @@ KAZOO = os.path.join(ROOT, "tests", "cluster", "peers", "kazoo_election.py")
 SETTLE = 0.5  # seconds that a standby has been there before it is its turn; peers too
 
 
-def absent(what):
+def absent(what: str) -> None:
     if not JSON:
         print(f"  peer: {what}: not installed", flush=True)
 
 
-def go():
+def go() -> Any:
     """The Go contender, built if it can be."""
     subprocess.run(
         [
@@ -61,11 +63,11 @@ def go():
     return os.access(GO, os.X_OK)
 
 
-def kazoo():
+def kazoo() -> Any:
     return subprocess.run(["/usr/bin/python3", "-c", "import kazoo"], stderr=subprocess.DEVNULL).returncode == 0
 
 
-def floor(name, server):
+def floor(name: str, server: Any) -> Any:
     """Two writes and the notice between them, in C, as idle before as the candidates are."""
     said = subprocess.run(
         [built("floor_store"), name, str(server.port), str(RUNS)],
@@ -80,17 +82,17 @@ def floor(name, server):
 # ---- peers ----
 
 
-def begin(argv):
+def begin(argv: Any) -> Any:
     return subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
 
 
-def end(p, sig=signal.SIGTERM):
+def end(p: Any, sig: Any = signal.SIGTERM) -> None:
     p.send_signal(sig)
     p.wait()
     p.stdout.close()
 
 
-def peer_handovers(argv):
+def peer_handovers(argv: Any) -> Any:
     """SIGTERM to who leads until the next one says its first line."""
     values, holder = [], begin(argv)
     holder.stdout.readline()
@@ -108,7 +110,7 @@ def peer_handovers(argv):
     return values
 
 
-def peer_memory(argv):
+def peer_memory(argv: Any) -> Any:
     values = []
     for i in range(5):
         p = begin([a.replace("{i}", str(i)) for a in argv])
@@ -119,7 +121,7 @@ def peer_memory(argv):
     return values
 
 
-def peer_rows(name, argv, each):
+def peer_rows(name: str, argv: Any, each: Any) -> None:
     """argv: of a contender for one election; each: for one of many, numbered {i}."""
     row(f"  peer: {name}, start to its first line", None, start_times(each, True), "ms")
     row(f"  peer: {name}, SIGTERM until the next has it", None, peer_handovers(argv), "ms")
@@ -129,7 +131,7 @@ def peer_rows(name, argv, each):
 # ---- the rows of every store ----
 
 
-def renewed_at(lock):
+def renewed_at(lock: str) -> Any:
     """When the leader wrote its record last, by the wall clock of this machine."""
     shown = json.loads(
         subprocess.run([LUNARCH, "status", "--json", "--lock", lock], capture_output=True, text=True).stdout
@@ -137,7 +139,7 @@ def renewed_at(lock):
     return moment(shown["renewed"]), shown["leaseDurationMs"] / 1000
 
 
-def vanish(url):
+def vanish(url: Callable[[str], str]) -> Any:
     """Leaders whose machine is gone (all their processes stopped, so that no death can be proved): how much later than
     their lease the next one leads. Pairs side by side."""
     pairs, values = [], []
@@ -150,7 +152,7 @@ def vanish(url):
         for pid in family(leader.log):
             leader.log.kill(signal.SIGSTOP, pid)
 
-    def follow(standby, lock):
+    def follow(standby: Any, lock: str) -> None:
         at, lease = renewed_at(lock)
         standby.out.readline()
         values.append((time.time() - at - lease) * 1000)
@@ -169,7 +171,7 @@ def vanish(url):
     return values
 
 
-def resting(url):
+def resting(url: Callable[[str], str]) -> Any:
     values = []
     for i in range(5 if QUICK else 10):
         r = Runner(url(f"m{i}"))
@@ -180,7 +182,7 @@ def resting(url):
     return values
 
 
-def store_rows(name, server, goals, floors=(None, None)):
+def store_rows(name: str, server: Any, goals: Any, floors: Any = (None, None)) -> None:
     """goals, floors: of the start and the handover, in ms."""
     row(
         f"{name}: start to on_leading, free lock",
@@ -203,15 +205,15 @@ def store_rows(name, server, goals, floors=(None, None)):
 # ---- etcd ----
 
 
-def etcdctl(url, *args):
+def etcdctl(url: str, *args: Any) -> Any:
     return ["etcdctl", "--endpoints", url, *args]
 
 
-def etcd_start_floor(url):
+def etcd_start_floor(url: str) -> Any:
     """On one connection: a range and a transaction."""
     connection, values = http.client.HTTPConnection(url.removeprefix("http://")), []
 
-    def ask(path, body):
+    def ask(path: str, body: Any) -> None:
         connection.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
         connection.getresponse().read()
 
@@ -225,7 +227,7 @@ def etcd_start_floor(url):
     return values[1:]
 
 
-def etcd(directory):
+def etcd(directory: str) -> None:
     with servers.Etcd() as server:
         url = f"http://127.0.0.1:{server.port}"
         store_rows("etcd", server, (12, 3), (etcd_start_floor(url), floor("etcd", server)))
@@ -244,18 +246,18 @@ def etcd(directory):
 # ---- the others ----
 
 
-def redis(directory):
+def redis(directory: str) -> None:
     with servers.Redis() as server:
         time.sleep(17)  # a server that has just been started elects nobody for a lease
         store_rows("Redis", server, (None, 2), (None, floor("redis", server)))
 
 
-def postgres(directory):
+def postgres(directory: str) -> None:
     with servers.Postgres() as server:
         store_rows("PostgreSQL", server, (None, 4), (None, floor("postgres", server)))
 
 
-def zookeeper(directory):
+def zookeeper(directory: str) -> None:
     with servers.ZooKeeper() as server:
         hosts = f"127.0.0.1:{server.port}"
         store_rows("ZooKeeper", server, (None, 5.5), (None, floor("zookeeper", server)))
@@ -272,32 +274,35 @@ def zookeeper(directory):
 class Renewals:
     """Whom the server tells of writes: when each election of a sample was renewed."""
 
-    def __init__(self):
-        self.times, self.going = {}, True
+    def __init__(self) -> None:
+        self.times: dict[Any, list[float]] = {}
         self.thread = threading.Thread(target=self.listen, daemon=True)
         self.thread.start()
 
-    def note(self, key):
+    def listen(self) -> None:
+        raise NotImplementedError
+
+    def note(self, key: Any) -> None:
         self.times.setdefault(key, []).append(time.monotonic())
 
-    def late_ms(self, period):
+    def late_ms(self, period: Any) -> Any:
         """Each renewal but the first: how much longer than the period after the one before."""
         return sorted((b - a - period) * 1000 for times in self.times.values() for a, b in zip(times, times[1:]))
 
 
 class RedisRenewals(Renewals):
-    def __init__(self, server):
+    def __init__(self, server: Any) -> None:
         self.socket = socket.create_connection(("127.0.0.1", server.port))
         self.socket.sendall(b"PSUBSCRIBE {many*7}:changed\r\n")  # one in ten
         super().__init__()
 
-    def listen(self):
+    def listen(self) -> None:
         lines = self.socket.makefile("rb")
         for line in lines:
             if line.startswith(b"{many") and b"*" not in line:
                 self.note(line.strip())
 
-    def requests(self, server):
+    def requests(self, server: Any) -> Any:
         calls = server.cli("INFO", "commandstats")
         return sum(int(line.split("calls=")[1].split(",")[0]) for line in calls.splitlines() if "cmdstat_eval" in line)
 
@@ -305,19 +310,19 @@ class RedisRenewals(Renewals):
 class EtcdRenewals(Renewals):
     """A watch of the keys many2*, about one in ten: clients of the JSON gateway get them in chunks."""
 
-    def __init__(self, server):
+    def __init__(self, server: Any) -> None:
         self.connection = http.client.HTTPConnection(f"127.0.0.1:{server.port}")
         body = {"create_request": {"key": "bWFueTI=", "range_end": "bWFueTM="}}
         self.connection.request("POST", "/v3/watch", json.dumps(body), {"Content-Type": "application/json"})
         super().__init__()
 
-    def listen(self):
+    def listen(self) -> None:
         answer = self.connection.getresponse()
         for line in iter(answer.readline, b""):
             for event in json.loads(line).get("result", {}).get("events", ()):
                 self.note(event["kv"]["key"])
 
-    def requests(self, server):
+    def requests(self, server: Any) -> Any:
         connection = http.client.HTTPConnection(f"127.0.0.1:{server.port}")
         connection.request("GET", "/metrics")
         text = connection.getresponse().read().decode()
@@ -331,7 +336,7 @@ class EtcdRenewals(Renewals):
         )
 
 
-def crowd(name, server, renewals, n, times):
+def crowd(name: str, server: Any, renewals: Any, n: Any, times: Any) -> None:
     """n elections in one process, each renewed once a retry period of times[2] seconds."""
     options = [
         w
@@ -368,13 +373,13 @@ def crowd(name, server, renewals, n, times):
     c.leave()
 
 
-def etcd_many(directory):
+def etcd_many(directory: str) -> None:
     for n, times in ((1000, (15, 10, 2)), (10000, (60, 40, 15))):
         with servers.Etcd() as server:
             crowd("etcd", server, EtcdRenewals, n, times)
 
 
-def redis_many(directory):
+def redis_many(directory: str) -> None:
     for n, times in ((1000, (15, 10, 2)), (10000, (60, 40, 5))):
         with servers.Redis() as server:
             time.sleep(times[0] + 2)

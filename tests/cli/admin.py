@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 
 from prometheus_client.parser import text_string_to_metric_families
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -25,14 +26,19 @@ atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
 
 
-def start(*args, listen="127.0.0.1:0", command="run"):
-    c = Candidate("--listen", listen, *args, command=command)
-    said = c.wait("listening")
-    c.url = said and re.search(r"http://\S+:\d+", said["message"]).group()
-    return c
+class Admin(Candidate):
+    """One with an admin endpoint, which says where that is."""
+
+    def __init__(self, *args: Any, **kw: Any) -> None:
+        super().__init__(*args, **kw)
+        self.url = re.findall(r"http://\S+:\d+", self.event("listening")["message"])[0]
 
 
-def get(c, path, method="GET"):
+def start(*args: Any, listen: str = "127.0.0.1:0", command: str = "run") -> Admin:
+    return Admin("--listen", listen, *args, command=command)
+
+
+def get(c: Any, path: str, method: str = "GET") -> Any:
     try:
         with urllib.request.urlopen(urllib.request.Request(c.url + path, method=method), timeout=60) as r:
             return r.status, r.read().decode()
@@ -40,7 +46,7 @@ def get(c, path, method="GET"):
         return e.code, e.read().decode()
 
 
-def metric(c, which, **labels):
+def metric(c: Any, which: Any, **labels: Any) -> Any:
     for family in text_string_to_metric_families(get(c, "/metrics")[1]):
         for s in family.samples:
             if s.name == which and all(s.labels.get(k) == v for k, v in labels.items()):
@@ -48,7 +54,7 @@ def metric(c, which, **labels):
     return None
 
 
-def refused(address, *words):
+def refused(address: Any, *words: Any) -> None:
     c = Candidate("--listen", address, "--lock", os.path.join(TMP, "never"), "-e", "sleep(1)")
     status = c.leave()
     wait_for(lambda: c.closed)

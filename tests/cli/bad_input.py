@@ -8,10 +8,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, scratch, wait_for
+from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
 from tap import at_once, done, note, ok, same, skip
 
 TMP = scratch()
@@ -32,14 +33,14 @@ RECORD = {
 }
 
 
-def room(name):
+def room(name: str) -> Any:
     """A directory of the scenario's own."""
     path = os.path.join(TMP, name)
     os.mkdir(path)
     return path
 
 
-def run(*args, env=None, **kw):
+def run(*args: Any, env: Any = None, **kw: Any) -> Any:
     return subprocess.run(
         [LUNARCH, *args],
         capture_output=True,
@@ -51,13 +52,13 @@ def run(*args, env=None, **kw):
     )
 
 
-def says(r, status, words, what):
+def says(r: Any, status: Any, words: Any, what: str) -> None:
     good = r.returncode == status and all(w in r.stderr for w in words) and "leads" not in r.stderr + r.stdout
     if not ok(good, what):
         note(f"status {r.returncode}, wanted {status} and {words}\n{r.stdout}{r.stderr}")
 
 
-def content(path):
+def content(path: str) -> Any:
     """What is at a path: bytes, or what kind of thing."""
     if os.path.islink(path):
         return os.readlink(path)
@@ -70,7 +71,7 @@ def content(path):
 # ---- the record ----
 
 
-def bad_record(name, words, put, event="foreign_record", prefix=()):
+def bad_record(name: str, words: Any, put: Any, event: str = "foreign_record", prefix: Any = ()) -> None:
     lock = os.path.join(room("record-" + name.replace(" ", "-")), "lock")
     put(lock)
     before = content(lock)
@@ -101,20 +102,20 @@ def bad_record(name, words, put, event="foreign_record", prefix=()):
     )
 
 
-def write(data):
-    def put(path):
+def write(data: Any) -> Any:
+    def put(path: str) -> None:
         with open(path, "wb") as f:
             f.write(data if isinstance(data, bytes) else json.dumps(data).encode())
 
     return put
 
 
-def unreadable(path):
+def unreadable(path: str) -> None:
     write(RECORD)(path)
     os.chmod(path, 0)
 
 
-def bad_records():
+def bad_records() -> None:
     whole = json.dumps(RECORD).encode()
     bad_record("empty", ["is empty"], write(b""))
     bad_record("truncated", ["no JSON", "line 1"], write(whole[:40]))
@@ -126,7 +127,7 @@ def bad_records():
     )
 
 
-def bad_things():
+def bad_things() -> None:
     bad_record("a directory", ["is a directory"], os.mkdir)
     # Root reads everything: as somebody else then.
     other = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"] if ROOT_USER else []
@@ -151,7 +152,7 @@ def bad_things():
 # ---- the disk ----
 
 
-def on_small_disk(name):
+def on_small_disk(name: str) -> Any:
     """A leader whose lock is on a file system of 64 KB that only it has; where that is seen from here."""
     home = room(name)
     mount = f'mount -t tmpfs -o size=64k,mode=0777 tmpfs "{home}" && exec "$@"'
@@ -166,7 +167,7 @@ def on_small_disk(name):
     return c, f"/proc/{c.pid}/root{home}"
 
 
-def ends_and_leads_again(c, seen, name, words, heal):
+def ends_and_leads_again(c: Any, seen: Any, name: str, words: Any, heal: Any) -> None:
     """Renewing fails, the term ends in time, and the record is whole all the while; healed, it leads again."""
     before = content(seen + "/lock")
     said = c.wait("renew_failed")
@@ -189,10 +190,10 @@ def ends_and_leads_again(c, seen, name, words, heal):
     same(c.stop(), 0, f"{name}: and releases at the end")
 
 
-def full_disk():
+def full_disk() -> None:
     c, seen = on_small_disk("full")
 
-    def fill():
+    def fill() -> None:
         with open(seen + "/fill", "wb", buffering=0) as f:
             try:
                 while f.write(b"x" * 4096):
@@ -210,11 +211,11 @@ def full_disk():
     )
 
 
-def read_only_disk():
+def read_only_disk() -> None:
     c, seen = on_small_disk("readonly")
     home = seen.split("/root", 1)[1]
 
-    def remount(how):
+    def remount(how: str) -> None:
         enter = [
             "nsenter",
             "--target",
@@ -233,7 +234,7 @@ def read_only_disk():
 # ---- rights ----
 
 
-def sticky():
+def sticky() -> None:
     name = "a sticky directory of another user"
     if not ROOT_USER:
         skip(name, "needs root, to be two users")
@@ -242,7 +243,7 @@ def sticky():
     os.chmod(home, 0o1777)
     lock = home + "/lock"
 
-    def as_user(uid):
+    def as_user(uid: Any) -> Any:
         return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups"]
 
     first = Candidate("--lock", lock, "--identity", "first", "-e", LEAD, prefix=as_user(65533))
@@ -268,11 +269,11 @@ print("held", flush=True)
 os.kill(os.getpid(), signal.SIGSTOP)"""
 
 
-def frozen():
+def frozen() -> None:
     name = "a holder frozen inside the kernel lock"
     home = room("frozen")
     holder = subprocess.Popen([sys.executable, "-c", HOLD, home + "/.lock.lock"], stdout=subprocess.PIPE)
-    holder.stdout.readline()
+    piped(holder.stdout).readline()
     wait_for(lambda: open(f"/proc/{holder.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
     c = Candidate("--lock", home + "/lock", "-e", LEAD)
     said = c.wait("acquire_failed")
@@ -284,7 +285,7 @@ def frozen():
     ok(not os.path.exists(home + "/lock") and not c.all("became_leader"), f"{name}: nobody leads past it")
     holder.kill()
     holder.wait()
-    holder.stdout.close()
+    piped(holder.stdout).close()
     ok(c.wait("became_leader"), f"{name}: once it is dead somebody leads")
     c.stop()
 
@@ -292,14 +293,14 @@ def frozen():
 # ---- scripts, locks, nesting ----
 
 
-def script(home, name, text):
+def script(home: Any, name: str, text: str) -> Any:
     path = os.path.join(home, name)
     with open(path, "w") as f:
         f.write(text)
     return path
 
 
-def bad_scripts():
+def bad_scripts() -> None:
     home = room("scripts")
     lock = ["--lock", home + "/lock"]
     says(run("run", *lock, home + "/none.lua"), 1, [home + "/none.lua", "No such file"], "a script that is missing")
@@ -341,7 +342,7 @@ def bad_scripts():
     same(sorted(f for f in os.listdir(home) if not f.endswith(".lua")), [], "bad scripts leave no record behind")
 
 
-def bad_times():
+def bad_times() -> None:
     home = room("times")
     for text, words in (
         ("15", ["'15'", "unit"]),
@@ -391,7 +392,7 @@ def bad_times():
     same(os.listdir(home), [], "bad times leave no record behind")
 
 
-def twice():
+def twice() -> None:
     home = room("twice")
     os.symlink(home, home + "-link")
     text = f"""return {{
@@ -407,7 +408,7 @@ def twice():
     same(os.listdir(home), ["twice.lua"], "a lock listed twice: nothing was written")
 
 
-def nested():
+def nested() -> None:
     home = room("nested")
     a, b = ["--lock", home + "/a"], ["--lock", home + "/b"]
     says(
@@ -460,7 +461,7 @@ WHO = """return { on_leading = function() end,
   on_new_leader = function(l) print("new " .. (l.identity == os.getenv "WANTED" and "exact" or l.identity)) end }"""
 
 
-def identity(name, text):
+def identity(name: str, text: str) -> None:
     lock = os.path.join(room("identity-" + name.replace(" ", "-")), "lock")
     a = Candidate(
         "--lock",
@@ -504,7 +505,7 @@ def identity(name, text):
     b.stop()
 
 
-def identities():
+def identities() -> None:
     for name, text in IDENTITIES.items():
         identity(name, text)
     home = room("bytes")

@@ -11,6 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -37,7 +38,7 @@ with open(SCRIPT, "w") as f:
     )
 
 
-def run(*args, env=None):
+def run(*args: Any, env: Any = None) -> Any:
     return subprocess.run(
         [LUNARCH, *args],
         capture_output=True,
@@ -48,12 +49,12 @@ def run(*args, env=None):
     )
 
 
-def check(r, status, *words, what):
+def check(r: Any, status: Any, *words: Any, what: str) -> None:
     if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
         note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
-def raw(path, data, lines=1):
+def raw(path: str, data: Any, lines: int = 1) -> Any:
     """What the elector answers to these bytes: so many lines, or "" if it hangs up."""
     s = socket.socket(socket.AF_UNIX)
     s.settimeout(60)
@@ -68,7 +69,7 @@ def raw(path, data, lines=1):
         s.close()
 
 
-def test_nobody():
+def test_nobody() -> None:
     check(run("ctl", "--list"), 1, "no elector", what="--list: nobody is 1")
     check(run("ctl", "status"), 69, "no elector", what="ctl with nobody to ask is 69")
     check(
@@ -79,17 +80,17 @@ def test_nobody():
     )
 
 
-def test_one():
+def test_one() -> Any:
     lock = TMP + "/lock"
     c = Candidate("--lock", lock, "--identity", "me", SCRIPT)
-    lead = c.wait("became_leader")
+    lead = c.event("became_leader")
     path = f"{CTL}/{c.pid}.sock"
     ok(
         stat.S_IMODE(os.stat(CTL).st_mode) == 0o700 and stat.S_IMODE(os.stat(path).st_mode) == 0o600,
         "socket and directory are for their user alone",
     )
     same(
-        c.wait("print")["message"].split(),
+        c.event("print")["message"].split(),
         ["leading", path, "nil", "nil"],
         "the script knows its control socket, and no option variable",
     )
@@ -145,8 +146,8 @@ def test_one():
     return c, path
 
 
-def test_protocol(c, path):
-    def refused(data, word, what):
+def test_protocol(c: Any, path: str) -> None:
+    def refused(data: Any, word: Any, what: str) -> None:
         answer = json.loads(raw(path, data)[0])
         ok(answer["ok"] is False and word in answer["error"], what)
 
@@ -200,7 +201,7 @@ def test_protocol(c, path):
     ok(not os.path.exists(path), "its socket is gone with it")
 
 
-def test_places():
+def test_places() -> None:
     path = TMP + "/own.sock"
     c = Candidate("--lock", TMP + "/lock2", "--control", path, SCRIPT)
     ok(c.wait("became_leader") and stat.S_ISSOCK(os.stat(path).st_mode), "--control says where to listen")
@@ -231,22 +232,22 @@ def test_places():
     )
 
 
-def listen(address):
+def listen(address: Any) -> Any:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     s.settimeout(60)
     s.bind(address)
     return s
 
 
-def states(s, last):
+def states(s: Any, last: Any) -> Any:
     """Messages until one has `last`."""
-    got = []
+    got: list[str] = []
     while not got or last not in got[-1]:
         got.append(s.recv(4096).decode())
     return got
 
 
-def test_systemd():
+def test_systemd() -> None:
     for name, address in ("a path", TMP + "/notify"), ("an abstract name", "\0lunarch-test-%d" % os.getpid()):
         s = listen(address)
         c = Candidate("--lock", TMP + "/lock-systemd", SCRIPT, env={"NOTIFY_SOCKET": address.replace("\0", "@")})
@@ -254,7 +255,7 @@ def test_systemd():
         ok("STATUS=" in got[-1], f"systemd, {name}: READY with a status")
         c.wait("became_leader")
         ok("leading 1 of 1" in states(s, "leading 1")[-1], f"systemd, {name}: the status says that it leads")
-        same(c.wait("print")["message"].split()[2], "nil", "what the script starts cannot speak to systemd for us")
+        same(c.event("print")["message"].split()[2], "nil", "what the script starts cannot speak to systemd for us")
         c.kill(signal.SIGHUP)
         ok(
             "MONOTONIC_USEC=" in states(s, "RELOADING=1")[-1] and states(s, "READY=1"),

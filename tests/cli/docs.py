@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from processes import LUNARCH, ROOT, scratch
@@ -22,32 +23,32 @@ CLEAN["PATH"] = tool + ":" + CLEAN["PATH"]
 IDLE = "return { on_leading = function() end }\n"
 
 
-def run(*argv, cwd, **kw):
+def run(*argv: Any, cwd: Any, **kw: Any) -> Any:
     return subprocess.run(
         argv, cwd=cwd, env=CLEAN, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, **kw
     )
 
 
-def held(p, what, good=True):
+def held(p: Any, what: str, good: bool = True) -> None:
     if not ok((p.returncode == 0) == good, what):
         note(f"status {p.returncode}\n{p.stdout}{p.stderr}")
 
 
-def read(path):
+def read(path: str) -> Any:
     with open(os.path.join(ROOT, path)) as f:
         return f.read()
 
 
-def write(path, text):
+def write(path: str, text: str) -> None:
     with open(path, "w") as f:
         f.write(text)
 
 
-def lock_of(script):
+def lock_of(script: str) -> Any:
     return script + (".lock-{name}" if re.search(r"^ +name = ", read(script), re.M) else ".lock")
 
 
-def page(path):
+def page(path: str) -> None:
     name = os.path.basename(path)
     place = os.path.join(room, name)
     os.mkdir(place)
@@ -57,7 +58,8 @@ def page(path):
             commands.append(text)
         elif kind == "lua":
             first = re.match(r"-- (\w+\.lua)\n", text)
-            if ok(first, f"{name}: a snippet says in its first line which file it is: {text.splitlines()[0]}"):
+            ok(first, f"{name}: a snippet says in its first line which file it is: {text.splitlines()[0]}")
+            if first:
                 scripts.append(first[1])
                 write(os.path.join(place, first[1]), text)
     tests = [s for s in scripts if s.endswith("_test.lua")]

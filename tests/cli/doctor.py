@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import urllib.request
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores
@@ -28,7 +29,7 @@ atexit.register(stop_everyone)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
-def doctor(*args, **more):
+def doctor(*args: Any, **more: Any) -> Any:
     return subprocess.run(
         [LUNARCH, "doctor", *args],
         capture_output=True,
@@ -39,12 +40,12 @@ def doctor(*args, **more):
     )
 
 
-def check(r, status, *words, what):
+def check(r: Any, status: Any, *words: Any, what: str) -> None:
     if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
         note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
-def test_fit():
+def test_fit() -> None:
     c = Candidate("-e", "sleep(1000)", "--lock", os.path.join(TMP, "x"))
     ok(c.wait("became_leader"), "an election runs on the lock")
     token = json.loads(open(os.path.join(TMP, "x")).read())["token"]
@@ -81,11 +82,11 @@ def test_fit():
     same(os.listdir(DISK), [], "nothing stays there either")
 
 
-def below(z, path):
+def below(z: Any, path: str) -> Any:
     return [p for c in z.children(path or "/") for p in (f"{path}/{c}", *below(z, f"{path}/{c}"))]
 
 
-def everything(store):
+def everything(store: Any) -> Any:
     """The names of all that the server keeps."""
     if store.name == "etcd":
         return sorted(
@@ -102,14 +103,14 @@ def everything(store):
         return sorted(below(z, ""))
 
 
-def named(store, word):
+def named(store: Any, word: Any) -> None:
     """A store of Debian's packages as it comes: fit, nothing stays, the election beside it goes on, and what it is is
     named."""
     name, lock = store.name, store.url("doctored")
     c = Candidate("--lock", lock, "-e", "return { on_leading = function() end }", options=["--lease-duration", "10s"])
     ok(c.wait("became_leader"), f"{name}: an election runs on the lock")
 
-    def term():
+    def term() -> Any:
         return (json.loads(store.get("doctored"))["term"], json.loads(store.get("doctored"))["acquireTime"])
 
     led, before = term(), everything(store)
@@ -132,7 +133,8 @@ def named(store, word):
     )
     same(everything(store), before, f"{name}: nothing of the examination stays")
     broken_off(store, before)
-    ok(term() == led and not c.all("stopped_leading"), f"{name}: the election beside it has not noticed") or c.log()
+    if not ok(term() == led and not c.all("stopped_leading"), f"{name}: the election beside it has not noticed"):
+        c.log()
     c.kill(signal.SIGTERM)
     c.leave()
     store.kill()
@@ -140,7 +142,7 @@ def named(store, word):
     store.end()
 
 
-def broken_off(store, before):
+def broken_off(store: Any, before: Any) -> None:
     """Over a slow connection, so that it is not done before it is told to end."""
     proxy = store.proxy()
     proxy.delay(0.05)
@@ -163,9 +165,9 @@ def broken_off(store, before):
     proxy.close()
 
 
-def test_stores():
-    def job(kind, word, *options):
-        def run():
+def test_stores() -> None:
+    def job(kind: Any, word: Any, *options: Any) -> Any:
+        def run() -> None:
             named(kind(*options), word)
 
         run.__name__ = kind.name
@@ -182,10 +184,12 @@ def test_stores():
 class Posing(http.server.BaseHTTPRequestHandler):
     """etcd's gateway, but for the version that it names, and without notices."""
 
+    server: "Poser"
+
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
-    def do_POST(self):
+    def do_POST(self) -> Any:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.path.endswith("/watch"):
             return self.answer(501)
@@ -200,7 +204,7 @@ class Posing(http.server.BaseHTTPRequestHandler):
             said["version"] = self.server.version
         self.answer(200, json.dumps(said).encode())
 
-    def answer(self, status, said=b""):
+    def answer(self, status: Any, said: bytes = b"") -> None:
         self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(said)))
@@ -208,7 +212,7 @@ class Posing(http.server.BaseHTTPRequestHandler):
         if said:
             self.wfile.write(said)
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
@@ -218,16 +222,16 @@ class Poser(http.server.ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, real, version, mute=lambda path, body: False):
+    def __init__(self, real: Any, version: Any, mute: Any = lambda path, body: False) -> None:
         super().__init__(("127.0.0.1", 0), Posing)
         self.real, self.version, self.mute, self.one_at_a_time = real, version, mute, threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def silent_on(self, path, body):
+    def silent_on(self, path: str, body: Any) -> Any:
         with self.one_at_a_time:
             return self.mute(path, body)
 
-    def examined(self, status, *words, what):
+    def examined(self, status: Any, *words: Any, what: str) -> None:
         check(
             doctor("--lock", f"etcd://127.0.0.1:{self.server_port}/v"),
             status,
@@ -239,7 +243,7 @@ class Poser(http.server.ThreadingHTTPServer):
         self.server_close()
 
 
-def is_write(path, body):
+def is_write(path: str, body: Any) -> Any:
     return path.endswith("/txn") and b'"compare"' in body
 
 
@@ -247,10 +251,11 @@ class Muteness:
     """Every second look is not answered, nor is the ninth write that expects the same: eight race, that one is who is
     deposed."""
 
-    def __init__(self):
-        self.looks, self.writes = 0, []
+    def __init__(self) -> None:
+        self.looks = 0
+        self.writes: list[Any] = []
 
-    def __call__(self, path, body):
+    def __call__(self, path: str, body: Any) -> Any:
         if is_write(path, body):
             self.writes.append(json.loads(body)["compare"])
             return self.writes.count(self.writes[-1]) == 9
@@ -260,12 +265,12 @@ class Muteness:
         return False
 
 
-def test_posing():
+def test_posing() -> None:
     """A store that passes every race can be of a version that is known to lose what it has acknowledged. And no answer
     is no proof: not of stale reads, nor that who is deposed can write."""
     with Etcd() as real:
 
-        def judged(version, status, *words):
+        def judged(version: Any, status: Any, *words: Any) -> None:
             Poser(real.port, version).examined(status, *words, what=f"etcd {version} is judged")
 
         at_once(
@@ -287,7 +292,7 @@ def test_posing():
         )
 
 
-def test_settings():
+def test_settings() -> None:
     """What no race can show, the server's settings do."""
     with Postgres() as server:  # the tests' own way: fsync=off
         check(
@@ -319,7 +324,7 @@ def test_settings():
             )
 
 
-def test_unfit():
+def test_unfit() -> None:
     """A file system whose locks lock nobody out: what some network file systems are."""
     source, library = os.path.join(TMP, "nolock.c"), os.path.join(TMP, "nolock.so")
     with open(source, "w") as f:
@@ -333,7 +338,7 @@ def test_unfit():
     check(r, 1, "UNFIT", "NOT fit", what="a file system whose locks do not lock is found out")
 
 
-def test_refused():
+def test_refused() -> None:
     check(doctor(), 2, "lunarch doctor --lock URL", what="without a lock it says which option is missing")
     check(doctor("--lock", "nosuch://x"), 2, "nosuch", what="an unknown scheme")
     os.mkdir(os.path.join(TMP, "ro"))

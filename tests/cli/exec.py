@@ -6,16 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, scratch, wait_for
+from processes import LUNARCH, PATIENCE, alive, piped, scratch, wait_for
 from tap import done, ok, same
 
 directory = scratch()
 
 
-def run(*args, **kw):
+def run(*args: Any, **kw: Any) -> Any:
     return subprocess.run([LUNARCH, "exec", *args], capture_output=True, text=True, timeout=PATIENCE, **kw)
 
 
@@ -34,7 +35,7 @@ ok(r.returncode == 2 and "--lock" in r.stderr, "without --lock: usage, with the 
 holder = Candidate(
     "--lock", directory + "/b", "--", "sh", "-c", "echo on; exec sleep 100", command="exec", stdout=subprocess.PIPE
 )
-holder.process.stdout.readline()
+piped(holder.process.stdout).readline()
 r = run("--lock", directory + "/b", "-n", "--", "true")
 same(r.returncode, 75, "-n: another holds it: 75")
 same(

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, scratch, wait_for
+from processes import LUNARCH, piped, scratch, wait_for
 from tap import done, note, ok, same
 
 TMP = scratch()
@@ -22,23 +23,23 @@ atexit.register(stop_everyone)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
-def run(*args, **kw):
+def run(*args: Any, **kw: Any) -> Any:
     return subprocess.run(
         [LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN, **kw
     )
 
 
-def path(name):
+def path(name: str) -> Any:
     return os.path.join(TMP, name)
 
 
-def put(name, content):
+def put(name: str, content: Any) -> Any:
     with open(path(name), "wb") as f:
         f.write(content if isinstance(content, bytes) else content.encode())
     return path(name)
 
 
-def record(**fields):
+def record(**fields: Any) -> Any:
     """A record as another client writes it: Kubernetes' five fields and no more."""
     return json.dumps(
         {
@@ -52,7 +53,7 @@ def record(**fields):
     )
 
 
-def tree_hash(directory):
+def tree_hash(directory: str) -> Any:
     """Names, types and contents; the lock's own guard files (.NAME.lock) hold nothing and are not the record."""
     h = hashlib.sha256()
     for base, dirs, files in sorted(os.walk(directory)):
@@ -65,7 +66,7 @@ def tree_hash(directory):
     return h.hexdigest()
 
 
-def check(r, status, *words, what):
+def check(r: Any, status: Any, *words: Any, what: str) -> None:
     if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
         note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
@@ -73,7 +74,7 @@ def check(r, status, *words, what):
 # ---- nobody ----
 
 
-def test_absent():
+def test_absent() -> None:
     lock = path("absent")
     check(run("status", "--lock", lock), 1, "nobody", "there is none", what="status: no record is 1")
     same(
@@ -90,7 +91,7 @@ def test_absent():
 # ---- records of others ----
 
 
-def test_foreign_leader():
+def test_foreign_leader() -> None:
     lock = put("client-go", record())
     r = run("status", "--lock", lock)
     check(r, 0, "somebody", "15s", "transitions 3", "--verify", what="status: a record of another client is understood")
@@ -123,7 +124,7 @@ def test_foreign_leader():
     check(run("status", "--lock", lock), 1, "nobody", what="status: an empty holder is nobody")
 
 
-def test_broken_records():
+def test_broken_records() -> None:
     cases = {
         "empty": b"",
         "truncated": record()[:40].encode(),
@@ -151,10 +152,10 @@ def test_broken_records():
 # ---- a live leader ----
 
 
-def test_live():
+def test_live() -> None:
     lock, script = path("live"), put("live.lua", 'return { on_leading = function(term) print("leading") end }')
     c = Candidate("--lock", lock, "--identity", "me", "--address", "10.1.2.3:80", script, options=FAST)
-    leading = c.wait("became_leader")
+    leading = c.event("became_leader")
     r = run("leader", "--lock", lock)
     ok(leading and r.returncode == 0 and r.stdout == "10.1.2.3:80\n", "leader: the address alone, on a line")
     got = json.loads(run("status", "--json", "--lock", lock).stdout)
@@ -171,8 +172,8 @@ def test_live():
     watcher = subprocess.Popen(
         [LUNARCH, "status", "--watch", "--json", "--lock", lock], stdout=subprocess.PIPE, text=True, env=CLEAN
     )
-    seen = []
-    threading.Thread(target=lambda: [seen.append(json.loads(line)) for line in watcher.stdout], daemon=True).start()
+    seen: list[dict[str, Any]] = []
+    threading.Thread(target=lambda: seen.extend(map(json.loads, piped(watcher.stdout))), daemon=True).start()
     ok(wait_for(lambda: len(seen) == 1) and seen[0]["leader"] == "me", "status --watch: first what there is")
     before = json.loads(open(lock).read())["renewTime"]
     wait_for(lambda: json.loads(open(lock).read())["renewTime"] != before)
@@ -198,12 +199,12 @@ def test_live():
     )
     watcher.send_signal(signal.SIGTERM)
     watcher.wait(60)
-    watcher.stdout.close()
+    piped(watcher.stdout).close()
     c.kill(signal.SIGTERM)
     c.leave()
 
 
-def test_silent():
+def test_silent() -> None:
     lock = put("silent", record(leaseDurationSeconds=1))
     before = tree_hash(TMP)
     check(
@@ -218,7 +219,7 @@ def test_silent():
 # ---- check ----
 
 
-def test_check():
+def test_check() -> None:
     two = put(
         "two.lua",
         """
@@ -275,7 +276,7 @@ def test_check():
     check(run("check", "--lock", path("args"), args, "--", "--odd"), 0, what="check: the script gets its arguments")
 
 
-def test_check_scripts():
+def test_check_scripts() -> None:
     check(run("check", path("nothere.lua")), 1, "nothere.lua", "No such file", what="check: a missing script")
     check(
         run("check", put("syntax.lua", "return {\n  x = = 1\n}")),

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from processes import LUNARCH, PATIENCE, scratch
@@ -17,17 +18,15 @@ program = os.path.join(place, "bin", "lunarch")
 for directory in ("bin/modules", "lib/lunarch"):
     os.makedirs(os.path.join(place, directory))
 shutil.copy(LUNARCH, program)
-build = re.match(r"lunarch (\S+)", subprocess.run([program, "--version"], capture_output=True, text=True).stdout).group(
-    1
-)
+build = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()[1]
 
 
-def status(url):
+def status(url: str) -> Any:
     p = subprocess.run([program, "status", "--lock", url], capture_output=True, text=True, timeout=PATIENCE)
     return p.returncode, p.stderr
 
 
-def compile_module(path, text, *libraries):
+def compile_module(path: str, text: str, *libraries: Any) -> None:
     source = os.path.join(place, "module.c")
     with open(source, "w") as f:
         f.write(text)

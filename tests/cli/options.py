@@ -5,16 +5,17 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, ROOT, scratch
+from processes import LUNARCH, ROOT, piped, scratch
 from tap import done, note, ok, same
 
 COMMANDS = ["run", "exec", "leader", "status", "list", "check", "doctor", "test", "new", "ctl"]
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
-def run(*args, env=None, **kw):
+def run(*args: Any, env: Any = None, **kw: Any) -> Any:
     return subprocess.run(
         [LUNARCH, *args],
         capture_output=True,
@@ -26,7 +27,7 @@ def run(*args, env=None, **kw):
     )
 
 
-def refused(args, words, status=2, env=None):
+def refused(args: Any, words: Any, status: int = 2, env: Any = None) -> None:
     r = run(*args, env=env)
     if not ok(
         r.returncode == status and all(w in r.stderr for w in words) and not r.stdout,
@@ -35,7 +36,7 @@ def refused(args, words, status=2, env=None):
         note(f"{r.returncode}: {r.stderr}{r.stdout}")
 
 
-def test_help():
+def test_help() -> None:
     r = run("--help")
     ok(r.returncode == 0 and all(f"lunarch {c} " in r.stdout for c in COMMANDS), "--help names every command")
     ok(run().returncode == 2 and "Usage" in run().stderr, "without a command the help goes to stderr, with status 2")
@@ -59,7 +60,7 @@ def test_help():
     )
 
 
-def test_kube_scheduler():
+def test_kube_scheduler() -> None:
     """Options for people who come from kube-scheduler."""
     r = run("run", "--leader-elect=false", "-e", "print(term.lock, term:is_leading()) lunarch.exit(0)")
     ok(r.returncode == 0 and "none:\ttrue" in r.stderr, "--leader-elect=false: this replica works, whoever else does")
@@ -74,7 +75,7 @@ def test_kube_scheduler():
         )
         for _ in range(2)
     ]
-    same([p.stdout.read(2) for p in two], [b"up", b"up"], "two of them work at once")
+    same([piped(p.stdout).read(2) for p in two], [b"up", b"up"], "two of them work at once")
     for p in two:
         p.terminate()
     same([p.wait(60) for p in two], [0, 0], "and stop as any other")
@@ -103,7 +104,7 @@ def test_kube_scheduler():
         )
 
 
-def test_bad_locks():
+def test_bad_locks() -> None:
     for lock, words in (("/no/such/place/x", ["/no/such/place"]), ("nothing://x", ["no such kind of lock"])):
         for command in (["run", "-e", "print(1)"], ["exec", "true"]):
             r = run(command[0], "--lock", lock, *command[1:])
@@ -113,7 +114,7 @@ def test_bad_locks():
             )
 
 
-def test_version():
+def test_version() -> None:
     r = run("--version")
     ok(
         r.returncode == 0
@@ -123,7 +124,7 @@ def test_version():
     same(run("run", "--version").stdout, r.stdout, "as an option of a command too")
 
 
-def test_refusals():
+def test_refusals() -> None:
     refused(["rnu"], ["unknown command 'rnu'", "did you mean `lunarch run`?"])
     refused(["backup.lua"], ["did you mean `lunarch run backup.lua`?"])
     refused(["frobnicate"], ["`lunarch --help`"])
@@ -152,7 +153,7 @@ def test_refusals():
     refused(["exec", "--lock", "a", "--bad"], ["--bad"])
 
 
-def test_output_is_plain():
+def test_output_is_plain() -> None:
     r = run("status", "--lock", "/nowhere/\033[2Jx")
     ok(
         "\033" not in r.stderr and "\\x1b" in r.stderr,
@@ -160,7 +161,7 @@ def test_output_is_plain():
     )
 
 
-def complete(line):
+def complete(line: str) -> Any:
     words = line.split(" ")
     script = (
         f"source {ROOT}/scripts/completion.bash; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
@@ -171,7 +172,7 @@ def complete(line):
     return r.stdout.split()
 
 
-def test_completion():
+def test_completion() -> None:
     same(complete("lunarch st"), ["status"], "completion: a command")
     same(complete("lunarch run --lock-"), [], "completion: nothing for what does not exist")
     same(complete("lunarch run --reta"), [], "completion: nor for what is misspelled")
@@ -187,7 +188,7 @@ def test_completion():
     os.rmdir(empty)
 
 
-def test_completion_of_everything():
+def test_completion_of_everything() -> None:
     """In one bash, which has the file sourced and asks for the function that `complete` has registered."""
     wanted = {}
     for command in COMMANDS:
@@ -222,7 +223,7 @@ def test_completion_of_everything():
         same(missed, [], "completion: each of them by its name")
 
 
-def test_closed_descriptors():
+def test_closed_descriptors() -> None:
     r = subprocess.run(
         ["sh", "-c", f"exec '{LUNARCH}' --version 0<&- 2>&-"], capture_output=True, text=True, timeout=60
     )

@@ -9,6 +9,7 @@ import shutil
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -27,42 +28,44 @@ return {
 
 
 class Place:
-    def __init__(self):
+    def __init__(self) -> None:
         self.dir = scratch()
         self.script, self.lock = self.dir + "/s.lua", self.dir + "/lock"
 
-    def put(self, version, lock=None, keys="", before="", text=None):
+    def put(
+        self, version: Any, lock: str | None = None, keys: str = "", before: str = "", text: str | None = None
+    ) -> None:
         with open(self.script + ".new", "w") as f:
             f.write(text or SCRIPT % (before, lock or self.lock, keys, version, version, version))
         os.rename(self.script + ".new", self.script)
 
-    def start(self, *options, **kw):
+    def start(self, *options: Any, **kw: Any) -> Any:
         return Candidate(*options, self.script, **kw)
 
-    def rival(self, lock=None):
+    def rival(self, lock: str | None = None) -> Any:
         c = Candidate("--lock", lock or self.lock, "--identity", "rival", "-e", "print 'the rival leads'")
         c.wait("new_leader")
         return c
 
-    def record(self, lock=None):
+    def record(self, lock: str | None = None) -> Any:
         with open(lock or self.lock) as f:
             return json.load(f)
 
-    def end(self):
+    def end(self) -> None:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def end(*candidates):
+def end(*candidates: Any) -> Any:
     for c in candidates:
         c.kill(signal.SIGTERM)
     return [c.leave() for c in candidates]
 
 
-def prints(c):
+def prints(c: Any) -> Any:
     return [e["message"].split() for e in c.all("print")]
 
 
-def the_same_election():
+def the_same_election() -> None:
     p = Place()
     p.put("one")
     c = p.start("--identity", "me")
@@ -105,7 +108,7 @@ def the_same_election():
     p.end()
 
 
-def other_times():
+def other_times() -> None:
     """The script's own times, when no option says otherwise."""
     p = Place()
     p.put("one", keys="lease_duration = 3,")
@@ -133,7 +136,7 @@ def other_times():
     p.end()
 
 
-def a_standby():
+def a_standby() -> None:
     p = Place()
     rival = Candidate("--lock", p.lock, "--identity", "rival", "-e", "print 'the rival leads'")
     rival.wait("became_leader")
@@ -155,7 +158,7 @@ def a_standby():
     p.end()
 
 
-def a_broken_script():
+def a_broken_script() -> None:
     p = Place()
     p.put("one")
     c = p.start()
@@ -197,7 +200,7 @@ def a_broken_script():
     p.end()
 
 
-def another_lock():
+def another_lock() -> None:
     p = Place()
     p.put("one")
     c = p.start()
@@ -217,7 +220,7 @@ def another_lock():
     p.end()
 
 
-def another_identity():
+def another_identity() -> None:
     p = Place()
     p.put("one", keys="identity = 'first',")
     c = p.start()
@@ -236,7 +239,7 @@ def another_identity():
     p.end()
 
 
-def isolated():
+def isolated() -> None:
     """Three elections, two of them in workers of their own."""
     p = Place()
     text = (
@@ -281,7 +284,7 @@ def isolated():
     p.end()
 
 
-def in_a_hurry():
+def in_a_hurry() -> None:
     """Many signals, and SIGTERM among them."""
     p = Place()
     p.put("one", before="for i = 1, 2000000 do end")

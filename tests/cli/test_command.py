@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from processes import LUNARCH, ROOT, scratch
@@ -16,14 +17,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 room = scratch()
 
 
-def run(*args, **kw):
+def run(*args: Any, **kw: Any) -> Any:
     p = subprocess.run(
         [LUNARCH, "test", *args], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, **kw
     )
     return p.returncode, p.stdout, p.stderr
 
 
-def relay(*files):
+def relay(*files: Any) -> None:
     status, out, err = run(*files)
     sentences = re.findall(r"^(not ok|ok) \d+ - (.*)$", out, re.M)
     for how, what in sentences:
@@ -36,7 +37,7 @@ def relay(*files):
         note(out + err)
 
 
-def write(name, text):
+def write(name: str, text: str) -> Any:
     path = os.path.join(room, name)
     with open(path, "w") as f:
         f.write(text)
@@ -52,7 +53,7 @@ WORKER = write(
 )
 
 
-def fails(body, pattern, what):
+def fails(body: Any, pattern: Any, what: str) -> None:
     status, out, err = run(write("some_test.lua", f"test('it holds', function()\n{body}\nend)\n"))
     if not ok(status == 1 and "not ok 1 - it holds" in out and re.search(pattern, out), what):
         note(out + err)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import tarfile
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -23,24 +24,24 @@ for i in range(50):
         f.write(os.urandom(20000))
 
 
-def join(name):
+def join(name: str) -> Any:
     return Candidate(
         "--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", SOURCE, TARGET, "0.3", "3"
     )
 
 
-def archives():
+def archives() -> Any:
     try:
         return sorted(n for n in os.listdir(TARGET) if n.endswith(".tar.gz"))
     except FileNotFoundError:
         return []
 
 
-def of(term):
+def of(term: Any) -> Any:
     return [n for n in archives() if int(n.split("-")[1]) == term["token"]]
 
 
-def verified(name):
+def verified(name: str) -> Any:
     """None: it was rotated away meanwhile."""
     path = os.path.join(TARGET, name)
     try:

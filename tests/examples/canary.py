@@ -9,11 +9,12 @@ import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
 from processes import ROOT, scratch, wait_for
-from tap import done, note, ok, same
+from tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "canary.lua")
 where = scratch()
@@ -25,24 +26,26 @@ class Host(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, version):
+    def __init__(self, version: Any) -> None:
         super().__init__(("127.0.0.1", 0), Health)
         self.name = f"127.0.0.1:{self.server_address[1]}"
-        self.asked = {}
+        self.asked: dict[str, int] = {}
         with open(os.path.join(where, self.name), "w") as f:
             f.write(version)
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def version(self):
+    def version(self) -> Any:
         with open(os.path.join(where, self.name)) as f:
             return f.read().strip()
 
-    def handle_error(self, *_):
+    def handle_error(self, *_: object) -> None:
         pass
 
 
 class Health(BaseHTTPRequestHandler):
-    def do_GET(self):
+    server: "Host"
+
+    def do_GET(self) -> None:
         version = self.server.version()
         times = self.server.asked[version] = self.server.asked.get(version, 0) + 1
         body = json.dumps({"version": version}).encode()
@@ -51,7 +54,7 @@ class Health(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
@@ -62,17 +65,17 @@ hosts = [Host("1") for _ in range(4)]
 names = [h.name for h in hosts]
 
 
-def versions():
+def versions() -> Any:
     return [h.version() for h in hosts]
 
 
-def join(name, version, seconds):
+def join(name: str, version: Any, seconds: Any) -> Any:
     return Candidate(
         "--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", version, seconds, DEPLOY, *names
     )
 
 
-def deployed():
+def deployed() -> Any:
     try:
         with open(LOG) as f:
             return [tuple(line.split()) for line in f if line.endswith("\n")]
@@ -94,9 +97,10 @@ same(versions(), ["2"] * 4, "all have the new version")
 ok(
     [d for d in deployed() if d[0] != names[0]] == [(n, "2") for n in names[1:]],
     "each of the others once, one after the other",
-) or note(deployed())
+    deployed(),
+)
 watched = hosts[0].asked["2"]
-ok(watched >= 12, "after the canary was watched again") or note(watched)
+ok(watched >= 12, "after the canary was watched again", watched)
 before = len(deployed())
 c = join("c", "2", "1")
 same((c.leave(), len(deployed())), (0, before), "who comes late finds it done, and leaves")
@@ -112,7 +116,8 @@ said = " ".join(x.get("message", "") for c in (d, e) for x in c.events)
 ok(
     "says 500" in said and "rolled_back" in [x.get("event") for c in (d, e) for x in c.events],
     "the log says why, and that it was rolled back",
-) or note(said)
+    said,
+)
 stop_everyone()
 shutil.rmtree(where)
 done()

@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -20,10 +21,11 @@ LOGS = os.path.join(where, "logs")
 os.mkdir(LOGS)
 STATE = os.path.join(LOGS, "state")
 random.seed(7)
-values, number = {}, 0
+values: dict[str, str] = {}
+number = 0
 
 
-def segment(lines, packed=False, damaged=False):
+def segment(lines: Any, packed: bool = False, damaged: bool = False) -> Any:
     """The next one; what it says is expected from now on. Returns its path."""
     global number
     number += 1
@@ -45,7 +47,7 @@ def segment(lines, packed=False, damaged=False):
     return path, data
 
 
-def state():
+def state() -> Any:
     """(up to which segment, what it says), None without one."""
     try:
         with open(STATE, encoding="utf-8") as f:
@@ -55,11 +57,11 @@ def state():
     return int(lines[0][2:]), dict(line.split(" ", 1) for line in lines[1:] if line)
 
 
-def segments():
+def segments() -> Any:
     return sorted(n for n in os.listdir(LOGS) if n[0].isdigit() and not n.endswith(".open"))
 
 
-def join(name):
+def join(name: str) -> Any:
     return Candidate("--lock", os.path.join(where, "lock"), "--identity", name, SCRIPT, "--", LOGS, "0.1")
 
 
@@ -87,8 +89,8 @@ ok(
     "a damaged segment ends the term, and is named",
 )
 ok(os.path.exists(path) and state() == before, "it stays, and so does the state")
-with open(path + ".open", "wb") as f:
-    f.write(whole)
+with open(path + ".open", "wb") as again:
+    again.write(whole)
 os.rename(path + ".open", path)
 ok(wait_for(lambda: state() == (6, values)), "when it is mended it is merged")
 same(sorted(n for n in os.listdir(LOGS) if n.endswith(".new")), [], "no temporary file is left")

@@ -5,24 +5,25 @@ import os
 import shutil
 import signal
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import FAST, Candidate, stop_everyone
 from processes import ROOT, scratch, wait_for
 from servers import Etcd
-from tap import done, note, ok, same
+from tap import done, ok, same
 
 where = scratch()
 out = os.path.join(where, "out")
 
 
-def job(n):
+def job(n: Any) -> None:
     with open(os.path.join(where, "new"), "w") as f:
         f.write(f'echo "$JOB $TOKEN" >> {out}\n')
     os.rename(f.name, os.path.join(where, f"{n}.sh"))
 
 
-def lines():
+def lines() -> Any:
     try:
         with open(out) as f:
             return [tuple(map(int, line.split())) for line in f]
@@ -30,13 +31,13 @@ def lines():
         return []
 
 
-def candidate(server):
+def candidate(server: Any) -> Any:
     return Candidate(
         "--lock", server.url("jobs"), os.path.join(ROOT, "examples", "etcd.lua"), "--", where, "0.1", options=FAST
     )
 
 
-def main():
+def main() -> None:
     with Etcd() as server:
         for n in range(1, 4):
             job(n)
@@ -56,7 +57,7 @@ def main():
             sorted(set(got)) == list(range(1, 7)) and got == sorted(got),
             "after its death the next one does the rest, in order",
         )
-        ok(got.count(1) == 1 and got.count(2) == 1, "and does not begin again") or note(lines())
+        ok(got.count(1) == 1 and got.count(2) == 1, "and does not begin again", lines())
         tokens = [t for _, t in lines()]
         ok(tokens == sorted(tokens) and tokens[-1] > tokens[0], "with a larger token")
         for c in (first, second):

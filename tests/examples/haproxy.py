@@ -4,6 +4,7 @@ while nobody leads, without ever being reloaded."""
 
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
@@ -15,10 +16,10 @@ from tap import done
 class Haproxy(Server):
     script, settings = "haproxy.lua", lambda self: [self.path("leader.map"), self.path("socket")]
 
-    def path(self, name):
+    def path(self, name: str) -> Any:
         return os.path.join(self.dir, name)
 
-    def prepare(self):
+    def prepare(self) -> None:
         with open(self.path("leader.map"), "w") as f:
             f.write("leader 127.0.0.1:1\n")
         with open(self.path("cfg"), "w") as f:
@@ -41,10 +42,10 @@ listen front
 """
             )
 
-    def command(self):
+    def command(self) -> Any:
         return ["haproxy", "-db", "-f", self.path("cfg")]
 
-    def ready(self):
+    def ready(self) -> Any:
         return get(self.port)[0] is not None
 
 

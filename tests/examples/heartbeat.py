@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -24,13 +25,13 @@ GUARD = os.path.join(where, ".alive.json.token")
 class Switch(BaseHTTPRequestHandler):
     heard = failing = 0
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         Switch.heard += 1
         self.send_response(503 if Switch.failing else 200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
@@ -38,7 +39,7 @@ switch = ThreadingHTTPServer(("127.0.0.1", 0), Switch)
 threading.Thread(target=switch.serve_forever, daemon=True).start()
 
 
-def sign():
+def sign() -> Any:
     try:
         with open(FILE) as f:
             return json.load(f)  # a sign that is half written would raise
@@ -46,7 +47,7 @@ def sign():
         return {}
 
 
-def join(name):
+def join(name: str) -> Any:
     return Candidate(
         "--lock",
         os.path.join(where, "lock"),
@@ -60,10 +61,11 @@ def join(name):
     )
 
 
-seen, stop = [], threading.Event()
+seen: list[dict[str, Any]] = []
+stop = threading.Event()
 
 
-def watch():
+def watch() -> None:
     while not stop.wait(0.005):
         s = sign()
         if s and (not seen or seen[-1] != s):

@@ -7,10 +7,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import ROOT, scratch, wait_for
+from processes import ROOT, piped, scratch, wait_for
 from servers import Postgres
 from tap import done, ok, same
 
@@ -20,7 +21,7 @@ FILES = os.path.join(where, "migrations")
 os.mkdir(FILES)
 
 
-def put(name, text):
+def put(name: str, text: str) -> None:
     with open(os.path.join(where, "new"), "w") as f:
         f.write(text)
     os.rename(os.path.join(where, "new"), os.path.join(FILES, name))
@@ -29,7 +30,7 @@ def put(name, text):
 with Postgres() as server:
     database = f"host=127.0.0.1 port={server.port} user={server.superuser} dbname=postgres"
 
-    def join(name):
+    def join(name: str) -> Any:
         return Candidate(
             "--lock",
             os.path.join(where, "lock"),
@@ -42,7 +43,7 @@ with Postgres() as server:
             env={"PATH": os.path.dirname(server.binary("psql")) + ":" + os.environ["PATH"]},
         )
 
-    def counts():
+    def counts() -> Any:
         """How often each has run: its INSERT is committed with it."""
         return server.sql("SELECT what, count(*) FROM ran GROUP BY what ORDER BY what").split()
 
@@ -53,12 +54,12 @@ with Postgres() as server:
     hold = subprocess.Popen(
         [server.binary("psql"), "-XqAt", "-d", database], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    hold.stdin.write("SELECT pg_advisory_lock(7); SELECT 'held';\n")
-    hold.stdin.flush()
-    while "held" not in (hold.stdout.readline() or "held"):
+    piped(hold.stdin).write("SELECT pg_advisory_lock(7); SELECT 'held';\n")
+    piped(hold.stdin).flush()
+    while "held" not in (piped(hold.stdout).readline() or "held"):
         pass
 
-    def waiting():
+    def waiting() -> Any:
         return server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
 
     a = join("a")
@@ -72,7 +73,7 @@ with Postgres() as server:
     a.kill(signal.SIGKILL)
     ok(wait_for(lambda: b.all("became_leader") or c.all("became_leader")), "when the leader is killed another leads")
     ok(wait_for(lambda: waiting() >= "1"), "and begins the second migration again")
-    hold.stdin.close()
+    piped(hold.stdin).close()
     hold.wait()
     same((b.leave(), c.leave()), (0, 0), "both come to the end and leave")
     same(counts(), ["01|1", "02|1", "03|1"], "each migration was run exactly once")

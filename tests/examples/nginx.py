@@ -4,6 +4,7 @@ nobody leads."""
 
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
@@ -18,10 +19,10 @@ class Nginx(Server):
         f"nginx -c {self.path('conf')} -e {self.log} -s reload",
     ]
 
-    def path(self, name):
+    def path(self, name: str) -> Any:
         return os.path.join(self.dir, name)
 
-    def prepare(self):
+    def prepare(self) -> None:
         user = "user root;" if os.geteuid() == 0 else ""
         temporary = "".join(
             f"{kind}_temp_path {self.dir}/{kind}; " for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -36,10 +37,10 @@ class Nginx(Server):
                 f"  server {{ listen 127.0.0.1:{self.port}; location / {{ proxy_pass http://leader; }} }}\n}}\n"
             )
 
-    def command(self):
+    def command(self) -> Any:
         return ["nginx", "-c", self.path("conf"), "-e", self.log]
 
-    def ready(self):
+    def ready(self) -> Any:
         return get(self.port)[0] is not None
 
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -17,19 +18,20 @@ SCRIPT = os.path.join(ROOT, "examples", "postgres.lua")
 with Postgres() as server:
     server.sql("CREATE TABLE jobs (id serial PRIMARY KEY, work text, done_by bigint, done_at timestamptz)")
 
-    def join(name):
+    def join(name: str) -> Any:
         return Candidate("--lock", server.url("jobs"), "--identity", name, SCRIPT, "--", "0.1")
 
-    def add():
+    def add() -> None:
         server.sql("INSERT INTO jobs (work) VALUES ('w')")
 
-    def left():
+    def left() -> Any:
         return server.sql("SELECT count(*) FROM jobs WHERE done_at IS NULL")
 
-    def by():
+    def by() -> Any:
         return server.sql("SELECT done_by FROM jobs ORDER BY id DESC LIMIT 1")
 
-    add(), add()
+    add()
+    add()
     a = join("a")
     first = a.wait("became_leader")
     ok(first, "one leads, with the table of locks made by itself")

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import STEADY, Candidate, stop_everyone
@@ -16,7 +17,7 @@ from tap import at_once, done, ok, same
 SCRIPT = os.path.join(ROOT, "examples", "queue.lua")
 
 
-def queue():
+def queue() -> None:
     room = scratch()
     gate = os.path.join(room, "gate")
     # A job that is called "slow" waits for the gate; each says who has begun it.
@@ -26,15 +27,15 @@ def queue():
     )
     with Redis() as server:
 
-        def join(name):
+        def join(name: str) -> Any:
             return Candidate(
                 "--lock", server.url("{q}:leader"), "--identity", name, SCRIPT, "--", "{q}", work, "0.1", options=STEADY
             )
 
-        def begun(job):
+        def begun(job: Any) -> Any:
             return os.path.exists(f"{room}/begun") and open(f"{room}/begun").read().split().count(job)
 
-        def results():
+        def results() -> Any:
             return server.cli("LRANGE", "{q}:done", "0", "-1").splitlines()
 
         server.cli("RPUSH", "{q}", "one", "two", "slow", "four")
@@ -116,7 +117,7 @@ end }
 """
 
 
-def module():
+def module() -> None:
     script = os.path.join(scratch(), "module.lua")
     with open(script, "w") as f:
         f.write(MODULE)
@@ -130,7 +131,7 @@ def module():
         same(c.leave(3 * PATIENCE), 0, "lunarch.redis does what it says to the end")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words):
+    def has(*words: Any) -> Any:
         return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
     ok(has("set\tOK\ttrue") and has("length\ttrue"), "texts come through as they are, bytes of all kinds too")

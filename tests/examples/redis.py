@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -16,10 +17,10 @@ SCRIPT = os.path.join(ROOT, "examples", "redis.lua")
 
 with Redis() as server:
 
-    def join(name):
+    def join(name: str) -> Any:
         return Candidate("--lock", server.url("{jobs}"), "--identity", name, SCRIPT, "--", "{jobs}", "0.1")
 
-    def ready():
+    def ready() -> Any:
         return [j for j in server.cli("LRANGE", "{jobs}:ready", "0", "-1").splitlines() if j]
 
     server.cli("ZADD", "{jobs}:due", "1", "early", str(int(time.time()) + 86400), "tomorrow")

@@ -10,12 +10,13 @@ import shutil
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
 from postbox import Mailbox
 from processes import ROOT, scratch, wait_for
-from tap import done, note, ok, same
+from tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "report.lua")
 DAY = 86400
@@ -27,24 +28,24 @@ now = int(time.time())
 today = now - now % DAY
 
 
-def day(back):
+def day(back: Any) -> Any:
     return time.strftime("%Y-%m-%d", time.gmtime(today - back * DAY))
 
 
-def join(name):
+def join(name: str) -> Any:
     return Candidate("--lock", LOCK, "--identity", name, SCRIPT, "--", LOG, "ops@example.org", sendmail)
 
 
-def reports():
+def reports() -> Any:
     """Which days have been reported, in the order in which their mails came."""
     return [email.message_from_bytes(m[2], policy=email.policy.default) for m in list(box.mails)]
 
 
-def days():
+def days() -> Any:
     return [str(m["x-report"]) for m in reports()]
 
 
-def record():
+def record() -> Any:
     with open(LOCK) as f:
         return json.load(f)
 
@@ -73,7 +74,7 @@ with open(LOCK + ".edited", "w") as f:
 os.rename(LOCK + ".edited", LOCK)
 
 
-def due():
+def due() -> Any:
     return [day(b) for b in range(5, -1, -1) if today - (b - 1) * DAY + 6 * 3600 <= time.time()]
 
 
@@ -91,17 +92,16 @@ ok(
 )  # nothing of the first is alive then, no sendmail either
 box.limit = None
 ok(other.wait("report_sent", due()[-1]), "and goes on to the last")
-ok(wait_for(lambda: days() == due()), "each day has one report, in order, and no other day has one") or note(
-    (due(), days())
-)
+ok(wait_for(lambda: days() == due()), "each day has one report, in order, and no other day has one", (due(), days()))
 by_day = {str(m["x-report"]): m.get_content().replace("\r\n", "\n") for m in reports()}
 text = by_day.get(day(2), "")
 ok(
     "3 disk 2 full" in text and text.index("disk 2 full") < text.index("1 cable 2 cut") and "disk 1" not in text,
     "a report counts that day's errors",
-) or note(text)
+    text,
+)
 ok("nobody was there" in text, "and says that it is late")
-ok("no errors on" in by_day.get(day(3), ""), "a day without errors is reported as such") or note(by_day)
+ok("no errors on" in by_day.get(day(3), ""), "a day without errors is reported as such", by_day)
 ok(all(m[1] == ["ops@example.org"] for m in box.mails), "all went to whom they are for")
 with open(LOCK) as f:
     ok(json.load(f)["checkpoint"]["cron"]["report"] >= today - DAY + 6 * 3600, "the record remembers the last one")

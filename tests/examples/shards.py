@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -34,7 +35,7 @@ exec sleep 100000
 os.chmod(WORK, 0o755)
 
 
-def read(name):
+def read(name: str) -> Any:
     try:
         with open(os.path.join(where, name)) as f:
             return f.read()
@@ -42,7 +43,7 @@ def read(name):
         return ""
 
 
-def working():
+def working() -> Any:
     """Shard -> on whose behalf its program runs now."""
     found = {}
     for n in range(1, SHARDS + 1):
@@ -52,16 +53,16 @@ def working():
     return found
 
 
-def holders():
+def holders() -> Any:
     return {n: json.loads(read(f"locks/shard{n}") or "{}").get("holderIdentity") for n in range(1, SHARDS + 1)}
 
 
-def shares(found):
+def shares(found: Any) -> Any:
     who = list(found.values())
     return {name: who.count(name) for name in sorted(set(who))}
 
 
-def shared_out(names, low, high):
+def shared_out(names: Any, low: Any, high: Any) -> Any:
     """All are worked on by who holds their locks, these have so many each."""
     found = working()
     return (
@@ -72,7 +73,7 @@ def shared_out(names, low, high):
     )
 
 
-def settles(names, low, high, what):
+def settles(names: Any, low: Any, high: Any, what: str) -> None:
     if not ok(wait_for(lambda: shared_out(names, low, high), 2 * PATIENCE), what):
         note(f"working {shares(working())}, holding {shares(holders())}")
         for c in everyone:
@@ -80,7 +81,7 @@ def settles(names, low, high, what):
     note(shares(working()))
 
 
-def join(name):
+def join(name: str) -> Any:
     c = Candidate(
         "--lock",
         locks + "/{name}",
@@ -96,7 +97,7 @@ def join(name):
     return c
 
 
-everyone = []
+everyone: list[Candidate] = []
 join("a")
 join("b")
 settles("ab", 32, 32, "two candidates: each shard is led by exactly one, 32 by each")
@@ -108,7 +109,7 @@ everyone[0].kill(signal.SIGTERM)
 settles("b", SHARDS, SHARDS, "one leaves: the last one has all of them")
 same(everyone[0].leave(), 0, "who left has ended in peace")
 same(read("overlaps"), "", "no shard was ever worked on twice at a time")
-tokens = {}
+tokens: dict[str, list[int]] = {}
 for line in read("begun").splitlines():
     shard, _, token = line.split()
     tokens.setdefault(shard, []).append(int(token))

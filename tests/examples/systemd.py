@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import STEADY, Candidate, stop_everyone
@@ -45,7 +46,7 @@ class Systemd(Server):
     )
     SWEEP = TREE + 'find "$own" -depth -type d -exec rmdir {} +'
 
-    def prepare(self):
+    def prepare(self) -> None:
         for name in ("cgroup", "run/systemd/system", "run/mine/systemd/user"):
             os.makedirs(os.path.join(self.dir, name))
         os.chmod(os.path.join(self.dir, "run", "mine"), 0o700)
@@ -56,14 +57,14 @@ class Systemd(Server):
                 with open(os.path.join(self.dir, where, name), "w") as f:
                     f.write(text)
 
-    def command(self):
+    def command(self) -> Any:
         return ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.OUTSIDE, self.dir, self.INSIDE]
 
-    def enter(self):
+    def enter(self) -> Any:
         """systemd answers nobody from another PID namespace."""
         return ["nsenter", f"--target={wait_for(lambda: children(self.process.pid))[0]}", "--mount", "--pid"]
 
-    def systemctl(self, *args, env=None):
+    def systemctl(self, *args: Any, env: Any = None) -> Any:
         return subprocess.run(
             [*self.enter(), "systemctl", *args],
             capture_output=True,
@@ -72,17 +73,17 @@ class Systemd(Server):
             env={**os.environ, **(env or {})},
         )
 
-    def ready(self):
+    def ready(self) -> Any:
         return self.systemctl("is-active", "quiet.target").stdout.strip() == "active"
 
-    def active(self, unit):
+    def active(self, unit: Any) -> Any:
         return self.systemctl("is-active", unit).stdout.strip() == "active"
 
-    def close(self):
+    def close(self) -> None:
         if self.process:
             self.kill()
 
-        def swept():
+        def swept() -> Any:
             return (
                 subprocess.run(
                     ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir],
@@ -95,16 +96,16 @@ class Systemd(Server):
             wait_for(swept, 10)
         super().close()
 
-    def lunarch(self, *args, **kw):
+    def lunarch(self, *args: Any, **kw: Any) -> Any:
         c = Candidate(*args, prefix=self.enter(), **kw)
         c.pid = wait_for(lambda: children(c.pid))[0]  # nsenter waits outside
         return c
 
 
-def failover(a, b):
+def failover(a: Any, b: Any) -> None:
     lock = os.path.join(scratch(), "lock")
 
-    def join(host, name):
+    def join(host: Any, name: str) -> Any:
         return host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", "job.service", "0.2", options=STEADY)
 
     a.systemctl("start", "job.service")
@@ -166,7 +167,7 @@ end }
 """
 
 
-def module(a):
+def module(a: Any) -> None:
     script = os.path.join(scratch(), "module.lua")
     with open(script, "w") as f:
         f.write(MODULE)
@@ -180,7 +181,7 @@ def module(a):
     same(c.leave(3 * PATIENCE), 0, "lunarch.systemd does what it says to the end")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words):
+    def has(*words: Any) -> Any:
         return any(all(w in m for w in words) for m in said)
 
     ok(has("start\ttrue\ttrue"), "a unit is started, and what runs can be started")

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import STEADY, Candidate, stop_everyone
@@ -21,22 +22,22 @@ SHARED, SHARED6 = "10.77.0.100", "fd77::100"
 class Namespace(Server):
     """A network of its own, for as long as its process lives."""
 
-    def command(self):
+    def command(self) -> Any:
         return ["unshare", "--net", "sleep", "infinity"]
 
-    def ready(self):
+    def ready(self) -> Any:
         try:
             return os.readlink(f"/proc/{self.process.pid}/ns/net") != os.readlink("/proc/self/ns/net")
         except OSError:
             return False
 
-    def enter(self, *argv):
+    def enter(self, *argv: Any) -> Any:
         return ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", *argv]
 
-    def run(self, *argv):
+    def run(self, *argv: Any) -> Any:
         return subprocess.run(self.enter(*argv), capture_output=True, text=True, timeout=PATIENCE)
 
-    def must(self, line):
+    def must(self, line: str) -> Any:
         p = self.run(*line.split())
         if p.returncode:
             raise RuntimeError(f"{line}: {p.stderr}")
@@ -46,7 +47,7 @@ class Namespace(Server):
 class Host(Namespace):
     """A machine at a port of the switch."""
 
-    def __init__(self, switch, number):
+    def __init__(self, switch: Any, number: Any) -> None:
         super().__init__()
         self.switch, self.cable = switch, f"port{number}"
         switch.must(f"ip link add name {self.cable} type veth peer name net0 netns {self.process.pid}")
@@ -58,35 +59,35 @@ class Host(Namespace):
             f"address add fd77::{number}/64 dev net0 nodad",
         ):
             self.must("ip " + line)
-        self.mac = re.search(r"ether (\S+)", self.must("ip link show net0"))[1]
+        self.mac = re.findall(r"ether (\S+)", self.must("ip link show net0"))[0]
 
-    def pull(self):
+    def pull(self) -> None:
         self.switch.must(f"ip link set {self.cable} down")
 
-    def plug(self):
+    def plug(self) -> None:
         self.switch.must(f"ip link set {self.cable} up")
 
-    def has(self, address=SHARED):
+    def has(self, address: Any = SHARED) -> Any:
         return f" {address}/" in self.must("ip -o address show dev net0")
 
-    def lunarch(self, *args, prefix=(), **kw):
+    def lunarch(self, *args: Any, prefix: Any = (), **kw: Any) -> Any:
         return Candidate(*args, prefix=[*self.enter(), *prefix], **kw)
 
 
-def knows(client, address=SHARED):
+def knows(client: Any, address: Any = SHARED) -> Any:
     """Where the client believes the address to be."""
     found = re.search(rf"^{address} .*lladdr (\S+)", client.must(f"ip neigh show {address} dev net0"), re.M)
     return found and found[1]
 
 
-def answers(client, address=SHARED):
+def answers(client: Any, address: Any = SHARED) -> Any:
     return wait_for(lambda: client.run("ping", "-q", "-c", "1", "-W", "1", address).returncode == 0)
 
 
-def failover(a, b, client):
+def failover(a: Any, b: Any, client: Any) -> None:
     lock = os.path.join(scratch(), "lock")
 
-    def join(host, name):
+    def join(host: Any, name: str) -> Any:
         return host.lunarch("--lock", lock, "--identity", name, SCRIPT, "--", SHARED + "/24", "net0", options=STEADY)
 
     first = join(a, "a")
@@ -161,10 +162,10 @@ end }
 """
 
 
-def module(a, b, client):
+def module(a: Any, b: Any, client: Any) -> None:
     room = scratch()
 
-    def script(name, text):
+    def script(name: str, text: str) -> Any:
         with open(os.path.join(room, name), "w") as f:
             f.write(text)
         return os.path.join(room, name)
@@ -181,7 +182,7 @@ def module(a, b, client):
     ok(c.wait("print", "hold"), "lunarch.vip does what it says to the end")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words):
+    def has(*words: Any) -> Any:
         return any(all(w in m for w in words) for m in said)
 
     ok(has("released before\ttrue\tfalse"), "what is not there can be released")

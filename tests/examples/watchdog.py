@@ -8,50 +8,54 @@ import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
 from processes import PATIENCE, ROOT, alive, scratch, wait_for
-from tap import done, note, ok, same
+from tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "watchdog.lua")
 where = scratch()
+HANG = 0  # among the statuses that a server says: it says none
 RUNNING = os.path.join(where, "running")
 
 
 class Health(ThreadingHTTPServer):
-    """Says what `state` is: a status, or "hang"."""
+    """Says what `state` is: a status, or HANG."""
 
     daemon_threads = True
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
         self.state, self.asked, self.healed = 200, 0, threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def url(self):
+    def url(self) -> Any:
         return f"http://127.0.0.1:{self.server_address[1]}/health"
 
-    def handle_error(self, *_):
+    def handle_error(self, *_: object) -> None:
         pass  # a client that has gone
 
 
 class Answer(BaseHTTPRequestHandler):
-    def do_GET(self):
+    server: "Health"
+
+    def do_GET(self) -> None:
         self.server.asked += 1
         state = self.server.state
-        if state == "hang":
+        if state == HANG:
             self.server.healed.wait(PATIENCE)
             state = 503
         self.send_response(state)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
-def running():
+def running() -> Any:
     """On whose behalf the program runs now; None: nobody's."""
     try:
         with open(RUNNING) as f:
@@ -61,7 +65,7 @@ def running():
     return who if alive(int(pid)) else None
 
 
-def join(name, health):
+def join(name: str, health: Any) -> Any:
     work = f'echo "$$ $LUNARCH_TERM_IDENTITY" > {where}/{name} && mv {where}/{name} {RUNNING}; exec sleep 100000'
     return Candidate(
         "--lock",
@@ -90,10 +94,12 @@ health_a.state = 503
 ok(a.wait("stopped_leading", "resigned"), "when its health check says 503 it resigns")
 said = a.wait("unhealthy")
 ok(
-    said and "failures=3" in said["message"] and "says 503" in said["message"], "and says why, after three failures"
-) or note(said)
+    said and "failures=3" in said["message"] and "says 503" in said["message"],
+    "and says why, after three failures",
+    said,
+)
 ok(b.wait("became_leader") and wait_for(lambda: running() == "b"), "the other leads, and the program runs there")
-health_b.state = "hang"
+health_b.state = HANG
 ok(b.wait("stopped_leading", "resigned"), "when its health check hangs it resigns too")
 ok(wait_for(lambda: running() is None), "and its program is stopped")
 before = health_a.asked

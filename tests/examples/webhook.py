@@ -8,11 +8,12 @@ import signal
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
 from processes import ROOT, scratch, wait_for
-from tap import done, note, ok, same
+from tap import done, ok, same
 
 SCRIPT = os.path.join(ROOT, "examples", "webhook.lua")
 where = scratch()
@@ -20,9 +21,10 @@ LOCK = os.path.join(where, "lock")
 
 
 class Hook(BaseHTTPRequestHandler):
-    heard, refused, status = [], 0, 200
+    heard: list[dict[str, Any]] = []
+    refused, status = 0, 200
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         event = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         status = Hook.status
         if status == 200:
@@ -33,7 +35,7 @@ class Hook(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
@@ -41,12 +43,12 @@ server = ThreadingHTTPServer(("127.0.0.1", 0), Hook)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
-def lead(name):
+def lead(name: str) -> Any:
     c = Candidate("--lock", LOCK, "--identity", name, "--address", f"{name}:80", "-e", "print(term.token)")
-    return c, c.wait("became_leader")["token"]
+    return c, c.event("became_leader")["token"]
 
 
-def heard(n):
+def heard(n: Any) -> Any:
     return wait_for(lambda: len(Hook.heard) >= n) and Hook.heard[n - 1]
 
 
@@ -77,8 +79,10 @@ Hook.status = 404
 b.kill(signal.SIGTERM)
 failed = watcher.wait("webhook_failed")
 ok(
-    failed and "404" in failed["message"], "a hook that is gone is told in the log, and not asked for ten minutes"
-) or note(failed)
+    failed and "404" in failed["message"],
+    "a hook that is gone is told in the log, and not asked for ten minutes",
+    failed,
+)
 ok(not any("s3cret" in str(e) for e in watcher.events if e.get("event") == "webhook_failed"), "without its secret")
 Hook.status = 200
 c, token_c = lead("c")

@@ -7,6 +7,7 @@ import re
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -20,7 +21,7 @@ SCRIPT = os.path.join(ROOT, "examples", "zookeeper.lua")
 with ZooKeeper() as server:
     source, target = os.path.join(server.dir, "source"), os.path.join(server.dir, "target")
 
-    def join(name):
+    def join(name: str) -> Any:
         return Candidate(
             "--lock",
             server.url("jobs/ship"),
@@ -33,24 +34,24 @@ with ZooKeeper() as server:
             "0.1",
         )
 
-    def add(*lines):
+    def add(*lines: Any) -> None:
         with open(source, "a") as f:
             f.write("".join(lines))
 
-    def shipped():
+    def shipped() -> Any:
         try:
             with open(target) as f:
                 return [line.split() for line in f.read().splitlines()]
         except FileNotFoundError:
             return []
 
-    def texts():
+    def texts() -> Any:
         return [line[-1] for line in shipped()]
 
-    def saved(lines):
+    def saved(lines: Any) -> Any:
         """It is in the record that so many were shipped."""
 
-        def there():
+        def there() -> Any:
             with Zk(server.port) as z:
                 return re.search(rb'"lines":\s*%d\b' % lines, z.ask(4, z.text("/jobs/ship") + b"\0")[1])
 

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from processes import LUNARCH, PATIENCE, ROOT, scratch
@@ -17,7 +18,7 @@ TREE = os.path.join(HOME, "opt", "lunarch")
 PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "MAKE", "MFLAGS"))}
 
 
-def make(target):
+def make(target: Any) -> Any:
     """What is built is taken as it is (-o all): the test before this one may have been built with other flags."""
     return subprocess.run(
         ["make", "-s", "-o", "all", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"],
@@ -29,11 +30,11 @@ def make(target):
     )
 
 
-def files():
+def files() -> Any:
     return sorted(os.path.relpath(os.path.join(base, f), TREE) for base, _, names in os.walk(TREE) for f in names)
 
 
-def modules(program):
+def modules(program: Any) -> Any:
     return re.findall(
         r"^module (\w+): (?!not installed)(.*)",
         subprocess.run([program, "--version"], capture_output=True, text=True, cwd="/").stdout,
@@ -41,7 +42,7 @@ def modules(program):
     )
 
 
-def installing():
+def installing() -> None:
     r = make("install")
     same((r.returncode, r.stdout + r.stderr), (0, ""), "make install is silent")
     program = os.path.join(TREE, "bin", "lunarch")
@@ -89,20 +90,22 @@ def installing():
     same(files(), ["lib/lunarch/other.conf"], "and removes what is ours, and nothing else")
 
 
-def as_nobody(argv, env):
+def as_nobody(argv: Any, env: Any) -> Any:
     become = (
-        [shutil.which("setpriv"), "--reuid", "65534", "--regid", "65534", "--clear-groups"] if os.geteuid() == 0 else []
+        [shutil.which("setpriv") or "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
+        if os.geteuid() == 0
+        else []
     )
     return subprocess.run([*become, *argv], capture_output=True, text=True, env=env, cwd="/", timeout=PATIENCE)
 
 
-def asking_for_packages():
+def asking_for_packages() -> None:
     """Nothing is installed as far as this dpkg can see, and there is no other tool than these."""
     tools, empty = os.path.join(HOME, "tools"), os.path.join(HOME, "dpkg")
     os.makedirs(tools)
     os.makedirs(empty)
     for name in ("dpkg-query", "id", "env"):
-        os.symlink(shutil.which(name), os.path.join(tools, name))
+        os.symlink(shutil.which(name) or name, os.path.join(tools, name))
     script = os.path.join(HOME, "deps.sh")
     shutil.copy(os.path.join(ROOT, "scripts", "deps.sh"), script)
     env = {"PATH": tools, "DPKG_ADMINDIR": empty}

@@ -34,7 +34,7 @@ class Service:
                 self.end_headers()
                 self.wfile.write(name.encode())
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, *_: object) -> None:
                 pass
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -63,6 +63,13 @@ class Logged:
         found = self.all(event, text)
         return found[count - 1] if len(found) >= count else None
 
+    def event(self, event: str, text: str = "", count: int = 1) -> dict[str, Any]:
+        """The so-many-th such event; raises if it does not come."""
+        found = self.wait(event, text, count)
+        if not found:
+            raise RuntimeError(f"no event {event!r} {text!r}")
+        return found
+
     def kill(self, sig: int = signal.SIGKILL, pid: int | None = None) -> None:
         """pid: another process, as one of its own. What has ended is let be: its pid may be another's."""
         if pid is None and self.process.poll() is not None:

@@ -120,7 +120,7 @@ class Cluster:
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -33,7 +33,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server: "Server"
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_: object) -> None:
         pass
 
     def answer(self, code: int, body: Any = None, headers: Any = (), text: bytes | None = None) -> None:
@@ -111,7 +111,7 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.handlers: set[Handler] = set()
 
-    def handle_error(self, *_: Any) -> None:
+    def handle_error(self, *_: object) -> None:
         pass
 
 

@@ -6,9 +6,10 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from typing import Any
 
-from processes import LUNARCH, PATIENCE
+from processes import LUNARCH, PATIENCE, wait_for
 
 PROGRAM = os.path.join(os.path.dirname(LUNARCH), "conform")
 WITHIN = 20_000  # ms; generous: for operations that nothing hinders
@@ -128,6 +129,19 @@ class Driver:
         except subprocess.TimeoutExpired:
             self.process.kill()
             return None
+
+
+def tried(operation: Callable[[], Any], *wanted: str) -> Any:
+    """The result of an operation that is begun again until it is wanted: without a word, anything but "failed". In the
+    end whatever it is."""
+    results = []
+
+    def good() -> bool:
+        results.append(operation())
+        return results[-1]["outcome"] in wanted if wanted else results[-1]["outcome"] != "failed"
+
+    wait_for(good)
+    return results[-1]
 
 
 def race(url: str, rounds: Any, racers: int = 64, processes: int = 8) -> Any:

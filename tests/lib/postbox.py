@@ -76,7 +76,7 @@ class Mailbox(socketserver.ThreadingTCPServer):
             self._limit = limit
             self.changed.notify_all()
 
-    def handle_error(self, *_: Any) -> None:
+    def handle_error(self, *_: object) -> None:
         pass  # a client that was killed
 
     def sendmail(self, directory: str) -> Any:

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import IO, AnyStr, TypeVar
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
@@ -29,6 +29,12 @@ def wait_for(predicate: Callable[[], T], patience: float = PATIENCE) -> T:
             return value
         time.sleep(0.005)
     return predicate()
+
+
+def piped(stream: IO[AnyStr] | None) -> IO[AnyStr]:
+    """A process's stream, which was started with a pipe there."""
+    assert stream
+    return stream
 
 
 def moment(text: str) -> float:

@@ -695,5 +695,5 @@ class Zk:
     def __enter__(self) -> Any:
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         self.socket.close()

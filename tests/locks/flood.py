@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import threading
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, timing
@@ -22,16 +23,16 @@ TIMES = timing("15s", renew="10s", retry="1s")
 api, home = Api(), scratch()
 
 
-def small(count):
+def small(count: int) -> Any:
     """So many bytes of values of two bytes each."""
     return "[" + "{}," * (count // 3) + "{}]"
 
 
-def lease(name, extra):
+def lease(name: str, extra: Any) -> Any:
     return '{"kind":"Lease","metadata":{"name":"%s","uid":"u","resourceVersion":"7"},"spec":{},"x":%s}' % (name, extra)
 
 
-def answer(text, code=200):
+def answer(text: str, code: int = 200) -> Any:
     data = text.encode()
     return lambda h: h.answer(code, text=data) or True
 
@@ -68,14 +69,14 @@ ANSWERS = {
 over = threading.Event()
 
 
-def watched(h):
+def watched(h: Any) -> Any:
     h.begin()
     while not over.wait(0.5):
         h.chunk(b'{"type":"MODIFIED","object":' + lease("watched", small(3 * MB)).encode() + b"}\n")
     return True
 
 
-def rule(h):
+def rule(h: Any) -> Any:
     if "watch=1" in h.path:
         return "watched" in h.path and watched(h)
     name = re.sub(r"\?.*", "", h.path).rsplit("/", 1)[-1]
@@ -85,10 +86,10 @@ def rule(h):
 class Etcd(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length") or 0) if "watch" not in self.path else 0)
         data = (
             '{"header":{"revision":"5"},"x":' + small(15 * MB if "many" not in self.path else 3 * MB) + "}"
@@ -102,13 +103,13 @@ class Etcd(http.server.BaseHTTPRequestHandler):
 class Server(http.server.ThreadingHTTPServer):
     daemon_threads = True
 
-    def handle_error(self, *_):
+    def handle_error(self, *_: object) -> None:
         pass
 
 
-def peak_mb(pid):
+def peak_mb(pid: int) -> Any:
     with open(f"/proc/{pid}/status") as f:
-        return int(re.search(r"VmHWM:\s+(\d+)", f.read())[1]) // 1024
+        return int(re.findall(r"VmHWM:\s+(\d+)", f.read())[0]) // 1024
 
 
 etcd = Server(("127.0.0.1", 0), Etcd)
@@ -140,7 +141,7 @@ ok(c.wait("print", "leads"), "a healthy election of the process leads")
 for name, text in said.items():
     lock = re.sub(r"\?.*", "", locks[name]).replace("kube:///", "kube://n/")
 
-    def found():
+    def found() -> Any:
         return [
             e
             for k in ("read_failed", "foreign_record")

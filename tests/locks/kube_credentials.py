@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone, timing
@@ -31,7 +32,7 @@ pki = Pki(home)
 pki.server()
 
 
-def path(name, text=None, mode=0o600):
+def path(name: str, text: str | None = None, mode: int = 0o600) -> Any:
     """A file of this test; with text: made in one step, as the kubelet does it."""
     p = os.path.join(home, name)
     if text is not None:
@@ -42,7 +43,7 @@ def path(name, text=None, mode=0o600):
     return p
 
 
-def base64_of(name):
+def base64_of(name: str) -> Any:
     with open(name, "rb") as f:
         return base64.b64encode(f.read()).decode()
 
@@ -51,12 +52,14 @@ class Door:
     """An API server that lets in who shows one of these tokens, or a certificate of one of these names (tokens None:
     anybody), and the leader that asks it. asked: (method, token or name, let in, is it a watch) of each request."""
 
-    def __init__(self, name, tokens=None, names=()):
-        self.name, self.tokens, self.names, self.asked, self.leader = name, tokens, names, [], None
+    def __init__(self, name: str, tokens: Any = None, names: Any = ()) -> None:
+        self.name, self.tokens, self.names = name, tokens, names
+        self.asked: list[tuple[str, str, bool, bool]] = []
+        self.leader: Any = None  # a Candidate, from lead on
         self.api = Api(pki=pki)
         self.api.rule = self.rule
 
-    def rule(self, h):
+    def rule(self, h: Any) -> Any:
         token = (h.headers.get("Authorization") or "").removeprefix("Bearer ")
         good = self.tokens is None or token in self.tokens or h.who in self.names
         self.asked.append((h.command, token or h.who, good, "watch=1" in h.path))
@@ -64,7 +67,7 @@ class Door:
             h.answer(401, status(401, "Unauthorized", "Unauthorized"))
         return not good
 
-    def lead(self, **user):
+    def lead(self, **user: Any) -> Any:
         self.leader = Candidate(
             "--lock", self.api.url(home, self.name, **user), "-e", "on_leading = function() end", options=LONG
         )
@@ -72,29 +75,29 @@ class Door:
             raise RuntimeError(f"{self.name}: nobody became leader: {self.leader.events}")
         return self.leader
 
-    def refused(self, since=0):
+    def refused(self, since: int = 0) -> Any:
         return [a for a in self.asked[since:] if not a[2]]
 
-    def renewed_as(self, who, count=2):
+    def renewed_as(self, who: Any, count: int = 2) -> Any:
         return wait_for(lambda: len([a for a in self.asked if a[:3] == ("PUT", who, True)]) >= count, 2 * PATIENCE)
 
-    def came_as(self, who):
+    def came_as(self, who: Any) -> Any:
         """What expires soon may be good for one request, on a slow machine."""
         return wait_for(lambda: any(a[1:3] == (who, True) for a in self.asked), 2 * PATIENCE)
 
-    def leads_on(self, what):
+    def leads_on(self, what: str) -> None:
         n = len(self.api.applied)
         ok(wait_for(lambda: len(self.api.applied) >= n + 2) and not self.leader.all("stopped_leading"), what)
 
-    def troubles(self):
+    def troubles(self) -> Any:
         """How often it was said that something does not work; once a minute would be right."""
         return len(self.leader.complaints())
 
-    def silent_about(self, *secrets):
+    def silent_about(self, *secrets: Any) -> None:
         said = json.dumps(self.leader.events)
         same([s for s in secrets if s in said], [], f"{self.name}: no secret in any log line")
 
-    def end(self):
+    def end(self) -> None:
         if self.leader:
             self.leader.stop()
         self.api.refuse()
@@ -103,7 +106,7 @@ class Door:
 # ---- a token's file ----
 
 
-def refused_token(d):
+def refused_token(d: Any) -> None:
     """The old token is refused before the new one is there: the file is empty, and then missing."""
     d.tokens = {"first-t0ken"}
     token = path("refused", "first-t0ken")
@@ -139,7 +142,7 @@ def refused_token(d):
     d.silent_about("first-t0ken", "second-t0ken", "third-t0ken")
 
 
-def wrong_token(d):
+def wrong_token(d: Any) -> None:
     """What is in the file is refused too: nothing is gained by asking again at once."""
     d.tokens = {"good-t0ken"}
     path("wrong", "good-t0ken")
@@ -167,7 +170,7 @@ def wrong_token(d):
     d.silent_about("good-t0ken", "bad-t0ken")
 
 
-def rotated_token(d):
+def rotated_token(d: Any) -> None:
     """The old one stays good: only a look at the file now and then finds the new one."""
     d.tokens = {"old", "new"}
     path("rotated", "old")
@@ -183,7 +186,7 @@ def rotated_token(d):
 # ---- files of certificates ----
 
 
-def rotated_authority(d):
+def rotated_authority(d: Any) -> None:
     """The server comes back with a certificate of another authority, whose file was replaced before."""
     new = Pki(tempfile.mkdtemp(dir=home))
     with open(pki.ca) as old, open(new.ca) as now:
@@ -195,14 +198,14 @@ def rotated_authority(d):
     d.leads_on("an authority's file that was replaced counts for the next connection")
 
 
-def certificate(name):
+def certificate(name: str) -> Any:
     """The leader's files now hold that one."""
     crt, key = pki.sign(name, "/CN=" + name)
     with open(crt) as c, open(key) as k:
         return path(name.split("-")[0] + ".pem", c.read()), path(name.split("-")[0] + "-key.pem", k.read())
 
 
-def refused_certificate(d):
+def refused_certificate(d: Any) -> None:
     d.tokens, d.names = set(), {"refused-old"}
     crt, key = certificate("refused-old")
     d.lead(**{"client-certificate": crt, "client-key": key})
@@ -217,7 +220,7 @@ def refused_certificate(d):
     same(d.leader.all("renew_failed"), [], "and nobody has noticed")
 
 
-def rotated_certificate(d):
+def rotated_certificate(d: Any) -> None:
     d.tokens, d.names = set(), {"rotated-old", "rotated-new"}
     crt, key = certificate("rotated-old")
     d.lead(**{"client-certificate": crt, "client-key": key})
@@ -244,7 +247,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 
 
 class Plugin:
-    def __init__(self, name, **env):
+    def __init__(self, name: str, **env: Any) -> None:
         self.path = path(name, PLUGIN, 0o755)
         self.user = {
             "exec": {
@@ -255,12 +258,12 @@ class Plugin:
             }
         }
 
-    def runs(self):
+    def runs(self) -> Any:
         with open(self.path + ".runs") as f:
             return len(f.readlines())
 
 
-def expiring_plugin(d):
+def expiring_plugin(d: Any) -> None:
     p = Plugin("expiring", SECONDS_LEFT="20")
     began = time.monotonic()
     d.lead(**p.user)
@@ -271,7 +274,7 @@ def expiring_plugin(d):
     d.leads_on("T78 the term goes on")
 
 
-def expired_plugin(d):
+def expired_plugin(d: Any) -> None:
     """Its clock is wrong, or ours: what it prints has always expired."""
     p = Plugin("expired", UNTIL="2001-01-01T00:00:00Z")
     began = time.monotonic()
@@ -285,7 +288,7 @@ def expired_plugin(d):
     d.leads_on("T78 the term goes on")
 
 
-def refused_plugin(d):
+def refused_plugin(d: Any) -> None:
     d.tokens = {"run-1"}
     p = Plugin("refused-plugin")
     d.lead(**p.user)
@@ -298,7 +301,7 @@ def refused_plugin(d):
     d.silent_about("run-1", "run-2")
 
 
-def plugin_certificates(d):
+def plugin_certificates(d: Any) -> None:
     """It prints a certificate with its key, and another one when that expires."""
     d.tokens, d.names = set(), {"plugged-1", "plugged-2"}
     for n in (1, 2):
@@ -324,7 +327,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 """
 
 
-def two_plugins(d):
+def two_plugins(d: Any) -> None:
     """Of two contexts, in one process: one plugin ends while the other runs, and so does what it has left behind."""
     go, other = path("patient.go"), Api(pki=pki)
     slow = Plugin("slow", NAME="slow", UNTIL_THERE=go)
@@ -353,7 +356,7 @@ printf '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential",
 """
 
 
-def chatty_plugin(d):
+def chatty_plugin(d: Any) -> None:
     d.lead(**chatty("chatty").user)
     ok(d.renewed_as("bread"), "a plugin that complains of more than a pipe holds is not held up")
     asked = subprocess.run(
@@ -368,7 +371,7 @@ def chatty_plugin(d):
     note(asked.stderr)
 
 
-def chatty(name, **env):
+def chatty(name: str, **env: Any) -> Any:
     p = Plugin(name, **env)
     path(name, CHATTY, 0o755)
     return p
@@ -377,13 +380,24 @@ def chatty(name, **env):
 # ---- a kubeconfig's keys ----
 
 
+class Tunnels(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Tunnel)
+        self.asked: list[tuple[str, str | None]] = []
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
+
 class Tunnel(http.server.BaseHTTPRequestHandler):
     """An HTTP proxy that knows only CONNECT."""
 
-    def log_message(self, *_):
+    server: Tunnels
+
+    def log_message(self, *_: object) -> None:
         pass
 
-    def do_CONNECT(self):
+    def do_CONNECT(self) -> None:
         self.server.asked.append((self.path, self.headers.get("Proxy-Authorization")))
         host, port = self.path.rsplit(":", 1)
         with socket.create_connection((host, int(port))) as far:
@@ -394,7 +408,7 @@ class Tunnel(http.server.BaseHTTPRequestHandler):
             self.pass_on(self.connection, far)
             back.join()
 
-    def pass_on(self, source, sink):
+    def pass_on(self, source: Any, sink: Any) -> None:
         try:
             while data := source.recv(65536):
                 sink.sendall(data)
@@ -403,10 +417,8 @@ class Tunnel(http.server.BaseHTTPRequestHandler):
             pass
 
 
-def a_proxy():
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Tunnel)
-    server.asked, server.daemon_threads = [], True
-    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+def a_proxy() -> Any:
+    server = Tunnels()
     return server, f"127.0.0.1:{server.server_address[1]}"
 
 
@@ -414,7 +426,7 @@ class Look:
     """`lunarch status` by a kubeconfig: its exit status and words, and the request as the server saw it (None: there
     was none)."""
 
-    def __init__(self, api, url, **env):
+    def __init__(self, api: Any, url: str, **env: Any) -> None:
         with_ = {**os.environ, "KUBECONFIG": "", "KUBERNETES_SERVICE_HOST": "", **env}
         before = len(api.seen)
         out = subprocess.run(
@@ -426,22 +438,22 @@ class Look:
         self.token = self.h and self.h.headers.get("Authorization")
 
 
-def serving(**kw):
-    a = Api(**{"pki": pki, **kw})
+def serving(certificate: Any = None) -> Any:
+    a = Api(pki=pki, certificate=certificate)
     a.edit("lock", holderIdentity="x", leaseDurationSeconds=600, renewTime="2026-01-01T00:00:00.000000Z")
     return a
 
 
-def kubeconfig(name, **parts):
+def kubeconfig(name: str, **parts: Any) -> Any:
     """parts: what the file has. The path."""
     return path(name, json.dumps(parts))
 
 
-def named(kind, name, **value):
+def named(kind: Any, name: str, **value: Any) -> Any:
     return [{"name": name, kind: value}]
 
 
-def tls_keys():
+def tls_keys() -> None:
     os.mkdir(path("stranger"))
     other = Pki(path("stranger"))
     inner = pki.sign("inner", "/CN=inner", "DNS:inner.example")
@@ -479,7 +491,7 @@ def tls_keys():
         server.refuse()
 
 
-def data_keys():
+def data_keys() -> None:
     api = serving()
     crt, key = pki.sign("inline", "/O=team/CN=inline")
     user = {"client-certificate-data": base64_of(crt), "client-key-data": base64_of(key)}
@@ -513,7 +525,7 @@ def data_keys():
         server.refuse()
 
 
-def proxies():
+def proxies() -> None:
     api = serving()
     proxy, where = a_proxy()
     look = Look(api, api.url(home, "lock", api.cluster(**{"proxy-url": f"http://{where}"}), token="t"))
@@ -550,7 +562,7 @@ def proxies():
     api.refuse()
 
 
-def several_files():
+def several_files() -> None:
     api = serving()
     os.makedirs(path("sub/secrets"))
     path("sub/secrets/token", "of-the-file\n")
@@ -586,11 +598,17 @@ def several_files():
     api.refuse()
 
 
-def behind_a_path():
+def behind_a_path() -> None:
     """As fleets' gateways have it; another namespace, and who one acts as."""
     api = serving()
     lease, asked = json.loads(json.dumps(api.leases["lock"])), []
-    api.rule = lambda h: asked.append((h.path.split("?")[0], h.headers)) or h.answer(200, lease) or True
+
+    def rule(h: Any) -> Any:
+        asked.append((h.path.split("?")[0], h.headers))
+        h.answer(200, lease)
+        return True
+
+    api.rule = rule
     user = {
         "token": "t",
         "as": "jane@example.com",
@@ -630,7 +648,7 @@ def behind_a_path():
     api.refuse()
 
 
-def plugin_keys():
+def plugin_keys() -> None:
     """What a plugin is told, and where it is looked for."""
     api = serving()
     p = Plugin("told", EXTRA="1")
@@ -674,8 +692,8 @@ LOOKING = {
 }
 
 
-def job(name):
-    def play():
+def job(name: str) -> Any:
+    def play() -> None:
         d = Door(name)
         began = time.monotonic()
         try:
@@ -692,7 +710,7 @@ chosen = sys.argv[1:] or [*LEADING, *LOOKING]
 looking = [LOOKING[n] for n in chosen if n in LOOKING]
 
 
-def look():
+def look() -> None:
     for each in looking:  # one after the other: they take no time
         each()
 

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from kubeapi import Api, status
@@ -21,21 +22,21 @@ api = Api(silent=True)
 home = scratch()
 
 
-def url(name, **user):
+def url(name: str, **user: Any) -> Any:
     return api.url(home, name, **user)
 
 
 class One:
     """A lock, with a record of its own in it."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name, self.d = name, Driver()
         opened = self.d.open(url(name))
         if not opened["ok"]:
             raise RuntimeError(opened)
         self.version = self.d.write(record("a"), "")["version"]
 
-    def write(self, *faults, within=20_000):
+    def write(self, *faults: Any, within: int = 20_000) -> Any:
         rec = record("a")
         api.faults[:] = faults
         began = time.monotonic()
@@ -49,18 +50,18 @@ class One:
         self.version = r.get("version", "")
         return w
 
-    def end(self):
+    def end(self) -> None:
         same(self.d.end(), 0, f"{self.name}: closed in peace")
 
 
-def refuse(code, *headers, reason="X"):
+def refuse(code: Any, *headers: Any, reason: str = "X") -> Any:
     return lambda h: h.answer(code, status(code, reason), headers) or True
 
 
-def after(answer):
+def after(answer: Any) -> Any:
     """Acts upon it, then answers something else."""
 
-    def fault(h):
+    def fault(h: Any) -> Any:
         api.act(h)
         answer(h)
         return True
@@ -68,7 +69,7 @@ def after(answer):
     return fault
 
 
-def writes():
+def writes() -> None:
     o = One("writes")
     w = o.write(refuse(429, ("Retry-After", "1")))
     ok(
@@ -121,7 +122,7 @@ def writes():
     o.end()
 
 
-def cut_off(h):
+def cut_off(h: Any) -> Any:
     """All of the Lease, but a byte more was promised."""
     lease = json.dumps(api.leases["reads"]).encode()
     h.send_response(200)
@@ -133,7 +134,7 @@ def cut_off(h):
     return True
 
 
-def reads():
+def reads() -> None:
     o = One("reads")
     cases = [
         ("a page that is not there", lambda h: h.answer(404, text=b"404 page not found") or True, "failed"),
@@ -177,40 +178,42 @@ def reads():
     o.end()
 
 
-def pieces(data, size):
+def pieces(data: Any, size: Any) -> Any:
     return [data[i : i + size] for i in range(0, len(data), size)]
 
 
-def event(kind, lease):
+def event(kind: Any, lease: Any) -> Any:
     return json.dumps({"type": kind, "object": lease}).encode() + b"\n"
 
 
-def watches():
+def watches() -> None:
     o = One("watched")
     o.d.read()
     gone = threading.Event()
     feed, closed = [], []
 
-    def stream(h):
+    def stream(h: Any) -> Any:
         h.begin()
         feed.append(h)  # from now on others may write to it
         gone.wait(120)
         closed.append(h)
         return True
 
-    def opened(n):
+    def opened(n: Any) -> Any:
         return wait_for(lambda: len(feed) >= n)
 
-    def begun_at(version, since):
+    def begun_at(version: Any, since: Any) -> Any:
         """A watch after the first so many was asked for from this version on."""
 
-        def asked():
+        def asked() -> Any:
             return [s[1] for s in api.seen if "watch=1" in s[1]][since:]
 
         found = wait_for(lambda: any(f"resourceVersion={version}&" in a for a in asked()))
-        return found or note(f"not {version}: {asked()}")
+        if not found:
+            note(f"not {version}: {asked()}")
+        return found
 
-    def change(holder):
+    def change(holder: Any) -> Any:
         lease = json.loads(json.dumps(api.leases["watched"]))
         api.version += 1
         lease["metadata"]["resourceVersion"] = str(api.version)
@@ -218,7 +221,7 @@ def watches():
         api.leases["watched"] = lease
         return lease
 
-    def see(what, holder, send):
+    def see(what: str, holder: Any, send: Any) -> Any:
         before, reads = o.d.count(), len([s for s in api.seen if s[0] == "GET" and "watch=1" not in s[1]])
         send(change(holder))
         ok(o.d.noticed(before), f"watch: {what}: noticed")
@@ -312,7 +315,7 @@ def watches():
     o.end()
 
 
-def repeated():
+def repeated() -> None:
     """The connection breaks after a PUT, so libcurl sends it once more: whatever that is answered, the first may have
     been done."""
     for code, *headers in ((403,), (422,), (401,), (429, ("Retry-After", "0"))):
@@ -331,20 +334,21 @@ def repeated():
 class Streams:
     """A server whose watches show what one makes them show."""
 
-    def __init__(self):
-        self.api, self.feed, self.gone = Api(silent=True), {}, threading.Event()
+    def __init__(self) -> None:
+        self.api, self.gone = Api(silent=True), threading.Event()
+        self.feed: dict[str, Any] = {}
         self.api.watches[:] = [self.stream] * 100
 
-    def stream(self, h):
+    def stream(self, h: Any) -> Any:
         h.begin()
         self.feed["configmaps" if "/configmaps" in h.path else "leases"] = h
         self.gone.wait(600)
         return True
 
-    def show(self, kind, o):
+    def show(self, kind: Any, o: Any) -> None:
         self.feed[kind].chunk(event("MODIFIED", o))
 
-    def driver(self, name, kinds, options=""):
+    def driver(self, name: str, kinds: Any, options: str = "") -> Any:
         d = Driver()
         opened = d.open(self.api.url(home, name) + options)
         if not opened["ok"]:
@@ -355,12 +359,12 @@ class Streams:
         return d, version
 
 
-def superseded():
+def superseded() -> None:
     """Somebody edits the Lease between a write and its answer, and the watch shows that first."""
     s = Streams()
     d, version = s.driver("l", 1)
 
-    def fault(h):
+    def fault(h: Any) -> Any:
         answer, before = s.api.act(h), d.count()
         s.api.edit("l", holderIdentity="thief", leaseDurationSeconds=60)
         s.show("leases", s.api.leases["l"])
@@ -386,11 +390,12 @@ def superseded():
     same(d.end(), 0, "superseded: closed in peace")
 
 
-def pair():
+def pair() -> None:
     """Of a ConfigMap and a Lease the first is being written when somebody who knows Leases alone takes the second."""
-    s, maps, put, version = Streams(), {}, [], [1000]
+    maps: dict[str, Any] = {}
+    s, put, version = Streams(), [], [1000]
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if "/configmaps" not in h.path:
             return False
         name = h.path.split("?")[0].rpartition("/")[2] if h.command != "POST" else h.body["metadata"]["name"]
@@ -422,7 +427,7 @@ def pair():
     same(d.end(), 0, "pair: closed in peace")
 
 
-def crowd():
+def crowd() -> None:
     """More watches than there are connections for; and one that the server puts off for an hour."""
     quiet = Api(silent=True)
     d = Driver()
@@ -433,7 +438,7 @@ def crowd():
         d.read(name)
         d.do("watch", name)
 
-    def watching(names):
+    def watching(names: Any) -> Any:
         return [n for n in names if d.do("watch", n)["watching"]]
 
     wait_for(lambda: len([s for s in quiet.seen if "watch=1" in s[1]]) == 16)

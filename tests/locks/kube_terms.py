@@ -14,6 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, timing
@@ -36,22 +37,23 @@ apis = []
 
 
 class Stage:
-    def __init__(self, silent=False):
-        self.api, self.candidates = Api(silent), []
+    def __init__(self, silent: bool = False) -> None:
+        self.api = Api(silent)
+        self.candidates: list[Candidate] = []
         apis.append(self.api)
 
-    def join(self, *options, name="lock", script=SCRIPT, times=CALM, **kw):
+    def join(self, *options: Any, name: str = "lock", script: str = SCRIPT, times: Any = CALM, **kw: Any) -> Any:
         c = Candidate("--lock", self.api.url(home, name), "-e", script, *options, options=times, **kw)
         self.candidates.append(c)
         return c
 
-    def leader(self, *options, **kw):
+    def leader(self, *options: Any, **kw: Any) -> Any:
         c = self.join(*options, **kw)
         if not c.wait("became_leader"):
             raise RuntimeError(f"nobody became leader: {c.events}")
         return c
 
-    def held(self, holder, seconds, transitions=4, name="lock"):
+    def held(self, holder: Any, seconds: float, transitions: int = 4, name: str = "lock") -> None:
         self.api.edit(
             name,
             holderIdentity=holder,
@@ -61,37 +63,37 @@ class Stage:
             renewTime="2026-01-01T00:00:00.000000Z",
         )
 
-    def spec(self, name="lock"):
+    def spec(self, name: str = "lock") -> Any:
         return self.api.leases[name]["spec"]
 
-    def writes(self):
+    def writes(self) -> Any:
         """Of those that took effect."""
         return list(self.api.applied)
 
-    def renewed(self, count=3):
+    def renewed(self, count: int = 3) -> Any:
         before = len(self.api.applied)
         return wait_for(lambda: len(self.api.applied) >= before + count)
 
-    def asked(self, method, since=0):
+    def asked(self, method: Any, since: int = 0) -> Any:
         return [s for s in self.api.seen[since:] if s[0] == method and "/leases" in s[1] and "watch=1" not in s[1]]
 
-    def watches(self):
+    def watches(self) -> Any:
         return [s[1] for s in self.api.seen if "watch=1" in s[1]]
 
-    def end(self):
+    def end(self) -> None:
         for c in self.candidates:
             c.stop()
 
 
-def releases(h):
+def releases(h: Any) -> Any:
     return h.command == "PUT" and h.body["spec"]["holderIdentity"] == ""
 
 
-def prints(c):
+def prints(c: Any) -> Any:
     return [e["message"] for e in c.all("print")]
 
 
-def conflict(h):
+def conflict(h: Any) -> Any:
     h.answer(409, status(409, "Conflict", name="lock"))
     return True
 
@@ -99,10 +101,10 @@ def conflict(h):
 # ---- acquire ----
 
 
-def beaten(s):
+def beaten(s: Any) -> None:
     tried = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if h.command != "PUT":
             return False
         tried.append(time.monotonic())
@@ -119,7 +121,7 @@ def beaten(s):
     same((s.spec()["leaseTransitions"], len(c.all("became_leader"))), (6, 1), "T13 before it leads, once")
 
 
-def names(s):
+def names(s: Any) -> None:
     for name, holder in (("exact", "web_1"), ("case", "WEB_1"), ("space", "web_1 "), ("utf", "web_\u0661")):
         s.held(holder, 600, name=name)
     other = [s.join("--identity", "web_1", "--reclaim", name=n) for n in ("case", "space", "utf")]
@@ -137,7 +139,7 @@ def names(s):
     same([c.all("became_leader") for c in other], [[], [], []], "T15 and waited out")
 
 
-def durations(s):
+def durations(s: Any) -> None:
     for name, seconds in (("zero", 0), ("minus", -5), ("missing", None), ("most", 2**31 - 1)):
         s.held("X", seconds, name=name)
     most = s.join(name="most")
@@ -147,7 +149,7 @@ def durations(s):
     same(most.all("became_leader"), [], "T16 the longest has not")
 
 
-def future(s):
+def future(s: Any) -> None:
     """The record's times are those of a clock that is years ahead."""
     s.held("X", 3)
     s.api.edit("lock", acquireTime="2090-01-01T00:00:00.000000Z", renewTime="2090-01-01T00:00:00.000000Z")
@@ -161,7 +163,7 @@ def future(s):
     ok(s.spec()["renewTime"] < "2090", "T08 and taken with our own times")
 
 
-def deleted_meanwhile(s):
+def deleted_meanwhile(s: Any) -> None:
     """A standby waits for a holder whose Lease is deleted: the holder may not know yet."""
     s.held("X", 12)
     b = s.join(times=timing("4s", renew="2s", retry="500ms", stop_grace="500ms", kill="500ms", drift="500ms"))
@@ -175,11 +177,11 @@ def deleted_meanwhile(s):
     ok(when - deleted >= 11.9, f"T73 when it has waited out the lease that was there ({when - deleted:.1f} s of 12)")
 
 
-def begun_anew(s):
+def begun_anew(s: Any) -> None:
     """While a standby waits its watch is told twice that it is too old: inside the stream, and by a status."""
     told = []
 
-    def gone(h):
+    def gone(h: Any) -> Any:
         h.begin()
         time.sleep(10)
         told.append(time.monotonic())
@@ -187,7 +189,7 @@ def begun_anew(s):
         h.end()
         return True
 
-    def too_old(h):
+    def too_old(h: Any) -> Any:
         told.append(time.monotonic())
         h.answer(410, status(410, "Expired"))
         return True
@@ -208,11 +210,12 @@ def begun_anew(s):
     )
 
 
-def storm(s):
+def storm(s: Any) -> None:
     """Whatever is written, somebody has just changed the object."""
-    edits, met = [], []
+    edits: list[float] = []
+    met: list[bool] = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if h.command != "PUT" or not met:
             return False
         edits.append(time.monotonic())
@@ -240,25 +243,25 @@ def storm(s):
     )
 
 
-def resource(s):
+def resource(s: Any) -> None:
     """By kube-controller-manager's names of options, where no lock is named. The namespace: the context's."""
     config = s.api.url(home, "lock").split("kubeconfig=")[1]
     asked = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if "/namespaces/other/" not in h.path:
             return False
         asked.append(h.path.split("?")[0])
         h.answer(403, status(403, "Forbidden", "not you"))
         return True
 
-    def join(**options):
+    def join(**options: Any) -> Any:
         args = [a for k, v in options.items() for a in (f"--leader-elect-resource-{k}", v)]
         c = Candidate(*args, "-e", SCRIPT, options=CALM, env={"KUBECONFIG": config})
         s.candidates.append(c)
         return c
 
-    def objects():
+    def objects() -> Any:
         """What has been asked for, besides what those who lead say and watch."""
         return {x[1].split("?")[0] for x in list(s.api.seen) if "/events" not in x[1] and "watch=1" not in x[1]}
 
@@ -298,11 +301,11 @@ def resource(s):
 # ---- renew ----
 
 
-def long_trouble(s):
+def long_trouble(s: Any) -> None:
     """For a while every write is answered 500, and none is done. There is nobody else."""
-    failing = []
+    failing: list[Any] = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if h.command == "GET" or not failing:
             return False
         failing.append(h)
@@ -324,11 +327,13 @@ def long_trouble(s):
     )
 
 
-def lost_once(s):
+def lost_once(s: Any) -> None:
     """A renewal goes under with its connection, and was not applied."""
-    armed, lost, gate = [], [], threading.Event()
+    armed: list[bool] = []
+    lost: list[Any] = []
+    gate = threading.Event()
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if not (armed and h.command == "PUT" and not lost):
             return False
         lost.append(h)
@@ -347,10 +352,11 @@ def lost_once(s):
     gate.set()
 
 
-def all_fail(s, how):
+def all_fail(s: Any, how: str) -> None:
     """R is 3 s, and others have to wait 30."""
     times = timing("30s", renew="3s", retry="500ms", stop_grace="1s", kill="1s", drift="25s")
-    gate, failing = threading.Event(), []
+    failing: list[bool] = []
+    gate = threading.Event()
     answers = {
         "hang": lambda h: gate.wait(600) or True,
         "reset": lambda h: h.reset() or True,
@@ -373,11 +379,11 @@ def all_fail(s, how):
     note(f"{how}: {e and e['seen'] - last:.2f} s after it, R is 3 s")
 
 
-def crowded(s):
+def crowded(s: Any) -> None:
     """The process's other requests hang, its Events, its script's."""
     gate, hung = threading.Event(), []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if "/events" not in h.path and "/hang" not in h.path:
             return False
         hung.append((h.path, h.client_address[1]))
@@ -402,11 +408,11 @@ def crowded(s):
 # ---- release ----
 
 
-def release_conflict(s):
+def release_conflict(s: Any) -> None:
     """Something else was written between the look and the release."""
-    met = []
+    met: list[int] = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if not releases(h) or met:
             return False
         met.append(len(s.api.seen))
@@ -424,11 +430,11 @@ def release_conflict(s):
     )
 
 
-def release_stolen(s):
+def release_stolen(s: Any) -> None:
     """Another has taken the Lease, and no watch has shown it, when the release arrives."""
-    since = []
+    since: list[int] = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if releases(h) and not since:
             since.append(len(s.api.seen) - 1)
             s.held("thief", 600, 9)
@@ -449,10 +455,10 @@ def release_stolen(s):
     )
 
 
-def release_missing(s):
-    met = []
+def release_missing(s: Any) -> None:
+    met: list[int] = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if not releases(h):
             return False
         met.append(len(s.api.seen))
@@ -467,11 +473,13 @@ def release_missing(s):
     same((s.asked("POST", met[0]), s.api.leases), ([], {}), "T40 and makes none")
 
 
-def in_flight(s):
+def in_flight(s: Any) -> None:
     """A renewal is at the server when the stop comes."""
-    armed, held, gate = [], [], threading.Event()
+    armed: list[bool] = []
+    held: list[Any] = []
+    gate = threading.Event()
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if not (armed and h.command == "PUT" and not held):
             return False
         held.append(h)
@@ -493,12 +501,12 @@ def in_flight(s):
     same((puts[-1], s.writes()[-1][2]), (gone[-1], ""), "T41 and is the last thing the server hears of it")
 
 
-def worked(s):
+def worked(s: Any) -> None:
     """The term's work takes its time to stop; or would never stop."""
     busy, go, done_ = (os.path.join(home, f"{w}-{s.api.port}") for w in ("busy", "go", "done"))
     at_release = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if releases(h):
             at_release.append(os.path.exists(done_))
         return False
@@ -515,11 +523,11 @@ def worked(s):
     same((c.leave(), at_release), (0, [True]), "T42 and released when it is done")
 
 
-def never_done(s):
+def never_done(s: Any) -> None:
     pid = os.path.join(home, f"pid-{s.api.port}")
     living = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if releases(h):
             living.append(alive(int(open(pid).read())))
         return False
@@ -536,10 +544,10 @@ def never_done(s):
     same(living, [False], "T42 what is not done after the shutdown grace is killed, and then the Lease released")
 
 
-def twice_told(s):
+def twice_told(s: Any) -> None:
     met, gate = [], threading.Event()
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if releases(h):
             met.append(time.monotonic())
             gate.wait(600)
@@ -557,7 +565,7 @@ def twice_told(s):
     gate.set()
 
 
-def kept(s):
+def kept(s: Any) -> None:
     c = s.leader("--no-release", "--identity", "me")
     s.held("other", 600, name="foreign")
     b = s.join(name="foreign")
@@ -578,7 +586,7 @@ def kept(s):
 # ---- callbacks ----
 
 
-def paired(s):
+def paired(s: Any) -> None:
     c = s.join(
         script="local n = 0; on_leading = function(t) n = n + 1; print('lead ' .. t.token); if n < 4 then "
         "t:resign(0.1) end end; "
@@ -593,7 +601,7 @@ def paired(s):
     same(t, sorted(set(t)), "T53 tokens grow when the same process leads again")
 
 
-def told(s):
+def told(s: Any) -> None:
     s.held("X", 600)
     c = s.join(
         "--identity",
@@ -613,7 +621,7 @@ def told(s):
     same(prints(c), ["new X", "new Y", "new me self"], "T48 in order, each once, itself too, never nobody")
 
 
-def blocked(s):
+def blocked(s: Any) -> None:
     """Lua never returns to the loop, and the elector is stopped, so that nobody tells it."""
     times = timing("60s", renew="3s", retry="500ms", stop_grace="20s", kill="2s", drift="30s")
     over = os.path.join(home, f"over-{s.api.port}")
@@ -629,7 +637,7 @@ def blocked(s):
     )
 
 
-def raised(s):
+def raised(s: Any) -> None:
     c = s.join(
         script="on_leading = function() error('no bread') end; on_stopped = function(t, why) print('stop ' .. why) end"
     )
@@ -642,20 +650,20 @@ def raised(s):
     )
 
 
-def watched(s):
+def watched(s: Any) -> None:
     """What probes and Prometheus see."""
     a = s.leader("--listen", "127.0.0.1:0")
 
-    def get(path):
-        url = re.search(r"http://\S+:\d+", a.wait("listening")["message"]).group()
+    def get(path: str) -> Any:
+        url = re.findall(r"http://\S+:\d+", a.event("listening")["message"])[0]
         try:
             with urllib.request.urlopen(url + path, timeout=PATIENCE) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode()
 
-    def metric(name):
-        return float(re.search(rf"^{name}{{[^}}]*}} (\S+)$", get("/metrics")[1], re.M).group(1))
+    def metric(name: str) -> Any:
+        return float(re.findall(rf"^{name}{{[^}}]*}} (\S+)$", get("/metrics")[1], re.M)[0])
 
     same(
         (get("/leader")[0], get("/healthz")[0], metric("leader_election_master_status")),
@@ -683,10 +691,10 @@ def watched(s):
 # ---- clocks ----
 
 
-def shimmed(s, who, variable, **kw):
+def shimmed(s: Any, who: Any, variable: Any, **kw: Any) -> Any:
     path = os.path.join(home, f"{variable}-{who}-{s.api.port}")
 
-    def set_(seconds):
+    def set_(seconds: float) -> None:
         with open(path, "r+b" if os.path.exists(path) else "wb") as f:
             f.write(struct.pack("q", int(seconds * 10**9)))
 
@@ -695,7 +703,7 @@ def shimmed(s, who, variable, **kw):
     return c, set_
 
 
-def wall_clocks(s):
+def wall_clocks(s: Any) -> None:
     hour, year = 3600, 31_557_600
     a, set_a = shimmed(s, "a", "SHIM_CLOCK")
     a.wait("became_leader")
@@ -717,7 +725,7 @@ def wall_clocks(s):
     ok(e and e["token"] > token, "T56 and follows, ten years back, with a larger token")
 
 
-def suspended(s):
+def suspended(s: Any) -> None:
     """The clock that counts suspend has jumped by more than a lease; the others have not."""
     long = timing("600s", renew="400s", retry="1s")
     over = os.path.join(home, f"woken-{s.api.port}")
@@ -747,11 +755,11 @@ def suspended(s):
 # ---- watches ----
 
 
-def deaf(s):
+def deaf(s: Any) -> None:
     """The watch's connection is open and shows nothing; whoever holds the Lease renews."""
     beaten_ = []
 
-    def rule(h):
+    def rule(h: Any) -> Any:
         if h.command != "PUT":
             return False
         beaten_.append(h)
@@ -772,7 +780,7 @@ def deaf(s):
     )
     a = s.leader(name="own")
 
-    def watches():
+    def watches() -> Any:
         return len([x for x in s.api.seen if "watch=1" in x[1] and "own" in x[1]])
 
     ok(wait_for(lambda: watches() >= 2), "T71 a watch that does not show what one has written oneself is begun anew")
@@ -813,8 +821,8 @@ ALL = (
 )
 
 
-def job(name):
-    def play():
+def job(name: str) -> Any:
+    def play() -> None:
         s = Stage(silent=name == "deaf")
         began = time.monotonic()
         try:

@@ -14,6 +14,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import FAST, STEADY, Candidate, stop_everyone
@@ -53,7 +55,7 @@ CALLS = [
 LINE = re.compile(r"^(\d+) +(\w+)\((.*)\) += (-?\d+|\?)")
 
 
-def on_disk():
+def on_disk() -> Any:
     """A directory whose file system is one that loses something in a power cut."""
     for where in "/var/tmp", ROOT, "/tmp":
         kind = subprocess.run(["stat", "-f", "-c", "%T", where], capture_output=True, text=True).stdout.strip()
@@ -65,11 +67,11 @@ def on_disk():
 # ---- the log ----
 
 
-def text(hexed):
+def text(hexed: Any) -> Any:
     return bytes.fromhex(hexed.replace("\\x", "")).decode("utf-8", "surrogateescape")
 
 
-def lines(path):
+def lines(path: str) -> Iterator[Any]:
     """Calls in the order in which they ended; one that another thread interrupted is put together again."""
     begun = {}
     with open(path) as f:
@@ -84,7 +86,7 @@ def lines(path):
                 yield line
 
 
-def steps(path, home):
+def steps(path: str, home: Any) -> Iterator[Any]:
     """(what, arguments) for all that concerns the directory; ("said", record) for every term that was reported."""
     for line in lines(path):
         m = LINE.match(line)
@@ -116,29 +118,30 @@ def steps(path, home):
 
 
 class File:
-    def __init__(self):
+    def __init__(self) -> None:
         self.now, self.durable = b"", b""  # what a reader sees; what a cut cannot take any more
-        self.between = []  # what a cut may leave
+        self.between: list[bytes] = []  # what a cut may leave
 
-    def write(self, data):
+    def write(self, data: Any) -> None:
         self.between += [self.now, self.now + data[: len(data) // 2]]
         self.now += data
 
-    def sync(self):
+    def sync(self) -> None:
         self.durable, self.between = self.now, []
 
-    def may_be(self):
+    def may_be(self) -> Any:
         return {self.durable, self.now, *self.between}
 
 
 class Disk:
-    def __init__(self, name):
-        self.name, self.files = name, {}
-        self.durable = None  # the file that has the record's name for good
-        self.since = []  # those that had it since the directory was synced
-        self.said = []
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.files: dict[str, File] = {}
+        self.durable: File | None = None  # the file that has the record's name for good
+        self.since: list[File] = []  # those that had it since the directory was synced
+        self.said: list[str] = []
 
-    def step(self, what, arguments):
+    def step(self, what: str, arguments: Any) -> None:
         if what == "said":
             self.said.append(arguments)
         elif what == "openat":
@@ -160,7 +163,7 @@ class Disk:
         else:
             raise ValueError(f"this test does not know what a power cut makes of {what} {arguments}: teach it")
 
-    def may_show(self):
+    def may_show(self) -> Any:
         """What a reader may find under the record's name after a cut now; None: nothing."""
         found = {None} if self.durable is None else set()
         for f in [self.durable, *self.since]:
@@ -171,13 +174,15 @@ class Disk:
 class Versions(Disk):
     """Of a lock with ?shared=link: a directory, in which the highest name counts."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__(name)
-        self.names = {}  # that are there for good
+        self.names: dict[str, File | None] = {}  # that are there for good
         self.made = False  # the directory itself, too
-        self.changes = []  # (name, file or None) since the directory was synced; they reach the disk in their order
+        self.changes: list[
+            tuple[str, File | None]
+        ] = []  # (name, file or None) since the directory was synced; they reach the disk in their order
 
-    def step(self, what, arguments):
+    def step(self, what: str, arguments: Any) -> None:
         if what == "mkdirat":
             return
         if what == "linkat":
@@ -191,13 +196,13 @@ class Versions(Disk):
         else:
             super().step(what, arguments)
 
-    def after(self, count):
+    def after(self, count: int) -> Any:
         names = dict(self.names)
         for name, file in self.changes[:count]:
             names[name] = file
         return {n: f for n, f in names.items() if f}
 
-    def may_show(self):
+    def may_show(self) -> Any:
         found = set() if self.made else {None}
         for count in range(len(self.changes) + 1):
             names = self.after(count)
@@ -205,7 +210,7 @@ class Versions(Disk):
         return found
 
 
-def complaint(content, said):
+def complaint(content: Any, said: Any) -> Any:
     """What is wrong with a disk that shows this, after those terms were reported."""
     if content is None:
         return "the record is gone" if said else None
@@ -219,7 +224,7 @@ def complaint(content, said):
     return None if record.get("holderIdentity") or record.get("previousHolder") else "no holder"
 
 
-def cuts(log, home, kind, ignore=lambda what, arguments: False):
+def cuts(log: Any, home: Any, kind: Any, ignore: Any = lambda what, arguments: False) -> Any:
     """Every (content, tokens reported before it) that may be found, and what is wrong with it."""
     disk, found, wrong, count = kind(home + "/lock"), set(), [], 0
     for what, arguments in log:
@@ -238,7 +243,7 @@ def cuts(log, home, kind, ignore=lambda what, arguments: False):
 # ---- the test ----
 
 
-def current(lock):
+def current(lock: str) -> Any:
     if not os.path.isdir(lock):
         with open(lock) as f:
             return f.read()
@@ -246,7 +251,7 @@ def current(lock):
         return f.read()
 
 
-def record_life(home, log, option):
+def record_life(home: Any, log: Any, option: Any) -> Any:
     """A life with everything in it that writes."""
     trace = ["strace", "--quiet=all", "-f", "-y", "-xx", "-s", "300000", "-o", log, "-e", "trace=" + ",".join(CALLS)]
     c = Candidate(
@@ -260,12 +265,17 @@ def record_life(home, log, option):
         options=STEADY,
     )
 
-    def elector():
+    def elector() -> Any:
         return wait_for(lambda: children(c.pid))[0]
 
-    def renewed(times):
+    def renewed(times: Any) -> None:
         seen = set()
-        wait_for(lambda: seen.add(current(home + "/lock")) or len(seen) > times)
+
+        def enough() -> Any:
+            seen.add(current(home + "/lock"))
+            return len(seen) > times
+
+        wait_for(enough)
 
     c.wait("became_leader")
     renewed(3)
@@ -280,7 +290,7 @@ def record_life(home, log, option):
     return len(c.all("became_leader"))
 
 
-def replay(found, directory, option):
+def replay(found: Any, directory: str, option: Any) -> Any:
     """Each state as a directory of its own, which real commands read, and in which somebody leads next."""
     unread, nexts = 0, []
     for number, (content, newest) in enumerate(sorted(found, key=lambda f: (f[0] or b"", f[1]))):
@@ -308,7 +318,7 @@ def replay(found, directory, option):
     return unread, sum(int(p.communicate(timeout=PATIENCE)[0] or 0) <= newest for newest, p in nexts)
 
 
-def cut(what, option, kind, replaces):
+def cut(what: str, option: Any, kind: Any, replaces: Any) -> None:
     home = on_disk()
     if not home:
         skip("a power cut", "every file system here is in memory")

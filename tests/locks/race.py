@@ -9,14 +9,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH
+from processes import LUNARCH, piped
 from tap import done, note, ok, same
 
 ROUNDS, EACH, GROUP = 6, 3, 54321
-USERS = [0, 54322, 54323, 54324] if os.geteuid() == 0 else [None] * 4
+USERS: list[int | None] = [0, 54322, 54323, 54324] if os.geteuid() == 0 else [None] * 4
 # What the winner does: alone in the directory, it notes its token, and stays a moment.
 HOLD = (
     'umask 0; mkdir "$0/alone" || echo "$LUNARCH_TOKEN" >>"$0/together"; echo "$LUNARCH_TOKEN $1" >>"$0/won"; sleep '
@@ -24,12 +25,12 @@ HOLD = (
 )
 
 
-def as_user(uid):
+def as_user(uid: Any) -> Any:
     """For a directory of a group: everybody's files are for the group, whatever the umask."""
     return [] if uid is None else ["setpriv", f"--reuid={uid}", f"--regid={GROUP}", "--clear-groups"]
 
 
-def shared_directory():
+def shared_directory() -> Any:
     d = tempfile.mkdtemp(prefix="lunarch-race-", dir="/var/tmp")
     if os.geteuid() == 0:
         os.chown(d, 0, GROUP)
@@ -37,7 +38,7 @@ def shared_directory():
     return d
 
 
-def contend(d, wait, option):
+def contend(d: Any, wait: Any, option: Any) -> Any:
     """One process for each of EACH candidates of each user, all at once; their statuses."""
     running = [
         subprocess.Popen(
@@ -66,7 +67,7 @@ def contend(d, wait, option):
     return [p.returncode for p in running], errors
 
 
-def read(path):
+def read(path: str) -> Any:
     try:
         with open(path) as f:
             return f.read().split("\n")[:-1]
@@ -74,7 +75,7 @@ def read(path):
         return []
 
 
-def everyone_in_turn(d, option, rounds):
+def everyone_in_turn(d: Any, option: Any, rounds: Any) -> None:
     for _ in range(rounds):
         statuses, errors = contend(d, [], option)
         if set(statuses) != {0}:
@@ -91,7 +92,7 @@ def everyone_in_turn(d, option, rounds):
     same(read(d + "/together"), [], "and nobody else in the room")
 
 
-def one_winner(d, option):
+def one_winner(d: Any, option: Any) -> None:
     """With -n nobody waits: of those that start together while it is held, nobody gets it."""
     before = len(read(d + "/won"))
     holder = Candidate(
@@ -104,7 +105,7 @@ def one_winner(d, option):
         command="exec",
         stdout=subprocess.PIPE,
     )
-    holder.process.stdout.readline()
+    piped(holder.process.stdout).readline()
     statuses, _ = contend(d, ["-n"], option)
     same(set(statuses), {75}, "while one process holds the lock, -n refuses all the others with 75")
     same(len(read(d + "/won")), before, "and none of their commands has run")
@@ -114,7 +115,7 @@ def one_winner(d, option):
     same(left, [], "no temporary file is left")
 
 
-def race(option, rounds):
+def race(option: Any, rounds: Any) -> None:
     d = shared_directory()
     everyone_in_turn(d, option, rounds)
     one_winner(d, option)

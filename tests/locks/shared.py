@@ -9,13 +9,14 @@ import signal
 import subprocess
 import sys
 import threading
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
 import stores
 from candidates import Candidate, stop_everyone
 from lock_driver import Driver, record
-from processes import LUNARCH, PATIENCE, scratch, wait_for
+from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
 from tap import at_once, done, note, ok, same, skip
 
 INSIDE = "LUNARCH_TEST_MOUNTS"
@@ -28,7 +29,7 @@ APART = ["unshare", "--mount", "--"]
 daemons = []
 
 
-def mount(what, where, prefix=()):
+def mount(what: str, where: str, prefix: Any = ()) -> Any:
     """bindfs in the foreground, so that it ends with this test."""
     daemons.append(
         subprocess.Popen(
@@ -41,7 +42,7 @@ def mount(what, where, prefix=()):
     return daemons[-1]
 
 
-def two_mounts():
+def two_mounts() -> Any:
     """A directory, and two mounts of it, each with caches of its own."""
     real, a, b = (os.path.join(scratch(), n) for n in ("real", "a", "b"))
     for d in real, a, b:
@@ -49,11 +50,11 @@ def two_mounts():
     for d in a, b:
         mount(real, d)
     if not wait_for(lambda: os.path.ismount(a) and os.path.ismount(b)):
-        raise RuntimeError("bindfs does not mount: " + daemons[-1].stderr.read())
+        raise RuntimeError("bindfs does not mount: " + piped(daemons[-1].stderr).read())
     return real, a, b
 
 
-def lunarch(*args):
+def lunarch(*args: Any) -> Any:
     env = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
     # timeout(1), so that one that leads, where it is to be refused, is a failure and no exception
     return subprocess.run(
@@ -61,11 +62,11 @@ def lunarch(*args):
     )
 
 
-def said(r):
+def said(r: Any) -> Any:
     return f"status {r.returncode}\n{r.stdout}{r.stderr}"
 
 
-def refused(fuse):
+def refused(fuse: Any) -> None:
     lock, script = fuse + "/lock", os.path.join(scratch(), "script.lua")
     with open(script, "w") as f:
         f.write("return { on_leading = function() end }\n")
@@ -87,7 +88,7 @@ def refused(fuse):
     same(os.listdir(fuse), [], "and nothing is left there")
 
 
-def led(real, a, b):
+def led(real: Any, a: Any, b: Any) -> None:
     one = Candidate("--lock", a + "/lock?shared=link", "--identity", "one", "--address", "one:1", *SCRIPT)
     ok(one.wait("became_leader"), "shared=link: on FUSE somebody leads")
     two = Candidate("--lock", b + "/lock?shared=link", "--identity", "two", *SCRIPT)
@@ -140,11 +141,18 @@ def led(real, a, b):
         note(said(r))
 
 
-def conforms(a):
-    store = stores.SharedFile(a)
-    store.rounds, store.end = 100, lambda: None
+class Mounted(stores.SharedFile):
+    """In a directory that outlives it."""
+
+    rounds = 100
+
+    def end(self) -> None:
+        pass
+
+
+def conforms(a: Any) -> None:
     lock_cases.run(
-        store,
+        Mounted(a),
         [
             lock_cases.swap,
             lock_cases.by_hand,
@@ -156,11 +164,12 @@ def conforms(a):
     )
 
 
-def race_between(a, b):
+def race_between(a: Any, b: Any) -> None:
     """Two processes on each mount; everybody reads, then writes the next token on what was read, as fast as may be."""
-    wins, most, lock = {}, 60, threading.Lock()
+    wins: dict[int, list[str]] = {}
+    most, lock = 60, threading.Lock()
 
-    def compete(name, where):
+    def compete(name: str, where: str) -> None:
         d = Driver()
         d.open(f"file:{where}/race?shared=link")
         token = 0
@@ -181,7 +190,7 @@ def race_between(a, b):
     note(f"{len([t for t in wins if wins[t][0][0] == 'a'])} of {most} by the first mount")
 
 
-def mounted_over():
+def mounted_over() -> None:
     """A plain lock in memory, over which something shared is mounted while it leads."""
     home, other = scratch(), scratch()
     c = Candidate("--lock", home + "/lock", *SCRIPT, prefix=APART)
@@ -193,7 +202,7 @@ def mounted_over():
     c.stop()
 
 
-def not_mounted():
+def not_mounted() -> None:
     """A directory that is mounted for one candidate, and not for the other, which sees an empty one in its place."""
     disk, home = scratch(), scratch()
     with open(disk + "/mounted", "w"):
@@ -225,7 +234,7 @@ def not_mounted():
         b.stop()
 
 
-def main():
+def main() -> None:
     if os.geteuid() != 0:
         skip("directories that are not this machine's alone", "needs root, to mount")
         return

@@ -14,14 +14,15 @@ import threading
 import time
 import urllib.request
 import uuid
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
 import servers
 from candidates import FAST, Candidate, stop_everyone
 from lock_cases import SHORT, run
-from lock_driver import Driver, record
-from processes import LUNARCH, scratch, wait_for
+from lock_driver import Driver, record, tried
+from processes import LUNARCH, piped, scratch, wait_for
 from proxy import Proxy
 from stores import Etcd, FullEtcd, b64
 from tap import at_once, done, note, ok, same, skip
@@ -30,7 +31,7 @@ SECRET = "ge/he:im @1"
 where = scratch()
 
 
-def trial(url, within=8000):
+def trial(url: str, within: int = 8000) -> Any:
     """One read by a process of its own: its result and its lock's name; or why it cannot be opened."""
     d = Driver()
     opened = d.open(url)
@@ -42,7 +43,7 @@ def trial(url, within=8000):
     return result["outcome"], text, opened.get("url", "")
 
 
-def refused(url, outcomes, pattern, what, within=8000):
+def refused(url: str, outcomes: Any, pattern: Any, what: str, within: int = 8000) -> None:
     outcome, text, shown = trial(url, within)
     good = (
         outcome in outcomes
@@ -51,17 +52,17 @@ def refused(url, outcomes, pattern, what, within=8000):
         and SECRET not in text + shown
         and "geheim" not in text + shown
     )
-    ok(good, f"{what}: {text[:250]}") or note(f"{outcome}: {text}")
+    ok(good, f"{what}: {text[:250]}", f"{outcome}: {text}")
 
 
 # ---- users and passwords ----
 
 
-def certificates():
+def certificates() -> None:
     """An authority, a server's certificate for 127.0.0.1 and etcd.test, a client's, another authority's, a key for
     tokens."""
 
-    def openssl(*args):
+    def openssl(*args: Any) -> None:
         subprocess.run(["openssl", *args], cwd=where, check=True, capture_output=True)
 
     openssl("genrsa", "-out", "jwt.key", "2048")
@@ -123,11 +124,11 @@ def certificates():
         )
 
 
-def file(name):
+def file(name: str) -> Any:
     return os.path.join(where, name)
 
 
-def users():
+def users() -> None:
     store = Etcd()
     same(
         trial(f"etcd://u:geheim@127.0.0.1:{store.port}/x")[0],
@@ -165,10 +166,12 @@ def users():
     store.server.restart()  # etcd's simple tokens do not survive this
     w = d.write(record("a"), w["version"])
     same(w["outcome"], "ok", "tokens: one that etcd has forgotten is asked for anew, inside the operation")
-    ok(
-        wait_for(lambda: d.noticed(before, patience=0.1) or (store.put("mine/a", store.get("mine/a")) and False)),
-        "tokens: notices go on too",
-    )
+
+    def noticed() -> Any:
+        store.put("mine/a", store.get("mine/a") or b"")
+        return d.noticed(before, patience=0.1)
+
+    ok(wait_for(noticed), "tokens: notices go on too")
     store.permit("READWRITE")  # a change of rights makes tokens old
     r = d.read()
     same(d.write(record("a"), r["version"])["outcome"], "ok", "tokens: so is one that is older than the rights")
@@ -185,7 +188,7 @@ def users():
     store.end()
 
 
-def listing():
+def listing() -> None:
     """Keys that are no text, and the prefixes behind which no key follows."""
     store = Etcd()
     for key in b"\xff\xff", b"\xff\xffa", b"\xffz", b"plain", b"with\0zero":
@@ -205,10 +208,10 @@ def listing():
     store.end()
 
 
-def mine_of(case):
+def mine_of(case: Any) -> Any:
     """A conformance case on keys that the user may use."""
 
-    def wrapped(store):
+    def wrapped(store: Any) -> None:
         plain = store.url
         store.url = lambda key, through=None: plain(key if key.startswith("mine/") else "mine/" + key, through)
         case(store)
@@ -218,7 +221,7 @@ def mine_of(case):
     return wrapped
 
 
-def expiry():
+def expiry() -> None:
     store = Etcd("--auth-token", f"jwt,pub-key={file('jwt.pub')},priv-key={file('jwt.key')},sign-method=RS256,ttl=2s")
     store.auth("me", SECRET)
     d = Driver()
@@ -238,11 +241,11 @@ def expiry():
 
 
 class TlsEtcd(servers.Etcd):
-    def __init__(self, *options):
+    def __init__(self, *options: Any) -> None:
         self.metrics = servers.free_port()
         super().__init__(options=options)
 
-    def command(self):
+    def command(self) -> Any:
         line = [a.replace(f"http://127.0.0.1:{self.port}", f"https://127.0.0.1:{self.port}") for a in super().command()]
         return [
             *line,
@@ -254,11 +257,11 @@ class TlsEtcd(servers.Etcd):
             f"http://127.0.0.1:{self.metrics}",
         ]
 
-    def ready(self):
+    def ready(self) -> Any:
         return '"health":"true"' in servers.ask(self.metrics, "GET /health HTTP/1.0\r\n\r\n")
 
 
-def tls():
+def tls() -> None:
     plain, strict = TlsEtcd(), TlsEtcd("--client-cert-auth", "--trusted-ca-file", file("ca.pem"))
     host, ca = f"127.0.0.1:{plain.port}", f"ca={file('ca.pem')}"
     d = Driver()
@@ -310,7 +313,7 @@ def tls():
 # ---- several endpoints ----
 
 
-def endpoints():
+def endpoints() -> None:
     members = servers.Etcd.cluster(3)
     dead = servers.free_port()
     key = f"key-{uuid.uuid4().hex[:8]}"
@@ -325,7 +328,8 @@ def endpoints():
     ok(
         w["outcome"] == "ok" and w["took_ms"] < 9000,
         f"endpoints: one that is frozen costs its share of the deadline ({w['took_ms']:.0f} of 9000 ms)",
-    ) or note(w)
+        w,
+    )
     times = []
     for _ in range(5):
         w = d.write(record("a"), w["version"], within=9000)
@@ -352,7 +356,7 @@ def endpoints():
         m.close()
 
 
-def leads(member):
+def leads(member: Any) -> Any:
     """Does this member lead its cluster?"""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{member.port}/metrics", timeout=5) as answer:
@@ -361,8 +365,8 @@ def leads(member):
         return False
 
 
-def leader_loss(members, key, d, w):
-    leader = wait_for(lambda: next((m for m in members if leads(m)), None))
+def leader_loss(members: Any, key: str, d: Driver, w: Any) -> None:
+    leader = wait_for(lambda: [m for m in members if leads(m)])[0]
     version, wrong, killed = w["version"], 0, time.monotonic()
     leader.kill()
     told, again = [], None
@@ -373,7 +377,7 @@ def leader_loss(members, key, d, w):
         if w["outcome"] == "ok":
             again = time.monotonic() - killed
         else:
-            r = wait_for(lambda: next((r for r in [d.read(within=2500)] if r["outcome"] == "ok"), None))
+            r = tried(lambda: d.read(within=2500), "ok")
             there = r["record"]["write"] == rec["write"]
             wrong += there and w["outcome"] in ("failed", "conflict")
             version = r["version"]
@@ -389,7 +393,7 @@ def leader_loss(members, key, d, w):
     leader.start()
 
 
-def minority(members, d):
+def minority(members: Any, d: Driver) -> None:
     """Two of three gone: nothing can be read or written, and nothing pretends to."""
     for m in members[1:]:
         m.pause()
@@ -408,17 +412,17 @@ def minority(members, d):
 # ---- what it costs etcd ----
 
 
-def metric(server, name):
+def metric(server: Any, name: str) -> Any:
     with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=30) as answer:
         found = re.findall(r"^" + name + r"\S* (\S+)$", answer.read().decode(), re.M)
     return sum(map(float, found))
 
 
-def handled(server, method):
+def handled(server: Any, method: Any) -> Any:
     return metric(server, r'grpc_server_handled_total\{grpc_code="OK",grpc_method="' + method + '"')
 
 
-def costs():
+def costs() -> None:
     with servers.Etcd() as server:
         d = Driver()
         for i in range(50):
@@ -459,7 +463,7 @@ def costs():
         led = c.wait("became_leader")
         time.sleep(1)
 
-        def count():
+        def count() -> Any:
             """Writes; questions that were none."""
             puts = metric(server, "etcd_mvcc_put_total")
             return puts, handled(server, "Txn") + handled(server, "Range") - puts
@@ -494,7 +498,7 @@ LEAD = """return { on_leading = function(t) print('lead', t.token) end, on_stopp
   on_new_leader = function(l) print('leader', l.identity, l.token) end }"""
 
 
-def elections():
+def elections() -> None:
     with servers.Etcd() as server:
         url = server.url("election")
         a = Candidate("--lock", url, "--identity", "a", "--address", "10.0.0.1:1", "-e", LEAD)
@@ -502,22 +506,22 @@ def elections():
         b = Candidate("--lock", url, "--identity", "b", "--address", "10.0.0.2:1", "-e", LEAD)
         b.wait("new_leader")
 
-        def out(*args):
+        def out(*args: Any) -> Any:
             return subprocess.run([LUNARCH, *args, "--lock", url], capture_output=True, text=True, timeout=60)
 
         same(out("leader").stdout.strip(), "10.0.0.1:1", "elections: `lunarch leader` prints the address")
         ok("leader      a\n" in out("status").stdout, "elections: `lunarch status` who leads")
         watching = subprocess.Popen([LUNARCH, "status", "--watch", "--lock", url], stdout=subprocess.PIPE, text=True)
-        ok("a leads" in watching.stdout.readline(), "elections: `lunarch status --watch` too")
+        ok("a leads" in piped(watching.stdout).readline(), "elections: `lunarch status --watch` too")
         a.kill(signal.SIGTERM)
         ok(b.wait("became_leader"), "elections: a leader that stops hands over")
-        ok(any("b leads" in watching.stdout.readline() for _ in range(5)), "elections: which --watch shows")
+        ok(any("b leads" in piped(watching.stdout).readline() for _ in range(5)), "elections: which --watch shows")
         watching.kill()
         watching.communicate()
         same(out("leader").stdout.strip(), "10.0.0.2:1", "elections: and `lunarch leader` prints the new address")
-        tokens = [int(c.wait("print", "lead\t")["message"].split()[-1]) for c in (a, b)]
+        tokens = [int(c.event("print", "lead\t")["message"].split()[-1]) for c in (a, b)]
         same(
-            b.wait("print", "leader\ta")["message"],
+            b.event("print", "leader\ta")["message"],
             f"leader\ta\t{tokens[0]}",
             "elections: a standby knows the token of a term that was never renewed",
         )
@@ -526,7 +530,7 @@ def elections():
         ok(b.wait("stopped_leading"), "elections: a leader whose etcd is frozen stops in time")
         server.resume()
         ok(b.wait("became_leader", count=2), "elections: and leads again when it goes on")
-        tokens.append(int(b.wait("print", "lead\t", count=2)["message"].split()[-1]))
+        tokens.append(int(b.event("print", "lead\t", count=2)["message"].split()[-1]))
         ok(tokens[1] < tokens[2], f"elections: with a larger token: {tokens}")
         for c in (a, b):
             if not b.all("became_leader"):
@@ -534,7 +538,7 @@ def elections():
         stop_everyone()
 
 
-def begun_anew():
+def begun_anew() -> None:
     """Its data are lost, and its revisions begin anew: what was known of them must not keep everybody out."""
     with servers.Etcd() as server:
         a = Candidate("--lock", server.url("anew"), "-e", LEAD, options=FAST)
@@ -563,7 +567,7 @@ def begun_anew():
         stop_everyone()
 
 
-def riding_out():
+def riding_out() -> None:
     """A cluster that loses its leader costs its leader's election, not ours: 15/10/2 rides it out."""
     members = servers.Etcd.cluster(3)
     url = "etcd://" + ",".join(f"127.0.0.1:{m.port}" for m in members) + "/ride"
@@ -571,11 +575,11 @@ def riding_out():
     led = a.wait("became_leader")
     b = Candidate("--lock", url, "-e", LEAD, options=[])
     led = b.wait("new_leader") and led
-    leader = wait_for(lambda: next((m for m in members if leads(m)), None))
+    leader = wait_for(lambda: [m for m in members if leads(m)])[0]
     leader.kill()
     survivors = [m for m in members if m is not leader]
 
-    def written():
+    def written() -> Any:
         return metric(survivors[0], "etcd_mvcc_put_total")  # every member applies them
 
     before = written()
@@ -584,13 +588,14 @@ def riding_out():
         led and not a.all("stopped_leading") and not b.all("became_leader"),
         "leader loss: at 15/10/2 the term goes on, and nobody else leads",
     ):
-        a.log(), b.log()
+        a.log()
+        b.log()
     stop_everyone()
     for m in members:
         m.close()
 
 
-def nothing_is_taken_over():
+def nothing_is_taken_over() -> None:
     store = Etcd()
     store.put("taken", b"config of another program")
     c = Candidate("--lock", store.url("taken"), "-e", LEAD)
@@ -627,7 +632,8 @@ def nothing_is_taken_over():
     ok(
         "***" in shown and SECRET not in shown and "ge%2Fhe" not in shown,
         "secrets: none in the command line that ps shows",
-    ) or note(shown)
+        shown,
+    )
     stop_everyone()
     store.end()
 
@@ -638,7 +644,7 @@ def nothing_is_taken_over():
 class Page(http.server.BaseHTTPRequestHandler):
     status, body, kind = 200, b"<html>hello</html>", "text/html"
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         self.rfile.read(int(self.headers.get("Content-Length", 0)))
         self.send_response(self.status)
         self.send_header("Content-Type", self.kind)
@@ -646,11 +652,11 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.body)
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
-def page(status, body):
+def page(status: Any, body: Any) -> Any:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("P", (Page,), {"status": status, "body": body}))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, f"etcd://me:geheim@127.0.0.1:{server.server_port}/x", f"etcd://127.0.0.1:{server.server_port}/x"
@@ -660,13 +666,14 @@ class Older:
     """An etcd whose gateway is at /v3beta, as before 3.4: requests for /v3/ are not found, the others go on to a real
     one."""
 
-    def __init__(self, server):
-        self.server, self.asked = server, []
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        self.asked: list[Any] = []
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 
-    def accept(self):
+    def accept(self) -> None:
         while True:
             try:
                 one, _ = self.socket.accept()
@@ -674,7 +681,7 @@ class Older:
                 return
             threading.Thread(target=self.serve, args=(one,), daemon=True).start()
 
-    def serve(self, one):
+    def serve(self, one: Any) -> Any:
         there = socket.create_connection(("127.0.0.1", self.server.port))
         threading.Thread(target=self.pass_on, args=(there, one), daemon=True).start()
         text = one.makefile("rb")
@@ -704,7 +711,7 @@ class Older:
         there.close()
 
     @staticmethod
-    def pass_on(there, one):
+    def pass_on(there: Any, one: Any) -> None:
         try:
             while data := there.recv(65536):
                 one.sendall(data)
@@ -717,19 +724,19 @@ class Deaf(Proxy):
     """Can keep to itself, for ever, what comes down on the connections that watches were begun on; TCP acknowledges all
     of it."""
 
-    def __init__(self, port):
-        self.deaf = []
+    def __init__(self, port: int) -> None:
+        self.deaf: list[Any] = []
         super().__init__(port)
 
-    async def _pump(self, pair, reader, writer, way, name):
+    async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
         await super()._pump(pair, Ear(self, pair, reader, name), writer, way, name)
 
 
 class Ear:
-    def __init__(self, proxy, pair, reader, name):
+    def __init__(self, proxy: Any, pair: Any, reader: Any, name: str) -> None:
         self.proxy, self.pair, self.reader, self.name = proxy, pair, reader, name
 
-    async def read(self, count):
+    async def read(self, count: int) -> Any:
         while True:
             piece = await self.reader.read(count)
             self.pair["watch"] = self.pair.get("watch") or b"/watch " in piece
@@ -739,7 +746,7 @@ class Ear:
                 return piece
 
 
-def deaf_stream():
+def deaf_stream() -> None:
     """A proxy from which nothing comes any more on the watch alone, and which says nothing of that."""
     with servers.Etcd() as server:
         proxy = Deaf(server.port)
@@ -765,7 +772,7 @@ def deaf_stream():
         proxy.close()
 
 
-def older():
+def older() -> None:
     with servers.Etcd() as server:
         old = Older(server)
         d, e = Driver(), Driver()
@@ -789,12 +796,12 @@ def older():
         old.socket.close()
 
 
-def talker(text):
+def talker(text: bytes) -> Any:
     s = socket.socket()
     s.bind(("127.0.0.1", 0))
     s.listen(50)
 
-    def serve():
+    def serve() -> None:
         while True:
             try:
                 one, _ = s.accept()
@@ -811,7 +818,7 @@ def talker(text):
     return s, f"etcd://127.0.0.1:{s.getsockname()[1]}/x"
 
 
-def strangers():
+def strangers() -> None:
     """Each with a clear error, never a takeover."""
     for status, body in (
         (200, b"<html>hello</html>"),
@@ -847,13 +854,13 @@ def strangers():
     refused("etcd://me:geheim@127.0.0.1:99999/x", ["not opened"], "port", "a wrong port")
 
 
-def space():
+def space() -> None:
     store = Etcd("--quota-backend-bytes", str(4 * 1024 * 1024))
     run(store, [lock_cases.full])
     store.end()
 
 
-def full_disk():
+def full_disk() -> None:
     """etcd ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
         skip("out of space", "mounting a small disk needs root")
@@ -863,8 +870,8 @@ def full_disk():
     store.end()
 
 
-def timed(job):
-    def run_it():
+def timed(job: Any) -> Any:
+    def run_it() -> None:
         began = time.monotonic()
         job()
         note(f"{job.__name__} took {time.monotonic() - began:.1f} s")
@@ -873,7 +880,7 @@ def timed(job):
     return run_it
 
 
-def main():
+def main() -> None:
     certificates()
     chosen = sys.argv[1:]
     together, apart = [users, listing, expiry, tls, endpoints, older, strangers, space, deaf_stream, full_disk], [

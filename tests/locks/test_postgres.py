@@ -9,13 +9,14 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from lock_driver import WITHIN, Driver, record
+from lock_driver import Driver, WITHIN, record, tried
 from pki import Pki
-from processes import ROOT, scratch, wait_for
+from processes import ROOT, piped, scratch, wait_for
 from servers import Bouncer, Postgres, Redis, free_port
 from stores import FullPostgres, FullPostgresLog, Postgres as Store
 from tap import at_once, done, note, ok, same, skip
@@ -23,12 +24,12 @@ from tap import at_once, done, note, ok, same, skip
 SHORT = 4000  # ms; for operations that are to fail soon
 
 
-def term(holder="a", lease_ms=1000, **fields):
+def term(holder: str = "a", lease_ms: int = 1000, **fields: Any) -> Any:
     """What a write that begins a term asks for: no token yet."""
     return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
 
 
-def opened(url, lock="a", **env):
+def opened(url: str, lock: str = "a", **env: Any) -> Any:
     d = Driver(env)
     o = d.open(url, lock)
     if not o["ok"]:
@@ -36,7 +37,7 @@ def opened(url, lock="a", **env):
     return d
 
 
-def told(result, *said, outcome=("failed", "refused")):
+def told(result: Any, *said: Any, outcome: Any = ("failed", "refused")) -> Any:
     text = result.get("err", {}).get("text", "")
     good = result["outcome"] in outcome and all(s in text for s in said)
     if not good:
@@ -44,7 +45,7 @@ def told(result, *said, outcome=("failed", "refused")):
     return good
 
 
-def behind(server, seconds):
+def behind(server: Any, seconds: float) -> None:
     """Its clock, from its next start."""
     shim, clock = os.path.join(server.dir, "shim.so"), os.path.join(server.dir, "clock")
     shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
@@ -53,7 +54,7 @@ def behind(server, seconds):
     server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
 
-def docs(start):
+def docs(start: Any) -> Any:
     """The line of docs/locks.md that begins so, as it is to be typed."""
     with open(os.path.join(ROOT, "docs", "locks.md")) as f:
         return next(line.strip() for line in f if line.strip().startswith(start))
@@ -62,7 +63,7 @@ def docs(start):
 class Psql:
     """A session that stays open."""
 
-    def __init__(self, server):
+    def __init__(self, server: Any) -> None:
         self.process = subprocess.Popen(
             [
                 Postgres.binary("psql"),
@@ -85,23 +86,23 @@ class Psql:
             stderr=subprocess.STDOUT,
         )
 
-    def say(self, text):
+    def say(self, text: str) -> Any:
         """Everything it answers until it is done."""
-        self.process.stdin.write(text + "\n\\echo done\n")
-        self.process.stdin.flush()
+        piped(self.process.stdin).write(text + "\n\\echo done\n")
+        piped(self.process.stdin).flush()
         lines = []
-        for line in self.process.stdout:
+        for line in piped(self.process.stdout):
             if line.strip() == "done":
                 break
             lines.append(line.strip())
         return "\n".join(lines)
 
-    def end(self):
-        self.process.stdin.close()
+    def end(self) -> None:
+        piped(self.process.stdin).close()
         self.process.wait()
 
 
-def login():
+def login() -> None:
     with Postgres(auth="scram-sha-256") as server:
         server.sql("CREATE ROLE luna LOGIN PASSWORD 'p a:s/s@w#o'")
         at = f"127.0.0.1:{server.port}"
@@ -122,11 +123,12 @@ def login():
                 f"login: {what}: and no secret",
             )
             d.end()
-        for where, url, env in (
+        ways: list[tuple[str, str, dict[str, str]]] = [
             ("in the URL", f"postgres://luna:{secret}@{at}/postgres#x", {}),
             ("in the environment", f"postgres://luna@{at}/postgres#x", {"LUNARCH_LOCK_PASSWORD": "p a:s/s@w#o"}),
             ("in libpq's password file", f"postgres://luna@{at}/postgres?passfile={server.dir}/pass#x", {}),
-        ):
+        ]
+        for where, url, env in ways:
             with open(os.path.join(server.dir, "pass"), "w", opener=lambda p, f: os.open(p, f, 0o600)) as f:
                 f.write("*:*:*:luna:p a\\:s/s@w#o\n")
             d = opened(url, **env)
@@ -136,7 +138,7 @@ def login():
         places(server)
 
 
-def rights(server, url):
+def rights(server: Any, url: str) -> None:
     """Who may not make the table is told what to do, and what docs/locks.md says is enough."""
     d = opened(url)
     w = d.write(term(), "")
@@ -150,19 +152,19 @@ def rights(server, url):
     ok(told(r, "permission denied", outcome=("refused",)), "rights: who may not read it is told")
     server.sql(docs("GRANT SELECT").replace("elector", "luna"))
     same(d.do("watch")["watching"], True, "rights: with those of docs/locks.md a lock can be watched")
-    w = wait_for(lambda: next((w for w in [d.write(term(), "")] if w["outcome"] != "failed"), None))
+    w = tried(lambda: d.write(term(), ""))
     same((w["outcome"], d.read()["outcome"]), ("ok", "ok"), "rights: written, and read")
     same(d.write(record("a", token=w["token"]), w["version"])["outcome"], "ok", "rights: and renewed")
     d.end()
 
 
-def places(server):
+def places(server: Any) -> None:
     """libpq's ways to say where: a directory of sockets, a service, several hosts of which one is dead."""
     with open(os.path.join(server.dir, "services"), "w") as f:
         f.write(f"[moon]\nhost=127.0.0.1\nport={server.port}\nuser={server.superuser}\ndbname=postgres\n")
     env = {"PGSERVICEFILE": os.path.join(server.dir, "services")}
     socket = server.dir.replace("/", "%2F")
-    for what, url, more in (
+    ways: list[tuple[str, str, dict[str, str]]] = [
         ("a directory of sockets", f"postgres://{server.superuser}@{socket}:{server.port}/postgres#p", {}),
         ("a service", "postgresql://?service=moon#p", env),
         (
@@ -175,9 +177,10 @@ def places(server):
             f"postgres://{server.superuser}@127.0.0.1:{free_port()},localhost:{server.port}/postgres#p",
             {},
         ),
-    ):
+    ]
+    for what, url, more in ways:
         d = opened(url, **more)
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
+        r = tried(lambda: d.read(within=SHORT))
         w = d.write(record("a"), r["version"])
         same(w["outcome"], "ok", f"places: {what}")
         d.end()
@@ -190,14 +193,14 @@ def places(server):
 class TlsPostgres(Postgres):
     """A certificate for 127.0.0.1 and localhost, and the authority that signed it."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         super().prepare()
         self.pki = Pki(self.dir)
         certificate, key = self.pki.server()
         self.options += ["-c", "ssl=on", "-c", f"ssl_cert_file={certificate}", "-c", f"ssl_key_file={key}"]
 
 
-def tls():
+def tls() -> None:
     where = scratch()
     with TlsPostgres() as server, Postgres() as plain:
         at, right = (
@@ -227,11 +230,11 @@ def tls():
     shutil.rmtree(where)
 
 
-def web(answer):
+def web(answer: Any) -> Any:
     """A port at which something says this to whoever comes, whatever it wants."""
     listening = socket.create_server(("127.0.0.1", 0))
 
-    def serve(one):
+    def serve(one: Any) -> None:
         try:
             one.sendall(answer)
             while one.recv(65536):
@@ -240,7 +243,7 @@ def web(answer):
             pass
         one.close()
 
-    def accept():
+    def accept() -> None:
         while True:
             threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
 
@@ -248,7 +251,7 @@ def web(answer):
     return listening.getsockname()[1]
 
 
-def strangers():
+def strangers() -> None:
     with Redis() as other:
         speaking = web(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
         for what, port, more, said, within in (
@@ -292,7 +295,7 @@ def strangers():
         d.end()
 
 
-def tables():
+def tables() -> None:
     with Postgres() as server:
         at = f"postgres://{server.superuser}@127.0.0.1:{server.port}/postgres"
         server.sql('CREATE SCHEMA "my ""s"')
@@ -339,15 +342,13 @@ def tables():
 DOUBT = ("failed", "unknown")
 
 
-def tokens():
+def tokens() -> None:
     with Postgres() as server:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
 
-        def next_term(version, what, **more):
-            w = wait_for(
-                lambda: next((w for w in [d.write(term(), version, **more)] if w["outcome"] != "failed"), None)
-            )
+        def next_term(version: Any, what: str, **more: Any) -> Any:
+            w = tried(lambda: d.write(term(), version, **more))
             got.append(w["token"])
             ok(
                 w["outcome"] == "ok" and (len(got) == 1 or got[-1] > got[-2]),
@@ -381,7 +382,7 @@ def tokens():
         d.end(), e.end()
 
 
-def fence():
+def fence() -> None:
     """A transaction of the user's checks the token: it holds up the next term, and no renewal."""
     with Postgres() as server:
         d, e, psql = opened(server.url("f")), opened(server.url("f")), Psql(server)
@@ -407,11 +408,7 @@ def fence():
         same(d.wait(o)["outcome"], "ok", "fence: as do other locks")
         psql.say("COMMIT;")
         n = (
-            wait_for(
-                lambda: next(
-                    (x for x in [e.write(term("b"), w["version"], within=SHORT)] if x["outcome"] == "ok"), None
-                )
-            )
+            tried(lambda: e.write(term("b"), w["version"], within=SHORT), "ok")
             if e.wait(stuck)["outcome"] != "ok"
             else e.read()
         )
@@ -432,7 +429,7 @@ def fence():
         d.end(), e.end()
 
 
-def fences():
+def fences() -> None:
     """Locks whose rows somebody holds, in one process with others: new terms of these do not wait for those."""
     with Postgres() as server:
         d, psql = opened(server.url("a")), Psql(server)
@@ -453,7 +450,7 @@ def fences():
         d.end()
 
 
-def crashed():
+def crashed() -> None:
     """What was answered is there after a crash, renewals too: an older one would end the term too soon for who has not
     seen the newer."""
     with Postgres("-c", "synchronous_commit=off", "-c", "wal_writer_delay=10s") as server:
@@ -464,7 +461,7 @@ def crashed():
         w = d.write(record("a", token=first["token"]), last["version"], durable=False)
         server.kill()
         server.start()
-        r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: e.read(within=SHORT), "ok")
         ok(
             w["outcome"] == "ok" and r and r["version"] == w["version"] != last["version"],
             "crashed: the last renewal is there, though the server was told not to wait for its disk",
@@ -472,7 +469,7 @@ def crashed():
         d.end(), e.end()
 
 
-def locked():
+def locked() -> None:
     """Somebody has locked the table: each look says so in time, and no session is left behind waiting."""
     with Postgres() as server:
         d, psql = opened(server.url("l")), Psql(server)
@@ -489,43 +486,39 @@ def locked():
             "locked: on the connection that it has had all the time",
         )
         psql.say("ROLLBACK;")
-        same(
-            wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))["version"],
-            w["version"],
-            "locked: and works when it is not",
-        )
+        same(tried(lambda: e.read(within=SHORT), "ok")["version"], w["version"], "locked: and works when it is not")
         psql.end()
         d.end(), e.end()
 
 
-def prepared():
+def prepared() -> None:
     """What comes again is planned once, and what is planned for a table that is another now is planned anew."""
     with Postgres("-c", "log_statement=all") as server:
         d = opened(server.url("p"))
         d.read()  # before there is a table, as candidates do
         w = d.write(term(), "")
 
-        def used(what):
+        def used(what: str) -> Any:
             d.read()
             with open(server.log) as f:
                 return any("execute lunarch_" in line and what in line for line in f)
 
         for what in ("SELECT CASE WHEN octet_length", "UPDATE"):
 
-            def again():
+            def again() -> Any:
                 nonlocal w
                 w = d.write(record("a", token=1), w["version"], durable=False)
                 return used(what)
 
             ok(wait_for(again), f"prepared: a {what.split()[0]} is used again")
         server.sql("ALTER TABLE lunarch_locks ALTER COLUMN record TYPE varchar")
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: d.read(within=SHORT), "ok")
         same(r and r["version"], w["version"], "prepared: a table that was altered is read again")
         same(d.write(record("a", token=1), w["version"], durable=False)["outcome"], "ok", "prepared: and written")
         d.end()
 
 
-def pooled():
+def pooled() -> None:
     """Behind a pooler that hands out a session per transaction there are no notices, and all else is as ever."""
     with Postgres() as server, Bouncer(server) as bouncer:
         d, e = opened(bouncer.url("p")), opened(bouncer.url("p"))
@@ -547,7 +540,7 @@ def pooled():
         d.end(), e.end()
 
 
-def promoted():
+def promoted() -> None:
     """A standby that lacks a term, and whose clock is an hour behind, is promoted: nobody is elected before that one's
     lease is over, and then with a larger token."""
     with Postgres() as first:
@@ -578,7 +571,7 @@ def promoted():
             float(second.sql("SELECT extract(epoch FROM clock_timestamp())")) < time.time() - 3000,
             "promoted: its clock is behind",
         )
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: d.read(within=SHORT), "ok")
         same(
             (r["record"]["state"], r["version"]),
             ("released", w["version"]),
@@ -599,16 +592,7 @@ def promoted():
             told(late.write(term("late"), r["version"]), "promoted", outcome=("failed",)),
             "promoted: who comes later counts from what he sees himself, not by the server's clock",
         )
-        n = wait_for(
-            lambda: next(
-                (
-                    x
-                    for x in [d.write(term("again"), r["version"], within=SHORT, floor=lost["token"])]
-                    if x["outcome"] != "failed"
-                ),
-                None,
-            )
-        )
+        n = tried(lambda: d.write(term("again"), r["version"], within=SHORT, floor=lost["token"]))
         ok(
             n["outcome"] == "ok" and time.monotonic() - began >= 4.99,
             "promoted: who has seen the lost term waits for the lease that it published",
@@ -626,7 +610,7 @@ def promoted():
         second.close()
 
 
-def goes_on():
+def goes_on() -> None:
     """A term that the promoted server knows goes on; its leader settles the doubt, and hands over at once."""
     with Postgres() as server:
         d, e = opened(server.url("g")), opened(server.url("g"))
@@ -634,7 +618,7 @@ def goes_on():
         server.sql("UPDATE lunarch_locks SET token = token + 1 WHERE name = ''")  # as on another timeline
         token = w["token"]
 
-        def renewed():
+        def renewed() -> Any:
             nonlocal w
             w = d.write(record("a", token=token, leaseDurationMs=1000), w["version"], durable=False)
             return server.sql("SELECT count(*) FROM lunarch_locks WHERE server <> ''") == "2"
@@ -648,7 +632,7 @@ def goes_on():
         d.end(), e.end()
 
 
-def full_disk():
+def full_disk() -> None:
     """The table's disk is full: writes fail and say so; or the log's: the server ends. All goes on with room again."""
     if os.geteuid() != 0:
         skip("out of space", "mounting a small disk needs root")
@@ -659,7 +643,7 @@ def full_disk():
         store.end()
 
 
-def together():
+def together() -> None:
     """Many locks of a process share connections; who writes is not told of its own writes."""
     with Postgres() as server:
         d, e = opened(server.url("n0"), "n0"), opened(server.url("n0"), "n0")

@@ -9,6 +9,8 @@ import socket
 import struct
 import sys
 import threading
+from collections.abc import Iterator
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate
@@ -23,19 +25,19 @@ MOST_MB = (
 PID = 4242
 
 
-def message(kind, body=b""):
+def message(kind: Any, body: bytes = b"") -> Any:
     return kind + struct.pack(">i", len(body) + 4) + body
 
 
-def texts(*all):
+def texts(*all: Any) -> Any:
     return b"".join(t.encode() + b"\0" for t in all)
 
 
-def columns(count):
+def columns(count: int) -> Any:
     return message(b"T", struct.pack(">h", count) + (b"c\0" + struct.pack(">ihihih", 0, 0, 25, -1, -1, 0)) * count)
 
 
-def row(*values):
+def row(*values: Any) -> Any:
     return message(b"D", struct.pack(">h", len(values)) + b"".join(struct.pack(">i", len(v)) + v for v in values))
 
 
@@ -43,16 +45,16 @@ READY = message(b"Z", b"I")
 BOUND = message(b"1") + message(b"2")
 
 
-def result(*values):
+def result(*values: Any) -> Any:
     return BOUND + columns(len(values)) + row(*values) + message(b"C", texts("SELECT 1"))
 
 
-def for_ever(piece):
+def for_ever(piece: Any) -> Iterator[Any]:
     while True:
         yield piece
 
 
-def giant(kind, size, head=b""):
+def giant(kind: Any, size: Any, head: bytes = b"") -> Iterator[Any]:
     """A message of that size, as fast as it is taken."""
     yield kind + struct.pack(">i", size) + head
     yield from for_ever(b"x" * (1 << 20))
@@ -62,17 +64,17 @@ class Hostile:
     """login: what it says instead of letting somebody in; first: instead of an answer to the link's greeting;
     answer(stamp): to a lock's question. Bytes, or a generator of them."""
 
-    def __init__(self, login=None, first=None, answer=None):
+    def __init__(self, login: Any = None, first: Any = None, answer: Any = None) -> None:
         self.login, self.first, self.answer = login, first, answer
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = self.listening.getsockname()[1]
         threading.Thread(target=self.accept, daemon=True).start()
 
-    def accept(self):
+    def accept(self) -> None:
         while True:
             threading.Thread(target=self.serve, args=(self.listening.accept()[0],), daemon=True).start()
 
-    def serve(self, s):
+    def serve(self, s: Any) -> None:
         try:
             f = s.makefile("rb")
             while True:
@@ -103,11 +105,11 @@ class Hostile:
         except (OSError, struct.error):
             pass
 
-    def pour(self, s, what):
+    def pour(self, s: Any, what: str) -> None:
         for piece in [what] if isinstance(what, bytes) else what:
             s.sendall(piece)
 
-    def converse(self, s, f):
+    def converse(self, s: Any, f: Any) -> None:
         statements, stamp = [], b""
         while kind := f.read(1):
             body = f.read(struct.unpack(">i", f.read(4))[0] - 4)
@@ -124,7 +126,7 @@ class Hostile:
                 statements = []
 
     @staticmethod
-    def last_parameter(bind):
+    def last_parameter(bind: Any) -> Any:
         rest = bind.split(b"\0", 2)[2]
         at = 2 + 2 * struct.unpack(">h", rest[:2])[0]
         count, at, value = struct.unpack(">h", rest[at : at + 2])[0], at + 2, b""
@@ -134,7 +136,7 @@ class Hostile:
         return value
 
     @staticmethod
-    def usual(statements, stamp):
+    def usual(statements: Any, stamp: Any) -> Any:
         out = b""
         for x in statements:
             if x.startswith("SELECT pg_backend_pid"):
@@ -150,14 +152,14 @@ class Hostile:
         return out + READY
 
 
-def settings(stamp):
+def settings(stamp: Any) -> Any:
     return result(b"1", b"1", b"on", stamp)
 
 
-def iterations(count):
+def iterations(count: int) -> Any:
     """SCRAM's first message from the server (RFC 5802): how often the password is to be hashed."""
 
-    def login(s, f):
+    def login(s: Any, f: Any) -> Any:
         s.sendall(message(b"R", struct.pack(">i", 10) + b"SCRAM-SHA-256\0\0"))
         f.read(1)
         first = f.read(struct.unpack(">i", f.read(4))[0] - 4)
@@ -169,18 +171,18 @@ def iterations(count):
     return login
 
 
-def many_settings(s, f):
+def many_settings(s: Any, f: Any) -> Iterator[Any]:
     yield message(b"R", struct.pack(">i", 0))
     for i in range(10**9):
         yield b"".join(message(b"S", texts(f"setting{i}-{j}", "v" * 100)) for j in range(100))
 
 
-def peak_mb(pid):
+def peak_mb(pid: int) -> Any:
     with open(f"/proc/{pid}/status") as f:
         return next(int(line.split()[1]) for line in f if line.startswith("VmHWM")) // 1024
 
 
-def stands(what, server, write=False, outcomes=("failed",)):
+def stands(what: str, server: Any, write: bool = False, outcomes: Any = ("failed",)) -> None:
     d = Driver({"PGPASSWORD": "secret", "PGSSLMODE": "disable"})
     d.open(f"postgres://luna@127.0.0.1:{server.port}/postgres#x")
     try:
@@ -198,7 +200,7 @@ def stands(what, server, write=False, outcomes=("failed",)):
     server.listening.close()
 
 
-def leaves():
+def leaves() -> None:
     """An elector that is told to stop while its log-in is hashing: in peace, and at once."""
     server = Hostile(login=iterations(2**31 - 1))
     c = Candidate(
@@ -215,14 +217,14 @@ def leaves():
     server.listening.close()
 
 
-def before_login():
+def before_login() -> None:
     leaves()
     stands("two billion rounds of hashing are asked for", Hostile(login=iterations(2**31 - 1)))
     stands("a notice of 2 GB", Hostile(login=lambda s, f: giant(b"N", 2**31 - 1)))
     stands("settings without end", Hostile(login=many_settings))
 
 
-def lengths():
+def lengths() -> None:
     stands(
         "a row of 1 GB",
         Hostile(
@@ -244,7 +246,7 @@ def lengths():
     stands("answers without a question", Hostile(answer=lambda stamp: for_ever(READY * 1000)))
 
 
-def chained(head, rest):
+def chained(head: Any, rest: Any) -> Iterator[Any]:
     yield head
     yield from rest
 
@@ -252,14 +254,14 @@ def chained(head, rest):
 class Endless:
     """The same for each connection."""
 
-    def __init__(self, head, piece):
+    def __init__(self, head: Any, piece: Any) -> None:
         self.head, self.piece = head, piece
 
-    def __iter__(self):
+    def __iter__(self) -> Any:
         return chained(self.head, for_ever(self.piece))
 
 
-def shapes():
+def shapes() -> None:
     for kind, name in ((b"G", "to the server"), (b"H", "from the server"), (b"W", "both ways")):
         stands(f"a copy {name}", Hostile(answer=lambda stamp, kind=kind: BOUND + message(kind, b"\0\0\0") + READY))
     for write, outcome in ((False, "failed"), (True, "unknown")):

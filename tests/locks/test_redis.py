@@ -11,11 +11,12 @@ import sys
 import tempfile
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
-from lock_driver import Driver, record
+from lock_driver import Driver, record, tried
 from pki import Pki
 from processes import ROOT, wait_for
 from proxy import Proxy
@@ -26,12 +27,12 @@ from tap import at_once, done, note, ok, same, skip
 SHORT = 3000  # ms; for operations that are to fail soon
 
 
-def term(holder="a", lease_ms=1000, **fields):
+def term(holder: str = "a", lease_ms: int = 1000, **fields: Any) -> Any:
     """What a write that begins a term asks for: no token yet."""
     return record(holder, token=0, leaseDurationMs=lease_ms, **fields)
 
 
-def opened(url, **env):
+def opened(url: str, **env: Any) -> Any:
     d = Driver(env)
     o = d.open(url)
     if not o["ok"]:
@@ -39,12 +40,12 @@ def opened(url, **env):
     return d
 
 
-def acquire(d, rec, version, **more):
+def acquire(d: Driver, rec: Any, version: Any, **more: Any) -> Any:
     """A server that has just been started elects nobody for a lease: until then."""
-    return wait_for(lambda: next((w for w in [d.write(rec, version, **more)] if w["outcome"] != "failed"), None))
+    return tried(lambda: d.write(rec, version, **more))
 
 
-def clocked(server, seconds):
+def clocked(server: Any, seconds: float) -> Any:
     """From its next start its clock is off by so much; returns what sets it anew while it runs."""
     shim, clock = os.path.join(server.dir, "shim.so"), os.path.join(server.dir, "clock")
     shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
@@ -52,14 +53,14 @@ def clocked(server, seconds):
         f.write(struct.pack("q", seconds * 10**9))
     server.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
-    def step(to):
+    def step(to: Any) -> None:
         with open(clock, "r+b") as f:
             f.write(struct.pack("q", to * 10**9))
 
     return step
 
 
-def info(server, name):
+def info(server: Any, name: str) -> Any:
     return next(
         (
             line.split(":", 1)[1].strip()
@@ -70,25 +71,27 @@ def info(server, name):
     )
 
 
-def pair(**more):
+def pair(**more: Any) -> Any:
     """A primary, and a replica that has its data."""
     first = Redis()
     second = Redis(replica_of=first, **more)
     return first, second
 
 
-def follows(server):
+def follows(server: Any) -> Any:
     return wait_for(lambda: "master_link_status:up" in server.cli("INFO", "replication"))
 
 
-def told(result, *said, outcome=("failed",)):
+def told(result: Any, *said: Any, outcome: Any = ("failed",)) -> Any:
     good = result["outcome"] in outcome and any(s in result["err"]["text"] for s in said)
     if not good:
         note(result)
     return good
 
 
-def trouble(url, what, said, outcome=("failed", "refused"), secret=None, env=None):
+def trouble(
+    url: str, what: str, said: Any, outcome: Any = ("failed", "refused"), secret: Any = None, env: Any = None
+) -> None:
     d = opened(url, **(env or {}))
     r = d.read(within=SHORT)
     w = d.write(term(), "", within=SHORT)
@@ -99,7 +102,7 @@ def trouble(url, what, said, outcome=("failed", "refused"), secret=None, env=Non
     )
     if not good:
         note(f"{r} {w}")
-    host = re.search(r"//(?:[^@/]*@)?([^/?]+)", url)[1]
+    host = re.findall(r"//(?:[^@/]*@)?([^/?]+)", url)[0]
     ok(
         host in text and not (secret and secret in text),
         f"trouble: {what}: by an error that names the server and no secret",
@@ -107,7 +110,7 @@ def trouble(url, what, said, outcome=("failed", "refused"), secret=None, env=Non
     same(d.end(), 0, f"trouble: {what}: and the lock closes in peace")
 
 
-def login():
+def login() -> None:
     secret = "m o/on:l@ight"
     with Redis("--requirepass", secret) as server:
         at = f"127.0.0.1:{server.port}"
@@ -132,7 +135,7 @@ def login():
         with tempfile.NamedTemporaryFile("w") as f:
             f.write(secret + "\nnot this\n")
             f.flush()
-            ways = {
+            ways: dict[str, tuple[str, dict[str, str]]] = {
                 "in the URL": (f"redis://:m%20o%2Fon%3Al%40ight@{at}/x", {}),
                 "in a file": (f"redis://{at}/x?password_file={f.name}", {}),
                 "in the environment": (f"redis://{at}/x", {"LUNARCH_LOCK_PASSWORD": secret}),
@@ -165,7 +168,7 @@ RIGHTS = [
 ]
 
 
-def rights(server, secret):
+def rights(server: Any, secret: Any) -> None:
     """The ones that docs/locks.md lists are enough, and each that is missing is told or done without."""
     at = f"127.0.0.1:{server.port}"
     with open(os.path.join(ROOT, "docs", "locks.md")) as f:
@@ -175,7 +178,7 @@ def rights(server, secret):
         )
         ok(line in f.read(), "rights: docs/locks.md has this line")
 
-    def user(name, *words):
+    def user(name: str, *words: Any) -> None:
         server.cli("ACL", "SETUSER", name, "reset", "on", ">pw", *words, password=secret)
 
     user("whole", "~x", "~{x}:lunarch", "&{x}:changed", *RIGHTS)
@@ -200,12 +203,12 @@ def rights(server, secret):
     )
     m.end()
     user("deaf", "~x", "~{x}:lunarch", "resetchannels", *RIGHTS)
-    f = opened(f"redis://deaf:pw@{at}/x")
-    f.do("watch")
-    f.read()
-    ok(f.noticed(f.count() + 1), "rights: who may not subscribe is told to look now and then instead")
-    same(f.do("watch")["watching"], False, "rights: and that there are no notices")
-    o = f.write(record("c"), f.read()["version"])
+    h = opened(f"redis://deaf:pw@{at}/x")
+    h.do("watch")
+    h.read()
+    ok(h.noticed(h.count() + 1), "rights: who may not subscribe is told to look now and then instead")
+    same(h.do("watch")["watching"], False, "rights: and that there are no notices")
+    o = h.write(record("c"), h.read()["version"])
     same(o["outcome"], "refused", "rights: who may not publish may not write")
     user("elsewhere", "~y", "&*", *RIGHTS)
     g = opened(f"redis://elsewhere:pw@{at}/x")
@@ -215,16 +218,16 @@ def rights(server, secret):
         "rights: another key's user is refused",
     )
     same(d.read()["record"]["holderIdentity"], "b", "rights: and nothing was changed")
-    same([x.end() for x in (d, e, f, g)], [0] * 4, "rights: all close in peace")
+    same([x.end() for x in (d, e, h, g)], [0] * 4, "rights: all close in peace")
 
 
 class Page(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
 class TlsRedis(Redis):
-    def prepare(self):
+    def prepare(self) -> None:
         pki = Pki(self.dir)
         certificate, key = pki.server()
         self.speaks = ["--tls", "--cacert", pki.ca]
@@ -243,11 +246,11 @@ class TlsRedis(Redis):
             "no",
         ]
 
-    def ready(self):
+    def ready(self) -> Any:
         return self.cli(*self.speaks, "PING") == "PONG"
 
 
-def strangers():
+def strangers() -> None:
     with TlsRedis() as server:
         trouble(
             server.url("x"),
@@ -283,12 +286,12 @@ def strangers():
         d.end()
 
 
-def tokens():
+def tokens() -> None:
     with Redis("--appendonly", "yes", "--appendfsync", "always") as server:
         d, e = opened(server.url("t")), opened(server.url("t"))
         got = []
 
-        def next_term(version, what, **more):
+        def next_term(version: Any, what: str, **more: Any) -> Any:
             w = acquire(d, term(), version, **more)
             if not w or w["outcome"] != "ok":
                 note(w)
@@ -352,7 +355,7 @@ def tokens():
         same([d.end(), e.end()], [0, 0], "tokens: both close in peace")
 
 
-def failover():
+def failover() -> None:
     """The replica that is promoted lacks a term, and its clock is behind: nobody is elected before that one's lease is
     over."""
     with Redis() as first, Redis(replica_of=first, start=False) as second:
@@ -376,7 +379,7 @@ def failover():
         )
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: d.read(within=SHORT), "ok")
         same(
             (r["record"]["state"], r["version"]),
             ("released", w["version"]),
@@ -384,7 +387,7 @@ def failover():
         )
         began = time.monotonic()
 
-        def doubted(x, who):
+        def doubted(x: Any, who: Any) -> Any:
             n = x.write(term(who), r["version"])
             return n["outcome"] == "failed" and "promoted" in n["err"]["text"]
 
@@ -416,7 +419,7 @@ def failover():
             x.end()
 
 
-def let_go():
+def let_go() -> None:
     """A release whose answer is lost: its sender finds his own record on the promoted server, which another term has
     followed."""
     first, second = pair()
@@ -439,7 +442,7 @@ def let_go():
         same(lost["outcome"], "ok", "let go: another leads")
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: d.read(within=SHORT), "ok")
         same(
             (r["version"], r["record"]["holderIdentity"]),
             (own, "d"),
@@ -453,10 +456,10 @@ def let_go():
         way.close()
 
 
-def comes_back():
+def comes_back() -> None:
     """The primary that died is started again, and is a primary still: nobody is elected there, nor anywhere, while
     there are two."""
-    first, second = Redis("--appendonly", "yes", "--appendfsync", "always"), None
+    first = Redis("--appendonly", "yes", "--appendfsync", "always")
     with first, Redis(replica_of=first) as second:
         follows(second)
         both = f"redis://127.0.0.1:{first.port},127.0.0.1:{second.port}/b"
@@ -466,17 +469,8 @@ def comes_back():
         wait_for(lambda: second.cli("GET", "b") == first.cli("GET", "b") != "")
         first.kill()
         second.cli("REPLICAOF", "NO", "ONE")
-        w = wait_for(
-            lambda: next(
-                (
-                    n
-                    for n in [x.write(record("x", token=1, leaseDurationMs=1000), w["version"], within=SHORT)]
-                    if n["outcome"] == "ok"
-                ),
-                None,
-            )
-        )
-        ok(w, "comes back: the leader has moved to the promoted server")
+        w = tried(lambda: x.write(record("x", token=1, leaseDurationMs=1000), w["version"], within=SHORT), "ok")
+        ok(w["outcome"] == "ok", "comes back: the leader has moved to the promoted server")
         first.start()
         left = first.cli("GET", "b")
         fresh = opened(both)
@@ -491,7 +485,7 @@ def comes_back():
         second.pause()
         y = x.write(record("x", token=1, leaseDurationMs=1000), n["version"], within=SHORT)
         ok(y["outcome"] != "ok", "comes back: with the promoted one silent, the leader renews nothing")
-        moved = wait_for(lambda: next((r for r in [x.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        moved = tried(lambda: x.read(within=SHORT), "ok")
         same(moved["version"], old["version"], "comes back: it finds an older record of its own on the old one")
         ok(
             told(
@@ -503,7 +497,7 @@ def comes_back():
         second.resume()
         first.cli("REPLICAOF", "127.0.0.1", str(second.port))
         follows(first)
-        f = wait_for(lambda: next((r for r in [fresh.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        f = tried(lambda: fresh.read(within=SHORT), "ok")
         same(
             f["version"],
             second.cli("EVAL", "return redis.sha1hex(redis.call('GET', 'b'))", "0"),
@@ -529,7 +523,7 @@ def comes_back():
         d.end()
 
 
-def braces():
+def braces() -> None:
     """K and {K} keep what else there is in one hash: the doubt of one is not the other's."""
     first, second = pair()
     with first, second:
@@ -539,10 +533,8 @@ def braces():
         d.open(first.url("%7Bjobs%7D"), lock="{jobs}")
         d.open(first.url("jobs"), lock="jobs")
         for n in names:
-            w = wait_for(
-                lambda: next((w for w in [d.write(term(n, lease_ms=1000), "", lock=n)] if w["outcome"] == "ok"), None)
-            )
-            ok(w and first.cli("EXISTS", n) == "1", f"braces: {n} has its record")
+            w = tried(lambda: d.write(term(n, lease_ms=1000), "", lock=n), "ok")
+            ok(w["outcome"] == "ok" and first.cli("EXISTS", n) == "1", f"braces: {n} has its record")
         same(
             (d.read("jobs")["record"]["holderIdentity"], d.read("{jobs}")["record"]["holderIdentity"]),
             names,
@@ -555,7 +547,7 @@ def braces():
         e = opened(second.url("jobs"))
         e.open(second.url("jobs"), lock="jobs"), e.open(second.url("%7Bjobs%7D"), lock="{jobs}")
 
-        def acquire_one(n):
+        def acquire_one(n: Any) -> Any:
             return e.write(term("e", lease_ms=1000), e.read(n)["version"], lock=n)
 
         ok(told(acquire_one("jobs"), "promoted"), "braces: after a failover jobs is in doubt")
@@ -572,7 +564,7 @@ def braces():
         d.end(), e.end()
 
 
-def older():
+def older() -> None:
     """What an older Lunarch left of {K} is taken on: its token counts, and its doubt was not ours to settle."""
     with Redis() as server:
         text = json.dumps(record("old", token=5, leaseDurationMs=1000))
@@ -610,7 +602,7 @@ def older():
         d.end()
 
 
-def survives():
+def survives() -> None:
     """A term that the promoted replica does know goes on."""
     with Redis() as first, Redis(replica_of=first) as second:
         wait_for(lambda: "master_link_status:up" in second.cli("INFO", "replication"))
@@ -630,7 +622,7 @@ def survives():
         r = d.read(within=SHORT)
         same(r["outcome"], "failed", "replicas: nor is what is read")
         second.resume()
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: d.read(within=SHORT), "ok")
         same(r["record"]["holderIdentity"], "b", "replicas: until the replica has it too")
         w = d.write(record("b"), r["version"])
         first.kill()
@@ -647,11 +639,11 @@ def survives():
         )
         ok(refused, "replicas: a primary without the replicas that the URL asks for takes no writes")
         e = opened(second.url("s"))
-        r = wait_for(lambda: next((r for r in [e.read(within=SHORT)] if r["outcome"] == "ok"), None))
+        r = tried(lambda: e.read(within=SHORT), "ok")
         w = e.write(record("b", leaseDurationMs=1000), r["version"])
         same(w["outcome"], "ok", "failover: a term that the promoted one knows is renewed at once")
 
-        def renewed():
+        def renewed() -> Any:
             nonlocal w
             w = e.write(record("b", leaseDurationMs=1000), w["version"])
             return second.cli("HGET", "{s}:lunarch", "doubt") == ""
@@ -666,14 +658,14 @@ def survives():
         d.end(), e.end(), g.end()
 
 
-def amnesia():
+def amnesia() -> None:
     """A server that keeps nothing on disk is killed and started: a leader may be about that it knows nothing of."""
     with Redis() as server:
         d = opened(server.url("n"))
         same(acquire(d, term(lease_ms=500), "")["outcome"], "ok", "amnesia: a term")
         server.kill()
         server.start()
-        r = wait_for(lambda: next((r for r in [d.read(within=SHORT)] if r["outcome"] != "failed"), None))
+        r = tried(lambda: d.read(within=SHORT))
         same(r["outcome"], "absent", "amnesia: the server has forgotten it")
         w = d.write(term("b", lease_ms=600_000), "")
         ok(
@@ -684,7 +676,7 @@ def amnesia():
         d.end()
 
 
-def clock_set():
+def clock_set() -> None:
     """A server that has lost its data does not look old because its clock was set: fresh is who has computed for a
     lease."""
     with Redis(start=False) as server:
@@ -715,7 +707,7 @@ def clock_set():
         d.end(), e.end()
 
 
-def together():
+def together() -> None:
     """Many locks of a process share a connection; in a cluster, what belongs to a lock is in one slot."""
     with Redis("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server:
         d = opened(server.url("early"))
@@ -743,7 +735,7 @@ def together():
         same(d.end(), 0, "together: and all close in peace")
 
 
-def quiet():
+def quiet() -> None:
     """Who writes is not told of its own writes, so that a renewal is one request."""
     with Redis() as server:
         d, e = opened(server.url("q")), opened(server.url("q"))
@@ -753,7 +745,7 @@ def quiet():
         w = d.write(record("a"), "")
         e.noticed(1)
 
-        def calls():
+        def calls() -> Any:
             return int(server.cli("INFO", "commandstats").split("cmdstat_evalsha:calls=")[1].split(",")[0])
 
         before, told = calls(), d.count()
@@ -767,7 +759,7 @@ def quiet():
         d.end(), e.end()
 
 
-def full_disk():
+def full_disk() -> None:
     """A server that cannot append ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
         skip("out of space", "mounting a small disk needs root")

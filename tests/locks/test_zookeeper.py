@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from lock_cases import BASIC, LISTING, NETWORK, SERVER, full, list_silence, read_only, run
@@ -21,12 +22,12 @@ from tap import at_once, done, note, ok, same, skip
 SHORT = 4000  # ms; for operations that are to fail soon
 
 
-def term(holder="a", **fields):
+def term(holder: str = "a", **fields: Any) -> Any:
     """What a write that begins a term asks for: no token yet."""
     return record(holder, token=0, **fields)
 
 
-def opened(url, lock="a", **env):
+def opened(url: str, lock: str = "a", **env: Any) -> Any:
     d = Driver(env)
     o = d.open(url, lock)
     if not o["ok"]:
@@ -34,7 +35,7 @@ def opened(url, lock="a", **env):
     return d
 
 
-def told(result, *said, outcome=("failed", "refused")):
+def told(result: Any, *said: Any, outcome: Any = ("failed", "refused")) -> Any:
     text = result.get("err", {}).get("text", "")
     good = result["outcome"] in outcome and all(s in text for s in said)
     if not good:
@@ -42,19 +43,19 @@ def told(result, *said, outcome=("failed", "refused")):
     return good
 
 
-def until(d, outcome="ok", lock="a"):
+def until(d: Driver, outcome: str = "ok", lock: str = "a") -> Any:
     return wait_for(lambda: next((r for r in [d.read(lock, within=SHORT)] if r["outcome"] == outcome), None))
 
 
 class Page(http.server.BaseHTTPRequestHandler):
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
 
 class TlsZooKeeper(ZooKeeper):
     """Debian's ZooKeeper names fewer of netty's archives than its TLS needs."""
 
-    def prepare(self):
+    def prepare(self) -> None:
         certificate, key = Pki(self.dir).server()
         both, self.secure = os.path.join(self.dir, "both.pem"), free_port()
         with open(both, "w") as f:
@@ -71,7 +72,7 @@ class TlsZooKeeper(ZooKeeper):
         ]
         super().prepare()
 
-    def command(self):
+    def command(self) -> Any:
         return [
             a.replace(
                 "/zookeeper.jar", "/zookeeper.jar:/usr/share/java/netty-codec.jar:/usr/share/java/netty-resolver.jar"
@@ -80,7 +81,7 @@ class TlsZooKeeper(ZooKeeper):
         ]
 
 
-def strangers():
+def strangers() -> None:
     web = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
     threading.Thread(target=web.serve_forever, daemon=True).start()
     with Redis() as other, TlsZooKeeper() as secure:
@@ -117,7 +118,7 @@ def strangers():
         d.end()
 
 
-def rights(server):
+def rights(server: Any) -> None:
     at = f"127.0.0.1:{server.port}"
     mine = opened(f"zookeeper://luna:p%20w@{at}/own/lock")
     w = mine.write(term(), "")
@@ -146,7 +147,7 @@ def rights(server):
     mine.end(), again.end()
 
 
-def listing(server):
+def listing(server: Any) -> None:
     at = f"zookeeper://127.0.0.1:{server.port}/"
     d = opened(at + "nodes/one")
     d.write(record("a"), "")
@@ -165,7 +166,7 @@ def listing(server):
     d.end(), mine.end()
 
 
-def chroot(server):
+def chroot(server: Any) -> None:
     """A tenant's part of a server: a node of its own, in a root that it may only read."""
     at = f"127.0.0.1:{server.port}"
     with Zk(server.port, "luna:p w") as z:
@@ -185,7 +186,7 @@ def chroot(server):
     mine.end(), other.end()
 
 
-def cut_reads(server):
+def cut_reads(server: Any) -> None:
     """A read is repeated when its connection is lost: on the next one at once, whether or not somebody waits for
     notices."""
     for watched in (False, True):
@@ -195,7 +196,7 @@ def cut_reads(server):
             d.do("watch")
         took = []
 
-        def quick():
+        def quick() -> Any:
             d.read()
             before = proxy.bytes["up"]
             proxy.freeze("down")
@@ -219,11 +220,11 @@ def cut_reads(server):
         proxy.close()
 
 
-def tokens(server):
+def tokens(server: Any) -> None:
     d, e = opened(server.url("t/o/k")), opened(server.url("t/o/k"))
     got = []
 
-    def next_term(version, what):
+    def next_term(version: Any, what: str) -> Any:
         w = d.write(term(), version)
         got.append(w["token"])
         ok(
@@ -264,10 +265,10 @@ def tokens(server):
         x.end()
 
 
-def together(server):
+def together(server: Any) -> None:
     d, e = opened(server.url("m/n0"), "n0"), opened(server.url("m/n0"), "n0")
 
-    def count():
+    def count() -> Any:
         return int(ask(server.port, "srvr").split("Connections: ")[1].split()[0])
 
     d.read("n0"), e.read("n0")
@@ -293,17 +294,17 @@ def together(server):
     same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 
-def closed_inside(server):
+def closed_inside(server: Any) -> None:
     """The last lock of a session is closed from inside the end of its look, while the answers to watches are still to
     come (a sanitizer sees whether those find anything)."""
     proxy = Proxy(server.port)
     url = f"zookeeper://127.0.0.1:{proxy.port}/closed"
     d = opened(url)
 
-    def sent():
+    def sent() -> Any:
         return int(ask(server.port, "srvr").split("Sent: ")[1].split()[0])
 
-    def look():
+    def look() -> Any:
         d.read()
         before = sent()
         proxy.freeze("down")
@@ -327,7 +328,7 @@ def closed_inside(server):
     proxy.close()
 
 
-def alone():
+def alone() -> None:
     with ZooKeeper() as server:
         at_once(lambda: rights(server), lambda: listing(server), lambda: tokens(server), lambda: cut_reads(server))
         together(server)
@@ -335,7 +336,7 @@ def alone():
         closed_inside(server)
 
 
-def ensemble():
+def ensemble() -> None:
     """Three servers that lose their leader, then their majority."""
     members = ZooKeeper.cluster(3)
     url = "zookeeper://" + ",".join(f"127.0.0.1:{m.port}" for m in members) + "/e"
@@ -378,7 +379,7 @@ def ensemble():
         m.close()
 
 
-def full_disk():
+def full_disk() -> None:
     """A server whose disk is full ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
         skip("out of space", "mounting a small disk needs root")

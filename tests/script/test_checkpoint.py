@@ -4,6 +4,7 @@
 import json
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import CLEANUP, END, REASONS, SAVE, STOPPED, Worker
@@ -12,7 +13,7 @@ from tap import ok, run, same
 NOT, GOOD, REFUSED = range(3)
 
 
-def leading(code, checkpoint="", stopped="", **kw):
+def leading(code: Any, checkpoint: str = "", stopped: str = "", **kw: Any) -> Any:
     w = Worker(
         text="return { on_stopped = function(term, reason) %s end, on_leading = function(term)\n%s\nend }"
         % (stopped, code),
@@ -23,7 +24,7 @@ def leading(code, checkpoint="", stopped="", **kw):
     return w
 
 
-def saved_and_loaded():
+def saved_and_loaded() -> None:
     """Saved and loaded"""
     with leading("print(term:load()) print(term:save { n = 7, list = { 1, 2 } }) print(term:load().n)") as w:
         got = w.expect(SAVE)
@@ -67,7 +68,7 @@ def saved_and_loaded():
         same(w.printed(), ["nil", "true", "1", "true", "true", "3"], "and all are answered")
 
 
-def not_saved():
+def not_saved() -> None:
     """Not saved"""
     with leading("print(term:save { n = 1 }) print(term:load())") as w:
         w.saved(w.expect(SAVE)["save"], NOT)
@@ -116,7 +117,7 @@ def not_saved():
         )
 
 
-def stopping():
+def stopping() -> None:
     """While it stops"""
     with leading("print 'in' sleep(100)", '{"data":{"n":4}}', stopped="print(term:load().n, term:save { n = 5 })") as w:
         w.wait_print("in")
@@ -132,7 +133,7 @@ def stopping():
         same(w.printed(), ["6"], "and a replacement's on_stopped loads it too")
 
 
-def refused():
+def refused() -> None:
     """Refused"""
     with leading(
         "for _, n in ipairs { 16000, 16373, 16374, 20000000 } do print(n, term:save { text = ('x'):rep(n) }) end"

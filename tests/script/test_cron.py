@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import WATCHED, Candidate, stop_everyone
@@ -16,20 +17,20 @@ from tap import ok, run, same
 MINUTE = 60
 
 
-def leading(code, last=None, **kw):
+def leading(code: Any, last: Any = None, **kw: Any) -> Any:
     w = Worker(text="return { on_leading = function(term)\n%s\nend }" % code, **kw)
     w.ready()
     w.lead(checkpoint=json.dumps({"cron": last, "data": {"mine": 1}}) if last else "")
     return w
 
 
-def saves(w, good=1):
+def saves(w: Any, good: int = 1) -> Any:
     got = w.expect(SAVE)
     w.saved(got["save"], good)
     return json.loads(got["checkpoint"])
 
 
-def begins():
+def begins() -> None:
     """Begins"""
     with leading("term:cron('* * * * *', function(tick) print(tick.time) end)") as w:
         before = int(time.time())
@@ -47,13 +48,13 @@ def begins():
         ok(True, "then it does")
 
 
-def half_an_hour_from(now):
+def half_an_hour_from(now: Any) -> Any:
     """A job of each hour, and when it was due last: neither comes while a test runs."""
     minute = now // MINUTE - 30
     return "%d * * * *" % (minute % 60), minute * MINUTE
 
 
-def caught_up():
+def caught_up() -> None:
     """Caught up"""
     now = int(time.time())
     expr, due = half_an_hour_from(now)
@@ -92,11 +93,11 @@ def caught_up():
         ok("broken" in w.expect(END)["text"] and w.quiet(), "and not marked if it fails")
 
 
-def clock_behind():
+def clock_behind() -> None:
     """A clock behind the mark"""
     now = int(time.time())
 
-    def said(w):
+    def said(w: Any) -> Any:
         return [e["message"] for e in w.log() if e["event"] == "cron_future" and e["level"] == "warn"]
 
     for ahead in (2 * 86400, 2 * 3600):
@@ -131,7 +132,7 @@ def clock_behind():
             ok(w.quiet(), "a mark that is no time (%d) does not end the term" % last)
 
 
-def side_by_side():
+def side_by_side() -> None:
     """Side by side"""
     now = int(time.time())
     expr, due = half_an_hour_from(now)
@@ -181,7 +182,7 @@ def side_by_side():
         ok(True, "a job that was cancelled makes room for another of its name")
 
 
-def misuse():
+def misuse() -> None:
     """Misuse"""
     for code, part in [
         (
@@ -222,7 +223,7 @@ def misuse():
             ok(kind == END and part in fields["text"], code, fields)
 
 
-def every():
+def every() -> None:
     """every"""
     code = """local began, n, sum = time.monotonic(), 0, 0
 every(0.02, function() n = n + 1 sleep(0.005) if n == 50 then print('drift', (time.monotonic() - began) // 0.02) end\
@@ -239,7 +240,7 @@ sleep(0.5) task:cancel() print('most', most > 1)"""
         ok(True, "with overlap a call does not wait for the one before it")
 
 
-def failovers():
+def failovers() -> None:
     """Real failovers: sixty hours to catch up, three leaders, two of them killed"""
     directory = scratch()
     lock, script = os.path.join(directory, "lock"), os.path.join(directory, "script.lua")
@@ -250,7 +251,7 @@ def failovers():
             "{ zone = 'UTC', catch_up = 'all', name = 'job' }) end }"
         )
 
-    def join(name):
+    def join(name: str) -> Any:
         return Candidate("--lock", lock, "--identity", name, script, options=WATCHED, cwd=directory)
 
     a = join("a")
@@ -267,7 +268,7 @@ def failovers():
     try:
         everyone = [join("b"), join("c"), join("d")]
 
-        def ran():
+        def ran() -> Any:
             return [(int(e["message"].split()[1]), e["seen"]) for c in everyone for e in c.said("ran ")]
 
         for count, who in ((10, "elector"), (25, "worker")):

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -18,18 +19,18 @@ room = scratch()
 BLOCK = "0123456789abcdef" * 4096
 
 
-def path(name):
+def path(name: str) -> Any:
     return os.path.join(room, name)
 
 
-def put(name, text, mode=0o644):
+def put(name: str, text: str, mode: int = 0o644) -> Any:
     with open(path(name), "w") as f:
         f.write(text)
     os.chmod(path(name), mode)
     return path(name)
 
 
-def whole(text):
+def whole(text: str) -> Any:
     """Every block of it begins with the same number."""
     size = len(BLOCK) + 11
     heads = {text[i : i + 11] for i in range(0, len(text), size)}
@@ -53,7 +54,7 @@ end }
 )
 
 
-def killed():
+def killed() -> None:
     target, tokens, torn, reads = path("big"), [], 0, 0
     for _ in range(5):
         c = Candidate("--lock", path("killed"), "--identity", "me", WRITER, "--", target)
@@ -106,7 +107,7 @@ end }
 )
 
 
-def frozen():
+def frozen() -> None:
     """Programs that stand still, once, where the disk or the machine would."""
     tools = path("tools")
     os.mkdir(tools)
@@ -137,7 +138,8 @@ exec {shutil.which(name)} "$@"
     )
     ok(c.wait("print", "old nil fenced new 9"), "and when the older one goes on it is refused")
     ok(c.wait("print", "waits nil timeout new"), "one that stands still behind the guard is waited for, for so long")
-    ok(c.wait("print", "then true true twelve 12"), "and what waits comes after it") or c.log()
+    if not ok(c.wait("print", "then true true twelve 12"), "and what waits comes after it"):
+        c.log()
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "the end")
 
@@ -157,7 +159,7 @@ end }
 )
 
 
-def full():
+def full() -> None:
     disk = path("disk")
     os.mkdir(disk)
     small = (
@@ -173,9 +175,12 @@ def full():
     )
     c = Candidate("--lock", path("full.lock"), "--identity", "me", FULL, "--", disk + "/file", prefix=small)
     ok(c.wait("print", "small true"), "where there is little space a small file is written")
-    ok(c.wait("print", "large nil full"), "a large one is an error that says so") or c.log()
-    ok(c.wait("print", "after small"), "and the file is as it was") or c.log()
-    ok(c.wait("print", "left: . .. .file.token file"), "and nothing half written is left") or c.log()
+    if not ok(c.wait("print", "large nil full"), "a large one is an error that says so"):
+        c.log()
+    if not ok(c.wait("print", "after small"), "and the file is as it was"):
+        c.log()
+    if not ok(c.wait("print", "left: . .. .file.token file"), "and nothing half written is left"):
+        c.log()
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "the end")
 

@@ -3,6 +3,7 @@
 
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Worker
@@ -17,13 +18,13 @@ return {
 }"""
 
 
-def worker(text):
+def worker(text: str) -> Any:
     w = Worker(text=text)
     w.ready()
     return w
 
 
-def a_term():
+def a_term() -> None:
     """A term from its beginning to its end"""
     with worker(OBSERVE) as w:
         w.lead(term=7, token=41)
@@ -47,7 +48,7 @@ def a_term():
         same(w.process.wait(30), 0, "and out")
 
 
-def reasons():
+def reasons() -> None:
     """Reasons"""
     with worker(OBSERVE) as w:
         for i, reason in enumerate(REASONS):
@@ -63,7 +64,7 @@ def reasons():
         )
 
 
-def pairing():
+def pairing() -> None:
     """on_stopped is paired with on_leading"""
     with worker(OBSERVE) as w:
         w.lead()
@@ -88,7 +89,7 @@ def pairing():
         ok(True, "a script without on_stopped stops too")
 
 
-def declining():
+def declining() -> None:
     """Declining and resigning"""
     with worker("return { on_leading = function() return false, 'too busy' end }") as w:
         w.lead()
@@ -124,7 +125,7 @@ def declining():
         )
 
 
-def errors():
+def errors() -> None:
     """Errors in hooks"""
     with worker(
         "local function deep() error('broken') end\nreturn { on_leading = function(term)\n deep() end,\n"
@@ -193,7 +194,7 @@ def errors():
         )
 
 
-def starting():
+def starting() -> None:
     """on_start"""
     text = (
         "return { { name = 'a', on_leading = print, on_start = function() sleep(0.05) print 'a' end },"
@@ -217,7 +218,7 @@ def starting():
         same(w.process.wait(30), 1, "a message for one that is not here ends the worker")
 
 
-def leaders():
+def leaders() -> None:
     """on_new_leader and on_no_leader"""
     with worker(OBSERVE) as w:
         w.leader("a")
@@ -266,10 +267,10 @@ def leaders():
         ok(True, "on_new_leader belongs to no term: it does not hold up its end")
 
 
-def asking():
+def asking() -> None:
     """may_lead and address"""
 
-    def answers(hooks, number=1):
+    def answers(hooks: Any, number: int = 1) -> Any:
         with worker("return { on_leading = print, %s }" % hooks) as w:
             w.ask(number)
             got = w.expect(ANSWER)
@@ -296,7 +297,7 @@ def asking():
         ok(w.quiet(), "and never answered")
 
 
-def cleaning():
+def cleaning() -> None:
     """After a death: CLEANUP"""
     with worker(OBSERVE) as w:
         w.send(CLEANUP, 0, 5, 50, REASONS.index("killed"), 3000, "")
@@ -307,7 +308,7 @@ def cleaning():
         same(w.expect(STOPPED)["term"], 5, "also when there is no such hook")
 
 
-def many():
+def many() -> None:
     """Many elections in one worker"""
     text = (
         "local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = function(term) sleep(1000) end } end "
@@ -316,7 +317,7 @@ def many():
     with Worker(text=text) as w:
         w.load()
 
-        def resident():
+        def resident() -> Any:
             with open("/proc/%d/smaps_rollup" % w.process.pid) as f:
                 return int([x for x in f if x.startswith("Pss:")][0].split()[1])
 
@@ -363,7 +364,7 @@ def many():
         same(sorted(w.printed()), ["file:lock0", "file:lock1"], "election is the one whose hook runs")
 
 
-def leaving():
+def leaving() -> None:
     """lunarch.exit and os.exit"""
     for text, code in [
         ("lunarch.exit(5)", 5),
@@ -387,7 +388,7 @@ def leaving():
         ok("from 0 to 255" in w.expect(END)["text"], "a status that is none is misuse")
 
 
-def environment():
+def environment() -> None:
     """What children see outside a term"""
     with Worker(
         text="return { on_leading = print, on_start = function() print(exec('echo "
@@ -404,7 +405,7 @@ def environment():
         same(w.printed()[2], "0.5\n", "what on_stopped starts belongs to its term")
 
 
-def far_errors():
+def far_errors() -> None:
     """Errors of tasks"""
     text = """local function deep() error 'deep down' end
 local function middle() sleep(0.001) deep() end

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
+from typing import Any, cast
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import EXIT, SCRIPTS, STOPPED, Worker
@@ -29,13 +30,13 @@ lock = threading.Lock()
 class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
-    def address_string(self):
+    def address_string(self) -> Any:
         return "somebody"
 
-    def text(self, status, body, *headers):
+    def text(self, status: Any, body: Any, *headers: Any) -> None:
         body = body if isinstance(body, bytes) else body.encode()
         self.send_response(status)
         for name, value in headers:
@@ -45,7 +46,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def body(self):
+    def body(self) -> Any:
         if self.headers.get("Transfer-Encoding") == "chunked":
             out = b""
             while True:
@@ -56,11 +57,11 @@ class Handler(BaseHTTPRequestHandler):
                     return out
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def raw(self, data):
+    def raw(self, data: Any) -> None:
         self.close_connection = True
         self.wfile.write(data)
 
-    def hang(self):
+    def hang(self) -> None:
         with lock:
             counts["open"] += 1
         try:
@@ -73,13 +74,13 @@ class Handler(BaseHTTPRequestHandler):
             counts["open"] -= 1
         self.close_connection = True
 
-    def dribble(self, part, pause, length=None):
+    def dribble(self, part: Any, pause: Any, length: Any = None) -> None:
         self.raw(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (length or 1 << 40))
         while True:
             self.wfile.write(part)
             time.sleep(pause)
 
-    def welcome(self):
+    def welcome(self) -> Any:
         """A proxy that lets in everybody but who says a wrong password."""
         if self.headers.get("Proxy-Authorization") in (None, "Basic bWU6cmlnaHQ="):
             return True
@@ -87,7 +88,7 @@ class Handler(BaseHTTPRequestHandler):
         self.text(407, "who are you?", ("Proxy-Authenticate", "Basic"), ("Connection", "close"))
         return False
 
-    def do_CONNECT(self):
+    def do_CONNECT(self) -> None:
         if not self.welcome():
             return
         self.close_connection = True
@@ -99,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
             self.copy(self.connection, remote)
 
     @staticmethod
-    def copy(a, b):
+    def copy(a: Any, b: Any) -> None:
         try:
             while data := a.recv(65536):
                 b.sendall(data)
@@ -107,13 +108,13 @@ class Handler(BaseHTTPRequestHandler):
         except OSError:
             pass
 
-    def handle_one_request(self):
+    def handle_one_request(self) -> None:
         try:
             super().handle_one_request()
         except (OSError, ValueError):
             self.close_connection = True
 
-    def answer(self):
+    def answer(self) -> Any:
         body = self.body()
         path = self.path
         if "://" in path:
@@ -199,9 +200,9 @@ class Handler(BaseHTTPRequestHandler):
 class Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 512
-    context = None
+    context: ssl.SSLContext | None = None
 
-    def finish_request(self, request, address):
+    def finish_request(self, request: Any, address: Any) -> None:
         if self.context:
             try:
                 request = self.context.wrap_socket(request, server_side=True)
@@ -209,7 +210,7 @@ class Server(socketserver.ThreadingTCPServer):
                 return
         super().finish_request(request, address)
 
-    def handle_error(self, *_):
+    def handle_error(self, *_: object) -> None:
         pass
 
 
@@ -217,16 +218,16 @@ class UnixServer(Server):
     address_family = socket.AF_UNIX
 
 
-def serve(server):
+def serve(server: Any) -> Any:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server
 
 
-def openssl(*args, **kw):
+def openssl(*args: Any, **kw: Any) -> None:
     subprocess.run(["openssl", *args], check=True, capture_output=True, **kw)
 
 
-def certificates(d):
+def certificates(d: Any) -> None:
     openssl(
         "req",
         "-x509",
@@ -276,7 +277,7 @@ def certificates(d):
         )
 
 
-def the_client(mode, args):
+def the_client(mode: Any, args: Any) -> None:
     with Worker(os.path.join(SCRIPTS, "http_client.lua"), mode, *args, env={"http_proxy": "", "no_proxy": ""}) as w:
         w.ready()
         w.lead()
@@ -293,7 +294,7 @@ def the_client(mode, args):
         )
 
 
-def the_end_of_a_term(base):
+def the_end_of_a_term(base: Any) -> None:
     text = """kept = false
 return { on_leading = function()
   kept = http.get("%s/endless", { stream = true })
@@ -327,7 +328,7 @@ end }""" % (
         ok(True, "and so have its requests: the server sees their connections close")
 
 
-def without():
+def without() -> None:
     directory = tempfile.mkdtemp(prefix="lunarch-test-")
     shutil.copy(LUNARCH, directory + "/lunarch")
     p = subprocess.run(
@@ -352,23 +353,22 @@ def without():
     shutil.rmtree(directory)
 
 
-def main():
+def main() -> None:
     d = tempfile.mkdtemp(prefix="lunarch-test-")
     certificates(d)
     plain = serve(Server(("127.0.0.1", 0), Handler))
     secure = Server(("127.0.0.1", 0), Handler)
-    secure.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    secure.context.load_cert_chain(d + "/server.pem", d + "/server.key")
-    secure.context.load_verify_locations(d + "/ca.pem")
-    secure.context.verify_mode = ssl.CERT_OPTIONAL
+    secure.context = context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(d + "/server.pem", d + "/server.key")
+    context.load_verify_locations(d + "/ca.pem")
+    context.verify_mode = ssl.CERT_OPTIONAL
     serve(secure)
-    serve(UnixServer(d + "/socket", Handler))
+    serve(UnixServer(cast(Any, d + "/socket"), Handler))
     base = "http://127.0.0.1:%d" % plain.server_address[1]
     args = [base, "https://127.0.0.1:%d" % secure.server_address[1], d + "/socket", base, d]
     tests = [lambda m=mode: the_client(m, args) for mode in ("plain", "gc", "generational")]
-    tests += [lambda: the_end_of_a_term(base), without]
     try:
-        run(tests)
+        run([*tests, lambda: the_end_of_a_term(base), without])
     finally:
         shutil.rmtree(d)
 

@@ -11,6 +11,7 @@ import threading
 import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -20,7 +21,7 @@ from tap import done, ok, same
 PODS = "/api/v1/namespaces/n/pods"
 
 
-def status(code, message):
+def status(code: Any, message: Any) -> Any:
     return {"kind": "Status", "status": "Failure", "code": code, "message": message}
 
 
@@ -28,24 +29,21 @@ class Api:
     """Pods in memory. `faults`: functions, each called for one request and then gone: they answer it (True). `streams`:
     the watches that are open, as handlers that can be written to."""
 
-    def __init__(self):
-        self.pods, self.version, self.faults, self.streams, self.seen, self.lock = (
-            {},
-            100,
-            [],
-            [],
-            [],
-            threading.RLock(),
-        )
+    def __init__(self) -> None:
+        self.pods: dict[str, Any] = {}
+        self.faults: list[Any] = []
+        self.streams: list[Any] = []
+        self.seen: list[Any] = []
+        self.version, self.lock = 100, threading.RLock()
         api = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
-            def log_message(self, *_):
+            def log_message(self, *_: object) -> None:
                 pass
 
-            def answer(self, code, body, headers=()):
+            def answer(self, code: Any, body: Any, headers: Any = ()) -> Any:
                 data = body if isinstance(body, bytes) else json.dumps(body).encode()
                 self.send_response(code)
                 for k, v in [("Content-Type", "application/json"), ("Content-Length", str(len(data))), *headers]:
@@ -54,11 +52,11 @@ class Api:
                 self.wfile.write(data)
                 return True
 
-            def chunk(self, data):
+            def chunk(self, data: Any) -> None:
                 self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
                 self.wfile.flush()
 
-            def serve(self):
+            def serve(self) -> None:
                 length = int(self.headers.get("Content-Length") or 0)
                 self.body = json.loads(self.rfile.read(length)) if length else None
                 api.serve(self)
@@ -68,14 +66,14 @@ class Api:
         class Server(ThreadingHTTPServer):
             daemon_threads = True
 
-            def handle_error(self, *_):
+            def handle_error(self, *_: object) -> None:
                 pass
 
         self.server = Server(("127.0.0.1", 0), Handler)
         self.port = self.server.server_address[1]
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
-    def serve(self, h):
+    def serve(self, h: Any) -> Any:
         path, _, query = h.path.partition("?")
         h.query = dict(urllib.parse.parse_qsl(query))
         with self.lock:
@@ -92,7 +90,7 @@ class Api:
             pod = self.pods.get(name)
             if name and not pod:
                 return h.answer(404, status(404, f'pods "{name}" not found'))
-            if h.command == "PATCH":
+            if pod and h.command == "PATCH":
                 labels = {**pod["metadata"]["labels"], **h.body["metadata"]["labels"]}
                 return h.answer(200, self.put(name, {k: v for k, v in labels.items() if v is not None}))
             if name:
@@ -108,7 +106,7 @@ class Api:
                 },
             )
 
-    def watch(self, h):
+    def watch(self, h: Any) -> None:
         h.send_response(200)
         h.send_header("Transfer-Encoding", "chunked")
         h.end_headers()
@@ -118,7 +116,7 @@ class Api:
         h.gone.wait(3600)
         h.close_connection = True
 
-    def put(self, name, labels=None):
+    def put(self, name: str, labels: Any = None) -> Any:
         with self.lock:
             self.version += 1
             self.pods[name] = {
@@ -131,15 +129,15 @@ class Api:
             }
             return self.pods[name]
 
-    def event(self, kind, pod):
+    def event(self, kind: Any, pod: Any) -> Any:
         return json.dumps({"type": kind, "object": pod}).encode() + b"\n"
 
-    def stream(self, n):
+    def stream(self, n: Any) -> Any:
         """The n-th watch."""
         wait_for(lambda: len(self.streams) >= n)
         return self.streams[n - 1]
 
-    def cut(self, n, politely=False):
+    def cut(self, n: Any, politely: bool = False) -> None:
         h = self.stream(n)
         if politely:
             h.wfile.write(b"0\r\n\r\n")
@@ -187,7 +185,7 @@ end }
 """
 
 
-def main():
+def main() -> None:
     api, room = Api(), scratch()
     script, token = os.path.join(room, "module.lua"), os.path.join(room, "token")
     for path, text in ((script, MODULE), (token, "s3cret\n")):
@@ -196,10 +194,10 @@ def main():
     for i in range(1, 1202):
         api.put(f"p{i}")
 
-    def refuse(code, *headers):
+    def refuse(code: Any, *headers: Any) -> Any:
         return lambda h: h.answer(code, status(code, "because"), headers)
 
-    def go_on(h):
+    def go_on(h: Any) -> Any:
         return False
 
     api.faults += [
@@ -233,13 +231,13 @@ def main():
         options=(),
     )
 
-    def heard(*words):
+    def heard(*words: Any) -> Any:
         return c.wait("print", "\t".join(words))
 
     ok(heard("event", "added", "p1201"), "the watch begins with what is there")
     said = [e["message"] for e in c.all("print")]
 
-    def has(*words):
+    def has(*words: Any) -> Any:
         return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
     ok(has("get\tp1"), "an object is got")
@@ -269,7 +267,7 @@ def main():
     ok(not any("s3cret" in json.dumps(e) for e in c.events), "the token is in no log")
 
 
-def watches(api, c, heard):
+def watches(api: Any, c: Any, heard: Any) -> None:
     s = api.stream(1)
     same(
         (s.query["labelSelector"], s.query["resourceVersion"], s.query["allowWatchBookmarks"]),
@@ -348,14 +346,14 @@ return dofile(script)
 """
 
 
-def label_leader():
+def label_leader() -> None:
     """examples/kubernetes/label-leader.lua, while the server fails at first."""
     api, d = Api(), scratch()
     broken, label = [2, 2], "lunarch.dev/leader"
     for name in ("dead", "me"):
         api.put(name, {label: "true"} if name == "dead" else {})
 
-    def fault(h):
+    def fault(h: Any) -> Any:
         api.faults.append(fault)
         which = 0 if "labelSelector" in h.query else 1 if "/dead" in h.path else None
         if which is None or not broken[which]:
@@ -377,7 +375,7 @@ def label_leader():
         options=["--lease-duration", "60s"],
     )
 
-    def labels():
+    def labels() -> Any:
         return [n for n, p in api.pods.items() if p["metadata"]["labels"].get(label)]
 
     if not ok(

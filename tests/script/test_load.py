@@ -3,6 +3,7 @@
 
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import (
@@ -20,12 +21,12 @@ from player import (
 from tap import ok, run, same
 
 
-def load(text=None, *args, **more):
+def load(text: str | None = None, *args: Any, **more: Any) -> Any:
     with Worker(None, *args, text=text, **more) as w:
         return w.load()
 
 
-def a_table():
+def a_table() -> None:
     """One election, with every key"""
     (e,) = load(
         """
@@ -60,7 +61,7 @@ return {
     )
 
 
-def smaller():
+def smaller() -> None:
     """Other ways to say it"""
     (e,) = load("return { on_new_leader = print, address = function() return 'a' end }")
     same(e["flags"], OBSERVER | ADDRESS_FUNCTION, "no on_leading: an observer; the address may be a function")
@@ -81,7 +82,7 @@ def smaller():
     same(e["index"], 0, "arguments come as ... and arg")
 
 
-def bodies():
+def bodies() -> None:
     """Text given with -e"""
     for body, what in [
         ("print(term.token)", "text that returns nothing is the body of on_leading"),
@@ -155,7 +156,7 @@ WRONG = [
 ]
 
 
-def mistakes():
+def mistakes() -> None:
     """Mistakes are told"""
     for text, part in WRONG:
         with Worker(text=text, files={"broken.lua": "\nlocal x = = 1"}) as w:
@@ -163,7 +164,7 @@ def mistakes():
         ok(isinstance(got, str) and part in got, "%r: %r" % (text[:60], part), got)
 
 
-def files():
+def files() -> None:
     """Scripts that cannot be read"""
     with Worker("/nowhere/x.lua") as w:
         same(w.load(), "cannot open the script /nowhere/x.lua: No such file or directory", "a script that is not there")
@@ -185,7 +186,7 @@ def files():
     same(len(got), 1, "LUA_PATH and its like do not count")
 
 
-def quitting():
+def quitting() -> None:
     """Leaving"""
     with Worker(text="return { on_leading = print }") as w:
         w.load()

@@ -13,11 +13,12 @@ import sys
 import threading
 import time
 from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, scratch, wait_for
-from tap import at_once, done, note, ok, same
+from processes import LUNARCH, piped, scratch, wait_for
+from tap import at_once, done, ok, same
 
 TMP = scratch()
 # Two gigabytes that nobody has: a machine's memory must not decide what is tested.
@@ -33,57 +34,57 @@ class Server(ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def handle_error(self, *_):
+    def handle_error(self, *_: object) -> None:
         pass  # clients leave when they have had enough
 
 
 class Nonsense(StreamRequestHandler):
-    def handle(self):
+    def handle(self) -> None:
         path = self.rfile.readline().split()[1].decode()[1:]
         while self.rfile.readline().strip():
             pass
         getattr(self, "do_" + path.split("/")[0], self.plain)(path)
 
-    def plain(self, path):
+    def plain(self, path: str) -> None:
         self.wfile.write(PLAIN[path])
 
-    def for_ever(self, begin, part, pause=0.0):
+    def for_ever(self, begin: Any, part: Any, pause: float = 0.0) -> None:
         self.wfile.write(begin)
         while True:
             self.wfile.write(part)
             time.sleep(pause)
 
-    def do_headers(self, _):
+    def do_headers(self, _: Any) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\n", b"X-Endless: 0123456789\r\n" * 100)
 
-    def do_header(self, _):
+    def do_header(self, _: Any) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\nX-Endless: ", b"0123456789" * 100)
 
-    def do_hints(self, _):
+    def do_hints(self, _: Any) -> None:
         self.for_ever(b"", b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n", 0.001)
 
-    def do_slow(self, _):
+    def do_slow(self, _: Any) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\nX-Slow: ", b"x", 0.02)
 
-    def do_drip(self, _):
+    def do_drip(self, _: Any) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n", b"x", 0.02)
 
-    def do_endless(self, _):
+    def do_endless(self, _: Any) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 65536)
 
-    def do_line(self, _):
+    def do_line(self, _: Any) -> None:
         self.for_ever(b"HTTP/1.1 200 OK\r\n\r\n", b"no line end " * 5000)
 
-    def do_silent(self, _):
+    def do_silent(self, _: Any) -> None:
         self.rfile.read()
 
-    def do_loop(self, path):
+    def do_loop(self, path: str) -> None:
         self.wfile.write(
             b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nConnection: close\r\nLocation: /%s\r\n\r\n" % path.encode()
         )
 
 
-def answer(head, body=b"", status="200 OK"):
+def answer(head: Any, body: bytes = b"", status: str = "200 OK") -> Any:
     return f"HTTP/1.1 {status}\r\n".encode() + head + b"\r\n\r\n" + body
 
 
@@ -257,7 +258,7 @@ return { on_leading = function(term)
 """
 
 
-def caught(base):
+def caught(base: Any) -> None:
     """Every kind, one after the other, in one term of one script that catches what is raised."""
     lines = [code for code, _ in MISTAKES]
     lines += [
@@ -276,7 +277,7 @@ def caught(base):
     c = Candidate("--lock", lock, path, "--", base, stdout=subprocess.PIPE, options=["--log-level", "info"])
     renewals, over = set(), threading.Event()
 
-    def watch():
+    def watch() -> None:
         while not over.is_set():
             renewals.add(record(lock).get("renewTime"))
             time.sleep(0.05)
@@ -284,7 +285,7 @@ def caught(base):
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     results = []
-    for line in c.process.stdout:
+    for line in piped(c.process.stdout):
         if line == "end\n":
             break
         results.append(json.loads(line))
@@ -293,14 +294,14 @@ def caught(base):
     for i, (code, words) in enumerate(MISTAKES):
         r = next(at)
         good = not r["good"] and f"caught.lua:{first + i}: " in r["text"] and words in r["text"]
-        ok(good, f"mistake: {code[:70]}: line {first + i}, and what was expected") or note(r["text"])
+        ok(good, f"mistake: {code[:70]}: line {first + i}, and what was expected", r["text"])
     for path, options, codes in REQUESTS:
         r = next(at)
         good = r["good"] and r["text"].split(":")[0] in codes.split() and base in r["text"]
-        ok(good, f"http: /{path} {options}: an error that names the URL") or note(r["text"])
+        ok(good, f"http: /{path} {options}: an error that names the URL", r["text"])
     for code, words in OTHERS:
         r = next(at)
-        ok(r["good"] and words in r["text"], f"goes on: {code[:90]}") or note(r["text"])
+        ok(r["good"] and words in r["text"], f"goes on: {code[:90]}", r["text"])
     ok(
         c.wait("script_warning", "caught.lua") and c.wait("script_warning", "in a finalizer"),
         "an error in __gc is told in the log, with its line",
@@ -309,7 +310,8 @@ def caught(base):
     ok(wait_for(lambda: len(renewals) >= max(4, seen + 1)), "all the while, and after, the lease is renewed")
     over.set()
     watcher.join()
-    ok(len(c.all("became_leader")) == 1 and not c.all("stopped_leading"), "it was one term") or c.log()
+    if not ok(len(c.all("became_leader")) == 1 and not c.all("stopped_leading"), "it was one term"):
+        c.log()
     same(
         json.loads(record(lock)["checkpoint"])
         if isinstance(record(lock)["checkpoint"], str)
@@ -319,10 +321,10 @@ def caught(base):
     )
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, "it leaves in peace")
-    c.process.stdout.close()
+    piped(c.process.stdout).close()
 
 
-def record(lock):
+def record(lock: str) -> Any:
     try:
         with open(lock) as f:
             return json.load(f)
@@ -357,7 +359,7 @@ end }
 """
 
 
-def uncaught(what):
+def uncaught(what: str) -> None:
     code, words = UNCAUGHT[what]
     name = what.replace(" ", "-")
     path = os.path.join(TMP, name + ".lua")
@@ -375,9 +377,11 @@ def uncaught(what):
         options=[],
     )
     said = c.wait("hook_failed", words)
-    ok(said and f"{name}.lua:5: " in said["message"], f"uncaught: {what}: the log has the line") or c.log()
+    if not ok(said and f"{name}.lua:5: " in said["message"], f"uncaught: {what}: the log has the line"):
+        c.log()
     ok(c.wait("stopped_leading", "error"), f"uncaught: {what}: the term ends")
-    ok(c.wait("print", "again 42"), f"uncaught: {what}: the next term finds the checkpoint") or c.log()
+    if not ok(c.wait("print", "again 42"), f"uncaught: {what}: the next term finds the checkpoint"):
+        c.log()
     ok(not c.all("worker_gone"), f"uncaught: {what}: in the same process")
     c.kill(signal.SIGTERM)
     same(c.leave(), 0, f"uncaught: {what}: it leaves in peace")

@@ -2,6 +2,7 @@
 """lunarch.notify against what it talks to: a web server, a mail server behind the real msmtp, a system log's socket."""
 
 import email
+import email.message
 import email.policy
 import json
 import os
@@ -10,6 +11,7 @@ import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -24,10 +26,10 @@ posts, entries = [], []
 class Hooks(BaseHTTPRequestHandler):
     """/busy/N: 429 until it was asked N times."""
 
-    def log_message(self, *_):
+    def log_message(self, *_: object) -> None:
         pass
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         posts.append((self.path, dict(self.headers), json.loads(body)))
         times = sum(p[0] == self.path for p in posts)
@@ -42,16 +44,16 @@ class Hooks(BaseHTTPRequestHandler):
         self.wfile.write(answer)
 
 
-def serve(server):
+def serve(server: Any) -> Any:
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server.server_address[1]
 
 
-def listen(path):
+def listen(path: str) -> None:
     s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     s.bind(path)
 
-    def collect():
+    def collect() -> None:
         while True:
             entries.append(s.recv(65536))
 
@@ -114,12 +116,15 @@ c = Candidate(
 )
 ok(c.wait("print", "all said"), "the script comes to its end")
 said = {e["message"].split(":")[0]: e["message"] for e in c.all("print")}
-token = c.wait("became_leader")["token"]
+token = c.event("became_leader")["token"]
 
 
-def holds(name, *parts):
+def holds(name: str, *parts: Any) -> Any:
     text = said.get(name, "")
-    return all(p in text for p in parts) or note(text)
+    held = all(p in text for p in parts)
+    if not held:
+        note(text)
+    return held
 
 
 hook = [p for p in posts if p[0].startswith("/hook")]
@@ -144,7 +149,11 @@ ok(
     and any(p[2] == {"text": "*it* works", "channel": "#ops", "username": "lunarch"} for p in posts),
     "slack",
 )
-first = email.message_from_bytes(mails[0][2], policy=email.policy.default) if mails else None
+first = (
+    cast(email.message.EmailMessage, email.message_from_bytes(mails[0][2], policy=email.policy.default))
+    if mails
+    else None
+)
 ok(
     holds("mail", "true")
     and first
@@ -187,7 +196,8 @@ ok(
     and entries[0].rstrip(b"\n\0").endswith(b"first")
     and entries[1].rstrip(b"\n\0").endswith(b"<0>second"),
     "with facility, priority and tag, whatever the text says",
-) or note(entries)
+    entries,
+)
 ok(holds("nolog", "nil failed", "none"), "a log that is not there is an error")
 ok(
     holds("typo", "false", "script.lua:", "'retires' (did you mean 'retries'?)"),

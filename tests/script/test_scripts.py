@@ -4,13 +4,14 @@ time."""
 
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import END, EXIT, SCRIPTS, Worker
 from tap import ok, run
 
 
-def run_script(name, mode):
+def run_script(name: str, mode: Any) -> None:
     with Worker(os.path.join(SCRIPTS, name + ".lua"), *mode) as w:
         w.ready()
         w.lead()
@@ -29,7 +30,7 @@ def run_script(name, mode):
         )
 
 
-def main():
+def main() -> None:
     names = sorted(
         n[:-4]
         for n in os.listdir(SCRIPTS)
@@ -39,7 +40,7 @@ def main():
     for name in names:
         for mode in ([], ["gc"], ["generational"]):
 
-            def test(name=name, mode=mode):
+            def test(name: str = name, mode: Any = mode) -> None:
                 run_script(name, mode)
 
             test.__doc__ = "%s %s" % (name, mode)

@@ -6,6 +6,7 @@ tests/examples/postgres.py.)"""
 import json
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -112,7 +113,7 @@ with Postgres(auth="scram-sha-256") as server, Bouncer(server) as bouncer:
 said = [e["message"] for e in c.all("print")]
 
 
-def has(*words):
+def has(*words: Any) -> Any:
     return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
 

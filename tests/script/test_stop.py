@@ -5,6 +5,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from player import END, STOPPED, Worker
@@ -74,7 +76,7 @@ ORDERLY = [
 ]
 
 
-def orderly(what, code):
+def orderly(what: str, code: Any) -> None:
     with Worker(text=PRELUDE % code) as w:
         w.ready()
         w.lead()
@@ -103,7 +105,7 @@ def orderly(what, code):
         w.wait_for(lambda: w.printed().count("in") == 2, "the next term")
 
 
-def cleaning_up():
+def cleaning_up() -> None:
     """Cleaning up"""
     with Worker(
         text=PRELUDE % "local c <close> = setmetatable({}, { __close = function() local n = 0 "
@@ -172,7 +174,7 @@ def cleaning_up():
         ok(True, "which a second STOP shortens too")
 
 
-def children():
+def children() -> None:
     """Children"""
     mark = "mark-%d-%f" % (os.getpid(), time.time())
     with Worker(
@@ -181,7 +183,7 @@ def children():
         env={"TEST_MARK": mark},
     ) as w:
 
-        def alive():
+        def alive() -> Any:
             found = []
             for pid in filter(str.isdigit, os.listdir("/proc")):
                 try:
@@ -204,7 +206,7 @@ def children():
         ok(True, "children and what their groups hold are gone with the term")
 
 
-def not_ours_to_stop():
+def not_ours_to_stop() -> None:
     """Not ours to stop"""
     with Worker(
         text="return { on_leading = function() print 'in' string.find(('a'):rep(60), ('a*'):rep(60) .. 'b') end }"
@@ -213,7 +215,7 @@ def not_ours_to_stop():
         w.lead()
         w.wait_print("in")
 
-        def spent_ns():
+        def spent_ns() -> Any:
             with open(f"/proc/{w.process.pid}/schedstat") as f:
                 return int(f.read().split()[0])
 
@@ -225,7 +227,7 @@ def not_ours_to_stop():
         same(w.process.wait(30), -signal.SIGKILL, "and SIGKILL ends it")
 
 
-def waking_late():
+def waking_late() -> None:
     """Waking up late"""
     spin = (
         "return { on_leading = function() print 'in' local n = 0 while true do n = n + 1 if n % 1000 == 0 then "
@@ -277,10 +279,10 @@ def waking_late():
         same(w.printed(), ["in"], "a signal without a cause changes nothing")
 
 
-def cases():
+def cases() -> Iterator[Any]:
     for what, code in ORDERLY:
 
-        def test(what=what, code=code):
+        def test(what: str = what, code: Any = code) -> None:
             orderly(what, code)
 
         test.__doc__ = what

@@ -9,6 +9,8 @@ import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "..", "..")
@@ -50,7 +52,7 @@ SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
 
 
-def mutants():
+def mutants() -> Iterator[Any]:
     """mutants.txt: blocks of `name | rule`, a file name, the text, `=>`, the replacement; blocks end with a line
     `---`."""
     with open(os.path.join(HERE, "mutants.txt")) as f:
@@ -65,7 +67,7 @@ def mutants():
             yield name, rule, lines[1].strip(), "\n".join(lines[2:cut]), "\n".join(lines[cut + 1 :])
 
 
-def program_of(name):
+def program_of(name: str) -> Any:
     """The sources of the program that tests this file, and the file's path."""
     for sources in (SIMULATOR, *UNIT_TESTS):
         for path in sources:
@@ -74,7 +76,7 @@ def program_of(name):
     sys.exit(f"mutants.txt: no program is built of {name}")
 
 
-def build(directory, sources, broken, text):
+def build(directory: str, sources: Any, broken: Any, text: str) -> Any:
     changed = os.path.join(directory, os.path.basename(broken))
     with open(changed, "w") as f:
         f.write(text)
@@ -88,7 +90,7 @@ def build(directory, sources, broken, text):
     return program
 
 
-def found_by(sources, program):
+def found_by(sources: Any, program: Any) -> Any:
     """What notices the mutant that this program has; None: it survives."""
     if sources is not SIMULATOR:
         out = subprocess.run([program], capture_output=True, text=True)
@@ -101,7 +103,7 @@ def found_by(sources, program):
     return "a crash" if out.returncode < 0 or "seeds" not in out.stdout else None
 
 
-def main():
+def main() -> Any:
     n = failed = 0
     for name, rule, source, text, replacement in mutants():
         if sys.argv[1:] and not any(word in name for word in sys.argv[1:]):

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -47,14 +48,14 @@ return {
 
 
 class Scene:
-    def __init__(self):
+    def __init__(self) -> None:
         self.home, self.dir = scratch(), scratch()  # of the lock alone; of what is written down
         self.lock = os.path.join(self.home, "lock")
 
-    def candidate(self, how, **kw):
+    def candidate(self, how: str, **kw: Any) -> Any:
         return Candidate("--lock", self.lock, "-e", SCRIPT, "--", sys.executable, ACTOR, self.dir, how, **kw)
 
-    def acts(self):
+    def acts(self) -> Any:
         """(time, token) of all whole lines."""
         try:
             with open(self.dir + "/acts") as f:
@@ -62,7 +63,7 @@ class Scene:
         except OSError:
             return []
 
-    def actors(self, token=None):
+    def actors(self, token: Any = None) -> Any:
         """Who acts: not the shell that started him, nor the candidates, whose arguments hold the same words."""
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
@@ -72,7 +73,7 @@ class Scene:
                 if (
                     words[1:2] == [b"-c"]
                     and words[3:4] == [(self.dir + "/acts").encode()]
-                    and alive(pid)
+                    and alive(int(pid))
                     and token in (None, int(words[4]))
                 ):
                     found.append(int(pid))
@@ -81,18 +82,18 @@ class Scene:
         return found
 
 
-def is_stopped(pid):
+def is_stopped(pid: int) -> Any:
     with open(f"/proc/{pid}/stat") as f:
         return f.read().rsplit(")", 1)[1].split()[0] == "T"
 
 
-def freeze(*pids):
+def freeze(*pids: Any) -> None:
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     wait_for(lambda: all(is_stopped(p) for p in pids))
 
 
-def guard_stopped(lease_ms):
+def guard_stopped(lease_ms: Any) -> Any:
     """By how much the last act was before the end of the lease, in ms; without end, if that could not be seen: so short
     a lease may be lost to a busy machine before its guard is stopped."""
     s = Scene()
@@ -123,15 +124,15 @@ def guard_stopped(lease_ms):
     return 1000 * (end - s.acts()[-1][0] / 1e9) if killed else -math.inf
 
 
-def guard_stopped_in_time(lease_ms):
-    spare = []
+def guard_stopped_in_time(lease_ms: Any) -> None:
+    spare: list[float] = []
     while len(spare) < TRIES and not (spare and spare[-1] > 0):
         spare.append(guard_stopped(lease_ms))
     ok(spare[-1] > 0, f"guard stopped, {lease_ms} ms: the elector has killed the tree before the lease is over")
     note(f"{lease_ms} ms: last act before its end: {', '.join(f'{x:.0f} ms' for x in spare)}")
 
 
-def all_three_stopped():
+def all_three_stopped() -> None:
     """Nobody is left to kill what they started, and the lease runs out: it acts on beside the next leader, which only
     tokens can fence. Promised is what happens when they go on."""
     s = Scene()

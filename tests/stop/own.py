@@ -8,21 +8,22 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import FAST, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, scratch, wait_for
+from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
 from tap import done, ok, same
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 directory = scratch()
 
 
-def candidate(script, **kw):
+def candidate(script: str, **kw: Any) -> Any:
     return Candidate("--lock", os.path.join(directory, script), os.path.join(HERE, script), **kw)
 
 
-def dies(script, name, reasons):
+def dies(script: str, name: str, reasons: Any) -> None:
     c = candidate(script)
     stopped = c.wait("print", "stopped")
     ok(stopped, f"{name}: on_stopped has run")
@@ -82,10 +83,10 @@ process = subprocess.Popen(
     stdout=subprocess.PIPE,
 )
 os.close(w)
-same(process.stdout.readline(), b"led\n", "full pipe: a log that nobody reads stops nothing")
+same(piped(process.stdout).readline(), b"led\n", "full pipe: a log that nobody reads stops nothing")
 
 
-def renewals():
+def renewals() -> Any:
     with open(directory + "/full") as f:
         return json.load(f)["renewTime"]
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import STEADY, Candidate, stop_everyone
@@ -30,7 +31,7 @@ return {
 """
 
 
-def called(name):
+def called(name: str) -> Any:
     """Pids of the living shells that have this word among their arguments, without their children: a child has the
     arguments of its shell from fork to exec, which is long on a busy machine."""
     found = {}
@@ -38,20 +39,20 @@ def called(name):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
-            if words[0].endswith(b"sh") and name.encode() in words and alive(pid):
+            if words[0].endswith(b"sh") and name.encode() in words and alive(int(pid)):
                 found[int(pid)] = parent(pid)
         except OSError:
             pass
     return [pid for pid in found if found[pid] not in found]
 
 
-def is_called(pid, word):
+def is_called(pid: int, word: Any) -> Any:
     with open(f"/proc/{pid}/cmdline", "rb") as f:
         return word in f.read().split(b"\0")
 
 
 class Scene:
-    def __init__(self, name, prefix, inside):
+    def __init__(self, name: str, prefix: Any, inside: Any) -> None:
         self.name, self.dir = name, scratch()
         self.word = "hidden-" + os.path.basename(self.dir)
         self.a = self.candidate("a", prefix=prefix, options=[*STEADY, "--log-level", "debug"])
@@ -63,7 +64,7 @@ class Scene:
         self.b = self.candidate("b")
         self.b.wait("new_leader", "a leads")
 
-    def candidate(self, name, **kw):
+    def candidate(self, name: str, options: Any = STEADY, **kw: Any) -> Any:
         return Candidate(
             "--lock",
             self.dir + "/lock",
@@ -74,17 +75,18 @@ class Scene:
             "--",
             self.word,
             self.dir + "/up",
-            **{"options": STEADY, **kw},
+            options=options,
+            **kw,
         )
 
-    def guard(self):
+    def guard(self) -> Any:
         """The one child of the elector that is called so."""
         for pid in children(self.elector):
             with open(f"/proc/{pid}/comm") as f:
                 if f.read().strip() == "lunarch-guard":
                     return pid
 
-    def kill_guard(self):
+    def kill_guard(self) -> None:
         os.kill(self.guard(), signal.SIGKILL)
         led = self.b.wait("print", "leading")
         same(
@@ -96,26 +98,26 @@ class Scene:
         if not led:
             self.a.log()
 
-    def resume(self):
+    def resume(self) -> None:
         """The old leader's turn again."""
         self.b.kill(signal.SIGTERM)
         self.b.leave()
         ok(self.a.wait("print", "leading", count=2), f"{self.name}: and campaigns again, with a new guard")
 
-    def end(self):
+    def end(self) -> None:
         for c in (self.b, self.a):
             c.kill(signal.SIGKILL, self.elector if c is self.a else None)
             c.leave()
 
 
-def process_one():
+def process_one() -> None:
     s = Scene("process 1", APART, inside=True)
     s.kill_guard()
     s.resume()
     s.end()
 
 
-def strangers():
+def strangers() -> None:
     """As `kubectl exec` does it: one process that is still attached, and one that was left behind by its shell."""
     s = Scene("strangers", APART, inside=True)
     enter = [
@@ -133,10 +135,10 @@ def strangers():
         check=True,
     )
 
-    def others():
+    def others() -> Any:
         return [p for p in children(s.elector) if p != s.guard() and alive(p)]
 
-    left = wait_for(lambda: len(others()) <= 1 and [p for p in others() if is_called(p, b"1000")])
+    left = wait_for(lambda: [p for p in others() if is_called(p, b"1000")] if len(others()) <= 1 else [])
     ok(
         left,
         "strangers: what a shell inside leaves behind becomes the elector's child; that another one ends is no reason "
@@ -153,7 +155,7 @@ def strangers():
     attached.wait()
 
 
-def child_before():
+def child_before() -> None:
     """A shell that started something and then became the elector."""
     s = Scene("a child before", ["sh", "-c", '/bin/sleep 1000 & exec "$0" "$@"'], inside=False)
     earlier = [p for p in children(s.elector) if p != s.guard()]
@@ -164,7 +166,7 @@ def child_before():
         os.kill(p, signal.SIGKILL)
 
 
-def unkillable():
+def unkillable() -> None:
     """A command's child of another user, and no right to kill him: who cannot end his term does not stay as if he
     campaigned on."""
     if os.geteuid() != 0:
@@ -185,16 +187,16 @@ def unkillable():
         prefix=["setpriv", "--bounding-set=-kill", "--inh-caps=-kill"],
     )
 
-    def started():
+    def started() -> Any:
         return marked(f"LUNARCH_TERM_LOCK=file:{lock}")
 
-    def is_nobodys(pid):
+    def is_nobodys(pid: int) -> Any:
         try:
             return os.stat(f"/proc/{pid}").st_uid == 65534
         except OSError:
             return False
 
-    def robbed():
+    def robbed() -> Any:
         """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
         with open(lock) as f:
             record = json.load(f)
@@ -215,12 +217,12 @@ def unkillable():
         os.kill(p, signal.SIGKILL)
 
 
-def foreign_proc():
+def foreign_proc() -> None:
     """A PID namespace in which /proc still shows the outer one."""
     directory = scratch()
     unmounted = ["unshare", *MAPPED, "--pid", "--fork", "--kill-child", "--"]
 
-    def refuses(what, *command):
+    def refuses(what: str, *command: str) -> None:
         r = subprocess.run(
             [*unmounted, LUNARCH, *command], capture_output=True, text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL
         )

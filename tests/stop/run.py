@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import FAST, WATCHED, Candidate, stop_everyone, timing
@@ -24,11 +25,11 @@ MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 CROWD = timing("24s", renew="2s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
 
 
-def scripts():
+def scripts() -> Any:
     return sorted(f for f in os.listdir(HERE) if f.endswith(".lua"))
 
 
-def steal(path):
+def steal(path: str) -> None:
     """Somebody writes another holder into the record: a definite loss for the leader."""
     import json
 
@@ -40,10 +41,10 @@ def steal(path):
     os.rename(path + ".new", path)
 
 
-def rob(case):
+def rob(case: Any) -> None:
     """A renewal under way, which had looked before, may replace what was written by hand: then once more."""
 
-    def robbed():
+    def robbed() -> Any:
         steal(case.lock)
         return wait_for(lambda: case.first.all("stopped_leading"), 20)
 
@@ -51,16 +52,18 @@ def rob(case):
 
 
 class Case:
-    def __init__(self, script, options=FAST, apart=False):
+    def __init__(self, script: str, options: Any = FAST, apart: bool = False) -> None:
         self.dir = scratch()
         self.lock = os.path.join(self.dir, "lock")
         self.mark = f"STOP_TEST={self.dir}"
         self.options = options
+        self.second: Candidate | None = None
+        self.before: set[int] = set()
         self.first = self.candidate(script, prefix=mounted_apart(self.dir) if apart else ())
         if not self.first.wait("print", "leading"):
             self.first.log()
 
-    def candidate(self, script, **kw):
+    def candidate(self, script: str, **kw: Any) -> Any:
         return Candidate(
             "--lock",
             self.lock,
@@ -70,12 +73,12 @@ class Case:
             **kw,
         )
 
-    def tree(self):
+    def tree(self) -> Any:
         """What the first candidate's term started, the script's own process included: its guard is told apart by its
         parent."""
         mine = set(marked(self.mark))
         others = set()
-        if hasattr(self, "second"):
+        if self.second:
             todo = [self.second.pid]
             while todo:
                 pid = todo.pop()
@@ -83,8 +86,8 @@ class Case:
                 todo += children(pid)
         return mine - others - {self.first.pid}
 
-    def end(self):
-        for c in (self.first, getattr(self, "second", None)):
+    def end(self) -> None:
+        for c in (self.first, self.second):
             if c:
                 c.stop()
         for pid in marked(self.mark):
@@ -92,7 +95,7 @@ class Case:
         shutil.rmtree(self.dir, ignore_errors=True)
 
 
-def follow(case, name):
+def follow(case: Any, name: str) -> None:
     """A second candidate leads, and nothing that the first one's term started is alive when it does."""
     case.second = case.candidate("00-obedient.lua")
     led = case.second.wait("print", "leading")
@@ -104,7 +107,7 @@ def follow(case, name):
         case.second.log()
 
 
-def leftovers(case):
+def leftovers(case: Any) -> Any:
     """What was started in the first term that this lock has had."""
     found = []
     for pid in marked(case.mark):
@@ -117,7 +120,7 @@ def leftovers(case):
     return found
 
 
-def cut_off(case):
+def cut_off(case: Any) -> None:
     """The first candidate alone can write no more, so that it loses the lease by time."""
     enter = [
         "nsenter",
@@ -129,7 +132,7 @@ def cut_off(case):
     subprocess.run([*enter, "mount", "-o", "remount,bind,ro", case.dir], check=True, cwd="/")
 
 
-def mounted_apart(directory):
+def mounted_apart(directory: str) -> Any:
     return [
         "unshare",
         *MAPPED,
@@ -143,18 +146,18 @@ def mounted_apart(directory):
     ]
 
 
-def next_leader(case):
+def next_leader(case: Any) -> Any:
     """That line of a log: the robbed candidate may be the first to get the lock back."""
     return (case.second.said("leading") + case.first.said("leading")[1:] or [None])[0]
 
 
-def lose_the_lease(script, how):
+def lose_the_lease(script: str, how: str) -> None:
     """how: "robbed" has it at once in somebody else's hands, whose lease the next candidate waits out; "cut off" leaves
     the script until the renew deadline, its grace, and the kill allowance."""
     name = f"{script[3:-4]}, {how}"
     case = Case(script, CROWD if "thousand" in script else WATCHED, apart=how == "cut off")
-    case.second = case.candidate("00-obedient.lua")
-    case.second.wait("new_leader")
+    case.second = second = case.candidate("00-obedient.lua")
+    second.wait("new_leader")
     began = time.monotonic()
     rob(case) if how == "robbed" else cut_off(case)
     led = wait_for(lambda: next_leader(case))
@@ -183,7 +186,7 @@ def lose_the_lease(script, how):
     case.end()
 
 
-def harm(name, script, hurt, heal=None, second_waits=False):
+def harm(name: str, script: str, hurt: Any, heal: Any = None, second_waits: bool = False) -> None:
     case = Case(script)
     guard, worker = case.first.guard(), case.first.worker()
     wait_for(lambda: len(case.tree()) >= 3)
@@ -204,7 +207,7 @@ def harm(name, script, hurt, heal=None, second_waits=False):
     case.end()
 
 
-def recover(name, script, hurt, heal=None):
+def recover(name: str, script: str, hurt: Any, heal: Any = None) -> None:
     """The elector lives: it ends the term, its replacement worker runs on_stopped, and somebody leads again."""
     case = Case(script)
     guard, worker = case.first.guard(), case.first.worker()
@@ -231,8 +234,8 @@ wanted = sys.argv[1:]
 TOGETHER = threading.Semaphore(6)  # scenarios at a time: what they wait for is mostly time
 
 
-def scenario(name, run):
-    def guarded():
+def scenario(name: str, run: Any) -> Any:
+    def guarded() -> None:
         with TOGETHER:
             run()
 
@@ -240,7 +243,7 @@ def scenario(name, run):
     return [guarded] if not wanted or any(w in name for w in wanted) else []
 
 
-CASES = [
+CASES: list[Any] = [
     (harm, "elector killed", [("elector", KILL)]),
     (harm, "elector and worker killed", [("elector", KILL), ("worker", KILL)]),
     (harm, "elector stopped and continued", [("elector", STOP)], [("elector", CONT)]),
@@ -261,8 +264,8 @@ for s in sorted(scripts(), key=lambda s: "thousand" not in s):  # the longest fi
     if not s.startswith(("9", "00", "21", "22", "23", "24")):
         for how in ("robbed", "cut off"):
             jobs += scenario(f"{s} {how}", lambda s=s, how=how: lose_the_lease(s, how))
-for case in CASES:
-    jobs += scenario(case[1], lambda case=case: case[0](case[1], "91-family.lua", *case[2:]))
+for play, name, *hurts in CASES:
+    jobs += scenario(name, lambda play=play, name=name, hurts=hurts: play(name, "91-family.lua", *hurts))
 at_once(*jobs)
 stop_everyone()
 done()

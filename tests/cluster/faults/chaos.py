@@ -11,6 +11,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import Field, freeze
@@ -27,13 +29,13 @@ class Cut(Field):
     """A field whose candidates have a mount namespace each, so that the directory can be taken from one of them
     alone."""
 
-    def start(self, name):
+    def start(self, name: str) -> Any:
         mount = f'mount --bind "{self.home}" "{self.home}" && exec "$@"'
         return self.join(
             name, prefix=["unshare", *ROOTLESS, "--mount", "--propagation", "private", "sh", "-c", mount, "sh"]
         )
 
-    def remount(self, c, how):
+    def remount(self, c: Any, how: str) -> Any:
         enter = [
             "nsenter",
             "--target",
@@ -44,35 +46,30 @@ class Cut(Field):
         return subprocess.run([*enter, "mount", "-o", f"remount,bind,{how}", self.home], cwd="/").returncode == 0
 
 
-def pids_of(c):
+def pids_of(c: Any) -> Any:
     guard = children(c.pid)
     worker = children(guard[0]) if guard else []
     return {"elector": c.pid, "guard": guard and guard[0], "worker": worker and worker[0]}
 
 
-def hurt(c, *names, sig=KILL):
+def hurt(c: Any, *names: Any, sig: Any = KILL) -> None:
     who = pids_of(c)
     for n in names:
         if who[n]:
             c.kill(sig, who[n])
 
 
-def freeze_until_another(field, c, *names):
+def freeze_until_another(field: Any, c: Any, *names: Any) -> None:
     """Frozen until another leads, then continued."""
-
-    def until_another():
-        terms = len(field.terms())
-        hurt(c, *[n for n in names if n != "elector"], sig=STOP)
-        if "elector" in names:
-            freeze(c, field.lock)
-        wait_for(lambda: len(field.terms()) > terms)
-        hurt(c, *names, sig=CONT)
-        return names
-
-    return until_another()
+    terms = len(field.terms())
+    hurt(c, *[n for n in names if n != "elector"], sig=STOP)
+    if "elector" in names:
+        freeze(c, field.lock)
+    wait_for(lambda: len(field.terms()) > terms)
+    hurt(c, *names, sig=CONT)
 
 
-def cut_off(field, c):
+def cut_off(field: Any, c: Any) -> Any:
     terms = len(field.terms())
     if not field.remount(c, "ro"):
         return ok(False, f"{field.name}: the directory can be made read-only for one candidate")
@@ -80,7 +77,7 @@ def cut_off(field, c):
     field.remount(c, "rw")
 
 
-def steal(field):
+def steal(field: Any) -> None:
     record = field.record()
     record.update(holderIdentity="thief", write="0" * 32, pid=0, tree="", bootId="", checkpoint={"data": {}})
     with open(field.lock + ".new", "w") as f:
@@ -88,13 +85,17 @@ def steal(field):
     os.rename(field.lock + ".new", field.lock)
 
 
-def kill_children(c):
+def kill_children(c: Any) -> None:
     worker = pids_of(c)["worker"]
     for pid in children(worker) if worker else []:
         c.kill(KILL, pid)
 
 
-FAULTS = {
+def in_turn(*faults: Callable[[Any, Any], object]) -> Callable[[Any, Any], object]:
+    return lambda f, c: [fault(f, c) for fault in faults]
+
+
+FAULTS: dict[str, Callable[[Any, Any], object]] = {
     "the elector is killed": lambda f, c: hurt(c, "elector"),
     "the worker is killed": lambda f, c: hurt(c, "worker"),
     "the guard is killed": lambda f, c: hurt(c, "guard"),
@@ -105,32 +106,38 @@ FAULTS = {
     "it is told to stop": lambda f, c: c.kill(signal.SIGTERM),
     "it is told to resign": lambda f, c: c.kill(signal.SIGUSR1),
     "it is told to reload": lambda f, c: c.kill(signal.SIGHUP),
-    "it is told to reload, and the worker is killed": lambda f, c: (c.kill(signal.SIGHUP), hurt(c, "worker")),
+    "it is told to reload, and the worker is killed": in_turn(
+        lambda f, c: c.kill(signal.SIGHUP), lambda f, c: hurt(c, "worker")
+    ),
     "it is cut off": cut_off,
     "the record is deleted": lambda f, c: os.unlink(f.lock),
     "the record is stolen": lambda f, c: steal(f),
     "its children are killed": lambda f, c: kill_children(c),
-    "the worker is frozen, and the record stolen": lambda f, c: (hurt(c, "worker", sig=STOP), steal(f)),
-    "the guard is frozen, and the record stolen": lambda f, c: (hurt(c, "guard", sig=STOP), steal(f)),
+    "the worker is frozen, and the record stolen": in_turn(
+        lambda f, c: hurt(c, "worker", sig=STOP), lambda f, c: steal(f)
+    ),
+    "the guard is frozen, and the record stolen": in_turn(
+        lambda f, c: hurt(c, "guard", sig=STOP), lambda f, c: steal(f)
+    ),
 }
 ENDS_NO_TERM = ("its children are killed",)
 
 
-def leader(f):
+def leader(f: Any) -> Any:
     """The candidate whose term acted last, if it is still there."""
     terms = f.terms()
     alive = [c for c in f.candidates if terms and c.name == terms[-1][1] and c.process.poll() is None]
     return alive[-1] if alive else None
 
 
-def refill(f):
+def refill(f: Any) -> None:
     """Who has died or left is started again."""
     for name in "abc":
         if not [c for c in f.candidates if c.name == name and c.process.poll() is None]:
             f.start(name)
 
 
-def chaos(number):
+def chaos(number: Any) -> None:
     # Each field gets its own half of a shuffled list, so that a run has had every kind of fault.
     names = sorted(FAULTS)
     random.Random(SEED).shuffle(names)
@@ -163,7 +170,7 @@ def chaos(number):
     f.end()
 
 
-def pairing(f, number):
+def pairing(f: Any, number: Any) -> None:
     """on_stopped once for each on_leading that began, unless the elector died with it, and never for another term."""
     wrong = []
     for c in f.candidates:

@@ -7,6 +7,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import Candidate, stop_everyone
@@ -44,21 +46,21 @@ class OnRedis:
     name = "redis"
     waits = "?replicas=1"  # in the URL
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.first = Redis()
         self.link = Proxy(self.first.port)
         self.second = Redis(replica_of=self.link)
 
-    def url(self, waits=False):
+    def url(self, waits: bool = False) -> Any:
         return f"redis://127.0.0.1:{self.first.port},127.0.0.1:{self.second.port}/c{self.waits if waits else ''}"
 
-    def text(self, server):
+    def text(self, server: Any) -> Any:
         return server.cli("GET", "c")
 
-    def wait_for_copies(self):
+    def wait_for_copies(self) -> None:
         pass
 
-    def promote(self, waits):
+    def promote(self, waits: Any) -> None:
         self.second.cli("REPLICAOF", "NO", "ONE")
         if waits:
             self.third = Redis(replica_of=self.second)  # or there would be none to wait for
@@ -67,18 +69,18 @@ class OnRedis:
 class OnPostgres:
     name = "postgres"
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.first = Postgres()
         self.link = Proxy(self.first.port)
         self.second = Postgres(standby_of=self.link)
 
-    def url(self, waits=False):
+    def url(self, waits: bool = False) -> Any:
         return f"postgres://{Postgres.superuser}@127.0.0.1:{self.first.port},127.0.0.1:{self.second.port}/postgres#c"
 
-    def text(self, server):
+    def text(self, server: Any) -> Any:
         return server.sql("SELECT record FROM lunarch_locks WHERE name = 'c'")
 
-    def wait_for_copies(self):
+    def wait_for_copies(self) -> None:
         """As docs/locks.md says."""
         with open(os.path.join(ROOT, "docs", "locks.md")) as f:
             setting = next(
@@ -88,12 +90,12 @@ class OnPostgres:
         self.first.sql("SELECT pg_reload_conf()")
         wait_for(lambda: self.first.sql("SELECT sync_state FROM pg_stat_replication") in ("sync", "quorum"))
 
-    def promote(self, _):
+    def promote(self, _: Any) -> None:
         self.second.promote()
 
 
 class Pair:
-    def __init__(self, store, what, waits=False):
+    def __init__(self, store: Any, what: str, waits: bool = False) -> None:
         self.store, self.name = store(), f"{store.name}: {what}"
         self.dir = scratch()
         self.script = os.path.join(self.dir, "count.lua")
@@ -102,33 +104,33 @@ class Pair:
         self.waits = waits
         if waits:
             self.store.wait_for_copies()
-        self.candidates = []
+        self.candidates: list[Candidate] = []
 
-    def enter(self, identity):
+    def enter(self, identity: str) -> Any:
         c = Candidate(
             "--lock", self.store.url(self.waits), "--identity", identity, self.script, options=TIMES, cwd=self.dir
         )
         self.candidates.append(c)
         return c
 
-    def count_to(self, n):
+    def count_to(self, n: Any) -> None:
         with open(os.path.join(self.dir, "goal.new"), "w") as f:
             f.write(f"{n}\n")
         os.rename(f.name, os.path.join(self.dir, "goal"))
 
-    def saved(self, server):
+    def saved(self, server: Any) -> Any:
         """What a record there says."""
         try:
             return json.loads(self.store.text(server)).get("checkpoint", {}).get("data", {}).get("n")
         except (RuntimeError, ValueError):
             return None
 
-    def fail_over(self):
+    def fail_over(self) -> None:
         self.store.first.kill()
         self.store.link.close()
         self.store.promote(self.waits)
 
-    def close(self):
+    def close(self) -> None:
         for c in self.candidates:
             if failures():
                 c.log()
@@ -138,7 +140,7 @@ class Pair:
         self.store.second.close()
 
 
-def goes_on(store):
+def goes_on(store: Any) -> None:
     """The leader lives: what it was told to be saved is put back."""
     p = Pair(store, "the term goes on")
     a = p.enter("a")
@@ -170,7 +172,7 @@ def goes_on(store):
     p.close()
 
 
-def waited_for(store):
+def waited_for(store: Any) -> None:
     """With the setting that docs/locks.md names, what the copy lacks was never said to be saved: the leader may die
     too."""
     p = Pair(store, "copies are waited for", waits=True)
@@ -193,8 +195,8 @@ def waited_for(store):
     p.close()
 
 
-def job(what, store):
-    def run():
+def job(what: Callable[[Any], None], store: Any) -> Callable[[], None]:
+    def run() -> None:
         what(store)
 
     run.__name__ = f"{what.__name__} {store.name}"

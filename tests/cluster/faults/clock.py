@@ -9,6 +9,7 @@ import signal
 import struct
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import WATCHED, Candidate
@@ -20,27 +21,27 @@ HOUR = 3600
 
 
 class Clocked(Field):
-    def clock(self, name):
+    def clock(self, name: str) -> Any:
         return os.path.join(self.dir, f"clock-{name}")
 
-    def set(self, name, seconds):
+    def set(self, name: str, seconds: float) -> None:
         with open(self.clock(name), "r+b" if os.path.exists(self.clock(name)) else "wb") as f:
             f.write(struct.pack("q", seconds * 10**9))
 
-    def start(self, name, seconds=0, env=None):
+    def start(self, name: str, seconds: float = 0, env: Any = None) -> Any:
         self.set(name, seconds)
         return self.join(
             name, env={"LD_PRELOAD": build("shim.c", "-shared", "-fPIC"), "SHIM_CLOCK": self.clock(name), **(env or {})}
         )
 
-    def renewals(self, count):
+    def renewals(self, count: int) -> Any:
         """Waits until the record has changed so often; the times of renewal it said."""
         seen = {}
         wait_for(lambda: seen.update({(r := self.record())["write"]: r["renewTime"]}) or len(seen) > count)
         return list(seen.values())
 
 
-def set_back():
+def set_back() -> None:
     f = Clocked("back")
     a = f.start("a")
     f.acts(1, "a")
@@ -74,7 +75,7 @@ def set_back():
     f.end()
 
 
-def set_forward():
+def set_forward() -> None:
     f = Clocked("forward")
     a = f.start("a")
     f.acts(1, "a")
@@ -100,7 +101,7 @@ JOB = """return { on_leading = function(term)
 end }"""
 
 
-def cron():
+def cron() -> None:
     """The second leader's clock is two days behind, and is set right while it leads."""
     f = Clocked("cron")
     script, right = (
@@ -110,7 +111,7 @@ def cron():
     with open(script, "w") as out:
         out.write(JOB)
 
-    def start(name, seconds):
+    def start(name: str, seconds: float) -> Any:
         f.set(name, seconds)
         c = Candidate(
             "--lock",
@@ -126,7 +127,7 @@ def cron():
         f.candidates.append(c)
         return c
 
-    def mark():
+    def mark() -> Any:
         return f.record().get("checkpoint", {}).get("cron", {}).get("job", 0)
 
     a = start("a", right)
@@ -164,7 +165,7 @@ def cron():
     f.end()
 
 
-def shim_works():
+def shim_works() -> None:
     """Without this the rest would prove nothing."""
     f = Clocked("shim")
     a = f.start("a", -HOUR)

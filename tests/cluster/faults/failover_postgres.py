@@ -9,6 +9,7 @@ import signal
 import struct
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import stop_everyone, timing
@@ -25,7 +26,7 @@ SELDOM = timing("9s", renew="6s", retry="3s", stop_grace="500ms", kill="750ms", 
 class Pair(Field):
     """A primary, and a standby behind a proxy that can hold it back."""
 
-    def __init__(self, name, behind=0):
+    def __init__(self, name: str, behind: int = 0) -> None:
         super().__init__(name)
         self.first = Postgres()
         self.link = Proxy(self.first.port)
@@ -34,10 +35,10 @@ class Pair(Field):
             self.set_back(behind)
         self.second.start()
 
-    def enter(self, name, *ports, times=SELDOM):
+    def enter(self, name: str, *ports: Any, times: Any = SELDOM) -> Any:
         return self.join(name, lock=self.url(*ports), times=times, script=os.path.join(FAULTS, "still.lua"))
 
-    def set_back(self, seconds):
+    def set_back(self, seconds: float) -> None:
         """The standby's clock."""
         shim, clock = os.path.join(self.second.dir, "shim.so"), os.path.join(self.second.dir, "clock")
         shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
@@ -45,20 +46,20 @@ class Pair(Field):
             f.write(struct.pack("q", -seconds * 10**9))
         self.second.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
-    def url(self, *ports):
+    def url(self, *ports: Any) -> Any:
         return f"postgres://{Postgres.superuser}@{','.join(f'127.0.0.1:{p}' for p in ports)}/postgres#f"
 
-    def shows(self, server):
+    def shows(self, server: Any) -> Any:
         """The record there; {}: none."""
         try:
             return json.loads(server.sql("SELECT record FROM lunarch_locks WHERE name = 'f'") or "{}")
         except RuntimeError:
             return {}
 
-    def hold_back(self):
+    def hold_back(self) -> None:
         """Right behind a renewal, which the standby has."""
 
-        def held():
+        def held() -> Any:
             self.link.freeze()
             if self.shows(self.first).get("write") == self.shows(self.second).get("write"):
                 return True
@@ -68,12 +69,12 @@ class Pair(Field):
         wait_for(lambda: self.shows(self.second).get("write") != before)
         ok(wait_for(held), f"{self.name}: the standby has the leader's last renewal")
 
-    def fail_over(self):
+    def fail_over(self) -> None:
         self.first.kill()
         self.link.close()
         self.second.promote()
 
-    def close(self):
+    def close(self) -> None:
         if not self.verdict(self.name) or failures() or os.environ.get("LOGS"):
             self.logs()
         self.end()
@@ -81,7 +82,7 @@ class Pair(Field):
         self.second.close()
 
 
-def let_go():
+def let_go() -> None:
     """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is
     not to be seen."""
     f = Pair("let go")
@@ -107,7 +108,7 @@ def let_go():
     f.close()
 
 
-def old_primary():
+def old_primary() -> None:
     """It comes back as a primary: who has seen the promoted one does not go back to it. Who knows no better finds a
     store that waits for its standby, with the setting that docs/locks.md names."""
     f = Pair("old primary")
@@ -122,11 +123,11 @@ def old_primary():
         )
     f.fail_over()
 
-    def renewed():
+    def renewed() -> Any:
         before = f.shows(f.second).get("write")
         return wait_for(lambda: f.shows(f.second).get("write") != before)
 
-    def met():
+    def met() -> Any:
         with open(f.first.log, errors="replace") as log:
             return "application_name=lunarch" in log.read()
 
@@ -155,7 +156,7 @@ def old_primary():
     f.close()
 
 
-def clock_behind():
+def clock_behind() -> None:
     """The promoted server lacks a term that a candidate has seen, and its clock is an hour behind."""
     f = Pair("clock behind", behind=3600)
     a = f.enter("a", f.first.port, f.second.port)

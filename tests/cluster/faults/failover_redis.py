@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import stop_everyone, timing
@@ -27,7 +28,7 @@ PATIENT = [*SELDOM, "--retry-period", "500ms"]
 class Pair(Field):
     """A primary, and a replica behind a proxy that can hold it back."""
 
-    def __init__(self, name, *options, behind=0):
+    def __init__(self, name: str, *options: Any, behind: int = 0) -> None:
         super().__init__(name)
         self.first = Redis(*options)
         self.link = Proxy(self.first.port)
@@ -38,10 +39,10 @@ class Pair(Field):
         wait_for(lambda: "master_link_status:up" in self.second.cli("INFO", "replication"))
         self.lock = self.url(self.first.port, self.second.port)
 
-    def join(self, name, *options, **kw):
+    def join(self, name: str, *options: Any, **kw: Any) -> Any:
         return super().join(name, *options, script=os.path.join(FAULTS, "still.lua"), **kw)
 
-    def set_back(self, seconds):
+    def set_back(self, seconds: float) -> None:
         """The replica's clock."""
         shim, clock = os.path.join(self.second.dir, "shim.so"), os.path.join(self.second.dir, "clock")
         shutil.copy(build("shim.c", "-shared", "-fPIC"), shim)
@@ -49,23 +50,23 @@ class Pair(Field):
             f.write(struct.pack("q", -seconds * 10**9))
         self.second.environment = {"LD_PRELOAD": shim, "SHIM_CLOCK": clock}
 
-    def url(self, *ports):
+    def url(self, *ports: Any) -> Any:
         return f"redis://{','.join(f'127.0.0.1:{p}' for p in ports)}/f"
 
-    def shows(self, server):
+    def shows(self, server: Any) -> Any:
         """The record there; {}: none."""
         try:
             return json.loads(server.cli("GET", "f") or "{}")
         except ValueError:
             return {}
 
-    def record(self):
+    def record(self) -> Any:
         return self.shows(self.second)
 
-    def hold_back(self):
+    def hold_back(self) -> None:
         """Right behind a renewal, which the replica has."""
 
-        def held():
+        def held() -> Any:
             self.link.freeze()
             if self.shows(self.first).get("write") == self.shows(self.second).get("write"):
                 return True
@@ -75,15 +76,15 @@ class Pair(Field):
         wait_for(lambda: self.shows(self.second).get("write") != before)
         ok(wait_for(held), f"{self.name}: the replica has the leader's last renewal")
 
-    def fail_over(self):
+    def fail_over(self) -> None:
         self.first.kill()
         self.link.close()
         self.second.cli("REPLICAOF", "NO", "ONE")
 
-    def checkpoints(self):
+    def checkpoints(self) -> Any:
         return []  # the lost term's are lost with it
 
-    def close(self):
+    def close(self) -> None:
         if not self.verdict(self.name) or failures():
             self.logs()
         self.end()
@@ -91,7 +92,7 @@ class Pair(Field):
         self.second.close()
 
 
-def let_go():
+def let_go() -> None:
     """A release whose answer is lost: its sender finds his own renewal on the promoted server, and who led after him is
     not to be seen."""
     f = Pair("let go")
@@ -117,7 +118,7 @@ def let_go():
     f.close()
 
 
-def clock_behind():
+def clock_behind() -> None:
     """The promoted server lacks a term that a candidate has seen, and its clock is an hour behind."""
     f = Pair("clock behind", behind=3600)
     a = f.join("a", times=SELDOM)
@@ -139,11 +140,11 @@ def clock_behind():
     f.close()
 
 
-def ctl(path, what):
+def ctl(path: str, what: str) -> Any:
     return subprocess.run([LUNARCH, "ctl", "--control", path, what], capture_output=True, text=True, timeout=60).stdout
 
 
-def comes_back():
+def comes_back() -> None:
     """X leads on the promoted server; the old one is a primary again, with an older record of X, and who starts now
     could lead there."""
     f = Pair("comes back", "--appendonly", "yes", "--appendfsync", "always")

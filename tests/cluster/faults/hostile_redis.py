@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import Candidate, stop_everyone, timing
@@ -26,12 +27,12 @@ PATIENT = timing("9s", renew="6s", retry="1s")
 class Attacker:
     """Each connection is served by `serve(socket)`."""
 
-    def __init__(self, serve):
+    def __init__(self, serve: Any) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port, self.serve, self.served = self.listener.getsockname()[1], serve, 0
         threading.Thread(target=self._accept, daemon=True).start()
 
-    def _accept(self):
+    def _accept(self) -> None:
         while True:
             try:
                 s, _ = self.listener.accept()
@@ -39,7 +40,7 @@ class Attacker:
                 return
             threading.Thread(target=self._play, args=(s,), daemon=True).start()
 
-    def _play(self, s):
+    def _play(self, s: Any) -> None:
         with s:
             try:
                 self.serve(s)
@@ -50,10 +51,10 @@ class Attacker:
                 self.served += 1
 
 
-def flood(beginning, piece):
+def flood(beginning: Any, piece: Any) -> Any:
     """What never ends, but for this machine's sake."""
 
-    def serve(s):
+    def serve(s: Any) -> None:
         s.sendall(beginning)
         many = piece * (65536 // len(piece) + 1)
         for _ in range(FLOOD // len(many)):
@@ -62,14 +63,14 @@ def flood(beginning, piece):
     return serve
 
 
-def bulk(text):
+def bulk(text: bytes) -> bytes:
     return b"$%d\r\n%s\r\n" % (len(text), text)
 
 
-def speaking(answer):
+def speaking(answer: Any) -> Any:
     """Greets as Redis does; answer(words): to a script."""
 
-    def serve(s):
+    def serve(s: Any) -> None:
         f = s.makefile("rb")
         while line := f.readline():
             words = []
@@ -110,16 +111,16 @@ NONSENSE = [
 ]
 
 
-def is_read(words):
+def is_read(words: Any) -> Any:
     return len(words[5]) == 6 and words[5].isdigit()
 
 
-def nonsense():
+def nonsense() -> Any:
     left = itertools.cycle(NONSENSE)
     return speaking(lambda words: next(left))
 
 
-def endless_doubt():
+def endless_doubt() -> Any:
     """The product of what it says with a thousand is no number."""
     return speaking(
         lambda words: b"*1\r\n" + bulk(b"absent")
@@ -128,18 +129,18 @@ def endless_doubt():
     )
 
 
-def kb(pid, what):
+def kb(pid: int, what: str) -> Any:
     with open(f"/proc/{pid}/status") as f:
         return int(next(line for line in f if line.startswith(what + ":")).split()[1])
 
 
-def attacked(name, serve, said, rounds=3):
+def attacked(name: str, serve: Any, said: Any, rounds: int = 3) -> Any:
     home = scratch()
     them = Attacker(serve)
     c = Candidate("-e", TWO % (os.path.join(home, "lock"), them.port), options=PATIENT, cwd=home)
     ok(c.wait("became_leader"), f"{name}: one election leads")
 
-    def complained():
+    def complained() -> Any:
         return sum(len(c.all(e, said)) for e in ("read_failed", "acquire_failed"))
 
     if not ok(wait_for(lambda: complained() >= 1 and them.served >= rounds), f"{name}: the other is told: {said}"):
@@ -158,28 +159,28 @@ def attacked(name, serve, said, rounds=3):
     return c
 
 
-def announced():
+def announced() -> None:
     """Thirteen bytes, before any login."""
     attacked("announced", lambda s: s.sendall(b"*2147483647\r\n"), "larger than anything asked for")
 
 
-def many():
+def many() -> None:
     attacked("many", flood(b"*4000\r\n", bulk(b"x" * 65536)), "larger than anything asked for")
 
 
-def nested():
+def nested() -> None:
     attacked("nested", flood(b"*1000\r\n", b"*1000\r\n" + b"$1\r\nx\r\n" * 1000), "larger than anything asked for")
 
 
-def line():
+def line() -> None:
     attacked("line", flood(b"+", b"x"), "larger than anything asked for")
 
 
-def garbled():
+def garbled() -> None:
     attacked("garbled", nonsense(), "makes no sense", rounds=0)
 
 
-def doubted():
+def doubted() -> None:
     c = attacked("doubted", endless_doubt(), "nobody is elected for another", rounds=0)
     left = [
         float(e["message"].split("for another ")[1].split()[0])

@@ -8,6 +8,7 @@ import shutil
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import Candidate, stop_everyone, timing
@@ -38,19 +39,20 @@ class Listener(Proxy):
     """Notes when what goes to the server has a word in it. One that is torn in two is missed: there were at least so
     many."""
 
-    def __init__(self, port, word):
-        self.word, self.heard = word, []
+    def __init__(self, port: int, word: Any) -> None:
+        self.word = word
+        self.heard: list[Any] = []
         super().__init__(port)
 
-    async def _pump(self, pair, reader, writer, way, name):
+    async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
         await super()._pump(pair, Ear(reader, self) if name == "up" else reader, writer, way, name)
 
 
 class Ear:
-    def __init__(self, reader, listener):
+    def __init__(self, reader: Any, listener: Any) -> None:
         self.reader, self.listener = reader, listener
 
-    async def read(self, most):
+    async def read(self, most: Any) -> Any:
         piece = await self.reader.read(most)
         self.listener.heard += [time.monotonic()] * piece.count(self.listener.word)
         return piece
@@ -68,7 +70,7 @@ class OnEtcd(Etcd):
         "poor",
     )
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__("--bcrypt-cost", "4")
         self.auth("luna", RIGHT)
         self.user = "root:root%27s"
@@ -77,28 +79,28 @@ class OnEtcd(Etcd):
         self.call("auth/user/grant", user="poor", role="reader")
         self.allow("READ")
 
-    def allow(self, what):
+    def allow(self, what: str) -> None:
         self.call("auth/role/grant", name="reader", perm={"permType": what, "key": b64(b"seen")})
 
-    def mend(self):
+    def mend(self) -> None:
         self.call("auth/user/changepw", name="luna", password=WRONG)
 
-    def grant(self):
+    def grant(self) -> None:
         self.allow("READWRITE")
 
 
 class OnRedis(Redis):
     login, look, write, seldom, barred = b"AUTH", b"EVALSHA", b"holderIdentity", 9, "poor"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.talk("ACL", "SETUSER", "luna", "on", ">" + RIGHT, "~*", "&*", "+@all")
         self.talk("ACL", "SETUSER", "poor", "on", ">" + RIGHT, "~*", "&*", "+@all", "-set")
 
-    def mend(self):
+    def mend(self) -> None:
         self.talk("ACL", "SETUSER", "luna", ">" + WRONG)
 
-    def grant(self):
+    def grant(self) -> None:
         self.talk("ACL", "SETUSER", "poor", "+set")
 
 
@@ -107,7 +109,7 @@ class OnPostgres(Postgres):
 
     login, look, write, seldom, barred = b"user\0luna\0", b"taken", b"holderIdentity", 9, "poor"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__(auth="scram-sha-256")
         begin(self.url("first"))  # which makes the table
         self.server.sql(
@@ -115,10 +117,10 @@ class OnPostgres(Postgres):
             "GRANT ALL ON lunarch_locks TO luna; GRANT SELECT ON lunarch_locks TO poor"
         )
 
-    def mend(self):
+    def mend(self) -> None:
         self.server.sql(f"ALTER ROLE luna PASSWORD '{WRONG}'")
 
-    def grant(self):
+    def grant(self) -> None:
         self.server.sql("GRANT INSERT, UPDATE ON lunarch_locks TO poor")
 
 
@@ -135,21 +137,21 @@ class OnZooKeeper(ZooKeeper):
     )
     seen = "closed/seen"
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         for key in ("mine", "closed"):
             begin(f"zookeeper://luna:{RIGHT}@127.0.0.1:{self.port}/{key}")
 
-    def mend(self):
+    def mend(self) -> None:
         with Zk(self.port, f"luna:{RIGHT}") as z:
             z.delete("/mine")
 
-    def grant(self):
+    def grant(self) -> None:
         with Zk(self.port, f"luna:{RIGHT}") as z:
             z.delete("/closed")
 
 
-def begin(url):
+def begin(url: str) -> None:
     d = Driver()
     d.open(url)
     w = d.write(record(token=0, leaseDurationMs=1), "")
@@ -158,16 +160,16 @@ def begin(url):
     d.end()
 
 
-def candidate(url, **kw):
+def candidate(url: str, **kw: Any) -> Any:
     return Candidate("--lock", url, "-e", LEADS, options=TIMES, **kw)
 
 
-def as_user(store, user, password, key, proxy):
+def as_user(store: Any, user: Any, password: Any, key: str, proxy: Any) -> Any:
     database = "postgres#" if store.name == "postgres" else ""
     return f"{store.name}://{user}:{password}@127.0.0.1:{proxy.port}/{database}{key}"
 
 
-def lasting(what, c, proxy, event, text, most, since):
+def lasting(what: str, c: Any, proxy: Any, event: Any, text: str, most: Any, since: Any) -> None:
     """Whatever else a slow machine had it say."""
     troubles = [e for e in c.events if e["event"] in TROUBLE]
     this = [e["event"] == event and text in e["message"] for e in troubles]
@@ -181,14 +183,14 @@ def lasting(what, c, proxy, event, text, most, since):
         c.log()
 
 
-def leads(what, c):
+def leads(what: str, c: Any) -> None:
     if not ok(c.wait("became_leader", patience=3 * PATIENCE), f"{what}: mended, it leads"):  # a pause grows to a minute
         c.log()
     said = str(c.events)
     ok(WRONG not in said and RIGHT not in said, f"{what}: no password in the log")
 
 
-def late(store):
+def late(store: Any) -> Any:
     """Its host's name is known only later, by the last line of a file of its own."""
     hosts = os.path.join(room, store.name)
     open(hosts, "w").close()
@@ -206,7 +208,7 @@ def late(store):
     )
 
 
-def trial(kind):
+def trial(kind: Any) -> None:
     store = kind()
     name, seen = store.name, getattr(kind, "seen", "seen")
     ears = [Listener(store.port, w) for w in (kind.login, kind.look, kind.write)]
@@ -245,8 +247,8 @@ with open(SOURCES, "w") as f:
     f.write("hosts: files\n")
 
 
-def named(kind):
-    def job():
+def named(kind: Any) -> Any:
+    def job() -> None:
         trial(kind)
 
     job.__name__ = kind.name

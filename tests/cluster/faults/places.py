@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from field import Field, freeze
@@ -20,12 +21,12 @@ ANOTHER_TIME = ["unshare", *USER, "--time", "--boottime", "1000000", "--"]
 APART = ["unshare", *USER, "--pid", "--fork", "--kill-child", "--mount-proc", "--"]
 
 
-def elector_of(c):
+def elector_of(c: Any) -> Any:
     """unshare stays outside; the elector is its child."""
     return wait_for(lambda: children(c.pid))[0]
 
 
-def namespaces():
+def namespaces() -> None:
     """a in a PID namespace of its own, b outside. When a dies b must not think that anything is proved, nor the
     reverse: the same number may be another process here."""
     f = Field("namespaces")
@@ -54,7 +55,7 @@ def namespaces():
     f.end()
 
 
-def time_namespaces():
+def time_namespaces() -> None:
     """On one host, in one PID namespace: a process seems to have started at another time than its record says, so it
     looks dead where it is not. Both ways."""
     f = Field("time")
@@ -86,11 +87,11 @@ def time_namespaces():
     f.end()
 
 
-def another_host():
+def another_host() -> None:
     """A record of a living holder elsewhere: its pid is one of ours that lives, and then one that is dead. Neither
     counts. The second has a lock for shared directories, where nobody tells of changes: the candidate polls."""
 
-    def one(what, pid, option):
+    def one(what: str, pid: int, option: Any) -> None:
         f = Field("host")
         put(f.lock, dict(HOLDER, pid=pid), option)
         a = f.join("a", lock=f.lock + option)
@@ -140,7 +141,7 @@ HOLDER = {
 }
 
 
-def put(path, record, option=""):
+def put(path: str, record: Any, option: str = "") -> None:
     """option: of the lock; with ?shared=link the record becomes the next version."""
     with open(path + ".mine", "w") as f:
         json.dump(record, f)
@@ -150,18 +151,18 @@ def put(path, record, option=""):
     os.rename(f.name, path)
 
 
-def newest(path):
+def newest(path: str) -> Any:
     with open(os.path.join(path, max(n for n in os.listdir(path) if not n.startswith(".")))) as f:
         return json.load(f)
 
 
-def dead_pid():
+def dead_pid() -> Any:
     p = subprocess.Popen(["true"])
     p.wait()
     return p.pid
 
 
-def reclaim():
+def reclaim() -> None:
     """The same identity, started again."""
     f = Field("reclaim")
     put(f.lock, dict(HOLDER, holderIdentity="pod-0", leaseDurationMs=3600000, leaseDurationSeconds=3600))
@@ -220,7 +221,7 @@ def reclaim():
     f.end()
 
 
-def deleted_record():
+def deleted_record() -> None:
     f = Field("record")
     a = f.join("a")
     f.acts(1, "a")
@@ -236,7 +237,7 @@ def deleted_record():
     f.end()
 
 
-def deleted_directory():
+def deleted_directory() -> None:
     f = Field("directory")
     a = f.join("a")
     f.acts(1, "a")

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import FAST, Candidate
@@ -23,13 +24,13 @@ return {
 }"""
 
 
-def put(path, text):
+def put(path: str, text: str) -> None:
     with open(path + ".new", "w") as f:
         f.write(text)
     os.rename(path + ".new", path)
 
 
-def told_to_leave():
+def told_to_leave() -> None:
     """The worker is killed, and SIGTERM comes while its replacement is loading."""
     directory = scratch()
     script = directory + "/s.lua"
@@ -56,7 +57,7 @@ def told_to_leave():
     shutil.rmtree(directory)
 
 
-def frozen_and_told():
+def frozen_and_told() -> None:
     """A frozen elector that finds its term over and SIGTERM waiting, both at once."""
     f = Field("frozen")
     a = f.join("a", times=FAST)
@@ -74,7 +75,7 @@ def frozen_and_told():
     f.end()
 
 
-def cannot_be_loaded(ending):
+def cannot_be_loaded(ending: Any) -> None:
     name = "broken script, and told to leave" if ending else "broken script"
     directory = scratch()
     script, lock = directory + "/s.lua", directory + "/lock"
@@ -106,7 +107,7 @@ def cannot_be_loaded(ending):
     shutil.rmtree(directory)
 
 
-def still_paused():
+def still_paused() -> None:
     """An operator's pause outlives the worker."""
     directory = scratch()
     script, lock = directory + "/s.lua", directory + "/lock"
@@ -130,11 +131,11 @@ def still_paused():
     shutil.rmtree(directory)
 
 
-def broken():
+def broken() -> None:
     cannot_be_loaded(False)
 
 
-def broken_and_ending():
+def broken_and_ending() -> None:
     cannot_be_loaded(True)
 
 

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import servers
@@ -17,7 +18,7 @@ from tap import done, ok, same
 LEAD = "return { on_leading = function(term) print('token ' .. term.token) sleep(1e6) end }"
 
 
-def ctl(server, *words):
+def ctl(server: Any, *words: Any) -> Any:
     return subprocess.run(
         ["etcdctl", "--endpoints", f"127.0.0.1:{server.port}", *words],
         env={**os.environ, "ETCDCTL_API": "3"},
@@ -28,11 +29,11 @@ def ctl(server, *words):
     ).stdout
 
 
-def tokens(*candidates):
+def tokens(*candidates: Any) -> Any:
     return [int(e["message"].split()[1]) for c in candidates for e in c.said("token ")]
 
 
-def restored():
+def restored() -> None:
     with servers.Etcd() as server:
         url, snapshot, data = server.url("job"), os.path.join(server.dir, "snapshot"), os.path.join(server.dir, "data")
         a = Candidate("--lock", url, "--identity", "a", "-e", LEAD, options=STEADY)
@@ -63,7 +64,7 @@ def restored():
             f"http://127.0.0.1:{server.peer_port}",
         )
         server.start()
-        low = wait_for(lambda: (a.all("token_low") + b.all("token_low") or [None])[0])
+        low = next(iter(wait_for(lambda: a.all("token_low") + b.all("token_low"))), None)
         ok(
             low and str(top) in low["message"],
             "restored: a term whose token is not above the largest that was seen is said",
@@ -78,7 +79,8 @@ def restored():
         )
         same([t for t in tokens(a, b) if first < t < top], [], "restored: and nobody with one in between")
         if not low:
-            a.log(), b.log()
+            a.log()
+            b.log()
         stop_everyone()
 
 

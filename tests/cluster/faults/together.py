@@ -12,7 +12,7 @@ from field import Field, freeze
 from tap import at_once, done, ok, same
 
 
-def alone():
+def alone() -> None:
     f = Field("alone")
     a = f.join("a")
     ok(f.acts(1, "a") and a.wait("became_leader"), "alone: one candidate elects itself")
@@ -22,7 +22,7 @@ def alone():
     f.end()
 
 
-def either_survives():
+def either_survives() -> None:
     """Two candidates; whichever leads is stopped, or killed, and the other one leads; then the same the other way
     round."""
     f = Field("two")
@@ -42,7 +42,7 @@ def either_survives():
     f.end()
 
 
-def a_third_joins():
+def a_third_joins() -> None:
     f = Field("three")
     a = f.join("a")
     f.acts(1, "a")
@@ -62,7 +62,7 @@ def a_third_joins():
     f.end()
 
 
-def rolling():
+def rolling() -> None:
     """3 s, 9 s, 3 s: the candidates are replaced one after the other, each leader once cleanly and once by being
     frozen, so that others must wait by what the record says and not by their own settings."""
     f = Field("rolling")

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from typing import Any
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
@@ -13,7 +14,7 @@ from processes import LUNARCH
 from tap import done, note, ok, same
 
 
-def rules(*more):
+def rules(*more: Any) -> Any:
     return [
         {
             "apiGroups": ["coordination.k8s.io"],
@@ -23,7 +24,7 @@ def rules(*more):
     ]
 
 
-def doctor(c, ns, token):
+def doctor(c: Any, ns: Any, token: Any) -> Any:
     url = f"kube://{ns}/web?kubeconfig={quote(c.kubeconfig(ns, token))}"
     return subprocess.run([LUNARCH, "doctor", "--json", "--lock", url], capture_output=True, text=True, timeout=600)
 

@@ -12,6 +12,7 @@ import signal
 import sys
 import time
 import traceback
+from typing import Any
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
@@ -26,7 +27,7 @@ from servers import free_port
 from tap import done, note, ok, same
 
 
-def life(s):
+def life(s: Any) -> None:
     """A Lease is made, renewed and released as client-go would, and read by its commands."""
     a = s.leader("--identity", "web_1", "--address", "10.0.0.1:80")
     first = s.lease()["spec"]
@@ -94,7 +95,7 @@ def life(s):
     same(bad, [], "the server has refused nothing")
 
 
-def stolen(s):
+def stolen(s: Any) -> None:
     """Somebody edits the holder: the term ends at once, by the watch, and nothing is written over the thief's."""
     a = s.leader(times=RARE)
     before, began = s.requests(), time.monotonic()
@@ -116,7 +117,7 @@ def stolen(s):
     same(s.holder(), "thief again", "T38 who is told to stop after a theft releases nothing of the thief's")
 
 
-def deleted(s):
+def deleted(s: Any) -> None:
     a = s.leader(times=RARE)
     before = s.requests()
     s.c.delete_lease(s.ns, "lock")
@@ -155,7 +156,7 @@ def deleted(s):
     same(s.holder(), "peer", "T28 and the peer's is not touched")
 
 
-def microseconds(s):
+def microseconds(s: Any) -> None:
     """Renewals that differ by microseconds only, which client-go does not see."""
     spec = {
         "holderIdentity": "busy",
@@ -186,7 +187,7 @@ def microseconds(s):
     go.stop()
 
 
-def coordinated(s):
+def coordinated(s: Any) -> Any:
     s.c.put_lease(s.ns, "lock", {"strategy": "OldestEmulationVersion"})
     if not s.lease()["spec"].get("strategy"):
         return ok(False, "T68 the server keeps a strategy")
@@ -203,7 +204,7 @@ def coordinated(s):
     ok(not a.all("became_leader") and not s.requests("update"), "T68 and left alone")
 
 
-def emptied(s):
+def emptied(s: Any) -> None:
     """Someone empties the holder (client-go from 1.34 on does, late): the leader may not know yet, so nobody takes it
     at once."""
     a = s.leader(times=SLOW)
@@ -216,7 +217,7 @@ def emptied(s):
     os.kill(a.pid, signal.SIGCONT)
 
 
-def others(s):
+def others(s: Any) -> None:
     """What other clients leave behind."""
     s.c.put_lease(s.ns, "nulls", {"leaseDurationSeconds": 15, "leaseTransitions": 2})
     s.c.put_lease(s.ns, "empty", {})
@@ -262,7 +263,7 @@ def others(s):
     )
 
 
-def beside_go(s):
+def beside_go(s: Any) -> None:
     """Lunarch's commands on a Lease that client-go holds; a handover in each direction."""
     go = s.go("go-1")
     go.wait("started")
@@ -284,7 +285,7 @@ def beside_go(s):
     go.stop()
 
 
-def refused(s):
+def refused(s: Any) -> None:
     """Rights that are missing, each said once with what is needed."""
     a = s.candidate()
     e = a.wait("read_failed")
@@ -306,7 +307,7 @@ def refused(s):
     same(len(no_ns.complaints("404")), 1, "404: and said once")
 
 
-def half_refused(s):
+def half_refused(s: Any) -> None:
     """A role that may look, but neither make nor change."""
     s.c.put_lease(s.ns, "free", {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 1})
     for name, verb in (("missing", "create"), ("free", "update")):
@@ -328,7 +329,7 @@ def half_refused(s):
     same((s.lease("missing"), s.holder("free")), (None, ""), "403 to writes: nothing is written")
 
 
-def old_refused(s):
+def old_refused(s: Any) -> None:
     """A role that may do all with Leases, but only look at what older clients elect on."""
     released = json.dumps(
         {
@@ -357,7 +358,8 @@ def old_refused(s):
             and f'cannot {verb} resource "{what}"' in e["message"]
             and f'resources ["{what}"], verbs ["get", "create", "update", "watch"]' in e["message"],
             f"403 to {verb} {what} for {kind}: said, with the rule that is missing",
-        ) or note(e)
+            e,
+        )
     time.sleep(5)
     same(
         [len(c.complaints("403")) for c in s.candidates],
@@ -372,7 +374,7 @@ def old_refused(s):
     same(s.holder("pair"), None, "403 to writes of annotation locks: and no Lease says so")
 
 
-def revoked(s):
+def revoked(s: Any) -> None:
     """A leader's rights are taken away."""
     a = s.leader()
     binding = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{s.ns}/rolebindings/elector"
@@ -400,7 +402,7 @@ def revoked(s):
     ok(a.wait("became_leader", count=2), "T34 when it has them again it leads again")
 
 
-def polling(s):
+def polling(s: Any) -> None:
     """Without the verb watch a candidate polls."""
     a = s.leader()
     ok(a.wait("watch_refused"), "without the verb watch that is said")
@@ -410,7 +412,7 @@ def polling(s):
     ok(b.wait("became_leader"), "T75 and leads when it is free")
 
 
-def rotation(s):
+def rotation(s: Any) -> None:
     """A token's file with another account's token, and the first account deleted: the term goes on."""
     s.c.must("POST", f"/api/v1/namespaces/{s.ns}/serviceaccounts", {"metadata": {"name": "second"}})
     rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{s.ns}/rolebindings"
@@ -443,7 +445,7 @@ def rotation(s):
     ok(not any(secret in json.dumps(e) for e in a.events), "no token in any log line")
 
 
-def plugins(s):
+def plugins(s: Any) -> None:
     """Credentials from a program."""
     script = os.path.join(s.c.api.dir, "plugin")
     with open(script, "w") as f:
@@ -459,7 +461,7 @@ printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s","expir
         )
     os.chmod(script, 0o755)
 
-    def config(version, *args, until="2100-01-01T00:00:00Z"):
+    def config(version: Any, *args: Any, until: str = "2100-01-01T00:00:00Z") -> Any:
         return s.c.kubeconfig(
             s.ns,
             user={
@@ -487,7 +489,7 @@ printf '{"apiVersion":"%s","kind":"ExecCredential","status":{"token":"%s","expir
     same([x for c in (a, b) for x in c.all("stopped_leading")], [], "T78 and both led on")
 
 
-def bad_input(s):
+def bad_input(s: Any) -> None:
     """Each a clear error with its exit status, nothing taken, no secret shown."""
     other = Pki(scratch())
     expired = s.c.api.pki.sign("expired", "/O=system:masters/CN=late", days="-1")
@@ -560,7 +562,7 @@ def bad_input(s):
     )
 
 
-def large(s):
+def large(s: Any) -> None:
     """A ConfigMap with as much as one may have, 1 MiB, on which others than electors depend."""
     path = f"/api/v1/namespaces/{s.ns}/configmaps"
     data = {"blob": "0123456789abcdef" * 65535}
@@ -595,10 +597,10 @@ def large(s):
     ok(s.c.must("GET", f"{path}/lock")["data"] == data, "T65 1 MiB: and every byte of it has been kept by every write")
 
 
-def checked(s):
+def checked(s: Any) -> None:
     """lunarch check: what it says of a Lease, and that it changes nothing."""
 
-    def check(status, text, what, **kw):
+    def check(status: Any, text: str, what: str, **kw: Any) -> None:
         out = s.run("check", "-e", SCRIPT, "--lock", s.url(**kw))
         if not ok(
             out.returncode == status and text in out.stdout and s.token not in out.stdout + out.stderr, f"check: {what}"
@@ -645,7 +647,7 @@ def checked(s):
     )
 
 
-def no_events(s):
+def no_events(s: Any) -> None:
     """A role that lacks Events: the election knows nothing of it."""
     a = s.leader("--identity", "quiet_1")
     b = s.candidate("--identity", "quiet_2")
@@ -675,11 +677,11 @@ def no_events(s):
     )
 
 
-def crashes(s):
+def crashes(s: Any) -> None:
     """A leader is killed, and the next is of the other kind: it knows nothing but the record. Times are those in the
     record."""
 
-    def waited(last, name):
+    def waited(last: Any, name: str) -> Any:
         now = s.lease(name)["spec"]
         took = moment(now["acquireTime"]) - moment(last["renewTime"])
         note(f"{name}: taken {took:.3f} s after the last renewal, whose record says {last['leaseDurationSeconds']} s")
@@ -704,7 +706,7 @@ def crashes(s):
     successor.stop()
 
 
-def set_back(s):
+def set_back(s: Any) -> None:
     """A leader's wall clock is set back beside client-go, which believes a leader for as long as the record's times
     change."""
     # The server's certificate is younger than that clock.
@@ -717,7 +719,7 @@ def set_back(s):
         "T56 client-go sees Lunarch as the leader",
     )
 
-    def written():
+    def written() -> Any:
         return len([e for e in s.requests("update") if e["responseStatus"]["code"] == 200])
 
     since, before = written(), s.lease()["spec"]["renewTime"]
@@ -735,7 +737,7 @@ def set_back(s):
     )
     end = "9999-12-31T23:59:59.999999Z"
 
-    def edit():
+    def edit() -> Any:
         lease = s.lease()
         meta, lease["spec"]["renewTime"] = lease["metadata"], end
         meta["annotations"] = {
@@ -759,7 +761,7 @@ def set_back(s):
     go.stop()
 
 
-def counted_out(s):
+def counted_out(s: Any) -> None:
     """The API has 32 bits for leaseTransitions: the last number is no end of the elections."""
     most = 2**31 - 1
     s.c.put_lease(s.ns, "lock", {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": most})
@@ -775,7 +777,7 @@ def counted_out(s):
     same(t, sorted(set(t)), "leaseTransitions is at its end: tokens grow, since they are the Lease's versions")
 
 
-def idle(s):
+def idle(s: Any) -> None:
     """The server closes what has been idle for 90 s; a handshake would be a good part of a handover."""
     a, b = s.leader(times=SLOW), s.candidate(times=SLOW)
     b.wait("new_leader")
@@ -793,7 +795,7 @@ def idle(s):
     note(f"graceful handover after 100 s: {(e['seen'] - a.wait('stopped_leading')['seen']) * 1000:.0f} ms")
 
 
-def slow_replies(s):
+def slow_replies(s: Any) -> None:
     """One candidate's replies come late by up to a lease, another is near: never do two act."""
     f = field.Field("slow replies")
     proxy = Proxy(s.c.port)
@@ -818,7 +820,7 @@ def slow_replies(s):
         proxy.close()
 
 
-def mixed(s):
+def mixed(s: Any) -> None:
     """One Lease, one candidate of each kind, handed over and crashed to and fro."""
     hold = os.path.join(s.c.api.dir, "held")
     # Lunarch's side waits for the file, since client-go lets go of the Lease before its own work has stopped (its
@@ -828,12 +830,12 @@ def mixed(s):
         f"sleep 1000' }}) end"
     )
     rounds, go, ours, led = int(os.environ.get("HANDOVERS") or (200 if os.environ.get("FULL") else 24)), [], [], []
-    took = {(to, crash): [] for to in (0, 1) for crash in (False, True)}
+    took: dict[tuple[int, bool], list[float]] = {(to, crash): [] for to in (0, 1) for crash in (False, True)}
     times = timing("3s", renew="2s", retry="400ms", stop_grace="400ms", kill="300ms", drift="300ms")
     ours.append(s.candidate("--identity", "l-0", times=times, script=script))
     ours[0].wait("became_leader")
 
-    def held():
+    def held() -> Any:
         try:
             with open(hold + ".ours") as f:
                 return f.read().count("\n")
@@ -882,7 +884,7 @@ def mixed(s):
         g.stop()
 
 
-def old_locks(s):
+def old_locks(s: Any) -> None:
     """ConfigMap, Endpoints and the pairs: led, handed over, and read as client-go 1.23 would."""
     for kind in ("configmaps", "endpoints", "configmapsleases", "endpointsleases"):
         a = s.leader("--identity", f"{kind}-1", name=kind, more=f"&resource={kind}")
@@ -947,7 +949,7 @@ SCENES = {
 }
 
 
-def play(cluster, name):
+def play(cluster: Any, name: str) -> None:
     scene, rules = SCENES[name]
     began = time.monotonic()
     s = Scene(cluster, name, rules)

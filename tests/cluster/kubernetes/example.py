@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import urllib.error
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import Candidate
@@ -31,13 +32,13 @@ PATHS = {
 }
 
 
-def apply(c, ns, name):
+def apply(c: Any, ns: Any, name: str) -> Any:
     """As kubectl apply --server-side does."""
     with open(os.path.join(EXAMPLE, name)) as f:
         documents = f.read().split("\n---\n")
     made = {}
     for text in documents:
-        kind, called = re.search(r"^kind: (\w+)", text, re.M)[1], re.search(r"^  name: (\w+)", text, re.M)[1]
+        kind, called = (re.findall(p, text, re.M)[0] for p in (r"^kind: (\w+)", r"^  name: (\w+)"))
         request = urllib.request.Request(
             f"https://127.0.0.1:{c.port}{PATHS[kind].format(ns, called)}?fieldManager=test",
             method="PATCH",
@@ -61,7 +62,7 @@ class Pod(Candidate):
     PROGRAM = LUNARCH
     SCRIPT = os.path.join(EXAMPLE, "label-leader.lua")
 
-    def __init__(self, c, ns, name, account, container, host="127.0.0.1"):
+    def __init__(self, c: Any, ns: Any, name: str, account: Any, container: Any, host: str = "127.0.0.1") -> None:
         """host: of the API server's Service, as the pod is told."""
         self.pod = name
         env = {
@@ -73,7 +74,7 @@ class Pod(Candidate):
             "ACCOUNT": account,
             "KUBECONFIG": "",
         }
-        args = [re.sub(r"\$\((\w+)\)", lambda m: env[m[1]], a) for a in container["args"][1:]]
+        args = [re.sub(r"\$\((\w+)\)", lambda m: env[str(m[1])], a) for a in container["args"][1:]]
         args = [
             self.SCRIPT if a.startswith("/etc/lunarch/") else f"127.0.0.1:{free_port()}" if a == ":9090" else a
             for a in args
@@ -81,7 +82,7 @@ class Pod(Candidate):
         super().__init__(*args, program=self.PROGRAM, env=env, prefix=self.ENTER)
 
 
-def selected(c, ns, service):
+def selected(c: Any, ns: Any, service: Any) -> Any:
     """The pods that the Service finds."""
     selector = "%2C".join(f"{k.replace('/', '%2F')}%3D{v}" for k, v in service["spec"]["selector"].items())
     return [
@@ -89,10 +90,10 @@ def selected(c, ns, service):
     ]
 
 
-def led_by(c, ns, service, pods):
+def led_by(c: Any, ns: Any, service: Any, pods: Any) -> Any:
     """Waits until the Service finds one pod, which the Lease's holder runs in; that pod."""
 
-    def one():
+    def one() -> Any:
         found, lease = selected(c, ns, service), c.lease(ns, "web")
         holder = next(
             (
@@ -108,18 +109,18 @@ def led_by(c, ns, service, pods):
     return wait_for(one)
 
 
-def right(verb, group, resource, name=""):
+def right(verb: Any, group: Any, resource: Any, name: str = "") -> Any:
     return {"apiGroups": [group], "resources": [resource], "verbs": [verb], "resourceNames": [name]}
 
 
-def minimal(c, ns, role):
+def minimal(c: Any, ns: Any, role: Any) -> None:
     """The role has no right that has not been used, and the server refuses what is beside it."""
     granted = {
         (v, g, r) for rule in role["rules"] for g in rule["apiGroups"] for r in rule["resources"] for v in rule["verbs"]
     }
     user = f"system:serviceaccount:{ns}:web"
 
-    def used():
+    def used() -> Any:
         entries = [
             e for e in c.requests() if e["user"]["username"] == user and e["responseStatus"].get("code") in (200, 201)
         ]
@@ -147,7 +148,7 @@ def minimal(c, ns, role):
     )
 
 
-def has_ipv6():
+def has_ipv6() -> Any:
     try:
         with socket.socket(socket.AF_INET6) as s:
             s.bind(("::1", 0))
@@ -156,7 +157,7 @@ def has_ipv6():
         return False
 
 
-def three_pods(pod=Pod):
+def three_pods(pod: Any = Pod) -> None:
     six = has_ipv6()
     with AuditedCluster(["--bind-address=::"] if six else [], policy=AUDIT_EVERYTHING) as c:
         ns = c.namespace("example")
@@ -251,11 +252,11 @@ end }
 """
 
 
-def module(c):
+def module(c: Any) -> None:
     ns = c.namespace("module")
     maps = f"/api/v1/namespaces/{ns}/configmaps"
 
-    def make(name, n="0", kind="test"):
+    def make(name: str, n: str = "0", kind: str = "test") -> None:
         c.must(
             "POST",
             maps,
@@ -267,7 +268,7 @@ def module(c):
             },
         )
 
-    def change(name, n):
+    def change(name: str, n: Any) -> None:
         c.must("PATCH", f"{maps}/{name}", {"data": {"n": n}}, kind="application/merge-patch+json")
 
     token = c.account(
@@ -283,7 +284,7 @@ def module(c):
         "--lock", script + ".lock", script, "--", f"https://127.0.0.1:{c.port}", secret, c.api.pki.ca, options=()
     )
 
-    def heard(*words):
+    def heard(*words: Any) -> Any:
         return r.wait("print", "\t".join(words))
 
     ok(
@@ -292,7 +293,7 @@ def module(c):
     )
     said = [e["message"] for e in r.all("print")]
 
-    def has(*words):
+    def has(*words: Any) -> Any:
         return any(m.startswith(words[0]) and all(w in m for w in words) for m in said)
 
     ok(has("get\t1\tmissing"), "an object is got, or is missing")

@@ -13,6 +13,7 @@ import sys
 import tempfile
 
 import example
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from candidates import stop_everyone
@@ -23,14 +24,14 @@ BASES = ("debian:12", "debian:12-slim")
 DOCKERFILE = os.path.join(ROOT, "examples", "kubernetes", "Dockerfile")
 
 
-def instructions():
+def instructions() -> Any:
     """[(word, rest)], continued lines joined."""
     with open(DOCKERFILE) as f:
         text = re.sub(r"\\\n\s*", "", f.read())
     return [tuple(line.split(None, 1)) for line in text.splitlines() if line.strip() and not line.startswith("#")]
 
 
-def run(*command, **kw):
+def run(*command: str, **kw: Any) -> Any:
     """Its output; a failure is shown and ends the test."""
     r = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, **kw
@@ -42,10 +43,12 @@ def run(*command, **kw):
 
 
 class Image:
-    def __init__(self, home):
-        self.home, self.stages, self.user, self.entry = home, {}, "0", []
+    def __init__(self, home: Any) -> None:
+        self.home, self.user = home, "0"
+        self.stages: dict[str, str] = {}
+        self.entry: list[str] = []
 
-    def base(self):
+    def base(self) -> Any:
         """The smallest Debian there is, made once and copied."""
         path = os.path.join(self.home, "base")
         if not os.path.exists(path):
@@ -53,7 +56,7 @@ class Image:
             shutil.copy("/etc/resolv.conf", os.path.join(path, "etc", "resolv.conf"))
         return path
 
-    def do_from(self, rest):
+    def do_from(self, rest: Any) -> None:
         base, _, name = rest.partition(" AS ")
         if base not in BASES:
             raise RuntimeError(f"FROM {base}: not one of {BASES}")
@@ -61,7 +64,7 @@ class Image:
         self.stages[name or str(len(self.stages))] = self.root
         run("cp", "-a", self.base(), self.root)
 
-    def do_run(self, rest):
+    def do_run(self, rest: Any) -> None:
         run(
             "chroot",
             self.root,
@@ -74,7 +77,7 @@ class Image:
             rest,
         )
 
-    def do_copy(self, rest):
+    def do_copy(self, rest: Any) -> None:
         *options, source, target = rest.split()
         there = next((self.stages[o.removeprefix("--from=")] for o in options), None)
         source = os.path.join(there, source.lstrip("/")) if there else os.path.join(ROOT, source)
@@ -93,13 +96,13 @@ class Image:
                 into,
             )
 
-    def do_user(self, rest):
+    def do_user(self, rest: Any) -> None:
         self.user = rest
 
-    def do_entrypoint(self, rest):
+    def do_entrypoint(self, rest: Any) -> None:
         self.entry = json.loads(rest)
 
-    def build(self):
+    def build(self) -> None:
         for word, rest in instructions():
             getattr(self, f"do_{word.lower()}")(rest)
             note(f"{word} {rest[:100]}")

@@ -7,6 +7,7 @@ import shutil
 import signal
 import sys
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from kube_rig import Cluster
@@ -15,7 +16,7 @@ from processes import PATIENCE, scratch, wait_for
 from tap import done, note, ok, same
 
 
-def backup(c, path):
+def backup(c: Any, path: str) -> None:
     """Everything stands still meanwhile."""
     c.api.stop()
     c.etcd.stop()
@@ -24,7 +25,7 @@ def backup(c, path):
     c.api.start()
 
 
-def restore(c, path):
+def restore(c: Any, path: str) -> None:
     c.api.kill()
     c.etcd.kill()
     shutil.rmtree(os.path.join(c.etcd.dir, "data"))
@@ -33,7 +34,7 @@ def restore(c, path):
     c.api.start()
 
 
-def touch(s, count):
+def touch(s: Any, count: int) -> None:
     """So many versions more."""
     meta = {"name": "counter", "namespace": s.ns}
     path = f"/api/v1/namespaces/{s.ns}/configmaps"

@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 
-from processes import LUNARCH, PATIENCE, wait_for
+from processes import LUNARCH, PATIENCE, piped, wait_for
 from rig import EXPORT, LEASE, Client, Server, Shared, get, leads, rules, run, saved
 from tap import done, note, ok, same
+from typing import Any
 
 ROUNDS = int(os.environ.get("NFS_ROUNDS", "8"))
 # How a leader is cut off: at the write whose request, or whose answer, gets lost, or at any moment.
@@ -49,8 +50,8 @@ except FileExistsError:
 
 
 class Script:
-    def __init__(self, client, code, name, where):
-        self.lines = []
+    def __init__(self, client: Any, code: Any, name: str, where: str) -> None:
+        self.lines: list[str] = []
         code = code.replace("NAME", f'"{name}"')
         self.process = subprocess.Popen(
             [*client.prefix, "sh", "-c", f"cd /mnt/{where} && exec python3 -c '{code}'"],
@@ -59,18 +60,18 @@ class Script:
             text=True,
         )
         threading.Thread(
-            target=lambda: [self.lines.append(line.strip()) for line in self.process.stdout], daemon=True
+            target=lambda: self.lines.extend(line.strip() for line in piped(self.process.stdout)), daemon=True
         ).start()
 
-    def said(self, *words):
+    def said(self, *words: Any) -> Any:
         return wait_for(lambda: [w for w in words if w in self.lines], 120)
 
-    def go(self):
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+    def go(self) -> None:
+        piped(self.process.stdin).write("go\n")
+        piped(self.process.stdin).flush()
 
 
-def late(clients, code, cut, name):
+def late(clients: Any, code: Any, cut: Any, name: str) -> Any:
     """The first client's change, or the answer to it, is lost on its way, the second one makes its own, the first one
     is healed. What is there then, after what the second one was told and left, and what the first one is told in the
     end."""
@@ -89,12 +90,12 @@ def late(clients, code, cut, name):
     clients[0].heal()
     told += first.said("done", "exists")
     for s in first, second:
-        s.process.stdin.close()
+        piped(s.process.stdin).close()
         s.process.wait(PATIENCE)
     return told, between, get(f"{EXPORT}/{where}/{name}")
 
 
-def floor(clients):
+def floor(clients: Any) -> None:
     same(
         late(clients, RENAMER, "RENAME request", "lock"),
         (["done", "done"], "next", "late"),
@@ -116,7 +117,7 @@ def floor(clients):
 # ---- commands ----
 
 
-def refused(client):
+def refused(client: Any) -> None:
     """A plain file lock on NFS."""
     before, wrong = os.listdir(EXPORT), []
     client.run("sh", "-c", "echo 'return { on_leading = function() end }' >/tmp/script.lua")
@@ -136,13 +137,13 @@ def refused(client):
     )
 
 
-def fit(client):
+def fit(client: Any) -> None:
     r = client.run(LUNARCH, "doctor", "--lock", "file:/mnt/examined?shared=link", check=False, timeout=300)
     if not ok(r.returncode == 0, "doctor finds ?shared=link on NFS fit"):
         note(r.stdout + r.stderr)
 
 
-def race(clients, rounds, url):
+def race(clients: Any, rounds: Any, url: str) -> None:
     conform = os.path.join(os.path.dirname(LUNARCH), "conform")
     r = run(
         conform,
@@ -170,7 +171,7 @@ def race(clients, rounds, url):
 # ---- terms ----
 
 
-def versions(path):
+def versions(path: str) -> Any:
     """(number, record) of what is there, on the server."""
     found = []
     for name in sorted(n for n in os.listdir(path) if not n.startswith(".")):
@@ -181,7 +182,7 @@ def versions(path):
     return found
 
 
-def attack(f, leader, other, how):
+def attack(f: Any, leader: Any, other: Any, how: str) -> Any:
     """One round: the leader is cut off in the middle of a write, the other one leads and saves, and what was held up
     arrives. What was wrong."""
     terms, before, heard = len(f.terms()), saved(leader), len(leader.all("new_leader", other.name))
@@ -195,12 +196,12 @@ def attack(f, leader, other, how):
     before = saved(other)
     wait_for(lambda: saved(other) >= before + 3)
     took = time.monotonic() - began
-    held = f.record(other.client) or {}
+    held = f.record_seen_by(other.client) or {}
     leader.client.heal()
     back = wait_for(lambda: len(leader.all("new_leader", other.name)) > heard, 120)
     before = saved(other)
     wait_for(lambda: saved(other) >= before + 10)
-    now = f.record(other.client) or {}
+    now = f.record_seen_by(other.client) or {}
     there = versions(f.place)
     note(
         f"{how}: cut off for {took:.1f} s; {held.get('leader')} {held.get('term')} {held.get('token')}, then "
@@ -227,21 +228,21 @@ def attack(f, leader, other, how):
     ]
 
 
-def pair_of(f, clients):
-    pair = [f.join(c) for c in clients]
+def pair_of(f: Any, clients: Any) -> Any:
+    pair = [f.enter(c) for c in clients]
     wait_for(lambda: any(map(leads, pair)))
     for c in pair:
         c.wait("print", "started")
     return pair
 
 
-def in_order(pair):
+def in_order(pair: Any) -> Any:
     """(the leader, the other one)"""
     wait_for(lambda: any(map(leads, pair)), 120)
     return pair if leads(pair[0]) else pair[::-1]
 
 
-def late_writes(clients, url, cuts, rounds):
+def late_writes(clients: Any, url: str, cuts: Any, rounds: Any) -> None:
     f = Shared(url)
     pair, wrong = pair_of(f, clients), []
     for n in range(rounds):
@@ -260,7 +261,7 @@ def late_writes(clients, url, cuts, rounds):
     f.end()
 
 
-def standbys_cut(clients, url, rounds=3):
+def standbys_cut(clients: Any, url: str, rounds: int = 3) -> None:
     """A server that gave somebody a delegation of a file holds up who removes it, until the delegation's holder answers
     or is given up."""
     f, ended = Shared(url), 0
@@ -286,7 +287,7 @@ def standbys_cut(clients, url, rounds=3):
     f.end()
 
 
-def changes(server, clients):
+def changes(server: Any, clients: Any) -> None:
     """Terms that end otherwise."""
     f = Shared("file:/mnt/changes?shared=link")
     pair = pair_of(f, clients)
@@ -299,7 +300,7 @@ def changes(server, clients):
         and not leader.all("release_failed"),
         "a leader that is asked to stop hands over",
     )
-    first = f.join(leader.client)
+    first = f.enter(leader.client)
     first.wait("new_leader", other.name)
 
     count, began = len(f.terms()), time.monotonic()
@@ -327,7 +328,7 @@ def changes(server, clients):
     f.end()
 
 
-def main():
+def main() -> None:
     server = Server()
     rules()
     clients = [Client(n) for n in ("alpha", "beta")]

@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
-from processes import CACHE, LUNARCH, ROOT
+from processes import CACHE, LUNARCH, ROOT, piped
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 UNPACKED = os.path.join(CACHE, "nfs-root")
@@ -70,39 +71,40 @@ sync; poweroff -f
 class Archive:
     """An initramfs: cpio(5), the "newc" format, of which the kernel makes a file system in memory."""
 
-    def __init__(self, path):
-        self.file, self.seen, self.number = open(path, "wb"), set(), 0
+    def __init__(self, path: str) -> None:
+        self.file, self.number = open(path, "wb"), 0
+        self.seen: set[str] = set()
 
-    def _entry(self, name, mode, content=b"", mtime=0):
+    def _entry(self, name: str, mode: Any, content: bytes = b"", mtime: int = 0) -> None:
         self.number += 1
         fields = (self.number, mode, 0, 0, 1, mtime, len(content), 0, 0, 0, 0, len(name) + 1, 0)
         head = b"070701" + b"".join(b"%08X" % f for f in fields) + name.encode() + b"\0"
         self.file.write(head + b"\0" * (-len(head) % 4) + content + b"\0" * (-len(content) % 4))
 
-    def directory(self, path, mode=0o755):
+    def directory(self, path: str, mode: int = 0o755) -> None:
         if path in ("", "/") or path in self.seen:
             return
         self.directory(os.path.dirname(path))
         self.seen.add(path)
         self._entry(path[1:], 0o040000 | mode)
 
-    def add(self, path, content, mode=0o755, mtime=0):
+    def add(self, path: str, content: Any, mode: int = 0o755, mtime: int = 0) -> None:
         if path not in self.seen:
             self.directory(os.path.dirname(path))
             self.seen.add(path)
             self._entry(path[1:], 0o100000 | mode, content, mtime)
 
-    def copy(self, source, path=None):
+    def copy(self, source: Any, path: str | None = None) -> None:
         st = os.stat(source)
         with open(source, "rb") as f:
             self.add(path or source, f.read(), st.st_mode & 0o777, int(st.st_mtime))
 
-    def close(self):
+    def close(self) -> None:
         self._entry("TRAILER!!!", 0)
         self.file.close()
 
 
-def libraries(program):
+def libraries(program: Any) -> Any:
     """The files that its dynamic linker loads, by the names by which it asks for them."""
     where = [os.path.join(UNPACKED, d) for d in ("lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu")]
     r = subprocess.run(
@@ -113,7 +115,7 @@ def libraries(program):
     return [word for line in r.stdout.splitlines() for word in line.split() if word.startswith("/")]
 
 
-def modules(version):
+def modules(version: Any) -> Any:
     """MODULES and what they need, in the order in which they can be loaded."""
     needs, found = {}, []
     with open(f"{UNPACKED}/lib/modules/{version}/modules.dep") as f:
@@ -126,7 +128,7 @@ def modules(version):
     return [f"/lib/modules/{version}/{p}" for p in found]
 
 
-def in_machine(path):
+def in_machine(path: str) -> Any:
     """Where a file of the unpacked packages has to be."""
     return path[len(UNPACKED) :] if path.startswith(UNPACKED + "/") else path
 
@@ -134,18 +136,18 @@ def in_machine(path):
 class Image(Archive):
     """What the machine boots with."""
 
-    def __init__(self, path):
+    def __init__(self, path: str) -> None:
         super().__init__(path)
-        self.library_dirs = set()
+        self.library_dirs: set[str] = set()
 
-    def program(self, source, path=None):
+    def program(self, source: Any, path: str | None = None) -> None:
         self.copy(source, path or in_machine(source))
         for library in libraries(source):
             if not library.startswith("/lib64"):
                 self.library_dirs.add(os.path.dirname(in_machine(library)))
             self.copy(library, in_machine(library))
 
-    def system(self):
+    def system(self) -> None:
         self.copy(f"{UNPACKED}/bin/busybox", "/bin/busybox")
         for path in SERVER:
             self.program(f"{UNPACKED}/{path}")
@@ -160,7 +162,7 @@ class Image(Archive):
             self.directory(path)
         self.directory("/tmp", 0o1777)
 
-    def python(self):
+    def python(self) -> None:
         self.program(os.path.realpath(sys.executable), "/usr/bin/python3")
         tests = os.path.join(ROOT, "tests", "lib")
         used = subprocess.run(
@@ -170,7 +172,7 @@ class Image(Archive):
             if os.path.exists(path) and not path.startswith(tests):
                 self.program(path) if path.endswith(".so") else self.copy(path)
 
-    def project(self):
+    def project(self) -> None:
         built = os.path.dirname(LUNARCH)
         self.program(LUNARCH, "/lunarch/build/lunarch")
         self.program(os.path.join(built, "conform"), "/lunarch/build/conform")
@@ -183,7 +185,7 @@ class Image(Archive):
         ):
             self.copy(f"{ROOT}/tests/{path}", f"/lunarch/tests/{path}")
 
-    def init(self, version, program):
+    def init(self, version: Any, program: Any) -> None:
         order = modules(version)
         for path in order:
             self.copy(UNPACKED + path, path)
@@ -199,7 +201,7 @@ class Image(Archive):
         )
 
 
-def boot(kernel, initrd, log):
+def boot(kernel: Any, initrd: Any, log: Any) -> Any:
     """Runs the machine; what is written to its first line is printed, the kernel's own messages go to the second, a
     file."""
     status = None
@@ -232,7 +234,7 @@ def boot(kernel, initrd, log):
         "console=ttyS1 loglevel=6 panic=-1 tsc=unstable",
     ]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace") as q:
-        for line in q.stdout:
+        for line in piped(q.stdout):
             line = line.rstrip("\r\n")
             if line.startswith("status "):
                 status = int(line.split()[1])
@@ -241,7 +243,7 @@ def boot(kernel, initrd, log):
     return status
 
 
-def main():
+def main() -> None:
     with tempfile.TemporaryDirectory(prefix="lunarch-nfs-") as home:
         version = os.listdir(f"{UNPACKED}/lib/modules")[0]
         image = Image(home + "/initrd")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import field
@@ -29,19 +30,19 @@ OPERATION = {
 WITNESS = os.path.join(os.path.dirname(LUNARCH), "tests", "cluster", "faults", "witness")
 
 
-def run(*command, check=True, **kw):
+def run(*command: str, check: bool = True, **kw: Any) -> Any:
     r = subprocess.run(command, capture_output=True, text=True, **kw)
     if check and r.returncode:
         raise RuntimeError(f"{' '.join(command)}: {r.returncode}\n{r.stdout}{r.stderr}")
     return r
 
 
-def put(path, text):
+def put(path: str, text: str) -> None:
     with open(path, "w") as f:
         f.write(text)
 
 
-def get(path):
+def get(path: str) -> Any:
     with open(path) as f:
         return f.read()
 
@@ -50,7 +51,7 @@ def get(path):
 
 
 class Server:
-    def __init__(self):
+    def __init__(self) -> None:
         run("ip", "link", "set", "lo", "up")
         os.makedirs(EXPORT)
         run("mount", "-t", "tmpfs", "-o", "mode=777", "tmpfs", EXPORT)
@@ -67,17 +68,17 @@ class Server:
         run("rpc.mountd")
         self.start()
 
-    def start(self):
+    def start(self) -> None:
         run("rpc.nfsd", "--grace-time", str(LEASE), "--lease-time", str(LEASE), "4")
 
-    def stop(self):
+    def stop(self) -> None:
         run("rpc.nfsd", "0")
 
 
 # ---- the clients ----
 
 
-def rules():
+def rules() -> None:
     for name, strings in OPERATION.items():
         match = [
             "-m",
@@ -123,9 +124,10 @@ class Client:
 
     count = 0
 
-    def __init__(self, name, version="4.2"):
+    def __init__(self, name: str, version: str = "4.2") -> None:
         Client.count += 1
-        n, self.name, self.lists = Client.count, name, set()
+        n, self.name = Client.count, name
+        self.lists: set[str] = set()
         self.address, server = f"10.0.{n}.2", f"10.0.{n}.1"
         # Its first process holds the namespaces.
         self.holder = subprocess.Popen(
@@ -142,33 +144,33 @@ class Client:
         self.run("mount", "-t", "tmpfs", "tmpfs", "/var/lib/lunarch")
         self.mount(server, version)
 
-    def mount(self, server, version, at="/mnt"):
+    def mount(self, server: Any, version: Any, at: str = "/mnt") -> None:
         kind = "nfs4" if version.startswith("4") else "nfs"
         more = f"clientaddr={self.address}" if kind == "nfs4" else "proto=tcp,mountproto=tcp,nolock"
         self.run("mount", "-i", "-t", kind, "-o", f"vers={version},addr={server},hard,{more}", f"{server}:{EXPORT}", at)
 
     @property
-    def prefix(self):
+    def prefix(self) -> Any:
         return ["nsenter", "-t", str(self.pid), "-n", "-m", "-u", "-p", "--"]
 
-    def run(self, *command, **kw):
+    def run(self, *command: str, **kw: Any) -> Any:
         return run(*self.prefix, *command, **kw)
 
-    def cut(self, how="now"):
+    def cut(self, how: str = "now") -> None:
         """now, or by the next packet that carries e.g. LINK: "LINK request" loses it, "LINK reply" what is answered."""
         name = "cut" if how == "now" else "no_" + how.replace(" ", "_")
         self.lists.add(name)
         put(f"/proc/net/xt_recent/{name}", "+" + self.address)
 
-    def is_cut(self):
+    def is_cut(self) -> Any:
         return self.address in get("/proc/net/xt_recent/cut")
 
-    def heal(self):
+    def heal(self) -> None:
         for name in self.lists | {"cut"}:
             put(f"/proc/net/xt_recent/{name}", "-" + self.address)
         self.lists = set()
 
-    def crash(self):
+    def crash(self) -> None:
         """Cut off first, so that nothing can say good-bye. What hangs in the kernel is gone when it is healed."""
         self.cut()
         os.kill(self.pid, signal.SIGKILL)  # the first process of a PID namespace: all others go with it
@@ -177,12 +179,11 @@ class Client:
 class Member(Candidate):
     """A candidate on a client: nsenter is its parent, so that it is in the client's PID namespace."""
 
-    def __init__(self, client, *args, **kw):
+    def __init__(self, client: Any, *args: Any, **kw: Any) -> None:
         super().__init__(*args, prefix=client.prefix, **kw)
         self.client = client
-        inside = wait_for(lambda: children(self.process.pid) or self.process.poll() is not None)
-        if inside is not True:
-            self.pid = inside[0]
+        wait_for(lambda: children(self.process.pid) or self.process.poll() is not None)
+        self.pid = (children(self.process.pid) or [self.pid])[0]
 
 
 class Shared(field.Field):
@@ -191,15 +192,15 @@ class Shared(field.Field):
     # A round trip takes a virtual machine without KVM some milliseconds, a neighbour's build may cost seconds.
     TIMES = timing("9s", renew="5s", retry="700ms", stop_grace="500ms", kill="1500ms", drift="1s")
 
-    def __init__(self, url):
-        field.build = lambda name: WITNESS
+    def __init__(self, url: str) -> None:
+        field.build = lambda name, *flags: WITNESS
         super().__init__()
         self.lock = url
         self.place = url.split(":")[1].split("?")[0].replace("/mnt", EXPORT)  # on the server
         if os.environ.get("NFS_TALK"):
             threading.Thread(target=talk, args=(self.candidates,), daemon=True).start()
 
-    def join(self, client, name=None, *options):
+    def enter(self, client: Any, name: str | None = None, *options: Any) -> Any:
         # strict: in another PID namespace the witness cannot see who has what it wants.
         c = Member(
             client,
@@ -221,25 +222,25 @@ class Shared(field.Field):
         self.candidates.append(c)
         return c
 
-    def record(self, client):
+    def record_seen_by(self, client: Any) -> Any:
         """What a third party is told: an object; None without a record."""
         r = client.run(LUNARCH, "status", "--json", "--lock", self.lock, check=False, timeout=PATIENCE)
         return json.loads(r.stdout) if r.stdout.startswith("{") else None
 
 
-def leads(c):
+def leads(c: Any) -> Any:
     """How often it has begun a term, if it leads now, else 0."""
     began, ended = len(c.all("became_leader")), len(c.all("stopped_leading"))
     return began if began > ended else 0
 
 
-def saved(c):
+def saved(c: Any) -> Any:
     return len(c.said("saved "))
 
 
-def talk(candidates):
+def talk(candidates: Any) -> None:
     """Prints what candidates say, as it comes, for whoever works on this test: NFS_TALK=1."""
-    told = {}
+    told: dict[Candidate, int] = {}
     while True:
         for c in candidates:
             for e in c.events[told.get(c, 0) :]:

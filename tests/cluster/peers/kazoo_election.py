@@ -14,7 +14,7 @@ client = KazooClient(hosts=sys.argv[1], timeout=15)
 client.start()
 
 
-def lead():
+def lead() -> None:
     print("leading", flush=True)
     over.wait()
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import servers
@@ -17,11 +18,11 @@ from tap import at_once, done, ok, same
 OLD, NEW = os.path.join(os.environ["PREVIOUS"], "lunarch"), LUNARCH
 
 
-def join(f, name, program, lock):
+def join(f: Any, name: str, program: Any, lock: str) -> Any:
     return f.join(name, program=program, lock=lock)
 
 
-def turns(store, lock=None):
+def turns(store: Any, lock: str | None = None) -> None:
     f = Field(f"previous-{store}")
     lock = lock or f.lock
     play = {"old": OLD, "new": NEW}
@@ -44,16 +45,16 @@ def turns(store, lock=None):
     f.end()
 
 
-def on_file():
+def on_file() -> None:
     turns("file")
 
 
-def on_etcd():
+def on_etcd() -> None:
     with servers.Etcd() as server:
         turns("etcd", server.url("job"))
 
 
-def on_redis():
+def on_redis() -> None:
     """With its name in braces: each version has fields of its own for the doubt, and who finds none waits a lease,
     once."""
     with servers.Redis("--appendonly", "yes", "--appendfsync", "always") as server:
