@@ -4,6 +4,7 @@
 -- Understands what those files use of the Lua language server's annotations, and refuses the rest.
 
 local TESTING <const> = 2 -- of the sources: what tests see
+local hooks = dofile "lua/boot/hooks.lua"
 local sources = { "lua/meta/lunarch.d.lua", "lua/meta/testing.d.lua" }
 local problems = {}
 
@@ -235,10 +236,10 @@ local function make_luacheckrc()
 std = "lua54"
 max_line_length = false
 unused_args = false
-globals = { "on_start", "on_leading", "on_stopped", "on_new_leader", "on_no_leader", "may_lead" }
+globals = { %s }
 read_globals = { %s }
 files["**/*_test.lua"] = { read_globals = { %s } }
-]]):format(quoted(names.script), quoted(names.test))
+]]):format(quoted { table.unpack(hooks.names) }, quoted(names.script), quoted(names.test))
 end
 
 for i, path in ipairs(sources) do
@@ -246,6 +247,24 @@ for i, path in ipairs(sources) do
 	read(path)
 	for j = before + 1, #items do items[j].testing, items[j].library = i == TESTING, i > TESTING end
 end
+
+-- ---- the hooks: lua/meta describes each of them as a function of an election ----
+
+local function check_hooks()
+	local where, described_hooks = sources[1], {}
+	for _, field in ipairs(classes.Election.fields) do
+		local name = field.name:gsub("%?", "")
+		described_hooks[name] = field.type:find "^fun%(" ~= nil
+		if described_hooks[name] and not hooks.set[name] then
+			problem(where, name .. " is described as a hook, but is none of lua/boot/hooks.lua")
+		end
+	end
+	for _, name in ipairs(hooks.names) do
+		if not described_hooks[name] then problem(where, "the hook " .. name .. " of lua/boot/hooks.lua is not described") end
+	end
+end
+
+check_hooks()
 
 -- ---- the library: what there is, and what is said of it ----
 

@@ -7,11 +7,7 @@ local function suggest(...)
 end
 
 return function(script)
-	local hooks = {
-		on_start = true, on_leading = true, on_stopped = true,
-		on_new_leader = true, on_no_leader = true, may_lead = true,
-	}
-	local hook_order = { "on_leading", "on_new_leader", "on_no_leader", "on_start", "on_stopped", "may_lead" }
+	local hooks = use "hooks".set
 
 	local TEXT_MAX = 8192
 	local YEAR = 366 * 24 * 3600
@@ -101,7 +97,7 @@ return function(script)
 	end
 
 	local function where(election)
-		for _, key in ipairs(hook_order) do
+		for _, key in ipairs(use "hooks".names) do
 			if election[key] then
 				local info = debug.getinfo(election[key], "S")
 				return info.what == "C" and script.name or info.short_src .. ":" .. math.max(1, info.linedefined)

@@ -3,7 +3,7 @@
 
 local use = ...
 
-local hook_names = { "on_start", "on_leading", "on_stopped", "on_new_leader", "on_no_leader", "may_lead" }
+local hooks = use "hooks"
 
 -- A function that is made by make() when it is first called: starting must not pay for what a script does not use.
 local function later(make)
@@ -107,7 +107,7 @@ end
 -- A text given with -e is the body of on_leading, unless it says that it is a script: by naming a hook, or by returning
 -- something other than `false` at once.
 local function is_body(text)
-	for _, name in ipairs(hook_names) do
+	for _, name in ipairs(hooks.names) do
 		if text:find("%f[%w_]" .. name .. "%f[^%w_]") then
 			return false
 		end

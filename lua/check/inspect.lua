@@ -9,9 +9,7 @@ local LOADK <const>, GETUPVAL <const>, GETTABUP <const>, GETTABLE <const>, GETFI
 local SETTABUP <const>, SETTABLE <const>, CALL <const> = 15, 16, 68
 local FLOAT <const>, INTEGER <const>, SHORT <const>, LONG <const> = 0x13, 0x03, 0x04, 0x14
 
-local hooks = {
-	on_start = true, on_leading = true, on_stopped = true, on_new_leader = true, on_no_leader = true, may_lead = true,
-}
+local hooks = use "hooks".set
 
 local blocking = {
 	["os.execute"] = "cannot be interrupted: it holds up every other task until it ends, and a lost lease has to kill it; exec can wait and stop",

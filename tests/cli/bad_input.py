@@ -329,6 +329,16 @@ def bad_scripts() -> None:
         ["typo.lua:3", "on_stoped", "on_stopped"],
         "a script with an unknown key: the near one is suggested",
     )
+    for hook in ("on_leading", "on_new_leader", "on_no_leader", "on_start", "on_stopped", "may_lead"):
+        typo = hook[:-1]
+        wrong = script(home, "hook.lua", f"return {{ {typo} = print }}")
+        for command in (["run", *lock], ["check"]):
+            says(
+                run(*command, wrong),
+                1,
+                ["hook.lua:1", f"unknown key '{typo}' (did you mean '{hook}'?)"],
+                f"{command[0]}: a script with {typo} instead of the hook {hook}",
+            )
     says(
         run(
             "run",
