@@ -1,17 +1,28 @@
 #include "locks/postgres/pg_link.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "locks/postgres/pg_login.h"
-#include "locks/postgres/pg_meter.h"
-#include "locks/postgres/pg_prepared.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 
 #define ATTEMPT (4 * NSEC_PER_SEC) /* to look up, connect, log in and greet */
 #define RECEIVE_BYTES (64 * 1024)
+#define PREPARED 12 /* statements of a connection: a table has seven */
+
+/* Planning takes the server longer than carrying out, so what comes again is planned once for a session. */
+struct pg_prepared {
+	struct lock_call call; /* first; forgotten when the link closes, so it is never lost */
+	struct pg_link *link;
+	char *sql; /* NULL: a free place */
+	char name[32];
+	enum { PG_ASKED, PG_READY, PG_FAILED } state;
+};
 
 struct pg_link {
 	struct lock_link link; /* first */
@@ -20,16 +31,12 @@ struct pg_link {
 	struct pg_login *login;
 	PGconn *conn; /* NULL: not logged in */
 	struct pg_meter meter;
-	struct lock_call greeting;
-	struct pg_answer answer; /* being collected */
-	struct pg_prepared_set prepared;
+	struct lock_call greeting; /* as a pg_prepared's */
+	struct pg_answer answer;   /* being collected */
+	struct pg_prepared prepared[PREPARED];
+	bool plain; /* nothing is prepared (any more): another session may get the next statement */
 	bool pooled, timed;
 };
-
-static struct pg_link *of(struct lock_link *k)
-{
-	return (struct pg_link *)k;
-}
 
 /* ---- going down ---- */
 
@@ -42,11 +49,16 @@ static void link_clear_answer(struct pg_link *k)
 
 static void link_close(struct lock_link *link)
 {
-	struct pg_link *k = of(link);
+	struct pg_link *k = (struct pg_link *)link;
 
 	link_clear_answer(k);
 	lock_pipeline_forget(&link->queue, &k->greeting);
-	pg_prepared_clear(&k->prepared, &link->queue);
+	for (struct pg_prepared *p = k->prepared; p < k->prepared + PREPARED && p->sql; p++) {
+		lock_pipeline_forget(&link->queue, &p->call);
+		free(p->sql);
+		p->sql = NULL;
+	}
+	k->plain = false;
 	pg_login_cancel(k->login);
 	if (k->conn)
 		PQfinish(k->conn);
@@ -66,7 +78,7 @@ static void link_lose_said(struct pg_link *k)
 /* An error is the reader's to see. */
 static void link_send(struct lock_link *link)
 {
-	struct pg_link *k = of(link);
+	const struct pg_link *k = (struct pg_link *)link;
 
 	if (link->state == LOCK_LINK_DIALING) {
 		pg_login_step(k->login);
@@ -85,22 +97,70 @@ static void link_end_question(struct pg_link *k, struct lock_call *c, bool good)
 		lock_link_poke(&k->link); /* the connection is broken: seen from the loop */
 }
 
+/* Where this statement is, or a free place; NULL: there is none left. */
+static struct pg_prepared *link_place_of(struct pg_link *k, const char *sql)
+{
+	for (struct pg_prepared *p = k->prepared; p < k->prepared + PREPARED; p++)
+		if (!p->sql || strcmp(p->sql, sql) == 0)
+			return p;
+	return NULL;
+}
+
 static void link_ask(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *s)
 {
 	bool good = true;
 
-	for (int i = 0; i < count; i++)
-		good = good && pg_prepared_send(&k->prepared, k->conn, &s[i]);
+	for (; good && count--; s++) {
+		const struct pg_prepared *p = link_place_of(k, s->sql);
+		if (p && p->sql && p->state == PG_READY && !k->plain)
+			good = PQsendQueryPrepared(k->conn, p->name, s->count, s->values, NULL, NULL, 0);
+		else
+			good = PQsendQueryParams(k->conn, s->sql, s->count, NULL, s->values, NULL, NULL, 0);
+	}
 	link_end_question(k, c, good);
 }
 
+static bool result_is_one_of(const PGresult *r, const char *const *states)
+{
+	const char *state = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	while (state && *states && strcmp(state, *states) != 0)
+		states++;
+	return state && *states;
+}
+
+/* A table that is missing will be made, and one that is locked will be free: then it is tried again. */
+static void prepared_on_answered(struct lock_call *c, const void *answer)
+{
+	static const char *const passing[] = { "42P01", "55P03", "57014", NULL };
+	struct pg_prepared *p = (struct pg_prepared *)c;
+	const struct pg_answer *a = answer;
+
+	p->state = a->error ? PG_FAILED : PG_READY;
+	if (a->error && !result_is_one_of(a->error, passing))
+		p->link->plain = true;
+}
+
+/* In a question of its own: one that fails must not undo another, and one that finds the table locked must not wait for
+ * that long. Statements of the same name have the same text, whoever's session it is. */
 static void link_prepare(struct pg_link *k, const struct pg_statement *s)
 {
-	bool good;
-	struct lock_call *c = pg_prepared_want(&k->prepared, k->conn, s, &good);
+	static const char brief[] = "SELECT set_config('lock_timeout', '100', true)";
+	struct pg_prepared *p = link_place_of(k, s->sql);
 
-	if (c)
-		link_end_question(k, c, good);
+	if (!p || k->plain || (p->sql && p->state != PG_FAILED))
+		return;
+	if (!p->sql) {
+		*p = (struct pg_prepared){ .call = { .answered = prepared_on_answered },
+			                   .link = k,
+			                   .sql = mem_dup(s->sql) };
+		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64,
+		         hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
+	}
+	p->state = PG_ASKED;
+	link_end_question(k, &p->call,
+	                  PQsendQueryParams(k->conn, brief, 0, NULL, NULL, NULL, NULL, 0) &&
+	                          PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
 }
 
 /* ---- answers ---- */
@@ -120,10 +180,12 @@ static void link_deliver(struct pg_link *k)
 
 static void link_collect(struct pg_link *k, PGresult *r)
 {
+	/* The session is not ours alone after all, or the table is another now: what is prepared is of no use. */
+	static const char *const useless[] = { "26000", "0A000", NULL };
 	ExecStatusType status = PQresultStatus(r);
 	struct pg_answer *a = &k->answer;
 
-	pg_prepared_look(&k->prepared, r);
+	k->plain = k->plain || result_is_one_of(r, useless);
 	if (status == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
 		link_deliver(k);
@@ -175,7 +237,7 @@ static void link_take_notices(struct pg_link *k)
 
 static void link_parse(struct lock_link *link)
 {
-	struct pg_link *k = of(link);
+	struct pg_link *k = (struct pg_link *)link;
 	uint64_t number = link->number;
 
 	if (link->state == LOCK_LINK_DIALING) {
@@ -199,14 +261,9 @@ static void link_parse(struct lock_link *link)
 
 /* ---- greeting ---- */
 
-/* Of the name of a file of the log, in which it is the first of three numbers; 0: it cannot be said. */
-static unsigned timeline_in(const struct pg_answer *a)
+static bool result_is_value(const PGresult *r)
 {
-	char digits[9] = "";
-
-	if (!a->error && PQntuples(a->results[0]) == 1 && PQnfields(a->results[0]) == 1)
-		snprintf(digits, sizeof digits, "%s", PQgetvalue(a->results[0], 0, 0));
-	return (unsigned)strtoul(digits, NULL, 16);
+	return PQntuples(r) == 1 && PQnfields(r) == 1;
 }
 
 /* What it shows is older than what is known of the promoted one, and what is written to it is lost. */
@@ -219,52 +276,32 @@ static void link_lose_replaced(struct pg_link *k, unsigned timeline)
 		timeline, k->place->timeline);
 }
 
-/* The first answer says who serves us. With a pooler in between, that is not whom we logged in to. */
-static void link_on_served(struct pg_link *k, const struct pg_answer *a)
+/* Who serves us: with a pooler in between, that is not whom we logged in to. And the server's timeline, if it can say
+ * it: in the name of a file of the log it is the first of three numbers. */
+static void link_on_greeted(struct lock_call *c, const void *answer)
 {
-	k->pooled = a->error || PQntuples(a->results[0]) != 1 || PQnfields(a->results[0]) != 1 ||
-	            atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
-	if (k->pooled)
-		pg_prepared_stop(&k->prepared);
-	else
-		link_ask(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
-	k->greeting.round = 1;
-	link_ask(k, &k->greeting, 1, &(struct pg_statement){ .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" });
-}
+	struct pg_link *k = (struct pg_link *)(void *)((char *)c - offsetof(struct pg_link, greeting));
+	const struct pg_answer *a = answer;
+	char digits[9] = "";
 
-/* The second says the timeline, if the server can say it. */
-static void link_on_timeline(struct pg_link *k, unsigned timeline)
-{
+	k->pooled = k->plain = a->error == a->results[0] || !result_is_value(a->results[0]) ||
+	                       atoi(PQgetvalue(a->results[0], 0, 0)) != PQbackendPID(k->conn);
+	if (!a->error && a->count == 2 && result_is_value(a->results[1]))
+		snprintf(digits, sizeof digits, "%s", PQgetvalue(a->results[1], 0, 0));
+	unsigned timeline = (unsigned)strtoul(digits, NULL, 16);
 	k->timed = timeline > 0;
 	if (k->timed && timeline < k->place->timeline) {
 		link_lose_replaced(k, timeline);
 		return;
 	}
-	if (timeline > k->place->timeline)
+	if (k->timed)
 		k->place->timeline = timeline;
+	if (!k->pooled)
+		link_ask(k, NULL, 1, &(struct pg_statement){ .sql = "SET plan_cache_mode = force_generic_plan" });
 	lock_link_up(&k->link);
 }
 
-static void link_on_greeted(struct lock_call *c, const void *answer)
-{
-	struct pg_link *k = (struct pg_link *)(void *)((char *)c - offsetof(struct pg_link, greeting));
-
-	if (c->round == 0)
-		link_on_served(k, answer);
-	else
-		link_on_timeline(k, timeline_in(answer));
-}
-
-/* link_close forgets the greeting before. */
-static void link_on_greeting_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
-{
-	(void)c;
-	(void)sent;
-	(void)outcome;
-	(void)why;
-}
-
-static void ignore(void *arg, const PGresult *r)
+static void link_ignore(void *arg, const PGresult *r)
 {
 	(void)arg;
 	(void)r;
@@ -272,20 +309,22 @@ static void ignore(void *arg, const PGresult *r)
 
 static void link_greet(struct lock_link *link)
 {
-	struct pg_link *k = of(link);
+	struct pg_link *k = (struct pg_link *)link;
 
 	/* libpq reads on as long as there is something, up to the end of a message of any length: let there be little
 	 * at a time. */
 	setsockopt(PQsocket(k->conn), SOL_SOCKET, SO_RCVBUF, &(int){ RECEIVE_BYTES }, sizeof(int));
 	lock_link_wait(link, PQsocket(k->conn), EV_READ);
 	k->meter = (struct pg_meter){ 0 };
-	PQsetNoticeReceiver(k->conn, ignore, NULL);
+	PQsetNoticeReceiver(k->conn, link_ignore, NULL);
 	if (PQsetnonblocking(k->conn, 1) != 0 || !PQenterPipelineMode(k->conn)) {
 		link_lose_said(k);
 		return;
 	}
-	k->greeting = (struct lock_call){ .answered = link_on_greeted, .lost = link_on_greeting_lost };
-	link_ask(k, &k->greeting, 1, &(struct pg_statement){ .sql = "SELECT pg_backend_pid()" });
+	k->greeting = (struct lock_call){ .answered = link_on_greeted };
+	link_ask(k, &k->greeting, 2,
+	         (const struct pg_statement[]){ { .sql = "SELECT pg_backend_pid()" },
+	                                        { .sql = "SELECT pg_walfile_name(pg_current_wal_lsn())" } });
 }
 
 /* ---- logging in ---- */
@@ -293,7 +332,7 @@ static void link_greet(struct lock_link *link)
 static void link_on_login(struct lock_link *link, PGconn *conn, enum lock_outcome outcome, const struct err *why)
 {
 	lock_link_enter(link);
-	of(link)->conn = conn;
+	((struct pg_link *)link)->conn = conn;
 	if (conn)
 		lock_link_dialed(link);
 	else
@@ -303,7 +342,7 @@ static void link_on_login(struct lock_link *link, PGconn *conn, enum lock_outcom
 
 static void link_dial(struct lock_link *link)
 {
-	pg_login_start(of(link)->login, instant_add(clock_now(), ATTEMPT));
+	pg_login_start(((struct pg_link *)link)->login, instant_add(clock_now(), ATTEMPT));
 }
 
 static void link_overdue(struct lock_link *link)
@@ -315,12 +354,12 @@ static void link_overdue(struct lock_link *link)
 
 static void link_tick(struct lock_link *link)
 {
-	of(link)->events->tick(link->arg);
+	((struct pg_link *)link)->events->tick(link->arg);
 }
 
 static void link_free(struct lock_link *link)
 {
-	pg_login_free(of(link)->login);
+	pg_login_free(((struct pg_link *)link)->login);
 	free(link);
 }
 
@@ -350,7 +389,7 @@ struct lock_link *pg_link_new(struct lock_env *env, struct pg_place *place, cons
 
 void pg_link_send(struct lock_link *link, struct lock_call *c, int count, const struct pg_statement *statements)
 {
-	struct pg_link *k = of(link);
+	struct pg_link *k = (struct pg_link *)link;
 
 	if (!lock_link_is_up(link))
 		return;

@@ -5,8 +5,23 @@
 #define LUNARCH_PG_LINK_H
 
 #include "locks/lock_link.h"
-#include "locks/postgres/pg_place.h"
-#include "locks/postgres/pg_statement.h"
+#include "locks/postgres/pg_url.h"
+
+#define PG_STATEMENTS 3 /* of one question, which is a transaction, at most */
+
+struct pg_statement {
+	const char *sql;
+	int count;
+	const char *const *values; /* texts; NULL is null */
+	bool again;                /* it is worth preparing, for the next time: where there is no pooler */
+};
+
+/* What `answered` of struct lock_call gets, once the transaction has ended. */
+struct pg_answer {
+	int count;
+	PGresult *results[PG_STATEMENTS];
+	const PGresult *error; /* the first; NULL: all went well, and it is committed */
+};
 
 struct pg_link_events { /* every member may be NULL */
 	struct lock_link_events link;
@@ -18,8 +33,7 @@ struct pg_link_events { /* every member may be NULL */
 struct lock_link *pg_link_new(struct lock_env *env, struct pg_place *place, const struct pg_link_events *events,
                               void *arg);
 
-/* c's question, at most PG_STATEMENTS statements; NULL: nobody wants the answer, which is a struct pg_answer. Does
- * nothing unless the link is up. */
+/* c's question; NULL: nobody wants the answer. Does nothing unless the link is up. */
 void pg_link_send(struct lock_link *link, struct lock_call *c, int count, const struct pg_statement *statements);
 
 /* There is a pooler in between, so that a session's notices may go to somebody else. Known while the link is up. */

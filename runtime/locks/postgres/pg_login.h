@@ -5,7 +5,28 @@
 #define LUNARCH_PG_LOGIN_H
 
 #include "locks/lock_link.h"
-#include "locks/postgres/pg_place.h"
+#include "locks/postgres/pg_url.h"
+
+#include <stdint.h>
+
+/* How much a server has sent since its last whole answer. libpq takes a message of any length, and results of any
+ * number of rows, until its memory is used up: its caller has to stop it. */
+struct pg_meter {       /* zero at the start of a connection */
+	uint64_t taken; /* private, as are these: bytes of it, up to the end of the last answer */
+	bool ended;     /* an answer, or a notice, has ended since */
+	size_t mapped;  /* bytes of large pieces of the heap, before libpq read */
+};
+void pg_meter_begin(struct pg_meter *m); /* before libpq reads */
+void pg_meter_end(struct pg_meter *m);   /* an answer, or a notice, has ended */
+
+/* After libpq has read: more has come than any answer needs, or a message says that it will be longer. libpq tells no
+ * message's length, but makes room for the whole message as soon as it has read its length, and then reads for as long
+ * as the sender keeps up: so room that is too large is the end of the connection before any of it is filled. What has
+ * come is known of TCP connections; at the other end of a Unix socket is this machine's own server, which is never
+ * over.
+ */
+bool pg_meter_is_over(struct pg_meter *m, const PGconn *conn);
+#define PG_METER_OVER "the server's answer is longer than any that was asked for"
 
 struct pg_login;
 

@@ -2,30 +2,74 @@
 
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "locks/postgres/pg_sql.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- notices ---- */
+#define SETTLED_S 0.1 /* after a link is up, or a term has begun: then nobody is in a hurry any more */
 
-static void server_tell_channel(struct pg_server *s, const char *command, const char *channel)
+/* ---- rehearsals ---- */
+
+/* Nobody reads the answer. A link prepares what it has sent before. */
+static void server_rehearse(const struct pg_server *s, bool acquiring, struct lock_link *link)
+{
+	static const char *const values[PG_WRITE_VALUES] = {
+		[PG_NAME] = "",   [PG_RECORD] = "",     [PG_EXPECTED] = "none", [PG_CHANNEL] = "",
+		[PG_MEMBER] = "", [PG_WAITED_OUT] = "", [PG_OWN] = "f",         [PG_FLOOR] = "0",
+	};
+
+	if (s->table && lock_link_is_up(link))
+		pg_sql_write(&(struct pg_question){ .link = link, .table = s->table, .stamp = "" }, acquiring, values);
+}
+
+static void server_on_tick(void *arg)
+{
+	struct pg_server *s = arg;
+
+	if (s->leads && !s->renewals_tested) {
+		s->renewals_tested = true;
+		server_rehearse(s, false, s->pools[PG_RENEWALS]);
+	} else if (s->base.users == 1) {
+		server_rehearse(s, true, s->pools[PG_RENEWALS]);
+	}
+}
+
+void pg_server_led(struct pg_server *s)
+{
+	s->leads = true;
+	if (!s->renewals_tested)
+		lock_link_tick(s->pools[PG_RENEWALS], SETTLED_S);
+}
+
+void pg_server_expect(struct pg_server *s, const char *table)
+{
+	if (!s->table)
+		s->table = mem_dup(table);
+	if (s->base.users > 1) /* or the first handover would wait for it */
+		lock_link_raise(s->pools[PG_TERMS]);
+}
+
+/* ---- links and notices ---- */
+
+static void server_tell_channel(struct lock_server *base, const char *command, const char *channel)
 {
 	char sql[80];
 
 	snprintf(sql, sizeof sql, "%s %s", command, channel);
-	pg_link_send(s->pools[PG_RENEWALS], NULL, 1, &(struct pg_statement){ .sql = sql });
+	pg_link_send(base->notices, NULL, 1, &(struct pg_statement){ .sql = sql });
 }
 
 static void server_listen(struct lock_server *base, const char *channel)
 {
 	if (!base->board.deaf)
-		server_tell_channel((struct pg_server *)base, "LISTEN", channel);
+		server_tell_channel(base, "LISTEN", channel);
 }
 
 static void server_unlisten(struct lock_server *base, const char *channel)
 {
-	server_tell_channel((struct pg_server *)base, "UNLISTEN", channel);
+	server_tell_channel(base, "UNLISTEN", channel);
 }
 
 static void server_missed(void *arg, const struct lock_channel *c)
@@ -39,20 +83,20 @@ static void server_on_renewals_up(void *arg)
 	struct pg_server *s = arg;
 	struct lock_board *board = &s->base.board;
 
-	if (pg_link_pooled(s->pools[PG_RENEWALS]))
+	if (pg_link_pooled(s->base.notices))
 		lock_board_deafen(board);
 	lock_server_notices.up(s);
 	if (s->was_up && !board->deaf)
 		lock_board_each(board, server_missed, board);
 	s->was_up = true;
-	pg_rehearsal_renewals_up(&s->rehearsal);
+	lock_link_tick(s->base.notices, SETTLED_S); /* somebody may be waiting right now: rehearsed is later */
 }
 
 static void server_on_renewals_down(void *arg, enum lock_outcome outcome, const struct err *why)
 {
 	struct pg_server *s = arg;
 
-	pg_rehearsal_renewals_down(&s->rehearsal);
+	s->leads = s->renewals_tested = false;
 	lock_server_notices.down(s, outcome, why);
 }
 
@@ -60,14 +104,7 @@ static void server_on_terms_up(void *arg)
 {
 	struct pg_server *s = arg;
 
-	pg_rehearsal_terms_up(&s->rehearsal);
-}
-
-static void server_on_tick(void *arg)
-{
-	struct pg_server *s = arg;
-
-	pg_rehearsal_tick(&s->rehearsal);
+	server_rehearse(s, true, s->pools[PG_TERMS]);
 }
 
 static void server_on_notice(void *arg, const char *channel, const char *payload)
@@ -75,17 +112,6 @@ static void server_on_notice(void *arg, const char *channel, const char *payload
 	struct pg_server *s = arg;
 
 	lock_board_tell(&s->base.board, channel, payload);
-}
-
-bool pg_server_watch(struct pg_server *s, struct lock_member *m, const char *channel, const char *table,
-                     lock_changed_fn *changed, void *arg)
-{
-	if (lock_server_watch(&s->base, m, channel, changed, arg)) {
-		pg_rehearsal_use(&s->rehearsal, table);
-		if (s->base.users > 1) /* or the first handover would wait for it */
-			lock_link_raise(s->pools[PG_TERMS]);
-	}
-	return !s->base.board.deaf;
 }
 
 /* ---- questions ---- */
@@ -104,7 +130,7 @@ void pg_server_stamp(struct pg_server *s, char *out)
 
 static bool server_serves(const struct lock_server *base, const void *place)
 {
-	return pg_place_same(((const struct pg_server *)base)->place, place);
+	return strcmp(((const struct pg_server *)base)->place->uri, ((const struct pg_place *)place)->uri) == 0;
 }
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
@@ -120,7 +146,6 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 	s->place = place;
 	s->pools[PG_RENEWALS] = s->base.notices = pg_link_new(env, place, &renewals, s);
 	s->pools[PG_TERMS] = pg_link_new(env, place, &terms, s);
-	pg_rehearsal_init(&s->rehearsal, s->pools[PG_RENEWALS], s->pools[PG_TERMS], &s->base.users);
 	nonce_hex(s->mark, sizeof s->mark / 2);
 	return &s->base;
 }
@@ -134,10 +159,10 @@ static void server_free(struct lock_server *base)
 {
 	struct pg_server *s = (struct pg_server *)base;
 
-	pg_rehearsal_fini(&s->rehearsal);
 	for (int i = 0; i < PG_POOLS; i++)
 		lock_link_free(s->pools[i]);
 	pg_place_free(s->place);
+	free(s->table);
 	free(s);
 }
 

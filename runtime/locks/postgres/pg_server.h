@@ -1,11 +1,11 @@
-/* A PostgreSQL server, as the locks of a process with the same URI share it: its links and its notices.
- * Not a link (pg_link.h): it knows which of its links a question belongs on. Used by the PostgreSQL lock. */
+/* A PostgreSQL server, as the locks of a process with the same URI share it: its links, its notices, and writes that
+ * change nothing, sent ahead of the first real ones of a session: the server looks up and plans a session's first
+ * writes for milliseconds, and no handover is to wait for that. Not a link (pg_link.h). Used by the PostgreSQL lock. */
 #ifndef LUNARCH_PG_SERVER_H
 #define LUNARCH_PG_SERVER_H
 
 #include "locks/lock_server.h"
 #include "locks/postgres/pg_link.h"
-#include "locks/postgres/pg_rehearsal.h"
 
 /* A write that begins a term may have to wait for the transactions of an older term. The renewals of other locks must
  * not wait behind it, so terms have a link of their own. A process with one lock needs no second link: there is nobody
@@ -16,10 +16,11 @@ struct pg_server {
 	struct lock_server base; /* first */
 	struct pg_place *place;
 	struct lock_link *pools[PG_POOLS]; /* notices come with the renewals */
-	struct pg_rehearsal rehearsal;
 	bool was_up;
 	char mark[17]; /* random: the beginning of each question's stamp */
 	uint64_t asked;
+	char *table;                 /* to rehearse with: the first lock's; NULL: none is known yet */
+	bool leads, renewals_tested; /* on this link of the renewals: a term was begun; a renewal was rehearsed */
 };
 
 /* The one at this place, made if need be. Takes place. lock_server_put gives it back. */
@@ -32,8 +33,10 @@ struct lock_link *pg_server_link(const struct pg_server *s, bool acquiring);
 #define PG_STAMP 40
 void pg_server_stamp(struct pg_server *s, char *out);
 
-/* As lock_ops.watch, for m, which waits on this channel for changes of a lock in this table. */
-bool pg_server_watch(struct pg_server *s, struct lock_member *m, const char *channel, const char *table,
-                     lock_changed_fn *changed, void *arg);
+/* A lock in this table (as pg_sql_quote gives it) waits for its turn. */
+void pg_server_expect(struct pg_server *s, const char *table);
+
+/* A term has begun: renewals will follow. */
+void pg_server_led(struct pg_server *s);
 
 #endif

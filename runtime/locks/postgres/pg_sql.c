@@ -2,107 +2,170 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
-#include "locks/postgres/pg_failover.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- the statements: in their texts, sql_fill puts in what stands for {table} and {timeline} ---- */
+
+#define TEXT_OF(macro) #macro
+#define DIGITS_OF(number) TEXT_OF(number)
+
 #define VERSION "xmin::text || '.' || md5(record)"
+#define CLOCK_US "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+#define THE_MARK "FROM {table} e WHERE e.name = ''"
 
-/* ---- statements ---- */
+/* The doubt that a row with this `server` is in, e being the mark; '' is none. */
+#define DOUBT_OF(server) "CASE WHEN e.server IN ('', " server ") THEN '' ELSE e.server END"
+#define NEW_DOUBT "t || '.' || " CLOCK_US
 
-void pg_sql_read(const struct pg_question *q, const char *name)
-{
-	char *sql =
-		mem_printf("SELECT CASE WHEN octet_length(record) <= %d THEN record END, " VERSION
-	                   ", token, octet_length(record), "
-	                   "(SELECT " PG_DOUBT_OF("r.server") " FROM %s e WHERE e.name = '') FROM %s r WHERE name = $1",
-	                   RECORD_MAX_BYTES, q->table, q->table);
-	const char *const values[] = { name };
+/* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds.
+ * synchronous_commit: a server that crashed must not show an older renewal again. To who has not seen the newer one,
+ * the leader's term would seem to end too soon. $3: the stamp, which comes back. An answer does not say which question
+ * it belongs to, and one may come twice. */
+static const char settings[] =
+	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', "
+	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true), $3";
 
-	pg_question_send(q, 1, &(struct pg_statement){ sql, 1, values, true });
-	free(sql);
-}
+static const char read_text[] = "SELECT CASE WHEN octet_length(record) <= " DIGITS_OF(
+	RECORD_MAX_BYTES) " THEN record END, " VERSION
+			  ", token, octet_length(record), (SELECT " DOUBT_OF(
+				  "r.server") " " THE_MARK ") FROM {table} r WHERE name = $1";
 
 /* A server that was promoted may lack the terms before, and its clock may be behind: a new token is also larger than
  * the largest one that we have seen, $8. */
-#define LARGER "greatest(" PG_CLOCK ", $8::bigint + 1"
+#define LARGER "greatest(" CLOCK_US ", $8::bigint + 1"
 
-static char *swap_statement(const struct pg_question *q, bool acquiring, bool there)
+/* The server knows the type of each parameter only if it is used. */
+#define USED " AND $7::boolean IS NOT NULL AND $8::bigint IS NOT NULL"
+
+/* The condition of a write that begins a term: the row is our own term's, $7, or the mark has the server's timeline,
+ * and its doubt is none, or is $6, or is the row's own. */
+#define ELECTABLE(or_row)                                                                  \
+	" AND ($7::boolean OR EXISTS (SELECT 1 " THE_MARK " AND e.token = {timeline} AND " \
+	"e.server IN ('', $6" or_row ")))"
+
+#define MADE(condition)                                                                                \
+	"WITH w AS (INSERT INTO {table} (name, record, token, changed, server) SELECT $1, $2, " LARGER \
+	"), clock_timestamp(), $6 WHERE $3 = ''" USED condition " ON CONFLICT (name) DO NOTHING" WRITTEN
+#define CHANGED(also, condition)                                                                 \
+	"WITH w AS (UPDATE {table} AS r SET record = $2, changed = clock_timestamp(), server = " \
+	"CASE WHEN $6 = '' THEN r.server ELSE $6 END" also " WHERE name = $1 AND " VERSION       \
+	" = $3" USED condition WRITTEN
+#define WRITTEN                                                                                        \
+	" RETURNING " VERSION " AS version, token, server) SELECT version, token, pg_notify($4, $5), " \
+	"(SELECT CASE WHEN e.token <> {timeline} THEN '?' ELSE " DOUBT_OF("w.server") " END " THE_MARK ") FROM w"
+
+static const char *const write_text[2][2] = {
+	/* of a row that is there; that begins a term */
+	{ MADE(""), MADE(ELECTABLE("")) },
+	{ CHANGED("", ""), CHANGED(", token = " LARGER ", r.token + 1)", ELECTABLE(", r.server")) },
+};
+
+static const char why_text[] =
+	"SELECT e.token = {timeline}, " DOUBT_OF("$2, (SELECT r.server FROM {table} r WHERE r.name = $1)") " " THE_MARK;
+
+static const char table_text[] =
+	"CREATE TABLE IF NOT EXISTS {table} (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
+	"changed timestamptz NOT NULL, server text NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)";
+
+/* A server that was never promoted is on timeline 1. It cannot have lost what was in the table before it was made. */
+static const char first_mark_text[] =
+	"INSERT INTO {table} SELECT '', t, 'timeline', clock_timestamp(), CASE WHEN t <= 1 THEN '' ELSE " NEW_DOUBT
+	" END FROM (SELECT {timeline} AS t) AS now ON CONFLICT (name) DO NOTHING";
+
+static const char mark_text[] =
+	"INSERT INTO {table} AS m SELECT '', t, 'timeline', clock_timestamp(), " NEW_DOUBT
+	" FROM (SELECT {timeline} AS t) AS now ON CONFLICT (name) DO UPDATE "
+	"SET token = excluded.token, changed = excluded.changed, server = excluded.server WHERE m.token <> excluded.token";
+
+static const char remove_text[] = "DELETE FROM {table} WHERE name = $1 AND " VERSION " = $2 RETURNING name";
+
+static const char about_text[] =
+	"SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
+	"current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)";
+
+/* ---- asking ---- */
+
+static char *sql_fill(const struct pg_question *q, const char *text)
 {
-	char *condition = pg_failover_condition(q, there), *doubt = pg_failover_after_write(q);
+	static const char table[] = "{table}", timeline[] = "{timeline}";
 	struct buf b = { 0 };
+	const char *brace;
 
-	buf_adds(&b, "WITH w AS (");
-	if (there)
-		buf_printf(
-			&b,
-			"UPDATE %s AS r SET record = $2, changed = clock_timestamp(), server = CASE WHEN $6 = '' THEN r.server ELSE $6 END%s "
-			"WHERE name = $1 AND " VERSION " = $3",
-			q->table, acquiring ? ", token = " LARGER ", r.token + 1)" : "");
-	else
-		buf_printf(&b,
-		           "INSERT INTO %s (name, record, token, changed, server) SELECT $1, $2, " LARGER
-		           "), clock_timestamp(), $6 "
-		           "WHERE $3 = ''",
-		           q->table);
-	buf_adds(&b, " AND $7::boolean IS NOT NULL AND $8::bigint IS NOT NULL");
-	if (acquiring)
-		buf_printf(&b, " AND %s", condition);
-	buf_printf(&b,
-	           "%s RETURNING " VERSION
-	           " AS version, token, server) SELECT version, token, pg_notify($4, $5), %s FROM w",
-	           there ? "" : " ON CONFLICT (name) DO NOTHING", doubt);
-	free(condition);
-	free(doubt);
+	for (; (brace = strchr(text, '{')); text = strchr(brace, '}') + 1) {
+		buf_add(&b, text, (size_t)(brace - text));
+		if (strncmp(brace, table, strlen(table)) == 0)
+			buf_adds(&b, q->table);
+		else if (strncmp(brace, timeline, strlen(timeline)) != 0)
+			abort(); /* there are no others */
+		else
+			buf_adds(&b,
+			         pg_link_timed(q->link)
+			                 ? "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint"
+			                 : "0");
+	}
+	buf_adds(&b, text);
 	return b.data;
 }
 
-void pg_sql_swap(const struct pg_question *q, bool acquiring, const char *const values[PG_SWAP_VALUES])
+/* Sends the settings, and then these statements. */
+static void sql_send(const struct pg_question *q, int count, const struct pg_statement *statements)
+{
+	char statement_ms[16], lock_ms[16];
+	const char *const values[] = { statement_ms, lock_ms, q->stamp };
+	struct pg_statement all[PG_STATEMENTS] = { { .sql = settings, .count = 3, .values = values, .again = true } };
+	char *texts[PG_STATEMENTS];
+
+	snprintf(statement_ms, sizeof statement_ms, "%d", q->statement_ms < 100 ? 100 : q->statement_ms);
+	snprintf(lock_ms, sizeof lock_ms, "%d", q->lock_ms < 100 ? 100 : q->lock_ms);
+	for (int i = 0; i < count; i++) {
+		all[i + 1] = statements[i];
+		all[i + 1].sql = texts[i] = sql_fill(q, statements[i].sql);
+	}
+	pg_link_send(q->link, q->call, count + 1, all);
+	for (int i = 0; i < count; i++)
+		free(texts[i]);
+}
+
+void pg_sql_read(const struct pg_question *q, const char *name)
+{
+	sql_send(q, 1, &(struct pg_statement){ read_text, 1, &name, true });
+}
+
+void pg_sql_write(const struct pg_question *q, bool acquiring, const char *const values[PG_WRITE_VALUES])
 {
 	const char *const why_values[] = { values[PG_NAME], values[PG_WAITED_OUT] };
-	char *swap = swap_statement(q, acquiring, *values[PG_EXPECTED]), *why = pg_failover_why(q);
-	const struct pg_statement both[] = { { swap, PG_SWAP_VALUES, values, true }, { why, 2, why_values, true } };
 
-	pg_question_send(q, acquiring ? 2 : 1, both);
-	free(swap);
-	free(why);
+	sql_send(q, acquiring ? 2 : 1,
+	         (const struct pg_statement[]){
+			 { write_text[*values[PG_EXPECTED] != '\0'][acquiring], PG_WRITE_VALUES, values, true },
+			 { why_text, 2, why_values, true },
+		 });
 }
 
 void pg_sql_create(const struct pg_question *q)
 {
-	char *mark = pg_failover_first_mark(q);
-	char *table = mem_printf(
-		"CREATE TABLE IF NOT EXISTS %s (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
-		"changed timestamptz NOT NULL, server text NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)",
-		q->table);
-	const struct pg_statement both[] = { { .sql = table }, { .sql = mark } };
+	sql_send(q, 2, (const struct pg_statement[]){ { .sql = table_text }, { .sql = first_mark_text } });
+}
 
-	pg_question_send(q, 2, both);
-	free(table);
-	free(mark);
+void pg_sql_mark(const struct pg_question *q)
+{
+	sql_send(q, 1, &(struct pg_statement){ .sql = mark_text });
 }
 
 void pg_sql_remove(const struct pg_question *q, const char *name, const char *expected)
 {
-	char *sql = mem_printf("DELETE FROM %s WHERE name = $1 AND " VERSION " = $2 RETURNING name", q->table);
-	const char *const values[] = { name, expected };
-
-	pg_question_send(q, 1, &(struct pg_statement){ sql, 2, values });
-	free(sql);
+	sql_send(q, 1, &(struct pg_statement){ remove_text, 2, (const char *const[]){ name, expected } });
 }
 
 void pg_sql_about(const struct pg_question *q)
 {
-	static const char sql[] =
-		"SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
-		"current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)";
-
-	pg_question_send(q, 1, &(struct pg_statement){ .sql = sql });
+	sql_send(q, 1, &(struct pg_statement){ .sql = about_text });
 }
 
-static char *quote(const char *name, size_t len)
+static char *quote_part(const char *name, size_t len)
 {
 	struct buf b = { 0 };
 
@@ -121,8 +184,8 @@ char *pg_sql_quote(const char *name)
 	const char *dot = strchr(name, '.');
 
 	if (!dot)
-		return quote(name, strlen(name));
-	char *schema = quote(name, (size_t)(dot - name)), *table = quote(dot + 1, strlen(dot + 1));
+		return quote_part(name, strlen(name));
+	char *schema = quote_part(name, (size_t)(dot - name)), *table = quote_part(dot + 1, strlen(dot + 1));
 	char *both = mem_printf("%s.%s", schema, table);
 	free(schema);
 	free(table);
@@ -130,6 +193,19 @@ char *pg_sql_quote(const char *name)
 }
 
 /* ---- answers ---- */
+
+bool pg_sql_is_stamped(const char *stamp, const PGresult *first)
+{
+	return PQntuples(first) == 1 && PQnfields(first) == 4 && strcmp(PQgetvalue(first, 0, 3), stamp) == 0;
+}
+
+enum pg_why pg_sql_why(const PGresult *r, const char **doubt)
+{
+	if (PQntuples(r) != 1 || strcmp(PQgetvalue(r, 0, 0), "t") != 0)
+		return PG_OTHER_TIMELINE;
+	*doubt = PQgetvalue(r, 0, 1);
+	return **doubt ? PG_IN_DOUBT : PG_ROW_CHANGED;
+}
 
 bool pg_sql_is_row(const PGresult *r, int columns)
 {

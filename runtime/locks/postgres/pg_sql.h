@@ -1,21 +1,35 @@
 /* What the PostgreSQL lock asks, as SQL, and what the answers say.
- * Not when to ask, nor what follows for the lock's operation (lock_postgres.c); the timelines are pg_failover.h's.
- * Used by the PostgreSQL lock and its rehearsal.
+ * Not when to ask, nor what follows for the lock's operation (lock_postgres.c), and no connection (pg_link.h).
+ * Used by the PostgreSQL lock and its servers.
  *
  * A lock is one row of a table, updated on the condition that it is what was read. The token has a column with a unique
  * index of its own: so a transaction that holds FOR KEY SHARE on a row delays the next term, and no renewal.
  *
- * Each function sends one question. The result numbers below count from 0, which is the settings' (pg_question.h). */
+ * A server that is promoted is on a new timeline, and may lack the last records of the one before (how that is dealt
+ * with: docs/locks.md, lock_failover.h). The table's row named '' is the mark. Its token is the timeline on which the
+ * table was last known to be. Its server is the name of the doubt that the last change of timeline left; '' is none. In
+ * a lock's row, server is the doubt under which that row was last sound.
+ *
+ * Each function sends one question. The result numbers below count from 0, which has the stamp. */
 #ifndef LUNARCH_PG_SQL_H
 #define LUNARCH_PG_SQL_H
 
-#include "locks/postgres/pg_question.h"
+#include "locks/postgres/pg_link.h"
+
+struct pg_question {
+	struct lock_link *link; /* up */
+	struct lock_call *call; /* NULL: nobody wants the answer */
+	const char *table;      /* as pg_sql_quote gives it */
+	const char *stamp;      /* no other question has it: by it the answer is recognised */
+	int statement_ms;       /* how long the server may work on it; less than 100 counts as 100, here and below */
+	int lock_ms;            /* how long a statement may wait for a row that another transaction holds */
+};
 
 /* Result 1: no row, or record (NULL: it is too large), version, token, the record's bytes, and the row's doubt. */
 void pg_sql_read(const struct pg_question *q, const char *name);
 
 /* A write's parameters: $1 is the first. */
-enum pg_swap_value {
+enum pg_write_value {
 	PG_NAME,
 	PG_RECORD,
 	PG_EXPECTED,   /* the version; "": the row must not be there */
@@ -24,15 +38,18 @@ enum pg_swap_value {
 	PG_WAITED_OUT, /* the doubt that we have waited out; "" */
 	PG_OWN,        /* "t": the row is our own term's; else "f" */
 	PG_FLOOR,      /* the largest token that we have seen, in digits */
-	PG_SWAP_VALUES
+	PG_WRITE_VALUES
 };
 
 /* Result 1: no row, or version, token, nothing, and the row's doubt ("?": the timeline is not the mark's). Result 2, if
- * it is acquiring, which is to begin a term: pg_failover_read_why's. */
-void pg_sql_swap(const struct pg_question *q, bool acquiring, const char *const values[PG_SWAP_VALUES]);
+ * it is acquiring, which is to begin a term: pg_sql_why's. */
+void pg_sql_write(const struct pg_question *q, bool acquiring, const char *const values[PG_WRITE_VALUES]);
 
 /* Makes the table, with the mark in it. */
 void pg_sql_create(const struct pg_question *q);
+
+/* Puts the server's timeline into the mark and names the doubt, for all, unless somebody has. */
+void pg_sql_mark(const struct pg_question *q);
 
 /* Result 1: one row if it was removed. */
 void pg_sql_remove(const struct pg_question *q, const char *name, const char *expected);
@@ -40,11 +57,22 @@ void pg_sql_remove(const struct pg_question *q, const char *name, const char *ex
 /* Result 1: one row, for pg_sql_judge. */
 void pg_sql_about(const struct pg_question *q);
 
-/* Which of its settings can lose a record that the server has acknowledged. */
-void pg_sql_judge(struct lock_about *about, const PGresult *r);
+/* first: result 0. Does the answer belong to the question of this stamp? */
+bool pg_sql_is_stamped(const char *stamp, const PGresult *first);
 
 /* At most one row, of so many columns. What is not there libpq gives as NULL. */
 bool pg_sql_is_row(const PGresult *r, int columns);
+
+/* Why a write that was to begin a term has written nothing. */
+enum pg_why {
+	PG_ROW_CHANGED,    /* the row is not the one that was expected */
+	PG_OTHER_TIMELINE, /* the mark has another timeline than the server: pg_sql_mark is due */
+	PG_IN_DOUBT,       /* *doubt is its name, borrowed from r: it has not been waited out */
+};
+enum pg_why pg_sql_why(const PGresult *r, const char **doubt);
+
+/* Which of its settings can lose a record that the server has acknowledged. */
+void pg_sql_judge(struct lock_about *about, const PGresult *r);
 
 /* What an SQLSTATE says of a write. */
 struct pg_refusal {

@@ -1,22 +1,39 @@
-/* The URL of a lock in PostgreSQL: a libpq URI, with ?table=NAME among its options and the lock's name behind a '#'.
- * Not the server's settings: those are libpq's to understand (pg_place.h).
- * Used by the PostgreSQL lock. */
+/* The URL of a lock in PostgreSQL: a libpq URI, with ?table=NAME among its options and the lock's name behind a '#';
+ * and the place that the URI, service files and environment variables name. Not a connection, and no network. Used by
+ * the PostgreSQL lock, its servers and links. */
 #ifndef LUNARCH_PG_URL_H
 #define LUNARCH_PG_URL_H
 
-struct pg_place;
+#include "base/err.h"
 
-struct pg_url {
-	char *uri; /* for libpq, without what is ours */
+#include <postgresql/libpq-fe.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct pg_place {                  /* a server and database: the same where uri is the same */
+	char *uri;                 /* for libpq, without what is ours */
+	char *password;            /* from LUNARCH_LOCK_PASSWORD; NULL */
+	PQconninfoOption *options; /* every one that libpq would use */
+	unsigned timeline;         /* the newest that a link has seen there; 0: none */
+};
+void pg_place_free(struct pg_place *p);
+
+/* NULL: not set. */
+const char *pg_place_option(const struct pg_place *p, const char *keyword);
+
+/* The i-th item of a list with commas. false: there is none. */
+bool pg_place_item(const char *list, int i, char *out, size_t size);
+
+struct pg_url { /* all of it the caller's to free */
+	struct pg_place *place;
 	char *name;
 	char *table; /* NULL: not given */
 };
 
-/* text: what follows "postgres:". NULL: it is fine; else what is wrong with it. pg_url_fini is due in both cases. */
-const char *pg_url_parse(struct pg_url *u, const char *text);
-void pg_url_fini(struct pg_url *u); /* u->uri's bytes are wiped: a password may be among them */
+/* text: what follows "postgres:". -1: *err, in which nothing of it is that may be a password; u is empty then. */
+int pg_url_parse(struct pg_url *u, const char *text, struct err *err);
 
 /* The same for every spelling of the same lock, without secrets. malloc'd. */
-char *pg_url_print(const struct pg_url *u, const struct pg_place *place);
+char *pg_url_print(const struct pg_url *u);
 
 #endif
