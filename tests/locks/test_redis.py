@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
-from lock_cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
+from lock_cases import BASIC, LISTING, NETWORK, SERVER, full, list_silence, read_only, replayed, run
 from lock_driver import Driver, record, tried
 from pki import Pki
 from processes import ROOT, wait_for
@@ -759,6 +759,42 @@ def quiet() -> None:
         d.end(), e.end()
 
 
+def listing() -> None:
+    """A database of many keys of others, of which nothing but its steps is noticed."""
+    with Redis() as server:
+        at = f"redis://127.0.0.1:{server.port}"
+        server.cli("EVAL", "for i = 1, 20000 do redis.call('SET', 'other' .. i, i) end return 1", "0")
+        server.cli("EVAL", "return redis.call('SET', 'zero\\0byte', 1)", "0")
+        d = opened(at + "/mine-a")
+        d.write(record("a"), "")
+        e = opened(at + "/1/mine-b")
+        e.write(record("b"), "")
+        for prefix, names in (
+            ("/mine-", ["a"]),
+            ("/1/mine-", ["b"]),
+            ("/1/", ["mine-b"]),
+            ("/%7Bmine-", []),  # what is kept beside the record
+            ("/zero", []),
+        ):
+            d.open(at + prefix, prefix, prefix=True)
+            r = d.names(prefix)
+            same((r.get("names"), r.get("more")), (names, False), f"list: Redis' keys that begin with '{prefix}'")
+        calls = int(server.cli("INFO", "commandstats").split("cmdstat_scan:calls=")[1].split(",")[0])
+        ok(calls > 40, "list: in steps that leave the server to others")
+        d.open(at, "all", prefix=True)
+        r = d.names("all")
+        same((len(r["names"]), r["more"]), (1000, True), "list: of 20,000 keys a thousand, and that there are more")
+        server.cli("ACL", "SETUSER", "lister", "reset", "on", ">pw", "+ping", "+info", "+echo", "+scan", "+select")
+        f = Driver()
+        f.open(f"redis://lister:pw@127.0.0.1:{server.port}/mine", "mine", prefix=True)
+        same(f.names("mine").get("names"), ["-a"], "list: who may SCAN may list")
+        server.cli("ACL", "SETUSER", "lister", "-scan")
+        r = f.names("mine")
+        ok(r["outcome"] == "refused" and "docs/locks.md" in r["err"]["text"], "list: who may not is told so")
+        for x in d, e, f:
+            x.end()
+
+
 def full_disk() -> None:
     """A server that cannot append ends; with room again, and started again, it has what it had."""
     if os.geteuid() != 0:
@@ -774,7 +810,7 @@ only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)
     done()
-run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
+run(store, BASIC + LISTING + NETWORK + SERVER + [list_silence, replayed, read_only, full])
 store.end()
 at_once(
     login,
@@ -787,6 +823,7 @@ at_once(
     quiet,
     full_disk,
     let_go,
+    listing,
     comes_back,
     braces,
     older,

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
+#include "locks/lock_listing.h"
 #include "locks/redis/redis_about.h"
 #include "locks/redis/redis_link.h"
 #include "locks/redis/redis_scripts.h"
@@ -19,6 +20,9 @@
 
 #define PORT 6379
 #define REPLICAS_MOST 100
+#define LIST_KEYS "1000" /* are looked at in one step of a list, which keeps the server from other work */
+#define LIST_STEPS 1000
+#define LIST_SPARE_MS 1000  /* a list ends with what it has when no more is left */
 #define ACKNOWLEDGE_MS 1000 /* replicas have so long: meanwhile the connection waits (WAIT) */
 
 /* What is asked: a script (redis_scripts.h), or one of these. */
@@ -26,6 +30,7 @@ enum {
 	REDIS_ACKNOWLEDGE = REDIS_SCRIPTS, /* whether replicas have what the write script has just written */
 	REDIS_SETTLE,                      /* the same of an earlier write; then follows REDIS_READ */
 	REDIS_ABOUT,
+	REDIS_LIST,
 	REDIS_STAGES
 };
 
@@ -52,6 +57,9 @@ struct redis_lock {
 	nsec lease;
 	struct lock_result written;
 	struct lock_about *about;
+	struct lock_listing *listing;
+	char cursor[24]; /* where the list goes on */
+	int steps;       /* of it, that were done */
 };
 
 static struct redis_lock *redis_of(struct lock *l)
@@ -134,6 +142,27 @@ static void redis_send_info(struct redis_lock *l)
 	redis_send(l, (const char *[]){ "INFO", NULL });
 }
 
+/* The pattern that what begins with the key's prefix matches (Redis' documentation of KEYS). */
+static char *redis_list_pattern(const struct redis_lock *l)
+{
+	size_t len = lock_listing_prefix(l->key);
+	struct buf b = { 0 };
+
+	for (size_t i = 0; i < len; i++)
+		buf_printf(&b, "%s%c", strchr("*?[]\\", l->key[i]) ? "\\" : "", l->key[i]);
+	buf_adds(&b, "*");
+	return b.data;
+}
+
+/* SCAN and not KEYS, which keeps the server from all other work until it has seen all keys. */
+static void redis_send_list(struct redis_lock *l)
+{
+	char *pattern = redis_list_pattern(l);
+
+	redis_send(l, (const char *[]){ "SCAN", l->cursor, "MATCH", pattern, "COUNT", LIST_KEYS, NULL });
+	free(pattern);
+}
+
 static void redis_ask(struct redis_lock *l, int stage)
 {
 	l->stage = stage;
@@ -149,6 +178,8 @@ static void redis_start(struct redis_lock *l, int stage)
 	l->stage = stage;
 	l->primary[0] = '\0';
 	l->whole = false;
+	l->steps = 0;
+	strcpy(l->cursor, "0"); /* another server or a new connection knows no other */
 	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !elects))
 		redis_ask(l, stage);
 	else
@@ -321,6 +352,42 @@ static void redis_on_info(struct redis_lock *l, const redisReply *r)
 	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
+/* Not the state beside a lock, and no name with a zero, which a URL cannot have. */
+static bool redis_list_takes(const struct redis_lock *l, const redisReply *key)
+{
+	static const char state[] = "}:lunarch";
+	size_t len = key->type == REDIS_REPLY_STRING ? key->len : 0, end = strlen(state);
+
+	if (len == 0 || strlen(key->str) != len || strncmp(key->str, l->key, lock_listing_prefix(l->key)) != 0)
+		return false;
+	return *key->str != '{' || len < end || strcmp(key->str + len - end, state) != 0;
+}
+
+static void redis_on_listed(struct redis_lock *l, const redisReply *r)
+{
+	size_t len = lock_listing_prefix(l->key);
+	const redisReply *keys = r->type == REDIS_REPLY_ARRAY && r->elements == 2 ? r->element[1] : NULL;
+
+	const char *cursor = keys ? redis_word_at(r, 0) : "";
+
+	if (!*cursor || strspn(cursor, "0123456789") >= sizeof l->cursor || keys->type != REDIS_REPLY_ARRAY) {
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense",
+		             l->server->link->peer);
+		return;
+	}
+	for (size_t i = 0; i < keys->elements; i++)
+		if (redis_list_takes(l, keys->element[i]))
+			lock_listing_add(l->listing, keys->element[i]->str + len, LOCK_URL_PATH);
+	snprintf(l->cursor, sizeof l->cursor, "%s", cursor);
+	bool whole = strcmp(l->cursor, "0") == 0;
+	if (!whole && !l->listing->more && ++l->steps < LIST_STEPS && lock_op_left_ms(&l->op) > LIST_SPARE_MS) {
+		redis_ask(l, REDIS_LIST);
+		return;
+	}
+	l->listing->more |= !whole;
+	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
+}
+
 /* ---- stages ---- */
 
 static const struct redis_stage {
@@ -333,6 +400,7 @@ static const struct redis_stage {
 	[REDIS_ACKNOWLEDGE] = { redis_send_wait, redis_on_acknowledged },
 	[REDIS_SETTLE] = { redis_send_settle, redis_on_acknowledged },
 	[REDIS_ABOUT] = { redis_send_info, redis_on_info },
+	[REDIS_LIST] = { redis_send_list, redis_on_listed },
 };
 
 static struct redis_lock *redis_of_call(struct lock_call *c)
@@ -513,6 +581,15 @@ static void redis_inquire(struct lock *lock, struct lock_about *about, struct in
 	redis_start(l, REDIS_ABOUT);
 }
 
+static void redis_list(struct lock *lock, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct redis_lock *l = redis_of(lock);
+
+	redis_begin(l, false, by, done, arg);
+	l->listing = out;
+	redis_start(l, REDIS_LIST);
+}
+
 static void redis_cancel(struct lock *lock)
 {
 	lock_op_cancel(&redis_of(lock)->op);
@@ -548,6 +625,7 @@ static const struct lock_ops ops = {
 	.cancel = redis_cancel,
 	.watch = redis_watch,
 	.close = redis_close,
+	.list = redis_list,
 	.about = redis_inquire,
 	.remove = redis_remove,
 };
