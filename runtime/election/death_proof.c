@@ -25,15 +25,15 @@
 #define TREE_KEPT 3600     /* seconds: every standby may want to see the file of a dead one */
 #define TREE_FREE "free\n" /* what is added to a tree file once somebody found it free */
 
-/* ---- evidence about ourselves ---- */
+/* ---- tree files, and the evidence about ourselves ---- */
 
-static bool is_tree_name(const char *name)
+static bool is_tree_file_name(const char *name)
 {
 	return *name == '.' && strlen(name) == TREE_NAME_LEN && strcmp(name + 37, ".tree") == 0;
 }
 
-/* Its time of change becomes the time at which it was first found free. */
-static void mark_free(int fd)
+/* The file's time of change then tells when it was first found free. */
+static void tree_file_mark_free(int fd)
 {
 	char text[200];
 	ssize_t n = pread(fd, text, sizeof text - 1, 0);
@@ -43,8 +43,9 @@ static void mark_free(int fd)
 		(void)!pwrite(fd, TREE_FREE, strlen(TREE_FREE), n);
 }
 
-/* Not by age alone: the holder of a file made days ago may have crashed a moment ago, and the evidence be needed. */
-static void remove_if_old(int dir, const char *name)
+/* Removes a file that was found free TREE_KEPT ago. Its age alone does not count: the holder of a file that was made
+ * days ago may have crashed a moment ago, and others still need the evidence. */
+static void tree_file_remove_if_old(int dir, const char *name)
 {
 	struct stat st;
 	int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
@@ -52,42 +53,41 @@ static void remove_if_old(int dir, const char *name)
 	if (fd < 0)
 		return;
 	if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && flock(fd, LOCK_SH | LOCK_NB) == 0) {
-		mark_free(fd);
+		tree_file_mark_free(fd);
 		if (fstat(fd, &st) == 0 && st.st_mtime < time(NULL) - TREE_KEPT)
 			unlinkat(dir, name, 0);
 	}
 	close(fd);
 }
 
-static void remove_old_tree_files(const char *dir)
+static void tree_files_remove_old(const char *dir)
 {
 	DIR *d = opendir(dir);
 	struct dirent *e;
 
 	while (d && (e = readdir(d)))
-		if (is_tree_name(e->d_name))
-			remove_if_old(dirfd(d), e->d_name);
+		if (is_tree_file_name(e->d_name))
+			tree_file_remove_if_old(dirfd(d), e->d_name);
 	if (d)
 		closedir(d);
 }
 
-/* The file says whose it is, so that nobody can pass off another's tree as dead by writing a record. What its time
- * namespace is, it says behind the rest: a Lunarch that does not know of these takes it for another process' file, and
- * waits. */
-static void describe(const char *incarnation, uint64_t pid, uint64_t start, uint64_t time_namespace, char *out,
-                     size_t size)
+/* What a tree file says: whose it is, so that nobody can pass off another's tree as dead by writing a record. The time
+ * namespace stands at the end: a Lunarch that does not know of these takes the file for another process', and waits. */
+static void tree_file_describe(const char *incarnation, uint64_t pid, uint64_t start, uint64_t time_namespace,
+                               char *out, size_t size)
 {
 	snprintf(out, size, "%s %" PRIu64 " %" PRIu64 " time:[%" PRIu64 "]\n", incarnation, pid, start, time_namespace);
 }
 
-static void make_tree_file(struct proof_self *s)
+static void tree_file_make(struct proof_self *s)
 {
 	char *path = mem_printf("%s/.%s.tree", s->dir, s->incarnation), text[160];
 	uint64_t time_namespace;
 
 	if (proc_time_namespace(&time_namespace) < 0)
 		time_namespace = UINT64_MAX; /* nobody's */
-	describe(s->incarnation, s->pid, s->pid_start, time_namespace, text, sizeof text);
+	tree_file_describe(s->incarnation, s->pid, s->pid_start, time_namespace, text, sizeof text);
 	/* Not close-on-exec, on purpose: whatever the tree starts keeps the description open, and with it the lock. */
 	s->tree_fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 	if (s->tree_fd >= 0 && flock(s->tree_fd, LOCK_EX | LOCK_NB) == 0 &&
@@ -116,8 +116,8 @@ void proof_self_init(struct proof_self *s, const char *dir)
 	if (!dir)
 		return;
 	s->dir = mem_dup(dir);
-	remove_old_tree_files(dir);
-	make_tree_file(s);
+	tree_files_remove_old(dir);
+	tree_file_make(s);
 }
 
 void proof_self_fini(struct proof_self *s)
@@ -149,7 +149,7 @@ void proof_self_fill(const struct proof_self *s, struct record *r)
 
 /* ---- evidence about others ---- */
 
-static bool sees(const struct proof_self *s, const struct record *r)
+static bool proof_sees(const struct proof_self *s, const struct record *r)
 {
 	return *r->boot_id && strcmp(r->boot_id, s->boot_id) == 0 && r->pid_namespace &&
 	       r->pid_namespace == s->pid_namespace && r->pid && r->pid_start && strlen(r->incarnation) == 36 &&
@@ -162,11 +162,11 @@ bool proof_possible(const struct proof_self *s, const struct record *r)
 	size_t len = s->dir ? strlen(s->dir) : 0;
 
 	snprintf(name, sizeof name, "/.%.36s.tree", r->incarnation);
-	return sees(s, r) && len && strncmp(r->tree, s->dir, len) == 0 && strcmp(r->tree + len, name) == 0;
+	return proof_sees(s, r) && len && strncmp(r->tree, s->dir, len) == 0 && strcmp(r->tree + len, name) == 0;
 }
 
 /* What cannot be seen may live. */
-static bool may_live(const struct record *r)
+static bool holder_may_live(const struct record *r)
 {
 	struct proc_stat s;
 
@@ -179,9 +179,9 @@ bool proof_above(const struct proof_self *s, const struct record *r)
 {
 	struct proc_stat st;
 
-	if (!sees(s, r))
+	if (!proof_sees(s, r))
 		return false;
-	/* Bounded, since numbers may be handed on while we climb. */
+	/* Bounded: a process may end meanwhile, and its number become another's, so that the way up would not end. */
 	uint64_t pid = s->pid;
 	for (int i = 0; i < 1000 && pid > 1 && proc_stat(pid, &st) == 0; i++) {
 		if (pid == r->pid)
@@ -197,7 +197,7 @@ int proof_pidfd(const struct record *r)
 
 	if (fd < 0)
 		return -1;
-	if (may_live(r)) /* after opening, so that the number cannot have changed hands in between */
+	if (holder_may_live(r)) /* asked after the pidfd is open: it is this very process' */
 		return fd;
 	close(fd);
 	return -1;
@@ -214,7 +214,7 @@ struct finder {
 	bool differs;
 };
 
-static bool find_in(struct finder *f, const char *bytes, size_t n)
+static bool finder_feed(struct finder *f, const char *bytes, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (bytes[i] == '\0') {
@@ -231,7 +231,7 @@ static bool find_in(struct finder *f, const char *bytes, size_t n)
 	return false;
 }
 
-static enum carries read_environment(uint64_t pid, const char *marker)
+static enum carries process_read_environment(uint64_t pid, const char *marker)
 {
 	struct finder f = { .entry = marker, .len = strlen(marker) };
 	char path[64], buffer[4096];
@@ -243,7 +243,7 @@ static enum carries read_environment(uint64_t pid, const char *marker)
 	if (fd < 0)
 		return errno == ENOENT || errno == ESRCH ? CARRIES_NOT : CARRIES_UNREADABLE;
 	while (!found && (n = read(fd, buffer, sizeof buffer)) > 0) {
-		found = find_in(&f, buffer, (size_t)n);
+		found = finder_feed(&f, buffer, (size_t)n);
 		total += n;
 	}
 	int error = errno;
@@ -255,7 +255,7 @@ static enum carries read_environment(uint64_t pid, const char *marker)
 	return total ? CARRIES_NOT : CARRIES_NOTHING_YET;
 }
 
-static bool has_command_line(uint64_t pid)
+static bool process_has_arguments(uint64_t pid)
 {
 	char path[64], text[16];
 
@@ -263,18 +263,18 @@ static bool has_command_line(uint64_t pid)
 	return proc_slurp(path, text, sizeof text) > 0;
 }
 
-/* In the middle of an exec(2) a process has, for a moment, neither an environment nor arguments: what it will carry is
- * not to be seen yet. One that has arguments and no environment really has none. */
-static enum carries carries(uint64_t pid, const char *marker)
+/* For a moment during execve(2) a process shows neither an environment nor arguments, so it cannot be told yet what it
+ * will carry. A process that shows arguments and no environment has none. */
+static enum carries process_carries(uint64_t pid, const char *marker)
 {
 	struct timespec pause = { .tv_nsec = 200 * 1000 };
 	struct proc_stat s;
 
 	for (int tries = 0; tries < 7; tries++) {
-		enum carries c = read_environment(pid, marker);
+		enum carries c = process_read_environment(pid, marker);
 		if (c != CARRIES_NOTHING_YET)
 			return c;
-		if (has_command_line(pid) && read_environment(pid, marker) == CARRIES_NOTHING_YET)
+		if (process_has_arguments(pid) && process_read_environment(pid, marker) == CARRIES_NOTHING_YET)
 			return CARRIES_NOT;
 		if (proc_stat(pid, &s) < 0 || !proc_runs(&s))
 			return CARRIES_NOT;
@@ -294,32 +294,34 @@ struct proof_search {
 	bool ourselves;
 };
 
-static void doubt(struct proof_search *s, uint64_t pid)
+static void search_doubt(struct proof_search *s, uint64_t pid)
 {
 	s->doubtful++;
 	s->doubtful_pid = pid;
 }
 
-/* Opened before the last look, so that a number that changes hands meanwhile cannot hit a stranger. */
-static void kill_marked(struct proof_search *s, uint64_t pid)
+/* The pidfd is opened before the marker is read once more: if the number became another process' in between, that one
+ * is not killed. */
+static void search_kill_marked(struct proof_search *s, uint64_t pid)
 {
 	int fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 
 	if (fd < 0) {
 		if (errno != ESRCH)
-			doubt(s, pid);
+			search_doubt(s, pid);
 		return;
 	}
-	enum carries c = carries(pid, s->marker);
+	enum carries c = process_carries(pid, s->marker);
 	if (c == CARRIES && (syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0) == 0 || errno == ESRCH))
 		s->killed++;
 	else if (c != CARRIES_NOT)
-		doubt(s, pid);
+		search_doubt(s, pid);
 	close(fd);
 }
 
-/* Unreadable. A process that changed its rights belongs to root in /proc; its status still tells whose it was. */
-static bool may_be_of_the_tree(uint64_t pid)
+/* Of a process whose environment cannot be read. In /proc one that changed its rights belongs to root; its status still
+ * tells whose it was. */
+static bool process_may_be_of_tree(uint64_t pid)
 {
 	char path[64];
 	struct stat st;
@@ -328,18 +330,18 @@ static bool may_be_of_the_tree(uint64_t pid)
 	return stat(path, &st) == 0 && (st.st_uid == geteuid() || st.st_uid == 0) && proc_has_uid(pid, geteuid());
 }
 
-/* What the kernel keeps of our environment may be unreadable even for us (prctl(2), PR_SET_DUMPABLE), and what we have
- * of it may have been changed: either tells. */
-static bool are_we_part(const struct proof_search *s)
+/* Whether this process belongs to the tree. The environment that the kernel shows may be unreadable even for ourselves
+ * (prctl(2), PR_SET_DUMPABLE), and the one in memory may have been changed. So either of them is enough. */
+static bool search_finds_us(const struct proof_search *s)
 {
 	const char *value = getenv(PROOF_ENV);
 
 	return (value && strcmp(value, s->record->incarnation) == 0) ||
-	       read_environment((uint64_t)getpid(), s->marker) == CARRIES;
+	       process_read_environment((uint64_t)getpid(), s->marker) == CARRIES;
 }
 
-/* What started before the holder cannot be its child, however unreadable it is. */
-static bool process_examine(void *arg, const char *name)
+/* A process that started before the holder cannot be its child, so it is left alone even if it is unreadable. */
+static bool search_examine(void *arg, const char *name)
 {
 	struct proof_search *s = arg;
 	struct proc_stat st;
@@ -348,23 +350,23 @@ static bool process_examine(void *arg, const char *name)
 		return true;
 	uint64_t pid = strtoull(name, NULL, 10);
 	if (pid == (uint64_t)getpid()) {
-		s->ourselves = are_we_part(s);
+		s->ourselves = search_finds_us(s);
 		return true;
 	}
 	if (proc_stat(pid, &st) < 0) {
 		if (errno == EMFILE || errno == ENFILE || errno == ENOMEM)
-			doubt(s, pid);
+			search_doubt(s, pid);
 		return true;
 	}
 	if (st.start < s->record->pid_start || !proc_runs(&st) || st.kernel)
 		return true;
-	switch (carries(pid, s->marker)) {
+	switch (process_carries(pid, s->marker)) {
 	case CARRIES:
-		kill_marked(s, pid);
+		search_kill_marked(s, pid);
 		break;
 	case CARRIES_UNREADABLE:
-		if (may_be_of_the_tree(pid))
-			doubt(s, pid);
+		if (process_may_be_of_tree(pid))
+			search_doubt(s, pid);
 		break;
 	case CARRIES_NOT:
 	case CARRIES_NOTHING_YET:
@@ -382,9 +384,9 @@ static uint64_t last_pid(void)
 	return at ? strtoull(at + 1, NULL, 10) : 0;
 }
 
-/* A process that forks behind our back and exits before we come to it hides its child. So we look again if any process
- * was made meanwhile; not for ever, since on a busy host one always is. */
-static int scan(struct proof_search *s)
+/* A process that forks and exits before it is examined hides its child. So all are examined again if any process was
+ * made meanwhile; three times at most, since on a busy host one always is. */
+static int search_processes(struct proof_search *s)
 {
 	int fd = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC), result = -1;
 	uint64_t before, after = last_pid();
@@ -392,7 +394,7 @@ static int scan(struct proof_search *s)
 	for (int passes = 0; fd >= 0 && passes < 3; passes++) {
 		before = after;
 		lseek(fd, 0, SEEK_SET);
-		result = proc_each(fd, process_examine, s);
+		result = proc_each(fd, search_examine, s);
 		after = last_pid();
 		if (result < 0 || before == after || s->killed || s->doubtful || s->ourselves)
 			break;
@@ -404,7 +406,7 @@ static int scan(struct proof_search *s)
 
 /* ---- the verdict ---- */
 
-__attribute__((format(printf, 3, 4))) static enum proof_verdict unknown(char *why, size_t size, const char *fmt, ...)
+__attribute__((format(printf, 3, 4))) static enum proof_verdict unproved(char *why, size_t size, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -414,24 +416,24 @@ __attribute__((format(printf, 3, 4))) static enum proof_verdict unknown(char *wh
 	return PROOF_UNKNOWN;
 }
 
-static enum proof_verdict search_tree(struct proof_search *s, char *why, size_t size)
+static enum proof_verdict search_verdict(struct proof_search *s, char *why, size_t size)
 {
-	if (scan(s) < 0)
-		return unknown(why, size, "/proc cannot be read");
+	if (search_processes(s) < 0)
+		return unproved(why, size, "/proc cannot be read");
 	if (s->ourselves)
-		return unknown(why, size, "this process belongs to the tree itself");
+		return unproved(why, size, "this process belongs to the tree itself");
 	if (s->killed > 0) {
 		snprintf(why, size, "%d process%s of its tree killed", s->killed, s->killed == 1 ? "" : "es");
 		return PROOF_DYING;
 	}
 	if (s->doubtful > 0)
-		return unknown(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree",
-		               s->doubtful_pid);
+		return unproved(why, size, "process %" PRIu64 " cannot be read or ended, and may belong to the tree",
+		                s->doubtful_pid);
 	return PROOF_DEAD;
 }
 
-/* What is wrong with the tree file; NULL: its holder made it, and counts starts as we do. */
-static const char *wrong_with(int fd, const struct record *r)
+/* What is wrong with the tree file. NULL: the holder made it, in our time namespace, so start times can be compared. */
+static const char *tree_file_fault(int fd, const struct record *r)
 {
 	char text[200], expected[160];
 	uint64_t time_namespace;
@@ -443,7 +445,7 @@ static const char *wrong_with(int fd, const struct record *r)
 		return "in which time namespace this process runs cannot be seen";
 	ssize_t n = pread(fd, text, sizeof text - 1, 0);
 	text[n > 0 ? n : 0] = '\0';
-	describe(r->incarnation, r->pid, r->pid_start, time_namespace, expected, sizeof expected);
+	tree_file_describe(r->incarnation, r->pid, r->pid_start, time_namespace, expected, sizeof expected);
 	if (strncmp(text, expected, strlen(expected)) == 0)
 		return NULL;
 	*strrchr(expected, ' ') = '\0';
@@ -453,29 +455,29 @@ static const char *wrong_with(int fd, const struct record *r)
 }
 
 /* The tree file, open; -1: `why` says what is wrong with it. */
-static int open_tree(const struct record *r, char *why, size_t size)
+static int tree_file_open(const struct record *r, char *why, size_t size)
 {
 	int fd = open(r->tree, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
 	if (fd < 0) {
-		unknown(why, size, "its tree file cannot be opened from here");
+		unproved(why, size, "its tree file cannot be opened from here");
 		return -1;
 	}
-	const char *wrong = wrong_with(fd, r);
+	const char *wrong = tree_file_fault(fd, r);
 	if (!wrong)
 		return fd;
-	unknown(why, size, "%s", wrong);
+	unproved(why, size, "%s", wrong);
 	close(fd);
 	return -1;
 }
 
-static void keep_for_an_hour(const char *tree)
+static void tree_file_keep(const char *tree)
 {
 	int fd = open(tree, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 	if (fd < 0)
 		return;
-	mark_free(fd);
+	tree_file_mark_free(fd);
 	close(fd);
 }
 
@@ -484,13 +486,13 @@ enum proof_verdict proof_check(const struct record *r, bool insist, char *why, s
 	struct proof_search s = { .record = r };
 
 	why[0] = '\0';
-	if (may_live(r))
-		return unknown(why, why_size, "the process lives");
-	int fd = open_tree(r, why, why_size);
+	if (holder_may_live(r))
+		return unproved(why, why_size, "the process lives");
+	int fd = tree_file_open(r, why, why_size);
 	if (fd < 0)
 		return PROOF_UNKNOWN;
-	/* Shared, so that two who prove at the same time do not take each other for the tree. Whoever of the tree still
-	 * has the description has an exclusive lock; once it is gone, nobody of them can have it again. */
+	/* A shared lock, so that two who prove at the same time do not take each other for the tree. The tree's
+	 * processes share an exclusive lock; when the last of them has closed the file, none can have it again. */
 	bool free_now = flock(fd, LOCK_SH | LOCK_NB) == 0;
 	close(fd);
 	if (!free_now && !insist) {
@@ -498,11 +500,11 @@ enum proof_verdict proof_check(const struct record *r, bool insist, char *why, s
 		return PROOF_DYING;
 	}
 	snprintf(s.marker, sizeof s.marker, "%s=%s", PROOF_ENV, r->incarnation);
-	enum proof_verdict v = search_tree(&s, why, why_size);
+	enum proof_verdict v = search_verdict(&s, why, why_size);
 	if (v != PROOF_DEAD)
 		return v;
 	if (free_now) {
-		keep_for_an_hour(r->tree);
+		tree_file_keep(r->tree);
 		return PROOF_DEAD;
 	}
 	snprintf(why, why_size, "a process without our marker still holds its tree file");

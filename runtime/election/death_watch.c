@@ -11,23 +11,24 @@
 #include <string.h>
 #include <unistd.h>
 
-/* A guard that outlived its elector kills the tree itself, children it alone can attribute included. */
+/* So long after the elector's death its guard is left to kill the tree: it also knows children that nobody else can
+ * attribute. */
 #define GUARDS_TIME (50 * NSEC_PER_MS)
-#define SAID_AFTER 3 /* this part of the lease, in which whoever polls looks once */
+#define SAID_AFTER 3 /* a third of the lease: by then also a standby that polls has read the record once more */
 
-/* A process that held a lock, for whose death somebody waits. Freed when nobody does and no check is under way. */
+/* The process of a holder, for whose death somebody waits. Freed when nobody does and no check is under way. */
 struct watched {
 	struct offload_job check; /* first, so that a job can be cast to it */
 	struct death_watches *all;
 	struct watched *next;
-	struct death_watch *waiting, *due; /* due: are being told */
+	struct death_watch *waiting, *due; /* due: those that are still to be told, while `telling` */
 	struct record record;              /* who it is: pid, start, boot, tree */
 	ev_io gone;                        /* its pidfd */
 	ev_timer again;
 	enum { LIVES, CHECKING, DYING, DEAD, DOUBTFUL } state;
 	enum proof_verdict verdict;
-	bool insist;          /* kill, not only look */
-	bool telling;         /* it stays until all of those are through */
+	bool insist;          /* proof_check's */
+	bool telling;         /* a callback may call in: it must not be freed now */
 	struct instant since; /* of its death */
 	char why[200];
 };
@@ -35,7 +36,6 @@ struct watched {
 struct death_watches {
 	struct ev_loop *loop;
 	struct offload *offload;
-	const struct proof_self *self;
 	struct watched *first;
 };
 
@@ -54,7 +54,7 @@ static void watched_stop_watching(struct watched *m)
 	m->gone.fd = -1;
 }
 
-static void discard_if_unused(struct watched *m)
+static void watched_free_if_unused(struct watched *m)
 {
 	struct watched **at = &m->all->first;
 
@@ -69,7 +69,8 @@ static void discard_if_unused(struct watched *m)
 	free(m);
 }
 
-/* The callbacks may forget, or watch: the list is taken away first, so that who comes new is told from the loop. */
+/* The callbacks may forget, or watch again. So the list is taken away first, and who is new in it is told later, from
+ * the loop. */
 static void watched_tell_all(struct watched *m)
 {
 	m->due = m->waiting;
@@ -84,45 +85,39 @@ static void watched_tell_all(struct watched *m)
 	m->telling = false;
 }
 
-static void watched_work(struct offload_job *job)
+static void watched_on_thread(struct offload_job *job)
 {
 	struct watched *m = (struct watched *)job;
 
 	m->verdict = proof_check(&m->record, m->insist, m->why, sizeof m->why);
 }
 
-static void start_check(struct watched *m)
+static void watched_check(struct watched *m)
 {
 	m->state = CHECKING;
 	m->insist = elapsed_standby(m->since, clock_now()) > GUARDS_TIME;
 	offload_run(m->all->offload, &m->check);
 }
 
-static void start_again(struct watched *m, double after)
+static void watched_start_timer(struct watched *m, double after)
 {
 	ev_now_update(m->all->loop);
 	ev_timer_set(&m->again, after, 0.);
 	ev_timer_start(m->all->loop, &m->again);
 }
 
-/* Killing takes a moment; a process that cannot die keeps its lease until that runs out anyway. */
-static void ask_again(struct watched *m)
+/* At first soon, since killing takes a moment; then ever more rarely: the lease of a process that cannot die is waited
+ * out anyway. */
+static void watched_check_later(struct watched *m)
 {
 	nsec passed = elapsed_standby(m->since, clock_now());
 	double after = passed < 100 * NSEC_PER_MS ? 0.001 : passed < 2 * NSEC_PER_SEC ? 0.01 : 0.5;
 
 	m->state = DYING;
-	start_again(m, after);
+	watched_start_timer(m, after);
 }
 
-static void say_unproved(const struct watched *m)
-{
-	log_event(LOG_INFO, NULL, "death_unproved",
-	          "that process %llu is dead cannot be proved, so its lease is waited out: %s",
-	          (unsigned long long)m->record.pid, m->why);
-}
-
-static void watched_checked(struct offload_job *job)
+static void watched_on_checked(struct offload_job *job)
 {
 	struct watched *m = (struct watched *)job;
 
@@ -132,15 +127,16 @@ static void watched_checked(struct offload_job *job)
 		watched_tell_all(m);
 		break;
 	case PROOF_DYING:
-		ask_again(m);
+		watched_check_later(m);
 		break;
 	case PROOF_UNKNOWN:
-		m->state = DOUBTFUL; /* a clean stop leaves no evidence: then it has released, which is seen before this
-		                        is said */
-		start_again(m, (double)m->record.lease_ms / SAID_AFTER / 1e3);
+		/* A holder that stopped cleanly leaves no evidence either, but it has released. That is seen first, so
+		 * this is not logged of it. */
+		m->state = DOUBTFUL;
+		watched_start_timer(m, (double)m->record.lease_ms / SAID_AFTER / 1e3);
 		break;
 	}
-	discard_if_unused(m);
+	watched_free_if_unused(m);
 }
 
 static void watched_on_gone(struct ev_loop *loop, ev_io *w, int revents)
@@ -151,7 +147,7 @@ static void watched_on_gone(struct ev_loop *loop, ev_io *w, int revents)
 	(void)revents;
 	watched_stop_watching(m);
 	m->since = clock_now();
-	start_check(m);
+	watched_check(m);
 }
 
 static void watched_on_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -161,12 +157,14 @@ static void watched_on_again(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)loop;
 	(void)revents;
 	if (m->state == DYING)
-		start_check(m);
+		watched_check(m);
 	else if (m->state == DEAD)
 		watched_tell_all(m);
 	else if (m->state == DOUBTFUL && m->waiting)
-		say_unproved(m);
-	discard_if_unused(m);
+		log_event(LOG_INFO, NULL, "death_unproved",
+		          "that process %llu is dead cannot be proved, so its lease is waited out: %s",
+		          (unsigned long long)m->record.pid, m->why);
+	watched_free_if_unused(m);
 }
 
 static struct watched *watched_new(struct death_watches *all, const struct record *r)
@@ -174,7 +172,7 @@ static struct watched *watched_new(struct death_watches *all, const struct recor
 	struct watched *m = mem_zero(sizeof *m);
 
 	m->all = all;
-	m->check = (struct offload_job){ .work = watched_work, .done = watched_checked };
+	m->check = (struct offload_job){ .work = watched_on_thread, .done = watched_on_checked };
 	record_init(&m->record);
 	record_copy(&m->record, r);
 	m->gone.fd = -1;
@@ -185,13 +183,13 @@ static struct watched *watched_new(struct death_watches *all, const struct recor
 	return m;
 }
 
-static void watch_process(struct watched *m)
+static void watched_begin(struct watched *m)
 {
 	int fd = proof_pidfd(&m->record);
 
 	if (fd < 0) {
 		m->since = clock_now();
-		start_check(m);
+		watched_check(m);
 		return;
 	}
 	ev_io_init(&m->gone, watched_on_gone, fd, EV_READ);
@@ -207,11 +205,11 @@ static struct watched *watched_find(struct death_watches *all, const struct reco
 	return NULL;
 }
 
-struct death_watches *death_watches_new(struct ev_loop *loop, struct offload *o, const struct proof_self *self)
+struct death_watches *death_watches_new(struct ev_loop *loop, struct offload *o)
 {
 	struct death_watches *all = mem_zero(sizeof *all);
 
-	*all = (struct death_watches){ .loop = loop, .offload = o, .self = self };
+	*all = (struct death_watches){ .loop = loop, .offload = o };
 	return all;
 }
 
@@ -219,7 +217,7 @@ void death_watch_watch(struct death_watches *all, struct death_watch *watch, con
 {
 	if (watch->of && same_process(&watch->of->record, r))
 		return;
-	death_watch_forget(all, watch);
+	death_watch_forget(watch);
 	struct watched *m = watched_find(all, r);
 	bool known = m != NULL;
 	if (!known)
@@ -228,13 +226,13 @@ void death_watch_watch(struct death_watches *all, struct death_watch *watch, con
 	watch->next = m->waiting;
 	m->waiting = watch;
 	if (!known) {
-		watch_process(m);
+		watched_begin(m);
 	} else if (m->state == DEAD) {
-		start_again(m, 0.); /* told from the loop, not from in here */
+		watched_start_timer(m, 0.); /* told from the loop, not from in here */
 	}
 }
 
-static bool take_out(struct death_watch **list, const struct death_watch *watch)
+static bool list_remove(struct death_watch **list, const struct death_watch *watch)
 {
 	while (*list && *list != watch)
 		list = &(*list)->next;
@@ -244,20 +242,19 @@ static bool take_out(struct death_watch **list, const struct death_watch *watch)
 	return true;
 }
 
-void death_watch_forget(struct death_watches *all, struct death_watch *watch)
+void death_watch_forget(struct death_watch *watch)
 {
 	struct watched *m = watch->of;
 
-	(void)all;
 	if (!m)
 		return;
-	if (!take_out(&m->waiting, watch))
-		take_out(&m->due, watch);
+	if (!list_remove(&m->waiting, watch))
+		list_remove(&m->due, watch);
 	watch->of = NULL;
-	discard_if_unused(m);
+	watched_free_if_unused(m);
 }
 
-/* A check that is under way on a thread keeps its memory: the process is ending. */
+/* The process is ending: the memory of a check that is still under way on a thread is left to it. */
 void death_watches_free(struct death_watches *all)
 {
 	if (!all)

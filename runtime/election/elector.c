@@ -167,7 +167,7 @@ static void watch_holder(struct elector *e)
 	if (!e->death_watches)
 		return;
 	if (!other || !proof_possible(e->author.self, &e->seen)) {
-		death_watch_forget(e->death_watches, &e->death_watch);
+		death_watch_forget(&e->death_watch);
 		return;
 	}
 	e->watched_id = record_sight_id(&e->seen);
@@ -738,8 +738,7 @@ void elector_free(struct elector *e)
 		return;
 	e->closing = true;
 	timer_stop(e->timeline, &e->timer);
-	if (e->death_watches)
-		death_watch_forget(e->death_watches, &e->death_watch);
+	death_watch_forget(&e->death_watch);
 	e->lock->ops->close(e->lock);
 	record_fini(&e->seen);
 	drop_written(e);

@@ -143,7 +143,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 		return -1;
 	sd_notify_init();
 	make_evidence(p);
-	p->death_watches = death_watches_new(p->loop, p->env.offload, &p->self);
+	p->death_watches = death_watches_new(p->loop, p->env.offload);
 	watch_signals(p, signals);
 	watch_clock(p);
 	open_control(p, o);

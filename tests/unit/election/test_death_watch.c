@@ -57,7 +57,7 @@ static void on_dead(void *arg)
 	m->lived = m->lived || runs(m->must_be_dead);
 	m->again = NULL;
 	if (m->forgets)
-		death_watch_forget(all, &m->forgets->watch);
+		death_watch_forget(&m->forgets->watch);
 	if (again)
 		death_watch_watch(all, &m->watch, again);
 }
@@ -251,15 +251,15 @@ static void test_forgotten(void)
 	hold(&g, false);
 	int before = open_fds();
 	wait_for_death(&m, &h);
-	death_watch_forget(all, &m.watch);
-	death_watch_forget(all, &m.watch);
+	death_watch_forget(&m.watch);
+	death_watch_forget(&m.watch);
 	is_int(open_fds(), before, "forgotten, twice: no descriptor stays");
 	end(&h);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "and nobody is told");
 
 	wait_for_death(&m, &h); /* a check is under way on a thread */
-	death_watch_forget(all, &m.watch);
+	death_watch_forget(&m.watch);
 	run(&m.told, 0, A_WHILE_S);
 	is_int(m.told, 0, "nor while it is being proved");
 
@@ -310,8 +310,8 @@ static void test_doubt(void)
 	wait_for_death(&later, &h);
 	run(&later.told, 0, A_WHILE_S);
 	is_int(later.told, 0, "nor to who asks later");
-	death_watch_forget(all, &m.watch);
-	death_watch_forget(all, &later.watch);
+	death_watch_forget(&m.watch);
+	death_watch_forget(&later.watch);
 	bury(&h);
 }
 
@@ -345,8 +345,8 @@ static void test_doubt_is_said(void)
 	run(&said, 1, PATIENCE_S);
 	run(&said, 0, A_WHILE_S);
 	is_int(said, 1, "that a death is not proved is said, once, and not before a good part of the lease has passed");
-	death_watch_forget(all, &first.watch);
-	death_watch_forget(all, &second.watch);
+	death_watch_forget(&first.watch);
+	death_watch_forget(&second.watch);
 	log_divert(NULL, NULL);
 	bury(&h);
 	bury(&g);
@@ -354,7 +354,7 @@ static void test_doubt_is_said(void)
 
 static void test_free(void)
 {
-	struct death_watches *own = death_watches_new(loop, offload, NULL);
+	struct death_watches *own = death_watches_new(loop, offload);
 	struct waiting m = { .watch = { .dead = on_dead, .arg = &m } };
 	struct holder h;
 
@@ -377,7 +377,7 @@ int main(void)
 		return 1;
 	loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	offload = offload_new(loop, 1, NULL);
-	all = death_watches_new(loop, offload, NULL);
+	all = death_watches_new(loop, offload);
 	test_alive_and_dead();
 	test_already_dead();
 	test_shared();
