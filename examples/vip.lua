@@ -16,7 +16,7 @@ return {
     assert(shared:take())
     log.info("address_taken", { address = address, device = device, token = term.token })
     term:every(1, function()
-      if not shared:has_link() then term:resign(10) end -- and stay out so long: another may have better luck
+      if not shared:has_link() then term:resign(10) end -- and do not campaign for so long: another machine may have a link
     end)
   end,
 

@@ -1,4 +1,4 @@
--- Keeps a program running on a machine that is well; one that is not gives up the lead, and stays out until it is well again.
+-- Keeps a program running on a machine that is well; one that is not gives up the lead, and does not campaign until it is well again.
 --   lunarch run --lock URL examples/watchdog.lua -- HEALTH_URL SECONDS PROGRAM [ARGUMENTS]
 -- Well is who answers 2xx at HEALTH_URL: the database as seen from here, or the machine's own agent. Three failures in a row, SECONDS
 -- apart, end the term; one alone may be chance. may_lead asks the same question before every attempt to lead.

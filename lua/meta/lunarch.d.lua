@@ -38,7 +38,7 @@ function Term:is_leading() end
 ---@return number
 function Term:remaining() end
 
----Gives up the lead and sits out so many seconds (default: one lease). It returns; waits raise once the term ends.
+---Gives up the lead, and does not campaign for so many seconds (default: one lease). It returns; waits raise once the term ends.
 ---@param seconds? number
 ---@return boolean asked false: the term is ending already
 function Term:resign(seconds) end

@@ -220,7 +220,7 @@ function Sim:kill_leader(lock) end
 
 ---As `lunarch ctl resign` does.
 ---@param node string
----@param seconds? number to stay out (one lease)
+---@param seconds? number for which it does not campaign (one lease)
 function Sim:resign(node, seconds) end
 
 ---Somebody deletes the record.

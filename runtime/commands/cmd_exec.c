@@ -337,7 +337,7 @@ static void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 	if (x->ran)
 		return;
 	elector_status(x->elector, &st);
-	log_event(LOG_WARN, NULL, "not_had", "the lock %s was not had in time: %s%s", st.lock,
+	log_event(LOG_WARN, NULL, "not_acquired", "the lock %s was not acquired in time: %s%s", st.lock,
 	          x->trouble || !*st.leader ? "" : "held by ",
 	          x->trouble   ? x->trouble
 	          : *st.leader ? st.leader
