@@ -20,7 +20,7 @@ struct status {
 };
 
 /* Looks again. changed: the record is another than before. -1: an error, said already; *exit_with is its status. */
-static int look_again(struct status *s, bool *changed, int *exit_with)
+static int status_look_again(struct status *s, bool *changed, int *exit_with)
 {
 	bool was_present = s->present;
 	uint64_t before = was_present ? record_sight_id(&s->client.record) : 0;
@@ -38,7 +38,7 @@ static int look_again(struct status *s, bool *changed, int *exit_with)
 	return 0;
 }
 
-static struct record_text shown_of(const struct status *s)
+static struct record_text status_shown(const struct status *s)
 {
 	return (struct record_text){
 		.lock = lock_client_url(&s->client),
@@ -48,23 +48,23 @@ static struct record_text shown_of(const struct status *s)
 	};
 }
 
-static bool leads(const struct status *s)
+static bool status_leads(const struct status *s)
 {
-	struct record_text shown = shown_of(s);
+	struct record_text shown = status_shown(s);
 
 	return record_text_leads(&shown);
 }
 
-static void print(struct buf *b)
+static void status_print(struct buf *b)
 {
 	fwrite(b->data, 1, b->len, stdout);
 	fflush(stdout);
 	buf_fini(b);
 }
 
-static void print_whole(const struct status *s)
+static void status_print_whole(const struct status *s)
 {
-	struct record_text shown = shown_of(s);
+	struct record_text shown = status_shown(s);
 	struct buf b = { 0 };
 
 	if (s->json) {
@@ -73,31 +73,31 @@ static void print_whole(const struct status *s)
 	} else {
 		record_text_lines(&b, &shown);
 	}
-	print(&b);
+	status_print(&b);
 }
 
 /* The lease of the record that is watched, as a standby counts it. */
-static nsec lease_left(const struct status *s)
+static nsec status_lease_left(const struct status *s)
 {
 	return s->client.record.lease_ms * NSEC_PER_MS - elapsed_standby(s->since, clock_now());
 }
 
 /* Watches until the holder renews (or another takes over), or its lease has passed without that. */
-static int verify(struct status *s, int *exit_with)
+static int status_verify(struct status *s, int *exit_with)
 {
 	bool changed = false;
 
-	while (leads(s) && !changed) {
-		nsec left = lease_left(s);
+	while (status_leads(s) && !changed) {
+		nsec left = status_lease_left(s);
 		if (left <= 0) {
 			s->verdict = "silent";
 			return 0;
 		}
 		lock_client_wait_change(&s->client, left, POLL);
-		if (look_again(s, &changed, exit_with) < 0)
+		if (status_look_again(s, &changed, exit_with) < 0)
 			return -1;
 	}
-	s->verdict = leads(s) ? "renews" : NULL;
+	s->verdict = status_leads(s) ? "renews" : NULL;
 	return 0;
 }
 
@@ -105,7 +105,7 @@ static int verify(struct status *s, int *exit_with)
 
 static void print_change(const struct status *s, bool expired)
 {
-	struct record_text shown = shown_of(s);
+	struct record_text shown = status_shown(s);
 	time_t sec = shown.now_us / 1000000;
 	struct buf b = { 0 };
 	struct tm tm;
@@ -123,19 +123,19 @@ static void print_change(const struct status *s, bool expired)
 			buf_adds(&b, ": but it has not renewed for its lease");
 	}
 	buf_adds(&b, "\n");
-	print(&b);
+	status_print(&b);
 }
 
 /* Runs until a signal or an error. A renewal changes nothing of the headline, and is not told. */
-static int watch(struct status *s)
+static int status_watch(struct status *s)
 {
 	struct buf told = { 0 };
 	bool told_expired = false, changed;
 	int exit_with;
 
 	do {
-		bool expired = leads(s) && lease_left(s) <= 0;
-		struct record_text shown = shown_of(s);
+		bool expired = status_leads(s) && status_lease_left(s) <= 0;
+		struct record_text shown = status_shown(s);
 		struct buf now = { 0 };
 		record_text_headline(&now, &shown);
 		if (!told.data || strcmp(now.data, told.data) != 0 || expired != told_expired)
@@ -143,8 +143,9 @@ static int watch(struct status *s)
 		buf_fini(&told);
 		told = now;
 		told_expired = expired;
-		lock_client_wait_change(&s->client, leads(s) && !expired ? lease_left(s) : WATCH_LOOK, POLL);
-	} while (look_again(s, &changed, &exit_with) == 0);
+		lock_client_wait_change(&s->client, status_leads(s) && !expired ? status_lease_left(s) : WATCH_LOOK,
+		                        POLL);
+	} while (status_look_again(s, &changed, &exit_with) == 0);
 	buf_fini(&told);
 	return exit_with;
 }
@@ -154,14 +155,14 @@ static int status_show(struct status *s, const struct options *o)
 	bool changed;
 	int exit_with;
 
-	if (look_again(s, &changed, &exit_with) < 0)
+	if (status_look_again(s, &changed, &exit_with) < 0)
 		return exit_with;
-	if (o->value[OPTION_VERIFY].number && verify(s, &exit_with) < 0)
+	if (o->value[OPTION_VERIFY].number && status_verify(s, &exit_with) < 0)
 		return exit_with;
 	if (o->value[OPTION_WATCH].number)
-		return watch(s);
-	print_whole(s);
-	return leads(s) && !(s->verdict && *s->verdict == 's') ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+		return status_watch(s);
+	status_print_whole(s);
+	return status_leads(s) && !(s->verdict && *s->verdict == 's') ? EXIT_DONE : EXIT_FAILED_SCRIPT;
 }
 
 int cmd_status(int argc, char **argv)

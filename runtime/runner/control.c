@@ -211,7 +211,7 @@ static void control_on_connection(struct ev_loop *loop, ev_io *w, int events)
 
 /* ---- the socket ---- */
 
-static int address_of(const char *path, struct sockaddr_un *sa, struct err *err)
+static int control_address(const char *path, struct sockaddr_un *sa, struct err *err)
 {
 	*sa = (struct sockaddr_un){ .sun_family = AF_UNIX };
 	if (strlen(path) >= sizeof sa->sun_path)
@@ -223,7 +223,7 @@ static int address_of(const char *path, struct sockaddr_un *sa, struct err *err)
 
 /* A connected socket, or -1 with errno. While the listener's queue is full it waits, for at most timeout_ms (0: not at
  * all), then fails with EAGAIN. unix(7): connect obeys SO_SNDTIMEO. */
-static int connect_to(const struct sockaddr_un *sa, int timeout_ms)
+static int control_connect(const struct sockaddr_un *sa, int timeout_ms)
 {
 	struct timeval timeout = { .tv_sec = timeout_ms / 1000, .tv_usec = timeout_ms % 1000 * 1000 };
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | (timeout_ms ? 0 : SOCK_NONBLOCK), 0);
@@ -244,9 +244,9 @@ int control_remove_stale(const char *path)
 	struct sockaddr_un sa;
 	struct stat st;
 
-	if (address_of(path, &sa, NULL) < 0)
+	if (control_address(path, &sa, NULL) < 0)
 		return -1;
-	int fd = connect_to(&sa, 0);
+	int fd = control_connect(&sa, 0);
 	if (fd >= 0) {
 		close(fd);
 		return -1;
@@ -256,11 +256,11 @@ int control_remove_stale(const char *path)
 	return unlink(path);
 }
 
-static int listen_at(const char *path, struct err *err)
+static int control_bind(const char *path, struct err *err)
 {
 	struct sockaddr_un sa;
 
-	if (address_of(path, &sa, err) < 0)
+	if (control_address(path, &sa, err) < 0)
 		return -1;
 	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
@@ -283,7 +283,7 @@ struct control *control_new(struct ev_loop *loop, const char *path, control_hand
                             struct err *err)
 {
 	char cwd[PATH_MAX];
-	int fd = listen_at(path, err);
+	int fd = control_bind(path, err);
 
 	if (fd < 0)
 		return NULL;
@@ -340,7 +340,7 @@ int control_default_path(char *out, size_t size, struct err *err)
 
 /* ---- the client ---- */
 
-static int wait_for(int fd, short events, struct instant by, struct err *err)
+static int control_wait(int fd, short events, struct instant by, struct err *err)
 {
 	struct pollfd p = { .fd = fd, .events = events };
 	int n;
@@ -353,7 +353,7 @@ static int wait_for(int fd, short events, struct instant by, struct err *err)
 	return n ? 0 : err_set(err, ERR_TIMEOUT, "no answer within %d s", ASK_TIMEOUT_MS / 1000);
 }
 
-static int send_line(int fd, const char *line, struct instant by, struct err *err)
+static int control_send_line(int fd, const char *line, struct instant by, struct err *err)
 {
 	struct buf b = { 0 };
 	int failed = 0;
@@ -364,7 +364,7 @@ static int send_line(int fd, const char *line, struct instant by, struct err *er
 		if (n > 0)
 			buf_drop(&b, (size_t)n);
 		else if (errno == EAGAIN)
-			failed = wait_for(fd, POLLOUT, by, err);
+			failed = control_wait(fd, POLLOUT, by, err);
 		else if (errno != EINTR)
 			failed = err_sys(err, "cannot ask");
 	}
@@ -372,12 +372,12 @@ static int send_line(int fd, const char *line, struct instant by, struct err *er
 	return failed;
 }
 
-static int receive_line(int fd, struct buf *reply, struct instant by, struct err *err)
+static int control_receive_line(int fd, struct buf *reply, struct instant by, struct err *err)
 {
 	char bytes[16 * 1024];
 
 	while (reply->len < REPLY_MAX) {
-		if (wait_for(fd, POLLIN, by, err) < 0)
+		if (control_wait(fd, POLLIN, by, err) < 0)
 			return -1;
 		ssize_t n = recv(fd, bytes, sizeof bytes, 0);
 		if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -400,9 +400,9 @@ int control_ask(const char *path, const char *request, struct buf *reply, struct
 	struct instant by = instant_add(clock_now(), ASK_TIMEOUT_MS * NSEC_PER_MS);
 	struct sockaddr_un sa;
 
-	if (address_of(path, &sa, err) < 0)
+	if (control_address(path, &sa, err) < 0)
 		return -1;
-	int fd = connect_to(&sa, ASK_TIMEOUT_MS);
+	int fd = control_connect(&sa, ASK_TIMEOUT_MS);
 	if (fd < 0 && errno == ECONNREFUSED)
 		return err_set(err, ERR_MISSING, "%s: nobody listens there any more", path);
 	if (fd < 0 && errno == EAGAIN)
@@ -410,7 +410,7 @@ int control_ask(const char *path, const char *request, struct buf *reply, struct
 		               ASK_TIMEOUT_MS / 1000);
 	if (fd < 0)
 		return err_sys(err, "%s", path);
-	int failed = send_line(fd, request, by, err) < 0 || receive_line(fd, reply, by, err) < 0;
+	int failed = control_send_line(fd, request, by, err) < 0 || control_receive_line(fd, reply, by, err) < 0;
 	close(fd);
 	return failed ? err_wrap(err, "%s", path) : 0;
 }

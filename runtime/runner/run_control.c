@@ -13,10 +13,16 @@
 /* timeout(1) and terminals signal a process, and then its group: within this time a second signal is the same one. */
 #define SAME_SIGNAL (250 * NSEC_PER_MS)
 
+/* name "": every election. */
+static bool candidate_is_named(const struct candidate *p, const char *name)
+{
+	return !*name || strcmp(p->settings.name, name) == 0;
+}
+
 static void run_resign(struct run *r, nsec sit_out, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
+		if (candidate_is_named(r->candidates[i], name))
 			candidate_resign(r->candidates[i], sit_out);
 }
 
@@ -50,7 +56,7 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 
 	buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		if (*name && strcmp(r->candidates[i]->settings.name, name) != 0)
+		if (!candidate_is_named(r->candidates[i], name))
 			continue;
 		buf_adds(reply, comma);
 		elector_status(r->candidates[i]->elector, &st);
@@ -67,7 +73,7 @@ static void reply_leading(struct run *r, const char *name, struct buf *reply)
 
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
 		elector_status(r->candidates[i]->elector, &st);
-		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
+		if (candidate_is_named(r->candidates[i], name))
 			all = all && st.leading;
 	}
 	buf_printf(reply, "{\"ok\":true,\"leading\":%s}", all ? "true" : "false");
@@ -78,7 +84,7 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 	struct buf text = { 0 };
 
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
+		if (candidate_is_named(r->candidates[i], name))
 			elector_why(r->candidates[i]->elector, &text);
 	buf_adds(reply, "{\"ok\":true,\"text\":");
 	buf_json(reply, text.data ? text.data : "");
@@ -86,17 +92,10 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 	buf_fini(&text);
 }
 
-static void run_pause(struct run *r, const char *name, bool pause)
-{
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!*name || strcmp(r->candidates[i]->settings.name, name) == 0)
-			candidate_pause(r->candidates[i], pause);
-}
-
 static bool run_has_election(const struct run *r, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (strcmp(r->candidates[i]->settings.name, name) == 0)
+		if (candidate_is_named(r->candidates[i], name))
 			return true;
 	return !*name;
 }
@@ -122,7 +121,9 @@ static void run_on_control(void *arg, const struct control_request *q, struct bu
 		run_resign(r, q->seconds < 0 ? NSEC_NEVER : (nsec)(q->seconds * (double)NSEC_PER_SEC), q->election);
 		reply_done(reply);
 	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
-		run_pause(r, q->election, *q->command == 'p');
+		for (uint32_t i = 0; i < r->candidate_count; i++)
+			if (candidate_is_named(r->candidates[i], q->election))
+				candidate_pause(r->candidates[i], *q->command == 'p');
 		reply_done(reply);
 	} else if (strcmp(q->command, "reload") == 0) {
 		reload_begin(r);

@@ -17,7 +17,7 @@ static struct {
 } systemd;
 
 /* A path, or "@name" in the abstract namespace (sd_notify(3)). */
-static int connect_to(const char *name)
+static int sd_connect(const char *name)
 {
 	struct sockaddr_un to = { .sun_family = AF_UNIX };
 	size_t len = strlen(name);
@@ -42,7 +42,7 @@ void sd_notify_init(void)
 	const char *name = getenv("NOTIFY_SOCKET");
 
 	if (name)
-		systemd.fd = connect_to(name);
+		systemd.fd = sd_connect(name);
 	unsetenv("NOTIFY_SOCKET");
 }
 
