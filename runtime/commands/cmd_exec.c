@@ -17,8 +17,10 @@
 #include <unistd.h>
 
 #define SLOT 0
-#define SAME_SIGNAL (250 * NSEC_PER_MS) /* to us and then to our group, as timeout(1) does: one wish, not two */
-#define PROOF_TIME_S 0.25               /* -n: how long a holder that died on this host is given to be proved dead */
+#define SAME_SIGNAL                                                                                                  \
+	(250 * NSEC_PER_MS) /* timeout(1) signals a process, and then its group: within this time a second signal is \
+	                       the same one */
+#define PROOF_TIME_S 0.25   /* -n: how long a holder that died on this host is given to be proved dead */
 
 struct exec {
 	struct program program;
@@ -29,7 +31,7 @@ struct exec {
 	nsec shutdown_grace, at_least;
 
 	struct supervisor *supervisor; /* NULL: the command does not run */
-	struct term_hooks hooks;       /* the command is a script without hooks: it runs, or is told to stop */
+	struct term_hooks hooks;       /* of a script without on_stopped: the command runs, or is told to stop */
 	char *lock, *identity, *address;
 	struct instant end, kill, began; /* of the term, for a command that is started again in it */
 	bool leaving;
@@ -67,7 +69,8 @@ static int exec_status_of(int wait_status)
 
 static void exec_start_command(struct exec *x);
 
-/* The page begins, and the guard knows its deadline, with the command (supervisor_spec.first); it ends with it. */
+/* The page is the supervisor's, so it exists while the command does. The guard gets the term's first deadline when the
+ * command is started (supervisor_spec.first). */
 static void exec_carry_out(struct exec *x, const struct term_actions *a)
 {
 	struct page_slot *slot = x->supervisor ? &supervisor_page(x->supervisor)->slot[SLOT] : NULL;
@@ -157,14 +160,14 @@ static void exec_on_gone(void *arg, bool reaped, int wait_status)
 	if (was_stopping && x->leaving && reason == LEASE_SHUTDOWN)
 		x->status = exec_status_of(x->wait_status);
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = reaped });
-	if (!reaped) /* we shall not campaign again beside what still lives, so staying would only look as if we did */
+	if (!reaped) /* it does not campaign any more beside what could not be killed, so it leaves */
 		exec_leave(x, EXIT_LOST, LEASE_WORKER);
 	else if (was_stopping)
 		exec_lost_status(x, reason);
 }
 
-/* The shell of a terminal waits for us, not for the command: a command that stops itself is woken, since a lease
- * cannot. */
+/* A terminal's shell can suspend this process, but not the command's lease. So a command that stops itself is made to
+ * go on. */
 static void exec_on_stopped(void *arg, bool stopped)
 {
 	struct exec *x = arg;
@@ -289,7 +292,7 @@ static void exec_on_ask(void *arg)
 	elector_answer(x->elector, true, NULL);
 }
 
-/* -n waits for nothing, a store's recovery included. */
+/* With -n nothing is waited for, not even for a store to recover. */
 static void exec_on_trouble(void *arg, const char *why)
 {
 	struct exec *x = arg;
@@ -379,7 +382,7 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 		return;
 	}
 	x->asked_at = clock_now();
-	x->leaving = true; /* the command's own end is the end, however it answers the signal */
+	x->leaving = true; /* whatever the command makes of the signal: when it ends, this ends */
 	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
 	ev_timer_start(x->program.loop, &x->grace);
 	supervisor_signal(x->supervisor, signal);
@@ -485,7 +488,7 @@ static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 	return x->elector ? 0 : -1;
 }
 
-/* Waiting for the lock that our own caller holds would never end. */
+/* Whether the lock is held for the term that started this process: waiting for it would never end. */
 static bool exec_nested(const struct exec *x)
 {
 	const char *held = getenv("LUNARCH_TERM_LOCK");

@@ -17,7 +17,7 @@ static command_fn *const commands[COMMANDS] = {
 	[COMMAND_NEW] = cmd_new,
 };
 
-/* The same binary in another part: `-x guard ...`, `-x worker ...`, and `-x complete` for the shell. */
+/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, and `-x complete`. */
 static int run_role(int argc, char **argv)
 {
 	if (strcmp(argv[0], "guard") == 0)
@@ -29,7 +29,8 @@ static int run_role(int argc, char **argv)
 	return EXIT_DONE;
 }
 
-/* Started with stdin, stdout or stderr closed, the first file opened would get their number, and their output. */
+/* If the program is started with stdin, stdout or stderr closed, the next file that is opened would get that number,
+ * and what is printed would go into it. */
 static void fill_standard_fds(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++)

@@ -52,7 +52,7 @@ static enum race_result race_read_back(struct store_trial *x, const struct lock_
 static enum race_result race_without_winner(struct store_trial *x, int doubts)
 {
 	if (doubts && store_trial_settle(x) == 0) {
-		lock_client_drain(&x->client[0]); /* whatever is the matter, not at once again */
+		lock_client_drain(&x->client[0]); /* whatever the reason is: the next try is a little later */
 		return UNDECIDED;
 	}
 	store_trial_find(x, "race", STORE_UNFIT, "of %d writers none won: %s", STORE_WRITERS,
@@ -141,7 +141,7 @@ static void deleted_untried(struct store_trial *x, const struct lock_client *s)
 	                 store_trial_why(s));
 }
 
-/* Its key is gone and made again: whoever led before is turned away all the same, and tokens go on. */
+/* The key is removed and made again. Writes of whoever led before are still refused, and tokens still grow. */
 void store_prove_deleted(struct store_trial *x)
 {
 	struct lock_client *s = &x->client[0], *other = &x->client[1];

@@ -16,7 +16,7 @@ void store_trial_find(struct store_trial *x, const char *name, enum store_verdic
 	va_list ap;
 
 	if (x->report->signal && !x->cleaning)
-		return; /* what was broken off proves nothing */
+		return; /* the signal broke this part off, so it proves nothing */
 	va_start(ap, fmt);
 	vsnprintf(f.text, sizeof f.text, fmt, ap);
 	va_end(ap);
@@ -32,7 +32,7 @@ void store_trial_fill_term(const struct store_trial *x, struct lock_client *s)
 	record_clear(r);
 	snprintf(holder, sizeof holder, "lunarch doctor %d", (int)(s - x->client) + 1);
 	mem_replace(&r->holder, holder);
-	r->lease_ms = 1000; /* a store that was just restarted may let nobody lead for so long */
+	r->lease_ms = 1000; /* after a restart, some stores let nobody lead for as long as a record's lease */
 	r->renew_ms = 600;
 	r->retry_ms = 120;
 	r->acquired_us = r->renewed_us = clock_wall_us();

@@ -1,6 +1,6 @@
 /* One election: a lease, a lock, a clock and the loop between them.
  * Not a supervisor and not a script host: it says when to start and stop, its user does it and reports back.
- * Used by the commands run and exec, and by `lunarch test`. The rooms up to this one know nothing of scripts. */
+ * Used by the commands run and exec, and by `lunarch test`. */
 #ifndef LUNARCH_ELECTOR_H
 #define LUNARCH_ELECTOR_H
 
@@ -43,20 +43,22 @@ struct elector_leader {
 	const char *previous; /* the holder reported or read before it; "" = unknown */
 };
 
-/* All from the loop, never from inside an elector_ call but lead, deadline, stop, ask, renewed, trouble and saved,
- * which may be. */
+/* All are called from the loop. lead, deadline, stop, ask, renewed, trouble and saved may also be called from inside an
+ * elector_ function; the others never are. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
-	void (*deadline)(void *arg, struct instant end, struct instant kill); /* of the running term, moved */
-	/* Stop what lead started; kill it at stop_by; then call elector_stopped. held: the lease is kept until then. */
+	void (*deadline)(void *arg, struct instant end, struct instant kill); /* the running term's have moved */
+	/* The user is to stop what lead started, to kill it at stop_by, and then to call elector_stopped. held: the
+	 * lease is kept until then. */
 	void (*stop)(void *arg, enum lease_reason reason, bool held, struct instant stop_by);
 	void (*leader)(void *arg, const struct elector_leader *l);
 	void (*no_leader)(void *arg, const char *previous);
-	void (*ask)(void *arg);                             /* answer with elector_answer, now or later */
-	void (*saved)(void *arg, uint64_t save, bool good); /* this and every earlier save: elector_save. May be NULL */
-	void (*renewed)(void *arg, nsec took);       /* a renewal was written, so long after it was sent; may be NULL */
-	void (*trouble)(void *arg, const char *why); /* an operation failed, or the lock holds something else: at each
-	                                                try; NULL: it is over. May be NULL */
+	void (*ask)(void *arg); /* answer with elector_answer, now or later */
+	void (*saved)(void *arg, uint64_t save,
+	              bool good);              /* answers this elector_save and all earlier ones; may be NULL */
+	void (*renewed)(void *arg, nsec took); /* a renewal was written, so long after it was sent; may be NULL */
+	/* An operation failed, or what the lock holds is no record: at each try. why NULL: it is over. May be NULL. */
+	void (*trouble)(void *arg, const char *why);
 	void (*finished)(void *arg, bool left); /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 
@@ -66,22 +68,25 @@ void elector_campaign(struct elector *e); /* read, and lead when free; also undo
 void elector_answer(struct elector *e, bool yes, const char *address); /* address NULL: as it was */
 void elector_stopped(struct elector *e, bool reaped);                  /* reaped: nothing of the term runs */
 
-/* Ends the term, if one runs, for this reason; releases when the script has stopped; stays out for sit_out
- * (NSEC_NEVER: for good, finished follows). Without a term only the sitting out. grace: the script's time, 0 = G. */
+/* Ends the term, if one runs, for this reason, and releases the lease when the script has stopped. The candidate does
+ * not campaign for sit_out, also if no term runs. NSEC_NEVER: never again; `finished` follows. grace: the time that the
+ * script has to stop; 0: G. */
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
-void elector_next_term(struct elector *e);              /* reload: end the term, then lead again without letting go */
-void elector_pause(struct elector *e, const char *why); /* campaign no more; a term that runs goes on */
+void elector_next_term(
+	struct elector *e); /* for a reload: ends the term, and leads again without releasing the lease */
+void elector_pause(struct elector *e, const char *why);                 /* campaign no more; a term that runs goes on */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
-void elector_look(struct elector *e);                                   /* late wake-up: look at the deadlines now */
+void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
 
-/* Puts a checkpoint into the record, under the same compare-and-swap as everything else, at once; later saves that
- * overtake it stand for it. `saved` follows: good when the write that carries it is known to be in the store while the
- * term that was running when this was called still leads; not good when that term has ended first, or none ran. A write
- * of unknown outcome is looked into and repeated until then. save: larger than any before. -1: it cannot be a
- * checkpoint (too long: ERR_FULL), and no answer follows. */
+/* Writes a checkpoint into the record, at once, by the same compare-and-swap as every other write. A later save takes
+ * the place of one that is still on its way. `saved` follows. It is good if the write, or that of a later save, is
+ * known to be in the store while the term that ran at this call still leads. It is not good if that term ended first,
+ * or if none ran. If the outcome of a write is unknown, the record is read, and the write repeated, until it is known.
+ * save: larger than any before. -1: this cannot be a checkpoint (ERR_FULL: it is too long), and `saved` does not
+ * follow. */
 int elector_save(struct elector *e, uint64_t save, const char *json, struct err *err);
-const char *elector_checkpoint(
-	const struct elector *e); /* of the record as last seen; NULL = none; borrowed until the next call */
+const char *elector_checkpoint(const struct elector *e); /* of the record as it was last seen; NULL: it has none;
+                                                            borrowed until the next elector_ call */
 
 struct elector_status {
 	enum lease_phase phase;
@@ -95,7 +100,7 @@ struct elector_status {
 };
 void elector_status(const struct elector *e, struct elector_status *out);
 
-/* The last decisions with their times, oldest first, one line each. */
+/* Appends the last decisions with their times, oldest first, one line each. */
 struct buf;
 void elector_why(const struct elector *e, struct buf *out);
 

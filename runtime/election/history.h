@@ -1,5 +1,5 @@
-/* The last decisions of the electors of one process, for `lunarch ctl why`: the oldest give way to the newest.
- * Not a log: it forgets, and what a busy election says may push out what a quiet one said.
+/* The last decisions of the electors of one process, for `lunarch ctl why`.
+ * Not a log: all electors share a limited room, in which the newest line replaces the oldest.
  * Used by the elector. */
 #ifndef LUNARCH_HISTORY_H
 #define LUNARCH_HISTORY_H
@@ -9,7 +9,7 @@
 struct buf;
 struct history;
 
-/* The one of this env; borrowed. */
+/* The history that all electors of this env share; borrowed. */
 struct history *history_of(struct lock_env *env);
 
 /* who: tells electors apart. Adds a line with the time. */
@@ -18,7 +18,7 @@ void history_add(struct history *h, const void *who, const char *event, const ch
 /* Appends its lines, oldest first. */
 void history_tell(const struct history *h, const void *who, struct buf *out);
 
-/* Its lines are forgotten: another may get its address. */
+/* Removes its lines: another elector may get the same address as `who`. */
 void history_forget(struct history *h, const void *who);
 
 #endif

@@ -206,7 +206,7 @@ static void add_histogram(struct buf *out, const struct metric *m, const struct 
 	buf_printf(out, "%" PRIu64 "\n", count);
 }
 
-/* The first two have client-go's names, so that its dashboards and alerts go on working. */
+/* The first two have the names that client-go gives them, so that dashboards and alerts made for it work here, too. */
 static const struct metric metrics[] = {
 	{ "leader_election_master_status", "gauge", "1 while this process leads the election.", add_master },
 	{ "leader_election_slowpath_total", "counter", "Renewals that met another version than expected.",

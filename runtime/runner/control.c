@@ -198,7 +198,7 @@ static void control_on_connection(struct ev_loop *loop, ev_io *w, int events)
 		return;
 	for (; oldest && oldest->next; oldest = oldest->next)
 		count++;
-	if (count >= CLIENTS_MAX) /* the oldest makes room */
+	if (count >= CLIENTS_MAX) /* the oldest connection is closed for the new one */
 		client_free(oldest);
 	new = mem_zero(sizeof *new);
 	*new = (struct control_client){ .control = c, .next = c->clients };

@@ -137,7 +137,7 @@ static bool belongs(enum option which, enum command command)
 	return option_table[which].commands & 1u << command;
 }
 
-/* ---- the near one ---- */
+/* ---- the word that was probably meant ---- */
 
 #define NEAR_MAX 40
 

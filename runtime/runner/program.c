@@ -66,7 +66,8 @@ static void watch_clock(struct program *p)
 
 	p->clock_set.fd = -1;
 	if (fd < 0)
-		return; /* without it a deadline that passed in a suspend is noticed at the next timer */
+		return; /* without this timer, a deadline that passed during a suspend is noticed when libev's next
+		           timer fires */
 	arm_clock_set(fd);
 	ev_io_init(&p->clock_set, program_on_clock_set, fd, EV_READ);
 	p->clock_set.data = p;

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* The set in charge of the shared elections (isolated = 0), or of one isolated election. */
+/* The set whose worker runs the hooks of the shared elections (isolated = 0), or of one isolated election. */
 static struct worker_set *reload_current_set(struct run *r, uint32_t isolated)
 {
 	for (struct worker_set *s = r->worker_sets; s; s = s->next)
@@ -31,7 +31,7 @@ static struct worker_set *reload_spawn(struct worker_set *old, struct err *err)
 	return NULL;
 }
 
-/* The sets that this reload made quit; those in charge stay. */
+/* Makes the sets of this reload quit. The earlier ones stay. */
 static void reload_abandon(struct run *r)
 {
 	for (struct worker_set *s = r->worker_sets; s; s = s->next) {

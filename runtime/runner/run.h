@@ -42,7 +42,7 @@ void run_end(struct run *r, int status, enum lease_reason reason);
 
 void run_kill(struct run *r); /* after run_end: kills the workers instead of waiting for on_stopped */
 
-/* Whether s runs the hooks of any candidate. */
+/* Whether the worker of s runs the hooks of any candidate. */
 bool run_in_charge(const struct run *r, const struct worker_set *s);
 
 /* What a worker set reports. */

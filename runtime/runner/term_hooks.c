@@ -80,7 +80,8 @@ static void hooks_close(struct term_hooks *h, bool reaped, const struct term_eve
 
 /* ---- the elector ---- */
 
-/* There may be nobody to lead: a write that had been given up has landed. */
+/* It may be that no worker can lead, or that an earlier term is not over: an acquiring write that had been given up has
+ * landed after all. Such a term ends at once. */
 static void hooks_on_lead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (!e->now.ready || h->state != TERM_NONE) {
@@ -97,7 +98,8 @@ static void hooks_on_lead(struct term_hooks *h, const struct term_event *e, stru
 	a->kill = e->kill;
 }
 
-/* A later deadline the guard finds when it looks at the one it knows. */
+/* The guard is told only of a nearer deadline. It finds a later one by itself: when the deadline that it knows passes,
+ * it looks at the page. */
 static void hooks_on_deadline(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	bool nearer = e->kill.boot < h->kill.boot || e->kill.raw < h->kill.raw;
@@ -117,10 +119,11 @@ static void hooks_on_refused(struct term_hooks *h, const struct term_event *e, s
 		actions_end(a, LEASE_EXPIRED, 0, 0);
 }
 
-/* It may come twice for a term: once more, with less time, when the lease is lost while it is held. */
+/* It may come twice for a term: the second time, with less time to stop, if the lease is lost while the script stops.
+ */
 static void hooks_on_stop(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	if (h->let_go) { /* of a term that was never led */
+	if (h->let_go) { /* this is about a term that no worker was told to lead */
 		actions_report(true, a);
 		return;
 	}
@@ -153,7 +156,8 @@ static void hooks_on_ask(struct term_hooks *h, const struct term_event *e, struc
 	a->ask = ++h->ask;
 }
 
-/* Good or not, it counts for this save and all before it. One before the worker's was a dead worker's. */
+/* The answer, good or not, is for this save and all before it. If the present worker's save is a later one, the answer
+ * is for a dead worker's. */
 static void hooks_on_saved(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (!h->save || e->save < h->save_number)
@@ -208,7 +212,8 @@ static void hooks_on_ends(struct term_hooks *h, const struct term_event *e, stru
 	actions_end(a, e->reason, hooks_sitting_out(h, e), 0);
 }
 
-/* A term's last save may overtake an earlier one that is still on its way: it has all that the earlier one had. */
+/* A save may come while an earlier one is still on its way. It takes that one's place, since it contains the newer
+ * checkpoint. */
 static void hooks_on_save(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term ||
@@ -230,7 +235,8 @@ static void hooks_on_save_failed(struct term_hooks *h, const struct term_event *
 
 /* ---- processes ---- */
 
-/* Nobody can say whose an unattributed process is, so everybody's term ends with it. */
+/* A process that cannot be attributed may belong to any term of this worker. So the worker is killed, and all of them
+ * end. */
 static void hooks_on_swept(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term || h->state != TERM_SWEEPING)
@@ -260,7 +266,7 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 		hooks_close(h, false, e, a);
 		return;
 	}
-	if (h->state == TERM_GONE || (owed && hooks_owe(h, e))) /* a replacement, before it could begin */
+	if (h->state == TERM_GONE || (owed && hooks_owe(h, e))) /* a replacement died before it could run the hook */
 		return;
 	if (!owed)
 		h->reason = h->state == TERM_STOPPING && e->late ? LEASE_KILLED : LEASE_WORKER;
@@ -299,8 +305,8 @@ static void hooks_on_ready(struct term_hooks *h, const struct term_event *e, str
 		a->set |= TERM_DO_CAMPAIGN;
 }
 
-/* No replacement has come (the script may not load any more): nobody shall wait for that. The hook is still owed, and
- * run when there is one; until then this candidate stays out. */
+/* No replacement has come in time (the script may not load any more), so the lease is released. The hook is still owed:
+ * a replacement that comes later runs it, and until then this candidate does not campaign. */
 static void hooks_let_go(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->now.ending || e->now.once) {

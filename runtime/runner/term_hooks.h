@@ -171,8 +171,8 @@ struct term_hooks {
 	struct instant kill; /* the page's deadline, or a later one that it refused */
 	struct instant began;
 	unsigned failures, cleanups;
-	bool paused;   /* by an operator */
-	bool let_go;   /* OWED, CLEANING or SWEEPING, but the lease was released: stay out until on_stopped has run */
+	bool paused; /* by an operator */
+	bool let_go; /* OWED, CLEANING or SWEEPING, but the lease was released: no campaign until on_stopped has run */
 	bool finished; /* the elector is */
 	bool timing;   /* the timer runs */
 	uint64_t ask;
@@ -185,7 +185,8 @@ void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nse
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e);
 
-/* How long to stay away after so many failures in a row: 1 s after the first, doubling to 60 s. */
+/* How long not to campaign after so many failures in a row: 1 s after the first, twice as long after each, up to 60 s.
+ */
 nsec term_back_off(unsigned failures);
 
 #endif

@@ -227,8 +227,8 @@ static char **worker_arguments(struct run *r)
 	return argv;
 }
 
-/* The least K of its candidates, since one guard serves them all. Before the script has been loaded there are none, and
- * no term that would need it. */
+/* The least K of its candidates, since one guard serves them all. Before the script has been loaded there are no
+ * candidates, and no term for which it counts. */
 static nsec worker_set_kill_allowance(const struct worker_set *s)
 {
 	nsec least = NSEC_NEVER;

@@ -31,8 +31,8 @@ void sim_fail(struct sim *s, const char *fmt, ...)
 	va_end(ap);
 }
 
-/* Promise one, on this run. A node that stands still asks its clock before it does anything, so it does not lead
- * either. */
+/* At most one node leads. A paused node looks at its clock before it does anything else, so it does not count as
+ * leading once its lease is over. */
 void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader)
 {
 	for (uint32_t i = 0; i < s->count; i++)
@@ -91,7 +91,7 @@ static void sim_carry_out_waiting(struct sim *s)
 	}
 }
 
-/* false: nothing happens until then. */
+/* Lets the next event happen. false: there is none until then. */
 static bool sim_step(struct sim *s, double until)
 {
 	double at;

@@ -32,19 +32,19 @@ struct sim_candidate { /* one election on one node: what candidate.c is to a run
 	struct elector *elector;
 	struct term_supervision term;
 	struct timer timer; /* the supervision's */
-	uint64_t sweeping;  /* this term is to be swept; 0 = none */
+	uint64_t sweeping;  /* TERM_EV_SWEPT is due for this term; 0: for none */
 };
 
 struct sim_node {
 	struct sim *sim;
 	char *name;
 	uint32_t number;
-	bool up;             /* its processes run, or stand still */
+	bool up;             /* its processes exist; they run unless the node is paused */
 	bool leaving;        /* it was told to stop */
 	bool holding;        /* its script is loaded and receives nothing yet: a test gives its stubs first */
 	struct timer hold;   /* until that ends */
 	double paused_until; /* 0 = it runs */
-	int64_t ahead_us;    /* its wall clock, of the others' */
+	int64_t ahead_us;    /* so far its wall clock is ahead of the others' */
 	unsigned starts;
 	struct sim_link link;
 	struct timeline time; /* of its elector, and of what comes from the network */
@@ -86,12 +86,12 @@ struct sim {
 
 /* sim.c */
 extern const struct testing_ops
-	sim_ops; /* for testing_run; one world at a time: the clock and the log are the process' */
+	sim_ops; /* for testing_run; one simulation at a time, since it takes over the process' clock and log */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
 void sim_enter(struct sim *s, struct sim_node *n); /* its code runs from now on, by its clock; NULL: nobody's */
 void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader);
 
-/* sim_node.c. Each ends by running what is ready, so that nothing is left but waiting. */
+/* sim_node.c. Each of these that changes something then runs what is ready, until everything waits for time to pass. */
 void sim_node_start(struct sim_node *n);
 void sim_node_stop(struct sim_node *n);  /* as SIGTERM does */
 void sim_node_crash(struct sim_node *n); /* as a power cut does: nothing is released, nobody can prove anything */

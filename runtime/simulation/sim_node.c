@@ -64,7 +64,8 @@ static void sim_candidate_send(void *arg, const struct buf *m)
 	messages_put(&((struct sim_candidate *)arg)->node->to_script, m);
 }
 
-/* What a script starts here are stubs, which end when they are told to: nothing is ever left of a term. */
+/* A script here starts nothing but stubs, which end when they are told to. So a sweep finds nothing, and is over at
+ * once. */
 static void sim_candidate_sweep(void *arg, uint64_t term)
 {
 	((struct sim_candidate *)arg)->sweeping = term;
@@ -343,7 +344,7 @@ static bool node_settle_one(struct sim_node *n)
 	return did;
 }
 
-/* environ: each script's scheduler takes it for its own. */
+/* Runs what is ready. Each script's scheduler replaces environ, so it is set back. */
 static void node_settle(struct sim_node *n)
 {
 	struct sim_node *before = n->sim->current;
@@ -393,7 +394,7 @@ static void node_free_candidates(struct sim_node *n)
 	n->candidate_count = 0;
 }
 
-/* Tasks that wait are not told: their process is gone. */
+/* As when the worker's process dies: tasks that wait are not told. */
 static void node_unload(struct sim_node *n)
 {
 	if (!n->script)
@@ -498,7 +499,7 @@ void sim_node_resign(struct sim_node *n, double seconds)
 	sim_enter(n->sim, NULL);
 }
 
-/* The replacement comes at once. */
+/* The worker dies, and its replacement starts at once. */
 static void node_replace_worker(struct sim_node *n)
 {
 	n->kill_due = false;
@@ -519,7 +520,7 @@ void sim_node_kill_worker(struct sim_node *n)
 	sim_enter(n->sim, NULL);
 }
 
-/* The guard wakes up, too, and what was to be dead by now it kills before anything of the script runs. */
+/* The guard wakes up with the rest. If a kill deadline has passed, it kills the worker before the script runs on. */
 void sim_node_wake(struct sim_node *n)
 {
 	struct instant kill;

@@ -12,7 +12,7 @@ struct sim_entry {
 	char *key;
 	bool there;
 	struct record record;
-	uint64_t version; /* of what is there, or was last */
+	uint64_t version; /* of the record that is there, or was there last */
 	struct sim_lock *locks;
 };
 
@@ -32,7 +32,7 @@ struct sim_lock { /* one node's lock on an entry */
 	void *arg;
 	lock_changed_fn *changed;
 	void *changed_arg;
-	bool missed; /* a change, while it was cut off */
+	bool missed; /* a notice was lost since its link is cut */
 };
 
 /* A request on its way to the store, and its answer on the way back. A write that its sender has given up may still
@@ -61,7 +61,7 @@ struct sim_store {
 
 /* ---- the network ---- */
 
-/* 0 to 1: xorshift64*, for the same run with the same seed. */
+/* A number from 0 to 1, by xorshift64*: the same seed gives the same run. */
 static double network_chance(struct sim_store *s)
 {
 	s->random ^= s->random >> 12;
@@ -284,7 +284,7 @@ static void cancel_sim(struct lock *l)
 	sim_lock_give_up(sim_lock_of(l), "cancelled");
 }
 
-/* Cut off, it notices nothing; when the link is back, that counts as a change. */
+/* While the link is cut no notice comes; when it is healed, that counts as a change. */
 static bool watch_sim(struct lock *l, lock_changed_fn *changed, void *arg)
 {
 	sim_lock_of(l)->changed = changed;

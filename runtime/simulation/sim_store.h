@@ -21,7 +21,8 @@ void sim_store_free(struct sim_store *s); /* after its locks are closed */
 void sim_store_latency(struct sim_store *s, double seconds); /* each way, give or take a half */
 void sim_store_loss(struct sim_store *s, double part);       /* of the messages, 0 to 1 */
 void sim_store_refuse(struct sim_store *s, bool down);       /* it answers nothing but errors */
-void sim_store_healed(struct sim_store *s);                  /* a link was: watches that were cut off look again */
+void sim_store_healed(struct sim_store *s); /* to be called when a link is no longer cut: tells who watches through it
+                                               to look again */
 
 /* url: the record's key, and what people see. The answers come by the node's timeline: none while the node stands
  * still. */
