@@ -41,34 +41,27 @@ static struct page_mark *mark_of(struct page_slot *s)
 	return (struct page_mark *)((char *)s + DISTANCE);
 }
 
-static size_t whole_pages(size_t size)
-{
-	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-
-	return (size + page - 1) / page * page;
-}
-
-static bool map_at(char *at, size_t size, int rights, int fd)
+static bool page_map_at(char *at, size_t size, int rights, int fd)
 {
 	const char *got = mmap(at, size, rights, MAP_SHARED | MAP_FIXED, fd, 0);
 
-	// cppcheck-suppress memleak  ; unmap() ends it
+	// cppcheck-suppress memleak  ; page_unmap_files() ends it
 	return got == at;
 }
 
 /* Both files, at their distance. What lies between them is given back: it would count as memory that we may not lock.
  */
-static struct page *map(const int *fd, size_t size, int rights, struct err *err)
+static struct page *page_map_files(const int *fd, size_t size, int rights, struct err *err)
 {
-	const size_t gap = DISTANCE - whole_pages(size);
+	const size_t page = (size_t)sysconf(_SC_PAGESIZE), gap = DISTANCE - (size + page - 1) / page * page;
 	char *at = mmap(NULL, DISTANCE + size, PROT_NONE, MAP_SHARED, fd[PAGE_DEADLINES], 0);
 
 	if (at == MAP_FAILED) {
 		err_sys(err, "cannot map the shared page (%zu bytes)", DISTANCE + size);
 		return NULL;
 	}
-	if (map_at(at, size, rights, fd[PAGE_DEADLINES]) &&
-	    map_at(at + DISTANCE, size, PROT_READ | PROT_WRITE, fd[PAGE_MARKS])) {
+	if (page_map_at(at, size, rights, fd[PAGE_DEADLINES]) &&
+	    page_map_at(at + DISTANCE, size, PROT_READ | PROT_WRITE, fd[PAGE_MARKS])) {
 		munmap(at + DISTANCE - gap, gap);
 		return (struct page *)at;
 	}
@@ -77,13 +70,13 @@ static struct page *map(const int *fd, size_t size, int rights, struct err *err)
 	return NULL;
 }
 
-static void unmap(struct page *p, size_t size)
+static void page_unmap_files(struct page *p, size_t size)
 {
 	munmap((char *)p + DISTANCE, size);
 	munmap(p, size);
 }
 
-static int make_file(size_t size, struct err *err)
+static int page_make_file(size_t size, struct err *err)
 {
 	int fd = memfd_create("lunarch-page", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
@@ -97,7 +90,7 @@ static int make_file(size_t size, struct err *err)
 }
 
 /* Our own mapping, which is there already, stays writable (F_SEAL_FUTURE_WRITE, fcntl(2), Linux 5.1). */
-static bool seal(const int *fd)
+static bool page_seal(const int *fd)
 {
 	return fcntl(fd[PAGE_DEADLINES], F_ADD_SEALS, F_SEAL_FUTURE_WRITE | SEALS) == 0 &&
 	       fcntl(fd[PAGE_MARKS], F_ADD_SEALS, SEALS) == 0;
@@ -113,14 +106,14 @@ struct page *page_new(uint32_t n, int *fd, struct err *err)
 		return NULL;
 	}
 	for (int i = 0; i < PAGE_FILES; i++)
-		if ((fd[i] = make_file(page_size(n), err)) < 0)
+		if ((fd[i] = page_make_file(page_size(n), err)) < 0)
 			goto fail;
-	p = map(fd, page_size(n), PROT_READ | PROT_WRITE, err);
+	p = page_map_files(fd, page_size(n), PROT_READ | PROT_WRITE, err);
 	if (!p)
 		goto fail;
 	p->magic = MAGIC;
 	p->slots = n;
-	if (seal(fd))
+	if (page_seal(fd))
 		return p;
 	err_sys(err, "cannot seal the shared page");
 	page_unmap(p);
@@ -134,7 +127,7 @@ fail:
 }
 
 /* Sealed, or else somebody could shrink it under us, and reading it would be SIGBUS. */
-static bool is_file(int fd, int seals, off_t *size)
+static bool page_is_file(int fd, int seals, off_t *size)
 {
 	struct stat st;
 	int have = fcntl(fd, F_GET_SEALS);
@@ -149,20 +142,20 @@ struct page *page_map(const int *fd, struct err *err)
 {
 	off_t size, marks;
 
-	if (!is_file(fd[PAGE_DEADLINES], SEALS | F_SEAL_FUTURE_WRITE, &size) ||
-	    !is_file(fd[PAGE_MARKS], SEALS, &marks) || size != marks) {
+	if (!page_is_file(fd[PAGE_DEADLINES], SEALS | F_SEAL_FUTURE_WRITE, &size) ||
+	    !page_is_file(fd[PAGE_MARKS], SEALS, &marks) || size != marks) {
 		err_set(err, ERR_INVALID, "descriptors %d and %d are not a shared page", fd[PAGE_DEADLINES],
 		        fd[PAGE_MARKS]);
 		return NULL;
 	}
-	struct page *p = map(fd, (size_t)size, PROT_READ, err);
+	struct page *p = page_map_files(fd, (size_t)size, PROT_READ, err);
 	if (!p)
 		return NULL;
 	if (p->magic != MAGIC || p->slots > SLOTS_MOST || page_size(p->slots) != (size_t)size) {
 		err_set(err, ERR_INVALID,
 		        "descriptor %d is not a shared page: it is marked %08x and claims %u slots in %lld bytes",
 		        fd[PAGE_DEADLINES], p->magic, p->slots, (long long)size);
-		unmap(p, (size_t)size);
+		page_unmap_files(p, (size_t)size);
 		return NULL;
 	}
 	return p;
@@ -170,10 +163,10 @@ struct page *page_map(const int *fd, struct err *err)
 
 void page_unmap(struct page *p)
 {
-	unmap(p, page_size(p->slots));
+	page_unmap_files(p, page_size(p->slots));
 }
 
-static void set_kill(struct page_slot *s, struct instant kill)
+static void slot_set_kill(struct page_slot *s, struct instant kill)
 {
 	s->kill_raw = kill.raw;
 	s->kill_boot = kill.boot;
@@ -185,7 +178,7 @@ void page_begin(struct page *p, uint32_t slot, uint64_t term, int64_t token, str
 
 	if (p->used <= slot)
 		p->used = slot + 1;
-	set_kill(s, kill);
+	slot_set_kill(s, kill);
 	mark_of(s)->ended = 0;
 	s->token = token;
 	s->state = PAGE_LEADING;
@@ -204,7 +197,7 @@ bool page_extend(struct page_slot *s, uint64_t term, struct instant end, struct 
 		s->end_boot = 0;
 		return false;
 	}
-	set_kill(s, kill);
+	slot_set_kill(s, kill);
 	return true;
 }
 
@@ -216,13 +209,13 @@ void page_stop(struct page_slot *s, bool held, struct instant kill)
 	if (!held)
 		s->end_boot = 0;
 	if (was.boot)
-		set_kill(s, instant_min(was, kill));
+		slot_set_kill(s, instant_min(was, kill));
 }
 
 void page_idle(struct page_slot *s)
 {
 	s->end_boot = 0;
-	set_kill(s, (struct instant){ 0, 0 });
+	slot_set_kill(s, (struct instant){ 0, 0 });
 	s->state = PAGE_IDLE;
 }
 

@@ -77,7 +77,7 @@ static int compare_ints(const void *a, const void *b)
 }
 
 /* Whatever else was inherited is not the guard's, and must not be held open by it. */
-static void close_strangers(const struct guard *g)
+static void guard_close_others(const struct guard *g)
 {
 	int keep[] = { STDIN_FILENO,
 		       STDOUT_FILENO,
@@ -108,7 +108,7 @@ static void close_on_exec(int fd)
 		fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-static bool read_arguments(struct guard *g, int argc, char **argv)
+static bool guard_read_arguments(struct guard *g, int argc, char **argv)
 {
 	if (argc < 7)
 		return false;
@@ -136,7 +136,7 @@ static bool read_arguments(struct guard *g, int argc, char **argv)
 	return true;
 }
 
-static bool open_all(struct guard *g)
+static bool guard_open_all(struct guard *g)
 {
 	sigset_t chld;
 
@@ -152,7 +152,7 @@ static bool open_all(struct guard *g)
 
 /* A session of its own, so that neither ^C nor the end of the terminal reaches it; but a command that is to have the
  * terminal must stay in the terminal's session, and the guard with it. */
-static void leave_session(struct guard *g)
+static void guard_leave_session(struct guard *g)
 {
 	g->tty = -1;
 	if (!g->foreground) {
@@ -169,7 +169,7 @@ static void leave_session(struct guard *g)
 }
 
 /* SIGTTOU is blocked, so this does not stop us (tcsetpgrp(3)). */
-static void give_terminal(const struct guard *g, pid_t group)
+static void guard_give_terminal(const struct guard *g, pid_t group)
 {
 	if (g->tty >= 0)
 		tcsetpgrp(g->tty, group);
@@ -188,13 +188,13 @@ static void say_not_run(const char *name, int error)
 		return; /* there is nobody else to tell */
 }
 
-__attribute__((noreturn)) static void become_worker(const struct guard *g, pid_t guard)
+__attribute__((noreturn)) static void guard_become_worker(const struct guard *g, pid_t guard)
 {
 	sigset_t none;
 
 	/* The group is its own, so that `kill 0` in a script does not reach the guard. */
 	setpgid(0, 0);
-	give_terminal(g, getpid());
+	guard_give_terminal(g, getpid());
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != guard) /* it died before that */
 		_exit(1);
@@ -211,13 +211,13 @@ __attribute__((noreturn)) static void become_worker(const struct guard *g, pid_t
 
 /* vfork, since the dispositions are the default ones already (supervisor.c saw to that) and a copy of the page tables
  * is most of what fork costs. */
-static void start_worker(struct guard *g)
+static void guard_start_worker(struct guard *g)
 {
 	pid_t guard = getpid();
 	pid_t pid = vfork();
 
 	if (pid == 0)
-		become_worker(g, guard);
+		guard_become_worker(g, guard);
 	if (pid < 0) {
 		say_not_run(g->argv[0], errno);
 		g->wait_status = 126 << 8;
@@ -252,24 +252,24 @@ static void guard_start(struct guard *g)
 	for (int i = 0; g->command && i < PAGE_FILES; i++)
 		close_on_exec(g->page_fd[i]);
 	if (!g->command)
-		close_strangers(g);
-	start_worker(g);
+		guard_close_others(g);
+	guard_start_worker(g);
 	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1).
 	 */
 	if (g->command)
-		close_strangers(g);
+		guard_close_others(g);
 	guard_let_go(g);
 }
 
 /* ---- reaping ---- */
 
-static void on_worker_status(struct guard *g, int status)
+static void guard_on_worker_status(struct guard *g, int status)
 {
 	if (WIFSTOPPED(status) || WIFCONTINUED(status)) {
 		if (!g->command)
 			return;
 		if (WIFSTOPPED(status))
-			give_terminal(g, g->elector_group);
+			guard_give_terminal(g, g->elector_group);
 		guard_tell(g, (struct guard_note){ .type = WIFSTOPPED(status) ? GUARD_STOPPED : GUARD_CONTINUED });
 		return;
 	}
@@ -288,12 +288,12 @@ static bool guard_reap(struct guard *g)
 		if (pid < 0 && errno != EINTR)
 			return false;
 		if (pid > 0 && pid == g->worker)
-			on_worker_status(g, status);
+			guard_on_worker_status(g, status);
 	}
 	return true;
 }
 
-static void tell_end(struct guard *g)
+static void guard_tell_end(struct guard *g)
 {
 	if (g->untold_end && guard_tell(g, (struct guard_note){ .type = GUARD_ENDED, .value = g->wait_status }))
 		g->untold_end = false;
@@ -304,7 +304,7 @@ static void tell_end(struct guard *g)
 #define FRESH_STACK (48 << 10) /* more than killing needs */
 #define FIRST_PIDS 4096        /* by the time that so many have been killed there is memory again */
 
-static void sleep_until_child(const struct guard *g, nsec at_most)
+static void guard_sleep(const struct guard *g, nsec at_most)
 {
 	struct pollfd p = { .fd = g->signals, .events = POLLIN };
 	struct timespec t = { .tv_sec = at_most / NSEC_PER_SEC, .tv_nsec = at_most % NSEC_PER_SEC };
@@ -342,7 +342,7 @@ __attribute__((noinline)) static void touch_stack(void)
  * Whoever needs another page waits for one then, and no file of /proc can be opened. So the guard goes the whole way
  * once before, and what it touched stays in memory. Without the right to lock so much (RLIMIT_MEMLOCK) there are at
  * least no pages that were never there. */
-static void be_ready(struct guard *g)
+static void guard_prepare(struct guard *g)
 {
 	touch_stack();
 	touch((char *)g->tree.pid, FIRST_PIDS * sizeof *g->tree.pid);
@@ -351,13 +351,13 @@ static void be_ready(struct guard *g)
 	kill(getpid(), 0);
 	waitpid(-1, NULL, WNOHANG | __WALL);
 	setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0));
-	sleep_until_child(g, 0);
+	guard_sleep(g, 0);
 	mlockall(MCL_CURRENT | MCL_ONFAULT);
 }
 
 /* Walks and waits until waitpid says that there is nobody: every descendant is a child of ours by then, or was. What
  * cannot be killed (another user's, stuck in the kernel) is waited for: who holds our exit status knows. */
-static void kill_all(struct guard *g)
+static void guard_kill_all(struct guard *g)
 {
 	nsec pause = NSEC_PER_MS;
 
@@ -368,10 +368,10 @@ static void kill_all(struct guard *g)
 		tree_kill_children(g->children); /* which works without memory, too */
 		tree_kill(&g->tree, getpid());
 		bool left = guard_reap(g);
-		tell_end(g);
+		guard_tell_end(g);
 		if (!left)
 			return;
-		sleep_until_child(g, pause);
+		guard_sleep(g, pause);
 		if (pause < NSEC_PER_SEC)
 			pause += pause / 4;
 	}
@@ -380,7 +380,7 @@ static void kill_all(struct guard *g)
 /* ---- sweeping: what one term left behind ---- */
 
 /* "slot.term" of a process of this very tree: a lunarch that a script started has a tree of its own. */
-static struct sweep *wanted_sweep(struct guard *g, pid_t pid, const char *mark)
+static struct sweep *guard_find_sweep(struct guard *g, pid_t pid, const char *mark)
 {
 	char tree[64], *end;
 	unsigned long slot = strtoul(mark, &end, 10);
@@ -397,7 +397,7 @@ static struct sweep *wanted_sweep(struct guard *g, pid_t pid, const char *mark)
 	return &g->sweep[slot];
 }
 
-static bool first_time(struct guard *g, pid_t pid)
+static bool guard_kills_first_time(struct guard *g, pid_t pid)
 {
 	for (int i = 0; i < g->killed_n; i++)
 		if (g->killed[i] == pid)
@@ -407,7 +407,7 @@ static bool first_time(struct guard *g, pid_t pid)
 	return true;
 }
 
-static bool sweep_one(void *arg, pid_t pid)
+static bool guard_sweep_one(void *arg, pid_t pid)
 {
 	struct guard *g = arg;
 	char mark[48];
@@ -416,12 +416,12 @@ static bool sweep_one(void *arg, pid_t pid)
 		return true;
 	switch (tree_env(pid, TERM_MARK_ENV, mark, sizeof mark)) {
 	case TREE_ENV_FOUND: {
-		struct sweep *s = wanted_sweep(g, pid, mark);
+		struct sweep *s = guard_find_sweep(g, pid, mark);
 		if (!s)
 			break;
 		g->matched = true;
 		kill(pid, SIGKILL);
-		s->killed += first_time(g, pid);
+		s->killed += guard_kills_first_time(g, pid);
 		break;
 	}
 	case TREE_ENV_MISSING:
@@ -434,7 +434,7 @@ static bool sweep_one(void *arg, pid_t pid)
 	return true;
 }
 
-static void report_sweeps(struct guard *g)
+static void guard_report_sweeps(struct guard *g)
 {
 	for (uint32_t slot = 0; slot < PAGE_SLOTS && g->pending; slot++) {
 		struct sweep *s = &g->sweep[slot];
@@ -454,17 +454,17 @@ static void report_sweeps(struct guard *g)
 
 /* One walk. Others follow, a pause apart, until two in a row have found nobody: a process may have been missed by
  * one while it changed parents, but then it became our child, and those no walk misses. */
-static void sweep(struct guard *g)
+static void guard_sweep(struct guard *g)
 {
 	g->matched = g->unclear = false;
-	if (!tree_walk(&g->tree, getpid(), sweep_one, g))
+	if (!tree_walk(&g->tree, getpid(), guard_sweep_one, g))
 		g->unclear = true;
 	g->quiet = g->matched ? 0 : g->quiet + 1;
 	if (g->quiet >= (g->unclear ? PATIENT_WALKS : QUIET_WALKS))
-		report_sweeps(g);
+		guard_report_sweeps(g);
 }
 
-static void begin_sweep(struct guard *g, uint32_t slot, uint64_t term)
+static void guard_begin_sweep(struct guard *g, uint32_t slot, uint64_t term)
 {
 	if (slot >= PAGE_SLOTS)
 		return;
@@ -476,48 +476,48 @@ static void begin_sweep(struct guard *g, uint32_t slot, uint64_t term)
 
 /* ---- the loop ---- */
 
-static void signal_worker(const struct guard *g, int signal, bool group)
+static void guard_signal_worker(const struct guard *g, int signal, bool group)
 {
 	if (!g->worker)
 		return;
 	if (group && signal == SIGCONT)
-		give_terminal(g, g->worker);
+		guard_give_terminal(g, g->worker);
 	kill(group ? -g->worker : g->worker, signal);
 }
 
-static void obey(struct guard *g, const struct guard_order *o)
+static void guard_obey(struct guard *g, const struct guard_order *o)
 {
 	switch ((enum guard_order_type)o->type) {
 	case GUARD_POKE: /* the loop looks at the page after every wake-up */
 		break;
 	case GUARD_INTERRUPT:
-		signal_worker(g, SIGRTMIN, false);
+		guard_signal_worker(g, SIGRTMIN, false);
 		break;
 	case GUARD_SIGNAL:
-		signal_worker(g, o->signal, g->command);
+		guard_signal_worker(g, o->signal, g->command);
 		break;
 	case GUARD_KILL:
 		g->over = true;
 		break;
 	case GUARD_SWEEP:
-		begin_sweep(g, o->slot, o->term);
+		guard_begin_sweep(g, o->slot, o->term);
 		break;
 	}
 }
 
-static void read_orders(struct guard *g)
+static void guard_read_orders(struct guard *g)
 {
 	struct guard_order o;
 	ssize_t n;
 
 	while ((n = recv(g->control, &o, sizeof o, MSG_DONTWAIT)) == (ssize_t)sizeof o)
-		obey(g, &o);
+		guard_obey(g, &o);
 	if (n >= 0 || errno != EAGAIN)
 		g->over = true; /* the elector closed it, or is not itself any more */
 }
 
 /* Is it time to kill? If not, the timer is set to when it will be. */
-static bool due(const struct guard *g)
+static bool guard_due(const struct guard *g)
 {
 	struct instant kill, now = clock_now();
 	struct itimerspec at = { 0 };
@@ -545,18 +545,18 @@ static void guard_watch(struct guard *g)
 		[TIMER] = { .fd = g->timer, .events = POLLIN },
 	};
 
-	while (!g->over && !due(g)) {
+	while (!g->over && !guard_due(g)) {
 		const struct timespec soon = { .tv_nsec = g->quiet == 0 || g->unclear ? WALK_PAUSE : QUIET_PAUSE };
 		ppoll(p, N, g->pending ? &soon : NULL, NULL);
-		if (due(g) || p[ELECTOR].revents)
+		if (guard_due(g) || p[ELECTOR].revents)
 			return;
 		while (read(g->signals, &info, sizeof info) > 0)
 			;
 		guard_reap(g);
 		if (p[CONTROL].revents)
-			read_orders(g);
-		if (g->pending && !g->over && !due(g))
-			sweep(g);
+			guard_read_orders(g);
+		if (g->pending && !g->over && !guard_due(g))
+			guard_sweep(g);
 	}
 }
 
@@ -565,16 +565,16 @@ int guard_main(int argc, char **argv)
 	static struct guard g; /* no heap; what is never touched of it takes no memory */
 
 	prctl(PR_SET_NAME, "lunarch-guard");
-	if (!read_arguments(&g, argc, argv) || !open_all(&g) || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
+	if (!guard_read_arguments(&g, argc, argv) || !guard_open_all(&g) || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return 70;
 	g.tree_mark = getenv(PROOF_ENV);
-	leave_session(&g);
-	be_ready(&g);
-	if (!due(&g)) /* a command's term is in the page already, and starting may have taken long */
+	guard_leave_session(&g);
+	guard_prepare(&g);
+	if (!guard_due(&g)) /* a command's term is in the page already, and starting may have taken long */
 		guard_start(&g);
 	guard_watch(&g);
-	tell_end(&g);
-	kill_all(&g);
-	give_terminal(&g, g.elector_group);
+	guard_tell_end(&g);
+	guard_kill_all(&g);
+	guard_give_terminal(&g, g.elector_group);
 	return 0;
 }

@@ -9,13 +9,15 @@
 /* The environment marker of what a term starts: "LUNARCH_TERM=slot.term"; a worker outside any term has "-". */
 #define TERM_MARK_ENV "LUNARCH_TERM"
 
-/* One note or order is one datagram, and they are of one size. */
-enum guard_note_type {                    /* guard -> elector */
-	               GUARD_STARTED = 1, /* value: pid of the worker or command */
-	               GUARD_ENDED,       /* value: its wait status; what it left behind is being killed */
-	               GUARD_SWEPT,       /* value: how many were killed; slot, term; clean */
-	               GUARD_STOPPED,     /* the command was stopped by a signal */
-	               GUARD_CONTINUED,
+/* A note goes from the guard to the supervisor, an order the other way. Each is one datagram, and all are of one size.
+ */
+
+enum guard_note_type {
+	GUARD_STARTED = 1, /* value: pid of the worker or command */
+	GUARD_ENDED,       /* value: its wait status; what it left behind is being killed */
+	GUARD_SWEPT,       /* value: how many were killed; slot, term; clean */
+	GUARD_STOPPED,     /* the command was stopped by a signal */
+	GUARD_CONTINUED,
 };
 
 struct guard_note {
@@ -25,12 +27,12 @@ struct guard_note {
 	uint64_t term;
 };
 
-enum guard_order_type {                  /* elector -> guard */
-	                GUARD_POKE = 1,  /* look at the page again */
-	                GUARD_INTERRUPT, /* SIGRTMIN to the worker */
-	                GUARD_SIGNAL,    /* signal, to the command's process group, or to the worker */
-	                GUARD_KILL,      /* everything, now */
-	                GUARD_SWEEP,     /* what term left behind on slot; GUARD_SWEPT answers */
+enum guard_order_type {
+	GUARD_POKE = 1,  /* look at the page again */
+	GUARD_INTERRUPT, /* SIGRTMIN to the worker */
+	GUARD_SIGNAL,    /* signal, to the command's process group, or to the worker */
+	GUARD_KILL,      /* everything, now */
+	GUARD_SWEEP,     /* what term left behind on slot; GUARD_SWEPT answers */
 };
 
 struct guard_order {

@@ -19,12 +19,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define UNREAD_MAX 4096
-#define MESSAGES_A_TURN 64 /* a chatty worker must not keep the loop from renewing */
+#define UNREAD_MAX 4096    /* messages that wait for a worker, or orders for a guard */
+#define MESSAGES_A_TURN 64 /* a worker that sends without end must not keep the loop from renewing */
 
 enum phase {
 	RUNNING,
-	ORPHANED, /* the guard is dead or was shot; what is left of the tree is being killed from here */
+	ORPHANED, /* the guard is dead, or has been sent SIGKILL; what is left of the tree is being killed from here */
 	GONE,
 };
 
@@ -55,7 +55,7 @@ struct supervisor {
 
 /* ---- the end: of a guard, and of what it left ---- */
 
-static void worker_on_end(void *arg, int status)
+static void supervisor_on_worker_exit(void *arg, int status)
 {
 	struct supervisor *c = arg;
 
@@ -65,15 +65,15 @@ static void worker_on_end(void *arg, int status)
 }
 
 /* A dead guard's worker is a child of ours, and nobody else sees how it ends. */
-static void watch_worker(struct supervisor *c)
+static void supervisor_watch_worker(struct supervisor *c)
 {
 	if (c->phase != ORPHANED || !c->worker || c->ended || c->worker_child)
 		return;
-	c->worker_child = reaper_add(c->reaper, c->worker, worker_on_end, c, NULL);
+	c->worker_child = reaper_add(c->reaper, c->worker, supervisor_on_worker_exit, c, NULL);
 	reaper_condemn(c->worker_child);
 }
 
-static void orphaned(struct supervisor *c)
+static void supervisor_take_over(struct supervisor *c)
 {
 	if (c->phase != RUNNING)
 		return;
@@ -81,21 +81,21 @@ static void orphaned(struct supervisor *c)
 	c->give_up = instant_add(clock_now(), c->kill_allowance);
 	if (c->guard_child)
 		reaper_condemn(c->guard_child);
-	watch_worker(c);
+	supervisor_watch_worker(c);
 	reaper_begin_killing(c->reaper, &c->killing);
 }
 
 /* The guard itself is stopped or stuck: its work is done from here. */
-static void shoot_guard(struct supervisor *c)
+static void supervisor_kill_guard(struct supervisor *c)
 {
 	log_event(LOG_WARN, NULL, "guard_killed", "guard %d did not end its tree in time (stopped?): killing both",
 	          c->guard);
 	kill(c->guard, SIGKILL);
-	orphaned(c);
+	supervisor_take_over(c);
 }
 
 /* Half of the allowance is the guard's, the other half ours. The timer is set for the end of the first half. */
-static void look_at_guard(struct supervisor *c)
+static void supervisor_check_guard(struct supervisor *c)
 {
 	struct itimerspec at = { 0 };
 	struct instant first, now = clock_now();
@@ -106,7 +106,7 @@ static void look_at_guard(struct supervisor *c)
 		first = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	first = instant_add(instant_min(first, c->asked), c->kill_allowance / 2);
 	if (instant_passed(first, now)) {
-		shoot_guard(c);
+		supervisor_kill_guard(c);
 		return;
 	}
 	if (first.boot != NSEC_NEVER || first.raw != NSEC_NEVER) {
@@ -122,7 +122,7 @@ static void supervisor_on_overdue(struct ev_loop *loop, ev_io *w, int events)
 
 	(void)loop, (void)events;
 	if (read(w->fd, &times, sizeof times) == (ssize_t)sizeof times)
-		look_at_guard(w->data);
+		supervisor_check_guard(w->data);
 }
 
 static void supervisor_drain_worker(struct supervisor *c)
@@ -148,7 +148,7 @@ static void supervisor_finish(struct supervisor *c, bool reaped)
 }
 
 /* An orphan may be of any dead guard, so the dead trees end together; but none before its guard. */
-static void killing_on_round(void *arg, bool nobody_left)
+static void supervisor_on_killing_round(void *arg, bool nobody_left)
 {
 	struct supervisor *c = arg;
 	bool reaped = nobody_left && !c->guard_child;
@@ -158,7 +158,7 @@ static void killing_on_round(void *arg, bool nobody_left)
 }
 
 /* Its status is 0 if it has seen to it that nothing of its tree lives. */
-static void guard_on_end(void *arg, int status)
+static void supervisor_on_guard_exit(void *arg, int status)
 {
 	struct supervisor *c = arg;
 	pid_t guard = c->guard;
@@ -172,7 +172,7 @@ static void guard_on_end(void *arg, int status)
 	if (c->phase == RUNNING)
 		log_event(LOG_WARN, NULL, "guard_lost", "guard %d died (wait status 0x%x): killing its tree", guard,
 		          (unsigned)status);
-	orphaned(c);
+	supervisor_take_over(c);
 }
 
 /* ---- notes from the guard ---- */
@@ -194,12 +194,12 @@ static void supervisor_on_note(void *arg, const void *bytes, size_t len)
 	struct guard_note n;
 
 	if (len != sizeof n)
-		return; /* no guard sends that */
+		return; /* no guard sends such a note */
 	memcpy(&n, bytes, sizeof n);
 	switch ((enum guard_note_type)n.type) {
 	case GUARD_STARTED:
 		c->worker = n.value;
-		watch_worker(c);
+		supervisor_watch_worker(c);
 		break;
 	case GUARD_ENDED:
 		supervisor_on_ended(c, n.value);
@@ -263,28 +263,28 @@ static const struct channel_kind worker_channel = {
 
 /* ---- start ---- */
 
-static bool names(const char *entry, const char *name, size_t len)
+static bool entry_names(const char *entry, const char *name, size_t len)
 {
 	return strncmp(entry, name, len) == 0 && entry[len] == '=';
 }
 
-static bool is_set(char *const *env, const char *name, size_t len)
+static bool entries_have(char *const *env, const char *name, size_t len)
 {
 	for (; env && *env; env++)
-		if (names(*env, name, len))
+		if (entry_names(*env, name, len))
 			return true;
 	return false;
 }
 
-static bool is_unset(char *const *unset, const char *entry)
+static bool names_have(char *const *unset, const char *entry)
 {
 	for (; unset && *unset; unset++)
-		if (names(entry, *unset, strlen(*unset)))
+		if (entry_names(entry, *unset, strlen(*unset)))
 			return true;
 	return false;
 }
 
-static size_t count(char *const *list)
+static size_t list_length(char *const *list)
 {
 	size_t n = 0;
 
@@ -294,22 +294,22 @@ static size_t count(char *const *list)
 }
 
 /* The array is the caller's, the entries are borrowed. */
-static char **make_environment(const struct supervisor_spec *spec)
+static char **guard_environment(const struct supervisor_spec *spec)
 {
 	static char no_term[] = TERM_MARK_ENV "=-";
 	const size_t term_len = strlen(TERM_MARK_ENV);
-	char **env = mem_zero((count(environ) + count(spec->env) + 2) * sizeof *env);
+	char **env = mem_zero((list_length(environ) + list_length(spec->env) + 2) * sizeof *env);
 	size_t n = 0;
 
 	for (char **e = environ; *e; e++) {
-		bool replaced = is_set(spec->env, *e, strcspn(*e, "=")) ||
-		                (!spec->command && names(*e, TERM_MARK_ENV, term_len));
-		if (!replaced && !is_unset(spec->unset, *e))
+		bool replaced = entries_have(spec->env, *e, strcspn(*e, "=")) ||
+		                (!spec->command && entry_names(*e, TERM_MARK_ENV, term_len));
+		if (!replaced && !names_have(spec->unset, *e))
 			env[n++] = *e;
 	}
 	for (char *const *e = spec->env; e && *e; e++)
 		env[n++] = *e;
-	if (!spec->command && !is_set(spec->env, TERM_MARK_ENV, term_len))
+	if (!spec->command && !entries_have(spec->env, TERM_MARK_ENV, term_len))
 		env[n] = no_term;
 	return env;
 }
@@ -320,7 +320,7 @@ struct handed { /* descriptors for the guard; -1 = none */
 
 /* Every other descriptor of ours is O_CLOEXEC; these lose that flag in the child alone (dup2 onto itself,
  * posix_spawn_file_actions_adddup2(3p)). Signals are blocked until the guard is told otherwise, which is never. */
-static int spawn_guard(pid_t *pid, const struct handed *h, char *const *argv, char *const *env)
+static int guard_spawn(pid_t *pid, const struct handed *h, char *const *argv, char *const *env)
 {
 	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
 	posix_spawn_file_actions_t files;
@@ -342,13 +342,14 @@ static int spawn_guard(pid_t *pid, const struct handed *h, char *const *argv, ch
 	return error;
 }
 
-static int start_guard(pid_t *pid, const struct supervisor_spec *spec, const struct handed *h, struct err *err)
+static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec, const struct handed *h,
+                                  struct err *err)
 {
 	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
 	static char modes[][12] = { "worker", "command", "foreground" };
 	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
 	char numbers[sizeof fds / sizeof *fds][12];
-	char **argv = mem_zero((count(spec->argv) + 11) * sizeof *argv), **env = make_environment(spec);
+	char **argv = mem_zero((list_length(spec->argv) + 11) * sizeof *argv), **env = guard_environment(spec);
 	size_t n = 0;
 
 	argv[n++] = name;
@@ -361,7 +362,7 @@ static int start_guard(pid_t *pid, const struct supervisor_spec *spec, const str
 	argv[n++] = modes[spec->command + (spec->command && spec->foreground)];
 	for (char *const *a = spec->argv; *a; a++)
 		argv[n++] = *a;
-	int error = spawn_guard(pid, h, argv, env);
+	int error = guard_spawn(pid, h, argv, env);
 	free(argv);
 	free(env);
 	errno = error;
@@ -391,7 +392,7 @@ static struct supervisor *supervisor_new(struct reaper *reaper, const struct sup
 
 	c->loop = reaper_loop(reaper);
 	c->reaper = reaper;
-	c->killing = (struct reaper_killing){ .round = killing_on_round, .arg = c };
+	c->killing = (struct reaper_killing){ .round = supervisor_on_killing_round, .arg = c };
 	c->cb = cb;
 	c->arg = arg;
 	c->kill_allowance = spec->kill_allowance;
@@ -420,7 +421,7 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
 	if (h.elector < 0 || timer < 0)
 		err_sys(err, "cannot make the descriptors of a worker (pidfd, timerfd)");
 	else
-		failed = start_guard(&c->guard, spec, &h, err);
+		failed = supervisor_start_guard(&c->guard, spec, &h, err);
 out:
 	close_if(h.page[PAGE_DEADLINES]);
 	close_if(h.page[PAGE_MARKS]);
@@ -442,8 +443,8 @@ out:
 	ev_io_init(&c->overdue, supervisor_on_overdue, timer, EV_READ);
 	c->overdue.data = c;
 	ev_io_start(c->loop, &c->overdue);
-	c->guard_child = reaper_add(reaper, c->guard, guard_on_end, c, NULL);
-	look_at_guard(c);
+	c->guard_child = reaper_add(reaper, c->guard, supervisor_on_guard_exit, c, NULL);
+	supervisor_check_guard(c);
 	return c;
 }
 
@@ -454,21 +455,21 @@ struct page *supervisor_page(struct supervisor *c)
 	return c->page;
 }
 
-static bool being_killed(const struct supervisor *c)
+static bool supervisor_is_ending(const struct supervisor *c)
 {
 	return c->phase != RUNNING || c->asked.boot != NSEC_NEVER;
 }
 
 void supervisor_send(struct supervisor *c, const struct buf *message)
 {
-	if (!c->to_worker || channel_send(c->to_worker, message->data, message->len) == 0 || being_killed(c))
+	if (!c->to_worker || channel_send(c->to_worker, message->data, message->len) == 0 || supervisor_is_ending(c))
 		return;
 	log_event(LOG_ERROR, NULL, "worker_deaf", "the worker has left %d messages unread: killing it", UNREAD_MAX);
 	supervisor_kill(c);
 }
 
-/* A guard that reads no orders is stopped, and then the deadline is ours: look_at_guard. */
-static void order(struct supervisor *c, struct guard_order o)
+/* A guard that reads no orders is stopped, and then the deadline is ours: supervisor_check_guard. */
+static void supervisor_order(struct supervisor *c, struct guard_order o)
 {
 	if (c->phase == RUNNING && channel_send(c->to_guard, &o, sizeof o) < 0)
 		supervisor_kill(c);
@@ -477,7 +478,7 @@ static void order(struct supervisor *c, struct guard_order o)
 void supervisor_allow(struct supervisor *c, nsec kill_allowance)
 {
 	c->kill_allowance = kill_allowance;
-	look_at_guard(c);
+	supervisor_check_guard(c);
 }
 
 void supervisor_poke(struct supervisor *c)
@@ -485,36 +486,36 @@ void supervisor_poke(struct supervisor *c)
 	if (c->phase != RUNNING)
 		return;
 	if (!c->poke_waits || !channel_waits(c->to_guard)) {
-		order(c, (struct guard_order){ .type = GUARD_POKE });
+		supervisor_order(c, (struct guard_order){ .type = GUARD_POKE });
 		c->poke_waits = channel_waits(c->to_guard);
 	}
-	look_at_guard(c);
+	supervisor_check_guard(c);
 }
 
 void supervisor_interrupt(struct supervisor *c)
 {
-	order(c, (struct guard_order){ .type = GUARD_INTERRUPT });
+	supervisor_order(c, (struct guard_order){ .type = GUARD_INTERRUPT });
 }
 
 void supervisor_signal(struct supervisor *c, int signal)
 {
-	order(c, (struct guard_order){ .type = GUARD_SIGNAL, .signal = signal });
+	supervisor_order(c, (struct guard_order){ .type = GUARD_SIGNAL, .signal = signal });
 }
 
 void supervisor_kill(struct supervisor *c)
 {
 	struct guard_order o = { .type = GUARD_KILL };
 
-	if (being_killed(c))
+	if (supervisor_is_ending(c))
 		return;
 	c->asked = clock_now();
 	channel_send(c->to_guard, &o, sizeof o);
-	look_at_guard(c);
+	supervisor_check_guard(c);
 }
 
 void supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term)
 {
-	order(c, (struct guard_order){ .type = GUARD_SWEEP, .slot = slot, .term = term });
+	supervisor_order(c, (struct guard_order){ .type = GUARD_SWEEP, .slot = slot, .term = term });
 }
 
 void supervisor_free(struct supervisor *c)

@@ -40,7 +40,7 @@ void wire_str(struct buf *m, const char *s)
 }
 
 /* The next len bytes, or NULL and bad. */
-static const void *take(struct wire *w, size_t len)
+static const void *wire_take(struct wire *w, size_t len)
 {
 	if (w->bad || (size_t)(w->end - w->at) < len) {
 		w->bad = true;
@@ -51,9 +51,9 @@ static const void *take(struct wire *w, size_t len)
 }
 
 /* Copies a number out; leaves 0 in it when the message is too short. */
-static void get(struct wire *w, void *number, size_t size)
+static void wire_get_number(struct wire *w, void *number, size_t size)
 {
-	const void *bytes = take(w, size);
+	const void *bytes = wire_take(w, size);
 
 	if (bytes)
 		memcpy(number, bytes, size);
@@ -91,7 +91,7 @@ uint8_t wire_get_u8(struct wire *w)
 {
 	uint8_t v = 0;
 
-	get(w, &v, sizeof v);
+	wire_get_number(w, &v, sizeof v);
 	return v;
 }
 
@@ -99,7 +99,7 @@ uint32_t wire_get_u32(struct wire *w)
 {
 	uint32_t v = 0;
 
-	get(w, &v, sizeof v);
+	wire_get_number(w, &v, sizeof v);
 	return v;
 }
 
@@ -107,7 +107,7 @@ uint64_t wire_get_u64(struct wire *w)
 {
 	uint64_t v = 0;
 
-	get(w, &v, sizeof v);
+	wire_get_number(w, &v, sizeof v);
 	return v;
 }
 
@@ -115,14 +115,14 @@ int64_t wire_get_i64(struct wire *w)
 {
 	int64_t v = 0;
 
-	get(w, &v, sizeof v);
+	wire_get_number(w, &v, sizeof v);
 	return v;
 }
 
 const char *wire_get_str(struct wire *w)
 {
 	uint32_t size = wire_get_u32(w);
-	const char *s = take(w, size);
+	const char *s = wire_take(w, size);
 
 	/* The first zero must be the last byte: a string that ends early would hide what follows. */
 	if (!s || !size || memchr(s, '\0', size) != s + size - 1) {

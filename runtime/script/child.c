@@ -264,7 +264,7 @@ static bool child_reap(struct child *c)
 	return true;
 }
 
-static void on_exit_of_child(struct ev_loop *loop, ev_io *io, int revents)
+static void child_on_exit(struct ev_loop *loop, ev_io *io, int revents)
 {
 	struct child *c = io->data;
 	struct scope *scope = c->scope;
@@ -304,7 +304,7 @@ static void scope_child_stop(struct scope_child *c, double kill_after_s)
 
 static void child_adopt(struct child *c)
 {
-	ev_io_init(&c->exited, on_exit_of_child, c->pidfd, EV_READ);
+	ev_io_init(&c->exited, child_on_exit, c->pidfd, EV_READ);
 	c->exited.data = c;
 	ev_io_start(loop_of(c), &c->exited);
 	c->in_scope.stop = scope_child_stop;

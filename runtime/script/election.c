@@ -91,7 +91,7 @@ static void send_started(struct script *s, bool good, const char *text)
 	free(cut);
 }
 
-static void started(void *arg, const struct outcome *o)
+static void election_on_started(void *arg, const struct outcome *o)
 {
 	struct election *e = arg;
 
@@ -106,7 +106,7 @@ void election_start_all(struct script *s)
 	while (s->starting < s->nelections) {
 		struct election *e = &s->elections[s->starting++];
 		if (e->kept && election_push_hook(e, "on_start")) {
-			sched_spawn(&e->scope, s->L, 0, started, e);
+			sched_spawn(&e->scope, s->L, 0, election_on_started, e);
 			return;
 		}
 	}
@@ -135,7 +135,7 @@ static void push_leader(lua_State *L, const struct news *n)
 
 static void tell_next(struct election *e);
 
-static void told(void *arg, const struct outcome *o)
+static void election_on_told(void *arg, const struct outcome *o)
 {
 	struct election *e = arg;
 
@@ -156,7 +156,7 @@ static bool election_tell(struct election *e, const struct news *n)
 		push_leader(L, n);
 	else
 		lua_pushstring(L, *n->previous ? n->previous : NULL);
-	sched_spawn(&e->scope, L, 1, told, e);
+	sched_spawn(&e->scope, L, 1, election_on_told, e);
 	return true;
 }
 
@@ -246,7 +246,7 @@ static void send_answer(const struct asking *a, bool yes, const char *why, const
 }
 
 /* The results of the hook are yes, why, address: lua/boot/prelude.lua checks them. */
-static void answered(void *arg, const struct outcome *o)
+static void election_on_answered(void *arg, const struct outcome *o)
 {
 	struct asking *a = arg;
 	struct election *e = a->election;
@@ -279,7 +279,7 @@ bool election_ask(struct election *e, struct wire *w)
 	script_push_internal(s, "ask");
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, e->table);
 	*a = (struct asking){ .election = e, .ask = m.ask };
-	a->task = sched_spawn(&e->scope, s->L, 1, answered, a);
+	a->task = sched_spawn(&e->scope, s->L, 1, election_on_answered, a);
 	e->asking = a;
 	return true;
 }

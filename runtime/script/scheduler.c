@@ -109,11 +109,6 @@ struct ev_loop *sched_loop(struct sched *s)
 	return s->loop;
 }
 
-struct timeline *sched_timeline(struct sched *s)
-{
-	return s->timeline;
-}
-
 struct scope *sched_program(struct sched *s)
 {
 	return &s->program;

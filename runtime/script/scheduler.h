@@ -84,7 +84,6 @@ struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_Sta
 void sched_free(struct sched *s); /* after lua_close */
 struct sched *sched_of(lua_State *L);
 struct ev_loop *sched_loop(struct sched *s);
-struct timeline *sched_timeline(struct sched *s);
 
 void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scope *, const struct outcome *));
 /* Cancels its tasks, whose waits then raise `over` (static text), and stops its children, which are killed after

@@ -167,7 +167,7 @@ static void open_prelude(struct script *s)
 	s->internals = luaL_ref(L, LUA_REGISTRYINDEX);
 }
 
-static int panic(lua_State *L)
+static int script_on_panic(lua_State *L)
 {
 	const char *text = lua_tostring(L, -1);
 
@@ -201,7 +201,7 @@ struct script *script_new(const struct script_spec *spec)
 		fputs("lunarch: out of memory\n", stderr);
 		abort();
 	}
-	lua_atpanic(s->L, panic);
+	lua_atpanic(s->L, script_on_panic);
 	s->sched = sched_new(spec->loop, spec->timeline, s->L);
 	lua_pushboolean(s->L, 1);
 	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* luaL_openlibs then ignores LUA_PATH and the like */
@@ -314,7 +314,7 @@ static void take_elections(struct script *s)
 }
 
 /* The main chunk has returned, or raised. */
-static void has_run(void *arg, const struct outcome *o)
+static void script_on_loaded(void *arg, const struct outcome *o)
 {
 	struct script *s = arg;
 	lua_State *L = s->L;
@@ -395,7 +395,7 @@ void script_load(struct script *s)
 	}
 	int n = push_chunk(s, text.data ? text.data : "", text.len);
 	if (n)
-		sched_spawn(sched_program(s->sched), s->L, n - 1, has_run, s);
+		sched_spawn(sched_program(s->sched), s->L, n - 1, script_on_loaded, s);
 out:
 	buf_fini(&text);
 }

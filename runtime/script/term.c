@@ -150,7 +150,7 @@ static void limit_hook(struct term *t)
 	timer_start(t->election->script->spec.timeline, &t->limit, time_left(t) * HOOK_PART);
 }
 
-static void has_stopped(void *arg, const struct outcome *o)
+static void term_on_stopped_run(void *arg, const struct outcome *o)
 {
 	struct term *t = arg;
 
@@ -161,7 +161,7 @@ static void has_stopped(void *arg, const struct outcome *o)
 	          time_left(t) * CHILDREN_PART); /* the tasks and children of on_stopped end with it */
 }
 
-static void after_idle(struct scope *scope)
+static void term_on_after_idle(struct scope *scope)
 {
 	term_finish(term_of_after(scope));
 }
@@ -179,15 +179,15 @@ static void run_on_stopped(struct term *t)
 	t->after.election = t->election;
 	t->after.about = &t->about;
 	t->after.marker = &t->marker;
-	t->after.idle = after_idle;
+	t->after.idle = term_on_after_idle;
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	lua_pushstring(s->L, lease_reason_name(t->reason));
 	t->cleaning = true;
-	task_insist(sched_spawn(&t->after, s->L, 2, has_stopped, t));
+	task_insist(sched_spawn(&t->after, s->L, 2, term_on_stopped_run, t));
 	limit_hook(t);
 }
 
-static void scope_idle(struct scope *scope)
+static void term_on_idle(struct scope *scope)
 {
 	run_on_stopped(term_of(scope));
 }
@@ -256,7 +256,7 @@ bool term_lead(struct election *e, struct wire *w)
 	t->scope.marker = &t->marker;
 	t->scope.slot = t->handle->slot;
 	t->scope.term = m.term;
-	t->scope.idle = scope_idle;
+	t->scope.idle = term_on_idle;
 	if (!election_push_hook(e, "on_leading"))
 		return true;
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);

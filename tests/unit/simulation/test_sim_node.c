@@ -112,5 +112,7 @@ int main(void)
 	free(script_path);
 	free(tests_path);
 	buf_fini(&text);
-	return tap_done();
+	int status = tap_done();
+	fflush(stdout);
+	_exit(status); /* as `lunarch test` does: what a simulated process had when it died is not freed */
 }
