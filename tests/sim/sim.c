@@ -224,6 +224,7 @@ static void say(const struct world *w, int node, const char *what, uint64_t n)
 		printf("%10.4f  %c  %-28s %" PRIu64 "\n", (double)w->now / SEC, node < 0 ? '*' : 'a' + node, what, n);
 }
 
+/* what: P1 to P7 are the promises of docs/design.md, in their order. */
 static void violate(struct world *w, int node, const char *what)
 {
 	say(w, node, what, 0);

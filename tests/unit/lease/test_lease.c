@@ -1,5 +1,5 @@
-/* The time rules, one sentence each, on virtual time against lease_step alone. The simulator looks for what nobody
- * thought of; this says what each rule is. */
+/* The rules of time, one sentence each, on simulated time against lease_step alone. The simulator (tests/sim) looks for
+ * what no rule foresees. The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md. */
 #include "lease/lease.h"
 #include "tap.h"
 

@@ -1,4 +1,5 @@
-/* Records: what client-go writes is read, what we write is read back exactly, what is wrong is named. */
+/* Records: what client-go writes is read, what we write is read back exactly, what is wrong is named.
+ * The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md. */
 #include "base/buf.h"
 #include "lease/record.h"
 #include "tap.h"

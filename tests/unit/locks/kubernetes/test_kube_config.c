@@ -1,5 +1,5 @@
 /* Kubeconfig files as kubectl reads them, a pod's service account, and what is wrong with either, said without secrets.
- */
+ * The numbers T.. are those of the cases in tests/cluster/kubernetes/README.md. */
 #include "base/buf.h"
 #include "base/mem.h"
 #include "locks/kubernetes/kube_config.h"

@@ -1,6 +1,6 @@
-/* Records in Kubernetes objects: what client-go and its relatives write is read as they mean it, what is ours counts
- * only while it is about the same write, nothing of others is lost, and what makes no sense is never taken for a free
- * lock. */
+/* Records in Kubernetes objects: what client-go and its relatives write is read as they mean it; our fields count only
+ * if they are of the same write; nothing of others is lost; and what makes no sense is never taken for a free lock. The
+ * numbers T.. are those of the cases in tests/cluster/kubernetes/README.md. */
 #include "base/mem.h"
 #include "locks/kubernetes/kube_object.h"
 #include "tap.h"
