@@ -1,5 +1,5 @@
--- term:load() and term:save(): a checkpoint that each leader leaves for the next one, in the lock's record itself.
--- In the record it is {"data": what the script saved, "cron": what lua/api/cron.lua remembers}; other keys are kept.
+-- term:load() and term:save(): a checkpoint that each leader leaves for the next one, in the lock's record.
+-- In the record it is {"data": what the script saved, "cron": the last times of jobs (lua/api/cron.lua)}; other keys are kept.
 
 local use = ...
 local check = use "options"
@@ -13,7 +13,7 @@ return function(natives)
 			.. "expected an object with the key \"data\"; take the key \"checkpoint\" out of the lock's record to do without it")
 	end
 
-	-- The object in that text; {} for none.
+	-- The checkpoint as a table; {} if there is none.
 	local function parse(text, what)
 		if text == "" then
 			return {}
@@ -25,7 +25,7 @@ return function(natives)
 		return object
 	end
 
-	-- What the record is known to hold under that key.
+	-- The value of that key in the record.
 	local function get(term, key, what)
 		local now, err = natives.checkpoint(term)
 		if not now then
@@ -38,8 +38,8 @@ return function(natives)
 		return object[key]
 	end
 
-	-- change(old) returns the new value. `old` is the newest value, saved or still on its way, so that saves of several tasks do
-	-- not undo each other. no_wait: returns as soon as the save is on its way.
+	-- change(old) returns the new value. `old` is the newest value, whether the record has it yet or not: so the saves of several
+	-- tasks do not undo each other. no_wait: returns as soon as the save is sent.
 	local function update(term, key, change, what, timeout, no_wait)
 		local now, next = natives.checkpoint(term)
 		if not now then

@@ -14,11 +14,11 @@ return function(deps)
 		again = "boolean",
 	}
 
-	local LOOK_AGAIN <const> = deps.look_again or 60 -- seconds: somebody may set the clock
+	local LOOK_AGAIN <const> = deps.look_again or 60 -- seconds: the clock may be set meanwhile
 	local DAY <const> = 86400
 	local BEHIND <const> = 60 -- seconds; two machines' clocks may differ by so much without a warning
-	local LATEST <const> = 99999999999 -- the year 5138: what a calendar is asked for
-	local FORGET <const> = 400 * DAY -- what no job of that name has touched for so long
+	local LATEST <const> = 99999999999 -- the year 5138: the largest time that is used
+	local FORGET <const> = 400 * DAY -- a job's mark that has not moved for so long is removed
 	local EXPRESSION_MAX <const> = 1000 -- bytes
 	local WHAT <const> = "term:cron"
 
@@ -57,7 +57,7 @@ return function(deps)
 		return names
 	end
 
-	-- Moves the mark, never backwards: times before the mark were run. false: the term is over, and so is the job.
+	-- Moves the job's mark, the last time for which f was called; never backwards. false: the term is over, and so is the job.
 	local function mark(term, name, names, due)
 		local good, err = deps.update(term, "cron", function(all)
 			all = all or {}
@@ -75,7 +75,7 @@ return function(deps)
 		return good
 	end
 
-	-- If no leader has known this job before, its mark begins now, and nothing was missed.
+	-- The job's mark. A job that no leader has had before gets one now: nothing was missed.
 	local function last_time(term, name, names)
 		local all, err = deps.get(term, "cron", WHAT)
 		if err then
@@ -89,7 +89,7 @@ return function(deps)
 		return mark(term, name, names, now) and now
 	end
 
-	-- Says so at once, and once a day while it lasts.
+	-- Warns if the mark is later than this machine's clock: at once, then once a day.
 	local function watch_clock(name)
 		local waited = DAY
 		return function(last, now, slept)
@@ -113,7 +113,7 @@ return function(deps)
 		end
 	end
 
-	-- The term ended while the mark was on its way, so f was not called. The old mark lets the next leader call it.
+	-- The term ended while the mark was being saved, so f was not called. With the old mark the next leader calls it.
 	local function take_back(term, name, due, before)
 		deps.update(term, "cron", function(all)
 			if all and all[name] == due then

@@ -1,5 +1,5 @@
--- every(seconds, f [, { now =, jitter =, overlap = }]): calls f at fixed steps, one call at a time; a step that is missed is
--- skipped. The steps do not drift, whatever the calls and the jitter take.
+-- every(seconds, f [, { now =, jitter =, overlap = }]): calls f at fixed intervals, one call at a time. A call that is missed is
+-- skipped. Neither long calls nor the jitter move the later ones.
 
 local use = ...
 local check = use "options"

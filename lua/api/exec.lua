@@ -1,5 +1,5 @@
 -- exec{ "program", "argument", ..., option = ... } or exec("shell line", { option = ... }), or a list of such lists, which is a
--- pipeline: checks what it is given, and says how it ended.
+-- pipeline. Checks the arguments, starts the programs (runtime/api/lua_exec.c), and makes the result.
 
 local use = ...
 local check = use "options"
@@ -60,7 +60,7 @@ return function(natives)
 			if type(name) ~= "string" or name == "" or name:find("[=%z]") then
 				error(("exec: env: '%s' is no name of a variable"):format(tostring(name)), 0)
 			end
-			-- false takes the variable away
+			-- false removes the variable
 			list[#list + 1] = value == false and name or name .. "=" .. text_argument(value, "env " .. name)
 		end
 		return list
@@ -73,7 +73,7 @@ return function(natives)
 		end
 	end
 
-	-- The options as the C half knows them.
+	-- The description that lua_exec.c's start takes.
 	local function spec_of(argv, given, names)
 		checked(given, names)
 		local spec = { argv = argv }
@@ -92,7 +92,7 @@ return function(natives)
 		return spec
 	end
 
-	-- Splits { "program", "argument", option = ... } into the two.
+	-- Splits { "program", "argument", option = ... } into arguments and options.
 	local function split(call)
 		local list, options, last = {}, {}, 0
 		for key, value in pairs(call) do
@@ -117,7 +117,7 @@ return function(natives)
 		return argv
 	end
 
-	-- Every program of a pipeline but the last writes into the next; time limits are for all of them.
+	-- The output of each program of a pipeline is the input of the next one. The timeout is for all of them together.
 	local function pipeline(stages, given)
 		checked(given, known)
 		local specs, names = {}, {}
@@ -163,7 +163,7 @@ return function(natives)
 
 	local SIGPIPE <const> = 13
 
-	-- One result of the results of a pipeline. A program that died of SIGPIPE, since its reader had ended, has not failed.
+	-- Makes one result of those of a pipeline. A program that SIGPIPE has killed, because its reader had ended, has not failed.
 	local function joined(stages)
 		local result, ok, errors, timed_out, truncated = {}, true, {}, nil, nil
 		for i, stage in ipairs(stages) do
@@ -180,7 +180,7 @@ return function(natives)
 		return result
 	end
 
-	local names = setmetatable({}, { __mode = "k" }) -- of background jobs, what they write to whom, and their results
+	local names = setmetatable({}, { __mode = "k" }) -- of jobs in the background, as are the next two
 	local captured = setmetatable({}, { __mode = "k" })
 	local results = setmetatable({}, { __mode = "k" })
 

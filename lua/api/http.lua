@@ -1,5 +1,5 @@
--- http.get(url, options), http.post ... and http.request{ url = ..., method = ... }: checks what it is given, retries, and makes
--- a response of what came.
+-- http.get(url, options), http.post ... and http.request{ url = ..., method = ... }: checks the arguments, sends the request
+-- (runtime/api/lua_http.c), repeats it where that is safe, and makes the response.
 
 local use = ...
 local check = use "options"
@@ -12,7 +12,7 @@ return function(natives)
 	local BACKOFF <const> = 0.2
 	local BACKOFF_MAX <const> = 10
 	local REDIRECTS <const> = 10
-	local TEXT_MAX <const> = 1 << 20 -- of everything but bodies: what a server could take
+	local TEXT_MAX <const> = 1 << 20 -- bytes of any text but a body
 
 	local function text_or_body(v)
 		return type(v) ~= "string" and type(v) ~= "function" and "a text, or a function that returns its parts" or nil
@@ -55,7 +55,7 @@ return function(natives)
 		error("http: " .. text, 0)
 	end
 
-	-- unix:/run/x.sock:/path is /path at that socket.
+	-- unix:/run/x.sock:/path: the path /path, through that socket.
 	local function place(spec, url)
 		local socket, path = url:match "^unix:([^:]+):?(.*)$"
 		if socket then
@@ -123,7 +123,7 @@ return function(natives)
 		end
 	end
 
-	-- The running term's, which the scheduler has put there for what the script starts.
+	-- Adds the running term's token. The scheduler has put it into the environment, for the programs of the term.
 	local function fencing(spec, given, seen)
 		if not given.token then
 			return
@@ -262,7 +262,7 @@ return function(natives)
 		end
 	end
 
-	-- The next part; nil at the end, nil and an error if the body breaks off.
+	-- The next part of the body; nil at the end; nil and an error if the connection breaks before the end.
 	function Response:read()
 		local call = stream_of(self, "response:read")
 		local rest = self.rest
@@ -275,7 +275,7 @@ return function(natives)
 
 	local LINE_MAX <const> = 1024 * 1024
 
-	-- for line in response:lines() do ... end; raises if the body breaks off. A line longer than 1 MB comes in pieces.
+	-- for line in response:lines() do ... end; raises if the connection breaks before the end. A line longer than 1 MB comes in pieces.
 	function Response:lines()
 		local call = stream_of(self, "response:lines")
 		return function()
@@ -308,12 +308,13 @@ return function(natives)
 
 	Response.__close = Response.close
 
-	-- ---- again and again ----
+	-- ---- repeating a request ----
 
 	local repeatable = { GET = true, HEAD = true, PUT = true, DELETE = true, OPTIONS = true }
 	local overloaded = { [429] = true, [502] = true, [503] = true, [504] = true }
 
-	-- Whether a request may be sent again without the server acting twice. 429 says that it did nothing.
+	-- Whether the request may be sent again, without the danger that the server acts twice. With 429 the server says that it did
+	-- nothing.
 	local function worth_it(spec, given, r, err)
 		if spec.source then
 			return false

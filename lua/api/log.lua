@@ -1,7 +1,7 @@
 -- log.debug, .info, .warn, .error: (text), or (event, fields) where event is a snake_case word for programs.
 
 return function(emit)
-	local TEXT_MAX <const> = 16384 -- more than a line takes: the rest is not looked at
+	local TEXT_MAX <const> = 16384 -- more than a line of the log takes: the rest is not read
 
 	local function text_of(value)
 		local text = tostring(value)

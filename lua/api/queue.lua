@@ -1,5 +1,5 @@
--- Between tasks: queue() hands values over, semaphore() limits how many go on. Only one task runs at a time, so no other task
--- runs between two waits.
+-- queue() passes values between tasks; semaphore() limits how many tasks do something at the same time. Only one task runs at a
+-- time, and another one only while it waits: so nothing here needs a lock.
 
 local made
 
@@ -71,7 +71,7 @@ local function make(natives)
 		return value
 	end
 
-	-- Nothing more will be put; what is there can still be taken.
+	-- No more values can be put; those in the queue can still be taken.
 	function Queue:close()
 		self.closed = true
 		repeat until not self.takers:wake()

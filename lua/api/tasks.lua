@@ -1,5 +1,5 @@
--- Several tasks at once, and none left behind: wait_all, first, with_timeout, scope. A function that is given to them runs as a
--- task of its own; whatever happens, it has ended when they return, and its error is raised in the caller.
+-- wait_all, first, with_timeout and scope run functions as tasks. When they return or raise, all these tasks have ended, and
+-- the error of a task has been raised in the caller.
 
 local use = ...
 local check = use "options"
@@ -7,7 +7,7 @@ local check = use "options"
 return function(natives)
 	local tasks = {}
 
-	-- Leaving in whatever way ends the tasks of the group. A task that is cancelled itself cannot wait for them, so it only cancels them.
+	-- However the function is left: cancels the tasks that still run. A caller that is cancelled itself cannot wait for them.
 	local leaving = { __close = function(own)
 		for task in pairs(own) do
 			if not task:done() then
@@ -70,7 +70,7 @@ return function(natives)
 		end
 	end
 
-	-- keys: the number of each in the group -> its key in the list
+	-- Returns keys: the number of a task in the group -> its key in the list.
 	local function start_all(group, own, list)
 		local keys = {}
 		for key, each in pairs(list) do
@@ -151,7 +151,7 @@ return function(natives)
 		return task:wait()
 	end
 
-	-- scope(f, ...): calls f(scope, ...); what scope:spawn starts has ended when it returns | raises what any of them raises
+	-- scope(f, ...): calls f(scope, ...), and returns when the tasks of scope:spawn have ended, too; raises the error of any of them.
 	function tasks.scope(f, ...)
 		if type(f) ~= "function" then
 			error(("tasks.scope: expected a function to call, found a %s"):format(type(f)), 2)

@@ -1,4 +1,4 @@
--- What the script returned, or left in globals, becomes a list of checked elections. Messages name file, line and key.
+-- Makes a list of checked elections from what the script returned, or from its global functions. Errors name file, line and key.
 
 local use = ...
 
@@ -12,7 +12,7 @@ return function(script)
 	local TEXT_MAX = 8192
 	local YEAR = 366 * 24 * 3600
 
-	-- Each returns what was expected if the value is not that.
+	-- Each returns nil if the value is right, else what was expected.
 	local function text(v)
 		if type(v) ~= "string" or v == "" or #v > TEXT_MAX or v:find("\0", 1, true) then
 			return ("a text of 1 to %d bytes"):format(TEXT_MAX)
@@ -59,7 +59,7 @@ return function(script)
 		return "a " .. type(v)
 	end
 
-	-- The line of the script where the key is given a value; nil if it is not to be seen there.
+	-- The line of the script where the key gets a value; nil if no line shows that.
 	local function line_of(key)
 		local number = 0
 		for line in (script.text .. "\n"):gmatch("(.-)\n") do
@@ -169,7 +169,7 @@ return function(script)
 		return list
 	end
 
-	-- Hooks that the script defined as global functions, and names that look like a slip of one.
+	-- The election of a script that defined hooks as global functions. Refuses a function whose name is nearly a hook's.
 	local function from_globals(alone)
 		local election
 		for key, value in next, _G do

@@ -1,4 +1,4 @@
--- How modules of the library (lua/lunarch/) check their arguments: misuse raises an error at the line of the script that called the module.
+-- The modules of the library (lua/lunarch/) check their arguments with these: misuse raises an error with the line of the script's call.
 
 local use = ...
 local check = use "options"
@@ -14,7 +14,7 @@ function given.text(what, value, level)
 	return value
 end
 
--- A table of options, all of them known; {} if there is none.
+-- Checks a table of options; {} if there is none.
 function given.options(where, options, known, level)
 	if options == nil then
 		return {}
@@ -27,7 +27,7 @@ function given.options(where, options, known, level)
 	return options
 end
 
--- The token of a term that is given first.
+-- The token of the term that is the first argument.
 function given.token(where, term)
 	local kind = type(term)
 	local token = (kind == "table" or kind == "userdata") and term.token

@@ -1,5 +1,5 @@
--- Strict globals: a name that nobody declared is an error in the script and the modules beside it, with a suggestion.
--- Modules from elsewhere are left alone: many probe for globals of other Lua versions.
+-- Strict globals: using a name that is not defined is an error in the script and the modules beside it, with a suggestion.
+-- It is no error in other modules: many look for globals of other Lua versions.
 
 local use = ...
 
@@ -10,7 +10,7 @@ end
 return function(is_own)
 	local sealed = false -- true: the script has been loaded
 
-	-- The function that touched the global is `level` levels above the caller of this one.
+	-- Whether a function of the script used the global. level: as for error() in the caller.
 	local function by_the_script(level)
 		local info = debug.getinfo(level + 1, "S")
 		return info ~= nil and is_own(info.source)

@@ -1,4 +1,4 @@
--- library(name): what is wrong with the name of a module of the library, as "lunarch.retri"; nil: there is one (lua/lunarch/).
+-- library(name): nil if the library (lua/lunarch/) has a module of that name, else the error's text (for "lunarch.retri").
 
 local use = ...
 local suggest = use "suggest"

@@ -1,6 +1,6 @@
--- check(where, options, known): every key of options must be in known, which maps it to what it has to be:
--- "text", "seconds", "count", "boolean", "table", a set of words, or a function that returns what was expected if the value is
--- not that. Returns what is wrong, or nil.
+-- check(where, options, known): nil if all options are right, else an error's text. known maps each option's name to the kind of
+-- its value: "text", "seconds", "count", "boolean", "table", a set of words, or a function, which returns nil if the value is
+-- right, else what was expected.
 
 local use = ...
 local suggest = use "suggest"

@@ -1,11 +1,11 @@
--- The Lua half of the worker: puts the API into the globals and gives C what it calls by name.
--- natives: what the C half offers (runtime/script/script.c, open_natives).
+-- The first file of lua/ that a worker runs: it makes the globals that scripts see, and returns the functions that C calls.
+-- natives: the C functions on which lua/ builds (open_natives in runtime/script/script.c).
 
 local use = ...
 
 local hooks = use "hooks"
 
--- A function that is made by make() when it is first called: starting must not pay for what a script does not use.
+-- A function that make() makes when it is first called, so that a worker does not load what its script does not use.
 local function later(make)
 	local f
 	return function(...)
@@ -14,7 +14,7 @@ local function later(make)
 	end
 end
 
--- The same for a table of functions.
+-- The same for a table of functions, made when one is first used.
 local function on_demand(make)
 	return setmetatable({}, { __index = function(table, key)
 		for name, f in pairs(make()) do
@@ -74,7 +74,7 @@ local function open_globals(api)
 	os.exit = api.exit -- luacheck: ignore 122
 end
 
--- `require "lunarch.NAME"`: a module of the library (lua/lunarch/), made when it is first asked for.
+-- `require "lunarch.NAME"` finds the modules of the library (lua/lunarch/).
 local function open_library(natives)
 	table.insert(package.searchers, 2, function(name)
 		if name:sub(1, 8) ~= "lunarch." then
@@ -88,7 +88,7 @@ local function open_library(natives)
 	end)
 end
 
--- `require` looks beside the script first, and never in the directory one happens to be in.
+-- `require` looks beside the script first, and never in the working directory.
 local function set_path(directory)
 	local kept = {}
 	for _, place in ipairs { "path", "cpath" } do
@@ -104,8 +104,8 @@ local function set_path(directory)
 	package.cpath = kept.cpath
 end
 
--- A text given with -e is the body of on_leading, unless it says that it is a script: by naming a hook, or by returning
--- something other than `false` at once.
+-- A text given with -e is the body of on_leading, or a script. It is a script if it names a hook, or begins with a `return` of
+-- something other than `false`.
 local function is_body(text)
 	for _, name in ipairs(hooks.names) do
 		if text:find("%f[%w_]" .. name .. "%f[^%w_]") then
@@ -117,7 +117,7 @@ end
 
 local function parse(text, chunk, is_text)
 	if not is_text then
-		text = text:gsub("^\239\187\191", ""):gsub("^#[^\n]*", "") -- a byte order mark, a line for the shell
+		text = text:gsub("^\239\187\191", ""):gsub("^#[^\n]*", "") -- without a byte order mark, and without a line #!...
 	elseif is_body(text) then
 		local body, err = load("local term <const> = ...; " .. text, chunk, "t")
 		return body and function() return { on_leading = body } end, err
@@ -125,7 +125,7 @@ local function parse(text, chunk, is_text)
 	return load(text, chunk, "t")
 end
 
--- What may_lead and address say: yes, why not, the address.
+-- Calls may_lead and address. Returns whether the election may lead, else why not; and the address.
 local function ask(election)
 	local yes, why, address = true, nil, nil
 	if election.may_lead then

@@ -1,7 +1,7 @@
--- suggest(word, candidates): " (did you mean 'NEAR'?)", or "" when nothing is near.
--- candidates: a set, its keys are the words.
+-- suggest(word, candidates): " (did you mean 'NEAR'?)" and NEAR, or "" if no candidate is near. candidates: a set, its keys are
+-- the words.
 
--- Edits from a to b: a character added, removed, replaced, or two neighbours swapped; more than `most` is as good as any.
+-- How many edits lead from a to b: a character is added, removed or replaced, or two neighbours are swapped. Exact up to `most`.
 local function distance(a, b, most)
 	if math.abs(#a - #b) > most then
 		return most + 1

@@ -1,6 +1,6 @@
--- inspect(text, chunk, known): what can be said about a script without running it, as a list of { line, kind, text }.
--- kind "problem": it fails when it gets there; "note": worth knowing. known: the globals there are, a set.
--- Reads the compiled chunk, as string.dump writes it for Lua 5.4 (ldump.c, lopcodes.h): exact, where looking at the text would guess.
+-- inspect(text, chunk, known): finds mistakes in a script without running it, as a list of { line, kind, text }.
+-- kind "problem": the script fails at that line; "note": a warning. known: the set of globals that a script finds.
+-- It reads the compiled chunk, as string.dump writes it for Lua 5.4 (ldump.c, lopcodes.h): the source text would leave doubts.
 
 local use = ...
 local suggest = use "suggest"
@@ -31,7 +31,7 @@ local function reader(bytes)
 		at = at + n
 	end
 
-	-- Seven bits a byte, the highest first; the last one is marked.
+	-- Seven bits in each byte, the highest first; the last byte has bit 7 set.
 	function r.size()
 		local n = 0
 		while true do
@@ -126,8 +126,9 @@ end
 
 -- Calls got(name, line), set(name, line) and field(global, name, line) for each place.
 local function walk(f, got, set, field)
-	local held = {} -- what a register was last given: the name of a global,
-	local env, texts = {}, {} -- the globals themselves, or a text: where a function has more constants than an instruction can name
+	-- What each register holds: held, the value of the global of that name; env, the table of globals; texts, a text. The last two
+	-- come in functions with more constants than an instruction can name.
+	local held, env, texts = {}, {}, {}
 	for pc = 0, #f.code do
 		local i = f.code[pc]
 		local op, a, b, c = i & 0x7f, i >> 7 & 0xff, i >> 16 & 0xff, i >> 24 & 0xff
@@ -154,7 +155,7 @@ local function walk(f, got, set, field)
 	end
 end
 
--- Calls found(name, line) for each require "NAME": three instructions one after the other, get, load, call.
+-- Calls found(name, line) for each require "NAME", which is three instructions: get `require`, load the name, call.
 local function requirements(f, found)
 	for pc = 2, #f.code do
 		local get, text, call = f.code[pc - 2], f.code[pc - 1], f.code[pc]
@@ -166,7 +167,7 @@ local function requirements(f, found)
 	end
 end
 
--- Local functions with a hook's name that nothing uses: forgotten in the returned table.
+-- Finds local functions with a hook's name that nothing uses: they are missing in the table that the script returns.
 local function forgotten(text, add)
 	local number = 0
 	local code = text:gsub("%-%-[^\n]*", "")
@@ -197,7 +198,7 @@ return function(text, chunk, known)
 	end
 
 	local function nothing() end
-	local foreign = 0 -- modules that are not of the library: they may define what this file does not
+	local foreign = 0 -- how many modules outside the library it requires: these may define globals
 	for _, one in ipairs(functions) do
 		walk(one, function(name) foreign = foreign + (name == "require" and 1 or 0) end, function(name) own[name] = true end, nothing)
 		requirements(one, function(name, line)

@@ -1,5 +1,5 @@
--- lunarch.files: files that are replaced as a whole or not at all, and never by a leader that has been replaced itself.
--- A shell does it and not this process: fsync may take seconds, and what a term starts is killed with the term.
+-- lunarch.files: files that are replaced as a whole or not at all, and never by a former leader.
+-- A shell writes them, not this process: fsync may take seconds, and a shell of the term is killed with the term.
 
 local use = ...
 local check = use "options"
@@ -7,8 +7,8 @@ local lunarch = require "lunarch"
 
 local TIMEOUT <const> = 30
 
--- Arguments: the file, the token or nothing, the mode or nothing, the number of bytes on stdin, seconds to wait for the guard.
--- The guard, .NAME.token, is lock and memory in one: it holds the largest token that has written. It grows before the file changes.
+-- Arguments: the file, the token or nothing, the mode or nothing, the number of bytes on stdin, seconds to wait for the guard file.
+-- The guard file, .NAME.token, is locked during a write, and holds the largest token that has written. It is changed before the file.
 local WRITE <const> = [=[
 set -eu
 path=$(readlink -f -- "$1") || { echo "$1: No such file or directory" >&2; exit 66; }
@@ -106,7 +106,7 @@ return function(natives)
 		return natives.fail("invalid", ("files.write: %s should hold a token, and does not: nothing is written before somebody has looked"):format(guard_of(path)))
 	end
 
-	-- Under `lunarch test` no program runs: the same rules, without the lock and without waiting for the disk.
+	-- Under `lunarch test` no program runs. This keeps the same rules, without the lock and without fsync.
 	local function write_simulated(path, text, token)
 		local guard <close> = io.open(guard_of(path), token and "a+" or "r")
 		local held = guard and guard:read "a" or ""

@@ -1,5 +1,5 @@
--- lunarch.kube: objects of a Kubernetes API server: get, list, patch, watch, and the labels of one's own pod. Over http, with the pod's
--- service account or with what it is told. No kubeconfig, no discovery: a resource is named as in its URL.
+-- lunarch.kube: objects of a Kubernetes API server: get, list, patch, watch, and the labels of the script's own pod. It uses http, with
+-- the pod's service account or the options. No kubeconfig, no discovery: a resource is named as in its URL.
 
 local use = ...
 local given = use "given"
@@ -7,9 +7,9 @@ local lunarch = require "lunarch"
 
 local ACCOUNT <const> = "/var/run/secrets/kubernetes.io/serviceaccount/"
 local TIMEOUT <const>, PAGE <const> = 10, 500
-local WATCH <const>, SILENCE <const> = 240, 100 -- seconds: of one watch; without a byte, where a bookmark comes each minute
+local WATCH <const>, SILENCE <const> = 240, 100 -- seconds: how long one watch lasts; how long it may be silent (a bookmark comes each minute)
 local PAUSE <const>, PAUSE_MAX <const> = 0.5, 30
-local REFUSALS <const> = 5 -- in a row, of a watch that was allowed once
+local REFUSALS <const> = 5 -- so many in a row end a watch that was allowed before
 
 local function selector_text(v)
 	return type(v) ~= "string" and type(v) ~= "table" and 'a text as "app=web", or { app = "web" }' or nil
@@ -54,7 +54,7 @@ end
 
 local codes = { [400] = "invalid", [401] = "denied", [403] = "denied", [404] = "missing", [410] = "expired", [413] = "full", [422] = "invalid" }
 
--- Waiting does not help with these.
+-- Errors that another try cannot mend.
 local final = { denied = true, missing = true, invalid = true }
 
 return function(natives)
@@ -90,7 +90,7 @@ return function(natives)
 	local function send(self, method, path, options)
 		local token = self.token
 		if not token and self.token_file then
-			local text, why = read(self.token_file) -- each time: it is renewed
+			local text, why = read(self.token_file) -- read each time, since it is renewed
 			if not text then
 				return natives.fail("missing", "kube: the account's token cannot be read: " .. why)
 			end
@@ -130,14 +130,14 @@ return function(natives)
 		return object_of("GET", path, send(self, "GET", path, { retries = 2 }))
 	end
 
-	-- All pages; the items, and the version they are of.
+	-- Reads all pages. The items, and their version.
 	local function pages(self, path, query)
 		local items, version, continue = {}, nil, nil
 		repeat
 			query.limit, query.continue = PAGE, continue
 			local list, err = object_of("GET", path, send(self, "GET", path, { query = query, retries = 2 }))
 			if not list and err.code == "expired" and continue then
-				items, continue = {}, nil -- it took too long: from the beginning
+				items, continue = {}, nil -- the list has expired: begin again
 			elseif not list then
 				return nil, err
 			elseif type(list.metadata) ~= "table" or type(list.items) ~= "table" then
@@ -183,7 +183,7 @@ return function(natives)
 		end
 		local values = {}
 		for name, value in pairs(labels) do
-			values[name] = value == false and json.null or value -- null takes it away (RFC 7396)
+			values[name] = value == false and json.null or value -- null removes the label (RFC 7396)
 		end
 		return self:patch("pods", pod, { metadata = { labels = values } })
 	end
@@ -226,7 +226,8 @@ return function(natives)
 		self.failures = self.failures + 1
 	end
 
-	-- A server that has just been started knows no roles for a moment and refuses everybody: what has been allowed before is asked for again.
+	-- A server that has just been started does not know its roles for a moment, and refuses everybody. So a watch that was allowed before is
+	-- tried again.
 	function Watch:fail(err)
 		self.refusals = err.code == "denied" and self.refusals + 1 or 0
 		if final[err.code] and (not self.allowed or err.code ~= "denied" or self.refusals > REFUSALS) then
@@ -236,7 +237,7 @@ return function(natives)
 		self:wait()
 	end
 
-	-- What is there now, against what was: also what happened while nobody listened.
+	-- Compares what is there now with what was there before, so that changes between two watches are seen.
 	function Watch:list()
 		local items, version = pages(self.client, self.path, query_of(self.options))
 		if not items then
@@ -276,7 +277,7 @@ return function(natives)
 		end
 	end
 
-	-- What comes after something that cannot be understood is not trusted: everything is listed again.
+	-- After an event that cannot be understood the stream is not trusted any more: everything is listed again.
 	function Watch:take(line)
 		local event = json.decode(line)
 		local object = type(event) == "table" and event.object
@@ -313,7 +314,7 @@ return function(natives)
 		end
 		local short = lunarch.time.monotonic() - self.began < 1
 		self:close()
-		if err and err.code ~= "timeout" or short then -- else its time was up: go on at once
+		if err and err.code ~= "timeout" or short then -- else the watch's time was up: begin the next one at once
 			self:wait()
 		end
 	end
@@ -341,7 +342,7 @@ return function(natives)
 		return function() return watch:next() end, nil, nil, setmetatable({}, { __close = function() watch:close() end })
 	end
 
-	-- ---- where ----
+	-- ---- the server ----
 
 	local function in_a_pod(options)
 		local host, port = os.getenv "KUBERNETES_SERVICE_HOST", os.getenv "KUBERNETES_SERVICE_PORT"

@@ -1,5 +1,5 @@
--- lunarch.notify: tells people: webhook, Slack-compatible chats, mail through sendmail, the system log.
--- URLs of webhooks are secrets: errors and logs name no more than the host.
+-- lunarch.notify: tells people something: by webhook, Slack-compatible chats, mail through sendmail, the system log.
+-- URLs of webhooks are secrets: errors and logs have only the host.
 
 local use = ...
 local check = use "options"
@@ -31,7 +31,7 @@ local of_syslog = {
 	tag = "text", socket = "text", timeout = "seconds",
 }
 
--- The level of what calls these is that of the script's call.
+-- An error here gets the line of the script's call, which is the caller's caller.
 local function options_of(what, options, known)
 	if options ~= nil and type(options) ~= "table" then
 		error(("%s: the options are a table, found a %s"):format(what, type(options)), 3)
@@ -98,7 +98,7 @@ local function is_plain(text)
 	return not text:find "[\128-\255%c]"
 end
 
--- A header's text; RFC 2047: in pieces of whole characters, each short enough for an encoded word.
+-- A header's text, encoded (RFC 2047) in pieces of whole characters, each short enough for an encoded word.
 local function words(text)
 	if is_plain(text) then
 		return text
@@ -124,7 +124,7 @@ local function one_line(what, text)
 	return text
 end
 
--- "Name <box@host>" or "box@host" -> for the header, for the envelope
+-- "Name <box@host>" or "box@host": returns the text for the header, and the address for the envelope.
 local function address(what, text)
 	if type(text) ~= "string" then
 		error(("notify.mail: %s: expected an address, found a %s"):format(what, type(text)), 0)
@@ -181,7 +181,7 @@ local function message(given)
 	put_header(lines, "Subject", given.subject or "(no subject)")
 	lines[#lines + 1] = "Date: " .. os.date "!%a, %d %b %Y %H:%M:%S +0000"
 	lines[#lines + 1] = ("Message-ID: <%d.%016x@%s>"):format(math.floor(lunarch.time.now()), math.random(0), sender:match "@(.+)$" or "lunarch")
-	lines[#lines + 1] = "Auto-Submitted: auto-generated" -- RFC 3834: no out-of-office answers
+	lines[#lines + 1] = "Auto-Submitted: auto-generated" -- RFC 3834: asks for no automatic answers
 	for name, text in pairs(given.headers or {}) do
 		put_header(lines, name, text)
 	end
@@ -189,7 +189,7 @@ local function message(given)
 	lines[#lines + 1] = "MIME-Version: 1.0"
 	lines[#lines + 1] = "Content-Type: text/plain; charset=utf-8"
 	lines[#lines + 1] = "Content-Transfer-Encoding: " .. encoding
-	-- Line ends as programs on this system have them: sendmail makes those of the network.
+	-- sendmail(1) takes lines that end with \n, and sends \r\n.
 	local text = table.concat(lines, "\r\n") .. "\r\n\r\n" .. body
 	return text:gsub("\r\n", "\n"), sender, envelope
 end
@@ -223,7 +223,7 @@ return function(natives)
 		return post(fail, "notify.slack", url, payload, given)
 	end
 
-	-- What a program said, as an error, if it was not content.
+	-- nil and an error with the program's output if it has failed; else true.
 	local function ended(what, program, r, err)
 		if not r then
 			return fail(err.code, what .. ": " .. err.message)
@@ -243,7 +243,7 @@ return function(natives)
 		local program = given.sendmail or SENDMAIL
 		local argv = type(program) == "table" and table.move(program, 1, #program, 1, {}) or { program }
 		local name = argv[1]
-		-- -i: a line with a dot alone is not the end
+		-- -i: a line with only a dot is not the end
 		for _, argument in ipairs { "-i", "-f", sender, "--", table.unpack(envelope) } do
 			argv[#argv + 1] = argument
 		end

@@ -1,5 +1,5 @@
--- lunarch.redis: commands to a Redis server through redis-cli(1), and writes that the server refuses to a leader that has been replaced.
--- What is sent goes through standard input, passwords through the environment: neither can be seen in a list of processes.
+-- lunarch.redis: commands to a Redis server through redis-cli(1), and writes that the server refuses to a former leader.
+-- Commands go through standard input and passwords through the environment, so that a list of processes shows neither.
 
 local use = ...
 local given = use "given"
@@ -9,8 +9,8 @@ local TIMEOUT <const>, PORT <const> = 5, "6379"
 local of_server = { timeout = "seconds", user = "text", password = "text", fence = "text", ca = "text" }
 local of_lock = { timeout = "seconds", user = "text", password = "text", ca = "text" }
 
--- The fence is a key of its own that holds the largest token it has seen (tokens may be longer than what a double counts exactly), or
--- the lock's own counter. Then the script sees its own keys and arguments alone, and its own line numbers.
+-- The fence is a key that holds the largest token that has written, or the lock's own counter. Tokens are compared as texts, since a
+-- double cannot hold them exactly. The user's Redis script is called with its own keys and arguments only, and keeps its line numbers.
 local largest = "local s = redis.call('GET', KEYS[1]) or '0' local t = ARGV[1] if #s > #t or (#s == #t and s > t) then "
 	.. "return redis.error_reply('FENCED there is a newer leader') end redis.call('SET', KEYS[1], t) "
 local of_the_lock = "if redis.call('HGET', KEYS[1], 'token') ~= ARGV[1] then return redis.error_reply('FENCED there is a newer leader') end "
@@ -41,7 +41,7 @@ local function parse(url)
 	return #server.places > 0 and server or nil
 end
 
--- An argument as redis-cli reads it from a line.
+-- Quotes an argument for redis-cli, which reads commands from lines.
 local function quoted(value)
 	return '"' .. tostring(value):gsub('[%c"\\\127-\255]', function(c) return ("\\x%02x"):format(c:byte()) end) .. '"'
 end
@@ -81,7 +81,7 @@ return function(natives)
 	local codes = { FENCED = "fenced", NOAUTH = "denied", WRONGPASS = "denied", NOPERM = "denied", READONLY = "readonly", LOADING = "readonly",
 		OOM = "full" }
 
-	-- What one server answers; code "unsent": nothing can have reached it; "readonly": it has refused to do anything.
+	-- Asks one server. The error's code is "unsent" if nothing can have reached it, and "readonly" if it is a replica, which has done nothing.
 	local function ask(self, place, line)
 		local command = command_of(self, place)
 		command.stdin = line
@@ -108,7 +108,7 @@ return function(natives)
 		return value
 	end
 
-	-- The first server that can be reached and is no replica.
+	-- Asks the servers in order, until one can be reached and is no replica.
 	local function send(self, line)
 		local value, err
 		for _, place in ipairs(self.places) do

@@ -1,4 +1,4 @@
--- lunarch.retry: calls a function again, with growing pauses, until it succeeds or another call cannot help.
+-- lunarch.retry: calls a function again, with growing pauses, until it succeeds or its error cannot go away.
 
 local use = ...
 local check = use "options"
@@ -27,7 +27,7 @@ local known = {
 	raised = "boolean", on_failure = a_function,
 }
 
--- Errors that another call cannot change.
+-- Errors that another call would meet again.
 local function hopeless(err)
 	return type(err) == "table" and (err.code == "invalid" or err.code == "ended")
 end
@@ -46,7 +46,7 @@ local function worth_it(errors, err)
 	return false
 end
 
--- A function that returns nothing is called for its effect, and has succeeded.
+-- A function that returns nothing has succeeded.
 local function good(results)
 	return results.n == 0 or not not results[1]
 end

@@ -1,6 +1,6 @@
--- lunarch.sql: statements to a PostgreSQL server through psql(1), and writes that the server refuses to a leader that has been replaced.
--- Values are no part of a statement's text: the server prepares that ($1, $2, ...), and gets them as literals that psql has quoted. All of
--- it goes through standard input, passwords through the environment: neither can be seen in a list of processes.
+-- lunarch.sql: statements to a PostgreSQL server through psql(1), and writes that the server refuses to a former leader.
+-- Values are no part of a statement's text ($1, $2, ...), which the server prepares: psql quotes them and sends them apart. Statements and
+-- values go through standard input, passwords through the environment, so that a list of processes shows none of them.
 
 local use = ...
 local given = use "given"
@@ -10,9 +10,9 @@ local TIMEOUT <const>, FENCES <const> = 10, "lunarch_fences"
 local of_database = { timeout = "seconds", password = "text", fence = "text" }
 local of_lock = { timeout = "seconds", password = "text" }
 
--- ---- where ----
+-- ---- the server ----
 
--- A URI without its password, which would be seen among psql's arguments; and the password.
+-- Returns the URI without its password, which psql's arguments would show, and the password.
 local function without_password(uri)
 	local password
 	local safe = uri:gsub("^(%a+://[^/?#@:]*):([^/?#@]*)@", function(before, found)
@@ -26,7 +26,7 @@ local function without_password(uri)
 	return safe, password and given.plain(password)
 end
 
--- A lock shows itself as postgres://USER@HOST:PORT/DB[?OPTIONS][&table=NAME]#NAME.
+-- Parses term.lock: postgres://USER@HOST:PORT/DB[?OPTIONS][&table=NAME]#NAME.
 local function parse_lock(lock)
 	local before, name = lock:match "^(postgres[ql]*://[^#]*)#(.+)$"
 	if not before then
@@ -46,7 +46,7 @@ end
 
 -- ---- what is sent ----
 
--- A value as psql's \set reads it between single quotes.
+-- Quotes a value for psql's \set.
 local function quoted(value)
 	return "'" .. value:gsub("[%c'\\]", function(c) return ("\\%03o"):format(c:byte()) end) .. "'"
 end
@@ -65,7 +65,7 @@ local function text_of(json, value, where, i)
 	return tostring(value)
 end
 
--- One statement, prepared, described and executed, with marks around what comes of it. `number` keeps names apart.
+-- psql's commands that prepare, describe and execute one statement, and print marks around its output. `number` makes names unique.
 local function statement(json, mark, number, where, text, values)
 	local set, list = {}, {}
 	for i = 1, values.n do
@@ -86,7 +86,7 @@ local function statement(json, mark, number, where, text, values)
 	}
 end
 
--- The row that says whose turn it is, held until the transaction ends: nothing newer begins before.
+-- Locks the lock's row if it has this term's token. Until the transaction ends, no newer term can begin.
 local of_the_lock = [[
 SELECT count(*) = 1 AS lunarch_leads FROM (SELECT 1 FROM :"lunarch_table" WHERE name = :'lunarch_name' AND token = :'lunarch_token' FOR KEY SHARE) AS fence \gset
 ]]
@@ -102,7 +102,7 @@ local function fence_of(self, mark, token)
 	}
 end
 
--- ---- what comes back ----
+-- ---- psql's output ----
 
 local function cells(text)
 	local list = {}
@@ -128,10 +128,10 @@ local function value_of(json, kind, text)
 	return text
 end
 
--- `described`: column, type, column, type ...; `text`: the headings, then row by row.
+-- described: column, type, column, type ...; text: the headings, then the rows.
 local function rows_of(json, null, described, text, count)
 	local columns, found, rows = cells(described), cells(text), { count = math.tointeger(tonumber(count)) or 0 }
-	local width = #columns // 2 - 1 -- the first two are headings themselves
+	local width = #columns // 2 - 1 -- the first two cells are headings
 	if width < 1 then
 		return rows
 	end
@@ -155,7 +155,7 @@ return function(natives)
 
 	local codes = { ["57014"] = "timeout", ["42501"] = "denied", ["28000"] = "denied", ["28P01"] = "denied", ["53100"] = "full" }
 
-	-- psql's words, without its own line numbers and the server's.
+	-- An error with psql's message, without line numbers of psql and of the server's source.
 	local function failed(result, began)
 		local text = result.stderr:gsub("psql:<stdin>:%d+: ", ""):gsub("LOCATION:[^\n]*\n?", ""):gsub("%s+$", "")
 		local state = text:match "%u+:%s+(%w%w%w%w%w):"
@@ -180,7 +180,7 @@ return function(natives)
 		return r
 	end
 
-	-- In one transaction; token: nil, or the fence's. The server gives up when nobody waits any more.
+	-- Runs body in one transaction. token: nil for no fence. The server's timeouts end it when this call has given up.
 	local function transact(self, mark, token, body)
 		local ms = math.max(1, math.ceil(self.timeout * 1000))
 		local r, err = psql(self, "null-" .. mark, table.concat {

@@ -1,10 +1,10 @@
--- lunarch.systemd: units of systemd, through systemctl(1). A unit is no child of the script: it goes on when the script dies.
+-- lunarch.systemd: starts and stops units of systemd with systemctl(1). A unit is no child of the script: it goes on when the script dies.
 
 local use = ...
 local given = use "given"
 local lunarch = require "lunarch"
 
-local TIMEOUT <const>, INTERVAL <const> = 90, 0.5 -- systemd's own DefaultTimeoutStartSec; how often wait looks
+local TIMEOUT <const>, INTERVAL <const> = 90, 0.5 -- systemd's DefaultTimeoutStartSec; how often wait asks
 local of_call = { user = "boolean", timeout = "seconds" }
 local of_stop = { user = "boolean", timeout = "seconds", kill_after = "seconds" }
 local of_wait = { user = "boolean", timeout = "seconds", interval = "seconds" }
@@ -50,7 +50,7 @@ return function(natives)
 		return failure("starting", unit, result, err)
 	end
 
-	-- Who does not stop in time is killed; the job that stops it has to end after that.
+	-- Kills a unit that did not stop in time, then waits for systemd's stop job to end.
 	local function kill(unit, options, timeout)
 		systemctl(options, timeout, "kill", "--signal=KILL", unit)
 		return systemctl(options, timeout, "stop", unit)

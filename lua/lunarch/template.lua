@@ -1,5 +1,5 @@
--- lunarch.template: small text templates. {{name}} is a value, {{name | html}} one with an escaping of its own,
--- {% for x in list %}, {% if x %}, {% else %}, {% end %} do what they say. No code in templates: what is in one cannot do harm.
+-- lunarch.template: small text templates. {{name}} is a value, {{name | html}} a value with another escaping; and there are
+-- {% for x in list %}, {% if x %}, {% else %} and {% end %}. A template cannot run code.
 
 local use = ...
 local check = use "options"
@@ -12,7 +12,7 @@ local escapes = {
 	html = function(text) return (text:gsub("[&<>\"']", html)) end,
 	shell = function(text) return "'" .. text:gsub("'", "'\\''") .. "'" end,
 	url = function(text) return (text:gsub("[^%w%-._~]", function(c) return ("%%%02X"):format(c:byte()) end)) end,
-	json = function() end, -- of any value, tables too: see text_of
+	json = function() end, -- text_of does it: tables are allowed, too
 }
 
 local function escaping(v)
@@ -66,7 +66,7 @@ local function tag_node(t, inside, line)
 	fail(t, line, "expected for NAME in LIST, for KEY, NAME in TABLE, if NAME, if not NAME, else or end; found {%% %s %%}", words)
 end
 
--- Cuts into texts and nodes. A tag that is alone on its line takes the line with it.
+-- Cuts the template into texts and tags. If a {% tag %} is alone on its line, the whole line is removed.
 local function cut(t, text)
 	local list, at, line = {}, 1, 1
 	local function count(s)
@@ -140,7 +140,7 @@ end
 
 -- ---- filling in ----
 
--- scope: the names of a loop, behind them the values.
+-- scope: the names of the loop, and through its metatable the outer names.
 local function lookup(scope, path)
 	local value = scope
 	for name in path:gmatch "[^.]+" do
@@ -244,7 +244,7 @@ local function filled(what, t, values)
 	return table.concat(out)
 end
 
--- What went wrong, told where the script called.
+-- Raises an error with the line of the script's call.
 local function or_raise(good, ...)
 	if not good then
 		error(..., 3)

@@ -1,12 +1,12 @@
--- lunarch.vip: an IP address that goes where the leader is. ip(8) adds it to a device, arping(8) of iputils tells the neighbours, so
--- that their packets come here at once. It does not ask whether somebody else has it: that nobody does is the lock's work.
+-- lunarch.vip: an IP address that the leader has. ip(8) adds it to a device. arping(8) of iputils tells the neighbours, so that their
+-- packets come here at once. It does not check whether another machine has the address: the lock allows only one leader.
 
 local use = ...
 local given = use "given"
 local lunarch = require "lunarch"
 
 local ANNOUNCEMENTS <const>, TIMEOUT <const> = 3, 5
-local PAUSE <const> = 1 -- seconds between announcements, one of which may be lost
+local PAUSE <const> = 1 -- seconds between announcements; there are several, since one may be lost
 local known = { announcements = "count", timeout = "seconds" }
 
 local function parse(address)
@@ -28,7 +28,7 @@ return function(natives)
 		return self.address .. " on " .. self.device
 	end
 
-	-- How a program failed, as nil, err.
+	-- nil and an error that says how a program failed.
 	local function failure(self, doing, result, err)
 		local code, text = "failed", result and (result.stderr .. result.stdout):gsub("%s+$", "") or err.message
 		if not result then
@@ -86,8 +86,8 @@ return function(natives)
 		return old
 	end
 
-	-- Of an IPv6 address the kernel tells the neighbours itself (ndisc_notify), once it has found that nobody else has it. That search
-	-- is left out for a moment: a machine that hangs may still answer, and whoever has the lock has the address.
+	-- The kernel tells the neighbours of an IPv6 address itself (ndisc_notify), after it has checked that nobody else has it. That check
+	-- is switched off meanwhile: a former leader's machine that hangs may still answer it, and the address belongs to the leader.
 	local function add_six(self, add)
 		setting(self, "ndisc_notify", "1")
 		local search = setting(self, "accept_dad", "0")
@@ -144,7 +144,7 @@ return function(natives)
 		return text:find "[<,]LOWER_UP[,>]" ~= nil
 	end
 
-	-- What is not there any more need not be released; how ip(8) says that depends on the kernel.
+	-- An address that is not there any more counts as released. ip(8) says that in different words, depending on the kernel.
 	function Address:release()
 		self.held = false
 		local result, err = lunarch.exec { "ip", "address", "del", self.address, "dev", self.device, timeout = self.timeout }
@@ -158,7 +158,7 @@ return function(natives)
 		return failure(self, "releasing", result, err)
 	end
 
-	-- After the end of the term nothing can wait any more; os.execute does not, and ip(8) takes a moment.
+	-- After the end of the term nothing can wait, so exec fails. os.execute does not wait for other tasks, and ip(8) is quick.
 	function Address:__close()
 		local could_wait, released, err = pcall(self.release, self)
 		if not could_wait then

@@ -1,5 +1,5 @@
--- exec and http under `lunarch test`: no program is run and nothing is fetched. The test's stubs answer, and the time that they take is
--- virtual. It replaces natives, so lua/api/exec.lua and lua/api/http.lua check a script's arguments as they do in production.
+-- exec and http under `lunarch test`: no program is run and no request is sent. The test's stubs answer, in simulated time. This file
+-- replaces natives, so lua/api/exec.lua and lua/api/http.lua still check a script's arguments.
 
 local next_pid = 1000
 
@@ -26,7 +26,7 @@ return function(natives)
 		return reply
 	end
 
-	-- What a stub said, as the result of a program.
+	-- A program's result, from a stub's answer.
 	local function stage(reply)
 		local code = not reply.signal and (reply.code or 0) or nil
 		return {
@@ -82,7 +82,7 @@ return function(natives)
 
 	function natives.streams() end
 
-	-- All there is to read is there when the program ends.
+	-- A simulated program writes all its output when it ends.
 	function natives.line(job, which)
 		natives.await(job)
 		local last = job.stages[#job.stages]
@@ -111,7 +111,7 @@ return function(natives)
 
 	job_type.__close = job.kill
 
-	-- The HTTP client, as lua/api/http.lua uses it.
+	-- The functions of the HTTP client that lua/api/http.lua uses.
 	local http = {}
 
 	local function request(call)

@@ -1,4 +1,5 @@
--- What a test file sees: test, simulate, expect, equal, matches, raises. main(path, chunk, first) runs its tests and prints TAP.
+-- Makes the globals of a test file: test, simulate, expect, equal, matches, raises. main(path, chunk, first) runs the tests and
+-- prints TAP.
 
 local use = ...
 local suggest = use "suggest"
@@ -50,7 +51,7 @@ local function same(a, b)
 	return true
 end
 
--- ---- assertions: each raises where the test called it ----
+-- ---- assertions: an error has the line of the test's call ----
 
 local function expect(value, message)
 	if not value then
@@ -82,14 +83,14 @@ local function raises(f, pattern)
 end
 
 return function(natives)
-	local sim = { last_leader = false } -- methods of what simulate returns
+	local sim = { last_leader = false } -- the class of simulate's result
 	sim.__index = function(_, key)
 		if sim[key] == nil then
 			error(("sim has no '%s'%s"):format(tostring(key), (suggest(tostring(key), sim))), 2)
 		end
 		return sim[key]
 	end
-	local current        -- the one that is open: clock and log are the process' own
+	local current        -- the one open simulation: a process has only one clock and one log
 	local directory = "."
 
 	local function must(good, err)
@@ -99,7 +100,7 @@ return function(natives)
 		return good
 	end
 
-	-- ---- the world ----
+	-- ---- nodes and time ----
 
 	local known = {
 		script = "text", args = "table", options = "table", seed = "count", latency = "seconds",
@@ -183,7 +184,7 @@ return function(natives)
 		must(natives.run(natives.now() + seconds))
 	end
 
-	-- -> what f returned, and the seconds it took
+	-- Returns f's result, and the seconds that it took.
 	function sim.run_until(_, f, limit)
 		limit = limit or RUN_UNTIL_S
 		local begin = natives.now()
@@ -192,14 +193,14 @@ return function(natives)
 			if value then
 				return value, natives.now() - begin
 			end
-			if natives.now() >= begin + limit - 1e-6 then -- the clock counts from elsewhere, and rounds
+			if natives.now() >= begin + limit - 1e-6 then -- 1e-6: the clock rounds
 				error(("sim:run_until: it has not come true within %g s"):format(limit), 2)
 			end
 			must(natives.run(begin + limit, true))
 		end
 	end
 
-	-- ---- looking ----
+	-- ---- what a test can ask ----
 
 	function sim.leader(_, lock)
 		return natives.leader(lock)
@@ -218,12 +219,12 @@ return function(natives)
 		return text and natives.json.decode(text)
 	end
 
-	-- Waits for a leader: the usual beginning.
+	-- Waits for a leader.
 	function sim.elect(self, lock)
 		return (self:run_until(function() return natives.leader(lock) end))
 	end
 
-	-- Another than the one that leads, or led last, when this is called.
+	-- Waits for another leader than the present or last one.
 	function sim.next_leader(self, lock)
 		local last = natives.leader(lock) or self.last_leader
 		return self:run_until(function()
@@ -263,7 +264,7 @@ return function(natives)
 		return list
 	end
 
-	-- Errors of hooks that were not asked for yet. Those that nobody asks for fail the test.
+	-- The errors of hooks since the last call. An error that the test does not ask for makes it fail.
 	function sim.errors(self)
 		local list = {}
 		for i = self.errors_seen + 1, #self.log_lines do
@@ -356,7 +357,7 @@ return function(natives)
 
 	-- ---- stubs ----
 
-	-- name: of the program; for a shell line its first word; the beginning of a URL; "*": whatever has no stub of its own.
+	-- name: a program, which for a shell line is its first word; or the beginning of a URL; or "*" for all others.
 	function sim.stub(self, name, reply)
 		local kind = type(reply)
 		if type(name) ~= "string" or (kind ~= "table" and kind ~= "string" and kind ~= "function" and reply ~= nil) then
@@ -381,7 +382,7 @@ return function(natives)
 		return text:sub(1, #with) == with
 	end
 
-	-- The stub with the longest beginning of the URL.
+	-- The stub whose name is the longest beginning of the URL.
 	local function stub_of_url(self, url)
 		local best
 		for name in pairs(self.stubs) do
