@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void end(struct lock_op *op, struct lock_result *r)
+static void op_end(struct lock_op *op, struct lock_result *r)
 {
 	lock_done_fn *done = op->done;
 	void *arg = op->arg;
@@ -22,9 +22,14 @@ static void end(struct lock_op *op, struct lock_result *r)
 	r->sent_at = op->sent_at;
 	if (r->outcome == LOCK_UNKNOWN && !op->writing)
 		r->outcome = LOCK_FAILED;
-	if (r->err.code != ERR_NONE)
-		err_wrap(&r->err, "%s %s", op->writing ? "writing" : "reading", op->url);
 	done(arg, r);
+}
+
+__attribute__((format(printf, 4, 0))) static void op_explain(const struct lock_op *op, struct lock_result *r,
+                                                             enum err_code code, const char *fmt, va_list ap)
+{
+	err_vset(&r->err, code, fmt, ap);
+	err_wrap(&r->err, "%s %s", op->removing ? "removing" : op->writing ? "writing" : "reading", op->name);
 }
 
 bool lock_op_is_late(const struct lock_op *op)
@@ -32,7 +37,7 @@ bool lock_op_is_late(const struct lock_op *op)
 	return instant_passed(op->by, clock_now());
 }
 
-static void detach(struct lock_op *op)
+static void op_detach(struct lock_op *op)
 {
 	if (op->detach)
 		op->detach(op);
@@ -40,27 +45,31 @@ static void detach(struct lock_op *op)
 		lock_link_forget(op->link, op->call, lock_op_is_late(op));
 }
 
-static void end_early(struct lock_op *op)
+static void op_end_early(struct lock_op *op)
 {
-	struct lock_result r = { .outcome = op->early_outcome, .err = *op->early };
+	struct lock_result r = *op->early;
 
-	end(op, &r);
+	op_end(op, &r);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void op_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct lock_op *op = w->data;
+	void (*then)(struct lock_op *) = op->soon;
 
 	(void)loop;
 	(void)revents;
-	if (op->early)
-		end_early(op);
+	op->soon = NULL;
+	if (then)
+		then(op);
 	else
-		lock_op_give_up(op, ERR_TIMEOUT,
-		                op->sent ? "no answer before the deadline" : "no connection before the deadline");
+		lock_op_give_up(op, ERR_TIMEOUT, "%s",
+		                op->late   ? op->late
+		                : op->sent ? "no answer before the deadline"
+		                           : "no connection before the deadline");
 }
 
-static void arm(struct lock_op *op, nsec after)
+static void op_start_timer(struct lock_op *op, nsec after)
 {
 	ev_now_update(op->loop);
 	ev_timer_stop(op->loop, &op->timer);
@@ -68,14 +77,13 @@ static void arm(struct lock_op *op, nsec after)
 	ev_timer_start(op->loop, &op->timer);
 }
 
-void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *l,
-                   void (*on_detach)(struct lock_op *op), bool writing, struct instant by, lock_done_fn *done,
-                   void *arg)
+void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *l, void (*detach)(struct lock_op *op),
+                   bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
 	*op = (struct lock_op){
 		.loop = env->loop,
-		.detach = on_detach,
-		.url = l->url,
+		.detach = detach,
+		.name = l->url,
 		.writing = writing,
 		.by = by,
 		.done = done,
@@ -83,9 +91,10 @@ void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *
 		.active = true,
 		.sent_at = clock_now(),
 	};
-	ev_timer_init(&op->timer, on_timer, 0., 0.);
+	ev_init(&op->timer, op_on_timer);
 	op->timer.data = op;
-	arm(op, instant_until(by, op->sent_at));
+	if (by.boot || by.raw)
+		op_start_timer(op, instant_until(by, op->sent_at));
 }
 
 void lock_op_ask(struct lock_op *op, struct lock_link *link, struct lock_call *call)
@@ -113,7 +122,7 @@ void lock_op_sent(struct lock_op *op)
 void lock_op_finish(struct lock_op *op, struct lock_result *r)
 {
 	if (op->active)
-		end(op, r);
+		op_end(op, r);
 }
 
 void lock_op_fail(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
@@ -121,10 +130,12 @@ void lock_op_fail(struct lock_op *op, enum lock_outcome outcome, enum err_code c
 	struct lock_result r = { .outcome = outcome };
 	va_list ap;
 
+	if (!op->active)
+		return;
 	va_start(ap, fmt);
-	err_vset(&r.err, code, fmt, ap);
+	op_explain(op, &r, code, fmt, ap);
 	va_end(ap);
-	lock_op_finish(op, &r);
+	op_end(op, &r);
 }
 
 void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ...)
@@ -134,13 +145,19 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
 
 	if (!op->active)
 		return;
+	op_detach(op);
 	va_start(ap, fmt);
-	err_vset(&r.err, code, fmt, ap);
+	op_explain(op, &r, code, fmt, ap);
 	va_end(ap);
-	detach(op);
 	if (op->writing && op->sent)
 		r.outcome = LOCK_UNKNOWN;
-	end(op, &r);
+	op_end(op, &r);
+}
+
+void lock_op_soon(struct lock_op *op, void (*then)(struct lock_op *op))
+{
+	op->soon = then;
+	op_start_timer(op, 0);
 }
 
 void lock_op_fail_soon(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
@@ -150,17 +167,17 @@ void lock_op_fail_soon(struct lock_op *op, enum lock_outcome outcome, enum err_c
 	if (!op->active || op->early)
 		return;
 	op->early = mem_zero(sizeof *op->early);
+	op->early->outcome = outcome;
 	va_start(ap, fmt);
-	err_vset(op->early, code, fmt, ap);
+	op_explain(op, op->early, code, fmt, ap);
 	va_end(ap);
-	op->early_outcome = outcome;
-	arm(op, 0);
+	lock_op_soon(op, op_end_early);
 }
 
 void lock_op_cancel(struct lock_op *op)
 {
 	if (op->active && op->early)
-		end_early(op);
+		op_end_early(op);
 	else
 		lock_op_give_up(op, ERR_CANCELLED, "cancelled");
 }
@@ -172,34 +189,36 @@ int lock_op_left_ms(const struct lock_op *op)
 	return left < 1 ? 1 : left > 3600 * 1000 ? 3600 * 1000 : (int)left;
 }
 
+void lock_op_found_record(struct lock_op *op, struct record *record, const char *version, int64_t token)
+{
+	struct lock_result r = { .outcome = LOCK_OK, .record = record, .token = token };
+
+	snprintf(r.version.text, sizeof r.version.text, "%s", version);
+	if (op->doubt) {
+		lock_failover_lease(op->doubt, record->lease_ms * NSEC_PER_MS);
+		lock_failover_found(op->doubt, &r.version);
+	}
+	if (record->token == 0 && record->term && record->state == RECORD_LEADING)
+		record->token = token;
+	lock_op_finish(op, &r);
+}
+
 void lock_op_found(struct lock_op *op, const char *what, const char *text, size_t len, const char *version,
                    int64_t token)
 {
-	struct lock_result r = { .outcome = LOCK_OK, .token = token };
 	struct record record;
 	struct err why;
 
 	record_init(&record);
-	snprintf(r.version.text, sizeof r.version.text, "%s", version);
-	if (len <= RECORD_MAX_BYTES && record_parse(&record, text, len, &why) == 0) {
-		r.record = &record;
-		if (op->doubt) {
-			lock_failover_lease(op->doubt, record.lease_ms * NSEC_PER_MS);
-			lock_failover_found(op->doubt, &r.version);
-		}
-		/* A store's revision cannot be in the write that makes it, which is this one. */
-		if (record.token == 0 && record.term && record.state == RECORD_LEADING)
-			record.token = token;
-	} else {
-		if (len > RECORD_MAX_BYTES)
-			err_set(&why, ERR_INVALID, "it has %zu bytes, at most %d are allowed", len, RECORD_MAX_BYTES);
-		r.outcome = LOCK_FOREIGN;
-		r.version.text[0] = '\0';
-		err_set(&r.err, why.code,
-		        "%s is no election record: %s. It is not overwritten: repair it, choose another name, or remove it if nothing uses it",
-		        what, why.text);
-	}
-	lock_op_finish(op, &r);
+	if (len > RECORD_MAX_BYTES)
+		err_set(&why, ERR_INVALID, "it has %zu bytes, at most %d are allowed", len, RECORD_MAX_BYTES);
+	if (len <= RECORD_MAX_BYTES && record_parse(&record, text, len, &why) == 0)
+		lock_op_found_record(op, &record, version, token);
+	else
+		lock_op_fail(
+			op, LOCK_FOREIGN, why.code,
+			"%s is no election record: %s. It is not overwritten: repair it, choose another name, or remove it if nothing uses it",
+			what, why.text);
 	record_fini(&record);
 }
 

@@ -120,7 +120,8 @@ struct etcd_client *etcd_client_get(struct lock_env *env, struct lock_url *url, 
 	return c;
 }
 
-void etcd_client_avoid(struct etcd_client *c, int endpoint)
+/* This endpoint did not answer as it should: the next request, and the watch if it is there, go to the next one. */
+static void client_avoid(struct etcd_client *c, int endpoint)
 {
 	if (c->at == endpoint)
 		c->at = (endpoint + 1) % c->url.hosts;
@@ -198,7 +199,7 @@ static void go_elsewhere(struct etcd_call *call, const struct etcd_meaning *m)
 	struct etcd_client *c = call->client;
 
 	if (!m->queued)
-		etcd_client_avoid(c, call->endpoint);
+		client_avoid(c, call->endpoint);
 	call->maybe |= m->maybe;
 	/* Where an earlier try may yet be applied, this one is the same compare and the same content: at most one of
 	 * them is. */
@@ -417,7 +418,7 @@ void etcd_call_cancel(struct etcd_call *call)
 	if (call->http) {
 		http_cancel(call->http);
 		if (!call->queued && instant_passed(call->by, clock_now()))
-			etcd_client_avoid(call->client, call->endpoint);
+			client_avoid(call->client, call->endpoint);
 	}
 	call->active = false;
 	forget_body(call);

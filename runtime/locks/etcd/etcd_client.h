@@ -110,9 +110,6 @@ void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *
  */
 void etcd_call_cancel(struct etcd_call *call);
 
-/* This endpoint does not do its duty: the next request, and the watch if it is there, go to the next one. */
-void etcd_client_avoid(struct etcd_client *c, int endpoint);
-
 /* An answer came that is not what was asked for: no connection that there is is asked again, and no revision known. */
 void etcd_client_mistrust(struct etcd_client *c);
 

@@ -28,29 +28,31 @@ struct etcd_lock {
 	struct etcd_client *client;
 	char *key, *key64;
 	int stamp;        /* of the question under way: so many looks more than one are in it, 0 to STAMPS - 1 */
-	bool removing;    /* by the write under way */
 	int64_t expected; /* mod revision on which the write under way depends; 0: there must be none */
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
-	ev_timer shown;           /* the look under way has its answer from the watch already: */
-	json_t *kv;               /*     this; given in the next turn of the loop */
+	json_t *kv;               /* the read under way needs no question: the watch has shown this; NULL: it does */
 	struct lock_about *about; /* what the question under way fills, */
 	struct lock_listing *listing;
 };
 
-static struct etcd_lock *of(struct lock *l)
+static struct etcd_lock *etcd_of(struct lock *l)
 {
 	return (struct etcd_lock *)l;
 }
 
 /* ---- operations ---- */
 
-static void detach(struct lock_op *op)
+static struct etcd_lock *etcd_of_op(struct lock_op *op)
 {
-	struct etcd_lock *l = (struct etcd_lock *)(void *)((char *)op - offsetof(struct etcd_lock, op));
+	return (struct etcd_lock *)(void *)((char *)op - offsetof(struct etcd_lock, op));
+}
 
-	ev_timer_stop(l->env->loop, &l->shown);
+static void etcd_on_detach(struct lock_op *op)
+{
+	struct etcd_lock *l = etcd_of_op(op);
+
 	json_decref(l->kv);
 	l->kv = NULL;
 	etcd_call_cancel(&l->call);
@@ -60,36 +62,36 @@ static void detach(struct lock_op *op)
 	etcd_watch_settle(&l->watch, 0);
 }
 
-static void begin(struct etcd_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+static void etcd_begin(struct etcd_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	lock_op_begin(&l->op, l->env, &l->base, detach, writing, by, done, arg);
+	lock_op_begin(&l->op, l->env, &l->base, etcd_on_detach, writing, by, done, arg);
 	l->op.sent = true; /* until detach knows better */
+	l->call.sent = l->call.maybe = false;
 	l->watch.busy = true;
 }
 
-static void finish(struct etcd_lock *l, const struct etcd_answer *a, struct lock_result *r)
+static void etcd_finish(struct etcd_lock *l, const struct etcd_answer *a, struct lock_result *r)
 {
 	l->op.sent_at = a->sent_at;
 	lock_op_finish(&l->op, r);
 }
 
 /* There was no answer, or none that is one, or one to something else. */
-static void fail(struct etcd_lock *l, const struct etcd_answer *a)
+static void etcd_fail(struct etcd_lock *l, const struct etcd_answer *a)
 {
-	struct lock_result r = { .outcome = a->outcome, .err = a->err };
-
-	if (a->outcome == LOCK_OK) {
-		r.outcome = l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED;
-		err_set(&r.err, ERR_INVALID, "%s", LOCK_QUEUE_MIXED_UP);
-		etcd_client_mistrust(l->client);
-	} else if (!l->op.writing && a->outcome != LOCK_REFUSED) {
-		r.outcome = LOCK_FAILED;
-	}
 	etcd_watch_settle(&l->watch, 0);
-	finish(l, a, &r);
+	l->op.sent_at = a->sent_at;
+	if (a->outcome == LOCK_OK) {
+		etcd_client_mistrust(l->client);
+		lock_op_fail(&l->op, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID, "%s",
+		             LOCK_QUEUE_MIXED_UP);
+	} else {
+		lock_op_fail(&l->op, l->op.writing || a->outcome == LOCK_REFUSED ? a->outcome : LOCK_FAILED,
+		             a->err.code, "%s", a->err.text);
+	}
 }
 
-static void found(struct etcd_lock *l, const json_t *kv)
+static void etcd_found(struct etcd_lock *l, const json_t *kv)
 {
 	const char *value = json_string_value(json_object_get(kv, "value"));
 	int64_t revision = etcd_number(kv, "mod_revision");
@@ -111,7 +113,7 @@ static void found(struct etcd_lock *l, const json_t *kv)
 /* HTTP/1.1 has nothing that tells an answer from the repetition of an earlier one, as a proxy may send it. What was
  * written has a revision above all that were known before. What was only looked at is followed by a number of looks
  * that tells it from the question before, and is at this key. */
-static void print_look(struct buf *b, const struct etcd_lock *l, const char *key64, const char *how)
+static void etcd_print_look(struct buf *b, const struct etcd_lock *l, const char *key64, const char *how)
 {
 	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", key64, how);
 	for (int i = 0; i < l->stamp; i++)
@@ -120,7 +122,7 @@ static void print_look(struct buf *b, const struct etcd_lock *l, const char *key
 }
 
 /* What the first look in a transaction that went this way shows. NULL: this is the answer to something else. */
-static const json_t *range_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
+static const json_t *etcd_range_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
 {
 	const json_t *parts = json_object_get(a->json, "responses");
 
@@ -131,134 +133,128 @@ static const json_t *range_of(const struct etcd_lock *l, const struct etcd_answe
 }
 
 /* The same, if it is at this key. */
-static const json_t *look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
+static const json_t *etcd_look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
 {
-	const json_t *range = range_of(l, a, succeeded), *kv = json_array_get(json_object_get(range, "kvs"), 0);
+	const json_t *range = etcd_range_of(l, a, succeeded), *kv = json_array_get(json_object_get(range, "kvs"), 0);
 	const char *key = json_string_value(json_object_get(kv, "key"));
 
 	return kv && (!key || strcmp(key, l->key64) != 0) ? NULL : range;
 }
 
-static void ask(struct etcd_lock *l, enum etcd_kind kind, char *transaction, etcd_done_fn *done)
+static void etcd_ask(struct etcd_lock *l, enum etcd_kind kind, char *transaction, etcd_done_fn *done)
 {
 	l->call.kind = kind;
 	etcd_call_start(l->client, &l->call, "kv/txn", transaction, l->op.by, done, l);
 }
 
-static void next_stamp(struct etcd_lock *l)
+static void etcd_next_stamp(struct etcd_lock *l)
 {
 	l->stamp = (int)(l->client->asked++ % STAMPS);
 }
 
-static void on_range(void *arg, const struct etcd_answer *a)
+static void etcd_on_range(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_lock *l = arg;
-	const json_t *range = a->json ? look_of(l, a, true) : NULL,
+	const json_t *range = a->json ? etcd_look_of(l, a, true) : NULL,
 		     *kv = json_array_get(json_object_get(range, "kvs"), 0);
 
 	if (!range || a->revision <= 0) {
-		fail(l, a);
+		etcd_fail(l, a);
 		return;
 	}
 	etcd_watch_settle(&l->watch, a->revision);
 	l->op.sent_at = a->sent_at;
 	if (kv)
-		found(l, kv);
+		etcd_found(l, kv);
 	else
-		finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
+		etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
 }
 
 /* A transaction, so that it can be told from others; one that only looks is no more to etcd than a range. */
-static void ask_range(struct etcd_lock *l)
+static void etcd_ask_range(struct etcd_lock *l)
 {
 	struct buf b = { 0 };
 
-	next_stamp(l);
+	etcd_next_stamp(l);
 	buf_adds(&b, "{\"success\":");
-	print_look(&b, l, l->key64, "");
+	etcd_print_look(&b, l, l->key64, "");
 	buf_adds(&b, "}");
-	ask(l, ETCD_LOOK, b.data, on_range);
+	etcd_ask(l, ETCD_LOOK, b.data, etcd_on_range);
 }
 
-static void on_shown(struct ev_loop *loop, ev_timer *timer, int revents)
+static void etcd_on_shown(struct lock_op *op)
 {
-	struct etcd_lock *l = timer->data;
+	struct etcd_lock *l = etcd_of_op(op);
 	json_t *kv = l->kv;
 
-	(void)loop;
-	(void)revents;
 	l->kv = NULL;
 	etcd_watch_settle(&l->watch, etcd_number(kv, "mod_revision"));
-	found(l, kv);
+	etcd_found(l, kv);
 	json_decref(kv);
 }
 
-static void read_key(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
+static void etcd_read(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 
-	begin(l, false, by, done, arg);
-	l->call.sent = l->call.maybe = false;
+	etcd_begin(l, false, by, done, arg);
 	l->kv = json_incref(etcd_watch_seen(&l->watch));
-	if (!l->kv) {
-		ask_range(l);
-		return;
-	}
-	ev_timer_set(&l->shown, 0., 0.);
-	ev_timer_start(l->env->loop, &l->shown);
+	if (l->kv)
+		lock_op_soon(&l->op, etcd_on_shown);
+	else
+		etcd_ask_range(l);
 }
 
-static void written(struct etcd_lock *l, const struct etcd_answer *a)
+static void etcd_written(struct etcd_lock *l, const struct etcd_answer *a)
 {
 	struct lock_result r = { .outcome = LOCK_OK, .token = a->revision };
 
 	snprintf(r.version.text, sizeof r.version.text, "%" PRId64, a->revision);
 	etcd_watch_settle(&l->watch, a->revision);
-	finish(l, a, &r);
+	etcd_finish(l, a, &r);
 }
 
-static void conflicted(struct etcd_lock *l, const struct etcd_answer *a)
+static void etcd_conflicted(struct etcd_lock *l, const struct etcd_answer *a)
 {
-	struct lock_result r = { .outcome = LOCK_CONFLICT };
-
-	if (a->repeated) {
-		r.outcome = LOCK_UNKNOWN;
-		err_set(&r.err, ERR_UNREACHABLE, "it was sent more than once, and conflicts, perhaps with itself");
-	}
 	etcd_watch_settle(&l->watch, 0); /* whoever wrote it may be news */
-	finish(l, a, &r);
+	l->op.sent_at = a->sent_at;
+	if (a->repeated)
+		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_UNREACHABLE,
+		             "it was sent more than once, and conflicts, perhaps with itself");
+	else
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 }
 
-static bool is_written(const struct etcd_lock *l, const struct etcd_answer *a)
+static bool etcd_is_written(const struct etcd_lock *l, const struct etcd_answer *a)
 {
 	const json_t *first = json_array_get(json_object_get(a->json, "responses"), 0);
 
 	return json_is_true(json_object_get(a->json, "succeeded")) && a->revision > a->above &&
-	       json_object_get(first, l->removing ? "response_delete_range" : "response_put");
+	       json_object_get(first, l->op.removing ? "response_delete_range" : "response_put");
 }
 
 /* The key is gone, or newer than expected. */
-static bool is_conflict(const struct etcd_lock *l, const struct etcd_answer *a)
+static bool etcd_is_conflict(const struct etcd_lock *l, const struct etcd_answer *a)
 {
-	const json_t *range = look_of(l, a, false), *kv = json_array_get(json_object_get(range, "kvs"), 0);
+	const json_t *range = etcd_look_of(l, a, false), *kv = json_array_get(json_object_get(range, "kvs"), 0);
 
 	return range && (kv ? etcd_number(kv, "mod_revision") > l->expected : l->expected > 0);
 }
 
-static void on_txn(void *arg, const struct etcd_answer *a)
+static void etcd_on_txn(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_lock *l = arg;
 
-	if (a->outcome == LOCK_OK && is_written(l, a))
-		written(l, a);
-	else if (a->outcome == LOCK_OK && is_conflict(l, a))
-		conflicted(l, a);
+	if (a->outcome == LOCK_OK && etcd_is_written(l, a))
+		etcd_written(l, a);
+	else if (a->outcome == LOCK_OK && etcd_is_conflict(l, a))
+		etcd_conflicted(l, a);
 	else
-		fail(l, a);
+		etcd_fail(l, a);
 }
 
 /* text: NULL = delete. */
-static char *print_txn(const struct etcd_lock *l, const char *text)
+static char *etcd_print_txn(const struct etcd_lock *l, const char *text)
 {
 	struct buf b = { 0 };
 
@@ -266,7 +262,7 @@ static char *print_txn(const struct etcd_lock *l, const char *text)
 	           "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64
 	           "\"}],\"failure\":",
 	           l->key64, l->expected);
-	print_look(&b, l, l->key64, ",\"keys_only\":true");
+	etcd_print_look(&b, l, l->key64, ",\"keys_only\":true");
 	buf_printf(&b, ",\"success\":[{\"%s\":{\"key\":\"%s\"", text ? "request_put" : "request_delete_range",
 	           l->key64);
 	if (text) {
@@ -278,15 +274,15 @@ static char *print_txn(const struct etcd_lock *l, const char *text)
 	return b.data;
 }
 
-static void ask_txn(struct etcd_lock *l, enum etcd_kind kind, const char *text)
+static void etcd_ask_txn(struct etcd_lock *l, enum etcd_kind kind, const char *text)
 {
-	l->removing = !text;
-	next_stamp(l);
-	ask(l, kind, print_txn(l, text), on_txn);
+	l->op.removing = !text;
+	etcd_next_stamp(l);
+	etcd_ask(l, kind, etcd_print_txn(l, text), etcd_on_txn);
 }
 
 /* False: no version of etcd's, so it is not what is there. */
-static bool expects(struct etcd_lock *l, const struct version *v)
+static bool etcd_expects(struct etcd_lock *l, const struct version *v)
 {
 	char *end;
 
@@ -295,41 +291,41 @@ static bool expects(struct etcd_lock *l, const struct version *v)
 	return strspn(v->text, "0123456789") == strlen(v->text) && errno == 0;
 }
 
-static void cannot_be_there(struct etcd_lock *l)
+static void etcd_on_cannot_be_there(struct lock_op *op)
 {
-	etcd_watch_settle(&l->watch, 0);
-	lock_op_fail_soon(&l->op, LOCK_CONFLICT, ERR_NONE, "%s", "");
+	etcd_watch_settle(&etcd_of_op(op)->watch, 0);
+	lock_op_finish(op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 }
 
 /* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
-static void write_key(struct lock *lock, const struct record *record, const struct version *expected, bool durable,
-                      struct instant by, lock_done_fn *done, void *arg)
+static void etcd_write(struct lock *lock, const struct record *record, const struct version *expected, bool durable,
+                       struct instant by, lock_done_fn *done, void *arg)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 
 	(void)durable;
-	begin(l, true, by, done, arg);
-	if (!expects(l, expected)) {
-		cannot_be_there(l);
+	etcd_begin(l, true, by, done, arg);
+	if (!etcd_expects(l, expected)) {
+		lock_op_soon(&l->op, etcd_on_cannot_be_there);
 		return;
 	}
 	if (!lock_op_print(&l->op, record)) {
 		etcd_watch_settle(&l->watch, 0);
 		return;
 	}
-	ask_txn(l, record->token != 0 || record->state == RECORD_RELEASED ? ETCD_URGENT : ETCD_WRITE, l->op.text);
+	etcd_ask_txn(l, record->token != 0 || record->state == RECORD_RELEASED ? ETCD_URGENT : ETCD_WRITE, l->op.text);
 }
 
-static void remove_key(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
-                       void *arg)
+static void etcd_remove(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
+                        void *arg)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 
-	begin(l, true, by, done, arg);
-	if (expects(l, expected))
-		ask_txn(l, ETCD_WRITE, NULL);
+	etcd_begin(l, true, by, done, arg);
+	if (etcd_expects(l, expected))
+		etcd_ask_txn(l, ETCD_WRITE, NULL);
 	else
-		cannot_be_there(l);
+		lock_op_soon(&l->op, etcd_on_cannot_be_there);
 }
 
 /* ---- list ---- */
@@ -344,7 +340,7 @@ static char *base64_of(const char *bytes, size_t len)
 
 /* The first key, or the byte zero for all keys; and the first one that does not begin with the prefix, or the byte zero
  * if there is none (etcd's api/etcdserverpb/rpc.proto, RangeRequest). */
-static void range_of_prefix(const char *prefix, size_t len, char **from64, char **end64)
+static void etcd_range_of_prefix(const char *prefix, size_t len, char **from64, char **end64)
 {
 	char *end = mem_dupn(prefix, len);
 	size_t n = len;
@@ -358,7 +354,7 @@ static void range_of_prefix(const char *prefix, size_t len, char **from64, char 
 	free(end);
 }
 
-static void add_name(struct etcd_lock *l, const char *key64)
+static void etcd_add_name(struct etcd_lock *l, const char *key64)
 {
 	size_t len = lock_listing_prefix(l->key);
 	struct buf key = { 0 };
@@ -370,40 +366,40 @@ static void add_name(struct etcd_lock *l, const char *key64)
 	buf_fini(&key);
 }
 
-static void on_listed(void *arg, const struct etcd_answer *a)
+static void etcd_on_listed(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_lock *l = arg;
-	const json_t *range = a->json ? range_of(l, a, true) : NULL, *kvs = json_object_get(range, "kvs");
+	const json_t *range = a->json ? etcd_range_of(l, a, true) : NULL, *kvs = json_object_get(range, "kvs");
 
 	if (!range) {
-		fail(l, a);
+		etcd_fail(l, a);
 		return;
 	}
 	for (size_t i = 0; i < json_array_size(kvs); i++)
-		add_name(l, json_string_value(json_object_get(json_array_get(kvs, i), "key")));
+		etcd_add_name(l, json_string_value(json_object_get(json_array_get(kvs, i), "key")));
 	l->listing->more |= json_is_true(json_object_get(range, "more"));
 	etcd_watch_settle(&l->watch, 0);
-	finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
+	etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
-static void list_keys(struct lock *lock, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
+static void etcd_list(struct lock *lock, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 	char *from64, *end64;
 	struct buf b = { 0 };
 
-	begin(l, false, by, done, arg);
+	etcd_begin(l, false, by, done, arg);
 	l->listing = out;
-	range_of_prefix(l->key, lock_listing_prefix(l->key), &from64, &end64);
+	etcd_range_of_prefix(l->key, lock_listing_prefix(l->key), &from64, &end64);
 	char *how = mem_printf(",\"range_end\":\"%s\",\"limit\":\"%d\",\"keys_only\":true", end64, LOCK_LISTING_MOST);
-	next_stamp(l);
+	etcd_next_stamp(l);
 	buf_adds(&b, "{\"success\":");
-	print_look(&b, l, from64, how);
+	etcd_print_look(&b, l, from64, how);
 	buf_adds(&b, "}");
 	free(how);
 	free(from64);
 	free(end64);
-	ask(l, ETCD_LOOK, b.data, on_listed);
+	etcd_ask(l, ETCD_LOOK, b.data, etcd_on_listed);
 }
 
 /* ---- what the server is ---- */
@@ -412,7 +408,7 @@ static void list_keys(struct lock *lock, struct lock_listing *out, struct instan
 	2500 /* a cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more */
 
 /* Versions that lose or fork what they have acknowledged: etcd's own announcement for 3.5.0 to 3.5.2 (issue 13766). */
-static void judge(struct lock_about *about, const json_t *status)
+static void about_fill(struct lock_about *about, const json_t *status)
 {
 	const char *version = json_string_value(json_object_get(status, "version"));
 	int major = 0, minor = 0, patch = 0;
@@ -431,38 +427,38 @@ static void judge(struct lock_about *about, const json_t *status)
 	}
 }
 
-static void on_status(void *arg, const struct etcd_answer *a)
+static void etcd_on_status(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_lock *l = arg;
 
 	etcd_watch_settle(&l->watch, 0);
 	if (a->outcome != LOCK_OK) {
-		fail(l, a);
+		etcd_fail(l, a);
 		return;
 	}
-	judge(l->about, a->json);
+	about_fill(l->about, a->json);
 	l->about->pause_ms = l->client->url.hosts > 1 ? ELECTION_MS : 0;
-	finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
+	etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
-static void ask_server(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+static void etcd_about(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 
-	begin(l, false, by, done, arg);
+	etcd_begin(l, false, by, done, arg);
 	l->about = about;
 	l->call.kind = ETCD_WRITE;
-	etcd_call_start(l->client, &l->call, "maintenance/status", mem_dup("{}"), by, on_status, l);
+	etcd_call_start(l->client, &l->call, "maintenance/status", mem_dup("{}"), by, etcd_on_status, l);
 }
 
-static void cancel(struct lock *lock)
+static void etcd_cancel(struct lock *lock)
 {
-	lock_op_cancel(&of(lock)->op);
+	lock_op_cancel(&etcd_of(lock)->op);
 }
 
-static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
+static bool etcd_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 
 	l->watch.changed = changed;
 	l->watch.arg = arg;
@@ -472,11 +468,11 @@ static bool watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 
 /* ---- open and close ---- */
 
-static void close_lock(struct lock *lock)
+static void etcd_close(struct lock *lock)
 {
-	struct etcd_lock *l = of(lock);
+	struct etcd_lock *l = etcd_of(lock);
 
-	cancel(lock);
+	etcd_cancel(lock);
 	etcd_watch_stop(&l->watch);
 	free(l->key);
 	free(l->key64);
@@ -484,7 +480,7 @@ static void close_lock(struct lock *lock)
 	free(l);
 }
 
-static int check(const struct lock_url *u, bool tls, struct err *err)
+static int url_check(const struct lock_url *u, bool tls, struct err *err)
 {
 	if (!*u->path)
 		return err_set(err, ERR_USAGE, "the key is missing: expected etcd://HOST:PORT/KEY");
@@ -497,7 +493,7 @@ static int check(const struct lock_url *u, bool tls, struct err *err)
 	return 0;
 }
 
-static struct lock *open_lock(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls,
+static struct lock *etcd_open(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls,
                               struct err *err)
 {
 	struct lock_url u;
@@ -505,7 +501,7 @@ static struct lock *open_lock(struct lock_env *env, const char *text, const stru
 	if (lock_url_parse(&u, ops->scheme, text, PORT, etcd_options, err) < 0)
 		return NULL;
 	char *shown = lock_url_print(&u, ops->scheme), *key = mem_dup(u.path), *key64 = base64_of(key, strlen(key));
-	if (check(&u, tls, err) < 0) {
+	if (url_check(&u, tls, err) < 0) {
 		err_wrap(err, "lock %s", shown);
 		lock_url_fini(&u);
 		goto fail;
@@ -521,8 +517,6 @@ static struct lock *open_lock(struct lock_env *env, const char *text, const stru
 	l->key = key;
 	l->key64 = key64;
 	l->watch.key64 = key64;
-	ev_init(&l->shown, on_shown);
-	l->shown.data = l;
 	return &l->base;
 fail:
 	free(shown);
@@ -531,42 +525,42 @@ fail:
 	return NULL;
 }
 
-static struct lock *open_plain(struct lock_env *env, const char *text, struct err *err);
-static struct lock *open_tls(struct lock_env *env, const char *text, struct err *err);
+static struct lock *etcd_open_plain(struct lock_env *env, const char *text, struct err *err);
+static struct lock *etcd_open_tls(struct lock_env *env, const char *text, struct err *err);
 
 static const struct lock_ops lock_etcd = {
 	.scheme = "etcd",
-	.open = open_plain,
-	.read = read_key,
-	.write = write_key,
-	.cancel = cancel,
-	.watch = watch,
-	.close = close_lock,
-	.list = list_keys,
-	.about = ask_server,
-	.remove = remove_key,
+	.open = etcd_open_plain,
+	.read = etcd_read,
+	.write = etcd_write,
+	.cancel = etcd_cancel,
+	.watch = etcd_watch,
+	.close = etcd_close,
+	.list = etcd_list,
+	.about = etcd_about,
+	.remove = etcd_remove,
 };
 static const struct lock_ops lock_etcds = {
 	.scheme = "etcds",
-	.open = open_tls,
-	.read = read_key,
-	.write = write_key,
-	.cancel = cancel,
-	.watch = watch,
-	.close = close_lock,
-	.list = list_keys,
-	.about = ask_server,
-	.remove = remove_key,
+	.open = etcd_open_tls,
+	.read = etcd_read,
+	.write = etcd_write,
+	.cancel = etcd_cancel,
+	.watch = etcd_watch,
+	.close = etcd_close,
+	.list = etcd_list,
+	.about = etcd_about,
+	.remove = etcd_remove,
 };
 
-static struct lock *open_plain(struct lock_env *env, const char *text, struct err *err)
+static struct lock *etcd_open_plain(struct lock_env *env, const char *text, struct err *err)
 {
-	return open_lock(env, text, &lock_etcd, false, err);
+	return etcd_open(env, text, &lock_etcd, false, err);
 }
 
-static struct lock *open_tls(struct lock_env *env, const char *text, struct err *err)
+static struct lock *etcd_open_tls(struct lock_env *env, const char *text, struct err *err)
 {
-	return open_lock(env, text, &lock_etcds, true, err);
+	return etcd_open(env, text, &lock_etcds, true, err);
 }
 
 const struct module lunarch_module = {
