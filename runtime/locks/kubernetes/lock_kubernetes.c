@@ -8,11 +8,11 @@
 #include "locks/kubernetes/kube_pair.h"
 #include "locks/kubernetes/kube_url.h"
 #include "locks/lock.h"
+#include "locks/lock_op.h"
 
 #include <ev.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,102 +25,120 @@ struct kube_lock {
 	struct kube_api *api;
 	struct kube_url url;
 	struct kube_pair pair;
-	bool looked; /* at all of them */
-	bool offer;  /* what a watch has shown since is to be read next, without asking again */
+	bool looked; /* at all parts of the pair */
+	bool offer;  /* the next read asks nothing, but takes what the watches have shown */
 	lock_changed_fn *changed;
 	void *changed_arg;
 	struct kube_events events;
 
-	/* The operation under way. */
-	bool active, writing, offered;
-	bool raced; /* a watch has shown something meanwhile */
-	int at;     /* the part it is at */
-	struct kube_call call;
-	ev_timer soon;
-	const struct record *record; /* NULL: removing, or asking */
+	struct lock_op op;
+	struct instant by;     /* of the operation; its requests end by then */
+	struct kube_call call; /* its request under way, */
+	void (*answered)(struct kube_lock *l, const struct kube_answer *a); /*     and who gets the answer */
+	int at;                      /* the part of the pair that the request is about */
+	bool raced;                  /* a watch has shown something since the operation began */
+	const struct record *record; /* to write; NULL: to remove, or none */
 	struct lock_about *about;
 	struct version expected;
 	struct version wrote; /* of the parts that are written, by their answers: a watch may already show something
 	                         newer, which nobody has judged */
 	int64_t token;
-	struct instant by, sent_at;
-	lock_done_fn *done;
-	void *arg;
 };
 
-/* ---- the end of an operation ---- */
-
-static void kube_finish(struct kube_lock *l, struct lock_result *r)
+static struct kube_lock *kube_of(struct lock_op *op)
 {
-	ev_timer_stop(l->env->loop, &l->soon);
-	l->active = false;
-	if (r->outcome != LOCK_OK)
-		l->offer = false;
-	if (r->err.code != ERR_NONE)
-		err_wrap(&r->err, "%s %s", l->writing ? "writing" : "reading", l->base.url);
-	l->done(l->arg, r);
+	return (struct kube_lock *)(void *)((char *)op - offsetof(struct kube_lock, op));
 }
 
-__attribute__((format(printf, 4, 5))) static void kube_fail(struct kube_lock *l, enum lock_outcome outcome,
-                                                            enum err_code code, const char *fmt, ...)
-{
-	struct lock_result r = { .outcome = outcome, .sent_at = l->sent_at };
-	va_list ap;
+/* ---- answers ---- */
 
-	va_start(ap, fmt);
-	err_vset(&r.err, code, fmt, ap);
-	va_end(ap);
-	if (l->writing && l->at > 0)
-		r.outcome = LOCK_UNKNOWN; /* the first of the pair is written */
-	kube_finish(l, &r);
+/* What an answer means that is not the one hoped for. */
+static enum lock_outcome kube_outcome(const struct kube_lock *l, const struct kube_answer *a)
+{
+	if (!l->op.writing)
+		return LOCK_FAILED;
+	if (l->at > 0 || a->repeated ||
+	    a->status >= 500) /* the first of the pair is written, or it may have been done */
+		return LOCK_UNKNOWN;
+	if (a->status == 401 || a->status == 403)
+		return LOCK_REFUSED;
+	return a->status == 404 || a->status == 429 ? LOCK_FAILED : LOCK_INVALID;
 }
 
-static const struct kube_resource *resource(const struct kube_lock *l)
+/* The same for people. */
+static void kube_fail(struct kube_lock *l, const struct kube_answer *a)
 {
-	return &kube_resources[l->pair.part[l->at].kind];
-}
-
-/* What was not as it should be, for people, and what it means for the operation. */
-static void kube_fail_answer(struct kube_lock *l, const struct kube_answer *a)
-{
-	const struct kube_resource *k = resource(l);
+	const struct kube_resource *k = &kube_resources[l->pair.part[l->at].kind];
 	const char *who = kube_api_config(l->api)->origin;
-	enum lock_outcome lost = l->writing && !a->unsent ? LOCK_UNKNOWN : LOCK_FAILED;
+	enum lock_outcome outcome = kube_outcome(l, a);
+	struct lock_op *op = &l->op;
 
-	if (a->err.code != ERR_NONE)
-		kube_fail(l, lost, a->err.code, "%s", a->err.text);
-	else if (l->writing && a->repeated) /* what is refused now may have been done the first time */
-		kube_fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
-		          a->status, a->message);
+	if (op->writing && a->repeated) /* what is refused now may have been done the first time */
+		lock_op_fail(op, outcome, ERR_UNREACHABLE, "sent twice, since a connection broke, and then %d: %.300s",
+		             a->status, a->message);
 	else if (a->status == 401)
-		kube_fail(l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
-		          "401: the API server does not accept the credentials of %s", who);
+		lock_op_fail(op, outcome, ERR_DENIED, "401: the API server does not accept the credentials of %s", who);
 	else if (a->status == 403)
-		kube_fail(
-			l, l->writing ? LOCK_REFUSED : LOCK_FAILED, ERR_DENIED,
+		lock_op_fail(
+			op, outcome, ERR_DENIED,
 			"403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [\"get\", \"create\", "
 			"\"update\", \"watch\"], bound to whom %s names",
 			a->message, l->url.ns, k->group, k->plural, who);
 	else if (a->status == 404)
-		kube_fail(l, LOCK_FAILED, ERR_MISSING, "404: %s%.300s",
-		          l->writing ? "is there a namespace of that name? " : "", a->message);
+		lock_op_fail(op, outcome, ERR_MISSING, "404: %s%.300s",
+		             op->writing ? "is there a namespace of that name? " : "", a->message);
 	else if (a->status == 429)
-		kube_fail(l, LOCK_FAILED, ERR_UNREACHABLE, "429: the API server has too much to do: %.200s",
-		          a->message);
+		lock_op_fail(op, outcome, ERR_UNREACHABLE, "429: the API server has too much to do: %.200s",
+		             a->message);
 	else if (a->status >= 500)
-		kube_fail(l, lost, ERR_UNREACHABLE, "%d: %.300s", a->status, a->message);
+		lock_op_fail(op, outcome, ERR_UNREACHABLE, "%d: %.300s", a->status, a->message);
 	else
-		kube_fail(l, l->writing ? LOCK_INVALID : LOCK_FAILED, ERR_INVALID, "%d: %.300s", a->status,
-		          *a->message ? a->message : "an unexpected answer");
+		lock_op_fail(op, outcome, ERR_INVALID, "%d: %.300s", a->status,
+		             *a->message ? a->message : "an unexpected answer");
 }
 
-/* ---- reading ---- */
+/* ---- requests ---- */
 
+static void kube_on_got(struct kube_lock *l, const struct kube_answer *a);
 static void kube_put(struct kube_lock *l);
+static void kube_delete(struct kube_lock *l);
 
-static void kube_start(struct kube_lock *l, const char *method, const char *path, json_t *body,
-                       void (*done)(void *arg, const struct kube_answer *a))
+/* A look before a write has written nothing. */
+static void kube_look_failed(struct kube_lock *l)
 {
+	l->op.writing = l->op.removing = l->offer = false;
+}
+
+static void kube_on_answer(void *arg, const struct kube_answer *a)
+{
+	struct kube_lock *l = arg;
+
+	if (l->at == 0)
+		l->op.sent_at = a->sent_at;
+	l->op.sent = l->at > 0 || !a->unsent;
+	if (a->err.code == ERR_NONE) {
+		l->answered(l, a);
+		return;
+	}
+	if (l->answered == kube_on_got)
+		kube_look_failed(l);
+	if (a->err.code != ERR_CANCELLED) /* which only kube_on_detach brings about */
+		lock_op_give_up(&l->op, a->err.code, "%s", a->err.text);
+}
+
+static void kube_on_detach(struct lock_op *op)
+{
+	struct kube_lock *l = kube_of(op);
+
+	l->offer = false;
+	kube_api_cancel(&l->call);
+}
+
+/* path: taken. body: NULL = none; taken. */
+static void kube_ask(struct kube_lock *l, const char *method, char *path, json_t *body,
+                     void (*answered)(struct kube_lock *l, const struct kube_answer *a))
+{
+	l->answered = answered;
 	kube_api_start(l->api, &l->call,
 	               &(struct kube_request){
 			       .client = KUBE_WORK,
@@ -128,37 +146,41 @@ static void kube_start(struct kube_lock *l, const char *method, const char *path
 			       .path = path,
 			       .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
 			       .by = l->by,
-			       .done = done,
+			       .done = kube_on_answer,
 			       .arg = l,
 		       });
 	json_decref(body);
+	free(path);
 }
 
-static void kube_finish_read(struct kube_lock *l)
+static char *part_path(const struct kube_part *p)
 {
-	struct lock_result result = { .outcome = LOCK_OK,
-		                      .sent_at = l->sent_at,
-		                      .version = kube_pair_version(&l->pair) };
+	return mem_printf("%s/%s", p->base, p->lock->url.name);
+}
+
+/* ---- reading ---- */
+
+static void kube_finish_read(struct lock_op *op)
+{
+	struct kube_lock *l = kube_of(op);
+	struct version version = kube_pair_version(&l->pair);
 	struct record r;
+	struct err why;
 
 	record_init(&r);
-	switch (kube_pair_read(&l->pair, &r, &result.err)) {
+	enum kube_found found = kube_pair_read(&l->pair, &r, &why);
+	l->offer = l->offer && found == KUBE_FOUND;
+	switch (found) {
 	case KUBE_FOREIGN:
-		result.outcome = LOCK_FOREIGN;
-		result.version.text[0] = '\0';
+		lock_op_fail(op, LOCK_FOREIGN, why.code, "%s", why.text);
 		break;
 	case KUBE_NOTHING:
-		result.outcome = LOCK_ABSENT;
+		lock_op_finish(op, &(struct lock_result){ .outcome = LOCK_ABSENT, .version = version });
 		break;
 	case KUBE_FOUND:
-		result.record = &r;
-		result.token = kube_pair_token(&l->pair);
-		/* A version cannot be in the write that makes it, which is this one. */
-		if (r.token == 0 && r.term && r.state == RECORD_LEADING)
-			r.token = result.token;
+		lock_op_found_record(op, &r, version.text, kube_pair_token(&l->pair));
 		break;
 	}
-	kube_finish(l, &result);
 	record_fini(&r);
 }
 
@@ -170,26 +192,35 @@ static void kube_start_watches(struct kube_lock *l)
 	}
 }
 
-static void kube_get(struct kube_lock *l);
-static void kube_delete(struct kube_lock *l);
+static bool kube_is_as_expected(const struct kube_lock *l)
+{
+	struct version now = kube_pair_version(&l->pair);
+
+	return strcmp(now.text, l->expected.text) == 0;
+}
+
+static void kube_change(struct kube_lock *l)
+{
+	if (l->record)
+		kube_put(l);
+	else
+		kube_delete(l);
+}
 
 static void kube_on_looked(struct kube_lock *l)
 {
 	l->looked = true;
 	kube_start_watches(l);
-	if (!l->writing) {
-		kube_finish_read(l);
+	if (!l->op.writing) {
+		kube_finish_read(&l->op);
 		return;
 	}
-	struct version now = kube_pair_version(&l->pair);
 	l->at = 0;
 	l->raced = false;
-	if (strcmp(now.text, l->expected.text) == 0 && !l->record)
-		kube_delete(l);
-	else if (strcmp(now.text, l->expected.text) == 0)
-		kube_put(l);
+	if (kube_is_as_expected(l))
+		kube_change(l);
 	else
-		kube_finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 }
 
 /* Is it this very object that is missing? A path or a group that the server does not know is something else. */
@@ -212,50 +243,39 @@ static void part_go_back(struct kube_part *p, int64_t number)
 	kube_watch_stop(&p->watch);
 }
 
-static void kube_on_got(void *arg, const struct kube_answer *a)
+static void kube_get(struct kube_lock *l)
 {
-	struct kube_lock *l = arg;
-	struct kube_part *p = &l->pair.part[l->at];
-	int64_t number = 0;
-	struct err err;
+	kube_ask(l, "GET", part_path(&l->pair.part[l->at]), NULL, kube_on_got);
+}
 
-	if (l->at == 0)
-		l->sent_at = a->sent_at;
-	if (a->err.code == ERR_NONE && a->status == 200 &&
-	    (!a->object || kube_object_number(a->object, &number, &err) < 0)) {
-		kube_fail(l, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s",
-		          a->object ? err.text : "no JSON");
+static void kube_on_got(struct kube_lock *l, const struct kube_answer *a)
+{
+	struct kube_part *p = &l->pair.part[l->at];
+	bool there = a->status == 200;
+	int64_t number = 0;
+	struct err why;
+
+	if (!there && !kube_says_missing(l, a)) {
+		kube_look_failed(l);
+		kube_fail(l, a);
 		return;
 	}
-	if (a->err.code != ERR_NONE || (a->status != 200 && !kube_says_missing(l, a))) {
-		l->writing = false; /* if it was a look before a write, nothing was written */
-		kube_fail_answer(l, a);
+	if (there && (!a->object || kube_object_number(a->object, &number, &why) < 0)) {
+		kube_look_failed(l);
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "the API server's answer is no object: %s",
+		             a->object ? why.text : "no JSON");
 		return;
 	}
-	if (a->status == 200 && number < p->newest && !l->raced)
+	if (there && number < p->newest && !l->raced)
 		part_go_back(p, number);
-	kube_part_keep(p, a->status == 200 ? a->object : NULL);
+	kube_part_keep(p, there ? a->object : NULL);
 	if (++l->at < l->pair.count)
 		kube_get(l);
 	else
 		kube_on_looked(l);
 }
 
-static void kube_get(struct kube_lock *l)
-{
-	char *path = mem_printf("%s/%s", l->pair.part[l->at].base, l->url.name);
-
-	kube_start(l, "GET", path, NULL, kube_on_got);
-	free(path);
-}
-
 /* ---- writing ---- */
-
-static void kube_finish_write(struct kube_lock *l)
-{
-	kube_finish(l, &(struct lock_result){
-			       .outcome = LOCK_OK, .sent_at = l->sent_at, .version = l->wrote, .token = l->token });
-}
 
 /* Before the next of a pair. What a watch has shown meanwhile is not what was judged: the next must not be built upon
  * it. */
@@ -263,8 +283,8 @@ static bool kube_is_overtaken(struct kube_lock *l)
 {
 	if (!l->raced || l->at == l->pair.count)
 		return false;
-	kube_fail(l, LOCK_UNKNOWN, ERR_INVALID,
-	          "one of the pair is written, and meanwhile the other was changed by somebody else");
+	lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_INVALID,
+	             "one of the pair is written, and meanwhile the other was changed by somebody else");
 	return true;
 }
 
@@ -272,9 +292,9 @@ static bool kube_is_overtaken(struct kube_lock *l)
 static void kube_conflict(struct kube_lock *l, const struct kube_answer *a)
 {
 	if (l->at == 0 && !a->repeated)
-		kube_finish(l, &(struct lock_result){ .outcome = LOCK_CONFLICT, .sent_at = l->sent_at });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 	else
-		kube_fail(l, LOCK_UNKNOWN, ERR_INVALID, "409: %.300s", a->message);
+		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_INVALID, "409: %.300s", a->message);
 }
 
 /* The server's answer is what is stored now. It has to be what was sent: nobody else may have rewritten it on the way.
@@ -295,35 +315,34 @@ static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer
 	return true;
 }
 
-static void kube_on_put(void *arg, const struct kube_answer *a)
+static void kube_on_stored(struct kube_lock *l, const struct kube_answer *a)
 {
-	struct kube_lock *l = arg;
-	bool created = l->pair.part[l->at].object == NULL;
-	struct err err;
+	kube_part_keep(&l->pair.part[l->at], a->object);
+	kube_version_add(&l->wrote, a->object);
+	if (++l->at == l->pair.count)
+		lock_op_finish(&l->op,
+		               &(struct lock_result){ .outcome = LOCK_OK, .version = l->wrote, .token = l->token });
+	else if (!kube_is_overtaken(l))
+		kube_put(l);
+}
 
-	if (l->at == 0)
-		l->sent_at = a->sent_at;
-	if (a->err.code != ERR_NONE) {
-		kube_fail_answer(l, l->at == 0 ? a : &(struct kube_answer){ .err = a->err, .message = "" });
-	} else if (a->status == 409 || (a->status == 404 && !created)) {
+static void kube_on_put(struct kube_lock *l, const struct kube_answer *a)
+{
+	bool created = l->pair.part[l->at].object == NULL;
+	struct err why;
+
+	if (a->status == 409 || (a->status == 404 && !created))
 		kube_conflict(l, a);
-	} else if (a->status != (created ? 201 : 200)) {
-		if (a->status == 201)
-			kube_fail(
-				l, LOCK_UNKNOWN, ERR_INVALID,
-				"201: the object had been deleted, and the API server made it anew although it was told its uid");
-		else
-			kube_fail_answer(l, a);
-	} else if (!kube_stored_ours(l, a, &l->token, &err)) {
-		kube_fail(l, LOCK_UNKNOWN, err.code, "%s", err.text);
-	} else {
-		kube_part_keep(&l->pair.part[l->at], a->object);
-		kube_version_add(&l->wrote, a->object);
-		if (++l->at == l->pair.count)
-			kube_finish_write(l);
-		else if (!kube_is_overtaken(l))
-			kube_put(l);
-	}
+	else if (a->status == 201 && !created)
+		lock_op_fail(
+			&l->op, LOCK_UNKNOWN, ERR_INVALID,
+			"201: the object had been deleted, and the API server made it anew although it was told its uid");
+	else if (a->status != (created ? 201 : 200))
+		kube_fail(l, a);
+	else if (!kube_stored_ours(l, a, &l->token, &why))
+		lock_op_fail(&l->op, LOCK_UNKNOWN, why.code, "%s", why.text);
+	else
+		kube_on_stored(l, a);
 }
 
 /* Always with uid and version, which a PUT without them would not be: one that makes the object anew, or overwrites. */
@@ -332,22 +351,18 @@ static void kube_put(struct kube_lock *l)
 	const struct kube_part *p = &l->pair.part[l->at];
 	const struct kube_extras extras = { l->url.labels, l->url.owner };
 	json_t *body = kube_object_write(p->kind, p->object, l->url.ns, l->url.name, l->record, &extras);
-	char *path = p->object ? mem_printf("%s/%s", p->base, l->url.name) : mem_dup(p->base);
 
-	kube_start(l, p->object ? "PUT" : "POST", path, body, kube_on_put);
-	free(path);
+	kube_ask(l, p->object ? "PUT" : "POST", p->object ? part_path(p) : mem_dup(p->base), body, kube_on_put);
 }
 
 /* ---- doctor's ---- */
 
-static void kube_on_deleted(void *arg, const struct kube_answer *a)
+static void kube_on_deleted(struct kube_lock *l, const struct kube_answer *a)
 {
-	struct kube_lock *l = arg;
-
-	if (a->err.code != ERR_NONE || (a->status != 200 && a->status != 404 && a->status != 409)) {
-		kube_fail_answer(l, a);
-	} else if (a->status == 409) {
+	if (a->status == 409) {
 		kube_conflict(l, a);
+	} else if (a->status != 200 && a->status != 404) {
+		kube_fail(l, a);
 	} else {
 		kube_part_keep(&l->pair.part[l->at], NULL);
 		l->at++;
@@ -362,32 +377,29 @@ static void kube_delete(struct kube_lock *l)
 	while (l->at < l->pair.count && !l->pair.part[l->at].object)
 		l->at++;
 	if (l->at == l->pair.count) {
-		kube_finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 		return;
 	}
 	const struct kube_part *p = &l->pair.part[l->at];
-	char *path = mem_printf("%s/%s", p->base, l->url.name);
 	json_t *body =
 		json_pack("{s:s, s:s, s:{s:s, s:s}}", "kind", "DeleteOptions", "apiVersion", "v1", "preconditions",
 	                  "uid", kube_object_uid(p->object), "resourceVersion", kube_object_revision(p->object));
-	kube_start(l, "DELETE", path, body, kube_on_deleted);
-	free(path);
+	kube_ask(l, "DELETE", part_path(p), body, kube_on_deleted);
 }
 
-static void kube_on_server_version(void *arg, const struct kube_answer *a)
+static void kube_on_server_version(struct kube_lock *l, const struct kube_answer *a)
 {
-	struct kube_lock *l = arg;
 	const char *version = json_string_value(json_object_get(a->object, "gitVersion"));
 
-	if (a->err.code != ERR_NONE || a->status != 200) {
-		kube_fail_answer(l, a);
+	if (a->status != 200) {
+		kube_fail(l, a);
 		return;
 	}
 	*l->about = (struct lock_about){
 		.pause_ms = 2500
 	}; /* there is an etcd behind it, that may have to choose its leader */
 	snprintf(l->about->server, sizeof l->about->server, "Kubernetes %s", version ? version : "of no known version");
-	kube_finish(l, &(struct lock_result){ .outcome = LOCK_OK, .sent_at = l->sent_at });
+	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
 /* ---- notices ---- */
@@ -397,7 +409,7 @@ static bool part_is_own_write(const struct kube_part *p, const json_t *object)
 	const struct kube_lock *l = p->lock;
 	char name[33];
 
-	if (!l->active || !l->writing || !l->record)
+	if (!l->op.active || !l->op.writing || !l->record)
 		return false;
 	kube_object_write_name(p->kind, object, name);
 	return *name && strcmp(name, l->record->write) == 0; /* its answer is on its way */
@@ -416,7 +428,7 @@ static void part_on_news(void *arg, enum kube_news what, json_t *object)
 		kube_part_keep(p, object);
 		l->raced = true;
 	}
-	l->offer = what == KUBE_CHANGED && !(l->active && l->writing);
+	l->offer = what == KUBE_CHANGED && !(l->op.active && l->op.writing);
 	if (l->changed)
 		l->changed(l->changed_arg);
 }
@@ -431,23 +443,14 @@ static bool kube_delivers(const struct kube_lock *l)
 
 /* ---- the backend ---- */
 
+/* Its requests have the deadline, and tell at which step they were; the operation has none besides. */
 static void kube_begin(struct kube_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	l->active = true;
-	l->writing = writing;
-	l->offered = l->raced = false;
+	lock_op_begin(&l->op, l->env, &l->base, kube_on_detach, writing, (struct instant){ 0 }, done, arg);
+	l->by = by;
+	l->raced = false;
 	l->at = 0;
 	l->wrote.text[0] = '\0';
-	l->by = by;
-	l->sent_at = clock_now();
-	l->done = done;
-	l->arg = arg;
-}
-
-static void kube_on_soon(struct ev_loop *loop, ev_timer *w, int events)
-{
-	(void)loop, (void)events;
-	kube_finish_read(w->data);
 }
 
 static void kube_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
@@ -460,43 +463,35 @@ static void kube_read(struct lock *base, struct instant by, lock_done_fn *done, 
 		return;
 	}
 	l->offer = false;
-	l->offered = true;
-	ev_now_update(l->env->loop);
-	ev_timer_set(&l->soon, 0., 0.);
-	ev_timer_start(l->env->loop, &l->soon);
+	lock_op_soon(&l->op, kube_finish_read);
+}
+
+/* record: NULL = remove it. Looks first if it has to; that nothing is there to be removed is not known without. */
+static void kube_begin_change(struct kube_lock *l, const struct record *record, const struct version *expected,
+                              struct instant by, lock_done_fn *done, void *arg)
+{
+	kube_begin(l, true, by, done, arg);
+	l->op.removing = !record;
+	l->record = record;
+	l->expected = *expected;
+	l->offer = false;
+	if (l->looked && kube_is_as_expected(l) && (record || *expected->text))
+		kube_change(l);
+	else
+		kube_get(l);
 }
 
 static void kube_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
                        struct instant by, lock_done_fn *done, void *arg)
 {
-	struct kube_lock *l = (struct kube_lock *)base;
-
-	(void)durable;
-	kube_begin(l, true, by, done, arg);
-	l->record = r;
-	l->expected = *expected;
-	l->offer = false;
-	struct version now = kube_pair_version(&l->pair);
-	if (l->looked && strcmp(now.text, expected->text) == 0)
-		kube_put(l);
-	else
-		kube_get(l);
+	(void)durable; /* always */
+	kube_begin_change((struct kube_lock *)base, r, expected, by, done, arg);
 }
 
 static void kube_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
                         void *arg)
 {
-	struct kube_lock *l = (struct kube_lock *)base;
-	struct version now = kube_pair_version(&l->pair);
-
-	kube_begin(l, true, by, done, arg);
-	l->record = NULL;
-	l->expected = *expected;
-	l->offer = false;
-	if (l->looked && strcmp(now.text, expected->text) == 0)
-		kube_delete(l);
-	else
-		kube_get(l);
+	kube_begin_change((struct kube_lock *)base, NULL, expected, by, done, arg);
 }
 
 static void kube_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
@@ -505,19 +500,12 @@ static void kube_about(struct lock *base, struct lock_about *about, struct insta
 
 	kube_begin(l, false, by, done, arg);
 	l->about = about;
-	kube_start(l, "GET", "/version", NULL, kube_on_server_version);
+	kube_ask(l, "GET", mem_dup("/version"), NULL, kube_on_server_version);
 }
 
 static void kube_cancel(struct lock *base)
 {
-	struct kube_lock *l = (struct kube_lock *)base;
-
-	if (!l->active)
-		return;
-	if (l->offered)
-		kube_finish_read(l);
-	else
-		kube_api_cancel(&l->call);
+	lock_op_cancel(&((struct kube_lock *)base)->op);
 }
 
 /* The first watch begins where the first look ended, so nothing is missed before it. */
@@ -573,8 +561,6 @@ static struct lock *kube_open(struct lock_env *env, const char *url, struct err 
 	if (!*l->url.ns)
 		mem_replace(&l->url.ns, kube_api_config(api)->ns);
 	l->base.url = kube_url_print(&l->url);
-	ev_init(&l->soon, kube_on_soon);
-	l->soon.data = l;
 	kube_pair_init(&l->pair, l, &l->url, part_on_news);
 	return &l->base;
 }
