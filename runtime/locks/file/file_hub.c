@@ -15,11 +15,11 @@
 #define BUCKETS 256
 #define EVENTS (IN_MOVED_TO | IN_MOVED_FROM | IN_CLOSE_WRITE | IN_DELETE | IN_DELETE_SELF | IN_MOVE_SELF | IN_ONLYDIR)
 
-struct lock_dir {
+struct file_hub_dir {
 	int watch;
 	size_t users;
-	struct lock_dir *next;
-	struct lock_channel *bucket[BUCKETS];
+	struct file_hub_dir *next;
+	struct file_notice *bucket[BUCKETS];
 };
 
 struct used_dir {
@@ -27,7 +27,7 @@ struct used_dir {
 	char path[];
 };
 
-struct lock_hub {
+struct file_hub {
 	struct lock_env *env;
 	struct file_temp_tag tag;
 	char tag_text[FILE_TEMP_TAG];
@@ -35,9 +35,9 @@ struct lock_hub {
 	struct used_dir *used;
 	ev_io readable; /* fd -1: no inotify to be had, everybody polls */
 	ev_timer late;
-	struct lock_dir *dirs;
-	struct lock_channel *due; /* who has to be told; each callback may forget any other */
-	uint32_t cookie;          /* of the last file that was renamed away, and its name */
+	struct file_hub_dir *dirs;
+	struct file_notice *due; /* who has to be told; each callback may forget any other */
+	uint32_t cookie;         /* of the last file that was renamed away, and its name */
 	char from[NAME_MAX + 1];
 };
 
@@ -48,7 +48,7 @@ static unsigned hash_of(const char *name)
 
 /* ---- telling ---- */
 
-static void make_due(struct lock_hub *hub, struct lock_channel *n)
+static void hub_make_due(struct file_hub *hub, struct file_notice *n)
 {
 	if (n->due)
 		return;
@@ -57,17 +57,17 @@ static void make_due(struct lock_hub *hub, struct lock_channel *n)
 	hub->due = n;
 }
 
-static void hub_make_all_due(struct lock_hub *hub, struct lock_dir *d)
+static void hub_make_all_due(struct file_hub *hub, struct file_hub_dir *d)
 {
 	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct lock_channel *n = d->bucket[i]; n; n = n->next)
-			make_due(hub, n);
+		for (struct file_notice *n = d->bucket[i]; n; n = n->next)
+			hub_make_due(hub, n);
 }
 
-static void hub_tell_due(struct lock_hub *hub, const char *replaced_by)
+static void hub_tell_due(struct file_hub *hub, const char *replaced_by)
 {
 	while (hub->due) {
-		struct lock_channel *n = hub->due;
+		struct file_notice *n = hub->due;
 		hub->due = n->due_next;
 		n->due = false;
 		n->changed(n->arg, replaced_by);
@@ -83,41 +83,41 @@ static void hub_on_late(struct ev_loop *loop, ev_timer *w, int revents)
 
 /* ---- directories ---- */
 
-static struct lock_dir **find(struct lock_hub *hub, int watch)
+static struct file_hub_dir **hub_find_dir(struct file_hub *hub, int watch)
 {
-	struct lock_dir **at = &hub->dirs;
+	struct file_hub_dir **at = &hub->dirs;
 
 	while (*at && (*at)->watch != watch)
 		at = &(*at)->next;
 	return at;
 }
 
-static void drop_dir(struct lock_hub *hub, struct lock_dir **at)
+static void hub_drop_dir(struct file_hub *hub, struct file_hub_dir **at)
 {
-	struct lock_dir *d = *at;
+	struct file_hub_dir *d = *at;
 
-	*at = d->next; // NOLINT(clang-analyzer-core.NullDereference): find() found it
+	*at = d->next; // NOLINT(clang-analyzer-core.NullDereference): hub_find_dir() found it
 	inotify_rm_watch(hub->readable.fd, d->watch);
 	free(d);
 }
 
 /* The directory was removed or moved: whoever watched looks, finds that, and watches again when there is something. */
-static void dir_gone(struct lock_hub *hub, struct lock_dir **at)
+static void hub_on_dir_gone(struct file_hub *hub, struct file_hub_dir **at)
 {
 	hub_make_all_due(hub, *at);
 	for (unsigned i = 0; i < BUCKETS; i++)
-		for (struct lock_channel *n = (*at)->bucket[i]; n; n = n->next)
+		for (struct file_notice *n = (*at)->bucket[i]; n; n = n->next)
 			n->dir = NULL;
-	drop_dir(hub, at);
+	hub_drop_dir(hub, at);
 }
 
-static struct lock_dir *dir_of(struct lock_hub *hub, const char *path)
+static struct file_hub_dir *hub_dir_of(struct file_hub *hub, const char *path)
 {
 	int watch = hub->readable.fd < 0 ? -1 : inotify_add_watch(hub->readable.fd, path, EVENTS);
 
 	if (watch < 0)
 		return NULL;
-	struct lock_dir *d = *find(hub, watch);
+	struct file_hub_dir *d = *hub_find_dir(hub, watch);
 	if (d)
 		return d;
 	d = mem_zero(sizeof *d);
@@ -129,7 +129,7 @@ static struct lock_dir *dir_of(struct lock_hub *hub, const char *path)
 
 /* ---- events ---- */
 
-static void file_changed(struct lock_hub *hub, struct lock_dir *d, const struct inotify_event *e)
+static void hub_on_file_changed(struct file_hub *hub, struct file_hub_dir *d, const struct inotify_event *e)
 {
 	bool replaced = (e->mask & IN_MOVED_TO) && e->cookie == hub->cookie;
 	unsigned h = hash_of(e->name);
@@ -139,25 +139,25 @@ static void file_changed(struct lock_hub *hub, struct lock_dir *d, const struct 
 		memcpy(hub->from, e->name, strnlen(e->name, sizeof hub->from - 1) + 1);
 		hub->from[sizeof hub->from - 1] = '\0';
 	}
-	for (struct lock_channel *n = d->bucket[h % BUCKETS]; n; n = n->next)
+	for (struct file_notice *n = d->bucket[h % BUCKETS]; n; n = n->next)
 		if (n->hash == h && strcmp(n->name, e->name) == 0)
-			make_due(hub, n);
+			hub_make_due(hub, n);
 	hub_tell_due(hub, replaced ? hub->from : NULL);
 }
 
-static void hub_dispatch(struct lock_hub *hub, const struct inotify_event *e)
+static void hub_dispatch(struct file_hub *hub, const struct inotify_event *e)
 {
-	struct lock_dir **at = find(hub, e->wd);
+	struct file_hub_dir **at = hub_find_dir(hub, e->wd);
 
 	if (e->mask & IN_Q_OVERFLOW) {
-		for (struct lock_dir *d = hub->dirs; d; d = d->next)
+		for (struct file_hub_dir *d = hub->dirs; d; d = d->next)
 			hub_make_all_due(hub, d);
 		hub_tell_due(hub, NULL);
 	} else if (*at && (e->mask & (IN_DELETE_SELF | IN_MOVE_SELF | IN_IGNORED | IN_UNMOUNT))) {
-		dir_gone(hub, at);
+		hub_on_dir_gone(hub, at);
 		hub_tell_due(hub, NULL);
 	} else if (*at && e->len) {
-		file_changed(hub, *at, e);
+		hub_on_file_changed(hub, *at, e);
 	}
 }
 
@@ -179,7 +179,7 @@ static void hub_on_readable(struct ev_loop *loop, ev_io *w, int revents)
 
 static void *hub_make(struct lock_env *env, struct err *err)
 {
-	struct lock_hub *hub = mem_zero(sizeof *hub);
+	struct file_hub *hub = mem_zero(sizeof *hub);
 
 	(void)err;
 	hub->env = env;
@@ -201,10 +201,10 @@ static void *hub_make(struct lock_env *env, struct err *err)
 
 static void hub_drop(void *object)
 {
-	struct lock_hub *hub = object;
+	struct file_hub *hub = object;
 
 	while (hub->dirs)
-		drop_dir(hub, &hub->dirs);
+		hub_drop_dir(hub, &hub->dirs);
 	while (hub->used) {
 		struct used_dir *u = hub->used;
 		hub->used = u->next;
@@ -219,25 +219,25 @@ static void hub_drop(void *object)
 	free(hub);
 }
 
-static struct lock_hub *hub_of(struct lock_env *env)
+static struct file_hub *hub_of(struct lock_env *env)
 {
 	static const char key;
 
 	return lock_env_share(env, &key, hub_make, hub_drop, NULL);
 }
 
-const struct file_temp_tag *lock_hub_tag(struct lock_env *env)
+const struct file_temp_tag *file_hub_tag(struct lock_env *env)
 {
 	return &hub_of(env)->tag;
 }
 
-void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size)
+void file_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out, size_t size)
 {
 	snprintf(out, size, ".%s.%s-%u-", name, hub_of(env)->tag_text, lock);
 }
 
 /* Asked at every notice, so nothing is printed for it. */
-bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock)
+bool file_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name, unsigned lock)
 {
 	const char *tag = hub_of(env)->tag_text, *at = temp + 1;
 	size_t name_len = strlen(name), tag_len = strlen(tag);
@@ -248,14 +248,14 @@ bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *n
 	return strncmp(at, tag, tag_len) == 0 && at[tag_len] == '-' && strtoul(at + tag_len + 1, NULL, 10) == lock;
 }
 
-unsigned lock_hub_number(struct lock_env *env)
+unsigned file_hub_number(struct lock_env *env)
 {
 	return hub_of(env)->numbers++;
 }
 
-bool lock_hub_first_use(struct lock_env *env, const char *dir)
+bool file_hub_first_use(struct lock_env *env, const char *dir)
 {
-	struct lock_hub *hub = hub_of(env);
+	struct file_hub *hub = hub_of(env);
 
 	for (const struct used_dir *u = hub->used; u; u = u->next)
 		if (strcmp(u->path, dir) == 0)
@@ -267,13 +267,13 @@ bool lock_hub_first_use(struct lock_env *env, const char *dir)
 	return true;
 }
 
-bool lock_hub_watch(struct lock_env *env, struct lock_channel *n, const char *dir, bool late)
+bool file_hub_watch(struct lock_env *env, struct file_notice *n, const char *dir, bool late)
 {
-	struct lock_hub *hub = hub_of(env);
+	struct file_hub *hub = hub_of(env);
 
 	if (n->dir)
 		return true;
-	struct lock_dir *d = dir_of(hub, dir);
+	struct file_hub_dir *d = hub_dir_of(hub, dir);
 	if (!d)
 		return false;
 	n->hash = hash_of(n->name);
@@ -283,19 +283,19 @@ bool lock_hub_watch(struct lock_env *env, struct lock_channel *n, const char *di
 	d->users++;
 	if (!late)
 		return true;
-	make_due(hub, n);
+	hub_make_due(hub, n);
 	ev_timer_start(env->loop, &hub->late);
 	return true;
 }
 
-bool lock_hub_watches(const struct lock_channel *n)
+bool file_hub_watches(const struct file_notice *n)
 {
 	return n->dir != NULL;
 }
 
-static void hub_forget_due(struct lock_hub *hub, struct lock_channel *n)
+static void hub_forget_due(struct file_hub *hub, struct file_notice *n)
 {
-	struct lock_channel **at = &hub->due;
+	struct file_notice **at = &hub->due;
 
 	while (n->due && *at != n)
 		at = &(*at)->due_next;
@@ -304,19 +304,19 @@ static void hub_forget_due(struct lock_hub *hub, struct lock_channel *n)
 	n->due = false;
 }
 
-void lock_hub_forget(struct lock_env *env, struct lock_channel *n)
+void file_hub_forget(struct lock_env *env, struct file_notice *n)
 {
-	struct lock_dir *d = n->dir;
-	struct lock_hub *hub = hub_of(env);
+	struct file_hub_dir *d = n->dir;
+	struct file_hub *hub = hub_of(env);
 
 	hub_forget_due(hub, n);
 	if (!d)
 		return;
-	struct lock_channel **at = &d->bucket[n->hash % BUCKETS];
+	struct file_notice **at = &d->bucket[n->hash % BUCKETS];
 	while (*at != n)
 		at = &(*at)->next;
 	*at = n->next;
 	n->dir = NULL;
 	if (--d->users == 0)
-		drop_dir(hub, find(hub, d->watch));
+		hub_drop_dir(hub, hub_find_dir(hub, d->watch));
 }

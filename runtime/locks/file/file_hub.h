@@ -7,30 +7,30 @@
 #include "locks/file/file_temp.h"
 #include "locks/lock.h"
 
-struct lock_channel { /* embedded in who watches; the first three are the owner's */
+struct file_notice { /* embedded in who watches; the first three are the owner's */
 	/* The file changed, or may have. replaced_by: the name it had before it was renamed over ours; NULL: another
 	 * change. */
 	void (*changed)(void *arg, const char *replaced_by);
 	void *arg;
 	const char *name; /* in the directory; outlives the notice */
-	struct lock_channel *next, *due_next;
-	struct lock_dir *dir;
+	struct file_notice *next, *due_next;
+	struct file_hub_dir *dir;
 	unsigned hash; /* of the name */
 	bool due;
 };
 
 /* Watches name in dir; again for one that is watched does nothing. true: from here on no change is missed. Notices come
  * from the loop; one comes at once if `late`, for what happened before. false: the directory cannot be watched now. */
-bool lock_hub_watch(struct lock_env *env, struct lock_channel *n, const char *dir, bool late);
-bool lock_hub_watches(const struct lock_channel *n);
-void lock_hub_forget(struct lock_env *env, struct lock_channel *n);
+bool file_hub_watch(struct lock_env *env, struct file_notice *n, const char *dir, bool late);
+bool file_hub_watches(const struct file_notice *n);
+void file_hub_forget(struct lock_env *env, struct file_notice *n);
 
-const struct file_temp_tag *lock_hub_tag(struct lock_env *env);
-void lock_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out,
+const struct file_temp_tag *file_hub_tag(struct lock_env *env);
+void file_hub_temp_prefix(struct lock_env *env, const char *name, unsigned lock, char *out,
                           size_t size); /* file_temp_prefix */
-bool lock_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name,
+bool file_hub_temp_is_ours(struct lock_env *env, const char *temp, const char *name,
                            unsigned lock);                      /* begins with that */
-unsigned lock_hub_number(struct lock_env *env);                 /* another one each time */
-bool lock_hub_first_use(struct lock_env *env, const char *dir); /* of this directory, by this process */
+unsigned file_hub_number(struct lock_env *env);                 /* another one each time */
+bool file_hub_first_use(struct lock_env *env, const char *dir); /* of this directory, by this process */
 
 #endif

@@ -44,7 +44,7 @@ struct link_place {
 
 /* ---- the directory ---- */
 
-static void point_at(struct link_place *p, uint64_t number)
+static void point_at_version(struct link_place *p, uint64_t number)
 {
 	snprintf(p->name, sizeof p->name, "%0*" PRIu64, FILE_LINK_DIGITS, number % (LAST + 1));
 	p->inner.name = p->name;
@@ -57,7 +57,7 @@ static void close_inner(struct link_place *p)
 	p->inner.dir = -1;
 }
 
-static void leave(struct link_place *p)
+static void leave_place(struct link_place *p)
 {
 	close_inner(p);
 	close(p->outer.dir);
@@ -134,7 +134,7 @@ static void keep_oldest(struct listing *l, uint64_t n)
 	l->old[at] = n;
 }
 
-static bool list_one(void *arg, const char *name)
+static bool list_name(void *arg, const char *name)
 {
 	struct listing *l = arg;
 	uint64_t n = number_of(name);
@@ -152,12 +152,12 @@ static bool list_one(void *arg, const char *name)
 }
 
 /* Opens the directory anew and lists it. */
-static int list(struct file_op *o, struct link_place *p, struct listing *l)
+static int list_versions(struct file_op *o, struct link_place *p, struct listing *l)
 {
 	*l = (struct listing){ 0 };
 	if (open_inner(o, p) < 0)
 		return -1;
-	if (p->inner.dir < 0 || proc_each(p->inner.dir, list_one, l) == 0 || errno == ENOENT)
+	if (p->inner.dir < 0 || proc_each(p->inner.dir, list_name, l) == 0 || errno == ENOENT)
 		return 0;
 	err_sys(&o->err, "cannot list the directory %s, which is the lock", o->path);
 	file_op_fail(o);
@@ -165,13 +165,13 @@ static int list(struct file_op *o, struct link_place *p, struct listing *l)
 }
 
 /* NUMBER-HASH-LENGTH. The number would do, but for what is edited or put back by hand. */
-static void make_version(struct version *v, uint64_t number, uint64_t hash, size_t len)
+static void print_version(struct version *v, uint64_t number, uint64_t hash, size_t len)
 {
 	snprintf(v->text, sizeof v->text, "%" PRIu64 "-%016" PRIx64 "-%zx", number, hash, len);
 }
 
 /* Who made the version that p points at removes its temporary name next, and would be held up by whoever has opened it
- * before (see may_go). Not for long: the writer may be gone, and then its temporary name stays. */
+ * before (see version_may_go). Not for long: the writer may be gone, and then its temporary name stays. */
 static void let_writer_finish(struct file_op *o, const struct link_place *p)
 {
 	nsec eighth = instant_until(o->by, clock_now()) / 8, most = eighth < PAUSE_MOST ? eighth : PAUSE_MOST;
@@ -193,7 +193,7 @@ static void find_version(struct file_op *o, struct link_place *p, uint64_t numbe
 	size_t len;
 
 	*v = (struct version){ "" };
-	point_at(p, number);
+	point_at_version(p, number);
 	o->outcome = LOCK_ABSENT;
 	int fd = p->inner.dir < 0 ? -1 : file_op_open_record(o, &p->inner, &st);
 	if (fd < 0)
@@ -201,7 +201,7 @@ static void find_version(struct file_op *o, struct link_place *p, uint64_t numbe
 	o->outcome = LOCK_OK;
 	uint64_t hash = file_op_hash_file(o, fd, (size_t)st.st_size, &len);
 	if (o->outcome == LOCK_OK)
-		make_version(v, number, hash, len);
+		print_version(v, number, hash, len);
 	close(fd);
 }
 
@@ -211,14 +211,14 @@ static void read_version(struct file_op *o, struct link_place *p, uint64_t numbe
 {
 	struct stat st;
 
-	point_at(p, number);
+	point_at_version(p, number);
 	let_writer_finish(o, p);
 	int fd = file_op_open_record(o, &p->inner, &st);
 	if (fd < 0)
 		return;
 	file_op_read_content(o, fd, &st);
 	if (o->outcome == LOCK_OK)
-		make_version(&o->version, number, o->hash, o->len);
+		print_version(&o->version, number, o->hash, o->len);
 	close(fd);
 }
 
@@ -239,7 +239,7 @@ static void read_newest(struct file_op *o, struct link_place *p)
 	struct listing l;
 
 	for (int tries = 0; tries < TRIES && !file_op_too_late(o); tries++) {
-		if (list(o, p, &l) < 0)
+		if (list_versions(o, p, &l) < 0)
 			return;
 		if (*l.stranger) {
 			refuse_stranger(o, &l);
@@ -263,17 +263,17 @@ void file_link_read(struct file_op *o)
 	if (file_op_open_place(o, &p.outer) < 0)
 		return;
 	read_newest(o, &p);
-	leave(&p);
+	leave_place(&p);
 }
 
 /* ---- writing ---- */
 
 /* Leaves LOCK_OK if the newest version is the expected one, or there is none as expected. */
-static void compare(struct file_op *o, struct link_place *p, struct listing *l)
+static void compare_newest(struct file_op *o, struct link_place *p, struct listing *l)
 {
 	struct version found = { "" };
 
-	if (list(o, p, l) < 0) {
+	if (list_versions(o, p, l) < 0) {
 		o->outcome = o->outcome == LOCK_FOREIGN ? LOCK_CONFLICT
 		                                        : o->outcome; /* the read that follows says what it is */
 		return;
@@ -288,11 +288,11 @@ static void compare(struct file_op *o, struct link_place *p, struct listing *l)
 }
 
 /* By the server's clock, which dates both. If it cannot be told: 0. */
-static time_t made_at(struct link_place *p, uint64_t number)
+static time_t version_made_at(struct link_place *p, uint64_t number)
 {
 	struct stat st;
 
-	point_at(p, number);
+	point_at_version(p, number);
 	return fstatat(p->inner.dir, p->name, &st, AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mtime : 0;
 }
 
@@ -301,26 +301,26 @@ static time_t made_at(struct link_place *p, uint64_t number)
  * only when the server's lease expires, and no leader could write so long. A client gives back by itself what it has
  * not used for two thirds of that lease or so (Linux: twice that), and a version is read only while it is among the
  * newest: so old ones are nobody's any more. */
-static bool may_go(struct link_place *p, const struct listing *l, uint64_t number, time_t newest)
+static bool version_may_go(struct link_place *p, const struct listing *l, uint64_t number, time_t newest)
 {
 	if (l->newest - number < FILE_LINK_KEPT)
 		return false;
-	return l->newest - number >= FILE_LINK_MOST || newest - made_at(p, number) >= FILE_LINK_YOUNG_S;
+	return l->newest - number >= FILE_LINK_MOST || newest - version_made_at(p, number) >= FILE_LINK_YOUNG_S;
 }
 
 /* Oldest first, and none before those older than it are gone. That some stay harms nothing. */
 static void remove_old(struct file_op *o, struct link_place *p, const struct listing *l)
 {
-	time_t newest = l->newest ? made_at(p, l->newest) : 0;
+	time_t newest = l->newest ? version_made_at(p, l->newest) : 0;
 
-	for (int i = 0; i < l->olds && !file_op_too_late(o) && may_go(p, l, l->old[i], newest); i++) {
-		point_at(p, l->old[i]);
+	for (int i = 0; i < l->olds && !file_op_too_late(o) && version_may_go(p, l, l->old[i], newest); i++) {
+		point_at_version(p, l->old[i]);
 		if (unlinkat(p->inner.dir, p->name, 0) < 0 && errno != ENOENT)
 			return;
 	}
 }
 
-static bool surely_not_done(int code)
+static bool errno_means_not_done(int code)
 {
 	static const int codes[] = {
 		EPERM, EACCES, EROFS, ENOSPC, EDQUOT, EMLINK, EOPNOTSUPP, ENOSYS, ENOENT, ENOTDIR
@@ -333,14 +333,14 @@ static bool surely_not_done(int code)
 }
 
 /* Nothing was done, as the answer to the link says. */
-static void not_done(struct file_op *o, int code)
+static void link_not_done(struct file_op *o, int code)
 {
 	errno = code;
 	err_sys(&o->err, "cannot replace the record %s: link(2), which the file system must have, fails", o->path);
 	file_op_fail(o);
 }
 
-static void unsure(struct file_op *o, int code)
+static void link_unsure(struct file_op *o, int code)
 {
 	o->outcome = LOCK_UNKNOWN;
 	errno = code;
@@ -352,15 +352,15 @@ static void unsure(struct file_op *o, int code)
 }
 
 /* What the link came to, whatever was answered to it. code: 0, or the errno of that answer. */
-static void settle(struct file_op *o, struct link_place *p, uint64_t number, int code)
+static void settle_link(struct file_op *o, struct link_place *p, uint64_t number, int code)
 {
 	struct version there = { "" }, before = { "" };
 	size_t len = strlen(o->text);
 	struct listing l;
 
-	make_version(&o->version, number, hash_bytes(HASH_SEED, o->text, len), len);
-	if (list(o, p, &l) < 0) {
-		unsure(o, code);
+	print_version(&o->version, number, hash_bytes(HASH_SEED, o->text, len), len);
+	if (list_versions(o, p, &l) < 0) {
+		link_unsure(o, code);
 		return;
 	}
 	if (number > 1)
@@ -372,13 +372,13 @@ static void settle(struct file_op *o, struct link_place *p, uint64_t number, int
 		o->outcome = LOCK_OK;
 	else if (*there.text && !ours)
 		o->outcome = LOCK_CONFLICT;
-	else if (o->outcome == LOCK_ABSENT && surely_not_done(code))
-		not_done(o, code);
+	else if (o->outcome == LOCK_ABSENT && errno_means_not_done(code))
+		link_not_done(o, code);
 	else
-		unsure(o, code);
+		link_unsure(o, code);
 }
 
-static void link_it(struct file_op *o, struct link_place *p, uint64_t number)
+static void link_temp(struct file_op *o, struct link_place *p, uint64_t number)
 {
 	/* The last look at the clock: a process that was stopped in here must not write after its time. */
 	if (file_op_too_late(o)) {
@@ -387,13 +387,13 @@ static void link_it(struct file_op *o, struct link_place *p, uint64_t number)
 		file_op_drop_temp(o, &p->inner);
 		return;
 	}
-	point_at(p, number);
+	point_at_version(p, number);
 	int code = linkat(p->inner.dir, o->temp, p->inner.dir, p->name, 0) == 0 ? 0 : errno;
 	file_op_drop_temp(o, &p->inner);
-	settle(o, p, number, code);
+	settle_link(o, p, number, code);
 }
 
-static void replace(struct file_op *o, struct link_place *p, const struct listing *l)
+static void add_version(struct file_op *o, struct link_place *p, const struct listing *l)
 {
 	bool made = p->inner.dir < 0;
 	uint64_t number = l->newest + 1;
@@ -407,10 +407,10 @@ static void replace(struct file_op *o, struct link_place *p, const struct listin
 	if (o->clean)
 		file_op_clean(o, &p->inner);
 	remove_old(o, p, l);
-	point_at(p, l->newest); /* whose rights the new one gets */
+	point_at_version(p, l->newest); /* whose rights the new one gets */
 	if (file_op_make_temp(o, &p->inner) < 0)
 		return;
-	link_it(o, p, number);
+	link_temp(o, p, number);
 	if (o->outcome != LOCK_OK || !o->durable || o->in_memory)
 		return;
 	file_op_sync_dir(o, &p->inner);
@@ -423,14 +423,14 @@ static void remove_all(struct file_op *o, struct link_place *p, struct listing *
 {
 	while (l->newest && !file_op_too_late(o)) {
 		for (int i = 0; i < l->olds; i++) {
-			point_at(p, l->old[i]);
+			point_at_version(p, l->old[i]);
 			if (unlinkat(p->inner.dir, p->name, 0) < 0 && errno != ENOENT) {
 				err_sys(&o->err, "cannot remove %s", o->path);
 				file_op_fail(o);
 				return;
 			}
 		}
-		if (list(o, p, l) < 0)
+		if (list_versions(o, p, l) < 0)
 			return;
 	}
 	if (o->spelt)
@@ -446,10 +446,10 @@ void file_link_write(struct file_op *o)
 
 	if (file_op_open_place(o, &p.outer) < 0)
 		return;
-	compare(o, &p, &l);
+	compare_newest(o, &p, &l);
 	if (o->outcome == LOCK_OK && o->text)
-		replace(o, &p, &l);
+		add_version(o, &p, &l);
 	else if (o->outcome == LOCK_OK)
 		remove_all(o, &p, &l);
-	leave(&p);
+	leave_place(&p);
 }

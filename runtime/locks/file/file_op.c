@@ -292,7 +292,7 @@ static int write_all(int fd, const char *text)
 	return 0;
 }
 
-static bool give_up(void *arg)
+static bool op_is_too_late(void *arg)
 {
 	return file_op_too_late(arg);
 }
@@ -303,7 +303,7 @@ void file_op_clean(struct file_op *o, const struct file_place *p)
 
 	if (dir < 0)
 		return;
-	file_temp_clean(&o->tag, dir, o->local, give_up, o);
+	file_temp_clean(&o->tag, dir, o->local, op_is_too_late, o);
 	close(dir);
 }
 

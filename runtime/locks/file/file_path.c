@@ -36,7 +36,7 @@ static int resolve_dir(char *path, struct err *err)
 }
 
 /* A link to something that is not there yet: path becomes what it points to. */
-static int follow(char *path, struct err *err)
+static int follow_link(char *path, struct err *err)
 {
 	char target[PATH_MAX], next[2 * PATH_MAX];
 	ssize_t n = readlink(path, target, sizeof target - 1);
@@ -54,7 +54,7 @@ static int follow(char *path, struct err *err)
 	return 0;
 }
 
-static int resolve(char *path, struct err *err)
+static int resolve_path(char *path, struct err *err)
 {
 	char real[PATH_MAX];
 	struct stat st;
@@ -68,7 +68,7 @@ static int resolve(char *path, struct err *err)
 			return err_sys(err, "the lock file %s cannot be used", path);
 		if (lstat(path, &st) < 0 || !S_ISLNK(st.st_mode))
 			return resolve_dir(path, err);
-		if (follow(path, err) < 0)
+		if (follow_link(path, err) < 0)
 			return -1;
 	}
 	errno = ELOOP;
@@ -76,7 +76,7 @@ static int resolve(char *path, struct err *err)
 }
 
 /* An absolute path, links not yet followed. */
-static int locate(const char *text, char *path, struct err *err)
+static int locate_path(const char *text, char *path, struct err *err)
 {
 	char dir[PATH_MAX] = "";
 	size_t len = strlen(text);
@@ -97,11 +97,11 @@ static int locate(const char *text, char *path, struct err *err)
 	return 0;
 }
 
-char *lock_path(const char *text, struct err *err)
+char *file_path(const char *text, struct err *err)
 {
 	char path[PATH_MAX];
 
-	if (locate(text, path, err) < 0 || resolve(path, err) < 0)
+	if (locate_path(text, path, err) < 0 || resolve_path(path, err) < 0)
 		return NULL;
 	size_t name_len = strlen(strrchr(path, '/') + 1);
 	if (name_len > NAME_MAX - FILE_TEMP_EXTRA || strlen(path) + FILE_TEMP_EXTRA >= PATH_MAX) {

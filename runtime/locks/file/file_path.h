@@ -9,6 +9,6 @@
 /* text: what follows "file:", or all of it: a path, or a plain NAME in the default directory (which is made).
  * Links are followed, so that what gets replaced is their target and all who use it agree on its kernel lock.
  * The file need not be there, its directory must. malloc'd; NULL with *err. */
-char *lock_path(const char *text, struct err *err);
+char *file_path(const char *text, struct err *err);
 
 #endif

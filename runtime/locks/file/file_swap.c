@@ -14,7 +14,7 @@
  * the few contents that one file has in its life. */
 
 /* The inode tells a restored copy from the original, where inode numbers can be relied on. */
-static void make_version(struct version *v, uint64_t h, size_t len, ino_t inode, bool local)
+static void print_version(struct version *v, uint64_t h, size_t len, ino_t inode, bool local)
 {
 	char *at = file_op_put_hex(v->text, h, 16);
 
@@ -33,7 +33,7 @@ static void read_record(struct file_op *s, const struct file_place *p)
 		return;
 	file_op_read_content(s, fd, &st);
 	if (s->outcome == LOCK_OK)
-		make_version(&s->version, s->hash, s->len, st.st_ino, s->local);
+		print_version(&s->version, s->hash, s->len, st.st_ino, s->local);
 	close(fd);
 }
 
@@ -72,7 +72,7 @@ static int check_sticky(struct file_op *s, const struct file_place *p)
 }
 
 /* Leaves LOCK_OK if the record is the expected one, or absent as expected. */
-static void compare(struct file_op *s, const struct file_place *p)
+static void compare_record(struct file_op *s, const struct file_place *p)
 {
 	struct version found = { "" };
 	struct stat st;
@@ -82,7 +82,7 @@ static void compare(struct file_op *s, const struct file_place *p)
 	int fd = file_op_open_record(s, p, &st);
 	if (fd >= 0) {
 		uint64_t h = file_op_hash_file(s, fd, (size_t)st.st_size, &len);
-		make_version(&found, h, len, st.st_ino, s->local);
+		print_version(&found, h, len, st.st_ino, s->local);
 		close(fd);
 	} else if (s->outcome == LOCK_ABSENT) {
 		s->outcome = LOCK_OK;
@@ -94,7 +94,7 @@ static void compare(struct file_op *s, const struct file_place *p)
 }
 
 /* Its kernel lock goes too: whoever waits for that finds that it is not the file it was (kernel_lock.c). */
-static void remove_both(struct file_op *s, const struct file_place *p, const char *lock_name)
+static void remove_record(struct file_op *s, const struct file_place *p, const char *lock_name)
 {
 	if (s->spelt)
 		unlinkat(p->dir, s->spelt, AT_REMOVEDIR);
@@ -105,7 +105,7 @@ static void remove_both(struct file_op *s, const struct file_place *p, const cha
 }
 
 /* Under the kernel lock. */
-static void replace(struct file_op *s, const struct file_place *p)
+static void replace_record(struct file_op *s, const struct file_place *p)
 {
 	/* The last look at the clock: a process that was stopped in here must not write after its time. */
 	if (file_op_too_late(s)) {
@@ -124,7 +124,7 @@ static void replace(struct file_op *s, const struct file_place *p)
 	}
 	s->temp_made = false;
 	size_t len = strlen(s->text);
-	make_version(&s->version, hash_bytes(HASH_SEED, s->text, len), len, s->inode, s->local);
+	print_version(&s->version, hash_bytes(HASH_SEED, s->text, len), len, s->inode, s->local);
 	if (s->durable && !s->in_memory)
 		file_op_sync_dir(s, p);
 }
@@ -138,7 +138,7 @@ static mode_t lock_mode(const struct stat *dir)
 }
 
 /* false: busy. */
-static bool swap(struct file_op *s, const struct file_place *p)
+static bool swap_record(struct file_op *s, const struct file_place *p)
 {
 	char name[NAME_MAX + 1], path[PATH_MAX];
 	struct kernel_lock_how how = {
@@ -162,11 +162,11 @@ static bool swap(struct file_op *s, const struct file_place *p)
 		file_op_fail(s);
 		return true;
 	case KERNEL_LOCK_TAKEN:
-		compare(s, p);
+		compare_record(s, p);
 		if (s->outcome == LOCK_OK && s->text)
-			replace(s, p);
+			replace_record(s, p);
 		else if (s->outcome == LOCK_OK)
-			remove_both(s, p, name);
+			remove_record(s, p, name);
 		close(fd);
 		return true;
 	}
@@ -185,7 +185,7 @@ bool file_swap_write(struct file_op *s)
 	s->clean = false;
 	if (file_op_keep_out(s, &p) == 0 && check_sticky(s, &p) == 0 &&
 	    (!s->text || s->temp_made || file_op_make_temp(s, &p) == 0))
-		finished = swap(s, &p);
+		finished = swap_record(s, &p);
 	if (finished && s->temp_made)
 		file_op_drop_temp(s, &p);
 	close(p.dir);

@@ -14,7 +14,7 @@
 
 /* Rights are set on the descriptor: whatever the umask is, every process that may use the directory gets the same file.
  */
-static int create(int dir, const char *name, const struct kernel_lock_how *how)
+static int create_file(int dir, const char *name, const struct kernel_lock_how *how)
 {
 	int fd = openat(dir, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, how->mode);
 
@@ -30,7 +30,7 @@ static int create(int dir, const char *name, const struct kernel_lock_how *how)
 
 /* Without O_CREAT first: in a sticky directory opening another user's file with it is refused (proc_sys_fs(5),
  * protected_regular). Twice, since another process may make the file between our two looks. */
-static int open_or_create(int dir, const char *name, const struct kernel_lock_how *how)
+static int open_file(int dir, const char *name, const struct kernel_lock_how *how)
 {
 	int fd = -1;
 
@@ -39,7 +39,7 @@ static int open_or_create(int dir, const char *name, const struct kernel_lock_ho
 		            (how->writable ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 		if (fd >= 0 || errno != ENOENT)
 			return fd;
-		fd = create(dir, name, how);
+		fd = create_file(dir, name, how);
 		if (fd < 0 && errno != EEXIST)
 			return -1;
 	}
@@ -47,7 +47,7 @@ static int open_or_create(int dir, const char *name, const struct kernel_lock_ho
 }
 
 /* A file that was removed meanwhile locks nobody out. */
-static bool still_there(int dir, const char *name, int fd)
+static bool is_still_there(int dir, const char *name, int fd)
 {
 	struct stat a, b;
 
@@ -129,7 +129,7 @@ static void blame_holder(const struct kernel_lock_how *how, int fd, struct err *
 
 /* Looking again and again, since a blocking flock(2) cannot be given a deadline without a signal. It is held for
  * microseconds, so the first looks are close together. */
-static enum kernel_lock_result wait_for(int fd, const struct kernel_lock_how *how, struct err *err)
+static enum kernel_lock_result wait_for_lock(int fd, const struct kernel_lock_how *how, struct err *err)
 {
 	struct timespec pause = { .tv_nsec = 50 * 1000 };
 
@@ -155,13 +155,13 @@ enum kernel_lock_result kernel_lock_take(int dir, const char *name, const struct
                                          struct err *err)
 {
 	for (int tries = 0; tries < 100; tries++) {
-		*fd = open_or_create(dir, name, how);
+		*fd = open_file(dir, name, how);
 		if (*fd < 0) {
 			err_sys(err, "cannot open the kernel lock %s", how->path);
 			return KERNEL_LOCK_FAILED;
 		}
-		enum kernel_lock_result r = wait_for(*fd, how, err);
-		if (r == KERNEL_LOCK_TAKEN && still_there(dir, name, *fd))
+		enum kernel_lock_result r = wait_for_lock(*fd, how, err);
+		if (r == KERNEL_LOCK_TAKEN && is_still_there(dir, name, *fd))
 			return r;
 		close(*fd);
 		if (r != KERNEL_LOCK_TAKEN)

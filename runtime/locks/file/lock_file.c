@@ -10,11 +10,11 @@
 #include "locks/file/file_swap.h"
 #include "locks/file/file_system.h"
 #include "locks/file/file_turn.h"
+#include "locks/lock_op.h"
 #include "locks/lock_url.h"
 #include "loop/offload.h"
 
 #include <errno.h>
-#include <ev.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stddef.h>
@@ -34,13 +34,13 @@ enum place {
 
 struct file_lock;
 
-/* One operation. The lock's until it is done; once abandoned, its thread's. */
-struct job {
+/* The work of one operation. It is the lock's until it is done. If the operation ends before, it is left to its thread,
+ * which may come back from the file system at any time, or never. */
+struct file_job {
 	struct offload_job off; /* first */
-	struct file_lock *lock; /* NULL: abandoned */
+	struct file_lock *lock; /* NULL: left to its thread */
 	bool writing;
 	char *path, *marker, *spelt, *text; /* what op borrows */
-	struct instant sent_at;
 	bool listing;
 	struct lock_listing found;
 	struct file_op op;
@@ -50,6 +50,7 @@ struct job {
 struct file_lock {
 	struct lock base; /* first */
 	struct lock_env *env;
+	struct lock_op op;
 	char *path;
 	char *marker;  /* ?must_exist=; NULL: none */
 	char *spelt;   /* the name with its options, where an older Lunarch could take that for a name; else NULL */
@@ -58,27 +59,22 @@ struct file_lock {
 	enum place place;
 	const struct file_system_type *type; /* of the directory when it was opened */
 	unsigned number, serial;             /* for the names of temporary files */
-	struct file_turn turn;               /* waiting: what was asked for has not begun */
-	struct job *job;                     /* what has */
-	const struct record *record;         /* to write; NULL: read, or remove */
-	bool removing;
-	struct lock_about *about;     /* to fill after a look; NULL */
-	struct lock_listing *listing; /* to fill; NULL: no list is under way */
-	const struct version *expected;
+	struct file_turn turn;               /* waiting: the operation has not begun its work */
+	struct file_job *job;                /* which it has */
+	const struct record *record;         /* to write */
+	const struct version *expected;      /* by a write or a removal */
 	bool durable;
-	struct reading *last; /* NULL: no record, or one of ours */
-	bool looked;          /* read once, so that a notice about an earlier change is due when a watch begins */
-	struct instant by;
-	ev_timer timer; /* goes off then */
-	lock_done_fn *done;
-	void *arg;
-	struct lock_channel notice;
+	struct lock_about *about;     /* to fill after a look; NULL: the look is a read */
+	struct lock_listing *listing; /* to fill; NULL: no list is under way */
+	struct reading *last;         /* NULL: no record, or one of ours */
+	bool looked;                  /* read once, so that a notice about an earlier change is due when a watch begins */
+	struct file_notice notice;
 	lock_changed_fn *changed;
 	void *changed_arg;
 };
 
 /* out: PATH_MAX bytes. */
-static void dir_of(const struct file_lock *l, char *out)
+static void file_dir_of(const struct file_lock *l, char *out)
 {
 	size_t len = (size_t)(l->notice.name - 1 - l->path);
 
@@ -86,7 +82,7 @@ static void dir_of(const struct file_lock *l, char *out)
 	strcpy(out + len, len ? "" : "/");
 }
 
-static enum place place_of(const struct file_lock *l)
+static enum place file_place_of(const struct file_lock *l)
 {
 	if (l->shared || (l->marker && *l->marker == '/')) /* which may be anywhere */
 		return REMOTE;
@@ -99,10 +95,10 @@ static void file_look_at_place(struct file_lock *l)
 	char dir[PATH_MAX];
 	struct statfs fs;
 
-	dir_of(l, dir);
+	file_dir_of(l, dir);
 	if (statfs(dir, &fs) == 0)
 		l->type = file_system_type((uint32_t)fs.f_type);
-	l->place = place_of(l);
+	l->place = file_place_of(l);
 }
 
 /* ---- jobs ---- */
@@ -116,14 +112,13 @@ static struct instant give_up_at(struct instant by)
 	return (struct instant){ .boot = by.boot - early, .raw = by.raw - early };
 }
 
-static struct job *job_new(struct file_lock *l)
+static struct file_job *job_new(struct file_lock *l)
 {
-	struct job *j = mem_zero(sizeof *j);
+	struct file_job *j = mem_zero(sizeof *j);
 
 	j->lock = l;
-	j->writing = l->record || l->removing;
+	j->writing = l->op.writing;
 	j->listing = l->listing != NULL;
-	j->sent_at = clock_now();
 	j->path = mem_dup(l->path);
 	j->marker = l->marker ? mem_dup(l->marker) : NULL;
 	j->op.path = j->path;
@@ -132,11 +127,11 @@ static struct job *job_new(struct file_lock *l)
 	j->op.local = l->place != REMOTE;
 	j->op.in_memory = l->place == IN_MEMORY;
 	j->op.may_wait = l->place != IN_MEMORY;
-	j->op.by = give_up_at(l->by);
+	j->op.by = give_up_at(l->op.by);
 	return j;
 }
 
-static void job_free(struct job *j)
+static void job_free(struct file_job *j)
 {
 	file_op_fini(&j->op);
 	lock_listing_fini(&j->found);
@@ -147,32 +142,11 @@ static void job_free(struct job *j)
 	free(j);
 }
 
-/* The last step of a read: what was found is ours, or it is not. */
-static void file_parse(struct file_lock *l, const struct job *j, struct lock_result *r, struct record *record)
-{
-	struct err why;
-
-	if (j->writing || j->listing || r->outcome != LOCK_OK)
-		return;
-	if (reading_parse(&l->last, record, file_op_content(&j->op), j->op.len, &why) == 0) {
-		r->record = record;
-		return;
-	}
-	r->outcome = LOCK_FOREIGN;
-	err_set(&r->err, why.code,
-	        "%s is no election record: %s. It is not overwritten: repair it, choose another path, or remove it if nothing uses it",
-	        j->path, why.text);
-}
-
 /* What the directory is, for doctor. */
-static void file_fill_about(struct file_lock *l, struct lock_result *r)
+static void file_fill_about(const struct file_lock *l)
 {
 	struct lock_about *a = l->about;
 
-	if (r->outcome != LOCK_OK && r->outcome != LOCK_ABSENT && r->outcome != LOCK_FOREIGN)
-		return;
-	r->outcome = LOCK_OK;
-	r->err = (struct err){ 0 };
 	*a = (struct lock_about){ 0 };
 	snprintf(a->server, sizeof a->server, "%s%s", l->type->name, l->shared ? ", by shared=link" : "");
 	if (l->type->is == FILE_SYSTEM_SHARED && !l->marker)
@@ -185,76 +159,81 @@ static void file_fill_about(struct file_lock *l, struct lock_result *r)
 		         l->shared ? ", by shared=link" : "");
 }
 
-/* The end of what was asked for: done may close the lock, or ask for more. */
-static void file_tell(struct file_lock *l, struct lock_result *r)
-{
-	ev_timer_stop(l->env->loop, &l->timer);
-	if (l->about)
-		file_fill_about(l, r);
-	l->record = NULL;
-	l->removing = false;
-	l->about = NULL;
-	l->listing = NULL;
-	l->done(l->arg, r);
-}
-
 static void file_forget_last(struct file_lock *l)
 {
 	reading_free(l->last);
 	l->last = NULL;
 }
 
-static void file_complete(struct file_lock *l)
+/* A read has found this content. */
+static void file_found(struct file_lock *l, const struct file_job *j)
 {
-	struct job *j = l->job;
+	struct lock_result foreign = { .outcome = LOCK_FOREIGN };
 	struct record record;
-	struct lock_result r = {
-		.outcome = j->op.outcome,
-		.sent_at = j->sent_at,
-		.version = j->op.version,
-		.err = j->op.err,
-	};
+	struct err why;
 
-	l->job = NULL;
-	l->looked |= !j->writing;
 	record_init(&record);
-	file_parse(l, j, &r, &record);
-	if (j->writing && r.outcome == LOCK_OK) {
-		file_forget_last(l); /* a leader reads no more */
-		l->kept_out = !l->removing;
+	if (reading_parse(&l->last, &record, file_op_content(&j->op), j->op.len, &why) == 0) {
+		lock_op_found_record(&l->op, &record, j->op.version.text, 0);
+	} else {
+		err_set(&foreign.err, why.code,
+		        "%s is no election record: %s. It is not overwritten: repair it, choose another path, or remove it if nothing uses it",
+		        j->path, why.text);
+		lock_op_finish(&l->op, &foreign);
 	}
-	if (r.outcome != LOCK_OK)
-		r.version.text[0] = '\0';
-	else if (j->listing)
-		lock_listing_move(l->listing, &j->found);
-	job_free(j);
-	file_turn_over(l->env);
-	file_tell(l, &r);
 	record_fini(&record);
 }
 
-/* Its thread may come back from the file system at any time, or never: the job stays behind for it. What has not begun
- * was surely not done. */
-static void file_abandon(struct file_lock *l, enum err_code code, const char *why)
+/* The text of an error names the path already. done may close the lock. */
+static void file_finish(struct file_lock *l, struct file_job *j)
 {
-	struct job *j = l->job;
-	struct lock_result r = { .outcome = j && j->writing ? LOCK_UNKNOWN : LOCK_FAILED,
-		                 .sent_at = j ? j->sent_at : clock_now() };
+	struct lock_result r = { .outcome = j->op.outcome, .err = j->op.err };
 
-	err_set(&r.err, code, "%s %s: %s", l->record ? "writing" : l->removing ? "removing" : "reading", l->path, why);
-	if (j) {
-		atomic_store(&j->op.cancelled, true);
-		j->lock = NULL;
-		l->job = NULL;
-		file_turn_over(l->env);
+	if (r.outcome == LOCK_OK)
+		r.version = j->op.version;
+	if (r.outcome == LOCK_OK && l->listing)
+		lock_listing_move(l->listing, &j->found);
+	if (l->about && (r.outcome == LOCK_OK || r.outcome == LOCK_ABSENT || r.outcome == LOCK_FOREIGN)) {
+		file_fill_about(l);
+		r = (struct lock_result){ .outcome = LOCK_OK };
 	}
+	lock_op_finish(&l->op, &r);
+}
+
+static void file_complete(struct file_lock *l)
+{
+	struct file_job *j = l->job;
+
+	l->job = NULL;
+	l->looked |= !j->writing;
+	if (j->writing && j->op.outcome == LOCK_OK) {
+		file_forget_last(l); /* a leader reads no more */
+		l->kept_out = !l->op.removing;
+	}
+	file_turn_over(l->env);
+	if (j->op.outcome == LOCK_OK && !j->writing && !j->listing && !l->about)
+		file_found(l, j);
+	else
+		file_finish(l, j);
+	job_free(j);
+}
+
+static void file_on_detach(struct lock_op *op)
+{
+	struct file_lock *l = (struct file_lock *)(void *)((char *)op - offsetof(struct file_lock, op));
+
 	file_turn_leave(l->env, &l->turn);
-	file_tell(l, &r);
+	if (!l->job)
+		return;
+	atomic_store(&l->job->op.cancelled, true);
+	l->job->lock = NULL;
+	l->job = NULL;
+	file_turn_over(l->env);
 }
 
 static void job_work(struct offload_job *off)
 {
-	struct job *j = (struct job *)off;
+	struct file_job *j = (struct file_job *)off;
 
 	if (j->listing)
 		file_list(&j->op, &j->found);
@@ -268,19 +247,12 @@ static void job_work(struct offload_job *off)
 
 static void job_on_worked(struct offload_job *off)
 {
-	struct job *j = (struct job *)off;
+	struct file_job *j = (struct file_job *)off;
 
 	if (j->lock)
 		file_complete(j->lock);
 	else
 		job_free(j);
-}
-
-static void file_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
-{
-	(void)loop;
-	(void)revents;
-	file_abandon(w->data, ERR_TIMEOUT, "the file system has not answered before the deadline");
 }
 
 static void file_run_off_loop(struct file_lock *l)
@@ -293,7 +265,7 @@ static void file_run_off_loop(struct file_lock *l)
 /* On the loop, if that cannot block; a write whose kernel lock is taken goes on off the loop. */
 static bool file_try_here(struct file_lock *l)
 {
-	struct job *j = l->job;
+	struct file_job *j = l->job;
 
 	if (j->op.outcome != LOCK_OK)
 		return true;
@@ -309,26 +281,26 @@ static void file_name_temp(struct file_lock *l, struct file_op *o)
 {
 	size_t room = sizeof o->temp;
 
-	o->tag = *lock_hub_tag(l->env);
-	lock_hub_temp_prefix(l->env, l->notice.name, l->number, o->temp, room);
+	o->tag = *file_hub_tag(l->env);
+	file_hub_temp_prefix(l->env, l->notice.name, l->number, o->temp, room);
 	size_t len = strlen(o->temp);
 	snprintf(o->temp + len, room - len, "%u.tmp", l->serial++);
 }
 
-static void file_fill_write(struct file_lock *l, struct job *j)
+static void file_fill_write(struct file_lock *l, struct file_job *j)
 {
 	char dir[PATH_MAX];
 
 	j->op.expected = *l->expected;
 	j->op.durable = l->durable;
-	if (l->spelt && (!l->kept_out || l->removing))
+	if (l->spelt && (!l->kept_out || l->op.removing))
 		j->op.spelt = j->spelt = mem_dup(l->spelt);
-	dir_of(l, dir);
-	if (l->removing)
+	file_dir_of(l, dir);
+	if (l->op.removing)
 		return;
 	j->text = record_print(l->record);
 	j->op.text = j->text;
-	j->op.clean = lock_hub_first_use(l->env, l->shared ? l->path : dir);
+	j->op.clean = file_hub_first_use(l->env, l->shared ? l->path : dir);
 	file_name_temp(l, &j->op);
 	size_t len = strlen(j->text);
 	if (len <= RECORD_MAX_BYTES)
@@ -343,6 +315,7 @@ static void file_begin(struct file_turn *t)
 {
 	struct file_lock *l = (struct file_lock *)((char *)t - offsetof(struct file_lock, turn));
 
+	lock_op_sent(&l->op);
 	l->job = job_new(l);
 	if (l->job->writing)
 		file_fill_write(l, l->job);
@@ -352,22 +325,21 @@ static void file_begin(struct file_turn *t)
 		file_run_off_loop(l);
 }
 
-static void file_ask(struct file_lock *l, struct instant by, lock_done_fn *done, void *arg)
+/* ---- the backend ---- */
+
+static void file_ask(struct file_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	l->by = by;
-	l->done = done;
-	l->arg = arg;
-	ev_now_update(l->env->loop);
-	ev_timer_set(&l->timer, (double)instant_until(by, clock_now()) / NSEC_PER_SEC, 0.);
-	ev_timer_start(l->env->loop, &l->timer);
+	lock_op_begin(&l->op, l->env, &l->base, file_on_detach, writing, by, done, arg);
+	l->op.name = l->path;
+	l->op.late = "the file system has not answered before the deadline";
+	l->about = NULL;
+	l->listing = NULL;
 	file_turn_ask(l->env, &l->turn);
 }
 
-/* ---- the backend ---- */
-
 static void file_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
 {
-	file_ask((struct file_lock *)base, by, done, arg);
+	file_ask((struct file_lock *)base, false, by, done, arg);
 }
 
 static void file_write(struct lock *base, const struct record *r, const struct version *expected, bool durable,
@@ -375,10 +347,10 @@ static void file_write(struct lock *base, const struct record *r, const struct v
 {
 	struct file_lock *l = (struct file_lock *)base;
 
+	file_ask(l, true, by, done, arg);
 	l->record = r;
 	l->expected = expected;
 	l->durable = durable;
-	file_ask(l, by, done, arg);
 }
 
 static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
@@ -386,18 +358,18 @@ static void file_remove(struct lock *base, const struct version *expected, struc
 {
 	struct file_lock *l = (struct file_lock *)base;
 
-	l->removing = true;
+	file_ask(l, true, by, done, arg);
+	l->op.removing = true;
 	l->expected = expected;
 	l->durable = false;
-	file_ask(l, by, done, arg);
 }
 
 static void file_about(struct lock *base, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
 {
 	struct file_lock *l = (struct file_lock *)base;
 
+	file_ask(l, false, by, done, arg);
 	l->about = about;
-	file_ask(l, by, done, arg);
 }
 
 static void file_list_names(struct lock *base, struct lock_listing *out, struct instant by, lock_done_fn *done,
@@ -405,22 +377,19 @@ static void file_list_names(struct lock *base, struct lock_listing *out, struct 
 {
 	struct file_lock *l = (struct file_lock *)base;
 
+	file_ask(l, false, by, done, arg);
 	l->listing = out;
-	file_ask(l, by, done, arg);
 }
 
 static void file_cancel(struct lock *base)
 {
-	struct file_lock *l = (struct file_lock *)base;
-
-	if (l->job || l->turn.waiting)
-		file_abandon(l, ERR_CANCELLED, "cancelled");
+	lock_op_cancel(&((struct file_lock *)base)->op);
 }
 
 /* A rename that we did ourselves tells us nothing: the temporary file's name says whose it was. */
 static bool file_is_own_write(const struct file_lock *l, const char *replaced_by)
 {
-	return replaced_by && lock_hub_temp_is_ours(l->env, replaced_by, l->notice.name, l->number);
+	return replaced_by && file_hub_temp_is_ours(l->env, replaced_by, l->notice.name, l->number);
 }
 
 static void file_on_notice(void *arg, const char *replaced_by)
@@ -438,13 +407,13 @@ static bool file_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 
 	l->changed = changed;
 	l->changed_arg = arg;
-	if (lock_hub_watches(&l->notice))
+	if (file_hub_watches(&l->notice))
 		return true;
 	if (l->place == REMOTE)
 		return false;
 	file_look_at_place(l); /* after a directory went away, another file system may be there now */
-	dir_of(l, dir);
-	return l->place != REMOTE && lock_hub_watch(l->env, &l->notice, dir, l->looked);
+	file_dir_of(l, dir);
+	return l->place != REMOTE && file_hub_watch(l->env, &l->notice, dir, l->looked);
 }
 
 static void file_free(struct file_lock *l)
@@ -461,7 +430,7 @@ static void file_close(struct lock *base)
 	struct file_lock *l = (struct file_lock *)base;
 
 	file_cancel(base);
-	lock_hub_forget(l->env, &l->notice);
+	file_hub_forget(l->env, &l->notice);
 	file_forget_last(l);
 	file_free(l);
 }
@@ -470,7 +439,7 @@ static void file_close(struct lock *base)
 
 static const char *const known_options[] = { "shared", "must_exist", NULL };
 
-static int take_options(struct file_lock *l, const char *url, const char *text, struct err *err)
+static int file_take_options(struct file_lock *l, const char *url, const char *text, struct err *err)
 {
 	struct lock_url u;
 
@@ -489,7 +458,7 @@ static int take_options(struct file_lock *l, const char *url, const char *text, 
 	return status;
 }
 
-static char *print_url(const struct file_lock *l)
+static char *file_print_url(const struct file_lock *l)
 {
 	struct buf b = { 0 };
 
@@ -501,11 +470,11 @@ static char *print_url(const struct file_lock *l)
 	return b.data;
 }
 
-static int take_path(struct file_lock *l, const char *text, size_t len, struct err *err)
+static int file_take_path(struct file_lock *l, const char *text, size_t len, struct err *err)
 {
 	char *given = mem_dupn(text, len);
 
-	l->path = lock_path(given, err);
+	l->path = file_path(given, err);
 	free(given);
 	if (!l->path)
 		return -1;
@@ -517,12 +486,12 @@ static int take_path(struct file_lock *l, const char *text, size_t len, struct e
 }
 
 /* Asked again by each write, since something else may be mounted there later. */
-static int check_place(const struct file_lock *l, struct err *err)
+static int file_check_place(const struct file_lock *l, struct err *err)
 {
 	char dir[PATH_MAX];
 	struct statfs fs;
 
-	dir_of(l, dir);
+	file_dir_of(l, dir);
 	if (!l->shared && statfs(dir, &fs) < 0)
 		return err_sys(err, "cannot tell which file system %s is on", dir);
 	if (!l->shared && file_op_check_type(dir, (uint32_t)fs.f_type, err) < 0)
@@ -542,19 +511,17 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	struct file_lock *l = mem_zero(sizeof *l);
 
 	l->type = file_system_type(0);
-	if (take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 || take_path(l, url, len, err) < 0)
+	if (file_take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 || file_take_path(l, url, len, err) < 0)
 		goto fail;
-	l->notice = (struct lock_channel){ .changed = file_on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
-	if (check_place(l, err) < 0)
+	l->notice = (struct file_notice){ .changed = file_on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
+	if (file_check_place(l, err) < 0)
 		goto fail;
 	l->base.ops = &lock_file;
-	l->base.url = print_url(l);
+	l->base.url = file_print_url(l);
 	l->env = env;
-	l->number = lock_hub_number(env);
+	l->number = file_hub_number(env);
 	l->turn.begin = file_begin;
 	file_look_at_place(l);
-	ev_timer_init(&l->timer, file_on_timer, 0., 0.);
-	l->timer.data = l;
 	return &l->base;
 fail:
 	file_free(l);
