@@ -55,7 +55,7 @@ int etcd_error_of(const struct json_t *json, const char *endpoint, struct err *e
 	return (int)code;
 }
 
-static void final(struct etcd_meaning *m, enum lock_outcome outcome, enum err_code code)
+static void meaning_is_final(struct etcd_meaning *m, enum lock_outcome outcome, enum err_code code)
 {
 	m->verdict = ETCD_FINAL;
 	m->maybe = outcome == LOCK_UNKNOWN;
@@ -63,19 +63,19 @@ static void final(struct etcd_meaning *m, enum lock_outcome outcome, enum err_co
 	m->err.code = code;
 }
 
-static void elsewhere(struct etcd_meaning *m, bool maybe)
+static void meaning_is_elsewhere(struct etcd_meaning *m, bool maybe)
 {
 	m->verdict = ETCD_ELSEWHERE;
 	m->maybe = maybe;
 	m->outcome = maybe ? LOCK_UNKNOWN : LOCK_FAILED;
 }
 
-static bool says(const struct etcd_meaning *m, const char *text)
+static bool meaning_says(const struct etcd_meaning *m, const char *text)
 {
 	return strstr(m->err.text, text) != NULL;
 }
 
-static void login(struct etcd_meaning *m, const char *user)
+static void meaning_is_login(struct etcd_meaning *m, const char *user)
 {
 	m->verdict = ETCD_LOGIN;
 	m->outcome = LOCK_REFUSED;
@@ -88,31 +88,32 @@ static void understand_error(struct etcd_meaning *m, const char *user)
 {
 	switch (m->code) {
 	case UNAUTHENTICATED:
-		login(m, user);
+		meaning_is_login(m, user);
 		return;
 	case INVALID_ARGUMENT:
-		if (says(m, "user name is empty") || says(m, "auth store is old") || says(m, "invalid auth token"))
-			login(m, user);
+		if (meaning_says(m, "user name is empty") || meaning_says(m, "auth store is old") ||
+		    meaning_says(m, "invalid auth token"))
+			meaning_is_login(m, user);
 		else
-			final(m, LOCK_INVALID, ERR_INVALID);
+			meaning_is_final(m, LOCK_INVALID, ERR_INVALID);
 		return;
 	case PERMISSION_DENIED:
-		final(m, LOCK_REFUSED, ERR_DENIED);
+		meaning_is_final(m, LOCK_REFUSED, ERR_DENIED);
 		if (*user)
 			err_wrap(&m->err, "the user %s has no right to do this", user);
 		return;
 	case EXHAUSTED:
-		if (says(m, "space exceeded")) /* said also of the very write that fills it, which is applied */
-			final(m, LOCK_UNKNOWN, ERR_FULL);
+		if (meaning_says(m, "space exceeded")) /* said also of the very write that fills it, which is applied */
+			meaning_is_final(m, LOCK_UNKNOWN, ERR_FULL);
 		else
-			elsewhere(m, !says(m, "too many requests"));
+			meaning_is_elsewhere(m, !meaning_says(m, "too many requests"));
 		return;
 	case NOT_FOUND:
 	case UNIMPLEMENTED:
-		final(m, LOCK_FAILED, ERR_INVALID);
+		meaning_is_final(m, LOCK_FAILED, ERR_INVALID);
 		return;
 	default:
-		elsewhere(m, true);
+		meaning_is_elsewhere(m, true);
 	}
 }
 
@@ -130,7 +131,7 @@ static void understand_stranger(struct etcd_meaning *m, const struct http_result
 		        endpoint);
 		return;
 	}
-	elsewhere(m, !done_nothing);
+	meaning_is_elsewhere(m, !done_nothing);
 	err_set(&m->err, ERR_INVALID, "%s answers with HTTP status %d%s, which is not what etcd says: is this etcd?",
 	        endpoint, r->status,
 	        r->status == 421  ? " (Misdirected Request: is this host's name in etcd's --host-whitelist?)"
@@ -142,7 +143,7 @@ void etcd_understand(const struct http_result *r, const char *endpoint, const ch
 {
 	*m = (struct etcd_meaning){ .err = r->err, .queued = r->err.code == ERR_TIMEOUT && r->queued };
 	if (r->err.code != ERR_NONE) {
-		elsewhere(m, !r->unsent);
+		meaning_is_elsewhere(m, !r->unsent);
 		return;
 	}
 	json_t *j = json_bound_load(r->body, r->len, 0, ETCD_ANSWER_VALUES, NULL);

@@ -17,23 +17,23 @@ const char *const etcd_options[] = { "ca", "cert", "key", "server_name", NULL };
 
 /* ---- the clients of an env ---- */
 
-struct clients {
+struct etcd_clients {
 	struct lock_env *env;
 	struct etcd_client *first;
 };
 
 static const char shared_key;
 
-static void *make_clients(struct lock_env *env, struct err *err)
+static void *clients_make(struct lock_env *env, struct err *err)
 {
-	struct clients *all = mem_zero(sizeof *all);
+	struct etcd_clients *all = mem_zero(sizeof *all);
 
 	(void)err;
 	all->env = env;
 	return all;
 }
 
-static void free_client(struct etcd_client *c)
+static void client_free(struct etcd_client *c)
 {
 	etcd_call_cancel(&c->login);
 	etcd_hub_free(c->hub);
@@ -48,20 +48,20 @@ static void free_client(struct etcd_client *c)
 	free(c);
 }
 
-static void drop_clients(void *object)
+static void clients_drop(void *object)
 {
-	struct clients *all = object;
+	struct etcd_clients *all = object;
 
 	while (all->first) {
 		struct etcd_client *c = all->first;
 		all->first = c->next;
-		free_client(c);
+		client_free(c);
 	}
 	free(all);
 }
 
 /* Everything but the path, which is each lock's own. */
-static bool serves(const struct etcd_client *c, const struct lock_url *u, bool tls)
+static bool client_serves(const struct etcd_client *c, const struct lock_url *u, bool tls)
 {
 	bool same = c->tls == tls && lock_url_same_servers(&c->url, u);
 
@@ -72,7 +72,7 @@ static bool serves(const struct etcd_client *c, const struct lock_url *u, bool t
 	return same;
 }
 
-static struct etcd_client *new_client(struct lock_env *env, struct lock_url *url, bool tls, struct err *err)
+static struct etcd_client *client_new(struct lock_env *env, struct lock_url *url, bool tls, struct err *err)
 {
 	struct etcd_client *c = mem_zero(sizeof *c);
 	char host[300];
@@ -97,19 +97,19 @@ static struct etcd_client *new_client(struct lock_env *env, struct lock_url *url
 	c->hub = c->pool ? etcd_hub_new(c, err) : NULL;
 	if (c->hub)
 		return c;
-	free_client(c);
+	client_free(c);
 	return NULL;
 }
 
 struct etcd_client *etcd_client_get(struct lock_env *env, struct lock_url *url, bool tls, struct err *err)
 {
-	struct clients *all = lock_env_share(env, &shared_key, make_clients, drop_clients, err);
+	struct etcd_clients *all = lock_env_share(env, &shared_key, clients_make, clients_drop, err);
 	struct etcd_client *c = all ? all->first : NULL;
 
-	while (c && !serves(c, url, tls))
+	while (c && !client_serves(c, url, tls))
 		c = c->next;
 	if (!c && all) {
-		c = new_client(env, url, tls, err);
+		c = client_new(env, url, tls, err);
 		if (c) {
 			c->next = all->first;
 			all->first = c;
@@ -138,21 +138,21 @@ void etcd_client_mistrust(struct etcd_client *c)
 
 /* ---- a call ---- */
 
-static void try_endpoint(struct etcd_call *call);
+static void call_try_endpoint(struct etcd_call *call);
 
-static void forget_body(struct etcd_call *call)
+static void call_forget_body(struct etcd_call *call)
 {
 	explicit_bzero(call->body, strlen(call->body)); /* perhaps a password */
 	free(call->body);
 	call->body = NULL;
 }
 
-static void end(struct etcd_call *call, struct etcd_answer *a)
+static void call_end(struct etcd_call *call, struct etcd_answer *a)
 {
 	etcd_done_fn *done = call->done;
 
 	call->active = false;
-	forget_body(call);
+	call_forget_body(call);
 	a->sent_at = call->sent ? call->sent_at : clock_now();
 	a->repeated = call->maybe && a->outcome == LOCK_OK;
 	if (call->maybe && a->outcome != LOCK_OK)
@@ -160,32 +160,32 @@ static void end(struct etcd_call *call, struct etcd_answer *a)
 	done(call->arg, a);
 }
 
-static void fail(struct etcd_call *call, enum lock_outcome outcome, int code, const struct err *err)
+static void call_fail(struct etcd_call *call, enum lock_outcome outcome, int code, const struct err *err)
 {
 	struct etcd_answer a = { .outcome = outcome, .code = code, .err = *err };
 
-	end(call, &a);
+	call_end(call, &a);
 }
 
-static void on_token(void *arg, const struct err *err)
+static void call_on_token(void *arg, const struct err *err)
 {
 	struct etcd_call *call = arg;
 
 	if (err)
-		fail(call, err->code == ERR_DENIED ? LOCK_REFUSED : LOCK_FAILED, 0, err);
+		call_fail(call, err->code == ERR_DENIED ? LOCK_REFUSED : LOCK_FAILED, 0, err);
 	else
-		try_endpoint(call);
+		call_try_endpoint(call);
 }
 
-static void go(struct etcd_call *call)
+static void call_go(struct etcd_call *call)
 {
 	if (call->bare || etcd_has_token(call->client))
-		try_endpoint(call);
+		call_try_endpoint(call);
 	else
 		etcd_wait_for_token(call->client, &call->token);
 }
 
-static void note_sent(struct etcd_call *call, const struct http_result *r)
+static void call_note_sent(struct etcd_call *call, const struct http_result *r)
 {
 	if (!r->unsent && !call->sent) {
 		call->sent = true;
@@ -194,7 +194,7 @@ static void note_sent(struct etcd_call *call, const struct http_result *r)
 	call->maybe |= r->repeated; /* a connection that was closed under it: the server may have seen it */
 }
 
-static void go_elsewhere(struct etcd_call *call, const struct etcd_meaning *m)
+static void call_go_elsewhere(struct etcd_call *call, const struct etcd_meaning *m)
 {
 	struct etcd_client *c = call->client;
 
@@ -205,37 +205,37 @@ static void go_elsewhere(struct etcd_call *call, const struct etcd_meaning *m)
 	 * them is. */
 	if (++call->tries < c->url.hosts) {
 		call->endpoint = (call->endpoint + 1) % c->url.hosts;
-		go(call);
+		call_go(call);
 		return;
 	}
-	fail(call, m->outcome, m->code, &m->err);
+	call_fail(call, m->outcome, m->code, &m->err);
 }
 
-static void go_after_login(struct etcd_call *call, const struct etcd_meaning *m)
+static void call_go_after_login(struct etcd_call *call, const struct etcd_meaning *m)
 {
 	struct etcd_client *c = call->client;
 
 	if (call->bare || !*c->url.user || ++call->logins > LOGINS_MOST) {
-		fail(call, LOCK_REFUSED, m->code, &m->err);
+		call_fail(call, LOCK_REFUSED, m->code, &m->err);
 		return;
 	}
 	etcd_drop_token(c, call->generation);
-	go(call);
+	call_go(call);
 }
 
-static void go_other_path(struct etcd_call *call, const struct etcd_meaning *m)
+static void call_go_other_path(struct etcd_call *call, const struct etcd_meaning *m)
 {
 	struct etcd_client *c = call->client;
 
 	if (call->prefix == c->prefix && !c->prefix_known)
 		c->prefix ^= 1;
 	if (++call->prefix_tries < 2)
-		go(call);
+		call_go(call);
 	else
-		go_elsewhere(call, m);
+		call_go_elsewhere(call, m);
 }
 
-static void take_answer(struct etcd_call *call, const struct http_result *r)
+static void call_take_answer(struct etcd_call *call, const struct http_result *r)
 {
 	struct etcd_client *c = call->client;
 	struct etcd_meaning m;
@@ -248,47 +248,47 @@ static void take_answer(struct etcd_call *call, const struct http_result *r)
 		a.revision = etcd_number(json_object_get(m.json, "header"), "revision");
 		c->revision = a.revision > c->revision ? a.revision : c->revision;
 		c->at = call->endpoint;
-		end(call, &a);
+		call_end(call, &a);
 		json_decref(m.json);
 		break;
 	}
 	case ETCD_ELSEWHERE:
-		go_elsewhere(call, &m);
+		call_go_elsewhere(call, &m);
 		break;
 	case ETCD_LOGIN:
-		go_after_login(call, &m);
+		call_go_after_login(call, &m);
 		break;
 	case ETCD_OTHER_PATH:
-		go_other_path(call, &m);
+		call_go_other_path(call, &m);
 		break;
 	case ETCD_FINAL:
 		call->maybe |= m.maybe;
-		fail(call, m.outcome, m.code, &m.err);
+		call_fail(call, m.outcome, m.code, &m.err);
 		break;
 	}
 }
 
-static void start_waiting(struct etcd_client *c);
+static void client_start_waiting(struct etcd_client *c);
 
-static void on_http(void *arg, const struct http_result *r, const struct http_headers *headers)
+static void call_on_http(void *arg, const struct http_result *r, const struct http_headers *headers)
 {
 	struct etcd_call *call = arg;
 	struct etcd_client *c = call->client;
 
 	(void)headers;
 	call->http = NULL;
-	note_sent(call, r);
+	call_note_sent(call, r);
 	if (call->cancelling) {
 		call->maybe |= !r->unsent;
 		call->queued = r->queued;
 	} else {
-		take_answer(call, r); /* the call may be gone after that */
+		call_take_answer(call, r); /* the call may be gone after that */
 	}
-	start_waiting(c);
+	client_start_waiting(c);
 }
 
 /* Of the time that is left an endpoint gets its share: a frozen one must leave some for the others. */
-static struct instant try_until(const struct etcd_call *call)
+static struct instant call_try_until(const struct etcd_call *call)
 {
 	int left = call->client->url.hosts - call->tries;
 	struct instant now = clock_now();
@@ -297,7 +297,7 @@ static struct instant try_until(const struct etcd_call *call)
 }
 
 /* NULL: it has to wait. */
-static struct http *room_for(struct etcd_client *c, enum etcd_kind kind)
+static struct http *client_room_for(struct etcd_client *c, enum etcd_kind kind)
 {
 	if (http_stats(c->pool).calls < (kind == ETCD_LOOK ? CROWD : MOST))
 		return c->pool;
@@ -308,7 +308,7 @@ static struct http *room_for(struct etcd_client *c, enum etcd_kind kind)
 	return c->side && http_stats(c->side).calls < MOST ? c->side : NULL;
 }
 
-static void wait_for_room(struct etcd_call *call)
+static void call_wait_for_room(struct etcd_call *call)
 {
 	struct etcd_queue *q = &call->client->queue[call->kind];
 
@@ -318,7 +318,7 @@ static void wait_for_room(struct etcd_call *call)
 	q->end = &call->next;
 }
 
-static void stop_waiting_for_room(struct etcd_call *call)
+static void call_stop_waiting_for_room(struct etcd_call *call)
 {
 	struct etcd_queue *q = &call->client->queue[call->kind];
 
@@ -332,34 +332,34 @@ static void stop_waiting_for_room(struct etcd_call *call)
 	call->slot = NULL;
 }
 
-static void send_call(struct etcd_call *call, struct http *pool);
+static void call_send(struct etcd_call *call, struct http *pool);
 
 /* One that waits goes where its like are answered by now. */
-static void start_waiting(struct etcd_client *c)
+static void client_start_waiting(struct etcd_client *c)
 {
 	for (int kind = 0; kind < ETCD_KINDS; kind++) {
 		struct etcd_call *call;
 		struct http *pool;
-		while ((call = c->queue[kind].first) && (pool = room_for(c, (enum etcd_kind)kind))) {
-			stop_waiting_for_room(call);
+		while ((call = c->queue[kind].first) && (pool = client_room_for(c, (enum etcd_kind)kind))) {
+			call_stop_waiting_for_room(call);
 			if (call->tries == 0)
 				call->endpoint = c->at;
-			send_call(call, pool);
+			call_send(call, pool);
 		}
 	}
 }
 
-static void try_endpoint(struct etcd_call *call)
+static void call_try_endpoint(struct etcd_call *call)
 {
-	struct http *pool = call->bare ? call->client->pool : room_for(call->client, call->kind);
+	struct http *pool = call->bare ? call->client->pool : client_room_for(call->client, call->kind);
 
 	if (pool)
-		send_call(call, pool);
+		call_send(call, pool);
 	else
-		wait_for_room(call);
+		call_wait_for_room(call);
 }
 
-static void send_call(struct etcd_call *call, struct http *pool)
+static void call_send(struct etcd_call *call, struct http *pool)
 {
 	struct etcd_client *c = call->client;
 	char *url = mem_printf("%s/%s/%s", c->base[call->endpoint], etcd_prefix[c->prefix], call->path);
@@ -373,9 +373,9 @@ static void send_call(struct etcd_call *call, struct http *pool)
 		.proxy = "",
 		.tls = c->tls ? &c->how : NULL,
 		.server_name = lock_url_option(&c->url, "server_name"),
-		.by = try_until(call),
+		.by = call_try_until(call),
 		.limit = ETCD_ANSWER_BYTES,
-		.done = on_http,
+		.done = call_on_http,
 		.arg = call,
 	};
 
@@ -402,10 +402,10 @@ void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *
 		.bare = call->bare,
 		.kind = call->kind,
 		.active = true,
-		.token = { .ready = on_token, .arg = call },
+		.token = { .ready = call_on_token, .arg = call },
 		.endpoint = c->at,
 	};
-	go(call);
+	call_go(call);
 }
 
 void etcd_call_cancel(struct etcd_call *call)
@@ -413,7 +413,7 @@ void etcd_call_cancel(struct etcd_call *call)
 	if (!call->active)
 		return;
 	etcd_stop_waiting(call->client, &call->token);
-	stop_waiting_for_room(call);
+	call_stop_waiting_for_room(call);
 	call->cancelling = true;
 	if (call->http) {
 		http_cancel(call->http);
@@ -421,5 +421,5 @@ void etcd_call_cancel(struct etcd_call *call)
 			client_avoid(call->client, call->endpoint);
 	}
 	call->active = false;
-	forget_body(call);
+	call_forget_body(call);
 }

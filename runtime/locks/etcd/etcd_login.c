@@ -20,7 +20,7 @@ char *etcd_token_header(const struct etcd_client *c)
 	return c->token && *c->token ? mem_printf("Authorization: %s", c->token) : NULL;
 }
 
-static void set_token(struct etcd_client *c, const char *token)
+static void client_set_token(struct etcd_client *c, const char *token)
 {
 	if (c->token)
 		explicit_bzero(c->token, strlen(c->token));
@@ -31,11 +31,11 @@ static void set_token(struct etcd_client *c, const char *token)
 void etcd_drop_token(struct etcd_client *c, unsigned generation)
 {
 	if (generation == c->generation)
-		set_token(c, NULL);
+		client_set_token(c, NULL);
 }
 
 /* Each goes on or fails; who waits anew from its callback waits for the next token. */
-static void tell_waiters(struct etcd_client *c, const struct err *err)
+static void client_tell_waiters(struct etcd_client *c, const struct err *err)
 {
 	unsigned round = c->waiting_round++;
 
@@ -46,20 +46,20 @@ static void tell_waiters(struct etcd_client *c, const struct err *err)
 	}
 }
 
-static void on_login(void *arg, const struct etcd_answer *a)
+static void client_on_login(void *arg, const struct etcd_answer *a)
 {
 	struct etcd_client *c = arg;
 	struct err err = a->err;
 	const char *token = a->json ? json_string_value(json_object_get(a->json, "token")) : NULL;
 
 	if (a->outcome == LOCK_OK && token) {
-		set_token(c, token);
-		tell_waiters(c, NULL);
+		client_set_token(c, token);
+		client_tell_waiters(c, NULL);
 		return;
 	}
 	if (a->code == NOT_ENABLED) {
-		set_token(c, "");
-		tell_waiters(c, NULL);
+		client_set_token(c, "");
+		client_tell_waiters(c, NULL);
 		return;
 	}
 	if (a->outcome == LOCK_OK)
@@ -67,7 +67,7 @@ static void on_login(void *arg, const struct etcd_answer *a)
 	else if (a->outcome == LOCK_INVALID || a->outcome == LOCK_REFUSED)
 		err.code = ERR_DENIED;
 	err_wrap(&err, "logging in as %s", c->url.user);
-	tell_waiters(c, &err);
+	client_tell_waiters(c, &err);
 }
 
 static void print_login(struct buf *b, const struct lock_url *u)
@@ -92,8 +92,8 @@ void etcd_wait_for_token(struct etcd_client *c, struct etcd_waiter *w)
 		return;
 	print_login(&body, &c->url);
 	c->login.bare = true;
-	etcd_call_start(c, &c->login, "auth/authenticate", body.data, instant_add(clock_now(), LOGIN_TIMEOUT), on_login,
-	                c);
+	etcd_call_start(c, &c->login, "auth/authenticate", body.data, instant_add(clock_now(), LOGIN_TIMEOUT),
+	                client_on_login, c);
 }
 
 void etcd_stop_waiting(struct etcd_client *c, struct etcd_waiter *w)

@@ -47,13 +47,13 @@ struct etcd_hub {
 
 /* ---- news ---- */
 
-static void forget_seen(struct etcd_watch *w)
+static void watch_forget_seen(struct etcd_watch *w)
 {
 	json_decref(w->seen);
 	w->seen = NULL;
 }
 
-static void tell_soon(struct etcd_hub *h)
+static void hub_tell_soon(struct etcd_hub *h)
 {
 	if (ev_is_active(&h->tell))
 		return;
@@ -61,12 +61,12 @@ static void tell_soon(struct etcd_hub *h)
 	ev_timer_start(h->client->env->loop, &h->tell);
 }
 
-static bool has_news(const struct etcd_watch *w)
+static bool watch_has_news(const struct etcd_watch *w)
 {
 	return !w->busy && (w->nudge || w->news > w->known);
 }
 
-static void on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
+static void hub_on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct etcd_hub *h = timer->data;
 
@@ -75,14 +75,14 @@ static void on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
 	for (h->cursor = h->first; h->cursor;) {
 		struct etcd_watch *w = h->cursor;
 		h->cursor = w->next;
-		if (!has_news(w))
+		if (!watch_has_news(w))
 			continue;
 		w->news = 0;
 		w->nudge = false;
 		h->telling = w;
 		w->changed(w->arg);
 		if (h->telling == w)
-			forget_seen(w);
+			watch_forget_seen(w);
 		h->telling = NULL;
 	}
 }
@@ -93,26 +93,26 @@ struct json_t *etcd_watch_seen(const struct etcd_watch *w)
 }
 
 /* kv: what was put there; NULL: nothing, or it is not said. */
-static void add_news(struct etcd_watch *w, int64_t revision, json_t *kv)
+static void watch_add_news(struct etcd_watch *w, int64_t revision, json_t *kv)
 {
 	if (revision > w->latest) {
 		w->latest = revision;
-		forget_seen(w);
+		watch_forget_seen(w);
 		w->seen = revision > w->known ? json_incref(kv) : NULL;
 	}
 	if (revision > w->news)
 		w->news = revision;
-	if (has_news(w))
-		tell_soon(w->hub);
+	if (watch_has_news(w))
+		hub_tell_soon(w->hub);
 }
 
-static void nudge_all(struct etcd_hub *h)
+static void hub_nudge_all(struct etcd_hub *h)
 {
 	for (struct etcd_watch *w = h->first; w; w = w->next) {
 		w->nudge = true;
-		forget_seen(w);
+		watch_forget_seen(w);
 	}
-	tell_soon(h);
+	hub_tell_soon(h);
 }
 
 void etcd_watch_settle(struct etcd_watch *w, int64_t known)
@@ -121,15 +121,15 @@ void etcd_watch_settle(struct etcd_watch *w, int64_t known)
 	if (known) {
 		w->known = known;
 		if (known >= w->latest)
-			forget_seen(w);
+			watch_forget_seen(w);
 	}
-	if (w->hub && has_news(w))
-		tell_soon(w->hub);
+	if (w->hub && watch_has_news(w))
+		hub_tell_soon(w->hub);
 }
 
 /* ---- the stream ---- */
 
-static void begin_after(struct etcd_hub *h, nsec wait)
+static void hub_begin_after(struct etcd_hub *h, nsec wait)
 {
 	if (h->closing || !h->first || ev_is_active(&h->begin))
 		return;
@@ -138,7 +138,7 @@ static void begin_after(struct etcd_hub *h, nsec wait)
 	ev_timer_start(h->client->env->loop, &h->begin);
 }
 
-static void add_watch(struct etcd_hub *h, struct etcd_watch *w)
+static void stream_add_watch(struct etcd_hub *h, struct etcd_watch *w)
 {
 	char *text;
 
@@ -153,7 +153,7 @@ static void add_watch(struct etcd_hub *h, struct etcd_watch *w)
 	free(text);
 }
 
-static void cancel_watch(struct etcd_hub *h, struct etcd_watch *w)
+static void stream_cancel_watch(struct etcd_hub *h, struct etcd_watch *w)
 {
 	char *text;
 
@@ -165,20 +165,20 @@ static void cancel_watch(struct etcd_hub *h, struct etcd_watch *w)
 	free(text);
 }
 
-static void take_events(struct etcd_watch *w, const json_t *result)
+static void watch_take_events(struct etcd_watch *w, const json_t *result)
 {
 	const json_t *events = json_object_get(result, "events");
 
 	for (size_t i = 0; i < json_array_size(events); i++) {
 		const json_t *event = json_array_get(events, i);
 		json_t *kv = json_object_get(event, "kv");
-		add_news(w, etcd_number(kv, "mod_revision"),
-		         json_object_get(event, "type") ? NULL : kv); /* PUT is omitted */
+		watch_add_news(w, etcd_number(kv, "mod_revision"),
+		               json_object_get(event, "type") ? NULL : kv); /* PUT is omitted */
 	}
 }
 
 /* false: the stream is of no use. */
-static bool take_line(struct etcd_hub *h, const json_t *line)
+static bool stream_take_line(struct etcd_hub *h, const json_t *line)
 {
 	const json_t *result = json_object_get(line, "result");
 	int64_t id = etcd_number(result, "watch_id");
@@ -196,14 +196,14 @@ static bool take_line(struct etcd_hub *h, const json_t *line)
 		return false;
 	}
 	if (w && json_is_true(json_object_get(result, "created")))
-		add_news(w, etcd_number(json_object_get(result, "header"), "revision"),
-		         NULL); /* what happened before is not told */
+		watch_add_news(w, etcd_number(json_object_get(result, "header"), "revision"),
+		               NULL); /* what happened before is not told */
 	if (w)
-		take_events(w, result);
+		watch_take_events(w, result);
 	return true;
 }
 
-static void on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
+static void stream_on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
 {
 	struct etcd_hub *h = arg;
 	bool good = h->line.len + len <= ETCD_ANSWER_BYTES;
@@ -214,7 +214,7 @@ static void on_data(void *arg, struct http_call *http, const char *bytes, size_t
 	while (good && h->line.len && (end = memchr(h->line.data, '\n', h->line.len))) {
 		size_t size = (size_t)(end - h->line.data) + 1;
 		json_t *line = json_bound_load(h->line.data, size, 0, LINE_VALUES, NULL);
-		good = line && take_line(h, line);
+		good = line && stream_take_line(h, line);
 		json_decref(line);
 		buf_drop(&h->line, size);
 	}
@@ -223,7 +223,7 @@ static void on_data(void *arg, struct http_call *http, const char *bytes, size_t
 }
 
 /* Go's server cannot begin its answer while it waits for more of the body: the two share a mutex. */
-static void on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
+static void stream_on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct etcd_hub *h = timer->data;
 
@@ -235,7 +235,7 @@ static void on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 
 /* A proxy can keep a connection on which nothing comes through any more: TCP acknowledges, and no event looks like
  * none. */
-static void on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
+static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	static const char question[] = "{\"progress_request\":{}}\n";
 	struct etcd_hub *h = timer->data;
@@ -251,7 +251,7 @@ static void on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
 }
 
 /* The first question finds out whether they are answered; 3.3 would end the stream. */
-static void ask_whether_alive(struct etcd_hub *h)
+static void stream_ask_whether_alive(struct etcd_hub *h)
 {
 	h->unanswered = 0;
 	ev_now_update(h->client->env->loop);
@@ -260,7 +260,7 @@ static void ask_whether_alive(struct etcd_hub *h)
 		ev_timer_start(h->client->env->loop, &h->alive);
 }
 
-static void on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
+static void stream_on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
 {
 	struct etcd_hub *h = arg;
 
@@ -269,10 +269,10 @@ static void on_answered(void *arg, struct http_call *http, int status, const str
 	h->answered = status == 200;
 	h->since = clock_now();
 	ev_timer_stop(h->client->env->loop, &h->prod);
-	ask_whether_alive(h);
+	stream_ask_whether_alive(h);
 }
 
-static nsec next_retry(struct etcd_hub *h)
+static nsec hub_next_retry(struct etcd_hub *h)
 {
 	nsec most = h->refused ? RETRY_REFUSED : RETRY_MOST, wait;
 
@@ -283,7 +283,7 @@ static nsec next_retry(struct etcd_hub *h)
 	return wait;
 }
 
-static void on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
+static void stream_on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
 {
 	struct etcd_hub *h = arg;
 
@@ -302,17 +302,17 @@ static void on_done(void *arg, const struct http_result *r, const struct http_he
 		etcd_drop_token(h->client, h->generation);
 	else if (!h->dropped && h->client->at == h->endpoint)
 		h->client->at = (h->endpoint + 1) % h->client->url.hosts;
-	begin_after(h, next_retry(h));
+	hub_begin_after(h, hub_next_retry(h));
 }
 
-static void prod_until_answered(struct etcd_hub *h)
+static void stream_prod(struct etcd_hub *h)
 {
 	ev_now_update(h->client->env->loop);
 	h->prod.repeat = PROD_FIRST_S;
 	ev_timer_again(h->client->env->loop, &h->prod);
 }
 
-static void begin_stream(struct etcd_hub *h)
+static void stream_begin(struct etcd_hub *h)
 {
 	struct etcd_client *c = h->client;
 	char *url = mem_printf("%s/%s/watch", c->base[c->at], etcd_prefix[c->prefix]), *token = etcd_token_header(c);
@@ -334,49 +334,49 @@ static void begin_stream(struct etcd_hub *h)
 						.server_name = lock_url_option(&c->url, "server_name"),
 						.connect = BEGIN_WITHIN,
 						.first_byte = BEGIN_WITHIN,
-						.answered = on_answered,
-						.data = on_data,
-						.done = on_done,
+						.answered = stream_on_answered,
+						.data = stream_on_data,
+						.done = stream_on_done,
 						.arg = h,
 					});
 	for (struct etcd_watch *w = h->first; w; w = w->next)
-		add_watch(h, w);
-	prod_until_answered(h);
+		stream_add_watch(h, w);
+	stream_prod(h);
 	free(token);
 	free(url);
 }
 
-static void begin(struct etcd_hub *h)
+static void hub_begin(struct etcd_hub *h)
 {
 	if (!h->first || h->stream || h->token.waiting)
 		return;
 	if (etcd_has_token(h->client))
-		begin_stream(h);
+		stream_begin(h);
 	else
 		etcd_wait_for_token(h->client, &h->token);
 }
 
-static void on_token(void *arg, const struct err *err)
+static void hub_on_token(void *arg, const struct err *err)
 {
 	struct etcd_hub *h = arg;
 
 	if (!err) {
-		begin(h);
+		hub_begin(h);
 		return;
 	}
 	h->retry = h->retry * 2 < RETRY_REFUSED ? h->retry * 2 : RETRY_REFUSED;
-	begin_after(h, h->retry);
+	hub_begin_after(h, h->retry);
 }
 
-static void on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
+static void hub_on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct etcd_hub *h = timer->data;
 
 	(void)loop;
 	(void)revents;
 	if (h->retry > POLL_AFTER && !h->stream)
-		nudge_all(h);
-	begin(h);
+		hub_nudge_all(h);
+	hub_begin(h);
 }
 
 /* ---- hub ---- */
@@ -391,11 +391,11 @@ struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err)
 	h->client = c;
 	h->pool = pool;
 	h->retry = RETRY_FIRST;
-	h->token = (struct etcd_waiter){ .ready = on_token, .arg = h };
-	ev_timer_init(&h->begin, on_begin, 0., 0.);
-	ev_timer_init(&h->tell, on_tell, 0., 0.);
-	ev_init(&h->prod, on_prod);
-	ev_init(&h->alive, on_alive);
+	h->token = (struct etcd_waiter){ .ready = hub_on_token, .arg = h };
+	ev_timer_init(&h->begin, hub_on_begin, 0., 0.);
+	ev_timer_init(&h->tell, hub_on_tell, 0., 0.);
+	ev_init(&h->prod, stream_on_prod);
+	ev_init(&h->alive, stream_on_alive);
 	h->begin.data = h->tell.data = h->prod.data = h->alive.data = h;
 	return h;
 }
@@ -432,9 +432,9 @@ void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w)
 		w->next->slot = &w->next;
 	h->first = w;
 	if (h->stream)
-		add_watch(h, w);
+		stream_add_watch(h, w);
 	else
-		begin_after(h, 0);
+		hub_begin_after(h, 0);
 }
 
 void etcd_watch_stop(struct etcd_watch *w)
@@ -450,7 +450,7 @@ void etcd_watch_stop(struct etcd_watch *w)
 	*w->slot = w->next;
 	if (w->next)
 		w->next->slot = w->slot;
-	cancel_watch(h, w);
-	forget_seen(w);
+	stream_cancel_watch(h, w);
+	watch_forget_seen(w);
 	w->hub = NULL;
 }

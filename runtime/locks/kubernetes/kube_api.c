@@ -33,7 +33,7 @@ struct kube_api {
 };
 
 /* All of an env's. */
-struct hub {
+struct kube_apis {
 	struct lock_env *env;
 	struct kube_api *apis;
 };
@@ -384,9 +384,9 @@ static void api_free(struct kube_api *a)
 	free(a);
 }
 
-static void hub_drop(void *object)
+static void apis_drop(void *object)
 {
-	struct hub *h = object;
+	struct kube_apis *h = object;
 
 	while (h->apis) {
 		struct kube_api *a = h->apis;
@@ -396,13 +396,13 @@ static void hub_drop(void *object)
 	free(h);
 }
 
-static void *hub_make(struct lock_env *env, struct err *err)
+static void *apis_make(struct lock_env *env, struct err *err)
 {
-	struct hub *h = mem_zero(sizeof *h);
+	struct kube_apis *h = mem_zero(sizeof *h);
 
 	(void)err;
 	h->env = env;
-	lock_reaper(env); /* of credential plugins, which this hub's end cancels */
+	lock_reaper(env); /* of credential plugins, which the end of the last api cancels */
 	return h;
 }
 
@@ -422,7 +422,7 @@ static int api_open_clients(struct kube_api *a, struct err *err)
 	return 0;
 }
 
-static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const char *context, struct err *err)
+static struct kube_api *api_new(struct kube_apis *h, const char *kubeconfig, const char *context, struct err *err)
 {
 	struct kube_api *a = mem_zero(sizeof *a);
 
@@ -444,7 +444,7 @@ static struct kube_api *api_new(struct hub *h, const char *kubeconfig, const cha
 struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, const char *context, struct err *err)
 {
 	static const char key[] = "kube";
-	struct hub *h = lock_env_share(env, key, hub_make, hub_drop, err);
+	struct kube_apis *h = lock_env_share(env, key, apis_make, apis_drop, err);
 
 	for (struct kube_api *a = h ? h->apis : NULL; a; a = a->next)
 		if (strcmp(a->kubeconfig, kubeconfig) == 0 && strcmp(a->context, context) == 0)

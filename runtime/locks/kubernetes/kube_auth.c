@@ -21,7 +21,7 @@
 #define PAUSE_S 5           /* between two runs of a plugin whose credentials are old when they come, at least */
 
 /* What a file that changes does not keep; all zero: it is not there. */
-struct stamp {
+struct file_stamp {
 	ino_t inode;
 	off_t size;
 	struct timespec changed;
@@ -30,12 +30,12 @@ struct stamp {
 #define CERT_FILES 2 /* the certificate's and its key's, which libcurl reads for each connection */
 
 /* A token's file being read, and those of a certificate looked at. It outlives the auth if its thread hangs. */
-struct reading {
+struct auth_reading {
 	struct offload_job job;
 	struct kube_auth *auth; /* NULL: nobody waits any more */
 	char path[4096];        /* of the token; "": none */
 	char cert_path[CERT_FILES][4096];
-	struct stamp stamp[CERT_FILES];
+	struct file_stamp stamp[CERT_FILES];
 	char text[TOKEN_BYTES];
 	int failed; /* errno */
 };
@@ -46,9 +46,9 @@ struct kube_auth {
 	struct kube_credential *now;
 	bool doubted;
 	uint64_t count, files;
-	struct stamp stamp[CERT_FILES];
+	struct file_stamp stamp[CERT_FILES];
 	struct kube_auth_waiter *waiters;
-	struct reading *reading;
+	struct auth_reading *reading;
 	struct instant read_at;
 	struct kube_exec_run *run;
 };
@@ -66,7 +66,8 @@ void kube_credential_drop(struct kube_credential *c)
 }
 
 /* Takes over as the current one. */
-static void make(struct kube_auth *a, const char *token, const char *cert_pem, const char *key_pem, int64_t expires_s)
+static void auth_renew(struct kube_auth *a, const char *token, const char *cert_pem, const char *key_pem,
+                       int64_t expires_s)
 {
 	const struct kube_config *f = a->config;
 	struct kube_credential *c = mem_zero(sizeof *c);
@@ -125,32 +126,32 @@ static void auth_tell(struct kube_auth *a, const struct err *err)
 
 /* ---- files ---- */
 
-static void look_at(const char *path, struct stamp *s)
+static void look_at_file(const char *path, struct file_stamp *s)
 {
 	struct stat st;
 
 	if (*path && stat(path, &st) == 0)
-		*s = (struct stamp){ .inode = st.st_ino, .size = st.st_size, .changed = st.st_mtim };
+		*s = (struct file_stamp){ .inode = st.st_ino, .size = st.st_size, .changed = st.st_mtim };
 }
 
-static void read_files(struct offload_job *job)
+static void reading_work(struct offload_job *job)
 {
-	struct reading *r = (struct reading *)job;
+	struct auth_reading *r = (struct auth_reading *)job;
 
 	for (int i = 0; i < CERT_FILES; i++)
-		look_at(r->cert_path[i], &r->stamp[i]);
+		look_at_file(r->cert_path[i], &r->stamp[i]);
 	if (*r->path && proc_slurp(r->path, r->text, sizeof r->text) < 0)
 		r->failed = errno;
 }
 
-static bool same_stamp(const struct stamp *a, const struct stamp *b)
+static bool same_stamp(const struct file_stamp *a, const struct file_stamp *b)
 {
 	return a->inode == b->inode && a->size == b->size && a->changed.tv_sec == b->changed.tv_sec &&
 	       a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
 /* One that is missing is being replaced: as long as that lasts there is nothing new. */
-static bool took_stamps(struct kube_auth *a, const struct reading *r)
+static bool auth_took_stamps(struct kube_auth *a, const struct auth_reading *r)
 {
 	bool changed = false;
 
@@ -172,7 +173,7 @@ static char *trimmed(char *text)
 }
 
 /* A token's file that is missing or empty is being rotated: the last good token counts (client-go: the same). */
-static const char *token_of(const struct kube_auth *a, struct reading *r)
+static const char *token_of(const struct kube_auth *a, struct auth_reading *r)
 {
 	char *token = *r->path && !r->failed ? trimmed(r->text) : NULL;
 
@@ -181,22 +182,22 @@ static const char *token_of(const struct kube_auth *a, struct reading *r)
 	return a->now ? a->now->token : a->config->token;
 }
 
-static void auth_took(struct kube_auth *a, struct reading *r)
+static void auth_took(struct kube_auth *a, struct auth_reading *r)
 {
 	const char *token = token_of(a, r);
-	bool changed = took_stamps(a, r);
+	bool changed = auth_took_stamps(a, r);
 
 	a->files += changed;
 	if (!token && *r->path)
 		return; /* there is none yet */
 	if (!a->now || changed || (token && strcmp(a->now->token, token) != 0))
-		make(a, token, NULL, NULL, INT64_MAX);
+		auth_renew(a, token, NULL, NULL, INT64_MAX);
 	a->doubted = false;
 }
 
 static void auth_on_files_read(struct offload_job *job)
 {
-	struct reading *r = (struct reading *)job;
+	struct auth_reading *r = (struct auth_reading *)job;
 	struct kube_auth *a = r->auth;
 	struct err err;
 
@@ -215,21 +216,21 @@ static void auth_on_files_read(struct offload_job *job)
 	free(r);
 }
 
-static void copy_path(char *out, const char *path)
+static void reading_copy_path(char *out, const char *path)
 {
-	snprintf(out, sizeof((struct reading *)0)->path, "%s", path ? path : "");
+	snprintf(out, sizeof((struct auth_reading *)0)->path, "%s", path ? path : "");
 }
 
 static void auth_start_reading(struct kube_auth *a)
 {
 	if (a->reading)
 		return;
-	struct reading *r = a->reading = mem_zero(sizeof *r);
+	struct auth_reading *r = a->reading = mem_zero(sizeof *r);
 	r->auth = a;
-	r->job = (struct offload_job){ .work = read_files, .done = auth_on_files_read };
-	copy_path(r->path, a->config->token_file);
-	copy_path(r->cert_path[0], a->config->cert_file);
-	copy_path(r->cert_path[1], a->config->key_file);
+	r->job = (struct offload_job){ .work = reading_work, .done = auth_on_files_read };
+	reading_copy_path(r->path, a->config->token_file);
+	reading_copy_path(r->cert_path[0], a->config->cert_file);
+	reading_copy_path(r->cert_path[1], a->config->key_file);
 	offload_run(a->env->offload, &r->job);
 }
 
@@ -245,7 +246,7 @@ static void auth_on_plugin_done(void *arg, const struct kube_exec_result *r)
 
 	a->run = NULL;
 	if (r->err.code == ERR_NONE) {
-		make(a, r->token, r->cert_pem, r->key_pem, r->expires_s > least ? r->expires_s : least);
+		auth_renew(a, r->token, r->cert_pem, r->key_pem, r->expires_s > least ? r->expires_s : least);
 		auth_tell(a, NULL);
 	} else {
 		auth_tell(a, &r->err);
@@ -261,7 +262,7 @@ struct kube_auth *kube_auth_new(struct lock_env *env, const struct kube_config *
 	a->env = env;
 	a->config = c;
 	if (!auth_uses_files(a) && !auth_uses_plugin(a))
-		make(a, c->token, NULL, NULL, INT64_MAX);
+		auth_renew(a, c->token, NULL, NULL, INT64_MAX);
 	return a;
 }
 

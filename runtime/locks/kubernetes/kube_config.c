@@ -53,7 +53,8 @@ void kube_config_fini(struct kube_config *c)
 	*c = (struct kube_config){ 0 };
 }
 
-char *kube_slurp(const char *path, size_t *len, struct err *err)
+/* A file's whole text, at most 4 MB, terminated. NULL with *err. */
+static char *read_whole(const char *path, size_t *len, struct err *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	struct buf b = { 0 };
@@ -90,7 +91,7 @@ struct files {
 };
 
 /* An entry of clusters, users or contexts, and the file it is in. */
-struct entry {
+struct kube_config_entry {
 	const json_t *value;
 	const char *path, *section, *name;
 };
@@ -107,7 +108,7 @@ static int add_file(struct files *f, const char *path, bool may_miss, struct err
 {
 	size_t len;
 	struct err why = { 0 };
-	char *text = kube_slurp(path, &len, &why);
+	char *text = read_whole(path, &len, &why);
 
 	if (!text) {
 		if (why.code == ERR_MISSING && may_miss)
@@ -150,7 +151,7 @@ static int add_files(struct files *f, const char *paths, struct err *err)
 
 /* The first file that has the entry wins, as kubectl merges. */
 static bool find_entry(const struct files *f, const char *section, const char *part, const char *name,
-                       struct entry *out)
+                       struct kube_config_entry *out)
 {
 	for (int i = 0; i < f->count; i++) {
 		json_t *list = json_object_get(f->each[i].root, section), *each;
@@ -160,7 +161,8 @@ static bool find_entry(const struct files *f, const char *section, const char *p
 			const char *found = json_string_value(json_object_get(each, "name"));
 			if (!found || strcmp(found, name) != 0)
 				continue;
-			*out = (struct entry){ json_object_get(each, part), f->each[i].path, section, name };
+			*out = (struct kube_config_entry){ json_object_get(each, part), f->each[i].path, section,
+				                           name };
 			return true;
 		}
 	}
@@ -194,14 +196,14 @@ static int no_entry(const struct files *f, const char *section, const char *what
 
 /* ---- taking values ---- */
 
-static int bad(const struct entry *e, const char *key, const char *expected, struct err *err)
+static int bad(const struct kube_config_entry *e, const char *key, const char *expected, struct err *err)
 {
 	return err_set(err, ERR_INVALID, "kubeconfig %s: %s \"%s\": %s: expected %s", e->path, e->section, e->name, key,
 	               expected);
 }
 
 /* *out: the string, NULL if it is not there or empty. A number or a truth value counts as the text that it was. */
-static int take_text(const struct entry *e, const char *key, char **out, struct err *err)
+static int take_text(const struct kube_config_entry *e, const char *key, char **out, struct err *err)
 {
 	const json_t *value = json_object_get(e->value, key);
 
@@ -220,7 +222,7 @@ static int take_text(const struct entry *e, const char *key, char **out, struct 
 }
 
 /* A relative path is relative to its kubeconfig's directory. */
-static int take_path(const struct entry *e, const char *key, char **out, struct err *err)
+static int take_path(const struct kube_config_entry *e, const char *key, char **out, struct err *err)
 {
 	const char *slash = strrchr(e->path, '/');
 
@@ -234,7 +236,7 @@ static int take_path(const struct entry *e, const char *key, char **out, struct 
 	return 0;
 }
 
-static int take_base64(const struct entry *e, const char *key, char **out, struct err *err)
+static int take_base64(const struct kube_config_entry *e, const char *key, char **out, struct err *err)
 {
 	struct buf b = { 0 };
 	char *text = NULL;
@@ -254,7 +256,7 @@ static int take_base64(const struct entry *e, const char *key, char **out, struc
 	return 0;
 }
 
-static int take_flag(const struct entry *e, const char *key, bool *out, struct err *err)
+static int take_flag(const struct kube_config_entry *e, const char *key, bool *out, struct err *err)
 {
 	const json_t *value = json_object_get(e->value, key);
 
@@ -265,7 +267,7 @@ static int take_flag(const struct entry *e, const char *key, bool *out, struct e
 }
 
 /* key-data beats key. */
-static int take_pem(const struct entry *e, const char *key, char **file, char **pem, struct err *err)
+static int take_pem(const struct kube_config_entry *e, const char *key, char **file, char **pem, struct err *err)
 {
 	char data[64];
 
@@ -279,7 +281,7 @@ static int take_pem(const struct entry *e, const char *key, char **file, char **
 
 /* ---- cluster ---- */
 
-static int take_server(const struct entry *e, struct kube_config *c, struct err *err)
+static int take_server(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	if (take_text(e, "server", &c->server, err) < 0)
 		return -1;
@@ -290,7 +292,7 @@ static int take_server(const struct entry *e, struct kube_config *c, struct err 
 	return 0;
 }
 
-static int take_cluster(const struct entry *e, struct kube_config *c, struct err *err)
+static int take_cluster(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	if (take_server(e, c, err) < 0 || take_pem(e, "certificate-authority", &c->ca_file, &c->ca_pem, err) < 0 ||
 	    take_flag(e, "insecure-skip-tls-verify", &c->insecure, err) < 0 ||
@@ -306,7 +308,7 @@ static int take_cluster(const struct entry *e, struct kube_config *c, struct err
 
 /* ---- user ---- */
 
-static int add_header(const struct entry *e, struct kube_config *c, const char *name, const char *value,
+static int add_header(const struct kube_config_entry *e, struct kube_config *c, const char *name, const char *value,
                       struct err *err)
 {
 	size_t n = 0;
@@ -321,7 +323,7 @@ static int add_header(const struct entry *e, struct kube_config *c, const char *
 	return 0;
 }
 
-static int add_headers(const struct entry *e, struct kube_config *c, const char *name, const json_t *list,
+static int add_headers(const struct kube_config_entry *e, struct kube_config *c, const char *name, const json_t *list,
                        struct err *err)
 {
 	json_t *each;
@@ -339,7 +341,7 @@ static int add_headers(const struct entry *e, struct kube_config *c, const char 
 	return 0;
 }
 
-static int add_extra(const struct entry *e, struct kube_config *c, struct err *err)
+static int add_extra(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	json_t *extra = json_object_get(e->value, "as-user-extra"), *list;
 	const char *key;
@@ -357,7 +359,7 @@ static int add_extra(const struct entry *e, struct kube_config *c, struct err *e
 	return 0;
 }
 
-static int take_impersonation(const struct entry *e, struct kube_config *c, struct err *err)
+static int take_impersonation(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	char *user = NULL, *uid = NULL;
 	int done = take_text(e, "as", &user, err) < 0 || take_text(e, "as-uid", &uid, err) < 0 ? -1 : 0;
@@ -384,7 +386,7 @@ static char **new_list(size_t count)
 	return mem_zero(sizeof(char *) * (count + 1));
 }
 
-static int take_args(const struct entry *e, const json_t *exec, struct kube_exec *x, struct err *err)
+static int take_args(const struct kube_config_entry *e, const json_t *exec, struct kube_exec *x, struct err *err)
 {
 	json_t *args = json_object_get(exec, "args"), *each;
 	size_t i;
@@ -400,7 +402,7 @@ static int take_args(const struct entry *e, const json_t *exec, struct kube_exec
 	return 0;
 }
 
-static int take_env(const struct entry *e, const json_t *exec, struct kube_exec *x, struct err *err)
+static int take_env(const struct kube_config_entry *e, const json_t *exec, struct kube_exec *x, struct err *err)
 {
 	json_t *env = json_object_get(exec, "env"), *each;
 	size_t i;
@@ -422,10 +424,10 @@ static int take_env(const struct entry *e, const json_t *exec, struct kube_exec 
 
 /* A command with a slash in it is relative to the kubeconfig, one without is looked for in PATH (exec plugins'
  * documentation). */
-static int take_exec(const struct entry *e, struct kube_config *c, struct err *err)
+static int take_exec(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	const json_t *exec = json_object_get(e->value, "exec");
-	struct entry inner = { exec, e->path, e->section, e->name };
+	struct kube_config_entry inner = { exec, e->path, e->section, e->name };
 	struct kube_exec *x = &c->exec;
 	char *mode = NULL;
 
@@ -449,7 +451,7 @@ static int take_exec(const struct entry *e, struct kube_config *c, struct err *e
 	return take_args(e, exec, x, err) < 0 || take_env(e, exec, x, err) < 0 ? -1 : 0;
 }
 
-static int take_user(const struct entry *e, struct kube_config *c, struct err *err)
+static int take_user(const struct kube_config_entry *e, struct kube_config *c, struct err *err)
 {
 	if (take_text(e, "token", &c->token, err) < 0 || take_path(e, "tokenFile", &c->token_file, err) < 0 ||
 	    take_pem(e, "client-certificate", &c->cert_file, &c->cert_pem, err) < 0 ||
@@ -475,7 +477,7 @@ static int describe_authority(const struct kube_config *c, json_t *about, struct
 {
 	struct buf text = { 0 };
 	size_t len;
-	char *pem = c->ca_pem ? mem_dup(c->ca_pem) : c->ca_file ? kube_slurp(c->ca_file, &len, err) : NULL;
+	char *pem = c->ca_pem ? mem_dup(c->ca_pem) : c->ca_file ? read_whole(c->ca_file, &len, err) : NULL;
 
 	if (!pem)
 		return c->ca_file ? err_wrap(err, "certificate-authority") : 0;
@@ -487,7 +489,8 @@ static int describe_authority(const struct kube_config *c, json_t *about, struct
 }
 
 /* What the plugin is told of the cluster, if it asks for it. */
-static int describe_cluster(const struct entry *cluster, const json_t *exec, struct kube_config *c, struct err *err)
+static int describe_cluster(const struct kube_config_entry *cluster, const json_t *exec, struct kube_config *c,
+                            struct err *err)
 {
 	json_t *about = c->exec.cluster =
 		json_is_true(json_object_get(exec, "provideClusterInfo")) ? json_object() : NULL;
@@ -534,10 +537,11 @@ static void drop_secrets(struct kube_config *c)
 	mem_replace(&c->exec.command, NULL);
 }
 
-static int take_named(const struct files *f, const struct entry *context, struct kube_config *c, struct err *err)
+static int take_named(const struct files *f, const struct kube_config_entry *context, struct kube_config *c,
+                      struct err *err)
 {
 	char *cluster = NULL, *user = NULL;
-	struct entry e = { 0 }, u = { 0 };
+	struct kube_config_entry e = { 0 }, u = { 0 };
 	int done = -1;
 
 	if (take_text(context, "cluster", &cluster, err) < 0 || take_text(context, "user", &user, err) < 0 ||
@@ -567,7 +571,7 @@ out:
 static int take_context(const struct files *f, const char *wanted, struct kube_config *c, struct err *err)
 {
 	char *name = current_context(f, wanted);
-	struct entry e;
+	struct kube_config_entry e;
 	int done;
 
 	if (!name)
@@ -613,7 +617,7 @@ int kube_config_from_pod(struct kube_config *c, const char *dir, struct err *err
 	c->ca_file = mem_printf("%s/ca.crt", dir);
 	c->token_file = mem_printf("%s/token", dir);
 	char *path = mem_printf("%s/namespace", dir);
-	c->ns = kube_slurp(path, &len, NULL);
+	c->ns = read_whole(path, &len, NULL);
 	free(path);
 	if (c->ns)
 		c->ns[strcspn(c->ns, " \t\r\n")] = '\0';

@@ -48,7 +48,4 @@ void kube_config_fini(struct kube_config *c); /* secrets are wiped */
 /* Frees a string after wiping it. */
 void kube_wipe(char *secret);
 
-/* A file's whole text, at most 4 MB, terminated. NULL with *err. */
-char *kube_slurp(const char *path, size_t *len, struct err *err);
-
 #endif

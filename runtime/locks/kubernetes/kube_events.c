@@ -41,7 +41,7 @@ static void event_on_done(void *arg, const struct kube_answer *a)
 }
 
 /* What an event is about: name, kind, namespace, uid and version of the object. */
-static json_t *about(enum kube_kind kind, const json_t *object, const char *ns, const char *name)
+static json_t *event_about(enum kube_kind kind, const json_t *object, const char *ns, const char *name)
 {
 	const struct kube_resource *k = &kube_resources[kind];
 
@@ -50,8 +50,8 @@ static json_t *about(enum kube_kind kind, const json_t *object, const char *ns, 
 	                 kube_object_revision(object));
 }
 
-static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, const char *name, const char *identity,
-                     bool leads)
+static char *event_print(enum kube_kind kind, const json_t *object, const char *ns, const char *name,
+                         const char *identity, bool leads)
 {
 	int64_t now = clock_wall_us();
 	char when[32], unique[300];
@@ -60,12 +60,12 @@ static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, 
 	record_time_print(now, when, sizeof when);
 	strcpy(when + strlen(when) - strlen(".000000Z"), "Z"); /* metav1.Time: whole seconds */
 	snprintf(unique, sizeof unique, "%.230s.%" PRIx64, name, (uint64_t)now * 1000);
-	json_t *event =
-		json_pack("{s:s, s:s, s:{s:s, s:s}, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:{s:s}, s:s, s:s}",
-	                  "apiVersion", "v1", "kind", "Event", "metadata", "name", unique, "namespace", ns,
-	                  "involvedObject", about(kind, object, ns, name), "type", "Normal", "reason", "LeaderElection",
-	                  "message", message, "firstTimestamp", when, "lastTimestamp", when, "count", 1, "source",
-	                  "component", "lunarch", "reportingComponent", "lunarch", "reportingInstance", identity);
+	json_t *event = json_pack("{s:s, s:s, s:{s:s, s:s}, s:o, s:s, s:s, s:s, s:s, s:s, s:i, s:{s:s}, s:s, s:s}",
+	                          "apiVersion", "v1", "kind", "Event", "metadata", "name", unique, "namespace", ns,
+	                          "involvedObject", event_about(kind, object, ns, name), "type", "Normal", "reason",
+	                          "LeaderElection", "message", message, "firstTimestamp", when, "lastTimestamp", when,
+	                          "count", 1, "source", "component", "lunarch", "reportingComponent", "lunarch",
+	                          "reportingInstance", identity);
 	char *text = event ? json_dumps(event, JSON_COMPACT) : NULL;
 	json_decref(event);
 	free(message);
@@ -75,7 +75,7 @@ static char *body_of(enum kube_kind kind, const json_t *object, const char *ns, 
 void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_kind kind, const json_t *object,
                       const char *ns, const char *name, const char *identity, bool leads)
 {
-	char *body = object && all->count < MOST ? body_of(kind, object, ns, name, identity, leads) : NULL;
+	char *body = object && all->count < MOST ? event_print(kind, object, ns, name, identity, leads) : NULL;
 
 	if (!body)
 		return;

@@ -114,7 +114,7 @@ static void run_free(struct kube_exec_run *r)
 }
 
 /* The last line of what it complained of, which is written for people. */
-static const char *last_words(struct kube_exec_run *r)
+static const char *run_complaint(struct kube_exec_run *r)
 {
 	if (!r->said.len)
 		return "nothing";
@@ -124,14 +124,14 @@ static const char *last_words(struct kube_exec_run *r)
 	return line ? line + 1 : r->said.data;
 }
 
-static void finish(struct kube_exec_run *r)
+static void run_finish(struct kube_exec_run *r)
 {
 	struct kube_exec_result result = { .err = r->err };
 	json_t *keep = NULL;
 
 	if (result.err.code == ERR_NONE && r->status > 0)
 		err_set(&result.err, ERR_DENIED, "it failed (wait status 0x%x) and said: %.200s", (unsigned)r->status,
-		        last_words(r));
+		        run_complaint(r));
 	else if (result.err.code == ERR_NONE)
 		kube_exec_parse(r->exec, r->text.data ? r->text.data : "", &result, &keep);
 	if (result.err.code != ERR_NONE)
@@ -143,7 +143,7 @@ static void finish(struct kube_exec_run *r)
 
 /* Reads on whatever comes: a pipe that nobody empties would hold the program up. Of what it prints the beginning is
  * kept, of what it complains the end. */
-static void drain(struct kube_exec_run *r, ev_io *w)
+static void run_drain(struct kube_exec_run *r, ev_io *w)
 {
 	char part[4096];
 	ssize_t n = 0;
@@ -161,25 +161,25 @@ static void drain(struct kube_exec_run *r, ev_io *w)
 		ev_io_stop(r->loop, w);
 }
 
-static void on_output(struct ev_loop *loop, ev_io *w, int events)
+static void run_on_output(struct ev_loop *loop, ev_io *w, int events)
 {
 	(void)loop, (void)events;
-	drain(w->data, w);
+	run_drain(w->data, w);
 }
 
 /* A process it has left behind may hold the pipes open: its own end counts. */
-static void on_exited(void *arg, int status)
+static void run_on_exited(void *arg, int status)
 {
 	struct kube_exec_run *r = arg;
 
 	r->child = NULL;
 	r->status = status;
-	drain(r, &r->out);
-	drain(r, &r->complaint);
-	finish(r);
+	run_drain(r, &r->out);
+	run_drain(r, &r->complaint);
+	run_finish(r);
 }
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
+static void run_on_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
 	struct kube_exec_run *r = w->data;
 
@@ -188,7 +188,7 @@ static void on_timer(struct ev_loop *loop, ev_timer *w, int events)
 		err_set(&r->err, ERR_TIMEOUT, "it did not answer for %d s and was killed", KUBE_EXEC_SECONDS);
 		kill(-r->pid, SIGKILL);
 	}
-	finish(r);
+	run_finish(r);
 }
 
 /* ---- starting it ---- */
@@ -207,7 +207,7 @@ static char *exec_info(const struct kube_exec *x)
 	return entry;
 }
 
-static bool passes(const char *entry, const struct kube_exec *x)
+static bool entry_passes(const char *entry, const struct kube_exec *x)
 {
 	size_t name = strcspn(entry, "=") + 1;
 
@@ -220,7 +220,7 @@ static bool passes(const char *entry, const struct kube_exec *x)
 }
 
 /* Ours without what is only ours, and its own. The list is the caller's, its last entry too. */
-static char **environment(const struct kube_exec *x)
+static char **make_environment(const struct kube_exec *x)
 {
 	size_t most = 2, n = 0;
 
@@ -230,7 +230,7 @@ static char **environment(const struct kube_exec *x)
 		most++;
 	char **list = mem_zero(most * sizeof *list);
 	for (char **e = environ; *e; e++)
-		if (passes(*e, x))
+		if (entry_passes(*e, x))
 			list[n++] = *e;
 	for (char **e = x->env; e && *e; e++)
 		list[n++] = *e;
@@ -248,7 +248,7 @@ static void free_environment(char **list)
 	free(list);
 }
 
-static char **arguments(const struct kube_exec *x)
+static char **make_arguments(const struct kube_exec *x)
 {
 	size_t n = 0;
 
@@ -261,12 +261,12 @@ static char **arguments(const struct kube_exec *x)
 	return list;
 }
 
-static int spawn(struct kube_exec_run *r, int out, int complaint)
+static int run_spawn(struct kube_exec_run *r, int out, int complaint)
 {
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
 	sigset_t none, all;
-	char **args = arguments(r->exec), **env = environment(r->exec);
+	char **args = make_arguments(r->exec), **env = make_environment(r->exec);
 
 	sigemptyset(&none);
 	sigfillset(&all);
@@ -289,12 +289,12 @@ static int spawn(struct kube_exec_run *r, int out, int complaint)
 	return failed ? -1 : 0;
 }
 
-static int launch(struct kube_exec_run *r, struct reaper *reaper)
+static int run_start(struct kube_exec_run *r, struct reaper *reaper)
 {
 	int out[2] = { -1, -1 }, complaint[2] = { -1, -1 }, done = -1;
 
 	if (pipe2(out, O_CLOEXEC) == 0 && pipe2(complaint, O_CLOEXEC) == 0)
-		done = spawn(r, out[1], complaint[1]);
+		done = run_spawn(r, out[1], complaint[1]);
 	int why = errno;
 	for (int i = 0; i < 2; i++)
 		if ((i ? complaint : out)[1] >= 0)
@@ -308,7 +308,7 @@ static int launch(struct kube_exec_run *r, struct reaper *reaper)
 	}
 	fcntl(out[0], F_SETFL, O_NONBLOCK);
 	fcntl(complaint[0], F_SETFL, O_NONBLOCK);
-	r->child = reaper_add(reaper, r->pid, on_exited, r, &r->err);
+	r->child = reaper_add(reaper, r->pid, run_on_exited, r, &r->err);
 	if (!r->child)
 		kill(-r->pid, SIGKILL);
 	return r->child ? 0 : -1;
@@ -321,12 +321,12 @@ struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_ex
 	struct ev_loop *loop = env->loop;
 
 	*r = (struct kube_exec_run){ .loop = loop, .exec = x, .done = done, .arg = arg };
-	ev_init(&r->out, on_output);
-	ev_init(&r->complaint, on_output);
-	ev_init(&r->timer, on_timer);
+	ev_init(&r->out, run_on_output);
+	ev_init(&r->complaint, run_on_output);
+	ev_init(&r->timer, run_on_timer);
 	r->out.data = r->complaint.data = r->timer.data = r;
 	r->out.fd = r->complaint.fd = -1;
-	int started = launch(r, lock_reaper(env));
+	int started = run_start(r, lock_reaper(env));
 	ev_now_update(loop);
 	ev_timer_set(&r->timer, started < 0 ? 0. : KUBE_EXEC_SECONDS, 0.);
 	ev_timer_start(loop, &r->timer);

@@ -93,7 +93,7 @@ static void hash_text(const struct record *a, const struct record *b, char *out)
 }
 
 /* What the two of a pair say together. A change of either is a change: clients that know only one may hold it. */
-static void combine(struct record *r, const struct record *other)
+static void combine_records(struct record *r, const struct record *other)
 {
 	bool agree = strcmp(r->holder, other->holder) == 0;
 	char write[sizeof r->write];
@@ -145,7 +145,7 @@ enum kube_found kube_pair_read(const struct kube_pair *p, struct record *r, stru
 	record_init(&other);
 	int found = pair_records(p, r, &other, err);
 	if (found == 2)
-		combine(r, &other);
+		combine_records(r, &other);
 	record_fini(&other);
 	return found < 0 ? KUBE_FOREIGN : found == 0 ? KUBE_NOTHING : KUBE_FOUND;
 }

@@ -12,7 +12,7 @@
 #define BYTES (8 * 1024 * 1024) /* of texts, after aliases */
 #define TOO_LONG "aliases make more than 8 MB of text of it"
 
-struct reading {
+struct yaml_conversion {
 	yaml_document_t *doc;
 	int nodes;
 	size_t bytes;
@@ -101,9 +101,9 @@ static int check_size(yaml_parser_t *parser, struct err *err)
 
 /* ---- values ---- */
 
-static json_t *convert(struct reading *r, int index, int depth);
+static json_t *convert(struct yaml_conversion *r, int index, int depth);
 
-static json_t *fail(struct reading *r, const yaml_node_t *node, const char *what)
+static json_t *node_fail(struct yaml_conversion *r, const yaml_node_t *node, const char *what)
 {
 	err_set(r->err, ERR_INVALID, "line %zu, column %zu: %s", node->start_mark.line + 1, node->start_mark.column + 1,
 	        what);
@@ -121,7 +121,7 @@ static bool is_whole(const char *s, size_t len)
 }
 
 /* false: that is too much. */
-static bool take_bytes(struct reading *r, const yaml_node_t *node)
+static bool take_bytes(struct yaml_conversion *r, const yaml_node_t *node)
 {
 	bool fits = node->data.scalar.length <= r->bytes;
 
@@ -129,16 +129,16 @@ static bool take_bytes(struct reading *r, const yaml_node_t *node)
 	return fits;
 }
 
-static json_t *convert_scalar(struct reading *r, const yaml_node_t *node)
+static json_t *convert_scalar(struct yaml_conversion *r, const yaml_node_t *node)
 {
 	const char *s = (const char *)node->data.scalar.value;
 	size_t len = node->data.scalar.length;
 
 	if (!take_bytes(r, node))
-		return fail(r, node, TOO_LONG);
+		return node_fail(r, node, TOO_LONG);
 	json_t *text = json_stringn(s, len);
 	if (!text)
-		return fail(r, node, "the text is not UTF-8");
+		return node_fail(r, node, "the text is not UTF-8");
 	if (node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
 		return text;
 	bool null = len == 0 || strcmp(s, "~") == 0 || strcmp(s, "null") == 0;
@@ -149,7 +149,7 @@ static json_t *convert_scalar(struct reading *r, const yaml_node_t *node)
 	return null ? json_null() : whole ? json_integer(strtoll(s, NULL, 10)) : json_boolean(yes);
 }
 
-static json_t *convert_list(struct reading *r, const yaml_node_t *node, int depth)
+static json_t *convert_list(struct yaml_conversion *r, const yaml_node_t *node, int depth)
 {
 	json_t *list = json_array();
 
@@ -161,34 +161,34 @@ static json_t *convert_list(struct reading *r, const yaml_node_t *node, int dept
 	return list;
 }
 
-static int convert_pair(struct reading *r, json_t *object, const yaml_node_pair_t *pair, int depth)
+static int convert_pair(struct yaml_conversion *r, json_t *object, const yaml_node_pair_t *pair, int depth)
 {
 	const yaml_node_t *key = yaml_document_get_node(r->doc, pair->key);
 
 	if (key->type != YAML_SCALAR_NODE || strlen((const char *)key->data.scalar.value) != key->data.scalar.length) {
-		fail(r, key, "a key is expected to be a text");
+		node_fail(r, key, "a key is expected to be a text");
 		return -1;
 	}
 	if (!take_bytes(r, key)) {
-		fail(r, key, TOO_LONG);
+		node_fail(r, key, TOO_LONG);
 		return -1;
 	}
 	const char *name = (const char *)key->data.scalar.value;
 	if (json_object_get(object, name)) {
-		fail(r, key, "the key is there twice");
+		node_fail(r, key, "the key is there twice");
 		return -1;
 	}
 	json_t *value = convert(r, pair->value, depth + 1);
 	if (!value)
 		return -1;
 	if (json_object_set_new(object, name, value) < 0) {
-		fail(r, key, "the key is not UTF-8");
+		node_fail(r, key, "the key is not UTF-8");
 		return -1;
 	}
 	return 0;
 }
 
-static json_t *convert_map(struct reading *r, const yaml_node_t *node, int depth)
+static json_t *convert_map(struct yaml_conversion *r, const yaml_node_t *node, int depth)
 {
 	json_t *object = json_object();
 
@@ -200,20 +200,20 @@ static json_t *convert_map(struct reading *r, const yaml_node_t *node, int depth
 	return object;
 }
 
-static json_t *convert(struct reading *r, int index, int depth)
+static json_t *convert(struct yaml_conversion *r, int index, int depth)
 {
 	const yaml_node_t *node = yaml_document_get_node(r->doc, index);
 
 	if (depth > DEPTH)
-		return fail(r, node, "nested too deeply, or in itself, by its aliases");
+		return node_fail(r, node, "nested too deeply, or in itself, by its aliases");
 	if (--r->nodes < 0)
-		return fail(r, node, "aliases make too much of it");
+		return node_fail(r, node, "aliases make too much of it");
 	if (node->type == YAML_SCALAR_NODE)
 		return convert_scalar(r, node);
 	return node->type == YAML_SEQUENCE_NODE ? convert_list(r, node, depth) : convert_map(r, node, depth);
 }
 
-static int begin(yaml_parser_t *parser, const char *text, size_t len, struct err *err)
+static int begin_parser(yaml_parser_t *parser, const char *text, size_t len, struct err *err)
 {
 	if (!yaml_parser_initialize(parser))
 		return err_set(err, ERR_SYSTEM, "libyaml does not start");
@@ -227,16 +227,16 @@ json_t *yaml_json(const char *text, size_t len, struct err *err)
 	yaml_document_t doc;
 	json_t *value = NULL;
 
-	if (begin(&parser, text, len, err) < 0)
+	if (begin_parser(&parser, text, len, err) < 0)
 		return NULL;
 	int sized = check_size(&parser, err);
 	yaml_parser_delete(&parser);
-	if (sized < 0 || begin(&parser, text, len, err) < 0)
+	if (sized < 0 || begin_parser(&parser, text, len, err) < 0)
 		return NULL;
 	if (!yaml_parser_load(&parser, &doc)) {
 		no_yaml(&parser, err);
 	} else {
-		struct reading r = { .doc = &doc, .nodes = NODES, .bytes = BYTES, .err = err };
+		struct yaml_conversion r = { .doc = &doc, .nodes = NODES, .bytes = BYTES, .err = err };
 		value = yaml_document_get_root_node(&doc) ? convert(&r, 1, 0) : json_null();
 		yaml_document_delete(&doc);
 	}
