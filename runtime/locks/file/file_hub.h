@@ -19,8 +19,9 @@ struct file_notice { /* embedded in who watches; the first three are the owner's
 	bool due;
 };
 
-/* Watches name in dir; again for one that is watched does nothing. true: from here on no change is missed. Notices come
- * from the loop; one comes at once if `late`, for what happened before. false: the directory cannot be watched now. */
+/* Watches name in dir; again for one that is watched does nothing. true: no change is missed from now on. Notices come
+ * from the loop; with `late` there is one for what may have happened before. false: the directory cannot be watched
+ * now. */
 bool file_hub_watch(struct lock_env *env, struct file_notice *n, const char *dir, bool late);
 bool file_hub_watches(const struct file_notice *n);
 void file_hub_forget(struct lock_env *env, struct file_notice *n);

@@ -15,12 +15,12 @@
 
 /* Why this is a compare-and-swap, on a file system whose answers may be late, lost, or given twice, and whose caches
  * may be old:
- * - The version that follows number N is number N + 1, whoever writes it. link(2) gives that name to one file, once.
- * - Who was told of an old N, because it was cut off or reads an old cache, meets the name N + 1.
- * - Whose answer was lost reads N + 1: each content has a random name of its write in it.
- * - Old versions are removed, and then a name is free again. A version goes only when FILE_LINK_KEPT newer ones are
- * there, or much later, and only after all older ones. So after the link we look: while N is there, and not so many are
- * newer, N + 1 had never gone. */
+ * - Whoever replaces version N makes version N + 1. link(2) gives that name to one file, and fails if it is taken.
+ * - A writer that takes an old N for the newest, since it was cut off or reads an old cache, finds N + 1 taken.
+ * - A writer whose answer was lost reads N + 1: each content has a random name of its write in it.
+ * - Old versions are removed, which makes their names free again. A version is removed only after all older ones, and
+ *   only when FILE_LINK_KEPT newer ones are there. So after the link the writer looks: if N is still there, and fewer
+ *   than FILE_LINK_KEPT are newer than N + 1, then N + 1 had never been removed before. */
 
 #define TRIES 20                       /* to read the newest version before it is removed */
 #define PAUSE_MOST (200 * NSEC_PER_MS) /* for a writer to remove its temporary name */
@@ -164,14 +164,15 @@ static int list_versions(struct file_op *o, struct link_place *p, struct listing
 	return -1;
 }
 
-/* NUMBER-HASH-LENGTH. The number would do, but for what is edited or put back by hand. */
+/* NUMBER-HASH-LENGTH. The number alone would do, if nobody ever edited a record or put an old one back by hand. */
 static void print_version(struct version *v, uint64_t number, uint64_t hash, size_t len)
 {
 	snprintf(v->text, sizeof v->text, "%" PRIu64 "-%016" PRIx64 "-%zx", number, hash, len);
 }
 
-/* Who made the version that p points at removes its temporary name next, and would be held up by whoever has opened it
- * before (see version_may_go). Not for long: the writer may be gone, and then its temporary name stays. */
+/* Waits until the writer of the version that p points at has removed its temporary name of that file. Who opens the
+ * file before that would hold the writer up (see version_may_go). Does not wait long: if the writer is dead its
+ * temporary name stays. */
 static void let_writer_finish(struct file_op *o, const struct link_place *p)
 {
 	nsec eighth = instant_until(o->by, clock_now()) / 8, most = eighth < PAUSE_MOST ? eighth : PAUSE_MOST;
@@ -287,7 +288,7 @@ static void compare_newest(struct file_op *o, struct link_place *p, struct listi
 	o->outcome = good ? LOCK_OK : LOCK_CONFLICT;
 }
 
-/* By the server's clock, which dates both. If it cannot be told: 0. */
+/* By the server's clock, which dates all versions. 0: it cannot be told. */
 static time_t version_made_at(struct link_place *p, uint64_t number)
 {
 	struct stat st;
@@ -308,7 +309,7 @@ static bool version_may_go(struct link_place *p, const struct listing *l, uint64
 	return l->newest - number >= FILE_LINK_MOST || newest - version_made_at(p, number) >= FILE_LINK_YOUNG_S;
 }
 
-/* Oldest first, and none before those older than it are gone. That some stay harms nothing. */
+/* The oldest first, up to one that cannot be removed or may not go yet. That some stay does no harm. */
 static void remove_old(struct file_op *o, struct link_place *p, const struct listing *l)
 {
 	time_t newest = l->newest ? version_made_at(p, l->newest) : 0;
@@ -332,7 +333,7 @@ static bool errno_means_not_done(int code)
 	return false;
 }
 
-/* Nothing was done, as the answer to the link says. */
+/* link(2) failed with this errno, and there is nothing to see of it: nothing was done. */
 static void link_not_done(struct file_op *o, int code)
 {
 	errno = code;
@@ -351,7 +352,7 @@ static void link_unsure(struct file_op *o, int code)
 		        "the record %s was replaced, but what replaced it was not found to be the newest", o->path);
 }
 
-/* What the link came to, whatever was answered to it. code: 0, or the errno of that answer. */
+/* Looks whether the link was made, whatever link(2) said. code: 0, or the errno of link(2). */
 static void settle_link(struct file_op *o, struct link_place *p, uint64_t number, int code)
 {
 	struct version there = { "" }, before = { "" };
@@ -380,7 +381,8 @@ static void settle_link(struct file_op *o, struct link_place *p, uint64_t number
 
 static void link_temp(struct file_op *o, struct link_place *p, uint64_t number)
 {
-	/* The last look at the clock: a process that was stopped in here must not write after its time. */
+	/* Checked last, right before the write: a process that was stopped before this line must not write after its
+	 * deadline. */
 	if (file_op_too_late(o)) {
 		err_set(&o->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", o->path);
 		file_op_fail(o);

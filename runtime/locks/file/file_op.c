@@ -23,8 +23,9 @@ bool file_op_too_late(const struct file_op *o)
 
 /* ---- the place ---- */
 
-/* A lock of the server's is a lease itself: a client that is cut off loses it without a word, and the rename that hung
- * in it is done when the network is back, over the record of whoever has it then. */
+/* A file server's locks are leases themselves: a client that is cut off from the network loses its lock without being
+ * told. A rename(2) that it had begun under the lock is carried out when the network is back, and overwrites the record
+ * of whoever leads by then. */
 int file_op_check_type(const char *dir, uint32_t f_type, struct err *err)
 {
 	const struct file_system_type *type = file_system_type(f_type);
@@ -61,7 +62,7 @@ static int check_place(struct file_op *o, const struct file_place *p, const char
 		return -1;
 	}
 	if (!o->shared && file_op_check_type(dir, (uint32_t)fs.f_type, &o->err) < 0) {
-		o->outcome = LOCK_REFUSED; /* mounted over it since it was opened */
+		o->outcome = LOCK_REFUSED; /* another file system was mounted there since the lock was opened */
 		return -1;
 	}
 	if (file_op_check_marker(p->dir, o->marker, o->path, &o->err) == 0)
@@ -244,8 +245,8 @@ void file_op_fini(struct file_op *o)
 
 /* ---- the new file ---- */
 
-/* The bits of the directory: who may read the record is who may read there, who may replace it is who may write there.
- * In a sticky directory only a file's owner can replace it, so nobody else's right to write would mean anything. */
+/* The record's rights follow the directory's: who may read in the directory may read the record, who may write there
+ * may replace it. In a sticky directory only a file's owner can replace it, so nobody else gets the right to write. */
 mode_t file_op_mode(const struct stat *dir)
 {
 	mode_t mode = 0600 | (dir->st_mode & 0066);
@@ -259,7 +260,8 @@ uid_t file_op_owner(const struct stat *dir)
 	return geteuid() == 0 && !(dir->st_mode & S_ISVTX) ? dir->st_uid : (uid_t)-1;
 }
 
-/* Owner, group and mode of the record that is replaced, else the directory's. What we may not give stays ours. */
+/* Gives the file the owner, group and mode of the record that it replaces, else those of the directory. An owner or a
+ * group that we may not give is left out. */
 static int set_rights(int fd, const struct file_place *p, const struct stat *now)
 {
 	struct stat old;
@@ -271,8 +273,7 @@ static int set_rights(int fd, const struct file_place *p, const struct stat *now
 	mode_t mode = had ? old.st_mode & 0777 : file_op_mode(&p->dir_stat);
 
 	if ((uid != (uid_t)-1 || gid != now->st_gid) && fchown(fd, uid, gid) < 0)
-		mode &= had ? ~(mode_t)070
-		            : ~(mode_t)020; /* those bits were meant for another group than the file has now */
+		mode &= had ? ~(mode_t)070 : ~(mode_t)020; /* the group's rights were meant for another group */
 	return mode == (now->st_mode & 0777) ? 0 : fchmod(fd, mode);
 }
 
@@ -330,7 +331,7 @@ int file_op_keep_out(struct file_op *o, const struct file_place *p)
 		o->path, o->spelt);
 }
 
-/* NFS and quotas may report a failed write only here: close(2). */
+/* On NFS, and where there are quotas, it may be close(2) that reports a failed write. */
 int file_op_close_temp(struct file_op *o)
 {
 	int fd = o->temp_fd;
@@ -372,8 +373,9 @@ int file_op_make_temp(struct file_op *o, const struct file_place *p)
 	o->temp_fd = fd;
 	if (!good)
 		err_sys(&o->err, "cannot write the new record for %s; the old one is untouched", o->path);
-	/* Whoever watches the directory is woken by the closing, and by the renaming: close together, that is once. Not
-	 * where closing sends the file to a server, for which nobody shall wait. */
+	/* Closing a file and renaming it both wake up whoever watches the directory. A local file is closed right
+	 * before it is renamed, so that they wake up once. Where closing sends the file to a server it is closed now,
+	 * before anybody has to wait for us. */
 	if (good && (o->local || file_op_close_temp(o) == 0))
 		return 0;
 	file_op_fail(o);

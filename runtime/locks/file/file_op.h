@@ -20,14 +20,15 @@
 struct file_op {
 	/* What to do. path, marker, spelt, text: borrowed until it is done. */
 	const char *path;   /* absolute, resolved: it must not be a link any more */
-	const char *marker; /* must be there, seen from the record's directory, else nothing is done; NULL: none */
-	const char *spelt;  /* write: the lock's name with its options; made a directory, see file_op_keep_out; NULL:
-	                       none, or it is done */
+	const char *marker; /* a file that must exist, else nothing is done; relative to the record's
+	                       directory. NULL: none */
+	const char *spelt;  /* write: the lock's name with its options, which file_op_keep_out makes a directory; NULL:
+	                       there is  none, or it is made already */
 	const char *text;   /* write: the new content; NULL: remove the record, and what was made beside it */
 	struct version expected;
 	bool durable;   /* write: wait until its name, too, would survive a power cut */
-	bool in_memory; /* nothing of this file system survives one: never sync */
-	bool local;     /* no other host has the directory: inode numbers mean something */
+	bool in_memory; /* the file system is in memory: nothing survives a power cut, so nothing is synced */
+	bool local;     /* no other host has the directory, so inode numbers identify files */
 	bool may_wait;  /* for the kernel lock */
 	bool shared;    /* other machines may have the file system */
 	bool clean;     /* write: remove what dead processes left in the directory first */
@@ -86,7 +87,8 @@ int file_op_open_place(struct file_op *o, struct file_place *p);
 int file_op_open_record(struct file_op *o, const struct file_place *p, struct stat *st);
 void file_op_read_content(struct file_op *o, int fd, const struct stat *st); /* LOCK_OK: len, hash, content */
 
-/* As many bytes as the file has, or had a moment ago, without keeping them. */
+/* The hash of the file's content, which is not kept: of `size` bytes at most. *len: how many there were. A failed read
+ * is in the outcome. */
 uint64_t file_op_hash_file(struct file_op *o, int fd, size_t size, size_t *len);
 
 /* Writes n in hexadecimal, at least `digits` of them; where they end. */
@@ -94,8 +96,9 @@ char *file_op_put_hex(char *out, uint64_t n, int digits);
 
 void file_op_clean(struct file_op *o, const struct file_place *p);
 
-/* A Lunarch that knows no options takes them for a part of the name, and would lead by a record of that name. Here that
- * name becomes a directory, which it never overwrites. 0; -1: it has done so already. p: where the record is. */
+/* Keeps versions of Lunarch out that know no options: they take "?shared=link" for a part of the name, and would elect
+ * a leader of their own by a record of that name. So a directory of that name is made, which they never overwrite. 0;
+ * -1: there is such a record already. p: where the lock's own record is. */
 int file_op_keep_out(struct file_op *o, const struct file_place *p);
 
 /* The file with the new record, written and synced, with the rights of the one at p, if there is one. 0, -1: none
@@ -104,10 +107,10 @@ int file_op_make_temp(struct file_op *o, const struct file_place *p);
 int file_op_close_temp(struct file_op *o);
 void file_op_drop_temp(struct file_op *o, const struct file_place *p); /* changes no outcome */
 
-/* So that names in it survive a power cut; if that is not known the outcome is LOCK_UNKNOWN. */
+/* Syncs the directory, so that the names in it survive a power cut. If that fails the outcome is LOCK_UNKNOWN. */
 void file_op_sync_dir(struct file_op *o, const struct file_place *p);
 
-/* What a file beside the record gets that everybody needs who may write the record: owner (-1: ours) and rights. */
+/* Owner (-1: ours) and rights of a file beside the record that all need who may write the record. */
 uid_t file_op_owner(const struct stat *dir);
 mode_t file_op_mode(const struct stat *dir);
 

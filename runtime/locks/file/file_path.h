@@ -1,4 +1,4 @@
-/* From what a person writes for a file lock to the path of the record.
+/* The path of a file lock's record, from what a user writes.
  * No URL library: "file:PATH", a path, or a name; nothing is decoded.
  * Used by the file lock. */
 #ifndef LUNARCH_FILE_PATH_H

@@ -10,8 +10,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Every write has a random name in its content, so equal content is the same write, and a hash needs to tell apart only
- * the few contents that one file has in its life. */
+/* A version is a hash of the content. Each write has a random name in its content, so equal contents are the same
+ * write, and the hash has to tell apart only the few contents that one file has over time. */
 
 /* The inode tells a restored copy from the original, where inode numbers can be relied on. */
 static void print_version(struct version *v, uint64_t h, size_t len, ino_t inode, bool local)
@@ -37,7 +37,8 @@ static void read_record(struct file_op *s, const struct file_place *p)
 	close(fd);
 }
 
-/* One file, one step: the directory need not be held. It is looked at only for a marker, or to say what is missing. */
+/* A read opens one file, so the directory need not be open meanwhile. It is opened only for the marker, or, if there is
+ * no record, to tell whether the directory is missing. */
 void file_swap_read(struct file_op *s)
 {
 	struct file_place p = { .dir = AT_FDCWD, .name = s->path };
@@ -54,7 +55,7 @@ void file_swap_read(struct file_op *s)
 
 /* ---- replacing ---- */
 
-/* In a sticky directory rename(2) over another user's file fails, and all one would hear is EPERM. */
+/* In a sticky directory rename(2) over another user's file fails with EPERM, which does not say why. */
 static int check_sticky(struct file_op *s, const struct file_place *p)
 {
 	struct stat st;
@@ -93,7 +94,7 @@ static void compare_record(struct file_op *s, const struct file_place *p)
 		s->outcome = LOCK_CONFLICT;
 }
 
-/* Its kernel lock goes too: whoever waits for that finds that it is not the file it was (kernel_lock.c). */
+/* With its kernel lock's file. Who waits for that lock finds that the file is gone, and begins anew (kernel_lock.c). */
 static void remove_record(struct file_op *s, const struct file_place *p, const char *lock_name)
 {
 	if (s->spelt)
@@ -107,7 +108,8 @@ static void remove_record(struct file_op *s, const struct file_place *p, const c
 /* Under the kernel lock. */
 static void replace_record(struct file_op *s, const struct file_place *p)
 {
-	/* The last look at the clock: a process that was stopped in here must not write after its time. */
+	/* Checked last, right before the write: a process that was stopped before this line must not write after its
+	 * deadline. */
 	if (file_op_too_late(s)) {
 		err_set(&s->err, ERR_TIMEOUT, "there was no time left to replace %s; nothing was changed", s->path);
 		file_op_fail(s);
@@ -129,7 +131,7 @@ static void replace_record(struct file_op *s, const struct file_place *p)
 		file_op_sync_dir(s, p);
 }
 
-/* Reading is enough to take a kernel lock, so only those get it who may write the record. */
+/* Who may read a file can take a kernel lock on it. So only those may read the lock's file who may write the record. */
 static mode_t lock_mode(const struct stat *dir)
 {
 	mode_t record = file_op_mode(dir);

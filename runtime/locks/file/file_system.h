@@ -1,5 +1,5 @@
-/* What the kernel's file systems are to a lock file: kept by this machine alone, or shared with others.
- * Not a test of one: it goes by the type that statfs(2) tells, and a type that it does not know counts as shared.
+/* Kinds of file systems, as far as they matter to a file lock: of this machine alone, or shared with others.
+ * Nothing is tried out: the type that statfs(2) tells decides, and a type that is not known counts as shared.
  * Used by the file lock. */
 #ifndef LUNARCH_FILE_SYSTEM_H
 #define LUNARCH_FILE_SYSTEM_H

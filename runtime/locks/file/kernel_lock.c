@@ -28,8 +28,8 @@ static int create_file(int dir, const char *name, const struct kernel_lock_how *
 	return -1;
 }
 
-/* Without O_CREAT first: in a sticky directory opening another user's file with it is refused (proc_sys_fs(5),
- * protected_regular). Twice, since another process may make the file between our two looks. */
+/* First without O_CREAT: with it, opening another user's file in a sticky directory is refused (proc_sys_fs(5),
+ * protected_regular). Twice, since another process may make the file between the two steps. */
 static int open_file(int dir, const char *name, const struct kernel_lock_how *how)
 {
 	int fd = -1;
@@ -46,7 +46,7 @@ static int open_file(int dir, const char *name, const struct kernel_lock_how *ho
 	return fd;
 }
 
-/* A file that was removed meanwhile locks nobody out. */
+/* A lock on a file that was removed meanwhile keeps nobody out. */
 static bool is_still_there(int dir, const char *name, int fd)
 {
 	struct stat a, b;
@@ -127,8 +127,8 @@ static void blame_holder(const struct kernel_lock_how *how, int fd, struct err *
 
 /* ---- taking it ---- */
 
-/* Looking again and again, since a blocking flock(2) cannot be given a deadline without a signal. It is held for
- * microseconds, so the first looks are close together. */
+/* Tries again and again, since a blocking flock(2) has no deadline without a signal. The lock is held for microseconds,
+ * so the first tries are close together. */
 static enum kernel_lock_result wait_for_lock(int fd, const struct kernel_lock_how *how, struct err *err)
 {
 	struct timespec pause = { .tv_nsec = 50 * 1000 };

@@ -1,4 +1,4 @@
-/* A lock of the kernel on a file (flock(2)) that a dying process drops by itself, waited for within a deadline.
+/* A lock of the kernel on a file (flock(2)), which the kernel drops when its holder dies; waited for within a deadline.
  * Not the election: it is held for the moments of one compare-and-swap. No heap, so that it can run on any thread.
  * Used by file_swap.c. */
 #ifndef LUNARCH_KERNEL_LOCK_H

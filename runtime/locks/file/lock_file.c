@@ -24,7 +24,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* Where the directory lives decides what may be done on the loop. */
+/* The kind of file system that the directory is on decides what may be done on the loop. */
 enum place {
 	IN_MEMORY, /* no device to wait for, nothing to make durable: all of it on the loop */
 	ON_DISK, /* local: a record is in the page cache, since it is written or watched all the time, so it is read on
@@ -53,8 +53,8 @@ struct file_lock {
 	struct lock_op op;
 	char *path;
 	char *marker;  /* ?must_exist=; NULL: none */
-	char *spelt;   /* the name with its options, where an older Lunarch could take that for a name; else NULL */
-	bool kept_out; /* which it cannot any more */
+	char *spelt;   /* see file_op_keep_out; NULL: no options, or none that could be a part of a name */
+	bool kept_out; /* which is made already */
 	bool shared;   /* ?shared=link */
 	enum place place;
 	const struct file_system_type *type; /* of the directory when it was opened */
@@ -103,7 +103,7 @@ static void file_look_at_place(struct file_lock *l)
 
 /* ---- jobs ---- */
 
-/* Nearer than the caller's deadline, so that a thread that still can says what it was waiting for. */
+/* A little before the operation's deadline, so that a thread that is not stuck can still say what it waited for. */
 static struct instant give_up_at(struct instant by)
 {
 	nsec left = instant_until(by, clock_now());
@@ -262,7 +262,8 @@ static void file_run_off_loop(struct file_lock *l)
 	offload_run(l->env->offload, &l->job->off);
 }
 
-/* On the loop, if that cannot block; a write whose kernel lock is taken goes on off the loop. */
+/* Does the work here, on the loop, if it cannot block. false: a thread has to do it, or, if another process has the
+ * kernel lock, the rest of it. */
 static bool file_try_here(struct file_lock *l)
 {
 	struct file_job *j = l->job;
@@ -479,13 +480,13 @@ static int file_take_path(struct file_lock *l, const char *text, size_t len, str
 	if (!l->path)
 		return -1;
 	const char *name = strrchr(l->path, '/') + 1;
-	/* With a slash in its options it would be in a directory that is not there. */
+	/* If there is a slash in the options, an older Lunarch would look for a directory that is not there. */
 	if (text[len] && !strchr(text + len, '/') && strlen(name) + strlen(text + len) <= NAME_MAX)
 		l->spelt = mem_printf("%s%s", name, text + len);
 	return 0;
 }
 
-/* Asked again by each write, since something else may be mounted there later. */
+/* Each write checks this again, since another file system may be mounted there later. */
 static int file_check_place(const struct file_lock *l, struct err *err)
 {
 	char dir[PATH_MAX];
