@@ -31,7 +31,7 @@ const char *lock_outcome_name(enum lock_outcome o);
 
 struct lock_result {
 	enum lock_outcome outcome;
-	struct instant sent_at;      /* read before the request left this process */
+	struct instant sent_at;      /* the time, taken before the request left this process */
 	const struct record *record; /* read, LOCK_OK: borrowed until the callback returns */
 	struct version
 		version; /* read OK, ABSENT; write OK: what is in the store now, and a write has to expect. An absent
@@ -69,9 +69,10 @@ typedef void lock_changed_fn(void *arg);
 /* What a server says of itself, for doctor. */
 struct lock_about {
 	char server[120];  /* "etcd 3.4.23" */
-	char warning[600]; /* a known defect of that version, or a setting that loses records; "" = nothing is known */
-	bool unfit;        /* the warning is of what can make two leaders */
-	int64_t pause_ms;  /* a healthy server of this kind may be silent so long (a cluster that chooses its leader) */
+	char warning[600]; /* a known defect of that version, or a setting that loses records; "": none is known */
+	bool unfit;        /* what the warning is about can make two leaders */
+	int64_t pause_ms; /* a healthy server of this kind may not answer for so long (a cluster that elects its leader)
+	                   */
 };
 
 /* One const table per backend. At most one operation at a time on a lock; the elector sees to that. */
@@ -82,7 +83,7 @@ struct lock_ops {
 	/* Parses what follows the scheme and allocates; no I/O beyond looking at the path. NULL with *err. */
 	struct lock *(*open)(struct lock_env *env, const char *url, struct err *err);
 
-	/* Starts a look. done is called exactly once, never from inside this call, at the latest at `by`. */
+	/* Starts a read. done is called exactly once, never from inside this call, at the latest at `by`. */
 	void (*read)(struct lock *l, struct instant by, lock_done_fn *done, void *arg);
 
 	/* Starts a compare-and-swap. expected: the version last read, "" = only if absent. durable: must survive a
@@ -95,12 +96,13 @@ struct lock_ops {
 	 * for a write that was not sent). No-op if none. */
 	void (*cancel)(struct lock *l);
 
-	/* Starts notices; `changed` comes from the loop, may come for nothing, may miss nothing while it returns true.
-	 * false: this place cannot notice, so poll. NULL member: the store has no notices. */
+	/* Starts notices. `changed` is called from the loop after each change of the record, and perhaps without one.
+	 * true: no change is missed from now on. false: changes cannot be noticed now, so the caller polls. NULL
+	 * member: the store has no notices. */
 	bool (*watch)(struct lock *l, lock_changed_fn *changed, void *arg);
 
-	/* Tells the store's other users that `identity` became the leader, or leads no more. Best effort: no answer, no
-	 * delay of any operation. NULL member: the store has no place for it. */
+	/* Tells the store's other users that `identity` became the leader, or stopped leading. Best effort: there is
+	 * no answer, and no operation waits for it. NULL member: the store has no place for it. */
 	void (*announce)(struct lock *l, const char *identity, bool leads);
 
 	void (*close)(struct lock *l); /* cancels first */
@@ -113,7 +115,7 @@ struct lock_ops {
 	 */
 	void (*list)(struct lock *l, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg);
 
-	/* The rest is doctor's, and may be missing. */
+	/* The rest is for lunarch doctor, and may be missing. */
 
 	/* Asks the server what it is. An operation like read; about is borrowed until done, and filled if the outcome
 	 * is LOCK_OK. */

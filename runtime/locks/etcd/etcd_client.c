@@ -60,7 +60,7 @@ static void clients_drop(void *object)
 	free(all);
 }
 
-/* Everything but the path, which is each lock's own. */
+/* The same cluster, user and options. The path is each lock's own. */
 static bool client_serves(const struct etcd_client *c, const struct lock_url *u, bool tls)
 {
 	bool same = c->tls == tls && lock_url_same_servers(&c->url, u);
@@ -201,7 +201,7 @@ static void call_go_elsewhere(struct etcd_call *call, const struct etcd_meaning 
 	if (!m->queued)
 		client_avoid(c, call->endpoint);
 	call->maybe |= m->maybe;
-	/* Where an earlier try may yet be applied, this one is the same compare and the same content: at most one of
+	/* An earlier try may still be applied. This one has the same compare and the same content, so at most one of
 	 * them is. */
 	if (++call->tries < c->url.hosts) {
 		call->endpoint = (call->endpoint + 1) % c->url.hosts;
@@ -287,7 +287,7 @@ static void call_on_http(void *arg, const struct http_result *r, const struct ht
 	client_start_waiting(c);
 }
 
-/* Of the time that is left an endpoint gets its share: a frozen one must leave some for the others. */
+/* Each endpoint gets a share of the time that is left, so that one that does not answer leaves some to the others. */
 static struct instant call_try_until(const struct etcd_call *call)
 {
 	int left = call->client->url.hosts - call->tries;
@@ -334,7 +334,7 @@ static void call_stop_waiting_for_room(struct etcd_call *call)
 
 static void call_send(struct etcd_call *call, struct http *pool);
 
-/* One that waits goes where its like are answered by now. */
+/* A request that has waited goes to the endpoint that answers by now. */
 static void client_start_waiting(struct etcd_client *c)
 {
 	for (int kind = 0; kind < ETCD_KINDS; kind++) {

@@ -43,7 +43,7 @@ struct etcd_waiter {
 	bool waiting;
 };
 
-/* What waits for room goes in this order; URGENT: renewals. */
+/* Requests that wait for a free connection go in this order. URGENT: renewals and releases. */
 enum etcd_kind { ETCD_URGENT, ETCD_WRITE, ETCD_LOOK, ETCD_KINDS };
 
 /* A request under way; embedded in its owner's struct, zero before the first use. All fields are private. */
@@ -77,14 +77,15 @@ struct etcd_client {
 	char *base[LOCK_URL_HOSTS]; /* "https://host:port" */
 	bool tls;
 	struct http_tls how;
-	struct http *pool; /* transactions; watches have a client of their own in the hub */
-	struct http *side; /* looks that would have to queue: a crowd of candidates does not hold up renewals. NULL at
-	                      first */
-	struct etcd_queue queue[ETCD_KINDS]; /* libcurl's own takes time that grows with the square of its length */
-	int64_t revision;                    /* the largest that was in an answer */
-	unsigned asked;                      /* questions of locks */
-	int at;                              /* the endpoint that answered last */
-	int prefix;                          /* which of etcd_prefix */
+	struct http *pool; /* transactions; the hub has an HTTP client of its own for watches */
+	struct http *side; /* looks for which `pool` has no room, so that many candidates do not hold up renewals. NULL
+	                      until then */
+	struct etcd_queue
+		queue[ETCD_KINDS]; /* libcurl has a queue, too, but its cost grows with the square of its length */
+	int64_t revision;          /* the largest that was in an answer */
+	unsigned asked;            /* questions of locks */
+	int at;                    /* the endpoint that answered last */
+	int prefix;                /* which of etcd_prefix */
 	bool prefix_known;
 	char *token;         /* NULL: to be asked for, if there is a user; "": the server wants none */
 	unsigned generation; /* counts tokens */
@@ -110,14 +111,14 @@ void etcd_call_start(struct etcd_client *c, struct etcd_call *call, const char *
  */
 void etcd_call_cancel(struct etcd_call *call);
 
-/* An answer came that is not what was asked for: no connection that there is is asked again, and no revision known. */
+/* An answer came to another question: from now on no present connection is used, and no revision is known. */
 void etcd_client_mistrust(struct etcd_client *c);
 
 /* etcd_login.c */
 bool etcd_has_token(const struct etcd_client *c);                       /* or needs none */
 void etcd_wait_for_token(struct etcd_client *c, struct etcd_waiter *w); /* asks for it; w->ready comes from the loop */
 void etcd_stop_waiting(struct etcd_client *c, struct etcd_waiter *w);
-void etcd_drop_token(struct etcd_client *c, unsigned generation); /* it was not good; if it is still that one */
+void etcd_drop_token(struct etcd_client *c, unsigned generation); /* it was refused. Nothing if there is a newer one */
 char *etcd_token_header(const struct etcd_client *c);             /* "Authorization: ..."; NULL: none. malloc'd */
 
 /* etcd_answer.c: what an HTTP answer means. */
@@ -131,7 +132,7 @@ enum etcd_verdict {
 struct etcd_meaning {
 	enum etcd_verdict verdict;
 	bool maybe;                /* the request may have been acted upon */
-	bool queued;               /* it did not get as far as the endpoint, since others were before it */
+	bool queued;               /* it never got a connection, since other requests were before it */
 	enum lock_outcome outcome; /* if this is how it ends */
 	int code;
 	struct json_t *json; /* owned by the caller */

@@ -17,7 +17,7 @@
 #define PROD_FIRST_S 0.002
 #define PROGRESS_ID (-1)   /* the answer is about no watch (clientv3.InvalidWatchID) */
 #define ALIVE_S 3.         /* between questions whether the stream still tells */
-#define UNANSWERED 2       /* of them: it does not */
+#define UNANSWERED 2       /* of them: it does not tell any more */
 #define LINE_VALUES 100000 /* an event has ten; a line may have those of many keys */
 
 /* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256
@@ -36,7 +36,7 @@ struct etcd_hub {
 	int endpoint;
 	unsigned generation; /* of its token */
 	bool answered, refused, dropped;
-	bool says_progress; /* this server, or proxy, has answered that question once */
+	bool says_progress; /* this server, or proxy, has answered a progress request */
 	int unanswered;
 	struct instant since;
 	struct etcd_waiter token;
@@ -222,7 +222,8 @@ static void stream_on_data(void *arg, struct http_call *http, const char *bytes,
 		http_cancel(http);
 }
 
-/* Go's server cannot begin its answer while it waits for more of the body: the two share a mutex. */
+/* Sends a line now and then until the answer begins: Go's server cannot begin it while it waits for more of the body,
+ * since the two share a mutex. */
 static void stream_on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct etcd_hub *h = timer->data;
@@ -233,8 +234,8 @@ static void stream_on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
 	ev_timer_again(loop, timer);
 }
 
-/* A proxy can keep a connection on which nothing comes through any more: TCP acknowledges, and no event looks like
- * none. */
+/* A proxy can keep a connection open on which nothing comes through any more. That looks like a key that does not
+ * change, so the server is asked now and then whether it is there. */
 static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	static const char question[] = "{\"progress_request\":{}}\n";
@@ -250,7 +251,7 @@ static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
 	http_send(h->stream, question, strlen(question), HTTP_SOME);
 }
 
-/* The first question finds out whether they are answered; 3.3 would end the stream. */
+/* The first question finds out whether this server answers them. etcd 3.3 would end the stream, so it is not asked. */
 static void stream_ask_whether_alive(struct etcd_hub *h)
 {
 	h->unanswered = 0;

@@ -20,15 +20,15 @@
 #define PORT 2379
 #define STAMPS 3
 
-/* A record is the value of one key, without a lease of etcd's: who waits goes by what it has seen change, as in every
- * store. */
+/* A record is the value of one key. It has no lease of etcd's: standbys judge by what they have seen change, as in
+ * every store. */
 struct etcd_lock {
 	struct lock base;
 	struct lock_env *env;
 	struct etcd_client *client;
 	char *key, *key64;
-	int stamp;        /* of the question under way: so many looks more than one are in it, 0 to STAMPS - 1 */
-	int64_t expected; /* mod revision on which the write under way depends; 0: there must be none */
+	int stamp;        /* of the question under way, 0 to STAMPS - 1: see etcd_print_look */
+	int64_t expected; /* the mod revision that the write under way expects; 0: no key */
 	struct lock_op op;
 	struct etcd_call call;
 	struct etcd_watch watch;
@@ -76,7 +76,7 @@ static void etcd_finish(struct etcd_lock *l, const struct etcd_answer *a, struct
 	lock_op_finish(&l->op, r);
 }
 
-/* There was no answer, or none that is one, or one to something else. */
+/* There was no answer, or a failure, or (LOCK_OK) the answer to another question. */
 static void etcd_fail(struct etcd_lock *l, const struct etcd_answer *a)
 {
 	etcd_watch_settle(&l->watch, 0);
@@ -110,9 +110,9 @@ static void etcd_found(struct etcd_lock *l, const json_t *kv)
 
 /* ---- questions and answers ---- */
 
-/* HTTP/1.1 has nothing that tells an answer from the repetition of an earlier one, as a proxy may send it. What was
- * written has a revision above all that were known before. What was only looked at is followed by a number of looks
- * that tells it from the question before, and is at this key. */
+/* A proxy may answer with an earlier answer, and nothing in HTTP/1.1 shows that. The answer to a write that was done
+ * has a larger revision than all that were known before. The answer to a look is known by its key and by its number of
+ * parts: each question asks for another number of counts behind the look than the question before it. */
 static void etcd_print_look(struct buf *b, const struct etcd_lock *l, const char *key64, const char *how)
 {
 	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", key64, how);
@@ -121,7 +121,8 @@ static void etcd_print_look(struct buf *b, const struct etcd_lock *l, const char
 	buf_adds(b, "]");
 }
 
-/* What the first look in a transaction that went this way shows. NULL: this is the answer to something else. */
+/* The first look in the answer to a transaction that has succeeded, or has not. NULL: it is the answer to another
+ * question. */
 static const json_t *etcd_range_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
 {
 	const json_t *parts = json_object_get(a->json, "responses");
@@ -170,7 +171,7 @@ static void etcd_on_range(void *arg, const struct etcd_answer *a)
 		etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
 }
 
-/* A transaction, so that it can be told from others; one that only looks is no more to etcd than a range. */
+/* As a transaction, which can be told from others (see etcd_print_look). To etcd it costs no more than a range. */
 static void etcd_ask_range(struct etcd_lock *l)
 {
 	struct buf b = { 0 };
@@ -281,7 +282,7 @@ static void etcd_ask_txn(struct etcd_lock *l, enum etcd_kind kind, const char *t
 	etcd_ask(l, kind, etcd_print_txn(l, text), etcd_on_txn);
 }
 
-/* False: no version of etcd's, so it is not what is there. */
+/* false: that is no version of etcd's, so it cannot be what is there. */
 static bool etcd_expects(struct etcd_lock *l, const struct version *v)
 {
 	char *end;

@@ -23,7 +23,7 @@ struct file_op {
 	const char *marker; /* a file that must exist, else nothing is done; relative to the record's
 	                       directory. NULL: none */
 	const char *spelt;  /* write: the lock's name with its options, which file_op_keep_out makes a directory; NULL:
-	                       there is  none, or it is made already */
+	                       there is none, or it is made already */
 	const char *text;   /* write: the new content; NULL: remove the record, and what was made beside it */
 	struct version expected;
 	bool durable;   /* write: wait until its name, too, would survive a power cut */

@@ -1,5 +1,6 @@
-/* One API server as one identity: requests with credentials, waits for what it asks one to wait for, answers as JSON.
- * Not a lock: it knows nothing of records; and it never repeats what may have been acted upon.
+/* Requests to one API server with one set of credentials: it waits when the server asks for that, gets new credentials
+ * when they are refused, and gives answers as JSON. Not a lock: it knows nothing of records, and never repeats a write
+ * that may have been done.
  * Used by the kube lock, its watches and its events. Shared by all locks of a process with the same kubeconfig and
  * context. Source: kubernetes.io/docs/reference/using-api/api-concepts; API priority and fairness for 429. */
 #ifndef LUNARCH_KUBE_API_H
@@ -23,27 +24,27 @@ struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, cons
 const struct kube_config *kube_api_config(const struct kube_api *a);
 struct ev_loop *kube_api_loop(const struct kube_api *a);
 
-/* They share no connection. 1,000 Leases take up to 21: 4 for work, 1 for Events, and 16 for watches, which need 10
- * where a server allows 100 streams to a connection (kube-apiserver does), but libcurl 7.88 opens all it may once the
- * first is full (curl#10456). One watch of the namespace would take 1: it needs the right to see every Lease there,
- * which no rule with resourceNames gives. */
+/* HTTP clients, which share no connection. 1,000 Leases have up to 21 connections: 4 for work, 1 for Events, and 16 for
+ * watches. Watches need 10, since kube-apiserver allows 100 streams to a connection, but libcurl 7.88 opens all it may
+ * once the first is full (curl#10456). One watch of the whole namespace would need 1, and the right to see every Lease
+ * there, which no rule with resourceNames gives. */
 enum kube_client {
-	KUBE_WORK, /* renewals, and all that a term depends on */
+	KUBE_WORK, /* what a term depends on: reads and writes of the lock */
 	KUBE_WATCH,
 	KUBE_EVENTS,
 	KUBE_CLIENTS
 };
 
-/* Of one object, with what is around it: API servers store at most 1.5 MB, whose JSON has more, since texts are
- * escaped. A lock's has a hundred values; Endpoints, which others use, have eight for each of at most 1,000 addresses,
- * and their managedFields. */
+/* Bounds of an answer with one object. API servers store at most 1.5 MB of it, and its JSON is larger, since texts are
+ * escaped. A lock's object has a hundred values; Endpoints that others use, too, have eight for each of at most 1,000
+ * addresses, and their managedFields. */
 #define KUBE_OBJECT_BYTES (4 * 1024 * 1024)
 #define KUBE_OBJECT_VALUES 50000
 
 struct kube_answer {
 	int status;             /* 0: none came */
-	bool unsent;            /* surely not acted upon, and no answer: err says why */
-	bool repeated;          /* it may have been acted upon more than once */
+	bool unsent;            /* surely not sent, so there is no answer; err says why */
+	bool repeated;          /* it was sent more than once, and may have been carried out each time */
 	struct instant sent_at; /* of the try that was answered */
 	struct json_t *object;  /* the body; NULL if it is no JSON object. Borrowed */
 	const char *message;    /* a Status' message; "" */
@@ -51,7 +52,7 @@ struct kube_answer {
 	                           object's */
 };
 
-struct kube_call; /* in its owner's memory, zero before the first use, busy until done */
+struct kube_call; /* embedded in its owner's struct; zero before the first use; busy until done */
 
 struct kube_request {
 	enum kube_client client;
@@ -71,14 +72,14 @@ struct kube_request {
 struct kube_call {
 	struct kube_api *api;
 	struct kube_request r;     /* path owned */
-	bool busy, streams, asked; /* asked: for another credential, after a 401 */
+	bool busy, streams, asked; /* asked: another credential was asked for, after a 401 */
 	struct http_call *http;
 	struct kube_credential *credential;
 	struct kube_auth_waiter waiter;
 	bool waits;      /* for a credential */
 	ev_timer timer;  /* a wait the server asked for, or the deadline while there is no request */
-	struct buf text; /* the body of what is not streamed although it was to be */
-	bool gave_up;    /* an error that waits for its turn to be told */
+	struct buf text; /* the body of an answer that was to be streamed, but is an error */
+	bool gave_up;    /* `why` is told in the next turn of the loop */
 	struct err why;
 };
 

@@ -17,19 +17,19 @@
 #define TOKEN_BYTES 16384
 #define LOOK_AGAIN \
 	(50 * NSEC_PER_SEC) /* a minute at most between looks at files, as client-go at a token's; and a margin */
-#define EARLY_S 10          /* a credential is renewed so long before it expires */
+#define EARLY_S 10          /* a credential is replaced so long before it expires */
 #define PAUSE_S 5           /* between two runs of a plugin whose credentials are old when they come, at least */
 
-/* What a file that changes does not keep; all zero: it is not there. */
+/* Tells whether a file has changed. All zero: it is not there. */
 struct file_stamp {
 	ino_t inode;
 	off_t size;
 	struct timespec changed;
 };
 
-#define CERT_FILES 2 /* the certificate's and its key's, which libcurl reads for each connection */
+#define CERT_FILES 2 /* the certificate and its key, which libcurl reads for each connection */
 
-/* A token's file being read, and those of a certificate looked at. It outlives the auth if its thread hangs. */
+/* Reads the token's file and looks at the certificate's, on a thread. If the thread hangs it outlives the auth. */
 struct auth_reading {
 	struct offload_job job;
 	struct kube_auth *auth; /* NULL: nobody waits any more */
@@ -65,7 +65,7 @@ void kube_credential_drop(struct kube_credential *c)
 	free(c);
 }
 
-/* Takes over as the current one. */
+/* The current credential is now this one. */
 static void auth_renew(struct kube_auth *a, const char *token, const char *cert_pem, const char *key_pem,
                        int64_t expires_s)
 {
@@ -150,7 +150,7 @@ static bool same_stamp(const struct file_stamp *a, const struct file_stamp *b)
 	       a->changed.tv_nsec == b->changed.tv_nsec;
 }
 
-/* One that is missing is being replaced: as long as that lasts there is nothing new. */
+/* A file that is missing is being replaced: there is nothing new yet. */
 static bool auth_took_stamps(struct kube_auth *a, const struct auth_reading *r)
 {
 	bool changed = false;
@@ -172,7 +172,7 @@ static char *trimmed(char *text)
 	return text;
 }
 
-/* A token's file that is missing or empty is being rotated: the last good token counts (client-go: the same). */
+/* While a token's file is missing or empty it is being rotated: the last token counts (as in client-go). */
 static const char *token_of(const struct kube_auth *a, struct auth_reading *r)
 {
 	char *token = *r->path && !r->failed ? trimmed(r->text) : NULL;
@@ -240,8 +240,8 @@ static void auth_on_plugin_done(void *arg, const struct kube_exec_result *r)
 {
 	struct kube_auth *a = arg;
 
-	/* What has just been fetched is used for a little, whatever it or our clock says: else the plugin would run
-	 * without a pause. */
+	/* What has just been fetched is used for some seconds, whatever its expiry or our clock says: else the plugin
+	 * would run without a pause. */
 	int64_t least = clock_wall_us() / 1000000 + EARLY_S + PAUSE_S;
 
 	a->run = NULL;

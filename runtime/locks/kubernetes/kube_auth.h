@@ -1,5 +1,5 @@
-/* What a request to the API server is signed with: certificates and tokens whose files change, a password, or what a
- * plugin printed. Not a connection; it never gives up for good: what failed is tried again when it is asked for again.
+/* The credentials that requests to an API server are sent with: certificates and tokens in files that change, a
+ * password, or what a plugin printed. Not a connection. What failed is tried again when it is asked for again.
  * Used by kube_api. Formats: client.authentication.k8s.io/v1 ExecCredential. */
 #ifndef LUNARCH_KUBE_AUTH_H
 #define LUNARCH_KUBE_AUTH_H
@@ -14,15 +14,15 @@
 struct kube_auth;
 struct lock_env;
 
-/* One state of it. A request holds it until it is done, since it points into it. */
+/* The credentials at one time. A request holds them until it is done, since it points into them. */
 struct kube_credential {
 	int refs;
 	uint64_t number; /* another one for every change */
-	uint64_t files;  /* another one since the files of its certificate have changed: older connections show the old
-	                    one */
+	uint64_t files;  /* another one after the certificate's files have changed: older connections use the old
+	                    certificate */
 	char *token;     /* NULL: none */
 	char *cert_pem, *key_pem;
-	struct http_tls tls; /* points here and into the config */
+	struct http_tls tls; /* points into this struct and into the config */
 	int64_t expires_s;   /* wall clock, seconds since 1970; INT64_MAX: never known to */
 };
 
@@ -45,8 +45,8 @@ void kube_credential_drop(struct kube_credential *c);
 void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w);
 void kube_auth_unwait(struct kube_auth *a, struct kube_auth_waiter *w);
 
-/* The server refused this one: unless there is a newer one already, take gives none until another was made. false:
- * there is nothing that could change, so asking again is no use. */
+/* The server refused the one with this number: unless there is a newer one already, kube_auth_take gives none until
+ * another was made. false: it cannot change, so it is no use to ask again. */
 bool kube_auth_doubt(struct kube_auth *a, uint64_t number);
 
 #endif

@@ -1,5 +1,5 @@
-/* Where an API server is and how one shows who one is: from kubeconfig files as kubectl reads them, or a pod's service
- * account. Not a connection, and it asks for nothing: tokens that change and plugins that make them are kube_auth's.
+/* Where an API server is and what to log in with: from kubeconfig files as kubectl reads them, or a pod's service
+ * account. Not a connection: tokens that change and plugins that make them are kube_auth's.
  * Used by the kube lock. Format: kubernetes.io/docs/reference/config-api/kubeconfig.v1. */
 #ifndef LUNARCH_KUBE_CONFIG_H
 #define LUNARCH_KUBE_CONFIG_H

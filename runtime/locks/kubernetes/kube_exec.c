@@ -32,9 +32,9 @@ struct kube_exec_run {
 	void *arg;
 	pid_t pid;
 	struct reaper_child *child; /* NULL: it has ended, or it did not start */
-	int status;                 /* of waitpid; -1: nobody saw it, so what it printed decides */
+	int status;                 /* of waitpid; -1: it is not known, so what it printed decides */
 	ev_io out, complaint;
-	ev_timer timer; /* its time limit; or it did not even start */
+	ev_timer timer; /* its time limit; or, if it did not start, the next turn of the loop */
 	struct buf text, said;
 	struct err err;
 };
@@ -113,7 +113,7 @@ static void run_free(struct kube_exec_run *r)
 	free(r);
 }
 
-/* The last line of what it complained of, which is written for people. */
+/* The last line of its stderr, which is written for people. */
 static const char *run_complaint(struct kube_exec_run *r)
 {
 	if (!r->said.len)
@@ -141,8 +141,8 @@ static void run_finish(struct kube_exec_run *r)
 	run_free(r);
 }
 
-/* Reads on whatever comes: a pipe that nobody empties would hold the program up. Of what it prints the beginning is
- * kept, of what it complains the end. */
+/* Reads all there is, since a full pipe would hold the program up. Of its output the beginning is kept, of its stderr
+ * the end. */
 static void run_drain(struct kube_exec_run *r, ev_io *w)
 {
 	char part[4096];
@@ -167,7 +167,7 @@ static void run_on_output(struct ev_loop *loop, ev_io *w, int events)
 	run_drain(w->data, w);
 }
 
-/* A process it has left behind may hold the pipes open: its own end counts. */
+/* Its exit counts, and not the end of its pipes: a process that it has left behind may hold them open. */
 static void run_on_exited(void *arg, int status)
 {
 	struct kube_exec_run *r = arg;
@@ -219,7 +219,8 @@ static bool entry_passes(const char *entry, const struct kube_exec *x)
 	return true;
 }
 
-/* Ours without what is only ours, and its own. The list is the caller's, its last entry too. */
+/* Our environment but for what is meant for us alone, then the plugin's own. The caller frees the list and its last
+ * entry. */
 static char **make_environment(const struct kube_exec *x)
 {
 	size_t most = 2, n = 0;

@@ -134,7 +134,7 @@ static int get_public(enum kube_kind kind, const json_t *from, struct public *p,
 	return 0;
 }
 
-/* The controller that elects for coordinated Leases would be fought: they are its. */
+/* A controller of Kubernetes elects the holders of coordinated Leases, and would fight with us. */
 static int check_uncoordinated(const json_t *spec, struct err *err)
 {
 	const json_t *strategy = json_object_get(spec, "strategy");
@@ -208,7 +208,7 @@ static bool same_time(enum kube_kind kind, int64_t ours, int64_t public)
 	return public != RECORD_TIME_UNKNOWN && ours / 1000000 == public / 1000000;
 }
 
-/* Is ours about the very write that the fields of everybody show? */
+/* Does our annotation belong to the same write as the fields that all clients write? */
 static bool is_bound(enum kube_kind kind, const struct record *ours, const struct record *public)
 {
 	return strcmp(ours->holder, public->holder) == 0 && ours->transitions == public->transitions &&
@@ -228,7 +228,7 @@ static int64_t published_seconds(const struct record *r)
 	return seconds < 1 ? 1 : seconds > INT32_MAX ? INT32_MAX : seconds;
 }
 
-/* p's record becomes what both say together; ours is emptied. */
+/* p's record becomes what both say together. */
 static void combine(enum kube_kind kind, struct public *p, struct record *ours)
 {
 	struct record *r = &p->record;
@@ -245,7 +245,7 @@ static void combine(enum kube_kind kind, struct public *p, struct record *ours)
 	mem_replace(&r->checkpoint, ours->checkpoint);
 	if (*r->holder || ours->state != RECORD_LEADING || (p->has_transitions && r->transitions != ours->transitions))
 		return;
-	r->state = RECORD_LEADING; /* emptied by somebody who was not the holder, which may not know yet */
+	r->state = RECORD_LEADING; /* emptied by somebody else than the holder, who may not know yet */
 	r->lease_ms = larger(r->lease_ms, ours->lease_ms);
 }
 

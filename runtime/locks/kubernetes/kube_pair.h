@@ -29,7 +29,7 @@ void kube_pair_init(struct kube_pair *p, struct kube_lock *lock, const struct ku
                     void (*news)(void *part, enum kube_news what, struct json_t *object));
 void kube_pair_fini(struct kube_pair *p); /* stops the watches */
 
-/* The part's object is now this one (copied by reference; NULL: it is gone), unless a watch was faster. */
+/* The part's object is now this one (NULL: it is gone), unless a watch has shown a newer one. Takes a reference. */
 void kube_part_keep(struct kube_part *part, struct json_t *object);
 
 /* "": none is there. Else the start of the uid and the whole version of each part, "-" for one that is not there. */

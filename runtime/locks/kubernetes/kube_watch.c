@@ -138,8 +138,8 @@ static void watch_on_opened(void *arg)
 
 /* ---- how it ends, and begins again ---- */
 
-/* A server that has just been started knows no roles for a moment and refuses everybody: only the third refusal in a
- * row is taken for one. */
+/* A server that has just been started knows no roles for a moment, and refuses everybody: only the third refusal in a
+ * row is reported. */
 static void watch_say_refused(struct kube_watch *w, const struct kube_answer *a)
 {
 	if (w->refused || w->failures < REFUSALS)
@@ -211,8 +211,8 @@ static void watch_open(struct kube_watch *w)
 	free(path);
 }
 
-/* It waits for its turn among more watches than there are connections for, or as long as the server has asked it to. It
- * goes on waiting, but nobody may rely on it. */
+/* It is not open in time: there are more watches than connections for them, or the server has asked it to wait. It goes
+ * on waiting, but nobody may rely on it meanwhile. */
 static void watch_is_opening(struct kube_watch *w)
 {
 	if (w->down)
@@ -231,7 +231,7 @@ static void watch_on_timer(struct ev_loop *loop, ev_timer *t, int events)
 	else if (w->state == KUBE_WATCH_OPENING)
 		watch_is_opening(w);
 	else
-		kube_api_cancel(&w->call); /* it has not shown what is known to be there; or its line has no end */
+		kube_api_cancel(&w->call); /* it has not shown a version that is known to be there */
 }
 
 void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *base, const char *name, int64_t revision,

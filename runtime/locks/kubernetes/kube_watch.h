@@ -1,5 +1,5 @@
 /* A watch of one Kubernetes object: its changes as they happen, through dropped connections, without polling.
- * Not a cache and not a judge: it says what came over the wire, in order, and when something may have been missed.
+ * Not a cache: it tells what came over the wire, in order, and when something may have been missed.
  * Used by the kube lock. Source: kubernetes.io/docs/reference/using-api/api-concepts, "efficient detection of changes".
  */
 #ifndef LUNARCH_KUBE_WATCH_H
@@ -20,7 +20,7 @@ enum kube_news {
 	              look */
 };
 
-struct kube_watch { /* in its owner's memory, zero before the first use */
+struct kube_watch { /* embedded in its owner's struct; zero before the first use */
 	struct kube_api *api;
 	void (*news)(void *arg, enum kube_news what, struct json_t *object); /* object borrowed. May stop the watch */
 	void *arg;

@@ -223,7 +223,7 @@ static void kube_on_looked(struct kube_lock *l)
 		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
 }
 
-/* Is it this very object that is missing? A path or a group that the server does not know is something else. */
+/* Is it the lock's object that is missing? A 404 may also mean that the server does not know the path or the group. */
 static bool kube_says_missing(const struct kube_lock *l, const struct kube_answer *a)
 {
 	const char *reason = json_string_value(json_object_get(a->object, "reason"));
@@ -232,7 +232,8 @@ static bool kube_says_missing(const struct kube_lock *l, const struct kube_answe
 	return a->status == 404 && reason && strcmp(reason, "NotFound") == 0 && name && strcmp(name, l->url.name) == 0;
 }
 
-/* The server shows an older version than it once did: etcd was restored from a backup. That is what there is now. */
+/* The server shows an older version than it once did: its etcd was restored from a backup. What it shows is what counts
+ * now. */
 static void part_go_back(struct kube_part *p, int64_t number)
 {
 	log_event(LOG_WARN, &(struct log_about){ .lock = p->lock->base.url }, "went_back",
@@ -277,8 +278,8 @@ static void kube_on_got(struct kube_lock *l, const struct kube_answer *a)
 
 /* ---- writing ---- */
 
-/* Before the next of a pair. What a watch has shown meanwhile is not what was judged: the next must not be built upon
- * it. */
+/* Asked before the next part of a pair is written. If a watch has shown a change meanwhile, the next part would be
+ * built upon an object that nobody has judged. */
 static bool kube_is_overtaken(struct kube_lock *l)
 {
 	if (!l->raced || l->at == l->pair.count)
@@ -297,8 +298,7 @@ static void kube_conflict(struct kube_lock *l, const struct kube_answer *a)
 		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_INVALID, "409: %.300s", a->message);
 }
 
-/* The server's answer is what is stored now. It has to be what was sent: nobody else may have rewritten it on the way.
- */
+/* The answer is what is stored now. That has to be what was sent: something in the server may have changed it. */
 static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer *a, int64_t *number, struct err *err)
 {
 	char name[33];
@@ -345,7 +345,7 @@ static void kube_on_put(struct kube_lock *l, const struct kube_answer *a)
 		kube_on_stored(l, a);
 }
 
-/* Always with uid and version, which a PUT without them would not be: one that makes the object anew, or overwrites. */
+/* A PUT always has uid and version: without them it would make the object anew, or overwrite a newer one. */
 static void kube_put(struct kube_lock *l)
 {
 	const struct kube_part *p = &l->pair.part[l->at];
@@ -371,7 +371,7 @@ static void kube_on_deleted(struct kube_lock *l, const struct kube_answer *a)
 	}
 }
 
-/* The next that is there; finishes after the last. Only what has this very version is deleted. */
+/* Deletes the next part that is there, if it has this version; finishes after the last. */
 static void kube_delete(struct kube_lock *l)
 {
 	while (l->at < l->pair.count && !l->pair.part[l->at].object)
@@ -508,7 +508,7 @@ static void kube_cancel(struct lock *base)
 	lock_op_cancel(&((struct kube_lock *)base)->op);
 }
 
-/* The first watch begins where the first look ended, so nothing is missed before it. */
+/* Watches begin at the version that the first look has seen, so nothing before that is missed. */
 static bool kube_watch(struct lock *base, lock_changed_fn *changed, void *arg)
 {
 	struct kube_lock *l = (struct kube_lock *)base;
