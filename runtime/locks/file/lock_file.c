@@ -67,7 +67,7 @@ struct file_lock {
 	struct lock_about *about;     /* to fill after a look; NULL: the look is a read */
 	struct lock_listing *listing; /* to fill; NULL: no list is under way */
 	struct reading *last;         /* NULL: no record, or one of ours */
-	bool looked;                  /* read once, so that a notice about an earlier change is due when a watch begins */
+	bool looked; /* read once, so that a notice about an earlier change is due when a watch begins */
 	struct file_notice notice;
 	lock_changed_fn *changed;
 	void *changed_arg;
