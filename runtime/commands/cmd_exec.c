@@ -474,6 +474,7 @@ static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 	const struct options *o = &x->options;
 	struct elector_config c = {
 		.env = &x->program.env,
+		.timeline = &x->program.timeline,
 		.self = &x->program.self,
 		.death_watches = x->program.death_watches,
 		.lock = lock,

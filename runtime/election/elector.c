@@ -572,29 +572,6 @@ static void elector_on_timer(struct timer *timer)
 
 /* ---- what the elector's user calls ---- */
 
-static void *make_timeline(struct lock_env *env, struct err *err)
-{
-	struct timeline *t = mem_zero(sizeof *t);
-
-	(void)err;
-	timeline_init(t, env->loop);
-	return t;
-}
-
-static void drop_timeline(void *timeline)
-{
-	timeline_fini(timeline);
-	free(timeline);
-}
-
-/* The env's if it has one (a simulated one); else one of real time that all electors of the env share. */
-static struct timeline *timeline_of(struct lock_env *env)
-{
-	static const char key;
-
-	return env->timeline ? env->timeline : lock_env_share(env, &key, make_timeline, drop_timeline, NULL);
-}
-
 /* A record is JSON. What JSON cannot hold would be read back as something else, and not be recognised as ours. */
 static int check_text(const char *what, const char *text, struct err *err)
 {
@@ -620,7 +597,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 		return NULL;
 	struct elector *e = mem_zero(sizeof *e);
 	e->env = c->env;
-	e->timeline = timeline_of(c->env);
+	e->timeline = c->timeline;
 	e->death_watches = c->death_watches;
 	e->death_watch = (struct death_watch){ .dead = elector_on_dead, .arg = e };
 	e->lock = lock;

@@ -12,9 +12,12 @@
 struct ev_loop;
 struct elector;
 struct death_watches;
+struct timeline;
 
-struct elector_config { /* borrowed for elector_new only, but env, self and death_watches, which outlive the elector */
+struct elector_config { /* borrowed for elector_new only, but for env, timeline, self and death_watches, which outlive
+	                   it */
 	struct lock_env *env;
+	struct timeline *timeline; /* for its timer */
 	const struct proof_self *self;
 	struct death_watches *death_watches; /* NULL: no take-over on proof of death */
 	const char *lock;                    /* URL, */

@@ -15,7 +15,6 @@ struct lock;
 struct lock_listing;
 struct offload;
 struct reaper;
-struct timeline;
 
 enum lock_outcome {
 	LOCK_OK,
@@ -46,7 +45,6 @@ struct lock_env {
 	struct ev_loop *loop;
 	struct offload *offload;    /* runs blocking calls off the loop */
 	struct reaper *reaper;      /* of this process' children; NULL: see lock_reaper */
-	struct timeline *timeline;  /* of the electors' timers; NULL: the loop's */
 	struct lock_shared *shared; /* private: see lock_env_share */
 };
 

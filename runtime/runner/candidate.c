@@ -205,6 +205,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		return err_wrap(err, "%s", p->settings.where);
 	struct elector_config c = {
 		.env = &r->program.env,
+		.timeline = &r->program.timeline,
 		.self = &r->program.self,
 		.death_watches = r->program.death_watches,
 		.lock = lock,

@@ -136,6 +136,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!p->loop)
 		return err_sys(err, "cannot make an event loop");
+	timeline_init(&p->timeline, p->loop);
 	p->reaper = reaper_new(p->loop);
 	p->env.loop = p->loop;
 	p->env.reaper = p->reaper;
@@ -168,5 +169,6 @@ void program_fini(struct program *p)
 	proof_self_fini(&p->self);
 	free(p->tree_var);
 	free(p->control_var);
+	timeline_fini(&p->timeline);
 	ev_loop_destroy(p->loop);
 }

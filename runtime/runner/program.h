@@ -6,6 +6,7 @@
 
 #include "election/death_proof.h"
 #include "locks/lock.h"
+#include "loop/timeline.h"
 #include "runner/admin.h"
 #include "runner/control.h"
 #include "runner/options.h"
@@ -25,6 +26,7 @@ struct program_ops { /* all from the loop */
 
 struct program {
 	struct ev_loop *loop;
+	struct timeline timeline; /* of the loop */
 	struct reaper *reaper;
 	struct lock_env env;
 	struct proof_self self;

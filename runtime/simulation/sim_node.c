@@ -187,6 +187,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 		return -1;
 	struct elector_config c = {
 		.env = &n->env,
+		.timeline = &n->time,
 		.self = &n->self,
 		.opened = sim_store_open(n->sim->store, s->url, &n->link, &n->time),
 		.seed = (n->sim->setup.seed * 31 + s->index) * 31 + n->starts * 1009 + n->number,
@@ -435,7 +436,7 @@ void sim_node_start(struct sim_node *n)
 	n->paused_until = 0;
 	node_set_self(n);
 	timeline_init_virtual(&n->time, &n->sim->now);
-	n->env = (struct lock_env){ .loop = n->sim->loop, .timeline = &n->time };
+	n->env = (struct lock_env){ .loop = n->sim->loop };
 	n->page = page_new(256, fd, &err);
 	if (!n->page) {
 		sim_fail(n->sim, "%s", err.text);

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "loop/offload.h"
+#include "loop/timeline.h"
 #include "tap.h"
 
 #include <dirent.h>
@@ -29,6 +30,7 @@ struct told {
 };
 struct candidate {
 	struct lock_env env;
+	struct timeline timeline;
 	struct proof_self self;
 	struct elector *elector;
 	struct told *told;
@@ -111,10 +113,15 @@ static void start(struct candidate *c, struct told *told, nsec lease)
 	lease_times_default(&times);
 	c->env.loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	c->env.offload = offload_new(c->env.loop, 1, NULL);
+	timeline_init(&c->timeline, c->env.loop);
 	proof_self_init(&c->self, dir);
-	struct elector_config config = {
-		.env = &c->env, .self = &c->self, .lock = url, .identity = "a", .address = "", .times = times
-	};
+	struct elector_config config = { .env = &c->env,
+		                         .timeline = &c->timeline,
+		                         .self = &c->self,
+		                         .lock = url,
+		                         .identity = "a",
+		                         .address = "",
+		                         .times = times };
 	c->elector = elector_new(&config, &callbacks, c, &err);
 	if (!c->elector) {
 		printf("Bail out! %s\n", err.text);
@@ -129,6 +136,7 @@ static void stop(struct candidate *c)
 	lock_env_fini(&c->env);
 	proof_self_fini(&c->self);
 	offload_free(c->env.offload);
+	timeline_fini(&c->timeline);
 	ev_loop_destroy(c->env.loop);
 	unlink(path);
 }

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "election/elector.h"
 #include "loop/offload.h"
+#include "loop/timeline.h"
 #include "runner/admin.h"
 
 #include <ev.h>
@@ -132,7 +133,10 @@ static void stuck(void)
 	snprintf(s.lock, sizeof s.lock, "%s/lock", dir);
 	proof_self_init(&self, dir);
 	struct lock_env env = { .loop = s.loop, .offload = offload_new(s.loop, 1, NULL) };
+	struct timeline timeline;
+	timeline_init(&timeline, s.loop);
 	s.elector = elector_new(&(struct elector_config){ .env = &env,
+	                                                  .timeline = &timeline,
 	                                                  .self = &self,
 	                                                  .lock = s.lock,
 	                                                  .identity = "stuck",
@@ -144,6 +148,7 @@ static void stuck(void)
 		lose_and_stay(&s, &times);
 	elector_free(s.elector);
 	lock_env_fini(&env);
+	timeline_fini(&timeline);
 	offload_free(env.offload);
 	ev_loop_destroy(s.loop);
 	proof_self_fini(&self);
