@@ -100,7 +100,13 @@ def usage() -> None:
 
 def main() -> None:
     atexit.register(stop_everyone)
-    at_once(usage, *[lambda c=c: elections(c()) for c in (stores.File, stores.Etcd, stores.Redis, stores.ZooKeeper)])
+    at_once(
+        usage,
+        *[
+            lambda c=c: elections(c())
+            for c in (stores.File, stores.Etcd, stores.Redis, stores.Postgres, stores.ZooKeeper)
+        ],
+    )
 
 
 main()

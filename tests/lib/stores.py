@@ -441,6 +441,16 @@ class Postgres(Store):
     def delete(self, key: str) -> None:
         self.server.sql(f"DELETE FROM lunarch_locks WHERE name = {self.text(key.encode())}")
 
+    def put_many(self, keys: list[str], content: bytes) -> None:
+        names = ", ".join(self.text(k.encode()) for k in keys)
+        self.server.sql(
+            f"INSERT INTO lunarch_locks SELECT name, 1, {self.text(content)}, now(), '' FROM unnest(ARRAY[{names}]) AS name"
+        )
+
+    def delete_many(self, keys: list[str]) -> None:
+        names = ", ".join(self.text(k.encode()) for k in keys)
+        self.server.sql(f"DELETE FROM lunarch_locks WHERE name IN ({names})")
+
     notices_by_hand = False
 
     def pause(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
-from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
+from lock_cases import BASIC, LISTING, NETWORK, SERVER, full, list_silence, read_only, run
 from lock_driver import Driver, WITHIN, record, tried
 from pki import Pki
 from processes import ROOT, piped, scratch, wait_for
@@ -683,13 +683,32 @@ def together() -> None:
         same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 
+def listing() -> None:
+    with Postgres() as server:
+        d = Driver()
+        who = f"postgresql://{server.superuser}@127.0.0.1:{server.port}/postgres"
+        d.open(who, "all", prefix=True)
+        same(d.names("all").get("names"), [], "list: without the table there is nothing")
+        for name, table in (("one", ""), ("two", ""), ("other", "?table=tenants")):
+            url = f"{who}{table}#{name}"
+            d.open(url, url)
+            d.write(record("a"), "", url)
+        same(d.names("all").get("names"), ["one", "two"], "list: a URL that ends before '#' is every row but the mark")
+        d.open(f"{who}?table=tenants#o", "o", prefix=True)
+        same(d.names("o").get("names"), ["ther"], "list: of the table that is named")
+        server.sql("CREATE USER nosy")
+        d.open(f"postgres://nosy@127.0.0.1:{server.port}/postgres#", "nosy", prefix=True)
+        ok(told(d.names("nosy"), "permission denied", outcome=("refused",)), "list: who may not read it is told")
+        d.end()
+
+
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)
     done()
 store = Store()
-run(store, BASIC + NETWORK + SERVER + [read_only])
+run(store, BASIC + LISTING + NETWORK + SERVER + [list_silence, read_only])
 store.end()
 at_once(login, strangers, tls, tables, tokens)
-at_once(fence, fences, crashed, locked, prepared, pooled, promoted, goes_on, together, full_disk)
+at_once(fence, fences, crashed, locked, prepared, pooled, promoted, goes_on, together, listing, full_disk)
 done()

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/module.h"
+#include "locks/lock_listing.h"
 #include "locks/lock_url.h"
 #include "locks/lock_user.h"
 #include "locks/postgres/pg_server.h"
@@ -18,7 +19,7 @@
 #define TABLE "lunarch_locks"
 
 /* What is asked: the operation itself, or, before it if the table or the timeline asks for it, CREATE or MARK. */
-enum pg_stage { READ, WRITE, REMOVE, ABOUT, CREATE, MARK };
+enum pg_stage { READ, WRITE, REMOVE, LIST, ABOUT, CREATE, MARK };
 
 struct pg_lock {
 	struct lock_user user; /* first */
@@ -96,6 +97,14 @@ static void pg_send_remove(struct pg_lock *l, const struct pg_question *q)
 	pg_sql_remove(q, l->name, l->user.expected.text);
 }
 
+static void pg_send_list(struct pg_lock *l, const struct pg_question *q)
+{
+	char *prefix = mem_dupn(l->name, lock_listing_prefix(l->name));
+
+	pg_sql_list(q, prefix);
+	free(prefix);
+}
+
 static void pg_send_about(struct pg_lock *l, const struct pg_question *q)
 {
 	(void)l;
@@ -126,7 +135,7 @@ static void pg_begin(struct lock_user *u)
 
 	u->op.doubt = &l->doubt;
 	l->created = l->marked = false;
-	l->operation = u->removing ? REMOVE : u->op.writing ? WRITE : u->about ? ABOUT : READ;
+	l->operation = u->removing ? REMOVE : u->op.writing ? WRITE : u->about ? ABOUT : u->listing ? LIST : READ;
 	pg_ask(l, l->operation);
 }
 
@@ -223,6 +232,17 @@ static void pg_removed(struct pg_lock *l, const struct pg_answer *a)
 	lock_user_end(&l->user, PQntuples(a->results[1]) == 1 ? LOCK_OK : LOCK_CONFLICT);
 }
 
+static void pg_listed(struct pg_lock *l, const struct pg_answer *a)
+{
+	const PGresult *r = a->results[1];
+	size_t len = lock_listing_prefix(l->name);
+
+	for (int i = 0; i < PQntuples(r); i++)
+		if (strncmp(PQgetvalue(r, i, 0), l->name, len) == 0)
+			lock_listing_add(l->user.listing, PQgetvalue(r, i, 0) + len, LOCK_URL_PATH);
+	lock_user_end(&l->user, LOCK_OK);
+}
+
 static void pg_told_about(struct pg_lock *l, const struct pg_answer *a)
 {
 	pg_sql_judge(l->user.about, a->results[1]);
@@ -243,23 +263,24 @@ static const struct {
 } stages[] = {
 	[READ] = { pg_send_read, 5, pg_found },       [WRITE] = { pg_send_write, 4, pg_written },
 	[REMOVE] = { pg_send_remove, 1, pg_removed }, [ABOUT] = { pg_send_about, 5, pg_told_about },
-	[CREATE] = { pg_send_create, 0, pg_go_on },   [MARK] = { pg_send_mark, 0, pg_go_on },
+	[LIST] = { pg_send_list, 1, pg_listed },      [CREATE] = { pg_send_create, 0, pg_go_on },
+	[MARK] = { pg_send_mark, 0, pg_go_on },
 };
 
 static bool pg_answer_fits(const struct pg_lock *l, const struct pg_answer *a)
 {
 	int columns = stages[l->stage].columns;
 
-	return (!columns || pg_sql_is_row(a->results[1], columns)) &&
+	return (!columns || pg_sql_has(a->results[1], columns, l->stage == LIST ? LOCK_LISTING_MOST + 1 : 1)) &&
 	       (l->stage != ABOUT || PQntuples(a->results[1]) == 1) &&
-	       (l->stage != WRITE || !l->user.acquiring || pg_sql_is_row(a->results[2], 2));
+	       (l->stage != WRITE || !l->user.acquiring || pg_sql_has(a->results[2], 2, 1));
 }
 
 /* The table is missing: there is no record in it. true: that is answered, or it is being made. */
 static bool pg_without_table(struct pg_lock *l)
 {
 	if (!l->user.op.writing)
-		lock_user_end(&l->user, LOCK_ABSENT);
+		lock_user_end(&l->user, l->stage == LIST ? LOCK_OK : LOCK_ABSENT);
 	else if (*l->user.expected.text)
 		lock_user_end(&l->user, LOCK_CONFLICT);
 	else if (l->created)
@@ -398,11 +419,12 @@ static const struct lock_ops ops = {
 	.cancel = lock_user_cancel,
 	.watch = pg_watch,
 	.close = lock_user_close,
+	.list = lock_user_list,
 	.about = lock_user_about,
 	.remove = lock_user_remove,
 	.key_last = true,
 };
-static const struct lock_ops long_ops = { .scheme = "postgresql", .open = pg_open };
+static const struct lock_ops long_ops = { .scheme = "postgresql", .open = pg_open, .key_last = true };
 
 static const struct lock_ops *const locks[] = { &ops, &long_ops, NULL };
 

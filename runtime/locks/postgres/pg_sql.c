@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "locks/lock_listing.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,11 @@ static const char mark_text[] =
 
 static const char remove_text[] = "DELETE FROM {table} WHERE name = $1 AND " VERSION " = $2 RETURNING name";
 
+/* No pattern and no range: no character has another meaning, and no order of the database's counts. It looks at every
+ * row, which in a table of locks are few; the mark is none. */
+static const char list_text[] = "SELECT name FROM {table} WHERE left(name, length($1)) = $1 AND name <> '' "
+				"ORDER BY name COLLATE \"C\" LIMIT " DIGITS_OF(LOCK_LISTING_MOST) " + 1";
+
 static const char about_text[] =
 	"SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
 	"current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)";
@@ -160,6 +166,11 @@ void pg_sql_remove(const struct pg_question *q, const char *name, const char *ex
 	sql_send(q, 1, &(struct pg_statement){ remove_text, 2, (const char *const[]){ name, expected } });
 }
 
+void pg_sql_list(const struct pg_question *q, const char *prefix)
+{
+	sql_send(q, 1, &(struct pg_statement){ list_text, 1, &prefix, false });
+}
+
 void pg_sql_about(const struct pg_question *q)
 {
 	sql_send(q, 1, &(struct pg_statement){ .sql = about_text });
@@ -207,9 +218,9 @@ enum pg_why pg_sql_why(const PGresult *r, const char **doubt)
 	return **doubt ? PG_IN_DOUBT : PG_ROW_CHANGED;
 }
 
-bool pg_sql_is_row(const PGresult *r, int columns)
+bool pg_sql_has(const PGresult *r, int columns, int rows_most)
 {
-	return PQresultStatus(r) == PGRES_TUPLES_OK && PQnfields(r) == columns && PQntuples(r) <= 1;
+	return PQresultStatus(r) == PGRES_TUPLES_OK && PQnfields(r) == columns && PQntuples(r) <= rows_most;
 }
 
 void pg_sql_judge(struct lock_about *about, const PGresult *r)

@@ -57,11 +57,15 @@ void pg_sql_remove(const struct pg_question *q, const char *name, const char *ex
 /* Result 1: one row, for pg_sql_judge. */
 void pg_sql_about(const struct pg_question *q);
 
+/* Result 1: a row for each lock whose name begins with the prefix, in the names' order: the name. One more than a
+ * listing has, if there are more. */
+void pg_sql_list(const struct pg_question *q, const char *prefix);
+
 /* first: result 0. Does the answer belong to the question of this stamp? */
 bool pg_sql_is_stamped(const char *stamp, const PGresult *first);
 
-/* At most one row, of so many columns. What is not there libpq gives as NULL. */
-bool pg_sql_is_row(const PGresult *r, int columns);
+/* So many columns, and so many rows at most. What is not there libpq gives as NULL. */
+bool pg_sql_has(const PGresult *r, int columns, int rows_most);
 
 /* Why a write that was to begin a term has written nothing. */
 enum pg_why {
