@@ -2,13 +2,13 @@
 -- What a script run by lunarch sees, for editors (LuaLS: add this directory to workspace.library). Never loaded.
 -- luacheck: ignore
 
----An expected failure: what functions return behind nil. It prints as its message.
+---An expected failure: functions return it after nil. tostring gives its message.
 ---@class lunarch.Error
 ---@field code "missing"|"denied"|"full"|"timeout"|"cancelled"|"failed"|"invalid"|"unreachable"|"ended"|"closed"|"fenced"|"system"
 ---@field message string
----@field unsent? boolean of http: surely nothing of the request has left
+---@field unsent? boolean of http: no byte of the request was sent
 ---@field traceback? string of a task that failed
----@field result? lunarch.ExecResult what had been written when exec ran out of time
+---@field result? lunarch.ExecResult of exec, if the time was up: the output until then
 
 ---@alias lunarch.Reason
 ---| "resigned" # term:resign()
@@ -30,7 +30,7 @@
 ---@field address string
 local Term = {}
 
----Does the term still lead, by the clock? No system call; cheap enough to ask before every step.
+---Whether the term still leads, by the clock. It makes no system call, so it can be called before every step.
 ---@return boolean
 function Term:is_leading() end
 
@@ -43,7 +43,7 @@ function Term:remaining() end
 ---@return boolean asked false: the term is ending already
 function Term:resign(seconds) end
 
----Calls f every so many seconds while the term lasts, one call at a time; missed calls are skipped.
+---Calls f every so many seconds until the term ends, one call at a time; missed calls are skipped.
 ---@param seconds number
 ---@param f fun()
 ---@param options? lunarch.EveryOptions
@@ -52,30 +52,30 @@ function Term:every(seconds, f, options) end
 
 ---@class lunarch.EveryOptions
 ---@field now? boolean the first call is at once, not after the first interval
----@field jitter? number shifts each call by up to so many seconds, by chance
+---@field jitter? number each call is later by a random number of seconds, up to this
 ---@field overlap? boolean a call does not wait for the one before it
 
 ---@class lunarch.CronOptions
 ---@field zone? string as "Europe/Berlin"; default: the machine's
 ---@field catch_up? "last"|"all"|"skip" what was missed runs once (default), once for each, or not
----@field again? boolean an interrupted run runs again
+---@field again? boolean a run that the term's end has interrupted runs again
 ---@field overlap? boolean the job may run while its last run still does
 ---@field name? string default: the expression
 
 ---@class lunarch.Tick
----@field time integer the time that is meant, seconds since 1970
+---@field time integer the time of the expression, seconds since 1970
 ---@field late number seconds
 ---@field caught_up boolean
 
----Calls f at the times of a cron expression: minute hour day month weekday, @daily ..., H for some value of the job's own. The
----last time is kept in the checkpoint: across leaders none runs twice.
+---Calls f at the times of a cron expression: minute hour day month weekday, @daily ...; H is a value that each job has of its own.
+---The last time is kept in the checkpoint, so that no later leader runs it again.
 ---@param expression string
 ---@param f fun(tick: lunarch.Tick)
 ---@param options? lunarch.CronOptions
 ---@return lunarch.Task
 function Term:cron(expression, f, options) end
 
----Runs f as a task of this term, beside the others.
+---Runs f as a task of this term.
 ---@param f fun(...)
 ---@return lunarch.Task
 function Term:spawn(f, ...) end
@@ -84,11 +84,11 @@ function Term:spawn(f, ...) end
 ---this term leads. A store that answers before its copies have it may lose it, if the leader dies together with the primary (locks.md).
 ---@param data table
 ---@param options? { timeout?: number } seconds to wait for certainty
----@return true? saved the record is known to hold it
+---@return true? saved the record holds it
 ---@return lunarch.Error? err "full": too long; "ended": the term was over first; "timeout": not known yet
 function Term:save(data, options) end
 
----What was last saved, by this leader or a former one; nil: nothing.
+---The table that was saved last, by this leader or a former one; nil: there is none.
 ---@return table?
 ---@return lunarch.Error? err
 function Term:load() end
@@ -155,12 +155,12 @@ function election:lock() end
 ---@param seconds number
 function sleep(seconds) end
 
----Runs f as a task of the scope it is called in: the term, or what is outside of terms.
+---Runs f as a task of the scope in which spawn is called: the term, or the script outside of terms.
 ---@param f fun(...)
 ---@return lunarch.Task
 function spawn(f, ...) end
 
----As term:every, in the scope it is called in.
+---As term:every, but until the end of the scope in which every is called.
 ---@param seconds number
 ---@param f fun()
 ---@param options? lunarch.EveryOptions
@@ -169,21 +169,22 @@ function every(seconds, f, options) end
 
 tasks = {}
 
----Runs the functions as tasks and waits for all of them, and for the tasks among them. One error ends the others and is raised.
+---Runs the functions as tasks, and waits for these and for the tasks in the list. If one raises, the others are cancelled, and the error is
+---raised.
 ---@param list table<any, function|lunarch.Task>
 ---@param options? { timeout?: number }
 ---@return table<any, any>? results the first result of each, under its key
 ---@return lunarch.Error? err "timeout"
 function tasks.wait_all(list, options) end
 
----The first one to end; the others are cancelled.
+---Runs the functions as tasks, and waits for the first to end; the others are cancelled.
 ---@param list table<any, function|lunarch.Task>
 ---@param options? { timeout?: number }
 ---@return any key
 ---@return any ... its results; or nil and an error ("timeout")
 function tasks.first(list, options) end
 
----Calls f, for so long at most.
+---Calls f, and cancels it if it takes longer.
 ---@param seconds number
 ---@param f function
 ---@return any ... what f returns; or nil and an error ("timeout")
@@ -199,7 +200,7 @@ local Scope = {}
 ---@param ... any its arguments
 function Scope:spawn(f, ...) end
 
----Returns what f returns, when that and everything it has spawned in the scope have ended.
+---Calls f, and returns what f returns when all tasks that were spawned in the scope have ended, too.
 ---@param f fun(scope: lunarch.Scope, ...): any
 ---@return any ...
 function tasks.scope(f, ...) end
@@ -229,7 +230,7 @@ function Queue:take(timeout) end
 ---@return fun(): any
 function Queue:each() end
 
----No more values; those that are in it can still be taken.
+---No more values can be put; those in the queue can still be taken.
 function Queue:close() end
 
 ---How many values are in it.
@@ -242,10 +243,10 @@ local Semaphore = {}
 ---@class lunarch.Permit
 local Permit = {}
 
----Gives it back; once, and a second time does nothing.
+---Gives the permit back. A second call does nothing.
 function Permit:release() end
 
----At most so many permits at a time.
+---A semaphore with so many permits.
 ---@param permits integer
 ---@return lunarch.Semaphore
 function tasks.semaphore(permits) end
@@ -262,7 +263,7 @@ function Semaphore:acquire(timeout) end
 
 ---@class lunarch.ExecOptions
 ---@field timeout? number seconds; then SIGTERM to the whole group
----@field kill_after? number seconds from there to SIGKILL (2)
+---@field kill_after? number seconds from SIGTERM to SIGKILL (2)
 ---@field cwd? string
 ---@field user? string|integer run as this user; root alone may
 ---@field env? table<string, string|number|false> added to the environment; false removes
@@ -275,27 +276,27 @@ function Semaphore:acquire(timeout) end
 ---@class lunarch.ExecResult
 ---@field ok boolean it exited with status 0; of a pipeline: all did
 ---@field code? integer its exit status
----@field signal? integer what killed it instead
+---@field signal? integer the signal that killed it
 ---@field stdout string
 ---@field stderr string
----@field truncated? true more was written than max_output
+---@field truncated? true it wrote more than max_output
 ---@field times { elapsed: number, user: number, system: number } seconds
 ---@field stages? lunarch.ExecResult[] of a pipeline
 
 ---A program in the background. It ends with the term; as a <close> variable, with its block.
 ---@class lunarch.Child
----@field pid integer? nil once wait has returned its result
+---@field pid integer? nil after wait has returned its result
 local Child = {}
 
 ---Waits for its end.
----@param timeout? number seconds; ends nothing
+---@param timeout? number seconds; the program goes on after it
 ---@return lunarch.ExecResult? result
 ---@return lunarch.Error? err
 function Child:wait(timeout) end
 
----SIGTERM, and after kill_after SIGKILL; or just this signal.
+---Sends SIGTERM, and SIGKILL after kill_after; or only the given signal.
 ---@param signal? string|integer as "HUP"
----@return boolean running it was still there
+---@return boolean running false: it had ended already
 function Child:kill(signal) end
 
 ---Whether it still runs.
@@ -332,12 +333,12 @@ http = {}
 ---@field form? table<string, any>
 ---@field json? any
 ---@field body? string|fun(): string?
----@field timeout? number seconds, of all of it (30)
+---@field timeout? number seconds, for all tries together (30)
 ---@field connect_timeout? number
 ---@field silence? number
 ---@field retries? integer
 ---@field backoff? number seconds (0.2)
----@field idempotent? boolean may be sent twice
+---@field idempotent? boolean the request may be sent twice
 ---@field token? true|string the term's token as a header
 ---@field stream? boolean
 ---@field max_body? integer
@@ -359,25 +360,25 @@ http = {}
 ---@field status integer
 ---@field ok boolean 200 to 299
 ---@field headers table<string, string> by lower-case name
----@field body string? nil of a stream
+---@field body string? nil for a stream
 ---@field url string
 local Response = {}
 
----The body, as JSON.
+---The value of the body, which is JSON.
 ---@return any value
 ---@return lunarch.Error? err
 function Response:json() end
 
----Of a stream: the next part; nil at the end, nil and an error if it breaks off.
+---The next part of a stream; nil at the end; nil and an error if the connection breaks before that.
 ---@return string? part
 ---@return lunarch.Error? err
 function Response:read() end
 
----Of a stream: its lines. Raises if it breaks off.
+---The lines of a stream. Raises if the connection breaks before the end.
 ---@return fun(): string?
 function Response:lines() end
 
----Lets go of a stream before its end.
+---Closes a stream before its end.
 function Response:close() end
 
 ---Sends a request and waits for the response, whatever its status. `nil, err` when there is none.
@@ -386,7 +387,7 @@ function Response:close() end
 ---@return lunarch.Error? err
 function http.request(request) end
 
----As http.request, with the method and the URL in front.
+---As http.request, with the method GET.
 ---@param url string
 ---@param options? lunarch.HttpOptions
 ---@return lunarch.Response? response
@@ -433,7 +434,7 @@ json = {}
 ---@type lightuserdata JSON's null
 json.null = nil
 
----The JSON text of a value. Raises for what JSON cannot say.
+---The JSON text of a value. Raises if JSON has no text for it.
 ---@return string
 ---@param value any
 function json.encode(value) end
@@ -444,14 +445,14 @@ function json.encode(value) end
 ---@return lunarch.Error? err
 function json.decode(text) end
 
----Marks t (a new table without it) as an array, so that it is written as [] when it is empty.
+---Marks t (default: a new table) as an array, so that json.encode writes [] if it is empty.
 ---@param t? table
 ---@return table
 function json.array(t) end
 
 log = {}
 
----A line of the log, if the level is low enough.
+---A line of the log, if the log's level is "debug".
 ---@param event any a text, or with fields a snake_case word
 ---@param fields? table
 function log.debug(event, fields) end
@@ -466,7 +467,7 @@ function log.info(event, fields) end
 ---@param fields? table
 function log.warn(event, fields) end
 
----An error in the log; nothing else happens.
+---An error in the log. The script goes on.
 ---@param event any a text, or with fields a snake_case word
 ---@param fields? table
 function log.error(event, fields) end
@@ -477,7 +478,7 @@ time = {}
 ---@return number seconds since 1970 by the wall clock
 function time.now() end
 
----What sleep counts by.
+---The clock of sleep.
 ---@return number seconds of a clock that nobody sets
 function time.monotonic() end
 
@@ -486,7 +487,7 @@ function time.monotonic() end
 ---@return string
 function time.iso(seconds) end
 
----The other way round.
+---The seconds of a text such as 2024-01-31T12:00:00Z.
 ---@param text string
 ---@return number? seconds
 ---@return lunarch.Error? err

@@ -2,7 +2,7 @@
 -- What a test file run by `lunarch test` sees besides Lua's own libraries. For editors; scripts/api.lua makes docs/api.md of it.
 -- luacheck: ignore
 
----Adds a test: a sentence that must hold, and the function that finds out. An error in it, or in a hook, is a failure.
+---Adds a test: a sentence that must hold, and a function that checks it. An error of the function, or of a hook, is a failure.
 ---@param name string
 ---@param f fun()
 function test(name, f) end
@@ -19,26 +19,26 @@ function expect(value, message) end
 ---@param message? string
 function equal(got, want, message) end
 
----Fails the test here if the text does not have the Lua pattern.
+---Fails the test here if the text does not match the Lua pattern.
 ---@param text string
 ---@param pattern string
 ---@param message? string
 function matches(text, pattern, message) end
 
----Fails the test here if f raises no error, or one without the pattern.
+---Fails the test here if f raises no error, or one that does not match the pattern.
 ---@param f fun()
 ---@param pattern? string
 function raises(f, pattern) end
 
 ---@class lunarch.SimOptions
----@field script string path, from where the test file is
+---@field script string path, relative to the test file's directory
 ---@field nodes? string[]|integer names, or how many (3)
 ---@field args? any[] the script's arguments
 ---@field options? string[] those of `lunarch run`, as `"--lease-duration=60s"`
 ---@field seed? integer the same seed (1) gives the same run
----@field latency? number seconds a message takes, more or less (0.005)
+---@field latency? number seconds that a message takes, give or take a half (0.005)
 
----Nodes that run a script, each with the real elector, on a simulated store, network and clock. One at a time.
+---Starts nodes that run a script, each with the real elector, on a simulated store, network and clock. Only one simulation can be open.
 ---@param options lunarch.SimOptions
 ---@return lunarch.Sim
 function simulate(options) end
@@ -63,7 +63,7 @@ function simulate(options) end
 ---@field token? integer
 ---@field lock? string
 
----What a program does, as a stub says. A text stands for its `stdout`.
+---A stub's answer for a program. A text stands for its `stdout`.
 ---@class lunarch.Reply
 ---@field code? integer exit status (0)
 ---@field signal? integer what killed it
@@ -72,7 +72,7 @@ function simulate(options) end
 ---@field takes? number seconds until it ends
 ---@field missing? boolean there is no such program
 
----What an HTTP server does, as a stub says. A text stands for its `body`.
+---A stub's answer for an HTTP server. A text stands for its `body`.
 ---@class lunarch.HttpReply
 ---@field status? integer 200
 ---@field headers? table<string, string> names in lower case
@@ -96,46 +96,47 @@ function simulate(options) end
 ---@class lunarch.Sim
 local Sim = {}
 
----So much time passes.
+---Lets so much simulated time pass.
 ---@param seconds number
 function Sim:run(seconds) end
 
----Time passes until f returns something true; an error if that takes longer than the limit.
+---Lets time pass until f returns a true value; raises if that takes longer than the limit.
 ---@param f fun(): any
 ---@param limit? number seconds (3600)
 ---@return any value what f returned
 ---@return number seconds what it took
 function Sim:run_until(f, limit) end
 
----Time passes until somebody leads.
----@param lock? string as the script names it; the first election's
+---Lets time pass until a node leads.
+---@param lock? string as the script names it; default: the first election's
 ---@return string node
 function Sim:elect(lock) end
 
----Time passes until another leads than now, or than the one that kill_leader took away.
+---Lets time pass until another node leads than the present one, or than the one that kill_leader has stopped.
 ---@param lock? string
 ---@return string node
 ---@return number seconds what it took
 function Sim:next_leader(lock) end
 
----The time since the beginning.
+---The simulated time since the beginning.
 ---@return number seconds
 function Sim:now() end
 
 ---Ends the simulation; the end of a test does so, too.
 function Sim:close() end
 
----Says what a program or a server does, instead of asking it. `"*"` stands for whatever has no stub of its own; what has none is an error.
+---Sets what a program or a server answers to the script; no real one is asked. `"*"` stands for all that have no stub of their own. Without a
+---stub, the script's call is an error.
 ---@param name string a program (of a shell line the first word), or the beginning of a URL
 ---@param reply? lunarch.Reply|lunarch.HttpReply|string|fun(call: lunarch.Call): lunarch.Reply|lunarch.HttpReply|string|nil
 function Sim:stub(name, reply) end
 
----What scripts have run or sent, in order.
+---The programs that scripts have run, and the requests that they have sent, in order.
 ---@param name? string a program, or the beginning of a URL
 ---@return lunarch.Call[]
 function Sim:calls(name) end
 
----Who leads, by its own clock.
+---The node that leads, by its own clock.
 ---@param lock? string
 ---@return string? node
 function Sim:leader(lock) end
@@ -145,40 +146,40 @@ function Sim:leader(lock) end
 ---@return boolean
 function Sim:is_leading(node) end
 
----The names.
+---The names of the nodes.
 ---@return string[]
 function Sim:nodes() end
 
----The record as it is in the store, with `holderIdentity`, `token`, `state`, `checkpoint` and so on.
+---The record in the store, with `holderIdentity`, `token`, `state`, `checkpoint` and so on.
 ---@param lock? string
 ---@return table? record nil: there is none
 function Sim:record(lock) end
 
----What scripts have printed.
+---The lines that scripts have printed.
 ---@param pattern? string
 ---@param node? string
 ---@return string[]
 function Sim:printed(pattern, node) end
 
----What has been logged.
----@param filter? string|table an event's name, or fields that must be so (`message` is a pattern)
+---The lines that nodes have logged.
+---@param filter? string|table an event's name, or fields that must be equal (`message` is a pattern)
 ---@return lunarch.Event[]
 function Sim:events(filter) end
 
----Messages of hooks that failed since the last call. Those that nobody asks for fail the test.
+---The errors of hooks since the last call. An error that the test does not ask for makes it fail.
 ---@return string[]
 function Sim:errors() end
 
----Cuts nodes off from the store. Nobody is told: messages vanish.
+---Cuts nodes off from the store: messages are lost without an error.
 ---@param node string
 ---@param ... string
 function Sim:partition(node, ...) end
 
----Ends that; without names for all of them.
+---Connects nodes with the store again; without names: all nodes.
 ---@param ... string
 function Sim:heal(...) end
 
----The whole machine stands still for so long.
+---Stops the node's whole machine for so long.
 ---@param node string
 ---@param seconds number
 function Sim:pause(node, seconds) end
@@ -188,12 +189,12 @@ function Sim:pause(node, seconds) end
 ---@param ... string
 function Sim:wake(node, ...) end
 
----Sets a node's wall clock: it is so much ahead of the others' (or behind, if less than 0), until it is set again. No lease goes by it.
+---Sets a node's wall clock: it is so many seconds ahead of the others' (behind, if less than 0). No lease depends on it.
 ---@param node string
 ---@param seconds number
 function Sim:clock(node, seconds) end
 
----A power cut. Nothing is released.
+---Stops nodes as a power cut does: nothing is released.
 ---@param node string
 ---@param ... string
 function Sim:crash(node, ...) end
@@ -203,45 +204,45 @@ function Sim:crash(node, ...) end
 ---@param ... string
 function Sim:start(node, ...) end
 
----As SIGTERM does.
+---Stops nodes as SIGTERM does.
 ---@param node string
 ---@param ... string
 function Sim:stop(node, ...) end
 
----Kills the process that runs the script. Its replacement runs on_stopped.
+---Kills the process that runs the script. The process that replaces it runs on_stopped.
 ---@param node string
 ---@param ... string
 function Sim:kill_worker(node, ...) end
 
----A power cut for whoever leads.
+---Stops the leader as a power cut does.
 ---@param lock? string
----@return string node who that was
+---@return string node the one that led
 function Sim:kill_leader(lock) end
 
----As `lunarch ctl resign` does.
+---Makes the node resign, as `lunarch ctl resign` does.
 ---@param node string
 ---@param seconds? number for which it does not campaign (one lease)
 function Sim:resign(node, seconds) end
 
----Somebody deletes the record.
+---Deletes the record, as a person might.
 ---@param lock? string
 function Sim:delete_record(lock) end
 
----Somebody puts this checkpoint into the record, which stays the holder's.
+---Puts this checkpoint into the record, as a person might. The holder stays the same.
 ---@param value any what JSON can hold
 ---@param lock? string
 function Sim:edit_checkpoint(value, lock) end
 
----The store refuses everything from now on.
+---Makes the store refuse everything from now on.
 function Sim:store_down() end
 
----It works again.
+---Makes the store work again.
 function Sim:store_up() end
 
----What a message takes from now on, give or take a half.
+---Sets how long a message takes from now on, give or take a half.
 ---@param seconds number
 function Sim:latency(seconds) end
 
----Part of the messages that get lost from now on.
+---Sets which part of the messages is lost from now on.
 ---@param part number 0 to 1
 function Sim:loss(part) end

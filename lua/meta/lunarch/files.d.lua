@@ -1,7 +1,7 @@
 ---@meta lunarch.files
 -- luacheck: ignore
 
----Files that are replaced as a whole or not at all, and never by a leader that has been replaced itself.
+---Files that are replaced as a whole or not at all, and never by a former leader.
 ---@class lunarch.files
 local files = {}
 
@@ -10,9 +10,9 @@ local files = {}
 ---@field mode? string of the file, as "0644"; default: that of the file it replaces
 ---@field timeout? number seconds (30)
 
----Puts the text in place of the file, or makes it: whoever reads sees the old one or the new one, also after a power cut. A link is followed.
----With a token the largest one is kept beside the file, in .NAME.token, and checked under a lock; a file that was ever written with a token
----is not written without.
+---Replaces the file's text, or makes the file. Readers see the old text or the new one, also after a power cut. A link is followed.
+---With a token, the file .NAME.token beside it keeps the largest token, which is checked under a lock. A file that was once written with a
+---token is not written without one.
 ---@param path string
 ---@param text string
 ---@param options? lunarch.FileOptions
@@ -20,7 +20,7 @@ local files = {}
 ---@return lunarch.Error? err "fenced": a larger token has written it (err.token); "missing": no such directory; "denied", "full"; "timeout": not known
 function files.write(path, text, options) end
 
----All of a file.
+---Reads a whole file.
 ---@param path string
 ---@return string? text
 ---@return lunarch.Error? err "missing", "denied"

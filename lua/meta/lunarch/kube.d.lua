@@ -32,11 +32,11 @@ local kube = {}
 ---@return lunarch.KubeClient
 function kube.connect(options) end
 
----What kube.connect returns. Resources are named as in their URLs: "pods", "apps/v1/deployments". Errors have the server's words and err.status.
+---What kube.connect returns. Resources are named as in their URLs: "pods", "apps/v1/deployments". Errors have the server's message and err.status.
 ---@class lunarch.KubeClient
 local Client = {}
 
----An object.
+---Reads an object.
 ---@param resource string
 ---@param name string
 ---@param options? lunarch.KubeGet
@@ -44,14 +44,14 @@ local Client = {}
 ---@return lunarch.Error? err "missing", "denied", ...
 function Client:get(resource, name, options) end
 
----The objects of a kind, all pages of them.
+---Reads the objects of a kind, all pages of them.
 ---@param resource string
 ---@param options? lunarch.KubeSelection
 ---@return table[]? items
 ---@return lunarch.Error? err
 function Client:list(resource, options) end
 
----Changes an object; json.null takes a field away.
+---Changes an object; json.null removes a field.
 ---@param resource string
 ---@param name string
 ---@param patch table
@@ -60,15 +60,15 @@ function Client:list(resource, options) end
 ---@return lunarch.Error? err
 function Client:patch(resource, name, patch, options) end
 
----Sets labels of the pod this runs in (POD_NAME, else HOSTNAME); false takes one away.
+---Sets labels of the pod in which the script runs (POD_NAME, else HOSTNAME); false removes one.
 ---@param labels table<string, string|false>
 ---@return table? pod
 ---@return lunarch.Error? err
 function Client:label_self(labels) end
 
----What is there, as "added", and then every change, for as long as the loop runs. What happens while the connection is broken is told when it
----stands again. Raises if the server refuses: rights, an unknown resource. One that has just been started knows no
----roles for a moment: a watch that was allowed once raises only when it is refused six times in a row.
+---Iterates over the objects that are there, as "added", and then over every change. Changes while the connection is broken come when there is
+---a connection again. Raises if the server refuses: permissions, an unknown resource. A server that has just been started does not know its
+---roles for a moment, so a watch that was allowed before raises only if it is refused six times in a row.
 ---@param resource string
 ---@param options? lunarch.KubeSelection
 ---@return fun(): "added"|"modified"|"deleted", table

@@ -1,13 +1,13 @@
 ---@meta lunarch.notify
 -- luacheck: ignore
 
----Tells people. Each returns true, or `nil, err`; none of it is ever sent twice unless the first time surely did not arrive.
+---Tells people something. Each function returns true, or `nil, err`. A message is sent again only if the first one surely did not arrive.
 ---@class lunarch.notify
 local notify = {}
 
 ---@class lunarch.WebhookOptions
 ---@field timeout? number seconds for all of it (30)
----@field retries? integer (3) only what surely was not done is sent again, unless idempotent
+---@field retries? integer (3) unless idempotent, only a request that surely was not done is sent again
 ---@field backoff? number seconds (0.2)
 ---@field idempotent? boolean it may arrive twice
 ---@field token? true|string the term's token as a header
@@ -40,11 +40,11 @@ local notify = {}
 ---@class lunarch.SyslogOptions
 ---@field priority? "emerg"|"alert"|"crit"|"err"|"warning"|"notice"|"info"|"debug" ("notice")
 ---@field facility? string as "daemon" (the default), "user", "local0"
----@field tag? string who says it ("lunarch")
+---@field tag? string the program's name in the entry ("lunarch")
 ---@field socket? string instead of /dev/log
 ---@field timeout? number seconds (5)
 
----Posts a value as JSON. Errors name the host alone: the rest of such a URL is a secret.
+---Posts a value as JSON. Errors have only the host of the URL: the rest is a secret.
 ---@param url string
 ---@param payload any
 ---@param options? lunarch.WebhookOptions

@@ -1,7 +1,7 @@
 ---@meta lunarch.redis
 -- luacheck: ignore
 
----Commands to a Redis server, through redis-cli(1), and writes that the server refuses to a leader that has been replaced.
+---Commands to a Redis server, through redis-cli(1), and writes that the server refuses to a former leader.
 ---@class lunarch.redis
 local redis = {}
 
@@ -12,13 +12,13 @@ local redis = {}
 ---@field ca? string a file of certificates, for rediss://
 ---@field fence? string the key that holds the largest token ("lunarch:fence"); not of redis.beside
 
----A server. Nothing is sent yet. Of several hosts the first is asked that can be reached and is no replica.
+---A server. Nothing is sent yet. Of several hosts, the first that can be reached and is no replica is asked.
 ---@param url string as "redis://HOST:PORT/DB"
 ---@param options? lunarch.RedisOptions
 ---@return lunarch.Store
 function redis.connect(url, options) end
 
----The server that the term's own lock is in, fenced by the lock's counter: from the moment when another is elected it refuses.
+---The server of the term's own lock, fenced by the lock's counter: as soon as another leader is elected, it refuses.
 ---@param term lunarch.Term its lock is redis://...
 ---@param options? lunarch.RedisOptions
 ---@return lunarch.Store
@@ -31,7 +31,7 @@ local Store = {}
 ---Sends a command.
 ---@param ... string|number as "LPUSH", "list", 1
 ---@return any? value
----@return lunarch.Error? err "failed": the server says no; "unreachable": it was not sent; else it may have been done
+---@return lunarch.Error? err "failed": the server refused; "unreachable": it was not sent; else it may have been done
 function Store:call(...) end
 
 ---Sends a command that is done only if no larger token than the term's has been seen.

@@ -1,12 +1,12 @@
 ---@meta lunarch.sql
 -- luacheck: ignore
 
----Statements to a PostgreSQL server, through psql(1), and writes that the server refuses to a leader that has been replaced.
+---Statements to a PostgreSQL server, through psql(1), and writes that the server refuses to a former leader.
 ---@class lunarch.sql
 local sql = {}
 
 ---@class lunarch.SqlOptions
----@field timeout? number seconds for each call (10); the server is told, and gives up
+---@field timeout? number seconds for each call (10); after it the server gives up, too
 ---@field password? string else the URI's, or what psql finds itself (PGPASSWORD, ~/.pgpass)
 ---@field fence? string the name of the row in the table lunarch_fences, one for each kind of work ("leader"); not of sql.beside
 
@@ -16,7 +16,7 @@ local sql = {}
 ---@return lunarch.Database
 function sql.connect(uri, options) end
 
----The database that the term's own lock is in, fenced by the lock's row: while a fenced write is under way nobody else is elected.
+---The database of the term's own lock, fenced by the lock's row: during a fenced write nobody else is elected.
 ---@param term lunarch.Term its lock is postgres://...
 ---@param options? lunarch.SqlOptions
 ---@return lunarch.Database
@@ -34,7 +34,7 @@ local Database = {}
 ---@param text string with $1, $2, ... for the values
 ---@param ... string|number|boolean|table|nil the values; a table is JSON
 ---@return lunarch.Rows? rows
----@return lunarch.Error? err "failed": the server says no (err.sqlstate); "unreachable": it was not sent; "denied"; else it may have been done
+---@return lunarch.Error? err "failed": the server refused (err.sqlstate); "unreachable": it was not sent; "denied"; else it may have been done
 function Database:query(text, ...) end
 
 ---Runs one statement if no larger token than the term's has been seen.
@@ -45,14 +45,14 @@ function Database:query(text, ...) end
 ---@return lunarch.Error? err "fenced": there is a newer leader, and nothing was done
 function Database:fenced(term, text, ...) end
 
----Runs several statements in one such transaction: all of them are done, or none.
+---Runs several statements in one fenced transaction: all of them are done, or none.
 ---@param term lunarch.Term
 ---@param list table[] as { { "UPDATE ... $1", 5 }, { "DELETE ..." } }; n = 3 says how many values there are if some are nil
 ---@return lunarch.Rows[]? results
 ---@return lunarch.Error? err
 function Database:fenced_all(term, list) end
 
----Runs whatever psql runs, without values and results: to make tables.
+---Runs any commands of psql, without values and results, for instance to make tables.
 ---@param text string
 ---@return true? done
 ---@return lunarch.Error? err

@@ -1,7 +1,7 @@
 ---@meta lunarch.systemd
 -- luacheck: ignore
 
----Units of systemd, through systemctl(1). A unit is no child of the script: what the script's end means for it is said in the unit (BindsTo=, PartOf=).
+---Units of systemd, through systemctl(1). A unit is no child of the script. The unit says what happens to it when the script ends (BindsTo=, PartOf=).
 ---@class lunarch.systemd
 local systemd = {}
 
@@ -26,7 +26,7 @@ local systemd = {}
 ---@field pid? integer of its main process, while that runs
 ---@field code? integer the main process's last exit status, or the signal
 
----Starts a unit, and waits until systemd calls that done. It may be running already.
+---Starts a unit, and waits until systemd says that it has started. It may be running already.
 ---@param unit string as "report.service"
 ---@param options? lunarch.SystemdOptions
 ---@return true? started
@@ -40,14 +40,14 @@ function systemd.start(unit, options) end
 ---@return lunarch.Error? err
 function systemd.stop(unit, options) end
 
----How the unit is now.
+---The unit's state now.
 ---@param unit string
 ---@param options? lunarch.SystemdOptions
 ---@return lunarch.UnitState?
 ---@return lunarch.Error? err "missing": there is no such unit
 function systemd.state(unit, options) end
 
----Waits until the unit runs no more.
+---Waits until the unit does not run any more.
 ---@param unit string
 ---@param options? lunarch.SystemdWaitOptions
 ---@return lunarch.UnitState? state "inactive" or "failed", and how it ended

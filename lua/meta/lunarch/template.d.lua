@@ -2,15 +2,15 @@
 -- luacheck: ignore
 
 ---Small text templates: values, loops and conditions, no code.
----`{{name}}` is a value, `{{servers.1.host}}` one inside of others, `{{name | html}}` one with an escape of its own.
+---`{{name}}` is a value, `{{servers.1.host}}` a value inside of tables, `{{name | html}}` a value with another escape.
 ---`{% for x in list %}` and `{% for key, x in table %}` (keys in order), `{% if name %}`, `{% if not name %}`, `{% else %}`, `{% end %}`;
----a tag that is alone on its line takes the line with it. A value that is not there, and what cannot be read, is an error that names the
+---if a tag is alone on its line, the line is removed. A value that is not there, and a tag that is not understood, is an error with the
 ---template's line.
 ---@class lunarch.template
 local template = {}
 
 ---@class lunarch.TemplateOptions
----@field escape? "html"|"json"|"raw"|"shell"|"url"|fun(text: string): string what becomes of each value ("raw": nothing)
+---@field escape? "html"|"json"|"raw"|"shell"|"url"|fun(text: string): string how each value is escaped ("raw": not at all)
 ---@field name? string of the template, for errors
 
 ---Fills in a template.
