@@ -89,7 +89,6 @@ bool lock_member_leave(struct lock_member *m, char **channel)
 {
 	struct lock_channel *c = m->channel;
 
-	ev_clear_pending(m->board->loop, &m->timer);
 	ev_timer_stop(m->board->loop, &m->timer);
 	if (!c)
 		return false;

@@ -12,6 +12,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#ifndef PATIENCE_S
+#define PATIENCE_S 30. /* for what takes a second at most. Mutants get less */
+#endif
+
 /* ---- a server ---- */
 
 enum manner { GOOD, REFUSES, SILENT }; /* silent: takes connections and says nothing */
@@ -222,9 +226,10 @@ struct asker {
 	struct lock_call call;
 	struct lock_link *link;
 	int readies, answers, losses, ended; /* ended: answered, or lost for good */
-	bool sent, repeats;
+	bool sent, repeats, frees;           /* when it is lost: asks again; frees the link */
 	enum lock_outcome outcome;
 	struct err why;
+	struct version version;
 };
 
 static void asker_on_ready(struct lock_call *c)
@@ -256,6 +261,8 @@ static void asker_on_lost(struct lock_call *c, bool sent, enum lock_outcome outc
 		lock_link_want(a->link, c);
 	else
 		a->ended++;
+	if (a->frees)
+		lock_link_free(a->link);
 }
 
 static struct asker asker_on(struct lock_link *k)
@@ -265,12 +272,24 @@ static struct asker asker_on(struct lock_link *k)
 	};
 }
 
+static void on_patience(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)w;
+	(void)revents;
+	ok(false, "what is waited for happens");
+	exit(tap_done());
+}
+
 static void run_until(struct ev_loop *loop, const int *count, int least)
 {
-	ev_ref(loop);
+	ev_timer patience;
+
+	ev_timer_init(&patience, on_patience, PATIENCE_S, 0.);
+	ev_timer_start(loop, &patience);
 	while (*count < least)
 		ev_run(loop, EVRUN_ONCE);
-	ev_unref(loop);
+	ev_timer_stop(loop, &patience);
 }
 
 static struct lock_link *link_to(struct lock_env *env, struct lock_url *url, struct told *t)
@@ -345,7 +364,19 @@ static void test_refused(struct lock_env *env)
 	ok(a.losses == 1, "who asks again is not told from inside the call");
 	run_until(env->loop, &a.ended, 2);
 	ok(a.outcome == LOCK_REFUSED && p.accepted == 1, "but is told the same, and the server is left in peace");
-	lock_link_free(k);
+
+	struct asker again = asker_on(k), frees = asker_on(k), behind = asker_on(k);
+	int before = t.downs;
+	again.repeats = true;
+	lock_link_want(k, &again.call);
+	run_until(env->loop, &again.ended, 1);
+	ok(again.losses == 2 && t.downs == before + 2, "who asks again from inside that waits for the next attempt");
+	frees.frees = true;
+	lock_link_want(k, &frees.call);
+	lock_link_want(k, &behind.call);
+	run_until(env->loop, &t.freed, 1);
+	ok(frees.losses == 1 && behind.losses == 0 && t.downs == before + 2,
+	   "who is told may free the link: then nobody else is told");
 	lock_url_fini(&url);
 	peer_fini(&p);
 }
@@ -427,6 +458,7 @@ static void on_done(void *arg, const struct lock_result *r)
 	a->ended++;
 	a->outcome = r->outcome;
 	a->why = r->err;
+	a->version = r->version;
 }
 
 static void test_operation(struct lock_env *env)
@@ -448,6 +480,11 @@ static void test_operation(struct lock_env *env)
 	lock_op_ask(&op, k, &a.call);
 	lock_op_sent(&op);
 	ok(!lock_op_repeat(&op, true), "a write is not repeated");
+	struct instant first = op.sent_at;
+	while (clock_now().boot == first.boot)
+		;
+	lock_op_sent(&op);
+	ok(op.sent_at.boot == first.boot, "it was sent when it was sent first");
 	run_until(env->loop, &a.ended, 1);
 	ok(a.outcome == LOCK_UNKNOWN && a.losses == 0,
 	   "a write without an answer by its deadline may have been carried out");
@@ -459,7 +496,12 @@ static void test_operation(struct lock_env *env)
 	ok(a.outcome == LOCK_REFUSED && strcmp(a.why.text, "reading line://x: no") == 0,
 	   "it fails with what was the matter");
 	lock_op_fail(&op, LOCK_FAILED, ERR_DENIED, "%s", "no");
+	lock_op_finish(&op, &(struct lock_result){ .outcome = LOCK_OK });
 	is_int(a.ended, 2, "and ends once");
+	lock_op_begin(&op, env, &lock, NULL, false, instant_add(clock_now(), 3600 * NSEC_PER_SEC), on_done, &a);
+	lock_op_found(&op, "the line", "{}", 2, "7", 0);
+	ok(a.outcome == LOCK_FOREIGN && !*a.version.text && strstr(a.why.text, "the line is no election record"),
+	   "what is no record is foreign, and has no version that a write could expect");
 	lock_link_free(k);
 	lock_url_fini(&url);
 	peer_fini(&p);
@@ -536,6 +578,33 @@ static void on_changed(void *arg)
 	++*(int *)arg;
 }
 
+static void test_channel(struct lock_env *env)
+{
+	struct lock_board board = { .loop = env->loop };
+	struct lock_member m = { .board = NULL }, other = { .board = NULL };
+	int changes = 0, changes_of_other = 0;
+	char *channel;
+
+	lock_member_init(&m, &board);
+	lock_member_init(&other, &board);
+	lock_member_enter(&m, "channel", on_changed, &changes);
+	lock_member_enter(&other, "channel", on_changed, &changes_of_other);
+	ev_run(env->loop, EVRUN_NOWAIT);
+	ok(changes == 0 && changes_of_other == 1,
+	   "who comes to a channel that others wait on looks once: notices may have come before");
+	lock_board_tell(&board, "channel", m.name);
+	ok(changes_of_other == 1, "nobody is told from inside the call");
+	ev_run(env->loop, EVRUN_NOWAIT);
+	ok(changes == 0 && changes_of_other == 2, "a notice is told to all on its channel but who caused it");
+	lock_board_tell(&board, "another", NULL);
+	lock_board_tell(&board, "channel", NULL);
+	lock_member_leave(&other, &channel);
+	ev_run(env->loop, EVRUN_NOWAIT);
+	ok(changes == 1 && changes_of_other == 2, "who has left is not told what came before");
+	lock_member_leave(&m, &channel);
+	free(channel);
+}
+
 static void test_server(struct lock_env *env)
 {
 	struct lock_member m = { .board = NULL }, other = { .board = NULL };
@@ -587,6 +656,7 @@ int main(void)
 	test_lost(&env);
 	test_late(&env);
 	test_operation(&env);
+	test_channel(&env);
 	test_server(&env);
 	lock_env_fini(&env);
 	ev_loop_destroy(env.loop);
