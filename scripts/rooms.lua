@@ -24,38 +24,43 @@ local function set_of(text)
 	return set
 end
 
+local function text_of(path)
+	local f <close> = assert(io.open(path))
+	return f:read "a"
+end
+
+-- The top of a room's main header says what the room is: "Room NAME: a sentence." and an empty line.
+local function about_of(room)
+	local path = "runtime/" .. (room.header:find "/" and "" or room.name .. "/") .. room.header
+	local f <close> = io.open(path)
+	local name, about = (f and f:read "a" or ""):match "^/%* Room ([%w/]+): (.-)%.\n %*\n"
+	if name ~= room.name then
+		problem("%s:1: expected \"/* Room %s: what it is.\" and an empty line of the comment", path, room.name)
+		return ""
+	end
+	return (about:gsub("\n %* ", " "))
+end
+
 local function read_rooms()
 	for line in io.lines("scripts/rooms.txt") do
 		local from, to = line:match("^circle ([%w/_]+) ([%w/_]+): %g")
 		if from then
 			defended[from .. " " .. to] = true
 		end
-		local name, rest = line:match("^([%w/]+):(.*)$")
+		local name, header, rest = line:match("^([%w/]+) %(([%w_/]+%.h)%):(.*)$")
 		if name then
 			local below, libraries = rest:match("^([^|]*)|?(.*)$")
-			rooms[name] = { name = name, below = set_of(below), libraries = set_of(libraries), files = {}, sources = 0 }
+			rooms[name] = { name = name, header = header, below = set_of(below), libraries = set_of(libraries), files = {}, sources = 0 }
 			for other in pairs(rooms[name].below) do
 				if not rooms[other] then
 					problem("scripts/rooms.txt: %s may include %s, which is not below it", name, other)
 				end
 			end
 			order[#order + 1] = name
-		end
-		local about = line:match "^\t(.+)$"
-		if about then
-			rooms[order[#order]].about = about
+		elseif not from and line:find "^[^#]" then
+			problem("scripts/rooms.txt: \"%s\" is no line of the form ROOM (HEADER): rooms | libraries", line)
 		end
 	end
-	for _, name in ipairs(order) do
-		if not rooms[name].about then
-			problem("scripts/rooms.txt: nothing says what %s is", name)
-		end
-	end
-end
-
-local function text_of(path)
-	local f <close> = assert(io.open(path))
-	return f:read "a"
 end
 
 local function room_of(path)
@@ -138,11 +143,6 @@ local function check_rooms(files)
 				end
 			end
 		end
-		for header in (room.about or ""):gmatch "[Bb]egin with `([%w_]+%.h)`" do
-			if not files["runtime/" .. name .. "/" .. header] then
-				problem("scripts/rooms.txt: %s has no %s to begin with", name, header)
-			end
-		end
 		if room.sources > MOST then
 			problem("runtime/%s: %d C files, %d at the most", name, room.sources, MOST)
 		end
@@ -220,7 +220,7 @@ local function drawing()
 	end
 	lines[#lines + 1] = "```\n\n| room | what it is |\n|---|---|"
 	for i = #order, 1, -1 do
-		lines[#lines + 1] = string.format("| `%s` | %s |", order[i], rooms[order[i]].about)
+		lines[#lines + 1] = string.format("| `%s` | %s; begin with `%s` |", order[i], about_of(rooms[order[i]]), rooms[order[i]].header)
 	end
 	return table.concat(lines, "\n") .. "\n"
 end

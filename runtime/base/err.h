@@ -1,4 +1,7 @@
-/* An error: a code and a text in the caller's memory. Nothing is allocated, so that reporting an error cannot fail.
+/* Room base: errors, buffers, memory, the log, clocks, durations, hashes, random names, `/proc`, loadable modules; it
+ * knows nothing of elections.
+ *
+ * An error: a code and a text in the caller's memory. Nothing is allocated, so that reporting an error cannot fail.
  * Not a log and not a chain of causes: the code that called a library turns its error into one of these.
  * Used by every room. */
 #ifndef LUNARCH_ERR_H

@@ -1,4 +1,6 @@
-/* Cron expressions: which minutes they mean, and which one is due.
+/* Room cron: cron expressions, time zones and the calendar, as functions of a time that is passed in.
+ *
+ * Cron expressions: which minutes they mean, and which one is due.
  * Not a timer: the caller passes the time. lua/api/cron.lua waits, and calls the jobs.
  * Used by lua_cron.c. Times are seconds since 1970 (UTC), and whole minutes in the zone. */
 #ifndef LUNARCH_CRON_H

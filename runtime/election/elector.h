@@ -1,4 +1,6 @@
-/* One election: a lease, a lock, a clock and the loop between them.
+/* Room election: one election: a lease, a lock and timers; and the proof that a holder on this machine is dead.
+ *
+ * One election: a lease, a lock, a clock and the loop between them.
  * Not a supervisor and not a script host: it says when to start and stop, its user does it and reports back.
  * Used by the commands run and exec, and by `lunarch test`. */
 #ifndef LUNARCH_ELECTOR_H

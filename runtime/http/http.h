@@ -1,4 +1,6 @@
-/* An HTTP client on the loop: many requests at once, each with a deadline, each ending exactly once.
+/* Room http: an HTTP client on the loop; the only room that knows libcurl.
+ *
+ * An HTTP client on the loop: many requests at once, each with a deadline, each ending exactly once.
  * Not a browser: it never tries again, keeps no cookies, reads no .netrc, and follows redirects only when told to. It
  * logs nothing, and no error text has a header or a URL's password in it. Used by the locks that speak HTTP (etcd,
  * kube) and by the script module `http`. Only http*.c know libcurl. */

@@ -1,4 +1,6 @@
-/* The lease: the pure state machine that decides who may lead and for how long (docs/design.md, "Time").
+/* Room lease: the rules of a lease as a pure state machine, and the record that a store keeps.
+ *
+ * The lease: the pure state machine that decides who may lead and for how long (docs/design.md, "Time").
  * It does no I/O, reads no clock, allocates nothing: events and instants come in, actions come out.
  * Used by the elector, the simulator and the unit tests, which all run the same code.
  *

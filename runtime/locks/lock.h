@@ -1,4 +1,6 @@
-/* A lock backend: moves one record in and out of a store under compare-and-swap, and tells when something changed.
+/* Room locks: what every lock backend offers (`lock.h`), how a URL finds one, and what backends share.
+ *
+ * A lock backend: moves one record in and out of a store under compare-and-swap, and tells when something changed.
  * Not an elector: it never looks at holders, times or terms, never retries, never waits longer than its deadline.
  * Used by the elector and by the commands that read a record. */
 #ifndef LUNARCH_LOCK_H

@@ -1,4 +1,7 @@
-/* Timers, by an event loop's clock or by a simulated clock.
+/* Room loop: what stands beside the event loop: blocking calls on threads, timers (real or simulated), name look-ups,
+ * TCP connections, child processes.
+ *
+ * Timers, by an event loop's clock or by a simulated clock.
  * Not the clock of leases (clock.h). It does no I/O.
  * Used by the elector and the scheduler. In `lunarch test` they use a simulated timeline for each node. */
 #ifndef LUNARCH_TIMELINE_H

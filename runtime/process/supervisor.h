@@ -1,4 +1,7 @@
-/* One guard and the worker (or the user's command) below it, supervised from the elector's process.
+/* Room process: three processes: how the elector starts guard and worker, talks to them, and kills a process tree in
+ * time.
+ *
+ * One guard and the worker (or the user's command) below it, supervised from the elector's process.
  * Not an elector: it knows terms only as slots of the shared page. Not the guard itself: that is guard.h.
  * Used by the commands run and exec. */
 #ifndef LUNARCH_SUPERVISOR_H

@@ -1,4 +1,6 @@
-/* A script that runs, from its loading to the exit status: what its elections (candidate.h) and the processes that run
+/* Room runner: `run` and `exec` as programs: options, candidates, workers, control socket, admin endpoint, systemd.
+ *
+ * A script that runs, from its loading to the exit status: what its elections (candidate.h) and the processes that run
  * its hooks (worker_set.h) share and report. Not who leads (elector.h), not what follows for the hooks (term_hooks.h).
  * Used by cmd_run.c, and by the files of its parts: candidate.c, worker_set.c, reload.c, run_control.c.
  *

@@ -1,4 +1,6 @@
-/* The Lua bindings: what a script can call, in C. Each group of functions has a file in runtime/api/.
+/* Room api: what a script can call, in C: one file for each group of functions (`lua_NAME.c`).
+ *
+ * The Lua bindings: what a script can call, in C. Each group of functions has a file in runtime/api/.
  * Not the hooks (election.c, term.c). A function that waits leaves that to the scheduler.
  * Used by script.c, once, before the script is loaded. The functions are [-0, +0, m] if they do not say otherwise.
  */

@@ -1,4 +1,6 @@
-/* The script: its Lua state, how it is loaded, and the elector's messages, which start its hooks.
+/* Room script: the worker: a Lua state, its tasks, the script's hooks and terms, and the programs it starts.
+ *
+ * The script: its Lua state, how it is loaded, and the elector's messages, which start its hooks.
  * Not the process around it (worker.c): it has no sockets, handles no signals, does not exit, and knows no lock.
  * Used by the worker, by check and by the simulation. The hooks are run by election.c and term.c. */
 #ifndef LUNARCH_SCRIPT_H

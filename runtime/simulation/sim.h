@@ -1,4 +1,7 @@
-/* A simulated cluster: several nodes that run the same script, each with the real elector and the real Lua half, on a
+/* Room simulation: `lunarch test`: nodes with the real elector and the real Lua half, on a simulated store, network
+ * and time.
+ *
+ * A simulated cluster: several nodes that run the same script, each with the real elector and the real Lua half, on a
  * simulated store, network and time. Not processes: nothing is started, and a hook that computes takes no time. Not the
  * simulator of the lease (tests/sim). Used by the command test; sim.c and sim_node.c are its two halves. */
 #ifndef LUNARCH_SIM_H

@@ -1,4 +1,6 @@
-/* etcd's v3 JSON gateway: a request goes to the endpoints in turn until one answers, and says what became of it.
+/* Room locks/etcd: a record in a key of etcd.
+ *
+ * etcd's v3 JSON gateway: a request goes to the endpoints in turn until one answers, and says what became of it.
  * Not etcd's lease, lock or election services, which elect dead candidates (etcd's issue 19597): only transactions and
  * watches. Knows nothing of records. Used by the etcd lock; one client is shared by all locks of an env on the same
  * cluster with the same user. */

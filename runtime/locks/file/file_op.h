@@ -1,4 +1,6 @@
-/* One operation on a record file, and the steps that every way of replacing one is made of: open the directory, open
+/* Room locks/file: a record in a file, on one machine or in a directory that several share.
+ *
+ * One operation on a record file, and the steps that every way of replacing one is made of: open the directory, open
  * and read a record, make the file with the new one. Not a compare-and-swap: file_swap.c and file_link.c are. No loop,
  * no timers, no heap: a call may hang in a file system that does not answer, so it can run on any thread. Used by
  * file_swap.c, file_link.c and lock_file.c. */

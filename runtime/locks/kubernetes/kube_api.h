@@ -1,4 +1,6 @@
-/* Requests to one API server with one set of credentials: it waits when the server asks for that, gets new credentials
+/* Room locks/kubernetes: a record in a Lease, or an annotation, of a Kubernetes API server.
+ *
+ * Requests to one API server with one set of credentials: it waits when the server asks for that, gets new credentials
  * when they are refused, and gives answers as JSON. Not a lock: it knows nothing of records, and never repeats a write
  * that may have been done.
  * Used by the kube lock, its watches and its events. Shared by all locks of a process with the same kubeconfig and

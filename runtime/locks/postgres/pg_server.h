@@ -1,4 +1,6 @@
-/* A PostgreSQL server, as the locks of a process with the same URI share it: its links, its notices, and writes that
+/* Room locks/postgres: a record in a row of PostgreSQL.
+ *
+ * A PostgreSQL server, as the locks of a process with the same URI share it: its links, its notices, and writes that
  * change nothing, sent ahead of the first real ones of a session: the server looks up and plans a session's first
  * writes for milliseconds, and no handover is to wait for that. Not a link (pg_link.h). Used by the PostgreSQL lock. */
 #ifndef LUNARCH_PG_SERVER_H

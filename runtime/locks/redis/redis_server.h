@@ -1,4 +1,6 @@
-/* What the Redis locks of a process share that are in the same place: a connection for commands, one for notices, and
+/* Room locks/redis: a record in a hash of Redis.
+ *
+ * What the Redis locks of a process share that are in the same place: a connection for commands, one for notices, and
  * the question which of several hosts is the primary. Not a lock: it knows of no record. Used by the Redis lock. */
 #ifndef LUNARCH_REDIS_SERVER_H
 #define LUNARCH_REDIS_SERVER_H

@@ -1,4 +1,6 @@
-/* A session with the one of several ZooKeeper servers that serves, made again when it was lost.
+/* Room locks/zookeeper: a record in a node of ZooKeeper.
+ *
+ * A session with the one of several ZooKeeper servers that serves, made again when it was lost.
  * Not a lock, and no ephemeral nodes: what a session dies of means nothing to who leads.
  * Used by the ZooKeeper lock. */
 #ifndef LUNARCH_ZK_LINK_H
