@@ -114,15 +114,22 @@ bool lock_op_repeat(struct lock_op *op, bool sent)
 
 void lock_op_sent(struct lock_op *op)
 {
+	struct instant now = clock_now();
+
 	if (!op->sent)
-		op->sent_at = clock_now(); /* of the first try: a term is counted from there */
+		op->sent_at = now; /* of the first try: a term is counted from there */
 	op->sent = true;
+	if (op->writing && op->doubt)
+		lock_failover_sends(op->doubt, op->leads, op->lease, now);
 }
 
 void lock_op_finish(struct lock_op *op, struct lock_result *r)
 {
-	if (op->active)
-		op_end(op, r);
+	if (!op->active)
+		return;
+	if (op->writing && op->doubt && r->outcome == LOCK_OK)
+		lock_failover_wrote(op->doubt, &r->version, op->leads, op->lease, op->sent_at);
+	op_end(op, r);
 }
 
 void lock_op_fail(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
@@ -224,6 +231,8 @@ void lock_op_found(struct lock_op *op, const char *what, const char *text, size_
 
 bool lock_op_print(struct lock_op *op, const struct record *r)
 {
+	op->leads = r->state == RECORD_LEADING && *r->holder;
+	op->lease = r->lease_ms * NSEC_PER_MS;
 	op->text = record_print(r);
 	size_t len = strlen(op->text);
 	if (len <= RECORD_MAX_BYTES)

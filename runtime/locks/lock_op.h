@@ -22,7 +22,9 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 	void (*soon)(struct lock_op *op); /* of lock_op_soon, until it is called */
 	struct lock_result *early;        /* of lock_op_fail_soon, until it is given */
 	struct instant by, sent_at;
-	char *text;             /* of lock_op_print; freed at the end */
+	char *text;             /* of lock_op_print, as are these; freed at the end */
+	bool leads;             /* the record names a leader, */
+	nsec lease;             /* for so long */
 	struct lock_link *link; /* of lock_op_ask; NULL: nobody was asked */
 	struct lock_call *call;
 	bool active;
@@ -33,7 +35,7 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 	bool sent;                   /* bytes of it may have left: a write is unknown from here on */
 	const char *name;            /* of the lock, in messages. Borrowed. At first its URL */
 	const char *late;            /* what a passed deadline is called; NULL: whether the request was sent */
-	struct lock_failover *doubt; /* of the lock: gets the leases that are read; NULL: it has none */
+	struct lock_failover *doubt; /* of the lock, told of what is read and written; NULL: it has none */
 };
 
 /* Begins. l: for its URL. by: the deadline; { 0 }: none, since what is asked has it, and ends in time by itself.

@@ -18,10 +18,10 @@ static struct lock_user *user_begin(struct lock *l, bool writing, struct instant
 	struct lock_user *u = (struct lock_user *)l;
 
 	lock_op_begin(&u->op, u->server->env, l, u->ops->detach, writing, by, done, arg);
-	u->removing = u->acquiring = u->leads = false;
+	u->op.doubt = &u->doubt;
+	u->removing = u->acquiring = false;
 	u->about = NULL;
 	u->listing = NULL;
-	u->lease = 0;
 	return u;
 }
 
@@ -42,8 +42,6 @@ void lock_user_write(struct lock *l, const struct record *r, const struct versio
 	u->acquiring = r->token == 0;
 	if (u->acquiring)
 		lock_member_rename(&u->member);
-	u->leads = r->state == RECORD_LEADING && *r->holder;
-	u->lease = r->lease_ms * NSEC_PER_MS;
 	if (lock_op_print(&u->op, r))
 		u->ops->begin(u);
 }

@@ -27,6 +27,7 @@ struct lock_user { /* first member of the backend's struct */
 	struct lock_server *server;
 	struct lock_member member;
 	char *channel; /* on which notices come */
+	struct lock_failover doubt;
 
 	/* The operation: a look, a list, or one that asks `about` the server; a write of op.text, or, if `removing`, a
 	 * removal. */
@@ -37,8 +38,7 @@ struct lock_user { /* first member of the backend's struct */
 	struct lock_listing *listing; /* the same */
 	struct version expected;      /* of a write or a removal, as are these: */
 	bool durable;
-	bool acquiring, leads; /* the record begins a term; names a leader, */
-	nsec lease;            /* for so long */
+	bool acquiring; /* the record begins a term */
 };
 
 /* ops, url, server (lock_server_get) and channel become the lock's. The rest of u is zero. */

@@ -24,7 +24,6 @@ enum pg_stage { READ, WRITE, REMOVE, LIST, ABOUT, CREATE, MARK };
 struct pg_lock {
 	struct lock_user user; /* first */
 	char *name, *table, *quoted;
-	struct lock_failover doubt;
 	enum pg_stage stage, operation;
 	bool created, marked; /* in this operation */
 	char stamp[PG_STAMP]; /* of the question under way */
@@ -75,7 +74,6 @@ static void pg_send_write(struct pg_lock *l, const struct pg_question *q)
 	struct instant now = clock_now();
 	char floor[24];
 
-	lock_failover_sends(&l->doubt, u->leads, u->lease, now);
 	snprintf(floor, sizeof floor, "%" PRId64, u->lock.token_floor);
 	const char *const values[PG_WRITE_VALUES] = {
 		[PG_NAME] = l->name,
@@ -83,8 +81,8 @@ static void pg_send_write(struct pg_lock *l, const struct pg_question *q)
 		[PG_EXPECTED] = u->expected.text,
 		[PG_CHANNEL] = u->channel,
 		[PG_MEMBER] = u->member.name,
-		[PG_WAITED_OUT] = lock_failover_over(&l->doubt, u->lease, now),
-		[PG_OWN] = lock_failover_own(&l->doubt, &u->expected, now) ? "t" : "f",
+		[PG_WAITED_OUT] = lock_failover_over(&l->user.doubt, u->op.lease, now),
+		[PG_OWN] = lock_failover_own(&l->user.doubt, &u->expected, now) ? "t" : "f",
 		[PG_FLOOR] = floor,
 	};
 
@@ -93,7 +91,6 @@ static void pg_send_write(struct pg_lock *l, const struct pg_question *q)
 
 static void pg_send_remove(struct pg_lock *l, const struct pg_question *q)
 {
-	lock_failover_sends(&l->doubt, false, 0, l->user.op.sent_at);
 	pg_sql_remove(q, l->name, l->user.expected.text);
 }
 
@@ -133,7 +130,6 @@ static void pg_begin(struct lock_user *u)
 {
 	struct pg_lock *l = (struct pg_lock *)u;
 
-	u->op.doubt = &l->doubt;
 	l->created = l->marked = false;
 	l->operation = u->removing ? REMOVE : u->op.writing ? WRITE : u->about ? ABOUT : u->listing ? LIST : READ;
 	pg_ask(l, l->operation);
@@ -151,7 +147,7 @@ static void pg_found(struct pg_lock *l, const struct pg_answer *a)
 		return;
 	}
 	snprintf(what, sizeof what, "the row '%.200s' of %.150s", l->name, l->table);
-	lock_failover_see(&l->doubt, PQgetvalue(r, 0, 4), clock_now());
+	lock_failover_see(&l->user.doubt, PQgetvalue(r, 0, 4), clock_now());
 	if (PQgetisnull(r, 0, 0))
 		lock_op_fail(&l->user.op, LOCK_FOREIGN, ERR_INVALID,
 		             "%s has a record of %s bytes, which is no election record. It is not touched", what,
@@ -166,11 +162,11 @@ static void pg_in_doubt(struct pg_lock *l, const char *mark)
 {
 	struct instant now = clock_now();
 
-	lock_failover_see(&l->doubt, mark, now);
+	lock_failover_see(&l->user.doubt, mark, now);
 	lock_op_fail(
 		&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
 		"the server was promoted and may have lost a leader's record: nobody is elected for another %.1f s",
-		(double)lock_failover_left(&l->doubt, l->user.lease, now) / NSEC_PER_SEC);
+		(double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
 }
 
 /* Nothing was changed: the row is another, or, for a new term, the timeline. */
@@ -204,7 +200,7 @@ static void pg_learn(struct pg_lock *l, const char *mark)
 	if (strcmp(mark, "?") == 0)
 		pg_sql_mark(&q);
 	else
-		lock_failover_see(&l->doubt, mark, clock_now());
+		lock_failover_see(&l->user.doubt, mark, clock_now());
 }
 
 static void pg_written(struct pg_lock *l, const struct pg_answer *a)
@@ -221,7 +217,6 @@ static void pg_written(struct pg_lock *l, const struct pg_answer *a)
 	if (u->acquiring)
 		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	pg_learn(l, PQgetvalue(r, 0, 3));
-	lock_failover_wrote(&l->doubt, &result.version, u->leads, u->lease, u->op.sent_at);
 	if (u->acquiring)
 		pg_server_led(pg_server_of(l));
 	lock_op_finish(&l->user.op, &result);

@@ -1,13 +1,11 @@
 /* The lock in a Redis server: the record is the string at KEY, compared and swapped by a script on the server, which
  * also counts the token, in a hash beside it, and publishes the change. What a failover or a restart can lose is in
  * docs/locks.md. */
-#include "locks/lock.h"
-
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
 #include "locks/lock_listing.h"
-#include "locks/redis/redis_about.h"
+#include "locks/lock_user.h"
 #include "locks/redis/redis_link.h"
 #include "locks/redis/redis_scripts.h"
 #include "locks/redis/redis_server.h"
@@ -35,43 +33,29 @@ enum {
 };
 
 struct redis_lock {
-	struct lock lock;
-	struct redis_server *server;
-	char *key, *state, *channel;
+	struct lock_user user;       /* first */
+	struct redis_server *server; /* the user's */
+	char *key, *state;
 	const char *mark; /* what the names of the state's fields end with */
-	struct lock_failover doubt;
-	struct lock_member member;
 	char history[48]; /* the replication id of the server of our last write, */
 	int host;         /* and which of the hosts it was */
 	bool unsettled;   /* a write may be on the primary alone */
 
 	/* Of the operation under way: */
-	struct lock_op op;
-	struct lock_call call;
 	struct redis_asker asker; /* the hosts are asked first; then comes the stage */
 	char primary[48];         /* the run id of the one that was found; "" = they were not asked */
 	int stage;
 	bool whole; /* a script is sent as its text: the server did not know the digest */
-	struct version expected;
-	bool durable, acquiring, leads;
-	nsec lease;
 	struct lock_result written;
-	struct lock_about *about;
-	struct lock_listing *listing;
 	char cursor[24]; /* where the list goes on */
 	int steps;       /* of it, that were done */
 };
-
-static struct redis_lock *redis_of(struct lock *l)
-{
-	return (struct redis_lock *)l;
-}
 
 /* ---- questions ---- */
 
 static void redis_send(struct redis_lock *l, const char **words)
 {
-	redis_link_send(l->server->link, &l->call, words);
+	redis_link_send(l->server->link, &l->user.call, words);
 }
 
 /* args: ARGV, NULL-terminated. */
@@ -97,31 +81,33 @@ static void redis_send_read(struct redis_lock *l)
 
 static void redis_send_write(struct redis_lock *l)
 {
-	char lease[24], replicas[8], floor[24];
+	char lease_us[24], replicas[8], floor[24];
 	struct instant now = clock_now();
+	nsec lease = l->user.op.lease;
 	/* Another host may have an older copy of our own record. */
-	bool moved = !l->acquiring && l->server->link->host != l->host;
+	bool moved = !l->user.acquiring && l->server->link->host != l->host;
 
-	lock_failover_sends(&l->doubt, l->leads, l->lease, now);
-	const char *token = !l->acquiring ? "" : lock_failover_own(&l->doubt, &l->expected, now) ? "own" : "new";
-	const char *over = lock_failover_over(&l->doubt, l->lease, now);
-	const char *origin = moved ? l->history : "", *known = *l->doubt.mark ? "" : l->history;
-	snprintf(lease, sizeof lease, "%" PRId64, l->lease / 1000);
+	const char *token = !l->user.acquiring                                          ? ""
+	                    : lock_failover_own(&l->user.doubt, &l->user.expected, now) ? "own"
+	                                                                                : "new";
+	const char *over = lock_failover_over(&l->user.doubt, lease, now);
+	const char *origin = moved ? l->history : "", *known = *l->user.doubt.mark ? "" : l->history;
+	snprintf(lease_us, sizeof lease_us, "%" PRId64, lease / 1000);
 	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
-	snprintf(floor, sizeof floor, "%" PRId64, l->lock.token_floor);
-	redis_send_script(l, (const char *[]){ l->op.text, l->expected.text, l->channel, l->member.name, token, lease,
-	                                       replicas, over, floor, l->mark, l->primary, origin, known, NULL });
+	snprintf(floor, sizeof floor, "%" PRId64, l->user.lock.token_floor);
+	redis_send_script(l, (const char *[]){ l->user.op.text, l->user.expected.text, l->user.channel,
+	                                       l->user.member.name, token, lease_us, replicas, over, floor, l->mark,
+	                                       l->primary, origin, known, NULL });
 }
 
 static void redis_send_remove(struct redis_lock *l)
 {
-	lock_failover_sends(&l->doubt, false, 0, l->op.sent_at);
-	redis_send_script(l, (const char *[]){ l->expected.text, NULL });
+	redis_send_script(l, (const char *[]){ l->user.expected.text, NULL });
 }
 
 static void redis_send_wait(struct redis_lock *l)
 {
-	int left = lock_op_left_ms(&l->op) / 2;
+	int left = lock_op_left_ms(&l->user.op) / 2;
 	char replicas[8], time[16];
 
 	snprintf(replicas, sizeof replicas, "%d", l->server->place.replicas);
@@ -133,7 +119,8 @@ static void redis_send_wait(struct redis_lock *l)
  * first. */
 static void redis_send_settle(struct redis_lock *l)
 {
-	redis_link_send(l->server->link, NULL, (const char *[]){ "HSET", l->state, "settled", l->member.name, NULL });
+	redis_link_send(l->server->link, NULL,
+	                (const char *[]){ "HSET", l->state, "settled", l->user.member.name, NULL });
 	redis_send_wait(l);
 }
 
@@ -166,46 +153,36 @@ static void redis_send_list(struct redis_lock *l)
 static void redis_ask(struct redis_lock *l, int stage)
 {
 	l->stage = stage;
-	lock_op_ask(&l->op, l->server->link, &l->call);
+	lock_op_ask(&l->user.op, l->server->link, &l->user.call);
 }
 
 /* Begins the operation, or repeats it. */
 static void redis_start(struct redis_lock *l, int stage)
 {
 	struct redis_server *s = l->server;
-	bool elects = l->op.writing && l->acquiring;
 
 	l->stage = stage;
 	l->primary[0] = '\0';
 	l->whole = false;
 	l->steps = 0;
 	strcpy(l->cursor, "0"); /* another server or a new connection knows no other */
-	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !elects))
+	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !l->user.acquiring))
 		redis_ask(l, stage);
 	else
 		redis_server_ask(s, &l->asker);
 }
 
-/* If there are several primaries, one was replaced and does not know it yet, or has come back: who asks that one sees
- * an older record. */
 static void redis_on_primary(struct lock_call *c, const void *answer)
 {
 	struct redis_lock *l = (struct redis_lock *)(void *)((char *)c - offsetof(struct redis_lock, asker));
 	const struct redis_found *found = answer;
 
-	if (found->primaries > 1) {
-		redis_server_check(l->server, false);
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
-		             "%s and %s both say that they are primaries: nobody is elected until one of them is the "
-		             "other's replica, or down",
-		             found->peer[0], found->peer[1]);
-	} else if (l->op.writing && l->acquiring && !*found->run_id && !found->cluster) {
-		lock_op_fail(&l->op, found->outcome, found->why.code, "%s", found->why.text);
-	} else {
-		snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
-		redis_server_check(l->server, lock_link_is_up(l->server->link) && found->cluster);
-		redis_ask(l, l->stage);
+	if (found->several || (l->user.acquiring && !*found->run_id && !found->cluster)) {
+		lock_op_fail(&l->user.op, found->outcome, found->why.code, "%s", found->why.text);
+		return;
 	}
+	snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
+	redis_ask(l, l->stage);
 }
 
 /* ---- answers ---- */
@@ -218,7 +195,7 @@ static void redis_on_error(struct redis_lock *l, const char *text)
 	struct lock_link *link = l->server->link;
 
 	if (l->stage == REDIS_ACKNOWLEDGE) {
-		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", link->peer, text);
+		lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", link->peer, text);
 		return;
 	}
 	if (strncmp(text, "NOSCRIPT", 8) == 0 && !l->whole) {
@@ -226,7 +203,7 @@ static void redis_on_error(struct redis_lock *l, const char *text)
 		redis_ask(l, l->stage);
 		return;
 	}
-	lock_op_fail(&l->op, e->outcome, e->code, "%s answered: %s%s", link->peer, text, e->advice);
+	lock_op_fail(&l->user.op, e->outcome, e->code, "%s answered: %s%s", link->peer, text, e->advice);
 	if (strcmp(e->word, "READONLY") == 0)
 		redis_link_turn_away(link, "it has become a replica");
 }
@@ -236,7 +213,7 @@ static void redis_on_rival(struct redis_lock *l)
 	struct lock_link *link = l->server->link;
 
 	redis_server_check(l->server, false);
-	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
 	             "%s is another server than the one that said that it is the primary", link->peer);
 	redis_link_turn_away(link, "another server says that it is the primary");
 }
@@ -245,30 +222,25 @@ static void redis_on_found(struct redis_lock *l, const redisReply *r)
 {
 	char what[400];
 
-	lock_failover_see(&l->doubt, redis_word_at(r, 4), clock_now());
+	lock_failover_see(&l->user.doubt, redis_word_at(r, 4), clock_now());
 	snprintf(what, sizeof what, "the key %.300s", l->key);
-	lock_op_found(&l->op, what, r->element[1]->str, r->element[1]->len, redis_word_at(r, 2), redis_number_at(r, 3));
-}
-
-static void redis_finish_written(struct redis_lock *l)
-{
-	lock_failover_wrote(&l->doubt, &l->written.version, l->leads, l->lease, l->op.sent_at);
-	lock_op_finish(&l->op, &l->written);
+	lock_op_found(&l->user.op, what, r->element[1]->str, r->element[1]->len, redis_word_at(r, 2),
+	              redis_number_at(r, 3));
 }
 
 static void redis_on_written(struct redis_lock *l, const redisReply *r)
 {
 	l->written = (struct lock_result){ .outcome = LOCK_OK, .token = redis_number_at(r, 2) };
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", redis_word_at(r, 1));
-	lock_failover_see(&l->doubt, redis_word_at(r, 3), clock_now());
+	lock_failover_see(&l->user.doubt, redis_word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", redis_word_at(r, 4));
 	l->host = l->server->link->host;
-	if (l->server->place.replicas && l->durable) {
+	if (l->server->place.replicas && l->user.durable) {
 		l->stage = REDIS_ACKNOWLEDGE;
 		redis_send_wait(l);
 		return;
 	}
-	redis_finish_written(l);
+	lock_op_finish(&l->user.op, &l->written);
 }
 
 /* A term may have been lost with the server before, other than the one that the record shows. */
@@ -277,12 +249,19 @@ static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 	struct instant now = clock_now();
 	int64_t us = redis_number_at(r, 2);
 
-	lock_failover_lease(&l->doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
-	lock_failover_see(&l->doubt, redis_word_at(r, 1), now);
-	lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+	lock_failover_lease(&l->user.doubt, us > INT64_MAX / 1000 ? INT64_MAX : us * 1000);
+	lock_failover_see(&l->user.doubt, redis_word_at(r, 1), now);
+	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
 	             "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
 	             "another %.1f s",
-	             l->server->link->peer, (double)lock_failover_left(&l->doubt, l->lease, now) / NSEC_PER_SEC);
+	             l->server->link->peer,
+	             (double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
+}
+
+static void redis_on_nonsense(struct redis_lock *l)
+{
+	lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense",
+	             l->server->link->peer);
 }
 
 /* Of a script: what its words mean stands there. */
@@ -296,60 +275,62 @@ static void redis_on_answer(struct redis_lock *l, const redisReply *r)
 	if (strcmp(what, "found") == 0)
 		redis_on_found(l, r);
 	else if (strcmp(what, "absent") == 0)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_ABSENT });
+		lock_user_end(&l->user, LOCK_ABSENT);
 	else if (strcmp(what, "ok") == 0)
 		redis_on_written(l, r);
 	else if (strcmp(what, "removed") == 0)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
+		lock_user_end(&l->user, LOCK_OK);
 	else if (strcmp(what, "conflict") == 0)
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
+		lock_user_end(&l->user, LOCK_CONFLICT);
 	else if (strcmp(what, "doubt") == 0)
 		redis_on_doubt(l, r);
 	else if (strcmp(what, "rival") == 0)
 		redis_on_rival(l);
 	else if (strcmp(what, "stranger") == 0) {
 		redis_server_check(l->server, false); /* the one that it comes from may be back */
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
 		             "%s is no copy of the server that has the last renewal: what is there may be older", peer);
 	} else if (strcmp(what, "type") == 0)
 		lock_op_fail(
-			&l->op, LOCK_FOREIGN, ERR_FOREIGN,
+			&l->user.op, LOCK_FOREIGN, ERR_FOREIGN,
 			"the key %.300s holds no string, so no election record. It is not touched: choose another name",
 			l->key);
 	else if (strcmp(what, "large") == 0)
-		lock_op_fail(&l->op, LOCK_FOREIGN, ERR_INVALID,
+		lock_op_fail(&l->user.op, LOCK_FOREIGN, ERR_INVALID,
 		             "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
 		             l->key, redis_number_at(r, 1));
 	else if (strcmp(what, "replicas") == 0)
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_UNREACHABLE,
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
 		             "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer, redis_number_at(r, 1),
 		             l->server->place.replicas);
 	else if (strcmp(what, "tokens") == 0)
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID,
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_INVALID,
 		             "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
 	else
-		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense", peer);
+		redis_on_nonsense(l);
 }
 
 /* How many replicas have what was written. */
 static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 {
-	long long have = r->type == REDIS_REPLY_INTEGER ? r->integer : 0;
+	long long have = r->integer; /* 0 if it is something else */
 
 	l->unsettled = have < l->server->place.replicas;
-	if (l->unsettled)
-		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
+	if (r->type != REDIS_REPLY_INTEGER)
+		redis_on_nonsense(l);
+	else if (l->unsettled)
+		lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
 		             l->server->place.replicas);
 	else if (l->stage == REDIS_SETTLE)
 		redis_ask(l, REDIS_READ);
 	else
-		redis_finish_written(l);
+		lock_op_finish(&l->user.op, &l->written);
 }
 
 static void redis_on_info(struct redis_lock *l, const redisReply *r)
 {
-	redis_about(l->about, r->str ? r->str : "", l->server->place.replicas);
-	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
+	redis_about(l->user.about, r->str ? r->str : "", l->server->place.replicas);
+	lock_user_end(&l->user, LOCK_OK);
 }
 
 /* Not the state beside a lock, and no name with a zero, which a URL cannot have. */
@@ -371,21 +352,21 @@ static void redis_on_listed(struct redis_lock *l, const redisReply *r)
 	const char *cursor = keys ? redis_word_at(r, 0) : "";
 
 	if (!*cursor || strspn(cursor, "0123456789") >= sizeof l->cursor || keys->type != REDIS_REPLY_ARRAY) {
-		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "%s gave an answer that makes no sense",
-		             l->server->link->peer);
+		redis_on_nonsense(l);
 		return;
 	}
 	for (size_t i = 0; i < keys->elements; i++)
 		if (redis_list_takes(l, keys->element[i]))
-			lock_listing_add(l->listing, keys->element[i]->str + len, LOCK_URL_PATH);
+			lock_listing_add(l->user.listing, keys->element[i]->str + len, LOCK_URL_PATH);
 	snprintf(l->cursor, sizeof l->cursor, "%s", cursor);
 	bool whole = strcmp(l->cursor, "0") == 0;
-	if (!whole && !l->listing->more && ++l->steps < LIST_STEPS && lock_op_left_ms(&l->op) > LIST_SPARE_MS) {
+	if (!whole && !l->user.listing->more && ++l->steps < LIST_STEPS &&
+	    lock_op_left_ms(&l->user.op) > LIST_SPARE_MS) {
 		redis_ask(l, REDIS_LIST);
 		return;
 	}
-	l->listing->more |= !whole;
-	lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
+	l->user.listing->more |= !whole;
+	lock_user_end(&l->user, LOCK_OK);
 }
 
 /* ---- stages ---- */
@@ -403,22 +384,17 @@ static const struct redis_stage {
 	[REDIS_LIST] = { redis_send_list, redis_on_listed },
 };
 
-static struct redis_lock *redis_of_call(struct lock_call *c)
-{
-	return (struct redis_lock *)((char *)c - offsetof(struct redis_lock, call));
-}
-
 static void redis_on_ready(struct lock_call *c)
 {
-	struct redis_lock *l = redis_of_call(c);
+	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 
-	lock_op_sent(&l->op);
+	lock_op_sent(&l->user.op);
 	redis_stages[l->stage].send(l);
 }
 
 static void redis_on_answered(struct lock_call *c, const void *answer)
 {
-	struct redis_lock *l = redis_of_call(c);
+	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 	const redisReply *r = answer;
 
 	if (r->type == REDIS_REPLY_ERROR)
@@ -429,22 +405,22 @@ static void redis_on_answered(struct lock_call *c, const void *answer)
 
 static void redis_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
-	struct redis_lock *l = redis_of_call(c);
+	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 
 	redis_server_check(l->server, false);
-	if (lock_op_repeat(&l->op, sent)) {
+	if (lock_op_repeat(&l->user.op, sent)) {
 		redis_start(l, l->stage);
 		return;
 	}
-	l->unsettled |= l->op.writing && sent;
-	lock_op_fail(&l->op, l->op.writing && sent ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
+	l->unsettled |= l->user.op.writing && sent;
+	lock_op_fail(&l->user.op, l->user.op.writing && sent ? LOCK_UNKNOWN : outcome, why->code, "%s", why->text);
 }
 
 static void redis_on_detach(struct lock_op *op)
 {
-	struct redis_lock *l = (struct redis_lock *)((char *)op - offsetof(struct redis_lock, op));
+	struct redis_lock *l = (struct redis_lock *)lock_user_of_op(op);
 
-	redis_server_unask(l->server, &l->asker);
+	lock_pipeline_forget(&l->server->askers, &l->asker.call);
 	l->unsettled |= op->writing && op->sent;
 }
 
@@ -479,6 +455,30 @@ static const char *redis_key_of(const char *path, int *db)
 	return path + digits + 1;
 }
 
+static void redis_begin(struct lock_user *u)
+{
+	struct redis_lock *l = (struct redis_lock *)u;
+	int look = l->unsettled && l->server->place.replicas ? REDIS_SETTLE : REDIS_READ;
+	int other = u->about ? REDIS_ABOUT : u->listing ? REDIS_LIST : look;
+
+	redis_start(l, u->removing ? REDIS_REMOVE : u->op.writing ? REDIS_WRITE : other);
+}
+
+static void redis_free(struct lock_user *u)
+{
+	struct redis_lock *l = (struct redis_lock *)u;
+
+	free(l->key);
+	free(l->state);
+	free(l);
+}
+
+static const struct lock_user_ops redis_ops = {
+	.begin = redis_begin,
+	.detach = redis_on_detach,
+	.free = redis_free,
+	.call = { .ready = redis_on_ready, .answered = redis_on_answered, .lost = redis_on_lost },
+};
 static const struct lock_ops ops;
 
 static struct lock *redis_open(struct lock_env *env, const char *text, struct err *err)
@@ -492,28 +492,22 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 	const char *key = redis_key_of(u->path, &place.db);
 	char *shown = lock_url_print(u, ops.scheme);
 	if (!*key)
-		err_set(err, ERR_USAGE, "lock \"%s\": the key's name is missing (expected redis://HOST:PORT/KEY)",
-		        shown);
-	else if (lock_url_number(u, "replicas", 0, REPLICAS_MOST, 0, &place.replicas, err) < 0)
+		err_set(err, ERR_USAGE, "the key's name is missing (expected redis://HOST:PORT/KEY)");
+	if (!*key || lock_url_number(u, "replicas", 0, REPLICAS_MOST, 0, &place.replicas, err) < 0) {
 		err_wrap(err, "lock \"%s\"", shown);
-	else {
-		struct redis_lock *l = mem_zero(sizeof *l);
-		*l = (struct redis_lock){
-			.lock = { .ops = &ops, .url = shown },
-			.key = mem_dup(key),
-			.state = redis_key_beside(key, "lunarch"),
-			.channel = redis_key_beside(key, "changed"),
-			.mark = redis_key_mark(key),
-			.asker = { .call = { .answered = redis_on_primary }, .op = &l->op },
-			.call = { .ready = redis_on_ready, .answered = redis_on_answered, .lost = redis_on_lost },
-		};
-		l->server = redis_server_get(env, &place);
-		lock_member_init(&l->member, &l->server->base.board);
-		return &l->lock;
+		free(shown);
+		lock_url_fini(u);
+		return NULL;
 	}
-	free(shown);
-	lock_url_fini(u);
-	return NULL;
+	struct redis_lock *l = mem_zero(sizeof *l);
+	l->key = mem_dup(key);
+	l->state = redis_key_beside(key, "lunarch");
+	l->mark = redis_key_mark(key);
+	l->asker = (struct redis_asker){ .call = { .answered = redis_on_primary }, .op = &l->user.op };
+	char *channel = redis_key_beside(key, "changed");
+	l->server = (struct redis_server *)lock_server_get(env, &redis_server_ops, &place);
+	lock_user_init(&l->user, &ops, &redis_ops, shown, &l->server->base, channel);
+	return &l->user.lock;
 }
 
 static struct lock *redis_open_tls(struct lock_env *env, const char *text, struct err *err)
@@ -529,105 +523,17 @@ static struct lock *redis_open_tls(struct lock_env *env, const char *text, struc
 	return NULL;
 }
 
-static void redis_begin(struct redis_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
-{
-	lock_op_begin(&l->op, l->server->base.env, &l->lock, redis_on_detach, writing, by, done, arg);
-	l->op.doubt = &l->doubt;
-}
-
-static void redis_read(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	redis_begin(l, false, by, done, arg);
-	redis_start(l, l->unsettled && l->server->place.replicas ? REDIS_SETTLE : REDIS_READ);
-}
-
-static void redis_write(struct lock *lock, const struct record *r, const struct version *expected, bool durable,
-                        struct instant by, lock_done_fn *done, void *arg)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	redis_begin(l, true, by, done, arg);
-	if (!lock_op_print(&l->op, r))
-		return;
-	l->expected = *expected;
-	l->durable = durable;
-	l->acquiring = r->token == 0;
-	if (l->acquiring)
-		lock_member_rename(&l->member);
-	l->leads = r->state == RECORD_LEADING && *r->holder;
-	l->lease = r->lease_ms * NSEC_PER_MS;
-	redis_start(l, REDIS_WRITE);
-}
-
-static void redis_remove(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
-                         void *arg)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	redis_begin(l, true, by, done, arg);
-	l->expected = *expected;
-	l->acquiring = false;
-	redis_start(l, REDIS_REMOVE);
-}
-
-static void redis_inquire(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	redis_begin(l, false, by, done, arg);
-	l->about = about;
-	redis_start(l, REDIS_ABOUT);
-}
-
-static void redis_list(struct lock *lock, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	redis_begin(l, false, by, done, arg);
-	l->listing = out;
-	redis_start(l, REDIS_LIST);
-}
-
-static void redis_cancel(struct lock *lock)
-{
-	lock_op_cancel(&redis_of(lock)->op);
-}
-
-static bool redis_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	lock_server_watch(&l->server->base, &l->member, l->channel, changed, arg);
-	return !l->server->base.board.deaf;
-}
-
-static void redis_close(struct lock *lock)
-{
-	struct redis_lock *l = redis_of(lock);
-
-	lock_op_cancel(&l->op);
-	lock_server_unwatch(&l->server->base, &l->member);
-	lock_server_put(&l->server->base);
-	free(l->key);
-	free(l->state);
-	free(l->channel);
-	free(l->lock.url);
-	free(l);
-}
-
 static const struct lock_ops ops = {
 	.scheme = "redis",
 	.open = redis_open,
-	.read = redis_read,
-	.write = redis_write,
-	.cancel = redis_cancel,
-	.watch = redis_watch,
-	.close = redis_close,
-	.list = redis_list,
-	.about = redis_inquire,
-	.remove = redis_remove,
+	.read = lock_user_read,
+	.write = lock_user_write,
+	.cancel = lock_user_cancel,
+	.watch = lock_user_watch,
+	.close = lock_user_close,
+	.list = lock_user_list,
+	.about = lock_user_about,
+	.remove = lock_user_remove,
 };
 static const struct lock_ops tls_ops = {
 	.scheme = "rediss",

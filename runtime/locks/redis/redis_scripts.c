@@ -4,87 +4,81 @@
 
 #include <errno.h>
 #include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DIGEST 40 /* digits of SHA-1, and of Redis' ids */
 
-/* KEYS of all scripts: the record; the hash beside it, which is called the state. ARGV: the largest size of a record;
- * what the names of the state's fields end with; the run id of the primary (as below). */
+/* KEYS: the record; the hash beside it, which is called the state. most: bytes of a record. mark: what the names of the
+ * state's fields end with. primary: the run id of the only one that was found; "" = the hosts were not asked. */
 static const char read_script[] =
-	"if ARGV[3] ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[3], 1, true) then return {'rival'} end\n"
+	"local most, mark, primary = unpack(ARGV)\n"
+	"if primary ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. primary, 1, true) then return {'rival'} end\n"
 	"local size = redis.pcall('STRLEN', KEYS[1])\n"
 	"if type(size) == 'table' then\n"
 	"  if string.find(size.err, 'WRONGTYPE', 1, true) then return {'type'} end\n"
 	"  return size\n"
 	"end\n"
-	"if size > tonumber(ARGV[1]) then return {'large', size} end\n"
+	"if size > tonumber(most) then return {'large', size} end\n"
 	"local text = redis.call('GET', KEYS[1])\n"
 	"if not text then return {'absent'} end\n"
-	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. ARGV[2])\n"
+	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. mark)\n"
 	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
-/* ARGV:
- *  1 text: of the record
- *  2 expected version: a digest of the text, "" = there must be no record
- *  3 channel: where the change is published
- *  4 our name: which is published there
- *  5 "" = no token is wanted; "new" = one is, for a new term; "own" = one is, and the record there is of our own term
- *  6 our lease: in microseconds
- *  7 replicas: how many must be connected
- *  8 doubt: the name of the one that we have waited out; "" = none
- *  9 token: the largest that we have seen
- * 10 mark: what the names of the state's fields end with
- * 11 primary: the run id of the only one that was found; "" = the hosts were not asked
- * 12 origin: for who has changed servers, the replication id of the server of our last write; else ""
- * 13 known: the replication id under which we last knew of no doubt; else ""
+/* expected: a version, "" = there must be no record. wanted: a token, "new" for a new term, "own" if the record there
+ * is of our own one; "" = none. over: the doubt that we have waited out. floor: the largest token that we have seen.
+ * mark and primary: as above. origin: for who has changed servers, the replication id of the server of our last write.
+ * known: the one under which we last knew of no doubt.
  *
  * A server whose replication id is not the one in the state was promoted or restarted, and may have lost a leader's
  * record. That is a doubt (lock_failover.h), which gets its name here. There is none if the server knows nothing, was
  * never promoted, and has run for longer than a lease. Its uptime follows its wall clock, which may have been set, so
  * its main thread must also have computed for that long. */
 static const char write_script[] =
-	"local key, state, now, mark = KEYS[1], KEYS[2], redis.call('TIME'), ARGV[10]\n"
+	"local key, state, now = KEYS[1], KEYS[2], redis.call('TIME')\n"
+	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, primary, origin, known = unpack(ARGV)\n"
 	"now = now[1] * 1000000 + now[2]\n"
-	"if ARGV[11] ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[11], 1, true) then return {'rival'} end\n"
+	"if primary ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. primary, 1, true) then return {'rival'} end\n"
 	"local info = redis.call('INFO', 'replication')\n"
 	"local id = string.match(info, 'master_replid:(%x+)') or 'none'\n"
 	"local former = string.match(info, 'master_replid2:(%x+)') or ''\n"
-	"if ARGV[12] ~= '' and ARGV[12] ~= id and ARGV[12] ~= former then return {'stranger'} end\n"
+	"if origin ~= '' and origin ~= id and origin ~= former then return {'stranger'} end\n"
 	"local there = redis.pcall('GET', key)\n"
 	"if type(there) == 'table' then\n"
 	"  if string.find(there.err, 'WRONGTYPE', 1, true) then return {'conflict'} end\n"
 	"  return there\n"
 	"end\n"
-	"if (there and redis.sha1hex(there) or '') ~= ARGV[2] then return {'conflict'} end\n"
+	"if (there and redis.sha1hex(there) or '') ~= expected then return {'conflict'} end\n"
 	"local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)') or 0)\n"
-	"if replicas < tonumber(ARGV[7]) then return {'replicas', replicas} end\n"
-	"local known = redis.call('HMGET', state, 'token', 'server' .. mark, 'doubt' .. mark, 'lease' .. mark)\n"
-	"local doubt = known[3] or ''\n"
-	"if known[2] ~= id then\n"
-	"  local least, server, computed = tonumber(ARGV[6]) / 1000000 + 1, redis.call('INFO', 'server'), 0\n"
+	"if replicas < tonumber(asked) then return {'replicas', replicas} end\n"
+	"local last, home, doubt, published = unpack(redis.call('HMGET', state, 'token', 'server' .. mark, 'doubt' .. mark, 'lease' .. mark))\n"
+	"doubt = doubt or ''\n"
+	"if home ~= id then\n"
+	"  local least, computed = tonumber(lease) / 1000000 + 1, 0\n"
+	"  local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)') or 0)\n"
 	"  for s in string.gmatch(redis.call('INFO', 'cpu'), 'used_cpu_%a+_main_thread:([%d.]+)') do computed = computed + (tonumber(s) or 0) end\n"
-	"  local old = computed > least and tonumber(string.match(server, 'uptime_in_seconds:(%d+)') or 0) > least\n"
-	"  local fresh = (old and string.match(former, '^0+$') or id == ARGV[13]) and not there and not known[1] and not known[2]\n"
-	"  doubt = fresh and '' or ARGV[4] .. string.format('.%.0f', now)\n"
+	"  local old = computed > least and uptime > least and string.match(former, '^0+$')\n"
+	"  local fresh = (old or id == known) and not there and not last and not home\n"
+	"  doubt = fresh and '' or name .. string.format('.%.0f', now)\n"
 	"  redis.call('HSET', state, 'server' .. mark, id, 'doubt' .. mark, doubt)\n"
-	"elseif doubt ~= '' and doubt == ARGV[8] then\n"
+	"elseif doubt ~= '' and doubt == over then\n"
 	"  doubt = ''\n"
 	"  redis.call('HSET', state, 'doubt' .. mark, '')\n"
 	"end\n"
 	"local token = 0\n"
-	"if ARGV[5] ~= '' then\n"
-	"  if doubt ~= '' and ARGV[5] ~= 'own' then return {'doubt', doubt, known[4] or '0'} end\n"
+	"if wanted ~= '' then\n"
+	"  if doubt ~= '' and wanted ~= 'own' then return {'doubt', doubt, published or '0'} end\n"
 	"  local before = tonumber(there and string.match(there, '\"token\":%s*(%d+)') or 0)\n"
 	"  if before >= 2 ^ 53 then before = 0 end\n"
-	"  token = math.max(math.max(tonumber(known[1]) or 0, before, tonumber(ARGV[9])) + 1, now)\n"
+	"  token = math.max(math.max(tonumber(last) or 0, before, tonumber(floor)) + 1, now)\n"
 	"  if token >= 2 ^ 53 then return {'tokens'} end\n" /* numbers here are exact up to that */
-	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease' .. mark, ARGV[6])\n"
+	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease' .. mark, lease)\n"
 	"end\n"
 	/* First, since it fails where it is not allowed: then the record is as it was. */
-	"redis.call('PUBLISH', ARGV[3], ARGV[4])\n"
-	"redis.call('SET', key, ARGV[1])\n"
-	"return {'ok', redis.sha1hex(ARGV[1]), string.format('%.0f', token), doubt, id}\n";
+	"redis.call('PUBLISH', channel, name)\n"
+	"redis.call('SET', key, text)\n"
+	"return {'ok', redis.sha1hex(text), string.format('%.0f', token), doubt, id}\n";
 
 /* ARGV: the expected version. Removes what the lock keeps beside the record, too: doctor's scratch lock alone is
  * removed. */
@@ -204,4 +198,60 @@ const struct redis_error *redis_error_of(const char *text)
 	       (!inner || strncmp(inner + 3, e->word, strlen(e->word)) != 0))
 		e++;
 	return e;
+}
+
+/* ---- INFO ---- */
+
+void redis_info(const char *info, const char *name, char *value, size_t size)
+{
+	size_t len = strlen(name);
+
+	for (const char *line = info; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, name, len) != 0 || line[len] != ':')
+			continue;
+		snprintf(value, size, "%.*s", (int)strcspn(line + len + 1, "\r\n"), line + len + 1);
+		return;
+	}
+}
+
+/* The lock's keys never expire: only policies for all keys evict them. */
+static void about_eviction(struct lock_about *about, const char *info)
+{
+	char most[24] = "0", policy[24] = "noeviction", risk[100];
+
+	redis_info(info, "maxmemory", most, sizeof most);
+	redis_info(info, "maxmemory_policy", policy, sizeof policy);
+	if (strcmp(policy, "noeviction") == 0)
+		return;
+	if (strncmp(policy, "volatile", 8) == 0)
+		snprintf(risk, sizeof risk, ", which spares the lock as long as nobody gives its keys an expiry");
+	else if (strcmp(most, "0") == 0)
+		snprintf(risk, sizeof risk, ": as soon as maxmemory is set it may evict the record, and then two lead");
+	else
+		snprintf(risk, sizeof risk, ", and maxmemory %s: it may evict the record, and then two lead", most);
+	about->unfit = strncmp(policy, "volatile", 8) != 0 && strcmp(most, "0") != 0;
+	snprintf(about->warning, sizeof about->warning, "maxmemory-policy is %s%s (noeviction is right)", policy, risk);
+}
+
+void redis_about(struct lock_about *about, const char *info, int replicas_asked)
+{
+	char version[40] = "of no known version", mode[20] = "standalone", aof[8] = "", replicas[12] = "0";
+	const char *lost = "";
+
+	redis_info(info, "redis_version", version, sizeof version);
+	redis_info(info, "redis_mode", mode, sizeof mode);
+	redis_info(info, "aof_enabled", aof, sizeof aof);
+	redis_info(info, "connected_slaves", replicas, sizeof replicas);
+	*about = (struct lock_about){ .pause_ms = 0 };
+	snprintf(about->server, sizeof about->server, "Redis %s, %s, %s replicas", version, mode, replicas);
+	about_eviction(about, info);
+	if (strcmp(replicas, "0") != 0 && replicas_asked == 0)
+		lost = "it has replicas, and the lock does not wait for them: after a failover a term's record may be lost, "
+		       "and what it saved (?replicas=N waits for N of them)";
+	else if (strcmp(aof, "0") == 0)
+		lost = "appendonly is off: a restart may lose the record; nobody is elected for a lease after it, and tokens "
+		       "go on by the server's clock";
+	size_t len = strlen(about->warning);
+	snprintf(about->warning + len, sizeof about->warning - len, "%s%s", len && *lost ? "; " : "", lost);
 }

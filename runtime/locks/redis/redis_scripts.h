@@ -1,4 +1,4 @@
-/* What a Redis server is asked to do, as scripts in Lua, and how its answers and its errors are read.
+/* What a Redis server is asked to do, as scripts in Lua, and how its answers, its errors and its INFO are read.
  * Not a connection, and no state: what an answer means for an operation is decided in lock_redis.c.
  * Used by the Redis lock. */
 #ifndef LUNARCH_REDIS_SCRIPTS_H
@@ -33,5 +33,12 @@ struct redis_error {
 };
 
 const struct redis_error *redis_error_of(const char *text); /* never NULL */
+
+/* The value of a line "name:value" in the answer to INFO; without such a line value stays as it is. */
+void redis_info(const char *info, const char *name, char *value, size_t size);
+
+/* Fills about by that answer: the version, and settings by which the server can lose a record that it has acknowledged.
+ * replicas_asked: for how many the lock waits. */
+void redis_about(struct lock_about *about, const char *info, int replicas_asked);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- which of the hosts is the primary ---- */
 
@@ -16,8 +17,6 @@ struct redis_host { /* that is being asked */
 	struct lock_url url; /* with that host alone; all in it is borrowed */
 	struct lock_link *link;
 	struct lock_call call;
-	bool primary;
-	char peer[300], run_id[48];
 };
 
 struct redis_inquiry {
@@ -26,18 +25,9 @@ struct redis_inquiry {
 	struct lock_op op; /* ends the inquiry in time */
 	int open;          /* hosts that have not answered */
 	struct redis_host host[LOCK_URL_HOSTS];
+	unsigned primaries, replicas; /* bit n: the URL's host n says that it is one */
 	struct redis_found found;
 };
-
-static void found_count(struct redis_found *f, const struct redis_host *h)
-{
-	if (!h->primary || (f->primaries && *h->run_id && strcmp(f->run_id, h->run_id) == 0))
-		return;
-	if (f->primaries < 2)
-		snprintf(f->peer[f->primaries], sizeof f->peer[0], "%s", h->peer);
-	if (f->primaries++ == 0)
-		snprintf(f->run_id, sizeof f->run_id, "%s", h->run_id);
-}
 
 static void host_close(struct redis_host *h)
 {
@@ -60,30 +50,37 @@ static void host_on_ready(struct lock_call *c)
 /* Only a primary is asked: the link takes no replica. */
 static void host_on_answered(struct lock_call *c, const void *answer)
 {
-	const redisReply *reply = answer;
+	const redisReply *r = answer;
 	struct redis_host *h = host_of(c);
-	struct redis_found *f = &h->inquiry->found;
-	const char *info = reply->type == REDIS_REPLY_STRING ? reply->str : "", *at = strstr(info, "run_id:");
+	struct redis_inquiry *q = h->inquiry;
+	struct redis_found *f = &q->found;
+	const char *info = r->type == REDIS_REPLY_STRING ? r->str : "";
+	char run_id[sizeof f->run_id] = "", mode[16] = "";
 
-	h->primary = !strstr(info, "redis_mode:cluster");
-	f->cluster |= !h->primary;
-	snprintf(h->peer, sizeof h->peer, "%s", h->link->peer);
-	if (at)
-		snprintf(h->run_id, sizeof h->run_id, "%.*s", (int)strspn(at + 7, "0123456789abcdef"), at + 7);
-	else
-		err_set(&f->why, ERR_DENIED, "%s does not say which server it is: %s", h->peer,
-		        reply->type == REDIS_REPLY_ERROR ? reply->str : "INFO has no run_id");
+	redis_info(info, "run_id", run_id, sizeof run_id);
+	redis_info(info, "redis_mode", mode, sizeof mode);
+	if (!*run_id)
+		err_set(&f->why, ERR_DENIED, "%s does not say which server it is: %s", h->link->peer,
+		        r->type == REDIS_REPLY_ERROR ? r->str : "INFO has no run_id");
+	if (strcmp(mode, "cluster") == 0) {
+		f->cluster = true;
+	} else if (!q->primaries || !*run_id || strcmp(f->run_id, run_id) != 0) {
+		f->several = q->primaries;
+		q->primaries |= 1U << (h - q->host);
+		snprintf(f->run_id, sizeof f->run_id, "%s", run_id);
+	}
 	host_close(h);
 }
 
 static void host_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
 	struct redis_host *h = host_of(c);
-	struct redis_found *f = &h->inquiry->found;
+	struct redis_inquiry *q = h->inquiry;
+	struct redis_found *f = &q->found;
 
 	(void)sent;
 	if (redis_link_is_replica(h->link))
-		f->replicas |= 1U << (h - h->inquiry->host);
+		q->replicas |= 1U << (h - q->host);
 	if (f->outcome != LOCK_REFUSED) {
 		f->outcome = outcome;
 		f->why = *why;
@@ -91,12 +88,35 @@ static void host_on_lost(struct lock_call *c, bool sent, enum lock_outcome outco
 	host_close(h);
 }
 
+void redis_server_check(struct redis_server *s, bool is_primary)
+{
+	s->checked = is_primary ? s->link->number + 1 : 0;
+}
+
+bool redis_server_is_checked(const struct redis_server *s)
+{
+	return s->checked == s->link->number + 1;
+}
+
+/* If there are several primaries, one was replaced and does not know it yet, or has come back: who asks that one sees
+ * an older record. */
 static void inquiry_tell(struct redis_inquiry *q)
 {
 	struct redis_server *s = q->server;
+	char first[300], second[300];
 
-	if (lock_link_is_up(s->link) && q->found.replicas & 1U << s->link->host)
+	if (q->found.several) {
+		lock_url_print_host(&s->place.url, ffs((int)q->primaries) - 1, first);
+		lock_url_print_host(&s->place.url, ffs((int)(q->primaries & (q->primaries - 1))) - 1, second);
+		q->found.outcome = LOCK_FAILED;
+		err_set(&q->found.why, ERR_UNREACHABLE,
+		        "%s and %s both say that they are primaries: nobody is elected until one of them is the "
+		        "other's replica, or down",
+		        first, second);
+	}
+	if (lock_link_is_up(s->link) && q->replicas & 1U << s->link->host)
 		redis_link_turn_away(s->link, "it has become a replica");
+	redis_server_check(s, lock_link_is_up(s->link) && q->found.cluster && !q->found.several);
 	for (size_t n = s->askers.count; n; n--) {
 		struct lock_call *c = lock_pipeline_pop(&s->askers);
 		if (c)
@@ -113,7 +133,6 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
 	struct redis_server *s = q->server;
 
 	for (int i = 0; i < s->place.url.hosts; i++) {
-		found_count(&q->found, &q->host[i]);
 		lock_link_forget(q->host[i].link, &q->host[i].call, false);
 		lock_link_free(q->host[i].link);
 	}
@@ -169,21 +188,6 @@ void redis_server_ask(struct redis_server *s, struct redis_asker *a)
 {
 	lock_pipeline_wait(&s->askers, &a->call);
 	server_inquire(s);
-}
-
-void redis_server_unask(struct redis_server *s, struct redis_asker *a)
-{
-	lock_pipeline_forget(&s->askers, &a->call);
-}
-
-void redis_server_check(struct redis_server *s, bool is_primary)
-{
-	s->checked = is_primary ? s->link->number + 1 : 0;
-}
-
-bool redis_server_is_checked(const struct redis_server *s)
-{
-	return s->checked == s->link->number + 1;
 }
 
 /* ---- notices ---- */
@@ -251,7 +255,7 @@ static void server_free(struct lock_server *server)
 	free(s);
 }
 
-static const struct lock_server_ops server_ops = {
+const struct lock_server_ops redis_server_ops = {
 	.serves = server_serves,
 	.make = server_make,
 	.spare = server_spare,
@@ -259,8 +263,3 @@ static const struct lock_server_ops server_ops = {
 	.listen = server_listen,
 	.unlisten = server_unlisten,
 };
-
-struct redis_server *redis_server_get(struct lock_env *env, struct redis_place *place)
-{
-	return (struct redis_server *)lock_server_get(env, &server_ops, place);
-}

@@ -22,18 +22,16 @@ struct redis_server {            /* of locks with the same hosts, user, password
 	struct redis_inquiry *inquiry; /* the hosts are being asked; NULL: they are not */
 };
 
-/* Of that place, with the caller as a user (lock_server.h); place is spent. */
-struct redis_server *redis_server_get(struct lock_env *env, struct redis_place *place);
+/* For lock_server_get, with a struct redis_place. */
+extern const struct lock_server_ops redis_server_ops;
 
 /* What the hosts have said. Nothing of it is remembered: a server that was down may be back at any time. */
 struct redis_found {
-	int primaries;             /* different ones; a server with two names is one */
+	bool several;              /* different ones say that they are primaries; a server with two names is one */
 	bool cluster;              /* there is one of a cluster, in which many are primaries: those are not counted */
-	char peer[2][300];         /* two of the primaries, "127.0.0.1:6379" */
-	char run_id[48];           /* of the first; "" = there is none, or it does not say */
-	unsigned replicas;         /* bit n: the URL's host n says that it is a replica */
-	enum lock_outcome outcome; /* where run_id is "": why, LOCK_FAILED or LOCK_REFUSED */
-	struct err why;
+	char run_id[48];           /* of the primary; "" = there is none, or it does not say */
+	enum lock_outcome outcome; /* of who needs one primary, if there are several or run_id is "": LOCK_FAILED, */
+	struct err why;            /* or LOCK_REFUSED, and why */
 };
 
 struct redis_asker {           /* embedded in who asks */
@@ -42,11 +40,11 @@ struct redis_asker {           /* embedded in who asks */
 };
 
 /* All hosts are asked, after this call, whether they are primaries, each on a connection of its own. Who has not
- * answered when a third of the asker's time is over is not counted. */
+ * answered when a third of the asker's time is over is not counted. lock_pipeline_forget takes the question back. */
 void redis_server_ask(struct redis_server *s, struct redis_asker *a);
-void redis_server_unask(struct redis_server *s, struct redis_asker *a); /* answered is not called */
 
-/* Whether the link's host is known to be the only primary. It is no longer once the connection has ended. */
+/* Whether the link's host is known to be the only primary. It is no longer once the connection has ended, or the hosts
+ * were asked again. */
 void redis_server_check(struct redis_server *s, bool is_primary);
 bool redis_server_is_checked(const struct redis_server *s);
 
