@@ -11,9 +11,10 @@ from stores import Store
 OURS, THEIRS = "lunarch.dev/record", "control-plane.alpha.kubernetes.io/leader"
 PUBLIC = ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime")
 CORE = "/api/v1/namespaces/{}/configmaps"
+VERBS = ["get", "create", "update", "watch", "delete"]  # delete: doctor's removal of its own record, which a case tries
 RIGHTS = [
-    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "create", "update", "watch"]},
-    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "update", "watch"]},
+    {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": VERBS},
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS},
 ]
 
 
