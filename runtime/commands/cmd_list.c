@@ -130,14 +130,18 @@ static int look_at(struct election_list *l, const char *name, struct err *err)
 
 	free(url);
 	enum lock_outcome o = opened < 0 ? LOCK_FOREIGN : lock_client_read(&l->client);
+	const struct err *why = &l->client.result.err;
+
+	if (o == LOCK_FAILED && why->code == ERR_DENIED)
+		o = LOCK_REFUSED;
 	if (o == LOCK_OK)
 		add_election(l);
 	else if (o == LOCK_FOREIGN)
 		l->others++; /* what cannot be a lock's name is nobody's */
 	else if (o == LOCK_REFUSED && l->unreadable++ == 0)
-		l->first = l->client.result.err;
+		l->first = *why;
 	else if (o == LOCK_FAILED)
-		*err = l->client.result.err;
+		*err = *why;
 	return o == LOCK_FAILED ? -1 : 0;
 }
 

@@ -11,10 +11,12 @@ from stores import Store
 OURS, THEIRS = "lunarch.dev/record", "control-plane.alpha.kubernetes.io/leader"
 PUBLIC = ("holderIdentity", "leaseDurationSeconds", "acquireTime", "renewTime")
 CORE = "/api/v1/namespaces/{}/configmaps"
-VERBS = ["get", "create", "update", "watch", "delete"]  # delete: doctor's removal of its own record, which a case tries
+ENDPOINTS = "/api/v1/namespaces/{}/endpoints"
+# delete: doctor's removal of its own record, which a case tries; list: lunarch list's
+VERBS = ["get", "create", "update", "watch", "delete", "list"]
 RIGHTS = [
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": VERBS},
-    {"apiGroups": [""], "resources": ["configmaps"], "verbs": VERBS},
+    {"apiGroups": [""], "resources": ["configmaps", "endpoints"], "verbs": VERBS},
 ]
 
 
@@ -22,6 +24,7 @@ class Kube(Store):
     """What the cases know as the store's content is our annotation; the fields of everybody go with it."""
 
     rounds = 60
+    odd, matched = "a.b-c", ["axb-c", "a-b-c", "a.b.c"]
     clocks = (0, 7200)  # its certificates are no older than the test
 
     def __init__(self, cluster: Any, kind: Any) -> None:
@@ -31,7 +34,7 @@ class Kube(Store):
         self.token = cluster.account(self.ns, rules=RIGHTS)
         self.configs: dict[int, str] = {}
         self.paths = [
-            {"leases": LEASES, "configmaps": CORE}[k].format(self.ns)
+            {"leases": LEASES, "configmaps": CORE, "endpoints": ENDPOINTS}[k].format(self.ns)
             for k in {"configmapsleases": ("configmaps", "leases")}.get(kind, (kind,))
         ]
 
@@ -73,7 +76,7 @@ class Kube(Store):
         return (
             {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": public}
             if lease
-            else {"apiVersion": "v1", "kind": "ConfigMap"}
+            else {"apiVersion": "v1", "kind": "Endpoints" if path.endswith("endpoints") else "ConfigMap"}
         ) | {"metadata": {"name": key, "namespace": self.ns, "annotations": annotations}}
 
     def put(self, key: str, content: bytes) -> None:
@@ -99,6 +102,15 @@ class Kube(Store):
     def delete(self, key: str) -> None:
         for path in self.paths:
             self.cluster.call("DELETE", f"{path}/{key}")
+
+    def put_many(self, keys: list[str], content: bytes) -> None:
+        for path in self.paths:
+            for k in keys:
+                self.cluster.call("POST", path, self.object(path, k, content.decode()))
+
+    def delete_many(self, keys: list[str]) -> None:
+        for path in self.paths:
+            self.cluster.call("DELETE", path)  # all that is in the namespace
 
     def pause(self) -> None:
         self.cluster.api.pause()

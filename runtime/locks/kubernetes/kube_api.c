@@ -265,9 +265,8 @@ static void api_leave_old_connections(struct kube_api *a, uint64_t files)
 static void call_send(struct kube_call *c)
 {
 	const struct kube_config *f = &c->api->config;
-	const char *headers[KUBE_HEADERS + 4] = { "Accept: application/json",
-		                                  "User-Agent: lunarch/" LUNARCH_VERSION " leader-election" };
-	char type[80];
+	char accept[80], type[80];
+	const char *headers[KUBE_HEADERS + 4] = { accept, "User-Agent: lunarch/" LUNARCH_VERSION " leader-election" };
 	size_t n = 2;
 
 	buf_drop(&c->text, c->text.len);
@@ -277,6 +276,7 @@ static void call_send(struct kube_call *c)
 		return;
 	}
 	api_leave_old_connections(c->api, c->credential->files);
+	snprintf(accept, sizeof accept, "Accept: %s", c->r.accept ? c->r.accept : "application/json");
 	snprintf(type, sizeof type, "Content-Type: %s", c->r.kind ? c->r.kind : "application/json");
 	if (c->r.body)
 		headers[n++] = type;

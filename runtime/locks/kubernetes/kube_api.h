@@ -60,6 +60,7 @@ struct kube_request {
 	enum kube_client client;
 	const char *method, *path; /* below the server's URL, with its query. Copied */
 	const char *kind;          /* Content-Type of the body; NULL: application/json */
+	const char *accept;        /* a literal; NULL: application/json */
 	char *body;                /* taken; NULL: none */
 	struct instant by;         /* { 0 }: none */
 	nsec first_byte;           /* as in http.h */

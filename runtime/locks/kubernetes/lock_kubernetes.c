@@ -8,7 +8,9 @@
 #include "locks/kubernetes/kube_pair.h"
 #include "locks/kubernetes/kube_url.h"
 #include "locks/lock.h"
+#include "locks/lock_listing.h"
 #include "locks/lock_op.h"
+#include "locks/lock_url.h"
 
 #include <ev.h>
 #include <inttypes.h>
@@ -16,6 +18,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TABLE "application/json;as=Table;v=v1;g=meta.k8s.io"
+#define LIST_PAGE 500
+#define LIST_SPARE NSEC_PER_SEC /* a list ends with what it has when no more time is left */
 
 extern const struct lock_ops lock_kube;
 
@@ -39,6 +45,7 @@ struct kube_lock {
 	bool raced;                  /* a watch has shown something since the operation began */
 	const struct record *record; /* to write; NULL: to remove, or none */
 	struct lock_about *about;
+	struct lock_listing *listing; /* to fill; NULL: another operation is under way */
 	struct version expected;
 	struct version wrote; /* of the parts that are written, by their answers: a watch may already show something
 	                         newer, which nobody has judged */
@@ -81,9 +88,10 @@ static void kube_fail(struct kube_lock *l, const struct kube_answer *a)
 	else if (a->status == 403)
 		lock_op_fail(
 			op, outcome, ERR_DENIED,
-			"403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [\"get\", \"create\", "
-			"\"update\", \"watch\"], bound to whom %s names",
-			a->message, l->url.ns, k->group, k->plural, who);
+			"403: %.300s. Needed: a Role in the namespace %s with apiGroups [\"%s\"], resources [\"%s\"], verbs [%s], bound to "
+			"whom %s names",
+			a->message, l->url.ns, k->group, k->plural,
+			l->listing ? "\"list\"" : "\"get\", \"create\", \"update\", \"watch\"", who);
 	else if (a->status == 404)
 		lock_op_fail(op, outcome, ERR_MISSING, "404: %s%.300s",
 		             op->writing ? "is there a namespace of that name? " : "", a->message);
@@ -144,6 +152,7 @@ static void kube_ask(struct kube_lock *l, const char *method, char *path, json_t
 			       .client = KUBE_WORK,
 			       .method = method,
 			       .path = path,
+			       .accept = l->listing ? TABLE : NULL,
 			       .body = body ? json_dumps(body, JSON_COMPACT) : NULL,
 			       .by = l->by,
 			       .done = kube_on_answer,
@@ -355,6 +364,67 @@ static void kube_put(struct kube_lock *l)
 	kube_ask(l, p->object ? "PUT" : "POST", p->object ? part_path(p) : mem_dup(p->base), body, kube_on_put);
 }
 
+/* ---- list ---- */
+
+static void kube_list_page(struct kube_lock *l, const char *from);
+
+/* Who has the next page, or the first one of the pair's other kind. NULL: all were seen, or there is no more room or
+ * time for them. */
+static const char *kube_list_next(struct kube_lock *l, const json_t *table)
+{
+	const char *from = json_string_value(json_object_get(json_object_get(table, "metadata"), "continue"));
+	bool ends = l->listing->more || instant_until(l->by, clock_now()) < LIST_SPARE;
+
+	if (from && *from) {
+		l->listing->more |= ends;
+		return ends ? NULL : from;
+	}
+	if (++l->at == l->pair.count)
+		return NULL;
+	l->listing->more |= ends;
+	return ends ? NULL : "";
+}
+
+static void kube_on_listed(struct kube_lock *l, const struct kube_answer *a)
+{
+	const char *kind = json_string_value(json_object_get(a->object, "kind"));
+	const json_t *rows = json_object_get(a->object, "rows");
+	size_t len = lock_listing_prefix(l->url.name);
+
+	if (a->status != 200) {
+		kube_fail(l, a);
+		return;
+	}
+	if (!kind || strcmp(kind, "Table") != 0) {
+		lock_op_fail(&l->op, LOCK_FAILED, ERR_INVALID, "the API server's answer is no table");
+		return;
+	}
+	for (size_t i = 0; i < json_array_size(rows); i++) {
+		const char *name =
+			json_string_value(json_array_get(json_object_get(json_array_get(rows, i), "cells"), 0));
+		if (name && strncmp(name, l->url.name, len) == 0)
+			lock_listing_add(l->listing, name + len, NULL);
+	}
+	const char *next = kube_list_next(l, a->object);
+	if (next)
+		kube_list_page(l, next);
+	else
+		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_OK });
+}
+
+/* As a table without its objects, of which 500 may have many megabytes (kubernetes.io/docs/reference/using-api/
+ * api-concepts, "Receiving resources as Tables" and "Retrieving large results sets in chunks"). The first column is the
+ * name. */
+static void kube_list_page(struct kube_lock *l, const char *from)
+{
+	struct buf path = { 0 };
+
+	buf_printf(&path, "%s?includeObject=None&limit=%d%s", l->pair.part[l->at].base, LIST_PAGE,
+	           *from ? "&continue=" : "");
+	lock_url_encode(&path, from, "");
+	kube_ask(l, "GET", path.data, NULL, kube_on_listed);
+}
+
 /* ---- doctor's ---- */
 
 static void kube_on_deleted(struct kube_lock *l, const struct kube_answer *a)
@@ -451,6 +521,7 @@ static void kube_begin(struct kube_lock *l, bool writing, struct instant by, loc
 	l->raced = false;
 	l->at = 0;
 	l->wrote.text[0] = '\0';
+	l->listing = NULL;
 }
 
 static void kube_read(struct lock *base, struct instant by, lock_done_fn *done, void *arg)
@@ -501,6 +572,15 @@ static void kube_about(struct lock *base, struct lock_about *about, struct insta
 	kube_begin(l, false, by, done, arg);
 	l->about = about;
 	kube_ask(l, "GET", mem_dup("/version"), NULL, kube_on_server_version);
+}
+
+static void kube_list(struct lock *base, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
+{
+	struct kube_lock *l = (struct kube_lock *)base;
+
+	kube_begin(l, false, by, done, arg);
+	l->listing = out;
+	kube_list_page(l, "");
 }
 
 static void kube_cancel(struct lock *base)
@@ -574,6 +654,7 @@ const struct lock_ops lock_kube = {
 	.watch = kube_watch,
 	.announce = kube_announce,
 	.close = kube_close,
+	.list = kube_list,
 	.about = kube_about,
 	.remove = kube_remove,
 };

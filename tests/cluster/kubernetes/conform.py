@@ -4,22 +4,68 @@ both, as a service account with no more rights than it needs. Options: names of 
 
 import os
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import lock_cases
 from kube_rig import Cluster
 from kube_store import Kube
-from tap import done
+from lock_driver import Driver
+from tap import done, ok
+
+
+def list_rights(store: Any) -> None:
+    """Who may do all but list is told what is missing, by the verb."""
+    rule = {
+        "apiGroups": ["coordination.k8s.io"],
+        "resources": ["leases"],
+        "verbs": ["get", "create", "update", "watch"],
+    }
+    store.configs[store.port] = store.cluster.kubeconfig(store.ns, store.cluster.account(store.ns, "unlisted", [rule]))
+    d = Driver()
+    d.open(store.url("web-"), prefix=True)
+    r = d.names()
+    ok(
+        r["outcome"] == "failed" and 'resources ["leases"], verbs ["list"]' in r["err"]["text"],
+        "list: who may not is told the verb that is needed",
+    )
+    d.end()
+
 
 with Cluster() as cluster:
     wanted = [getattr(lock_cases, n) for n in sys.argv[1:]]
-    lock_cases.run(Kube(cluster, "leases"), wanted or lock_cases.BASIC + lock_cases.NETWORK + lock_cases.SERVER)
+    leases = Kube(cluster, "leases")
+    lock_cases.run(
+        leases,
+        wanted
+        or lock_cases.BASIC + lock_cases.LISTING + lock_cases.NETWORK + [lock_cases.list_silence] + lock_cases.SERVER,
+    )
     lock_cases.run(
         Kube(cluster, "configmaps"),
-        wanted or [lock_cases.swap, lock_cases.by_hand, lock_cases.foreign, lock_cases.contents, lock_cases.notices],
+        wanted
+        or [
+            lock_cases.swap,
+            lock_cases.by_hand,
+            lock_cases.foreign,
+            lock_cases.contents,
+            lock_cases.notices,
+            lock_cases.beside,
+            *lock_cases.LISTING,
+        ],
     )
     lock_cases.run(
         Kube(cluster, "configmapsleases"),
-        wanted or [lock_cases.swap, lock_cases.by_hand, lock_cases.contents, lock_cases.notices],
+        wanted
+        or [
+            lock_cases.swap,
+            lock_cases.by_hand,
+            lock_cases.contents,
+            lock_cases.notices,
+            lock_cases.beside,
+            lock_cases.listed,
+        ],
     )
+    lock_cases.run(Kube(cluster, "endpoints"), wanted or [lock_cases.swap, lock_cases.beside, lock_cases.listed])
+    if not wanted:
+        list_rights(leases)
 done()
