@@ -1,4 +1,4 @@
--- Checks that the sources keep to scripts/rooms.txt, and draws its rooms for docs/design.md.
+-- Checks that the sources keep to scripts/rooms.txt and define each struct, union and enum once; draws the rooms for docs/design.md.
 -- lua5.4 scripts/rooms.lua --check: silent if all is well.  --draw: the picture (Mermaid) and the table of rooms, which the docs must hold.
 
 local MOST <const> = 20 -- .c files in a room: one that has more holds two ideas
@@ -149,6 +149,25 @@ local function check_rooms(files)
 	end
 end
 
+-- The name of a struct, union or enum says what it is in the whole program, so it is defined once.
+local function check_names(files)
+	local defined = {}
+	for path in pairs(files) do
+		for kind, name in ("\n" .. text_of(path)):gmatch "\n[%w_\t ]*%f[%w](%l+) ([%w_]+) {" do
+			if kind == "struct" or kind == "union" or kind == "enum" then
+				defined[name] = defined[name] or {}
+				table.insert(defined[name], path)
+			end
+		end
+	end
+	for name, paths in pairs(defined) do
+		if #paths > 1 then
+			table.sort(paths)
+			problem("%s: %s is defined in %s as well", paths[1], name, table.concat(paths, ", ", 2))
+		end
+	end
+end
+
 -- Two files (a header, its source and its X_internal.h are one) that include each other, directly or through others.
 local function check_circles(files)
 	local includes, met = {}, {}
@@ -247,6 +266,7 @@ end
 local files = list_files()
 check_rooms(files)
 check_circles(files)
+check_names(files)
 check_tests()
 if not text_of(DOCS):find(drawing(), 1, true) then
 	problem("%s: its picture of the rooms is not what `lua5.4 scripts/rooms.lua --draw` prints", DOCS)
