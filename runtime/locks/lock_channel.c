@@ -11,7 +11,7 @@
 #define LOOK_S 2.  /* where there are no notices */
 #define RAISE_S 1. /* between tries to get them back */
 
-static void on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+static void member_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct lock_member *m = w->data;
 
@@ -29,19 +29,19 @@ void lock_member_init(struct lock_member *m, struct lock_board *b)
 {
 	lock_member_rename(m);
 	m->board = b;
-	ev_init(&m->timer, on_timer);
+	ev_init(&m->timer, member_on_timer);
 	m->timer.data = m;
 }
 
-static int compare(const void *a, const void *b)
+static int channel_compare(const void *a, const void *b)
 {
 	return strcmp(((const struct lock_channel *)a)->name, ((const struct lock_channel *)b)->name);
 }
 
-static struct lock_channel *find(struct lock_board *b, const char *name)
+static struct lock_channel *board_find(struct lock_board *b, const char *name)
 {
 	const struct lock_channel sought = { .name = (char *)name };
-	struct lock_channel *const *at = tfind(&sought, &b->channels, compare);
+	struct lock_channel *const *at = tfind(&sought, &b->channels, channel_compare);
 
 	return at ? *at : NULL;
 }
@@ -51,7 +51,7 @@ void lock_member_tell(struct lock_member *m)
 	ev_feed_event(m->board->loop, &m->timer, EV_TIMER);
 }
 
-static void look_now_and_then(struct lock_member *m)
+static void member_look_now_and_then(struct lock_member *m)
 {
 	if (ev_is_active(&m->timer))
 		return;
@@ -61,7 +61,7 @@ static void look_now_and_then(struct lock_member *m)
 
 struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg)
 {
-	struct lock_channel *c = find(m->board, channel);
+	struct lock_channel *c = board_find(m->board, channel);
 	bool made = !c;
 
 	m->changed = changed;
@@ -71,7 +71,7 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 	if (made) {
 		c = mem_zero(sizeof *c);
 		c->name = mem_dup(channel);
-		if (!tsearch(c, &m->board->channels, compare))
+		if (!tsearch(c, &m->board->channels, channel_compare))
 			abort(); /* out of memory */
 	} else {
 		lock_member_tell(m); /* of what happened before; the first on a channel is told when the server has
@@ -81,7 +81,7 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 	m->next = c->members;
 	c->members = m;
 	if (m->board->deaf)
-		look_now_and_then(m);
+		member_look_now_and_then(m);
 	return made ? c : NULL;
 }
 
@@ -99,7 +99,7 @@ bool lock_member_leave(struct lock_member *m, char **channel)
 	m->channel = NULL;
 	if (c->members)
 		return false;
-	tdelete(c, &m->board->channels, compare);
+	tdelete(c, &m->board->channels, channel_compare);
 	*channel = c->name;
 	free(c);
 	return true;
@@ -107,38 +107,38 @@ bool lock_member_leave(struct lock_member *m, char **channel)
 
 void lock_board_tell(struct lock_board *b, const char *channel, const char *but)
 {
-	const struct lock_channel *c = find(b, channel);
+	const struct lock_channel *c = board_find(b, channel);
 
 	for (struct lock_member *m = c ? c->members : NULL; m; m = m->next)
 		if (!but || strcmp(but, m->name) != 0)
 			lock_member_tell(m);
 }
 
-struct errand {
+struct board_visit {
 	void (*act)(void *arg, const struct lock_channel *c);
 	void *arg;
 };
 
-static void on_node(const void *node, VISIT visit, void *arg)
+static void board_on_node(const void *node, VISIT visit, void *arg)
 {
-	const struct errand *e = arg;
+	const struct board_visit *v = arg;
 
 	if (visit == postorder || visit == leaf)
-		e->act(e->arg, *(struct lock_channel *const *)node);
+		v->act(v->arg, *(struct lock_channel *const *)node);
 }
 
 void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct lock_channel *c), void *arg)
 {
-	struct errand e = { act, arg };
+	struct board_visit v = { act, arg };
 
-	twalk_r(b->channels, on_node, &e);
+	twalk_r(b->channels, board_on_node, &v);
 }
 
-static void all_look(void *arg, const struct lock_channel *c)
+static void channel_look(void *arg, const struct lock_channel *c)
 {
 	(void)arg;
 	for (struct lock_member *m = c->members; m; m = m->next)
-		look_now_and_then(m);
+		member_look_now_and_then(m);
 }
 
 void lock_board_deafen(struct lock_board *b)
@@ -146,7 +146,7 @@ void lock_board_deafen(struct lock_board *b)
 	if (b->deaf)
 		return;
 	b->deaf = true;
-	lock_board_each(b, all_look, NULL);
+	lock_board_each(b, channel_look, NULL);
 }
 
 double lock_channel_again_s(int *refusals, enum lock_outcome why)

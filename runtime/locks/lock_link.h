@@ -15,22 +15,23 @@ struct lock_link;
 /* What the backend gives, a const table. A member marked (may lose) may end in lock_link_lose. */
 struct lock_link_ops {
 	nsec attempt;  /* to connect to one host and greet it */
-	nsec rest;     /* after all hosts were asked and one refused: so long nobody is asked again. 0: no rest */
-	bool moves_on; /* a connection that was up and is lost makes the next host the first to be asked */
+	nsec rest;     /* when the last host of a round refuses us, no host is asked for so long. 0: no rest */
+	bool moves_on; /* when a connection that was up is lost, the next round begins with the next host */
 
-	/* Connects. NULL: by TCP to the URL's host, of which the link then has the descriptor. (may lose) */
+	/* Connects, and calls lock_link_dialed. NULL: the link connects to the URL's host by TCP. (may lose) */
 	void (*dial)(struct lock_link *k);
-	/* It is connected, and k->fd is the descriptor: begins what ends in lock_link_up. (may lose) */
+	/* The connection is there; k->fd is its descriptor, if the link has made it. Begins the greeting, which ends
+	 * with lock_link_up. (may lose) */
 	void (*greet)(struct lock_link *k);
 	/* The descriptor of lock_link_wait can be written to, or read from. (may lose) */
 	void (*send)(struct lock_link *k);
 	void (*parse)(struct lock_link *k);
 	/* The time of lock_link_tick has come. NULL: none is asked for. (may lose) */
 	void (*tick)(struct lock_link *k);
-	/* The attempt has taken too long: calls lock_link_lose with what is to be said. */
+	/* The attempt has taken too long: calls lock_link_lose with a message that says what was waited for. */
 	void (*overdue)(struct lock_link *k);
-	/* Drops all that the connection has but k->fd. Called for each that ends, also while it is dialed. NULL:
-	 * nothing. */
+	/* Frees what the backend has for this connection, but k->fd. Called at the end of each connection and of each
+	 * attempt. NULL: there is nothing to free. */
 	void (*close)(struct lock_link *k);
 	/* The last call: frees the backend's struct. NULL: free. */
 	void (*free)(struct lock_link *k);
@@ -38,9 +39,10 @@ struct lock_link_ops {
 
 /* What the owner is told, a const table; every member may be NULL. May free the link. */
 struct lock_link_events {
-	void (*up)(void *arg); /* before those who wait for the link */
-	/* An attempt failed, or the connection was lost; after all who asked were told. outcome: LOCK_FAILED or
-	 * LOCK_REFUSED. */
+	/* The link is up. Called before `ready` of those who wait for it. */
+	void (*up)(void *arg);
+	/* A round of attempts failed, or the connection was lost. Called after `lost` of those who asked. outcome:
+	 * LOCK_FAILED or LOCK_REFUSED. */
 	void (*down)(void *arg, enum lock_outcome outcome, const struct err *why);
 	/* The last call, after lock_link_free: nothing of the link runs any more, so what its library may have called
 	 * with can be freed. */
@@ -57,7 +59,7 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	void *arg;
 
 	enum lock_link_state state;
-	int host, tried; /* of the URL's: asked now or last; how many in this round */
+	int host, tried; /* which of the URL's hosts is asked, or was last; how many were asked in this round */
 	char peer[300];  /* "127.0.0.1:6379", of that host */
 	struct dial *dial;
 	bool ending;     /* set by a backend inside a library that cannot be left yet: lock_link_lose follows soon */
@@ -72,8 +74,8 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	struct instant until;
 	enum lock_outcome outcome;
 	struct err why;
-	int busy;  /* callbacks are running */
-	bool dead; /* freed while they do */
+	int busy;  /* so many callbacks are running */
+	bool dead; /* it is freed, and its memory goes when they have returned */
 };
 
 /* url: whose hosts are asked in turn; borrowed, outlives the link. NULL: there is one place, which ops->dial knows, and
@@ -91,13 +93,15 @@ void lock_link_free(struct lock_link *k);
  * called. */
 void lock_link_want(struct lock_link *k, struct lock_call *c);
 
-/* Its answer, if one comes, goes nowhere. late: its deadline has passed (see lock_link_late). */
+/* The call is not told anything any more; its answer, if one comes, is dropped. late: its deadline has passed (see
+ * lock_link_late). */
 void lock_link_forget(struct lock_link *k, struct lock_call *c, bool late);
 
-/* What was sent then has had no answer by its deadline: a link on which nothing at all was heard since is given up. */
+/* A question that was sent then has had no answer by its deadline. If nothing at all came on the connection since, the
+ * connection is given up. */
 void lock_link_late(struct lock_link *k, struct instant sent_at);
 
-/* Brings the link up for its events' sake. */
+/* Brings the link up although nobody asks: the owner wants its events. */
 void lock_link_raise(struct lock_link *k);
 bool lock_link_is_up(const struct lock_link *k);
 

@@ -14,7 +14,7 @@ void lock_pipeline_wait(struct lock_pipeline *q, struct lock_call *c)
 	q->last = c;
 }
 
-static void remove_call(struct lock_pipeline *q, struct lock_call *c)
+static void pipeline_remove(struct lock_pipeline *q, struct lock_call *c)
 {
 	*(c->prev ? &c->prev->next : &q->first) = c->next;
 	*(c->next ? &c->next->prev : &q->last) = c->prev;
@@ -27,11 +27,11 @@ struct lock_call *lock_pipeline_next(struct lock_pipeline *q)
 	struct lock_call *c = q->first;
 
 	if (c)
-		remove_call(q, c);
+		pipeline_remove(q, c);
 	return c;
 }
 
-static void grow(struct lock_pipeline *q)
+static void pipeline_grow(struct lock_pipeline *q)
 {
 	size_t room = q->room ? q->room * 2 : 16;
 	struct lock_call **ring = mem_zero(room * sizeof *ring);
@@ -50,7 +50,7 @@ static void grow(struct lock_pipeline *q)
 void lock_pipeline_push(struct lock_pipeline *q, struct lock_call *c)
 {
 	if (q->count == q->room)
-		grow(q);
+		pipeline_grow(q);
 	size_t slot = (q->at + q->count++) % q->room;
 	q->ring[slot] = c;
 	if (!c)
@@ -74,7 +74,7 @@ struct lock_call *lock_pipeline_pop(struct lock_pipeline *q)
 bool lock_pipeline_forget(struct lock_pipeline *q, struct lock_call *c)
 {
 	if (c->state == LOCK_CALL_WAITS)
-		remove_call(q, c);
+		pipeline_remove(q, c);
 	if (c->state != LOCK_CALL_SENT)
 		return false;
 	q->ring[c->slot] = NULL;

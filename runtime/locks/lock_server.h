@@ -15,7 +15,7 @@ struct lock_server_ops {
 	/* A new one; takes what is in place. notices is set by the backend, and has lock_server_notices as its events,
 	 * or calls its members from its own. */
 	struct lock_server *(*make)(struct lock_env *env, void *place);
-	void (*spare)(void *place); /* frees what is in place: there is a server already */
+	void (*spare)(void *place); /* frees what is in place, since there is a server for it already */
 	void (*free)(struct lock_server *s);
 	/* The link of notices is up: asks the server for the channel, or that it be told of it no more. NULL: the
 	 * backend has its own way. */

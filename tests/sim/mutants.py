@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Proves that the tests of what decides without I/O can fail: breaks one rule at a time, of the lease (then the
 simulator looks for the seed that notices), or of a term's supervision, an elector's records or what locks in networked
-stores share (then their unit tests are to notice). Words choose mutants by name. One TAP line a mutant; a mutant that survives is a failure, and so is one
-whose text is not there exactly once."""
+stores share (then their unit tests are to notice). Words choose mutants by name. One TAP line a mutant; a mutant that
+survives is a failure, and so is one whose text is not there exactly once."""
 
 import glob
 import os

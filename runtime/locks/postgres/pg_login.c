@@ -35,11 +35,10 @@ struct login_threads { /* one per process */
 /* What a thread works on. */
 struct login_attempt {
 	struct offload_job job; /* first */
-	struct pg_login *login; /* NULL: freed */
+	struct pg_login *login;
 	PGconn *conn;
 	PostgresPollingStatusType next_step;
 	bool on_thread;
-	struct login_attempt *next; /* given up before this one */
 };
 
 struct pg_login {
@@ -56,7 +55,8 @@ struct pg_login {
 	struct err lookup_err;
 
 	struct login_attempt *attempt; /* under way */
-	struct login_attempt *stuck;   /* given up, but still on their threads */
+	int stuck;                     /* attempts that were given up, but are on their threads still, */
+	bool freed;                    /*     and are waited for to free this */
 	struct pg_meter meter;
 };
 
@@ -104,8 +104,7 @@ static void attempt_give_up(struct login_attempt *a)
 {
 	struct pg_login *l = a->login;
 
-	a->next = l->stuck;
-	l->stuck = a;
+	l->stuck++;
 	if (!l->threads->stuck)
 		on_exit(end_at_once, NULL);
 	l->threads->stuck = true;
@@ -238,17 +237,13 @@ static void attempt_on_step(struct offload_job *job)
 	struct pg_login *l = a->login;
 
 	a->on_thread = false;
-	if (l && l->attempt == a) {
+	if (l->attempt == a) {
 		login_step_taken(l);
 		return;
 	}
-	if (l) {
-		struct login_attempt **at = &l->stuck;
-		while (*at != a)
-			at = &(*at)->next;
-		*at = a->next;
-	}
 	attempt_end(a);
+	if (--l->stuck == 0 && l->freed)
+		free(l);
 }
 
 void pg_login_step(struct pg_login *l)
@@ -376,11 +371,9 @@ static void login_look_up(struct pg_login *l)
 void pg_login_start(struct pg_login *l, struct instant by)
 {
 	const char *names = pg_place_option(l->place, "host");
-	int hosts = 1, stuck = 0;
+	int hosts = 1;
 
-	for (const struct login_attempt *a = l->stuck; a; a = a->next)
-		stuck++;
-	if (stuck > STUCK_MOST) {
+	if (l->stuck > STUCK_MOST) {
 		login_fail_because(l, "the server asks for more work, to log in, than is done for any");
 		return;
 	}
@@ -426,7 +419,7 @@ struct pg_login *pg_login_new(struct lock_link *link, const struct pg_place *pla
 void pg_login_free(struct pg_login *l)
 {
 	pg_login_cancel(l);
-	for (struct login_attempt *a = l->stuck; a; a = a->next)
-		a->login = NULL;
-	free(l);
+	l->freed = true;
+	if (l->stuck == 0)
+		free(l);
 }

@@ -176,7 +176,7 @@ void pg_sql_about(const struct pg_question *q)
 	sql_send(q, 1, &(struct pg_statement){ .sql = about_text });
 }
 
-static char *quote_part(const char *name, size_t len)
+static char *sql_quote_part(const char *name, size_t len)
 {
 	struct buf b = { 0 };
 
@@ -195,8 +195,8 @@ char *pg_sql_quote(const char *name)
 	const char *dot = strchr(name, '.');
 
 	if (!dot)
-		return quote_part(name, strlen(name));
-	char *schema = quote_part(name, (size_t)(dot - name)), *table = quote_part(dot + 1, strlen(dot + 1));
+		return sql_quote_part(name, strlen(name));
+	char *schema = sql_quote_part(name, (size_t)(dot - name)), *table = sql_quote_part(dot + 1, strlen(dot + 1));
 	char *both = mem_printf("%s.%s", schema, table);
 	free(schema);
 	free(table);

@@ -25,16 +25,11 @@ struct zk_link {
 	int inside; /* the library */
 };
 
-static struct zk_link *of(struct lock_link *k)
-{
-	return (struct zk_link *)k;
-}
-
 /* zookeeper_close would wait for the server's good-bye; a session whose connection is gone is just freed. Its
  * completions are called from in here. */
 static void link_close(struct lock_link *link)
 {
-	struct zk_link *k = of(link);
+	struct zk_link *k = (struct zk_link *)link;
 	zhandle_t *handle = k->handle;
 
 	buf_fini(&k->said);
@@ -53,7 +48,7 @@ static void link_close(struct lock_link *link)
 /* ---- the library's events ---- */
 
 /* Again after every event and every request: the descriptor may be another one, and what is waited for changes. */
-static void arm(struct zk_link *k)
+static void link_arm(struct zk_link *k)
 {
 	struct timeval wait = { 0 };
 	int fd = -1, interest = 0;
@@ -74,7 +69,7 @@ static void arm(struct zk_link *k)
 	lock_link_tick(&k->link, (double)wait.tv_sec + (double)wait.tv_usec / 1e6);
 }
 
-static void pump(struct zk_link *k, int events)
+static void link_pump(struct zk_link *k, int events)
 {
 	k->inside++;
 	int rc = zookeeper_process(k->handle, events);
@@ -86,17 +81,17 @@ static void pump(struct zk_link *k, int events)
 		               rc == ZAUTHFAILED ? ERR_DENIED : ERR_UNREACHABLE, "%s",
 		               rc == ZAUTHFAILED ? "it refuses the user or the password" : "the session was lost");
 	else
-		arm(k);
+		link_arm(k);
 }
 
 static void link_send(struct lock_link *link)
 {
-	pump(of(link), ZOOKEEPER_WRITE);
+	link_pump((struct zk_link *)link, ZOOKEEPER_WRITE);
 }
 
 static void link_tick(struct lock_link *link)
 {
-	pump(of(link), 0);
+	link_pump((struct zk_link *)link, 0);
 }
 
 static void link_overdue(struct lock_link *link)
@@ -108,7 +103,7 @@ static void link_overdue(struct lock_link *link)
 		lock_link_lose(link, LOCK_FAILED, ERR_TIMEOUT, "it does not answer in time");
 }
 
-static void up(struct zk_link *k)
+static void link_log_in(struct zk_link *k)
 {
 	const struct lock_url *url = k->link.url;
 
@@ -121,7 +116,7 @@ static void up(struct zk_link *k)
 	lock_link_up(&k->link);
 }
 
-static void on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
+static void link_on_session(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zk_link *k = context;
 
@@ -129,34 +124,34 @@ static void on_session(zhandle_t *handle, int type, int state, const char *path,
 	if (type != ZOO_SESSION_EVENT || handle != k->handle)
 		return;
 	if (state == ZOO_CONNECTED_STATE && !lock_link_is_up(&k->link))
-		up(k);
+		link_log_in(k);
 	else if (state != ZOO_CONNECTED_STATE)
 		k->link.ending = true; /* what was under way is lost, and a new session is as good as the old */
 }
 
-static void be_quiet(const char *message)
+static void link_ignore(const char *message)
 {
 	(void)message; /* what matters has a code, and the library's log would go to stderr */
 }
 
 /* Numeric, so that the library's own look-up has nothing to wait for. */
-static void open_session(struct zk_link *k)
+static void link_open_session(struct zk_link *k)
 {
 	k->link.heard = clock_now();
-	k->handle = zookeeper_init2(k->at, on_session, SESSION_MS, NULL, k, 0, be_quiet);
+	k->handle = zookeeper_init2(k->at, link_on_session, SESSION_MS, NULL, k, 0, link_ignore);
 	if (!k->handle) {
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_SYSTEM, "no session could be begun: %s", strerror(errno));
 		return;
 	}
 	zoo_set_servers_resolution_delay(k->handle, -1);
-	arm(k);
+	link_arm(k);
 }
 
 /* ---- what is it? ---- */
 
 /* The library trusts whatever answers, and fails an assertion on what is no ZooKeeper; so that is found out before. 0:
  * not known yet. */
-static int judge(struct zk_link *k)
+static int probe_judge(struct zk_link *k)
 {
 	static const char *const good[] = { "ookeeper version", "eeper version",
 		                            "is not executed because it is not in the", NULL };
@@ -171,7 +166,7 @@ static int judge(struct zk_link *k)
 }
 
 /* "Zookeeper version: 3.8.0-..., built on ..." */
-static void note_version(struct zk_link *k)
+static void probe_note_version(struct zk_link *k)
 {
 	const char *at = k->said.data ? strstr(k->said.data, "version: ") : NULL;
 
@@ -179,15 +174,15 @@ static void note_version(struct zk_link *k)
 	snprintf(k->version, sizeof k->version, "%.*s", (int)strcspn(at, "-, \r\n"), at);
 }
 
-static void on_probed(struct zk_link *k, int verdict)
+static void probe_end(struct zk_link *k, int verdict)
 {
-	note_version(k);
+	probe_note_version(k);
 	lock_link_wait(&k->link, -1, 0);
 	close(k->link.fd);
 	k->link.fd = -1;
 	buf_fini(&k->said);
 	if (verdict == 1)
-		open_session(k);
+		link_open_session(k);
 	else if (verdict == 2)
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE,
 		               "it is not serving: its ensemble has no majority");
@@ -195,7 +190,7 @@ static void on_probed(struct zk_link *k, int verdict)
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_INVALID, "what listens there is no ZooKeeper");
 }
 
-static void read_probe(struct zk_link *k)
+static void probe_read(struct zk_link *k)
 {
 	char piece[512];
 	ssize_t n = read(k->link.fd, piece, sizeof piece);
@@ -204,23 +199,23 @@ static void read_probe(struct zk_link *k)
 		return;
 	if (n > 0)
 		buf_add(&k->said, piece, (size_t)n);
-	int verdict = judge(k);
+	int verdict = probe_judge(k);
 	if (verdict || n <= 0)
-		on_probed(k, verdict);
+		probe_end(k, verdict);
 }
 
 static void link_parse(struct lock_link *link)
 {
 	if (link->fd >= 0)
-		read_probe(of(link));
+		probe_read((struct zk_link *)link);
 	else
-		pump(of(link), ZOOKEEPER_READ);
+		link_pump((struct zk_link *)link, ZOOKEEPER_READ);
 }
 
 static void link_greet(struct lock_link *link)
 {
 	struct sockaddr_storage peer;
-	struct zk_link *k = of(link);
+	struct zk_link *k = (struct zk_link *)link;
 	socklen_t len = sizeof peer;
 
 	if (getpeername(link->fd, (struct sockaddr *)&peer, &len) < 0 || send(link->fd, "srvr", 4, MSG_NOSIGNAL) != 4) {
@@ -244,14 +239,14 @@ zhandle_t *zk_link_handle(struct lock_link *link)
 {
 	if (!lock_link_is_up(link))
 		return NULL;
-	if (of(link)->inside == 0)
+	if (((struct zk_link *)link)->inside == 0)
 		lock_link_tick(link, 0.);
-	return of(link)->handle;
+	return ((struct zk_link *)link)->handle;
 }
 
 void zk_link_late(struct lock_link *link, struct instant sent_at)
 {
-	if (of(link)->inside == 0)
+	if (((struct zk_link *)link)->inside == 0)
 		lock_link_late(link, sent_at);
 }
 
