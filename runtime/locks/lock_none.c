@@ -20,12 +20,12 @@ struct none {
 	void *arg;
 };
 
-static struct none *of(struct lock *l)
+static struct none *none_of(struct lock *l)
 {
 	return (struct none *)l;
 }
 
-static void finish(struct none *n)
+static void none_finish(struct none *n)
 {
 	lock_done_fn *done = n->done;
 
@@ -35,14 +35,14 @@ static void finish(struct none *n)
 		done(n->arg, &n->result);
 }
 
-static void on_later(struct ev_loop *loop, ev_timer *w, int revents)
+static void none_on_later(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;
 	(void)revents;
-	finish(w->data);
+	none_finish(w->data);
 }
 
-static void begin(struct none *n, enum lock_outcome outcome, lock_done_fn *done, void *arg)
+static void none_begin(struct none *n, enum lock_outcome outcome, lock_done_fn *done, void *arg)
 {
 	n->result = (struct lock_result){ .outcome = outcome, .sent_at = clock_now() };
 	if (outcome == LOCK_OK) {
@@ -55,16 +55,16 @@ static void begin(struct none *n, enum lock_outcome outcome, lock_done_fn *done,
 	ev_timer_start(n->loop, &n->later);
 }
 
-static void read_none(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
+static void none_read(struct lock *l, struct instant by, lock_done_fn *done, void *arg)
 {
 	(void)by;
-	begin(of(l), of(l)->version ? LOCK_OK : LOCK_ABSENT, done, arg);
+	none_begin(none_of(l), none_of(l)->version ? LOCK_OK : LOCK_ABSENT, done, arg);
 }
 
-static void write_none(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+static void none_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
                        struct instant by, lock_done_fn *done, void *arg)
 {
-	struct none *n = of(l);
+	struct none *n = none_of(l);
 	char now[32] = "";
 
 	(void)durable;
@@ -76,26 +76,26 @@ static void write_none(struct lock *l, const struct record *r, const struct vers
 		record_copy(&n->record, r);
 		n->version++;
 	}
-	begin(n, equal ? LOCK_OK : LOCK_CONFLICT, done, arg);
+	none_begin(n, equal ? LOCK_OK : LOCK_CONFLICT, done, arg);
 }
 
 /* What was written was written at once: the outcome is known. */
-static void cancel_none(struct lock *l)
+static void none_cancel(struct lock *l)
 {
-	finish(of(l));
+	none_finish(none_of(l));
 }
 
-static void close_none(struct lock *l)
+static void none_close(struct lock *l)
 {
-	struct none *n = of(l);
+	struct none *n = none_of(l);
 
-	cancel_none(l);
+	none_cancel(l);
 	record_fini(&n->record);
 	free(l->url);
 	free(n);
 }
 
-static struct lock *open_none(struct lock_env *env, const char *url, struct err *err)
+static struct lock *none_open(struct lock_env *env, const char *url, struct err *err)
 {
 	struct none *n = mem_zero(sizeof *n);
 
@@ -103,7 +103,7 @@ static struct lock *open_none(struct lock_env *env, const char *url, struct err 
 	n->lock = (struct lock){ .ops = &lock_none, .url = mem_printf("none:%s", url) };
 	n->loop = env->loop;
 	record_init(&n->record);
-	ev_timer_init(&n->later, on_later, 0., 0.);
+	ev_timer_init(&n->later, none_on_later, 0., 0.);
 	n->later.data = n;
 	return &n->lock;
 }
@@ -111,9 +111,9 @@ static struct lock *open_none(struct lock_env *env, const char *url, struct err 
 const struct lock_ops lock_none = {
 	.scheme = "none",
 	.token_in_record = true,
-	.open = open_none,
-	.read = read_none,
-	.write = write_none,
-	.cancel = cancel_none,
-	.close = close_none,
+	.open = none_open,
+	.read = none_read,
+	.write = none_write,
+	.cancel = none_cancel,
+	.close = none_close,
 };

@@ -55,6 +55,15 @@ UNIT_TESTS = [
         "runtime/base/proc_tree.c",
         "tests/unit/election/test_author.c",
     ],
+    [
+        "runtime/locks/lock_none.c",
+        "runtime/lease/record.c",
+        "runtime/base/buf.c",
+        "runtime/base/clock.c",
+        "runtime/base/err.c",
+        "runtime/base/mem.c",
+        "tests/unit/locks/test_lock_none.c",
+    ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]

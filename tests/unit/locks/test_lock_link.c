@@ -578,6 +578,50 @@ static void on_changed(void *arg)
 	++*(int *)arg;
 }
 
+/* What is written decides whose record the lock's doubt takes for its own (lock_failover.h). */
+static void test_doubt(struct lock_env *env)
+{
+	struct lock lock = { .url = (char[]){ "line://x" } };
+	struct lock_result written = { .outcome = LOCK_OK, .version = { .text = "7" } };
+	struct lock_failover doubt = { .mark = "" };
+	struct lock_op op = { .active = false };
+	struct asker a = { .ended = 0 };
+	struct record r;
+
+	record_init(&r);
+	free(r.holder);
+	r.holder = mem_dup("a");
+	r.state = RECORD_LEADING;
+	r.lease_ms = INT64_C(3600) * 1000;
+	for (int i = 0; i < 3; i++) {
+		lock_op_begin(&op, env, &lock, NULL, true, instant_add(clock_now(), 3600 * NSEC_PER_SEC), on_done, &a);
+		op.doubt = &doubt;
+		lock_op_print(&op, &r);
+		lock_op_sent(&op);
+		bool own = lock_failover_own(&doubt, &written.version, clock_now());
+		if (i == 1)
+			ok(own, "the record of a term that was written is known as its own");
+		if (i == 2)
+			ok(!own, "from the moment at which a release is sent it is not");
+		lock_op_finish(&op, &written);
+		r.state = i == 1 ? RECORD_RELEASED : r.state;
+	}
+	ok(!lock_failover_own(&doubt, &written.version, clock_now()), "nor is what a release has written");
+	r.state = RECORD_LEADING;
+	lock_op_begin(&op, env, &lock, NULL, true, instant_add(clock_now(), 3600 * NSEC_PER_SEC), on_done, &a);
+	op.doubt = &doubt;
+	lock_op_print(&op, &r);
+	lock_op_sent(&op);
+	written.outcome = LOCK_CONFLICT;
+	lock_op_finish(&op, &written);
+	ok(!lock_failover_own(&doubt, &written.version, clock_now()), "nor what was not written");
+	lock_op_begin(&op, env, &lock, NULL, false, instant_add(clock_now(), 3600 * NSEC_PER_SEC), on_done, &a);
+	lock_op_sent(&op);
+	lock_op_fail(&op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%s", "no answer");
+	is_int(a.outcome, LOCK_FAILED, "a look is never unknown: it has failed");
+	record_fini(&r);
+}
+
 static void test_channel(struct lock_env *env)
 {
 	struct lock_board board = { .loop = env->loop };
@@ -656,6 +700,7 @@ int main(void)
 	test_lost(&env);
 	test_late(&env);
 	test_operation(&env);
+	test_doubt(&env);
 	test_channel(&env);
 	test_server(&env);
 	lock_env_fini(&env);
