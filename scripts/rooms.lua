@@ -258,7 +258,16 @@ local function check_tests()
 	end
 end
 
+local function end_with_problems()
+	if #problems > 0 then
+		table.sort(problems)
+		print(table.concat(problems, "\n"))
+		os.exit(1)
+	end
+end
+
 read_rooms()
+end_with_problems()
 if arg[1] == "--draw" then
 	io.write(drawing())
 	return
@@ -271,8 +280,4 @@ check_tests()
 if not text_of(DOCS):find(drawing(), 1, true) then
 	problem("%s: its picture of the rooms is not what `lua5.4 scripts/rooms.lua --draw` prints", DOCS)
 end
-if #problems > 0 then
-	table.sort(problems)
-	print(table.concat(problems, "\n"))
-	os.exit(1)
-end
+end_with_problems()
