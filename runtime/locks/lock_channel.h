@@ -16,11 +16,11 @@ struct lock_channel {
 struct lock_board { /* one per server; zero but for the loop before the first use */
 	struct ev_loop *loop;
 	void *channels; /* tree (search.h) of struct lock_channel */
-	bool deaf;      /* there are no notices here: members are told to look now and then */
+	bool deaf;      /* there are no notices here: members poll */
 };
 
 struct lock_member {   /* embedded in the lock; zero before the first use */
-	char name[33]; /* ours, random: what we publish ourselves is no news to us */
+	char name[33]; /* random; published with our own changes, so that they are no notices to us */
 	lock_changed_fn *changed;
 	void *arg;
 	struct lock_board *board;
@@ -31,32 +31,34 @@ struct lock_member {   /* embedded in the lock; zero before the first use */
 
 void lock_member_init(struct lock_member *m, struct lock_board *b);
 
-/* Another name: before an acquisition, so that the copies of a process on a cloned machine do not take each other's
- * notices for their own for longer than a lease. */
+/* Takes another name. Called before an acquisition: after a virtual machine was cloned, its copies have the same name,
+ * and would take each other's notices for their own. */
 void lock_member_rename(struct lock_member *m);
 
-/* Waits for notices on the channel. The channel, if it is new to this board: the link asks the server for it. NULL: it
- * is not. A second call changes only whom to tell. */
+/* Waits for notices on the channel. Returns the channel if it is new to this board, so that the caller asks the server
+ * for it; else NULL. A second call changes only whom to tell. */
 struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg);
 
 /* Tells it by way of the loop, so that it may close any lock. */
 void lock_member_tell(struct lock_member *m);
 
-/* true: it was the last one on its channel, whose name is in `channel` (to be freed): the link tells the server. */
+/* Waits no more. true: it was the last one on its channel, whose name is in *channel (to be freed): the caller tells
+ * the server. */
 bool lock_member_leave(struct lock_member *m, char **channel);
 
 /* Tells who waits on the channel, by way of the loop, so that a callback may close any lock. but: not the one of that
  * name. */
 void lock_board_tell(struct lock_board *b, const char *channel, const char *but);
 
-/* From now on everybody looks now and then. */
+/* From now on all members poll. */
 void lock_board_deafen(struct lock_board *b);
 
 /* Calls act for each channel. */
 void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct lock_channel *c), void *arg);
 
-/* Seconds until notices that were lost are sought again; of a server that refuses us (a password), ever more rarely,
- * down to once a minute. refusals: in a row, counted here; 0 again once there are notices. */
+/* Seconds until the link of lost notices is brought up again. With each refusal by the server (a wrong password) they
+ * become more, up to a minute. *refusals: how many in a row, counted here; the caller sets it to 0 when there are
+ * notices again. */
 double lock_channel_again_s(int *refusals, enum lock_outcome why);
 
 #endif

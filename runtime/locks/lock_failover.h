@@ -1,11 +1,11 @@
-/* Doubt: a server that was promoted, or came back without its data, may have lost a leader's record. Until when nobody
- * is elected there. Not the noticing: that is the backend's, which gives each doubt a name of its own in the store, so
- * that everybody counts the same one. Used by the locks in stores that answer before all of their copies have a write
- * (Redis, PostgreSQL).
+/* How long nobody is elected after a failover. A server that was promoted, or came back without its data, may have lost
+ * a leader's record; that is a doubt. Not the detection: the backend does that, and gives each doubt a name of its own
+ * in the store, so that all candidates wait for the same one. Used by the locks in stores that answer before all of
+ * their copies have a write (Redis, PostgreSQL).
  *
- * The rule is the one for every record (docs/design.md): the wait is counted on this process's clock, from its own
- * first sight of the doubt, and lasts as long as the longest lease that the lost record can be thought to publish.
- * Whoever has waited may take the doubt out of the store, with his next write. The clock of the server decides nothing.
+ * The rule is the one for every record (docs/design.md): a candidate waits, by its own clock, from the moment when it
+ * first saw the doubt, for the longest lease that the lost record may have had. Who has waited may remove the doubt
+ * from the store with its next write. The server's clock decides nothing.
  */
 #ifndef LUNARCH_LOCK_FAILOVER_H
 #define LUNARCH_LOCK_FAILOVER_H
@@ -19,8 +19,8 @@
 
 struct lock_failover {                 /* one per lock, embedded; zero before the first use */
 	char mark[LOCK_FAILOVER_MARK]; /* the name of the doubt; "" = none is known */
-	struct instant seen;           /* receipt of the first sight of it */
-	nsec longest;                  /* lease that was seen here */
+	struct instant seen;           /* when it was first received */
+	nsec longest;                  /* the longest lease that was seen here */
 	struct version own; /* our last write that names us as the leader, unless somebody else may have led since; "" =
 	                       none */
 	struct instant own_until; /* the end of the shortest lease that we may have published since it was sent */
@@ -42,7 +42,7 @@ nsec lock_failover_left(const struct lock_failover *d, nsec lease, struct instan
 /* The name of the doubt, if it has been waited out; else "". */
 const char *lock_failover_over(const struct lock_failover *d, nsec lease, struct instant now);
 
-/* A write of ours is about to be sent, or sent again: whatever becomes of its answer, others may go by it. leads: it
+/* A write of ours is about to be sent, or sent again: others may see it, whatever becomes of its answer. leads: it
  * names us as the leader; lease: for that long. */
 void lock_failover_sends(struct lock_failover *d, bool leads, nsec lease, struct instant now);
 
@@ -50,8 +50,8 @@ void lock_failover_sends(struct lock_failover *d, bool leads, nsec lease, struct
 void lock_failover_wrote(struct lock_failover *d, const struct version *version, bool leads, nsec lease,
                          struct instant sent_at);
 
-/* The record of this version is of our own term, whose lease runs still, and which we have not let go: no other term
- * can have been lost after it. */
+/* The record of this version is of our own term, which we have not released, and whose lease has not expired: so no
+ * other term can have begun after it and been lost. */
 bool lock_failover_own(const struct lock_failover *d, const struct version *version, struct instant now);
 
 #endif

@@ -37,7 +37,7 @@ struct lock_server { /* first member of the backend's struct, zero when make ret
 /* The server of that place, made on first use; the caller is a user of it until it puts it. place is spent. */
 struct lock_server *lock_server_get(struct lock_env *env, const struct lock_server_ops *ops, void *place);
 
-/* One user more, who puts it too: around what may close the last lock. */
+/* One more user, who has to put it, too: keeps the server while something is called that may close its last lock. */
 void lock_server_hold(struct lock_server *s);
 void lock_server_put(struct lock_server *s); /* frees it after its last user */
 

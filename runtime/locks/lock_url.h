@@ -36,8 +36,7 @@ struct lock_url {
 int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known,
                    struct err *err);
 
-/* Options alone, of a lock without hosts, which has no password: text is what follows the '?', lock names it in *err.
- */
+/* Only the options, for a lock without hosts and password. text: what follows the '?'. lock: its name in *err. */
 int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known,
                            struct err *err);
 void lock_url_fini(struct lock_url *u); /* the password's bytes are wiped */
@@ -72,8 +71,8 @@ void lock_url_encode(struct buf *b, const char *s, const char *also);
 /* text with the password of its authority and those among its options as "***": for messages. malloc'd. */
 char *lock_url_redact(const char *text);
 
-/* An argument of the command line, which everybody on the host can read: its bytes are overwritten by what is redacted,
- * and *text is a copy of what they were, for ever. */
+/* *text: an argument of the command line, which everybody on the host can read. Overwrites it with the redacted text,
+ * and sets *text to a copy of what it was, which is never freed. */
 void lock_url_hide(char **text);
 
 #endif

@@ -27,8 +27,8 @@ struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_ex
                                       void *arg);
 void kube_exec_cancel(struct kube_exec_run *r); /* kills it */
 
-/* What the program printed, judged: for tests too. r: err is filled in; strings point into *keep, which the caller
- * frees (json_decref) afterwards. */
+/* Parses what the program printed; for tests, too. r: filled in, err too; its strings point into *keep, which the
+ * caller frees afterwards (json_decref). */
 struct json_t;
 void kube_exec_parse(const struct kube_exec *x, const char *text, struct kube_exec_result *r, struct json_t **keep);
 
