@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Proves that the tests of what decides without I/O can fail: breaks one rule at a time, of the lease (then the
-simulator looks for the seed that notices), or of a term's supervision, an elector's records or what locks in networked
-stores share (then their unit tests are to notice). Words choose mutants by name. One TAP line a mutant; a mutant that
-survives is a failure, and so is one whose text is not there exactly once."""
+"""Proves that the tests of what safety rests upon can fail: breaks one rule at a time, of the lease (then the simulator
+looks for the seed that notices), or of a term's supervision, an elector's records, what locks in networked stores share
+or the messages between processes (then their unit tests are to notice). Words choose mutants by name. One TAP line a
+mutant; a mutant that survives is a failure, and so is one whose text is not there exactly once."""
 
 import glob
 import os
@@ -65,6 +65,14 @@ UNIT_TESTS = [
         "tests/unit/locks/test_lock_none.c",
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
+    [
+        "runtime/process/channel.c",
+        "runtime/base/buf.c",
+        "runtime/base/clock.c",
+        "runtime/base/log.c",
+        "runtime/base/mem.c",
+        "tests/unit/process/test_channel.c",
+    ],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.

@@ -5,9 +5,10 @@
 
 #include <errno.h>
 #include <ev.h>
-#include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct heard {
@@ -215,7 +216,7 @@ static uint32_t fill(uint32_t len, uint32_t more)
 {
 	uint32_t n = 0;
 
-	while (!channel_waits(s.heard.channel))
+	while (!channel_waits(s.heard.channel) && n < 10000)
 		send_numbered(n++, len);
 	for (uint32_t i = 0; i < more; i++)
 		send_numbered(n++, len);
@@ -240,21 +241,21 @@ static void test_queue(void)
 	end();
 }
 
-/* A small message would still fit where a large one did not. */
-static void test_mixed(void)
+/* There is room again, but the loop has not had its turn: a message that is sent now could leave at once. */
+static void test_overtaking(void)
 {
 	uint32_t got = 0;
 
 	begin(&kind);
-	uint32_t n = fill(100000, 0);
-	const uint32_t large = n;
-	for (; n < 200; n++)
-		send_numbered(n, n % 2 ? 100000 : 8);
-	while (got < n && other_gets(got, got < large || got % 2 ? 100000 : 8)) {
+	uint32_t n = fill(10000, 10);
+	while (other_gets(got, 10000))
 		got++;
-		turn(1);
-	}
-	is_int(got, n, "a small message does not overtake a large one for which there was no room");
+	send_numbered(n, 10000);
+	n++;
+	turn(1);
+	while (other_gets(got, 10000))
+		got++;
+	is_int(got, n, "a message that is sent when there is room again does not overtake those that wait");
 	end();
 }
 
@@ -268,10 +269,35 @@ static void test_limit(void)
 	while (other_gets(got, 16))
 		got++;
 	turn(1);
-	is_int(send_numbered(n, 16), 0, "and when they have left, there is room again");
 	while (other_gets(got, 16))
 		got++;
-	is_int(got, n + 1, "only the refused one is missing");
+	is_int(got, n, "the others arrive");
+	uint32_t again = fill(16, 98);
+	is_int(send_numbered(again, 16), 0, "and when they have left, as many may wait again");
+	is_int(send_numbered(again + 1, 16), -1, "but no more");
+	for (got = 0; other_gets(got, 16); got++)
+		;
+	turn(1);
+	while (other_gets(got, 16))
+		got++;
+	is_int(got, again + 1, "these arrive, too");
+	end();
+}
+
+static void test_too_large(void)
+{
+	int status;
+
+	begin(&small_kind);
+	fflush(stdout);
+	pid_t pid = fork();
+	if (pid == 0) {
+		close(STDERR_FILENO);
+		send_numbered(0, 17);
+		_exit(0);
+	}
+	ok(waitpid(pid, &status, 0) == pid && WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT,
+	   "who sends a message larger than the kind allows has a bug, and ends");
 	end();
 }
 
@@ -374,8 +400,9 @@ int main(void)
 	test_end();
 	test_refused();
 	test_queue();
-	test_mixed();
+	test_overtaking();
 	test_limit();
+	test_too_large();
 	test_gone_while_waiting();
 	test_inside();
 	return tap_done();
