@@ -4,6 +4,7 @@
 import atexit
 import json
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -12,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import stores
 from candidates import Candidate, stop_everyone
 from lock_driver import Driver, record
-from processes import LUNARCH, scratch
+from processes import LUNARCH, scratch, wait_for
 from tap import at_once, done, note, ok, same
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
@@ -95,6 +96,24 @@ def usage() -> None:
         what="an option of another command is none of list's",
     )
     check(run("list", "--help"), 0, "fencing token", "Exit status", "Examples:", what="its help says what it prints")
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        p = subprocess.Popen(
+            [LUNARCH, "list", f"redis://ann:geheim@127.0.0.1:{deaf.getsockname()[1]}/app-"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=CLEAN,
+        )
+
+        def shown() -> str:
+            with open(f"/proc/{p.pid}/cmdline") as f:
+                return f.read()
+
+        ok(wait_for(lambda: "ann:***@" in shown()), "a password among the arguments is hidden from other users")
+        said = p.communicate(timeout=120)[0]
+        same(
+            (p.returncode, "geheim" in said), (69, False), "a store that does not answer is 69; no password is printed"
+        )
     ok("--json" in run("-x", "complete", "list").stdout, "its options are completed")
 
 

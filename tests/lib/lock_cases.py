@@ -826,8 +826,7 @@ def term_in_silence(store: Any) -> None:
     silence(store, "silence, a new term", **TERM)
 
 
-LISTING = [listed, list_pages, list_ends]
-BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, beside, racing]
+BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, beside, listed, list_pages, list_ends, racing]
 NETWORK = [
     lost_reply,
     lost_reply_to_a_term,
@@ -839,5 +838,6 @@ NETWORK = [
     half_open,
     repeated_answers,
     missed_notices,
+    list_silence,
 ]
 SERVER = [paused, restarted]

@@ -444,7 +444,8 @@ class Postgres(Store):
     def put_many(self, keys: list[str], content: bytes) -> None:
         names = ", ".join(self.text(k.encode()) for k in keys)
         self.server.sql(
-            f"INSERT INTO lunarch_locks SELECT name, 1, {self.text(content)}, now(), '' FROM unnest(ARRAY[{names}]) AS name"
+            f"INSERT INTO lunarch_locks SELECT name, 1, {self.text(content)}, now(), '' "
+            f"FROM unnest(ARRAY[{names}]) AS name"
         )
 
     def delete_many(self, keys: list[str]) -> None:

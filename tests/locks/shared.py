@@ -159,6 +159,8 @@ def conforms(a: Any) -> None:
             lock_cases.foreign,
             lock_cases.contents,
             lock_cases.cancel,
+            lock_cases.beside,
+            lock_cases.listed,
             lock_cases.racing,
         ],
     )

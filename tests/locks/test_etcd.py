@@ -6,15 +6,11 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
-from lock_cases import BASIC, LISTING, NETWORK, SERVER, list_silence, replayed, run
+from lock_cases import BASIC, NETWORK, SERVER, replayed, run
 from stores import Etcd
 from tap import done
 
 store = Etcd()
-run(
-    store,
-    [getattr(lock_cases, name) for name in sys.argv[1:]]
-    or [*BASIC, *LISTING, *NETWORK, list_silence, replayed, *SERVER],
-)
+run(store, [getattr(lock_cases, name) for name in sys.argv[1:]] or [*BASIC, *NETWORK, replayed, *SERVER])
 store.end()
 done()

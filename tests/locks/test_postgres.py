@@ -13,7 +13,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
-from lock_cases import BASIC, LISTING, NETWORK, SERVER, full, list_silence, read_only, run
+from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import Driver, WITHIN, record, tried
 from pki import Pki
 from processes import ROOT, piped, scratch, wait_for
@@ -707,7 +707,7 @@ if only:
     at_once(*only)
     done()
 store = Store()
-run(store, BASIC + LISTING + NETWORK + SERVER + [list_silence, read_only])
+run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tls, tables, tokens)
 at_once(fence, fences, crashed, locked, prepared, pooled, promoted, goes_on, together, listing, full_disk)

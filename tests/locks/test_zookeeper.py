@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from lock_cases import BASIC, LISTING, NETWORK, SERVER, full, list_silence, read_only, run
+from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import WITHIN, Driver, record
 from pki import Pki
 from processes import wait_for
@@ -394,7 +394,7 @@ if only:
     at_once(*only)
     done()
 store = Store()
-run(store, BASIC + LISTING + NETWORK + SERVER + [list_silence, read_only])
+run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(strangers, alone, full_disk)
 ensemble()

@@ -35,11 +35,7 @@ def list_rights(store: Any) -> None:
 with Cluster() as cluster:
     wanted = [getattr(lock_cases, n) for n in sys.argv[1:]]
     leases = Kube(cluster, "leases")
-    lock_cases.run(
-        leases,
-        wanted
-        or lock_cases.BASIC + lock_cases.LISTING + lock_cases.NETWORK + [lock_cases.list_silence] + lock_cases.SERVER,
-    )
+    lock_cases.run(leases, wanted or lock_cases.BASIC + lock_cases.NETWORK + lock_cases.SERVER)
     lock_cases.run(
         Kube(cluster, "configmaps"),
         wanted
@@ -50,7 +46,8 @@ with Cluster() as cluster:
             lock_cases.contents,
             lock_cases.notices,
             lock_cases.beside,
-            *lock_cases.LISTING,
+            lock_cases.listed,
+            lock_cases.list_pages,
         ],
     )
     lock_cases.run(
