@@ -11,16 +11,9 @@
 
 #include <stdio.h>
 
-int cmd_run(int argc, char **argv);
-int cmd_exec(int argc, char **argv);
-int cmd_leader(int argc, char **argv);
-int cmd_status(int argc, char **argv);
-int cmd_list(int argc, char **argv);
-int cmd_check(int argc, char **argv);
-int cmd_doctor(int argc, char **argv);
-int cmd_ctl(int argc, char **argv);
-int cmd_test(int argc, char **argv);
-int cmd_new(int argc, char **argv);
+#define COMMAND_DECLARATION(NAME, name) int cmd_##name(int argc, char **argv);
+COMMAND_TABLE(COMMAND_DECLARATION)
+#undef COMMAND_DECLARATION
 
 /* Parses the options, sets up the log, and answers --help and --version. >= 0: leave with this exit status;
  * -1: go on. */

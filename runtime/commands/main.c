@@ -10,12 +10,9 @@
 
 typedef int command_fn(int argc, char **argv);
 
-static command_fn *const commands[COMMANDS] = {
-	[COMMAND_RUN] = cmd_run,       [COMMAND_EXEC] = cmd_exec, [COMMAND_LEADER] = cmd_leader,
-	[COMMAND_STATUS] = cmd_status, [COMMAND_LIST] = cmd_list, [COMMAND_CHECK] = cmd_check,
-	[COMMAND_DOCTOR] = cmd_doctor, [COMMAND_CTL] = cmd_ctl,   [COMMAND_TEST] = cmd_test,
-	[COMMAND_NEW] = cmd_new,
-};
+#define COMMAND_FUNCTION(NAME, name) cmd_##name,
+static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) };
+#undef COMMAND_FUNCTION
 
 /* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, and `-x complete`. */
 static int run_role(int argc, char **argv)

@@ -10,27 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const command_names[COMMANDS + 1] = {
-	[COMMAND_RUN] = "run",   [COMMAND_EXEC] = "exec",   [COMMAND_LEADER] = "leader", [COMMAND_STATUS] = "status",
-	[COMMAND_LIST] = "list", [COMMAND_CHECK] = "check", [COMMAND_DOCTOR] = "doctor", [COMMAND_CTL] = "ctl",
-	[COMMAND_TEST] = "test", [COMMAND_NEW] = "new",
-};
+#define COMMAND_NAME(NAME, name) #name,
+const char *const command_names[COMMANDS + 1] = { COMMAND_TABLE(COMMAND_NAME) };
+#undef COMMAND_NAME
 
 /* ---- the table ---- */
 
-#define RUN (1 << COMMAND_RUN)
-#define EXEC (1 << COMMAND_EXEC)
-#define LEADER (1 << COMMAND_LEADER)
-#define STATUS (1 << COMMAND_STATUS)
-#define LIST (1 << COMMAND_LIST)
-#define CHECK (1 << COMMAND_CHECK)
-#define DOCTOR (1 << COMMAND_DOCTOR)
-#define CTL (1 << COMMAND_CTL)
-#define TEST (1 << COMMAND_TEST)
-#define NEW (1 << COMMAND_NEW)
-#define LEADS (RUN | EXEC | CHECK) /* check shows what run would do */
+#define COMMAND_BIT(NAME, name) NAME = 1 << COMMAND_##NAME,
+enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CHECK /* check shows what run would do */ };
+#undef COMMAND_BIT
+#define ALL ((1 << COMMANDS) - 1)
 #define RESOURCES "leases|configmaps|endpoints|configmapsleases|endpointsleases"
-#define ALL (LEADS | LEADER | STATUS | LIST | DOCTOR | CTL | TEST | NEW)
 
 const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL, LEADS | LEADER | STATUS | DOCTOR,

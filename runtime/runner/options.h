@@ -11,19 +11,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum command {
-	COMMAND_RUN,
-	COMMAND_EXEC,
-	COMMAND_LEADER,
-	COMMAND_STATUS,
-	COMMAND_LIST,
-	COMMAND_CHECK,
-	COMMAND_DOCTOR,
-	COMMAND_CTL,
-	COMMAND_TEST,
-	COMMAND_NEW,
-	COMMANDS
-};
+/* C(NAME, name): the commands, in the order of the help. cmd_name is the function of each, in commands/cmd_name.c. */
+#define COMMAND_TABLE(C)  \
+	C(RUN, run)       \
+	C(EXEC, exec)     \
+	C(LEADER, leader) \
+	C(STATUS, status) \
+	C(LIST, list)     \
+	C(CHECK, check)   \
+	C(DOCTOR, doctor) \
+	C(CTL, ctl)       \
+	C(TEST, test)     \
+	C(NEW, new)
+
+#define COMMAND_NUMBER(NAME, name) COMMAND_##NAME,
+enum command { COMMAND_TABLE(COMMAND_NUMBER) COMMANDS };
+#undef COMMAND_NUMBER
 extern const char *const command_names[COMMANDS + 1]; /* "run" ...; NULL at the end */
 
 enum option {

@@ -143,10 +143,10 @@ def a_standby() -> None:
     p.put("one")
     c = p.start()
     c.wait("new_leader")
+    old = c.guard()
     p.put("two")
     c.kill(signal.SIGHUP)
-    c.wait("reloading")
-    time.sleep(0.3)
+    wait_for(lambda: not alive(old))  # the new script has taken its place
     end(rival)
     ok(c.wait("print", "leading two"), "reload of a standby: the new script leads when it is its turn")
     same(

@@ -41,7 +41,8 @@ static void test_refused(void)
 	ok(wire_open(&w, "\1\0\0", 3) == 0, "nor is one without a whole type");
 	for (uint32_t type = 0; type < 300; type++) {
 		uint32_t huge = type == 299 ? UINT32_MAX : type;
-		bool valid = (type >= WIRE_ELECTION && type <= WIRE_SAVE) || (type >= WIRE_GO && type <= WIRE_SAVED);
+#define IS_TYPE(number, TYPE, name) || type == (number)
+		bool valid = false WIRE_MESSAGES(IS_TYPE);
 		if ((wire_open(&w, &huge, sizeof huge) != 0) != valid)
 			ok(0, "type %u is judged wrongly", huge);
 	}
