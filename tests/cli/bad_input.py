@@ -276,10 +276,10 @@ def frozen() -> None:
     piped(holder.stdout).readline()
     wait_for(lambda: open(f"/proc/{holder.pid}/stat").read().rsplit(")", 1)[1].split()[0] == "T")
     c = Candidate("--lock", home + "/lock", "-e", LEAD)
-    said = c.wait("acquire_failed")
+    # On a busy machine a try may end by its deadline before it has looked for who has the lock; another one follows.
+    said = c.wait("acquire_failed", f"process {holder.pid} ")
     if not ok(
-        said and all(w in said["message"] for w in (home, f"process {holder.pid} ", "stopped")),
-        f"{name}: its process and state are named",
+        said and all(w in said["message"] for w in (home, "stopped")), f"{name}: its process and state are named"
     ):
         c.log()
     ok(not os.path.exists(home + "/lock") and not c.all("became_leader"), f"{name}: nobody leads past it")

@@ -47,8 +47,11 @@ def called(name: str) -> Any:
 
 
 def is_called(pid: int, word: Any) -> Any:
-    with open(f"/proc/{pid}/cmdline", "rb") as f:
-        return word in f.read().split(b"\0")
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return word in f.read().split(b"\0")
+    except OSError:  # it has ended meanwhile
+        return False
 
 
 class Scene:
@@ -82,9 +85,12 @@ class Scene:
     def guard(self) -> Any:
         """The one child of the elector that is called so."""
         for pid in children(self.elector):
-            with open(f"/proc/{pid}/comm") as f:
-                if f.read().strip() == "lunarch-guard":
-                    return pid
+            try:
+                with open(f"/proc/{pid}/comm") as f:
+                    if f.read().strip() == "lunarch-guard":
+                        return pid
+            except OSError:  # another child, which has ended meanwhile
+                pass
 
     def kill_guard(self) -> None:
         os.kill(self.guard(), signal.SIGKILL)

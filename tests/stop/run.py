@@ -200,7 +200,7 @@ def harm(name: str, script: str, hurt: Any, heal: Any = None, second_waits: bool
     for target, sig in heal or []:
         case.first.kill(sig, who[target])
     if heal:
-        ended = case.first.wait("stopped_leading", patience=30)
+        ended = case.first.wait("stopped_leading")
         ok(ended or not alive(case.first.pid), f"{name}: continued, it knows that its term is over")
         leads = [e for e in case.first.events if e.get("event") == "became_leader"]
         same(len(leads), 1, f"{name}: and has not led again beside the other")
@@ -217,7 +217,7 @@ def recover(name: str, script: str, hurt: Any, heal: Any = None) -> None:
         case.first.kill(sig, who[target])
     if ("worker", STOP) in hurt or ("guard", STOP) in hurt:
         rob(case)
-    stopped = case.first.wait("print", "stopped", patience=30)
+    stopped = case.first.wait("print", "stopped")
     survivors = [p for p in case.before if p != case.first.pid and alive(p)]
     ok(stopped, f"{name}: the replacement runs on_stopped")
     if ("guard", STOP) not in hurt:
