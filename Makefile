@@ -30,13 +30,11 @@ room = $(patsubst runtime/%.c,%,$(sort $(wildcard runtime/$(1)/*.c)))
 define module
 MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(3)))
 ifneq ($(wildcard /usr/include/$(2) /usr/include/*/$(2)),)
-ifneq ($(wildcard runtime/$(firstword $(3)).c),)
 MODULES += $(BUILD)/modules/$(1).so
 MODULE_LIBS += $(4)
 MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(3))
 $(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(3))
 $(BUILD)/modules/$(1).so: LIBS = $(4)
-endif
 endif
 endef
 # The HTTP client, a part of every module that speaks HTTP.
@@ -49,10 +47,6 @@ $(eval $(call module,redis,hiredis/hiredis.h,$(call room,locks/redis),-lhiredis)
 $(eval $(call module,postgres,postgresql/libpq-fe.h,$(call room,locks/postgres),-lpq))
 $(eval $(call module,zookeeper,zookeeper/zookeeper.h,$(call room,locks/zookeeper),-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))
-ifneq ($(wildcard /usr/include/curl/curl.h /usr/include/*/curl/curl.h),)
-MODULE_OBJ += $(HTTP:%=$(BUILD)/obj/%.o)
-MODULE_LIBS += -lcurl
-endif
 
 SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*/*.c runtime/*/*/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o
@@ -157,12 +151,16 @@ test-image: kube-server
 
 # The version before this one beside it on one lock: built from its commit, so it needs the repository's history.
 PREVIOUS = 0a6d862
-test-previous: test-deps
+test-previous: test-deps $(BUILD)/previous/$(PREVIOUS)
 	@$(MAKE) --no-print-directory all
-	@[ -e $(BUILD)/previous/$(PREVIOUS) ] || { rm -rf $(BUILD)/previous && mkdir -p $(BUILD)/previous && \
-	  git archive $(PREVIOUS) | tar -x -C $(BUILD)/previous && $(MAKE) --no-print-directory -C $(BUILD)/previous BUILD=build VERSION=$(PREVIOUS) all >/dev/null && \
-	  touch $(BUILD)/previous/$(PREVIOUS); }
 	PREVIOUS=$(CURDIR)/$(BUILD)/previous/build $(PROVE_EACH) tests/cluster/previous/beside.py
+
+# Not with $(MAKE): make -n would run that.
+$(BUILD)/previous/$(PREVIOUS):
+	rm -rf $(BUILD)/previous && mkdir -p $(BUILD)/previous
+	git archive $(PREVIOUS) | tar -x -C $(BUILD)/previous
+	MAKEFLAGS= make -j2 -C $(BUILD)/previous BUILD=build VERSION=$(PREVIOUS) all >/dev/null
+	@touch $@
 
 # The file lock between clients of a real NFS server, in a virtual machine (no KVM, no network, nothing installed but QEMU).
 test-nfs:
