@@ -13,8 +13,8 @@ struct checkpoint {
 	struct election *election;
 	uint64_t term, number; /* number: of the last save asked for */
 	char *known;           /* the record is known to hold it; NULL = none */
-	char *flying, *next;   /* sent and not answered; to be sent after that. The newer text replaces the older */
-	uint64_t flying_number;
+	char *sent, *next;     /* sent and not answered; to be sent after that. The newer text replaces the older */
+	uint64_t sent_number;
 	struct saver *savers;
 };
 
@@ -62,13 +62,13 @@ static void send_next(struct checkpoint *s)
 {
 	struct buf m = { 0 };
 
-	s->flying = s->next;
-	s->flying_number = s->number;
+	s->sent = s->next;
+	s->sent_number = s->number;
 	s->next = NULL;
 	wire_save_put(&m, &(struct wire_save){ .slot = s->election->index,
 	                                       .term = s->term,
-	                                       .save = s->flying_number,
-	                                       .checkpoint = s->flying });
+	                                       .save = s->sent_number,
+	                                       .checkpoint = s->sent });
 	script_send(s->election->script, &m);
 }
 
@@ -76,7 +76,7 @@ void checkpoint_flush(struct checkpoint *s)
 {
 	if (!s->next)
 		return;
-	free(s->flying); /* s->next is newer and replaces it */
+	free(s->sent); /* s->next is newer and replaces it */
 	send_next(s);
 }
 
@@ -86,19 +86,19 @@ void checkpoint_free(struct checkpoint *s)
 		return;
 	checkpoint_answer(s, s->number, WIRE_SAVED_NOT, "");
 	free(s->known);
-	free(s->flying);
+	free(s->sent);
 	free(s->next);
 	free(s);
 }
 
 void checkpoint_answered(struct checkpoint *s, const struct wire_saved *r)
 {
-	if (!s->flying || r->save != s->flying_number)
+	if (!s->sent || r->save != s->sent_number)
 		return;
-	free(r->how == WIRE_SAVED_GOOD ? s->known : s->flying);
+	free(r->how == WIRE_SAVED_GOOD ? s->known : s->sent);
 	if (r->how == WIRE_SAVED_GOOD)
-		s->known = s->flying;
-	s->flying = NULL;
+		s->known = s->sent;
+	s->sent = NULL;
 	checkpoint_answer(s, r->save, r->how, r->why);
 	if (s->next)
 		send_next(s);
@@ -116,7 +116,7 @@ int checkpoint_push(lua_State *L, struct checkpoint *s)
 	if (!s)
 		return checkpoint_over(L);
 	lua_pushstring(L, s->known ? s->known : "");
-	lua_pushstring(L, s->next ? s->next : s->flying ? s->flying : s->known ? s->known : "");
+	lua_pushstring(L, s->next ? s->next : s->sent ? s->sent : s->known ? s->known : "");
 	return 2;
 }
 
@@ -153,7 +153,7 @@ static void checkpoint_queue(struct checkpoint *s, const char *text)
 {
 	s->number++;
 	mem_replace(&s->next, text);
-	if (!s->flying)
+	if (!s->sent)
 		send_next(s);
 }
 

@@ -24,7 +24,7 @@ struct worker {
 
 /* ---- signals ---- */
 
-/* Handlers have no argument of their own. Set once, before the handlers are. */
+/* For the signal handlers, which get no argument. Set once, before they are installed. */
 static const struct worker *handled;
 
 static void worker_on_interrupt(int signal)
@@ -36,7 +36,8 @@ static void worker_on_interrupt(int signal)
 	errno = error;
 }
 
-/* Runs before anything of the script does after a stop: what was to be killed meanwhile must not go on for a moment. */
+/* When the process is continued after a stop, this runs before the script does. If a kill deadline has passed
+ * meanwhile, the script must not run any further. */
 static void worker_on_continue(int signal)
 {
 	struct instant kill_at;
@@ -48,7 +49,7 @@ static void worker_on_continue(int signal)
 
 static void catch_signals(const struct worker *w)
 {
-	/* SIGRTMIN gets the script out of a blocking read, so no SA_RESTART; a stop and its SIGCONT should not. */
+	/* SIGRTMIN must interrupt a blocking read of the script, so no SA_RESTART. SIGCONT must not interrupt one. */
 	struct sigaction interrupt = { .sa_handler = worker_on_interrupt };
 	struct sigaction go_on = { .sa_handler = worker_on_continue, .sa_flags = SA_RESTART };
 	sigset_t none;
@@ -73,7 +74,7 @@ static void worker_on_nonsense(enum wire_type type)
 {
 	log_event(LOG_ERROR, NULL, "elector_message", "a message (%s) from the elector makes no sense: giving up",
 	          type ? wire_name(type) : "of no known type");
-	_exit(1); /* the guard ends the terms, as for any crash */
+	_exit(1); /* the guard then ends the terms, as after a crash */
 }
 
 static void worker_on_message(void *arg, const void *bytes, size_t len)
@@ -93,10 +94,10 @@ static void worker_on_elector_end(void *arg, size_t oversized)
 	(void)arg;
 	if (oversized)
 		worker_on_nonsense((enum wire_type)0);
-	_exit(0); /* the elector has died, and the guard is about to end what is left */
+	_exit(0); /* the elector has died, and the guard ends the terms */
 }
 
-/* One message a turn: what it made ready runs before the next one is looked at. */
+/* One message in a turn of the loop: the tasks that it has made ready run before the next one is read. */
 static const struct channel_kind elector_channel = {
 	.message_max = WIRE_MAX,
 	.turn_max = 1,
@@ -106,7 +107,8 @@ static const struct channel_kind elector_channel = {
 
 /* ---- the process ---- */
 
-/* Whatever is opened later must not land on 0 to 2, which children get. */
+/* Opens descriptors 0 to 2 if they are closed, so that no file that is opened later gets these numbers: children
+ * inherit them. */
 static void fill_standard_descriptors(void)
 {
 	int fd;
@@ -140,9 +142,9 @@ int worker_main(int argc, char **argv)
 	int wire_fd = atoi(argv[0]),
 	    page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
 	fill_standard_descriptors();
-	prctl(PR_SET_PDEATHSIG, SIGKILL); /* with the guard, whose child this is */
+	prctl(PR_SET_PDEATHSIG, SIGKILL); /* when the guard dies, its parent */
 	log_init(strcmp(argv[3], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[4]));
-	setvbuf(stdout, NULL, _IOLBF, 0); /* a killed script should not lose the lines it wrote */
+	setvbuf(stdout, NULL, _IOLBF, 0); /* so that a script that is killed does not lose lines */
 	fcntl(wire_fd, F_SETFD, FD_CLOEXEC);
 	w.page = page_map(page_fd, &err);
 	if (!w.page) {

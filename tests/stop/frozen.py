@@ -133,7 +133,7 @@ def guard_stopped_in_time(lease_ms: Any) -> None:
 
 
 def all_three_stopped() -> None:
-    """Nobody is left to kill what they started, and the lease runs out: it acts on beside the next leader, which only
+    """Nobody is left to kill what they started, and the lease runs out: it goes on beside the next leader, which only
     tokens can fence. Promised is what happens when they go on."""
     s = Scene()
     a = s.candidate("write")

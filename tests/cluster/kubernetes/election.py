@@ -823,7 +823,7 @@ def slow_replies(s: Any) -> None:
 def mixed(s: Any) -> None:
     """One Lease, one candidate of each kind, handed over and crashed to and fro."""
     hold = os.path.join(s.c.api.dir, "held")
-    # Lunarch's side waits for the file, since client-go lets go of the Lease before its own work has stopped (its
+    # Lunarch's side waits for the file, since client-go releases the Lease before its own work has stopped (its
     # weakness); client-go's side says "overlap" if Lunarch's work still runs.
     script = (
         f"on_leading = function(t) assert(exec {{ 'flock', '{hold}', 'sh', '-c', 'echo held >> {hold}.ours; exec "

@@ -296,8 +296,7 @@ static void test_unreadable(void)
 		end(pid);
 }
 
-/* Not to be able to look is not to see nobody: an elector that believed it would let go of a lease beside the living.
- */
+/* If /proc cannot be read, processes may be left that were not seen: the elector must not release the lease. */
 static void test_blind(void)
 {
 	struct rlimit was, few;
