@@ -42,7 +42,7 @@ nsec lock_failover_left(const struct lock_failover *d, nsec lease, struct instan
 /* The name of the doubt, if it has been waited out; else "". */
 const char *lock_failover_over(const struct lock_failover *d, nsec lease, struct instant now);
 
-/* A write of ours is about to be sent, or sent again: others may see it, whatever becomes of its answer. leads: it
+/* A write of ours is about to be sent, or sent again: others may see it, even if its answer is lost. leads: it
  * names us as the leader; lease: for that long. */
 void lock_failover_sends(struct lock_failover *d, bool leads, nsec lease, struct instant now);
 
