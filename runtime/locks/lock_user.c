@@ -19,7 +19,7 @@ static struct lock_user *user_begin(struct lock *l, bool writing, struct instant
 
 	lock_op_begin(&u->op, u->server->env, l, u->ops->detach, writing, by, done, arg);
 	u->op.doubt = &u->doubt;
-	u->removing = u->acquiring = false;
+	u->acquiring = false;
 	u->about = NULL;
 	u->listing = NULL;
 	return u;
@@ -50,7 +50,7 @@ void lock_user_remove(struct lock *l, const struct version *expected, struct ins
 {
 	struct lock_user *u = user_begin(l, true, by, done, arg);
 
-	u->removing = true;
+	u->op.removing = true;
 	u->expected = *expected;
 	u->ops->begin(u);
 }

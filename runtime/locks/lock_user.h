@@ -29,11 +29,10 @@ struct lock_user { /* first member of the backend's struct */
 	char *channel; /* on which notices come */
 	struct lock_failover doubt;
 
-	/* The operation: a look, a list, or one that asks `about` the server; a write of op.text, or, if `removing`, a
-	 * removal. */
+	/* The operation: a look, a list, or one that asks `about` the server; a write of op.text, or, if
+	 * op.removing, a removal. */
 	struct lock_op op;
 	struct lock_call call;
-	bool removing;
 	struct lock_about *about;     /* to be filled in; NULL: it is another one */
 	struct lock_listing *listing; /* the same */
 	struct version expected;      /* of a write or a removal, as are these: */

@@ -131,7 +131,7 @@ static void pg_begin(struct lock_user *u)
 	struct pg_lock *l = (struct pg_lock *)u;
 
 	l->created = l->marked = false;
-	l->operation = u->removing ? REMOVE : u->op.writing ? WRITE : u->about ? ABOUT : u->listing ? LIST : READ;
+	l->operation = u->op.removing ? REMOVE : u->op.writing ? WRITE : u->about ? ABOUT : u->listing ? LIST : READ;
 	pg_ask(l, l->operation);
 }
 

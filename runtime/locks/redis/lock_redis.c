@@ -461,7 +461,7 @@ static void redis_begin(struct lock_user *u)
 	int look = l->unsettled && l->server->place.replicas ? REDIS_SETTLE : REDIS_READ;
 	int other = u->about ? REDIS_ABOUT : u->listing ? REDIS_LIST : look;
 
-	redis_start(l, u->removing ? REDIS_REMOVE : u->op.writing ? REDIS_WRITE : other);
+	redis_start(l, u->op.removing ? REDIS_REMOVE : u->op.writing ? REDIS_WRITE : other);
 }
 
 static void redis_free(struct lock_user *u)

@@ -145,8 +145,7 @@ static void zk_fail(struct zk_lock *l, int rc)
 	else if (rc == ZBADARGUMENTS || rc == ZUNIMPLEMENTED)
 		lock_op_fail(op, LOCK_FAILED, ERR_USAGE, "the server does not understand it (%s)", zerror(rc));
 	else
-		lock_op_fail(op, op->writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_UNREACHABLE, "no answer: %s",
-		             zerror(rc));
+		lock_op_fail(op, LOCK_UNKNOWN, ERR_UNREACHABLE, "no answer: %s", zerror(rc));
 }
 
 /* ---- reading ---- */
@@ -316,9 +315,9 @@ static void zk_on_written(int rc, const void *data)
 
 	if (!l)
 		return;
-	if (rc == ZNONODE && !l->user.removing && !*l->user.expected.text && !l->parents)
+	if (rc == ZNONODE && !l->user.op.removing && !*l->user.expected.text && !l->parents)
 		zk_make_parents(l);
-	else if (rc == ZOK && l->user.removing)
+	else if (rc == ZOK && l->user.op.removing)
 		lock_user_end(&l->user, LOCK_OK);
 	else if (rc == ZOK)
 		zk_written(l, a);
@@ -345,7 +344,7 @@ static void zk_send_write(struct zk_lock *l, zhandle_t *handle)
 	else
 		nonce_hex(a->id, ID_BYTES);
 	char *child = mem_printf("%s/%s%s", path, CHILD, a->id);
-	if (l->user.removing) {
+	if (l->user.op.removing) {
 		zoo_delete_op_init(&ops[n++], child, -1);
 		zoo_delete_op_init(&ops[n++], path, version);
 	} else {
