@@ -12,7 +12,7 @@ void lock_failover_lease(struct lock_failover *d, nsec lease)
 void lock_failover_found(struct lock_failover *d, const struct version *version)
 {
 	if (strcmp(version->text, d->own.text) != 0)
-		d->own.text[0] = '\0'; /* ours, unanswered, or somebody else's: not known here */
+		d->own.text[0] = '\0'; /* whether it is ours, without an answer, or another's is not known */
 }
 
 void lock_failover_see(struct lock_failover *d, const char *mark, struct instant now)

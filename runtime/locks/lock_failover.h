@@ -21,12 +21,12 @@ struct lock_failover {                 /* one per lock, embedded; zero before th
 	char mark[LOCK_FAILOVER_MARK]; /* the name of the doubt; "" = none is known */
 	struct instant seen;           /* when it was first received */
 	nsec longest;                  /* the longest lease that was seen here */
-	struct version own; /* our last write that names us as the leader, unless somebody else may have led since; "" =
-	                       none */
+	/* Our last write that names us as the leader; "" = none, or somebody else may have led since. */
+	struct version own;
 	struct instant own_until; /* the end of the shortest lease that we may have published since it was sent */
 };
 
-/* A record of this lock publishes this lease, or has. */
+/* A record of this lock publishes this lease, or did so once. */
 void lock_failover_lease(struct lock_failover *d, nsec lease);
 
 /* A look found a record of this version. */
@@ -36,7 +36,8 @@ void lock_failover_found(struct lock_failover *d, const struct version *version)
  * known. */
 void lock_failover_see(struct lock_failover *d, const char *mark, struct instant now);
 
-/* How much of the wait is left to who would publish that lease; 0 without a doubt. */
+/* How much of the wait is left to a candidate that would publish this lease, which counts as one that was seen; 0:
+ * there is no doubt, or it has waited. */
 nsec lock_failover_left(const struct lock_failover *d, nsec lease, struct instant now);
 
 /* The name of the doubt, if it has been waited out; else "". */

@@ -15,7 +15,7 @@
 
 /* ---- percent encoding (RFC 3986, 2.1) ---- */
 
-static int hex(char c)
+static int hex_digit(char c)
 {
 	return isdigit((unsigned char)c)    ? c - '0'
 	       : isxdigit((unsigned char)c) ? tolower((unsigned char)c) - 'a' + 10
@@ -31,7 +31,7 @@ char *lock_url_decode(const char *s, size_t len)
 			*to++ = s[i];
 			continue;
 		}
-		int high = i + 2 < len ? hex(s[i + 1]) : -1, low = i + 2 < len ? hex(s[i + 2]) : -1;
+		int high = i + 2 < len ? hex_digit(s[i + 1]) : -1, low = i + 2 < len ? hex_digit(s[i + 2]) : -1;
 		if (high < 0 || low < 0 || high + low == 0) {
 			free(out);
 			return NULL;
@@ -71,7 +71,7 @@ static const char *userinfo_end(const char *authority)
 	return at;
 }
 
-/* libpq takes them as options, too: password=, sslpassword=. */
+/* The options of libpq that are passwords: password=, sslpassword=. */
 static void redact_options(struct buf *b, const char *text)
 {
 	static const char option[] = "password=";
@@ -88,7 +88,8 @@ char *lock_url_redact(const char *text)
 {
 	struct buf b = { 0 };
 	const char *slashes = strstr(text, "//"), *authority = slashes ? slashes + 2 : text;
-	/* A password with an unescaped slash would end the authority too early: to be safe, the last @ of all. */
+	/* An unescaped slash in the password would end the authority too early, so the last @ of the whole text counts.
+	 */
 	const char *at = strrchr(authority, '@'), *colon = at ? memchr(authority, ':', (size_t)(at - authority)) : NULL;
 
 	if (colon) {
@@ -110,7 +111,7 @@ void lock_url_hide(char **text)
 	free(shown);
 }
 
-static int refuse(const char *scheme, const char *text, const char *why, struct err *err)
+static int url_refuse(const char *scheme, const char *text, const char *why, struct err *err)
 {
 	char *shown = lock_url_redact(text);
 
@@ -147,7 +148,7 @@ static int take_port(const char *from, const char *to, int otherwise)
 	return port ? port : -1;
 }
 
-/* NULL: fine; else what is wrong. */
+/* What is wrong with it; NULL: nothing. */
 static const char *take_host(struct lock_url *u, const char *from, const char *to, int port)
 {
 	const char *name = from, *end, *rest;
@@ -187,7 +188,7 @@ static const char *take_hosts(struct lock_url *u, const char *from, const char *
 	}
 }
 
-static bool is_known(const struct lock_url *u, const char *name, const char *const *known)
+static bool option_is_known(const struct lock_url *u, const char *name, const char *const *known)
 {
 	for (; known && *known; known++)
 		if (strcmp(*known, name) == 0)
@@ -210,7 +211,7 @@ static int take_option(struct lock_url *u, const char *from, const char *to, con
 	u->option[u->options++].value = value;
 	if (!name || !value)
 		return snprintf(wrong, room, "an option has a bad percent escape");
-	if (is_known(u, name, known))
+	if (option_is_known(u, name, known))
 		return 0;
 	int n = snprintf(wrong, room, "there is no option \"%.40s\"; there are %s", name,
 	                 u->hosts ? "password_file" : "");
@@ -278,8 +279,8 @@ static const char *take_authority(struct lock_url *u, const char *authority, int
 	return take_hosts(u, at ? at + 1 : authority, end, port);
 }
 
-static const char *take(struct lock_url *u, const char *text, int port, const char *const *known, char *room,
-                        size_t size)
+static const char *url_take(struct lock_url *u, const char *text, int port, const char *const *known, char *room,
+                            size_t size)
 {
 	if (strncmp(text, "//", 2) != 0)
 		return "expected //HOST:PORT/... after the colon";
@@ -303,9 +304,9 @@ int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int
 	char room[300];
 
 	*u = (struct lock_url){ .hosts = 0 };
-	const char *wrong = take(u, text, port, known, room, sizeof room);
+	const char *wrong = url_take(u, text, port, known, room, sizeof room);
 	if (wrong)
-		refuse(scheme, text, wrong, err);
+		url_refuse(scheme, text, wrong, err);
 	else if (find_password(u, err) == 0)
 		return 0;
 	lock_url_fini(u);
@@ -381,7 +382,7 @@ bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b)
 	return true;
 }
 
-/* A colon is part of no name but an IPv6 address' (RFC 3986, 3.2.2). */
+/* Of all hosts only an IPv6 address has colons, and gets brackets (RFC 3986, 3.2.2). */
 static void put_host(struct buf *b, const struct lock_url *u, int which)
 {
 	const char *name = u->host[which].name;

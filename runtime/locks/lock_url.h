@@ -17,10 +17,10 @@ struct buf;
 
 /* Everything percent-decoded. */
 struct lock_url {
-	char *user,
-		*password; /* "" and NULL if there are none; password also from ?password_file= or the environment */
-	char *path;        /* without its first slash; may be "" */
-	int hosts;         /* 1 to LOCK_URL_HOSTS */
+	char *user;     /* "" = none */
+	char *password; /* NULL: none. Also from ?password_file= or the environment */
+	char *path;     /* without its first slash; may be "" */
+	int hosts;      /* 1 to LOCK_URL_HOSTS */
 	struct {
 		char *name; /* without brackets */
 		int port;
@@ -49,8 +49,8 @@ const char *lock_url_option(const struct lock_url *u, const char *name);
 int lock_url_number(const struct lock_url *u, const char *name, int least, int most, int otherwise, int *out,
                     struct err *err);
 
-/* The same for every spelling of the same lock: user, hosts with their ports, path; options but password_file. Parsed
- * again it is the same. malloc'd. */
+/* The canonical URL: every spelling of the same lock gives the same text, of user, hosts with their ports, path, and
+ * options but password_file. Parsed and printed again it is the same. malloc'd. */
 char *lock_url_print(const struct lock_url *u, const char *scheme);
 
 /* The same hosts in the same order, user and password: one connection can serve both. Path and options are the
