@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The Kubernetes lock passes the conformance suite against a real API server: a Lease, then a ConfigMap and a pair of
-both, as a service account with no more rights than it needs. Options: names of cases."""
+"""The Kubernetes lock passes the conformance suite against a real API server: a Lease, then a ConfigMap, a pair of
+both, and Endpoints, as a service account with no more rights than it needs. Options: names of cases."""
 
 import os
 import sys
