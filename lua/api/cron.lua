@@ -43,7 +43,7 @@ return function(deps)
 		if wrong then
 			error(wrong, 3)
 		elseif options.overlap and options.again then
-			fail(3, "overlap and again exclude each other: what would have ended last is not known")
+			fail(3, "overlap and again exclude each other: with several runs at once, it is not known which times have been done")
 		end
 		return options
 	end

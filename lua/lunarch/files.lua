@@ -103,7 +103,7 @@ return function(natives)
 	end
 
 	local function unreadable(path)
-		return natives.fail("invalid", ("files.write: %s should hold a token, and does not: nothing is written before somebody has looked"):format(guard_of(path)))
+		return natives.fail("invalid", ("files.write: %s should hold a token, and does not: nothing is written until you correct or remove it"):format(guard_of(path)))
 	end
 
 	-- Under `lunarch test` no program runs. This keeps the same rules, without the lock and without fsync.
@@ -142,7 +142,7 @@ return function(natives)
 		elseif r.code == UNREADABLE then
 			return unreadable(path)
 		elseif r.code == TIMED_OUT then
-			return natives.fail("timeout", ("files.write: %s: somebody else is writing it, and does not come to an end"):format(path))
+			return natives.fail("timeout", ("files.write: %s: another process is writing it, and has not ended in time"):format(path))
 		end
 		local why = r.stderr:match "^[^\n]*"
 		return natives.fail(code_of(why), ("files.write: %s: %s"):format(path, why ~= "" and why or "it could not be written"))

@@ -175,7 +175,7 @@ return function(natives)
 		if not r then
 			return natives.fail(err.code, "sql: " .. err.message .. (err.code == "missing" and " (Debian has psql in postgresql-client)" or ""))
 		elseif r.truncated then
-			return natives.fail("full", "sql: more rows than fit into 16 MB: they are read, and what was written is done")
+			return natives.fail("full", "sql: the result is larger than 16 MB; the statements have been executed")
 		end
 		return r
 	end

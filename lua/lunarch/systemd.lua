@@ -91,7 +91,7 @@ return function(natives)
 			end
 		end
 		if not found.active then
-			return natives.fail("invalid", ("systemd: looking at %s: systemctl has not said how it is"):format(unit))
+			return natives.fail("invalid", ("systemd: looking at %s: systemctl printed no state of it"):format(unit))
 		elseif found.load == "not-found" then
 			return natives.fail("missing", ("systemd: there is no unit %s"):format(unit))
 		end

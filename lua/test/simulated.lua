@@ -47,7 +47,7 @@ return function(natives)
 				env = pairs_of(spec.env), timeout = spec.timeout,
 			})
 			if reply.missing then
-				return natives.fail("missing", ("exec: cannot run %s: no such program (so says the test)"):format(spec.argv[1]))
+				return natives.fail("missing", ("exec: cannot run %s: no such program (the test's stub says so)"):format(spec.argv[1]))
 			end
 			job.stages[i] = stage(reply)
 			input = job.stages[i].stdout
@@ -158,7 +158,7 @@ return function(natives)
 		if not code then
 			return nil
 		end
-		local nothing, err = natives.fail(code, ("%s %s: %s (so says the test)"):format(call.spec.method, call.spec.url,
+		local nothing, err = natives.fail(code, ("%s %s: %s (the test's stub says so)"):format(call.spec.method, call.spec.url,
 			call.timed_out and "no answer in time" or "it cannot be reached"))
 		err.unsent = not call.timed_out
 		return nothing, err

@@ -203,9 +203,10 @@ static void say_strangers(const struct reaper *r, const struct strangers *now)
 {
 	for (size_t i = 0; i < now->n; i++)
 		if (!in_list(&r->strangers, now->all[i].pid, now->all[i].start))
-			log_event(LOG_DEBUG, NULL, "stranger",
-			          "process %d has become a child of this one and is no term's: it is left alone",
-			          now->all[i].pid);
+			log_event(
+				LOG_DEBUG, NULL, "stranger",
+				"process %d has become a child of this process and belongs to no term: it is left alone",
+				now->all[i].pid);
 }
 
 static void take_census(struct reaper *r)

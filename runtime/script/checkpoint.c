@@ -108,7 +108,7 @@ void checkpoint_answered(struct checkpoint *s, const struct wire_saved *r)
 
 static int checkpoint_over(lua_State *L)
 {
-	return bind_fail(L, "ended", "the term is over: what it did not know to be in the record counts as not saved");
+	return bind_fail(L, "ended", "the term is over: a save without an answer counts as failed");
 }
 
 int checkpoint_push(lua_State *L, struct checkpoint *s)

@@ -141,7 +141,7 @@ static void term_on_limit(struct timer *timer)
 	struct term *t = (struct term *)((char *)timer - offsetof(struct term, limit));
 
 	log_event(LOG_WARN, &t->about, "on_stopped_slow",
-	          "on_stopped has used up the time there is to stop: it is cancelled");
+	          "on_stopped has taken almost all of the time to stop: it is cancelled");
 	scope_end(&t->after, "no time left to stop", time_left(t) * CHILDREN_PART);
 }
 
