@@ -6,7 +6,7 @@ import subprocess
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from processes import LUNARCH, PATIENCE, wait_for
@@ -38,7 +38,7 @@ def record(holder: str = "somebody", **fields: Any) -> Any:
 class Driver:
     everyone: list["Driver"] = []
 
-    def __init__(self, env: Any = None) -> None:
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
             [PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
         )
@@ -64,7 +64,7 @@ class Driver:
             self.number = None
             self.news.notify_all()
 
-    def start(self, do: Any, lock: str = "a", **args: Any) -> Any:
+    def start(self, do: str, lock: str = "a", **args: Any) -> int:
         with self.news:
             if self.number is None:
                 raise RuntimeError("the conformance program has ended")
@@ -74,7 +74,7 @@ class Driver:
         self.to.flush()
         return number
 
-    def wait(self, number: Any, patience: float = PATIENCE) -> Any:
+    def wait(self, number: int, patience: float = PATIENCE) -> Any:
         with self.news:
             self.news.wait_for(lambda: number in self.answers or self.number is None, patience)
             if number not in self.answers:
@@ -97,23 +97,25 @@ class Driver:
         """The URL of another lock; url: of the lock, which is not needed of a prefix."""
         return str(self.do("beside", lock, url=url, more=more)["url"])
 
-    def read(self, lock: str = "a", within: Any = WITHIN) -> Any:
+    def read(self, lock: str = "a", within: float = WITHIN) -> Any:
         return self.do("read", lock, within_ms=within)
 
     def write(
-        self, rec: Any, expected: Any, lock: str = "a", within: Any = WITHIN, durable: bool = True, floor: int = 0
+        self, rec: Any, expected: Any, lock: str = "a", within: float = WITHIN, durable: bool = True, floor: int = 0
     ) -> Any:
         """floor: the largest token that an elector would have seen."""
         return self.do("write", lock, record=rec, expected=expected, within_ms=within, durable=durable, floor=floor)
 
-    def start_write(self, rec: Any, expected: Any, lock: str = "a", within: Any = WITHIN, durable: bool = True) -> Any:
+    def start_write(
+        self, rec: Any, expected: Any, lock: str = "a", within: float = WITHIN, durable: bool = True
+    ) -> int:
         return self.start("write", lock, record=rec, expected=expected, within_ms=within, durable=durable)
 
-    def count(self, lock: str = "a") -> Any:
+    def count(self, lock: str = "a") -> int:
         with self.news:
             return self.notices.get(lock, 0)
 
-    def noticed(self, more_than: Any, lock: str = "a", patience: float = PATIENCE) -> Any:
+    def noticed(self, more_than: int, lock: str = "a", patience: float = PATIENCE) -> bool:
         with self.news:
             return self.news.wait_for(lambda: self.notices.get(lock, 0) > more_than, patience)
 
@@ -122,7 +124,7 @@ class Driver:
         with self.news:
             return [a for a in self.answers.values() if len(a) > 1]
 
-    def end(self) -> Any:
+    def end(self) -> int | None:
         self.to.close()
         try:
             return self.process.wait(PATIENCE)
@@ -144,7 +146,7 @@ def tried(operation: Callable[[], Any], *wanted: str) -> Any:
     return results[-1]
 
 
-def race(url: str, rounds: Any, racers: int = 64, processes: int = 8) -> Any:
+def race(url: str, rounds: int, racers: int = 64, processes: int = 8) -> tuple[dict[str, Any], str]:
     r = subprocess.run(
         [PROGRAM, "race", url, str(rounds), str(racers), str(processes)], capture_output=True, text=True, timeout=1800
     )

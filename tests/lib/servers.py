@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from processes import PATIENCE, alive, new_directory, stands_still, wait_for
@@ -37,7 +38,7 @@ done
 """
 
 
-def _mark(op: Any, pid: int) -> None:
+def _mark(op: str, pid: int) -> None:
     """A shell that waits for the end of this process and then kills what is still marked."""
     global _lifeline
     with _lifeline_lock:
@@ -57,7 +58,7 @@ def _mark(op: Any, pid: int) -> None:
 _given = []  # a socket for each port, whose name no other process can have meanwhile
 
 
-def _outside() -> Any:
+def _outside() -> range:
     """Ports that no outgoing connection is given by the kernel: a server that is started again must find its own
     free."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as f:
@@ -79,7 +80,7 @@ def _reserve(port: int) -> bool:
     return True
 
 
-def free_port() -> Any:
+def free_port() -> int:
     """A loopback port that nothing listens on, for this process alone as long as it lives."""
     while True:
         port = random.choice(_outside())
@@ -87,7 +88,7 @@ def free_port() -> Any:
             return port
 
 
-def ask(port: int, line: str, patience: float = 2) -> Any:
+def ask(port: int, line: str, patience: float = 2) -> str:
     """One line to a port, what comes back within patience."""
     try:
         with socket.create_connection(("127.0.0.1", port), patience) as s:
@@ -239,7 +240,7 @@ class Server:
     def kill(self) -> None:
         self.stop(signal.SIGKILL)
 
-    def stop(self, sig: Any = signal.SIGTERM) -> None:
+    def stop(self, sig: int = signal.SIGTERM) -> None:
         if not self.process:
             return
         self.send(signal.SIGCONT)
@@ -252,7 +253,7 @@ class Server:
         _mark("drop", self.process.pid)
         self.process = None
 
-    def restart(self, sig: Any = signal.SIGTERM) -> Any:
+    def restart(self, sig: int = signal.SIGTERM) -> Any:
         self.stop(sig)
         return self.start()
 
@@ -275,7 +276,12 @@ class Etcd(Server):
     """One node, or a member: Etcd.cluster(3). ETCD can name another version's binary than Debian's (make test-etcd)."""
 
     def __init__(
-        self, name: str = "n0", peer_port: Any = None, cluster: Any = None, options: Any = (), start: bool = True
+        self,
+        name: str = "n0",
+        peer_port: Any = None,
+        cluster: Any = None,
+        options: Sequence[str] = (),
+        start: bool = True,
     ) -> None:
         self.name, self.options = name, list(options)
         self.peer_port = peer_port or free_port()
@@ -319,7 +325,7 @@ class Etcd(Server):
     whole = True  # false while a cluster is being started one by one
 
     @classmethod
-    def cluster(cls, count: int, options: Any = ()) -> Any:
+    def cluster(cls, count: int, options: Sequence[str] = ()) -> "list[Etcd]":
         peers = {f"n{i}": free_port() for i in range(count)}
         members = [cls(n, p, peers, options, start=False) for n, p in peers.items()]
         for m in members:
@@ -338,7 +344,7 @@ class Etcd(Server):
 class Redis(Server):
     """options: redis-server's, as "--appendonly", "yes". replica_of: another Redis."""
 
-    def __init__(self, *options: Any, replica_of: Any = None, start: bool = True) -> None:
+    def __init__(self, *options: str, replica_of: Any = None, start: bool = True) -> None:
         self.options = list(options)
         if replica_of:
             self.options += ["--replicaof", "127.0.0.1", str(replica_of.port)]
@@ -361,7 +367,7 @@ class Redis(Server):
     def ready(self) -> bool:
         return ask(self.port, "PING\r\n").startswith(("+PONG", "-NOAUTH", "-DENIED"))
 
-    def cli(self, *args: Any, password: str | None = None) -> Any:
+    def cli(self, *args: str, password: str | None = None) -> str:
         """redis-cli's answer."""
         return subprocess.run(
             ["redis-cli", "-h", "127.0.0.1", "-p", str(self.port), *args],
@@ -383,13 +389,13 @@ class Postgres(Server):
     superuser, password = "lunarch", "moon light"
 
     def __init__(
-        self, *options: Any, auth: str = "trust", initdb: Any = (), standby_of: Any = None, start: bool = True
+        self, *options: str, auth: str = "trust", initdb: Sequence[str] = (), standby_of: Any = None, start: bool = True
     ) -> None:
         self.options, self.auth, self.initdb, self.standby_of = list(options), auth, list(initdb), standby_of
         super().__init__(start)
 
     @staticmethod
-    def binary(name: str) -> Any:
+    def binary(name: str) -> str:
         found = sorted(glob.glob(f"/usr/lib/postgresql/*/bin/{name}"), key=lambda p: int(p.split("/")[4]))
         return found[-1] if found else name
 
@@ -474,7 +480,7 @@ class Postgres(Server):
             == 0
         )
 
-    def stop(self, sig: Any = signal.SIGINT) -> None:
+    def stop(self, sig: int = signal.SIGINT) -> None:
         """SIGINT is PostgreSQL's fast shutdown."""
         super().stop(sig)
 
@@ -503,13 +509,13 @@ class Postgres(Server):
         super().stop(signal.SIGKILL)
         wait_for(lambda: not any(os.path.exists(f"/proc/{p}") and alive(p) for p in family))
 
-    def _family(self) -> list[Any]:
+    def _family(self) -> list[int]:
         if not self.process or self.process.poll() is not None:
             return []
         with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as f:
             return [self.process.pid, *map(int, f.read().split())]
 
-    def sql(self, text: str, user: str | None = None, database: str = "postgres", port: int | None = None) -> Any:
+    def sql(self, text: str, user: str | None = None, database: str = "postgres", port: int | None = None) -> str:
         """psql's answer, unaligned, without headings; raises with its message."""
         p = subprocess.run(
             [
@@ -589,7 +595,12 @@ class ZooKeeper(Server):
     """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration."""
 
     def __init__(
-        self, settings: Any = (), number: int = 1, members: Any = None, start: bool = True, flags: Any = ()
+        self,
+        settings: Sequence[str] = (),
+        number: int = 1,
+        members: Any = None,
+        start: bool = True,
+        flags: Sequence[str] = (),
     ) -> None:
         self.settings, self.number, self.members, self.flags = list(settings), number, members, list(flags)
         super().__init__(start)
@@ -645,7 +656,7 @@ class ZooKeeper(Server):
     whole = True
 
     @classmethod
-    def cluster(cls, count: int, settings: Any = ()) -> Any:
+    def cluster(cls, count: int, settings: Sequence[str] = ()) -> "list[ZooKeeper]":
         ports = [(free_port(), free_port()) for _ in range(count)]
         members = [cls(settings, n + 1, ports, start=False) for n in range(count)]
         for m in members:

@@ -453,10 +453,10 @@ def costs() -> None:
             wait_for(lambda: metric(server, "etcd_debugging_mvcc_watcher_total") == 10),
             "one stream: closed locks are watched no more",
         )
-        before = d.count("l44")
+        seen = d.count("l44")
         e.open(server.url("many/44"), lock="b")
         e.write(record("b"), e.read(lock="b")["version"], lock="b")
-        ok(d.noticed(before, "l44"), "one stream: the others are")
+        ok(d.noticed(seen, "l44"), "one stream: the others are")
         d.end()
         e.end()
         c = Candidate("--lock", server.url("renewals"), "-e", "return { on_leading = function() end }", options=FAST)
