@@ -423,6 +423,8 @@ def beside(store: Any) -> None:
     w = t.a.write(record("a"), "", "next")
     same(w["outcome"], "ok", "beside: it is written")
     same(watching and bool(t.b.noticed(before, "next")), store.watches, "beside: who watches it is told, if any is")
+    # A watch that has seen the first half of a pair offers that, and then the whole.
+    wait_for(lambda: t.b.read("next").get("version") == w["version"])
     r = t.b.read("next")
     same(
         (r.get("record", {}).get("holderIdentity"), r["version"]),
@@ -438,6 +440,7 @@ def beside(store: Any) -> None:
     removed = t.a.do("remove", "next", expected=w["version"], within_ms=WITHIN)
     same(removed["outcome"], "conflict", "beside: it is not removed by whoever expects another version")
     removed = t.a.do("remove", "next", expected=second["version"], within_ms=WITHIN)
+    wait_for(lambda: t.b.read("next")["outcome"] == "absent")
     same((removed["outcome"], t.b.read("next")["outcome"]), ("ok", "absent"), "beside: removed, it is gone")
     r = t.a.read()
     same((r["record"]["holderIdentity"], r["version"]), ("first", first), "beside: and the first one is not")
