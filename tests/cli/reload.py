@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """SIGHUP, through `run`, with a second candidate that would take the lock at once if it could: the holder keeps it and
-gets a larger token; a script that does not load changes nothing; another lock or identity is released; isolated elections
-too."""
+gets a larger token; a script that does not load changes nothing; another lock or identity is released; isolated
+elections too."""
 
 import json
 import os
