@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 from processes import LUNARCH, PATIENCE, piped, wait_for
 from rig import EXPORT, LEASE, Client, Server, Shared, get, leads, rules, run, saved
 from tap import done, note, ok, same
-from typing import Any
 
 ROUNDS = int(os.environ.get("NFS_ROUNDS", "8"))
 # How a leader is cut off: at the write whose request, or whose answer, gets lost, or at any moment.
