@@ -53,8 +53,9 @@ struct elector_leader {
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* the running term's have moved */
-	/* The user is to stop what lead started, to kill it at stop_by, and then to call elector_stopped. held: the
-	 * lease is kept until then. */
+	/* The user is to stop what lead started, and then to call elector_stopped. What still runs at the kill deadline
+	 * or at stop_by, whichever comes first, is to be killed. held: the lease is kept and renewed until then, and
+	 * `deadline` tells how the kill deadline moves. If the lease is lost meanwhile, stop is called again. */
 	void (*stop)(void *arg, enum lease_reason reason, bool held, struct instant stop_by);
 	void (*leader)(void *arg, const struct elector_leader *l);
 	void (*no_leader)(void *arg, const char *previous);

@@ -338,7 +338,7 @@ static void end_term(struct lease *l, const struct lease_event *e, struct instan
 	a->set |= LEASE_DO_STOP;
 	a->reason = e->reason;
 	a->held = true;
-	a->stop_by = lease_kill(l);
+	a->stop_by = l->stop_by;
 }
 
 static void lease_on_end(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)

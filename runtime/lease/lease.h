@@ -155,11 +155,13 @@ struct lease_actions {
 	struct instant by;        /* READ, WRITE: the operation's deadline */
 	enum lease_reason reason; /* STOP */
 	bool held;                /* STOP: the lease is kept while the script stops */
-	struct instant stop_by;   /* STOP: then what still runs is killed (never later than lease_kill) */
-	bool self;                /* LEADER */
-	bool left;                /* FINISHED: the lease may still be held, and is left to expire */
-	bool saves;               /* WRITE: it carries a save that the record is not known to hold */
-	uint64_t saved;           /* SAVED */
+	/* STOP: the script's time ends then. What runs past lease_kill is killed before that, if it is earlier; while
+	 * the lease is held, renewals move lease_kill up to stop_by. */
+	struct instant stop_by;
+	bool self;      /* LEADER */
+	bool left;      /* FINISHED: the lease may still be held, and is left to expire */
+	bool saves;     /* WRITE: it carries a save that the record is not known to hold */
+	uint64_t saved; /* SAVED */
 };
 
 enum lease_phase {

@@ -205,7 +205,8 @@ void child_stop(struct child *c, double kill_after_s)
 
 void child_stop_gently(struct child *c)
 {
-	child_stop(c, c->kill_after_s);
+	if (!c->stopping)
+		child_stop(c, c->kill_after_s);
 }
 
 bool child_signal(struct child *c, int signal)

@@ -647,14 +647,17 @@ static void end_bonds(struct scope *scope)
 
 void scope_end(struct scope *scope, const char *why, double kill_after)
 {
-	if (!scope->over) {
+	bool first = !scope->over;
+
+	if (first)
 		scope->over = why;
-		for (struct task *t = scope->tasks; t; t = t->next)
-			task_cancel_now(t);
-		end_bonds(scope);
-	}
+	/* Before the tasks: one that waits for a child stops it, too, and with less time. */
 	for (struct scope_child *c = scope->children; c; c = c->next)
 		c->stop(c, kill_after);
+	for (struct task *t = scope->tasks; first && t; t = t->next)
+		task_cancel_now(t);
+	if (first)
+		end_bonds(scope);
 	scope_check_idle(scope);
 }
 

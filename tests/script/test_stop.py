@@ -172,6 +172,17 @@ def cleaning_up() -> None:
         w.stop("lost", grace=0.2)
         w.expect(STOPPED)
         ok(True, "which a second STOP shortens too")
+    with Worker(
+        text="return { on_leading = function() exec(\"trap '' TERM; echo in; while :; do sleep 0.05; done\", { stdout "
+        "= 'inherit', kill_after = 0.05 }) end }"
+    ) as w:
+        w.ready()
+        w.lead()
+        w.wait_for(lambda: w.output() == "in\n", "the child's word")
+        w.stop("shutdown", grace=1000.0, held=True)
+        ok(w.quiet(1.0), "and no less because the exec that waits for it gives less after a timeout")
+        w.stop("lost", grace=0.2)
+        w.expect(STOPPED)
 
 
 def children() -> None:

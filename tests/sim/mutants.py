@@ -22,7 +22,7 @@ def sources_in(*rooms: str) -> list[str]:
     return [os.path.relpath(path, ROOT) for path in found]
 
 
-# What each program is built of. A mutant belongs to the first one that has its file.
+# What each program is built of. A mutant belongs to the first one that has its file, and the test that it names.
 SIMULATOR = [
     "runtime/lease/lease.c",
     "runtime/locks/lock_failover.c",
@@ -32,6 +32,7 @@ SIMULATOR = [
     "tests/sim/main.c",
 ]
 UNIT_TESTS = [
+    ["runtime/lease/lease.c", "runtime/base/clock.c", "runtime/base/err.c", "tests/unit/lease/test_lease.c"],
     [
         "runtime/runner/term_hooks.c",
         "runtime/lease/lease.c",
@@ -82,8 +83,8 @@ CC = shlex.split(os.environ.get("CC", "cc"))
 
 
 def mutants() -> Iterator[Any]:
-    """mutants.txt: blocks of `name | rule`, a file name, the text, `=>`, the replacement; blocks end with a line
-    `---`."""
+    """mutants.txt: blocks of `name | rule`, a file name (and the test's, if it is not the first that has the file), the
+    text, `=>`, the replacement; blocks end with a line `---`."""
     with open(os.path.join(HERE, "mutants.txt")) as f:
         for block in f.read().split("\n---\n"):
             lines = [line for line in block.split("\n") if not line.startswith("#")]
@@ -99,9 +100,9 @@ def mutants() -> Iterator[Any]:
 def program_of(name: str) -> Any:
     """The sources of the program that tests this file, and the file's path."""
     for sources in (SIMULATOR, *UNIT_TESTS):
-        for path in sources:
-            if os.path.basename(path) == name:
-                return sources, path
+        paths = {os.path.basename(path): path for path in sources}
+        if all(word in paths for word in name.split()):
+            return sources, paths[name.split()[0]]
     sys.exit(f"mutants.txt: no program is built of {name}")
 
 

@@ -330,6 +330,27 @@ static void end_rules(void)
 	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RELEASE, "and releases when everything is reaped");
 
 	lead();
+	step(1, (struct lease_event){
+			.kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER, .grace = 17 * SEC });
+	is_int((a.stop_by.boot - at(0).boot) / SEC, 18, "the script is told all the time that it is given to stop");
+	is_int((lease_kill(l).boot - at(0).boot) / SEC, 13, "though it would be killed earlier as yet");
+	tick(2);
+	write_done(2.5, OUTCOME_OK, 2.4);
+	is_int((lease_kill(l).boot - at(0).boot) / SEC, 15, "the renewals that go on move that");
+	tick(8);
+	write_done(8.5, OUTCOME_OK, 8.4);
+	is_int((lease_kill(l).boot - at(0).boot) / SEC, 18, "up to the end of the time that was given");
+	tick(18.4);
+	ok((a.set & LEASE_DO_STOP) && !a.held && a.stop_by.boot == at(18).boot,
+	   "if the lease is lost meanwhile the script is told to stop once more, and has no more time than before");
+
+	lead();
+	step(1, (struct lease_event){
+			.kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER, .grace = 100 * SEC });
+	tick(10);
+	is_int((a.stop_by.boot - at(0).boot) / SEC, 13, "or less, if the kill deadline is earlier");
+
+	lead();
 	step(1, (struct lease_event){ .kind = LEASE_EV_END, .reason = LEASE_SHUTDOWN, .sit_out = NSEC_NEVER });
 	step(1, (struct lease_event){ .kind = LEASE_EV_STOPPED, .reaped = false });
 	ok(!(a.set & LEASE_DO_WRITE) && (a.set & LEASE_DO_FINISHED) && a.left,

@@ -1,0 +1,35 @@
+-- How much time a script has that is told to stop.
+test("on_stopped may take the shutdown grace, far beyond the first kill deadline, while the lease is renewed", function()
+  local sim = simulate { script = "stops.lua", nodes = { "a", "b" }, args = { 1, 20 } }
+  sim:stub("work", { takes = 1 })
+  local first = sim:elect()
+  sim:run(10)
+  sim:stop(first)
+  local _, took = sim:next_leader()
+  expect(took >= 20 and took < 21, "it took " .. took)
+  equal(sim:printed("^stop", first), { "stops\tshutdown", "stopped" })
+  equal(sim:events("on_stopped_slow"), {})
+end)
+
+test("and not more than that", function()
+  local sim = simulate { script = "stops.lua", nodes = { "a", "b" }, args = { 1, 1000 } }
+  sim:stub("work", { takes = 1 })
+  local first = sim:elect()
+  sim:run(10)
+  sim:stop(first)
+  local _, took = sim:next_leader()
+  expect(took >= 25 and took <= 30, "it took " .. took)
+  equal(#sim:events("on_stopped_slow"), 1)
+end)
+
+test("if the lease is lost meanwhile, only what the lease leaves", function()
+  local sim = simulate { script = "stops.lua", nodes = { "a", "b" }, args = { 1, 1000 } }
+  sim:stub("work", { takes = 1 })
+  local first = sim:elect()
+  sim:run(10)
+  sim:partition(first)
+  sim:stop(first)
+  local _, took = sim:run_until(function() return #sim:events("on_stopped_slow") == 1 end)
+  expect(took > 8 and took < 13, "it took " .. took)
+  sim:next_leader()
+end)
