@@ -30,7 +30,8 @@ struct exec {
 	struct lease_times times;
 	nsec shutdown_grace, at_least;
 
-	struct supervisor *supervisor; /* NULL: the command does not run */
+	struct supervisor *supervisor; /* NULL: neither the command nor anything that it left behind runs */
+	bool ended;                    /* the command has ended; what it left behind is being killed */
 	struct term_hooks hooks;       /* of a script without on_stopped: the command runs, or is told to stop */
 	char *lock, *identity, *address;
 	struct instant end, kill, began; /* of the term, for a command that is started again in it */
@@ -103,7 +104,7 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 static void exec_tell(struct exec *x, struct term_event e)
 {
 	e.at = clock_now();
-	e.now = (struct term_context){ .ready = true, .running = x->supervisor != NULL, .ending = x->leaving };
+	e.now = (struct term_context){ .ready = !x->ended, .running = x->supervisor != NULL, .ending = x->leaving };
 	struct term_actions a = term_hooks_step(&x->hooks, &e);
 	exec_carry_out(x, &a);
 }
@@ -131,6 +132,7 @@ static void exec_on_ended(void *arg, int wait_status)
 {
 	struct exec *x = arg;
 
+	x->ended = true;
 	x->wait_status = wait_status;
 }
 
@@ -151,6 +153,7 @@ static void exec_on_gone(void *arg, bool reaped, int wait_status)
 		x->wait_status = wait_status;
 	supervisor_free(x->supervisor);
 	x->supervisor = NULL;
+	x->ended = false;
 	if (x->hooks.state == TERM_LEADING && reaped) {
 		exec_after_command(x);
 		return;

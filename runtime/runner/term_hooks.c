@@ -112,10 +112,11 @@ static void hooks_on_deadline(struct term_hooks *h, const struct term_event *e, 
 	a->kill = e->kill;
 }
 
+/* If the worker has ended, its guard has marked the end of the term before it kills what is left. The term is not over
+ * for that: TERM_EV_DEAD or TERM_EV_EXITED follows. */
 static void hooks_on_refused(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	(void)e;
-	if (h->state == TERM_LEADING)
+	if (h->state == TERM_LEADING && e->now.ready)
 		actions_end(a, LEASE_EXPIRED, 0, 0);
 }
 

@@ -43,7 +43,8 @@ enum term_event_kind {
 	/* The elector. Those of enum elector_callbacks that decide something. */
 	TERM_EV_LEAD,     /* term, token, kill */
 	TERM_EV_DEADLINE, /* kill: the deadlines of the running term have moved */
-	TERM_EV_REFUSED,  /* the page did not take them: its readers saw the old deadline pass first */
+	TERM_EV_REFUSED,  /* the page did not take them: its readers have ended the term, as they saw the old ones pass,
+	                     or because the worker has ended */
 	TERM_EV_STOP,     /* reason, held, stop_by */
 	TERM_EV_ASK,
 	TERM_EV_SAVED, /* save, good */
@@ -77,8 +78,8 @@ enum term_event_kind {
 
 /* What the caller knows besides, at the time of the event. */
 struct term_context {
-	bool ready;   /* a worker can be talked to */
-	bool running; /* there is a worker's process, ready or not */
+	bool ready;   /* a worker can be talked to; false from its end on */
+	bool running; /* there is a worker's process, ready or not, or something that it left */
 	bool ending;  /* the program leaves */
 	bool killing; /* it leaves without waiting for hooks */
 	bool once;    /* it leaves after this term */

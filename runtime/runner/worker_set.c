@@ -21,7 +21,7 @@ static void worker_set_forget_settings(struct worker_set *s)
 
 bool worker_set_ready(const struct worker_set *s)
 {
-	return s->supervisor && s->started && !s->leaving;
+	return s->supervisor && s->started && !s->ended && !s->leaving;
 }
 
 static bool worker_set_has(const struct worker_set *s, const struct candidate *p)
@@ -145,6 +145,12 @@ static void describe_end(int status, char *text, size_t size)
 		snprintf(text, size, "exit status %d", WEXITSTATUS(status));
 }
 
+static void worker_set_on_ended(void *arg, int status)
+{
+	(void)status;
+	((struct worker_set *)arg)->ended = true;
+}
+
 static void worker_set_on_gone(void *arg, bool reaped, int status)
 {
 	struct worker_set *s = arg;
@@ -181,6 +187,7 @@ static void worker_set_on_swept(void *arg, uint32_t slot, uint64_t term, int kil
 }
 
 static const struct supervisor_callbacks worker_set_callbacks = { .message = worker_set_on_message,
+	                                                          .ended = worker_set_on_ended,
 	                                                          .gone = worker_set_on_gone,
 	                                                          .swept = worker_set_on_swept };
 
@@ -258,7 +265,7 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 		.kill_allowance = worker_set_kill_allowance(s),
 	};
 
-	s->failed = false;
+	s->failed = s->ended = false;
 	s->spawned_at = clock_now();
 	s->supervisor = supervisor_spawn(r->program.reaper, &spec, &worker_set_callbacks, s, err);
 	free(argv);

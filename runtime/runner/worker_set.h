@@ -18,6 +18,7 @@ struct worker_set { /* read by its users; pending, reloaded and on_start_ran are
 	uint32_t isolated;                  /* index + 1 of the isolated election it is for; 0: the shared set */
 	struct election_settings *settings; /* what the worker's script says about them, until it is taken */
 	uint32_t settings_count;
+	bool ended;                  /* the worker has ended; what it left behind is being killed */
 	bool loaded;                 /* the script is loaded: its elections are known */
 	bool started;                /* its elections have been started (WIRE_STARTED): messages may be sent */
 	bool leaving;                /* it was told to quit, and is not replaced */

@@ -376,6 +376,9 @@ static void a_term(void)
 	ok(a.set == TERM_DO_PAGE_EXTEND, "a deadline that has come nearer is told to the guard once");
 	step((struct term_event){ .kind = TERM_EV_REFUSED });
 	ok(a.reason == LEASE_EXPIRED && a.sit_out == 0, "what the page refuses ends the term as expired");
+	now.ready = false;
+	step((struct term_event){ .kind = TERM_EV_REFUSED });
+	ok(!a.set, "but not while what a worker left behind is being killed: its guard refuses for that reason");
 }
 
 static void nobody_to_lead(void)
