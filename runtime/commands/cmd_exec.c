@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "commands/exec_restart.h"
 #include "election/elector.h"
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
@@ -20,7 +21,6 @@
 #define SAME_SIGNAL                                                                                                  \
 	(250 * NSEC_PER_MS) /* timeout(1) signals a process, and then its group: within this time a second signal is \
 	                       the same one */
-#define PROOF_TIME_S 0.25   /* -n: how long a holder that died on this host is given to be proved dead */
 
 struct exec {
 	struct program program;
@@ -35,17 +35,28 @@ struct exec {
 	struct term_hooks hooks;       /* of a script without on_stopped: the command runs, or is told to stop */
 	char *lock, *identity, *address;
 	struct instant end, kill, began; /* of the term, for a command that is started again in it */
+	struct instant started;          /* the command */
+	struct exec_restart restart;
+	char *shell[4]; /* the command of --command: /bin/sh -c LINE */
+	bool told_of_stdin;
 	bool leaving;
 	struct instant asked_at; /* to stop */
 	int status, wait_status;
 	bool ran;
 	char *trouble; /* why the lock cannot be used now; NULL */
-	ev_timer patience, hold, grace;
+	ev_timer patience, hold, grace, again;
 };
 
 static enum restart exec_restarts(const struct exec *x)
 {
 	return (enum restart)x->options.value[OPTION_RESTART].number;
+}
+
+/* -n, or --wait 0. */
+static bool exec_waits_not(const struct exec *x)
+{
+	return options_flag(&x->options, OPTION_NO_WAIT, false) ||
+	       (options_set(&x->options, OPTION_WAIT) && x->options.value[OPTION_WAIT].number == 0);
 }
 
 static void exec_tell(struct exec *x, struct term_event e);
@@ -90,6 +101,7 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 	if (a->set & TERM_DO_OVER) {
 		ev_timer_stop(x->program.loop, &x->hold);
 		ev_timer_stop(x->program.loop, &x->grace);
+		ev_timer_stop(x->program.loop, &x->again);
 	}
 	if (a->set & TERM_DO_END)
 		elector_end(x->elector, a->reason, a->sit_out, a->grace);
@@ -109,6 +121,16 @@ static void exec_tell(struct exec *x, struct term_event e)
 	exec_carry_out(x, &a);
 }
 
+/* The lease is kept meanwhile. */
+static void exec_start_later(struct exec *x)
+{
+	nsec pause = exec_restart_ended(&x->restart, x->wait_status, elapsed_standby(x->started, clock_now()));
+
+	ev_now_update(x->program.loop);
+	ev_timer_set(&x->again, (double)pause / NSEC_PER_SEC, 0.);
+	ev_timer_start(x->program.loop, &x->again);
+}
+
 static void exec_after_command(struct exec *x)
 {
 	nsec held = elapsed_standby(x->began, clock_now());
@@ -118,8 +140,7 @@ static void exec_after_command(struct exec *x)
 		x->status = exec_status_of(x->wait_status);
 		exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
 	} else if (exec_restarts(x) == RESTART_ALWAYS) {
-		exec_tell(x, (struct term_event){ .kind = TERM_EV_STARTED });
-		exec_start_command(x);
+		exec_start_later(x);
 	} else if (held < x->at_least) {
 		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
 		ev_timer_start(x->program.loop, &x->hold);
@@ -191,6 +212,17 @@ static bool on_terminal(void)
 	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
 }
 
+static bool exec_takes_stdin_away(struct exec *x)
+{
+	if (!program_in_background())
+		return false;
+	if (!x->told_of_stdin)
+		log_event(LOG_WARN, NULL, "in_background",
+		          "the command reads /dev/null: in the background it must not take what is typed for others");
+	x->told_of_stdin = true;
+	return true;
+}
+
 static void exec_start_command(struct exec *x)
 {
 	struct err err;
@@ -205,9 +237,11 @@ static void exec_start_command(struct exec *x)
 		NULL,
 	};
 	struct supervisor_spec spec = {
-		.argv = x->options.rest,
+		.argv = *x->shell ? x->shell : x->options.rest,
 		.command = true,
 		.foreground = on_terminal(),
+		.no_stdin = exec_takes_stdin_away(x),
+		.ignored = &x->program.ignored,
 		.env = env,
 		.unset = (char *const *)option_variables,
 		.tree_fd = x->program.self.tree_fd,
@@ -216,6 +250,8 @@ static void exec_start_command(struct exec *x)
 	};
 
 	x->ran = true;
+	x->started = clock_now();
+	exec_restart_started(&x->restart);
 	x->supervisor = supervisor_spawn(x->program.reaper, &spec, &supervisor_callbacks, x, &err);
 	for (size_t i = 2; env[i]; i++)
 		free(env[i]);
@@ -226,7 +262,10 @@ static void exec_start_command(struct exec *x)
 	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 	x->wait_status = EXIT_CANNOT_RUN << 8;
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
-	exec_leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
+	if (exec_restarts(x) == RESTART_ALWAYS && !x->leaving)
+		exec_start_later(x);
+	else
+		exec_leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
 }
 
 /* ---- the elector ---- */
@@ -276,10 +315,18 @@ static void exec_on_leader(void *arg, const struct elector_leader *l)
 		exec_leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
 		return;
 	}
-	if (!options_flag(&x->options, OPTION_NO_WAIT, false) || ev_is_active(&x->patience))
+	if (!exec_waits_not(x))
 		return;
-	ev_timer_set(&x->patience, PROOF_TIME_S, 0.);
-	ev_timer_start(x->program.loop, &x->patience);
+	if (l->doubt == 0) {
+		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
+	} else if (!ev_is_active(&x->patience)) {
+		log_event(LOG_INFO, NULL, "in_doubt",
+		          "%s may be dead: this waits for at most %.3g s to find out, although it is not to wait",
+		          l->identity, (double)l->doubt / NSEC_PER_SEC);
+		ev_now_update(x->program.loop);
+		ev_timer_set(&x->patience, (double)l->doubt / NSEC_PER_SEC, 0.);
+		ev_timer_start(x->program.loop, &x->patience);
+	}
 }
 
 static void exec_on_no_leader(void *arg, const char *previous)
@@ -295,13 +342,13 @@ static void exec_on_ask(void *arg)
 	elector_answer(x->elector, true, NULL);
 }
 
-/* With -n nothing is waited for, not even for a store to recover. */
+/* With -n no store is waited for to recover. */
 static void exec_on_trouble(void *arg, const char *why)
 {
 	struct exec *x = arg;
 
 	mem_replace(&x->trouble, why);
-	if (why && !x->ran && options_flag(&x->options, OPTION_NO_WAIT, false))
+	if (why && !x->ran && exec_waits_not(x))
 		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
 }
 
@@ -359,6 +406,18 @@ static void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)loop;
 	(void)revents;
 	exec_leave(x, exec_status_of(x->wait_status), LEASE_SHUTDOWN);
+}
+
+static void exec_on_again(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+
+	(void)loop;
+	(void)revents;
+	if (x->leaving || x->hooks.state != TERM_GONE)
+		return;
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_STARTED });
+	exec_start_command(x);
 }
 
 static void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents)
@@ -423,6 +482,7 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 		buf_printf(reply, "{\"ok\":true,\"leading\":%s}", st.leading ? "true" : "false");
 	} else if (strcmp(q->command, "why") == 0) {
 		elector_why(x->elector, &text);
+		exec_restart_why(&x->restart, &text);
 		buf_adds(reply, "{\"ok\":true,\"text\":");
 		buf_json(reply, text.data ? text.data : "");
 		buf_adds(reply, "}");
@@ -466,7 +526,11 @@ static int exec_check_arguments(struct exec *x, const char **lock)
 		return command_fail(COMMAND_EXEC, EXIT_USAGE,
 		                    "no lock: say which, as in\n  lunarch exec --lock backup -- %s",
 		                    x->options.rest[0] ? x->options.rest[0] : "COMMAND");
-	if (!x->options.rest[0])
+	if (options_set(&x->options, OPTION_SHELL) && x->options.rest[0])
+		return command_fail(COMMAND_EXEC, EXIT_USAGE,
+		                    "-c and the command \"%s\" both say what to run: give one of them",
+		                    x->options.rest[0]);
+	if (!x->options.rest[0] && !options_set(&x->options, OPTION_SHELL))
 		return command_fail(COMMAND_EXEC, EXIT_USAGE,
 		                    "no command: say what to run, as in\n  lunarch exec --lock %s -- COMMAND", *lock);
 	return -1;
@@ -507,13 +571,26 @@ static void exec_make_timers(struct exec *x)
 	ev_timer_init(&x->patience, exec_on_patience, 0., 0.);
 	ev_timer_init(&x->hold, exec_on_hold, 0., 0.);
 	ev_timer_init(&x->grace, exec_on_grace, 0., 0.);
-	x->patience.data = x->hold.data = x->grace.data = x;
+	ev_timer_init(&x->again, exec_on_again, 0., 0.);
+	x->patience.data = x->hold.data = x->grace.data = x->again.data = x;
 	x->at_least =
 		options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
-	if (!options_set(&x->options, OPTION_WAIT))
+	if (!options_set(&x->options, OPTION_WAIT) || exec_waits_not(x))
 		return;
 	ev_timer_set(&x->patience, (double)x->options.value[OPTION_WAIT].number / 1e3, 0.);
 	ev_timer_start(x->program.loop, &x->patience);
+}
+
+/* /bin/sh, as in system(3), whatever $SHELL is: cron and a login shell run the same. */
+static void exec_make_shell(struct exec *x)
+{
+	static char shell[] = "/bin/sh", option[] = "-c";
+
+	if (!options_set(&x->options, OPTION_SHELL))
+		return;
+	x->shell[0] = shell;
+	x->shell[1] = option;
+	x->shell[2] = mem_dup(x->options.value[OPTION_SHELL].text);
 }
 
 static int exec_hold_and_run(struct exec *x, const char *lock)
@@ -528,6 +605,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		return command_fail(COMMAND_EXEC, EXIT_UNREACHABLE, "%s", err.text);
 	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false);
 	exec_make_timers(x);
+	exec_make_shell(x);
 	if (exec_open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
 	} else if (exec_nested(x)) {
@@ -543,6 +621,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	elector_free(x->elector);
 	program_fini(&x->program);
 	free(x->trouble);
+	free(x->shell[2]);
 	free(x->lock);
 	free(x->identity);
 	free(x->address);

@@ -34,7 +34,11 @@ static const struct command_help {
 		"hold the lock while a command runs",
 		"Waits for the lock, runs the command, and releases. If the lease is lost, the command and everything it\n"
 		"started are killed before another may take over. The command sees LUNARCH_TOKEN, a number that grows\n"
-		"with every holder; all signals are passed on to it.\n"
+		"with every holder. All signals are passed on to it, but for those that are ignored at the start (nohup).\n"
+		"-n, -w, -c and -E are as in flock(1). With -n the holder is not waited for; only where its record says that it\n"
+		"has not renewed for longer than its lease, that is waited out, since it may have died.\n"
+		"--restart always starts the command again 1 s after it ended, then after 2 s, 4 s and so on up to 60 s; after\n"
+		"a run of more than a minute it is 1 s again.\n"
 		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
 		"reached, 75 the lock was not acquired (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
 		"  lunarch exec --lock backup -- rsync -a /srv/ backup:/srv/\n"

@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EVENTS_MAX 8 /* that callbacks may add while one is carried out */
+#define PROOF_TIME (250 * NSEC_PER_MS) /* within it a holder that died on this host is mostly proved dead */
 
 struct elector {
 	const struct elector_callbacks *cb;
@@ -441,6 +443,20 @@ static void stop_term(struct elector *e, const struct lease_actions *a)
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 }
 
+/* By the wall clocks, which are a hint here and decide nothing: whoever waits longer does not lead earlier. */
+static nsec leader_doubt(const struct elector *e, const struct record *r)
+{
+	if (r->renewed_us != RECORD_TIME_UNKNOWN && clock_wall_us() - r->renewed_us > r->lease_ms * 1000)
+		return 3 * r->lease_ms / 2 * NSEC_PER_MS;
+	if (!e->death_watches || !proof_possible(e->author.self, r))
+		return 0;
+	int fd = proof_pidfd(r);
+	if (fd < 0)
+		return PROOF_TIME;
+	close(fd);
+	return 0;
+}
+
 static void report_leader(struct elector *e, bool self)
 {
 	const struct record *r = &e->seen;
@@ -453,6 +469,7 @@ static void report_leader(struct elector *e, bool self)
 		.term = r->term,
 		.self = self,
 		.above = !self && proof_above(e->author.self, r),
+		.doubt = self ? 0 : leader_doubt(e, r),
 		.previous = previous,
 	};
 

@@ -45,6 +45,7 @@ struct elector_leader {
 	uint64_t term;
 	bool self;
 	bool above;           /* its elector is one that this process runs under: it may be waiting for us */
+	nsec doubt;           /* how long it may take to find out whether it is dead; 0: nothing says that it is */
 	const char *previous; /* the holder reported or read before it; "" = unknown */
 };
 

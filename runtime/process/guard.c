@@ -209,8 +209,8 @@ __attribute__((noreturn)) static void guard_become_worker(const struct guard *g,
 	_exit(error == ENOENT ? 127 : 126);
 }
 
-/* vfork, since the dispositions are the default ones already (supervisor.c saw to that) and a copy of the page tables
- * is most of what fork costs. */
+/* vfork, since no signal has a handler (supervisor.c saw to that) and a copy of the page tables is most of what fork
+ * costs. */
 static void guard_start_worker(struct guard *g)
 {
 	pid_t guard = getpid();

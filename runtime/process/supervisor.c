@@ -320,19 +320,26 @@ struct handed { /* descriptors for the guard; -1 = none */
 
 /* Every other descriptor of ours is O_CLOEXEC; these lose that flag in the child alone (dup2 onto itself,
  * posix_spawn_file_actions_adddup2(3p)). Signals are blocked until the guard is told otherwise, which is never. */
-static int guard_spawn(pid_t *pid, const struct handed *h, char *const *argv, char *const *env)
+static int guard_spawn(pid_t *pid, const struct supervisor_spec *spec, const struct handed *h, char *const *argv,
+                       char *const *env)
 {
 	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
 	posix_spawn_file_actions_t files;
 	posix_spawnattr_t attr;
-	sigset_t all;
+	sigset_t all, defaults;
 
 	sigfillset(&all);
+	sigfillset(&defaults);
+	for (int i = 1; spec->ignored && i < NSIG; i++)
+		if (sigismember(spec->ignored, i) == 1)
+			sigdelset(&defaults, i);
 	posix_spawn_file_actions_init(&files);
 	posix_spawnattr_init(&attr);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
 	posix_spawnattr_setsigmask(&attr, &all);
-	posix_spawnattr_setsigdefault(&attr, &all);
+	posix_spawnattr_setsigdefault(&attr, &defaults);
+	if (spec->no_stdin)
+		posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			posix_spawn_file_actions_adddup2(&files, fds[i], fds[i]);
@@ -362,7 +369,7 @@ static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec
 	argv[n++] = modes[spec->command + (spec->command && spec->foreground)];
 	for (char *const *a = spec->argv; *a; a++)
 		argv[n++] = *a;
-	int error = guard_spawn(pid, h, argv, env);
+	int error = guard_spawn(pid, spec, h, argv, env);
 	free(argv);
 	free(env);
 	errno = error;

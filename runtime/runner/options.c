@@ -53,15 +53,17 @@ const struct option_info option_table[OPTIONS] = {
 	[OPTION_ONCE] = { "once", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_ONCE", NULL, RUN, "one term, then exit" },
 	[OPTION_EVAL] = { "eval", NULL, 'e', OPTION_TEXT, "CODE", NULL, NULL, RUN | CHECK,
 	                  "Lua text instead of a script; without hooks it is on_leading's body" },
-	[OPTION_NO_WAIT] = { "no-wait", NULL, 'n', OPTION_FLAG, NULL, "LUNARCH_NO_WAIT", NULL, EXEC,
+	[OPTION_SHELL] = { "command", NULL, 'c', OPTION_TEXT, "LINE", NULL, NULL, EXEC,
+	                   "run this line with /bin/sh instead of a command" },
+	[OPTION_NO_WAIT] = { "no-wait", "nonblock", 'n', OPTION_FLAG, NULL, "LUNARCH_NO_WAIT", NULL, EXEC,
 	                     "give up at once when another holds the lock" },
-	[OPTION_WAIT] = { "wait", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
-	                  "wait at most so long for the lock (leader: for an address)" },
+	[OPTION_WAIT] = { "wait", "timeout", 'w', OPTION_WAITING, "DUR", "LUNARCH_WAIT", NULL, EXEC | LEADER,
+	                  "wait at most so long for the lock (leader: for an address); 10 is 10s" },
 	[OPTION_AT_LEAST] = { "at-least", NULL, 0, OPTION_DURATION, "DUR", "LUNARCH_AT_LEAST", NULL, EXEC,
 	                      "keep the lock so long even if the command ends sooner" },
 	[OPTION_RESTART] = { "restart", NULL, 0, OPTION_CHOICE, "never|on-loss|always", "LUNARCH_RESTART", "never",
 	                     EXEC, "campaign again after losing the lock, or whenever the command ends" },
-	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 0, OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE",
+	[OPTION_CONFLICT_EXIT] = { "conflict-exit-code", NULL, 'E', OPTION_STATUS, "N", "LUNARCH_CONFLICT_EXIT_CODE",
 	                           "75", EXEC, "exit status when the lock was not acquired" },
 	[OPTION_LEADER_ELECT] = { "leader-elect", NULL, 0, OPTION_FLAG, NULL, NULL, "yes", LEADS,
 	                          "no: without election, every replica works" },
@@ -234,6 +236,15 @@ static int parse_period(const char *text, int64_t *number, struct err *err)
 	return *number > 0 ? 0 : err_set(err, ERR_USAGE, "'%s' is not longer than 0", text);
 }
 
+static int parse_waiting(const char *text, int64_t *number, struct err *err)
+{
+	char with_unit[40];
+	bool bare = *text && text[strspn(text, "0123456789.")] == '\0';
+
+	snprintf(with_unit, sizeof with_unit, "%s%s", text, bare ? "s" : "");
+	return duration_parse(bare && strlen(text) + 1 < sizeof with_unit ? with_unit : text, number, err);
+}
+
 static int parse_value(enum option which, const char *text, int64_t *number, struct err *err)
 {
 	switch (option_table[which].type) {
@@ -243,6 +254,8 @@ static int parse_value(enum option which, const char *text, int64_t *number, str
 		return parse_flag(text, number, err);
 	case OPTION_DURATION:
 		return duration_parse(text, number, err);
+	case OPTION_WAITING:
+		return parse_waiting(text, number, err);
 	case OPTION_PERIOD:
 		return parse_period(text, number, err);
 	case OPTION_CHOICE:
@@ -293,7 +306,7 @@ static bool is_name(const char *name, const char *word, size_t len)
 	return name && strlen(name) == len && strncmp(name, word, len) == 0;
 }
 
-/* "--name", "--name=value" or "-x" -> which, and what follows "=" (NULL if nothing does). */
+/* "--name" or "--name=value" -> which, and what follows "=" (NULL if nothing does). */
 static int find_option(enum command command, const char *arg, enum option *which, const char **value)
 {
 	size_t len = strcspn(arg, "=");
@@ -301,10 +314,19 @@ static int find_option(enum command command, const char *arg, enum option *which
 	*value = arg[len] ? arg + len + 1 : NULL;
 	for (enum option i = 0; i < OPTIONS; i++) {
 		const struct option_info *info = &option_table[i];
-		bool is_long = strncmp(arg, "--", 2) == 0 &&
-		               (is_name(info->name, arg + 2, len - 2) || is_name(info->alias, arg + 2, len - 2));
-		bool is_short = info->letter && arg[1] == info->letter && len == 2;
-		if (belongs(i, command) && (is_long || is_short)) {
+		bool named = is_name(info->name, arg + 2, len - 2) || is_name(info->alias, arg + 2, len - 2);
+		if (belongs(i, command) && named) {
+			*which = i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
+static int find_letter(enum command command, char letter, enum option *which)
+{
+	for (enum option i = 0; i < OPTIONS; i++) {
+		if (belongs(i, command) && option_table[i].letter == letter) {
 			*which = i;
 			return 0;
 		}
@@ -318,24 +340,57 @@ static bool looks_forgotten(enum option which, const char *value)
 	return !value || (which != OPTION_EVAL && strncmp(value, "--", 2) == 0);
 }
 
+/* value: what stands in the same argument, argv[*at]; NULL: the next one is it, and is stepped over. */
+static int take_value(struct options *o, enum option which, const char *value, char **argv, int *at, struct err *err)
+{
+	const struct option_info *info = &option_table[which];
+
+	if (!value) {
+		value = argv[*at + 1];
+		if (looks_forgotten(which, value))
+			return err_set(err, ERR_USAGE, "%s needs a value: --%s %s", argv[*at], info->name,
+			               info->value_name);
+		(*at)++;
+	}
+	return set_value(o, which, OPTION_GIVEN, value, err);
+}
+
+/* As getopt(3) has them: "-n", "-w 10", "-w10", "-nw10", and besides "-w=10". */
+static int take_letters(struct options *o, char **argv, int *at, struct err *err)
+{
+	const char *arg = argv[*at], *value;
+	char name[64];
+	enum option which;
+
+	snprintf(name, sizeof name, "-%s", arg);
+	if (find_option(o->command, name, &which, &value) == 0) /* "-wait" lacks a dash */
+		return unknown_option(o->command, arg, err);
+	for (const char *letter = arg + 1; *letter; letter++) {
+		if (find_letter(o->command, *letter, &which) < 0)
+			return unknown_option(o->command, arg, err);
+		if (letter[1] == '=')
+			return take_value(o, which, letter + 2, argv, at, err);
+		if (option_table[which].type != OPTION_FLAG)
+			return take_value(o, which, letter[1] ? letter + 1 : NULL, argv, at, err);
+		if (set_value(o, which, OPTION_GIVEN, "yes", err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 /* argv[*at] is an option; steps over what it takes. */
 static int take_option(struct options *o, char **argv, int *at, struct err *err)
 {
 	const char *arg = argv[*at], *value;
 	enum option which;
 
+	if (arg[1] != '-')
+		return take_letters(o, argv, at, err);
 	if (find_option(o->command, arg, &which, &value) < 0)
 		return unknown_option(o->command, arg, err);
-	const struct option_info *info = &option_table[which];
-	if (info->type == OPTION_FLAG && !value)
+	if (option_table[which].type == OPTION_FLAG && !value)
 		value = "yes";
-	if (!value) {
-		value = argv[*at + 1];
-		if (looks_forgotten(which, value))
-			return err_set(err, ERR_USAGE, "%s needs a value: --%s %s", arg, info->name, info->value_name);
-		(*at)++;
-	}
-	return set_value(o, which, OPTION_GIVEN, value, err);
+	return take_value(o, which, value, argv, at, err);
 }
 
 static int take_word(struct options *o, const char *word, struct err *err)

@@ -44,6 +44,7 @@ enum option {
 	OPTION_NO_RELEASE,
 	OPTION_ONCE,
 	OPTION_EVAL,          /* run, check: text instead of a script */
+	OPTION_SHELL,         /* exec: a line for /bin/sh instead of a command */
 	OPTION_NO_WAIT,       /* exec */
 	OPTION_WAIT,          /* exec, leader */
 	OPTION_AT_LEAST,      /* exec */
@@ -74,6 +75,7 @@ enum option_type {
 	OPTION_FLAG, /* number 0 or 1; "--once", "--once=no", LUNARCH_ONCE=yes */
 	OPTION_TEXT,
 	OPTION_DURATION, /* number in milliseconds */
+	OPTION_WAITING,  /* the same; without a unit it is in seconds, as in flock(1) */
 	OPTION_PERIOD,   /* the same, and longer than 0 */
 	OPTION_CHOICE,   /* number is the position in value_name, "text|json" */
 	OPTION_STATUS,   /* 0 to 255 */
@@ -81,7 +83,7 @@ enum option_type {
 
 struct option_info {
 	const char *name;  /* "lock", without dashes */
-	const char *alias; /* another name, as kube-scheduler has it; NULL = none */
+	const char *alias; /* another name, as kube-scheduler or flock(1) has it; NULL = none */
 	char letter;       /* 'n', or 0 */
 	enum option_type type;
 	const char *value_name; /* "URL"; NULL for a flag */

@@ -25,10 +25,24 @@ static void program_on_signal(struct ev_loop *loop, ev_signal *w, int revents)
 	p->ops->signal(p->arg, w->signum);
 }
 
+/* SIGCHLD is left out: children could not be waited for. */
+static void find_ignored(sigset_t *ignored)
+{
+	struct sigaction now;
+
+	sigemptyset(ignored);
+	for (int i = 1; i < NSIG; i++)
+		if (i != SIGCHLD && sigaction(i, NULL, &now) == 0 && now.sa_handler == SIG_IGN)
+			sigaddset(ignored, i);
+}
+
 static void watch_signals(struct program *p, const int *signals)
 {
+	find_ignored(&p->ignored);
 	signal(SIGPIPE, SIG_IGN);
 	for (; *signals && p->signal_count < PROGRAM_SIGNALS; signals++) {
+		if (sigismember(&p->ignored, *signals) == 1)
+			continue;
 		ev_signal *w = &p->signals[p->signal_count++];
 		ev_signal_init(w, program_on_signal, *signals);
 		w->data = p;
@@ -171,4 +185,11 @@ void program_fini(struct program *p)
 	free(p->control_var);
 	timeline_fini(&p->timeline);
 	ev_loop_destroy(p->loop);
+}
+
+bool program_in_background(void)
+{
+	pid_t front = isatty(STDIN_FILENO) ? tcgetpgrp(STDIN_FILENO) : -1;
+
+	return front >= 0 && front != getpgrp();
 }

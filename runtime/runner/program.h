@@ -12,6 +12,7 @@
 #include "runner/options.h"
 
 #include <ev.h>
+#include <signal.h>
 
 struct death_watches;
 
@@ -35,15 +36,21 @@ struct program {
 	struct control *control; /* NULL: none could be made; the log says why */
 	const struct program_ops *ops;
 	void *arg;
+	sigset_t ignored; /* by whoever started this process, as nohup(1) does: they stay so, for a command too */
 	ev_signal signals[PROGRAM_SIGNALS];
 	int signal_count;
 	ev_io clock_set;
 	char *tree_var, *control_var; /* "NAME=value" for what is started */
 };
 
-/* signals: 0-terminated, at most PROGRAM_SIGNALS; SIGPIPE is ignored besides. */
+/* signals: 0-terminated, at most PROGRAM_SIGNALS; those that were ignored at the start are not watched. SIGPIPE is
+ * ignored besides. */
 int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
                  void *arg, struct err *err);
 void program_fini(struct program *p);
+
+/* Is stdin a terminal whose input belongs to others now, as in a shell's background job? Who reads it in another session
+ * than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */
+bool program_in_background(void);
 
 #endif
