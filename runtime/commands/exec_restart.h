@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-struct exec_restart { /* zeroed: it has not ended yet */
+struct exec_restart {        /* zeroed: it has not ended yet */
 	unsigned failures;   /* ends in a row of which none came later than a minute after its start */
 	struct instant next; /* when it is started again, */
 	char last[160];      /*     and how it ended; "": it runs, or has not been started */

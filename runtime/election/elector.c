@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EVENTS_MAX 8 /* that callbacks may add while one is carried out */
+#define EVENTS_MAX 8                   /* that callbacks may add while one is carried out */
 #define PROOF_TIME (250 * NSEC_PER_MS) /* within it a holder that died on this host is mostly proved dead */
 
 struct elector {

@@ -29,8 +29,8 @@ struct supervisor_spec {
 	char *const
 		*argv; /* worker: the arguments of the role after WIREFD PAGEFD MARKSFD; command: the command itself */
 	bool command;  /* run argv in the worker's place: no wire, stdin passed through */
-	bool foreground; /* command: make it the terminal's foreground group */
-	bool no_stdin;   /* its stdin is /dev/null */
+	bool foreground;         /* command: make it the terminal's foreground group */
+	bool no_stdin;           /* its stdin is /dev/null */
 	const sigset_t *ignored; /* signals that the tree ignores from the start, never SIGCHLD; NULL: none */
 	char *const *
 		env; /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment; may be NULL */

@@ -49,8 +49,8 @@ int program_init(struct program *p, const struct options *o, const int *signals,
                  void *arg, struct err *err);
 void program_fini(struct program *p);
 
-/* Is stdin a terminal whose input belongs to others now, as in a shell's background job? Who reads it in another session
- * than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */
+/* Is stdin a terminal whose input belongs to others now, as in a shell's background job? Who reads it in another
+ * session than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */
 bool program_in_background(void);
 
 #endif
