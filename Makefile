@@ -21,30 +21,34 @@ LDFLAGS ?=
 # modules resolve the runtime's in the program.
 ALL_LDFLAGS = $(LDFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,--export-dynamic
 
-# Loadable modules: what needs a library of its own (runtime/base/module.h). Built where the library's header is; a module's line:
-# its name, that header, its sources, how to link the library.
+# Loadable modules: what needs a library of its own (runtime/base/module.h). Built where the library's headers are; a module's line:
+# its name, those headers (and programs, seen from /usr/include), its sources, how to link the library.
 MODULES :=
 MODULE_SRC :=
-# All sources of a folder of runtime/, without their ".c".
-room = $(patsubst runtime/%.c,%,$(sort $(wildcard runtime/$(1)/*.c)))
+# All sources of a folder of runtime/, without their ".c"; and what protoc-c makes of its NAME.proto: NAME.pb-c.c, in $(BUILD).
+room = $(patsubst runtime/%.c,%,$(sort $(wildcard runtime/$(1)/*.c))) $(patsubst runtime/%.proto,%.pb-c,$(wildcard runtime/$(1)/*.proto))
 define module
-MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(3)))
-ifneq ($(wildcard /usr/include/$(2) /usr/include/*/$(2)),)
+MODULE_SRC += $(addprefix runtime/,$(addsuffix .c,$(filter-out %.pb-c,$(3))))
+ifeq ($(strip $(foreach h,$(2),$(if $(wildcard /usr/include/$(h) /usr/include/*/$(h)),,missing))),)
 MODULES += $(BUILD)/modules/$(1).so
 MODULE_LIBS += $(4)
 MODULE_OBJ += $(patsubst %,$(BUILD)/obj/%.o,$(3))
+$(patsubst %,$(BUILD)/obj/%.o,$(3)): | $(patsubst %,$(BUILD)/%.h,$(filter %.pb-c,$(3)))
 $(BUILD)/modules/$(1).so: $(patsubst %,$(BUILD)/obj/%.o,$(3))
 $(BUILD)/modules/$(1).so: LIBS = $(4)
 endif
 endef
 # The HTTP client, a part of every module that speaks HTTP.
 HTTP := $(call room,http)
+# gRPC, a part of the module of a lock that speaks it.
+GRPC := $(call room,grpc)
 $(eval $(call module,admin,microhttpd.h,runner/admin_server,-lmicrohttpd))
-$(eval $(call module,etcd,curl/curl.h,$(call room,locks/etcd) $(HTTP),-lcurl))
+$(eval $(call module,etcd,curl/curl.h nghttp2/nghttp2.h protobuf-c/protobuf-c.h ../bin/protoc-c,$(call room,locks/etcd) $(HTTP) $(GRPC),-lcurl -lnghttp2 -lprotobuf-c))
 $(eval $(call module,http,curl/curl.h,api/lua_http $(HTTP),-lcurl))
 $(eval $(call module,kube,yaml.h,$(call room,locks/kubernetes) $(HTTP),-lcurl -lyaml))
 $(eval $(call module,redis,hiredis/hiredis.h,$(call room,locks/redis),-lhiredis))
 $(eval $(call module,postgres,postgresql/libpq-fe.h,$(call room,locks/postgres),-lpq))
+$(eval $(call module,tls,openssl/ssl.h,$(call room,tls),-lssl -lcrypto))
 $(eval $(call module,zookeeper,zookeeper/zookeeper.h,$(call room,locks/zookeeper),-lzookeeper_st))
 MODULE_SRC := $(sort $(MODULE_SRC))
 
@@ -75,6 +79,16 @@ $(MODULES):
 	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -o $@ $^ $(LIBS)
 
 $(sort $(MODULE_OBJ)): ALL_CFLAGS += -fPIC
+
+# Messages in protobuf: C that protoc-c writes, which is not held to our warnings.
+$(BUILD)/%.pb-c.c $(BUILD)/%.pb-c.h: runtime/%.proto
+	@mkdir -p $(@D)
+	@echo "  PROTO $<"
+	$(Q)protoc-c --proto_path=runtime --c_out=$(BUILD) $<
+
+$(BUILD)/obj/%.pb-c.o: $(BUILD)/%.pb-c.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
 
 $(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE)
 	@mkdir -p $(@D)

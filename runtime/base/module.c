@@ -13,16 +13,20 @@ static const struct {
 } libraries[] = {
 	{ "admin", "libmicrohttpd", "libmicrohttpd12" },
 	{ "etcd", "libcurl", "libcurl4" },
+	{ "etcd", "libnghttp2", "libnghttp2-14" },
+	{ "etcd", "libprotobuf-c", "libprotobuf-c1" },
 	{ "kube", "libcurl", "libcurl4" },
 	{ "kube", "libyaml", "libyaml-0-2" },
 	{ "http", "libcurl", "libcurl4" },
 	{ "redis", "libhiredis_ssl", "libhiredis0.14" },
 	{ "redis", "libhiredis", "libhiredis0.14" },
 	{ "postgres", "libpq", "libpq5" },
+	{ "tls", "libssl", "libssl3" },
+	{ "tls", "libcrypto", "libssl3" },
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
-const char *const module_names[] = { "admin", "etcd", "http", "kube", "postgres", "redis", "zookeeper", NULL };
+const char *const module_names[] = { "admin", "etcd", "http", "kube", "postgres", "redis", "tls", "zookeeper", NULL };
 
 /* A build has its modules beside the program; an installation has them in ../lib. */
 static int module_path(const char *name, char *out, size_t size)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* gRPC's status codes (grpc.io, status codes) as etcd's gateway passes them on. */
-enum grpc {
+enum grpc_code {
 	CANCELLED = 1,
 	INVALID_ARGUMENT = 3,
 	NOT_FOUND = 5,
