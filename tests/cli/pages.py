@@ -1,0 +1,238 @@
+#!/usr/bin/env python3
+"""Every command of Lunarch on every page is run as it stands there, on real stores; only the names of hosts and places
+are replaced. A block that is marked "foreign" holds commands of other programs, and none of ours."""
+
+import glob
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
+from servers import Etcd, Postgres, Redis, Server, ZooKeeper
+from tap import done, note, ok, same
+
+room = scratch()
+tools = os.path.join(room, "bin")
+os.mkdir(tools)
+os.symlink(LUNARCH, os.path.join(tools, "lunarch"))
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH")} | {"PATH": f"{tools}:{os.environ['PATH']}"}
+# docs.py runs these, with their scripts and tests; api.md is made from annotations.
+ELSEWHERE = ("docs/guide.md", "docs/cookbook.md", "docs/library.md", "docs/api.md")
+KINDS = {"etcd": Etcd, "redis": Redis, "postgres": Postgres, "zookeeper": ZooKeeper}
+LANGUAGES = {
+    "",
+    "sh",
+    "sh foreign",
+    "crontab foreign",
+    "crontab",
+    "lua",
+    "ini",
+    "json",
+    "mermaid",
+    "c",
+    "yaml",
+    "sql",
+    "text",
+    "html",
+}
+IDLE = "return { on_leading = function() end }\n"
+servers: dict[str, Server] = {}
+
+
+def read(path: str) -> str:
+    with open(os.path.join(ROOT, path), encoding="utf-8") as f:
+        return f.read()
+
+
+def write(path: str, text: str, mode: int = 0o644) -> None:
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+    os.chmod(path, mode)
+
+
+def base(kind: str) -> str:
+    """What stands before a lock's name in a URL of the real server of that kind, started on first use."""
+    if kind not in servers:
+        servers[kind] = KINDS[kind]()
+    url: str = servers[kind].url("NAME")  # type: ignore[attr-defined]
+    return url.removesuffix("NAME")
+
+
+def blocks(text: str) -> Iterator[tuple[str, str]]:
+    """(language, content) of each fenced block."""
+    for fence in re.finditer(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S):
+        yield fence[1], fence[2]
+
+
+def commands(language: str, text: str) -> list[str]:
+    """The command lines of Lunarch in a block, without comments, continued lines joined."""
+    lines = re.sub(r"\\\n\s*", "", text).splitlines()
+    if language == "crontab":
+        lines = [re.sub(r"^(\S+\s+){5}", "", line) for line in lines]
+    elif language == "ini":
+        lines = [line.removeprefix("ExecStart=/usr/local/bin/") for line in lines if line.startswith("ExecStart=")]
+        lines = [re.sub(r"(?<==)(\S*[?&]\S*)|(?<=--lock )(\S+)", r"'\g<0>'", line) for line in lines]  # no shell there
+    elif language != "sh":
+        return []
+    return [
+        re.sub(r"\s+# .*", "", line).strip()
+        for line in lines
+        if re.match(r"(\S+=\S+ )*lunarch\b|.*\$\(lunarch\b", line)
+    ]
+
+
+def here(line: str, place: str) -> str:
+    """The command with the places of this test."""
+    line = re.sub(r"(etcd|redis|zookeeper)://[^/\s']+/", lambda m: base(m[1]), line)
+    line = re.sub(r"postgres://[^/\s']+/\w+#", lambda m: base("postgres"), line)
+    line = re.sub(r"--lock ([\w.{}-]+)(?=\s|$|\))", rf"--lock {place}/locks/\1", line)
+    line = re.sub(r"/srv/shared|/srv/locks", f"{place}/shared", line)
+    return re.sub(r"/(?:etc/lunarch|usr/local/bin)/", f"{place}/", line)
+
+
+def furnish(line: str, place: str) -> None:
+    """Scripts that the command names are there: those of the page, of examples/, or idle ones; programs end at once."""
+    for word in re.findall(r"[\w./-]+", line):
+        path = os.path.join(place, word)
+        if os.path.exists(path) or word.startswith("-"):
+            continue
+        example = os.path.join(ROOT, "examples", os.path.basename(word))
+        if word.endswith(".lua"):
+            write(path, read(example) if os.path.exists(example) and word.startswith("examples/") else IDLE)
+        elif word.endswith(".sh") or word == os.path.join(place, "nightly"):
+            write(path, "#!/bin/sh\nexit 0\n", 0o755)
+
+
+def goes_on(words: list[str]) -> bool:
+    """Ends by a signal alone."""
+    return words[:2] == ["lunarch", "run"] and "--once" not in words or "--watch" in words
+
+
+def wanted(words: list[str]) -> set[int]:
+    """Exit statuses that answer: 1 of those that look says that nobody leads."""
+    return {0, 1} if words[1] in ("status", "leader", "list") or words[1:3] == ["ctl", "is-leading"] else {0}
+
+
+def perform(line: str, place: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Runs it until it ends; what goes on is stopped when it leads, or has shown something."""
+    out = os.path.join(place, "output")
+    with open(out, "w+", encoding="utf-8") as f:
+        p = subprocess.Popen(
+            ["sh", "-c", line],
+            cwd=place,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=f,
+            stderr=f,
+            start_new_session=True,
+        )
+        if goes_on(shlex.split(line)):
+            sign = "leads" if "--watch" in line else "became_leader"
+            wait_for(
+                lambda: p.poll() is not None or sign in read(out) or os.path.getsize(out) > 0 and "--watch" in line
+            )
+            os.killpg(p.pid, signal.SIGTERM)
+        status = p.wait(5 * PATIENCE)
+    return subprocess.CompletedProcess(line, status, read(out))
+
+
+def run_page(page: str) -> int:
+    """Runs the page's commands. Returns their number."""
+    place = os.path.join(room, page.replace("/", "-"))
+    for path in (place, os.path.join(place, "locks"), os.path.join(place, "shared"), os.path.join(place, "examples")):
+        os.makedirs(path)
+    write(os.path.join(place, "shared", ".mounted"), "")
+    elector = None
+    count = 0
+    for language, text in blocks(read(page)):
+        if not ok(
+            language in LANGUAGES, f"{page}: a block is marked with a language that is known, or none ({language})"
+        ):
+            continue
+        script = re.match(r"-- (\w+\.lua)\n", text)
+        if language == "lua" and script:
+            write(os.path.join(place, script[1]), text)
+        ours = re.findall(r"^(?:\$ )?lunarch .*", text, re.M) if language not in ("sh", "crontab", "ini") else []
+        same(ours, [], f"{page}: commands of ours stand in blocks that are run ({text.strip().splitlines()[0][:60]})")
+        for command in commands(language, text):
+            line = here(command, place)
+            furnish(line, place)
+            environment = dict(CLEAN)
+            if re.match(r"lunarch ctl\b", line):
+                if not elector:
+                    elector = Standing(place)
+                environment["LUNARCH_CONTROL"] = elector.socket
+            p = perform(line, place, environment)
+            words = shlex.split(re.sub(r".*\$\((lunarch [^)]*)\).*", r"\1", line))
+            status = 0 if goes_on(words) and p.returncode in (0, -signal.SIGTERM, 143) else p.returncode
+            good = wanted(words) if line.startswith("lunarch") else {0}
+            if not ok(status in good, f"{page}: {command}"):
+                note(f"{line}\nstatus {p.returncode}\n{p.stdout}")
+            count += 1
+    if elector:
+        elector.stop()
+    return count
+
+
+class Standing:
+    """An elector that leads, for `ctl`."""
+
+    def __init__(self, place: str) -> None:
+        self.socket = os.path.join(place, "control")
+        script = os.path.join(place, "standing.lua")
+        write(script, IDLE)
+        self.process = subprocess.Popen(
+            ["lunarch", "run", "--lock", os.path.join(place, "standing"), "--control", self.socket, script],
+            env=CLEAN,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        leads = ["lunarch", "ctl", "is-leading", "--control", self.socket]
+        wait_for(lambda: subprocess.run(leads, env=CLEAN, capture_output=True).returncode == 0)
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(PATIENCE)
+
+
+def named_options(page: str) -> None:
+    """Commands in the middle of a sentence: their names and options exist."""
+    known: dict[str, str] = {}
+    unknown = []
+    for command in re.findall(r"`lunarch ((?:[a-z]+\b)[^`]*)`", read(page)):
+        name = command.split()[0]
+        if name not in known:
+            asked = [name] if name == "help" else [name, "--help"]
+            p = subprocess.run(["lunarch", *asked], env=CLEAN, capture_output=True, text=True, timeout=PATIENCE)
+            known[name] = p.stdout if p.returncode == 0 else ""
+        own = command.split(" -- ")[0]
+        options = re.findall(r"(?<=\s)--?[a-z][\w-]*", own)
+        if not known[name] or any(not re.search(rf"(?<![\w-]){re.escape(o)}\b", known[name]) for o in options):
+            unknown.append(command)
+    same(unknown, [], f"{page}: the commands that its sentences name exist, with these options")
+
+
+pages = [
+    "README.md",
+    "CONTRIBUTING.md",
+    *sorted(os.path.relpath(p, ROOT) for p in glob.glob(os.path.join(ROOT, "docs", "*.md"))),
+]
+counts = {page: run_page(page) for page in pages if page not in ELSEWHERE}
+for page in pages:
+    named_options(page)
+ok(
+    counts["README.md"] and counts["docs/operations.md"] and counts["docs/migrate.md"],
+    "commands were found, and run",
+    counts,
+)
+for server in servers.values():
+    server.close()
+shutil.rmtree(room)
+done()
