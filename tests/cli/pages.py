@@ -88,11 +88,12 @@ def commands(language: str, text: str) -> list[str]:
 
 
 def here(line: str, place: str) -> str:
-    """The command with the places of this test."""
+    """The command with the places of this test, and no minutes of waiting."""
     line = re.sub(r"(etcd|redis|zookeeper)://[^/\s']+/", lambda m: base(m[1]), line)
     line = re.sub(r"postgres://[^/\s']+/\w+#", lambda m: base("postgres"), line)
     line = re.sub(r"--lock ([\w.{}-]+)(?=\s|$|\))", rf"--lock {place}/locks/\1", line)
     line = re.sub(r"/srv/shared|/srv/locks", f"{place}/shared", line)
+    line = re.sub(r"--at-least \S+", "--at-least 1s", line)
     return re.sub(r"/(?:etc/lunarch|usr/local/bin)/", f"{place}/", line)
 
 
@@ -116,7 +117,11 @@ def goes_on(words: list[str]) -> bool:
 
 def wanted(words: list[str]) -> set[int]:
     """Exit statuses that answer: 1 of those that look says that nobody leads."""
-    return {0, 1} if words[1] in ("status", "leader", "list") or words[1:3] == ["ctl", "is-leading"] else {0}
+    return (
+        {0, 1}
+        if words[1] in ("status", "leader", "list") or words[1:3] in (["ctl", "is-leading"], ["ctl", "--list"])
+        else {0}
+    )
 
 
 def perform(line: str, place: str, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
