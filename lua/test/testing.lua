@@ -1,11 +1,19 @@
 -- Makes the globals of a test file: test, simulate, expect, equal, matches, raises. main(path, chunk, first) runs the tests and
--- prints TAP.
+-- prints TAP; it returns how many there were and how many failed, or nil and why the file is no test.
 
 local use = ...
 local suggest = use "suggest"
 local check = use "options"
+local unknown = use "unknown"
+local hooks = use "hooks"
 
 local RUN_UNTIL_S <const> = 3600
+
+-- Globals that a script has and a test has not (lua/boot/prelude.lua).
+local of_scripts <const> = {
+	sleep = true, spawn = true, every = true, exec = true, log = true, time = true, tasks = true, http = true, lunarch = true,
+	election = true, arg = true,
+}
 local EVENTS_SHOWN <const> = 20
 
 -- ---- showing and comparing ----
@@ -84,12 +92,7 @@ end
 
 return function(natives)
 	local sim = { last_leader = false } -- the class of simulate's result
-	sim.__index = function(_, key)
-		if sim[key] == nil then
-			error(("sim has no '%s'%s"):format(tostring(key), (suggest(tostring(key), sim))), 2)
-		end
-		return sim[key]
-	end
+	sim.__index = unknown("sim", sim)
 	local current        -- the one open simulation: a process has only one clock and one log
 	local directory = "."
 
@@ -103,22 +106,47 @@ return function(natives)
 	-- ---- nodes and time ----
 
 	local known = {
-		script = "text", args = "table", options = "table", seed = "count", latency = "seconds",
+		script = "text", args = "table", env = "table", options = "table", seed = "count", latency = "seconds",
 		nodes = function(v)
 			local fits = type(v) == "table" and #v > 0 or math.type(v) == "integer" and v >= 1 and v <= 100
 			return not fits and "a list of names, or how many" or nil
 		end,
 	}
+	local known_of_node = { name = "text", args = "table", env = "table" }
 
-	local function names_of(nodes)
-		if type(nodes) == "table" then
-			return nodes
+	local function texts(list)
+		local copy = {}
+		for i, value in ipairs(list or {}) do
+			copy[i] = tostring(value)
 		end
-		local names = {}
-		for i = 1, nodes or 3 do
-			names[i] = i <= 26 and string.char(96 + i) or "n" .. i
+		return copy
+	end
+
+	-- "NAME=VALUE" for each variable; "NAME" for one that is to be missing (false).
+	local function entries(...)
+		local list = {}
+		for _, env in ipairs { ... } do
+			for name, value in pairs(env) do
+				list[#list + 1] = value == false and name or name .. "=" .. tostring(value)
+			end
 		end
-		return names
+		return list
+	end
+
+	-- The nodes as { name, args, env } each. A node of the test is a name, or such a table itself.
+	local function nodes_of(options)
+		local nodes, list = options.nodes or 3, {}
+		for i = 1, type(nodes) == "table" and #nodes or nodes do
+			local node = type(nodes) == "table" and nodes[i] or { name = i <= 26 and string.char(96 + i) or "n" .. i }
+			node = type(node) == "string" and { name = node } or node
+			local wrong = type(node) ~= "table" and "expected a name, or a table with one" or check("nodes", node, known_of_node)
+				or not node.name and "a node has no name: { name = \"a\", env = { ... } }"
+			if wrong then
+				error("simulate: " .. wrong, 3)
+			end
+			list[i] = { name = node.name, args = texts(node.args or options.args), env = entries(options.env or {}, node.env or {}) }
+		end
+		return list
 	end
 
 	local function close()
@@ -147,15 +175,14 @@ return function(natives)
 		end
 		local script = options.script:sub(1, 1) == "/" and options.script or directory .. "/" .. options.script
 		local arguments = { "run" }
-		for _, option in ipairs(options.options or {}) do
-			arguments[#arguments + 1] = tostring(option)
+		table.move(texts(options.options), 1, #(options.options or {}), 2, arguments)
+		local nodes, names = nodes_of(options), {}
+		for i, node in ipairs(nodes) do
+			names[i] = node.name
 		end
-		arguments[#arguments + 1] = "--"
-		for _, argument in ipairs(options.args or {}) do
-			arguments[#arguments + 1] = tostring(argument)
-		end
-		local self = setmetatable({ stubs = {}, made = {}, log_lines = {}, errors_seen = 0, names = names_of(options.nodes) }, sim)
-		local kept, err = natives.open(script, self.names, arguments, options.seed or 1, self.log_lines)
+		-- answered: the name of the stub that each call had
+		local self = setmetatable({ stubs = {}, made = {}, answered = {}, log_lines = {}, errors_seen = 0, names = names }, sim)
+		local kept, err = natives.open(script, nodes, arguments, options.seed or 1, self.log_lines)
 		if not kept then
 			error(err, 2)
 		end
@@ -201,34 +228,58 @@ return function(natives)
 	end
 
 	-- ---- what a test can ask ----
+	-- `election` is its name, or its lock as the script or the options name it; nil: the first one. Another is an error.
 
-	function sim.leader(_, lock)
-		return natives.leader(lock)
+	local function leader_of(election, level)
+		local leader, err = natives.leader(election)
+		if err then
+			error(err, (level or 2) + 1)
+		end
+		return leader
+	end
+
+	function sim.leader(_, election)
+		return leader_of(election)
 	end
 
 	function sim.is_leading(_, node)
-		return natives.leads(node)
+		local leads, err = natives.leads(node)
+		if err then
+			error(err, 2)
+		end
+		return leads
 	end
 
 	function sim.nodes(self)
 		return table.move(self.names, 1, #self.names, 1, {})
 	end
 
-	function sim.record(_, lock)
-		local text = natives.record(lock)
-		return text and natives.json.decode(text)
+	-- The record's checkpoint is what the script saved. What term:cron keeps beside it is `cron`. A checkpoint that Lunarch did not
+	-- write is shown as it is.
+	function sim.record(_, election)
+		local text, err = natives.record(election)
+		if err then
+			error(err, 2)
+		end
+		local record = text and natives.json.decode(text)
+		local saved = record and record.checkpoint
+		if type(saved) == "table" and (saved.data ~= nil or saved.cron ~= nil) then
+			record.checkpoint, record.cron = saved.data, saved.cron
+		end
+		return record
 	end
 
 	-- Waits for a leader.
-	function sim.elect(self, lock)
-		return (self:run_until(function() return natives.leader(lock) end))
+	function sim.elect(self, election)
+		leader_of(election)
+		return (self:run_until(function() return natives.leader(election) end))
 	end
 
 	-- Waits for another leader than the present or last one.
-	function sim.next_leader(self, lock)
-		local last = natives.leader(lock) or self.last_leader
+	function sim.next_leader(self, election)
+		local last = leader_of(election) or self.last_leader
 		return self:run_until(function()
-			local leader = natives.leader(lock)
+			local leader = natives.leader(election)
 			return leader ~= last and leader
 		end)
 	end
@@ -318,8 +369,8 @@ return function(natives)
 		must(natives.fault("resign", node, seconds or -1))
 	end
 
-	function sim.kill_leader(self, lock)
-		local leader = natives.leader(lock)
+	function sim.kill_leader(self, election)
+		local leader = leader_of(election)
 		if not leader then
 			error("sim:kill_leader: nobody leads", 2)
 		end
@@ -328,17 +379,18 @@ return function(natives)
 		return leader
 	end
 
-	function sim.delete_record(_, lock)
-		must(natives.fault("delete_record", lock))
+	function sim.delete_record(_, election)
+		must(natives.fault("delete_record", election))
 	end
 
-	function sim.edit_checkpoint(_, value, lock)
+	function sim.edit_checkpoint(_, value, election)
 		local text, err = natives.json.encode(value)
 		if not text then
 			error("sim:edit_checkpoint: " .. err, 2)
 		end
-		if not natives.edit_checkpoint(lock, text) then
-			error("sim:edit_checkpoint: there is no record", 2)
+		local edited, why = natives.edit_checkpoint(election, text)
+		if not edited then
+			error("sim:edit_checkpoint: " .. (why or "there is no record"), 2)
 		end
 	end
 
@@ -369,42 +421,56 @@ return function(natives)
 	local http_keys = { status = "count", headers = "table", body = "text", json = function() end, takes = "seconds", unreachable = "boolean" }
 	local exec_keys = { code = "count", signal = "count", stdout = "text", stderr = "text", takes = "seconds", missing = "boolean" }
 
-	local function program_of(call)
-		local first = call.argv[1]
-		if first == "/bin/sh" and call.argv[2] == "-c" then
-			call.shell = call.argv[3]
-			first = call.shell:match "%S+" or ""
-		end
-		return first:match "[^/]+$" or first
-	end
-
 	local function begins(text, with)
 		return text:sub(1, #with) == with
 	end
 
-	-- The stub whose name is the longest beginning of the URL.
+	local function is_url(name)
+		return name:find("://", 1, true) ~= nil
+	end
+
+	-- The program as it was called (of a shell line the first word), and without its directory.
+	local function add_program(call)
+		local word = call.argv[1]
+		if word == "/bin/sh" and call.argv[2] == "-c" then
+			call.shell = call.argv[3]
+			word = call.shell:match "%S+" or ""
+		end
+		call.program = word:match "[^/]+$" or word
+		return word
+	end
+
+	-- The longest beginning of the URL that is the name of a stub.
 	local function stub_of_url(self, url)
 		local best
 		for name in pairs(self.stubs) do
-			if name:find("://", 1, true) and begins(url, name) and #name > #(best or "") then
+			if is_url(name) and begins(url, name) and #name > #(best or "") then
 				best = name
 			end
 		end
-		return best and self.stubs[best]
+		return best
 	end
 
+	-- The name of the stub that answers it, nil if none does; and what the call wants.
 	local function find_stub(self, call)
+		local others = self.stubs["*"] and "*" or nil
 		if call.kind == "http" then
-			return stub_of_url(self, call.url) or self.stubs["*"], call.url
+			return stub_of_url(self, call.url) or others, call.url
 		end
-		call.program = program_of(call)
-		return self.stubs[call.argv[1]] or self.stubs[call.program] or self.stubs["*"], call.program
+		local word = add_program(call)
+		for _, name in ipairs { call.argv[1], word, call.program } do
+			if self.stubs[name] then
+				return name, word
+			end
+		end
+		return others, word
 	end
 
 	function sim.answer(self, call)
-		local reply, name = find_stub(self, call)
-		local is_http = call.kind == "http"
+		local stub, name = find_stub(self, call)
+		local reply, is_http = self.stubs[stub], call.kind == "http"
 		self.made[#self.made + 1] = call
+		self.answered[call] = stub
 		if reply == nil then
 			return nil, ('%s: "%s" has no stub: a test %s; sim:stub("%s", { %s = "..." })'):format(call.kind, name,
 				is_http and "fetches nothing" or "runs no real programs", name, is_http and "body" or "stdout")
@@ -421,10 +487,26 @@ return function(natives)
 		return not wrong and reply or nil, wrong
 	end
 
+	-- Whether a stub would answer such a call: what is misspelled must not look like what was never called.
+	local function is_stubbed(self, name)
+		local program = name:match "[^/]+$" or name
+		for stub in pairs(self.stubs) do
+			local fits = is_url(stub) and (begins(stub, name) or begins(name, stub)) or stub == name or stub == program
+			if fits or stub == "*" or stub:match "[^/]+$" == name then
+				return true
+			end
+		end
+		return false
+	end
+
 	function sim.calls(self, name)
+		if name and not is_stubbed(self, name) then
+			error(("sim:calls: no stub answers '%s'%s"):format(name, (suggest(name, self.stubs))), 2)
+		end
 		local list = {}
 		for _, call in ipairs(self.made) do
-			if not name or call.program == name or (call.url and begins(call.url, name)) then
+			if not name or self.answered[call] == name or call.program == name or (call.argv and call.argv[1] == name)
+				or (call.shell and call.shell:match "%S+" == name) or (call.url and begins(call.url, name)) then
 				list[#list + 1] = call
 			end
 		end
@@ -482,15 +564,30 @@ return function(natives)
 	_G.json = natives.json
 	natives.answers(answer)
 
+	-- Whether the file is a script and no test: it returned elections, defined a hook, or used a name that only scripts have.
+	local function is_script(good, result)
+		for _, name in ipairs(hooks.names) do
+			if rawget(_G, name) or good and type(result) == "table" and (result[name] or type(result[1]) == "table" and result[1][name]) then
+				return true
+			end
+		end
+		local why = not good and type(result) == "string" and result or ""
+		return of_scripts[why:match "undefined global '([%w_]+)'"] or why:find "module 'lunarch[%.']" ~= nil
+	end
+
 	return function(path, chunk, first)
 		directory = path:match "^(.*)/[^/]*$" or "."
 		package.path = directory .. "/?.lua;" .. package.path
 		setmetatable(_G, { __index = function(_, name)
 			error(("undefined global '%s'%s"):format(tostring(name), (suggest(tostring(name), _G))), 2)
 		end })
-		chunk()
-		if #tests == 0 then
-			error(path .. ": has no test: expected test(\"what must hold\", function() ... end)", 0)
+		local good, result = xpcall(chunk, function(e) return type(e) == "string" and debug.traceback(e, 2) or e end)
+		if #tests == 0 and is_script(good, result) then
+			return nil, ("%s is a script and no test: a test simulates it, as `lunarch new` shows; docs/testing.md"):format(path)
+		elseif not good then
+			error(result, 0)
+		elseif #tests == 0 then
+			return nil, path .. ": has no test: expected test(\"what must hold\", function() ... end)"
 		end
 		local failed = 0
 		for i, t in ipairs(tests) do

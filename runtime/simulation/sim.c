@@ -53,6 +53,7 @@ static void sim_set_now(struct sim *s, double now)
 void sim_enter(struct sim *s, struct sim_node *n)
 {
 	s->current = n;
+	environ = n ? n->environment : (char **)s->environment;
 	s->clock.wall_us = WALL_US - (int64_t)(BEGIN_S * 1e6) + (n ? n->ahead_us : 0);
 }
 
@@ -244,12 +245,56 @@ static int sim_unknown_node(const struct sim *s, const char *name, struct err *e
 	return -1;
 }
 
-static const char *sim_url(const struct sim *s, const char *lock)
+/* ---- elections ---- */
+
+void sim_know_election(struct sim *s, const char *name, const char *lock, const char *url)
 {
-	for (uint32_t i = 0; !lock && i < s->count; i++)
-		if (s->nodes[i]->candidate_count)
-			return s->nodes[i]->candidates[0]->url;
-	return lock ? lock : "";
+	for (uint32_t i = 0; i < s->election_count; i++)
+		if (strcmp(s->elections[i].url, url) == 0)
+			return;
+	s->elections = mem_resize(s->elections, sizeof *s->elections * (s->election_count + 1));
+	s->elections[s->election_count++] =
+		(struct sim_election){ .name = mem_dup(name), .lock = mem_dup(lock), .url = mem_dup(url) };
+}
+
+static int sim_unknown_election(const struct sim *s, const char *name, struct err *err)
+{
+	struct buf b = { 0 };
+
+	for (uint32_t i = 0; i < s->election_count; i++)
+		buf_printf(&b, "%s%s", i ? ", " : "",
+		           *s->elections[i].name ? s->elections[i].name : s->elections[i].url);
+	err_set(err, ERR_USAGE, "there is no election '%s': there %s %s", name, s->election_count > 1 ? "are" : "is",
+	        b.data);
+	buf_fini(&b);
+	return -1;
+}
+
+static const char *sim_election_url(void *world, const char *name, struct err *err)
+{
+	const struct sim *s = world;
+
+	if (!s->election_count)
+		return "";
+	if (!name)
+		return s->elections[0].url;
+	for (uint32_t i = 0; i < s->election_count; i++)
+		if (strcmp(name, s->elections[i].name) == 0)
+			return s->elections[i].url;
+	for (uint32_t i = 0; i < s->election_count; i++)
+		if (strcmp(name, s->elections[i].lock) == 0 || strcmp(name, s->elections[i].url) == 0)
+			return s->elections[i].url;
+	sim_unknown_election(s, name, err);
+	return NULL;
+}
+
+static int sim_delete_record(struct sim *s, const char *election, struct err *err)
+{
+	const char *url = sim_election_url(s, election, err);
+
+	if (url)
+		sim_store_delete(s->store, url);
+	return url ? 0 : -1;
 }
 
 static int sim_carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err)
@@ -265,7 +310,7 @@ static int sim_carry_out(struct sim *s, const char *what, const char *name, doub
 	else if (strcmp(what, "store_up") == 0)
 		sim_store_refuse(s->store, false);
 	else if (strcmp(what, "delete_record") == 0)
-		sim_store_delete(s->store, sim_url(s, name));
+		return sim_delete_record(s, name, err);
 	else if (name && !n)
 		return sim_unknown_node(s, name, err);
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -300,33 +345,33 @@ static int sim_fault(void *world, const char *what, const char *node, double num
 
 /* ---- looking ---- */
 
-static const char *sim_leader(void *world, const char *lock)
+static const char *sim_leader(void *world, const char *url)
 {
 	struct sim *s = world;
 
 	for (uint32_t i = 0; i < s->count; i++)
-		if (sim_node_leads(s->nodes[i], sim_url(s, lock)))
+		if (sim_node_leads(s->nodes[i], url))
 			return s->nodes[i]->name;
 	return NULL;
 }
 
-static bool sim_leads(void *world, const char *node)
+static int sim_leads(void *world, const char *node, struct err *err)
 {
 	struct sim_node *n = sim_find(world, node);
 
-	return n && sim_node_leads(n, NULL);
+	return n ? sim_node_leads(n, NULL) : sim_unknown_node(world, node, err);
 }
 
-static char *sim_record(void *world, const char *lock)
+static char *sim_record(void *world, const char *url)
 {
-	const struct record *r = sim_store_record(((struct sim *)world)->store, sim_url(world, lock));
+	const struct record *r = sim_store_record(((struct sim *)world)->store, url);
 
 	return r ? record_print(r) : NULL;
 }
 
-static bool sim_edit_checkpoint(void *world, const char *lock, const char *json)
+static bool sim_edit_checkpoint(void *world, const char *url, const char *json)
 {
-	return sim_store_edit_checkpoint(((struct sim *)world)->store, sim_url(world, lock), json);
+	return sim_store_edit_checkpoint(((struct sim *)world)->store, url, json);
 }
 
 /* ---- the log ---- */
@@ -347,12 +392,18 @@ static void sim_close(void *world)
 
 	for (uint32_t i = 0; i < s->count; i++) {
 		struct sim_node *n = s->nodes[i];
-		if (n && n->up)
+		if (n->up)
 			sim_node_crash(n);
-		if (n)
-			free(n->name);
+		free(n->environment);
 		free(n);
 	}
+	for (uint32_t i = 0; i < s->election_count; i++) {
+		free(s->elections[i].name);
+		free(s->elections[i].lock);
+		free(s->elections[i].url);
+	}
+	free(s->elections);
+	sim_enter(s, NULL);
 	log_divert(NULL, NULL);
 	clock_pretend(NULL);
 	sim_store_free(s->store);
@@ -361,6 +412,48 @@ static void sim_close(void *world)
 	free(s->fallback);
 	free(s->nodes);
 	free(s);
+}
+
+/* Whether the variable of `entry` ("NAME=VALUE") is one of those. */
+static bool is_named(const char *entry, const char *const *env)
+{
+	for (; *env; env++) {
+		size_t len = strcspn(*env, "=");
+		if (strncmp(entry, *env, len) == 0 && entry[len] == '=')
+			return true;
+	}
+	return false;
+}
+
+/* The test's own environment with these variables. A later entry with the same name counts. */
+static char **environment_with(char *const *own, const char *const *env)
+{
+	size_t n = 0, more = 0, at = 0;
+
+	while (own[n])
+		n++;
+	while (env[more])
+		more++;
+	char **list = mem_zero((n + more + 1) * sizeof *list);
+	for (size_t i = 0; i < n; i++)
+		if (!is_named(own[i], env))
+			list[at++] = own[i];
+	for (size_t i = 0; i < more; i++)
+		if (strchr(env[i], '=') && !is_named(env[i], env + i + 1))
+			list[at++] = (char *)env[i];
+	return list;
+}
+
+static struct sim_node *sim_node_new(struct sim *s, uint32_t index)
+{
+	struct sim_node *n = mem_zero(sizeof *n);
+
+	n->sim = s;
+	n->number = index + 1;
+	n->machine = &s->setup.machines[index];
+	n->name = n->machine->name;
+	n->environment = environment_with(s->environment, n->machine->env);
+	return n;
 }
 
 static int sim_begin(struct sim *s, struct err *err)
@@ -374,15 +467,9 @@ static int sim_begin(struct sim *s, struct err *err)
 	s->fallback = options_default_lock(s->setup.script, false, err);
 	if (!s->fallback)
 		return -1;
-	while (s->setup.names[s->count])
-		s->count++;
-	s->nodes = mem_zero(s->count * sizeof(struct sim_node *));
-	for (uint32_t i = 0; i < s->count; i++) {
-		s->nodes[i] = mem_zero(sizeof *s->nodes[i]);
-		s->nodes[i]->sim = s;
-		s->nodes[i]->number = i + 1;
-		s->nodes[i]->name = mem_dup(s->setup.names[i]);
-	}
+	s->nodes = mem_zero(s->setup.count * sizeof(struct sim_node *));
+	for (; s->count < s->setup.count; s->count++)
+		s->nodes[s->count] = sim_node_new(s, s->count);
 	for (uint32_t i = 0; i < s->count && !s->failed; i++)
 		sim_node_start(s->nodes[i]);
 	*err = s->err;
@@ -416,6 +503,7 @@ const struct testing_ops sim_ops = {
 	.run = sim_run,
 	.fault = sim_fault,
 	.now = sim_now,
+	.election = sim_election_url,
 	.leader = sim_leader,
 	.leads = sim_leads,
 	.record = sim_record,

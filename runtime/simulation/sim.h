@@ -40,7 +40,9 @@ struct sim_candidate { /* one election on one node: what candidate.c is to a run
 
 struct sim_node {
 	struct sim *sim;
-	char *name;
+	const struct testing_machine *machine;
+	const char *name;
+	char **environment; /* what its scripts inherit; the entries are borrowed */
 	uint32_t number;
 	bool up;             /* its processes exist; they run unless the node is paused */
 	bool leaving;        /* it was told to stop */
@@ -69,6 +71,11 @@ struct sim_node {
 	bool kill_due; /* its supervision wants the worker dead */
 };
 
+struct sim_election { /* that some node has had */
+	char *name, *lock; /* as the script has them; "" = not there */
+	char *url;
+};
+
 struct sim {
 	struct testing_setup setup;
 	struct options options;
@@ -80,6 +87,8 @@ struct sim {
 	struct sim_store *store;
 	struct sim_node **nodes;
 	uint32_t count;
+	struct sim_election *elections;
+	uint32_t election_count;
 	struct sim_node *current;             /* whose code runs; NULL */
 	struct waiting_fault *waiting_faults; /* until nobody's code runs */
 	char *const *environment;
@@ -91,7 +100,9 @@ struct sim {
 extern const struct testing_ops
 	sim_ops; /* for testing_run; one simulation at a time, since it takes over the process' clock and log */
 void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* the first one counts */
-void sim_enter(struct sim *s, struct sim_node *n); /* its code runs from now on, by its clock; NULL: nobody's */
+/* Its code runs from now on, by its clock and in its environment; NULL: nobody's. */
+void sim_enter(struct sim *s, struct sim_node *n);
+void sim_know_election(struct sim *s, const char *name, const char *lock, const char *url); /* once or more often */
 void sim_check_leaders(struct sim *s, const struct sim_candidate *new_leader);
 
 /* sim_node.c. Each of these that changes something then runs what is ready, until everything waits for time to pass. */

@@ -185,6 +185,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	                               err);
 	if (!s->url)
 		return -1;
+	sim_know_election(n->sim, s->settings.name, s->settings.lock, s->url);
 	struct elector_config c = {
 		.env = &n->env,
 		.timeline = &n->time,
@@ -345,7 +346,7 @@ static bool node_settle_one(struct sim_node *n)
 	return did;
 }
 
-/* Runs what is ready. Each script's scheduler replaces environ, so it is set back. */
+/* Runs what is ready. */
 static void node_settle(struct sim_node *n)
 {
 	struct sim_node *before = n->sim->current;
@@ -353,7 +354,6 @@ static void node_settle(struct sim_node *n)
 	sim_enter(n->sim, n);
 	while (n->up && !n->sim->failed && node_settle_one(n))
 		;
-	environ = (char **)n->sim->environment;
 	if (n->up && n->leaving && node_all_finished(n))
 		node_go_down(n);
 	sim_enter(n->sim, before);
@@ -364,13 +364,14 @@ static void node_settle(struct sim_node *n)
 static void node_load(struct sim_node *n)
 {
 	timeline_init_virtual(&n->script_time, &n->sim->now);
+	environ = n->environment;
 	n->stubs = (struct testing_node){ .testing = n->sim->setup.testing, .name = n->name };
 	n->spec = (struct script_spec){
 		.loop = n->sim->loop,
 		.timeline = &n->script_time,
 		.page = n->page,
 		.source = n->sim->setup.script,
-		.args = n->sim->options.rest,
+		.args = (char *const *)n->machine->args,
 		.send = node_script_sends,
 		.arg = n,
 		.stub = testing_stub,
@@ -378,7 +379,7 @@ static void node_load(struct sim_node *n)
 	};
 	n->script = script_new(&n->spec);
 	script_load(n->script);
-	environ = (char **)n->sim->environment;
+	environ = n->environment;
 }
 
 static void node_free_candidates(struct sim_node *n)
@@ -400,9 +401,9 @@ static void node_unload(struct sim_node *n)
 {
 	if (!n->script)
 		return;
-	environ = (char **)n->sim->environment;
+	environ = n->environment;
 	script_free(n->script);
-	environ = (char **)n->sim->environment;
+	environ = n->environment;
 	n->script = NULL;
 	n->loaded = n->ready = false;
 	n->described = 0;

@@ -191,7 +191,36 @@ static const char **list_of_texts(lua_State *L, int arg)
 	return list;
 }
 
-/* open(script, nodes, arguments, seed, events) */
+/* The list of texts in that field of the table at the top; keep is the index of a table that keeps it. */
+static const char **texts_of_field(lua_State *L, const char *field, int keep)
+{
+	lua_getfield(L, -1, field);
+	const char **list = list_of_texts(L, lua_gettop(L));
+	lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
+	lua_pop(L, 1);
+	return list;
+}
+
+/* The nodes { name =, args =, env = } of the list at arg. */
+static void read_machines(lua_State *L, int arg, int keep, struct testing_setup *setup)
+{
+	setup->count = (uint32_t)lua_rawlen(L, arg);
+	struct testing_machine *machines = lua_newuserdatauv(L, setup->count * sizeof *machines, 0);
+
+	lua_rawseti(L, keep, (lua_Integer)lua_rawlen(L, keep) + 1);
+	for (uint32_t i = 0; i < setup->count; i++) {
+		lua_rawgeti(L, arg, (lua_Integer)i + 1);
+		lua_getfield(L, -1, "name");
+		machines[i].name = luaL_checkstring(L, -1);
+		lua_pop(L, 1); /* the table keeps it */
+		machines[i].args = texts_of_field(L, "args", keep);
+		machines[i].env = texts_of_field(L, "env", keep);
+		lua_pop(L, 1);
+	}
+	setup->machines = machines;
+}
+
+/* open(script, nodes, arguments, seed, events) -> what the test must keep as long as the world: the world borrows it */
 static int world_open(lua_State *L)
 {
 	struct testing *t = testing_of(L);
@@ -200,26 +229,23 @@ static int world_open(lua_State *L)
 		                       .testing = t };
 	struct err err;
 
-	setup.names = list_of_texts(L, 2);
-	setup.arguments = (char *const *)list_of_texts(L, 3);
 	lua_pushvalue(L, 5);
 	lua_rawseti(L, LUA_REGISTRYINDEX, t->events);
-	lua_settop(L, 8);
+	lua_createtable(L, 8, 0);
+	int keep = lua_gettop(L);
+	for (int i = 1; i <= 3; i++) {
+		lua_pushvalue(L, i);
+		lua_rawseti(L, keep, i);
+	}
+	setup.arguments = (char *const *)list_of_texts(L, 3);
+	lua_rawseti(L, keep, 4);
+	read_machines(L, 2, keep, &setup);
 	t->world = NULL;
 	void *world = t->ops->open(&setup, &err);
 	if (!world)
 		return push_failure(L, &err);
 	t->world = world;
-	lua_settop(L, 7); /* the lists are kept as long as the world: borrowed by it */
-	lua_createtable(L, 2, 0);
-	lua_pushvalue(L, 6);
-	lua_rawseti(L, -2, 1);
-	lua_pushvalue(L, 7);
-	lua_rawseti(L, -2, 2);
-	lua_pushvalue(L, 1);
-	lua_rawseti(L, -2, 3);
-	lua_pushvalue(L, 3);
-	lua_rawseti(L, -2, 4);
+	lua_settop(L, keep);
 	return 1;
 }
 
@@ -260,22 +286,42 @@ static int world_now(lua_State *L)
 	return 1;
 }
 
+/* The URL of the election that the first argument names; NULL comes with *err. */
+static const char *election_of(lua_State *L, struct err *err)
+{
+	return testing_of(L)->ops->election(world_of(L), luaL_optstring(L, 1, NULL), err);
+}
+
 static int world_leader(lua_State *L)
 {
-	lua_pushstring(L, testing_of(L)->ops->leader(world_of(L), luaL_optstring(L, 1, NULL)));
+	struct err err;
+	const char *url = election_of(L, &err);
+
+	if (!url)
+		return push_failure(L, &err);
+	lua_pushstring(L, testing_of(L)->ops->leader(world_of(L), url));
 	return 1;
 }
 
 static int world_leads(lua_State *L)
 {
-	lua_pushboolean(L, testing_of(L)->ops->leads(world_of(L), luaL_checkstring(L, 1)));
+	struct err err;
+	int leads = testing_of(L)->ops->leads(world_of(L), luaL_checkstring(L, 1), &err);
+
+	if (leads < 0)
+		return push_failure(L, &err);
+	lua_pushboolean(L, leads);
 	return 1;
 }
 
 static int world_record(lua_State *L)
 {
-	char *text = testing_of(L)->ops->record(world_of(L), luaL_optstring(L, 1, NULL));
+	struct err err;
+	const char *url = election_of(L, &err);
 
+	if (!url)
+		return push_failure(L, &err);
+	char *text = testing_of(L)->ops->record(world_of(L), url);
 	lua_pushstring(L, text);
 	free(text);
 	return 1;
@@ -283,8 +329,12 @@ static int world_record(lua_State *L)
 
 static int world_edit_checkpoint(lua_State *L)
 {
-	lua_pushboolean(L, testing_of(L)->ops->edit_checkpoint(world_of(L), luaL_optstring(L, 1, NULL),
-	                                                       luaL_checkstring(L, 2)));
+	struct err err;
+	const char *url = election_of(L, &err);
+
+	if (!url)
+		return push_failure(L, &err);
+	lua_pushboolean(L, testing_of(L)->ops->edit_checkpoint(world_of(L), url, luaL_checkstring(L, 2)));
 	return 1;
 }
 
@@ -337,7 +387,7 @@ static int traceback(lua_State *L)
 	return 1;
 }
 
-/* Leaves main(path, chunk, first) -> count, failed. */
+/* Leaves main(path, chunk, first) -> count and failed, or nil and why the file is no test. */
 static void open_natives(struct testing *t)
 {
 	lua_State *L = t->L;
@@ -378,6 +428,10 @@ int testing_run(const char *path, const struct testing_ops *ops, int first, int 
 	}
 	lua_pushinteger(t.L, first);
 	if (lua_pcall(t.L, 3, 2, 1) != LUA_OK) {
+		err_set(err, ERR_INVALID, "%s", lua_tostring(t.L, -1));
+		goto out;
+	}
+	if (lua_isnil(t.L, -2)) {
 		err_set(err, ERR_INVALID, "%s", lua_tostring(t.L, -1));
 		goto out;
 	}

@@ -18,15 +18,23 @@ struct testing_node { /* what a node's natives need to ask the test's stubs; bor
 	const char *name;
 };
 
+struct testing_machine {
+	const char *name;
+	const char *const *args; /* the script's; NULL-terminated */
+	const char *const *env;  /* "NAME=VALUE", or "NAME" for a variable that it has not; NULL-terminated */
+};
+
 struct testing_setup {
-	const char *script;       /* path */
-	const char *const *names; /* of the nodes; NULL-terminated */
-	char *const *arguments;   /* as behind `lunarch run`: options, then "--", then the script's; NULL-terminated */
+	const char *script; /* path */
+	const struct testing_machine *machines;
+	uint32_t count;
+	char *const *arguments; /* as behind `lunarch run`: "run", then options; NULL-terminated */
 	uint32_t seed;
 	struct testing *testing; /* for testing_stub and testing_event */
 };
 
-/* What a test may do to a world. Texts are borrowed for the call, or until time goes on. -1 and NULL come with *err. */
+/* What a test may do to a world. Texts are borrowed for the call, or until time goes on. -1 and NULL come with *err.
+ * url: what `election` has returned. */
 struct testing_ops {
 	void *(*open)(const struct testing_setup *setup, struct err *err);
 	void (*close)(void *world);
@@ -34,11 +42,13 @@ struct testing_ops {
 	           struct err *err); /* one: the next event alone, if it is not later */
 	int (*fault)(void *world, const char *what, const char *node, double number, struct err *err);
 	double (*now)(void *world);
-	const char *(*leader)(void *world,
-	                      const char *lock); /* node; NULL: nobody leads. lock NULL: the first election's */
-	bool (*leads)(void *world, const char *node);
-	char *(*record)(void *world, const char *lock); /* JSON; the caller frees. NULL: absent */
-	bool (*edit_checkpoint)(void *world, const char *lock, const char *json); /* false: there is no record */
+	/* The lock's URL of the election with this name or lock; NULL means the first one. "": no script has said yet
+	 * which elections it has. */
+	const char *(*election)(void *world, const char *name, struct err *err);
+	const char *(*leader)(void *world, const char *url); /* node; NULL, without an error: nobody leads */
+	int (*leads)(void *world, const char *node, struct err *err); /* 1, 0, or -1: there is no such node */
+	char *(*record)(void *world, const char *url); /* JSON; the caller frees. NULL, without an error: absent */
+	bool (*edit_checkpoint)(void *world, const char *url, const char *json); /* false: there is no record */
 };
 
 /* Runs one file's tests. first: the number of its first. Returns how many failed; *count is how many there were. -1:

@@ -17,7 +17,7 @@ test("an hour passes with one leader, sixty times nothing but its work, and the 
     expect(call.leading and call.node == leader and call.token == sim:record().token)
     equal({ call.stdin, call.timeout, call.argv[2] }, { "input", 30, tostring(call.token) })
   end
-  equal(sim:record().checkpoint.data.count, 59)
+  equal(sim:record().checkpoint.count, 59)
   equal(sim:record().holderIdentity, leader)
   equal(#sim:printed "^sees", 3)
 end)
@@ -183,7 +183,7 @@ test("a checkpoint that somebody made too long for a script is kept, and not giv
   equal(#sim:events { event = "checkpoint_too_long", level = "warn", node = successor }, 1)
   equal(#sim:record().checkpoint.text, 66000)
   sim:run(70)
-  equal(sim:record().checkpoint.data.count, 1)
+  equal(sim:record().checkpoint.count, 1)
   sim:delete_record()
   raises(function() sim:edit_checkpoint {} end, "there is no record")
 end)
@@ -240,13 +240,13 @@ test("a daily job runs once a day, though the second leader's clock is two days 
   local first = sim:elect()
   sim:run(3 * 86400)
   equal(ran(), 3)
-  local mark = sim:record().checkpoint.cron.daily
+  local mark = sim:record().cron.daily
   local second = first == "a" and "b" or "a"
   sim:clock(second, -2 * 86400)
   sim:stop(first)
   equal(sim:elect(), second)
   sim:run(36 * 3600)
-  equal(sim:record().checkpoint.cron.daily, mark)
+  equal(sim:record().cron.daily, mark)
   equal(#sim:events "cron_future", 2) -- once, and a day later
   matches(sim:events("cron_future")[1].message, 'the job "daily" ran last for 2024%-01%-03T03:00:00Z, and this machine\'s clock says 2024%-01%-02T00:00')
   equal(ran(), 3)
