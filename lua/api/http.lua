@@ -198,7 +198,7 @@ return function(natives)
 	end
 
 	local Response = {}
-	Response.__index = Response
+	Response.__index = use "unknown"("response", Response, { ok = true, status = true, headers = true, url = true, body = true })
 	Response.__name = "response"
 
 	local function attempt(spec, timeout)

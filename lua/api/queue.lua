@@ -1,6 +1,8 @@
 -- queue() passes values between tasks; semaphore() limits how many tasks do something at the same time. Only one task runs at a
 -- time, and another one only while it waits: so nothing here needs a lock.
 
+local use = ...
+local unknown = use "unknown"
 local made
 
 local function make(natives)
@@ -36,7 +38,7 @@ local function make(natives)
 	end
 
 	local Queue = {}
-	Queue.__index = Queue
+	Queue.__index = unknown("queue", Queue)
 
 	function Queue:put(value, timeout)
 		if value == nil then
@@ -91,7 +93,7 @@ local function make(natives)
 	Queue.__name = "queue"
 
 	local Permit = {}
-	Permit.__index = Permit
+	Permit.__index = unknown("permit", Permit)
 
 	function Permit:release()
 		local semaphore = self.semaphore
@@ -106,7 +108,7 @@ local function make(natives)
 	Permit.__name = "permit"
 
 	local Semaphore = {}
-	Semaphore.__index = Semaphore
+	Semaphore.__index = unknown("semaphore", Semaphore)
 
 	-- A permit: released by permit:release(), or as a <close> variable
 	function Semaphore:acquire(timeout)
@@ -124,7 +126,7 @@ local function make(natives)
 		if capacity ~= nil then
 			number_of("tasks.queue", capacity)
 		end
-		return setmetatable({ capacity = capacity or math.huge, first = 1, count = 0, takers = natives.signal(), givers = natives.signal() }, Queue)
+		return setmetatable({ capacity = capacity or math.huge, first = 1, count = 0, closed = false, takers = natives.signal(), givers = natives.signal() }, Queue)
 	end
 
 	local function semaphore(permits)

@@ -111,12 +111,14 @@ return function(script)
 	end
 
 	local function describe(election)
-		local any_hook
+		local has = {}
 		for key, value in pairs(election) do
 			check_key(key, value)
-			any_hook = any_hook or hooks[key]
 		end
-		if not any_hook then
+		for _, hook_name in ipairs(use "hooks".names) do
+			has[#has + 1] = election[hook_name] and hook_name
+		end
+		if #has == 0 then
 			fail(nil, nil, "an election has no hook: give it on_leading, or on_new_leader to observe")
 		end
 		return {
@@ -130,7 +132,7 @@ return function(script)
 			may_lead = election.may_lead ~= nil,
 			isolate = election.isolate, reclaim = election.reclaim,
 			address_function = type(election.address) == "function",
-			on_stopped = election.on_stopped ~= nil, on_start = election.on_start ~= nil,
+			on_stopped = election.on_stopped ~= nil, hooks = table.concat(has, ", "),
 			where = where(election),
 		}
 	end

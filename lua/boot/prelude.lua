@@ -4,6 +4,7 @@
 local use = ...
 
 local hooks = use "hooks"
+local unknown = use "unknown"
 
 -- A function that make() makes when it is first called, so that a worker does not load what its script does not use.
 local function later(make)
@@ -15,14 +16,19 @@ local function later(make)
 end
 
 -- The same for a table of functions, made when one is first used.
-local function on_demand(make)
+local function on_demand(name, make)
 	return setmetatable({}, { __index = function(table, key)
-		for name, f in pairs(make()) do
-			rawset(table, name, f)
+		for field, f in pairs(make()) do
+			rawset(table, field, f)
 		end
-		setmetatable(table, nil)
-		return rawget(table, key)
+		setmetatable(table, { __index = unknown(name, table) })
+		return table[key]
 	end })
+end
+
+-- From now on a name that the table does not have is an error.
+local function strict(name, table, fields)
+	return setmetatable(table, { __index = unknown(name, table, fields) })
 end
 
 local function make_api(natives)
@@ -32,9 +38,9 @@ local function make_api(natives)
 		sleep = natives.sleep,
 		spawn = natives.spawn,
 		exec = later(function() return use "exec"(natives) end),
-		json = natives.json,
-		log = use "log"(natives.emit),
-		time = natives.time,
+		json = strict("json", natives.json),
+		log = strict("log", use "log"(natives.emit)),
+		time = strict("time", natives.time),
 		exit = natives.exit,
 	}
 	function api.every(seconds, f, options)
@@ -43,8 +49,8 @@ local function make_api(natives)
 	function natives.term_methods.every(term, seconds, f, options)
 		return every(function(...) return term:spawn(...) end, seconds, f, options)
 	end
-	api.http = on_demand(function() return use "http"(natives) end)
-	api.tasks = on_demand(function() return use "tasks"(natives) end)
+	api.http = on_demand("http", function() return use "http"(natives) end)
+	api.tasks = on_demand("tasks", function() return use "tasks"(natives) end)
 	local function checkpoint()
 		natives.checkpoints = natives.checkpoints or use "checkpoint"(natives)
 		return natives.checkpoints
@@ -62,7 +68,11 @@ local function make_api(natives)
 		}
 		return natives.cron_jobs(term, expression, f, options)
 	end
-	return api
+	strict("term", natives.term_methods, { token = true, identity = true, lock = true, address = true })
+	strict("child", natives.job_methods, { pid = true })
+	strict("task", natives.task_methods)
+	strict("election", election)
+	return strict("lunarch", api)
 end
 
 local function open_globals(api)
@@ -84,7 +94,7 @@ local function open_library(natives)
 		if wrong then
 			error(wrong, 3)
 		end
-		return function() return use(name)(natives) end, "lunarch"
+		return function() return strict(name, use(name)(natives)) end, "lunarch"
 	end)
 end
 

@@ -61,7 +61,7 @@ return function(natives)
 	local json, http = lunarch.json, lunarch.http
 
 	local Client = { __name = "lunarch.KubeClient" }
-	Client.__index = Client
+	Client.__index = use "unknown"("client", Client)
 
 	-- "pods" is /api/v1/.../pods, "apps/v1/deployments" /apis/apps/v1/.../deployments.
 	local function path_of(self, where, resource, name, options)

@@ -60,7 +60,7 @@ end
 
 return function(natives)
 	local Store = { __name = "lunarch.Store" }
-	Store.__index = Store
+	Store.__index = use "unknown"("store", Store)
 
 	local function command_of(self, place)
 		local command = { "redis-cli", "--json", "-h", place.host, "-p", place.port, "-n", self.db, timeout = self.timeout,

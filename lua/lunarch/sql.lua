@@ -151,7 +151,7 @@ end
 return function(natives)
 	local json = lunarch.json
 	local Database = { __name = "lunarch.Database" }
-	Database.__index = Database
+	Database.__index = use "unknown"("database", Database)
 
 	local codes = { ["57014"] = "timeout", ["42501"] = "denied", ["28000"] = "denied", ["28P01"] = "denied", ["53100"] = "full" }
 

@@ -22,7 +22,7 @@ end
 
 return function(natives)
 	local Address = { __name = "lunarch.Address" }
-	Address.__index = Address
+	Address.__index = use "unknown"("address", Address)
 
 	function Address:__tostring()
 		return self.address .. " on " .. self.device

@@ -30,10 +30,16 @@ function matches(text, pattern, message) end
 ---@param pattern? string
 function raises(f, pattern) end
 
+---@class lunarch.SimNode
+---@field name string
+---@field args? any[] the script's arguments on this node; default: those of all
+---@field env? table<string, string|number|false> environment variables besides those of all; false: it has none of that name
+
 ---@class lunarch.SimOptions
 ---@field script string path, relative to the test file's directory
----@field nodes? string[]|integer names, or how many (3)
+---@field nodes? (string|lunarch.SimNode)[]|integer names, nodes with something of their own, or how many (3)
 ---@field args? any[] the script's arguments
+---@field env? table<string, string|number|false> environment variables of the script, besides the test's own
 ---@field options? string[] those of `lunarch run`, as `"--lease-duration=60s"`
 ---@field seed? integer the same seed (1) gives the same run
 ---@field latency? number seconds that a message takes, give or take a half (0.005)
@@ -108,15 +114,15 @@ function Sim:run(seconds) end
 function Sim:run_until(f, limit) end
 
 ---Lets time pass until a node leads.
----@param lock? string as the script names it; default: the first election's
+---@param election? string its name, or its lock as the script has it; default: the first. An unknown one is an error
 ---@return string node
-function Sim:elect(lock) end
+function Sim:elect(election) end
 
 ---Lets time pass until another node leads than the present one, or than the one that kill_leader has stopped.
----@param lock? string
+---@param election? string
 ---@return string node
 ---@return number seconds what it took
-function Sim:next_leader(lock) end
+function Sim:next_leader(election) end
 
 ---The simulated time since the beginning.
 ---@return number seconds
@@ -131,15 +137,15 @@ function Sim:close() end
 ---@param reply? lunarch.Reply|lunarch.HttpReply|string|fun(call: lunarch.Call): lunarch.Reply|lunarch.HttpReply|string|nil
 function Sim:stub(name, reply) end
 
----The programs that scripts have run, and the requests that they have sent, in order.
----@param name? string a program, or the beginning of a URL
+---The programs that scripts have run, and the requests that they have sent, in order. A name that no stub answers is an error.
+---@param name? string as `sim:stub` has it: a program, or the beginning of a URL
 ---@return lunarch.Call[]
 function Sim:calls(name) end
 
 ---The node that leads, by its own clock.
----@param lock? string
+---@param election? string
 ---@return string? node
-function Sim:leader(lock) end
+function Sim:leader(election) end
 
 ---Whether the node leads in any election.
 ---@param node string
@@ -150,10 +156,11 @@ function Sim:is_leading(node) end
 ---@return string[]
 function Sim:nodes() end
 
----The record in the store, with `holderIdentity`, `token`, `state`, `checkpoint` and so on.
----@param lock? string
+---The record in the store, with `holderIdentity`, `token`, `state` and so on. `checkpoint` is what the script saved; `cron` is what
+---`term:cron` keeps beside it.
+---@param election? string
 ---@return table? record nil: there is none
-function Sim:record(lock) end
+function Sim:record(election) end
 
 ---The lines that scripts have printed.
 ---@param pattern? string
@@ -215,9 +222,9 @@ function Sim:stop(node, ...) end
 function Sim:kill_worker(node, ...) end
 
 ---Stops the leader as a power cut does.
----@param lock? string
+---@param election? string
 ---@return string node the one that led
-function Sim:kill_leader(lock) end
+function Sim:kill_leader(election) end
 
 ---Makes the node resign, as `lunarch ctl resign` does.
 ---@param node string
@@ -225,13 +232,13 @@ function Sim:kill_leader(lock) end
 function Sim:resign(node, seconds) end
 
 ---Deletes the record, as a person might.
----@param lock? string
-function Sim:delete_record(lock) end
+---@param election? string
+function Sim:delete_record(election) end
 
 ---Puts this checkpoint into the record, as a person might. The holder stays the same.
 ---@param value any what JSON can hold
----@param lock? string
-function Sim:edit_checkpoint(value, lock) end
+---@param election? string
+function Sim:edit_checkpoint(value, election) end
 
 ---Makes the store refuse everything from now on.
 function Sim:store_down() end

@@ -425,8 +425,11 @@ static int job_index(lua_State *L)
 	lua_pushvalue(L, 2);
 	if (lua_rawget(L, lua_upvalueindex(1)) != LUA_TNIL)
 		return 1;
-	if (strcmp(luaL_tolstring(L, 2, NULL), "pid") != 0)
-		return luaL_error(L, "child has no '%s'", lua_tostring(L, -1));
+	if (strcmp(luaL_tolstring(L, 2, NULL), "pid") != 0) {
+		lua_pushvalue(L, 2);
+		lua_gettable(L, lua_upvalueindex(1)); /* raises (lua/boot/unknown.lua) */
+		return 1;
+	}
 	if (last(j))
 		lua_pushinteger(L, child_pid(last(j)));
 	else

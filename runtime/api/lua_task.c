@@ -398,9 +398,11 @@ void bind_tasks(lua_State *L)
 	lua_pushcfunction(L, group_gc);
 	lua_setfield(L, -2, "__gc");
 	lua_pop(L, 1);
-	luaL_newmetatable(L, HANDLE_TYPE);
 	luaL_newlib(L, methods);
+	luaL_newmetatable(L, HANDLE_TYPE);
+	lua_pushvalue(L, -2);
 	lua_setfield(L, -2, "__index");
 	lua_pop(L, 1);
+	lua_setfield(L, -2, "task_methods");
 	luaL_setfuncs(L, natives, 0);
 }

@@ -49,25 +49,9 @@ static void problem(struct check *c, const char *text)
 
 static void show_hooks(const struct election_settings *p)
 {
-	static const struct {
-		uint32_t flag;
-		const char *name;
-	} hooks[] = {
-		{ WIRE_ELECTION_ON_START, "on_start" },
-		{ WIRE_ELECTION_ON_STOPPED, "on_stopped" },
-		{ WIRE_ELECTION_MAY_LEAD, "may_lead" },
-	};
-	struct buf b = { 0 };
-
-	buf_adds(&b, p->flags & WIRE_ELECTION_OBSERVER ? "no on_leading: it only observes and never campaigns"
-	                                               : "on_leading");
-	for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
-		if (p->flags & hooks[i].flag)
-			buf_printf(&b, ", %s", hooks[i].name);
-	if (p->flags & WIRE_ELECTION_ISOLATE)
-		buf_adds(&b, "; in a worker of its own");
-	say("hooks", true, "%s", b.data);
-	buf_fini(&b);
+	say("hooks", true, "%s%s%s",
+	    p->flags & WIRE_ELECTION_OBSERVER ? "no on_leading: it only observes and never campaigns; " : "", p->hooks,
+	    p->flags & WIRE_ELECTION_ISOLATE ? "; in a worker of its own" : "");
 }
 
 static void show_identity(const struct check *c, const struct election_settings *p)
@@ -230,6 +214,7 @@ static void check_lock(struct check *c, uint32_t index)
 	struct lock_client l = { 0 };
 
 	if (!url || lock_client_open(&l, NULL, url, &err) < 0) {
+		options_blame_lock(&c->options, NULL, &err);
 		problem(c, err.text);
 	} else {
 		c->locks[index] = mem_dup(lock_client_url(&l));

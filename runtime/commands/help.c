@@ -23,8 +23,8 @@ static const struct command_help {
 		"what it started run; when the lease is lost they are stopped, and killed if they do not stop in time.\n"
 		"SIGTERM stops and hands over; SIGHUP loads the script again; SIGUSR1 resigns, and waits for one lease before it\n"
 		"campaigns again.\n"
-		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 75 the lock was not\n"
-		"acquired in time, 76 leadership was lost (--once), 143 a second SIGTERM.",
+		"Exit status: 0 done, 1 the script failed, 2 usage, 69 the lock cannot be reached, 76 leadership was lost\n"
+		"(--once), 143 a second SIGTERM.",
 		"  lunarch run backup.lua\n"
 		"  lunarch run --lock '/srv/shared/backup?shared=link' --lease-duration 30s backup.lua -- /etc /home\n"
 		"  lunarch run --once --lock report -e 'exec { \"make\", \"report\" } term:resign()'\n",

@@ -44,6 +44,7 @@
 	F(i64, stop_grace_ms)                                             \
 	F(i64, shutdown_grace_ms)                                         \
 	F(u32, flags) /* of enum wire_election_flag */                    \
+	F(str, hooks) /* their names, for people */                       \
 	F(str, where) /* "script.lua:12", for messages about this election */
 
 /* The script is loaded: so many elections were sent. */

@@ -201,14 +201,16 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	p->allowance = p->times.kill;
 	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, p->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
-	if (!lock)
-		return err_wrap(err, "%s", p->settings.where);
+	struct lock *opened = lock ? lock_open(&r->program.env, lock, err) : NULL;
+	free(lock);
+	if (!opened)
+		return options_blame_lock(o, p->settings.where, err);
 	struct elector_config c = {
 		.env = &r->program.env,
 		.timeline = &r->program.timeline,
 		.self = &r->program.self,
 		.death_watches = r->program.death_watches,
-		.lock = lock,
+		.opened = opened,
 		.identity = options_text(o, OPTION_IDENTITY, p->settings.identity),
 		.address = options_text(o, OPTION_ADDRESS, p->settings.address),
 		.times = p->times,
@@ -218,9 +220,10 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 	};
 	p->elector = elector_new(&c, &term_elector_callbacks, &p->term, err);
-	free(lock);
-	if (!p->elector)
+	if (!p->elector) {
+		opened->ops->close(opened);
 		return err_wrap(err, "%s", p->settings.where);
+	}
 	p->term.elector = p->elector;
 	return 0;
 }

@@ -6,7 +6,9 @@
 
 void election_settings_copy(struct election_settings *to, const struct wire_election *from)
 {
-	const char *const texts[] = { from->name, from->lock, from->identity, from->address, from->where };
+	const char *const texts[] = {
+		from->name, from->lock, from->identity, from->address, from->where, from->hooks,
+	};
 	char *copies[sizeof texts / sizeof *texts];
 
 	mem_pack(sizeof texts / sizeof *texts, texts, copies);
@@ -16,6 +18,7 @@ void election_settings_copy(struct election_settings *to, const struct wire_elec
 		.identity = copies[2],
 		.address = copies[3],
 		.where = copies[4],
+		.hooks = copies[5],
 		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms,
 		           from->shutdown_grace_ms },
 		.flags = from->flags,

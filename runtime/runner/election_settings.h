@@ -10,6 +10,7 @@
 struct election_settings {
 	char *name, *lock, *identity, *address; /* "" = the script says nothing */
 	char *where;                            /* in the script, for messages: "app.lua:12" */
+	char *hooks;                            /* which it has, for people: "on_leading, on_stopped" */
 	struct script_times times;
 	uint32_t flags; /* WIRE_ELECTION_* */
 };

@@ -174,3 +174,15 @@ char *options_election_lock(const struct options *o, const char *script_lock, co
 		return fill_in_name(v->text, name);
 	return several ? mem_printf("%s-%s", fallback, name) : mem_dup(fallback);
 }
+
+int options_blame_lock(const struct options *o, const char *where, struct err *err)
+{
+	const char *source = where;
+	char name[64];
+
+	if (options_set(o, OPTION_LOCK))
+		source = options_source(OPTION_LOCK, o->value[OPTION_LOCK].from, name, sizeof name);
+	if (source && strncmp(err->text, source, strlen(source)) != 0)
+		err_wrap(err, "%s", source);
+	return -1;
+}

@@ -28,4 +28,8 @@ char *options_default_lock(const char *script, bool is_text, struct err *err);
 char *options_election_lock(const struct options *o, const char *script_lock, const char *fallback, const char *name,
                             bool several, struct err *err);
 
+/* Puts before an error of an election's lock who named that lock: --lock or its variable; else where, which is a place
+ * in the script, or NULL. Returns -1. */
+int options_blame_lock(const struct options *o, const char *where, struct err *err);
+
 #endif

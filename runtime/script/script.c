@@ -269,6 +269,7 @@ static void send_election(struct script *s, uint32_t index)
 		.retry_ms = field_number(L, "retry_ms", WIRE_ELECTION_UNSET),
 		.stop_grace_ms = field_number(L, "stop_grace_ms", WIRE_ELECTION_UNSET),
 		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", WIRE_ELECTION_UNSET),
+		.hooks = field_text(L, "hooks"),
 		.where = field_text(L, "where"),
 	};
 	static const struct {
@@ -281,7 +282,6 @@ static void send_election(struct script *s, uint32_t index)
 		{ "reclaim", WIRE_ELECTION_RECLAIM },
 		{ "address_function", WIRE_ELECTION_ADDRESS_FUNCTION },
 		{ "on_stopped", WIRE_ELECTION_ON_STOPPED },
-		{ "on_start", WIRE_ELECTION_ON_START },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
 		lua_getfield(L, -1, flags[i].field);

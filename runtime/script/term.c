@@ -391,7 +391,9 @@ static int handle_index(lua_State *L)
 	lua_pushvalue(L, 2);
 	if (lua_rawget(L, -2) != LUA_TNIL)
 		return 1;
-	return luaL_error(L, "term has no '%s'", luaL_tolstring(L, 2, NULL));
+	lua_pushvalue(L, 2);
+	lua_gettable(L, lua_upvalueindex(1)); /* raises (lua/boot/unknown.lua) */
+	return 1;
 }
 
 static int handle_tostring(lua_State *L)

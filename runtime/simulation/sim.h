@@ -71,7 +71,7 @@ struct sim_node {
 	bool kill_due; /* its supervision wants the worker dead */
 };
 
-struct sim_election { /* that some node has had */
+struct sim_election {      /* that some node has had */
 	char *name, *lock; /* as the script has them; "" = not there */
 	char *url;
 };

@@ -45,7 +45,7 @@ struct testing_ops {
 	/* The lock's URL of the election with this name or lock; NULL means the first one. "": no script has said yet
 	 * which elections it has. */
 	const char *(*election)(void *world, const char *name, struct err *err);
-	const char *(*leader)(void *world, const char *url); /* node; NULL, without an error: nobody leads */
+	const char *(*leader)(void *world, const char *url);          /* node; NULL, without an error: nobody leads */
 	int (*leads)(void *world, const char *node, struct err *err); /* 1, 0, or -1: there is no such node */
 	char *(*record)(void *world, const char *url); /* JSON; the caller frees. NULL, without an error: absent */
 	bool (*edit_checkpoint)(void *world, const char *url, const char *json); /* false: there is no record */

@@ -24,9 +24,8 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 
 
 def run(*args: Any, **kw: Any) -> Any:
-    return subprocess.run(
-        [LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, env=CLEAN, **kw
-    )
+    kw = {"env": CLEAN, **kw}
+    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL, **kw)
 
 
 def path(name: str) -> Any:
@@ -217,6 +216,46 @@ def test_silent() -> None:
 
 
 # ---- check ----
+
+
+def test_check_hooks() -> None:
+    hooks = ["on_leading", "on_start", "on_stopped", "may_lead", "on_new_leader", "on_no_leader"]
+    all_of_them = put("hooks.lua", "return { %s }" % ", ".join(f"{h} = function() end" for h in hooks))
+    r = run("check", "--lock", path("hooks"), all_of_them)
+    check(r, 0, "hooks      " + ", ".join(hooks), what="check: every hook that the script has")
+    observer = put("observer.lua", "return { on_no_leader = function() end }")
+    r = run("check", "--lock", path("hooks"), observer)
+    check(r, 0, "never campaigns; on_no_leader\n", what="check: the hooks of one that only observes")
+
+
+def test_wrong_lock() -> None:
+    """Who named a lock that is none is blamed for it."""
+    own = put("own.lua", 'return {\n  on_leading = function() end,\n  lock = "mars://x" }')
+    for command in ("run", "check"):
+        r = run(command, "--lock", "venus://x", own)
+        said = r.stderr + r.stdout
+        ok(
+            r.returncode != 0 and '--lock: lock "venus' in said and "own.lua:2: lock" not in said,
+            f"{command} --lock",
+            said,
+        )
+        r = run(command, own, env={**CLEAN, "LUNARCH_LOCK": "venus://x"})
+        said = r.stderr + r.stdout
+        ok(r.returncode != 0 and 'LUNARCH_LOCK: lock "venus' in said, f"{command} with LUNARCH_LOCK", said)
+    r = run("run", own)
+    ok('own.lua:2: lock "mars' in r.stderr, "run: the script's own lock is blamed on the script", r.stderr)
+    r = run(
+        "run",
+        "--lock",
+        path("one"),
+        put("two_names.lua", "return {{name='a', on_leading=print},{name='b', on_leading=print}}"),
+    )
+    ok(
+        ": --lock" in r.stderr and "two_names.lua" not in r.stderr,
+        "run: one --lock for two elections is the option's fault",
+        r.stderr,
+    )
+    ok("75" not in run("run", "--help").stdout, "run --help does not name exit status 75, which only exec has")
 
 
 def test_check() -> None:
@@ -425,6 +464,8 @@ test_foreign_leader()
 test_broken_records()
 test_live()
 test_silent()
+test_check_hooks()
+test_wrong_lock()
 test_check()
 test_check_scripts()
 done()

@@ -62,6 +62,7 @@ def fails(body: Any, pattern: Any, what: str) -> None:
 relay(os.path.join(HERE, "simulated", "faults_test.lua"))
 relay(os.path.join(HERE, "simulated", "library_test.lua"))
 relay(os.path.join(HERE, "simulated", "stops_test.lua"))
+relay(os.path.join(HERE, "simulated", "names_test.lua"))
 relay(*sorted(glob.glob(os.path.join(ROOT, "examples", "*_test.lua"))))
 
 # An example's test that passes whatever the script does would be none.
@@ -129,6 +130,18 @@ same(
 )
 status, out, err = run(write("empty_test.lua", "local x = 1\n"))
 ok(status == 1 and "has no test" in err, "a file without a test is a failure")
+for text in (
+    "return { on_leading = function() end }",
+    "function on_leading() end",
+    "log.info 'x'",
+    "local r = require 'lunarch.retry' return { on_leading = r.call }",
+):
+    status, out, err = run(write("some.lua", text + "\n"))
+    ok(
+        status == 1 and err.count("\n") == 1 and "some.lua is a script and no test" in err,
+        f"a script is no test, and that is said in one line: {text}",
+        err,
+    )
 status, out, err = run(write("syntax_test.lua", "test('x', function(\n"))
 ok(status == 1 and "syntax_test.lua" in err, "a file that is no Lua is a failure that names it")
 status, out, err = run(os.path.join(room, "none_test.lua"))
