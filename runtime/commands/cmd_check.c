@@ -211,7 +211,7 @@ static void check_lock(struct check *c, uint32_t index)
 	const struct election_settings *p = &c->script_probe.settings[index];
 	struct err err;
 	char *url = options_election_lock(&c->options, p->lock, c->fallback, p->name, c->script_probe.count > 1, &err);
-	struct lock_client l = { 0 };
+	struct lock_client l = { .env.state_dir = options_text(&c->options, OPTION_STATE_DIR, NULL) };
 
 	if (!url || lock_client_open(&l, NULL, url, &err) < 0) {
 		options_blame_lock(&c->options, NULL, &err);

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "runner/control.h"
+#include "runner/control_dir.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -138,20 +139,14 @@ static bool is_socket_name(const char *name)
 	return len > 5 && strcmp(name + len - 5, ".sock") == 0;
 }
 
-/* The sockets of the default directory at which somebody listens. What a killed elector left there is removed: by the
- * name's pattern and the refused connection it is nobody's. */
-static int list_sockets(struct socket_list *l, struct err *err)
+/* What a killed elector left there is removed: by the name's pattern and the refused connection it is nobody's. */
+static void list_sockets_in(struct socket_list *l, const char *dir)
 {
-	char dir[PATH_MAX];
+	DIR *d = opendir(dir);
 	struct dirent *entry;
 
-	if (control_default_dir(dir, sizeof dir, err) < 0)
-		return -1;
-	DIR *d = opendir(dir);
-	if (!d)
-		return err_sys(err, "%s", dir);
 	/* cppcheck-suppress readdirCalled -- glibc's readdir is safe for threads with streams of their own (readdir(3)) */
-	while ((entry = readdir(d)) && l->len < sizeof l->path / sizeof *l->path) {
+	while (d && (entry = readdir(d)) && l->len < sizeof l->path / sizeof *l->path) {
 		if (!is_socket_name(entry->d_name))
 			continue;
 		char *path = mem_printf("%s/%s", dir, entry->d_name);
@@ -160,17 +155,35 @@ static int list_sockets(struct socket_list *l, struct err *err)
 		else
 			l->path[l->len++] = path;
 	}
-	closedir(d);
+	if (d)
+		closedir(d);
+}
+
+/* The sockets at which somebody listens, in all places where this user's electors have them. */
+static int list_sockets(const struct options *o, struct socket_list *l, struct err *err)
+{
+	const char *state_dir = options_text(o, OPTION_STATE_DIR, NULL);
+	char dir[PATH_MAX];
+	struct err other = { 0 };
+
+	for (int place = 0; place < CONTROL_DIRS; place++) {
+		bool first = place == 0;
+		if (control_dir(state_dir, place, false, dir, sizeof dir, first ? err : &other) == 0)
+			list_sockets_in(l, dir);
+		else if (first && *state_dir)
+			return -1;
+	}
 	return 0;
 }
 
-static int ctl_list(bool as_json)
+static int ctl_list(const struct options *o)
 {
+	bool as_json = o->value[OPTION_JSON].number;
 	struct socket_list l = { 0 };
 	struct err err;
 	int shown = 0;
 
-	if (list_sockets(&l, &err) < 0)
+	if (list_sockets(o, &l, &err) < 0)
 		return ctl_fail(&err);
 	for (size_t i = 0; i < l.len; i++) {
 		json_t *answer = ctl_ask(l.path[i], "status", "", -1, &err);
@@ -201,7 +214,7 @@ static char *find_socket(const struct options *o, int *status)
 
 	if (options_set(o, OPTION_CTL_SOCKET))
 		return mem_dup(o->value[OPTION_CTL_SOCKET].text);
-	if (list_sockets(&l, &err) < 0) {
+	if (list_sockets(o, &l, &err) < 0) {
 		*status = ctl_fail(&err);
 		return NULL;
 	}
@@ -271,7 +284,7 @@ int cmd_ctl(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (o.value[OPTION_LIST].number && o.words == 0)
-		return ctl_list(o.value[OPTION_JSON].number);
+		return ctl_list(&o);
 	if (check_order(&o, &ms, &err) < 0)
 		return ctl_fail(&err);
 	return give_order(&o, ms);

@@ -48,6 +48,7 @@ int cmd_leader(int argc, char **argv)
 		return status;
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_LEADER, EXIT_USAGE, "which lock? lunarch leader --lock URL");
+	c.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL);
 	if (lock_client_open(&c, NULL, o.value[OPTION_LOCK].text, &err) < 0) {
 		status = command_fail(COMMAND_LEADER, command_status_of(&err), "%s", err.text);
 	} else {

@@ -200,7 +200,8 @@ int cmd_list(int argc, char **argv)
 		return exit_with;
 	if (o.words > 1)
 		return command_fail(COMMAND_LIST, EXIT_USAGE, "one URL at a time: unexpected '%s'", o.word[1]);
-	struct election_list l = { .json = o.value[OPTION_JSON].number };
+	struct election_list l = { .json = o.value[OPTION_JSON].number,
+		                   .client.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL) };
 	if (lock_client_open_prefix(&l.client, o.words ? o.word[0] : "", &l.prefix, &err) < 0)
 		exit_with = command_fail(COMMAND_LIST, command_status_of(&err), "%s", err.text);
 	else

@@ -30,5 +30,7 @@ int cmd_run(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	status = run_script(&r, &run_control_ops, &err);
-	return status >= 0 ? status : command_fail(COMMAND_RUN, EXIT_FAILED_SCRIPT, "%s", err.text);
+	if (status >= 0)
+		return status;
+	return command_fail(COMMAND_RUN, err.code == ERR_USAGE ? EXIT_USAGE : EXIT_FAILED_SCRIPT, "%s", err.text);
 }

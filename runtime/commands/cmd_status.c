@@ -176,6 +176,7 @@ int cmd_status(int argc, char **argv)
 	if (!options_set(&o, OPTION_LOCK))
 		return command_fail(COMMAND_STATUS, EXIT_USAGE, "which lock? lunarch status --lock URL");
 	struct status s = { .json = o.value[OPTION_JSON].number, .since = clock_now() };
+	s.client.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL);
 	if (lock_client_open(&s.client, NULL, o.value[OPTION_LOCK].text, &err) < 0) {
 		exit_with = command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
 	} else {

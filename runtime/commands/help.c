@@ -126,7 +126,8 @@ static const struct command_help {
 		"  pause            stop campaigning; a running term goes on\n"
 		"  resume           campaign again\n"
 		"  reload           load the script again, as SIGHUP does\n"
-		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked.",
+		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked (of one with\n"
+		"--state-dir DIR: give ctl the same).",
 		"  lunarch ctl --list\n"
 		"  lunarch ctl why\n"
 		"  lunarch ctl resign 1m\n",

@@ -82,15 +82,17 @@ static char *scratch_url(const char *url, const struct lock *l)
 }
 
 /* The user's own URL is opened, which tells its mistakes, and closed: nothing is done there. */
-static int store_check_open(struct store_trial *x, const char *url, struct err *err)
+static int store_check_open(struct store_trial *x, const char *url, const char *state_dir, struct err *err)
 {
-	struct lock_client own = { 0 };
+	struct lock_client own = { .env.state_dir = state_dir };
 	int status = lock_client_open(&own, x->loop, url, err);
 	char *scratch = status == 0 ? scratch_url(url, own.lock) : NULL;
 
 	lock_client_close(&own);
-	for (int i = 0; status == 0 && i < STORE_WRITERS; i++)
+	for (int i = 0; status == 0 && i < STORE_WRITERS; i++) {
+		x->client[i].env.state_dir = state_dir;
 		status = lock_client_open(&x->client[i], x->loop, scratch, err);
+	}
 	free(scratch);
 	return status;
 }
@@ -143,7 +145,8 @@ static void store_check_all(struct store_trial *x)
 	store_check_heed_signals(x, false);
 }
 
-int store_check_run(const char *url, store_found_fn *found, void *arg, struct store_report *report, struct err *err)
+int store_check_run(const char *url, const char *state_dir, store_found_fn *found, void *arg,
+                    struct store_report *report, struct err *err)
 {
 	struct store_trial *x = mem_zero(sizeof *x);
 	int status = -1;
@@ -157,7 +160,7 @@ int store_check_run(const char *url, store_found_fn *found, void *arg, struct st
 		err_set(err, ERR_SYSTEM, "cannot make an event loop");
 		goto done;
 	}
-	if (store_check_open(x, url, err) < 0)
+	if (store_check_open(x, url, state_dir, err) < 0)
 		goto done;
 	report->scratch = mem_dup(x->client[0].lock->url);
 	status = store_check_connect(x, err);

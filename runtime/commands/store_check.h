@@ -7,10 +7,11 @@
 #include "base/err.h"
 #include "commands/store_report.h"
 
-/* Opens the URL with a scratch key, proves, measures and removes that key. found is called for each finding as it is
- * made. 0: the report is filled (fit or not). -1: the store could not be reached, or the URL is wrong: *err. A first
- * SIGINT or SIGTERM breaks it off, and the key is removed all the same. Blocks, typically for a second or two, for a
- * few minutes with a store that answers at the last moment. */
-int store_check_run(const char *url, store_found_fn *found, void *arg, struct store_report *report, struct err *err);
+/* Opens the URL (state_dir: as in struct lock_env) with a scratch key, proves, measures and removes that key. found is
+ * called for each finding as it is made. 0: the report is filled (fit or not). -1: the store could not be reached, or
+ * the URL is wrong: *err. A first SIGINT or SIGTERM breaks it off, and the key is removed all the same. Blocks,
+ * typically for a second or two, for a few minutes with a store that answers at the last moment. */
+int store_check_run(const char *url, const char *state_dir, store_found_fn *found, void *arg,
+                    struct store_report *report, struct err *err);
 
 #endif

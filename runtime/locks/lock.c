@@ -8,6 +8,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -225,7 +226,7 @@ struct reaper *lock_reaper(struct lock_env *env)
 	return env->reaper ? env->reaper : lock_env_share(env, &key, make_reaper, drop_reaper, NULL);
 }
 
-/* ---- the default directory ---- */
+/* ---- the state directory ---- */
 
 /* Makes what is missing below the first `keep` bytes of the path, which are not ours to make. */
 static int make_private_dirs(char *path, size_t keep, struct err *err)
@@ -243,19 +244,36 @@ static int make_private_dirs(char *path, size_t keep, struct err *err)
 	return 0;
 }
 
-/* cron, ssh and a login shell must agree, so no environment variable is asked. */
-int lock_default_dir(char *out, size_t size, struct err *err)
+static int use_given_dir(const char *given, char *out, size_t size, struct err *err)
 {
+	char real[PATH_MAX];
+
+	if (mkdir(given, 0700) < 0 && errno != EEXIST)
+		return err_set(err, ERR_USAGE, "--state-dir %s: cannot make the directory: %s", given, strerror(errno));
+	if (!realpath(given, real) || access(given, X_OK) < 0)
+		return err_set(err, ERR_USAGE, "--state-dir %s: cannot use the directory: %s", given, strerror(errno));
+	snprintf(out, size, "%s", real);
+	return 0;
+}
+
+/* cron, ssh and a login shell must agree, so no environment variable is asked. */
+int lock_state_dir(const char *given, char *out, size_t size, struct err *err)
+{
+	if (given && *given)
+		return use_given_dir(given, out, size, err);
 	if (geteuid() == 0) {
 		snprintf(out, size, "/var/lib/lunarch");
 		return make_private_dirs(out, strlen("/var/lib"), err);
 	}
 	struct passwd *pw = getpwuid(geteuid());
-	if (!pw || !pw->pw_dir || *pw->pw_dir != '/')
-		return err_set(err, ERR_MISSING, "user %u has no home directory for locks: give --lock with a path",
-		               (unsigned)geteuid());
-	int n = snprintf(out, size, "%s/.local/state/lunarch", pw->pw_dir);
+	const char *home = pw && pw->pw_dir ? pw->pw_dir : "";
+	int n = snprintf(out, size, "%s/.local/state/lunarch", home);
 	if (n < 0 || (size_t)n >= size)
-		return err_set(err, ERR_USAGE, "the home directory's path is too long: %s", pw->pw_dir);
-	return make_private_dirs(out, strlen(pw->pw_dir), err);
+		return err_set(err, ERR_USAGE, "the home directory's path is too long: %s", home);
+	if (*home == '/' && make_private_dirs(out, strlen(home), err) == 0)
+		return 0;
+	if (*home == '/' && access(home, W_OK | X_OK) == 0)
+		return -1;
+	return err_set(err, ERR_MISSING, "user %u has no home directory to write into: give --state-dir DIR",
+	               (unsigned)geteuid());
 }

@@ -47,6 +47,7 @@ struct lock_env {
 	struct ev_loop *loop;
 	struct offload *offload;    /* runs blocking calls off the loop */
 	struct reaper *reaper;      /* of this process' children; NULL: see lock_reaper */
+	const char *state_dir;      /* of --state-dir, for lock_state_dir; NULL or "": the user's */
 	struct lock_shared *shared; /* private: see lock_env_share */
 };
 
@@ -144,7 +145,7 @@ struct lock {
 	int64_t token_floor;
 };
 
-/* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the default directory.
+/* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the state directory.
  * NULL: *err names the URL, and for an unknown scheme the ones there are. */
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
 
@@ -159,9 +160,11 @@ struct lock *lock_open_prefix(struct lock_env *env, const char *url, char **pref
  * is waited for. Says nothing of what is wrong: lock_open does. */
 void lock_prepare(const char *url);
 
-/* The default directory for file locks, made (mode 0700) if need be: /var/lib/lunarch for root, else
- * .local/state/lunarch in the passwd home, whatever the environment says. out: PATH_MAX bytes. */
-int lock_default_dir(char *out, size_t size, struct err *err);
+/* The directory of plain-name locks and tree files, made (mode 0700) if need be: `given`, links followed; if that is
+ * NULL or "", the user's own, which is /var/lib/lunarch for root, else .local/state/lunarch in the passwd home,
+ * whatever the environment says. out: PATH_MAX bytes. -1 with *err: ERR_MISSING, this user has no home to write into;
+ * ERR_USAGE, what was given cannot be used. */
+int lock_state_dir(const char *given, char *out, size_t size, struct err *err);
 
 struct lock_backend {
 	const char *scheme;

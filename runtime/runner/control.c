@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "election/elector.h"
-#include "locks/lock.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -312,30 +311,6 @@ void control_free(struct control *c)
 	close(c->accepts.fd);
 	free(c->path);
 	free(c);
-}
-
-int control_default_dir(char *out, size_t size, struct err *err)
-{
-	char base[PATH_MAX];
-
-	if (lock_default_dir(base, sizeof base, err) < 0)
-		return -1;
-	if ((size_t)snprintf(out, size, "%s/ctl", base) >= size)
-		return err_set(err, ERR_USAGE, "%s/ctl: the path is too long", base);
-	if (mkdir(out, 0700) < 0 && errno != EEXIST)
-		return err_sys(err, "%s: cannot make the directory", out);
-	return 0;
-}
-
-int control_default_path(char *out, size_t size, struct err *err)
-{
-	char dir[PATH_MAX];
-
-	if (control_default_dir(dir, sizeof dir, err) < 0)
-		return -1;
-	if ((size_t)snprintf(out, size, "%s/%d.sock", dir, (int)getpid()) >= size)
-		return err_set(err, ERR_USAGE, "%s: the path is too long", dir);
-	return 0;
 }
 
 /* ---- the client ---- */

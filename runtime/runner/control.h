@@ -32,10 +32,6 @@ void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((form
 /* One object of the status' list. name "" = the election has none. */
 void control_add_election(struct buf *reply, const char *name, const struct elector_status *s);
 
-/* "PID.sock" in the directory ctl (made, mode 0700) of the default directory. out: PATH_MAX bytes. */
-int control_default_path(char *out, size_t size, struct err *err);
-int control_default_dir(char *out, size_t size, struct err *err);
-
 /* Listens at path with mode 0600. A socket there that nobody listens at is replaced; one that answers is an error. NULL
  * with *err. */
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,

@@ -55,6 +55,7 @@ enum option {
 	OPTION_RESOURCE_NAME,
 	OPTION_RESOURCE_NAMESPACE,
 	OPTION_LISTEN,     /* run, exec: the admin endpoint */
+	OPTION_STATE_DIR,  /* no variable on purpose: where locks lie must not depend on the environment */
 	OPTION_CONTROL,    /* run, exec: where to listen */
 	OPTION_CTL_SOCKET, /* ctl: where to ask; --control too, but another variable */
 	OPTION_CTL_ELECTION,

@@ -5,8 +5,10 @@
 #include "election/death_watch.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
+#include "runner/control_dir.h"
 #include "runner/sd_notify.h"
 
+#include <errno.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -95,17 +97,31 @@ static void program_on_control(void *arg, const struct control_request *r, struc
 	p->ops->control(p->arg, r, reply);
 }
 
+/* PID.sock in the first directory that can be used. NULL: in none of them; *err is about the first. */
+static struct control *open_control_somewhere(struct program *p, struct err *err)
+{
+	struct control *c = NULL;
+	struct err other = { 0 };
+
+	for (int place = 0; !c && place < CONTROL_DIRS; place++) {
+		char dir[PATH_MAX];
+		struct err *why = place == 0 ? err : &other;
+		if (control_dir(p->env.state_dir, place, true, dir, sizeof dir, why) < 0)
+			continue;
+		char *path = mem_printf("%s/%d.sock", dir, (int)getpid());
+		c = control_new(p->loop, path, program_on_control, p, why);
+		free(path);
+	}
+	return c;
+}
+
 static void open_control(struct program *p, const struct options *o)
 {
-	char path[PATH_MAX];
 	const char *given = options_text(o, OPTION_CONTROL, NULL);
 	struct err err;
-	int ready = 0;
 
-	if (!*given)
-		ready = control_default_path(path, sizeof path, &err);
-	if (ready == 0)
-		p->control = control_new(p->loop, *given ? given : path, program_on_control, p, &err);
+	p->control =
+		*given ? control_new(p->loop, given, program_on_control, p, &err) : open_control_somewhere(p, &err);
 	if (p->control)
 		p->control_var = mem_printf("LUNARCH_CONTROL=%s", control_path(p->control));
 	else
@@ -130,17 +146,24 @@ static int open_admin(struct program *p, const struct options *o, struct err *er
 	return *address && !p->admin ? -1 : 0;
 }
 
-static void make_evidence(struct program *p)
+/* A directory that was asked for and cannot be used is an error. A user who has none (a service's, a container's) has
+ * never had the evidence, so this is no warning. */
+static int make_evidence(struct program *p, struct err *err)
 {
 	char dir[PATH_MAX];
-	struct err err;
-	bool have = lock_default_dir(dir, sizeof dir, &err) == 0;
+	const char *given = p->env.state_dir;
+	bool have = lock_state_dir(given, dir, sizeof dir, err) == 0;
 
+	if (!have && *given)
+		return -1;
+	if (*given && access(dir, W_OK) < 0)
+		return err_set(err, ERR_USAGE, "--state-dir %s: cannot write there: %s", given, strerror(errno));
 	if (!have)
-		log_event(LOG_WARN, NULL, "no_evidence", "our death cannot be proved, so others wait the lease out: %s",
-		          err.text);
+		log_event(err->code == ERR_MISSING ? LOG_INFO : LOG_WARN, NULL, "no_evidence",
+		          "our death cannot be proved, so after a crash others wait the lease out: %s", err->text);
 	proof_self_init(&p->self, have ? dir : NULL);
 	p->tree_var = mem_printf("%s=%s", PROOF_ENV, p->self.incarnation);
+	return 0;
 }
 
 int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
@@ -154,11 +177,13 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	p->reaper = reaper_new(p->loop);
 	p->env.loop = p->loop;
 	p->env.reaper = p->reaper;
+	p->env.state_dir = options_text(o, OPTION_STATE_DIR, NULL);
 	p->env.offload = offload_new(p->loop, OFFLOAD_THREADS, err);
 	if (!p->env.offload || reaper_adopt(p->reaper, err) < 0)
 		return -1;
 	sd_notify_init();
-	make_evidence(p);
+	if (make_evidence(p, err) < 0)
+		return -1;
 	p->death_watches = death_watches_new(p->loop, p->env.offload);
 	watch_signals(p, signals);
 	watch_clock(p);

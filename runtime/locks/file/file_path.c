@@ -76,7 +76,7 @@ static int resolve_path(char *path, struct err *err)
 }
 
 /* An absolute path, links not yet followed. */
-static int locate_path(const char *text, char *path, struct err *err)
+static int locate_path(const char *text, const char *state_dir, char *path, struct err *err)
 {
 	char dir[PATH_MAX] = "";
 	size_t len = strlen(text);
@@ -85,8 +85,8 @@ static int locate_path(const char *text, char *path, struct err *err)
 		return err_set(err, ERR_USAGE, "lock \"%s\": expected the path or the name of a file", text);
 	if (strncmp(text, "//", 2) == 0 && text[2] != '/')
 		return err_set(err, ERR_USAGE, "lock \"%s\": a file lock has no host; write file:/PATH", text);
-	if (!strchr(text, '/') && lock_default_dir(dir, sizeof dir, err) < 0)
-		return -1;
+	if (!strchr(text, '/') && lock_state_dir(state_dir, dir, sizeof dir, err) < 0)
+		return err_wrap(err, "lock \"%s\" is a plain name, not a path", text);
 	if (*text != '/' && strchr(text, '/') && !getcwd(dir, sizeof dir))
 		return err_sys(err, "lock \"%s\": the current directory cannot be found", text);
 	/* "file:///PATH" is how others write "file:/PATH" */
@@ -97,11 +97,11 @@ static int locate_path(const char *text, char *path, struct err *err)
 	return 0;
 }
 
-char *file_path(const char *text, struct err *err)
+char *file_path(const char *text, const char *state_dir, struct err *err)
 {
 	char path[PATH_MAX];
 
-	if (locate_path(text, path, err) < 0 || resolve_path(path, err) < 0)
+	if (locate_path(text, state_dir, path, err) < 0 || resolve_path(path, err) < 0)
 		return NULL;
 	size_t name_len = strlen(strrchr(path, '/') + 1);
 	if (name_len > NAME_MAX - FILE_TEMP_EXTRA || strlen(path) + FILE_TEMP_EXTRA >= PATH_MAX) {

@@ -471,11 +471,12 @@ static char *file_print_url(const struct file_lock *l)
 	return b.data;
 }
 
-static int file_take_path(struct file_lock *l, const char *text, size_t len, struct err *err)
+static int file_take_path(struct file_lock *l, const struct lock_env *env, const char *text, size_t len,
+                          struct err *err)
 {
 	char *given = mem_dupn(text, len);
 
-	l->path = file_path(given, err);
+	l->path = file_path(given, env->state_dir, err);
 	free(given);
 	if (!l->path)
 		return -1;
@@ -512,7 +513,8 @@ static struct lock *file_open(struct lock_env *env, const char *url, struct err 
 	struct file_lock *l = mem_zero(sizeof *l);
 
 	l->type = file_system_type(0);
-	if (file_take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 || file_take_path(l, url, len, err) < 0)
+	if (file_take_options(l, url, url[len] ? url + len + 1 : "", err) < 0 ||
+	    file_take_path(l, env, url, len, err) < 0)
 		goto fail;
 	l->notice = (struct file_notice){ .changed = file_on_notice, .arg = l, .name = strrchr(l->path, '/') + 1 };
 	if (file_check_place(l, err) < 0)

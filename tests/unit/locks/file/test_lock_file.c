@@ -798,7 +798,7 @@ static void test_names(void)
 	ev_loop_destroy(env.loop);
 	setenv("HOME", "/nowhere", 1);
 	setenv("XDG_STATE_HOME", "/nowhere", 1);
-	bool have = lock_default_dir(dir, sizeof dir, &err) == 0;
+	bool have = lock_state_dir(NULL, dir, sizeof dir, &err) == 0;
 	ok(have && !strstr(dir, "nowhere") && (geteuid() != 0 || strcmp(dir, "/var/lib/lunarch") == 0),
 	   "the default directory does not depend on the environment");
 	is_int(mode_of(dir) & 077, 0, "and is private");
