@@ -2,7 +2,8 @@
 -- input, and what the command says goes into a second list.
 --   lunarch run --lock 'redis://HOST:PORT/{NAME}:leader' examples/queue.lua -- NAME COMMAND [SECONDS]
 -- Producers: RPUSH NAME job. A job stays in NAME:busy until its result is in NAME:done, which is one step on the server, and only done for
--- the newest leader: no job is lost, none has two results. A job whose leader died is begun again by the next one.
+-- the newest leader: no job is lost, none has two results. A job whose leader died is begun again by the next one. A leader that is stopped
+-- finishes its job before another leads, if that takes less than --shutdown-grace.
 local redis = require "lunarch.redis"
 
 local name, command, seconds = ...
@@ -18,11 +19,15 @@ local function next_job(store, term)
   return job ~= json.null and job or nil
 end
 
+local consumer
+
 return {
   on_leading = function(term)
     local store = redis.beside(term)
-    term:every(tonumber(seconds) or 1, function()
-      for job in function() return next_job(store, term) end do
+    consumer = term:every(tonumber(seconds) or 1, function()
+      while not term:stopping() do
+        local job = next_job(store, term)
+        if not job then return end
         local r = assert(exec(command, { stdin = job, timeout = 600 }))
         if not r.ok then error(("%s: status %s: %s"):format(job, r.code or r.signal, r.stderr)) end -- another machine may do it
         assert(store:fenced_eval(term, finish, { busy, finished }, r.stdout))
@@ -30,4 +35,5 @@ return {
       end
     end, { now = true })
   end,
+  on_stopping = function() consumer:wait() end,
 }

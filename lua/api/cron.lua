@@ -113,7 +113,7 @@ return function(deps)
 		end
 	end
 
-	-- The term ended while the mark was being saved, so f was not called. With the old mark the next leader calls it.
+	-- The term ended or drained while the mark was being saved, so f was not called. With the old mark the next leader calls it.
 	local function take_back(term, name, due, before)
 		deps.update(term, "cron", function(all)
 			if all and all[name] == due then
@@ -132,14 +132,14 @@ return function(deps)
 			end
 		end })
 		last = last_time(term, name, names)
-		while last do
+		while last and not term:stopping() do
 			local now = deps.now()
 			local due, wake = job:due(last, now, options.catch_up or "last")
 			behind(last, now, slept)
 			slept = 0
 			if due then
 				taking = not options.again and due
-				if taking and not mark(term, name, names, due) then
+				if taking and (not mark(term, name, names, due) or term:stopping()) then
 					return
 				end
 				last, taking = due, nil
@@ -149,7 +149,7 @@ return function(deps)
 				end
 			else
 				slept = math.min(LOOK_AGAIN, math.max(0, (wake or math.huge) - now))
-				deps.sleep(slept)
+				deps.rest(slept) -- it ends early when the term drains
 			end
 		end
 	end

@@ -1,17 +1,20 @@
 -- every(seconds, f [, { now =, jitter =, overlap = }]): calls f at fixed intervals, one call at a time. A call that is missed is
--- skipped. Neither long calls nor the jitter move the later ones.
+-- skipped. Neither long calls nor the jitter move the later ones. When the term drains (on_stopping), no call begins any more.
 
 local use = ...
 local check = use "options"
 
-return function(sleep, monotonic)
+-- rest(seconds) waits; false: the term drains.
+return function(rest, monotonic)
 	local known = { now = "boolean", jitter = "seconds", overlap = "boolean" }
 
 	local function tick(spawn, seconds, f, options)
 		local due = monotonic() + (options.now and 0 or seconds)
 		local jitter = options.jitter or 0
 		while true do
-			sleep(math.max(0, due + math.random() * jitter - monotonic()))
+			if not rest(math.max(0, due + math.random() * jitter - monotonic())) then
+				return
+			end
 			if options.overlap then
 				spawn(f)
 			else

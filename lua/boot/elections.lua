@@ -132,7 +132,8 @@ return function(script)
 			may_lead = election.may_lead ~= nil,
 			isolate = election.isolate, reclaim = election.reclaim,
 			address_function = type(election.address) == "function",
-			on_stopped = election.on_stopped ~= nil, hooks = table.concat(has, ", "),
+			on_stopping = election.on_stopping ~= nil, on_stopped = election.on_stopped ~= nil,
+			hooks = table.concat(has, ", "),
 			where = where(election),
 		}
 	end

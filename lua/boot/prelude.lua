@@ -32,7 +32,7 @@ local function strict(name, table, fields)
 end
 
 local function make_api(natives)
-	local every = later(function() return use "every"(natives.sleep, natives.time.monotonic) end)
+	local every = later(function() return use "every"(natives.rest, natives.time.monotonic) end)
 	local api = {
 		version = natives.version,
 		sleep = natives.sleep,
@@ -63,7 +63,7 @@ local function make_api(natives)
 	end
 	function natives.term_methods.cron(term, expression, f, options)
 		natives.cron_jobs = natives.cron_jobs or use "cron" {
-			parse = natives.cron, fail = natives.fail, emit = natives.emit, now = natives.time.now, sleep = natives.sleep,
+			parse = natives.cron, fail = natives.fail, emit = natives.emit, now = natives.time.now, rest = natives.rest,
 			get = checkpoint().get, update = checkpoint().update,
 		}
 		return natives.cron_jobs(term, expression, f, options)

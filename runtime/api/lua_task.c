@@ -46,6 +46,27 @@ static int task_sleep(lua_State *L)
 	return sched_wait(L, NULL, seconds, 0, slept);
 }
 
+static int rested(lua_State *L, int status, lua_KContext ctx)
+{
+	(void)status;
+	(void)ctx;
+	lua_pushboolean(L, !sched_resumed(L));
+	return 1;
+}
+
+/* rest(seconds) -> true; false: the term is about to end (on_stopping), and nothing new is to begin */
+static int task_rest(lua_State *L)
+{
+	double seconds = bind_seconds(L, 1, "rest");
+
+	sched_may_wait(L, "rest");
+	if (sched_scope(sched_of(L))->draining) {
+		lua_pushboolean(L, 0);
+		return 1;
+	}
+	return sched_rest(L, lua_newuserdatauv(L, sizeof(struct rest), 0), seconds, rested);
+}
+
 /* ---- spawn ---- */
 
 /* Moves the results from the top of the stack into a table, which becomes the handle's user value. */
@@ -386,9 +407,16 @@ static const luaL_Reg methods[] = {
 };
 
 static const luaL_Reg natives[] = {
-	{ "sleep", task_sleep }, { "spawn", task_spawn },    { "spawn_watched", spawn_watched },
-	{ "disown", disown },    { "outcome", outcome_of },  { "is_task", is_task },
-	{ "group", group_new },  { "group_add", group_add }, { "group_next", group_next },
+	{ "sleep", task_sleep },
+	{ "rest", task_rest },
+	{ "spawn", task_spawn },
+	{ "spawn_watched", spawn_watched },
+	{ "disown", disown },
+	{ "outcome", outcome_of },
+	{ "is_task", is_task },
+	{ "group", group_new },
+	{ "group_add", group_add },
+	{ "group_next", group_next },
 	{ NULL, NULL },
 };
 

@@ -603,7 +603,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		return command_fail(COMMAND_EXEC, EXIT_USAGE, "%s", err.text);
 	if (program_init(&x->program, &x->options, signals, &program_ops, x, &err) < 0)
 		return command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
-	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false);
+	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false, false);
 	exec_make_timers(x);
 	exec_make_shell(x);
 	if (exec_open_elector(x, lock, &err) < 0) {

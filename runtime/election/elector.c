@@ -660,9 +660,9 @@ void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec
 		e, (struct lease_event){ .kind = LEASE_EV_END, .reason = reason, .sit_out = sit_out, .grace = grace });
 }
 
-void elector_next_term(struct elector *e)
+void elector_next_term(struct elector *e, nsec grace)
 {
-	elector_end(e, LEASE_RELOAD, 0, 0);
+	elector_end(e, LEASE_RELOAD, 0, grace);
 }
 
 void elector_pause(struct elector *e, const char *why)

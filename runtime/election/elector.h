@@ -79,8 +79,8 @@ void elector_stopped(struct elector *e, bool reaped);                  /* reaped
  * not campaign for sit_out, also if no term runs. NSEC_NEVER: never again; `finished` follows. grace: the time that the
  * script has to stop; 0: G. */
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
-void elector_next_term(
-	struct elector *e); /* for a reload: ends the term, and leads again without releasing the lease */
+/* For a reload: ends the term, and leads again without releasing the lease. grace: as for elector_end. */
+void elector_next_term(struct elector *e, nsec grace);
 void elector_pause(struct elector *e, const char *why);                 /* campaign no more; a term that runs goes on */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */

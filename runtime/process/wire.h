@@ -41,6 +41,7 @@ enum wire_election_flag {
 	WIRE_ELECTION_RECLAIM = 1 << 3,
 	WIRE_ELECTION_ADDRESS_FUNCTION = 1 << 4, /* the address comes with the answer to WIRE_ASK */
 	WIRE_ELECTION_ON_STOPPED = 1 << 5,
+	WIRE_ELECTION_ON_STOPPING = 1 << 6,
 };
 
 /* What is left of a message to be read; or bytes to be written as a list. */

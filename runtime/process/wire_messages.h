@@ -16,6 +16,7 @@
 	M(7, END, end)                 \
 	M(8, EXIT, exit)               \
 	M(9, SAVE, save)               \
+	M(10, DRAINED, drained)        \
 	M(64, GO, go)                  \
 	M(65, LEAD, lead)              \
 	M(66, STOP, stop)              \
@@ -24,7 +25,8 @@
 	M(69, NO_LEADER, no_leader)    \
 	M(70, ASK, ask)                \
 	M(71, QUIT, quit)              \
-	M(72, SAVED, saved)
+	M(72, SAVED, saved)            \
+	M(73, DRAIN, drain)
 
 /* Parts of a message that may be there many times. P(name). */
 #define WIRE_PARTS(P) P(kept)
@@ -90,6 +92,11 @@
 	F(u64, save) /* growing */ \
 	F(str, checkpoint)
 
+/* To WIRE_DRAIN: on_stopping has run. WIRE_STOP follows. */
+#define WIRE_FIELDS_drained(F) \
+	F(u32, slot)           \
+	F(u64, term)
+
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
 #define WIRE_FIELDS_go(F)                          \
 	F(u8, what)        /* enum wire_go_what */ \
@@ -106,6 +113,12 @@
 	F(i64, token)       \
 	F(str, address)     \
 	F(str, checkpoint) /* "" = none */
+
+/* The term is about to end: run on_stopping. The term still leads. WIRE_STOP follows, also if nothing answers. */
+#define WIRE_FIELDS_drain(F) \
+	F(u32, slot)         \
+	F(u64, term)         \
+	F(u8, reason) /* enum lease_reason */
 
 #define WIRE_FIELDS_stop(F)                   \
 	F(u32, slot)                          \

@@ -199,7 +199,8 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	if (options_times(o, &p->settings.times, &p->times, &shutdown_grace, err) < 0)
 		return err_wrap(err, "%s", p->settings.where);
 	p->allowance = p->times.kill;
-	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, p->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, p->settings.flags & WIRE_ELECTION_ON_STOPPING,
+	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
 	struct lock *opened = lock ? lock_open(&r->program.env, lock, err) : NULL;
 	free(lock);
@@ -237,6 +238,7 @@ void candidate_reload(struct candidate *p, struct election_settings *settings_ta
 	p->allowance = p->term.hooks.state != TERM_NONE && p->allowance < t->kill ? p->allowance : t->kill;
 	worker_set_allow(p->worker_set);
 	term_hooks_configure(&p->term.hooks, t, p->term.hooks.shutdown_grace,
+	                     p->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	elector_configure(p->elector, t);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });

@@ -11,12 +11,19 @@ nsec term_back_off(unsigned failures)
 	return d > 60 * NSEC_PER_SEC ? 60 * NSEC_PER_SEC : d;
 }
 
-void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nsec shutdown_grace, bool has_on_stopped)
+void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nsec shutdown_grace, bool has_on_stopping,
+                          bool has_on_stopped)
 {
 	h->lease = t->lease;
 	h->grace = t->grace;
 	h->shutdown_grace = shutdown_grace;
+	h->has_on_stopping = has_on_stopping;
 	h->has_on_stopped = has_on_stopped;
+}
+
+static bool hooks_runs(const struct term_hooks *h)
+{
+	return h->state == TERM_LEADING || h->state == TERM_DRAINING || h->state == TERM_STOPPING;
 }
 
 /* ---- parts of an answer ---- */
@@ -93,6 +100,7 @@ static void hooks_on_lead(struct term_hooks *h, const struct term_event *e, stru
 	h->token = e->token;
 	h->kill = e->kill;
 	h->began = e->at;
+	h->drains = h->has_on_stopping;
 	a->set |= TERM_DO_ALLOW | TERM_DO_PAGE_BEGIN | TERM_DO_POKE | TERM_DO_LEAD | TERM_DO_BEGAN;
 	a->end = e->end;
 	a->kill = e->kill;
@@ -104,12 +112,26 @@ static void hooks_on_deadline(struct term_hooks *h, const struct term_event *e, 
 {
 	bool nearer = e->kill.boot < h->kill.boot || e->kill.raw < h->kill.raw;
 
-	if (h->state != TERM_LEADING && h->state != TERM_STOPPING)
+	if (!hooks_runs(h))
 		return;
 	h->kill = e->kill;
 	a->set |= TERM_DO_PAGE_EXTEND | (nearer ? TERM_DO_POKE : 0);
 	a->end = e->end;
 	a->kill = e->kill;
+}
+
+/* The end of a drain, or the beginning of a stop without one. */
+static void hooks_stop_worker(struct term_hooks *h, bool held, struct instant stop_by, struct term_actions *a)
+{
+	if (h->state == TERM_DRAINING) {
+		h->timing = false;
+		a->set |= TERM_DO_TIMER_OFF;
+	}
+	h->state = TERM_STOPPING;
+	a->set |= TERM_DO_PAGE_STOP | TERM_DO_POKE | TERM_DO_STOP | TERM_DO_INTERRUPT;
+	a->held = held;
+	a->kill = stop_by;
+	a->reason = h->reason;
 }
 
 /* If the worker has ended, its guard has marked the end of the term before it kills what is left. The term is not over
@@ -118,6 +140,29 @@ static void hooks_on_refused(struct term_hooks *h, const struct term_event *e, s
 {
 	if (h->state == TERM_LEADING && e->now.ready)
 		actions_end(a, LEASE_EXPIRED, 0, 0);
+	else if (h->state == TERM_DRAINING && e->now.ready)
+		hooks_stop_worker(h, false, h->stop_by, a);
+}
+
+/* By somebody's will, and the lease is held meanwhile. */
+static bool hooks_drain_before(const struct term_hooks *h, const struct term_event *e)
+{
+	bool by_will = e->reason == LEASE_RESIGNED || e->reason == LEASE_SHUTDOWN || e->reason == LEASE_RELOAD;
+
+	return h->state == TERM_LEADING && h->drains && by_will && e->held && e->now.ready;
+}
+
+/* G of the time is left for on_stopped, but not more than half. */
+static void hooks_drain(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+{
+	nsec all = instant_until(e->stop_by, e->at);
+
+	h->state = TERM_DRAINING;
+	h->stop_by = e->stop_by;
+	a->set |= TERM_DO_DRAIN;
+	actions_note(a, TERM_NOTE_DRAINS);
+	a->reason = e->reason;
+	hooks_set_timer(h, h->grace < all / 2 ? all - h->grace : all / 2, a);
 }
 
 /* It may come twice for a term: the second time, with less time to stop, if the lease is lost while the script stops.
@@ -135,12 +180,12 @@ static void hooks_on_stop(struct term_hooks *h, const struct term_event *e, stru
 		hooks_close(h, true, e, a);
 		return;
 	case TERM_LEADING:
+	case TERM_DRAINING:
 	case TERM_STOPPING:
-		h->state = TERM_STOPPING;
-		a->set |= TERM_DO_PAGE_STOP | TERM_DO_POKE | TERM_DO_STOP | TERM_DO_INTERRUPT;
-		a->held = e->held;
-		a->kill = e->stop_by;
-		a->reason = e->reason;
+		if (hooks_drain_before(h, e))
+			hooks_drain(h, e, a);
+		else
+			hooks_stop_worker(h, e->held, e->stop_by, a);
 		return;
 	case TERM_OWED:
 	case TERM_CLEANING:
@@ -186,6 +231,12 @@ static void hooks_on_answer(struct term_hooks *h, const struct term_event *e, st
 	a->yes = e->yes;
 }
 
+static void hooks_on_drained(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+{
+	if (e->term == h->term && h->state == TERM_DRAINING)
+		hooks_stop_worker(h, true, h->stop_by, a);
+}
+
 static void hooks_on_stopped(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term || (h->state != TERM_STOPPING && h->state != TERM_CLEANING))
@@ -204,21 +255,26 @@ static nsec hooks_sitting_out(struct term_hooks *h, const struct term_event *e)
 	return term_back_off(h->failures);
 }
 
+/* The time to stop at an end by somebody's will: on_stopping has the shutdown's, else it is G (0). */
+static nsec hooks_grace(const struct term_hooks *h)
+{
+	return h->state == TERM_LEADING && h->drains ? h->shutdown_grace : 0;
+}
+
 static void hooks_on_ends(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	if (e->term != h->term || h->state != TERM_LEADING)
 		return;
 	h->hook_errors += e->reason == LEASE_ERROR;
 	actions_note(a, TERM_NOTE_SCRIPT_ENDS);
-	actions_end(a, e->reason, hooks_sitting_out(h, e), 0);
+	actions_end(a, e->reason, hooks_sitting_out(h, e), e->reason == LEASE_RESIGNED ? hooks_grace(h) : 0);
 }
 
 /* A save may come while an earlier one is still on its way. It takes that one's place, since it contains the newer
  * checkpoint. */
 static void hooks_on_save(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	if (e->term != h->term ||
-	    (h->state != TERM_LEADING && h->state != TERM_STOPPING && h->state != TERM_CLEANING)) {
+	if (e->term != h->term || (!hooks_runs(h) && h->state != TERM_CLEANING)) {
 		actions_answer_save(e->term, e->save, TERM_SAVED_NOT, e, a);
 		return;
 	}
@@ -259,6 +315,7 @@ static bool hooks_owe(const struct term_hooks *h, const struct term_event *e)
 static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	bool leading = h->state == TERM_LEADING, owed = h->state == TERM_OWED;
+	bool ending = h->state == TERM_DRAINING || h->state == TERM_STOPPING;
 
 	h->save = 0;
 	if (h->state == TERM_NONE)
@@ -270,7 +327,9 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 	if (h->state == TERM_GONE || (owed && hooks_owe(h, e))) /* a replacement died before it could run the hook */
 		return;
 	if (!owed)
-		h->reason = h->state == TERM_STOPPING && e->late ? LEASE_KILLED : LEASE_WORKER;
+		h->reason = ending && e->late ? LEASE_KILLED : LEASE_WORKER;
+	if (h->state == TERM_DRAINING) /* the timer is that of the drain */
+		h->timing = false;
 	a->set |= TERM_DO_PAGE_IDLE;
 	if (hooks_owe(h, e)) {
 		h->state = TERM_OWED;
@@ -329,13 +388,17 @@ static void hooks_on_timer(struct term_hooks *h, const struct term_event *e, str
 		hooks_let_go(h, e, a);
 	else if (h->state == TERM_CLEANING)
 		a->set |= TERM_DO_KILL;
+	else if (h->state == TERM_DRAINING) {
+		actions_note(a, TERM_NOTE_DRAIN_CUT);
+		hooks_stop_worker(h, true, h->stop_by, a);
+	}
 }
 
 /* ---- orders ---- */
 
 static void hooks_on_resign(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
-	actions_end(a, LEASE_RESIGNED, e->sit_out == NSEC_NEVER ? h->lease : e->sit_out, 0);
+	actions_end(a, LEASE_RESIGNED, e->sit_out == NSEC_NEVER ? h->lease : e->sit_out, hooks_grace(h));
 }
 
 static void hooks_on_pause(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
@@ -372,8 +435,10 @@ static void hooks_on_kill(struct term_hooks *h, const struct term_event *e, stru
 static void hooks_on_reload(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	(void)e;
-	if (h->state != TERM_NONE)
-		a->set |= TERM_DO_NEXT_TERM;
+	if (h->state == TERM_NONE)
+		return;
+	a->set |= TERM_DO_NEXT_TERM;
+	a->grace = hooks_grace(h);
 }
 
 /* ---- a command ---- */
@@ -404,7 +469,8 @@ static void (*const handlers[])(struct term_hooks *h, const struct term_event *e
 	[TERM_EV_RESIGN] = hooks_on_resign,     [TERM_EV_PAUSE] = hooks_on_pause,
 	[TERM_EV_RESUME] = hooks_on_resume,     [TERM_EV_END] = hooks_on_end,
 	[TERM_EV_KILL] = hooks_on_kill,         [TERM_EV_RELOAD] = hooks_on_reload,
-	[TERM_EV_EXITED] = hooks_on_exited,     [TERM_EV_STARTED] = hooks_on_started,
+	[TERM_EV_DRAINED] = hooks_on_drained,   [TERM_EV_EXITED] = hooks_on_exited,
+	[TERM_EV_STARTED] = hooks_on_started,
 };
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e)

@@ -4,11 +4,16 @@
  *
  *          the elector leads           it says stop            the worker has stopped          swept
  *     NONE ----------------> LEADING --------------> STOPPING -----------------------> SWEEPING -----> NONE
- *                               |                       |                               ^
- *                   worker dead |           worker dead |                               | the worker has stopped
- *                               +-----------+-----------+                               |
- *                                           v              a worker is ready            |
- *                                         OWED -----------------------------------> CLEANING
+ *                             |   |                   |   ^                             ^
+ *                             |   +----> DRAINING ----|---+                             |
+ *                 worker dead |             |         | worker dead                     | the worker has stopped
+ *                             +-------------+----+----+                                 |
+ *                                                v         a worker is ready            |
+ *                                              OWED ------------------------------> CLEANING
+ *
+ * A term that ends by somebody's will, and whose script has on_stopping, is DRAINING first: it still leads, and
+ * on_stopping runs. It is STOPPING when the worker says that the hook has run, when the time for it is up, or when the
+ * lease is lost. Both together have the time that the elector gives the script to stop.
  *
  * A term is OWED when its worker died before on_stopped had run: a replacement runs the hook. If that one dies too, the
  * term is OWED once more; after the second replacement no hook is owed any more. A term that owes nothing when its
@@ -29,8 +34,9 @@
 #include <stdint.h>
 
 enum term_state {
-	TERM_NONE,    /* no term, or its hooks never began */
-	TERM_LEADING, /* the worker was told to lead */
+	TERM_NONE,     /* no term, or its hooks never began */
+	TERM_LEADING,  /* the worker was told to lead */
+	TERM_DRAINING, /* the worker runs on_stopping; the term still leads */
 	TERM_STOPPING,
 	TERM_OWED,     /* the worker died: its replacement runs on_stopped */
 	TERM_CLEANING, /* it does */
@@ -52,6 +58,7 @@ enum term_event_kind {
 
 	/* The worker. An event of another term than the running one is dropped. */
 	TERM_EV_ANSWER,      /* ask, yes */
+	TERM_EV_DRAINED,     /* term */
 	TERM_EV_STOPPED,     /* term */
 	TERM_EV_ENDS,        /* term, reason, sit_out_ms: the script wants its term to end */
 	TERM_EV_SAVE,        /* term, save */
@@ -114,25 +121,26 @@ enum term_do {
 	TERM_DO_PAGE_IDLE = 1 << 6,
 	TERM_DO_POKE = 1 << 7,       /* the guard is to look at the page */
 	TERM_DO_LEAD = 1 << 8,       /* tell the worker, */
-	TERM_DO_STOP = 1 << 9,       /*     reason, kill, */
-	TERM_DO_CLEAN_UP = 1 << 10,  /*     reason, */
-	TERM_DO_ASK = 1 << 11,       /*     ask, */
-	TERM_DO_SAVED = 1 << 12,     /*     saved_term, save, how */
-	TERM_DO_INTERRUPT = 1 << 13, /* the worker is to look at the page, whatever it does */
-	TERM_DO_SWEEP = 1 << 14,     /* kill what the term left behind; TERM_EV_SWEPT follows */
-	TERM_DO_KILL = 1 << 15,      /* the worker, and all that descends from it; TERM_EV_DEAD follows */
-	TERM_DO_TIMER = 1 << 16,     /* after; in place of one that runs */
-	TERM_DO_HURRY = 1 << 17,     /* start the replacement now */
-	TERM_DO_BEGAN = 1 << 18,     /* a term has begun */
-	TERM_DO_OVER = 1 << 19,      /* it is over, with `reason` (term_hooks.reason) */
-	TERM_DO_ANSWER = 1 << 20,    /* the elector: may_lead's answer, yes and the event's address */
-	TERM_DO_SAVE = 1 << 21, /*     write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
-	TERM_DO_END = 1 << 22,  /*     end the term: reason, sit_out, grace */
-	TERM_DO_NEXT_TERM = 1 << 23, /*     end it for the next one */
-	TERM_DO_PAUSE = 1 << 24,     /*     campaign no more: why */
-	TERM_DO_REPORT = 1 << 25,    /*     the term's hooks have stopped: reaped */
-	TERM_DO_CAMPAIGN = 1 << 26,
-	TERM_DO_FINISHED = 1 << 27, /* after an end for good: neither the elector nor a hook is waited for */
+	TERM_DO_DRAIN = 1 << 9,      /*     reason, */
+	TERM_DO_STOP = 1 << 10,      /*     reason, kill, */
+	TERM_DO_CLEAN_UP = 1 << 11,  /*     reason, */
+	TERM_DO_ASK = 1 << 12,       /*     ask, */
+	TERM_DO_SAVED = 1 << 13,     /*     saved_term, save, how */
+	TERM_DO_INTERRUPT = 1 << 14, /* the worker is to look at the page, whatever it does */
+	TERM_DO_SWEEP = 1 << 15,     /* kill what the term left behind; TERM_EV_SWEPT follows */
+	TERM_DO_KILL = 1 << 16,      /* the worker, and all that descends from it; TERM_EV_DEAD follows */
+	TERM_DO_TIMER = 1 << 17,     /* after; in place of one that runs */
+	TERM_DO_HURRY = 1 << 18,     /* start the replacement now */
+	TERM_DO_BEGAN = 1 << 19,     /* a term has begun */
+	TERM_DO_OVER = 1 << 20,      /* it is over, with `reason` (term_hooks.reason) */
+	TERM_DO_ANSWER = 1 << 21,    /* the elector: may_lead's answer, yes and the event's address */
+	TERM_DO_SAVE = 1 << 22, /*     write the event's checkpoint as number `save`. Not taken: TERM_EV_SAVE_FAILED */
+	TERM_DO_END = 1 << 23,  /*     end the term: reason, sit_out, grace */
+	TERM_DO_NEXT_TERM = 1 << 24, /*     end it for the next one: grace */
+	TERM_DO_PAUSE = 1 << 25,     /*     campaign no more: why */
+	TERM_DO_REPORT = 1 << 26,    /*     the term's hooks have stopped: reaped */
+	TERM_DO_CAMPAIGN = 1 << 27,
+	TERM_DO_FINISHED = 1 << 28, /* after an end for good: neither the elector nor a hook is waited for */
 };
 
 /* What is to be logged. */
@@ -140,9 +148,11 @@ enum term_note {
 	TERM_NOTE_MAY_NOT_LEAD, /* text of the event */
 	TERM_NOTE_SCRIPT_ENDS,  /* reason, text */
 	TERM_NOTE_LEFTOVER,
-	TERM_NOTE_OWED,    /* term_hooks.reason */
-	TERM_NOTE_LATE,    /* the lease is released before on_stopped has run */
-	TERM_NOTE_DROPPED, /*     and it will not run */
+	TERM_NOTE_DRAINS,
+	TERM_NOTE_DRAIN_CUT, /* on_stopping has taken too long */
+	TERM_NOTE_OWED,      /* term_hooks.reason */
+	TERM_NOTE_LATE,      /* the lease is released before on_stopped has run */
+	TERM_NOTE_DROPPED,   /*     and it will not run */
 };
 
 enum term_saved { TERM_SAVED_NOT, TERM_SAVED_GOOD, TERM_SAVED_REFUSED }; /* as enum wire_save_result */
@@ -168,8 +178,10 @@ struct term_hooks {
 	unsigned hook_errors;
 
 	nsec lease, grace, shutdown_grace;
-	bool has_on_stopped;
-	struct instant kill; /* the page's deadline, or a later one that it refused */
+	bool has_on_stopping, has_on_stopped;
+	bool drains;            /* the script of the running term has on_stopping; a reload may bring one without it */
+	struct instant stop_by; /* DRAINING: the end of the time to stop */
+	struct instant kill;    /* the page's deadline, or a later one that it refused */
 	struct instant began;
 	unsigned failures, cleanups;
 	bool paused; /* by an operator */
@@ -181,8 +193,10 @@ struct term_hooks {
 	                                      for it; the last such number */
 };
 
-/* Fills in and changes (a reload) what is configured. A zeroed struct is a machine without a term. */
-void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nsec shutdown_grace, bool has_on_stopped);
+/* Fills in and changes (a reload) what is configured. A zeroed struct is a machine without a term. A reload keeps the
+ * shutdown grace. */
+void term_hooks_configure(struct term_hooks *h, const struct lease_times *t, nsec shutdown_grace, bool has_on_stopping,
+                          bool has_on_stopped);
 
 struct term_actions term_hooks_step(struct term_hooks *h, const struct term_event *e);
 

@@ -50,6 +50,13 @@ static void supervision_log_note(const struct term_supervision *t, const struct 
 		log_event(LOG_WARN, &of, "leftover",
 		          "a process left behind cannot be attributed to a term: the worker is ended");
 		return;
+	case TERM_NOTE_DRAINS:
+		log_event(LOG_INFO, &of, "draining", "on_stopping runs, and the lease is held meanwhile");
+		return;
+	case TERM_NOTE_DRAIN_CUT:
+		log_event(LOG_WARN, &of, "on_stopping_slow",
+		          "on_stopping has taken all of its time: the term's tasks are cancelled");
+		return;
 	case TERM_NOTE_OWED:
 		log_event(LOG_WARN, &of, "on_stopped_owed", "the worker is gone (%s): its replacement runs on_stopped",
 		          lease_reason_name(t->hooks.reason));
@@ -91,6 +98,15 @@ static void supervision_send_stop(const struct term_supervision *t, const struct
 	                                       .term = t->hooks.term,
 	                                       .reason = (uint8_t)a->reason,
 	                                       .grace_ms = instant_until(a->kill, clock_now()) / NSEC_PER_MS });
+	supervision_send(t, &m);
+}
+
+static void supervision_send_drain(const struct term_supervision *t, const struct term_actions *a)
+{
+	struct buf m = { 0 };
+
+	wire_drain_put(&m,
+	               &(struct wire_drain){ .slot = t->slot, .term = t->hooks.term, .reason = (uint8_t)a->reason });
 	supervision_send(t, &m);
 }
 
@@ -137,6 +153,8 @@ static void supervision_tell_worker(const struct term_supervision *t, const stru
 {
 	if (a->set & TERM_DO_LEAD)
 		supervision_send_lead(t, e->address);
+	if (a->set & TERM_DO_DRAIN)
+		supervision_send_drain(t, a);
 	if (a->set & TERM_DO_STOP)
 		supervision_send_stop(t, a);
 	if (a->set & TERM_DO_CLEAN_UP)
@@ -191,7 +209,7 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 	if (a->set & TERM_DO_END)
 		elector_end(t->elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_NEXT_TERM)
-		elector_next_term(t->elector);
+		elector_next_term(t->elector, a->grace);
 	if (a->set & TERM_DO_PAUSE)
 		elector_pause(t->elector, a->why);
 	if (a->set & TERM_DO_REPORT)
@@ -321,6 +339,7 @@ const struct elector_callbacks term_elector_callbacks = {
 static bool read_event(enum wire_type type, struct wire *w, struct term_event *e)
 {
 	struct wire_answer answer;
+	struct wire_drained drained;
 	struct wire_stopped stopped;
 	struct wire_end end;
 	struct wire_save save;
@@ -331,6 +350,8 @@ static bool read_event(enum wire_type type, struct wire *w, struct term_event *e
 			                  .yes = answer.yes,
 			                  .text = answer.why,
 			                  .address = answer.address };
+	else if (type == WIRE_DRAINED && wire_drained_get(w, &drained))
+		*e = (struct term_event){ .kind = TERM_EV_DRAINED, .term = drained.term };
 	else if (type == WIRE_STOPPED && wire_stopped_get(w, &stopped))
 		*e = (struct term_event){ .kind = TERM_EV_STOPPED, .term = stopped.term };
 	else if (type == WIRE_END && wire_end_get(w, &end) && end.reason < LEASE_REASONS)
@@ -364,7 +385,7 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 {
 	struct term_event e = { .kind = TERM_EV_DEAD, .reaped = reaped };
 
-	if (t->hooks.state == TERM_STOPPING) {
+	if (t->hooks.state == TERM_DRAINING || t->hooks.state == TERM_STOPPING) {
 		struct page_slot *s = supervision_slot(t);
 		struct instant kill = { .boot = s->kill_boot, .raw = s->kill_raw };
 		e.late = kill.boot && instant_passed(kill, clock_now());

@@ -41,7 +41,8 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 /* For elector_new, with the term_supervision as its arg. */
 extern const struct elector_callbacks term_elector_callbacks;
 
-/* A message of the worker about this election, with its slot still to be read: ANSWER, STOPPED, END, SAVE. false: it is
+/* A message of the worker about this election, with its slot still to be read: ANSWER, DRAINED, STOPPED, END,
+ * SAVE. false: it is
  * malformed, and nothing has changed. Then the owner ends the worker, whose death follows as any other. */
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
 

@@ -123,6 +123,7 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 	case WIRE_STARTED:
 		return worker_set_on_started(s, w);
 	case WIRE_ANSWER:
+	case WIRE_DRAINED:
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:

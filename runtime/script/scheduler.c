@@ -309,6 +309,36 @@ int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx,
 	return sched_relay(L, ctx, k);
 }
 
+static void rest_left(struct wait *w)
+{
+	struct rest *r = (struct rest *)w;
+
+	for (struct rest **at = &r->scope->rests; *at; at = &(*at)->next)
+		if (*at == r) {
+			*at = r->next;
+			return;
+		}
+}
+
+int sched_rest(lua_State *L, struct rest *r, double seconds, lua_KFunction k)
+{
+	struct scope *scope = sched_of(L)->running->scope;
+
+	*r = (struct rest){ .wait = { .left = rest_left }, .next = scope->rests, .scope = scope };
+	scope->rests = r;
+	return sched_wait(L, &r->wait, seconds, 0, k);
+}
+
+void scope_drain(struct scope *scope)
+{
+	scope->draining = true;
+	while (scope->rests) {
+		struct rest *r = scope->rests;
+		scope->rests = r->next;
+		wait_done(&r->wait);
+	}
+}
+
 bool sched_resumed(lua_State *L)
 {
 	struct task *t = sched_of(L)->running;

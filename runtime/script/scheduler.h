@@ -39,6 +39,22 @@ struct scope_child {
 	void (*stop)(struct scope_child *, double kill_after_s);
 };
 
+/* Embedded in what a task waits for. When the wait ends, both pointers are cleared, so a late wait_done does nothing.
+ */
+struct wait {
+	struct task *task; /* NULL: nobody waits */
+	/* Called when the task stops waiting without wait_done: cancelled, or its time is up. Must not call into Lua.
+	 */
+	void (*left)(struct wait *);
+};
+
+/* A task that waits for its next turn: until a time, or until its scope drains. In the waiting task's memory. */
+struct rest {
+	struct wait wait; /* the first field, so that it can be cast */
+	struct rest *next;
+	struct scope *scope;
+};
+
 /* Tasks and children belong to a scope. It is in its owner's memory, which must not be freed before `idle` is called.
  */
 struct scope {
@@ -52,6 +68,8 @@ struct scope {
 	struct task *tasks;
 	struct scope_child *children;
 	struct bond *bonds;
+	struct rest *rests;
+	bool draining;                /* no task rests in it any more */
 	void (*idle)(struct scope *); /* called when it is over and has no task and no child any more; may be NULL */
 	/* Called when a task raised for which sched_spawn was given no `ended`. Never NULL. */
 	void (*failed)(struct scope *, const struct outcome *);
@@ -70,15 +88,6 @@ struct outcome {
 
 typedef void task_ended(void *arg, const struct outcome *o);
 
-/* Embedded in what a task waits for. When the wait ends, both pointers are cleared, so a late wait_done does nothing.
- */
-struct wait {
-	struct task *task; /* NULL: nobody waits */
-	/* Called when the task stops waiting without wait_done: cancelled, or its time is up. Must not call into Lua.
-	 */
-	void (*left)(struct wait *);
-};
-
 /* loop: for descriptors and children; timeline: for timers. Both are borrowed. */
 struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_State *L);
 void sched_free(struct sched *s); /* after lua_close */
@@ -90,6 +99,8 @@ void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scop
  * kill_after seconds. idle may be called inside. May be called again, to give the children less time. */
 void scope_end(struct scope *scope, const char *over, double kill_after);
 bool scope_over(const struct scope *scope);
+/* Wakes the tasks that rest. From now on none rests in it. Its tasks and children go on. */
+void scope_drain(struct scope *scope);
 void bond_make(struct scope *scope, struct bond *b, void (*over)(struct bond *));
 void bond_cut(struct bond *b); /* may be called again */
 void scope_add_child(struct scope *scope, struct scope_child *c);
@@ -122,6 +133,10 @@ void sched_may_wait(lua_State *L, const char *what);
 /* The running task waits until wait_done(w) or, with timeout_s >= 0, until that time has passed; w may be NULL. Then k
  * runs, which must begin with sched_resumed. Use it as `return sched_wait(...)`. [-0, +?, v|yields] */
 int sched_wait(lua_State *L, struct wait *w, double timeout_s, lua_KContext ctx, lua_KFunction k);
+
+/* As sched_wait: the running task waits for so long, but not after its scope drains. r is a userdata on the task's
+ * stack. For sched_resumed, the drain is wait_done. */
+int sched_rest(lua_State *L, struct rest *r, double seconds, lua_KFunction k);
 
 /* The first call of a continuation. Raises if the task is over. true: wait_done; false: the time is up. [-0, +0, v] */
 bool sched_resumed(lua_State *L);

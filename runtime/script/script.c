@@ -282,6 +282,7 @@ static void send_election(struct script *s, uint32_t index)
 		{ "reclaim", WIRE_ELECTION_RECLAIM },
 		{ "address_function", WIRE_ELECTION_ADDRESS_FUNCTION },
 		{ "on_stopped", WIRE_ELECTION_ON_STOPPED },
+		{ "on_stopping", WIRE_ELECTION_ON_STOPPING },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
 		lua_getfield(L, -1, flags[i].field);
@@ -439,6 +440,8 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w)
 	switch ((int)type) {
 	case WIRE_LEAD:
 		return term_lead(e, w);
+	case WIRE_DRAIN:
+		return term_drain(e, w);
 	case WIRE_STOP:
 		return term_stop(e, w);
 	case WIRE_CLEANUP:

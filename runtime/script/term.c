@@ -29,7 +29,7 @@ struct term {
 	struct term_handle *handle;
 	int reference; /* registry reference of the handle */
 	enum lease_reason reason;
-	bool begun, end_sent, stopping, cleaning;
+	bool begun, end_sent, draining, stopping, cleaning;
 };
 
 /* The script's `term` object. The script may keep it when the term is over. Its user value holds the fields. */
@@ -45,7 +45,7 @@ static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_ou
 {
 	struct buf m = { 0 };
 
-	if (t->end_sent || t->stopping)
+	if (t->end_sent || t->draining || t->stopping)
 		return;
 	t->end_sent = true;
 	char *cut = script_cut_text(text);
@@ -270,6 +270,50 @@ static void set_stop_by(struct term *t, int64_t grace_ms)
 	t->stop_by = timeline_now(t->election->script->spec.timeline) + (grace_ms > 0 ? (double)grace_ms / 1000 : 0);
 }
 
+static void send_drained(struct election *e, uint64_t term)
+{
+	struct buf m = { 0 };
+
+	wire_drained_put(&m, &(struct wire_drained){ .slot = e->index, .term = term });
+	script_send(e->script, &m);
+}
+
+static void term_on_drained(void *arg, const struct outcome *o)
+{
+	struct term *t = arg;
+
+	if (!o->ok && !o->cancelled)
+		term_failed(t, "on_stopping", o);
+	if (!t->stopping)
+		send_drained(t->election, t->term);
+}
+
+bool term_drain(struct election *e, struct wire *w)
+{
+	struct term *t = e->term;
+	struct script *s = e->script;
+	struct wire_drain m;
+
+	if (!wire_drain_get(w, &m) || m.reason >= LEASE_REASONS)
+		return false;
+	if (!t || t->term != m.term) { /* this worker has no such term */
+		send_drained(e, m.term);
+		return true;
+	}
+	if (t->draining || t->stopping)
+		return false;
+	t->draining = true;
+	scope_drain(&t->scope);
+	if (!election_push_hook(e, "on_stopping")) {
+		send_drained(e, m.term);
+		return true;
+	}
+	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
+	lua_pushstring(s->L, lease_reason_name(m.reason));
+	sched_spawn(&t->scope, s->L, 2, term_on_drained, t);
+	return true;
+}
+
 /* The elector has sent WIRE_STOP again: there may be less time than before, never more. */
 static void term_hurry(struct term *t, int64_t grace_ms)
 {
@@ -356,12 +400,21 @@ static int handle_remaining(lua_State *L)
 	return 1;
 }
 
+/* term:stopping() -> whether nothing new is to be begun: from on_stopping on */
+static int handle_stopping(lua_State *L)
+{
+	struct term_handle *h = handle_at(L);
+
+	lua_pushboolean(L, !h->term || h->term->draining || page_stopping(h->slot, h->number));
+	return 1;
+}
+
 /* term:resign([seconds]) -> true; false: the term is ending already */
 static int handle_resign(lua_State *L)
 {
 	struct term_handle *h = handle_at(L);
 	double seconds = lua_isnoneornil(L, 2) ? -1 : bind_seconds(L, 2, "term:resign");
-	bool running = h->term && !h->term->stopping && !h->term->end_sent;
+	bool running = h->term && !h->term->draining && !h->term->stopping && !h->term->end_sent;
 
 	if (seconds > 1e9)
 		return luaL_error(L, "term:resign: %f seconds are longer than 30 years", seconds);
@@ -403,11 +456,8 @@ static int handle_tostring(lua_State *L)
 }
 
 static const luaL_Reg methods[] = {
-	{ "is_leading", handle_is_leading },
-	{ "remaining", handle_remaining },
-	{ "resign", handle_resign },
-	{ "spawn", handle_spawn },
-	{ NULL, NULL },
+	{ "is_leading", handle_is_leading }, { "remaining", handle_remaining }, { "stopping", handle_stopping },
+	{ "resign", handle_resign },         { "spawn", handle_spawn },         { NULL, NULL },
 };
 
 static struct checkpoint *handle_checkpoint(lua_State *L)

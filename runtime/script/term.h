@@ -1,4 +1,4 @@
-/* A term as the script sees it: on_leading and what it starts, then on_stopped; the `term` object of both.
+/* A term as the script sees it: on_leading and what it starts, on_stopping, then on_stopped; their `term` object.
  * It does not decide when a term begins and ends: the elector does, by messages and by the page.
  * Used by script.c, which passes the messages. */
 #ifndef LUNARCH_TERM_H
@@ -7,6 +7,7 @@
 #include "script/election.h"
 
 bool term_lead(struct election *e, struct wire *w);    /* WIRE_LEAD */
+bool term_drain(struct election *e, struct wire *w);   /* WIRE_DRAIN */
 bool term_stop(struct election *e, struct wire *w);    /* WIRE_STOP */
 bool term_cleanup(struct election *e, struct wire *w); /* WIRE_CLEANUP */
 

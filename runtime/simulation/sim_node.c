@@ -180,7 +180,8 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	nsec shutdown_grace;
 	if (options_times(o, &s->settings.times, &s->times, &shutdown_grace, err) < 0)
 		return -1;
-	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
+	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
 	                               err);
 	if (!s->url)
@@ -270,6 +271,7 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 	case WIRE_STARTED:
 		return node_on_started(n, w);
 	case WIRE_ANSWER:
+	case WIRE_DRAINED:
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:
@@ -555,8 +557,8 @@ bool sim_node_leads(const struct sim_node *n, const char *url)
 	for (uint32_t i = 0; n->up && i < n->candidate_count; i++) {
 		const struct sim_candidate *s = n->candidates[i];
 		enum term_state state = s->term.hooks.state;
-		if ((state == TERM_LEADING || state == TERM_STOPPING) && (!url || strcmp(url, s->url) == 0) &&
-		    page_leading(&n->page->slot[s->index], s->term.hooks.term))
+		if ((state == TERM_LEADING || state == TERM_DRAINING || state == TERM_STOPPING) &&
+		    (!url || strcmp(url, s->url) == 0) && page_leading(&n->page->slot[s->index], s->term.hooks.term))
 			return true;
 	}
 	return false;

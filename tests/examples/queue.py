@@ -59,6 +59,22 @@ def queue() -> None:
             wait_for(lambda: results() == ["one done", "two done", "slow done", "four done"]),
             "each job has one result, in order",
         )
+        os.unlink(gate)
+        server.cli("RPUSH", "{q}", "slow", "next")
+        ok(wait_for(lambda: begun("slow") == 3), "another job is begun")
+        c = join("c")
+        c.wait("new_leader")
+        b.ask_to_stop()
+        ok(b.wait("draining"), "its leader is asked to stop in the middle of it")
+        same((begun("next"), c.all("became_leader")), (0, []), "it begins no other job, and nobody else leads yet")
+        open(gate, "w").close()
+        same(b.leave(), 0, "it leaves")
+        ok(
+            c.wait("became_leader") and wait_for(lambda: results()[4:] == ["slow done", "next done"]),
+            "when the job has its result, and the next leader does the others",
+        )
+        same(begun("slow"), 3, "the job was not begun again")
+        b = c
         terms = len(b.all("became_leader"))
         server.cli("HSET", "{q}:leader:lunarch", "token", str(2**52))
         server.cli("RPUSH", "{q}", "five")
@@ -67,7 +83,7 @@ def queue() -> None:
             "who is not the newest leader is refused by the server",
         )
         ok(
-            b.wait("became_leader", count=terms + 1) and wait_for(lambda: results()[4:] == ["five done"]),
+            b.wait("became_leader", count=terms + 1) and wait_for(lambda: results()[6:] == ["five done"]),
             "who is does the job",
         )
         same((server.cli("LLEN", "{q}"), server.cli("LLEN", "{q}:busy")), ("0", "0"), "nothing is left over")

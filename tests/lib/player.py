@@ -32,11 +32,11 @@ LAYOUTS = {  # name: ((u8, u32, u64, i64, str or list; field), ...)
 }
 FIELDS = {int(number): LAYOUTS[name] for number, name in re.findall(r"M\((\d+), \w+, (\w+)\)", TABLE)}
 NUMBERS = {"u8": "=B", "u32": "=I", "u64": "=Q", "i64": "=q"}
-ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE = (
-    TYPES[t] for t in "ELECTION LOADED LOAD_FAILED STARTED ANSWER STOPPED END EXIT SAVE".split()
+ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE, DRAINED = (
+    TYPES[t] for t in "ELECTION LOADED LOAD_FAILED STARTED ANSWER STOPPED END EXIT SAVE DRAINED".split()
 )
-GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED = (
-    TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED".split()
+GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED, DRAIN = (
+    TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED DRAIN".split()
 )
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
 OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_START = (1 << i for i in range(7))
@@ -256,6 +256,9 @@ class Worker:
         self.send(STOP, slot, term, REASONS.index(reason), int(grace * 1000))
         if interrupt:
             self.process.send_signal(signal.SIGRTMIN)
+
+    def drain(self, reason: str = "shutdown", term: int = 1, slot: int = 0) -> None:
+        self.send(DRAIN, slot, term, REASONS.index(reason))
 
     def saved(self, save: Any, how: int = 1, why: str = "", term: int = 1, slot: int = 0) -> None:
         self.send(SAVED, slot, term, save, how, why)

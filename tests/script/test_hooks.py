@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from player import ANSWER, CLEANUP, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Worker
+from player import ANSWER, CLEANUP, DRAINED, END, EXIT, GO, QUIT, REASONS, STARTED, STOPPED, Worker
 from tap import ok, run, same
 
 OBSERVE = """
@@ -87,6 +87,114 @@ def pairing() -> None:
         w.stop()
         w.expect(STOPPED)
         ok(True, "a script without on_stopped stops too")
+
+
+DRAINS = """
+local work
+return {
+  on_leading = function(term)
+    print(term:stopping())
+    work = spawn(function()
+      while not term:stopping() do sleep(0.01) end
+      print("last step", term:is_leading(), pcall(sleep, 0.01))
+    end)
+    %s
+  end,
+  on_stopping = function(term, reason)
+    print("draining", reason, term:stopping(), term:is_leading(), term:resign())
+    work:wait()
+    print "drained"
+    %s
+  end,
+  on_stopped = function(term, reason) print("stopped", reason, term:stopping()) end,
+}"""
+
+
+def draining() -> None:
+    """on_stopping"""
+    with worker(DRAINS % ("", "")) as w:
+        w.lead()
+        w.wait_print("false")
+        w.drain("resigned")
+        same(w.expect(DRAINED), {"slot": 0, "term": 1}, "DRAIN is answered when on_stopping has returned")
+        same(
+            w.printed(),
+            ["false", "draining\tresigned\ttrue\ttrue\tfalse", "last step\ttrue\ttrue", "drained"],
+            "it may wait for a task of the term, which leads, may wait, and knows that it is to come to its end",
+        )
+        w.stop("resigned", held=True)
+        w.expect(STOPPED)
+        same(w.printed()[4:], ["stopped\tresigned\ttrue"], "then on_stopped, as always")
+        w.drain()
+        same(w.expect(DRAINED), {"slot": 0, "term": 1}, "of a term that is over nothing is left to drain")
+        w.lead(term=2)
+        w.drain(term=2)
+        same(w.expect(DRAINED)["term"], 2, "DRAIN right behind LEAD: on_leading has begun before")
+    with worker(OBSERVE) as w:
+        w.lead()
+        w.drain()
+        w.expect(DRAINED)
+        w.stop()
+        w.expect(STOPPED)
+        ok(True, "a script without on_stopping has drained at once")
+    with worker(DRAINS % ("", "error 'broken'")) as w:
+        w.lead()
+        w.drain()
+        w.expect(DRAINED)
+        ok(
+            [x for x in w.log() if x["event"] == "hook_failed" and "on_stopping: " in x["message"]],
+            "an error in it is logged, and the drain is over",
+        )
+    with worker(DRAINS % ("sleep(0.05) while not term:stopping() do sleep(0.01) end error 'late'", "sleep(0.3)")) as w:
+        w.lead()
+        w.wait_print("false")
+        w.drain()
+        w.expect(DRAINED)
+        ok(
+            [x for x in w.log() if x["event"] == "hook_failed" and "late" in x["message"]],
+            "an error in a task of the term is logged, and does not end the drain",
+        )
+    with worker(DRAINS % ("", "sleep(1000)")) as w:
+        w.lead()
+        w.drain()
+        w.wait_print("drained")
+        w.stop("shutdown", grace=5.0)
+        w.expect(STOPPED)
+        same(w.printed()[-1], "stopped\tshutdown\ttrue", "STOP cuts it, and on_stopped runs")
+
+
+EVERY = """
+local ticker, other, cron
+return {
+  on_leading = function(term)
+    ticker = term:every(0.01, function() print "call" sleep(0.2) print "call ends" end, { now = true })
+    other = every(1000, print)
+    cron = term:cron("* * * * *", print)
+  end,
+  on_stopping = function(term)
+    term:every(0.01, function() print "new" end, { now = true })
+    print("waits", (ticker:wait()), (other:wait()), (cron:wait()))
+    sleep(0.1)
+  end,
+}"""
+
+
+def draining_tickers() -> None:
+    """every and cron in a drain"""
+    with worker(EVERY) as w:
+        w.lead()
+        w.wait_print("call")
+        kind, saved = w.receive()  # the mark of the cron job
+        w.saved(saved["save"])
+        w.drain()
+        w.expect(DRAINED)
+        told = w.printed()
+        calls = told.count("call")
+        same(
+            (told[-2:], told.count("call ends"), "new" in told),
+            (["call ends", "waits\tnil\tnil\tnil"], calls, False),
+            "a call of every ends, and no other begins; its task ends, and so do those of every and cron that wait",
+        )
 
 
 def declining() -> None:
@@ -449,6 +557,8 @@ run(
         a_term,
         reasons,
         pairing,
+        draining,
+        draining_tickers,
         declining,
         errors,
         starting,

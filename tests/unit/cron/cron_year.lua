@@ -48,7 +48,7 @@ end
 local said = {}             -- of clocks that are behind
 
 local deps = {
-	parse = parse, fail = fail, sleep = sleep, look_again = 7200,
+	parse = parse, fail = fail, rest = sleep, look_again = 7200,
 	get = function() return store end,
 }
 
@@ -117,7 +117,7 @@ local function job_body(job)
 end
 
 local function lead(wrong, hours)
-	local term = { tasks = {}, pending = {}, saving = {}, lock = "file:lock", spawn = spawn }
+	local term = { tasks = {}, pending = {}, saving = {}, lock = "file:lock", spawn = spawn, stopping = function() return false end }
 	term.began, term.wrong, term.right_from = now, wrong or 0, now + (hours or 0) * 3600
 	leader = term
 	for _, job in ipairs(JOBS) do

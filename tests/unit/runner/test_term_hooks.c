@@ -32,7 +32,7 @@ static void begin(void)
 	h = (struct term_hooks){ 0 };
 	now = (struct term_context){ .ready = true, .running = true };
 	clock_s = 0;
-	term_hooks_configure(&h, &t, 20 * SEC, true);
+	term_hooks_configure(&h, &t, 20 * SEC, false, true);
 }
 
 static void lead(void)
@@ -89,10 +89,11 @@ static void enter(enum term_state state)
 {
 	begin();
 	h.has_on_stopped = state != TERM_GONE;
+	h.has_on_stopping = state == TERM_DRAINING;
 	if (state == TERM_NONE)
 		return;
 	lead();
-	if (state == TERM_STOPPING || state == TERM_SWEEPING)
+	if (state == TERM_DRAINING || state == TERM_STOPPING || state == TERM_SWEEPING)
 		stop();
 	if (state == TERM_SWEEPING)
 		stopped(TERM);
@@ -107,9 +108,12 @@ static void enter(enum term_state state)
 #define OVER (TERM_DO_TIMER_OFF | TERM_DO_OVER | TERM_DO_REPORT)
 #define BEGINS (TERM_DO_ALLOW | TERM_DO_PAGE_BEGIN | TERM_DO_POKE)
 #define STOPS (TERM_DO_PAGE_STOP | TERM_DO_POKE | TERM_DO_STOP | TERM_DO_INTERRUPT)
+#define UNDRAINS (STOPS | TERM_DO_TIMER_OFF)
 #define CLEANS (BEGINS | TERM_DO_PAGE_STOP | TERM_DO_CLEAN_UP | TERM_DO_TIMER)
 
-static const char *const names[] = { "NONE", "LEADING", "STOPPING", "OWED", "CLEANING", "SWEEPING", "GONE" };
+static const char *const names[] = {
+	"NONE", "LEADING", "DRAINING", "STOPPING", "OWED", "CLEANING", "SWEEPING", "GONE"
+};
 
 static const struct row {
 	const char *what;
@@ -117,12 +121,13 @@ static const struct row {
 	struct {
 		enum term_state to;
 		unsigned set;
-	} from[7]; /* as enum term_state counts */
+	} from[8]; /* as enum term_state counts */
 } rows[] = {
 	{ "the elector leads",
 	  { .kind = TERM_EV_LEAD, .term = TERM + 1, .token = 71 },
 	  { { TERM_LEADING, BEGINS | TERM_DO_LEAD | TERM_DO_BEGAN },
 	    { TERM_LEADING, TERM_DO_END },
+	    { TERM_DRAINING, TERM_DO_END },
 	    { TERM_STOPPING, TERM_DO_END },
 	    { TERM_OWED, TERM_DO_END },
 	    { TERM_CLEANING, TERM_DO_END },
@@ -132,6 +137,7 @@ static const struct row {
 	  { .kind = TERM_EV_DEADLINE, .kill = { 2000 * SEC, 2000 * SEC } },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, TERM_DO_PAGE_EXTEND },
+	    { TERM_DRAINING, TERM_DO_PAGE_EXTEND },
 	    { TERM_STOPPING, TERM_DO_PAGE_EXTEND },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -141,6 +147,7 @@ static const struct row {
 	  { .kind = TERM_EV_DEADLINE, .kill = { 1, 2000 * SEC } },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, TERM_DO_PAGE_EXTEND | TERM_DO_POKE },
+	    { TERM_DRAINING, TERM_DO_PAGE_EXTEND | TERM_DO_POKE },
 	    { TERM_STOPPING, TERM_DO_PAGE_EXTEND | TERM_DO_POKE },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -150,6 +157,7 @@ static const struct row {
 	  { .kind = TERM_EV_DEADLINE, .kill = { 2000 * SEC, 1 } },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, TERM_DO_PAGE_EXTEND | TERM_DO_POKE },
+	    { TERM_DRAINING, TERM_DO_PAGE_EXTEND | TERM_DO_POKE },
 	    { TERM_STOPPING, TERM_DO_PAGE_EXTEND | TERM_DO_POKE },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -159,6 +167,7 @@ static const struct row {
 	  { .kind = TERM_EV_REFUSED },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, TERM_DO_END },
+	    { TERM_STOPPING, UNDRAINS },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -168,6 +177,7 @@ static const struct row {
 	  { .kind = TERM_EV_STOP, .reason = LEASE_EXPIRED },
 	  { { TERM_NONE, TERM_DO_TIMER_OFF | TERM_DO_REPORT },
 	    { TERM_STOPPING, STOPS },
+	    { TERM_STOPPING, UNDRAINS },
 	    { TERM_STOPPING, STOPS },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -177,15 +187,27 @@ static const struct row {
 	  { .kind = TERM_EV_FINISHED },
 	  { { TERM_NONE, TERM_DO_FINISHED },
 	    { TERM_LEADING, TERM_DO_FINISHED },
+	    { TERM_DRAINING, TERM_DO_FINISHED },
 	    { TERM_STOPPING, TERM_DO_FINISHED },
 	    { TERM_OWED, TERM_DO_FINISHED },
 	    { TERM_CLEANING, TERM_DO_FINISHED },
 	    { TERM_SWEEPING, TERM_DO_FINISHED },
 	    { TERM_GONE, TERM_DO_FINISHED } } },
+	{ "on_stopping has run",
+	  { .kind = TERM_EV_DRAINED, .term = TERM },
+	  { { TERM_NONE, 0 },
+	    { TERM_LEADING, 0 },
+	    { TERM_STOPPING, UNDRAINS },
+	    { TERM_STOPPING, 0 },
+	    { TERM_OWED, 0 },
+	    { TERM_CLEANING, 0 },
+	    { TERM_SWEEPING, 0 },
+	    { TERM_GONE, 0 } } },
 	{ "the worker has stopped",
 	  { .kind = TERM_EV_STOPPED, .term = TERM },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, 0 },
+	    { TERM_DRAINING, 0 },
 	    { TERM_SWEEPING, TERM_DO_SWEEP },
 	    { TERM_OWED, 0 },
 	    { TERM_SWEEPING, TERM_DO_SWEEP },
@@ -195,6 +217,7 @@ static const struct row {
 	  { .kind = TERM_EV_ENDS, .term = TERM, .reason = LEASE_RESIGNED, .sit_out_ms = 1 },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, TERM_DO_LOG | TERM_DO_END },
+	    { TERM_DRAINING, 0 },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -204,6 +227,7 @@ static const struct row {
 	  { .kind = TERM_EV_SAVE, .term = TERM, .save = 1, .now = { .ready = true } },
 	  { { TERM_NONE, TERM_DO_SAVED },
 	    { TERM_LEADING, TERM_DO_SAVE },
+	    { TERM_DRAINING, TERM_DO_SAVE },
 	    { TERM_STOPPING, TERM_DO_SAVE },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, TERM_DO_SAVE },
@@ -213,6 +237,7 @@ static const struct row {
 	  { .kind = TERM_EV_SWEPT, .term = TERM, .clean = true },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, 0 },
+	    { TERM_DRAINING, 0 },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -222,6 +247,7 @@ static const struct row {
 	  { .kind = TERM_EV_SWEPT, .term = TERM },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, 0 },
+	    { TERM_DRAINING, 0 },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -231,6 +257,7 @@ static const struct row {
 	  { .kind = TERM_EV_DEAD, .reaped = true },
 	  { { TERM_NONE, 0 },
 	    { TERM_OWED, TERM_DO_PAGE_IDLE | TERM_DO_LOG | TERM_DO_TIMER | TERM_DO_END },
+	    { TERM_OWED, TERM_DO_PAGE_IDLE | TERM_DO_LOG | TERM_DO_TIMER },
 	    { TERM_OWED, TERM_DO_PAGE_IDLE | TERM_DO_LOG | TERM_DO_TIMER },
 	    { TERM_OWED, 0 },
 	    { TERM_OWED, TERM_DO_PAGE_IDLE | TERM_DO_LOG },
@@ -244,11 +271,13 @@ static const struct row {
 	    { TERM_NONE, OVER },
 	    { TERM_NONE, OVER },
 	    { TERM_NONE, OVER },
+	    { TERM_NONE, OVER },
 	    { TERM_NONE, OVER } } },
 	{ "a worker is ready",
 	  { .kind = TERM_EV_READY },
 	  { { TERM_NONE, TERM_DO_CAMPAIGN },
 	    { TERM_LEADING, TERM_DO_CAMPAIGN },
+	    { TERM_DRAINING, TERM_DO_CAMPAIGN },
 	    { TERM_STOPPING, TERM_DO_CAMPAIGN },
 	    { TERM_CLEANING, CLEANS | TERM_DO_CAMPAIGN },
 	    { TERM_CLEANING, TERM_DO_CAMPAIGN },
@@ -258,6 +287,7 @@ static const struct row {
 	  { .kind = TERM_EV_TIMER },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, 0 },
+	    { TERM_STOPPING, TERM_DO_LOG | UNDRAINS },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, TERM_DO_LOG | TERM_DO_PAUSE | TERM_DO_REPORT },
 	    { TERM_CLEANING, TERM_DO_KILL },
@@ -267,6 +297,7 @@ static const struct row {
 	  { .kind = TERM_EV_RESIGN, .sit_out = SEC },
 	  { { TERM_NONE, TERM_DO_END },
 	    { TERM_LEADING, TERM_DO_END },
+	    { TERM_DRAINING, TERM_DO_END },
 	    { TERM_STOPPING, TERM_DO_END },
 	    { TERM_OWED, TERM_DO_END },
 	    { TERM_CLEANING, TERM_DO_END },
@@ -276,6 +307,7 @@ static const struct row {
 	  { .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN },
 	  { { TERM_NONE, TERM_DO_END },
 	    { TERM_LEADING, TERM_DO_END },
+	    { TERM_DRAINING, TERM_DO_END },
 	    { TERM_STOPPING, TERM_DO_END },
 	    { TERM_OWED, TERM_DO_TIMER | TERM_DO_HURRY | TERM_DO_END },
 	    { TERM_CLEANING, TERM_DO_END },
@@ -285,6 +317,7 @@ static const struct row {
 	  { .kind = TERM_EV_KILL },
 	  { { TERM_NONE, TERM_DO_END },
 	    { TERM_LEADING, TERM_DO_END },
+	    { TERM_DRAINING, TERM_DO_END },
 	    { TERM_STOPPING, TERM_DO_END },
 	    { TERM_NONE, TERM_DO_END | OVER },
 	    { TERM_CLEANING, TERM_DO_END },
@@ -294,6 +327,7 @@ static const struct row {
 	  { .kind = TERM_EV_RELOAD },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, TERM_DO_NEXT_TERM },
+	    { TERM_DRAINING, TERM_DO_NEXT_TERM },
 	    { TERM_STOPPING, TERM_DO_NEXT_TERM },
 	    { TERM_OWED, TERM_DO_NEXT_TERM },
 	    { TERM_CLEANING, TERM_DO_NEXT_TERM },
@@ -303,6 +337,7 @@ static const struct row {
 	  { .kind = TERM_EV_EXITED },
 	  { { TERM_NONE, 0 },
 	    { TERM_GONE, 0 },
+	    { TERM_DRAINING, 0 },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -312,6 +347,7 @@ static const struct row {
 	  { .kind = TERM_EV_STARTED },
 	  { { TERM_NONE, 0 },
 	    { TERM_LEADING, 0 },
+	    { TERM_DRAINING, 0 },
 	    { TERM_STOPPING, 0 },
 	    { TERM_OWED, 0 },
 	    { TERM_CLEANING, 0 },
@@ -379,6 +415,89 @@ static void a_term(void)
 	now.ready = false;
 	step((struct term_event){ .kind = TERM_EV_REFUSED });
 	ok(!a.set, "but not while what a worker left behind is being killed: its guard refuses for that reason");
+}
+
+static void drained(uint64_t term)
+{
+	step((struct term_event){ .kind = TERM_EV_DRAINED, .term = term });
+}
+
+/* Of a term whose script has on_stopping. */
+static void ends_for(enum lease_reason reason, bool held, double grace_s)
+{
+	begin();
+	h.has_on_stopping = true;
+	lead();
+	clock_s = 1;
+	step((struct term_event){ .kind = TERM_EV_STOP, .reason = reason, .held = held, .stop_by = at(1 + grace_s) });
+}
+
+static void draining(void)
+{
+	for (enum lease_reason r = 0; r < LEASE_REASONS; r++) {
+		bool by_will = r == LEASE_RESIGNED || r == LEASE_SHUTDOWN || r == LEASE_RELOAD;
+		ends_for(r, true, 20);
+		ok(h.state == (by_will ? TERM_DRAINING : TERM_STOPPING), "a term that ends as %s is %sdrained first",
+		   lease_reason_name(r), by_will ? "" : "not ");
+	}
+	ends_for(LEASE_SHUTDOWN, false, 20);
+	ok(h.state == TERM_STOPPING, "nor is one whose lease is lost");
+	ends_for(LEASE_SHUTDOWN, true, 20);
+	ok(a.set == (TERM_DO_LOG | TERM_DO_DRAIN | TERM_DO_TIMER) && a.reason == LEASE_SHUTDOWN && a.after == 17 * SEC,
+	   "the worker drains while the page says that the term leads; G is left for on_stopped");
+	drained(TERM + 1);
+	ok(!a.set, "that another term has drained says nothing of this one");
+	clock_s = 5;
+	drained(TERM);
+	ok(a.set == UNDRAINS && a.held && a.kill.boot == at(21).boot && a.reason == LEASE_SHUTDOWN,
+	   "when on_stopping has run, the worker stops in all the time that is left");
+	ends_for(LEASE_SHUTDOWN, true, 4);
+	ok(a.after == 2 * SEC, "of a short time half is left for on_stopped");
+	clock_s = 3;
+	timer();
+	ok(a.note == TERM_NOTE_DRAIN_CUT && a.kill.boot == at(5).boot && a.held,
+	   "an on_stopping that takes longer is cut, and the log says so");
+	ends_for(LEASE_RESIGNED, true, 20);
+	step((struct term_event){ .kind = TERM_EV_STOP, .reason = LEASE_RESIGNED, .stop_by = at(2) });
+	ok(a.set == UNDRAINS && !a.held && a.kill.boot == at(2).boot,
+	   "so it is when the lease is lost: on_stopped runs in what time that leaves");
+	timer();
+	drained(TERM);
+	ok(!a.set && h.state == TERM_STOPPING, "and is not cut again");
+	ends_for(LEASE_RESIGNED, true, 20);
+	now.ready = false;
+	step((struct term_event){ .kind = TERM_EV_REFUSED });
+	ok(!a.set, "a worker that has ended cannot be told to stop: its death follows");
+	step((struct term_event){ .kind = TERM_EV_DEAD, .reaped = true, .late = true });
+	ok(h.reason == LEASE_KILLED && a.after == 3 * SEC && a.set & TERM_DO_TIMER,
+	   "a worker that dies in a drain owes on_stopped, and its replacement has its own time to come");
+	begin();
+	h.has_on_stopping = true;
+	now.ready = true;
+	lead();
+	now.ready = false;
+	stop();
+	ok(h.state == TERM_STOPPING, "a worker that has ended is not asked to drain");
+
+	begin();
+	h.has_on_stopping = true;
+	lead();
+	step((struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = SEC });
+	ok(a.grace == 20 * SEC, "on_stopping has the shutdown's grace also when an operator resigns,");
+	step((struct term_event){ .kind = TERM_EV_ENDS, .term = TERM, .reason = LEASE_RESIGNED, .sit_out_ms = 1 });
+	ok(a.grace == 20 * SEC, "when the script resigns,");
+	step((struct term_event){ .kind = TERM_EV_RELOAD });
+	ok(a.grace == 20 * SEC, "and when it is reloaded");
+	step((struct term_event){ .kind = TERM_EV_ENDS, .term = TERM, .reason = LEASE_ERROR, .sit_out_ms = 1 });
+	ok(a.grace == 0, "but not after an error");
+	h.has_on_stopping = false;
+	step((struct term_event){ .kind = TERM_EV_RELOAD });
+	stop();
+	ok(h.state == TERM_DRAINING, "the script that runs drains, whatever the reloaded one has");
+	begin();
+	lead();
+	step((struct term_event){ .kind = TERM_EV_RELOAD });
+	ok(a.grace == 0, "without on_stopping G is all there is");
 }
 
 static void nobody_to_lead(void)
@@ -636,6 +755,7 @@ int main(void)
 {
 	table();
 	a_term();
+	draining();
 	nobody_to_lead();
 	owed();
 	nothing_owed();
