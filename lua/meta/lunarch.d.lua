@@ -38,6 +38,10 @@ function Term:is_leading() end
 ---@return number
 function Term:remaining() end
 
+---Whether the term is about to end, or over: begin nothing new. True from on_stopping on.
+---@return boolean
+function Term:stopping() end
+
 ---Gives up the lead, and does not campaign for so many seconds (default: one lease). It returns; waits raise once the term ends.
 ---@param seconds? number
 ---@return boolean asked false: the term is ending already
@@ -103,6 +107,7 @@ function Term:load() end
 ---@class lunarch.Election
 ---@field on_start? fun() once, before the first campaign
 ---@field on_leading? fun(term: lunarch.Term): boolean?, string? without it the election only observes
+---@field on_stopping? fun(term: lunarch.Term, reason: "resigned"|"shutdown"|"reload") the term is about to end: what is to be finished can be waited for
 ---@field on_stopped? fun(term: lunarch.Term, reason: lunarch.Reason)
 ---@field on_new_leader? fun(leader: lunarch.Leader)
 ---@field on_no_leader? fun(previous: string?)

@@ -39,7 +39,7 @@ GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED, DRAIN = (
     TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED DRAIN".split()
 )
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
-OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_START = (1 << i for i in range(7))
+OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_STOPPING = (1 << i for i in range(7))
 
 SLOT = struct.Struct("=QqqqqqI12x")
 IDLE, LEADING, STOPPING = range(3)

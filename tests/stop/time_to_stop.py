@@ -17,7 +17,10 @@ SLOW = """return {
   on_leading = function() print "leading" exec(%s) end,
   on_stopped = function(_, reason) print("stops " .. reason) sleep(%s) print "stopped" end,
 }"""
-STUBBORN = '"trap \'echo told\' TERM; echo in; n=0; while [ $n -lt 60 ]; do sleep 0.1; n=$((n+1)); done; echo done", { stdout = "inherit" }'
+STUBBORN = (
+    """"trap 'echo told' TERM; echo in; n=0; while [ $n -lt 60 ]; do sleep 0.1; n=$((n+1)); done; echo done","""
+    """ { stdout = "inherit" }"""
+)
 
 
 def slow_hook() -> None:
@@ -122,7 +125,7 @@ def dead_worker() -> None:
 
 
 def reloaded() -> None:
-    """The lease is kept, so the second candidate does not lead; the script that was loaded first is the one that drains."""
+    """The lease is kept, so the second candidate does not lead. The script that was loaded first drains."""
     d = Drain()
     with open(d.script + ".new", "w") as f:
         f.write('return { on_leading = function(term) print("new " .. term.token) end }')
@@ -136,8 +139,8 @@ def reloaded() -> None:
 
 
 def resigned() -> None:
-    d = Drain("--control", os.path.join(scratch(), "control"))
-    path = d.a.process.args[d.a.process.args.index("--control") + 1]  # type: ignore[index, union-attr]
+    path = os.path.join(scratch(), "control")
+    d = Drain("--control", path)
     subprocess.run([LUNARCH, "ctl", "--control", path, "resign"], check=True, capture_output=True)
     d.a.event("print", "draining resigned")
     d.a.kill(signal.SIGTERM)
