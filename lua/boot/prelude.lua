@@ -39,7 +39,7 @@ local function make_api(natives)
 		spawn = natives.spawn,
 		exec = later(function() return use "exec"(natives) end),
 		json = strict("json", natives.json),
-		log = strict("log", use "log"(natives.emit)),
+		log = strict("log", use "log"(natives.emit, natives.json)),
 		time = strict("time", natives.time),
 		exit = natives.exit,
 	}

@@ -459,22 +459,22 @@ log = {}
 
 ---A line of the log, if the log's level is "debug".
 ---@param event any a text, or with fields a snake_case word
----@param fields? table
+---@param fields? table a JSON log has them as an object
 function log.debug(event, fields) end
 
 ---A line of the log.
 ---@param event any a text, or with fields a snake_case word
----@param fields? table
+---@param fields? table a JSON log has them as an object
 function log.info(event, fields) end
 
 ---A warning in the log.
 ---@param event any a text, or with fields a snake_case word
----@param fields? table
+---@param fields? table a JSON log has them as an object
 function log.warn(event, fields) end
 
 ---An error in the log. The script goes on.
 ---@param event any a text, or with fields a snake_case word
----@param fields? table
+---@param fields? table a JSON log has them as an object
 function log.error(event, fields) end
 
 time = {}

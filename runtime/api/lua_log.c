@@ -12,13 +12,13 @@ static const struct log_about *about(lua_State *L)
 	return scope ? scope->about : NULL;
 }
 
-/* emit(level, event, text) */
+/* emit(level, event, text [, fields]); fields: a JSON object */
 static int log_emit(lua_State *L)
 {
 	static const char *const levels[] = { "debug", "info", "warn", "error", NULL };
 	enum log_level level = (enum log_level)luaL_checkoption(L, 1, NULL, levels);
 
-	log_event(level, about(L), luaL_checkstring(L, 2), "%s", luaL_checkstring(L, 3));
+	log_fields(level, about(L), luaL_checkstring(L, 2), luaL_optstring(L, 4, NULL), luaL_checkstring(L, 3));
 	return 0;
 }
 

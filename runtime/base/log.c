@@ -2,6 +2,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,6 +39,11 @@ static struct {
 	size_t line_max; /* PIPE_BUF for pipes: longer lines would mix with those of other writers */
 	uint64_t dropped, said;
 	struct buf line;
+	char *identity, *election; /* log_program */
+	bool follows;              /* log_follow */
+	char shown_lock[LOCK_MAX]; /* on a terminal: what the last lines have shown */
+	uint64_t shown_term;
+	int64_t shown_token;
 	log_divert_fn *divert;
 	void *divert_arg;
 } sink = { .least = LOG_INFO, .fd = STDERR_FILENO, .line_max = SIZE_MAX };
@@ -66,6 +72,27 @@ void log_divert(log_divert_fn *to, void *arg)
 {
 	sink.divert = to;
 	sink.divert_arg = arg;
+}
+
+static const char *shortened(const char *name, char out[LOCK_MAX])
+{
+	if (!name)
+		return NULL;
+	snprintf(out, LOCK_MAX, "%s", name);
+	return out;
+}
+
+void log_program(const char *identity, const char *election)
+{
+	char copy[LOCK_MAX];
+
+	mem_replace(&sink.identity, shortened(identity, copy));
+	mem_replace(&sink.election, shortened(election, copy));
+}
+
+void log_follow(void)
+{
+	sink.follows = true;
 }
 
 /* ---- finding out what stderr is ---- */
@@ -171,8 +198,9 @@ static void put_line(const char *data, size_t len)
 struct log_line {
 	enum log_level level;
 	const struct log_about *about;
-	const char *event, *text;
+	const char *event, *text, *fields;
 	int64_t wall_us;
+	bool nameless; /* without identity and election, for which there is no room */
 };
 
 static void add_time(struct buf *b, int64_t wall_us, const char *format, bool utc)
@@ -189,46 +217,102 @@ static void add_time(struct buf *b, int64_t wall_us, const char *format, bool ut
 	buf_adds(b, text);
 }
 
+/* What of it a line names: on a terminal only what has changed since the last line. */
+static struct log_about about_to_show(const struct log_about *about)
+{
+	struct log_about a = *about;
+	bool same_lock = a.lock && strcmp(a.lock, sink.shown_lock) == 0;
+
+	if (!sink.terminal)
+		return a;
+	if (same_lock || (sink.follows && !*sink.shown_lock))
+		a.lock = NULL;
+	if (sink.follows || (same_lock && a.term == sink.shown_term && a.token == sink.shown_token))
+		a.term = 0, a.token = 0;
+	return a;
+}
+
+static void note_shown(const struct log_about *about)
+{
+	if (about->lock)
+		snprintf(sink.shown_lock, sizeof sink.shown_lock, "%s", about->lock);
+	if (about->term) {
+		sink.shown_term = about->term;
+		sink.shown_token = about->token;
+	}
+}
+
+/* A text of several lines, as a traceback, has them on a terminal, too. */
+static void add_text(struct buf *b, const char *text)
+{
+	char line[TEXT_MAX];
+
+	while (sink.terminal && strchr(text, '\n')) {
+		size_t len = strcspn(text, "\n");
+		snprintf(line, sizeof line, "%.*s", (int)len, text);
+		buf_plain(b, line);
+		buf_adds(b, "\n    ");
+		text += len + 1;
+	}
+	buf_plain(b, text);
+}
+
 static void text_line(struct buf *b, const struct log_line *l)
 {
+	struct log_about about = about_to_show(l->about);
 	static const char *const words[] = { "DEBUG", "INFO ", "WARN ", "ERROR" };
 	static const char *const colours[] = { "\033[2m", "\033[32m", "\033[33m", "\033[31m" };
 	const char *on = sink.colour ? colours[l->level] : "", *off = sink.colour ? "\033[0m" : "";
 
 	add_time(b, l->wall_us, sink.terminal ? "%H:%M:%S" : "%F %T", false);
 	buf_printf(b, ".%03d %s%s%s ", (int)(l->wall_us / 1000 % 1000), on, words[l->level], off);
-	if (l->about && l->about->lock) {
+	if (about.lock) {
 		buf_adds(b, "lock=");
-		buf_plain(b, l->about->lock);
+		buf_plain(b, about.lock);
 		buf_adds(b, " ");
 	}
-	if (l->about && l->about->term)
-		buf_printf(b, "term=%" PRIu64 " ", l->about->term);
-	if (l->about && l->about->token)
-		buf_printf(b, "token=%" PRId64 " ", l->about->token);
+	if (about.term)
+		buf_printf(b, "term=%" PRIu64 " ", about.term);
+	if (about.token)
+		buf_printf(b, "token=%" PRId64 " ", about.token);
 	buf_printf(b, "%s%s%s: ", on, l->event, off);
-	buf_plain(b, l->text);
+	add_text(b, l->text);
 	if (sink.dropped > sink.said)
 		buf_printf(b, " (%" PRIu64 " lines were dropped before this one)", sink.dropped - sink.said);
 	buf_adds(b, "\n");
 }
 
+static void add_name(struct buf *b, const char *key, const char *name)
+{
+	if (!name)
+		return;
+	buf_printf(b, ",\"%s\":", key);
+	buf_json(b, name);
+}
+
 static void json_line(struct buf *b, const struct log_line *l)
 {
+	const struct log_about *about = l->about;
+	const char *election = about->election && *about->election ? about->election : sink.election;
+
 	buf_adds(b, "{\"time\":\"");
 	add_time(b, l->wall_us, "%FT%T", true);
 	buf_printf(b, ".%06dZ\",\"level\":\"%s\",\"event\":", (int)(l->wall_us % 1000000), level_names[l->level]);
 	buf_json(b, l->event);
-	if (l->about && l->about->lock) {
-		buf_adds(b, ",\"lock\":");
-		buf_json(b, l->about->lock);
+	if (!l->nameless) {
+		add_name(b, "identity", about->identity && *about->identity ? about->identity : sink.identity);
+		add_name(b, "election", election ? election : about->lock);
 	}
-	if (l->about && l->about->term)
-		buf_printf(b, ",\"term\":%" PRIu64, l->about->term);
-	if (l->about && l->about->token)
-		buf_printf(b, ",\"token\":%" PRId64, l->about->token);
-	buf_adds(b, ",\"message\":");
-	buf_json(b, l->text);
+	add_name(b, "lock", about->lock);
+	if (about->term)
+		buf_printf(b, ",\"term\":%" PRIu64, about->term);
+	if (about->token)
+		buf_printf(b, ",\"token\":%" PRId64, about->token);
+	add_name(b, "message", l->text);
+	if (l->fields) {
+		buf_adds(b, ",\"fields\":");
+		buf_adds(b, l->fields);
+	}
 	if (sink.dropped > sink.said)
 		buf_printf(b, ",\"dropped\":%" PRIu64, sink.dropped - sink.said);
 	buf_adds(b, "}\n");
@@ -245,11 +329,41 @@ static void make_line(struct buf *b, const struct log_line *l)
 		text_line(b, l);
 }
 
+/* text: of TEXT_MAX bytes, and cut here if the line is too long. */
+static void log_write(enum log_level level, const struct log_about *about, const char *event, const char *fields,
+                      char *text)
+{
+	char lock[LOCK_MAX], election[LOCK_MAX], identity[LOCK_MAX];
+	struct log_about a = about ? *about : (struct log_about){ 0 };
+	struct log_line l = { level, &a, event, text, fields, clock_wall_us(), false };
+
+	if (sink.divert) {
+		sink.divert(sink.divert_arg, level, &a, event, text);
+		return;
+	}
+	a.lock = shortened(a.lock, lock);
+	a.election = shortened(a.election, election);
+	a.identity = shortened(a.identity, identity);
+	make_line(&sink.line, &l);
+	if (sink.line.len > sink.line_max && l.fields) {
+		l.fields = NULL; /* the text has them, too */
+		make_line(&sink.line, &l);
+	}
+	for (size_t keep = strlen(text) / 2; sink.line.len > sink.line_max && *text; keep /= 2) {
+		text[keep] = '\0'; /* the message is cut, not the line, which must stay valid JSON */
+		make_line(&sink.line, &l);
+	}
+	if (sink.line.len > sink.line_max) {
+		l.nameless = true;
+		make_line(&sink.line, &l);
+	}
+	note_shown(&a);
+	put_line(sink.line.data, sink.line.len);
+}
+
 void log_event(enum log_level level, const struct log_about *about, const char *event, const char *fmt, ...)
 {
-	char text[TEXT_MAX], lock[LOCK_MAX];
-	struct log_about short_about = about ? *about : (struct log_about){ 0 };
-	struct log_line l = { level, &short_about, event, text, clock_wall_us() };
+	char text[TEXT_MAX];
 	va_list ap;
 
 	if (!log_enabled(level))
@@ -257,18 +371,16 @@ void log_event(enum log_level level, const struct log_about *about, const char *
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof text, fmt, ap);
 	va_end(ap);
-	if (sink.divert) {
-		sink.divert(sink.divert_arg, level, &short_about, event, text);
+	log_write(level, about, event, NULL, text);
+}
+
+void log_fields(enum log_level level, const struct log_about *about, const char *event, const char *fields,
+                const char *text)
+{
+	char copy[TEXT_MAX];
+
+	if (!log_enabled(level))
 		return;
-	}
-	if (short_about.lock) {
-		snprintf(lock, sizeof lock, "%s", short_about.lock);
-		short_about.lock = lock;
-	}
-	make_line(&sink.line, &l);
-	for (size_t keep = strlen(text) / 2; sink.line.len > sink.line_max && *text; keep /= 2) {
-		text[keep] = '\0'; /* the message is cut, not the line, which must stay valid JSON */
-		make_line(&sink.line, &l);
-	}
-	put_line(sink.line.data, sink.line.len);
+	snprintf(copy, sizeof copy, "%s", text);
+	log_write(level, about, event, fields, copy);
 }

@@ -10,9 +10,12 @@
 enum log_level { LOG_DEBUG, LOG_INFO, LOG_WARN, LOG_ERROR };
 enum log_format { LOG_TEXT, LOG_JSON };
 
-/* Which election a line is about. Fields that are 0 are left out. A NULL pointer: the line is about the program. */
+/* Which election a line is about. Fields that are 0 are left out. A NULL pointer: the line is about the program.
+ * identity and election are in JSON lines alone. NULL or "": what log_program was told; an election of no name is
+ * called after its lock. */
 struct log_about {
 	const char *lock; /* without secrets */
+	const char *identity, *election;
 	uint64_t term;
 	int64_t token;
 };
@@ -21,12 +24,25 @@ struct log_about {
  * dropped and counted; the next line that is written says the count. Call it once, before the first line. */
 void log_init(enum log_format format, enum log_level least);
 
+/* What JSON lines about the program, and lines that do not say it, have as identity and election. Both are copied; NULL
+ * where it is not known, or where there are several. Call it again whenever that changes. */
+void log_program(const char *identity, const char *election);
+
+/* On a terminal a line names its lock, term and token only where they have changed. After this call it does not name
+ * term and token at all: another process of the program does, and that one's lines stand above. For the worker. */
+void log_follow(void);
+
 bool log_enabled(enum log_level level);
 
 /* Writes one line. `event` is a snake_case word for programs ("became_leader"); the text is for people. A newline in
- * the text is written as "\n". The text is cut at 8 KB. */
+ * the text is written as "\n"; on a terminal it begins an indented line. The text is cut at 8 KB. */
 void log_event(enum log_level level, const struct log_about *about, const char *event, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* The same, with fields: a JSON object, which a JSON line has as "fields". A text line does not show them; nor does a
+ * JSON line that would not fit with them into what a pipe takes in one piece. NULL: none. */
+void log_fields(enum log_level level, const struct log_about *about, const char *event, const char *fields,
+                const char *text);
 
 /* Passes lines to this function from now on, uncut, instead of writing them. NULL: they go to stderr again. For
  * `lunarch test`, which simulates other processes. */

@@ -145,7 +145,7 @@ static void exec_after_command(struct exec *x)
 		ev_timer_set(&x->hold, (double)(x->at_least - held) / NSEC_PER_SEC, 0.);
 		ev_timer_start(x->program.loop, &x->hold);
 	} else {
-		exec_leave(x, exec_status_of(x->wait_status), LEASE_SHUTDOWN);
+		exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
 	}
 }
 
@@ -405,7 +405,7 @@ static void exec_on_hold(struct ev_loop *loop, ev_timer *w, int revents)
 
 	(void)loop;
 	(void)revents;
-	exec_leave(x, exec_status_of(x->wait_status), LEASE_SHUTDOWN);
+	exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
 }
 
 static void exec_on_again(struct ev_loop *loop, ev_timer *w, int revents)
@@ -553,7 +553,12 @@ static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 	};
 
 	x->elector = elector_new(&c, &elector_callbacks, x, err);
-	return x->elector ? 0 : -1;
+	if (!x->elector)
+		return -1;
+	struct elector_status st;
+	elector_status(x->elector, &st);
+	log_program(st.identity, st.lock);
+	return 0;
 }
 
 /* Whether the lock is held for the term that started this process: waiting for it would never end. */

@@ -286,7 +286,8 @@ int command_begin(struct options *o, enum command command, int argc, char **argv
 	}
 	if (option_table[OPTION_LOG_LEVEL].commands & 1u << command)
 		log_init((enum log_format)o->value[OPTION_LOG_FORMAT].number,
-		         (enum log_level)o->value[OPTION_LOG_LEVEL].number);
+		         o->value[OPTION_VERBOSE].number ? LOG_DEBUG
+		                                         : (enum log_level)o->value[OPTION_LOG_LEVEL].number);
 	return -1;
 }
 

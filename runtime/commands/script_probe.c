@@ -110,6 +110,7 @@ static int probe_spawn(struct probe *l, const struct options *o, const char *sou
 	const char *first[] = {
 		options_text(o, OPTION_LOG_FORMAT, NULL),
 		options_text(o, OPTION_LOG_LEVEL, NULL),
+		options_text(o, OPTION_IDENTITY, NULL),
 		is_text ? "eval" : "file",
 		source,
 	};

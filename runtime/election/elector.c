@@ -25,6 +25,7 @@ struct elector {
 	struct lock_env *env;
 	struct timeline *timeline;
 	struct timer timer; /* for lease_wait */
+	char *name;         /* of the election; "" = it has none */
 	struct author author;
 	struct saves saves;
 	struct lock *lock;
@@ -34,6 +35,7 @@ struct elector {
 	struct lease_event *events; /* to be carried out, on the stack of the first elector_step; NULL: none is */
 	int event_count;
 	bool closing; /* elector_free was called */
+	bool quiet;   /* the last term has ended as it was meant to: nobody has to hear of that */
 
 	struct record seen;         /* last known content of the store, */
 	struct version version;     /*     and its version */
@@ -60,6 +62,8 @@ struct elector {
 static struct log_about elector_about(const struct elector *e)
 {
 	return (struct log_about){ .lock = e->lock->url,
+		                   .identity = e->author.identity,
+		                   .election = e->name,
 		                   .term = e->term_open ? lease_term(e->lease) : 0,
 		                   .token = e->term_open ? e->token : 0 };
 }
@@ -430,6 +434,7 @@ static const char *explain(enum lease_reason r)
 		[LEASE_KILLED] = "the script did not stop in time",
 		[LEASE_WORKER] = "the process that ran the script died",
 		[LEASE_RELOAD] = "reloading",
+		[LEASE_DONE] = "the work is done",
 	};
 
 	return (unsigned)r < LEASE_REASONS ? text[r] : "";
@@ -437,8 +442,12 @@ static const char *explain(enum lease_reason r)
 
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
-	elector_say(e, a->held ? LOG_INFO : LOG_WARN, "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
-	            explain(a->reason));
+	e->quiet = a->reason == LEASE_DONE;
+	elector_say(e,
+	            !a->held   ? LOG_WARN
+	            : e->quiet ? LOG_DEBUG
+	                       : LOG_INFO,
+	            "stopped_leading", "%s (%s)", lease_reason_name(a->reason), explain(a->reason));
 	announce(e, false);
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 }
@@ -492,7 +501,7 @@ static void report_no_leader(struct elector *e)
 	char *previous = e->leader;
 
 	e->leader = NULL;
-	elector_say(e, LOG_INFO, "no_leader", "%s leads no more, and nobody else does",
+	elector_say(e, e->quiet ? LOG_DEBUG : LOG_INFO, "no_leader", "%s leads no more, and nobody else does",
 	            previous ? previous : "the last leader");
 	e->cb->no_leader(e->arg, previous ? previous : "");
 	free(previous);
@@ -620,6 +629,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
+	e->name = mem_dup(c->name ? c->name : "");
 	author_init(&e->author, c->self, c->identity, c->address, c->reclaim);
 	record_init(&e->seen);
 	uint32_t seed = c->seed;
@@ -714,6 +724,7 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.address = e->author.address,
 		.lock = e->lock->url,
 		.leader = e->leader ? e->leader : "",
+		.name = e->name,
 		.renewals_ok = e->renewals_ok,
 		.renewals_failed = e->renewals_failed,
 		.slow_paths = e->slow_paths,
@@ -741,6 +752,7 @@ void elector_free(struct elector *e)
 	free(e->trouble);
 	saves_fini(&e->saves);
 	author_fini(&e->author);
+	free(e->name);
 	free(e->leader);
 	free(e);
 }

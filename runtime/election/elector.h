@@ -25,6 +25,7 @@ struct elector_config { /* borrowed for elector_new only, but for env, timeline,
 	const char *lock;                    /* URL, */
 	struct lock *opened;                 /*     or it is opened already: taken, once elector_new succeeds; NULL */
 	uint32_t seed;                       /* of the polling's jitter; 0: random */
+	const char *name;                    /* of the election, for the log; NULL or "" = it has none */
 	const char *identity;                /* "" = hostname_INCARNATION */
 	const char *address;                 /* may be "" */
 	struct lease_times times;
@@ -103,6 +104,7 @@ struct elector_status {
 	nsec remaining;     /* until is_leading turns false */
 	nsec since_renewal; /* since the last good write of a term that has not ended was sent; -1: there is none */
 	const char *identity, *address, *lock, *leader; /* borrowed until the next elector_ call; leader "" = none */
+	const char *name;                               /* of the election; "" = it has none */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 };
 void elector_status(const struct elector *e, struct elector_status *out);

@@ -13,7 +13,7 @@ const char *lease_reason_name(enum lease_reason r)
 		[LEASE_RESIGNED] = "resigned", [LEASE_DECLINED] = "declined", [LEASE_SHUTDOWN] = "shutdown",
 		[LEASE_EXPIRED] = "expired",   [LEASE_STOLEN] = "lost",       [LEASE_DELETED] = "deleted",
 		[LEASE_ERROR] = "error",       [LEASE_KILLED] = "killed",     [LEASE_WORKER] = "worker",
-		[LEASE_RELOAD] = "reload",
+		[LEASE_RELOAD] = "reload",     [LEASE_DONE] = "done",
 	};
 
 	return (unsigned)r < LEASE_REASONS ? names[r] : "unknown";

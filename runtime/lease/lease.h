@@ -55,6 +55,7 @@ enum lease_reason { /* why a term ended */
 	            LEASE_KILLED,  /* the script's hook had to be killed */
 	            LEASE_WORKER,  /* the worker died, or was killed for another election's sake */
 	            LEASE_RELOAD,
+	            LEASE_DONE, /* the command has ended by itself */
 	            LEASE_REASONS
 };
 const char *lease_reason_name(enum lease_reason r); /* "resigned" ... as scripts see them */

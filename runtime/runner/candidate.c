@@ -212,6 +212,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.self = &r->program.self,
 		.death_watches = r->program.death_watches,
 		.opened = opened,
+		.name = p->settings.name,
 		.identity = options_text(o, OPTION_IDENTITY, p->settings.identity),
 		.address = options_text(o, OPTION_ADDRESS, p->settings.address),
 		.times = p->times,

@@ -93,6 +93,8 @@ const struct option_info option_table[OPTIONS] = {
 	                        RUN | EXEC | CHECK, "lines for people or for programs" },
 	[OPTION_LOG_LEVEL] = { "log-level", NULL, 0, OPTION_CHOICE, "debug|info|warn|error", "LUNARCH_LOG_LEVEL",
 	                       "info", RUN | EXEC | CHECK, "the lowest level that is logged" },
+	[OPTION_VERBOSE] = { "verbose", NULL, 'v', OPTION_FLAG, NULL, NULL, NULL, EXEC,
+	                     "log what goes as it should, too: --log-level debug" },
 	[OPTION_HELP] = { "help", NULL, 'h', OPTION_FLAG, NULL, NULL, NULL, ALL, "this text" },
 	[OPTION_VERSION] = { "version", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, ALL,
 	                     "versions of Lunarch and its libraries" },

@@ -65,6 +65,7 @@ enum option {
 	OPTION_JSON,
 	OPTION_LOG_FORMAT, /* number is an enum log_format */
 	OPTION_LOG_LEVEL,  /* number is an enum log_level */
+	OPTION_VERBOSE,
 	OPTION_HELP,
 	OPTION_VERSION,
 	OPTIONS

@@ -170,6 +170,8 @@ int program_init(struct program *p, const struct options *o, const int *signals,
                  void *arg, struct err *err)
 {
 	*p = (struct program){ .ops = ops, .arg = arg };
+	if (options_set(o, OPTION_IDENTITY))
+		log_program(options_text(o, OPTION_IDENTITY, NULL), NULL);
 	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
 	if (!p->loop)
 		return err_sys(err, "cannot make an event loop");

@@ -122,6 +122,7 @@ static int run_once_status(enum lease_reason reason)
 	case LEASE_DECLINED:
 	case LEASE_SHUTDOWN:
 	case LEASE_RELOAD:
+	case LEASE_DONE:
 	case LEASE_REASONS:
 		return EXIT_DONE;
 	}
@@ -166,6 +167,20 @@ static void run_free_candidates(struct run *r)
 }
 
 /* All of them or none, so that every candidate in the list has an elector. */
+/* The lines of the log about the program have the identity that all of its elections share, and the only election. */
+static void run_name_log(const struct run *r)
+{
+	struct elector_status first, other;
+
+	elector_status(r->candidates[0]->elector, &first);
+	for (uint32_t i = 1; first.identity && i < r->candidate_count; i++) {
+		elector_status(r->candidates[i]->elector, &other);
+		if (strcmp(first.identity, other.identity) != 0)
+			first.identity = NULL;
+	}
+	log_program(first.identity, r->candidate_count > 1 ? NULL : *first.name ? first.name : first.lock);
+}
+
 static int run_open_candidates(struct run *r)
 {
 	struct err err;
@@ -175,8 +190,10 @@ static int run_open_candidates(struct run *r)
 	for (uint32_t i = 0; result == 0 && i < r->candidate_count; i++)
 		result = candidate_open(r->candidates[i], r->candidate_count > 1, fallback, &err);
 	free(fallback);
-	if (result == 0)
+	if (result == 0) {
+		run_name_log(r);
 		return 0;
+	}
 	run_free_candidates(r);
 	return run_fail(r, err.text);
 }

@@ -16,7 +16,11 @@ static struct log_about supervision_about(const struct term_supervision *t)
 	struct elector_status st;
 
 	elector_status(t->elector, &st);
-	return (struct log_about){ .lock = st.lock, .term = t->hooks.term, .token = t->hooks.token };
+	return (struct log_about){ .lock = st.lock,
+		                   .identity = st.identity,
+		                   .election = st.name,
+		                   .term = t->hooks.term,
+		                   .token = t->hooks.token };
 }
 
 const char *term_checkpoint(const char *checkpoint, const struct log_about *about)

@@ -226,12 +226,13 @@ static char **worker_arguments(struct run *r)
 	size_t extra = 0;
 	while (r->options.rest[extra])
 		extra++;
-	char **argv = mem_zero(sizeof *argv * (extra + 5));
+	char **argv = mem_zero(sizeof *argv * (extra + 6));
 	argv[0] = (char *)options_text(&r->options, OPTION_LOG_FORMAT, NULL);
 	argv[1] = (char *)options_text(&r->options, OPTION_LOG_LEVEL, NULL);
-	argv[2] = (char *)(r->is_text ? "eval" : "file");
-	argv[3] = (char *)r->script;
-	memcpy(argv + 4, r->options.rest, sizeof *argv * extra);
+	argv[2] = (char *)options_text(&r->options, OPTION_IDENTITY, NULL);
+	argv[3] = (char *)(r->is_text ? "eval" : "file");
+	argv[4] = (char *)r->script;
+	memcpy(argv + 5, r->options.rest, sizeof *argv * extra);
 	return argv;
 }
 

@@ -36,6 +36,10 @@ static void election_task_failed(struct scope *scope, const struct outcome *o)
 void election_init(struct election *e, struct script *s, uint32_t index)
 {
 	*e = (struct election){ .script = s, .index = index, .news_end = &e->news };
+	lua_pushliteral(s->L, "name");
+	lua_rawget(s->L, -2);
+	e->name = mem_dup(lua_isstring(s->L, -1) ? lua_tostring(s->L, -1) : "");
+	lua_pop(s->L, 1);
 	e->table = luaL_ref(s->L, LUA_REGISTRYINDEX);
 	scope_init(&e->scope, s->sched, election_task_failed);
 	e->scope.election = e;
@@ -50,6 +54,7 @@ void election_fini(struct election *e)
 		news_unref(n);
 	}
 	news_unref(e->leader);
+	free(e->name);
 	free(e->lock);
 }
 
@@ -62,7 +67,7 @@ void election_keep(struct election *e, const char *lock, const char *identity)
 	mem_pack(2, (const char *const[]){ lock, identity }, copies);
 	e->lock = copies[0]; /* the block of memory that holds both */
 	e->identity = copies[1];
-	e->about.lock = e->lock;
+	e->about = (struct log_about){ .lock = e->lock, .identity = e->identity, .election = e->name };
 }
 
 bool election_push_hook(struct election *e, const char *name)

@@ -17,6 +17,7 @@ struct election {
 	uint32_t index;        /* in the script's list; its slot of the page, too */
 	bool kept;             /* this worker has it; false: another worker has, or the elector has not said yet */
 	int table;             /* registry reference of the election's table in the script */
+	char *name;            /* "" = it has none */
 	char *lock, *identity; /* from the elector; NULL until it has sent them */
 	struct log_about about;
 	struct scope scope;            /* of the hooks outside any term */

@@ -403,6 +403,17 @@ out:
 
 /* ---- messages ---- */
 
+/* The lines of the log about the script have the identity that all of its elections share, and the only election. */
+static void script_name_log(const struct script *s, const struct election *e)
+{
+	const char *identity = e->identity;
+
+	for (uint32_t i = 0; i < s->nelections; i++)
+		if (s->elections[i].kept && strcmp(s->elections[i].identity, e->identity) != 0)
+			identity = NULL;
+	log_program(identity, s->nelections > 1 ? NULL : *e->name ? e->name : e->lock);
+}
+
 static bool keep_one(struct script *s, struct wire *w)
 {
 	struct wire_kept k = { 0 };
@@ -410,6 +421,7 @@ static bool keep_one(struct script *s, struct wire *w)
 	if (!wire_kept_get(w, &k) || k.index >= s->nelections || s->elections[k.index].kept)
 		return false;
 	election_keep(&s->elections[k.index], k.lock, k.identity);
+	script_name_log(s, &s->elections[k.index]);
 	return true;
 }
 

@@ -226,7 +226,9 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 
 	t->election = e;
 	t->term = number;
-	t->about = (struct log_about){ .lock = e->lock, .term = number, .token = token };
+	t->about = e->about;
+	t->about.term = number;
+	t->about.token = token;
 	t->address = *address ? mem_dup(address) : NULL;
 	t->marker = (struct marker){ .slot = e->index,
 		                     .term = number,

@@ -129,13 +129,13 @@ static void worker_run_loop(struct worker *w)
 	}
 }
 
-/* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL file|eval SCRIPT [ARGS...] */
+/* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]; IDENTITY "": not known yet */
 int worker_main(int argc, char **argv)
 {
 	struct worker w = { 0 };
 	struct err err;
 
-	if (argc < 7 || log_level_parse(argv[4]) < 0) {
+	if (argc < 8 || log_level_parse(argv[4]) < 0) {
 		fputs("lunarch -x worker is a role that lunarch starts itself\n", stderr);
 		return 2;
 	}
@@ -144,6 +144,9 @@ int worker_main(int argc, char **argv)
 	fill_standard_descriptors();
 	prctl(PR_SET_PDEATHSIG, SIGKILL); /* when the guard dies, its parent */
 	log_init(strcmp(argv[3], "json") == 0 ? LOG_JSON : LOG_TEXT, (enum log_level)log_level_parse(argv[4]));
+	log_follow();
+	if (*argv[5])
+		log_program(argv[5], NULL);
 	setvbuf(stdout, NULL, _IOLBF, 0); /* so that a script that is killed does not lose lines */
 	fcntl(wire_fd, F_SETFD, FD_CLOEXEC);
 	w.page = page_map(page_fd, &err);
@@ -163,9 +166,9 @@ int worker_main(int argc, char **argv)
 	const struct script_spec spec = { .loop = w.loop,
 		                          .timeline = &w.timeline,
 		                          .page = w.page,
-		                          .eval = strcmp(argv[5], "eval") == 0,
-		                          .source = argv[6],
-		                          .args = argv + 7,
+		                          .eval = strcmp(argv[6], "eval") == 0,
+		                          .source = argv[7],
+		                          .args = argv + 8,
 		                          .send = worker_send,
 		                          .arg = &w };
 	w.script = script_new(&spec);
