@@ -491,8 +491,8 @@ return function(natives)
 	local function is_stubbed(self, name)
 		local program = name:match "[^/]+$" or name
 		for stub in pairs(self.stubs) do
-			local fits = is_url(stub) and (begins(stub, name) or begins(name, stub)) or stub == name or stub == program
-			if fits or stub == "*" or stub:match "[^/]+$" == name then
+			local matching = is_url(stub) and (begins(stub, name) or begins(name, stub)) or stub == name or stub == program
+			if matching or stub == "*" or stub:match "[^/]+$" == name then
 				return true
 			end
 		end
