@@ -147,7 +147,18 @@ class Worker:
         self.stderr = open(os.path.join(self.directory.name, "stderr"), "w+b")
         kind = ["eval", body] if body is not None else ["file", script]
         self.process = subprocess.Popen(
-            [LUNARCH, "-x", "worker", str(theirs.fileno()), *map(str, self.page.fds), "json", "debug", "", *kind, *args],
+            [
+                LUNARCH,
+                "-x",
+                "worker",
+                str(theirs.fileno()),
+                *map(str, self.page.fds),
+                "json",
+                "debug",
+                "",
+                *kind,
+                *args,
+            ],
             pass_fds=(theirs.fileno(), *self.page.fds),
             stdin=subprocess.DEVNULL,
             stdout=self.stdout,
