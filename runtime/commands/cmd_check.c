@@ -1,8 +1,8 @@
 #include "commands/commands.h"
 
 #include "base/mem.h"
-#include "commands/lock_client.h"
-#include "commands/record_text.h"
+#include "client/lock_client.h"
+#include "client/record_text.h"
 #include "commands/script_probe.h"
 #include "script/inspect.h"
 

@@ -1,7 +1,7 @@
 #include "commands/commands.h"
 
 #include "base/buf.h"
-#include "commands/store_check.h"
+#include "client/store_check.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,9 +1,11 @@
 #include "commands/commands.h"
 
-#include "commands/lock_client.h"
-#include "commands/record_text.h"
+#include "client/lock_client.h"
+#include "client/record_text.h"
+#include "commands/named_lock.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Says on stderr why there is no address, since stdout is for the address alone. */
 static int no_address(const char *lock, const struct record *r)
@@ -42,19 +44,22 @@ int cmd_leader(int argc, char **argv)
 	struct lock_client c = { 0 };
 	struct options o;
 	struct err err;
+	char *url;
 	int status = command_begin(&o, COMMAND_LEADER, argc, argv);
 
 	if (status >= 0)
 		return status;
-	if (!options_set(&o, OPTION_LOCK))
-		return command_fail(COMMAND_LEADER, EXIT_USAGE, "which lock? lunarch leader --lock URL");
+	status = named_lock(&o, &url);
+	if (status >= 0)
+		return status;
 	c.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL);
-	if (lock_client_open(&c, NULL, o.value[OPTION_LOCK].text, &err) < 0) {
+	if (lock_client_open(&c, NULL, url, &err) < 0) {
 		status = command_fail(COMMAND_LEADER, command_status_of(&err), "%s", err.text);
 	} else {
 		lock_client_watch(&c);
 		status = wait_for_address(&c, instant_add(clock_now(), o.value[OPTION_WAIT].number * NSEC_PER_MS));
 	}
 	lock_client_close(&c);
+	free(url);
 	return status;
 }

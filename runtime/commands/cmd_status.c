@@ -1,9 +1,11 @@
 #include "commands/commands.h"
 
-#include "commands/lock_client.h"
-#include "commands/record_text.h"
+#include "client/lock_client.h"
+#include "client/record_text.h"
+#include "commands/named_lock.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -169,20 +171,23 @@ int cmd_status(int argc, char **argv)
 {
 	struct options o;
 	struct err err;
+	char *url;
 	int exit_with = command_begin(&o, COMMAND_STATUS, argc, argv);
 
 	if (exit_with >= 0)
 		return exit_with;
-	if (!options_set(&o, OPTION_LOCK))
-		return command_fail(COMMAND_STATUS, EXIT_USAGE, "which lock? lunarch status --lock URL");
+	exit_with = named_lock(&o, &url);
+	if (exit_with >= 0)
+		return exit_with;
 	struct status s = { .json = o.value[OPTION_JSON].number, .since = clock_now() };
 	s.client.env.state_dir = options_text(&o, OPTION_STATE_DIR, NULL);
-	if (lock_client_open(&s.client, NULL, o.value[OPTION_LOCK].text, &err) < 0) {
+	if (lock_client_open(&s.client, NULL, url, &err) < 0) {
 		exit_with = command_fail(COMMAND_STATUS, command_status_of(&err), "%s", err.text);
 	} else {
 		lock_client_watch(&s.client);
 		exit_with = status_show(&s, &o);
 	}
 	lock_client_close(&s.client);
+	free(url);
 	return exit_with;
 }

@@ -46,21 +46,24 @@ static const struct command_help {
 		"  lunarch exec --restart always --lock web -- ./singleton-daemon\n",
 	},
 	[COMMAND_LEADER] = {
-		"leader --lock URL [--wait DUR]",
+		"leader [--wait DUR] SCRIPT.lua | --lock URL",
 		"print the leader's address",
 		"Prints the address that the leader publishes (--address, or the script's key), alone on a line.\n"
+		"With a script it is the lock that `lunarch run` takes for it: the script's text is run, but no hook.\n"
 		"Exit status: 0 printed, 1 nobody leads or the leader publishes no address, 2 usage, 69 the lock cannot be\n"
 		"reached.",
 		"  curl \"http://$(lunarch leader --lock web)/health\"\n"
 		"  lunarch leader --lock web --wait 30s\n",
 	},
 	[COMMAND_STATUS] = {
-		"status [--watch] [--verify] [--json] --lock URL",
+		"status [OPTIONS] SCRIPT.lua | --lock URL",
 		"who leads, since when, with which token",
 		"Shows the record as it is; times in it are the holder's. --verify watches whether the holder renews, for at\n"
-		"most its lease. --watch goes on and prints every change of leader.\n"
+		"most its lease. --watch goes on and prints every change of leader. With a script it is the lock that\n"
+		"`lunarch run` takes for it: the script's text is run, but no hook.\n"
 		"Exit status: 0 somebody leads, 1 nobody does (with --verify: or did not renew), 2 usage, 69 the lock\n"
 		"cannot be reached.",
+		"  lunarch status backup.lua\n"
 		"  lunarch status --lock backup\n"
 		"  lunarch status --json --lock backup | jq .leader\n"
 		"  lunarch status --watch --lock '/srv/shared/backup?shared=link'\n",
@@ -78,6 +81,19 @@ static const struct command_help {
 		"  lunarch list '/srv/shared/?shared=link'\n"
 		"  lunarch list etcd://etcd1,etcd2,etcd3/app/\n"
 		"  lunarch list --json kube://jobs/nightly- | jq -r 'select(.state != \"leading\").lock'\n",
+	},
+	[COMMAND_RELEASE] = {
+		"release --force [OPTIONS] SCRIPT.lua | --lock URL",
+		"free the record of a leader that is dead for sure",
+		"A vanished leader costs one lease. Where a lease is long and the leader is dead for sure (its machine is switched\n"
+		"off), this frees the record at once. Without --token it shows the record, with the token to give, and changes\n"
+		"nothing. With it, it first watches the record for two retry periods: a holder that renews is not dead, and keeps\n"
+		"it. If the holder is only cut off, it acts on beside the next leader until its renew deadline has passed. Who\n"
+		"released it, when and why is in the record until the next term begins, and in the candidates' logs.\n"
+		"Exit status: 0 released, 1 not: nobody holds it, another token is in force, or the holder renews; 2 usage, 69\n"
+		"the lock cannot be reached.",
+		"  lunarch release --force --lock etcd://etcd1/nightly --reason 'host7 is switched off'\n"
+		"  lunarch release --force --lock etcd://etcd1/nightly --reason 'host7 is switched off' --token 4711\n",
 	},
 	[COMMAND_CHECK] = {
 		"check [OPTIONS] SCRIPT.lua [-- ARGS]",

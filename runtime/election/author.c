@@ -118,6 +118,7 @@ static void author_write_term(const struct author *a, struct record *r, const st
 		mem_replace(&r->previous_holder, "");
 	if (changes && w->exists && r->transitions < RECORD_TRANSITIONS_MAX)
 		r->transitions++;
+	mem_replace(&r->forced, "");
 	r->acquired_us = r->renewed_us = w->wall_us;
 	r->token = w->makes_token ? larger(larger(r->token, w->token) + 1, w->wall_us) : 0;
 	author_sign(a, r, w);

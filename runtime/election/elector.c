@@ -210,6 +210,8 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 		trouble_over_if_readable(e, &r->version);
 	e->version = r->version;
 	if (r->outcome == LOCK_OK) {
+		if (*r->record->forced && strcmp(r->record->forced, e->seen.forced) != 0)
+			elector_say(e, LOG_WARN, "released_by_force", "released by force, %s", r->record->forced);
 		record_copy(&e->seen, r->record);
 		*s = author_sight(&e->author, &e->seen);
 		remember_token(e, r, s);

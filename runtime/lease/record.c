@@ -53,6 +53,7 @@ static const struct record_field fields[] = {
 	{ "write", NAME, AT(write) },
 	{ "address", STRING, AT(address) },
 	{ "previousHolder", STRING, AT(previous_holder) },
+	{ "releasedByForce", STRING, AT(forced) },
 	{ "incarnation", NAME, AT(incarnation) },
 	{ "writes", COUNT, AT(writes), INT64_MAX },
 	{ "pid", COUNT, AT(pid), INT32_MAX },
@@ -78,6 +79,7 @@ void record_init(struct record *r)
 	r->holder = mem_dup("");
 	r->address = mem_dup("");
 	r->previous_holder = mem_dup("");
+	r->forced = mem_dup("");
 	r->tree = mem_dup("");
 }
 
@@ -86,6 +88,7 @@ static void release(struct record *r)
 	free(r->holder);
 	free(r->address);
 	free(r->previous_holder);
+	free(r->forced);
 	free(r->tree);
 	free(r->checkpoint);
 	json_decref(r->extra);
@@ -110,6 +113,7 @@ void record_copy(struct record *to, const struct record *from)
 	copy.holder = mem_dup(from->holder);
 	copy.address = mem_dup(from->address);
 	copy.previous_holder = mem_dup(from->previous_holder);
+	copy.forced = mem_dup(from->forced);
 	copy.tree = mem_dup(from->tree);
 	copy.checkpoint = mem_dup(from->checkpoint);
 	copy.extra = json_deep_copy(from->extra);

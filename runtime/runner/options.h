@@ -12,16 +12,17 @@
 #include <stdint.h>
 
 /* C(NAME, name): the commands, in the order of the help. cmd_name is the function of each, in commands/cmd_name.c. */
-#define COMMAND_TABLE(C)  \
-	C(RUN, run)       \
-	C(EXEC, exec)     \
-	C(LEADER, leader) \
-	C(STATUS, status) \
-	C(LIST, list)     \
-	C(CHECK, check)   \
-	C(DOCTOR, doctor) \
-	C(CTL, ctl)       \
-	C(TEST, test)     \
+#define COMMAND_TABLE(C)    \
+	C(RUN, run)         \
+	C(EXEC, exec)       \
+	C(LEADER, leader)   \
+	C(STATUS, status)   \
+	C(LIST, list)       \
+	C(RELEASE, release) \
+	C(CHECK, check)     \
+	C(DOCTOR, doctor)   \
+	C(CTL, ctl)         \
+	C(TEST, test)       \
 	C(NEW, new)
 
 #define COMMAND_NUMBER(NAME, name) COMMAND_##NAME,
@@ -63,6 +64,9 @@ enum option {
 	OPTION_WATCH,
 	OPTION_VERIFY,
 	OPTION_JSON,
+	OPTION_FORCE, /* these three: release */
+	OPTION_TOKEN,
+	OPTION_REASON,
 	OPTION_LOG_FORMAT, /* number is an enum log_format */
 	OPTION_LOG_LEVEL,  /* number is an enum log_level */
 	OPTION_VERBOSE,

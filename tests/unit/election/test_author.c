@@ -42,9 +42,11 @@ static void terms(void)
 
 	begin(&a, &r, "a", false);
 	mem_replace(&r.holder, "b");
+	mem_replace(&r.forced, "by somebody");
 	r.transitions = 4;
 	struct author_write w = acquisition(9);
 	author_write(&a, &r, &w);
+	ok(!*r.forced, "that the term before was released by force is not said of this one");
 	ok(strcmp(r.holder, "a") == 0 && strcmp(r.address, "host:1") == 0 && r.state == RECORD_LEADING && r.term == 9 &&
 	           strcmp(r.incarnation, "i1") == 0 && r.pid == 7 && strcmp(r.tree, "/tree") == 0,
 	   "an acquisition names holder, address, term and process");

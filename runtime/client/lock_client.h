@@ -1,4 +1,6 @@
-/* A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
+/* Room client: a lock for who does not campaign: operations that block, the record as text, the examination of a store.
+ *
+ * A command's connection to a lock: operations that wait for their answer and are timed, and waits for a change.
  * Not an elector: what is written, and on what condition, is the caller's.
  * Used by leader, status, list, check and the examination of a store (store_check.c). */
 #ifndef LUNARCH_LOCK_CLIENT_H

@@ -5,7 +5,7 @@
 #define LUNARCH_STORE_CHECK_H
 
 #include "base/err.h"
-#include "commands/store_report.h"
+#include "client/store_report.h"
 
 /* Opens the URL (state_dir: as in struct lock_env) with a scratch key, proves, measures and removes that key. found is
  * called for each finding as it is made. 0: the report is filled (fit or not). -1: the store could not be reached, or

@@ -1,4 +1,4 @@
-#include "commands/store_measure.h"
+#include "client/store_measure.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "commands/store_proofs.h"
+#include "client/store_proofs.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef LUNARCH_STORE_MEASURE_H
 #define LUNARCH_STORE_MEASURE_H
 
-#include "commands/store_trial.h"
+#include "client/store_trial.h"
 
 #include <stddef.h>
 

@@ -1,9 +1,9 @@
-#include "commands/store_check.h"
+#include "client/store_check.h"
 
 #include "base/mem.h"
 #include "base/nonce.h"
-#include "commands/store_measure.h"
-#include "commands/store_proofs.h"
+#include "client/store_measure.h"
+#include "client/store_proofs.h"
 
 #include <ev.h>
 #include <signal.h>

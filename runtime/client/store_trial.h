@@ -4,8 +4,8 @@
 #ifndef LUNARCH_STORE_TRIAL_H
 #define LUNARCH_STORE_TRIAL_H
 
-#include "commands/lock_client.h"
-#include "commands/store_report.h"
+#include "client/lock_client.h"
+#include "client/store_report.h"
 
 #include <ev.h>
 

@@ -1,4 +1,4 @@
-#include "commands/lock_client.h"
+#include "client/lock_client.h"
 
 #include "base/mem.h"
 #include "loop/offload.h"

@@ -1,4 +1,4 @@
-#include "commands/record_text.h"
+#include "client/record_text.h"
 
 #include "base/clock.h"
 #include "base/duration.h"
@@ -80,6 +80,10 @@ void record_text_headline(struct buf *out, const struct record_text *s)
 			buf_adds(out, ", last led by ");
 			buf_plain(out, r->previous_holder);
 		}
+		if (*r->forced) {
+			buf_adds(out, "; by force, ");
+			buf_plain(out, r->forced);
+		}
 		return;
 	}
 	buf_plain(out, r->holder);
@@ -114,6 +118,8 @@ static void add_record(struct buf *out, const struct record_text *s)
 	buf_printf(out, "\n%-11s %" PRId64 "\n", "transitions", r->transitions);
 	if (*r->previous_holder)
 		add_line(out, "previous", r->previous_holder);
+	if (*r->forced)
+		add_line(out, "by force", r->forced);
 }
 
 void record_text_lines(struct buf *out, const struct record_text *s)
@@ -176,6 +182,8 @@ static void add_json_record(struct buf *out, const struct record_text *s)
 	add_number(out, "retryPeriodMs", r->retry_ms, r->retry_ms);
 	add_number(out, "leaderTransitions", r->transitions, true);
 	add_string(out, "previousHolder", r->previous_holder);
+	if (*r->forced)
+		add_string(out, "releasedByForce", r->forced);
 }
 
 void record_text_json(struct buf *out, const struct record_text *s)

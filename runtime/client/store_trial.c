@@ -1,4 +1,4 @@
-#include "commands/store_trial.h"
+#include "client/store_trial.h"
 
 #include "base/mem.h"
 #include "base/nonce.h"

@@ -1,0 +1,14 @@
+/* Which lock a command means: --lock URL, or the lock that `run` takes for a script.
+ * Not an open lock, and nothing is read from one: that is lock_client.h.
+ * Used by status, leader and release. */
+#ifndef LUNARCH_NAMED_LOCK_H
+#define LUNARCH_NAMED_LOCK_H
+
+#include "runner/options.h"
+
+/* For who was given a script, its text is run, but no hook, for at most 10 s: it may name its lock. Of several elections
+ * --election says which. -1: *url is the lock's, the caller frees it; else it was said what is wrong, and this is the exit
+ * status. Blocks. */
+int named_lock(const struct options *o, char **url);
+
+#endif
