@@ -6,9 +6,10 @@
 
 #include "runner/options.h"
 
-/* For who was given a script, its text is run, but no hook, for at most 10 s: it may name its lock. Of several elections
- * --election says which. -1: *url is the lock's, the caller frees it; else it was said what is wrong, and this is the exit
- * status. Blocks. */
+/* For who was given a script, its text is run, but no hook, for at most 10 s: it may name its lock. Of several
+ * elections
+ * --election says which. -1: *url is the lock's, the caller frees it; else it was said what is wrong, and this is the
+ * exit status. Blocks. */
 int named_lock(const struct options *o, char **url);
 
 #endif
