@@ -13,7 +13,7 @@
 #define WINDOW_STREAM (1 << 20)  /* what the server may send of one answer before we have read it */
 #define WINDOW_SESSION (4 << 20) /* the same of all answers */
 #define HEADERS_MOST 65536       /* of a header block from the server, see grpc_answer.c */
-#define ACKS_MOST 200            /* acknowledgements (PING, SETTINGS) that wait: more is a flood */
+#define QUEUE_MOST 10000         /* frames that wait in nghttp2 */
 #define FRAME_HEADER 9           /* bytes of a frame before its payload */
 #define WORDS_MOST 200           /* of what a server says, in an error */
 
@@ -115,16 +115,16 @@ static void stream_fail(struct grpc_stream *s, bool unseen, bool reset, const ch
 	stream_end(s, &end, reset);
 }
 
-/* The server has ended its answer. It needs no more of the request. */
-static void stream_answered(struct grpc_stream *s)
+/* The answer is over, or enough of it has come: the stream is reset unless both sides have closed it. */
+static void stream_answered(struct grpc_stream *s, bool closed)
 {
-	bool unsent = nghttp2_session_get_stream_local_close(s->g->session, s->id) == 0;
+	bool open = !closed || nghttp2_session_get_stream_local_close(s->g->session, s->id) == 0;
 	struct buf text = { 0 };
 	struct grpc_end end = { 0 };
 
 	end.status = grpc_answer_end(&s->answer, &end.replied, &text);
 	end.text = text.data ? text.data : "";
-	stream_end(s, &end, unsent);
+	stream_end(s, &end, open);
 	buf_fini(&text);
 }
 
@@ -370,7 +370,7 @@ static int stream_on_body(nghttp2_session *session, uint8_t flags, int32_t id, c
 		struct err err = { 0 };
 		if (grpc_answer_foreign(&s->answer)) {
 			if (!grpc_answer_keep(&s->answer, bytes, len))
-				stream_answered(s);
+				stream_answered(s, false);
 			return 0;
 		}
 		int n = grpc_answer_body(&s->answer, bytes, len, g->limit, &whole, &err);
@@ -436,7 +436,7 @@ static int frame_on_come(nghttp2_session *session, const nghttp2_frame *frame, v
 	case NGHTTP2_HEADERS:
 	case NGHTTP2_DATA:
 		if (s && frame->hd.flags & NGHTTP2_FLAG_END_STREAM)
-			stream_answered(s);
+			stream_answered(s, true);
 		break;
 	default:
 		break;
@@ -525,9 +525,9 @@ static nghttp2_session *session_new(struct grpc *g)
 	nghttp2_session_callbacks_set_on_stream_close_callback(calls, stream_on_close);
 	nghttp2_session_callbacks_set_before_frame_send_callback(calls, frame_on_made);
 	nghttp2_session_callbacks_set_on_frame_not_send_callback(calls, frame_on_unmade);
-	/* What a hostile server could make grow: acknowledgements that it does not read, streams that have ended. The
-	 * number of CONTINUATION frames is limited by nghttp2 itself. */
-	nghttp2_option_set_max_outbound_ack(option, ACKS_MOST);
+	/* What a hostile server could make grow: streams that it promises or that have ended. nghttp2 itself limits the
+	 * acknowledgements that wait, and the CONTINUATION frames of a header block. */
+	nghttp2_option_set_max_reserved_remote_streams(option, 0);
 	nghttp2_option_set_no_closed_streams(option, 1);
 	if (nghttp2_session_client_new2(&session, calls, g, option) != 0)
 		abort();
@@ -588,6 +588,8 @@ static void grpc_receive(struct grpc *g, const void *bytes, size_t len)
 
 	if (n < 0)
 		grpc_break(g, ERR_INVALID, "the server broke the rules of HTTP/2", why, strlen(why));
+	else if (nghttp2_session_get_outbound_queue_size(g->session) > QUEUE_MOST)
+		grpc_break(g, ERR_INVALID, "the server asks for more answers than it takes", NULL, 0);
 	grpc_fill_out(g);
 }
 
