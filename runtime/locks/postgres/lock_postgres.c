@@ -169,26 +169,21 @@ static void pg_in_doubt(struct pg_lock *l, const char *mark)
 		(double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
 }
 
-/* Nothing was changed: the row is another, or, for a new term, the timeline. */
-static void pg_not_written(struct pg_lock *l, const struct pg_answer *a)
+/* Nothing was changed. A new term needs a mark with the server's timeline, and no doubt; if that is so, or a term goes
+ * on, the row is not the one that was expected. */
+static void pg_not_written(struct pg_lock *l, const PGresult *r)
 {
-	const char *doubt = "";
+	const char *doubt = PQgetvalue(r, 0, 3);
+	bool marked = !PQgetisnull(r, 0, 3) && strcmp(doubt, "?") != 0;
 
-	switch (l->user.acquiring ? pg_sql_why(a->results[2], &doubt) : PG_ROW_CHANGED) {
-	case PG_ROW_CHANGED:
+	if (!l->user.acquiring || (marked && !*doubt))
 		lock_user_end(&l->user, LOCK_CONFLICT);
-		break;
-	case PG_IN_DOUBT:
+	else if (marked)
 		pg_in_doubt(l, doubt);
-		break;
-	case PG_OTHER_TIMELINE:
-		if (l->marked)
-			lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-			             "the server's timeline changes all the time");
-		else
-			pg_ask(l, MARK);
-		break;
-	}
+	else if (!l->marked)
+		pg_ask(l, MARK);
+	else
+		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "the server's timeline changes all the time");
 }
 
 /* A leader whose term goes on after a promotion names the doubt, so that it is over when he hands over. */
@@ -209,8 +204,8 @@ static void pg_written(struct pg_lock *l, const struct pg_answer *a)
 	const PGresult *r = a->results[1];
 	struct lock_result result = { .outcome = LOCK_OK };
 
-	if (PQntuples(r) == 0) {
-		pg_not_written(l, a);
+	if (PQgetisnull(r, 0, 0)) {
+		pg_not_written(l, r);
 		return;
 	}
 	snprintf(result.version.text, sizeof result.version.text, "%s", PQgetvalue(r, 0, 0));
@@ -267,8 +262,7 @@ static bool pg_answer_fits(const struct pg_lock *l, const struct pg_answer *a)
 	int columns = stages[l->stage].columns;
 
 	return (!columns || pg_sql_has(a->results[1], columns, l->stage == LIST ? LOCK_LISTING_MOST + 1 : 1)) &&
-	       (l->stage != ABOUT || PQntuples(a->results[1]) == 1) &&
-	       (l->stage != WRITE || !l->user.acquiring || pg_sql_has(a->results[2], 2, 1));
+	       ((l->stage != ABOUT && l->stage != WRITE) || PQntuples(a->results[1]) == 1);
 }
 
 /* The table is missing: there is no record in it. true: that is answered, or it is being made. */

@@ -1,5 +1,6 @@
 #include "locks/postgres/pg_link.h"
 
+#include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "locks/postgres/pg_login.h"
@@ -20,6 +21,7 @@ struct pg_prepared {
 	struct lock_call call; /* first; forgotten when the link closes, so it is never lost */
 	struct pg_link *link;
 	char *sql; /* NULL: a free place */
+	int count; /* of its parameters */
 	char name[32];
 	enum { PG_ASKED, PG_READY, PG_FAILED } state;
 };
@@ -129,6 +131,22 @@ static bool result_is_one_of(const PGresult *r, const char *const *states)
 	return state && *states;
 }
 
+/* What finds the table locked must not wait for that long. */
+static const struct pg_statement brief = { .sql = "SELECT set_config('lock_timeout', '100', true)" };
+
+/* The server plans a prepared statement when it is used first, and nobody is to wait for that. */
+static void prepared_plan(struct pg_prepared *p)
+{
+	struct buf sql = { 0 };
+
+	buf_printf(&sql, "EXPLAIN EXECUTE %s", p->name);
+	for (int i = 0; i < p->count; i++)
+		buf_adds(&sql, i ? ", NULL" : " (NULL");
+	buf_adds(&sql, p->count ? ")" : "");
+	link_ask(p->link, NULL, 2, (const struct pg_statement[]){ brief, { .sql = sql.data } });
+	buf_fini(&sql);
+}
+
 /* A table that is missing will be made, and one that is locked will be free: then it is tried again. */
 static void prepared_on_answered(struct lock_call *c, const void *answer)
 {
@@ -137,15 +155,16 @@ static void prepared_on_answered(struct lock_call *c, const void *answer)
 	const struct pg_answer *a = answer;
 
 	p->state = a->error ? PG_FAILED : PG_READY;
-	if (a->error && !result_is_one_of(a->error, passing))
+	if (!a->error)
+		prepared_plan(p);
+	else if (!result_is_one_of(a->error, passing))
 		p->link->plain = true;
 }
 
-/* In a question of its own: one that fails must not undo another, and one that finds the table locked must not wait for
- * that long. Statements of the same name have the same text, whoever's session it is. */
+/* In a question of its own, since one that fails must not undo another. Statements of the same name have the same text,
+ * whoever's session it is. */
 static void link_prepare(struct pg_link *k, const struct pg_statement *s)
 {
-	static const char brief[] = "SELECT set_config('lock_timeout', '100', true)";
 	struct pg_prepared *p = link_place_of(k, s->sql);
 
 	if (!p || k->plain || (p->sql && p->state != PG_FAILED))
@@ -153,13 +172,14 @@ static void link_prepare(struct pg_link *k, const struct pg_statement *s)
 	if (!p->sql) {
 		*p = (struct pg_prepared){ .call = { .answered = prepared_on_answered },
 			                   .link = k,
-			                   .sql = mem_dup(s->sql) };
+			                   .sql = mem_dup(s->sql),
+			                   .count = s->count };
 		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64,
 		         hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
 	}
 	p->state = PG_ASKED;
 	link_end_question(k, &p->call,
-	                  PQsendQueryParams(k->conn, brief, 0, NULL, NULL, NULL, NULL, 0) &&
+	                  PQsendQueryParams(k->conn, brief.sql, 0, NULL, NULL, NULL, NULL, 0) &&
 	                          PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
 }
 

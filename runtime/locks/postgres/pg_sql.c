@@ -54,18 +54,18 @@ static const char read_text[] = "SELECT CASE WHEN octet_length(record) <= " DIGI
 	"WITH w AS (UPDATE {table} AS r SET record = $2, changed = clock_timestamp(), server = " \
 	"CASE WHEN $6 = '' THEN r.server ELSE $6 END" also " WHERE name = $1 AND " VERSION       \
 	" = $3" USED condition WRITTEN
-#define WRITTEN                                                                                        \
-	" RETURNING " VERSION " AS version, token, server) SELECT version, token, pg_notify($4, $5), " \
-	"(SELECT CASE WHEN e.token <> {timeline} THEN '?' ELSE " DOUBT_OF("w.server") " END " THE_MARK ") FROM w"
+#define WRITTEN                                                                                                                    \
+	" RETURNING " VERSION " AS version, token, server) "                                                                       \
+	"SELECT w.version, w.token, (SELECT pg_notify($4, $5) FROM w), "                                                           \
+	"(SELECT CASE WHEN e.token <> {timeline} THEN '?' ELSE " DOUBT_OF(                                                         \
+		"coalesce(w.server, $6), coalesce(w.server, (SELECT r.server FROM {table} r WHERE r.name = $1))") " END " THE_MARK \
+														  ") FROM (SELECT) AS always LEFT JOIN w ON true"
 
 static const char *const write_text[2][2] = {
 	/* of a row that is there; that begins a term */
 	{ MADE(""), MADE(ELECTABLE("")) },
 	{ CHANGED("", ""), CHANGED(", token = " LARGER ", r.token + 1)", ELECTABLE(", r.server")) },
 };
-
-static const char why_text[] =
-	"SELECT e.token = {timeline}, " DOUBT_OF("$2, (SELECT r.server FROM {table} r WHERE r.name = $1)") " " THE_MARK;
 
 static const char table_text[] =
 	"CREATE TABLE IF NOT EXISTS {table} (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
@@ -142,13 +142,9 @@ void pg_sql_read(const struct pg_question *q, const char *name)
 
 void pg_sql_write(const struct pg_question *q, bool acquiring, const char *const values[PG_WRITE_VALUES])
 {
-	const char *const why_values[] = { values[PG_NAME], values[PG_WAITED_OUT] };
-
-	sql_send(q, acquiring ? 2 : 1,
-	         (const struct pg_statement[]){
-			 { write_text[*values[PG_EXPECTED] != '\0'][acquiring], PG_WRITE_VALUES, values, true },
-			 { why_text, 2, why_values, true },
-		 });
+	sql_send(q, 1,
+	         &(struct pg_statement){ write_text[*values[PG_EXPECTED] != '\0'][acquiring], PG_WRITE_VALUES, values,
+	                                 true });
 }
 
 void pg_sql_create(const struct pg_question *q)
@@ -208,14 +204,6 @@ char *pg_sql_quote(const char *name)
 bool pg_sql_is_stamped(const char *stamp, const PGresult *first)
 {
 	return PQntuples(first) == 1 && PQnfields(first) == 4 && strcmp(PQgetvalue(first, 0, 3), stamp) == 0;
-}
-
-enum pg_why pg_sql_why(const PGresult *r, const char **doubt)
-{
-	if (PQntuples(r) != 1 || strcmp(PQgetvalue(r, 0, 0), "t") != 0)
-		return PG_OTHER_TIMELINE;
-	*doubt = PQgetvalue(r, 0, 1);
-	return **doubt ? PG_IN_DOUBT : PG_ROW_CHANGED;
 }
 
 bool pg_sql_has(const PGresult *r, int columns, int rows_most)

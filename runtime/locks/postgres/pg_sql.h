@@ -41,8 +41,9 @@ enum pg_write_value {
 	PG_WRITE_VALUES
 };
 
-/* Result 1: no row, or version, token, nothing, and the row's doubt ("?": the timeline is not the mark's). Result 2, if
- * it is acquiring, which is to begin a term: pg_sql_why's. */
+/* Result 1: version (NULL: nothing was written), token, nothing, and the doubt: of the row as it was written, or one
+ * that has not been waited out. "?": the mark has another timeline than the server; NULL: there is no mark. acquiring:
+ * it is to begin a term. */
 void pg_sql_write(const struct pg_question *q, bool acquiring, const char *const values[PG_WRITE_VALUES]);
 
 /* Makes the table, with the mark in it. */
@@ -66,14 +67,6 @@ bool pg_sql_is_stamped(const char *stamp, const PGresult *first);
 
 /* So many columns, and so many rows at most. What is not there libpq gives as NULL. */
 bool pg_sql_has(const PGresult *r, int columns, int rows_most);
-
-/* Why a write that was to begin a term has written nothing. */
-enum pg_why {
-	PG_ROW_CHANGED,    /* the row is not the one that was expected */
-	PG_OTHER_TIMELINE, /* the mark has another timeline than the server: pg_sql_mark is due */
-	PG_IN_DOUBT,       /* *doubt is its name, borrowed from r: it has not been waited out */
-};
-enum pg_why pg_sql_why(const PGresult *r, const char **doubt);
 
 /* Which of its settings can lose a record that the server has acknowledged. */
 void pg_sql_judge(struct lock_about *about, const PGresult *r);
