@@ -2,6 +2,7 @@
 """The PostgreSQL lock passes the conformance suite against Debian's server, and its own cases."""
 
 import os
+import re
 import shutil
 import socket
 import struct
@@ -518,6 +519,38 @@ def prepared() -> None:
         d.end()
 
 
+def planned() -> None:
+    """The server plans no statement when a standby's turn has come."""
+    with Postgres("-c", "log_statement=all", "-c", "log_planner_stats=on", "-c", "log_line_prefix=[%p] ") as server:
+        d = opened(server.url("p"))
+        w = d.write(term(), "")
+        e = opened(server.url("p"))
+        e.do("watch")
+
+        def session() -> Any:
+            """What the newest one did, in order."""
+            with open(server.log) as f:
+                lines = [line for line in f if re.match(r"\[\d+\] LOG:  (PLANNER STATISTICS|execute )", line)]
+            return [line for line in lines if line.split()[0] == lines[-1].split()[0]]
+
+        e.read()
+        wait_for(lambda: sum("EXPLAIN EXECUTE" in line for line in session()) >= 3)  # settings, look, and write
+        r = e.read()
+        same((r["version"], e.write(term("e"), r["version"])["outcome"]), (w["version"], "ok"), "planned: a new term")
+        did = session()
+        late = [
+            c
+            for a, b, c in zip(did, did[1:], did[2:])
+            if "execute lunarch_" in c and "PLANNER" in b and "EXPLAIN" not in a
+        ]
+        same(
+            (late, sum("execute lunarch_" in line for line in did) >= 4),
+            ([], True),
+            "planned: for which nothing had to be planned any more",
+        )
+        d.end(), e.end()
+
+
 def pooled() -> None:
     """Behind a pooler that hands out a session per transaction there are no notices, and all else is as ever."""
     with Postgres() as server, Bouncer(server) as bouncer:
@@ -710,5 +743,5 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tls, tables, tokens)
-at_once(fence, fences, crashed, locked, prepared, pooled, promoted, goes_on, together, listing, full_disk)
+at_once(fence, fences, crashed, locked, prepared, planned, pooled, promoted, goes_on, together, listing, full_disk)
 done()

@@ -294,6 +294,37 @@ def together(server: Any) -> None:
     same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 
+def questions(server: Any) -> None:
+    """What is known of a node's children is not asked for again."""
+    d, e = opened(server.url("q")), opened(server.url("q"))
+    w = d.write(term(), "")
+
+    def answers(look: Any) -> Any:
+        """How many it had. Those to pings of others count as well, so the fewest are right."""
+
+        def sent() -> Any:
+            return int(ask(server.port, "srvr").split("Sent: ")[1].split()[0])
+
+        def more() -> Any:
+            before = sent()
+            look()
+            return sent() - before
+
+        return min(more() for _ in range(5))
+
+    same(e.read()["version"], w["version"], "questions: the first look")
+    nothing = answers(lambda: None)
+    asked = answers(e.read) - nothing
+    w = d.write(record("a", token=5), w["version"])
+    same((asked, answers(e.read) - nothing), (2, 2), "questions: a later one is synchronised, and asks for the record alone")
+    with Zk(server.port) as z:
+        z.delete("/q")
+    w = d.write(term(), "")
+    same(e.read()["version"], w["version"], "questions: but a node that was made again has another child")
+    same(e.write(term("e"), w["version"])["outcome"], "ok", "questions: which a write finds")
+    d.end(), e.end()
+
+
 def closed_inside(server: Any) -> None:
     """The last lock of a session is closed from inside the end of its look, while the answers to watches are still to
     come (a sanitizer sees whether those find anything)."""
@@ -332,6 +363,7 @@ def alone() -> None:
     with ZooKeeper() as server:
         at_once(lambda: rights(server), lambda: listing(server), lambda: tokens(server), lambda: cut_reads(server))
         together(server)
+        questions(server)
         chroot(server)
         closed_inside(server)
 

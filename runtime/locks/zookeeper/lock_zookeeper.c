@@ -26,32 +26,47 @@ struct zk_server {               /* of locks with the same hosts, user and passw
 	struct zk_watch *watches;
 };
 
-/* The library's watchers cannot be taken back: what they point to outlives the lock. */
+/* What the children of one state of the node are: it is another one when it was made again, or has other children. */
+struct zk_child {
+	int64_t czxid; /* 0: nothing is known */
+	int32_t cversion;
+	char id[2 * ID_BYTES + 1]; /* in the child's name; "" = there is none */
+};
+
+/* A lock's watch. The library's watchers cannot be taken back: what they point to outlives the lock. */
 struct zk_watch {
 	struct zk_watch *next;
 	struct zk_lock *lock; /* NULL: closed; freed with the link */
-	bool armed, primed;   /* the server has it; something was seen */
-	bool told;            /* the lock looks already: what it is told then is as new as what arming shows */
-	int64_t seen;         /* zxid of the last change; 0: no node */
+	lock_changed_fn *changed;
+	void *arg;
+	bool armed;   /* the server has it */
+	bool fresh;   /* the lock is being told of what our server has: a look needs no synchronising */
+	int64_t seen; /* zxid of what the lock knows of, by a look, a write or a notice; 0: no node; -1: of nothing */
 };
 
 struct zk_lock {
-	struct lock_user user; /* first; its channel is the node's path */
-	struct zk_ask *ask;    /* under way */
-	bool parents;          /* were made in this operation */
-	int64_t own;           /* zxid of our last write: no news to us */
-	struct zk_watch *watch;
+	struct lock_user user;  /* first; its channel is the node's path */
+	struct zk_ask *ask;     /* under way */
+	struct zk_watch *watch; /* NULL: nobody wants notices */
+	struct zk_child child;
+	bool thorough;                                                /* the children are asked for in this operation */
+	enum { PARENTS_UNTRIED, PARENTS_DUE, PARENTS_TRIED } parents; /* in this operation */
 };
 
 /* Requests that are sent together. They end when the last of their completions was called. */
 struct zk_ask {
 	struct zk_lock *lock; /* NULL: nobody wants it any more */
-	int left;             /* completions */
+	struct zk_watch *watch;
+	void (*take)(struct zk_lock *l, const struct zk_ask *a, int rc); /* rc: the last completion's */
+	int left;                                                        /* completions */
+	int failed;                                                      /* rc of a request that could not be sent */
 	struct instant sent_at;
-	char id[2 * ID_BYTES + 1]; /* in the child's name; "" = there is none */
-	int rc;                    /* of the look at the children */
-	zoo_op_result_t results[3];
+	int children;     /* rc of the look at them */
+	const char *text; /* of the record; borrowed by the last completion */
+	int len;
 	struct Stat stat;
+	char id[2 * ID_BYTES + 1]; /* of the child that a write checks or makes */
+	zoo_op_result_t results[3];
 };
 
 static zhandle_t *zk_handle(const struct zk_lock *l)
@@ -59,46 +74,130 @@ static zhandle_t *zk_handle(const struct zk_lock *l)
 	return zk_link_handle(l->user.server->notices);
 }
 
+/* ---- notices ---- */
+
+/* Told by way of the loop (lock_channel.h). */
+static void watch_tell(struct zk_watch *w)
+{
+	w->fresh = true;
+	lock_member_tell(&w->lock->user.member);
+}
+
+/* What is there tells what was missed while there was no watch. */
+static void watch_on_armed(int rc, const struct Stat *stat, const void *data)
+{
+	struct zk_watch *w = (struct zk_watch *)data;
+	int64_t now = rc == ZOK ? stat->mzxid : 0;
+
+	w->armed = rc == ZOK || rc == ZNONODE;
+	if (!w->armed || !w->lock)
+		return;
+	if (w->seen >= 0 && now != w->seen)
+		watch_tell(w);
+	w->seen = now;
+}
+
+/* A watch fires once. It is set again when the requests under way have ended, and, if there are none, behind those with
+ * which the lock answers the notice: a handover does not wait for it. */
+static void watch_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
+{
+	struct zk_watch *w = context;
+
+	(void)handle;
+	(void)state;
+	(void)path;
+	if (type == ZOO_SESSION_EVENT || !w->lock)
+		return;
+	w->armed = false;
+	if (!w->lock->ask)
+		watch_tell(w);
+}
+
+static void watch_arm(struct zk_watch *w)
+{
+	zhandle_t *handle = w->lock && !w->armed ? zk_handle(w->lock) : NULL;
+
+	if (handle)
+		w->armed = zoo_awexists(handle, w->lock->user.channel, watch_on_event, w, watch_on_armed, w) == ZOK;
+}
+
+/* The changed callback of the lock's member. */
+static void watch_on_told(void *arg)
+{
+	struct zk_watch *w = arg;
+	struct lock_server *s = w->lock->user.server;
+
+	lock_server_hold(s);
+	w->changed(w->arg);
+	w->fresh = false;
+	if (w->lock && !w->lock->ask)
+		watch_arm(w);
+	lock_server_put(s);
+}
+
 /* ---- asking ---- */
 
-static struct zk_ask *ask_new(struct zk_lock *l, int completions)
+static struct zk_ask *ask_new(struct zk_lock *l, void (*take)(struct zk_lock *l, const struct zk_ask *a, int rc))
 {
 	struct zk_ask *a = mem_zero(sizeof *a);
 
-	*a = (struct zk_ask){ .lock = l, .left = completions, .sent_at = clock_now() };
+	*a = (struct zk_ask){ .lock = l, .watch = l->watch, .take = take, .sent_at = clock_now() };
 	l->ask = a;
 	return a;
 }
 
-/* A completion was called. Whose the requests are, and the caller frees them; NULL: nobody wants them any more, or more
- * completions are to come. */
-static struct zk_lock *ask_completed(struct zk_ask *a)
+/* rc: of the call that sends one of the requests. */
+static void ask_add(struct zk_ask *a, int rc)
 {
-	struct zk_lock *l = a->lock;
-
-	if (--a->left)
-		return NULL;
-	if (l)
-		l->ask = NULL;
+	if (rc == ZOK)
+		a->left++;
 	else
-		free(a);
-	return l;
+		a->failed = rc;
 }
 
-/* The session is beyond help: completions that were taken are called for nobody (and the memory is leaked, since not
- * all are). */
-static void ask_not_sent(struct zk_ask *a, int rc)
+/* The last one was added. If one could not be sent, the session is beyond help: the completions of the others are
+ * called for nobody. */
+static void ask_sent(struct zk_ask *a)
 {
 	struct zk_lock *l = a->lock;
 
-	a->lock = NULL;
+	if (a->failed == ZOK)
+		return;
+	lock_op_fail_soon(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "it cannot be asked: %s", zerror(a->failed));
 	l->ask = NULL;
-	lock_op_fail_soon(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "it cannot be asked: %s", zerror(rc));
+	a->lock = NULL;
+	if (a->left == 0)
+		free(a);
+}
+
+static void ask_completed(struct zk_ask *a, int rc)
+{
+	struct zk_watch *w = a->watch;
+
+	if (--a->left)
+		return;
+	if (a->lock) {
+		a->lock->ask = NULL;
+		a->take(a->lock, a, rc);
+	}
+	free(a);
+	if (w)
+		watch_arm(w);
+}
+
+/* Of a request whose answer says nothing else. */
+static void zk_on_string(int rc, const char *value, const void *data)
+{
+	(void)value;
+	ask_completed((struct zk_ask *)data, rc);
 }
 
 static void zk_begin(struct lock_user *u)
 {
-	((struct zk_lock *)u)->parents = false;
+	struct zk_lock *l = (struct zk_lock *)u;
+
+	l->parents = PARENTS_UNTRIED;
+	l->thorough = l->child.czxid == 0;
 	lock_op_ask(&u->op, u->server->notices, &u->call);
 }
 
@@ -107,22 +206,6 @@ static const struct ACL_vector *zk_acl(const struct zk_lock *l)
 	const struct zk_server *s = (const struct zk_server *)l->user.server;
 
 	return *s->url.user ? &ZOO_CREATOR_ALL_ACL : &ZOO_OPEN_ACL_UNSAFE;
-}
-
-/* A read has shown that it answers. */
-static void zk_tell_about(struct zk_lock *l)
-{
-	const struct zk_server *s = (const struct zk_server *)l->user.server;
-	const char *version = zk_link_version(s->base.notices);
-	struct lock_about *about = l->user.about;
-	int major = 0, minor = 0;
-
-	*about = (struct lock_about){ .pause_ms = s->url.hosts > 1 ? ELECTION_MS : 0 };
-	snprintf(about->server, sizeof about->server, "ZooKeeper %s",
-	         *version ? version : "of no known version (srvr is not among its 4lw.commands.whitelist)");
-	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
-		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.8 is tested");
-	lock_user_end(&l->user, LOCK_OK);
 }
 
 static bool is_loss(int rc)
@@ -150,40 +233,71 @@ static void zk_fail(struct zk_lock *l, int rc)
 
 /* ---- reading ---- */
 
-/* Completions but the last of a read: the record's. */
-static void zk_on_synced(int rc, const char *value, const void *data)
+/* A read has shown that it answers. */
+static void zk_tell_about(struct zk_lock *l)
 {
-	(void)rc;
-	(void)value;
-	ask_completed((struct zk_ask *)data);
+	const struct zk_server *s = (const struct zk_server *)l->user.server;
+	const char *version = zk_link_version(s->base.notices);
+	struct lock_about *about = l->user.about;
+	int major = 0, minor = 0;
+
+	*about = (struct lock_about){ .pause_ms = s->url.hosts > 1 ? ELECTION_MS : 0 };
+	snprintf(about->server, sizeof about->server, "ZooKeeper %s",
+	         *version ? version : "of no known version (srvr is not among its 4lw.commands.whitelist)");
+	if (sscanf(version, "%d.%d", &major, &minor) == 2 && major * 100 + minor < 308)
+		snprintf(about->warning, sizeof about->warning, "this version gets no more repairs; 3.8 is tested");
+	lock_user_end(&l->user, LOCK_OK);
 }
 
-static void zk_on_children(int rc, const struct String_vector *names, const void *data)
+static void zk_on_children(int rc, const struct String_vector *names, const struct Stat *stat, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
+	struct zk_child c = { 0 };
 
-	a->rc = rc;
-	for (int i = 0; rc == ZOK && names && i < names->count; i++)
-		if (strncmp(names->data[i], CHILD, strlen(CHILD)) == 0 && !*a->id)
-			snprintf(a->id, sizeof a->id, "%s", names->data[i] + strlen(CHILD));
-	ask_completed(a);
+	a->children = rc;
+	if (rc == ZOK)
+		c = (struct zk_child){ .czxid = stat->czxid, .cversion = stat->cversion };
+	for (int i = 0; rc == ZOK && i < names->count; i++)
+		if (strncmp(names->data[i], CHILD, strlen(CHILD)) == 0 && !*c.id)
+			snprintf(c.id, sizeof c.id, "%s", names->data[i] + strlen(CHILD));
+	if (a->lock)
+		a->lock->child = c;
+	ask_completed(a, rc);
 }
 
 static void zk_on_record(int rc, const char *value, int len, const struct Stat *stat, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = ask_completed(a);
+
+	a->text = value ? value : "";
+	a->len = value && len > 0 ? len : 0;
+	if (rc == ZOK)
+		a->stat = *stat;
+	ask_completed(a, rc);
+}
+
+static void zk_found(struct zk_lock *l, const struct zk_ask *a)
+{
+	bool known = a->stat.czxid == l->child.czxid && a->stat.cversion == l->child.cversion;
 	char what[400], version[64];
 
-	if (!l)
+	if (!known && !l->thorough) {
+		l->thorough = true;
+		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 		return;
-	snprintf(version, sizeof version, "%s.%d", a->id, stat ? stat->version : 0);
-	if (rc == ZOK && a->rc == ZNONODE) /* made in between: its child was not seen, so no write may pass on that */
-		snprintf(version, sizeof version, "?.0");
-	else if (rc == ZOK)
-		rc = a->rc;
-	free(a);
+	}
+	/* Changed in between: its child was not seen, so no write may pass on that. */
+	snprintf(version, sizeof version, "%s.%d", known ? l->child.id : "?", known ? a->stat.version : 0);
 	snprintf(what, sizeof what, "the node %.300s", l->user.channel);
+	lock_op_found(&l->user.op, what, a->text, (size_t)a->len, version, a->stat.mzxid);
+}
+
+static void zk_take_read(struct zk_lock *l, const struct zk_ask *a, int rc)
+{
+	if (rc == ZOK && a->children != ZNONODE)
+		rc = a->children;
+	if (l->watch && (rc == ZOK || rc == ZNONODE))
+		l->watch->seen = rc == ZOK ? a->stat.mzxid : 0;
 	if (rc != ZOK && rc != ZNONODE)
 		zk_fail(l, rc);
 	else if (l->user.about)
@@ -191,22 +305,22 @@ static void zk_on_record(int rc, const char *value, int len, const struct Stat *
 	else if (rc == ZNONODE)
 		lock_user_end(&l->user, LOCK_ABSENT);
 	else
-		lock_op_found(&l->user.op, what, value ? value : "", len > 0 ? (size_t)len : 0, version,
-		              stat ? stat->mzxid : 0);
+		zk_found(l, a);
 }
 
-/* Synchronised first, since a follower may be behind; the child before the record, so that a node that is made again in
- * between comes with the child of the old one, which no write passes. */
+/* Synchronised first, since a follower may be behind, but not behind what it has just told. The children are asked for
+ * only if what is known of them is not those of the record: a handover asks for one thing. */
 static void zk_send_read(struct zk_lock *l, zhandle_t *handle)
 {
 	const char *path = l->user.channel;
-	struct zk_ask *a = ask_new(l, 3);
-	int rc = zoo_async(handle, path, zk_on_synced, a);
+	struct zk_ask *a = ask_new(l, zk_take_read);
 
-	rc = rc == ZOK ? zoo_aget_children(handle, path, 0, zk_on_children, a) : rc;
-	rc = rc == ZOK ? zoo_aget(handle, path, 0, zk_on_record, a) : rc;
-	if (rc != ZOK)
-		ask_not_sent(a, rc);
+	if (!l->watch || !l->watch->fresh)
+		ask_add(a, zoo_async(handle, path, zk_on_string, a));
+	if (l->thorough)
+		ask_add(a, zoo_aget_children2(handle, path, 0, zk_on_children, a));
+	ask_add(a, zoo_aget(handle, path, 0, zk_on_record, a));
+	ask_sent(a);
 }
 
 /* ---- list ---- */
@@ -217,26 +331,22 @@ static bool is_child_of_record(const char *name)
 	       strspn(name + strlen(CHILD), "0123456789abcdef") == 2 * ID_BYTES;
 }
 
-static void zk_add_names(const struct zk_lock *l, const struct String_vector *names)
-{
-	const char *prefix = strrchr(l->user.channel, '/') + 1;
-	size_t len = lock_listing_prefix(prefix);
-
-	for (int i = 0; i < names->count; i++)
-		if (strncmp(names->data[i], prefix, len) == 0 && !is_child_of_record(names->data[i]))
-			lock_listing_add(l->user.listing, names->data[i] + len, LOCK_URL_PATH);
-}
-
 static void zk_on_listed(int rc, const struct String_vector *names, const void *data)
 {
 	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = ask_completed(a);
+	const struct zk_lock *l = a->lock;
+	const char *prefix = l ? strrchr(l->user.channel, '/') + 1 : "";
+	size_t len = lock_listing_prefix(prefix);
 
-	if (!l)
-		return;
-	free(a);
-	if (rc == ZOK && names)
-		zk_add_names(l, names);
+	for (int i = 0; l && rc == ZOK && i < names->count; i++)
+		if (strncmp(names->data[i], prefix, len) == 0 && !is_child_of_record(names->data[i]))
+			lock_listing_add(l->user.listing, names->data[i] + len, LOCK_URL_PATH);
+	ask_completed(a, rc);
+}
+
+static void zk_take_list(struct zk_lock *l, const struct zk_ask *a, int rc)
+{
+	(void)a;
 	if (rc == ZOK || rc == ZNONODE)
 		lock_user_end(&l->user, LOCK_OK);
 	else
@@ -248,26 +358,19 @@ static void zk_send_list(struct zk_lock *l, zhandle_t *handle)
 {
 	const char *path = l->user.channel, *slash = strrchr(path, '/');
 	char *parent = mem_dupn(path, slash == path ? 1 : (size_t)(slash - path));
-	struct zk_ask *a = ask_new(l, 2);
-	int rc = zoo_async(handle, parent, zk_on_synced, a);
+	struct zk_ask *a = ask_new(l, zk_take_list);
 
-	rc = rc == ZOK ? zoo_aget_children(handle, parent, 0, zk_on_listed, a) : rc;
+	ask_add(a, zoo_async(handle, parent, zk_on_string, a));
+	ask_add(a, zoo_aget_children(handle, parent, 0, zk_on_listed, a));
 	free(parent);
-	if (rc != ZOK)
-		ask_not_sent(a, rc);
+	ask_sent(a);
 }
 
 /* ---- writing ---- */
 
-static void zk_on_parent(int rc, const char *value, const void *data)
+static void zk_take_parents(struct zk_lock *l, const struct zk_ask *a, int rc)
 {
-	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = ask_completed(a);
-
-	(void)value;
-	if (!l)
-		return;
-	free(a);
+	(void)a;
 	if (rc == ZOK || rc == ZNODEEXISTS)
 		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 	else if (is_loss(rc))
@@ -276,27 +379,18 @@ static void zk_on_parent(int rc, const char *value, const void *data)
 		zk_fail(l, rc);
 }
 
-static void zk_make_parents(struct zk_lock *l)
+static void zk_send_parents(struct zk_lock *l, zhandle_t *handle)
 {
 	const char *path = l->user.channel;
-	zhandle_t *handle = zk_handle(l);
-	int count = 0, rc = ZOK;
+	struct zk_ask *a = ask_new(l, zk_take_parents);
 
-	l->parents = true;
-	for (const char *p = path + 1; (p = strchr(p, '/')); p++)
-		count++;
-	if (!handle || count == 0) {
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "the node cannot be made");
-		return;
-	}
-	struct zk_ask *a = ask_new(l, count);
-	for (const char *p = path + 1; rc == ZOK && (p = strchr(p, '/')); p++) {
+	l->parents = PARENTS_TRIED;
+	for (const char *p = path + 1; (p = strchr(p, '/')); p++) {
 		char *parent = mem_dupn(path, (size_t)(p - path));
-		rc = zoo_acreate(handle, parent, "", 0, zk_acl(l), 0, zk_on_parent, a);
+		ask_add(a, zoo_acreate(handle, parent, "", 0, zk_acl(l), 0, zk_on_string, a));
 		free(parent);
 	}
-	if (rc != ZOK)
-		ask_not_sent(a, rc);
+	ask_sent(a);
 }
 
 static void zk_written(struct zk_lock *l, const struct zk_ask *a)
@@ -304,28 +398,38 @@ static void zk_written(struct zk_lock *l, const struct zk_ask *a)
 	struct lock_result r = { .outcome = LOCK_OK, .token = l->user.acquiring ? a->stat.mzxid : 0 };
 
 	snprintf(r.version.text, sizeof r.version.text, "%s.%d", a->id, a->stat.version);
-	l->own = a->stat.mzxid;
+	l->child = (struct zk_child){ .czxid = a->stat.czxid, .cversion = a->stat.cversion };
+	memcpy(l->child.id, a->id, sizeof a->id);
+	if (l->watch)
+		l->watch->seen = a->stat.mzxid; /* our own write is no news to us */
 	lock_op_finish(&l->user.op, &r);
 }
 
-static void zk_on_written(int rc, const void *data)
+static bool zk_lacks_parents(const struct zk_lock *l)
 {
-	struct zk_ask *a = (struct zk_ask *)data;
-	struct zk_lock *l = ask_completed(a);
+	return !l->user.op.removing && !*l->user.expected.text && l->parents == PARENTS_UNTRIED &&
+	       strchr(l->user.channel + 1, '/');
+}
 
-	if (!l)
-		return;
-	if (rc == ZNONODE && !l->user.op.removing && !*l->user.expected.text && !l->parents)
-		zk_make_parents(l);
-	else if (rc == ZOK && l->user.op.removing)
+static void zk_take_write(struct zk_lock *l, const struct zk_ask *a, int rc)
+{
+	if (rc == ZNONODE && zk_lacks_parents(l)) {
+		l->parents = PARENTS_DUE;
+		lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
+	} else if (rc == ZOK && l->user.op.removing) {
 		lock_user_end(&l->user, LOCK_OK);
-	else if (rc == ZOK)
+	} else if (rc == ZOK) {
 		zk_written(l, a);
-	else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNODEEXISTS || rc == ZNOTEMPTY)
+	} else if (rc == ZBADVERSION || rc == ZNONODE || rc == ZNODEEXISTS || rc == ZNOTEMPTY) {
 		lock_user_end(&l->user, LOCK_CONFLICT);
-	else
+	} else {
 		zk_fail(l, rc);
-	free(a);
+	}
+}
+
+static void zk_on_multi(int rc, const void *data)
+{
+	ask_completed((struct zk_ask *)data, rc);
 }
 
 /* What is expected has a child: it must still. It has none, since somebody made the node by hand, or there is no node:
@@ -336,7 +440,7 @@ static void zk_send_write(struct zk_lock *l, zhandle_t *handle)
 	const char *path = l->user.channel, *text = l->user.op.text, *expected = l->user.expected.text;
 	const char *dot = strchr(expected, '.');
 	int version = dot ? atoi(dot + 1) : 0, n = 0;
-	struct zk_ask *a = ask_new(l, 1);
+	struct zk_ask *a = ask_new(l, zk_take_write);
 	zoo_op_t ops[3];
 
 	if (dot > expected)
@@ -356,11 +460,12 @@ static void zk_send_write(struct zk_lock *l, zhandle_t *handle)
 			zoo_create_op_init(&ops[n++], child, "", 0, zk_acl(l), 0, NULL, 0);
 		zoo_set_op_init(&ops[n++], path, text, (int)strlen(text), version, &a->stat);
 	}
-	int rc = zoo_amulti(handle, n, ops, a->results, zk_on_written, a);
+	ask_add(a, zoo_amulti(handle, n, ops, a->results, zk_on_multi, a));
 	free(child);
-	if (rc != ZOK)
-		ask_not_sent(a, rc);
+	ask_sent(a);
 }
+
+/* ---- the call ---- */
 
 static void zk_on_ready(struct lock_call *c)
 {
@@ -370,7 +475,9 @@ static void zk_on_ready(struct lock_call *c)
 	if (!handle)
 		return; /* seen by the link, which will tell */
 	lock_op_sent(&l->user.op);
-	if (l->user.op.writing)
+	if (l->parents == PARENTS_DUE)
+		zk_send_parents(l, handle);
+	else if (l->user.op.writing)
 		zk_send_write(l, handle);
 	else if (l->user.listing)
 		zk_send_list(l, handle);
@@ -397,59 +504,16 @@ static void zk_on_detach(struct lock_op *op)
 		zk_link_late(op->link, a->sent_at);
 }
 
-/* ---- notices ---- */
-
-static void watch_arm(struct zk_watch *w);
-
-/* A watch fires once, and is set again; what is there then tells what was missed. Our own writes are no news. */
-static void watch_on_armed(int rc, const struct Stat *stat, const void *data)
-{
-	struct zk_watch *w = (struct zk_watch *)data;
-	int64_t now = rc == ZOK ? stat->mzxid : 0;
-
-	w->armed = rc == ZOK || rc == ZNONODE;
-	if (!w->armed || !w->lock)
-		return;
-	if (w->primed && !w->told && now != w->seen && (now == 0 || now != w->lock->own))
-		lock_member_tell(&w->lock->user.member);
-	w->primed = true;
-	w->told = false;
-	w->seen = now;
-}
-
-static void watch_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
-{
-	struct zk_watch *w = context;
-
-	(void)handle;
-	(void)state;
-	(void)path;
-	if (type == ZOO_SESSION_EVENT || !w->lock)
-		return;
-	w->armed = false;
-	watch_arm(w);
-	if (!w->armed || w->lock->ask)
-		return; /* it may be our own write: arming tells */
-	w->told = true;
-	lock_member_tell(&w->lock->user.member);
-}
-
-static void watch_arm(struct zk_watch *w)
-{
-	zhandle_t *handle = w->lock ? zk_handle(w->lock) : NULL;
-
-	if (handle)
-		w->armed = zoo_awexists(handle, w->lock->user.channel, watch_on_event, w, watch_on_armed, w) == ZOK;
-}
-
 /* ---- servers ---- */
 
 static void server_on_up(void *arg)
 {
 	const struct zk_server *s = arg;
 
-	for (struct zk_watch *w = s->watches; w; w = w->next)
+	for (struct zk_watch *w = s->watches; w; w = w->next) {
+		w->armed = false;
 		watch_arm(w);
+	}
 	lock_server_notices.up(arg);
 }
 
@@ -557,14 +621,18 @@ static bool zk_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct zk_lock *l = (struct zk_lock *)lock;
 	struct zk_server *s = (struct zk_server *)l->user.server;
+	bool fresh = !l->watch;
 
-	lock_user_watch(lock, changed, arg);
-	if (l->watch)
-		return true;
-	l->watch = mem_zero(sizeof *l->watch);
-	*l->watch = (struct zk_watch){ .next = s->watches, .lock = l };
-	s->watches = l->watch;
-	watch_arm(l->watch);
+	if (fresh) {
+		l->watch = mem_zero(sizeof *l->watch);
+		*l->watch = (struct zk_watch){ .next = s->watches, .lock = l, .seen = -1 };
+		s->watches = l->watch;
+	}
+	l->watch->changed = changed;
+	l->watch->arg = arg;
+	lock_user_watch(lock, watch_on_told, l->watch);
+	if (fresh)
+		watch_arm(l->watch);
 	return true;
 }
 

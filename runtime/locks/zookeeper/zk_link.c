@@ -47,7 +47,7 @@ static void link_close(struct lock_link *link)
 
 /* ---- the library's events ---- */
 
-/* Again after every event and every request: the descriptor may be another one, and what is waited for changes. */
+/* Again after every event and every request, since what is waited for changes. */
 static void link_arm(struct zk_link *k)
 {
 	struct timeval wait = { 0 };
@@ -56,14 +56,15 @@ static void link_arm(struct zk_link *k)
 	k->inside++;
 	int rc = zookeeper_interest(k->handle, &fd, &interest, &wait);
 	k->inside--;
+	bool fresh = fd != k->fd;
 	k->fd = fd;
 	if (rc != ZOK || fd < 0 || k->link.ending) {
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost (%s)",
 		               zerror(rc ? rc : ZCONNECTIONLOSS));
 		return;
 	}
-	fcntl(fd, F_SETFD, FD_CLOEXEC);
-	lock_link_wait(&k->link, -1, 0);
+	if (fresh)
+		fcntl(fd, F_SETFD, FD_CLOEXEC);
 	lock_link_wait(&k->link, fd,
 	               (interest & ZOOKEEPER_READ ? EV_READ : 0) | (interest & ZOOKEEPER_WRITE ? EV_WRITE : 0));
 	lock_link_tick(&k->link, (double)wait.tv_sec + (double)wait.tv_usec / 1e6);
