@@ -18,13 +18,12 @@
 
 #define TABLE "lunarch_locks"
 
-/* What is asked: the operation itself, or, before it if the table or the timeline asks for it, CREATE or MARK. */
-enum pg_stage { READ, WRITE, REMOVE, LIST, ABOUT, CREATE, MARK };
-
 struct pg_lock {
 	struct lock_user user; /* first */
 	char *name, *table, *quoted;
-	enum pg_stage stage, operation;
+	/* What is asked: the operation itself, or, before it if the table or the timeline asks for it, PG_CREATE or
+	 * PG_MARK. */
+	enum pg_asked stage, operation;
 	bool created, marked; /* in this operation */
 	char stamp[PG_STAMP]; /* of the question under way */
 };
@@ -63,66 +62,34 @@ static struct pg_question pg_question(struct pg_lock *l)
 	};
 }
 
-static void pg_send_read(struct pg_lock *l, const struct pg_question *q)
-{
-	pg_sql_read(q, l->name);
-}
-
-static void pg_send_write(struct pg_lock *l, const struct pg_question *q)
+static void pg_send(struct pg_lock *l)
 {
 	const struct lock_user *u = &l->user;
+	struct pg_question q = pg_question(l);
 	struct instant now = clock_now();
 	char floor[24];
+	char *name = mem_dupn(l->name, l->stage == PG_LIST ? lock_listing_prefix(l->name) : strlen(l->name));
 
 	snprintf(floor, sizeof floor, "%" PRId64, u->lock.token_floor);
-	const char *const values[PG_WRITE_VALUES] = {
-		[PG_NAME] = l->name,
-		[PG_RECORD] = u->op.text,
+	const char *const values[PG_VALUES] = {
+		[PG_NAME] = name,
 		[PG_EXPECTED] = u->expected.text,
+		[PG_RECORD] = u->op.text,
 		[PG_CHANNEL] = u->channel,
 		[PG_MEMBER] = u->member.name,
-		[PG_WAITED_OUT] = lock_failover_over(&l->user.doubt, u->op.lease, now),
-		[PG_OWN] = lock_failover_own(&l->user.doubt, &u->expected, now) ? "t" : "f",
+		[PG_WAITED_OUT] = lock_failover_over(&u->doubt, u->op.lease, now),
+		[PG_OWN] = lock_failover_own(&u->doubt, &u->expected, now) ? "t" : "f",
 		[PG_FLOOR] = floor,
 	};
-
-	pg_sql_write(q, u->acquiring, values);
+	pg_sql_ask(&q, l->stage, values);
+	free(name);
 }
 
-static void pg_send_remove(struct pg_lock *l, const struct pg_question *q)
-{
-	pg_sql_remove(q, l->name, l->user.expected.text);
-}
-
-static void pg_send_list(struct pg_lock *l, const struct pg_question *q)
-{
-	char *prefix = mem_dupn(l->name, lock_listing_prefix(l->name));
-
-	pg_sql_list(q, prefix);
-	free(prefix);
-}
-
-static void pg_send_about(struct pg_lock *l, const struct pg_question *q)
-{
-	(void)l;
-	pg_sql_about(q);
-}
-
-static void pg_send_create(struct pg_lock *l, const struct pg_question *q)
-{
-	l->created = true;
-	pg_sql_create(q);
-}
-
-static void pg_send_mark(struct pg_lock *l, const struct pg_question *q)
-{
-	l->marked = true;
-	pg_sql_mark(q);
-}
-
-static void pg_ask(struct pg_lock *l, enum pg_stage stage)
+static void pg_ask(struct pg_lock *l, enum pg_asked stage)
 {
 	l->stage = stage;
+	l->created = l->created || stage == PG_CREATE;
+	l->marked = l->marked || stage == PG_MARK;
 	lock_op_ask(&l->user.op, pg_server_link(pg_server_of(l), l->user.acquiring), &l->user.call);
 }
 
@@ -131,7 +98,10 @@ static void pg_begin(struct lock_user *u)
 	struct pg_lock *l = (struct pg_lock *)u;
 
 	l->created = l->marked = false;
-	l->operation = u->op.removing ? REMOVE : u->op.writing ? WRITE : u->about ? ABOUT : u->listing ? LIST : READ;
+	if (u->op.writing)
+		l->operation = u->op.removing ? PG_REMOVE : u->acquiring ? PG_BEGIN : PG_WRITE;
+	else
+		l->operation = u->about ? PG_ABOUT : u->listing ? PG_LIST : PG_READ;
 	pg_ask(l, l->operation);
 }
 
@@ -181,7 +151,7 @@ static void pg_not_written(struct pg_lock *l, const PGresult *r)
 	else if (marked)
 		pg_in_doubt(l, doubt);
 	else if (!l->marked)
-		pg_ask(l, MARK);
+		pg_ask(l, PG_MARK);
 	else
 		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "the server's timeline changes all the time");
 }
@@ -193,7 +163,7 @@ static void pg_learn(struct pg_lock *l, const char *mark)
 
 	q.call = NULL;
 	if (strcmp(mark, "?") == 0)
-		pg_sql_mark(&q);
+		pg_sql_ask(&q, PG_MARK, NULL);
 	else
 		lock_failover_see(&l->user.doubt, mark, clock_now());
 }
@@ -245,37 +215,22 @@ static void pg_go_on(struct pg_lock *l, const struct pg_answer *a)
 	pg_ask(l, l->operation);
 }
 
-/* Each stage: how it is asked, what its answer looks like, and who takes it. */
-static const struct {
-	void (*send)(struct pg_lock *l, const struct pg_question *q);
-	int columns; /* of result 1; 0: it may be anything */
-	void (*take)(struct pg_lock *l, const struct pg_answer *a);
-} stages[] = {
-	[READ] = { pg_send_read, 5, pg_found },       [WRITE] = { pg_send_write, 4, pg_written },
-	[REMOVE] = { pg_send_remove, 1, pg_removed }, [ABOUT] = { pg_send_about, 5, pg_told_about },
-	[LIST] = { pg_send_list, 1, pg_listed },      [CREATE] = { pg_send_create, 0, pg_go_on },
-	[MARK] = { pg_send_mark, 0, pg_go_on },
+static void (*const takes[])(struct pg_lock *l, const struct pg_answer *a) = {
+	[PG_READ] = pg_found,  [PG_WRITE] = pg_written,    [PG_BEGIN] = pg_written, [PG_REMOVE] = pg_removed,
+	[PG_LIST] = pg_listed, [PG_ABOUT] = pg_told_about, [PG_CREATE] = pg_go_on,  [PG_MARK] = pg_go_on,
 };
-
-static bool pg_answer_fits(const struct pg_lock *l, const struct pg_answer *a)
-{
-	int columns = stages[l->stage].columns;
-
-	return (!columns || pg_sql_has(a->results[1], columns, l->stage == LIST ? LOCK_LISTING_MOST + 1 : 1)) &&
-	       ((l->stage != ABOUT && l->stage != WRITE) || PQntuples(a->results[1]) == 1);
-}
 
 /* The table is missing: there is no record in it. true: that is answered, or it is being made. */
 static bool pg_without_table(struct pg_lock *l)
 {
 	if (!l->user.op.writing)
-		lock_user_end(&l->user, l->stage == LIST ? LOCK_OK : LOCK_ABSENT);
+		lock_user_end(&l->user, l->stage == PG_LIST ? LOCK_OK : LOCK_ABSENT);
 	else if (*l->user.expected.text)
 		lock_user_end(&l->user, LOCK_CONFLICT);
 	else if (l->created)
 		return false;
 	else
-		pg_ask(l, CREATE);
+		pg_ask(l, PG_CREATE);
 	return true;
 }
 
@@ -286,9 +241,9 @@ static void pg_refused(struct pg_lock *l, const PGresult *r, bool stamped)
 	const struct pg_refusal *f = pg_sql_refusal(state);
 	enum lock_outcome outcome = f->outcome;
 
-	if (pg_is_operation(l) && l->stage != ABOUT && pg_sql_is_missing_table(state) && pg_without_table(l))
+	if (pg_is_operation(l) && l->stage != PG_ABOUT && pg_sql_is_missing_table(state) && pg_without_table(l))
 		return;
-	if (l->stage == CREATE && pg_sql_is_made_already(state)) {
+	if (l->stage == PG_CREATE && pg_sql_is_made_already(state)) {
 		pg_ask(l, l->operation);
 		return;
 	}
@@ -309,8 +264,7 @@ static void pg_on_ready(struct lock_call *c)
 	pg_server_stamp(pg_server_of(l), l->stamp);
 	if (pg_is_operation(l))
 		lock_op_sent(&l->user.op);
-	struct pg_question q = pg_question(l);
-	stages[l->stage].send(l, &q);
+	pg_send(l);
 }
 
 /* The question was lost, or has an answer that cannot be believed: a write that was sent may have been carried out. */
@@ -325,13 +279,13 @@ static void pg_on_answered(struct lock_call *c, const void *answer)
 	const struct pg_answer *a = answer;
 	bool stamped = pg_sql_is_stamped(l->stamp, a->results[0]);
 
-	if (a->error ? !stamped && a->error != a->results[0] : !stamped || !pg_answer_fits(l, a)) {
+	if (a->error ? !stamped && a->error != a->results[0] : !stamped || !pg_sql_fits(l->stage, a->results[1])) {
 		lock_link_lose(l->user.op.link, LOCK_FAILED, ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 		lock_op_fail(&l->user.op, pg_lost_outcome(l, true, LOCK_FAILED), ERR_INVALID, LOCK_QUEUE_MIXED_UP);
 	} else if (a->error) {
 		pg_refused(l, a->error, stamped);
 	} else {
-		stages[l->stage].take(l, a);
+		takes[l->stage](l, a);
 	}
 }
 

@@ -13,15 +13,15 @@
 /* ---- rehearsals ---- */
 
 /* Nobody reads the answer. A link prepares what it has sent before. */
-static void server_rehearse(const struct pg_server *s, bool acquiring, struct lock_link *link)
+static void server_rehearse(const struct pg_server *s, enum pg_asked what, struct lock_link *link)
 {
-	static const char *const values[PG_WRITE_VALUES] = {
-		[PG_NAME] = "",   [PG_RECORD] = "",     [PG_EXPECTED] = "none", [PG_CHANNEL] = "",
-		[PG_MEMBER] = "", [PG_WAITED_OUT] = "", [PG_OWN] = "f",         [PG_FLOOR] = "0",
+	static const char *const values[PG_VALUES] = {
+		[PG_NAME] = "",   [PG_EXPECTED] = "none", [PG_RECORD] = "", [PG_CHANNEL] = "",
+		[PG_MEMBER] = "", [PG_WAITED_OUT] = "",   [PG_OWN] = "f",   [PG_FLOOR] = "0",
 	};
 
 	if (s->table && lock_link_is_up(link))
-		pg_sql_write(&(struct pg_question){ .link = link, .table = s->table, .stamp = "" }, acquiring, values);
+		pg_sql_ask(&(struct pg_question){ .link = link, .table = s->table, .stamp = "" }, what, values);
 }
 
 static void server_on_tick(void *arg)
@@ -30,9 +30,9 @@ static void server_on_tick(void *arg)
 
 	if (s->leads && !s->renewals_tested) {
 		s->renewals_tested = true;
-		server_rehearse(s, false, s->pools[PG_RENEWALS]);
+		server_rehearse(s, PG_WRITE, s->pools[PG_RENEWALS]);
 	} else if (s->base.users == 1) {
-		server_rehearse(s, true, s->pools[PG_RENEWALS]);
+		server_rehearse(s, PG_BEGIN, s->pools[PG_RENEWALS]);
 	}
 }
 
@@ -104,7 +104,7 @@ static void server_on_terms_up(void *arg)
 {
 	struct pg_server *s = arg;
 
-	server_rehearse(s, true, s->pools[PG_TERMS]);
+	server_rehearse(s, PG_BEGIN, s->pools[PG_TERMS]);
 }
 
 static void server_on_notice(void *arg, const char *channel, const char *payload)

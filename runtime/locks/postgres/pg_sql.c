@@ -48,12 +48,12 @@ static const char read_text[] = "SELECT CASE WHEN octet_length(record) <= " DIGI
 	"e.server IN ('', $6" or_row ")))"
 
 #define MADE(condition)                                                                                \
-	"WITH w AS (INSERT INTO {table} (name, record, token, changed, server) SELECT $1, $2, " LARGER \
-	"), clock_timestamp(), $6 WHERE $3 = ''" USED condition " ON CONFLICT (name) DO NOTHING" WRITTEN
+	"WITH w AS (INSERT INTO {table} (name, record, token, changed, server) SELECT $1, $3, " LARGER \
+	"), clock_timestamp(), $6 WHERE $2 = ''" USED condition " ON CONFLICT (name) DO NOTHING" WRITTEN
 #define CHANGED(also, condition)                                                                 \
-	"WITH w AS (UPDATE {table} AS r SET record = $2, changed = clock_timestamp(), server = " \
+	"WITH w AS (UPDATE {table} AS r SET record = $3, changed = clock_timestamp(), server = " \
 	"CASE WHEN $6 = '' THEN r.server ELSE $6 END" also " WHERE name = $1 AND " VERSION       \
-	" = $3" USED condition WRITTEN
+	" = $2" USED condition WRITTEN
 #define WRITTEN                                                                                                                    \
 	" RETURNING " VERSION " AS version, token, server) "                                                                       \
 	"SELECT w.version, w.token, (SELECT pg_notify($4, $5) FROM w), "                                                           \
@@ -61,11 +61,9 @@ static const char read_text[] = "SELECT CASE WHEN octet_length(record) <= " DIGI
 		"coalesce(w.server, $6), coalesce(w.server, (SELECT r.server FROM {table} r WHERE r.name = $1))") " END " THE_MARK \
 														  ") FROM (SELECT) AS always LEFT JOIN w ON true"
 
-static const char *const write_text[2][2] = {
-	/* of a row that is there; that begins a term */
-	{ MADE(""), MADE(ELECTABLE("")) },
-	{ CHANGED("", ""), CHANGED(", token = " LARGER ", r.token + 1)", ELECTABLE(", r.server")) },
-};
+static const char write_text[] = CHANGED("", ""), write_first_text[] = MADE(""),
+		  begin_text[] = CHANGED(", token = " LARGER ", r.token + 1)", ELECTABLE(", r.server")),
+		  begin_first_text[] = MADE(ELECTABLE(""));
 
 static const char table_text[] =
 	"CREATE TABLE IF NOT EXISTS {table} (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
@@ -92,6 +90,23 @@ static const char about_text[] =
 	"SELECT current_setting('server_version'), current_setting('fsync'), current_setting('full_page_writes'), "
 	"current_setting('synchronous_standby_names') <> '', (SELECT count(*) FROM pg_stat_replication)";
 
+static const struct pg_text {
+	const char *text;
+	const char *first; /* of a row that is not there; NULL: the same */
+	const char *then;  /* another statement; NULL: none */
+	int values, columns, rows_least, rows_most;
+	bool again; /* as of struct pg_statement */
+} texts[] = {
+	[PG_READ] = { .text = read_text, .values = 1, .columns = 5, .rows_most = 1, .again = true },
+	[PG_WRITE] = { write_text, write_first_text, NULL, PG_VALUES, 4, 1, 1, true },
+	[PG_BEGIN] = { begin_text, begin_first_text, NULL, PG_VALUES, 4, 1, 1, true },
+	[PG_REMOVE] = { .text = remove_text, .values = 2, .columns = 1, .rows_most = 1 },
+	[PG_LIST] = { .text = list_text, .values = 1, .columns = 1, .rows_most = LOCK_LISTING_MOST + 1 },
+	[PG_ABOUT] = { .text = about_text, .columns = 5, .rows_least = 1, .rows_most = 1 },
+	[PG_CREATE] = { .text = table_text, .then = first_mark_text },
+	[PG_MARK] = { .text = mark_text },
+};
+
 /* ---- asking ---- */
 
 static char *sql_fill(const struct pg_question *q, const char *text)
@@ -116,60 +131,23 @@ static char *sql_fill(const struct pg_question *q, const char *text)
 	return b.data;
 }
 
-/* Sends the settings, and then these statements. */
-static void sql_send(const struct pg_question *q, int count, const struct pg_statement *statements)
+void pg_sql_ask(const struct pg_question *q, enum pg_asked what, const char *const values[PG_VALUES])
 {
+	const struct pg_text *t = &texts[what];
 	char statement_ms[16], lock_ms[16];
-	const char *const values[] = { statement_ms, lock_ms, q->stamp };
-	struct pg_statement all[PG_STATEMENTS] = { { .sql = settings, .count = 3, .values = values, .again = true } };
-	char *texts[PG_STATEMENTS];
+	char *text = sql_fill(q, t->first && !*values[PG_EXPECTED] ? t->first : t->text),
+	     *then = t->then ? sql_fill(q, t->then) : NULL;
 
 	snprintf(statement_ms, sizeof statement_ms, "%d", q->statement_ms < 100 ? 100 : q->statement_ms);
 	snprintf(lock_ms, sizeof lock_ms, "%d", q->lock_ms < 100 ? 100 : q->lock_ms);
-	for (int i = 0; i < count; i++) {
-		all[i + 1] = statements[i];
-		all[i + 1].sql = texts[i] = sql_fill(q, statements[i].sql);
-	}
-	pg_link_send(q->link, q->call, count + 1, all);
-	for (int i = 0; i < count; i++)
-		free(texts[i]);
-}
-
-void pg_sql_read(const struct pg_question *q, const char *name)
-{
-	sql_send(q, 1, &(struct pg_statement){ read_text, 1, &name, true });
-}
-
-void pg_sql_write(const struct pg_question *q, bool acquiring, const char *const values[PG_WRITE_VALUES])
-{
-	sql_send(q, 1,
-	         &(struct pg_statement){ write_text[*values[PG_EXPECTED] != '\0'][acquiring], PG_WRITE_VALUES, values,
-	                                 true });
-}
-
-void pg_sql_create(const struct pg_question *q)
-{
-	sql_send(q, 2, (const struct pg_statement[]){ { .sql = table_text }, { .sql = first_mark_text } });
-}
-
-void pg_sql_mark(const struct pg_question *q)
-{
-	sql_send(q, 1, &(struct pg_statement){ .sql = mark_text });
-}
-
-void pg_sql_remove(const struct pg_question *q, const char *name, const char *expected)
-{
-	sql_send(q, 1, &(struct pg_statement){ remove_text, 2, (const char *const[]){ name, expected } });
-}
-
-void pg_sql_list(const struct pg_question *q, const char *prefix)
-{
-	sql_send(q, 1, &(struct pg_statement){ list_text, 1, &prefix, false });
-}
-
-void pg_sql_about(const struct pg_question *q)
-{
-	sql_send(q, 1, &(struct pg_statement){ .sql = about_text });
+	pg_link_send(q->link, q->call, then ? 3 : 2,
+	             (const struct pg_statement[]){
+			     { settings, 3, (const char *const[]){ statement_ms, lock_ms, q->stamp }, true },
+			     { text, t->values, values, t->again },
+			     { .sql = then },
+		     });
+	free(text);
+	free(then);
 }
 
 static char *sql_quote_part(const char *name, size_t len)
@@ -206,9 +184,12 @@ bool pg_sql_is_stamped(const char *stamp, const PGresult *first)
 	return PQntuples(first) == 1 && PQnfields(first) == 4 && strcmp(PQgetvalue(first, 0, 3), stamp) == 0;
 }
 
-bool pg_sql_has(const PGresult *r, int columns, int rows_most)
+bool pg_sql_fits(enum pg_asked what, const PGresult *r)
 {
-	return PQresultStatus(r) == PGRES_TUPLES_OK && PQnfields(r) == columns && PQntuples(r) <= rows_most;
+	const struct pg_text *t = &texts[what];
+
+	return t->columns == 0 || (PQresultStatus(r) == PGRES_TUPLES_OK && PQnfields(r) == t->columns &&
+	                           PQntuples(r) >= t->rows_least && PQntuples(r) <= t->rows_most);
 }
 
 void pg_sql_judge(struct lock_about *about, const PGresult *r)

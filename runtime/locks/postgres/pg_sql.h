@@ -10,7 +10,7 @@
  * table was last known to be. Its server is the name of the doubt that the last change of timeline left; '' is none. In
  * a lock's row, server is the doubt under which that row was last sound.
  *
- * Each function sends one question. The result numbers below count from 0, which has the stamp. */
+ * A question is one transaction. Result 0 of its answer has the stamp, result 1 what is said of each question below. */
 #ifndef LUNARCH_PG_SQL_H
 #define LUNARCH_PG_SQL_H
 
@@ -25,48 +25,43 @@ struct pg_question {
 	int lock_ms;            /* how long a statement may wait for a row that another transaction holds */
 };
 
-/* Result 1: no row, or record (NULL: it is too large), version, token, the record's bytes, and the row's doubt. */
-void pg_sql_read(const struct pg_question *q, const char *name);
+enum pg_asked {
+	/* No row, or record (NULL: it is too large), version, token, the record's bytes, and the row's doubt. */
+	PG_READ,
+	/* One row: version (NULL: nothing was written), token, nothing, and the doubt: of the row as it was written, or
+	 * one that has not been waited out. "?": the mark has another timeline than the server; NULL: there is no mark.
+	 */
+	PG_WRITE,
+	PG_BEGIN,  /* the same, and the write begins a term */
+	PG_REMOVE, /* one row if it was removed */
+	PG_LIST,   /* the name of each lock whose name begins with PG_NAME, in order; one more than a listing has, if
+	              there are more */
+	PG_ABOUT,  /* one row, for pg_sql_judge */
+	PG_CREATE, /* makes the table, with the mark in it */
+	PG_MARK,   /* puts the server's timeline into the mark and names the doubt, for all, unless somebody has */
+};
 
-/* A write's parameters: $1 is the first. */
-enum pg_write_value {
+/* The parameters, $1 being the first. Each question has as many of them as it needs, from the first on. */
+enum pg_value {
 	PG_NAME,
+	PG_EXPECTED, /* the version; "": the row must not be there */
 	PG_RECORD,
-	PG_EXPECTED,   /* the version; "": the row must not be there */
 	PG_CHANNEL,    /* who listens there is told */
 	PG_MEMBER,     /* by whom */
 	PG_WAITED_OUT, /* the doubt that we have waited out; "" */
 	PG_OWN,        /* "t": the row is our own term's; else "f" */
 	PG_FLOOR,      /* the largest token that we have seen, in digits */
-	PG_WRITE_VALUES
+	PG_VALUES
 };
 
-/* Result 1: version (NULL: nothing was written), token, nothing, and the doubt: of the row as it was written, or one
- * that has not been waited out. "?": the mark has another timeline than the server; NULL: there is no mark. acquiring:
- * it is to begin a term. */
-void pg_sql_write(const struct pg_question *q, bool acquiring, const char *const values[PG_WRITE_VALUES]);
+/* Sends it. values: NULL for one without parameters. */
+void pg_sql_ask(const struct pg_question *q, enum pg_asked what, const char *const values[PG_VALUES]);
 
-/* Makes the table, with the mark in it. */
-void pg_sql_create(const struct pg_question *q);
-
-/* Puts the server's timeline into the mark and names the doubt, for all, unless somebody has. */
-void pg_sql_mark(const struct pg_question *q);
-
-/* Result 1: one row if it was removed. */
-void pg_sql_remove(const struct pg_question *q, const char *name, const char *expected);
-
-/* Result 1: one row, for pg_sql_judge. */
-void pg_sql_about(const struct pg_question *q);
-
-/* Result 1: a row for each lock whose name begins with the prefix, in the names' order: the name. One more than a
- * listing has, if there are more. */
-void pg_sql_list(const struct pg_question *q, const char *prefix);
+/* Is that result 1 of such a question? What is not there libpq gives as NULL. */
+bool pg_sql_fits(enum pg_asked what, const PGresult *r);
 
 /* first: result 0. Does the answer belong to the question of this stamp? */
 bool pg_sql_is_stamped(const char *stamp, const PGresult *first);
-
-/* So many columns, and so many rows at most. What is not there libpq gives as NULL. */
-bool pg_sql_has(const PGresult *r, int columns, int rows_most);
 
 /* Which of its settings can lose a record that the server has acknowledged. */
 void pg_sql_judge(struct lock_about *about, const PGresult *r);
