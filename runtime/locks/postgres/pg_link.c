@@ -1,6 +1,5 @@
 #include "locks/postgres/pg_link.h"
 
-#include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "locks/postgres/pg_login.h"
@@ -18,12 +17,10 @@
 
 /* Planning takes the server longer than carrying out, so what comes again is planned once for a session. */
 struct pg_prepared {
-	struct lock_call call; /* first; forgotten when the link closes, so it is never lost */
-	struct pg_link *link;
 	char *sql; /* NULL: a free place */
-	int count; /* of its parameters */
 	char name[32];
 	enum { PG_ASKED, PG_READY, PG_FAILED } state;
+	uint64_t question; /* that asks for it */
 };
 
 struct pg_link {
@@ -33,8 +30,9 @@ struct pg_link {
 	struct pg_login *login;
 	PGconn *conn; /* NULL: not logged in */
 	struct pg_meter meter;
-	struct lock_call greeting; /* as a pg_prepared's */
+	struct lock_call greeting; /* forgotten when the link closes, so it is never lost */
 	struct pg_answer answer;   /* being collected */
+	uint64_t asked, answered;  /* questions of this connection */
 	struct pg_prepared prepared[PREPARED];
 	bool plain; /* nothing is prepared (any more): another session may get the next statement */
 	bool pooled, timed;
@@ -56,11 +54,11 @@ static void link_close(struct lock_link *link)
 	link_clear_answer(k);
 	lock_pipeline_forget(&link->queue, &k->greeting);
 	for (struct pg_prepared *p = k->prepared; p < k->prepared + PREPARED && p->sql; p++) {
-		lock_pipeline_forget(&link->queue, &p->call);
 		free(p->sql);
 		p->sql = NULL;
 	}
 	k->plain = false;
+	k->asked = k->answered = 0;
 	pg_login_cancel(k->login);
 	if (k->conn)
 		PQfinish(k->conn);
@@ -90,15 +88,6 @@ static void link_send(struct lock_link *link)
 	lock_link_wait(link, PQsocket(k->conn), left > 0 ? EV_READ | EV_WRITE : EV_READ);
 }
 
-static void link_end_question(struct pg_link *k, struct lock_call *c, bool good)
-{
-	lock_pipeline_push(&k->link.queue, c);
-	if (good && PQpipelineSync(k->conn))
-		link_send(&k->link);
-	else
-		lock_link_poke(&k->link); /* the connection is broken: seen from the loop */
-}
-
 /* Where this statement is, or a free place; NULL: there is none left. */
 static struct pg_prepared *link_place_of(struct pg_link *k, const char *sql)
 {
@@ -108,18 +97,72 @@ static struct pg_prepared *link_place_of(struct pg_link *k, const char *sql)
 	return NULL;
 }
 
+/* Statements of the same name have the same text, whoever's session it is. */
+static bool link_prepare(struct pg_link *k, struct pg_prepared *p, const struct pg_statement *s)
+{
+	if (!p->sql) {
+		p->sql = mem_dup(s->sql);
+		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64,
+		         hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
+	}
+	p->state = PG_ASKED;
+	p->question = k->asked;
+	return PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL);
+}
+
+/* Whether it is prepared the server does not say while a question that asks for that is under way. */
+static bool link_ask_one(struct pg_link *k, const struct pg_statement *s)
+{
+	struct pg_prepared *p = s->again && !k->plain ? link_place_of(k, s->sql) : NULL;
+
+	if (!p || (p->sql && p->state == PG_ASKED))
+		return PQsendQueryParams(k->conn, s->sql, s->count, NULL, s->values, NULL, NULL, 0);
+	if ((!p->sql || p->state == PG_FAILED) && !link_prepare(k, p, s))
+		return false;
+	return PQsendQueryPrepared(k->conn, p->name, s->count, s->values, NULL, NULL, 0);
+}
+
 static void link_ask(struct pg_link *k, struct lock_call *c, int count, const struct pg_statement *s)
 {
 	bool good = true;
 
-	for (; good && count--; s++) {
-		const struct pg_prepared *p = link_place_of(k, s->sql);
-		if (p && p->sql && p->state == PG_READY && !k->plain)
-			good = PQsendQueryPrepared(k->conn, p->name, s->count, s->values, NULL, NULL, 0);
-		else
-			good = PQsendQueryParams(k->conn, s->sql, s->count, NULL, s->values, NULL, NULL, 0);
+	for (; good && count--; s++)
+		good = link_ask_one(k, s);
+	k->asked++;
+	lock_pipeline_push(&k->link.queue, c);
+	if (good && PQpipelineSync(k->conn))
+		link_send(&k->link);
+	else
+		lock_link_poke(&k->link); /* the connection is broken: seen from the loop */
+}
+
+/* ---- answers ---- */
+
+/* The first one that the question at hand asks for is, or, if not all of them are when it ends, the others are not. */
+static void link_note_prepared(struct pg_link *k, bool ends)
+{
+	for (struct pg_prepared *p = k->prepared; p < k->prepared + PREPARED && p->sql; p++) {
+		if (p->state != PG_ASKED || p->question != k->answered)
+			continue;
+		p->state = ends ? PG_FAILED : PG_READY;
+		if (!ends)
+			return;
 	}
-	link_end_question(k, c, good);
+}
+
+static void link_deliver(struct pg_link *k)
+{
+	struct pg_answer a = k->answer;
+	struct lock_call *c = lock_pipeline_pop(&k->link.queue);
+
+	link_note_prepared(k, true);
+	k->answered++;
+	k->answer = (struct pg_answer){ .count = 0 };
+	pg_meter_end(&k->meter);
+	if (c)
+		c->answered(c, &a);
+	for (int i = 0; i < a.count; i++)
+		PQclear(a.results[i]);
 }
 
 static bool result_is_one_of(const PGresult *r, const char *const *states)
@@ -131,77 +174,10 @@ static bool result_is_one_of(const PGresult *r, const char *const *states)
 	return state && *states;
 }
 
-/* What finds the table locked must not wait for that long. */
-static const struct pg_statement brief = { .sql = "SELECT set_config('lock_timeout', '100', true)" };
-
-/* The server plans a prepared statement when it is used first, and nobody is to wait for that. */
-static void prepared_plan(struct pg_prepared *p)
-{
-	struct buf sql = { 0 };
-
-	buf_printf(&sql, "EXPLAIN EXECUTE %s", p->name);
-	for (int i = 0; i < p->count; i++)
-		buf_adds(&sql, i ? ", NULL" : " (NULL");
-	buf_adds(&sql, p->count ? ")" : "");
-	link_ask(p->link, NULL, 2, (const struct pg_statement[]){ brief, { .sql = sql.data } });
-	buf_fini(&sql);
-}
-
-/* A table that is missing will be made, and one that is locked will be free: then it is tried again. */
-static void prepared_on_answered(struct lock_call *c, const void *answer)
-{
-	static const char *const passing[] = { "42P01", "55P03", "57014", NULL };
-	struct pg_prepared *p = (struct pg_prepared *)c;
-	const struct pg_answer *a = answer;
-
-	p->state = a->error ? PG_FAILED : PG_READY;
-	if (!a->error)
-		prepared_plan(p);
-	else if (!result_is_one_of(a->error, passing))
-		p->link->plain = true;
-}
-
-/* In a question of its own, since one that fails must not undo another. Statements of the same name have the same text,
- * whoever's session it is. */
-static void link_prepare(struct pg_link *k, const struct pg_statement *s)
-{
-	struct pg_prepared *p = link_place_of(k, s->sql);
-
-	if (!p || k->plain || (p->sql && p->state != PG_FAILED))
-		return;
-	if (!p->sql) {
-		*p = (struct pg_prepared){ .call = { .answered = prepared_on_answered },
-			                   .link = k,
-			                   .sql = mem_dup(s->sql),
-			                   .count = s->count };
-		snprintf(p->name, sizeof p->name, "lunarch_%016" PRIx64,
-		         hash_fnv(HASH_FNV_SEED, s->sql, strlen(s->sql)));
-	}
-	p->state = PG_ASKED;
-	link_end_question(k, &p->call,
-	                  PQsendQueryParams(k->conn, brief.sql, 0, NULL, NULL, NULL, NULL, 0) &&
-	                          PQsendPrepare(k->conn, p->name, s->sql, s->count, NULL));
-}
-
-/* ---- answers ---- */
-
-static void link_deliver(struct pg_link *k)
-{
-	struct pg_answer a = k->answer;
-	struct lock_call *c = lock_pipeline_pop(&k->link.queue);
-
-	k->answer = (struct pg_answer){ .count = 0 };
-	pg_meter_end(&k->meter);
-	if (c)
-		c->answered(c, &a);
-	for (int i = 0; i < a.count; i++)
-		PQclear(a.results[i]);
-}
-
 static void link_collect(struct pg_link *k, PGresult *r)
 {
 	/* The session is not ours alone after all, or the table is another now: what is prepared is of no use. */
-	static const char *const useless[] = { "26000", "0A000", NULL };
+	static const char *const useless[] = { "26000", "42P05", "0A000", NULL };
 	ExecStatusType status = PQresultStatus(r);
 	struct pg_answer *a = &k->answer;
 
@@ -209,6 +185,11 @@ static void link_collect(struct pg_link *k, PGresult *r)
 	if (status == PGRES_PIPELINE_SYNC) {
 		PQclear(r);
 		link_deliver(k);
+		return;
+	}
+	if (status == PGRES_COMMAND_OK && !*PQcmdStatus(r)) { /* of PQsendPrepare: all else is a command with a name */
+		PQclear(r);
+		link_note_prepared(k, false);
 		return;
 	}
 	if (status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH) {
@@ -409,14 +390,8 @@ struct lock_link *pg_link_new(struct lock_env *env, struct pg_place *place, cons
 
 void pg_link_send(struct lock_link *link, struct lock_call *c, int count, const struct pg_statement *statements)
 {
-	struct pg_link *k = (struct pg_link *)link;
-
-	if (!lock_link_is_up(link))
-		return;
-	link_ask(k, c, count, statements);
-	for (int i = 0; i < count; i++)
-		if (statements[i].again)
-			link_prepare(k, &statements[i]);
+	if (lock_link_is_up(link))
+		link_ask((struct pg_link *)link, c, count, statements);
 }
 
 bool pg_link_pooled(const struct lock_link *link)
