@@ -316,7 +316,8 @@ def questions(server: Any) -> None:
     nothing = answers(lambda: None)
     asked = answers(e.read) - nothing
     w = d.write(record("a", token=5), w["version"])
-    same((asked, answers(e.read) - nothing), (2, 2), "questions: a later one is synchronised, and asks for the record alone")
+    asked = (asked, answers(e.read) - nothing)
+    same(asked, (2, 2), "questions: a later one is synchronised, and asks for the record alone")
     with Zk(server.port) as z:
         z.delete("/q")
     w = d.write(term(), "")
