@@ -93,6 +93,7 @@ def here(line: str, place: str) -> str:
     line = re.sub(r"postgres://[^/\s']+/\w+#", lambda m: base("postgres"), line)
     line = re.sub(r"--lock ([\w.{}-]+)(?=\s|$|\))", rf"--lock {place}/locks/\1", line)
     line = re.sub(r"/srv/shared|/srv/locks", f"{place}/shared", line)
+    line = re.sub(r"/var/lib/lunarch-\w+", f"{place}/state", line)
     line = re.sub(r"--at-least \S+", "--at-least 1s", line)
     return re.sub(r"/(?:etc/lunarch|usr/local/bin)/", f"{place}/", line)
 
