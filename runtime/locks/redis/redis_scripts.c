@@ -11,24 +11,22 @@
 #define DIGEST 40 /* digits of SHA-1, and of Redis' ids */
 
 /* KEYS: the record; the hash beside it, which is called the state. most: bytes of a record. mark: what the names of the
- * state's fields end with. primary: the run id of the only one that was found; "" = the hosts were not asked. */
-static const char read_script[] =
-	"local most, mark, primary = unpack(ARGV)\n"
-	"if primary ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. primary, 1, true) then return {'rival'} end\n"
-	"local size = redis.pcall('STRLEN', KEYS[1])\n"
-	"if type(size) == 'table' then\n"
-	"  if string.find(size.err, 'WRONGTYPE', 1, true) then return {'type'} end\n"
-	"  return size\n"
-	"end\n"
-	"if size > tonumber(most) then return {'large', size} end\n"
-	"local text = redis.call('GET', KEYS[1])\n"
-	"if not text then return {'absent'} end\n"
-	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. mark)\n"
-	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
+ * state's fields end with. */
+static const char read_script[] = "local most, mark = unpack(ARGV)\n"
+				  "local size = redis.pcall('STRLEN', KEYS[1])\n"
+				  "if type(size) == 'table' then\n"
+				  "  if string.find(size.err, 'WRONGTYPE', 1, true) then return {'type'} end\n"
+				  "  return size\n"
+				  "end\n"
+				  "if size > tonumber(most) then return {'large', size} end\n"
+				  "local text = redis.call('GET', KEYS[1])\n"
+				  "if not text then return {'absent'} end\n"
+				  "local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. mark)\n"
+				  "return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
 /* expected: a version, "" = there must be no record. wanted: a token, "new" for a new term, "own" if the record there
  * is of our own one; "" = none. over: the doubt that we have waited out. floor: the largest token that we have seen.
- * mark and primary: as above. origin: for who has changed servers, the replication id of the server of our last write.
+ * mark: as above. origin: for who has changed servers, the replication id of the server of our last write.
  * known: the one under which we last knew of no doubt.
  *
  * A server whose replication id is not the one in the state was promoted or restarted, and may have lost a leader's
@@ -37,9 +35,8 @@ static const char read_script[] =
  * its main thread must also have computed for that long. */
 static const char write_script[] =
 	"local key, state, now = KEYS[1], KEYS[2], redis.call('TIME')\n"
-	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, primary, origin, known = unpack(ARGV)\n"
+	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, origin, known = unpack(ARGV)\n"
 	"now = now[1] * 1000000 + now[2]\n"
-	"if primary ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. primary, 1, true) then return {'rival'} end\n"
 	"local info = redis.call('INFO', 'replication')\n"
 	"local id = string.match(info, 'master_replid:(%x+)') or 'none'\n"
 	"local former = string.match(info, 'master_replid2:(%x+)') or ''\n"
@@ -101,12 +98,11 @@ const char *const redis_scripts[REDIS_SCRIPTS] = {
 static const struct redis_form {
 	const char *word, *rest;
 } redis_forms[REDIS_SCRIPTS][9] = {
-	[REDIS_READ] = { { "found", "thnd" }, { "absent", "" }, { "type", "" }, { "large", "n" }, { "rival", "" } },
+	[REDIS_READ] = { { "found", "thnd" }, { "absent", "" }, { "type", "" }, { "large", "n" } },
 	[REDIS_WRITE] = { { "ok", "hndh" },
 	                  { "conflict", "" },
 	                  { "doubt", "dn" },
 	                  { "replicas", "n" },
-	                  { "rival", "" },
 	                  { "stranger", "" },
 	                  { "tokens", "" } },
 	[REDIS_REMOVE] = { { "removed", "" }, { "conflict", "" } },
