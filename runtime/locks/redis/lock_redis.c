@@ -42,7 +42,6 @@ struct redis_lock {
 	bool unsettled;               /* a write may be on the primary alone */
 
 	/* Of the operation under way: */
-	struct redis_asker asker; /* the hosts are asked first; then comes the stage */
 	int stage;
 	bool whole; /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
@@ -168,15 +167,14 @@ static void redis_start(struct redis_lock *l, int stage)
 	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !l->user.acquiring))
 		lock_op_ask(&l->user.op, s->link, &l->user.call);
 	else
-		redis_server_ask(s, &l->asker);
+		redis_server_ask(s, &l->user); /* first; then comes the stage */
 }
 
-static void redis_on_primary(struct lock_call *c, const void *answer)
+/* The hosts have been asked. */
+static void redis_on_inquired(struct redis_lock *l)
 {
-	struct redis_lock *l = (struct redis_lock *)(void *)((char *)c - offsetof(struct redis_lock, asker));
 	const struct redis_server *s = l->server;
 
-	(void)answer;
 	if (s->several || (l->user.acquiring && !redis_server_is_checked(s)))
 		lock_op_fail(&l->user.op, s->outcome, s->why.code, "%s", s->why.text);
 	else
@@ -245,51 +243,54 @@ static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 	             (double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
 }
 
-static void redis_on_nonsense(struct redis_lock *l)
+static void redis_on_nonsense(struct redis_lock *l, const redisReply *r)
 {
+	(void)r;
 	lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense",
 	             l->user.op.link->peer);
 }
 
-/* Of a script: what its words mean stands there. */
+static void redis_on_foreign(struct redis_lock *l, const redisReply *r)
+{
+	lock_op_fail(&l->user.op, LOCK_FOREIGN, ERR_FOREIGN, "the key %.300s %s", l->key, redis_word_at(r, 1));
+}
+
+/* Perhaps another server is the right one: the hosts are asked again. */
+static void redis_on_failed(struct redis_lock *l, const redisReply *r)
+{
+	l->server->checked = 0;
+	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "%s %s", l->user.op.link->peer, redis_word_at(r, 1));
+}
+
+/* What the scripts answer, and what follows. No other answer is looked at. */
+static const struct redis_reaction {
+	int script;
+	const char *word, *rest; /* see redis_answer_is */
+	void (*take)(struct redis_lock *l, const redisReply *r);
+	enum lock_outcome outcome; /* without `take`: all that there is to say */
+} redis_reactions[] = {
+	{ REDIS_READ, "found", "thnd", redis_on_found, LOCK_OK },
+	{ REDIS_READ, "absent", "", NULL, LOCK_ABSENT },
+	{ REDIS_READ, "foreign", "t", redis_on_foreign, LOCK_FOREIGN },
+	{ REDIS_WRITE, "ok", "hndh", redis_on_written, LOCK_OK },
+	{ REDIS_WRITE, "conflict", "", NULL, LOCK_CONFLICT },
+	{ REDIS_WRITE, "doubt", "dn", redis_on_doubt, LOCK_FAILED },
+	{ REDIS_WRITE, "failed", "t", redis_on_failed, LOCK_FAILED },
+	{ REDIS_REMOVE, "removed", "", NULL, LOCK_OK },
+	{ REDIS_REMOVE, "conflict", "", NULL, LOCK_CONFLICT },
+	{ REDIS_STAGES, "", "", redis_on_nonsense, LOCK_UNKNOWN }, /* the end */
+};
+
 static void redis_on_answer(struct redis_lock *l, const redisReply *r)
 {
-	const char *what = redis_answer(l->stage, r), *peer = l->user.op.link->peer;
+	const struct redis_reaction *a = redis_reactions;
 
-	if (strcmp(what, "found") == 0)
-		redis_on_found(l, r);
-	else if (strcmp(what, "absent") == 0)
-		lock_user_end(&l->user, LOCK_ABSENT);
-	else if (strcmp(what, "ok") == 0)
-		redis_on_written(l, r);
-	else if (strcmp(what, "removed") == 0)
-		lock_user_end(&l->user, LOCK_OK);
-	else if (strcmp(what, "conflict") == 0)
-		lock_user_end(&l->user, LOCK_CONFLICT);
-	else if (strcmp(what, "doubt") == 0)
-		redis_on_doubt(l, r);
-	else if (strcmp(what, "stranger") == 0) {
-		l->server->checked = 0; /* the one that it comes from may be back */
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-		             "%s is no copy of the server that has the last renewal: what is there may be older", peer);
-	} else if (strcmp(what, "type") == 0)
-		lock_op_fail(
-			&l->user.op, LOCK_FOREIGN, ERR_FOREIGN,
-			"the key %.300s holds no string, so no election record. It is not touched: choose another name",
-			l->key);
-	else if (strcmp(what, "large") == 0)
-		lock_op_fail(&l->user.op, LOCK_FOREIGN, ERR_INVALID,
-		             "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
-		             l->key, redis_number_at(r, 1));
-	else if (strcmp(what, "replicas") == 0)
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-		             "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer, redis_number_at(r, 1),
-		             l->server->place.replicas);
-	else if (strcmp(what, "tokens") == 0)
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_INVALID,
-		             "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
+	while (*a->word && (a->script != l->stage || !redis_answer_is(r, a->word, a->rest)))
+		a++;
+	if (a->take)
+		a->take(l, r);
 	else
-		redis_on_nonsense(l);
+		lock_user_end(&l->user, a->outcome);
 }
 
 /* How many replicas have what was written. */
@@ -299,7 +300,7 @@ static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 
 	l->unsettled = have < l->server->place.replicas;
 	if (r->type != REDIS_REPLY_INTEGER)
-		redis_on_nonsense(l);
+		redis_on_nonsense(l, r);
 	else if (l->unsettled)
 		lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
 		             l->server->place.replicas);
@@ -334,7 +335,7 @@ static void redis_on_listed(struct redis_lock *l, const redisReply *r)
 	const char *cursor = keys ? redis_word_at(r, 0) : "";
 
 	if (!*cursor || strspn(cursor, "0123456789") >= sizeof l->cursor || keys->type != REDIS_REPLY_ARRAY) {
-		redis_on_nonsense(l);
+		redis_on_nonsense(l, r);
 		return;
 	}
 	for (size_t i = 0; i < keys->elements; i++)
@@ -379,7 +380,9 @@ static void redis_on_answered(struct lock_call *c, const void *answer)
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 	const redisReply *r = answer;
 
-	if (r->type == REDIS_REPLY_ERROR)
+	if (!r)
+		redis_on_inquired(l);
+	else if (r->type == REDIS_REPLY_ERROR)
 		redis_on_error(l, r->str);
 	else
 		redis_stages[l->stage].take(l, r);
@@ -401,7 +404,7 @@ static void redis_on_detach(struct lock_op *op)
 {
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_op(op);
 
-	lock_pipeline_forget(&l->server->askers, &l->asker.call);
+	lock_pipeline_forget(&l->server->askers, &l->user.call);
 	l->unsettled |= op->writing && op->sent;
 }
 
@@ -484,7 +487,6 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 	l->key = mem_dup(key);
 	l->state = redis_key_beside(key, "lunarch");
 	l->mark = redis_key_mark(key);
-	l->asker = (struct redis_asker){ .call = { .answered = redis_on_primary }, .op = &l->user.op };
 	char *channel = redis_key_beside(key, "changed");
 	l->server = (struct redis_server *)lock_server_get(env, &redis_server_ops, &place);
 	lock_user_init(&l->user, &ops, &redis_ops, shown, &l->server->base, channel);

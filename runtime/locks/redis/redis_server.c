@@ -144,7 +144,7 @@ static void server_inquire(struct redis_server *s)
 	if (s->inquiry.active || !s->askers.first)
 		return;
 	while ((c = lock_pipeline_next(&s->askers))) {
-		nsec third = (nsec)lock_op_left_ms(((struct redis_asker *)c)->op) * NSEC_PER_MS / 3;
+		nsec third = (nsec)lock_op_left_ms(&lock_user_of_call(c)->op) * NSEC_PER_MS / 3;
 		patience = third > patience ? third : patience;
 		lock_pipeline_push(&s->askers, c);
 	}
@@ -159,9 +159,9 @@ static void server_inquire(struct redis_server *s)
 	}
 }
 
-void redis_server_ask(struct redis_server *s, struct redis_asker *a)
+void redis_server_ask(struct redis_server *s, struct lock_user *u)
 {
-	lock_pipeline_wait(&s->askers, &a->call);
+	lock_pipeline_wait(&s->askers, &u->call);
 	server_inquire(s);
 }
 

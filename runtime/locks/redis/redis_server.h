@@ -5,8 +5,7 @@
 #ifndef LUNARCH_REDIS_SERVER_H
 #define LUNARCH_REDIS_SERVER_H
 
-#include "locks/lock_op.h"
-#include "locks/lock_server.h"
+#include "locks/lock_user.h"
 
 struct redis_place {
 	struct lock_url url;
@@ -33,15 +32,11 @@ struct redis_server {            /* of locks with the same hosts, user, password
 /* For lock_server_get, with a struct redis_place. */
 extern const struct lock_server_ops redis_server_ops;
 
-struct redis_asker {              /* embedded in who asks */
-	struct lock_call call;    /* first; of it `answered` is called, with NULL; it may close the lock */
-	const struct lock_op *op; /* how long it can wait */
-};
-
 /* All hosts are asked, after this call, whether they are primaries, and the link is set to the one that is; if there is
  * none, the link stays. Who has not answered when a third of the asker's time is over is not counted, and of a cluster,
- * in which many are primaries, the first one is taken. lock_pipeline_forget takes the question back. */
-void redis_server_ask(struct redis_server *s, struct redis_asker *a);
+ * in which many are primaries, the first one is taken. Then `answered` of the user's call is called, with NULL; it may
+ * close the lock. lock_pipeline_forget takes the question back. */
+void redis_server_ask(struct redis_server *s, struct lock_user *u);
 
 /* Whether the link's host is known to be the only primary: what is sent on the link now goes to the server that said
  * so. It is not known any longer once the connection has ended, or the hosts were asked again. */
