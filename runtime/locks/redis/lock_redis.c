@@ -42,6 +42,7 @@ struct redis_lock {
 	bool unsettled;               /* a write may be on the primary alone */
 
 	/* Of the operation under way: */
+	bool inquires; /* the call is with the server, which asks the hosts first; then comes the stage */
 	int stage;
 	bool whole; /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
@@ -164,10 +165,11 @@ static void redis_start(struct redis_lock *l, int stage)
 	l->whole = false;
 	l->steps = 0;
 	strcpy(l->cursor, "0"); /* another server or a new connection knows no other */
-	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !l->user.acquiring))
-		lock_op_ask(&l->user.op, s->link, &l->user.call);
+	l->inquires = s->place.url.hosts > 1 && (l->user.acquiring || !redis_server_is_checked(s));
+	if (l->inquires)
+		redis_server_ask(s, &l->user);
 	else
-		redis_server_ask(s, &l->user); /* first; then comes the stage */
+		lock_op_ask(&l->user.op, s->link, &l->user.call);
 }
 
 /* The hosts have been asked. */
@@ -175,6 +177,7 @@ static void redis_on_inquired(struct redis_lock *l)
 {
 	const struct redis_server *s = l->server;
 
+	l->inquires = false;
 	if (s->several || (l->user.acquiring && !redis_server_is_checked(s)))
 		lock_op_fail(&l->user.op, s->outcome, s->why.code, "%s", s->why.text);
 	else
@@ -380,7 +383,7 @@ static void redis_on_answered(struct lock_call *c, const void *answer)
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 	const redisReply *r = answer;
 
-	if (!r)
+	if (l->inquires)
 		redis_on_inquired(l);
 	else if (r->type == REDIS_REPLY_ERROR)
 		redis_on_error(l, r->str);
@@ -404,7 +407,8 @@ static void redis_on_detach(struct lock_op *op)
 {
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_op(op);
 
-	lock_pipeline_forget(&l->server->askers, &l->user.call);
+	if (l->inquires)
+		lock_pipeline_forget(&l->server->askers, &l->user.call);
 	l->unsettled |= op->writing && op->sent;
 }
 
