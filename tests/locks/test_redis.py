@@ -548,7 +548,18 @@ def moves() -> None:
             "ok",
             "moves: with that one down, it finds its record behind the other address",
         )
-        d.end()
+        beside.freeze()
+        d.open(f"redis://127.0.0.1:{way.port},127.0.0.1:{beside.port}/v", lock="another")
+        asked = [d.start_write(term(), "", lock=n, within=60_000) for n in ("a", "another")]
+        d.do("cancel")
+        same(
+            d.wait(asked[0])["outcome"], "failed", "moves: what is cancelled while the hosts are asked was not written"
+        )
+        d.do("close", lock="another")
+        same(d.wait(asked[1])["outcome"], "failed", "moves: nor what is closed")
+        last = d.start("write", record=term(), expected="", within_ms=SHORT, durable=True, close=True)
+        ok(told(d.wait(last), "has said in time", "connection"), "moves: without an answer nobody is elected")
+        same(d.end(), 0, "moves: and who closes the last lock when he is told that does so in peace")
         way.close(), beside.close()
 
 
