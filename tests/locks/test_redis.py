@@ -560,7 +560,8 @@ def moves() -> None:
         last = d.start("write", record=term(), expected="", within_ms=SHORT, durable=True, close=True)
         ok(told(d.wait(last), "has said in time", "connection"), "moves: without an answer nobody is elected")
         same(d.end(), 0, "moves: and who closes the last lock when he is told that does so in peace")
-        way.close(), beside.close()
+        for proxy in (way, beside):
+            proxy.close()
 
 
 def braces() -> None:
