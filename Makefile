@@ -43,7 +43,7 @@ HTTP := $(call room,http)
 # gRPC, a part of the module of a lock that speaks it.
 GRPC := $(call room,grpc)
 $(eval $(call module,admin,microhttpd.h,runner/admin_server,-lmicrohttpd))
-$(eval $(call module,etcd,curl/curl.h nghttp2/nghttp2.h protobuf-c/protobuf-c.h ../bin/protoc-c,$(call room,locks/etcd) $(HTTP) $(GRPC),-lcurl -lnghttp2 -lprotobuf-c))
+$(eval $(call module,etcd,nghttp2/nghttp2.h protobuf-c/protobuf-c.h ../bin/protoc-c,$(call room,locks/etcd) $(GRPC),-lnghttp2 -lprotobuf-c))
 $(eval $(call module,http,curl/curl.h,api/lua_http $(HTTP),-lcurl))
 $(eval $(call module,kube,yaml.h,$(call room,locks/kubernetes) $(HTTP),-lcurl -lyaml))
 $(eval $(call module,redis,hiredis/hiredis.h,$(call room,locks/redis),-lhiredis))
@@ -190,7 +190,7 @@ test-etcd: etcd-servers
 
 GO_BUILT = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lunarch-tests
 ETCD_VERSIONS = v3.5 v3.6
-ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/cluster/faults/etcd.py
+ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
 
 go-deps:
 	@scripts/deps.sh go

@@ -12,7 +12,6 @@ static const struct {
 	const char *module, *library, *package;
 } libraries[] = {
 	{ "admin", "libmicrohttpd", "libmicrohttpd12" },
-	{ "etcd", "libcurl", "libcurl4" },
 	{ "etcd", "libnghttp2", "libnghttp2-14" },
 	{ "etcd", "libprotobuf-c", "libprotobuf-c1" },
 	{ "kube", "libcurl", "libcurl4" },

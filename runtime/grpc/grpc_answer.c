@@ -125,8 +125,8 @@ static int64_t prefix_length(const unsigned char *p, size_t limit, struct err *e
 	if (p[0] != 0)
 		return err_set(err, ERR_INVALID, "the server sent a message that begins with byte %d, not 0", p[0]);
 	if (size > limit)
-		return err_set(err, ERR_FULL, "the server sent a message of %u bytes: at most %zu are accepted", size,
-		               limit);
+		return err_set(err, ERR_FULL, "the server sent a message of %u bytes: that is over the limit of %zu",
+		               size, limit);
 	return size;
 }
 

@@ -70,12 +70,12 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	struct lock_pipeline queue;
 	struct instant heard; /* when bytes came last, or the greeting began */
 
-	bool resting; /* until, refused for `why` */
+	bool resting; /* until */
 	struct instant until;
-	enum lock_outcome outcome;
-	struct err why;
-	int busy;  /* so many callbacks are running */
-	bool dead; /* it is freed, and its memory goes when they have returned */
+	enum lock_outcome outcome; /* of the last connection or attempt that ended, */
+	struct err why;            /* and why it did */
+	int busy;                  /* so many callbacks are running */
+	bool dead;                 /* it is freed, and its memory goes when they have returned */
 };
 
 /* url: whose hosts are asked in turn; borrowed, outlives the link. NULL: there is one place, which ops->dial knows, and
@@ -118,6 +118,9 @@ void lock_link_up(struct lock_link *k);
  * are told. Of a connection that was up those are told who were not answered: who has begun to wait since, waits on. */
 void lock_link_lose(struct lock_link *k, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
+
+/* Another host is asked next: while the link is up, before lock_link_lose. */
+void lock_link_next_host(struct lock_link *k);
 
 /* Waits for these events (EV_READ, EV_WRITE; 0: none) of this descriptor, instead of those before. A descriptor that
  * was closed and opened again under the same number is another one: wait for none first. */

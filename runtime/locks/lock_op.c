@@ -52,6 +52,20 @@ static void op_end_early(struct lock_op *op)
 	op_end(op, &r);
 }
 
+static void op_start_timer(struct lock_op *op, nsec after)
+{
+	ev_now_update(op->loop);
+	ev_timer_stop(op->loop, &op->timer);
+	ev_timer_set(&op->timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(op->loop, &op->timer);
+}
+
+static void op_await_deadline(struct lock_op *op)
+{
+	if (op->by.boot || op->by.raw)
+		op_start_timer(op, instant_until(op->by, clock_now()));
+}
+
 static void op_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	struct lock_op *op = w->data;
@@ -60,21 +74,15 @@ static void op_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)loop;
 	(void)revents;
 	op->soon = NULL;
-	if (then)
+	if (then) {
+		op_await_deadline(op);
 		then(op);
-	else
+	} else {
 		lock_op_give_up(op, ERR_TIMEOUT, "%s",
 		                op->late   ? op->late
 		                : op->sent ? "no answer before the deadline"
 		                           : "no connection before the deadline");
-}
-
-static void op_start_timer(struct lock_op *op, nsec after)
-{
-	ev_now_update(op->loop);
-	ev_timer_stop(op->loop, &op->timer);
-	ev_timer_set(&op->timer, (double)after / NSEC_PER_SEC, 0.);
-	ev_timer_start(op->loop, &op->timer);
+	}
 }
 
 void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *l, void (*detach)(struct lock_op *op),
@@ -93,8 +101,7 @@ void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *
 	};
 	ev_init(&op->timer, op_on_timer);
 	op->timer.data = op;
-	if (by.boot || by.raw)
-		op_start_timer(op, instant_until(by, op->sent_at));
+	op_await_deadline(op);
 }
 
 void lock_op_ask(struct lock_op *op, struct lock_link *link, struct lock_call *call)
@@ -161,10 +168,20 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
 	op_end(op, &r);
 }
 
+void lock_op_after(struct lock_op *op, nsec after, void (*then)(struct lock_op *op))
+{
+	if (!then && !op->soon)
+		return;
+	op->soon = then;
+	if (then)
+		op_start_timer(op, after);
+	else
+		op_await_deadline(op);
+}
+
 void lock_op_soon(struct lock_op *op, void (*then)(struct lock_op *op))
 {
-	op->soon = then;
-	op_start_timer(op, 0);
+	lock_op_after(op, 0, then);
 }
 
 void lock_op_fail_soon(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)

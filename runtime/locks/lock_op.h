@@ -15,11 +15,11 @@ struct lock_link;
 
 struct lock_op { /* embedded in the backend's struct; zero before the first use */
 	struct ev_loop *loop;
-	ev_timer timer; /* the deadline, or, after lock_op_soon, the next turn of the loop */
+	ev_timer timer; /* the deadline, or the time of `soon` */
 	lock_done_fn *done;
 	void *arg;
 	void (*detach)(struct lock_op *op);
-	void (*soon)(struct lock_op *op); /* of lock_op_soon, until it is called */
+	void (*soon)(struct lock_op *op); /* of lock_op_soon or lock_op_after, until it is called */
 	struct lock_result *early;        /* of lock_op_fail_soon, until it is given */
 	struct instant by, sent_at;
 	char *text;             /* of lock_op_print, as are these; freed at the end */
@@ -71,6 +71,10 @@ void lock_op_give_up(struct lock_op *op, enum err_code code, const char *fmt, ..
 /* Calls `then` in the next turn of the loop, which has to end the operation: for a result that is known while the
  * caller is still inside read or write. Until then the operation can be cancelled. */
 void lock_op_soon(struct lock_op *op, void (*then)(struct lock_op *op));
+
+/* Calls `then` after so long, unless the operation has ended, or calls this again, before. after: less than the
+ * deadline is away. then: NULL: nothing is to be called any more. */
+void lock_op_after(struct lock_op *op, nsec after, void (*then)(struct lock_op *op));
 
 /* As lock_op_fail, in the next turn of the loop. The first one counts. */
 void lock_op_fail_soon(struct lock_op *op, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)

@@ -2,7 +2,6 @@
 """doctor: a fit store is called fit, a broken one unfit, and the lock itself is never touched."""
 
 import atexit
-import http.server
 import json
 import os
 import shutil
@@ -11,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import urllib.request
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores
 from candidates import Candidate, stop_everyone
+from h2 import Connection, H2Client, H2Server
 from processes import LUNARCH, scratch, wait_for
 from servers import Etcd, Postgres, Redis
 from tap import at_once, done, note, ok, same
@@ -181,70 +180,33 @@ def test_stores() -> None:
     )
 
 
-class Posing(http.server.BaseHTTPRequestHandler):
-    """etcd's gateway, but for the version that it names, and without notices."""
+class Poser(H2Server):
+    """etcd, but for the version that it names, and without notices. real: the port of the etcd behind it. mute: which
+    requests it refuses to answer."""
 
-    server: "Poser"
+    def __init__(self, real: Any, version: str, mute: Any = lambda path, body: False) -> None:
+        self.real, self.version, self.mute, self.one_at_a_time = H2Client(real), version, mute, threading.Lock()
+        super().__init__(self.answer)
 
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def do_POST(self) -> Any:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        if self.path.endswith("/watch"):
-            return self.answer(501)
-        if self.server.silent_on(self.path, body):
-            return self.answer(503)
-        asked = urllib.request.Request(
-            f"http://127.0.0.1:{self.server.real}{self.path}", body, {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(asked, timeout=30) as answer:
-            said = json.load(answer)
-        if self.path.endswith("/status"):
-            said["version"] = self.server.version
-        self.answer(200, json.dumps(said).encode())
-
-    def answer(self, status: Any, said: bytes = b"") -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(said)))
-        self.end_headers()
-        if said:
-            self.wfile.write(said)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-class Poser(http.server.ThreadingHTTPServer):
-    """real: the port of the etcd behind it. mute: which requests it refuses to answer."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, real: Any, version: Any, mute: Any = lambda path, body: False) -> None:
-        super().__init__(("127.0.0.1", 0), Posing)
-        self.real, self.version, self.mute, self.one_at_a_time = real, version, mute, threading.Lock()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    def silent_on(self, path: str, body: Any) -> Any:
+    def answer(self, to: Connection, stream: int, path: str, body: bytes) -> None:
         with self.one_at_a_time:
-            return self.mute(path, body)
+            silent = self.mute(path, body)
+        if path.endswith("/Watch"):
+            to.answer(stream, None, 12, "no notices here")
+        elif silent:
+            to.answer(stream, None, 14, "not now")
+        elif path.endswith("/Status"):
+            to.answer(stream, b"\x12" + bytes([len(self.version)]) + self.version.encode())  # its second field
+        else:
+            to.answer(stream, *self.real.call(path, body))
 
     def examined(self, status: Any, *words: Any, what: str) -> None:
-        check(
-            doctor("--lock", f"etcd://127.0.0.1:{self.server_port}/v"),
-            status,
-            f"etcd {self.version}",
-            *words,
-            what=what,
-        )
-        self.shutdown()
-        self.server_close()
+        check(doctor("--lock", f"etcd://127.0.0.1:{self.port}/v"), status, f"etcd {self.version}", *words, what=what)
+        self.close()
 
 
-def is_write(path: str, body: Any) -> Any:
-    return path.endswith("/txn") and b'"compare"' in body
+def is_write(path: str, body: bytes) -> bool:
+    return path.endswith("/Txn")
 
 
 class Muteness:
@@ -255,11 +217,11 @@ class Muteness:
         self.looks = 0
         self.writes: list[Any] = []
 
-    def __call__(self, path: str, body: Any) -> Any:
+    def __call__(self, path: str, body: bytes) -> Any:
         if is_write(path, body):
-            self.writes.append(json.loads(body)["compare"])
+            self.writes.append(body[: 2 + body[1]])  # the comparison, which is the first field, and short
             return self.writes.count(self.writes[-1]) == 9
-        if path.endswith("/txn"):
+        if path.endswith("/Range"):
             self.looks += 1
             return self.looks % 2 == 0
         return False
@@ -287,7 +249,7 @@ def test_posing() -> None:
                 what="one that does not answer every question is fit, with notes",
             ),
             lambda: Poser(real.port, "3.5.5", is_write).examined(
-                1, "UNFIT  race", "no round could be decided", "503", what="one that answers no write is not"
+                1, "UNFIT  race", "no round could be decided", "not now", what="one that answers no write is not"
             ),
         )
 

@@ -3,17 +3,18 @@
 The elector that gets them keeps its memory, says what it got, and its other elections go on. The servers here are
 scripts: healthy ones send no such thing."""
 
-import http.server
 import json
 import os
 import re
 import signal
+import struct
 import sys
 import threading
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, timing
+from h2 import DATA, Connection, H2Server, frame
 from kubeapi import Api
 from processes import scratch, wait_for
 from tap import done, note, ok, same
@@ -83,28 +84,16 @@ def rule(h: Any) -> Any:
     return ANSWERS[name][0](h) if name in ANSWERS else False
 
 
-class Etcd(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0) if "watch" not in self.path else 0)
-        data = (
-            '{"header":{"revision":"5"},"x":' + small(15 * MB if "many" not in self.path else 3 * MB) + "}"
-        ).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        pass
+def flooded(to: Connection, stream: int, path: str, message: bytes) -> None:
+    """A message that is announced as 15 MB, or one whose elements are two bytes each; on looks, and as notices."""
+    to.begin(stream)
+    if path.endswith("/Watch"):
+        to.say(stream, b"\x5a\0" * 400_000)
+    elif len(etcd.calls) % 2:
+        to.raw(frame(DATA, 0, stream, b"\0" + struct.pack(">I", 15 * MB) + b"\x12\0" * 8000))
+    else:
+        to.say(stream, b"\x12\0" * 400_000)
+        to.end(stream)
 
 
 def peak_mb(pid: int) -> Any:
@@ -112,12 +101,11 @@ def peak_mb(pid: int) -> Any:
         return int(re.findall(r"VmHWM:\s+(\d+)", f.read())[0]) // 1024
 
 
-etcd = Server(("127.0.0.1", 0), Etcd)
-threading.Thread(target=etcd.serve_forever, daemon=True).start()
+etcd = H2Server(flooded)
 api.rule = rule
 locks = {name: api.url(home, name) for name in ANSWERS} | {
     "leader": api.url(home, "leader") + "&resource=configmaps",
-    "etcd": f"etcd://127.0.0.1:{etcd.server_address[1]}/x",
+    "etcd": f"etcd://127.0.0.1:{etcd.port}/x",
 }
 said = {name: text for name, (_, text) in ANSWERS.items()} | {"etcd": "the limit of 8388608"}
 script = os.path.join(home, "script.lua")

@@ -1,11 +1,8 @@
 #include "locks/etcd/etcd_watch.h"
 
-#include "base/buf.h"
-#include "base/json_bound.h"
 #include "base/mem.h"
-#include "locks/etcd/etcd_client.h"
+#include "locks/etcd/etcd_server.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,44 +10,38 @@
 #define RETRY_MOST (2 * NSEC_PER_SEC)
 #define RETRY_REFUSED (10 * NSEC_PER_SEC)
 #define POLL_AFTER (1 * NSEC_PER_SEC) /* with no stream for so long, locks are told to look */
-#define BEGIN_WITHIN (10 * NSEC_PER_SEC)
-#define PROD_FIRST_S 0.002
-#define PROGRESS_ID (-1)   /* the answer is about no watch (clientv3.InvalidWatchID) */
-#define ALIVE_S 3.         /* between questions whether the stream still tells */
-#define UNANSWERED 2       /* of them: it does not tell any more */
-#define LINE_VALUES 100000 /* an event has ten; a line may have those of many keys */
-
-/* The request's body never ends, so that watches can be added and cancelled. Its length is announced, and more than 256
- * KB: else Go's HTTP/1 server reads it to its end before it answers (net/http, cw.writeHeader), and what it reads there
- * is lost. */
-#define BODY_BYTES ((size_t)1 << 30)
+#define PROGRESS_ID (-1)              /* the answer is about no watch (clientv3.InvalidWatchID) */
+#define ALIVE_S 6.   /* between questions whether the stream still tells; etcd allows one PING in five seconds */
+#define UNANSWERED 2 /* of them: it does not tell any more */
 
 struct etcd_hub {
-	struct etcd_client *client;
-	struct http *pool;
+	struct etcd_server *server;
 	struct etcd_watch *first, *cursor, *telling;
-	struct http_call *stream;    /* NULL: there is none */
+	struct lock_call wait;
+	struct grpc_call stream;
 	struct etcd_watch **watches; /* the stream's, by id - 1; NULL where one has gone */
 	size_t count, room;
-	struct buf line;
-	int endpoint;
+	uint64_t number;     /* of its connection */
 	unsigned generation; /* of its token */
-	bool answered, refused, dropped;
-	bool says_progress; /* this server, or proxy, has answered a progress request */
+	bool answered, refused;
+	bool says_progress; /* this server has answered a progress request */
 	int unanswered;
 	struct instant since;
-	struct etcd_waiter token;
-	ev_timer begin, tell, prod, alive;
+	ev_timer begin, tell, alive;
 	nsec retry;
-	bool closing;
 };
 
 /* ---- news ---- */
 
 static void watch_forget_seen(struct etcd_watch *w)
 {
-	json_decref(w->seen);
+	etcd_drop(w->seen);
 	w->seen = NULL;
+}
+
+static struct ev_loop *hub_loop(const struct etcd_hub *h)
+{
+	return h->server->base.env->loop;
 }
 
 static void hub_tell_soon(struct etcd_hub *h)
@@ -58,7 +49,7 @@ static void hub_tell_soon(struct etcd_hub *h)
 	if (ev_is_active(&h->tell))
 		return;
 	ev_timer_set(&h->tell, 0., 0.);
-	ev_timer_start(h->client->env->loop, &h->tell);
+	ev_timer_start(hub_loop(h), &h->tell);
 }
 
 static bool watch_has_news(const struct etcd_watch *w)
@@ -69,9 +60,11 @@ static bool watch_has_news(const struct etcd_watch *w)
 static void hub_on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
 {
 	struct etcd_hub *h = timer->data;
+	struct lock_server *s = &h->server->base;
 
 	(void)loop;
 	(void)revents;
+	lock_server_hold(s); /* who is told may close the last lock */
 	for (h->cursor = h->first; h->cursor;) {
 		struct etcd_watch *w = h->cursor;
 		h->cursor = w->next;
@@ -85,20 +78,29 @@ static void hub_on_tell(struct ev_loop *loop, ev_timer *timer, int revents)
 			watch_forget_seen(w);
 		h->telling = NULL;
 	}
+	lock_server_put(s);
 }
 
-struct json_t *etcd_watch_seen(const struct etcd_watch *w)
+Etcd__KeyValue *etcd_watch_take_seen(struct etcd_watch *w)
 {
-	return w->hub && w->hub->telling == w && w->latest > w->known ? w->seen : NULL;
+	Etcd__KeyValue *seen = w->seen;
+
+	if (!w->hub || w->hub->telling != w || w->latest <= w->known)
+		return NULL;
+	w->seen = NULL;
+	return seen;
 }
 
-/* kv: what was put there; NULL: nothing, or it is not said. */
-static void watch_add_news(struct etcd_watch *w, int64_t revision, json_t *kv)
+/* *kv: what was put there, taken if it is kept; NULL: nothing, or it is not said. */
+static void watch_add_news(struct etcd_watch *w, int64_t revision, Etcd__KeyValue **kv)
 {
 	if (revision > w->latest) {
 		w->latest = revision;
 		watch_forget_seen(w);
-		w->seen = revision > w->known ? json_incref(kv) : NULL;
+		if (kv && revision > w->known) {
+			w->seen = *kv;
+			*kv = NULL;
+		}
 	}
 	if (revision > w->news)
 		w->news = revision;
@@ -131,242 +133,214 @@ void etcd_watch_settle(struct etcd_watch *w, int64_t known)
 
 static void hub_begin_after(struct etcd_hub *h, nsec wait)
 {
-	if (h->closing || !h->first || ev_is_active(&h->begin))
+	if (!h->first || ev_is_active(&h->begin))
 		return;
-	ev_now_update(h->client->env->loop);
+	ev_now_update(hub_loop(h));
 	ev_timer_set(&h->begin, (double)wait / NSEC_PER_SEC, 0.);
-	ev_timer_start(h->client->env->loop, &h->begin);
+	ev_timer_start(hub_loop(h), &h->begin);
 }
 
-static void stream_add_watch(struct etcd_hub *h, struct etcd_watch *w)
+static void stream_send(struct etcd_hub *h, const Etcd__WatchRequest *request)
 {
-	char *text;
+	struct buf b = { 0 };
 
+	etcd_pack(&b, &request->base);
+	etcd_link_send(h->server->base.notices, &h->stream, &b);
+	buf_fini(&b);
+}
+
+/* Gives the watch its number in the stream, and makes the request for it. */
+static void stream_enter(struct etcd_hub *h, struct etcd_watch *w, Etcd__WatchCreateRequest *create)
+{
 	if (h->count == h->room) {
 		h->room = h->room ? h->room * 2 : 4;
 		h->watches = mem_resize(h->watches, h->room * sizeof *h->watches);
 	}
 	h->watches[h->count++] = w;
 	w->id = h->count;
-	text = mem_printf("{\"create_request\":{\"key\":\"%s\",\"watch_id\":\"%zu\"}}\n", w->key64, w->id);
-	http_send(h->stream, text, strlen(text), HTTP_SOME);
-	free(text);
+	etcd__watch_create_request__init(create);
+	create->key = etcd_bytes(w->key, strlen(w->key));
+	create->watch_id = (int64_t)w->id;
+}
+
+static void stream_add_watch(struct etcd_hub *h, struct etcd_watch *w)
+{
+	Etcd__WatchCreateRequest create;
+	Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
+
+	stream_enter(h, w, &create);
+	request.request_union_case = ETCD__WATCH_REQUEST__REQUEST_UNION_CREATE_REQUEST;
+	request.create_request = &create;
+	stream_send(h, &request);
 }
 
 static void stream_cancel_watch(struct etcd_hub *h, struct etcd_watch *w)
 {
-	char *text;
+	Etcd__WatchCancelRequest cancel = ETCD__WATCH_CANCEL_REQUEST__INIT;
+	Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
 
-	if (!w->id || !h->stream)
+	if (!w->id || !grpc_under_way(&h->stream))
 		return;
 	h->watches[w->id - 1] = NULL;
-	text = mem_printf("{\"cancel_request\":{\"watch_id\":\"%zu\"}}\n", w->id);
-	http_send(h->stream, text, strlen(text), HTTP_SOME);
-	free(text);
+	cancel.watch_id = (int64_t)w->id;
+	request.request_union_case = ETCD__WATCH_REQUEST__REQUEST_UNION_CANCEL_REQUEST;
+	request.cancel_request = &cancel;
+	stream_send(h, &request);
 }
 
-static void watch_take_events(struct etcd_watch *w, const json_t *result)
+static void watch_take_events(struct etcd_watch *w, const Etcd__WatchResponse *told)
 {
-	const json_t *events = json_object_get(result, "events");
-
-	for (size_t i = 0; i < json_array_size(events); i++) {
-		const json_t *event = json_array_get(events, i);
-		json_t *kv = json_object_get(event, "kv");
-		watch_add_news(w, etcd_number(kv, "mod_revision"),
-		               json_object_get(event, "type") ? NULL : kv); /* PUT is omitted */
+	for (size_t i = 0; i < told->n_events; i++) {
+		Etcd__Event *event = told->events[i];
+		if (event->kv)
+			watch_add_news(w, event->kv->mod_revision,
+			               event->type == ETCD__EVENT__EVENT_TYPE__PUT ? &event->kv : NULL);
 	}
 }
 
 /* false: the stream is of no use. */
-static bool stream_take_line(struct etcd_hub *h, const json_t *line)
+static bool stream_take(struct etcd_hub *h, const Etcd__WatchResponse *told)
 {
-	const json_t *result = json_object_get(line, "result");
-	int64_t id = etcd_number(result, "watch_id");
-	struct etcd_watch *w = id > 0 && (size_t)id <= h->count ? h->watches[id - 1] : NULL;
-	bool cancelled = json_is_true(json_object_get(result, "canceled")),
-	     gone = id > 0 && (size_t)id <= h->count && !w;
+	int64_t id = told->watch_id;
+	bool ours = id > 0 && (size_t)id <= h->count;
+	struct etcd_watch *w = ours ? h->watches[id - 1] : NULL;
 
 	h->unanswered = 0;
 	h->says_progress |= id == PROGRESS_ID;
-	if (cancelled && gone)
-		return true; /* by us */
-	/* A member without a leader ends the stream; a token that has run out looks like a missing right. */
-	if (!result || cancelled) {
+	if (told->canceled && ours && !w)
+		return true;  /* by us */
+	if (told->canceled) { /* a token that has run out looks like a missing right */
 		h->refused = true;
 		return false;
 	}
-	if (w && json_is_true(json_object_get(result, "created")))
-		watch_add_news(w, etcd_number(json_object_get(result, "header"), "revision"),
-		               NULL); /* what happened before is not told */
+	if (w && told->created && told->header)
+		watch_add_news(w, told->header->revision, NULL); /* what happened before is not told */
 	if (w)
-		watch_take_events(w, result);
+		watch_take_events(w, told);
 	return true;
 }
 
-static void stream_on_data(void *arg, struct http_call *http, const char *bytes, size_t len)
-{
-	struct etcd_hub *h = arg;
-	bool good = h->line.len + len <= ETCD_ANSWER_BYTES;
-	const char *end;
-
-	if (good)
-		buf_add(&h->line, bytes, len);
-	while (good && h->line.len && (end = memchr(h->line.data, '\n', h->line.len))) {
-		size_t size = (size_t)(end - h->line.data) + 1;
-		json_t *line = json_bound_load(h->line.data, size, 0, LINE_VALUES, NULL);
-		good = line && stream_take_line(h, line);
-		json_decref(line);
-		buf_drop(&h->line, size);
-	}
-	if (!good)
-		http_cancel(http);
-}
-
-/* Sends a line now and then until the answer begins: Go's server cannot begin it while it waits for more of the body,
- * since the two share a mutex. */
-static void stream_on_prod(struct ev_loop *loop, ev_timer *timer, int revents)
-{
-	struct etcd_hub *h = timer->data;
-
-	(void)revents;
-	http_send(h->stream, "\n", 1, HTTP_SOME);
-	timer->repeat = timer->repeat < 0.1 ? timer->repeat * 2 : timer->repeat;
-	ev_timer_again(loop, timer);
-}
-
-/* A proxy can keep a connection open on which nothing comes through any more. That looks like a key that does not
- * change, so the server is asked now and then whether it is there. */
-static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
-{
-	static const char question[] = "{\"progress_request\":{}}\n";
-	struct etcd_hub *h = timer->data;
-
-	(void)loop;
-	(void)revents;
-	if (h->says_progress && h->unanswered >= UNANSWERED) {
-		http_cancel(h->stream);
-		return;
-	}
-	h->unanswered++;
-	http_send(h->stream, question, strlen(question), HTTP_SOME);
-}
-
-/* The first question finds out whether this server answers them. etcd 3.3 would end the stream, so it is not asked. */
-static void stream_ask_whether_alive(struct etcd_hub *h)
-{
-	h->unanswered = 0;
-	ev_now_update(h->client->env->loop);
-	ev_timer_set(&h->alive, 0., ALIVE_S);
-	if (h->answered && h->client->prefix == 0)
-		ev_timer_start(h->client->env->loop, &h->alive);
-}
-
-static void stream_on_answered(void *arg, struct http_call *http, int status, const struct http_headers *headers)
-{
-	struct etcd_hub *h = arg;
-
-	(void)http;
-	(void)headers;
-	h->answered = status == 200;
-	h->since = clock_now();
-	ev_timer_stop(h->client->env->loop, &h->prod);
-	stream_ask_whether_alive(h);
-}
-
-static nsec hub_next_retry(struct etcd_hub *h)
+/* The stream is over: another one is begun soon. */
+static void stream_end(struct etcd_hub *h)
 {
 	nsec most = h->refused ? RETRY_REFUSED : RETRY_MOST, wait;
 
+	h->count = 0;
+	for (struct etcd_watch *w = h->first; w; w = w->next)
+		w->id = 0;
+	ev_timer_stop(hub_loop(h), &h->alive);
+	if (h->refused)
+		etcd_server_drop_token(h->server, h->generation);
 	if (h->answered && elapsed_standby(h->since, clock_now()) > RETRY_MOST)
 		h->retry = RETRY_FIRST;
 	wait = h->retry < most ? h->retry : most;
 	h->retry = wait * 2;
-	return wait;
+	hub_begin_after(h, wait);
 }
 
-static void stream_on_done(void *arg, const struct http_result *r, const struct http_headers *headers)
+static void stream_give_up(struct etcd_hub *h)
 {
-	struct etcd_hub *h = arg;
-
-	(void)headers;
-	h->stream = NULL;
-	h->count = 0;
-	for (struct etcd_watch *w = h->first; w; w = w->next)
-		w->id = 0;
-	buf_fini(&h->line);
-	ev_timer_stop(h->client->env->loop, &h->prod);
-	ev_timer_stop(h->client->env->loop, &h->alive);
-	if (h->closing)
-		return;
-	h->refused |= r->status >= 400;
-	if (h->refused)
-		etcd_drop_token(h->client, h->generation);
-	else if (!h->dropped && h->client->at == h->endpoint)
-		h->client->at = (h->endpoint + 1) % h->client->url.hosts;
-	hub_begin_after(h, hub_next_retry(h));
+	etcd_link_cancel(h->server->base.notices, &h->stream);
+	stream_end(h);
 }
 
-static void stream_prod(struct etcd_hub *h)
+static struct etcd_hub *hub_of_stream(struct grpc_call *c)
 {
-	ev_now_update(h->client->env->loop);
-	h->prod.repeat = PROD_FIRST_S;
-	ev_timer_again(h->client->env->loop, &h->prod);
+	return (struct etcd_hub *)(void *)((char *)c - offsetof(struct etcd_hub, stream));
+}
+
+/* A proxy can keep a connection open on which nothing comes through any more. That looks like a key that does not
+ * change, so the server is asked now and then whether it is there, and its end of the connection, too. */
+static void stream_on_alive(struct ev_loop *loop, ev_timer *timer, int revents)
+{
+	Etcd__WatchProgressRequest progress = ETCD__WATCH_PROGRESS_REQUEST__INIT;
+	Etcd__WatchRequest request = ETCD__WATCH_REQUEST__INIT;
+	struct etcd_hub *h = timer->data;
+	struct lock_server *s = &h->server->base;
+
+	(void)loop;
+	(void)revents;
+	lock_server_hold(s); /* whose calls are lost by a question without answer may close the last lock */
+	if (h->says_progress && h->unanswered >= UNANSWERED) {
+		stream_give_up(h);
+	} else {
+		h->unanswered++;
+		request.request_union_case = ETCD__WATCH_REQUEST__REQUEST_UNION_PROGRESS_REQUEST;
+		request.progress_request = &progress;
+		stream_send(h, &request);
+		etcd_link_ping(s->notices);
+	}
+	lock_server_put(s);
+}
+
+static void stream_on_message(struct grpc_call *c, const void *bytes, size_t len)
+{
+	struct etcd_hub *h = hub_of_stream(c);
+	Etcd__WatchResponse *told = etcd_unpack(&etcd__watch_response__descriptor, bytes, len);
+
+	if (!h->answered) {
+		h->answered = true;
+		h->since = clock_now();
+		ev_now_update(hub_loop(h));
+		ev_timer_set(&h->alive, ALIVE_S, ALIVE_S);
+		ev_timer_start(hub_loop(h), &h->alive);
+	}
+	if (!told || !stream_take(h, told))
+		stream_give_up(h);
+	etcd_drop(told);
+}
+
+static void stream_on_ended(struct grpc_call *c, const struct grpc_end *end)
+{
+	struct etcd_hub *h = hub_of_stream(c);
+	struct etcd_server *s = h->server;
+	struct lock_link *link = s->base.notices;
+	const struct err *lost = link->state == LOCK_LINK_DOWN ? &link->why : NULL;
+	struct etcd_meaning m = etcd_understand(end, link->peer, s->place.url.user, lost);
+
+	h->refused = m.verdict == ETCD_LOGIN || m.verdict == ETCD_FINAL;
+	if (m.verdict == ETCD_ELSEWHERE && !end->unseen && s->place.url.hosts > 1)
+		etcd_link_leave(link, h->number, &m.err); /* a member without a leader ends the stream */
+	stream_end(h);
 }
 
 static void stream_begin(struct etcd_hub *h)
 {
-	struct etcd_client *c = h->client;
-	char *url = mem_printf("%s/%s/watch", c->base[c->at], etcd_prefix[c->prefix]), *token = etcd_token_header(c);
-	const char *const headers[] = { "Content-Type: application/json", "Grpc-Metadata-hasleader: true", token,
-		                        NULL };
+	struct lock_link *link = h->server->base.notices;
+	struct etcd_metadata with = etcd_server_metadata(h->server);
+	const char **end = with.pair;
 
-	h->says_progress &= h->endpoint == c->at;
-	h->endpoint = c->at;
-	h->generation = c->generation;
-	h->answered = h->refused = h->dropped = false;
+	while (*end)
+		end++;
+	*end++ = "hasleader";
+	*end++ = "true";
+	h->number = link->number;
+	h->generation = h->server->generation;
+	h->answered = h->refused = h->says_progress = false;
+	h->unanswered = 0;
 	h->since = clock_now();
-	h->stream = http_start(h->pool, &(struct http_request){
-						.url = url,
-						.headers = headers,
-						.streamed = true,
-						.body_len = BODY_BYTES,
-						.proxy = "",
-						.tls = c->tls ? &c->how : NULL,
-						.server_name = lock_url_option(&c->url, "server_name"),
-						.connect = BEGIN_WITHIN,
-						.first_byte = BEGIN_WITHIN,
-						.answered = stream_on_answered,
-						.data = stream_on_data,
-						.done = stream_on_done,
-						.arg = h,
-					});
-	for (struct etcd_watch *w = h->first; w; w = w->next)
+	etcd_link_start(link, &h->stream, "/etcdserverpb.Watch/Watch", with.pair, NULL, true);
+	for (struct etcd_watch *w = h->first; w && grpc_under_way(&h->stream); w = w->next)
 		stream_add_watch(h, w);
-	stream_prod(h);
-	free(token);
-	free(url);
 }
 
-static void hub_begin(struct etcd_hub *h)
+static void hub_on_ready(struct lock_call *c)
 {
-	if (!h->first || h->stream || h->token.waiting)
-		return;
-	if (etcd_has_token(h->client))
+	struct etcd_hub *h = (struct etcd_hub *)(void *)((char *)c - offsetof(struct etcd_hub, wait));
+
+	if (h->first && etcd_server_admits(h->server, c, true))
 		stream_begin(h);
-	else
-		etcd_wait_for_token(h->client, &h->token);
 }
 
-static void hub_on_token(void *arg, const struct err *err)
+static void hub_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
-	struct etcd_hub *h = arg;
+	struct etcd_hub *h = (struct etcd_hub *)(void *)((char *)c - offsetof(struct etcd_hub, wait));
 
-	if (!err) {
-		hub_begin(h);
-		return;
-	}
-	h->retry = h->retry * 2 < RETRY_REFUSED ? h->retry * 2 : RETRY_REFUSED;
-	hub_begin_after(h, h->retry);
+	(void)sent;
+	(void)why;
+	h->refused = outcome == LOCK_REFUSED;
+	h->answered = false;
+	stream_end(h);
 }
 
 static void hub_on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
@@ -375,55 +349,45 @@ static void hub_on_begin(struct ev_loop *loop, ev_timer *timer, int revents)
 
 	(void)loop;
 	(void)revents;
-	if (h->retry > POLL_AFTER && !h->stream)
+	if (grpc_under_way(&h->stream) || !h->first || h->wait.state != LOCK_CALL_IDLE)
+		return;
+	if (h->retry > POLL_AFTER)
 		hub_nudge_all(h);
-	hub_begin(h);
+	hub_on_ready(&h->wait);
 }
 
 /* ---- hub ---- */
 
-struct etcd_hub *etcd_hub_new(struct etcd_client *c, struct err *err)
+struct etcd_hub *etcd_hub_new(struct etcd_server *s)
 {
-	struct http *pool = http_new(c->env->loop, &(struct http_options){ .stall = 10 * NSEC_PER_SEC }, err);
-
-	if (!pool)
-		return NULL;
 	struct etcd_hub *h = mem_zero(sizeof *h);
-	h->client = c;
-	h->pool = pool;
+
+	h->server = s;
 	h->retry = RETRY_FIRST;
-	h->token = (struct etcd_waiter){ .ready = hub_on_token, .arg = h };
+	h->wait = (struct lock_call){ .ready = hub_on_ready, .lost = hub_on_lost };
+	h->stream = (struct grpc_call){ .message = stream_on_message, .ended = stream_on_ended };
 	ev_timer_init(&h->begin, hub_on_begin, 0., 0.);
 	ev_timer_init(&h->tell, hub_on_tell, 0., 0.);
-	ev_init(&h->prod, stream_on_prod);
 	ev_init(&h->alive, stream_on_alive);
-	h->begin.data = h->tell.data = h->prod.data = h->alive.data = h;
+	h->begin.data = h->tell.data = h->alive.data = h;
 	return h;
 }
 
 void etcd_hub_free(struct etcd_hub *h)
 {
-	if (!h)
-		return;
-	h->closing = true;
-	etcd_stop_waiting(h->client, &h->token);
-	ev_timer_stop(h->client->env->loop, &h->begin);
-	ev_timer_stop(h->client->env->loop, &h->tell);
-	http_free(h->pool);
+	etcd_server_forget(h->server, &h->wait);
+	etcd_link_cancel(h->server->base.notices, &h->stream);
+	ev_timer_stop(hub_loop(h), &h->begin);
+	ev_timer_stop(hub_loop(h), &h->tell);
+	ev_timer_stop(hub_loop(h), &h->alive);
 	free(h->watches);
 	free(h);
 }
 
-void etcd_hub_suspect(struct etcd_hub *h, int endpoint)
+void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w, void (*changed)(void *arg), void *arg)
 {
-	if (!h->stream || h->endpoint != endpoint || elapsed_standby(h->since, clock_now()) <= POLL_AFTER)
-		return;
-	h->dropped = true;
-	http_cancel(h->stream);
-}
-
-void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w)
-{
+	w->changed = changed;
+	w->arg = arg;
 	if (w->hub)
 		return;
 	w->hub = h;
@@ -432,7 +396,7 @@ void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w)
 	if (w->next)
 		w->next->slot = &w->next;
 	h->first = w;
-	if (h->stream)
+	if (grpc_under_way(&h->stream))
 		stream_add_watch(h, w);
 	else
 		hub_begin_after(h, 0);

@@ -1,423 +1,160 @@
-#include "locks/lock.h"
-
-#include "base/buf.h"
+/* The lock in etcd: the record is the value of one key, compared by its mod revision and swapped by a transaction. It
+ * has no lease of etcd's: standbys judge by what they have seen change, as in every store. */
 #include "base/mem.h"
 #include "base/module.h"
-#include "locks/etcd/etcd_client.h"
+#include "locks/etcd/etcd_messages.h"
+#include "locks/etcd/etcd_server.h"
 #include "locks/etcd/etcd_watch.h"
 #include "locks/lock_listing.h"
-#include "locks/lock_op.h"
-#include "locks/lock_pipeline.h"
+#include "locks/lock_user.h"
 
 #include <errno.h>
-#include <ev.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define PORT 2379
-#define STAMPS 3
+#define LOGINS_MOST 2 /* a token may be old when it comes: rights change, clocks of members differ */
 
-/* A record is the value of one key. It has no lease of etcd's: standbys judge by what they have seen change, as in
- * every store. */
 struct etcd_lock {
-	struct lock base;
-	struct lock_env *env;
-	struct etcd_client *client;
-	char *key, *key64;
-	int stamp;        /* of the question under way, 0 to STAMPS - 1: see etcd_print_look */
-	int64_t expected; /* the mod revision that the write under way expects; 0: no key */
-	struct lock_op op;
-	struct etcd_call call;
+	struct lock_user user; /* first; its channel is the key */
+	struct etcd_server *server;
 	struct etcd_watch watch;
-	json_t *kv;               /* the read under way needs no question: the watch has shown this; NULL: it does */
-	struct lock_about *about; /* what the question under way fills, */
-	struct lock_listing *listing;
+
+	/* Of the operation under way: */
+	const struct etcd_ask *ask;
+	struct buf request;
+	bool urgent;
+	int64_t expected; /* by a write; 0: no key */
+	struct grpc_call call;
+	void *answer;        /* what came as its answer; NULL: nothing, or nothing that makes sense */
+	int answers;         /* messages that came: one, if all is well */
+	uint64_t number;     /* of its connection, or of the one that is waited for */
+	unsigned generation; /* of its token */
+	struct instant asked;
+	int tries, logins;
+	bool maybe;           /* an earlier try may have been acted upon */
+	Etcd__KeyValue *seen; /* a read needs no question: the watch has shown this; NULL: it does */
 };
 
-static struct etcd_lock *etcd_of(struct lock *l)
+/* What can be asked. */
+struct etcd_ask {
+	const char *path;
+	const ProtobufCMessageDescriptor *answer;
+	void (*take)(struct etcd_lock *l, const void *answer); /* may close the lock */
+};
+
+static struct etcd_lock *etcd_of(struct lock_user *u)
 {
-	return (struct etcd_lock *)l;
+	return (struct etcd_lock *)u;
 }
 
-/* ---- operations ---- */
+/* ---- answers ---- */
 
-static struct etcd_lock *etcd_of_op(struct lock_op *op)
+/* revision: the lock has seen the store as of that one; 0: it learned nothing. */
+static void etcd_end(struct etcd_lock *l, enum lock_outcome outcome, int64_t revision)
 {
-	return (struct etcd_lock *)(void *)((char *)op - offsetof(struct etcd_lock, op));
+	etcd_watch_settle(&l->watch, revision);
+	lock_user_end(&l->user, outcome);
 }
 
-static void etcd_on_detach(struct lock_op *op)
+__attribute__((format(printf, 4, 5))) static void etcd_fail(struct etcd_lock *l, enum lock_outcome outcome,
+                                                            enum err_code code, const char *fmt, ...)
 {
-	struct etcd_lock *l = etcd_of_op(op);
+	struct err err;
+	va_list ap;
 
-	json_decref(l->kv);
-	l->kv = NULL;
-	etcd_call_cancel(&l->call);
-	op->sent = l->call.maybe;
-	if (l->call.sent)
-		op->sent_at = l->call.sent_at;
+	va_start(ap, fmt);
+	err_vset(&err, code, fmt, ap);
+	va_end(ap);
 	etcd_watch_settle(&l->watch, 0);
+	if (l->user.op.writing)
+		outcome = l->maybe ? LOCK_UNKNOWN : outcome;
+	else if (outcome != LOCK_REFUSED)
+		outcome = LOCK_FAILED;
+	lock_op_fail(&l->user.op, outcome, code, "%s", err.text);
 }
 
-static void etcd_begin(struct etcd_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
+static void etcd_on_nonsense(struct etcd_lock *l)
 {
-	lock_op_begin(&l->op, l->env, &l->base, etcd_on_detach, writing, by, done, arg);
-	l->op.sent = true; /* until detach knows better */
-	l->call.sent = l->call.maybe = false;
-	l->watch.busy = true;
+	etcd_fail(l, LOCK_UNKNOWN, ERR_INVALID, "etcd at %s gave an answer that makes no sense",
+	          l->server->base.notices->peer);
 }
 
-static void etcd_finish(struct etcd_lock *l, const struct etcd_answer *a, struct lock_result *r)
+static void etcd_found(struct etcd_lock *l, const Etcd__KeyValue *kv, int64_t revision)
 {
-	l->op.sent_at = a->sent_at;
-	lock_op_finish(&l->op, r);
-}
-
-/* There was no answer, or a failure, or (LOCK_OK) the answer to another question. */
-static void etcd_fail(struct etcd_lock *l, const struct etcd_answer *a)
-{
-	etcd_watch_settle(&l->watch, 0);
-	l->op.sent_at = a->sent_at;
-	if (a->outcome == LOCK_OK) {
-		etcd_client_mistrust(l->client);
-		lock_op_fail(&l->op, l->op.writing ? LOCK_UNKNOWN : LOCK_FAILED, ERR_INVALID, "%s",
-		             LOCK_QUEUE_MIXED_UP);
-	} else {
-		lock_op_fail(&l->op, l->op.writing || a->outcome == LOCK_REFUSED ? a->outcome : LOCK_FAILED,
-		             a->err.code, "%s", a->err.text);
-	}
-}
-
-static void etcd_found(struct etcd_lock *l, const json_t *kv)
-{
-	const char *value = json_string_value(json_object_get(kv, "value"));
-	int64_t revision = etcd_number(kv, "mod_revision");
-	struct buf text = { 0 };
 	char version[32];
 
-	/* An empty value is omitted. */
-	if (revision <= 0 || (value && http_unbase64(&text, value, strlen(value)) < 0)) {
-		lock_op_give_up(&l->op, ERR_INVALID, "etcd's answer has no revision, or a value that is no base64");
+	etcd_watch_settle(&l->watch, revision);
+	snprintf(version, sizeof version, "%" PRId64, kv->mod_revision);
+	lock_op_found(&l->user.op, "what is at this key", kv->value.len ? (const char *)kv->value.data : "",
+	              kv->value.len, version, kv->mod_revision);
+}
+
+static void etcd_take_range(struct etcd_lock *l, const void *answer)
+{
+	const Etcd__RangeResponse *r = answer;
+
+	if (!r->header || r->header->revision <= 0 || (r->n_kvs && r->kvs[0]->mod_revision <= 0))
+		etcd_on_nonsense(l);
+	else if (r->n_kvs)
+		etcd_found(l, r->kvs[0], r->header->revision);
+	else
+		etcd_end(l, LOCK_ABSENT, r->header->revision);
+}
+
+static void etcd_take_txn(struct etcd_lock *l, const void *answer)
+{
+	const Etcd__TxnResponse *r = answer;
+	int64_t revision = r->header ? r->header->revision : 0;
+	struct lock_result done = { .outcome = LOCK_OK, .token = revision };
+
+	if (revision <= 0) {
+		etcd_on_nonsense(l);
+	} else if (r->succeeded) {
+		snprintf(done.version.text, sizeof done.version.text, "%" PRId64, revision);
+		etcd_watch_settle(&l->watch, revision);
+		lock_op_finish(&l->user.op, &done);
+	} else if (l->maybe) {
+		etcd_fail(l, LOCK_UNKNOWN, ERR_UNREACHABLE,
+		          "it was sent more than once, and conflicts, perhaps with itself");
 	} else {
-		snprintf(version, sizeof version, "%" PRId64, revision);
-		lock_op_found(&l->op, "what is at this key", text.len ? text.data : "", text.len, version, revision);
+		etcd_end(l, LOCK_CONFLICT, 0); /* whoever wrote it may be news */
 	}
-	buf_fini(&text);
 }
 
-/* ---- questions and answers ---- */
-
-/* A proxy may answer with an earlier answer, and nothing in HTTP/1.1 shows that. The answer to a write that was done
- * has a larger revision than all that were known before. The answer to a look is known by its key and by its number of
- * parts: each question asks for another number of counts behind the look than the question before it. */
-static void etcd_print_look(struct buf *b, const struct etcd_lock *l, const char *key64, const char *how)
+static void etcd_take_list(struct etcd_lock *l, const void *answer)
 {
-	buf_printf(b, "[{\"request_range\":{\"key\":\"%s\"%s}}", key64, how);
-	for (int i = 0; i < l->stamp; i++)
-		buf_printf(b, ",{\"request_range\":{\"key\":\"%s\",\"count_only\":true}}", l->key64);
-	buf_adds(b, "]");
-}
+	const Etcd__RangeResponse *r = answer;
+	const char *prefix = l->user.channel;
+	size_t len = lock_listing_prefix(prefix);
 
-/* The first look in the answer to a transaction that has succeeded, or has not. NULL: it is the answer to another
- * question. */
-static const json_t *etcd_range_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
-{
-	const json_t *parts = json_object_get(a->json, "responses");
-
-	if (json_array_size(parts) != (size_t)l->stamp + 1 ||
-	    json_is_true(json_object_get(a->json, "succeeded")) != succeeded)
-		return NULL;
-	return json_object_get(json_array_get(parts, 0), "response_range");
-}
-
-/* The same, if it is at this key. */
-static const json_t *etcd_look_of(const struct etcd_lock *l, const struct etcd_answer *a, bool succeeded)
-{
-	const json_t *range = etcd_range_of(l, a, succeeded), *kv = json_array_get(json_object_get(range, "kvs"), 0);
-	const char *key = json_string_value(json_object_get(kv, "key"));
-
-	return kv && (!key || strcmp(key, l->key64) != 0) ? NULL : range;
-}
-
-static void etcd_ask(struct etcd_lock *l, enum etcd_kind kind, char *transaction, etcd_done_fn *done)
-{
-	l->call.kind = kind;
-	etcd_call_start(l->client, &l->call, "kv/txn", transaction, l->op.by, done, l);
-}
-
-static void etcd_next_stamp(struct etcd_lock *l)
-{
-	l->stamp = (int)(l->client->asked++ % STAMPS);
-}
-
-static void etcd_on_range(void *arg, const struct etcd_answer *a)
-{
-	struct etcd_lock *l = arg;
-	const json_t *range = a->json ? etcd_look_of(l, a, true) : NULL,
-		     *kv = json_array_get(json_object_get(range, "kvs"), 0);
-
-	if (!range || a->revision <= 0) {
-		etcd_fail(l, a);
-		return;
+	for (size_t i = 0; i < r->n_kvs; i++) {
+		const ProtobufCBinaryData *key = &r->kvs[i]->key;
+		char *name = mem_dupn(key->len ? (const char *)key->data : "", key->len);
+		/* A zero in it no URL can have. */
+		if (key->len && key->len >= len && strlen(name) == key->len && memcmp(name, prefix, len) == 0)
+			lock_listing_add(l->user.listing, name + len, LOCK_URL_PATH);
+		free(name);
 	}
-	etcd_watch_settle(&l->watch, a->revision);
-	l->op.sent_at = a->sent_at;
-	if (kv)
-		etcd_found(l, kv);
-	else
-		etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_ABSENT });
+	l->user.listing->more |= r->more;
+	etcd_end(l, LOCK_OK, 0);
 }
-
-/* As a transaction, which can be told from others (see etcd_print_look). To etcd it costs no more than a range. */
-static void etcd_ask_range(struct etcd_lock *l)
-{
-	struct buf b = { 0 };
-
-	etcd_next_stamp(l);
-	buf_adds(&b, "{\"success\":");
-	etcd_print_look(&b, l, l->key64, "");
-	buf_adds(&b, "}");
-	etcd_ask(l, ETCD_LOOK, b.data, etcd_on_range);
-}
-
-static void etcd_on_shown(struct lock_op *op)
-{
-	struct etcd_lock *l = etcd_of_op(op);
-	json_t *kv = l->kv;
-
-	l->kv = NULL;
-	etcd_watch_settle(&l->watch, etcd_number(kv, "mod_revision"));
-	etcd_found(l, kv);
-	json_decref(kv);
-}
-
-static void etcd_read(struct lock *lock, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct etcd_lock *l = etcd_of(lock);
-
-	etcd_begin(l, false, by, done, arg);
-	l->kv = json_incref(etcd_watch_seen(&l->watch));
-	if (l->kv)
-		lock_op_soon(&l->op, etcd_on_shown);
-	else
-		etcd_ask_range(l);
-}
-
-static void etcd_written(struct etcd_lock *l, const struct etcd_answer *a)
-{
-	struct lock_result r = { .outcome = LOCK_OK, .token = a->revision };
-
-	snprintf(r.version.text, sizeof r.version.text, "%" PRId64, a->revision);
-	etcd_watch_settle(&l->watch, a->revision);
-	etcd_finish(l, a, &r);
-}
-
-static void etcd_conflicted(struct etcd_lock *l, const struct etcd_answer *a)
-{
-	etcd_watch_settle(&l->watch, 0); /* whoever wrote it may be news */
-	l->op.sent_at = a->sent_at;
-	if (a->repeated)
-		lock_op_fail(&l->op, LOCK_UNKNOWN, ERR_UNREACHABLE,
-		             "it was sent more than once, and conflicts, perhaps with itself");
-	else
-		lock_op_finish(&l->op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
-}
-
-static bool etcd_is_written(const struct etcd_lock *l, const struct etcd_answer *a)
-{
-	const json_t *first = json_array_get(json_object_get(a->json, "responses"), 0);
-
-	return json_is_true(json_object_get(a->json, "succeeded")) && a->revision > a->above &&
-	       json_object_get(first, l->op.removing ? "response_delete_range" : "response_put");
-}
-
-/* The key is gone, or newer than expected. */
-static bool etcd_is_conflict(const struct etcd_lock *l, const struct etcd_answer *a)
-{
-	const json_t *range = etcd_look_of(l, a, false), *kv = json_array_get(json_object_get(range, "kvs"), 0);
-
-	return range && (kv ? etcd_number(kv, "mod_revision") > l->expected : l->expected > 0);
-}
-
-static void etcd_on_txn(void *arg, const struct etcd_answer *a)
-{
-	struct etcd_lock *l = arg;
-
-	if (a->outcome == LOCK_OK && etcd_is_written(l, a))
-		etcd_written(l, a);
-	else if (a->outcome == LOCK_OK && etcd_is_conflict(l, a))
-		etcd_conflicted(l, a);
-	else
-		etcd_fail(l, a);
-}
-
-/* text: NULL = delete. */
-static char *etcd_print_txn(const struct etcd_lock *l, const char *text)
-{
-	struct buf b = { 0 };
-
-	buf_printf(&b,
-	           "{\"compare\":[{\"key\":\"%s\",\"target\":\"MOD\",\"result\":\"EQUAL\",\"mod_revision\":\"%" PRId64
-	           "\"}],\"failure\":",
-	           l->key64, l->expected);
-	etcd_print_look(&b, l, l->key64, ",\"keys_only\":true");
-	buf_printf(&b, ",\"success\":[{\"%s\":{\"key\":\"%s\"", text ? "request_put" : "request_delete_range",
-	           l->key64);
-	if (text) {
-		buf_adds(&b, ",\"value\":\"");
-		http_base64(&b, text, strlen(text));
-		buf_adds(&b, "\"");
-	}
-	buf_adds(&b, "}}]}");
-	return b.data;
-}
-
-static void etcd_ask_txn(struct etcd_lock *l, enum etcd_kind kind, const char *text)
-{
-	l->op.removing = !text;
-	etcd_next_stamp(l);
-	etcd_ask(l, kind, etcd_print_txn(l, text), etcd_on_txn);
-}
-
-/* false: that is no version of etcd's, so it cannot be what is there. */
-static bool etcd_expects(struct etcd_lock *l, const struct version *v)
-{
-	char *end;
-
-	errno = 0;
-	l->expected = *v->text ? strtoll(v->text, &end, 10) : 0;
-	return strspn(v->text, "0123456789") == strlen(v->text) && errno == 0;
-}
-
-static void etcd_on_cannot_be_there(struct lock_op *op)
-{
-	etcd_watch_settle(&etcd_of_op(op)->watch, 0);
-	lock_op_finish(op, &(struct lock_result){ .outcome = LOCK_CONFLICT });
-}
-
-/* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
-static void etcd_write(struct lock *lock, const struct record *record, const struct version *expected, bool durable,
-                       struct instant by, lock_done_fn *done, void *arg)
-{
-	struct etcd_lock *l = etcd_of(lock);
-
-	(void)durable;
-	etcd_begin(l, true, by, done, arg);
-	if (!etcd_expects(l, expected)) {
-		lock_op_soon(&l->op, etcd_on_cannot_be_there);
-		return;
-	}
-	if (!lock_op_print(&l->op, record)) {
-		etcd_watch_settle(&l->watch, 0);
-		return;
-	}
-	etcd_ask_txn(l, record->token != 0 || record->state == RECORD_RELEASED ? ETCD_URGENT : ETCD_WRITE, l->op.text);
-}
-
-static void etcd_remove(struct lock *lock, const struct version *expected, struct instant by, lock_done_fn *done,
-                        void *arg)
-{
-	struct etcd_lock *l = etcd_of(lock);
-
-	etcd_begin(l, true, by, done, arg);
-	if (etcd_expects(l, expected))
-		etcd_ask_txn(l, ETCD_WRITE, NULL);
-	else
-		lock_op_soon(&l->op, etcd_on_cannot_be_there);
-}
-
-/* ---- list ---- */
-
-static char *base64_of(const char *bytes, size_t len)
-{
-	struct buf b = { 0 };
-
-	http_base64(&b, bytes, len);
-	return b.data;
-}
-
-/* The first key, or the byte zero for all keys; and the first one that does not begin with the prefix, or the byte zero
- * if there is none (etcd's api/etcdserverpb/rpc.proto, RangeRequest). */
-static void etcd_range_of_prefix(const char *prefix, size_t len, char **from64, char **end64)
-{
-	char *end = mem_dupn(prefix, len);
-	size_t n = len;
-
-	while (n > 0 && (unsigned char)end[n - 1] == 0xff)
-		n--;
-	if (n > 0)
-		end[n - 1]++;
-	*from64 = base64_of(len ? prefix : "", len ? len : 1);
-	*end64 = base64_of(n ? end : "", n ? n : 1);
-	free(end);
-}
-
-static void etcd_add_name(struct etcd_lock *l, const char *key64)
-{
-	size_t len = lock_listing_prefix(l->key);
-	struct buf key = { 0 };
-
-	/* A zero in it no URL can have. */
-	if (key64 && http_unbase64(&key, key64, strlen(key64)) == 0 && key.len >= len && key.len > 0 &&
-	    strlen(key.data) == key.len && memcmp(key.data, l->key, len) == 0)
-		lock_listing_add(l->listing, key.data + len, LOCK_URL_PATH);
-	buf_fini(&key);
-}
-
-static void etcd_on_listed(void *arg, const struct etcd_answer *a)
-{
-	struct etcd_lock *l = arg;
-	const json_t *range = a->json ? etcd_range_of(l, a, true) : NULL, *kvs = json_object_get(range, "kvs");
-
-	if (!range) {
-		etcd_fail(l, a);
-		return;
-	}
-	for (size_t i = 0; i < json_array_size(kvs); i++)
-		etcd_add_name(l, json_string_value(json_object_get(json_array_get(kvs, i), "key")));
-	l->listing->more |= json_is_true(json_object_get(range, "more"));
-	etcd_watch_settle(&l->watch, 0);
-	etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
-}
-
-static void etcd_list(struct lock *lock, struct lock_listing *out, struct instant by, lock_done_fn *done, void *arg)
-{
-	struct etcd_lock *l = etcd_of(lock);
-	char *from64, *end64;
-	struct buf b = { 0 };
-
-	etcd_begin(l, false, by, done, arg);
-	l->listing = out;
-	etcd_range_of_prefix(l->key, lock_listing_prefix(l->key), &from64, &end64);
-	char *how = mem_printf(",\"range_end\":\"%s\",\"limit\":\"%d\",\"keys_only\":true", end64, LOCK_LISTING_MOST);
-	etcd_next_stamp(l);
-	buf_adds(&b, "{\"success\":");
-	etcd_print_look(&b, l, from64, how);
-	buf_adds(&b, "}");
-	free(how);
-	free(from64);
-	free(end64);
-	etcd_ask(l, ETCD_LOOK, b.data, etcd_on_listed);
-}
-
-/* ---- what the server is ---- */
 
 #define ELECTION_MS \
 	2500 /* a cluster at its defaults finds that its leader is gone after 1 to 2 s, and needs a round more */
 
 /* Versions that lose or fork what they have acknowledged: etcd's own announcement for 3.5.0 to 3.5.2 (issue 13766). */
-static void about_fill(struct lock_about *about, const json_t *status)
+static void etcd_take_status(struct etcd_lock *l, const void *answer)
 {
-	const char *version = json_string_value(json_object_get(status, "version"));
+	const char *version = ((const Etcd__StatusResponse *)answer)->version;
+	struct lock_about *about = l->user.about;
 	int major = 0, minor = 0, patch = 0;
 
-	snprintf(about->server, sizeof about->server, "etcd %s", version ? version : "of no known version");
-	if (!version || sscanf(version, "%d.%d.%d", &major, &minor, &patch) != 3)
-		return;
-	if (major == 3 && minor == 5 && patch <= 2) {
+	snprintf(about->server, sizeof about->server, "etcd %s", *version ? version : "of no known version");
+	about->pause_ms = l->server->place.url.hosts > 1 ? ELECTION_MS : 0;
+	if (sscanf(version, "%d.%d.%d", &major, &minor, &patch) == 3 && major == 3 && minor == 5 && patch <= 2) {
 		about->unfit = true;
 		snprintf(about->warning, sizeof about->warning,
 		         "a member that was killed may come back with other data than the rest (etcd's "
@@ -426,60 +163,337 @@ static void about_fill(struct lock_about *about, const json_t *status)
 		snprintf(about->warning, sizeof about->warning,
 		         "this version gets no more repairs; 3.4 to 3.6 are tested");
 	}
+	etcd_end(l, LOCK_OK, 0);
 }
 
-static void etcd_on_status(void *arg, const struct etcd_answer *a)
-{
-	struct etcd_lock *l = arg;
+static const struct etcd_ask ask_range = { "/etcdserverpb.KV/Range", &etcd__range_response__descriptor,
+	                                   etcd_take_range };
+static const struct etcd_ask ask_txn = { "/etcdserverpb.KV/Txn", &etcd__txn_response__descriptor, etcd_take_txn };
+static const struct etcd_ask ask_list = { "/etcdserverpb.KV/Range", &etcd__range_response__descriptor, etcd_take_list };
+static const struct etcd_ask ask_status = { "/etcdserverpb.Maintenance/Status", &etcd__status_response__descriptor,
+	                                    etcd_take_status };
 
-	etcd_watch_settle(&l->watch, 0);
-	if (a->outcome != LOCK_OK) {
-		etcd_fail(l, a);
-		return;
-	}
-	about_fill(l->about, a->json);
-	l->about->pause_ms = l->client->url.hosts > 1 ? ELECTION_MS : 0;
-	etcd_finish(l, a, &(struct lock_result){ .outcome = LOCK_OK });
+/* ---- tries ---- */
+
+static void etcd_on_share(struct lock_op *op);
+
+/* Each endpoint gets a share of the time that is left, so that one that does not answer leaves some to the others. */
+static void etcd_try(struct etcd_lock *l)
+{
+	struct lock_op *op = &l->user.op;
+	int left = l->server->place.url.hosts - l->tries;
+
+	op->sent = l->maybe;
+	l->asked = clock_now();
+	l->number = l->server->base.notices->number;
+	lock_op_after(op, left > 1 ? instant_until(op->by, l->asked) / left : 0, left > 1 ? etcd_on_share : NULL);
+	lock_op_ask(&l->user.op, l->server->base.notices, &l->user.call);
 }
 
-static void etcd_about(struct lock *lock, struct lock_about *about, struct instant by, lock_done_fn *done, void *arg)
+/* Once more at the next endpoint; if there is one alone, once on a new connection (lost). An earlier try may still be
+ * applied. The next one has the same comparison and the same content, so at most one of them is. false: there is none.
+ */
+static bool etcd_try_again(struct etcd_lock *l, bool lost)
 {
-	struct etcd_lock *l = etcd_of(lock);
+	int hosts = l->server->place.url.hosts;
 
-	etcd_begin(l, false, by, done, arg);
-	l->about = about;
-	l->call.kind = ETCD_WRITE;
-	etcd_call_start(l->client, &l->call, "maintenance/status", mem_dup("{}"), by, etcd_on_status, l);
-}
-
-static void etcd_cancel(struct lock *lock)
-{
-	lock_op_cancel(&etcd_of(lock)->op);
-}
-
-static bool etcd_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
-{
-	struct etcd_lock *l = etcd_of(lock);
-
-	l->watch.changed = changed;
-	l->watch.arg = arg;
-	etcd_watch_start(l->client->hub, &l->watch);
+	if (++l->tries >= (hosts == 1 && lost ? 2 : hosts) || lock_op_is_late(&l->user.op))
+		return false;
+	etcd_try(l);
 	return true;
 }
 
-/* ---- open and close ---- */
-
-static void etcd_close(struct lock *lock)
+/* There was no answer in time. Where there are other endpoints, this one is left, unless it has answered others since:
+ * a member that is cut off from the rest keeps its connections. */
+static void etcd_blame(const struct etcd_lock *l)
 {
-	struct etcd_lock *l = etcd_of(lock);
+	const struct etcd_server *s = l->server;
+	struct err why;
 
-	etcd_cancel(lock);
+	if (s->place.url.hosts == 1) {
+		etcd_link_late(s->base.notices, l->asked);
+	} else if (elapsed_standby(s->answered, l->asked) >= 0) {
+		err_set(&why, ERR_TIMEOUT, "the server does not answer in time");
+		etcd_link_leave(s->base.notices, l->number, &why);
+	}
+}
+
+/* What is under way for the operation comes back to it no more. */
+static void etcd_forget_try(struct etcd_lock *l, bool late)
+{
+	bool sent = grpc_under_way(&l->call), crowded = etcd_server_forget(l->server, &l->user.call);
+
+	etcd_link_cancel(l->server->base.notices, &l->call);
+	if (sent)
+		etcd_server_done(l->server, l->urgent);
+	etcd_drop(l->answer);
+	l->answer = NULL;
+	if (late && !crowded)
+		etcd_blame(l);
+}
+
+static void etcd_on_share(struct lock_op *op)
+{
+	struct etcd_lock *l = etcd_of(lock_user_of_op(op));
+	struct lock_server *s = &l->server->base;
+
+	lock_server_hold(s); /* whose calls are lost may close their locks */
+	l->maybe |= grpc_under_way(&l->call);
+	etcd_forget_try(l, true);
+	etcd_try_again(l, true);
+	lock_server_put(s);
+}
+
+static void etcd_on_detach(struct lock_op *op)
+{
+	struct etcd_lock *l = etcd_of(lock_user_of_op(op));
+
+	etcd_forget_try(l, lock_op_is_late(op));
+	etcd_drop(l->seen);
+	l->seen = NULL;
+	etcd_watch_settle(&l->watch, 0);
+}
+
+static void etcd_on_ready(struct lock_call *c)
+{
+	struct etcd_lock *l = etcd_of(lock_user_of_call(c));
+	struct etcd_server *s = l->server;
+
+	if (!etcd_server_admits(s, c, l->urgent))
+		return;
+	struct etcd_metadata with = etcd_server_metadata(s);
+	lock_op_sent(&l->user.op);
+	l->asked = clock_now();
+	l->number = s->base.notices->number;
+	l->generation = s->generation;
+	l->answers = 0;
+	etcd_link_start(s->base.notices, &l->call, l->ask->path, with.pair, &l->request, false);
+}
+
+/* again: see etcd_server_admits. */
+static void etcd_on_lost(struct lock_call *c, bool again, enum lock_outcome outcome, const struct err *why)
+{
+	struct etcd_lock *l = etcd_of(lock_user_of_call(c));
+
+	if (!again || !etcd_try_again(l, true))
+		etcd_fail(l, outcome, why->code, "%s", why->text);
+}
+
+static struct etcd_lock *etcd_of_grpc(struct grpc_call *c)
+{
+	return (struct etcd_lock *)(void *)((char *)c - offsetof(struct etcd_lock, call));
+}
+
+static void etcd_on_message(struct grpc_call *c, const void *bytes, size_t len)
+{
+	struct etcd_lock *l = etcd_of_grpc(c);
+
+	if (l->answers++ == 0)
+		l->answer = etcd_unpack(l->ask->answer, bytes, len);
+}
+
+static void etcd_go_after_login(struct etcd_lock *l, const struct etcd_meaning *m)
+{
+	if (!*l->server->place.url.user || ++l->logins > LOGINS_MOST) {
+		etcd_fail(l, LOCK_REFUSED, m->err.code, "%s", m->err.text);
+		return;
+	}
+	etcd_server_drop_token(l->server, l->generation);
+	etcd_try(l);
+}
+
+static void etcd_go_elsewhere(struct etcd_lock *l, const struct etcd_meaning *m, bool lost)
+{
+	struct etcd_server *s = l->server;
+
+	l->maybe |= m->maybe;
+	if (!lost && s->place.url.hosts > 1)
+		etcd_link_leave(s->base.notices, l->number, &m->err);
+	if (!etcd_try_again(l, lost))
+		etcd_fail(l, m->outcome, m->err.code, "%s", m->err.text);
+}
+
+static void etcd_on_ended(struct grpc_call *c, const struct grpc_end *end)
+{
+	struct etcd_lock *l = etcd_of_grpc(c);
+	struct etcd_server *s = l->server;
+	struct lock_link *link = s->base.notices;
+	const struct err *lost = link->state == LOCK_LINK_DOWN ? &link->why : NULL;
+	struct etcd_meaning m = etcd_understand(end, link->peer, s->place.url.user, lost);
+	void *answer = l->answer;
+
+	l->answer = NULL;
+	lock_server_hold(&s->base); /* the end of the operation may close the last lock */
+	if (end->replied)
+		s->answered = clock_now();
+	etcd_server_done(s, l->urgent);
+	switch (m.verdict) {
+	case ETCD_ANSWERED:
+		if (answer && l->answers == 1)
+			l->ask->take(l, answer);
+		else
+			etcd_on_nonsense(l);
+		break;
+	case ETCD_ELSEWHERE:
+		etcd_go_elsewhere(l, &m, lost || end->unseen);
+		break;
+	case ETCD_LOGIN:
+		etcd_go_after_login(l, &m);
+		break;
+	case ETCD_FINAL:
+		l->maybe |= m.maybe;
+		etcd_fail(l, m.outcome, m.err.code, "%s", m.err.text);
+		break;
+	}
+	etcd_drop(answer);
+	lock_server_put(&s->base);
+}
+
+/* ---- questions ---- */
+
+static void etcd_ask(struct etcd_lock *l, const struct etcd_ask *ask, const ProtobufCMessage *request)
+{
+	l->ask = ask;
+	buf_drop(&l->request, l->request.len);
+	etcd_pack(&l->request, request);
+	etcd_try(l);
+}
+
+static ProtobufCBinaryData etcd_key(const struct etcd_lock *l)
+{
+	return etcd_bytes(l->user.channel, strlen(l->user.channel));
+}
+
+static void etcd_on_shown(struct lock_op *op)
+{
+	struct etcd_lock *l = etcd_of(lock_user_of_op(op));
+	Etcd__KeyValue *kv = l->seen;
+
+	l->seen = NULL;
+	etcd_found(l, kv, kv->mod_revision);
+	etcd_drop(kv);
+}
+
+static void etcd_ask_range(struct etcd_lock *l)
+{
+	Etcd__RangeRequest range = ETCD__RANGE_REQUEST__INIT;
+
+	range.key = etcd_key(l);
+	etcd_ask(l, &ask_range, &range.base);
+}
+
+static void etcd_on_cannot_be_there(struct lock_op *op)
+{
+	etcd_end(etcd_of(lock_user_of_op(op)), LOCK_CONFLICT, 0);
+}
+
+/* Every answered write is on the disks of a majority: there is nothing more for `durable`. */
+static void etcd_ask_txn(struct etcd_lock *l)
+{
+	Etcd__Compare compare = ETCD__COMPARE__INIT, *compares = &compare;
+	Etcd__PutRequest put = ETCD__PUT_REQUEST__INIT;
+	Etcd__DeleteRangeRequest removal = ETCD__DELETE_RANGE_REQUEST__INIT;
+	Etcd__RequestOp success = ETCD__REQUEST_OP__INIT, *successes = &success;
+	Etcd__TxnRequest txn = ETCD__TXN_REQUEST__INIT;
+
+	compare.target = ETCD__COMPARE__COMPARE_TARGET__MOD;
+	compare.key = put.key = removal.key = etcd_key(l);
+	compare.target_union_case = ETCD__COMPARE__TARGET_UNION_MOD_REVISION;
+	compare.mod_revision = l->expected;
+	if (l->user.op.removing) {
+		success.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_DELETE_RANGE;
+		success.request_delete_range = &removal;
+	} else {
+		success.request_case = ETCD__REQUEST_OP__REQUEST_REQUEST_PUT;
+		success.request_put = &put;
+		put.value = etcd_bytes(l->user.op.text, strlen(l->user.op.text));
+	}
+	txn.n_compare = txn.n_success = 1;
+	txn.compare = &compares;
+	txn.success = &successes;
+	etcd_ask(l, &ask_txn, &txn.base);
+}
+
+/* false: that is no version of etcd's, so it cannot be what is there. */
+static bool etcd_expects(struct etcd_lock *l)
+{
+	const char *v = l->user.expected.text;
+	char *end;
+
+	errno = 0;
+	l->expected = *v ? strtoll(v, &end, 10) : 0;
+	return strspn(v, "0123456789") == strlen(v) && errno == 0;
+}
+
+/* From the key's prefix, or the byte zero for all keys, to the first key that does not begin with it, or the byte zero
+ * if there is none (etcd's api/etcdserverpb/rpc.proto, RangeRequest). */
+static void etcd_ask_list(struct etcd_lock *l)
+{
+	Etcd__RangeRequest range = ETCD__RANGE_REQUEST__INIT;
+	size_t len = lock_listing_prefix(l->user.channel), n = len;
+	char *end = mem_dupn(l->user.channel, len);
+
+	while (n > 0 && (unsigned char)end[n - 1] == 0xff)
+		n--;
+	if (n > 0)
+		end[n - 1]++;
+	range.key = len ? etcd_bytes(l->user.channel, len) : etcd_bytes("", 1);
+	range.range_end = n ? etcd_bytes(end, n) : etcd_bytes("", 1);
+	range.limit = LOCK_LISTING_MOST;
+	range.keys_only = true;
+	etcd_ask(l, &ask_list, &range.base);
+	free(end);
+}
+
+static void etcd_begin(struct lock_user *u)
+{
+	struct etcd_lock *l = etcd_of(u);
+	Etcd__StatusRequest status = ETCD__STATUS_REQUEST__INIT;
+
+	l->tries = l->logins = 0;
+	l->maybe = false;
+	l->watch.busy = true;
+	/* Renewals and releases go before looks and candidates. */
+	l->urgent = u->op.writing && !u->op.removing && !(u->acquiring && u->op.leads);
+	if (u->about)
+		etcd_ask(l, &ask_status, &status.base);
+	else if (u->listing)
+		etcd_ask_list(l);
+	else if (u->op.writing && etcd_expects(l))
+		etcd_ask_txn(l);
+	else if (u->op.writing)
+		lock_op_soon(&u->op, etcd_on_cannot_be_there);
+	else if ((l->seen = etcd_watch_take_seen(&l->watch)))
+		lock_op_soon(&u->op, etcd_on_shown);
+	else
+		etcd_ask_range(l);
+}
+
+/* ---- the lock ---- */
+
+static bool etcd_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
+{
+	struct etcd_lock *l = (struct etcd_lock *)lock;
+
+	etcd_watch_start(l->server->hub, &l->watch, changed, arg);
+	return true;
+}
+
+static void etcd_free(struct lock_user *u)
+{
+	struct etcd_lock *l = etcd_of(u);
+
 	etcd_watch_stop(&l->watch);
-	free(l->key);
-	free(l->key64);
-	free(l->base.url);
+	buf_fini(&l->request);
 	free(l);
 }
+
+static const struct lock_user_ops etcd_ops = {
+	.begin = etcd_begin,
+	.detach = etcd_on_detach,
+	.free = etcd_free,
+	.call = { .ready = etcd_on_ready, .lost = etcd_on_lost },
+};
 
 static int url_check(const struct lock_url *u, bool tls, struct err *err)
 {
@@ -497,33 +511,24 @@ static int url_check(const struct lock_url *u, bool tls, struct err *err)
 static struct lock *etcd_open(struct lock_env *env, const char *text, const struct lock_ops *ops, bool tls,
                               struct err *err)
 {
-	struct lock_url u;
+	struct etcd_place place = { .tls = tls };
 
-	if (lock_url_parse(&u, ops->scheme, text, PORT, etcd_options, err) < 0)
+	if (lock_url_parse(&place.url, ops->scheme, text, PORT, etcd_options, err) < 0)
 		return NULL;
-	char *shown = lock_url_print(&u, ops->scheme), *key = mem_dup(u.path), *key64 = base64_of(key, strlen(key));
-	if (url_check(&u, tls, err) < 0) {
+	char *shown = lock_url_print(&place.url, ops->scheme), *key = mem_dup(place.url.path);
+	if (url_check(&place.url, tls, err) < 0) {
 		err_wrap(err, "lock %s", shown);
-		lock_url_fini(&u);
-		goto fail;
+		lock_url_fini(&place.url);
+		free(shown);
+		free(key);
+		return NULL;
 	}
-	struct etcd_client *client = etcd_client_get(env, &u, tls, err);
-	if (!client)
-		goto fail;
 	struct etcd_lock *l = mem_zero(sizeof *l);
-	l->base.ops = ops;
-	l->base.url = shown;
-	l->env = env;
-	l->client = client;
-	l->key = key;
-	l->key64 = key64;
-	l->watch.key64 = key64;
-	return &l->base;
-fail:
-	free(shown);
-	free(key);
-	free(key64);
-	return NULL;
+	l->server = (struct etcd_server *)lock_server_get(env, &etcd_server_ops, &place);
+	l->call = (struct grpc_call){ .message = etcd_on_message, .ended = etcd_on_ended };
+	l->watch.key = key;
+	lock_user_init(&l->user, ops, &etcd_ops, shown, &l->server->base, key);
+	return &l->user.lock;
 }
 
 static struct lock *etcd_open_plain(struct lock_env *env, const char *text, struct err *err);
@@ -532,26 +537,26 @@ static struct lock *etcd_open_tls(struct lock_env *env, const char *text, struct
 static const struct lock_ops lock_etcd = {
 	.scheme = "etcd",
 	.open = etcd_open_plain,
-	.read = etcd_read,
-	.write = etcd_write,
-	.cancel = etcd_cancel,
+	.read = lock_user_read,
+	.write = lock_user_write,
+	.cancel = lock_user_cancel,
 	.watch = etcd_watch,
-	.close = etcd_close,
-	.list = etcd_list,
-	.about = etcd_about,
-	.remove = etcd_remove,
+	.close = lock_user_close,
+	.list = lock_user_list,
+	.about = lock_user_about,
+	.remove = lock_user_remove,
 };
 static const struct lock_ops lock_etcds = {
 	.scheme = "etcds",
 	.open = etcd_open_tls,
-	.read = etcd_read,
-	.write = etcd_write,
-	.cancel = etcd_cancel,
+	.read = lock_user_read,
+	.write = lock_user_write,
+	.cancel = lock_user_cancel,
 	.watch = etcd_watch,
-	.close = etcd_close,
-	.list = etcd_list,
-	.about = etcd_about,
-	.remove = etcd_remove,
+	.close = lock_user_close,
+	.list = lock_user_list,
+	.about = lock_user_about,
+	.remove = lock_user_remove,
 };
 
 static struct lock *etcd_open_plain(struct lock_env *env, const char *text, struct err *err)
@@ -564,9 +569,14 @@ static struct lock *etcd_open_tls(struct lock_env *env, const char *text, struct
 	return etcd_open(env, text, &lock_etcds, true, err);
 }
 
+static void etcd_libraries(struct buf *out)
+{
+	grpc_libraries(out);
+	buf_printf(out, ", libprotobuf-c %s", protobuf_c_version());
+}
+
 const struct module lunarch_module = {
 	.build = LUNARCH_BUILD,
 	.locks = (const struct lock_ops *const[]){ &lock_etcd, &lock_etcds, NULL },
-	.prepare = http_prepare,
-	.libraries = http_libraries,
+	.libraries = etcd_libraries,
 };

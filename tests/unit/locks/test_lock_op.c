@@ -11,7 +11,7 @@ static struct {
 	struct lock_env env;
 	struct lock lock;
 	struct lock_op op;
-	int ended, detached;
+	int ended, detached, steps;
 	enum lock_outcome outcome;
 	struct err why;
 } t;
@@ -108,6 +108,41 @@ static void test_deadline(void)
 	ok(said("removing /a/b: too late"), "a backend can say it in its own words");
 }
 
+static void op_step(struct lock_op *op)
+{
+	(void)op;
+	t.steps++;
+}
+
+static void op_step_again(struct lock_op *op)
+{
+	t.steps++;
+	lock_op_after(op, NSEC_PER_MS, op_step);
+}
+
+static void test_after(void)
+{
+	t.steps = 0;
+	op_begin(true, in_ms(50), op_on_detach);
+	lock_op_after(&t.op, 2 * NSEC_PER_MS, op_step_again);
+	is_int(t.steps, 0, "what is to be done after a while is not done at once");
+	ev_run(t.env.loop, 0);
+	ok(t.steps == 2 && t.ended == 1 && t.detached == 1 && t.why.code == ERR_TIMEOUT,
+	   "it is done, and again, and the operation ends at its deadline all the same");
+	t.steps = 0;
+	op_begin(true, in_ms(50), NULL);
+	lock_op_after(&t.op, 2 * NSEC_PER_MS, op_step);
+	lock_op_after(&t.op, 0, NULL);
+	ev_run(t.env.loop, 0);
+	ok(t.steps == 0 && t.ended == 1 && t.why.code == ERR_TIMEOUT,
+	   "not if it was taken back; then the deadline counts");
+	op_begin(true, HOUR, NULL);
+	lock_op_after(&t.op, 2 * NSEC_PER_MS, op_step);
+	lock_op_cancel(&t.op);
+	ev_run(t.env.loop, 0);
+	is_int(t.steps, 0, "nor after the end of the operation");
+}
+
 static void test_giving_up(void)
 {
 	op_begin(true, HOUR, op_on_detach);
@@ -133,6 +168,7 @@ int main(void)
 	t.lock.url = (char[]){ "x:1" };
 	test_soon();
 	test_deadline();
+	test_after();
 	test_giving_up();
 	ev_loop_destroy(t.env.loop);
 	return tap_done();

@@ -1,0 +1,60 @@
+/* Room locks/etcd: a record in a key of etcd.
+ *
+ * What the etcd locks of a process share that are at the same endpoints with the same user: a connection, the user's
+ * token, the stream of notices, and whose call is next. Not etcd's lease, lock or election services, which elect dead
+ * candidates (etcd's issue 19597): only transactions and watches. Not a lock: it knows of no record. Used by the etcd
+ * lock. */
+#ifndef LUNARCH_ETCD_SERVER_H
+#define LUNARCH_ETCD_SERVER_H
+
+#include "locks/etcd/etcd_answer.h"
+#include "locks/etcd/etcd_link.h"
+#include "locks/lock_server.h"
+
+struct etcd_hub; /* etcd_watch.h */
+
+struct etcd_place {
+	struct lock_url url; /* the path is nobody's */
+	bool tls;
+};
+
+struct etcd_server {
+	struct lock_server base; /* first; its link serves for all */
+	struct etcd_place place;
+	struct etcd_hub *hub;
+
+	char *token;         /* NULL: to be asked for, if there is a user; "": the server wants none */
+	unsigned generation; /* counts tokens */
+	struct grpc_call login;
+	uint64_t login_number;              /* of the connection that it goes by */
+	struct instant answered;            /* when the last call of a lock was */
+	struct lock_pipeline askers, crowd; /* who waits for a token; for others to be answered */
+	int busy;                           /* calls under way that were not urgent */
+};
+
+/* For lock_server_get, with a struct etcd_place. */
+extern const struct lock_server_ops etcd_server_ops;
+
+extern const char *const etcd_options[]; /* what a URL may say, for lock_url_parse */
+
+/* Inside c->ready: may the call be sent by now? true: the link is up, there is a token if one is needed, and not many
+ * others are under way; who is urgent waits for none of those. false: c->ready or c->lost is called again. lost: sent:
+ * the login was lost with its connection, or another endpoint may do better. */
+bool etcd_server_admits(struct etcd_server *s, struct lock_call *c, bool urgent);
+
+/* An admitted call has ended. */
+void etcd_server_done(struct etcd_server *s, bool urgent);
+
+/* The call waits no more for what etcd_server_admits made it wait for. true: that was for others to be answered. */
+bool etcd_server_forget(struct etcd_server *s, struct lock_call *c);
+
+/* What goes along with calls: the token. Valid until the token changes. */
+struct etcd_metadata {
+	const char *pair[6];
+};
+struct etcd_metadata etcd_server_metadata(const struct etcd_server *s);
+
+/* The token was refused. Nothing if there is a newer one by now. */
+void etcd_server_drop_token(struct etcd_server *s, unsigned generation);
+
+#endif
