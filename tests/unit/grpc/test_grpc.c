@@ -1220,6 +1220,124 @@ static void test_flow_control(void)
 	client_fini(&c);
 }
 
+/* ---- many calls at random ---- */
+
+#define CALLS 12
+#define ALLOWED 3
+
+/* A server that keeps requests until it is told what to do with them. */
+struct crowd {
+	struct peer peer; /* first: its answers are the same */
+	int32_t open[CALLS * 4];
+	int count, most;
+};
+
+static int crowd_on_frame(nghttp2_session *session, const nghttp2_frame *f, void *arg)
+{
+	struct crowd *w = arg;
+
+	(void)session;
+	if (f->hd.type == NGHTTP2_HEADERS) {
+		w->open[w->count++] = f->hd.stream_id;
+		w->most = w->count > w->most ? w->count : w->most;
+	}
+	return 0;
+}
+
+static int crowd_on_close(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
+{
+	struct crowd *w = arg;
+
+	(void)session;
+	(void)code;
+	for (int i = 0; i < w->count; i++)
+		if (w->open[i] == id) {
+			w->open[i] = w->open[--w->count];
+			break;
+		}
+	return 0;
+}
+
+static void crowd_init(struct crowd *w)
+{
+	nghttp2_session_callbacks *calls;
+	nghttp2_settings_entry entry = { NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, ALLOWED };
+
+	nghttp2_session_callbacks_new(&calls);
+	nghttp2_session_callbacks_set_on_frame_recv_callback(calls, crowd_on_frame);
+	nghttp2_session_callbacks_set_on_stream_close_callback(calls, crowd_on_close);
+	nghttp2_session_server_new(&w->peer.session, calls, w);
+	nghttp2_session_callbacks_del(calls);
+	nghttp2_submit_settings(w->peer.session, 0, &entry, 1);
+}
+
+/* Ends one of the requests: with trailers only, with a reset, or refuses it. */
+static void crowd_answer(struct crowd *w, unsigned *seed)
+{
+	nghttp2_nv head[] = { { (uint8_t *)":status", (uint8_t *)"200", 7, 3, 0 },
+		              { (uint8_t *)"content-type", (uint8_t *)"application/grpc", 12, 16, 0 },
+		              { (uint8_t *)"grpc-status", (uint8_t *)"0", 11, 1, 0 } };
+	int32_t id = w->count ? w->open[rand_r(seed) % w->count] : 0;
+	int what = rand_r(seed) % 4;
+
+	if (id && what < 2)
+		nghttp2_submit_response(w->peer.session, id, head, 3, NULL);
+	else if (id)
+		nghttp2_submit_rst_stream(w->peer.session, 0, id,
+		                          what == 2 ? NGHTTP2_REFUSED_STREAM : NGHTTP2_INTERNAL_ERROR);
+}
+
+static void test_crowd(void)
+{
+	struct client c = { .g = grpc_new("h", false, LIMIT) };
+	struct crowd crowd = { .count = 0 };
+	struct witness w[CALLS];
+	unsigned seed = SEED;
+	int begun = 0, cancelled = 0, ends = 0, odd = 0;
+
+	crowd_init(&crowd);
+	for (int i = 0; i < CALLS; i++)
+		w[i] = (struct witness)WITNESS(c.g);
+	while (exchange(&c, &crowd.peer))
+		continue;
+	for (int step = 0; step < 20000; step++) {
+		struct witness *one = &w[rand_r(&seed) % CALLS];
+		bool under_way = grpc_under_way(&one->call);
+		switch (rand_r(&seed) % 6) {
+		case 0:
+		case 1:
+			if (!under_way)
+				grpc_start(c.g, &one->call, "/x", NULL, "x", 1, rand_r(&seed) % 2);
+			begun += !under_way;
+			break;
+		case 2:
+			cancelled += under_way;
+			grpc_cancel(&one->call);
+			break;
+		case 3:
+			exchange(&c, &crowd.peer);
+			break;
+		default:
+			crowd_answer(&crowd, &seed);
+			break;
+		}
+	}
+	for (int i = 0; i < 1000; i++) {
+		crowd_answer(&crowd, &seed);
+		exchange(&c, &crowd.peer);
+	}
+	for (int i = 0; i < CALLS; i++) {
+		ends += w[i].ends;
+		odd += grpc_under_way(&w[i].call) || (w[i].end.status == 0 && w[i].end.unseen);
+	}
+	ok(begun == ends + cancelled && odd == 0 && grpc_idle(c.g),
+	   "%d calls, %d cancelled: the others ended, once each", begun, cancelled);
+	ok(crowd.most == ALLOWED && crowd.count == 0, "and never were more of them at the server than it allows");
+	nghttp2_session_del(crowd.peer.session);
+	grpc_free(c.g);
+	buf_fini(&c.up);
+}
+
 /* ---- bytes that were changed on the way ---- */
 
 struct oracle {
@@ -1359,6 +1477,7 @@ int main(void)
 	test_no_http2();
 	test_broken();
 	test_flow_control();
+	test_crowd();
 	test_mutations();
 	return tap_done();
 }
