@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct check {
 	struct options options;
@@ -219,6 +220,10 @@ static void check_lock(struct check *c, uint32_t index)
 	} else {
 		c->locks[index] = mem_dup(lock_client_url(&l));
 		say("lock", false, "%s", c->locks[index]);
+		bool trying_out = c->is_text && !options_set(&c->options, OPTION_LOCK);
+		if (isatty(STDOUT_FILENO) && !trying_out && lock_is_plain_name(url))
+			say("", false, "this machine's alone: for several give a store's URL (file:%s: one is meant)",
+			    url);
 		check_twice(c, index);
 		check_record(c, &l);
 	}

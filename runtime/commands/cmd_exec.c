@@ -558,6 +558,7 @@ static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 	struct elector_status st;
 	elector_status(x->elector, &st);
 	log_program(st.identity, st.lock);
+	program_say_local(&x->program, lock);
 	return 0;
 }
 

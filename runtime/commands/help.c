@@ -27,7 +27,7 @@ static const struct command_help {
 		"(--once), 143 a second SIGTERM.",
 		"  lunarch run backup.lua\n"
 		"  lunarch run --lock '/srv/shared/backup?shared=link' --lease-duration 30s backup.lua -- /etc /home\n"
-		"  lunarch run --once --lock report -e 'exec { \"make\", \"report\" } term:resign()'\n",
+		"  lunarch run --once --lock etcd://etcd1,etcd2,etcd3/report -e 'exec { \"make\", \"report\" } term:resign()'\n",
 	},
 	[COMMAND_EXEC] = {
 		"exec [OPTIONS] --lock URL -- COMMAND [ARGS]",
@@ -41,9 +41,9 @@ static const struct command_help {
 		"a run of more than a minute it is 1 s again.\n"
 		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
 		"reached, 75 the lock was not acquired (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
-		"  lunarch exec --lock backup -- rsync -a /srv/ backup:/srv/\n"
-		"  lunarch exec -n --lock nightly --at-least 5m -- ./nightly.sh      # in every machine's crontab\n"
-		"  lunarch exec --restart always --lock web -- ./singleton-daemon\n",
+		"  lunarch exec -n --lock file:backup -- rsync -a /srv/ backup:/srv/           # once on this machine\n"
+		"  lunarch exec -n --lock etcd://etcd1,etcd2,etcd3/nightly --at-least 5m -- ./nightly.sh  # in each crontab\n"
+		"  lunarch exec --restart always --lock '/srv/shared/web?shared=link' -- ./singleton-daemon\n",
 	},
 	[COMMAND_LEADER] = {
 		"leader [--wait DUR] SCRIPT.lua | --lock URL",
@@ -52,8 +52,8 @@ static const struct command_help {
 		"With a script it is the lock that `lunarch run` takes for it: the script's text is run, but no hook.\n"
 		"Exit status: 0 printed, 1 nobody leads or the leader publishes no address, 2 usage, 69 the lock cannot be\n"
 		"reached.",
-		"  curl \"http://$(lunarch leader --lock web)/health\"\n"
-		"  lunarch leader --lock web --wait 30s\n",
+		"  curl \"http://$(lunarch leader --lock etcd://etcd1,etcd2,etcd3/web)/health\"\n"
+		"  lunarch leader --lock etcd://etcd1,etcd2,etcd3/web --wait 30s\n",
 	},
 	[COMMAND_STATUS] = {
 		"status [OPTIONS] SCRIPT.lua | --lock URL",

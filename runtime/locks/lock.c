@@ -115,6 +115,11 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 	return ops ? ops->open(env, text, err) : NULL;
 }
 
+bool lock_is_plain_name(const char *url)
+{
+	return scheme_len(url) == 0 && !memchr(url, '/', strcspn(url, "?"));
+}
+
 static char *with_behind_key(const struct lock_ops *ops, const char *url, const char *more)
 {
 	size_t key_end = ops->key_last ? strlen(url) : strcspn(url, "?");

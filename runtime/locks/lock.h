@@ -156,6 +156,9 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
 #define LOCK_PREFIX_END "lunarch0list"
 struct lock *lock_open_prefix(struct lock_env *env, const char *url, char **prefix, struct err *err);
 
+/* Is it a plain NAME, which no other machine sees? Not if it says "file:": whoever writes that knows. */
+bool lock_is_plain_name(const char *url);
+
 /* Loads what locks of this URL need, if that is a module: takes milliseconds, so it is best done while something else
  * is waited for. Says nothing of what is wrong: lock_open does. */
 void lock_prepare(const char *url);

@@ -203,6 +203,9 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
 	struct lock *opened = lock ? lock_open(&r->program.env, lock, err) : NULL;
+	bool trying_out = r->is_text && !options_set(o, OPTION_LOCK);
+	if (opened && !trying_out)
+		program_say_local(&r->program, lock);
 	free(lock);
 	if (!opened)
 		return options_blame_lock(o, p->settings.where, err);

@@ -25,7 +25,7 @@ enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CHECK /* check shows what
 const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL,
 	                  LEADS | LEADER | STATUS | RELEASE | DOCTOR,
-	                  "where the record lives: NAME, /PATH, file:PATH; {name} = the election's name" },
+	                  "a store's URL, /PATH, or NAME (for this machine alone); {name} = the election's name" },
 	[OPTION_IDENTITY] = { "identity", NULL, 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
 	                      "name of this candidate (preset: hostname and a random UUID)" },
 	[OPTION_ADDRESS] = { "address", NULL, 0, OPTION_TEXT, "HOST:PORT", "LUNARCH_ADDRESS", NULL, LEADS,

@@ -214,6 +214,17 @@ void program_fini(struct program *p)
 	ev_loop_destroy(p->loop);
 }
 
+void program_say_local(struct program *p, const char *lock)
+{
+	if (p->told_local || !isatty(STDERR_FILENO) || !lock_is_plain_name(lock))
+		return;
+	p->told_local = true;
+	log_event(LOG_WARN, NULL, "local_lock",
+	          "the lock %s is this machine's alone: for several machines give --lock a store's URL, or a directory "
+	          "that they share (--lock file:%s says that one machine is meant)",
+	          lock, lock);
+}
+
 bool program_in_background(void)
 {
 	pid_t front = isatty(STDIN_FILENO) ? tcgetpgrp(STDIN_FILENO) : -1;

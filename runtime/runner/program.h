@@ -41,6 +41,7 @@ struct program {
 	int signal_count;
 	ev_io clock_set;
 	char *tree_var, *control_var; /* "NAME=value" for what is started */
+	bool told_local;
 };
 
 /* signals: 0-terminated, at most PROGRAM_SIGNALS; those that were ignored at the start are not watched. SIGPIPE is
@@ -48,6 +49,9 @@ struct program {
 int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
                  void *arg, struct err *err);
 void program_fini(struct program *p);
+
+/* On a terminal, once: that a lock which is a plain name is this machine's alone. */
+void program_say_local(struct program *p, const char *lock);
 
 /* Is stdin a terminal whose input belongs to others now, as in a shell's background job? Who reads it in another
  * session than the shell's is not stopped, as a job would be, but takes what is typed for the shell. */

@@ -99,6 +99,32 @@ def test_background() -> None:
     ok("mine" in shown and "its-stdin pipe:" in shown, "a pipe is the command's in the background too")
 
 
+def test_plain_name() -> None:
+    """A lock that is a plain name is this machine's alone, which who types it may not know."""
+    script = directory + "/own.lua"
+    with open(script, "w") as file:
+        file.write("return { on_leading = function() lunarch.exit(0) end }")
+    state, said = f"--state-dir {directory}/state", "this machine's alone"
+    for what, command in (
+        ("exec", f"exec {state} --lock LOCK true"),
+        ("run", f"run {state} --lock LOCK {script}"),
+        ("check", f"check {state} --lock LOCK {script}"),
+    ):
+        for lock, local in (("plain", True), ("file:plain", False), (directory + "/plain", False)):
+            shown = type_into(
+                f"stty -echo; $LUNARCH {command.replace('LOCK', lock)}; echo done $((20+22))\n", "done 42"
+            )
+            ok(
+                (said in shown) == local,
+                f"{what} --lock {lock if '/' not in lock else 'PATH'}: "
+                + ("a line on the terminal says that it is this machine's alone" if local else "no such line"),
+            )
+    shown = type_into(f"stty -echo; $LUNARCH run {state} {script}; echo done $((20+22))\n", "done 42")
+    ok(said in shown, "run without --lock: the script's own lock is such a one, too")
+    r = run("--state-dir", directory + "/state", "--lock", "plain", "true")
+    ok(r.returncode == 0 and said not in r.stderr, "without a terminal nothing is said")
+
+
 def test_restart() -> None:
     """--restart always: pauses that grow, and a line for each end."""
     control = directory + "/ctl"
@@ -176,7 +202,7 @@ def test_flock() -> None:
     )
 
 
-for test in (test_ignored_signals, test_background, test_restart, test_flock):
+for test in (test_ignored_signals, test_background, test_plain_name, test_restart, test_flock):
     test()
 stop_everyone()
 shutil.rmtree(directory, ignore_errors=True)
