@@ -182,8 +182,6 @@ static void pg_written(struct pg_lock *l, const struct pg_answer *a)
 	if (u->acquiring)
 		result.token = strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	pg_learn(l, PQgetvalue(r, 0, 3));
-	if (u->acquiring)
-		pg_server_led(pg_server_of(l));
 	lock_op_finish(&l->user.op, &result);
 }
 

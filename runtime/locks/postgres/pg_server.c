@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SETTLED_S 0.1 /* after a link is up, or a term has begun: then nobody is in a hurry any more */
+#define SETTLED_S 0.1 /* after a link is up: then nobody is in a hurry any more */
 
 /* ---- rehearsals ---- */
 
-/* Nobody reads the answer. A link prepares what it has sent before. */
+/* Nobody reads the answer. */
 static void server_rehearse(const struct pg_server *s, enum pg_asked what, struct lock_link *link)
 {
 	static const char *const values[PG_VALUES] = {
@@ -26,21 +26,11 @@ static void server_rehearse(const struct pg_server *s, enum pg_asked what, struc
 
 static void server_on_tick(void *arg)
 {
-	struct pg_server *s = arg;
+	const struct pg_server *s = arg;
 
-	if (s->leads && !s->renewals_tested) {
-		s->renewals_tested = true;
-		server_rehearse(s, PG_WRITE, s->pools[PG_RENEWALS]);
-	} else if (s->base.users == 1) {
+	server_rehearse(s, PG_WRITE, s->pools[PG_RENEWALS]);
+	if (s->base.users == 1)
 		server_rehearse(s, PG_BEGIN, s->pools[PG_RENEWALS]);
-	}
-}
-
-void pg_server_led(struct pg_server *s)
-{
-	s->leads = true;
-	if (!s->renewals_tested)
-		lock_link_tick(s->pools[PG_RENEWALS], SETTLED_S);
 }
 
 void pg_server_expect(struct pg_server *s, const char *table)
@@ -94,10 +84,7 @@ static void server_on_renewals_up(void *arg)
 
 static void server_on_renewals_down(void *arg, enum lock_outcome outcome, const struct err *why)
 {
-	struct pg_server *s = arg;
-
-	s->leads = s->renewals_tested = false;
-	lock_server_notices.down(s, outcome, why);
+	lock_server_notices.down(arg, outcome, why);
 }
 
 static void server_on_terms_up(void *arg)

@@ -21,8 +21,7 @@ struct pg_server {
 	bool was_up;
 	char mark[17]; /* random: the beginning of each question's stamp */
 	uint64_t asked;
-	char *table;                 /* to rehearse with: the first lock's; NULL: none is known yet */
-	bool leads, renewals_tested; /* on this link of the renewals: a term was begun; a renewal was rehearsed */
+	char *table; /* to rehearse with: the first lock's; NULL: none is known yet */
 };
 
 /* The one at this place, made if need be. Takes place. lock_server_put gives it back. */
@@ -37,8 +36,5 @@ void pg_server_stamp(struct pg_server *s, char *out);
 
 /* A lock in this table (as pg_sql_quote gives it) waits for its turn. */
 void pg_server_expect(struct pg_server *s, const char *table);
-
-/* A term has begun: renewals will follow. */
-void pg_server_led(struct pg_server *s);
 
 #endif
