@@ -534,7 +534,8 @@ def planned() -> None:
             return [line for line in lines if line.split()[0] == lines[-1].split()[0]]
 
         e.read()
-        wait_for(lambda: any("execute lunarch_" in line and "WITH w AS" in line for line in session()))
+        # Both of its writes are rehearsed.
+        wait_for(lambda: sum("execute lunarch_" in line and "WITH w AS" in line for line in session()) == 2)
         before = len(session())
         r = e.read()
         same((r["version"], e.write(term("e"), r["version"])["outcome"]), (w["version"], "ok"), "planned: a new term")
