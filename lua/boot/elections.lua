@@ -43,7 +43,7 @@ return function(script)
 	local keys = {
 		name = name, lock = text, identity = text, address = address,
 		lease_duration = seconds, renew_deadline = seconds, retry_period = seconds,
-		stop_grace = seconds, shutdown_grace = seconds,
+		stop_grace = seconds, shutdown_grace = seconds, may_lead_timeout = seconds,
 		isolate = boolean, reclaim = boolean,
 	}
 	for key in pairs(hooks) do
@@ -128,6 +128,7 @@ return function(script)
 			lease_ms = ms(election.lease_duration), renew_ms = ms(election.renew_deadline),
 			retry_ms = ms(election.retry_period),
 			stop_grace_ms = ms(election.stop_grace), shutdown_grace_ms = ms(election.shutdown_grace),
+			may_lead_timeout_ms = ms(election.may_lead_timeout),
 			observer = not election.on_leading,
 			may_lead = election.may_lead ~= nil,
 			isolate = election.isolate, reclaim = election.reclaim,

@@ -121,6 +121,7 @@ function Term:load() end
 ---@field retry_period? number
 ---@field stop_grace? number
 ---@field shutdown_grace? number
+---@field may_lead_timeout? number
 ---@field isolate? boolean a worker of its own
 ---@field reclaim? boolean this identity can live only once
 

@@ -134,3 +134,40 @@ int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg)
 		}
 	return n < 0 ? -1 : 0;
 }
+
+/* ---- the title ---- */
+
+/* Where the arguments of this process lie: fields 48 and 49 of proc(5)'s stat. false: the kernel does not say. */
+static bool find_arguments(char **from, size_t *size)
+{
+	char text[1024];
+
+	if (proc_slurp("/proc/self/stat", text, sizeof text) <= 0)
+		return false;
+	char *at = strrchr(text, ')'); /* the end of field 2 */
+	for (int field = 2; at && field < 48; field++)
+		at = strchr(at + 1, ' ');
+	if (!at)
+		return false;
+	uintptr_t start = strtoull(at, &at, 10), end = strtoull(at, NULL, 10);
+	*from = (char *)start; /* NOLINT(performance-no-int-to-ptr): the kernel gives it as a number */
+	*size = end - start;
+	return start && end > start;
+}
+
+void proc_title(const char *role, const char *name)
+{
+	const char *slash = strrchr(name, '/'), *base = slash ? slash + 1 : name;
+	size_t len = strlen(base), size;
+	char title[128], *from;
+
+	if (len > 4 && strcmp(base + len - 4, ".lua") == 0)
+		len -= 4;
+	int n = snprintf(title, sizeof title, "lunarch: %s %.*s", role, (int)len, base);
+	if (n < 0 || !find_arguments(&from, &size))
+		return;
+	if ((size_t)n >= sizeof title)
+		n = sizeof title - 1;
+	memset(from, 0, size); /* the last byte stays 0: else the kernel reads on into the environment */
+	memcpy(from, title, (size_t)n < size ? (size_t)n : size - 1);
+}

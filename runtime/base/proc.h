@@ -41,6 +41,10 @@ uint64_t proc_pid_namespace(void);
 /* The time namespace of this process; 0 where the kernel has none. -1 if it cannot be seen. */
 int proc_time_namespace(uint64_t *out);
 
+/* From now on ps(1) shows "lunarch: ROLE NAME" in place of this process's arguments: their memory is overwritten, so
+ * copy first what is used later. The environment stays. name: a path, shown without its directory and ".lua". */
+void proc_title(const char *role, const char *name);
+
 /* Calls each(arg, name) for every entry of the open directory until it returns false. 0; -1 with errno. */
 int proc_each(int dir, bool (*each)(void *arg, const char *name), void *arg);
 

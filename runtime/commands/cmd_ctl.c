@@ -12,6 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define ANSWER_S 10
+#define RELOAD_S 300 /* an answer to reload comes when the script is loaded, or could not be */
+
 static const char *const orders[] = { "status", "is-leading", "why", "resign", "pause", "resume", "reload", NULL };
 
 /* A refusal is the elector's "no"; everything else means that it could not be asked. */
@@ -39,7 +42,8 @@ static json_t *ctl_ask(const char *path, const char *command, const char *electi
 	if (ms >= 0)
 		buf_printf(&request, ",\"seconds\":%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
 	buf_adds(&request, "}");
-	if (control_ask(path, request.data, &reply, err) == 0) {
+	int timeout_s = strcmp(command, "reload") == 0 ? RELOAD_S : ANSWER_S;
+	if (control_ask(path, request.data, timeout_s, &reply, err) == 0) {
 		json = json_loadb(reply.data, reply.len, 0, NULL);
 		if (!json)
 			err_set(err, ERR_INVALID, "%s: the answer is no JSON", path);
@@ -69,6 +73,21 @@ static int64_t number_of(const json_t *object, const char *key)
 	return json_integer_value(json_object_get(object, key));
 }
 
+/* What besides another leader keeps it from leading. */
+static void add_reasons(struct buf *out, const json_t *e, const char *indent)
+{
+	const json_t *reasons = json_object_get(e, "reasons");
+
+	for (size_t i = 0; i < json_array_size(reasons); i++) {
+		const json_t *reason = json_array_get(reasons, i);
+		if (strcmp(text_of(reason, "reason"), "leader") == 0)
+			continue;
+		buf_printf(out, "%s  ", indent);
+		buf_plain(out, text_of(reason, "text"));
+		buf_adds(out, "\n");
+	}
+}
+
 static void show_election(const json_t *e, const char *indent)
 {
 	struct buf b = { 0 };
@@ -91,7 +110,9 @@ static void show_election(const json_t *e, const char *indent)
 	}
 	buf_adds(&b, ", lock ");
 	buf_plain(&b, text_of(e, "lock"));
-	puts(b.data);
+	buf_adds(&b, "\n");
+	add_reasons(&b, e, indent);
+	fputs(b.data, stdout);
 	buf_fini(&b);
 }
 

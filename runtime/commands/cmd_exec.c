@@ -6,9 +6,11 @@
 #include "election/elector.h"
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
+#include "runner/admin_metrics.h"
 #include "runner/options_election.h"
 #include "runner/program.h"
 #include "runner/sd_notify.h"
+#include "runner/standing.h"
 #include "runner/term_hooks.h"
 
 #include <signal.h>
@@ -471,16 +473,18 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 {
 	struct exec *x = arg;
 	struct elector_status st;
+	struct standing e = { .name = "", .status = &st };
 	struct buf text = { 0 };
 
 	elector_status(x->elector, &st);
 	if (strcmp(q->command, "status") == 0) {
 		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
-		control_add_election(reply, "", &st);
+		standing_json(reply, &e);
 		buf_adds(reply, "]}");
 	} else if (strcmp(q->command, "is-leading") == 0) {
 		buf_printf(reply, "{\"ok\":true,\"leading\":%s}", st.leading ? "true" : "false");
 	} else if (strcmp(q->command, "why") == 0) {
+		standing_tell(&text, &e);
 		elector_why(x->elector, &text);
 		exec_restart_why(&x->restart, &text);
 		buf_adds(reply, "{\"ok\":true,\"text\":");
@@ -488,7 +492,14 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 		buf_adds(reply, "}");
 		buf_fini(&text);
 	} else if (strcmp(q->command, "resign") == 0) {
-		buf_adds(reply, "{\"ok\":true}");
+		standing_not_resigned(&text, &e, q->seconds);
+		if (st.leading)
+			buf_adds(reply, "{\"ok\":true}");
+		else
+			control_refuse(reply, "%s", text.data);
+		buf_fini(&text);
+		if (!st.leading && q->seconds < 0)
+			return;
 		exec_tell(x,
 		          (struct term_event){ .kind = TERM_EV_RESIGN,
 		                               .sit_out = q->seconds < 0 ? NSEC_NEVER
@@ -498,7 +509,7 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 	}
 }
 
-static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+static void exec_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	struct exec *x = arg;
 	struct elector_status st;
@@ -507,7 +518,7 @@ static void exec_list_elections(void *arg, void (*each)(void *each_arg, const st
 		return;
 	elector_status(x->elector, &st);
 	each(each_arg,
-	     &(struct admin_election){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
+	     &(struct standing){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
 }
 
 static const struct program_ops program_ops = {

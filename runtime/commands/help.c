@@ -135,13 +135,14 @@ static const struct command_help {
 		"ctl [--list] [OPTIONS] COMMAND",
 		"talk to a running elector",
 		"Commands:\n"
-		"  status           its elections: phase, term, token, time left\n"
+		"  status           its elections: phase, term, token, time left, what keeps them from leading\n"
 		"  is-leading       exit status 0 if it leads, 1 if not\n"
-		"  why              its last decisions, with their times\n"
-		"  resign [DUR]     end the term, hand over, campaign again after DUR (preset: one lease)\n"
+		"  why              why it does not lead now, then its last decisions with their times\n"
+		"  resign [DUR]     end the term, hand over, campaign again after DUR (preset: one lease); status 1 if it\n"
+		"                   does not lead: then it only sits out, if DUR is given\n"
 		"  pause            stop campaigning; a running term goes on\n"
 		"  resume           campaign again\n"
-		"  reload           load the script again, as SIGHUP does\n"
+		"  reload           load the script again, as SIGHUP does; status 1 and the error if it cannot be loaded\n"
 		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked (of one with\n"
 		"--state-dir DIR: give ctl the same).",
 		"  lunarch ctl --list\n"

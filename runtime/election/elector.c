@@ -52,9 +52,12 @@ struct elector {
 	struct instant end, kill; /* its deadlines, as they were published */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
 	char *trouble; /* the last one that was logged, and is not over; NULL: there is none */
-	struct instant trouble_at;
+	struct instant trouble_at, trouble_since;
 	bool unwritable; /* a write had it, so a good read does not end it */
 	bool low_token;  /* it is that the store's tokens are too low: only a higher one ends it */
+	struct store_contact contact;
+	struct instant began;   /* the term that runs, or ran last */
+	const char *paused_why; /* of the last elector_pause: static text; NULL: there was none */
 };
 
 /* ---- the log ---- */
@@ -92,6 +95,8 @@ static void elector_say_trouble(struct elector *e, const char *event, const char
 		e->cb->trouble(e->arg, text);
 	if (e->trouble && strcmp(e->trouble, text) == 0 && elapsed_standby(e->trouble_at, now) < 60 * NSEC_PER_SEC)
 		return;
+	if (!e->trouble)
+		e->trouble_since = now;
 	mem_replace(&e->trouble, text);
 	e->trouble_at = now;
 	elector_say(e, LOG_WARN, event, "%s", text);
@@ -105,7 +110,26 @@ static void trouble_over(struct elector *e)
 	if (e->cb->trouble)
 		e->cb->trouble(e->arg, NULL);
 	e->unwritable = false;
-	elector_say(e, LOG_INFO, "store_back", "the store answers again");
+	elector_say(e, LOG_INFO, "store_back", "the store answers again, after %.1f s",
+	            (double)elapsed_standby(e->trouble_since, clock_now()) / NSEC_PER_SEC);
+}
+
+/* A store that has been silent for as long as a leader could not survive is said to be lost, once. */
+static void contact_failed(struct elector *e, bool write)
+{
+	struct instant now = clock_now();
+	nsec silence = store_contact_silence(&e->contact, now);
+
+	if (store_contact_failed(&e->contact, write, lease_publishes(e->lease)->renew, now))
+		elector_say(e, LOG_WARN, "store_lost",
+		            "the store has not answered for %.1f s: until it does, this candidate cannot lead%s",
+		            (double)silence / NSEC_PER_SEC, e->contact.answered ? "" : " (it has not answered once)");
+}
+
+static void contact_good(struct elector *e)
+{
+	if (store_contact_good(&e->contact, clock_now()) && !e->low_token)
+		trouble_over(e);
 }
 
 /* After a write failed, a read ends the trouble only if it shows another version: somebody could write then. */
@@ -151,7 +175,10 @@ static void elector_on_changed(void *arg)
 
 static void watch_if_possible(struct elector *e)
 {
-	lease_watching(e->lease, e->lock->ops->watch && e->lock->ops->watch(e->lock, elector_on_changed, e));
+	bool watching = e->lock->ops->watch && e->lock->ops->watch(e->lock, elector_on_changed, e);
+
+	lease_watching(e->lease, watching);
+	store_contact_watching(&e->contact, watching);
 }
 
 static void elector_on_dead(void *arg)
@@ -235,10 +262,13 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 
 	if (e->closing)
 		return;
-	if (ev.outcome == OUTCOME_OK)
+	if (ev.outcome == OUTCOME_OK) {
+		contact_good(e);
 		remember_read(e, r, &ev.sight);
-	else
+	} else {
 		elector_say_trouble(e, "read_failed", r->err.text);
+		contact_failed(e, false);
+	}
 	watch_if_possible(e); /* the store may refuse it by now, or offer it again */
 	elector_step(e, ev);
 	if (ev.outcome == OUTCOME_OK)
@@ -264,6 +294,7 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 {
 	enum lease_write what = e->writing;
 
+	contact_good(e);
 	e->version = r->version;
 	record_take(&e->seen, e->written);
 	*s = author_sight(&e->author, &e->seen);
@@ -290,6 +321,7 @@ static void written_not(struct elector *e, const struct lock_result *r)
 	e->renewals_failed += renewing;
 	if (r->outcome == LOCK_CONFLICT) {
 		e->slow_paths += renewing;
+		contact_good(e);
 		return;
 	}
 	elector_say_trouble(e,
@@ -298,6 +330,7 @@ static void written_not(struct elector *e, const struct lock_result *r)
 	                                                  : "acquire_failed",
 	                    r->err.text);
 	e->unwritable = true;
+	contact_failed(e, true);
 }
 
 static void drop_written(struct elector *e)
@@ -416,6 +449,7 @@ static void open_term(struct elector *e)
 	e->end = t.end;
 	e->kill = t.kill;
 	e->acquired_us = e->seen.acquired_us;
+	e->began = clock_now();
 	e->transitions++;
 	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->author.identity,
 	            (double)elapsed_holder(lease_renewed_at(e->lease), clock_now()) / NSEC_PER_SEC);
@@ -640,6 +674,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->lease = mem_zero(lease_size());
 	lease_init(e->lease, &c->times, c->observer, c->asks, seed);
 	lease_keeps(e->lease, c->no_release);
+	store_contact_init(&e->contact, clock_now());
 	timer_init(e->timeline, &e->timer, elector_on_timer);
 	return e;
 }
@@ -679,6 +714,7 @@ void elector_next_term(struct elector *e, nsec grace)
 
 void elector_pause(struct elector *e, const char *why)
 {
+	e->paused_why = why;
 	elector_say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
 }
@@ -721,17 +757,25 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.term = leading ? lease_term(e->lease) : e->seen.term,
 		.token = leading ? e->token : e->seen.token,
 		.remaining = leading ? instant_until(lease_end(e->lease), now) : 0,
+		.since_began = term ? elapsed_standby(e->began, now) : -1,
 		.since_renewal = term ? elapsed_holder(lease_renewed_at(e->lease), now) : -1,
 		.identity = e->author.identity,
 		.address = e->author.address,
 		.lock = e->lock->url,
 		.leader = e->leader ? e->leader : "",
 		.name = e->name,
+		.times = *lease_publishes(e->lease),
+		.paused_why = e->paused_why ? e->paused_why : "",
+		.trouble = e->trouble ? e->trouble : "",
+		.trouble_for = e->trouble ? elapsed_standby(e->trouble_since, now) : 0,
+		.store = e->contact,
+		.store_silence = store_contact_silence(&e->contact, now),
 		.renewals_ok = e->renewals_ok,
 		.renewals_failed = e->renewals_failed,
 		.slow_paths = e->slow_paths,
 		.transitions = e->transitions,
 	};
+	lease_stands(e->lease, now, &out->standing);
 }
 
 void elector_why(const struct elector *e, struct buf *out)

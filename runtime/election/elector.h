@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "election/death_proof.h"
+#include "election/store_contact.h"
 #include "lease/lease.h"
 #include "locks/lock.h"
 
@@ -82,7 +83,8 @@ void elector_stopped(struct elector *e, bool reaped);                  /* reaped
 void elector_end(struct elector *e, enum lease_reason reason, nsec sit_out, nsec grace);
 /* For a reload: ends the term, and leads again without releasing the lease. grace: as for elector_end. */
 void elector_next_term(struct elector *e, nsec grace);
-void elector_pause(struct elector *e, const char *why);                 /* campaign no more; a term that runs goes on */
+void elector_pause(struct elector *e,
+                   const char *why); /* campaign no more; a term that runs goes on. why: static text */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
 
@@ -96,16 +98,28 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 const char *elector_checkpoint(const struct elector *e); /* of the record as it was last seen; NULL: it has none;
                                                             borrowed until the next elector_ call */
 
-struct elector_status {
+struct elector_status { /* texts are borrowed until the next elector_ call; "" = none */
 	enum lease_phase phase;
 	bool leading;
 	uint64_t term;
 	int64_t token;
 	nsec remaining;     /* until is_leading turns false */
+	nsec since_began;   /* of a term that has not ended; -1: there is none */
 	nsec since_renewal; /* since the last good write of a term that has not ended was sent; -1: there is none */
-	const char *identity, *address, *lock, *leader; /* borrowed until the next elector_ call; leader "" = none */
-	const char *name;                               /* of the election; "" = it has none */
+	const char *identity, *address, *lock, *leader;
+	const char *name;         /* of the election; "" = it has none */
+	struct lease_times times; /* in force */
 	uint64_t renewals_ok, renewals_failed, slow_paths, transitions;
+
+	/* What keeps it from leading. */
+	struct lease_standing standing;
+	const char *paused_why;
+	const char *trouble; /* what was last wrong with the store or the record, and is not over */
+	nsec trouble_for;
+
+	/* The store. */
+	struct store_contact store;
+	nsec store_silence; /* since it answered last; before it ever did, since the elector was made */
 };
 void elector_status(const struct elector *e, struct elector_status *out);
 

@@ -218,6 +218,21 @@ static bool held_by_other(const struct lease *l)
 	return l->looked && l->seen.kind == SIGHT_HELD && !l->seen.mine && !l->dead;
 }
 
+void lease_stands(const struct lease *l, struct instant now, struct lease_standing *out)
+{
+	*out = (struct lease_standing){
+		.observer = l->observer,
+		.paused = l->paused,
+		.unreaped = l->unreaped,
+		.looked = l->looked,
+		.seen = l->seen.kind,
+		.seen_for = l->looked ? elapsed_standby(l->seen_at, now) : 0,
+		.dead = l->dead,
+		.wait_left = wait_left(l, now),
+		.out_left = out_left(l, now),
+	};
+}
+
 /* ---- pacing ---- */
 
 static uint32_t noise(struct lease *l)

@@ -207,6 +207,19 @@ uint64_t lease_next_count(const struct lease *l);
 /* Nanoseconds until lease_step needs a TICK; NSEC_NEVER if it needs none. Never too short by either clock. */
 nsec lease_wait(const struct lease *l, struct instant now);
 
+/* What keeps it from acquiring now, for people: nothing is decided by it. */
+struct lease_standing {
+	bool observer, paused;
+	bool unreaped; /* something of its last term could not be killed */
+	bool looked;   /* the store was read; the rest is about what it showed */
+	enum sight_kind seen;
+	nsec seen_for;  /* since exactly that record was first seen */
+	bool dead;      /* the holder is proved dead */
+	nsec wait_left; /* until the record lets others acquire; NSEC_NEVER: as long as it stays as it is */
+	nsec out_left;  /* of the time in which this candidate does not campaign; NSEC_NEVER: for good */
+};
+void lease_stands(const struct lease *l, struct instant now, struct lease_standing *out);
+
 enum lease_phase lease_phase(const struct lease *l);
 bool lease_is_leading(const struct lease *l, struct instant now); /* false also when lease_end has passed */
 uint64_t lease_term(const struct lease *l);                       /* the running term, else the last one */

@@ -80,12 +80,6 @@ static void link_tell_all(struct lock_link *k, bool was_up, enum lock_outcome ou
 
 static void link_try_host(struct lock_link *k);
 
-void lock_link_next_host(struct lock_link *k)
-{
-	if (k->url)
-		k->host = (k->host + 1) % k->url->hosts;
-}
-
 static void link_lose(struct lock_link *k, enum lock_outcome outcome, const struct err *why)
 {
 	bool was_up = k->state == LOCK_LINK_UP;
@@ -93,8 +87,8 @@ static void link_lose(struct lock_link *k, enum lock_outcome outcome, const stru
 	k->outcome = outcome;
 	k->why = *why;
 	link_hang_up(k);
-	if (!was_up || k->ops->moves_on)
-		lock_link_next_host(k);
+	if (k->url && (!was_up || k->ops->moves_on))
+		k->host = (k->host + 1) % k->url->hosts;
 	if (!was_up && k->url && ++k->tried < k->url->hosts) {
 		link_try_host(k);
 		return;

@@ -119,9 +119,6 @@ void lock_link_up(struct lock_link *k);
 void lock_link_lose(struct lock_link *k, enum lock_outcome outcome, enum err_code code, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Another host is asked next: while the link is up, before lock_link_lose. */
-void lock_link_next_host(struct lock_link *k);
-
 /* Waits for these events (EV_READ, EV_WRITE; 0: none) of this descriptor, instead of those before. A descriptor that
  * was closed and opened again under the same number is another one: wait for none first. */
 void lock_link_wait(struct lock_link *k, int fd, int events);

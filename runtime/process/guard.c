@@ -1,6 +1,7 @@
 #include "process/guard.h"
 
 #include "base/clock.h"
+#include "base/proc.h"
 #include "base/proc_tree.h"
 #include "election/death_proof.h"
 #include "process/deadline_page.h"
@@ -560,6 +561,20 @@ static void guard_watch(struct guard *g)
 	}
 }
 
+/* What it guards, for ps(1): the command, or the script, which is behind LOGFORMAT LOGLEVEL IDENTITY file|eval. */
+static const char *guard_name(const struct guard *g)
+{
+	enum { WORKER_FIRST = 6, WORKER_KIND = 3 };
+
+	if (g->command)
+		return g->argv[0];
+	for (int i = 0; i <= WORKER_FIRST + WORKER_KIND + 1; i++)
+		if (!g->argv[i])
+			return "";
+	return strcmp(g->argv[WORKER_FIRST + WORKER_KIND], "eval") == 0 ? "-e"
+	                                                                : g->argv[WORKER_FIRST + WORKER_KIND + 1];
+}
+
 int guard_main(int argc, char **argv)
 {
 	static struct guard g; /* no heap; what is never touched of it takes no memory */
@@ -572,6 +587,7 @@ int guard_main(int argc, char **argv)
 	guard_prepare(&g);
 	if (!guard_due(&g)) /* a command's term is in the page already, and starting may have taken long */
 		guard_start(&g);
+	proc_title("guard", guard_name(&g)); /* nobody needs the arguments any more */
 	guard_watch(&g);
 	guard_tell_end(&g);
 	guard_kill_all(&g);

@@ -45,6 +45,7 @@
 	F(i64, retry_ms)                                                  \
 	F(i64, stop_grace_ms)                                             \
 	F(i64, shutdown_grace_ms)                                         \
+	F(i64, may_lead_timeout_ms)                                       \
 	F(u32, flags) /* of enum wire_election_flag */                    \
 	F(str, hooks) /* their names, for people */                       \
 	F(str, where) /* "script.lua:12", for messages about this election */

@@ -4,10 +4,10 @@
 #include "base/mem.h"
 #include "base/module.h"
 #include "election/elector.h"
+#include "runner/admin_metrics.h"
 #include "runner/admin_server.h"
-#include "runner/control.h"
+#include "runner/standing.h"
 
-#include <inttypes.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,48 +18,74 @@
 struct admin {
 	const struct admin_server_ops *ops;
 	struct admin_server *server;
-	struct admin_source source;
+	struct standing_source source;
 };
 
-/* ---- /leader, /healthz, /status ---- */
-
-struct admin_query {
-	const char *name; /* of the election that is asked about; "" = whichever there is */
-	int found, leading, unhealthy;
-	struct buf *out;
-};
-
-static const char *label(const struct admin_election *e)
+static const char *label(const struct standing *e)
 {
 	return *e->name ? e->name : e->status->lock;
 }
 
-static void ask_leader(void *arg, const struct admin_election *e)
+/* ---- what is asked about one election ---- */
+
+struct admin_query {
+	const char *name; /* of the election that is asked about; "" = whichever there is */
+	int found, yes;
+	struct buf *out;
+};
+
+static void ask_leader(void *arg, const struct standing *e)
 {
 	struct admin_query *q = arg;
 
 	if (*q->name && strcmp(q->name, label(e)) != 0)
 		return;
 	q->found++;
-	q->leading += e->status->leading;
+	q->yes += e->status->leading;
 	if (!e->status->leading)
 		buf_printf(q->out, "%s%s\n", *e->status->leader ? "the leader is " : "nobody leads", e->status->leader);
 }
 
+/* true: it is not known whether somebody else leads now, and this candidate could not take over. Says so. */
+static bool is_cut_off(const struct standing *e, struct buf *out)
+{
+	if (e->status->store.answered && !e->status->store.lost)
+		return false;
+	buf_printf(out, "%s: the store has not answered %s %.1f s\n", label(e),
+	           e->status->store.answered ? "for" : "yet, since the start",
+	           (double)e->status->store_silence / NSEC_PER_SEC);
+	return true;
+}
+
+static void ask_standby(void *arg, const struct standing *e)
+{
+	struct admin_query *q = arg;
+
+	if (*q->name && strcmp(q->name, label(e)) != 0)
+		return;
+	q->found++;
+	if (e->status->phase != PHASE_FOLLOWING)
+		buf_adds(q->out, e->status->leading ? "leading\n" : "neither leading nor a standby\n");
+	else if (!is_cut_off(e, q->out))
+		q->yes++;
+}
+
 /* Says yes only for what was asked: with several elections the path has to name one, since a load balancer that asks
  * about "the leader" of several would send traffic to the wrong place. */
-static int answer_leader(const struct admin_source *a, const char *name, struct buf *body)
+static int answer_one(const struct standing_source *a, const char *name, struct buf *body,
+                      void (*ask)(void *arg, const struct standing *e), const char *what)
 {
 	struct admin_query q = { .name = name, .out = body };
 
-	a->list(a->arg, ask_leader, &q);
-	if (q.found == 1 && q.leading) {
-		buf_adds(body, "leading\n");
+	a->list(a->arg, ask, &q);
+	if (q.found == 1 && q.yes) {
+		buf_printf(body, "%s\n", what);
 		return 200;
 	}
 	if (q.found > 1) {
 		buf_drop(body, body->len);
-		buf_adds(body, "several elections run here: ask /leader/NAME (/status lists them)\n");
+		buf_adds(body, "several elections run here: put the name of one behind the path, as in /leader/NAME "
+		               "(/status lists them)\n");
 	} else if (q.found == 0) {
 		buf_printf(body, *name ? "no election \"%s\" runs here\n" : "no election runs here yet\n", name);
 		return *name ? 404 : 503;
@@ -67,202 +93,145 @@ static int answer_leader(const struct admin_source *a, const char *name, struct 
 	return 503;
 }
 
+static int answer_leader(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	(void)type;
+	return answer_one(a, name, body, ask_leader, "leading");
+}
+
+static int answer_standby(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	(void)type;
+	return answer_one(a, name, body, ask_standby, "standby");
+}
+
+/* ---- what is asked about all ---- */
+
 /* Like client-go's health adaptor: a leader whose lease has expired without its noticing is unhealthy, and nobody else
  * is. */
-static void ask_health(void *arg, const struct admin_election *e)
+static bool is_sick(const struct standing *e, struct buf *out)
+{
+	if (e->status->since_renewal <= e->lease)
+		return false;
+	buf_printf(out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", label(e),
+	           (double)e->status->since_renewal / NSEC_PER_SEC, (double)e->lease / NSEC_PER_SEC);
+	return true;
+}
+
+static void ask_health(void *arg, const struct standing *e)
 {
 	struct admin_query *q = arg;
 
-	if (e->status->since_renewal <= e->lease)
-		return;
-	q->unhealthy++;
-	buf_printf(q->out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", label(e),
-	           (double)e->status->since_renewal / NSEC_PER_SEC, (double)e->lease / NSEC_PER_SEC);
+	q->yes += !is_sick(e, q->out);
+	q->found++;
 }
 
-static int answer_health(const struct admin_source *a, struct buf *body)
+static void ask_readiness(void *arg, const struct standing *e)
 {
-	struct admin_query q = { .out = body };
+	struct admin_query *q = arg;
 
+	q->yes += !is_sick(e, q->out) && !is_cut_off(e, q->out);
+	q->found++;
+}
+
+static int answer_health(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	struct admin_query q = { .name = name, .out = body };
+
+	(void)type;
 	a->list(a->arg, ask_health, &q);
-	if (q.unhealthy)
+	if (q.yes < q.found)
 		return 503;
 	buf_adds(body, "ok\n");
 	return 200;
 }
 
-static void add_status(void *arg, const struct admin_election *e)
+static int answer_readiness(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	struct admin_query q = { .name = name, .out = body };
+
+	(void)type;
+	a->list(a->arg, ask_readiness, &q);
+	if (q.found && q.yes == q.found) {
+		buf_adds(body, "ok\n");
+		return 200;
+	}
+	buf_adds(body, q.found ? "" : "no election runs here yet\n");
+	return 503;
+}
+
+static void add_status(void *arg, const struct standing *e)
 {
 	struct admin_query *q = arg;
 
 	buf_adds(q->out, q->found++ ? "," : "");
-	control_add_election(q->out, e->name, e->status);
+	standing_json(q->out, e);
 }
 
-static int answer_status(const struct admin_source *a, struct buf *body)
+static int answer_status(const struct standing_source *a, const char *name, struct buf *body, const char **type)
 {
-	struct admin_query q = { .out = body };
+	struct admin_query q = { .name = name, .out = body };
 
+	*type = "application/json";
 	buf_printf(body, "{\"version\":\"" LUNARCH_BUILD "\",\"pid\":%d,\"elections\":[", (int)getpid());
 	a->list(a->arg, add_status, &q);
 	buf_adds(body, "]}\n");
 	return 200;
 }
 
-/* ---- /metrics: the text format of Prometheus, 0.0.4 ---- */
-
-static const double limits_s[ADMIN_BUCKETS] = { 0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10 };
-
-void admin_renewed(struct admin_renewals *r, nsec took)
+static int answer_metrics(const struct standing_source *a, const char *name, struct buf *body, const char **type)
 {
-	int i = 0;
-
-	while (i < ADMIN_BUCKETS && (double)took > limits_s[i] * NSEC_PER_SEC)
-		i++;
-	r->bucket[i]++;
-	r->sum += took;
-}
-
-struct metric {
-	const char *name, *type, *help;
-	void (*add)(struct buf *out, const struct metric *m, const struct admin_election *e);
-};
-
-/* A sample's name and labels; more: further labels, or "". */
-static void add_sample(struct buf *out, const char *name, const char *suffix, const struct admin_election *e,
-                       const char *more)
-{
-	buf_printf(out, "%s%s{name=\"", name, suffix);
-	for (const char *s = label(e); *s; s++)
-		if (*s == '\n')
-			buf_adds(out, "\\n");
-		else
-			buf_printf(out, "%s%c", *s == '"' || *s == '\\' ? "\\" : "", *s);
-	buf_printf(out, "\"%s} ", more);
-}
-
-static void add_value(struct buf *out, const struct metric *m, const struct admin_election *e, int64_t value)
-{
-	add_sample(out, m->name, "", e, "");
-	buf_printf(out, "%" PRId64 "\n", value);
-}
-
-static void add_master(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_value(out, m, e, e->status->leading);
-}
-
-static void add_slow_paths(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_value(out, m, e, (int64_t)e->status->slow_paths);
-}
-
-static void add_token(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_value(out, m, e, e->status->leading ? e->status->token : 0);
-}
-
-static void add_transitions(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_value(out, m, e, (int64_t)e->status->transitions);
-}
-
-static void add_hook_errors(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_value(out, m, e, e->hook_errors);
-}
-
-static void add_remaining(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_sample(out, m->name, "", e, "");
-	buf_printf(out, "%.3f\n", e->status->leading ? (double)e->status->remaining / NSEC_PER_SEC : 0.);
-}
-
-static void add_results(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	add_sample(out, m->name, "", e, ",result=\"ok\"");
-	buf_printf(out, "%" PRIu64 "\n", e->status->renewals_ok);
-	add_sample(out, m->name, "", e, ",result=\"failed\"");
-	buf_printf(out, "%" PRIu64 "\n", e->status->renewals_failed);
-}
-
-static void add_histogram(struct buf *out, const struct metric *m, const struct admin_election *e)
-{
-	uint64_t count = 0;
-	char limit[32];
-
-	for (int i = 0; i < ADMIN_BUCKETS; i++) {
-		count += e->renewals->bucket[i];
-		snprintf(limit, sizeof limit, ",le=\"%g\"", limits_s[i]);
-		add_sample(out, m->name, "_bucket", e, limit);
-		buf_printf(out, "%" PRIu64 "\n", count);
-	}
-	count += e->renewals->bucket[ADMIN_BUCKETS];
-	add_sample(out, m->name, "_bucket", e, ",le=\"+Inf\"");
-	buf_printf(out, "%" PRIu64 "\n", count);
-	add_sample(out, m->name, "_sum", e, "");
-	buf_printf(out, "%.6f\n", (double)e->renewals->sum / NSEC_PER_SEC);
-	add_sample(out, m->name, "_count", e, "");
-	buf_printf(out, "%" PRIu64 "\n", count);
-}
-
-/* The first two have the names that client-go gives them, so that dashboards and alerts made for it work here, too. */
-static const struct metric metrics[] = {
-	{ "leader_election_master_status", "gauge", "1 while this process leads the election.", add_master },
-	{ "leader_election_slowpath_total", "counter", "Renewals that met another version than expected.",
-	  add_slow_paths },
-	{ "lunarch_token", "gauge", "Fencing token of the running term; 0 while not leading.", add_token },
-	{ "lunarch_remaining_seconds", "gauge", "Until the term would end without another renewal.", add_remaining },
-	{ "lunarch_transitions_total", "counter",
-	  "Terms that this process began; the sum over all candidates counts every change.", add_transitions },
-	{ "lunarch_renewals_total", "counter", "Renewals by result.", add_results },
-	{ "lunarch_renew_seconds", "histogram", "From sending a renewal to its answer.", add_histogram },
-	{ "lunarch_hook_errors_total", "counter", "Hooks that raised an error or had to be killed.", add_hook_errors },
-};
-
-struct metric_walk {
-	const struct metric *metric;
-	struct buf *out;
-};
-
-static void add_metric(void *arg, const struct admin_election *e)
-{
-	struct metric_walk *w = arg;
-
-	w->metric->add(w->out, w->metric, e);
-}
-
-static int answer_metrics(const struct admin_source *a, struct buf *body, const char **type)
-{
+	(void)name;
 	*type = "text/plain; version=0.0.4; charset=utf-8";
-	for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
-		struct metric_walk w = { &metrics[i], body };
-		buf_printf(body, "# HELP %s %s\n# TYPE %s %s\n", metrics[i].name, metrics[i].help, metrics[i].name,
-		           metrics[i].type);
-		a->list(a->arg, add_metric, &w);
-	}
-	buf_adds(body, "# HELP lunarch_build_info Which build this is.\n# TYPE lunarch_build_info gauge\n"
-	               "lunarch_build_info{version=\"" LUNARCH_BUILD "\"} 1\n");
+	admin_metrics(a, body);
 	return 200;
 }
 
 /* ---- the endpoint ---- */
 
-int admin_answer(const struct admin_source *a, const char *path, struct buf *body, const char **type)
+/* The second name of a path is the one that other programs of this kind use, and that people try first. */
+static const struct admin_path {
+	const char *path, *alias;
+	bool named; /* "/NAME" may follow */
+	int (*answer)(const struct standing_source *a, const char *name, struct buf *body, const char **type);
+} paths[] = {
+	{ "/leader", "/primary", true, answer_leader },
+	{ "/standby", NULL, true, answer_standby },
+	{ "/readyz", "/readiness", false, answer_readiness },
+	{ "/healthz", "/liveness", false, answer_health },
+	{ "/status", NULL, false, answer_status },
+	{ "/metrics", NULL, false, answer_metrics },
+};
+#define PATHS (sizeof paths / sizeof *paths)
+
+/* What follows the path p in what was asked for: "" or a name. NULL: another path was asked for. */
+static const char *path_rest(const char *asked, const char *p, bool named)
 {
-	if (strcmp(path, "/leader") == 0)
-		return answer_leader(a, "", body);
-	if (strncmp(path, "/leader/", strlen("/leader/")) == 0)
-		return answer_leader(a, path + strlen("/leader/"), body);
-	if (strcmp(path, "/healthz") == 0)
-		return answer_health(a, body);
-	if (strcmp(path, "/metrics") == 0)
-		return answer_metrics(a, body, type);
-	if (strcmp(path, "/status") == 0) {
-		*type = "application/json";
-		return answer_status(a, body);
+	size_t len = p ? strlen(p) : 0;
+
+	if (!p || strncmp(asked, p, len) != 0)
+		return NULL;
+	if (!asked[len])
+		return asked + len;
+	return named && asked[len] == '/' ? asked + len + 1 : NULL;
+}
+
+/* HAProxy's `option httpchk` asks for "/" if nobody tells it a path: that is /leader. */
+int admin_answer(const struct standing_source *a, const char *path, struct buf *body, const char **type)
+{
+	if (strcmp(path, "/") == 0)
+		path = "/leader";
+	for (size_t i = 0; i < PATHS; i++) {
+		const char *name = path_rest(path, paths[i].path, paths[i].named);
+		if (!name)
+			name = path_rest(path, paths[i].alias, paths[i].named);
+		if (name)
+			return paths[i].answer(a, name, body, type);
 	}
-	buf_adds(body, "there are /leader /healthz /status /metrics\n");
+	buf_adds(body, "there are");
+	for (size_t i = 0; i < PATHS; i++)
+		buf_printf(body, " %s", paths[i].path);
+	buf_adds(body, "\n");
 	return 404;
 }
 
@@ -345,7 +314,8 @@ static void log_address(int fd)
 	          host, port);
 }
 
-struct admin *admin_new(struct ev_loop *loop, const char *address, const struct admin_source *source, struct err *err)
+struct admin *admin_new(struct ev_loop *loop, const char *address, const struct standing_source *source,
+                        struct err *err)
 {
 	char *text = mem_dup(address), *host, *port;
 	struct admin *a = mem_zero(sizeof *a);

@@ -5,6 +5,7 @@
 
 #include <ev.h>
 #include <microhttpd.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,7 +48,9 @@ static void server_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
 	server_run(w->data);
 }
 
-static enum MHD_Result respond(struct MHD_Connection *c, int status, const char *type, const struct buf *body)
+/* allow: with the methods that there are. */
+static enum MHD_Result respond(struct MHD_Connection *c, int status, const char *type, const struct buf *body,
+                               bool allow)
 {
 	struct MHD_Response *r = MHD_create_response_from_buffer(body->len, body->data, MHD_RESPMEM_MUST_COPY);
 	enum MHD_Result done = MHD_NO;
@@ -56,8 +59,8 @@ static enum MHD_Result respond(struct MHD_Connection *c, int status, const char 
 		return MHD_NO;
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CONTENT_TYPE, type);
 	MHD_add_response_header(r, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-	if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+	if (allow)
+		MHD_add_response_header(r, MHD_HTTP_HEADER_ALLOW, "GET, HEAD, OPTIONS");
 	done = MHD_queue_response(c, (unsigned)status, r);
 	MHD_destroy_response(r);
 	return done;
@@ -72,6 +75,7 @@ static enum MHD_Result server_on_request(void *arg, struct MHD_Connection *c, co
 	struct buf body = { 0 };
 	const char *type = "text/plain; charset=utf-8";
 	int status = MHD_HTTP_METHOD_NOT_ALLOWED;
+	bool options = strcmp(method, MHD_HTTP_METHOD_OPTIONS) == 0; /* HAProxy's health checks ask by it */
 
 	(void)version;
 	(void)upload;
@@ -83,11 +87,13 @@ static enum MHD_Result server_on_request(void *arg, struct MHD_Connection *c, co
 		*upload_len = 0;
 		return MHD_YES;
 	}
-	if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0)
+	if (strcmp(method, MHD_HTTP_METHOD_GET) == 0 || strcmp(method, MHD_HTTP_METHOD_HEAD) == 0 || options)
 		status = s->handler(s->arg, path, &body, &type);
 	else
-		buf_adds(&body, "only GET and HEAD\n");
-	enum MHD_Result done = respond(c, status, type, &body);
+		buf_adds(&body, "only GET, HEAD and OPTIONS\n");
+	if (options)
+		buf_drop(&body, body.len);
+	enum MHD_Result done = respond(c, status, type, &body, options || status == MHD_HTTP_METHOD_NOT_ALLOWED);
 	buf_fini(&body);
 	return done;
 }

@@ -1,4 +1,4 @@
-/* A small HTTP/1.1 server for GET requests, on the caller's loop, by libmicrohttpd.
+/* A small HTTP/1.1 server for GET, HEAD and OPTIONS, on the caller's loop, by libmicrohttpd.
  * Not for the internet: no TLS, no authentication, short bodies, few connections. The handler makes what it answers.
  * Used by admin.c, which finds it in the module `admin`. */
 #ifndef LUNARCH_ADMIN_SERVER_H

@@ -1,3 +1,4 @@
+#include "runner/admin_metrics.h"
 #include "runner/candidate.h"
 
 #include "base/mem.h"
@@ -199,6 +200,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	if (options_times(o, &p->settings.times, &p->times, &shutdown_grace, err) < 0)
 		return err_wrap(err, "%s", p->settings.where);
 	p->allowance = p->times.kill;
+	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings.times);
 	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, p->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
@@ -233,12 +235,29 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	return 0;
 }
 
+void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status)
+{
+	static const struct admin_renewals none;
+
+	elector_status(p->elector, status);
+	*out = (struct standing){
+		.name = p->settings.name,
+		.status = status,
+		.may_lead = p->settings.flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
+		.lease = p->times.lease,
+		.hook_errors = p->term.hooks.hook_errors,
+		.renewals = p->renewals ? p->renewals : &none,
+	};
+}
+
 void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t)
 {
 	election_settings_fini(&p->settings);
 	p->settings = *settings_taken;
 	*settings_taken = (struct election_settings){ 0 };
 	p->times = *t;
+	p->term.may_lead.timeout = options_may_lead_timeout(&p->run->options, &p->settings.times);
+	may_lead_forget(&p->term.may_lead);
 	p->allowance = p->term.hooks.state != TERM_NONE && p->allowance < t->kill ? p->allowance : t->kill;
 	worker_set_allow(p->worker_set);
 	term_hooks_configure(&p->term.hooks, t, p->term.hooks.shutdown_grace,
@@ -255,6 +274,7 @@ void candidate_free(struct candidate *p)
 	ev_timer_stop(p->run->program.loop, &p->timer);
 	elector_free(p->elector);
 	election_settings_fini(&p->settings);
+	may_lead_fini(&p->term.may_lead);
 	free(p->renewals);
 	free(p);
 }

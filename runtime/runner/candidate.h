@@ -40,6 +40,10 @@ void candidate_worker_ready(struct candidate *p);             /* campaigns, or r
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */
 
+/* What is told of it: fills both; borrowed until the next event. */
+struct standing;
+void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status);
+
 /* Orders. */
 void candidate_resign(struct candidate *p, nsec sit_out);          /* NSEC_NEVER: for one lease */
 void candidate_pause(struct candidate *p, bool pause);             /* by an operator */

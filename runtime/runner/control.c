@@ -1,7 +1,7 @@
 #include "runner/control.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
-#include "election/elector.h"
 
 #include <errno.h>
 #include <ev.h>
@@ -22,12 +22,12 @@
 #define CLIENTS_MAX 64
 #define REQUEST_MAX 4096
 #define REPLY_MAX (64 * 1024 * 1024) /* client: a thousand elections with their histories fit many times over */
-#define ASK_TIMEOUT_MS 10000
 
 struct control_client {
 	struct control *control;
 	ev_io reads, writes;
 	struct buf in, out;
+	bool waits;                  /* its answer is not known yet */
 	struct control_client *next; /* newest first */
 };
 
@@ -70,37 +70,6 @@ void control_refuse(struct buf *reply, const char *fmt, ...)
 	buf_adds(reply, "}");
 }
 
-static void add_field(struct buf *b, const char *name, const char *value)
-{
-	buf_printf(b, ",\"%s\":", name);
-	buf_json(b, value);
-}
-
-void control_add_election(struct buf *reply, const char *name, const struct elector_status *s)
-{
-	static const char *const phases[] = {
-		[PHASE_IDLE] = "idle",
-		[PHASE_FOLLOWING] = "following",
-		[PHASE_LEADING] = "leading",
-		[PHASE_ENDING] = "ending",
-		[PHASE_LOST] = "stopping",
-		[PHASE_RELEASING] = "releasing",
-		[PHASE_NEXT] = "taking the next term",
-	};
-
-	buf_printf(reply, "{\"phase\":\"%s\",\"leading\":%s", phases[s->phase], s->leading ? "true" : "false");
-	add_field(reply, "name", name);
-	add_field(reply, "lock", s->lock);
-	add_field(reply, "identity", s->identity);
-	add_field(reply, "address", s->address);
-	add_field(reply, "leader", s->leader);
-	buf_printf(reply, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
-	           s->remaining / NSEC_PER_MS);
-	buf_printf(reply, ",\"sinceRenewalMs\":%" PRId64, s->since_renewal < 0 ? -1 : s->since_renewal / NSEC_PER_MS);
-	buf_printf(reply, ",\"renewals\":%" PRIu64 ",\"renewalsFailed\":%" PRIu64, s->renewals_ok, s->renewals_failed);
-	buf_printf(reply, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64 "}", s->slow_paths, s->transitions);
-}
-
 static void control_answer_parsed(struct control *c, const json_t *json, struct buf *reply)
 {
 	const json_t *seconds = json_object_get(json, "seconds");
@@ -119,6 +88,7 @@ static void control_answer_parsed(struct control *c, const json_t *json, struct 
 		c->handler(c->arg, &r, reply);
 }
 
+/* Leaves reply empty if the answer is not known yet. */
 static void control_answer(struct control *c, const char *line, size_t len, struct buf *reply)
 {
 	json_error_t error;
@@ -129,8 +99,15 @@ static void control_answer(struct control *c, const char *line, size_t len, stru
 	else
 		control_refuse(reply, "a request is one JSON object on one line%s%s", json ? "" : ": ",
 		               json ? "" : error.text);
-	buf_adds(reply, "\n");
+	if (reply->len)
+		buf_adds(reply, "\n");
 	json_decref(json);
+}
+
+static void client_send(struct control_client *c)
+{
+	ev_io_stop(c->control->loop, &c->reads);
+	ev_io_start(c->control->loop, &c->writes);
 }
 
 /* One request at a time: the next is read when the answer to this one has been sent. So a client that never
@@ -139,13 +116,34 @@ static void client_answer_next(struct control_client *c)
 {
 	char *newline = c->in.len ? memchr(c->in.data, '\n', c->in.len) : NULL;
 
-	if (!newline || c->out.len)
+	if (!newline || c->out.len || c->waits)
 		return;
 	size_t len = (size_t)(newline - c->in.data);
-	control_answer(c->control, c->in.data, len, &c->out);
+	c->waits = true; /* until there is an answer; the handler may call control_finish */
+	struct buf reply = { 0 };
+	control_answer(c->control, c->in.data, len, &reply);
 	buf_drop(&c->in, len + 1);
-	ev_io_stop(c->control->loop, &c->reads);
-	ev_io_start(c->control->loop, &c->writes);
+	if (reply.len) {
+		c->waits = false;
+		buf_add(&c->out, reply.data, reply.len);
+		client_send(c);
+	}
+	buf_fini(&reply);
+}
+
+void control_finish(struct control *control, const char *error)
+{
+	for (struct control_client *c = control ? control->clients : NULL; c; c = c->next) {
+		if (!c->waits)
+			continue;
+		c->waits = false;
+		if (error)
+			control_refuse(&c->out, "%s", error);
+		else
+			buf_adds(&c->out, "{\"ok\":true}");
+		buf_adds(&c->out, "\n");
+		client_send(c);
+	}
 }
 
 static void client_on_readable(struct ev_loop *loop, ev_io *w, int events)
@@ -325,7 +323,7 @@ static int control_wait(int fd, short events, struct instant by, struct err *err
 	while (n < 0 && errno == EINTR);
 	if (n < 0)
 		return err_sys(err, "poll");
-	return n ? 0 : err_set(err, ERR_TIMEOUT, "no answer within %d s", ASK_TIMEOUT_MS / 1000);
+	return n ? 0 : err_set(err, ERR_TIMEOUT, "it has not answered in time");
 }
 
 static int control_send_line(int fd, const char *line, struct instant by, struct err *err)
@@ -370,19 +368,18 @@ static int control_receive_line(int fd, struct buf *reply, struct instant by, st
 	return err_set(err, ERR_INVALID, "the answer does not end");
 }
 
-int control_ask(const char *path, const char *request, struct buf *reply, struct err *err)
+int control_ask(const char *path, const char *request, int timeout_s, struct buf *reply, struct err *err)
 {
-	struct instant by = instant_add(clock_now(), ASK_TIMEOUT_MS * NSEC_PER_MS);
+	struct instant by = instant_add(clock_now(), timeout_s * NSEC_PER_SEC);
 	struct sockaddr_un sa;
 
 	if (control_address(path, &sa, err) < 0)
 		return -1;
-	int fd = control_connect(&sa, ASK_TIMEOUT_MS);
+	int fd = control_connect(&sa, timeout_s * 1000);
 	if (fd < 0 && errno == ECONNREFUSED)
 		return err_set(err, ERR_MISSING, "%s: nobody listens there any more", path);
 	if (fd < 0 && errno == EAGAIN)
-		return err_set(err, ERR_TIMEOUT, "%s: it accepts no connection within %d s", path,
-		               ASK_TIMEOUT_MS / 1000);
+		return err_set(err, ERR_TIMEOUT, "%s: it accepts no connection within %d s", path, timeout_s);
 	if (fd < 0)
 		return err_sys(err, "%s", path);
 	int failed = control_send_line(fd, request, by, err) < 0 || control_receive_line(fd, reply, by, err) < 0;

@@ -3,7 +3,7 @@
  * Used by run and exec (server) and by ctl (client).
  *
  * Request: {"command":"status"|"is-leading"|"why"|"resign"|"pause"|"resume"|"reload", "election":NAME?, "seconds":N?}
- * Answer:  {"ok":true} and, for status, "pid":N,"elections":[...] (control_add_election makes the elements); for
+ * Answer:  {"ok":true} and, for status, "pid":N,"elections":[...] (standing_json makes the elements); for
  *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, or nothing.
  *          {"ok":false,"error":TEXT} (control_refuse) otherwise. */
 #ifndef LUNARCH_CONTROL_H
@@ -16,7 +16,6 @@
 #include <stddef.h>
 
 struct control;
-struct elector_status;
 struct ev_loop;
 
 struct control_request { /* valid during the call only */
@@ -25,25 +24,26 @@ struct control_request { /* valid during the call only */
 	double seconds;       /* -1 = the request says nothing; else 0 to 1e9 */
 };
 
-/* Appends one JSON object to reply, without a newline; {"ok":true, ...} or control_refuse. Called from the loop. */
+/* Appends one JSON object to reply, without a newline; {"ok":true, ...} or control_refuse. Called from the loop. If it
+ * appends nothing, the client waits for control_finish, which may also be called inside the handler. */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-/* One object of the status' list. name "" = the election has none. */
-void control_add_election(struct buf *reply, const char *name, const struct elector_status *s);
 
 /* Listens at path with mode 0600. A socket there that nobody listens at is replaced; one that answers is an error. NULL
  * with *err. */
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
                             struct err *err);
+/* Answers all clients that wait: error NULL: {"ok":true}. c NULL: does nothing. */
+void control_finish(struct control *c, const char *error);
+
 const char *control_path(const struct control *c); /* absolute, for LUNARCH_CONTROL */
 void control_free(struct control *c);              /* closes its connections, unlinks; NULL: does nothing */
 
 /* Removes the socket at path if nobody listens there. -1: somebody does, or it is no socket. */
 int control_remove_stale(const char *path);
 
-/* Client: sends one line, waits at most 10 s for the answer (without its newline). Blocks. ERR_MISSING: nobody listens
- * there (any more). */
-int control_ask(const char *path, const char *request, struct buf *reply, struct err *err);
+/* Client: sends one line, waits at most so long for the answer (without its newline). Blocks. ERR_MISSING: nobody
+ * listens there (any more). */
+int control_ask(const char *path, const char *request, int timeout_s, struct buf *reply, struct err *err);
 
 #endif

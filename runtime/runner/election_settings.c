@@ -19,8 +19,8 @@ void election_settings_copy(struct election_settings *to, const struct wire_elec
 		.address = copies[3],
 		.where = copies[4],
 		.hooks = copies[5],
-		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms,
-		           from->shutdown_grace_ms },
+		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms, from->shutdown_grace_ms,
+		           from->may_lead_timeout_ms },
 		.flags = from->flags,
 	};
 }

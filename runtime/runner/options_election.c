@@ -87,6 +87,13 @@ int options_times(const struct options *o, const struct script_times *script, st
 	return times_join_shutdown(o, script->shutdown_grace_ms, shutdown_grace, err);
 }
 
+nsec options_may_lead_timeout(const struct options *o, const struct script_times *script)
+{
+	bool by_script = !options_set(o, OPTION_MAY_LEAD_TIMEOUT) && script->may_lead_timeout_ms > 0;
+
+	return (by_script ? script->may_lead_timeout_ms : o->value[OPTION_MAY_LEAD_TIMEOUT].number) * NSEC_PER_MS;
+}
+
 /* ---- which lock ---- */
 
 /* Tells paths and texts apart. It need not resist attacks: who can write in that directory has the lock anyway. */

@@ -9,14 +9,17 @@
 
 /* What a script says about times, in milliseconds; -1 = nothing. */
 struct script_times {
-	int64_t lease_ms, renew_ms, retry_ms, stop_grace_ms, shutdown_grace_ms;
+	int64_t lease_ms, renew_ms, retry_ms, stop_grace_ms, shutdown_grace_ms, may_lead_timeout_ms;
 };
-#define SCRIPT_TIMES_NONE ((struct script_times){ -1, -1, -1, -1, -1 })
+#define SCRIPT_TIMES_NONE ((struct script_times){ -1, -1, -1, -1, -1, -1 })
 
 /* Joins options, script and defaults, and checks the sum. shutdown_grace may be NULL. ERR_USAGE names the numbers, and
  * where those that were given come from. */
 int options_times(const struct options *o, const struct script_times *script, struct lease_times *t,
                   nsec *shutdown_grace, struct err *err);
+
+/* How long one answer of may_lead may take. */
+nsec options_may_lead_timeout(const struct options *o, const struct script_times *script);
 
 /* The lock's name for a script without --lock: file name and a hash of the real path, or of the text (-e). The caller
  * frees; NULL with ERR_MISSING. */

@@ -128,8 +128,7 @@ static void open_control(struct program *p, const struct options *o)
 		log_event(LOG_WARN, NULL, "no_control", "`lunarch ctl` will not reach this process: %s", err.text);
 }
 
-static void program_list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e),
-                                   void *each_arg)
+static void program_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	struct program *p = arg;
 
@@ -142,7 +141,7 @@ static int open_admin(struct program *p, const struct options *o, struct err *er
 	const char *address = options_text(o, OPTION_LISTEN, NULL);
 
 	if (*address)
-		p->admin = admin_new(p->loop, address, &(struct admin_source){ program_list_elections, p }, err);
+		p->admin = admin_new(p->loop, address, &(struct standing_source){ program_list_elections, p }, err);
 	return *address && !p->admin ? -1 : 0;
 }
 

@@ -22,7 +22,7 @@ struct program_ops { /* all from the loop */
 	void (*signal)(void *arg, int signal);
 	void (*look)(void *arg); /* the machine was suspended or its clock set: look at the deadlines */
 	control_handler *control;
-	admin_list *elections; /* as they are now, for the admin endpoint */
+	standing_list *elections; /* as they are now, for the admin endpoint */
 };
 
 struct program {

@@ -6,6 +6,7 @@
 #include "runner/sd_notify.h"
 #include "runner/worker_set.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* The set whose worker runs the hooks of the shared elections (isolated = 0), or of one isolated election. */
@@ -41,19 +42,40 @@ static void reload_abandon(struct run *r)
 	}
 }
 
-void reload_failed(struct run *r)
-{
-	log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
-	reload_abandon(r);
-	sd_notify_send("READY=1");
-}
-
-static bool reload_must_wait(const struct run *r)
+/* A worker is still loading the new script, or has not started. */
+static bool reload_under_way(const struct run *r)
 {
 	for (const struct worker_set *s = r->worker_sets; s; s = s->next)
 		if (!s->leaving && (s->pending || !s->started))
 			return true;
-	return !r->candidates || r->starting_over;
+	return false;
+}
+
+/* Answers those who asked for the reload; not those whose own reload is still to come. */
+static void reload_report(struct run *r, const char *error)
+{
+	if (!r->reload_due)
+		control_finish(r->program.control, error);
+}
+
+void reload_failed(struct run *r, const char *why)
+{
+	char text[1000];
+
+	log_event(LOG_WARN, NULL, "reload_failed", "the old script runs on");
+	reload_abandon(r);
+	sd_notify_send("READY=1");
+	snprintf(text, sizeof text, "the old script runs on: %s", why);
+	reload_report(r, text);
+}
+
+/* The next reload begins when every candidate has moved: one whose term is still ending has the old set until then. */
+static bool reload_must_wait(const struct run *r)
+{
+	for (const struct worker_set *s = r->worker_sets; s; s = s->next)
+		if (!s->leaving && s->reloaded)
+			return true;
+	return reload_under_way(r) || !r->candidates || r->starting_over;
 }
 
 void reload_begin(struct run *r)
@@ -69,7 +91,7 @@ void reload_begin(struct run *r)
 	for (struct worker_set *s = first; s; s = s->next)
 		if (!s->pending && !s->leaving && !reload_spawn(s, &err)) {
 			log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
-			reload_failed(r);
+			reload_failed(r, err.text);
 			return;
 		}
 }
@@ -108,6 +130,7 @@ static void reload_start_over(struct run *r)
 	log_event(LOG_INFO, NULL, "moving", "the script's elections have changed: releasing, then starting over");
 	reload_abandon(r);
 	r->starting_over = true;
+	reload_report(r, NULL);
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_end(r->candidates[i], LEASE_RELOAD);
 }
@@ -153,6 +176,7 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 {
 	struct worker_set *old = reload_replaced_by(r, reloaded);
 	struct lease_times times;
+	char wrong[1000] = "";
 	struct err err;
 
 	reloaded->pending = false;
@@ -163,6 +187,8 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 		if (options_times(&r->options, &reloaded->settings[i].times, &times, NULL, &err) < 0) {
 			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s",
 			          reloaded->settings[i].where, err.text);
+			snprintf(wrong, sizeof wrong, "the script is loaded, but the old times stay in force: %s: %s",
+			         reloaded->settings[i].where, err.text);
 			times = p->times;
 		}
 		if (p->term.hooks.state == TERM_NONE)
@@ -170,6 +196,8 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 		candidate_reload(p, &reloaded->settings[i], &times);
 	}
 	sd_notify_send("READY=1");
+	if (*wrong || !reload_under_way(r))
+		reload_report(r, *wrong ? wrong : NULL);
 	if (old)
 		reload_quit_if_unused(r, old);
 }

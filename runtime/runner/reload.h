@@ -13,7 +13,7 @@ void reload_if_due(struct run *r); /* what reload_begin put off */
 
 /* s is pending: its script was loaded, could not be, or its elections have started. */
 void reload_loaded(struct run *r, struct worker_set *s);
-void reload_failed(struct run *r);
+void reload_failed(struct run *r, const char *why);
 void reload_started(struct run *r, struct worker_set *s);
 
 /* The set whose `reloaded` is s; NULL if there is none. */

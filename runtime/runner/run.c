@@ -81,6 +81,7 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	r->starting_over = false;
 	r->status = status;
 	sd_notify_send("STOPPING=1");
+	control_finish(r->program.control, "it is shutting down");
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_end(r->candidates[i], reason);
 	if (run_all_finished(r))
@@ -277,7 +278,7 @@ void run_load_failed(struct run *r, struct worker_set *s, const char *text)
 {
 	log_event(LOG_ERROR, NULL, "load_failed", "%s", text);
 	if (s->pending) {
-		reload_failed(r);
+		reload_failed(r, text);
 		reload_if_due(r);
 	} else if (!r->candidates) {
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
@@ -351,7 +352,7 @@ void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started)
 	if (s->reloaded && !s->reloaded->pending)
 		reload_move_candidates(r, s);
 	if (s->pending && !s->leaving && !r->ending)
-		reload_failed(r);
+		reload_failed(r, "the process that loaded the new script died");
 	if (never_loaded && !r->starting_over)
 		run_end(r, EXIT_FAILED_SCRIPT, LEASE_ERROR);
 	if (r->killing || s->leaving || s->pending || !r->candidates || (r->ending && run_all_finished(r))) {

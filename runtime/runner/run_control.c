@@ -4,6 +4,7 @@
 #include "runner/exit_status.h"
 #include "runner/reload.h"
 #include "runner/run.h"
+#include "runner/standing.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -49,9 +50,22 @@ static void run_on_look(void *arg)
 		elector_look(r->candidates[i]->elector);
 }
 
+static void reply_done(struct buf *reply)
+{
+	buf_adds(reply, "{\"ok\":true}");
+}
+
+static void reply_text(struct buf *reply, const char *field, const char *text)
+{
+	buf_printf(reply, "{\"ok\":true,\"%s\":", field);
+	buf_json(reply, text);
+	buf_adds(reply, "}");
+}
+
 static void reply_status(struct run *r, const char *name, struct buf *reply)
 {
 	struct elector_status st;
+	struct standing e;
 	const char *comma = "";
 
 	buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
@@ -59,8 +73,8 @@ static void reply_status(struct run *r, const char *name, struct buf *reply)
 		if (!candidate_is_named(r->candidates[i], name))
 			continue;
 		buf_adds(reply, comma);
-		elector_status(r->candidates[i]->elector, &st);
-		control_add_election(reply, r->candidates[i]->settings.name, &st);
+		candidate_list(r->candidates[i], &e, &st);
+		standing_json(reply, &e);
 		comma = ",";
 	}
 	buf_adds(reply, "]}");
@@ -82,13 +96,44 @@ static void reply_leading(struct run *r, const char *name, struct buf *reply)
 static void reply_why(struct run *r, const char *name, struct buf *reply)
 {
 	struct buf text = { 0 };
+	struct elector_status st;
+	struct standing e;
 
-	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (candidate_is_named(r->candidates[i], name))
-			elector_why(r->candidates[i]->elector, &text);
-	buf_adds(reply, "{\"ok\":true,\"text\":");
-	buf_json(reply, text.data ? text.data : "");
-	buf_adds(reply, "}");
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (!candidate_is_named(r->candidates[i], name))
+			continue;
+		candidate_list(r->candidates[i], &e, &st);
+		buf_adds(&text, text.len ? "\n" : "");
+		standing_tell(&text, &e);
+		elector_why(r->candidates[i]->elector, &text);
+	}
+	reply_text(reply, "text", text.len ? text.data : "no election runs here yet: the script is being loaded\n");
+	buf_fini(&text);
+}
+
+/* Where nobody leads there is nothing to hand over. A candidate still sits out for a time that was named: who asks for
+ * it does not want this machine to lead in that time. */
+static void reply_resign(struct run *r, const struct control_request *q, struct buf *reply)
+{
+	struct elector_status st;
+	struct standing e;
+	struct buf text = { 0 };
+	bool leads = false;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		candidate_list(r->candidates[i], &e, &st);
+		if (!candidate_is_named(r->candidates[i], q->election))
+			continue;
+		leads = leads || st.leading;
+		buf_drop(&text, text.len);
+		standing_not_resigned(&text, &e, q->seconds);
+	}
+	if (leads || q->seconds >= 0)
+		run_resign(r, q->seconds < 0 ? NSEC_NEVER : (nsec)(q->seconds * (double)NSEC_PER_SEC), q->election);
+	if (leads)
+		reply_done(reply);
+	else
+		control_refuse(reply, "%s", text.len ? text.data : "no election runs here yet");
 	buf_fini(&text);
 }
 
@@ -98,11 +143,6 @@ static bool run_has_election(const struct run *r, const char *name)
 		if (candidate_is_named(r->candidates[i], name))
 			return true;
 	return !*name;
-}
-
-static void reply_done(struct buf *reply)
-{
-	buf_adds(reply, "{\"ok\":true}");
 }
 
 static void run_on_control(void *arg, const struct control_request *q, struct buf *reply)
@@ -118,35 +158,30 @@ static void run_on_control(void *arg, const struct control_request *q, struct bu
 	} else if (strcmp(q->command, "why") == 0) {
 		reply_why(r, q->election, reply);
 	} else if (strcmp(q->command, "resign") == 0) {
-		run_resign(r, q->seconds < 0 ? NSEC_NEVER : (nsec)(q->seconds * (double)NSEC_PER_SEC), q->election);
-		reply_done(reply);
+		reply_resign(r, q, reply);
 	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
 		for (uint32_t i = 0; i < r->candidate_count; i++)
 			if (candidate_is_named(r->candidates[i], q->election))
 				candidate_pause(r->candidates[i], *q->command == 'p');
 		reply_done(reply);
+	} else if (strcmp(q->command, "reload") == 0 && r->ending) {
+		control_refuse(reply, "it is shutting down");
 	} else if (strcmp(q->command, "reload") == 0) {
-		reload_begin(r);
-		reply_done(reply);
+		reload_begin(r); /* the answer follows when it is known whether the script loads: reload_report */
 	} else {
 		control_refuse(reply, "unknown command \"%s\"", q->command);
 	}
 }
 
-static void run_list_elections(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+static void run_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
-	static const struct admin_renewals none;
 	struct run *r = arg;
 
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
-		const struct candidate *p = r->candidates[i];
 		struct elector_status st;
-		elector_status(p->elector, &st);
-		each(each_arg, &(struct admin_election){ .name = p->settings.name,
-		                                         .status = &st,
-		                                         .lease = p->times.lease,
-		                                         .hook_errors = p->term.hooks.hook_errors,
-		                                         .renewals = p->renewals ? p->renewals : &none });
+		struct standing e;
+		candidate_list(r->candidates[i], &e, &st);
+		each(each_arg, &e);
 	}
 }
 

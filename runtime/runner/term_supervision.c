@@ -36,15 +36,14 @@ const char *term_checkpoint(const char *checkpoint, const struct log_about *abou
 
 /* ---- actions ---- */
 
-static void supervision_log_note(const struct term_supervision *t, const struct term_actions *a,
-                                 const struct term_event *e)
+static void supervision_log_note(struct term_supervision *t, const struct term_actions *a, const struct term_event *e)
 {
 	struct log_about of = supervision_about(t);
 	const char *text = e->text ? e->text : "";
 
 	switch (a->note) {
 	case TERM_NOTE_MAY_NOT_LEAD:
-		log_event(LOG_DEBUG, &of, "may_not_lead", "%s", *text ? text : "may_lead said no");
+		may_lead_answered(&t->may_lead, false, text, &of, e->at);
 		return;
 	case TERM_NOTE_SCRIPT_ENDS:
 		log_event(e->reason == LEASE_ERROR ? LOG_ERROR : LOG_INFO, &of, "script_ends_term", "%s: %s",
@@ -129,10 +128,11 @@ static void supervision_send_clean_up(const struct term_supervision *t, const st
 	supervision_send(t, &m);
 }
 
-static void supervision_send_ask(const struct term_supervision *t, const struct term_actions *a)
+static void supervision_send_ask(struct term_supervision *t, const struct term_actions *a)
 {
 	struct buf m = { 0 };
 
+	may_lead_asked(&t->may_lead, clock_now());
 	wire_ask_put(&m, &(struct wire_ask){ .slot = t->slot, .ask = a->ask });
 	supervision_send(t, &m);
 }
@@ -152,7 +152,7 @@ static void supervision_send_saved(const struct term_supervision *t, const struc
 	supervision_send(t, &m);
 }
 
-static void supervision_tell_worker(const struct term_supervision *t, const struct term_actions *a,
+static void supervision_tell_worker(struct term_supervision *t, const struct term_actions *a,
                                     const struct term_event *e)
 {
 	if (a->set & TERM_DO_LEAD)
@@ -203,11 +203,20 @@ static void supervision_save(struct term_supervision *t, uint64_t number, const 
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SAVE_FAILED, .text = err.text });
 }
 
+static void supervision_answer(struct term_supervision *t, bool yes, const struct term_event *e)
+{
+	struct log_about of = supervision_about(t);
+
+	if (yes)
+		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
+	elector_answer(t->elector, yes, e->address);
+}
+
 static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,
                                      const struct term_event *e)
 {
 	if (a->set & TERM_DO_ANSWER)
-		elector_answer(t->elector, a->yes, e->address);
+		supervision_answer(t, a->yes, e);
 	if (a->set & TERM_DO_SAVE)
 		supervision_save(t, a->save, e->checkpoint);
 	if (a->set & TERM_DO_END)
@@ -298,9 +307,15 @@ static void supervision_on_no_leader(void *arg, const char *previous)
 	supervision_send(t, &m);
 }
 
+/* The elector asks again after each retry period. A hook that is still at work is not asked a second time before its
+ * own time is up. */
 static void supervision_on_ask(void *arg)
 {
-	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_ASK });
+	struct term_supervision *t = arg;
+	struct log_about of = supervision_about(t);
+
+	if (may_lead_to_ask(&t->may_lead, &of, clock_now()))
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_ASK });
 }
 
 static void supervision_on_saved(void *arg, uint64_t number, bool good)
@@ -389,6 +404,7 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 {
 	struct term_event e = { .kind = TERM_EV_DEAD, .reaped = reaped };
 
+	may_lead_forget(&t->may_lead);
 	if (t->hooks.state == TERM_DRAINING || t->hooks.state == TERM_STOPPING) {
 		struct page_slot *s = supervision_slot(t);
 		struct instant kill = { .boot = s->kill_boot, .raw = s->kill_raw };

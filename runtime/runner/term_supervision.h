@@ -7,6 +7,7 @@
 #include "election/elector.h"
 #include "process/deadline_page.h"
 #include "process/wire.h"
+#include "runner/may_lead.h"
 #include "runner/term_hooks.h"
 
 /* All but context, page, send, sweep, kill, timer and finished may be NULL. They may be called from inside any
@@ -34,8 +35,9 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 	struct term_hooks hooks;
 	const struct term_ops *ops;
 	void *arg;
-	uint32_t slot;           /* in the page and in messages */
-	struct elector *elector; /* the owner's; NULL until it is made */
+	uint32_t slot;            /* in the page and in messages */
+	struct elector *elector;  /* the owner's; NULL until it is made */
+	struct may_lead may_lead; /* the owner sets its timeout, and frees it */
 };
 
 /* For elector_new, with the term_supervision as its arg. */

@@ -5,6 +5,7 @@
 
 #include <lauxlib.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A leader, or the news that there is none. Shared by the queue of news and election:leader(). */
 struct news {
@@ -55,6 +56,7 @@ void election_fini(struct election *e)
 	}
 	news_unref(e->leader);
 	free(e->name);
+	free(e->ask_error);
 	free(e->lock);
 }
 
@@ -257,12 +259,16 @@ static void election_on_answered(void *arg, const struct outcome *o)
 	struct election *e = a->election;
 	bool current = e->asking == a; /* false: the elector has asked again, and this answer is too late */
 
+	if (o->ok)
+		mem_replace(&e->ask_error, NULL);
 	if (current && o->ok) {
 		lua_settop(o->results, lua_gettop(o->results) - o->count + 3);
 		send_answer(a, lua_toboolean(o->results, -3), lua_tostring(o->results, -2),
 		            lua_tostring(o->results, -1));
 	} else if (!o->ok && !o->cancelled) {
-		hook_failed(&e->scope, "may_lead", o);
+		if (!e->ask_error || strcmp(e->ask_error, o->message) != 0)
+			hook_failed(&e->scope, "may_lead", o);
+		mem_replace(&e->ask_error, o->message);
 		if (current)
 			send_answer(a, false, o->message, "");
 	}

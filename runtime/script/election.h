@@ -27,6 +27,7 @@ struct election {
 	struct news *news, **news_end; /* changes of leader whose hooks have not run, oldest first */
 	unsigned untold;               /* how many they are */
 	bool telling;                  /* on_new_leader or on_no_leader runs */
+	char *ask_error;               /* of the last may_lead, which is logged once; NULL: it did not fail */
 	struct asking *asking;         /* the running may_lead; NULL: none */
 };
 

@@ -269,6 +269,7 @@ static void send_election(struct script *s, uint32_t index)
 		.retry_ms = field_number(L, "retry_ms", WIRE_ELECTION_UNSET),
 		.stop_grace_ms = field_number(L, "stop_grace_ms", WIRE_ELECTION_UNSET),
 		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", WIRE_ELECTION_UNSET),
+		.may_lead_timeout_ms = field_number(L, "may_lead_timeout_ms", WIRE_ELECTION_UNSET),
 		.hooks = field_text(L, "hooks"),
 		.where = field_text(L, "where"),
 	};

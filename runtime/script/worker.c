@@ -1,6 +1,8 @@
 #include "script/worker.h"
 
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/proc.h"
 #include "process/channel.h"
 #include "script/script.h"
 
@@ -129,6 +131,18 @@ static void worker_run_loop(struct worker *w)
 	}
 }
 
+/* The arguments in memory of their own, NULL-terminated: ps(1) shows a title where they were. Freed with the process.
+ */
+static char **worker_arguments(int argc, char **argv)
+{
+	char **copy = mem_zero(((size_t)argc + 1) * sizeof *copy);
+
+	mem_pack((size_t)argc, (const char *const *)argv, copy);
+	proc_title("worker", strcmp(argv[6], "eval") == 0 ? "-e" : argv[7]);
+	prctl(PR_SET_NAME, "lunarch-worker");
+	return copy;
+}
+
 /* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]; IDENTITY "": not known yet */
 int worker_main(int argc, char **argv)
 {
@@ -139,6 +153,7 @@ int worker_main(int argc, char **argv)
 		fputs("lunarch -x worker is a role that lunarch starts itself\n", stderr);
 		return 2;
 	}
+	argv = worker_arguments(argc, argv);
 	int wire_fd = atoi(argv[0]),
 	    page_fd[PAGE_FILES] = { [PAGE_DEADLINES] = atoi(argv[1]), [PAGE_MARKS] = atoi(argv[2]) };
 	fill_standard_descriptors();
@@ -181,5 +196,7 @@ int worker_main(int argc, char **argv)
 	timeline_fini(&w.timeline);
 	ev_loop_destroy(w.loop);
 	page_unmap(w.page);
+	free(*argv);
+	free(argv);
 	return 0;
 }

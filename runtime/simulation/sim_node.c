@@ -180,6 +180,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	nsec shutdown_grace;
 	if (options_times(o, &s->settings.times, &s->times, &shutdown_grace, err) < 0)
 		return -1;
+	s->term.may_lead.timeout = options_may_lead_timeout(o, &s->settings.times);
 	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
@@ -389,6 +390,7 @@ static void node_free_candidates(struct sim_node *n)
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		timer_stop(&n->time, &n->candidates[i]->timer);
 		elector_free(n->candidates[i]->elector);
+		may_lead_fini(&n->candidates[i]->term.may_lead);
 		election_settings_fini(&n->candidates[i]->settings);
 		free(n->candidates[i]->url);
 		free(n->candidates[i]);

@@ -19,14 +19,15 @@ struct tls {
 	char *protocol;
 	struct buf early; /* plain text that waits for the end of the handshake */
 	bool ready, closed;
+	struct err distrust; /* of the server's certificate; code ERR_NONE: none */
 };
 
 /* ---- errors ---- */
 
-/* OpenSSL's reason for the last failure, without its own names of places. */
+/* OpenSSL's reason for a failure, the first of those that it lists, without its own names of places. */
 static const char *openssl_reason(void)
 {
-	unsigned long code = ERR_peek_last_error();
+	unsigned long code = ERR_peek_error();
 	const char *text = ERR_reason_error_string(code);
 
 	return ERR_SYSTEM_ERROR(code) ? strerror(ERR_GET_REASON(code)) : text ? text : "unknown reason";
@@ -70,35 +71,41 @@ static void certificate_names(X509 *cert, struct buf *out)
 	GENERAL_NAMES_free(names);
 }
 
-/* Says which certificate was not accepted, why, and what was expected. */
-static int tls_distrusts(const struct tls *t, long verdict, struct err *err)
+/* Says which certificate is not accepted, why, and what was expected. */
+static void tls_distrust(struct tls *t, X509 *cert, int verdict)
 {
-	X509 *cert = SSL_get0_peer_certificate(t->ssl);
 	struct buf subject = { 0 }, issuer = { 0 }, names = { 0 };
 
-	if (cert) {
-		name_text(X509_get_subject_name(cert), &subject);
-		name_text(X509_get_issuer_name(cert), &issuer);
-		certificate_names(cert, &names);
-	}
+	name_text(X509_get_subject_name(cert), &subject);
+	name_text(X509_get_issuer_name(cert), &issuer);
+	certificate_names(cert, &names);
 	if (verdict == X509_V_ERR_HOSTNAME_MISMATCH || verdict == X509_V_ERR_IP_ADDRESS_MISMATCH)
-		err_set(err, ERR_DENIED, "the server's certificate (%s) is for %s, not for %s",
-		        subject.data ? subject.data : "", names.data ? names.data : "no name", t->host);
+		err_set(&t->distrust, ERR_DENIED, "the server's certificate (%s) is for %s, not for %s",
+		        subject.len ? subject.data : "no subject", names.len ? names.data : "no name", t->host);
 	else
-		err_set(err, ERR_DENIED, "the server's certificate (%s, issued by %s) is not accepted: %s",
-		        subject.data ? subject.data : "", issuer.data ? issuer.data : "",
+		err_set(&t->distrust, ERR_DENIED, "the server's certificate (%s, issued by %s) is not accepted: %s",
+		        subject.len ? subject.data : "no subject", issuer.len ? issuer.data : "nobody",
 		        X509_verify_cert_error_string(verdict));
 	buf_fini(&subject);
 	buf_fini(&issuer);
 	buf_fini(&names);
-	return -1;
+}
+
+/* Called for each certificate of the chain. 0: the handshake fails. */
+static int certificate_on_verdict(int accepted, X509_STORE_CTX *store)
+{
+	const SSL *ssl = X509_STORE_CTX_get_ex_data(store, SSL_get_ex_data_X509_STORE_CTX_idx());
+	X509 *cert = X509_STORE_CTX_get_current_cert(store);
+
+	if (!accepted && cert)
+		tls_distrust(SSL_get_app_data(ssl), cert, X509_STORE_CTX_get_error(store));
+	return accepted;
 }
 
 /* After a call of OpenSSL that did not succeed. 0: it only needs more bytes. */
 static int tls_result(struct tls *t, int rc, struct err *err)
 {
 	int why = SSL_get_error(t->ssl, rc);
-	long verdict = SSL_get_verify_result(t->ssl);
 
 	if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE)
 		return 0;
@@ -106,15 +113,14 @@ static int tls_result(struct tls *t, int rc, struct err *err)
 		t->closed = true;
 		return 0;
 	}
-	if (verdict != X509_V_OK)
-		return tls_distrusts(t, verdict, err);
+	if (t->distrust.code != ERR_NONE) {
+		*err = t->distrust;
+		return -1;
+	}
 	unsigned long code = ERR_peek_last_error();
 	/* The server's alerts are reasons above SSL_AD_REASON_OFFSET. */
 	if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) > SSL_AD_REASON_OFFSET)
-		return err_set(err, ERR_DENIED, "the server refused TLS%s: %s",
-		               t->ready ? ", perhaps since it does not accept this client's certificate, or misses one"
-		                        : "",
-		               openssl_reason());
+		return err_set(err, ERR_DENIED, "the server refused the connection (TLS): %s", openssl_reason());
 	if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
 		return err_set(err, ERR_INVALID, "the server speaks no TLS");
 	return err_set(err, ERR_INVALID, "TLS failed: %s", openssl_reason());
@@ -136,8 +142,10 @@ static int context_load(SSL_CTX *ctx, const struct tls_settings *s, struct err *
 		return err_set(err, ERR_MISSING, "cannot use the certificate in %s: %s", s->cert_file,
 		               openssl_reason());
 	if (s->cert_file && SSL_CTX_use_PrivateKey_file(ctx, key, SSL_FILETYPE_PEM) != 1)
-		return err_set(err, ERR_MISSING, "cannot use the private key in %s%s: %s", key,
-		               key == s->cert_file ? "" : ", which must belong to the certificate", openssl_reason());
+		return err_set(
+			err, ERR_MISSING,
+			"cannot use the private key in %s (one without a password must be there, and belong to the certificate): %s",
+			key, openssl_reason());
 	return 0;
 }
 
@@ -160,9 +168,10 @@ static SSL_CTX *context_new(const struct tls_settings *s, struct err *err)
 		return NULL;
 	}
 	SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION);
-	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+	SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, certificate_on_verdict);
 	SSL_CTX_set_default_passwd_cb(ctx, no_password);
 	SSL_CTX_set_mode(ctx, SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION);
 	if (context_load(ctx, s, err) < 0) {
 		SSL_CTX_free(ctx);
 		return NULL;
@@ -223,6 +232,7 @@ static struct tls *connection_begin(const struct tls_settings *s, struct err *er
 	if (!t->ssl || !t->in || !t->out)
 		abort(); /* without memory, as in mem.c */
 	SSL_set_bio(t->ssl, t->in, t->out);
+	SSL_set_app_data(t->ssl, t);
 	SSL_set_connect_state(t->ssl);
 	if (tls_set_host(t) < 0 || tls_set_protocol(t->ssl, t->protocol) < 0) {
 		err_set(err, ERR_USAGE, "\"%s\" is no name of a server: %s", t->host, openssl_reason());
@@ -317,7 +327,7 @@ static void name_libraries(struct buf *out)
 	buf_printf(out, "OpenSSL %s", OpenSSL_version(OPENSSL_VERSION_STRING));
 }
 
-static const struct tls_ops ops = {
+const struct tls_ops tls_openssl = {
 	.begin = connection_begin,
 	.end = connection_end,
 	.feed = connection_feed,
@@ -326,4 +336,4 @@ static const struct tls_ops ops = {
 	.ready = connection_is_ready,
 	.closed = connection_is_closed,
 };
-const struct module lunarch_module = { .build = LUNARCH_BUILD, .libraries = name_libraries, .tls = &ops };
+const struct module lunarch_module = { .build = LUNARCH_BUILD, .libraries = name_libraries, .tls = &tls_openssl };

@@ -46,4 +46,7 @@ struct tls_ops {
 	bool (*closed)(const struct tls *t); /* the server has said that it sends no more (close_notify) */
 };
 
+/* What the module offers, for who is linked with it (a test). */
+extern const struct tls_ops tls_openssl;
+
 #endif

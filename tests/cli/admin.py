@@ -89,6 +89,15 @@ same(
     "only GET and HEAD, only what there is",
 )
 
+for path, alias in ("/leader", "/primary"), ("/leader", "/"), ("/healthz", "/liveness"), ("/readyz", "/readiness"):
+    same([get(c, alias) for c in (a, b)], [get(c, path) for c in (a, b)], f"{alias} is {path}")
+same(
+    [[get(c, "/leader", method)[0] for c in (a, b)] for method in ("HEAD", "OPTIONS")],
+    [[200, 503], [200, 503]],
+    "OPTIONS is answered like HEAD",
+)
+same([get(c, "/standby")[0] for c in (a, b)], [503, 200], "/standby is 200 on the standby")
+
 a.kill(signal.SIGTERM)
 ok(wait_for(lambda: get(b, "/leader")[0] == 200), "after the handover the other answers 200")
 ok(metric(b, "lunarch_token") > token, "with a larger token")
@@ -110,6 +119,11 @@ ok(wait_for(lambda: get(c, "/leader/other")[0] == 200), "the other one leads")
 code, text = get(c, "/leader")
 ok(code == 503 and "/leader/NAME" in text, "with several elections /leader says no, and how to ask")
 same(get(c, "/leader/nobody")[0], 404, "an election that is not there is 404")
+same(
+    [get(c, path)[0] for path in ("/primary/other", "/standby/other", "/standby", "/leaderboard", "/readyz/other")],
+    [200, 503, 503, 404, 404],
+    "/primary and /standby take a name, too; no other path does",
+)
 
 odd = os.path.join(TMP, 'odd "name"\\\n')
 d = start("--lock", odd, "-e", "sleep(1000)")

@@ -523,6 +523,47 @@ def comes_back() -> None:
         d.end()
 
 
+def moves() -> None:
+    """The primary's address becomes another server's: what was found out on a connection holds no longer than that."""
+    with Redis() as first, Redis() as other:
+        way, beside = Proxy(first.port), Proxy(free_port())
+        d = opened(f"redis://127.0.0.1:{way.port},127.0.0.1:{beside.port}/v")
+        w = acquire(d, term(lease_ms=1000), "")
+        way.target, beside.target = ("127.0.0.1", other.port), ("127.0.0.1", first.port)
+        same(
+            (d.read()["outcome"], d.write(record("a", token=w["token"]), w["version"])["outcome"]),
+            ("ok", "ok"),
+            "moves: while the connection lasts, its server is asked",
+        )
+        version = d.read()["version"]
+        way.cut()
+        r = tried(lambda: d.read(within=SHORT), "failed")
+        ok(told(r, "both say that they are primaries"), "moves: then the hosts are asked again, and are two primaries")
+        r = d.write(record("a", token=w["token"]), version, within=SHORT)
+        ok(told(r, "both say that they are primaries"), "moves: the leader renews at neither")
+        same(other.cli("DBSIZE"), "0", "moves: so that nothing is written to the new one")
+        other.kill()
+        same(
+            tried(lambda: d.write(record("a", token=w["token"]), version, within=SHORT))["outcome"],
+            "ok",
+            "moves: with that one down, it finds its record behind the other address",
+        )
+        beside.freeze()
+        d.open(f"redis://127.0.0.1:{way.port},127.0.0.1:{beside.port}/v", lock="another")
+        asked = [d.start_write(term(), "", lock=n, within=60_000) for n in ("a", "another")]
+        d.do("cancel")
+        same(
+            d.wait(asked[0])["outcome"], "failed", "moves: what is cancelled while the hosts are asked was not written"
+        )
+        d.do("close", lock="another")
+        same(d.wait(asked[1])["outcome"], "failed", "moves: nor what is closed")
+        last = d.start("write", record=term(), expected="", within_ms=SHORT, durable=True, close=True)
+        ok(told(d.wait(last), "has said in time", "connection"), "moves: without an answer nobody is elected")
+        same(d.end(), 0, "moves: and who closes the last lock when he is told that does so in peace")
+        for proxy in (way, beside):
+            proxy.close()
+
+
 def braces() -> None:
     """K and {K} keep what else there is in one hash: the doubt of one is not the other's."""
     first, second = pair()
@@ -825,6 +866,7 @@ at_once(
     let_go,
     listing,
     comes_back,
+    moves,
     braces,
     older,
     clock_set,

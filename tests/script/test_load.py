@@ -35,7 +35,7 @@ return {
   name = "backup", lock = "etcd://h:1/k", identity = "it", address = "h:2",
   lease_duration = 15, renew_deadline = 10.5, retry_period = 0.25, stop_grace = 3, shutdown_grace = 60,
   isolate = true, reclaim = true, may_lead = nothing, on_start = nothing, on_stopped = nothing, on_stopping = nothing,
-  on_new_leader = nothing, on_no_leader = nothing,
+  on_new_leader = nothing, on_no_leader = nothing, may_lead_timeout = 2.5,
   on_leading = function(term)
   end,
 }"""
@@ -55,6 +55,7 @@ return {
             retry_ms=250,
             stop_grace_ms=3000,
             shutdown_grace_ms=60000,
+            may_lead_timeout_ms=2500,
             flags=MAY_LEAD | ISOLATE | RECLAIM | ON_STOPPED | ON_STOPPING,
             hooks="on_leading, on_start, on_stopping, on_stopped, may_lead, on_new_leader, on_no_leader",
         ),

@@ -52,15 +52,18 @@ CASES += [
 
 def say_as(pid: int, message: bytes) -> None:
     """Sends it to the elector of this worker as if the worker did."""
-    with open(f"/proc/{pid}/cmdline", "rb") as f:
-        number = int(f.read().split(b"\0")[3])  # lunarch -x worker WIREFD
     handle = os.pidfd_open(pid)
-    copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, handle, number, 0)
+    sockets = [
+        int(fd) for fd in os.listdir(f"/proc/{pid}/fd") if os.readlink(f"/proc/{pid}/fd/{fd}").startswith("socket:")
+    ]
+    for number in sockets:
+        copy = ctypes.CDLL(None, use_errno=True).syscall(PIDFD_GETFD, handle, number, 0)
+        if copy < 0:
+            raise OSError(ctypes.get_errno(), "pidfd_getfd")
+        with socket.socket(fileno=copy) as s:
+            if s.type == socket.SOCK_SEQPACKET:  # nothing else of a worker is
+                s.send(message)
     os.close(handle)
-    if copy < 0:
-        raise OSError(ctypes.get_errno(), "pidfd_getfd")
-    with socket.socket(fileno=copy) as s:
-        s.send(message)
 
 
 def play(what: str, name: str, message: bytes) -> None:

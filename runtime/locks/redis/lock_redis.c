@@ -36,14 +36,13 @@ struct redis_lock {
 	struct lock_user user;       /* first */
 	struct redis_server *server; /* the user's */
 	char *key, *state;
-	const char *mark; /* what the names of the state's fields end with */
-	char history[48]; /* the replication id of the server of our last write, */
-	int host;         /* and which of the hosts it was */
-	bool unsettled;   /* a write may be on the primary alone */
+	const char *mark;             /* what the names of the state's fields end with */
+	char history[48];             /* the replication id of the server of our last write, */
+	const struct lock_link *host; /* and which of the hosts it was */
+	bool unsettled;               /* a write may be on the primary alone */
 
 	/* Of the operation under way: */
-	struct redis_asker asker; /* the hosts are asked first; then comes the stage */
-	char primary[48];         /* the run id of the one that was found; "" = they were not asked */
+	bool inquires; /* the call is with the server, which asks the hosts first; then comes the stage */
 	int stage;
 	bool whole; /* a script is sent as its text: the server did not know the digest */
 	struct lock_result written;
@@ -55,13 +54,13 @@ struct redis_lock {
 
 static void redis_send(struct redis_lock *l, const char **words)
 {
-	redis_link_send(l->server->link, &l->user.call, words);
+	redis_link_send(l->user.op.link, &l->user.call, words);
 }
 
 /* args: ARGV, NULL-terminated. */
 static void redis_send_script(struct redis_lock *l, const char **args)
 {
-	const char *digest = l->whole ? NULL : redis_link_script(l->server->link, l->stage);
+	const char *digest = l->whole ? NULL : redis_link_script(l->user.op.link, l->stage);
 	const char *words[20] = {
 		digest ? "EVALSHA" : "EVAL", digest ? digest : redis_scripts[l->stage], "2", l->key, l->state,
 	};
@@ -76,7 +75,7 @@ static void redis_send_read(struct redis_lock *l)
 	char most[16];
 
 	snprintf(most, sizeof most, "%d", RECORD_MAX_BYTES);
-	redis_send_script(l, (const char *[]){ most, l->mark, l->primary, NULL });
+	redis_send_script(l, (const char *[]){ most, l->mark, NULL });
 }
 
 static void redis_send_write(struct redis_lock *l)
@@ -85,7 +84,7 @@ static void redis_send_write(struct redis_lock *l)
 	struct instant now = clock_now();
 	nsec lease = l->user.op.lease;
 	/* Another host may have an older copy of our own record. */
-	bool moved = !l->user.acquiring && l->server->link->host != l->host;
+	bool moved = !l->user.acquiring && l->user.op.link != l->host;
 
 	const char *token = !l->user.acquiring                                          ? ""
 	                    : lock_failover_own(&l->user.doubt, &l->user.expected, now) ? "own"
@@ -97,7 +96,7 @@ static void redis_send_write(struct redis_lock *l)
 	snprintf(floor, sizeof floor, "%" PRId64, l->user.lock.token_floor);
 	redis_send_script(l, (const char *[]){ l->user.op.text, l->user.expected.text, l->user.channel,
 	                                       l->user.member.name, token, lease_us, replicas, over, floor, l->mark,
-	                                       l->primary, origin, known, NULL });
+	                                       origin, known, NULL });
 }
 
 static void redis_send_remove(struct redis_lock *l)
@@ -119,7 +118,7 @@ static void redis_send_wait(struct redis_lock *l)
  * first. */
 static void redis_send_settle(struct redis_lock *l)
 {
-	redis_link_send(l->server->link, NULL,
+	redis_link_send(l->user.op.link, NULL,
 	                (const char *[]){ "HSET", l->state, "settled", l->user.member.name, NULL });
 	redis_send_wait(l);
 }
@@ -150,10 +149,11 @@ static void redis_send_list(struct redis_lock *l)
 	free(pattern);
 }
 
-static void redis_ask(struct redis_lock *l, int stage)
+/* The next question, on the same connection. */
+static void redis_go_on(struct redis_lock *l, int stage)
 {
 	l->stage = stage;
-	lock_op_ask(&l->user.op, l->server->link, &l->user.call);
+	lock_op_ask(&l->user.op, l->user.op.link, &l->user.call);
 }
 
 /* Begins the operation, or repeats it. */
@@ -162,37 +162,35 @@ static void redis_start(struct redis_lock *l, int stage)
 	struct redis_server *s = l->server;
 
 	l->stage = stage;
-	l->primary[0] = '\0';
 	l->whole = false;
 	l->steps = 0;
 	strcpy(l->cursor, "0"); /* another server or a new connection knows no other */
-	if (s->place.url.hosts == 1 || (redis_server_is_checked(s) && !l->user.acquiring))
-		redis_ask(l, stage);
+	l->inquires = s->place.url.hosts > 1 && (l->user.acquiring || !redis_server_is_checked(s));
+	if (l->inquires)
+		redis_server_ask(s, &l->user);
 	else
-		redis_server_ask(s, &l->asker);
+		lock_op_ask(&l->user.op, s->link, &l->user.call);
 }
 
-static void redis_on_primary(struct lock_call *c, const void *answer)
+/* The hosts have been asked. */
+static void redis_on_inquired(struct redis_lock *l)
 {
-	struct redis_lock *l = (struct redis_lock *)(void *)((char *)c - offsetof(struct redis_lock, asker));
-	const struct redis_found *found = answer;
+	const struct redis_server *s = l->server;
 
-	if (found->several || (l->user.acquiring && !*found->run_id && !found->cluster)) {
-		lock_op_fail(&l->user.op, found->outcome, found->why.code, "%s", found->why.text);
-		return;
-	}
-	snprintf(l->primary, sizeof l->primary, "%s", found->run_id);
-	redis_ask(l, l->stage);
+	l->inquires = false;
+	if (s->several || (l->user.acquiring && !redis_server_is_checked(s)))
+		lock_op_fail(&l->user.op, s->outcome, s->why.code, "%s", s->why.text);
+	else
+		lock_op_ask(&l->user.op, s->link, &l->user.call);
 }
 
 /* ---- answers ---- */
 
-/* Whoever turns the server away after an end, which may close the lock and free its server, keeps the link at hand:
- * that stays until it has returned from its callback. */
+/* The end may close the lock and free its server, but the link stays until it has returned from its callback. */
 static void redis_on_error(struct redis_lock *l, const char *text)
 {
 	const struct redis_error *e = redis_error_of(text);
-	struct lock_link *link = l->server->link;
+	struct lock_link *link = l->user.op.link;
 
 	if (l->stage == REDIS_ACKNOWLEDGE) {
 		lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_SYSTEM, "%s answered WAIT with: %s", link->peer, text);
@@ -200,22 +198,12 @@ static void redis_on_error(struct redis_lock *l, const char *text)
 	}
 	if (strncmp(text, "NOSCRIPT", 8) == 0 && !l->whole) {
 		l->whole = true;
-		redis_ask(l, l->stage);
+		redis_go_on(l, l->stage);
 		return;
 	}
 	lock_op_fail(&l->user.op, e->outcome, e->code, "%s answered: %s%s", link->peer, text, e->advice);
-	if (strcmp(e->word, "READONLY") == 0)
-		redis_link_turn_away(link, "it has become a replica");
-}
-
-static void redis_on_rival(struct redis_lock *l)
-{
-	struct lock_link *link = l->server->link;
-
-	redis_server_check(l->server, false);
-	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-	             "%s is another server than the one that said that it is the primary", link->peer);
-	redis_link_turn_away(link, "another server says that it is the primary");
+	if (strcmp(e->word, "READONLY") == 0 && lock_link_is_up(link))
+		lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "it has become a replica");
 }
 
 static void redis_on_found(struct redis_lock *l, const redisReply *r)
@@ -234,7 +222,7 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 	snprintf(l->written.version.text, sizeof l->written.version.text, "%s", redis_word_at(r, 1));
 	lock_failover_see(&l->user.doubt, redis_word_at(r, 3), clock_now());
 	snprintf(l->history, sizeof l->history, "%s", redis_word_at(r, 4));
-	l->host = l->server->link->host;
+	l->host = l->user.op.link;
 	if (l->server->place.replicas && l->user.durable) {
 		l->stage = REDIS_ACKNOWLEDGE;
 		redis_send_wait(l);
@@ -254,60 +242,58 @@ static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
 	             "%s was restarted or promoted and may have lost a leader's record: nobody is elected for "
 	             "another %.1f s",
-	             l->server->link->peer,
+	             l->user.op.link->peer,
 	             (double)lock_failover_left(&l->user.doubt, l->user.op.lease, now) / NSEC_PER_SEC);
 }
 
-static void redis_on_nonsense(struct redis_lock *l)
+static void redis_on_nonsense(struct redis_lock *l, const redisReply *r)
 {
+	(void)r;
 	lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_INVALID, "%s gave an answer that makes no sense",
-	             l->server->link->peer);
+	             l->user.op.link->peer);
 }
 
-/* Of a script: what its words mean stands there. */
+static void redis_on_foreign(struct redis_lock *l, const redisReply *r)
+{
+	lock_op_fail(&l->user.op, LOCK_FOREIGN, ERR_FOREIGN, "the key %.300s %s", l->key, redis_word_at(r, 1));
+}
+
+/* Perhaps another server is the right one: the hosts are asked again. */
+static void redis_on_failed(struct redis_lock *l, const redisReply *r)
+{
+	l->server->checked = 0;
+	lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "%s %s", l->user.op.link->peer, redis_word_at(r, 1));
+}
+
+/* What the scripts answer, and what follows. No other answer is looked at. */
+static const struct redis_reaction {
+	int script;
+	const char *word, *rest; /* see redis_answer_is */
+	void (*take)(struct redis_lock *l, const redisReply *r);
+	enum lock_outcome outcome; /* without `take`: all that there is to say */
+} redis_reactions[] = {
+	{ REDIS_READ, "found", "thnd", redis_on_found, LOCK_OK },
+	{ REDIS_READ, "absent", "", NULL, LOCK_ABSENT },
+	{ REDIS_READ, "foreign", "t", redis_on_foreign, LOCK_FOREIGN },
+	{ REDIS_WRITE, "ok", "hndh", redis_on_written, LOCK_OK },
+	{ REDIS_WRITE, "conflict", "", NULL, LOCK_CONFLICT },
+	{ REDIS_WRITE, "doubt", "dn", redis_on_doubt, LOCK_FAILED },
+	{ REDIS_WRITE, "failed", "t", redis_on_failed, LOCK_FAILED },
+	{ REDIS_REMOVE, "removed", "", NULL, LOCK_OK },
+	{ REDIS_REMOVE, "conflict", "", NULL, LOCK_CONFLICT },
+	{ REDIS_STAGES, "", "", redis_on_nonsense, LOCK_UNKNOWN }, /* the end */
+};
+
 static void redis_on_answer(struct redis_lock *l, const redisReply *r)
 {
-	const char *what = redis_answer(l->stage, r), *peer = l->server->link->peer;
+	const struct redis_reaction *a = redis_reactions;
 
-	/* Each of these came after a comparison with l->primary, which a rival fails. */
-	if (*l->primary && *what && (l->stage == REDIS_READ || strcmp(what, "ok") == 0))
-		redis_server_check(l->server, true);
-	if (strcmp(what, "found") == 0)
-		redis_on_found(l, r);
-	else if (strcmp(what, "absent") == 0)
-		lock_user_end(&l->user, LOCK_ABSENT);
-	else if (strcmp(what, "ok") == 0)
-		redis_on_written(l, r);
-	else if (strcmp(what, "removed") == 0)
-		lock_user_end(&l->user, LOCK_OK);
-	else if (strcmp(what, "conflict") == 0)
-		lock_user_end(&l->user, LOCK_CONFLICT);
-	else if (strcmp(what, "doubt") == 0)
-		redis_on_doubt(l, r);
-	else if (strcmp(what, "rival") == 0)
-		redis_on_rival(l);
-	else if (strcmp(what, "stranger") == 0) {
-		redis_server_check(l->server, false); /* the one that it comes from may be back */
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-		             "%s is no copy of the server that has the last renewal: what is there may be older", peer);
-	} else if (strcmp(what, "type") == 0)
-		lock_op_fail(
-			&l->user.op, LOCK_FOREIGN, ERR_FOREIGN,
-			"the key %.300s holds no string, so no election record. It is not touched: choose another name",
-			l->key);
-	else if (strcmp(what, "large") == 0)
-		lock_op_fail(&l->user.op, LOCK_FOREIGN, ERR_INVALID,
-		             "the key %.300s holds %" PRId64 " bytes, which is no election record. It is not touched",
-		             l->key, redis_number_at(r, 1));
-	else if (strcmp(what, "replicas") == 0)
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE,
-		             "%s has %" PRId64 " replicas, and the lock's URL asks for %d", peer, redis_number_at(r, 1),
-		             l->server->place.replicas);
-	else if (strcmp(what, "tokens") == 0)
-		lock_op_fail(&l->user.op, LOCK_FAILED, ERR_INVALID,
-		             "the largest token that was seen is 2^53 or more, and Redis cannot count on from there");
+	while (*a->word && (a->script != l->stage || !redis_answer_is(r, a->word, a->rest)))
+		a++;
+	if (a->take)
+		a->take(l, r);
 	else
-		redis_on_nonsense(l);
+		lock_user_end(&l->user, a->outcome);
 }
 
 /* How many replicas have what was written. */
@@ -317,12 +303,12 @@ static void redis_on_acknowledged(struct redis_lock *l, const redisReply *r)
 
 	l->unsettled = have < l->server->place.replicas;
 	if (r->type != REDIS_REPLY_INTEGER)
-		redis_on_nonsense(l);
+		redis_on_nonsense(l, r);
 	else if (l->unsettled)
 		lock_op_fail(&l->user.op, LOCK_UNKNOWN, ERR_UNREACHABLE, "%lld of %d replicas have the record", have,
 		             l->server->place.replicas);
 	else if (l->stage == REDIS_SETTLE)
-		redis_ask(l, REDIS_READ);
+		redis_go_on(l, REDIS_READ);
 	else
 		lock_op_finish(&l->user.op, &l->written);
 }
@@ -352,7 +338,7 @@ static void redis_on_listed(struct redis_lock *l, const redisReply *r)
 	const char *cursor = keys ? redis_word_at(r, 0) : "";
 
 	if (!*cursor || strspn(cursor, "0123456789") >= sizeof l->cursor || keys->type != REDIS_REPLY_ARRAY) {
-		redis_on_nonsense(l);
+		redis_on_nonsense(l, r);
 		return;
 	}
 	for (size_t i = 0; i < keys->elements; i++)
@@ -362,7 +348,7 @@ static void redis_on_listed(struct redis_lock *l, const redisReply *r)
 	bool whole = strcmp(l->cursor, "0") == 0;
 	if (!whole && !l->user.listing->more && ++l->steps < LIST_STEPS &&
 	    lock_op_left_ms(&l->user.op) > LIST_SPARE_MS) {
-		redis_ask(l, REDIS_LIST);
+		redis_go_on(l, REDIS_LIST);
 		return;
 	}
 	l->user.listing->more |= !whole;
@@ -397,7 +383,9 @@ static void redis_on_answered(struct lock_call *c, const void *answer)
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 	const redisReply *r = answer;
 
-	if (r->type == REDIS_REPLY_ERROR)
+	if (l->inquires)
+		redis_on_inquired(l);
+	else if (r->type == REDIS_REPLY_ERROR)
 		redis_on_error(l, r->str);
 	else
 		redis_stages[l->stage].take(l, r);
@@ -407,7 +395,6 @@ static void redis_on_lost(struct lock_call *c, bool sent, enum lock_outcome outc
 {
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_call(c);
 
-	redis_server_check(l->server, false);
 	if (lock_op_repeat(&l->user.op, sent)) {
 		redis_start(l, l->stage);
 		return;
@@ -420,7 +407,8 @@ static void redis_on_detach(struct lock_op *op)
 {
 	struct redis_lock *l = (struct redis_lock *)lock_user_of_op(op);
 
-	lock_pipeline_forget(&l->server->askers, &l->asker.call);
+	if (l->inquires)
+		lock_pipeline_forget(&l->server->askers, &l->user.call);
 	l->unsettled |= op->writing && op->sent;
 }
 
@@ -503,7 +491,6 @@ static struct lock *redis_open(struct lock_env *env, const char *text, struct er
 	l->key = mem_dup(key);
 	l->state = redis_key_beside(key, "lunarch");
 	l->mark = redis_key_mark(key);
-	l->asker = (struct redis_asker){ .call = { .answered = redis_on_primary }, .op = &l->user.op };
 	char *channel = redis_key_beside(key, "changed");
 	l->server = (struct redis_server *)lock_server_get(env, &redis_server_ops, &place);
 	lock_user_init(&l->user, &ops, &redis_ops, shown, &l->server->base, channel);

@@ -34,7 +34,6 @@ struct redis_link {
 	const char *const *scripts;
 	void (*push)(void *arg, const redisReply *r);
 
-	bool replica; /* the host said so when it was asked last */
 	redisReader *reader;
 	redisReplyObjectFunctions makers;                                 /* the reader's, but for arrays */
 	void *(*make_array)(const redisReadTask *task, array_size count); /* the reader's */
@@ -175,7 +174,6 @@ static void link_greet(struct lock_link *link)
 	const struct lock_url *url = link->url;
 	char db[16];
 
-	k->replica = false;
 	k->greeted = 0;
 	memset(k->greeting, 0, sizeof k->greeting);
 	k->reader = reader_new(k);
@@ -234,8 +232,7 @@ static bool role_refused(struct redis_link *k, const redisReply *r)
 {
 	const char *role = redis_word_at(r, 0);
 
-	k->replica = strcmp(role, "slave") == 0;
-	if (k->replica)
+	if (strcmp(role, "slave") == 0)
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE,
 		               "it is a replica, which cannot be written to: name its primary, or all of its servers");
 	else if (strcmp(role, "sentinel") == 0)
@@ -337,24 +334,11 @@ void redis_link_send(struct lock_link *link, struct lock_call *c, const char **w
 	link_flush(link);
 }
 
-void redis_link_turn_away(struct lock_link *link, const char *why)
-{
-	if (!lock_link_is_up(link))
-		return;
-	lock_link_next_host(link);
-	lock_link_lose(link, LOCK_FAILED, ERR_UNREACHABLE, "%s", why);
-}
-
 const char *redis_link_script(const struct lock_link *link, int which)
 {
 	const char *digest = ((const struct redis_link *)link)->digest[which];
 
 	return *digest ? digest : NULL;
-}
-
-bool redis_link_is_replica(const struct lock_link *link)
-{
-	return ((const struct redis_link *)link)->replica;
 }
 
 struct lock_link *redis_link_new(struct lock_env *env, const struct lock_url *url, int db, const char *const *scripts,

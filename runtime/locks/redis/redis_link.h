@@ -21,11 +21,4 @@ void redis_link_send(struct lock_link *link, struct lock_call *c, const char **w
 /* The digest by which EVALSHA names scripts[which]. NULL: the server would not keep it. */
 const char *redis_link_script(const struct lock_link *link, int which);
 
-/* This server is not the one that is sought: the connection ends, and the next host is asked when somebody wants the
- * link again. */
-void redis_link_turn_away(struct lock_link *link, const char *why);
-
-/* The server that was asked last was turned down because it is a replica. */
-bool redis_link_is_replica(const struct lock_link *link);
-
 #endif

@@ -11,24 +11,25 @@
 #define DIGEST 40 /* digits of SHA-1, and of Redis' ids */
 
 /* KEYS: the record; the hash beside it, which is called the state. most: bytes of a record. mark: what the names of the
- * state's fields end with. primary: the run id of the only one that was found; "" = the hosts were not asked. */
+ * state's fields end with. */
 static const char read_script[] =
-	"local most, mark, primary = unpack(ARGV)\n"
-	"if primary ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. primary, 1, true) then return {'rival'} end\n"
+	"local most, mark = unpack(ARGV)\n"
 	"local size = redis.pcall('STRLEN', KEYS[1])\n"
 	"if type(size) == 'table' then\n"
-	"  if string.find(size.err, 'WRONGTYPE', 1, true) then return {'type'} end\n"
+	"  if string.find(size.err, 'WRONGTYPE', 1, true) then return {'foreign', 'holds no string, so no election record. It is not touched: choose another name'} end\n"
 	"  return size\n"
 	"end\n"
-	"if size > tonumber(most) then return {'large', size} end\n"
+	"if size > tonumber(most) then return {'foreign', 'holds ' .. size .. ' bytes, which is no election record. It is not touched'} end\n"
 	"local text = redis.call('GET', KEYS[1])\n"
 	"if not text then return {'absent'} end\n"
 	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. mark)\n"
 	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
-/* expected: a version, "" = there must be no record. wanted: a token, "new" for a new term, "own" if the record there
+/* 'failed' is followed by what is said of the server, 'foreign' above by what is said of the key.
+ *
+ * expected: a version, "" = there must be no record. wanted: a token, "new" for a new term, "own" if the record there
  * is of our own one; "" = none. over: the doubt that we have waited out. floor: the largest token that we have seen.
- * mark and primary: as above. origin: for who has changed servers, the replication id of the server of our last write.
+ * mark: as above. origin: for who has changed servers, the replication id of the server of our last write.
  * known: the one under which we last knew of no doubt.
  *
  * A server whose replication id is not the one in the state was promoted or restarted, and may have lost a leader's
@@ -37,13 +38,12 @@ static const char read_script[] =
  * its main thread must also have computed for that long. */
 static const char write_script[] =
 	"local key, state, now = KEYS[1], KEYS[2], redis.call('TIME')\n"
-	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, primary, origin, known = unpack(ARGV)\n"
+	"local text, expected, channel, name, wanted, lease, asked, over, floor, mark, origin, known = unpack(ARGV)\n"
 	"now = now[1] * 1000000 + now[2]\n"
-	"if primary ~= '' and not string.find(redis.call('INFO', 'server'), 'run_id:' .. primary, 1, true) then return {'rival'} end\n"
 	"local info = redis.call('INFO', 'replication')\n"
 	"local id = string.match(info, 'master_replid:(%x+)') or 'none'\n"
 	"local former = string.match(info, 'master_replid2:(%x+)') or ''\n"
-	"if origin ~= '' and origin ~= id and origin ~= former then return {'stranger'} end\n"
+	"if origin ~= '' and origin ~= id and origin ~= former then return {'failed', 'is no copy of the server that has the last renewal: what is there may be older'} end\n"
 	"local there = redis.pcall('GET', key)\n"
 	"if type(there) == 'table' then\n"
 	"  if string.find(there.err, 'WRONGTYPE', 1, true) then return {'conflict'} end\n"
@@ -51,7 +51,7 @@ static const char write_script[] =
 	"end\n"
 	"if (there and redis.sha1hex(there) or '') ~= expected then return {'conflict'} end\n"
 	"local replicas = tonumber(string.match(info, 'connected_slaves:(%d+)') or 0)\n"
-	"if replicas < tonumber(asked) then return {'replicas', replicas} end\n"
+	"if replicas < tonumber(asked) then return {'failed', 'has ' .. replicas .. ' replicas, and the URL of the lock asks for ' .. asked} end\n"
 	"local last, home, doubt, published = unpack(redis.call('HMGET', state, 'token', 'server' .. mark, 'doubt' .. mark, 'lease' .. mark))\n"
 	"doubt = doubt or ''\n"
 	"if home ~= id then\n"
@@ -72,7 +72,7 @@ static const char write_script[] =
 	"  local before = tonumber(there and string.match(there, '\"token\":%s*(%d+)') or 0)\n"
 	"  if before >= 2 ^ 53 then before = 0 end\n"
 	"  token = math.max(math.max(tonumber(last) or 0, before, tonumber(floor)) + 1, now)\n"
-	"  if token >= 2 ^ 53 then return {'tokens'} end\n" /* numbers here are exact up to that */
+	"  if token >= 2 ^ 53 then return {'failed', 'cannot count on exactly from the largest token that was seen, which is 2^53 or more'} end\n"
 	"  redis.call('HSET', state, 'token', string.format('%.0f', token), 'lease' .. mark, lease)\n"
 	"end\n"
 	/* First, since it fails where it is not allowed: then the record is as it was. */
@@ -95,22 +95,6 @@ const char *const redis_scripts[REDIS_SCRIPTS] = {
 };
 
 /* ---- answers ---- */
-
-/* What each script answers: a word, and what follows it. t: any text; h: a digest or an id; n: a number, as such or as
- * text; d: a doubt's name. No other answer is looked at. */
-static const struct redis_form {
-	const char *word, *rest;
-} redis_forms[REDIS_SCRIPTS][9] = {
-	[REDIS_READ] = { { "found", "thnd" }, { "absent", "" }, { "type", "" }, { "large", "n" }, { "rival", "" } },
-	[REDIS_WRITE] = { { "ok", "hndh" },
-	                  { "conflict", "" },
-	                  { "doubt", "dn" },
-	                  { "replicas", "n" },
-	                  { "rival", "" },
-	                  { "stranger", "" },
-	                  { "tokens", "" } },
-	[REDIS_REMOVE] = { { "removed", "" }, { "conflict", "" } },
-};
 
 const char *redis_word_at(const redisReply *r, size_t i)
 {
@@ -145,19 +129,14 @@ static bool answer_has(const redisReply *r, size_t i, char kind)
 	                   : e->len > 0 && e->len <= DIGEST && strspn(e->str, "0123456789abcdefnone") == e->len;
 }
 
-const char *redis_answer(int script, const redisReply *r)
+bool redis_answer_is(const redisReply *r, const char *word, const char *rest)
 {
-	if (r->type != REDIS_REPLY_ARRAY || r->elements == 0)
-		return "";
-	for (const struct redis_form *f = redis_forms[script]; f->word; f++) {
-		size_t i = 1, count = strlen(f->rest);
-		if (strcmp(redis_word_at(r, 0), f->word) != 0 || r->elements != 1 + count)
-			continue;
-		while (i <= count && answer_has(r, i, f->rest[i - 1]))
-			i++;
-		return i > count ? f->word : "";
-	}
-	return "";
+	if (r->type != REDIS_REPLY_ARRAY || r->elements != 1 + strlen(rest) || strcmp(redis_word_at(r, 0), word) != 0)
+		return false;
+	for (size_t i = 1; i < r->elements; i++)
+		if (!answer_has(r, i, rest[i - 1]))
+			return false;
+	return true;
 }
 
 /* ---- errors ---- */
@@ -204,15 +183,12 @@ const struct redis_error *redis_error_of(const char *text)
 
 void redis_info(const char *info, const char *name, char *value, size_t size)
 {
-	size_t len = strlen(name);
+	char line[40];
 
-	for (const char *line = info; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (strncmp(line, name, len) != 0 || line[len] != ':')
-			continue;
-		snprintf(value, size, "%.*s", (int)strcspn(line + len + 1, "\r\n"), line + len + 1);
-		return;
-	}
+	snprintf(line, sizeof line, "\n%s:", name);
+	const char *at = strstr(info, line);
+	if (at)
+		snprintf(value, size, "%.*s", (int)strcspn(at + strlen(line), "\r\n"), at + strlen(line));
 }
 
 /* The lock's keys never expire: only policies for all keys evict them. */

@@ -14,9 +14,9 @@ struct redisReply;
 enum { REDIS_READ, REDIS_WRITE, REDIS_REMOVE, REDIS_SCRIPTS };
 extern const char *const redis_scripts[REDIS_SCRIPTS];
 
-/* The word with which the script's answer begins, if all that follows it has the form that belongs to the word; else
- * "". */
-const char *redis_answer(int script, const struct redisReply *r);
+/* Whether a script's answer is an array of this word and what `rest` says. t: any text; h: a digest or an id; n: a
+ * number, as such or as text; d: a doubt's name. */
+bool redis_answer_is(const struct redisReply *r, const char *word, const char *rest);
 
 /* The i-th element of an array; "": it is no string. */
 const char *redis_word_at(const struct redisReply *r, size_t i);
@@ -34,7 +34,8 @@ struct redis_error {
 
 const struct redis_error *redis_error_of(const char *text); /* never NULL */
 
-/* The value of a line "name:value" in the answer to INFO; without such a line value stays as it is. */
+/* The value of a line "name:value" in the answer to INFO, but for its first line, which is a heading; without such a
+ * line value stays as it is. */
 void redis_info(const char *info, const char *name, char *value, size_t size);
 
 /* Fills about by that answer: the version, and settings by which the server can lose a record that it has acknowledged.

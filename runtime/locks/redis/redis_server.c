@@ -8,33 +8,24 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 /* ---- which of the hosts is the primary ---- */
 
-struct redis_host { /* that is being asked */
-	struct redis_inquiry *inquiry;
-	struct lock_url url; /* with that host alone; all in it is borrowed */
+struct redis_host {
+	struct redis_server *server;
+	struct lock_url url; /* with this host alone; all in it is borrowed */
 	struct lock_link *link;
 	struct lock_call call;
+
+	/* What it has said in this inquiry: */
+	uint64_t said; /* the number of the connection on which it said that it is a primary, plus one; 0: it did not */
+	bool cluster;  /* of which it is one of many primaries */
+	char run_id[48];
 };
 
-struct redis_inquiry {
-	struct redis_server *server;
-	struct lock lock;  /* for op, which names a lock in its messages */
-	struct lock_op op; /* ends the inquiry in time */
-	int open;          /* hosts that have not answered */
-	struct redis_host host[LOCK_URL_HOSTS];
-	unsigned primaries, replicas; /* bit n: the URL's host n says that it is one */
-	struct redis_found found;
-};
-
-static void host_close(struct redis_host *h)
+bool redis_server_is_checked(const struct redis_server *s)
 {
-	struct redis_inquiry *q = h->inquiry;
-
-	if (--q->open == 0)
-		lock_op_finish(&q->op, &(struct lock_result){ .outcome = LOCK_OK });
+	return s->place.url.hosts == 1 || s->checked == s->link->number + 1;
 }
 
 static struct redis_host *host_of(struct lock_call *c)
@@ -42,108 +33,103 @@ static struct redis_host *host_of(struct lock_call *c)
 	return (struct redis_host *)(void *)((char *)c - offsetof(struct redis_host, call));
 }
 
-static void host_on_ready(struct lock_call *c)
+static void host_close(struct redis_host *h)
 {
-	redis_link_send(host_of(c)->link, c, (const char *[]){ "INFO", "server", NULL });
+	if (--h->server->open == 0)
+		lock_op_finish(&h->server->inquiry, &(struct lock_result){ .outcome = LOCK_OK });
 }
 
-/* Only a primary is asked: the link takes no replica. */
+/* All of INFO: servers before 7 give either one section or all. */
+static void host_on_ready(struct lock_call *c)
+{
+	redis_link_send(host_of(c)->link, c, (const char *[]){ "INFO", NULL });
+}
+
+/* A host was a primary when its link came up, and may have become a replica since. */
 static void host_on_answered(struct lock_call *c, const void *answer)
 {
 	const redisReply *r = answer;
 	struct redis_host *h = host_of(c);
-	struct redis_inquiry *q = h->inquiry;
-	struct redis_found *f = &q->found;
 	const char *info = r->type == REDIS_REPLY_STRING ? r->str : "";
-	char run_id[sizeof f->run_id] = "", mode[16] = "";
+	char role[16] = "", mode[16] = "";
 
-	redis_info(info, "run_id", run_id, sizeof run_id);
+	h->run_id[0] = '\0';
+	redis_info(info, "run_id", h->run_id, sizeof h->run_id);
 	redis_info(info, "redis_mode", mode, sizeof mode);
-	if (!*run_id)
-		err_set(&f->why, ERR_DENIED, "%s does not say which server it is: %s", h->link->peer,
+	redis_info(info, "role", role, sizeof role);
+	if (!*h->run_id)
+		err_set(&h->server->why, ERR_DENIED, "%s does not say which server it is: %s", h->link->peer,
 		        r->type == REDIS_REPLY_ERROR ? r->str : "INFO has no run_id");
-	if (strcmp(mode, "cluster") == 0) {
-		f->cluster = true;
-	} else if (!q->primaries || !*run_id || strcmp(f->run_id, run_id) != 0) {
-		f->several = q->primaries;
-		q->primaries |= 1U << (h - q->host);
-		snprintf(f->run_id, sizeof f->run_id, "%s", run_id);
-	}
+	h->cluster = strcmp(mode, "cluster") == 0;
+	lock_server_hold(&h->server->base); /* who is told of either may close the last lock */
+	if (strcmp(role, "slave") == 0)
+		lock_link_lose(h->link, LOCK_FAILED, ERR_UNREACHABLE, "it has become a replica");
+	else
+		h->said = h->link->number + 1;
 	host_close(h);
+	lock_server_put(&h->server->base);
 }
 
 static void host_on_lost(struct lock_call *c, bool sent, enum lock_outcome outcome, const struct err *why)
 {
-	struct redis_host *h = host_of(c);
-	struct redis_inquiry *q = h->inquiry;
-	struct redis_found *f = &q->found;
+	struct redis_server *s = host_of(c)->server;
 
 	(void)sent;
-	if (redis_link_is_replica(h->link))
-		q->replicas |= 1U << (h - q->host);
-	if (f->outcome != LOCK_REFUSED) {
-		f->outcome = outcome;
-		f->why = *why;
+	if (s->outcome != LOCK_REFUSED) {
+		s->outcome = outcome;
+		s->why = *why;
 	}
-	host_close(h);
+	host_close(host_of(c));
 }
 
-void redis_server_check(struct redis_server *s, bool is_primary)
+/* Chooses the link by what the hosts have said. If there are several primaries, one was replaced and does not know it
+ * yet, or has come back: who asks that one sees an older record. */
+static void server_choose(struct redis_server *s)
 {
-	s->checked = is_primary ? s->link->number + 1 : 0;
-}
+	const struct redis_host *primary = NULL, *cluster = NULL, *found;
 
-bool redis_server_is_checked(const struct redis_server *s)
-{
-	return s->checked == s->link->number + 1;
-}
-
-/* If there are several primaries, one was replaced and does not know it yet, or has come back: who asks that one sees
- * an older record. */
-static void inquiry_tell(struct redis_inquiry *q)
-{
-	struct redis_server *s = q->server;
-	char first[300], second[300];
-
-	if (q->found.several) {
-		lock_url_print_host(&s->place.url, ffs((int)q->primaries) - 1, first);
-		lock_url_print_host(&s->place.url, ffs((int)(q->primaries & (q->primaries - 1))) - 1, second);
-		q->found.outcome = LOCK_FAILED;
-		err_set(&q->found.why, ERR_UNREACHABLE,
-		        "%s and %s both say that they are primaries: nobody is elected until one of them is the "
-		        "other's replica, or down",
-		        first, second);
+	s->several = false;
+	for (const struct redis_host *h = s->host; h < s->host + s->place.url.hosts; h++) {
+		if (h->said != h->link->number + 1)
+			continue;
+		if (h->cluster)
+			cluster = cluster ? cluster : h;
+		else if (!primary)
+			primary = h;
+		else if (!*h->run_id || strcmp(h->run_id, primary->run_id) != 0) {
+			s->several = true;
+			s->outcome = LOCK_FAILED;
+			err_set(&s->why, ERR_UNREACHABLE,
+			        "%s and %s both say that they are primaries: nobody is elected until one of them is the "
+			        "other's replica, or down",
+			        primary->link->peer, h->link->peer);
+			break;
+		}
 	}
-	if (lock_link_is_up(s->link) && q->replicas & 1U << s->link->host)
-		redis_link_turn_away(s->link, "it has become a replica");
-	redis_server_check(s, lock_link_is_up(s->link) && q->found.cluster && !q->found.several);
-	for (size_t n = s->askers.count; n; n--) {
-		struct lock_call *c = lock_pipeline_pop(&s->askers);
-		if (c)
-			c->answered(c, &q->found);
-	}
+	found = primary ? primary : cluster;
+	s->link = found ? found->link : s->link;
+	s->checked = found && !s->several && (found->cluster || *found->run_id) ? found->said : 0;
 }
 
 static void server_inquire(struct redis_server *s);
 
-/* The deadline has passed, all have answered, or the server is being freed. */
+/* The deadline has passed, all have answered, or the server is being freed. A connection of the server in use stays,
+ * though it is silent: what waits there has its own deadlines. */
 static void inquiry_on_over(void *arg, const struct lock_result *result)
 {
-	struct redis_inquiry *q = arg;
-	struct redis_server *s = q->server;
+	struct redis_server *s = arg;
 
-	for (int i = 0; i < s->place.url.hosts; i++) {
-		lock_link_forget(q->host[i].link, &q->host[i].call, false);
-		lock_link_free(q->host[i].link);
-	}
-	if (result->err.code == ERR_CANCELLED) {
-		free(q);
+	if (result->err.code == ERR_CANCELLED)
 		return;
+	lock_server_hold(&s->base);
+	for (int i = 0; i < s->place.url.hosts; i++)
+		lock_link_forget(s->host[i].link, &s->host[i].call, s->host[i].link != s->link);
+	server_choose(s);
+	for (size_t n = s->askers.count; n; n--) {
+		struct lock_call *c = lock_pipeline_pop(&s->askers);
+		if (c)
+			c->answered(c, NULL);
 	}
-	lock_server_hold(&s->base); /* what is told may close the last lock */
-	inquiry_tell(q);
-	free(q);
-	s->inquiry = NULL;
 	server_inquire(s);
 	lock_server_put(&s->base);
 }
@@ -152,41 +138,30 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
  * next. */
 static void server_inquire(struct redis_server *s)
 {
-	struct redis_inquiry *q;
 	struct lock_call *c;
 	nsec patience = 0;
 
-	if (s->inquiry || !s->askers.first)
+	if (s->inquiry.active || !s->askers.first)
 		return;
 	while ((c = lock_pipeline_next(&s->askers))) {
-		nsec third = (nsec)lock_op_left_ms(((struct redis_asker *)c)->op) * NSEC_PER_MS / 3;
+		nsec third = (nsec)lock_op_left_ms(&lock_user_of_call(c)->op) * NSEC_PER_MS / 3;
 		patience = third > patience ? third : patience;
 		lock_pipeline_push(&s->askers, c);
 	}
-	s->inquiry = q = mem_zero(sizeof *q);
-	q->server = s;
-	q->lock.url = s->place.url.host[0].name;
-	q->open = s->place.url.hosts;
-	q->found.outcome = LOCK_FAILED;
-	err_set(&q->found.why, ERR_TIMEOUT, "none of the servers has said in time that it is a primary");
-	lock_op_begin(&q->op, s->base.env, &q->lock, NULL, false, instant_add(clock_now(), patience), inquiry_on_over,
-	              q);
+	s->open = s->place.url.hosts;
+	s->outcome = LOCK_FAILED;
+	err_set(&s->why, ERR_TIMEOUT, "none of the servers has said in time that it is a primary");
+	lock_op_begin(&s->inquiry, s->base.env, &(struct lock){ .url = s->place.url.host[0].name }, NULL, false,
+	              instant_add(clock_now(), patience), inquiry_on_over, s);
 	for (int i = 0; i < s->place.url.hosts; i++) {
-		struct redis_host *h = &q->host[i];
-		*h = (struct redis_host){ .inquiry = q, .url = s->place.url };
-		h->call.ready = host_on_ready;
-		h->call.answered = host_on_answered;
-		h->call.lost = host_on_lost;
-		h->url.hosts = 1;
-		h->url.host[0] = s->place.url.host[i];
-		h->link = redis_link_new(s->base.env, &h->url, 0, NULL, NULL, NULL, NULL);
-		lock_link_want(h->link, &h->call);
+		s->host[i].said = 0;
+		lock_link_want(s->host[i].link, &s->host[i].call);
 	}
 }
 
-void redis_server_ask(struct redis_server *s, struct redis_asker *a)
+void redis_server_ask(struct redis_server *s, struct lock_user *u)
 {
-	lock_pipeline_wait(&s->askers, &a->call);
+	lock_pipeline_wait(&s->askers, &u->call);
 	server_inquire(s);
 }
 
@@ -232,7 +207,18 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 	struct redis_server *s = mem_zero(sizeof *s);
 
 	s->place = *(struct redis_place *)place;
-	s->link = redis_link_new(env, &s->place.url, s->place.db, redis_scripts, NULL, NULL, NULL);
+	s->host = mem_zero((size_t)s->place.url.hosts * sizeof *s->host);
+	for (int i = 0; i < s->place.url.hosts; i++) {
+		struct redis_host *h = &s->host[i];
+		*h = (struct redis_host){ .server = s, .url = s->place.url };
+		h->url.hosts = 1;
+		h->url.host[0] = s->place.url.host[i];
+		h->call.ready = host_on_ready;
+		h->call.answered = host_on_answered;
+		h->call.lost = host_on_lost;
+		h->link = redis_link_new(env, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
+	}
+	s->link = s->host->link;
 	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &lock_server_notices, server_on_push, s);
 	return &s->base;
 }
@@ -246,12 +232,15 @@ static void server_free(struct lock_server *server)
 {
 	struct redis_server *s = (struct redis_server *)server;
 
-	if (s->inquiry)
-		lock_op_cancel(&s->inquiry->op);
+	lock_op_cancel(&s->inquiry);
 	lock_pipeline_fini(&s->askers);
-	lock_link_free(s->link);
+	for (int i = 0; i < s->place.url.hosts; i++) {
+		lock_link_forget(s->host[i].link, &s->host[i].call, false);
+		lock_link_free(s->host[i].link);
+	}
 	lock_link_free(s->base.notices);
 	lock_url_fini(&s->place.url);
+	free(s->host);
 	free(s);
 }
 

@@ -6,6 +6,7 @@
 #include "election/elector.h"
 #include "loop/offload.h"
 #include "loop/timeline.h"
+#include "runner/admin_metrics.h"
 #include "runner/admin.h"
 
 #include <ev.h>
@@ -17,16 +18,16 @@
 static struct elector_status status = { .lock = "file:/x", .identity = "me", .leader = "me", .address = "" };
 static struct admin_renewals renewals;
 
-static void list(void *arg, void (*each)(void *each_arg, const struct admin_election *e), void *each_arg)
+static void list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	(void)arg;
-	each(each_arg, &(struct admin_election){
-			       .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals });
+	each(each_arg,
+	     &(struct standing){ .name = "", .status = &status, .lease = 15 * NSEC_PER_SEC, .renewals = &renewals });
 }
 
 static int ask(const char *path, struct buf *body)
 {
-	static const struct admin_source source = { list, NULL };
+	static const struct standing_source source = { list, NULL };
 	const char *type = "";
 
 	buf_drop(body, body->len);

@@ -1,0 +1,309 @@
+#include "runner/standing.h"
+
+#include "base/duration.h"
+#include "election/elector.h"
+#include "runner/may_lead.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- times ---- */
+
+/* "13.2s", "3m5s": tenths below a minute. */
+static const char *span(nsec d, char out[32])
+{
+	int64_t unit = d < 60 * NSEC_PER_SEC ? 100 : 1000;
+
+	duration_print(d / NSEC_PER_MS / unit * unit, out, 32);
+	return out;
+}
+
+/* By the wall clock, in whole seconds: "2026-11-22T23:04:47Z". */
+static const char *moment(nsec from_now, char out[32])
+{
+	record_time_print(clock_wall_us() + from_now / 1000, out, 32);
+	strcpy(out + strcspn(out, "."), "Z");
+	return out;
+}
+
+/* ---- the reasons why it does not lead ---- */
+
+/* Each appends a text, or nothing where that is no reason. */
+
+static void reason_phase(struct buf *out, const struct standing *e)
+{
+	static const char *const texts[] = {
+		[PHASE_IDLE] = "it has not begun to campaign, or has ended",
+		[PHASE_FOLLOWING] = "",
+		[PHASE_LEADING] = "its lease has run out: its script is being stopped",
+		[PHASE_ENDING] = "its term is ending: its script is stopping",
+		[PHASE_LOST] = "its term was lost: its script is stopping",
+		[PHASE_RELEASING] = "its term is over: it is releasing the lease",
+		[PHASE_NEXT] = "its term has ended for the next one, which it is about to take",
+	};
+
+	if (e->status->leading && e->status->phase == PHASE_LEADING)
+		return;
+	buf_adds(out, e->status->standing.observer ? "it observes: its script has no on_leading, so it never leads"
+	                                           : texts[e->status->phase]);
+}
+
+static void reason_store(struct buf *out, const struct standing *e)
+{
+	const struct elector_status *st = e->status;
+	char since[32];
+
+	if (!st->store.answered)
+		buf_printf(out, "the store has not answered yet, %s after the start%s%s",
+		           span(st->store_silence, since), *st->trouble ? ": " : "", st->trouble);
+	else if (st->store.failing)
+		buf_printf(out, "the store last answered %s ago; it says: %s", span(st->store_silence, since),
+		           *st->trouble ? st->trouble : "nothing");
+	else if (*st->trouble)
+		buf_printf(out, "for %s: %s", span(st->trouble_for, since), st->trouble);
+}
+
+static void reason_leader(struct buf *out, const struct standing *e)
+{
+	const struct elector_status *st = e->status;
+	char left[32], seen[32];
+
+	if (st->standing.seen != SIGHT_HELD || !*st->leader || st->standing.wait_left <= 0)
+		return;
+	buf_plain(out, st->leader);
+	buf_printf(out,
+	           " leads (term %" PRIu64 ", token %" PRId64 "); its record changed %s ago, its lease lasts %s more",
+	           st->term, st->token, span(st->standing.seen_for, seen), span(st->standing.wait_left, left));
+	buf_adds(out, " unless it renews");
+}
+
+static void reason_waiting(struct buf *out, const struct standing *e)
+{
+	const struct elector_status *st = e->status;
+	char left[32], seen[32];
+
+	if (!st->standing.looked || st->standing.wait_left <= 0 || st->standing.wait_left == NSEC_NEVER)
+		return;
+	if (st->standing.seen == SIGHT_HELD && *st->leader)
+		return;
+	buf_printf(out, "it waits out %s for %s more, since its last leader may not know yet",
+	           st->standing.seen == SIGHT_ABSENT    ? "a record that is gone"
+	           : st->standing.seen == SIGHT_EMPTIED ? "a record that somebody emptied"
+	                                                : "a record that a write of unknown outcome left",
+	           span(st->standing.wait_left, left));
+	buf_printf(out, " (seen %s ago)", span(st->standing.seen_for, seen));
+}
+
+static void reason_paused(struct buf *out, const struct standing *e)
+{
+	if (!e->status->standing.paused)
+		return;
+	buf_printf(out, "it is paused: %s", e->status->paused_why);
+	if (strcmp(e->status->paused_why, "by an operator") == 0)
+		buf_adds(out, " (`lunarch ctl resume` ends that)");
+}
+
+static void reason_sitting_out(struct buf *out, const struct standing *e)
+{
+	nsec left = e->status->standing.out_left;
+	char until[32], text[32];
+
+	if (left > 0 && left != NSEC_NEVER)
+		buf_printf(out, "it sits out until %s, %s more", moment(left, until), span(left, text));
+}
+
+static void reason_unreaped(struct buf *out, const struct standing *e)
+{
+	if (e->status->standing.unreaped)
+		buf_adds(out, "something of its last term could not be killed, so it does not campaign");
+}
+
+static void reason_may_lead(struct buf *out, const struct standing *e)
+{
+	const struct may_lead *m = e->may_lead;
+	struct instant now = clock_now();
+	char ago[32], since[32];
+
+	if (!m)
+		return;
+	if (m->last == MAY_LEAD_NO)
+		buf_printf(out, "may_lead said no %s ago, and has for %s: %s",
+		           span(elapsed_standby(m->answered_at, now), ago), span(elapsed_standby(m->since, now), since),
+		           m->why && *m->why ? m->why : "it gave no reason");
+	else if (m->last == MAY_LEAD_LATE)
+		buf_printf(out, "may_lead has not answered in time (%s) for %s", span(m->timeout, ago),
+		           span(elapsed_standby(m->since, now), since));
+	else if (m->waits)
+		buf_printf(out, "may_lead was asked %s ago, and has not answered yet",
+		           span(elapsed_standby(m->asked_at, now), ago));
+}
+
+static const struct {
+	const char *kind; /* for programs */
+	void (*add)(struct buf *out, const struct standing *e);
+} reasons[] = {
+	{ "phase", reason_phase },       { "store", reason_store },       { "leader", reason_leader },
+	{ "waiting", reason_waiting },   { "paused", reason_paused },     { "sitting_out", reason_sitting_out },
+	{ "unreaped", reason_unreaped }, { "may_lead", reason_may_lead },
+};
+#define REASONS (sizeof reasons / sizeof *reasons)
+
+/* ---- for people ---- */
+
+void standing_not_resigned(struct buf *out, const struct standing *e, double seconds)
+{
+	char text[32];
+
+	buf_adds(out, "it does not lead: ");
+	buf_plain(out, *e->status->leader ? e->status->leader : "nobody");
+	buf_adds(out, " does");
+	duration_print((int64_t)(seconds * 1e3), text, sizeof text);
+	if (seconds >= 0)
+		buf_printf(out, "; it sits out for %s all the same", text);
+}
+
+static void tell_subject(struct buf *out, const struct standing *e)
+{
+	if (*e->name)
+		buf_printf(out, "election \"%s\" of this elector", e->name);
+	else
+		buf_adds(out, "this elector");
+}
+
+static void tell_leading(struct buf *out, const struct standing *e)
+{
+	const struct elector_status *st = e->status;
+	char since[32], lasted[32], renewed[32], left[32];
+
+	tell_subject(out, e);
+	buf_printf(out, " leads since %s (%s), term %" PRIu64 ", token %" PRId64 ": renewed %s ago, %s left\n",
+	           moment(-st->since_began, since), span(st->since_began, lasted), st->term, st->token,
+	           span(st->since_renewal, renewed), span(st->remaining, left));
+}
+
+/* Of a leader only what is wrong, not who may lead next. */
+static bool matters(const struct standing *e, size_t i)
+{
+	return !e->status->leading || reasons[i].add == reason_phase || reasons[i].add == reason_store ||
+	       reasons[i].add == reason_paused;
+}
+
+void standing_tell(struct buf *out, const struct standing *e)
+{
+	bool told = false;
+
+	if (e->status->leading) {
+		tell_leading(out, e);
+	} else {
+		tell_subject(out, e);
+		buf_adds(out, " does not lead:\n");
+	}
+	for (size_t i = 0; i < REASONS; i++) {
+		struct buf text = { 0 };
+		if (matters(e, i))
+			reasons[i].add(&text, e);
+		if (text.len) {
+			buf_adds(out, "  ");
+			buf_plain(out, text.data);
+			buf_adds(out, "\n");
+			told = true;
+		}
+		buf_fini(&text);
+	}
+	if (!told && !e->status->leading)
+		buf_adds(out, "  the lock is free, and it is about to try\n");
+	buf_adds(out, "what happened, oldest first:\n");
+}
+
+/* ---- for programs ---- */
+
+static void add_field(struct buf *b, const char *name, const char *value)
+{
+	buf_printf(b, ",\"%s\":", name);
+	buf_json(b, value);
+}
+
+static void add_may_lead(struct buf *b, const struct may_lead *m)
+{
+	static const char *const answers[] = {
+		[MAY_LEAD_NONE] = "", [MAY_LEAD_YES] = "yes", [MAY_LEAD_NO] = "no", [MAY_LEAD_LATE] = "late"
+	};
+	struct instant now = clock_now();
+	bool answered = m->last != MAY_LEAD_NONE;
+
+	buf_printf(b, ",\"mayLead\":{\"answer\":\"%s\"", answers[m->last]);
+	add_field(b, "why", m->why ? m->why : "");
+	buf_printf(b, ",\"agoMs\":%" PRId64 ",\"sinceMs\":%" PRId64 ",\"asked\":%s}",
+	           answered ? elapsed_standby(m->answered_at, now) / NSEC_PER_MS : -1,
+	           answered ? elapsed_standby(m->since, now) / NSEC_PER_MS : -1, m->waits ? "true" : "false");
+}
+
+static int64_t whole_ms(nsec d)
+{
+	return d < 0 || d == NSEC_NEVER ? -1 : d / NSEC_PER_MS;
+}
+
+static void add_store(struct buf *b, const struct elector_status *s)
+{
+	buf_printf(b, ",\"store\":{\"answered\":%s,\"lost\":%s,\"watching\":%s", s->store.answered ? "true" : "false",
+	           s->store.lost ? "true" : "false", s->store.watching ? "true" : "false");
+	buf_printf(b, ",\"lastContactMs\":%" PRId64 ",\"readsFailed\":%" PRIu64 ",\"writesFailed\":%" PRIu64,
+	           whole_ms(s->store_silence), s->store.reads_failed, s->store.writes_failed);
+	buf_printf(b, ",\"watchesFailed\":%" PRIu64, s->store.watches_failed);
+	add_field(b, "trouble", s->trouble);
+	buf_adds(b, "}");
+}
+
+static void add_reasons(struct buf *b, const struct standing *e)
+{
+	const char *comma = "";
+
+	buf_adds(b, ",\"reasons\":[");
+	for (size_t i = 0; i < REASONS && !e->status->leading; i++) {
+		struct buf text = { 0 };
+		reasons[i].add(&text, e);
+		if (text.len) {
+			buf_printf(b, "%s{\"reason\":\"%s\"", comma, reasons[i].kind);
+			add_field(b, "text", text.data);
+			buf_adds(b, "}");
+			comma = ",";
+		}
+		buf_fini(&text);
+	}
+	buf_adds(b, "]");
+}
+
+void standing_json(struct buf *out, const struct standing *e)
+{
+	static const char *const phases[] = {
+		[PHASE_IDLE] = "idle",
+		[PHASE_FOLLOWING] = "following",
+		[PHASE_LEADING] = "leading",
+		[PHASE_ENDING] = "ending",
+		[PHASE_LOST] = "stopping",
+		[PHASE_RELEASING] = "releasing",
+		[PHASE_NEXT] = "taking the next term",
+	};
+	const struct elector_status *s = e->status;
+
+	buf_printf(out, "{\"phase\":\"%s\",\"leading\":%s", phases[s->phase], s->leading ? "true" : "false");
+	add_field(out, "name", e->name);
+	add_field(out, "lock", s->lock);
+	add_field(out, "identity", s->identity);
+	add_field(out, "address", s->address);
+	add_field(out, "leader", s->leader);
+	buf_printf(out, ",\"term\":%" PRIu64 ",\"token\":%" PRId64 ",\"remainingMs\":%" PRId64, s->term, s->token,
+	           s->remaining / NSEC_PER_MS);
+	buf_printf(out, ",\"sinceBeganMs\":%" PRId64 ",\"sinceRenewalMs\":%" PRId64, whole_ms(s->since_began),
+	           whole_ms(s->since_renewal));
+	buf_printf(out, ",\"renewals\":%" PRIu64 ",\"renewalsFailed\":%" PRIu64, s->renewals_ok, s->renewals_failed);
+	buf_printf(out, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64, s->slow_paths, s->transitions);
+	buf_printf(out, ",\"paused\":%s,\"sittingOutMs\":%" PRId64, s->standing.paused ? "true" : "false",
+	           s->standing.out_left == NSEC_NEVER ? -1 : whole_ms(s->standing.out_left));
+	add_store(out, s);
+	if (e->may_lead)
+		add_may_lead(out, e->may_lead);
+	add_reasons(out, e);
+	buf_adds(out, "}");
+}

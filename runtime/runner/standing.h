@@ -1,0 +1,41 @@
+/* Where an election stands, for people and for programs: who leads, and what keeps this candidate from it.
+ * Not a decision, and not a socket: it puts into words what elector_status and may_lead.h know.
+ * Used by run_control.c and cmd_exec.c for `lunarch ctl`, and by admin.c for /status. */
+#ifndef LUNARCH_STANDING_H
+#define LUNARCH_STANDING_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+
+struct admin_renewals;
+struct elector_status;
+struct may_lead;
+
+struct standing {         /* an election as it is now; borrowed during the call */
+	const char *name; /* of the election; "" = the lock's URL */
+	const struct elector_status *status;
+	const struct may_lead *may_lead; /* NULL: there is no such hook */
+	nsec lease;                      /* L */
+	unsigned hook_errors;            /* hooks that raised, or were killed */
+	const struct admin_renewals *renewals;
+};
+/* Calls each once for every election there is now. */
+typedef void standing_list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg);
+
+struct standing_source {
+	standing_list *list;
+	void *arg;
+};
+
+/* Appends one JSON object, without a newline. */
+void standing_json(struct buf *out, const struct standing *e);
+
+/* Appends lines: that it leads, since when and for how long; or that it does not, and each reason. The last line is a
+ * heading for elector_why. */
+void standing_tell(struct buf *out, const struct standing *e);
+
+/* Appends what `ctl resign` answers where there is nothing to resign. seconds: for which it does not campaign from now
+ * on; -1: it goes on as before. */
+void standing_not_resigned(struct buf *out, const struct standing *e, double seconds);
+
+#endif
