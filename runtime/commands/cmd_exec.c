@@ -155,6 +155,7 @@ static void exec_on_ended(void *arg, int wait_status)
 {
 	struct exec *x = arg;
 
+	elector_look(x->elector); /* the guard may have killed it because the lease is over */
 	x->ended = true;
 	x->wait_status = wait_status;
 }

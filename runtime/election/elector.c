@@ -16,6 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define GAP_SAID NSEC_PER_SEC          /* the log tells of a timer that is late by more than this */
 #define EVENTS_MAX 8                   /* that callbacks may add while one is carried out */
 #define PROOF_TIME (250 * NSEC_PER_MS) /* within it a holder that died on this host is mostly proved dead */
 
@@ -25,6 +26,7 @@ struct elector {
 	struct lock_env *env;
 	struct timeline *timeline;
 	struct timer timer; /* for lease_wait */
+	struct instant due; /* this process is to run then at the latest; NSEC_NEVER: there is no such time */
 	char *name;         /* of the election; "" = it has none */
 	struct author author;
 	struct saves saves;
@@ -592,11 +594,26 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 	}
 }
 
+/* Whoever was stopped with SIGSTOP sees its own term end without an apparent cause. */
+static void elector_say_gap(struct elector *e)
+{
+	nsec late = elapsed_holder(e->due, clock_now());
+
+	if (e->term_open && late > GAP_SAID)
+		elector_say(e, LOG_WARN, "did_not_run",
+		            "this process did not run for %.1f s or longer: it was stopped, the machine was suspended "
+		            "or too busy",
+		            (double)late / NSEC_PER_SEC);
+}
+
 static void elector_arm(struct elector *e)
 {
-	nsec wait = lease_wait(e->lease, clock_now());
+	struct instant now = clock_now();
+	nsec wait = lease_wait(e->lease, now);
 
+	elector_say_gap(e);
 	timer_stop(e->timeline, &e->timer);
+	e->due = instant_add(now, wait);
 	if (wait != NSEC_NEVER)
 		timer_start(e->timeline, &e->timer, (double)wait / NSEC_PER_SEC);
 }
@@ -614,6 +631,8 @@ static void elector_step(struct elector *e, struct lease_event ev)
 	e->events[e->event_count++] = ev;
 	if (inside)
 		return;
+	elector_say_gap(e);
+	e->due = clock_now(); /* a step takes no time */
 	while (e->event_count > 0) {
 		struct lease_event next = e->events[0];
 		memmove(e->events, e->events + 1, sizeof *e->events * (size_t)--e->event_count);
@@ -676,6 +695,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	lease_keeps(e->lease, c->no_release);
 	store_contact_init(&e->contact, clock_now());
 	timer_init(e->timeline, &e->timer, elector_on_timer);
+	e->due = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	return e;
 }
 
@@ -715,7 +735,8 @@ void elector_next_term(struct elector *e, nsec grace)
 void elector_pause(struct elector *e, const char *why)
 {
 	e->paused_why = why;
-	elector_say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
+	if (lease_phase(e->lease) != PHASE_IDLE) /* an observer has never campaigned */
+		elector_say(e, LOG_INFO, "paused", "campaigning is paused: %s", why);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_PAUSE });
 }
 

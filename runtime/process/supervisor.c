@@ -17,6 +17,7 @@
 #include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/timerfd.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define UNREAD_MAX 4096    /* messages that wait for a worker, or orders for a guard */
@@ -85,9 +86,19 @@ static void supervisor_take_over(struct supervisor *c)
 	reaper_begin_killing(c->reaper, &c->killing);
 }
 
+/* It has exited, and the reaper has not seen that yet: this process was stopped, too. It stays to be waited for. */
+static bool supervisor_guard_has_exited(const struct supervisor *c)
+{
+	siginfo_t info = { 0 };
+
+	return waitid(P_PID, (id_t)c->guard, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == c->guard;
+}
+
 /* The guard itself is stopped or stuck: its work is done from here. */
 static void supervisor_kill_guard(struct supervisor *c)
 {
+	if (supervisor_guard_has_exited(c))
+		return;
 	log_event(LOG_WARN, NULL, "guard_killed", "guard %d did not end its tree in time (stopped?): killing both",
 	          c->guard);
 	kill(c->guard, SIGKILL);

@@ -312,14 +312,27 @@ static bool hooks_owe(const struct term_hooks *h, const struct term_event *e)
 	return h->has_on_stopped && h->cleanups < CLEANUPS_MAX && !e->now.killing && h->state != TERM_SWEEPING;
 }
 
+/* Nothing can be led without a worker. TERM_EV_READY campaigns again. */
+static void hooks_await_worker(const struct term_hooks *h, const struct term_event *e, struct term_actions *a)
+{
+	bool leaves = e->now.ending || e->now.killing || e->now.once || h->finished;
+
+	if (e->now.ready || leaves || h->paused)
+		return;
+	a->set |= TERM_DO_PAUSE;
+	a->why = "there is no worker";
+}
+
 static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, struct term_actions *a)
 {
 	bool leading = h->state == TERM_LEADING, owed = h->state == TERM_OWED;
 	bool ending = h->state == TERM_DRAINING || h->state == TERM_STOPPING;
 
 	h->save = 0;
-	if (h->state == TERM_NONE)
+	if (h->state == TERM_NONE) {
+		hooks_await_worker(h, e, a);
 		return;
+	}
 	if (!e->reaped) {
 		hooks_close(h, false, e, a);
 		return;
@@ -336,10 +349,12 @@ static void hooks_on_dead(struct term_hooks *h, const struct term_event *e, stru
 		actions_note(a, TERM_NOTE_OWED);
 		if (!h->timing)
 			hooks_set_timer(h, e->now.ending ? h->shutdown_grace : h->grace, a);
-	} else if (leading) {
-		h->state = TERM_GONE;
 	} else {
-		hooks_close(h, true, e, a);
+		hooks_await_worker(h, e, a);
+		if (leading)
+			h->state = TERM_GONE;
+		else
+			hooks_close(h, true, e, a);
 	}
 	if (leading)
 		actions_end(a, LEASE_WORKER, term_back_off(++h->failures), h->state == TERM_OWED ? 2 * h->grace : 0);

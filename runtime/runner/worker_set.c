@@ -148,8 +148,14 @@ static void describe_end(int status, char *text, size_t size)
 
 static void worker_set_on_ended(void *arg, int status)
 {
+	struct worker_set *s = arg;
+
 	(void)status;
-	((struct worker_set *)arg)->ended = true;
+	for (uint32_t i = 0; i < s->run->candidate_count; i++)
+		if (worker_set_has(s, s->run->candidates[i]))
+			elector_look(s->run->candidates[i]
+			                     ->elector); /* the guard may have killed it because a lease is over */
+	s->ended = true;
 }
 
 static void worker_set_on_gone(void *arg, bool reaped, int status)

@@ -537,7 +537,7 @@ static void owed(void)
 	ready();
 	ok(h.state == TERM_CLEANING, "once more");
 	dead(true);
-	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | OVER) && a.reaped, "and no third one");
+	ok(h.state == TERM_NONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | OVER) && a.reaped, "and no third one");
 
 	enter(TERM_OWED);
 	stop();
@@ -570,14 +570,29 @@ static void nothing_owed(void)
 	h.has_on_stopped = false;
 	lead();
 	dead(true);
-	ok(h.state == TERM_GONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_END) && a.grace == 0,
+	ok(h.state == TERM_GONE && a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | TERM_DO_END) && a.grace == 0,
 	   "a script without on_stopped owes nothing: the term ends");
 	stop();
 	ok(a.set == OVER && a.reaped, "and is over as soon as the elector says so");
 	enter(TERM_STOPPING);
 	h.has_on_stopped = false;
 	dead(true);
-	ok(a.set == (TERM_DO_PAGE_IDLE | OVER) && a.reaped, "or at once if it had said so");
+	ok(a.set == (TERM_DO_PAGE_IDLE | TERM_DO_PAUSE | OVER) && a.reaped, "or at once if it had said so");
+	ok(TERM_DO_PAUSE < TERM_DO_REPORT, "without a worker it does not campaign when it hears of that");
+	begin();
+	dead(true);
+	ok(a.set == TERM_DO_PAUSE, "nor does one that does not lead");
+	ready();
+	ok(a.set == TERM_DO_CAMPAIGN, "until there is a worker");
+	for (int i = 0; i < 4; i++) {
+		begin();
+		h.finished = i == 0;
+		h.paused = i == 1;
+		now.ending = i == 2;
+		now.once = i == 3;
+		dead(true);
+		ok(!a.set, "which is not said of one that %s", i == 1 ? "an operator has paused" : "campaigns no more");
+	}
 	enter(TERM_STOPPING);
 	now.killing = true;
 	dead(true);
