@@ -7,6 +7,7 @@ import atexit
 import datetime
 import os
 import shutil
+import signal
 import tempfile
 import time
 from collections.abc import Callable
@@ -16,6 +17,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 LUNARCH = os.environ.get("LUNARCH", os.path.join(ROOT, "build", "lunarch"))
 CACHE = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "lunarch-tests")
 PATIENCE = 60.0  # seconds; generous on purpose
+
+# Under nohup(1), or in a shell script's background, these are ignored, and lunarch would go on ignoring them. A program
+# that is started gets the default for a signal that has a handler here.
+for _signal in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(_signal) == signal.SIG_IGN:
+        signal.signal(_signal, lambda *_: None)
 
 T = TypeVar("T")
 
