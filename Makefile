@@ -9,13 +9,14 @@ Q       := $(if $(filter 0,$(V)),@,)
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 PKGS    := lua5.4 jansson
+HEADERS := lua.h jansson.h ev.h # without them nothing can be built
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation
 WERROR  ?= $(if $(CI),-Werror,)
 # libev's headers predate strict aliasing warnings; -isystem keeps them quiet.
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(CFLAGS) -pthread \
-             -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS)) -Iruntime -I$(BUILD)
-LDLIBS   = $(shell pkg-config --libs $(PKGS)) -lev -lm -pthread
+             -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
+LDLIBS   = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev -lm -pthread
 LDFLAGS ?=
 # C modules that scripts load resolve Lua's symbols in the shared liblua, which must therefore stay linked; our own
 # modules resolve the runtime's in the program.
@@ -90,7 +91,7 @@ $(BUILD)/obj/%.pb-c.o: $(BUILD)/%.pb-c.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
 
-$(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE)
+$(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE) | $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  EMBED lua/"
 	$(Q)scripts/embed-lua.sh $(PRELUDE) > $@.new && mv $@.new $@
@@ -101,6 +102,7 @@ $(BUILD)/obj/prelude.o: $(BUILD)/prelude.c $(BUILD)/flags
 
 # A change of flags or of the version rebuilds what has them; anything else does not.
 $(BUILD)/flags: $(BUILD)/version.h FORCE
+	$(if $(or $(wildcard $@),$(shell printf '\043include <%s>\n' $(HEADERS) | $(CC) $(ALL_CFLAGS) -E - >/dev/null 2>&1 && echo found)),,$(error packages to build with are missing: `make deps` installs them))
 	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' > $@
 
 $(BUILD)/version.h: FORCE
@@ -290,6 +292,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 
 help:
+	@echo "make deps    installs the packages to build with      make   builds"
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"

@@ -15,7 +15,7 @@
 #define ANSWER_S 10
 #define RELOAD_S 300 /* an answer to reload comes when the script is loaded, or could not be */
 
-static const char *const orders[] = { "status", "is-leading", "why", "resign", "pause", "resume", "reload", NULL };
+const char *const ctl_orders[] = { "status", "is-leading", "why", "resign", "pause", "resume", "reload", NULL };
 
 /* A refusal is the elector's "no"; everything else means that it could not be asked. */
 static int ctl_fail(const struct err *err)
@@ -261,8 +261,8 @@ static int check_order(const struct options *o, int64_t *ms, struct err *err)
 	*ms = -1;
 	if (!order)
 		return err_set(err, ERR_USAGE, "which command? `lunarch ctl --help` lists them");
-	for (size_t i = 0; orders[i]; i++) {
-		if (strcmp(order, orders[i]) != 0)
+	for (size_t i = 0; ctl_orders[i]; i++) {
+		if (strcmp(order, ctl_orders[i]) != 0)
 			continue;
 		if (o->words == 1)
 			return 0;
@@ -270,7 +270,7 @@ static int check_order(const struct options *o, int64_t *ms, struct err *err)
 			return err_set(err, ERR_USAGE, "unexpected argument '%s'", o->word[1]);
 		return duration_parse(o->word[1], ms, err);
 	}
-	const char *near = options_nearest(order, orders);
+	const char *near = options_nearest(order, ctl_orders);
 	if (near)
 		return err_set(err, ERR_USAGE, "unknown command '%s': did you mean %s?", order, near);
 	return err_set(err, ERR_USAGE, "unknown command '%s': `lunarch ctl --help` lists them", order);

@@ -33,6 +33,12 @@ void help_print(FILE *out); /* lunarch --help */
 void help_command(enum command command);
 int help_api(const char *name); /* what scripts can call: a section or a function, NULL = all; the exit status */
 void help_version(void);
-void help_complete(const char *command_name); /* words for the completion, one a line; "" = the commands */
+
+/* Words for the completion, one a line. command "": the commands. option "": what may stand behind the command, options
+ * with their dashes; else the values of that option ("--lock", "-w"). A word in angle brackets says what to look for:
+ * <file>, <directory>, <script>, <test>, <program>, <socket>. false: the option is none of the command's, or takes no
+ * value. */
+bool help_complete(const char *command, const char *option);
+extern const char *const ctl_orders[]; /* what `lunarch ctl` can be told; NULL at the end */
 
 #endif

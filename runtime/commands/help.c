@@ -274,15 +274,85 @@ void help_version(void)
 		print_module(*name);
 }
 
-void help_complete(const char *command_name)
+/* ---- completion ---- */
+
+static void complete_words(const char *const *words)
 {
-	for (int c = 0; c < COMMANDS; c++) {
-		if (!*command_name)
-			printf("%s\n", command_names[c]);
-		for (enum option i = 0; i < OPTIONS; i++)
-			if (strcmp(command_name, command_names[c]) == 0 && option_table[i].commands & 1u << c)
-				printf("--%s\n", option_table[i].name);
+	for (; *words; words++)
+		puts(*words);
+}
+
+/* Of an option with a text as its value. */
+static void complete_text(enum option which)
+{
+	if (which == OPTION_LOCK) {
+		for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+			if (!b->module || module_installed(b->module))
+				printf("%s:%s\n", b->scheme, b->module ? "//" : "");
+		puts("<file>");
+	} else if (which == OPTION_CTL_SOCKET) {
+		puts("<socket>");
+	} else if (which == OPTION_STATE_DIR) {
+		puts("<directory>");
+	} else if (option_table[which].value_name && strcmp(option_table[which].value_name, "PATH") == 0) {
+		puts("<file>");
 	}
+}
+
+static bool complete_value(enum option which)
+{
+	const struct option_info *info = &option_table[which];
+
+	if (info->type == OPTION_FLAG)
+		return false;
+	if (info->type == OPTION_TEXT)
+		complete_text(which);
+	for (const char *c = info->type == OPTION_CHOICE ? info->value_name : ""; *c; c += strspn(c, "|")) {
+		size_t len = strcspn(c, "|");
+		printf("%.*s\n", (int)len, c);
+		c += len;
+	}
+	if (info->preset && info->type != OPTION_CHOICE)
+		puts(info->preset);
+	return true;
+}
+
+static bool is_spelling(const struct option_info *info, const char *option)
+{
+	if (strncmp(option, "--", 2) != 0)
+		return info->letter && option[1] == info->letter && !option[2];
+	return strcmp(option + 2, info->name) == 0 || (info->alias && strcmp(option + 2, info->alias) == 0);
+}
+
+bool help_complete(const char *command, const char *option)
+{
+	static const char *const behind[COMMANDS] = {
+		[COMMAND_RUN] = "<script>",   [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
+		[COMMAND_EXEC] = "<program>", [COMMAND_LIST] = "<directory>",
+	};
+	int c = 0;
+
+	if (!*command)
+		complete_words(command_names);
+	while (c < COMMANDS && strcmp(command, command_names[c]) != 0)
+		c++;
+	if (c == COMMANDS)
+		return !*command;
+	for (enum option i = 0; i < OPTIONS; i++) {
+		if (!(option_table[i].commands & 1u << c))
+			continue;
+		if (*option && is_spelling(&option_table[i], option))
+			return complete_value(i);
+		if (!*option)
+			printf("--%s\n", option_table[i].name);
+	}
+	if (*option)
+		return false;
+	if (c == COMMAND_CTL)
+		complete_words(ctl_orders);
+	if (behind[c])
+		puts(behind[c]);
+	return true;
 }
 
 /* ---- how every command begins and fails ---- */

@@ -188,6 +188,60 @@ def test_completion() -> None:
     os.rmdir(empty)
 
 
+def test_completion_of_values() -> None:
+    here = scratch()
+    for name in ("a.lua", "a_test.lua", "notes.txt"):
+        open(os.path.join(here, name), "w").close()
+    os.mkdir(os.path.join(here, "more"))
+    more = f"{here}/more"
+    same(
+        sorted(complete(f"lunarch run {here}/")),
+        [f"{here}/a.lua", f"{here}/a_test.lua", more],
+        "completion: run: scripts",
+    )
+    same(
+        sorted(complete(f"lunarch check {here}/a")),
+        [f"{here}/a.lua", f"{here}/a_test.lua"],
+        "completion: check: scripts",
+    )
+    same(sorted(complete(f"lunarch test {here}/")), [f"{here}/a_test.lua", more], "completion: test: tests")
+    same(
+        sorted(complete(f"lunarch run {here}/a.lua -- {here}/n")),
+        [f"{here}/notes.txt"],
+        "completion: any file behind --",
+    )
+    same(complete("lunarch exec --restart on"), ["on-loss"], "completion: a choice")
+    same(complete("lunarch exec --lease-duration "), ["15s"], "completion: a preset")
+    same(complete("lunarch exec -E "), ["75"], "completion: the value of a letter")
+    same(complete("lunarch exec --log-level = d"), ["debug"], "completion: a value behind =")
+    same(complete("lunarch run --leader-elect-resource-lock lea"), ["leases"], "completion: the kinds of a resource")
+    ok("redis://" in complete("lunarch status --lock re"), "completion: the kinds of locks")
+    same(complete("lunarch run --identity "), [], "completion: nothing for a value that only its user knows")
+    same(complete("lunarch exec --lock x unshar"), ["unshare"], "completion: a program for exec")
+    same(complete("lunarch exec --lock x -- unshar"), ["unshare"], "completion: and behind --")
+    same(sorted(complete(f"lunarch exec --lock x cat {here}/n")), [f"{here}/notes.txt"], "completion: then its files")
+    ok("--lock" in complete("lunarch status "), "completion: options where nothing else can stand")
+    same(complete("lunarch help st"), ["status"], "completion: help of a command")
+    ok("term:resign" in complete("lunarch help api term:re"), "completion: help of a function")
+    state = ["--state-dir", here]
+    p = subprocess.Popen(
+        [LUNARCH, "run", *state, "--lock", here + "/lock", "-e", "print 'up' sleep(1000)"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=CLEAN,
+    )
+    piped(p.stderr).readline()
+    listed = re.findall(r"^pid \d+  (.*)$", run("ctl", "--list", *state).stdout, re.M)
+    ok(len(listed) == 1 and listed[0].startswith(here), "an elector has a socket", listed)
+    same(
+        complete(f"lunarch ctl --state-dir {here} --control "),
+        listed,
+        "completion: the sockets of the electors that run",
+    )
+    p.terminate()
+    p.wait(60)
+
+
 def test_completion_of_everything() -> None:
     """In one bash, which has the file sourced and asks for the function that `complete` has registered."""
     wanted = {}
@@ -237,6 +291,7 @@ test_bad_locks()
 test_refusals()
 test_output_is_plain()
 test_completion()
+test_completion_of_values()
 test_completion_of_everything()
 test_closed_descriptors()
 done()

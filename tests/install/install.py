@@ -135,7 +135,24 @@ def asking_for_packages() -> None:
     same((r.returncode, r.stdout + r.stderr), (0, ""), "where nothing is missing it says nothing, and needs no right")
 
 
+def building_without_packages() -> None:
+    r = subprocess.run(
+        ["make", f"BUILD={HOME}/build"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env={**PLAIN, "PKG_CONFIG_LIBDIR": "/nonexistent"},
+        timeout=PATIENCE,
+    )
+    same(
+        (r.returncode, len(r.stderr.splitlines()), "`make deps`" in r.stderr),
+        (2, 1, True),
+        "make without the packages names make deps, in one line",
+    )
+
+
 installing()
+building_without_packages()
 asking_for_packages()
 shutil.rmtree(HOME, ignore_errors=True)
 done()
