@@ -156,6 +156,13 @@ function Sim:is_leading(node) end
 ---@return string[]
 function Sim:nodes() end
 
+---A metric that the scripts have set with lunarch.metrics: its sum over all nodes, or its value on one. What a script sets is there 50 ms later.
+---@param name string
+---@param labels? table<string, string|number|boolean> exactly these
+---@param node? string
+---@return number? value nil: no script that runs has set it
+function Sim:metric(name, labels, node) end
+
 ---The record in the store, with `holderIdentity`, `token`, `state` and so on. `checkpoint` is what the script saved; `cron` is what
 ---`term:cron` keeps beside it.
 ---@param election? string

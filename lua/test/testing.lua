@@ -254,6 +254,17 @@ return function(natives)
 		return table.move(self.names, 1, #self.names, 1, {})
 	end
 
+	function sim.metric(self, name, labels, node)
+		local text, wrong = use "labels"(labels)
+		if node ~= nil then
+			self:is_leading(node) -- an error if there is no such node
+		end
+		if wrong then
+			error("sim:metric: " .. wrong, 2)
+		end
+		return natives.metric(name, text, node)
+	end
+
 	-- The record's checkpoint is what the script saved. What term:cron keeps beside it is `cron`. A checkpoint that Lunarch did not
 	-- write is shown as it is.
 	function sim.record(_, election)

@@ -17,6 +17,7 @@
 	M(8, EXIT, exit)               \
 	M(9, SAVE, save)               \
 	M(10, DRAINED, drained)        \
+	M(11, METRIC, metric)          \
 	M(64, GO, go)                  \
 	M(65, LEAD, lead)              \
 	M(66, STOP, stop)              \
@@ -97,6 +98,16 @@
 #define WIRE_FIELDS_drained(F) \
 	F(u32, slot)           \
 	F(u64, term)
+
+/* A metric of the script's own. term 0: it was set outside any term. labels: as Prometheus writes them between braces,
+ * or "". value: a finite number as text; of a counter what is to be added. */
+#define WIRE_FIELDS_metric(F) \
+	F(u32, slot)          \
+	F(u64, term)          \
+	F(u8, counter)        \
+	F(str, name)          \
+	F(str, labels)        \
+	F(str, value)
 
 /* The elections that this worker keeps. Comes before any other message but WIRE_QUIT. */
 #define WIRE_FIELDS_go(F)                          \

@@ -4,9 +4,11 @@
 #include "base/duration.h"
 #include "base/module.h"
 #include "election/elector.h"
+#include "runner/script_metrics.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 static const double limits_s[ADMIN_BUCKETS] = { 0.001, 0.0025, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10 };
 
@@ -189,6 +191,52 @@ static void add_metric(void *arg, const struct standing *e)
 	w->metric->add(w->out, w->metric, e);
 }
 
+/* ---- the script's own ---- */
+
+/* All series of one name stand together, below one TYPE: the elections are walked once for each name. */
+struct own_walk {
+	struct buf *out;
+	const char *name;                 /* the present one */
+	const struct script_metric *next; /* of the least name above it; NULL: not found */
+};
+
+static void find_next(void *arg, const struct standing *e)
+{
+	struct own_walk *w = arg;
+
+	for (const struct script_metric *m = e->metrics ? e->metrics->first : NULL; m; m = m->next)
+		if (strcmp(m->name, w->name) > 0 && (!w->next || strcmp(m->name, w->next->name) < 0))
+			w->next = m;
+}
+
+static void add_own(void *arg, const struct standing *e)
+{
+	struct own_walk *w = arg;
+	struct buf labels = { 0 };
+
+	for (const struct script_metric *m = e->metrics ? e->metrics->first : NULL; m; m = m->next) {
+		if (strcmp(m->name, w->name) != 0)
+			continue;
+		buf_drop(&labels, labels.len);
+		buf_printf(&labels, "%s%s", *m->labels ? "," : "", m->labels);
+		add_sample(w->out, m->name, "", e, labels.data ? labels.data : "");
+		buf_printf(w->out, "%.17g\n", m->value);
+	}
+	buf_fini(&labels);
+}
+
+static void admin_own_metrics(const struct standing_source *a, struct buf *out)
+{
+	struct own_walk w = { .out = out, .name = "" };
+
+	while (a->list(a->arg, find_next, &w), w.next) {
+		w.name = w.next->name;
+		buf_printf(out, "# TYPE %s %s\n", w.name, w.next->counter ? "counter" : "gauge");
+		a->list(a->arg, add_own, &w);
+		w.next = NULL;
+	}
+}
+
 void admin_metrics(const struct standing_source *a, struct buf *out)
 {
 	for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
@@ -199,4 +247,5 @@ void admin_metrics(const struct standing_source *a, struct buf *out)
 	}
 	buf_adds(out, "# HELP lunarch_build_info Which build this is.\n# TYPE lunarch_build_info gauge\n"
 	              "lunarch_build_info{version=\"" LUNARCH_BUILD "\"} 1\n");
+	admin_own_metrics(a, out);
 }

@@ -100,6 +100,7 @@ static void candidate_over(void *arg)
 {
 	struct candidate *p = arg;
 
+	script_metrics_term_over(&p->metrics);
 	run_term_over(p->run, p);
 }
 
@@ -145,6 +146,7 @@ void candidate_swept(struct candidate *p, uint64_t term, bool clean)
 
 void candidate_worker_dead(struct candidate *p, bool reaped)
 {
+	script_metrics_worker_gone(&p->metrics);
 	term_supervision_dead(&p->term, reaped);
 }
 
@@ -235,6 +237,14 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	return 0;
 }
 
+bool candidate_metric(struct candidate *p, struct wire *w)
+{
+	struct wire_metric m;
+	uint64_t term = p->term.hooks.state == TERM_NONE ? 0 : p->term.hooks.term;
+
+	return wire_metric_get(w, &m) && script_metrics_put(&p->metrics, &m, term);
+}
+
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status)
 {
 	static const struct admin_renewals none;
@@ -247,6 +257,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.lease = p->times.lease,
 		.hook_errors = p->term.hooks.hook_errors,
 		.renewals = p->renewals ? p->renewals : &none,
+		.metrics = &p->metrics,
 	};
 }
 
@@ -275,6 +286,7 @@ void candidate_free(struct candidate *p)
 	elector_free(p->elector);
 	election_settings_fini(&p->settings);
 	may_lead_fini(&p->term.may_lead);
+	script_metrics_fini(&p->metrics);
 	free(p->renewals);
 	free(p);
 }

@@ -6,6 +6,7 @@
 
 #include "election/elector.h"
 #include "runner/election_settings.h"
+#include "runner/script_metrics.h"
 #include "runner/term_supervision.h"
 
 #include <ev.h>
@@ -22,7 +23,8 @@ struct candidate { /* read by its users; worker_set is theirs */
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct elector *elector;
 	struct term_supervision term;
-	ev_timer timer;                  /* the supervision's */
+	ev_timer timer; /* the supervision's */
+	struct script_metrics metrics;
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 };
 
@@ -39,6 +41,9 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 void candidate_worker_ready(struct candidate *p);             /* campaigns, or runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */
+
+/* A metric of its script. false: it makes no sense. */
+bool candidate_metric(struct candidate *p, struct wire *w);
 
 /* What is told of it: fills both; borrowed until the next event. */
 struct standing;

@@ -191,8 +191,10 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 			         reloaded->settings[i].where, err.text);
 			times = p->times;
 		}
-		if (p->term.hooks.state == TERM_NONE)
+		if (p->term.hooks.state == TERM_NONE) {
 			p->worker_set = reloaded;
+			script_metrics_worker_gone(&p->metrics);
+		}
 		candidate_reload(p, &reloaded->settings[i], &times);
 	}
 	sd_notify_send("READY=1");

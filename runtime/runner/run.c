@@ -312,6 +312,7 @@ void run_term_over(struct run *r, struct candidate *p)
 
 	if (old->reloaded && !old->reloaded->pending) {
 		p->worker_set = old->reloaded;
+		script_metrics_worker_gone(&p->metrics);
 		reload_quit_if_unused(r, old);
 	}
 	if (run_once(r) && !r->ending)

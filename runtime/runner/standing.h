@@ -10,6 +10,7 @@
 struct admin_renewals;
 struct elector_status;
 struct may_lead;
+struct script_metrics;
 
 struct standing {         /* an election as it is now; borrowed during the call */
 	const char *name; /* of the election; "" = the lock's URL */
@@ -18,6 +19,7 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	nsec lease;                      /* L */
 	unsigned hook_errors;            /* hooks that raised, or were killed */
 	const struct admin_renewals *renewals;
+	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
 };
 /* Calls each once for every election there is now. */
 typedef void standing_list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg);

@@ -297,10 +297,9 @@ bool election_ask(struct election *e, struct wire *w)
 
 /* ---- the global `election` ---- */
 
-static struct election *here(lua_State *L, const char *what)
+struct election *election_here(lua_State *L, struct script *s, const char *what)
 {
 	struct scope *scope = sched_scope(sched_of(L));
-	struct script *s = lua_touserdata(L, lua_upvalueindex(1));
 	struct election *only = s->nelections == 1 ? &s->elections[0] : NULL;
 	struct election *e = scope && scope->election ? scope->election : only;
 
@@ -311,6 +310,11 @@ static struct election *here(lua_State *L, const char *what)
 	if (!e->kept)
 		luaL_error(L, "%s: the election is not known before on_start", what);
 	return e;
+}
+
+static struct election *here(lua_State *L, const char *what)
+{
+	return election_here(L, lua_touserdata(L, lua_upvalueindex(1)), what);
 }
 
 static int here_leader(lua_State *L)

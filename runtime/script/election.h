@@ -48,6 +48,10 @@ bool election_ask(struct election *e, struct wire *w);       /* WIRE_ASK */
 bool election_leader(struct election *e, struct wire *w);    /* WIRE_LEADER */
 bool election_no_leader(struct election *e, struct wire *w); /* WIRE_NO_LEADER */
 
+/* The election whose hook or task runs on L, or the only one. Raises where there is none, or none known yet; what:
+ * names the caller in the error. [-0, +0, v] */
+struct election *election_here(lua_State *L, struct script *s, const char *what);
+
 /* Adds the table `election` to the globals. [-0, +0, m] */
 void election_bind(lua_State *L, struct script *s);
 

@@ -5,6 +5,7 @@
 #include "process/wire.h"
 #include "script/bind.h"
 #include "script/election.h"
+#include "script/metrics.h"
 #include "script/prelude.h"
 #include "script/term.h"
 #include "version.h"
@@ -134,6 +135,7 @@ static void open_natives(struct script *s)
 	bind_cron(L);
 	bind_failures(L);
 	term_bind_checkpoint(L);
+	metrics_bind(L, s->metrics);
 	lua_pushcfunction(L, open_module);
 	lua_setfield(L, -2, "module");
 	lua_pushlightuserdata(L, s);
@@ -206,6 +208,7 @@ struct script *script_new(const struct script_spec *spec)
 	lua_pushboolean(s->L, 1);
 	lua_setfield(s->L, LUA_REGISTRYINDEX, "LUA_NOENV"); /* luaL_openlibs then ignores LUA_PATH and the like */
 	luaL_openlibs(s->L);
+	s->metrics = metrics_new(s);
 	open_prelude(s);
 	return s;
 }
@@ -213,6 +216,7 @@ struct script *script_new(const struct script_spec *spec)
 void script_free(struct script *s)
 {
 	lua_close(s->L);
+	metrics_free(s->metrics);
 	for (uint32_t i = 0; i < s->nelections; i++)
 		election_fini(&s->elections[i]);
 	sched_free(s->sched);

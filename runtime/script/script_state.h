@@ -32,6 +32,7 @@ struct script {
 	lua_State *L; /* the main thread */
 	struct sched *sched;
 	int internals; /* registry reference: what lua/boot/prelude.lua returns */
+	struct metrics *metrics;
 	struct election *elections;
 	uint32_t nelections;
 	bool going;        /* the elector has said which elections this worker has */

@@ -4,6 +4,7 @@
 #include "lease/lease.h"
 #include "script/bind.h"
 #include "script/checkpoint.h"
+#include "script/metrics.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -126,6 +127,7 @@ static void term_finish(struct term *t)
 	free(t->address);
 	e->term = NULL;
 	free(t);
+	metrics_flush(s->metrics);
 	send_stopped(e, number);
 }
 

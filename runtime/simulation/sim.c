@@ -362,6 +362,25 @@ static int sim_leads(void *world, const char *node, struct err *err)
 	return n ? sim_node_leads(n, NULL) : sim_unknown_node(world, node, err);
 }
 
+static bool sim_metric(void *world, const char *name, const char *labels, const char *node, double *value)
+{
+	const struct sim *s = world;
+	bool found = false;
+
+	*value = 0;
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct sim_node *n = s->nodes[i];
+		for (uint32_t k = 0; k < n->candidate_count && (!node || strcmp(n->name, node) == 0); k++)
+			for (const struct script_metric *m = n->candidates[k]->metrics.first; m; m = m->next) {
+				if (strcmp(m->name, name) != 0 || strcmp(m->labels, labels) != 0)
+					continue;
+				*value += m->value;
+				found = true;
+			}
+	}
+	return found;
+}
+
 static char *sim_record(void *world, const char *url)
 {
 	const struct record *r = sim_store_record(((struct sim *)world)->store, url);
@@ -506,6 +525,7 @@ const struct testing_ops sim_ops = {
 	.election = sim_election_url,
 	.leader = sim_leader,
 	.leads = sim_leads,
+	.metric = sim_metric,
 	.record = sim_record,
 	.edit_checkpoint = sim_edit_checkpoint,
 };

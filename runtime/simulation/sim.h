@@ -9,6 +9,7 @@
 
 #include "election/elector.h"
 #include "runner/election_settings.h"
+#include "runner/script_metrics.h"
 #include "runner/term_supervision.h"
 #include "script/script.h"
 #include "simulation/sim_store.h"
@@ -35,7 +36,8 @@ struct sim_candidate { /* one election on one node: what candidate.c is to a run
 	struct elector *elector;
 	struct term_supervision term;
 	struct timer timer; /* the supervision's */
-	uint64_t sweeping;  /* TERM_EV_SWEPT is due for this term; 0: for none */
+	struct script_metrics metrics;
+	uint64_t sweeping; /* TERM_EV_SWEPT is due for this term; 0: for none */
 };
 
 struct sim_node {

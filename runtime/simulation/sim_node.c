@@ -99,6 +99,11 @@ static void sim_candidate_began(void *arg)
 	sim_check_leaders(s->node->sim, s);
 }
 
+static void sim_candidate_over(void *arg)
+{
+	script_metrics_term_over(&((struct sim_candidate *)arg)->metrics);
+}
+
 static void sim_candidate_finished(void *arg)
 {
 	(void)arg; /* node_settle looks at all candidates */
@@ -112,6 +117,7 @@ static const struct term_ops sim_candidate_ops = {
 	.kill = sim_candidate_kill_worker,
 	.timer = sim_candidate_timer,
 	.began = sim_candidate_began,
+	.over = sim_candidate_over,
 	.finished = sim_candidate_finished,
 };
 
@@ -258,6 +264,17 @@ static bool node_on_exit(struct sim_node *n, struct wire *w)
 	return true;
 }
 
+static bool node_on_metric(struct sim_node *n, struct wire *w)
+{
+	uint32_t slot = wire_slot(w);
+	struct wire_metric m;
+
+	if (!n->loaded || slot >= n->candidate_count || !wire_metric_get(w, &m))
+		return false;
+	struct sim_candidate *s = n->candidates[slot];
+	return script_metrics_put(&s->metrics, &m, s->term.hooks.state == TERM_NONE ? 0 : s->term.hooks.term);
+}
+
 static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 {
 	uint32_t slot = wire_slot(w);
@@ -278,6 +295,8 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 	case WIRE_SAVE:
 		return n->loaded && slot < n->candidate_count &&
 		       term_supervision_message(&n->candidates[slot]->term, type, w);
+	case WIRE_METRIC:
+		return node_on_metric(n, w);
 	case WIRE_EXIT:
 		return node_on_exit(n, w);
 	}
@@ -391,6 +410,7 @@ static void node_free_candidates(struct sim_node *n)
 		timer_stop(&n->time, &n->candidates[i]->timer);
 		elector_free(n->candidates[i]->elector);
 		may_lead_fini(&n->candidates[i]->term.may_lead);
+		script_metrics_fini(&n->candidates[i]->metrics);
 		election_settings_fini(&n->candidates[i]->settings);
 		free(n->candidates[i]->url);
 		free(n->candidates[i]);
@@ -513,6 +533,7 @@ static void node_replace_worker(struct sim_node *n)
 	node_unload(n);
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		n->candidates[i]->sweeping = 0;
+		script_metrics_worker_gone(&n->candidates[i]->metrics);
 		term_supervision_dead(&n->candidates[i]->term, true);
 	}
 	node_load(n);

@@ -314,6 +314,19 @@ static int world_leads(lua_State *L)
 	return 1;
 }
 
+static int world_metric(lua_State *L)
+{
+	double value;
+	bool found = testing_of(L)->ops->metric(world_of(L), luaL_checkstring(L, 1), luaL_checkstring(L, 2),
+	                                        luaL_optstring(L, 3, NULL), &value);
+
+	if (found)
+		lua_pushnumber(L, value);
+	else
+		lua_pushnil(L);
+	return 1;
+}
+
 static int world_record(lua_State *L)
 {
 	struct err err;
@@ -374,6 +387,7 @@ static const luaL_Reg natives[] = {
 	{ "now", world_now },
 	{ "leader", world_leader },
 	{ "leads", world_leads },
+	{ "metric", world_metric },
 	{ "record", world_record },
 	{ "answers", set_answer },
 	{ "limit", set_limit },

@@ -47,6 +47,9 @@ struct testing_ops {
 	const char *(*election)(void *world, const char *name, struct err *err);
 	const char *(*leader)(void *world, const char *url);          /* node; NULL, without an error: nobody leads */
 	int (*leads)(void *world, const char *node, struct err *err); /* 1, 0, or -1: there is no such node */
+	/* The sum of this metric of the scripts' own over all nodes, or of one; labels as in its name on /metrics.
+	 * false: nobody has set it. */
+	bool (*metric)(void *world, const char *name, const char *labels, const char *node, double *value);
 	char *(*record)(void *world, const char *url); /* JSON; the caller frees. NULL, without an error: absent */
 	bool (*edit_checkpoint)(void *world, const char *url, const char *json); /* false: there is no record */
 };

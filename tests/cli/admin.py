@@ -46,8 +46,12 @@ def get(c: Any, path: str, method: str = "GET") -> Any:
         return e.code, e.read().decode()
 
 
+def families(c: Any) -> Any:
+    return list(text_string_to_metric_families(get(c, "/metrics")[1]))
+
+
 def metric(c: Any, which: Any, **labels: Any) -> Any:
-    for family in text_string_to_metric_families(get(c, "/metrics")[1]):
+    for family in families(c):
         for s in family.samples:
             if s.name == which and all(s.labels.get(k) == v for k, v in labels.items()):
                 return s.value
@@ -134,6 +138,41 @@ ok(
 x = start("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
 ok(wait_for(lambda: get(x, "/leader")[0] == 200), "exec has the endpoint too")
 
+script = os.path.join(TMP, "own.lua")
+with open(script, "w") as f:
+    f.write(
+        """local metrics = require "lunarch.metrics"
+return { name = "own", lock = "%s/own",
+  on_start = function() metrics.gauge("started", 1) end,
+  on_leading = function(term)
+    for i = 1, 1000 do metrics.counter("jobs_total", 2) end
+    metrics.gauge("queue", 5) metrics.gauge("queue", 7.5) metrics.gauge("queue", 3, { shard = 'a "b"', zone = 1 })
+    for _, try in ipairs { { "0x", 1 }, { "lunarch_x", 1 }, { "x_total", 1 }, { "x", 0/0 },
+      { "x", 1, { name = "y" } } } do
+      print(pcall(metrics.gauge, table.unpack(try)))
+    end
+    print(pcall(metrics.counter, "jobs")) print(pcall(metrics.counter, "jobs_total", -1))
+    sleep(1e6)
+  end, on_stopped = function() metrics.counter("ends_total") end }"""
+        % TMP
+    )
+m = start(script)
+ok(wait_for(lambda: metric(m, "queue", shard='a "b"', zone="1", name="own") == 3), "a script's gauge, with its labels")
+same(
+    [sorted(s.value for s in f.samples) for f in families(m) if f.name == "queue"],
+    [[3, 7.5]],
+    "its last value, once for each set of labels, all together",
+)
+same([metric(m, "jobs_total"), metric(m, "started")], [2000, 1], "its counter, and a gauge set outside any term")
+same(
+    len([e for e in m.all("print") if "false" in e["message"]]),
+    7,
+    "names, labels and numbers that are none are refused",
+)
+m.kill(signal.SIGUSR1)
+ok(wait_for(lambda: metric(m, "ends_total") == 1 and metric(m, "queue") is None), "a gauge ends with its term")
+m.wait("became_leader", count=2)
+ok(wait_for(lambda: metric(m, "jobs_total") == 4000), "a counter goes on in the next")
 everyone = start("--lock", os.path.join(TMP, "any"), "-e", "sleep(1000)", listen=":0")
 everyone.url = "http://127.0.0.1:" + everyone.url.rsplit(":", 1)[1]
 ok(wait_for(lambda: get(everyone, "/leader")[0] == 200), "`:PORT` is every address of the machine")

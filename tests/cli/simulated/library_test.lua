@@ -39,3 +39,34 @@ test("retry.call: ends with the term, in the middle of a pause", function()
   equal(of_first, 1)
   equal(#sim:calls(), 5)
 end)
+
+test("metrics: gauges end with their term or their worker, counters go on", function()
+  local sim = simulate { script = "metrics.lua", nodes = { "a", "b" } }
+  local first = sim:elect()
+  local second = first == "a" and "b" or "a"
+  sim:run(10)
+  equal({ sim:metric "working", sim:metric "started", sim:metric("follows", { leader = first }, second) }, { 1, 2, 1 })
+  local rounds = sim:metric "rounds_total"
+  expect(rounds >= 9, rounds)
+  sim:kill_worker(first)
+  equal({ sim:metric("working", nil, first), sim:metric("rounds_total", nil, first) }, { nil, rounds })
+  sim:run(30)
+  equal(sim:metric "working", 1)
+  equal(sim:metric "ends_total", 1)
+  expect(sim:metric "rounds_total" > rounds + 10)
+  raises(function() sim:metric("working", nil, "nobody") end)
+  raises(function() sim:metric("working", { ["a-b"] = 1 }) end, "no name of a label")
+end)
+
+test("may_lead may take longer than the retry period", function()
+  local sim = simulate { script = "metrics.lua", nodes = 1 }
+  local _, took = sim:elect()
+  expect(sim:now() >= 3 and sim:now() < 5, took)
+  equal(#sim:events "may_lead_late", 0)
+end)
+
+test("one that takes longer than may_lead_timeout is asked again, and that is said once", function()
+  local sim = simulate { script = "metrics.lua", nodes = 1, options = { "--may-lead-timeout=2s" } }
+  sim:run(60)
+  equal({ sim:leader(), #sim:events "may_lead_late" }, { nil, 1 })
+end)
