@@ -107,9 +107,8 @@ static void pg_begin(struct lock_user *u)
 
 /* ---- answers ---- */
 
-static void pg_found(struct pg_lock *l, const struct pg_answer *a)
+static void pg_found(struct pg_lock *l, const PGresult *r)
 {
-	const PGresult *r = a->results[1];
 	char what[400];
 
 	if (PQntuples(r) == 0) {
@@ -168,10 +167,9 @@ static void pg_learn(struct pg_lock *l, const char *mark)
 		lock_failover_see(&l->user.doubt, mark, clock_now());
 }
 
-static void pg_written(struct pg_lock *l, const struct pg_answer *a)
+static void pg_written(struct pg_lock *l, const PGresult *r)
 {
 	const struct lock_user *u = &l->user;
-	const PGresult *r = a->results[1];
 	struct lock_result result = { .outcome = LOCK_OK };
 
 	if (PQgetisnull(r, 0, 0)) {
@@ -185,14 +183,13 @@ static void pg_written(struct pg_lock *l, const struct pg_answer *a)
 	lock_op_finish(&l->user.op, &result);
 }
 
-static void pg_removed(struct pg_lock *l, const struct pg_answer *a)
+static void pg_removed(struct pg_lock *l, const PGresult *r)
 {
-	lock_user_end(&l->user, PQntuples(a->results[1]) == 1 ? LOCK_OK : LOCK_CONFLICT);
+	lock_user_end(&l->user, PQntuples(r) == 1 ? LOCK_OK : LOCK_CONFLICT);
 }
 
-static void pg_listed(struct pg_lock *l, const struct pg_answer *a)
+static void pg_listed(struct pg_lock *l, const PGresult *r)
 {
-	const PGresult *r = a->results[1];
 	size_t len = lock_listing_prefix(l->name);
 
 	for (int i = 0; i < PQntuples(r); i++)
@@ -201,19 +198,20 @@ static void pg_listed(struct pg_lock *l, const struct pg_answer *a)
 	lock_user_end(&l->user, LOCK_OK);
 }
 
-static void pg_told_about(struct pg_lock *l, const struct pg_answer *a)
+static void pg_told_about(struct pg_lock *l, const PGresult *r)
 {
-	pg_sql_judge(l->user.about, a->results[1]);
+	pg_sql_judge(l->user.about, r);
 	lock_user_end(&l->user, LOCK_OK);
 }
 
-static void pg_go_on(struct pg_lock *l, const struct pg_answer *a)
+static void pg_go_on(struct pg_lock *l, const PGresult *r)
 {
-	(void)a;
+	(void)r;
 	pg_ask(l, l->operation);
 }
 
-static void (*const takes[])(struct pg_lock *l, const struct pg_answer *a) = {
+/* r: result 1 (pg_sql.h). */
+static void (*const takes[])(struct pg_lock *l, const PGresult *r) = {
 	[PG_READ] = pg_found,  [PG_WRITE] = pg_written,    [PG_BEGIN] = pg_written, [PG_REMOVE] = pg_removed,
 	[PG_LIST] = pg_listed, [PG_ABOUT] = pg_told_about, [PG_CREATE] = pg_go_on,  [PG_MARK] = pg_go_on,
 };
@@ -283,7 +281,7 @@ static void pg_on_answered(struct lock_call *c, const void *answer)
 	} else if (a->error) {
 		pg_refused(l, a->error, stamped);
 	} else {
-		takes[l->stage](l, a);
+		takes[l->stage](l, a->results[1]);
 	}
 }
 
