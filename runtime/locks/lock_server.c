@@ -73,7 +73,7 @@ static void server_listen(void *arg, const struct lock_channel *c)
 {
 	struct lock_server *s = arg;
 
-	s->ops->listen(s, c->name);
+	s->ops->listen(s, c->name, true);
 }
 
 static void server_on_up(void *arg)
@@ -103,7 +103,7 @@ bool lock_server_watch(struct lock_server *s, struct lock_member *m, const char 
 	const struct lock_channel *fresh = lock_member_enter(m, channel, changed, arg);
 
 	if (fresh && lock_link_is_up(s->notices) && s->ops->listen)
-		s->ops->listen(s, fresh->name);
+		s->ops->listen(s, fresh->name, true);
 	else if (fresh && !ev_is_active(&s->raise))
 		lock_link_raise(s->notices);
 	return fresh;
@@ -115,7 +115,7 @@ void lock_server_unwatch(struct lock_server *s, struct lock_member *m)
 
 	if (!lock_member_leave(m, &channel))
 		return;
-	if (s->ops->unlisten && lock_link_is_up(s->notices))
-		s->ops->unlisten(s, channel);
+	if (s->ops->listen && lock_link_is_up(s->notices))
+		s->ops->listen(s, channel, false);
 	free(channel);
 }

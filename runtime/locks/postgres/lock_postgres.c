@@ -353,14 +353,8 @@ static struct lock *pg_open(struct lock_env *env, const char *text, struct err *
 static const struct lock_ops ops = {
 	.scheme = "postgres",
 	.open = pg_open,
-	.read = lock_user_read,
-	.write = lock_user_write,
-	.cancel = lock_user_cancel,
 	.watch = pg_watch,
-	.close = lock_user_close,
-	.list = lock_user_list,
-	.about = lock_user_about,
-	.remove = lock_user_remove,
+	LOCK_USER_OPS,
 	.key_last = true,
 };
 static const struct lock_ops long_ops = { .scheme = "postgresql", .open = pg_open, .key_last = true };

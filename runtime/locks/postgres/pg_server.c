@@ -43,23 +43,14 @@ void pg_server_expect(struct pg_server *s, const char *table)
 
 /* ---- links and notices ---- */
 
-static void server_tell_channel(struct lock_server *base, const char *command, const char *channel)
+static void server_listen(struct lock_server *base, const char *channel, bool on)
 {
 	char sql[80];
 
-	snprintf(sql, sizeof sql, "%s %s", command, channel);
+	if (on && base->board.deaf)
+		return;
+	snprintf(sql, sizeof sql, "%s %s", on ? "LISTEN" : "UNLISTEN", channel);
 	pg_link_send(base->notices, NULL, 1, &(struct pg_statement){ .sql = sql });
-}
-
-static void server_listen(struct lock_server *base, const char *channel)
-{
-	if (!base->board.deaf)
-		server_tell_channel(base, "LISTEN", channel);
-}
-
-static void server_unlisten(struct lock_server *base, const char *channel)
-{
-	server_tell_channel(base, "UNLISTEN", channel);
 }
 
 static void server_missed(void *arg, const struct lock_channel *c)
@@ -161,7 +152,6 @@ struct pg_server *pg_server_get(struct lock_env *env, struct pg_place *place)
 		.spare = server_spare,
 		.free = server_free,
 		.listen = server_listen,
-		.unlisten = server_unlisten,
 	};
 
 	return (struct pg_server *)lock_server_get(env, &ops, place);

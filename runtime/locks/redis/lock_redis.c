@@ -513,14 +513,8 @@ static struct lock *redis_open_tls(struct lock_env *env, const char *text, struc
 static const struct lock_ops ops = {
 	.scheme = "redis",
 	.open = redis_open,
-	.read = lock_user_read,
-	.write = lock_user_write,
-	.cancel = lock_user_cancel,
 	.watch = lock_user_watch,
-	.close = lock_user_close,
-	.list = lock_user_list,
-	.about = lock_user_about,
-	.remove = lock_user_remove,
+	LOCK_USER_OPS,
 };
 static const struct lock_ops tls_ops = {
 	.scheme = "rediss",

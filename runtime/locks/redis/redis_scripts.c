@@ -106,8 +106,6 @@ int64_t redis_number_at(const redisReply *r, size_t i)
 	const char *text = redis_word_at(r, i);
 	char *end = NULL;
 
-	if (r->element[i]->type == REDIS_REPLY_INTEGER)
-		return r->element[i]->integer < 0 ? -1 : r->element[i]->integer;
 	errno = 0;
 	long long n = *text >= '0' && *text <= '9' ? strtoll(text, &end, 10) : -1;
 	return n < 0 || *end || errno ? -1 : n;

@@ -15,13 +15,13 @@ enum { REDIS_READ, REDIS_WRITE, REDIS_REMOVE, REDIS_SCRIPTS };
 extern const char *const redis_scripts[REDIS_SCRIPTS];
 
 /* Whether a script's answer is an array of this word and what `rest` says. t: any text; h: a digest or an id; n: a
- * number, as such or as text; d: a doubt's name. */
+ * number; d: a doubt's name. */
 bool redis_answer_is(const struct redisReply *r, const char *word, const char *rest);
 
 /* The i-th element of an array; "": it is no string. */
 const char *redis_word_at(const struct redisReply *r, size_t i);
 
-/* The same as a number, which an integer or a text may say; -1: it is none, or too large. */
+/* The same as a number; -1: it is none, or too large. */
 int64_t redis_number_at(const struct redisReply *r, size_t i);
 
 /* What follows from an error. */

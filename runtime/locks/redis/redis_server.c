@@ -167,14 +167,9 @@ void redis_server_ask(struct redis_server *s, struct lock_user *u)
 
 /* ---- notices ---- */
 
-static void server_listen(struct lock_server *s, const char *channel)
+static void server_listen(struct lock_server *s, const char *channel, bool on)
 {
-	redis_link_send(s->notices, NULL, (const char *[]){ "SUBSCRIBE", channel, NULL });
-}
-
-static void server_unlisten(struct lock_server *s, const char *channel)
-{
-	redis_link_send(s->notices, NULL, (const char *[]){ "UNSUBSCRIBE", channel, NULL });
+	redis_link_send(s->notices, NULL, (const char *[]){ on ? "SUBSCRIBE" : "UNSUBSCRIBE", channel, NULL });
 }
 
 /* A confirmation counts as a notice: what happened before it was not told. */
@@ -250,5 +245,4 @@ const struct lock_server_ops redis_server_ops = {
 	.spare = server_spare,
 	.free = server_free,
 	.listen = server_listen,
-	.unlisten = server_unlisten,
 };

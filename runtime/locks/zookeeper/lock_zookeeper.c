@@ -655,14 +655,8 @@ static const struct lock_user_ops zk_ops = {
 static const struct lock_ops ops = {
 	.scheme = "zookeeper",
 	.open = zk_open,
-	.read = lock_user_read,
-	.write = lock_user_write,
-	.cancel = lock_user_cancel,
 	.watch = zk_watch,
-	.close = lock_user_close,
-	.list = lock_user_list,
-	.about = lock_user_about,
-	.remove = lock_user_remove,
+	LOCK_USER_OPS,
 };
 static const struct lock_ops *const locks[] = { &ops, NULL };
 

@@ -552,16 +552,10 @@ static void server_free(struct lock_server *s)
 	free(s);
 }
 
-static void server_listen(struct lock_server *s, const char *channel)
+static void server_listen(struct lock_server *s, const char *channel, bool on)
 {
 	(void)s;
-	listens += strcmp(channel, "channel") == 0;
-}
-
-static void server_unlisten(struct lock_server *s, const char *channel)
-{
-	(void)s;
-	unlistens += strcmp(channel, "channel") == 0;
+	*(on ? &listens : &unlistens) += strcmp(channel, "channel") == 0;
 }
 
 static const struct lock_server_ops server_ops = {
@@ -570,7 +564,6 @@ static const struct lock_server_ops server_ops = {
 	.spare = server_spare,
 	.free = server_free,
 	.listen = server_listen,
-	.unlisten = server_unlisten,
 };
 
 static void on_changed(void *arg)
