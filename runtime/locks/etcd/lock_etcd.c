@@ -537,26 +537,14 @@ static struct lock *etcd_open_tls(struct lock_env *env, const char *text, struct
 static const struct lock_ops lock_etcd = {
 	.scheme = "etcd",
 	.open = etcd_open_plain,
-	.read = lock_user_read,
-	.write = lock_user_write,
-	.cancel = lock_user_cancel,
 	.watch = etcd_watch,
-	.close = lock_user_close,
-	.list = lock_user_list,
-	.about = lock_user_about,
-	.remove = lock_user_remove,
+	LOCK_USER_OPS,
 };
 static const struct lock_ops lock_etcds = {
 	.scheme = "etcds",
 	.open = etcd_open_tls,
-	.read = lock_user_read,
-	.write = lock_user_write,
-	.cancel = lock_user_cancel,
 	.watch = etcd_watch,
-	.close = lock_user_close,
-	.list = lock_user_list,
-	.about = lock_user_about,
-	.remove = lock_user_remove,
+	LOCK_USER_OPS,
 };
 
 static struct lock *etcd_open_plain(struct lock_env *env, const char *text, struct err *err)
