@@ -254,7 +254,8 @@ static int parse_period(const char *text, int64_t *number, struct err *err)
 static int parse_waiting(const char *text, int64_t *number, struct err *err)
 {
 	char with_unit[40];
-	bool bare = *text && text[strspn(text, "0123456789.")] == '\0';
+	bool digits = strpbrk(text, "0123456789"), others = text[strspn(text, "0123456789.")];
+	bool bare = digits && !others && strchr(text, '.') == strrchr(text, '.');
 
 	snprintf(with_unit, sizeof with_unit, "%s%s", text, bare ? "s" : "");
 	return duration_parse(bare && strlen(text) + 1 < sizeof with_unit ? with_unit : text, number, err);

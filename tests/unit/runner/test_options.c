@@ -285,6 +285,31 @@ static void suggestions(void)
 	ok(!options_nearest(huge, words), "a very long word is no trouble");
 }
 
+/* ---- letters, as getopt(3) and flock(1) have them ---- */
+
+static void letters(void)
+{
+	ok(parse(COMMAND_EXEC, "--lock a -nw10 -E7 true") == 0 && o.value[OPTION_NO_WAIT].number == 1 &&
+	           o.value[OPTION_WAIT].number == 10000 && o.value[OPTION_CONFLICT_EXIT].number == 7 &&
+	           strcmp(o.rest[0], "true") == 0,
+	   "-nw10 -E7: a value may follow its letter, and a flag stand before it");
+	ok(parse(COMMAND_EXEC, "--lock a -w 1.5 -E=0 -n=no true") == 0 && o.value[OPTION_WAIT].number == 1500 &&
+	           o.value[OPTION_CONFLICT_EXIT].number == 0 && o.value[OPTION_NO_WAIT].number == 0,
+	   "a value may follow a space or '=', and seconds need no unit");
+	ok(parse(COMMAND_EXEC, "--lock a --wait 300ms true") == 0 && o.value[OPTION_WAIT].number == 300,
+	   "but may have one");
+	ok(parse(COMMAND_EXEC, "--lock a -c ls") == 0 && !o.rest[0] &&
+	           strcmp(options_text(&o, OPTION_SHELL, NULL), "ls") == 0,
+	   "-c LINE stands for the command");
+	refuses(COMMAND_EXEC, "--lock a -nq true", "unknown option -nq");
+	refuses(COMMAND_EXEC, "--lock a -w", "-w needs a value");
+	refuses(COMMAND_EXEC, "--lock a -w . true", "'.'");
+	refuses(COMMAND_EXEC, "--lock a -w 1.2.3 true", "'1.2.3'");
+	refuses(COMMAND_EXEC, "--lock a -wait 3s true", "did you mean --wait");
+	refuses(COMMAND_RUN, "-lock a b.lua", "did you mean --lock");
+	refuses(COMMAND_RUN, "--lease-duration 10 b.lua", "lacks a unit");
+}
+
 int main(void)
 {
 	for (const char *const *v = option_variables; *v; v++)
@@ -297,5 +322,6 @@ int main(void)
 	locks();
 	default_locks();
 	suggestions();
+	letters();
 	return tap_done();
 }
