@@ -1,19 +1,14 @@
 #include "commands/commands.h"
 
-#include "base/mem.h"
-#include "runner/control.h"
-#include "runner/control_dir.h"
+#include "base/buf.h"
+#include "base/duration.h"
+#include "commands/ctl_electors.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define ANSWER_S 10
-#define RELOAD_S 300 /* an answer to reload comes when the script is loaded, or could not be */
+#define SHOWN 12 /* elections of one elector that --list shows */
 
 const char *const ctl_orders[] = { "status", "is-leading", "why", "resign", "pause", "resume", "reload", NULL };
 
@@ -23,40 +18,6 @@ static int ctl_fail(const struct err *err)
 	enum exit_status status = err->code == ERR_CANCELLED ? EXIT_FAILED_SCRIPT : command_status_of(err);
 
 	return command_fail(COMMAND_CTL, status, "%s", err->text);
-}
-
-/* ---- asking ---- */
-
-/* The parsed answer, which the caller owns; NULL with *err when there is none or it is a refusal. */
-static json_t *ctl_ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err)
-{
-	struct buf request = { 0 }, reply = { 0 };
-	json_t *json = NULL;
-
-	buf_adds(&request, "{\"command\":");
-	buf_json(&request, command);
-	if (*election) {
-		buf_adds(&request, ",\"election\":");
-		buf_json(&request, election);
-	}
-	if (ms >= 0)
-		buf_printf(&request, ",\"seconds\":%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
-	buf_adds(&request, "}");
-	int timeout_s = strcmp(command, "reload") == 0 ? RELOAD_S : ANSWER_S;
-	if (control_ask(path, request.data, timeout_s, &reply, err) == 0) {
-		json = json_loadb(reply.data, reply.len, 0, NULL);
-		if (!json)
-			err_set(err, ERR_INVALID, "%s: the answer is no JSON", path);
-	}
-	buf_fini(&request);
-	buf_fini(&reply);
-	if (json && !json_is_true(json_object_get(json, "ok"))) {
-		const char *why = json_string_value(json_object_get(json, "error"));
-		err_set(err, ERR_CANCELLED, "%s", why ? why : "refused");
-		json_decref(json);
-		return NULL;
-	}
-	return json;
 }
 
 /* ---- showing ---- */
@@ -116,12 +77,16 @@ static void show_election(const json_t *e, const char *indent)
 	buf_fini(&b);
 }
 
-static void show_elections(const json_t *answer, const char *indent)
+/* At most so many of them. */
+static void show_elections(const json_t *answer, const char *indent, size_t most)
 {
 	const json_t *elections = json_object_get(answer, "elections");
+	size_t count = json_array_size(elections);
 
-	for (size_t i = 0; i < json_array_size(elections); i++)
+	for (size_t i = 0; i < count && i < most; i++)
 		show_election(json_array_get(elections, i), indent);
+	if (count > most)
+		printf("%sand %zu more: `lunarch ctl status` shows them\n", indent, count - most);
 }
 
 static void show_answer(const json_t *answer, bool as_json)
@@ -135,76 +100,32 @@ static void show_answer(const json_t *answer, bool as_json)
 	}
 	if (leading)
 		puts(json_is_true(leading) ? "yes" : "no");
-	show_elections(answer, "");
+	show_elections(answer, "", SIZE_MAX);
 	command_lines(stdout, text_of(answer, "text"));
 	command_lines(stdout, text_of(answer, "message"));
 }
 
-/* ---- which elector ---- */
-
-struct socket_list {
-	char *path[256];
-	size_t len;
-};
-
-static void list_free(struct socket_list *l)
+static void show_elector(const json_t *answer, const char *path)
 {
-	for (size_t i = 0; i < l->len; i++)
-		free(l->path[i]);
-}
+	const char *script = text_of(answer, "script"), *command = text_of(answer, "command");
+	struct buf b = { 0 };
 
-static bool is_socket_name(const char *name)
-{
-	size_t len = strlen(name);
-
-	return len > 5 && strcmp(name + len - 5, ".sock") == 0;
-}
-
-/* What a killed elector left there is removed: by the name's pattern and the refused connection it is nobody's. */
-static void list_sockets_in(struct socket_list *l, const char *dir)
-{
-	DIR *d = opendir(dir);
-	struct dirent *entry;
-
-	/* cppcheck-suppress readdirCalled -- glibc's readdir is safe for threads with streams of their own (readdir(3)) */
-	while (d && (entry = readdir(d)) && l->len < sizeof l->path / sizeof *l->path) {
-		if (!is_socket_name(entry->d_name))
-			continue;
-		char *path = mem_printf("%s/%s", dir, entry->d_name);
-		if (control_remove_stale(path) == 0)
-			free(path);
-		else
-			l->path[l->len++] = path;
-	}
-	if (d)
-		closedir(d);
-}
-
-/* The sockets at which somebody listens, in all places where this user's electors have them. */
-static int list_sockets(const struct options *o, struct socket_list *l, struct err *err)
-{
-	const char *state_dir = options_text(o, OPTION_STATE_DIR, NULL);
-	char dir[PATH_MAX];
-	struct err other = { 0 };
-
-	for (int place = 0; place < CONTROL_DIRS; place++) {
-		bool first = place == 0;
-		if (control_dir(state_dir, place, false, dir, sizeof dir, first ? err : &other) == 0)
-			list_sockets_in(l, dir);
-		else if (first && *state_dir)
-			return -1;
-	}
-	return 0;
+	buf_printf(&b, "pid %" PRId64 "  ", number_of(answer, "pid"));
+	buf_plain(&b, *command ? "exec " : "run ");
+	buf_plain(&b, *command ? command : script);
+	buf_printf(&b, "  %s", path);
+	puts(b.data);
+	buf_fini(&b);
 }
 
 static int ctl_list(const struct options *o)
 {
 	bool as_json = o->value[OPTION_JSON].number;
-	struct socket_list l = { 0 };
+	struct ctl_sockets l = { 0 };
 	struct err err;
 	int shown = 0;
 
-	if (list_sockets(o, &l, &err) < 0)
+	if (ctl_sockets_list(&l, o, &err) < 0)
 		return ctl_fail(&err);
 	for (size_t i = 0; i < l.len; i++) {
 		json_t *answer = ctl_ask(l.path[i], "status", "", -1, &err);
@@ -217,75 +138,70 @@ static int ctl_list(const struct options *o)
 			json_object_set_new(answer, "control", json_string(l.path[i]));
 			show_answer(answer, true);
 		} else {
-			printf("pid %" PRId64 "  %s\n", number_of(answer, "pid"), l.path[i]);
-			show_elections(answer, "  ");
+			show_elector(answer, l.path[i]);
+			show_elections(answer, "  ", SHOWN);
 		}
 		json_decref(answer);
 	}
-	list_free(&l);
+	ctl_sockets_fini(&l);
 	return shown ? EXIT_DONE : command_fail(COMMAND_CTL, EXIT_FAILED_SCRIPT, "no elector of this user is running");
-}
-
-/* The socket to ask; the caller frees. NULL: said why, *status is the exit status. */
-static char *find_socket(const struct options *o, int *status)
-{
-	struct socket_list l = { 0 };
-	char *found = NULL;
-	struct err err;
-
-	if (options_set(o, OPTION_CTL_SOCKET))
-		return mem_dup(o->value[OPTION_CTL_SOCKET].text);
-	if (list_sockets(o, &l, &err) < 0) {
-		*status = ctl_fail(&err);
-		return NULL;
-	}
-	if (l.len == 1)
-		found = mem_dup(l.path[0]);
-	else if (l.len == 0)
-		*status = command_fail(COMMAND_CTL, EXIT_UNREACHABLE, "no elector of this user is running");
-	else
-		*status = command_fail(
-			COMMAND_CTL, EXIT_USAGE,
-			"%zu electors are running: choose one with --control PATH (`lunarch ctl --list` shows them)",
-			l.len);
-	list_free(&l);
-	return found;
 }
 
 /* ---- the command ---- */
 
-static int check_order(const struct options *o, int64_t *ms, struct err *err)
-{
-	const char *order = o->words ? o->word[0] : NULL;
+struct ctl_order {
+	const char *command;
+	int64_t ms;         /* resign: for which it does not campaign; -1: not said */
+	const char *script; /* whose elector is asked; NULL: not said */
+};
 
-	*ms = -1;
-	if (!order)
+static int order_check(const char *command, struct err *err)
+{
+	if (!command)
 		return err_set(err, ERR_USAGE, "which command? `lunarch ctl --help` lists them");
-	for (size_t i = 0; ctl_orders[i]; i++) {
-		if (strcmp(order, ctl_orders[i]) != 0)
-			continue;
-		if (o->words == 1)
+	for (size_t i = 0; ctl_orders[i]; i++)
+		if (strcmp(command, ctl_orders[i]) == 0)
 			return 0;
-		if (strcmp(order, "resign") != 0)
-			return err_set(err, ERR_USAGE, "unexpected argument '%s'", o->word[1]);
-		return duration_parse(o->word[1], ms, err);
-	}
-	const char *near = options_nearest(order, ctl_orders);
+	const char *near = options_nearest(command, ctl_orders);
 	if (near)
-		return err_set(err, ERR_USAGE, "unknown command '%s': did you mean %s?", order, near);
-	return err_set(err, ERR_USAGE, "unknown command '%s': `lunarch ctl --help` lists them", order);
+		return err_set(err, ERR_USAGE, "unknown command '%s': did you mean %s?", command, near);
+	return err_set(err, ERR_USAGE, "unknown command '%s': `lunarch ctl --help` lists them", command);
 }
 
-static int give_order(const struct options *o, int64_t ms)
+static bool is_script(const char *word)
 {
+	size_t len = strlen(word);
+
+	return strchr(word, '/') || (len > 4 && strcmp(word + len - 4, ".lua") == 0);
+}
+
+/* COMMAND, then a duration (resign) and a script, in any order. */
+static int order_parse(struct ctl_order *order, const struct options *o, struct err *err)
+{
+	*order = (struct ctl_order){ .command = o->words ? o->word[0] : NULL, .ms = -1 };
+	if (order_check(order->command, err) < 0)
+		return -1;
+	for (int i = 1; i < o->words; i++) {
+		const char *word = o->word[i];
+		if (is_script(word) && !order->script)
+			order->script = word;
+		else if (strcmp(order->command, "resign") != 0 || order->ms >= 0)
+			return err_set(err, ERR_USAGE, "unexpected argument '%s'", word);
+		else if (duration_parse(word, &order->ms, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int order_give(const struct ctl_order *order, const struct options *o)
+{
+	struct ctl_elector e;
 	struct err err;
 	int status = EXIT_DONE;
-	char *path = find_socket(o, &status);
 
-	if (!path)
-		return status;
-	json_t *answer = ctl_ask(path, o->word[0], options_text(o, OPTION_CTL_ELECTION, NULL), ms, &err);
-	free(path);
+	int found = ctl_elector_find(&e, o, order->script, &err);
+	json_t *answer = found == 0 ? ctl_ask(e.path, order->command, e.election, order->ms, &err) : NULL;
+	ctl_elector_fini(&e);
 	if (!answer)
 		return ctl_fail(&err);
 	show_answer(answer, o->value[OPTION_JSON].number);
@@ -297,16 +213,16 @@ static int give_order(const struct options *o, int64_t ms)
 
 int cmd_ctl(int argc, char **argv)
 {
+	struct ctl_order order;
 	struct options o;
 	struct err err;
-	int64_t ms;
 	int status = command_begin(&o, COMMAND_CTL, argc, argv);
 
 	if (status >= 0)
 		return status;
 	if (o.value[OPTION_LIST].number && o.words == 0)
 		return ctl_list(&o);
-	if (check_order(&o, &ms, &err) < 0)
+	if (order_parse(&order, &o, &err) < 0)
 		return ctl_fail(&err);
-	return give_order(&o, ms);
+	return order_give(&order, &o);
 }

@@ -479,7 +479,9 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 
 	elector_status(x->elector, &st);
 	if (strcmp(q->command, "status") == 0) {
-		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
+		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"command\":", (int)getpid());
+		buf_json(reply, *x->shell ? "sh -c" : x->options.rest[0]);
+		buf_adds(reply, ",\"elections\":[");
 		standing_json(reply, &e);
 		buf_adds(reply, "]}");
 	} else if (strcmp(q->command, "is-leading") == 0) {

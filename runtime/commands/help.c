@@ -132,7 +132,7 @@ static const struct command_help {
 		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n",
 	},
 	[COMMAND_CTL] = {
-		"ctl [--list] [OPTIONS] COMMAND",
+		"ctl [--list] [OPTIONS] COMMAND [SCRIPT.lua]",
 		"talk to a running elector",
 		"Commands:\n"
 		"  status           its elections: phase, term, token, time left, what keeps them from leading\n"
@@ -144,9 +144,10 @@ static const struct command_help {
 		"  resume           campaign again\n"
 		"  reload           load the script again, as SIGHUP does; status 1 and the error if it cannot be loaded\n"
 		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked (of one with\n"
-		"--state-dir DIR: give ctl the same).",
+		"--state-dir DIR: give ctl the same). Where several run, SCRIPT.lua, --lock URL or --control PATH says which.",
 		"  lunarch ctl --list\n"
 		"  lunarch ctl why\n"
+		"  lunarch ctl why nightly.lua\n"
 		"  lunarch ctl resign 1m\n",
 	},
 };

@@ -3,7 +3,8 @@
  * Used by run and exec (server) and by ctl (client).
  *
  * Request: {"command":"status"|"is-leading"|"why"|"resign"|"pause"|"resume"|"reload", "election":NAME?, "seconds":N?}
- * Answer:  {"ok":true} and, for status, "pid":N,"elections":[...] (standing_json makes the elements); for
+ * Answer:  {"ok":true} and, for status, "pid":N, "script":PATH (run; "-e" for a text) or "command":PROGRAM (exec),
+ *          "elections":[...] (standing_json makes the elements); for
  *          is-leading, "leading":BOOL; for why, "text":LINES; for the others "message":TEXT, or nothing.
  *          {"ok":false,"error":TEXT} (control_refuse) otherwise. */
 #ifndef LUNARCH_CONTROL_H

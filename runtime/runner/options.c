@@ -24,7 +24,7 @@ enum { COMMAND_TABLE(COMMAND_BIT) LEADS = RUN | EXEC | CHECK /* check shows what
 
 const struct option_info option_table[OPTIONS] = {
 	[OPTION_LOCK] = { "lock", NULL, 0, OPTION_TEXT, "URL", "LUNARCH_LOCK", NULL,
-	                  LEADS | LEADER | STATUS | RELEASE | DOCTOR,
+	                  LEADS | LEADER | STATUS | RELEASE | DOCTOR | CTL,
 	                  "a store's URL, /PATH, or NAME (for this machine alone); {name} = the election's name" },
 	[OPTION_IDENTITY] = { "identity", NULL, 0, OPTION_TEXT, "ID", "LUNARCH_IDENTITY", NULL, LEADS,
 	                      "name of this candidate (preset: hostname and a random UUID)" },
@@ -411,7 +411,9 @@ static int take_option(struct options *o, char **argv, int *at, struct err *err)
 
 static int take_word(struct options *o, const char *word, struct err *err)
 {
-	if (o->words == (o->command == COMMAND_TEST ? OPTION_WORDS : 2))
+	int most = o->command == COMMAND_TEST ? OPTION_WORDS : o->command == COMMAND_CTL ? 3 : 2;
+
+	if (o->words == most)
 		return err_set(err, ERR_USAGE, "unexpected argument '%s'%s", word,
 		               o->command == COMMAND_RUN ? ": the script's own arguments follow --" : "");
 	o->word[o->words++] = word;

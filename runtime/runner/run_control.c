@@ -8,6 +8,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,13 +63,26 @@ static void reply_text(struct buf *reply, const char *field, const char *text)
 	buf_adds(reply, "}");
 }
 
+/* The script's whole path, by which `ctl` finds it; "-e" for a text. */
+static void add_script(const struct run *r, struct buf *reply)
+{
+	char *path = r->is_text ? NULL : realpath(r->script, NULL);
+
+	buf_adds(reply, "\"script\":");
+	buf_json(reply, r->is_text ? "-e" : path ? path : r->script);
+	buf_adds(reply, ",");
+	free(path);
+}
+
 static void reply_status(struct run *r, const char *name, struct buf *reply)
 {
 	struct elector_status st;
 	struct standing e;
 	const char *comma = "";
 
-	buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"elections\":[", (int)getpid());
+	buf_printf(reply, "{\"ok\":true,\"pid\":%d,", (int)getpid());
+	add_script(r, reply);
+	buf_adds(reply, "\"elections\":[");
 	for (uint32_t i = 0; i < r->candidate_count; i++) {
 		if (!candidate_is_named(r->candidates[i], name))
 			continue;

@@ -120,6 +120,50 @@ def test_one() -> Any:
     check(run("ctl", "status"), 2, "2 electors", "--list", what="with two electors ctl asks which")
     same(run("ctl", "--list").stdout.count("pid "), 2, "--list: both")
     theirs = f"{CTL}/{second.pid}.sock"
+    check(run("ctl", "status", SCRIPT), 2, f"2 electors are running with {SCRIPT}", what="and with two of one script")
+    other = os.path.join(TMP, "other.lua")
+    with open(other, "w") as f:
+        f.write("return { on_leading = function() end }\n")
+    third = Candidate("--lock", lock + "-3", "--identity", "third", other)
+    third.wait("became_leader")
+    r = run("ctl", "--list")
+    ok(f"pid {third.pid}  run {other}  {CTL}/{third.pid}.sock\n" in r.stdout, "--list shows the script", r.stdout)
+    check(run("ctl", "status", other), 0, f"file:{lock}-3", what="a script's name says which elector is asked")
+    check(run("ctl", "resign", "1h", other), 0, what="also behind a duration")
+    ok(third.wait("stopped_leading", "resigned"), "which is then told to that one")
+    check(
+        run("ctl", "--lock", f"file:{lock}-3", "is-leading"), 1, "no", what="--lock chooses the elector with that lock"
+    )
+    r = run("ctl", "is-leading", "--control", theirs, env={"LUNARCH_LOCK": lock + "-3"})
+    ok(r.returncode == 1 and not r.stderr, "LUNARCH_LOCK, which is for who campaigns, chooses nobody", r.stderr)
+    check(
+        run("ctl", "--lock", lock + "-4", "why"), 69, f"{lock}-4", "--list", what="a lock that no elector has is said"
+    )
+    check(run("ctl", "why", os.path.join(TMP, "none.lua")), 69, "none.lua", what="and a script that is not there")
+    check(run("ctl", "why", "--lock", lock, other), 2, "not both", what="and a script beside a lock")
+    third.stop()
+    holds = Candidate("--lock", lock + "-4", "--", "sleep", "1000", command="exec")
+    holds.wait("became_leader")
+    r = run("ctl", "--list")
+    ok(f"pid {holds.pid}  exec sleep  " in r.stdout, "--list shows exec's program", r.stdout)
+    holds.stop()
+    many = os.path.join(TMP, "many.lua")
+    with open(many, "w") as f:
+        f.write(
+            "local list = {} for i = 1, 15 do list[i] = { name = 'e' .. i, on_new_leader = print,"
+            f" lock = '{lock}-many' .. i }} end return list\n"
+        )
+    crowd = Candidate(many)
+    ok(
+        wait_for(lambda: "and 3 more" in run("ctl", "--list").stdout),
+        "--list shows a dozen elections of an elector, and the number of the rest",
+    )
+    same(
+        run("ctl", "status", many).stdout.count("following") + run("ctl", "status", many).stdout.count("idle"),
+        15,
+        "status shows all",
+    )
+    crowd.stop()
     r = run("ctl", "--control", theirs, "is-leading")
     ok(r.returncode == 1 and r.stdout == "no\n", "is-leading is 1 for a standby")
     check(run("ctl", "--control", theirs, "status"), 0, "following", "leader me", what="a standby says whom it follows")

@@ -1,0 +1,233 @@
+#include "commands/ctl_electors.h"
+
+#include "base/mem.h"
+#include "client/lock_client.h"
+#include "runner/control.h"
+#include "runner/control_dir.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_S 10
+#define RELOAD_S 300 /* an answer to reload comes when the script is loaded, or could not be */
+
+/* ---- asking ---- */
+
+json_t *ctl_ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err)
+{
+	struct buf request = { 0 }, reply = { 0 };
+	json_t *json = NULL;
+
+	buf_adds(&request, "{\"command\":");
+	buf_json(&request, command);
+	if (*election) {
+		buf_adds(&request, ",\"election\":");
+		buf_json(&request, election);
+	}
+	if (ms >= 0)
+		buf_printf(&request, ",\"seconds\":%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
+	buf_adds(&request, "}");
+	int timeout_s = strcmp(command, "reload") == 0 ? RELOAD_S : ANSWER_S;
+	if (control_ask(path, request.data, timeout_s, &reply, err) == 0) {
+		json = json_loadb(reply.data, reply.len, 0, NULL);
+		if (!json)
+			err_set(err, ERR_INVALID, "%s: the answer is no JSON", path);
+	}
+	buf_fini(&request);
+	buf_fini(&reply);
+	if (json && !json_is_true(json_object_get(json, "ok"))) {
+		const char *why = json_string_value(json_object_get(json, "error"));
+		err_set(err, ERR_CANCELLED, "%s", why ? why : "refused");
+		json_decref(json);
+		return NULL;
+	}
+	return json;
+}
+
+/* ---- the sockets ---- */
+
+static bool is_socket_name(const char *name)
+{
+	size_t len = strlen(name);
+
+	return len > 5 && strcmp(name + len - 5, ".sock") == 0;
+}
+
+/* What a killed elector left there is removed: by the name's pattern and the refused connection it is nobody's. */
+static void list_sockets_in(struct ctl_sockets *l, const char *dir)
+{
+	DIR *d = opendir(dir);
+	struct dirent *entry;
+
+	/* cppcheck-suppress readdirCalled -- glibc's readdir is safe for threads with streams of their own (readdir(3)) */
+	while (d && (entry = readdir(d)) && l->len < sizeof l->path / sizeof *l->path) {
+		if (!is_socket_name(entry->d_name))
+			continue;
+		char *path = mem_printf("%s/%s", dir, entry->d_name);
+		if (control_remove_stale(path) == 0)
+			free(path);
+		else
+			l->path[l->len++] = path;
+	}
+	if (d)
+		closedir(d);
+}
+
+int ctl_sockets_list(struct ctl_sockets *l, const struct options *o, struct err *err)
+{
+	const char *state_dir = options_text(o, OPTION_STATE_DIR, NULL);
+	char dir[PATH_MAX];
+	struct err other = { 0 };
+
+	for (int place = 0; place < CONTROL_DIRS; place++) {
+		bool first = place == 0;
+		if (control_dir(state_dir, place, false, dir, sizeof dir, first ? err : &other) == 0)
+			list_sockets_in(l, dir);
+		else if (first && *state_dir)
+			return -1;
+	}
+	return 0;
+}
+
+void ctl_sockets_fini(struct ctl_sockets *l)
+{
+	for (size_t i = 0; i < l->len; i++)
+		free(l->path[i]);
+}
+
+/* ---- the one that is meant ---- */
+
+/* What an elector is chosen by; NULL: not by that. */
+struct ctl_choice {
+	char *script; /* its whole path */
+	char *lock;   /* as electors name it */
+};
+
+/* As the backend writes it. -1: it is no lock's URL. */
+static int choice_lock(struct ctl_choice *choice, const struct options *o, struct err *err)
+{
+	struct lock_client c = { 0 };
+
+	c.env.state_dir = options_text(o, OPTION_STATE_DIR, NULL);
+	int done = lock_client_open(&c, NULL, o->value[OPTION_LOCK].text, err);
+	if (done == 0)
+		choice->lock = mem_dup(lock_client_url(&c));
+	lock_client_close(&c);
+	return done;
+}
+
+static int choice_make(struct ctl_choice *choice, const struct options *o, const char *script, struct err *err)
+{
+	/* LUNARCH_LOCK is for who campaigns */
+	bool by_lock = o->value[OPTION_LOCK].from == OPTION_GIVEN;
+
+	if (script && by_lock)
+		return err_set(err, ERR_USAGE, "a script or --lock, not both");
+	if (script) {
+		choice->script = realpath(script, NULL);
+		if (!choice->script)
+			return err_set(err, ERR_MISSING, "there is no script %s", script);
+	}
+	return by_lock ? choice_lock(choice, o, err) : 0;
+}
+
+/* The name of the elector's election with that lock; NULL: it has none. */
+static const char *election_with_lock(const json_t *answer, const char *lock)
+{
+	const json_t *elections = json_object_get(answer, "elections"), *e;
+	size_t i;
+
+	json_array_foreach(elections, i, e)
+	{
+		const char *its = json_string_value(json_object_get(e, "lock"));
+		if (its && strcmp(its, lock) == 0)
+			return json_string_value(json_object_get(e, "name"));
+	}
+	return NULL;
+}
+
+/* Whether the elector at that socket is chosen; *election is then what is to be asked for. */
+static bool choice_fits(const struct ctl_choice *choice, const char *path, char **election)
+{
+	struct err err;
+	json_t *answer;
+	bool fits;
+
+	*election = NULL;
+	if (!choice->script && !choice->lock)
+		return true;
+	answer = ctl_ask(path, "status", "", -1, &err);
+	if (choice->script) {
+		const char *script = json_string_value(json_object_get(answer, "script"));
+		fits = script && strcmp(script, choice->script) == 0;
+	} else {
+		const char *name = answer ? election_with_lock(answer, choice->lock) : NULL;
+		fits = name != NULL;
+		*election = mem_dup(name);
+	}
+	json_decref(answer);
+	return fits;
+}
+
+/* Takes the only one that fits. */
+static int choice_take(const struct ctl_choice *choice, const struct ctl_sockets *l, struct ctl_elector *e,
+                       struct err *err)
+{
+	const char *what = choice->script ? choice->script : choice->lock;
+	size_t count = 0;
+
+	for (size_t i = 0; i < l->len; i++) {
+		char *election;
+		if (choice_fits(choice, l->path[i], &election) && count++ == 0) {
+			e->path = mem_dup(l->path[i]);
+			e->election = election;
+		} else {
+			free(election);
+		}
+	}
+	if (count > 1)
+		return err_set(
+			err, ERR_USAGE,
+			"%zu electors are running%s%s: choose one with --control PATH (`lunarch ctl --list` shows them)",
+			count, what ? " with " : "", what ? what : "");
+	if (count == 1)
+		return 0;
+	if (what)
+		return err_set(err, ERR_UNREACHABLE, "no elector of this user is running with %s: `lunarch ctl --list`",
+		               what);
+	return err_set(err, ERR_UNREACHABLE, "no elector of this user is running");
+}
+
+int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err)
+{
+	const char *election = options_text(o, OPTION_CTL_ELECTION, NULL);
+	struct ctl_choice choice = { 0 };
+	struct ctl_sockets l = { 0 };
+
+	*e = (struct ctl_elector){ 0 };
+	int done = choice_make(&choice, o, script, err);
+	if (done == 0 && options_set(o, OPTION_CTL_SOCKET) && !choice.script && !choice.lock)
+		e->path = mem_dup(o->value[OPTION_CTL_SOCKET].text);
+	else if (done == 0 && ctl_sockets_list(&l, o, err) == 0)
+		done = choice_take(&choice, &l, e, err);
+	else
+		done = -1;
+	if (done == 0 && (*election || !e->election)) {
+		free(e->election);
+		e->election = mem_dup(election);
+	}
+	ctl_sockets_fini(&l);
+	free(choice.script);
+	free(choice.lock);
+	return done;
+}
+
+void ctl_elector_fini(struct ctl_elector *e)
+{
+	free(e->path);
+	free(e->election);
+}

@@ -1,0 +1,33 @@
+/* The electors of this user that run on this machine: which there are, which one is meant, and how it is asked.
+ * Not what their answers mean.
+ * Used by ctl. */
+#ifndef LUNARCH_CTL_ELECTORS_H
+#define LUNARCH_CTL_ELECTORS_H
+
+#include "runner/options.h"
+
+struct json_t;
+
+/* Sends the command. election: "" = none is named; ms: -1 = none. The parsed answer, which the caller owns; NULL with
+ * *err where there is none, or where it is a refusal (ERR_CANCELLED). Blocks. */
+struct json_t *ctl_ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err);
+
+/* The sockets at which somebody listens, in all places where this user's electors have them. */
+struct ctl_sockets {
+	char *path[256];
+	size_t len;
+};
+int ctl_sockets_list(struct ctl_sockets *l, const struct options *o, struct err *err);
+void ctl_sockets_fini(struct ctl_sockets *l);
+
+/* Who is to be asked. */
+struct ctl_elector {
+	char *path;     /* of its socket */
+	char *election; /* of which; "" = all */
+};
+/* --control, the script, --lock, or the only one there is. script: NULL = none is named. -1 with *err: ERR_USAGE if
+ * there are several. Fills in *e, ctl_elector_fini it in any case. Blocks. */
+int ctl_elector_find(struct ctl_elector *e, const struct options *o, const char *script, struct err *err);
+void ctl_elector_fini(struct ctl_elector *e);
+
+#endif
