@@ -110,10 +110,8 @@ static void show_elector(const json_t *answer, const char *path)
 	const char *script = text_of(answer, "script"), *command = text_of(answer, "command");
 	struct buf b = { 0 };
 
-	buf_printf(&b, "pid %" PRId64 "  ", number_of(answer, "pid"));
-	buf_plain(&b, *command ? "exec " : "run ");
+	buf_printf(&b, "pid %" PRId64 "  %s\n  %s ", number_of(answer, "pid"), path, *command ? "exec" : "run");
 	buf_plain(&b, *command ? command : script);
-	buf_printf(&b, "  %s", path);
 	puts(b.data);
 	buf_fini(&b);
 }

@@ -328,8 +328,9 @@ static bool is_spelling(const struct option_info *info, const char *option)
 bool help_complete(const char *command, const char *option)
 {
 	static const char *const behind[COMMANDS] = {
-		[COMMAND_RUN] = "<script>",   [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
-		[COMMAND_EXEC] = "<program>", [COMMAND_LIST] = "<directory>",
+		[COMMAND_RUN] = "<script>",    [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
+		[COMMAND_EXEC] = "<program>",  [COMMAND_LIST] = "<directory>", [COMMAND_STATUS] = "<script>",
+		[COMMAND_LEADER] = "<script>", [COMMAND_RELEASE] = "<script>", [COMMAND_CTL] = "<script>",
 	};
 	int c = 0;
 

@@ -127,7 +127,7 @@ def test_one() -> Any:
     third = Candidate("--lock", lock + "-3", "--identity", "third", other)
     third.wait("became_leader")
     r = run("ctl", "--list")
-    ok(f"pid {third.pid}  run {other}  {CTL}/{third.pid}.sock\n" in r.stdout, "--list shows the script", r.stdout)
+    ok(f"pid {third.pid}  {CTL}/{third.pid}.sock\n  run {other}\n" in r.stdout, "--list shows the script", r.stdout)
     check(run("ctl", "status", other), 0, f"file:{lock}-3", what="a script's name says which elector is asked")
     check(run("ctl", "resign", "1h", other), 0, what="also behind a duration")
     ok(third.wait("stopped_leading", "resigned"), "which is then told to that one")
@@ -145,7 +145,7 @@ def test_one() -> Any:
     holds = Candidate("--lock", lock + "-4", "--", "sleep", "1000", command="exec")
     holds.wait("became_leader")
     r = run("ctl", "--list")
-    ok(f"pid {holds.pid}  exec sleep  " in r.stdout, "--list shows exec's program", r.stdout)
+    ok(f"pid {holds.pid}  {CTL}/{holds.pid}.sock\n  exec sleep\n" in r.stdout, "--list shows exec's program", r.stdout)
     holds.stop()
     many = os.path.join(TMP, "many.lua")
     with open(many, "w") as f:

@@ -220,7 +220,7 @@ def test_completion_of_values() -> None:
     same(complete("lunarch exec --lock x unshar"), ["unshare"], "completion: a program for exec")
     same(complete("lunarch exec --lock x -- unshar"), ["unshare"], "completion: and behind --")
     same(sorted(complete(f"lunarch exec --lock x cat {here}/n")), [f"{here}/notes.txt"], "completion: then its files")
-    ok("--lock" in complete("lunarch status "), "completion: options where nothing else can stand")
+    ok("--lock" in complete("lunarch doctor "), "completion: options where nothing else can stand")
     same(complete("lunarch help st"), ["status"], "completion: help of a command")
     ok("term:resign" in complete("lunarch help api term:re"), "completion: help of a function")
     state = ["--state-dir", here]

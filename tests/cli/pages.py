@@ -173,7 +173,7 @@ def run_page(page: str) -> int:
             if re.match(r"lunarch ctl\b", line):
                 if not elector:
                     elector = Standing(place)
-                environment["LUNARCH_CONTROL"] = elector.socket
+                line += f" --state-dir {elector.state}"
             p = perform(line, place, environment)
             words = shlex.split(re.sub(r".*\$\((lunarch [^)]*)\).*", r"\1", line))
             status = 0 if goes_on(words) and p.returncode in (0, -signal.SIGTERM, 143) else p.returncode
@@ -190,17 +190,17 @@ class Standing:
     """An elector that leads, for `ctl`."""
 
     def __init__(self, place: str) -> None:
-        self.socket = os.path.join(place, "control")
-        script = os.path.join(place, "standing.lua")
+        self.state = os.path.join(place, "electors")
+        script = os.path.join(place, "backup.lua")
         write(script, IDLE)
         self.process = subprocess.Popen(
-            ["lunarch", "run", "--lock", os.path.join(place, "standing"), "--control", self.socket, script],
+            ["lunarch", "run", "--lock", os.path.join(place, "standing"), "--state-dir", self.state, script],
             env=CLEAN,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        leads = ["lunarch", "ctl", "is-leading", "--control", self.socket]
+        leads = ["lunarch", "ctl", "is-leading", "--state-dir", self.state]
         wait_for(lambda: subprocess.run(leads, env=CLEAN, capture_output=True).returncode == 0)
 
     def stop(self) -> None:
