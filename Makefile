@@ -237,10 +237,11 @@ bench:
 api:
 	@lua5.4 scripts/api.lua
 
-$(BUILD)/bench/floor_store: LDLIBS += -lpq -lzookeeper_st
+$(BUILD)/bench/floor_store: LDLIBS += -lpq -lzookeeper_st -lnghttp2
+$(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(GRPC) base/buf base/err base/mem)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # How each C file is compiled, for editors (clangd) and clang-tidy. Not in git.
 COMPILED := $(SRC) $(MODULE_SRC) $(shell find tests -name '*.c' | sort)

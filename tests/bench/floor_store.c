@@ -1,8 +1,11 @@
 /* The floor of a handover in a store: who leads writes, another connection is told of it, and writes on that condition;
  * after half a second in which nothing happened, as before a real one. No processes, hooks, proofs or leases; raw
  * requests where that can be. Not a peer. Used by tests/bench/store_rows.py; prints the milliseconds of each round. */
+#include "grpc/grpc.h"
+
 #include <arpa/inet.h>
 #include <err.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <postgresql/libpq-fe.h>
 #include <stdbool.h>
@@ -70,60 +73,163 @@ static void hear(int fd, const char *what)
 	}
 }
 
-/* ---- etcd ---- */
+/* ---- etcd, in its own protocol ---- */
 
-static void post(int fd, const char *path, const char *body)
+/* A connection, and the one call on it. */
+struct talk {
+	struct grpc_call call; /* first */
+	int fd;
+	struct grpc *g;
+	struct buf out;
+	int messages, ends;
+};
+static struct talk first, second, watch;
+static int heard; /* messages of the watch */
+
+static void talk_on_message(struct grpc_call *c, const void *bytes, size_t len)
 {
-	char text[2048];
-
-	snprintf(text, sizeof text,
-	         "POST %s HTTP/1.1\r\nHost: etcd\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n%s",
-	         path, strlen(body), body);
-	say(fd, text);
+	(void)bytes;
+	(void)len;
+	((struct talk *)c)->messages++;
 }
 
-static void etcd_write(int fd)
+static void talk_on_end(struct grpc_call *c, const struct grpc_end *end)
 {
-	post(fd, "/v3/kv/txn",
-	     "{\"compare\":[{\"target\":\"VERSION\",\"result\":\"GREATER\",\"key\":\"Zmxvb3I=\",\"version\":\"-1\"}],"
-	     "\"success\":[{\"request_put\":{\"key\":\"Zmxvb3I=\",\"value\":\""
-	     "eyJob2xkZXIiOiJmbG9vciIsIm9mIjoiYSByZWNvcmQgYXMgbG9uZyBhcyB0aG9zZSBvZiBtb3N0IGxvY2tzIGFyZSwgd2l0aCBpdHMgdGltZXMifQ=="
-	     "\"}}]}");
+	if (end->status != 0)
+		errx(1, "etcd: %s", end->text);
+	((struct talk *)c)->ends++;
+}
+
+static void talk_send(struct talk *t)
+{
+	grpc_take(t->g, &t->out);
+	if (t->out.len && write(t->fd, t->out.data, t->out.len) != (ssize_t)t->out.len)
+		err(1, "write");
+	buf_drop(&t->out, t->out.len);
+}
+
+static void talk_open(struct talk *t, const char *port)
+{
+	t->call = (struct grpc_call){ .message = talk_on_message, .ended = talk_on_end };
+	t->fd = dial(port);
+	setsockopt(t->fd, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int));
+	t->g = grpc_new("etcd", false, 1 << 20);
+}
+
+static void talk_until(struct talk *t, const int *count, int want)
+{
+	char bytes[65536];
+	struct err why;
+
+	while (*count < want) {
+		ssize_t n = read(t->fd, bytes, sizeof bytes);
+		if (n <= 0 || grpc_feed(t->g, bytes, (size_t)n, &why) < 0)
+			errx(1, "etcd ended the connection");
+		talk_send(t);
+	}
+}
+
+/* A field of protobuf: its number, and bytes, which are fewer than 16,384. */
+static void field(struct buf *b, int number, const void *bytes, size_t len)
+{
+	unsigned char head[3] = { (unsigned char)(number << 3 | 2), (unsigned char)(len % 128 | 128),
+		                  (unsigned char)(len / 128) };
+
+	buf_add(b, head, sizeof head); /* the length in two bytes, whether it needs them or not */
+	buf_add(b, bytes, len);
+}
+
+static void talk_ask(struct talk *t, const char *path, const struct buf *message, bool half)
+{
+	grpc_start(t->g, &t->call, path, NULL, message->data, message->len, half);
+	talk_send(t);
+}
+
+/* A transaction on a condition that holds: the key's version is greater than -1. */
+static void etcd_write(struct talk *t)
+{
+	struct buf compare = { 0 }, put = { 0 }, op = { 0 }, txn = { 0 };
+
+	buf_add(&compare, "\x08\x01", 2); /* result: GREATER; target: VERSION, which is 0 */
+	field(&compare, 3, "floor", 5);
+	buf_add(&compare, "\x20\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 11);
+	field(&put, 1, "floor", 5);
+	field(&put, 2, VALUE, sizeof VALUE - 1);
+	field(&op, 2, put.data, put.len);
+	field(&txn, 1, compare.data, compare.len);
+	field(&txn, 2, op.data, op.len);
+	talk_ask(t, "/etcdserverpb.KV/Txn", &txn, true);
+	buf_fini(&compare);
+	buf_fini(&put);
+	buf_fini(&op);
+	buf_fini(&txn);
+}
+
+static void etcd_answered(struct talk *t)
+{
+	talk_until(t, &t->ends, t->ends + 1);
 }
 
 static void etcd_open(const char *port)
 {
-	leader = dial(port);
-	other = dial(port);
-	ear = dial(port);
-	etcd_write(leader);
-	hear(leader, "succeeded");
-	etcd_write(other);
-	hear(other, "succeeded");
-	post(ear, "/v3/watch", "{\"create_request\":{\"key\":\"Zmxvb3I=\"}}");
-	hear(ear, "created");
+	struct buf key = { 0 }, create = { 0 };
+
+	talk_open(&first, port);
+	talk_open(&second, port);
+	talk_open(&watch, port);
+	etcd_write(&first);
+	etcd_answered(&first);
+	etcd_write(&second);
+	etcd_answered(&second);
+	field(&key, 1, "floor", 5);
+	field(&create, 1, key.data, key.len);
+	talk_ask(&watch, "/etcdserverpb.Watch/Watch", &create, false);
+	talk_until(&watch, &watch.messages, ++heard); /* that it was created */
+	buf_fini(&key);
+	buf_fini(&create);
 }
 
 static void etcd_leave(void)
 {
-	etcd_write(leader);
+	etcd_write(&first);
 }
 
 static void etcd_notice(void)
 {
-	hear(ear, "events");
+	talk_until(&watch, &watch.messages, ++heard);
 }
 
 static void etcd_take(void)
 {
-	etcd_write(other);
-	hear(other, "succeeded");
+	etcd_write(&second);
+	etcd_answered(&second);
 }
 
 static void etcd_rest(void)
 {
-	hear(leader, "succeeded");
-	hear(ear, "events");
+	talk_until(&first, &first.ends, first.ends + !!grpc_under_way(&first.call));
+	talk_until(&watch, &watch.messages, ++heard);
+}
+
+/* A start: the key is read, then written, on one connection. */
+static void etcd_open_one(const char *port)
+{
+	talk_open(&second, port);
+	etcd_take();
+}
+
+static void etcd_look(void)
+{
+	struct buf range = { 0 };
+
+	field(&range, 1, "floor", 5);
+	talk_ask(&second, "/etcdserverpb.KV/Range", &range, true);
+	etcd_answered(&second);
+	buf_fini(&range);
+}
+
+static void nothing(void)
+{
 }
 
 /* ---- Redis ---- */
@@ -342,20 +448,23 @@ static void zk_rest(void)
 
 static const struct store stores[] = {
 	{ "etcd", etcd_open, etcd_leave, etcd_notice, etcd_take, etcd_rest },
+	{ "etcd_start", etcd_open_one, etcd_look, nothing, etcd_take, nothing },
 	{ "redis", redis_open, redis_leave, redis_notice, redis_take, redis_rest },
 	{ "postgres", pg_open, pg_leave, pg_notice, pg_take, pg_rest },
 	{ "zookeeper", zk_open, zk_leave, zk_notice, zk_take, zk_rest },
 };
+
+#define STORES (sizeof stores / sizeof *stores)
 
 int main(int argc, char **argv)
 {
 	const struct store *s = stores;
 
 	if (argc != 4)
-		errx(2, "usage: floor_store etcd|redis|postgres|zookeeper PORT ROUNDS");
-	while (s < stores + 4 && strcmp(s->name, argv[1]) != 0)
+		errx(2, "usage: floor_store etcd|etcd_start|redis|postgres|zookeeper PORT ROUNDS");
+	while (s < stores + STORES && strcmp(s->name, argv[1]) != 0)
 		s++;
-	if (s == stores + 4)
+	if (s == stores + STORES)
 		errx(2, "no such store: %s", argv[1]);
 	s->open(argv[2]);
 	for (int i = atoi(argv[3]); i > 0; i--) {

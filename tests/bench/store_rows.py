@@ -209,28 +209,10 @@ def etcdctl(url: str, *args: Any) -> Any:
     return ["etcdctl", "--endpoints", url, *args]
 
 
-def etcd_start_floor(url: str) -> Any:
-    """On one connection: a range and a transaction."""
-    connection, values = http.client.HTTPConnection(url.removeprefix("http://")), []
-
-    def ask(path: str, body: Any) -> None:
-        connection.request("POST", "/v3/kv/" + path, json.dumps(body), {"Content-Type": "application/json"})
-        connection.getresponse().read()
-
-    put = {"success": [{"request_put": {"key": "Zmxvb3I=", "value": "eA==" * 160}}]}
-    for _ in range(RUNS + 1):
-        began = time.perf_counter()
-        ask("range", {"key": "Zmxvb3I="})
-        ask("txn", put)
-        values.append((time.perf_counter() - began) * 1000)
-    connection.close()
-    return values[1:]
-
-
 def etcd(directory: str) -> None:
     with servers.Etcd() as server:
         url = f"http://127.0.0.1:{server.port}"
-        store_rows("etcd", server, (12, 3), (etcd_start_floor(url), floor("etcd", server)))
+        store_rows("etcd", server, (12, 3), (floor("etcd_start", server), floor("etcd", server)))
         if shutil.which("etcdctl"):
             os.environ["ETCDCTL_API"] = "3"
             peer_rows("etcdctl lock", etcdctl(url, "lock", "h"), etcdctl(url, "lock", "m{i}"))
