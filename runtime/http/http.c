@@ -90,7 +90,6 @@ static void call_finish(struct http_call *c)
 	struct http_headers headers = { .count = c->head_count, .list = list };
 	struct http_result r = { .status = c->status,
 		                 .unsent = !c->sent,
-		                 .queued = !c->sent && !c->opened,
 		                 .repeated = c->repeated,
 		                 .err = c->err,
 		                 .len = c->r.data ? 0 : c->body.len };

@@ -66,7 +66,6 @@ struct http_result {
 	int status;  /* of the last answer; 0: none came */
 	bool unsent; /* no byte of this request was sent. false with an error: the server may have acted upon it, or may
 	              * do so later */
-	bool queued; /* it never had a connection: it waited in the client until its end */
 	bool repeated; /* sent more than once: libcurl found the connection closed and took a new one, or it was
 	                * redirected. The server may have acted upon it more than once */
 	struct instant sent_at; /* read before the first byte was sent, of the first try if it is `repeated`; if

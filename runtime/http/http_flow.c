@@ -150,7 +150,6 @@ static curl_socket_t call_on_open(void *arg, curlsocktype purpose, struct curl_s
 
 	(void)purpose;
 	c->client->stats.opened++;
-	c->opened = true;
 	return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
 

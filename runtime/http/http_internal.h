@@ -44,7 +44,7 @@ struct http_call {
 	struct http_request r; /* only its numbers, flags and callbacks: its texts may have been freed */
 	ev_timer timer;
 	struct instant began, sent_at, heard_at;
-	bool opened, sent, repeated, heard, maybe_http2;
+	bool sent, repeated, heard, maybe_http2;
 	int status;
 	struct buf head, body, out; /* header lines as name\0value\0; what was received; what is to be sent */
 	size_t head_count;

@@ -261,6 +261,11 @@ class TlsEtcd(servers.Etcd):
         return '"health":"true"' in servers.ask(self.metrics, "GET /health HTTP/1.0\r\n\r\n")
 
 
+def loads(driver: Driver, library: str) -> bool:
+    with open(f"/proc/{driver.process.pid}/maps") as f:
+        return library in f.read()
+
+
 def tls() -> None:
     plain, strict = TlsEtcd(), TlsEtcd("--client-cert-auth", "--trusted-ca-file", file("ca.pem"))
     host, ca = f"127.0.0.1:{plain.port}", f"ca={file('ca.pem')}"
@@ -277,7 +282,12 @@ def tls() -> None:
         "TLS: writes, by address and by the certificate's other name",
     )
     ok(d.noticed(before), "TLS: and notices")
-    for one in (d, e):
+    p = Driver()
+    with servers.Etcd() as unencrypted:
+        p.open(f"etcd://127.0.0.1:{unencrypted.port}/plain")
+        same(p.read()["outcome"], "absent", "without TLS, a key that is not there")
+    same((loads(d, "libssl"), loads(p, "libssl")), (True, False), "OpenSSL is loaded for TLS, and only for it")
+    for one in (d, e, p):
         one.end()
     refused(f"etcds://{host}/x", ["failed"], "certificate", "TLS: an authority that the system does not know")
     refused(f"etcds://{host}/x?ca={file('other.pem')}", ["failed"], "certificate", "TLS: another authority")

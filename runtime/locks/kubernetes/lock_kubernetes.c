@@ -665,4 +665,9 @@ static void name_libraries(struct buf *out)
 }
 
 static const struct lock_ops *const locks[] = { &lock_kube, NULL };
-const struct module lunarch_module = { .build = LUNARCH_BUILD, .locks = locks, .libraries = name_libraries };
+const struct module lunarch_module = {
+	.build = LUNARCH_BUILD,
+	.locks = locks,
+	.prepare = http_prepare,
+	.libraries = name_libraries,
+};
