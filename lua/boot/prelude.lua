@@ -21,8 +21,9 @@ local function on_demand(name, make)
 		for field, f in pairs(make()) do
 			rawset(table, field, f)
 		end
-		setmetatable(table, { __index = unknown(name, table) })
-		return table[key]
+		local index = unknown(name, table)
+		setmetatable(table, { __index = index })
+		return index(table, key)
 	end })
 end
 

@@ -107,6 +107,12 @@ fails(
     r"broken.lua:1: unknown key 'on_laeding' \(did you mean 'on_leading'\?\)",
     "a script that cannot be loaded is said by file, line and key",
 )
+write("typo.lua", "return { on_leading = function() http.gte 'http://x' end }\n")
+fails(
+    "local sim = simulate { script = 'typo.lua' } sim:elect() sim:run(1)",
+    r"typo.lua:1: http has no 'gte': did you mean 'get'\?",
+    "a misspelled function is said by file and line, also where it is the first that is used",
+)
 write("shell.lua", "return { on_leading = function() os.execute 'touch was-here' end }\n")
 fails(
     "local sim = simulate { script = 'shell.lua' } sim:elect() sim:run(1)",
