@@ -299,6 +299,15 @@ def tls() -> None:
         "TLS: another name than the certificate's",
     )
     refused(f"etcd://{host}/x", ["failed"], host, "TLS: not spoken to a port that wants it")
+    shutil.copy(file("other.pem"), file("replaced.pem"))
+    r = Driver()
+    r.open(f"etcds://{host}/x?ca={file('replaced.pem')}")
+    before = r.read()["outcome"]
+    shutil.copy(file("ca.pem"), file("replaced.pem"))
+    same(
+        (before, r.read()["outcome"]), ("failed", "ok"), "TLS: a file that is replaced is read for the next connection"
+    )
+    r.end()
     host = f"127.0.0.1:{strict.port}"
     refused(f"etcds://{host}/x?{ca}", ["failed"], "certificate", "client certificate: wanted and missing")
     good = f"etcds://{host}/x?{ca}&cert={file('client.pem')}&key={file('client.key')}"

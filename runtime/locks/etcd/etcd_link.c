@@ -5,8 +5,6 @@
 #include "tls/tls.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -245,10 +243,7 @@ static void link_greet(struct lock_link *link)
 {
 	struct etcd_link *k = link_of(link);
 	struct err err;
-	int on = 1;
 
-	/* A question is one piece, but what HTTP/2 says beside it must not hold it up (Nagle's algorithm). */
-	setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	if (k->encrypted && link_encrypt(k, &err) < 0) {
 		lock_link_lose(link, LOCK_FAILED, err.code, "%s", err.text);
 		return;
