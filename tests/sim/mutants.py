@@ -66,6 +66,8 @@ UNIT_TESTS = [
         "tests/unit/locks/test_lock_none.c",
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file")
+    + ["runtime/locks/etcd/etcd_answer.c", "tests/unit/locks/etcd/test_etcd_answer.c"],
     [
         "runtime/process/channel.c",
         "runtime/base/buf.c",
