@@ -34,18 +34,6 @@ struct admin_query {
 	struct buf *out;
 };
 
-static void ask_leader(void *arg, const struct standing *e)
-{
-	struct admin_query *q = arg;
-
-	if (*q->name && strcmp(q->name, label(e)) != 0)
-		return;
-	q->found++;
-	q->yes += e->status->leading;
-	if (!e->status->leading)
-		buf_printf(q->out, "%s%s\n", *e->status->leader ? "the leader is " : "nobody leads", e->status->leader);
-}
-
 /* true: it is not known whether somebody else leads now, and this candidate could not take over. Says so. */
 static bool is_cut_off(const struct standing *e, struct buf *out)
 {
@@ -55,6 +43,18 @@ static bool is_cut_off(const struct standing *e, struct buf *out)
 	           e->status->store.answered ? "for" : "yet, since the start",
 	           (double)e->status->store_silence / NSEC_PER_SEC);
 	return true;
+}
+
+static void ask_leader(void *arg, const struct standing *e)
+{
+	struct admin_query *q = arg;
+
+	if (*q->name && strcmp(q->name, label(e)) != 0)
+		return;
+	q->found++;
+	q->yes += e->status->leading;
+	if (!e->status->leading && (*e->status->leader || !is_cut_off(e, q->out)))
+		buf_printf(q->out, "%s%s\n", *e->status->leader ? "the leader is " : "nobody leads", e->status->leader);
 }
 
 static void ask_standby(void *arg, const struct standing *e)

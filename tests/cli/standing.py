@@ -187,6 +187,10 @@ def test_store() -> None:
         same([c.get("/standby")[0] for c in (a, b)], [503, 200], "/standby is 200 on the standby alone")
         server.pause()
         ok(wait_for(lambda: lost(b)), "a standby that has lost its store is not ready")
+        ok(
+            wait_for(lambda: "the store has not answered" in b.get("/leader")[1]),
+            "who leads is not known, it says then",
+        )
         same([b.get(p)[0] for p in ("/healthz", "/standby", "/leader")], [200, 503, 503], "but it is alive")
         ok(b.wait("store_lost", "has not answered for"), "the log says when it begins")
         says(b, "the store last answered", "why and status say so")
