@@ -225,6 +225,30 @@ def named_options(page: str) -> None:
     same(unknown, [], f"{page}: the commands that its sentences name exist, with these options")
 
 
+def anchors(text: str) -> set[str]:
+    """What a link may name behind the #: each heading as GitHub spells it, and each <a id="...">."""
+    found: set[str] = set(re.findall(r'<a id="([^"]+)">', text))
+    seen: dict[str, int] = {}
+    for title in re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S), re.M):
+        slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+        seen[slug] = seen.get(slug, 0) + 1
+        found.add(slug if seen[slug] == 1 else f"{slug}-{seen[slug] - 1}")
+    return found
+
+
+def links(page: str) -> None:
+    """Each link to a file leads to one that is there, and to a heading that it has."""
+    broken = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"^```.*?^```$", "", read(page), flags=re.M | re.S)):
+        path, _, anchor = link.partition("#")
+        target = os.path.normpath(os.path.join(os.path.dirname(page), path)) if path else page
+        if re.match(r"\w+:", link):
+            continue
+        if not os.path.exists(os.path.join(ROOT, target)) or anchor and anchor not in anchors(read(target)):
+            broken.append(link)
+    same(broken, [], f"{page}: its links lead to files and headings that are there")
+
+
 pages = [
     "README.md",
     "CONTRIBUTING.md",
@@ -233,6 +257,8 @@ pages = [
 counts = {page: run_page(page) for page in pages if page not in ELSEWHERE}
 for page in pages:
     named_options(page)
+for page in [*pages, "CHANGELOG.md", "tests/cluster/kubernetes/README.md"]:
+    links(page)
 ok(
     counts["README.md"] and counts["docs/operations.md"] and counts["docs/migrate.md"],
     "commands were found, and run",
