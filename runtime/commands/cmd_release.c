@@ -27,9 +27,10 @@ static void release_explain(const struct lock_client *c, bool token_known)
 	buf_printf(
 		&b,
 		"\nThis frees the record of a leader that is dead for sure; nobody waits for its lease to expire any more. If it "
-		"is not dead,\nbut only cut off, it acts on beside the next leader until its renew deadline has passed, and what "
-		"ignores the token does not notice.\nA leader that can be reached hands over by itself: `lunarch ctl resign` "
-		"there.\n\nIf it is dead, say so with the token that is in force: --token %" PRId64 "%s\n",
+		"is not dead,\nbut only cut off, it acts on beside the next leader until its renew deadline has passed. A receiver "
+		"that\ndoes not check tokens then accepts what both send. A leader that can be reached hands over by itself: run\n"
+		"`lunarch ctl resign` there.\n\nIf it is dead, say so with the token that is in force: --token %" PRId64
+		"%s\n",
 		c->record.token, token_known ? "" : " (the record does not have it yet)");
 	command_lines(stderr, b.data);
 	buf_fini(&b);

@@ -192,8 +192,8 @@ static int choice_take(const struct ctl_choice *choice, const struct ctl_sockets
 	if (count > 1)
 		return err_set(
 			err, ERR_USAGE,
-			"%zu electors are running%s%s: choose one with --control PATH (`lunarch ctl --list` shows them)",
-			count, what ? " with " : "", what ? what : "");
+			"%zu electors are running%s%s: choose one with %s--control PATH (`lunarch ctl --list` shows them)",
+			count, what ? " with " : "", what ? what : "", what ? "" : "SCRIPT.lua, --lock URL or ");
 	if (count == 1)
 		return 0;
 	if (what)

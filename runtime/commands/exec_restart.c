@@ -34,6 +34,6 @@ void exec_restart_started(struct exec_restart *r)
 void exec_restart_why(const struct exec_restart *r, struct buf *out)
 {
 	if (*r->last)
-		buf_printf(out, "%s: it is started again in %.1f s, for the %u. time in a row\n", r->last,
+		buf_printf(out, "%s: it is started again in %.1f s (it has ended %u times in a row)\n", r->last,
 		           (double)instant_until(r->next, clock_now()) / NSEC_PER_SEC, r->failures);
 }

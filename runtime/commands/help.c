@@ -143,8 +143,9 @@ static const struct command_help {
 		"  pause            stop campaigning; a running term goes on\n"
 		"  resume           campaign again\n"
 		"  reload           load the script again, as SIGHUP does; status 1 and the error if it cannot be loaded\n"
-		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked (of one with\n"
-		"--state-dir DIR: give ctl the same). Where several run, SCRIPT.lua, --lock URL or --control PATH says which.",
+		"Inside a term LUNARCH_CONTROL says which elector to ask; outside, the only one of this user is asked. An elector\n"
+		"that runs with --state-dir DIR is found only if ctl has the same --state-dir. Where several run, SCRIPT.lua,\n"
+		"--lock URL or --control PATH says which. --control is needed where two run the same script.",
 		"  lunarch ctl --list\n"
 		"  lunarch ctl why\n"
 		"  lunarch ctl why nightly.lua\n"

@@ -170,6 +170,8 @@ def run_page(page: str) -> int:
             line = here(command, place)
             furnish(line, place)
             environment = dict(CLEAN)
+            if re.match(r"lunarch (run|status)\b", line) and "--lock" not in line and "--state-dir" not in line:
+                line += f" --state-dir {place}/state"
             if re.match(r"lunarch ctl\b", line):
                 if not elector:
                     elector = Standing(place)
