@@ -251,6 +251,19 @@ def links(page: str) -> None:
     same(broken, [], f"{page}: its links lead to files and headings that are there")
 
 
+def events() -> None:
+    """What is logged for a person to see is in the table of docs/operations.md."""
+    known = set(re.findall(r"`([a-z_]+)`", read("docs/operations.md")))
+    logged: set[str] = set()
+    for source in glob.glob(os.path.join(ROOT, "runtime", "**", "*.c"), recursive=True):
+        if "/simulation/" not in source:
+            logged |= set(
+                re.findall(r'\w+_(?:event|say)\([^";]*?LOG_(?:INFO|WARN|ERROR)[^";]*?"([a-z_]+)",', read(source))
+            )
+    ok("became_leader" in logged and len(logged) > 40, f"events are found in the sources ({len(logged)})")
+    same(sorted(logged - known), [], "docs/operations.md: every event from info on is in its table")
+
+
 pages = [
     "README.md",
     "CONTRIBUTING.md",
@@ -261,6 +274,7 @@ for page in pages:
     named_options(page)
 for page in [*pages, "CHANGELOG.md", "tests/cluster/kubernetes/README.md"]:
     links(page)
+events()
 ok(
     counts["README.md"] and counts["docs/operations.md"] and counts["docs/migrate.md"],
     "commands were found, and run",
