@@ -46,7 +46,7 @@ def watched(to: Connection, stream: int, message: bytes) -> None:
     if message[:1] == b"\x1a":
         to.say(stream, b"\x0a\x02\x18\x01\x10" + b"\xff" * 9 + b"\x01")
     else:
-        to.say(stream, b"\x0a\x02\x18\x01\x10\x01\x18\x01")
+        to.say(stream, b"\x0a\x02\x18\x01\x18\x01")
 
 
 def applied(then: Callable[[Connection, int, bytes], Any]) -> Fault:

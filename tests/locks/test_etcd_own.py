@@ -758,6 +758,50 @@ def deaf_stream() -> None:
         proxy.close()
 
 
+def grpc_proxy() -> None:
+    """etcd's own proxy, which gives watches numbers of its own, whatever they are asked for."""
+    with servers.Etcd() as server:
+        port = servers.free_port()
+        proxy = subprocess.Popen(
+            [
+                os.environ.get("ETCD", "etcd"),
+                "grpc-proxy",
+                "start",
+                f"--endpoints=127.0.0.1:{server.port}",
+                f"--listen-addr=127.0.0.1:{port}",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        d, e, names = Driver(), Driver(), ("p", "q", "r")
+        for name in names:
+            d.open(f"etcd://127.0.0.1:{port}/{name}", name)
+            e.open(server.url(name), name)
+        ok(wait_for(lambda: d.read("p")["outcome"] == "absent"), "etcd's grpc-proxy: reads come through")
+        told = []
+        for name in names:
+            d.do("watch", name)
+            w = d.write(record("first"), "", name)
+            told.append(w["outcome"])
+            d.read(name)
+        same(told, ["ok"] * 3, "etcd's grpc-proxy: and writes")
+
+        def noticed() -> bool:
+            before = d.count("q")
+            e.write(record("second"), e.read("q")["version"], "q")
+            return d.noticed(before, "q", patience=0.5)
+
+        ok(wait_for(noticed), "etcd's grpc-proxy: a notice reaches the lock that it is for")
+        same(
+            [d.read(n)["record"]["holderIdentity"] for n in names],
+            ["first", "second", "first"],
+            "etcd's grpc-proxy: each lock has its own record",
+        )
+        d.end(), e.end()
+        proxy.kill()
+        proxy.wait()
+
+
 def talker(text: bytes) -> Any:
     s = socket.socket()
     s.bind(("127.0.0.1", 0))
@@ -852,6 +896,7 @@ def main() -> None:
         certificate_users,
         endpoints,
         strangers,
+        grpc_proxy,
         space,
         deaf_stream,
         full_disk,

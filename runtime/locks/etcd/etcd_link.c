@@ -79,16 +79,15 @@ static bool link_settle(struct etcd_link *k, struct grpc *g)
 
 /* ---- bytes that go ---- */
 
-/* Fills out. false: TLS is broken, and the connection doomed. */
+/* Fills out. false: TLS is broken, and the connection doomed; or it has ended. */
 static bool link_gather(struct etcd_link *k)
 {
+	struct grpc *g = k->grpc;
 	struct err err;
 
-	if (!k->secret) {
-		grpc_take(k->grpc, &k->out);
-		return true;
-	}
-	grpc_take(k->grpc, &k->clear);
+	grpc_take(g, k->secret ? &k->clear : &k->out);
+	if (!k->secret || k->grpc != g)
+		return k->grpc == g;
 	bool good = !k->clear.len || k->tls->write(k->secret, k->clear.data, k->clear.len, &err) == 0;
 	if (k->clear.len)
 		explicit_bzero(k->clear.data, k->clear.len);
@@ -114,7 +113,7 @@ static void link_flush(struct lock_link *link)
 	while (n > 0 && k->grpc == g) {
 		if (!k->out.len && !link_gather(k))
 			break;
-		if (k->grpc != g || !k->out.len)
+		if (!k->out.len)
 			break;
 		n = send(link->fd, k->out.data, k->out.len, MSG_NOSIGNAL);
 		if (n > 0) {
@@ -192,13 +191,13 @@ static void link_decrypt(struct etcd_link *k, const char *bytes, size_t len)
 
 	if (clear.len)
 		link_feed(k, clear.data, clear.len);
+	buf_fini(&clear);
+	if (lock_link_ended(&k->link, number))
+		return;
+	if (rc < 0)
+		lock_link_lose(&k->link, LOCK_FAILED, err.code, "%s", err.text);
 	else
 		link_flush(&k->link);
-	buf_fini(&clear);
-	if (rc < 0 && !lock_link_ended(&k->link, number)) {
-		link_doom(k, &err);
-		link_settle(k, k->grpc);
-	}
 }
 
 static void link_parse(struct lock_link *link)

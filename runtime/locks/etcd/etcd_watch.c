@@ -19,7 +19,7 @@ struct etcd_hub {
 	struct etcd_watch *first, *cursor, *telling;
 	struct lock_call wait;
 	struct grpc_call stream;
-	struct etcd_watch **watches; /* the stream's, by id - 1; NULL where one has gone */
+	struct etcd_watch **watches; /* the stream's, by number; NULL where one has gone */
 	size_t count, room;
 	uint64_t number;     /* of its connection */
 	unsigned generation; /* of its token */
@@ -149,7 +149,8 @@ static void stream_send(struct etcd_hub *h, const Etcd__WatchRequest *request)
 	buf_fini(&b);
 }
 
-/* Gives the watch its number in the stream, and makes the request for it. */
+/* Gives the watch its number in the stream, and makes the request for it. The first is 0, for which etcd chooses one:
+ * 0, too. So the numbers are those that etcd's own grpc-proxy gives, whatever it is asked for. */
 static void stream_enter(struct etcd_hub *h, struct etcd_watch *w, Etcd__WatchCreateRequest *create)
 {
 	if (h->count == h->room) {
@@ -160,7 +161,7 @@ static void stream_enter(struct etcd_hub *h, struct etcd_watch *w, Etcd__WatchCr
 	w->id = h->count;
 	etcd__watch_create_request__init(create);
 	create->key = etcd_bytes(w->key, strlen(w->key));
-	create->watch_id = (int64_t)w->id;
+	create->watch_id = (int64_t)w->id - 1;
 }
 
 static void stream_add_watch(struct etcd_hub *h, struct etcd_watch *w)
@@ -182,28 +183,33 @@ static void stream_cancel_watch(struct etcd_hub *h, struct etcd_watch *w)
 	if (!w->id || !grpc_under_way(&h->stream))
 		return;
 	h->watches[w->id - 1] = NULL;
-	cancel.watch_id = (int64_t)w->id;
+	cancel.watch_id = (int64_t)w->id - 1;
 	request.request_union_case = ETCD__WATCH_REQUEST__REQUEST_UNION_CANCEL_REQUEST;
 	request.cancel_request = &cancel;
 	stream_send(h, &request);
 }
 
-static void watch_take_events(struct etcd_watch *w, const Etcd__WatchResponse *told)
+/* false: an event is of another key, so what stands between has numbers of its own. */
+static bool watch_take_events(struct etcd_watch *w, const Etcd__WatchResponse *told)
 {
+	size_t len = strlen(w->key);
+
 	for (size_t i = 0; i < told->n_events; i++) {
 		Etcd__Event *event = told->events[i];
-		if (event->kv)
-			watch_add_news(w, event->kv->mod_revision,
-			               event->type == ETCD__EVENT__EVENT_TYPE__PUT ? &event->kv : NULL);
+		if (!event->kv || event->kv->key.len != len || memcmp(event->kv->key.data, w->key, len) != 0)
+			return false;
+		watch_add_news(w, event->kv->mod_revision,
+		               event->type == ETCD__EVENT__EVENT_TYPE__PUT ? &event->kv : NULL);
 	}
+	return true;
 }
 
 /* false: the stream is of no use. */
 static bool stream_take(struct etcd_hub *h, const Etcd__WatchResponse *told)
 {
 	int64_t id = told->watch_id;
-	bool ours = id > 0 && (size_t)id <= h->count;
-	struct etcd_watch *w = ours ? h->watches[id - 1] : NULL;
+	bool ours = id >= 0 && (size_t)id < h->count;
+	struct etcd_watch *w = ours ? h->watches[id] : NULL;
 
 	h->unanswered = 0;
 	h->says_progress |= id == PROGRESS_ID;
@@ -215,9 +221,7 @@ static bool stream_take(struct etcd_hub *h, const Etcd__WatchResponse *told)
 	}
 	if (w && told->created && told->header)
 		watch_add_news(w, told->header->revision, NULL); /* what happened before is not told */
-	if (w)
-		watch_take_events(w, told);
-	return true;
+	return !w || watch_take_events(w, told);
 }
 
 /* The stream is over: another one is begun soon. */

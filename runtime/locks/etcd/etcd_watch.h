@@ -26,7 +26,7 @@ struct etcd_watch {
 	Etcd__KeyValue *seen; /*     and what it put there; NULL: it was not said */
 	bool nudge;           /* something may have happened */
 	bool busy;            /* the lock is reading or writing, and is told nothing meanwhile */
-	size_t id;            /* in the stream; 0: there is none */
+	size_t id;            /* its number in the stream, and one; 0: it has none */
 };
 
 struct etcd_hub *etcd_hub_new(struct etcd_server *s);
