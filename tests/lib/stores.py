@@ -43,6 +43,9 @@ class Store:
         "aXbXcXdXeghi^",
     ]
 
+    def url(self, key: str, through: Any = None) -> str:
+        raise NotImplementedError
+
     def put(self, key: str, content: bytes) -> None:
         raise NotImplementedError
 
