@@ -2,6 +2,7 @@
 """Every command of Lunarch on every page is run as it stands there, on real stores; only the names of hosts and places
 are replaced. A block that is marked "foreign" holds commands of other programs, and none of ours."""
 
+import atexit
 import glob
 import os
 import re
@@ -202,6 +203,7 @@ class Standing:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        atexit.register(self.process.kill)  # whatever happens to this test
         leads = ["lunarch", "ctl", "is-leading", "--state-dir", self.state]
         wait_for(lambda: subprocess.run(leads, env=CLEAN, capture_output=True).returncode == 0)
 
