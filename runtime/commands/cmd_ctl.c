@@ -65,6 +65,8 @@ static void show_election(const json_t *e, const char *indent)
 	if (json_is_true(json_object_get(e, "leading"))) {
 		duration_print(number_of(e, "remainingMs"), left, sizeof left);
 		buf_printf(&b, ", %s left", left);
+		if (json_is_true(json_object_get(e, "paused")))
+			buf_adds(&b, ", paused: it campaigns no more after this term");
 	} else if (*text_of(e, "leader")) {
 		buf_adds(&b, ", leader ");
 		buf_plain(&b, text_of(e, "leader"));
