@@ -177,7 +177,9 @@ def test_one() -> Any:
     check(run("ctl", "--control", theirs, "resume"), 0, what="resume")
     ok(second.wait("became_leader"), "and takes over when it is resumed")
     run("ctl", "--control", theirs, "pause")
-    check(run("ctl", "--control", theirs, "status"), 0, "leading", "paused", what="status shows that a leader is paused")
+    check(
+        run("ctl", "--control", theirs, "status"), 0, "leading", "paused", what="status shows that a leader is paused"
+    )
     run("ctl", "--control", theirs, "resume")
     check(run("ctl", "--control", theirs, "reload"), 0, what="reload")
     ok(
