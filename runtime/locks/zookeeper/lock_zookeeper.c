@@ -49,7 +49,8 @@ struct zk_lock {
 	struct zk_ask *ask;     /* under way */
 	struct zk_watch *watch; /* NULL: nobody wants notices */
 	struct zk_child child;
-	bool thorough;                                                /* the children are asked for in this operation */
+	uint64_t caught_up; /* number of the connection on which a look was synchronised, plus one */
+	bool thorough;      /* the children are asked for in this operation */
 	enum { PARENTS_UNTRIED, PARENTS_DUE, PARENTS_TRIED } parents; /* in this operation */
 };
 
@@ -57,6 +58,7 @@ struct zk_lock {
 struct zk_ask {
 	struct zk_lock *lock; /* NULL: nobody wants it any more */
 	struct zk_watch *watch;
+	uint64_t number;                                                 /* of its connection */
 	void (*take)(struct zk_lock *l, const struct zk_ask *a, int rc); /* rc: the last completion's */
 	int left;                                                        /* completions */
 	int failed;                                                      /* rc of a request that could not be sent */
@@ -141,7 +143,11 @@ static struct zk_ask *ask_new(struct zk_lock *l, void (*take)(struct zk_lock *l,
 {
 	struct zk_ask *a = mem_zero(sizeof *a);
 
-	*a = (struct zk_ask){ .lock = l, .watch = l->watch, .take = take, .sent_at = clock_now() };
+	*a = (struct zk_ask){ .lock = l,
+		              .watch = l->watch,
+		              .number = l->user.server->notices->number,
+		              .take = take,
+		              .sent_at = clock_now() };
 	l->ask = a;
 	return a;
 }
@@ -298,6 +304,8 @@ static void zk_take_read(struct zk_lock *l, const struct zk_ask *a, int rc)
 		rc = a->children;
 	if (l->watch && (rc == ZOK || rc == ZNONODE))
 		l->watch->seen = rc == ZOK ? a->stat.mzxid : 0;
+	if (rc == ZOK || rc == ZNONODE)
+		l->caught_up = a->number + 1;
 	if (rc != ZOK && rc != ZNONODE)
 		zk_fail(l, rc);
 	else if (l->user.about)
@@ -308,14 +316,15 @@ static void zk_take_read(struct zk_lock *l, const struct zk_ask *a, int rc)
 		zk_found(l, a);
 }
 
-/* Synchronised first, since a follower may be behind, but not behind what it has just told. The children are asked for
- * only if what is known of them is not those of the record: a handover asks for one thing. */
+/* Synchronised first, since a follower may be behind, but not behind what it has just told. On a new connection, what
+ * it tells may itself be older than what the last server has shown. The children are asked for only if what is known of
+ * them is not those of the record: a handover asks for one thing. */
 static void zk_send_read(struct zk_lock *l, zhandle_t *handle)
 {
 	const char *path = l->user.channel;
 	struct zk_ask *a = ask_new(l, zk_take_read);
 
-	if (!l->watch || !l->watch->fresh)
+	if (!l->watch || !l->watch->fresh || l->caught_up != a->number + 1)
 		ask_add(a, zoo_async(handle, path, zk_on_string, a));
 	if (l->thorough)
 		ask_add(a, zoo_aget_children2(handle, path, 0, zk_on_children, a));
