@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ bool script_metrics_put(struct script_metrics *m, const struct wire_metric *w, u
 	if (!s)
 		return true;
 	s->term = w->term;
-	s->value = w->counter ? s->value + value : value;
+	s->value = w->counter ? fmin(s->value + value, DBL_MAX) : value;
 	return true;
 }
 

@@ -5,7 +5,9 @@
 #include "process/wire.h"
 #include "script/election.h"
 
+#include <float.h>
 #include <lauxlib.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,7 +81,7 @@ static void metrics_set(struct metrics *m, const struct wire_metric *w, double v
 {
 	for (struct unsent_metric *u = m->first; u; u = u->next)
 		if (unsent_is(u, w)) {
-			u->value = u->counter ? u->value + value : value;
+			u->value = u->counter ? fmin(u->value + value, DBL_MAX) : value; /* no message has more */
 			return;
 		}
 	struct unsent_metric *u = mem_zero(sizeof *u);

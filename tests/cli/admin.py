@@ -146,6 +146,7 @@ return { name = "own", lock = "%s/own",
   on_start = function() metrics.gauge("started", 1) end,
   on_leading = function(term)
     for i = 1, 1000 do metrics.counter("jobs_total", 2) end
+    for i = 1, 2 do metrics.counter("large_total", 1e308) end
     metrics.gauge("queue", 5) metrics.gauge("queue", 7.5) metrics.gauge("queue", 3, { shard = 'a "b"', zone = 1 })
     for _, try in ipairs { { "0x", 1 }, { "lunarch_x", 1 }, { "x_total", 1 }, { "x", 0/0 },
       { "x", 1, { name = "y" } } } do
@@ -169,6 +170,7 @@ same(
     7,
     "names, labels and numbers that are none are refused",
 )
+same(metric(m, "large_total"), sys.float_info.max, "a counter that can grow no more stays as it is")
 m.kill(signal.SIGUSR1)
 ok(wait_for(lambda: metric(m, "ends_total") == 1 and metric(m, "queue") is None), "a gauge ends with its term")
 m.wait("became_leader", count=2)
