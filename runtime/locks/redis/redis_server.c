@@ -122,6 +122,7 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
 	if (result->err.code == ERR_CANCELLED)
 		return;
 	lock_server_hold(&s->base);
+	s->ending = true; /* whose connection is given up here may ask at once, before all questions are taken back */
 	for (int i = 0; i < s->place.url.hosts; i++)
 		lock_link_forget(s->host[i].link, &s->host[i].call, s->host[i].link != s->link);
 	server_choose(s);
@@ -130,6 +131,7 @@ static void inquiry_on_over(void *arg, const struct lock_result *result)
 		if (c)
 			c->answered(c, NULL);
 	}
+	s->ending = false;
 	server_inquire(s);
 	lock_server_put(&s->base);
 }
@@ -141,7 +143,7 @@ static void server_inquire(struct redis_server *s)
 	struct lock_call *c;
 	nsec patience = 0;
 
-	if (s->inquiry.active || !s->askers.first)
+	if (s->inquiry.active || s->ending || !s->askers.first)
 		return;
 	while ((c = lock_pipeline_next(&s->askers))) {
 		nsec third = (nsec)lock_op_left_ms(&lock_user_of_call(c)->op) * NSEC_PER_MS / 3;

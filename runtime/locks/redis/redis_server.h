@@ -26,6 +26,7 @@ struct redis_server {            /* of locks with the same hosts, user, password
 	struct lock_pipeline askers; /* private, as what follows: who has asked for the primary */
 	struct redis_host *host;     /* one for each of the URL */
 	struct lock_op inquiry;      /* under way; ends it in time */
+	bool ending;                 /* it is just being ended: the next one begins afterwards */
 	int open;                    /* hosts that have not answered */
 };
 
