@@ -4,7 +4,6 @@
 import http.server
 import json
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
 from lock_driver import WITHIN, Driver, record
 from pki import Pki
-from processes import LUNARCH, piped, wait_for
+from processes import wait_for
 from proxy import Proxy
 from servers import Redis, ZooKeeper, ask, free_port
 from stores import FullZooKeeper, Zk, ZooKeeper as Store
@@ -327,72 +326,6 @@ def questions(server: Any) -> None:
     d.end(), e.end()
 
 
-class Tap(Proxy):
-    """Notes what the clients ask for: per connection the types of its requests (ZooDefs.OpCode)."""
-
-    EXISTS, GET, SYNC = 3, 4, 9
-
-    class Heard:
-        def __init__(self, reader: Any, said: list[bytes]) -> None:
-            self.reader, self.said = reader, said
-
-        async def read(self, size: int) -> Any:
-            piece = await self.reader.read(size)
-            self.said.append(piece)
-            return piece
-
-    def __init__(self, port: int) -> None:
-        self.heard: list[list[bytes]] = []
-        super().__init__(port)
-
-    async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
-        if name == "up":
-            self.heard.append([])
-            reader = Tap.Heard(reader, self.heard[-1])
-        await super()._pump(pair, reader, writer, way, name)
-
-    def asked(self) -> list[list[int]]:
-        """Of the sessions; the first frame of one begins it."""
-
-        def types(said: bytes) -> list[int]:
-            found, at = [], 4 + int.from_bytes(said[:4], "big")
-            while at + 12 <= len(said):
-                found.append(int.from_bytes(said[at + 8 : at + 12], "big"))
-                at += 4 + int.from_bytes(said[at : at + 4], "big")
-            return found
-
-        whole = [b"".join(pieces) for pieces in list(self.heard)]
-        return [types(said) for said in whole if said[:4] not in (b"", b"srvr")]
-
-
-def behind(server: Any) -> None:
-    """What a new connection tells of may be older than what was seen on the last: its server may be behind."""
-    tap = Tap(server.port)
-    d = opened(server.url("behind"))
-    w = d.write(term(), "")
-    lock = f"zookeeper://127.0.0.1:{tap.port}/behind"
-    with subprocess.Popen([LUNARCH, "exec", "--lock", lock, "--", "true"], stderr=subprocess.PIPE) as standby:
-        said = piped(standby.stderr)
-        while b"leader" not in said.readline():
-            pass
-        wait_for(lambda: any(Tap.EXISTS in types for types in tap.asked()))
-        tap.freeze()
-        before = len(tap.asked())
-        d.write(record("a", token=5), w["version"])
-        tap.cut()
-        tap.thaw()
-        wait_for(lambda: any(Tap.GET in types for types in tap.asked()[before:]))
-        types = next(types for types in tap.asked()[before:] if Tap.GET in types)
-        note(f"asked: {types}")
-        ok(
-            Tap.SYNC in types[: types.index(Tap.GET)],
-            "behind: on a new connection the first look is synchronised, although a notice asks for it",
-        )
-        standby.terminate()
-    d.end()
-    tap.close()
-
-
 def closed_inside(server: Any) -> None:
     """The last lock of a session is closed from inside the end of its look, while the answers to watches are still to
     come (a sanitizer sees whether those find anything)."""
@@ -433,7 +366,6 @@ def alone() -> None:
         together(server)
         questions(server)
         chroot(server)
-        behind(server)
         closed_inside(server)
 
 
