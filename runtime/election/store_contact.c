@@ -20,10 +20,11 @@ bool store_contact_failed(struct store_contact *c, bool write, nsec patience, st
 	bool was_lost = c->lost;
 
 	c->failing = true;
-	if (write)
+	if (write) {
 		c->writes_failed++;
-	else
-		c->reads_failed++;
+		return false;
+	}
+	c->reads_failed++;
 	c->lost = was_lost || store_contact_silence(c, now) > patience;
 	return c->lost && !was_lost;
 }

@@ -24,8 +24,8 @@ void store_contact_init(struct store_contact *c, struct instant now);
 /* An operation was answered. true: the store had been lost. */
 bool store_contact_good(struct store_contact *c, struct instant now);
 
-/* An operation failed. true: from now on the store counts as lost, since the last answer is longer than `patience` ago.
- */
+/* An operation failed. true: from now on the store counts as lost, since the last answer is longer than `patience` ago
+ * and a read failed. A write that fails says little of the store: a read follows it, and may well be answered. */
 bool store_contact_failed(struct store_contact *c, bool write, nsec patience, struct instant now);
 
 void store_contact_watching(struct store_contact *c, bool on);

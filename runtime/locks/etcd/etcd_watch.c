@@ -324,8 +324,12 @@ static void stream_begin(struct etcd_hub *h)
 	h->unanswered = 0;
 	h->since = clock_now();
 	etcd_link_start(link, &h->stream, "/etcdserverpb.Watch/Watch", with.pair, NULL, true);
-	for (struct etcd_watch *w = h->first; w && grpc_under_way(&h->stream); w = w->next)
+	struct etcd_watch *w = h->first;
+	while (w && grpc_under_way(&h->stream)) {
 		stream_add_watch(h, w);
+		/* Where that has lost the link, who was told of it may have closed this lock. */
+		w = grpc_under_way(&h->stream) ? w->next : NULL;
+	}
 }
 
 static void hub_on_ready(struct lock_call *c)

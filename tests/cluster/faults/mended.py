@@ -63,9 +63,9 @@ class OnEtcd(Etcd):
     included."""
 
     login, look, write, seldom, barred = (
-        b"/auth/authenticate",
-        b'{"success":[{"request_range"',
-        b'{"compare"',
+        b"\n\x04luna\x12",  # the first two fields of AuthenticateRequest
+        b"\n\x05taken",  # the key, of a range or a watch
+        b"holderIdentity",
         11,
         "poor",
     )
