@@ -49,6 +49,7 @@ void election_init(struct election *e, struct script *s, uint32_t index)
 
 void election_fini(struct election *e)
 {
+	scope_fini(&e->scope);
 	while (e->news) {
 		struct news *n = e->news;
 		e->news = n->next;

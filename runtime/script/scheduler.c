@@ -100,6 +100,7 @@ struct sched *sched_new(struct ev_loop *loop, struct timeline *timeline, lua_Sta
 
 void sched_free(struct sched *s)
 {
+	scope_fini(&s->program);
 	environment_fini(&s->environment);
 	free(s);
 }
@@ -526,6 +527,16 @@ static void unlink_task(struct task *t)
 	*t->link = t->next;
 	if (t->next)
 		t->next->link = t->link;
+}
+
+void scope_fini(struct scope *scope)
+{
+	while (scope->tasks) {
+		struct task *t = scope->tasks;
+		timer_stop(scope->sched->timeline, &t->timer);
+		unlink_task(t);
+		free(t);
+	}
 }
 
 static bool ends_with(const char *text, const char *end)

@@ -95,6 +95,8 @@ struct sched *sched_of(lua_State *L);
 struct ev_loop *sched_loop(struct sched *s);
 
 void scope_init(struct scope *scope, struct sched *s, void (*failed)(struct scope *, const struct outcome *));
+/* Frees the tasks that still wait, without running them. The Lua state is closed. */
+void scope_fini(struct scope *scope);
 /* Cancels its tasks, whose waits then raise `over` (static text), and stops its children, which are killed after
  * kill_after seconds. idle may be called inside. May be called again, to give the children less time. */
 void scope_end(struct scope *scope, const char *over, double kill_after);
