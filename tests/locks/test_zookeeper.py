@@ -300,15 +300,16 @@ def questions(server: Any) -> None:
     w = d.write(term(), "")
 
     def answers(look: Any) -> Any:
-        """How many it had. Those to pings of others count as well, so the fewest are right."""
+        """To how many requests it had them. The server counts what it has received before it answers, and what it has
+        sent perhaps after the answer is here. Pings of others count as well, so the fewest are right."""
 
-        def sent() -> Any:
-            return int(ask(server.port, "srvr").split("Sent: ")[1].split()[0])
+        def received() -> Any:
+            return int(ask(server.port, "srvr").split("Received: ")[1].split()[0])
 
         def more() -> Any:
-            before = sent()
+            before = received()
             look()
-            return sent() - before
+            return received() - before
 
         return min(more() for _ in range(5))
 
