@@ -66,7 +66,7 @@ class OnEtcd(Etcd):
         b"\n\x04luna\x12",  # the first two fields of AuthenticateRequest
         b"\n\x05taken",  # the key, of a range or a watch
         b"holderIdentity",
-        11,
+        14,  # nine or ten; the pauses are drawn
         "poor",
     )
 
