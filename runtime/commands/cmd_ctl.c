@@ -49,6 +49,22 @@ static void add_reasons(struct buf *out, const json_t *e, const char *indent)
 	}
 }
 
+/* Not in a list of electors, which has a line for each election. */
+static void add_store(struct buf *out, const json_t *e)
+{
+	const json_t *store = json_object_get(e, "store");
+	char ago[32];
+
+	duration_print(number_of(store, "lastContactMs"), ago, sizeof ago);
+	if (json_is_true(json_object_get(store, "answered")))
+		buf_printf(out, "  the store answered %s ago", ago);
+	else
+		buf_printf(out, "  the store has not answered in %s", ago);
+	buf_printf(out, "; failed so far: %" PRId64 " reads, %" PRId64 " writes, %" PRId64 " watches\n",
+	           number_of(store, "readsFailed"), number_of(store, "writesFailed"),
+	           number_of(store, "watchesFailed"));
+}
+
 static void show_election(const json_t *e, const char *indent)
 {
 	struct buf b = { 0 };
@@ -75,6 +91,8 @@ static void show_election(const json_t *e, const char *indent)
 	buf_plain(&b, text_of(e, "lock"));
 	buf_adds(&b, "\n");
 	add_reasons(&b, e, indent);
+	if (!*indent)
+		add_store(&b, e);
 	fputs(b.data, stdout);
 	buf_fini(&b);
 }

@@ -9,11 +9,14 @@ static double seconds_since(struct instant from, struct instant now)
 	return (double)elapsed_standby(from, now) / NSEC_PER_SEC;
 }
 
+static bool may_lead_refuses(const struct may_lead *m)
+{
+	return m->last == MAY_LEAD_NO || m->last == MAY_LEAD_LATE;
+}
+
 static void may_lead_become(struct may_lead *m, enum may_lead_answer answer, const char *why, struct instant now)
 {
-	bool refused = m->last == MAY_LEAD_NO || m->last == MAY_LEAD_LATE;
-
-	if (m->last == MAY_LEAD_NONE || refused != (answer != MAY_LEAD_YES))
+	if (m->last == MAY_LEAD_NONE || may_lead_refuses(m) != (answer != MAY_LEAD_YES))
 		m->since = now;
 	m->last = answer;
 	m->answered_at = now;
@@ -44,13 +47,11 @@ void may_lead_asked(struct may_lead *m, struct instant now)
 
 void may_lead_answered(struct may_lead *m, bool yes, const char *why, const struct log_about *about, struct instant now)
 {
-	bool refused = m->last == MAY_LEAD_NO || m->last == MAY_LEAD_LATE;
-
 	m->waits = false;
 	if (!yes && m->last != MAY_LEAD_NO)
 		log_event(LOG_INFO, about, "may_not_lead", "may_lead says no: %s",
 		          why && *why ? why : "it gave no reason");
-	else if (yes && refused)
+	else if (yes && may_lead_refuses(m))
 		log_event(LOG_INFO, about, "may_lead", "may_lead says yes, after %.1f s without",
 		          seconds_since(m->since, now));
 	may_lead_become(m, yes ? MAY_LEAD_YES : MAY_LEAD_NO, yes ? NULL : why, now);

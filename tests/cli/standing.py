@@ -194,6 +194,13 @@ def test_store() -> None:
         same([b.get(p)[0] for p in ("/healthz", "/standby", "/leader")], [200, 503, 503], "but it is alive")
         ok(b.wait("store_lost", "has not answered for"), "the log says when it begins")
         says(b, "the store last answered", "why and status say so")
+        shown = b.ctl("status")[1]
+        ok(
+            re.search(r"the store answered \S+ ago; failed so far: \d+ reads, \d+ writes, \d+ watches", shown)
+            and "0 reads, 0 writes" not in shown,
+            "status counts what has failed",
+            shown,
+        )
         e = b.status()["store"]
         ok(e["lost"] and e["lastContactMs"] > 2000 and e["readsFailed"] + e["writesFailed"] > 0, "so does --json")
         ok(metric(b, "lunarch_store_last_contact_seconds") > 2, "how long ago it answered is a metric")
