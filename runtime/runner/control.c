@@ -253,7 +253,8 @@ int control_remove_stale(const char *path)
 	return unlink(path);
 }
 
-static int control_bind(const char *path, struct err *err)
+/* Listens at path, which is a new file. -1 with *err. */
+static int control_listen(const char *path, struct err *err)
 {
 	struct sockaddr_un sa;
 
@@ -268,19 +269,51 @@ static int control_bind(const char *path, struct err *err)
 		failed = bind(fd, (struct sockaddr *)&sa, sizeof sa);
 	if (!failed && listen(fd, CLIENTS_MAX) == 0)
 		return fd;
-	if (errno == EADDRINUSE)
-		err_set(err, ERR_USAGE, "%s is in use already: choose another with --control", path);
-	else
-		err_sys(err, "%s: cannot listen", path);
+	err_sys(err, "%s: cannot listen", path);
 	close(fd);
 	return -1;
+}
+
+/* Gives the socket at first its name, which nobody may have who listens. */
+static int control_publish(const char *first, const char *path, struct err *err)
+{
+	if (link(first, path) == 0)
+		return 0;
+	if (errno != EEXIST)
+		return err_sys(err, "%s: cannot listen", path);
+	if (control_remove_stale(path) == 0 && link(first, path) == 0)
+		return 0;
+	return err_set(err, ERR_USAGE, "%s is in use already: choose another with --control", path);
+}
+
+/* A socket that is bound and does not listen yet refuses connections, as one does whose process is dead. So it gets the
+ * name at which others look for it when it listens. PID.new is no longer than PID.sock: it fits where that does. */
+static int control_open(const char *path, struct err *err)
+{
+	struct sockaddr_un sa;
+	const char *slash = strrchr(path, '/');
+
+	if (control_address(path, &sa, err) < 0)
+		return -1;
+	char *first = mem_printf("%.*s%d.new", slash ? (int)(slash + 1 - path) : 0, path, (int)getpid());
+	int fd = control_listen(first, err);
+	if (fd >= 0) {
+		int failed = control_publish(first, path, err);
+		unlink(first);
+		if (failed) {
+			close(fd);
+			fd = -1;
+		}
+	}
+	free(first);
+	return fd;
 }
 
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
                             struct err *err)
 {
 	char cwd[PATH_MAX];
-	int fd = control_bind(path, err);
+	int fd = control_open(path, err);
 
 	if (fd < 0)
 		return NULL;
