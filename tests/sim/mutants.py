@@ -57,6 +57,15 @@ UNIT_TESTS = [
         "tests/unit/election/test_author.c",
     ],
     [
+        "runtime/lease/reading.c",
+        "runtime/lease/record.c",
+        "runtime/base/buf.c",
+        "runtime/base/clock.c",
+        "runtime/base/err.c",
+        "runtime/base/mem.c",
+        "tests/unit/lease/test_reading.c",
+    ],
+    [
         "runtime/locks/lock_none.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
