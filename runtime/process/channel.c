@@ -93,14 +93,23 @@ bool channel_waits(const struct channel *c)
 
 /* ---- receiving ---- */
 
+static ssize_t channel_next(const struct channel *c, void *bytes, size_t max)
+{
+	/* MSG_TRUNC: the true length of one that was cut. */
+	return recv(c->readable.fd, bytes, max, MSG_DONTWAIT | MSG_TRUNC);
+}
+
 /* false: there is no message now, or there will be none any more. */
 static bool channel_receive_one(struct channel *c)
 {
 	char bytes[CHANNEL_MESSAGE_MAX];
 	const size_t max = c->kind->message_max;
-	/* MSG_TRUNC: the true length of one that was cut. */
-	ssize_t n = recv(c->readable.fd, bytes, max, MSG_DONTWAIT | MSG_TRUNC);
+	ssize_t n = channel_next(c, bytes, max);
 
+	/* The other end has closed with messages of ours unread: the kernel says so first, once, and then gives what it
+	 * had sent before. */
+	if (n < 0 && errno == ECONNRESET)
+		n = channel_next(c, bytes, max);
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	size_t len = n < 0 ? 0 : (size_t)n;

@@ -168,6 +168,20 @@ static void test_end(void)
 	end();
 }
 
+static void test_end_unread(void)
+{
+	begin(&kind);
+	send_numbered(0, 8);
+	other_sends(0, 8);
+	other_sends(1, 8);
+	close(s.other);
+	s.other = -1;
+	turn(3);
+	ok(in_order(2), "what the other end sent before it closed arrives, also if it left messages of ours unread");
+	ok(s.heard.ends == 1 && s.heard.oversized == 0, "and its end is told, once");
+	end();
+}
+
 static void test_refused(void)
 {
 	begin(&kind);
@@ -398,6 +412,7 @@ int main(void)
 {
 	test_receiving();
 	test_end();
+	test_end_unread();
 	test_refused();
 	test_queue();
 	test_overtaking();
