@@ -16,10 +16,13 @@ WERROR  ?= $(if $(CI),-Werror,)
 # libev's headers predate strict aliasing warnings; -isystem keeps them quiet.
 ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(CFLAGS) -pthread \
              -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
-LDLIBS   = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev -lm -pthread
+# Lua, jansson and libev are linked in, since each shared library delays each start of a process. Modules (our own, and those
+# in C that scripts load) find these libraries, and the runtime, in the program. So all of each library is linked in, not only what
+# the program calls. SHARED=1, for distributions, links the shared libraries.
+SHARED  ?=
+LIBRARIES = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev
+LDLIBS   = $(if $(SHARED),$(LIBRARIES),-Wl,-Bstatic,--whole-archive $(LIBRARIES) -Wl,--no-whole-archive,-Bdynamic) -lm -pthread
 LDFLAGS ?=
-# C modules that scripts load resolve Lua's symbols in the shared liblua, which must therefore stay linked; our own
-# modules resolve the runtime's in the program.
 ALL_LDFLAGS = $(LDFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,--export-dynamic
 
 # Loadable modules: what needs a library of its own (runtime/base/module.h). Built where the library's headers are; a module's line:
@@ -103,7 +106,7 @@ $(BUILD)/obj/prelude.o: $(BUILD)/prelude.c $(BUILD)/flags
 # A change of flags or of the version rebuilds what has them; anything else does not.
 $(BUILD)/flags: $(BUILD)/version.h FORCE
 	$(if $(or $(wildcard $@),$(shell printf '\043include <%s>\n' $(HEADERS) | $(CC) $(ALL_CFLAGS) -E - >/dev/null 2>&1 && echo found)),,$(error packages to build with are missing: `make deps` installs them))
-	@echo '$(CC) $(ALL_CFLAGS)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)' > $@
+	@echo '$(CC) $(ALL_CFLAGS)$(SHARED:%= shared)' | cmp -s - $@ || echo '$(CC) $(ALL_CFLAGS)$(SHARED:%= shared)' > $@
 
 $(BUILD)/version.h: FORCE
 	@mkdir -p $(@D)
@@ -237,11 +240,12 @@ bench:
 api:
 	@lua5.4 scripts/api.lua
 
-$(BUILD)/bench/floor_store: LDLIBS += -lpq -lzookeeper_st -lnghttp2
+# With shared libraries, as programs commonly have them.
+$(BUILD)/bench/floor_store: STORE_LIBS = -lpq -lzookeeper_st -lnghttp2
 $(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(GRPC) base/buf base/err base/mem)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARIES) $(STORE_LIBS) -lm -pthread
 
 # How each C file is compiled, for editors (clangd) and clang-tidy. Not in git.
 COMPILED := $(SRC) $(MODULE_SRC) $(shell find tests -name '*.c' | sort)

@@ -1,5 +1,6 @@
 /* The floor of start-up and memory: a program that only links and initialises the libraries that Lunarch has.
- * Not a peer. Used by tests/bench/bench.py. With an argument it stays until it is killed, so that it can be weighed. */
+ * It links them shared, as programs commonly do. Not a peer. Used by tests/bench/bench.py. With an argument it stays
+ * until it is killed, so that it can be weighed. */
 #include <ev.h>
 #include <jansson.h>
 #include <lauxlib.h>
