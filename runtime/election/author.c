@@ -146,6 +146,9 @@ static void author_write_release(const struct author *a, struct record *r)
 
 void author_write(const struct author *a, struct record *r, const struct author_write *w)
 {
+	/* Advice is its own writer's: what another one, or an earlier write, said does not hold for this one. */
+	free(r->advice);
+	r->advice = NULL;
 	if (w->what == LEASE_ACQUIRE || w->what == LEASE_NEXT_TERM) {
 		author_write_term(a, r, w);
 		return;

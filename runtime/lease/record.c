@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "lease/advice.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -24,20 +25,22 @@ enum kind {
 	TIME,    /* int64_t, microseconds */
 	SECONDS, /* leaseDurationSeconds: printed from lease_ms, and read into it unless leaseDurationMs follows */
 	STATE,
-	VALUE, /* char *, any JSON as text; NULL = none */
+	VALUE,  /* char *, any JSON as text; NULL = none */
+	ADVICE, /* struct advice *; max: the part of it */
 };
 
 struct record_field {
 	const char *key;
 	enum kind kind;
 	size_t at, size; /* in struct record */
-	int64_t max;     /* COUNT, SECONDS */
+	int64_t max;     /* COUNT, SECONDS; ADVICE */
 	bool always;     /* printed even when it is 0 or "" */
 };
 
 #define AT(member) offsetof(struct record, member), sizeof((struct record *)0)->member
 
-/* In the order in which they are printed. leaseDurationSeconds comes before leaseDurationMs, which overrides it. */
+/* In the order in which they are printed. leaseDurationSeconds comes before leaseDurationMs, which overrides it, and
+ * term before the advice, which must be of that term. */
 static const struct record_field fields[] = {
 	{ "holderIdentity", STRING, AT(holder), 0, true },
 	{ "leaseDurationSeconds", SECONDS, AT(lease_ms), MAX_MS / 1000, true },
@@ -63,6 +66,10 @@ static const struct record_field fields[] = {
 	{ "netNamespace", COUNT, AT(net_namespace), INT64_MAX },
 	{ "tree", STRING, AT(tree) },
 	{ "checkpoint", VALUE, AT(checkpoint) },
+	{ "next", ADVICE, AT(advice), ADVICE_NEXT },
+	{ "for", ADVICE, AT(advice), ADVICE_FOR },
+	{ "wanted", ADVICE, AT(advice), ADVICE_WANTED },
+	{ "nomination", ADVICE, AT(advice), ADVICE_NOMINATION },
 };
 
 #define FIELDS (sizeof fields / sizeof fields[0])
@@ -91,6 +98,7 @@ static void release(struct record *r)
 	free(r->forced);
 	free(r->tree);
 	free(r->checkpoint);
+	free(r->advice);
 	json_decref(r->extra);
 }
 
@@ -116,6 +124,11 @@ void record_copy(struct record *to, const struct record *from)
 	copy.forced = mem_dup(from->forced);
 	copy.tree = mem_dup(from->tree);
 	copy.checkpoint = mem_dup(from->checkpoint);
+	copy.advice = NULL;
+	if (from->advice) {
+		copy.advice = mem_zero(sizeof *copy.advice);
+		*copy.advice = *from->advice;
+	}
 	copy.extra = json_deep_copy(from->extra);
 	release(to);
 	*to = copy;
@@ -214,6 +227,9 @@ static int get_field(struct record *r, const struct record_field *f, const json_
 		return get_state(f, value, slot, err);
 	case VALUE:
 		*(char **)slot = json_dumps(value, PRINT_VALUE | JSON_COMPACT);
+		return 0;
+	case ADVICE:
+		advice_read(slot, (enum advice_part)f->max, value, r->term);
 		return 0;
 	}
 	return 0;
@@ -416,6 +432,16 @@ static void put_value(struct buf *b, const struct record_field *f, const char *j
 	buf_adds(b, json);
 }
 
+static void put_advice(struct buf *b, const struct record_field *f, const struct record *r)
+{
+	enum advice_part part = (enum advice_part)f->max;
+
+	if (!advice_has(r->advice, part))
+		return;
+	put_key(b, f->key);
+	advice_print(b, r->advice, part, r->term);
+}
+
 static void put_field(struct buf *b, const struct record_field *f, const struct record *r)
 {
 	const void *slot = (const char *)r + f->at;
@@ -441,6 +467,9 @@ static void put_field(struct buf *b, const struct record_field *f, const struct 
 		break;
 	case VALUE:
 		put_value(b, f, *(char *const *)slot);
+		break;
+	case ADVICE:
+		put_advice(b, f, r);
 		break;
 	}
 }

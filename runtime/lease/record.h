@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct advice; /* lease/advice.h */
 struct json_t; /* jansson's; named here so that this header does not include it */
 
 #define RECORD_MAX_BYTES (256 * 1024)     /* a longer text is not a record */
@@ -53,6 +54,7 @@ struct record {
 		pid_namespace;  /* of the elector; start in clock ticks since boot (proc(5), field 22) */
 	uint64_t net_namespace; /* not used; kept as it was read */
 	char *checkpoint;       /* what the script saved: compact JSON, one value; NULL = nothing */
+	struct advice *advice;  /* what the record says of who comes next; NULL = nothing */
 	struct json_t *extra;   /* unknown fields, which are kept; NULL when there are none */
 };
 
@@ -68,7 +70,8 @@ void record_copy(struct record *to, const struct record *from); /* to: initialis
 
 void record_take(struct record *to, struct record *from); /* moves it; from is as after record_init */
 
-/* Parses len bytes into r, which is initialised, and unchanged on error. -1 with one of
+/* Parses len bytes into r, which is initialised, and unchanged on error. Advice that is malformed or another term's is
+ * left out. -1 with one of
  * ERR_INVALID: not JSON; or a key has the wrong type (the text names the key and what was found); or what must be kept
  * is longer than RECORD_KEPT_MAX as it is printed (1e9 is printed longer than it was written); ERR_FOREIGN: JSON, but
  * without holderIdentity and leaseDurationSeconds. */

@@ -45,6 +45,7 @@ UNIT_TESTS = [
         "runtime/election/author.c",
         "runtime/election/death_proof.c",
         "runtime/lease/reading.c",
+        "runtime/lease/advice.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
@@ -58,6 +59,7 @@ UNIT_TESTS = [
     ],
     [
         "runtime/lease/reading.c",
+        "runtime/lease/advice.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
@@ -67,12 +69,22 @@ UNIT_TESTS = [
     ],
     [
         "runtime/locks/lock_none.c",
+        "runtime/lease/advice.c",
         "runtime/lease/record.c",
         "runtime/base/buf.c",
         "runtime/base/clock.c",
         "runtime/base/err.c",
         "runtime/base/mem.c",
         "tests/unit/locks/test_lock_none.c",
+    ],
+    [
+        "runtime/lease/advice.c",
+        "runtime/lease/nomination.c",
+        "runtime/lease/record.c",
+        "runtime/base/buf.c",
+        "runtime/base/err.c",
+        "runtime/base/mem.c",
+        "tests/unit/lease/test_advice.c",
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file")

@@ -2,6 +2,7 @@
 #include "election/author.h"
 
 #include "base/mem.h"
+#include "lease/advice.h"
 #include "tap.h"
 
 #define NOW_US INT64_C(1700000000000000)
@@ -43,10 +44,12 @@ static void terms(void)
 	begin(&a, &r, "a", false);
 	mem_replace(&r.holder, "b");
 	mem_replace(&r.forced, "by somebody");
+	r.advice = mem_zero(sizeof *r.advice);
 	r.transitions = 4;
 	struct author_write w = acquisition(9);
 	author_write(&a, &r, &w);
 	ok(!*r.forced, "that the term before was released by force is not said of this one");
+	ok(!r.advice, "nor what the term before advised");
 	ok(strcmp(r.holder, "a") == 0 && strcmp(r.address, "host:1") == 0 && r.state == RECORD_LEADING && r.term == 9 &&
 	           strcmp(r.incarnation, "i1") == 0 && r.pid == 7 && strcmp(r.tree, "/tree") == 0,
 	   "an acquisition names holder, address, term and process");

@@ -1,0 +1,24 @@
+/* The nomination: the record N that stands beside a lock's record and holds the candidate that comes next
+ * (lease/successor.h). Not the lock's record, and no lease: nobody's safety depends on what it says.
+ * Its first user will be the elector; until then only tests use it. */
+#ifndef LUNARCH_NOMINATION_H
+#define LUNARCH_NOMINATION_H
+
+#include "lease/advice.h"
+#include "lease/record.h"
+
+struct nomination {
+	struct advice_candidate who; /* nobody: N is written empty */
+	char answers[33];
+	int64_t since_us, wall_us;  /* when it became next, and now, by the wall clock */
+	int64_t lease_ms, retry_ms; /* for people, and for other programs; nobody counts by them */
+};
+
+/* Makes the record one that says this, but for the write's name. Unknown fields are kept. It has no term, token or
+ * process, so no election takes it for its own. */
+void nomination_fill(struct record *r, const struct nomination *n);
+
+/* Whether the record is an N, and what it says. false: it belongs to an election or another program. Leave it alone. */
+bool nomination_read(const struct record *r, struct nomination *out);
+
+#endif
