@@ -223,15 +223,28 @@ def memory(directory: str) -> None:
     row("  peer: flock(1) and its shell", None, peer, "MB")
 
 
+def sleeps_ended(pids: Any) -> Any:
+    """How often the threads of these processes have waited, and so been woken."""
+    total = 0
+    for pid in pids:
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/status") as f:
+                total += next(int(line.split()[1]) for line in f if line.startswith("voluntary_ctxt_switches"))
+    return total
+
+
 def idle(directory: str) -> None:
-    """Pairs of a leader and a standby side by side, and as many pairs of floors; each pair and window is a run."""
+    """Pairs of a leader and a standby side by side, and as many pairs of floors; each pair and window is a run. Each
+    pair has a directory of its own: who watches a file is woken by every change of its directory."""
     pairs, windows, length = (4, 1, 12) if QUICK else (10, 3, 20)
     floors: tuple[list[Any], list[Any]] = ([], [])
     leaders, standbys = [], []
     for i in range(pairs):
-        leaders.append(Runner(f"{directory}/i{i}"))
+        where = f"{directory}/idle{i}"
+        os.mkdir(where)
+        leaders.append(Runner(f"{where}/lock"))
         leaders[-1].out.readline()
-        standbys.append(standby_of(f"{directory}/i{i}"))
+        standbys.append(standby_of(f"{where}/lock"))
         where = f"{directory}/floor-i{i}"
         os.mkdir(where)
         for role, to in zip(("standby", "leader"), reversed(floors)):
@@ -242,15 +255,20 @@ def idle(directory: str) -> None:
         *[[[p.pid] for p in ps] for ps in floors],
     ]
     time.sleep(2)
-    values: list[list[float]] = [[] for _ in groups]
+    spent: list[list[float]] = [[] for _ in groups]
+    woken: list[list[float]] = [[] for _ in groups]
     for _ in range(windows):
-        before, began = [[cpu_ms(pids) for pids in g] for g in groups], time.monotonic()
+        cpu, waits = ([[count(pids) for pids in g] for g in groups] for count in (cpu_ms, sleeps_ended))
+        began = time.monotonic()
         time.sleep(length)
         minute = 60 / (time.monotonic() - began)
-        for v, g, b in zip(values, groups, before):
-            v += [(cpu_ms(pids) - was) * minute for pids, was in zip(g, b)]
-    row("CPU of an idle leader, a minute at 15/10/2", 5, values[0], "ms", values[2])
-    row("CPU of an idle standby, a minute at 15/10/2", 1, values[1], "ms", values[3])
+        for g, c, w, of_c, of_w in zip(groups, spent, woken, cpu, waits):
+            c += [(cpu_ms(pids) - was) * minute for pids, was in zip(g, of_c)]
+            w += [(sleeps_ended(pids) - was) * minute for pids, was in zip(g, of_w)]
+    row("CPU of an idle leader, a minute at 15/10/2", 6, spent[0], "ms", spent[2])
+    row("CPU of an idle standby, a minute at 15/10/2", 2, spent[1], "ms", spent[3])
+    row("wake-ups of an idle leader's three processes, a minute", None, woken[0], "", woken[2])
+    row("wake-ups of an idle standby's three processes, a minute", None, woken[1], "", woken[3])
     for r in leaders + standbys:
         r.leave()
     for p in floors[0] + floors[1]:
