@@ -288,13 +288,15 @@ install: all
 	for m in $(MODULES); do install -D -m 755 $$m $(DESTDIR)$(PREFIX)/lib/lunarch/$${m##*/}; done
 	for m in $(META); do install -D -m 644 lua/meta/$$m $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
 	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
+	install -D -m 644 scripts/completion.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_lunarch
+	install -D -m 644 scripts/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/lunarch.fish
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
 	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
 	for m in $(META); do rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
 	for d in lunarch/meta/lunarch lunarch/meta lunarch; do [ ! -d $(DESTDIR)$(PREFIX)/share/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/$$d; done
-	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
+	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish)
 
 help:
 	@echo "make deps    installs the packages to build with      make   builds"

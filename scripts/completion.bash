@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Completion for lunarch: the words come from the program itself (`lunarch -x complete [COMMAND [OPTION]]`), so they are never old.
+# Completion for lunarch in bash: what may stand at the cursor comes from the program itself (`lunarch -x complete WORD...`), so it is never
+# old. Beside it are the same for zsh and fish.
 
 # Files and directories whose names end so.
 _lunarch_files() {
@@ -10,93 +11,54 @@ _lunarch_files() {
 	compopt -o filenames 2>/dev/null
 }
 
-# The control sockets at which somebody listens, in the state directory that the line names.
-_lunarch_sockets() {
-	local i state=()
-	for ((i = 2; i < COMP_CWORD; i++)); do
-		[[ ${COMP_WORDS[i]} == --state-dir ]] && state=(--state-dir "${COMP_WORDS[i + 1]}")
-	done
-	"$1" ctl --list "${state[@]}" 2>/dev/null | sed -n 's/^pid [0-9]*  //p'
+_lunarch_programs() {
+	mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -c -- "$1" | sort -u)
 }
 
-# What can stand for these words: those that begin so, and what the ones in angle brackets mean.
-_lunarch_words() {
-	local program=$1 words=$2 current=$3 word
-	for word in $words; do
-		case $word in
-		"<file>") _lunarch_files "" "$current" ;;
-		"<script>") _lunarch_files .lua "$current" ;;
-		"<test>") _lunarch_files _test.lua "$current" ;;
-		"<directory>") mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$current") ;;
-		"<program>") mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -c -- "$current" | sort -u) ;;
-		"<socket>") _lunarch_words "$program" "$(_lunarch_sockets "$program")" "$current" ;;
-		"$current"*) COMPREPLY+=("$word") ;;
-		esac
-	done
-}
-
-# Behind `exec ... COMMAND` and `run ... --` is somebody else's command line.
-_lunarch_foreign() {
-	if declare -F _command_offset >/dev/null && [[ ${COMP_WORDS[1]} == exec ]]; then
+# From word $1 on, as bash counts them, it is another program's command line.
+_lunarch_command() {
+	if declare -F _command_offset >/dev/null; then
 		_command_offset "$1"
-	elif [[ ${COMP_WORDS[1]} == exec ]] && ((COMP_CWORD == $1)); then
-		_lunarch_words "" "<program>" "$2"
+	elif ((COMP_CWORD == $1)); then
+		_lunarch_programs "$2"
 	else
 		_lunarch_files "" "$2"
 	fi
 }
 
-# Where the first word behind the options is: the script of run, the command of exec. Nothing if the cursor stands before it.
-_lunarch_first_word() {
-	local program=$1 command=${COMP_WORDS[1]} i
-	for ((i = 2; i < COMP_CWORD; i++)); do
-		case ${COMP_WORDS[i]} in
-		--) echo $((i + 1)) && return ;;
-		-* | =)
-			if [[ ${COMP_WORDS[i + 1]:-} == "=" ]]; then
-				((i += 2))
-			elif "$program" -x complete "$command" "${COMP_WORDS[i]}" >/dev/null; then
-				((i++))
-			fi
-			;;
-		*) [[ $command == exec ]] && echo "$i" && return ;;
-		esac
-	done
-}
-
 _lunarch() {
-	local program=${COMP_WORDS[0]} command=${COMP_WORDS[1]:-} words first
-	local current=${COMP_WORDS[COMP_CWORD]} previous=${COMP_WORDS[COMP_CWORD - 1]}
+	local words=() starts=() i word current last=${COMP_WORDS[COMP_CWORD]}
 
 	COMPREPLY=()
-	if ((COMP_CWORD == 1)); then
-		_lunarch_words "$program" "$("$program" -x complete) help --help --version" "$current"
-		return
-	fi
-	first=$(_lunarch_first_word "$program")
-	if [[ $first ]]; then
-		_lunarch_foreign "$first" "$current"
-		return
-	fi
-	if [[ $current == "=" ]]; then # --option=value is three words
-		current=""
-	elif [[ $previous == "=" ]]; then
-		previous=${COMP_WORDS[COMP_CWORD - 2]}
-	fi
-	if [[ $command == help ]]; then
-		words="$("$program" -x complete) api"
-		[[ $previous == api ]] && words=$("$program" help api | sed -n 's/^##* `*\([a-z_.:]*\).*/\1/p')
-		_lunarch_words "$program" "$words" "$current"
-	elif [[ $previous == -* ]] && words=$("$program" -x complete "$command" "$previous"); then
-		_lunarch_words "$program" "$words" "$current"
-	else
-		words=$("$program" -x complete "$command")
-		# Options only where one has begun, or nothing else can stand.
-		[[ $current == -* ]] || ! grep -qv '^--' <<<"$words" || words=$(grep -v '^--' <<<"$words")
-		_lunarch_words "$program" "$words" "$current"
-	fi
-	# What bash has split off at a colon is not to be put in again.
-	declare -F __ltrimcolons_completions >/dev/null && __ltrimcolons_completions "$current"
+	# bash splits words at = and : (COMP_WORDBREAKS); the program gets them whole. starts: where each began.
+	for ((i = 0; i <= COMP_CWORD; i++)); do
+		word=${COMP_WORDS[i]}
+		if ((i > 1)) && [[ $word == [=:]* || ${COMP_WORDS[i - 1]} == *[=:] ]]; then
+			words[-1]+=$word
+		else
+			words+=("$word")
+			starts+=("$i")
+		fi
+	done
+	current=${words[-1]}
+	[[ $current == --*=* ]] && current=${current#*=}
+	while IFS=$'\t' read -r word _; do
+		case $word in
+		"<file>") _lunarch_files "" "$current" ;;
+		"<script>") _lunarch_files .lua "$current" ;;
+		"<test>") _lunarch_files _test.lua "$current" ;;
+		"<directory>") mapfile -t -O "${#COMPREPLY[@]}" COMPREPLY < <(compgen -d -- "$current") ;;
+		"<program>") _lunarch_programs "$current" ;;
+		"<command "*) word=${word#* } && _lunarch_command "${starts[${word%>}]}" "$current" && return ;;
+		"$current"*) COMPREPLY+=("$word") ;;
+		esac
+	done < <("${COMP_WORDS[0]}" -x complete "${words[@]:1}")
+	# What bash has split off is not to be put in again.
+	[[ $last == [=:] ]] && last=""
+	i=$((${#current} - ${#last}))
+	((i <= 0)) || COMPREPLY=("${COMPREPLY[@]#"${current:0:i}"}")
+	# Behind a lock's scheme there is more to come.
+	[[ ${COMPREPLY[*]-} != *: && ${COMPREPLY[*]-} != *:// ]] || compopt -o nospace 2>/dev/null
 	return 0
 }
 

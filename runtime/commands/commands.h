@@ -32,13 +32,16 @@ enum exit_status command_status_of(const struct err *err);
 void help_print(FILE *out); /* lunarch --help */
 void help_command(enum command command);
 int help_api(const char *name); /* what scripts can call: a section or a function, NULL = all; the exit status */
+void help_api_names(void);      /* their names, one a line */
+const char *help_summary(enum command command);
 void help_version(void);
 
-/* Words for the completion, one a line. command "": the commands. option "": what may stand behind the command, options
- * with their dashes; else the values of that option ("--lock", "-w"). A word in angle brackets says what to look for:
- * <file>, <directory>, <script>, <test>, <program>, <socket>. false: the option is none of the command's, or takes no
- * value. */
-bool help_complete(const char *command, const char *option);
+/* Completion in a shell: the words of a command line behind the program's name, up to the one that is completed, which
+ * may be "". Prints what may stand there, one a line, with a tab and what it is; options only where one has begun, or
+ * nothing else can stand. Behind "--option=" it is the value alone. A word in angle brackets says what to look for:
+ * <file>, <directory>, <script>, <test>, <program>; <command N>: from word N on it is another program's command line.
+ * The exit status: 1 if the command is none. */
+int complete_line(int argc, char **argv);
 extern const char *const ctl_orders[]; /* what `lunarch ctl` can be told; NULL at the end */
 
 #endif

@@ -203,6 +203,13 @@ void help_command(enum command command)
 	printf("\nExamples:\n%s", h->examples);
 }
 
+const char *help_summary(enum command command)
+{
+	return helps[command].summary;
+}
+
+#define NAME_LETTERS "abcdefghijklmnopqrstuvwxyz_"
+
 /* Whether this heading of docs/api.md is about it: "## term", "### `term:resign([seconds])`", "## lunarch.retry". */
 static bool is_about(const char *heading, const char *name)
 {
@@ -221,27 +228,56 @@ static size_t depth_of(const char *line)
 	return line[depth] == ' ' ? depth : 0;
 }
 
+/* The length of the name that a row of a table is about, which begins at its fourth byte: "| `on_leading` | ..."; or 0.
+ */
+static size_t row_name(const char *line)
+{
+	size_t len = strncmp(line, "| `", 3) == 0 ? strspn(line + 3, NAME_LETTERS) : 0;
+
+	return len && line[3 + len] == '`' ? len : 0;
+}
+
+static void print_line(const char *line)
+{
+	printf("%.*s\n", (int)strcspn(line, "\n"), line);
+}
+
 int help_api(const char *name)
 {
+	const char *section = "";
 	size_t inside = 0;
 	bool found = false;
 
 	for (const char *line = prelude_find("api")->text, *end; *line; line = end) {
-		size_t depth = depth_of(line);
+		size_t depth = depth_of(line), row = row_name(line);
 		end = strchr(line, '\n') + 1;
+		if (depth)
+			section = line;
 		if (depth && depth <= inside)
 			inside = 0;
 		if (!inside && (!name || (depth && is_about(line, name))))
 			inside = name ? depth : 9;
-		if (!inside)
-			continue;
-		found = true;
-		fwrite(line, 1, (size_t)(end - line), stdout);
+		bool alone = name && !inside && row && strlen(name) == row && strncmp(line + 3, name, row) == 0;
+		if (alone)
+			print_line(section);
+		if (inside || alone)
+			print_line(line);
+		found = found || inside || alone;
 	}
 	if (found)
 		return EXIT_DONE;
 	fprintf(stderr, "lunarch help api: nothing is called '%s': `lunarch help api` shows everything\n", name);
 	return EXIT_USAGE;
+}
+
+void help_api_names(void)
+{
+	for (const char *line = prelude_find("api")->text; *line; line = strchr(line, '\n') + 1) {
+		const char *name = line + (row_name(line) ? 3 : strspn(line, "# `"));
+		size_t len = row_name(line) ? row_name(line) : depth_of(line) ? strspn(name, NAME_LETTERS ".:") : 0;
+		if (len)
+			printf("%.*s\n", (int)len, name);
+	}
 }
 
 /* Opened for real: a module whose library is missing says so here and not on the night it is needed. */
@@ -274,88 +310,6 @@ void help_version(void)
 	buf_fini(&libraries);
 	for (const char *const *name = module_names; *name; name++)
 		print_module(*name);
-}
-
-/* ---- completion ---- */
-
-static void complete_words(const char *const *words)
-{
-	for (; *words; words++)
-		puts(*words);
-}
-
-/* Of an option with a text as its value. */
-static void complete_text(enum option which)
-{
-	if (which == OPTION_LOCK) {
-		for (const struct lock_backend *b = lock_backends; b->scheme; b++)
-			if (!b->module || module_installed(b->module))
-				printf("%s:%s\n", b->scheme, b->module ? "//" : "");
-		puts("<file>");
-	} else if (which == OPTION_CTL_SOCKET) {
-		puts("<socket>");
-	} else if (which == OPTION_STATE_DIR) {
-		puts("<directory>");
-	} else if (option_table[which].value_name && strcmp(option_table[which].value_name, "PATH") == 0) {
-		puts("<file>");
-	}
-}
-
-static bool complete_value(enum option which)
-{
-	const struct option_info *info = &option_table[which];
-
-	if (info->type == OPTION_FLAG)
-		return false;
-	if (info->type == OPTION_TEXT)
-		complete_text(which);
-	for (const char *c = info->type == OPTION_CHOICE ? info->value_name : ""; *c; c += strspn(c, "|")) {
-		size_t len = strcspn(c, "|");
-		printf("%.*s\n", (int)len, c);
-		c += len;
-	}
-	if (info->preset && info->type != OPTION_CHOICE)
-		puts(info->preset);
-	return true;
-}
-
-static bool is_spelling(const struct option_info *info, const char *option)
-{
-	if (strncmp(option, "--", 2) != 0)
-		return info->letter && option[1] == info->letter && !option[2];
-	return strcmp(option + 2, info->name) == 0 || (info->alias && strcmp(option + 2, info->alias) == 0);
-}
-
-bool help_complete(const char *command, const char *option)
-{
-	static const char *const behind[COMMANDS] = {
-		[COMMAND_RUN] = "<script>",    [COMMAND_CHECK] = "<script>",   [COMMAND_TEST] = "<test>",
-		[COMMAND_EXEC] = "<program>",  [COMMAND_LIST] = "<directory>", [COMMAND_STATUS] = "<script>",
-		[COMMAND_LEADER] = "<script>", [COMMAND_RELEASE] = "<script>", [COMMAND_CTL] = "<script>",
-	};
-	int c = 0;
-
-	if (!*command)
-		complete_words(command_names);
-	while (c < COMMANDS && strcmp(command, command_names[c]) != 0)
-		c++;
-	if (c == COMMANDS)
-		return !*command;
-	for (enum option i = 0; i < OPTIONS; i++) {
-		if (!(option_table[i].commands & 1u << c))
-			continue;
-		if (*option && is_spelling(&option_table[i], option))
-			return complete_value(i);
-		if (!*option)
-			printf("--%s\n", option_table[i].name);
-	}
-	if (*option)
-		return false;
-	if (c == COMMAND_CTL)
-		complete_words(ctl_orders);
-	if (behind[c])
-		puts(behind[c]);
-	return true;
 }
 
 /* ---- how every command begins and fails ---- */

@@ -14,7 +14,7 @@ typedef int command_fn(int argc, char **argv);
 static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) };
 #undef COMMAND_FUNCTION
 
-/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, and `-x complete [COMMAND [OPTION]]`.
+/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, and `-x complete WORD...`.
  */
 static int run_role(int argc, char **argv)
 {
@@ -22,9 +22,7 @@ static int run_role(int argc, char **argv)
 		return guard_main(argc - 1, argv + 1);
 	if (strcmp(argv[0], "worker") == 0)
 		return worker_main(argc - 1, argv + 1);
-	bool known =
-		strcmp(argv[0], "complete") == 0 && help_complete(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
-	return known ? EXIT_DONE : EXIT_FAILED_SCRIPT;
+	return strcmp(argv[0], "complete") == 0 ? complete_line(argc - 1, argv + 1) : EXIT_FAILED_SCRIPT;
 }
 
 /* If the program is started with stdin, stdout or stderr closed, the next file that is opened would get that number,

@@ -155,6 +155,12 @@ ok(
     p.returncode == 0 and "json.encode" in p.stdout and "json.decode" not in p.stdout,
     "lunarch help api json.encode prints that function",
 )
+p = run("lunarch", "help", "api", "on_leading", cwd=room)
+same(
+    (p.returncode, [line.split()[1] for line in p.stdout.splitlines()]),
+    (0, ["Election", "`on_leading`"]),
+    "lunarch help api on_leading prints that hook",
+)
 for name in ("lunarch.retry", "retry"):
     p = run("lunarch", "help", "api", name, cwd=room)
     ok(

@@ -48,7 +48,13 @@ def installing() -> None:
     program = os.path.join(TREE, "bin", "lunarch")
     there = files()
     ok(
-        "bin/lunarch" in there and "share/bash-completion/completions/lunarch" in there,
+        {
+            "bin/lunarch",
+            "share/bash-completion/completions/lunarch",
+            "share/zsh/site-functions/_lunarch",
+            "share/fish/vendor_completions.d/lunarch.fish",
+        }
+        <= set(there),
         "program and completion are where they belong",
     )
     built = sorted(f for f in os.listdir(os.path.join(ROOT, "build", "modules")) if f.endswith(".so"))
