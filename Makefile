@@ -94,10 +94,16 @@ $(BUILD)/obj/%.pb-c.o: $(BUILD)/%.pb-c.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -w -MMD -MP -c -o $@ $<
 
-$(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE) | $(BUILD)/flags
+# As bytecode, which loads in half of the time. But a shared Lua may be another one when the program runs: then as text.
+COMPILE_LUA := $(if $(SHARED),,$(BUILD)/compile-lua)
+$(BUILD)/prelude.c: scripts/embed-lua.sh $(PRELUDE) $(COMPILE_LUA) $(BUILD)/flags
 	@mkdir -p $(@D)
 	@echo "  EMBED lua/"
-	$(Q)scripts/embed-lua.sh $(PRELUDE) > $@.new && mv $@.new $@
+	$(Q)scripts/embed-lua.sh $(or $(COMPILE_LUA),-) $(PRELUDE) > $@.new && mv $@.new $@
+
+$(BUILD)/compile-lua: scripts/compile-lua.c runtime/script/prelude.h $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
 
 $(BUILD)/obj/prelude.o: $(BUILD)/prelude.c $(BUILD)/flags
 	@mkdir -p $(@D)
@@ -248,7 +254,7 @@ $(BUILD)/bench/%: tests/bench/%.c
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARIES) $(STORE_LIBS) -lm -pthread
 
 # How each C file is compiled, for editors (clangd) and clang-tidy. Not in git.
-COMPILED := $(SRC) $(MODULE_SRC) $(shell find tests -name '*.c' | sort)
+COMPILED := $(SRC) $(MODULE_SRC) $(wildcard scripts/*.c) $(shell find tests -name '*.c' | sort)
 compile_commands.json: $(BUILD)/version.h FORCE
 	@{ sep='['; for f in $(COMPILED); do \
 	  printf '%s{ "directory": "%s", "file": "%s", "command": "%s" }\n' "$$sep" '$(CURDIR)' "$$f" \

@@ -1,6 +1,11 @@
 #!/bin/sh
-# Writes the given Lua files (and what else the program carries) as a C source on stdout: the table that runtime/script/prelude.h declares.
+# embed-lua.sh COMPILER FILE...: writes the files as a C source on stdout, the table that runtime/script/prelude.h declares.
+# COMPILER is what makes bytecode of the files of lua/ (compile-lua.c), or - if they stay text.
 set -eu
+compiler=$1
+shift
+content=$(mktemp)
+trap 'rm -f "$content"' EXIT
 
 name_of() {
 	base=${1##*/}
@@ -14,11 +19,20 @@ array_of() {
 	echo "$(name_of "$1")_lua" | tr . _
 }
 
+content_of() {
+	case $compiler,$1 in
+	-,*) cat "$1" ;;
+	*,lua/*) "$compiler" "$(name_of "$1")" "$1" ;;
+	*) cat "$1" ;;
+	esac
+}
+
 echo '#include "script/prelude.h"'
 for file in "$@"; do
 	echo
 	echo "static const char $(array_of "$file")[] = {"
-	od -An -v -tx1 "$file" | sed 's/ \(..\)/0x\1,/g'
+	content_of "$file" >"$content"
+	od -An -v -tx1 "$content" | sed 's/ \(..\)/0x\1,/g'
 	echo '0 };'
 done
 echo

@@ -21,16 +21,14 @@
 
 /* ---- the prelude ---- */
 
-#define LIBRARY "lunarch." /* the names of the library's modules (lua/lunarch/) begin with it */
-
-/* Pushes the set of the library's modules: their names without LIBRARY. */
+/* Pushes the set of the library's modules: their names without PRELUDE_LIBRARY. */
 static void push_library(lua_State *L)
 {
 	lua_newtable(L);
 	for (const struct prelude_file *f = prelude_files; f->name; f++)
-		if (strncmp(f->name, LIBRARY, strlen(LIBRARY)) == 0) {
+		if (strncmp(f->name, PRELUDE_LIBRARY, strlen(PRELUDE_LIBRARY)) == 0) {
 			lua_pushboolean(L, 1);
-			lua_setfield(L, -2, f->name + strlen(LIBRARY));
+			lua_setfield(L, -2, f->name + strlen(PRELUDE_LIBRARY));
 		}
 }
 
@@ -40,8 +38,8 @@ static void run_prelude_file(lua_State *L, const char *name)
 
 	if (!f)
 		luaL_error(L, "no prelude file %s", name);
-	lua_pushfstring(L, strncmp(name, LIBRARY, strlen(LIBRARY)) == 0 ? "=%s" : "=lunarch:%s", name);
-	if (luaL_loadbufferx(L, f->text, f->len, lua_tostring(L, -1), "t") != LUA_OK)
+	lua_pushfstring(L, prelude_chunk(name), name);
+	if (luaL_loadbufferx(L, f->text, f->len, lua_tostring(L, -1), "bt") != LUA_OK)
 		lua_error(L);
 	lua_getfield(L, lua_upvalueindex(1), "use");
 	lua_call(L, 1, 1);

@@ -382,7 +382,7 @@ static int use(lua_State *L)
 	const char *name = luaL_checkstring(L, 1);
 	const struct prelude_file *f = prelude_find(name);
 
-	luaL_loadbufferx(L, f->text, f->len, name, "t");
+	luaL_loadbufferx(L, f->text, f->len, name, "bt");
 	lua_pushcfunction(L, use);
 	lua_call(L, 1, 1);
 	return 1;
