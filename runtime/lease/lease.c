@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SLOWEST (60 * NSEC_PER_SEC) /* the longest pause between tries that are refused */
+#define SLOWEST (60 * NSEC_PER_SEC)     /* the longest pause between tries that are refused */
+#define LONGEST_HOLD (NSEC_PER_SEC / 2) /* the longest that a candidate lets another one try first */
 
 const char *lease_reason_name(enum lease_reason r)
 {
@@ -197,6 +198,37 @@ static nsec wait_left(const struct lease *l, struct instant now)
 	if (!l->looked || wait == NSEC_NEVER)
 		return NSEC_NEVER;
 	nsec left = wait - elapsed_standby(l->seen_at, now);
+	return left > 0 ? left : 0;
+}
+
+nsec lease_hold_back(const struct lease_times *t)
+{
+	nsec part = t->renew / 8;
+
+	return part < LONGEST_HOLD ? part : LONGEST_HOLD;
+}
+
+/* Whether the record names another candidate for the case that it is free now. */
+static bool other_first(const struct lease *l)
+{
+	if (!l->seen.other_first)
+		return false;
+	return l->seen.kind == SIGHT_RELEASED || (l->seen.kind == SIGHT_HELD && !l->seen.mine && !l->seen.reclaim);
+}
+
+/* How long until this candidate may try. Who lets another one try first counts from where its wait ends, which the
+ * record's first receipt or the proof of death fixed: nothing that comes later makes that longer. */
+static nsec try_left(const struct lease *l, struct instant now)
+{
+	nsec wait = wait_left(l, now);
+
+	if (wait == NSEC_NEVER || !other_first(l))
+		return wait;
+	nsec hold = lease_hold_back(&l->times), whole = l->seen.kind == SIGHT_HELD ? l->seen.duration : 0;
+	nsec left = whole + hold - elapsed_standby(l->seen_at, now);
+	nsec since_death = l->dead ? hold - elapsed_standby(l->dead_at, now) : left;
+	if (since_death < left)
+		left = since_death;
 	return left > 0 ? left : 0;
 }
 
@@ -752,7 +784,7 @@ static bool allowed(struct lease *l, struct instant now, struct lease_actions *a
 
 static bool free_to_try(const struct lease *l, struct instant now)
 {
-	return campaigns(l) && !l->look_due && wait_left(l, now) == 0 && out_left(l, now) == 0;
+	return campaigns(l) && !l->look_due && try_left(l, now) == 0 && out_left(l, now) == 0;
 }
 
 static void plan_standby(struct lease *l, struct instant now, struct lease_actions *a)
@@ -875,8 +907,10 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 		lease_on_changed(l, now);
 		return;
 	case LEASE_EV_HOLDER_DEAD:
-		if (l->looked && l->seen.kind == SIGHT_HELD && l->seen.id == e->id)
-			l->dead = true;
+		if (!l->looked || l->dead || l->seen.kind != SIGHT_HELD || l->seen.id != e->id)
+			return;
+		l->dead = true;
+		l->dead_at = now;
 		return;
 	case LEASE_EV_ANSWER:
 		l->yes = l->asked && e->yes;
@@ -970,7 +1004,7 @@ static nsec wait_held(const struct lease *l, struct instant now)
 
 static nsec wait_to_try(const struct lease *l, struct instant now)
 {
-	nsec free = wait_left(l, now), out = out_left(l, now);
+	nsec free = try_left(l, now), out = out_left(l, now);
 	nsec w = free > out ? free : out;
 
 	if (!campaigns(l) || w > 0)

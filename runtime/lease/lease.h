@@ -80,6 +80,9 @@ struct lease_sight {
 	nsec duration; /* what the record publishes: 0 = expired at once */
 	uint64_t term;
 	uint64_t count; /* how many writes the holder's incarnation had made with this one; 0 = not in the record */
+	/* The record names another candidate, who tries first: it was released for that one, or (held) published that
+	 * it comes next. This one holds back for a moment (lease_hold_back) once it might acquire. */
+	bool other_first;
 	/* Mine, but its token is not larger than the largest that this process has seen: no term may begin with it. */
 	bool low_token;
 };
@@ -188,6 +191,9 @@ void lease_init(struct lease *l, const struct lease_times *t, bool observer, boo
 
 /* Sets other times from now on; the next write publishes them. May be called while leading. */
 void lease_configure(struct lease *l, const struct lease_times *t);
+
+/* How long a candidate holds back for the one that a record names: at most half a second, a small part of R. */
+nsec lease_hold_back(const struct lease_times *t);
 
 /* Never release: let the lease expire at the end of a term (--no-release). */
 void lease_keeps(struct lease *l, bool on);

@@ -26,6 +26,7 @@ struct lease {
 	struct instant seen_at;  /* when exactly that record was first received */
 	bool looked, had_record; /* a read has succeeded; a record has been seen */
 	bool dead;               /* the holder of `seen` is proved dead */
+	struct instant dead_at;  /* since when */
 	/* The longest duration seen. If the record is gone, a standby waits so long: it may not have seen the last
 	 * record. */
 	nsec longest;

@@ -193,6 +193,80 @@ static void standby_rules(void)
 	   "a write of ours that lands after we gave it up is waited out like a stranger's");
 }
 
+static struct lease_sight released(uint64_t id, bool for_other)
+{
+	return (struct lease_sight){
+		.kind = SIGHT_RELEASED, .id = id, .write = id, .duration = 15 * SEC, .term = 5, .other_first = for_other
+	};
+}
+
+static bool acquires(void)
+{
+	return (a.set & LEASE_DO_WRITE) && a.write == LEASE_ACQUIRE;
+}
+
+static void see(double s, struct lease_sight sight)
+{
+	step(s, (struct lease_event){ .kind = LEASE_EV_CHANGED });
+	read_done(s, sight);
+}
+
+/* Half a second, at the presets. */
+static void hold_back_rules(void)
+{
+	begin(false);
+	read_done(1, held(10, 15 * SEC));
+	see(3, released(11, false));
+	ok(acquires(), "whom no release names, or this one, acquires at once");
+	begin(false);
+	read_done(1, held(10, 15 * SEC));
+	see(3, released(11, true));
+	ok(!(a.set & LEASE_DO_WRITE) && lease_wait(l, at(3)) <= SEC / 2, "all others hold back for half a second");
+	ok(a.set & LEASE_DO_NO_LEADER, "and report at once that nobody leads");
+	see(3.3, released(11, true));
+	ok(!(a.set & LEASE_DO_WRITE) && lease_wait(l, at(3.3)) <= SEC / 5 + NSEC_PER_MS,
+	   "to receive the same release again makes that no longer");
+	tick(3.501);
+	ok(acquires(), "then they compete as for any release");
+	begin(false);
+	read_done(1, released(11, true));
+	struct lease_sight taken = held(20, 15 * SEC);
+	see(1.2, taken);
+	tick(10);
+	ok(!(a.set & LEASE_DO_WRITE), "the one that was named has acquired: its lease is waited out like any");
+	taken.other_first = true;
+	begin(false);
+	read_done(1, taken);
+	ok(lease_wait(l, at(15.9)) <= SEC / 10 + NSEC_PER_MS, "when the wait ends");
+	tick(16.001);
+	ok((a.set & LEASE_DO_NO_LEADER) && !(a.set & LEASE_DO_WRITE), "it is reported then that nobody leads");
+	read_done(16.1, taken); /* a look that was due then */
+	tick(16.501);
+	ok(acquires(), "and who does not come next holds back, from the end of that wait");
+	begin(false);
+	read_done(1, taken);
+	step(4, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 20 });
+	ok(!(a.set & LEASE_DO_WRITE), "so it does when the holder is proved dead");
+	step(4.3, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 20 });
+	tick(4.501);
+	ok(acquires(), "from the first proof");
+	begin(false);
+	read_done(1, taken);
+	tick(16.001);
+	read_done(16.1, taken);
+	step(16.2, (struct lease_event){ .kind = LEASE_EV_HOLDER_DEAD, .id = 20 });
+	tick(16.501);
+	ok(acquires(), "a proof that comes when the wait is over makes it no longer");
+	times = (struct lease_times){ .lease = 3 * SEC };
+	lease_times_default(&times);
+	is_int(lease_hold_back(&times), 250 * NSEC_PER_MS, "it is an eighth of R where that is shorter");
+	begin(true);
+	read_done(1, released(11, true));
+	ok(!(a.set & LEASE_DO_ASK), "may_lead is asked when it is over");
+	tick(1.501);
+	ok(a.set & LEASE_DO_ASK, "and not before");
+}
+
 static void leader_rules(void)
 {
 	begin(false);
@@ -622,6 +696,7 @@ int main(void)
 	copy_rules();
 	token_rules();
 	standby_rules();
+	hold_back_rules();
 	leader_rules();
 	refusal_rules();
 	end_rules();
