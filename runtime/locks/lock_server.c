@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#define LATER_S 0.02 /* a handover takes a few ms, and whoever waits for this is not in a hurry */
+
 struct lock_hub { /* one a process and backend */
 	struct lock_server *servers;
 };
@@ -25,6 +27,15 @@ static void server_on_raise(struct ev_loop *loop, ev_timer *w, int revents)
 		lock_link_raise(s->notices);
 }
 
+static void server_on_later(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct lock_server *s = w->data;
+
+	(void)loop;
+	(void)revents;
+	s->ops->later(s);
+}
+
 struct lock_server *lock_server_get(struct lock_env *env, const struct lock_server_ops *ops, void *place)
 {
 	struct lock_hub *h = lock_env_share(env, ops, hub_make, free, NULL);
@@ -42,7 +53,8 @@ struct lock_server *lock_server_get(struct lock_env *env, const struct lock_serv
 		s->hub = h;
 		s->board.loop = env->loop;
 		ev_init(&s->raise, server_on_raise);
-		s->raise.data = s;
+		ev_init(&s->later, server_on_later);
+		s->raise.data = s->later.data = s;
 		h->servers = s;
 	}
 	s->users++;
@@ -64,7 +76,17 @@ void lock_server_put(struct lock_server *s)
 		at = &(*at)->next;
 	*at = s->next;
 	ev_timer_stop(s->env->loop, &s->raise);
+	ev_timer_stop(s->env->loop, &s->later);
 	s->ops->free(s);
+}
+
+void lock_server_later(struct lock_server *s)
+{
+	if (ev_is_active(&s->later))
+		return;
+	ev_now_update(s->env->loop);
+	ev_timer_set(&s->later, LATER_S, 0.);
+	ev_timer_start(s->env->loop, &s->later);
 }
 
 /* ---- notices ---- */

@@ -63,6 +63,13 @@ void lock_user_close(struct lock *l);
 /* Ends the operation with this outcome and nothing else. */
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome);
 
+/* The operation under way is a write that begins a term or ends one: others wait for it and for what follows it. What
+ * can wait gives way (lock_server_later). */
+static inline bool lock_user_hands_over(const struct lock_user *u)
+{
+	return u->op.writing && !u->op.removing && (u->acquiring || !u->op.leads);
+}
+
 /* Whose this is. */
 static inline struct lock_user *lock_user_of_call(struct lock_call *c)
 {

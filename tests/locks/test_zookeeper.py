@@ -294,22 +294,24 @@ def together(server: Any) -> None:
     same([d.end(), e.end()], [0, 0], "together: all close in peace")
 
 
+def received(server: Any) -> int:
+    """Requests. The server counts what it has received before it answers, and what it has sent perhaps after the answer
+    is here."""
+    return int(ask(server.port, "srvr").split("Received: ")[1].split()[0])
+
+
 def questions(server: Any) -> None:
     """What is known of a node's children is not asked for again."""
     d, e = opened(server.url("q")), opened(server.url("q"))
     w = d.write(term(), "")
 
     def answers(look: Any) -> Any:
-        """To how many requests it had them. The server counts what it has received before it answers, and what it has
-        sent perhaps after the answer is here. Pings of others count as well, so the fewest are right."""
-
-        def received() -> Any:
-            return int(ask(server.port, "srvr").split("Received: ")[1].split()[0])
+        """To how many requests it had them. Pings of others count as well, so the fewest are right."""
 
         def more() -> Any:
-            before = received()
+            before = received(server)
             look()
-            return received() - before
+            return received(server) - before
 
         return min(more() for _ in range(5))
 
@@ -325,6 +327,82 @@ def questions(server: Any) -> None:
     same(e.read()["version"], w["version"], "questions: but a node that was made again has another child")
     same(e.write(term("e"), w["version"])["outcome"], "ok", "questions: which a write finds")
     d.end(), e.end()
+
+
+def gives_way(server: Any) -> None:
+    """The watch is set again behind a handover's requests, and a little later."""
+    d, e = opened(server.url("way"), "kept"), opened(server.url("way"))
+    fields: Any
+    w = e.write(term("e"), "")
+    for what, fields in (("begins", {"token": 0}), ("ends", {"holder": "", "state": "released"})):
+
+        def asked() -> int:
+            nonlocal w
+            d.open(server.url("way"), "a")
+            d.do("watch")
+            version = d.read()["version"]
+            before = received(server)
+            w = d.write(record(**{"holder": "d", **fields}), version)
+            d.do("close")
+            d.read("kept")  # two requests, behind all that were sent on this session
+            return received(server) - before - 2
+
+        d.read("kept")
+        before = received(server)
+        itself = received(server) - before
+        # A slow machine may take longer than the watch waits; pings count as well.
+        few = wait_for(lambda: asked() - itself == 1)
+        ok(few, f"gives way: a write that {what} a term is not followed by a question at once")
+        d.open(server.url("way"), "a")
+        d.do("watch")
+        version = d.read()["version"]
+        told_of = d.count()
+        w = d.write(record(**{"holder": "d", **fields}), version)
+        w = e.write(record("e", token=5), w["version"])
+        ok(
+            w["outcome"] == "ok" and d.noticed(told_of),
+            f"gives way: and what happens right behind one that {what} a term is noticed",
+        )
+        d.do("close")
+    same([d.end(), e.end()], [0, 0], "gives way: all close in peace")
+
+
+class Sizes(Proxy):
+    """Notes how long the pieces are that come from the client."""
+
+    def __init__(self, port: int) -> None:
+        self.sizes: list[int] = []
+        super().__init__(port)
+
+    async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
+        read = reader.read
+
+        async def noted(most: int) -> Any:
+            piece = await read(most)
+            self.sizes += [len(piece)] if name == "up" else []
+            return piece
+
+        reader.read = noted
+        await super()._pump(pair, reader, writer, way, name)
+
+
+def one_piece(server: Any) -> None:
+    """The library sends the length of a request, then the request. A server that has read the one has to be woken again
+    for the other."""
+    proxy = Sizes(server.port)
+    d = opened(f"zookeeper://127.0.0.1:{proxy.port}/piece")
+    w, whole = d.write(term(), ""), 0
+    for _ in range(100):
+        proxy.sizes.clear()
+        r = d.read()  # two requests
+        w = d.write(record("a", token=5), r["version"])
+        pieces = list(zip(proxy.sizes, [*proxy.sizes[1:], 0]))
+        whole += not any(a == 4 and b != 8 for a, b in pieces)  # 8: a ping
+    note(f"{whole} of 100 whole")
+    # The proxy may read two pieces as one, so that without this about 70 are; a process may stop between the two.
+    ok(w["outcome"] == "ok" and whole >= 95, "one piece: a question and its length leave together")
+    d.end()
+    proxy.close()
 
 
 def closed_inside(server: Any) -> None:
@@ -366,6 +444,8 @@ def alone() -> None:
         at_once(lambda: rights(server), lambda: listing(server), lambda: tokens(server), lambda: cut_reads(server))
         together(server)
         questions(server)
+        gives_way(server)
+        one_piece(server)
         chroot(server)
         closed_inside(server)
 

@@ -60,6 +60,7 @@ struct zk_ask {
 	struct zk_watch *watch;
 	uint64_t number;                                                 /* of its connection */
 	void (*take)(struct zk_lock *l, const struct zk_ask *a, int rc); /* rc: the last completion's */
+	bool hands_over;                                                 /* as of lock_user_hands_over */
 	int left;                                                        /* completions */
 	int failed;                                                      /* rc of a request that could not be sent */
 	struct instant sent_at;
@@ -100,7 +101,8 @@ static void watch_on_armed(int rc, const struct Stat *stat, const void *data)
 }
 
 /* A watch fires once. It is set again when the requests under way have ended, and, if there are none, behind those with
- * which the lock answers the notice: a handover does not wait for it. */
+ * which the lock answers the notice. Behind a write that hands over it waits a little more: the server has to answer
+ * the other candidate's next. */
 static void watch_on_event(zhandle_t *handle, int type, int state, const char *path, void *context)
 {
 	struct zk_watch *w = context;
@@ -119,8 +121,17 @@ static void watch_arm(struct zk_watch *w)
 {
 	zhandle_t *handle = w->lock && !w->armed ? zk_handle(w->lock) : NULL;
 
-	if (handle)
-		w->armed = zoo_awexists(handle, w->lock->user.channel, watch_on_event, w, watch_on_armed, w) == ZOK;
+	if (!handle)
+		return;
+	w->armed = zoo_awexists(handle, w->lock->user.channel, watch_on_event, w, watch_on_armed, w) == ZOK;
+	zk_link_send(w->lock->user.server->notices);
+}
+
+/* Unless there are requests of the lock under way, whose end does that. */
+static void watch_arm_behind(struct zk_watch *w)
+{
+	if (w->lock && !w->lock->ask)
+		watch_arm(w);
 }
 
 /* The changed callback of the lock's member. */
@@ -132,8 +143,7 @@ static void watch_on_told(void *arg)
 	lock_server_hold(s);
 	w->changed(w->arg);
 	w->fresh = false;
-	if (w->lock && !w->lock->ask)
-		watch_arm(w);
+	watch_arm_behind(w);
 	lock_server_put(s);
 }
 
@@ -147,6 +157,7 @@ static struct zk_ask *ask_new(struct zk_lock *l, void (*take)(struct zk_lock *l,
 		              .watch = l->watch,
 		              .number = l->user.server->notices->number,
 		              .take = take,
+		              .hands_over = lock_user_hands_over(&l->user),
 		              .sent_at = clock_now() };
 	l->ask = a;
 	return a;
@@ -167,6 +178,7 @@ static void ask_sent(struct zk_ask *a)
 {
 	struct zk_lock *l = a->lock;
 
+	zk_link_send(l->user.server->notices);
 	if (a->failed == ZOK)
 		return;
 	lock_op_fail_soon(&l->user.op, LOCK_FAILED, ERR_UNREACHABLE, "it cannot be asked: %s", zerror(a->failed));
@@ -179,6 +191,7 @@ static void ask_sent(struct zk_ask *a)
 static void ask_completed(struct zk_ask *a, int rc)
 {
 	struct zk_watch *w = a->watch;
+	bool hands_over = a->hands_over;
 
 	if (--a->left)
 		return;
@@ -187,8 +200,10 @@ static void ask_completed(struct zk_ask *a, int rc)
 		a->take(a->lock, a, rc);
 	}
 	free(a);
-	if (w)
-		watch_arm(w);
+	if (w && w->lock && hands_over)
+		lock_server_later(w->lock->user.server);
+	else if (w)
+		watch_arm_behind(w);
 }
 
 /* Of a request whose answer says nothing else. */
@@ -546,6 +561,14 @@ static void server_on_freed(void *arg)
 	free(s);
 }
 
+static void server_on_later(struct lock_server *base)
+{
+	const struct zk_server *s = (const struct zk_server *)base;
+
+	for (struct zk_watch *w = s->watches; w; w = w->next)
+		watch_arm_behind(w);
+}
+
 static bool server_serves(const struct lock_server *s, const void *place)
 {
 	return lock_url_same_servers(&((const struct zk_server *)s)->url, place);
@@ -578,6 +601,7 @@ static const struct lock_server_ops server_ops = {
 	.make = server_make,
 	.spare = server_spare,
 	.free = server_free,
+	.later = server_on_later,
 };
 
 /* ---- the lock ---- */

@@ -6,6 +6,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +24,7 @@ struct zk_link {
 	char version[40]; /* of the server probed last; "": it does not say */
 	zhandle_t *handle;
 	int fd;     /* the library's; -1 */
+	bool held;  /* what is sent on it, until zk_link_send */
 	int inside; /* the library */
 };
 
@@ -39,10 +42,19 @@ static void link_close(struct lock_link *link)
 	if (k->fd >= 0)
 		shutdown(k->fd, SHUT_RDWR);
 	k->fd = -1;
+	k->held = false;
 	k->inside++;
 	zookeeper_process(handle, ZOOKEEPER_READ);
 	zookeeper_close(handle);
 	k->inside--;
+}
+
+/* Without it, or if it fails, requests leave as the library sends them. */
+static void link_hold(struct zk_link *k, bool on)
+{
+	if (k->fd < 0 || k->held == on)
+		return;
+	k->held = setsockopt(k->fd, IPPROTO_TCP, TCP_CORK, &(int){ on }, sizeof(int)) == 0 && on;
 }
 
 /* ---- the library's events ---- */
@@ -57,6 +69,7 @@ static void link_arm(struct zk_link *k)
 	int rc = zookeeper_interest(k->handle, &fd, &interest, &wait);
 	k->inside--;
 	bool fresh = fd != k->fd;
+	k->held = k->held && !fresh;
 	k->fd = fd;
 	if (rc != ZOK || fd < 0 || k->link.ending) {
 		lock_link_lose(&k->link, LOCK_FAILED, ERR_UNREACHABLE, "the connection was lost (%s)",
@@ -235,14 +248,24 @@ const char *zk_link_version(const struct lock_link *link)
 	return ((const struct zk_link *)link)->version;
 }
 
-/* The requests leave in the loop's next turn. Inside the library everything is armed afterwards anyway. */
+/* The library sends a request's length by itself, and each request: a server that is woken for four bytes has to be
+ * woken again for the rest (tcp(7), TCP_CORK). What does not leave at once is armed in the loop's next turn. Inside the
+ * library everything is armed afterwards anyway. */
 zhandle_t *zk_link_handle(struct lock_link *link)
 {
+	struct zk_link *k = (struct zk_link *)link;
+
 	if (!lock_link_is_up(link))
 		return NULL;
-	if (((struct zk_link *)link)->inside == 0)
+	if (k->inside == 0)
 		lock_link_tick(link, 0.);
-	return ((struct zk_link *)link)->handle;
+	link_hold(k, true);
+	return k->handle;
+}
+
+void zk_link_send(struct lock_link *link)
+{
+	link_hold((struct zk_link *)link, false);
 }
 
 void zk_link_late(struct lock_link *link, struct instant sent_at)

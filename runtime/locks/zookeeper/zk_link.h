@@ -19,8 +19,9 @@ struct lock_link *zk_link_new(struct lock_env *env, const struct lock_url *url, 
 /* Of the server that the link goes to, or went to last: "3.8.0"; "": it does not say. Borrowed. */
 const char *zk_link_version(const struct lock_link *link);
 
-/* To send requests by now. NULL: the link is down. */
+/* To send requests by now, which leave together with zk_link_send. NULL: the link is down. */
 zhandle_t *zk_link_handle(struct lock_link *link);
+void zk_link_send(struct lock_link *link);
 
 /* As lock_link_late; not while the library is at work. */
 void zk_link_late(struct lock_link *link, struct instant sent_at);

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "locks/lock_op.h"
-#include "locks/lock_server.h"
+#include "locks/lock_user.h"
 #include "tap.h"
 
 #include <arpa/inet.h>
@@ -520,7 +520,7 @@ struct line_place {
 	struct lock_url *url;
 };
 
-static int spared, servers_freed, listens, unlistens;
+static int spared, servers_freed, listens, unlistens, laters;
 
 static bool server_serves(const struct lock_server *s, const void *place)
 {
@@ -558,12 +558,19 @@ static void server_listen(struct lock_server *s, const char *channel, bool on)
 	*(on ? &listens : &unlistens) += strcmp(channel, "channel") == 0;
 }
 
+static void server_later(struct lock_server *s)
+{
+	(void)s;
+	laters++;
+}
+
 static const struct lock_server_ops server_ops = {
 	.serves = server_serves,
 	.make = server_make,
 	.spare = server_spare,
 	.free = server_free,
 	.listen = server_listen,
+	.later = server_later,
 };
 
 static void on_changed(void *arg)
@@ -684,6 +691,43 @@ static void test_server(struct lock_env *env)
 	peer_fini(&p);
 }
 
+/* What would be in the way of a handover. */
+static void test_later(struct lock_env *env)
+{
+	struct lock_url url = { .hosts = 0 };
+	struct line_place one = { 1, &url }, two = { 2, &url };
+	struct lock_server *a = lock_server_get(env, &server_ops, &one), *b = lock_server_get(env, &server_ops, &two);
+
+	lock_server_later(a);
+	ev_tstamp at = a->later.at;
+	usleep(2000);
+	lock_server_later(a);
+	ok(a->later.at == at, "what can wait is not put off again and again");
+	is_int(laters, 0, "and not done from inside the call");
+	run_until(env->loop, &laters, 1);
+	lock_server_later(a);
+	lock_server_put(a);
+	lock_server_later(b);
+	run_until(env->loop, &laters, 2);
+	is_int(laters, 2, "a server that is freed before does nothing any more");
+	lock_server_put(b);
+}
+
+static void test_hands_over(void)
+{
+	struct lock_user u = { .op = { .writing = true, .leads = true }, .acquiring = true };
+
+	ok(lock_user_hands_over(&u), "a write that begins a term hands over");
+	u.acquiring = false;
+	ok(!lock_user_hands_over(&u), "a renewal does not");
+	u.op.leads = false;
+	ok(lock_user_hands_over(&u), "a release does");
+	u.op.removing = true;
+	ok(!lock_user_hands_over(&u), "a removal does not");
+	u.op.removing = u.op.writing = false;
+	ok(!lock_user_hands_over(&u), "nor does a look");
+}
+
 int main(void)
 {
 	struct lock_env env = { .loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV) };
@@ -696,6 +740,8 @@ int main(void)
 	test_doubt(&env);
 	test_channel(&env);
 	test_server(&env);
+	test_later(&env);
+	test_hands_over();
 	lock_env_fini(&env);
 	ev_loop_destroy(env.loop);
 	return tap_done();
