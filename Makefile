@@ -138,14 +138,27 @@ $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/confor
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
 
-# Prints every test's TAP with TAP=1 (for counting); else prove's summary.
-PROVE    = $(if $(TAP),prove --verbose,prove --failures)
-# A program that hangs is a failure with a name, not a build that never ends.
-PROVE_EACH = $(PROVE) --exec 'timeout --kill-after=10 900'
-# What mostly waits, for leases and servers: two at a time.
-PROVE_PAIRS = $(PROVE_EACH) --jobs 2
-SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py)
+# What is tested is a queue of entries, SUITE:PROGRAM. tests/lib/job.sh runs one of them, as its suite wants it run; tests/lib/queue.sh
+# runs many, JOBS at a time: most of them wait, for leases and servers. TAP=1 prints every sentence (for counting); else prove's summary.
+JOBS    ?= 3
 SEEDS   ?= 20000
+QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
+SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py)
+MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
+# Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), and without clusters whose terms must not end while all is slow.
+ASAN_SYSTEM := $(filter-out tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+               tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
+ETCD_VERSIONS = v3.5 v3.6
+ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
+
+PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(SYSTEM:%=plain:%)
+ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
+KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example doctor)
+ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
+# The version before this one is built from its commit: from the history, which an export of the sources has not.
+PREVIOUS := 0a6d862
+PREVIOUS_QUEUE := $(if $(wildcard .git),previous:tests/cluster/previous/beside.py)
+EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(PREVIOUS_QUEUE)
 
 deps:
 	@scripts/deps.sh
@@ -153,13 +166,27 @@ deps:
 test-deps:
 	@scripts/deps.sh test
 
-test: test-deps
-	@$(MAKE) --no-print-directory all $(UNIT) $(BUILD)/sim $(BUILD)/conform
-	$(PROVE_EACH) $(UNIT)
-	$(PROVE) --exec '' $(BUILD)/sim :: --seeds $(SEEDS)
-	$(PROVE) tests/sim/mutants.py
-	$(PROVE_PAIRS) $(SYSTEM)
+test: test-deps built-plain
+	@$(QUEUE) $(PLAIN_QUEUE)
 	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules); make test-nfs, the file lock on NFS, in a virtual machine."
+
+# All that .ci/run runs, as one queue. The servers that come as Go modules are built meanwhile; who needs them waits for them.
+# Not by the name of $(MAKE): make -n would run the queue.
+submake = $(MAKE) --no-print-directory
+test-every: test-deps go-deps
+	@nice $(submake) kube-server etcd-servers & servers=$$!; \
+	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
+	$(QUEUE) $(EVERY_QUEUE); status=$$?; wait $$servers; exit $$status
+
+# The entries of test-every, one a line.
+test-entries:
+	@printf '%s\n' $(EVERY_QUEUE)
+
+built-plain: all $(UNIT) $(BUILD)/sim $(BUILD)/conform
+built-asan:
+	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
+asan-programs: all $(BUILD)/conform $(UNIT)
+built-previous: $(BUILD)/previous/$(PREVIOUS)
 
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
 test-full: export FULL=1
@@ -168,17 +195,16 @@ test-full: test
 # Against the real API server and real client-go, which are built from their Go modules the first time (tests/lib/go_build.sh).
 test-kube: kube-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	$(PROVE_EACH) $(addprefix tests/cluster/kubernetes/,conform.py election.py faults.py restored.py example.py doctor.py)
+	@$(QUEUE) $(KUBE_QUEUE)
 
 # The example's Dockerfile, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
 test-image: kube-server
-	$(PROVE_EACH) tests/cluster/kubernetes/image.py
+	@$(QUEUE) kube:tests/cluster/kubernetes/image.py
 
-# The version before this one beside it on one lock: built from its commit, so it needs the repository's history.
-PREVIOUS = 0a6d862
-test-previous: test-deps $(BUILD)/previous/$(PREVIOUS)
+# The version before this one beside it on one lock.
+test-previous: test-deps built-previous
 	@$(MAKE) --no-print-directory all
-	PREVIOUS=$(CURDIR)/$(BUILD)/previous/build $(PROVE_EACH) tests/cluster/previous/beside.py
+	@$(QUEUE) $(PREVIOUS_QUEUE)
 
 # Not with $(MAKE): make -n would run that.
 $(BUILD)/previous/$(PREVIOUS):
@@ -192,25 +218,26 @@ test-nfs:
 	@scripts/deps.sh nfs
 	@tests/cluster/nfs/fetch.sh
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	$(PROVE) --exec 'timeout --kill-after=10 1800' tests/cluster/nfs/machine.py :: lock.py
+	prove $(if $(TAP),--verbose,--failures) --exec 'timeout --kill-after=10 1800' tests/cluster/nfs/machine.py :: lock.py
 
 # The etcd lock on the servers that are newer than Debian's, built likewise.
 test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
-	for v in $(ETCD_VERSIONS); do ETCD=$(GO_BUILT)/etcd-$$v/server $(PROVE_PAIRS) $(ETCD_TESTS) || exit 1; done
-
-GO_BUILT = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lunarch-tests
-ETCD_VERSIONS = v3.5 v3.6
-ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
+	@$(QUEUE) $(ETCD_QUEUE)
 
 go-deps:
 	@scripts/deps.sh go
 
-kube-server: go-deps
-	@tests/lib/go_build.sh kube tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
+# One at a time: who comes meanwhile waits, and finds it built.
+GO_BUILT = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lunarch-tests
+GO_BUILD = mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/lock tests/lib/go_build.sh $(1)
 
-etcd-servers: go-deps
-	@for v in $(ETCD_VERSIONS); do tests/lib/go_build.sh etcd-$$v tests/cluster/etcd/$$v go.etcd.io/etcd/server/v3 || exit 1; done
+kube-server: go-deps
+	@$(call GO_BUILD,kube) tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
+
+etcd-servers: $(ETCD_VERSIONS:%=etcd-%-server)
+$(ETCD_VERSIONS:%=etcd-%-server): etcd-%-server: go-deps
+	@$(call GO_BUILD,etcd-$*) tests/cluster/etcd/$* go.etcd.io/etcd/server/v3
 
 # The rows of make bench that need the API server, which is built first.
 bench-kube: kube-server
@@ -218,20 +245,13 @@ bench-kube: kube-server
 	@tests/bench/bench.py kube kube_requests kube_many $(BENCH)
 
 unit: $(UNIT)
-	$(PROVE_EACH) $(UNIT)
+	@$(QUEUE) $(UNIT:%=plain:%)
 
 # The unit, Lua and command tests again, with every access and every leak watched. Warnings are no errors here: instrumented
 # code makes gcc see accesses that are not there (the plain build is checked).
 ASAN := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
-asan: test-deps
-	@$(MAKE) --no-print-directory BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' \
-	  all build/asan/conform asan-units
-	RACE=100 LUNARCH=$(CURDIR)/build/asan/lunarch $(PROVE_PAIRS) $(ASAN_SYSTEM)
-# Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), and without clusters whose terms must not end while all is slow.
-ASAN_SYSTEM := $(filter-out tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
-               tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
-asan-units: $(UNIT)
-	$(PROVE_EACH) $(UNIT)
+asan: test-deps built-asan
+	@$(QUEUE) $(ASAN_QUEUE)
 
 demo: deps
 	@$(MAKE) --no-print-directory all
@@ -274,10 +294,10 @@ COVERED ?= tests/cli/ctl.py tests/cli/options.py tests/cli/look.py tests/cli/exe
 coverage: test-deps
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
 	@$(MAKE) --no-print-directory BUILD=build/coverage CFLAGS='-O1 -g --coverage' LDFLAGS=--coverage all build/coverage/conform coverage-units
-	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(PROVE_PAIRS) $(COVERED)
+	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(COVERED:%=plain:%)
 	@scripts/coverage.py build/coverage
 coverage-units: $(UNIT)
-	-$(PROVE_EACH) $(UNIT)
+	-$(QUEUE) $(UNIT:%=plain:%)
 
 # Writes the form that make lint checks.
 format:
@@ -320,4 +340,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server etcd-servers test test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan asan-units demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE

@@ -25,7 +25,11 @@ for example in examples/[a-z]*.lua; do
   grep -qF "(../$example)" docs/cookbook.md || { echo "docs/cookbook.md: its table of examples has no row for $example"; exit 1; }
   grep -qF "$name.lua" tests/examples/*.py || { echo "$example: nothing in tests/examples runs it"; exit 1; }
 done
-shellcheck scripts/*.sh .ci/run
+shellcheck scripts/*.sh tests/lib/*.sh .ci/run
+# What the order of the tests names is in their queue.
+make --silent --no-print-directory test-entries >build/lint/entries
+unknown=$(sed -nE 's/^(first|alone) +([^ ]+).*/\2/p' tests/lib/queue.txt | grep -vxFf build/lint/entries || true)
+[ -z "$unknown" ] || { echo "tests/lib/queue.txt names what is no entry of make test-entries: $unknown"; exit 1; }
 # What has an interpreter's name is started by it.
 git ls-files -s '*.py' '*.sh' | grep '^100644' | cut -f2 | while read -r file; do
   case $(head -n1 "$file") in '#!'*) echo "$file: not executable" && exit 1 ;; esac

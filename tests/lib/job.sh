@@ -1,0 +1,42 @@
+#!/bin/sh
+# Runs one entry of the tests' queue, SUITE:PROGRAM, as its suite wants it run, and prints its TAP when it has ended. With RESULTS (a
+# directory) the TAP stays there too, and beside it what went to standard error, the exit status and the seconds.
+# prove calls this for each entry of queue.sh.
+set -eu
+cd "$(dirname "$0")/../.."
+entry=$1 suite=${1%%:*} program=${1#*:} build=${BUILD:-build}
+
+# A server that the Makefile builds of Go modules: who comes while it is being built waits for it. On standard error, as it is no TAP.
+built() {
+  MAKEFLAGS='' make --silent --no-print-directory "$1" >&2
+}
+
+set -- "$program"
+case $suite in
+  plain) ;;
+  sim) set -- "$program" --seeds "${SEEDS:-20000}" ;;
+  mutants) set -- tests/sim/mutants.py --part "$program" ;;
+  # The sanitizers make a race of candidates ten times as slow, so it has fewer rounds.
+  asan) export RACE=100 LUNARCH="$PWD/build/asan/lunarch" ;;
+  previous) export PREVIOUS="$PWD/$build/previous/build" ;;
+  kube) built kube-server ;;
+  etcd-*)
+    built "$suite-server"
+    export ETCD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/$suite/server" ;;
+  *) echo "job.sh: no suite $suite" >&2; exit 2 ;;
+esac
+
+if [ -n "${RESULTS:-}" ]; then
+  out=$RESULTS/$(echo "$entry" | tr / +)
+else
+  out=$(mktemp -u)
+  trap 'rm -f "$out".*' EXIT
+fi
+# A program that hangs is a failure with a name, not a run that never ends. Into files, not pipes: what it may leave behind holds
+# nothing up.
+began=$(date +%s) status=0
+timeout --kill-after=10 "${LIMIT:-1200}" "$@" >"$out.tap" 2>"$out.err" </dev/null || status=$?
+echo "$status $(($(date +%s) - began))" >"$out.end"
+cat "$out.err" >&2
+cat "$out.tap"
+exit "$status"
