@@ -11,23 +11,19 @@ import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import apart
 from candidates import Candidate, stop_everyone
 from processes import LUNARCH, scratch
 from tap import done, ok, same, skip
 
-ROOT_USER = os.environ.get("LUNARCH_TEST_PRIVATE", str(os.getuid())) == "0"
-if "LUNARCH_TEST_PRIVATE" not in os.environ:
-    private = ["unshare", "--mount"] + ([] if os.getuid() == 0 else ["--user", "--map-root-user"])
-    mount = 'mount -t tmpfs tmpfs /var/lib && mount -t tmpfs -o mode=1777 tmpfs /run && exec "$@"'
-    os.environ["LUNARCH_TEST_PRIVATE"] = str(os.getuid())
-    os.execvp(private[0], [*private, "sh", "-c", mount, "sh", sys.executable, *sys.argv])
-
+apart.enter()
+ROOT_USER = os.environ[apart.VARIABLE] == "0"
 TMP = scratch()
 os.chmod(TMP, 0o777)
 atexit.register(shutil.rmtree, TMP, True)
 atexit.register(stop_everyone)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "RUNTIME_", "STATE_", "XDG_"))}
-USER = 54321  # without an entry in the password file
+USER = 1_000_000_000 + os.getpid()  # without an entry in the password file, and with a directory in /tmp of its own
 AS_USER = ["setpriv", "--reuid", str(USER), "--regid", str(USER), "--clear-groups"]
 IDLE = "return { on_leading = function() end }"
 
