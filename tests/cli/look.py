@@ -162,8 +162,8 @@ def test_live() -> None:
         got["leader"] == "me"
         and got["token"] == leading["token"]
         and got["term"] == leading["term"]
-        and got["leaseDurationMs"] == 3000
-        and got["renewDeadlineMs"] == 2000
+        and got["leaseDurationMs"] == 6000
+        and got["renewDeadlineMs"] == 5000
         and got["retryPeriodMs"] == 400,
         "status --json: holder, token, term and settings of a live leader",
     )

@@ -211,7 +211,7 @@ def test_store() -> None:
         ok(b.wait("store_back"), "the log says when it is over")
         same(len(b.all("store_lost")), 1, "each of these once")
         ok(wait_for(lambda: metric(a, "lunarch_term_seconds") + metric(b, "lunarch_term_seconds") > 0), "a term's age")
-        ok('renew_deadline="2s"' in b.get("/metrics")[1], "the durations are an info metric")
+        ok('renew_deadline="5s"' in b.get("/metrics")[1], "the durations are an info metric")
     n = Seen("--lock", "redis://127.0.0.1:1/nobody", "-e", "sleep(1e6)", options=FAST)
     ok(wait_for(lambda: "the store has not answered yet" in n.get("/readyz")[1]), "nor is one that never reached it")
     says(n, "the store has not answered yet", "which is said")

@@ -19,7 +19,7 @@ from proxy import Proxy
 from tap import at_once, done, failures, note, ok, same
 
 RUNS = 30 if os.environ.get("FULL") else 1
-LEASE_S = 4  # WATCHED's
+LEASE_S = 7  # WATCHED's
 
 
 class Arena(Field):

@@ -27,12 +27,13 @@ def timing(lease: str, **others: str) -> list[str]:
     return ["--lease-duration", lease, *(part for key, value in others.items() for part in (names[key], value))]
 
 
-FAST = timing("3s", renew="2s", retry="400ms", stop_grace="500ms", kill="250ms", drift="250ms")
+# A machine that stands still for less than the renew deadline, as one may that is shared, costs nobody the lease: 5 s.
+FAST = timing("6s", renew="5s", retry="400ms", stop_grace="500ms", kill="250ms", drift="250ms")
 # For tests in which a machine that is slow for two seconds is not to cost anybody the lease.
 STEADY = timing("6s")
 # For terms whose processes are watched: between the kill and the next leader there are 1.5 s, which a machine may be
 # late by.
-WATCHED = timing("4s", renew="2s", retry="300ms", stop_grace="500ms", kill="750ms", drift="750ms")
+WATCHED = timing("7s", renew="5s", retry="300ms", stop_grace="500ms", kill="750ms", drift="750ms")
 
 
 class Logged:

@@ -12,7 +12,8 @@ from kube_rig import MINIMAL, ClientGo
 from processes import LUNARCH, PATIENCE
 
 # Retries are a second apart or more in what is read by client-go, which compares whole seconds.
-TIMES = timing("5s", renew="3s", retry="500ms", stop_grace="600ms", kill="700ms", drift="700ms")
+# A term outlasts an API server that is busy for some seconds.
+TIMES = timing("9s", renew="7s", retry="500ms", stop_grace="600ms", kill="700ms", drift="700ms")
 SLOW = timing("60s", renew="40s", retry="2s")
 # Whatever is noticed before a renewal was noticed by the watch.
 RARE = timing("60s", renew="40s", retry="20s")

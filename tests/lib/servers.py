@@ -23,6 +23,8 @@ from typing import Any
 from processes import PATIENCE, alive, new_directory, stands_still, wait_for
 from tap import note
 
+START = 3 * PATIENCE  # a JVM, or an API server, on a machine that has much else to start
+
 _lifeline: Any = None
 _lifeline_lock = threading.Lock()
 _WATCH = r"""
@@ -218,7 +220,8 @@ class Server:
                 **extra,
             )
         _mark("add", self.process.pid)
-        if not wait_for(lambda: self.process.poll() is not None or self.ready()) or self.process.poll() is not None:
+        started = wait_for(lambda: self.process.poll() is not None or self.ready(), START)
+        if not started or self.process.poll() is not None:
             note(f"{type(self).__name__} on port {self.port} did not start:")
             with open(self.log, errors="replace") as log:
                 note(log.read()[-2000:])
@@ -333,7 +336,7 @@ class Etcd(Server):
             m.start()
         for m in members:
             m.whole = True
-            if not wait_for(m.ready):
+            if not wait_for(m.ready, START):
                 raise RuntimeError("the etcd cluster did not form")
         return members
 
@@ -664,7 +667,7 @@ class ZooKeeper(Server):
             m.start()
         for m in members:
             m.whole = True
-            if not wait_for(m.ready):
+            if not wait_for(m.ready, START):
                 raise RuntimeError("the ZooKeeper ensemble did not form")
         return members
 

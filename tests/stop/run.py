@@ -22,7 +22,7 @@ KILL, STOP, CONT = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT
 MAPPED = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
 # A busy machine takes seconds to make a thousand processes die, and what is not dead within the kill allowance is for
 # good reasons the end of the program.
-CROWD = timing("24s", renew="2s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
+CROWD = timing("30s", renew="8s", retry="300ms", stop_grace="500ms", kill="16s", drift="5s")
 
 
 def scripts() -> Any:

@@ -96,7 +96,7 @@ def another_host() -> None:
         put(f.lock, dict(HOLDER, pid=pid), option)
         a = f.join("a", lock=f.lock + option)
         ok(a.wait("new_leader", "far away"), f"another host, {what}: it is followed")
-        for i in range(10):  # it renews for longer than its lease
+        for i in range(18):  # it renews for longer than its lease
             time.sleep(0.4)
             put(f.lock, dict(HOLDER, pid=pid, write=f"{i + 1:032x}"), option)
         same(f.terms(), [], f"another host, {what}: as long as it renews, nobody else leads")
@@ -122,9 +122,9 @@ def another_host() -> None:
 
 HOLDER = {
     "holderIdentity": "far away",
-    "leaseDurationSeconds": 3,
-    "leaseDurationMs": 3000,
-    "renewDeadlineMs": 2000,
+    "leaseDurationSeconds": 6,
+    "leaseDurationMs": 6000,
+    "renewDeadlineMs": 5000,
     "retryPeriodMs": 400,
     "acquireTime": "2026-01-01T00:00:00.000000Z",
     "renewTime": "2026-01-01T00:00:00.000000Z",
