@@ -144,7 +144,7 @@ def floor_handovers(directory: str, crash: Any) -> Any:
 def hand_over(directory: str) -> None:
     row(
         "SIGTERM to the leader until the next on_leading",
-        5,
+        1,
         handovers(directory + "/h", lambda c: c.kill(signal.SIGTERM)),
         "ms",
         floor_handovers(directory, False),

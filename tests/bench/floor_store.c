@@ -1,5 +1,6 @@
 /* The floor of a handover in a store: who leads writes, another connection is told of it, and writes on that condition;
- * after half a second in which nothing happened, as before a real one. No processes, hooks, proofs or leases; raw
+ * after half a second in which nothing happened, as before a real one. NAME_start: the floor of a start, without the
+ * process: a connection is there, reads and writes. No processes, hooks, proofs or leases; raw
  * requests where that can be. Not a peer. Used by tests/bench/store_rows.py; prints the milliseconds of each round. */
 #include "grpc/grpc.h"
 
@@ -269,6 +270,18 @@ static void redis_rest(void)
 	hear(leader, "written");
 }
 
+static void redis_open_one(const char *port)
+{
+	other = dial(port);
+	redis_take();
+}
+
+static void redis_look(void)
+{
+	say(other, "HGET floor record\r\n");
+	hear(other, "taken");
+}
+
 /* ---- PostgreSQL ---- */
 
 static PGconn *pg[2];
@@ -334,6 +347,11 @@ static void pg_rest(void)
 {
 	for (PGresult *r; (r = PQgetResult(pg[0]));)
 		PQclear(r);
+}
+
+static void pg_look(void)
+{
+	pg_do(pg[1], "SELECT record FROM floor WHERE name = 'x'");
 }
 
 /* ---- ZooKeeper ---- */
@@ -437,6 +455,14 @@ static void zk_take(void)
 	zk_until(&taken);
 }
 
+static void zk_look(void)
+{
+	bool read_it = false;
+
+	zoo_aget(zk[1], "/floor", 0, on_read, &read_it);
+	zk_until(&read_it);
+}
+
 static void zk_rest(void)
 {
 	zk_until(&answered);
@@ -450,6 +476,9 @@ static const struct store stores[] = {
 	{ "etcd", etcd_open, etcd_leave, etcd_notice, etcd_take, etcd_rest },
 	{ "etcd_start", etcd_open_one, etcd_look, nothing, etcd_take, nothing },
 	{ "redis", redis_open, redis_leave, redis_notice, redis_take, redis_rest },
+	{ "redis_start", redis_open_one, redis_look, nothing, redis_take, nothing },
+	{ "postgres_start", pg_open, pg_look, nothing, pg_take, nothing },
+	{ "zookeeper_start", zk_open, zk_look, nothing, zk_take, nothing },
 	{ "postgres", pg_open, pg_leave, pg_notice, pg_take, pg_rest },
 	{ "zookeeper", zk_open, zk_leave, zk_notice, zk_take, zk_rest },
 };
@@ -461,7 +490,7 @@ int main(int argc, char **argv)
 	const struct store *s = stores;
 
 	if (argc != 4)
-		errx(2, "usage: floor_store etcd|etcd_start|redis|postgres|zookeeper PORT ROUNDS");
+		errx(2, "usage: floor_store etcd|redis|postgres|zookeeper[_start] PORT ROUNDS");
 	while (s < stores + STORES && strcmp(s->name, argv[1]) != 0)
 		s++;
 	if (s == stores + STORES)
