@@ -453,10 +453,11 @@ static void open_term(struct elector *e)
 	e->acquired_us = e->seen.acquired_us;
 	e->began = clock_now();
 	e->transitions++;
-	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->author.identity,
-	            (double)elapsed_holder(lease_renewed_at(e->lease), clock_now()) / NSEC_PER_SEC);
-	announce(e, true);
+	nsec ago = elapsed_holder(lease_renewed_at(e->lease), e->began);
 	e->cb->lead(e->arg, &t);
+	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->author.identity,
+	            (double)ago / NSEC_PER_SEC);
+	announce(e, true);
 }
 
 static const char *explain(enum lease_reason r)
@@ -481,13 +482,13 @@ static const char *explain(enum lease_reason r)
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
 	e->quiet = a->reason == LEASE_DONE;
+	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 	elector_say(e,
 	            !a->held   ? LOG_WARN
 	            : e->quiet ? LOG_DEBUG
 	                       : LOG_INFO,
 	            "stopped_leading", "%s (%s)", lease_reason_name(a->reason), explain(a->reason));
 	announce(e, false);
-	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 }
 
 /* By the wall clocks, which are a hint here and decide nothing: whoever waits longer does not lead earlier. */
@@ -562,6 +563,8 @@ static void become_another(struct elector *e)
 	author_become_another(&e->author);
 }
 
+/* What others wait for comes first: the worker's hook, then the store. Then this is said, in the log and to whoever
+ * listens. */
 static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 {
 	if (a->set & LEASE_DO_TWIN)
@@ -576,10 +579,6 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 		open_term(e);
 	if (a->set & LEASE_DO_DEADLINE)
 		elector_publish(e);
-	if (a->set & LEASE_DO_LEADER)
-		report_leader(e, a->self);
-	if (a->set & LEASE_DO_NO_LEADER)
-		report_no_leader(e);
 	if (a->set & LEASE_DO_ASK)
 		e->cb->ask(e->arg);
 	if (a->set & (LEASE_DO_READ | LEASE_DO_WRITE))
@@ -588,6 +587,10 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 		e->lock->ops->read(e->lock, a->by, elector_on_read, e);
 	if (a->set & LEASE_DO_WRITE)
 		start_write(e, a);
+	if (a->set & LEASE_DO_LEADER)
+		report_leader(e, a->self);
+	if (a->set & LEASE_DO_NO_LEADER)
+		report_no_leader(e);
 	if (a->set & LEASE_DO_FINISHED) {
 		elector_say(e, LOG_DEBUG, "finished", a->left ? "left to expire" : "nothing is held");
 		e->cb->finished(e->arg, a->left);

@@ -47,6 +47,7 @@ struct guard {
 	const char *tree_mark; /* LUNARCH_TREE of this tree, NULL if none */
 
 	int signals, timer, tty;
+	nsec timer_at;       /* CLOCK_BOOTTIME; NSEC_NEVER: it is not set */
 	int children;        /* tree_own_children */
 	pid_t elector_group; /* whom the terminal belonged to */
 	struct page *page;
@@ -146,6 +147,7 @@ static bool guard_open_all(struct guard *g)
 	g->signals = signalfd(-1, &chld, SFD_CLOEXEC | SFD_NONBLOCK);
 	/* BOOTTIME goes on in suspend: what was due then is done at once after it. */
 	g->timer = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+	g->timer_at = NSEC_NEVER;
 	g->children = tree_own_children();
 	g->page = page_map(g->page_fd, NULL);
 	return g->signals >= 0 && g->timer >= 0 && g->page && g->page->slots <= PAGE_SLOTS;
@@ -517,8 +519,8 @@ static void guard_read_orders(struct guard *g)
 		g->over = true; /* the elector closed it, or is not itself any more */
 }
 
-/* Is it time to kill? If not, the timer is set to when it will be. */
-static bool guard_due(const struct guard *g)
+/* Is it time to kill? If not, the timer is set to when it will be, or earlier: a later time is found when it fires. */
+static bool guard_due(struct guard *g)
 {
 	struct instant kill, now = clock_now();
 	struct itimerspec at = { 0 };
@@ -526,11 +528,14 @@ static bool guard_due(const struct guard *g)
 
 	if (armed && instant_passed(kill, now))
 		return true;
-	if (armed) {
-		nsec boot = now.boot + instant_until(kill, now);
+	nsec boot = armed ? now.boot + instant_until(kill, now) : NSEC_NEVER;
+	bool fired = now.boot >= g->timer_at;
+	if (boot >= g->timer_at && !fired)
+		return false;
+	if (armed)
 		at.it_value = (struct timespec){ .tv_sec = boot / NSEC_PER_SEC, .tv_nsec = boot % NSEC_PER_SEC };
-	}
-	timerfd_settime(g->timer, TFD_TIMER_ABSTIME, &at, NULL);
+	timerfd_settime(g->timer, TFD_TIMER_ABSTIME, &at, NULL); /* none armed: it is not readable any more */
+	g->timer_at = boot;
 	return false;
 }
 

@@ -52,6 +52,7 @@ struct supervisor {
 	struct channel *to_worker; /* NULL for a command, and when GONE */
 	bool poke_waits;           /* in to_guard, unsent: one is enough */
 	ev_io overdue;
+	nsec overdue_at; /* CLOCK_BOOTTIME; NSEC_NEVER: the timer is not set */
 };
 
 /* ---- the end: of a guard, and of what it left ---- */
@@ -105,10 +106,20 @@ static void supervisor_kill_guard(struct supervisor *c)
 	supervisor_take_over(c);
 }
 
+/* A later time needs no system call: it is found when the timer fires at the earlier one. */
+static void supervisor_set_timer(struct supervisor *c, nsec boot)
+{
+	struct itimerspec at = { .it_value = { .tv_sec = boot / NSEC_PER_SEC, .tv_nsec = boot % NSEC_PER_SEC } };
+
+	if (boot >= c->overdue_at)
+		return;
+	timerfd_settime(c->overdue.fd, TFD_TIMER_ABSTIME, &at, NULL);
+	c->overdue_at = boot;
+}
+
 /* Half of the allowance is the guard's, the other half ours. The timer is set for the end of the first half. */
 static void supervisor_check_guard(struct supervisor *c)
 {
-	struct itimerspec at = { 0 };
 	struct instant first, now = clock_now();
 
 	if (c->phase != RUNNING || !c->guard)
@@ -120,20 +131,20 @@ static void supervisor_check_guard(struct supervisor *c)
 		supervisor_kill_guard(c);
 		return;
 	}
-	if (first.boot != NSEC_NEVER || first.raw != NSEC_NEVER) {
-		nsec boot = now.boot + instant_until(first, now);
-		at.it_value = (struct timespec){ .tv_sec = boot / NSEC_PER_SEC, .tv_nsec = boot % NSEC_PER_SEC };
-	}
-	timerfd_settime(c->overdue.fd, TFD_TIMER_ABSTIME, &at, NULL);
+	if (first.boot != NSEC_NEVER || first.raw != NSEC_NEVER)
+		supervisor_set_timer(c, now.boot + instant_until(first, now));
 }
 
 static void supervisor_on_overdue(struct ev_loop *loop, ev_io *w, int events)
 {
+	struct supervisor *c = w->data;
 	uint64_t times;
 
 	(void)loop, (void)events;
-	if (read(w->fd, &times, sizeof times) == (ssize_t)sizeof times)
-		supervisor_check_guard(w->data);
+	if (read(w->fd, &times, sizeof times) != (ssize_t)sizeof times)
+		return;
+	c->overdue_at = NSEC_NEVER;
+	supervisor_check_guard(c);
 }
 
 static void supervisor_drain_worker(struct supervisor *c)
@@ -415,6 +426,7 @@ static struct supervisor *supervisor_new(struct reaper *reaper, const struct sup
 	c->arg = arg;
 	c->kill_allowance = spec->kill_allowance;
 	c->wait_status = -1;
+	c->overdue_at = NSEC_NEVER;
 	c->asked = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	return c;
 }
@@ -486,11 +498,12 @@ void supervisor_send(struct supervisor *c, const struct buf *message)
 	supervisor_kill(c);
 }
 
-/* A guard that reads no orders is stopped, and then the deadline is ours: supervisor_check_guard. */
+/* The guard looks at the page after each order. One that reads no orders is stopped, and then the deadline is ours. */
 static void supervisor_order(struct supervisor *c, struct guard_order o)
 {
 	if (c->phase == RUNNING && channel_send(c->to_guard, &o, sizeof o) < 0)
 		supervisor_kill(c);
+	supervisor_check_guard(c);
 }
 
 void supervisor_allow(struct supervisor *c, nsec kill_allowance)
@@ -503,11 +516,12 @@ void supervisor_poke(struct supervisor *c)
 {
 	if (c->phase != RUNNING)
 		return;
-	if (!c->poke_waits || !channel_waits(c->to_guard)) {
-		supervisor_order(c, (struct guard_order){ .type = GUARD_POKE });
-		c->poke_waits = channel_waits(c->to_guard);
+	if (c->poke_waits && channel_waits(c->to_guard)) {
+		supervisor_check_guard(c);
+		return;
 	}
-	supervisor_check_guard(c);
+	supervisor_order(c, (struct guard_order){ .type = GUARD_POKE });
+	c->poke_waits = channel_waits(c->to_guard);
 }
 
 void supervisor_interrupt(struct supervisor *c)

@@ -76,7 +76,8 @@ void supervisor_send(struct supervisor *c, const struct buf *message);
  * here. */
 void supervisor_allow(struct supervisor *c, nsec kill_allowance);
 
-/* A slot's kill deadline came nearer or into force: the guard must look at the page. Send it before WIRE_LEAD. */
+/* A slot's kill deadline came nearer or into force: the guard must look at the page. Send it before WIRE_LEAD. The
+ * orders below do the same besides. */
 void supervisor_poke(struct supervisor *c);
 
 /* SIGRTMIN to the worker: look at the page now, even inside a Lua loop. It ends a worker that has no handler for it

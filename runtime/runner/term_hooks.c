@@ -128,7 +128,7 @@ static void hooks_stop_worker(struct term_hooks *h, bool held, struct instant st
 		a->set |= TERM_DO_TIMER_OFF;
 	}
 	h->state = TERM_STOPPING;
-	a->set |= TERM_DO_PAGE_STOP | TERM_DO_POKE | TERM_DO_STOP | TERM_DO_INTERRUPT;
+	a->set |= TERM_DO_PAGE_STOP | TERM_DO_INTERRUPT | TERM_DO_STOP;
 	a->held = held;
 	a->kill = stop_by;
 	a->reason = h->reason;

@@ -167,8 +167,6 @@ static void supervision_tell_worker(struct term_supervision *t, const struct ter
 		supervision_send_ask(t, a);
 	if (a->set & TERM_DO_SAVED)
 		supervision_send_saved(t, a, e->text ? e->text : "");
-	if (a->set & TERM_DO_INTERRUPT && t->ops->interrupt)
-		t->ops->interrupt(t->arg);
 	if (a->set & TERM_DO_SWEEP)
 		t->ops->sweep(t->arg, t->hooks.term);
 	if (a->set & TERM_DO_KILL)
@@ -192,6 +190,8 @@ static bool supervision_write_page(const struct term_supervision *t, const struc
 		page_idle(supervision_slot(t));
 	if (a->set & TERM_DO_POKE && t->ops->poke)
 		t->ops->poke(t->arg);
+	if (a->set & TERM_DO_INTERRUPT && t->ops->interrupt)
+		t->ops->interrupt(t->arg);
 	return taken;
 }
 
@@ -236,12 +236,12 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	e.at = clock_now();
 	e.now = t->ops->context(t->arg);
 	struct term_actions a = term_hooks_step(&t->hooks, &e);
-	if (a.set & TERM_DO_LOG)
-		supervision_log_note(t, &a, &e);
 	if (a.set & TERM_DO_TIMER_OFF)
 		t->ops->timer(t->arg, NSEC_NEVER);
 	bool taken = supervision_write_page(t, &a);
 	supervision_tell_worker(t, &a, &e);
+	if (a.set & TERM_DO_LOG) /* nobody waits for the log */
+		supervision_log_note(t, &a, &e);
 	if (a.set & TERM_DO_TIMER)
 		t->ops->timer(t->arg, a.after);
 	if (a.set & TERM_DO_HURRY && t->ops->hurry)

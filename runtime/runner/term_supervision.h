@@ -18,7 +18,7 @@ struct term_ops {
 	struct page *(*page)(void *arg); /* while a worker is there */
 	void (*send)(void *arg, const struct buf *m);
 	void (*poke)(void *arg);                 /* the guard is to look at the page */
-	void (*interrupt)(void *arg);            /* and the worker */
+	void (*interrupt)(void *arg);            /* and so is the worker; without a poke beside it */
 	void (*sweep)(void *arg, uint64_t term); /* TERM_EV_SWEPT follows, later */
 	void (*kill)(void *arg);                 /* the worker; TERM_EV_DEAD follows, later */
 	void (*timer)(void *arg,

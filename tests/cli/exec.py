@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, piped, scratch, wait_for
+from processes import LUNARCH, PATIENCE, alive, children, piped, scratch, wait_for
 from tap import done, ok, same
 
 directory = scratch()
@@ -59,6 +59,7 @@ same(
     75,
     "--at-least: held although the command has ended",
 )
+wait_for(lambda: not children(at_least.pid))
 at_least.kill(signal.SIGTERM)
 same(at_least.leave(), 0, "... and told to stop it leaves with the command's status")
 

@@ -2,6 +2,7 @@
  * record that falls back, a token that was larger before. */
 #include "election/elector.h"
 
+#include "base/buf.h"
 #include "base/mem.h"
 #include "loop/offload.h"
 #include "loop/timeline.h"
@@ -23,10 +24,11 @@ static const char *path;
 /* One candidate, in this process; what it tells is in memory that a clone of it writes to as well, each in its own
  * place. */
 struct told {
-	int leads, stops, renewals, saved, others; /* others: have been reported to lead */
+	int leads, stops, renewals, saved, finished, others; /* others: have been reported to lead */
 	enum lease_reason reason;
 	int64_t token;
 	char incarnation[37];
+	char order[40]; /* of what is in `ordered` */
 };
 struct candidate {
 	struct lock_env env;
@@ -36,10 +38,25 @@ struct candidate {
 	struct told *told;
 };
 
+/* A letter for each thing that happened; '!' before it, if the elector has said `event` by then. */
+static void note_order(struct candidate *c, char what, const char *event)
+{
+	struct buf said = { 0 };
+	size_t len = strlen(c->told->order);
+
+	elector_why(c->elector, &said);
+	if (event && said.data && strstr(said.data, event) && len < sizeof c->told->order - 2)
+		c->told->order[len++] = '!';
+	if (len < sizeof c->told->order - 1)
+		c->told->order[len] = what;
+	buf_fini(&said);
+}
+
 static void on_lead(void *arg, const struct elector_term *t)
 {
 	struct candidate *c = arg;
 
+	note_order(c, 'L', "became_leader");
 	c->told->leads++;
 	c->told->token = t->token;
 }
@@ -54,6 +71,7 @@ static void on_stop(void *arg, enum lease_reason reason, bool held, struct insta
 	struct candidate *c = arg;
 
 	(void)held, (void)stop_by;
+	note_order(c, 'S', "stopped_leading");
 	c->told->stops++;
 	c->told->reason = reason;
 	elector_stopped(c->elector, true);
@@ -63,12 +81,14 @@ static void on_leader(void *arg, const struct elector_leader *l)
 {
 	struct candidate *c = arg;
 
+	note_order(c, l->self ? 'i' : 'o', NULL);
 	c->told->others += !l->self;
 }
 
 static void on_no_leader(void *arg, const char *previous)
 {
-	(void)arg, (void)previous;
+	(void)previous;
+	note_order(arg, 'n', NULL);
 }
 
 static void on_saved(void *arg, uint64_t save, bool good)
@@ -89,7 +109,10 @@ static void on_renewed(void *arg, nsec took)
 
 static void on_finished(void *arg, bool left)
 {
-	(void)arg, (void)left;
+	struct candidate *c = arg;
+
+	(void)left;
+	c->told->finished++;
 }
 
 static const struct elector_callbacks callbacks = {
@@ -103,7 +126,8 @@ static const struct elector_callbacks callbacks = {
 	.finished = on_finished,
 };
 
-static void start(struct candidate *c, struct told *told, nsec lease)
+/* lock: to be used in place of the one that the elector would open; NULL. */
+static void start_on(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env))
 {
 	struct err err;
 	struct lease_times times = { .lease = lease };
@@ -119,6 +143,7 @@ static void start(struct candidate *c, struct told *told, nsec lease)
 		                         .timeline = &c->timeline,
 		                         .self = &c->self,
 		                         .lock = url,
+		                         .opened = lock ? lock(&c->env) : NULL,
 		                         .identity = "a",
 		                         .address = "",
 		                         .times = times };
@@ -128,6 +153,11 @@ static void start(struct candidate *c, struct told *told, nsec lease)
 		exit(1);
 	}
 	elector_campaign(c->elector);
+}
+
+static void start(struct candidate *c, struct told *told, nsec lease)
+{
+	start_on(c, told, lease, NULL);
 }
 
 static void stop(struct candidate *c)
@@ -409,6 +439,63 @@ static void clocks(void)
 	stop(&c);
 }
 
+/* ---- what comes first ---- */
+
+static struct candidate *spied;
+static const struct lock_ops *real_ops;
+
+static void spy_write(struct lock *l, const struct record *r, const struct version *expected, bool durable,
+                      struct instant by, lock_done_fn *done, void *arg)
+{
+	note_order(spied, 'w', NULL);
+	real_ops->write(l, r, expected, durable, by, done, arg);
+}
+
+static void spy_announce(struct lock *l, const char *identity, bool leads)
+{
+	(void)l, (void)identity;
+	note_order(spied, leads ? 'a' : 'z', NULL);
+}
+
+static struct lock *open_spied(struct lock_env *env)
+{
+	static struct lock_ops ops;
+	struct err err;
+	struct lock *l = lock_open(env, url, &err);
+
+	real_ops = l->ops;
+	ops = *real_ops;
+	ops.write = spy_write;
+	ops.announce = spy_announce;
+	l->ops = &ops;
+	return l;
+}
+
+static void order(void)
+{
+	struct told told;
+	struct candidate c;
+	struct record r;
+
+	record_init(&r);
+	mem_replace(&r.holder, "somebody else");
+	r.lease_ms = 1000;
+	r.term = 7;
+	r.state = RECORD_LEADING;
+	replace(&r);
+	spied = &c;
+	start_on(&c, &told, 600 * NSEC_PER_SEC, open_spied);
+	until(&c, &told.others, 1);
+	until(&c, &told.leads, 1);
+	elector_end(c.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
+	until(&c, &told.finished, 1);
+	is_str(told.order, "ownLaiSzwn",
+	       "what others wait for comes first: the write before the report that nobody leads, and lead and stop before "
+	       "that is logged and announced");
+	record_fini(&r);
+	stop(&c);
+}
+
 static void remove_all(void)
 {
 	char name[400];
@@ -435,6 +522,7 @@ int main(void)
 	tokens();
 	extremes();
 	clocks();
+	order();
 	remove_all();
 	return tap_done();
 }

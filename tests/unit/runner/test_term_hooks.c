@@ -107,7 +107,7 @@ static void enter(enum term_state state)
 
 #define OVER (TERM_DO_TIMER_OFF | TERM_DO_OVER | TERM_DO_REPORT)
 #define BEGINS (TERM_DO_ALLOW | TERM_DO_PAGE_BEGIN | TERM_DO_POKE)
-#define STOPS (TERM_DO_PAGE_STOP | TERM_DO_POKE | TERM_DO_STOP | TERM_DO_INTERRUPT)
+#define STOPS (TERM_DO_PAGE_STOP | TERM_DO_INTERRUPT | TERM_DO_STOP)
 #define UNDRAINS (STOPS | TERM_DO_TIMER_OFF)
 #define CLEANS (BEGINS | TERM_DO_PAGE_STOP | TERM_DO_CLEAN_UP | TERM_DO_TIMER)
 
@@ -386,7 +386,7 @@ static void a_term(void)
 	   "a term begins with its number and token, and with the elector's deadlines in the page");
 	ok(TERM_DO_ALLOW < TERM_DO_PAGE_BEGIN && TERM_DO_PAGE_BEGIN < TERM_DO_POKE && TERM_DO_POKE < TERM_DO_LEAD,
 	   "the deadline is in the page, and the guard told of it, before the worker is told to lead");
-	ok(TERM_DO_PAGE_STOP < TERM_DO_POKE && TERM_DO_POKE < TERM_DO_STOP && TERM_DO_STOP < TERM_DO_INTERRUPT,
+	ok(TERM_DO_PAGE_STOP < TERM_DO_INTERRUPT && TERM_DO_INTERRUPT < TERM_DO_STOP,
 	   "and likewise before it is told to stop, and interrupted");
 	stop();
 	ok(a.held && a.kill.boot == at(3).boot && a.reason == LEASE_RESIGNED && h.reason == LEASE_RESIGNED,
