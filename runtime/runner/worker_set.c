@@ -279,6 +279,7 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 	char **argv = worker_arguments(r);
 	struct supervisor_spec spec = {
 		.argv = argv,
+		.no_stdin = program_in_background(),
 		.env = env,
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,

@@ -97,6 +97,14 @@ def test_background() -> None:
         f"stty -echo; echo mine | {command.replace('echo', 'cat; echo')} & wait; echo done $((20+22))\n", "done 42"
     )
     ok("mine" in shown and "its-stdin pipe:" in shown, "a pipe is the command's in the background too")
+    script = directory + "/read.lua"
+    with open(script, "w") as file:
+        file.write("return { on_leading = function() print('read', io.read('l')) lunarch.exit(0) end }")
+    command = f"$LUNARCH run --lock {directory}/r {script}"
+    shown = type_into(f"stty -echo; {command} & wait; echo done $((20+22))\n", "done 42")
+    ok("read\tnil" in shown, "run: in the background a script reads nothing of what is typed")
+    shown = type_into(f"stty -echo; {command}; echo done $((20+22))\nmine\n", "done 42")
+    ok("read\tmine" in shown, "run: in the foreground it reads the terminal")
 
 
 def test_plain_name() -> None:
