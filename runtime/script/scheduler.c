@@ -134,12 +134,19 @@ struct scope *task_scope(const struct task *t)
 
 #define LEVELS_LOOKED_AT 50
 
-/* The innermost line of the script's own code, not of lua/; false: there is none. */
+/* Whether it is of lua/: "=lunarch:boot/prelude", or of the library, "=lunarch.retry". A script's file begins with '@'.
+ */
+static bool is_ours(const lua_Debug *ar)
+{
+	return strncmp(ar->source, "=lunarch", 8) == 0 && (ar->source[8] == ':' || ar->source[8] == '.');
+}
+
+/* The innermost line of the script's own code; false: there is none. */
 static bool find_line(lua_State *L, lua_Debug *ar)
 {
 	for (int level = 0; level < LEVELS_LOOKED_AT && lua_getstack(L, level, ar); level++) {
 		lua_getinfo(L, "Sl", ar);
-		if (ar->currentline > 0 && strncmp(ar->short_src, "lunarch:", 8) != 0)
+		if (ar->currentline > 0 && !is_ours(ar))
 			return true;
 	}
 	return false;

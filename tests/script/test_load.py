@@ -164,6 +164,13 @@ def mistakes() -> None:
         with Worker(text=text, files={"broken.lua": "\nlocal x = = 1"}) as w:
             got = w.load()
         ok(isinstance(got, str) and part in got, "%r: %r" % (text[:60], part), got)
+    with Worker(text="\nrequire('lunarch.retry').call(5)") as w:
+        place, _, rest = w.load().splitlines()[0].partition("script.lua:2: ")
+    same(
+        (":" in place, rest),
+        (False, "retry.call: expected a function, found a number"),
+        "a mistake with a module names the script's line, and no other",
+    )
 
 
 def files() -> None:
