@@ -147,7 +147,8 @@ static const char *text_of(nsec d, char out[32])
 	return out;
 }
 
-static void show_times(const struct lease_times *t, nsec shutdown_grace)
+/* may_lead: 0 = the script has none. */
+static void show_times(const struct lease_times *t, nsec shutdown_grace, nsec may_lead)
 {
 	char a[32], b[32], c[32];
 
@@ -156,6 +157,8 @@ static void show_times(const struct lease_times *t, nsec shutdown_grace)
 	say("", true, "stop grace %s, kill allowance %s, drift allowance %s", text_of(t->grace, a), text_of(t->kill, b),
 	    text_of(t->drift, c));
 	say("", true, "shutdown grace %s", text_of(shutdown_grace, a));
+	if (may_lead)
+		say("", true, "may_lead timeout %s", text_of(may_lead, a));
 	say("silence", true, "when the lock cannot be written, counted from the last good write:");
 	show_picture(t);
 	say("", true, "= leads until %s   s is told to stop, killed at %s", text_of(t->renew, a),
@@ -168,13 +171,15 @@ static void show_times(const struct lease_times *t, nsec shutdown_grace)
 static void check_times(struct check *c, const struct election_settings *p)
 {
 	struct lease_times t;
-	nsec shutdown_grace;
+	nsec shutdown_grace, may_lead = 0;
 	struct err err;
 
+	if (p->flags & WIRE_ELECTION_MAY_LEAD)
+		may_lead = options_may_lead_timeout(&c->options, &p->times);
 	if (options_times(&c->options, &p->times, &t, &shutdown_grace, &err) < 0)
 		problem(c, err.text);
 	else if (!(p->flags & WIRE_ELECTION_OBSERVER))
-		show_times(&t, shutdown_grace);
+		show_times(&t, shutdown_grace, may_lead);
 }
 
 /* ---- the lock ---- */

@@ -278,6 +278,7 @@ def test_check() -> None:
         "election 1 a",
         "election 2 b",
         "on_leading, on_start, on_stopped, may_lead",
+        "may_lead timeout 5s",
         "only observes",
         "lease 30s, renew deadline " "20s",
         "7.1%",
