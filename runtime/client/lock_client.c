@@ -171,6 +171,22 @@ bool lock_client_wait_change(struct lock_client *c, nsec most, nsec poll)
 	return c->changed;
 }
 
+enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nsec poll, bool *changed)
+{
+	struct instant by = instant_add(clock_now(), most);
+	uint64_t before = record_sight_id(&c->record);
+	enum lock_outcome o = LOCK_OK;
+	nsec left;
+
+	*changed = false;
+	while (o == LOCK_OK && !*changed && (left = instant_until(by, clock_now())) > 0) {
+		lock_client_wait_change(c, left, poll);
+		o = lock_client_read(c);
+		*changed = o == LOCK_ABSENT || (o == LOCK_OK && record_sight_id(&c->record) != before);
+	}
+	return o;
+}
+
 void lock_client_drain(struct lock_client *c)
 {
 	do

@@ -52,6 +52,10 @@ bool lock_client_watch(struct lock_client *c);
  * at most `poll` where the store gives no notices. true: there was one. Blocks. */
 bool lock_client_wait_change(struct lock_client *c, nsec most, nsec poll);
 
+/* Watches the record that was just read, for at most so long, until it is another one or gone; polls as above. LOCK_OK
+ * or LOCK_ABSENT: what the last read found, with *changed; else why that read failed. Blocks. */
+enum lock_outcome lock_client_watch_record(struct lock_client *c, nsec most, nsec poll, bool *changed);
+
 /* Waits until notices of earlier changes have stopped coming, and forgets them. Blocks. */
 void lock_client_drain(struct lock_client *c);
 

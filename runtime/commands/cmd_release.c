@@ -37,32 +37,18 @@ static void release_explain(const struct lock_client *c, bool token_known)
 }
 
 /* Watches for as long as a healthy leader needs for two renewals, at most for its lease. true: it has renewed, or the
- * record has changed in another way. -1 in *status: go on. */
+ * record has changed in another way; or *status is no longer -1, and that is said. */
 static bool release_sees_life(struct lock_client *c, int *status)
 {
-	const struct record *r = &c->record;
-	int64_t watch_ms = r->retry_ms > 0 ? 2 * r->retry_ms : r->lease_ms;
-	nsec most = (watch_ms < r->lease_ms ? watch_ms : r->lease_ms) * NSEC_PER_MS;
-	uint64_t before = record_sight_id(r);
+	int64_t lease_ms = c->record.lease_ms, watch_ms = c->record.retry_ms > 0 ? 2 * c->record.retry_ms : lease_ms;
+	bool changed;
 
 	*status = -1;
-	for (struct instant by = instant_add(clock_now(), most);;) {
-		nsec left = instant_until(by, clock_now());
-		if (left > 0)
-			lock_client_wait_change(c, left, POLL);
-		enum lock_outcome o = lock_client_read(c);
-		if (o == LOCK_ABSENT)
-			return true;
-		if (o != LOCK_OK) {
-			*status = command_fail(COMMAND_RELEASE, command_status_of(&c->result.err), "%s",
-			                       c->result.err.text);
-			return true;
-		}
-		if (record_sight_id(r) != before)
-			return true;
-		if (left <= 0)
-			return false;
-	}
+	enum lock_outcome o =
+		lock_client_watch_record(c, (watch_ms < lease_ms ? watch_ms : lease_ms) * NSEC_PER_MS, POLL, &changed);
+	if (o != LOCK_OK && o != LOCK_ABSENT)
+		*status = command_fail(COMMAND_RELEASE, command_status_of(&c->result.err), "%s", c->result.err.text);
+	return changed || *status >= 0;
 }
 
 /* "2026-11-23T10:00:00.000000Z by alice at host: REASON" */

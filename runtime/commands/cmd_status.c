@@ -21,12 +21,9 @@ struct status {
 	const char *verdict;
 };
 
-/* Looks again. changed: the record is another than before. -1: an error, said already; *exit_with is its status. */
-static int status_look_again(struct status *s, bool *changed, int *exit_with)
+/* What a read found. changed: the record is another than before. -1: an error, said here; *exit_with is its status. */
+static int status_take(struct status *s, enum lock_outcome o, bool changed, int *exit_with)
 {
-	bool was_present = s->present;
-	uint64_t before = was_present ? record_sight_id(&s->client.record) : 0;
-	enum lock_outcome o = lock_client_read(&s->client);
 	const struct err *err = &s->client.result.err;
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
@@ -34,10 +31,20 @@ static int status_look_again(struct status *s, bool *changed, int *exit_with)
 		return -1;
 	}
 	s->present = o == LOCK_OK;
-	*changed = s->present != was_present || (s->present && record_sight_id(&s->client.record) != before);
-	if (*changed)
+	if (changed)
 		s->since = s->client.answered;
 	return 0;
+}
+
+/* As status_take. */
+static int status_look(struct status *s, int *exit_with)
+{
+	uint64_t before = s->present ? record_sight_id(&s->client.record) : 0;
+	enum lock_outcome o = lock_client_read(&s->client);
+	bool present = o == LOCK_OK;
+
+	return status_take(s, o, present != s->present || (present && record_sight_id(&s->client.record) != before),
+	                   exit_with);
 }
 
 static struct record_text status_shown(const struct status *s)
@@ -87,19 +94,14 @@ static nsec status_lease_left(const struct status *s)
 /* Watches until the holder renews (or another takes over), or its lease has passed without that. */
 static int status_verify(struct status *s, int *exit_with)
 {
-	bool changed = false;
+	bool changed;
 
-	while (status_leads(s) && !changed) {
-		nsec left = status_lease_left(s);
-		if (left <= 0) {
-			s->verdict = "silent";
-			return 0;
-		}
-		lock_client_wait_change(&s->client, left, POLL);
-		if (status_look_again(s, &changed, exit_with) < 0)
-			return -1;
-	}
-	s->verdict = status_leads(s) ? "renews" : NULL;
+	if (!status_leads(s))
+		return 0;
+	enum lock_outcome o = lock_client_watch_record(&s->client, status_lease_left(s), POLL, &changed);
+	if (status_take(s, o, changed, exit_with) < 0)
+		return -1;
+	s->verdict = !changed ? "silent" : status_leads(s) ? "renews" : NULL;
 	return 0;
 }
 
@@ -132,7 +134,7 @@ static void print_change(const struct status *s, bool expired)
 static int status_watch(struct status *s)
 {
 	struct buf told = { 0 };
-	bool told_expired = false, changed;
+	bool told_expired = false;
 	int exit_with;
 
 	do {
@@ -147,17 +149,16 @@ static int status_watch(struct status *s)
 		told_expired = expired;
 		lock_client_wait_change(&s->client, status_leads(s) && !expired ? status_lease_left(s) : WATCH_LOOK,
 		                        POLL);
-	} while (status_look_again(s, &changed, &exit_with) == 0);
+	} while (status_look(s, &exit_with) == 0);
 	buf_fini(&told);
 	return exit_with;
 }
 
 static int status_show(struct status *s, const struct options *o)
 {
-	bool changed;
 	int exit_with;
 
-	if (status_look_again(s, &changed, &exit_with) < 0)
+	if (status_look(s, &exit_with) < 0)
 		return exit_with;
 	if (o->value[OPTION_VERIFY].number && status_verify(s, &exit_with) < 0)
 		return exit_with;
