@@ -1,5 +1,6 @@
 #include "lease/nomination.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -47,4 +48,76 @@ bool nomination_read(const struct record *r, struct nomination *out)
 	out->who.priority = a->nomination.priority;
 	snprintf(out->answers, sizeof out->answers, "%s", a->nomination.answers);
 	return true;
+}
+
+/* ---- what records show ---- */
+
+/* Never 0. */
+static uint64_t number_of(const char *identity, const char *incarnation)
+{
+	uint64_t h = hash_fnv(HASH_FNV_SEED, identity, strlen(identity) + 1);
+
+	h = hash_fnv(h, incarnation, strlen(incarnation) + 1);
+	return h ? h : 1;
+}
+
+uint64_t nomination_identity(const char *identity)
+{
+	return number_of(identity, "");
+}
+
+uint64_t nomination_request(const char *name)
+{
+	return *name ? number_of(name, "") : 0;
+}
+
+struct successor_sight nomination_sight(const struct record *n, const char *identity, const char *incarnation)
+{
+	struct successor_sight s = { .kind = NOMINEE_ABSENT };
+	struct nomination read;
+
+	if (!n)
+		return s;
+	s.write = record_write_id(n);
+	s.kind = NOMINEE_FOREIGN;
+	if (!nomination_read(n, &read))
+		return s;
+	s.kind = *read.who.identity ? NOMINEE_SOMEBODY : NOMINEE_NOBODY;
+	if (s.kind == NOMINEE_NOBODY)
+		return s;
+	s.identity = nomination_identity(read.who.identity);
+	s.who = number_of(read.who.identity, read.who.incarnation);
+	s.mine = s.who == number_of(identity, incarnation);
+	s.priority = read.who.priority;
+	s.answers = nomination_request(read.answers);
+	return s;
+}
+
+struct successor_news nomination_news(const struct record *m, const char *identity)
+{
+	const struct advice *a = m->advice;
+	struct successor_news news = { .held = *m->holder,
+		                       .holder = *m->holder ? number_of(m->holder, m->incarnation) : 0,
+		                       .term = m->term };
+
+	if (!news.held || !a)
+		return news;
+	if (advice_has(a, ADVICE_NEXT)) {
+		news.next = number_of(a->next.identity, a->next.incarnation);
+		news.next_priority = a->next.priority;
+	}
+	news.wanted = nomination_request(a->wanted.name);
+	news.wanted_mine = news.wanted && strcmp(a->wanted.identity, identity) == 0;
+	return news;
+}
+
+bool nomination_other_first(const struct record *m, const char *identity, const char *incarnation)
+{
+	const struct advice *a = m->advice;
+	const struct advice_candidate *first;
+
+	if (!advice_has(a, *m->holder ? ADVICE_NEXT : ADVICE_FOR))
+		return false;
+	first = *m->holder ? &a->next : &a->given;
+	return strcmp(first->identity, identity) != 0 || strcmp(first->incarnation, incarnation) != 0;
 }

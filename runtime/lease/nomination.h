@@ -6,6 +6,7 @@
 
 #include "lease/advice.h"
 #include "lease/record.h"
+#include "lease/successor.h"
 
 struct nomination {
 	struct advice_candidate who; /* nobody: N is written empty */
@@ -20,5 +21,20 @@ void nomination_fill(struct record *r, const struct nomination *n);
 
 /* Whether the record is an N, and what it says. false: it belongs to an election or another program. Leave it alone. */
 bool nomination_read(const struct record *r, struct nomination *out);
+
+/* ---- what records show the process that has this identity, and incarnation ---- */
+
+/* An identity, and the name of a request, as the machine's numbers (struct successor_event). A name "" is 0. */
+uint64_t nomination_identity(const char *identity);
+uint64_t nomination_request(const char *name);
+
+/* N; NULL: it is absent. */
+struct successor_sight nomination_sight(const struct record *n, const char *identity, const char *incarnation);
+
+/* M, which is a record of an election. */
+struct successor_news nomination_news(const struct record *m, const char *identity);
+
+/* lease_sight.other_first, of M. */
+bool nomination_other_first(const struct record *m, const char *identity, const char *incarnation);
 
 #endif

@@ -87,6 +87,17 @@ UNIT_TESTS = [
         "runtime/base/mem.c",
         "tests/unit/lease/test_advice.c",
     ],
+    [
+        "runtime/lease/successor.c",
+        "runtime/lease/nomination.c",
+        "runtime/lease/advice.c",
+        "runtime/lease/record.c",
+        "runtime/base/buf.c",
+        "runtime/base/clock.c",
+        "runtime/base/err.c",
+        "runtime/base/mem.c",
+        "tests/unit/lease/test_successor.c",
+    ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file")
     + ["runtime/locks/etcd/etcd_answer.c", "tests/unit/locks/etcd/test_etcd_answer.c"],

@@ -1,0 +1,546 @@
+#include "lease/successor.h"
+
+#define SLOWEST 16         /* times L: the longest pause before N is looked at again, after refusals or in vain */
+#define LONGEST_PREEMPT 64 /* times the option: short terms make it no longer */
+
+/* ---- pauses ---- */
+
+static nsec pause_up_to(struct successor *s, nsec d)
+{
+	s->noise ^= s->noise << 13;
+	s->noise ^= s->noise >> 17;
+	s->noise ^= s->noise << 5;
+	return d / 1000 * (nsec)(s->noise % 1000);
+}
+
+static nsec lengthened(nsec d, int doublings)
+{
+	return d * (doublings < 4 ? 1 << doublings : SLOWEST);
+}
+
+static struct instant later_of(struct instant a, struct instant b)
+{
+	return (struct instant){ a.boot > b.boot ? a.boot : b.boot, a.raw > b.raw ? a.raw : b.raw };
+}
+
+static nsec out_left(const struct successor *s, struct instant now)
+{
+	nsec left = s->out_for - elapsed_standby(s->out_since, now);
+
+	return left > 0 ? left : 0;
+}
+
+/* ---- what it knows ---- */
+
+/* Whether this candidate could be next. */
+static bool able(const struct successor *s, struct instant now)
+{
+	return s->role == SUCCESSOR_STANDBY && s->ready && out_left(s, now) == 0;
+}
+
+static bool somebody(const struct successor *s)
+{
+	return s->looked && s->seen.kind == NOMINEE_SOMEBODY;
+}
+
+static struct instant fresh_until(const struct successor *s)
+{
+	return instant_add(s->changed_at, 2 * s->options.lease);
+}
+
+const struct successor_sight *successor_published(const struct successor *s, struct instant now)
+{
+	bool is = s->role == SUCCESSOR_LEADER && somebody(s) && !s->seen.mine && s->fresh;
+
+	return is && !instant_passed(fresh_until(s), now) ? &s->seen : NULL;
+}
+
+bool successor_wants(const struct successor *s, uint64_t *request, uint64_t *identity)
+{
+	*request = s->wanted.request;
+	*identity = s->wanted.identity;
+	return s->role == SUCCESSOR_LEADER && s->wanted.request && s->wanted.identity;
+}
+
+/* Whether N should name this candidate and does not yet, or does not answer what M asks. */
+static bool wants_n(const struct successor *s, struct instant now)
+{
+	if (!able(s, now) || !s->news.held)
+		return false;
+	if (s->news.wanted)
+		return s->news.wanted_mine && (!s->is_next || s->answered != s->news.wanted);
+	return !s->is_next && (!s->news.next || s->news.next_priority < s->priority);
+}
+
+/* ---- taking N ---- */
+
+static void take_later(struct successor *s, nsec d, struct instant now)
+{
+	if (s->taking_for)
+		d = s->options.retry;
+	else
+		d += pause_up_to(s, s->options.renew / 2);
+	s->take_at = instant_add(now, d);
+}
+
+/* Who is wanted takes N at once. Others wait for a random moment, at least L after they last tried. */
+static void note_taking(struct successor *s, struct instant now)
+{
+	uint64_t request = s->news.wanted_mine ? s->news.wanted : 0;
+
+	if (!wants_n(s, now)) {
+		s->taking = s->grab = false;
+		return;
+	}
+	if (s->taking && s->taking_for == request)
+		return;
+	s->taking = true;
+	s->taking_for = request;
+	s->take_at = request ? now : instant_add(now, pause_up_to(s, s->options.renew / 2));
+	if (s->took && !request)
+		s->take_at = later_of(s->take_at, instant_add(s->taken_at, s->options.lease));
+}
+
+/* Another candidate of at least our priority, whom M does not publish. It may just have taken N. If it has not written
+ * N anew one and a half L later, it is gone. */
+static bool is_gone(struct successor *s, struct instant now)
+{
+	nsec enough = s->options.lease + s->options.lease / 2;
+
+	if (s->seen.who == s->withdrawn)
+		return true;
+	if (s->seen.write == s->left_alone) {
+		struct instant over = instant_add(s->left_at, enough);
+		if (instant_passed(over, now))
+			return true;
+		s->take_at = later_of(over, now);
+		return false;
+	}
+	s->patience += s->left_alone != 0;
+	s->left_alone = s->seen.write;
+	s->left_at = now;
+	take_later(s, lengthened(enough, s->patience), now);
+	return false;
+}
+
+/* Whether N, as it was just read, may be taken. */
+static bool may_take(struct successor *s, struct instant now)
+{
+	if (s->seen.kind == NOMINEE_FOREIGN) {
+		take_later(s, SLOWEST * s->options.lease, now);
+		return false;
+	}
+	if (s->taking_for || s->seen.kind != NOMINEE_SOMEBODY || s->seen.mine)
+		return true;
+	return s->seen.who == s->news.holder || s->seen.priority < s->priority || is_gone(s, now);
+}
+
+/* Who has not written N for 2 L is published by no leader any more. */
+static bool out_of_date(const struct successor *s, struct instant now)
+{
+	return instant_passed(instant_add(s->good_at, 2 * s->options.lease), now);
+}
+
+static void stop_being_next(struct successor *s, bool leads, struct successor_actions *a)
+{
+	if (!s->is_next)
+		return;
+	s->is_next = false;
+	a->set |= SUCCESSOR_DO_NOT_NEXT;
+	a->leads = leads;
+}
+
+/* ---- terms and their lengths ---- */
+
+static void term_ended(struct successor *s, nsec lasted)
+{
+	nsec longest = s->options.preempt_after * LONGEST_PREEMPT;
+
+	if (lasted >= s->preempt_after)
+		s->preempt_after = s->options.preempt_after;
+	else if (s->preempt_after < longest)
+		s->preempt_after *= 2;
+}
+
+static void drop_wanted(struct successor *s, struct successor_actions *a)
+{
+	if (!s->wanted.request)
+		return;
+	a->set |= SUCCESSOR_DO_NO_HANDOVER | SUCCESSOR_DO_PUBLISH;
+	a->request = s->wanted.request;
+	s->wanted.request = 0;
+}
+
+/* ---- events ---- */
+
+static void successor_on_role(struct successor *s, const struct successor_event *e, struct instant now,
+                              struct successor_actions *a)
+{
+	if (s->role == e->role && s->term == e->term)
+		return;
+	if (s->role == SUCCESSOR_LEADER && !s->handed) {
+		term_ended(s, elapsed_holder(s->role_since, now));
+		drop_wanted(s, a);
+	}
+	s->wanted.request = 0;
+	s->heard = s->heard || s->role == SUCCESSOR_LEADER; /* whose term comes then begins after ours */
+	stop_being_next(s, e->role == SUCCESSOR_LEADER, a);
+	if (s->role == SUCCESSOR_LEADER || e->role == SUCCESSOR_LEADER) {
+		s->looked = false;
+		s->stale = s->unsure = s->busy;
+	}
+	s->role = e->role;
+	s->term = e->term;
+	s->role_since = s->next_op = s->out_since = now;
+	s->out_for = e->sit_out;
+	s->news = (struct successor_news){ .held = false };
+	s->fresh = s->handed = s->larger = s->took = false;
+	s->published = s->withdrawn = s->left_alone = s->answered = 0;
+	s->patience = 0;
+}
+
+static void successor_on_ready(struct successor *s, const struct successor_event *e, struct instant now)
+{
+	if (s->ready != e->ready || s->priority != e->priority)
+		s->next_op = now; /* N says so at once */
+	s->ready = e->ready;
+	s->priority = e->priority;
+}
+
+static void successor_on_news(struct successor *s, const struct successor_news *news, struct instant now)
+{
+	bool same = s->news.held == news->held && s->news.holder == news->holder && s->news.term == news->term;
+
+	if (s->role == SUCCESSOR_LEADER)
+		return;
+	if (!same) {
+		if (s->news.held && s->timed)
+			term_ended(s, elapsed_holder(s->news_since, now));
+		s->timed = s->heard;
+		s->heard = true;
+		s->news_since = now;
+		s->withdrawn = s->left_alone = 0;
+		s->patience = 0;
+	} else if (s->news.next && s->news.next != news->next) {
+		s->withdrawn = s->news.next;
+		s->patience = 0;
+	}
+	s->news = *news;
+}
+
+static void successor_on_handover(struct successor *s, const struct successor_event *e, struct instant now,
+                                  struct successor_actions *a)
+{
+	if (s->role != SUCCESSOR_LEADER || s->handed) {
+		a->set |= SUCCESSOR_DO_NO_HANDOVER;
+		a->request = e->request;
+		return;
+	}
+	drop_wanted(s, a);
+	s->wanted.request = e->request;
+	s->wanted.identity = e->identity;
+	s->wanted.by = instant_add(now, e->timeout);
+	a->set |= SUCCESSOR_DO_PUBLISH;
+	s->next_op = instant_min(s->next_op, instant_add(now, s->options.retry));
+}
+
+static bool successor_done(struct successor *s, const struct successor_event *e)
+{
+	if (!s->busy || e->op != s->op)
+		return false; /* the reply to an operation that has been given up */
+	s->busy = false;
+	s->refusals = e->outcome == OUTCOME_FAILED && e->refused ? s->refusals + 1 : 0;
+	return true;
+}
+
+static void op_failed(struct successor *s, struct instant now)
+{
+	nsec pause = s->refusals ? lengthened(s->options.lease, s->refusals) : s->options.retry;
+
+	s->next_op = instant_add(now, pause);
+	if (s->taking)
+		take_later(s, lengthened(s->options.lease, s->refusals), now);
+}
+
+/* The leader's look. Of the first record that it sees it does not know whether somebody still writes it; unless that
+ * answers what this term has asked. */
+static void leader_looked(struct successor *s, const struct successor_sight *sight, struct instant now)
+{
+	bool same = s->looked && s->seen.kind == sight->kind && s->seen.write == sight->write;
+	bool answer = s->wanted.request && sight->answers == s->wanted.request;
+
+	if (!same && (s->looked || answer)) {
+		s->fresh = true;
+		s->changed_at = now;
+	}
+	s->looked = true;
+	s->seen = *sight;
+	s->next_op = instant_add(now, s->wanted.request ? s->options.retry : s->options.lease);
+	if (s->changed)
+		s->next_op = instant_add(now, s->options.retry);
+}
+
+static void successor_on_read(struct successor *s, const struct successor_event *e, struct instant now,
+                              struct successor_actions *a)
+{
+	if (!successor_done(s, e))
+		return;
+	if (e->outcome != OUTCOME_OK) {
+		op_failed(s, now);
+		return;
+	}
+	if (s->role == SUCCESSOR_LEADER) {
+		leader_looked(s, &e->sight, now);
+		return;
+	}
+	s->seen = e->sight;
+	s->looked = true;
+	s->stale = s->unsure = false;
+	if (!s->seen.mine)
+		stop_being_next(s, false, a);
+	s->next_op = s->is_next ? instant_add(now, s->options.retry) : now;
+	s->grab = s->taking && may_take(s, now);
+}
+
+static void written(struct successor *s, const struct successor_event *e, struct instant now,
+                    struct successor_actions *a)
+{
+	s->seen = e->sight;
+	s->looked = true;
+	s->stale = s->unsure = false;
+	if (s->emptying)
+		return;
+	s->good_at = e->sent_at;
+	s->answered = s->answering;
+	s->next_op = able(s, now) ? instant_add(e->sent_at, s->options.lease) : now;
+	if (s->is_next || !able(s, now) || out_of_date(s, now))
+		return;
+	s->is_next = true;
+	s->left_alone = 0;
+	s->patience = 0;
+	a->set |= SUCCESSOR_DO_NEXT;
+}
+
+static void successor_on_written(struct successor *s, const struct successor_event *e, struct instant now,
+                                 struct successor_actions *a)
+{
+	if (!successor_done(s, e))
+		return;
+	if (s->role == SUCCESSOR_LEADER) {
+		s->next_op = now; /* it was asked for as a standby: look */
+		return;
+	}
+	switch (e->outcome) {
+	case OUTCOME_OK:
+		written(s, e, now, a);
+		return;
+	case OUTCOME_CONFLICT: /* perhaps with this very write, delivered twice */
+	case OUTCOME_UNKNOWN:
+		s->stale = s->unsure = true;
+		s->next_op = now;
+		return;
+	case OUTCOME_FAILED:
+		op_failed(s, now);
+		return;
+	}
+}
+
+/* Who looks at N looks at once, but not more often than every P: anybody may change it at any rate. */
+static void successor_on_changed(struct successor *s, struct instant now)
+{
+	if (s->busy)
+		s->changed = true;
+	else if (s->role == SUCCESSOR_LEADER && s->looked)
+		s->next_op = instant_min(s->next_op, instant_add(now, s->options.retry));
+	else if (s->is_next)
+		s->stale = true; /* by another candidate, perhaps */
+}
+
+static void successor_on_event(struct successor *s, const struct successor_event *e, struct instant now,
+                               struct successor_actions *a)
+{
+	switch (e->kind) {
+	case SUCCESSOR_EV_TICK:
+		return;
+	case SUCCESSOR_EV_ROLE:
+		successor_on_role(s, e, now, a);
+		return;
+	case SUCCESSOR_EV_READY:
+		successor_on_ready(s, e, now);
+		return;
+	case SUCCESSOR_EV_NEWS:
+		successor_on_news(s, &e->news, now);
+		return;
+	case SUCCESSOR_EV_CHANGED:
+		successor_on_changed(s, now);
+		return;
+	case SUCCESSOR_EV_READ_DONE:
+		successor_on_read(s, e, now, a);
+		return;
+	case SUCCESSOR_EV_WRITE_DONE:
+		successor_on_written(s, e, now, a);
+		return;
+	case SUCCESSOR_EV_HANDOVER:
+		successor_on_handover(s, e, now, a);
+		return;
+	}
+}
+
+/* ---- the leader's decisions ---- */
+
+static void hand_over(struct successor *s, enum successor_why why, struct successor_actions *a)
+{
+	s->handed = true;
+	a->set |= SUCCESSOR_DO_HAND_OVER;
+	a->why = why;
+	a->request = s->wanted.request;
+}
+
+static void note_priorities(struct successor *s, const struct successor_sight *next, struct instant now)
+{
+	bool larger = next && next->priority > s->priority;
+
+	if (larger && !s->larger)
+		s->larger_since = now;
+	s->larger = larger;
+}
+
+static void decide(struct successor *s, struct instant now, struct successor_actions *a)
+{
+	const struct successor_sight *next = successor_published(s, now);
+	uint64_t who = next ? next->who : 0;
+	int64_t priority = next ? next->priority : 0;
+
+	if (s->role != SUCCESSOR_LEADER)
+		return;
+	if (who != s->published || priority != s->published_priority)
+		a->set |= SUCCESSOR_DO_PUBLISH;
+	s->published = who;
+	s->published_priority = priority;
+	note_priorities(s, next, now);
+	if (s->handed)
+		return;
+	if (s->wanted.request) {
+		if (next && (!s->wanted.identity || s->wanted.identity == next->identity))
+			hand_over(s, SUCCESSOR_REQUEST, a);
+		else if (instant_passed(s->wanted.by, now))
+			drop_wanted(s, a);
+		return;
+	}
+	if (s->options.preempt && s->larger && instant_passed(instant_add(s->larger_since, s->preempt_after), now))
+		hand_over(s, SUCCESSOR_PRIORITY, a);
+	else if (s->options.max_term && next && instant_passed(instant_add(s->role_since, s->options.max_term), now))
+		hand_over(s, SUCCESSOR_ROTATION, a);
+}
+
+/* ---- the next operation ---- */
+
+enum todo { TODO_NOTHING, TODO_READ, TODO_WRITE, TODO_EMPTY };
+
+static enum todo what_to_do(const struct successor *s, struct instant now, struct instant *when)
+{
+	bool ours = somebody(s) && s->seen.mine;
+
+	*when = s->next_op;
+	if (s->role == SUCCESSOR_LEADER || s->unsure)
+		return TODO_READ;
+	if (!able(s, now))
+		return !ours ? TODO_NOTHING : s->stale ? TODO_READ : TODO_EMPTY;
+	if (ours && s->taking)
+		*when = instant_min(s->next_op, s->take_at);
+	if (ours)
+		return s->stale ? TODO_READ : TODO_WRITE;
+	if (s->grab)
+		return TODO_WRITE;
+	if (s->taking)
+		*when = s->take_at;
+	return s->taking ? TODO_READ : TODO_NOTHING;
+}
+
+static void plan(struct successor *s, struct instant now, struct successor_actions *a)
+{
+	struct instant when;
+	enum todo todo = what_to_do(s, now, &when);
+
+	if (s->busy || todo == TODO_NOTHING || !instant_passed(when, now))
+		return;
+	s->busy = true;
+	s->changed = false;
+	a->op = ++s->op;
+	if (s->taking && instant_passed(s->take_at, now)) {
+		s->took = true;
+		s->taken_at = now;
+		take_later(s, s->options.lease, now);
+	}
+	if (todo == TODO_READ) {
+		a->set |= SUCCESSOR_DO_READ;
+		return;
+	}
+	s->grab = false;
+	s->emptying = a->nobody = todo == TODO_EMPTY;
+	s->answering = a->answers = todo == TODO_WRITE && s->news.wanted_mine ? s->news.wanted : 0;
+	a->set |= SUCCESSOR_DO_WRITE;
+}
+
+struct successor_actions successor_step(struct successor *s, const struct successor_event *e, struct instant now)
+{
+	struct successor_actions a = { .set = 0 };
+
+	successor_on_event(s, e, now, &a);
+	if (!able(s, now) || out_of_date(s, now))
+		stop_being_next(s, false, &a);
+	note_taking(s, now);
+	decide(s, now, &a);
+	plan(s, now, &a);
+	return a;
+}
+
+/* ---- the next tick ---- */
+
+static nsec sooner(nsec d, struct instant when, struct instant now)
+{
+	nsec until = instant_until(when, now);
+
+	return until < d ? until : d;
+}
+
+nsec successor_wait(const struct successor *s, struct instant now)
+{
+	nsec wait = NSEC_NEVER;
+	struct instant when;
+
+	if (!s->busy && what_to_do(s, now, &when) != TODO_NOTHING)
+		wait = sooner(wait, when, now);
+	if (s->is_next)
+		wait = sooner(wait, instant_add(s->good_at, 2 * s->options.lease), now);
+	if (s->role == SUCCESSOR_STANDBY && out_left(s, now) > 0 && out_left(s, now) < wait)
+		wait = out_left(s, now);
+	if (s->role != SUCCESSOR_LEADER)
+		return wait;
+	bool next = successor_published(s, now) != NULL;
+	if (next)
+		wait = sooner(wait, fresh_until(s), now);
+	if (s->handed)
+		return wait;
+	if (s->wanted.request)
+		return sooner(wait, s->wanted.by, now);
+	if (s->options.preempt && s->larger)
+		wait = sooner(wait, instant_add(s->larger_since, s->preempt_after), now);
+	if (s->options.max_term && next)
+		wait = sooner(wait, instant_add(s->role_since, s->options.max_term), now);
+	return wait;
+}
+
+/* ---- set-up ---- */
+
+void successor_init(struct successor *s, const struct successor_options *o, uint32_t seed)
+{
+	*s = (struct successor){ .options = *o, .noise = seed ? seed : 1, .preempt_after = o->preempt_after };
+}
+
+void successor_configure(struct successor *s, const struct successor_options *o)
+{
+	if (o->preempt_after != s->options.preempt_after)
+		s->preempt_after = o->preempt_after;
+	s->options = *o;
+}

@@ -1,0 +1,175 @@
+/* The successor: the pure state machine that decides which standby comes next (docs/design.md, "Who comes next").
+ * It decides nothing about who may lead: its record N is advice, and a wrong one costs time. As lease.h it does no I/O,
+ * reads no clock and allocates nothing: events and instants come in, actions come out.
+ * Used by the simulator and the unit tests. Its next user will be the elector.
+ *
+ * The lock's record M says who leads, who comes next, and who is wanted as next. The record N beside it holds the
+ * candidate that comes next, which writes it anew every L. Only the leader and the next look at N all the time. The
+ * leader publishes in M whom it finds there, while N changes. A standby takes N when M publishes nobody, or one of
+ * smaller priority than its own.
+ *
+ * At most one operation on N is under way at a time. Names and addresses are the caller's: here a candidate is a number
+ * (successor_sight.who), and the caller keeps what it read and wrote last. */
+#ifndef LUNARCH_SUCCESSOR_H
+#define LUNARCH_SUCCESSOR_H
+
+#include "lease/lease.h"
+
+struct successor_options {
+	nsec lease, renew, retry; /* L, R and P of struct lease_times */
+	bool preempt;             /* a leader hands over to a next that has had a larger priority for preempt_after */
+	nsec preempt_after;       /* is doubled after each term that lasted less */
+	nsec max_term;            /* a leader hands over then, if there is a next; 0 = never */
+};
+
+enum successor_role {
+	SUCCESSOR_NONE,    /* does not campaign */
+	SUCCESSOR_STANDBY, /* campaigns, and does not lead */
+	SUCCESSOR_LEADER,  /* from the term's begin until its lease is released or lost */
+};
+
+enum nominee_kind {
+	NOMINEE_ABSENT,
+	NOMINEE_NOBODY, /* N was written empty */
+	NOMINEE_SOMEBODY,
+	NOMINEE_FOREIGN, /* another lock's or program's: it is never written to */
+};
+/* What a read of N shows. */
+struct successor_sight {
+	enum nominee_kind kind;
+	uint64_t write;    /* the write's name: two sights of one write have the same. 0 = none */
+	uint64_t who;      /* identity and incarnation: the same candidate has the same */
+	uint64_t identity; /* the identity alone */
+	bool mine;         /* who is this process. An earlier incarnation of its identity is another candidate */
+	int64_t priority;
+	uint64_t answers; /* the request (successor_news.wanted) that this write answers; 0 = none */
+};
+
+/* What M says, as far as others' records count here: pass it on each sight of M. */
+struct successor_news {
+	bool held;       /* somebody leads */
+	uint64_t holder; /* its successor_sight.who */
+	uint64_t term;
+	uint64_t next; /* who, as M publishes it; 0 = nobody */
+	int64_t next_priority;
+	uint64_t wanted;  /* the name of the request that M publishes; 0 = none */
+	bool wanted_mine; /* it wants this process' identity */
+};
+
+enum successor_event_kind {
+	SUCCESSOR_EV_TICK,
+	SUCCESSOR_EV_ROLE,       /* role, term; sit_out: not next for so long, after a term that ended by an error */
+	SUCCESSOR_EV_READY,      /* ready, priority: whether it could lead now */
+	SUCCESSOR_EV_NEWS,       /* news */
+	SUCCESSOR_EV_CHANGED,    /* a watch says that N has changed */
+	SUCCESSOR_EV_READ_DONE,  /* op, outcome OK or FAILED, refused, sight */
+	SUCCESSOR_EV_WRITE_DONE, /* op, outcome, refused, sent_at; sight: with OK, what was written */
+	SUCCESSOR_EV_HANDOVER,   /* request (not 0), identity (0: whoever comes next), timeout */
+};
+struct successor_event {
+	enum successor_event_kind kind;
+	enum successor_role role;
+	uint64_t term;
+	nsec sit_out;
+	bool ready;
+	int64_t priority;
+	struct successor_news news;
+	uint64_t op;
+	enum lease_outcome outcome;
+	bool refused; /* OUTCOME_FAILED: another try would hardly help */
+	struct instant sent_at;
+	struct successor_sight sight;
+	uint64_t request, identity;
+	nsec timeout;
+};
+
+/* Actions, in the order in which they are carried out. */
+enum successor_do {
+	SUCCESSOR_DO_NOT_NEXT = 1 << 0, /* this process is next no more; leads: since it leads */
+	SUCCESSOR_DO_NEXT = 1 << 1,     /* this process is next */
+	/* What the leader's next renewal publishes has changed: successor_published, successor_wants. */
+	SUCCESSOR_DO_PUBLISH = 1 << 2,
+	SUCCESSOR_DO_HAND_OVER = 1 << 3,   /* end the term, and release for successor_published; why. Once in a term */
+	SUCCESSOR_DO_NO_HANDOVER = 1 << 4, /* request: the one that it wanted is not there in time, or it was replaced,
+	                                    * or its term has ended. The term goes on */
+	SUCCESSOR_DO_READ = 1 << 5,        /* op */
+	SUCCESSOR_DO_WRITE = 1 << 6,       /* op, nobody, answers; conditional on the last sight */
+};
+enum successor_why { SUCCESSOR_REQUEST, SUCCESSOR_PRIORITY, SUCCESSOR_ROTATION };
+struct successor_actions {
+	unsigned set; /* of enum successor_do */
+	uint64_t op;
+	bool nobody;      /* WRITE: empties N; else it names this process */
+	uint64_t answers; /* WRITE: the request that it answers; 0 = none */
+	enum successor_why why;
+	uint64_t request; /* NO_HANDOVER; HAND_OVER by SUCCESSOR_REQUEST */
+	bool leads;       /* NOT_NEXT */
+};
+
+/* The machine, in the caller's memory. Fields are for successor.c, and for the simulator's checks. It owns nothing. */
+struct successor {
+	struct successor_options options;
+	enum successor_role role;
+	uint64_t term;
+	struct instant role_since;
+	bool ready;
+	int64_t priority;
+	nsec out_for; /* not next for out_for from out_since on */
+	struct instant out_since;
+	uint32_t noise; /* state of the random pauses */
+
+	/* What M says. */
+	struct successor_news news;
+	struct instant news_since; /* since when it shows this holder and term */
+	bool heard, timed;         /* there was news before. timed: the term that M shows began after it */
+	uint64_t withdrawn;        /* whom M published in this term, and does not any more; 0 = nobody */
+
+	/* What N shows. */
+	struct successor_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
+	bool looked, stale, unsure;  /* stale: N may be newer. unsure: by a write of ours whose outcome is unknown */
+	bool fresh;                  /* leader: N has changed while it looked on, the last time at changed_at */
+	struct instant changed_at;
+
+	/* The operation on N under way, and when the next one may start. */
+	uint64_t op;
+	bool busy, emptying, changed; /* changed: a watch told of a change meanwhile */
+	uint64_t answering;           /* the request that the write under way answers */
+	struct instant next_op;
+	int refusals; /* how many operations in a row were refused */
+
+	/* A standby. */
+	bool is_next, taking, grab, took; /* taking: look at N at take_at, in order to take it. grab: write now */
+	uint64_t taking_for, answered;    /* requests: that it takes N for, and that N answers; 0 = none */
+	struct instant take_at, taken_at; /* took: it last tried at taken_at */
+	struct instant good_at;           /* when its last good write was sent */
+	uint64_t left_alone;              /* a write of another candidate, which may be alive: first seen at left_at */
+	struct instant left_at;
+	int patience; /* how many times in a row that candidate was found alive, and not published */
+
+	/* A leader. */
+	bool handed, larger; /* handed: HAND_OVER was said. larger: the next's priority is, since larger_since */
+	struct instant larger_since;
+	nsec preempt_after; /* options.preempt_after, or longer after short terms */
+	uint64_t published; /* who */
+	int64_t published_priority;
+	struct {
+		uint64_t request, identity;
+		struct instant by;
+	} wanted;
+};
+
+void successor_init(struct successor *s, const struct successor_options *o, uint32_t seed);
+void successor_configure(struct successor *s, const struct successor_options *o);
+
+struct successor_actions successor_step(struct successor *s, const struct successor_event *e, struct instant now);
+
+/* Nanoseconds until successor_step needs a TICK; NSEC_NEVER if it needs none. */
+nsec successor_wait(const struct successor *s, struct instant now);
+
+/* The leader: who comes next, to be published and to be released for; NULL: nobody. Valid until the next step. */
+const struct successor_sight *successor_published(const struct successor *s, struct instant now);
+
+/* The leader: the request and the identity to be published as wanted. false: nobody is wanted. */
+bool successor_wants(const struct successor *s, uint64_t *request, uint64_t *identity);
+
+#endif

@@ -1,0 +1,469 @@
+/* Who comes next, one sentence each, on simulated time against successor_step alone; and what records show it. */
+#include "lease/successor.h"
+
+#include "base/mem.h"
+#include "lease/nomination.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+#define SEC NSEC_PER_SEC
+#define UUID "6ba7b810-9dad-11d1-80b4-00c04fd430c8"
+#define OTHER_UUID "7d444840-9dc0-11d1-b245-5ffdce74fad2"
+
+static struct successor s;
+static struct successor_actions a;
+static struct successor_options options;
+static uint64_t writes = 1000; /* the name of our last write */
+
+static struct instant at(double t)
+{
+	return (struct instant){ (nsec)((t + 1000) * (double)SEC), (nsec)((t + 1000) * (double)SEC) };
+}
+
+static void step(double t, struct successor_event e)
+{
+	a = successor_step(&s, &e, at(t));
+}
+
+static void tick(double t)
+{
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
+}
+
+static bool reads(void)
+{
+	return a.set & SUCCESSOR_DO_READ;
+}
+
+static bool writes_n(void)
+{
+	return (a.set & SUCCESSOR_DO_WRITE) && !a.nobody;
+}
+
+static bool empties(void)
+{
+	return (a.set & SUCCESSOR_DO_WRITE) && a.nobody;
+}
+
+static void read_done(double t, struct successor_sight sight)
+{
+	step(t, (struct successor_event){
+			.kind = SUCCESSOR_EV_READ_DONE, .op = s.op, .outcome = OUTCOME_OK, .sight = sight });
+}
+
+/* Candidates: 1 is this one, 2, 3 ... others. Priority 0 unless it is changed. */
+static struct successor_sight nominee(uint64_t who, uint64_t write)
+{
+	return (struct successor_sight){
+		.kind = NOMINEE_SOMEBODY, .who = who, .identity = who, .write = write, .mine = who == 1
+	};
+}
+
+static const struct successor_sight absent = { .kind = NOMINEE_ABSENT };
+
+static void write_ends(double t, enum lease_outcome outcome)
+{
+	struct successor_sight sight = nominee(1, ++writes);
+
+	if (s.emptying)
+		sight = (struct successor_sight){ .kind = NOMINEE_NOBODY, .write = writes };
+	sight.answers = s.answering;
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_WRITE_DONE,
+	                                  .op = s.op,
+	                                  .outcome = outcome,
+	                                  .sent_at = at(t),
+	                                  .sight = sight });
+}
+
+static void news(double t, struct successor_news n)
+{
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_NEWS, .news = n });
+}
+
+static struct successor_news led_by(uint64_t holder, uint64_t next)
+{
+	return (struct successor_news){ .held = true, .holder = holder, .term = holder, .next = next };
+}
+
+static void role(double t, enum successor_role r, uint64_t term)
+{
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_ROLE, .role = r, .term = term });
+}
+
+static void ready(double t, bool is, int64_t priority)
+{
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_READY, .ready = is, .priority = priority });
+}
+
+static void begin(int64_t priority)
+{
+	options = (struct successor_options){
+		.lease = 15 * SEC, .renew = 10 * SEC, .retry = 2 * SEC, .preempt_after = 30 * SEC
+	};
+	successor_init(&s, &options, 7);
+	role(0, SUCCESSOR_STANDBY, 0);
+	ready(0, true, priority);
+}
+
+/* Led by 9, which publishes nobody; this one has looked at N in order to take it. */
+static void looks(int64_t priority)
+{
+	begin(priority);
+	news(0, led_by(9, 0));
+	tick(5);
+}
+
+static void become_next(void)
+{
+	looks(0);
+	read_done(5, absent);
+	write_ends(5, OUTCOME_OK);
+}
+
+/* Leads, and N was absent when its term began. */
+static void lead(bool preempt, int64_t priority)
+{
+	begin(priority);
+	options.preempt = preempt;
+	successor_configure(&s, &options);
+	role(0, SUCCESSOR_LEADER, 5);
+	read_done(0, absent);
+}
+
+static uint64_t published(double t)
+{
+	const struct successor_sight *n = successor_published(&s, at(t));
+
+	return n ? n->who : 0;
+}
+
+static void taking_rules(void)
+{
+	begin(0);
+	news(0, led_by(9, 0));
+	ok(!a.set && successor_wait(&s, at(0)) <= 5 * SEC, "who sees that nobody comes next waits for up to R/2");
+	tick(5);
+	ok(reads(), "then looks at N");
+	read_done(5, absent);
+	ok(writes_n(), "and takes it, if nobody has");
+	ok(!s.is_next, "but is not next before that is known to be done");
+	write_ends(5.1, OUTCOME_OK);
+	ok((a.set & SUCCESSOR_DO_NEXT) && s.is_next, "then it is");
+	is_int(successor_wait(&s, at(5.1)), 15 * SEC, "and writes N anew every L");
+	tick(20.1);
+	ok(writes_n() && !(a.set & SUCCESSOR_DO_NEXT), "so that the leader sees that it is alive");
+	begin(0);
+	news(0, led_by(9, 2));
+	ok(successor_wait(&s, at(0)) == NSEC_NEVER, "who sees that somebody comes next asks for nothing");
+	begin(5);
+	news(0, led_by(9, 2));
+	tick(5);
+	ok(reads(), "unless its own priority is larger");
+	read_done(5, nominee(2, 20));
+	ok(writes_n(), "then it takes N from that one");
+	begin(0);
+	news(0, (struct successor_news){ .held = false });
+	ok(successor_wait(&s, at(0)) == NSEC_NEVER, "while nobody leads nobody takes N");
+	looks(0);
+	read_done(5, nominee(9, 20));
+	ok(writes_n(), "the leader's own nomination is no longer one");
+	looks(0);
+	read_done(5, (struct successor_sight){ .kind = NOMINEE_FOREIGN });
+	ok(!a.set && successor_wait(&s, at(5)) > 100 * SEC, "what another program has in the place of N is left alone");
+}
+
+static void contended_rules(void)
+{
+	looks(0);
+	read_done(5, nominee(2, 20));
+	ok(!a.set, "another of the same priority may just have taken N: it is left alone");
+	tick(33);
+	ok(reads(), "and looked at again after one and a half L");
+	read_done(33, nominee(2, 21));
+	ok(!a.set && successor_wait(&s, at(33)) >= 45 * SEC, "it is alive: ever more rarely");
+	looks(0);
+	read_done(5, nominee(2, 20));
+	tick(33);
+	read_done(33, nominee(2, 20));
+	ok(writes_n(), "who has not written N for so long is gone");
+	begin(0);
+	news(0, led_by(9, 2));
+	news(100, led_by(9, 0));
+	tick(105);
+	read_done(105, nominee(2, 20));
+	ok(writes_n(), "so is whom the leader publishes no more");
+	looks(0);
+	read_done(5, absent);
+	write_ends(5, OUTCOME_CONFLICT);
+	ok(reads() && !s.is_next, "who was not the first looks");
+	read_done(5, nominee(2, 20));
+	ok(successor_wait(&s, at(5)) >= 15 * SEC, "and tries again L later at the earliest");
+	looks(0);
+	read_done(5, absent);
+	write_ends(5, OUTCOME_CONFLICT);
+	read_done(5, nominee(1, 20));
+	ok(writes_n(), "or it was its own write, delivered twice");
+}
+
+static void next_rules(void)
+{
+	become_next();
+	ready(6, false, 0);
+	ok((a.set & SUCCESSOR_DO_NOT_NEXT) && !a.leads, "who is not ready is not next");
+	ok(empties(), "and empties N");
+	write_ends(6, OUTCOME_UNKNOWN);
+	ok(reads(), "an emptying of unknown outcome is looked for");
+	read_done(6, nominee(1, 20));
+	ok(empties(), "and repeated");
+	write_ends(6, OUTCOME_OK);
+	ok(!a.set && successor_wait(&s, at(6)) == NSEC_NEVER, "then there is nothing to do");
+	looks(0);
+	read_done(5, absent);
+	ready(5.1, false, 0);
+	write_ends(5.2, OUTCOME_OK);
+	ok(!(a.set & SUCCESSOR_DO_NEXT) && empties(), "who is not ready any more when it has taken N never was next");
+	become_next();
+	tick(20);
+	write_ends(20, OUTCOME_CONFLICT);
+	ok(reads() && s.is_next, "a conflict is looked at");
+	read_done(20, nominee(2, 20));
+	ok((a.set & SUCCESSOR_DO_NOT_NEXT) && !a.leads, "and if another has N, this one is next no more");
+	become_next();
+	tick(20);
+	write_ends(20, OUTCOME_UNKNOWN);
+	read_done(20, nominee(1, 20));
+	tick(22);
+	ok(s.is_next && writes_n(), "a write of unknown outcome that N shows stands");
+	become_next();
+	tick(20);
+	step(20, (struct successor_event){ .kind = SUCCESSOR_EV_WRITE_DONE, .op = s.op, .outcome = OUTCOME_FAILED });
+	is_int(successor_wait(&s, at(20)), 2 * SEC, "a write that failed is tried again after P");
+	tick(22);
+	tick(35.1);
+	ok((a.set & SUCCESSOR_DO_NOT_NEXT), "who could not write N for 2 L is next no more");
+	become_next();
+	role(6, SUCCESSOR_LEADER, 5);
+	ok((a.set & SUCCESSOR_DO_NOT_NEXT) && a.leads && reads(), "a next that leads is next no more, and looks at N");
+	role(7, SUCCESSOR_NONE, 0);
+	ok(!(a.set & (SUCCESSOR_DO_WRITE | SUCCESSOR_DO_NOT_NEXT)), "whose term has ended is not next for that");
+	begin(0);
+	role(1, SUCCESSOR_LEADER, 5);
+	read_done(1, absent);
+	step(2, (struct successor_event){ .kind = SUCCESSOR_EV_ROLE, .role = SUCCESSOR_STANDBY, .sit_out = 60 * SEC });
+	news(2, led_by(9, 0));
+	tick(20);
+	ok(!a.set, "who sits out after an error is not next");
+	tick(62.1);
+	tick(68);
+	ok(reads(), "and may be when that is over");
+	looks(0);
+	step(5, (struct successor_event){
+			.kind = SUCCESSOR_EV_READ_DONE, .op = s.op, .outcome = OUTCOME_FAILED, .refused = true });
+	ok(successor_wait(&s, at(5)) >= 30 * SEC, "who may not use N asks ever more rarely");
+}
+
+static void leader_rules(void)
+{
+	begin(0);
+	role(0, SUCCESSOR_LEADER, 5);
+	ok(reads(), "a leader looks at N when its term begins");
+	read_done(0, nominee(2, 20));
+	ok(!published(0) && !(a.set & SUCCESSOR_DO_PUBLISH),
+	   "the first record that it sees may be old: it is no change");
+	is_int(successor_wait(&s, at(0)), 15 * SEC, "and every L");
+	tick(15);
+	read_done(15, nominee(2, 21));
+	ok(published(15) == 2 && (a.set & SUCCESSOR_DO_PUBLISH), "who has written N anew comes next");
+	tick(30);
+	read_done(30, nominee(2, 21));
+	is_int((int64_t)published(44.9), 2, "for 2 L from the receipt of that");
+	tick(45);
+	ok(!published(45) && (a.set & SUCCESSOR_DO_PUBLISH), "and no longer");
+	lead(false, 0);
+	tick(15);
+	read_done(15, nominee(1, 20));
+	ok(!published(15), "itself is not next");
+	tick(30);
+	read_done(30, (struct successor_sight){ .kind = NOMINEE_NOBODY, .write = 21 });
+	ok(!published(30), "nor is nobody");
+	tick(45);
+	read_done(45, nominee(3, 22));
+	is_int((int64_t)published(45), 3, "who took N while the term went on is");
+	step(46, (struct successor_event){ .kind = SUCCESSOR_EV_CHANGED });
+	ok(!reads() && successor_wait(&s, at(46)) <= 2 * SEC, "a notice is followed within P");
+	role(50, SUCCESSOR_LEADER, 6);
+	ok(!published(50), "a new term sees N for the first time again");
+}
+
+static void wanted_rules(void)
+{
+	struct successor_news wanted = led_by(9, 2);
+	uint64_t request, identity;
+
+	wanted.wanted = 77;
+	begin(5);
+	news(0, wanted);
+	tick(20);
+	ok(!a.set, "nobody takes N while another is wanted, whatever its priority");
+	wanted.next_priority = 8;
+	wanted.wanted_mine = true;
+	news(21, wanted);
+	ok(reads(), "who is wanted looks at once");
+	read_done(21, nominee(2, 20));
+	ok(writes_n() && a.answers == 77, "and takes N, answering the request");
+	write_ends(21, OUTCOME_OK);
+	ok(s.is_next && successor_wait(&s, at(21)) == 15 * SEC, "once");
+	become_next();
+	news(6, wanted);
+	ok(writes_n() && a.answers == 77, "so does who is next already");
+	begin(0);
+	ready(0, false, 0);
+	news(1, wanted);
+	ok(!a.set, "who is not ready does not answer");
+	begin(0);
+	news(0, wanted);
+	wanted.term = wanted.holder = 10;
+	wanted.wanted = 0;
+	wanted.wanted_mine = false;
+	news(0.1, wanted);
+	read_done(0.2, nominee(2, 20));
+	ok(!a.set, "nor does anybody when that term is over");
+
+	lead(false, 0);
+	step(1, (struct successor_event){
+			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
+	ok((a.set & SUCCESSOR_DO_PUBLISH) && successor_wants(&s, &request, &identity) && request == 77 && identity == 3,
+	   "a leader publishes whom it wants");
+	is_int(successor_wait(&s, at(1)), 2 * SEC, "and looks every P");
+	tick(3);
+	struct successor_sight answer = nominee(3, 21);
+	answer.answers = 77;
+	read_done(3, answer);
+	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.why == SUCCESSOR_REQUEST && a.request == 77 && published(3) == 3,
+	   "it hands over to the one that answers");
+	step(4, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 78, .timeout = SEC });
+	ok((a.set & SUCCESSOR_DO_NO_HANDOVER) && a.request == 78, "once");
+	role(5, SUCCESSOR_STANDBY, 0);
+	ok(!(a.set & SUCCESSOR_DO_NO_HANDOVER) && !successor_wants(&s, &request, &identity), "and the request is over");
+	lead(false, 0);
+	step(1, (struct successor_event){
+			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
+	tick(31);
+	ok((a.set & SUCCESSOR_DO_NO_HANDOVER) && (a.set & SUCCESSOR_DO_PUBLISH) && a.request == 77 &&
+	           !(a.set & SUCCESSOR_DO_HAND_OVER) && !successor_wants(&s, &request, &identity),
+	   "who does not answer in time is wanted no more, and the term goes on");
+	lead(false, 0);
+	step(1, (struct successor_event){
+			.kind = SUCCESSOR_EV_HANDOVER, .request = 77, .identity = 3, .timeout = 30 * SEC });
+	role(2, SUCCESSOR_STANDBY, 0);
+	ok(a.set & SUCCESSOR_DO_NO_HANDOVER, "when the term ends otherwise the request has failed");
+	role(3, SUCCESSOR_LEADER, 6);
+	ok(!successor_wants(&s, &request, &identity), "and is none of the next term's");
+	read_done(3, absent);
+	tick(18);
+	read_done(18, nominee(2, 20));
+	step(19, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 79, .timeout = SEC });
+	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.request == 79, "whoever comes next: at once, if there is one");
+}
+
+static void priority_rules(void)
+{
+	struct successor_sight better = nominee(2, 20);
+
+	better.priority = 5;
+	lead(true, 0);
+	tick(15);
+	read_done(15, better);
+	is_int(successor_wait(&s, at(30)), 0, "a leader goes on looking at a better next");
+	tick(30);
+	better.write = 21;
+	read_done(30, better);
+	tick(44.9);
+	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "it is handed over to");
+	tick(45);
+	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.why == SUCCESSOR_PRIORITY, "when it has been better for so long");
+	role(46, SUCCESSOR_STANDBY, 0);
+	is_int(s.preempt_after, 30 * SEC, "a term that ended so makes that time no longer");
+	news(46, led_by(2, 0));
+	news(48, (struct successor_news){ .held = false });
+	is_int(s.preempt_after, 60 * SEC, "one that lasted less doubles it");
+	news(49, led_by(4, 0));
+	news(115, (struct successor_news){ .held = false });
+	is_int(s.preempt_after, 30 * SEC, "one that lasted longer makes it what it was");
+	lead(false, 0);
+	tick(15);
+	better.write = 22;
+	read_done(15, better);
+	better.write = 23;
+	tick(30);
+	read_done(30, better);
+	tick(44);
+	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "without --preempt it is never");
+	lead(false, 0);
+	options.max_term = 40 * SEC;
+	successor_configure(&s, &options);
+	tick(41);
+	read_done(41, absent);
+	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "a term does not end by its length while nobody comes next");
+	tick(56);
+	read_done(56, better);
+	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.why == SUCCESSOR_ROTATION, "but does when somebody does");
+}
+
+/* What records show is what the machine is told. */
+static void record_rules(void)
+{
+	struct nomination n = { .answers = "00ff" };
+	struct record r;
+
+	record_init(&r);
+	is_int(nomination_sight(NULL, "a", UUID).kind, NOMINEE_ABSENT, "no record is an absent one");
+	is_int(nomination_sight(&r, "a", UUID).kind, NOMINEE_FOREIGN, "another record is foreign");
+	advice_set(n.who.identity, "a");
+	memcpy(n.who.incarnation, UUID, sizeof UUID);
+	n.who.priority = 3;
+	nomination_fill(&r, &n);
+	struct successor_sight sight = nomination_sight(&r, "a", UUID);
+	ok(sight.kind == NOMINEE_SOMEBODY && sight.mine && sight.priority == 3 &&
+	           sight.identity == nomination_identity("a") && sight.answers == nomination_request("00ff"),
+	   "a nomination of ours is");
+	ok(!nomination_sight(&r, "a", OTHER_UUID).mine &&
+	           nomination_sight(&r, "a", OTHER_UUID).identity == nomination_identity("a"),
+	   "an earlier incarnation of our identity is another candidate");
+	record_clear(&r);
+	mem_replace(&r.holder, "h");
+	memcpy(r.incarnation, OTHER_UUID, sizeof OTHER_UUID);
+	r.term = 4;
+	ok(!nomination_other_first(&r, "a", UUID) && !nomination_news(&r, "a").next, "no advice names nobody");
+	r.advice = mem_zero(sizeof *r.advice);
+	r.advice->next = n.who;
+	memcpy(r.advice->wanted.name, "00ff", 5);
+	advice_set(r.advice->wanted.identity, "a");
+	struct successor_news news = nomination_news(&r, "a");
+	ok(news.held && news.term == 4 && news.next == sight.who && news.next_priority == 3 && news.wanted_mine &&
+	           news.wanted == nomination_request("00ff"),
+	   "the lock's record says who leads, who comes next and who is wanted");
+	ok(!nomination_news(&r, "b").wanted_mine, "which is not everybody");
+	ok(!nomination_other_first(&r, "a", UUID) && nomination_other_first(&r, "a", OTHER_UUID) &&
+	           nomination_other_first(&r, "b", UUID),
+	   "when its lease runs out all but the next hold back");
+	mem_replace(&r.holder, "");
+	ok(!nomination_other_first(&r, "b", UUID), "a release that names nobody lets all try");
+	r.advice->given = n.who;
+	ok(nomination_other_first(&r, "b", UUID) && !nomination_other_first(&r, "a", UUID),
+	   "one that names somebody, that one");
+	record_fini(&r);
+}
+
+int main(void)
+{
+	taking_rules();
+	contended_rules();
+	next_rules();
+	leader_rules();
+	wanted_rules();
+	priority_rules();
+	record_rules();
+	return tap_done();
+}
