@@ -299,7 +299,7 @@ void kube_auth_wait(struct kube_auth *a, struct kube_auth_waiter *w)
 	if (auth_uses_files(a)) {
 		auth_start_reading(a);
 	} else if (!a->run) {
-		a->run = kube_exec_start(a->env, &a->config->exec, auth_on_plugin_done, a);
+		a->run = kube_exec_start(a->env, &a->config->exec, KUBE_EXEC_SECONDS, auth_on_plugin_done, a);
 	}
 }
 

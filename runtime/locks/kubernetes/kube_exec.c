@@ -28,6 +28,7 @@ extern char **environ;
 struct kube_exec_run {
 	struct ev_loop *loop;
 	const struct kube_exec *exec;
+	double limit_s;
 	kube_exec_done_fn *done;
 	void *arg;
 	pid_t pid;
@@ -185,7 +186,7 @@ static void run_on_timer(struct ev_loop *loop, ev_timer *w, int events)
 
 	(void)loop, (void)events;
 	if (r->err.code == ERR_NONE) {
-		err_set(&r->err, ERR_TIMEOUT, "it did not answer for %d s and was killed", KUBE_EXEC_SECONDS);
+		err_set(&r->err, ERR_TIMEOUT, "it did not answer for %g s and was killed", r->limit_s);
 		kill(-r->pid, SIGKILL);
 	}
 	run_finish(r);
@@ -315,13 +316,13 @@ static int run_start(struct kube_exec_run *r, struct reaper *reaper)
 	return r->child ? 0 : -1;
 }
 
-struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_exec *x, kube_exec_done_fn *done,
-                                      void *arg)
+struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_exec *x, double limit_s,
+                                      kube_exec_done_fn *done, void *arg)
 {
 	struct kube_exec_run *r = mem_zero(sizeof *r);
 	struct ev_loop *loop = env->loop;
 
-	*r = (struct kube_exec_run){ .loop = loop, .exec = x, .done = done, .arg = arg };
+	*r = (struct kube_exec_run){ .loop = loop, .exec = x, .limit_s = limit_s, .done = done, .arg = arg };
 	ev_init(&r->out, run_on_output);
 	ev_init(&r->complaint, run_on_output);
 	ev_init(&r->timer, run_on_timer);
@@ -329,7 +330,7 @@ struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_ex
 	r->out.fd = r->complaint.fd = -1;
 	int started = run_start(r, lock_reaper(env));
 	ev_now_update(loop);
-	ev_timer_set(&r->timer, started < 0 ? 0. : KUBE_EXEC_SECONDS, 0.);
+	ev_timer_set(&r->timer, started < 0 ? 0. : limit_s, 0.);
 	ev_timer_start(loop, &r->timer);
 	if (started < 0)
 		return r;

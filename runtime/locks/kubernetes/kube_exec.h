@@ -19,12 +19,12 @@ struct kube_exec_result {
 };
 typedef void kube_exec_done_fn(void *arg, const struct kube_exec_result *r);
 
-#define KUBE_EXEC_SECONDS 60 /* then it is killed */
+#define KUBE_EXEC_SECONDS 60 /* limit_s, but for tests */
 
 /* done is called once, from the loop, never from inside this call, unless it is cancelled first. x is borrowed until
- * then. */
-struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_exec *x, kube_exec_done_fn *done,
-                                      void *arg);
+ * then. After limit_s seconds without its end it is killed, with its process group: ERR_TIMEOUT. */
+struct kube_exec_run *kube_exec_start(struct lock_env *env, const struct kube_exec *x, double limit_s,
+                                      kube_exec_done_fn *done, void *arg);
 void kube_exec_cancel(struct kube_exec_run *r); /* kills it */
 
 /* Parses what the program printed; for tests, too. r: filled in, err too; its strings point into *keep, which the
