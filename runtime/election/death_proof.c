@@ -44,10 +44,14 @@ static void tree_file_mark_free(int fd)
 }
 
 /* Removes a file that was found free TREE_KEPT ago. Its age alone does not count: the holder of a file that was made
- * days ago may have crashed a moment ago, and others still need the evidence. */
+ * days ago may have crashed a moment ago, and others still need the evidence. A younger file is not even opened: each
+ * start of a process comes by here, and there may be many files. */
 static void tree_file_remove_if_old(int dir, const char *name)
 {
 	struct stat st;
+
+	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_mtime >= time(NULL) - TREE_KEPT)
+		return;
 	int fd = openat(dir, name, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 
 	if (fd < 0)

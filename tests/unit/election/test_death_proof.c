@@ -461,6 +461,21 @@ static void test_old_files(void)
 	verdict_is(check_until(&h, PROOF_DEAD), PROOF_DEAD,
 	           "a process that starts does not destroy the evidence of one that ran for days and crashed just now");
 	forget(&h);
+
+	struct stat before, after;
+	hold(&h, "sleep 1000 & " SAY "wait", 0);
+	kill_holder(&h);
+	kill(h.tree, SIGKILL);
+	int fd = open(h.record.tree, O_RDONLY | O_CLOEXEC);
+	struct instant start = clock_now();
+	while (flock(fd, LOCK_SH | LOCK_NB) < 0 && elapsed_holder(start, clock_now()) < PATIENCE)
+		usleep(1000); /* until all of its tree are dead */
+	close(fd);
+	stat(h.record.tree, &before);
+	proof_self_init(&another, dir);
+	proof_self_fini(&another);
+	ok(stat(h.record.tree, &after) == 0 && after.st_size == before.st_size, "nor touches a file of the last hour");
+	forget(&h);
 }
 
 /* What a process of the same user with more rights carries cannot be read. */
