@@ -241,7 +241,7 @@ $(ETCD_VERSIONS:%=etcd-%-server): etcd-%-server: go-deps
 
 # The rows of make bench that need the API server, which is built first.
 bench-kube: kube-server
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor_kube
 	@tests/bench/bench.py kube kube_requests kube_many $(BENCH)
 
 unit: $(UNIT)
@@ -259,7 +259,7 @@ demo: deps
 
 bench:
 	@scripts/deps.sh bench
-	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script $(BUILD)/bench/floor_store
+	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script $(BUILD)/bench/floor_store $(BUILD)/bench/floor_kube
 	@tests/bench/bench.py $(BENCH)
 
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
@@ -268,6 +268,7 @@ api:
 
 # With shared libraries, as programs commonly have them.
 $(BUILD)/bench/floor_store: STORE_LIBS = -lpq -lzookeeper_st -lnghttp2
+$(BUILD)/bench/floor_kube: STORE_LIBS = -lcurl
 $(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(GRPC) base/buf base/err base/mem)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)

@@ -4,6 +4,7 @@ LEASES=N: of kube_many (1000)."""
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import Any
@@ -13,6 +14,7 @@ import store_rows
 from candidates import timing
 from kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
 from processes import moment, wait_for
+from rows import built as program
 from rows import JSON, QUICK, RUNS, Crowd, Runner, cpu_ms, family, pss, row
 
 KUBE_RUNS = min(RUNS, 10)
@@ -34,7 +36,8 @@ class Place:
 
     def __init__(self, cluster: Any, ns: Any) -> None:
         self.cluster, self.ns = cluster, cluster.namespace(ns)
-        self.config = self.account("elector")
+        self.token = cluster.account(self.ns, "elector")
+        self.config = cluster.kubeconfig(self.ns, self.token)
 
     def account(self, name: str) -> Any:
         return self.cluster.kubeconfig(self.ns, self.cluster.account(self.ns, name))
@@ -46,6 +49,24 @@ class Place:
         self, name: str, identity: str, lease: str = "15s", renew: str = "10s", retry: str = "2s", config: Any = None
     ) -> Any:
         return ClientGo(config or self.config, self.ns, name, identity, lease, renew, retry)
+
+
+def floor(place: Any) -> Any:
+    """Two writes and the notice between them, in C, as idle before as the candidates are."""
+    place.cluster.must(
+        "POST",
+        f"/apis/coordination.k8s.io/v1/namespaces/{place.ns}/leases",
+        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "floor"}},
+    )
+    server, ca = f"https://127.0.0.1:{place.cluster.port}", place.cluster.api.pki.ca
+    said = subprocess.run(
+        [program("floor_kube"), server, ca, place.ns, "floor", str(KUBE_RUNS)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TOKEN": place.token},
+    ).stdout
+    return [float(line) for line in said.split()]
 
 
 # ---- client-go ----
@@ -113,7 +134,7 @@ def kube(directory: str) -> None:
         return
     with Cluster() as cluster:
         place = Place(cluster, "bench")
-        store_rows.store_rows("Kubernetes", place, (None, 20))
+        store_rows.store_rows("Kubernetes", place, (None, 8), (None, floor(place)))
         for what, values, unit in (
             ("start to its first line", go_starts, "ms"),
             ("SIGTERM until the next has it", go_handovers, "ms"),
