@@ -114,7 +114,7 @@ def usage() -> None:
         same(
             (p.returncode, "geheim" in said), (69, False), "a store that does not answer is 69; no password is printed"
         )
-    ok("--json" in run("-x", "complete", "list").stdout, "its options are completed")
+    ok("--json" in run("-x", "complete", "list", "-").stdout, "its options are completed")
 
 
 def main() -> None:
