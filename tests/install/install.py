@@ -67,6 +67,14 @@ def installing() -> None:
         modules(program) and modules(program) == modules(LUNARCH),
         "the installed program finds its modules and their libraries, from anywhere",
     )
+    with open(os.path.join(ROOT, "build", "flags")) as f:
+        shared = f.read().endswith(" shared\n")
+    needed = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=PATIENCE).stdout
+    same(
+        [library in needed for library in ("libc.", "liblua5.4.", "libev.", "libjansson.")],
+        [True, shared, shared, shared],
+        "Lua, libev and jansson are in the program (but with SHARED=1)",
+    )
     r = subprocess.run(
         [program, "run", "--lock", HOME + "/lock", "-e", "print(term.token) lunarch.exit(0)"],
         capture_output=True,
