@@ -127,9 +127,9 @@ def test_one() -> Any:
     check(run("ctl", "status", other), 0, f"file:{lock}-3", what="a script's name says which elector is asked")
     check(run("ctl", "resign", "1h", other), 0, what="also behind a duration")
     ok(third.wait("stopped_leading", "resigned"), "which is then told to that one")
-    check(
-        run("ctl", "--lock", f"file:{lock}-3", "is-leading"), 1, "no", what="--lock chooses the elector with that lock"
-    )
+    asked = ["ctl", "--lock", f"file:{lock}-3", "is-leading"]
+    wait_for(lambda: run(*asked).returncode == 1)  # the lease is held until the script has stopped
+    check(run(*asked), 1, "no", what="--lock chooses the elector with that lock")
     r = run("ctl", "is-leading", "--control", theirs, env={"LUNARCH_LOCK": lock + "-3"})
     ok(r.returncode == 1 and not r.stderr, "LUNARCH_LOCK, which is for who campaigns, chooses nobody", r.stderr)
     check(
