@@ -150,6 +150,74 @@ bool tree_walk(struct tree *t, pid_t root, tree_visit *visit, void *arg)
 	return !w.cut;
 }
 
+/* ---- a tree of one process ---- */
+
+/* Lists the threads of a process, the first one first. Their number; -1 if that cannot be said. */
+static int list_threads(pid_t pid, pid_t *threads)
+{
+	struct numbers all = { .fd = open_proc(pid, "task", O_DIRECTORY) };
+	pid_t thread;
+	int n = 0;
+
+	if (all.fd < 0)
+		return -1;
+	while (n >= 0 && (thread = next_number(&all))) {
+		if (n < TREE_ONLY_THREADS)
+			threads[n++] = thread;
+		else
+			n = -1;
+	}
+	close(all.fd);
+	return all.cut ? -1 : n;
+}
+
+/* Whether the `children` file of this thread says exactly this. */
+static bool children_are(pid_t pid, pid_t thread, const char *want)
+{
+	char file[48], text[32];
+
+	snprintf(file, sizeof file, "task/%d/children", thread);
+	int fd = open_proc(pid, file, 0);
+	if (fd < 0)
+		return false;
+	ssize_t len = read_some(fd, text, sizeof text);
+	close(fd);
+	return len == (ssize_t)strlen(want) && memcmp(text, want, (size_t)len) == 0;
+}
+
+/* Whether each thread of the process was seen without a child. A child moves from one list to another only when its
+ * thread ends, and that is excluded: the threads are the same before and after. What a process inherits as a subreaper
+ * goes to its first thread, which is read last. */
+static bool has_no_children(pid_t pid)
+{
+	pid_t before[TREE_ONLY_THREADS], after[TREE_ONLY_THREADS];
+	int n = list_threads(pid, before);
+
+	for (int i = n; i-- > 0;)
+		if (!children_are(pid, before[i], ""))
+			return false;
+	return n > 0 && list_threads(pid, after) == n && memcmp(before, after, (size_t)n * sizeof *before) == 0;
+}
+
+/* Why this is a proof. Let P be a descendant of root other than child at the time of the call, and alive until the end
+ * of it. If P descends from child, then so it does from one of child's children. That one is in a list of child's until
+ * child reaps it, and by then its own children have another parent: root, which is their subreaper. So child's lists
+ * show it, or from then on P descends from another child of root. The same holds for each of those: root's list shows
+ * it until root reaps it, and by then its children are root's. They never become child's, which is not above them. So
+ * root's list, which is read after child's, shows somebody besides child. (If it were read first, P could go from child
+ * to root between the two.)
+ *
+ * The kernel reads a list in steps, and finds the next entry by the one before it. If that one is reaped between two
+ * steps, another entry may be left out. child was the first in root's list, so all is well as long as it is there: a
+ * second reading shows that. A list that does not fit the buffer is not the expected one. */
+bool tree_is_only(pid_t root, pid_t child)
+{
+	char only[16];
+
+	snprintf(only, sizeof only, "%d ", child);
+	return has_no_children(child) && children_are(root, root, only) && children_are(root, root, only);
+}
+
 /* ---- a walk through the parents in the `stat` files ---- */
 
 /* State and parent, fields 3 and 4 of stat, after a name that may hold anything but ends at the last ')' (proc(5)).

@@ -41,6 +41,13 @@ int tree_kill(struct tree *t, pid_t root);
 /* True if the process is a zombie, or no process has that number. */
 bool tree_dead(pid_t pid);
 
+/* True if it is sure that child, a child of root, is the only descendant of root that was there at the time of the call
+ * and lives on; what child starts meanwhile may live, too. root is a subreaper and has one thread, and has not reaped
+ * child, or is about to end its tree. Unlike a walk, it looks at these two processes only. false says nothing: also if
+ * the kernel has no `children` files, or child has more than TREE_ONLY_THREADS threads. */
+#define TREE_ONLY_THREADS 16
+bool tree_is_only(pid_t root, pid_t child);
+
 /* A descriptor with which the caller can list its own children even when the machine has no memory left: the kernel has
  * already allocated what it needs. The caller has one thread. O_CLOEXEC; -1 if the kernel has no such file. */
 int tree_own_children(void);

@@ -358,13 +358,18 @@ static void guard_prepare(struct guard *g)
 	mlockall(MCL_CURRENT | MCL_ONFAULT);
 }
 
-/* Walks and waits until waitpid says that there is nobody: every descendant is a child of ours by then, or was. What
- * cannot be killed (another user's, stuck in the kernel) is waited for: who holds our exit status knows. */
+/* Without a child there is no descendant, since this is the subreaper. Else: walks and waits until waitpid says that
+ * there is nobody: every descendant is a child of ours by then, or was. What cannot be killed (another user's, stuck in
+ * the kernel) is waited for: who holds our exit status knows. */
 static void guard_kill_all(struct guard *g)
 {
 	nsec pause = NSEC_PER_MS;
 
 	page_end_all(g->page);
+	if (!guard_reap(g)) {
+		guard_tell_end(g);
+		return;
+	}
 	setpriority(PRIO_PROCESS, 0,
 	            -20); /* a fork storm competes for the processor; without the right to it, so be it */
 	for (;;) {

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/proc_tree.h"
 #include "loop/reaper.h"
 #include "process/channel.h"
 #include "process/guard_wire.h"
@@ -545,9 +546,12 @@ void supervisor_kill(struct supervisor *c)
 	supervisor_check_guard(c);
 }
 
-void supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term)
+bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term)
 {
+	if (c->phase == RUNNING && c->worker && !c->ended && tree_is_only(c->guard, c->worker))
+		return true;
 	supervisor_order(c, (struct guard_order){ .type = GUARD_SWEEP, .slot = slot, .term = term });
+	return false;
 }
 
 void supervisor_free(struct supervisor *c)

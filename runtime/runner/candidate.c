@@ -47,9 +47,9 @@ static void candidate_interrupt(void *arg)
 	supervisor_interrupt(candidate_supervisor(arg));
 }
 
-static void candidate_sweep(void *arg, uint64_t term)
+static bool candidate_sweep(void *arg, uint64_t term)
 {
-	supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term);
+	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term);
 }
 
 static void candidate_kill_worker(void *arg)

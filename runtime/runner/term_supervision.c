@@ -167,8 +167,6 @@ static void supervision_tell_worker(struct term_supervision *t, const struct ter
 		supervision_send_ask(t, a);
 	if (a->set & TERM_DO_SAVED)
 		supervision_send_saved(t, a, e->text ? e->text : "");
-	if (a->set & TERM_DO_SWEEP)
-		t->ops->sweep(t->arg, t->hooks.term);
 	if (a->set & TERM_DO_KILL)
 		t->ops->kill(t->arg);
 }
@@ -242,6 +240,7 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	supervision_tell_worker(t, &a, &e);
 	if (a.set & TERM_DO_LOG) /* nobody waits for the log */
 		supervision_log_note(t, &a, &e);
+	bool swept = a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term);
 	if (a.set & TERM_DO_TIMER)
 		t->ops->timer(t->arg, a.after);
 	if (a.set & TERM_DO_HURRY && t->ops->hurry)
@@ -253,6 +252,9 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 	supervision_tell_elector(t, &a, &e);
 	if (!taken)
 		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_REFUSED });
+	if (swept)
+		term_supervision_tell(
+			t, (struct term_event){ .kind = TERM_EV_SWEPT, .term = t->hooks.term, .clean = true });
 	if (a.set & TERM_DO_FINISHED)
 		t->ops->finished(t->arg);
 }

@@ -17,10 +17,11 @@ struct term_ops {
 	struct term_context (*context)(void *arg);
 	struct page *(*page)(void *arg); /* while a worker is there */
 	void (*send)(void *arg, const struct buf *m);
-	void (*poke)(void *arg);                 /* the guard is to look at the page */
-	void (*interrupt)(void *arg);            /* and so is the worker; without a poke beside it */
-	void (*sweep)(void *arg, uint64_t term); /* TERM_EV_SWEPT follows, later */
-	void (*kill)(void *arg);                 /* the worker; TERM_EV_DEAD follows, later */
+	void (*poke)(void *arg);      /* the guard is to look at the page */
+	void (*interrupt)(void *arg); /* and so is the worker; without a poke beside it */
+	/* true: nothing of any term is left. false: TERM_EV_SWEPT follows, later */
+	bool (*sweep)(void *arg, uint64_t term);
+	void (*kill)(void *arg); /* the worker; TERM_EV_DEAD follows, later */
 	void (*timer)(void *arg,
 	              nsec after); /* TERM_EV_TIMER after so long, once; in place of an earlier one. NSEC_NEVER: none */
 	void (*allow)(void *arg);  /* a term begins: TERM_DO_ALLOW */

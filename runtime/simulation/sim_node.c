@@ -66,9 +66,10 @@ static void sim_candidate_send(void *arg, const struct buf *m)
 
 /* A script here starts nothing but stubs, which end when they are told to. So a sweep finds nothing, and is over at
  * once. */
-static void sim_candidate_sweep(void *arg, uint64_t term)
+static bool sim_candidate_sweep(void *arg, uint64_t term)
 {
 	((struct sim_candidate *)arg)->sweeping = term;
+	return false;
 }
 
 static void sim_candidate_kill_worker(void *arg)

@@ -109,6 +109,7 @@ UNIT_TESTS = [
         "runtime/base/mem.c",
         "tests/unit/process/test_channel.c",
     ],
+    ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.

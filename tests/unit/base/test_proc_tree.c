@@ -194,6 +194,119 @@ static void test_deep(void)
 	printf("# in %d walks\n", walks);
 }
 
+/* ---- a tree of one process ---- */
+
+/* What a process does whose descendants are looked for. Each reports itself and who else is to be there. */
+static void alone(void)
+{
+}
+
+static void with_child(void)
+{
+	if (fork() == 0)
+		wait_for_ever();
+}
+
+static void with_zombie(void)
+{
+	pid_t pid = fork();
+	siginfo_t info;
+
+	if (pid == 0)
+		_exit(0);
+	waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT);
+	report();
+}
+
+static void with_orphan(void)
+{
+	pid_t middle = fork();
+
+	if (middle == 0) {
+		if (fork() == 0)
+			wait_for_ever();
+		_exit(0);
+	}
+	waitpid(middle, NULL, 0);
+}
+
+static void *pause_in_thread(void *arg)
+{
+	report();
+	pause();
+	return arg;
+}
+
+static void with_threads(void)
+{
+	pthread_t t;
+
+	for (int i = 0; i < 3; i++)
+		pthread_create(&t, NULL, pause_in_thread, NULL);
+}
+
+static void with_child_of_thread(void)
+{
+	pthread_t t;
+
+	pthread_create(&t, NULL, fork_in_thread, NULL);
+}
+
+static void with_many_threads(void)
+{
+	pthread_t t;
+
+	for (int i = 0; i < 2 * TREE_ONLY_THREADS; i++)
+		pthread_create(&t, NULL, pause_in_thread, NULL);
+	pthread_create(&t, NULL, fork_in_thread, NULL);
+}
+
+static bool is_only(void (*what)(void), int count)
+{
+	int walks;
+
+	up->n = 0;
+	pid_t child = fork();
+	if (child == 0) {
+		what();
+		wait_for_ever();
+	}
+	wait_up(count);
+	bool only = tree_is_only(getpid(), child);
+	kill_and_reap(&walks);
+	return only;
+}
+
+static void test_only(void)
+{
+	struct rlimit was, few;
+	siginfo_t info;
+
+	ok(is_only(alone, 1), "a process without children is all that its parent has");
+	ok(is_only(with_threads, 4), "also if it has threads");
+	ok(!is_only(with_child, 2), "one with a child is not");
+	ok(!is_only(with_zombie, 2), "nor is one whose child is a zombie");
+	ok(!is_only(with_child_of_thread, 2), "nor one with a thread that has a child");
+	ok(!is_only(with_many_threads, 2 * TREE_ONLY_THREADS + 2), "nor one with more threads than are looked at");
+	ok(!is_only(with_orphan, 2), "nor one beside an orphan that came from it");
+	pid_t child = fork();
+	if (child == 0)
+		_exit(0);
+	waitid(P_PID, (id_t)child, &info, WEXITED | WNOWAIT);
+	ok(tree_is_only(getpid(), child), "a zombie is still there");
+	getrlimit(RLIMIT_NOFILE, &was);
+	int next = dup(0);
+	close(next);
+	few = was;
+	few.rlim_cur = (rlim_t)next;
+	setrlimit(RLIMIT_NOFILE, &few);
+	bool only = tree_is_only(getpid(), child);
+	setrlimit(RLIMIT_NOFILE, &was);
+	ok(!only, "without a descriptor left it is not sure");
+	waitpid(child, NULL, 0);
+	ok(!tree_is_only(getpid(), child), "one that was reaped is not there");
+}
+
 /* ---- environment ---- */
 
 static const char *const names[] = { "found", "missing", "unreadable", "gone" };
@@ -330,6 +443,7 @@ int main(void)
 	test_family();
 	test_many();
 	test_deep();
+	test_only();
 	test_env();
 	test_unreadable();
 	test_blind();

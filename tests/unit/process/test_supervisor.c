@@ -35,7 +35,7 @@ static struct shared {
 	_Atomic pid_t pid[PIDS];
 	_Atomic int word; /* given by one side to the other, as the test has it */
 	_Atomic int started, gone, reaped, status, ended, ended_status, messages, messages_by_then, swept, killed,
-		clean, stopped, continued;
+		clean, nothing, stopped, continued;
 	_Atomic int extended_after_end, storm, stop_storm;
 	_Atomic pid_t elector, guard, worker;
 	_Atomic int64_t at[2];
@@ -987,13 +987,20 @@ static void test_storm(void)
 
 /* ---- tests: sweeps ---- */
 
+static void sweep_now(struct elector *e)
+{
+	shared->nothing = supervisor_sweep(e->supervisor, 3, 7);
+	if (shared->nothing)
+		on_swept(e, 3, 7, 0, true);
+}
+
 static void on_sweep_timer(struct ev_loop *loop, ev_timer *w, int events)
 {
 	struct elector *e = w->data;
 
 	(void)loop, (void)events;
 	if (shared->word && !shared->continued++)
-		supervisor_sweep(e->supervisor, 3, 7);
+		sweep_now(e);
 	if (shared->swept && shared->stop_storm)
 		supervisor_kill(e->supervisor);
 }
@@ -1006,7 +1013,7 @@ static void sweep_on_word(struct elector *e)
 	ev_timer_start(e->loop, &e->timer);
 }
 
-static void sweep(char **argv, int up, int killed, bool clean, const char *what)
+static void sweep(char **argv, int up, int killed, bool clean, bool nothing, const char *what)
 {
 	struct scene s = { .argv = argv, .ready = sweep_on_word };
 	pid_t pid = start_elector(&s);
@@ -1016,8 +1023,9 @@ static void sweep(char **argv, int up, int killed, bool clean, const char *what)
 	int before = survivors(false);
 	shared->word = 1;
 	come_true(&shared->swept, 1);
-	if (!ok(shared->killed == killed && shared->clean == clean, "%s", what))
-		printf("# %d killed, %s\n", shared->killed, shared->clean ? "clean" : "not clean");
+	if (!ok(shared->killed == killed && shared->clean == clean && shared->nothing == nothing, "%s", what))
+		printf("# %d killed, %s, %s\n", shared->killed, shared->clean ? "clean" : "not clean",
+		       shared->nothing ? "nothing there" : "by the guard");
 	is_int(before - survivors(false), killed, "and nothing else dies");
 	shared->stop_storm = 1;
 	ok(wait_exit(pid) && survivors_in_time() == 0, "until the crew ends");
@@ -1026,12 +1034,12 @@ static void sweep(char **argv, int up, int killed, bool clean, const char *what)
 
 static void test_sweeps(void)
 {
-	sweep(WORKER("echo"), 0, 0, true, "a sweep of nothing is clean");
-	sweep(WORKER("sweep", "0"), 6, 2, true,
+	sweep(WORKER("echo"), 0, 0, true, true, "a sweep of nothing is clean");
+	sweep(WORKER("sweep", "0"), 6, 2, true, false,
 	      "a sweep kills that term's leftovers, not other terms', not another tree's");
-	sweep(WORKER("sweep", "1"), 7, 2, false, "with a process of no term about, it is not clean");
-	sweep(WORKER("breeding"), 1, 1, true, "an orphan of the term is found");
-	sweep(WORKER("tree"), 15, 0, true, "children that the worker forked without a term are its own");
+	sweep(WORKER("sweep", "1"), 7, 2, false, false, "with a process of no term about, it is not clean");
+	sweep(WORKER("breeding"), 1, 1, true, false, "an orphan of the term is found");
+	sweep(WORKER("tree"), 15, 0, true, false, "children that the worker forked without a term are its own");
 }
 
 /* ---- tests: commands ---- */
