@@ -54,6 +54,7 @@ static void link_hang_up(struct lock_link *k)
 {
 	ev_timer_stop(k->env->loop, &k->timer);
 	ev_timer_stop(k->env->loop, &k->ticker);
+	ev_timer_stop(k->env->loop, &k->sender);
 	ev_io_stop(k->env->loop, &k->io);
 	dial_cancel(k->dial);
 	k->dial = NULL;
@@ -222,6 +223,17 @@ static void link_on_tick(struct ev_loop *loop, ev_timer *w, int revents)
 	lock_link_leave(k);
 }
 
+static void link_on_sender(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct lock_link *k = w->data;
+
+	(void)loop;
+	(void)revents;
+	lock_link_enter(k);
+	k->ops->send(k);
+	lock_link_leave(k);
+}
+
 static void link_on_io(struct ev_loop *loop, ev_io *w, int revents)
 {
 	struct lock_link *k = w->data;
@@ -252,6 +264,11 @@ void lock_link_wait(struct lock_link *k, int fd, int events)
 void lock_link_poke(struct lock_link *k)
 {
 	ev_feed_event(k->env->loop, &k->io, EV_READ);
+}
+
+void lock_link_send_soon(struct lock_link *k)
+{
+	ev_feed_event(k->env->loop, &k->sender, EV_TIMER);
 }
 
 void lock_link_tick(struct lock_link *k, double after_s)
@@ -287,7 +304,9 @@ void lock_link_init(struct lock_link *k, struct lock_env *env, const struct lock
 	ev_init(&k->io, link_on_io);
 	ev_init(&k->timer, link_on_timer);
 	ev_init(&k->ticker, link_on_tick);
-	k->io.data = k->timer.data = k->ticker.data = k;
+	ev_init(&k->sender, link_on_sender);
+	ev_set_priority(&k->sender, EV_MINPRI);
+	k->io.data = k->timer.data = k->ticker.data = k->sender.data = k;
 }
 
 void lock_link_free(struct lock_link *k)

@@ -67,6 +67,7 @@ struct lock_link { /* first member of the backend's struct; written here alone, 
 	uint64_t number; /* of the connection: one more with each that ends */
 	ev_io io;
 	ev_timer timer, ticker; /* timer: of an attempt; while down, the turn of those who wait */
+	ev_timer sender;        /* never started: of lock_link_send_soon */
 	struct lock_pipeline queue;
 	struct instant heard; /* when bytes came last, or the greeting began */
 
@@ -125,6 +126,10 @@ void lock_link_wait(struct lock_link *k, int fd, int events);
 
 /* Calls ops->parse from the loop, soon, whatever the descriptor says. */
 void lock_link_poke(struct lock_link *k);
+
+/* Calls ops->send from the loop, behind all that is due now, if the connection lasts: what is asked at the same time
+ * leaves together. Who is in a hurry sends by itself. */
+void lock_link_send_soon(struct lock_link *k);
 
 /* Calls ops->tick once, after so long, if the connection lasts; instead of an earlier request. */
 void lock_link_tick(struct lock_link *k, double after_s);

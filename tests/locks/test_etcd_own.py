@@ -2,6 +2,7 @@
 """What only etcd has: users, tokens that run out, TLS, several endpoints, a cluster that loses its leader, one stream
 of notices for many locks; and what is not etcd at all."""
 
+import json
 import os
 import re
 import shutil
@@ -859,6 +860,37 @@ def strangers() -> None:
     refused("etcd://me:geheim@127.0.0.1:99999/x", ["not opened"], "port", "a wrong port")
 
 
+def segments(proxy: Proxy) -> int:
+    """With data, that came from the clients on its connections (struct tcp_info of linux/tcp.h: tcpi_data_segs_in)."""
+    sockets = [pair["client"].get_extra_info("socket") for pair in proxy.pairs]
+    infos = [s.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160) for s in sockets]
+    return sum(int.from_bytes(info[152:156], sys.byteorder) for info in infos)
+
+
+def side_by_side() -> None:
+    """What is asked at the same time leaves in one piece."""
+    with servers.Etcd() as server:
+        proxy = Proxy(server.port)
+        d, names = Driver(), [f"n{i}" for i in range(30)]
+        for name in names:
+            d.open(f"etcd://127.0.0.1:{proxy.port}/{name}", name)
+        d.read(names[0])
+        before, first = segments(proxy), (d.number or 0) + 1
+        commands: list[dict[str, Any]] = [
+            {"id": first + i, "do": "read", "lock": name, "within_ms": 20000} for i, name in enumerate(names)
+        ]
+        d.number = first + len(names) - 1
+        d.to.write("".join(json.dumps(c) + "\n" for c in commands))
+        d.to.flush()
+        outcomes = {d.wait(c["id"])["outcome"] for c in commands}
+        came = segments(proxy) - before
+        note(f"{came} segments")
+        # The answers may come in pieces, each with a question of HTTP/2's own to be answered.
+        ok(outcomes == {"absent"} and came <= 20, "side by side: thirty questions leave together")
+        same(d.end(), 0, "side by side: and the locks close in peace")
+        proxy.close()
+
+
 def space() -> None:
     store = Etcd("--quota-backend-bytes", str(4 * 1024 * 1024))
     run(store, [lock_cases.full])
@@ -896,6 +928,7 @@ def main() -> None:
         certificate_users,
         endpoints,
         strangers,
+        side_by_side,
         grpc_proxy,
         space,
         deaf_stream,

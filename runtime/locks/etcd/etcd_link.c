@@ -296,6 +296,12 @@ void etcd_link_start(struct lock_link *link, struct grpc_call *c, const char *pa
 	if (lasts)
 		k->lasting = c;
 	grpc_start(k->grpc, c, path, metadata, message ? message->data : NULL, message ? message->len : 0, !lasts);
+	if (!k->inside)
+		lock_link_send_soon(link);
+}
+
+void etcd_link_flush(struct lock_link *link)
+{
 	link_flush(link);
 }
 

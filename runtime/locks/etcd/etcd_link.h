@@ -19,9 +19,11 @@ bool etcd_link_is_up(struct lock_link *link);
 
 /* Begins a call, only while the link is up: of one message, or (lasts, message NULL) of those that are sent by
  * etcd_link_send. There is at most one that lasts; it ends at once when the server wants no more calls on this
- * connection, while others may still be answered. */
+ * connection, while others may still be answered. Calls that begin at the same time leave together, behind what is due
+ * now, or with etcd_link_flush. */
 void etcd_link_start(struct lock_link *link, struct grpc_call *c, const char *path, const char *const *metadata,
                      const struct buf *message, bool lasts);
+void etcd_link_flush(struct lock_link *link);
 void etcd_link_send(struct lock_link *link, struct grpc_call *c, const struct buf *message);
 void etcd_link_cancel(struct lock_link *link, struct grpc_call *c); /* nothing if it is not under way */
 

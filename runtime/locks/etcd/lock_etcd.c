@@ -268,6 +268,8 @@ static void etcd_on_ready(struct lock_call *c)
 	l->generation = s->generation;
 	l->answers = 0;
 	etcd_link_start(s->base.notices, &l->call, l->ask->path, with.pair, &l->request, false);
+	if (lock_user_hands_over(&l->user))
+		etcd_link_flush(s->base.notices);
 }
 
 /* again: see etcd_server_admits. */

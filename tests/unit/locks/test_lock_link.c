@@ -173,10 +173,19 @@ static void line_free(struct lock_link *k)
 	free(k);
 }
 
+static int sends;
+
+static void line_send(struct lock_link *k)
+{
+	(void)k;
+	sends++;
+}
+
 static const struct lock_link_ops line_ops = {
 	.attempt = NSEC_PER_SEC / 5,
 	.rest = 3600 * NSEC_PER_SEC,
 	.greet = line_greet,
+	.send = line_send,
 	.parse = line_parse,
 	.overdue = line_overdue,
 	.close = line_close,
@@ -444,6 +453,55 @@ static void test_late(struct lock_env *env)
 	lock_link_forget(k, &late.call, true);
 	ok(!lock_link_is_up(k), "who is late, and nothing was heard since he asked, ends it");
 	ok(other.losses == 1 && other.sent && late.losses == 0, "the others are told, and he is not");
+	lock_link_free(k);
+	lock_url_fini(&url);
+	peer_fini(&p);
+}
+
+/* Two of them are due at the same time. */
+struct due {
+	ev_timer timer;
+	struct lock_link *link;
+	int sends; /* before this one */
+};
+
+static void due_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct due *d = (struct due *)w;
+
+	(void)loop;
+	(void)revents;
+	d->sends = sends;
+	lock_link_send_soon(d->link);
+}
+
+static void test_send_soon(struct lock_env *env)
+{
+	struct peer p;
+	struct lock_url url;
+	struct told t;
+
+	peer_init(&p, env->loop, GOOD);
+	name_peers(&url, 1, (const struct peer *const[]){ &p });
+	struct lock_link *k = link_to(env, &url, &t);
+	struct due one = { .link = k }, two = { .link = k };
+	lock_link_raise(k);
+	run_until(env->loop, &t.ups, 1);
+	sends = 0;
+	ev_init(&one.timer, due_on_timer);
+	ev_init(&two.timer, due_on_timer);
+	ev_feed_event(env->loop, &one.timer, EV_TIMER);
+	ev_feed_event(env->loop, &two.timer, EV_TIMER);
+	ev_run(env->loop, EVRUN_NOWAIT);
+	ok(one.sends == 0 && two.sends == 0, "what is asked soon leaves behind all that is due");
+	lock_link_send_soon(k);
+	is_int(sends, 1, "what is asked at the same time leaves together, and nothing from inside the call");
+	ev_run(env->loop, EVRUN_NOWAIT);
+	is_int(sends, 2, "but soon");
+	lock_link_send_soon(k);
+	lock_link_lose(k, LOCK_FAILED, ERR_UNREACHABLE, "%s", "gone");
+	ev_run(env->loop, EVRUN_NOWAIT);
+	is_int(sends, 2, "and nothing on another connection");
 	lock_link_free(k);
 	lock_url_fini(&url);
 	peer_fini(&p);
@@ -736,6 +794,7 @@ int main(void)
 	test_refused(&env);
 	test_lost(&env);
 	test_late(&env);
+	test_send_soon(&env);
 	test_operation(&env);
 	test_doubt(&env);
 	test_channel(&env);
