@@ -137,7 +137,7 @@ void lock_server_unwatch(struct lock_server *s, struct lock_member *m)
 
 	if (!lock_member_leave(m, &channel))
 		return;
-	if (s->ops->listen && lock_link_is_up(s->notices))
+	if (s->users > 1 && s->ops->listen && lock_link_is_up(s->notices))
 		s->ops->listen(s, channel, false);
 	free(channel);
 }

@@ -46,8 +46,10 @@ void lock_server_put(struct lock_server *s); /* frees it after its last user */
 /* watch of struct lock_ops: enters, and asks for the channel or brings up the link. true: the channel is new here. */
 bool lock_server_watch(struct lock_server *s, struct lock_member *m, const char *channel, lock_changed_fn *changed,
                        void *arg);
-void lock_server_unwatch(struct lock_server *s,
-                         struct lock_member *m); /* before the lock closes; also who never watched */
+
+/* Before the lock closes; also who never watched. With the last user the connection goes, so the server is not told: in
+ * a handover that would be in the way of the other candidate. */
+void lock_server_unwatch(struct lock_server *s, struct lock_member *m);
 
 /* Calls ops->later from the loop, in 20 ms: for what is to be asked, but would be in the way of a handover, whose own
  * requests have gone by then (lock_user_hands_over). What is due already is not put off further. The server is kept no

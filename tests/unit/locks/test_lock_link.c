@@ -736,10 +736,15 @@ static void test_server(struct lock_env *env)
 	peer_hang_up(&p);
 	run_until(env->loop, &listens, 2);
 	is_int(p.accepted, 2, "when the link was lost it comes back, and the server is asked again");
+	lock_server_hold(a);
 	lock_server_unwatch(a, &other);
 	is_int(unlistens, 0, "as long as one waits on a channel it is kept");
 	lock_server_unwatch(a, &m);
 	is_int(unlistens, 1, "with the last it goes");
+	lock_server_put(a);
+	lock_server_watch(a, &m, "channel", on_changed, &changes);
+	lock_server_unwatch(a, &m);
+	is_int(unlistens, 1, "and with the server's last user the connection does");
 	lock_server_hold(a);
 	lock_server_put(a);
 	is_int(servers_freed, 1, "who holds a server keeps it");
