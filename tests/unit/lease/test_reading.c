@@ -1,5 +1,6 @@
 /* Readings: what is understood from the last one is what parsing says, for every change of one byte. */
 #include "base/mem.h"
+#include "lease/advice.h"
 #include "lease/reading.h"
 #include "tap.h"
 
@@ -24,6 +25,9 @@ static void fill(struct record *r)
 	strcpy(r->write, "0123456789abcdef0123456789abcdef");
 	r->writes = 7;
 	r->pid = 1234;
+	r->advice = mem_zero(sizeof *r->advice);
+	advice_set(r->advice->next.identity, "next \"one\"");
+	strcpy(r->advice->next.incarnation, "0-2");
 }
 
 static bool same(const struct record *a, const struct record *b)
