@@ -177,13 +177,34 @@ static ssize_t write_now(const char *data, size_t len)
 	return -1;
 }
 
-static void put_line(const char *data, size_t len)
+static ssize_t write_uninterrupted(const char *data, size_t len)
 {
 	ssize_t n;
 
 	do
 		n = write_now(data, len);
 	while (n < 0 && errno == EINTR);
+	return n;
+}
+
+/* A terminal to which another process writes at this moment says EAGAIN, although it has room. That is waited for, for
+ * at most 50 ms. A terminal that takes nothing is not waited for at the next line. */
+static ssize_t write_to_busy_terminal(const char *data, size_t len)
+{
+	struct pollfd p = { .fd = sink.fd, .events = POLLOUT };
+	ssize_t n = write_uninterrupted(data, len);
+
+	for (int tries = 0; n < 0 && errno == EAGAIN && sink.dropped == sink.said && tries < 5; tries++) {
+		poll(&p, 1, 10);
+		n = write_uninterrupted(data, len);
+	}
+	return n;
+}
+
+static void put_line(const char *data, size_t len)
+{
+	ssize_t n = sink.terminal ? write_to_busy_terminal(data, len) : write_uninterrupted(data, len);
+
 	if (n == (ssize_t)len) {
 		sink.torn = false;
 		sink.said = sink.dropped;

@@ -9,6 +9,7 @@
 #include <pty.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -259,6 +260,27 @@ static void one_line(void)
 	log_event(LOG_WARN, NULL, "coloured", "text");
 }
 
+/* In libc's place: as often as busy says, another process is just writing to the terminal. */
+static int busy;
+ssize_t write(int fd, const void *data, size_t len)
+{
+	if (busy > 0 && fd != STDOUT_FILENO) {
+		busy--;
+		errno = EAGAIN;
+		return -1;
+	}
+	return syscall(SYS_write, fd, data, len);
+}
+
+static void lines_to_busy_terminal(void)
+{
+	log_init(LOG_TEXT, LOG_INFO);
+	for (int i = 1; i <= 10; i++) {
+		busy = 1;
+		log_event(LOG_INFO, NULL, "line", "%d of 10", i);
+	}
+}
+
 static void check_terminal(void)
 {
 	int master, slave;
@@ -277,6 +299,10 @@ static void check_terminal(void)
 	in_child(slave, one_line);
 	ok(!strchr(drain(master), '\033'), "but no colour with NO_COLOR");
 	unsetenv("NO_COLOR");
+	in_child(slave, lines_to_busy_terminal);
+	drain(master);
+	ok(strstr(got, " 1 of 10") && strstr(got, " 10 of 10") && !strstr(got, "dropped"),
+	   "no line is dropped because another process is writing to the terminal");
 	int fds[2] = { master, slave };
 	never_reads(fds, "a terminal", 0);
 }
