@@ -262,8 +262,12 @@ def resource(s: Any) -> None:
         return c
 
     def objects() -> Any:
-        """What has been asked for, besides what those who lead say and watch."""
-        return {x[1].split("?")[0] for x in list(s.api.seen) if "/events" not in x[1] and "watch=1" not in x[1]}
+        """What has been asked for, besides what those who lead say and watch, and what keeps a connection open."""
+        return {
+            x[1].split("?")[0]
+            for x in list(s.api.seen)
+            if "/events" not in x[1] and "watch=1" not in x[1] and not x[1].startswith("/version")
+        }
 
     s.api.rule = rule
     a = join(name="lock")
@@ -436,7 +440,7 @@ def release_stolen(s: Any) -> None:
 
     def rule(h: Any) -> Any:
         if releases(h) and not since:
-            since.append(len(s.api.seen) - 1)
+            since.extend(i for i, x in enumerate(list(s.api.seen)) if x[5] is h.body)
             s.held("thief", 600, 9)
         return False  # a healthy server's answer to an old version is 409
 
@@ -487,7 +491,7 @@ def in_flight(s: Any) -> None:
         return False
 
     s.api.rule = rule
-    c = s.leader()
+    c = s.leader(times=timing("400s", renew="240s", retry="500ms"))  # a minute for the renewal's answer
     armed.append(True)
     wait_for(lambda: held)
     c.kill(signal.SIGTERM)
@@ -562,6 +566,27 @@ def twice_told(s: Any) -> None:
     same(
         c.leave(), 143, "T44 a second SIGTERM ends it while its release has no answer (which would be waited for 100 s)"
     )
+    gate.set()
+
+
+def announced(s: Any) -> None:
+    """What others are told of a term, which costs the server as much as a write."""
+    hang: list[bool] = []
+    gate = threading.Event()
+    s.api.rule = lambda h: bool(hang) and "/events" in h.path and (gate.wait(600) or True)
+    rare = timing("600s", renew="400s", retry="60s")
+    c = s.leader("--identity", "me", times=rare)
+    c.kill(signal.SIGTERM)
+    same(c.leave(), 0, "a stop that is told to others is a clean one")
+    told = [x[5].get("message", x[5].get("spec", {}).get("holderIdentity")) for x in s.api.seen if x[0] != "GET"]
+    same(told[:2], ["me", ""], "a release does not wait for what others are told of the term")
+    same(
+        sorted(told[2:]), ["me became leader", "me stopped leading"], "which is told after it, before the process ends"
+    )
+    hang.append(True)
+    c = s.leader(times=rare)
+    c.kill(signal.SIGTERM)
+    same((c.leave(), s.spec()["holderIdentity"]), (0, ""), "and a server that does not listen to that holds up nobody")
     gate.set()
 
 
@@ -643,6 +668,7 @@ def raised(s: Any) -> None:
     )
     ok(c.wait("stopped_leading", "error"), "T51 an error in on_leading ends the term")
     ok(wait_for(lambda: [w for w in s.writes() if w[2] == ""]), "T51 and releases the Lease")
+    wait_for(lambda: c.said("stop"))  # the log may be read later than the release is seen
     same(
         (c.said("stop")[:1] and c.said("stop")[0]["message"], c.process.poll()),
         ("stop error", None),
@@ -673,7 +699,15 @@ def watched(s: Any) -> None:
     before = metric("leader_election_slowpath_total")
     s.api.edit("lock", labels={"a": "b"})
     s.renewed()
-    s.api.faults[:] = [lambda h: h.command == "PUT" and conflict(h)] * 2  # of the two next requests one is a renewal
+    met: list[bool] = []
+
+    def rule(h: Any) -> Any:
+        if h.command != "PUT" or met:
+            return False
+        met.append(True)
+        return conflict(h)
+
+    s.api.rule = rule  # of a renewal: other requests are beside it, in no order
     ok(
         wait_for(lambda: metric("leader_election_slowpath_total") > before),
         "T55 a renewal that met another version is counted",
@@ -806,6 +840,7 @@ ALL = (
         "worked": worked,
         "never-done": never_done,
         "twice-told": twice_told,
+        "announced": announced,
         "kept": kept,
         "paired": paired,
         "told": told,

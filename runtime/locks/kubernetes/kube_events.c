@@ -10,34 +10,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST 8 /* under way for one lock; more are dropped */
+#define MOST 8 /* kept for one lock; more are dropped */
 #define WITHIN (5 * NSEC_PER_SEC)
 
 struct kube_event {
 	struct kube_event *next;
 	struct kube_events *all;
-	struct kube_call call;
+	char *path, *body;
+	bool ripe;
+	struct kube_call call; /* busy: it is under way */
 };
 
-static void event_unlink(struct kube_event *e)
+static void event_free(struct kube_event *e)
 {
 	for (struct kube_event **at = &e->all->list; *at; at = &(*at)->next)
 		if (*at == e) {
 			*at = e->next;
 			e->all->count--;
-			return;
+			break;
 		}
+	free(e->path);
+	free(e->body);
+	free(e);
+}
+
+static bool events_are_under_way(const struct kube_events *all)
+{
+	for (const struct kube_event *e = all->list; e; e = e->next)
+		if (e->call.busy)
+			return true;
+	return false;
 }
 
 static void event_on_done(void *arg, const struct kube_answer *a)
 {
 	struct kube_event *e = arg;
+	struct kube_events *all = e->all;
 
 	if (a->err.code != ERR_NONE || a->status >= 300)
 		log_event(LOG_DEBUG, NULL, "event_not_sent", "%d %.200s", a->status,
 		          a->err.code != ERR_NONE ? a->err.text : a->message);
-	event_unlink(e);
-	free(e);
+	event_free(e);
+	if (all->ended && !events_are_under_way(all))
+		all->ended(all->arg);
 }
 
 /* What an event is about: name, kind, namespace, uid and version of the object. */
@@ -72,34 +87,58 @@ static char *event_print(enum kube_kind kind, const json_t *object, const char *
 	return text;
 }
 
-void kube_events_send(struct kube_events *all, struct kube_api *api, enum kube_kind kind, const json_t *object,
-                      const char *ns, const char *name, const char *identity, bool leads)
+void kube_events_add(struct kube_events *all, enum kube_kind kind, const json_t *object, const char *ns,
+                     const char *name, const char *identity, bool leads)
 {
 	char *body = object && all->count < MOST ? event_print(kind, object, ns, name, identity, leads) : NULL;
+	struct kube_event **end = &all->list;
 
 	if (!body)
 		return;
 	struct kube_event *e = mem_zero(sizeof *e);
 	e->all = all;
-	e->next = all->list;
-	all->list = e;
+	e->path = mem_printf("/api/v1/namespaces/%s/events", ns);
+	e->body = body;
+	while (*end)
+		end = &(*end)->next;
+	*end = e;
 	all->count++;
-	char *path = mem_printf("/api/v1/namespaces/%s/events", ns);
-	kube_api_start(api, &e->call,
-	               &(struct kube_request){
-			       .client = KUBE_EVENTS,
-			       .method = "POST",
-			       .path = path,
-			       .body = body,
-			       .by = instant_add(clock_now(), WITHIN),
-			       .done = event_on_done,
-			       .arg = e,
-		       });
-	free(path);
+}
+
+void kube_events_ripen(struct kube_events *all)
+{
+	for (struct kube_event *e = all->list; e; e = e->next)
+		e->ripe = true;
+}
+
+bool kube_events_send(struct kube_events *all, struct kube_api *api)
+{
+	for (struct kube_event *e = all->list; e; e = e->next) {
+		if (!e->ripe || e->call.busy)
+			continue;
+		kube_api_start(api, &e->call,
+		               &(struct kube_request){
+				       .client = KUBE_EVENTS,
+				       .method = "POST",
+				       .path = e->path,
+				       .body = e->body,
+				       .by = instant_add(clock_now(), WITHIN),
+				       .done = event_on_done,
+				       .arg = e,
+			       });
+		e->body = NULL;
+	}
+	return events_are_under_way(all);
 }
 
 void kube_events_fini(struct kube_events *all)
 {
-	while (all->list)
-		kube_api_cancel(&all->list->call);
+	all->ended = NULL;
+	while (all->list) {
+		struct kube_event *e = all->list;
+		if (e->call.busy)
+			kube_api_cancel(&e->call);
+		else
+			event_free(e);
+	}
 }

@@ -15,7 +15,8 @@
 
 #define SERVER_S 480 /* so long, and up to a quarter more, the server keeps a watch open */
 #define OPEN_WITHIN (10 * NSEC_PER_SEC)
-#define SHOW_WITHIN 5. /* seconds until an expected version must have been shown */
+#define BEGIN_AFTER 0.02 /* seconds: a handshake beside it would make a candidate's first write wait */
+#define SHOW_WITHIN 5.   /* seconds until an expected version must have been shown */
 #define BACKOFF_MOST 30.
 #define REFUSED_S 300.
 #define REFUSALS 2
@@ -253,7 +254,8 @@ void kube_watch_start(struct kube_watch *w, struct kube_api *api, const char *ba
 	w->down = false;
 	ev_init(&w->timer, watch_on_timer);
 	w->timer.data = w;
-	watch_open(w);
+	w->state = KUBE_WATCH_WAITING;
+	watch_arm(w, BEGIN_AFTER);
 }
 
 void kube_watch_stop(struct kube_watch *w)

@@ -21,7 +21,10 @@
 
 #define TABLE "application/json;as=Table;v=v1;g=meta.k8s.io"
 #define LIST_PAGE 500
-#define LIST_SPARE NSEC_PER_SEC /* a list ends with what it has when no more time is left */
+#define EVENTS_AFTER (20 * NSEC_PER_MS) /* a release; until then the next one acquires the Lease */
+#define EVENTS_WITHIN NSEC_PER_SEC      /* then the release is reported, at the latest, */
+#define EVENTS_SHARE 2                  /* or after this part of the rest of its time */
+#define LIST_SPARE NSEC_PER_SEC         /* a list ends with what it has when no more time is left */
 
 extern const struct lock_ops lock_kube;
 
@@ -38,6 +41,9 @@ struct kube_lock {
 	struct kube_events events;
 
 	struct lock_op op;
+	lock_done_fn *done; /* who hears of its end */
+	void *done_arg;
+	bool lingers;          /* the release is done, and reported when the Events are sent, too */
 	struct instant by;     /* of the operation; its requests end by then */
 	struct kube_call call; /* its request under way, */
 	void (*answered)(struct kube_lock *l, const struct kube_answer *a); /*     and who gets the answer */
@@ -138,8 +144,17 @@ static void kube_on_detach(struct lock_op *op)
 {
 	struct kube_lock *l = kube_of(op);
 
-	l->offer = false;
+	l->offer = l->lingers = false;
 	kube_api_cancel(&l->call);
+}
+
+/* What was announced before an operation is told to others after it. */
+static void kube_on_end(void *arg, const struct lock_result *r)
+{
+	struct kube_lock *l = arg;
+
+	kube_events_send(&l->events, l->api);
+	l->done(l->done_arg, r); /* may close the lock */
 }
 
 /* path: taken. body: NULL = none; taken. */
@@ -324,15 +339,53 @@ static bool kube_stored_ours(const struct kube_lock *l, const struct kube_answer
 	return true;
 }
 
+static void kube_finish_write(struct lock_op *op)
+{
+	struct kube_lock *l = kube_of(op);
+
+	l->lingers = false;
+	lock_op_finish(op, &(struct lock_result){ .outcome = LOCK_OK, .version = l->wrote, .token = l->token });
+}
+
+static void kube_send_events(struct lock_op *op)
+{
+	struct kube_lock *l = kube_of(op);
+	nsec rest = instant_until(l->by, clock_now()) / EVENTS_SHARE;
+
+	if (kube_events_send(&l->events, l->api))
+		lock_op_after(op, rest < EVENTS_WITHIN ? rest : EVENTS_WITHIN, kube_finish_write);
+	else
+		kube_finish_write(op);
+}
+
+static void kube_on_events_ended(void *arg)
+{
+	struct kube_lock *l = arg;
+
+	if (l->lingers)
+		kube_send_events(&l->op);
+}
+
+/* A process may end when it knows that the Lease is released, and "stopped leading" would be lost. So that is sent
+ * first. The others have seen the release already, nobody waits for its answer. */
+static void kube_linger(struct kube_lock *l)
+{
+	l->lingers = true;
+	lock_op_after(&l->op, EVENTS_AFTER, kube_send_events);
+}
+
 static void kube_on_stored(struct kube_lock *l, const struct kube_answer *a)
 {
 	kube_part_keep(&l->pair.part[l->at], a->object);
 	kube_version_add(&l->wrote, a->object);
-	if (++l->at == l->pair.count)
-		lock_op_finish(&l->op,
-		               &(struct lock_result){ .outcome = LOCK_OK, .version = l->wrote, .token = l->token });
-	else if (!kube_is_overtaken(l))
-		kube_put(l);
+	if (++l->at < l->pair.count) {
+		if (!kube_is_overtaken(l))
+			kube_put(l);
+	} else if (!*l->record->holder && l->events.count > 0) {
+		kube_linger(l);
+	} else {
+		kube_finish_write(&l->op);
+	}
 }
 
 static void kube_on_put(struct kube_lock *l, const struct kube_answer *a)
@@ -498,7 +551,7 @@ static void part_on_news(void *arg, enum kube_news what, json_t *object)
 		kube_part_keep(p, object);
 		l->raced = true;
 	}
-	l->offer = what == KUBE_CHANGED && !(l->op.active && l->op.writing);
+	l->offer = what == KUBE_CHANGED && (l->lingers || !(l->op.active && l->op.writing));
 	if (l->changed)
 		l->changed(l->changed_arg);
 }
@@ -516,7 +569,10 @@ static bool kube_delivers(const struct kube_lock *l)
 /* Its requests have the deadline, and tell at which step they were; the operation has none besides. */
 static void kube_begin(struct kube_lock *l, bool writing, struct instant by, lock_done_fn *done, void *arg)
 {
-	lock_op_begin(&l->op, l->env, &l->base, kube_on_detach, writing, (struct instant){ 0 }, done, arg);
+	l->done = done;
+	l->done_arg = arg;
+	lock_op_begin(&l->op, l->env, &l->base, kube_on_detach, writing, (struct instant){ 0 }, kube_on_end, l);
+	kube_events_ripen(&l->events);
 	l->by = by;
 	l->raced = false;
 	l->at = 0;
@@ -606,7 +662,7 @@ static void kube_announce(struct lock *base, const char *identity, bool leads)
 	struct kube_lock *l = (struct kube_lock *)base;
 	const struct kube_part *p = &l->pair.part[l->pair.count - 1];
 
-	kube_events_send(&l->events, l->api, p->kind, p->object, l->url.ns, l->url.name, identity, leads);
+	kube_events_add(&l->events, p->kind, p->object, l->url.ns, l->url.name, identity, leads);
 }
 
 static void kube_close(struct lock *base)
@@ -641,6 +697,8 @@ static struct lock *kube_open(struct lock_env *env, const char *url, struct err 
 	if (!*l->url.ns)
 		mem_replace(&l->url.ns, kube_api_config(api)->ns);
 	l->base.url = kube_url_print(&l->url);
+	l->events.ended = kube_on_events_ended;
+	l->events.arg = l;
 	kube_pair_init(&l->pair, l, &l->url, part_on_news);
 	return &l->base;
 }
