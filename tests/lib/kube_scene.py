@@ -9,8 +9,10 @@ from urllib.parse import quote
 import field
 from candidates import Candidate, timing
 from kube_rig import MINIMAL, ClientGo
-from processes import LUNARCH, PATIENCE
+from processes import LUNARCH, PATIENCE, moment
 
+# An operation has four seconds, so that a slow machine is no trouble that is logged.
+STURDY = timing("20s", renew="16s", retry="500ms")
 # Retries are a second apart or more in what is read by client-go, which compares whole seconds.
 # A term outlasts an API server that is busy for some seconds.
 TIMES = timing("9s", renew="7s", retry="500ms", stop_grace="600ms", kill="700ms", drift="700ms")
@@ -67,8 +69,8 @@ class Scene:
         identity: str,
         *options: Any,
         name: str = "lock",
-        lease: str = "5s",
-        renew: str = "3s",
+        lease: str = "10s",
+        renew: str = "8s",
         retry: str = "500ms",
         **kw: Any,
     ) -> Any:
@@ -85,11 +87,17 @@ class Scene:
         ]
         return [e for e in found if verb in (None, e["verb"])]
 
-    def asked(self, before: Any) -> list[Any]:
-        """What Lunarch has asked of Leases since, besides watches."""
-        return [
-            e for e in self.requests()[len(before) :] if e["objectRef"]["resource"] == "leases" and e["verb"] != "watch"
-        ]
+    def since(self, began: float, verb: str) -> list[Any]:
+        """What the server has received since, by the wall clock: its log has a request when that is answered, and in
+        no order."""
+        return [e for e in self.requests(verb) if moment(e["requestReceivedTimestamp"]) >= began]
+
+    def watched(self) -> bool:
+        """A watch is open, or has been."""
+        return any(
+            e["verb"] == "watch" and e["stage"] == "ResponseStarted" and e["objectRef"].get("namespace") == self.ns
+            for e in self.c.requests("lunarch")
+        )
 
     def end(self) -> None:
         for c in self.candidates:

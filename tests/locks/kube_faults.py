@@ -301,12 +301,14 @@ def watches() -> None:
     began, n = time.monotonic(), len(api.seen)
     feed[-1].connection.shutdown(2)
     time.sleep(4)
+    wait_for(lambda: [s for s in api.seen[n:] if "watch=1" in s[1]])
     tries = len([s for s in api.seen[n:] if "watch=1" in s[1]])
     ok(
         1 <= tries <= 10,
         f"T35 watch: a server that fails is asked again, ever less often ({tries} times in "
         f"{time.monotonic() - began:.0f} s)",
     )
+    wait_for(lambda: not o.d.do("watch")["watching"])
     same(o.d.do("watch")["watching"], False, "watch: and who waits for it is told to poll")
     api.watches.clear()
     wait_for(lambda: o.d.do("watch")["watching"])

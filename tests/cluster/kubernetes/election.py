@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import field
 from candidates import Candidate, timing
 from kube_rig import LEASES, MINIMAL, AuditedCluster, connections, micro_now
-from kube_scene import LONG_AGO, RARE, SCRIPT, SLOW, TIMES, Clock, Scene, tokens
+from kube_scene import LONG_AGO, RARE, SCRIPT, SLOW, STURDY, Clock, Scene, tokens
 from pki import Pki
 from processes import PATIENCE, moment, scratch, wait_for
 from proxy import Proxy
@@ -29,13 +29,15 @@ from tap import done, note, ok, same
 
 def life(s: Any) -> None:
     """A Lease is made, renewed and released as client-go would, and read by its commands."""
-    a = s.leader("--identity", "web_1", "--address", "10.0.0.1:80")
-    first = s.lease()["spec"]
+    s.leader("--identity", "web_1", name="made", times=RARE)  # nobody renews it meanwhile
+    made = s.lease("made")["spec"]
     same(
-        (first["holderIdentity"], first["leaseTransitions"], first["acquireTime"]),
-        ("web_1", 0, first["renewTime"]),
+        (made["holderIdentity"], made["leaseTransitions"], made["acquireTime"]),
+        ("web_1", 0, made["renewTime"]),
         "T01 a missing Lease is made, with transitions 0",
     )
+    a = s.leader("--identity", "web_1", "--address", "10.0.0.1:80")
+    first = s.lease()["spec"]
     same(
         first["leaseDurationSeconds"],
         10,
@@ -52,11 +54,11 @@ def life(s: Any) -> None:
     )
     b = s.candidate("--identity", "web_2")
     ok(b.wait("new_leader"), "a standby sees who leads")
-    counts = {v: len(s.requests(v)) for v in ("get", "update")}
-    renewed = wait_for(lambda: len(s.requests("update")) > counts["update"] + 8)
+    began = time.time()
+    renewed = wait_for(lambda: len(s.since(began, "update")) > 8)
     same(
-        (renewed, len(s.requests("get"))),
-        (True, counts["get"]),
+        (renewed, s.since(began, "get")),
+        (True, []),
         "T18 eight renewals later: nobody has asked with a GET, neither leader nor standby",
     )
     a.kill(signal.SIGTERM)
@@ -98,12 +100,11 @@ def life(s: Any) -> None:
 def stolen(s: Any) -> None:
     """Somebody edits the holder: the term ends at once, by the watch, and nothing is written over the thief's."""
     a = s.leader(times=RARE)
-    before, began = s.requests(), time.monotonic()
+    wall, began = time.time(), time.monotonic()
     s.c.edit_lease(s.ns, "lock", holderIdentity="thief", leaseDurationSeconds=8)
     e = a.wait("stopped_leading", "lost")
-    # The log may have the first write, which made the Lease, only now.
     ok(
-        e and not [r for r in s.asked(before) if r["verb"] == "update"],
+        e and not s.since(wall, "update"),
         "T20 T29 a stolen Lease ends the term at once: no renewal was in between (the next is 20 s away)",
     )
     note(f"stolen: noticed after {(e['seen'] - began) * 1000:.0f} ms")
@@ -119,10 +120,10 @@ def stolen(s: Any) -> None:
 
 def deleted(s: Any) -> None:
     a = s.leader(times=RARE)
-    before = s.requests()
+    began = time.time()
     s.c.delete_lease(s.ns, "lock")
     ok(
-        a.wait("stopped_leading", "deleted") and not [e for e in s.asked(before) if e["verb"] == "update"],
+        a.wait("stopped_leading", "deleted") and not s.since(began, "update"),
         "T27 a deleted Lease ends the term at once, with a look at most (the next renewal is 20 s away)",
     )
     s.c.put_lease(
@@ -140,12 +141,11 @@ def deleted(s: Any) -> None:
     same(s.lease()["spec"]["leaseTransitions"], 1, "T28 and then taken over, not made again")
     t = tokens(a)
     ok(t[0] < t[1], "T53 tokens grow across a deletion")
-    wait_for(lambda: s.requests("update"))  # the takeover: the log may be late with it
-    old, before = s.lease(), s.requests()
+    old, began = s.lease(), time.time()
     s.c.delete_lease(s.ns, "lock")
     s.c.put_lease(s.ns, "lock", {**old["spec"], "holderIdentity": "peer", "leaseDurationSeconds": 600})
     ok(
-        a.wait("stopped_leading", count=2) and not [e for e in s.asked(before) if e["verb"] == "update"],
+        a.wait("stopped_leading", count=2) and not s.since(began, "update"),
         "T28 deleted and re-created between two looks: the term ends, before the next renewal",
     )
     same(
@@ -169,8 +169,10 @@ def microseconds(s: Any) -> None:
     s.c.put_lease(s.ns, "lock", {**spec, "leaseDurationSeconds": 5})
     s.c.put_lease(s.ns, "for-go", spec)
     a, go = s.candidate(), s.go("go", name="for-go", lease="2s", renew="1500ms", retry="200ms")
-    for i in range(1, 61):
+    i, began = 0, time.monotonic()
+    while time.monotonic() < began + 15 or not go.all("started") and time.monotonic() < began + PATIENCE:
         time.sleep(0.25)
+        i += 1
         s.c.edit_lease(s.ns, "lock", renewTime=LONG_AGO.format(i))
         if not go.all("started"):
             s.c.edit_lease(s.ns, "for-go", renewTime=LONG_AGO.format(i))
@@ -288,8 +290,8 @@ def beside_go(s: Any) -> None:
 
 def refused(s: Any) -> None:
     """Rights that are missing, each said once with what is needed."""
-    a = s.candidate()
-    e = a.wait("read_failed")
+    a = s.candidate(times=STURDY)
+    e = a.wait("read_failed", "403")
     ok(
         e and 'verbs ["get", "create", "update", "watch"]' in e["message"] and s.ns in e["message"],
         "403: the rule that is missing is spelled out",
@@ -299,10 +301,10 @@ def refused(s: Any) -> None:
     out = s.run("status", "--lock", s.url())
     ok(out.returncode == 69 and "403" in out.stderr, "status: 403 is exit status 69")
     no_ns = Candidate(
-        "-e", SCRIPT, "--lock", f"kube://not-there/lock?kubeconfig={quote(s.c.kubeconfig())}", options=TIMES
+        "-e", SCRIPT, "--lock", f"kube://not-there/lock?kubeconfig={quote(s.c.kubeconfig())}", options=STURDY
     )
     s.candidates.append(no_ns)
-    e = no_ns.wait("acquire_failed")
+    e = no_ns.wait("acquire_failed", "404")
     ok(e and "404" in e["message"] and "not-there" in e["message"], "404: a namespace that does not exist is named")
     time.sleep(5)
     same(len(no_ns.complaints("404")), 1, "404: and said once")
@@ -312,8 +314,8 @@ def half_refused(s: Any) -> None:
     """A role that may look, but neither make nor change."""
     s.c.put_lease(s.ns, "free", {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": 1})
     for name, verb in (("missing", "create"), ("free", "update")):
-        c = s.candidate(name=name)
-        e = c.wait("acquire_failed")
+        c = s.candidate(name=name, times=STURDY)
+        e = c.wait("acquire_failed", "403")
         ok(
             e
             and f"cannot {verb} resource" in e["message"]
@@ -352,8 +354,8 @@ def old_refused(s: Any) -> None:
         ("free", "configmaps", "update", "configmaps"),
         ("pair", "configmapsleases", "create", "configmaps"),
     ):
-        c = s.candidate(name=name, more=f"&resource={kind}")
-        e = c.wait("acquire_failed")
+        c = s.candidate(name=name, more=f"&resource={kind}", times=STURDY)
+        e = c.wait("acquire_failed", "403")
         ok(
             e
             and f'cannot {verb} resource "{what}"' in e["message"]
@@ -377,11 +379,12 @@ def old_refused(s: Any) -> None:
 
 def revoked(s: Any) -> None:
     """A leader's rights are taken away."""
-    a = s.leader()
+    a = s.leader(times=STURDY)
+    wait_for(s.watched)  # a watch that is refused would be said first
     binding = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{s.ns}/rolebindings/elector"
     old = s.c.must("GET", binding)
     s.c.must("DELETE", binding)
-    e = a.wait("renew_failed")
+    e = a.wait("renew_failed", "403")
     ok(
         e and "403" in e["message"] and "cannot update resource" in e["message"],
         "T34 a leader whose role is taken away says which rule is missing",
@@ -393,8 +396,9 @@ def revoked(s: Any) -> None:
         f"T34 and its term ends before the record's lease does ({took:.1f} s after the last renewal)",
     )
     refused = [e for e in s.requests() if e["responseStatus"]["code"] == 403]
-    ok(len(refused) < 60, f"T34 without a busy loop ({len(refused)} requests were refused)")
-    ok(len(a.complaints()) <= 3, f"T34 nor many words ({len(a.complaints())})")
+    ok(len(refused) < 10 + 5 * took, f"T34 without a busy loop ({len(refused)} requests were refused)")
+    said = a.complaints("403")  # a slow machine may have other troubles
+    ok(len(said) <= 3, f"T34 nor many words ({len(said)})")
     s.c.must(
         "POST",
         binding.removesuffix("/elector"),
@@ -572,11 +576,11 @@ def large(s: Any) -> None:
     wait_for(lambda: a.all("became_leader") or b.all("became_leader"))
     leads, waits = (a, b) if a.all("became_leader") else (b, a)
     waits.wait("new_leader")
-    counts = {v: len(s.requests(v)) for v in ("get", "update")}
-    renewed = wait_for(lambda: len(s.requests("update")) >= counts["update"] + 3)
+    began = time.time()
+    renewed = wait_for(lambda: len(s.since(began, "update")) >= 3)
     same(
-        (renewed, len(s.requests("get"))),
-        (True, counts["get"]),
+        (renewed, s.since(began, "get")),
+        (True, []),
         "T74 1 MiB in a line of the watch: three renewals later nobody has had to ask with a GET",
     )
     leads.kill(signal.SIGTERM)
@@ -650,8 +654,8 @@ def checked(s: Any) -> None:
 
 def no_events(s: Any) -> None:
     """A role that lacks Events: the election knows nothing of it."""
-    a = s.leader("--identity", "quiet_1")
-    b = s.candidate("--identity", "quiet_2")
+    a = s.leader("--identity", "quiet_1", times=STURDY)
+    b = s.candidate("--identity", "quiet_2", times=STURDY)
     b.wait("new_leader")
     a.kill(signal.SIGTERM)
     same(
@@ -714,7 +718,7 @@ def set_back(s: Any) -> None:
     config = s.c.kubeconfig(s.ns, s.token, **{"certificate-authority": None, "insecure-skip-tls-verify": True})
     clock = Clock(s.c)
     a = s.leader("--identity", "lunarch-1", config=config, env=clock.env)
-    go = s.go("go")
+    go = s.go("go", lease="5s", renew="3s")
     ok(
         wait_for(lambda: [e for e in go.all("new_leader") if e["who"] == "lunarch-1"]),
         "T56 client-go sees Lunarch as the leader",
@@ -766,9 +770,9 @@ def counted_out(s: Any) -> None:
     """The API has 32 bits for leaseTransitions: the last number is no end of the elections."""
     most = 2**31 - 1
     s.c.put_lease(s.ns, "lock", {"holderIdentity": "", "leaseDurationSeconds": 1, "leaseTransitions": most})
-    a = s.candidate("--identity", "one")
+    a = s.candidate("--identity", "one", times=STURDY)
     ok(a.wait("became_leader"), "leaseTransitions is at its end: the Lease can be acquired")
-    b = s.candidate("--identity", "two")
+    b = s.candidate("--identity", "two", times=STURDY)
     b.wait("new_leader")
     a.kill(signal.SIGKILL)
     ok(b.wait("became_leader"), "leaseTransitions is at its end: and taken over from one that was killed")
@@ -784,6 +788,8 @@ def idle(s: Any) -> None:
     b.wait("new_leader")
     wait_for(lambda: connections([b.pid], s.c.port) == 2)
     time.sleep(100)
+    # When the server is slow there is one more for a moment.
+    wait_for(lambda: connections([b.pid], s.c.port) == 2)
     same(
         connections([b.pid], s.c.port),
         2,
@@ -833,7 +839,7 @@ def mixed(s: Any) -> None:
     )
     rounds, go, ours, led = int(os.environ.get("HANDOVERS") or (200 if os.environ.get("FULL") else 24)), [], [], []
     took: dict[tuple[int, bool], list[float]] = {(to, crash): [] for to in (0, 1) for crash in (False, True)}
-    times = timing("3s", renew="2s", retry="400ms", stop_grace="400ms", kill="300ms", drift="300ms")
+    times = timing("5s", renew="4s", retry="400ms", stop_grace="400ms", kill="300ms", drift="300ms")
     ours.append(s.candidate("--identity", "l-0", times=times, script=script))
     ours[0].wait("became_leader")
 
@@ -848,7 +854,7 @@ def mixed(s: Any) -> None:
     for i in range(rounds):
         crash, began = i % 4 in (1, 2), time.monotonic()
         if i % 2 == 0:
-            go.append(s.go(f"g-{i}", "-hold", hold, lease="3s", renew="2s", retry="400ms"))
+            go.append(s.go(f"g-{i}", "-hold", hold, lease="5s", renew="4s", retry="400ms"))
             wait_for(lambda: go[-1].all("new_leader"))
             ours[-1].kill(signal.SIGKILL if crash else signal.SIGTERM)
             got = go[-1].wait("started") and wait_for(lambda: go[-1].all("held") + go[-1].all("overlap"))

@@ -97,6 +97,8 @@ def led_by(c: Any, ns: Any, service: Any, pods: Any) -> Any:
 
     def one() -> Any:
         found, lease = selected(c, ns, service), c.lease(ns, "web")
+        if not lease:
+            return None
         holder = next(
             (
                 p
