@@ -128,7 +128,7 @@ $(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules
 	@echo "  TEST  $<"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests/lib $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
-$(BUILD)/sim: tests/sim/sim.c tests/sim/main.c tests/sim/sim.h runtime/lease/lease.c runtime/lease/lease.h runtime/lease/lease_internal.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
+$(BUILD)/sim: tests/sim/sim.c tests/sim/sim_next.c tests/sim/main.c tests/sim/sim.h tests/sim/world.h runtime/lease/lease.c runtime/lease/lease.h runtime/lease/lease_internal.h runtime/lease/successor.c runtime/lease/successor.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)

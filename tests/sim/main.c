@@ -11,7 +11,7 @@
 
 /* What one job reports through its pipe. */
 struct totals {
-	uint64_t seeds, counted, terms, handovers, faults[FAULTS], bad_seed;
+	uint64_t seeds, counted, terms, handovers, given, taken, faults[FAULTS], bad_seed;
 	int64_t virtual_ms, bad_at_ms;
 	char violated[120];
 };
@@ -22,6 +22,8 @@ static void add(struct totals *t, uint64_t seed, const struct sim_result *r)
 	t->counted += r->counts;
 	t->terms += r->terms;
 	t->handovers += r->handovers;
+	t->given += r->given;
+	t->taken += r->taken;
 	t->virtual_ms += r->virtual_ms;
 	for (int f = 0; f < FAULTS; f++)
 		t->faults[f] += r->faults[f];
@@ -38,6 +40,8 @@ static void merge(struct totals *to, const struct totals *t)
 	to->counted += t->counted;
 	to->terms += t->terms;
 	to->handovers += t->handovers;
+	to->given += t->given;
+	to->taken += t->taken;
 	to->virtual_ms += t->virtual_ms;
 	for (int f = 0; f < FAULTS; f++)
 		to->faults[f] += t->faults[f];
@@ -96,6 +100,8 @@ static void print(const struct totals *t, double seconds)
 	       " handovers\n",
 	       t->seeds, t->counted, (double)t->seeds / seconds * 60, (double)t->virtual_ms / 3.6e6, t->terms,
 	       t->handovers);
+	printf("# %" PRIu64 " releases for the one that comes next, %" PRIu64 " of them acquired by it\n", t->given,
+	       t->taken);
 	printf("# faults:");
 	for (int f = 0; f < FAULTS; f++)
 		printf(" %" PRIu64 " %s%s", t->faults[f], fault_names[f], f + 1 < FAULTS ? "," : "\n");

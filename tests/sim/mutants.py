@@ -29,7 +29,9 @@ SIMULATOR = [
     "runtime/locks/lock_failover.c",
     "runtime/base/clock.c",
     "runtime/base/err.c",
+    "runtime/lease/successor.c",
     "tests/sim/sim.c",
+    "tests/sim/sim_next.c",
     "tests/sim/main.c",
 ]
 UNIT_TESTS = [

@@ -1,7 +1,4 @@
-#include "sim.h"
-
-#include "lease/lease_internal.h"
-#include "locks/lock_failover.h"
+#include "world.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -9,152 +6,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_NODES 6 /* five, and a clone of one */
-#define PAST 8      /* versions of the store that a replica may be behind */
-#define HEAP 4096
-#define MS NSEC_PER_MS
-#define SEC NSEC_PER_SEC
-#define SLOWEST_KILL (180 * MS) /* within K of the shortest lease */
-#define CALM_AT (56 * SEC)      /* no faults from here on */
-#define END_AT (90 * SEC)
-
 const char *const fault_names[FAULTS] = {
-	"delay",   "lost request", "lost reply", "late write", "duplicate", "pause",       "suspend",
-	"crash",   "resign",       "reload",     "configure",  "shutdown",  "slow script", "not reaped",
-	"deleted", "emptied",      "edited",     "partition",  "cloned",    "fell back",
-};
-
-struct saved { /* a checkpoint: the number-th of a term's script */
-	uint64_t term, number;
-};
-
-struct content { /* the record, as far as the rules look at it */
-	bool exists;
-	uint64_t version, write, holder, identity, term; /* holder: an incarnation, 0 = nobody */
-	uint64_t count;                                  /* of its writer's writes */
-	int author;                                      /* the node that wrote it: what only the simulator knows */
-	int64_t token;
-	bool leading;
-	nsec duration;
-	struct saved saved;
-};
-
-enum kind {
-	TICK,
-	ARRIVE,
-	REPLY,
-	TIMEOUT,
-	NOTICE,
-	SCRIPT_ENDS,
-	GUARD,
-	REAPED,
-	GONE,
-	RESTART,
-	FAULT_DUE,
-	EVIDENCE,
-	ANSWER,
-	SAVE
-};
-
-/* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h):
- * what it keeps beside the record. */
-struct beside {
-	uint64_t server, doubt; /* the server that it is known to be; 0 = none */
-	int64_t token;
-};
-
-struct happening {
-	nsec at;
-	uint64_t order;
-	enum kind kind;
-	int node;
-	uint64_t life, stamp; /* of the node's process; of the timer, script or operation it belongs to */
-	uint64_t op;
-	bool writing, reply_lost;
-	enum lease_write what;
-	enum lease_outcome outcome;
-	struct instant sent_at;
-	uint64_t expected, incarnation;
-	uint64_t doubt, over; /* as the store names it; waited out by the sender */
-	bool own;             /* the sender's own term is what it expects */
-	int64_t floor;
-	struct content content;
-};
-
-struct node {
-	struct lease lease;
-	struct lease_times times;
-	bool up, asks, reclaims, slewed;
-	uint64_t life, incarnation, identity, timer,
-		open_op;                        /* incarnation: its life's, until it meets a copy of itself */
-	bool open_writing, copied, copied_term; /* another node is a copy of it; its script is one too */
-	bool noticed;                           /* something changed after the operation under way was begun */
-	double boot_rate, raw_rate;
-	nsec boot_base, raw_base, slept; /* slept: what raw has missed */
-	nsec frozen_until, asleep_until, cut_until;
-
-	/* The script, and what the shared page says of it. */
-	bool runs, open, told, page_ended, unreaped; /* open: the elector has not heard that it is gone */
-	uint64_t script;
-	uint64_t save, checkpoint, first_save; /* wanted last; the same until it is answered, then 0; of this script */
-	struct instant page_end, page_kill;
-	uint64_t term;
-
-	/* What the simulator itself knows of the standby's wait. */
-	struct lease_sight saw;
-	int64_t saw_token, top_token;
-	uint64_t saw_version, saw_count, saw_holder;
-	struct saved kept, promised; /* of our newest record; what the script loaded, or was told to be saved */
-	uint64_t kept_count, common; /* common: writes made before it was cloned */
-	struct lock_failover doubt;
-	struct saved saw_saved;
-	struct instant saw_at;
-	bool looked;
-	uint64_t reported, acquiring; /* acquiring: the last write that wanted to */
-	struct instant acquiring_at;
-	nsec acquiring_renew;
-	bool reported_any;
-};
-
-struct world {
-	uint64_t random, order, versions, lives, writes;
-	nsec now;
-	struct node node[MAX_NODES];
-	int nodes;
-	struct content store;
-	struct beside beside;
-	struct {
-		struct content store;
-		struct beside beside;
-	} past[PAST];
-	unsigned writings, pasts; /* as many went into past; so many of the last are there */
-	uint64_t server, doubts;
-	nsec behind;                                       /* the server's clock */
-	bool clones, cloned, falls_back, fell, unrestored; /* unrestored: an acknowledged save was lost with a server */
-	bool counts; /* its tokens are its own count, whatever a candidate has seen */
-	int64_t last_token;
-	struct saved acknowledged; /* the newest */
-	uint64_t last_leader;
-	nsec last_act, closed_until; /* closed: no process starts */
-	unsigned deletions;
-	bool trace, rolling, slewing;
-	struct sim_result result;
-
-	/* What is to come, last since it is not cleared for every seed: a heap of small entries, since they move about;
-	 * what they stand for stays where it is. */
-	int heap_len, slots, spares;
-	struct due {
-		nsec at;
-		uint64_t order;
-		int slot;
-	} heap[HEAP];
-	int spare[HEAP];
-	struct happening slot[HEAP];
+	"delay",       "lost request",
+	"lost reply",  "late write",
+	"duplicate",   "pause",
+	"suspend",     "crash",
+	"resign",      "reload",
+	"configure",   "shutdown",
+	"slow script", "not reaped",
+	"deleted",     "emptied",
+	"edited",      "partition",
+	"cloned",      "fell back",
+	"noise",       "asked to hand over",
+	"unwilling",   "priority",
 };
 
 /* ---- chance ---- */
 
-static uint64_t draw(struct world *w)
+uint64_t draw(struct world *w)
 {
 	w->random += UINT64_C(0x9e3779b97f4a7c15); /* splitmix64 */
 	uint64_t z = w->random;
@@ -163,12 +32,12 @@ static uint64_t draw(struct world *w)
 	return z ^ (z >> 31);
 }
 
-static bool chance(struct world *w, unsigned percent)
+bool chance(struct world *w, unsigned percent)
 {
 	return draw(w) % 100 < percent;
 }
 
-static nsec between(struct world *w, nsec low, nsec high)
+nsec between(struct world *w, nsec low, nsec high)
 {
 	return low + (nsec)(draw(w) % (uint64_t)(high - low));
 }
@@ -185,7 +54,7 @@ static bool before(const struct due *a, const struct due *b)
 	return a->at < b->at || (a->at == b->at && a->order < b->order);
 }
 
-static void push(struct world *w, struct happening h)
+void push(struct world *w, struct happening h)
 {
 	int i = w->heap_len++;
 
@@ -218,14 +87,14 @@ static struct happening pop(struct world *w)
 	return w->slot[first.slot];
 }
 
-static void say(const struct world *w, int node, const char *what, uint64_t n)
+void say(const struct world *w, int node, const char *what, uint64_t n)
 {
 	if (w->trace)
 		printf("%10.4f  %c  %-28s %" PRIu64 "\n", (double)w->now / SEC, node < 0 ? '*' : 'a' + node, what, n);
 }
 
 /* what: P1 to P7 are the promises of docs/design.md, in their order. */
-static void violate(struct world *w, int node, const char *what)
+void violate(struct world *w, int node, const char *what)
 {
 	say(w, node, what, 0);
 	if (w->result.violated)
@@ -234,14 +103,14 @@ static void violate(struct world *w, int node, const char *what)
 	w->result.violated_at_ms = w->now / MS;
 }
 
-static void count(struct world *w, enum fault f)
+void count(struct world *w, enum fault f)
 {
 	w->result.faults[f]++;
 }
 
 /* ---- clocks ---- */
 
-static struct instant local(const struct world *w, const struct node *n)
+struct instant local(const struct world *w, const struct node *n)
 {
 	return (struct instant){
 		.boot = n->boot_base + (nsec)((double)w->now * n->boot_rate),
@@ -249,7 +118,7 @@ static struct instant local(const struct world *w, const struct node *n)
 	};
 }
 
-static bool frozen(const struct world *w, const struct node *n)
+bool frozen(const struct world *w, const struct node *n)
 {
 	return w->now < n->frozen_until || w->now < n->asleep_until;
 }
@@ -393,6 +262,7 @@ static void start_script(struct world *w, int i)
 	n->term = lease_term(&n->lease);
 	n->page_end = lease_end(&n->lease);
 	n->page_kill = lease_kill(&n->lease);
+	next_leads(w, i);
 	w->result.terms++;
 	w->result.handovers += w->last_leader != 0 && w->last_leader != (uint64_t)i + 1;
 	w->last_leader = (uint64_t)i + 1;
@@ -457,7 +327,7 @@ static struct content fill(struct world *w, const struct node *n, enum lease_wri
 	return c;
 }
 
-static struct lease_sight look(const struct node *n, const struct content *c)
+static struct lease_sight look(const struct world *w, const struct node *n, const struct content *c)
 {
 	struct lease_sight s = { .kind = SIGHT_ABSENT };
 
@@ -473,11 +343,12 @@ static struct lease_sight look(const struct node *n, const struct content *c)
 	s.duration = c->duration;
 	s.term = c->term;
 	s.low_token = s.mine && !n->open && c->token <= n->top_token;
+	s.other_first = next_is_other(w, n, c);
 	return s;
 }
 
 /* Half a round trip. Now and then one takes longer than a lease. */
-static nsec travel(struct world *w, const struct node *n)
+nsec travel(struct world *w, const struct node *n)
 {
 	unsigned dice = (unsigned)(draw(w) % 1000);
 
@@ -487,7 +358,7 @@ static nsec travel(struct world *w, const struct node *n)
 	return dice < 990 ? between(w, 20 * MS, n->times.retry) : between(w, n->times.retry, 2 * n->times.lease);
 }
 
-static bool lost(struct world *w, const struct node *n)
+bool lost(struct world *w, const struct node *n)
 {
 	return w->now < n->cut_until || (w->now < CALM_AT && chance(w, 2));
 }
@@ -603,6 +474,7 @@ static void start_write(struct world *w, int i, const struct lease_actions *a)
 	if (a->write == LEASE_RELEASE && (n->runs || n->unreaped))
 		violate(w, i, "released before everything was reaped");
 	h.content = fill(w, n, a->write, write);
+	next_advise(w, n, a->write, &h.content);
 	h.expected = n->saw_version;
 	if (n->runs && n->saw_holder == n->incarnation && older(h.content.saved, n->promised) && !w->cloned)
 		violate(w, i, "a renewal goes without a save that was acknowledged");
@@ -681,6 +553,8 @@ static void arrive(struct world *w, struct happening h)
 	struct node *n = &w->node[h.node];
 
 	h.outcome = h.writing ? write_store(w, &h) : OUTCOME_OK;
+	if (h.writing && h.outcome == OUTCOME_OK && (!n->up || n->life != h.life || n->open_op != h.op))
+		w->calm_since = 0;
 	if (!h.writing)
 		h.doubt = w->beside.doubt;
 	if (h.outcome == OUTCOME_OK)
@@ -720,10 +594,11 @@ static void check_standby(struct world *w, int i)
 	struct instant now = local(w, n);
 
 	if (l->phase != PHASE_FOLLOWING || l->busy || l->look_due || l->finish || l->paused || l->unreaped || n->asks ||
-	    n->saw.kind != SIGHT_HELD || n->saw.mine || n->saw.reclaim)
+	    (n->saw.kind != SIGHT_HELD && n->saw.kind != SIGHT_RELEASED) || n->saw.mine || n->saw.reclaim)
 		return;
-	nsec left = n->saw.duration - elapsed_standby(n->saw_at, now),
-	     out = l->out_for - elapsed_standby(l->out_since, now);
+	nsec whole = (n->saw.kind == SIGHT_HELD ? n->saw.duration : 0) +
+	             (n->saw.other_first ? lease_hold_back(&n->times) : 0);
+	nsec left = whole - elapsed_standby(n->saw_at, now), out = l->out_for - elapsed_standby(l->out_since, now);
 	if (out > left)
 		left = out;
 	if (left < 0)
@@ -776,6 +651,7 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 	if (a->set & LEASE_DO_TWIN) {
 		n->incarnation = ++w->lives;
 		n->saw.mine = false;
+		next_renamed(w, i);
 		say(w, i, "met a copy, is now", n->incarnation);
 	}
 	if (a->set & LEASE_DO_SAVED)
@@ -813,6 +689,30 @@ static void carry_out(struct world *w, int i, const struct lease_actions *a)
 	}
 }
 
+/* Somebody leads within a lease and a half, once nothing hinders that any more: all processes run, and no write lands
+ * that its sender has given up. Not where a store fell back: it lets nobody be elected for a while. */
+static void watch_calm(struct world *w)
+{
+	nsec longest = 0;
+
+	if (w->fell)
+		return;
+	for (int i = 0; i < w->nodes; i++) {
+		struct node *n = &w->node[i];
+		nsec out = n->lease.out_for - elapsed_standby(n->lease.out_since, local(w, n));
+		if (n->runs || !n->up || frozen(w, n) || w->now < n->cut_until || n->unreaped || out > 0) {
+			w->calm_since = 0;
+			return;
+		}
+		nsec lease = n->lease.longest > n->times.lease ? n->lease.longest : n->times.lease;
+		longest = lease > longest ? lease : longest;
+	}
+	if (!w->calm_since)
+		w->calm_since = w->now;
+	if (w->now - w->calm_since > longest + longest / 2)
+		violate(w, -1, "nobody leads a lease and a half after nothing hinders it any more");
+}
+
 /* The look that finds our own acquiring write in the store, while that is still wanted and in time. (After a deletion
  * it may be one that we had rightly given up.) */
 static bool read_back(struct world *w, const struct node *n, const struct lease_event *e)
@@ -844,6 +744,7 @@ static void step(struct world *w, int i, struct lease_event e)
 		return;
 	check_standby(w, i);
 	arm(w, i);
+	next_follow(w, i);
 }
 
 static void boot(struct world *w, int i)
@@ -868,6 +769,7 @@ static void boot(struct world *w, int i)
 	n->open_op = 0;
 	lease_init(&n->lease, &n->times, false, n->asks, (uint32_t)draw(w));
 	lease_watching(&n->lease, chance(w, 50));
+	next_boot(w, i);
 	say(w, i, "starts, life", n->life);
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
 }
@@ -914,7 +816,7 @@ static void crash(struct world *w, int i)
 	                            .life = n->life });
 }
 
-static void end_of_will(struct world *w, int i, enum lease_reason why, nsec out)
+void end_of_will(struct world *w, int i, enum lease_reason why, nsec out)
 {
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_END, .reason = why, .sit_out = out });
 }
@@ -992,6 +894,7 @@ static void clone(struct world *w, int i)
 		save_later(w, k, 0);
 	}
 	arm(w, k);
+	next_cloned(w, k);
 }
 
 /* The primary dies, and the copy that is promoted is some writes behind; its clock, too. */
@@ -1017,6 +920,8 @@ static void fault_in(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
 
+	if (next_fault(w, i))
+		return;
 	if (w->clones && chance(w, 10)) {
 		clone(w, i);
 		return;
@@ -1101,7 +1006,7 @@ static void reply(struct world *w, const struct happening *h)
 	if (w->falls_back && !stale)
 		hear_of_doubt(w, n, h);
 	if (h->outcome == OUTCOME_OK) {
-		e.sight = look(n, &h->content);
+		e.sight = look(w, n, &h->content);
 		copy = !stale && e.sight.mine && h->content.author != h->node && h->content.count > n->common &&
 		       h->content.count >= n->lease.writes;
 		if (!stale)
@@ -1109,6 +1014,8 @@ static void reply(struct world *w, const struct happening *h)
 	}
 	if (!stale)
 		n->open_op = 0;
+	if (!stale && h->outcome == OUTCOME_OK)
+		next_hear(w, h->node, &h->content);
 	e.kind = h->writing ? LEASE_EV_WRITE_DONE : LEASE_EV_READ_DONE;
 	step(w, h->node, e);
 	if (copy && (lease_is_leading(&n->lease, local(w, n)) || n->incarnation == h->content.holder))
@@ -1184,7 +1091,7 @@ static void evidence(struct world *w, const struct happening *h)
 static bool to_the_elector(enum kind k)
 {
 	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER ||
-	       k == SAVE;
+	       k == SAVE || k == NOTE_TICK || k == NOTE_REPLY || k == NOTE_TIMEOUT || k == NOTE_END;
 }
 
 /* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
@@ -1203,11 +1110,13 @@ static bool postponed(struct world *w, struct happening h)
 
 static void happen(struct world *w, struct happening h)
 {
-	struct node *n = h.node >= 0 ? &w->node[h.node] : NULL;
+	bool of_a_node = h.node >= 0;
+	struct node *n = &w->node[of_a_node ? h.node : 0];
 
-	if (n && h.kind != ARRIVE && h.kind != RESTART && h.kind != EVIDENCE && postponed(w, h))
+	if (of_a_node && h.kind != ARRIVE && h.kind != NOTE_ARRIVE && h.kind != RESTART && h.kind != EVIDENCE &&
+	    postponed(w, h))
 		return;
-	if (n && to_the_elector(h.kind) && (!n->up || n->life != h.life))
+	if (of_a_node && to_the_elector(h.kind) && (!n->up || n->life != h.life))
 		return;
 	switch (h.kind) {
 	case TICK:
@@ -1257,6 +1166,13 @@ static void happen(struct world *w, struct happening h)
 	case SAVE:
 		save(w, &h);
 		return;
+	case NOTE_TICK:
+	case NOTE_ARRIVE:
+	case NOTE_REPLY:
+	case NOTE_TIMEOUT:
+	case NOTE_END:
+		next_happen(w, &h);
+		return;
 	case ANSWER:
 		step(w, h.node,
 		     (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = w->now >= CALM_AT || chance(w, 70) });
@@ -1277,6 +1193,7 @@ static void make_node(struct world *w, int i)
 	n->boot_base = between(w, SEC, 1000000 * SEC);
 	n->raw_base = between(w, SEC, 1000000 * SEC);
 	n->asks = chance(w, 20);
+	next_make(w, i);
 	push(w, (struct happening){ .at = between(w, 0, 2 * SEC), .kind = RESTART, .node = i });
 }
 
@@ -1314,6 +1231,8 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 	w.falls_back = !w.clones && !w.rolling && chance(&w, 25);
 	w.counts = w.falls_back && chance(&w, 50);
 	w.server = 1;
+	w.nexts = seed % 6 == 0;
+	w.noisy = seed % 12 == 0;
 	w.nodes = 3 + (int)(draw(&w) % 3);
 	for (int i = 0; i < w.nodes; i++)
 		make_node(&w, i);
@@ -1324,6 +1243,8 @@ struct sim_result sim_run(uint64_t seed, bool trace)
 			break;
 		w.now = h.at;
 		happen(&w, h);
+		if (w.now >= CALM_AT)
+			watch_calm(&w);
 	}
 	judge(&w);
 	return w.result;

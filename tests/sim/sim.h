@@ -28,6 +28,10 @@ enum fault {
 	FAULT_PARTITION,
 	FAULT_CLONED,
 	FAULT_FELL_BACK,
+	FAULT_NOISE,
+	FAULT_ASKED,
+	FAULT_UNWILLING,
+	FAULT_PRIORITY,
 	FAULTS
 };
 extern const char *const fault_names[FAULTS];
@@ -36,6 +40,7 @@ struct sim_result {
 	const char *violated; /* NULL: every check held */
 	int64_t violated_at_ms;
 	unsigned terms, handovers;
+	unsigned given, taken; /* releases for somebody; acquired by that one */
 	unsigned faults[FAULTS];
 	int64_t virtual_ms;
 	bool counts; /* 60 virtual seconds, 3 terms, a handover, 4 kinds of fault */
