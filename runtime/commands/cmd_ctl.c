@@ -147,10 +147,10 @@ static int ctl_list(const struct options *o)
 		return ctl_fail(&err);
 	for (size_t i = 0; i < l.len; i++) {
 		json_t *answer = ctl_ask(l.path[i], "status", "", -1, &err);
-		if (!answer) {
+		if (!answer && err.code != ERR_MISSING) /* one that has ended meanwhile is none */
 			ctl_fail(&err);
+		if (!answer)
 			continue;
-		}
 		shown++;
 		if (as_json) {
 			json_object_set_new(answer, "control", json_string(l.path[i]));

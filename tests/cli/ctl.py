@@ -91,6 +91,10 @@ def test_one() -> Any:
         "the script knows its control socket, and no option variable",
     )
     check(run("ctl", "--list"), 0, f"pid {c.pid}", path, lock, what="--list: pid, socket, lock")
+    os.symlink("/nowhere", CTL + "/1.sock")
+    r = run("ctl", "--list")
+    same((r.returncode, r.stderr), (0, ""), "--list: a socket that is gone when it is asked is nobody's")
+    os.unlink(CTL + "/1.sock")
     check(run("ctl", "status"), 0, "leading", f"term {lead['term']}", f"token {lead['token']}", lock, what="status")
     got = json.loads(run("ctl", "--json", "status").stdout)
     ok(
