@@ -45,6 +45,7 @@ struct elector {
 	int64_t token, acquired_us; /* of the term that runs, or ran last */
 	int64_t top_token;          /* the largest one that was seen of others, or led with */
 	char *leader;               /* reported last; NULL: nobody */
+	bool leads_itself;          /* leader: this candidate */
 
 	struct death_watches *death_watches;
 	struct death_watch death_watch;
@@ -505,13 +506,13 @@ static nsec leader_doubt(const struct elector *e, const struct record *r)
 	return 0;
 }
 
-static void report_leader(struct elector *e, bool self)
+/* previous: borrowed */
+static struct elector_leader leader_told(const struct elector *e, bool self, const char *previous)
 {
 	const struct record *r = &e->seen;
-	const char *identity = self ? e->author.identity : r->holder;
-	char *previous = mem_dup(e->leader ? e->leader : r->previous_holder);
-	struct elector_leader l = {
-		.identity = identity,
+
+	return (struct elector_leader){
+		.identity = self ? e->author.identity : r->holder,
 		.address = self ? e->author.address : r->address,
 		.token = self ? e->token : r->token,
 		.term = r->term,
@@ -520,17 +521,26 @@ static void report_leader(struct elector *e, bool self)
 		.doubt = self ? 0 : leader_doubt(e, r),
 		.previous = previous,
 	};
+}
+
+static void report_leader(struct elector *e, bool self)
+{
+	const struct record *r = &e->seen;
+	char *previous = mem_dup(e->leader ? e->leader : r->previous_holder);
+	struct elector_leader l = leader_told(e, self, previous);
 
 	if (!self)
 		elector_say(e, LOG_INFO, "new_leader",
 		            "%s leads; its settings are obeyed: lease %.3gs, renew deadline %.3gs, retry period %.3gs",
-		            identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3, (double)r->retry_ms / 1e3);
+		            l.identity, (double)r->lease_ms / 1e3, (double)r->renew_ms / 1e3,
+		            (double)r->retry_ms / 1e3);
 	if (l.above)
 		elector_say(
 			e, LOG_WARN, "waits_for_itself",
 			"%s leads (process %llu), and this runs under it: if it waits for this to end, both wait for ever",
-			identity, (unsigned long long)r->pid);
-	mem_replace(&e->leader, identity);
+			l.identity, (unsigned long long)r->pid);
+	mem_replace(&e->leader, l.identity);
+	e->leads_itself = self;
 	e->cb->leader(e->arg, &l);
 	free(previous);
 }
@@ -756,6 +766,14 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 	saves_add(&e->saves, save, json);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
 	return 0;
+}
+
+void elector_tell_leader(struct elector *e)
+{
+	if (!e->leader || e->leads_itself)
+		return;
+	struct elector_leader l = leader_told(e, false, e->seen.previous_holder);
+	e->cb->leader(e->arg, &l);
 }
 
 const char *elector_checkpoint(const struct elector *e)

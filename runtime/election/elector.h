@@ -52,7 +52,7 @@ struct elector_leader {
 };
 
 /* All are called from the loop. lead, deadline, stop, ask, renewed, trouble and saved may also be called from inside an
- * elector_ function; the others never are. */
+ * elector_ function; leader from inside elector_tell_leader; the others never are. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* the running term's have moved */
@@ -87,6 +87,10 @@ void elector_pause(struct elector *e,
                    const char *why); /* campaign no more; a term that runs goes on. why: static text */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
+
+/* For a worker that is new: calls `leader` again, if another candidate leads. Of a term of our own it hears from
+ * `lead`. */
+void elector_tell_leader(struct elector *e);
 
 /* Writes a checkpoint into the record, at once, by the same compare-and-swap as every other write. A later save takes
  * the place of one that is still on its way. `saved` follows. It is good if the write, or that of a later save, is

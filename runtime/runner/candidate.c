@@ -150,8 +150,14 @@ void candidate_worker_dead(struct candidate *p, bool reaped)
 	term_supervision_dead(&p->term, reaped);
 }
 
+void candidate_tell_leader(struct candidate *p)
+{
+	elector_tell_leader(p->elector);
+}
+
 void candidate_worker_ready(struct candidate *p)
 {
+	candidate_tell_leader(p);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_READY });
 }
 

@@ -38,7 +38,8 @@ void candidate_free(struct candidate *p); /* NULL: does nothing */
 int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err);
 
 /* What happens to its worker. What the worker says goes to its term's supervision (term_supervision_message). */
-void candidate_worker_ready(struct candidate *p);             /* campaigns, or runs an on_stopped that is owed */
+void candidate_tell_leader(struct candidate *p);  /* a new worker has not heard who leads: it does now */
+void candidate_worker_ready(struct candidate *p); /* it hears that, and campaigns or runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
 void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */
 

@@ -194,6 +194,7 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 		if (p->term.hooks.state == TERM_NONE) {
 			p->worker_set = reloaded;
 			script_metrics_worker_gone(&p->metrics);
+			candidate_tell_leader(p);
 		}
 		candidate_reload(p, &reloaded->settings[i], &times);
 	}

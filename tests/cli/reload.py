@@ -158,6 +158,26 @@ def a_standby() -> None:
     p.end()
 
 
+def who_leads() -> None:
+    """A worker that is new has not heard the news that the one before it heard."""
+    p = Place()
+    leader = Candidate("--lock", p.lock, "--identity", "leader", "-e", "print 'leads'")
+    leader.wait("print", "leads")
+    hears = 'return { lock = "%s", on_new_leader = function(l) print("%s hears of", l.identity) end }'
+    p.put("", text=hears % (p.lock, "one"))
+    c = p.start()
+    ok(c.wait("print", "one hears of\tleader"), "who leads: a worker hears of a leader that was there before")
+    p.put("", text=hears % (p.lock, "two"))
+    c.kill(signal.SIGHUP)
+    ok(c.wait("print", "two hears of\tleader"), "who leads: after a reload the new one hears of it, too")
+    c.kill(signal.SIGKILL, c.worker())
+    ok(c.wait("print", "two hears of\tleader", count=2), "who leads: so does the one that follows a dead one")
+    same(end(c, leader), [0, 0], "who leads: both leave with 0")
+    wait_for(lambda: c.closed)
+    same(len(prints(c)), 3, "who leads: each of them heard it once")
+    p.end()
+
+
 def a_broken_script() -> None:
     p = Place()
     p.put("one")
@@ -304,7 +324,15 @@ def in_a_hurry() -> None:
 
 
 at_once(
-    the_same_election, other_times, a_standby, a_broken_script, another_lock, another_identity, isolated, in_a_hurry
+    the_same_election,
+    other_times,
+    a_standby,
+    who_leads,
+    a_broken_script,
+    another_lock,
+    another_identity,
+    isolated,
+    in_a_hurry,
 )
 stop_everyone()
 done()
