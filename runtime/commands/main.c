@@ -19,7 +19,7 @@ static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) 
 static int run_role(int argc, char **argv)
 {
 	if (strcmp(argv[0], "guard") == 0)
-		return guard_main(argc - 1, argv + 1);
+		return guard_main(argc - 1, argv + 1, worker_main);
 	if (strcmp(argv[0], "worker") == 0)
 		return worker_main(argc - 1, argv + 1);
 	return strcmp(argv[0], "complete") == 0 ? complete_line(argc - 1, argv + 1) : EXIT_FAILED_SCRIPT;

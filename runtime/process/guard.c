@@ -43,8 +43,10 @@ struct guard {
 	/* What it was started with. */
 	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
 	bool command, foreground;
+	int argc;
 	char **argv;
-	const char *tree_mark; /* LUNARCH_TREE of this tree, NULL if none */
+	int (*worker_main)(int argc, char **argv); /* not for a command */
+	const char *tree_mark;                     /* LUNARCH_TREE of this tree, NULL if none */
 
 	int signals, timer, tty;
 	nsec timer_at;       /* CLOCK_BOOTTIME; NSEC_NEVER: it is not set */
@@ -52,6 +54,7 @@ struct guard {
 	pid_t elector_group; /* whom the terminal belonged to */
 	struct page *page;
 
+	int go;          /* a byte written here lets the worker go on; -1: there is none that waits */
 	pid_t worker;    /* 0 once reaped */
 	bool over;       /* kill everything and leave */
 	bool untold_end; /* the note ENDED could not be sent yet */
@@ -125,16 +128,15 @@ static bool guard_read_arguments(struct guard *g, int argc, char **argv)
 	g->argv = argv + 7;
 	if (g->command)
 		return argc > 7;
-	/* The worker's arguments are made in place, over our own: lunarch -x worker WIREFD PAGEFD ... */
-	static char name[] = "lunarch", role[] = "-x", worker[] = "worker";
+	/* The worker's arguments are made in place, over our own: worker WIREFD PAGEFD MARKSFD ... */
+	static char role[] = "worker";
 	char *wire = argv[1], *page = argv[2], *marks = argv[3];
-	g->argv = argv + 1;
-	g->argv[0] = name;
-	g->argv[1] = role;
-	g->argv[2] = worker;
-	g->argv[3] = wire;
-	g->argv[4] = page;
-	g->argv[5] = marks;
+	g->argv = argv + 3;
+	g->argc = argc - 3;
+	g->argv[0] = role;
+	g->argv[1] = wire;
+	g->argv[2] = page;
+	g->argv[3] = marks;
 	return true;
 }
 
@@ -178,7 +180,7 @@ static void guard_give_terminal(const struct guard *g, pid_t group)
 		tcsetpgrp(g->tty, group);
 }
 
-/* ---- the worker, between fork and exec: the guard's memory, so nothing is changed but the kernel's view of it ---- */
+/* ---- a command, between vfork and exec: the guard's memory, so nothing is changed but the kernel's view of it ---- */
 
 static void say_not_run(const char *name, int error)
 {
@@ -191,36 +193,36 @@ static void say_not_run(const char *name, int error)
 		return; /* there is nobody else to tell */
 }
 
-__attribute__((noreturn)) static void guard_become_worker(const struct guard *g, pid_t guard)
+/* The group is its own, so that `kill 0` in a script does not reach the guard. */
+static void guard_leave_group(pid_t guard)
 {
-	sigset_t none;
-
-	/* The group is its own, so that `kill 0` in a script does not reach the guard. */
 	setpgid(0, 0);
-	guard_give_terminal(g, getpid());
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != guard) /* it died before that */
 		_exit(1);
+}
+
+static void unblock_signals(void)
+{
+	sigset_t none;
+
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
-	if (g->command)
-		execvp(g->argv[0], g->argv);
-	else
-		execv("/proc/self/exe", g->argv);
+}
+
+__attribute__((noreturn)) static void guard_become_command(const struct guard *g, pid_t guard)
+{
+	guard_leave_group(guard);
+	guard_give_terminal(g, getpid());
+	unblock_signals();
+	execvp(g->argv[0], g->argv);
 	int error = errno;
 	say_not_run(g->argv[0], error);
 	_exit(error == ENOENT ? 127 : 126);
 }
 
-/* vfork, since no signal has a handler (supervisor.c saw to that) and a copy of the page tables is most of what fork
- * costs. */
-static void guard_start_worker(struct guard *g)
+static void guard_started(struct guard *g, pid_t pid)
 {
-	pid_t guard = getpid();
-	pid_t pid = vfork();
-
-	if (pid == 0)
-		guard_become_worker(g, guard);
 	if (pid < 0) {
 		say_not_run(g->argv[0], errno);
 		g->wait_status = 126 << 8;
@@ -229,6 +231,58 @@ static void guard_start_worker(struct guard *g)
 	}
 	g->worker = pid;
 	guard_tell(g, (struct guard_note){ .type = GUARD_STARTED, .value = pid });
+}
+
+/* vfork, since no signal has a handler (supervisor.c saw to that) and a copy of the page tables is most of what fork
+ * costs. */
+static void guard_start_command(struct guard *g)
+{
+	pid_t guard = getpid();
+	pid_t pid = vfork();
+
+	if (pid == 0)
+		guard_become_command(g, guard);
+	guard_started(g, pid);
+}
+
+/* ---- the worker: a fork, which needs no second start of this program. /proc shows the guard's environment for it,
+ * with the marks of the tree ---- */
+
+/* What is the guard's must not be the script's. The wire, the page and the tree's descriptor are the worker's. */
+__attribute__((noreturn)) static void guard_become_worker(struct guard *g, pid_t guard, int go)
+{
+	const int mine[] = { g->control, g->elector, g->signals, g->timer, g->children, g->go };
+	char byte;
+	ssize_t n;
+
+	guard_leave_group(guard);
+	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
+		if (mine[i] >= 0)
+			close(mine[i]);
+	page_unmap(g->page);
+	do
+		n = read(go, &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n != 1) /* the guard has ended */
+		_exit(1);
+	close(go);
+	unblock_signals();
+	exit(g->worker_main(g->argc - 1, g->argv + 1));
+}
+
+static void guard_fork_worker(struct guard *g)
+{
+	pid_t guard = getpid(), pid = -1;
+	int go[2];
+
+	if (pipe2(go, O_CLOEXEC) == 0) {
+		g->go = go[1];
+		pid = fork();
+		if (pid == 0)
+			guard_become_worker(g, guard, go[0]);
+		close(go[0]);
+	}
+	guard_started(g, pid);
 }
 
 /* The worker has them now. Held by us too, a pipe's reader would wait for us, and the elector would not see the wire
@@ -248,19 +302,16 @@ static void guard_let_go(struct guard *g)
 		close(g->page_fd[i]);
 }
 
-static void guard_start(struct guard *g)
+static void guard_run_command(struct guard *g)
 {
 	close_on_exec(g->control);
 	close_on_exec(g->elector);
-	for (int i = 0; g->command && i < PAGE_FILES; i++)
+	for (int i = 0; i < PAGE_FILES; i++)
 		close_on_exec(g->page_fd[i]);
-	if (!g->command)
-		guard_close_others(g);
-	guard_start_worker(g);
+	guard_start_command(g);
 	/* Not before: the shell may have given the command descriptors (3<file, <(...)), which it gets as from env(1).
 	 */
-	if (g->command)
-		guard_close_others(g);
+	guard_close_others(g);
 	guard_let_go(g);
 }
 
@@ -348,14 +399,26 @@ __attribute__((noinline)) static void touch_stack(void)
 static void guard_prepare(struct guard *g)
 {
 	touch_stack();
+	touch((char *)&errno, sizeof errno);
 	touch((char *)g->tree.pid, FIRST_PIDS * sizeof *g->tree.pid);
 	tree_walk(&g->tree, getpid(), pass_by, NULL);
-	tree_kill_children(g->children); /* there are none yet */
 	kill(getpid(), 0);
-	waitpid(-1, NULL, WNOHANG | __WALL);
+	guard_reap(g);
 	setpriority(PRIO_PROCESS, 0, getpriority(PRIO_PROCESS, 0));
 	guard_sleep(g, 0);
 	mlockall(MCL_CURRENT | MCL_ONFAULT);
+}
+
+/* The worker waits until the guard has what it needs: after the fork a page is the guard's own only when it has been
+ * written to. */
+static void guard_run_worker(struct guard *g)
+{
+	guard_close_others(g);
+	guard_fork_worker(g);
+	guard_prepare(g);
+	guard_let_go(g);
+	if (g->go >= 0 && write(g->go, "", 1) < 0)
+		return; /* the worker has died: the loop reaps it */
 }
 
 /* Without a child there is no descendant, since this is the subreaper. Else: walks and waits until waitpid says that
@@ -574,7 +637,7 @@ static void guard_watch(struct guard *g)
 /* What it guards, for ps(1): the command, or the script, which is behind LOGFORMAT LOGLEVEL IDENTITY file|eval. */
 static const char *guard_name(const struct guard *g)
 {
-	enum { WORKER_FIRST = 6, WORKER_KIND = 3 };
+	enum { WORKER_FIRST = 4, WORKER_KIND = 3 };
 
 	if (g->command)
 		return g->argv[0];
@@ -585,18 +648,25 @@ static const char *guard_name(const struct guard *g)
 	                                                                : g->argv[WORKER_FIRST + WORKER_KIND + 1];
 }
 
-int guard_main(int argc, char **argv)
+int guard_main(int argc, char **argv, int (*worker)(int argc, char **argv))
 {
 	static struct guard g; /* no heap; what is never touched of it takes no memory */
 
 	prctl(PR_SET_NAME, "lunarch-guard");
+	g.worker_main = worker;
+	g.go = -1;
 	if (!guard_read_arguments(&g, argc, argv) || !guard_open_all(&g) || prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return 70;
 	g.tree_mark = getenv(PROOF_ENV);
 	guard_leave_session(&g);
-	guard_prepare(&g);
-	if (!guard_due(&g)) /* a command's term is in the page already, and starting may have taken long */
-		guard_start(&g);
+	tree_kill_children(g.children); /* there are none yet: for its code, as in guard_prepare */
+	if (g.command) {
+		guard_prepare(&g);
+		if (!guard_due(&g)) /* its term is in the page already, and starting may have taken long */
+			guard_run_command(&g);
+	} else {
+		guard_run_worker(&g);
+	}
 	proc_title("guard", guard_name(&g)); /* nobody needs the arguments any more */
 	guard_watch(&g);
 	guard_tell_end(&g);

@@ -194,6 +194,21 @@ static void on_interrupt(int s)
 	shared->messages += 100;
 }
 
+static bool locks_memory(pid_t pid)
+{
+	char path[64], line[200];
+	unsigned long locked = 0;
+
+	snprintf(path, sizeof path, "/proc/%d/status", pid);
+	FILE *f = fopen(path, "re");
+	while (f && fgets(line, sizeof line, f))
+		if (strncmp(line, "VmLck:", 6) == 0)
+			locked = strtoul(line + 6, NULL, 10);
+	if (f)
+		fclose(f);
+	return locked > 0;
+}
+
 /* argv: WIREFD PAGEFD MARKSFD BEHAVIOUR [ARG] */
 static int worker(char **argv)
 {
@@ -207,6 +222,11 @@ static int worker(char **argv)
 		snprintf(shared->text, sizeof shared->text, "%d descriptors, signals %llx, %s=%s, A=%s, B=%s, tree %d",
 		         count_descriptors(), (unsigned long long)inherited_signals(), TERM_MARK_ENV,
 		         getenv(TERM_MARK_ENV), getenv("A"), getenv("B"), page_map(page_fd, NULL) != NULL);
+		say(wire, WIRE_LOADED, 0);
+		return 0;
+	}
+	if (strcmp(how, "look") == 0) {
+		snprintf(shared->text, sizeof shared->text, "%s", locks_memory(getppid()) ? "locked" : "not locked");
 		say(wire, WIRE_LOADED, 0);
 		return 0;
 	}
@@ -596,6 +616,26 @@ static void test_inheritance(void)
 	/* Standard ones, wire, page with its marks, tree. */
 	is_str(shared->text, "7 descriptors, signals 0, LUNARCH_TERM=-, A=new, B=(null), tree 1",
 	       "a worker inherits no descriptor, mask or disposition but its own, and the environment it was given");
+}
+
+/* Locking memory is the last thing that it does before. Without the right to it, and under a sanitizer, nothing shows.
+ * A guard has no more memory than this process with 16 MB. */
+static void test_prepared(void)
+{
+	struct scene s = { .argv = WORKER("look") };
+	int status = 0, not_locked = 0, may;
+
+	pid_t pid = fork();
+	if (pid == 0 && mmap(NULL, 16 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+		_exit(0);
+	if (pid == 0)
+		_exit(mlockall(MCL_CURRENT | MCL_ONFAULT) == 0 && locks_memory(getpid()));
+	waitpid(pid, &status, 0);
+	may = WIFEXITED(status) && WEXITSTATUS(status);
+	for (int i = 0; i < 20; i++)
+		not_locked += !run(&s) || strcmp(shared->text, "locked") != 0;
+	ok(!may || not_locked == 0, "a worker runs only when its guard has the memory that it needs%s",
+	   may ? "" : " (which it may not lock here)");
 }
 
 static void send_large(struct elector *e)
@@ -1186,10 +1226,17 @@ static void measure(void)
 	survivors_in_time();
 }
 
+/* As main.c starts it: the arguments after the role's name. */
+static int worker_role(int argc, char **argv)
+{
+	(void)argc;
+	return role(argv - 1);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc > 2 && strcmp(argv[1], "-x") == 0)
-		return strcmp(argv[2], "guard") == 0 ? guard_main(argc - 3, argv + 3) : role(argv + 2);
+		return strcmp(argv[2], "guard") == 0 ? guard_main(argc - 3, argv + 3, worker_role) : role(argv + 2);
 	alarm(600); /* what hangs has failed */
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	shared_fd = memfd_create("shared", 0);
@@ -1199,6 +1246,7 @@ int main(int argc, char **argv)
 	test_exit();
 	test_crash();
 	test_inheritance();
+	test_prepared();
 	test_messages();
 	test_bad_workers();
 	test_deadline();
