@@ -435,34 +435,34 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 
 /* ---- the next operation ---- */
 
-enum todo { TODO_NOTHING, TODO_READ, TODO_WRITE, TODO_EMPTY };
+enum step { STEP_NOTHING, STEP_READ, STEP_WRITE, STEP_EMPTY };
 
-static enum todo what_to_do(const struct successor *s, struct instant now, struct instant *when)
+static enum step what_to_do(const struct successor *s, struct instant now, struct instant *when)
 {
 	bool ours = somebody(s) && s->seen.mine;
 
 	*when = s->next_op;
 	if (s->role == SUCCESSOR_LEADER || s->unsure)
-		return TODO_READ;
+		return STEP_READ;
 	if (!able(s, now))
-		return !ours ? TODO_NOTHING : s->stale ? TODO_READ : TODO_EMPTY;
+		return !ours ? STEP_NOTHING : s->stale ? STEP_READ : STEP_EMPTY;
 	if (ours && s->taking)
 		*when = instant_min(s->next_op, s->take_at);
 	if (ours)
-		return s->stale ? TODO_READ : TODO_WRITE;
+		return s->stale ? STEP_READ : STEP_WRITE;
 	if (s->grab)
-		return TODO_WRITE;
+		return STEP_WRITE;
 	if (s->taking)
 		*when = s->take_at;
-	return s->taking ? TODO_READ : TODO_NOTHING;
+	return s->taking ? STEP_READ : STEP_NOTHING;
 }
 
 static void plan(struct successor *s, struct instant now, struct successor_actions *a)
 {
 	struct instant when;
-	enum todo todo = what_to_do(s, now, &when);
+	enum step step = what_to_do(s, now, &when);
 
-	if (s->busy || todo == TODO_NOTHING || !instant_passed(when, now))
+	if (s->busy || step == STEP_NOTHING || !instant_passed(when, now))
 		return;
 	s->busy = true;
 	s->changed = false;
@@ -472,13 +472,13 @@ static void plan(struct successor *s, struct instant now, struct successor_actio
 		s->taken_at = now;
 		take_later(s, s->options.lease, now);
 	}
-	if (todo == TODO_READ) {
+	if (step == STEP_READ) {
 		a->set |= SUCCESSOR_DO_READ;
 		return;
 	}
 	s->grab = false;
-	s->emptying = a->nobody = todo == TODO_EMPTY;
-	s->answering = a->answers = todo == TODO_WRITE && s->news.wanted_mine ? s->news.wanted : 0;
+	s->emptying = a->nobody = step == STEP_EMPTY;
+	s->answering = a->answers = step == STEP_WRITE && s->news.wanted_mine ? s->news.wanted : 0;
 	a->set |= SUCCESSOR_DO_WRITE;
 }
 
@@ -509,7 +509,7 @@ nsec successor_wait(const struct successor *s, struct instant now)
 	nsec wait = NSEC_NEVER;
 	struct instant when;
 
-	if (!s->busy && what_to_do(s, now, &when) != TODO_NOTHING)
+	if (!s->busy && what_to_do(s, now, &when) != STEP_NOTHING)
 		wait = sooner(wait, when, now);
 	if (s->is_next)
 		wait = sooner(wait, instant_add(s->good_at, 2 * s->options.lease), now);
