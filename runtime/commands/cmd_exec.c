@@ -342,7 +342,7 @@ static void exec_on_ask(void *arg)
 {
 	struct exec *x = arg;
 
-	elector_answer(x->elector, true, NULL);
+	elector_answer(x->elector, true, NULL, NULL);
 }
 
 /* With -n no store is waited for to recover. */

@@ -61,6 +61,7 @@ struct elector {
 	struct store_contact contact;
 	struct instant began;   /* the term that runs, or ran last */
 	const char *paused_why; /* of the last elector_pause: static text; NULL: there was none */
+	int64_t priority;
 };
 
 /* ---- the log ---- */
@@ -698,6 +699,7 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	e->cb = cb;
 	e->arg = arg;
 	e->name = mem_dup(c->name ? c->name : "");
+	e->priority = c->next.priority;
 	author_init(&e->author, c->self, c->identity, c->address, c->reclaim);
 	record_init(&e->seen);
 	uint32_t seed = c->seed;
@@ -718,10 +720,12 @@ void elector_campaign(struct elector *e)
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_CAMPAIGN });
 }
 
-void elector_answer(struct elector *e, bool yes, const char *address)
+void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority)
 {
 	if (address && *address)
 		mem_replace(&e->author.address, address);
+	if (priority)
+		e->priority = *priority;
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
 }
 
@@ -766,6 +770,23 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 	saves_add(&e->saves, save, json);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_SAVE, .save = save });
 	return 0;
+}
+
+void elector_configure_next(struct elector *e, const struct elector_next_options *o)
+{
+	e->priority = o->priority;
+}
+
+void elector_ready(struct elector *e, bool ready)
+{
+	(void)e, (void)ready;
+}
+
+int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err)
+{
+	(void)to, (void)timeout, (void)request;
+	err_set(err, ERR_MISSING, "%s: nobody comes next", e->lock->url);
+	return -1;
 }
 
 void elector_tell_leader(struct elector *e)
@@ -816,6 +837,15 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.renewals_failed = e->renewals_failed,
 		.slow_paths = e->slow_paths,
 		.transitions = e->transitions,
+		.next = { .identity = "",
+		          .address = "",
+		          .since = -1,
+		          .trouble = "",
+		          .wanted = "",
+		          .preempts_in = -1,
+		          .rotates_in = -1,
+		          .priority_self = e->priority,
+		          .unable_why = "" },
 	};
 	lease_stands(e->lease, now, &out->standing);
 }

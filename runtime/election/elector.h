@@ -10,12 +10,21 @@
 #include "election/death_proof.h"
 #include "election/store_contact.h"
 #include "lease/lease.h"
+#include "lease/successor.h"
 #include "locks/lock.h"
 
 struct ev_loop;
 struct elector;
 struct death_watches;
 struct timeline;
+
+/* Who comes next (docs/design.md, "Who comes next"). */
+struct elector_next_options {
+	int64_t priority;   /* -1000000000 to 1000000000: the ready standby with the largest comes next */
+	bool preempt;       /* a leader hands over to a next that has had a larger priority for preempt_after */
+	nsec preempt_after; /* is doubled after each term that lasted less */
+	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
+};
 
 struct elector_config { /* borrowed for elector_new only, but for env, timeline, self and death_watches, which outlive
 	                   it */
@@ -32,6 +41,7 @@ struct elector_config { /* borrowed for elector_new only, but for env, timeline,
 	struct lease_times times;
 	bool observer, asks, reclaim;
 	bool no_release; /* leave the lease to expire at the end */
+	struct elector_next_options next;
 };
 
 struct elector_term {
@@ -51,8 +61,8 @@ struct elector_leader {
 	const char *previous; /* the holder reported or read before it; "" = unknown */
 };
 
-/* All are called from the loop. lead, deadline, stop, ask, renewed, trouble and saved may also be called from inside an
- * elector_ function; leader from inside elector_tell_leader; the others never are. */
+/* All are called from the loop. lead, deadline, stop, ask, renewed, trouble, saved, next, hand_over and not_handed_over
+ * may also be called from inside an elector_ function; leader from inside elector_tell_leader; the others never are. */
 struct elector_callbacks {
 	void (*lead)(void *arg, const struct elector_term *t);
 	void (*deadline)(void *arg, struct instant end, struct instant kill); /* the running term's have moved */
@@ -68,14 +78,23 @@ struct elector_callbacks {
 	void (*renewed)(void *arg, nsec took); /* a renewal was written, so long after it was sent; may be NULL */
 	/* An operation failed, or what the lock holds is no record: at each try. why NULL: it is over. May be NULL. */
 	void (*trouble)(void *arg, const char *why);
+	/* is: this candidate comes next. Else it comes next no more; leads: since it leads, and `lead` follows. May be
+	 * NULL, as the two below. */
+	void (*next)(void *arg, bool is, bool leads);
+	/* The running term is to end of its own will, for the one who comes next: answer with elector_end, with the
+	 * reason LEASE_RESIGNED and a sit_out of 0, as if an operator had asked for that. Once in a term. */
+	void (*hand_over)(void *arg, enum successor_why why);
+	/* Answers elector_handover: it does not happen, and the term goes on. why: for people */
+	void (*not_handed_over)(void *arg, const char *request, const char *why);
 	void (*finished)(void *arg, bool left); /* after elector_end(.., NSEC_NEVER): released, or left to expire */
 };
 
 struct elector *elector_new(const struct elector_config *c, const struct elector_callbacks *cb, void *arg,
                             struct err *err);
 void elector_campaign(struct elector *e); /* read, and lead when free; also undoes elector_pause */
-void elector_answer(struct elector *e, bool yes, const char *address); /* address NULL: as it was */
-void elector_stopped(struct elector *e, bool reaped);                  /* reaped: nothing of the term runs */
+/* address NULL, priority NULL: as it was. May also be called without having been asked. */
+void elector_answer(struct elector *e, bool yes, const char *address, const int64_t *priority);
+void elector_stopped(struct elector *e, bool reaped); /* reaped: nothing of the term runs */
 
 /* Ends the term, if one runs, for this reason, and releases the lease when the script has stopped. The candidate does
  * not campaign for sit_out, also if no term runs. NSEC_NEVER: never again; `finished` follows. grace: the time that the
@@ -86,6 +105,9 @@ void elector_next_term(struct elector *e, nsec grace);
 void elector_pause(struct elector *e,
                    const char *why); /* campaign no more; a term that runs goes on. why: static text */
 void elector_configure(struct elector *e, const struct lease_times *t); /* published by the next write */
+void elector_configure_next(struct elector *e, const struct elector_next_options *o);
+/* Whether its user could lead now (a worker is there); true from the start. Who is not ready never comes next. */
+void elector_ready(struct elector *e, bool ready);
 void elector_look(struct elector *e); /* after a suspend: looks at the deadlines now */
 
 /* For a worker that is new: calls `leader` again, if another candidate leads. Of a term of our own it hears from
@@ -101,6 +123,28 @@ void elector_tell_leader(struct elector *e);
 int elector_save(struct elector *e, uint64_t save, const char *json, struct err *err);
 const char *elector_checkpoint(const struct elector *e); /* of the record as it was last seen; NULL: it has none;
                                                             borrowed until the next elector_ call */
+
+/* Hands over to the candidate with the identity `to` ("": whoever comes next), once that one has answered, within
+ * `timeout`. request: its name, by which hand_over or not_handed_over answers. -1 with *err: this candidate does not
+ * lead, its term ends already, or the lock has no place for who comes next. */
+int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err);
+
+struct elector_next {
+	bool known;                     /* somebody comes next; if not, who, priority and since are "", 0, -1 */
+	bool self;                      /* this candidate does */
+	const char *identity, *address; /* address: may be "" */
+	int64_t priority;
+	nsec since;             /* for how long this process has known it; -1: unknown */
+	const char *trouble;    /* why this candidate cannot read or write who comes next, with the record's name */
+	const char *wanted;     /* the identity that the leader wants as next */
+	nsec absent;            /* leader: for how long nobody has come next; 0 */
+	nsec preempts_in;       /* leader: until it hands over to a larger priority; -1: it does not */
+	nsec rotates_in;        /* leader: until its term has lasted for max_term; -1: there is none */
+	int64_t priority_self;  /* of this candidate */
+	bool able;              /* this candidate could come next now */
+	const char *unable_why; /* if not: why not, for people */
+	uint64_t handovers[3];  /* terms that were handed over, by enum successor_why */
+};
 
 struct elector_status { /* texts are borrowed until the next elector_ call; "" = none */
 	enum lease_phase phase;
@@ -124,6 +168,8 @@ struct elector_status { /* texts are borrowed until the next elector_ call; "" =
 	/* The store. */
 	struct store_contact store;
 	nsec store_silence; /* since it answered last; before it ever did, since the elector was made */
+
+	struct elector_next next;
 };
 void elector_status(const struct elector *e, struct elector_status *out);
 

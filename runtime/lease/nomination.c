@@ -26,6 +26,13 @@ void nomination_fill(struct record *r, const struct nomination *n)
 	snprintf(r->advice->nomination.answers, sizeof r->advice->nomination.answers, "%s", n->answers);
 }
 
+/* An election's record has a term, and says its state. One that an older version has made of an N would else look like
+ * it, since that version keeps the field. */
+bool nomination_is(const struct record *r)
+{
+	return advice_has(r->advice, ADVICE_NOMINATION) && !r->term && !r->token && r->state == RECORD_UNSAID;
+}
+
 bool nomination_read(const struct record *r, struct nomination *out)
 {
 	const struct advice *a = r->advice;
@@ -33,9 +40,7 @@ bool nomination_read(const struct record *r, struct nomination *out)
 	*out = (struct nomination){
 		.since_us = r->acquired_us, .wall_us = r->renewed_us, .lease_ms = r->lease_ms, .retry_ms = r->retry_ms
 	};
-	/* An election's record has a term, and says its state. One that an older version has made of an N would else
-	 * look like it, since that version keeps the field. */
-	if (!advice_has(a, ADVICE_NOMINATION) || r->term || r->token || r->state != RECORD_UNSAID)
+	if (!nomination_is(r))
 		return false;
 	if (!*r->holder)
 		return true;

@@ -1,6 +1,6 @@
 /* The nomination: the record N that stands beside a lock's record and holds the candidate that comes next
  * (lease/successor.h). Not the lock's record, and no lease: nobody's safety depends on what it says.
- * Its first user will be the elector; until then only tests use it. */
+ * Used by the elector, by what lists locks, and by doctor. */
 #ifndef LUNARCH_NOMINATION_H
 #define LUNARCH_NOMINATION_H
 
@@ -19,7 +19,10 @@ struct nomination {
  * process, so no election takes it for its own. */
 void nomination_fill(struct record *r, const struct nomination *n);
 
-/* Whether the record is an N, and what it says. false: it belongs to an election or another program. Leave it alone. */
+/* Whether the record is an N: not an election's, which must leave it alone. */
+bool nomination_is(const struct record *r);
+
+/* The same, and what it says. false: it belongs to an election or another program. Leave it alone. */
 bool nomination_read(const struct record *r, struct nomination *out);
 
 /* ---- what records show the process that has this identity, and incarnation ---- */

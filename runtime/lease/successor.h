@@ -1,7 +1,7 @@
 /* The successor: the pure state machine that decides which standby comes next (docs/design.md, "Who comes next").
  * It decides nothing about who may lead: its record N is advice, and a wrong one costs time. As lease.h it does no I/O,
  * reads no clock and allocates nothing: events and instants come in, actions come out.
- * Used by the simulator and the unit tests. Its next user will be the elector.
+ * Used by the elector, the simulator and the unit tests.
  *
  * The lock's record M says who leads, who comes next, and who is wanted as next. The record N beside it holds the
  * candidate that comes next, which writes it anew every L. Only the leader and the next look at N all the time. The

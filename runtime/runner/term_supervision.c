@@ -207,7 +207,7 @@ static void supervision_answer(struct term_supervision *t, bool yes, const struc
 
 	if (yes)
 		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
-	elector_answer(t->elector, yes, e->address);
+	elector_answer(t->elector, yes, e->address, NULL);
 }
 
 static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,
