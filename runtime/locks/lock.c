@@ -115,6 +115,25 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 	return ops ? ops->open(env, text, err) : NULL;
 }
 
+struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const char *url, struct err *err)
+{
+	const struct lock_ops *ops = lock->ops;
+	char *beside;
+
+	if (!ops->next && !ops->next_url) {
+		err_set(err, ERR_MISSING, "the lock %s has no place for a record of who comes next", lock->url);
+		return NULL;
+	}
+	beside = ops->next_url ? ops->next_url(lock, url) : lock_url_beside(lock, url, ops->next);
+	struct lock *next = lock_open(env, beside, err);
+	free(beside);
+	if (next)
+		next->advice = true;
+	else
+		err_wrap(err, "the next record of %s", lock->url);
+	return next;
+}
+
 bool lock_is_plain_name(const char *url)
 {
 	return scheme_len(url) == 0 && !memchr(url, '/', strcspn(url, "?"));

@@ -129,6 +129,11 @@ struct lock_ops {
 	               void *arg);
 
 	bool key_last; /* the key ends the URL, even if there is a '?' before */
+
+	/* Where the next record of a lock is (lock_open_next). next: what follows the lock's key. next_url: where that
+	 * is not all, its URL, for the lock that was opened by `url`; the caller frees it. Both NULL: there is none. */
+	const char *next;
+	char *(*next_url)(const struct lock *l, const char *url);
 };
 
 /* The URL of another lock in the same place, whose key has `more` behind it: letters, digits, dashes, or a name of a
@@ -143,11 +148,18 @@ struct lock {
 	 * that makes tokens by a clock makes a larger one. One whose store counts them leaves them alone: receivers
 	 * compare them with the store's. */
 	int64_t token_floor;
+	bool advice; /* it is a next record; lock_open_next sets it */
 };
 
 /* Opens by URL: "scheme://...", "file:PATH", "/PATH", or a plain NAME in the state directory.
  * NULL: *err names the URL, and for an unknown scheme the ones there are. */
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
+
+/* Opens the next record beside a lock (docs/design.md, "Who comes next"): in the same store, over the same connection
+ * where the locks of one place share it. What is written there is advice: no token is made for it, a failover makes no
+ * doubt about it, it need not survive a power cut whatever `durable` says, and it has to wait where the lock's own
+ * requests are in a hurry. url: as lock_open got it. NULL with *err: ERR_MISSING, this kind of lock has none. */
+struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const char *url, struct err *err);
 
 /* Opens for `list` alone what is named by the beginning of a URL: it may end before its key, or in it. The key of the
  * lock is that beginning and LOCK_PREFIX_END, so that it is a key also where a bare "app/" or "web-" is none. *prefix:

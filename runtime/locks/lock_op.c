@@ -20,6 +20,8 @@ static void op_end(struct lock_op *op, struct lock_result *r)
 	op->early = NULL;
 	op->text = NULL;
 	r->sent_at = op->sent_at;
+	if (op->advice)
+		r->token = 0;
 	if (r->outcome == LOCK_UNKNOWN && !op->writing)
 		r->outcome = LOCK_FAILED;
 	done(arg, r);
@@ -97,6 +99,7 @@ void lock_op_begin(struct lock_op *op, struct lock_env *env, const struct lock *
 		.done = done,
 		.arg = arg,
 		.active = true,
+		.advice = l->advice,
 		.sent_at = clock_now(),
 	};
 	ev_init(&op->timer, op_on_timer);
@@ -222,7 +225,7 @@ void lock_op_found_record(struct lock_op *op, struct record *record, const char 
 		lock_failover_lease(op->doubt, record->lease_ms * NSEC_PER_MS);
 		lock_failover_found(op->doubt, &r.version);
 	}
-	if (record->token == 0 && record->term && record->state == RECORD_LEADING)
+	if (!op->advice && record->token == 0 && record->term && record->state == RECORD_LEADING)
 		record->token = token;
 	lock_op_finish(op, &r);
 }

@@ -28,7 +28,8 @@ struct lock_op { /* embedded in the backend's struct; zero before the first use 
 	struct lock_link *link; /* of lock_op_ask; NULL: nobody was asked */
 	struct lock_call *call;
 	bool active;
-	bool again; /* it was repeated */
+	bool again;  /* it was repeated */
+	bool advice; /* of a next record, which has no token */
 
 	/* The backend may set the rest after lock_op_begin. */
 	bool writing, removing;      /* what messages say; a write that was sent may be unknown, a read only fails */

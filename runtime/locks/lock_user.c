@@ -18,7 +18,7 @@ static struct lock_user *user_begin(struct lock *l, bool writing, struct instant
 	struct lock_user *u = (struct lock_user *)l;
 
 	lock_op_begin(&u->op, u->server->env, l, u->ops->detach, writing, by, done, arg);
-	u->op.doubt = &u->doubt;
+	u->op.doubt = l->advice ? NULL : &u->doubt;
 	u->acquiring = false;
 	u->about = NULL;
 	u->listing = NULL;
@@ -38,8 +38,8 @@ void lock_user_write(struct lock *l, const struct record *r, const struct versio
 	struct lock_user *u = user_begin(l, true, by, done, arg);
 
 	u->expected = *expected;
-	u->durable = durable;
-	u->acquiring = r->token == 0;
+	u->durable = durable && !l->advice;
+	u->acquiring = r->token == 0 && !l->advice;
 	if (u->acquiring)
 		lock_member_rename(&u->member);
 	if (lock_op_print(&u->op, r))

@@ -64,10 +64,10 @@ void lock_user_close(struct lock *l);
 void lock_user_end(struct lock_user *u, enum lock_outcome outcome);
 
 /* The operation under way is a write that begins a term or ends one: others wait for it and for what follows it. What
- * can wait gives way (lock_server_later). */
+ * can wait gives way (lock_server_later), as does the write of a next record. */
 static inline bool lock_user_hands_over(const struct lock_user *u)
 {
-	return u->op.writing && !u->op.removing && (u->acquiring || !u->op.leads);
+	return u->op.writing && !u->op.removing && !u->lock.advice && (u->acquiring || !u->op.leads);
 }
 
 /* Whose this is. */

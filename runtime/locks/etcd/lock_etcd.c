@@ -455,8 +455,8 @@ static void etcd_begin(struct lock_user *u)
 	l->tries = l->logins = 0;
 	l->maybe = false;
 	l->watch.busy = true;
-	/* Renewals and releases go before looks and candidates. */
-	l->urgent = u->op.writing && !u->op.removing && !(u->acquiring && u->op.leads);
+	/* Renewals and releases go before looks, candidates and advice. */
+	l->urgent = u->op.writing && !u->op.removing && !u->lock.advice && !(u->acquiring && u->op.leads);
 	if (u->about)
 		etcd_ask(l, &ask_status, &status.base);
 	else if (u->listing)
@@ -540,12 +540,14 @@ static const struct lock_ops lock_etcd = {
 	.scheme = "etcd",
 	.open = etcd_open_plain,
 	.watch = etcd_watch,
+	.next = ".next",
 	LOCK_USER_OPS,
 };
 static const struct lock_ops lock_etcds = {
 	.scheme = "etcds",
 	.open = etcd_open_tls,
 	.watch = etcd_watch,
+	.next = ".next",
 	LOCK_USER_OPS,
 };
 

@@ -294,7 +294,7 @@ static void file_fill_write(struct file_lock *l, struct file_job *j)
 
 	j->op.expected = *l->expected;
 	j->op.durable = l->durable;
-	if (l->spelt && (!l->kept_out || l->op.removing))
+	if (l->spelt && !l->base.advice && (!l->kept_out || l->op.removing))
 		j->op.spelt = j->spelt = mem_dup(l->spelt);
 	file_dir_of(l, dir);
 	if (l->op.removing)
@@ -351,7 +351,7 @@ static void file_write(struct lock *base, const struct record *r, const struct v
 	file_ask(l, true, by, done, arg);
 	l->record = r;
 	l->expected = expected;
-	l->durable = durable;
+	l->durable = durable && !base->advice;
 }
 
 static void file_remove(struct lock *base, const struct version *expected, struct instant by, lock_done_fn *done,
@@ -531,6 +531,16 @@ fail:
 	return NULL;
 }
 
+/* "file:DIR/.NAME.next?OPTIONS": hidden, as all else that is beside a record. */
+static char *file_next_url(const struct lock *base, const char *url)
+{
+	const struct file_lock *l = (const struct file_lock *)base;
+	const char *name = l->notice.name, *options = base->url + strcspn(base->url, "?");
+
+	(void)url; /* which may name a link, or be relative */
+	return mem_printf("file:%.*s.%s.next%s", (int)(name - l->path), l->path, name, options);
+}
+
 const struct lock_ops lock_file = {
 	.scheme = "file",
 	.token_in_record = true,
@@ -543,4 +553,5 @@ const struct lock_ops lock_file = {
 	.list = file_list_names,
 	.about = file_about,
 	.remove = file_remove,
+	.next_url = file_next_url,
 };

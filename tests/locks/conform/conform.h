@@ -14,9 +14,10 @@
  *   {"id":5,"do":"watch","lock":"a"}               -> {"id":5,"watching":true}, later {"notice":"a"}
  *   {"id":6,"do":"close","lock":"a"}               -> {"id":6}
  *   {"id":7,"do":"open","lock":"p","url":"...","prefix":true} -> as 1; what is opened can be listed
- *   {"id":8,"do":"list","lock":"p","within_ms":N}  -> {"id":8,"outcome":"ok","names":[".."],"more":false,..}
- *   {"id":9,"do":"remove","lock":"a","expected":"..","within_ms":N} -> {"id":9,"outcome":"ok",..}
- *   {"id":10,"do":"beside","lock":"a","url":"..","more":".."} -> {"id":10,"url":".."}; of a prefix: its own URL is
+ *   {"id":8,"do":"open","lock":"n","url":"...","next_of":"a"} -> as 1; the next record of a, whose URL that is
+ *   {"id":9,"do":"list","lock":"p","within_ms":N}  -> {"id":9,"outcome":"ok","names":[".."],"more":false,..}
+ *   {"id":10,"do":"remove","lock":"a","expected":"..","within_ms":N} -> {"id":10,"outcome":"ok",..}
+ *   {"id":11,"do":"beside","lock":"a","url":"..","more":".."} -> {"id":11,"url":".."}; of a prefix: its own URL is
  * taken A result says when it was sent and how long it took, and if done was called from inside the start ("inside").
  */
 int conform_script(void);

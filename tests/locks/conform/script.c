@@ -228,9 +228,11 @@ static void do_open(struct script *s, const json_t *command)
 	json_t *id = json_object_get(command, "id");
 	struct err err = { 0 };
 	char *prefix = NULL;
+	const char *url = text_of(command, "url"), *beside = text_of(command, "next_of");
 	struct lock *l = json_is_true(json_object_get(command, "prefix"))
-	                         ? lock_open_prefix(&s->env, text_of(command, "url"), &prefix, &err)
-	                         : lock_open(&s->env, text_of(command, "url"), &err);
+	                         ? lock_open_prefix(&s->env, url, &prefix, &err)
+	                 : *beside ? lock_open_next(&s->env, find(s, beside)->lock, url, &err)
+	                           : lock_open(&s->env, url, &err);
 
 	if (!l) {
 		free(prefix);
