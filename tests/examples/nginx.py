@@ -9,8 +9,9 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from balancer import follow, get
 from candidates import stop_everyone
+from processes import alive, children, wait_for
 from servers import Server
-from tap import done
+from tap import done, ok
 
 
 class Nginx(Server):
@@ -42,6 +43,12 @@ class Nginx(Server):
 
     def ready(self) -> Any:
         return get(self.port)[0] is not None
+
+    def close(self) -> None:
+        workers = children(self.process.pid) if self.process else []
+        super().close()
+        if workers:
+            ok(wait_for(lambda: not any(map(alive, workers))), "no worker of nginx outlives the test")
 
 
 follow(Nginx, "upstream")

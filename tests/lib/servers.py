@@ -36,12 +36,13 @@ while read -r op pid; do
     drop) kept=; for p in $pids; do [ "$p" = "$pid" ] || kept="$kept $p"; done; pids=$kept ;;
   esac
 done
-[ -z "$pids" ] || kill -KILL $pids 2>/dev/null
+for p in $pids; do kill -KILL "$p" "-$p" 2>/dev/null; done
 """
 
 
 def _mark(op: str, pid: int) -> None:
-    """A shell that waits for the end of this process and then kills what is still marked."""
+    """A shell that waits for the end of this process and then kills what is still marked, each with its process
+    group."""
     global _lifeline
     with _lifeline_lock:
         if not _lifeline:
@@ -248,13 +249,21 @@ class Server:
             return
         self.send(signal.SIGCONT)
         self.send(sig)
+        if sig == signal.SIGKILL:
+            self.kill_group()
         try:
             self.process.wait(PATIENCE)
         except subprocess.TimeoutExpired:
-            self.process.kill()
+            self.kill_group()
             self.process.wait()
         _mark("drop", self.process.pid)
         self.process = None
+
+    def kill_group(self) -> None:
+        """With the processes that it started and that are in its group still, as nginx's workers: killed, it could not
+        end them. Only before it is waited for: as long as its number is its own, so is the group's."""
+        if self.process.returncode is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
 
     def restart(self, sig: int = signal.SIGTERM) -> Any:
         self.stop(sig)
