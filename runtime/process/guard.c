@@ -6,6 +6,7 @@
 #include "election/death_proof.h"
 #include "process/deadline_page.h"
 #include "process/guard_wire.h"
+#include "process/sweeps.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A sweep is over after this many walks in a row that found nobody of the term, ... */
+/* A sweep is over after this many walks in a row that found nobody of those marks, ... */
 #define QUIET_WALKS 2
 /* ... or after this many if some process cannot be attributed: one in the middle of an execve shows no environment. */
 #define PATIENT_WALKS 20
@@ -32,12 +33,6 @@
  */
 #define WALK_PAUSE NSEC_PER_MS
 #define QUIET_PAUSE (NSEC_PER_MS / 10)
-
-struct sweep {
-	uint64_t term;
-	int killed;
-	bool pending;
-};
 
 struct guard {
 	/* What it was started with. */
@@ -61,10 +56,10 @@ struct guard {
 	int wait_status;
 
 	/* Sweeps go on together: one walk serves them all. */
-	struct sweep sweep[PAGE_SLOTS];
-	int pending, quiet;
+	struct sweeps sweeps;
+	int quiet;
 	bool unclear, matched;   /* in the walk under way */
-	pid_t killed[TREE_MOST]; /* since pending was 0, so that a slow death counts once */
+	pid_t killed[TREE_MOST]; /* since none was pending, so that a slow death counts once */
 	int killed_n;
 	struct tree tree;
 };
@@ -448,24 +443,26 @@ static void guard_kill_all(struct guard *g)
 	}
 }
 
-/* ---- sweeping: what one term left behind ---- */
+/* ---- sweeping: what a term or an on_next left behind ---- */
 
-/* "slot.term" of a process of this very tree: a lunarch that a script started has a tree of its own. */
-static struct sweep *guard_find_sweep(struct guard *g, pid_t pid, const char *mark)
+/* A lunarch that a script started has a tree of its own. */
+static bool guard_of_this_tree(const struct guard *g, pid_t pid)
 {
-	char tree[64], *end;
-	unsigned long slot = strtoul(mark, &end, 10);
+	char tree[64];
 
-	if (end == mark || *end != '.' || slot >= PAGE_SLOTS || !g->sweep[slot].pending)
-		return NULL;
-	const char *digits = end + 1;
-	uint64_t term = strtoull(digits, &end, 10);
-	if (end == digits || *end != '\0' || term != g->sweep[slot].term)
-		return NULL;
-	if (g->tree_mark &&
-	    (tree_env(pid, PROOF_ENV, tree, sizeof tree) != TREE_ENV_FOUND || strcmp(tree, g->tree_mark) != 0))
-		return NULL;
-	return &g->sweep[slot];
+	return !g->tree_mark ||
+	       (tree_env(pid, PROOF_ENV, tree, sizeof tree) == TREE_ENV_FOUND && strcmp(tree, g->tree_mark) == 0);
+}
+
+/* What on_next started has no term, so a process of a term is not looked at for it. */
+static struct sweep *guard_find_sweep(struct guard *g, pid_t pid, const char *term_mark)
+{
+	char next_mark[48];
+	bool outside = strcmp(term_mark, "-") == 0;
+	bool next = outside && tree_env(pid, NEXT_MARK_ENV, next_mark, sizeof next_mark) == TREE_ENV_FOUND;
+	struct sweep *s = sweeps_find(&g->sweeps, term_mark, next ? next_mark : NULL);
+
+	return s && guard_of_this_tree(g, pid) ? s : NULL;
 }
 
 static bool guard_kills_first_time(struct guard *g, pid_t pid)
@@ -507,18 +504,17 @@ static bool guard_sweep_one(void *arg, pid_t pid)
 
 static void guard_report_sweeps(struct guard *g)
 {
-	for (uint32_t slot = 0; slot < PAGE_SLOTS && g->pending; slot++) {
-		struct sweep *s = &g->sweep[slot];
+	for (uint32_t slot = 0; slot < PAGE_SLOTS && g->sweeps.pending; slot++) {
+		struct sweep *s = &g->sweeps.slot[slot];
 		if (!s->pending)
 			continue;
-		if (!guard_tell(g, (struct guard_note){ .type = GUARD_SWEPT,
+		if (!guard_tell(g, (struct guard_note){ .type = g->unclear ? GUARD_UNCLEAR : GUARD_SWEPT,
 		                                        .value = s->killed,
 		                                        .slot = slot,
-		                                        .term = s->term,
-		                                        .clean = !g->unclear }))
+		                                        .next = s->next,
+		                                        .term = s->term }))
 			return; /* the elector does not read: the next walk reports the rest */
-		s->pending = false;
-		g->pending--;
+		sweeps_answered(&g->sweeps, s);
 	}
 	g->killed_n = 0;
 }
@@ -533,16 +529,6 @@ static void guard_sweep(struct guard *g)
 	g->quiet = g->matched ? 0 : g->quiet + 1;
 	if (g->quiet >= (g->unclear ? PATIENT_WALKS : QUIET_WALKS))
 		guard_report_sweeps(g);
-}
-
-static void guard_begin_sweep(struct guard *g, uint32_t slot, uint64_t term)
-{
-	if (slot >= PAGE_SLOTS)
-		return;
-	struct sweep *s = &g->sweep[slot];
-	g->pending += !s->pending;
-	*s = (struct sweep){ .term = term, .pending = true };
-	g->quiet = 0;
 }
 
 /* ---- the loop ---- */
@@ -571,7 +557,8 @@ static void guard_obey(struct guard *g, const struct guard_order *o)
 		g->over = true;
 		break;
 	case GUARD_SWEEP:
-		guard_begin_sweep(g, o->slot, o->term);
+		if (sweeps_ask(&g->sweeps, o->slot, o->term, o->next))
+			g->quiet = 0;
 		break;
 	}
 }
@@ -621,7 +608,7 @@ static void guard_watch(struct guard *g)
 
 	while (!g->over && !guard_due(g)) {
 		const struct timespec soon = { .tv_nsec = g->quiet == 0 || g->unclear ? WALK_PAUSE : QUIET_PAUSE };
-		ppoll(p, N, g->pending ? &soon : NULL, NULL);
+		ppoll(p, N, g->sweeps.pending ? &soon : NULL, NULL);
 		if (guard_due(g) || p[ELECTOR].revents)
 			return;
 		while (read(g->signals, &info, sizeof info) > 0)
@@ -629,7 +616,7 @@ static void guard_watch(struct guard *g)
 		guard_reap(g);
 		if (p[CONTROL].revents)
 			guard_read_orders(g);
-		if (g->pending && !g->over && !guard_due(g))
+		if (g->sweeps.pending && !g->over && !guard_due(g))
 			guard_sweep(g);
 	}
 }

@@ -8,6 +8,8 @@
 
 /* The environment marker of what a term starts: "LUNARCH_TERM=slot.term"; a worker outside any term has "-". */
 #define TERM_MARK_ENV "LUNARCH_TERM"
+/* That of what on_next starts, before any term: "LUNARCH_NEXT=slot.number", beside LUNARCH_TERM=-. */
+#define NEXT_MARK_ENV "LUNARCH_NEXT"
 
 /* A note goes from the guard to the supervisor, an order the other way. Each is one datagram, and all are of one size.
  */
@@ -15,7 +17,8 @@
 enum guard_note_type {
 	GUARD_STARTED = 1, /* value: pid of the worker or command */
 	GUARD_ENDED,       /* value: its wait status; what it left behind is being killed */
-	GUARD_SWEPT,       /* value: how many were killed; slot, term; clean */
+	GUARD_SWEPT,       /* value: how many were killed; slot, term, next: as the orders had them */
+	GUARD_UNCLEAR,     /* the same, but some process cannot be attributed */
 	GUARD_STOPPED,     /* the command was stopped by a signal */
 	GUARD_CONTINUED,
 };
@@ -23,7 +26,7 @@ enum guard_note_type {
 struct guard_note {
 	uint32_t type;
 	int32_t value;
-	uint32_t slot, clean;
+	uint32_t slot, next;
 	uint64_t term;
 };
 
@@ -32,13 +35,14 @@ enum guard_order_type {
 	GUARD_INTERRUPT, /* SIGRTMIN to the worker */
 	GUARD_SIGNAL,    /* signal, to the command's process group, or to the worker */
 	GUARD_KILL,      /* everything, now */
-	GUARD_SWEEP,     /* what term left behind on slot; GUARD_SWEPT answers */
+	GUARD_SWEEP,     /* what term, or that number of on_next, or both (not 0) left behind on slot. GUARD_SWEPT or
+	                    GUARD_UNCLEAR answers, perhaps two orders at once */
 };
 
 struct guard_order {
 	uint32_t type;
 	int32_t signal;
-	uint32_t slot, unused;
+	uint32_t slot, next;
 	uint64_t term;
 };
 

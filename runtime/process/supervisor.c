@@ -228,8 +228,9 @@ static void supervisor_on_note(void *arg, const void *bytes, size_t len)
 		supervisor_on_ended(c, n.value);
 		break;
 	case GUARD_SWEPT:
+	case GUARD_UNCLEAR:
 		if (c->cb->swept)
-			c->cb->swept(c->arg, n.slot, n.term, n.value, n.clean);
+			c->cb->swept(c->arg, n.slot, n.term, n.next, n.value, n.type == GUARD_SWEPT);
 		break;
 	case GUARD_STOPPED:
 	case GUARD_CONTINUED:
@@ -325,8 +326,9 @@ static char **guard_environment(const struct supervisor_spec *spec)
 	size_t n = 0;
 
 	for (char **e = environ; *e; e++) {
-		bool replaced = entries_have(spec->env, *e, strcspn(*e, "=")) ||
-		                (!spec->command && entry_names(*e, TERM_MARK_ENV, term_len));
+		bool mark = entry_names(*e, TERM_MARK_ENV, term_len) ||
+		            entry_names(*e, NEXT_MARK_ENV, strlen(NEXT_MARK_ENV));
+		bool replaced = entries_have(spec->env, *e, strcspn(*e, "=")) || (!spec->command && mark);
 		if (!replaced && !names_have(spec->unset, *e))
 			env[n++] = *e;
 	}
@@ -546,11 +548,11 @@ void supervisor_kill(struct supervisor *c)
 	supervisor_check_guard(c);
 }
 
-bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term)
+bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term, uint32_t next)
 {
 	if (c->phase == RUNNING && c->worker && !c->ended && tree_is_only(c->guard, c->worker))
 		return true;
-	supervisor_order(c, (struct guard_order){ .type = GUARD_SWEEP, .slot = slot, .term = term });
+	supervisor_order(c, (struct guard_order){ .type = GUARD_SWEEP, .slot = slot, .next = next, .term = term });
 	return false;
 }
 

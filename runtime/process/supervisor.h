@@ -51,9 +51,10 @@ struct supervisor_callbacks {
 	/* The guard is gone too. reaped: nothing of the tree lives. status: as for ended, or -1 if nobody saw it.
 	 * Called exactly once, last; the supervisor may be freed in it. */
 	void (*gone)(void *arg, bool reaped, int wait_status);
-	/* Answer to a supervisor_sweep that was false: how many leftovers of that term were killed; clean = false if
-	 * some process cannot be attributed. */
-	void (*swept)(void *arg, uint32_t slot, uint64_t term, int killed, bool clean);
+	/* Answer to a supervisor_sweep that was false: how many leftovers of that term and of that on_next were killed;
+	 * clean = false if some process cannot be attributed. Sweeps of a slot that are asked for before an earlier one
+	 * is answered have one answer, with the last term and the last next that were asked for. */
+	void (*swept)(void *arg, uint32_t slot, uint64_t term, uint32_t next, int killed, bool clean);
 	/* command: it was stopped (SIGTSTP) or went on */
 	void (*stopped)(void *arg, bool stopped);
 };
@@ -86,9 +87,9 @@ void supervisor_interrupt(struct supervisor *c);
 void supervisor_signal(struct supervisor *c, int signal); /* to the command's process group (worker: to the worker) */
 void supervisor_kill(struct supervisor *c);               /* everything, now; gone follows */
 
-/* Kills what that term left behind, of which the worker starts no more. true: nothing of any term is there, and
- * `swept` does not follow. */
-bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term);
+/* Kills what that term (0: none) and what the on_next of that number (0: none) left behind, of which the worker starts
+ * no more. true: nothing of any term or on_next is there, and `swept` does not follow. */
+bool supervisor_sweep(struct supervisor *c, uint32_t slot, uint64_t term, uint32_t next);
 
 /* After gone, or never if it still lives (then it is an error). */
 void supervisor_free(struct supervisor *c);

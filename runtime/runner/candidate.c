@@ -49,7 +49,7 @@ static void candidate_interrupt(void *arg)
 
 static bool candidate_sweep(void *arg, uint64_t term)
 {
-	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term);
+	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term, 0);
 }
 
 static void candidate_kill_worker(void *arg)

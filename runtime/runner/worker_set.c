@@ -193,14 +193,14 @@ static void worker_set_on_gone(void *arg, bool reaped, int status)
 	run_worker_set_gone(r, s, had_started);
 }
 
-static void worker_set_on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
+static void worker_set_on_swept(void *arg, uint32_t slot, uint64_t term, uint32_t next, int killed, bool clean)
 {
 	struct worker_set *s = arg;
 	struct candidate *p = worker_set_candidate(s, slot);
 
 	if (killed > 0)
-		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that the term left behind", killed,
-		          killed == 1 ? "" : "es");
+		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that %s left behind", killed,
+		          killed == 1 ? "" : "es", next && !term ? "on_next" : "the term");
 	if (p)
 		candidate_swept(p, term, clean);
 }

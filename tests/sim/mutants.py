@@ -112,6 +112,7 @@ UNIT_TESTS = [
         "tests/unit/process/test_channel.c",
     ],
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
+    ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.

@@ -35,7 +35,7 @@ static struct shared {
 	_Atomic pid_t pid[PIDS];
 	_Atomic int word; /* given by one side to the other, as the test has it */
 	_Atomic int started, gone, reaped, status, ended, ended_status, messages, messages_by_then, swept, killed,
-		clean, nothing, stopped, continued;
+		clean, nothing, stopped, continued, next, asked;
 	_Atomic int extended_after_end, storm, stop_storm;
 	_Atomic pid_t elector, guard, worker;
 	_Atomic int64_t at[2];
@@ -126,13 +126,20 @@ static void start_marked(char *const *env)
 
 static char shared_env[32];
 
-static void start_of_term(const char *term, bool ours)
+/* next NULL: without that mark */
+static void start_with_marks(const char *term, const char *next, bool ours)
 {
-	char term_env[64], tree_env_[96];
+	char term_env[64], next_env[64], tree_env_[96];
 
 	snprintf(term_env, sizeof term_env, TERM_MARK_ENV "=%s", term);
+	snprintf(next_env, sizeof next_env, NEXT_MARK_ENV "=%s", next ? next : "");
 	snprintf(tree_env_, sizeof tree_env_, PROOF_ENV "=%s%s", getenv(PROOF_ENV), ours ? "" : "-other");
-	start_marked((char *[]){ term_env, tree_env_, shared_env, NULL });
+	start_marked((char *[]){ term_env, tree_env_, shared_env, next ? next_env : NULL, NULL });
+}
+
+static void start_of_term(const char *term, bool ours)
+{
+	start_with_marks(term, NULL, ours);
 }
 
 /* A hundred processes, none of which lives longer than a millisecond or two: each forks its successor, which leaves the
@@ -253,6 +260,16 @@ static int worker(char **argv)
 		start_of_term("3.7", false); /* of another lunarch, that a script started */
 		if (arg)
 			start_marked((char *[]){ shared_env, NULL });
+	}
+	if (strcmp(how, "sweep_next") == 0) {
+		start_with_marks("-", "3.2", true);
+		start_with_marks("-", "3.2", true);
+		start_with_marks("-", "3.1", true);   /* an earlier on_next, ... */
+		start_with_marks("-", "2.2", true);   /* ... another election's, ... */
+		start_with_marks("3.2", NULL, true);  /* ... a term of that number, ... */
+		start_with_marks("3.7", "3.2", true); /* ... a term, which says all of its processes, ... */
+		start_with_marks("-", NULL, true);
+		start_with_marks("-", "3.2", false); /* ... and another lunarch's */
 	}
 	if (strcmp(how, "stranger") == 0 && fork() == 0) {
 		if (setuid(65534) < 0)
@@ -381,9 +398,10 @@ static void on_gone(void *arg, bool reaped, int status)
 	ev_break(e->loop, EVBREAK_ALL);
 }
 
-static void on_swept(void *arg, uint32_t slot, uint64_t term, int killed, bool clean)
+static void on_swept(void *arg, uint32_t slot, uint64_t term, uint32_t next, int killed, bool clean)
 {
-	(void)arg, (void)slot, (void)term;
+	(void)arg, (void)slot;
+	shared->asked = term == (shared->next ? 0 : 7) && (int)next == shared->next;
 	shared->killed = killed;
 	shared->clean = clean;
 	shared->swept++;
@@ -1029,9 +1047,11 @@ static void test_storm(void)
 
 static void sweep_now(struct elector *e)
 {
-	shared->nothing = supervisor_sweep(e->supervisor, 3, 7);
+	uint64_t term = shared->next ? 0 : 7;
+
+	shared->nothing = supervisor_sweep(e->supervisor, 3, term, (uint32_t)shared->next);
 	if (shared->nothing)
-		on_swept(e, 3, 7, 0, true);
+		on_swept(e, 3, term, (uint32_t)shared->next, 0, true);
 }
 
 static void on_sweep_timer(struct ev_loop *loop, ev_timer *w, int events)
@@ -1053,7 +1073,8 @@ static void sweep_on_word(struct elector *e)
 	ev_timer_start(e->loop, &e->timer);
 }
 
-static void sweep(char **argv, int up, int killed, bool clean, bool nothing, const char *what)
+/* next 0: of the term 7 */
+static void sweep_of(int next, char **argv, int up, int killed, bool clean, bool nothing, const char *what)
 {
 	struct scene s = { .argv = argv, .ready = sweep_on_word };
 	pid_t pid = start_elector(&s);
@@ -1061,15 +1082,22 @@ static void sweep(char **argv, int up, int killed, bool clean, bool nothing, con
 	come_true(&shared->up, up);
 	come_true(&shared->started, 1);
 	int before = survivors(false);
+	shared->next = next;
 	shared->word = 1;
 	come_true(&shared->swept, 1);
-	if (!ok(shared->killed == killed && shared->clean == clean && shared->nothing == nothing, "%s", what))
+	if (!ok(shared->asked && shared->killed == killed && shared->clean == clean && shared->nothing == nothing, "%s",
+	        what))
 		printf("# %d killed, %s, %s\n", shared->killed, shared->clean ? "clean" : "not clean",
 		       shared->nothing ? "nothing there" : "by the guard");
 	is_int(before - survivors(false), killed, "and nothing else dies");
 	shared->stop_storm = 1;
 	ok(wait_exit(pid) && survivors_in_time() == 0, "until the crew ends");
 	end_survivors();
+}
+
+static void sweep(char **argv, int up, int killed, bool clean, bool nothing, const char *what)
+{
+	sweep_of(0, argv, up, killed, clean, nothing, what);
 }
 
 static void test_sweeps(void)
@@ -1080,6 +1108,8 @@ static void test_sweeps(void)
 	sweep(WORKER("sweep", "1"), 7, 2, false, false, "with a process of no term about, it is not clean");
 	sweep(WORKER("breeding"), 1, 1, true, false, "an orphan of the term is found");
 	sweep(WORKER("tree"), 15, 0, true, false, "children that the worker forked without a term are its own");
+	sweep_of(2, WORKER("sweep_next"), 8, 2, true, false,
+	         "what an on_next left is killed, not what an earlier one, a term or another tree has");
 }
 
 /* ---- tests: commands ---- */
