@@ -485,6 +485,8 @@ static void node_go_down(struct sim_node *n)
 	timer_stop(&n->time, &n->hold);
 	timeline_fini(&n->time);
 	page_unmap(n->page);
+	n->page = NULL;
+	n->paused_until = 0; /* nothing is left of it that could wake up */
 	n->up = false;
 	log_event(LOG_INFO, NULL, "down", "its processes are gone");
 }

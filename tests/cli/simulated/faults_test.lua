@@ -70,6 +70,21 @@ test("a leader that stands still for longer than its lease does nothing when it 
   equal(#sim:events("worker_gone"), 1)
 end)
 
+test("a machine that stands still may lose its power, be woken without effect, and be started again", function()
+  local sim = begin()
+  local old = sim:elect()
+  sim:pause(old, 60)
+  sim:crash(old)
+  for _, what in ipairs { "wake", "stop", "resign", "kill_worker", "crash" } do sim[what](sim, old) end
+  expect(sim:next_leader() ~= old)
+  sim:start(old)
+  sim:run(60)
+  equal(#sim:printed("^starting", old), 2)
+  sim:pause(old, 5)
+  sim:run(30)
+  equal(#sim:events "worker_gone", 0)
+end)
+
 test("a short pause loses nothing", function()
   local sim = begin()
   local leader = sim:elect()
