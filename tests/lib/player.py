@@ -4,6 +4,7 @@ runtime/process/wire_messages.h.
 Not an election: terms begin and end when the test says so. Used by the tests in this directory.
 """
 
+import ctypes
 import fcntl
 import json
 import mmap
@@ -22,6 +23,10 @@ from processes import LUNARCH, PATIENCE, ROOT, children, wait_for
 
 SCRIPTS = os.path.join(ROOT, "tests", "script", "scripts")
 LIMIT = 2 * PATIENCE  # seconds to wait for anything
+OUTPUT_MAX = 1 << 26  # bytes of standard output that are looked at
+CHUNK = 1 << 20  # bytes of the log that are looked at in one piece; no line of the log is longer
+REPEATED_MAX = 1000  # lines of the log that differ in their time only
+KEPT_MAX = 100_000  # lines of the log
 
 with open(os.path.join(ROOT, "runtime", "process", "wire_messages.h")) as f:
     TABLE = f.read()
@@ -118,6 +123,57 @@ class Page:
             os.close(fd)
 
 
+libc = ctypes.CDLL(None)
+libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64]
+PUNCH_HOLE = 3  # fallocate(2): FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+
+
+class Log:
+    """A worker's log. A script that logs for ever writes more in a second than can be parsed in one: each line is read
+    once, repetitions are not kept, and what was read takes no room in the file system."""
+
+    def __init__(self, path: str) -> None:
+        self.file = open(path, "w+b")
+        self.at = 0  # this much was read
+        self.times: dict[bytes, int] = {}  # a line without its time: how often it came
+        self.kept: list[Any] = []
+
+    def _take(self, lines: list[bytes]) -> None:
+        for line in lines:
+            if not line.startswith(b"{"):
+                continue
+            rest = line.partition(b",")[2]
+            times = self.times[rest] = self.times.get(rest, 0) + 1
+            if times > REPEATED_MAX:
+                continue
+            self.kept.append(json.loads(line))
+            if len(self.kept) > KEPT_MAX:
+                raise AssertionError(f"more than {KEPT_MAX} different lines in the log; the last one: {line[:1000]!r}")
+
+    def read(self) -> list[Any]:
+        """All that was in the file at this call."""
+        size = os.fstat(self.file.fileno()).st_size
+        while self.at < size:
+            piece = os.pread(self.file.fileno(), min(CHUNK, size - self.at), self.at)
+            whole = piece.rfind(b"\n") + 1
+            if not whole and len(piece) < CHUNK:
+                break
+            whole = whole or len(piece)  # somebody else's text without an end
+            self._take(piece[:whole].split(b"\n"))
+            self.at += whole
+            if self.at > 2 * CHUNK:  # its end is for log_text; where there are no holes, it only takes more room
+                libc.fallocate(self.file.fileno(), PUNCH_HOLE, 0, self.at - CHUNK)
+        return list(self.kept)
+
+    def end(self) -> str:
+        size = os.fstat(self.file.fileno()).st_size
+        shown = min(size, 1 << 16)
+        return os.pread(self.file.fileno(), shown, size - shown).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self.file.close()
+
+
 class Worker:
     """with Worker("tests/script/scripts/x.lua") as w: ... ; text=: the script's text instead of its path; files=: what
     lies beside it."""
@@ -130,7 +186,7 @@ class Worker:
         body: Any = None,
         directory: str | None = None,
         env: Any = None,
-        files: Any = None
+        files: Any = None,
     ) -> None:
         self.directory = tempfile.TemporaryDirectory(prefix="lunarch-test-")
         if text is not None:
@@ -144,7 +200,7 @@ class Worker:
         self.page = Page()
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.stdout = open(os.path.join(self.directory.name, "stdout"), "w+b")
-        self.stderr = open(os.path.join(self.directory.name, "stderr"), "w+b")
+        self.lines = Log(os.path.join(self.directory.name, "stderr"))
         kind = ["eval", body] if body is not None else ["file", script]
         self.process = subprocess.Popen(
             [
@@ -162,7 +218,7 @@ class Worker:
             pass_fds=(theirs.fileno(), *self.page.fds),
             stdin=subprocess.DEVNULL,
             stdout=self.stdout,
-            stderr=self.stderr,
+            stderr=self.lines.file,
             cwd=directory or self.directory.name,
             env=dict(os.environ, ASAN_OPTIONS="allocator_may_return_null=1", **(env or {})),
             start_new_session=True,
@@ -188,7 +244,7 @@ class Worker:
         if exc[0]:
             print("# the worker's log:\n# " + self.log_text().replace("\n", "\n# "))
         self.stdout.close()
-        self.stderr.close()
+        self.lines.close()
         self.page.close()
         self.directory.cleanup()
 
@@ -196,8 +252,11 @@ class Worker:
 
     def receive(self, limit: Any = LIMIT) -> Any:
         """(kind, fields); None at the end of the conversation; fails when nothing comes in time"""
-        if not select.select([self.wire], [], [], limit)[0]:
-            raise AssertionError("no message within %s s" % limit)
+        by = time.monotonic() + limit
+        while not select.select([self.wire], [], [], max(0, min(1, by - time.monotonic())))[0]:
+            if time.monotonic() >= by:
+                raise AssertionError("no message within %s s" % limit)
+            self.log()  # what it writes meanwhile is not to pile up
         data = self.wire.recv(1 << 18)
         return unpack(data) if data else None
 
@@ -295,16 +354,16 @@ class Worker:
 
     def output(self) -> Any:
         with open(self.stdout.name, "rb") as f:
-            return f.read().decode("utf-8", "replace")
+            return f.read(OUTPUT_MAX).decode("utf-8", "replace")
 
     def log_text(self) -> Any:
-        with open(self.stderr.name, "rb") as f:
-            return f.read().decode("utf-8", "replace")
+        """the end of the log"""
+        return self.lines.end()
 
     def log(self) -> list[Any]:
-        """the lines that are whole: one that is just being written may be read in part"""
-        whole = self.log_text().rpartition("\n")[0]
-        return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]
+        """The lines that are whole: one that is just being written may be read in part. Of a line that comes again and
+        again the first thousand."""
+        return self.lines.read()
 
     def printed(self) -> list[Any]:
         return [line["message"] for line in self.log() if line["event"] == "print"]
