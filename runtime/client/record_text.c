@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "lease/advice.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -98,6 +99,32 @@ void record_text_headline(struct buf *out, const struct record_text *s)
 	}
 }
 
+static void add_candidate(struct buf *out, const char *label, const struct advice_candidate *who)
+{
+	buf_printf(out, "%-11s ", label);
+	buf_plain(out, who->identity);
+	if (*who->address) {
+		buf_adds(out, ", at ");
+		buf_plain(out, who->address);
+	}
+	if (who->priority)
+		buf_printf(out, ", priority %" PRId64, who->priority);
+	buf_adds(out, "\n");
+}
+
+/* Who comes next, as the leader publishes it; of a record that is released, for whom it was. */
+static void add_advice(struct buf *out, const struct record *r)
+{
+	if (advice_has(r->advice, ADVICE_NEXT))
+		add_candidate(out, "next", &r->advice->next);
+	else if (*r->holder)
+		add_line(out, "next", "nobody");
+	if (advice_has(r->advice, ADVICE_WANTED))
+		add_line(out, "wanted", r->advice->wanted.identity); /* as next, by `ctl handover --to` */
+	if (advice_has(r->advice, ADVICE_FOR))
+		add_line(out, "for", r->advice->given.identity);
+}
+
 static void add_record(struct buf *out, const struct record_text *s)
 {
 	const struct record *r = s->record;
@@ -120,6 +147,7 @@ static void add_record(struct buf *out, const struct record_text *s)
 		add_line(out, "previous", r->previous_holder);
 	if (*r->forced)
 		add_line(out, "by force", r->forced);
+	add_advice(out, r);
 }
 
 void record_text_lines(struct buf *out, const struct record_text *s)
@@ -166,6 +194,24 @@ static void add_json_time(struct buf *out, const char *name, int64_t us)
 	add_string(out, name, text);
 }
 
+static void add_json_advice(struct buf *out, const struct record *r)
+{
+	buf_adds(out, ",\"next\":");
+	if (advice_has(r->advice, ADVICE_NEXT)) {
+		buf_adds(out, "{\"identity\":");
+		buf_json(out, r->advice->next.identity);
+		add_string(out, "address", r->advice->next.address);
+		add_number(out, "priority", r->advice->next.priority, true);
+		buf_adds(out, "}");
+	} else {
+		buf_adds(out, "null");
+	}
+	if (advice_has(r->advice, ADVICE_WANTED))
+		add_string(out, "wanted", r->advice->wanted.identity);
+	if (advice_has(r->advice, ADVICE_FOR))
+		add_string(out, "releasedFor", r->advice->given.identity);
+}
+
 static void add_json_record(struct buf *out, const struct record_text *s)
 {
 	const struct record *r = s->record;
@@ -184,6 +230,7 @@ static void add_json_record(struct buf *out, const struct record_text *s)
 	add_string(out, "previousHolder", r->previous_holder);
 	if (*r->forced)
 		add_string(out, "releasedByForce", r->forced);
+	add_json_advice(out, r);
 }
 
 void record_text_json(struct buf *out, const struct record_text *s)

@@ -6,6 +6,7 @@
 #include "commands/script_probe.h"
 #include "script/inspect.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -182,6 +183,27 @@ static void check_times(struct check *c, const struct election_settings *p)
 		show_times(&t, shutdown_grace, may_lead);
 }
 
+/* ---- who comes next ---- */
+
+static void check_next(struct check *c, const struct election_settings *p)
+{
+	struct elector_next_options next;
+	char after[32];
+	struct err err;
+
+	if (options_next(&c->options, &p->next, &next, &err) < 0) {
+		problem(c, err.text);
+		return;
+	}
+	if (p->flags & WIRE_ELECTION_OBSERVER)
+		return;
+	say("next", true, "priority %" PRId64 " among the standbys", next.priority);
+	if (next.preempt)
+		say("", true, "a leader hands over to a larger priority after %s", text_of(next.preempt_after, after));
+	if (next.max_term)
+		say("", true, "a leader hands over after %s, if somebody comes next", text_of(next.max_term, after));
+}
+
 /* ---- the lock ---- */
 
 static void check_record(struct check *c, struct lock_client *l)
@@ -257,6 +279,7 @@ static void check_election(struct check *c, uint32_t index)
 	check_hooks(c, p);
 	show_identity(c, p);
 	check_times(c, p);
+	check_next(c, p);
 	check_lock(c, index);
 }
 

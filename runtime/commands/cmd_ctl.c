@@ -49,6 +49,18 @@ static void add_reasons(struct buf *out, const json_t *e, const char *indent)
 	}
 }
 
+/* Who comes next, and what follows from that. As add_store, not in a list of electors. */
+static void add_next(struct buf *out, const json_t *e)
+{
+	const json_t *notes = json_object_get(json_object_get(e, "next"), "notes");
+
+	for (size_t i = 0; i < json_array_size(notes); i++) {
+		buf_adds(out, "  ");
+		buf_plain(out, text_of(json_array_get(notes, i), "text"));
+		buf_adds(out, "\n");
+	}
+}
+
 /* Not in a list of electors, which has a line for each election. */
 static void add_store(struct buf *out, const json_t *e)
 {
@@ -91,8 +103,10 @@ static void show_election(const json_t *e, const char *indent)
 	buf_plain(&b, text_of(e, "lock"));
 	buf_adds(&b, "\n");
 	add_reasons(&b, e, indent);
-	if (!*indent)
+	if (!*indent) {
+		add_next(&b, e);
 		add_store(&b, e);
+	}
 	fputs(b.data, stdout);
 	buf_fini(&b);
 }

@@ -30,6 +30,7 @@ struct exec {
 	struct elector *elector;
 	struct admin_renewals renewals;
 	struct lease_times times;
+	struct elector_next_options next;
 	nsec shutdown_grace, at_least;
 
 	struct supervisor *supervisor; /* NULL: neither the command nor anything that it left behind runs */
@@ -564,6 +565,7 @@ static int exec_open_elector(struct exec *x, const char *lock, struct err *err)
 		.times = x->times,
 		.reclaim = options_flag(o, OPTION_RECLAIM, false),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+		.next = x->next,
 	};
 
 	x->elector = elector_new(&c, &elector_callbacks, x, err);
@@ -619,7 +621,8 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	struct err err;
 	int status = EXIT_USAGE;
 
-	if (options_times(&x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, &err) < 0)
+	if (options_times(&x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, &err) < 0 ||
+	    options_next(&x->options, &SCRIPT_NEXT_NONE, &x->next, &err) < 0)
 		return command_fail(COMMAND_EXEC, EXIT_USAGE, "%s", err.text);
 	if (program_init(&x->program, &x->options, signals, &program_ops, x, &err) < 0)
 		return command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);

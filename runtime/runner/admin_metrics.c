@@ -159,6 +159,28 @@ static void add_histogram(struct buf *out, const struct metric *m, const struct 
 	buf_printf(out, "%" PRIu64 "\n", count);
 }
 
+static void add_next_known(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	add_value(out, m, e, e->status->next.known);
+}
+
+static void add_is_next(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	add_value(out, m, e, e->status->next.self);
+}
+
+static void add_handovers(struct buf *out, const struct metric *m, const struct standing *e)
+{
+	static const char *const labels[] = { [SUCCESSOR_REQUEST] = ",why=\"request\"",
+		                              [SUCCESSOR_PRIORITY] = ",why=\"priority\"",
+		                              [SUCCESSOR_ROTATION] = ",why=\"rotation\"" };
+
+	for (size_t i = 0; i < sizeof labels / sizeof *labels; i++) {
+		add_sample(out, m->name, "", e, labels[i]);
+		buf_printf(out, "%" PRIu64 "\n", e->status->next.handovers[i]);
+	}
+}
+
 /* The first two have the names that client-go gives them, so that dashboards and alerts made for it work here, too. */
 static const struct metric metrics[] = {
 	{ "leader_election_master_status", "gauge", "1 while this process leads the election.", add_master },
@@ -175,6 +197,14 @@ static const struct metric metrics[] = {
 	  "Since the store last answered an operation; before it ever did, since the start.", add_last_contact },
 	{ "lunarch_store_failures_total", "counter",
 	  "Reads and writes that failed, and watches that ended by themselves.", add_store_failures },
+	{ "lunarch_next_known", "gauge",
+	  "1 while the leader names a standby that is to lead after it; 0: a hand-over would have to be competed for.",
+	  add_next_known },
+	{ "lunarch_is_next", "gauge", "1 while this process is the standby that is to lead next.", add_is_next },
+	{ "lunarch_handovers_total", "counter",
+	  "Terms that this process ended in order to hand over: by an operator's request (lunarch ctl handover), to a "
+	  "larger priority (--preempt), or by rotation (--max-term).",
+	  add_handovers },
 	{ "lunarch_durations_info", "gauge", "The durations in force, as labels; 1.", add_durations },
 	{ "lunarch_hook_errors_total", "counter", "Hooks that raised an error or had to be killed.", add_hook_errors },
 };

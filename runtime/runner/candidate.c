@@ -205,7 +205,8 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	const struct options *o = &r->options;
 
 	nsec shutdown_grace;
-	if (options_times(o, &p->settings.times, &p->times, &shutdown_grace, err) < 0)
+	if (options_times(o, &p->settings.times, &p->times, &shutdown_grace, err) < 0 ||
+	    options_next(o, &p->settings.next, &p->next, err) < 0)
 		return err_wrap(err, "%s", p->settings.where);
 	p->allowance = p->times.kill;
 	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings.times);
@@ -233,6 +234,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.asks = p->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
 		.reclaim = options_flag(o, OPTION_RECLAIM, p->settings.flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+		.next = p->next,
 	};
 	p->elector = elector_new(&c, &term_elector_callbacks, &p->term, err);
 	if (!p->elector) {
@@ -267,12 +269,14 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 	};
 }
 
-void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t)
+void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t,
+                      const struct elector_next_options *next)
 {
 	election_settings_fini(&p->settings);
 	p->settings = *settings_taken;
 	*settings_taken = (struct election_settings){ 0 };
 	p->times = *t;
+	p->next = *next;
 	p->term.may_lead.timeout = options_may_lead_timeout(&p->run->options, &p->settings.times);
 	may_lead_forget(&p->term.may_lead);
 	p->allowance = p->term.hooks.state != TERM_NONE && p->allowance < t->kill ? p->allowance : t->kill;
@@ -281,6 +285,7 @@ void candidate_reload(struct candidate *p, struct election_settings *settings_ta
 	                     p->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	elector_configure(p->elector, t);
+	elector_configure_next(p->elector, next);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });
 }
 

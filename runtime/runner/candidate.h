@@ -20,6 +20,7 @@ struct candidate { /* read by its users; worker_set is theirs */
 	struct election_settings settings;
 	uint32_t index; /* in the script's list; its slot of the page, too */
 	struct lease_times times;
+	struct elector_next_options next; /* in force */
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct elector *elector;
 	struct term_supervision term;
@@ -57,6 +58,7 @@ void candidate_end(struct candidate *p, enum lease_reason reason); /* for good: 
 void candidate_kill(struct candidate *p);                          /* the same, without waiting for the script */
 
 /* New settings. A term that runs ends, the lease is kept, and the next term begins with them. */
-void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t);
+void candidate_reload(struct candidate *p, struct election_settings *settings_taken, const struct lease_times *t,
+                      const struct elector_next_options *next);
 
 #endif

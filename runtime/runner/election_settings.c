@@ -21,6 +21,7 @@ void election_settings_copy(struct election_settings *to, const struct wire_elec
 		.hooks = copies[5],
 		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms, from->shutdown_grace_ms,
 		           from->may_lead_timeout_ms },
+		.next = SCRIPT_NEXT_NONE,
 		.flags = from->flags,
 	};
 }

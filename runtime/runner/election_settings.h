@@ -12,6 +12,7 @@ struct election_settings {
 	char *where;                            /* in the script, for messages: "app.lua:12" */
 	char *hooks;                            /* which it has, for people: "on_leading, on_stopped" */
 	struct script_times times;
+	struct script_next next;
 	uint32_t flags; /* WIRE_ELECTION_* */
 };
 

@@ -49,6 +49,14 @@ const struct option_info option_table[OPTIONS] = {
 	                            LEADS, "on SIGTERM: time to stop before the kill; the lease is renewed" },
 	[OPTION_MAY_LEAD_TIMEOUT] = { "may-lead-timeout", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_MAY_LEAD_TIMEOUT",
 	                              "5s", RUN | CHECK, "may_lead may take so long; then it is asked again" },
+	[OPTION_PRIORITY] = { "priority", NULL, 0, OPTION_NUMBER, "N", "LUNARCH_PRIORITY", "0", LEADS,
+	                      "of the standbys that could lead, the one with the largest comes next" },
+	[OPTION_PREEMPT] = { "preempt", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_PREEMPT", NULL, LEADS,
+	                     "while leading: hand over to a next whose priority is larger than one's own" },
+	[OPTION_PREEMPT_AFTER] = { "preempt-after", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_PREEMPT_AFTER", "30s",
+	                           LEADS, "when its priority has been larger for so long; needs --preempt" },
+	[OPTION_MAX_TERM] = { "max-term", NULL, 0, OPTION_PERIOD, "DUR", "LUNARCH_MAX_TERM", NULL, LEADS,
+	                      "hand over after leading for so long, as soon as somebody comes next" },
 	[OPTION_RECLAIM] = { "reclaim", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_RECLAIM", NULL, LEADS,
 	                     "this identity lives only once: take its own old record at once" },
 	[OPTION_NO_RELEASE] = { "no-release", NULL, 0, OPTION_FLAG, NULL, "LUNARCH_NO_RELEASE", NULL, RUN | EXEC,
@@ -87,6 +95,10 @@ const struct option_info option_table[OPTIONS] = {
 	                        "socket of the elector (preset: the only one in the default directory)" },
 	[OPTION_CTL_ELECTION] = { "election", NULL, 0, OPTION_TEXT, "NAME", "LUNARCH_ELECTION", NULL,
 	                          CTL | STATUS | LEADER | RELEASE, "which election, where the script has several" },
+	[OPTION_TO] = { "to", NULL, 0, OPTION_TEXT, "ID", NULL, NULL, CTL,
+	                "handover: to the candidate of this identity (preset: whoever comes next)" },
+	[OPTION_HANDOVER_TIMEOUT] = { "timeout", NULL, 0, OPTION_PERIOD, "DUR", NULL, "30s", CTL,
+	                              "handover: the candidate that --to names may take so long to become next" },
 	[OPTION_LIST] = { "list", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, CTL, "show the electors that run here" },
 	[OPTION_WATCH] = { "watch", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS, "go on, and print every change" },
 	[OPTION_VERIFY] = { "verify", NULL, 0, OPTION_FLAG, NULL, NULL, NULL, STATUS,
@@ -122,6 +134,10 @@ const char *const option_variables[] = {
 	"LUNARCH_SHUTDOWN_GRACE",
 	"LUNARCH_MAY_LEAD_TIMEOUT",
 	"LUNARCH_DRIFT_ALLOWANCE",
+	"LUNARCH_PRIORITY",
+	"LUNARCH_PREEMPT",
+	"LUNARCH_PREEMPT_AFTER",
+	"LUNARCH_MAX_TERM",
 	"LUNARCH_RECLAIM",
 	"LUNARCH_NO_RELEASE",
 	"LUNARCH_ONCE",
@@ -244,6 +260,20 @@ static int parse_status(const char *text, int64_t *number, struct err *err)
 	return 0;
 }
 
+static int parse_number(const char *text, int64_t *number, struct err *err)
+{
+	const char *digits = text + (*text == '-');
+	char *end;
+
+	errno = 0;
+	*number = strtoll(text, &end, 10);
+	if (!isdigit((unsigned char)*digits) || *end || errno || *number > OPTION_NUMBER_MAX ||
+	    *number < -OPTION_NUMBER_MAX)
+		return err_set(err, ERR_USAGE, "'%s' is no whole number from %d to %d", text, -OPTION_NUMBER_MAX,
+		               OPTION_NUMBER_MAX);
+	return 0;
+}
+
 static int parse_period(const char *text, int64_t *number, struct err *err)
 {
 	if (duration_parse(text, number, err) < 0)
@@ -278,6 +308,8 @@ static int parse_value(enum option which, const char *text, int64_t *number, str
 		return parse_choice(text, option_table[which].value_name, number, err);
 	case OPTION_STATUS:
 		return parse_status(text, number, err);
+	case OPTION_NUMBER:
+		return parse_number(text, number, err);
 	}
 	return -1;
 }

@@ -42,6 +42,10 @@ enum option {
 	OPTION_DRIFT_ALLOWANCE,
 	OPTION_SHUTDOWN_GRACE,
 	OPTION_MAY_LEAD_TIMEOUT,
+	OPTION_PRIORITY, /* these four: who comes next, and when it takes over; options_next joins them */
+	OPTION_PREEMPT,
+	OPTION_PREEMPT_AFTER,
+	OPTION_MAX_TERM,
 	OPTION_RECLAIM,
 	OPTION_NO_RELEASE,
 	OPTION_ONCE,
@@ -61,6 +65,8 @@ enum option {
 	OPTION_CONTROL,    /* run, exec: where to listen */
 	OPTION_CTL_SOCKET, /* ctl: where to ask; --control too, but another variable */
 	OPTION_CTL_ELECTION,
+	OPTION_TO,               /* these two: ctl handover */
+	OPTION_HANDOVER_TIMEOUT, /* "timeout", as exec's other name of --wait */
 	OPTION_LIST,
 	OPTION_WATCH,
 	OPTION_VERIFY,
@@ -78,6 +84,7 @@ enum option {
 
 enum restart { RESTART_NEVER, RESTART_ON_LOSS, RESTART_ALWAYS };
 
+#define OPTION_NUMBER_MAX 1000000000
 enum option_type {
 	OPTION_FLAG, /* number 0 or 1; "--once", "--once=no", LUNARCH_ONCE=yes */
 	OPTION_TEXT,
@@ -86,6 +93,7 @@ enum option_type {
 	OPTION_PERIOD,   /* the same, and longer than 0 */
 	OPTION_CHOICE,   /* number is the position in value_name, "text|json" */
 	OPTION_STATUS,   /* 0 to 255 */
+	OPTION_NUMBER,   /* whole, from -OPTION_NUMBER_MAX to OPTION_NUMBER_MAX */
 };
 
 struct option_info {

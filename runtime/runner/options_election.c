@@ -94,6 +94,57 @@ nsec options_may_lead_timeout(const struct options *o, const struct script_times
 	return (by_script ? script->may_lead_timeout_ms : o->value[OPTION_MAY_LEAD_TIMEOUT].number) * NSEC_PER_MS;
 }
 
+/* ---- who comes next ---- */
+
+/* One duration by precedence, in milliseconds; 0 where nobody says anything and there is no preset. -1 with *err. */
+static int64_t next_duration(const struct options *o, enum option which, int64_t script_ms, struct err *err)
+{
+	if (options_set(o, which) || script_ms < 0)
+		script_ms = o->value[which].number;
+	else if (script_ms == 0)
+		return err_set(err, ERR_USAGE, "%s from the script must be longer than 0", option_table[which].name);
+	if (script_ms > DURATION_MAX_MS)
+		return err_set(err, ERR_USAGE, "%s from the script is too long: at most 10000h",
+		               option_table[which].name);
+	return script_ms;
+}
+
+/* A preempt-after that does nothing is a mistake, unless somebody has switched preempting off. */
+static int check_preempt(const struct options *o, const struct script_next *script, struct err *err)
+{
+	enum option_from from = o->value[OPTION_PREEMPT_AFTER].from;
+	char name[64];
+
+	if (options_set(o, OPTION_PREEMPT) || script->preempt ||
+	    (from == OPTION_PRESET && script->preempt_after_ms < 0))
+		return 0;
+	return err_set(err, ERR_USAGE, "%s does nothing without --preempt (in a script: preempt = true)",
+	               from == OPTION_PRESET ? "preempt_after from the script"
+	                                     : options_source(OPTION_PREEMPT_AFTER, from, name, sizeof name));
+}
+
+int options_next(const struct options *o, const struct script_next *script, struct elector_next_options *next,
+                 struct err *err)
+{
+	bool by_script = !options_set(o, OPTION_PRIORITY) && script->has_priority;
+	int64_t priority = by_script ? script->priority : o->value[OPTION_PRIORITY].number;
+
+	if (priority > OPTION_NUMBER_MAX || priority < -OPTION_NUMBER_MAX)
+		return err_set(err, ERR_USAGE, "priority from the script is %" PRId64 ": it is from %d to %d", priority,
+		               -OPTION_NUMBER_MAX, OPTION_NUMBER_MAX);
+	int64_t after = next_duration(o, OPTION_PREEMPT_AFTER, script->preempt_after_ms, err);
+	int64_t longest = after < 0 ? -1 : next_duration(o, OPTION_MAX_TERM, script->max_term_ms, err);
+	if (longest < 0 || check_preempt(o, script, err) < 0)
+		return -1;
+	*next = (struct elector_next_options){
+		.priority = priority,
+		.preempt = options_flag(o, OPTION_PREEMPT, script->preempt),
+		.preempt_after = after * NSEC_PER_MS,
+		.max_term = longest * NSEC_PER_MS,
+	};
+	return 0;
+}
+
 /* ---- which lock ---- */
 
 /* Tells paths and texts apart. It need not resist attacks: who can write in that directory has the lock anyway. */

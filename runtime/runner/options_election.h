@@ -1,9 +1,10 @@
-/* What an election uses: its times and its lock, joined from options, environment, the script's keys and defaults.
- * Not the options themselves (options.h). No I/O but looking at the script's path.
+/* What an election uses: its times, its lock and what decides who comes next, joined from options, environment, the
+ * script's keys and defaults. Not the options themselves (options.h). No I/O but looking at the script's path.
  * Used by run, exec and check, and by the simulation. */
 #ifndef LUNARCH_OPTIONS_ELECTION_H
 #define LUNARCH_OPTIONS_ELECTION_H
 
+#include "election/elector.h"
 #include "lease/lease.h"
 #include "runner/options.h"
 
@@ -20,6 +21,20 @@ int options_times(const struct options *o, const struct script_times *script, st
 
 /* How long one answer of may_lead may take. */
 nsec options_may_lead_timeout(const struct options *o, const struct script_times *script);
+
+/* What a script says about who comes next. */
+struct script_next {
+	bool has_priority;
+	int64_t priority;
+	bool preempt;
+	int64_t preempt_after_ms, max_term_ms; /* -1 = nothing */
+};
+#define SCRIPT_NEXT_NONE ((struct script_next){ .preempt_after_ms = -1, .max_term_ms = -1 })
+
+/* Joins options, script and presets. ERR_USAGE names what is wrong, and where it comes from: a number that is too
+ * large, or a preempt-after where nobody asked to preempt. */
+int options_next(const struct options *o, const struct script_next *script, struct elector_next_options *next,
+                 struct err *err);
 
 /* The lock's name for a script without --lock: file name and a hash of the real path, or of the text (-e). The caller
  * frees; NULL with ERR_MISSING. */

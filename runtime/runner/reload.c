@@ -175,6 +175,7 @@ struct worker_set *reload_replaced_by(struct run *r, const struct worker_set *re
 void reload_started(struct run *r, struct worker_set *reloaded)
 {
 	struct worker_set *old = reload_replaced_by(r, reloaded);
+	struct elector_next_options next;
 	struct lease_times times;
 	char wrong[1000] = "";
 	struct err err;
@@ -184,19 +185,21 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 		struct candidate *p = r->candidates[i];
 		if (p->worker_set != old)
 			continue;
-		if (options_times(&r->options, &reloaded->settings[i].times, &times, NULL, &err) < 0) {
+		if (options_times(&r->options, &reloaded->settings[i].times, &times, NULL, &err) < 0 ||
+		    options_next(&r->options, &reloaded->settings[i].next, &next, &err) < 0) {
 			log_event(LOG_ERROR, NULL, "reload_times", "%s: the old times stay in force: %s",
 			          reloaded->settings[i].where, err.text);
 			snprintf(wrong, sizeof wrong, "the script is loaded, but the old times stay in force: %s: %s",
 			         reloaded->settings[i].where, err.text);
 			times = p->times;
+			next = p->next;
 		}
 		if (p->term.hooks.state == TERM_NONE) {
 			p->worker_set = reloaded;
 			script_metrics_worker_gone(&p->metrics);
 			candidate_tell_leader(p);
 		}
-		candidate_reload(p, &reloaded->settings[i], &times);
+		candidate_reload(p, &reloaded->settings[i], &times, &next);
 	}
 	sd_notify_send("READY=1");
 	if (*wrong || !reload_under_way(r))

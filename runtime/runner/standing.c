@@ -149,6 +149,119 @@ static const struct {
 };
 #define REASONS (sizeof reasons / sizeof *reasons)
 
+/* ---- who comes next ---- */
+
+/* As the reasons: each appends a text, or nothing. */
+
+static const char *text_or_none(const char *text)
+{
+	return text ? text : "";
+}
+
+static void note_next(struct buf *out, const struct standing *e)
+{
+	const struct elector_next *n = &e->status->next;
+	char text[32];
+
+	if (n->known && n->self) {
+		buf_adds(out, "this candidate comes next");
+	} else if (n->known) {
+		buf_plain(out, n->identity);
+		buf_adds(out, " comes next");
+		if (*n->address) {
+			buf_adds(out, ", at ");
+			buf_plain(out, n->address);
+		}
+	} else if (e->status->leading) {
+		buf_printf(out, "nobody comes next: no standby that could lead has been seen for %s",
+		           span(n->absent, text));
+	} else if (*e->status->leader) {
+		buf_adds(out, "nobody comes next: the leader names no standby");
+	}
+	if (n->known)
+		buf_printf(out, ", priority %" PRId64, n->priority);
+	if (n->known && n->since >= 0)
+		buf_printf(out, ", for %s", span(n->since, text));
+}
+
+/* Why a standby does not come next. */
+static void note_able(struct buf *out, const struct standing *e)
+{
+	const struct elector_next *n = &e->status->next;
+
+	if (e->status->leading || n->self)
+		return;
+	if (!n->able && !*text_or_none(n->unable_why))
+		return;
+	if (!n->able)
+		buf_printf(out, "this candidate cannot come next: %s", n->unable_why);
+	else if (!n->known)
+		buf_adds(out, "this candidate could come next");
+	else
+		buf_printf(out,
+		           "this candidate could come next too, but its priority, %" PRId64
+		           ", is not larger than that of the one that does",
+		           n->priority_self);
+}
+
+static void note_wanted(struct buf *out, const struct standing *e)
+{
+	const char *wanted = text_or_none(e->status->next.wanted);
+
+	if (!*wanted)
+		return;
+	buf_adds(out, e->status->leading ? "it waits for " : "the leader waits for ");
+	buf_plain(out, wanted);
+	buf_adds(out, " to come next, and then hands over to it (`lunarch ctl handover --to`)");
+}
+
+static void note_preempts(struct buf *out, const struct standing *e)
+{
+	const struct elector_next *n = &e->status->next;
+	char at[32], in[32];
+
+	if (!e->status->leading || n->preempts_in < 0 || n->preempts_in == NSEC_NEVER)
+		return;
+	buf_printf(out, "it hands over at %s, in %s, since the next one's priority is larger than its own, %" PRId64,
+	           moment(n->preempts_in, at), span(n->preempts_in, in), n->priority_self);
+}
+
+static void note_rotates(struct buf *out, const struct standing *e)
+{
+	const struct elector_next *n = &e->status->next;
+	char at[32], in[32];
+
+	if (!e->status->leading || n->rotates_in < 0 || n->rotates_in == NSEC_NEVER)
+		return;
+	if (n->rotates_in == 0)
+		buf_adds(out, "its term has lasted for --max-term: it hands over as soon as somebody comes next");
+	else
+		buf_printf(out, "it hands over at %s, in %s, if somebody comes next then (--max-term)",
+		           moment(n->rotates_in, at), span(n->rotates_in, in));
+}
+
+static void note_trouble(struct buf *out, const struct standing *e)
+{
+	const char *trouble = text_or_none(e->status->next.trouble);
+
+	if (!*trouble)
+		return;
+	buf_adds(out, trouble);
+	buf_adds(out, e->status->leading
+	                      ? "; so it cannot see who comes next, and hands over to nobody: when it ends, all "
+	                        "standbys compete"
+	                      : "; so this candidate cannot come next: it still campaigns, and leads if no other does");
+}
+
+static const struct {
+	const char *kind; /* for programs */
+	void (*add)(struct buf *out, const struct standing *e);
+} next_notes[] = {
+	{ "next", note_next },         { "able", note_able },       { "wanted", note_wanted },
+	{ "preempts", note_preempts }, { "rotates", note_rotates }, { "trouble", note_trouble },
+};
+#define NEXT_NOTES (sizeof next_notes / sizeof *next_notes)
+
 /* ---- for people ---- */
 
 void standing_not_resigned(struct buf *out, const struct standing *e, double seconds)
@@ -189,6 +302,20 @@ static bool matters(const struct standing *e, size_t i)
 	       reasons[i].add == reason_paused;
 }
 
+static void tell_next(struct buf *out, const struct standing *e)
+{
+	for (size_t i = 0; i < NEXT_NOTES; i++) {
+		struct buf text = { 0 };
+		next_notes[i].add(&text, e);
+		if (text.len) {
+			buf_adds(out, "  ");
+			buf_plain(out, text.data);
+			buf_adds(out, "\n");
+		}
+		buf_fini(&text);
+	}
+}
+
 void standing_tell(struct buf *out, const struct standing *e)
 {
 	bool told = false;
@@ -213,6 +340,7 @@ void standing_tell(struct buf *out, const struct standing *e)
 	}
 	if (!told && !e->status->leading)
 		buf_adds(out, "  the lock is free, and it is about to try\n");
+	tell_next(out, e);
 	buf_adds(out, "what happened, oldest first:\n");
 }
 
@@ -274,6 +402,57 @@ static void add_reasons(struct buf *b, const struct standing *e)
 	buf_adds(b, "]");
 }
 
+static void add_notes(struct buf *b, const struct standing *e)
+{
+	const char *comma = "";
+
+	buf_adds(b, ",\"notes\":[");
+	for (size_t i = 0; i < NEXT_NOTES; i++) {
+		struct buf text = { 0 };
+		next_notes[i].add(&text, e);
+		if (text.len) {
+			buf_printf(b, "%s{\"note\":\"%s\"", comma, next_notes[i].kind);
+			add_field(b, "text", text.data);
+			buf_adds(b, "}");
+			comma = ",";
+		}
+		buf_fini(&text);
+	}
+	buf_adds(b, "]");
+}
+
+/* A time to come, as what is left and as a moment; -1 and "" if it does not. */
+static void add_coming(struct buf *b, const char *name, nsec in)
+{
+	char at[32] = "";
+
+	if (whole_ms(in) >= 0)
+		moment(in, at);
+	buf_printf(b, ",\"%sInMs\":%" PRId64 ",\"%sAt\":\"%s\"", name, whole_ms(in), name, at);
+}
+
+static void add_next(struct buf *b, const struct standing *e)
+{
+	const struct elector_next *n = &e->status->next;
+	bool leads = e->status->leading;
+
+	buf_printf(b, ",\"next\":{\"known\":%s,\"self\":%s", n->known ? "true" : "false", n->self ? "true" : "false");
+	add_field(b, "identity", text_or_none(n->identity));
+	add_field(b, "address", text_or_none(n->address));
+	buf_printf(b, ",\"priority\":%" PRId64 ",\"sinceMs\":%" PRId64 ",\"absentMs\":%" PRId64,
+	           n->known ? n->priority : 0, n->known ? whole_ms(n->since) : -1, whole_ms(n->absent));
+	add_field(b, "wanted", text_or_none(n->wanted));
+	add_field(b, "trouble", text_or_none(n->trouble));
+	buf_printf(b, ",\"ownPriority\":%" PRId64 ",\"able\":%s", n->priority_self, n->able ? "true" : "false");
+	add_field(b, "unableWhy", text_or_none(n->unable_why));
+	add_coming(b, "preempts", leads ? n->preempts_in : -1);
+	add_coming(b, "rotates", leads ? n->rotates_in : -1);
+	buf_printf(b, ",\"handovers\":{\"request\":%" PRIu64 ",\"priority\":%" PRIu64 ",\"rotation\":%" PRIu64 "}",
+	           n->handovers[SUCCESSOR_REQUEST], n->handovers[SUCCESSOR_PRIORITY], n->handovers[SUCCESSOR_ROTATION]);
+	add_notes(b, e);
+	buf_adds(b, "}");
+}
+
 void standing_json(struct buf *out, const struct standing *e)
 {
 	static const char *const phases[] = {
@@ -304,6 +483,7 @@ void standing_json(struct buf *out, const struct standing *e)
 	add_store(out, s);
 	if (e->may_lead)
 		add_may_lead(out, e->may_lead);
+	add_next(out, e);
 	add_reasons(out, e);
 	buf_adds(out, "}");
 }

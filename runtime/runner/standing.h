@@ -1,4 +1,5 @@
-/* Where an election stands, for people and for programs: who leads, and what keeps this candidate from it.
+/* Where an election stands, for people and for programs: who leads, what keeps this candidate from it, and who comes
+ * next.
  * Not a decision, and not a socket: it puts into words what elector_status and may_lead.h know.
  * Used by run_control.c and cmd_exec.c for `lunarch ctl`, and by admin.c for /status. */
 #ifndef LUNARCH_STANDING_H
@@ -32,8 +33,8 @@ struct standing_source {
 /* Appends one JSON object, without a newline. */
 void standing_json(struct buf *out, const struct standing *e);
 
-/* Appends lines: that it leads, since when and for how long; or that it does not, and each reason. The last line is a
- * heading for elector_why. */
+/* Appends lines: that it leads, since when and for how long; or that it does not, and each reason; then who comes next.
+ * The last line is a heading for elector_why. */
 void standing_tell(struct buf *out, const struct standing *e);
 
 /* Appends what `ctl resign` answers where there is nothing to resign. seconds: for which it does not campaign from now

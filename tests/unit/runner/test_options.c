@@ -195,6 +195,73 @@ static void times(void)
 	   "the longest lease does not overflow");
 }
 
+/* ---- who comes next ---- */
+
+static struct elector_next_options joined;
+
+static int join_next(const char *line, const struct script_next *script)
+{
+	parse(COMMAND_RUN, line);
+	return options_next(&o, script, &joined, &err);
+}
+
+static void refuses_next(const char *line, const struct script_next *script, const char *reason)
+{
+	ok(join_next(line, script) < 0 && err.code == ERR_USAGE && strstr(err.text, reason), "refused: %s (%s)", reason,
+	   err.text);
+}
+
+static void next(void)
+{
+	struct script_next script = SCRIPT_NEXT_NONE;
+
+	ok(join_next("x.lua", &script) == 0 && joined.priority == 0 && !joined.preempt && joined.max_term == 0 &&
+	           joined.preempt_after == 30 * SEC,
+	   "nobody says anything: priority 0, and no term ends for the next");
+	ok(join_next("--priority -7 --preempt --preempt-after 5s --max-term 24h x.lua", &script) == 0 &&
+	           joined.priority == -7 && joined.preempt && joined.preempt_after == 5 * SEC &&
+	           joined.max_term == 86400 * SEC,
+	   "all of it by options");
+	script = (struct script_next){ true, -1, true, 2000, 3000 };
+	ok(join_next("x.lua", &script) == 0 && joined.priority == -1 && joined.preempt &&
+	           joined.preempt_after == 2 * SEC && joined.max_term == 3 * SEC,
+	   "all of it by the script, a priority of -1 too");
+	ok(join_next("--priority=4 --preempt=no --preempt-after 9s --max-term 8s x.lua", &script) == 0 &&
+	           joined.priority == 4 && !joined.preempt && joined.preempt_after == 9 * SEC &&
+	           joined.max_term == 8 * SEC,
+	   "options come before the script");
+	setenv("LUNARCH_PRIORITY", "11", 1);
+	ok(join_next("x.lua", &script) == 0 && joined.priority == 11, "and so do variables");
+	setenv("LUNARCH_PRIORITY", "much", 1);
+	refuses(COMMAND_RUN, "x.lua", "LUNARCH_PRIORITY: 'much' is no whole number from -1000000000 to 1000000000");
+	unsetenv("LUNARCH_PRIORITY");
+	for (const char *const *bad = (const char *const[]){ "1.5", "+3", "", "1000000001", "-1000000001", "1e3",
+	                                                     "99999999999999999999", "-", NULL };
+	     *bad; bad++) {
+		char line[100];
+		snprintf(line, sizeof line, "--priority=%s x.lua", *bad);
+		refuses(COMMAND_RUN, line, "is no whole number");
+	}
+	refuses(COMMAND_RUN, "--max-term 0s x.lua", "not longer than 0");
+	refuses(COMMAND_LEADER, "--priority 3 --lock x", "unknown option --priority");
+	script = SCRIPT_NEXT_NONE;
+	refuses_next("--preempt-after 5s x.lua", &script, "--preempt-after does nothing without --preempt");
+	setenv("LUNARCH_PREEMPT_AFTER", "5s", 1);
+	refuses_next("x.lua", &script, "LUNARCH_PREEMPT_AFTER does nothing without --preempt");
+	ok(join_next("--preempt x.lua", &script) == 0 && joined.preempt_after == 5 * SEC, "with it, it counts");
+	unsetenv("LUNARCH_PREEMPT_AFTER");
+	script.preempt_after_ms = 1000;
+	refuses_next("x.lua", &script, "preempt_after from the script does nothing");
+	ok(join_next("--preempt=no x.lua", &script) == 0 && !joined.preempt,
+	   "who has switched it off may leave the time where it is");
+	script = (struct script_next){ true, 1000000001, false, -1, -1 };
+	refuses_next("x.lua", &script, "priority from the script is 1000000001");
+	script = (struct script_next){ .preempt_after_ms = -1, .max_term_ms = 0 };
+	refuses_next("x.lua", &script, "max-term from the script must be longer");
+	script.max_term_ms = DURATION_MAX_MS + 1;
+	refuses_next("x.lua", &script, "max-term from the script is too long");
+}
+
 /* ---- which lock ---- */
 
 static void lock_is(const char *script_lock, const char *name, bool several, const char *want)
@@ -319,6 +386,7 @@ int main(void)
 	refusals();
 	environment();
 	times();
+	next();
 	locks();
 	default_locks();
 	suggestions();
