@@ -118,15 +118,19 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const char *url, struct err *err)
 {
 	const struct lock_ops *ops = lock->ops;
-	char *beside;
+	struct lock *next;
 
-	if (!ops->next && !ops->next_url) {
+	if (!ops->next && !ops->next_url && !ops->open_next) {
 		err_set(err, ERR_MISSING, "the lock %s has no place for a record of who comes next", lock->url);
 		return NULL;
 	}
-	beside = ops->next_url ? ops->next_url(lock, url) : lock_url_beside(lock, url, ops->next);
-	struct lock *next = lock_open(env, beside, err);
-	free(beside);
+	if (ops->open_next) {
+		next = ops->open_next(lock, err);
+	} else {
+		char *beside = ops->next_url ? ops->next_url(lock, url) : lock_url_beside(lock, url, ops->next);
+		next = lock_open(env, beside, err);
+		free(beside);
+	}
 	if (next)
 		next->advice = true;
 	else

@@ -134,6 +134,8 @@ struct lock_ops {
 	 * is not all, its URL, for the lock that was opened by `url`; the caller frees it. Both NULL: there is none. */
 	const char *next;
 	char *(*next_url)(const struct lock *l, const char *url);
+	/* Opens it, for a lock that no URL opens; then next and next_url are not asked. */
+	struct lock *(*open_next)(const struct lock *l, struct err *err);
 };
 
 /* The URL of another lock in the same place, whose key has `more` behind it: letters, digits, dashes, or a name of a

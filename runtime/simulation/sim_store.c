@@ -10,7 +10,7 @@
 struct sim_entry {
 	struct sim_entry *next;
 	char *key;
-	bool there;
+	bool there, denied; /* denied: nobody has a right to it */
 	struct record record;
 	uint64_t version; /* of the record that is there, or was there last */
 	struct sim_lock *locks;
@@ -192,6 +192,9 @@ static void request_arrive(struct sim_request *q)
 	if (s->down) {
 		q->result.outcome = LOCK_FAILED;
 		err_set(&q->result.err, ERR_UNREACHABLE, "%s: the store refuses (simulated)", q->entry->key);
+	} else if (q->entry->denied) {
+		q->result.outcome = LOCK_REFUSED;
+		err_set(&q->result.err, ERR_DENIED, "%s: the store denies it (simulated)", q->entry->key);
 	} else if (q->write) {
 		request_write(q);
 	} else {
@@ -306,16 +309,6 @@ static void close_sim(struct lock *l)
 	free(p);
 }
 
-static const struct lock_ops lock_sim = {
-	.scheme = "sim",
-	.token_in_record = true,
-	.read = read_sim,
-	.write = write_sim,
-	.cancel = cancel_sim,
-	.watch = watch_sim,
-	.close = close_sim,
-};
-
 /* ---- the store ---- */
 
 static struct sim_entry *entry_of(const struct sim_store *s, const char *key)
@@ -338,15 +331,48 @@ static struct sim_entry *entry_new(struct sim_store *s, const char *key)
 	return e;
 }
 
+static struct sim_entry *entry_get(struct sim_store *s, const char *key)
+{
+	struct sim_entry *e = entry_of(s, key);
+
+	return e ? e : entry_new(s, key);
+}
+
+static char *next_key(const char *url)
+{
+	return mem_printf("%s.next", url);
+}
+
+static struct lock *open_next_sim(const struct lock *l, struct err *err)
+{
+	const struct sim_lock *p = (const struct sim_lock *)l;
+	char *key = next_key(l->url);
+	struct lock *next = sim_store_open(p->store, key, p->link, p->node);
+
+	(void)err;
+	free(key);
+	return next;
+}
+
+static const struct lock_ops lock_sim = {
+	.scheme = "sim",
+	.token_in_record = true,
+	.read = read_sim,
+	.write = write_sim,
+	.cancel = cancel_sim,
+	.watch = watch_sim,
+	.close = close_sim,
+	.open_next = open_next_sim,
+};
+
 struct lock *sim_store_open(struct sim_store *s, const char *url, const struct sim_link *link, struct timeline *node)
 {
 	struct sim_lock *p = mem_zero(sizeof *p);
-	struct sim_entry *e = entry_of(s, url);
 
 	*p = (struct sim_lock){
 		.lock = { .ops = &lock_sim, .url = mem_dup(url) }, .store = s, .link = link, .node = node
 	};
-	p->entry = e ? e : entry_new(s, url);
+	p->entry = entry_get(s, url);
 	p->next = p->entry->locks;
 	p->entry->locks = p;
 	record_init(&p->answer);
@@ -420,6 +446,23 @@ bool sim_store_delete(struct sim_store *s, const char *url)
 	record_clear(&e->record);
 	entry_notify(e);
 	return true;
+}
+
+void sim_store_deny_next(struct sim_store *s, const char *url, bool deny)
+{
+	char *key = next_key(url);
+
+	entry_get(s, key)->denied = deny;
+	free(key);
+}
+
+bool sim_store_delete_next(struct sim_store *s, const char *url)
+{
+	char *key = next_key(url);
+	bool there = sim_store_delete(s, key);
+
+	free(key);
+	return there;
 }
 
 bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char *json)

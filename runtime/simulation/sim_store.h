@@ -24,8 +24,8 @@ void sim_store_refuse(struct sim_store *s, bool down);       /* it answers nothi
 void sim_store_healed(struct sim_store *s); /* to be called when a link is no longer cut: tells who watches through it
                                                to look again */
 
-/* url: the record's key, and what people see. The answers come by the node's timeline: none while the node stands
- * still. */
+/* url: the record's key, and what people see; the next record beside it has ".next" behind that. The answers come by
+ * the node's timeline: none while the node stands still. */
 struct lock *sim_store_open(struct sim_store *s, const char *url, const struct sim_link *link, struct timeline *node);
 
 /* What is there now; NULL = nothing. Borrowed until time goes on. */
@@ -34,5 +34,9 @@ const struct record *sim_store_record(const struct sim_store *s, const char *url
 /* As an operator would do it. false: there is no record. */
 bool sim_store_delete(struct sim_store *s, const char *url);
 bool sim_store_edit_checkpoint(struct sim_store *s, const char *url, const char *json);
+
+/* The next record beside the one of that URL. deny: nobody has the right to read or write it. */
+void sim_store_deny_next(struct sim_store *s, const char *url, bool deny);
+bool sim_store_delete_next(struct sim_store *s, const char *url);
 
 #endif
