@@ -703,6 +703,20 @@ static struct lock *kube_open(struct lock_env *env, const char *url, struct err 
 	return &l->base;
 }
 
+/* One object, also beside a pair: its Lease, since the two of a pair are not written at once. */
+static char *kube_next_url(const struct lock *base, const char *url)
+{
+	const struct kube_lock *l = (const struct kube_lock *)base;
+	char *beside = lock_url_beside(base, url, "-next");
+
+	if (l->pair.count == 1)
+		return beside;
+	char *one =
+		mem_printf("%s%sresource=leases", beside, strchr(beside, '?') ? "&" : "?"); /* the last one counts */
+	free(beside);
+	return one;
+}
+
 const struct lock_ops lock_kube = {
 	.scheme = "kube",
 	.open = kube_open,
@@ -715,6 +729,7 @@ const struct lock_ops lock_kube = {
 	.list = kube_list,
 	.about = kube_about,
 	.remove = kube_remove,
+	.next_url = kube_next_url,
 };
 
 static void name_libraries(struct buf *out)

@@ -25,6 +25,7 @@ struct pg_lock {
 	 * PG_MARK. */
 	enum pg_asked stage, operation;
 	bool created, marked; /* in this operation */
+	bool counted;         /* in the server's advice */
 	char stamp[PG_STAMP]; /* of the question under way */
 };
 
@@ -40,12 +41,16 @@ static bool pg_is_operation(const struct pg_lock *l)
 
 /* ---- asking ---- */
 
-/* A new term waits for transactions that hold the row, but not so long that another lock's, behind it, is late. */
+/* A new term waits for transactions that hold the row, but not so long that another lock's, behind it, is late. Advice
+ * waits for nobody: renewals may be behind it. */
 static int pg_patience_ms(const struct pg_lock *l, int left_ms)
 {
+	if (l->user.lock.advice)
+		return 0;
 	if (!l->user.acquiring)
 		return left_ms / 5;
-	return l->user.server->users == 1 || l->user.op.link->queue.count == 0 ? left_ms * 3 / 5 : left_ms / 10;
+	return pg_server_locks(pg_server_of(l)) == 1 || l->user.op.link->queue.count == 0 ? left_ms * 3 / 5
+	                                                                                  : left_ms / 10;
 }
 
 static struct pg_question pg_question(struct pg_lock *l)
@@ -98,7 +103,13 @@ static void pg_begin(struct lock_user *u)
 	struct pg_lock *l = (struct pg_lock *)u;
 
 	l->created = l->marked = false;
-	if (u->op.writing)
+	if (u->lock.advice && !l->counted) {
+		l->counted = true;
+		pg_server_of(l)->advice++;
+	}
+	if (u->op.writing && u->lock.advice)
+		l->operation = u->op.removing ? PG_REMOVE : PG_ADVISE;
+	else if (u->op.writing)
 		l->operation = u->op.removing ? PG_REMOVE : u->acquiring ? PG_BEGIN : PG_WRITE;
 	else
 		l->operation = u->about ? PG_ABOUT : u->listing ? PG_LIST : PG_READ;
@@ -183,6 +194,15 @@ static void pg_written(struct pg_lock *l, const PGresult *r)
 	lock_op_finish(&l->user.op, &result);
 }
 
+static void pg_advised(struct pg_lock *l, const PGresult *r)
+{
+	struct lock_result result = { .outcome = PQgetisnull(r, 0, 0) ? LOCK_CONFLICT : LOCK_OK };
+
+	if (result.outcome == LOCK_OK)
+		snprintf(result.version.text, sizeof result.version.text, "%s", PQgetvalue(r, 0, 0));
+	lock_op_finish(&l->user.op, &result);
+}
+
 static void pg_removed(struct pg_lock *l, const PGresult *r)
 {
 	lock_user_end(&l->user, PQntuples(r) == 1 ? LOCK_OK : LOCK_CONFLICT);
@@ -212,8 +232,9 @@ static void pg_go_on(struct pg_lock *l, const PGresult *r)
 
 /* r: result 1 (pg_sql.h). */
 static void (*const takes[])(struct pg_lock *l, const PGresult *r) = {
-	[PG_READ] = pg_found,  [PG_WRITE] = pg_written,    [PG_BEGIN] = pg_written, [PG_REMOVE] = pg_removed,
-	[PG_LIST] = pg_listed, [PG_ABOUT] = pg_told_about, [PG_CREATE] = pg_go_on,  [PG_MARK] = pg_go_on,
+	[PG_READ] = pg_found,     [PG_WRITE] = pg_written, [PG_BEGIN] = pg_written,
+	[PG_REMOVE] = pg_removed, [PG_LIST] = pg_listed,   [PG_ABOUT] = pg_told_about,
+	[PG_CREATE] = pg_go_on,   [PG_MARK] = pg_go_on,    [PG_ADVISE] = pg_advised,
 };
 
 /* The table is missing: there is no record in it. true: that is answered, or it is being made. */
@@ -310,6 +331,7 @@ static void pg_free(struct lock_user *u)
 {
 	struct pg_lock *l = (struct pg_lock *)u;
 
+	pg_server_of(l)->advice -= l->counted;
 	free(l->name);
 	free(l->table);
 	free(l->quoted);
@@ -356,6 +378,7 @@ static const struct lock_ops ops = {
 	.watch = pg_watch,
 	LOCK_USER_OPS,
 	.key_last = true,
+	.next = ".next",
 };
 static const struct lock_ops long_ops = { .scheme = "postgresql", .open = pg_open, .key_last = true };
 

@@ -94,9 +94,14 @@ static void server_on_notice(void *arg, const char *channel, const char *payload
 
 /* ---- questions ---- */
 
+int pg_server_locks(const struct pg_server *s)
+{
+	return s->base.users - s->advice;
+}
+
 struct lock_link *pg_server_link(const struct pg_server *s, bool acquiring)
 {
-	return s->pools[acquiring && s->base.users > 1 ? PG_TERMS : PG_RENEWALS];
+	return s->pools[acquiring && pg_server_locks(s) > 1 ? PG_TERMS : PG_RENEWALS];
 }
 
 void pg_server_stamp(struct pg_server *s, char *out)

@@ -21,11 +21,15 @@ struct pg_server {
 	bool was_up;
 	char mark[17]; /* random: the beginning of each question's stamp */
 	uint64_t asked;
+	int advice;  /* so many users are next records, which are no locks */
 	char *table; /* to rehearse with: the first lock's; NULL: none is known yet */
 };
 
 /* The one at this place, made if need be. Takes place. lock_server_put gives it back. */
 struct pg_server *pg_server_get(struct lock_env *env, struct pg_place *place);
+
+/* How many locks use it. */
+int pg_server_locks(const struct pg_server *s);
 
 /* acquiring: for a write that begins a term. */
 struct lock_link *pg_server_link(const struct pg_server *s, bool acquiring);

@@ -24,10 +24,13 @@
 /* For this transaction only, since behind a pooler a session's settings are others' too. $1, $2: milliseconds.
  * synchronous_commit: a server that crashed must not show an older renewal again. To who has not seen the newer one,
  * the leader's term would seem to end too soon. $3: the stamp, which comes back. An answer does not say which question
- * it belongs to, and one may come twice. */
-static const char settings[] =
-	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('synchronous_commit', "
-	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END, true), $3";
+ * it belongs to, and one may come twice. Advice waits for no disk and no standby. */
+#define SETTINGS(synchronous)                                                                                  \
+	"SELECT set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('" \
+	"synchronous_commit', " synchronous ", true), $3"
+static const char settings[] = SETTINGS(
+	"CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END"),
+		  advice_settings[] = SETTINGS("'off'");
 
 static const char read_text[] = "SELECT CASE WHEN octet_length(record) <= " DIGITS_OF(
 	RECORD_MAX_BYTES) " THEN record END, " VERSION
@@ -65,6 +68,15 @@ static const char write_text[] = CHANGED("", ""), write_first_text[] = MADE(""),
 		  begin_text[] = CHANGED(", token = " LARGER ", r.token + 1)", ELECTABLE(", r.server")),
 		  begin_first_text[] = MADE(ELECTABLE(""));
 
+#define ADVISED                                                 \
+	" RETURNING " VERSION " AS version) SELECT w.version, " \
+	"(SELECT pg_notify($4, $5) FROM w) FROM (SELECT) AS always LEFT JOIN w ON true"
+static const char advise_text[] = "WITH w AS (UPDATE {table} SET record = $3, changed = clock_timestamp() "
+				  "WHERE name = $1 AND " VERSION " = $2" ADVISED,
+		  advise_first_text[] = "WITH w AS (INSERT INTO {table} (name, record, token, changed, server) "
+					"SELECT $1, $3, 0, clock_timestamp(), '' WHERE $2 = '' "
+					"ON CONFLICT (name) DO NOTHING" ADVISED;
+
 static const char table_text[] =
 	"CREATE TABLE IF NOT EXISTS {table} (name text PRIMARY KEY, token bigint NOT NULL, record text NOT NULL, "
 	"changed timestamptz NOT NULL, server text NOT NULL, UNIQUE (name, token)) WITH (fillfactor = 50)";
@@ -100,6 +112,7 @@ static const struct pg_text {
 	[PG_READ] = { .text = read_text, .values = 1, .columns = 5, .rows_most = 1, .again = true },
 	[PG_WRITE] = { write_text, write_first_text, NULL, PG_VALUES, 4, 1, 1, true },
 	[PG_BEGIN] = { begin_text, begin_first_text, NULL, PG_VALUES, 4, 1, 1, true },
+	[PG_ADVISE] = { advise_text, advise_first_text, NULL, PG_MEMBER + 1, 2, 1, 1, true },
 	[PG_REMOVE] = { .text = remove_text, .values = 2, .columns = 1, .rows_most = 1 },
 	[PG_LIST] = { .text = list_text, .values = 1, .columns = 1, .rows_most = LOCK_LISTING_MOST + 1 },
 	[PG_ABOUT] = { .text = about_text, .columns = 5, .rows_least = 1, .rows_most = 1 },
@@ -142,7 +155,8 @@ void pg_sql_ask(const struct pg_question *q, enum pg_asked what, const char *con
 	snprintf(lock_ms, sizeof lock_ms, "%d", q->lock_ms < 100 ? 100 : q->lock_ms);
 	pg_link_send(q->link, q->call, then ? 3 : 2,
 	             (const struct pg_statement[]){
-			     { settings, 3, (const char *const[]){ statement_ms, lock_ms, q->stamp }, true },
+			     { what == PG_ADVISE ? advice_settings : settings, 3,
+	                       (const char *const[]){ statement_ms, lock_ms, q->stamp }, true },
 			     { text, t->values, values, t->again },
 			     { .sql = then },
 		     });

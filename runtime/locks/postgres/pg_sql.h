@@ -33,6 +33,8 @@ enum pg_asked {
 	 */
 	PG_WRITE,
 	PG_BEGIN,  /* the same, and the write begins a term */
+	PG_ADVISE, /* one row: version (NULL: nothing was written), and nothing. A row of no term: it has the token 0,
+	              and needs no mark */
 	PG_REMOVE, /* one row if it was removed */
 	PG_LIST,   /* the name of each lock whose name begins with PG_NAME, in order; one more than a listing has, if
 	              there are more */

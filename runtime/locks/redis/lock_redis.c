@@ -62,11 +62,19 @@ static void redis_send_script(struct redis_lock *l, const char **args)
 {
 	const char *digest = l->whole ? NULL : redis_link_script(l->user.op.link, l->stage);
 	const char *words[20] = {
-		digest ? "EVALSHA" : "EVAL", digest ? digest : redis_scripts[l->stage], "2", l->key, l->state,
+		digest ? "EVALSHA" : "EVAL",
+		digest ? digest : redis_scripts[l->stage],
+		"1",
+		l->key,
 	};
+	size_t n = 4;
 
-	for (size_t n = 5; *args; args++)
-		words[n++] = *args;
+	if (!l->user.lock.advice) { /* which has no state, and so needs no rights to one */
+		words[2] = "2";
+		words[n++] = l->state;
+	}
+	while (*args)
+		words[n++] = *args++;
 	redis_send(l, words);
 }
 
@@ -97,6 +105,12 @@ static void redis_send_write(struct redis_lock *l)
 	redis_send_script(l, (const char *[]){ l->user.op.text, l->user.expected.text, l->user.channel,
 	                                       l->user.member.name, token, lease_us, replicas, over, floor, l->mark,
 	                                       origin, known, NULL });
+}
+
+static void redis_send_advise(struct redis_lock *l)
+{
+	redis_send_script(l, (const char *[]){ l->user.op.text, l->user.expected.text, l->user.channel,
+	                                       l->user.member.name, NULL });
 }
 
 static void redis_send_remove(struct redis_lock *l)
@@ -231,6 +245,14 @@ static void redis_on_written(struct redis_lock *l, const redisReply *r)
 	lock_op_finish(&l->user.op, &l->written);
 }
 
+static void redis_on_advised(struct redis_lock *l, const redisReply *r)
+{
+	struct lock_result result = { .outcome = LOCK_OK };
+
+	snprintf(result.version.text, sizeof result.version.text, "%s", redis_word_at(r, 1));
+	lock_op_finish(&l->user.op, &result);
+}
+
 /* A term may have been lost with the server before, other than the one that the record shows. */
 static void redis_on_doubt(struct redis_lock *l, const redisReply *r)
 {
@@ -279,6 +301,8 @@ static const struct redis_reaction {
 	{ REDIS_WRITE, "conflict", "", NULL, LOCK_CONFLICT },
 	{ REDIS_WRITE, "doubt", "dn", redis_on_doubt, LOCK_FAILED },
 	{ REDIS_WRITE, "failed", "t", redis_on_failed, LOCK_FAILED },
+	{ REDIS_ADVISE, "ok", "h", redis_on_advised, LOCK_OK },
+	{ REDIS_ADVISE, "conflict", "", NULL, LOCK_CONFLICT },
 	{ REDIS_REMOVE, "removed", "", NULL, LOCK_OK },
 	{ REDIS_REMOVE, "conflict", "", NULL, LOCK_CONFLICT },
 	{ REDIS_STAGES, "", "", redis_on_nonsense, LOCK_UNKNOWN }, /* the end */
@@ -363,6 +387,7 @@ static const struct redis_stage {
 } redis_stages[REDIS_STAGES] = {
 	[REDIS_READ] = { redis_send_read, redis_on_answer },
 	[REDIS_WRITE] = { redis_send_write, redis_on_answer },
+	[REDIS_ADVISE] = { redis_send_advise, redis_on_answer },
 	[REDIS_REMOVE] = { redis_send_remove, redis_on_answer },
 	[REDIS_ACKNOWLEDGE] = { redis_send_wait, redis_on_acknowledged },
 	[REDIS_SETTLE] = { redis_send_settle, redis_on_acknowledged },
@@ -446,10 +471,11 @@ static const char *redis_key_of(const char *path, int *db)
 static void redis_begin(struct lock_user *u)
 {
 	struct redis_lock *l = (struct redis_lock *)u;
-	int look = l->unsettled && l->server->place.replicas ? REDIS_SETTLE : REDIS_READ;
-	int other = u->about ? REDIS_ABOUT : u->listing ? REDIS_LIST : look;
+	bool settles = l->unsettled && l->server->place.replicas && !u->lock.advice;
+	int other = u->about ? REDIS_ABOUT : u->listing ? REDIS_LIST : settles ? REDIS_SETTLE : REDIS_READ;
+	int write = u->lock.advice ? REDIS_ADVISE : REDIS_WRITE;
 
-	redis_start(l, u->op.removing ? REDIS_REMOVE : u->op.writing ? REDIS_WRITE : other);
+	redis_start(l, u->op.removing ? REDIS_REMOVE : u->op.writing ? write : other);
 }
 
 static void redis_free(struct lock_user *u)
@@ -510,11 +536,31 @@ static struct lock *redis_open_tls(struct lock_env *env, const char *text, struc
 	return NULL;
 }
 
+/* In the record's slot of a cluster, as the state: "{KEY}:next". */
+static char *redis_next_url(const struct lock *base, const char *url)
+{
+	const struct redis_lock *l = (const struct redis_lock *)base;
+	char *key = redis_key_beside(l->key, "next");
+	const char *path = strstr(url, "//") + 2;
+	struct buf b = { 0 };
+
+	path += strcspn(path, "/?");
+	buf_add(&b, url, (size_t)(path - url));
+	buf_adds(&b, "/");
+	if (l->server->place.db || strspn(key, "0123456789"))
+		buf_printf(&b, "%d/", l->server->place.db);
+	lock_url_encode(&b, key, LOCK_URL_PATH);
+	buf_adds(&b, path + strcspn(path, "?"));
+	free(key);
+	return b.data;
+}
+
 static const struct lock_ops ops = {
 	.scheme = "redis",
 	.open = redis_open,
 	.watch = lock_user_watch,
 	LOCK_USER_OPS,
+	.next_url = redis_next_url,
 };
 static const struct lock_ops tls_ops = {
 	.scheme = "rediss",

@@ -10,8 +10,8 @@
 
 #define DIGEST 40 /* digits of SHA-1, and of Redis' ids */
 
-/* KEYS: the record; the hash beside it, which is called the state. most: bytes of a record. mark: what the names of the
- * state's fields end with. */
+/* KEYS: the record; the hash beside it, which is called the state, and which a next record has not. most: bytes of a
+ * record. mark: what the names of the state's fields end with. */
 static const char read_script[] =
 	"local most, mark = unpack(ARGV)\n"
 	"local size = redis.pcall('STRLEN', KEYS[1])\n"
@@ -22,7 +22,7 @@ static const char read_script[] =
 	"if size > tonumber(most) then return {'foreign', 'holds ' .. size .. ' bytes, which is no election record. It is not touched'} end\n"
 	"local text = redis.call('GET', KEYS[1])\n"
 	"if not text then return {'absent'} end\n"
-	"local known = redis.call('HMGET', KEYS[2], 'token', 'doubt' .. mark)\n"
+	"local known = KEYS[2] and redis.call('HMGET', KEYS[2], 'token', 'doubt' .. mark) or {}\n"
 	"return {'found', text, redis.sha1hex(text), known[1] or '0', known[2] or ''}\n";
 
 /* 'failed' is followed by what is said of the server, 'foreign' above by what is said of the key.
@@ -80,17 +80,31 @@ static const char write_script[] =
 	"redis.call('SET', key, text)\n"
 	"return {'ok', redis.sha1hex(text), string.format('%.0f', token), doubt, id}\n";
 
+/* Writes a next record: it makes no token, and no failover casts a doubt on it. */
+static const char advise_script[] =
+	"local text, expected, channel, name = unpack(ARGV)\n"
+	"local there = redis.pcall('GET', KEYS[1])\n"
+	"if type(there) == 'table' then\n"
+	"  if string.find(there.err, 'WRONGTYPE', 1, true) then return {'conflict'} end\n"
+	"  return there\n"
+	"end\n"
+	"if (there and redis.sha1hex(there) or '') ~= expected then return {'conflict'} end\n"
+	"redis.call('PUBLISH', channel, name)\n"
+	"redis.call('SET', KEYS[1], text)\n"
+	"return {'ok', redis.sha1hex(text)}\n";
+
 /* ARGV: the expected version. Removes what the lock keeps beside the record, too: doctor's scratch lock alone is
  * removed. */
 static const char remove_script[] =
 	"local there = redis.call('GET', KEYS[1])\n"
 	"if (there and redis.sha1hex(there) or '') ~= ARGV[1] then return {'conflict'} end\n"
-	"redis.call('DEL', KEYS[1], KEYS[2])\n"
+	"redis.call('DEL', unpack(KEYS))\n"
 	"return {'removed'}\n";
 
 const char *const redis_scripts[REDIS_SCRIPTS] = {
 	[REDIS_READ] = read_script,
 	[REDIS_WRITE] = write_script,
+	[REDIS_ADVISE] = advise_script,
 	[REDIS_REMOVE] = remove_script,
 };
 

@@ -11,7 +11,7 @@
 struct redisReply;
 
 /* The server keeps these; their arguments are described with them. */
-enum { REDIS_READ, REDIS_WRITE, REDIS_REMOVE, REDIS_SCRIPTS };
+enum { REDIS_READ, REDIS_WRITE, REDIS_ADVISE, REDIS_REMOVE, REDIS_SCRIPTS };
 extern const char *const redis_scripts[REDIS_SCRIPTS];
 
 /* Whether a script's answer is an array of this word and what `rest` says. t: any text; h: a digest or an id; n: a

@@ -690,6 +690,7 @@ static const struct lock_ops ops = {
 	.open = zk_open,
 	.watch = zk_watch,
 	LOCK_USER_OPS,
+	.next = ".next",
 };
 static const struct lock_ops *const locks[] = { &ops, NULL };
 
