@@ -46,6 +46,9 @@ class Kube(Store):
     def url(self, key: str, through: Any = None) -> str:
         return f"kube://{self.ns}/{key}?resource={self.kind}&kubeconfig={quote(self.config((through or self).port))}"
 
+    def next_key(self, key: str) -> str:
+        return key + "-next"
+
     def keys(self) -> list[str]:
         return ["plain", "a.b.c", "0", "x" * 150, "dash-dash"]
 

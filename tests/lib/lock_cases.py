@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import Any
 
-from lock_driver import WITHIN, Driver, race, record, tried
+from lock_driver import NOMINATION, WITHIN, Driver, race, record, tried
 from processes import wait_for
 from tap import note, ok, same
 
@@ -17,20 +17,30 @@ SHORT = 1500  # ms; a deadline that is meant to pass
 
 
 class Two:
-    """Two processes with a lock each on the same key, and the raw store."""
+    """Two processes with a lock each on the same key, and the raw store. fields: of all records that are written; with
+    those of a nomination the two have the next record of the key's lock, and share that lock's connection."""
 
-    def __init__(self, store: Any, what: str, through: Any = None) -> None:
-        self.store, self.key = store, f"{what}-{uuid.uuid4().hex[:8]}"
+    def __init__(self, store: Any, what: str, through: Any = None, fields: Any = None) -> None:
+        self.store, self.key, self.fields = store, f"{what}-{uuid.uuid4().hex[:8]}", fields or {}
         self.a, self.b = Driver(store.env), Driver(store.env)
-        self.opened = self.a.open(store.url(self.key, through))
-        self.b.open(store.url(self.key))
+        self.opened = self.open(self.a, store.url(self.key, through))
+        self.open(self.b, store.url(self.key))
         if not self.opened["ok"]:
             raise RuntimeError(self.opened["err"])
+
+    def open(self, driver: Driver, url: str) -> Any:
+        if "nomination" not in self.fields:
+            return driver.open(url)
+        driver.open(url, "m")
+        return driver.open_next(url, "m", "a")
+
+    def record(self, holder: str = "somebody", **fields: Any) -> Any:
+        return record(holder, **{**self.fields, **fields})
 
     def put(self, holder: str = "first", **fields: Any) -> Any:
         """A record that is there, written by b; its version."""
         r = self.b.read()
-        w = self.b.write(record(holder, **fields), r["version"])
+        w = tried(lambda: self.b.write(self.record(holder, **fields), r["version"]))
         if w["outcome"] != "ok":
             raise RuntimeError(f"the first write: {w}")
         return w["version"]
@@ -42,14 +52,14 @@ class Two:
     def has(self, rec: Any) -> bool:
         return self.truth().get("record", {}).get("write") == rec["write"]
 
-    def ready(self, fields: Any) -> bool:
-        """a has the connection that a write of these fields goes by, and a store that waits before it elects anybody
-        has waited; the version then."""
+    def ready(self) -> Any:
+        """a has the connection that a write goes by, and a store that waits before it elects anybody has waited; the
+        version then."""
 
         def done() -> bool:
-            if not fields:
+            if not self.fields:
                 return self.a.read()["outcome"] == "ok"
-            return self.a.write(record("ready", **fields), self.truth()["version"])["outcome"] == "ok"
+            return self.a.write(self.record("ready"), self.truth()["version"])["outcome"] == "ok"
 
         if not wait_for(done):
             raise RuntimeError("the lock does not get ready")
@@ -61,7 +71,7 @@ class Two:
         mistake."""
         for _ in range(2):
             r = tried(lambda: self.a.read(), "ok", "absent")
-            w = r["outcome"] in ("ok", "absent") and self.a.write(record("again"), r["version"])
+            w = r["outcome"] in ("ok", "absent") and self.a.write(self.record("again"), r["version"])
             if w and w["outcome"] == "ok":
                 return True
             note(f"read {r}\nwrite {w}")
@@ -454,6 +464,128 @@ def beside(store: Any) -> None:
     t.end()
 
 
+def next_record(store: Any) -> None:
+    """N, which says who comes next: a record of its own, that makes no token and touches no other."""
+    t = Two(store, "next")
+    url, first = store.url(t.key), t.put("leader")
+    held = store.get(t.key)
+    opened = t.a.open_next(url)
+    ok(opened["ok"], "next record: it is opened beside its lock", opened.get("err"))
+    same(t.b.open_next(t.opened["url"])["url"], opened["url"], "next record: by its lock's printed URL it is the same")
+    t.b.open(opened["url"], "printed")
+    r = t.a.read("n")
+    same((r["outcome"], r["version"]), ("absent", ""), "next record: at first there is none")
+    watching = t.b.do("watch", "n")["watching"]
+    same(watching, store.watches, "next record: it can be watched where its lock can")
+    t.b.read("n")
+    before = t.b.count("n")
+    mine = record("a", **NOMINATION, address="10.0.0.7:80")
+    w = t.a.write(mine, "", "n")
+    same((w["outcome"], w["token"]), ("ok", 0), "next record: it is made, and no token for it")
+    same(watching and bool(t.b.noticed(before, "n")), store.watches, "next record: who watches it is told")
+    wait_for(lambda: t.b.read("n").get("version") == w["version"])
+    r = t.b.read("n")
+    same((r["version"], r["token"]), (w["version"], 0), "next record: another process reads it")
+    same(
+        t.b.read("printed")["version"],
+        w["version"],
+        "next record: it has a URL of its own, by which it can be looked at",
+    )
+    same(
+        ({k: r["record"].get(k) for k in mine}, [k for k in ("term", "token", "state") if k in r["record"]]),
+        (mine, []),
+        "next record: as it was written, and without anything of a term",
+    )
+    ok(b'"nomination"' in (store.get(store.next_key(t.key)) or b""), f"next record: it is at {store.next_key(t.key)}")
+    same(t.b.write(record("b", **NOMINATION), "", "n")["outcome"], "conflict", "next record: there is one already")
+    second = t.b.write(record("b", **NOMINATION), w["version"], "n", durable=False)
+    same(
+        (second["outcome"], second["token"]),
+        ("ok", 0),
+        "next record: who expects what is there takes it, without a token",
+    )
+    same(
+        t.a.write(record("a", **NOMINATION), w["version"], "n")["outcome"], "conflict", "next record: who does not, not"
+    )
+    empty = t.b.write(record("", **NOMINATION), second["version"], "n", durable=False)
+    wait_for(lambda: t.a.read("n").get("version") == empty["version"])
+    r = t.a.read("n")
+    same(
+        (empty["outcome"], r["record"]["holderIdentity"], r["record"].get("nomination")),
+        ("ok", "", NOMINATION["nomination"]),
+        "next record: it can be emptied, and is a next record still",
+    )
+    r = t.truth()
+    same(
+        (r["record"]["holderIdentity"], r["version"], store.get(t.key)),
+        ("leader", first, held),
+        "next record: its lock's record is as it was, byte for byte",
+    )
+    same(t.a.write(record("again"), first)["outcome"], "ok", "next record: and is written as if there were no other")
+    same(t.a.read("n")["version"], empty["version"], "next record: which that does not touch")
+    store.put(store.next_key(t.key), b"hello\n")
+    wait_for(lambda: t.a.read("n")["outcome"] == "foreign")
+    same(t.a.read("n")["outcome"], "foreign", "next record: what is no record there is another program's")
+    same(t.a.write(mine, empty["version"], "n")["outcome"], "conflict", "next record: and is not overwritten")
+    store.delete(store.next_key(t.key))
+    wait_for(lambda: t.a.read("n")["outcome"] == "absent")
+    r = t.a.read("n")
+    same(t.a.write(mine, r["version"], "n")["outcome"], "ok", "next record: removed by hand, it is made again")
+    wait_for(lambda: t.b.read("n")["outcome"] == "ok")
+    gone = t.b.do("remove", "n", expected=t.b.read("n")["version"], within_ms=WITHIN)["outcome"]
+    wait_for(lambda: t.a.read("n")["outcome"] == "absent")
+    same(
+        (gone, t.a.read("n")["outcome"], t.truth()["outcome"]),
+        ("ok", "absent", "ok"),
+        "next record: it alone is removed",
+    )
+    t.end()
+
+
+def next_shared(store: Any) -> None:
+    """A lock and its next record at once, by the same process. Its lock's standbys are not woken by it."""
+    t = Two(store, "both")
+    url = store.url(t.key)
+    version = t.put("leader")
+    for d in t.a, t.b:
+        d.open_next(url)
+    at = t.a.read("n")["version"]
+    wrong = []
+    for i in range(20):
+        both = (
+            t.a.start_write(record("leader", token=9), version, durable=i % 2 == 0),
+            t.a.start_write(record("next", **NOMINATION), at, "n"),
+            t.a.start("cancel", "n") if i % 5 == 4 else 0,
+        )
+        m, n = t.a.wait(both[0]), t.a.wait(both[1])
+        if m["outcome"] != "ok" or (n["outcome"] != "ok" and not both[2]) or n["token"]:
+            wrong.append((m, n))
+            break
+        version, at = m["version"], n["version"] if n["outcome"] == "ok" else tried(lambda: t.a.read("n"))["version"]
+    same(wrong, [], "next record: written at the same time as its lock's, 20 times, each is done")
+    if store.watches:
+        t.b.do("watch")
+        t.b.do("watch", "n")
+
+        def only_next() -> bool:
+            """A store may give notices without a reason, now and then."""
+            t.b.read()
+            t.b.read("n")
+            lock, seen = t.b.count(), t.b.count("n")
+            w = tried(lambda: t.a.write(record("next", **NOMINATION), t.b.read("n")["version"], "n"), "ok")
+            return w["outcome"] == "ok" and t.b.noticed(seen, "n") and t.b.count() == lock
+
+        ok(wait_for(only_next), "next record: who watches the lock alone is not told of it")
+    t.a.do("close", "n")
+    same(
+        t.a.write(record("on", token=9), t.a.read()["version"])["outcome"],
+        "ok",
+        "next record: closed, its lock goes on",
+    )
+    store.delete(store.next_key(t.key))
+    t.end()
+
+
 def racing(store: Any) -> None:
     rounds = 1000 if os.environ.get("FULL") else min(store.rounds, int(os.environ.get("RACE", "1000")))
     url = store.url(f"race-{uuid.uuid4().hex[:8]}")
@@ -487,13 +619,13 @@ def honest(t: Any, rec: Any, w: Any) -> Any:
 
 def lost_reply(store: Any, what: str = "lost reply", **fields: Any) -> None:
     proxy = store.proxy()
-    t = Two(store, "lost", proxy)
+    t = Two(store, "lost", proxy, fields)
     told, landed = [], 0
     t.put()
     for cut in (0, 0, 0, 1, 4, 5, 9, 40):
-        version = t.ready(fields)
+        version = t.ready()
         proxy.cut_after(cut)
-        rec = record("a", **fields)
+        rec = t.record("a")
         w = t.a.write(rec, version)
         told.append(w["outcome"])
         proxy.heal()
@@ -513,13 +645,13 @@ def lost_reply(store: Any, what: str = "lost reply", **fields: Any) -> None:
 
 def cut_request(store: Any, what: str = "cut connection", **fields: Any) -> None:
     proxy = store.proxy()
-    t = Two(store, "cut", proxy)
+    t = Two(store, "cut", proxy, fields)
     bad = 0
     t.put()
     for cut in (0, 1, 7, 30, 100, 300, 600):
-        version = t.ready(fields)
+        version = t.ready()
         proxy.cut_after(cut, "up")
-        rec = record("a", **fields)
+        rec = t.record("a")
         w = t.a.write(rec, version)
         proxy.heal()
         bad += not honest(t, rec, w)
@@ -530,31 +662,31 @@ def cut_request(store: Any, what: str = "cut connection", **fields: Any) -> None
     proxy.close()
 
 
-def slow_reply(store: Any) -> None:
+def slow_reply(store: Any, what: str = "slow reply", **fields: Any) -> None:
     proxy = store.proxy()
-    t = Two(store, "slow", proxy)
+    t = Two(store, "slow", proxy, fields)
     version = t.put()
     t.a.read()
     proxy.delay(0.4)
-    rec = record("a")
+    rec = t.record("a")
     w = t.a.write(rec, version)
     ok(
         w["outcome"] == "ok" and w["sent_ms"] + 400 <= w["took_ms"] + 1,
-        "slow reply: a write counts from when it was sent, not from when it was answered",
+        f"{what}: a write counts from when it was sent, not from when it was answered",
     )
     proxy.heal()
     proxy.freeze("down")
-    late = record("late")
+    late = t.record("late")
     w = t.a.write(late, w["version"], within=SHORT)
-    ok(honest(t, late, w) and w["outcome"] == "unknown", "slow reply: later than the deadline it is unknown")
+    ok(honest(t, late, w) and w["outcome"] == "unknown", f"{what}: later than the deadline it is unknown")
     r = t.a.start("read", within_ms=20_000)
     proxy.thaw()
     same(
-        t.a.wait(r).get("record", {}).get("holderIdentity"),
-        "late",
-        "slow reply: what comes late is not taken for the answer to something else",
+        t.a.wait(r).get("record", {}).get("write"),
+        late["write"],
+        f"{what}: what comes late is not taken for the answer to something else",
     )
-    ok(t.works_again(), "slow reply: and the lock goes on working")
+    ok(t.works_again(), f"{what}: and the lock goes on working")
     t.end()
     proxy.close()
 
@@ -562,26 +694,23 @@ def slow_reply(store: Any) -> None:
 def silence(store: Any, what: str = "silence", **fields: Any) -> None:
     """Both ways frozen; then let go, so that a request given up long ago reaches the server after all."""
     proxy = store.proxy()
-    t = Two(store, "silence", proxy)
+    t = Two(store, "silence", proxy, fields)
     t.put()
-    version = t.ready(fields)
+    version = t.ready()
     proxy.freeze()
     began = time.monotonic()
     r = t.a.read(within=SHORT)
     ok(r["outcome"] == "failed" and r["calls"] == 1, f"{what}: a read without an answer has failed at its deadline")
-    rec = record("a", **fields)
+    rec = t.record("a")
     w = t.a.write(rec, version, within=SHORT)
     ok(w["outcome"] in ("unknown", "failed"), f"{what}: a write is unknown, or surely not sent")
     ok(time.monotonic() - began < 30, f"{what}: neither waits for ever")
     ok(honest(t, rec, w), f"{what}: meanwhile nothing else is true")
-    same(t.b.write(record("b", **fields), version)["outcome"], "ok", f"{what}: another writes meanwhile")
+    other = t.record("b")
+    same(t.b.write(other, version)["outcome"], "ok", f"{what}: another writes meanwhile")
     proxy.thaw()
     ok(wait_for(lambda: t.a.read()["outcome"] == "ok"), f"{what}: it is answered again")
-    same(
-        t.truth()["record"]["holderIdentity"],
-        "b",
-        f"{what}: a write that arrives late, after another's, changes nothing",
-    )
+    ok(t.has(other), f"{what}: a write that arrives late, after another's, changes nothing")
     ok(t.works_again(), f"{what}: and the lock goes on working")
     t.end()
     proxy.close()
@@ -609,21 +738,21 @@ def half_open(store: Any) -> None:
     proxy.close()
 
 
-def replayed(store: Any) -> None:
+def replayed(store: Any, what: str = "repeated request", **fields: Any) -> None:
     """A middlebox sends a request twice, and passes on the answer to the second."""
     proxy = store.proxy()
-    t = Two(store, "replay", proxy)
+    t = Two(store, "replay", proxy, fields)
     version = t.put()
     t.a.read()
     proxy.replay()
-    rec = record("a")
+    rec = t.record("a")
     w = t.a.write(rec, version)
     proxy.replay(False)
     ok(
         w["outcome"] in ("ok", "conflict", "unknown") and t.has(rec),
-        f"repeated request: it is applied once, and the answer ({w['outcome']}) is settled by a look",
+        f"{what}: it is applied once, and the answer ({w['outcome']}) is settled by a look",
     )
-    same(t.a.read().get("record", {}).get("write"), rec["write"], "repeated request: which shows our own write's name")
+    same(t.a.read().get("record", {}).get("write"), rec["write"], f"{what}: which shows our own write's name")
     t.end()
     proxy.close()
 
@@ -835,7 +964,67 @@ def term_in_silence(store: Any) -> None:
     silence(store, "silence, a new term", **TERM)
 
 
-BASIC = [swap, by_hand, foreign, contents, keys, cancel, notices, beside, listed, list_pages, list_ends, racing]
+# A release that names who is to acquire is a release like any: who is named learns of it or not, and nobody else is.
+FOR = {
+    "holderIdentity": "",
+    "token": 5,
+    "state": "released",
+    "for": {"identity": "next", "incarnation": NOMINATION["incarnation"], "term": 1},
+}
+
+
+def lost_reply_to_a_nomination(store: Any) -> None:
+    lost_reply(store, "lost reply to a next record", **NOMINATION)
+
+
+def cut_nomination(store: Any) -> None:
+    cut_request(store, "cut connection, a next record", **NOMINATION)
+
+
+def nomination_in_silence(store: Any) -> None:
+    silence(store, "silence, a next record", **NOMINATION)
+
+
+def late_nomination(store: Any) -> None:
+    slow_reply(store, "slow reply to a next record", **NOMINATION)
+
+
+def repeated_nomination(store: Any) -> None:
+    replayed(store, "repeated request, a next record", **NOMINATION)
+
+
+def lost_reply_to_a_release(store: Any) -> None:
+    lost_reply(store, "lost reply to a release for somebody", **FOR)
+
+
+def release_in_silence(store: Any) -> None:
+    silence(store, "silence, a release for somebody", **FOR)
+
+
+def late_release(store: Any) -> None:
+    slow_reply(store, "slow reply to a release for somebody", **FOR)
+
+
+def repeated_release(store: Any) -> None:
+    replayed(store, "repeated request, a release for somebody", **FOR)
+
+
+BASIC = [
+    swap,
+    by_hand,
+    foreign,
+    contents,
+    keys,
+    cancel,
+    notices,
+    beside,
+    next_record,
+    next_shared,
+    listed,
+    list_pages,
+    list_ends,
+    racing,
+]
 NETWORK = [
     lost_reply,
     lost_reply_to_a_term,
@@ -848,5 +1037,13 @@ NETWORK = [
     repeated_answers,
     missed_notices,
     list_silence,
+    lost_reply_to_a_nomination,
+    cut_nomination,
+    nomination_in_silence,
+    late_nomination,
+    lost_reply_to_a_release,
+    release_in_silence,
+    late_release,
 ]
+REPEATED = [replayed, repeated_nomination, repeated_release]
 SERVER = [paused, restarted]

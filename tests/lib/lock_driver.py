@@ -16,9 +16,9 @@ WITHIN = 20_000  # ms; generous: for operations that nothing hinders
 
 
 def record(holder: str = "somebody", **fields: Any) -> Any:
-    """A record as a term's write would make it, with a write name of its own."""
+    """A record as a term's write would make it, with a write name of its own. A field that is None is left out."""
     now = time.strftime("%Y-%m-%dT%H:%M:%S.000000Z", time.gmtime())
-    return {
+    all = {
         "holderIdentity": holder,
         "leaseDurationSeconds": 15,
         "acquireTime": now,
@@ -33,6 +33,18 @@ def record(holder: str = "somebody", **fields: Any) -> Any:
         "state": "leading",
         **fields,
     }
+    return {name: value for name, value in all.items() if value is not None}
+
+
+# What a next record has (runtime/lease/nomination.h), instead of a term: record("somebody", **NOMINATION).
+NOMINATION = {
+    "term": None,
+    "token": None,
+    "state": None,
+    "renewDeadlineMs": None,
+    "incarnation": "6f1c0a52-0b7e-4b51-9a34-b4c3a9d3f0aa",
+    "nomination": {"priority": 7},
+}
 
 
 class Driver:
@@ -89,6 +101,10 @@ class Driver:
     def open(self, url: str, lock: str = "a", prefix: bool = False) -> Any:
         """prefix: to be listed."""
         return self.do("open", lock, url=url, prefix=prefix)
+
+    def open_next(self, url: str, of: str = "a", lock: str = "n") -> Any:
+        """The next record of a lock that was opened by this URL."""
+        return self.do("open", lock, url=url, next_of=of)
 
     def names(self, lock: str = "a", within: int = WITHIN) -> Any:
         return self.do("list", lock, within_ms=within)

@@ -46,6 +46,10 @@ class Store:
     def url(self, key: str, through: Any = None) -> str:
         raise NotImplementedError
 
+    def next_key(self, key: str) -> str:
+        """Of the next record of that key's lock."""
+        return key + ".next"
+
     def put(self, key: str, content: bytes) -> None:
         raise NotImplementedError
 
@@ -76,6 +80,9 @@ class File(Store):
 
     def path(self, key: str) -> Any:
         return os.path.join(self.dir, key)
+
+    def next_key(self, key: str) -> str:
+        return f".{key}.next"
 
     def url(self, key: str, through: Any = None) -> str:
         return "file:" + self.path(key)
@@ -273,6 +280,9 @@ class Redis(Store):
 
     def url(self, key: str, through: Any = None) -> str:
         return f"redis://127.0.0.1:{through.port if through else self.port}/{quote(key)}"
+
+    def next_key(self, key: str) -> str:
+        return "{" + key + "}:next"
 
     def keys(self) -> list[str]:
         return [

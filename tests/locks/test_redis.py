@@ -15,7 +15,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
-from lock_cases import BASIC, NETWORK, SERVER, full, read_only, replayed, run
+from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
 from lock_driver import Driver, record, tried
 from pki import Pki
 from processes import ROOT, wait_for
@@ -851,7 +851,7 @@ only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)
     done()
-run(store, BASIC + NETWORK + SERVER + [replayed, read_only, full])
+run(store, BASIC + NETWORK + SERVER + REPEATED + [read_only, full])
 store.end()
 at_once(
     login,
