@@ -11,6 +11,7 @@ return function(script)
 
 	local TEXT_MAX = 8192
 	local YEAR = 366 * 24 * 3600
+	local PRIORITY_MOST <const> = 1000000000
 
 	-- Each returns nil if the value is right, else what was expected.
 	local function text(v)
@@ -40,11 +41,19 @@ return function(script)
 		end
 	end
 
+	local function priority(v)
+		local good = math.type(v) == "integer" and v >= -PRIORITY_MOST and v <= PRIORITY_MOST
+		if type(v) ~= "function" and not good then
+			return "a whole number from -1000000000 to 1000000000, or a function that returns one"
+		end
+	end
+
 	local keys = {
 		name = name, lock = text, identity = text, address = address,
 		lease_duration = seconds, renew_deadline = seconds, retry_period = seconds,
 		stop_grace = seconds, shutdown_grace = seconds, may_lead_timeout = seconds,
 		isolate = boolean, reclaim = boolean,
+		priority = priority, preempt = boolean, preempt_after = seconds, max_term = seconds,
 	}
 	for key in pairs(hooks) do
 		keys[key] = hook
@@ -133,6 +142,11 @@ return function(script)
 			may_lead = election.may_lead ~= nil,
 			isolate = election.isolate, reclaim = election.reclaim,
 			address_function = type(election.address) == "function",
+			priority = type(election.priority) == "number" and election.priority or nil,
+			priority_function = type(election.priority) == "function",
+			preempt = election.preempt == true, no_preempt = election.preempt == false,
+			preempt_after_ms = ms(election.preempt_after), max_term_ms = ms(election.max_term),
+			on_next = election.on_next ~= nil, on_next_over = election.on_next_over ~= nil,
 			on_stopping = election.on_stopping ~= nil, on_stopped = election.on_stopped ~= nil,
 			hooks = table.concat(has, ", "),
 			where = where(election),

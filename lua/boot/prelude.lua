@@ -136,9 +136,11 @@ local function parse(text, chunk, is_text)
 	return load(text, chunk, "t")
 end
 
--- Calls may_lead and address. Returns whether the election may lead, else why not; and the address.
+local PRIORITY_MOST <const> = 1000000000
+
+-- Calls may_lead, address and priority. Returns whether the election may lead, else why not; the address and the priority.
 local function ask(election)
-	local yes, why, address = true, nil, nil
+	local yes, why, address, priority = true, nil, nil, nil
 	if election.may_lead then
 		yes, why = election.may_lead()
 	end
@@ -148,10 +150,17 @@ local function ask(election)
 			error(("address: expected a text, found a %s"):format(type(address)), 0)
 		end
 	end
+	if yes and type(election.priority) == "function" then
+		priority = election.priority()
+		if math.type(priority) ~= "integer" or priority < -PRIORITY_MOST or priority > PRIORITY_MOST then
+			error(("priority: expected a whole number from %d to %d, found %s"):format(
+				-PRIORITY_MOST, PRIORITY_MOST, type(priority) == "number" and tostring(priority) or "a " .. type(priority)), 0)
+		end
+	end
 	if not yes and why ~= nil then
 		why = tostring(why)
 	end
-	return not not yes, why, address
+	return not not yes, why, address, priority
 end
 
 return function(natives)

@@ -28,6 +28,7 @@
 ---@field identity string
 ---@field lock string
 ---@field address string
+---@field warm? table what on_next prepared: its s.data; nil: this candidate did not come next before, or on_next failed
 local Term = {}
 
 ---Whether the term still leads, by the clock. It makes no system call, so it can be called before every step.
@@ -53,6 +54,30 @@ function Term:resign(seconds) end
 ---@param options? lunarch.EveryOptions
 ---@return lunarch.Task
 function Term:every(seconds, f, options) end
+
+---What on_next gets. Nothing here needs the lead: this candidate comes next, and has no token.
+---@class lunarch.Next
+---@field data table for what is prepared: the same table is term.warm
+---@field identity string
+---@field lock string
+local Next = {}
+
+---Waits until this candidate leads. It raises if it comes next no more.
+---@param timeout? number seconds
+---@return lunarch.Term? term the term that has begun; nil: it did not begin in time
+function Next:wait(timeout) end
+
+---Runs f as a task, which ends when this candidate comes next no more; when it leads, the task belongs to the term.
+---@param f fun(...)
+---@return lunarch.Task
+function Next:spawn(f, ...) end
+
+---Calls f every so many seconds, one call at a time, for as long as a task of spawn runs.
+---@param seconds number
+---@param f fun()
+---@param options? lunarch.EveryOptions
+---@return lunarch.Task
+function Next:every(seconds, f, options) end
 
 ---@class lunarch.EveryOptions
 ---@field now? boolean the first call is at once, not after the first interval
@@ -112,6 +137,8 @@ function Term:load() end
 ---@field on_new_leader? fun(leader: lunarch.Leader)
 ---@field on_no_leader? fun(previous: string?)
 ---@field may_lead? fun(): boolean?, string?
+---@field on_next? fun(s: lunarch.Next) this candidate comes next: prepare what takes time. Its tasks go over into the term
+---@field on_next_over? fun(s: lunarch.Next) this candidate comes next no more, and does not lead
 ---@field name? string
 ---@field lock? string a URL, a path or a name
 ---@field identity? string
@@ -124,6 +151,10 @@ function Term:load() end
 ---@field may_lead_timeout? number
 ---@field isolate? boolean a worker of its own
 ---@field reclaim? boolean this identity can live only once
+---@field priority? integer|fun(): integer the ready standby with the largest comes next; default 0
+---@field preempt? boolean hand over to a next that has had a larger priority for preempt_after
+---@field preempt_after? number
+---@field max_term? number hand over after so many seconds, if somebody comes next
 
 ---A task that spawn or every started.
 ---@class lunarch.Task

@@ -219,6 +219,16 @@ void page_idle(struct page_slot *s)
 	s->state = PAGE_IDLE;
 }
 
+void page_end_next(struct page_slot *s, uint32_t number)
+{
+	s->next_over = number;
+}
+
+bool page_next_over(const struct page_slot *s, uint32_t number)
+{
+	return s->next_over >= number;
+}
+
 void page_end_all(struct page *p)
 {
 	for (uint32_t i = 0; i < p->used && i < p->slots; i++)

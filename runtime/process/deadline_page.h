@@ -24,8 +24,9 @@ struct page_slot {
 	_Atomic int64_t token;
 	_Atomic int64_t end_boot, end_raw;   /* is_leading until then, by either clock; end_boot decides: 0 = ended */
 	_Atomic int64_t kill_boot, kill_raw; /* the guard kills what runs then; 0 = nothing runs */
-	_Atomic uint32_t state; /* enum page_state; STOPPING: the lease is held, but the script was told to stop */
-	uint32_t unused[3];
+	_Atomic uint32_t state;     /* enum page_state; STOPPING: the lease is held, but the script was told to stop */
+	_Atomic uint32_t next_over; /* the on_next of this number, and all before it, are over */
+	uint32_t unused[2];
 };
 
 /* In the other file, at the place of the slot. */
@@ -67,6 +68,12 @@ void page_stop(struct page_slot *s, bool held, struct instant kill);
 
 /* Elector: nothing of the term runs any more. */
 void page_idle(struct page_slot *s);
+
+/* Elector: the on_next of this number is over, also for code that does not read messages. */
+void page_end_next(struct page_slot *s, uint32_t number);
+
+/* Worker: whether it is. Async-signal-safe. */
+bool page_next_over(const struct page_slot *s, uint32_t number);
 
 /* Guard, before it kills: no term of this page may act any more, and none can be extended. Async-signal-safe. */
 void page_end_all(struct page *p);

@@ -42,6 +42,19 @@ enum wire_election_flag {
 	WIRE_ELECTION_ADDRESS_FUNCTION = 1 << 4, /* the address comes with the answer to WIRE_ASK */
 	WIRE_ELECTION_ON_STOPPED = 1 << 5,
 	WIRE_ELECTION_ON_STOPPING = 1 << 6,
+	WIRE_ELECTION_ON_NEXT = 1 << 7,
+	WIRE_ELECTION_ON_NEXT_OVER = 1 << 8,
+	WIRE_ELECTION_PREEMPT = 1 << 9,
+	WIRE_ELECTION_NO_PREEMPT = 1 << 10,        /* the script says preempt = false */
+	WIRE_ELECTION_PRIORITY_FUNCTION = 1 << 11, /* the priority comes with the answer to WIRE_ASK */
+};
+
+#define WIRE_PRIORITY_UNSET INT64_MIN
+
+enum wire_next_end {
+	WIRE_NEXT_DONE,   /* it is over */
+	WIRE_NEXT_FAILED, /* so it is, since on_next or a task of it raised */
+	WIRE_NEXT_TAKEN,  /* it belongs to a term now */
 };
 
 /* What is left of a message to be read; or bytes to be written as a list. */

@@ -6,28 +6,31 @@
 
 /* M(number, TYPE, name). 1 to 63: worker to elector; 64 and above: elector to worker. The fields are WIRE_FIELDS_name.
  */
-#define WIRE_MESSAGES(M)               \
-	M(1, ELECTION, election)       \
-	M(2, LOADED, loaded)           \
-	M(3, LOAD_FAILED, load_failed) \
-	M(4, STARTED, started)         \
-	M(5, ANSWER, answer)           \
-	M(6, STOPPED, stopped)         \
-	M(7, END, end)                 \
-	M(8, EXIT, exit)               \
-	M(9, SAVE, save)               \
-	M(10, DRAINED, drained)        \
-	M(11, METRIC, metric)          \
-	M(64, GO, go)                  \
-	M(65, LEAD, lead)              \
-	M(66, STOP, stop)              \
-	M(67, CLEANUP, cleanup)        \
-	M(68, LEADER, leader)          \
-	M(69, NO_LEADER, no_leader)    \
-	M(70, ASK, ask)                \
-	M(71, QUIT, quit)              \
-	M(72, SAVED, saved)            \
-	M(73, DRAIN, drain)
+#define WIRE_MESSAGES(M)                  \
+	M(1, ELECTION, election)          \
+	M(2, LOADED, loaded)              \
+	M(3, LOAD_FAILED, load_failed)    \
+	M(4, STARTED, started)            \
+	M(5, ANSWER, answer)              \
+	M(6, STOPPED, stopped)            \
+	M(7, END, end)                    \
+	M(8, EXIT, exit)                  \
+	M(9, SAVE, save)                  \
+	M(10, DRAINED, drained)           \
+	M(11, METRIC, metric)             \
+	M(12, NEXT_STOPPED, next_stopped) \
+	M(64, GO, go)                     \
+	M(65, LEAD, lead)                 \
+	M(66, STOP, stop)                 \
+	M(67, CLEANUP, cleanup)           \
+	M(68, LEADER, leader)             \
+	M(69, NO_LEADER, no_leader)       \
+	M(70, ASK, ask)                   \
+	M(71, QUIT, quit)                 \
+	M(72, SAVED, saved)               \
+	M(73, DRAIN, drain)               \
+	M(74, NEXT, next)                 \
+	M(75, NEXT_OVER, next_over)
 
 /* Parts of a message that may be there many times. P(name). */
 #define WIRE_PARTS(P) P(kept)
@@ -35,21 +38,24 @@
 /* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: parts up to the end of the message. */
 
 /* An election of the script, while it loads. "" and WIRE_ELECTION_UNSET: the script says nothing about it. */
-#define WIRE_FIELDS_election(F)                                           \
-	F(u32, index) /* 0, 1, ... in the order of the script */          \
-	F(str, name)                                                      \
-	F(str, lock)                                                      \
-	F(str, identity)                                                  \
-	F(str, address)                                                   \
-	F(i64, lease_ms) /* the times: WIRE_ELECTION_UNSET, or above 0 */ \
-	F(i64, renew_ms)                                                  \
-	F(i64, retry_ms)                                                  \
-	F(i64, stop_grace_ms)                                             \
-	F(i64, shutdown_grace_ms)                                         \
-	F(i64, may_lead_timeout_ms)                                       \
-	F(u32, flags) /* of enum wire_election_flag */                    \
-	F(str, hooks) /* their names, for people */                       \
-	F(str, where) /* "script.lua:12", for messages about this election */
+#define WIRE_FIELDS_election(F)                                             \
+	F(u32, index) /* 0, 1, ... in the order of the script */            \
+	F(str, name)                                                        \
+	F(str, lock)                                                        \
+	F(str, identity)                                                    \
+	F(str, address)                                                     \
+	F(i64, lease_ms) /* the times: WIRE_ELECTION_UNSET, or above 0 */   \
+	F(i64, renew_ms)                                                    \
+	F(i64, retry_ms)                                                    \
+	F(i64, stop_grace_ms)                                               \
+	F(i64, shutdown_grace_ms)                                           \
+	F(i64, may_lead_timeout_ms)                                         \
+	F(i64, preempt_after_ms)                                            \
+	F(i64, max_term_ms)                                                 \
+	F(i64, priority) /* WIRE_PRIORITY_UNSET: the script says nothing */ \
+	F(u32, flags)    /* of enum wire_election_flag */                   \
+	F(str, hooks)    /* their names, for people */                      \
+	F(str, where)    /* "script.lua:12", for messages about this election */
 
 /* The script is loaded: so many elections were sent. */
 #define WIRE_FIELDS_loaded(F) F(u32, count)
@@ -63,12 +69,13 @@
 	F(str, text)
 
 /* To WIRE_ASK. */
-#define WIRE_FIELDS_answer(F) \
-	F(u32, slot)          \
-	F(u64, ask)           \
-	F(u8, yes)            \
-	F(str, why)           \
-	F(str, address) /* "" = unchanged */
+#define WIRE_FIELDS_answer(F)                 \
+	F(u32, slot)                          \
+	F(u64, ask)                           \
+	F(u8, yes)                            \
+	F(str, why)                           \
+	F(str, address)  /* "" = unchanged */ \
+	F(i64, priority) /* WIRE_PRIORITY_UNSET = unchanged */
 
 /* on_stopped has run; the term's tasks and children are gone. */
 #define WIRE_FIELDS_stopped(F) \
@@ -99,6 +106,13 @@
 	F(u32, slot)           \
 	F(u64, term)
 
+/* For each WIRE_NEXT, once: it is over, and its tasks and children are gone; or the term of a WIRE_LEAD has taken them.
+ */
+#define WIRE_FIELDS_next_stopped(F) \
+	F(u32, slot)                \
+	F(u32, number)              \
+	F(u8, how) /* enum wire_next_end */
+
 /* A metric of the script's own. term 0: it was set outside any term. labels: as Prometheus writes them between braces,
  * or "". value: a finite number as text; of a counter what is to be added. */
 #define WIRE_FIELDS_metric(F) \
@@ -119,12 +133,27 @@
 	F(str, lock)        \
 	F(str, identity)
 
-#define WIRE_FIELDS_lead(F) \
+#define WIRE_FIELDS_lead(F)                \
+	F(u32, slot)                       \
+	F(u64, term)                       \
+	F(i64, token)                      \
+	F(str, address)                    \
+	F(str, checkpoint) /* "" = none */ \
+	F(u32, next)       /* the number of the on_next whose tasks and children the term takes; 0 = none */
+
+/* This candidate comes next: run on_next. number: 1, 2, ... in each slot. grace_ms: for on_next_over, if on_next fails.
+ * WIRE_NEXT_OVER follows, or WIRE_LEAD with this number. */
+#define WIRE_FIELDS_next(F) \
 	F(u32, slot)        \
-	F(u64, term)        \
-	F(i64, token)       \
-	F(str, address)     \
-	F(str, checkpoint) /* "" = none */
+	F(u32, number)      \
+	F(i64, grace_ms)
+
+/* It comes next no more, and does not lead: end what on_next began, and run on_next_over. May come again, with less
+ * time. */
+#define WIRE_FIELDS_next_over(F) \
+	F(u32, slot)             \
+	F(u32, number)           \
+	F(i64, grace_ms)
 
 /* The term is about to end: run on_stopping. The term still leads. WIRE_STOP follows, also if nothing answers. */
 #define WIRE_FIELDS_drain(F) \

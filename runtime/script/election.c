@@ -239,10 +239,10 @@ struct asking {
 	uint64_t ask;
 };
 
-static void send_answer(const struct asking *a, bool yes, const char *why, const char *address)
+static void send_answer(const struct asking *a, bool yes, const char *why, const char *address, int64_t priority)
 {
 	struct buf m = { 0 };
-	struct wire_answer answer = { .slot = a->election->index, .ask = a->ask, .yes = yes };
+	struct wire_answer answer = { .slot = a->election->index, .ask = a->ask, .yes = yes, .priority = priority };
 	char *cut_why = script_cut_text(why), *cut_address = script_cut_text(address);
 
 	answer.why = cut_why;
@@ -253,7 +253,7 @@ static void send_answer(const struct asking *a, bool yes, const char *why, const
 	free(cut_address);
 }
 
-/* The results of the hook are yes, why, address: lua/boot/prelude.lua checks them. */
+/* The results of the hook are yes, why, address, priority: lua/boot/prelude.lua checks them. */
 static void election_on_answered(void *arg, const struct outcome *o)
 {
 	struct asking *a = arg;
@@ -263,15 +263,15 @@ static void election_on_answered(void *arg, const struct outcome *o)
 	if (o->ok)
 		mem_replace(&e->ask_error, NULL);
 	if (current && o->ok) {
-		lua_settop(o->results, lua_gettop(o->results) - o->count + 3);
-		send_answer(a, lua_toboolean(o->results, -3), lua_tostring(o->results, -2),
-		            lua_tostring(o->results, -1));
+		lua_settop(o->results, lua_gettop(o->results) - o->count + 4);
+		send_answer(a, lua_toboolean(o->results, -4), lua_tostring(o->results, -3),
+		            lua_tostring(o->results, -2), luaL_optinteger(o->results, -1, WIRE_PRIORITY_UNSET));
 	} else if (!o->ok && !o->cancelled) {
 		if (!e->ask_error || strcmp(e->ask_error, o->message) != 0)
 			hook_failed(&e->scope, "may_lead", o);
 		mem_replace(&e->ask_error, o->message);
 		if (current)
-			send_answer(a, false, o->message, "");
+			send_answer(a, false, o->message, "", WIRE_PRIORITY_UNSET);
 	}
 	if (current)
 		e->asking = NULL;

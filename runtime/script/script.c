@@ -272,6 +272,9 @@ static void send_election(struct script *s, uint32_t index)
 		.stop_grace_ms = field_number(L, "stop_grace_ms", WIRE_ELECTION_UNSET),
 		.shutdown_grace_ms = field_number(L, "shutdown_grace_ms", WIRE_ELECTION_UNSET),
 		.may_lead_timeout_ms = field_number(L, "may_lead_timeout_ms", WIRE_ELECTION_UNSET),
+		.preempt_after_ms = field_number(L, "preempt_after_ms", WIRE_ELECTION_UNSET),
+		.max_term_ms = field_number(L, "max_term_ms", WIRE_ELECTION_UNSET),
+		.priority = field_number(L, "priority", WIRE_PRIORITY_UNSET),
 		.hooks = field_text(L, "hooks"),
 		.where = field_text(L, "where"),
 	};
@@ -286,6 +289,11 @@ static void send_election(struct script *s, uint32_t index)
 		{ "address_function", WIRE_ELECTION_ADDRESS_FUNCTION },
 		{ "on_stopped", WIRE_ELECTION_ON_STOPPED },
 		{ "on_stopping", WIRE_ELECTION_ON_STOPPING },
+		{ "on_next", WIRE_ELECTION_ON_NEXT },
+		{ "on_next_over", WIRE_ELECTION_ON_NEXT_OVER },
+		{ "preempt", WIRE_ELECTION_PREEMPT },
+		{ "no_preempt", WIRE_ELECTION_NO_PREEMPT },
+		{ "priority_function", WIRE_ELECTION_PRIORITY_FUNCTION },
 	};
 	for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
 		lua_getfield(L, -1, flags[i].field);

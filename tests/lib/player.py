@@ -43,8 +43,12 @@ ELECTION, LOADED, LOAD_FAILED, STARTED, ANSWER, STOPPED, END, EXIT, SAVE, DRAINE
 GO, LEAD, STOP, CLEANUP, LEADER, NO_LEADER, ASK, QUIT, SAVED, DRAIN = (
     TYPES[t] for t in "GO LEAD STOP CLEANUP LEADER NO_LEADER ASK QUIT SAVED DRAIN".split()
 )
+NEXT, NEXT_OVER, NEXT_STOPPED = (TYPES[t] for t in "NEXT NEXT_OVER NEXT_STOPPED".split())
 REASONS = ["resigned", "declined", "shutdown", "expired", "lost", "deleted", "error", "killed", "worker", "reload"]
 OBSERVER, MAY_LEAD, ISOLATE, RECLAIM, ADDRESS_FUNCTION, ON_STOPPED, ON_STOPPING = (1 << i for i in range(7))
+ON_NEXT, ON_NEXT_OVER, PREEMPT, NO_PREEMPT, PRIORITY_FUNCTION = (1 << i for i in range(7, 12))
+UNSET_PRIORITY = -(1 << 63)
+NEXT_DONE, NEXT_FAILED, NEXT_TAKEN = range(3)
 
 SLOT = struct.Struct("=QqqqqqI12x")
 IDLE, LEADING, STOPPING = range(3)
@@ -309,9 +313,11 @@ class Worker:
         kill: int = 2000,
         address: str = "host:1",
         checkpoint: str = "",
+        number: int = 0,
     ) -> None:
+        """number: of the on_next that goes over into the term"""
         self.page.begin(slot, term, token, seconds, kill)
-        self.send(LEAD, slot, term, token, address, checkpoint)
+        self.send(LEAD, slot, term, token, address, checkpoint, number)
 
     def stop(
         self,

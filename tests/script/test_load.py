@@ -11,11 +11,17 @@ from player import (
     ISOLATE,
     LOAD_FAILED,
     MAY_LEAD,
+    NO_PREEMPT,
     OBSERVER,
+    ON_NEXT,
+    ON_NEXT_OVER,
     ON_STOPPED,
     ON_STOPPING,
+    PREEMPT,
+    PRIORITY_FUNCTION,
     QUIT,
     RECLAIM,
+    UNSET_PRIORITY,
     Worker,
 )
 from tap import ok, run, same
@@ -35,13 +41,14 @@ return {
   name = "backup", lock = "etcd://h:1/k", identity = "it", address = "h:2",
   lease_duration = 15, renew_deadline = 10.5, retry_period = 0.25, stop_grace = 3, shutdown_grace = 60,
   isolate = true, reclaim = true, may_lead = nothing, on_start = nothing, on_stopped = nothing, on_stopping = nothing,
-  on_new_leader = nothing, on_no_leader = nothing, may_lead_timeout = 2.5,
+  on_new_leader = nothing, on_no_leader = nothing, may_lead_timeout = 2.5, on_next = nothing, on_next_over = nothing,
+  priority = -5, preempt = true, preempt_after = 30, max_term = 86400,
   on_leading = function(term)
   end,
 }"""
     )
     where = e.pop("where")
-    ok(where.endswith("script.lua:8"), "it says where on_leading is", where)
+    ok(where.endswith("script.lua:9"), "it says where on_leading is", where)
     same(
         e,
         dict(
@@ -56,8 +63,12 @@ return {
             stop_grace_ms=3000,
             shutdown_grace_ms=60000,
             may_lead_timeout_ms=2500,
-            flags=MAY_LEAD | ISOLATE | RECLAIM | ON_STOPPED | ON_STOPPING,
-            hooks="on_leading, on_start, on_stopping, on_stopped, may_lead, on_new_leader, on_no_leader",
+            preempt_after_ms=30000,
+            max_term_ms=86400000,
+            priority=-5,
+            flags=MAY_LEAD | ISOLATE | RECLAIM | ON_STOPPED | ON_STOPPING | ON_NEXT | ON_NEXT_OVER | PREEMPT,
+            hooks="on_leading, on_start, on_stopping, on_stopped, may_lead, on_next, on_next_over, on_new_leader, "
+            "on_no_leader",
         ),
         "all keys arrive",
     )
@@ -68,6 +79,10 @@ def smaller() -> None:
     (e,) = load("return { on_new_leader = print, address = function() return 'a' end }")
     same(e["flags"], OBSERVER | ADDRESS_FUNCTION, "no on_leading: an observer; the address may be a function")
     same((e["lease_ms"], e["lock"]), (-1, ""), "what is not given is not sent")
+    same((e["priority"], e["preempt_after_ms"]), (UNSET_PRIORITY, -1), "nor are priorities")
+    (e,) = load("return { on_leading = print, priority = function() return 1 end, preempt = false }")
+    same(e["flags"], PRIORITY_FUNCTION | NO_PREEMPT, "the priority may be a function, and preempt false")
+    same(e["priority"], UNSET_PRIORITY, "which is asked later")
     (e,) = load("\n\nfunction on_leading(term) end\nfunction on_stopped() end\nlocal function helper() end helper()")
     ok(e["where"].endswith("script.lua:3") and e["flags"] == ON_STOPPED, "hooks may be global functions", e)
     many = load("local l = {} for i = 1, 1000 do l[i] = { name = 'e' .. i, on_leading = print } end return l")
@@ -114,6 +129,13 @@ WRONG = [
         "script.lua:2: lease_duration: expected a number of seconds, " 'from 0.001 to a year, found the text "15s"',
     ),
     ("return { on_leading = print, retry_period = 0 }", "retry_period: expected a number of seconds"),
+    (
+        "return { on_leading = print, priority = 1.5 }",
+        "priority: expected a whole number from -1000000000 to 1000000000",
+    ),
+    ("return { on_leading = print, priority = 1000000001 }", "priority: expected a whole number"),
+    ("return { on_leading = print, preempt = 1 }", "preempt: expected true or false, found 1"),
+    ("return { on_leading = print, max_term = 'day' }", "max_term: expected a number of seconds, from 0.001 to a year"),
     ("return { on_leading = print, stop_grace = -1 }", "found -1"),
     ("return { on_leading = print, stop_grace = 0/0 }", "stop_grace: expected"),
     ("return { on_leading = print, isolate = 1 }", "isolate: expected true or false, found 1"),

@@ -313,6 +313,27 @@ static void test_processes(struct page *p, const int *fd)
 	is_int(revived, 0, "a term that another process ended while it was being extended stays ended");
 }
 
+static void test_next(void)
+{
+	int fd[PAGE_FILES];
+	struct err err;
+	struct page *p = new_page(2, fd), *reader = page_map(fd, &err);
+
+	ok(!page_next_over(&reader->slot[1], 1), "no on_next is over at first");
+	page_end_next(&p->slot[1], 2);
+	ok(page_next_over(&reader->slot[1], 1) && page_next_over(&reader->slot[1], 2),
+	   "one that ends ends those before it");
+	ok(!page_next_over(&reader->slot[1], 3) && !page_next_over(&reader->slot[0], 1),
+	   "not a later one, nor another slot's");
+	page_begin(p, 1, 7, 1, (struct instant){ 1, 1 }, (struct instant){ 2, 2 });
+	page_idle(&p->slot[1]);
+	ok(page_next_over(&reader->slot[1], 2) && !page_next_over(&reader->slot[1], 3),
+	   "a term changes nothing of that");
+	page_unmap(reader);
+	page_unmap(p);
+	close_both(fd);
+}
+
 int main(void)
 {
 	int fd[PAGE_FILES];
@@ -322,6 +343,7 @@ int main(void)
 	test_hostile();
 	test_term(p);
 	test_expiry(p);
+	test_next();
 	test_races(p);
 	test_processes(p, fd);
 	page_unmap(p);
