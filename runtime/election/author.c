@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "lease/nomination.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,6 +76,7 @@ struct lease_sight author_sight(const struct author *a, const struct record *r)
 		.duration = r->lease_ms * NSEC_PER_MS,
 		.term = r->term,
 		.count = r->writes,
+		.other_first = nomination_other_first(r, a->identity, a->incarnation),
 	};
 
 	if (!*r->holder)
@@ -144,11 +146,26 @@ static void author_write_release(const struct author *a, struct record *r)
 	r->state = RECORD_RELEASED;
 }
 
-void author_write(const struct author *a, struct record *r, const struct author_write *w)
+/* Advice is its own writer's: what another one, or an earlier write, said does not hold for this one. */
+static void author_advise(struct record *r, const struct author_write *w)
 {
-	/* Advice is its own writer's: what another one, or an earlier write, said does not hold for this one. */
 	free(r->advice);
 	r->advice = NULL;
+	if (!w->advice || (w->what != LEASE_RENEW && w->what != LEASE_RELEASE))
+		return;
+	r->advice = mem_zero(sizeof *r->advice);
+	if (w->what == LEASE_RELEASE) {
+		r->advice->given = w->advice->next;
+		r->advice->given.address[0] = '\0'; /* it is for who has this identity and incarnation */
+		return;
+	}
+	r->advice->next = w->advice->next;
+	r->advice->wanted = w->advice->wanted;
+}
+
+void author_write(const struct author *a, struct record *r, const struct author_write *w)
+{
+	author_advise(r, w);
 	if (w->what == LEASE_ACQUIRE || w->what == LEASE_NEXT_TERM) {
 		author_write_term(a, r, w);
 		return;

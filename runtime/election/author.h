@@ -41,6 +41,8 @@ struct author_write {
 	int64_t acquired_us; /* RENEW: when the term was acquired */
 	int64_t wall_us;     /* now, by the wall clock */
 	nsec since_renewal;  /* RENEW, RELEASE: since the write on which the term rests was sent */
+	/* RENEW: who comes next, and who is wanted. RELEASE: for whom. NULL: nothing. The term's own */
+	const struct advice *advice;
 };
 
 /* r: the record as it was last seen; becomes what is written, but for checkpoint, write and writes. */

@@ -6,6 +6,9 @@
 #include "election/author.h"
 #include "election/death_watch.h"
 #include "election/history.h"
+#include "election/next_link.h"
+#include "election/outcome.h"
+#include "election/readiness.h"
 #include "election/saves.h"
 #include "loop/timeline.h"
 
@@ -61,7 +64,17 @@ struct elector {
 	struct store_contact contact;
 	struct instant began;   /* the term that runs, or ran last */
 	const char *paused_why; /* of the last elector_pause: static text; NULL: there was none */
-	int64_t priority;
+
+	/* Who comes next. */
+	struct next_link *next;
+	struct elector_next_options next_options;
+	struct readiness readiness;
+	bool handing;             /* the term ends for who comes next, */
+	enum successor_why why;   /*     for this reason */
+	char *given;              /* for whom the write under way releases the lock; NULL: for nobody */
+	uint64_t handovers[3];    /* by enum successor_why */
+	bool finishing, left;     /* LEASE_DO_FINISHED was there, and is passed on once the next record is settled, */
+	struct instant finish_by; /*     or then */
 };
 
 /* ---- the log ---- */
@@ -147,31 +160,6 @@ static void trouble_over_if_readable(struct elector *e, const struct version *se
 
 static void elector_step(struct elector *e, struct lease_event ev);
 
-static enum lease_outcome outcome_of(enum lock_outcome o)
-{
-	switch (o) {
-	case LOCK_OK:
-	case LOCK_ABSENT:
-	case LOCK_FOREIGN:
-		return OUTCOME_OK;
-	case LOCK_CONFLICT:
-		return OUTCOME_CONFLICT;
-	case LOCK_UNKNOWN:
-		return OUTCOME_UNKNOWN;
-	case LOCK_REFUSED:
-	case LOCK_INVALID:
-	case LOCK_FAILED:
-		return OUTCOME_FAILED;
-	}
-	return OUTCOME_UNKNOWN;
-}
-
-/* Rights, passwords, a store that takes no such record: trying again does not help, somebody has to act. */
-static bool is_refusal(enum lock_outcome o)
-{
-	return o == LOCK_REFUSED || o == LOCK_INVALID;
-}
-
 static void elector_on_changed(void *arg)
 {
 	elector_step(arg, (struct lease_event){ .kind = LEASE_EV_CHANGED });
@@ -237,10 +225,12 @@ static void remember_token(struct elector *e, const struct lock_result *r, struc
 
 static void remember_read(struct elector *e, const struct lock_result *r, struct lease_sight *s)
 {
-	if (r->outcome != LOCK_FOREIGN)
+	bool is_next = r->outcome == LOCK_OK && nomination_is(r->record);
+
+	if (r->outcome != LOCK_FOREIGN && !is_next)
 		trouble_over_if_readable(e, &r->version);
 	e->version = r->version;
-	if (r->outcome == LOCK_OK) {
+	if (r->outcome == LOCK_OK && !is_next) {
 		if (*r->record->forced && strcmp(r->record->forced, e->seen.forced) != 0)
 			elector_say(e, LOG_WARN, "released_by_force", "released by force, %s", r->record->forced);
 		record_copy(&e->seen, r->record);
@@ -251,9 +241,14 @@ static void remember_read(struct elector *e, const struct lock_result *r, struct
 		return;
 	}
 	record_clear(&e->seen);
-	s->kind = r->outcome == LOCK_FOREIGN ? SIGHT_FOREIGN : SIGHT_ABSENT;
+	s->kind = r->outcome == LOCK_ABSENT ? SIGHT_ABSENT : SIGHT_FOREIGN;
 	if (r->outcome == LOCK_FOREIGN)
 		elector_say_trouble(e, "foreign_record", r->err.text);
+	if (is_next)
+		elector_say_trouble(
+			e, "foreign_record",
+			"the lock holds what another lock's candidates write to agree who comes next: a lock "
+			"needs a name of its own");
 }
 
 static void elector_on_read(void *arg, const struct lock_result *r)
@@ -262,7 +257,7 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 	struct lease_event ev = { .kind = LEASE_EV_READ_DONE,
 		                  .op = e->op,
 		                  .outcome = outcome_of(r->outcome),
-		                  .refused = is_refusal(r->outcome) };
+		                  .refused = outcome_is_refusal(r->outcome) };
 
 	if (e->closing)
 		return;
@@ -275,8 +270,11 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 	}
 	watch_if_possible(e); /* the store may refuse it by now, or offer it again */
 	elector_step(e, ev);
-	if (ev.outcome == OUTCOME_OK)
-		watch_holder(e);
+	if (ev.outcome != OUTCOME_OK)
+		return;
+	watch_holder(e);
+	if (!author_holds(&e->author, &e->seen))
+		next_link_heard(e->next, &e->seen);
 }
 
 static void say_low_token(struct elector *e)
@@ -292,6 +290,19 @@ static void say_low_token(struct elector *e)
 		(long long)e->token, (long long)e->top_token);
 	elector_say_trouble(e, "token_low", text);
 	e->low_token = true;
+}
+
+static void handed_over(struct elector *e)
+{
+	static const char *const why[] = { [SUCCESSOR_REQUEST] = "it was asked to",
+		                           [SUCCESSOR_PRIORITY] = "that one has a larger priority",
+		                           [SUCCESSOR_ROTATION] = "the term has lasted for --max-term" };
+
+	elector_say(e, LOG_INFO, "released_for", "the lock is released for %s, who comes next%s%s", e->given,
+	            e->handing ? ": " : "", e->handing ? why[e->why] : "");
+	if (e->handing)
+		e->handovers[e->why]++;
+	e->handing = false;
 }
 
 static void written_ok(struct elector *e, const struct lock_result *r, struct lease_sight *s)
@@ -310,6 +321,8 @@ static void written_ok(struct elector *e, const struct lock_result *r, struct le
 	if (s->mine)
 		saves_seen(&e->saves, &e->seen);
 	e->renewals_ok += what == LEASE_RENEW;
+	if (what == LEASE_RELEASE && e->given)
+		handed_over(e);
 	if (what == LEASE_RENEW && e->cb->renewed)
 		e->cb->renewed(e->arg, elapsed_holder(r->sent_at, clock_now()));
 	if (s->low_token)
@@ -343,6 +356,7 @@ static void drop_written(struct elector *e)
 		record_fini(e->written);
 	free(e->written);
 	e->written = NULL;
+	mem_replace(&e->given, NULL);
 }
 
 static void elector_on_written(void *arg, const struct lock_result *r)
@@ -351,7 +365,7 @@ static void elector_on_written(void *arg, const struct lock_result *r)
 	struct lease_event ev = { .kind = LEASE_EV_WRITE_DONE,
 		                  .op = e->op,
 		                  .outcome = outcome_of(r->outcome),
-		                  .refused = is_refusal(r->outcome),
+		                  .refused = outcome_is_refusal(r->outcome),
 		                  .sent_at = r->sent_at };
 
 	if (e->closing)
@@ -403,6 +417,8 @@ static bool put_checkpoint(struct elector *e, struct record *r, enum lease_write
 static void start_write(struct elector *e, const struct lease_actions *a)
 {
 	bool begins = a->write == LEASE_ACQUIRE || a->write == LEASE_NEXT_TERM;
+	struct advice advice;
+	bool advises = next_link_advice(e->next, lease_term(e->lease), &advice);
 	struct author_write w = {
 		.what = a->write,
 		.times = lease_publishes(e->lease),
@@ -413,9 +429,12 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 		.acquired_us = e->acquired_us,
 		.wall_us = clock_wall_us(),
 		.since_renewal = elapsed_holder(lease_renewed_at(e->lease), clock_now()),
+		.advice = advises ? &advice : NULL,
 	};
 	struct record *r = e->written = mem_zero(sizeof *e->written);
 
+	if (a->write == LEASE_RELEASE && advises && *advice.next.identity)
+		mem_replace(&e->given, advice.next.identity);
 	e->writing = a->write;
 	record_init(r);
 	record_copy(r, &e->seen);
@@ -455,7 +474,10 @@ static void open_term(struct elector *e)
 	e->acquired_us = e->seen.acquired_us;
 	e->began = clock_now();
 	e->transitions++;
+	e->handing = false;
 	nsec ago = elapsed_holder(lease_renewed_at(e->lease), e->began);
+	if (next_link_leads(e->next) && e->cb->next)
+		e->cb->next(e->arg, false, true);
 	e->cb->lead(e->arg, &t);
 	elector_say(e, LOG_INFO, "became_leader", "the record names %s, written %.3f s ago", e->author.identity,
 	            (double)ago / NSEC_PER_SEC);
@@ -572,6 +594,14 @@ static void become_another(struct elector *e)
 		"another incarnation, and nobody's death is proved by its processes any more",
 		e->author.identity);
 	author_become_another(&e->author);
+	next_link_renamed(e->next);
+}
+
+/* The lease machine asks before it acquires; between that, this candidate asks in order to know whether it could. */
+static void elector_ask(struct elector *e)
+{
+	readiness_asked(&e->readiness, 4 * lease_publishes(e->lease)->retry, clock_now());
+	e->cb->ask(e->arg);
 }
 
 /* What others wait for comes first: the worker's hook, then the store. Then this is said, in the log and to whoever
@@ -591,7 +621,7 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 	if (a->set & LEASE_DO_DEADLINE)
 		elector_publish(e);
 	if (a->set & LEASE_DO_ASK)
-		e->cb->ask(e->arg);
+		elector_ask(e);
 	if (a->set & (LEASE_DO_READ | LEASE_DO_WRITE))
 		e->op = a->op;
 	if (a->set & LEASE_DO_READ)
@@ -603,10 +633,128 @@ static void elector_carry_out(struct elector *e, const struct lease_actions *a)
 	if (a->set & LEASE_DO_NO_LEADER)
 		report_no_leader(e);
 	if (a->set & LEASE_DO_FINISHED) {
-		elector_say(e, LOG_DEBUG, "finished", a->left ? "left to expire" : "nothing is held");
-		e->cb->finished(e->arg, a->left);
+		e->finishing = true;
+		e->left = a->left;
+		e->finish_by = instant_add(clock_now(), lease_publishes(e->lease)->retry);
 	}
 }
+
+/* Whoever was sent to this candidate as the next one would wait in vain: the next record is emptied first, if it can
+ * be. */
+static void elector_finish(struct elector *e)
+{
+	if (!e->finishing || (!next_link_settled(e->next) && !instant_passed(e->finish_by, clock_now())))
+		return;
+	e->finishing = false;
+	elector_say(e, LOG_DEBUG, "finished", e->left ? "left to expire" : "nothing is held");
+	e->cb->finished(e->arg, e->left);
+}
+
+/* ---- who comes next ---- */
+
+static const char *elector_lacks(const struct elector *e)
+{
+	struct lease_standing s;
+
+	lease_stands(e->lease, clock_now(), &s);
+	return readiness_lacks(&e->readiness, &s, &e->contact);
+}
+
+/* After each step: what the lease machine has become, and whether this candidate could lead. */
+static void elector_follow(struct elector *e)
+{
+	enum lease_phase phase = lease_phase(e->lease);
+	enum successor_role role = phase == PHASE_FOLLOWING                     ? SUCCESSOR_STANDBY
+	                           : phase == PHASE_IDLE || phase == PHASE_LOST ? SUCCESSOR_NONE
+	                                                                        : SUCCESSOR_LEADER;
+	const char *lacks = elector_lacks(e);
+
+	next_link_role(e->next, role, role == SUCCESSOR_LEADER ? lease_term(e->lease) : 0);
+	next_link_ready(e->next, !lacks, e->next_options.priority);
+	if (role == SUCCESSOR_STANDBY && readiness_to_ask(&e->readiness, lacks, clock_now()))
+		elector_ask(e);
+}
+
+static nsec elector_wait(const struct elector *e)
+{
+	struct instant now = clock_now();
+	nsec wait = lease_wait(e->lease, now), other = NSEC_NEVER;
+
+	if (e->finishing)
+		other = instant_until(e->finish_by, now);
+	else if (lease_phase(e->lease) == PHASE_FOLLOWING)
+		other = readiness_wait(&e->readiness, elector_lacks(e), now);
+	return other < wait ? other : wait;
+}
+
+static void elector_on_next(void *arg, bool is)
+{
+	struct elector *e = arg;
+
+	if (e->cb->next)
+		e->cb->next(e->arg, is, false);
+}
+
+static void elector_on_not_handed_over(void *arg, const char *request, const char *why)
+{
+	struct elector *e = arg;
+
+	if (e->cb->not_handed_over)
+		e->cb->not_handed_over(e->arg, request, why);
+}
+
+static void elector_on_publish(void *arg)
+{
+	elector_step(arg, (struct lease_event){ .kind = LEASE_EV_RENEW });
+}
+
+static void elector_on_hand_over(void *arg, enum successor_why why, const char *request)
+{
+	struct elector *e = arg;
+
+	if (lease_phase(e->lease) != PHASE_LEADING) {
+		if (why == SUCCESSOR_REQUEST)
+			elector_on_not_handed_over(e, request, "the term ends already, for another reason");
+		return;
+	}
+	e->handing = true;
+	e->why = why;
+	if (e->cb->hand_over)
+		e->cb->hand_over(e->arg, why);
+	else
+		elector_end(e, LEASE_RESIGNED, 0, 0);
+}
+
+static void elector_on_settled(void *arg)
+{
+	elector_look(arg);
+}
+
+static void elector_on_say(void *arg, enum log_level level, const char *event, const char *text)
+{
+	elector_say(arg, level, event, "%s", text);
+}
+
+static const struct next_link_callbacks next_callbacks = {
+	.next = elector_on_next,
+	.publish = elector_on_publish,
+	.hand_over = elector_on_hand_over,
+	.not_handed_over = elector_on_not_handed_over,
+	.settled = elector_on_settled,
+	.say = elector_on_say,
+};
+
+static struct successor_options options_of(const struct lease_times *t, const struct elector_next_options *o)
+{
+	return (struct successor_options){ .lease = t->lease,
+		                           .renew = t->renew,
+		                           .retry = t->retry,
+		                           .preempt = o->preempt,
+		                           .preempt_after = o->preempt_after,
+		                           .max_term = o->max_term };
+}
+
+/* ---- steps ---- */
 
 /* Whoever was stopped with SIGSTOP sees its own term end without an apparent cause. */
 static void elector_say_gap(struct elector *e)
@@ -623,7 +771,7 @@ static void elector_say_gap(struct elector *e)
 static void elector_arm(struct elector *e)
 {
 	struct instant now = clock_now();
-	nsec wait = lease_wait(e->lease, now);
+	nsec wait = elector_wait(e);
 
 	elector_say_gap(e);
 	timer_stop(e->timeline, &e->timer);
@@ -654,8 +802,11 @@ static void elector_step(struct elector *e, struct lease_event ev)
 		elector_carry_out(e, &a);
 	}
 	e->events = NULL;
-	if (!e->closing)
-		elector_arm(e);
+	if (e->closing)
+		return;
+	elector_follow(e);
+	elector_arm(e);
+	elector_finish(e);
 }
 
 static void elector_on_timer(struct timer *timer)
@@ -693,13 +844,13 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	struct elector *e = mem_zero(sizeof *e);
 	e->env = c->env;
 	e->timeline = c->timeline;
+	e->next_options = c->next;
 	e->death_watches = c->death_watches;
 	e->death_watch = (struct death_watch){ .dead = elector_on_dead, .arg = e };
 	e->lock = lock;
 	e->cb = cb;
 	e->arg = arg;
 	e->name = mem_dup(c->name ? c->name : "");
-	e->priority = c->next.priority;
 	author_init(&e->author, c->self, c->identity, c->address, c->reclaim);
 	record_init(&e->seen);
 	uint32_t seed = c->seed;
@@ -709,6 +860,15 @@ struct elector *elector_new(const struct elector_config *c, const struct elector
 	lease_init(e->lease, &c->times, c->observer, c->asks, seed);
 	lease_keeps(e->lease, c->no_release);
 	store_contact_init(&e->contact, clock_now());
+	readiness_init(&e->readiness, c->asks, clock_now());
+	struct next_link_config next = { .env = c->env,
+		                         .timeline = c->timeline,
+		                         .author = &e->author,
+		                         .lock = lock,
+		                         .url = c->lock ? c->lock : lock->url,
+		                         .options = options_of(&c->times, &c->next),
+		                         .seed = seed };
+	e->next = next_link_new(&next, &next_callbacks, e);
 	timer_init(e->timeline, &e->timer, elector_on_timer);
 	e->due = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	return e;
@@ -725,7 +885,8 @@ void elector_answer(struct elector *e, bool yes, const char *address, const int6
 	if (address && *address)
 		mem_replace(&e->author.address, address);
 	if (priority)
-		e->priority = *priority;
+		e->next_options.priority = *priority;
+	readiness_answered(&e->readiness, yes);
 	elector_step(e, (struct lease_event){ .kind = LEASE_EV_ANSWER, .yes = yes });
 }
 
@@ -759,7 +920,10 @@ void elector_pause(struct elector *e, const char *why)
 
 void elector_configure(struct elector *e, const struct lease_times *t)
 {
+	struct successor_options options = options_of(t, &e->next_options);
+
 	lease_configure(e->lease, t);
+	next_link_configure(e->next, &options);
 	elector_look(e);
 }
 
@@ -774,19 +938,30 @@ int elector_save(struct elector *e, uint64_t save, const char *json, struct err 
 
 void elector_configure_next(struct elector *e, const struct elector_next_options *o)
 {
-	e->priority = o->priority;
+	struct successor_options options = options_of(lease_publishes(e->lease), o);
+
+	e->next_options = *o;
+	next_link_configure(e->next, &options);
+	elector_look(e);
 }
 
 void elector_ready(struct elector *e, bool ready)
 {
-	(void)e, (void)ready;
+	e->readiness.user = ready;
+	elector_look(e);
 }
 
 int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err)
 {
-	(void)to, (void)timeout, (void)request;
-	err_set(err, ERR_MISSING, "%s: nobody comes next", e->lock->url);
-	return -1;
+	if (lease_phase(e->lease) != PHASE_LEADING) {
+		err_set(err, ERR_USAGE, "%s does not lead, so it cannot hand over", e->author.identity);
+		return -1;
+	}
+	if (strcmp(to, e->author.identity) == 0) {
+		err_set(err, ERR_USAGE, "%s leads already", to);
+		return -1;
+	}
+	return next_link_handover(e->next, to, timeout, request, err);
 }
 
 void elector_tell_leader(struct elector *e)
@@ -837,17 +1012,14 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.renewals_failed = e->renewals_failed,
 		.slow_paths = e->slow_paths,
 		.transitions = e->transitions,
-		.next = { .identity = "",
-		          .address = "",
-		          .since = -1,
-		          .trouble = "",
-		          .wanted = "",
-		          .preempts_in = -1,
-		          .rotates_in = -1,
-		          .priority_self = e->priority,
-		          .unable_why = "" },
 	};
 	lease_stands(e->lease, now, &out->standing);
+	const char *lacks = leading ? "it leads" : readiness_lacks(&e->readiness, &out->standing, &e->contact);
+	out->next.able = !lacks;
+	out->next.unable_why = lacks ? lacks : "";
+	out->next.priority_self = e->next_options.priority;
+	memcpy(out->next.handovers, e->handovers, sizeof e->handovers);
+	next_link_status(e->next, &e->seen, &out->next);
 }
 
 void elector_why(const struct elector *e, struct buf *out)
@@ -860,6 +1032,7 @@ void elector_free(struct elector *e)
 	if (!e)
 		return;
 	e->closing = true;
+	next_link_free(e->next);
 	timer_stop(e->timeline, &e->timer);
 	death_watch_forget(&e->death_watch);
 	e->lock->ops->close(e->lock);

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "election/death_proof.h"
+#include "election/next.h"
 #include "election/store_contact.h"
 #include "lease/lease.h"
 #include "lease/successor.h"
@@ -17,14 +18,6 @@ struct ev_loop;
 struct elector;
 struct death_watches;
 struct timeline;
-
-/* Who comes next (docs/design.md, "Who comes next"). */
-struct elector_next_options {
-	int64_t priority;   /* -1000000000 to 1000000000: the ready standby with the largest comes next */
-	bool preempt;       /* a leader hands over to a next that has had a larger priority for preempt_after */
-	nsec preempt_after; /* is doubled after each term that lasted less */
-	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
-};
 
 struct elector_config { /* borrowed for elector_new only, but for env, timeline, self and death_watches, which outlive
 	                   it */
@@ -128,23 +121,6 @@ const char *elector_checkpoint(const struct elector *e); /* of the record as it 
  * `timeout`. request: its name, by which hand_over or not_handed_over answers. -1 with *err: this candidate does not
  * lead, its term ends already, or the lock has no place for who comes next. */
 int elector_handover(struct elector *e, const char *to, nsec timeout, char request[33], struct err *err);
-
-struct elector_next {
-	bool known;                     /* somebody comes next; if not, who, priority and since are "", 0, -1 */
-	bool self;                      /* this candidate does */
-	const char *identity, *address; /* address: may be "" */
-	int64_t priority;
-	nsec since;             /* for how long this process has known it; -1: unknown */
-	const char *trouble;    /* why this candidate cannot read or write who comes next, with the record's name */
-	const char *wanted;     /* the identity that the leader wants as next */
-	nsec absent;            /* leader: for how long nobody has come next; 0 */
-	nsec preempts_in;       /* leader: until it hands over to a larger priority; -1: it does not */
-	nsec rotates_in;        /* leader: until its term has lasted for max_term; -1: there is none */
-	int64_t priority_self;  /* of this candidate */
-	bool able;              /* this candidate could come next now */
-	const char *unable_why; /* if not: why not, for people */
-	uint64_t handovers[3];  /* terms that were handed over, by enum successor_why */
-};
 
 struct elector_status { /* texts are borrowed until the next elector_ call; "" = none */
 	enum lease_phase phase;

@@ -755,10 +755,10 @@ static bool look_now(const struct lease *l, struct instant now)
 	return l->look_due && instant_passed(l->next_look, now);
 }
 
-/* A save is written at once if the last write succeeded, else with the next renewal. */
-static bool save_now(const struct lease *l)
+/* A save, or other news for the record, is written at once if the last write succeeded, else with the next renewal. */
+static bool news_now(const struct lease *l)
 {
-	return l->save_due && l->setbacks == 0;
+	return (l->save_due || l->renew_due) && l->setbacks == 0;
 }
 
 /* Renews, releases, or begins the next term: reads first if a read is due, else writes when it is time. */
@@ -766,7 +766,7 @@ static void plan_held(struct lease *l, enum lease_write what, struct instant now
 {
 	if (look_now(l, now))
 		read_now(l, now, a);
-	else if (!l->stale && (save_now(l) || instant_passed(l->next_try, now)))
+	else if (!l->stale && (news_now(l) || instant_passed(l->next_try, now)))
 		write_now(l, what, now, a);
 }
 
@@ -929,6 +929,9 @@ static void lease_on_event(struct lease *l, const struct lease_event *e, struct 
 			l->save_wanted = e->save;
 		l->save_due = true;
 		return;
+	case LEASE_EV_RENEW:
+		l->renew_due = true;
+		return;
 	}
 }
 
@@ -937,7 +940,7 @@ static void settle_saves(struct lease *l, struct lease_actions *a)
 {
 	if (in_term(l))
 		return;
-	l->save_due = false;
+	l->save_due = l->renew_due = false;
 	if (l->saved == l->save_wanted)
 		return;
 	l->saved = l->save_wanted;
@@ -960,7 +963,7 @@ static void note_sent(struct lease *l, const struct lease_event *e)
 		.term = new_term ? lease_next_term(l) : l->term,
 		.save = l->writing == LEASE_RENEW ? l->save_wanted : 0,
 	};
-	l->save_due = false;
+	l->save_due = l->renew_due = false;
 }
 
 struct lease_actions lease_step(struct lease *l, const struct lease_event *e, struct instant now)

@@ -60,7 +60,7 @@ struct lease {
 	bool script_runs, unreaped;
 	struct instant stop_by, release_by;
 	uint64_t save_wanted, saved; /* the newest save asked for; the newest that has been answered */
-	bool save_due;               /* the newest save is in no write yet */
+	bool save_due, renew_due;    /* the newest save is in no write yet; LEASE_EV_RENEW, and no write since */
 	struct instant out_since;    /* nothing is acquired from out_since on, */
 	nsec out_for, sit_out;       /* for out_for. sit_out: out_for after the term that is ending */
 

@@ -433,6 +433,17 @@ static void decide(struct successor *s, struct instant now, struct successor_act
 		hand_over(s, SUCCESSOR_ROTATION, a);
 }
 
+void successor_plans(const struct successor *s, struct instant now, nsec *preempts_in, nsec *rotates_in)
+{
+	bool may = s->role == SUCCESSOR_LEADER && !s->handed;
+
+	*preempts_in = *rotates_in = -1;
+	if (may && s->options.preempt && s->larger)
+		*preempts_in = instant_until(instant_add(s->larger_since, s->preempt_after), now);
+	if (may && s->options.max_term)
+		*rotates_in = instant_until(instant_add(s->role_since, s->options.max_term), now);
+}
+
 /* ---- the next operation ---- */
 
 enum step { STEP_NOTHING, STEP_READ, STEP_WRITE, STEP_EMPTY };

@@ -172,4 +172,8 @@ const struct successor_sight *successor_published(const struct successor *s, str
 /* The leader: the request and the identity to be published as wanted. false: nobody is wanted. */
 bool successor_wants(const struct successor *s, uint64_t *request, uint64_t *identity);
 
+/* The leader: how long until it hands over to a larger priority, and until its term has lasted for max_term; -1: it
+ * does not. For people. */
+void successor_plans(const struct successor *s, struct instant now, nsec *preempts_in, nsec *rotates_in);
+
 #endif

@@ -225,6 +225,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.timeline = &r->program.timeline,
 		.self = &r->program.self,
 		.death_watches = r->program.death_watches,
+		.lock = lock,
 		.opened = opened,
 		.name = p->settings.name,
 		.identity = options_text(o, OPTION_IDENTITY, p->settings.identity),

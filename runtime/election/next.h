@@ -1,0 +1,36 @@
+/* Who comes next in an election, as its user sees it and sets it (docs/design.md, "Who comes next").
+ * Not who decides that: lease/successor.h. Only declarations.
+ * Used by the elector and its users. */
+#ifndef LUNARCH_NEXT_H
+#define LUNARCH_NEXT_H
+
+#include "base/clock.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct elector_next_options {
+	int64_t priority;   /* -1000000000 to 1000000000: the ready standby with the largest comes next */
+	bool preempt;       /* a leader hands over to a next that has had a larger priority for preempt_after */
+	nsec preempt_after; /* is doubled after each term that lasted less */
+	nsec max_term;      /* a leader hands over then, if somebody comes next; 0 = never */
+};
+
+struct elector_next { /* texts are borrowed until the next elector_ call; "" = none */
+	bool known;   /* somebody comes next; if not, the identity, priority and since are "", 0 and -1 */
+	bool self;    /* this candidate does */
+	const char *identity, *address; /* address: may be "" */
+	int64_t priority;
+	nsec since;             /* for how long this process has known it; -1: unknown */
+	const char *trouble;    /* why this candidate cannot read or write who comes next, with the record's name */
+	const char *wanted;     /* the identity that the leader wants as next */
+	nsec absent;            /* leader: for how long nobody has come next; 0 */
+	nsec preempts_in;       /* leader: until it hands over to a larger priority; -1: it does not */
+	nsec rotates_in;        /* leader: until its term has lasted for max_term; -1: there is none */
+	int64_t priority_self;  /* of this candidate */
+	bool able;              /* this candidate could come next now */
+	const char *unable_why; /* if not: why not, for people */
+	uint64_t handovers[3];  /* terms that were handed over, by enum successor_why */
+};
+
+#endif

@@ -1,0 +1,575 @@
+#include "election/next_link.h"
+
+#include "base/mem.h"
+#include "base/nonce.h"
+#include "election/outcome.h"
+#include "loop/timeline.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENTS_MAX 8 /* that callbacks may add while one is carried out */
+
+struct next_link {
+	const struct next_link_callbacks *cb;
+	void *arg;
+	struct timeline *timeline;
+	struct timer timer; /* for successor_wait */
+	const struct author *author;
+	struct lock *lock; /* NULL: there is no place for the record, */
+	char *trouble;     /*     and this says why; else what is wrong with it. NULL: nothing is */
+	bool unwritable;   /* a write had the trouble, so a good read does not end it */
+	bool closing;
+
+	struct successor machine;
+	struct successor_event *events; /* to be carried out, on the stack of the first link_step; NULL: none is */
+	int event_count;
+	enum successor_role role; /* what the machine was told last, or will be */
+	uint64_t term;
+	bool ready;
+	int64_t priority;
+
+	/* The record. */
+	struct record seen;     /* its content, as of the last good read or write, */
+	struct version version; /*     and its version */
+	struct record *written; /* what the write under way makes of it; NULL: none is under way */
+	uint64_t op;
+	bool may_name; /* it may name this candidate, by a write of ours */
+
+	/* What people hear. */
+	bool is;                 /* this candidate comes next, and its user knows it, */
+	struct instant is_since; /*     since then */
+	uint64_t who;            /* who comes next, as the lock's record publishes it, to others or by us; 0: nobody */
+	struct instant since;    /* since when it is so, or since when this candidate has its role */
+	char wanted[33];         /* a standby: the request that the lock's record publishes; "": none */
+	struct {
+		char name[33], to[ADVICE_TEXT_MAX + 1]; /* "": whoever comes next */
+		nsec timeout;
+	} request;         /* the leader's own, the last one, */
+	char replaced[33]; /*     and the name of the one before */
+};
+
+/* ---- the log ---- */
+
+__attribute__((format(printf, 4, 5))) static void link_say(struct next_link *l, enum log_level level, const char *event,
+                                                           const char *fmt, ...)
+{
+	char text[1200];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof text, fmt, ap);
+	va_end(ap);
+	l->cb->say(l->arg, level, event, text);
+}
+
+/* Each trouble is said once. A store that does not answer is the election's trouble: of that nothing is said here. */
+static void link_trouble(struct next_link *l, const char *event, bool said, const char *fmt, const char *why)
+{
+	char *text = mem_printf(fmt, l->lock->url, why);
+	bool same = l->trouble && strcmp(l->trouble, text) == 0;
+
+	free(l->trouble);
+	l->trouble = text;
+	if (said && !same)
+		link_say(l, LOG_WARN, event, "%s", text);
+}
+
+static void link_trouble_over(struct next_link *l)
+{
+	mem_replace(&l->trouble, NULL);
+	l->unwritable = false;
+}
+
+static void say_published(struct next_link *l, const struct successor_sight *next)
+{
+	const struct successor *m = &l->machine;
+
+	if (!next)
+		link_say(l, LOG_INFO, "nobody_next", "nobody comes next any more");
+	else if (m->options.preempt && next->priority > m->priority)
+		link_say(l, LOG_INFO, "next_known",
+		         "%s comes next with priority %lld, which is larger than %lld: this leader hands over to it "
+		         "in %.3gs",
+		         l->seen.holder, (long long)next->priority, (long long)m->priority,
+		         (double)m->preempt_after / NSEC_PER_SEC);
+	else
+		link_say(l, LOG_INFO, "next_known", "%s comes next, with priority %lld", l->seen.holder,
+		         (long long)next->priority);
+}
+
+/* ---- what the record shows ---- */
+
+static struct successor_sight link_sight(const struct next_link *l, const struct record *r)
+{
+	return nomination_sight(r, l->author->identity, l->author->incarnation);
+}
+
+static void know(struct next_link *l, uint64_t who)
+{
+	if (who == l->who)
+		return;
+	l->who = who;
+	l->since = clock_now();
+}
+
+/* A leader empties it not: it ends its term for somebody else. */
+static void note_named(struct next_link *l, bool mine)
+{
+	l->may_name = mine && l->role != SUCCESSOR_LEADER;
+}
+
+/* ---- operations ---- */
+
+static void link_step(struct next_link *l, struct successor_event e);
+
+static void link_failed(struct next_link *l, const struct lock_result *r, bool writing)
+{
+	bool refused = outcome_is_refusal(r->outcome);
+
+	if (writing)
+		link_trouble(l, "next_refused", refused, "%s cannot be written, so this candidate never comes next: %s",
+		             r->err.text);
+	else
+		link_trouble(l, "next_refused", refused, "%s cannot be read, so it is not known who comes next: %s",
+		             r->err.text);
+	l->unwritable = writing;
+}
+
+static struct successor_sight link_was_read(struct next_link *l, const struct lock_result *r)
+{
+	struct successor_sight s = { .kind = NOMINEE_ABSENT };
+
+	l->version = r->version;
+	if (r->outcome == LOCK_OK) {
+		record_copy(&l->seen, r->record);
+		s = link_sight(l, &l->seen);
+	} else {
+		record_clear(&l->seen);
+		s.kind = r->outcome == LOCK_FOREIGN ? NOMINEE_FOREIGN : NOMINEE_ABSENT;
+	}
+	note_named(l, s.mine);
+	if (s.kind == NOMINEE_FOREIGN)
+		link_trouble(l, "next_foreign", true,
+		             "%s is to say who comes next, and holds something else, which is left alone: %s",
+		             r->outcome == LOCK_FOREIGN ? r->err.text : "it is the record of another election");
+	else if (!l->unwritable)
+		link_trouble_over(l);
+	return s;
+}
+
+static void link_on_read(void *arg, const struct lock_result *r)
+{
+	struct next_link *l = arg;
+	struct successor_event e = { .kind = SUCCESSOR_EV_READ_DONE,
+		                     .op = l->op,
+		                     .outcome = outcome_of(r->outcome),
+		                     .refused = outcome_is_refusal(r->outcome) };
+
+	if (l->closing)
+		return;
+	if (e.outcome == OUTCOME_OK)
+		e.sight = link_was_read(l, r);
+	else
+		link_failed(l, r, false);
+	link_step(l, e);
+}
+
+static void drop_written(struct next_link *l)
+{
+	if (l->written)
+		record_fini(l->written);
+	free(l->written);
+	l->written = NULL;
+}
+
+static void link_on_written(void *arg, const struct lock_result *r)
+{
+	struct next_link *l = arg;
+	struct successor_event e = { .kind = SUCCESSOR_EV_WRITE_DONE,
+		                     .op = l->op,
+		                     .outcome = outcome_of(r->outcome),
+		                     .refused = outcome_is_refusal(r->outcome),
+		                     .sent_at = r->sent_at };
+
+	if (l->closing)
+		return;
+	if (e.outcome == OUTCOME_OK) {
+		l->version = r->version;
+		record_take(&l->seen, l->written);
+		e.sight = link_sight(l, &l->seen);
+		note_named(l, e.sight.mine);
+		link_trouble_over(l);
+	} else if (e.outcome == OUTCOME_FAILED) {
+		link_failed(l, r, true);
+		note_named(l, link_sight(l, &l->seen).mine);
+	}
+	drop_written(l);
+	link_step(l, e);
+}
+
+static void start_write(struct next_link *l, const struct successor_actions *a, struct instant by)
+{
+	struct record *r = l->written = mem_zero(sizeof *l->written);
+	struct nomination n = {
+		.wall_us = clock_wall_us(),
+		.lease_ms = l->machine.options.lease / NSEC_PER_MS,
+		.retry_ms = l->machine.options.retry / NSEC_PER_MS,
+	};
+
+	n.since_us = link_sight(l, &l->seen).mine ? l->seen.acquired_us : n.wall_us;
+	if (!a->nobody) {
+		advice_set(n.who.identity, l->author->identity);
+		advice_set(n.who.address, l->author->address);
+		snprintf(n.who.incarnation, sizeof n.who.incarnation, "%s", l->author->incarnation);
+		n.who.priority = l->machine.priority;
+	}
+	if (a->answers && a->answers == nomination_request(l->wanted))
+		snprintf(n.answers, sizeof n.answers, "%s", l->wanted);
+	record_init(r);
+	record_copy(r, &l->seen);
+	nomination_fill(r, &n);
+	nonce_hex(r->write, sizeof r->write / 2);
+	l->may_name = true;
+	l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
+}
+
+static void start_op(struct next_link *l, const struct successor_actions *a)
+{
+	struct instant by = instant_add(clock_now(), l->machine.options.retry);
+
+	l->op = a->op;
+	if (a->set & SUCCESSOR_DO_READ)
+		l->lock->ops->read(l->lock, by, link_on_read, l);
+	else
+		start_write(l, a, by);
+}
+
+/* ---- carrying out what the machine asks for ---- */
+
+static void link_next(struct next_link *l, bool is)
+{
+	if (l->is == is)
+		return; /* next_link_leads has said it */
+	l->is = is;
+	l->is_since = clock_now();
+	l->cb->next(l->arg, is);
+	link_say(l, LOG_INFO, is ? "comes_next" : "next_no_more",
+	         is ? "this candidate comes next, with priority %lld"
+	            : "this candidate comes next no more; its priority is %lld",
+	         (long long)l->machine.priority);
+}
+
+static void link_publish(struct next_link *l)
+{
+	const struct successor_sight *next = successor_published(&l->machine, clock_now());
+	uint64_t request, identity, before = l->who;
+
+	know(l, next ? next->who : 0);
+	if (l->who != before)
+		say_published(l, next);
+	if (!l->machine.handed && successor_wants(&l->machine, &request, &identity))
+		l->cb->publish(l->arg);
+}
+
+static void link_not_handed_over(struct next_link *l, uint64_t number)
+{
+	bool last = number == nomination_request(l->request.name);
+	char why[ADVICE_TEXT_MAX + 100];
+
+	if (!last)
+		snprintf(why, sizeof why, "another request took its place");
+	else if (l->role != SUCCESSOR_LEADER || l->term != l->machine.term)
+		snprintf(why, sizeof why, "the term ended for another reason");
+	else
+		snprintf(why, sizeof why, "%s did not come next within %.3gs",
+		         *l->request.to ? l->request.to : "anybody", (double)l->request.timeout / NSEC_PER_SEC);
+	link_say(l, LOG_WARN, "not_handed_over", "the term is not handed over on request: %s", why);
+	l->cb->not_handed_over(l->arg, last ? l->request.name : l->replaced, why);
+}
+
+/* The end of a term comes first: what is published and said is for people by then. */
+static void link_carry_out(struct next_link *l, const struct successor_actions *a)
+{
+	if (a->set & SUCCESSOR_DO_NOT_NEXT)
+		link_next(l, false);
+	if (a->set & SUCCESSOR_DO_NEXT)
+		link_next(l, true);
+	if (a->set & SUCCESSOR_DO_HAND_OVER)
+		l->cb->hand_over(l->arg, a->why, a->why == SUCCESSOR_REQUEST ? l->request.name : "");
+	if (a->set & SUCCESSOR_DO_PUBLISH)
+		link_publish(l);
+	if (a->set & SUCCESSOR_DO_NO_HANDOVER)
+		link_not_handed_over(l, a->request);
+	if (a->set & (SUCCESSOR_DO_READ | SUCCESSOR_DO_WRITE))
+		start_op(l, a);
+}
+
+static void link_arm(struct next_link *l)
+{
+	nsec wait = successor_wait(&l->machine, clock_now());
+
+	timer_stop(l->timeline, &l->timer);
+	if (wait != NSEC_NEVER)
+		timer_start(l->timeline, &l->timer, (double)wait / NSEC_PER_SEC);
+}
+
+/* Callbacks may call back in. What they tell waits until the event at hand has been carried out. */
+static void link_step(struct next_link *l, struct successor_event e)
+{
+	struct successor_event events[EVENTS_MAX];
+	bool inside = l->events != NULL, unsettled = !next_link_settled(l);
+
+	if (!inside)
+		l->events = events;
+	if (l->event_count == EVENTS_MAX)
+		abort(); /* a callback that calls in so often for one event does so for ever */
+	l->events[l->event_count++] = e;
+	if (inside)
+		return;
+	while (l->event_count > 0) {
+		struct successor_event next = l->events[0];
+		memmove(l->events, l->events + 1, sizeof *l->events * (size_t)--l->event_count);
+		struct successor_actions a = successor_step(&l->machine, &next, clock_now());
+		link_carry_out(l, &a);
+	}
+	l->events = NULL;
+	link_arm(l);
+	if (unsettled && next_link_settled(l))
+		l->cb->settled(l->arg);
+}
+
+static void link_on_timer(struct timer *timer)
+{
+	struct next_link *l = (struct next_link *)((char *)timer - offsetof(struct next_link, timer));
+
+	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
+}
+
+/* ---- what the election tells it ---- */
+
+void next_link_role(struct next_link *l, enum successor_role role, uint64_t term)
+{
+	if (!l->lock || (role == l->role && term == l->term))
+		return;
+	l->role = role;
+	l->term = term;
+	l->who = 0;
+	l->since = clock_now();
+	l->wanted[0] = '\0';
+	l->may_name = l->may_name && role != SUCCESSOR_LEADER;
+	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_ROLE, .role = role, .term = term });
+}
+
+/* A record names only what fits into it. */
+static bool has_name(const struct next_link *l)
+{
+	char text[ADVICE_TEXT_MAX + 1];
+
+	return advice_set(text, l->author->identity) && advice_set(text, l->author->address);
+}
+
+void next_link_ready(struct next_link *l, bool ready, int64_t priority)
+{
+	ready = ready && has_name(l);
+	if (!l->lock || (ready == l->ready && priority == l->priority))
+		return;
+	l->ready = ready;
+	l->priority = priority;
+	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_READY, .ready = ready, .priority = priority });
+}
+
+void next_link_heard(struct next_link *l, const struct record *m)
+{
+	struct successor_event e = { .kind = SUCCESSOR_EV_NEWS, .news = nomination_news(m, l->author->identity) };
+
+	if (!l->lock || l->role == SUCCESSOR_LEADER)
+		return;
+	know(l, e.news.next);
+	snprintf(l->wanted, sizeof l->wanted, "%s", e.news.wanted ? m->advice->wanted.name : "");
+	link_step(l, e);
+}
+
+void next_link_renamed(struct next_link *l)
+{
+	struct successor_options o = l->machine.options;
+
+	if (!l->lock)
+		return;
+	l->closing = true; /* the answer to what is under way is for the incarnation that was */
+	l->lock->ops->cancel(l->lock);
+	l->closing = false;
+	drop_written(l);
+	successor_init(&l->machine, &o, l->machine.noise);
+	l->role = SUCCESSOR_NONE;
+	l->term = 0;
+	l->ready = l->may_name = false;
+	l->who = 0;
+	link_next(l, false);
+	link_arm(l);
+}
+
+bool next_link_leads(struct next_link *l)
+{
+	bool was = l->is;
+
+	l->is = false;
+	return was;
+}
+
+int next_link_handover(struct next_link *l, const char *to, nsec timeout, char request[33], struct err *err)
+{
+	if (!l->lock) {
+		err_set(err, ERR_MISSING, "%s", l->trouble);
+		return -1;
+	}
+	if (l->machine.handed) {
+		err_set(err, ERR_USAGE, "the term is handed over already");
+		return -1;
+	}
+	snprintf(l->replaced, sizeof l->replaced, "%s", l->request.name);
+	nonce_hex(l->request.name, sizeof l->request.name / 2);
+	l->request.timeout = timeout;
+	if (!advice_set(l->request.to, to)) {
+		err_set(err, ERR_USAGE, "the identity %.100s is too long, or not UTF-8: no candidate has it", to);
+		return -1;
+	}
+	snprintf(request, 33, "%s", l->request.name);
+	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER,
+	                                       .request = nomination_request(l->request.name),
+	                                       .identity = *to ? nomination_identity(to) : 0,
+	                                       .timeout = timeout });
+	return 0;
+}
+
+void next_link_configure(struct next_link *l, const struct successor_options *o)
+{
+	if (!l->lock)
+		return;
+	successor_configure(&l->machine, o);
+	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
+}
+
+/* ---- what the election asks it ---- */
+
+bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *out)
+{
+	const struct successor *m = &l->machine;
+	const struct successor_sight *next = successor_published(m, clock_now());
+	struct nomination n;
+	uint64_t request, identity;
+
+	*out = (struct advice){ .next = { .identity = "" } };
+	if (m->role != SUCCESSOR_LEADER || m->term != term)
+		return false; /* it has not heard of this term yet */
+	if (next && next->who == link_sight(l, &l->seen).who && nomination_read(&l->seen, &n))
+		out->next = n.who;
+	if (successor_wants(m, &request, &identity) && request == nomination_request(l->request.name)) {
+		snprintf(out->wanted.name, sizeof out->wanted.name, "%s", l->request.name);
+		snprintf(out->wanted.identity, sizeof out->wanted.identity, "%s", l->request.to);
+	}
+	return *out->next.identity || *out->wanted.name;
+}
+
+bool next_link_settled(const struct next_link *l)
+{
+	return !l->may_name;
+}
+
+static nsec known_for(struct instant since)
+{
+	return elapsed_standby(since, clock_now());
+}
+
+static void tell_leaders(const struct next_link *l, struct elector_next *out)
+{
+	struct instant now = clock_now();
+	bool next = successor_published(&l->machine, now) != NULL;
+	uint64_t request, identity;
+
+	if (next) {
+		out->identity = l->seen.holder;
+		out->address = l->seen.address;
+		out->priority = l->seen.advice ? l->seen.advice->nomination.priority : 0;
+		out->since = known_for(l->since);
+	}
+	out->absent = next ? 0 : known_for(l->since);
+	if (successor_wants(&l->machine, &request, &identity))
+		out->wanted = l->request.to;
+	successor_plans(&l->machine, now, &out->preempts_in, &out->rotates_in);
+}
+
+static void tell_standbys(const struct next_link *l, const struct record *m, struct elector_next *out)
+{
+	bool published = *m->holder && advice_has(m->advice, ADVICE_NEXT);
+
+	out->self = l->is;
+	if (*m->holder && advice_has(m->advice, ADVICE_WANTED))
+		out->wanted = m->advice->wanted.identity;
+	if (l->is) {
+		out->identity = l->author->identity;
+		out->address = l->author->address;
+		out->priority = l->machine.priority;
+		out->since = known_for(l->is_since);
+	} else if (published) {
+		out->identity = m->advice->next.identity;
+		out->address = m->advice->next.address;
+		out->priority = m->advice->next.priority;
+		out->since = known_for(l->since);
+	}
+}
+
+void next_link_status(const struct next_link *l, const struct record *m, struct elector_next *out)
+{
+	out->identity = out->address = out->wanted = "";
+	out->since = out->preempts_in = out->rotates_in = -1;
+	out->trouble = l->trouble ? l->trouble : "";
+	if (l->role == SUCCESSOR_LEADER)
+		tell_leaders(l, out);
+	else
+		tell_standbys(l, m, out);
+	out->known = *out->identity;
+	if (!out->able)
+		return;
+	out->able = has_name(l) && !(l->trouble && (!l->lock || l->unwritable || l->role == SUCCESSOR_STANDBY));
+	if (!out->able)
+		out->unable_why = has_name(l) ? l->trouble : "its identity or its address is longer than 255 bytes";
+}
+
+/* ---- set-up ---- */
+
+struct next_link *next_link_new(const struct next_link_config *c, const struct next_link_callbacks *cb, void *arg)
+{
+	struct next_link *l = mem_zero(sizeof *l);
+	struct err err;
+
+	l->cb = cb;
+	l->arg = arg;
+	l->timeline = c->timeline;
+	l->author = c->author;
+	l->since = clock_now();
+	record_init(&l->seen);
+	timer_init(l->timeline, &l->timer, link_on_timer);
+	successor_init(&l->machine, &c->options, c->seed);
+	l->lock = lock_open_next(c->env, c->lock, c->url, &err);
+	if (!l->lock)
+		l->trouble = mem_dup(err.text);
+	return l;
+}
+
+void next_link_free(struct next_link *l)
+{
+	if (!l)
+		return;
+	l->closing = true;
+	timer_stop(l->timeline, &l->timer);
+	if (l->lock)
+		l->lock->ops->close(l->lock);
+	drop_written(l);
+	record_fini(&l->seen);
+	free(l->trouble);
+	free(l);
+}

@@ -1,0 +1,68 @@
+/* Who comes next in one election: the record beside the lock's record, through a lock of its own, and the machine that
+ * decides what to do with it (lease/successor.h). It has the words to that machine's numbers.
+ * Not the election: it looks at no lease, and ends no term. What it finds is advice, and nobody's safety depends on it.
+ * Used by the elector. */
+#ifndef LUNARCH_NEXT_LINK_H
+#define LUNARCH_NEXT_LINK_H
+
+#include "base/log.h"
+#include "election/author.h"
+#include "election/next.h"
+#include "lease/nomination.h"
+#include "locks/lock.h"
+
+struct buf;
+struct next_link;
+struct timeline;
+
+/* All may be called from inside a next_link_ function, and may call next_link_ functions, but for next_link_free. */
+struct next_link_callbacks {
+	void (*next)(void *arg, bool is); /* this candidate comes next; or comes next no more, and does not lead */
+	void (*publish)(void *arg);       /* a leader: what the lock's record says of it is to be written now */
+	void (*hand_over)(void *arg, enum successor_why why, const char *request);
+	void (*not_handed_over)(void *arg, const char *request, const char *why);
+	void (*settled)(void *arg); /* next_link_settled has become true */
+	void (*say)(void *arg, enum log_level level, const char *event, const char *text);
+};
+
+struct next_link_config { /* borrowed for next_link_new only, but for env, timeline and author, which outlive it */
+	struct lock_env *env;
+	struct timeline *timeline;
+	const struct author *author;
+	const struct lock *lock; /* the election's, */
+	const char *url;         /*     as it was opened */
+	struct successor_options options;
+	uint32_t seed; /* not 0 */
+};
+
+/* Where the lock has no place for the record, everything below works without one, and nobody ever comes next. */
+struct next_link *next_link_new(const struct next_link_config *c, const struct next_link_callbacks *cb, void *arg);
+void next_link_free(struct next_link *l);
+void next_link_configure(struct next_link *l, const struct successor_options *o);
+
+/* ---- what the election tells it ---- */
+
+void next_link_role(struct next_link *l, enum successor_role role, uint64_t term); /* term: of a leader; else 0 */
+void next_link_ready(struct next_link *l, bool ready, int64_t priority);           /* whether it could lead now */
+void next_link_heard(struct next_link *l, const struct record *m); /* the lock's record, by another process or nobody */
+/* This process has another incarnation from now on, as the author says: nothing of the old one is its own any more. */
+void next_link_renamed(struct next_link *l);
+/* It begins to lead, which its user hears next. true: it came next until now. next_link_role may follow later. */
+bool next_link_leads(struct next_link *l);
+
+/* The leader: hands over to `to`, or to whoever comes next (""). request: its name. Answered by hand_over, or by
+ * not_handed_over. -1 with *err: the lock has no place for it, or nobody could come next. */
+int next_link_handover(struct next_link *l, const char *to, nsec timeout, char request[33], struct err *err);
+
+/* ---- what the election asks it ---- */
+
+/* What a write of this term says: next, wanted. false: nothing. */
+bool next_link_advice(const struct next_link *l, uint64_t term, struct advice *out);
+
+/* The record names this candidate no more, as far as this candidate knows: nobody is sent to it after it has gone. */
+bool next_link_settled(const struct next_link *l);
+
+/* m: the lock's record as it was last seen. able and unable_why are the caller's, unless the record is the reason. */
+void next_link_status(const struct next_link *l, const struct record *m, struct elector_next *out);
+
+#endif
