@@ -10,12 +10,15 @@
 
 #define SHOWN 12 /* elections of one elector that --list shows */
 
-const char *const ctl_orders[] = { "status", "is-leading", "why", "resign", "pause", "resume", "reload", NULL };
+const char *const ctl_orders[] = { "status", "is-leading", "why",    "resign", "handover",
+	                           "pause",  "resume",     "reload", NULL };
 
-/* A refusal is the elector's "no"; everything else means that it could not be asked. */
+/* A refusal is the elector's "no", or "not now"; everything else means that it could not be asked. */
 static int ctl_fail(const struct err *err)
 {
-	enum exit_status status = err->code == ERR_CANCELLED ? EXIT_FAILED_SCRIPT : command_status_of(err);
+	enum exit_status status = err->code == ERR_CANCELLED ? EXIT_FAILED_SCRIPT
+	                          : err->code == ERR_TIMEOUT ? EXIT_NOT_ACQUIRED
+	                                                     : command_status_of(err);
 
 	return command_fail(COMMAND_CTL, status, "%s", err->text);
 }
@@ -160,7 +163,7 @@ static int ctl_list(const struct options *o)
 	if (ctl_sockets_list(&l, o, &err) < 0)
 		return ctl_fail(&err);
 	for (size_t i = 0; i < l.len; i++) {
-		json_t *answer = ctl_ask(l.path[i], "status", "", -1, &err);
+		json_t *answer = ctl_ask(l.path[i], &(struct ctl_request){ .command = "status", .ms = -1 }, &err);
 		if (!answer && err.code != ERR_MISSING) /* one that has ended meanwhile is none */
 			ctl_fail(&err);
 		if (!answer)
@@ -183,7 +186,7 @@ static int ctl_list(const struct options *o)
 
 struct ctl_order {
 	const char *command;
-	int64_t ms;         /* resign: for which it does not campaign; -1: not said */
+	int64_t ms;         /* resign: for which it does not campaign; handover: --timeout; -1: not said */
 	const char *script; /* whose elector is asked; NULL: not said */
 };
 
@@ -207,11 +210,24 @@ static bool is_script(const char *word)
 	return strchr(word, '/') || (len > 4 && strcmp(word + len - 4, ".lua") == 0);
 }
 
+/* Those of handover, which no other order takes. */
+static int order_take_options(struct ctl_order *order, const struct options *o, struct err *err)
+{
+	if (strcmp(order->command, "handover") == 0) {
+		order->ms = o->value[OPTION_HANDOVER_TIMEOUT].number;
+		return 0;
+	}
+	if (options_set(o, OPTION_TO) || options_set(o, OPTION_HANDOVER_TIMEOUT))
+		return err_set(err, ERR_USAGE, "--%s is for `lunarch ctl handover` alone",
+		               options_set(o, OPTION_TO) ? "to" : "timeout");
+	return 0;
+}
+
 /* COMMAND, then a duration (resign) and a script, in any order. */
 static int order_parse(struct ctl_order *order, const struct options *o, struct err *err)
 {
 	*order = (struct ctl_order){ .command = o->words ? o->word[0] : NULL, .ms = -1 };
-	if (order_check(order->command, err) < 0)
+	if (order_check(order->command, err) < 0 || order_take_options(order, o, err) < 0)
 		return -1;
 	for (int i = 1; i < o->words; i++) {
 		const char *word = o->word[i];
@@ -232,7 +248,10 @@ static int order_give(const struct ctl_order *order, const struct options *o)
 	int status = EXIT_DONE;
 
 	int found = ctl_elector_find(&e, o, order->script, &err);
-	json_t *answer = found == 0 ? ctl_ask(e.path, order->command, e.election, order->ms, &err) : NULL;
+	struct ctl_request request = {
+		.command = order->command, .election = e.election, .to = o->value[OPTION_TO].text, .ms = order->ms
+	};
+	json_t *answer = found == 0 ? ctl_ask(e.path, &request, &err) : NULL;
 	ctl_elector_fini(&e);
 	if (!answer)
 		return ctl_fail(&err);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "commands/exec_restart.h"
 #include "election/elector.h"
+#include "election/handover.h"
 #include "process/guard_wire.h"
 #include "process/supervisor.h"
 #include "runner/admin_metrics.h"
@@ -48,6 +49,8 @@ struct exec {
 	bool ran;
 	char *trouble; /* why the lock cannot be used now; NULL */
 	ev_timer patience, hold, grace, again;
+	struct handover handover; /* that an operator has asked for */
+	int left_with;            /* the status with which it leaves when that is over; 0: it stays */
 };
 
 static enum restart exec_restarts(const struct exec *x)
@@ -110,6 +113,8 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 		elector_end(x->elector, a->reason, a->sit_out, a->grace);
 	if (a->set & TERM_DO_REPORT)
 		elector_stopped(x->elector, a->reaped);
+	if (a->set & TERM_DO_REPORT && a->reaped)
+		handover_released(&x->handover);
 	if (refused)
 		exec_tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
 	if (a->set & TERM_DO_FINISHED)
@@ -161,11 +166,29 @@ static void exec_on_ended(void *arg, int wait_status)
 	x->wait_status = wait_status;
 }
 
+/* Who has asked for a hand-over is to hear who leads then: until that is known it stays, and campaigns no more. */
 static void exec_lost_status(struct exec *x, enum lease_reason reason)
 {
 	if (x->leaving || exec_restarts(x) != RESTART_NEVER)
 		return;
-	exec_leave(x, EXIT_LOST, reason);
+	if (handover_pending(&x->handover)) {
+		x->left_with = EXIT_LOST;
+		elector_pause(x->elector, "its command has ended with its term");
+	} else {
+		exec_leave(x, EXIT_LOST, reason);
+	}
+}
+
+static void exec_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
+{
+	struct exec *x = arg;
+	struct buf reply = { 0 };
+
+	standing_handed_over(&reply, result);
+	control_answer(x->program.control, ticket, &reply);
+	buf_fini(&reply);
+	if (x->left_with && result->end != HANDOVER_UNSEEN)
+		exec_leave(x, x->left_with, LEASE_RESIGNED);
 }
 
 static void exec_on_gone(void *arg, bool reaped, int wait_status)
@@ -313,6 +336,7 @@ static void exec_on_leader(void *arg, const struct elector_leader *l)
 {
 	struct exec *x = arg;
 
+	handover_leader(&x->handover, l);
 	if (l->self || x->ran)
 		return;
 	if (l->above) {
@@ -331,6 +355,20 @@ static void exec_on_leader(void *arg, const struct elector_leader *l)
 		ev_timer_set(&x->patience, (double)l->doubt / NSEC_PER_SEC, 0.);
 		ev_timer_start(x->program.loop, &x->patience);
 	}
+}
+
+/* As if an operator had asked for it. */
+static void exec_on_hand_over(void *arg, enum successor_why why)
+{
+	struct exec *x = arg;
+
+	handover_ends(&x->handover, why);
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_RESIGN });
+}
+
+static void exec_on_not_handed_over(void *arg, const char *request, const char *why)
+{
+	handover_refused(&((struct exec *)arg)->handover, request, why);
 }
 
 static void exec_on_no_leader(void *arg, const char *previous)
@@ -379,6 +417,8 @@ static const struct elector_callbacks elector_callbacks = {
 	.ask = exec_on_ask,
 	.renewed = exec_on_renewed,
 	.trouble = exec_on_trouble,
+	.hand_over = exec_on_hand_over,
+	.not_handed_over = exec_on_not_handed_over,
 	.finished = exec_on_finished,
 };
 
@@ -471,11 +511,24 @@ static void exec_on_look(void *arg)
 	elector_look(((struct exec *)arg)->elector);
 }
 
+static void exec_reply_hand_over(struct exec *x, const struct control_request *q, const struct standing *e,
+                                 struct buf *reply)
+{
+	nsec timeout = q->seconds < 0 ? HAND_OVER_TIMEOUT : (nsec)(q->seconds * (double)NSEC_PER_SEC);
+	struct err err;
+
+	if (x->leaving)
+		control_refuse(reply, "it is shutting down");
+	else if (standing_may_hand_over(reply, e) &&
+	         handover_begin(&x->handover, x->elector, q->ticket, q->to, timeout, &err) < 0)
+		control_refuse(reply, "%s", err.text);
+}
+
 static void exec_on_control(void *arg, const struct control_request *q, struct buf *reply)
 {
 	struct exec *x = arg;
 	struct elector_status st;
-	struct standing e = { .name = "", .status = &st };
+	struct standing e = { .name = "", .status = &st, .preempt_after = x->next.preempt_after };
 	struct buf text = { 0 };
 
 	elector_status(x->elector, &st);
@@ -508,6 +561,8 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 		          (struct term_event){ .kind = TERM_EV_RESIGN,
 		                               .sit_out = q->seconds < 0 ? NSEC_NEVER
 		                                                         : (nsec)(q->seconds * (double)NSEC_PER_SEC) });
+	} else if (strcmp(q->command, "handover") == 0) {
+		exec_reply_hand_over(x, q, &e, reply);
 	} else {
 		control_refuse(reply, "\"%s\" is not for a command under `lunarch exec`", q->command);
 	}
@@ -521,8 +576,11 @@ static void exec_list_elections(void *arg, void (*each)(void *each_arg, const st
 	if (!x->elector)
 		return;
 	elector_status(x->elector, &st);
-	each(each_arg,
-	     &(struct standing){ .name = "", .status = &st, .lease = x->times.lease, .renewals = &x->renewals });
+	each(each_arg, &(struct standing){ .name = "",
+	                                   .status = &st,
+	                                   .lease = x->times.lease,
+	                                   .preempt_after = x->next.preempt_after,
+	                                   .renewals = &x->renewals });
 }
 
 static const struct program_ops program_ops = {
@@ -595,6 +653,7 @@ static void exec_make_timers(struct exec *x)
 	ev_timer_init(&x->grace, exec_on_grace, 0., 0.);
 	ev_timer_init(&x->again, exec_on_again, 0., 0.);
 	x->patience.data = x->hold.data = x->grace.data = x->again.data = x;
+	handover_init(&x->handover, x->program.loop, exec_handed_over, x);
 	x->at_least =
 		options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
 	if (!options_set(&x->options, OPTION_WAIT) || exec_waits_not(x))
@@ -641,6 +700,8 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		ev_run(x->program.loop, 0);
 		status = x->status;
 	}
+	if (x->handover.loop)
+		handover_fini(&x->handover);
 	elector_free(x->elector);
 	program_fini(&x->program);
 	free(x->trouble);

@@ -13,26 +13,50 @@
 #include <string.h>
 
 #define ANSWER_S 10
+/* An answer to handover comes when it is known who leads: when the script has stopped, which the elector waits for at
+ * most ten minutes, and two leases later at the latest. */
+#define HANDOVER_S 3600
 #define RELOAD_S 300 /* an answer to reload comes when the script is loaded, or could not be */
 
 /* ---- asking ---- */
 
-json_t *ctl_ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err)
+/* The whole object. */
+static void print_request(struct buf *request, const struct ctl_request *r)
+{
+	const struct {
+		const char *name, *value;
+	} fields[] = { { "election", r->election }, { "to", r->to } };
+
+	buf_adds(request, "{\"command\":");
+	buf_json(request, r->command);
+	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+		if (!fields[i].value || !*fields[i].value)
+			continue;
+		buf_printf(request, ",\"%s\":", fields[i].name);
+		buf_json(request, fields[i].value);
+	}
+	if (r->ms >= 0)
+		buf_printf(request, ",\"seconds\":%" PRId64 ".%03d", r->ms / 1000, (int)(r->ms % 1000));
+	buf_adds(request, "}");
+}
+
+static int answer_time_s(const struct ctl_request *r)
+{
+	if (strcmp(r->command, "handover") == 0)
+		return HANDOVER_S + (int)(r->ms > 0 ? r->ms / 1000 : 0);
+	return strcmp(r->command, "reload") == 0 ? RELOAD_S : ANSWER_S;
+}
+
+json_t *ctl_ask(const char *path, const struct ctl_request *r, struct err *err)
 {
 	struct buf request = { 0 }, reply = { 0 };
 	json_t *json = NULL;
 
-	buf_adds(&request, "{\"command\":");
-	buf_json(&request, command);
-	if (*election) {
-		buf_adds(&request, ",\"election\":");
-		buf_json(&request, election);
-	}
-	if (ms >= 0)
-		buf_printf(&request, ",\"seconds\":%" PRId64 ".%03d", ms / 1000, (int)(ms % 1000));
-	buf_adds(&request, "}");
-	int timeout_s = strcmp(command, "reload") == 0 ? RELOAD_S : ANSWER_S;
-	if (control_ask(path, request.data, timeout_s, &reply, err) == 0) {
+	print_request(&request, r);
+	if (control_ask(path, request.data, answer_time_s(r), &reply, err) < 0) {
+		if (err->code == ERR_TIMEOUT)
+			err->code = ERR_UNREACHABLE;
+	} else {
 		json = json_loadb(reply.data, reply.len, 0, NULL);
 		if (!json)
 			err_set(err, ERR_INVALID, "%s: the answer is no JSON", path);
@@ -41,7 +65,8 @@ json_t *ctl_ask(const char *path, const char *command, const char *election, int
 	buf_fini(&reply);
 	if (json && !json_is_true(json_object_get(json, "ok"))) {
 		const char *why = json_string_value(json_object_get(json, "error"));
-		err_set(err, ERR_CANCELLED, "%s", why ? why : "refused");
+		bool again = json_is_true(json_object_get(json, "again"));
+		err_set(err, again ? ERR_TIMEOUT : ERR_CANCELLED, "%s", why ? why : "refused");
 		json_decref(json);
 		return NULL;
 	}
@@ -160,7 +185,7 @@ static bool choice_fits(const struct ctl_choice *choice, const char *path, char 
 	*election = NULL;
 	if (!choice->script && !choice->lock)
 		return true;
-	answer = ctl_ask(path, "status", "", -1, &err);
+	answer = ctl_ask(path, &(struct ctl_request){ .command = "status", .ms = -1 }, &err);
 	if (choice->script) {
 		const char *script = json_string_value(json_object_get(answer, "script"));
 		fits = script && strcmp(script, choice->script) == 0;

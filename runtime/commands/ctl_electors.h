@@ -8,9 +8,16 @@
 
 struct json_t;
 
-/* Sends the command. election: "" = none is named; ms: -1 = none. The parsed answer, which the caller owns; NULL with
- * *err where there is none, or where it is a refusal (ERR_CANCELLED). Blocks. */
-struct json_t *ctl_ask(const char *path, const char *command, const char *election, int64_t ms, struct err *err);
+struct ctl_request {
+	const char *command;
+	const char *election; /* NULL or "": none is named */
+	const char *to;       /* NULL: none */
+	int64_t ms;           /* -1: none */
+};
+
+/* Sends it. The parsed answer, which the caller owns; NULL with *err where there is none, or where it is a refusal:
+ * ERR_CANCELLED; ERR_TIMEOUT if another try may succeed. Blocks. */
+struct json_t *ctl_ask(const char *path, const struct ctl_request *r, struct err *err);
 
 /* The sockets at which somebody listens, in all places where this user's electors have them. */
 struct ctl_sockets {

@@ -135,11 +135,14 @@ static const struct command_help {
 		"ctl [--list] [OPTIONS] COMMAND [SCRIPT.lua]",
 		"talk to a running elector",
 		"Commands:\n"
-		"  status           its elections: phase, term, token, time left, what keeps them from leading\n"
+		"  status           its elections: phase, term, token, time left, what keeps them from leading, who comes next\n"
 		"  is-leading       exit status 0 if it leads, 1 if not\n"
-		"  why              why it does not lead now, then its last decisions with their times\n"
+		"  why              why it does not lead now, who comes next, then its last decisions with their times\n"
 		"  resign [DUR]     end the term, hand over, campaign again after DUR (preset: one lease); status 1 if it\n"
 		"                   does not lead: then it only sits out, if DUR is given\n"
+		"  handover         of the elector that leads: end the term and hand over to the candidate that comes next, or\n"
+		"                   to the one that --to names; prints who leads now, and for how long nobody did. Status 75 if\n"
+		"                   nobody comes next within --timeout, or not the one that --to names: the term goes on\n"
 		"  pause            stop campaigning; a running term goes on\n"
 		"  resume           campaign again\n"
 		"  reload           load the script again, as SIGHUP does; status 1 and the error if it cannot be loaded\n"
@@ -149,7 +152,9 @@ static const struct command_help {
 		"  lunarch ctl --list\n"
 		"  lunarch ctl why\n"
 		"  lunarch ctl why nightly.lua\n"
-		"  lunarch ctl resign 1m\n",
+		"  lunarch ctl resign 1m\n"
+		"  lunarch ctl handover\n"
+		"  lunarch ctl handover --to host7 --timeout 1m nightly.lua\n",
 	},
 };
 

@@ -26,6 +26,7 @@ struct elector_next { /* texts are borrowed until the next elector_ call; "" = n
 	const char *wanted;     /* the identity that the leader wants as next */
 	nsec absent;            /* leader: for how long nobody has come next; 0 */
 	nsec preempts_in;       /* leader: until it hands over to a larger priority; -1: it does not */
+	nsec preempt_after;     /* how long it waits for that: as it was told, or longer after short terms */
 	nsec rotates_in;        /* leader: until its term has lasted for max_term; -1: there is none */
 	int64_t priority_self;  /* of this candidate */
 	bool able;              /* this candidate could come next now */

@@ -500,6 +500,7 @@ static void tell_leaders(const struct next_link *l, struct elector_next *out)
 	if (successor_wants(&l->machine, &request, &identity))
 		out->wanted = l->request.to;
 	successor_plans(&l->machine, now, &out->preempts_in, &out->rotates_in);
+	out->preempt_after = l->machine.preempt_after;
 }
 
 static void tell_standbys(const struct next_link *l, const struct record *m, struct elector_next *out)

@@ -120,6 +120,36 @@ static void candidate_renewed(void *arg, nsec took)
 	admin_renewed(p->renewals, took);
 }
 
+static void candidate_leader(void *arg, const struct elector_leader *l)
+{
+	handover_leader(&((struct candidate *)arg)->handover, l);
+}
+
+static void candidate_hands_over(void *arg, enum successor_why why)
+{
+	handover_ends(&((struct candidate *)arg)->handover, why);
+}
+
+static void candidate_not_handed_over(void *arg, const char *request, const char *why)
+{
+	handover_refused(&((struct candidate *)arg)->handover, request, why);
+}
+
+static void candidate_released(void *arg)
+{
+	handover_released(&((struct candidate *)arg)->handover);
+}
+
+static void candidate_handed_over(void *arg, uint64_t ticket, const struct handover_result *result)
+{
+	struct candidate *p = arg;
+	struct buf reply = { 0 };
+
+	standing_handed_over(&reply, result);
+	control_answer(p->run->program.control, ticket, &reply);
+	buf_fini(&reply);
+}
+
 static const struct term_ops candidate_ops = {
 	.context = candidate_context,
 	.page = candidate_page,
@@ -135,6 +165,10 @@ static const struct term_ops candidate_ops = {
 	.over = candidate_over,
 	.finished = candidate_finished,
 	.renewed = candidate_renewed,
+	.leader = candidate_leader,
+	.hands_over = candidate_hands_over,
+	.not_handed_over = candidate_not_handed_over,
+	.released = candidate_released,
 };
 
 /* ---- what happens to it ---- */
@@ -171,6 +205,11 @@ void candidate_resign(struct candidate *p, nsec sit_out)
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = sit_out });
 }
 
+int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, nsec timeout, struct err *err)
+{
+	return handover_begin(&p->handover, p->elector, ticket, to, timeout, err);
+}
+
 void candidate_end(struct candidate *p, enum lease_reason reason)
 {
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
@@ -196,6 +235,7 @@ struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t in
 	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p, .slot = index };
 	ev_timer_init(&p->timer, candidate_on_timer, 0., 0.);
 	p->timer.data = p;
+	handover_init(&p->handover, r->program.loop, candidate_handed_over, p);
 	return p;
 }
 
@@ -264,6 +304,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.status = status,
 		.may_lead = p->settings.flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
 		.lease = p->times.lease,
+		.preempt_after = p->next.preempt_after,
 		.hook_errors = p->term.hooks.hook_errors,
 		.renewals = p->renewals ? p->renewals : &none,
 		.metrics = &p->metrics,
@@ -295,6 +336,7 @@ void candidate_free(struct candidate *p)
 	if (!p)
 		return;
 	ev_timer_stop(p->run->program.loop, &p->timer);
+	handover_fini(&p->handover);
 	elector_free(p->elector);
 	election_settings_fini(&p->settings);
 	may_lead_fini(&p->term.may_lead);

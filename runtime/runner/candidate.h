@@ -5,6 +5,7 @@
 #define LUNARCH_CANDIDATE_H
 
 #include "election/elector.h"
+#include "election/handover.h"
 #include "runner/election_settings.h"
 #include "runner/script_metrics.h"
 #include "runner/term_supervision.h"
@@ -26,6 +27,7 @@ struct candidate { /* read by its users; worker_set is theirs */
 	struct term_supervision term;
 	ev_timer timer; /* the supervision's */
 	struct script_metrics metrics;
+	struct handover handover;        /* that an operator has asked for */
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
 };
 
@@ -52,7 +54,10 @@ struct standing;
 void candidate_list(const struct candidate *p, struct standing *out, struct elector_status *status);
 
 /* Orders. */
-void candidate_resign(struct candidate *p, nsec sit_out);          /* NSEC_NEVER: for one lease */
+void candidate_resign(struct candidate *p, nsec sit_out); /* NSEC_NEVER: for one lease */
+/* Hands over to `to`, "" = whoever comes next, which may take so long to answer. The request with this ticket is
+ * answered when it is known what came of that; -1 with *err: now. */
+int candidate_hand_over(struct candidate *p, uint64_t ticket, const char *to, nsec timeout, struct err *err);
 void candidate_pause(struct candidate *p, bool pause);             /* by an operator */
 void candidate_end(struct candidate *p, enum lease_reason reason); /* for good: run_candidate_finished follows */
 void candidate_kill(struct candidate *p);                          /* the same, without waiting for the script */

@@ -28,6 +28,8 @@ struct control_client {
 	ev_io reads, writes;
 	struct buf in, out;
 	bool waits;                  /* its answer is not known yet */
+	uint64_t ticket;             /* of the request that it waits for, */
+	char command[16];            /*     and what that asks for */
 	struct control_client *next; /* newest first */
 };
 
@@ -38,6 +40,7 @@ struct control {
 	control_handler *handler;
 	void *arg;
 	struct control_client *clients;
+	uint64_t tickets; /* so many were given */
 };
 
 /* ---- one client ---- */
@@ -70,32 +73,39 @@ void control_refuse(struct buf *reply, const char *fmt, ...)
 	buf_adds(reply, "}");
 }
 
-static void control_answer_parsed(struct control *c, const json_t *json, struct buf *reply)
+static void control_handle_parsed(struct control_client *client, const json_t *json, struct buf *reply)
 {
+	struct control *c = client->control;
 	const json_t *seconds = json_object_get(json, "seconds");
 	const char *election = json_string_value(json_object_get(json, "election"));
+	const char *to = json_string_value(json_object_get(json, "to"));
 	struct control_request r = {
 		.command = json_string_value(json_object_get(json, "command")),
 		.election = election ? election : "",
+		.to = to ? to : "",
 		.seconds = seconds ? json_number_value(seconds) : -1,
+		.ticket = ++c->tickets,
 	};
 
 	if (!r.command)
 		control_refuse(reply, "the request has no \"command\"");
 	else if (seconds && (!json_is_number(seconds) || r.seconds < 0 || r.seconds > 1e9))
 		control_refuse(reply, "\"seconds\" must be a number from 0 to 1e9");
-	else
-		c->handler(c->arg, &r, reply);
+	if (reply->len)
+		return;
+	client->ticket = r.ticket;
+	snprintf(client->command, sizeof client->command, "%s", r.command);
+	c->handler(c->arg, &r, reply);
 }
 
 /* Leaves reply empty if the answer is not known yet. */
-static void control_answer(struct control *c, const char *line, size_t len, struct buf *reply)
+static void control_handle(struct control_client *client, const char *line, size_t len, struct buf *reply)
 {
 	json_error_t error;
 	json_t *json = json_loadb(line, len, 0, &error);
 
 	if (json_is_object(json))
-		control_answer_parsed(c, json, reply);
+		control_handle_parsed(client, json, reply);
 	else
 		control_refuse(reply, "a request is one JSON object on one line%s%s", json ? "" : ": ",
 		               json ? "" : error.text);
@@ -119,9 +129,9 @@ static void client_answer_next(struct control_client *c)
 	if (!newline || c->out.len || c->waits)
 		return;
 	size_t len = (size_t)(newline - c->in.data);
-	c->waits = true; /* until there is an answer; the handler may call control_finish */
+	c->waits = true; /* until there is an answer; the handler may call control_finish or control_answer */
 	struct buf reply = { 0 };
-	control_answer(c->control, c->in.data, len, &reply);
+	control_handle(c, c->in.data, len, &reply);
 	buf_drop(&c->in, len + 1);
 	if (reply.len) {
 		c->waits = false;
@@ -131,10 +141,28 @@ static void client_answer_next(struct control_client *c)
 	buf_fini(&reply);
 }
 
-void control_finish(struct control *control, const char *error)
+void control_answer(struct control *control, uint64_t ticket, const struct buf *reply)
+{
+	struct control_client *c = control ? control->clients : NULL;
+
+	while (c && !(c->waits && c->ticket == ticket))
+		c = c->next;
+	if (!c)
+		return;
+	c->waits = false;
+	buf_add(&c->out, reply->data, reply->len);
+	buf_adds(&c->out, "\n");
+	client_send(c);
+	/* The loop may be about to end. What does not go now is sent, or fails, when the socket is writable. */
+	ssize_t n = send(c->writes.fd, c->out.data, c->out.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (n > 0)
+		buf_drop(&c->out, (size_t)n);
+}
+
+void control_finish(struct control *control, const char *command, const char *error)
 {
 	for (struct control_client *c = control ? control->clients : NULL; c; c = c->next) {
-		if (!c->waits)
+		if (!c->waits || strcmp(c->command, command) != 0)
 			continue;
 		c->waits = false;
 		if (error)

@@ -21,7 +21,12 @@ void election_settings_copy(struct election_settings *to, const struct wire_elec
 		.hooks = copies[5],
 		.times = { from->lease_ms, from->renew_ms, from->retry_ms, from->stop_grace_ms, from->shutdown_grace_ms,
 		           from->may_lead_timeout_ms },
-		.next = SCRIPT_NEXT_NONE,
+		.next = { .has_priority = from->priority != WIRE_PRIORITY_UNSET,
+		          .priority = from->priority,
+		          .preempt = from->flags & WIRE_ELECTION_PREEMPT,
+		          .no_preempt = from->flags & WIRE_ELECTION_NO_PREEMPT,
+		          .preempt_after_ms = from->preempt_after_ms,
+		          .max_term_ms = from->max_term_ms },
 		.flags = from->flags,
 	};
 }

@@ -115,7 +115,7 @@ static int check_preempt(const struct options *o, const struct script_next *scri
 	enum option_from from = o->value[OPTION_PREEMPT_AFTER].from;
 	char name[64];
 
-	if (options_set(o, OPTION_PREEMPT) || script->preempt ||
+	if (options_set(o, OPTION_PREEMPT) || script->preempt || script->no_preempt ||
 	    (from == OPTION_PRESET && script->preempt_after_ms < 0))
 		return 0;
 	return err_set(err, ERR_USAGE, "%s does nothing without --preempt (in a script: preempt = true)",

@@ -26,7 +26,7 @@ nsec options_may_lead_timeout(const struct options *o, const struct script_times
 struct script_next {
 	bool has_priority;
 	int64_t priority;
-	bool preempt;
+	bool preempt, no_preempt;              /* preempt = true, preempt = false */
 	int64_t preempt_after_ms, max_term_ms; /* -1 = nothing */
 };
 #define SCRIPT_NEXT_NONE ((struct script_next){ .preempt_after_ms = -1, .max_term_ms = -1 })

@@ -55,7 +55,7 @@ static bool reload_under_way(const struct run *r)
 static void reload_report(struct run *r, const char *error)
 {
 	if (!r->reload_due)
-		control_finish(r->program.control, error);
+		control_finish(r->program.control, "reload", error);
 }
 
 void reload_failed(struct run *r, const char *why)

@@ -81,7 +81,7 @@ void run_end(struct run *r, int status, enum lease_reason reason)
 	r->starting_over = false;
 	r->status = status;
 	sd_notify_send("STOPPING=1");
-	control_finish(r->program.control, "it is shutting down");
+	control_finish(r->program.control, "reload", "it is shutting down");
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		candidate_end(r->candidates[i], reason);
 	if (run_all_finished(r))

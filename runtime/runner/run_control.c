@@ -151,6 +151,33 @@ static void reply_resign(struct run *r, const struct control_request *q, struct 
 	buf_fini(&text);
 }
 
+/* Of one election: two hand-overs could not be told apart in one answer. */
+static void reply_hand_over(struct run *r, const struct control_request *q, struct buf *reply)
+{
+	nsec timeout = q->seconds < 0 ? HAND_OVER_TIMEOUT : (nsec)(q->seconds * (double)NSEC_PER_SEC);
+	struct candidate *found = NULL;
+	struct elector_status st;
+	struct standing e;
+	struct err err;
+
+	for (uint32_t i = 0; i < r->candidate_count; i++) {
+		if (!candidate_is_named(r->candidates[i], q->election))
+			continue;
+		if (found) {
+			control_refuse(reply, "several elections run here: say which of them with --election NAME");
+			return;
+		}
+		found = r->candidates[i];
+	}
+	if (!found) {
+		control_refuse(reply, "no election runs here yet");
+		return;
+	}
+	candidate_list(found, &e, &st);
+	if (standing_may_hand_over(reply, &e) && candidate_hand_over(found, q->ticket, q->to, timeout, &err) < 0)
+		control_refuse(reply, "%s", err.text);
+}
+
 static bool run_has_election(const struct run *r, const char *name)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
@@ -173,6 +200,10 @@ static void run_on_control(void *arg, const struct control_request *q, struct bu
 		reply_why(r, q->election, reply);
 	} else if (strcmp(q->command, "resign") == 0) {
 		reply_resign(r, q, reply);
+	} else if (strcmp(q->command, "handover") == 0 && r->ending) {
+		control_refuse(reply, "it is shutting down");
+	} else if (strcmp(q->command, "handover") == 0) {
+		reply_hand_over(r, q, reply); /* the answer follows when it is known who leads: candidate_handed_over */
 	} else if (strcmp(q->command, "pause") == 0 || strcmp(q->command, "resume") == 0) {
 		for (uint32_t i = 0; i < r->candidate_count; i++)
 			if (candidate_is_named(r->candidates[i], q->election))

@@ -2,6 +2,7 @@
 
 #include "base/duration.h"
 #include "election/elector.h"
+#include "election/handover.h"
 #include "runner/may_lead.h"
 
 #include <inttypes.h>
@@ -220,10 +221,24 @@ static void note_preempts(struct buf *out, const struct standing *e)
 	const struct elector_next *n = &e->status->next;
 	char at[32], in[32];
 
-	if (!e->status->leading || n->preempts_in < 0 || n->preempts_in == NSEC_NEVER)
+	if (!e->status->leading || !n->known)
 		return;
+	if (n->preempts_in < 0 || n->preempts_in == NSEC_NEVER) {
+		if (n->priority > n->priority_self)
+			buf_printf(out,
+			           "that priority is larger than this leader's, %" PRId64
+			           ", but this leader is not told to hand over for that (--preempt)",
+			           n->priority_self);
+		return;
+	}
 	buf_printf(out, "it hands over at %s, in %s, since the next one's priority is larger than its own, %" PRId64,
 	           moment(n->preempts_in, at), span(n->preempts_in, in), n->priority_self);
+	if (n->preempt_after > e->preempt_after)
+		buf_printf(
+			out,
+			"; it waits for %s instead of %s (--preempt-after), since terms that it or others took over in "
+			"that way were shorter than that",
+			span(n->preempt_after, at), span(e->preempt_after, in));
 }
 
 static void note_rotates(struct buf *out, const struct standing *e)
@@ -264,6 +279,13 @@ static const struct {
 
 /* ---- for people ---- */
 
+/* Of an answer in JSON. */
+static void add_field(struct buf *b, const char *name, const char *value)
+{
+	buf_printf(b, ",\"%s\":", name);
+	buf_json(b, value);
+}
+
 void standing_not_resigned(struct buf *out, const struct standing *e, double seconds)
 {
 	char text[32];
@@ -274,6 +296,68 @@ void standing_not_resigned(struct buf *out, const struct standing *e, double sec
 	duration_print((int64_t)(seconds * 1e3), text, sizeof text);
 	if (seconds >= 0)
 		buf_printf(out, "; it sits out for %s all the same", text);
+}
+
+bool standing_may_hand_over(struct buf *out, const struct standing *e)
+{
+	struct buf text = { 0 };
+
+	if (e->status->leading)
+		return true;
+	buf_adds(&text, "it does not lead: ");
+	if (*e->status->leader) {
+		buf_plain(&text, e->status->leader);
+		buf_adds(&text, " does. Only the elector that leads can hand over: give this order where it runs");
+	} else {
+		buf_adds(&text, "nobody does");
+	}
+	buf_adds(out, "{\"ok\":false,\"error\":");
+	buf_json(out, text.data);
+	buf_adds(out, "}");
+	buf_fini(&text);
+	return false;
+}
+
+/* How long nobody led: tenths of a millisecond count where a hand-over takes a few. */
+static void add_gap(struct buf *b, nsec gap)
+{
+	char text[32];
+
+	if (gap < 0)
+		buf_adds(b, "; for how long nobody led is not known, since the lease was lost before it was released");
+	else if (gap < NSEC_PER_SEC)
+		buf_printf(b, "; nobody led for %.1f ms", (double)gap / NSEC_PER_MS);
+	else
+		buf_printf(b, "; nobody led for %s", span(gap, text));
+}
+
+void standing_handed_over(struct buf *out, const struct handover_result *result)
+{
+	struct buf text = { 0 };
+
+	if (result->end == HANDOVER_DONE) {
+		buf_plain(&text, result->identity);
+		buf_adds(&text, " leads now");
+		if (*result->address) {
+			buf_adds(&text, ", at ");
+			buf_plain(&text, result->address);
+		}
+		add_gap(&text, result->gap);
+	} else {
+		buf_adds(&text, result->why);
+	}
+	if (result->end == HANDOVER_NOT) {
+		buf_adds(out, "{\"ok\":false,\"again\":true,\"error\":");
+	} else {
+		buf_adds(out, "{\"ok\":true");
+		add_field(out, "leader", result->end == HANDOVER_DONE ? result->identity : "");
+		add_field(out, "address", result->end == HANDOVER_DONE ? result->address : "");
+		buf_printf(out, ",\"gapMs\":%.3f,\"message\":",
+		           result->end == HANDOVER_DONE && result->gap >= 0 ? (double)result->gap / NSEC_PER_MS : -1.);
+	}
+	buf_json(out, text.data);
+	buf_adds(out, "}");
+	buf_fini(&text);
 }
 
 static void tell_subject(struct buf *out, const struct standing *e)
@@ -345,12 +429,6 @@ void standing_tell(struct buf *out, const struct standing *e)
 }
 
 /* ---- for programs ---- */
-
-static void add_field(struct buf *b, const char *name, const char *value)
-{
-	buf_printf(b, ",\"%s\":", name);
-	buf_json(b, value);
-}
 
 static void add_may_lead(struct buf *b, const struct may_lead *m)
 {
@@ -445,6 +523,7 @@ static void add_next(struct buf *b, const struct standing *e)
 	add_field(b, "trouble", text_or_none(n->trouble));
 	buf_printf(b, ",\"ownPriority\":%" PRId64 ",\"able\":%s", n->priority_self, n->able ? "true" : "false");
 	add_field(b, "unableWhy", text_or_none(n->unable_why));
+	buf_printf(b, ",\"preemptAfterMs\":%" PRId64, leads ? whole_ms(n->preempt_after) : -1);
 	add_coming(b, "preempts", leads ? n->preempts_in : -1);
 	add_coming(b, "rotates", leads ? n->rotates_in : -1);
 	buf_printf(b, ",\"handovers\":{\"request\":%" PRIu64 ",\"priority\":%" PRIu64 ",\"rotation\":%" PRIu64 "}",

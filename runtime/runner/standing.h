@@ -18,6 +18,7 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const struct elector_status *status;
 	const struct may_lead *may_lead; /* NULL: there is no such hook */
 	nsec lease;                      /* L */
+	nsec preempt_after;              /* as it was told */
 	unsigned hook_errors;            /* hooks that raised, or were killed */
 	const struct admin_renewals *renewals;
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
@@ -40,5 +41,15 @@ void standing_tell(struct buf *out, const struct standing *e);
 /* Appends what `ctl resign` answers where there is nothing to resign. seconds: for which it does not campaign from now
  * on; -1: it goes on as before. */
 void standing_not_resigned(struct buf *out, const struct standing *e, double seconds);
+
+/* Appends the answer to `ctl handover` as the protocol has it (control.h), when it is known what came of it. */
+struct handover_result;
+void standing_handed_over(struct buf *out, const struct handover_result *result);
+
+#define HAND_OVER_TIMEOUT (30 * NSEC_PER_SEC) /* for a request that names none */
+
+/* Whether it can hand over at all: it leads. If not, appends the answer to `ctl handover`: who leads, and whom to ask.
+ */
+bool standing_may_hand_over(struct buf *out, const struct standing *e);
 
 #endif

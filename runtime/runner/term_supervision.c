@@ -225,6 +225,8 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 		elector_pause(t->elector, a->why);
 	if (a->set & TERM_DO_REPORT)
 		elector_stopped(t->elector, a->reaped);
+	if (a->set & TERM_DO_REPORT && a->reaped && t->ops->released)
+		t->ops->released(t->arg);
 	if (a->set & TERM_DO_CAMPAIGN)
 		elector_campaign(t->elector);
 }
@@ -287,6 +289,8 @@ static void supervision_on_leader(void *arg, const struct elector_leader *l)
 	struct term_supervision *t = arg;
 	struct buf m = { 0 };
 
+	if (t->ops->leader)
+		t->ops->leader(t->arg, l);
 	if (!t->ops->context(t->arg).ready)
 		return;
 	wire_leader_put(&m, &(struct wire_leader){ .slot = t->slot,
@@ -342,6 +346,23 @@ static void supervision_on_finished(void *arg, bool left)
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_FINISHED });
 }
 
+static void supervision_on_hand_over(void *arg, enum successor_why why)
+{
+	struct term_supervision *t = arg;
+
+	if (t->ops->hands_over)
+		t->ops->hands_over(t->arg, why);
+	term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_RESIGN, .sit_out = 0 });
+}
+
+static void supervision_on_not_handed_over(void *arg, const char *request, const char *why)
+{
+	struct term_supervision *t = arg;
+
+	if (t->ops->not_handed_over)
+		t->ops->not_handed_over(t->arg, request, why);
+}
+
 const struct elector_callbacks term_elector_callbacks = {
 	.lead = supervision_on_lead,
 	.deadline = supervision_on_deadline,
@@ -351,6 +372,8 @@ const struct elector_callbacks term_elector_callbacks = {
 	.ask = supervision_on_ask,
 	.saved = supervision_on_saved,
 	.renewed = supervision_on_renewed,
+	.hand_over = supervision_on_hand_over,
+	.not_handed_over = supervision_on_not_handed_over,
 	.finished = supervision_on_finished,
 };
 

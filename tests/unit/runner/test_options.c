@@ -222,7 +222,7 @@ static void next(void)
 	           joined.priority == -7 && joined.preempt && joined.preempt_after == 5 * SEC &&
 	           joined.max_term == 86400 * SEC,
 	   "all of it by options");
-	script = (struct script_next){ true, -1, true, 2000, 3000 };
+	script = (struct script_next){ true, -1, true, false, 2000, 3000 };
 	ok(join_next("x.lua", &script) == 0 && joined.priority == -1 && joined.preempt &&
 	           joined.preempt_after == 2 * SEC && joined.max_term == 3 * SEC,
 	   "all of it by the script, a priority of -1 too");
@@ -254,7 +254,9 @@ static void next(void)
 	refuses_next("x.lua", &script, "preempt_after from the script does nothing");
 	ok(join_next("--preempt=no x.lua", &script) == 0 && !joined.preempt,
 	   "who has switched it off may leave the time where it is");
-	script = (struct script_next){ true, 1000000001, false, -1, -1 };
+	script.no_preempt = true;
+	ok(join_next("x.lua", &script) == 0 && !joined.preempt, "in the script, too");
+	script = (struct script_next){ true, 1000000001, false, false, -1, -1 };
 	refuses_next("x.lua", &script, "priority from the script is 1000000001");
 	script = (struct script_next){ .preempt_after_ms = -1, .max_term_ms = 0 };
 	refuses_next("x.lua", &script, "max-term from the script must be longer");
