@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "lease/advice.h"
 #include "lease/nomination.h"
 
 #include <stdio.h>
@@ -146,26 +147,42 @@ static void author_write_release(const struct author *a, struct record *r)
 	r->state = RECORD_RELEASED;
 }
 
-/* Advice is its own writer's: what another one, or an earlier write, said does not hold for this one. */
-static void author_advise(struct record *r, const struct author_write *w)
+/* Whether the term of this write was handed over to this candidate: the release said so, and then its own records. */
+static bool was_handed(const struct author *a, const struct record *r, const struct author_write *w)
 {
+	bool kept = w->what == LEASE_RENEW && author_holds(a, r), given = w->what == LEASE_ACQUIRE && !*r->holder;
+
+	return (kept || given) && advice_has(r->advice, ADVICE_FOR) && r->advice->handed_over &&
+	       strcmp(r->advice->given.identity, a->identity) == 0 &&
+	       strcmp(r->advice->given.incarnation, a->incarnation) == 0;
+}
+
+/* Advice is its own writer's: what another one, or an earlier write, said does not hold for this one. */
+static void author_advise(const struct author *a, struct record *r, const struct author_write *w)
+{
+	struct advice to = { .handed_over = was_handed(a, r, w) };
+
+	if (to.handed_over)
+		to.given = r->advice->given;
+	if (w->advice && w->what == LEASE_RENEW) {
+		to.next = w->advice->next;
+		to.wanted = w->advice->wanted;
+	} else if (w->advice && w->what == LEASE_RELEASE) {
+		to.given = w->advice->next;
+		to.given.address[0] = '\0'; /* it is for who has this identity and incarnation */
+		to.handed_over = w->hands_over;
+	}
 	free(r->advice);
 	r->advice = NULL;
-	if (!w->advice || (w->what != LEASE_RENEW && w->what != LEASE_RELEASE))
+	if (!*to.given.identity && !*to.next.identity && !*to.wanted.name)
 		return;
 	r->advice = mem_zero(sizeof *r->advice);
-	if (w->what == LEASE_RELEASE) {
-		r->advice->given = w->advice->next;
-		r->advice->given.address[0] = '\0'; /* it is for who has this identity and incarnation */
-		return;
-	}
-	r->advice->next = w->advice->next;
-	r->advice->wanted = w->advice->wanted;
+	*r->advice = to;
 }
 
 void author_write(const struct author *a, struct record *r, const struct author_write *w)
 {
-	author_advise(r, w);
+	author_advise(a, r, w);
 	if (w->what == LEASE_ACQUIRE || w->what == LEASE_NEXT_TERM) {
 		author_write_term(a, r, w);
 		return;

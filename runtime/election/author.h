@@ -43,6 +43,7 @@ struct author_write {
 	nsec since_renewal;  /* RENEW, RELEASE: since the write on which the term rests was sent */
 	/* RENEW: who comes next, and who is wanted. RELEASE: for whom. NULL: nothing. The term's own */
 	const struct advice *advice;
+	bool hands_over; /* RELEASE: the term was handed over */
 };
 
 /* r: the record as it was last seen; becomes what is written, but for checkpoint, write and writes. */

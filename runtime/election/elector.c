@@ -430,6 +430,7 @@ static void start_write(struct elector *e, const struct lease_actions *a)
 		.wall_us = clock_wall_us(),
 		.since_renewal = elapsed_holder(lease_renewed_at(e->lease), clock_now()),
 		.advice = advises ? &advice : NULL,
+		.hands_over = e->handing,
 	};
 	struct record *r = e->written = mem_zero(sizeof *e->written);
 

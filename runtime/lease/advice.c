@@ -72,6 +72,7 @@ static bool read_part(struct advice *a, enum advice_part part, const json_t *obj
 		return of_term(object, term) && read_who(object, &a->next) &&
 		       read_text(object, "address", false, a->next.address) && read_priority(object, &a->next.priority);
 	case ADVICE_FOR:
+		a->handed_over = json_is_true(json_object_get(object, "handedOver"));
 		return of_term(object, term) && read_who(object, &a->given);
 	case ADVICE_WANTED:
 		return of_term(object, term) && read_text(object, "identity", true, a->wanted.identity) &&
@@ -145,6 +146,7 @@ void advice_print(struct buf *b, const struct advice *a, enum advice_part part, 
 		buf_printf(b, ", \"priority\": %" PRId64, a->next.priority);
 	} else if (part == ADVICE_FOR) {
 		put_who(b, &a->given);
+		buf_adds(b, a->handed_over ? ", \"handedOver\": true" : "");
 	} else {
 		put_text(b, "name", a->wanted.name);
 		put_text(b, "identity", a->wanted.identity);

@@ -29,6 +29,9 @@ struct advice_candidate {
 struct advice {
 	struct advice_candidate next;  /* M, "next": who comes next */
 	struct advice_candidate given; /* M, "for": for whom it was released; identity and incarnation */
+	/* M, "for": because the term before was handed over, not for another end that came too early. The candidate for
+	 * whom it was released goes on saying so in its own term, since a standby may never see the release. */
+	bool handed_over;
 	struct {
 		char name[33]; /* of the request; 32 hex digits. "": nobody is wanted */
 		char identity[ADVICE_TEXT_MAX + 1];

@@ -105,6 +105,8 @@ struct successor_news nomination_news(const struct record *m, const char *identi
 		                       .holder = *m->holder ? number_of(m->holder, m->incarnation) : 0,
 		                       .term = m->term };
 
+	if (advice_has(a, ADVICE_FOR) && a->handed_over)
+		news.handed_over = !news.held || news.holder == number_of(a->given.identity, a->given.incarnation);
 	if (!news.held || !a)
 		return news;
 	if (advice_has(a, ADVICE_NEXT)) {

@@ -214,7 +214,7 @@ static void successor_on_news(struct successor *s, const struct successor_news *
 	if (s->role == SUCCESSOR_LEADER)
 		return;
 	if (!same) {
-		if (s->news.held && s->timed)
+		if (s->news.held && s->timed && !news->handed_over)
 			term_ended(s, elapsed_holder(s->news_since, now));
 		s->timed = s->heard;
 		s->heard = true;

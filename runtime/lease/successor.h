@@ -54,6 +54,8 @@ struct successor_news {
 	int64_t next_priority;
 	uint64_t wanted;  /* the name of the request that M publishes; 0 = none */
 	bool wanted_mine; /* it wants this process' identity */
+	/* The term before, or the one that has just ended, was handed over: its length says nothing of the next. */
+	bool handed_over;
 };
 
 enum successor_event_kind {

@@ -5,9 +5,11 @@ or the messages between processes (then their unit tests are to notice). Words c
 third one. One TAP line a mutant; a mutant that survives is a failure, and so is one whose text is not there exactly
 once."""
 
+import contextlib
 import glob
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +48,7 @@ UNIT_TESTS = [
     ["runtime/election/saves.c", "runtime/base/mem.c", "tests/unit/election/test_saves.c"],
     [
         "runtime/election/author.c",
+        "runtime/lease/nomination.c",
         "runtime/election/death_proof.c",
         "runtime/lease/reading.c",
         "runtime/lease/advice.c",
@@ -117,6 +120,7 @@ UNIT_TESTS = [
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.
 UNIT_FLAGS = ["-O1", "-fsanitize=address", "-DPATIENCE_S=5."]
+UNIT_LIMIT_S = 180.0  # a unit test takes seconds; a mutant may make it wait for ever
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
 
@@ -170,19 +174,37 @@ def build(room: str, directory: str, sources: Any, broken: Any, text: str) -> An
     return program
 
 
+def run(command: list[str], limit: float | None) -> tuple[str, int | None]:
+    """What it printed, and its exit status; None: it had not ended in so many seconds, so it was killed, with all that
+    it started."""
+    env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    with tempfile.TemporaryFile("w+", errors="replace") as out:
+        child = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=env, start_new_session=True)
+        try:
+            status: int | None = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            status = None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+        out.seek(0)
+        return out.read(), status
+
+
 def found_by(sources: Any, program: Any) -> Any:
     """What notices the mutant that this program has; None: it survives."""
     if sources is not SIMULATOR:
-        out = subprocess.run(
-            [program], capture_output=True, text=True, env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
-        )
-        found = [line for line in out.stdout.split("\n") if line.startswith("not ok ")]
-        return found[0].split(" - ", 1)[1] if found else "a crash" if out.returncode else None
-    out = subprocess.run([program, "--seeds", SEEDS], capture_output=True, text=True)
-    found = [line for line in out.stdout.split("\n") if line.startswith("# seed ")]
+        out, status = run([program], UNIT_LIMIT_S)
+        found = [line for line in out.split("\n") if line.startswith("not ok ")]
+        if found:
+            return found[0].split(" - ", 1)[1]
+        return "never ending" if status is None else "a crash" if status else None
+    out, status = run([program, "--seeds", SEEDS], None)
+    found = [line for line in out.split("\n") if line.startswith("# seed ")]
     if found:
         return found[0][2:].split(" (see")[0]
-    return "a crash" if out.returncode < 0 or "seeds" not in out.stdout else None
+    return "a crash" if status is None or status < 0 or "seeds" not in out else None
 
 
 def main() -> Any:

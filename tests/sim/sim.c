@@ -821,6 +821,11 @@ void end_of_will(struct world *w, int i, enum lease_reason why, nsec out)
 	step(w, i, (struct lease_event){ .kind = LEASE_EV_END, .reason = why, .sit_out = out });
 }
 
+void renew_now(struct world *w, int i)
+{
+	step(w, i, (struct lease_event){ .kind = LEASE_EV_RENEW });
+}
+
 static void configure(struct world *w, int i)
 {
 	struct node *n = &w->node[i];
@@ -1091,7 +1096,7 @@ static void evidence(struct world *w, const struct happening *h)
 static bool to_the_elector(enum kind k)
 {
 	return k == TICK || k == REPLY || k == TIMEOUT || k == NOTICE || k == REAPED || k == GONE || k == ANSWER ||
-	       k == SAVE || k == NOTE_TICK || k == NOTE_REPLY || k == NOTE_TIMEOUT || k == NOTE_END;
+	       k == SAVE || k == NOTE_TICK || k == NOTE_REPLY || k == NOTE_TIMEOUT || k == NOTE_END || k == NOTE_RENEW;
 }
 
 /* A sleeping machine does nothing; a stopped elector gets everything at once when it goes on. */
@@ -1171,6 +1176,7 @@ static void happen(struct world *w, struct happening h)
 	case NOTE_REPLY:
 	case NOTE_TIMEOUT:
 	case NOTE_END:
+	case NOTE_RENEW:
 		next_happen(w, &h);
 		return;
 	case ANSWER:

@@ -45,7 +45,8 @@ void next_hear(struct world *w, int i, const struct content *c)
 	                                        .next = a->next,
 	                                        .next_priority = a->priority,
 	                                        .wanted = a->wanted,
-	                                        .wanted_mine = a->wanted && a->wanted_identity == n->identity } });
+	                                        .wanted_mine = a->wanted && a->wanted_identity == n->identity,
+	                                        .handed_over = a->handed && (!c->holder || a->given == c->holder) } });
 }
 
 /* Whom a leader publishes has written N while that leader looked on, and not long ago. */
@@ -72,6 +73,11 @@ void next_advise(struct world *w, const struct node *n, enum lease_write what, c
 		return;
 	}
 	*to = (struct advised){ .write = c->write, .term = c->term };
+	bool own = what == LEASE_RENEW && w->store.term == c->term;
+	if ((own || what == LEASE_ACQUIRE) && kept->write == w->store.write && kept->given == n->incarnation) {
+		to->given = kept->given; /* it goes on saying that the term before was handed over to it */
+		to->handed = kept->handed;
+	}
 	bool leads = m->role == SUCCESSOR_LEADER && m->term == c->term; /* else it has not heard of the term yet */
 	if (!leads || (what != LEASE_RENEW && what != LEASE_RELEASE))
 		return;
@@ -80,6 +86,7 @@ void next_advise(struct world *w, const struct node *n, enum lease_write what, c
 		check_published(w, n);
 	if (what == LEASE_RELEASE) {
 		to->given = next ? next->who : 0;
+		to->handed = m->handed;
 		w->result.given += to->given && !w->released_for;
 		w->released_for = to->given;
 		return;
@@ -292,6 +299,10 @@ static void run(struct world *w, int i, struct successor_event e)
 	}
 	if (a.set & SUCCESSOR_DO_HAND_OVER)
 		hand_over(w, i, &a);
+	uint64_t request, identity;
+	if ((a.set & SUCCESSOR_DO_PUBLISH) && !n->next.machine.handed &&
+	    successor_wants(&n->next.machine, &request, &identity))
+		push(w, (struct happening){ .at = w->now, .kind = NOTE_RENEW, .node = i, .life = n->life });
 	if (a.set & (SUCCESSOR_DO_READ | SUCCESSOR_DO_WRITE))
 		start(w, i, &a);
 	arm_note(w, i);
@@ -345,6 +356,8 @@ void next_happen(struct world *w, const struct happening *h)
 		bool late = w->now > END_AT - 6 * SEC; /* somebody is to lead at the end */
 		if (!late && lease_phase(&n->lease) == PHASE_LEADING && lease_term(&n->lease) == h->stamp)
 			end_of_will(w, h->node, LEASE_RESIGNED, 0);
+	} else if (h->kind == NOTE_RENEW) {
+		renew_now(w, h->node);
 	} else if (h->kind != NOTE_TICK) {
 		note_replied(w, h);
 	} else if (h->stamp == n->next.timer) {

@@ -52,7 +52,8 @@ enum kind {
 	NOTE_ARRIVE,
 	NOTE_REPLY,
 	NOTE_TIMEOUT,
-	NOTE_END, /* the machine said that the term is to be handed over */
+	NOTE_END,   /* the machine said that the term is to be handed over */
+	NOTE_RENEW, /* it has a request to be published now */
 };
 
 /* A store that answers before all of its copies have a write, and names a doubt when it was promoted (lock_failover.h):
@@ -138,6 +139,7 @@ struct advised {              /* what a write of M says of who comes next */
 	uint64_t write, term; /* the term that said it */
 	uint64_t next, given, wanted, wanted_identity;
 	int64_t priority;
+	bool handed; /* with given: the term before was handed over */
 };
 struct note { /* a write of N */
 	uint64_t write, who, identity, answers;
@@ -204,6 +206,7 @@ bool frozen(const struct world *w, const struct node *n);
 nsec travel(struct world *w, const struct node *n);
 bool lost(struct world *w, const struct node *n);
 void end_of_will(struct world *w, int i, enum lease_reason why, nsec out);
+void renew_now(struct world *w, int i);
 
 /* sim_next.c. Each does nothing in a world without N. */
 void next_make(struct world *w, int i);

@@ -168,8 +168,71 @@ static void copies(void)
 	end(&a, &r);
 }
 
+static void advises(void)
+{
+	struct author a;
+	struct record r;
+	struct advice advice = { .next = { .identity = "n", .incarnation = "00-1", .address = "n:1", .priority = 4 },
+		                 .wanted = { .name = "00ff", .identity = "n" } };
+	struct author_write w = acquisition(9);
+
+	begin(&a, &r, "a", false);
+	w.advice = &advice;
+	author_write(&a, &r, &w);
+	ok(!r.advice, "an acquisition advises nothing: nobody has looked in its term yet");
+	w.what = LEASE_RENEW;
+	author_write(&a, &r, &w);
+	ok(advice_has(r.advice, ADVICE_NEXT) && advice_has(r.advice, ADVICE_WANTED) &&
+	           !advice_has(r.advice, ADVICE_FOR),
+	   "a renewal says who comes next, and who is wanted");
+	is_str(r.advice->next.address, "n:1", "with the address");
+	w.what = LEASE_RELEASE;
+	author_write(&a, &r, &w);
+	ok(!advice_has(r.advice, ADVICE_NEXT) && !advice_has(r.advice, ADVICE_WANTED) && !r.advice->handed_over,
+	   "a release says neither");
+	is_str(r.advice->given.identity, "n", "but for whom it is");
+	ok(author_sight(&a, &r).other_first, "whom others let try first");
+	end(&a, &r);
+}
+
+static void handed(void)
+{
+	struct author a;
+	struct record r;
+	struct advice advice = { .next = { .identity = "a", .incarnation = "i1" } };
+	struct author_write w = acquisition(9);
+
+	begin(&a, &r, "a", false);
+	r.state = RECORD_RELEASED;
+	w.what = LEASE_RELEASE;
+	w.advice = &advice;
+	w.hands_over = true;
+	author_write(&a, &r, &w);
+	ok(r.advice->handed_over && !author_sight(&a, &r).other_first, "a release says that the term was handed over");
+	w = acquisition(10);
+	author_write(&a, &r, &w);
+	ok(advice_has(r.advice, ADVICE_FOR) && r.advice->handed_over, "and so does the one for whom it is");
+	w.what = LEASE_RENEW;
+	author_write(&a, &r, &w);
+	ok(advice_has(r.advice, ADVICE_FOR) && r.advice->handed_over, "for as long as its term goes on");
+	w.what = LEASE_NEXT_TERM;
+	author_write(&a, &r, &w);
+	ok(!r.advice, "and no longer");
+	end(&a, &r);
+	begin(&a, &r, "a", false);
+	r.advice = mem_zero(sizeof *r.advice);
+	r.advice->handed_over = true;
+	advice_set(r.advice->given.identity, "b");
+	w = acquisition(10);
+	author_write(&a, &r, &w);
+	ok(!r.advice, "what was for another one is not said again");
+	end(&a, &r);
+}
+
 int main(void)
 {
+	advises();
+	handed();
 	terms();
 	renewals();
 	sights();

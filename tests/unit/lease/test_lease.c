@@ -467,6 +467,15 @@ static void save_rules(void)
 	write_done(0.3, OUTCOME_OK, 0.2);
 	ok((a.set & LEASE_DO_SAVED) && a.saved == 3 && !(a.set & LEASE_DO_WRITE), "which answers them all");
 	is_int((lease_end(l).boot - at(0).boot) / (SEC / 10), 102, "and renews the lease");
+	step(0.5, (struct lease_event){ .kind = LEASE_EV_RENEW });
+	ok((a.set & LEASE_DO_WRITE) && a.write == LEASE_RENEW && !a.saves,
+	   "other news is a renewal, too, written at once");
+	step(0.55, (struct lease_event){ .kind = LEASE_EV_RENEW });
+	ok(!(a.set & LEASE_DO_WRITE), "and waits for the write under way");
+	write_done(0.6, OUTCOME_OK, 0.5);
+	ok(a.set & LEASE_DO_WRITE, "after which it is written once more");
+	write_done(0.7, OUTCOME_OK, 0.2);
+	ok(!(a.set & LEASE_DO_WRITE), "and that is all");
 	tick(2.2);
 	ok((a.set & LEASE_DO_WRITE) && !a.saves, "the next renewal carries no save");
 	write_done(2.2, OUTCOME_OK, 2.2);

@@ -391,6 +391,16 @@ static void priority_rules(void)
 	news(49, led_by(4, 0));
 	news(115, (struct successor_news){ .held = false });
 	is_int(s.preempt_after, 30 * SEC, "one that lasted longer makes it what it was");
+	struct successor_news handed = led_by(5, 0);
+	handed.handed_over = true;
+	news(116, led_by(4, 0));
+	news(118, handed);
+	is_int(s.preempt_after, 30 * SEC, "one that was handed over is not counted, however short it was");
+	handed.held = false;
+	news(119, handed);
+	news(121, led_by(4, 0));
+	news(122, handed);
+	is_int(s.preempt_after, 30 * SEC, "also when its release is seen");
 	lead(false, 0);
 	tick(15);
 	better.write = 22;
@@ -453,6 +463,13 @@ static void record_rules(void)
 	r.advice->given = n.who;
 	ok(nomination_other_first(&r, "b", UUID) && !nomination_other_first(&r, "a", UUID),
 	   "one that names somebody, that one");
+	ok(!nomination_news(&r, "b").handed_over, "which may be after any term");
+	r.advice->handed_over = true;
+	ok(nomination_news(&r, "b").handed_over, "or after one that was handed over");
+	mem_replace(&r.holder, "a");
+	ok(!nomination_news(&r, "b").handed_over, "in another one's term that says nothing");
+	memcpy(r.incarnation, UUID, sizeof UUID);
+	ok(nomination_news(&r, "b").handed_over, "but in that of who was named");
 	record_fini(&r);
 }
 
