@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
-#include "lease/advice.h"
+#include "lease/nomination.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 bool record_text_leads(const struct record_text *s)
 {
-	return s->record && *s->record->holder;
+	return s->record && *s->record->holder && !nomination_is(s->record);
 }
 
 /* ---- text ---- */
@@ -72,6 +72,11 @@ void record_text_headline(struct buf *out, const struct record_text *s)
 
 	if (!r) {
 		buf_adds(out, "nobody leads: there is no record");
+		return;
+	}
+	if (nomination_is(r)) {
+		buf_adds(out, "no lock, but the record of who comes next beside one: ");
+		buf_plain(out, *r->holder ? r->holder : "nobody");
 		return;
 	}
 	if (!*r->holder) {
@@ -150,8 +155,27 @@ static void add_record(struct buf *out, const struct record_text *s)
 	add_advice(out, r);
 }
 
+static void add_nomination(struct buf *out, const struct record_text *s)
+{
+	struct nomination n;
+
+	nomination_read(s->record, &n);
+	add_line(out, "record", s->lock);
+	add_line(out, "of", "who comes next in an election. It is no lock: that is beside it");
+	if (*n.who.identity)
+		add_candidate(out, "next", &n.who);
+	else
+		add_line(out, "next", "nobody");
+	add_time(out, "since", n.since_us, s->now_us);
+	add_time(out, "written", n.wall_us, s->now_us);
+}
+
 void record_text_lines(struct buf *out, const struct record_text *s)
 {
+	if (s->record && nomination_is(s->record)) {
+		add_nomination(out, s);
+		return;
+	}
 	add_line(out, "lock", s->lock);
 	add_line(out, "leader", record_text_leads(s) ? s->record->holder : "nobody");
 	if (!s->record) {
@@ -194,18 +218,23 @@ static void add_json_time(struct buf *out, const char *name, int64_t us)
 	add_string(out, name, text);
 }
 
-static void add_json_advice(struct buf *out, const struct record *r)
+static void add_json_next(struct buf *out, const struct advice_candidate *who)
 {
 	buf_adds(out, ",\"next\":");
-	if (advice_has(r->advice, ADVICE_NEXT)) {
-		buf_adds(out, "{\"identity\":");
-		buf_json(out, r->advice->next.identity);
-		add_string(out, "address", r->advice->next.address);
-		add_number(out, "priority", r->advice->next.priority, true);
-		buf_adds(out, "}");
-	} else {
+	if (!who || !*who->identity) {
 		buf_adds(out, "null");
+		return;
 	}
+	buf_adds(out, "{\"identity\":");
+	buf_json(out, who->identity);
+	add_string(out, "address", who->address);
+	add_number(out, "priority", who->priority, true);
+	buf_adds(out, "}");
+}
+
+static void add_json_advice(struct buf *out, const struct record *r)
+{
+	add_json_next(out, advice_has(r->advice, ADVICE_NEXT) ? &r->advice->next : NULL);
 	if (advice_has(r->advice, ADVICE_WANTED))
 		add_string(out, "wanted", r->advice->wanted.identity);
 	if (advice_has(r->advice, ADVICE_FOR))
@@ -233,12 +262,28 @@ static void add_json_record(struct buf *out, const struct record_text *s)
 	add_json_advice(out, r);
 }
 
+static void add_json_nomination(struct buf *out, const struct record *r)
+{
+	struct nomination n;
+
+	nomination_read(r, &n);
+	add_string(out, "state", "no lock");
+	add_string(out, "leader", NULL);
+	add_json_next(out, &n.who);
+	add_json_time(out, "renewed", n.wall_us);
+	buf_adds(out, "}");
+}
+
 void record_text_json(struct buf *out, const struct record_text *s)
 {
 	const char *state = !s->record ? "absent" : record_text_leads(s) ? "leading" : "released";
 
 	buf_adds(out, "{\"lock\":");
 	buf_json(out, s->lock);
+	if (s->record && nomination_is(s->record)) {
+		add_json_nomination(out, s->record);
+		return;
+	}
 	add_string(out, "state", state);
 	add_string(out, "leader", record_text_leads(s) ? s->record->holder : NULL);
 	if (s->record)

@@ -17,7 +17,7 @@ struct record_text {
 	const char *verdict; /* of --verify: "renews", "silent"; NULL = nobody verified */
 };
 
-bool record_text_leads(const struct record_text *s); /* the record names a holder */
+bool record_text_leads(const struct record_text *s); /* the record names a holder, and is no next record */
 /* Who leads renewed longer ago than the lease, by the clocks of both, and nobody verified more than that. */
 bool record_text_overdue(const struct record_text *s);
 

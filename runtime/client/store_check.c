@@ -4,6 +4,7 @@
 #include "base/nonce.h"
 #include "client/store_measure.h"
 #include "client/store_proofs.h"
+#include "lease/nomination.h"
 
 #include <ev.h>
 #include <signal.h>
@@ -93,8 +94,22 @@ static int store_check_open(struct store_trial *x, const char *url, const char *
 		x->client[i].env.state_dir = state_dir;
 		status = lock_client_open(&x->client[i], x->loop, scratch, err);
 	}
-	free(scratch);
+	x->scratch = scratch;
 	return status;
+}
+
+/* -1 with *err: the user's own URL names a record of who comes next, which is no lock. */
+static int store_check_own(struct store_trial *x, const char *url, struct err *err)
+{
+	struct lock_client own = { .env.state_dir = x->client[0].env.state_dir };
+	bool next = lock_client_open(&own, x->loop, url, err) == 0 && lock_client_read(&own) == LOCK_OK &&
+	            nomination_is(&own.record);
+
+	if (next)
+		err_set(err, ERR_USAGE, "%s is no lock, but the record of who comes next beside one: name that lock",
+		        lock_client_url(&own));
+	lock_client_close(&own);
+	return next ? -1 : 0;
 }
 
 static void prove_and_measure(struct store_trial *x)
@@ -108,6 +123,8 @@ static void prove_and_measure(struct store_trial *x)
 	if (x->client[0].lock->ops->remove && !x->report->signal)
 		store_prove_deleted(x);
 	store_measure_shortest(x);
+	if (!x->report->signal)
+		store_try_next(x, x->scratch);
 }
 
 static void store_check_heed_signals(struct store_trial *x, bool on)
@@ -165,12 +182,15 @@ int store_check_run(const char *url, const char *state_dir, store_found_fn *foun
 	report->scratch = mem_dup(x->client[0].lock->url);
 	status = store_check_connect(x, err);
 	if (status == 0)
+		status = store_check_own(x, url, err);
+	if (status == 0)
 		store_check_all(x);
 done:
 	for (int i = 0; i < STORE_WRITERS; i++)
 		lock_client_close(&x->client[i]);
 	if (x->loop)
 		ev_loop_destroy(x->loop);
+	free(x->scratch);
 	free(x);
 	return status;
 }

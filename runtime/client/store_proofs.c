@@ -1,5 +1,9 @@
 #include "client/store_proofs.h"
 
+#include "base/mem.h"
+#include "base/nonce.h"
+#include "lease/nomination.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -176,4 +180,91 @@ void store_prove_deleted(struct store_trial *x)
 		store_trial_find(x, "deleted", STORE_UNFIT,
 		                 "after the record was deleted the token fell from %" PRId64 " to %" PRId64, before,
 		                 x->token);
+}
+
+/* ---- who comes next ---- */
+
+static enum lock_outcome next_write(struct lock_client *s, const struct version *expected)
+{
+	struct nomination n = { .who = { .identity = "lunarch doctor", .incarnation = "-" },
+		                .since_us = clock_wall_us(),
+		                .wall_us = clock_wall_us(),
+		                .lease_ms = 1000,
+		                .retry_ms = 120 };
+
+	nomination_fill(&s->record, &n);
+	nonce_hex(s->record.write, sizeof s->record.write / 2);
+	lock_client_start_write(s, expected, false);
+	return lock_client_wait(s);
+}
+
+/* What is wrong with it; NULL: nothing. *done: what was being done. */
+static const char *next_try(struct lock_client *s, const char **done)
+{
+	struct version at;
+	char write[sizeof s->record.write];
+
+	*done = "be read";
+	if (lock_client_read(s) != LOCK_ABSENT)
+		return store_trial_why(s);
+	at = s->result.version;
+	*done = "be written";
+	if (next_write(s, &at) != LOCK_OK)
+		return store_trial_why(s);
+	at = s->result.version;
+	if (next_write(s, &at) != LOCK_OK)
+		return store_trial_why(s);
+	memcpy(write, s->record.write, sizeof write);
+	*done = "be read";
+	if (lock_client_read(s) != LOCK_OK)
+		return store_trial_why(s);
+	return nomination_is(&s->record) && strcmp(s->record.write, write) == 0 ? NULL : "it is not what was written";
+}
+
+/* Once more if somebody's late write is in the way. */
+static void next_remove(struct store_trial *x, struct lock_client *s)
+{
+	if (!s->lock->ops->remove) {
+		store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
+		return;
+	}
+	for (int tries = 0; tries < 2; tries++) {
+		enum lock_outcome o = lock_client_read(s);
+		struct version at = s->result.version;
+		if (o == LOCK_ABSENT || (o == LOCK_OK && lock_client_remove(s, &at) == LOCK_OK))
+			return;
+	}
+	store_trial_find(x, "clean", STORE_NOTE, "%s stays behind, remove it: %s", s->lock->url, store_trial_why(s));
+}
+
+#define NEXT_COST                                                                                         \
+	"Elections work without it, but nobody is told who comes next, nobody prepares for it, and at a " \
+	"handover all standbys compete. The rights it needs are in docs/locks.md"
+
+void store_try_next(struct store_trial *x, const char *url)
+{
+	struct lock_client *s = &x->client[0];
+	struct lock *own = s->lock;
+	struct err err;
+	const char *done;
+
+	s->lock = lock_open_next(&s->env, own, url, &err);
+	if (!s->lock) {
+		store_trial_find(x, "next", STORE_NOTE, "there is no record of who comes next: %s. " NEXT_COST,
+		                 err.text);
+		s->lock = own;
+		return;
+	}
+	const char *wrong = next_try(s, &done);
+	if (wrong)
+		store_trial_find(x, "next", STORE_NOTE, "the record of who comes next cannot %s: %s. " NEXT_COST, done,
+		                 wrong);
+	else
+		store_trial_find(x, "next", STORE_GOOD, "the record of who comes next is kept beside it: %s",
+		                 s->lock->url);
+	x->cleaning = true;
+	next_remove(x, s);
+	x->cleaning = false;
+	s->lock->ops->close(s->lock);
+	s->lock = own;
 }

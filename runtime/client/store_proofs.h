@@ -12,6 +12,10 @@ bool store_prove_race(struct store_trial *x);
 /* A write that expects the version before the last is refused. */
 void store_prove_deposed(struct store_trial *x);
 
+/* The record of who comes next, beside the scratch record that was opened by this URL, is written, read and removed. An
+ * election works without it, so what goes wrong is a note. */
+void store_try_next(struct store_trial *x, const char *url);
+
 /* A record that was deleted is not written to, and the next term's token is larger all the same. The lock must have
  * `remove`. */
 void store_prove_deleted(struct store_trial *x);

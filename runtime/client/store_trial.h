@@ -14,6 +14,7 @@
 struct store_trial {
 	struct ev_loop *loop;
 	struct lock_client client[STORE_WRITERS];
+	char *scratch;             /* the URL that they were opened by */
 	struct version at, before; /* what the scratch record has now, and had before its last term */
 	int64_t token;             /* the last term's */
 	uint64_t term;

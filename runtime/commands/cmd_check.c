@@ -4,6 +4,7 @@
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "commands/script_probe.h"
+#include "lease/nomination.h"
 #include "script/inspect.h"
 
 #include <inttypes.h>
@@ -206,7 +207,32 @@ static void check_next(struct check *c, const struct election_settings *p)
 
 /* ---- the lock ---- */
 
-static void check_record(struct check *c, struct lock_client *l)
+/* The record of who comes next. An election works without it, so this is no problem. */
+static void check_next_record(struct lock_client *l, const char *url)
+{
+	struct lock *own = l->lock;
+	struct err err = { 0 };
+
+	if (!own->ops->next && !own->ops->next_url)
+		return; /* a lock of nothing */
+	l->lock = lock_open_next(&l->env, own, url, &err);
+	if (l->lock) {
+		enum lock_outcome o = lock_client_read(l);
+		if (o != LOCK_OK && o != LOCK_ABSENT)
+			err = l->result.err;
+		else if (o == LOCK_OK && !nomination_is(&l->record))
+			err_set(&err, ERR_FOREIGN, "%s is the record of something else", l->lock->url);
+		l->lock->ops->close(l->lock);
+	}
+	l->lock = own;
+	if (err.code != ERR_NONE)
+		say("note", false,
+		    "nobody will be told who comes next: %s. Everything else works, but nobody prepares to lead, and at a handover all "
+		    "standbys compete. docs/locks.md has the rights that this takes",
+		    err.text);
+}
+
+static void check_record(struct check *c, struct lock_client *l, const char *url)
 {
 	enum lock_outcome o = lock_client_read(l);
 	struct record_text s = { .lock = lock_client_url(l), .record = o == LOCK_OK ? &l->record : NULL };
@@ -216,9 +242,17 @@ static void check_record(struct check *c, struct lock_client *l)
 		problem(c, l->result.err.text);
 		return;
 	}
+	if (o == LOCK_OK && nomination_is(&l->record)) {
+		char *text = mem_printf("%s is no lock, but the record of who comes next beside one: name that lock",
+		                        lock_client_url(l));
+		problem(c, text);
+		free(text);
+		return;
+	}
 	record_text_headline(&b, &s);
 	say("now", true, "%s", b.data);
 	buf_fini(&b);
+	check_next_record(l, url);
 }
 
 static void check_twice(struct check *c, uint32_t index)
@@ -252,7 +286,7 @@ static void check_lock(struct check *c, uint32_t index)
 			say("", false, "this machine's alone: for several give a store's URL (file:%s: one is meant)",
 			    url);
 		check_twice(c, index);
-		check_record(c, &l);
+		check_record(c, &l, url);
 	}
 	lock_client_close(&l);
 	free(url);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
+#include "lease/nomination.h"
 #include "locks/lock_listing.h"
 
 #include <inttypes.h>
@@ -122,6 +123,20 @@ static void add_election(struct election_list *l)
 
 /* ---- what is there ---- */
 
+/* Is its name that of the next record of another one here? Whoever may not read that has lost nothing. */
+static bool is_beside(const struct election_list *l, const char *name)
+{
+	const char *next = l->client.place->ops->next;
+	size_t len = strlen(name), end = next ? strlen(next) : len;
+
+	if (len <= end || strcmp(name + len - end, next) != 0)
+		return false;
+	for (size_t i = 0; i < l->names.count; i++)
+		if (strlen(l->names.name[i]) == len - end && strncmp(l->names.name[i], name, len - end) == 0)
+			return true;
+	return false;
+}
+
 /* -1 with *err: the store cannot be reached. */
 static int look_at(struct election_list *l, const char *name, struct err *err)
 {
@@ -134,11 +149,11 @@ static int look_at(struct election_list *l, const char *name, struct err *err)
 
 	if (o == LOCK_FAILED && why->code == ERR_DENIED)
 		o = LOCK_REFUSED;
-	if (o == LOCK_OK)
+	if (o == LOCK_OK && !nomination_is(&l->client.record))
 		add_election(l);
 	else if (o == LOCK_FOREIGN)
 		l->others++; /* what cannot be a lock's name is nobody's */
-	else if (o == LOCK_REFUSED && l->unreadable++ == 0)
+	else if (o == LOCK_REFUSED && !is_beside(l, name) && l->unreadable++ == 0)
 		l->first = *why;
 	else if (o == LOCK_FAILED)
 		*err = *why;

@@ -729,6 +729,7 @@ const struct lock_ops lock_kube = {
 	.list = kube_list,
 	.about = kube_about,
 	.remove = kube_remove,
+	.next = "-next",
 	.next_url = kube_next_url,
 };
 
