@@ -213,7 +213,7 @@ static void check_next_record(struct lock_client *l, const char *url)
 	struct lock *own = l->lock;
 	struct err err = { 0 };
 
-	if (!own->ops->next && !own->ops->next_url)
+	if (!own->ops->next && !own->ops->next_url && !own->ops->open_next)
 		return; /* a lock of nothing */
 	l->lock = lock_open_next(&l->env, own, url, &err);
 	if (l->lock) {

@@ -128,7 +128,9 @@ struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const
 		next = ops->open_next(lock, err);
 	} else {
 		char *beside = ops->next_url ? ops->next_url(lock, url) : lock_url_beside(lock, url, ops->next);
+		env->opens_next = true;
 		next = lock_open(env, beside, err);
+		env->opens_next = false;
 		free(beside);
 	}
 	if (next)

@@ -49,6 +49,7 @@ struct lock_env {
 	struct reaper *reaper;      /* of this process' children; NULL: see lock_reaper */
 	const char *state_dir;      /* of --state-dir, for lock_state_dir; NULL or "": the user's */
 	struct lock_shared *shared; /* private: see lock_env_share */
+	bool opens_next;            /* private to locks/: lock_open_next is opening */
 };
 
 /* What the locks of one backend share (connections, watches): one object for each key, which is compared by its
@@ -160,7 +161,8 @@ struct lock *lock_open(struct lock_env *env, const char *url, struct err *err);
 /* Opens the next record beside a lock (docs/design.md, "Who comes next"): in the same store, over the same connection
  * where the locks of one place share it. What is written there is advice: no token is made for it, a failover makes no
  * doubt about it, it need not survive a power cut whatever `durable` says, and it has to wait where the lock's own
- * requests are in a hurry. url: as lock_open got it. NULL with *err: ERR_MISSING, this kind of lock has none. */
+ * requests are in a hurry. Ask it to watch after each read that was answered: notices may have become possible, or have
+ * ended. url: as lock_open got it. NULL with *err: ERR_MISSING, this kind of lock has none. */
 struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const char *url, struct err *err);
 
 /* Opens for `list` alone what is named by the beginning of a URL: it may end before its key, or in it. The key of the

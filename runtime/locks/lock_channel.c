@@ -59,6 +59,11 @@ static void member_look_now_and_then(struct lock_member *m)
 	ev_timer_start(m->board->loop, &m->timer);
 }
 
+bool lock_member_is_deaf(const struct lock_member *m)
+{
+	return m->board->deaf || (m->channel && m->channel->deaf);
+}
+
 struct lock_channel *lock_member_enter(struct lock_member *m, const char *channel, lock_changed_fn *changed, void *arg)
 {
 	struct lock_channel *c = board_find(m->board, channel);
@@ -80,7 +85,7 @@ struct lock_channel *lock_member_enter(struct lock_member *m, const char *channe
 	m->channel = c;
 	m->next = c->members;
 	c->members = m;
-	if (m->board->deaf)
+	if (lock_member_is_deaf(m))
 		member_look_now_and_then(m);
 	return made ? c : NULL;
 }
@@ -147,6 +152,16 @@ void lock_board_deafen(struct lock_board *b)
 		return;
 	b->deaf = true;
 	lock_board_each(b, channel_look, NULL);
+}
+
+void lock_board_deafen_channel(struct lock_board *b, const char *channel)
+{
+	struct lock_channel *c = board_find(b, channel);
+
+	if (!c || c->deaf)
+		return;
+	c->deaf = true;
+	channel_look(NULL, c);
 }
 
 double lock_channel_again_s(int *refusals, enum lock_outcome why)

@@ -11,6 +11,7 @@
 struct lock_channel {
 	char *name;
 	struct lock_member *members;
+	bool deaf; /* there are no notices on this one: its members poll */
 };
 
 struct lock_board { /* one per server; zero but for the loop before the first use */
@@ -50,8 +51,12 @@ bool lock_member_leave(struct lock_member *m, char **channel);
  * name. */
 void lock_board_tell(struct lock_board *b, const char *channel, const char *but);
 
-/* From now on all members poll. */
+/* From now on all members poll; or those of one channel. */
 void lock_board_deafen(struct lock_board *b);
+void lock_board_deafen_channel(struct lock_board *b, const char *channel);
+
+/* Does it poll? */
+bool lock_member_is_deaf(const struct lock_member *m);
 
 /* Calls act for each channel. */
 void lock_board_each(struct lock_board *b, void (*act)(void *arg, const struct lock_channel *c), void *arg);

@@ -81,7 +81,7 @@ bool lock_user_watch(struct lock *l, lock_changed_fn *changed, void *arg)
 	struct lock_user *u = (struct lock_user *)l;
 
 	lock_server_watch(u->server, &u->member, u->channel, changed, arg);
-	return !u->server->board.deaf;
+	return !lock_member_is_deaf(&u->member);
 }
 
 void lock_user_close(struct lock *l)

@@ -12,7 +12,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import stores
 from candidates import Candidate, stop_everyone
-from lock_driver import Driver, record
+from lock_driver import NOMINATION, Driver, record
 from processes import LUNARCH, scratch, wait_for
 from tap import at_once, done, note, ok, same
 
@@ -56,6 +56,8 @@ def elections(store: Any) -> None:
     d = Driver(store.env)
     d.open(store.url("app-old"))
     d.write(record("bob", renewTime="2020-01-02T03:04:06.000000Z"), "")
+    d.open_next(store.url("app-old"))
+    same(d.write(record("zoe", **NOMINATION), "", "n")["outcome"], "ok", f"{s}: a record of who comes next is there")
     d.end()
     r = run("list", store.url("app-"))
     same(

@@ -475,6 +475,7 @@ def next_record(store: Any) -> None:
     t.b.open(opened["url"], "printed")
     r = t.a.read("n")
     same((r["outcome"], r["version"]), ("absent", ""), "next record: at first there is none")
+    t.b.read("n")  # who is refused this may not watch it
     watching = t.b.do("watch", "n")["watching"]
     same(watching, store.watches, "next record: it can be watched where its lock can")
     t.b.read("n")
@@ -565,6 +566,7 @@ def next_shared(store: Any) -> None:
     same(wrong, [], "next record: written at the same time as its lock's, 20 times, each is done")
     if store.watches:
         t.b.do("watch")
+        t.b.read("n")
         t.b.do("watch", "n")
 
         def only_next() -> bool:

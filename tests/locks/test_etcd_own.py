@@ -21,7 +21,7 @@ import lock_cases
 import servers
 from candidates import FAST, Candidate, stop_everyone
 from lock_cases import SHORT, run
-from lock_driver import Driver, record, tried
+from lock_driver import NOMINATION, Driver, record, tried
 from processes import LUNARCH, piped, scratch, wait_for
 from proxy import Proxy
 from stores import Etcd, FullEtcd, b64
@@ -220,6 +220,61 @@ def mine_of(case: Any) -> Any:
 
     wrapped.__name__ = case.__name__
     return wrapped
+
+
+def next_rights() -> None:
+    """Who has no right to the next record beside a lock works without, and hears the lock's notices: also if the right
+    is taken away while it is watched."""
+    store = Etcd()
+    store.auth("me", SECRET)
+
+    def grant(key: bytes) -> None:
+        store.call("auth/role/grant", name="one", perm={"permType": "READWRITE", "key": b64(key)})
+
+    store.call("auth/role/add", name="one")
+    grant(b"job")
+    store.call("auth/user/add", name="ann", password="pw")
+    store.call("auth/user/grant", user="ann", role="one")
+    url = f"etcd://ann:pw@127.0.0.1:{store.port}/job"
+    d, other = Driver(), Driver()
+    other.open(url)
+    d.open(url)
+    d.open_next(url)
+    version = other.write(record("a"), "")["version"]
+    d.do("watch")
+    d.read()
+
+    def told() -> bool:
+        nonlocal version
+        before = d.count()
+        version = other.write(record("a"), other.read()["version"])["version"]
+        heard = d.noticed(before)
+        return heard and bool(d.read()["version"] == version)
+
+    for _ in range(3):
+        r = d.read("n")
+        w = d.write(record("n", **NOMINATION), "", "n")
+        same(
+            (r["outcome"], w["outcome"], d.do("watch", "n")["watching"]),
+            ("refused", "refused", False),
+            "rights: without one to the next record it is neither read, nor written, nor watched",
+        )
+    ok("job.next" in r["err"]["text"], "rights: and it is said which key that is", r["err"]["text"])
+    ok(told(), "rights: its lock's notices come")
+    grant(b"job.next")
+    made = tried(lambda: d.write(record("n", **NOMINATION), "", "n"), "ok")
+    same((made["outcome"], d.read("n")["outcome"]), ("ok", "ok"), "rights: granted, it is written and read")
+    same(d.do("watch", "n")["watching"], True, "rights: and can be watched")
+    before = d.count("n")
+    store.put("job.next", b"hello")
+    ok(d.noticed(before, "n"), "rights: what is done to it is told")
+    store.call("auth/role/revoke", role="one", key=b64(b"job.next"))
+    ok(tried(lambda: d.read("n"), "refused")["outcome"] == "refused", "rights: revoked, it is refused")
+    d.read()
+    ok(all(told() for _ in range(3)), "rights: and its lock's notices come")
+    same(d.do("watch", "n")["watching"], False, "rights: it can be watched no more")
+    same((d.end(), other.end()), (0, 0), "rights: all close in peace")
+    store.end()
 
 
 def expiry() -> None:
@@ -923,6 +978,7 @@ def main() -> None:
     together, apart = [
         users,
         listing,
+        next_rights,
         expiry,
         tls,
         certificate_users,

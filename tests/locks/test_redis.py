@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
 from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from lock_driver import Driver, record, tried
+from lock_driver import NOMINATION, Driver, record, tried
 from pki import Pki
 from processes import ROOT, wait_for
 from proxy import Proxy
@@ -173,8 +173,8 @@ def rights(server: Any, secret: Any) -> None:
     at = f"127.0.0.1:{server.port}"
     with open(os.path.join(ROOT, "docs", "locks.md")) as f:
         line = (
-            "ACL SETUSER elector on >PASSWORD resetkeys ~NAME ~{NAME}:lunarch resetchannels &{NAME}:changed "
-            + " ".join(RIGHTS)
+            "ACL SETUSER elector on >PASSWORD resetkeys ~NAME ~{NAME}:lunarch ~{NAME}:next "
+            "resetchannels &{NAME}:changed &{NAME}:next:changed " + " ".join(RIGHTS)
         )
         ok(line in f.read(), "rights: docs/locks.md has this line")
 
@@ -218,7 +218,46 @@ def rights(server: Any, secret: Any) -> None:
         "rights: another key's user is refused",
     )
     same(d.read()["record"]["holderIdentity"], "b", "rights: and nothing was changed")
+    next_rights(user, at)
     same([x.end() for x in (d, e, h, g)], [0] * 4, "rights: all close in peace")
+
+
+def next_rights(user: Any, at: str) -> None:
+    """The next record has rights of its own. Its lock works without, and hears its notices."""
+    user("whole", "~x", "~{x}:lunarch", "~{x}:next", "&{x}:changed", "&{x}:next:changed", *RIGHTS)
+    d = opened(f"redis://whole:pw@{at}/x")
+    d.open_next(f"redis://whole:pw@{at}/x")
+    r = d.read("n")
+    w = d.write(record("d", **NOMINATION), r["version"], "n")
+    same((r["outcome"], w["outcome"]), ("absent", "ok"), "rights: with these the next record is written")
+    same(d.do("watch", "n")["watching"], True, "rights: and watched")
+    for name, words, read, write in (
+        ("before", ["~x", "~{x}:lunarch", "&{x}:changed"], "refused", "refused"),
+        ("unheard", ["~x", "~{x}:lunarch", "~{x}:next", "&{x}:changed"], "ok", "refused"),
+    ):
+        user(name, *words, *RIGHTS)
+        e = opened(f"redis://{name}:pw@{at}/x")
+        e.open_next(f"redis://{name}:pw@{at}/x")
+        e.do("watch")
+        r = e.read("n")
+        seen = e.count("n")
+        e.do("watch", "n")
+        refused = e.write(record("e", **NOMINATION), r["version"], "n")
+        same((r["outcome"], refused["outcome"]), (read, write), f"rights: {name}: the next record is refused")
+        ok(e.noticed(seen + 1, "n"), f"rights: {name}: and looked at now and then")
+        same(
+            (e.do("watch", "n")["watching"], e.do("watch")["watching"]),
+            (False, True),
+            f"rights: {name}: its lock hears its notices all the same",
+        )
+        e.read()
+        before = e.count()
+        ok(
+            acquire(d, term("d"), d.read()["version"])["outcome"] == "ok" and e.noticed(before),
+            f"rights: {name}: and is told of changes",
+        )
+        same(e.end(), 0, f"rights: {name}: closes in peace")
+    d.end()
 
 
 class Page(http.server.BaseHTTPRequestHandler):

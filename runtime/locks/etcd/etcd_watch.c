@@ -204,6 +204,15 @@ static bool watch_take_events(struct etcd_watch *w, const Etcd__WatchResponse *t
 	return true;
 }
 
+static void hub_suspend_advice(struct etcd_hub *h)
+{
+	for (struct etcd_watch *w = h->first; w; w = w->next) {
+		w->nudge |= w->advice;
+		w->suspended |= w->advice;
+	}
+	hub_tell_soon(h);
+}
+
 /* false: the stream is of no use. */
 static bool stream_take(struct etcd_hub *h, const Etcd__WatchResponse *told)
 {
@@ -217,6 +226,7 @@ static bool stream_take(struct etcd_hub *h, const Etcd__WatchResponse *told)
 		return true;  /* by us */
 	if (told->canceled) { /* a token that has run out looks like a missing right */
 		h->refused = true;
+		hub_suspend_advice(h);
 		return false;
 	}
 	if (w && told->created && told->header)
@@ -326,7 +336,8 @@ static void stream_begin(struct etcd_hub *h)
 	etcd_link_start(link, &h->stream, "/etcdserverpb.Watch/Watch", with.pair, NULL, true);
 	struct etcd_watch *w = h->first;
 	while (w && grpc_under_way(&h->stream)) {
-		stream_add_watch(h, w);
+		if (!w->suspended)
+			stream_add_watch(h, w);
 		/* Where that has lost the link, who was told of it may have closed this lock. */
 		w = grpc_under_way(&h->stream) ? w->next : NULL;
 	}
@@ -396,6 +407,9 @@ void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w, void (*changed)(
 {
 	w->changed = changed;
 	w->arg = arg;
+	if (w->suspended && grpc_under_way(&h->stream))
+		stream_add_watch(h, w);
+	w->suspended = false;
 	if (w->hub)
 		return;
 	w->hub = h;

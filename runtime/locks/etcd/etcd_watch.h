@@ -25,6 +25,8 @@ struct etcd_watch {
 	int64_t latest;       /* the newest revision that was told of, */
 	Etcd__KeyValue *seen; /*     and what it put there; NULL: it was not said */
 	bool nudge;           /* something may have happened */
+	bool advice;          /* of a next record, which the user may not be allowed to read: see etcd_watch_start */
+	bool suspended;       /* not asked for, since the stream was refused */
 	bool busy;            /* the lock is reading or writing, and is told nothing meanwhile */
 	size_t id;            /* its number in the stream, and one; 0: it has none */
 };
@@ -32,7 +34,9 @@ struct etcd_watch {
 struct etcd_hub *etcd_hub_new(struct etcd_server *s);
 void etcd_hub_free(struct etcd_hub *h);
 
-/* Begins; changed is called from the loop. A second call changes only whom to tell. */
+/* Begins; changed is called from the loop. A second call changes only whom to tell. A server that refuses one of the
+ * watches refuses the stream, and does not say for which: then those of advice are suspended, and `changed` is called
+ * for each, until the next call of this. */
 void etcd_watch_start(struct etcd_hub *h, struct etcd_watch *w, void (*changed)(void *arg), void *arg);
 void etcd_watch_stop(struct etcd_watch *w);
 

@@ -29,6 +29,7 @@ struct etcd_lock {
 	int64_t expected; /* by a write; 0: no key */
 	struct grpc_call call;
 	void *answer;        /* what came as its answer; NULL: nothing, or nothing that makes sense */
+	bool readable;       /* the last read was answered */
 	int answers;         /* messages that came: one, if all is well */
 	uint64_t number;     /* of its connection, or of the one that is waited for */
 	unsigned generation; /* of its token */
@@ -73,6 +74,8 @@ __attribute__((format(printf, 4, 5))) static void etcd_fail(struct etcd_lock *l,
 		outcome = l->maybe ? LOCK_UNKNOWN : outcome;
 	else if (outcome != LOCK_REFUSED)
 		outcome = LOCK_FAILED;
+	if (!l->user.op.writing && outcome == LOCK_REFUSED)
+		l->readable = false;
 	lock_op_fail(&l->user.op, outcome, code, "%s", err.text);
 }
 
@@ -96,6 +99,7 @@ static void etcd_take_range(struct etcd_lock *l, const void *answer)
 {
 	const Etcd__RangeResponse *r = answer;
 
+	l->readable = true;
 	if (!r->header || r->header->revision <= 0 || (r->n_kvs && r->kvs[0]->mod_revision <= 0))
 		etcd_on_nonsense(l);
 	else if (r->n_kvs)
@@ -477,6 +481,10 @@ static bool etcd_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct etcd_lock *l = (struct etcd_lock *)lock;
 
+	/* Who may not read a next record may not watch it, and asking would end the notices of all locks here. */
+	l->watch.advice = lock->advice;
+	if (lock->advice && !l->readable)
+		return false;
 	etcd_watch_start(l->server->hub, &l->watch, changed, arg);
 	return true;
 }

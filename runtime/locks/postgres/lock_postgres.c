@@ -25,7 +25,7 @@ struct pg_lock {
 	 * PG_MARK. */
 	enum pg_asked stage, operation;
 	bool created, marked; /* in this operation */
-	bool counted;         /* in the server's advice */
+	bool advises;         /* counted in the server's advice */
 	char stamp[PG_STAMP]; /* of the question under way */
 };
 
@@ -103,10 +103,6 @@ static void pg_begin(struct lock_user *u)
 	struct pg_lock *l = (struct pg_lock *)u;
 
 	l->created = l->marked = false;
-	if (u->lock.advice && !l->counted) {
-		l->counted = true;
-		pg_server_of(l)->advice++;
-	}
 	if (u->op.writing && u->lock.advice)
 		l->operation = u->op.removing ? PG_REMOVE : PG_ADVISE;
 	else if (u->op.writing)
@@ -331,7 +327,7 @@ static void pg_free(struct lock_user *u)
 {
 	struct pg_lock *l = (struct pg_lock *)u;
 
-	pg_server_of(l)->advice -= l->counted;
+	pg_server_of(l)->advice -= l->advises;
 	free(l->name);
 	free(l->table);
 	free(l->quoted);
@@ -369,6 +365,8 @@ static struct lock *pg_open(struct lock_env *env, const char *text, struct err *
 	l->table = u.table ? u.table : mem_dup(TABLE);
 	l->quoted = pg_sql_quote(l->table);
 	lock_user_init(&l->user, &ops, &user_ops, shown, &pg_server_get(env, u.place)->base, pg_channel(l));
+	l->advises = env->opens_next;
+	pg_server_of(l)->advice += l->advises;
 	return &l->user.lock;
 }
 

@@ -29,7 +29,7 @@ static void server_on_tick(void *arg)
 	const struct pg_server *s = arg;
 
 	server_rehearse(s, PG_WRITE, s->pools[PG_RENEWALS]);
-	if (s->base.users == 1)
+	if (pg_server_locks(s) == 1)
 		server_rehearse(s, PG_BEGIN, s->pools[PG_RENEWALS]);
 }
 
@@ -37,7 +37,7 @@ void pg_server_expect(struct pg_server *s, const char *table)
 {
 	if (!s->table)
 		s->table = mem_dup(table);
-	if (s->base.users > 1) /* or the first handover would wait for it */
+	if (pg_server_locks(s) > 1) /* or the first handover would wait for it */
 		lock_link_raise(s->pools[PG_TERMS]);
 }
 

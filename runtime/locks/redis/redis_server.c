@@ -169,23 +169,62 @@ void redis_server_ask(struct redis_server *s, struct lock_user *u)
 
 /* ---- notices ---- */
 
-static void server_listen(struct lock_server *s, const char *channel, bool on)
+/* The server answers in the order in which it is asked, and a refusal does not name the channel. */
+static void server_forget_asked(struct redis_server *s)
 {
-	redis_link_send(s->notices, NULL, (const char *[]){ on ? "SUBSCRIBE" : "UNSUBSCRIBE", channel, NULL });
+	while (s->asked_count)
+		free(s->asked[--s->asked_count]);
+}
+
+/* Its answer has come. The caller frees the name; NULL: nothing was asked. */
+static char *server_pop_asked(struct redis_server *s)
+{
+	if (!s->asked_count)
+		return NULL;
+	char *name = s->asked[0];
+	memmove(s->asked, s->asked + 1, --s->asked_count * sizeof *s->asked);
+	return name;
+}
+
+static void server_on_notices_up(void *arg)
+{
+	server_forget_asked(arg);
+	lock_server_notices.up(arg);
+}
+
+static void server_on_notices_down(void *arg, enum lock_outcome outcome, const struct err *why)
+{
+	lock_server_notices.down(arg, outcome, why);
+}
+
+static void server_listen(struct lock_server *base, const char *channel, bool on)
+{
+	struct redis_server *s = (struct redis_server *)base;
+
+	s->asked = mem_resize(s->asked, (s->asked_count + 1) * sizeof *s->asked);
+	s->asked[s->asked_count++] = mem_dup(channel);
+	redis_link_send(base->notices, NULL, (const char *[]){ on ? "SUBSCRIBE" : "UNSUBSCRIBE", channel, NULL });
 }
 
 /* A confirmation counts as a notice: what happened before it was not told. */
 static void server_on_push(void *arg, const redisReply *r)
 {
-	struct lock_server *s = arg;
+	struct redis_server *s = arg;
+	struct lock_board *board = &s->base.board;
 	const char *kind = redis_word_at(r, 0);
 
-	if (r->type == REDIS_REPLY_ERROR) /* no rights */
-		lock_board_deafen(&s->board);
-	else if (strcmp(kind, "message") == 0)
-		lock_board_tell(&s->board, redis_word_at(r, 1), redis_word_at(r, 2));
+	if (strcmp(kind, "message") == 0) {
+		lock_board_tell(board, redis_word_at(r, 1), redis_word_at(r, 2));
+		return;
+	}
+	char *asked = server_pop_asked(s);
+	if (r->type == REDIS_REPLY_ERROR && asked) /* no rights */
+		lock_board_deafen_channel(board, asked);
+	else if (r->type == REDIS_REPLY_ERROR)
+		lock_board_deafen(board);
 	else if (strcmp(kind, "subscribe") == 0)
-		lock_board_tell(&s->board, redis_word_at(r, 1), NULL);
+		lock_board_tell(board, redis_word_at(r, 1), NULL);
+	free(asked);
 }
 
 /* ---- servers ---- */
@@ -201,6 +240,7 @@ static bool server_serves(const struct lock_server *server, const void *place)
 
 static struct lock_server *server_make(struct lock_env *env, void *place)
 {
+	static const struct lock_link_events notices = { .up = server_on_notices_up, .down = server_on_notices_down };
 	struct redis_server *s = mem_zero(sizeof *s);
 
 	s->place = *(struct redis_place *)place;
@@ -216,7 +256,7 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 		h->link = redis_link_new(env, &h->url, s->place.db, redis_scripts, NULL, NULL, NULL);
 	}
 	s->link = s->host->link;
-	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &lock_server_notices, server_on_push, s);
+	s->base.notices = redis_link_new(env, &s->place.url, 0, NULL, &notices, server_on_push, s);
 	return &s->base;
 }
 
@@ -237,6 +277,8 @@ static void server_free(struct lock_server *server)
 	}
 	lock_link_free(s->base.notices);
 	lock_url_fini(&s->place.url);
+	server_forget_asked(s);
+	free(s->asked);
 	free(s->host);
 	free(s);
 }

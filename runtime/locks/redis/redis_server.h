@@ -27,7 +27,9 @@ struct redis_server {            /* of locks with the same hosts, user, password
 	struct redis_host *host;     /* one for each of the URL */
 	struct lock_op inquiry;      /* under way; ends it in time */
 	bool ending;                 /* it is just being ended: the next one begins afterwards */
-	int open;                    /* hosts that have not answered */
+	char **asked;                /* the channels of (un)subscriptions that were not answered yet, in order */
+	size_t asked_count;
+	int open; /* hosts that have not answered */
 };
 
 /* For lock_server_get, with a struct redis_place. */
