@@ -1,6 +1,7 @@
 #include "client/lock_client.h"
 
 #include "base/mem.h"
+#include "lease/nomination.h"
 #include "loop/offload.h"
 
 #include <ev.h>
@@ -126,6 +127,11 @@ void lock_client_start_write(struct lock_client *c, const struct version *expect
 {
 	c->expected = *expected;
 	c->lock->ops->write(c->lock, &c->record, &c->expected, durable, lock_client_begin(c), lock_client_on_done, c);
+}
+
+bool lock_client_found_next(const struct lock_client *c)
+{
+	return nomination_is(&c->record);
 }
 
 int64_t lock_client_took_us(const struct lock_client *c)

@@ -43,6 +43,9 @@ enum lock_outcome lock_client_about(struct lock_client *c);                     
 void lock_client_start_write(struct lock_client *c, const struct version *expected, bool durable);
 enum lock_outcome lock_client_wait(struct lock_client *c);
 
+/* The last read found what says who comes next in an election: no lock. */
+bool lock_client_found_next(const struct lock_client *c);
+
 int64_t lock_client_took_us(const struct lock_client *c); /* the last operation */
 
 /* Asks the store for notices of changes. false: it gives none. Once. */

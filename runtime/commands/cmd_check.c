@@ -4,7 +4,6 @@
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "commands/script_probe.h"
-#include "lease/nomination.h"
 #include "script/inspect.h"
 
 #include <inttypes.h>
@@ -220,7 +219,7 @@ static void check_next_record(struct lock_client *l, const char *url)
 		enum lock_outcome o = lock_client_read(l);
 		if (o != LOCK_OK && o != LOCK_ABSENT)
 			err = l->result.err;
-		else if (o == LOCK_OK && !nomination_is(&l->record))
+		else if (o == LOCK_OK && !lock_client_found_next(l))
 			err_set(&err, ERR_FOREIGN, "%s is the record of something else", l->lock->url);
 		l->lock->ops->close(l->lock);
 	}
@@ -242,7 +241,7 @@ static void check_record(struct check *c, struct lock_client *l, const char *url
 		problem(c, l->result.err.text);
 		return;
 	}
-	if (o == LOCK_OK && nomination_is(&l->record)) {
+	if (o == LOCK_OK && lock_client_found_next(l)) {
 		char *text = mem_printf("%s is no lock, but the record of who comes next beside one: name that lock",
 		                        lock_client_url(l));
 		problem(c, text);

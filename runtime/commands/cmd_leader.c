@@ -3,7 +3,6 @@
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "commands/named_lock.h"
-#include "lease/nomination.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@ static int wait_for_address(struct lock_client *c, struct instant by)
 		if (o != LOCK_OK && o != LOCK_ABSENT)
 			return command_fail(COMMAND_LEADER, command_status_of(&c->result.err), "%s",
 			                    c->result.err.text);
-		if (o == LOCK_OK && !nomination_is(&c->record) && *c->record.holder && *c->record.address) {
+		if (o == LOCK_OK && !lock_client_found_next(c) && *c->record.holder && *c->record.address) {
 			printf("%s\n", c->record.address);
 			return EXIT_DONE;
 		}

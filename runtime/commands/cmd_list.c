@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "client/lock_client.h"
 #include "client/record_text.h"
-#include "lease/nomination.h"
 #include "locks/lock_listing.h"
 
 #include <inttypes.h>
@@ -149,7 +148,7 @@ static int look_at(struct election_list *l, const char *name, struct err *err)
 
 	if (o == LOCK_FAILED && why->code == ERR_DENIED)
 		o = LOCK_REFUSED;
-	if (o == LOCK_OK && !nomination_is(&l->client.record))
+	if (o == LOCK_OK && !lock_client_found_next(&l->client))
 		add_election(l);
 	else if (o == LOCK_FOREIGN)
 		l->others++; /* what cannot be a lock's name is nobody's */

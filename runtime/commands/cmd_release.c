@@ -5,7 +5,6 @@
 #include "client/lock_client.h"
 #include "client/record_text.h"
 #include "commands/named_lock.h"
-#include "lease/nomination.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -114,7 +113,7 @@ static int release_read(struct lock_client *c)
 
 	if (o != LOCK_OK && o != LOCK_ABSENT)
 		return command_fail(COMMAND_RELEASE, command_status_of(&c->result.err), "%s", c->result.err.text);
-	if (o == LOCK_OK && nomination_is(&c->record))
+	if (o == LOCK_OK && lock_client_found_next(c))
 		return command_fail(COMMAND_RELEASE, EXIT_FAILED_SCRIPT,
 		                    "%s is no lock, but the record of who comes next beside one: name that lock",
 		                    lock_client_url(c));
