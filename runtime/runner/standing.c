@@ -192,10 +192,10 @@ static void note_able(struct buf *out, const struct standing *e)
 
 	if (e->status->leading || n->self)
 		return;
-	if (!n->able && !*text_or_none(n->unable_why))
-		return;
+	if (!n->able && strcmp(text_or_none(n->unable_why), text_or_none(n->trouble)) == 0)
+		return; /* note_trouble says it, or nothing is known */
 	if (!n->able)
-		buf_printf(out, "this candidate cannot come next: %s", n->unable_why);
+		buf_printf(out, "this candidate cannot come next: %s", text_or_none(n->unable_why));
 	else if (!n->known)
 		buf_adds(out, "this candidate could come next");
 	else
@@ -262,10 +262,8 @@ static void note_trouble(struct buf *out, const struct standing *e)
 	if (!*trouble)
 		return;
 	buf_adds(out, trouble);
-	buf_adds(out, e->status->leading
-	                      ? "; so it cannot see who comes next, and hands over to nobody: when it ends, all "
-	                        "standbys compete"
-	                      : "; so this candidate cannot come next: it still campaigns, and leads if no other does");
+	buf_adds(out, e->status->leading ? "; the term goes on as ever, and when it ends all standbys compete"
+	                                 : "; this candidate campaigns all the same, and leads if no other does");
 }
 
 static const struct {

@@ -119,6 +119,8 @@ def goes_on(words: list[str]) -> bool:
 
 def wanted(words: list[str]) -> set[int]:
     """Exit statuses that answer: 1 of those that look says that nobody leads."""
+    if words[1:3] == ["ctl", "handover"]:  # the one elector that runs here has nobody to hand over to, or has resigned
+        return {1, 75}
     return (
         {0, 1}
         if words[1] in ("status", "leader", "list") or words[1:3] in (["ctl", "is-leading"], ["ctl", "--list"])

@@ -8,15 +8,12 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
-import urllib.error
-import urllib.request
-from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import FAST, STEADY, Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, scratch, wait_for
+from asked import Asked
+from candidates import FAST, STEADY, stop_everyone
+from processes import scratch, wait_for
 from servers import Redis
 from tap import done, note, ok, same
 
@@ -42,35 +39,7 @@ def write(path: str, text: str) -> None:
     os.rename(path + ".new", path)
 
 
-class Seen(Candidate):
-    """One with a control socket and an admin endpoint of its own."""
-
-    def __init__(self, *args: str, **kw: Any) -> None:
-        self.socket = os.path.join(TMP, f"{len(Candidate.everyone)}.sock")
-        super().__init__("--control", self.socket, "--listen", "127.0.0.1:0", *args, **kw)
-        self.url = re.findall(r"http://\S+:\d+", self.event("listening")["message"])[0]
-
-    def ctl(self, *args: str) -> tuple[int, str]:
-        command = [LUNARCH, "ctl", "--control", self.socket, *args]
-        r = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
-        return r.returncode, r.stdout + r.stderr
-
-    def why(self) -> str:
-        """What `ctl why` says before what happened."""
-        return self.ctl("why")[1].split("what happened")[0]
-
-    def status(self) -> Any:
-        return json.loads(self.ctl("--json", "status")[1])["elections"][0]
-
-    def get(self, path: str) -> tuple[int, str]:
-        try:
-            with urllib.request.urlopen(self.url + path, timeout=PATIENCE) as r:
-                return r.status, r.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, e.read().decode()
-
-
-def says(c: Seen, words: str, what: str) -> None:
+def says(c: Asked, words: str, what: str) -> None:
     """Both for people: `ctl why` begins with it, `ctl status` shows it."""
     if not ok(wait_for(lambda: words in c.why() and words in c.ctl("status")[1]), what):
         note(c.why() + c.ctl("status")[1])
@@ -78,9 +47,9 @@ def says(c: Seen, words: str, what: str) -> None:
 
 def test_others() -> None:
     lock = os.path.join(TMP, "others")
-    a = Seen("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=STEADY)
+    a = Asked("--lock", lock, "--identity", "ann", "-e", "sleep(1e6)", options=STEADY)
     a.event("became_leader")
-    b = Seen("--lock", lock, "--identity", "bob", "-e", "sleep(1e6)", options=STEADY)
+    b = Asked("--lock", lock, "--identity", "bob", "-e", "sleep(1e6)", options=STEADY)
     b.event("new_leader")
     ok(a.why().startswith("this elector leads since "), "why: a leader leads, since when")
     text = b.why()
@@ -109,20 +78,20 @@ def test_others() -> None:
     os.unlink(lock)
     says(b, "it waits out a record that is gone", "so is a record that is waited out")
     a.kill(signal.SIGCONT)
-    x = Seen("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
+    x = Asked("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
     x.event("became_leader")
     ok("leads since" in x.why(), "exec tells it, too")
-    y = Seen("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
+    y = Asked("--lock", os.path.join(TMP, "exec"), "--", "sleep", "1000", command="exec")
     y.event("new_leader")
     code, text = y.ctl("resign")
     ok(code == 1 and "it does not lead" in text, "and so does its resign")
-    o = Seen("--lock", lock, "-e", "return { on_new_leader = print }")
+    o = Asked("--lock", lock, "-e", "return { on_new_leader = print }")
     ok(wait_for(lambda: "it observes" in o.why()), "an observer says that it never leads")
 
 
 def test_reload() -> None:
     write(SCRIPT, GOOD)
-    c = Seen("--lock", os.path.join(TMP, "reload"), SCRIPT, options=STEADY)
+    c = Asked("--lock", os.path.join(TMP, "reload"), SCRIPT, options=STEADY)
     c.event("became_leader")
     same(c.ctl("reload"), (0, ""), "a reload that succeeds says nothing")
     write(SCRIPT, "return {")
@@ -144,7 +113,7 @@ def test_reload() -> None:
 def test_may_lead() -> None:
     write(SCRIPT, GOOD)
     write(ANSWER, "low disk")
-    c = Seen("--lock", os.path.join(TMP, "may_lead"), "--may-lead-timeout", "1s", SCRIPT)
+    c = Asked("--lock", os.path.join(TMP, "may_lead"), "--may-lead-timeout", "1s", SCRIPT)
     says(c, "low disk", "may_lead's no and its reason are shown")
     e = json.loads(c.get("/status")[1])["elections"][0]["mayLead"]
     same((e["answer"], e["why"]), ("no", "low disk"), "/status has its last answer")
@@ -163,25 +132,21 @@ def test_may_lead() -> None:
     same(len(c.all("may_lead")), 1, "and no more")
     slow = os.path.join(TMP, "slow.lua")
     write(slow, "return { on_leading = print, may_lead = function() sleep(1) return true end }")
-    d = Seen("--lock", os.path.join(TMP, "slowly"), slow)
+    d = Asked("--lock", os.path.join(TMP, "slowly"), slow)
     ok(d.wait("became_leader"), "an answer may take longer than the retry period (0.4 s)")
     ok(not d.all("may_lead_late"), "and is not late before may_lead_timeout, 5 s")
 
 
-def lost(c: Seen) -> bool:
+def lost(c: Asked) -> bool:
     return c.get("/readyz")[0] == 503
-
-
-def metric(c: Seen, name: str) -> float:
-    return sum(float(x) for x in re.findall(rf"(?m)^{name}\{{.*\}} ([\d.]+)$", c.get("/metrics")[1]))
 
 
 def test_store() -> None:
     with Redis() as server:
         url = server.url("standing")
-        a = Seen("--lock", url, "--identity", "ann", "-e", "sleep(1e6)", options=FAST)
+        a = Asked("--lock", url, "--identity", "ann", "-e", "sleep(1e6)", options=FAST)
         a.event("became_leader")
-        b = Seen("--lock", url, "--identity", "bob", "-e", "sleep(1e6)", options=FAST)
+        b = Asked("--lock", url, "--identity", "bob", "-e", "sleep(1e6)", options=FAST)
         b.event("new_leader")
         same([c.get("/readyz")[0] for c in (a, b)], [200, 200], "leader and standby are ready")
         same([c.get("/standby")[0] for c in (a, b)], [503, 200], "/standby is 200 on the standby alone")
@@ -203,16 +168,16 @@ def test_store() -> None:
         )
         e = b.status()["store"]
         ok(e["lost"] and e["lastContactMs"] > 2000 and e["readsFailed"] + e["writesFailed"] > 0, "so does --json")
-        ok(metric(b, "lunarch_store_last_contact_seconds") > 2, "how long ago it answered is a metric")
-        ok(metric(b, "lunarch_store_failures_total") > 0, "and so are the failures")
+        ok(b.metric("lunarch_store_last_contact_seconds") > 2, "how long ago it answered is a metric")
+        ok(b.metric("lunarch_store_failures_total") > 0, "and so are the failures")
         ok(wait_for(lambda: lost(a)), "the leader, whose term has ended by then, is not ready either")
         server.resume()
         ok(wait_for(lambda: not lost(a) and not lost(b)), "both are ready again when the store is back")
         ok(b.wait("store_back"), "the log says when it is over")
         same(len(b.all("store_lost")), 1, "each of these once")
-        ok(wait_for(lambda: metric(a, "lunarch_term_seconds") + metric(b, "lunarch_term_seconds") > 0), "a term's age")
+        ok(wait_for(lambda: a.metric("lunarch_term_seconds") + b.metric("lunarch_term_seconds") > 0), "a term's age")
         ok('renew_deadline="5s"' in b.get("/metrics")[1], "the durations are an info metric")
-    n = Seen("--lock", "redis://127.0.0.1:1/nobody", "-e", "sleep(1e6)", options=FAST)
+    n = Asked("--lock", "redis://127.0.0.1:1/nobody", "-e", "sleep(1e6)", options=FAST)
     ok(wait_for(lambda: "the store has not answered yet" in n.get("/readyz")[1]), "nor is one that never reached it")
     says(n, "the store has not answered yet", "which is said")
 
