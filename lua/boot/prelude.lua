@@ -69,7 +69,16 @@ local function make_api(natives)
 		}
 		return natives.cron_jobs(term, expression, f, options)
 	end
-	strict("term", natives.term_methods, { token = true, identity = true, lock = true, address = true })
+	function natives.next_methods.every(s, seconds, f, options)
+		return every(function(...) return s:spawn(...) end, seconds, f, options)
+	end
+	for name in pairs(natives.term_methods) do
+		natives.next_methods[name] = natives.next_methods[name] or function()
+			error(("%s needs a term: this candidate comes next, and does not lead"):format(name), 2)
+		end
+	end
+	strict("term", natives.term_methods, { token = true, identity = true, lock = true, address = true, warm = true })
+	strict("s", natives.next_methods, { data = true, identity = true, lock = true })
 	strict("child", natives.job_methods, { pid = true })
 	strict("task", natives.task_methods)
 	strict("election", election)

@@ -120,7 +120,7 @@ int bind_spawn(lua_State *L, struct scope *scope, int nargs)
 {
 	luaL_argexpected(L, lua_isfunction(L, -(nargs + 1)), 1, "function");
 	if (scope_over(scope))
-		return sched_raise(L, scope->over ? scope->over : TERM_ENDED);
+		return sched_raise(L, scope_over_text(scope));
 	struct task_handle *h = lua_newuserdatauv(L, sizeof *h, 1);
 	*h = (struct task_handle){ 0 };
 	luaL_setmetatable(L, HANDLE_TYPE);

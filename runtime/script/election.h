@@ -11,6 +11,7 @@
 struct news;
 struct asking;
 struct term;
+struct next;
 
 struct election {
 	struct script *script;
@@ -22,6 +23,7 @@ struct election {
 	struct log_about about;
 	struct scope scope;            /* of the hooks outside any term */
 	struct term *term;             /* the running term; NULL: none */
+	struct next *nexts;            /* on_next that runs, is over and not gone, or was taken by a term; next.h */
 	uint64_t term_number;          /* the number of the running or last term */
 	struct news *leader;           /* the known leader; NULL: none */
 	struct news *news, **news_end; /* changes of leader whose hooks have not run, oldest first */

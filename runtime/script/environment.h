@@ -1,5 +1,6 @@
-/* The variables that a term's processes find in their environment: which term started them, and its token.
- * Not configuration: Lunarch reads them only to find the processes that a term has left (LUNARCH_TERM).
+/* The variables that a term's processes find in their environment: which term started them, and its token; or which
+ * on_next did.
+ * Not configuration: Lunarch reads them only to find the processes that a term or an on_next has left.
  * Used by the scheduler before each task runs, so that os.execute, io.popen and os.getenv see the right term, too. */
 #ifndef LUNARCH_ENVIRONMENT_H
 #define LUNARCH_ENVIRONMENT_H
@@ -7,13 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MARKER_VARIABLES 5
+#define MARKER_VARIABLES 6
 
 /* The values of a term's variables: LUNARCH_TERM=slot.term, LUNARCH_TOKEN, LUNARCH_TERM_LOCK, _IDENTITY, _ADDRESS. They
  * do not change, and the texts are borrowed. The variables are printed only when a task of the term runs, since a
  * process may have a thousand terms. */
 struct marker {
 	uint32_t slot;
+	uint32_t next; /* LUNARCH_NEXT=slot.next alone, if not 0: there is no term yet */
 	uint64_t term;
 	int64_t token;
 	const char *lock, *identity, *address;
@@ -22,7 +24,7 @@ struct marker {
 struct environment {
 	char **entries; /* what environ points to: the inherited entries, then a marker's, then NULL */
 	size_t inherited;
-	uint32_t slot; /* slot and term whose variables are set; term 0: none are */
+	uint32_t slot, next; /* whose variables are set; next and term 0: none are */
 	uint64_t term;
 	char *text; /* the memory of the marker's entries */
 };

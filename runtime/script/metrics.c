@@ -107,7 +107,7 @@ static int metrics_metric(lua_State *L)
 	const struct election *e = election_here(L, m->script, "metrics");
 	const struct scope *scope = sched_scope(sched_of(L));
 	struct wire_metric w = { .slot = e->index,
-		                 .term = scope && scope->marker ? e->term_number : 0,
+		                 .term = scope && scope->marker && scope->marker->term ? e->term_number : 0,
 		                 .counter = lua_toboolean(L, 1),
 		                 .name = luaL_checkstring(L, 2),
 		                 .labels = luaL_checkstring(L, 3) };

@@ -154,16 +154,23 @@ static bool find_line(lua_State *L, lua_Debug *ar)
 
 /* ---- over, and interrupted ---- */
 
+const char *scope_over_text(const struct scope *scope) /* async-signal-safe */
+{
+	if (scope->over || !scope->slot)
+		return scope->over;
+	if (scope->next)
+		return page_next_over(scope->slot, scope->next) ? NEXT_ENDED : NULL;
+	return page_stopping(scope->slot, scope->term) ? TERM_ENDED : NULL;
+}
+
 bool scope_over(const struct scope *scope)
 {
-	return scope->over || (scope->slot && page_stopping(scope->slot, scope->term));
+	return scope_over_text(scope);
 }
 
 static const char *task_over(const struct task *t) /* async-signal-safe */
 {
-	if (t->over || t->scope->over)
-		return t->over ? t->over : t->scope->over;
-	return scope_over(t->scope) ? TERM_ENDED : NULL;
+	return t->over ? t->over : scope_over_text(t->scope);
 }
 
 bool sched_over(lua_State *L)

@@ -26,6 +26,8 @@ struct election;
 	"Lua cannot yield inside require, a table.sort comparator, a string.gsub callback, __gc, __tostring, or while a coroutine is being closed"
 #define TERM_ENDED "term ended" /* the error that waits raise in a term that is over, without a position */
 
+#define NEXT_ENDED "comes next no more" /* the same for what on_next started, when there is no term that takes it */
+
 /* Embedded in an object that must know of a scope's end. */
 struct bond {
 	struct bond *next, **link;   /* link NULL: it belongs to no scope */
@@ -59,11 +61,14 @@ struct rest {
  */
 struct scope {
 	struct sched *sched;
+	void *owner;                   /* its user's */
 	struct election *election;     /* borrowed; NULL: the program's own scope */
 	const struct log_about *about; /* borrowed; of its log lines; NULL: the program's */
 	const struct marker *marker;   /* borrowed; NULL: outside any term */
-	struct page_slot *slot;        /* the scope is also over when the page says that the term is; NULL: no page */
+	/* The scope is also over when the page says that the term, or the on_next, is. slot NULL: no page. */
+	struct page_slot *slot;
 	uint64_t term;
+	uint32_t next;    /* the number of an on_next that no term has taken; 0: it is the term's */
 	const char *over; /* static text: the error that its waits raise; NULL: the scope is not over */
 	struct task *tasks;
 	struct scope_child *children;
@@ -101,6 +106,7 @@ void scope_fini(struct scope *scope);
  * kill_after seconds. idle may be called inside. May be called again, to give the children less time. */
 void scope_end(struct scope *scope, const char *over, double kill_after);
 bool scope_over(const struct scope *scope);
+const char *scope_over_text(const struct scope *scope); /* what its waits raise; NULL: it is not over */
 /* Wakes the tasks that rest. From now on none rests in it. Its tasks and children go on. */
 void scope_drain(struct scope *scope);
 void bond_make(struct scope *scope, struct bond *b, void (*over)(struct bond *));

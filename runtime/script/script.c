@@ -6,6 +6,7 @@
 #include "script/bind.h"
 #include "script/election.h"
 #include "script/metrics.h"
+#include "script/next.h"
 #include "script/prelude.h"
 #include "script/term.h"
 #include "version.h"
@@ -148,6 +149,8 @@ static void open_natives(struct script *s)
 	lua_setfield(L, -2, "version");
 	term_bind(L);
 	lua_setfield(L, -2, "term_methods");
+	next_bind(L);
+	lua_setfield(L, -2, "next_methods");
 	script_push_use(L);
 	lua_setfield(L, -2, "use");
 	election_bind(L, s);
@@ -215,6 +218,8 @@ void script_free(struct script *s)
 {
 	lua_close(s->L);
 	metrics_free(s->metrics);
+	for (uint32_t i = 0; i < s->nelections; i++)
+		next_forget_all(&s->elections[i]);
 	for (uint32_t i = 0; i < s->nelections; i++)
 		election_fini(&s->elections[i]);
 	sched_free(s->sched);
@@ -477,6 +482,10 @@ bool script_message(struct script *s, enum wire_type type, struct wire *w)
 		return election_no_leader(e, w);
 	case WIRE_ASK:
 		return election_ask(e, w);
+	case WIRE_NEXT:
+		return next_begin(e, w);
+	case WIRE_NEXT_OVER:
+		return next_over(e, w);
 	}
 	return false;
 }

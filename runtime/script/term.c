@@ -5,6 +5,7 @@
 #include "script/bind.h"
 #include "script/checkpoint.h"
 #include "script/metrics.h"
+#include "script/next.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>
@@ -22,7 +23,9 @@ struct term {
 	struct marker marker;
 	char *address;
 	struct log_about about;
-	struct scope scope; /* on_leading and what it starts */
+	struct scope *scope; /* on_leading and what it starts: own, or that of the on_next which the term has taken */
+	struct scope own;
+	struct next *warm;  /* NULL: it has taken none */
 	struct scope after; /* on_stopped and what it starts */
 	struct timer limit; /* of on_stopped */
 	double stop_by;     /* if stopping: the end of the time to stop, by the timeline */
@@ -59,16 +62,6 @@ static void ask_for_end(struct term *t, enum lease_reason reason, int64_t sit_ou
 	free(cut);
 }
 
-static struct term *term_of(struct scope *scope)
-{
-	return (struct term *)((char *)scope - offsetof(struct term, scope));
-}
-
-static struct term *term_of_after(struct scope *scope)
-{
-	return (struct term *)((char *)scope - offsetof(struct term, after));
-}
-
 static void term_failed(struct term *t, const char *what, const struct outcome *o)
 {
 	log_event(LOG_ERROR, &t->about, "hook_failed", "%s: %s", what, o->traceback);
@@ -77,7 +70,7 @@ static void term_failed(struct term *t, const char *what, const struct outcome *
 
 static void term_task_failed(struct scope *scope, const struct outcome *o)
 {
-	term_failed(term_of(scope), "a task of the term", o);
+	term_failed(scope->owner, "a task of the term", o);
 }
 
 static void task_after_failed(struct scope *scope, const struct outcome *o)
@@ -123,6 +116,7 @@ static void term_finish(struct term *t)
 	t->handle->term = NULL;
 	checkpoint_flush(t->checkpoint);
 	checkpoint_free(t->checkpoint);
+	next_free(t->warm);
 	luaL_unref(s->L, LUA_REGISTRYINDEX, t->reference);
 	free(t->address);
 	e->term = NULL;
@@ -165,7 +159,7 @@ static void term_on_stopped_run(void *arg, const struct outcome *o)
 
 static void term_on_after_idle(struct scope *scope)
 {
-	term_finish(term_of_after(scope));
+	term_finish(scope->owner);
 }
 
 /* No task or child of on_leading is left: runs on_stopped, once. */
@@ -178,6 +172,7 @@ static void run_on_stopped(struct term *t)
 		return;
 	}
 	scope_init(&t->after, s->sched, task_after_failed);
+	t->after.owner = t;
 	t->after.election = t->election;
 	t->after.about = &t->about;
 	t->after.marker = &t->marker;
@@ -191,7 +186,7 @@ static void run_on_stopped(struct term *t)
 
 static void term_on_idle(struct scope *scope)
 {
-	run_on_stopped(term_of(scope));
+	run_on_stopped(scope->owner);
 }
 
 /* ---- the messages ---- */
@@ -246,6 +241,40 @@ static struct term *term_new(struct election *e, uint64_t number, int64_t token,
 	return t;
 }
 
+/* The fields of `term` are not the script's to change, and `warm` is the only one that is not a text or a number. */
+static void term_set_warm(struct term *t)
+{
+	lua_State *L = t->election->script->L;
+
+	lua_rawgeti(L, LUA_REGISTRYINDEX, t->reference);
+	lua_getiuservalue(L, -1, 1);
+	next_push_data(t->warm, L);
+	lua_setfield(L, -2, "warm");
+	lua_pop(L, 1);
+	next_set_term(t->warm, L);
+	lua_pop(L, 1);
+}
+
+/* What on_next started is the term's from here on: it is stopped with it, and an error in it ends it. */
+static void term_take_scope(struct term *t, uint32_t next)
+{
+	t->warm = next ? next_take(t->election, next) : NULL;
+	t->scope = t->warm ? next_scope(t->warm) : &t->own;
+	if (t->warm)
+		term_set_warm(t);
+	else
+		scope_init(t->scope, t->election->script->sched, term_task_failed);
+	t->scope->owner = t;
+	t->scope->failed = term_task_failed;
+	t->scope->election = t->election;
+	t->scope->about = &t->about;
+	t->scope->marker = &t->marker;
+	t->scope->slot = t->handle->slot;
+	t->scope->term = t->term;
+	t->scope->next = 0;
+	t->scope->idle = term_on_idle;
+}
+
 bool term_lead(struct election *e, struct wire *w)
 {
 	struct script *s = e->script;
@@ -254,18 +283,12 @@ bool term_lead(struct election *e, struct wire *w)
 	if (!wire_lead_get(w, &m) || e->term)
 		return false;
 	struct term *t = term_new(e, m.term, m.token, m.address, m.checkpoint);
-	scope_init(&t->scope, s->sched, term_task_failed);
-	t->scope.election = e;
-	t->scope.about = &t->about;
-	t->scope.marker = &t->marker;
-	t->scope.slot = t->handle->slot;
-	t->scope.term = m.term;
-	t->scope.idle = term_on_idle;
+	term_take_scope(t, m.next);
 	if (!election_push_hook(e, "on_leading"))
 		return true;
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	t->begun = true;
-	sched_spawn(&t->scope, s->L, 1, term_on_led, t);
+	sched_spawn(t->scope, s->L, 1, term_on_led, t);
 	return true;
 }
 
@@ -307,14 +330,14 @@ bool term_drain(struct election *e, struct wire *w)
 	if (t->draining || t->stopping)
 		return false;
 	t->draining = true;
-	scope_drain(&t->scope);
+	scope_drain(t->scope);
 	if (!election_push_hook(e, "on_stopping")) {
 		send_drained(e, m.term);
 		return true;
 	}
 	lua_rawgeti(s->L, LUA_REGISTRYINDEX, t->reference);
 	lua_pushstring(s->L, lease_reason_name(m.reason));
-	sched_spawn(&t->scope, s->L, 2, term_on_drained, t);
+	sched_spawn(t->scope, s->L, 2, term_on_drained, t);
 	return true;
 }
 
@@ -327,7 +350,7 @@ static void term_hurry(struct term *t, int64_t grace_ms)
 	if (t->stop_by >= before)
 		t->stop_by = before;
 	else if (!t->cleaning)
-		scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART);
+		scope_end(t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART);
 	else if (t->after.over)
 		scope_end(&t->after, TERM_ENDED, time_left(t) * CHILDREN_PART);
 	else
@@ -352,7 +375,7 @@ bool term_stop(struct election *e, struct wire *w)
 	t->stopping = true;
 	t->reason = m.reason;
 	set_stop_by(t, m.grace_ms);
-	scope_end(&t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART); /* t may be freed by this */
+	scope_end(t->scope, TERM_ENDED, time_left(t) * CHILDREN_PART); /* t may be freed by this */
 	return true;
 }
 
@@ -435,7 +458,7 @@ static int handle_spawn(lua_State *L)
 	if (!h->term)
 		return sched_raise(L, TERM_ENDED);
 	luaL_checktype(L, 2, LUA_TFUNCTION);
-	return bind_spawn(L, h->term->cleaning ? &h->term->after : &h->term->scope, lua_gettop(L) - 2);
+	return bind_spawn(L, h->term->cleaning ? &h->term->after : h->term->scope, lua_gettop(L) - 2);
 }
 
 static int handle_index(lua_State *L)

@@ -50,7 +50,7 @@ ON_NEXT, ON_NEXT_OVER, PREEMPT, NO_PREEMPT, PRIORITY_FUNCTION = (1 << i for i in
 UNSET_PRIORITY = -(1 << 63)
 NEXT_DONE, NEXT_FAILED, NEXT_TAKEN = range(3)
 
-SLOT = struct.Struct("=QqqqqqI12x")
+SLOT = struct.Struct("=QqqqqqI")  # the first fields of the 64 bytes
 IDLE, LEADING, STOPPING = range(3)
 
 
@@ -119,6 +119,9 @@ class Page:
         term, token, *deadlines, _ = SLOT.unpack_from(self.map, 64 + 64 * slot)
         end = deadlines[:2] if held else (0, 0)
         self.put(slot, term, token, end, instant(kill) if kill is not None else deadlines[2:], STOPPING)
+
+    def end_next(self, slot: int, number: int) -> None:
+        struct.pack_into("=I", self.map, 64 + 64 * slot + SLOT.size, number)
 
     def close(self) -> None:
         for part in (self.map, self.marks):
@@ -332,6 +335,17 @@ class Worker:
         self.send(STOP, slot, term, REASONS.index(reason), int(grace * 1000))
         if interrupt:
             self.process.send_signal(signal.SIGRTMIN)
+
+    def next(self, number: int, grace: float = 10.0, slot: int = 0) -> None:
+        self.send(NEXT, slot, number, int(grace * 1000))
+
+    def end_next(self, number: int, slot: int = 0) -> None:
+        """as the elector does before NEXT_OVER"""
+        self.page.end_next(slot, number)
+        self.process.send_signal(signal.SIGRTMIN)
+
+    def next_over(self, number: int, grace: float = 10.0, slot: int = 0) -> None:
+        self.send(NEXT_OVER, slot, number, int(grace * 1000))
 
     def drain(self, reason: str = "shutdown", term: int = 1, slot: int = 0) -> None:
         self.send(DRAIN, slot, term, REASONS.index(reason))
