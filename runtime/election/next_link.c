@@ -37,7 +37,8 @@ struct next_link {
 	struct version version; /*     and its version */
 	struct record *written; /* what the write under way makes of it; NULL: none is under way */
 	uint64_t op;
-	bool may_name; /* it may name this candidate, by a write of ours */
+	bool may_name;  /* it may name this candidate, by a write of ours */
+	bool unsettled; /* it did, and `settled` was not called since */
 
 	/* What people hear. */
 	bool is;                 /* this candidate comes next, and its user knows it, */
@@ -233,7 +234,7 @@ static void start_write(struct next_link *l, const struct successor_actions *a, 
 	record_copy(r, &l->seen);
 	nomination_fill(r, &n);
 	nonce_hex(r->write, sizeof r->write / 2);
-	l->may_name = true;
+	l->may_name = l->unsettled = true;
 	l->lock->ops->write(l->lock, r, &l->version, false, by, link_on_written, l);
 }
 
@@ -321,7 +322,7 @@ static void link_arm(struct next_link *l)
 static void link_step(struct next_link *l, struct successor_event e)
 {
 	struct successor_event events[EVENTS_MAX];
-	bool inside = l->events != NULL, unsettled = !next_link_settled(l);
+	bool inside = l->events != NULL;
 
 	if (!inside)
 		l->events = events;
@@ -338,8 +339,10 @@ static void link_step(struct next_link *l, struct successor_event e)
 	}
 	l->events = NULL;
 	link_arm(l);
-	if (unsettled && next_link_settled(l))
-		l->cb->settled(l->arg);
+	if (!l->unsettled || l->may_name)
+		return;
+	l->unsettled = false;
+	l->cb->settled(l->arg);
 }
 
 static void link_on_timer(struct timer *timer)

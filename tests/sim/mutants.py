@@ -105,6 +105,14 @@ UNIT_TESTS = [
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file")
+    + [
+        "runtime/election/author.c",
+        "runtime/election/death_proof.c",
+        "runtime/election/next_link.c",
+        "runtime/election/outcome.c",
+        "tests/unit/election/test_next_link.c",
+    ],
+    sources_in("base", "loop", "lease", "locks", "locks/file")
     + ["runtime/locks/etcd/etcd_answer.c", "tests/unit/locks/etcd/test_etcd_answer.c"],
     [
         "runtime/process/channel.c",
