@@ -257,9 +257,10 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 	bool trying_out = r->is_text && !options_set(o, OPTION_LOCK);
 	if (opened && !trying_out)
 		program_say_local(&r->program, lock);
-	free(lock);
-	if (!opened)
+	if (!opened) {
+		free(lock);
 		return options_blame_lock(o, p->settings.where, err);
+	}
 	struct elector_config c = {
 		.env = &r->program.env,
 		.timeline = &r->program.timeline,
@@ -278,6 +279,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.next = p->next,
 	};
 	p->elector = elector_new(&c, &term_elector_callbacks, &p->term, err);
+	free(lock);
 	if (!p->elector) {
 		opened->ops->close(opened);
 		return err_wrap(err, "%s", p->settings.where);
