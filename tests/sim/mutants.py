@@ -104,6 +104,7 @@ UNIT_TESTS = [
         "tests/unit/lease/test_successor.c",
     ],
     sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_user.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file")
     + [
         "runtime/election/author.c",

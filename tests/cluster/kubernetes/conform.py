@@ -46,6 +46,8 @@ with Cluster() as cluster:
             lock_cases.contents,
             lock_cases.notices,
             lock_cases.beside,
+            lock_cases.next_record,
+            lock_cases.next_shared,
             lock_cases.listed,
             lock_cases.list_pages,
         ],
@@ -59,10 +61,15 @@ with Cluster() as cluster:
             lock_cases.contents,
             lock_cases.notices,
             lock_cases.beside,
+            lock_cases.next_record,
+            lock_cases.next_shared,
             lock_cases.listed,
         ],
     )
-    lock_cases.run(Kube(cluster, "endpoints"), wanted or [lock_cases.swap, lock_cases.beside, lock_cases.listed])
+    lock_cases.run(
+        Kube(cluster, "endpoints"),
+        wanted or [lock_cases.swap, lock_cases.beside, lock_cases.next_record, lock_cases.listed],
+    )
     if not wanted:
         list_rights(leases)
 done()
