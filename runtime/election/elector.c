@@ -9,6 +9,7 @@
 #include "election/next_link.h"
 #include "election/outcome.h"
 #include "election/readiness.h"
+#include "election/reasons.h"
 #include "election/saves.h"
 #include "loop/timeline.h"
 
@@ -39,8 +40,9 @@ struct elector {
 	enum lease_write writing;   /*     and what that was for, if it was a write */
 	struct lease_event *events; /* to be carried out, on the stack of the first elector_step; NULL: none is */
 	int event_count;
-	bool closing; /* elector_free was called */
-	bool quiet;   /* the last term has ended as it was meant to: nobody has to hear of that */
+	bool closing;     /* elector_free was called */
+	bool unannounced; /* that the term has ended is not announced yet */
+	bool quiet;       /* the last term has ended as it was meant to: nobody has to hear of that */
 
 	struct record seen;         /* last known content of the store, */
 	struct version version;     /*     and its version */
@@ -294,12 +296,8 @@ static void say_low_token(struct elector *e)
 
 static void handed_over(struct elector *e)
 {
-	static const char *const why[] = { [SUCCESSOR_REQUEST] = "it was asked to",
-		                           [SUCCESSOR_PRIORITY] = "that one has a larger priority",
-		                           [SUCCESSOR_ROTATION] = "the term has lasted for --max-term" };
-
 	elector_say(e, LOG_INFO, "released_for", "the lock is released for %s, who comes next%s%s", e->given,
-	            e->handing ? ": " : "", e->handing ? why[e->why] : "");
+	            e->handing ? ": " : "", e->handing ? reason_of_hand_over(e->why) : "");
 	if (e->handing)
 		e->handovers[e->why]++;
 	e->handing = false;
@@ -485,25 +483,6 @@ static void open_term(struct elector *e)
 	announce(e, true);
 }
 
-static const char *explain(enum lease_reason r)
-{
-	static const char *const text[LEASE_REASONS] = {
-		[LEASE_RESIGNED] = "the script or an operator resigned",
-		[LEASE_DECLINED] = "on_leading declined",
-		[LEASE_SHUTDOWN] = "asked to shut down",
-		[LEASE_EXPIRED] = "no renewal succeeded before the renew deadline",
-		[LEASE_STOLEN] = "the record names another holder",
-		[LEASE_DELETED] = "the record was deleted, emptied or replaced by something else",
-		[LEASE_ERROR] = "the script failed",
-		[LEASE_KILLED] = "the script did not stop in time",
-		[LEASE_WORKER] = "the process that ran the script died",
-		[LEASE_RELOAD] = "reloading",
-		[LEASE_DONE] = "the work is done",
-	};
-
-	return (unsigned)r < LEASE_REASONS ? text[r] : "";
-}
-
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
 	e->quiet = a->reason == LEASE_DONE;
@@ -512,8 +491,9 @@ static void stop_term(struct elector *e, const struct lease_actions *a)
 	            !a->held   ? LOG_WARN
 	            : e->quiet ? LOG_DEBUG
 	                       : LOG_INFO,
-	            "stopped_leading", "%s (%s)", lease_reason_name(a->reason), explain(a->reason));
-	announce(e, false);
+	            "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
+	            e->handing ? reason_of_hand_over(e->why) : reason_text(a->reason));
+	e->unannounced = true;
 }
 
 /* By the wall clocks, which are a hint here and decide nothing: whoever waits longer does not lead earlier. */
@@ -805,6 +785,10 @@ static void elector_step(struct elector *e, struct lease_event ev)
 	e->events = NULL;
 	if (e->closing)
 		return;
+	if (e->unannounced && lease_phase(e->lease) != PHASE_ENDING) {
+		e->unannounced = false;
+		announce(e, false); /* others wait for the release, so that was sent before */
+	}
 	elector_follow(e);
 	elector_arm(e);
 	elector_finish(e);

@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "lease/nomination.h"
 #include "loop/offload.h"
 #include "loop/timeline.h"
 #include "tap.h"
@@ -25,6 +26,7 @@ static const char *path;
  * place. */
 struct told {
 	int leads, stops, renewals, saved, finished, others; /* others: have been reported to lead */
+	int nexts, overs, before, hand_overs;                /* before: it came next until it led, told before `lead` */
 	enum lease_reason reason;
 	int64_t token;
 	char incarnation[37];
@@ -107,6 +109,25 @@ static void on_renewed(void *arg, nsec took)
 	c->told->renewals++;
 }
 
+static void on_next(void *arg, bool is, bool leads)
+{
+	struct candidate *c = arg;
+
+	note_order(c, is ? 'x' : 'y', NULL);
+	c->told->nexts += is;
+	c->told->overs += !is;
+	c->told->before += !is && leads && c->told->leads == 0;
+}
+
+static void on_hand_over(void *arg, enum successor_why why)
+{
+	struct candidate *c = arg;
+
+	(void)why;
+	c->told->hand_overs++;
+	elector_end(c->elector, LEASE_RESIGNED, 0, 0);
+}
+
 static void on_finished(void *arg, bool left)
 {
 	struct candidate *c = arg;
@@ -123,11 +144,14 @@ static const struct elector_callbacks callbacks = {
 	.no_leader = on_no_leader,
 	.saved = on_saved,
 	.renewed = on_renewed,
+	.next = on_next,
+	.hand_over = on_hand_over,
 	.finished = on_finished,
 };
 
 /* lock: to be used in place of the one that the elector would open; NULL. */
-static void start_on(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env))
+static void start_as(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env),
+                     const char *identity)
 {
 	struct err err;
 	struct lease_times times = { .lease = lease };
@@ -144,7 +168,7 @@ static void start_on(struct candidate *c, struct told *told, nsec lease, struct 
 		                         .self = &c->self,
 		                         .lock = url,
 		                         .opened = lock ? lock(&c->env) : NULL,
-		                         .identity = "a",
+		                         .identity = identity,
 		                         .address = "",
 		                         .times = times };
 	c->elector = elector_new(&config, &callbacks, c, &err);
@@ -153,6 +177,11 @@ static void start_on(struct candidate *c, struct told *told, nsec lease, struct 
 		exit(1);
 	}
 	elector_campaign(c->elector);
+}
+
+static void start_on(struct candidate *c, struct told *told, nsec lease, struct lock *(*lock)(struct lock_env *env))
+{
+	start_as(c, told, lease, lock, "a");
 }
 
 static void start(struct candidate *c, struct told *told, nsec lease)
@@ -489,9 +518,112 @@ static void order(void)
 	until(&c, &told.leads, 1);
 	elector_end(c.elector, LEASE_RESIGNED, NSEC_NEVER, 0);
 	until(&c, &told.finished, 1);
-	is_str(told.order, "ownLaiSzwn",
+	is_str(told.order, "ownLaiSwnz",
 	       "what others wait for comes first: the write before the report that nobody leads, and lead and stop before "
-	       "that is logged and announced");
+	       "that is logged and announced, the release before it is announced");
+	record_fini(&r);
+	stop(&c);
+}
+
+/* ---- who comes next ---- */
+
+/* The same for two candidates, each of which has a loop of its own. */
+static bool until_both(struct candidate *c, struct candidate *d, const int *counter, int want)
+{
+	for (double end = ev_time() + PATIENCE; !enough(counter, want) && ev_time() < end; usleep(1000)) {
+		ev_run(c->env.loop, EVRUN_NOWAIT);
+		ev_run(d->env.loop, EVRUN_NOWAIT);
+	}
+	return enough(counter, want);
+}
+
+/* What the file beside the lock holds. */
+static struct record look_beside(void)
+{
+	const char *lock = path;
+	char beside[200];
+
+	snprintf(beside, sizeof beside, "%s/.lock.next", dir);
+	path = beside;
+	struct record r = look();
+	path = lock;
+	return r;
+}
+
+static void forget_next(void)
+{
+	char beside[200];
+
+	snprintf(beside, sizeof beside, "%s/.lock.next", dir);
+	unlink(beside);
+}
+
+static void hands_over(void)
+{
+	struct told told[2];
+	struct candidate c, d;
+	struct elector_status s;
+	struct err err;
+	char request[33];
+
+	forget_next();
+	start(&c, &told[0], 3 * NSEC_PER_SEC);
+	until(&c, &told[0].leads, 1);
+	start_as(&d, &told[1], 3 * NSEC_PER_SEC, NULL, "b");
+	ok(until_both(&c, &d, &told[1].nexts, 1), "a standby comes next");
+	struct record n = look_beside();
+	is_str(n.holder, "b", "which the record beside the lock says");
+	record_fini(&n);
+	double end = ev_time() + PATIENCE;
+	do {
+		until_both(&c, &d, &told[0].renewals, told[0].renewals + 1);
+		elector_status(c.elector, &s);
+	} while (!s.next.known && ev_time() < end);
+	is_str(s.next.identity, "b", "and then its leader knows it");
+	is_int(elector_handover(d.elector, "", NSEC_PER_SEC, request, &err), -1,
+	       "who does not lead hands nothing over");
+	is_int(elector_handover(c.elector, "b", 30 * NSEC_PER_SEC, request, &err), 0, "a leader does");
+	ok(until_both(&c, &d, &told[1].leads, 1) && told[0].hand_overs == 1 && told[0].reason == LEASE_RESIGNED,
+	   "its term ends of its own will, and the other one leads");
+	ok(told[1].before == 1 && strstr(told[1].order, "yL"), "which hears first that it comes next no more");
+	elector_status(c.elector, &s);
+	is_int((int64_t)s.next.handovers[SUCCESSOR_REQUEST], 1, "the hand-over is counted");
+	until_both(&c, &d, &told[0].nexts, 1);
+	elector_end(c.elector, LEASE_SHUTDOWN, NSEC_NEVER, 0);
+	is_int(told[0].finished, 0, "who comes next and is to end");
+	until_both(&c, &d, &told[0].finished, 1);
+	n = look_beside();
+	is_str(n.holder, "", "empties the record first");
+	record_fini(&n);
+	stop(&c);
+	stop(&d);
+}
+
+/* A lock that somebody named as the record beside another one. */
+static void taken_name(void)
+{
+	struct told told;
+	struct candidate c;
+	struct elector_status s;
+	struct nomination named = { .who = { .identity = "b", .incarnation = "00000000-0000-4000-8000-000000000000" } };
+	struct record r;
+
+	record_init(&r);
+	nomination_fill(&r, &named);
+	snprintf(r.write, sizeof r.write, "00112233445566778899aabbccddeeff");
+	replace(&r);
+	start(&c, &told, 2 * NSEC_PER_SEC);
+	double end = ev_time() + 4; /* it would lead at once */
+	while (ev_time() < end) {
+		ev_run(c.env.loop, EVRUN_NOWAIT);
+		usleep(1000);
+	}
+	struct record left = look();
+	elector_status(c.elector, &s);
+	ok(told.leads == 0 && strcmp(left.write, r.write) == 0,
+	   "what says who comes next in another lock is left alone");
+	ok(strstr(s.trouble, "a name of its own") != NULL, "and said to be the reason");
+	record_fini(&left);
 	record_fini(&r);
 	stop(&c);
 }
@@ -523,6 +655,8 @@ int main(void)
 	extremes();
 	clocks();
 	order();
+	hands_over();
+	taken_name();
 	remove_all();
 	return tap_done();
 }
