@@ -14,6 +14,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import kube_rows
+import next_rows
 import script_rows
 import store_rows
 from candidates import FAST, stop_everyone
@@ -167,6 +168,12 @@ def hand_over(directory: str) -> None:
     row("SIGKILL of the leading worker until the next on_leading", 15, worker_kills(directory), "ms", crash)
     row("  peer: flock(1), SIGTERM until the next command's first line", None, flock_handovers(directory), "ms")
 
+    def apart(key: str) -> str:
+        os.makedirs(f"{directory}/next-{key}", exist_ok=True)  # who watches a file is woken by its directory's changes
+        return f"{directory}/next-{key}/lock"
+
+    next_rows.gaps("file", apart, floor_handovers(directory, False))
+
 
 # ---- killing a large family ----
 
@@ -234,24 +241,27 @@ def sleeps_ended(pids: Any) -> Any:
 
 
 def idle(directory: str) -> None:
-    """Pairs of a leader and a standby side by side, and as many pairs of floors; each pair and window is a run. Each
-    pair has a directory of its own: who watches a file is woken by every change of its directory."""
-    pairs, windows, length = (4, 1, 12) if QUICK else (10, 3, 20)
+    """A leader, the standby that comes next and another one, several times side by side, and as many pairs of floors;
+    each of them in each window is a run. Each lock has a directory of its own: who watches a file is woken by every
+    change of its directory. A window is as long as two leases, since N is looked at, and written, once each."""
+    trios, windows, length = (4, 1, 30) if QUICK else (10, 3, 30)
     floors: tuple[list[Any], list[Any]] = ([], [])
     leaders, standbys = [], []
-    for i in range(pairs):
+    for i in range(trios):
         where = f"{directory}/idle{i}"
         os.mkdir(where)
         leaders.append(Runner(f"{where}/lock"))
         leaders[-1].out.readline()
-        standbys.append(standby_of(f"{where}/lock"))
+        standbys.append({name: standby_of(f"{where}/lock", ["--identity", name]) for name in ("a", "b")})
         where = f"{directory}/floor-i{i}"
         os.mkdir(where)
         for role, to in zip(("standby", "leader"), reversed(floors)):
             to.append(subprocess.Popen([built("floor_file"), role, where]))
+    following = [next_rows.await_next(f"{directory}/idle{i}/lock") for i in range(trios)]
     groups = [
         [family(r.log) for r in leaders],
-        [family(r.log) for r in standbys],
+        [family(two[name].log) for two, name in zip(standbys, following)],
+        [family(r.log) for two, name in zip(standbys, following) for other, r in two.items() if other != name],
         *[[[p.pid] for p in ps] for ps in floors],
     ]
     time.sleep(2)
@@ -265,11 +275,13 @@ def idle(directory: str) -> None:
         for g, c, w, of_c, of_w in zip(groups, spent, woken, cpu, waits):
             c += [(cpu_ms(pids) - was) * minute for pids, was in zip(g, of_c)]
             w += [(sleeps_ended(pids) - was) * minute for pids, was in zip(g, of_w)]
-    row("CPU of an idle leader, a minute at 15/10/2", 6, spent[0], "ms", spent[2])
-    row("CPU of an idle standby, a minute at 15/10/2", 2, spent[1], "ms", spent[3])
-    row("wake-ups of an idle leader's three processes, a minute", None, woken[0], "", woken[2])
-    row("wake-ups of an idle standby's three processes, a minute", None, woken[1], "", woken[3])
-    for r in leaders + standbys:
+    row("CPU of an idle leader, a minute at 15/10/2", 6, spent[0], "ms", spent[3])
+    row("CPU of the idle standby that comes next, a minute", 2, spent[1], "ms", spent[4])
+    row("CPU of another idle standby, a minute", 2, spent[2], "ms", spent[4])
+    row("wake-ups of an idle leader's three processes, a minute", None, woken[0], "", woken[3])
+    row("wake-ups of the next's three processes, a minute", None, woken[1], "", woken[4])
+    row("wake-ups of another standby's three processes, a minute", None, woken[2], "", woken[4])
+    for r in leaders + [r for two in standbys for r in two.values()]:
         r.leave()
     for p in floors[0] + floors[1]:
         p.kill()
@@ -301,6 +313,26 @@ def many(directory: str) -> None:
             float(subprocess.run([built("floor_file"), "renew", where, "1000"], capture_output=True, text=True).stdout)
         )
     row("1,000 elections in a process: CPU of a renewal", 60, values, "us", floor)
+    following(directory, pids)
+    c.leave()
+
+
+def following(directory: str, leading: Any) -> None:
+    """A second process comes next in all of them."""
+    lock = os.path.join(directory, "many1001", "e")
+    one = Crowd(lock, 1, leads=False)
+    alone = pss(family(one.log))
+    one.leave()
+    c = Crowd(lock, 1001, leads=False)
+    next_rows.await_next(lock + "1001")
+    time.sleep(30)
+    pids = family(c.log)
+    row("1,000 of which it comes next: added memory of each", 4, [(pss(pids) - alone) * 1024 / 1000], "KB")
+    before, began = [cpu_ms(pids), cpu_ms(leading)], time.monotonic()
+    time.sleep(30)
+    minute = 60 / (time.monotonic() - began) / 1001
+    for what, was, of in zip(("standby", "leader"), before, (pids, leading)):
+        row(f"1,000 elections with a next: CPU of each {what}, a minute", None, [(cpu_ms(of) - was) * minute], "ms")
     c.leave()
 
 
@@ -313,7 +345,7 @@ def hooks(directory: str) -> None:
             row(*each)
 
 
-PARTS = (starts, hand_over, *store_rows.parts, *kube_rows.parts, crowds, memory, idle, many, hooks)
+PARTS = (starts, hand_over, *store_rows.parts, *kube_rows.parts, *next_rows.parts, crowds, memory, idle, many, hooks)
 
 
 def usage() -> Any:

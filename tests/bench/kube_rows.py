@@ -10,6 +10,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import next_rows
 import store_rows
 from candidates import timing
 from kube_rig import AUDIT_EVERYTHING, TOOLS, AuditedCluster, ClientGo, Cluster, connections
@@ -167,15 +168,18 @@ def asked(place: Any, since: Any, until: Any) -> Any:
 
 
 def kube_requests(directory: str) -> None:
-    """All that a leader and a standby ask for, whatever it is about, by their accounts; client-go's meanwhile."""
+    """All that a leader, the standby that comes next and another one ask for, whatever it is about, by their accounts;
+    client-go's meanwhile."""
     if not built():
         return
     minutes = 2.5 if QUICK else 5  # a standby asks every 75 s
     with AuditedCluster(policy=AUDIT_EVERYTHING) as cluster:
         place = Place(cluster, "requests")
-        accounts = {name: place.account(name) for name in ("leader", "standby", "go-leader", "go-standby")}
+        accounts = {name: place.account(name) for name in ("leader", "next", "standby", "go-leader", "go-standby")}
         leader = Runner(place.url("count", accounts["leader"]))
         leader.out.readline()
+        following = Runner(place.url("count", accounts["next"]))
+        next_rows.await_next(place.url("count"))
         standby = Runner(place.url("count", accounts["standby"]))
         standby.log.wait("new_leader")
         go = [place.go("go-count", "g1", config=accounts["go-leader"])]
@@ -187,8 +191,9 @@ def kube_requests(directory: str) -> None:
         time.sleep(60 * minutes)
         count = asked(place, began, began + 60 * minutes)
         for who, name, goal in (
-            ("leader", "Kubernetes: requests a minute of a leader at 15/10/2", 30),
-            ("standby", "Kubernetes: requests a minute of a standby", 1),
+            ("leader", "Kubernetes: requests a minute of a leader at 15/10/2", 34),
+            ("next", "Kubernetes: requests a minute of the standby that comes next", 5),
+            ("standby", "Kubernetes: requests a minute of another standby", 1),
             ("go-leader", "  peer: client-go, requests a minute of a leader", None),
             ("go-standby", "  peer: client-go, requests a minute of a standby", None),
         ):
@@ -196,7 +201,7 @@ def kube_requests(directory: str) -> None:
             row(name, goal, [len(found) / minutes], "")
             if not JSON:
                 print("    " + (", ".join(f"{found.count(w)} {w}" for w in sorted(set(found))) or "none"), flush=True)
-        for c in (standby, leader):
+        for c in (standby, following, leader):
             c.leave()
         for g in go:
             g.stop()

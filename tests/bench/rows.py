@@ -137,16 +137,20 @@ local function lead()
   leading = leading + 1
   if leading == n then io.write("all\\n") io.flush() end
 end
-for i = 1, n do list[i] = { name = "e" .. i, lock = "%s" .. i, on_leading = lead } end
+for i = 1, n do
+  list[i] = { name = "e" .. i, lock = "%s" .. i, on_leading = lead }
+  if not LEADS then list[i].on_leading, list[i].on_new_leader = function() end, lead end
+end
 return list"""
 
 
 class Crowd:
-    """n elections in one process; lock: their URLs but for the number at the end."""
+    """n elections in one process; lock: their URLs but for the number at the end. Each leads, or hears who does."""
 
-    def __init__(self, lock: str, n: Any, options: Any = (), env: Any = None) -> None:
+    def __init__(self, lock: str, n: Any, options: Any = (), env: Any = None, leads: bool = True) -> None:
         began = time.monotonic()
-        self.log = Candidate("-e", MANY % (n, lock), options=list(options), stdout=subprocess.PIPE, env=env)
+        script = MANY.replace("LEADS", str(leads).lower()) % (n, lock)
+        self.log = Candidate("-e", script, options=list(options), stdout=subprocess.PIPE, env=env)
         piped(self.log.process.stdout).readline()
         self.took = time.monotonic() - began
 

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import next_rows
 import servers
 from candidates import FAST
 from processes import CACHE, LUNARCH, ROOT, moment
@@ -202,6 +203,7 @@ def store_rows(
         "ms",
         floors[1],
     )
+    next_rows.gaps(name, server.url, floors[1])
     row(f"{name}: leader's machine gone: later than its lease", 20, vanish(server.url), "ms")
     row(f"{name}: memory (PSS) of elector + guard + worker, leading", None, resting(server.url, not known), "MB")
 
