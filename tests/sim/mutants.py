@@ -124,6 +124,7 @@ UNIT_TESTS = [
         "tests/unit/process/test_channel.c",
     ],
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "election") + ["tests/unit/election/test_elector.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
