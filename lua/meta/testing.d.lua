@@ -34,6 +34,8 @@ function raises(f, pattern) end
 ---@field name string
 ---@field args? any[] the script's arguments on this node; default: those of all
 ---@field env? table<string, string|number|false> environment variables besides those of all; false: it has none of that name
+---@field options? string[] those of `lunarch run`, after those of all
+---@field priority? integer as `--priority`: the ready standby with the largest comes next (0)
 
 ---@class lunarch.SimOptions
 ---@field script string path, relative to the test file's directory
@@ -124,6 +126,20 @@ function Sim:elect(election) end
 ---@return number seconds what it took
 function Sim:next_leader(election) end
 
+---Lets time pass until somebody comes next.
+---@param election? string
+---@return string node
+---@return number seconds what it took
+function Sim:await_next(election) end
+
+---Hands over as `lunarch ctl handover` does, and lets time pass until somebody leads, or until it is said that the leader leads on.
+---@param to? string node; default: whoever comes next
+---@param timeout? number seconds in which that node is to come next (30)
+---@param election? string
+---@return string? node who leads then; nil: the term goes on
+---@return number|string took seconds for which nobody led; or why the term goes on
+function Sim:handover(to, timeout, election) end
+
 ---The simulated time since the beginning.
 ---@return number seconds
 function Sim:now() end
@@ -146,6 +162,11 @@ function Sim:calls(name) end
 ---@param election? string
 ---@return string? node
 function Sim:leader(election) end
+
+---The node that comes next, as the leader knows it: the one for which it releases the lock when it stops.
+---@param election? string
+---@return string? node
+function Sim:next(election) end
 
 ---Whether the node leads in any election.
 ---@param node string
@@ -241,6 +262,18 @@ function Sim:resign(node, seconds) end
 ---Deletes the record, as a person might.
 ---@param election? string
 function Sim:delete_record(election) end
+
+---Deletes the record of who comes next, as a person might. Somebody comes next again soon.
+---@param election? string
+function Sim:delete_next(election) end
+
+---Takes from all nodes the right to read and write the record of who comes next, as a store may where nobody has granted it.
+---@param election? string
+function Sim:deny_next(election) end
+
+---Grants it again.
+---@param election? string
+function Sim:allow_next(election) end
 
 ---Puts this checkpoint into the record, as a person might. The holder stays the same.
 ---@param value any what JSON can hold

@@ -8,6 +8,7 @@ local unknown = use "unknown"
 local hooks = use "hooks"
 
 local RUN_UNTIL_S <const> = 3600
+local HANDOVER_S <const> = 30 -- as `lunarch ctl handover` waits
 
 -- Globals that a script has and a test has not (lua/boot/prelude.lua).
 local of_scripts <const> = {
@@ -112,7 +113,10 @@ return function(natives)
 			return not fits and "a list of names, or how many" or nil
 		end,
 	}
-	local known_of_node = { name = "text", args = "table", env = "table" }
+	local known_of_node = {
+		name = "text", args = "table", env = "table", options = "table",
+		priority = function(v) return math.type(v) ~= "integer" and "a whole number" or nil end,
+	}
 
 	local function texts(list)
 		local copy = {}
@@ -133,7 +137,17 @@ return function(natives)
 		return list
 	end
 
-	-- The nodes as { name, args, env } each. A node of the test is a name, or such a table itself.
+	-- As behind `lunarch run`: the options of all nodes, and those of this one.
+	local function arguments_of(options, node)
+		local list = { "run" }
+		for _, own in ipairs { texts(options.options), texts(node.options) } do
+			table.move(own, 1, #own, #list + 1, list)
+		end
+		list[#list + 1] = node.priority and "--priority=" .. node.priority
+		return list
+	end
+
+	-- The nodes as { name, args, arguments, env } each. A node of the test is a name, or such a table itself.
 	local function nodes_of(options)
 		local nodes, list = options.nodes or 3, {}
 		for i = 1, type(nodes) == "table" and #nodes or nodes do
@@ -144,7 +158,10 @@ return function(natives)
 			if wrong then
 				error("simulate: " .. wrong, 3)
 			end
-			list[i] = { name = node.name, args = texts(node.args or options.args), env = entries(options.env or {}, node.env or {}) }
+			list[i] = {
+				name = node.name, args = texts(node.args or options.args), arguments = arguments_of(options, node),
+				env = entries(options.env or {}, node.env or {}),
+			}
 		end
 		return list
 	end
@@ -174,15 +191,13 @@ return function(natives)
 			error("simulate: there is a simulation already: sim:close() first", 2)
 		end
 		local script = options.script:sub(1, 1) == "/" and options.script or directory .. "/" .. options.script
-		local arguments = { "run" }
-		table.move(texts(options.options), 1, #(options.options or {}), 2, arguments)
 		local nodes, names = nodes_of(options), {}
 		for i, node in ipairs(nodes) do
 			names[i] = node.name
 		end
 		-- answered: the name of the stub that each call had
 		local self = setmetatable({ stubs = {}, made = {}, answered = {}, log_lines = {}, errors_seen = 0, names = names }, sim)
-		local kept, err = natives.open(script, nodes, arguments, options.seed or 1, self.log_lines)
+		local kept, err = natives.open(script, nodes, options.seed or 1, self.log_lines)
 		if not kept then
 			error(err, 2)
 		end
@@ -211,9 +226,9 @@ return function(natives)
 		must(natives.run(natives.now() + seconds))
 	end
 
-	-- Returns f's result, and the seconds that it took.
-	function sim.run_until(_, f, limit)
-		limit = limit or RUN_UNTIL_S
+	-- Returns f's result, and the seconds that it took. Its errors have the line that called the caller, which must not be left by a
+	-- tail call.
+	local function wait_until(f, limit, text)
 		local begin = natives.now()
 		while true do
 			local value = f()
@@ -221,10 +236,18 @@ return function(natives)
 				return value, natives.now() - begin
 			end
 			if natives.now() >= begin + limit - 1e-6 then -- 1e-6: the clock rounds
-				error(("sim:run_until: it has not come true within %g s"):format(limit), 2)
+				error(text:format(limit), 3)
 			end
-			must(natives.run(begin + limit, true))
+			local good, err = natives.run(begin + limit, true)
+			if not good then
+				error(err, 3)
+			end
 		end
+	end
+
+	function sim.run_until(_, f, limit)
+		local value, took = wait_until(f, limit or RUN_UNTIL_S, "sim:run_until: it has not come true within %g s")
+		return value, took
 	end
 
 	-- ---- what a test can ask ----
@@ -281,18 +304,61 @@ return function(natives)
 	end
 
 	-- Waits for a leader.
-	function sim.elect(self, election)
+	function sim.elect(_, election)
 		leader_of(election)
-		return (self:run_until(function() return natives.leader(election) end))
+		local leader = wait_until(function() return natives.leader(election) end, RUN_UNTIL_S, "sim:elect: nobody leads within %g s")
+		return leader
 	end
 
 	-- Waits for another leader than the present or last one.
 	function sim.next_leader(self, election)
 		local last = leader_of(election) or self.last_leader
-		return self:run_until(function()
+		local successor, took = wait_until(function()
 			local leader = natives.leader(election)
 			return leader ~= last and leader
-		end)
+		end, RUN_UNTIL_S, "sim:next_leader: nobody else leads within %g s")
+		return successor, took
+	end
+
+	local function next_of(election)
+		local node, err = natives.next(election)
+		if err then
+			error(err, 3)
+		end
+		return node
+	end
+
+	-- Who comes next, as the leader knows it; nil: nobody.
+	function sim.next(_, election)
+		local node = next_of(election)
+		return node
+	end
+
+	-- Waits until somebody comes next.
+	function sim.await_next(_, election)
+		next_of(election)
+		local next, took = wait_until(function() return natives.next(election) end, RUN_UNTIL_S, "sim:await_next: nobody comes next within %g s")
+		return next, took
+	end
+
+	-- As `lunarch ctl handover` does it: who leads then, and for how long nobody did; or nil, and why the term goes on.
+	function sim.handover(_, to, timeout, election)
+		if timeout ~= nil and (type(timeout) ~= "number" or timeout <= 0) or to ~= nil and type(to) ~= "string" then
+			error('sim:handover: expected a node and seconds, or nothing, as in sim:handover("b", 30)', 2)
+		end
+		local old = leader_of(election)
+		must(natives.hand_over(election, to, timeout or HANDOVER_S))
+		local refused, ended
+		local leader = wait_until(function()
+			refused = natives.not_handed_over()
+			local leads = natives.leader(election)
+			ended = ended or leads ~= old and natives.now()
+			return refused or ended and leads
+		end, RUN_UNTIL_S, "sim:handover: nobody leads within %g s")
+		if refused then
+			return nil, refused
+		end
+		return leader, natives.now() - ended
 	end
 
 	local function fits(event, filter)
@@ -390,8 +456,8 @@ return function(natives)
 		return leader
 	end
 
-	function sim.delete_record(_, election)
-		must(natives.fault("delete_record", election))
+	for _, what in ipairs { "delete_record", "delete_next", "deny_next", "allow_next" } do
+		sim[what] = function(_, election) must(natives.fault(what, election)) end
 	end
 
 	function sim.edit_checkpoint(_, value, election)

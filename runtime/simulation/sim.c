@@ -11,6 +11,7 @@
 
 #define WALL_US INT64_C(1704067200000000) /* 2024-01-01 00:00 UTC, at 0 */
 #define BEGIN_S 1000.0                    /* on the other clocks: 0 would mean "never" */
+#define ROUNDED_S 1e-6 /* times are sums that have been rounded: what is due at the end of a period belongs to it */
 
 struct waiting_fault { /* asked for while the code of a node ran: it happens when that has ended */
 	struct waiting_fault *next;
@@ -52,8 +53,10 @@ static void sim_set_now(struct sim *s, double now)
 
 void sim_enter(struct sim *s, struct sim_node *n)
 {
+	if (s->current)
+		s->current->environment_now = environ;
 	s->current = n;
-	environ = n ? n->environment : (char **)s->environment;
+	environ = n ? n->environment_now : (char **)s->environment;
 	s->clock.wall_us = WALL_US - (int64_t)(BEGIN_S * 1e6) + (n ? n->ahead_us : 0);
 }
 
@@ -98,7 +101,7 @@ static bool sim_step(struct sim *s, double until)
 	double at;
 	struct sim_node *n = sim_earliest(s, &at);
 
-	if (at > until) {
+	if (at > until + ROUNDED_S) {
 		sim_set_now(s, until);
 		return false;
 	}
@@ -288,19 +291,60 @@ static const char *sim_election_url(void *world, const char *name, struct err *e
 	return NULL;
 }
 
-static int sim_delete_record(struct sim *s, const char *election, struct err *err)
+static void record_delete(struct sim_store *s, const char *url)
+{
+	sim_store_delete(s, url);
+}
+
+static void next_delete(struct sim_store *s, const char *url)
+{
+	sim_store_delete_next(s, url);
+}
+
+static void next_deny(struct sim_store *s, const char *url)
+{
+	sim_store_deny_next(s, url, true);
+}
+
+static void next_allow(struct sim_store *s, const char *url)
+{
+	sim_store_deny_next(s, url, false);
+}
+
+static const struct record_fault {
+	const char *what;
+	void (*record)(struct sim_store *s, const char *url);
+} record_faults[] = {
+	{ "delete_record", record_delete },
+	{ "delete_next", next_delete },
+	{ "deny_next", next_deny },
+	{ "allow_next", next_allow },
+};
+
+static const struct record_fault *find_record_fault(const char *what)
+{
+	for (size_t i = 0; i < sizeof record_faults / sizeof *record_faults; i++)
+		if (strcmp(what, record_faults[i].what) == 0)
+			return &record_faults[i];
+	return NULL;
+}
+
+static int sim_hurt_record(struct sim *s, const struct record_fault *f, const char *election, struct err *err)
 {
 	const char *url = sim_election_url(s, election, err);
 
 	if (url)
-		sim_store_delete(s->store, url);
+		f->record(s->store, url);
 	return url ? 0 : -1;
 }
 
 static int sim_carry_out(struct sim *s, const char *what, const char *name, double number, struct err *err)
 {
 	struct sim_node *n = name ? sim_find(s, name) : NULL;
+	const struct record_fault *of_record = find_record_fault(what);
 
+	if (of_record)
+		return sim_hurt_record(s, of_record, name, err);
 	if (strcmp(what, "latency") == 0)
 		sim_store_latency(s->store, number);
 	else if (strcmp(what, "loss") == 0)
@@ -309,8 +353,6 @@ static int sim_carry_out(struct sim *s, const char *what, const char *name, doub
 		sim_store_refuse(s->store, true);
 	else if (strcmp(what, "store_up") == 0)
 		sim_store_refuse(s->store, false);
-	else if (strcmp(what, "delete_record") == 0)
-		return sim_delete_record(s, name, err);
 	else if (name && !n)
 		return sim_unknown_node(s, name, err);
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
@@ -360,6 +402,52 @@ static int sim_leads(void *world, const char *node, struct err *err)
 	struct sim_node *n = sim_find(world, node);
 
 	return n ? sim_node_leads(n, NULL) : sim_unknown_node(world, node, err);
+}
+
+/* As the leader publishes it. While nobody leads: who thinks that it comes next. */
+static const char *sim_next(void *world, const char *url)
+{
+	const struct sim *s = world;
+	const char *next = NULL;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct sim_node *n = s->nodes[i];
+		const char *of = sim_node_next(n, url);
+		if (sim_node_leads(n, url))
+			return of;
+		if (of && strcmp(of, n->name) == 0)
+			next = of;
+	}
+	return next;
+}
+
+static int sim_hand_over(void *world, const char *url, const char *to, double timeout, struct err *err)
+{
+	struct sim *s = world;
+
+	s->handover = (struct sim_handover){ .of = NULL };
+	if (s->current)
+		return err_set(err, ERR_USAGE, "time cannot be moved from inside a stub");
+	if (to && !sim_find(s, to))
+		return sim_unknown_node(s, to, err);
+	for (uint32_t i = 0; i < s->count; i++) {
+		struct sim_node *n = s->nodes[i];
+		if (!sim_node_leads(n, url))
+			continue;
+		if (n->paused_until > 0)
+			return err_set(err, ERR_USAGE, "%s stands still: sim:wake(\"%s\") first", n->name, n->name);
+		sim_node_hand_over(n, url, to ? to : "", timeout);
+		return 0;
+	}
+	err_set(&s->handover.refused, ERR_USAGE, "nobody leads");
+	return 0;
+}
+
+static const char *sim_not_handed_over(void *world)
+{
+	const struct sim *s = world;
+
+	return s->handover.refused.code ? s->handover.refused.text : NULL;
 }
 
 static bool sim_metric(void *world, const char *name, const char *labels, const char *node, double *value)
@@ -471,24 +559,30 @@ static struct sim_node *sim_node_new(struct sim *s, uint32_t index)
 	n->number = index + 1;
 	n->machine = &s->setup.machines[index];
 	n->name = n->machine->name;
-	n->environment = environment_with(s->environment, n->machine->env);
+	n->environment = n->environment_now = environment_with(s->environment, n->machine->env);
 	return n;
+}
+
+static int sim_node_parse(struct sim_node *n, struct err *err)
+{
+	int argc = 0;
+
+	while (n->machine->arguments[argc])
+		argc++;
+	return options_parse(&n->options, COMMAND_RUN, argc, (char **)n->machine->arguments, err);
 }
 
 static int sim_begin(struct sim *s, struct err *err)
 {
-	int argc = 0;
-
-	while (s->setup.arguments[argc])
-		argc++;
-	if (options_parse(&s->options, COMMAND_RUN, argc, (char **)s->setup.arguments, err) < 0)
-		return -1;
 	s->fallback = options_default_lock(s->setup.script, false, err);
 	if (!s->fallback)
 		return -1;
 	s->nodes = mem_zero(s->setup.count * sizeof(struct sim_node *));
 	for (; s->count < s->setup.count; s->count++)
 		s->nodes[s->count] = sim_node_new(s, s->count);
+	for (uint32_t i = 0; i < s->count; i++)
+		if (sim_node_parse(s->nodes[i], err) < 0)
+			return -1;
 	for (uint32_t i = 0; i < s->count && !s->failed; i++)
 		sim_node_start(s->nodes[i]);
 	*err = s->err;
@@ -525,6 +619,9 @@ const struct testing_ops sim_ops = {
 	.election = sim_election_url,
 	.leader = sim_leader,
 	.leads = sim_leads,
+	.next = sim_next,
+	.hand_over = sim_hand_over,
+	.not_handed_over = sim_not_handed_over,
 	.metric = sim_metric,
 	.record = sim_record,
 	.edit_checkpoint = sim_edit_checkpoint,

@@ -44,7 +44,9 @@ struct sim_node {
 	struct sim *sim;
 	const struct testing_machine *machine;
 	const char *name;
-	char **environment; /* what its scripts inherit; the entries are borrowed */
+	char **environment;     /* what its scripts inherit; the entries are borrowed */
+	char **environment_now; /* what its script makes of that (script/environment.h) */
+	struct options options;
 	uint32_t number;
 	bool up;             /* its processes exist; they run unless the node is paused */
 	bool leaving;        /* it was told to stop */
@@ -73,6 +75,12 @@ struct sim_node {
 	bool kill_due; /* its supervision wants the worker dead */
 };
 
+struct sim_handover {                   /* that a test has asked for last */
+	const struct sim_candidate *of; /* which leads; NULL: there is none */
+	char request[33];
+	struct err refused; /* code 0: it is not */
+};
+
 struct sim_election {      /* that some node has had */
 	char *name, *lock; /* as the script has them; "" = not there */
 	char *url;
@@ -80,7 +88,6 @@ struct sim_election {      /* that some node has had */
 
 struct sim {
 	struct testing_setup setup;
-	struct options options;
 	char *fallback;       /* the lock's name where nobody gives one */
 	struct ev_loop *loop; /* never run: nothing here waits for descriptors */
 	double now;
@@ -93,6 +100,7 @@ struct sim {
 	uint32_t election_count;
 	struct sim_node *current;             /* whose code runs; NULL */
 	struct waiting_fault *waiting_faults; /* until nobody's code runs */
+	struct sim_handover handover;
 	char *const *environment;
 	bool failed;
 	struct err err; /* failed: why */
@@ -117,5 +125,9 @@ void sim_node_wake(struct sim_node *n);                         /* from a pause 
 void sim_node_fire(struct sim_node *n);                         /* the earliest of its timers */
 double sim_node_first(const struct sim_node *n);                /* when that is */
 bool sim_node_leads(const struct sim_node *n, const char *url); /* url NULL: any; by its script's own clock and page */
+const char *sim_node_next(const struct sim_node *n, const char *url); /* who comes next, as its elector has it; borrowed
+                                                                         until time goes on. NULL: nobody */
+/* Its candidate in that election is to hand over (s->handover). to: "" = whoever comes next. */
+void sim_node_hand_over(struct sim_node *n, const char *url, const char *to, double timeout);
 
 #endif

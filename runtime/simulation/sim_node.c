@@ -50,7 +50,7 @@ static struct term_context sim_candidate_context(void *arg)
 		.ready = n->ready,
 		.running = n->script != NULL,
 		.ending = n->leaving,
-		.once = options_flag(&n->sim->options, OPTION_ONCE, false),
+		.once = options_flag(&n->options, OPTION_ONCE, false),
 	};
 }
 
@@ -105,6 +105,15 @@ static void sim_candidate_over(void *arg)
 	script_metrics_term_over(&((struct sim_candidate *)arg)->metrics);
 }
 
+static void sim_candidate_not_handed_over(void *arg, const char *request, const char *why)
+{
+	const struct sim_candidate *s = arg;
+	struct sim_handover *h = &s->node->sim->handover;
+
+	if (h->of == s && strcmp(h->request, request) == 0)
+		err_set(&h->refused, ERR_TIMEOUT, "%s", why);
+}
+
 static void sim_candidate_finished(void *arg)
 {
 	(void)arg; /* node_settle looks at all candidates */
@@ -119,6 +128,7 @@ static const struct term_ops sim_candidate_ops = {
 	.timer = sim_candidate_timer,
 	.began = sim_candidate_began,
 	.over = sim_candidate_over,
+	.not_handed_over = sim_candidate_not_handed_over,
 	.finished = sim_candidate_finished,
 };
 
@@ -182,10 +192,12 @@ static bool node_on_election(struct sim_node *n, struct wire *w)
 static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 {
 	struct sim_node *n = s->node;
-	const struct options *o = &n->sim->options;
+	const struct options *o = &n->options;
 
 	nsec shutdown_grace;
-	if (options_times(o, &s->settings.times, &s->times, &shutdown_grace, err) < 0)
+	struct elector_next_options next;
+	if (options_times(o, &s->settings.times, &s->times, &shutdown_grace, err) < 0 ||
+	    options_next(o, &s->settings.next, &next, err) < 0)
 		return -1;
 	s->term.may_lead.timeout = options_may_lead_timeout(o, &s->settings.times);
 	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
@@ -208,6 +220,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 		.asks = s->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
 		.reclaim = options_flag(o, OPTION_RECLAIM, s->settings.flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
+		.next = next,
 	};
 	s->elector = s->term.elector = elector_new(&c, &term_elector_callbacks, &s->term, err);
 	if (!s->elector)
@@ -402,7 +415,7 @@ static void node_load(struct sim_node *n)
 	};
 	n->script = script_new(&n->spec);
 	script_load(n->script);
-	environ = n->environment;
+	n->environment_now = environ;
 }
 
 static void node_free_candidates(struct sim_node *n)
@@ -414,6 +427,8 @@ static void node_free_candidates(struct sim_node *n)
 		script_metrics_fini(&n->candidates[i]->metrics);
 		election_settings_fini(&n->candidates[i]->settings);
 		free(n->candidates[i]->url);
+		if (n->sim->handover.of == n->candidates[i])
+			n->sim->handover.of = NULL;
 		free(n->candidates[i]);
 	}
 	free(n->candidates);
@@ -428,7 +443,7 @@ static void node_unload(struct sim_node *n)
 		return;
 	environ = n->environment;
 	script_free(n->script);
-	environ = n->environment;
+	environ = n->environment_now = n->environment;
 	n->script = NULL;
 	n->loaded = n->ready = false;
 	n->described = 0;
@@ -588,4 +603,38 @@ bool sim_node_leads(const struct sim_node *n, const char *url)
 			return true;
 	}
 	return false;
+}
+
+static struct sim_candidate *node_candidate(const struct sim_node *n, const char *url)
+{
+	for (uint32_t i = 0; n->up && i < n->candidate_count; i++)
+		if (n->candidates[i]->elector && strcmp(url, n->candidates[i]->url) == 0)
+			return n->candidates[i];
+	return NULL;
+}
+
+const char *sim_node_next(const struct sim_node *n, const char *url)
+{
+	const struct sim_candidate *s = node_candidate(n, url);
+	struct elector_status st;
+
+	if (!s)
+		return NULL;
+	elector_status(s->elector, &st);
+	return st.next.known ? st.next.identity : NULL;
+}
+
+void sim_node_hand_over(struct sim_node *n, const char *url, const char *to, double timeout)
+{
+	const struct sim_candidate *s = node_candidate(n, url);
+	struct sim_handover *h = &n->sim->handover;
+	nsec within = (nsec)(timeout * NSEC_PER_SEC);
+	struct err err;
+
+	sim_enter(n->sim, n);
+	h->of = s;
+	if (elector_handover(s->elector, to, within, h->request, &err) < 0)
+		h->refused = err;
+	node_settle(n);
+	sim_enter(n->sim, NULL);
 }

@@ -202,7 +202,7 @@ static const char **texts_of_field(lua_State *L, const char *field, int keep)
 	return list;
 }
 
-/* The nodes { name =, args =, env = } of the list at arg. */
+/* The nodes { name =, args =, arguments =, env = } of the list at arg. */
 static void read_machines(lua_State *L, int arg, int keep, struct testing_setup *setup)
 {
 	setup->count = (uint32_t)lua_rawlen(L, arg);
@@ -215,31 +215,30 @@ static void read_machines(lua_State *L, int arg, int keep, struct testing_setup 
 		machines[i].name = luaL_checkstring(L, -1);
 		lua_pop(L, 1); /* the table keeps it */
 		machines[i].args = texts_of_field(L, "args", keep);
+		machines[i].arguments = texts_of_field(L, "arguments", keep);
 		machines[i].env = texts_of_field(L, "env", keep);
 		lua_pop(L, 1);
 	}
 	setup->machines = machines;
 }
 
-/* open(script, nodes, arguments, seed, events) -> what the test must keep as long as the world: the world borrows it */
+/* open(script, nodes, seed, events) -> what the test must keep as long as the world: the world borrows it */
 static int world_open(lua_State *L)
 {
 	struct testing *t = testing_of(L);
 	struct testing_setup setup = { .script = luaL_checkstring(L, 1),
-		                       .seed = (uint32_t)luaL_checkinteger(L, 4),
+		                       .seed = (uint32_t)luaL_checkinteger(L, 3),
 		                       .testing = t };
 	struct err err;
 
-	lua_pushvalue(L, 5);
+	lua_pushvalue(L, 4);
 	lua_rawseti(L, LUA_REGISTRYINDEX, t->events);
 	lua_createtable(L, 8, 0);
 	int keep = lua_gettop(L);
-	for (int i = 1; i <= 3; i++) {
+	for (int i = 1; i <= 2; i++) {
 		lua_pushvalue(L, i);
 		lua_rawseti(L, keep, i);
 	}
-	setup.arguments = (char *const *)list_of_texts(L, 3);
-	lua_rawseti(L, keep, 4);
 	read_machines(L, 2, keep, &setup);
 	t->world = NULL;
 	void *world = t->ops->open(&setup, &err);
@@ -312,6 +311,37 @@ static int world_leads(lua_State *L)
 	if (leads < 0)
 		return push_failure(L, &err);
 	lua_pushboolean(L, leads);
+	return 1;
+}
+
+static int world_next(lua_State *L)
+{
+	struct err err;
+	const char *url = election_of(L, &err);
+
+	if (!url)
+		return push_failure(L, &err);
+	lua_pushstring(L, testing_of(L)->ops->next(world_of(L), url));
+	return 1;
+}
+
+/* hand_over(election, node, seconds) -> true, or nil and why not */
+static int world_hand_over(lua_State *L)
+{
+	struct err err;
+	const char *url = election_of(L, &err);
+
+	if (!url || testing_of(L)->ops->hand_over(world_of(L), url, luaL_optstring(L, 2, NULL), luaL_checknumber(L, 3),
+	                                          &err) < 0)
+		return push_failure(L, &err);
+	lua_pushboolean(L, 1);
+	return 1;
+}
+
+/* -> why it does not happen, or nil */
+static int world_not_handed_over(lua_State *L)
+{
+	lua_pushstring(L, testing_of(L)->ops->not_handed_over(world_of(L)));
 	return 1;
 }
 
@@ -399,6 +429,9 @@ static const luaL_Reg natives[] = {
 	{ "now", world_now },
 	{ "leader", world_leader },
 	{ "leads", world_leads },
+	{ "next", world_next },
+	{ "hand_over", world_hand_over },
+	{ "not_handed_over", world_not_handed_over },
 	{ "metric", world_metric },
 	{ "record", world_record },
 	{ "answers", set_answer },

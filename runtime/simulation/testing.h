@@ -20,15 +20,15 @@ struct testing_node { /* what a node's natives need to ask the test's stubs; bor
 
 struct testing_machine {
 	const char *name;
-	const char *const *args; /* the script's; NULL-terminated */
-	const char *const *env;  /* "NAME=VALUE", or "NAME" for a variable that it has not; NULL-terminated */
+	const char *const *args;      /* the script's; NULL-terminated */
+	const char *const *arguments; /* as behind `lunarch run`: "run", then options; NULL-terminated */
+	const char *const *env;       /* "NAME=VALUE", or "NAME" for a variable that it has not; NULL-terminated */
 };
 
 struct testing_setup {
 	const char *script; /* path */
 	const struct testing_machine *machines;
 	uint32_t count;
-	char *const *arguments; /* as behind `lunarch run`: "run", then options; NULL-terminated */
 	uint32_t seed;
 	struct testing *testing; /* for testing_stub and testing_event */
 };
@@ -47,6 +47,10 @@ struct testing_ops {
 	const char *(*election)(void *world, const char *name, struct err *err);
 	const char *(*leader)(void *world, const char *url);          /* node; NULL, without an error: nobody leads */
 	int (*leads)(void *world, const char *node, struct err *err); /* 1, 0, or -1: there is no such node */
+	const char *(*next)(void *world, const char *url);            /* as leader: who comes next */
+	/* Begins what `lunarch ctl handover` does. to: node; NULL: whoever comes next. -1: it makes no sense. */
+	int (*hand_over)(void *world, const char *url, const char *to, double timeout, struct err *err);
+	const char *(*not_handed_over)(void *world); /* why that does not happen; NULL: nothing says so */
 	/* The sum of this metric of the scripts' own over all nodes, or of one; labels as in its name on /metrics.
 	 * false: nobody has set it. */
 	bool (*metric)(void *world, const char *name, const char *labels, const char *node, double *value);
