@@ -2,10 +2,11 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "commands/exec_command.h"
 #include "commands/exec_restart.h"
+#include "commands/exec_warm.h"
 #include "election/elector.h"
 #include "election/handover.h"
-#include "process/guard_wire.h"
 #include "process/supervisor.h"
 #include "runner/admin_metrics.h"
 #include "runner/options_election.h"
@@ -25,6 +26,17 @@
 	(250 * NSEC_PER_MS) /* timeout(1) signals a process, and then its group: within this time a second signal is \
 	                       the same one */
 
+/* What the supervisor, of which there is one at a time, is there for. Before a term there may be a guard whose command
+ * waits for one, so that it starts sooner; or, with --warm, a command that makes itself ready, while this candidate
+ * comes next. When it leads, they are the term's: whatever still runs is killed in time. */
+enum stage {
+	STAGE_NONE, /* there is no supervisor: neither a command nor anything that it left behind runs */
+	STAGE_HELD,
+	STAGE_WARM,
+	STAGE_ENDING, /* one of those two is being ended. Nothing else is begun before it is gone */
+	STAGE_TERM,   /* the command leads, or its term is over */
+};
+
 struct exec {
 	struct program program;
 	struct options options;
@@ -34,21 +46,25 @@ struct exec {
 	struct elector_next_options next;
 	nsec shutdown_grace, at_least;
 
-	struct supervisor *supervisor; /* NULL: neither the command nor anything that it left behind runs */
-	bool ended;                    /* the command has ended; what it left behind is being killed */
-	struct term_hooks hooks;       /* of a script without on_stopped: the command runs, or is told to stop */
-	char *lock, *identity, *address;
-	struct instant end, kill, began; /* of the term, for a command that is started again in it */
-	struct instant started;          /* the command */
+	struct supervisor *supervisor;
+	enum stage stage;
+	struct exec_command command;
+	struct exec_warm warm;
+	bool comes_next;         /* this candidate does */
+	bool ended;              /* STAGE_TERM: the command has; what it left behind is being killed */
+	unsigned lost_held;      /* guards that have died before their command began */
+	struct exec_term of;     /* the term, for a command that is started again in it */
+	struct term_hooks hooks; /* of a script without on_stopped: the command runs, or is told to stop */
+	struct instant began;    /* the term, */
+	struct instant started;  /*     the command */
 	struct exec_restart restart;
 	char *shell[4]; /* the command of --command: /bin/sh -c LINE */
-	bool told_of_stdin;
 	bool leaving;
 	struct instant asked_at; /* to stop */
-	int status, wait_status;
-	bool ran;
+	int asked, status, wait_status;
+	bool ran;      /* the command has led */
 	char *trouble; /* why the lock cannot be used now; NULL */
-	ev_timer patience, hold, grace, again;
+	ev_timer patience, hold, grace, again, refill, cool;
 	struct handover handover; /* that an operator has asked for */
 	int left_with;            /* the status with which it leaves when that is over; 0: it stays */
 };
@@ -66,6 +82,7 @@ static bool exec_waits_not(const struct exec *x)
 }
 
 static void exec_tell(struct exec *x, struct term_event e);
+static void exec_end_early(struct exec *x);
 
 static void exec_leave(struct exec *x, int status, enum lease_reason reason)
 {
@@ -73,6 +90,7 @@ static void exec_leave(struct exec *x, int status, enum lease_reason reason)
 		return;
 	x->leaving = true;
 	x->status = status;
+	exec_end_early(x);
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = reason });
 }
 
@@ -85,24 +103,26 @@ static int exec_status_of(int wait_status)
 	return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-static void exec_start_command(struct exec *x);
+static void exec_lead(struct exec *x);
 
-/* The page is the supervisor's, so it exists while the command does. The guard gets the term's first deadline when the
- * command is started (supervisor_spec.first). */
+/* The page is the supervisor's, so it exists while the command does. A command that is only started now gets the term's
+ * first deadline on the way (supervisor_spec.first, supervisor_begin). */
 static void exec_carry_out(struct exec *x, const struct term_actions *a)
 {
 	struct page_slot *slot = x->supervisor ? &supervisor_page(x->supervisor)->slot[SLOT] : NULL;
 	bool refused = false;
 
+	if (a->set & TERM_DO_PAGE_BEGIN && slot)
+		page_begin(supervisor_page(x->supervisor), SLOT, x->hooks.term, x->hooks.token, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_EXTEND)
 		refused = !page_extend(slot, x->hooks.term, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_STOP)
 		page_stop(slot, a->held, a->kill);
-	if (a->set & TERM_DO_POKE && x->supervisor)
+	if (a->set & TERM_DO_POKE && x->supervisor && x->stage != STAGE_HELD)
 		supervisor_poke(x->supervisor);
 	if (a->set & TERM_DO_LEAD)
-		exec_start_command(x);
-	if (a->set & TERM_DO_STOP)
+		exec_lead(x);
+	if (a->set & TERM_DO_STOP && x->supervisor)
 		supervisor_signal(x->supervisor, SIGTERM);
 	if (a->set & TERM_DO_OVER) {
 		ev_timer_stop(x->program.loop, &x->hold);
@@ -139,13 +159,19 @@ static void exec_start_later(struct exec *x)
 	ev_timer_start(x->program.loop, &x->again);
 }
 
+/* Of who was asked to stop. */
+static int exec_leaving_status(const struct exec *x)
+{
+	return x->ran ? exec_status_of(x->wait_status) : 128 + x->asked;
+}
+
 static void exec_after_command(struct exec *x)
 {
 	nsec held = elapsed_standby(x->began, clock_now());
 
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
 	if (x->leaving) {
-		x->status = exec_status_of(x->wait_status);
+		x->status = exec_leaving_status(x);
 		exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
 	} else if (exec_restarts(x) == RESTART_ALWAYS) {
 		exec_start_later(x);
@@ -155,15 +181,6 @@ static void exec_after_command(struct exec *x)
 	} else {
 		exec_leave(x, exec_status_of(x->wait_status), LEASE_DONE);
 	}
-}
-
-static void exec_on_ended(void *arg, int wait_status)
-{
-	struct exec *x = arg;
-
-	elector_look(x->elector); /* the guard may have killed it because the lease is over */
-	x->ended = true;
-	x->wait_status = wait_status;
 }
 
 /* Who has asked for a hand-over is to hear who leads then: until that is known it stays, and campaigns no more. */
@@ -191,30 +208,162 @@ static void exec_handed_over(void *arg, uint64_t ticket, const struct handover_r
 		exec_leave(x, x->left_with, LEASE_RESIGNED);
 }
 
-static void exec_on_gone(void *arg, bool reaped, int wait_status)
+/* ---- a command that does not lead yet ---- */
+
+static void exec_begin_timer(struct exec *x, ev_timer *t, nsec after)
+{
+	ev_now_update(x->program.loop);
+	ev_timer_stop(x->program.loop, t);
+	ev_timer_set(t, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(x->program.loop, t);
+}
+
+/* A guard that is not had, or dies before its command began, costs a later start some time, and is tried again. */
+static void exec_hold(struct exec *x)
+{
+	struct err err;
+
+	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || x->warm.asked)
+		return;
+	x->supervisor = exec_command_hold(&x->command, &err);
+	if (x->supervisor)
+		x->stage = STAGE_HELD;
+	else
+		exec_begin_timer(x, &x->refill, term_back_off(++x->lost_held));
+}
+
+static void exec_warm_up(struct exec *x)
+{
+	struct elector_status st;
+	struct err err;
+
+	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || !x->warm.asked || !x->comes_next)
+		return;
+	elector_status(x->elector, &st);
+	mem_replace(&x->of.lock, st.lock);
+	mem_replace(&x->of.identity, st.identity);
+	mem_replace(&x->of.address, st.address);
+	x->supervisor = exec_command_warm(&x->command, &x->of, &x->warm, &err);
+	if (x->supervisor)
+		x->stage = STAGE_WARM;
+	else
+		log_event(LOG_WARN, NULL, "warm_failed",
+		          "the command cannot be started before this candidate leads: %s", err.text);
+}
+
+/* What is not the term's. */
+static void exec_end_early(struct exec *x)
+{
+	if (x->stage == STAGE_HELD) {
+		supervisor_kill(x->supervisor);
+	} else if (x->stage == STAGE_WARM) {
+		supervisor_signal(x->supervisor, SIGTERM);
+		exec_begin_timer(x, &x->cool, x->leaving ? x->shutdown_grace : x->times.grace);
+	} else {
+		return;
+	}
+	x->stage = STAGE_ENDING;
+}
+
+static void exec_on_cool(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct exec *x = w->data;
+
+	(void)loop, (void)revents;
+	if (x->stage == STAGE_ENDING)
+		supervisor_kill(x->supervisor);
+}
+
+static void exec_on_refill(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop, (void)revents;
+	exec_hold(w->data);
+}
+
+static void exec_tell_warm_ended(const struct exec *x)
+{
+	char how[64];
+
+	log_event(LOG_WARN, NULL, "warm_ended", "the command ended before it led (%s)",
+	          exec_restart_status(x->wait_status, how, sizeof how));
+}
+
+static void exec_start_command(struct exec *x);
+
+/* If this candidate has begun to lead meanwhile, the command is started as usual. */
+static void exec_on_early_gone(struct exec *x, enum stage was)
+{
+	if (was == STAGE_HELD)
+		exec_begin_timer(x, &x->refill, term_back_off(++x->lost_held));
+	if (x->hooks.state == TERM_LEADING && !x->leaving)
+		exec_start_command(x);
+	else if (x->hooks.state == TERM_LEADING)
+		exec_after_command(x);
+	else
+		exec_warm_up(x);
+}
+
+/* ---- the end of a command ---- */
+
+static void exec_on_ended(void *arg, int wait_status)
 {
 	struct exec *x = arg;
+
+	x->wait_status = wait_status;
+	if (x->stage == STAGE_TERM) {
+		elector_look(x->elector); /* the guard may have killed it because the lease is over */
+		x->ended = true;
+	} else if (x->stage == STAGE_WARM) {
+		exec_tell_warm_ended(x);
+		x->comes_next = false; /* so that it is not started again before this candidate comes next anew */
+		x->stage = STAGE_ENDING;
+	}
+}
+
+static void exec_on_term_gone(struct exec *x, bool reaped)
+{
 	bool was_stopping = x->hooks.state == TERM_STOPPING;
 	enum lease_reason reason = x->hooks.reason;
 
-	if (wait_status != -1)
-		x->wait_status = wait_status;
-	supervisor_free(x->supervisor);
-	x->supervisor = NULL;
-	x->ended = false;
 	if (x->hooks.state == TERM_LEADING && reaped) {
 		exec_after_command(x);
 		return;
 	}
-	if (x->hooks.state == TERM_NONE)
+	if (x->hooks.state == TERM_NONE && reaped)
 		return;
 	if (was_stopping && x->leaving && reason == LEASE_SHUTDOWN)
-		x->status = exec_status_of(x->wait_status);
+		x->status = exec_leaving_status(x);
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = reaped });
 	if (!reaped) /* it does not campaign any more beside what could not be killed, so it leaves */
 		exec_leave(x, EXIT_LOST, LEASE_WORKER);
 	else if (was_stopping)
 		exec_lost_status(x, reason);
+	exec_hold(x);
+	exec_warm_up(x);
+}
+
+static void exec_on_gone(void *arg, bool reaped, int wait_status)
+{
+	struct exec *x = arg;
+	enum stage was = x->stage;
+	bool unheard = was == STAGE_TERM && exec_warm_unheard(&x->warm);
+
+	if (wait_status != -1)
+		x->wait_status = wait_status;
+	else if (was == STAGE_TERM)
+		elector_look(x->elector); /* the guard may not have begun it because the lease is over */
+	ev_timer_stop(x->program.loop, &x->cool);
+	exec_warm_close(&x->warm);
+	supervisor_free(x->supervisor);
+	x->supervisor = NULL;
+	x->stage = STAGE_NONE;
+	x->ended = false;
+	if (unheard)
+		exec_tell_warm_ended(x);
+	if (reaped && (unheard || was != STAGE_TERM) && x->hooks.state != TERM_STOPPING)
+		exec_on_early_gone(x, was);
+	else
+		exec_on_term_gone(x, reaped);
 }
 
 /* A terminal's shell can suspend this process, but not the command's lease. So a command that stops itself is made to
@@ -225,8 +374,8 @@ static void exec_on_stopped(void *arg, bool stopped)
 
 	if (!stopped)
 		return;
-	log_event(LOG_WARN, NULL, "not_suspended",
-	          "the command cannot be suspended while it holds the lock: it goes on");
+	log_event(LOG_WARN, NULL, "not_suspended", "the command cannot be suspended while it %s: it goes on",
+	          x->stage == STAGE_TERM ? "holds the lock" : "waits to lead");
 	supervisor_signal(x->supervisor, SIGCONT);
 }
 
@@ -234,58 +383,25 @@ static const struct supervisor_callbacks supervisor_callbacks = { .ended = exec_
 	                                                          .gone = exec_on_gone,
 	                                                          .stopped = exec_on_stopped };
 
-static bool on_terminal(void)
+/* The term's command, from its beginning. A status that nobody sees (its guard was killed) is no success. */
+static void exec_led(struct exec *x)
 {
-	return isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
-}
-
-static bool exec_takes_stdin_away(struct exec *x)
-{
-	if (!program_in_background())
-		return false;
-	if (!x->told_of_stdin)
-		log_event(LOG_WARN, NULL, "in_background",
-		          "the command reads /dev/null: in the background it must not take what is typed for others");
-	x->told_of_stdin = true;
-	return true;
+	x->stage = STAGE_TERM;
+	x->ran = true;
+	x->wait_status = -1;
+	x->started = clock_now();
+	exec_restart_started(&x->restart);
 }
 
 static void exec_start_command(struct exec *x)
 {
 	struct err err;
-	char *env[] = {
-		x->program.tree_var,
-		x->program.control_var ? x->program.control_var : mem_dup("LUNARCH_CONTROL="),
-		mem_printf("LUNARCH_TOKEN=%lld", (long long)x->hooks.token),
-		mem_printf("LUNARCH_TERM_LOCK=%s", x->lock),
-		mem_printf("LUNARCH_TERM_IDENTITY=%s", x->identity),
-		mem_printf("LUNARCH_TERM_ADDRESS=%s", x->address),
-		mem_printf(TERM_MARK_ENV "=%u.%llu", SLOT, (unsigned long long)x->hooks.term),
-		NULL,
-	};
-	struct supervisor_spec spec = {
-		.argv = *x->shell ? x->shell : x->options.rest,
-		.command = true,
-		.foreground = on_terminal(),
-		.no_stdin = exec_takes_stdin_away(x),
-		.ignored = &x->program.ignored,
-		.env = env,
-		.unset = (char *const *)option_variables,
-		.tree_fd = x->program.self.tree_fd,
-		.kill_allowance = x->times.kill,
-		.first = { .term = x->hooks.term, .token = x->hooks.token, .end = x->end, .kill = x->kill },
-	};
 
-	x->ran = true;
-	x->started = clock_now();
-	exec_restart_started(&x->restart);
-	x->supervisor = supervisor_spawn(x->program.reaper, &spec, &supervisor_callbacks, x, &err);
-	for (size_t i = 2; env[i]; i++)
-		free(env[i]);
-	if (!x->program.control_var)
-		free(env[1]);
+	exec_led(x);
+	x->supervisor = exec_command_start(&x->command, &x->of, &err);
 	if (x->supervisor)
 		return;
+	x->stage = STAGE_NONE;
 	log_event(LOG_ERROR, NULL, "spawn_failed", "%s", err.text);
 	x->wait_status = EXIT_CANNOT_RUN << 8;
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_EXITED });
@@ -295,6 +411,34 @@ static void exec_start_command(struct exec *x)
 		exec_leave(x, EXIT_CANNOT_RUN, LEASE_SHUTDOWN);
 }
 
+/* The term begins. What is there for it is used, or ended first. */
+static void exec_lead(struct exec *x)
+{
+	switch (x->stage) {
+	case STAGE_NONE:
+	case STAGE_TERM:
+		exec_start_command(x);
+		return;
+	case STAGE_HELD:
+		if (exec_command_begin(&x->command, x->supervisor, &x->of))
+			exec_led(x);
+		else
+			exec_end_early(x);
+		return;
+	case STAGE_WARM:
+		if (exec_warm_lead(&x->warm, x->hooks.token)) {
+			exec_led(x);
+			return;
+		}
+		log_event(LOG_WARN, NULL, "warm_cold",
+		          "the command has not said that it is ready: it is ended, and started again to lead");
+		exec_end_early(x);
+		return;
+	case STAGE_ENDING:
+		return;
+	}
+}
+
 /* ---- the elector ---- */
 
 static void exec_on_lead(void *arg, const struct elector_term *t)
@@ -302,12 +446,11 @@ static void exec_on_lead(void *arg, const struct elector_term *t)
 	struct exec *x = arg;
 
 	ev_timer_stop(x->program.loop, &x->patience);
-	x->end = t->end;
-	x->kill = t->kill;
+	x->of.of = (struct supervisor_term){ .term = t->term, .token = t->token, .end = t->end, .kill = t->kill };
 	x->began = clock_now();
-	mem_replace(&x->lock, t->lock);
-	mem_replace(&x->identity, t->identity);
-	mem_replace(&x->address, t->address);
+	mem_replace(&x->of.lock, t->lock);
+	mem_replace(&x->of.identity, t->identity);
+	mem_replace(&x->of.address, t->address);
 	sd_notify_send("READY=1\nSTATUS=leading");
 	exec_tell(x,
 	          (struct term_event){
@@ -318,8 +461,8 @@ static void exec_on_deadline(void *arg, struct instant end, struct instant kill)
 {
 	struct exec *x = arg;
 
-	x->end = end;
-	x->kill = kill;
+	x->of.of.end = end;
+	x->of.of.kill = kill;
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEADLINE, .end = end, .kill = kill });
 }
 
@@ -355,6 +498,17 @@ static void exec_on_leader(void *arg, const struct elector_leader *l)
 		ev_timer_set(&x->patience, (double)l->doubt / NSEC_PER_SEC, 0.);
 		ev_timer_start(x->program.loop, &x->patience);
 	}
+}
+
+static void exec_on_next(void *arg, bool is, bool leads)
+{
+	struct exec *x = arg;
+
+	x->comes_next = is;
+	if (is)
+		exec_warm_up(x);
+	else if (!leads && x->stage == STAGE_WARM)
+		exec_end_early(x);
 }
 
 /* As if an operator had asked for it. */
@@ -417,6 +571,7 @@ static const struct elector_callbacks elector_callbacks = {
 	.ask = exec_on_ask,
 	.renewed = exec_on_renewed,
 	.trouble = exec_on_trouble,
+	.next = exec_on_next,
 	.hand_over = exec_on_hand_over,
 	.not_handed_over = exec_on_not_handed_over,
 	.finished = exec_on_finished,
@@ -474,20 +629,25 @@ static void exec_on_grace(struct ev_loop *loop, ev_timer *w, int revents)
 		supervisor_kill(x->supervisor);
 }
 
+/* A command that leads has the signal, and ends as it likes, which the second one cuts short. What does not lead is
+ * ended before the lock is left. */
 static void exec_asked_to_stop(struct exec *x, int signal)
 {
-	if (!x->supervisor) {
-		exec_leave(x, x->ran ? exec_status_of(x->wait_status) : 128 + signal, LEASE_SHUTDOWN);
+	bool again = x->asked != 0;
+
+	if (again && elapsed_holder(x->asked_at, clock_now()) < SAME_SIGNAL)
 		return;
-	}
-	if (ev_is_active(&x->grace) && elapsed_holder(x->asked_at, clock_now()) < SAME_SIGNAL)
-		return;
-	if (ev_is_active(&x->grace)) { /* the second time */
+	if (again && x->supervisor) {
 		x->leaving = true;
 		supervisor_kill(x->supervisor);
 		return;
 	}
+	x->asked = signal;
 	x->asked_at = clock_now();
+	if (x->stage == STAGE_NONE || (x->stage != STAGE_TERM && x->hooks.state == TERM_NONE)) {
+		exec_leave(x, exec_leaving_status(x), LEASE_SHUTDOWN);
+		return;
+	}
 	x->leaving = true; /* whatever the command makes of the signal: when it ends, this ends */
 	ev_timer_set(&x->grace, (double)x->shutdown_grace / NSEC_PER_SEC, 0.);
 	ev_timer_start(x->program.loop, &x->grace);
@@ -497,10 +657,11 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 static void exec_on_signal(void *arg, int signal)
 {
 	struct exec *x = arg;
+	bool runs = x->supervisor && x->stage != STAGE_HELD;
 
 	if (signal == SIGTERM || signal == SIGINT)
 		exec_asked_to_stop(x, signal);
-	else if (x->supervisor)
+	else if (runs)
 		supervisor_signal(x->supervisor, signal);
 	else if (signal == SIGHUP || signal == SIGQUIT)
 		exec_asked_to_stop(x, signal);
@@ -652,7 +813,9 @@ static void exec_make_timers(struct exec *x)
 	ev_timer_init(&x->hold, exec_on_hold, 0., 0.);
 	ev_timer_init(&x->grace, exec_on_grace, 0., 0.);
 	ev_timer_init(&x->again, exec_on_again, 0., 0.);
-	x->patience.data = x->hold.data = x->grace.data = x->again.data = x;
+	ev_timer_init(&x->refill, exec_on_refill, 0., 0.);
+	ev_timer_init(&x->cool, exec_on_cool, 0., 0.);
+	x->patience.data = x->hold.data = x->grace.data = x->again.data = x->refill.data = x->cool.data = x;
 	handover_init(&x->handover, x->program.loop, exec_handed_over, x);
 	x->at_least =
 		options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
@@ -683,11 +846,18 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	if (options_times(&x->options, &SCRIPT_TIMES_NONE, &x->times, &x->shutdown_grace, &err) < 0 ||
 	    options_next(&x->options, &SCRIPT_NEXT_NONE, &x->next, &err) < 0)
 		return command_fail(COMMAND_EXEC, EXIT_USAGE, "%s", err.text);
+	if (options_flag(&x->options, OPTION_WARM, false) && exec_warm_init(&x->warm, x->times.lease, &err) < 0)
+		return command_fail(COMMAND_EXEC, EXIT_FAILED_SCRIPT, "%s", err.text);
 	if (program_init(&x->program, &x->options, signals, &program_ops, x, &err) < 0)
 		return command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
 	term_hooks_configure(&x->hooks, &x->times, x->shutdown_grace, false, false);
 	exec_make_timers(x);
 	exec_make_shell(x);
+	x->command = (struct exec_command){ .program = &x->program,
+		                            .argv = *x->shell ? x->shell : x->options.rest,
+		                            .kill_allowance = x->times.kill,
+		                            .callbacks = &supervisor_callbacks,
+		                            .arg = x };
 	if (exec_open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
 	} else if (exec_nested(x)) {
@@ -697,7 +867,10 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		                      getenv("LUNARCH_TERM_LOCK"));
 	} else {
 		elector_campaign(x->elector);
+		exec_hold(x); /* while the store is asked */
 		ev_run(x->program.loop, 0);
+		while (x->stage == STAGE_ENDING)
+			ev_run(x->program.loop, EVRUN_ONCE);
 		status = x->status;
 	}
 	if (x->handover.loop)
@@ -706,9 +879,8 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	program_fini(&x->program);
 	free(x->trouble);
 	free(x->shell[2]);
-	free(x->lock);
-	free(x->identity);
-	free(x->address);
+	exec_term_fini(&x->of);
+	exec_warm_fini(&x->warm);
 	return status;
 }
 

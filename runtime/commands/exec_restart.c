@@ -9,14 +9,22 @@
 
 #define LASTED (60 * NSEC_PER_SEC) /* a run that went on for longer was no failed start */
 
+const char *exec_restart_status(int wait_status, char *out, size_t size)
+{
+	if (wait_status == -1)
+		snprintf(out, size, "its status is not known");
+	else if (WIFSIGNALED(wait_status))
+		snprintf(out, size, "signal %d, %s", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
+	else
+		snprintf(out, size, "status %d", WEXITSTATUS(wait_status));
+	return out;
+}
+
 nsec exec_restart_ended(struct exec_restart *r, int wait_status, nsec ran)
 {
-	char how[64] = "its status is not known";
+	char how[64];
 
-	if (wait_status != -1 && WIFSIGNALED(wait_status))
-		snprintf(how, sizeof how, "signal %d, %s", WTERMSIG(wait_status), strsignal(WTERMSIG(wait_status)));
-	else if (wait_status != -1)
-		snprintf(how, sizeof how, "status %d", WEXITSTATUS(wait_status));
+	exec_restart_status(wait_status, how, sizeof how);
 	r->failures = ran > LASTED ? 1 : r->failures + 1;
 	nsec pause = term_back_off(r->failures);
 	r->next = instant_add(clock_now(), pause);

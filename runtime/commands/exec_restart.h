@@ -13,6 +13,9 @@ struct exec_restart {        /* zeroed: it has not ended yet */
 	char last[160];      /*     and how it ended; "": it runs, or has not been started */
 };
 
+/* "status 3" or "signal 9, Killed", of a wait status (-1: not known), in out. */
+const char *exec_restart_status(int wait_status, char *out, size_t size);
+
 /* It ended with this wait status (waitpid(2); -1: not known) after it had run for so long. Logs that, and returns the
  * pause: 1 s, twice as long after each end, up to 60 s; 1 s again after a run of more than a minute. */
 nsec exec_restart_ended(struct exec_restart *r, int wait_status, nsec ran);

@@ -38,6 +38,7 @@ struct guard {
 	/* What it was started with. */
 	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
 	bool command, foreground;
+	bool held; /* the command waits for GUARD_BEGIN */
 	int argc;
 	char **argv;
 	int (*worker_main)(int argc, char **argv); /* not for a command */
@@ -62,6 +63,8 @@ struct guard {
 	pid_t killed[TREE_MOST]; /* since none was pending, so that a slow death counts once */
 	int killed_n;
 	struct tree tree;
+
+	struct guard_begin order; /* the one that is being read; the variables of GUARD_BEGIN stay in it */
 };
 
 static bool guard_tell(const struct guard *g, struct guard_note note)
@@ -118,8 +121,9 @@ static bool guard_read_arguments(struct guard *g, int argc, char **argv)
 	g->page_fd[PAGE_MARKS] = atoi(argv[3]);
 	g->tree_fd = atoi(argv[4]);
 	g->elector = atoi(argv[5]);
-	g->foreground = strcmp(argv[6], "foreground") == 0;
-	g->command = g->foreground || strcmp(argv[6], "command") == 0;
+	g->held = strncmp(argv[6], "held", 4) == 0;
+	g->foreground = strstr(argv[6], "foreground") != NULL;
+	g->command = g->held || g->foreground || strcmp(argv[6], "command") == 0;
 	g->argv = argv + 7;
 	if (g->command)
 		return argc > 7;
@@ -531,48 +535,7 @@ static void guard_sweep(struct guard *g)
 		guard_report_sweeps(g);
 }
 
-/* ---- the loop ---- */
-
-static void guard_signal_worker(const struct guard *g, int signal, bool group)
-{
-	if (!g->worker)
-		return;
-	if (group && signal == SIGCONT)
-		guard_give_terminal(g, g->worker);
-	kill(group ? -g->worker : g->worker, signal);
-}
-
-static void guard_obey(struct guard *g, const struct guard_order *o)
-{
-	switch ((enum guard_order_type)o->type) {
-	case GUARD_POKE: /* the loop looks at the page after every wake-up */
-		break;
-	case GUARD_INTERRUPT:
-		guard_signal_worker(g, SIGRTMIN, false);
-		break;
-	case GUARD_SIGNAL:
-		guard_signal_worker(g, o->signal, g->command);
-		break;
-	case GUARD_KILL:
-		g->over = true;
-		break;
-	case GUARD_SWEEP:
-		if (sweeps_ask(&g->sweeps, o->slot, o->term, o->next))
-			g->quiet = 0;
-		break;
-	}
-}
-
-static void guard_read_orders(struct guard *g)
-{
-	struct guard_order o;
-	ssize_t n;
-
-	while ((n = recv(g->control, &o, sizeof o, MSG_DONTWAIT)) == (ssize_t)sizeof o)
-		guard_obey(g, &o);
-	if (n >= 0 || errno != EAGAIN)
-		g->over = true; /* the elector closed it, or is not itself any more */
-}
+/* ---- a command that was held ---- */
 
 /* Is it time to kill? If not, the timer is set to when it will be, or earlier: a later time is found when it fires. */
 static bool guard_due(struct guard *g)
@@ -592,6 +555,92 @@ static bool guard_due(struct guard *g)
 	timerfd_settime(g->timer, TFD_TIMER_ABSTIME, &at, NULL); /* none armed: it is not readable any more */
 	g->timer_at = boot;
 	return false;
+}
+
+/* What it guards, for ps(1): the command, or the script, which is behind LOGFORMAT LOGLEVEL IDENTITY file|eval. */
+static const char *guard_name(const struct guard *g)
+{
+	enum { WORKER_FIRST = 4, WORKER_KIND = 3 };
+
+	if (g->command)
+		return g->argv[0];
+	for (int i = 0; i <= WORKER_FIRST + WORKER_KIND + 1; i++)
+		if (!g->argv[i])
+			return "";
+	return strcmp(g->argv[WORKER_FIRST + WORKER_KIND], "eval") == 0 ? "-e"
+	                                                                : g->argv[WORKER_FIRST + WORKER_KIND + 1];
+}
+
+/* The environment is an array of our own, and has a place for each variable that an order brings (supervisor.h). */
+static void take_variable(char *entry)
+{
+	size_t name = strcspn(entry, "=") + 1;
+
+	for (char **e = environ; *e; e++)
+		if (strncmp(*e, entry, name) == 0)
+			*e = entry;
+}
+
+/* Starting may have been waited for so long that the term is over: then the loop kills. */
+static void guard_begin(struct guard *g, size_t len)
+{
+	char *at = g->order.variables, *end = (char *)&g->order + len;
+
+	if (!g->held || g->over || guard_due(g))
+		return;
+	g->held = false;
+	end[-1] = '\0';
+	for (; at < end; at += strlen(at) + 1)
+		take_variable(at);
+	guard_run_command(g);
+	proc_title("guard", guard_name(g));
+}
+
+/* ---- the loop ---- */
+
+static void guard_signal_worker(const struct guard *g, int signal, bool group)
+{
+	if (!g->worker)
+		return;
+	if (group && signal == SIGCONT)
+		guard_give_terminal(g, g->worker);
+	kill(group ? -g->worker : g->worker, signal);
+}
+
+static void guard_obey(struct guard *g, const struct guard_order *o, size_t len)
+{
+	switch ((enum guard_order_type)o->type) {
+	case GUARD_POKE: /* the loop looks at the page after every wake-up */
+		break;
+	case GUARD_INTERRUPT:
+		guard_signal_worker(g, SIGRTMIN, false);
+		break;
+	case GUARD_SIGNAL:
+		guard_signal_worker(g, o->signal, g->command);
+		break;
+	case GUARD_KILL:
+		g->over = true;
+		break;
+	case GUARD_SWEEP:
+		if (sweeps_ask(&g->sweeps, o->slot, o->term, o->next))
+			g->quiet = 0;
+		break;
+	case GUARD_BEGIN:
+		guard_begin(g, len);
+		break;
+	}
+}
+
+static void guard_read_orders(struct guard *g)
+{
+	const struct guard_order *o = &g->order.order;
+	ssize_t n;
+
+	while ((n = recv(g->control, &g->order, sizeof g->order, MSG_DONTWAIT)) == (ssize_t)sizeof *o ||
+	       (n > (ssize_t)sizeof *o && o->type == GUARD_BEGIN))
+		guard_obey(g, o, (size_t)n);
+	if (n >= 0 || errno != EAGAIN)
+		g->over = true; /* the elector closed it, or is not itself any more */
 }
 
 /* Until there is a reason to kill. After every wake-up, however late, the deadline is looked at first. */
@@ -621,20 +670,6 @@ static void guard_watch(struct guard *g)
 	}
 }
 
-/* What it guards, for ps(1): the command, or the script, which is behind LOGFORMAT LOGLEVEL IDENTITY file|eval. */
-static const char *guard_name(const struct guard *g)
-{
-	enum { WORKER_FIRST = 4, WORKER_KIND = 3 };
-
-	if (g->command)
-		return g->argv[0];
-	for (int i = 0; i <= WORKER_FIRST + WORKER_KIND + 1; i++)
-		if (!g->argv[i])
-			return "";
-	return strcmp(g->argv[WORKER_FIRST + WORKER_KIND], "eval") == 0 ? "-e"
-	                                                                : g->argv[WORKER_FIRST + WORKER_KIND + 1];
-}
-
 int guard_main(int argc, char **argv, int (*worker)(int argc, char **argv))
 {
 	static struct guard g; /* no heap; what is never touched of it takes no memory */
@@ -649,12 +684,13 @@ int guard_main(int argc, char **argv, int (*worker)(int argc, char **argv))
 	tree_kill_children(g.children); /* there are none yet: for its code, as in guard_prepare */
 	if (g.command) {
 		guard_prepare(&g);
-		if (!guard_due(&g)) /* its term is in the page already, and starting may have taken long */
+		if (!g.held && !guard_due(&g)) /* its term is in the page already, and starting may have taken long */
 			guard_run_command(&g);
 	} else {
 		guard_run_worker(&g);
 	}
-	proc_title("guard", guard_name(&g)); /* nobody needs the arguments any more */
+	if (!g.held)
+		proc_title("guard", guard_name(&g)); /* nobody needs the arguments any more */
 	guard_watch(&g);
 	guard_tell_end(&g);
 	guard_kill_all(&g);

@@ -11,8 +11,8 @@
 /* That of what on_next starts, before any term: "LUNARCH_NEXT=slot.number", beside LUNARCH_TERM=-. */
 #define NEXT_MARK_ENV "LUNARCH_NEXT"
 
-/* A note goes from the guard to the supervisor, an order the other way. Each is one datagram, and all are of one size.
- */
+/* A note goes from the guard to the supervisor, an order the other way. Each is one datagram, and all are of one size
+ * but for GUARD_BEGIN. */
 
 enum guard_note_type {
 	GUARD_STARTED = 1, /* value: pid of the worker or command */
@@ -37,6 +37,7 @@ enum guard_order_type {
 	GUARD_KILL,      /* everything, now */
 	GUARD_SWEEP,     /* what term, or that number of on_next, or both (not 0) left behind on slot. GUARD_SWEPT or
 	                    GUARD_UNCLEAR answers, perhaps two orders at once */
+	GUARD_BEGIN,     /* struct guard_begin: a guard that is held starts its command */
 };
 
 struct guard_order {
@@ -47,5 +48,12 @@ struct guard_order {
 };
 
 _Static_assert(sizeof(struct guard_note) == sizeof(struct guard_order), "one channel, one size");
+
+/* The one order that is longer: the deadlines are in the page, and these variables take the places of those with the
+ * same names in the guard's environment. */
+struct guard_begin {
+	struct guard_order order;
+	char variables[16384]; /* "NAME=value" and a NUL, each; only so much of it is sent as there is */
+};
 
 #endif

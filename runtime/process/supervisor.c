@@ -43,6 +43,7 @@ struct supervisor {
 	pid_t worker;                      /* 0 until known; kept after its end */
 	struct reaper_child *guard_child;  /* NULL once reaped */
 	struct reaper_child *worker_child; /* ORPHANED: it is our child now; NULL once reaped */
+	bool held;                         /* the command waits for supervisor_begin */
 	bool ended;
 	int wait_status;               /* -1: nobody saw it */
 	struct instant asked;          /* supervisor_kill */
@@ -242,7 +243,7 @@ static void supervisor_on_note(void *arg, const void *bytes, size_t len)
 
 /* When the guard closes, its exit status follows. */
 static const struct channel_kind guard_channel = {
-	.message_max = sizeof(struct guard_note),
+	.message_max = sizeof(struct guard_begin),
 	.unsent_max = UNREAD_MAX,
 	.turn_max = MESSAGES_A_TURN,
 	.message = supervisor_on_note,
@@ -368,6 +369,8 @@ static int guard_spawn(pid_t *pid, const struct supervisor_spec *spec, const str
 	for (size_t i = 0; i < sizeof fds / sizeof *fds; i++)
 		if (fds[i] >= 0)
 			posix_spawn_file_actions_adddup2(&files, fds[i], fds[i]);
+	if (spec->passed_as)
+		posix_spawn_file_actions_adddup2(&files, spec->passed, spec->passed_as);
 	int error = posix_spawn(pid, "/proc/self/exe", &files, &attr, argv, env);
 	posix_spawn_file_actions_destroy(&files);
 	posix_spawnattr_destroy(&attr);
@@ -378,7 +381,7 @@ static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec
                                   struct err *err)
 {
 	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
-	static char modes[][12] = { "worker", "command", "foreground" };
+	static char modes[][16] = { "worker", "command", "foreground", "held", "held-foreground" };
 	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
 	char numbers[sizeof fds / sizeof *fds][12];
 	char **argv = mem_zero((list_length(spec->argv) + 11) * sizeof *argv), **env = guard_environment(spec);
@@ -391,7 +394,7 @@ static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec
 		snprintf(numbers[i], sizeof numbers[i], "%d", fds[i]);
 		argv[n++] = numbers[i];
 	}
-	argv[n++] = modes[spec->command + (spec->command && spec->foreground)];
+	argv[n++] = modes[spec->command ? 1 + spec->foreground + 2 * spec->held : 0];
 	for (char *const *a = spec->argv; *a; a++)
 		argv[n++] = *a;
 	int error = guard_spawn(pid, spec, h, argv, env);
@@ -428,10 +431,17 @@ static struct supervisor *supervisor_new(struct reaper *reaper, const struct sup
 	c->cb = cb;
 	c->arg = arg;
 	c->kill_allowance = spec->kill_allowance;
+	c->held = spec->held;
 	c->wait_status = -1;
 	c->overdue_at = NSEC_NEVER;
 	c->asked = (struct instant){ NSEC_NEVER, NSEC_NEVER };
 	return c;
+}
+
+/* A command has one term, in the first slot. */
+static void supervisor_begin_term(struct supervisor *c, const struct supervisor_term *t)
+{
+	page_begin(c->page, 0, t->term, t->token, t->end, t->kill);
 }
 
 struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervisor_spec *spec,
@@ -445,8 +455,8 @@ struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervis
 	if (!c->page || socket_pair(control, WIRE_MAX, err) < 0 ||
 	    (!spec->command && socket_pair(wire, 2 * WIRE_MAX, err) < 0))
 		goto out;
-	if (spec->first.term)
-		page_begin(c->page, 0, spec->first.term, spec->first.token, spec->first.end, spec->first.kill);
+	if (spec->first.term && !spec->held)
+		supervisor_begin_term(c, &spec->first);
 	h.control = control[1];
 	h.wire = wire[1];
 	h.elector = pidfd_open(getpid(), 0);
@@ -507,6 +517,36 @@ static void supervisor_order(struct supervisor *c, struct guard_order o)
 	if (c->phase == RUNNING && channel_send(c->to_guard, &o, sizeof o) < 0)
 		supervisor_kill(c);
 	supervisor_check_guard(c);
+}
+
+/* Length of the order; 0: they do not fit. */
+static size_t order_with_variables(struct guard_begin *b, char *const *env)
+{
+	char *at = b->variables, *end = at + sizeof b->variables;
+
+	b->order = (struct guard_order){ .type = GUARD_BEGIN };
+	for (; *env; env++) {
+		size_t size = strlen(*env) + 1;
+		if (size > (size_t)(end - at))
+			return 0;
+		memcpy(at, *env, size);
+		at += size;
+	}
+	return (size_t)(at - (char *)b);
+}
+
+bool supervisor_begin(struct supervisor *c, const struct supervisor_term *t, char *const *env)
+{
+	struct guard_begin b;
+	size_t len = order_with_variables(&b, env);
+
+	if (!c->held || !len || supervisor_is_ending(c) || !c->guard || supervisor_guard_has_exited(c))
+		return false;
+	c->held = false;
+	supervisor_begin_term(c, t);
+	channel_send(c->to_guard, &b, len);
+	supervisor_check_guard(c);
+	return true;
 }
 
 void supervisor_allow(struct supervisor *c, nsec kill_allowance)

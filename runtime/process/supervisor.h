@@ -37,7 +37,10 @@ struct supervisor_spec {
 	char *const *unset;           /* names, NULL-terminated: removed; may be NULL */
 	int tree_fd;                  /* inherited by everything in the tree; -1 = none */
 	struct supervisor_term first; /* command: the term it runs in, in slot 0 before it starts; term 0 = none */
-	nsec kill_allowance;          /* supervisor_allow */
+	bool held; /* command: the guard makes itself ready, and waits for supervisor_begin; `first` is not looked at */
+	int passed, passed_as; /* command: it gets this descriptor, under that number, which the caller keeps free; 0 =
+	                          none */
+	nsec kill_allowance;   /* supervisor_allow */
 };
 
 /* From the loop, never from inside a supervisor_ function. All but gone may be NULL. */
@@ -66,6 +69,12 @@ struct supervisor_callbacks {
  */
 struct supervisor *supervisor_spawn(struct reaper *reaper, const struct supervisor_spec *spec,
                                     const struct supervisor_callbacks *cb, void *arg, struct err *err);
+
+/* A command that is held starts in this term, which is in slot 0 before the guard hears of it. env: as in the spec,
+ * where each of these names has a place already. false, and nothing was started: the guard is gone or ends, the term
+ * does not fit its order, or the command is not held. Once only: if the guard dies after that, its tree is dead, as
+ * with any guard, and nobody knows whether the command ran. */
+bool supervisor_begin(struct supervisor *c, const struct supervisor_term *t, char *const *env);
 
 struct page *supervisor_page(struct supervisor *c);
 

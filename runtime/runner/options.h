@@ -55,6 +55,7 @@ enum option {
 	OPTION_WAIT,          /* exec, leader */
 	OPTION_AT_LEAST,      /* exec */
 	OPTION_RESTART,       /* exec: number is an enum restart */
+	OPTION_WARM,          /* exec */
 	OPTION_CONFLICT_EXIT, /* exec: the status when the lock was not acquired */
 	OPTION_LEADER_ELECT,  /* these four as in kube-scheduler, for people who come from there */
 	OPTION_RESOURCE_LOCK, /* a choice; its text goes into the lock's URL */
