@@ -535,7 +535,7 @@ static void guard_sweep(struct guard *g)
 		guard_report_sweeps(g);
 }
 
-/* ---- a command that was held ---- */
+/* ---- when to kill, and whom ---- */
 
 /* Is it time to kill? If not, the timer is set to when it will be, or earlier: a later time is found when it fires. */
 static bool guard_due(struct guard *g)
@@ -570,6 +570,8 @@ static const char *guard_name(const struct guard *g)
 	return strcmp(g->argv[WORKER_FIRST + WORKER_KIND], "eval") == 0 ? "-e"
 	                                                                : g->argv[WORKER_FIRST + WORKER_KIND + 1];
 }
+
+/* ---- a command that was held ---- */
 
 /* The environment is an array of our own, and has a place for each variable that an order brings (supervisor.h). */
 static void take_variable(char *entry)
