@@ -50,7 +50,8 @@ struct exec {
 	enum stage stage;
 	struct exec_command command;
 	struct exec_warm warm;
-	bool comes_next;         /* this candidate does */
+	bool is_next;            /* this candidate comes next, */
+	bool spent;              /*     and its command has ended by itself meanwhile */
 	bool ended;              /* STAGE_TERM: the command has; what it left behind is being killed */
 	unsigned lost_held;      /* guards that have died before their command began */
 	struct exec_term of;     /* the term, for a command that is started again in it */
@@ -135,6 +136,8 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 		elector_stopped(x->elector, a->reaped);
 	if (a->set & TERM_DO_REPORT && a->reaped)
 		handover_released(&x->handover);
+	if (refused && x->supervisor)
+		supervisor_listen(x->supervisor); /* the command may have ended, which is no loss */
 	if (refused)
 		exec_tell(x, (struct term_event){ .kind = TERM_EV_REFUSED });
 	if (a->set & TERM_DO_FINISHED)
@@ -223,7 +226,7 @@ static void exec_hold(struct exec *x)
 {
 	struct err err;
 
-	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || x->warm.asked)
+	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || x->left_with || x->warm.asked)
 		return;
 	x->supervisor = exec_command_hold(&x->command, &err);
 	if (x->supervisor)
@@ -237,7 +240,8 @@ static void exec_warm_up(struct exec *x)
 	struct elector_status st;
 	struct err err;
 
-	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || !x->warm.asked || !x->comes_next)
+	if (x->stage != STAGE_NONE || x->hooks.state != TERM_NONE || x->leaving || !x->warm.asked || !x->is_next ||
+	    x->spent)
 		return;
 	elector_status(x->elector, &st);
 	mem_replace(&x->of.lock, st.lock);
@@ -311,13 +315,20 @@ static void exec_on_ended(void *arg, int wait_status)
 
 	x->wait_status = wait_status;
 	if (x->stage == STAGE_TERM) {
-		elector_look(x->elector); /* the guard may have killed it because the lease is over */
 		x->ended = true;
+		elector_look(x->elector); /* the guard may have killed it because the lease is over */
 	} else if (x->stage == STAGE_WARM) {
 		exec_tell_warm_ended(x);
-		x->comes_next = false; /* so that it is not started again before this candidate comes next anew */
+		x->spent = true; /* it is not started again before this candidate comes next anew */
 		x->stage = STAGE_ENDING;
 	}
+}
+
+/* It was told to stop, and its command was, when the term was lost. */
+static void exec_end_lost(struct exec *x)
+{
+	x->status = exec_leaving_status(x);
+	exec_tell(x, (struct term_event){ .kind = TERM_EV_END, .reason = LEASE_SHUTDOWN });
 }
 
 static void exec_on_term_gone(struct exec *x, bool reaped)
@@ -336,6 +347,8 @@ static void exec_on_term_gone(struct exec *x, bool reaped)
 	exec_tell(x, (struct term_event){ .kind = TERM_EV_DEAD, .reaped = reaped });
 	if (!reaped) /* it does not campaign any more beside what could not be killed, so it leaves */
 		exec_leave(x, EXIT_LOST, LEASE_WORKER);
+	else if (was_stopping && x->asked && x->leaving && reason != LEASE_SHUTDOWN)
+		exec_end_lost(x);
 	else if (was_stopping)
 		exec_lost_status(x, reason);
 	exec_hold(x);
@@ -504,7 +517,8 @@ static void exec_on_next(void *arg, bool is, bool leads)
 {
 	struct exec *x = arg;
 
-	x->comes_next = is;
+	x->is_next = is;
+	x->spent = false;
 	if (is)
 		exec_warm_up(x);
 	else if (!leads && x->stage == STAGE_WARM)
@@ -685,11 +699,20 @@ static void exec_reply_hand_over(struct exec *x, const struct control_request *q
 		control_refuse(reply, "%s", err.text);
 }
 
+static const char *exec_warmth(const struct exec *x)
+{
+	bool to_tell = x->warm.asked && x->is_next && x->hooks.state == TERM_NONE;
+
+	return to_tell ? exec_warm_standing(&x->warm) : NULL;
+}
+
 static void exec_on_control(void *arg, const struct control_request *q, struct buf *reply)
 {
 	struct exec *x = arg;
 	struct elector_status st;
-	struct standing e = { .name = "", .status = &st, .preempt_after = x->next.preempt_after };
+	struct standing e = {
+		.name = "", .status = &st, .preempt_after = x->next.preempt_after, .warm = exec_warmth(x)
+	};
 	struct buf text = { 0 };
 
 	elector_status(x->elector, &st);
@@ -741,6 +764,7 @@ static void exec_list_elections(void *arg, void (*each)(void *each_arg, const st
 	                                   .status = &st,
 	                                   .lease = x->times.lease,
 	                                   .preempt_after = x->next.preempt_after,
+	                                   .warm = exec_warmth(x),
 	                                   .renewals = &x->renewals });
 }
 

@@ -75,10 +75,11 @@ int exec_warm_init(struct exec_warm *w, nsec slow, struct err *err)
 {
 	int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
-	*w = (struct exec_warm){ .asked = true, .slow = slow };
-	w->descriptor = null < 0 ? -1 : fcntl(null, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
-	if (null >= 0)
+	*w = (struct exec_warm){ .asked = true, .slow = slow, .descriptor = null };
+	if (null >= 0 && null < FIRST_DESCRIPTOR) {
+		w->descriptor = fcntl(null, F_DUPFD_CLOEXEC, FIRST_DESCRIPTOR);
 		close(null);
+	}
 	return w->descriptor < 0 ? err_sys(err, "cannot keep a descriptor for LUNARCH_WARM_FD") : 0;
 }
 

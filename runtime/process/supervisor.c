@@ -572,6 +572,12 @@ void supervisor_interrupt(struct supervisor *c)
 	supervisor_order(c, (struct guard_order){ .type = GUARD_INTERRUPT });
 }
 
+void supervisor_listen(struct supervisor *c)
+{
+	if (c->to_guard)
+		channel_drain(c->to_guard);
+}
+
 void supervisor_signal(struct supervisor *c, int signal)
 {
 	supervisor_order(c, (struct guard_order){ .type = GUARD_SIGNAL, .signal = signal });

@@ -93,6 +93,8 @@ void supervisor_poke(struct supervisor *c);
 /* SIGRTMIN to the worker: look at the page now, even inside a Lua loop. It ends a worker that has no handler for it
  * yet. */
 void supervisor_interrupt(struct supervisor *c);
+/* Hears now what the guard has said: `ended` and `stopped` may come from inside. For a command. */
+void supervisor_listen(struct supervisor *c);
 void supervisor_signal(struct supervisor *c, int signal); /* to the command's process group (worker: to the worker) */
 void supervisor_kill(struct supervisor *c);               /* everything, now; gone follows */
 

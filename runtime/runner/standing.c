@@ -266,12 +266,26 @@ static void note_trouble(struct buf *out, const struct standing *e)
 	                                 : "; this candidate campaigns all the same, and leads if no other does");
 }
 
+/* Of the candidate that comes next, with --warm. */
+static void note_warm(struct buf *out, const struct standing *e)
+{
+	if (!e->warm)
+		return;
+	if (strcmp(e->warm, "ready") == 0)
+		buf_adds(out, "its command is ready to lead");
+	else if (strcmp(e->warm, "starting") == 0)
+		buf_adds(out, "its command is starting, and has not said that it is ready to lead");
+	else
+		buf_adds(out, "its command is cold: it is not ready, and would be started when this candidate leads");
+}
+
 static const struct {
 	const char *kind; /* for programs */
 	void (*add)(struct buf *out, const struct standing *e);
 } next_notes[] = {
 	{ "next", note_next },         { "able", note_able },       { "wanted", note_wanted },
 	{ "preempts", note_preempts }, { "rotates", note_rotates }, { "trouble", note_trouble },
+	{ "warm", note_warm },
 };
 #define NEXT_NOTES (sizeof next_notes / sizeof *next_notes)
 
@@ -526,6 +540,7 @@ static void add_next(struct buf *b, const struct standing *e)
 	add_coming(b, "rotates", leads ? n->rotates_in : -1);
 	buf_printf(b, ",\"handovers\":{\"request\":%" PRIu64 ",\"priority\":%" PRIu64 ",\"rotation\":%" PRIu64 "}",
 	           n->handovers[SUCCESSOR_REQUEST], n->handovers[SUCCESSOR_PRIORITY], n->handovers[SUCCESSOR_ROTATION]);
+	add_field(b, "warm", e->warm ? e->warm : "");
 	add_notes(b, e);
 	buf_adds(b, "}");
 }

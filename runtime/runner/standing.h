@@ -19,7 +19,8 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	const struct may_lead *may_lead; /* NULL: there is no such hook */
 	nsec lease;                      /* L */
 	nsec preempt_after;              /* as it was told */
-	unsigned hook_errors;            /* hooks that raised, or were killed */
+	const char *warm;     /* exec --warm, of who comes next: "ready", "starting" or "cold"; NULL otherwise */
+	unsigned hook_errors; /* hooks that raised, or were killed */
 	const struct admin_renewals *renewals;
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
 };

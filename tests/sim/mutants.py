@@ -125,6 +125,13 @@ UNIT_TESTS = [
     ],
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "election") + ["tests/unit/election/test_elector.c"],
+    sources_in("base", "loop", "process")
+    + [
+        "runtime/election/death_proof.c",
+        "runtime/lease/advice.c",
+        "runtime/lease/record.c",
+        "tests/unit/process/test_held.c",
+    ],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
