@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, children, piped, scratch, wait_for
+from processes import LUNARCH, PATIENCE, alive, children, piped, scratch, stands_still, wait_for
 from tap import done, ok, same
 
 directory = scratch()
@@ -81,6 +81,42 @@ again.leave()
 
 daemon = run("--lock", directory + "/h", "--", "sh", "-c", "setsid sleep 1000 & echo $!")
 ok(not alive(int(daemon.stdout)), "what the command leaves behind is killed before the lock is released")
+
+
+def waiting(lock: str, *command: str) -> tuple[Candidate, Candidate]:
+    """One that holds the lock, and one that waits for it with its guard."""
+    first = Candidate("--lock", lock, "--", "sleep", "100", command="exec")
+    first.wait("became_leader")
+    second = Candidate("--lock", lock, "--", *command, command="exec")
+    second.wait("new_leader")
+    second.guard()
+    return first, second
+
+
+# A guard whose command has not begun may be killed, and is no command that has ended well.
+first, second = waiting(directory + "/i", "sh", "-c", "exit 5")
+guard = second.guard()
+second.kill(pid=guard)
+ok(wait_for(lambda: not alive(guard) and children(second.pid)), "a guard that is killed before its term is replaced")
+first.stop()
+same(second.leave(), 5, "... and the command runs, and its status is ours")
+
+first, second = waiting(directory + "/j", "sh", "-c", f"echo > {directory}/began")
+guard = second.guard()
+second.kill(signal.SIGSTOP, pid=guard)
+ok(wait_for(lambda: stands_still(guard)), "a guard stands still,")
+first.stop()
+ok(second.wait("became_leader"), "... its candidate leads,")
+second.kill(pid=guard)
+ok((second.leave() or 0) > 0, "... and it is killed: that is no success")
+ok(not os.path.exists(directory + "/began"), "... since the command has not run")
+
+first, second = waiting(directory + "/k", "true")
+guard = second.guard()
+same(second.stop(), 143, "one that is stopped while it waits leaves with 143")
+ok(not alive(guard), "... and leaves no guard behind")
+first.stop()
+
 stop_everyone()
 shutil.rmtree(directory, ignore_errors=True)
 done()
