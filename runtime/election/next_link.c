@@ -127,9 +127,15 @@ static void note_named(struct next_link *l, bool mine)
 
 static void link_step(struct next_link *l, struct successor_event e);
 
+/* A read that is denied has failed like one without an answer (locks/lock.h), but another try would hardly help. */
+static bool link_refused(const struct lock_result *r)
+{
+	return outcome_is_refusal(r->outcome) || (r->outcome == LOCK_FAILED && r->err.code == ERR_DENIED);
+}
+
 static void link_failed(struct next_link *l, const struct lock_result *r, bool writing)
 {
-	bool refused = outcome_is_refusal(r->outcome);
+	bool refused = link_refused(r);
 
 	if (writing)
 		link_trouble(l, "next_refused", refused, "%s cannot be written, so this candidate never comes next: %s",
@@ -168,7 +174,7 @@ static void link_on_read(void *arg, const struct lock_result *r)
 	struct successor_event e = { .kind = SUCCESSOR_EV_READ_DONE,
 		                     .op = l->op,
 		                     .outcome = outcome_of(r->outcome),
-		                     .refused = outcome_is_refusal(r->outcome) };
+		                     .refused = link_refused(r) };
 
 	if (l->closing)
 		return;
@@ -193,7 +199,7 @@ static void link_on_written(void *arg, const struct lock_result *r)
 	struct successor_event e = { .kind = SUCCESSOR_EV_WRITE_DONE,
 		                     .op = l->op,
 		                     .outcome = outcome_of(r->outcome),
-		                     .refused = outcome_is_refusal(r->outcome),
+		                     .refused = link_refused(r),
 		                     .sent_at = r->sent_at };
 
 	if (l->closing)

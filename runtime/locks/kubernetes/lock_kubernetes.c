@@ -371,6 +371,7 @@ static void kube_on_events_ended(void *arg)
 static void kube_linger(struct kube_lock *l)
 {
 	l->lingers = true;
+	kube_events_ripen(&l->events); /* the end of the term is announced while its release is under way */
 	lock_op_after(&l->op, EVENTS_AFTER, kube_send_events);
 }
 
