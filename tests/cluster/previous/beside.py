@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The version before this one, built from its commit, beside this one on one lock: each leads after the other, by every
-way in which a term can end, and what either saved the other loads. PREVIOUS: the directory that has its program."""
+way in which a term can end, and what either saved the other loads; and beside two of this one, of which one comes next.
+PREVIOUS: the directory that has its program."""
 
 import os
 import signal
@@ -10,8 +11,10 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
 import servers
+import stores
 from candidates import WATCHED
 from field import Field
+from next_arena import NextArena
 from processes import LUNARCH, PATIENCE, wait_for
 from tap import at_once, done, ok, same
 
@@ -66,5 +69,49 @@ def on_redis() -> None:
         turns("redis", lock)
 
 
-at_once(on_file, on_etcd, on_redis)
+def three(store: Any) -> None:
+    """Two of this version and one of the one before, which knows nothing of who comes next: it competes at once after a
+    release that is for another, and keeps in its own records what it does not know."""
+    f = NextArena(store, "three")
+    c: dict[str, Any] = {}
+    play = {"old": OLD, "new": NEW, "newer": NEW}
+
+    def enter(name: str) -> None:
+        c[name] = f.join(name, program=play[name])
+
+    def stop(*names: str) -> Any:
+        """One after the other; who leads then, among those that are left."""
+        for name in names:
+            c[name].stop()
+        left = set(play) - set(names)
+        return wait_for(lambda: (f.terms()[-1:] or [("", "")])[0][1] in left and f.terms()[-1][1])
+
+    for name in ("new", "newer", "old"):
+        enter(name)
+        ok(f.acts(1, "new") if name == "new" else c[name].wait("new_leader"), f"{f.name}: {name} is there")
+    ok(f.agreed("newer"), f"{f.name}: newer comes next, and not old")
+    ok(stop("new") in ("newer", "old"), f"{f.name}: after a release that is for newer, newer or old leads")
+    enter("new")
+    ok(c["new"].wait("new_leader"), f"{f.name}: new is back")
+    ok(stop("new", "newer") == "old", f"{f.name}: without the two, old leads")
+    for name in ("new", "newer"):
+        enter(name)
+        ok(c[name].wait("new_leader", "old leads"), f"{f.name}: {name} follows old")
+    ok(not f.published(), f"{f.name}: old says nothing of who comes next")
+    ok(stop("old") in ("new", "newer"), f"{f.name}: it stops, and another leads")
+    enter("old")
+    ok(f.agreed("new", "newer"), f"{f.name}: and somebody comes next again")
+    f.close()
+    store.end()
+
+
+def three_on_file() -> None:
+    three(stores.File())
+
+
+def three_on_etcd() -> None:
+    three(stores.Etcd())
+
+
+at_once(on_file, on_etcd, on_redis, three_on_file, three_on_etcd)
 done()

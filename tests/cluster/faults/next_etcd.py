@@ -1,0 +1,27 @@
+#!/usr/bin/env python3
+"""Who comes next on etcd: never two leaders, and no lease is waited for, whatever happens to that one and to its
+record."""
+
+import os
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from next_arena import ALL, contest, forbidden
+from stores import Etcd, b64
+
+
+class Closed(Etcd):
+    """With users, one of whom may read everything and write no lock's next record."""
+
+    def __init__(self) -> None:
+        super().__init__("--bcrypt-cost", "4")
+        self.auth("luna", "geheim")
+
+    def restricted(self, f: Any) -> Any:
+        self.call("auth/role/grant", name="some", perm={"permType": "READWRITE", "key": b64(f.key.encode())})
+        self.call("auth/role/grant", name="some", perm={"permType": "READ", "key": b64(f.next_key.encode())})
+        return f.lock
+
+
+contest((Etcd(), ALL), (Closed(), [forbidden]))

@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""Who comes next on PostgreSQL: never two leaders, and no lease is waited for, whatever happens to that one and to its
+record."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from next_arena import SOME, contest, forbidden
+from processes import LUNARCH, PATIENCE
+from stores import Postgres
+
+
+class Open(Postgres):
+    def __init__(self) -> None:
+        super().__init__()
+        first = [LUNARCH, "exec", "--lock", self.url("first"), "--", "true"]  # which makes the table
+        subprocess.run(first, check=True, capture_output=True, timeout=PATIENCE)
+        self.server.sql(
+            "CREATE ROLE luna LOGIN; GRANT SELECT, INSERT, UPDATE ON lunarch_locks TO luna; "
+            "ALTER TABLE lunarch_locks ENABLE ROW LEVEL SECURITY; "
+            "CREATE POLICY luna ON lunarch_locks USING (true) WITH CHECK (name NOT LIKE '%.next')"
+        )
+
+    def restricted(self, f: Any) -> Any:
+        """As a user who may not write the row of a next record: a policy says so (the owner is above policies)."""
+        return f.lock.replace(f"//{self.server.superuser}@", "//luna@")
+
+
+contest((Open(), [*SOME, forbidden]))
