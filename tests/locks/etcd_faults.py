@@ -11,7 +11,8 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import servers
 from h2 import CONTINUATION, DATA, END_STREAM, HEADERS, Connection, H2Client, H2Server, block, frame, prefixed
-from lock_driver import Driver, record
+from lock_cases import FOR
+from lock_driver import NOMINATION, Driver, record
 from processes import wait_for
 from tap import at_once, done, note, ok, same
 
@@ -169,16 +170,23 @@ CASES: tuple[tuple[str, Fault, int, tuple[str, ...]], ...] = (
 )  # fmt: skip
 
 
-def ends_of_calls() -> None:
+def ends_of_calls(of: str = "", fields: Any = None) -> None:
+    """of: what is written, if it is no renewal."""
+    fields = fields or {}
     with servers.Etcd() as real:
         server = Faulty(real)
         d, truth = Driver(), Driver()
-        d.open(f"etcd://127.0.0.1:{server.port}/x")
-        truth.open(real.url("x"))
-        d.write(record("first"), "")
-        for what, fault, times, outcomes in CASES:
+        for one, url in ((d, f"etcd://127.0.0.1:{server.port}/x"), (truth, real.url("x"))):
+            if "nomination" in fields:
+                one.open(url, "m")
+                one.open_next(url, "m", "a")
+            else:
+                one.open(url)
+        d.write(record("first", **fields), "")
+        for case, fault, times, outcomes in CASES:
+            what = of + case
             version = truth.read()["version"]
-            rec = record("a")
+            rec = record("a", **fields)
             server.fault, server.times = fault, times
             w = d.write(rec, version, within=5000)
             server.fault = None
@@ -195,12 +203,20 @@ def ends_of_calls() -> None:
                 f"{w}, there: {there}",
             )
             note(text)
-            again = d.write(record("again"), d.read()["version"])
+            again = d.write(record("again", **fields), d.read()["version"])
             if again["outcome"] != "ok":
                 ok(False, f"{what}: afterwards it works again", again)
         for one in (d, truth):
             one.end()
         server.close()
+
+
+def ends_of_nominations() -> None:
+    ends_of_calls("a next record: ", NOMINATION)
+
+
+def ends_of_releases() -> None:
+    ends_of_calls("a release for somebody: ", FOR)
 
 
 def few_streams() -> None:
@@ -251,5 +267,6 @@ def pings() -> None:
         server.close()
 
 
-at_once(*[job for job in (ends_of_calls, few_streams, pings) if not sys.argv[1:] or job.__name__ in sys.argv[1:]])
+jobs = (ends_of_calls, ends_of_nominations, ends_of_releases, few_streams, pings)
+at_once(*[job for job in jobs if not sys.argv[1:] or job.__name__ in sys.argv[1:]])
 done()

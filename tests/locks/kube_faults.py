@@ -14,7 +14,8 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from kubeapi import Api, status
-from lock_driver import Driver, record
+from lock_cases import FOR
+from lock_driver import NOMINATION, Driver, record
 from processes import PATIENCE, scratch, wait_for
 from tap import at_once, done, note, ok, same
 
@@ -27,17 +28,21 @@ def url(name: str, **user: Any) -> Any:
 
 
 class One:
-    """A lock, with a record of its own in it."""
+    """A lock, with a record of its own in it, that has these fields; or, if those are a nomination's, the next record
+    beside the lock."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.d = name, Driver()
-        opened = self.d.open(url(name))
+    def __init__(self, name: str, fields: Any = None) -> None:
+        self.name, self.d, self.fields = name, Driver(), fields or {}
+        opened = self.d.open(url(name), "m" if "nomination" in self.fields else "a")
         if not opened["ok"]:
             raise RuntimeError(opened)
-        self.version = self.d.write(record("a"), "")["version"]
+        if "nomination" in self.fields:
+            self.d.open_next(url(name), "m", "a")
+            self.name += "-next"
+        self.version = self.d.write(record("a", **self.fields), "")["version"]
 
     def write(self, *faults: Any, within: int = 20_000) -> Any:
-        rec = record("a")
+        rec = record("a", **self.fields)
         api.faults[:] = faults
         began = time.monotonic()
         w = self.d.write(rec, self.version, within=within)
@@ -69,8 +74,8 @@ def after(answer: Any) -> Any:
     return fault
 
 
-def writes() -> None:
-    o = One("writes")
+def writes(name: str = "writes", fields: Any = None) -> None:
+    o = One(name, fields)
     w = o.write(refuse(429, ("Retry-After", "1")))
     ok(
         w["outcome"] == "ok" and o.there and o.took >= 1,
@@ -120,6 +125,16 @@ def writes() -> None:
     gate.set()
     ok(w["outcome"] == "unknown", "a late answer: unknown at the deadline")
     o.end()
+
+
+def nominations() -> None:
+    note("of the next record:")
+    writes("nominations", NOMINATION)
+
+
+def releases() -> None:
+    note("of a release for somebody:")
+    writes("releases", FOR)
 
 
 def cut_off(h: Any) -> Any:
@@ -459,7 +474,7 @@ def crowd() -> None:
     same(d.end(), 0, "late: closed in peace")
 
 
-for test in (writes, reads, watches, repeated):
+for test in (writes, nominations, releases, reads, watches, repeated):
     test()
 at_once(superseded, pair, crowd)
 same(api.wrong, [], "T60 no PUT was sent without uid and version, no time but with six digits and Z")

@@ -15,7 +15,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
 from lock_cases import BASIC, NETWORK, SERVER, full, read_only, run
-from lock_driver import Driver, WITHIN, record, tried
+from lock_driver import NOMINATION, Driver, WITHIN, record, tried
 from pki import Pki
 from processes import ROOT, piped, scratch, wait_for
 from servers import Bouncer, Postgres, Redis, free_port
@@ -492,6 +492,54 @@ def locked() -> None:
         d.end(), e.end()
 
 
+def next_record() -> None:
+    """The next record beside a lock takes no connection of its own, waits for no standby and nobody's transaction, and
+    has the token 0."""
+    with Postgres() as server:
+        d, psql = opened(server.url("l")), Psql(server)
+        d.open_next(server.url("l"))
+        d.do("watch")
+        w = tried(lambda: d.write(term(), ""), "ok")
+        n = d.write(record("zoe", **NOMINATION), "", "n")
+        n = d.write(record("zoe", **NOMINATION), n["version"], "n")
+        same(n["outcome"], "ok", "next record: it is written")
+        same(
+            server.sql("SELECT token, server FROM lunarch_locks WHERE name = 'l.next'"),
+            "0|",
+            "next record: its row has no token, and no doubt",
+        )
+        same(
+            server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lunarch'"),
+            "1",
+            "next record: a process with one lock has one connection still",
+        )
+        said = psql.say("BEGIN; SELECT 1 FROM lunarch_locks WHERE name = 'l.next' FOR UPDATE;")
+        same(said, "1", "next record: somebody's transaction holds its row")
+        began = time.monotonic()
+        both = (
+            d.start_write(record("zoe", **NOMINATION), n["version"], "n"),
+            d.start_write(record("a", token=w["token"]), w["version"]),
+        )
+        held, renewed = d.wait(both[0]), d.wait(both[1])
+        ok(told(held, "somebody's transaction holds", outcome=("failed",)), "next record: then it is not written")
+        same(renewed["outcome"], "ok", "next record: and the renewal behind it is")
+        note(f"after {time.monotonic() - began:.2f} s")
+        psql.say("ROLLBACK;")
+        psql.end()
+        server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+        server.sql("SELECT pg_reload_conf()")
+        shown = "SELECT setting FROM pg_settings WHERE name = 'synchronous_standby_names'"
+        ok(
+            wait_for(lambda: server.sql(shown) == "nobody"),
+            "next record: a standby is to be waited for, and there is none",
+        )
+        again = d.write(record("zoe", **NOMINATION), n["version"], "n")
+        same(again["outcome"], "ok", "next record: it waits for none")
+        m = d.write(record("a", token=w["token"]), renewed["version"], within=SHORT)
+        same(m["outcome"], "unknown", "next record: a renewal does")
+        same(d.end(), 0, "next record: all close in peace")
+
+
 def prepared() -> None:
     """What comes again is planned once, and what is planned for a table that is another now is planned anew."""
     with Postgres("-c", "log_statement=all") as server:
@@ -741,5 +789,19 @@ store = Store()
 run(store, BASIC + NETWORK + SERVER + [read_only])
 store.end()
 at_once(login, strangers, tls, tables, tokens)
-at_once(fence, fences, crashed, locked, prepared, planned, pooled, promoted, goes_on, together, listing, full_disk)
+at_once(
+    fence,
+    fences,
+    crashed,
+    locked,
+    next_record,
+    prepared,
+    planned,
+    pooled,
+    promoted,
+    goes_on,
+    together,
+    listing,
+    full_disk,
+)
 done()

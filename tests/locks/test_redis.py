@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from typing import Any
+from urllib.parse import unquote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from field import build
@@ -805,6 +806,15 @@ def together() -> None:
             d.do("watch", lock=n)
         ops = [d.start_write(record(n), "", lock=n) for n in names]
         same({d.wait(o)["outcome"] for o in ops}, {"ok"}, "cluster: every name's keys are in one slot")
+        for n in names[:5]:
+            key = unquote(d.open_next(server.url(n), n, "next " + n)["url"].split("/", 3)[3])
+            w = d.write(record("zoe", **NOMINATION), "", "next " + n)
+            same(
+                (w["outcome"], server.cli("CLUSTER", "KEYSLOT", key)),
+                ("ok", server.cli("CLUSTER", "KEYSLOT", n)),
+                f"cluster: {n}: so is its next record, {key}",
+            )
+            d.do("watch", "next " + n)
         lines = [line for line in server.cli("CLIENT", "LIST").splitlines() if "cmd=client" not in line]
         same(len(lines), 2, f"together: {len(names) + 1} locks of a process have two connections")
         server.cli("PUBLISH", "plain:changed", "x")
