@@ -47,9 +47,9 @@ static void candidate_interrupt(void *arg)
 	supervisor_interrupt(candidate_supervisor(arg));
 }
 
-static bool candidate_sweep(void *arg, uint64_t term)
+static bool candidate_sweep(void *arg, uint64_t term, uint32_t next)
 {
-	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term, 0);
+	return supervisor_sweep(candidate_supervisor(arg), ((struct candidate *)arg)->index, term, next);
 }
 
 static void candidate_kill_worker(void *arg)
@@ -57,15 +57,32 @@ static void candidate_kill_worker(void *arg)
 	supervisor_kill(candidate_supervisor(arg));
 }
 
-static void candidate_timer(void *arg, nsec after)
+static void candidate_set_timer(const struct candidate *p, ev_timer *timer, nsec after)
 {
-	struct candidate *p = arg;
-
-	ev_timer_stop(p->run->program.loop, &p->timer);
+	ev_timer_stop(p->run->program.loop, timer);
 	if (after == NSEC_NEVER)
 		return;
-	ev_timer_set(&p->timer, (double)after / NSEC_PER_SEC, 0.);
-	ev_timer_start(p->run->program.loop, &p->timer);
+	ev_timer_set(timer, (double)after / NSEC_PER_SEC, 0.);
+	ev_timer_start(p->run->program.loop, timer);
+}
+
+static void candidate_timer(void *arg, nsec after)
+{
+	candidate_set_timer(arg, &((struct candidate *)arg)->timer, after);
+}
+
+static void candidate_next_timer(void *arg, nsec after)
+{
+	candidate_set_timer(arg, &((struct candidate *)arg)->next_timer, after);
+}
+
+static void candidate_on_next_timer(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct candidate *p = w->data;
+
+	(void)loop;
+	(void)revents;
+	term_supervision_next_timer(&p->term);
 }
 
 static void candidate_on_timer(struct ev_loop *loop, ev_timer *w, int revents)
@@ -102,6 +119,11 @@ static void candidate_over(void *arg)
 
 	script_metrics_term_over(&p->metrics);
 	run_term_over(p->run, p);
+}
+
+static void candidate_next_idle(void *arg)
+{
+	run_next_idle(arg);
 }
 
 static void candidate_finished(void *arg)
@@ -159,6 +181,8 @@ static const struct term_ops candidate_ops = {
 	.sweep = candidate_sweep,
 	.kill = candidate_kill_worker,
 	.timer = candidate_timer,
+	.next_timer = candidate_next_timer,
+	.next_idle = candidate_next_idle,
 	.allow = candidate_allow,
 	.hurry = candidate_hurry,
 	.began = candidate_began,
@@ -172,11 +196,6 @@ static const struct term_ops candidate_ops = {
 };
 
 /* ---- what happens to it ---- */
-
-void candidate_swept(struct candidate *p, uint64_t term, bool clean)
-{
-	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = clean });
-}
 
 void candidate_worker_dead(struct candidate *p, bool reaped)
 {
@@ -234,9 +253,20 @@ struct candidate *candidate_new(struct run *r, struct worker_set *s, uint32_t in
 	p->allowance = NSEC_NEVER;
 	p->term = (struct term_supervision){ .ops = &candidate_ops, .arg = p, .slot = index };
 	ev_timer_init(&p->timer, candidate_on_timer, 0., 0.);
-	p->timer.data = p;
+	ev_timer_init(&p->next_timer, candidate_on_next_timer, 0., 0.);
+	p->timer.data = p->next_timer.data = p;
 	handover_init(&p->handover, r->program.loop, candidate_handed_over, p);
 	return p;
+}
+
+static void candidate_configure_hooks(struct candidate *p, nsec shutdown_grace)
+{
+	uint32_t flags = p->settings.flags;
+
+	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, flags & WIRE_ELECTION_ON_STOPPING,
+	                     flags & WIRE_ELECTION_ON_STOPPED);
+	next_hooks_configure(&p->term.next, flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
+	                     p->times.grace);
 }
 
 int candidate_open(struct candidate *p, bool several, const char *fallback, struct err *err)
@@ -250,8 +280,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		return err_wrap(err, "%s", p->settings.where);
 	p->allowance = p->times.kill;
 	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings.times);
-	term_hooks_configure(&p->term.hooks, &p->times, shutdown_grace, p->settings.flags & WIRE_ELECTION_ON_STOPPING,
-	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	candidate_configure_hooks(p, shutdown_grace);
 	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
 	struct lock *opened = lock ? lock_open(&r->program.env, lock, err) : NULL;
 	bool trying_out = r->is_text && !options_set(o, OPTION_LOCK);
@@ -273,7 +302,8 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		.address = options_text(o, OPTION_ADDRESS, p->settings.address),
 		.times = p->times,
 		.observer = p->settings.flags & WIRE_ELECTION_OBSERVER,
-		.asks = p->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
+		.asks = p->settings.flags &
+		        (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION),
 		.reclaim = options_flag(o, OPTION_RECLAIM, p->settings.flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 		.next = p->next,
@@ -307,7 +337,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 		.may_lead = p->settings.flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
 		.lease = p->times.lease,
 		.preempt_after = p->next.preempt_after,
-		.hook_errors = p->term.hooks.hook_errors,
+		.hook_errors = p->term.hooks.hook_errors + p->term.next.failed,
 		.renewals = p->renewals ? p->renewals : &none,
 		.metrics = &p->metrics,
 	};
@@ -325,9 +355,7 @@ void candidate_reload(struct candidate *p, struct election_settings *settings_ta
 	may_lead_forget(&p->term.may_lead);
 	p->allowance = p->term.hooks.state != TERM_NONE && p->allowance < t->kill ? p->allowance : t->kill;
 	worker_set_allow(p->worker_set);
-	term_hooks_configure(&p->term.hooks, t, p->term.hooks.shutdown_grace,
-	                     p->settings.flags & WIRE_ELECTION_ON_STOPPING,
-	                     p->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	candidate_configure_hooks(p, p->term.hooks.shutdown_grace);
 	elector_configure(p->elector, t);
 	elector_configure_next(p->elector, next);
 	term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });
@@ -338,6 +366,7 @@ void candidate_free(struct candidate *p)
 	if (!p)
 		return;
 	ev_timer_stop(p->run->program.loop, &p->timer);
+	ev_timer_stop(p->run->program.loop, &p->next_timer);
 	handover_fini(&p->handover);
 	elector_free(p->elector);
 	election_settings_fini(&p->settings);

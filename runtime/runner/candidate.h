@@ -25,7 +25,7 @@ struct candidate { /* read by its users; worker_set is theirs */
 	nsec allowance; /* its K for worker_set_allow: during a term the smallest that was in force in it */
 	struct elector *elector;
 	struct term_supervision term;
-	ev_timer timer; /* the supervision's */
+	ev_timer timer, next_timer; /* the supervision's */
 	struct script_metrics metrics;
 	struct handover handover;        /* that an operator has asked for */
 	struct admin_renewals *renewals; /* NULL: there is no admin endpoint, or no renewal yet */
@@ -44,7 +44,6 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 void candidate_tell_leader(struct candidate *p);  /* a new worker has not heard who leads: it does now */
 void candidate_worker_ready(struct candidate *p); /* it hears that, and campaigns or runs an on_stopped that is owed */
 void candidate_worker_dead(struct candidate *p, bool reaped); /* reaped: nothing of it runs. Its page is still there */
-void candidate_swept(struct candidate *p, uint64_t term, bool clean); /* clean: nothing of the term is left */
 
 /* A metric of its script. false: it makes no sense. */
 bool candidate_metric(struct candidate *p, struct wire *w);

@@ -172,6 +172,25 @@ struct worker_set *reload_replaced_by(struct run *r, const struct worker_set *re
 	return NULL;
 }
 
+bool reload_is_due_to_move(const struct candidate *p)
+{
+	const struct worker_set *to = p->worker_set->reloaded;
+
+	return to && !to->pending;
+}
+
+bool reload_move(struct candidate *p)
+{
+	struct worker_set *old = p->worker_set;
+
+	if (!reload_is_due_to_move(p) || !term_supervision_idle(&p->term))
+		return false;
+	p->worker_set = old->reloaded;
+	script_metrics_worker_gone(&p->metrics);
+	reload_quit_if_unused(p->run, old);
+	return true;
+}
+
 void reload_started(struct run *r, struct worker_set *reloaded)
 {
 	struct worker_set *old = reload_replaced_by(r, reloaded);
@@ -194,12 +213,14 @@ void reload_started(struct run *r, struct worker_set *reloaded)
 			times = p->times;
 			next = p->next;
 		}
-		if (p->term.hooks.state == TERM_NONE) {
-			p->worker_set = reloaded;
-			script_metrics_worker_gone(&p->metrics);
+		bool moved = reload_move(p);
+		if (moved)
 			candidate_tell_leader(p);
-		}
 		candidate_reload(p, &reloaded->settings[i], &times, &next);
+		if (moved)
+			term_supervision_moved(&p->term);
+		else
+			term_supervision_move(&p->term);
 	}
 	sd_notify_send("READY=1");
 	if (*wrong || !reload_under_way(r))
@@ -215,4 +236,5 @@ void reload_move_candidates(struct run *r, struct worker_set *old)
 			r->candidates[i]->worker_set = old->reloaded;
 			candidate_worker_ready(r->candidates[i]);
 		}
+	reload_quit_if_unused(r, old); /* its worker is dead, and none follows it */
 }

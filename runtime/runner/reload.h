@@ -5,6 +5,9 @@
 #ifndef LUNARCH_RELOAD_H
 #define LUNARCH_RELOAD_H
 
+#include <stdbool.h>
+
+struct candidate;
 struct run;
 struct worker_set;
 
@@ -18,6 +21,11 @@ void reload_started(struct run *r, struct worker_set *s);
 
 /* The set whose `reloaded` is s; NULL if there is none. */
 struct worker_set *reload_replaced_by(struct run *r, const struct worker_set *s);
+
+/* Whether p is to move to a set that a reload has made, and has not yet; and moves it there if nothing of it runs any
+ * more. false: it has not moved. */
+bool reload_is_due_to_move(const struct candidate *p);
+bool reload_move(struct candidate *p);
 
 void reload_move_candidates(struct run *r, struct worker_set *old); /* all of them, to old->reloaded */
 void reload_quit_if_unused(struct run *r, struct worker_set *s);    /* if no candidate has it any more */

@@ -36,7 +36,7 @@ static void run_tell_systemd(struct run *r)
 static bool run_all_finished(const struct run *r)
 {
 	for (uint32_t i = 0; i < r->candidate_count; i++)
-		if (!r->candidates[i]->term.hooks.finished || r->candidates[i]->term.hooks.state != TERM_NONE)
+		if (!term_supervision_finished(&r->candidates[i]->term))
 			return false;
 	return true;
 }
@@ -306,15 +306,18 @@ void run_term_began(struct run *r)
 	run_tell_systemd(r);
 }
 
+void run_next_idle(struct candidate *p)
+{
+	if (reload_move(p))
+		candidate_worker_ready(p);
+	else if (reload_is_due_to_move(p)) /* its term began anew before that */
+		term_supervision_tell(&p->term, (struct term_event){ .kind = TERM_EV_RELOAD });
+}
+
 void run_term_over(struct run *r, struct candidate *p)
 {
-	struct worker_set *old = p->worker_set;
-
-	if (old->reloaded && !old->reloaded->pending) {
-		p->worker_set = old->reloaded;
-		script_metrics_worker_gone(&p->metrics);
-		reload_quit_if_unused(r, old);
-	}
+	if (reload_move(p))
+		term_supervision_moved(&p->term);
 	if (run_once(r) && !r->ending)
 		run_end(r, run_once_status(p->term.hooks.reason), LEASE_SHUTDOWN);
 	run_tell_systemd(r);

@@ -57,6 +57,7 @@ void run_worker_set_gone(struct run *r, struct worker_set *s, bool had_started);
 void run_term_began(struct run *r);
 void run_term_over(struct run *r,
                    struct candidate *p);    /* its hooks have run or never will; its lease may still be held */
+void run_next_idle(struct candidate *p);    /* nothing of its on_next runs any more */
 void run_candidate_finished(struct run *r); /* for good */
 
 #endif

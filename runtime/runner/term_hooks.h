@@ -99,11 +99,12 @@ struct term_event {
 	int64_t token;
 	struct instant end, kill; /* end: not looked at */
 	enum lease_reason reason;
-	bool held, good, yes, clean, reaped, late;
+	bool held, good, yes, clean, reaped, late, has_priority;
 	struct instant stop_by;
 	uint64_t ask, save;
 	int64_t sit_out_ms; /* -1: the default */
 	nsec sit_out;
+	int64_t priority;                        /* not looked at either */
 	const char *text, *address, *checkpoint; /* borrowed for the step, and not looked at: for who carries out */
 	struct term_context now;
 };

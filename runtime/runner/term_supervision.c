@@ -86,6 +86,7 @@ static void supervision_send_lead(const struct term_supervision *t, const char *
 	struct log_about of = supervision_about(t);
 
 	wire_lead_put(&m, &(struct wire_lead){ .slot = t->slot,
+	                                       .next = next_hooks_takes(&t->next),
 	                                       .term = t->hooks.term,
 	                                       .token = t->hooks.token,
 	                                       .address = address,
@@ -207,7 +208,7 @@ static void supervision_answer(struct term_supervision *t, bool yes, const struc
 
 	if (yes)
 		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
-	elector_answer(t->elector, yes, e->address, NULL);
+	elector_answer(t->elector, yes, e->address, e->has_priority ? &e->priority : NULL);
 }
 
 static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,
@@ -231,24 +232,170 @@ static void supervision_tell_elector(struct term_supervision *t, const struct te
 		elector_campaign(t->elector);
 }
 
+/* ---- on_next ---- */
+
+static void supervision_log_next(const struct term_supervision *t, enum next_note note)
+{
+	struct log_about of = supervision_about(t);
+
+	switch (note) {
+	case NEXT_NOTE_NONE:
+		return;
+	case NEXT_NOTE_LATE:
+		log_event(LOG_WARN, &of, "on_next_slow",
+		          "the worker has not begun the term for all of the stop grace, since on_next does not wait "
+		          "for anything: on_next is interrupted, and the term begins without it");
+		return;
+	case NEXT_NOTE_KILLS:
+		log_event(LOG_WARN, &of, "on_next_killed",
+		          "what on_next and on_next_over do has not ended in the stop grace: the worker is killed");
+		return;
+	case NEXT_NOTE_LEFTOVER:
+		log_event(LOG_WARN, &of, "leftover",
+		          "a process left behind cannot be attributed to a term: the worker is ended");
+		return;
+	}
+}
+
+static void supervision_send_next(const struct term_supervision *t)
+{
+	struct buf m = { 0 };
+
+	wire_next_put(&m, &(struct wire_next){
+				  .slot = t->slot, .number = t->next.number, .grace_ms = t->next.grace / NSEC_PER_MS });
+	supervision_send(t, &m);
+}
+
+/* A worker that has just died does not hear it. */
+static void supervision_end_next(const struct term_supervision *t)
+{
+	struct buf m = { 0 };
+
+	if (!t->ops->context(t->arg).ready)
+		return;
+	page_end_next(supervision_slot(t), t->next.number);
+	if (t->ops->interrupt)
+		t->ops->interrupt(t->arg);
+	wire_next_over_put(&m, &(struct wire_next_over){ .slot = t->slot,
+	                                                 .number = t->next.number,
+	                                                 .grace_ms = t->next.grace / NSEC_PER_MS });
+	supervision_send(t, &m);
+}
+
+static void supervision_next_timer(const struct term_supervision *t, nsec after)
+{
+	if (t->ops->next_timer)
+		t->ops->next_timer(t->arg, after);
+}
+
+static void supervision_next_is_idle(struct term_supervision *t)
+{
+	if (t->finishing && term_supervision_finished(t)) {
+		t->finishing = false;
+		t->ops->finished(t->arg);
+	} else if (t->ops->next_idle) {
+		t->ops->next_idle(t->arg);
+	}
+}
+
+static void supervision_tell_next(struct term_supervision *t, struct next_event e)
+{
+	e.ready = t->ops->context(t->arg).ready;
+	struct next_actions a = next_hooks_step(&t->next, &e);
+	if (a.set & NEXT_DO_TIMER_OFF)
+		supervision_next_timer(t, NSEC_NEVER);
+	if (a.set & NEXT_DO_BEGIN)
+		supervision_send_next(t);
+	if (a.set & NEXT_DO_OVER)
+		supervision_end_next(t);
+	supervision_log_next(t, a.note);
+	bool swept = a.set & NEXT_DO_SWEEP && t->ops->sweep(t->arg, 0, t->next.number);
+	if (a.set & NEXT_DO_KILL)
+		t->ops->kill(t->arg);
+	if (a.set & NEXT_DO_TIMER)
+		supervision_next_timer(t, t->next.grace);
+	if (a.set & NEXT_DO_IDLE)
+		supervision_next_is_idle(t);
+	if (swept)
+		supervision_tell_next(
+			t, (struct next_event){ .kind = NEXT_EV_SWEPT, .number = t->next.number, .clean = true });
+}
+
+void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean)
+{
+	if (next)
+		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_SWEPT, .number = next, .clean = clean });
+	if (term)
+		term_supervision_tell(t, (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = clean });
+}
+
+void term_supervision_next_timer(struct term_supervision *t)
+{
+	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_TIMER });
+}
+
+void term_supervision_move(struct term_supervision *t)
+{
+	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_MOVE });
+}
+
+void term_supervision_moved(struct term_supervision *t)
+{
+	elector_ready(t->elector, true);
+	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_READY });
+}
+
+bool term_supervision_idle(const struct term_supervision *t)
+{
+	return t->hooks.state == TERM_NONE && t->next.state == NEXT_IDLE;
+}
+
+bool term_supervision_finished(const struct term_supervision *t)
+{
+	return t->hooks.finished && term_supervision_idle(t);
+}
+
+/* What the elector has said, as far as it concerns on_next. Before the worker is told anything. */
+static void supervision_pass_to_next(struct term_supervision *t, const struct term_actions *a,
+                                     const struct term_event *e)
+{
+	if (a->set & TERM_DO_LEAD)
+		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_LEAD });
+	else if (e->kind == TERM_EV_LEAD || a->set & TERM_DO_FINISHED)
+		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_NOT_NEXT });
+}
+
+static void supervision_finish(struct term_supervision *t)
+{
+	t->finishing = !term_supervision_finished(t);
+	if (!t->finishing)
+		t->ops->finished(t->arg);
+}
+
+/* ---- the term ---- */
+
 void term_supervision_tell(struct term_supervision *t, struct term_event e)
 {
 	e.at = clock_now();
 	e.now = t->ops->context(t->arg);
 	struct term_actions a = term_hooks_step(&t->hooks, &e);
+	supervision_pass_to_next(t, &a, &e);
 	if (a.set & TERM_DO_TIMER_OFF)
 		t->ops->timer(t->arg, NSEC_NEVER);
 	bool taken = supervision_write_page(t, &a);
 	supervision_tell_worker(t, &a, &e);
 	if (a.set & TERM_DO_LOG) /* nobody waits for the log */
 		supervision_log_note(t, &a, &e);
-	bool swept = a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term);
+	bool swept =
+		a.set & TERM_DO_SWEEP && t->ops->sweep(t->arg, t->hooks.term, next_hooks_swept_with_term(&t->next));
 	if (a.set & TERM_DO_TIMER)
 		t->ops->timer(t->arg, a.after);
 	if (a.set & TERM_DO_HURRY && t->ops->hurry)
 		t->ops->hurry(t->arg);
 	if (a.set & TERM_DO_BEGAN && t->ops->began)
 		t->ops->began(t->arg);
+	if (a.set & TERM_DO_OVER)
+		supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_TERM_OVER });
 	if (a.set & TERM_DO_OVER && t->ops->over)
 		t->ops->over(t->arg);
 	supervision_tell_elector(t, &a, &e);
@@ -258,7 +405,9 @@ void term_supervision_tell(struct term_supervision *t, struct term_event e)
 		term_supervision_tell(
 			t, (struct term_event){ .kind = TERM_EV_SWEPT, .term = t->hooks.term, .clean = true });
 	if (a.set & TERM_DO_FINISHED)
-		t->ops->finished(t->arg);
+		supervision_finish(t);
+	if (e.kind == TERM_EV_READY)
+		term_supervision_moved(t);
 }
 
 /* ---- the elector ---- */
@@ -346,6 +495,13 @@ static void supervision_on_finished(void *arg, bool left)
 	term_supervision_tell(arg, (struct term_event){ .kind = TERM_EV_FINISHED });
 }
 
+/* Since it leads: TERM_EV_LEAD follows, and on_next goes over into that term. */
+static void supervision_on_next(void *arg, bool is, bool leads)
+{
+	if (is || !leads)
+		supervision_tell_next(arg, (struct next_event){ .kind = is ? NEXT_EV_NEXT : NEXT_EV_NOT_NEXT });
+}
+
 static void supervision_on_hand_over(void *arg, enum successor_why why)
 {
 	struct term_supervision *t = arg;
@@ -372,6 +528,7 @@ const struct elector_callbacks term_elector_callbacks = {
 	.ask = supervision_on_ask,
 	.saved = supervision_on_saved,
 	.renewed = supervision_on_renewed,
+	.next = supervision_on_next,
 	.hand_over = supervision_on_hand_over,
 	.not_handed_over = supervision_on_not_handed_over,
 	.finished = supervision_on_finished,
@@ -393,6 +550,8 @@ static bool read_event(enum wire_type type, struct wire *w, struct term_event *e
 			                  .ask = answer.ask,
 			                  .yes = answer.yes,
 			                  .text = answer.why,
+			                  .priority = answer.priority,
+			                  .has_priority = answer.priority != WIRE_PRIORITY_UNSET,
 			                  .address = answer.address };
 	else if (type == WIRE_DRAINED && wire_drained_get(w, &drained))
 		*e = (struct term_event){ .kind = TERM_EV_DRAINED, .term = drained.term };
@@ -413,10 +572,23 @@ static bool read_event(enum wire_type type, struct wire *w, struct term_event *e
 	return true;
 }
 
+static bool supervision_next_message(struct term_supervision *t, struct wire *w)
+{
+	struct wire_next_stopped m;
+
+	if (!wire_next_stopped_get(w, &m) || m.how > WIRE_NEXT_TAKEN)
+		return false;
+	supervision_tell_next(
+		t, (struct next_event){ .kind = NEXT_EV_STOPPED, .number = m.number, .end = (enum next_end)m.how });
+	return true;
+}
+
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w)
 {
 	struct term_event e;
 
+	if (type == WIRE_NEXT_STOPPED)
+		return supervision_next_message(t, w);
 	if (!read_event(type, w, &e))
 		return false;
 	term_supervision_tell(t, e);
@@ -436,4 +608,6 @@ void term_supervision_dead(struct term_supervision *t, bool reaped)
 		e.late = kill.boot && instant_passed(kill, clock_now());
 	}
 	term_supervision_tell(t, e);
+	supervision_tell_next(t, (struct next_event){ .kind = NEXT_EV_DEAD });
+	elector_ready(t->elector, t->ops->context(t->arg).ready); /* a reload's worker may have taken its place */
 }

@@ -8,6 +8,7 @@
 #include "process/deadline_page.h"
 #include "process/wire.h"
 #include "runner/may_lead.h"
+#include "runner/next_hooks.h"
 #include "runner/term_hooks.h"
 
 /* All but context, page, send, sweep, kill, timer and finished may be NULL. They may be called from inside any
@@ -19,16 +20,21 @@ struct term_ops {
 	void (*send)(void *arg, const struct buf *m);
 	void (*poke)(void *arg);      /* the guard is to look at the page */
 	void (*interrupt)(void *arg); /* and so is the worker; without a poke beside it */
-	/* true: nothing of any term is left. false: TERM_EV_SWEPT follows, later */
-	bool (*sweep)(void *arg, uint64_t term);
+	/* What the term, or the on_next of this number, left behind (0: of none). true: nothing of any term or on_next
+	 * is left. false: term_supervision_swept follows, later */
+	bool (*sweep)(void *arg, uint64_t term, uint32_t next);
 	void (*kill)(void *arg); /* the worker; TERM_EV_DEAD follows, later */
 	void (*timer)(void *arg,
 	              nsec after); /* TERM_EV_TIMER after so long, once; in place of an earlier one. NSEC_NEVER: none */
-	void (*allow)(void *arg);  /* a term begins: TERM_DO_ALLOW */
-	void (*hurry)(void *arg);  /* start the replacement now */
-	void (*began)(void *arg);  /* a term has begun; tell is allowed in this one, */
-	void (*over)(void *arg);   /*     in this one, */
-	void (*finished)(void *arg);                               /*     and in this one. TERM_DO_FINISHED */
+	/* The same for a timer beside that one: term_supervision_next_timer. NULL: it never comes */
+	void (*next_timer)(void *arg, nsec after);
+	void (*next_idle)(
+		void *arg);          /* nothing of an on_next runs any more; tell is allowed in this one; may be NULL */
+	void (*allow)(void *arg);    /* a term begins: TERM_DO_ALLOW */
+	void (*hurry)(void *arg);    /* start the replacement now */
+	void (*began)(void *arg);    /* a term has begun; tell is allowed in this one, */
+	void (*over)(void *arg);     /*     in this one, */
+	void (*finished)(void *arg); /*     and in this one. TERM_DO_FINISHED */
 	void (*renewed)(void *arg, nsec took);                     /* as the elector's, */
 	void (*leader)(void *arg, const struct elector_leader *l); /*     and so are the next three */
 	void (*hands_over)(void *arg, enum successor_why why);     /* the term is about to be ended for it */
@@ -38,23 +44,34 @@ struct term_ops {
 
 struct term_supervision { /* caller's memory, inside the owner; zeroed and filled before the elector is made */
 	struct term_hooks hooks;
+	struct next_hooks next;
 	const struct term_ops *ops;
 	void *arg;
 	uint32_t slot;            /* in the page and in messages */
 	struct elector *elector;  /* the owner's; NULL until it is made */
 	struct may_lead may_lead; /* the owner sets its timeout, and frees it */
+	bool finishing;           /* TERM_DO_FINISHED waits for what on_next_over does */
 };
 
 /* For elector_new, with the term_supervision as its arg. */
 extern const struct elector_callbacks term_elector_callbacks;
 
-/* A message of the worker about this election, with its slot still to be read: ANSWER, DRAINED, STOPPED, END,
- * SAVE. false: it is
- * malformed, and nothing has changed. Then the owner ends the worker, whose death follows as any other. */
+/* A message of the worker about this election, with its slot still to be read: ANSWER, DRAINED, STOPPED, END, SAVE,
+ * NEXT_STOPPED. false: it is malformed, and nothing has changed. Then the owner ends the worker, whose death follows as
+ * any other. */
 bool term_supervision_message(struct term_supervision *t, enum wire_type type, struct wire *w);
 
 /* Anything else that happened. Fills in at and now. */
 void term_supervision_tell(struct term_supervision *t, struct term_event e);
+
+/* The supervision of on_next, which goes on beside the term's (next_hooks.h). It hears of what concerns both from
+ * term_supervision_tell: LEAD, READY, the term's end. */
+void term_supervision_swept(struct term_supervision *t, uint64_t term, uint32_t next, bool clean);
+void term_supervision_next_timer(struct term_supervision *t);
+void term_supervision_move(struct term_supervision *t);       /* another worker takes over, once next_idle was called */
+void term_supervision_moved(struct term_supervision *t);      /* it has, without TERM_EV_READY */
+bool term_supervision_idle(const struct term_supervision *t); /* no term, and nothing of an on_next */
+bool term_supervision_finished(const struct term_supervision *t); /* and the elector is finished */
 
 /* The worker is dead. late is read from the page, which must be there still. */
 void term_supervision_dead(struct term_supervision *t, bool reaped);

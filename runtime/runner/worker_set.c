@@ -137,6 +137,7 @@ static bool worker_set_on_message(void *arg, enum wire_type type, struct wire *w
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:
+	case WIRE_NEXT_STOPPED:
 		return worker_set_on_candidate_message(s, type, w);
 	case WIRE_METRIC:
 		return worker_set_on_metric(s, w);
@@ -202,7 +203,7 @@ static void worker_set_on_swept(void *arg, uint32_t slot, uint64_t term, uint32_
 		log_event(LOG_INFO, NULL, "leftovers_killed", "%d process%s that %s left behind", killed,
 		          killed == 1 ? "" : "es", next && !term ? "on_next" : "the term");
 	if (p)
-		candidate_swept(p, term, clean);
+		term_supervision_swept(&p->term, term, next, clean);
 }
 
 static const struct supervisor_callbacks worker_set_callbacks = { .message = worker_set_on_message,

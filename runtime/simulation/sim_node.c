@@ -66,9 +66,12 @@ static void sim_candidate_send(void *arg, const struct buf *m)
 
 /* A script here starts nothing but stubs, which end when they are told to. So a sweep finds nothing, and is over at
  * once. */
-static bool sim_candidate_sweep(void *arg, uint64_t term)
+static bool sim_candidate_sweep(void *arg, uint64_t term, uint32_t next)
 {
-	((struct sim_candidate *)arg)->sweeping = term;
+	struct sim_candidate *s = arg;
+
+	s->sweeping = term ? term : s->sweeping;
+	s->sweeping_next = next ? next : s->sweeping_next;
 	return false;
 }
 
@@ -91,6 +94,22 @@ static void sim_candidate_timer(void *arg, nsec after)
 	timer_stop(&s->node->time, &s->timer);
 	if (after != NSEC_NEVER)
 		timer_start(&s->node->time, &s->timer, (double)after / NSEC_PER_SEC);
+}
+
+static void sim_candidate_on_next_timer(struct timer *t)
+{
+	struct sim_candidate *s = (struct sim_candidate *)((char *)t - offsetof(struct sim_candidate, next_timer));
+
+	term_supervision_next_timer(&s->term);
+}
+
+static void sim_candidate_next_timer(void *arg, nsec after)
+{
+	struct sim_candidate *s = arg;
+
+	timer_stop(&s->node->time, &s->next_timer);
+	if (after != NSEC_NEVER)
+		timer_start(&s->node->time, &s->next_timer, (double)after / NSEC_PER_SEC);
 }
 
 static void sim_candidate_began(void *arg)
@@ -126,6 +145,7 @@ static const struct term_ops sim_candidate_ops = {
 	.sweep = sim_candidate_sweep,
 	.kill = sim_candidate_kill_worker,
 	.timer = sim_candidate_timer,
+	.next_timer = sim_candidate_next_timer,
 	.began = sim_candidate_began,
 	.over = sim_candidate_over,
 	.not_handed_over = sim_candidate_not_handed_over,
@@ -135,12 +155,11 @@ static const struct term_ops sim_candidate_ops = {
 static bool sim_candidate_swept(struct sim_candidate *s)
 {
 	uint64_t term = s->sweeping;
+	uint32_t next = s->sweeping_next;
 
-	s->sweeping = 0;
-	if (term)
-		term_supervision_tell(&s->term,
-		                      (struct term_event){ .kind = TERM_EV_SWEPT, .term = term, .clean = true });
-	return term != 0;
+	s->sweeping = s->sweeping_next = 0;
+	term_supervision_swept(&s->term, term, next, true);
+	return term || next;
 }
 
 /* ---- what the script says. false: a message is malformed, or makes no sense now: as in worker_set.c ---- */
@@ -173,6 +192,7 @@ static void node_add_candidate(struct sim_node *n, const struct wire_election *e
 	s->index = n->candidate_count;
 	s->term = (struct term_supervision){ .ops = &sim_candidate_ops, .arg = s, .slot = s->index };
 	timer_init(&n->time, &s->timer, sim_candidate_on_timer);
+	timer_init(&n->time, &s->next_timer, sim_candidate_on_next_timer);
 	n->candidates = mem_resize(n->candidates, sizeof *n->candidates * (n->candidate_count + 1));
 	n->candidates[n->candidate_count++] = s;
 }
@@ -202,6 +222,8 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	s->term.may_lead.timeout = options_may_lead_timeout(o, &s->settings.times);
 	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
+	next_hooks_configure(&s->term.next, s->settings.flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),
+	                     s->times.grace);
 	s->url = options_election_lock(o, s->settings.lock, n->sim->fallback, s->settings.name, n->candidate_count > 1,
 	                               err);
 	if (!s->url)
@@ -217,7 +239,8 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 		.address = options_text(o, OPTION_ADDRESS, s->settings.address),
 		.times = s->times,
 		.observer = s->settings.flags & WIRE_ELECTION_OBSERVER,
-		.asks = s->settings.flags & (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION),
+		.asks = s->settings.flags &
+		        (WIRE_ELECTION_MAY_LEAD | WIRE_ELECTION_ADDRESS_FUNCTION | WIRE_ELECTION_PRIORITY_FUNCTION),
 		.reclaim = options_flag(o, OPTION_RECLAIM, s->settings.flags & WIRE_ELECTION_RECLAIM),
 		.no_release = options_flag(o, OPTION_NO_RELEASE, false),
 		.next = next,
@@ -307,6 +330,7 @@ static bool node_read(struct sim_node *n, enum wire_type type, struct wire *w)
 	case WIRE_STOPPED:
 	case WIRE_END:
 	case WIRE_SAVE:
+	case WIRE_NEXT_STOPPED:
 		return n->loaded && slot < n->candidate_count &&
 		       term_supervision_message(&n->candidates[slot]->term, type, w);
 	case WIRE_METRIC:
@@ -351,8 +375,7 @@ static void node_go_down(struct sim_node *n);
 static bool node_all_finished(const struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->candidate_count; i++)
-		if (n->candidates[i]->elector &&
-		    (!n->candidates[i]->term.hooks.finished || n->candidates[i]->term.hooks.state != TERM_NONE))
+		if (n->candidates[i]->elector && !term_supervision_finished(&n->candidates[i]->term))
 			return false;
 	return true;
 }
@@ -422,6 +445,7 @@ static void node_free_candidates(struct sim_node *n)
 {
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
 		timer_stop(&n->time, &n->candidates[i]->timer);
+		timer_stop(&n->time, &n->candidates[i]->next_timer);
 		elector_free(n->candidates[i]->elector);
 		may_lead_fini(&n->candidates[i]->term.may_lead);
 		script_metrics_fini(&n->candidates[i]->metrics);
@@ -550,7 +574,7 @@ static void node_replace_worker(struct sim_node *n)
 	log_event(LOG_WARN, NULL, "worker_gone", "the process that runs the script is gone: killed");
 	node_unload(n);
 	for (uint32_t i = 0; i < n->candidate_count; i++) {
-		n->candidates[i]->sweeping = 0;
+		n->candidates[i]->sweeping = n->candidates[i]->sweeping_next = 0;
 		script_metrics_worker_gone(&n->candidates[i]->metrics);
 		term_supervision_dead(&n->candidates[i]->term, true);
 	}

@@ -133,6 +133,7 @@ UNIT_TESTS = [
         "tests/unit/process/test_held.c",
     ],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
+    ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.

@@ -1,0 +1,156 @@
+#include "runner/next_hooks.h"
+
+void next_hooks_configure(struct next_hooks *h, bool has, nsec grace)
+{
+	h->has = has;
+	h->grace = grace;
+}
+
+uint32_t next_hooks_takes(const struct next_hooks *h)
+{
+	return h->state == NEXT_TAKING ? h->number : 0;
+}
+
+/* Not what is still being taken: that has not been answered, so the worker may be ending it beside the term. */
+uint32_t next_hooks_swept_with_term(const struct next_hooks *h)
+{
+	return h->state == NEXT_TAKEN ? h->number : 0;
+}
+
+static void hooks_begin(struct next_hooks *h, bool ready, struct next_actions *a)
+{
+	if (!h->has || !h->next || h->cold || h->moving || !ready || h->state != NEXT_IDLE)
+		return;
+	h->state = NEXT_RUNNING;
+	h->number++;
+	a->set |= NEXT_DO_BEGIN;
+}
+
+static void hooks_rest(struct next_hooks *h, bool ready, struct next_actions *a)
+{
+	h->state = NEXT_IDLE;
+	a->set |= NEXT_DO_TIMER_OFF | NEXT_DO_IDLE;
+	hooks_begin(h, ready, a);
+}
+
+static void hooks_end(struct next_hooks *h, struct next_actions *a)
+{
+	h->state = NEXT_ENDING;
+	a->set |= NEXT_DO_OVER | NEXT_DO_TIMER;
+}
+
+static void hooks_on_next(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	h->next = true;
+	h->cold = false;
+	hooks_begin(h, e->ready, a);
+}
+
+static void hooks_on_not_next(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	(void)e;
+	h->next = false;
+	if (h->state == NEXT_RUNNING)
+		hooks_end(h, a);
+}
+
+static void hooks_on_lead(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	(void)e;
+	h->next = false;
+	if (h->state != NEXT_RUNNING)
+		return;
+	h->state = NEXT_TAKING;
+	a->set |= NEXT_DO_TIMER;
+}
+
+/* What is being taken and was not answered is not the term's: the worker has failed it, or does not listen. */
+static void hooks_on_term_over(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	if (h->state == NEXT_TAKEN) {
+		h->state = NEXT_IDLE;
+		hooks_begin(h, e->ready, a);
+	} else if (h->state == NEXT_TAKING && e->ready) {
+		hooks_end(h, a);
+	}
+}
+
+static void hooks_on_stopped(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	bool waits = h->state == NEXT_RUNNING || h->state == NEXT_TAKING || h->state == NEXT_ENDING;
+
+	if (e->number != h->number || !waits)
+		return;
+	a->set |= NEXT_DO_TIMER_OFF;
+	if (e->end == NEXT_END_TAKEN && h->state == NEXT_TAKING) {
+		h->state = NEXT_TAKEN;
+		return;
+	}
+	h->failed += e->end == NEXT_END_FAILED;
+	h->cold = h->cold || h->state == NEXT_RUNNING;
+	h->state = NEXT_SWEEPING;
+	a->set |= NEXT_DO_SWEEP;
+}
+
+/* As with a term: what cannot be attributed may be of any term or on_next of this worker. */
+static void hooks_on_swept(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	if (e->number != h->number || h->state != NEXT_SWEEPING)
+		return;
+	if (e->clean) {
+		hooks_rest(h, e->ready, a);
+		return;
+	}
+	a->note = NEXT_NOTE_LEFTOVER;
+	a->set |= NEXT_DO_KILL;
+}
+
+static void hooks_on_dead(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	(void)e;
+	h->cold = false;
+	hooks_rest(h, false, a);
+}
+
+static void hooks_on_ready(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	h->moving = false;
+	hooks_begin(h, e->ready, a);
+}
+
+static void hooks_on_move(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	(void)e;
+	h->moving = true;
+	h->cold = false;
+	if (h->state == NEXT_RUNNING)
+		hooks_end(h, a);
+}
+
+static void hooks_on_timer(struct next_hooks *h, const struct next_event *e, struct next_actions *a)
+{
+	(void)e;
+	if (h->state == NEXT_TAKING) {
+		a->note = NEXT_NOTE_LATE;
+		hooks_end(h, a);
+	} else if (h->state == NEXT_ENDING) {
+		a->note = NEXT_NOTE_KILLS;
+		a->set |= NEXT_DO_KILL;
+	}
+}
+
+static void (*const handlers[])(struct next_hooks *h, const struct next_event *e, struct next_actions *a) = {
+	[NEXT_EV_NEXT] = hooks_on_next,       [NEXT_EV_NOT_NEXT] = hooks_on_not_next,
+	[NEXT_EV_LEAD] = hooks_on_lead,       [NEXT_EV_TERM_OVER] = hooks_on_term_over,
+	[NEXT_EV_STOPPED] = hooks_on_stopped, [NEXT_EV_SWEPT] = hooks_on_swept,
+	[NEXT_EV_DEAD] = hooks_on_dead,       [NEXT_EV_READY] = hooks_on_ready,
+	[NEXT_EV_MOVE] = hooks_on_move,       [NEXT_EV_TIMER] = hooks_on_timer,
+};
+
+struct next_actions next_hooks_step(struct next_hooks *h, const struct next_event *e)
+{
+	struct next_actions a = { 0 };
+
+	handlers[e->kind](h, e, &a);
+	return a;
+}
