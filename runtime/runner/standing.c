@@ -3,7 +3,7 @@
 #include "base/duration.h"
 #include "election/elector.h"
 #include "election/handover.h"
-#include "runner/may_lead.h"
+#include "election/may_lead.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "election/elector.h"
 #include "process/deadline_page.h"
 #include "process/wire.h"
-#include "runner/may_lead.h"
+#include "election/may_lead.h"
 #include "runner/next_hooks.h"
 #include "runner/term_hooks.h"
 

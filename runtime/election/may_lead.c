@@ -1,4 +1,4 @@
-#include "runner/may_lead.h"
+#include "election/may_lead.h"
 
 #include "base/mem.h"
 
