@@ -101,20 +101,20 @@ def test_alone(lock: str) -> None:
     a.event("became_leader")
     check(hand_over(a, "--timeout", "500ms"), 75, "ann leads", what="with nobody to hand over to it is 75")
     waits = subprocess.Popen(
-        [LUNARCH, "ctl", "--control", a.socket, "handover", "--timeout", "10m"],
+        [LUNARCH, "ctl", "--control", a.socket, "handover", "--to", "dan", "--timeout", "10m"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
-    busy = ("another request to hand over is under way",)
-    ok(until(lambda: busy[0] in hand_over(a, "--timeout", "100ms")[1]), "while one request waits, another is refused")
+    ok(until(lambda: "it waits for dan to come next" in a.why()), "why says for whom a leader waits")
+    check(hand_over(a), 1, "another request to hand over is under way", what="meanwhile another request is refused")
     a.kill(signal.SIGTERM)
     text = waits.communicate(timeout=LONG)[0]
     ok(waits.returncode == 75 and "lunarch ctl:" in text, "who waits hears that the term has ended otherwise", text)
     same(a.leave(LONG), 0, "and the leader stops as ever")
 
 
-def test_stopping(lock: str) -> None:
+def begin_stopping(lock: str) -> tuple[Asked, Asked]:
     script = os.path.join(TMP, "stopping.lua")
     with open(script, "w") as f:
         f.write(
@@ -123,20 +123,27 @@ def test_stopping(lock: str) -> None:
         )
     a = candidate(lock, "ann", script)
     a.event("became_leader")
-    b = candidate(lock, "bob", "-e", IDLE)
+    return a, candidate(lock, "bob", "-e", IDLE)
+
+
+def test_stopping(a: Asked, b: Asked) -> None:
     b.wait("comes_next", patience=LONG)
     ok(until(lambda: next_of(a) == "bob"), "a leader with on_stopping, and one that comes next")
     check(hand_over(a), 0, "bob leads now", what="a hand-over waits for on_stopping")
     ok(a.wait("print", "drained\ttrue", patience=LONG), "which runs while its process leads")
 
 
-def test_exec(lock: str) -> None:
+def begin_exec(lock: str) -> tuple[Asked, Asked, Asked]:
     a = candidate(lock, "ann", "--", "sleep", "1000", command="exec")
     a.event("became_leader")
     b = candidate(lock, "bob", "--restart", "on-loss", "--", "sleep", "1000", command="exec")
     b.wait("comes_next", patience=LONG)
     c = candidate(lock, "cid", "-e", IDLE)
     c.event("new_leader")
+    return a, b, c
+
+
+def test_exec(a: Asked, b: Asked, c: Asked) -> None:
     ok(until(lambda: next_of(a) == "bob"), "exec knows who comes next")
     check(hand_over(a), 0, "bob leads now", what="exec hands over, and stays until it can say who leads")
     same(a.leave(LONG), 76, "then it ends with its command: the status says that the lock is another's")
@@ -161,13 +168,15 @@ def test_several() -> None:
         check(a.ctl(*order), 2, words, what=f"ctl {' '.join(order)} is refused")
 
 
+# All begin at once: for who comes next each of them waits as long.
+stopping, executing = begin_stopping(os.path.join(TMP, "stopping")), begin_exec(os.path.join(TMP, "exec"))
 with Etcd() as server:
     everyone = {"file": crowd(os.path.join(TMP, "lock")), "etcd": crowd(server.url("handover"))}
     for kind, candidates in everyone.items():
         test_clean(kind, *candidates)
+    test_stopping(*stopping)
+    test_exec(*executing)
     stop_everyone()
 test_alone(os.path.join(TMP, "alone"))
-test_stopping(os.path.join(TMP, "stopping"))
-test_exec(os.path.join(TMP, "exec"))
 test_several()
 done()
