@@ -999,7 +999,9 @@ void elector_status(const struct elector *e, struct elector_status *out)
 		.transitions = e->transitions,
 	};
 	lease_stands(e->lease, now, &out->standing);
-	const char *lacks = leading ? "it leads" : readiness_lacks(&e->readiness, &out->standing, &e->contact);
+	const char *lacks = leading ? "it leads"
+	                    : term  ? "its term is ending"
+	                            : readiness_lacks(&e->readiness, &out->standing, &e->contact);
 	out->next.able = !lacks;
 	out->next.unable_why = lacks ? lacks : "";
 	out->next.priority_self = e->next_options.priority;

@@ -67,15 +67,15 @@ __attribute__((format(printf, 4, 5))) static void link_say(struct next_link *l, 
 	l->cb->say(l->arg, level, event, text);
 }
 
-/* Each trouble is said once. A store that does not answer is the election's trouble: of that nothing is said here. */
-static void link_trouble(struct next_link *l, const char *event, bool said, const char *fmt, const char *why)
+/* Each trouble is said once. */
+static void link_trouble(struct next_link *l, const char *event, const char *fmt, const char *why)
 {
 	char *text = mem_printf(fmt, l->lock->url, why);
 	bool same = l->trouble && strcmp(l->trouble, text) == 0;
 
 	free(l->trouble);
 	l->trouble = text;
-	if (said && !same)
+	if (!same)
 		link_say(l, LOG_WARN, event, "%s", text);
 }
 
@@ -133,16 +133,15 @@ static bool link_refused(const struct lock_result *r)
 	return outcome_is_refusal(r->outcome) || (r->outcome == LOCK_FAILED && r->err.code == ERR_DENIED);
 }
 
+/* A store that does not answer is the election's trouble. */
 static void link_failed(struct next_link *l, const struct lock_result *r, bool writing)
 {
-	bool refused = link_refused(r);
-
-	if (writing)
-		link_trouble(l, "next_refused", refused, "%s cannot be written, so this candidate never comes next: %s",
-		             r->err.text);
-	else
-		link_trouble(l, "next_refused", refused, "%s cannot be read, so it is not known who comes next: %s",
-		             r->err.text);
+	if (!link_refused(r))
+		return;
+	link_trouble(l, "next_refused",
+	             writing ? "%s cannot be written, so this candidate never comes next: %s"
+	                     : "%s cannot be read, so it is not known who comes next: %s",
+	             r->err.text);
 	l->unwritable = writing;
 }
 
@@ -160,7 +159,7 @@ static struct successor_sight link_was_read(struct next_link *l, const struct lo
 	}
 	note_named(l, s.mine);
 	if (s.kind == NOMINEE_FOREIGN)
-		link_trouble(l, "next_foreign", true,
+		link_trouble(l, "next_foreign",
 		             "%s is to say who comes next, and holds something else, which is left alone: %s",
 		             r->outcome == LOCK_FOREIGN ? r->err.text : "it is the record of another election");
 	else if (!l->unwritable)
@@ -398,6 +397,8 @@ void next_link_heard(struct next_link *l, const struct record *m)
 	if (!l->lock || l->role == SUCCESSOR_LEADER)
 		return;
 	know(l, e.news.next);
+	if (e.news.next && !l->unwritable)
+		link_trouble_over(l); /* somebody could write what this candidate did not look at since */
 	snprintf(l->wanted, sizeof l->wanted, "%s", e.news.wanted ? m->advice->wanted.name : "");
 	link_step(l, e);
 }

@@ -456,6 +456,14 @@ static void foreign(struct lock *n)
 	next_link_status(a.link, led_by("l", 5), &s);
 	ok(strstr(s.trouble, n->url) && !s.able && strcmp(s.unable_why, s.trouble) == 0,
 	   "by the record's name, as what keeps the candidate from being next");
+	struct record *published = led_by("l", 5);
+	published->advice = mem_zero(sizeof *published->advice);
+	advice_set(published->advice->next.identity, "b");
+	published->advice->next.priority = 5000;
+	next_link_heard(a.link, published);
+	s = (struct elector_next){ .able = true };
+	next_link_status(a.link, published, &s);
+	ok(s.able && !*s.trouble && strcmp(s.identity, "b") == 0, "until somebody comes next");
 	record_fini(&left.record);
 	record_fini(&r);
 	leave(&a);
