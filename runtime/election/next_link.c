@@ -22,6 +22,7 @@ struct next_link {
 	struct lock *lock; /* NULL: there is no place for the record, */
 	char *trouble;     /*     and this says why; else what is wrong with it. NULL: nothing is */
 	bool unwritable;   /* a write had the trouble, so a good read does not end it */
+	bool foreign;      /* the trouble is what the record is */
 	bool closing;
 
 	struct successor machine;
@@ -82,7 +83,7 @@ static void link_trouble(struct next_link *l, const char *event, const char *fmt
 static void link_trouble_over(struct next_link *l)
 {
 	mem_replace(&l->trouble, NULL);
-	l->unwritable = false;
+	l->unwritable = l->foreign = false;
 }
 
 static void say_published(struct next_link *l, const struct successor_sight *next)
@@ -158,7 +159,8 @@ static struct successor_sight link_was_read(struct next_link *l, const struct lo
 		s.kind = r->outcome == LOCK_FOREIGN ? NOMINEE_FOREIGN : NOMINEE_ABSENT;
 	}
 	note_named(l, s.mine);
-	if (s.kind == NOMINEE_FOREIGN)
+	l->foreign = s.kind == NOMINEE_FOREIGN;
+	if (l->foreign)
 		link_trouble(l, "next_foreign",
 		             "%s is to say who comes next, and holds something else, which is left alone: %s",
 		             r->outcome == LOCK_FOREIGN ? r->err.text : "it is the record of another election");
@@ -397,8 +399,8 @@ void next_link_heard(struct next_link *l, const struct record *m)
 	if (!l->lock || l->role == SUCCESSOR_LEADER)
 		return;
 	know(l, e.news.next);
-	if (e.news.next && !l->unwritable)
-		link_trouble_over(l); /* somebody could write what this candidate did not look at since */
+	if (e.news.next && l->foreign)
+		link_trouble_over(l); /* somebody writes what this candidate has not looked at since */
 	snprintf(l->wanted, sizeof l->wanted, "%s", e.news.wanted ? m->advice->wanted.name : "");
 	link_step(l, e);
 }
