@@ -93,8 +93,10 @@ static void add_circumstances(lua_State *L, const struct testing_node *n, lua_St
 	lua_setfield(L, -2, "leading");
 	if (!scope || !scope->marker)
 		return;
-	lua_pushinteger(L, scope->marker->token);
-	lua_setfield(L, -2, "token");
+	if (scope->marker->token) { /* who only comes next has none */
+		lua_pushinteger(L, scope->marker->token);
+		lua_setfield(L, -2, "token");
+	}
 	set_text(L, "lock", scope->marker->lock);
 }
 

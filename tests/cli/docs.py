@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""docs/guide.md, docs/cookbook.md and docs/library.md are run: every script checked, every test passed (and failed by a
-script that does nothing), every command executed; lunarch new; the API's one source, and that it describes what there
-is."""
+"""docs/guide.md, docs/cookbook.md, docs/library.md and docs/testing.md are run: every script checked, every test passed
+(and failed by a script that does nothing), every command executed; lunarch new; the API's one source, and that it
+describes what there is."""
 
 import os
 import re
@@ -86,6 +86,7 @@ def page(path: str) -> None:
 page("docs/guide.md")
 page("docs/cookbook.md")
 page("docs/library.md")
+page("docs/testing.md")
 
 # CONTRIBUTING.md: a newcomer can do what it says.
 text = read("CONTRIBUTING.md")

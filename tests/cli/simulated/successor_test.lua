@@ -213,3 +213,94 @@ test("who stands still comes next no more, and somebody else does", function()
   sim:run_until(function() return sim:next() ~= next end, 60)
   equal(sim:await_next(), other(sim, leader, next))
 end)
+
+local function warm(more)
+  local options = { script = "warm.lua", nodes = { "a", "b", "c" } }
+  for key, value in pairs(more or {}) do options[key] = value end
+  local sim = simulate(options)
+  sim:stub("load", function(call) return { stdout = "rows", takes = tonumber(call.shell:match "%d+") } end)
+  sim:stub("refresh", {})
+  return sim
+end
+
+test("on_next warms up the node that comes next, and no other; its tasks go over into the term", function()
+  local sim = warm()
+  local first = sim:elect()
+  local next = sim:await_next()
+  sim:run(100)
+  equal(sim:printed "^warm", { "warming", "warm" })
+  local call = sim:calls "load"[1]
+  equal({ call.node, call.leading, call.token }, { next, false, nil })
+  local before = #sim:calls "refresh"
+  expect(before > 0)
+  sim:stop(first)
+  equal(sim:next_leader(), next)
+  sim:run(300)
+  equal(sim:printed("^leading", next), { "leading\trows" })
+  equal(sim:printed("^over", next), {})
+  local token = sim:record().token
+  local refreshed = 0
+  for i, c in ipairs(sim:calls "refresh") do
+    if i > before and c.node == next then
+      equal({ c.leading, c.token }, { true, token })
+      refreshed = refreshed + 1
+    end
+  end
+  equal(refreshed, 5)
+end)
+
+test("a term may begin while on_next is at work, which then goes on in the term", function()
+  local sim = warm { args = { 50 } }
+  sim:elect()
+  local leader = expect(sim:handover())
+  sim:run(100)
+  equal(sim:printed(nil, leader), { "warming", "leading\thalf", "warm" })
+end)
+
+test("who comes next no more runs on_next_over, and refreshes nothing from then on", function()
+  local sim = warm { nodes = { "a", "b", { name = "c", priority = 1 } } }
+  sim:crash "c"
+  sim:elect()
+  local next = sim:await_next()
+  sim:run(100)
+  sim:start "c"
+  sim:run_until(function() return sim:next() == "c" end)
+  sim:run(60)
+  equal(sim:printed("^over", next), { "over\trows" })
+  local before = #sim:calls "refresh"
+  sim:run(600)
+  for i, call in ipairs(sim:calls "refresh") do expect(i <= before or call.node == "c") end
+end)
+
+test("an on_next that fails fails the test, and the node leads without", function()
+  local sim = warm()
+  sim:stub("load", { missing = true })
+  sim:elect()
+  sim:await_next()
+  matches(sim:errors()[1], "on_next")
+  local leader = expect(sim:handover())
+  equal(sim:printed("^leading", leader), { "leading\tcold" })
+  sim:run(60)
+  matches(sim:errors()[1], "on_next") -- of the one that led before
+end)
+
+test("where the script's process of the next dies, the one that replaces it warms up again", function()
+  local sim = warm { nodes = { "a", "b" } }
+  sim:elect()
+  local next = sim:await_next()
+  sim:run(30)
+  sim:kill_worker(next)
+  sim:run(60)
+  equal(sim:printed("^warm", sim:await_next()), { "warming", "warm", "warming", "warm" })
+end)
+
+test("a function of the script may say the priority, on each node by what it finds there", function()
+  local sim = simulate { script = "ranked.lua", nodes = { "a", { name = "b", env = { RANK = 5 } }, { name = "c", env = { RANK = 7 } } } }
+  sim:partition("b", "c")
+  equal(sim:elect(), "a")
+  sim:heal()
+  sim:run_until(function() return sim:next() == "c" end)
+  local _, took = sim:run_until(function() return sim:leader() == "c" end)
+  expect(took > 59 and took < 61, took)
+  equal(sim:await_next(), "b")
+end)
