@@ -219,7 +219,8 @@ class RedisCount:
 
         def sent(runners: Any) -> tuple[float, float]:
             ports = set().union(*(local_ports(r.log.pid) for r in runners))
-            own = [line for line in lines if (part := line.split("]")[0].rsplit(":", 1)) and part[-1] in ports]
+            own = [line for line in lines if line.split("]")[0].rpartition(":")[2] in ports]
+            own = [line for line in own if '"ECHO"' not in line]  # by which each request's answers are known to end
             return len(own) / minutes, len([line for line in own if ":next" in line.lower()]) / minutes
 
         total, about = sent([self.group.leader])
