@@ -267,6 +267,6 @@ def pings() -> None:
         server.close()
 
 
-jobs = (ends_of_calls, ends_of_nominations, ends_of_releases, few_streams, pings)
+jobs: tuple[Callable[[], None], ...] = (ends_of_calls, ends_of_nominations, ends_of_releases, few_streams, pings)
 at_once(*[job for job in jobs if not sys.argv[1:] or job.__name__ in sys.argv[1:]])
 done()

@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -474,7 +475,8 @@ def crowd() -> None:
     same(d.end(), 0, "late: closed in peace")
 
 
-for test in (writes, nominations, releases, reads, watches, repeated):
+tests: tuple[Callable[[], None], ...] = (writes, nominations, releases, reads, watches, repeated)
+for test in tests:
     test()
 at_once(superseded, pair, crowd)
 same(api.wrong, [], "T60 no PUT was sent without uid and version, no time but with six digits and Z")
