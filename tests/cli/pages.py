@@ -33,6 +33,7 @@ LANGUAGES = {
     "crontab foreign",
     "crontab",
     "lua",
+    "python",
     "ini",
     "json",
     "mermaid",
