@@ -40,8 +40,8 @@ static const struct command_help {
 		"--restart always starts the command again 1 s after it ended, then after 2 s, 4 s and so on up to 60 s; after\n"
 		"a run of more than a minute it is 1 s again.\n"
 		"--warm starts the command before it leads, when this candidate comes next. It must wait to be told: it makes\n"
-		"itself ready, writes \"ready\" to the descriptor LUNARCH_WARM_FD, and reads \"lead TOKEN\" from it. Until it is\n"
-		"ready, or without that variable, it is started when it leads, as usual.\n"
+		"itself ready, writes \"ready\" to the descriptor LUNARCH_WARM_FD, and reads \"lead TOKEN\" from it. If it is not\n"
+		"ready when this candidate leads, it is ended, and started as usual, without that variable.\n"
 		"Exit status: the command's, 128 + signal, 126 or 127 if it cannot be run; 2 usage, 69 the lock cannot be\n"
 		"reached, 75 the lock was not acquired (-n, --wait; --conflict-exit-code), 76 the lease was lost.",
 		"  lunarch exec -n --lock file:backup -- rsync -a /srv/ backup:/srv/           # once on this machine\n"
