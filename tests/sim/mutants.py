@@ -133,6 +133,7 @@ UNIT_TESTS = [
         "tests/unit/process/test_held.c",
     ],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
+    sources_in("base") + ["runtime/commands/exec_warm.c", "tests/unit/commands/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
