@@ -33,6 +33,7 @@ def said(c: Candidate, what: str) -> None:
         gap and float(gap["message"].split(" for ")[1].split(" ")[0]) > 1,
         f"{what}: the log says how long it did not run",
     )
+    c.wait("stopped_leading")
     events = [e["event"] for e in c.events]
     ok(events.index("did_not_run") < events.index("stopped_leading"), f"{what}: before it says that the term is over")
     same(c.all("guard_killed") + c.all("guard_lost"), [], f"{what}: nothing is said of the guard, which did its work")
@@ -45,6 +46,7 @@ def script(what: str, hook: str) -> None:
     stop_and_go_on(c)
     ok(c.wait("print", "leading", count=2), f"{what}: a new worker leads")
     said(c, what)
+    c.wait("became_leader", count=2)  # which is logged after the hook was told
     same(len(c.all("became_leader")) - len(c.said("leading")), 0, f"{what}: every term that began was a worker's")
     same(c.all("stopped_leading", "worker"), [], f"{what}: none ended for want of one")
 
