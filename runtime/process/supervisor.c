@@ -524,7 +524,6 @@ static size_t order_with_variables(struct guard_begin *b, char *const *env)
 {
 	char *at = b->variables, *end = at + sizeof b->variables;
 
-	b->order = (struct guard_order){ .type = GUARD_BEGIN };
 	for (; *env; env++) {
 		size_t size = strlen(*env) + 1;
 		if (size > (size_t)(end - at))
@@ -537,7 +536,7 @@ static size_t order_with_variables(struct guard_begin *b, char *const *env)
 
 bool supervisor_begin(struct supervisor *c, const struct supervisor_term *t, char *const *env)
 {
-	struct guard_begin b;
+	struct guard_begin b = { .order = { .type = GUARD_BEGIN } };
 	size_t len = order_with_variables(&b, env);
 
 	if (!c->held || !len || supervisor_is_ending(c) || !c->guard || supervisor_guard_has_exited(c))
