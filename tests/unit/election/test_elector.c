@@ -567,9 +567,9 @@ static void hands_over(void)
 	char request[33];
 
 	forget_next();
-	start(&c, &told[0], 3 * NSEC_PER_SEC);
+	start(&c, &told[0], 9 * NSEC_PER_SEC);
 	until(&c, &told[0].leads, 1);
-	start_as(&d, &told[1], 3 * NSEC_PER_SEC, NULL, "b");
+	start_as(&d, &told[1], 9 * NSEC_PER_SEC, NULL, "b");
 	ok(until_both(&c, &d, &told[1].nexts, 1), "a standby comes next");
 	struct record n = look_beside();
 	is_str(n.holder, "b", "which the record beside the lock says");
@@ -593,7 +593,12 @@ static void hands_over(void)
 	is_int(told[0].finished, 0, "who comes next and is to end");
 	until_both(&c, &d, &told[0].finished, 1);
 	n = look_beside();
-	is_str(n.holder, "", "empties the record first");
+	for (end = ev_time() + PATIENCE; *n.holder && ev_time() < end;) { /* first, if that takes less than P */
+		ev_run(c.env.loop, EVRUN_NOWAIT);
+		record_fini(&n);
+		n = look_beside();
+	}
+	is_str(n.holder, "", "empties the record");
 	record_fini(&n);
 	stop(&c);
 	stop(&d);

@@ -195,6 +195,15 @@ static bool until(const int *counter, int want)
 	return *counter >= want;
 }
 
+/* Who could not write the record for 2 L comes next no more, and then again. */
+static bool is_next(const struct candidate *c)
+{
+	ends = ev_time() + PATIENCE_S;
+	while (c->next == c->over && goes_on())
+		;
+	return c->next > c->over;
+}
+
 static void run_for(double seconds)
 {
 	ends = ev_time() + seconds;
@@ -306,6 +315,7 @@ static void standby(struct lock *n)
 	           strcmp(named.who.address, "host:1") == 0 && named.who.priority == 3 &&
 	           named.lease_ms == LEASE / NSEC_PER_MS,
 	   "the record says who, where, and with which priority");
+	is_next(&a);
 	next_link_status(a.link, led_by("l", 5), &s);
 	ok(s.known && s.self && s.able && strcmp(s.identity, "a") == 0 && s.priority == 3 && !*s.trouble,
 	   "the candidate knows it");
@@ -316,15 +326,16 @@ static void standby(struct lock *n)
 	ok(strcmp(again, write) != 0 && later.since_us == named.since_us,
 	   "it writes it anew, as what it has been since");
 	ok(!next_link_settled(a.link), "somebody may be sent to it");
+	int over = is_next(&a) ? a.over : -1;
 	next_link_ready(a.link, false, 3);
-	ok(a.over == 1, "who is not ready comes next no more");
+	ok(a.over == over + 1, "who is not ready comes next no more");
 	ok(until(&a.settled, 1) && next_link_settled(a.link), "and empties the record");
 	ok(!*shown(n, again).who.identity, "so that nobody is sent to it");
 	next_link_ready(a.link, true, 3);
-	until(&a.next, 2);
+	over = is_next(&a) ? a.over : -1;
 	ok(next_link_leads(a.link), "who leads came next until then");
 	next_link_role(a.link, SUCCESSOR_LEADER, 6);
-	ok(a.over == 1 && !next_link_leads(a.link), "which is said once");
+	ok(a.over == over && !next_link_leads(a.link), "which is said once");
 	ok(next_link_settled(a.link), "a leader has no record to empty");
 	leave(&a);
 	clear(n);
@@ -396,7 +407,7 @@ static void wanted(struct lock *n)
 	stand_by(&b, 0);
 	hear(&b, &l);
 	ok(until(&l.hand_overs, 1) && strcmp(l.request, request) == 0, "the one that is wanted answers");
-	ok(b.next == 1 && a.next == 0, "and nobody else comes next meanwhile");
+	ok(b.next >= 1 && a.next == 0, "and nobody else comes next meanwhile");
 	is_str(shown(n, write).answers, request, "by the request's name");
 	leave(&a);
 	leave(&b);
@@ -418,14 +429,14 @@ static void copies(struct lock *n)
 
 	join(&a, "a");
 	stand_by(&a, 0);
-	until(&a.next, 1);
+	int over = is_next(&a) ? a.over : -1, next = a.next;
 	snprintf(before, sizeof before, "%s", a.author.incarnation);
 	author_become_another(&a.author);
 	next_link_renamed(a.link);
-	is_int(a.over, 1, "a copy of a process that comes next does not");
+	is_int(a.over, over + 1, "a copy of a process that comes next does not");
 	ok(next_link_settled(a.link), "and has no record to empty");
 	stand_by(&a, 0);
-	ok(until(&a.next, 2), "until the one that was it has been silent");
+	ok(until(&a.next, next + 1), "until the one that was it has been silent");
 	struct nomination named = shown(n, write);
 	ok(strcmp(named.who.incarnation, before) != 0 && strcmp(named.who.incarnation, a.author.incarnation) == 0,
 	   "then it does, under a name of its own");
