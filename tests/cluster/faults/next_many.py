@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Twenty standbys on etcd, of which one comes next: what their agreement on that one writes and asks at each hand-over.
-STANDBYS=N: how many; HANDOVERS=N; FULL=1: 100 standbys."""
+STANDBYS=N: how many; HANDOVERS=N; FULL=1: 100 standbys, 20 hand-overs."""
 
 import os
 import re
