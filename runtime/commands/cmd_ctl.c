@@ -192,8 +192,10 @@ struct ctl_order {
 
 static int order_check(const char *command, struct err *err)
 {
-	if (!command)
-		return err_set(err, ERR_USAGE, "which command? `lunarch ctl --help` lists them");
+	if (!command) {
+		err_set(err, ERR_USAGE, "which command? `lunarch ctl --help` lists them");
+		return -1;
+	}
 	for (size_t i = 0; ctl_orders[i]; i++)
 		if (strcmp(command, ctl_orders[i]) == 0)
 			return 0;
