@@ -197,7 +197,10 @@ static void check_next(struct check *c, const struct election_settings *p)
 	}
 	if (p->flags & WIRE_ELECTION_OBSERVER)
 		return;
-	say("next", true, "priority %" PRId64 " among the standbys", next.priority);
+	if (p->flags & WIRE_ELECTION_PRIORITY_FUNCTION)
+		say("next", true, "priority among the standbys: as the script's function says");
+	else
+		say("next", true, "priority %" PRId64 " among the standbys", next.priority);
 	if (next.preempt)
 		say("", true, "a leader hands over to a larger priority after %s", text_of(next.preempt_after, after));
 	if (next.max_term)
