@@ -292,9 +292,11 @@ static void link_not_handed_over(struct next_link *l, uint64_t number)
 		snprintf(why, sizeof why, "another request took its place");
 	else if (l->role != SUCCESSOR_LEADER || l->term != l->machine.term)
 		snprintf(why, sizeof why, "the term ended for another reason");
+	else if (*l->request.to)
+		snprintf(why, sizeof why, "%s did not come next within %.3gs", l->request.to,
+		         (double)l->request.timeout / NSEC_PER_SEC);
 	else
-		snprintf(why, sizeof why, "%s did not come next within %.3gs",
-		         *l->request.to ? l->request.to : "anybody", (double)l->request.timeout / NSEC_PER_SEC);
+		snprintf(why, sizeof why, "nobody came next within %.3gs", (double)l->request.timeout / NSEC_PER_SEC);
 	link_say(l, LOG_WARN, "not_handed_over", "the term is not handed over on request: %s", why);
 	l->cb->not_handed_over(l->arg, last ? l->request.name : l->replaced, why);
 }

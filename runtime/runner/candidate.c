@@ -280,6 +280,7 @@ int candidate_open(struct candidate *p, bool several, const char *fallback, stru
 		return err_wrap(err, "%s", p->settings.where);
 	p->allowance = p->times.kill;
 	p->term.may_lead.timeout = options_may_lead_timeout(o, &p->settings.times);
+	p->term.priority_given = options_set(o, OPTION_PRIORITY);
 	candidate_configure_hooks(p, shutdown_grace);
 	char *lock = options_election_lock(o, p->settings.lock, fallback, p->settings.name, several, err);
 	struct lock *opened = lock ? lock_open(&r->program.env, lock, err) : NULL;

@@ -473,41 +473,34 @@ static void add_store(struct buf *b, const struct elector_status *s)
 	buf_adds(b, "}");
 }
 
+/* {"KEY":"kind","text":"..."}, if there is such a text. */
+static void add_one(struct buf *b, const char *key, const char *kind,
+                    void (*say)(struct buf *out, const struct standing *e), const struct standing *e)
+{
+	struct buf text = { 0 };
+
+	say(&text, e);
+	if (text.len) {
+		buf_printf(b, "%s{\"%s\":\"%s\"", b->data[b->len - 1] == '[' ? "" : ",", key, kind);
+		add_field(b, "text", text.data);
+		buf_adds(b, "}");
+	}
+	buf_fini(&text);
+}
+
 static void add_reasons(struct buf *b, const struct standing *e)
 {
-	const char *comma = "";
-
 	buf_adds(b, ",\"reasons\":[");
-	for (size_t i = 0; i < REASONS && !e->status->leading; i++) {
-		struct buf text = { 0 };
-		reasons[i].add(&text, e);
-		if (text.len) {
-			buf_printf(b, "%s{\"reason\":\"%s\"", comma, reasons[i].kind);
-			add_field(b, "text", text.data);
-			buf_adds(b, "}");
-			comma = ",";
-		}
-		buf_fini(&text);
-	}
+	for (size_t i = 0; i < REASONS && !e->status->leading; i++)
+		add_one(b, "reason", reasons[i].kind, reasons[i].add, e);
 	buf_adds(b, "]");
 }
 
 static void add_notes(struct buf *b, const struct standing *e)
 {
-	const char *comma = "";
-
 	buf_adds(b, ",\"notes\":[");
-	for (size_t i = 0; i < NEXT_NOTES; i++) {
-		struct buf text = { 0 };
-		next_notes[i].add(&text, e);
-		if (text.len) {
-			buf_printf(b, "%s{\"note\":\"%s\"", comma, next_notes[i].kind);
-			add_field(b, "text", text.data);
-			buf_adds(b, "}");
-			comma = ",";
-		}
-		buf_fini(&text);
-	}
+	for (size_t i = 0; i < NEXT_NOTES; i++)
+		add_one(b, "note", next_notes[i].kind, next_notes[i].add, e);
 	buf_adds(b, "]");
 }
 

@@ -208,7 +208,7 @@ static void supervision_answer(struct term_supervision *t, bool yes, const struc
 
 	if (yes)
 		may_lead_answered(&t->may_lead, true, NULL, &of, e->at);
-	elector_answer(t->elector, yes, e->address, e->has_priority ? &e->priority : NULL);
+	elector_answer(t->elector, yes, e->address, e->has_priority && !t->priority_given ? &e->priority : NULL);
 }
 
 static void supervision_tell_elector(struct term_supervision *t, const struct term_actions *a,

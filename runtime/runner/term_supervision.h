@@ -50,6 +50,7 @@ struct term_supervision { /* caller's memory, inside the owner; zeroed and fille
 	uint32_t slot;            /* in the page and in messages */
 	struct elector *elector;  /* the owner's; NULL until it is made */
 	struct may_lead may_lead; /* the owner sets its timeout, and frees it */
+	bool priority_given;      /* by an option: what the script's function says does not count */
 	bool finishing;           /* TERM_DO_FINISHED waits for what on_next_over does */
 };
 

@@ -220,6 +220,7 @@ static int sim_candidate_open(struct sim_candidate *s, struct err *err)
 	    options_next(o, &s->settings.next, &next, err) < 0)
 		return -1;
 	s->term.may_lead.timeout = options_may_lead_timeout(o, &s->settings.times);
+	s->term.priority_given = options_set(o, OPTION_PRIORITY);
 	term_hooks_configure(&s->term.hooks, &s->times, shutdown_grace, s->settings.flags & WIRE_ELECTION_ON_STOPPING,
 	                     s->settings.flags & WIRE_ELECTION_ON_STOPPED);
 	next_hooks_configure(&s->term.next, s->settings.flags & (WIRE_ELECTION_ON_NEXT | WIRE_ELECTION_ON_NEXT_OVER),

@@ -304,3 +304,14 @@ test("a function of the script may say the priority, on each node by what it fin
   expect(took > 59 and took < 61, took)
   equal(sim:await_next(), "b")
 end)
+
+test("a priority that is given by an option is the one that counts, whatever the script's function says", function()
+  local sim = simulate { script = "ranked.lua", nodes = { { name = "a", priority = 1 }, { name = "b", env = { RANK = 5 } },
+    { name = "c", priority = 6, env = { RANK = 1 } } } }
+  sim:partition("b", "c")
+  equal(sim:elect(), "a")
+  sim:heal()
+  sim:run_until(function() return sim:next() == "c" end)
+  sim:run_until(function() return sim:leader() == "c" end)
+  equal(sim:await_next(), "b")
+end)
