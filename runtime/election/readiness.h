@@ -20,7 +20,7 @@ void readiness_init(struct readiness *r, bool asks, struct instant now);
 void readiness_asked(struct readiness *r, nsec every, struct instant now);
 void readiness_answered(struct readiness *r, bool yes);
 
-/* Why it could not lead, for people; NULL: it could. paused_why: "" = it is not known. */
+/* Why it could not lead, for people: static text. NULL: it could. */
 const char *readiness_lacks(const struct readiness *r, const struct lease_standing *s, const struct store_contact *c);
 
 /* A standby: may_lead is to be asked now, in order to know whether it could lead. lacks: of readiness_lacks */

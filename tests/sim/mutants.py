@@ -125,6 +125,7 @@ UNIT_TESTS = [
     ],
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "election") + ["tests/unit/election/test_elector.c"],
+    ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop", "process")
     + [
         "runtime/election/death_proof.c",
@@ -132,7 +133,6 @@ UNIT_TESTS = [
         "runtime/lease/record.c",
         "tests/unit/process/test_held.c",
     ],
-    ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base") + ["runtime/commands/exec_warm.c", "tests/unit/commands/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
 ]
