@@ -121,9 +121,13 @@ class Api:
     opened and show nothing. seen: (method, path, time, authorization, port, body, handler) of each request; applied:
     (time, method, holder, port) of each write; wrong: what no client may send. pki: it speaks TLS, with a certificate
     of that for 127.0.0.1 and localhost (or the one that is given), and asks for the client's; refused: handshakes that
-    failed."""
+    failed. next_records: False: who comes next is denied to everybody, and such requests are not seen: for tests of
+    locks' own records, whose requests have an order."""
 
-    def __init__(self, silent: bool = False, pki: Any = None, certificate: Any = None) -> None:
+    def __init__(
+        self, silent: bool = False, pki: Any = None, certificate: Any = None, next_records: bool = True
+    ) -> None:
+        self.next_records = next_records
         self.leases: dict[Any, Any] = {}
         self.version, self.silent = 100, silent
         self.rule: Any = None
@@ -178,7 +182,17 @@ class Api:
             )
         return f"kube:///{name}?kubeconfig={path}"
 
+    def is_of_next(self, h: Any) -> bool:
+        name = urlsplit(h.path).path.rstrip("/").removeprefix(PATH)
+        if h.command == "POST" and "/leases" in h.path:
+            name = h.body["metadata"]["name"]
+        watched = parse_qs(urlsplit(h.path).query).get("fieldSelector", [""])[0]
+        return name.endswith("-next") or watched.endswith("-next")
+
     def serve(self, h: Any) -> None:
+        if not self.next_records and self.is_of_next(h):
+            h.answer(403, status(403, "Forbidden"))
+            return
         with self.lock:
             self.seen.append(
                 (h.command, h.path, time.monotonic(), h.headers.get("Authorization"), h.client_address[1], h.body, h)

@@ -38,7 +38,7 @@ apis = []
 
 class Stage:
     def __init__(self, silent: bool = False) -> None:
-        self.api = Api(silent)
+        self.api = Api(silent, next_records=False)
         self.candidates: list[Candidate] = []
         apis.append(self.api)
 

@@ -120,6 +120,7 @@ def still_paused() -> None:
     c.wait("print", "stopped")
     other = Candidate("--lock", lock, "-e", "print 'the other leads'")
     ok(other.wait("print", "the other leads"), "paused: its worker dies, and another takes over")
+    c.wait("new_leader")  # or it might never see the short term that is to end
     before = len(c.all("no_leader"))
     other.stop()
     ok(c.wait("no_leader", count=before + 1), "paused: the lock is free again")
