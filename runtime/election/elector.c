@@ -485,6 +485,8 @@ static void open_term(struct elector *e)
 
 static void stop_term(struct elector *e, const struct lease_actions *a)
 {
+	bool handed = e->handing && a->reason == LEASE_RESIGNED; /* not if the lease was lost before that */
+
 	e->quiet = a->reason == LEASE_DONE;
 	e->cb->stop(e->arg, a->reason, a->held, a->stop_by);
 	elector_say(e,
@@ -492,7 +494,7 @@ static void stop_term(struct elector *e, const struct lease_actions *a)
 	            : e->quiet ? LOG_DEBUG
 	                       : LOG_INFO,
 	            "stopped_leading", "%s (%s)", lease_reason_name(a->reason),
-	            e->handing ? reason_of_hand_over(e->why) : reason_text(a->reason));
+	            handed ? reason_of_hand_over(e->why) : reason_text(a->reason));
 	e->unannounced = true;
 }
 
