@@ -11,12 +11,15 @@ name_of() {
 	base=${1##*/}
 	base=${base#.}
 	base=${base%.*}
-	case $1 in lua/lunarch/*) base=lunarch.$base ;; esac
+	case $1 in
+	lua/lunarch/*) base=lunarch.$base ;;
+	lua/locks/*) base=locks/$base ;;
+	esac
 	echo "$base"
 }
 
 array_of() {
-	echo "$(name_of "$1")_lua" | tr . _
+	echo "$(name_of "$1")_lua" | tr ./ __
 }
 
 content_of() {

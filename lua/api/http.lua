@@ -332,11 +332,15 @@ return function(natives)
 
 	local function perform(given, spec)
 		local deadline = natives.time.monotonic() + (given.timeout or TIMEOUT)
-		local tries = 0
+		local tries, sent = 0, false
 		while true do
 			local left = deadline - natives.time.monotonic()
 			local r, err = attempt(spec, math.max(0.001, left))
 			tries = tries + 1
+			sent = sent or (err and not err.unsent) or (r and r.status ~= 429)
+			if err then
+				err.unsent = not sent -- the server may have acted on an earlier try
+			end
 			if (r and not overloaded[r.status]) or tries > (given.retries or 0) or not worth_it(spec, given, r, err) then
 				return r, err
 			end

@@ -108,7 +108,7 @@ local function open_library(natives)
 	end)
 end
 
--- `require` looks beside the script first, and never in the working directory.
+-- `require` looks beside the script first, and never in the working directory. directory nil: there is no file to look beside.
 local function set_path(directory)
 	local kept = {}
 	for _, place in ipairs { "path", "cpath" } do
@@ -120,7 +120,7 @@ local function set_path(directory)
 		end
 		kept[place] = table.concat(parts, ";")
 	end
-	package.path = directory .. "/?.lua;" .. directory .. "/?/init.lua;" .. kept.path
+	package.path = (directory and directory .. "/?.lua;" .. directory .. "/?/init.lua;" or "") .. kept.path
 	package.cpath = kept.cpath
 end
 
@@ -192,22 +192,27 @@ return function(natives)
 			or (directory ~= nil and source:sub(1, #directory + 2) == "@" .. directory .. "/")
 	end)
 
-	local function compile(text, source, is_text, args)
-		script.text = text
-		script.name = is_text and "(-e)" or source
+	-- The chunk of a script or a lock file, beside which `require` looks.
+	local function load_beside(text, source, is_text)
 		script.chunk = is_text and "=(-e)" or "@" .. source
 		directory = not is_text and (source:match("^(.*)/[^/]*$") or ".") or nil
 		if directory == "" then
 			directory = "/"
 		end
 		set_path(directory or ".")
-		args[0] = script.name
-		_G.arg = args
 		local chunk, err = parse(text, script.chunk, is_text)
 		if not chunk then
 			error(err, 0)
 		end
-		return chunk, table.unpack(args)
+		return chunk
+	end
+
+	local function compile(text, source, is_text, args)
+		script.text = text
+		script.name = is_text and "(-e)" or source
+		args[0] = script.name
+		_G.arg = args
+		return load_beside(text, source, is_text), table.unpack(args)
 	end
 
 	local function elections(...)
@@ -217,5 +222,18 @@ return function(natives)
 		return list
 	end
 
-	return { compile = compile, elections = elections, ask = ask }
+	-- For the process of a lock file, which has no script: driver.lua. host: as there.
+	local function driver(host)
+		set_path(nil)
+		return use "driver"(natives, host, function(text, path)
+			local chunk = load_beside(text, path, false)
+			return function()
+				local result = chunk()
+				seal()
+				return result
+			end
+		end)
+	end
+
+	return { compile = compile, elections = elections, ask = ask, driver = driver }
 end

@@ -89,6 +89,8 @@ static int script_exit(lua_State *L)
 	lua_Integer code = lua_isboolean(L, 1) ? !lua_toboolean(L, 1) : luaL_optinteger(L, 1, 0);
 	struct buf m = { 0 };
 
+	if (!s->spec.page)
+		return luaL_error(L, "exit: a lock file cannot end its process, which ends with the one that started it");
 	luaL_argcheck(L, code >= 0 && code <= 255, 1, "an exit status is a number from 0 to 255");
 	if (!s->exiting) {
 		s->exiting = true;
@@ -182,14 +184,18 @@ static int script_on_panic(lua_State *L)
 static void *allocate(void *arg, void *p, size_t old_size, size_t size)
 {
 	struct script *s = arg;
+	size_t had = p ? old_size : 0; /* without p, old_size says what it is for */
+	size_t rest = s->memory - had, most = s->spec.memory_max;
 
-	(void)old_size;
 	if (size == 0) {
 		free(p);
+		s->memory = rest;
 		return NULL;
 	}
-	void *q = realloc(p, size);
-	if (!q && s->sched)
+	void *q = most && size > had && rest + size > most ? NULL : realloc(p, size);
+	if (q)
+		s->memory = rest + size;
+	else if (s->sched)
 		sched_refused(s->sched);
 	return q;
 }

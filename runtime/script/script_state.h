@@ -15,7 +15,10 @@
 struct script_spec { /* borrowed for as long as the script lives */
 	struct ev_loop *loop;
 	struct timeline *timeline;
+	/* NULL: there are no elections, nor a script to load, but only what can be called (the process of a lock file).
+	 */
 	struct page *page;
+	size_t memory_max; /* bytes of its Lua state; 0: no limit. Beyond them Lua has no memory */
 	bool eval; /* source is the text itself, not a path */
 	const char *source;
 	char *const *args; /* of the script, NULL-terminated */
@@ -30,6 +33,7 @@ struct script_spec { /* borrowed for as long as the script lives */
 struct script {
 	struct script_spec spec;
 	lua_State *L; /* the main thread */
+	size_t memory; /* bytes that it has */
 	struct sched *sched;
 	int internals; /* registry reference: what lua/boot/prelude.lua returns */
 	struct metrics *metrics;
