@@ -8,8 +8,8 @@
 #include <string.h>
 
 struct prelude_file {
-	const char *name; /* "exec": lua/api/exec.lua; "lunarch.retry": lua/lunarch/retry.lua; "locks/s3": lua/locks/s3.lua;
-	                  * NULL after the last */
+	const char *name; /* "exec": lua/api/exec.lua; "lunarch.retry": lua/lunarch/retry.lua; "locks/s3":
+	                   * lua/locks/s3.lua; NULL after the last */
 	const char *text; /* bytecode, if Lua is linked in and the file is of lua/; scripts/compile-lua.c writes it */
 	size_t len;
 };

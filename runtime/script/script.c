@@ -90,7 +90,8 @@ static int script_exit(lua_State *L)
 	struct buf m = { 0 };
 
 	if (!s->spec.page)
-		return luaL_error(L, "exit: a lock file cannot end its process, which ends with the one that started it");
+		return luaL_error(L,
+		                  "exit: a lock file cannot end its process, which ends with the one that started it");
 	luaL_argcheck(L, code >= 0 && code <= 255, 1, "an exit status is a number from 0 to 255");
 	if (!s->exiting) {
 		s->exiting = true;

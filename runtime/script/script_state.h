@@ -19,7 +19,7 @@ struct script_spec { /* borrowed for as long as the script lives */
 	 */
 	struct page *page;
 	size_t memory_max; /* bytes of its Lua state; 0: no limit. Beyond them Lua has no memory */
-	bool eval; /* source is the text itself, not a path */
+	bool eval;         /* source is the text itself, not a path */
 	const char *source;
 	char *const *args; /* of the script, NULL-terminated */
 	void (*send)(void *arg, const struct buf *message);
@@ -32,7 +32,7 @@ struct script_spec { /* borrowed for as long as the script lives */
 
 struct script {
 	struct script_spec spec;
-	lua_State *L; /* the main thread */
+	lua_State *L;  /* the main thread */
 	size_t memory; /* bytes that it has */
 	struct sched *sched;
 	int internals; /* registry reference: what lua/boot/prelude.lua returns */
