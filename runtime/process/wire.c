@@ -1,64 +1,5 @@
 #include "process/wire.h"
 
-#include <string.h>
-
-/* Both ends are the same binary on the same machine, so numbers travel as they lie in memory, unaligned. A string is
- * its length with the terminator, then the bytes with the terminator. */
-
-void wire_begin(struct buf *m, enum wire_type type)
-{
-	m->len = 0;
-	wire_u32(m, type);
-}
-
-void wire_u8(struct buf *m, uint8_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_u32(struct buf *m, uint32_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_u64(struct buf *m, uint64_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_i64(struct buf *m, int64_t v)
-{
-	buf_add(m, &v, sizeof v);
-}
-
-void wire_str(struct buf *m, const char *s)
-{
-	size_t size = strlen(s ? s : "") + 1;
-
-	wire_u32(m, (uint32_t)size);
-	buf_add(m, s ? s : "", size);
-}
-
-/* The next len bytes, or NULL and bad. */
-static const void *wire_take(struct wire *w, size_t len)
-{
-	if (w->bad || (size_t)(w->end - w->at) < len) {
-		w->bad = true;
-		return NULL;
-	}
-	w->at += len;
-	return w->at - len;
-}
-
-/* Copies a number out; leaves 0 in it when the message is too short. */
-static void wire_get_number(struct wire *w, void *number, size_t size)
-{
-	const void *bytes = wire_take(w, size);
-
-	if (bytes)
-		memcpy(number, bytes, size);
-}
-
 const char *wire_name(uint32_t type)
 {
 	switch (type) {
@@ -73,8 +14,8 @@ const char *wire_name(uint32_t type)
 
 enum wire_type wire_open(struct wire *w, const void *data, size_t len)
 {
-	*w = (struct wire){ .at = data, .end = (const unsigned char *)data + len, .bad = len > WIRE_MAX };
-	uint32_t type = wire_get_u32(w);
+	uint32_t type = wire_start(w, data, len, WIRE_MAX);
+
 	if (!wire_name(type))
 		w->bad = true;
 	return w->bad ? (enum wire_type)0 : (enum wire_type)type;
@@ -87,94 +28,7 @@ uint32_t wire_slot(const struct wire *w)
 	return wire_get_u32(&ahead);
 }
 
-uint8_t wire_get_u8(struct wire *w)
-{
-	uint8_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-uint32_t wire_get_u32(struct wire *w)
-{
-	uint32_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-uint64_t wire_get_u64(struct wire *w)
-{
-	uint64_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-int64_t wire_get_i64(struct wire *w)
-{
-	int64_t v = 0;
-
-	wire_get_number(w, &v, sizeof v);
-	return v;
-}
-
-const char *wire_get_str(struct wire *w)
-{
-	uint32_t size = wire_get_u32(w);
-	const char *s = wire_take(w, size);
-
-	/* The first zero must be the last byte: a string that ends early would hide what follows. */
-	if (!s || !size || memchr(s, '\0', size) != s + size - 1) {
-		w->bad = true;
-		return "";
-	}
-	return s;
-}
-
-void wire_list(struct buf *m, struct wire parts)
-{
-	if (parts.at)
-		buf_add(m, parts.at, (size_t)(parts.end - parts.at));
-}
-
-struct wire wire_get_list(struct wire *w)
-{
-	struct wire rest = *w;
-
-	w->at = w->end;
-	return rest;
-}
-
-bool wire_done(const struct wire *w)
-{
-	return !w->bad && w->at == w->end;
-}
-
-/* ---- the messages ---- */
-
-#define PUT(type, name) wire_##type(m, v->name);
-#define GET(type, name) v->name = wire_get_##type(w);
-#define MESSAGE(number, TYPE, name)                                        \
-	void wire_##name##_put(struct buf *m, const struct wire_##name *v) \
-	{                                                                  \
-		(void)v;                                                   \
-		wire_begin(m, WIRE_##TYPE);                                \
-		WIRE_FIELDS_##name(PUT)                                    \
-	}                                                                  \
-	bool wire_##name##_get(struct wire *w, struct wire_##name *v)      \
-	{                                                                  \
-		(void)v;                                                   \
-		WIRE_FIELDS_##name(GET) return wire_done(w);               \
-	}
-#define PART(name)                                                         \
-	void wire_##name##_put(struct buf *m, const struct wire_##name *v) \
-	{                                                                  \
-		WIRE_FIELDS_##name(PUT)                                    \
-	}                                                                  \
-	bool wire_##name##_get(struct wire *w, struct wire_##name *v)      \
-	{                                                                  \
-		WIRE_FIELDS_##name(GET) return !w->bad;                    \
-	}
+#define MESSAGE(number, TYPE, name) WIRE_DEFINE_MESSAGE(wire_##name, WIRE_##TYPE, WIRE_FIELDS_##name)
+#define PART(name) WIRE_DEFINE_PART(wire_##name, WIRE_FIELDS_##name)
 WIRE_MESSAGES(MESSAGE)
 WIRE_PARTS(PART)
