@@ -11,7 +11,8 @@ local VERSION_MAX <const> = 63
 local DOUBT_MAX <const> = 63
 local NAMES_MAX <const> = 1000
 
--- natives: as in prelude.lua. host: what the process gives: text_max (bytes of a record), complain(text), read_file(path) -> its text.
+-- natives: as in prelude.lua. host: what the process gives: text_max (bytes of a record), complain(text), read_file(path) -> its text,
+-- secret(text), named(name).
 -- load: load(text, path) -> the chunk of a file that is not built in.
 return function(natives, host, load)
 	local json = natives.json
@@ -182,7 +183,13 @@ return function(natives, host, load)
 			return wrong, text, code
 		end
 		local all = not more and #names <= NAMES_MAX
-		return "ok", nil, nil, nil, nil, json.encode { names = json.array(kept), more = not all }
+		local answer
+		repeat -- as many as a message can take
+			answer = json.encode { names = json.array(kept), more = not all }
+			all = all and #answer <= host.text_max
+			kept = table.move(kept, 1, #kept // 2, 1, {})
+		until #answer <= host.text_max
+		return "ok", nil, nil, nil, nil, answer
 	end
 
 	local about_known = { server = "text", warning = "text", unfit = "boolean", pause = "seconds" }
@@ -260,12 +267,18 @@ return function(natives, host, load)
 	function driver.open(place)
 		place = without_null(json.decode(place))
 		place.lock = place.url
+		host.named(place.driver or place.file)
+		if place.password then
+			host.secret(place.password)
+		end
 		file = loaded(place)
 		check_scheme(place)
 		place.options = lock_file.typed(file.options, place.options or {}, place.lock)
 		check_key(place)
-		local opened, err = file.open(place)
-		if opened == nil then
+		local good, opened, err = pcall(file.open, place)
+		if not good then
+			error(error_text(opened), 0) -- as the file has raised it: a file that says what is wrong with the URL needs no line
+		elseif opened == nil then
 			if err == nil then
 				error(("%s: open: expected a store, or nil and an error, found nothing"):format(where), 0)
 			end

@@ -1,4 +1,5 @@
 #include "commands/commands.h"
+#include "driver/driver.h"
 #include "locks/lock_url.h"
 #include "process/guard.h"
 #include "script/worker.h"
@@ -14,7 +15,7 @@ typedef int command_fn(int argc, char **argv);
 static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) };
 #undef COMMAND_FUNCTION
 
-/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, and `-x complete WORD...`.
+/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, `-x driver ...`, and `-x complete WORD...`.
  */
 static int run_role(int argc, char **argv)
 {
@@ -22,6 +23,8 @@ static int run_role(int argc, char **argv)
 		return guard_main(argc - 1, argv + 1, worker_main);
 	if (strcmp(argv[0], "worker") == 0)
 		return worker_main(argc - 1, argv + 1);
+	if (strcmp(argv[0], "driver") == 0)
+		return driver_main(argc - 1, argv + 1);
 	return strcmp(argv[0], "complete") == 0 ? complete_line(argc - 1, argv + 1) : EXIT_FAILED_SCRIPT;
 }
 

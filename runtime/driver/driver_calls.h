@@ -1,0 +1,32 @@
+/* The operations of the lock: each is a task that calls one function of the lock file, ends at its deadline, and is
+ * answered exactly once.
+ * Not the end of an operation, which is the elector's: it needs no answer for that.
+ * Used by the driver. */
+#ifndef LUNARCH_DRIVER_CALLS_H
+#define LUNARCH_DRIVER_CALLS_H
+
+#include "base/clock.h"
+
+#include "locks/driver/driver_wire.h"
+
+#include <stdint.h>
+
+struct driver;
+
+struct driver_question {       /* borrowed for the call only; NULL is "" */
+	enum driver_type kind; /* DRIVER_READ, _WRITE, _REMOVE, _LIST, _ABOUT */
+	uint64_t id;
+	struct instant by;
+	const char *key, *expected, *waited_out, *text;
+	int64_t floor;
+	uint8_t flags; /* of enum driver_write_flag */
+};
+
+/* Begins now, or as soon as the store is open. */
+void driver_calls_begin(struct driver *d, const struct driver_question *q);
+
+void driver_calls_cancel(struct driver *d, uint64_t id); /* one that has ended: does nothing */
+void driver_calls_opened(struct driver *d);              /* begins what has waited for it */
+void driver_calls_fini(struct driver *d);                /* forgets them all; nothing is answered any more */
+
+#endif

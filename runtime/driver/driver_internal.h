@@ -1,0 +1,63 @@
+/* What the files of this room share: the process, its socket and its Lua state.
+ * Not what others may use: that is driver.h. */
+#ifndef LUNARCH_DRIVER_INTERNAL_H
+#define LUNARCH_DRIVER_INTERNAL_H
+
+#include "driver/driver_log.h"
+#include "locks/driver/driver_wire.h"
+#include "locks/lock.h"
+#include "loop/timeline.h"
+#include "script/script.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct driver_call;
+struct driver_notices;
+
+enum driver_state {
+	DRIVER_IS_NEW,     /* nobody has said which lock file */
+	DRIVER_IS_OPENING, /* the file's open runs */
+	DRIVER_IS_OPEN,
+};
+
+struct driver {
+	struct timeline *timeline; /* borrowed */
+	struct script *script;     /* borrowed */
+	int functions;             /* registry reference: what lua/driver/driver.lua returns */
+	enum driver_state state;
+	struct driver_call *calls;
+	struct driver_notices *watches;
+	uint64_t watches_begun;
+	struct driver_log log;
+	char *secret; /* the lock's password, which no text may have; NULL: none */
+	bool leaving; /* it could not be opened: the process ends */
+	void (*send)(void *arg, const struct buf *message);
+	void *arg;
+};
+
+/* Makes the functions of lua/driver/driver.lua. */
+void driver_init(struct driver *d);
+void driver_fini(struct driver *d); /* after the Lua state is closed */
+
+/* A message of the elector. false: it makes no sense, or must not come now. */
+bool driver_message(struct driver *d, const void *bytes, size_t len);
+
+void driver_send(struct driver *d, struct buf *message); /* sends it and empties it */
+
+/* Pushes a function of driver.lua. [-0, +1, m] */
+void driver_push(struct driver *d, const char *function);
+
+/* A mistake of the lock file: text is what makes it another one than the last, whole is what is logged. */
+void driver_complain(struct driver *d, const char *text, const char *whole);
+
+/* A text for the elector: without the secret, and not too long. The caller frees it. */
+char *driver_text(const struct driver *d, const char *text);
+
+/* Of the name that the library's errors have for it. */
+enum err_code driver_code(const char *name);
+
+/* A text among a task's results, from 1; "" if it is none. Borrowed until the task's callback returns. */
+const char *driver_result(const struct outcome *o, int index, size_t *len);
+
+#endif
