@@ -15,7 +15,8 @@ typedef int command_fn(int argc, char **argv);
 static command_fn *const commands[COMMANDS] = { COMMAND_TABLE(COMMAND_FUNCTION) };
 #undef COMMAND_FUNCTION
 
-/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, `-x driver ...`, and `-x complete WORD...`.
+/* What the program itself and the shell start: `-x guard ...`, `-x worker ...`, `-x driver ...`, and `-x complete
+ * WORD...`.
  */
 static int run_role(int argc, char **argv)
 {
