@@ -198,7 +198,8 @@ return function(natives)
 	end
 
 	local Response = {}
-	Response.__index = use "unknown"("response", Response, { ok = true, status = true, headers = true, url = true, body = true })
+	Response.__index = use "unknown"("response", Response, { ok = true, status = true, headers = true, url = true, body = true,
+		repeated = true })
 	Response.__name = "response"
 
 	local function attempt(spec, timeout)
@@ -222,12 +223,13 @@ return function(natives)
 			return failed, err
 		end
 		local r = setmetatable({}, Response)
-		r.status, r.headers, r.url = core.answer(call)
+		local repeated
+		r.status, r.headers, r.url, repeated = core.answer(call)
 		r.ok = r.status >= 200 and r.status < 300
 		if spec.stream then
 			r.call = call
 		else
-			r.body = core.take(call)
+			r.body, r.repeated = core.take(call), repeated
 		end
 		return r
 	end
@@ -337,6 +339,9 @@ return function(natives)
 			local left = deadline - natives.time.monotonic()
 			local r, err = attempt(spec, math.max(0.001, left))
 			tries = tries + 1
+			if r and r.body and sent then
+				r.repeated = true
+			end
 			sent = sent or (err and not err.unsent) or (r and r.status ~= 429)
 			if err then
 				err.unsent = not sent -- the server may have acted on an earlier try

@@ -399,6 +399,7 @@ http = {}
 ---@field headers table<string, string> by lower-case name
 ---@field body string? nil for a stream
 ---@field url string
+---@field repeated boolean? it was sent more than once (an idle connection was found closed, or `retries`), so the server may have acted upon it before; nil for a stream
 local Response = {}
 
 ---The value of the body, which is JSON.

@@ -28,7 +28,7 @@ struct call {
 	struct buf headers; /* name, 0, value, 0, ... */
 	struct buf body;
 	struct buf url;
-	bool unsent;
+	bool unsent, repeated;
 	struct err err; /* set when it has ended */
 };
 
@@ -92,6 +92,7 @@ static void call_on_done(void *arg, const struct http_result *r, const struct ht
 		buf_add(&c->body, r->body, r->len);
 	buf_adds(&c->url, r->url ? r->url : "");
 	c->unsent = r->unsent;
+	c->repeated = r->repeated;
 	c->err = r->err;
 	wait_done(&c->wait);
 }
@@ -334,7 +335,7 @@ static void add_header(lua_State *L, const char *name, const char *value)
 	lua_rawset(L, -3);
 }
 
-/* answer(call) -> status, headers, URL */
+/* answer(call) -> status, headers, URL, repeated */
 static int call_answer(lua_State *L)
 {
 	struct call *c = call_at(L, 1);
@@ -348,7 +349,8 @@ static int call_answer(lua_State *L)
 		name = value + strlen(value) + 1;
 	}
 	lua_pushlstring(L, c->url.data ? c->url.data : "", c->url.len);
-	return 3;
+	lua_pushboolean(L, c->repeated);
+	return 4;
 }
 
 /* failure(call) -> nil, err. err.unsent: no byte of the request was sent. Nothing is returned if it has not failed. */

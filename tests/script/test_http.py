@@ -114,7 +114,10 @@ class Handler(BaseHTTPRequestHandler):
         except (OSError, ValueError):
             self.close_connection = True
 
+    asked = 0  # so far on this connection
+
     def answer(self) -> Any:
+        self.asked += 1
         body = self.body()
         path = self.path
         if "://" in path:
@@ -168,6 +171,8 @@ class Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b"X-Endless: 0123456789\r\n" * 100)
         if what == "close":
             return self.raw(b"")
+        if what == "drop":  # whatever is not the first on its connection is not answered
+            return self.raw(b"") if self.asked > 1 else self.text(200, "answered")
         if what == "big":
             return self.text(200, b"x" * int(rest))
         if what == "drip":

@@ -92,6 +92,13 @@ local function failures()
 	ok(not tostring(secret):find "geheim" and not tostring(secret):find "verborgen", "no password in an error", secret)
 end
 
+local function repeated()
+	local r = http.get(base .. "/count/0")
+	equal(r.repeated, false, "sent once")
+	r = http.post(base .. "/drop")
+	ok(r.body == "answered" and r.repeated == true, "a connection that was kept is found closed: sent again, and that is said", r.repeated)
+end
+
 local function retries()
 	http.get(base .. "/count/reset")
 	local r = http.get(base .. "/count/3", { retries = 5, backoff = 0.01 })
@@ -208,4 +215,4 @@ local function misuse()
 	raises("cannot wait here", "where Lua cannot yield", function() table.sort({ 1, 2 }, function() http.get(base) end) end)
 end
 
-return tap.election { requests, tokens, tls, proxies, failures, retries, streams, many, misuse }
+return tap.election { requests, tokens, tls, proxies, failures, repeated, retries, streams, many, misuse }
