@@ -603,6 +603,130 @@ pool_mode = {self.mode}
         return f"postgres://{Postgres.superuser}@127.0.0.1:{self.port}/postgres#{key}"
 
 
+class MariaDB(Server):
+    """options: mariadbd's, as "--max-connections=20"; they stand behind those that make it small, and win. pki: a Pki
+    whose server certificate it shows (certificate: another one's name, pki.sign), so that TLS can be asked for. Users:
+    root without a password, and `superuser`, each from everywhere."""
+
+    user = "mysql"
+    superuser, password = "lunarch", "moon light"
+    # The form of the files: the same for the making of them and for each start.
+    small = (
+        "--innodb-buffer-pool-size=8M",
+        "--innodb-log-file-size=4M",
+        "--innodb-data-file-path=ibdata1:4M:autoextend",
+        "--innodb-autoextend-increment=1",
+        "--aria-log-file-size=8M",
+    )
+    made_with = (
+        "FLUSH PRIVILEGES;",  # while the tables are made, none is looked at
+        f"CREATE USER {superuser}@'%' IDENTIFIED BY '{password}';",
+        f"GRANT ALL ON *.* TO {superuser}@'%' WITH GRANT OPTION;",
+        "CREATE DATABASE test CHARACTER SET utf8mb4;",
+    )
+
+    def __init__(self, *options: str, pki: Any = None, certificate: Any = None, start: bool = True) -> None:
+        self.options, self.pki, self.certificate = list(options), pki, certificate
+        super().__init__(start)
+
+    def prepare(self) -> None:
+        self.data, self.socket = os.path.join(self.dir, "data"), os.path.join(self.dir, "socket")
+        os.chmod(self.dir, 0o755)
+        first = os.path.join(self.dir, "first.sql")
+        with open(first, "w") as f:
+            f.write("\n".join(self.made_with) + "\n")
+        make = [
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={self.data}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            f"--extra-file={first}",
+            *([f"--user={self.run_as()}"] if self.run_as() else []),
+            *self.small,
+        ]
+        made = subprocess.run(make, capture_output=True, text=True, cwd=self.dir)
+        if made.returncode:
+            raise RuntimeError(made.stdout + made.stderr)
+        if self.run_as():
+            self.own(self.data)
+        if self.pki:
+            for name, path in zip(("crt", "key"), self.certificate or self.pki.server()):
+                shutil.copy(path, os.path.join(self.dir, "server." + name))
+            shutil.copy(self.pki.ca, os.path.join(self.dir, "ca.crt"))
+
+    def command(self) -> list[str]:
+        tls = [
+            f"--ssl-{w}={self.dir}/{f}" for w, f in (("ca", "ca.crt"), ("cert", "server.crt"), ("key", "server.key"))
+        ]
+        return [
+            shutil.which("mariadbd") or "/usr/sbin/mariadbd",
+            "--no-defaults",
+            f"--datadir={self.data}",
+            f"--socket={self.socket}",
+            f"--pid-file={self.dir}/pid",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--performance-schema=OFF",
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-buffer-pool-dump-at-shutdown=OFF",
+            "--key-buffer-size=64K",
+            "--aria-pagecache-buffer-size=1M",
+            "--table-open-cache=64",
+            "--max-connect-errors=1000000",  # who looks whether the port is open logs in to nothing
+            *self.small,
+            *(tls if self.pki else []),
+            *self.options,
+        ]
+
+    def ready(self) -> bool:
+        return "MariaDB" in ask(self.port, "")  # it speaks first
+
+    def sql(self, text: str, user: str | None = None, database: str = "test", port: int | None = None) -> str:
+        """The mariadb client's answer: columns parted by tabs, without headings; raises with its message. A user other
+        than `superuser` has no password, unless it is given as USER:PASSWORD."""
+        name, _, password = (user or f"{self.superuser}:{self.password}").partition(":")
+        p = subprocess.run(
+            [
+                "mariadb",
+                "--no-defaults",
+                "--batch",
+                "--raw",
+                "--skip-column-names",
+                "--default-character-set=utf8mb4",
+                "--host=127.0.0.1",
+                f"--port={port or self.port}",
+                f"--user={name}",
+                f"--database={database}",
+            ],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            env={**os.environ, "MYSQL_PWD": password},
+        )
+        if p.returncode:
+            raise RuntimeError(p.stderr.strip())
+        return p.stdout.strip()
+
+    def on_small_disk(self, size: str = "64m") -> SmallDisk:
+        """Its files are on one from now on: it is started again for that."""
+        self.stop()
+        self.disk = SmallDisk(os.path.join(self.dir, "small"), size, self.run_as())
+        shutil.copytree(self.data, self.disk.seen, dirs_exist_ok=True)
+        self.own(self.disk.seen)
+        self.data = self.disk.path
+        self.start()
+        return self.disk
+
+    def url(self, key: str) -> str:
+        """For a lock, without the password."""
+        return f"mysql://{self.superuser}@127.0.0.1:{self.port}/test#{key}"
+
+
 class ZooKeeper(Server):
     """One server, or a member: ZooKeeper.cluster(3). settings: lines of its configuration."""
 
