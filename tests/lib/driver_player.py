@@ -45,7 +45,7 @@ def pack(kind: str, *values: Any) -> bytes:
 
 def unpack(data: bytes) -> tuple[str, dict[str, Any]]:
     name = NAMES[struct.unpack_from("=I", data)[0]]
-    at, fields = 4, {}
+    at, fields = 4, dict[str, Any]()
     for letters, field in LAYOUTS[name]:
         if letters == "str":
             size = struct.unpack_from("=I", data, at)[0]

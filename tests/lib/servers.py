@@ -16,6 +16,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -282,6 +283,17 @@ class Server:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+class Box(Server):
+    """tests/lib/box.py: no store that anybody has, but one for which there is a lock file."""
+
+    def command(self) -> list[str]:
+        here = os.path.dirname(os.path.abspath(__file__))
+        return [sys.executable, os.path.join(here, "box.py"), str(self.port), os.path.join(self.dir, "data")]
+
+    def ready(self) -> bool:
+        return "a box" in ask(self.port, "GET / HTTP/1.0\r\n\r\n")
 
 
 class Etcd(Server):

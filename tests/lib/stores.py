@@ -1,6 +1,7 @@
 """Stores as the conformance cases need them: started, reached into behind the runtime's back, hurt. One class each."""
 
 import base64
+import glob
 import http.client
 import json
 import os
@@ -13,7 +14,7 @@ from typing import Any
 from urllib.parse import quote
 
 import servers
-from processes import PATIENCE, scratch, wait_for
+from processes import PATIENCE, ROOT, scratch, wait_for
 from proxy import Proxy
 
 
@@ -149,6 +150,83 @@ class SharedFile(File):
 
     def delete(self, key: str) -> None:
         shutil.rmtree(self.path(key), ignore_errors=True)
+
+
+def lock_files() -> str:
+    """A directory with copies of the tests' lock files that nobody else can write, whoever has checked them out."""
+    made = scratch()
+    for name in sorted(glob.glob(os.path.join(ROOT, "tests", "locks", "drivers", "*.lua"))):
+        shutil.copyfile(name, os.path.join(made, os.path.basename(name)))
+        os.chmod(os.path.join(made, os.path.basename(name)), 0o644)
+    return made
+
+
+class Box(Store):
+    """A store that the runtime does not know: by its lock file, which LUNARCH_LOCKS_DIR or, with named=False, the URL
+    names."""
+
+    name = "box"
+    rounds = 200  # its server is in Python
+
+    def __init__(self, named: bool = True) -> None:
+        self.server = servers.Box()
+        self.port = self.server.port
+        self.directory = lock_files()
+        self.named = named
+        self.env = {"LUNARCH_LOCKS_DIR": self.directory} if named else {}
+
+    def url(self, key: str, through: Any = None) -> str:
+        port = (through or self).port
+        if self.named:
+            return f"box://127.0.0.1:{port}/{quote(key)}"
+        return f"lua:{self.directory}/box.lua?host=127.0.0.1:{port}#{quote(key)}"
+
+    def keys(self) -> list[str]:
+        return ["plain", "with space", "k\u00e4se \u540d", "a/b", "a%2Fb", "q'uo\"te\\", "b?c#d&e=f", "x" * 200]
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            c.request(method, path, body)
+            answer = c.getresponse()
+            return answer.status, answer.read()
+        finally:
+            c.close()
+
+    def put(self, key: str, content: bytes) -> None:
+        self.ask("PUT", "/k/" + quote(key, safe=""), content)
+
+    def get(self, key: str) -> bytes | None:
+        status, content = self.ask("GET", "/k/" + quote(key, safe=""))
+        return content if status == 200 else None
+
+    def delete(self, key: str) -> None:
+        self.ask("DELETE", "/k/" + quote(key, safe=""))
+
+    def pause(self) -> None:
+        self.server.pause()
+
+    def resume(self) -> None:
+        self.server.resume()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def restart(self) -> None:
+        self.server.start()
+
+    def mode(self, which: str) -> Any:
+        self.ask("POST", "/mode?is=" + which)
+        return lambda: self.ask("POST", "/mode?is=")
+
+    def make_read_only(self) -> Any:
+        return self.mode("readonly")
+
+    def fill(self) -> Any:
+        return self.mode("full")
+
+    def end(self) -> None:
+        self.server.close()
 
 
 class Etcd(Store):

@@ -1,0 +1,21 @@
+#!/usr/bin/env python3
+"""A lock file of a user's own passes the conformance suite: Box, by its own scheme and by a lua: URL."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import lock_cases
+from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
+from stores import Box
+from tap import done
+
+only = [getattr(lock_cases, n) for n in sys.argv[1:]]
+store = Box()
+run(store, only or BASIC + NETWORK + SERVER + REPEATED + [read_only, full])
+store.end()
+if not only:
+    store = Box(named=False)
+    run(store, [lock_cases.swap, lock_cases.keys, lock_cases.notices, lock_cases.next_record, lock_cases.listed])
+    store.end()
+done()
