@@ -9,6 +9,8 @@ Whatever is started here dies with the test, even when the test is killed."""
 
 import atexit
 import glob
+import http.client
+import json
 import os
 import pwd
 import random
@@ -363,6 +365,97 @@ class Etcd(Server):
 
     def url(self, key: str) -> str:
         return f"etcd://127.0.0.1:{self.port}/{key}"
+
+
+class Consul(Server):
+    """One server, or a member: Consul.cluster(3). settings: of its configuration file. CONSUL: the program, if it is
+    not where make test-stores builds it."""
+
+    whole = True  # false while a cluster is being started one by one
+
+    def __init__(self, settings: Any = None, members: Any = None, number: int = 0, start: bool = True) -> None:
+        self.settings = settings or {}
+        self.members = members or [(free_port(), free_port())]  # each one's ports for Raft and for Serf
+        self.number = number
+        super().__init__(start)
+
+    @staticmethod
+    def program() -> str:
+        cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        return os.environ.get("CONSUL") or os.path.join(cache, "lunarch-tests", "consul", "consul")
+
+    def prepare(self) -> None:
+        raft, serf = self.members[self.number]
+        settings = {
+            "node_name": f"n{self.number}",
+            "server": True,
+            "bootstrap_expect": len(self.members),
+            "bind_addr": "127.0.0.1",
+            "client_addr": "127.0.0.1",
+            "data_dir": os.path.join(self.dir, "data"),
+            "retry_join": [f"127.0.0.1:{p}" for n, (_, p) in enumerate(self.members) if n != self.number],
+            "retry_interval": "1s",
+            "disable_host_node_id": True,
+            "disable_update_check": True,
+            "connect": {"enabled": False},
+            "performance": {"raft_multiplier": 1},
+            "leave_on_terminate": False,
+            "log_level": "warn",
+            **self.settings,
+            "ports": {
+                "http": self.port,
+                "server": raft,
+                "serf_lan": serf,
+                "serf_wan": -1,
+                "dns": -1,
+                "grpc": -1,
+                "grpc_tls": -1,
+                **self.settings.get("ports", {}),
+            },
+        }
+        with open(os.path.join(self.dir, "settings.json"), "w") as f:
+            json.dump(settings, f)
+
+    def command(self) -> list[str]:
+        return [self.program(), "agent", "-config-file", os.path.join(self.dir, "settings.json")]
+
+    def http(self, method: str, path: str, body: bytes | None = None, token: str | None = None) -> tuple[int, bytes]:
+        """Status and body."""
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        try:
+            c.request(method, path, body, {"X-Consul-Token": token} if token else {})
+            answer = c.getresponse()
+            return answer.status, answer.read()
+        finally:
+            c.close()
+
+    def ready(self) -> bool:
+        """With a leader, reads are answered: there is no such key, or no right to read it."""
+        if not self.whole:
+            return True
+        said = ask(self.port, f"GET /v1/kv/ready?consistent HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\n\r\n")
+        return said.split(" ")[1:2] in (["404"], ["403"])
+
+    @classmethod
+    def cluster(cls, count: int, settings: Any = None) -> "list[Consul]":
+        ports = [(free_port(), free_port()) for _ in range(count)]
+        members = [cls(settings, ports, n, start=False) for n in range(count)]
+        for m in members:
+            m.whole = False
+            m.start()
+        for m in members:
+            m.whole = True
+            if not wait_for(m.ready, START):
+                raise RuntimeError("the Consul cluster did not form")
+        return members
+
+    def leads(self) -> bool:
+        """As it says itself."""
+        status, body = self.http("GET", "/v1/status/leader?stale")
+        return status == 200 and json.loads(body) == f"127.0.0.1:{self.members[self.number][0]}"
+
+    def url(self, key: str) -> str:
+        return f"consul://127.0.0.1:{self.port}/{key}"
 
 
 class Redis(Server):

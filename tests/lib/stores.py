@@ -5,11 +5,13 @@ import glob
 import http.client
 import json
 import os
+import secrets
 import shutil
 import socket
 import struct
 import urllib.error
 import urllib.request
+import uuid
 from typing import Any
 from urllib.parse import quote
 
@@ -345,6 +347,146 @@ class Etcd(Store):
 
 def b64(content: bytes) -> Any:
     return base64.b64encode(content).decode()
+
+
+class Consul(Store):
+    """settings: of the server's configuration. token: what is asked with, by the tests and by the URLs."""
+
+    name = "consul"
+
+    def __init__(self, settings: Any = None, **more: Any) -> None:
+        self.server = servers.Consul(settings, **more)
+        self.port = self.server.port
+        self.token: str | None = None  # the tests'
+        self.user: str | None = None  # the URLs'
+
+    def url(self, key: str, through: Any = None) -> str:
+        secret = f":{self.user}@" if self.user else ""
+        return f"consul://{secret}127.0.0.1:{(through or self).port}/{quote(key, safe='/')}"
+
+    def keys(self) -> list[str]:
+        return [
+            "plain",
+            "with space",
+            "k\u00e4se \u540d",
+            "a/b",
+            "a/c/d/",
+            "a%2Fb",
+            "a.b/...",
+            "q'uo\"te\\",
+            "{a}:b?c#d&e=f+g;h",
+            "x" * 200,
+        ]
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """What it answers, if that is JSON; raises with its error."""
+        content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        status, answer = self.server.http(method, path, content, self.token)
+        if status == 404:
+            return None
+        if status != 200:
+            raise RuntimeError(f"{status} {answer.decode()}")
+        return json.loads(answer)
+
+    @staticmethod
+    def path(key: str) -> str:
+        return "/v1/kv/" + quote(key, safe="/")
+
+    def put(self, key: str, content: bytes) -> None:
+        self.call("PUT", self.path(key), content)
+
+    def get(self, key: str) -> bytes | None:
+        found = self.call("GET", self.path(key) + "?consistent")
+        return base64.b64decode(found[0]["Value"] or "") if found else None
+
+    def delete(self, key: str) -> None:
+        self.call("DELETE", self.path(key))
+
+    def put_many(self, keys: list[str], content: bytes) -> None:
+        for ops in self.transactions(keys, {"Verb": "set", "Value": b64(content)}):
+            self.call("PUT", "/v1/txn", ops)
+
+    def delete_many(self, keys: list[str]) -> None:
+        for ops in self.transactions(keys, {"Verb": "delete"}):
+            self.call("PUT", "/v1/txn", ops)
+
+    @staticmethod
+    def transactions(keys: list[str], what: Any) -> Any:
+        for i in range(0, len(keys), 60):  # Consul takes 64 operations at once
+            yield [{"KV": {**what, "Key": k}} for k in keys[i : i + 60]]
+
+    def permit(self, what: str) -> None:
+        """The URLs' token may do this to what begins with "readonly" or "mine"."""
+        rules = "\n".join(f'key_prefix "{p}" {{ policy = "{what}" }}' for p in ("readonly", "mine"))
+        policy = {"Name": "some", "Rules": rules}
+        known = [p for p in self.call("GET", "/v1/acl/policies") if p["Name"] == "some"]
+        self.call("PUT", "/v1/acl/policy" + (f"/{known[0]['ID']}" if known else ""), policy)
+
+    def make_read_only(self) -> Any:
+        """For the URLs' token; needs ACLs."""
+        self.permit("read")
+        return lambda: self.permit("write")
+
+    def pause(self) -> None:
+        self.server.pause()
+
+    def resume(self) -> None:
+        self.server.resume()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def restart(self) -> None:
+        self.server.start()
+
+    def repair(self) -> None:
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self) -> None:
+        self.server.close()
+
+
+class ConsulWithRights(Consul):
+    """Nobody may do anything without a token; the URLs have one, for what begins with "readonly" or "mine"."""
+
+    def __init__(self) -> None:
+        root = str(uuid.uuid4())
+        super().__init__({"acl": {"enabled": True, "default_policy": "deny", "tokens": {"initial_management": root}}})
+        self.token = root
+        self.permit("write")
+        made = self.call("PUT", "/v1/acl/token", {"Policies": [{"Name": "some"}]})
+        self.user = made["SecretID"]
+
+
+class FullConsul(Consul):
+    """All that it keeps is on a small disk, of which its log takes segments of 1 MB ahead."""
+
+    def __init__(self) -> None:
+        super().__init__({"raft_logstore": {"wal": {"segment_size_mb": 1}}}, start=False)
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "data"), "16m")
+        self.server.start()
+
+    def fill(self) -> Any:
+        """The log goes on in what it has taken."""
+        self.server.disk.fill()
+        try:
+            for _ in range(1000):
+                self.put("junk", secrets.token_bytes(4096))
+        except (RuntimeError, OSError, http.client.HTTPException, ValueError):
+            pass
+
+        def undo() -> None:
+            if self.server.process.poll() is not None:
+                self.server.stop()
+            self.server.disk.empty()
+            if not self.server.process:
+                self.server.start()
+            elif not wait_for(self.server.ready):
+                raise RuntimeError("Consul does not go on, though it has room again")
+
+        return undo
 
 
 class Redis(Store):
