@@ -14,6 +14,7 @@ static const struct {
 	{ "admin", "libmicrohttpd", "libmicrohttpd12" },
 	{ "etcd", "libnghttp2", "libnghttp2-14" },
 	{ "etcd", "libprotobuf-c", "libprotobuf-c1" },
+	{ "hash", "libcrypto", "libssl3" },
 	{ "kube", "libcurl", "libcurl4" },
 	{ "kube", "libyaml", "libyaml-0-2" },
 	{ "http", "libcurl", "libcurl4" },
@@ -25,7 +26,7 @@ static const struct {
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
-const char *const module_names[] = { "admin", "etcd", "http", "kube", "postgres", "redis", "tls", "zookeeper", NULL };
+const char *const module_names[] = { "admin", "etcd", "hash", "http", "kube", "postgres", "redis", "tls", "zookeeper", NULL };
 
 /* A build has its modules beside the program; an installation has them in ../lib. */
 static int module_path(const char *name, char *out, size_t size)

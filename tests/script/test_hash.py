@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""lunarch.hash by published vectors: FIPS 180-4 and RFC 1321, 4231, 4648; and what is refused."""
+
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import LUNARCH, PATIENCE, scratch
+from tap import done, note, ok, same
+
+LONG = "12345678901234567890123456789012345678901234567890123456789012345678901234567890"
+BLOCKS = "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"
+
+# In Lua, what is asked, and what the standard says.
+VECTORS = [
+    ('sha256 ""', "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
+    ('sha256 "abc"', "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+    (f'sha256 "{BLOCKS}"', "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1"),
+    ('sha256(("a"):rep(1000000))', "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0"),
+    ('md5 ""', "d41d8cd98f00b204e9800998ecf8427e"),
+    ('md5 "message digest"', "f96b697d7cb7938d525a2f31aaf161d0"),
+    (f'md5 "{LONG}"', "57edf4a22be3c955ac49da2e2107b67a"),
+    (
+        'hex(hash.hmac_sha256(("\\x0b"):rep(20), "Hi There"))',
+        "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7",
+    ),
+    (
+        'hex(hash.hmac_sha256("Jefe", "what do ya want for nothing?"))',
+        "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+    ),
+    (
+        'hex(hash.hmac_sha256(("\\xaa"):rep(20), ("\\xdd"):rep(50)))',
+        "773ea91e36800e46854db8ebd09181a72959098b3ef8c122d9635514ced565fe",
+    ),
+    (
+        'hex(hash.hmac_sha256(("\\xaa"):rep(131), "Test Using Larger Than Block-Size Key - Hash Key First"))',
+        "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54",
+    ),
+    ('hex(hash.hmac_sha256("", ""))', "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad"),
+    ('hex "\\0\\x7f\\xff"', "007fff"),
+    ('hex ""', ""),
+    *((f'base64 "{t}"', b) for t, b in zip(["", "f", "fo", "foo", "foob"], ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="])),
+    *((f'unbase64 "{b}"', t) for t, b in zip(["", "f", "fo", "foo", "foob"], ["", "Zg==", "Zm8=", "Zm9v", "Zm9vYg=="])),
+    ('hex(hash.unbase64 "AH//")', "007fff"),
+]
+
+NO_BASE64 = ["Zg=", "Zg", "Z===", "Zg==Zg==", "Zm 9v", " Zg==", "Zg==\\n", "Zm9-", "Z=g=", "Zg==\\0\\0\\0\\0", "===="]
+
+# What is called, and the end of the error.
+MISUSE = [
+    ("sha256()", "hash.sha256: expected a text, found nil"),
+    ("sha256(1)", "hash.sha256: expected a text, found a number"),
+    ("md5 {}", "hash.md5: expected a text, found a table"),
+    ("hmac_sha256(nil, 'x')", "hash.hmac_sha256: expected a text as the key, found nil"),
+    ("hmac_sha256('x')", "hash.hmac_sha256: expected a text, found nil"),
+    ("hex(true)", "hash.hex: expected a text, found a boolean"),
+    ("base64(print)", "hash.base64: expected a text, found a function"),
+    ("unbase64(7)", "hash.unbase64: expected a text, found a number"),
+    ("sha265 ''", "'sha265'"),
+]
+
+
+def main() -> None:
+    out = os.path.join(scratch(), "out")
+    lines = [f"say('[' .. hash.{asked} .. ']')" for asked, _ in VECTORS]
+    for text in NO_BASE64:
+        lines += [
+            f'do local bytes, err = hash.unbase64 "{text}" say(tostring(bytes) .. " " .. (err and err.code or "")) end'
+        ]
+    lines += [f"say(select(2, pcall(function() local x = hash.{asked} end)))" for asked, _ in MISUSE]
+    path = os.path.join(scratch(), "hash.lua")
+    with open(path, "w") as f:
+        f.write(
+            f'local hash = require "lunarch.hash"\nlocal out = io.open("{out}", "w")\n'
+            "local function say(text) out:write(text, '\\n') end\n"
+            + "\n".join(lines)
+            + "\nout:close()\nreturn { on_leading = function() end }\n"
+        )
+    done_with = subprocess.run([LUNARCH, "check", path], capture_output=True, text=True, timeout=PATIENCE)
+    if not same(done_with.returncode, 0, "a script can use it"):
+        note(done_with.stdout + done_with.stderr)
+    with open(out) as f:
+        said = f.read().split("\n")
+    for (asked, wanted), got in zip(VECTORS, said):
+        same(got, f"[{wanted}]", f"{asked[:70]} is what the standard says")
+    said = said[len(VECTORS) :]
+    for text, got in zip(NO_BASE64, said):
+        same(got, "nil invalid", f"'{text}' is not base64")
+    said = said[len(NO_BASE64) :]
+    for (asked, wanted), got in zip(MISUSE, said):
+        ok(wanted in got and "hash.lua:" in got, f"{asked} is misuse, and the script's line is named", got)
+    done()
+
+
+main()
