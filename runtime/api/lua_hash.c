@@ -114,8 +114,12 @@ static int hash_unbase64(lua_State *L)
 }
 
 static const luaL_Reg natives[] = {
-	{ "sha256", hash_sha256 }, { "md5", hash_md5 },           { "hmac_sha256", hash_hmac_sha256 },
-	{ "hex", hash_hex },       { "base64", hash_base64 },     { "unbase64", hash_unbase64 },
+	{ "sha256", hash_sha256 },
+	{ "md5", hash_md5 },
+	{ "hmac_sha256", hash_hmac_sha256 },
+	{ "hex", hash_hex },
+	{ "base64", hash_base64 },
+	{ "unbase64", hash_unbase64 },
 	{ NULL, NULL },
 };
 

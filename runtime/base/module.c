@@ -26,7 +26,8 @@ static const struct {
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
-const char *const module_names[] = { "admin", "etcd", "hash", "http", "kube", "postgres", "redis", "tls", "zookeeper", NULL };
+const char *const module_names[] = { "admin",    "etcd",  "hash", "http",      "kube",
+	                             "postgres", "redis", "tls",  "zookeeper", NULL };
 
 /* A build has its modules beside the program; an installation has them in ../lib. */
 static int module_path(const char *name, char *out, size_t size)
