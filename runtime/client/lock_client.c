@@ -87,7 +87,7 @@ static struct instant lock_client_begin(struct lock_client *c)
 {
 	c->busy = true;
 	c->asked = clock_now();
-	return instant_add(c->asked, TIMEOUT);
+	return instant_add(c->asked, c->within ? c->within : TIMEOUT);
 }
 
 enum lock_outcome lock_client_wait(struct lock_client *c)
@@ -95,6 +95,12 @@ enum lock_outcome lock_client_wait(struct lock_client *c)
 	while (c->busy)
 		ev_run(c->loop, EVRUN_ONCE);
 	return c->result.outcome;
+}
+
+void lock_client_cancel(struct lock_client *c)
+{
+	if (c->busy)
+		c->lock->ops->cancel(c->lock);
 }
 
 enum lock_outcome lock_client_read(struct lock_client *c)

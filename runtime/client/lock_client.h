@@ -18,6 +18,7 @@ struct lock_client {
 	struct version expected;
 	struct lock_result result; /* of the last operation; without its record */
 	struct lock_about about;
+	nsec within; /* how long an operation may take; 0: five seconds */
 	struct instant asked, answered, changed_at;
 	bool busy, watched, changed;
 };
@@ -33,15 +34,17 @@ int lock_client_open_prefix(struct lock_client *c, const char *url, char **prefi
 /* After that: from now on c->lock is this one, until the next call. -1 with *err: none. */
 int lock_client_turn_to(struct lock_client *c, const char *url, struct err *err);
 
-/* All of these block for at most five seconds. Why an operation failed is in c->result.err. */
+/* All of these block for at most c->within. Why an operation failed is in c->result.err. */
 enum lock_outcome lock_client_read(struct lock_client *c);
 enum lock_outcome lock_client_list(struct lock_client *c, struct lock_listing *out); /* the place must have it */
 enum lock_outcome lock_client_remove(struct lock_client *c, const struct version *expected); /* the lock must have it */
 enum lock_outcome lock_client_about(struct lock_client *c);                                  /* the lock must have it */
 
-/* Starts to write c->record. No other operation until lock_client_wait has returned. */
+/* Starts to write c->record. No other operation until lock_client_wait has returned. lock_client_cancel: the operation
+ * that is under way ends now, if there is one. */
 void lock_client_start_write(struct lock_client *c, const struct version *expected, bool durable);
 enum lock_outcome lock_client_wait(struct lock_client *c);
+void lock_client_cancel(struct lock_client *c);
 
 /* The last read found what says who comes next in an election: no lock. */
 bool lock_client_found_next(const struct lock_client *c);

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/nonce.h"
+#include "client/store_full.h"
 #include "client/store_measure.h"
 #include "client/store_proofs.h"
 #include "lease/nomination.h"
@@ -148,7 +149,7 @@ static void store_check_on_signal(struct ev_loop *loop, ev_signal *w, int revent
 	store_check_heed_signals(x, false);
 }
 
-static void store_check_all(struct store_trial *x)
+static void store_check_all(struct store_trial *x, bool full)
 {
 	static const int which[] = { SIGINT, SIGTERM };
 
@@ -157,12 +158,15 @@ static void store_check_all(struct store_trial *x)
 		x->signals[i].data = x;
 	}
 	store_check_heed_signals(x, true);
-	prove_and_measure(x);
+	if (full)
+		store_full_run(x);
+	if (!x->report->signal)
+		prove_and_measure(x);
 	store_check_clean_up(x);
 	store_check_heed_signals(x, false);
 }
 
-int store_check_run(const char *url, const char *state_dir, store_found_fn *found, void *arg,
+int store_check_run(const char *url, const char *state_dir, bool full, store_found_fn *found, void *arg,
                     struct store_report *report, struct err *err)
 {
 	struct store_trial *x = mem_zero(sizeof *x);
@@ -184,7 +188,7 @@ int store_check_run(const char *url, const char *state_dir, store_found_fn *foun
 	if (status == 0)
 		status = store_check_own(x, url, err);
 	if (status == 0)
-		store_check_all(x);
+		store_check_all(x, full);
 done:
 	for (int i = 0; i < STORE_WRITERS; i++)
 		lock_client_close(&x->client[i]);

@@ -72,6 +72,8 @@ enum option {
 	OPTION_WATCH,
 	OPTION_VERIFY,
 	OPTION_JSON,
+	OPTION_FULL,     /* doctor */
+	OPTION_NEW_LOCK, /* new; "lock", as the lock's URL elsewhere */
 	OPTION_FORCE, /* these three: release */
 	OPTION_TOKEN,
 	OPTION_REASON,

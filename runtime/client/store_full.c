@@ -1,0 +1,288 @@
+#include "client/store_full_internal.h"
+
+#include "base/mem.h"
+#include "base/nonce.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CLEAN_TRIES 3
+#define TRIES 40
+
+static const struct {
+	const char *name;
+	full_case *run;
+} cases[] = {
+	{ "swap", full_swap },       { "version", full_versions },   { "remove", full_remove },
+	{ "big", full_big },         { "text", full_texts },         { "key", full_keys },
+	{ "foreign", full_foreign }, { "deadline", full_deadlines }, { "held", full_held_up },
+	{ "cancel", full_cancel },   { "watch", full_notices },      { "list", full_list },
+	{ "racers", full_race },
+};
+
+/* ---- findings ---- */
+
+static void full_find(struct full *f, enum store_verdict verdict, const char *fmt, va_list ap)
+{
+	char text[sizeof((struct store_finding *)0)->text];
+
+	vsnprintf(text, sizeof text, fmt, ap);
+	f->findings += verdict != STORE_GOOD;
+	store_trial_find(f->x, f->name, verdict, "%s", text);
+}
+
+void full_unfit(struct full *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	full_find(f, STORE_UNFIT, fmt, ap);
+	va_end(ap);
+}
+
+void full_note(struct full *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	full_find(f, STORE_NOTE, fmt, ap);
+	va_end(ap);
+}
+
+void full_good(struct full *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (f->findings)
+		return;
+	va_start(ap, fmt);
+	full_find(f, STORE_GOOD, fmt, ap);
+	va_end(ap);
+}
+
+void full_astray(struct full *f, const struct lock_client *s, const char *what, enum lock_outcome wanted)
+{
+	enum lock_outcome o = s->result.outcome;
+
+	if (o == LOCK_UNKNOWN || o == LOCK_FAILED)
+		full_note(f, "%s had no certain answer, so the rest of this case was not tried: %s", what,
+		          store_trial_why(s));
+	else
+		full_unfit(f, "%s returned \"%s\", and \"%s\" was expected%s%s", what, lock_outcome_name(o),
+		           lock_outcome_name(wanted), *s->result.err.text ? ": " : "", s->result.err.text);
+}
+
+bool full_goes_on(const struct full *f, struct instant since, nsec most)
+{
+	return !f->x->report->signal && elapsed_standby(since, clock_now()) < most;
+}
+
+/* ---- operations ---- */
+
+bool full_reads(struct full *f, struct lock_client *s, const char *what, enum lock_outcome wanted)
+{
+	if (lock_client_read(s) != wanted) {
+		full_astray(f, s, what, wanted);
+		return false;
+	}
+	f->at = s->result.version;
+	return true;
+}
+
+void full_fill(struct full *f, struct lock_client *s)
+{
+	store_trial_fill_term(f->x, s);
+	s->record.lease_ms = 1; /* a store that waits for a lease before it elects anybody does not wait for long */
+	memcpy(f->write, s->record.write, sizeof f->write);
+}
+
+static struct lock_client *full_other(const struct full *f, const struct lock_client *s)
+{
+	return s == f->a ? f->b : f->a;
+}
+
+bool full_true(struct full *f, const struct lock_client *s)
+{
+	struct lock_client *reader = full_other(f, s);
+	enum lock_outcome said = s->result.outcome, o = lock_client_read(reader);
+
+	if (o != LOCK_OK && o != LOCK_ABSENT)
+		return true; /* nobody can say */
+	f->at = reader->result.version;
+	bool there = o == LOCK_OK && strcmp(reader->record.write, f->write) == 0;
+	if (said == LOCK_UNKNOWN || there == (said == LOCK_OK))
+		return true;
+	if (said == LOCK_OK)
+		full_unfit(
+			f,
+			"write returned \"ok\", but another process reads %s right after it: what was written is not "
+			"there, or read does not ask the store",
+			o == LOCK_ABSENT ? "nothing" : "another record");
+	else if (said == LOCK_CONFLICT)
+		full_unfit(
+			f,
+			"write returned \"conflict\", but what it wrote is in the store: a second try inside write has met "
+			"what its first one did. Without a certain answer return \"unknown\"");
+	else
+		full_unfit(
+			f,
+			"write returned \"%s\" (%s), but what it wrote is in the store: return \"unknown\" unless it is "
+			"sure that nothing was changed, and never will be",
+			lock_outcome_name(said), store_trial_why(s));
+	return false;
+}
+
+enum lock_outcome full_try(struct full *f, struct lock_client *s, const struct version *expected, bool durable)
+{
+	struct version e = *expected;
+
+	for (int tries = 0; tries < TRIES && (!f->x->report->signal || f->x->cleaning); tries++) {
+		lock_client_start_write(s, &e, durable);
+		if (lock_client_wait(s) != LOCK_FAILED || !full_true(f, s))
+			break;
+		lock_client_drain(s);
+	}
+	return s->result.outcome;
+}
+
+bool full_writes(struct full *f, struct lock_client *s, const char *what, const struct version *expected, bool durable,
+                 enum lock_outcome wanted)
+{
+	struct version e = *expected;
+
+	full_fill(f, s);
+	enum lock_outcome o = full_try(f, s, &e, durable);
+	if (o != wanted) {
+		if (o == LOCK_FAILED || full_true(f, s))
+			full_astray(f, s, what, wanted);
+		return false;
+	}
+	if (wanted == LOCK_OK)
+		f->at = s->result.version;
+	return true;
+}
+
+bool full_sees(struct full *f, struct lock_client *s, const char *what)
+{
+	struct version at = f->at;
+
+	if (!full_reads(f, s, "a read of what was just written", LOCK_OK))
+		return false;
+	if (strcmp(s->record.write, f->write) != 0)
+		full_unfit(
+			f,
+			"%s, but another record is read right after it: read must ask the store each time, and each write "
+			"must be seen by all",
+			what);
+	else if (strcmp(at.text, s->result.version.text) != 0)
+		full_unfit(
+			f,
+			"write returned the version \"%s\", and read returns \"%s\" for the same record: both must name it "
+			"alike, or the next renewal is a conflict",
+			at.text, s->result.version.text);
+	else
+		return true;
+	return false;
+}
+
+/* ---- keys ---- */
+
+char *full_url(const struct full *f, const char *more)
+{
+	return lock_url_beside(f->x->client[2].lock, f->x->scratch, more); /* which is never at another key */
+}
+
+/* What was never written, or was removed, may have left something beside it: that goes with a record. */
+static bool clean_once(struct full *f, struct lock_client *s)
+{
+	enum lock_outcome o = lock_client_read(s);
+	struct version at = s->result.version;
+
+	if (!s->lock->ops->remove)
+		return o == LOCK_ABSENT;
+	if (o == LOCK_ABSENT) {
+		full_fill(f, s);
+		o = full_try(f, s, &at, true);
+		at = s->result.version;
+	}
+	return o == LOCK_OK && lock_client_remove(s, &at) == LOCK_OK;
+}
+
+void full_clean(struct full *f, struct lock_client *s)
+{
+	bool had = f->x->cleaning, gone = false;
+
+	f->x->cleaning = true;
+	for (int tries = 0; tries < CLEAN_TRIES && !gone; tries++)
+		gone = clean_once(f, s);
+	f->left += !gone;
+	f->x->cleaning = had;
+}
+
+static int full_turn(struct full *f, const char *url)
+{
+	struct err err;
+
+	if (lock_client_turn_to(f->a, url, &err) == 0 && lock_client_turn_to(f->b, url, &err) == 0)
+		return 0;
+	full_note(f, "the key of this case cannot be opened, so it was not tried: %s", err.text);
+	return -1;
+}
+
+static void full_run_case(struct full *f, full_case *run)
+{
+	char more[40];
+
+	snprintf(more, sizeof more, "-%s", f->name);
+	char *url = full_url(f, more);
+	f->findings = 0;
+	f->at = (struct version){ "" };
+	if (full_turn(f, url) == 0) {
+		run(f);
+		full_clean(f, f->a);
+	}
+	free(url);
+}
+
+/* The scratch record stays open meanwhile, and with it the connection that the locks of one env share. */
+static void full_set_out(struct full *f)
+{
+	for (int i = 0; i < 2; i++) {
+		struct lock_client *s = &f->x->client[i];
+		s->place = s->lock;
+		s->lock = NULL;
+	}
+}
+
+static void full_turn_back(struct full *f)
+{
+	for (int i = 0; i < 2; i++) {
+		struct lock_client *s = &f->x->client[i];
+		if (s->lock)
+			s->lock->ops->close(s->lock);
+		s->lock = s->place;
+		s->place = NULL;
+		s->watched = false;
+		s->within = 0;
+	}
+}
+
+void store_full_run(struct store_trial *x)
+{
+	struct full f = { .x = x, .a = &x->client[0], .b = &x->client[1] };
+
+	full_set_out(&f);
+	for (size_t i = 0; i < sizeof cases / sizeof *cases && !x->report->signal; i++) {
+		f.name = cases[i].name;
+		full_run_case(&f, cases[i].run);
+	}
+	full_turn_back(&f);
+	f.name = "clean";
+	x->cleaning = true;
+	if (f.left)
+		full_note(&f, "%d records whose keys begin with that of %s stay behind: remove them", f.left,
+		          lock_client_url(&x->client[0]));
+	x->cleaning = false;
+}

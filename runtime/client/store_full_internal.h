@@ -1,0 +1,65 @@
+/* What the cases of the whole examination share: two clients, each with an env (and so a driver) of its own, that are
+ * at a key which is the case's alone. */
+#ifndef LUNARCH_STORE_FULL_INTERNAL_H
+#define LUNARCH_STORE_FULL_INTERNAL_H
+
+#include "client/store_full.h"
+
+struct full {
+	struct store_trial *x;
+	struct lock_client *a, *b;
+	const char *name;  /* of the case, as in its findings */
+	struct version at; /* what the key holds, as far as the case knows */
+	char write[33];    /* the name of the last write */
+	int findings;      /* of this case that are not good */
+	int left;          /* keys that could not be removed */
+};
+typedef void full_case(struct full *f);
+
+/* The cases. */
+full_case full_swap, full_versions, full_remove, full_list;        /* store_full_swap.c */
+full_case full_big, full_texts, full_keys, full_foreign;           /* store_full_content.c */
+full_case full_race;                                               /* store_full_race.c */
+full_case full_deadlines, full_held_up, full_cancel, full_notices; /* store_full_times.c */
+
+/* ---- findings ---- */
+
+void full_unfit(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void full_note(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* Unless the case has found something else. */
+void full_good(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* The last operation of s had another outcome than was wanted: tells so, as unfit; or as a note, if it only had no
+ * certain answer. what: "the first write, with op.expected = \"\"," */
+void full_astray(struct full *f, const struct lock_client *s, const char *what, enum lock_outcome wanted);
+
+bool full_goes_on(const struct full *f, struct instant since, nsec most); /* no signal, and there is time */
+
+/* ---- operations, which tell what is wrong with them. true: the outcome is the wanted one ---- */
+
+bool full_reads(struct full *f, struct lock_client *s, const char *what, enum lock_outcome wanted);
+
+/* Writes the record of s, whose write's name is f->write: again while the store says that it did not, as one does that
+ * elects nobody for a while after its restart. */
+enum lock_outcome full_try(struct full *f, struct lock_client *s, const struct version *expected, bool durable);
+
+/* A new record, with a write name of its own. LOCK_OK: f->at is its version. */
+bool full_writes(struct full *f, struct lock_client *s, const char *what, const struct version *expected, bool durable,
+                 enum lock_outcome wanted);
+
+/* The last write was the last that the store has taken: s reads its record, and its version. */
+bool full_sees(struct full *f, struct lock_client *s, const char *what);
+
+/* Puts a record into s: with a write name of its own, that is in f->write then. */
+void full_fill(struct full *f, struct lock_client *s);
+
+/* s wrote f->write, and was told the outcome in s->result: whether the store says the same, as the other one reads it.
+ * Tells if it does not. f->at is what is there. */
+bool full_true(struct full *f, const struct lock_client *s);
+
+/* A key beside the scratch record's. The caller frees. */
+char *full_url(const struct full *f, const char *more);
+/* Removes what is at the lock of s; counts what cannot be removed. */
+void full_clean(struct full *f, struct lock_client *s);
+
+#endif

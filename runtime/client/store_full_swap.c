@@ -1,0 +1,230 @@
+/* The rules of compare-and-swap, one after the other, while nobody else writes. */
+#include "client/store_full_internal.h"
+
+#include "locks/lock_listing.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define VERSIONS 24
+
+static const struct version none = { "" };
+
+/* ---- swap ---- */
+
+/* A conflict has changed nothing: who reads finds the write of this name. */
+static bool unchanged(struct full *f, const char *write, const char *what)
+{
+	if (!full_reads(f, f->a, "a read", LOCK_OK))
+		return false;
+	if (strcmp(f->a->record.write, write) == 0)
+		return true;
+	full_unfit(f, "%s returned \"conflict\", but changed the record all the same", what);
+	return false;
+}
+
+/* A write that must not be done. */
+static bool turned_away(struct full *f, struct lock_client *s, const char *what, const struct version *expected,
+                        const char *advice)
+{
+	struct version before = f->at;
+	char write[sizeof f->write];
+
+	memcpy(write, f->write, sizeof write);
+	full_fill(f, s);
+	if (full_try(f, s, expected, true) == LOCK_OK) {
+		full_unfit(f, "%s returned \"ok\", and \"conflict\" was expected: %s", what, advice);
+		return false;
+	}
+	if (s->result.outcome != LOCK_CONFLICT) {
+		full_astray(f, s, what, LOCK_CONFLICT);
+		return false;
+	}
+	f->at = before;
+	memcpy(f->write, write, sizeof write);
+	return unchanged(f, write, what);
+}
+
+static bool first_write(struct full *f)
+{
+	return full_reads(f, f->a, "read, where nothing was ever written,", LOCK_ABSENT) &&
+	       full_writes(f, f->a, "the first write, which expects no record,", &f->at, true, LOCK_OK) &&
+	       full_sees(f, f->b, "write returned \"ok\"");
+}
+
+void full_swap(struct full *f)
+{
+	if (!first_write(f) || !turned_away(f, f->b, "write with op.expected = \"\" where a record is", &none,
+	                                    "\"\" means: only if there is none"))
+		return;
+	struct version first = f->at;
+	if (!full_writes(f, f->b, "a write that expects the version that is there", &first, true, LOCK_OK) ||
+	    !full_sees(f, f->a, "a second write returned \"ok\""))
+		return;
+	if (strcmp(first.text, f->at.text) == 0) {
+		full_unfit(
+			f,
+			"two different records have the version \"%s\": a writer of long ago cannot be told from the "
+			"last one. Each write must make a version that was never there",
+			first.text);
+		return;
+	}
+	if (!turned_away(f, f->a, "write", &first,
+	                 "the record is another one than it expects: op.expected is not compared in the store"))
+		return;
+	if (full_writes(f, f->b, "a renewal (op.durable = false)", &f->at, false, LOCK_OK) &&
+	    full_sees(f, f->a, "a renewal returned \"ok\""))
+		full_good(f, "a write is done where it expects what is there, and nowhere else; and all see it");
+}
+
+/* ---- versions ---- */
+
+static bool version_is_new(struct full *f, struct version *seen, int *count, const char *when)
+{
+	for (int i = 0; i < *count; i++) {
+		if (strcmp(seen[i].text, f->at.text) != 0)
+			continue;
+		full_unfit(
+			f,
+			"the version \"%s\" comes back%s: a writer that was stopped for long takes the new record for the "
+			"one that it knows, and overwrites it",
+			f->at.text, when);
+		return false;
+	}
+	seen[(*count)++] = f->at;
+	return true;
+}
+
+static bool remade(struct full *f, const struct version *late)
+{
+	if (lock_client_remove(f->a, &f->at) != LOCK_OK) {
+		full_astray(f, f->a, "remove", LOCK_OK);
+		return false;
+	}
+	if (!full_reads(f, f->b, "read, after remove returned \"ok\",", LOCK_ABSENT))
+		return false;
+	struct version absent = f->at;
+	full_fill(f, f->b);
+	if (full_try(f, f->b, late, true) != LOCK_CONFLICT) {
+		full_astray(f, f->b, "write with the version of a record that was removed", LOCK_CONFLICT);
+		return false;
+	}
+	return full_writes(f, f->a, "a write that makes the record again", &absent, true, LOCK_OK);
+}
+
+/* The elector names each write, so that no two of its records are equal. Equal versions of equal ones do no harm. */
+static bool equal_ones_differ(struct full *f)
+{
+	struct version before = f->at;
+
+	lock_client_start_write(f->a, &before, true);
+	return lock_client_wait(f->a) != LOCK_OK || strcmp(before.text, f->a->result.version.text) != 0;
+}
+
+void full_versions(struct full *f)
+{
+	struct version seen[VERSIONS + 1];
+	int count = 0;
+
+	if (!full_reads(f, f->a, "a read", LOCK_ABSENT))
+		return;
+	for (int i = 0; i < VERSIONS && !f->x->report->signal; i++)
+		if (!full_writes(f, i % 2 ? f->a : f->b, "a write", &f->at, i % 3 != 0, LOCK_OK) ||
+		    !version_is_new(f, seen, &count, ""))
+			return;
+	struct version late = f->at;
+	if (f->a->lock->ops->remove &&
+	    (!remade(f, &late) || !version_is_new(f, seen, &count, " after the record was removed and made again")))
+		return;
+	bool differ = !f->a->lock->ops->remove || equal_ones_differ(f);
+	full_good(f, "%d records, %d versions%s", count, count,
+	          differ ? "" : ". Records that are equal to the byte have equal ones; no two of Lunarch's are");
+}
+
+/* ---- remove and list ---- */
+
+void full_remove(struct full *f)
+{
+	struct lock_client *s = f->a;
+
+	if (!s->lock->ops->remove) {
+		full_note(
+			f,
+			"there is no `remove`: what is examined here stays behind, and `lunarch release` is not hindered");
+		return;
+	}
+	if (!first_write(f))
+		return;
+	struct version first = f->at;
+	if (!full_writes(f, s, "a write", &first, true, LOCK_OK))
+		return;
+	struct version second = f->at;
+	if (lock_client_remove(s, &first) != LOCK_CONFLICT) {
+		full_astray(f, s, "remove with an older version", LOCK_CONFLICT);
+		return;
+	}
+	if (!full_reads(f, f->b, "a read, after remove returned \"conflict\",", LOCK_OK))
+		return;
+	if (lock_client_remove(s, &second) != LOCK_OK) {
+		full_astray(f, s, "remove with the version that is there", LOCK_OK);
+		return;
+	}
+	if (full_reads(f, f->b, "a read, after remove returned \"ok\",", LOCK_ABSENT))
+		full_good(f, "a record is removed by who knows its version, and by nobody else");
+}
+
+/* How many of the names stand for the lock that is open. */
+static bool listed(const struct lock_listing *l, const char *name)
+{
+	for (size_t i = 0; i < l->count; i++)
+		if (strcmp(l->name[i], name) == 0)
+			return true;
+	return false;
+}
+
+static void look_for(struct full *f, const char *url)
+{
+	struct lock_client place = { .env.state_dir = f->a->env.state_dir };
+	struct lock_listing l = { 0 };
+	struct err err;
+	char *prefix;
+
+	if (lock_client_open_prefix(&place, url, &prefix, &err) < 0)
+		full_note(f, "the place cannot be opened to be listed: %s", err.text);
+	else if (!place.place->ops->list)
+		full_note(f, "there is no `list`: `lunarch list` shows nothing here. No election needs it");
+	else if (lock_client_list(&place, &l) != LOCK_OK)
+		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place.result.outcome),
+		          store_trial_why(&place));
+	else if (!listed(&l, "-one") || !listed(&l, "-two"))
+		full_unfit(f, "list leaves out records whose keys begin with the prefix: of two it has %d",
+		           listed(&l, "-one") + listed(&l, "-two"));
+	else
+		full_good(f, "what begins with a prefix is listed");
+	lock_listing_fini(&l);
+	lock_client_close(&place);
+	free(prefix);
+}
+
+static bool list_put(struct full *f, struct lock_client *s, const char *url, const char *more)
+{
+	struct err err;
+	char *beside = lock_url_beside(f->x->client[2].lock, url, more);
+	int status = lock_client_turn_to(s, beside, &err);
+
+	free(beside);
+	if (status < 0)
+		full_note(f, "the records to be listed cannot be opened: %s", err.text);
+	return status == 0 && full_reads(f, s, "a read", LOCK_ABSENT) &&
+	       full_writes(f, s, "a write", &f->at, true, LOCK_OK);
+}
+
+void full_list(struct full *f)
+{
+	char *url = full_url(f, "-list");
+
+	if (list_put(f, f->a, url, "-one") && list_put(f, f->b, url, "-two"))
+		look_for(f, url);
+	full_clean(f, f->b);
+	free(url);
+}

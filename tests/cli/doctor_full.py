@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""doctor --full: locks that keep every rule pass, a lock that breaks one fails with the rule's name, and nothing stays."""
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import LUNARCH, scratch, wait_for
+from servers import Redis
+from tap import done, note, ok, same
+
+TMP = scratch()
+atexit.register(shutil.rmtree, TMP, True)
+CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
+CASES = ["swap", "version", "remove", "big", "text", "key", "foreign", "deadline", "held", "cancel", "watch", "list"]
+CASES += ["racers"]
+
+
+def doctor(*args: Any, **more: Any) -> Any:
+    """What it found, as JSON; with its exit status."""
+    r = subprocess.run(
+        [LUNARCH, "doctor", "--full", "--json", *args],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        stdin=subprocess.DEVNULL,
+        env={**CLEAN, **more},
+    )
+    try:
+        found = json.loads(r.stdout)
+    except ValueError:
+        found = {"findings": []}
+    return {**found, "status": r.returncode, "errors": r.stderr}
+
+
+def findings(j: Any, *verdicts: str) -> Any:
+    return [f for f in j["findings"] if f["verdict"] in verdicts]
+
+
+def passes(j: Any, what: str, notes: Any = ()) -> None:
+    good = j["status"] == 0 and j.get("fit") and not findings(j, "unfit")
+    if not ok(good, f"{what}: fit"):
+        note(f"{j['status']} {j['errors']} {findings(j, 'unfit', 'note')}")
+    names = list(dict.fromkeys(f["name"] for f in j["findings"]))
+    same([c for c in CASES if c not in names], [], f"{what}: every case was tried")
+    odd = [f for f in findings(j, "note") if f["name"] in CASES and f["name"] not in notes]
+    same(odd, [], f"{what}: none of them found anything odd")
+
+
+def fails(j: Any, name: str, *words: str, what: str) -> None:
+    told = [f for f in findings(j, "unfit") if f["name"] == name and all(w in f["text"] for w in words)]
+    if not ok(j["status"] == 1 and j.get("fit") is False and told, f"{what}: fails, and {name} says why"):
+        note(f"{j['status']} {j['errors']} {findings(j, 'unfit', 'note')}")
+
+
+def test_file() -> None:
+    passes(doctor("--lock", os.path.join(TMP, "x")), "a file", notes=("foreign",))
+    same([n for n in os.listdir(TMP) if "doctor" in n], [], "a file: nothing of the examination stays")
+
+
+def test_redis() -> None:
+    with Redis() as server:
+        passes(doctor("--lock", server.url("x") + "?replicas=0"), "Redis", notes=("foreign",))
+        same(server.cli("KEYS", "*doctor*").split(), [], "Redis: nothing of the examination stays")
+        d = subprocess.Popen(
+            [LUNARCH, "doctor", "--full", "--lock", server.url("x")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=CLEAN,
+        )
+        there = wait_for(lambda: d.poll() is not None or "doctor" in server.cli("KEYS", "*doctor*"))
+        d.send_signal(signal.SIGINT)
+        said = d.communicate(timeout=120)[0]
+        if not ok(
+            there and d.returncode in (130, -signal.SIGINT) and "UNFIT" not in said,
+            "Redis: Ctrl-C ends it, without a verdict",
+        ):
+            note(f"{d.returncode} {said}")
+        same(server.cli("KEYS", "*doctor*").split(), [], "Redis: and nothing stays then, either")
+
+
+def test_none() -> None:
+    j = doctor("--lock", "none:")
+    fails(j, "racers", "64 of 64", "two leaders", what="a lock of nothing")
+    fails(j, "swap", "absent", what="a lock of nothing")
+
+
+test_file()
+test_redis()
+test_none()
+done()
