@@ -74,7 +74,7 @@ enum option {
 	OPTION_JSON,
 	OPTION_FULL,     /* doctor */
 	OPTION_NEW_LOCK, /* new; "lock", as the lock's URL elsewhere */
-	OPTION_FORCE, /* these three: release */
+	OPTION_FORCE,    /* these three: release */
 	OPTION_TOKEN,
 	OPTION_REASON,
 	OPTION_LOG_FORMAT, /* number is an enum log_format */

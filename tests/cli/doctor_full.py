@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""doctor --full: locks that keep every rule pass, a lock that breaks one fails with the rule's name, and nothing stays."""
+"""doctor --full: locks that keep every rule pass; one that breaks a rule fails, and it is said which; nothing stays."""
 
 import atexit
 import json
