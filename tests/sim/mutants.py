@@ -25,6 +25,9 @@ def sources_in(*rooms: str) -> list[str]:
     return [os.path.relpath(path, ROOT) for path in found]
 
 
+# The files of lua/ as C, made in the directory of the objects.
+PRELUDE = "prelude.c"
+
 # What each program is built of. A mutant belongs to the first one that has its file, and the test that it names.
 SIMULATOR = [
     "runtime/lease/lease.c",
@@ -135,13 +138,23 @@ UNIT_TESTS = [
     ],
     sources_in("base") + ["runtime/commands/exec_warm.c", "tests/unit/commands/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
+    [path for path in sources_in("driver") if not path.endswith("/driver.c")]  # the process around it
+    + sources_in("base", "loop", "lease", "locks", "locks/file", "process", "script", "cron")
+    + [path for path in sources_in("api") if not path.endswith("/lua_http.c")]  # a module
+    + [
+        "runtime/locks/driver/driver_wire.c",
+        "runtime/election/death_proof.c",
+        PRELUDE,
+        "tests/unit/driver/test_driver.c",
+    ],
 ]
-LIBRARIES = ["-Wl,--as-needed", "-lev", "-ljansson", "-lm", "-pthread"]
+LIBRARIES = ["-Wl,--as-needed", "-llua5.4", "-ldl", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.
 UNIT_FLAGS = ["-O1", "-fsanitize=address", "-DPATIENCE_S=5."]
 UNIT_LIMIT_S = 180.0  # a unit test takes seconds; a mutant may make it wait for ever
 SEEDS = os.environ.get("MUTANT_SEEDS", "20000")
 CC = shlex.split(os.environ.get("CC", "cc"))
+LUA = subprocess.run(["pkg-config", "--cflags", "lua5.4"], capture_output=True, text=True).stdout.split()
 
 
 def mutants() -> Iterator[Any]:
@@ -170,10 +183,12 @@ def program_of(name: str) -> Any:
 
 def compiled(room: str, directory: str, path: str, flags: list[str]) -> str:
     """The object file of this source, which stays in the directory."""
+    if os.path.basename(path) == PRELUDE:
+        path = os.path.join(room, PRELUDE)
     out = os.path.join(directory, (flags[0] + os.path.relpath(path, ROOT)).replace("/", "-") + ".o")
     includes = [os.path.join(ROOT, d) for d in ("tests/sim", "tests/lib", "runtime")] + [room]
     if not os.path.exists(out):
-        options = flags + ["-std=gnu11", "-D_GNU_SOURCE", "-w"] + ["-I" + d for d in includes]
+        options = flags + ["-std=gnu11", "-D_GNU_SOURCE", "-w", *LUA] + ["-I" + d for d in includes]
         subprocess.run(CC + options + ["-c", "-o", out, path], check=True)
     return out
 
@@ -235,6 +250,10 @@ def main() -> Any:
     room = tempfile.TemporaryDirectory()
     with open(os.path.join(room.name, "version.h"), "w") as f:
         f.write('#define LUNARCH_VERSION "of mutants"\n')
+    with open(os.path.join(room.name, PRELUDE), "w") as f:
+        files = sorted(glob.glob(os.path.join(ROOT, "lua", "*", "*.lua")))
+        names = [os.path.relpath(path, ROOT) for path in files if "/meta/" not in path]
+        subprocess.run(["scripts/embed-lua.sh", "-", *names], cwd=ROOT, stdout=f, check=True)
     for number, (name, rule, source, text, replacement) in enumerate(mutants()):
         if number % parts != part % parts or (words and not any(word in name for word in words)):
             continue
