@@ -94,9 +94,8 @@ static void rig_init(struct rig *r, const char *functions)
 	fclose(f);
 	timeline_init_virtual(&r->timeline, &seconds);
 	spec = (struct script_spec){ .loop = ev_default_loop(0), .timeline = &r->timeline, .send = drop };
-	r->driver = (struct driver){
-		.timeline = &r->timeline, .script = script_new(&spec), .send = rig_send, .arg = r
-	};
+	r->driver =
+		(struct driver){ .timeline = &r->timeline, .script = script_new(&spec), .send = rig_send, .arg = r };
 	driver_init(&r->driver);
 }
 
@@ -127,8 +126,8 @@ static void ask_write(struct rig *r, uint64_t id, const char *key, double within
 	struct buf m = { 0 };
 	struct instant by = in(within);
 
-	driver_write_put(&m, &(struct driver_write){
-				     .id = id, .by_raw = by.raw, .by_boot = by.boot, .key = key, .text = "{}" });
+	driver_write_put(
+		&m, &(struct driver_write){ .id = id, .by_raw = by.raw, .by_boot = by.boot, .key = key, .text = "{}" });
 	give(r, &m);
 }
 
@@ -191,16 +190,18 @@ static void operations(void)
 {
 	struct rig r;
 
-	rig_init(&r, "write = function(_, key)"
-	             " if key == 'wait' then sleep(100) elseif key == 'calm' then pcall(sleep, 100) return 'failed', 'so'"
-	             " elseif key == 'late' then pcall(sleep, 100) return 'ok', 'v'"
-	             " elseif key == 'raise' then error('broken') elseif key == 'count' then N = (N or 0) + 1 end"
-	             " return 'ok', 'v' end");
+	rig_init(&r,
+	         "write = function(_, key)"
+	         " if key == 'wait' then sleep(100) elseif key == 'calm' then pcall(sleep, 100) return 'failed', 'so'"
+	         " elseif key == 'late' then pcall(sleep, 100) return 'ok', 'v'"
+	         " elseif key == 'raise' then error('broken') elseif key == 'count' then N = (N or 0) + 1 end"
+	         " return 'ok', 'v' end");
 	ask_write(&r, 1, "x", 0.5);
 	ok(rig_open(&r) && !rig_open(&r), "a driver is opened once");
 	ask_write(&r, 2, "x", 10);
 	pass(&r, 0.6);
-	answered(&r, 1, LOCK_FAILED, "a write whose deadline passes before the store is open has failed: it has not begun");
+	answered(&r, 1, LOCK_FAILED,
+	         "a write whose deadline passes before the store is open has failed: it has not begun");
 	pass(&r, 0.5);
 	answered(&r, 2, LOCK_OK, "one whose deadline does not is begun then");
 	ask_write(&r, 3, "wait", 5);
@@ -353,7 +354,8 @@ static void files(void)
 	fchmod(fd, 0644);
 	is_int(reading(path, &err), 0, "a file of one's own is read");
 	fchmod(fd, 0664);
-	ok(reading(path, &err) < 0 && err.code == ERR_USAGE && strstr(err.text, "its group"), "not if its group may write it");
+	ok(reading(path, &err) < 0 && err.code == ERR_USAGE && strstr(err.text, "its group"),
+	   "not if its group may write it");
 	fchmod(fd, 0646);
 	ok(reading(path, &err) < 0 && strstr(err.text, "everybody"), "nor if everybody may");
 	fchmod(fd, 0644);
