@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "driver/driver_internal.h"
+#include "driver/driver_state.h"
 #include "process/channel.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
 #include "driver/driver_calls.h"
 
 #include "base/mem.h"
-#include "driver/driver_internal.h"
+#include "driver/driver_state.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/proc.h"
 #include "driver/driver_calls.h"
 #include "driver/driver_file.h"
-#include "driver/driver_internal.h"
+#include "driver/driver_state.h"
 #include "driver/driver_watches.h"
 #include "lease/record.h"
 

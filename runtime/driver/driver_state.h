@@ -1,7 +1,7 @@
 /* What the files of this room share: the process, its socket and its Lua state.
- * Not what others may use: that is driver.h. */
-#ifndef LUNARCH_DRIVER_INTERNAL_H
-#define LUNARCH_DRIVER_INTERNAL_H
+ * Not the process: driver.c has the socket and the loop. Used by this room and its unit test. */
+#ifndef LUNARCH_DRIVER_STATE_H
+#define LUNARCH_DRIVER_STATE_H
 
 #include "driver/driver_log.h"
 #include "locks/driver/driver_wire.h"
