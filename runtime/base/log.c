@@ -58,6 +58,13 @@ int log_level_parse(const char *s)
 	return -1;
 }
 
+struct log_settings log_settings(void)
+{
+	return (struct log_settings){ .format = sink.format == LOG_JSON ? "json" : "text",
+		                      .level = level_names[sink.least],
+		                      .identity = sink.identity ? sink.identity : "" };
+}
+
 bool log_enabled(enum log_level level)
 {
 	return level >= sink.least;

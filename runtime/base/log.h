@@ -28,6 +28,14 @@ void log_init(enum log_format format, enum log_level least);
  * where it is not known, or where there are several. Call it again whenever that changes. */
 void log_program(const char *identity, const char *election);
 
+/* What the roles of the program are started with, so that their lines look as ours do. Borrowed until the next call of
+ * log_program. */
+struct log_settings {
+	const char *format, *level; /* "json", "warn" */
+	const char *identity;       /* ""; not known */
+};
+struct log_settings log_settings(void);
+
 /* On a terminal a line names its lock, term and token only where they have changed. After this call it does not name
  * term and token at all: another process of the program does, and that one's lines stand above. For the worker. */
 void log_follow(void);

@@ -28,6 +28,13 @@ const struct lock_backend lock_backends[] = {
 	{ "postgres", "postgres://USER@HOST:PORT/DB#NAME, one row of a table", .module = "postgres" },
 	{ "postgresql", NULL, .module = "postgres" },
 	{ "zookeeper", "zookeeper://HOST:PORT[,HOST:PORT]/PATH, also ClickHouse Keeper", .module = "zookeeper" },
+	{ "s3", "s3://BUCKET/KEY, an object of S3 or of a store with its protocol", .ops = &lock_driver_path,
+	  .driver = "s3" },
+	{ "consul", "consul://HOST:PORT/KEY (consuls:// for TLS)", .ops = &lock_driver_path, .driver = "consul" },
+	{ "consuls", NULL, .ops = &lock_driver_path, .driver = "consul" },
+	{ "mysql", "mysql://[USER@]HOST[:PORT]/DATABASE#NAME, one row of a table, also of MariaDB",
+	  .ops = &lock_driver_fragment, .driver = "mysql" },
+	{ "lua", "lua:FILE[?OPTION=VALUE]#KEY, what that lock file reaches", .ops = &lock_driver_fragment },
 	{ "none", "nothing: every process leads (development, --leader-elect=false)", .ops = &lock_none },
 	{ NULL, NULL, NULL, NULL },
 };
@@ -63,8 +70,9 @@ static int unknown_scheme(const char *url, size_t len, struct err *err)
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
 		buf_printf(&known, "%s%s:", b == lock_backends ? "" : ", ", b->scheme);
 	err_set(err, ERR_USAGE,
-	        "lock \"%.*s:...\": there is no such kind of lock; there are %s (or a plain /PATH or NAME, which is a file)",
-	        (int)len, url, known.data);
+	        "lock \"%.*s:...\": there is no such kind of lock; there are %s (or a plain /PATH or NAME, which is a file). %s/%.*s.lua would add it: "
+	        "a lock file of your own (`lunarch new --lock` begins one)",
+	        (int)len, url, known.data, lock_files_dir(), (int)len, url);
 	buf_fini(&known);
 	return -1;
 }
@@ -91,28 +99,61 @@ static const struct lock_ops *ops_of(const struct lock_backend *b, struct err *e
 	return NULL;
 }
 
-/* The backend of this URL, and where what it opens begins. */
-static const struct lock_ops *ops_of_url(const char *url, const char **text, struct err *err)
-{
-	size_t len = scheme_len(url);
+/* ---- lock files ---- */
 
-	*text = url;
-	if (len == 0)
-		return &lock_file;
-	*text += len + 1;
+const char *lock_files_dir(void)
+{
+	const char *given = getenv("LUNARCH_LOCKS_DIR");
+
+	return given && *given ? given : "/etc/lunarch/locks";
+}
+
+/* Somebody's own kind of lock. */
+static bool is_lock_file(const char *scheme, size_t len)
+{
+	char *path = mem_printf("%s/%.*s.lua", lock_files_dir(), (int)len, scheme);
+	bool there = access(path, F_OK) == 0;
+
+	free(path);
+	return there;
+}
+
+/* Whether the key is behind a '#' is the lock file's choice, and the URL shows it; where the URL has none, the kinds
+ * that are built in have theirs. */
+static const struct lock_ops *driver_ops(const struct lock_ops *otherwise, const char *text)
+{
+	return strchr(text, '#') ? &lock_driver_fragment : otherwise;
+}
+
+static const struct lock_ops *ops_of_scheme(const char *url, size_t len, struct err *err)
+{
 	const struct lock_backend *b = find_backend(url, len);
-	if (b)
+
+	if (b && !b->driver)
 		return ops_of(b, err);
+	if (b || is_lock_file(url, len))
+		return driver_ops(b ? b->ops : &lock_driver_path, url + len + 1);
 	unknown_scheme(url, len, err);
 	return NULL;
 }
 
+/* The backend of this URL, what follows its scheme, and where what it opens begins. */
+static const struct lock_ops *ops_of_url(const char *url, const char **text, const char **opened, struct err *err)
+{
+	size_t len = scheme_len(url);
+	const struct lock_ops *ops = len ? ops_of_scheme(url, len, err) : &lock_file;
+
+	*text = len ? url + len + 1 : url;
+	*opened = ops == &lock_driver_path || ops == &lock_driver_fragment ? url : *text;
+	return ops;
+}
+
 struct lock *lock_open(struct lock_env *env, const char *url, struct err *err)
 {
-	const char *text;
-	const struct lock_ops *ops = ops_of_url(url, &text, err);
+	const char *text, *opened;
+	const struct lock_ops *ops = ops_of_url(url, &text, &opened, err);
 
-	return ops ? ops->open(env, text, err) : NULL;
+	return ops ? ops->open(env, opened, err) : NULL;
 }
 
 struct lock *lock_open_next(struct lock_env *env, const struct lock *lock, const char *url, struct err *err)
@@ -154,8 +195,8 @@ static char *with_behind_key(const struct lock_ops *ops, const char *url, const 
 
 struct lock *lock_open_prefix(struct lock_env *env, const char *url, char **prefix, struct err *err)
 {
-	const char *text, *missing = "";
-	const struct lock_ops *ops = ops_of_url(url, &text, err);
+	const char *text, *opened, *missing = "";
+	const struct lock_ops *ops = ops_of_url(url, &text, &opened, err);
 
 	*prefix = NULL;
 	if (!ops)
@@ -166,7 +207,7 @@ struct lock *lock_open_prefix(struct lock_env *env, const char *url, char **pref
 		missing = "/";
 	*prefix = with_behind_key(ops, url, missing);
 	char *whole = with_behind_key(ops, *prefix, LOCK_PREFIX_END);
-	struct lock *l = ops->open(env, whole + (text - url), err);
+	struct lock *l = ops->open(env, whole + (opened - url), err);
 	free(whole);
 	return l;
 }

@@ -190,10 +190,16 @@ struct lock_backend {
 	const char *summary;        /* one line for --help; NULL: another name of the one above */
 	const char *module;         /* the loadable module whose `locks` have it (module.h); NULL: it is built in, */
 	const struct lock_ops *ops; /*     and this is it */
+	const char *driver; /* the lock file in the program that serves it (driver/driver.h); NULL: it is no driver's */
 };
 /* Ends with a scheme of NULL. Whether a module is installed, module_installed says. */
 extern const struct lock_backend lock_backends[];
 extern const struct lock_ops lock_file; /* lock_file.c */
 extern const struct lock_ops lock_none; /* lock_none.c */
+/* driver/lock_driver.c, of locks whose key is the path, or what follows a '#'. What they open is the whole URL. */
+extern const struct lock_ops lock_driver_path, lock_driver_fragment;
+
+/* Where SCHEME.lua makes SCHEME:// a lock: LUNARCH_LOCKS_DIR of the environment, or /etc/lunarch/locks. */
+const char *lock_files_dir(void);
 
 #endif

@@ -11,7 +11,8 @@
 struct lock_channel {
 	char *name;
 	struct lock_member *members;
-	bool deaf; /* there are no notices on this one: its members poll */
+	bool deaf;      /* there are no notices on this one: its members poll */
+	bool confirmed; /* of lock_board_confirm */
 };
 
 struct lock_board { /* one per server; zero but for the loop before the first use */
@@ -54,6 +55,11 @@ void lock_board_tell(struct lock_board *b, const char *channel, const char *but)
 /* From now on all members poll; or those of one channel. */
 void lock_board_deafen(struct lock_board *b);
 void lock_board_deafen_channel(struct lock_board *b, const char *channel);
+
+/* The server has said whether it tells of each change on this channel from now on; if so, its members are told once.
+ * For backends whose servers say so, and where nothing that is asked later tells it. */
+void lock_board_confirm(struct lock_board *b, const char *channel, bool yes);
+bool lock_member_is_confirmed(const struct lock_member *m);
 
 /* Does it poll? */
 bool lock_member_is_deaf(const struct lock_member *m);

@@ -71,13 +71,25 @@ static const char *userinfo_end(const char *authority)
 	return at;
 }
 
-/* The options of libpq that are passwords: password=, sslpassword=. */
+/* How the names of options end whose values are secrets: password=, libpq's sslpassword=, what lock files have. */
+static const char *const secrets[] = { "password=", "secret=", "token=", "secret_key=", NULL };
+
+/* Where the value of the next one begins; NULL: there is none. */
+static const char *find_secret(const char *text)
+{
+	const char *first = NULL;
+
+	for (const char *const *s = secrets; *s; s++) {
+		const char *at = strcasestr(text, *s);
+		if (at && (!first || at + strlen(*s) < first))
+			first = at + strlen(*s);
+	}
+	return first;
+}
+
 static void redact_options(struct buf *b, const char *text)
 {
-	static const char option[] = "password=";
-
-	for (const char *at; (at = strcasestr(text, option)); text = at + strcspn(at, "&#")) {
-		at += strlen(option);
+	for (const char *at; (at = find_secret(text)); text = at + strcspn(at, "&#")) {
 		buf_add(b, text, (size_t)(at - text));
 		buf_adds(b, "***");
 	}
@@ -188,8 +200,12 @@ static const char *take_hosts(struct lock_url *u, const char *from, const char *
 	}
 }
 
+const char *const lock_url_any[] = { NULL };
+
 static bool option_is_known(const struct lock_url *u, const char *name, const char *const *known)
 {
+	if (known == lock_url_any)
+		return true;
 	for (; known && *known; known++)
 		if (strcmp(*known, name) == 0)
 			return true;
@@ -253,7 +269,7 @@ static int read_password(const char *path, char **out, struct err *err)
 	return 0;
 }
 
-static int find_password(struct lock_url *u, struct err *err)
+int lock_url_find_password(struct lock_url *u, struct err *err)
 {
 	const char *path = lock_url_option(u, "password_file"), *given = getenv(LOCK_URL_PASSWORD);
 
@@ -307,7 +323,7 @@ int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int
 	const char *wrong = url_take(u, text, port, known, room, sizeof room);
 	if (wrong)
 		url_refuse(scheme, text, wrong, err);
-	else if (find_password(u, err) == 0)
+	else if (lock_url_find_password(u, err) == 0)
 		return 0;
 	lock_url_fini(u);
 	return -1;
@@ -390,7 +406,9 @@ static void put_host(struct buf *b, const struct lock_url *u, int which)
 
 	buf_adds(b, brackets ? "[" : "");
 	lock_url_encode(b, name, brackets ? ":" : "");
-	buf_printf(b, brackets ? "]:%d" : ":%d", u->host[which].port);
+	buf_adds(b, brackets ? "]" : "");
+	if (u->host[which].port)
+		buf_printf(b, ":%d", u->host[which].port);
 }
 
 void lock_url_print_host(const struct lock_url *u, int which, char *out)
@@ -402,28 +420,47 @@ void lock_url_print_host(const struct lock_url *u, int which, char *out)
 	buf_fini(&b);
 }
 
+void lock_url_print_authority(struct buf *b, const struct lock_url *u)
+{
+	buf_adds(b, "//");
+	if (*u->user) {
+		lock_url_encode(b, u->user, "");
+		buf_adds(b, "@");
+	}
+	for (int i = 0; i < u->hosts; i++) {
+		buf_adds(b, i ? "," : "");
+		put_host(b, u, i);
+	}
+}
+
+void lock_url_print_options(struct buf *b, const struct lock_url *u)
+{
+	const char *before = "?";
+
+	for (int i = 0; i < u->options; i++) {
+		if (strcmp(u->option[i].name, "password_file") == 0)
+			continue;
+		struct buf name = { 0 };
+		lock_url_encode(&name, u->option[i].name, "");
+		buf_adds(&name, "=");
+		buf_printf(b, "%s%s", before, name.data);
+		if (find_secret(name.data))
+			buf_adds(b, "***");
+		else
+			lock_url_encode(b, u->option[i].value, "/:,");
+		buf_fini(&name);
+		before = "&";
+	}
+}
+
 char *lock_url_print(const struct lock_url *u, const char *scheme)
 {
 	struct buf b = { 0 };
 
-	buf_printf(&b, "%s://", scheme);
-	if (*u->user) {
-		lock_url_encode(&b, u->user, "");
-		buf_adds(&b, "@");
-	}
-	for (int i = 0; i < u->hosts; i++) {
-		buf_adds(&b, i ? "," : "");
-		put_host(&b, u, i);
-	}
+	buf_printf(&b, "%s:", scheme);
+	lock_url_print_authority(&b, u);
 	buf_adds(&b, "/");
 	lock_url_encode(&b, u->path, LOCK_URL_PATH);
-	const char *before = "?";
-	for (int i = 0; i < u->options; i++) {
-		if (strcmp(u->option[i].name, "password_file") == 0)
-			continue;
-		buf_printf(&b, "%s%s=", before, u->option[i].name);
-		lock_url_encode(&b, u->option[i].value, "/:,");
-		before = "&";
-	}
+	lock_url_print_options(&b, u);
 	return b.data;
 }

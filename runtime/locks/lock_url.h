@@ -31,14 +31,21 @@ struct lock_url {
 	} option[LOCK_URL_OPTIONS];
 };
 
-/* text: what follows "scheme:". port: for hosts without one. known: the options there are besides password_file,
- * NULL-terminated. Reads the password's file. -1: *err, with scheme but without secrets; u is empty then. */
+/* As `known`: who reads the options judges them. */
+extern const char *const lock_url_any[];
+
+/* text: what follows "scheme:". port: for hosts without one; 0: they have none. known: the options there are besides
+ * password_file, NULL-terminated. Reads the password's file. -1: *err, with scheme but without secrets; u is empty
+ * then. */
 int lock_url_parse(struct lock_url *u, const char *scheme, const char *text, int port, const char *const *known,
                    struct err *err);
 
 /* Only the options, for a lock without hosts and password. text: what follows the '?'. lock: its name in *err. */
 int lock_url_parse_options(struct lock_url *u, const char *lock, const char *text, const char *const *known,
                            struct err *err);
+
+/* If it has no password: that of ?password_file= or the environment, as lock_url_parse does it. */
+int lock_url_find_password(struct lock_url *u, struct err *err);
 void lock_url_fini(struct lock_url *u); /* the password's bytes are wiped */
 
 /* The option's value; NULL: not given. */
@@ -57,6 +64,10 @@ char *lock_url_print(const struct lock_url *u, const char *scheme);
  * caller's. */
 bool lock_url_same_servers(const struct lock_url *a, const struct lock_url *b);
 
+/* The parts of that text, appended: "//USER@HOST:PORT" without a slash; "?OPTION=VALUE&..." or nothing. */
+void lock_url_print_authority(struct buf *b, const struct lock_url *u);
+void lock_url_print_options(struct buf *b, const struct lock_url *u);
+
 /* "[::1]:80" or "host:80", percent-encoded as in a URL. out: 300 bytes. */
 void lock_url_print_host(const struct lock_url *u, int which, char *out);
 
@@ -68,7 +79,8 @@ void lock_url_print_host(const struct lock_url *u, int which, char *out);
 char *lock_url_decode(const char *s, size_t len);
 void lock_url_encode(struct buf *b, const char *s, const char *also);
 
-/* text with the password of its authority and those among its options as "***": for messages. malloc'd. */
+/* text with the password of its authority and the secrets among its options (password=, secret=, token=) as "***": for
+ * messages. malloc'd. */
 char *lock_url_redact(const char *text);
 
 /* *text: an argument of the command line, which everybody on the host can read. Overwrites it with the redacted text,

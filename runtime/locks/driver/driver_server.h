@@ -6,14 +6,16 @@
 #ifndef LUNARCH_DRIVER_SERVER_H
 #define LUNARCH_DRIVER_SERVER_H
 
+#include "locks/driver/driver_link.h"
+#include "locks/driver/driver_place.h"
 #include "locks/lock_server.h"
 
 struct driver_server {
-	struct lock_server base; /* first */
-	char *place;             /* the message OPEN's; equal texts are the same place */
+	struct lock_server base;   /* first. Its channels are keys */
+	struct driver_place place; /* json and name; the rest is of the lock that came first */
 };
 
-/* The one at this place, made if need be. Takes place. lock_server_put gives it back. */
-struct driver_server *driver_server_get(struct lock_env *env, char *place);
+/* The one at this place, made if need be. Takes what is in place. lock_server_put gives it back. */
+struct driver_server *driver_server_get(struct lock_env *env, struct driver_place *place);
 
 #endif
