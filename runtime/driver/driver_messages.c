@@ -111,7 +111,7 @@ static void push_host(lua_State *L, struct driver *d)
 	lua_newtable(L);
 	lua_pushlightuserdata(L, d);
 	luaL_setfuncs(L, host, 1);
-	lua_pushinteger(L, RECORD_KEPT_MAX);
+	lua_pushinteger(L, RECORD_MAX_BYTES);
 	lua_setfield(L, -2, "text_max");
 }
 

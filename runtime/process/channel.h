@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define CHANNEL_MESSAGE_MAX WIRE_MAX /* bytes */
+#define CHANNEL_MESSAGE_MAX (288 * 1024) /* bytes: of what is longest, a record on its way to a lock file */
 
 struct channel;
 struct ev_loop;

@@ -48,7 +48,7 @@ static void on_end(void *arg, size_t oversized)
 }
 
 static const struct channel_kind kind = {
-	.message_max = CHANNEL_MESSAGE_MAX,
+	.message_max = WIRE_MAX,
 	.turn_max = 64,
 	.message = on_message,
 	.end = on_end,
@@ -98,7 +98,7 @@ static void turn(int times)
 
 static int send_numbered(uint32_t number, uint32_t len)
 {
-	static char bytes[CHANNEL_MESSAGE_MAX];
+	static char bytes[WIRE_MAX];
 
 	memcpy(bytes, &(struct numbered){ number, len }, sizeof(struct numbered));
 	return channel_send(s.heard.channel, bytes, len);
@@ -106,7 +106,7 @@ static int send_numbered(uint32_t number, uint32_t len)
 
 static void other_sends(uint32_t number, uint32_t len)
 {
-	static char bytes[CHANNEL_MESSAGE_MAX + 100];
+	static char bytes[WIRE_MAX + 100];
 
 	memcpy(bytes, &(struct numbered){ number, len }, sizeof(struct numbered));
 	if (send(s.other, bytes, len, MSG_NOSIGNAL) != (ssize_t)len)
@@ -116,7 +116,7 @@ static void other_sends(uint32_t number, uint32_t len)
 /* The other end's next message must be this one; false also if there is none. */
 static bool other_gets(uint32_t number, uint32_t len)
 {
-	static char bytes[CHANNEL_MESSAGE_MAX + 100];
+	static char bytes[WIRE_MAX + 100];
 	struct numbered n;
 
 	if (recv(s.other, bytes, sizeof bytes, MSG_DONTWAIT) != (ssize_t)len)
@@ -148,7 +148,7 @@ static void test_receiving(void)
 		other_sends(i, 8);
 	channel_drain(s.heard.channel);
 	ok(in_order(200), "draining receives all that is there, without the loop");
-	other_sends(200, CHANNEL_MESSAGE_MAX);
+	other_sends(200, WIRE_MAX);
 	turn(1);
 	ok(in_order(201) && s.heard.ends == 0, "a message of the largest size arrives whole");
 	end();
@@ -186,11 +186,11 @@ static void test_refused(void)
 {
 	begin(&kind);
 	other_sends(0, 8);
-	other_sends(1, CHANNEL_MESSAGE_MAX + 1);
+	other_sends(1, WIRE_MAX + 1);
 	other_sends(2, 8);
 	turn(3);
 	ok(in_order(1) && s.heard.ends == 1, "a message that is too large ends the conversation: none follows");
-	is_int((int64_t)s.heard.oversized, CHANNEL_MESSAGE_MAX + 1, "its true size is told");
+	is_int((int64_t)s.heard.oversized, WIRE_MAX + 1, "its true size is told");
 	send_numbered(7, 8);
 	ok(other_gets(7, 8), "this end may still send");
 	end();
@@ -250,8 +250,8 @@ static void test_queue(void)
 	}
 	is_int(got, n, "when the other end reads, all of it arrives, whole and in order");
 	ok(!channel_waits(s.heard.channel), "then nothing waits");
-	send_numbered(n, CHANNEL_MESSAGE_MAX);
-	ok(other_gets(n, CHANNEL_MESSAGE_MAX), "and the next message leaves at once");
+	send_numbered(n, WIRE_MAX);
+	ok(other_gets(n, WIRE_MAX), "and the next message leaves at once");
 	end();
 }
 
