@@ -27,10 +27,12 @@ return function(natives)
 		json = function() end, timeout = "seconds", connect_timeout = "seconds", silence = "seconds", redirects = "count",
 		user = "text", password = "text", bearer = "text", tls = "table", unix = "text", proxy = "text", no_proxy = "text",
 		compressed = "boolean", max_body = "count", stream = "boolean", retries = "count", backoff = "seconds",
-		idempotent = "boolean", token = token,
+		idempotent = "boolean", token = token, aws_sigv4 = "table",
 	}
 	local known_tls = { ca = "text", cert = "text", key = "text", key_password = "text", insecure = "boolean", server_name = "text",
 		http1 = "boolean" }
+
+	local sign -- made when the first request is signed
 
 	local function escape(s)
 		return (tostring(s):gsub("[^%w%-._~]", function(c) return ("%%%02X"):format(c:byte()) end))
@@ -96,6 +98,7 @@ return function(natives)
 	local function add(spec, seen, name, value)
 		if not seen[name:lower()] then
 			spec.headers[#spec.headers + 1] = name .. ": " .. value
+			seen[name:lower()] = true
 		end
 	end
 
@@ -171,6 +174,10 @@ return function(natives)
 		spec.headers, seen = header_lines(given.headers)
 		content(spec, given, seen)
 		fencing(spec, given, seen)
+		if given.aws_sigv4 then
+			sign = sign or use "sigv4"(natives.module "hash", escape)
+			sign(spec, given, function(name, value) add(spec, seen, name, value) end)
+		end
 		spec.compressed = given.compressed ~= false
 		spec.redirects = given.redirects or REDIRECTS
 		return spec

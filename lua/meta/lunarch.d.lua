@@ -364,6 +364,14 @@ http = {}
 ---@field server_name? string
 ---@field http1? boolean
 
+---How a request is signed (AWS Signature Version 4). Its body is a text, and it follows no redirect.
+---@class lunarch.HttpSignature
+---@field region string as "eu-central-1"
+---@field service string as "s3"
+---@field key string the access key's name
+---@field secret string
+---@field token? string the session token of temporary keys
+
 ---@class lunarch.HttpOptions
 ---@field headers? table<string, string|number|false>
 ---@field query? table<string, any>
@@ -383,6 +391,7 @@ http = {}
 ---@field user? string
 ---@field password? string
 ---@field bearer? string
+---@field aws_sigv4? lunarch.HttpSignature the request is signed for Amazon's services, and what speaks their protocol
 ---@field tls? lunarch.HttpTls
 ---@field unix? string
 ---@field proxy? string
