@@ -260,7 +260,8 @@ int http_set_request(struct http_call *c, const struct http_request *r)
 	                            strlen(r->method)))
 		return err_set(&c->err, ERR_USAGE, "%s: this is no method", c->name);
 	if (r->aws_sigv4 && (r->streamed || r->bearer || !r->user || !*r->user))
-		return err_set(&c->err, ERR_USAGE, "%s: a signed request has a key's name, a whole body and no bearer", c->name);
+		return err_set(&c->err, ERR_USAGE, "%s: a signed request has a key's name, a whole body and no bearer",
+		               c->name);
 	http_set_callbacks(c);
 	if (set_lines(c, r) < 0 || (r->server_name && set_server_name(c, r) < 0))
 		return -1;
