@@ -18,6 +18,7 @@ static const struct {
 	{ "kube", "libcurl", "libcurl4" },
 	{ "kube", "libyaml", "libyaml-0-2" },
 	{ "http", "libcurl", "libcurl4" },
+	{ "mysql", "libmariadb", "libmariadb3" },
 	{ "redis", "libhiredis_ssl", "libhiredis0.14" },
 	{ "redis", "libhiredis", "libhiredis0.14" },
 	{ "postgres", "libpq", "libpq5" },
@@ -26,7 +27,7 @@ static const struct {
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
-const char *const module_names[] = { "admin",    "etcd",  "hash", "http",      "kube",
+const char *const module_names[] = { "admin",    "etcd",  "hash", "http",      "kube", "mysql",
 	                             "postgres", "redis", "tls",  "zookeeper", NULL };
 
 /* A build has its modules beside the program; an installation has them in ../lib. */
