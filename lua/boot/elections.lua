@@ -204,6 +204,15 @@ return function(script)
 		return election
 	end
 
+	-- A lock file (docs/write-a-lock.md) is no script: says what is wrong with it, or else what it is. cmd_check.c knows this text.
+	local function refuse_lock_file(result)
+		local lock_file = use "lock_file"
+		if lock_file.looks_like(result) then
+			error(("%s: this is a lock file (%s), not a script: a lock's URL names it, as --lock '%s'"):format(script.name,
+				lock_file.describe(lock_file.check(result, script.name))), 0)
+		end
+	end
+
 	local function gather(count, result)
 		local globals = from_globals(result == nil)
 		if count > 1 then
@@ -218,6 +227,7 @@ return function(script)
 		if type(result) ~= "table" then
 			fail(nil, nil, ("returns %s: expected an election, or a list of them"):format(found(result)))
 		end
+		refuse_lock_file(result)
 		if globals then
 			local key = next(globals)
 			fail(key, globals[key], ("defines the global %s, and returns elections besides: expected one or the other")

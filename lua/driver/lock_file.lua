@@ -121,8 +121,25 @@ local function options_of(where, options)
 end
 
 -- Does what a file returned look like a lock, and not like a script's elections? It can be a faulty one: check says how.
-function lock_file.is(result)
-	return type(result) == "table" and type(rawget(result, "read")) == "function" and type(rawget(result, "write")) == "function"
+function lock_file.looks_like(result)
+	return type(result) == "table" and (rawget(result, "read") ~= nil or rawget(result, "write") ~= nil)
+end
+
+-- What check has returned, for people: what it is, and a URL for it.
+function lock_file.describe(checked)
+	local has, options = {}, {}
+	for name in pairs(functions) do
+		has[#has + 1] = checked[name] and name
+	end
+	for name in pairs(checked.options) do
+		options[#options + 1] = name
+	end
+	table.sort(has)
+	table.sort(options)
+	local scheme = checked.schemes[1]
+	local url = scheme and (checked.summary ~= "" and checked.summary or scheme .. "://HOST:PORT/KEY") or "lua:/PATH/FILE.lua#KEY"
+	return ("%s; it has %s%s"):format(scheme and "for " .. table.concat(checked.schemes, ":// and ") .. "://" or "for lua: alone",
+		table.concat(has, ", "), #options > 0 and "; options " .. table.concat(options, ", ") or ""), url
 end
 
 -- What the file `where` returned, in one form: { schemes = { ... }, summary = "", key = "path", options = { ... } } and the functions

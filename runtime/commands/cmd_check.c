@@ -319,6 +319,35 @@ static void check_election(struct check *c, uint32_t index)
 	check_lock(c, index);
 }
 
+/* ---- a lock file ---- */
+
+#define LOCK_FILE ": this is a lock file (" /* as lua/boot/elections.lua says it */
+
+/* wrong: what the probe said. A file for the driver of a lock (docs/write-a-lock.md) has no elections to show. */
+static bool check_lock_file(struct check *c, const char *wrong)
+{
+	const char *what = strstr(wrong, LOCK_FILE), *end = what ? strstr(what, "), not a script") : NULL;
+
+	if (!end)
+		return false;
+	what += strlen(LOCK_FILE);
+	say("lock file", false, "%.*s", (int)(end - what), what);
+	check_text(c);
+	if (!c->problems)
+		say("next", true,
+		    "lunarch doctor --full examines it on a store: `lunarch help doctor`, docs/write-a-lock.md");
+	return true;
+}
+
+static int check_end(const struct check *c)
+{
+	if (c->problems)
+		printf("%d problem%s\n", c->problems, c->problems > 1 ? "s" : "");
+	else
+		puts("no problem found");
+	return c->problems ? EXIT_FAILED_SCRIPT : EXIT_DONE;
+}
+
 static int check_script(struct check *c)
 {
 	struct err err;
@@ -328,25 +357,23 @@ static int check_script(struct check *c)
 		return command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", err.text);
 	char *wrong = script_probe_load(&c->script_probe, &c->options, c->script, c->is_text);
 	if (wrong) {
-		command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", wrong);
+		bool is_lock = check_lock_file(c, wrong);
+		int status = is_lock ? check_end(c) : command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", wrong);
 		free(wrong);
 		free(c->fallback);
-		return EXIT_FAILED_SCRIPT;
+		return status;
 	}
 	c->locks = mem_zero(c->script_probe.count * sizeof *c->locks);
 	for (uint32_t i = 0; i < c->script_probe.count; i++)
 		check_election(c, i);
 	check_text(c);
-	if (c->problems)
-		printf("%d problem%s\n", c->problems, c->problems > 1 ? "s" : "");
-	else
-		puts("no problem found");
+	int status = check_end(c);
 	for (uint32_t i = 0; i < c->script_probe.count; i++)
 		free(c->locks[i]);
 	free(c->locks);
 	free(c->fallback);
 	script_probe_fini(&c->script_probe);
-	return c->problems ? EXIT_FAILED_SCRIPT : EXIT_DONE;
+	return status;
 }
 
 int cmd_check(int argc, char **argv)

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define NAME_MAX_LEN 100
-#define WORD "starter" /* what stands in the templates (examples/starter*.lua) for the name */
+#define WORD "starter" /* what stands in the templates (examples/starter.lua, lock_starter.lua) for the name */
+#define SCHEME_MAX_LEN 32
 
 static bool is_name(const char *s, size_t len)
 {
@@ -18,6 +19,29 @@ static bool is_name(const char *s, size_t len)
 		if (!isalnum((unsigned char)s[i]) && s[i] != '_' && (s[i] != '-' || i == 0))
 			return false;
 	return len > 0 && len <= NAME_MAX_LEN;
+}
+
+/* A lock file's name is the scheme of its URLs. */
+static bool is_scheme(const char *s, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+		if (!islower((unsigned char)s[i]) && (i == 0 || (!isdigit((unsigned char)s[i]) && s[i] != '-')))
+			return false;
+	return len > 0 && len <= SCHEME_MAX_LEN;
+}
+
+static int name_refused(const char *word, bool lock)
+{
+	if (lock)
+		return command_fail(
+			COMMAND_NEW, EXIT_USAGE,
+			"'%s' is no name for a lock: expected small letters, digits and '-', since its URLs "
+			"begin with it: NAME://",
+			word);
+	return command_fail(COMMAND_NEW, EXIT_USAGE,
+	                    "'%s' is no name: expected letters, digits, '_' and '-'; it is written into the directory "
+	                    "you are in",
+	                    word);
 }
 
 static void put_named(FILE *f, const char *text, const char *name)
@@ -56,21 +80,18 @@ int cmd_new(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	if (o.words != 1)
-		return command_fail(COMMAND_NEW, EXIT_USAGE, "how shall it be called? lunarch new NAME");
+		return command_fail(COMMAND_NEW, EXIT_USAGE, "how shall it be called? lunarch new [--lock] NAME");
 	size_t len = strlen(o.word[0]);
 	if (len > 4 && strcmp(o.word[0] + len - 4, ".lua") == 0)
 		len -= 4;
-	if (!is_name(o.word[0], len))
-		return command_fail(
-			COMMAND_NEW, EXIT_USAGE,
-			"'%s' is no name: expected letters, digits, '_' and '-'; it is written into the directory "
-			"you are in",
-			o.word[0]);
+	bool lock = options_flag(&o, OPTION_NEW_LOCK, false);
+	if (!(lock ? is_scheme : is_name)(o.word[0], len))
+		return name_refused(o.word[0], lock);
 	char *name = mem_dupn(o.word[0], len), *script = mem_printf("%s.lua", name),
 	     *test = mem_printf("%s_test.lua", name);
-	status = write_file(script, "starter", name);
+	status = write_file(script, lock ? "lock_starter" : "starter", name);
 	if (status == EXIT_DONE)
-		status = write_file(test, "starter_test", name);
+		status = write_file(test, lock ? "lock_starter_test" : "starter_test", name);
 	if (status == EXIT_DONE && access(".luacheckrc", F_OK) < 0)
 		status = write_file(".luacheckrc", "luacheckrc", "");
 	free(name);

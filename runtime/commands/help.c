@@ -102,17 +102,18 @@ static const struct command_help {
 		"check [OPTIONS] SCRIPT.lua [-- ARGS]",
 		"load a script, show its elections and timing, change nothing",
 		"Runs the script's text but no hook, shows what `lunarch run` with the same options would do, and reads each\n"
-		"lock. Nothing is written.\n"
+		"lock. Nothing is written. Of a lock file (docs/write-a-lock.md) it says what is wrong with it.\n"
 		"Exit status: 0 all is well, 1 a problem was found, 2 usage.",
 		"  lunarch check backup.lua\n"
 		"  lunarch check --lease-duration 5s --lock '/srv/shared/backup?shared=link' backup.lua\n",
 	},
 	[COMMAND_NEW] = {
-		"new NAME",
+		"new [--lock] NAME",
 		"write a commented script and its test",
 		"Writes NAME.lua, NAME_test.lua and, if there is none, .luacheckrc into the directory you are in. Nothing is overwritten.\n"
 		"Exit status: 0 written, 1 it could not be, 2 usage.",
-		"  lunarch new nightly && lunarch test nightly_test.lua\n",
+		"  lunarch new nightly && lunarch test nightly_test.lua\n"
+		"  lunarch new --lock mystore && lunarch check mystore.lua      # a lock in a store of yours\n",
 	},
 	[COMMAND_TEST] = {
 		"test FILE_test.lua...",
@@ -125,14 +126,16 @@ static const struct command_help {
 		"  prove --exec 'lunarch test' *_test.lua\n",
 	},
 	[COMMAND_DOCTOR] = {
-		"doctor [--json] --lock URL",
+		"doctor [--full] [--json] --lock URL",
 		"prove that a store is fit to elect leaders on",
 		"With a scratch record beside the lock, which it removes at the end: races writers with connections of their\n"
 		"own, checks for stale reads and tokens that do not grow, measures writes and notices, and says which lease is the\n"
 		"shortest to trust. The lock itself is not touched; an election may be running on it.\n"
+		"--full examines all that a lock must do, in a minute or two: for who writes one (docs/write-a-lock.md).\n"
 		"Exit status: 0 fit, 1 unfit, 2 usage, 69 the store cannot be reached.",
 		"  lunarch doctor --lock '/srv/shared/backup?shared=link'\n"
-		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n",
+		"  lunarch doctor --json --lock etcd://etcd1,etcd2,etcd3/backup | jq .shortest_lease_ms\n"
+		"  lunarch doctor --full --lock 'lua:/srv/mystore.lua?host=127.0.0.1:8080#try'\n",
 	},
 	[COMMAND_CTL] = {
 		"ctl [--list] [OPTIONS] COMMAND [SCRIPT.lua]",

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""new --lock: the lock file that it writes passes its own test and check, and check says what is wrong with a lock file."""
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import LUNARCH, scratch
+from tap import done, note, ok, same
+
+TMP = scratch()
+atexit.register(shutil.rmtree, TMP, True)
+PATH = os.path.join(TMP, "mystore.lua")
+
+
+def lunarch(*args: str) -> Any:
+    env = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
+    return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120, cwd=TMP, env=env)
+
+
+def says(r: Any, status: int, *words: str, what: str) -> None:
+    if not ok(r.returncode == status and all(w in r.stdout + r.stderr for w in words), what):
+        note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
+
+
+says(lunarch("new", "--lock", "mystore"), 0, "mystore.lua", "mystore_test.lua", what="it writes a lock file and its test")
+text = open(PATH).read()
+ok("starter" not in text and 'scheme = "mystore"' in text, "which bear the name")
+says(lunarch("test", "mystore_test.lua"), 0, what="the test passes")
+says(lunarch("new", "--lock", "mystore"), 1, "there is one already", what="nothing is overwritten")
+says(lunarch("new", "--lock", "My_Store"), 2, "small letters", what="a name that no URL can begin with is refused")
+same(os.path.exists(os.path.join(TMP, "My_Store.lua")), False, "and nothing is written")
+says(lunarch("check", PATH), 0, "lock file", "mystore://", "open, read", "no problem found", what="check knows a lock file")
+says(lunarch("run", PATH), 1, "this is a lock file", "--lock", what="run says that it is no script")
+
+for change, words in {
+    ("write = function", "wrte = function"): ("'wrte'", "did you mean 'write'?"),
+    ("open = function", "_ = function"): ("no key '_'",),
+    ('scheme = "mystore"', 'scheme = "My Store"'): ("scheme", "small letters", "My Store"),
+    ('host = "text"', 'host = "txt"'): ("host", "did you mean 'text'?"),
+    ("remove = function(store, key, op)", "remove = 1, key = function(store, key, op)"): ("mystore.lua",),
+    ("return { server", "return { sever = undefined_name, server"): ("undefined_name", "line "),
+}.items():
+    with open(PATH, "w") as f:
+        f.write(text.replace(*change))
+    says(lunarch("check", PATH), 1, *words, what=f"check: {change[1]}: is told")
+done()
