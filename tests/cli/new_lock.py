@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""new --lock: the lock file that it writes passes its own test and check, and check says what is wrong with a lock file."""
+"""new --lock: the lock file that it writes passes its test and check; check says what is wrong with a lock file."""
 
 import atexit
 import os
@@ -27,14 +27,24 @@ def says(r: Any, status: int, *words: str, what: str) -> None:
         note(f"status {r.returncode}\n{r.stdout}{r.stderr}")
 
 
-says(lunarch("new", "--lock", "mystore"), 0, "mystore.lua", "mystore_test.lua", what="it writes a lock file and its test")
+says(
+    lunarch("new", "--lock", "mystore"), 0, "mystore.lua", "mystore_test.lua", what="it writes a lock file and its test"
+)
 text = open(PATH).read()
 ok("starter" not in text and 'scheme = "mystore"' in text, "which bear the name")
 says(lunarch("test", "mystore_test.lua"), 0, what="the test passes")
 says(lunarch("new", "--lock", "mystore"), 1, "there is one already", what="nothing is overwritten")
 says(lunarch("new", "--lock", "My_Store"), 2, "small letters", what="a name that no URL can begin with is refused")
 same(os.path.exists(os.path.join(TMP, "My_Store.lua")), False, "and nothing is written")
-says(lunarch("check", PATH), 0, "lock file", "mystore://", "open, read", "no problem found", what="check knows a lock file")
+says(
+    lunarch("check", PATH),
+    0,
+    "lock file",
+    "mystore://",
+    "open, read",
+    "no problem found",
+    what="check knows a lock file",
+)
 says(lunarch("run", PATH), 1, "this is a lock file", "--lock", what="run says that it is no script")
 
 for change, words in {
