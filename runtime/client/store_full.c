@@ -10,6 +10,7 @@
 
 #define CLEAN_TRIES 3
 #define TRIES 40
+#define AGAIN_MOST (30 * NSEC_PER_SEC)
 
 static const struct {
 	const char *name;
@@ -18,7 +19,8 @@ static const struct {
 	{ "swap", full_swap },       { "version", full_versions },   { "remove", full_remove },
 	{ "big", full_big },         { "text", full_texts },         { "key", full_keys },
 	{ "foreign", full_foreign }, { "deadline", full_deadlines }, { "held", full_held_up },
-	{ "cancel", full_cancel },   { "watch", full_notices },      { "list", full_list },
+	{ "cancel", full_cancel },   { "answer", full_faults },      { "killed", full_killed },
+	{ "stopped", full_stopped }, { "watch", full_notices },      { "list", full_list },
 	{ "racers", full_race },
 };
 
@@ -184,6 +186,22 @@ bool full_sees(struct full *f, struct lock_client *s, const char *what)
 			at.text, s->result.version.text);
 	else
 		return true;
+	return false;
+}
+
+bool full_works_again(struct full *f, struct lock_client *s, const char *after)
+{
+	struct instant since = clock_now();
+	enum lock_outcome o = lock_client_read(s);
+
+	while (o == LOCK_FAILED && full_goes_on(f, since, AGAIN_MOST)) {
+		lock_client_drain(s);
+		o = lock_client_read(s);
+	}
+	f->at = s->result.version;
+	if (o == LOCK_OK || o == LOCK_ABSENT)
+		return true;
+	full_unfit(f, "%s, the lock does not work any more: %s", after, store_trial_why(s));
 	return false;
 }
 

@@ -167,11 +167,3 @@ void full_keys(struct full *f)
 	full_good(f, "%d keys with odd letters, %d records%s", usable, usable,
 	          refused ? "; some are no keys for this kind of lock, which says so" : "");
 }
-
-/* ---- what is no record ---- */
-
-/* Only a lock in Lua writes any text (locks/driver). */
-void full_foreign(struct full *f)
-{
-	full_note(f, "not examined: what is no record of Lunarch, since only a lock in Lua can be made to write it");
-}

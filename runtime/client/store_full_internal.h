@@ -18,7 +18,8 @@ typedef void full_case(struct full *f);
 
 /* The cases. */
 full_case full_swap, full_versions, full_remove, full_list;        /* store_full_swap.c */
-full_case full_big, full_texts, full_keys, full_foreign;           /* store_full_content.c */
+full_case full_big, full_texts, full_keys;                         /* store_full_content.c */
+full_case full_foreign, full_faults, full_killed, full_stopped;    /* store_full_faults.c */
 full_case full_race;                                               /* store_full_race.c */
 full_case full_deadlines, full_held_up, full_cancel, full_notices; /* store_full_times.c */
 
@@ -32,6 +33,9 @@ void full_good(struct full *f, const char *fmt, ...) __attribute__((format(print
 /* The last operation of s had another outcome than was wanted: tells so, as unfit; or as a note, if it only had no
  * certain answer. what: "the first write, with op.expected = \"\"," */
 void full_astray(struct full *f, const struct lock_client *s, const char *what, enum lock_outcome wanted);
+
+/* The lock works, after what was done to it: s reads it, perhaps after a while. */
+bool full_works_again(struct full *f, struct lock_client *s, const char *after);
 
 bool full_goes_on(const struct full *f, struct instant since, nsec most); /* no signal, and there is time */
 

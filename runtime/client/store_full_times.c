@@ -5,6 +5,7 @@
 #include <string.h>
 
 #define DEADLINES 48
+#define LEAST (4 * NSEC_PER_MS) /* what a write is taken to take, at least */
 #define LATE (5 * NSEC_PER_SEC) /* an operation that ends so long after its deadline does not heed it */
 #define HELD_TRIES 3
 #define HELD_WITHIN (NSEC_PER_SEC / 4)
@@ -19,7 +20,8 @@ static nsec write_took(struct full *f)
 	if (!full_reads(f, f->a, "a read", LOCK_ABSENT) || !full_writes(f, f->a, "a write", &f->at, true, LOCK_OK) ||
 	    !full_writes(f, f->a, "a write", &f->at, true, LOCK_OK))
 		return 0;
-	return lock_client_took_us(f->a) * 1000;
+	nsec took = lock_client_took_us(f->a) * 1000;
+	return took > LEAST ? took : LEAST;
 }
 
 static void wait_a_little(struct full *f)
@@ -158,22 +160,6 @@ void full_cancel(struct full *f)
 
 /* ---- notices ---- */
 
-/* A driver says so some time after it was asked. */
-static bool notices_begin(struct full *f)
-{
-	struct instant since = clock_now();
-
-	if (!f->b->lock->ops->watch)
-		return false;
-	do {
-		lock_client_read(f->b);
-		if (lock_client_watch(f->b))
-			return true;
-		wait_a_little(f);
-	} while (full_goes_on(f, since, LATE));
-	return false;
-}
-
 /* b looks, then a does it. */
 static bool noticed(struct full *f, const char *what)
 {
@@ -211,7 +197,7 @@ void full_notices(struct full *f)
 	if (!full_reads(f, f->a, "a read", LOCK_ABSENT))
 		return;
 	struct version absent = f->at;
-	if (!notices_begin(f)) {
+	if (!store_trial_watch(f->x, f->b)) {
 		full_note(f,
 		          "no notices: standbys look again every retry period, and a handover takes up to 2.2 of them");
 		return;

@@ -95,8 +95,7 @@ void store_measure_notices(struct store_trial *x)
 	int64_t us[NOTICES];
 	int n = 0, missed = 0;
 
-	lock_client_read(watcher);
-	if (!lock_client_watch(watcher)) {
+	if (!store_trial_watch(x, watcher)) {
 		store_trial_find(
 			x, "notice", STORE_NOTE,
 			"no notices here: standbys look again every retry period, so a handover takes up to 2.2 of them");

@@ -9,6 +9,7 @@
 #define SETTLE_TRIES 40
 #define PART (8 * NSEC_PER_SEC)
 #define ENOUGH 3
+#define WATCH_MOST (3 * NSEC_PER_SEC)
 
 void store_trial_find(struct store_trial *x, const char *name, enum store_verdict verdict, const char *fmt, ...)
 {
@@ -73,6 +74,21 @@ int store_trial_settle(struct store_trial *x)
 		x->token = s->record.token;
 	x->term++;
 	return 0;
+}
+
+bool store_trial_watch(const struct store_trial *x, struct lock_client *s)
+{
+	struct instant since = clock_now();
+
+	if (!s->lock->ops->watch)
+		return false;
+	do {
+		lock_client_read(s);
+		if (lock_client_watch(s))
+			return true;
+		lock_client_drain(s);
+	} while (!x->report->signal && elapsed_standby(since, clock_now()) < WATCH_MOST);
+	return false;
 }
 
 const char *store_trial_why(const struct lock_client *s)

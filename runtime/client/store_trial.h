@@ -43,6 +43,9 @@ int store_trial_settle(struct store_trial *x);
 /* Whether to do it once more: a part of the examination takes eight seconds, or as long as three rounds of it do. */
 bool store_trial_goes_on(const struct store_trial *x, struct instant since, int done);
 
+/* s is told of changes from now on. A lock in Lua says so some time after it was asked. false: it is not. Blocks. */
+bool store_trial_watch(const struct store_trial *x, struct lock_client *s);
+
 const char *store_trial_why(const struct lock_client *s); /* its last operation was not done */
 
 #endif

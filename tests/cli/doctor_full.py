@@ -19,7 +19,8 @@ TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 CASES = ["swap", "version", "remove", "big", "text", "key", "foreign", "deadline", "held", "cancel", "watch", "list"]
-CASES += ["racers"]
+CASES += ["racers", "answer", "killed", "stopped"]
+OF_DRIVERS = ("foreign", "answer", "killed", "stopped")  # of other locks not examined
 
 
 def doctor(*args: Any, **more: Any) -> Any:
@@ -60,13 +61,13 @@ def fails(j: Any, name: str, *words: str, what: str) -> None:
 
 
 def test_file() -> None:
-    passes(doctor("--lock", os.path.join(TMP, "x")), "a file", notes=("foreign",))
+    passes(doctor("--lock", os.path.join(TMP, "x")), "a file", notes=OF_DRIVERS)
     same([n for n in os.listdir(TMP) if "doctor" in n], [], "a file: nothing of the examination stays")
 
 
 def test_redis() -> None:
     with Redis() as server:
-        passes(doctor("--lock", server.url("x") + "?replicas=0"), "Redis", notes=("foreign",))
+        passes(doctor("--lock", server.url("x") + "?replicas=0"), "Redis", notes=OF_DRIVERS)
         same(server.cli("KEYS", "*doctor*").split(), [], "Redis: nothing of the examination stays")
         d = subprocess.Popen(
             [LUNARCH, "doctor", "--full", "--lock", server.url("x")],

@@ -1,0 +1,221 @@
+/* What only a lock in Lua can be made to do: texts that are no record, answers that are lost, late or repeated,
+ * requests that are lost, and a driver that is killed or stopped in the middle of a write. */
+#include "client/store_full_internal.h"
+
+#include "base/mem.h"
+#include "locks/driver/driver_faults.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SHORT (NSEC_PER_SEC / 5) /* a deadline that is meant to pass */
+#define LATE_MS 400
+#define ROUNDS 4
+#define KILLS 16
+#define NO_DRIVER "not examined: that takes a lock in Lua"
+
+static const struct version none = { "" };
+
+/* ---- what is no record ---- */
+
+static const struct foreign {
+	const char *what, *text;
+	size_t len; /* 0: the text's */
+} foreign[] = {
+	{ "a text", "hello\n", 0 },
+	{ "other JSON", "{\"name\":\"x\"}", 0 },
+	{ "a list", "[1,2]", 0 },
+	{ "half a record", "{\"holderIdentity\":\"a\",\"leaseDur", 0 },
+	{ "a record with a wrong type", "{\"holderIdentity\":\"a\",\"leaseDurationSeconds\":\"soon\"}", 0 },
+	{ "bytes",
+	  "\x7f"
+	  "ELF\x02\x01\xff\xfe\x1b[31m\0x",
+	  14 },
+	{ "nothing at all", "", 0 },
+};
+#define FOREIGN (sizeof foreign / sizeof *foreign)
+
+/* true: it is there, and f->at is its version. */
+static bool foreign_put(struct full *f, const char *text, size_t len)
+{
+	if (lock_client_read(f->b) != LOCK_ABSENT || !lock_client_start_raw(f->b, text, len, &none))
+		return false;
+	bool there = lock_client_wait(f->b) == LOCK_OK;
+	f->at = f->b->result.version;
+	return there;
+}
+
+static bool foreign_is_left_alone(struct full *f, const char *what)
+{
+	if (lock_client_read(f->a) != LOCK_FOREIGN) {
+		full_unfit(
+			f,
+			"where %s was in the store, read returned \"%s\": it must return the text as it is, which is no "
+			"record of Lunarch, and is not overwritten",
+			what, lock_outcome_name(f->a->result.outcome));
+		return false;
+	}
+	full_fill(f, f->a);
+	lock_client_start_write(f->a, &none, true);
+	if (lock_client_wait(f->a) == LOCK_CONFLICT && lock_client_read(f->b) == LOCK_FOREIGN)
+		return true;
+	full_unfit(
+		f,
+		"where %s was in the store, write with op.expected = \"\" returned \"%s\": it is overwritten, or \"conflict\" "
+		"is not said",
+		what, lock_outcome_name(f->a->result.outcome));
+	return false;
+}
+
+/* false: the rest would be in its way. */
+static bool foreign_one(struct full *f, const char *what, const char *text, size_t len, int *done)
+{
+	if (!foreign_put(f, text, len))
+		return lock_client_read(f->b) == LOCK_ABSENT; /* a store that takes no such text */
+	struct version at = f->at;
+	bool good = foreign_is_left_alone(f, what);
+	++*done;
+	return lock_client_remove(f->b, &at) == LOCK_OK && good;
+}
+
+void full_foreign(struct full *f)
+{
+	char *longest = mem_zero(RECORD_MAX_BYTES);
+	size_t i = 0;
+	int done = 0;
+
+	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+		full_note(f, NO_DRIVER);
+		goto out;
+	}
+	while (i < FOREIGN && !f->x->report->signal &&
+	       foreign_one(f, foreign[i].what, foreign[i].text,
+	                   foreign[i].len ? foreign[i].len : strlen(foreign[i].text), &done))
+		i++;
+	memset(longest, ' ', RECORD_KEPT_MAX + 1000);
+	memcpy(longest, "{}", 2);
+	if (i == FOREIGN)
+		foreign_one(f, "a text of 97 KB", longest, strlen(longest), &done);
+	full_good(f, "%d texts that are no record are left alone", done);
+out:
+	free(longest);
+}
+
+/* ---- answers and requests ---- */
+
+static enum lock_outcome faulty_write(struct full *f, enum driver_fault fault, nsec within)
+{
+	struct version expected = f->at;
+
+	full_fill(f, f->a);
+	f->a->within = within;
+	driver_fault_next(f->a->lock, fault, LATE_MS);
+	lock_client_start_write(f->a, &expected, true);
+	enum lock_outcome o = lock_client_wait(f->a);
+	f->a->within = 0;
+	return o;
+}
+
+static const struct full_fault {
+	enum driver_fault fault;
+	nsec within;
+	const char *after;
+} faults[] = {
+	{ DRIVER_FAULT_ANSWER_LOST, SHORT, "after a lost answer" },
+	{ DRIVER_FAULT_MESSAGE_LOST, SHORT, "after a lost request" },
+	{ DRIVER_FAULT_ANSWER_LATE, SHORT, "after an answer that came after its deadline" },
+	{ DRIVER_FAULT_ANSWER_LATE, 0, "after a late answer" },
+	{ DRIVER_FAULT_ANSWER_TWICE, 0, "after a repeated answer" },
+};
+#define FAULTS (sizeof faults / sizeof *faults)
+
+static bool fault_once(struct full *f, const struct full_fault *fault)
+{
+	faulty_write(f, fault->fault, fault->within);
+	return full_true(f, f->a) && full_works_again(f, f->a, fault->after);
+}
+
+static bool made(struct full *f)
+{
+	return full_reads(f, f->a, "a read", LOCK_ABSENT) && full_writes(f, f->a, "a write", &f->at, true, LOCK_OK);
+}
+
+void full_faults(struct full *f)
+{
+	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+		full_note(f, NO_DRIVER);
+		return;
+	}
+	if (!made(f))
+		return;
+	for (int i = 0; i < ROUNDS * (int)FAULTS && !f->x->report->signal; i++)
+		if (!fault_once(f, &faults[i % (int)FAULTS]))
+			return;
+	if (full_writes(f, f->a, "a write, after all that,", &f->at, true, LOCK_OK))
+		full_good(
+			f,
+			"lost, late and repeated answers, and lost requests: what is said of each write is true, and the lock works "
+			"on");
+}
+
+/* ---- a driver that dies or stands still ---- */
+
+static bool kill_once(struct full *f, nsec after)
+{
+	struct version expected = f->at;
+	struct instant until = instant_add(clock_now(), after);
+
+	full_fill(f, f->a);
+	lock_client_start_write(f->a, &expected, true);
+	while (f->a->busy && !instant_passed(until, clock_now()))
+		ev_run(f->x->loop, EVRUN_NOWAIT);
+	driver_fault_signal(f->a->lock, SIGKILL);
+	lock_client_wait(f->a);
+	return full_true(f, f->a) && full_works_again(f, f->a, "after its process was killed in the middle of a write");
+}
+
+void full_killed(struct full *f)
+{
+	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+		full_note(f, NO_DRIVER);
+		return;
+	}
+	if (!made(f))
+		return;
+	nsec took = lock_client_took_us(f->a) * 1000;
+	for (int i = 0; i < KILLS && !f->x->report->signal; i++)
+		if (!kill_once(f, took * 3 / 2 * i / KILLS))
+			return;
+	full_good(
+		f,
+		"its process was killed in the middle of %d writes: what is said of each is true, and another goes on",
+		KILLS);
+}
+
+/* It is stopped; a write ends at its deadline all the same. on: it goes on before it is replaced. */
+static bool stop_once(struct full *f, bool on)
+{
+	struct version expected = f->at;
+
+	full_fill(f, f->a);
+	driver_fault_signal(f->a->lock, SIGSTOP);
+	f->a->within = SHORT;
+	lock_client_start_write(f->a, &expected, true);
+	lock_client_wait(f->a);
+	f->a->within = 0;
+	if (on)
+		driver_fault_signal(f->a->lock, SIGCONT);
+	return full_true(f, f->a) && full_works_again(f, f->a, "after its process stood still");
+}
+
+void full_stopped(struct full *f)
+{
+	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
+		full_note(f, NO_DRIVER);
+		return;
+	}
+	if (made(f) && stop_once(f, true) && stop_once(f, false) && stop_once(f, true))
+		full_good(f, "its process was stopped: writes end at their deadline, and it goes on or is replaced");
+}
