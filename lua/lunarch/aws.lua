@@ -1,0 +1,399 @@
+-- lunarch.aws: credentials and the region for requests to AWS, and to what speaks its protocols, found where the AWS tools find them.
+-- They are for http's option aws_sigv4, which signs. Not here: the services themselves, and logins that need a person (SSO).
+
+local use = ...
+local given = use "given"
+local lunarch = require "lunarch"
+local http, json, time = lunarch.http, lunarch.json, lunarch.time
+
+local METADATA <const> = "http://169.254.169.254" -- of instances; version 2 of its protocol alone
+local METADATA_V6 <const> = "http://[fd00:ec2::254]"
+local CONTAINER <const> = "http://169.254.170.2"
+local NEAR <const>, STS <const>, PROCESS <const> = 2, 10, 60 -- seconds: the services of the machine itself, STS, and a credential_process
+local EARLY <const> = 15 * 60 -- seconds before their end new credentials are asked for, and the old ones used meanwhile
+local LEAST <const> = 60 -- seconds that new credentials are used at least: this machine's clock may be wrong, and the server decides
+local PAUSE <const> = 10 -- seconds at most between two attempts to renew
+local CHAIN <const> = 5 -- profiles that refer to each other
+
+local of_credentials = { profile = "text", region = "text" }
+
+-- ---- files ----
+
+local function read_file(path)
+	local file, why = io.open(path)
+	if not file then
+		return nil, why
+	end
+	local text = file:read "a"
+	file:close()
+	return text
+end
+
+-- A line that begins with a blank belongs to the value before it, and no value that matters here has such lines.
+local function parse(text, name_of)
+	local sections, current = {}, nil
+	for line in (text or ""):gmatch "[^\r\n]+" do
+		local heading = line:match "^%[%s*(.-)%s*%]"
+		if heading then
+			local name = name_of(heading)
+			current = name and (sections[name] or {})
+			sections[name or ""] = current
+		elseif current and not line:find "^[%s#;]" then
+			local key, value = line:match "^([^=]-)%s*=%s*(.-)%s*$"
+			if key then
+				current[key:lower()] = value
+			end
+		end
+	end
+	return sections
+end
+
+local function in_config(heading)
+	return heading == "default" and heading or heading:match "^profile%s+[\"']?(.-)[\"']?$"
+end
+
+local function in_credentials(heading)
+	return heading
+end
+
+local function place_of(variable, name)
+	return os.getenv(variable) or (os.getenv "HOME" or "") .. "/.aws/" .. name
+end
+
+-- Both files' keys of a profile; what the credentials file says counts. nil: neither has it.
+local function profile_of(name)
+	local config = parse(read_file(place_of("AWS_CONFIG_FILE", "config")), in_config)[name]
+	local secret = parse(read_file(place_of("AWS_SHARED_CREDENTIALS_FILE", "credentials")), in_credentials)[name]
+	if not config and not secret then
+		return nil
+	end
+	local profile = config or {}
+	for key, value in pairs(secret or {}) do
+		profile[key] = value
+	end
+	return profile
+end
+
+local function set(name)
+	local value = os.getenv(name)
+	return value ~= "" and value or nil
+end
+
+-- ---- what the sources answer: credentials; nil if the source is not set up; false and an error's text if it fails ----
+
+local function from_json(text, where)
+	local answer = json.decode(text)
+	if type(answer) ~= "table" then
+		return false, where .. ": expected JSON, found something else"
+	end
+	local token = answer.Token or answer.SessionToken
+	if type(answer.AccessKeyId) ~= "string" or type(answer.SecretAccessKey) ~= "string" then
+		local why = answer.Code or answer.code or answer.message or answer.Message
+		return false, ("%s: expected AccessKeyId and SecretAccessKey, found none%s"):format(where, type(why) == "string" and ": " .. why or "")
+	end
+	local expiration = type(answer.Expiration) == "string" and time.parse(answer.Expiration) or nil
+	return { key = answer.AccessKeyId, secret = answer.SecretAccessKey, token = type(token) == "string" and token or nil, expires = expiration,
+		source = where }
+end
+
+local function ask(where, request)
+	request.timeout, request.redirects = request.timeout or NEAR, 0
+	local r, err = http.request(request)
+	if not r then
+		return false, ("%s: %s"):format(where, err.message)
+	elseif not r.ok then
+		local code = r.body:match "<Code>(.-)</Code>"
+		local message = r.body:match "<Message>(.-)</Message>"
+		return false, ("%s: status %d%s%s"):format(where, r.status, code and ": " .. code or "", message and ": " .. message or "")
+	end
+	return r
+end
+
+local function environment()
+	local key, secret = set "AWS_ACCESS_KEY_ID", set "AWS_SECRET_ACCESS_KEY"
+	if not key then
+		return nil
+	elseif not secret then
+		return false, "AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not"
+	end
+	return { key = key, secret = secret, token = set "AWS_SESSION_TOKEN", source = "the environment" }
+end
+
+-- China's partition has a domain of its own.
+local function domain(region)
+	return region and region:find "^cn%-" and "amazonaws.com.cn" or "amazonaws.com"
+end
+
+local function sts_url(region)
+	return set "AWS_ENDPOINT_URL_STS" or set "AWS_ENDPOINT_URL"
+		or (region and ("https://sts.%s.%s"):format(region, domain(region)) or "https://sts.amazonaws.com")
+end
+
+local entities = { lt = "<", gt = ">", amp = "&", quot = '"', apos = "'" }
+
+local function element(xml, name)
+	local text = xml:match("<" .. name .. ">(.-)</" .. name .. ">")
+	return text and (text:gsub("&(%a+);", entities))
+end
+
+local function session_name(name)
+	return name or ("lunarch-%d"):format(math.floor(time.now()))
+end
+
+local function from_sts(where, region, form, sign)
+	form.Version = "2011-06-15"
+	local r, err = ask(where, { url = sts_url(region):gsub("/+$", "") .. "/", form = form, timeout = STS, aws_sigv4 = sign })
+	if not r then
+		return false, err
+	end
+	local key, secret, token = element(r.body, "AccessKeyId"), element(r.body, "SecretAccessKey"), element(r.body, "SessionToken")
+	if not key or not secret or not token then
+		return false, where .. ": expected credentials, found another answer"
+	end
+	return { key = key, secret = secret, token = token, expires = time.parse(element(r.body, "Expiration") or ""), source = where }
+end
+
+-- The token's file is read each time: whoever made it replaces it.
+local function web_identity(file, role, name, region)
+	if not file or not role then
+		return nil
+	end
+	local token, why = read_file(file)
+	if not token then
+		return false, "web identity: the token's file: " .. why
+	end
+	return from_sts("web identity, by STS", region, { Action = "AssumeRoleWithWebIdentity", RoleArn = role, RoleSessionName = session_name(name),
+		WebIdentityToken = token:match "^%s*(.-)%s*$" })
+end
+
+-- As the AWS tools do: over plain HTTP only this machine itself, and the addresses that ECS and EKS have for it.
+local function is_near(url)
+	local host = url:match "^http://%[([^%]]*)%]" or url:match "^http://([^/:]*)"
+	return url:find "^https://" ~= nil or host == "localhost" or host == "::1" or host == "169.254.170.2" or host == "169.254.170.23"
+		or host == "fd00:ec2::23" or (host ~= nil and host:find "^127%.%d+%.%d+%.%d+$" ~= nil)
+end
+
+local function container()
+	local relative, full = set "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", set "AWS_CONTAINER_CREDENTIALS_FULL_URI"
+	local url = relative and CONTAINER .. relative or full
+	if not url then
+		return nil
+	elseif not is_near(url) then
+		return false, "AWS_CONTAINER_CREDENTIALS_FULL_URI: expected https, or an address of this machine, found another host"
+	end
+	local token, file = set "AWS_CONTAINER_AUTHORIZATION_TOKEN", set "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"
+	if file then
+		local text, why = read_file(file)
+		if not text then
+			return false, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE: " .. why
+		end
+		token = text:match "^%s*(.-)%s*$"
+	end
+	local r, err = ask("the container's credentials", { url = url, headers = { Accept = "application/json", Authorization = token } })
+	if not r then
+		return false, err
+	end
+	return from_json(r.body, "the container's credentials")
+end
+
+local function metadata_url()
+	return (set "AWS_EC2_METADATA_SERVICE_ENDPOINT"
+		or ((set "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE" or ""):lower() == "ipv6" and METADATA_V6 or METADATA)):gsub("/+$", "")
+end
+
+local function instance()
+	if (set "AWS_EC2_METADATA_DISABLED" or ""):lower() == "true" then
+		return nil
+	end
+	local where, base = "the instance's metadata", metadata_url()
+	local r, err = ask(where, { method = "PUT", url = base .. "/latest/api/token", headers = { ["X-aws-ec2-metadata-token-ttl-seconds"] = "21600" } })
+	if not r then
+		return false, err
+	end
+	local headers = { ["X-aws-ec2-metadata-token"] = r.body:match "^%s*(.-)%s*$" }
+	local roles = base .. "/latest/meta-data/iam/security-credentials/"
+	r, err = ask(where, { url = roles, headers = headers })
+	local role = r and r.body:match "^%s*([^\r\n]+)"
+	if not role then
+		return false, err or where .. ": this instance has no role"
+	end
+	r, err = ask(where, { url = roles .. role:match "^(.-)%s*$", headers = headers })
+	if not r then
+		return false, err
+	end
+	return from_json(r.body, where)
+end
+
+local function process(command)
+	local r, err = lunarch.exec({ "sh", "-c", command, timeout = PROCESS })
+	if not r then
+		return false, "credential_process: " .. err.message
+	elseif not r.ok then
+		return false, ("credential_process: it failed: %s"):format((r.stderr:gsub("%s+$", "")):sub(1, 200))
+	end
+	return from_json(r.stdout, "credential_process")
+end
+
+local of_profile -- a role's profile refers to another one
+
+local function source_of(name, profile, region, depth)
+	if profile.source_profile then
+		return of_profile(profile.source_profile, region, depth + 1, profile.source_profile == name)
+	end
+	local sources = { Environment = environment, EcsContainer = container, Ec2InstanceMetadata = instance }
+	local source = sources[profile.credential_source or ""]
+	if not source then
+		return false, ("profile %s: it has role_arn: expected source_profile or credential_source beside it"):format(name)
+	end
+	return source()
+end
+
+local function assumed(name, profile, region, depth)
+	local base, err = source_of(name, profile, region, depth)
+	if not base then
+		return false, err or ("profile %s: what its role is assumed with has no credentials"):format(name)
+	end
+	return from_sts(("profile %s, by STS"):format(name), region, { Action = "AssumeRole", RoleArn = profile.role_arn,
+		RoleSessionName = session_name(profile.role_session_name), ExternalId = profile.external_id, DurationSeconds = profile.duration_seconds },
+		{ region = region or "us-east-1", service = "sts", key = base.key, secret = base.secret, token = base.token })
+end
+
+-- itself: a role is assumed with the keys that its own profile has.
+function of_profile(name, region, depth, itself)
+	local profile = profile_of(name)
+	if not profile then
+		return nil
+	elseif depth > CHAIN then
+		return false, ("profile %s: more than %d profiles refer to each other"):format(name, CHAIN)
+	end
+	region = region or profile.region
+	if profile.role_arn and profile.web_identity_token_file then
+		return web_identity(profile.web_identity_token_file, profile.role_arn, profile.role_session_name, region)
+	elseif profile.role_arn and not itself then
+		return assumed(name, profile, region, depth)
+	elseif profile.aws_access_key_id and profile.aws_secret_access_key then
+		return { key = profile.aws_access_key_id, secret = profile.aws_secret_access_key, token = profile.aws_session_token,
+			source = "profile " .. name }
+	elseif profile.credential_process then
+		return process(profile.credential_process)
+	elseif profile.sso_session or profile.sso_start_url then
+		return false, ("profile %s: a login by SSO is not read here: set credential_process = aws configure export-credentials "
+			.. "--profile %s --format process in another profile"):format(name, name)
+	end
+	return nil
+end
+
+-- A profile that was asked for goes before the environment's keys.
+local function find(profile, region)
+	local name = profile or set "AWS_PROFILE" or "default"
+	local asked = profile ~= nil or set "AWS_PROFILE" ~= nil
+	local found, err
+	if not profile then
+		found, err = environment()
+	end
+	if found == nil and not profile then
+		found, err = web_identity(set "AWS_WEB_IDENTITY_TOKEN_FILE", set "AWS_ROLE_ARN", set "AWS_ROLE_SESSION_NAME", region)
+	end
+	if found == nil then
+		found, err = of_profile(name, region, 1)
+	end
+	if found == nil and asked and not profile_of(name) then
+		return false, ("profile %s: neither of the AWS tools' files has it"):format(name)
+	end
+	if found == nil then
+		found, err = container()
+	end
+	if found ~= nil then
+		return found, err
+	end
+	found, err = instance()
+	return found, ("no credentials in the environment, in profile %s, or for a container%s"):format(name, err and "; " .. err or "")
+end
+
+-- ---- kept and renewed ----
+
+return function(natives)
+	local Credentials = { __name = "lunarch.Credentials" }
+	Credentials.__index = use "unknown"("credentials", Credentials)
+
+	local function take(self, found)
+		local now = time.monotonic()
+		self.kept = found
+		if found.expires then
+			local left = math.max(0, found.expires - time.now())
+			self.ends, self.renews = now + math.max(LEAST, left), now + left - math.min(EARLY, left / 4)
+			self.pause = math.max(1, math.min(PAUSE, left / 4))
+		else
+			self.ends, self.renews, self.pause = math.huge, math.huge, PAUSE
+		end
+	end
+
+	-- In a task of its own, so that who asks may give up, and others may ask meanwhile.
+	local function fetch(self)
+		local found, err = find(self.profile, self.region)
+		self.tried = time.monotonic()
+		if found then
+			self.err = nil
+			take(self, found)
+		else
+			self.err = "aws: " .. (err or "no credentials were found")
+		end
+	end
+
+	local function fetching(self)
+		if self.task and not self.task:done() then
+			return self.task
+		end
+		self.task = lunarch.spawn(fetch, self)
+		return self.task
+	end
+
+	function Credentials:get(timeout)
+		local now = time.monotonic()
+		if self.kept and now < self.ends and not self.refused then
+			if now >= self.renews and now - self.tried >= self.pause then
+				fetching(self)
+			end
+			return self.kept
+		end
+		local _, err = fetching(self):wait(timeout or PROCESS)
+		if self.err or not self.kept then
+			return natives.fail("denied", self.err or (err and "aws: credentials: " .. err.message) or "aws: no credentials in time")
+		elseif err and self.refused then
+			return natives.fail("timeout", "aws: no new credentials in time")
+		end
+		self.refused = false
+		return self.kept
+	end
+
+	function Credentials:renew()
+		self.refused = true
+	end
+
+	function Credentials:sign(service, region, timeout)
+		given.text("credentials:sign: service", service)
+		given.text("credentials:sign: region", region)
+		local kept, err = self:get(timeout)
+		if not kept then
+			return nil, err
+		end
+		return { service = service, region = region, key = kept.key, secret = kept.secret, token = kept.token }
+	end
+
+	local aws = {}
+
+	function aws.credentials(options)
+		options = given.options("aws.credentials", options, of_credentials)
+		return setmetatable({ profile = options.profile, region = options.region or aws.region(options.profile), refused = false }, Credentials)
+	end
+
+	function aws.region(profile)
+		local of = profile_of(profile or set "AWS_PROFILE" or "default") or {}
+		if profile then
+			return of.region or set "AWS_REGION" or set "AWS_DEFAULT_REGION"
+		end
+		return set "AWS_REGION" or set "AWS_DEFAULT_REGION" or of.region
+	end
+
+	return aws
+end
