@@ -1,0 +1,569 @@
+-- The S3 lock: one object, moved by conditional PUTs (If-None-Match: *, If-Match: ETAG); its version is its ETag (docs/locks.md, "S3").
+-- No notices: candidates poll. Read by the driver's process (docs/write-a-lock.md). Where credentials come from: lunarch.aws.
+
+local lunarch = require "lunarch"
+local aws = require "lunarch.aws"
+local http, time, log = lunarch.http, lunarch.time, lunarch.log
+
+local REGION <const> = "us-east-1" -- where nothing names one: the server's answer does
+local TEXT_MAX <const> = 1 << 20 -- bytes of an answer
+local KEY_MAX <const> = 1000 -- S3 has 1,024, and a scratch key is longer by 24
+local VERSION_MAX <const> = 63
+local TRIES <const> = 3 -- with another region, or newer credentials
+local RACERS <const>, ROUNDS <const> = 3, 3
+local PROBE <const> = 10 -- seconds for each request of a probe
+local LIST <const> = 1000
+
+-- ---- the place ----
+
+local function set(name)
+	local value = os.getenv(name)
+	return value ~= "" and value or nil
+end
+
+local function check_bucket(place, bucket)
+	local function refuse(text)
+		error(("%s: %s"):format(place.lock, text), 0)
+	end
+	if #place.hosts ~= 1 or place.hosts[1].port ~= 0 then
+		refuse "expected one bucket, as in s3://BUCKET/KEY, and no port: another server is given by ?endpoint=https://HOST:PORT"
+	elseif place.user ~= nil and place.user ~= "" then
+		refuse "expected no user: keys are found where the AWS tools find them (environment, profile, role)"
+	elseif bucket:find "%.mrap$" then
+		refuse "a multi-region access point has no compare-and-swap over its regions: expected a bucket of one region"
+	elseif bucket:find "%-%-x%-s3$" then
+		refuse "a directory bucket (S3 Express One Zone) is not supported: expected a general purpose bucket"
+	elseif #bucket < 3 or #bucket > 63 or not bucket:find "^[%w][%w.-]*[%w]$" then
+		refuse(('expected the name of a bucket (3 to 63 letters, digits, "." and "-"), found "%s"'):format(bucket))
+	end
+end
+
+local function an_endpoint(value)
+	return not value:find "^https?://[^/?#@%s]+/?$" and "a URL as https://HOST:PORT" or nil
+end
+
+-- One region's endpoint is another host; what the user has named stays.
+local function base_of(store)
+	local scheme, host = (store.endpoint or ""):match "^(https?://)([^/]+)"
+	if not scheme then
+		local domain = store.region:find "^cn%-" and "amazonaws.com.cn" or "amazonaws.com"
+		scheme, host = "https://", ("s3.%s.%s"):format(store.region, domain)
+	end
+	if store.path_style then
+		return scheme .. host .. "/" .. store.bucket, scheme .. host
+	end
+	return scheme .. store.bucket .. "." .. host, scheme .. host
+end
+
+local function open(place)
+	local bucket, options = place.hosts[1] and place.hosts[1].name or "", place.options
+	check_bucket(place, bucket)
+	local endpoint = options.endpoint or set "AWS_ENDPOINT_URL_S3" or set "AWS_ENDPOINT_URL"
+	local path_style = options.path_style
+	if path_style == nil then -- a bucket with dots fits no certificate; other servers than Amazon's know this form best
+		path_style = endpoint ~= nil or bucket:find(".", 1, true) ~= nil
+	end
+	return {
+		bucket = bucket, lock = place.lock, endpoint = endpoint, path_style = path_style, ca = options.ca or set "AWS_CA_BUNDLE",
+		region = options.region or aws.region(options.profile) or REGION, region_given = options.region ~= nil,
+		credentials = aws.credentials { profile = options.profile, region = options.region },
+	}
+end
+
+-- ---- requests ----
+
+local function escape(text)
+	return (text:gsub("[^%w%-._~/]", function(c) return ("%%%02X"):format(c:byte()) end))
+end
+
+local entities = { lt = "<", gt = ">", amp = "&", quot = '"', apos = "'" }
+
+local function plain(text)
+	text = text:gsub("&#(x?)(%x+);", function(hex, digits)
+		local number = tonumber(digits, hex == "x" and 16 or 10)
+		return number and number < 0x110000 and utf8.char(number) or nil
+	end)
+	return (text:gsub("&(%a+);", entities))
+end
+
+local function element(xml, name)
+	local text = xml:match("<" .. name .. ">(.-)</" .. name .. ">")
+	return text and plain(text)
+end
+
+-- An error's code: of the body, where there is one.
+local function code_of(r)
+	return (r.body or ""):find("<Error>", 1, true) and element(r.body, "Code") or nil
+end
+
+local regional = { PermanentRedirect = true, TemporaryRedirect = true, AuthorizationHeaderMalformed = true, IllegalLocationConstraintException = true }
+
+-- The region that the server names when another one was asked.
+local function other_region(store, r, code)
+	if r.status ~= 301 and r.status ~= 307 and not regional[code or ""] then
+		return nil
+	end
+	local region = r.headers["x-amz-bucket-region"] or element(r.body or "", "Region")
+	return region ~= store.region and region or nil
+end
+
+local stale = { ExpiredToken = true, TokenRefreshRequired = true, InvalidToken = true, InvalidAccessKeyId = true, SignatureDoesNotMatch = true }
+
+local function left(op)
+	return op.ends - time.monotonic()
+end
+
+-- Of a bucket's own requests key is nil. Returns the response and its error's code; nil, an error's text, and whether surely nothing was sent.
+local function once(store, method, key, op, more)
+	local sign, err = store.credentials:sign("s3", store.region, math.max(0.001, left(op)))
+	if not sign then
+		return nil, err.message, true
+	end
+	local base = base_of(store)
+	local r, failed = http.request { method = method, url = base .. "/" .. (key and escape(key) or ""), query = more.query, headers = more.headers,
+		body = more.body, aws_sigv4 = sign, timeout = math.max(0.001, left(op)), redirects = 0, compressed = false, max_body = TEXT_MAX,
+		tls = store.ca and { ca = store.ca } or nil }
+	if not r then
+		return nil, failed.message, failed.unsent == true, failed.code
+	end
+	return r, code_of(r)
+end
+
+-- A request that was refused for its region or its signature has done nothing: it is sent again with better ones.
+local function send(store, method, key, op, more)
+	local repeated, renewed = false, false
+	for _ = 1, TRIES do
+		local r, code, unsent, kind = once(store, method, key, op, more or {})
+		if not r then
+			return nil, code, unsent and not repeated, kind
+		end
+		repeated = repeated or r.repeated == true
+		local region = other_region(store, r, code)
+		if region and not store.region_given then
+			store.region = region
+		elseif stale[code or ""] and not renewed then
+			store.credentials:renew()
+			renewed = true
+		else
+			return r, code, repeated
+		end
+	end
+	return nil, "the server names one region after the other", not repeated
+end
+
+local advice = {
+	AccessDenied = "; docs/locks.md lists the rights, s3:ListBucket is one of them: without it a missing object is answered so",
+	RequestTimeTooSkewed = ": signatures need this machine's clock within 15 minutes of the server's; the election does not",
+	InvalidAccessKeyId = ": the access key is unknown there",
+	SignatureDoesNotMatch = ": the secret key is wrong",
+	ExpiredToken = ": the credentials have expired, and there are no newer ones",
+	NoSuchBucket = ": make the bucket first",
+	SlowDown = ": the server asks for fewer requests",
+}
+
+local function where(store)
+	local _, server = base_of(store)
+	return ("bucket %s at %s"):format(store.bucket, server:match "//(.*)$")
+end
+
+local function told(store, r, code)
+	local message = code and element(r.body, "Message")
+	return ("%s: status %d%s%s%s"):format(where(store), r.status, code and " " .. code or "", code and advice[code] or "",
+		message and message ~= "" and (" (%s)"):format((message:gsub("%c", " ")):sub(1, 200)) or "")
+end
+
+local function no_s3(store, r)
+	return ("%s: expected an answer of S3's, found status %d without its code"):format(where(store), r.status)
+end
+
+-- What an answer that is no success and no failed condition means. nil: nobody knows.
+local function refusal(store, r, code)
+	local region = other_region(store, r, code)
+	if region then
+		return "refused", ("%s: the bucket is in the region %s: write ?region=%s"):format(where(store), region, region)
+	elseif code == "SlowDown" or stale[code or ""] and code:find "Token" then
+		return "failed", told(store, r, code)
+	elseif not code and (r.status ~= 403 or r.headers["x-amz-request-id"] == nil) then
+		return nil, no_s3(store, r)
+	elseif r.status == 403 or code == "NoSuchBucket" or r.status == 501 or r.status == 405 or (r.status == 400 and code ~= "RequestTimeout") then
+		return "refused", told(store, r, code)
+	end
+	return nil, told(store, r, code)
+end
+
+-- Whoever has no credentials at all will have none in a second.
+local function unsigned(store, text)
+	return rawget(store.credentials, "kept") and "failed" or "refused", ("%s: %s"):format(where(store), text)
+end
+
+local function failed(store, text, unsent)
+	if unsent and not rawget(store.credentials, "kept") then
+		return unsigned(store, text)
+	end
+	return "failed", ("%s: %s"):format(where(store), text)
+end
+
+-- ---- reading ----
+
+local function etag_of(store, r)
+	local etag = r.headers.etag
+	if not etag or etag == "" then
+		return nil, where(store) .. ": expected an ETag, found an answer without one: this is no S3"
+	elseif etag:find "^W/" then
+		return nil, where(store) .. ": expected a strong ETag, found a weak one: something in between changes what the server answers"
+	elseif #etag > VERSION_MAX then
+		return nil, ("%s: expected an ETag of at most %d bytes, found one of %d"):format(where(store), VERSION_MAX, #etag)
+	end
+	return etag
+end
+
+local function wrong_key(key)
+	if #key > KEY_MAX then
+		return ("expected a key of at most %d bytes, found one of %d"):format(KEY_MAX, #key)
+	elseif ("/" .. key .. "/"):find "/%.%.?/" then
+		return ('the key "%s": a part that is "." or ".." is lost on the way to many servers'):format((key:gsub("%c", "?")))
+	end
+end
+
+local function fetch(store, key, op)
+	local r, code, unsent, kind = send(store, "GET", key, op)
+	if not r then
+		if kind == "full" then
+			return "foreign", ("%s: %s is longer than any record"):format(where(store), key)
+		end
+		return failed(store, code, unsent)
+	elseif r.status == 200 then
+		local etag, wrong = etag_of(store, r)
+		if not etag then
+			return "failed", wrong
+		end
+		return "ok", r.body, etag
+	elseif r.status == 404 and code == "NoSuchKey" then
+		return "absent"
+	end
+	local outcome, text = refusal(store, r, code)
+	return outcome or "failed", text
+end
+
+-- ---- writing ----
+
+-- The condition: etag "": only if nothing is there.
+local function put(store, key, text, etag, op)
+	local name, value = "If-Match", etag
+	if etag == "" then
+		name, value = "If-None-Match", "*"
+	end
+	return send(store, "PUT", key, op, { body = text, headers = { [name] = value, ["Content-Type"] = "application/json" } })
+end
+
+-- After 412 or 409 only: those say nothing where an earlier copy of the request was applied, whose answer was lost.
+local function look(store, key, text, op, answer)
+	local outcome, found, etag = fetch(store, key, op)
+	if outcome == "ok" and found == text then
+		return "ok", etag
+	elseif outcome == "ok" and etag ~= op.expected then
+		return "conflict"
+	elseif outcome == "absent" and op.expected ~= "" then
+		return "conflict"
+	elseif outcome == "ok" or outcome == "absent" then
+		return "unknown", answer .. "; but what is there is what was expected"
+	end
+	return "unknown", ("%s; and then: %s"):format(answer, found)
+end
+
+local function unmet(r, code)
+	return r.status == 412 or r.status == 409 or (r.status == 404 and code == "NoSuchKey")
+end
+
+-- ---- the probe: what an endpoint makes of conditions ----
+
+local function random_name()
+	local file = io.open "/proc/sys/kernel/random/uuid"
+	local text = file and file:read "l" or ("%x%x"):format(math.random(0), math.random(0))
+	if file then
+		file:close()
+	end
+	return (text:gsub("-", ""):sub(1, 16))
+end
+
+local function soon()
+	return { ends = time.monotonic() + PROBE }
+end
+
+-- Ends a probe. kind: "unfit" for good, else an outcome.
+local function verdict(kind, text)
+	error({ kind = kind, text = text }, 0)
+end
+
+local function unfit(store, text)
+	verdict("unfit", ("%s: it cannot keep a lock: %s. Its conditional PUTs are not S3's"):format(where(store), text))
+end
+
+-- true: the PUT was done. false: its condition was not met. Anything else ends the probe.
+local function judged(store, what, r, code, unsent)
+	if not r then
+		verdict(failed(store, code, unsent))
+	elseif r.status == 200 then
+		return true
+	elseif unmet(r, code) then
+		return false
+	elseif r.status == 501 or code == "NotImplemented" or code == "InvalidArgument" then
+		unfit(store, ("%s was answered by status %d %s"):format(what, r.status, code or ""))
+	end
+	local outcome, text = refusal(store, r, code)
+	verdict(outcome or "failed", "the probe of conditional PUTs: " .. text)
+end
+
+-- At once, each with a text of its own. Returns the text that won; nil: none did.
+local function race(store, key, etag, what)
+	local texts, racers = {}, {}
+	for i = 1, RACERS do
+		texts[i] = ('{"probe":"%s"}'):format(random_name())
+		racers[i] = function() return { put(store, key, texts[i], etag, soon()) } end
+	end
+	local answers, won, count = lunarch.tasks.wait_all(racers), nil, 0
+	for i = 1, RACERS do
+		if judged(store, what, answers[i][1], answers[i][2], answers[i][3]) then
+			won, count = texts[i], count + 1
+		end
+	end
+	if count > 1 then
+		unfit(store, ("of %d PUTs at the same time with %s it did %d, and one may be"):format(RACERS, what, count))
+	end
+	return won
+end
+
+local function there(store, key)
+	local outcome, text, etag = fetch(store, key, soon())
+	if outcome ~= "ok" and outcome ~= "absent" then
+		verdict(outcome == "foreign" and "failed" or outcome, text)
+	end
+	return outcome == "ok" and text or nil, etag
+end
+
+-- alone: nobody else writes this key, so one of those that race must win, and what it wrote be there.
+local function check_race(store, key, etag, what, alone)
+	local won = race(store, key, etag, what)
+	local text, now = there(store, key)
+	if alone and won and text ~= won then
+		unfit(store, ("of several PUTs with %s it accepted one, and has the text of another"):format(what))
+	end
+	return won ~= nil and now or nil
+end
+
+local function check_stale(store, key, etag, what)
+	local r, code, unsent = put(store, key, ('{"probe":"%s"}'):format(random_name()), etag, soon())
+	if judged(store, what, r, code, unsent) then
+		unfit(store, ("it did a PUT with %s"):format(what))
+	end
+end
+
+local function check_fresh(store, key)
+	local first = check_race(store, key, "", "If-None-Match: *", true)
+	local second = first and check_race(store, key, first, "If-Match", true)
+	if not second then
+		return false
+	end
+	check_stale(store, key, first, "If-Match: and an ETag that was replaced")
+	check_stale(store, key, "", "If-None-Match: * though the object was there")
+	return true, second
+end
+
+-- A key that all candidates share, where none may delete: others may write it meanwhile.
+local function check_shared(store, key, etag)
+	if not check_race(store, key, etag, "If-Match", false) then
+		return false
+	end
+	check_stale(store, key, etag, "If-Match: and an ETag that was replaced")
+	check_stale(store, key, "", "If-None-Match: * though the object was there")
+	return true
+end
+
+local function forbidden(store, key)
+	log.warn("scratch_left", { message = ("s3: %s: DELETE is refused, so the probe's objects stay: from now on it is %s"):format(where(store), key) })
+	put(store, key, ('{"probe":"%s"}'):format(random_name()), "", soon())
+end
+
+-- Returns true; or nothing if others were faster each time.
+local function examine(store, key)
+	local shared = key .. ".probe"
+	for _ = 1, ROUNDS do
+		local text, etag = there(store, shared)
+		if text then
+			if check_shared(store, shared, etag) then
+				return true
+			end
+		else
+			local scratch = shared .. "-" .. random_name()
+			local good, fit, last = pcall(check_fresh, store, scratch)
+			local r, code = send(store, "DELETE", scratch, soon())
+			if not good then
+				error(fit, 0)
+			elseif fit then
+				if r and r.status == 403 then
+					forbidden(store, shared)
+				elseif r and (r.status == 204 or r.status == 200) then
+					check_stale(store, scratch, last, "If-Match: though the object was deleted")
+				elseif r and code ~= "NoSuchKey" then
+					log.warn("scratch_left", { message = told(store, r, code) })
+				end
+				return true
+			end
+		end
+	end
+end
+
+local function probe(store, key)
+	local good, result = pcall(examine, store, key)
+	if good and result then
+		store.proven = true
+	elseif good then
+		store.wrong = { kind = "failed", text = where(store) .. ": the probe of conditional PUTs: none of them was done" }
+	elseif type(result) == "table" and result.kind == "unfit" then
+		store.unfit = result.text
+		log.error("store_unfit", { message = result.text })
+	else
+		store.wrong = type(result) == "table" and result.kind and result or { kind = "failed", text = tostring(result) }
+	end
+end
+
+-- Before the first write. In a task of its own: the operations that wait for it may end before it does. nil: proven.
+local function unproven(store, key, op)
+	if not store.proven and not store.unfit then
+		if not store.probing or store.probing:done() then
+			store.wrong = nil
+			store.probing = lunarch.spawn(probe, store, key)
+		end
+		store.probing:wait(math.max(0.001, left(op)))
+	end
+	if store.proven then
+		return nil
+	elseif store.unfit then
+		return "refused", store.unfit
+	elseif store.wrong then
+		return store.wrong.kind, store.wrong.text
+	end
+	return "failed", where(store) .. ": the probe of conditional PUTs has not ended in time"
+end
+
+local function with_deadline(op)
+	return { ends = time.monotonic() + op.timeout, expected = op.expected }
+end
+
+-- ---- what the driver calls ----
+
+local function read(store, key, op)
+	local wrong = wrong_key(key)
+	if wrong then
+		return "refused", wrong
+	end
+	return fetch(store, key, with_deadline(op))
+end
+
+local function write(store, key, text, op)
+	local wrong = wrong_key(key)
+	if wrong then
+		return "invalid", wrong
+	elseif not text:find '"write"%s*:%s*"[^"]+"' then -- equal bytes have equal ETags, and a version must not come back
+		return "invalid", "a record without the name of its write cannot be told from an earlier one"
+	end
+	op = with_deadline(op)
+	local outcome, why = unproven(store, key, op)
+	if outcome then
+		return outcome, why
+	end
+	local r, code, also = put(store, key, text, op.expected, op)
+	if not r then
+		if also then
+			return failed(store, code, also)
+		end
+		return "unknown", ("%s: %s"):format(where(store), code)
+	elseif r.status == 200 then
+		local etag, strange = etag_of(store, r)
+		if etag then
+			return "ok", etag
+		end
+		return "unknown", strange
+	elseif unmet(r, code) then
+		return look(store, key, text, op, told(store, r, code))
+	end
+	outcome, why = refusal(store, r, code)
+	return also and "unknown" or outcome or "unknown", why
+end
+
+-- Not every server compares when it deletes, so this looks first. Nothing but doctor removes.
+local function remove(store, key, op)
+	op = with_deadline(op)
+	local outcome, text, etag = fetch(store, key, op)
+	if outcome == "absent" then
+		return "absent"
+	elseif outcome ~= "ok" then
+		return outcome == "foreign" and "failed" or outcome, text
+	elseif etag ~= op.expected then
+		return "conflict"
+	end
+	local r, code, unsent = send(store, "DELETE", key, op, { headers = { ["If-Match"] = etag } })
+	if r and (r.status == 501 or code == "NotImplemented") then
+		r, code, unsent = send(store, "DELETE", key, op)
+	end
+	if not r then
+		return unsent and "failed" or "unknown", ("%s: %s"):format(where(store), code)
+	elseif r.status == 204 or r.status == 200 then
+		return "ok"
+	elseif r.status == 412 or r.status == 409 then
+		return "conflict"
+	end
+	outcome, text = refusal(store, r, code)
+	return outcome or "unknown", text
+end
+
+local function list(store, prefix, op)
+	local r, code, unsent = send(store, "GET", nil, with_deadline(op), { query = { ["list-type"] = "2", ["max-keys"] = tostring(LIST), prefix = prefix } })
+	if not r then
+		return failed(store, code, unsent)
+	elseif r.status ~= 200 then
+		local outcome, text = refusal(store, r, code)
+		return outcome or "failed", text
+	elseif not r.body:find("<ListBucketResult", 1, true) then
+		return "failed", no_s3(store, r)
+	end
+	local names = {}
+	for contents in r.body:gmatch "<Contents>(.-)</Contents>" do
+		local name = element(contents, "Key")
+		if name and name:sub(1, #prefix) == prefix then
+			names[#names + 1] = name
+		end
+	end
+	return "ok", names, element(r.body, "IsTruncated") == "true"
+end
+
+-- Of what nobody may ask, nothing is said.
+local function answers(store, what, op)
+	local r = send(store, "GET", nil, op, { query = { [what] = "" } })
+	return r and r.status == 200 and r.body or ""
+end
+
+local function about(store, op)
+	op = with_deadline(op)
+	local r, code = send(store, "HEAD", nil, op)
+	if not r then
+		return nil, code
+	end
+	local warnings = {}
+	if answers(store, "replication", op):find("<ReplicationConfiguration", 1, true) then
+		warnings[#warnings + 1] = "the bucket is replicated, and a replica may lack the last records: after a failover to another bucket, "
+			.. "stop all candidates for the longest lease"
+	end
+	if element(answers(store, "versioning", op), "Status") == "Enabled" then
+		warnings[#warnings + 1] = "the bucket keeps versions, and each renewal leaves one: let a lifecycle rule expire noncurrent versions"
+	end
+	return { server = ("%s, %s"):format(r.headers.server or "unknown", store.region), unfit = store.unfit ~= nil or nil,
+		warning = store.unfit or (#warnings > 0 and table.concat(warnings, "; ") or nil) }
+end
+
+return {
+	scheme = "s3",
+	summary = "s3://BUCKET/KEY[?region=R][&endpoint=URL][&profile=NAME]",
+	options = { region = "text", endpoint = an_endpoint, path_style = "boolean", profile = "text", ca = "text" },
+	open = open, read = read, write = write, remove = remove, list = list, about = about,
+}
