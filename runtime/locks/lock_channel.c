@@ -164,20 +164,19 @@ void lock_board_deafen_channel(struct lock_board *b, const char *channel)
 	channel_look(NULL, c);
 }
 
-void lock_board_confirm(struct lock_board *b, const char *channel, bool yes)
+void lock_board_answer(struct lock_board *b, const char *channel, bool yes)
 {
 	struct lock_channel *c = board_find(b, channel);
 
 	if (!c)
 		return;
-	c->confirmed = yes;
-	if (yes)
-		lock_board_tell(b, channel, NULL);
+	c->denied = !yes;
+	lock_board_tell(b, channel, NULL);
 }
 
-bool lock_member_is_confirmed(const struct lock_member *m)
+bool lock_member_is_denied(const struct lock_member *m)
 {
-	return m->channel && m->channel->confirmed;
+	return m->channel && m->channel->denied;
 }
 
 double lock_channel_again_s(int *refusals, enum lock_outcome why)

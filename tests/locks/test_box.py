@@ -12,6 +12,7 @@ from tap import done
 
 only = [getattr(lock_cases, n) for n in sys.argv[1:]]
 store = Box()
+os.environ.update(store.env)  # of the racers
 run(store, only or BASIC + NETWORK + SERVER + REPEATED + [read_only, full])
 store.end()
 if not only:

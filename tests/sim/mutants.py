@@ -106,9 +106,9 @@ UNIT_TESTS = [
         "runtime/base/mem.c",
         "tests/unit/lease/test_successor.c",
     ],
-    sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_link.c"],
-    sources_in("base", "loop", "lease", "locks", "locks/file") + ["tests/unit/locks/test_lock_user.c"],
-    sources_in("base", "loop", "lease", "locks", "locks/file")
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver") + ["tests/unit/locks/test_lock_link.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver") + ["tests/unit/locks/test_lock_user.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
     + [
         "runtime/election/author.c",
         "runtime/election/death_proof.c",
@@ -116,7 +116,7 @@ UNIT_TESTS = [
         "runtime/election/outcome.c",
         "tests/unit/election/test_next_link.c",
     ],
-    sources_in("base", "loop", "lease", "locks", "locks/file")
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
     + ["runtime/locks/etcd/etcd_answer.c", "tests/unit/locks/etcd/test_etcd_answer.c"],
     [
         "runtime/process/channel.c",
@@ -127,7 +127,8 @@ UNIT_TESTS = [
         "tests/unit/process/test_channel.c",
     ],
     ["runtime/base/proc_tree.c", "runtime/base/clock.c", "tests/unit/base/test_proc_tree.c"],
-    sources_in("base", "loop", "lease", "locks", "locks/file", "election") + ["tests/unit/election/test_elector.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
+    + ["tests/unit/election/test_elector.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
     sources_in("base", "loop", "process")
     + [
@@ -139,14 +140,9 @@ UNIT_TESTS = [
     sources_in("base") + ["runtime/commands/exec_warm.c", "tests/unit/commands/test_exec_warm.c"],
     ["runtime/runner/next_hooks.c", "tests/unit/runner/test_next_hooks.c"],
     [path for path in sources_in("driver") if not path.endswith("/driver.c")]  # the process around it
-    + sources_in("base", "loop", "lease", "locks", "locks/file", "process", "script", "cron")
-    + [path for path in sources_in("api") if not path.endswith("/lua_http.c")]  # a module
-    + [
-        "runtime/locks/driver/driver_wire.c",
-        "runtime/election/death_proof.c",
-        PRELUDE,
-        "tests/unit/driver/test_driver.c",
-    ],
+    + sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "process", "script", "cron")
+    + [f"runtime/api/lua_{name}.c" for name in ("coroutine", "cron", "exec", "json", "log", "signal", "task", "time")]
+    + ["runtime/election/death_proof.c", PRELUDE, "tests/unit/driver/test_driver.c"],
 ]
 LIBRARIES = ["-Wl,--as-needed", "-llua5.4", "-ldl", "-lev", "-ljansson", "-lm", "-pthread"]
 # What is used after it was freed is a crash; nobody waits for long for what a mutant lets never happen.

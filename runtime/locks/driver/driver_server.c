@@ -24,16 +24,8 @@ static void server_on_up(void *arg)
 	lock_server_notices.up(arg);
 }
 
-static void server_unconfirm(void *arg, const struct lock_channel *c)
-{
-	lock_board_confirm(arg, c->name, false);
-}
-
 static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *why)
 {
-	struct driver_server *s = arg;
-
-	lock_board_each(&s->base.board, server_unconfirm, &s->base.board);
 	lock_server_notices.down(arg, outcome, why);
 }
 
@@ -48,7 +40,7 @@ static void server_on_watching(void *arg, const struct driver_watching *w)
 {
 	struct driver_server *s = arg;
 
-	lock_board_confirm(&s->base.board, w->key, w->yes);
+	lock_board_answer(&s->base.board, w->key, w->yes);
 	if (!w->yes)
 		log_event(LOG_DEBUG, NULL, "lock_driver_no_notices", "the driver of %s has no notices of %s now: %s",
 		          s->place.name, w->key, w->why);

@@ -255,7 +255,7 @@ static void driver_lock_listed(struct lock_user *u, json_t *found)
 	json_array_foreach(json_object_get(found, "names"), i, name)
 	{
 		const char *key = json_string_value(name);
-		if (key && strncmp(key, u->channel, len) == 0 && key[len])
+		if (key && strncmp(key, u->channel, len) == 0)
 			lock_listing_add(u->listing, key + len, LOCK_URL_PATH);
 	}
 	u->listing->more |= json_is_true(json_object_get(found, "more"));
@@ -334,15 +334,15 @@ static void driver_lock_write(struct lock *lock, const struct record *r, const s
 	lock_user_write(lock, r, expected, durable, by, done, arg);
 }
 
-/* There are notices when the driver has said so: until then, and where the lock file has none, the elector polls. */
+/* Until the driver has said whether there are notices, who waits for them is told when it has; and then asks again. */
 static bool driver_lock_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct lock_user *u = (struct lock_user *)lock;
 
-	if (!(driver_link_can(u->server->notices) & DRIVER_CAN_WATCH))
+	if (lock_link_is_up(u->server->notices) && !(driver_link_can(u->server->notices) & DRIVER_CAN_WATCH))
 		return false;
 	lock_user_watch(lock, changed, arg);
-	return lock_member_is_confirmed(&u->member);
+	return !lock_member_is_denied(&u->member);
 }
 
 static void driver_lock_free(struct lock_user *u)
