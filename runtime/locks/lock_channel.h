@@ -11,7 +11,7 @@
 struct lock_channel {
 	char *name;
 	struct lock_member *members;
-	bool deaf;      /* there are no notices on this one: its members poll */
+	bool deaf;   /* there are no notices on this one: its members poll */
 	bool denied; /* of lock_board_answer */
 };
 
