@@ -108,15 +108,16 @@ static nsec held_up(struct full *f)
 
 void full_held_up(struct full *f)
 {
-	nsec took = write_took(f), least = HELD + 1;
+	nsec least = HELD + 1;
 
-	if (took == 0)
+	if (write_took(f) == 0 || !full_reads(f, f->a, "a read", LOCK_OK))
 		return;
+	nsec alone = lock_client_took_us(f->a) * 1000;
 	for (int i = 0; i < HELD_TRIES && least > HELD && !f->x->report->signal; i++) {
 		nsec held = held_up(f);
 		least = held < least ? held : least;
 	}
-	if (least > HELD && took < HELD)
+	if (least > HELD && alone < HELD / 2)
 		full_unfit(
 			f,
 			"after a write had ended at its deadline of %d ms, nothing was answered for %.1f s: a call in it blocks, "

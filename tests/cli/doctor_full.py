@@ -13,7 +13,8 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from processes import LUNARCH, scratch, wait_for
 from servers import Redis
-from tap import done, note, ok, same
+from stores import Box
+from tap import at_once, done, note, ok, same
 
 TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
@@ -87,6 +88,52 @@ def test_redis() -> None:
         same(server.cli("KEYS", "*doctor*").split(), [], "Redis: and nothing stays then, either")
 
 
+DRIVERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "locks", "drivers")
+
+
+def lock_file(name: str) -> str:
+    """A copy that belongs to us, and that nobody else can write."""
+    path = os.path.join(TMP, os.path.basename(name))
+    shutil.copyfile(os.path.join(DRIVERS, name), path)
+    os.chmod(path, 0o644)
+    return path
+
+
+def test_box(store: Box) -> None:
+    """A lock in Lua that keeps every rule."""
+    url = f"lua:{lock_file('box.lua')}?host=127.0.0.1:{store.port}#good"
+    passes(doctor("--lock", url), "a lock in Lua")
+    same(
+        json.loads(store.ask("GET", "/list?prefix=")[1])["names"], [], "a lock in Lua: nothing of the examination stays"
+    )
+
+
+def planted(name: str, port: int, case: str, *words: str) -> Any:
+    def run() -> None:
+        url = f"lua:{lock_file(f'faulty/{name}.lua')}?host=127.0.0.1:{port}#{name}"
+        j = doctor("--lock", url, BOX_LUA=os.path.join(DRIVERS, "box.lua"))
+        fails(j, case, *words, what=f"a lock in Lua, {name.replace('_', ' ')}")
+
+    run.__name__ = name
+    return run
+
+
+def test_planted(store: Box) -> None:
+    """What authors do wrong, and what they are told."""
+    slow = store.proxy()
+    slow.delay(0.03)
+    at_once(
+        planted("failed_for_unknown", slow.port, "deadline", 'returned "failed"', "in the store", '"unknown"'),
+        planted("no_compare", store.port, "swap", 'returned "ok"', "op.expected is not compared"),
+        planted("conflict_for_lost", store.port, "version", 'returned "conflict"', "in the store", "second try"),
+        planted("equal_versions", store.port, "swap", "two different records have the version"),
+        planted("blocks", store.port, "held", "blocks", "op.timeout"),
+        planted("caches", store.port, "swap", "another record is read", "ask the store each time"),
+        planted("misses_changes", store.port, "watch", "changed() was not called"),
+    )
+    slow.close()
+
+
 def test_none() -> None:
     j = doctor("--lock", "none:")
     fails(j, "racers", "64 of 64", "two leaders", what="a lock of nothing")
@@ -96,4 +143,8 @@ def test_none() -> None:
 test_file()
 test_redis()
 test_none()
+box = Box()
+test_box(box)
+test_planted(box)
+box.end()
 done()
