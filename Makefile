@@ -234,6 +234,12 @@ go-deps:
 GO_BUILT = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/lunarch-tests
 GO_BUILD = mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/lock tests/lib/go_build.sh $(1)
 
+PIP_BUILD = mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/pip.lock tests/lib/pip_build.sh $(1)
+
+# SeaweedFS and moto, for the S3 lock.
+s3-servers: test-deps
+	@$(call PIP_BUILD,s3) tests/lib/s3_requirements.txt
+
 kube-server: go-deps
 	@$(call GO_BUILD,kube) tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
 
@@ -343,4 +349,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE

@@ -15,6 +15,7 @@ import uuid
 from typing import Any
 from urllib.parse import quote
 
+import s3_servers
 import servers
 from processes import PATIENCE, ROOT, scratch, wait_for
 from proxy import Proxy
@@ -758,6 +759,83 @@ class FullPostgres(Postgres):
     def fill(self) -> Any:
         self.server.disk.fill()
         return self.server.disk.empty
+
+
+class S3(Store):
+    """SeaweedFS, or another server of s3_servers.py. Its keys are found in the environment."""
+
+    name = "s3"
+    watches = False
+    kind: Any = s3_servers.SeaweedFS
+    env = {
+        "AWS_ACCESS_KEY_ID": s3_servers.KEY,
+        "AWS_SECRET_ACCESS_KEY": s3_servers.SECRET,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+    def __init__(self, **more: Any) -> None:
+        self.server = self.kind(**more)
+        self.port = self.server.port
+
+    def url(self, key: str, through: Any = None) -> str:
+        endpoint = f"http://127.0.0.1:{(through or self).port}"
+        return f"s3://{s3_servers.BUCKET}/{quote(key)}?region={s3_servers.REGION}&endpoint={quote(endpoint, safe='')}"
+
+    def keys(self) -> list[str]:
+        return [
+            "plain",
+            "with space",
+            "k\u00e4se \u540d",
+            "a/b",
+            "a/c/d",
+            "a%2Fb",
+            "q'uo\"te",
+            "{a}:b?c#d&e=f+g;h,i@j$k!(l)*~",
+            "x" * 200,
+        ]
+
+    def ask(self, method: str, key: str, body: bytes = b"") -> tuple[int, Any, bytes]:
+        status, headers, answer = self.server.ask(method, f"/{s3_servers.BUCKET}/{quote(key)}", body)
+        if status >= 300 and status != 404:
+            raise RuntimeError(f"{method} {key}: {status} {answer.decode()}")
+        return status, headers, answer
+
+    def put(self, key: str, content: bytes) -> None:
+        self.ask("PUT", key, content)
+
+    def get(self, key: str) -> bytes | None:
+        status, _, body = self.ask("GET", key)
+        return body if status == 200 else None
+
+    def delete(self, key: str) -> None:
+        self.ask("DELETE", key)
+
+    def pause(self) -> None:
+        self.server.pause()
+
+    def resume(self) -> None:
+        self.server.resume()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def restart(self) -> None:
+        self.server.start()
+
+    def repair(self) -> None:
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self) -> None:
+        self.server.close()
+
+
+class MotoS3(S3):
+    """All is gone when it ends."""
+
+    name = "s3, moto"
+    kind = s3_servers.Moto
 
 
 class ZooKeeper(Store):
