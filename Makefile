@@ -145,10 +145,14 @@ $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/confor
 JOBS    ?= 3
 SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
-SYSTEM  := $(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py)
+# What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
+STORES  := s3 consul
+STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(s:%=tests/locks/test_%.py) $(s:%=tests/locks/test_%_servers.py) $(s:%=tests/cluster/faults/%.py) $(s:%=tests/examples/%.py)))
+SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py))
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
-# Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), and without clusters whose terms must not end while all is slow.
-ASAN_SYSTEM := $(filter-out tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+# Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
+# slow, and without the locks in Lua that have no C of their own: Box's shows what they share.
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
@@ -157,10 +161,11 @@ PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(SYSTEM:%=plain:%)
 ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example doctor)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
+STORE_QUEUE := $(STORE_TESTS:%=store:%)
 # The version before this one is built from its commit: from the history, which an export of the sources has not.
 PREVIOUS := 0a6d862
 PREVIOUS_QUEUE := $(if $(wildcard .git),previous:tests/cluster/previous/beside.py)
-EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(PREVIOUS_QUEUE)
+EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
 
 deps:
 	@scripts/deps.sh
@@ -170,13 +175,13 @@ test-deps:
 
 test: test-deps built-plain
 	@$(QUEUE) $(PLAIN_QUEUE)
-	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules); make test-nfs, the file lock on NFS, in a virtual machine."
+	@echo "make test-kube adds the Kubernetes lock on a real API server, beside real client-go; make test-etcd, newer etcds (built from their Go modules); make test-stores, S3 and Consul; make test-nfs, the file lock on NFS, in a virtual machine."
 
 # All that .ci/run runs, as one queue. The servers that come as Go modules are built meanwhile; who needs them waits for them.
 # Not by the name of $(MAKE): make -n would run the queue.
 submake = $(MAKE) --no-print-directory
 test-every: test-deps go-deps
-	@nice $(submake) kube-server etcd-servers & servers=$$!; \
+	@nice $(submake) s3-servers consul-server kube-server etcd-servers & servers=$$!; \
 	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
 	$(QUEUE) $(EVERY_QUEUE); status=$$?; wait $$servers; exit $$status
 
@@ -227,6 +232,11 @@ test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(ETCD_QUEUE)
 
+# The locks of stores whose servers come as Python packages and as Go modules.
+test-stores: s3-servers consul-server
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	@$(QUEUE) $(STORE_QUEUE)
+
 go-deps:
 	@scripts/deps.sh go
 
@@ -242,6 +252,9 @@ s3-servers: test-deps
 
 kube-server: go-deps
 	@$(call GO_BUILD,kube) tests/cluster/kubernetes k8s.io/kubernetes/cmd/kube-apiserver ./contender
+
+consul-server: go-deps
+	@$(call GO_BUILD,consul) tests/cluster/consul github.com/hashicorp/consul
 
 etcd-servers: $(ETCD_VERSIONS:%=etcd-%-server)
 $(ETCD_VERSIONS:%=etcd-%-server): etcd-%-server: go-deps
@@ -338,6 +351,7 @@ help:
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
+	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md"
@@ -349,4 +363,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE

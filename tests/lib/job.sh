@@ -20,6 +20,12 @@ case $suite in
   asan) export RACE=100 LUNARCH="$PWD/build/asan/lunarch" ;;
   previous) export PREVIOUS="$PWD/$build/previous/build" ;;
   kube) built kube-server ;;
+  store)
+    case $program in
+      *s3*) built s3-servers ;;
+      *consul*) built consul-server ;;
+      *) built s3-servers; built consul-server ;;
+    esac ;;
   etcd-*)
     built "$suite-server"
     export ETCD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/$suite/server" ;;

@@ -22,6 +22,8 @@ those() {
 waits() {
   case $1 in
     kube:* | etcd-*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/${1%%:*}/built" ] ;;
+    store:*s3*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/s3/built" ] ;;
+    store:*consul*) [ ! -e "${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/consul/built" ] ;;
     *) false ;;
   esac
 }
