@@ -168,15 +168,15 @@ void lock_board_answer(struct lock_board *b, const char *channel, bool yes)
 {
 	struct lock_channel *c = board_find(b, channel);
 
-	if (!c)
+	if (!c || (!yes && c->state == LOCK_CHANNEL_REFUSED))
 		return;
-	c->denied = !yes;
+	c->state = yes ? LOCK_CHANNEL_GIVEN : LOCK_CHANNEL_REFUSED;
 	lock_board_tell(b, channel, NULL);
 }
 
-bool lock_member_is_denied(const struct lock_member *m)
+bool lock_member_is_refused(const struct lock_member *m)
 {
-	return m->channel && m->channel->denied;
+	return m->channel && m->channel->state == LOCK_CHANNEL_REFUSED;
 }
 
 double lock_channel_again_s(int *refusals, enum lock_outcome why)

@@ -20,6 +20,7 @@
 #define STATUS_S 1.                        /* for the exit status, after its socket has ended */
 #define AGAIN_FIRST (100 * NSEC_PER_MS)    /* before a new one, if it has answered nothing; doubled each time */
 #define AGAIN_MOST (10 * NSEC_PER_SEC)     /* at most */
+#define APART (200 * NSEC_PER_MS)          /* at least, between the starts of two */
 #define AGAIN_WORTH_WAITING (NSEC_PER_SEC) /* for who asks */
 #define MESSAGES 64                        /* in one turn of the loop */
 
@@ -41,11 +42,11 @@ struct driver_link {
 
 	pid_t pid;
 	struct reaper_child *child; /* NULL: no process */
-	bool answered;              /* it has answered a question, or has watched */
+	bool answered;              /* it has answered a question */
 	uint8_t can;
-	int failures;              /* so many drivers in a row have answered nothing */
-	struct instant not_before; /* the next one */
-	struct err cause;          /* why the last one ended */
+	int failures;                       /* so many drivers in a row have answered nothing */
+	struct instant started, not_before; /* the next one */
+	struct err cause;                   /* why the last one ended */
 
 	struct asked *asked; /* without an answer, in the order of their ids */
 	size_t count, room;
@@ -119,16 +120,19 @@ static void link_drop_unsent(struct driver_link *k)
 	k->last = &k->first;
 }
 
-/* How long after this driver the next one may start: at once, if it did something, or if it is the first that did not.
- */
+/* How long after this driver the next one may start: almost at once, if it did something, or if it is the first that
+ * did not. */
 static void link_back_off(struct driver_link *k)
 {
 	nsec wait = 0;
+	struct instant spaced = instant_add(k->started, APART);
 
 	k->failures = k->answered ? 0 : k->failures + 1;
 	for (int i = 1; i < k->failures && wait < AGAIN_MOST; i++)
 		wait = wait ? wait * 2 : AGAIN_FIRST;
 	k->not_before = instant_add(clock_now(), wait < AGAIN_MOST ? wait : AGAIN_MOST);
+	if (!instant_passed(spaced, k->not_before))
+		k->not_before = spaced;
 	k->cause = k->link.why;
 }
 
@@ -402,7 +406,6 @@ static bool link_take(struct driver_link *k, enum driver_type type, struct wire 
 	} else if (type == DRIVER_CHANGED && driver_changed_get(w, &changed)) {
 		k->events->changed(k->link.arg, changed.key);
 	} else if (type == DRIVER_WATCHING && driver_watching_get(w, &watching)) {
-		k->answered = k->answered || watching.yes;
 		k->events->watching(k->link.arg, &watching);
 	} else if (type == DRIVER_PONG && driver_pong_get(w, &pong)) {
 		link_on_pong(k, pong.number);
@@ -463,6 +466,7 @@ static void link_start(struct driver_link *k)
 {
 	struct err err;
 
+	k->started = clock_now();
 	k->pid = driver_process_start(&k->link.fd, &err);
 	if (k->pid > 0)
 		k->child = reaper_add(lock_reaper(k->link.env), k->pid, link_on_ended, k, &err);
@@ -479,7 +483,7 @@ static void link_start(struct driver_link *k)
 static void link_dial(struct lock_link *link)
 {
 	struct driver_link *k = link_of(link);
-	nsec left = k->failures ? instant_until(k->not_before, clock_now()) : 0;
+	nsec left = k->not_before.raw ? instant_until(k->not_before, clock_now()) : 0;
 
 	if (left > AGAIN_WORTH_WAITING)
 		lock_link_lose(link, LOCK_FAILED, k->cause.code, "%s (a new driver is started in %.1f s)",

@@ -6,17 +6,43 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SILENT_S 10. /* for a lock file to say whether there are notices */
+
 /* ---- notices ---- */
 
-static void server_listen(struct lock_server *s, const char *key, bool on)
+/* A lock file that does not say so has none, as far as anybody knows. */
+static void server_refuse_unanswered(void *arg, const struct lock_channel *c)
 {
+	if (c->state == LOCK_CHANNEL_ASKED)
+		lock_board_answer(arg, c->name, false);
+}
+
+static void server_on_silent(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	struct driver_server *s = w->data;
+
+	(void)loop;
+	(void)revents;
+	lock_board_each(&s->base.board, server_refuse_unanswered, &s->base.board);
+}
+
+static void server_listen(struct lock_server *base, const char *key, bool on)
+{
+	struct driver_server *s = (struct driver_server *)base;
 	struct buf m = { 0 };
 
-	if (!(driver_link_can(s->notices) & DRIVER_CAN_WATCH))
+	if (!(driver_link_can(base->notices) & DRIVER_CAN_WATCH)) {
+		lock_board_answer(&base->board, key, false);
 		return;
+	}
 	driver_watch_put(&m, &(struct driver_watch){ .key = key, .on = on });
-	driver_link_send(s->notices, &m);
+	driver_link_send(base->notices, &m);
 	buf_fini(&m);
+	if (ev_is_active(&s->silent))
+		return;
+	ev_now_update(base->env->loop);
+	ev_timer_set(&s->silent, SILENT_S, 0.);
+	ev_timer_start(base->env->loop, &s->silent);
 }
 
 static void server_on_up(void *arg)
@@ -24,8 +50,16 @@ static void server_on_up(void *arg)
 	lock_server_notices.up(arg);
 }
 
+static void server_refuse(void *arg, const struct lock_channel *c)
+{
+	lock_board_answer(arg, c->name, false);
+}
+
 static void server_on_down(void *arg, enum lock_outcome outcome, const struct err *why)
 {
+	struct driver_server *s = arg;
+
+	lock_board_each(&s->base.board, server_refuse, &s->base.board);
 	lock_server_notices.down(arg, outcome, why);
 }
 
@@ -64,6 +98,8 @@ static struct lock_server *server_make(struct lock_env *env, void *place)
 	struct driver_server *s = mem_zero(sizeof *s);
 
 	s->place = *(struct driver_place *)place;
+	ev_init(&s->silent, server_on_silent);
+	s->silent.data = s;
 	s->base.notices = driver_link_new(env, s->place.json, s->place.name, &events, s);
 	return &s->base;
 }
@@ -78,6 +114,7 @@ static void server_free(struct lock_server *base)
 {
 	struct driver_server *s = (struct driver_server *)base;
 
+	ev_timer_stop(base->env->loop, &s->silent);
 	lock_link_free(s->base.notices);
 	driver_place_fini(&s->place);
 	free(s);

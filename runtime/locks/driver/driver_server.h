@@ -12,6 +12,7 @@
 
 struct driver_server {
 	struct lock_server base;   /* first. Its channels are keys */
+	ev_timer silent;           /* the driver has had time to say whether there are notices */
 	struct driver_place place; /* json and name; the rest is of the lock that came first */
 };
 

@@ -334,15 +334,16 @@ static void driver_lock_write(struct lock *lock, const struct record *r, const s
 	lock_user_write(lock, r, expected, durable, by, done, arg);
 }
 
-/* Until the driver has said whether there are notices, who waits for them is told when it has; and then asks again. */
+/* Before the driver has said whether there are notices, none is missed: its yes counts as one, and so does its no. */
 static bool driver_lock_watch(struct lock *lock, lock_changed_fn *changed, void *arg)
 {
 	struct lock_user *u = (struct lock_user *)lock;
+	const struct lock_link *link = u->server->notices;
 
-	if (lock_link_is_up(u->server->notices) && !(driver_link_can(u->server->notices) & DRIVER_CAN_WATCH))
+	if (lock_link_is_up(link) && !(driver_link_can(link) & DRIVER_CAN_WATCH))
 		return false;
 	lock_user_watch(lock, changed, arg);
-	return !lock_member_is_denied(&u->member);
+	return !lock_member_is_refused(&u->member);
 }
 
 static void driver_lock_free(struct lock_user *u)
