@@ -56,8 +56,8 @@ void lock_board_tell(struct lock_board *b, const char *channel, const char *but)
 void lock_board_deafen(struct lock_board *b);
 void lock_board_deafen_channel(struct lock_board *b, const char *channel);
 
-/* The server has said whether it tells of each change on this channel from now on. Its members are told: after a yes, of
- * what happened before; after the first no, so that they ask to watch again and hear that they have to poll. For
+/* The server has said whether it tells of each change on this channel from now on. Its members are told: after a yes,
+ * of what happened before; after the first no, so that they ask to watch again and hear that they have to poll. For
  * backends whose servers say so, and where nothing that is asked later tells it. */
 void lock_board_answer(struct lock_board *b, const char *channel, bool yes);
 bool lock_member_is_refused(const struct lock_member *m);
