@@ -5,13 +5,17 @@ Not what a lock does (lock_cases.py). First the process alone, to which the test
 
 import json
 import os
+import re
 import signal
 import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from driver_player import ADVICE, BEGINS, DURABLE, OWN, USAGE, Driver
-from processes import children, wait_for
+from lock_driver import Driver as Lock, record, tried
+from candidates import Candidate, timing
+from processes import alive, children, parent, wait_for
+from stores import lock_files
 from tap import at_once, done, note, ok, same, skip
 
 OPEN = "open = function(place) return place end,"
@@ -434,10 +438,172 @@ def watched() -> None:
         ok(not w["yes"] and "watch" in w["why"], "watched: a file without the function has no notices", w)
 
 
+# ---- with an elector ----
+
+
+class Filed:
+    """tests/locks/drivers/filed.lua, in a directory of its own."""
+
+    def __init__(self) -> None:
+        self.dir = lock_files()
+        self.file, self.lua = os.path.join(self.dir, "record"), os.path.join(self.dir, "filed.lua")
+        self.url = f"lua:{self.lua}?file={self.file}#k"
+
+    def fault(self, code: str) -> None:
+        with open(self.file + ".new-fault", "w") as f:
+            f.write(code)
+        os.rename(f.name, self.file + ".fault")
+
+    def version(self) -> str:
+        try:
+            with open(self.file) as f:
+                return f.readline().strip()
+        except FileNotFoundError:
+            return ""
+
+
+def title(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            return f.read().rstrip(b"\0").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def driver_of(pid: int) -> int | None:
+    """Of the process that has this elector."""
+    return next((p for p in children(pid) if title(p).startswith("lunarch: lock ") and alive(p)), None)
+
+
+FAULTS = {
+    "raises": "error('after all')",
+    "returns nothing": "return {}",
+    "returns nonsense": "return { 'sure' }",
+    "returns too long a version": "return { 'ok', ('v'):rep(64) }",
+    "loops for ever": "while true do end",
+    "loops and catches": "while true do pcall(function() while true do end end) end",
+    "waits for ever": "sleep(1e6)",
+    "takes all memory": "local t = {} while true do t[#t + 1] = ('x'):rep(100000) .. #t end",
+    "is killed": "os.execute('kill -KILL $PPID')",
+    "crashes": "os.execute('kill -SEGV $PPID')",
+    "ends its process": "os.exit(0)",
+}
+
+
+def broken() -> None:
+    """Whatever a lock file does after it has written: the write is unknown, and the next operations work."""
+    for what, code in FAULTS.items():
+        store = Filed()
+        d = Lock()
+        d.open(store.url)
+        w = d.write(record("a"), "")
+        store.fault(code)
+        rec = record("b")
+        w = d.write(rec, w["version"], within=1500)
+        if not same((w["outcome"], w["calls"]), ("unknown", 1), f"broken: a write that {what} is unknown"):
+            note(w)
+        r = tried(lambda: d.read(), "ok")
+        same(r.get("record", {}).get("write"), rec["write"], f"broken: {what}: a look shows that it was applied")
+        w = tried(lambda: d.write(record("c"), r["version"]), "ok")
+        same(w["outcome"], "ok", f"broken: {what}: and the lock goes on working")
+        same(d.end(), 0, f"broken: {what}: and ends in peace")
+
+
+def stuck() -> None:
+    """A lock file that blocks its process beyond a deadline: the operation ends in time, and the process is replaced,
+    with what it has started."""
+    store = Filed()
+    d = Lock()
+    d.open(store.url)
+    w = d.write(record("a"), "")
+    first = driver_of(d.process.pid)
+    store.fault(f"os.execute('echo $$ >{store.file}.pid; exec sleep 1000')")
+    w = d.write(record("b"), w["version"], within=1000)
+    same(w["outcome"], "unknown", "stuck: a write that blocks is unknown at its deadline")
+    ok(w["took_ms"] < 20_000, "stuck: and not much later", w)
+    ok(wait_for(lambda: d.read(within=3000)["outcome"] == "ok"), "stuck: then another process serves the lock")
+    ok(driver_of(d.process.pid) not in (None, first), "stuck: a new one")
+    with open(store.file + ".pid") as f:
+        pid = int(f.read())
+    ok(wait_for(lambda: not alive(pid)), "stuck: what it had started by os.execute has ended, too")
+    same(d.end(), 0, "stuck: and all ends in peace")
+
+
+def unfit() -> None:
+    """What a lock file may not be is told to who uses the lock."""
+    store = Filed()
+    for what, url, prepare, said in (
+        ("missing", f"lua:{store.dir}/none.lua#k", None, "none.lua"),
+        ("writable by all", store.url, 0o666, "chmod go-w"),
+        ("a wrong option", store.url.replace("?file", "?flie"), 0o644, "did you mean 'file'?"),
+        ("no key", store.url.replace("#k", ""), 0o644, "key"),
+    ):
+        if prepare:
+            os.chmod(store.lua, prepare)
+        d = Lock()
+        o = d.open(url)
+        r = d.read(within=20_000) if o["ok"] else {"outcome": "refused", "err": {"text": o["err"]}}
+        ok(r["outcome"] == "refused" and said in r["err"]["text"], f"unfit: {what}: is refused, and told", r)
+        d.end()
+
+
+def secret() -> None:
+    """The password reaches the lock file, and nobody else."""
+    store = Filed()
+    hidden = "hush-hush-9"
+    d = Lock({"LUNARCH_LOCK_PASSWORD": hidden})
+    d.open(store.url)
+    same(d.read()["outcome"], "absent", "secret: the lock file is given the password of the environment")
+    pid = driver_of(d.process.pid)
+    for what in "cmdline", "environ":
+        with open(f"/proc/{pid}/{what}", "rb") as f:
+            ok(hidden.encode() not in f.read(), f"secret: it is not in the driver's {what}")
+    d.end()
+    d = Lock({"LUNARCH_LOCK_PASSWORD": "another"})
+    d.open(store.url)
+    r = d.read()
+    ok(r["outcome"] == "refused" and "a wrong password" in r["err"]["text"], "secret: and can refuse it", r)
+    d.end()
+
+
+def led() -> None:
+    """A leader keeps its term while its driver is killed again and again; and leaves none behind."""
+    store = Filed()
+    c = Candidate(
+        "--lock",
+        store.url,
+        "-e",
+        "print('leads ' .. term.token) while true do sleep(1) end",
+        options=timing("15s", retry="300ms"),
+    )
+    c.event("print", "leads")
+    worker = next(p for p in children(c.pid) if "lunarch: lock" not in title(p))
+    pids = set()
+    for _ in range(8):
+        before = store.version()
+        wait_for(lambda: store.version() != before)  # a renewal: this driver has done something
+        pid = wait_for(lambda: driver_of(c.pid))
+        pids.add(pid)
+        c.kill(pid=pid)
+        wait_for(lambda: driver_of(c.pid) not in (None, pid))
+    ok(len(pids) == 8, "led: a driver that was killed is replaced each time, at the next operation", pids)
+    same(len(c.all("print", "leads")), 1, "led: and the term goes on")
+    same(len(c.all("lock_driver_died")), 8, "led: each end is a line of the log")
+    ok(all("signal 9" in e["message"] for e in c.all("lock_driver_died")), "led: which says how it ended")
+    pid = wait_for(lambda: driver_of(c.pid)) or 0
+    with open(f"/proc/{pid}/environ", "rb") as f:
+        ok(not re.search(rb"LUNARCH_TERM=[0-9]", f.read()), "led: a driver belongs to no term")
+    ok(pid not in children(worker) and parent(pid) == c.pid, "led: and is no part of any term's tree")
+    c.kill()
+    ok(wait_for(lambda: not alive(pid)), "led: it ends with its elector, however that ends")
+    c.leave()
+
+
 ALONE = [wrong, guarded, normalised, told, raising, said, late, blocked, greedy, unstopped, watched]
+TOGETHER = [broken, stuck, unfit, secret, led]
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)
     done()
-at_once(*ALONE)
+at_once(*ALONE, *TOGETHER)
 done()

@@ -141,8 +141,10 @@ static void link_close(struct lock_link *link)
 	struct driver_link *k = link_of(link);
 
 	if (k->pid) {
-		if (k->child)
-			kill(k->pid, SIGKILL);
+		if (k->child) {
+			kill(-k->pid, SIGKILL); /* its group: what its lock file has started by os.execute */
+			kill(k->pid, SIGKILL);  /* it may not have made the group yet */
+		}
 		reaper_forget(k->child);
 		link_back_off(k);
 	}
