@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from processes import LUNARCH, PATIENCE, children, wait_for
+from processes import LUNARCH, PATIENCE, children, runs_lock_file, wait_for
 from tap import note
 
 
@@ -145,7 +145,7 @@ class Candidate(Logged):
 
     def guard(self) -> int:
         """The newest: while a reload's old worker leaves there are two."""
-        return wait_for(lambda: children(self.pid))[-1]
+        return wait_for(lambda: [p for p in children(self.pid) if not runs_lock_file(p)])[-1]
 
     def worker(self) -> int:
         return wait_for(lambda: children(self.guard()))[0]

@@ -106,6 +106,16 @@ def marked(marker: str) -> list[int]:
     return found
 
 
+def runs_lock_file(pid: int) -> bool:
+    """Whether it is the driver of a lock in Lua."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as f:
+            line = f.read()
+    except OSError:
+        return False
+    return line.startswith((b"lunarch: lock ", b"lunarch\0-x\0driver\0"))
+
+
 def children(pid: int) -> list[int]:
     try:
         with open(f"/proc/{pid}/task/{pid}/children") as f:

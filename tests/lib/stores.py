@@ -28,6 +28,7 @@ class Store:
     watches = True
     notices_by_hand = True  # also of what is done to the record without the runtime
     repeats: tuple[str, ...] = ("at once", "late")  # answers that come twice, and harm nothing
+    settles = False  # the lock asks again itself when an answer is lost with its connection
     clocks = (-3600, 3600)  # seconds by which two candidates' clocks may be off
     env: dict[str, str] = {}
     port: int
@@ -170,6 +171,7 @@ class Box(Store):
 
     name = "box"
     rounds = 200  # its server is in Python
+    settles = True  # libcurl does
     repeats = ()  # answers of HTTP/1.1 have no numbers: only TLS keeps a middlebox from repeating one
 
     def __init__(self, named: bool = True) -> None:
