@@ -188,7 +188,7 @@ int driver_place_parse(struct driver_place *p, const char *url, struct err *err)
 	if (failed) {
 		char *shown = lock_url_redact(url);
 		if (strncmp(err->text, "lock \"", 6) != 0)
-			err_wrap(err, "lock \"%s\"", shown);
+			err_wrap(err, "lock \"%.200s%s\"", shown, strlen(shown) > 200 ? "..." : "");
 		free(shown);
 	} else {
 		p->json = print_json(&parsed);
