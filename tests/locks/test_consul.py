@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""The Consul lock passes the conformance suite on Consul itself (make test-stores builds it), and its own cases."""
+
+import base64
+import http.server
+import json
+import os
+import sys
+import threading
+import uuid
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import lock_cases
+from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
+from lock_driver import Driver, record, tried
+from pki import Pki
+from processes import scratch, wait_for
+from servers import Consul as Server, free_port
+from stores import Consul, ConsulWithRights, FullConsul
+from tap import at_once, done, ok, same, skip
+
+SHORT = 3000  # ms; for operations that are to fail soon
+
+
+def opened(url: str, **env: Any) -> Driver:
+    d = Driver(env)
+    o = d.open(url)
+    if not o["ok"]:
+        raise RuntimeError(o["err"])
+    return d
+
+
+def text_of(result: Any) -> str:
+    return str(result.get("err", {}).get("text", ""))
+
+
+class Fake:
+    """What answers as Consul would, from a table: (method, path) -> (status, headers, body), or a function of the query
+    and the body that returns one. What is not there is a 404 of no Consul."""
+
+    def __init__(self, answers: Any) -> None:
+        fake, self.answers, self.asked = self, answers, []  # type: ignore[var-annotated]
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+            def answer(self) -> None:
+                url = urlsplit(self.path)
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                query = parse_qs(url.query, keep_blank_values=True)
+                fake.asked.append((self.command, url.path, query, dict(self.headers)))
+                found = fake.answers.get((self.command, url.path), (404, {}, b"none"))
+                status, headers, content = found(query, body) if callable(found) else found
+                try:
+                    self.send_response(status)
+                    for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                        self.send_header(name, value)
+                    self.end_headers()
+                    self.wfile.write(content)
+                except OSError:
+                    pass  # who asked is gone
+
+            do_GET = do_PUT = do_DELETE = answer
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.port = self.server.server_address[1]
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def url(self, key: str = "k") -> str:
+        return f"consul://127.0.0.1:{self.port}/{key}"
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def entry(rec: Any, index: int, key: str = "k", **more: Any) -> bytes:
+    value = base64.b64encode(json.dumps(rec).encode()).decode()
+    return json.dumps([{"Key": key, "Value": value, "ModifyIndex": index, "Flags": 0, **more}]).encode()
+
+
+def stale(_query: Any, _body: Any) -> Any:
+    return 409, {}, b'{"Results":null,"Errors":[{"OpIndex":0,"What":"failed to set key \\"k\\", index is stale"}]}'
+
+
+def answers() -> None:
+    """What each answer to a write means, and to a read."""
+    fake = Fake({})
+    d = opened(fake.url())
+    for what, answer, wanted in (
+        ("the new index", (200, {}, b'{"Results":[{"KV":{"Key":"k","ModifyIndex":12}}],"Errors":null}'), "ok"),
+        ("an answer about another key", (200, {}, b'{"Results":[{"KV":{"Key":"x","ModifyIndex":12}}]}'), "unknown"),
+        ("an index of 0", (200, {}, b'{"Results":[{"KV":{"Key":"k","ModifyIndex":0}}]}'), "unknown"),
+        ("what is no JSON", (200, {}, b"<html>"), "unknown"),
+        ("a stale index", stale(0, 0), "conflict"),
+        ("a denial in the transaction", (409, {}, b'{"Errors":[{"What":"Permission denied: lacks"}]}'), "refused"),
+        ("another reason to roll back", (409, {}, b'{"Errors":[{"What":"something else"}]}'), "failed"),
+        ("a denial", (403, {}, b"ACL not found"), "refused"),
+        ("too large", (413, {}, b"Request body too large"), "invalid"),
+        ("a rate limit", (429, {}, b"rate limit exceeded"), "failed"),
+        ("no leader", (500, {}, b"No cluster leader"), "failed"),
+        ("a leader that was deposed", (500, {}, b"leadership lost while committing log"), "unknown"),
+        ("a gateway's trouble", (502, {}, b""), "unknown"),
+        ("a redirection", (301, {"Location": "/elsewhere"}, b""), "refused"),
+    ):
+        fake.answers["PUT", "/v1/txn"] = answer
+        w = d.write(record("a"), "7")
+        same(w["outcome"], wanted, f"answers: a write, {what}: {wanted}")
+        if wanted == "ok":
+            same(w["version"], "12", "answers: whose version is the transaction's index")
+    same(d.write(record("a"), "seven")["outcome"], "conflict", "answers: no key ever has a version that is no index")
+    for what, answer, wanted in (
+        ("a record", (200, {}, entry(record("a"), 9)), "ok"),
+        ("no such key", (404, {"X-Consul-Index": "9"}, b""), "absent"),
+        ("another server's 404", (404, {}, b"not found"), "refused"),
+        ("another key's record", (200, {}, entry(record("a"), 9, "other")), "failed"),
+        ("a value that is no base64", (200, {}, b'[{"Key":"k","Value":"?","ModifyIndex":9}]'), "failed"),
+        ("a key that a session holds", (200, {}, entry(record("a"), 9, Session="5e55")), "foreign"),
+        ("no leader", (500, {}, b"No cluster leader"), "failed"),
+        ("a denial", (403, {}, b"Permission denied"), "refused"),
+    ):
+        fake.answers["GET", "/v1/kv/k"] = answer
+        r = d.read()
+        same(r["outcome"], wanted, f"answers: a read, {what}: {wanted}")
+    ok('key "k" { policy = "write" }' in text_of(r), "answers: of a denial it is said which policy is needed", r)
+    ok(
+        all("consistent" in q for m, _, q, _ in fake.asked if m == "GET" and "index" not in q),
+        "answers: each read asks for a consistent answer",
+    )
+    d.end()
+    fake.close()
+
+
+class Indexed:
+    """A key whose blocking queries answer at once when the index that they name is not the present one."""
+
+    def __init__(self) -> None:
+        self.index, self.rec, self.change = 50, record("a"), threading.Condition()
+
+    def set(self, index: int, rec: Any) -> None:
+        with self.change:
+            self.index, self.rec = index, rec
+            self.change.notify_all()
+
+    def __call__(self, query: Any, _body: Any) -> Any:
+        with self.change:
+            if "index" in query:
+                asked = int(query["index"][0])
+                self.change.wait_for(lambda: self.index != asked, 10)
+            return 200, {"X-Consul-Index": str(self.index)}, entry(self.rec, max(1, self.index))
+
+
+def going_back() -> None:
+    """A restored snapshot: the index goes back, or is 0."""
+    key = Indexed()
+    fake = Fake({("GET", "/v1/kv/k"): key})
+    d = opened(fake.url())
+    d.read()
+    ok(wait_for(lambda: d.do("watch")["watching"]), "index: it is watched")
+    ok(wait_for(lambda: any("index" in q for _, _, q, _ in fake.asked)), "index: by a blocking query")
+    for index, what in ((51, "goes on"), (20, "goes back"), (0, "is 0"), (21, "goes on from there")):
+        before = d.count()
+        key.set(index, record(f"at {index}"))
+        ok(d.noticed(before), f"index: it {what}, and that is noticed")
+        ok(
+            wait_for(lambda: any(q.get("index") == ["51"] for _, _, q, _ in fake.asked)),
+            "index: the next query names the index that was answered",
+        )
+    same([q for _, _, q, _ in fake.asked if q.get("index") == ["0"]], [], "index: no query names the index 0")
+    d.end()
+    fake.close()
+
+
+def several(_: Any = None) -> None:
+    """Of several addresses the one that answered last is asked, and the next one when it does not."""
+    store = Consul()
+    key = f"several-{uuid.uuid4().hex[:8]}"
+    first, second = store.proxy(), store.proxy()
+    d = opened(f"consul://127.0.0.1:{first.port},127.0.0.1:{second.port}/{key}")
+    version = d.write(record("a"), "")["version"]
+    first.close()
+    w = d.write(record("b"), version)
+    same(w["outcome"], "ok", "several: the first address is gone, and the next one is asked in the same operation")
+    same(d.write(record("c"), w["version"])["outcome"], "ok", "several: which is asked from then on")
+    d.end()
+
+    third, fourth = store.proxy(), store.proxy()
+    d = opened(f"consul://127.0.0.1:{third.port},127.0.0.1:{fourth.port}/{key}")
+    version = d.read()["version"]
+    third.freeze("down")
+    rec = record("twice")
+    w = d.write(rec, version, within=4 * SHORT)
+    same(
+        (w["outcome"], d.read()["record"]["write"]),
+        ("unknown", rec["write"]),
+        "several: a write whose answer is lost, and that conflicts at the next address, is unknown: it was applied",
+    )
+    d.end()
+    for p in (second, third, fourth):
+        p.close()
+    store.end()
+
+
+def rights() -> None:
+    store = ConsulWithRights()
+    d = opened(store.url("mine"))
+    w = d.write(record("a"), "")
+    same(w["outcome"], "ok", "rights: with a token that may write the key")
+    r = opened(store.url("others"))
+    read = r.read()
+    same(read["outcome"], "refused", "rights: one of another key is refused")
+    ok("policy" in text_of(read), f"rights: with the policy that is missing: {text_of(read)}")
+    same(r.write(record("a"), "")["outcome"], "refused", "rights: so is a write")
+    r.end()
+    secret, store.user = store.user, None
+    bare = opened(store.url("mine"))
+    same(bare.read()["outcome"], "refused", "rights: without a token nothing is read")
+    bare.end()
+    by_env = opened(store.url("mine"), CONSUL_HTTP_TOKEN=str(secret))
+    same(by_env.read()["outcome"], "ok", "rights: the token can come from CONSUL_HTTP_TOKEN")
+    by_env.end()
+    where = os.path.join(scratch(), "token")
+    with open(where, "w") as f:
+        f.write("00000000-0000-0000-0000-000000000000\n")
+    by_file = opened(store.url("mine") + f"?token_file={where}")
+    same(by_file.read()["outcome"], "refused", "rights: a file's token that Consul does not know is refused")
+    with open(where, "w") as f:
+        f.write(f"{secret}\n")
+    same(by_file.read()["outcome"], "ok", "rights: and the file is read again when it is")
+    by_file.end()
+    by_name = opened(store.url("mine"), CONSUL_HTTP_TOKEN_FILE=where)
+    same(by_name.read()["outcome"], "ok", "rights: CONSUL_HTTP_TOKEN_FILE names such a file")
+    by_name.end()
+    ok(str(secret) not in json.dumps(d.open(store.url("mine"), "again")), "rights: no token is printed")
+    d.end()
+    store.end()
+
+
+def tls() -> None:
+    where = scratch()
+    pki = Pki(where)
+    cert, key = pki.server()
+    mine, mine_key = pki.sign("client", "/CN=client")
+    port = free_port()
+    server = Server(
+        {
+            "ports": {"https": port},
+            "tls": {"https": {"ca_file": pki.ca, "cert_file": cert, "key_file": key, "verify_incoming": True}},
+        }
+    )
+    url = f"consuls://127.0.0.1:{port}/tls"
+    d = opened(f"{url}?ca={pki.ca}&cert={mine}&key={mine_key}")
+    w = d.write(record("a"), "")
+    same(w["outcome"], "ok", "TLS: with the authority's and the client's certificates")
+    same(d.write(record("b"), w["version"])["outcome"], "ok", "TLS: and again on the same connection")
+    d.end()
+    for what, options in (("without the authority", f"?cert={mine}&key={mine_key}"), ("without ours", f"?ca={pki.ca}")):
+        d = opened(url + options)
+        r = d.read(within=SHORT)
+        ok(r["outcome"] in ("failed", "refused") and text_of(r), f"TLS: {what} it fails: {text_of(r)}")
+        d.end()
+    server.close()
+
+
+def wrong_urls() -> None:
+    """Each operation says what is wrong with the URL."""
+    for url, said in (
+        ("consul://127.0.0.1:1/k?ca=/x", "consuls://"),
+        ("consuls://127.0.0.1:1/k?cert=/x", "belong together"),
+        ("consul://user:s3cret@127.0.0.1:1/k", "no users"),
+        ("consul://127.0.0.1:1/k?colour=red", "colour"),
+    ):
+        d = Driver()
+        o = d.open(url)
+        r = d.read() if o["ok"] else {"outcome": "refused", "err": o["err"]}
+        ok(r["outcome"] == "refused" and said in text_of(r), f"URL: {url}: {text_of(r)}")
+        d.end()
+    d = opened("consul://127.0.0.1:1/a//b")
+    r = d.read()
+    ok(r["outcome"] == "refused" and "slash" in text_of(r), f"URL: a key out of Consul's reach: {text_of(r)}")
+    d.end()
+
+
+def leader_stops() -> None:
+    """A cluster of three whose leader is frozen, and then killed: all three addresses are in the URL."""
+    members = Server.cluster(3)
+    hosts = ",".join(f"127.0.0.1:{m.port}" for m in members)
+    d = opened(f"consul://{hosts}/cluster")
+    d.write(record("a"), "")
+    for hurt in ("pause", "kill"):
+        leads = wait_for(lambda: next((m for m in members if m.leads()), None))
+        getattr(leads, hurt)()
+
+        def written() -> Any:
+            return d.write(record(hurt), tried(lambda: d.read(), "ok").get("version", ""))
+
+        w = tried(written, "ok")
+        r = tried(lambda: d.read(), "ok")
+        same(
+            (w["outcome"], r.get("record", {}).get("holderIdentity")),
+            ("ok", hurt),
+            f"cluster: its leader has met {hurt}: another is elected, and the lock goes on",
+        )
+        if hurt == "pause":
+            leads.resume()
+            ok(wait_for(leads.ready), "cluster: the frozen one goes on, and follows")
+    d.end()
+    for m in members:
+        m.close()
+
+
+def restored() -> None:
+    """consul snapshot restore in the same cluster: the record goes back, and its index does; what is written after it
+    has larger ones than all before."""
+    store = Consul()
+    d = opened(store.url("restored"))
+    d.write(record("before"), "")
+    status, snapshot = store.server.http("GET", "/v1/snapshot")
+    same(status, 200, "restored: a snapshot is taken")
+    late = d.write(record("late"), d.read()["version"])
+    store.server.http("PUT", "/v1/snapshot", snapshot)
+    r = tried(lambda: d.read(), "ok")
+    same(r["record"]["holderIdentity"], "before", "restored: the record before is there")
+    same(d.write(record("late"), late["version"])["outcome"], "conflict", "restored: who saw the later one conflicts")
+    w = d.write(record("after"), r["version"])
+    ok(int(w["version"]) > int(late["version"]), f"restored: {w['version']} is larger than {late['version']}")
+    d.end()
+    store.end()
+
+
+def conformance() -> None:
+    store = Consul()
+    run(store, [getattr(lock_cases, name) for name in sys.argv[1:]] or [*BASIC, *NETWORK, *REPEATED, *SERVER])
+    store.end()
+
+
+def limited() -> None:
+    store = ConsulWithRights()
+    run(store, [read_only])
+    store.end()
+
+
+def no_room() -> None:
+    store = FullConsul()
+    run(store, [full])
+    store.end()
+
+
+if not os.path.exists(Server.program()):
+    skip("the Consul lock", "Consul is not built: make test-stores does")
+    done()
+    sys.exit()
+conformance()
+if not sys.argv[1:]:
+    at_once(answers, going_back, wrong_urls, several, rights)
+    at_once(tls, leader_stops, restored, limited, no_room)
+done()
