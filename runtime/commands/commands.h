@@ -34,6 +34,8 @@ void help_command(enum command command);
 int help_api(const char *name); /* what scripts can call: a section or a function, NULL = all; the exit status */
 void help_api_names(void);      /* their names, one a line */
 const char *help_summary(enum command command);
+/* The schemes of the user's own lock files (lock_files_dir), that nothing built in has. scheme is borrowed. */
+void help_own_locks(void (*found)(void *arg, const char *scheme), void *arg);
 void help_version(void);
 
 /* Completion in a shell: the words of a command line behind the program's name, up to the one that is completed, which

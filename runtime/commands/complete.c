@@ -1,4 +1,5 @@
 #include "base/buf.h"
+#include "base/mem.h"
 #include "base/module.h"
 #include "commands/commands.h"
 #include "commands/ctl_electors.h"
@@ -6,6 +7,7 @@
 #include "runner/control.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ELECTOR_S 10 /* an elector that does not answer so long offers nothing */
@@ -90,11 +92,21 @@ static void offer_electors(const struct typed *t, enum elector_part part)
 
 /* ---- options ---- */
 
+static void offer_own_lock(void *arg, const char *scheme)
+{
+	char *url = mem_printf("%s://", scheme);
+
+	(void)arg;
+	offer(url, "a lock file of yours");
+	free(url);
+}
+
 static void offer_locks(void)
 {
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
 		if (!b->module || module_installed(b->module))
-			printf("%s:%s\n", b->scheme, b->module ? "//" : "");
+			printf("%s:%s\n", b->scheme, b->module || b->driver ? "//" : "");
+	help_own_locks(offer_own_lock, NULL);
 	puts("<file>");
 }
 

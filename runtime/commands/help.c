@@ -8,6 +8,7 @@
 #include "script/versions.h"
 #include "version.h"
 
+#include <dirent.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,6 +167,36 @@ static const struct command_help {
 
 /* ---- help ---- */
 
+static bool is_built_in(const char *scheme)
+{
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++)
+		if (strcmp(b->scheme, scheme) == 0)
+			return true;
+	return false;
+}
+
+void help_own_locks(void (*found)(void *arg, const char *scheme), void *arg)
+{
+	struct dirent **entries = NULL;
+	int n = scandir(lock_files_dir(), &entries, NULL, alphasort);
+
+	for (int i = 0; i < n; i++) {
+		char *name = entries[i]->d_name, *dot = strrchr(name, '.');
+		if (dot && dot != name && strcmp(dot, ".lua") == 0) {
+			*dot = '\0';
+			if (!is_built_in(name))
+				found(arg, name);
+		}
+		free(entries[i]);
+	}
+	free(entries);
+}
+
+static void print_own_lock(void *arg, const char *scheme)
+{
+	fprintf(arg, "  %-10s as %s/%s.lua has it\n", scheme, lock_files_dir(), scheme);
+}
+
 void help_print(FILE *out)
 {
 	fputs("Lunarch runs one Lua script (or command) on many machines and lets exactly one of them lead.\n\nUsage:\n",
@@ -178,6 +209,7 @@ void help_print(FILE *out)
 		if (b->summary)
 			fprintf(out, "  %-10s %s%s\n", b->scheme, b->summary,
 			        b->module && !module_installed(b->module) ? " (not installed here)" : "");
+	help_own_locks(print_own_lock, out);
 	fputs("\nTry it, in two terminals:\n"
 	      "  lunarch run -e 'term:every(1, function() print(\"still leading\") end)' --lock demo\n"
 	      "  lunarch status --lock demo\n",

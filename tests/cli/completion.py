@@ -24,6 +24,7 @@ atexit.register(stop_everyone)
 # Not what this machine's users have set up for their shells.
 ENV = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "XDG_", "ZDOTDIR"))}
 ENV |= {"PATH": os.path.dirname(LUNARCH) + ":" + os.environ["PATH"], "HOME": TMP, "TERM": "dumb", "LC_ALL": "C.UTF-8"}
+ENV["LUNARCH_LOCKS_DIR"] = os.path.join(TMP, "locks")
 
 
 def bash(lines: list[str]) -> list[list[str]]:
@@ -152,6 +153,10 @@ def test_lines() -> None:
         "lunarch exec --lease-duration=": ["15s"],
         "lunarch status --lock pos": ["postgres://", "postgresql://"],
         "lunarch status --lock=postgres:": ["postgres://"],
+        "lunarch status --lock cons": ["consul://", "consuls://"],
+        "lunarch status --lock myst": ["mystore://"],
+        "lunarch doctor --fu": ["--full"],
+        "lunarch new --lo": ["--lock"],
         "lunarch run --identity ": [],
         "lunarch ctl re": ["reload", "resign", "resume"],
         "lunarch run ": ["a.lua", "a_test.lua", "b c.lua", "sub"],
@@ -191,6 +196,8 @@ def test_lines() -> None:
 
 
 os.makedirs(os.path.join(HERE, "sub"))
+os.mkdir(ENV["LUNARCH_LOCKS_DIR"])
+open(os.path.join(ENV["LUNARCH_LOCKS_DIR"], "mystore.lua"), "w").close()
 for name in ("a.lua", "a_test.lua", "b c.lua", "n.txt"):
     open(os.path.join(HERE, name), "w").close()
 with open(SCRIPT, "w") as f:
