@@ -13,6 +13,7 @@ local TRIES <const> = 3 -- with another region, or newer credentials
 local RACERS <const>, ROUNDS <const> = 3, 3
 local PROBE <const> = 10 -- seconds for each request of a probe
 local LIST <const> = 1000
+local IDS <const> = 64 -- answers whose ids are remembered
 
 -- ---- the place ----
 
@@ -67,6 +68,7 @@ local function open(place)
 		bucket = bucket, lock = place.lock, endpoint = endpoint, path_style = path_style, ca = options.ca or set "AWS_CA_BUNDLE",
 		region = options.region or aws.region(options.profile) or REGION, region_given = options.region ~= nil,
 		credentials = aws.credentials { profile = options.profile, region = options.region },
+		ids = {}, order = {}, count = 0,
 	}
 end
 
@@ -113,6 +115,20 @@ local function left(op)
 	return op.ends - time.monotonic()
 end
 
+-- Each answer has an id. One that comes twice, by some proxy's fault, would be taken for the answer to what was asked next.
+local function is_repeated(store, r)
+	local id = r.headers["x-amz-request-id"]
+	if not id then
+		return false
+	elseif store.ids[id] then
+		return true
+	end
+	store.count = store.count % IDS + 1
+	store.ids[store.order[store.count] or ""] = nil
+	store.ids[id], store.order[store.count] = true, id
+	return false
+end
+
 -- Of a bucket's own requests key is nil. Returns the response and its error's code; nil, an error's text, and whether surely nothing was sent.
 local function once(store, method, key, op, more)
 	local sign, err = store.credentials:sign("s3", store.region, math.max(0.001, left(op)))
@@ -125,6 +141,8 @@ local function once(store, method, key, op, more)
 		tls = store.ca and { ca = store.ca } or nil }
 	if not r then
 		return nil, failed.message, failed.unsent == true, failed.code
+	elseif is_repeated(store, r) then
+		return nil, "the answer was one to an earlier request", false
 	end
 	return r, code_of(r)
 end

@@ -57,7 +57,7 @@ class Two:
         version then."""
 
         def done() -> bool:
-            if not self.fields:
+            if not self.fields and not self.store.examined:
                 return self.a.read()["outcome"] == "ok"
             return self.a.write(self.record("ready"), self.truth()["version"])["outcome"] == "ok"
 
@@ -745,8 +745,8 @@ def replayed(store: Any, what: str = "repeated request", **fields: Any) -> None:
     """A middlebox sends a request twice, and passes on the answer to the second."""
     proxy = store.proxy()
     t = Two(store, "replay", proxy, fields)
-    version = t.put()
-    t.a.read()
+    t.put()
+    version = t.ready()
     proxy.replay()
     rec = t.record("a")
     w = t.a.write(rec, version)

@@ -29,6 +29,7 @@ class Store:
     notices_by_hand = True  # also of what is done to the record without the runtime
     repeats: tuple[str, ...] = ("at once", "late")  # answers that come twice, and harm nothing
     settles = False  # the lock asks again itself when an answer is lost with its connection
+    examined = False  # by its lock, before the first write of a process
     clocks = (-3600, 3600)  # seconds by which two candidates' clocks may be off
     env: dict[str, str] = {}
     port: int
@@ -766,8 +767,15 @@ class FullPostgres(Postgres):
 class S3(Store):
     """SeaweedFS, or another server of s3_servers.py. Its keys are found in the environment."""
 
+    # SeaweedFS makes a slash of a backslash.
+    odd, matched = "a%b_c*d?e[f-g]hi^", ["aXXb_c*d?e[f-g]hi^", "a%bXc*d?e[f-g]hi^", "aXbXcXdXefhi^"]
+
     name = "s3"
+    rounds = 8  # SeaweedFS takes a second and more for a PUT that meets others on its key
+    revisions = False  # a version is the ETag: what was put back byte for byte is what was there
     watches = False
+    repeats = ("at once",)  # plain HTTP has no number by which an answer that comes late is told from the next one
+    examined = True
     kind: Any = s3_servers.SeaweedFS
     env = {
         "AWS_ACCESS_KEY_ID": s3_servers.KEY,
@@ -837,6 +845,7 @@ class MotoS3(S3):
     """All is gone when it ends."""
 
     name = "s3, moto"
+    rounds = 30
     kind = s3_servers.Moto
 
 

@@ -1,0 +1,31 @@
+#!/usr/bin/env python3
+"""The S3 lock passes the conformance suite on SeaweedFS and on moto, and an election on it is led. Its own cases, on an S3
+that goes wrong: test_s3_own.py."""
+
+import os
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from lock_cases import BASIC, NETWORK, REPEATED, SERVER, missed_notices, run
+from stores import MotoS3, S3
+from tap import at_once, done
+
+UNNOTICED = [c for c in NETWORK if c is not missed_notices]  # there are no notices
+
+
+def seaweed() -> None:
+    store = S3()
+    os.environ.update(store.env)
+    run(store, BASIC + UNNOTICED + REPEATED + SERVER)
+    store.end()
+
+
+def moto() -> None:
+    store = MotoS3()
+    os.environ.update(store.env)
+    run(store, BASIC)
+    store.end()
+
+
+at_once(seaweed, moto)
+done()
