@@ -776,6 +776,7 @@ class S3(Store):
     watches = False
     repeats = ("at once",)  # plain HTTP has no number by which an answer that comes late is told from the next one
     examined = True
+    settles = True
     clocks = (-600, 600)  # a signature counts for 15 minutes around the server's time
     kind: Any = s3_servers.SeaweedFS
     env = {

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The S3 lock passes the conformance suite on SeaweedFS and on moto, and an election on it is led. Its own cases, on an S3
+"""The S3 lock passes the conformance suite on SeaweedFS and on moto. Its own cases, on an S3
 that goes wrong: test_s3_own.py."""
 
 import os
