@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import driver_rows
 import kube_rows
 import next_rows
 import script_rows
@@ -345,7 +346,19 @@ def hooks(directory: str) -> None:
             row(*each)
 
 
-PARTS = (starts, hand_over, *store_rows.parts, *kube_rows.parts, *next_rows.parts, crowds, memory, idle, many, hooks)
+PARTS = (
+    starts,
+    hand_over,
+    *store_rows.parts,
+    *driver_rows.parts,
+    *kube_rows.parts,
+    *next_rows.parts,
+    crowds,
+    memory,
+    idle,
+    many,
+    hooks,
+)
 
 
 def usage() -> Any:

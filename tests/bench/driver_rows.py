@@ -1,0 +1,192 @@
+"""make bench, locks in Lua: S3 (SeaweedFS), Consul beside `consul lock`, MariaDB. Their servers come as packages of
+Python, as Go modules (make s3-servers consul-server) and from Debian; one that is not there has a line that says so.
+
+A floor is a read and a write of the store, by Python."""
+
+import http.client
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import servers
+import store_rows
+import stores
+from candidates import Candidate
+from processes import LUNARCH, children, runs_lock_file
+from rows import HELLO, QUICK, RUNS, Runner, family, handovers, pss, row, standby_of, start_times
+
+WINDOW = 20 if QUICK else 60  # seconds in which requests are counted
+
+
+class Counter:
+    """Passes connections on to a port, and counts the HTTP requests in them."""
+
+    def __init__(self, port: int) -> None:
+        self.target, self.count = port, 0
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(("127.0.0.1", self.target))
+            for a, b, asks in (client, server, True), (server, client, False):
+                threading.Thread(target=self.pass_on, args=(a, b, asks), daemon=True).start()
+
+    def pass_on(self, a: socket.socket, b: socket.socket, asks: bool) -> None:
+        try:
+            while piece := a.recv(65536):
+                self.count += piece.count(b" HTTP/1.1\r\n") if asks else 0
+                b.sendall(piece)
+        except OSError:
+            pass
+        for s in (a, b):
+            try:
+                s.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+class Statements:
+    """What a MariaDB server has been asked by others than this."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+
+    @property
+    def count(self) -> int:
+        return int(self.server.sql("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'").split()[-1]) + int(
+            self.server.sql("SHOW GLOBAL STATUS LIKE 'Com_select'").split()[-1]
+        )
+
+    def close(self) -> None:
+        pass
+
+
+def driver_of(c: Candidate) -> Any:
+    """The processes of its locks in Lua."""
+    return [p for p in children(c.pid) if runs_lock_file(p)]
+
+
+def memory(url: Any) -> Any:
+    """In MB, of all, and of the driver among them."""
+    whole, driver = [], []
+    for i in range(5 if QUICK else 10):
+        r = Runner(url(f"m{i}"))
+        r.out.readline()
+        time.sleep(0.5)
+        driver.append(pss(driver_of(r.log)))
+        whole.append(pss(family(r.log)) + driver[-1])
+        r.leave()
+    return whole, driver
+
+
+def requests_a_minute(url: Any, seen: Any) -> Any:
+    """Of a leader alone, and of a leader and a standby; with the default times."""
+    leader = Runner(url("r"))
+    leader.out.readline()
+    time.sleep(3)
+    alone = seen.count
+    time.sleep(WINDOW)
+    alone = seen.count - alone
+    standby = standby_of(url("r"))
+    time.sleep(3)
+    both = seen.count
+    time.sleep(WINDOW)
+    both = seen.count - both
+    standby.leave()
+    leader.leave()
+    return alone * 60 / WINDOW, (both - alone) * 60 / WINDOW
+
+
+def lua_rows(name: str, url: Any, counted: Any, seen: Any, floor: Any = None) -> None:
+    """url, counted: of a key, and of a key through `seen`, which counts requests."""
+    started = start_times([LUNARCH, "run", "--lock", url("s{i}").replace("%7Bi%7D", "{i}"), "-e", HELLO], True)
+    row(f"{name}: start to on_leading, free lock", None, started, "ms", floor)
+    given = handovers(url("h"), lambda c: c.kill(signal.SIGTERM), store_rows.SETTLE)
+    row(f"{name}: SIGTERM to the leader until the next on_leading", None, given, "ms", floor)
+    whole, driver = memory(url)
+    row(f"{name}: memory (PSS) of elector + guard + worker + driver", None, whole, "MB")
+    row(f"{name}: memory (PSS) of the driver", None, driver, "MB")
+    leader, standby = requests_a_minute(counted, seen)
+    row(f"{name}: requests a minute, leader", None, [leader], "")
+    row(f"{name}: requests a minute, standby", None, [standby], "")
+    seen.close()
+
+
+def s3_floor(store: Any) -> Any:
+    """Each signed, and on a connection of its own."""
+    values = []
+    for i in range(RUNS):
+        began = time.perf_counter()
+        store.get(f"floor{i}")
+        store.put(f"floor{i}", b"x" * 660)
+        values.append((time.perf_counter() - began) * 1000)
+    return values
+
+
+def s3(directory: str) -> None:
+    try:
+        store = stores.S3()
+    except FileNotFoundError:
+        store_rows.absent("SeaweedFS (make s3-servers)")
+        return
+    os.environ.update(store.env)
+    seen = Counter(store.port)
+    lua_rows("S3 (SeaweedFS)", store.url, lambda key: store.url(key, seen), seen, s3_floor(store))
+    store.end()
+
+
+def consul_floor(store: Any) -> Any:
+    values = []
+    c = http.client.HTTPConnection("127.0.0.1", store.port)
+    for i in range(RUNS):
+        began = time.perf_counter()
+        for method, path, body in ("GET", "?consistent", None), ("PUT", "?cas=0", b"x" * 660):
+            c.request(method, f"/v1/kv/floor{i}{path}", body)
+            c.getresponse().read()
+        values.append((time.perf_counter() - began) * 1000)
+    c.close()
+    return values
+
+
+def consul(directory: str) -> None:
+    try:
+        store = stores.Consul()
+    except FileNotFoundError:
+        store_rows.absent("Consul (make consul-server)")
+        return
+    seen = Counter(store.port)
+    lua_rows("Consul", store.url, lambda key: store.url(key, seen), seen, consul_floor(store))
+    peer = [store.server.program(), "lock", f"-http-addr=127.0.0.1:{store.port}"]
+    say = "echo leading; exec sleep 1000"
+    row("  peer: consul lock, start to its first line", None, start_times([*peer, "p{i}", say], True), "ms")
+    took = store_rows.peer_handovers([*peer, "p", say])
+    row("  peer: consul lock, SIGTERM until the next has it", None, took, "ms")
+    row(
+        "  peer: consul lock, memory (PSS) without its command",
+        None,
+        store_rows.peer_memory([*peer, "pm{i}", say]),
+        "MB",
+    )
+    store.end()
+
+
+def mysql(directory: str) -> None:
+    with servers.MariaDB() as server:
+        lua_rows("MariaDB", server.url, server.url, Statements(server))
+
+
+parts = (s3, consul, mysql)
