@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import sys
+import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -15,7 +16,7 @@ from driver_player import ADVICE, BEGINS, DURABLE, OWN, USAGE, Driver
 from lock_driver import Driver as Lock, record, tried
 from candidates import Candidate, timing
 from processes import alive, children, parent, wait_for
-from stores import lock_files
+from stores import Box, lock_files
 from tap import at_once, done, note, ok, same, skip
 
 OPEN = "open = function(place) return place end,"
@@ -599,8 +600,32 @@ def led() -> None:
     c.leave()
 
 
+def noticed() -> None:
+    """Who watches a record is told of what happens while its driver is dead, or hangs, and of what comes after that."""
+    store = Box(named=False)
+    d = Lock()
+    d.open(store.url("w"))
+    d.do("watch")
+    d.write(record("a"), "")
+    for how in signal.SIGKILL, signal.SIGSTOP:
+        d.read()
+        pid = wait_for(lambda: driver_of(d.process.pid)) or 0
+        seen = d.count()
+        os.kill(pid, how)
+        store.put("w", json.dumps(record("b")).encode())
+        ok(d.noticed(seen), f"noticed: what happens to a record whose driver has got {how.name}")
+        ok(wait_for(lambda: d.read(within=3000)["outcome"] == "ok"), f"noticed: {how.name}: it is read again")
+        wait_for(lambda: driver_of(d.process.pid) not in (None, pid))
+        time.sleep(0.2)  # a notice of what was before may still come
+        seen = d.count()
+        store.put("w", json.dumps(record("c")).encode())
+        ok(d.noticed(seen), f"noticed: {how.name}: as is what happens then")
+    same(d.end(), 0, "noticed: and it ends in peace")
+    store.end()
+
+
 ALONE = [wrong, guarded, normalised, told, raising, said, late, blocked, greedy, unstopped, watched]
-TOGETHER = [broken, stuck, unfit, secret, led]
+TOGETHER = [broken, stuck, unfit, secret, led, noticed]
 only = [globals()[n] for n in sys.argv[1:]]
 if only:
     at_once(*only)
