@@ -3,9 +3,9 @@
 --   lua5.4 scripts/api.lua --check   says what is not current, or not documented; silent when there is nothing to say
 -- Understands what those files use of the Lua language server's annotations, and refuses the rest.
 
-local TESTING <const> = 2 -- of the sources: what tests see
+local TESTING <const>, LOCKS <const> = 2, 3 -- of the sources: what tests see, and what lock files return
 local hooks = dofile "lua/boot/hooks.lua"
-local sources = { "lua/meta/lunarch.d.lua", "lua/meta/testing.d.lua" }
+local sources = { "lua/meta/lunarch.d.lua", "lua/meta/testing.d.lua", "lua/meta/lock.d.lua" }
 local problems = {}
 
 -- The library: a module in lua/lunarch/NAME.lua, described in lua/meta/lunarch/NAME.d.lua.
@@ -209,7 +209,8 @@ end
 local function make_docs()
 	put "# The API\n"
 	put "Made from `lua/meta/` by `scripts/api.lua`: correct it there. [scripting.md](scripting.md) tells it as a story, [testing.md](testing.md)"
-	put "the part that tests see (`test`, `simulate` and what follows). `lunarch help api NAME` prints a part of this page.\n"
+	put "the part that tests see (`test`, `simulate` and what follows), [write-a-lock.md](write-a-lock.md) the part of lock files (LockFile and what follows)."
+	put "`lunarch help api NAME` prints a part of this page.\n"
 	put "A `?` behind a type: it may be nil, or left out. What can fail returns `nil, err`; misuse raises. Times are seconds."
 	local functions = {}
 	for _, item in ipairs(items) do
@@ -245,7 +246,7 @@ end
 for i, path in ipairs(sources) do
 	local before = #items
 	read(path)
-	for j = before + 1, #items do items[j].testing, items[j].library = i == TESTING, i > TESTING end
+	for j = before + 1, #items do items[j].testing, items[j].library = i == TESTING, i > LOCKS end
 end
 
 -- ---- the hooks: lua/meta describes each of them as a function of an election ----

@@ -306,6 +306,13 @@ return function(natives)
 		if options.tls and options.unix then
 			error("mysql.open: tls is for host =, not for unix =", 2)
 		end
+		for _, name in ipairs { "ca", "cert", "key" } do
+			local file, why = io.open(secure[name] or "/dev/null")
+			if not file then
+				return natives.fail("missing", ("mysql: tls: cannot read %s: %s"):format(name, why))
+			end
+			file:close()
+		end
 		local spec = { host = options.host, port = options.port or PORT, unix = options.unix, user = options.user, password = options.password,
 			database = options.database, tls = options.tls and true or false, insecure = secure.verify == false, ca = secure.ca,
 			cert = secure.cert, key = secure.key }

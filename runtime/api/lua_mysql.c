@@ -13,6 +13,7 @@
 #include <mariadb/errmsg.h>
 #include <mariadb/mysql.h>
 #include <mariadb/mysqld_error.h>
+#include <openssl/err.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +102,11 @@ static void result_free(MYSQL_RES **r)
 	*r = NULL;
 }
 
+/* OpenSSL keeps a thread's errors until somebody takes them, and libmariadb would take those of another connection for
+ * its own (SSL_get_error(3)). */
 static int step_cont(struct conn *c, int ready)
 {
+	ERR_clear_error();
 	switch (c->step) {
 	case STEP_QUERY:
 		return mysql_real_query_cont(&c->ret, c->my, ready);
@@ -170,6 +174,7 @@ static void login_work(struct offload_job *j)
 	struct login *l = (struct login *)j;
 	char *const *t = l->texts;
 
+	ERR_clear_error(); /* as in step_cont */
 	l->good = mysql_real_connect(l->my, *t[LOGIN_HOST] ? t[LOGIN_HOST] : NULL, t[LOGIN_USER], t[LOGIN_PASSWORD],
 	                             *t[LOGIN_DATABASE] ? t[LOGIN_DATABASE] : NULL, l->port,
 	                             *t[LOGIN_UNIX] ? t[LOGIN_UNIX] : NULL, CLIENT_MULTI_RESULTS) != NULL;
@@ -366,6 +371,7 @@ static int conn_connect(lua_State *L)
 
 static int step_start(struct conn *c)
 {
+	ERR_clear_error();
 	switch (c->step) {
 	case STEP_QUERY:
 		return mysql_real_query_start(&c->ret, c->my, c->text.data, c->text.len);
@@ -514,7 +520,7 @@ static void push_rows(lua_State *L, struct conn *c)
 	result_free(&c->result);
 }
 
-/* The server closes the connection after these. */
+/* The server closes the connection with these, and may have done the statement. */
 static bool is_last_word(unsigned number)
 {
 	return number == ER_CONNECTION_KILLED || number == ER_SERVER_SHUTDOWN || number == ER_NET_PACKET_TOO_LARGE ||
@@ -528,8 +534,8 @@ static int statement_ended(lua_State *L, struct conn *c)
 		lua_remove(L, -2);
 		return 1;
 	}
-	bool lost = c->failure.lost;
-	if (lost || is_last_word(c->failure.number))
+	bool lost = c->failure.lost || is_last_word(c->failure.number);
+	if (lost)
 		conn_close(c);
 	return push_failure(L, c, c->over ? "cancelled" : lost ? "lost" : code_of(&c->failure), false);
 }

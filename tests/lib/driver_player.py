@@ -29,6 +29,8 @@ NAMES = {int(number): name for number, _, name in NUMBERED}
 NUMBERS = {"u8": "=B", "u32": "=I", "u64": "=Q", "i64": "=q"}
 OUTCOMES = ["ok", "absent", "foreign", "conflict", "unknown", "refused", "invalid", "failed"]
 USAGE = 1  # enum err_code
+MESSAGE_MAX = 1 << 20  # bytes; longer than any
+RECORD_MAX = 1 << 18  # RECORD_MAX_BYTES
 DURABLE, BEGINS, ADVICE, OWN = 1, 2, 4, 8
 
 
@@ -78,6 +80,8 @@ class Driver:
                 f.write(content)
             os.chmod(f.name, 0o644)
         self.wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        for end in self.wire, theirs:
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MESSAGE_MAX)
         self.log_file = open(os.path.join(self.directory.name, "stderr"), "w+b")
         self.out_file = open(os.path.join(self.directory.name, "stdout"), "w+b")
         self.process = subprocess.Popen(
@@ -120,7 +124,7 @@ class Driver:
         if not select.select([self.wire], [], [], limit)[0]:
             raise AssertionError("no message in time")
         try:
-            data = self.wire.recv(1 << 18)
+            data = self.wire.recv(MESSAGE_MAX)
         except ConnectionResetError:
             return False
         if not data:

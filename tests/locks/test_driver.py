@@ -12,7 +12,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from driver_player import ADVICE, BEGINS, DURABLE, OWN, USAGE, Driver
+from driver_player import ADVICE, BEGINS, DURABLE, OWN, RECORD_MAX, USAGE, Driver
 from lock_driver import Driver as Lock, record, tried
 from candidates import Candidate, timing
 from processes import alive, children, parent, wait_for
@@ -134,8 +134,8 @@ def normalised() -> None:
         ("'ok', 'text', 5", "failed"),
         ("'ok', 'text'", "failed"),
         ("'ok', {}, 'v'", "failed"),
-        ("'ok', ('x'):rep(96 * 1024), 'v'", "ok"),
-        ("'ok', ('x'):rep(96 * 1024 + 1), 'v'", "foreign"),
+        ("'ok', ('x'):rep(1 << 18), 'v'", "ok"),
+        ("'ok', ('x'):rep((1 << 18) + 1), 'v'", "foreign"),
         ("'absent'", "absent"),
         ("'absent', 'v'", "absent"),
         ("'absent', 5", "failed"),
@@ -199,11 +199,11 @@ def normalised() -> None:
         a = d.answer(
             d.ask(
                 "LIST",
-                "'ok', (function() local t = {} for i = 1, 1000 do t[i] = ('k'):rep(900) .. i end return t end)()",
+                "'ok', (function() local t = {} for i = 1, 1000 do t[i] = ('k'):rep(1500) .. i end return t end)()",
             )
         )
         ok(
-            a["outcome"] == "ok" and len(a["bytes"]) < 100000 and b'"more":true' in a["bytes"],
+            a["outcome"] == "ok" and len(a["bytes"]) <= RECORD_MAX and b'"more":true' in a["bytes"],
             "normalised: of one that is too long for a message, a part",
             len(a["bytes"]),
         )
@@ -367,7 +367,7 @@ def greedy() -> None:
         same(limits["Max core file size"], "0", "greedy: it leaves no core file")
         with open(f"/proc/{d.process.pid}/status") as f:
             peak = int(next(line.split()[1] for line in f if line.startswith("VmHWM:")))
-        ok(peak < 300 * 1024, "greedy: it never had much more", peak)
+        ok(peak < 700 * 1024, "greedy: it never had much more", peak)
 
 
 def unstopped() -> None:
@@ -583,7 +583,7 @@ def led() -> None:
     for _ in range(8):
         before = store.version()
         wait_for(lambda: store.version() != before)  # a renewal: this driver has done something
-        pid = wait_for(lambda: driver_of(c.pid))
+        pid = wait_for(lambda: driver_of(c.pid)) or 0
         pids.add(pid)
         c.kill(pid=pid)
         wait_for(lambda: driver_of(c.pid) not in (None, pid))

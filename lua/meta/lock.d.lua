@@ -1,0 +1,46 @@
+---@meta
+-- What a lock file returns (docs/write-a-lock.md), for editors: `---@type lunarch.LockFile` before its table. Never loaded.
+-- luacheck: ignore
+
+---What a lock file returns: how Lunarch keeps its records in a store of yours. [write-a-lock.md](write-a-lock.md) says what each function must
+---do. Each is called in a task of its own, several at a time. Whatever else write returns or raises is unknown; of read, failed.
+---@class lunarch.LockFile
+---@field scheme? string|string[] what its URLs begin with: `"mystore"` for `mystore://`; without one only `lua:` URLs open it
+---@field summary? string a URL, for help: `"mystore://HOST:PORT/KEY"`
+---@field key? "path"|"fragment" where the key stands in the URL: it is the path (default), or behind `#`
+---@field options? table<string, "text"|"count"|"seconds"|"boolean"|string[]|fun(value: string): string?> what may follow `?` in the URL; a function returns what was expected, or nil
+---@field open fun(place: lunarch.LockPlace): any, any called once in each process; returns what the others get as `store`; `nil, err`: tried again later. Raises if the URL is wrong
+---@field read fun(store: any, key: string, op: lunarch.LockOp): ... `"ok", text, version [, doubt]`, `"absent" [, version]`, `"failed", err`, `"refused", err` or `"foreign", err`
+---@field write fun(store: any, key: string, text: string, op: lunarch.LockOp): ... compare-and-swap on `op.expected`: `"ok", version [, doubt]`, `"conflict"`, `"unknown", err`, `"refused", err`, `"invalid", err`, `"failed", err` or `"doubt", name`
+---@field watch? fun(store: any, key: string, changed: fun()) calls changed() once as soon as no later change can be missed, then after each change, until it is cancelled
+---@field about? fun(store: any, op: lunarch.LockOp): lunarch.LockAbout?, any what the server is, for `lunarch doctor`
+---@field remove? fun(store: any, key: string, op: lunarch.LockOp): ... removes the record if its version is `op.expected`: what write returns, or `"absent"`
+---@field list? fun(store: any, prefix: string, op: lunarch.LockOp): ... `"ok", keys [, more]` with at most 1,000 whole keys that begin so, or `"failed", err`
+
+---What the URL of a lock says, for open.
+---@class lunarch.LockPlace
+---@field lock string the lock's URL, without secrets, for messages
+---@field scheme string
+---@field hosts { name: string, port: integer }[] port 0: none is given; empty for a `lua:` URL
+---@field user string "": none
+---@field password? string from the URL, its option password_file or LUNARCH_LOCK_PASSWORD
+---@field path? string decoded, without the first slash; nil where the path is the key
+---@field options table<string, any> those of the file's `options`, with the type that it names
+
+---What an operation may take, and what it expects.
+---@class lunarch.LockOp
+---@field timeout number seconds that are left; at its end the operation's task is cancelled
+---@field expected? string of write and remove: the version that the store must hold; "": there must be no record
+---@field durable? boolean of write: it must survive a power cut before "ok" is returned (a new term, a release)
+---@field begins? boolean of write: the record begins a term
+---@field own? boolean of write: the expected record is of the writer's own term
+---@field advice? boolean of write: it says who comes next; no doubt is made or waited for
+---@field waited_out? string of write: the doubt that was waited out; "": none
+---@field floor? integer of write: the largest token that the writer has seen
+
+---What about returns.
+---@class lunarch.LockAbout
+---@field server? string `"mystore 1.2"`
+---@field warning? string a setting or version that loses records; doctor shows it
+---@field unfit? boolean what the warning is about can make two leaders
+---@field pause? number seconds for which a healthy server of this kind may not answer
