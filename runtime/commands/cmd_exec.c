@@ -65,6 +65,7 @@ struct exec {
 	int asked, status, wait_status;
 	bool ran;      /* the command has led */
 	char *trouble; /* why the lock cannot be used now; NULL */
+	bool hopeless; /* for it never can be */
 	ev_timer patience, hold, grace, again, refill, cool;
 	struct handover handover; /* that an operator has asked for */
 	int left_with;            /* the status with which it leaves when that is over; 0: it stays */
@@ -562,6 +563,15 @@ static void exec_on_trouble(void *arg, const char *why)
 		ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
 }
 
+static void exec_on_hopeless(void *arg, const char *why)
+{
+	struct exec *x = arg;
+
+	(void)why; /* it is in x->trouble */
+	x->hopeless = true;
+	ev_feed_event(x->program.loop, &x->patience, EV_TIMER);
+}
+
 static void exec_on_finished(void *arg, bool left)
 {
 	struct exec *x = arg;
@@ -585,6 +595,7 @@ static const struct elector_callbacks elector_callbacks = {
 	.ask = exec_on_ask,
 	.renewed = exec_on_renewed,
 	.trouble = exec_on_trouble,
+	.hopeless = exec_on_hopeless,
 	.next = exec_on_next,
 	.hand_over = exec_on_hand_over,
 	.not_handed_over = exec_on_not_handed_over,
@@ -602,6 +613,12 @@ static void exec_on_patience(struct ev_loop *loop, ev_timer *w, int revents)
 	(void)revents;
 	if (x->ran)
 		return;
+	if (x->hopeless) {
+		if (!x->leaving)
+			log_event(LOG_ERROR, NULL, "cannot_run", "%s", x->trouble);
+		exec_leave(x, EXIT_USAGE, LEASE_SHUTDOWN);
+		return;
+	}
 	elector_status(x->elector, &st);
 	log_event(LOG_WARN, NULL, "not_acquired", "the lock %s was not acquired in time: %s%s", st.lock,
 	          x->trouble || !*st.leader ? "" : "held by ",

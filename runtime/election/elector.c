@@ -271,7 +271,10 @@ static void elector_on_read(void *arg, const struct lock_result *r)
 		contact_failed(e, false);
 	}
 	watch_if_possible(e); /* the store may refuse it by now, or offer it again */
+	bool hopeless = r->outcome == LOCK_REFUSED && r->err.code == ERR_USAGE && !e->contact.answered;
 	elector_step(e, ev);
+	if (hopeless && e->cb->hopeless)
+		e->cb->hopeless(e->arg, r->err.text);
 	if (ev.outcome != OUTCOME_OK)
 		return;
 	watch_holder(e);

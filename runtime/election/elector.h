@@ -71,6 +71,9 @@ struct elector_callbacks {
 	void (*renewed)(void *arg, nsec took); /* a renewal was written, so long after it was sent; may be NULL */
 	/* An operation failed, or what the lock holds is no record: at each try. why NULL: it is over. May be NULL. */
 	void (*trouble)(void *arg, const char *why);
+	/* The store, or what reaches it, says that the lock's URL or settings are wrong, and nothing was ever heard of
+	 * it but that: another try would not help. Called at each try, last in its turn. May be NULL. */
+	void (*hopeless)(void *arg, const char *why);
 	/* is: this candidate comes next. Else it comes next no more; leads: since it leads, and `lead` follows. May be
 	 * NULL, as the two below. */
 	void (*next)(void *arg, bool is, bool leads);

@@ -157,6 +157,11 @@ static void candidate_not_handed_over(void *arg, const char *request, const char
 	handover_refused(&((struct candidate *)arg)->handover, request, why);
 }
 
+static void candidate_hopeless(void *arg, const char *why)
+{
+	run_candidate_hopeless(((struct candidate *)arg)->run, why);
+}
+
 static void candidate_released(void *arg)
 {
 	handover_released(&((struct candidate *)arg)->handover);
@@ -193,6 +198,7 @@ static const struct term_ops candidate_ops = {
 	.hands_over = candidate_hands_over,
 	.not_handed_over = candidate_not_handed_over,
 	.released = candidate_released,
+	.hopeless = candidate_hopeless,
 };
 
 /* ---- what happens to it ---- */

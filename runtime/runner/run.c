@@ -139,6 +139,19 @@ static int run_fail(struct run *r, const char *text)
 	return -1;
 }
 
+void run_candidate_hopeless(struct run *r, const char *why)
+{
+	struct elector_status st;
+	bool answered = r->ending;
+
+	for (uint32_t i = 0; i < r->candidate_count && !answered; i++) {
+		elector_status(r->candidates[i]->elector, &st);
+		answered = st.store.answered;
+	}
+	if (!answered)
+		run_fail(r, why);
+}
+
 static int run_check_locks_differ(struct run *r)
 {
 	struct elector_status a, b;

@@ -59,5 +59,7 @@ void run_term_over(struct run *r,
                    struct candidate *p);    /* its hooks have run or never will; its lease may still be held */
 void run_next_idle(struct candidate *p);    /* nothing of its on_next runs any more */
 void run_candidate_finished(struct run *r); /* for good */
+/* Its lock can never be used: the run ends as one that could not begin, unless it has others that can. */
+void run_candidate_hopeless(struct run *r, const char *why);
 
 #endif

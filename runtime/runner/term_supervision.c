@@ -519,6 +519,14 @@ static void supervision_on_not_handed_over(void *arg, const char *request, const
 		t->ops->not_handed_over(t->arg, request, why);
 }
 
+static void supervision_on_hopeless(void *arg, const char *why)
+{
+	struct term_supervision *t = arg;
+
+	if (t->ops->hopeless)
+		t->ops->hopeless(t->arg, why);
+}
+
 const struct elector_callbacks term_elector_callbacks = {
 	.lead = supervision_on_lead,
 	.deadline = supervision_on_deadline,
@@ -532,6 +540,7 @@ const struct elector_callbacks term_elector_callbacks = {
 	.hand_over = supervision_on_hand_over,
 	.not_handed_over = supervision_on_not_handed_over,
 	.finished = supervision_on_finished,
+	.hopeless = supervision_on_hopeless,
 };
 
 /* ---- the worker ---- */

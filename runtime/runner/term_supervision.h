@@ -39,6 +39,7 @@ struct term_ops {
 	void (*leader)(void *arg, const struct elector_leader *l); /*     and so are the next three */
 	void (*hands_over)(void *arg, enum successor_why why);     /* the term is about to be ended for it */
 	void (*not_handed_over)(void *arg, const char *request, const char *why);
+	void (*hopeless)(void *arg, const char *why); /* as the elector's; may be NULL */
 	void (*released)(void *arg); /* the elector knows that nothing of the term runs: the release is on its way */
 };
 

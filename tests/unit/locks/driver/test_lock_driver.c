@@ -576,6 +576,14 @@ static void test_doubt(void)
 	end();
 
 	begin("doubt");
+	do_read(t.lock, LONG_MS);
+	for (since = clock_now(); elapsed_standby(since, clock_now()) < 500 * NSEC_PER_MS;)
+		turn();
+	is_int(do_write_of(t.lock, 1, 400, "", LONG_MS), LOCK_OK,
+	       "the wait is counted from the first sight of the doubt");
+	end();
+
+	begin("doubt");
 	do_write_of(t.lock, 5, 15000, "", LONG_MS);
 	t.lock->token_floor = 5;
 	is_int(do_write_of(t.lock, 5, 15000, "", LONG_MS), LOCK_OK, "a write that begins no term waits for no doubt");

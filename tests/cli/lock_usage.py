@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""A lock whose lock file refuses its URL: who has never reached it says so and ends; who leads elsewhere goes on."""
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import LUNARCH, scratch
+from tap import done, note, ok
+
+TMP = scratch()
+atexit.register(shutil.rmtree, TMP, True)
+FILE = os.path.join(TMP, "picky.lua")
+SCRIPT = os.path.join(TMP, "script.lua")
+URL = f"lua:{FILE}#k"
+with open(FILE, "w") as f:
+    f.write(
+        "return { scheme = 'picky', open = function() sleep(1) error('no part of this URL is right', 0) end,\n"
+        "\tread = function() end, write = function() end }\n"
+    )
+os.chmod(FILE, 0o600)
+
+
+def lunarch(*args: str) -> Any:
+    return subprocess.run([LUNARCH, *args, "--state-dir", TMP], capture_output=True, text=True, timeout=120, cwd=TMP)
+
+
+def ends(r: Any, status: int, words: str, what: str) -> None:
+    if not ok(r.returncode == status and words in r.stderr, what):
+        note(f"status {r.returncode}\n{r.stderr}")
+
+
+def script(elections: str) -> str:
+    with open(SCRIPT, "w") as f:
+        f.write(elections)
+    return SCRIPT
+
+
+said = f"cannot_run: reading {URL}: no part of this URL is right"
+ends(
+    subprocess.run([LUNARCH, "exec", "--lock", URL, "--", "true"], capture_output=True, text=True, timeout=120),
+    2,
+    said,
+    "exec ends with the status of a usage error, and the lock file's words",
+)
+one = f"{{ name = 'a', lock = '{URL}', on_leading = function() print 'leads' end }}"
+ends(lunarch("run", script("return " + one)), 2, said, "so does run")
+both = f"""return {{ {one}, {{ name = 'b', lock = '{TMP}/b', on_leading = function()
+    sleep(4)
+    lunarch.exit(7)
+end }} }}"""
+r = lunarch("run", script(both))
+if not ok(r.returncode == 7, "an election that leads is not ended for another one's lock"):
+    note(f"status {r.returncode}\n{r.stderr}")
+done()
