@@ -9,6 +9,10 @@ local lunarch = require "lunarch"
 
 local TIMEOUT <const>, CONNECT_TIMEOUT <const>, PORT <const> = 10, 10, 3306
 
+local NO_SUCH_TABLE <const> = 1146
+local FENCES <const> = "CREATE TABLE IF NOT EXISTS lunarch_fences (name VARBINARY(255) NOT NULL PRIMARY KEY, token BIGINT NOT NULL, "
+	.. "writes BIGINT NOT NULL) ENGINE=InnoDB"
+
 local function port(v)
 	return (math.type(v) ~= "integer" or v < 1 or v > 65535) and "a port from 1 to 65535" or nil
 end
@@ -23,7 +27,7 @@ local function statements(v)
 end
 
 local known = { host = "text", port = port, unix = "text", user = "text", password = "text", database = "text", tls = tls,
-	timeout = "seconds", connect_timeout = "seconds", begin = statements }
+	timeout = "seconds", connect_timeout = "seconds", begin = statements, fence = "text" }
 local known_tls = { ca = "text", cert = "text", key = "text", verify = "boolean" }
 
 -- ---- statements ----
@@ -60,7 +64,7 @@ local function literal(json, hex, value, where, i)
 	if value == nil or value == json.null then
 		return "NULL"
 	elseif kind == "table" then
-		value, kind = json.encode(value), "string"
+		value = json.encode(value)
 	elseif kind == "boolean" then
 		return value and "TRUE" or "FALSE"
 	elseif math.type(value) == "integer" then
@@ -137,8 +141,9 @@ return function(natives)
 		end })
 	end
 
-	local function run(self, text, by)
-		local rows, err = core.run(self.conn, text, math.max(0, by - lunarch.time.monotonic()))
+	-- raw, values: what text was made of, for a simulated server.
+	local function run(self, text, by, raw, values)
+		local rows, err = core.run(self.conn, text, math.max(0, by - lunarch.time.monotonic()), raw or text, values or {})
 		if not rows then
 			return renamed(self, nil, err)
 		end
@@ -211,7 +216,7 @@ return function(natives)
 			self.broken = select(2, failed(self.db, "lost", "the connection is closed, and the transaction with it", true))
 			return nil, self.broken
 		end
-		local rows, err = run(self.db, whole, lunarch.time.monotonic() + self.db.timeout)
+		local rows, err = run(self.db, whole, lunarch.time.monotonic() + self.db.timeout, text, { ... })
 		self.broken = err
 		return rows, err
 	end
@@ -226,7 +231,8 @@ return function(natives)
 
 	-- Commits or rolls back. Returns nil or an error; unsent: nothing of the transaction was done.
 	local function finish(tx, keep)
-		local conn, by, good, err = tx.db.conn, lunarch.time.monotonic() + tx.db.timeout, nil, nil
+		local conn, by = tx.db.conn, lunarch.time.monotonic() + tx.db.timeout
+		local good, err
 		if tx.broken or not keep then
 			good, err = core.alive(conn) and run(tx.db, "ROLLBACK", by), tx.broken
 		elseif not core.alive(conn) then
@@ -246,6 +252,35 @@ return function(natives)
 
 	-- ---- a database ----
 
+	-- The row of the fence is there from now on.
+	local function with_fence(self, by)
+		if self.has_fence then
+			return true
+		end
+		local row = made(self, "", "INSERT IGNORE INTO lunarch_fences (name, token, writes) VALUES (?, 0, 0)", table.pack(self.fence))
+		local good, err = run(self, row, by)
+		if not good and err.errno == NO_SUCH_TABLE then
+			good, err = run(self, FENCES, by)
+			if good then
+				good, err = run(self, row, by)
+			end
+		end
+		self.has_fence = good and true
+		return good, err
+	end
+
+	-- Each fenced transaction changes the row, so that in a Galera cluster, where a lock of a row is one node's, two of them on two nodes
+	-- cannot both be done.
+	local function pass_fence(tx, token)
+		local rows, err = tx:query("UPDATE lunarch_fences SET token = ?, writes = writes + 1 WHERE name = ? AND token <= ?", token,
+			tx.db.fence, token)
+		if rows and rows.count == 0 then
+			tx.db.has_fence = nil -- or somebody has deleted it
+			return failed(tx.db, "fenced", "FENCED: there is a newer leader, and nothing was done", true)
+		end
+		return rows, err
+	end
+
 	function Database:query(text, ...)
 		made(self, "database:query", text, table.pack(...))
 		local by = lunarch.time.monotonic() + self.timeout
@@ -258,13 +293,11 @@ return function(natives)
 		if not good then
 			return nil, err
 		end
-		return run(self, made(self, "database:query", text, table.pack(...)), by)
+		return run(self, made(self, "database:query", text, table.pack(...)), by, text, { ... })
 	end
 
-	function Database:transaction(body)
-		if type(body) ~= "function" then
-			error("database:transaction: expected a function, found a " .. type(body), 2)
-		end
+	-- One transaction around body(tx). token: nil for no fence.
+	local function transact(self, token, body)
 		local by = lunarch.time.monotonic() + self.timeout
 		local turn <close>, err = in_turn(self, by)
 		if not turn then
@@ -272,6 +305,9 @@ return function(natives)
 		end
 		local good
 		good, err = connected(self, by)
+		if good and token then
+			good, err = with_fence(self, by)
+		end
 		if good then
 			good, err = run(self, "START TRANSACTION", by)
 		end
@@ -280,14 +316,44 @@ return function(natives)
 			return nil, err
 		end
 		local tx <close> = setmetatable({ db = self, over = false }, Transaction)
+		if token then
+			good, err = pass_fence(tx, token)
+			if not good then
+				finish(tx, false)
+				return nil, err
+			end
+		end
 		local results = table.pack(body(tx))
-		err = finish(tx, results.n == 0 or results[1])
-		if err and (results.n == 0 or results[1]) then
+		local keep = results.n == 0 or results[1]
+		err = finish(tx, keep)
+		if err and keep then
 			return nil, err
 		elseif results.n == 0 then
 			return true
 		end
 		return table.unpack(results, 1, results.n)
+	end
+
+	local function given_body(where, body)
+		if type(body) ~= "function" then
+			error(where .. ": expected a function, found a " .. type(body), 3)
+		end
+	end
+
+	function Database:transaction(body)
+		given_body("database:transaction", body)
+		return transact(self, nil, body)
+	end
+
+	function Database:fenced(term, work, ...)
+		local token = given.token("database:fenced", term)
+		if type(work) == "string" then
+			local values = table.pack(...)
+			made(self, "database:fenced", work, values)
+			return transact(self, token, function(tx) return tx:query(work, table.unpack(values, 1, values.n)) end)
+		end
+		given_body("database:fenced", work)
+		return transact(self, token, work)
 	end
 
 	function Database:close()
@@ -318,7 +384,7 @@ return function(natives)
 			cert = secure.cert, key = secure.key }
 		local begin = type(options.begin) == "table" and options.begin or { options.begin }
 		local self = setmetatable({ spec = spec, name = options.unix or ("%s:%d"):format(options.host, spec.port), timeout = options.timeout or TIMEOUT,
-			connect_timeout = options.connect_timeout or CONNECT_TIMEOUT, begin = begin, conn = core.new(), closed = false, busy = false,
+			connect_timeout = options.connect_timeout or CONNECT_TIMEOUT, begin = begin, fence = options.fence or "leader", conn = core.new(), closed = false, busy = false,
 			freed = natives.signal() }, Database)
 		local good, err = connected(self, lunarch.time.monotonic() + self.connect_timeout)
 		if not good then

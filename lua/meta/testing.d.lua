@@ -58,6 +58,8 @@ function simulate(options) end
 ---@field url? string
 ---@field headers? table<string, string> names in lower case
 ---@field body? string
+---@field statement? string lunarch.mysql
+---@field values? table its values
 ---@field argv? string[] exec
 ---@field program? string its name without a directory; of a shell line the first word
 ---@field shell? string the shell line
@@ -86,6 +88,17 @@ function simulate(options) end
 ---@field headers? table<string, string> names in lower case
 ---@field body? string
 ---@field json? any the body, as JSON
+---@field takes? number seconds until it answers
+---@field unreachable? boolean there is no such server
+
+---A stub's answer for a MariaDB or MySQL server, for each statement, those of transactions too.
+---@class lunarch.MysqlReply
+---@field rows? table[] each a table by column
+---@field count? integer how many rows were changed (1, or the number of rows)
+---@field insert_id? integer
+---@field errno? integer the server refuses
+---@field sqlstate? string
+---@field message? string its words
 ---@field takes? number seconds until it answers
 ---@field unreachable? boolean there is no such server
 
@@ -150,7 +163,7 @@ function Sim:close() end
 ---Sets what a program or a server answers to the script; no real one is asked. `"*"` stands for all that have no stub of their own. Without a
 ---stub, the script's call is an error.
 ---@param name string a program (of a shell line the first word), or the beginning of a URL
----@param reply? lunarch.Reply|lunarch.HttpReply|string|fun(call: lunarch.Call): lunarch.Reply|lunarch.HttpReply|string|nil
+---@param reply? lunarch.Reply|lunarch.HttpReply|lunarch.MysqlReply|string|fun(call: lunarch.Call): lunarch.Reply|lunarch.HttpReply|lunarch.MysqlReply|string|nil
 function Sim:stub(name, reply) end
 
 ---The programs that scripts have run, and the requests that they have sent, in order. A name that no stub answers is an error.

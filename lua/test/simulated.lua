@@ -1,4 +1,4 @@
--- exec and http under `lunarch test`: no program is run and no request is sent. The test's stubs answer, in simulated time. This file
+-- exec, http and lunarch.mysql under `lunarch test`: no program is run, and nothing is sent. The test's stubs answer, in simulated time. This file
 -- replaces natives, so lua/api/exec.lua and lua/api/http.lua still check a script's arguments.
 
 local next_pid = 1000
@@ -176,9 +176,46 @@ return function(natives)
 
 	function http.cancel() end
 
+	-- The functions of the connections that lua/lunarch/mysql.lua uses: all statements are asked of the test's stubs.
+	local mysql = { hex = function(text) return (text:gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end }
+
+	function mysql.new()
+		return {}
+	end
+
+	function mysql.alive(conn)
+		return conn.open or false, false
+	end
+
+	function mysql.close(conn)
+		conn.open = false
+	end
+
+	function mysql.connect(conn, spec)
+		conn.url = ("mysql://%s/%s"):format(spec.unix or spec.host .. ":" .. spec.port, spec.database or "")
+		conn.open = true
+		return true
+	end
+
+	function mysql.run(conn, _, timeout, text, values)
+		local reply = ask("mysql", { url = conn.url, statement = text, values = values, timeout = timeout })
+		natives.sleep(math.min(reply.takes or 0, timeout))
+		local code = (reply.takes or 0) > timeout and "timeout" or reply.unreachable and "unreachable" or reply.errno and "failed"
+		if not code then
+			local rows = table.move(reply.rows or {}, 1, #(reply.rows or {}), 1, {})
+			rows.count, rows.insert_id = reply.count or reply.rows and #rows or 1, reply.insert_id
+			return rows
+		end
+		conn.open = code == "failed"
+		local nothing, err = natives.fail(code, reply.message or code == "timeout" and "no answer in time" or "the test's stub says so")
+		err.errno, err.sqlstate, err.unsent = reply.errno, reply.sqlstate, code == "unreachable"
+		return nothing, err
+	end
+
+	local simulated = { http = http, mysql = mysql }
 	local real_module = natives.module
 	function natives.module(name)
-		return name == "http" and http or real_module(name)
+		return simulated[name] or real_module(name)
 	end
 
 	local function refuse(name)

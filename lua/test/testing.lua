@@ -496,6 +496,8 @@ return function(natives)
 	end
 
 	local http_keys = { status = "count", headers = "table", body = "text", json = function() end, takes = "seconds", unreachable = "boolean" }
+	local mysql_keys = { rows = "table", count = "count", insert_id = "count", errno = "count", sqlstate = "text", message = "text", takes = "seconds",
+		unreachable = "boolean" }
 	local exec_keys = { code = "count", signal = "count", stdout = "text", stderr = "text", takes = "seconds", missing = "boolean" }
 
 	local function begins(text, with)
@@ -531,7 +533,7 @@ return function(natives)
 	-- The name of the stub that answers it, nil if none does; and what the call wants.
 	local function find_stub(self, call)
 		local others = self.stubs["*"] and "*" or nil
-		if call.kind == "http" then
+		if call.url then
 			return stub_of_url(self, call.url) or others, call.url
 		end
 		local word = add_program(call)
@@ -546,18 +548,19 @@ return function(natives)
 	function sim.answer(self, call)
 		local stub, name = find_stub(self, call)
 		local reply, is_http = self.stubs[stub], call.kind == "http"
+		local first = is_http and "body" or call.kind == "mysql" and "message" or "stdout"
 		self.made[#self.made + 1] = call
 		self.answered[call] = stub
 		if reply == nil then
-			return nil, ('%s: "%s" has no stub: a test %s; sim:stub("%s", { %s = "..." })'):format(call.kind, name,
-				is_http and "fetches nothing" or "runs no real programs", name, is_http and "body" or "stdout")
+			return nil, ('%s: "%s" has no stub: a test %s; sim:stub("%s", { %s })'):format(call.kind, name,
+				call.url and "fetches nothing" or "runs no real programs", name, call.kind == "mysql" and "rows = {}" or first .. ' = "..."')
 		end
 		if type(reply) == "function" then
 			reply = reply(call)
 		end
-		reply = type(reply) == "string" and { [is_http and "body" or "stdout"] = reply } or reply or {}
+		reply = type(reply) == "string" and { [first] = reply } or reply or {}
 		local wrong = type(reply) ~= "table" and "a stub returns a table, a text or nothing"
-			or check(('the stub of "%s"'):format(name), reply, is_http and http_keys or exec_keys)
+			or check(('the stub of "%s"'):format(name), reply, is_http and http_keys or call.kind == "mysql" and mysql_keys or exec_keys)
 		if not wrong and reply.json ~= nil then
 			reply = { status = reply.status, headers = reply.headers, takes = reply.takes, body = natives.json.encode(reply.json) }
 		end

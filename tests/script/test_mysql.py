@@ -113,6 +113,18 @@ says("after_it false tx:query:_the_transaction_has_ended", "a transaction that h
 says("deadlock nil conflict true 1213 40001", "of two that wait for each other one fails")
 says("one_of_two true 1 2", "the other is done, whole")
 says("lock_wait nil conflict false 1205", "a row that another transaction holds is a conflict in the end")
+says("fenced 1 1", "a fenced write is done for a larger token")
+says(
+    "older nil fenced true",
+    "and refused to a smaller one, also where tokens are larger than what a double counts",
+    "newer leader",
+)
+says("kept new 1", "nothing of it is done, and fences of different work are apart")
+says("both 1", "a function is one transaction")
+says("refused_whole nil fenced true", "which is not begun for a smaller token")
+ok("never" not in said, "nor is the function called")
+says("order 1 1 slow,_newest", "a newer leader's write waits for what an older one has under way")
+says("fence_again 1", "a fence that was deleted is made again")
 says("ticks true", "other tasks go on meanwhile")
 says("slow nil timeout false", "a statement that takes too long is given up")
 says("in_time true true", "in time")
@@ -148,7 +160,7 @@ says("tls_no_file nil missing", "a file that is not there is named", "ca.crt.non
 says("tls_wrong_name nil unreachable true 2026", "a certificate for another name is refused", "certificate")
 says("tls_no_tls nil unreachable true 2026", "a server without TLS gets no password", "SSL is required")
 says("tls_no_client nil denied true 1045", "a server that wants a certificate gets none", "certified")
-same(len([m for m in said if m.startswith("misuse")]), 13, "misuse raises")
+same(len([m for m in said if m.startswith("misuse")]), 15, "misuse raises")
 for word in (
     "one of host = and unix =",
     "did you mean 'timeout'",
@@ -159,6 +171,8 @@ for word in (
     "0 values for 1",
     "2 values for 1",
     "found a function",
+    "expected the term first",
+    "expected a function, found a number",
     "numbers cannot be",
     "did you mean 'query'",
 ):

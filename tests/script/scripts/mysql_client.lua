@@ -120,6 +120,34 @@ local function transactions(db)
   end)
 end
 
+local function fences()
+  local old, new = { token = 1 << 53 }, { token = (1 << 53) + 1 }
+  local db, other = open { fence = "work" }, open { fence = "other" }
+  local set = "UPDATE t SET name = ? WHERE id = 7"
+  print("fenced", db:fenced(old, set, "old").count, db:fenced(new, set, "new").count)
+  err("older", db:fenced(old, set, "older"))
+  print("kept", db:query("SELECT name FROM t WHERE id = 7")[1].name, other:fenced(old, "SELECT 1 AS a")[1].a)
+  print("both", db:fenced(new, function(tx) tx:query(set, "half") return tx:query(set, "whole") end).count)
+  err("refused whole", db:fenced(old, function(tx) print "never" return tx:query(set, "older") end))
+  -- A newer leader's write waits for what an older one has under way.
+  local begun
+  local slow = spawn(function()
+    return open { fence = "work" }:fenced(new, function(tx)
+      begun = true
+      while begun == true do sleep(0.01) end
+      return tx:query(set, "slow")
+    end)
+  end)
+  while not begun do sleep(0.01) end
+  local newest = spawn(function() return db:fenced({ token = new.token + 1 }, "UPDATE t SET name = CONCAT(name, ', newest') WHERE id = 7") end)
+  while open():query("SELECT COUNT(*) AS n FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")[1].n == 0 do sleep(0.05) end
+  begun = "enough"
+  print("order", slow:wait().count, newest:wait().count, db:query("SELECT name FROM t WHERE id = 7")[1].name)
+  db:query "DELETE FROM lunarch_fences"
+  err("no fence", db:fenced(new, set, "two"))
+  print("fence again", db:fenced(new, set, "two").count)
+end
+
 local function waits(db)
   local ticks = 0
   local ticker = spawn(function() while true do sleep(0.01) ticks = ticks + 1 end end)
@@ -240,6 +268,7 @@ return { on_leading = function()
   values(db)
   refusals(db)
   transactions(db)
+  fences()
   waits(db)
   faults()
   secure()
@@ -247,7 +276,7 @@ return { on_leading = function()
     function() open { port = 0 } end, function() open { tls = { cafile = "x" } } end, function() open { unix = "x", tls = true } end,
     function() db:query() end, function() db:query("SELECT ?") end, function() db:query("SELECT ?", 1, 2) end,
     function() db:query("SELECT ?", print) end, function() db:query("SELECT ?", 0 / 0) end, function() db:transaction() end,
-    function() db:querry() end } do
+    function() db:fenced("UPDATE") end, function() db:fenced({ token = 1 }, 5) end, function() db:querry() end } do
     print("misuse", select(2, pcall(f)))
   end
   print("still", db:query("SELECT 1 AS a")[1].a)
