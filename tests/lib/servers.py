@@ -438,7 +438,9 @@ class Consul(Server):
 
     @classmethod
     def cluster(cls, count: int, settings: Any = None) -> "list[Consul]":
+        """A server that is frozen stays a voter: Consul would take it out after a while."""
         ports = [(free_port(), free_port()) for _ in range(count)]
+        settings = {"autopilot": {"cleanup_dead_servers": False}, **(settings or {})}
         members = [cls(settings, ports, n, start=False) for n in range(count)]
         for m in members:
             m.whole = False

@@ -5,6 +5,7 @@ import base64
 import http.server
 import json
 import os
+import subprocess
 import sys
 import threading
 import uuid
@@ -334,6 +335,42 @@ def restored() -> None:
     store.end()
 
 
+def peer() -> None:
+    """What `consul lock` does where Lunarch's guard kills: it stops what it has started, and not what that has
+    started. (That nothing of ours is left is shown by tests/cluster/faults/consul.py.)"""
+    server, where = Server(), scratch()
+    out, stop = os.path.join(where, "out"), os.path.join(where, "stop")
+
+    def holder(name: str) -> Any:
+        job = f"(while [ ! -e {stop} ]; do echo {name} >> {out}; sleep 0.1; done) & wait"
+        at = f"-http-addr=http://127.0.0.1:{server.port}"
+        null = subprocess.DEVNULL
+        return subprocess.Popen([server.program(), "lock", at, "job", job], stdin=null, stdout=null, stderr=null)
+
+    def lines() -> list[str]:
+        with open(out) as f:
+            return f.read().split()
+
+    with open(out, "w"):
+        pass
+    a = holder("a")
+    ok(wait_for(lambda: "a" in lines()), "consul lock: a has the lock, and what it runs has started something")
+    b = holder("b")
+    held = wait_for(lambda: json.loads(server.http("GET", "/v1/kv/job/.lock")[1])[0].get("Session"))
+    server.http("PUT", f"/v1/session/destroy/{held}")
+    ok(wait_for(lambda: "b" in lines()), "consul lock: a's session is gone, and b has the lock after the lock-delay")
+    ok(
+        wait_for(lambda: lines()[lines().index("b") :].count("a") > 3),
+        "consul lock: what was started under a's lock goes on beside what b runs",
+    )
+    with open(stop, "w"):
+        pass
+    for p in (a, b):
+        p.terminate()
+        p.wait()
+    server.close()
+
+
 def conformance() -> None:
     store = Consul()
     run(store, [getattr(lock_cases, name) for name in sys.argv[1:]] or [*BASIC, *NETWORK, *REPEATED, *SERVER])
@@ -359,5 +396,5 @@ if not os.path.exists(Server.program()):
 conformance()
 if not sys.argv[1:]:
     at_once(answers, going_back, wrong_urls, several, rights)
-    at_once(tls, leader_stops, restored, limited, no_room)
+    at_once(tls, leader_stops, restored, limited, no_room, peer)
 done()
