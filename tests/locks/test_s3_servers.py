@@ -50,13 +50,14 @@ def conditions(store: Any) -> None:
     same(store.get("changed"), b"2", f"{store.name}: after all that it is what it was")
     same(ask("DELETE", "changed", if_match=tag("changed")), 204, f"{store.name}: its tag does")
     for r in range(3):
-        made = race(64, lambda i, r=r: ask("PUT", f"r{r}", b"%d" % i, if_none_match="*"))
+        key = f"r{r}"
+        made = race(64, lambda i: ask("PUT", key, b"%d" % i, if_none_match="*"))
         same(made[200], 1, f"{store.name}: of 64 that race to make it, one does")
-        now = tag(f"r{r}")
-        changed = race(64, lambda i, r=r, now=now: ask("PUT", f"r{r}", b"u%d" % i, if_match=now))
+        now = tag(key)
+        changed = race(64, lambda i: ask("PUT", key, b"u%d" % i, if_match=now))
         same(changed[200], 1, f"{store.name}: of 64 that race to change it, one does")
-        now = tag(f"r{r}")
-        deleted = race(16, lambda i, r=r, now=now: ask("DELETE", f"r{r}", if_match=now))
+        now = tag(key)
+        deleted = race(16, lambda i: ask("DELETE", key, if_match=now))
         same(deleted[204], 1, f"{store.name}: of 16 that race to delete it, one does")
 
 
