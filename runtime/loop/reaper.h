@@ -1,6 +1,6 @@
 /* Waits for the child processes of this process, and tells each one's starter of its end. Kills orphans, once told to
  * adopt them. Not a supervisor: it starts no process, and does not know what its children are for. Used by the
- * supervisor for guards, and by the Kubernetes lock for credential plugins. */
+ * supervisor for guards, by locks in Lua for drivers, and by the Kubernetes lock for credential plugins. */
 #ifndef LUNARCH_REAPER_H
 #define LUNARCH_REAPER_H
 

@@ -253,7 +253,7 @@ static struct {
 	struct lock *lock;
 	struct lock_result result;
 	struct record record;
-	int done, changed;
+	int done, changed, polls;
 } t;
 
 static const char *diary(void)
@@ -292,6 +292,7 @@ static void on_changed(void *arg)
 {
 	(void)arg;
 	t.changed++;
+	t.polls += t.lock && !t.lock->ops->watch(t.lock, on_changed, NULL);
 }
 
 static void stop(struct ev_loop *loop, ev_timer *w, int revents)
@@ -619,7 +620,8 @@ static void test_notices(void)
 	ok(wait_for(&t.changed, before + 1), "and so is each change");
 	driver_fault_signal(t.lock, SIGKILL);
 	before = t.changed;
-	ok(wait_for(&t.changed, before + 1), "the driver's death is one");
+	t.polls = 0;
+	ok(wait_for(&t.changed, before + 1) && t.polls == 1, "the driver's death is one, and the lock is polled then");
 	ok(wait_for_line("watch k 1", 2), "and a new driver is asked to watch");
 	end();
 
