@@ -85,7 +85,7 @@ static struct conn *conn_of_wait(struct wait *w)
 
 /* ---- closing ---- */
 
-/* Without COM_QUIT reaching the server: a write could block. */
+/* Without a farewell to the server: a write could block. */
 static void handle_close(MYSQL *my)
 {
 	my_socket fd = mysql_get_socket(my);
@@ -130,7 +130,9 @@ static void conn_close(struct conn *c)
 	}
 	if (!c->my)
 		return;
+	bool idle = c->step == STEP_NONE && !c->failure.lost;
 	ev_io_stop(c->loop, &c->io);
+	ERR_clear_error();
 	if (c->step != STEP_NONE) {
 		shutdown(mysql_get_socket(c->my), SHUT_RDWR);
 		while (step_cont(c, MYSQL_WAIT_READ | MYSQL_WAIT_WRITE) != 0)
@@ -139,7 +141,10 @@ static void conn_close(struct conn *c)
 	}
 	result_free(&c->found);
 	result_free(&c->result);
-	handle_close(c->my);
+	if (idle) /* all that was sent has been answered, so there is room for the few bytes of a farewell */
+		mysql_close(c->my);
+	else
+		handle_close(c->my);
 	c->my = NULL;
 }
 
@@ -160,8 +165,8 @@ static void conn_on_over(struct bond *b)
 	struct conn *c = (struct conn *)((char *)b - offsetof(struct conn, bond));
 
 	c->over = "it was opened in a term that has ended";
-	fail(c, true, 0, "", c->over);
 	conn_close(c);
+	fail(c, true, 0, "", c->over);
 	wait_done(&c->wait);
 }
 
@@ -343,12 +348,14 @@ static int conn_connect(lua_State *L)
 	const char *texts[5];
 
 	sched_may_wait(L, "mysql");
-	if (c->over)
-		return bind_fail(L, "cancelled", "%s", c->over);
+	if (c->over) {
+		fail(c, true, 0, "", c->over);
+		return push_failure(L, c, "cancelled", true);
+	}
 	if (c->wait.task)
 		return luaL_error(L, "mysql: another task uses this connection");
 	conn_close(c);
-	c->failure.failed = false;
+	c->failure = (struct failure){ 0 };
 	for (int i = 0; i < 5; i++)
 		texts[i] = field(L, 2, names[i]);
 	struct login *l = mem_zero(sizeof *l);
@@ -573,7 +580,7 @@ static int conn_run(lua_State *L)
 	sched_may_wait(L, "mysql");
 	if (c->wait.task)
 		return luaL_error(L, "mysql: another task uses this connection");
-	c->failure.failed = false;
+	c->failure = (struct failure){ 0 };
 	if (!c->my || is_dead(c)) {
 		conn_close(c);
 		fail(c, true, 0, "", "the connection is closed");
@@ -622,8 +629,8 @@ static int conn_shut(lua_State *L)
 {
 	struct conn *c = conn_at(L, 1);
 
-	fail(c, true, 0, "", "it was closed");
 	conn_close(c);
+	fail(c, true, 0, "", "it was closed");
 	wait_done(&c->wait);
 	return 0;
 }
