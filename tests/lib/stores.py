@@ -851,6 +851,85 @@ class MotoS3(S3):
     kind = s3_servers.Moto
 
 
+class MariaDB(Store):
+    name = "mariadb"
+    rounds = 400  # each racer's first write logs in
+    watches = False
+    notices_by_hand = False
+    user = "luna"  # without a password: the URL that a lock shows has none
+
+    def __init__(self, *options: str, **more: Any) -> None:
+        self.server = servers.MariaDB("--innodb-flush-log-at-trx-commit=1", "--max-connections=400", *options, **more)
+        self.port = self.server.port
+        self.server.sql(f"CREATE USER {self.user}; GRANT ALL ON test.* TO {self.user}")
+
+    def url(self, key: str, through: Any = None) -> str:
+        return f"mysql://{self.user}@127.0.0.1:{(through or self).port}/test#{quote(key)}"
+
+    def keys(self) -> list[str]:
+        return [
+            "plain",
+            "Plain",
+            "with space",
+            "with space ",
+            "k\u00e4se \u540d",
+            "kase",
+            "a/b",
+            "a%2Fb",
+            "q'uo\"te\\",
+            "{a}:b?c#d&e=f",
+            "'; DROP TABLE lunarch_locks; --",
+            "x" * 200,
+        ]
+
+    def put(self, key: str, content: bytes) -> None:
+        self.put_many([key], content)
+
+    def get(self, key: str) -> bytes | None:
+        found = self.server.sql(
+            f"SELECT CONCAT('x', HEX(record)) FROM lunarch_locks WHERE name = x'{key.encode().hex()}'"
+        )
+        return bytes.fromhex(found[1:]) if found else None
+
+    def delete(self, key: str) -> None:
+        self.delete_many([key])
+
+    def put_many(self, keys: list[str], content: bytes) -> None:
+        rows = ", ".join(f"(x'{k.encode().hex()}', 1, x'{content.hex()}', UUID(), NOW(6), '')" for k in keys)
+        self.server.sql(
+            f"INSERT INTO lunarch_locks (name, token, record, version, changed, server) VALUES {rows} "
+            "ON DUPLICATE KEY UPDATE record = VALUES(record), version = VALUES(version)"
+        )
+
+    def delete_many(self, keys: list[str]) -> None:
+        names = ", ".join(f"x'{k.encode().hex()}'" for k in keys)
+        self.server.sql(f"DELETE FROM lunarch_locks WHERE name IN ({names})")
+
+    def pause(self) -> None:
+        self.server.pause()
+
+    def resume(self) -> None:
+        self.server.resume()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def restart(self) -> None:
+        self.server.start()
+
+    def make_read_only(self) -> Any:
+        self.server.sql("SET GLOBAL read_only = ON")
+        return lambda: self.server.sql("SET GLOBAL read_only = OFF")
+
+    def repair(self) -> None:
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
+
+    def end(self) -> None:
+        self.server.close()
+
+
 class ZooKeeper(Store):
     name = "zookeeper"
     repeats = ()  # its library ends the program, by an assertion
