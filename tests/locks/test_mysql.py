@@ -77,7 +77,11 @@ def other_server() -> None:
         version = e.read()["version"]
         ok(told(e.write(term("b", 60_000), version)), "another server: nobody is elected there at once")
         same(e.read()["version"], version, "another server: and nothing was changed")
-        same(d.write(record("a", token=7), w["version"], floor=7)["outcome"], "ok", "another server: the term that is there goes on")
+        same(
+            d.write(record("a", token=7), w["version"], floor=7)["outcome"],
+            "ok",
+            "another server: the term that is there goes on",
+        )
         e.end()
         e = opened(f"mysql://luna@127.0.0.1:{server.port}/test#o")
         short = tried(lambda: e.write(term("b", 1), e.read()["version"]), "ok")
@@ -86,7 +90,7 @@ def other_server() -> None:
 
 
 def fenced() -> None:
-    """What docs/locks.md says of fenced writes: the share of the token's index entry holds up a term, and no renewal."""
+    """As docs/locks.md says: sharing the token's index entry holds up a term, and no renewal."""
     with MariaDB() as server:
         server.sql("CREATE USER luna; GRANT ALL ON test.* TO luna")
         d = opened(f"mysql://luna@127.0.0.1:{server.port}/test#f")
