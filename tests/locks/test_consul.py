@@ -296,6 +296,7 @@ def leader_stops() -> None:
     d.write(record("a"), "")
     for hurt in ("pause", "kill"):
         leads = wait_for(lambda: next((m for m in members if m.leads()), None))
+        assert leads
         getattr(leads, hurt)()
 
         def written() -> Any:
