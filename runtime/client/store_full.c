@@ -1,5 +1,6 @@
 #include "client/store_full_internal.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/nonce.h"
 
@@ -249,6 +250,13 @@ static int full_turn(struct full *f, const char *url)
 	return -1;
 }
 
+/* A driver that is killed on purpose is no news. What the lock file itself prints and logs comes from its process. */
+static void full_on_log(void *arg, enum log_level level, const struct log_about *about, const char *event,
+                        const char *text)
+{
+	(void)arg, (void)level, (void)about, (void)event, (void)text;
+}
+
 static void full_run_case(struct full *f, full_case *run)
 {
 	char more[40];
@@ -258,7 +266,9 @@ static void full_run_case(struct full *f, full_case *run)
 	f->findings = 0;
 	f->at = (struct version){ "" };
 	if (full_turn(f, url) == 0) {
+		log_divert(run == full_faults || run == full_killed || run == full_stopped ? full_on_log : NULL, NULL);
 		run(f);
+		log_divert(NULL, NULL);
 		full_clean(f, f->a);
 	}
 	free(url);
