@@ -62,7 +62,7 @@ SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*/*.c runtime/*/*/*.c))
 OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o
 LIBOBJ  := $(filter-out $(BUILD)/obj/commands/main.o,$(OBJ))
 # What `lunarch new` writes, and `lunarch help api` shows.
-CARRIED := examples/starter.lua examples/starter_test.lua examples/lock_starter.lua examples/lock_starter_test.lua examples/.luacheckrc docs/api.md
+CARRIED := examples/starter.lua examples/starter_test.lua examples/mystore.lua examples/mystore_test.lua examples/.luacheckrc docs/api.md
 PRELUDE := $(shell find lua -name '*.lua' -not -path 'lua/meta/*' 2>/dev/null | sort) $(CARRIED)
 # Annotations for editors.
 META    := $(patsubst lua/meta/%,%,$(wildcard lua/meta/*.lua lua/meta/lunarch/*.lua))

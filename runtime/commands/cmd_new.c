@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define NAME_MAX_LEN 100
-#define WORD "starter" /* what stands in the templates (examples/starter.lua, lock_starter.lua) for the name */
+#define SCRIPT_TEMPLATE "starter" /* examples/starter.lua, in which that word stands for the name */
+#define LOCK_TEMPLATE "mystore"   /* examples/mystore.lua, the same */
 #define SCHEME_MAX_LEN 32
 
 static bool is_name(const char *s, size_t len)
@@ -44,27 +45,27 @@ static int name_refused(const char *word, bool lock)
 	                    word);
 }
 
-static void put_named(FILE *f, const char *text, const char *name)
+static void put_named(FILE *f, const char *text, const char *word, const char *name)
 {
 	const char *at;
 
-	while ((at = strstr(text, WORD))) {
+	while ((at = strstr(text, word))) {
 		fwrite(text, 1, (size_t)(at - text), f);
 		fputs(name, f);
-		text = at + strlen(WORD);
+		text = at + strlen(word);
 	}
 	fputs(text, f);
 }
 
-/* Never over something that is there. */
-static int write_file(const char *path, const char *template, const char *name)
+/* Never over something that is there. word: stands in the template for the name. */
+static int write_file(const char *path, const char *template, const char *word, const char *name)
 {
 	FILE *f = fopen(path, "wxe");
 
 	if (!f)
 		return command_fail(COMMAND_NEW, EXIT_FAILED_SCRIPT, "cannot write %s: %s", path,
 		                    errno == EEXIST ? "there is one already" : strerror(errno));
-	put_named(f, prelude_find(template)->text, name);
+	put_named(f, prelude_find(template)->text, word, name);
 	bool bad = ferror(f);
 	if (fclose(f) != 0 || bad)
 		return command_fail(COMMAND_NEW, EXIT_FAILED_SCRIPT, "cannot write %s: %s", path, strerror(errno));
@@ -89,11 +90,12 @@ int cmd_new(int argc, char **argv)
 		return name_refused(o.word[0], lock);
 	char *name = mem_dupn(o.word[0], len), *script = mem_printf("%s.lua", name),
 	     *test = mem_printf("%s_test.lua", name);
-	status = write_file(script, lock ? "lock_starter" : "starter", name);
+	const char *word = lock ? LOCK_TEMPLATE : SCRIPT_TEMPLATE;
+	status = write_file(script, word, word, name);
 	if (status == EXIT_DONE)
-		status = write_file(test, lock ? "lock_starter_test" : "starter_test", name);
+		status = write_file(test, lock ? LOCK_TEMPLATE "_test" : SCRIPT_TEMPLATE "_test", word, name);
 	if (status == EXIT_DONE && access(".luacheckrc", F_OK) < 0)
-		status = write_file(".luacheckrc", "luacheckrc", "");
+		status = write_file(".luacheckrc", "luacheckrc", word, "");
 	free(name);
 	free(script);
 	free(test);

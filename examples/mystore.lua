@@ -1,8 +1,8 @@
--- starter.lua: a lock in a store that speaks HTTP: GET, PUT and DELETE with ETags, If-Match and If-None-Match.
---   lunarch check starter.lua                        says what is wrong with this file
---   lunarch test starter_test.lua                    its tests: no store, no waiting
---   lunarch doctor --full --lock 'lua:PATH/starter.lua?host=HOST:PORT#try'   examines it on a store of yours
---   install -m 644 starter.lua /etc/lunarch/locks/   from then on: --lock starter://HOST:PORT/KEY
+-- mystore.lua: a lock in a store that speaks HTTP: GET, PUT and DELETE with ETags, If-Match and If-None-Match.
+--   lunarch check mystore.lua                        says what is wrong with this file
+--   lunarch test mystore_test.lua                    its tests: no store, no waiting
+--   lunarch doctor --full --lock 'lua:PATH/mystore.lua?host=HOST:PORT#try'   examines it on a store of yours
+--   install -m 644 mystore.lua /etc/lunarch/locks/   from then on: --lock mystore://HOST:PORT/KEY
 -- docs/write-a-lock.md of Lunarch says what each function must do, and what is safe by itself. This file has to do one thing right:
 -- write changes the record in one step with comparing its version, and says "ok", "conflict" or "failed" only if that is sure.
 local http <const> = lunarch.http
@@ -33,15 +33,15 @@ local function condition(expected)
 end
 
 return {
-  scheme = "starter",
-  summary = "starter://HOST:PORT/KEY",
+  scheme = "mystore",
+  summary = "mystore://HOST:PORT/KEY",
   options = { host = "text", prefix = "text", tls = "boolean" }, -- what may follow '?' in the URL
 
   -- Called once in each process. place: what the URL says. Connect here; return nil and an error if that has to be tried again.
   open = function(place)
     local host = place.hosts[1]
     local at = place.options.host or host and (host.port > 0 and host.name .. ":" .. host.port or host.name)
-    if not at then error(place.lock .. ": expected starter://HOST:PORT/KEY, or the option host=HOST:PORT", 0) end
+    if not at then error(place.lock .. ": expected mystore://HOST:PORT/KEY, or the option host=HOST:PORT", 0) end
     return { url = (place.options.tls and "https://" or "http://") .. at .. (place.options.prefix or "/") }
   end,
 

@@ -1,4 +1,4 @@
--- The tests of starter.lua: lunarch test starter_test.lua
+-- The tests of mystore.lua: lunarch test mystore_test.lua
 -- They call its functions, with a small store in place of `http`. What no test of its own can show, `lunarch doctor --full` does.
 local values, revision, sent, answer = {}, 0, {}, nil
 
@@ -30,13 +30,13 @@ end
 local function load_lock()
   local directory = debug.getinfo(1, "S").source:match "^@(.*/)" or ""
   local seen = { lunarch = { http = http }, time = { monotonic = function() return 0 end } }
-  return assert(loadfile(directory .. "starter.lua", "t", setmetatable(seen, { __index = _G })))()
+  return assert(loadfile(directory .. "mystore.lua", "t", setmetatable(seen, { __index = _G })))()
 end
 
 local function begin()
   values, sent, answer = {}, {}, nil
   local lock = load_lock()
-  return lock, lock.open { hosts = { { name = "store", port = 80 } }, options = {}, lock = "starter://store:80/x" }
+  return lock, lock.open { hosts = { { name = "store", port = 80 } }, options = {}, lock = "mystore://store:80/x" }
 end
 
 local function op(expected) return { timeout = 5, expected = expected, durable = true } end
