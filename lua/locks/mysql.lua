@@ -353,7 +353,8 @@ local function not_written(store, link, key, version, op)
 	return nil
 end
 
--- The server says that it has refused the statement. Is that the answer to this one, and is the record as it was?
+-- The server says that it has refused the statement. Is that the answer to this one, and is the record as it was? A Galera says 1213 also of
+-- what the others may have, when the node loses its majority meanwhile. Then the look fails too: it waits for all that the cluster has.
 local function after_error(store, link, key, version, op, err)
 	local outcome = outcome_of(err, true)
 	if err.unsent or outcome == "unknown" then
@@ -465,7 +466,8 @@ local function remove(store, key, op)
 	if not rows and err.errno == 1146 then
 		return "absent"
 	elseif not rows then
-		return outcome_of(err, true), told(store, err)
+		local outcome = outcome_of(err, true)
+		return outcome == "failed" and not err.unsent and "unknown" or outcome, told(store, err)
 	end
 	local row
 	row, err = look(store, link, key)

@@ -49,7 +49,7 @@ class Way:
         self.heal()
 
     def heal(self) -> None:
-        self.delay = 0  # seconds before each piece goes on
+        self.delay: float = 0  # seconds before each piece goes on
         self.cut_after = None  # bytes that still pass; then the connection is reset
         self.lose = False  # pieces vanish, and all that follows them; the connection stays
         self.repeat = None  # down: each piece comes twice: "at once", or "late", right after the client's next request

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from processes import PATIENCE, alive, new_directory, stands_still, wait_for
+from proxy import Proxy, Way
 from tap import note
 
 START = 3 * PATIENCE  # a JVM, or an API server, on a machine that has much else to start
@@ -832,6 +833,201 @@ class MariaDB(Server):
     def url(self, key: str) -> str:
         """For a lock, without the password."""
         return f"mysql://{self.superuser}@127.0.0.1:{self.port}/test#{key}"
+
+
+class GaleraNode(MariaDB):
+    """A member of a Galera. It has an address of its own, from which it connects to others and by which a Cable knows
+    it; others reach it through a Cable alone."""
+
+    # Who is silent is found out sooner than the presets do, so that tests are short.
+    timing = (
+        "evs.keepalive_period=PT0.5S;evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S;"
+        "evs.inactive_check_period=PT0.5S;evs.install_timeout=PT6S;pc.announce_timeout=PT1S"
+    )
+
+    def __init__(self, number: int, *options: str) -> None:
+        self.number, self.cable, self.peers, self.first = number, Cable(f"127.0.0.{number + 2}"), "", True
+        self.more = ["--innodb-flush-log-at-trx-commit=1", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2"]
+        super().__init__(*self.more, *options, start=False)
+
+    def command(self) -> list[str]:
+        provider = f"gmcast.listen_addr=tcp://{self.cable.address}:{self.cable.target[1]};gcache.size=8M;"
+        return [
+            *super().command(),
+            "--wsrep-on=ON",
+            "--wsrep-provider=/usr/lib/galera/libgalera_smm.so",
+            "--wsrep-cluster-name=lunarch-test",
+            f"--wsrep-node-name=n{self.number}",
+            "--wsrep-sst-method=rsync",
+            f"--wsrep-sst-receive-address=127.0.0.1:{free_port()}",
+            f"--wsrep-provider-options={provider}ist.recv_addr=127.0.0.1:{free_port()};{self.timing}",
+            "--wsrep-cluster-address=gcomm://" + ("" if self.first else self.peers),
+        ]
+
+    def recover(self) -> str:
+        """The position of one that was killed, as mysqld_safe finds it. What it says goes to a file: whatever it
+        started may outlive it."""
+        told = os.path.join(self.dir, "recovered")
+        who = [f"--user={self.run_as()}"] if self.run_as() else []
+        with open(told, "wb") as log:
+            subprocess.run(
+                [*self.command(), "--wsrep-recover", *who],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.dir,
+                timeout=START,
+                start_new_session=True,
+            )
+        if self.run_as():
+            self.own(self.data)
+        with open(told, errors="replace") as log:
+            return log.read().split("Recovered position: ")[1].split()[0]
+
+    def state(self, name: str) -> str:
+        """A status variable of Galera; "": it does not answer."""
+        try:
+            return self.sql(f"SHOW STATUS LIKE 'wsrep_{name}'").partition("\t")[2]
+        except (RuntimeError, subprocess.TimeoutExpired):
+            return ""
+
+
+class Cable(Proxy):
+    """The way to a member of a Galera, for each other member apart: by the address that it connects from."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.ways: dict[tuple[str, str], Way] = {}
+        self.silent: set[str] = set()  # members that are not heard here
+        super().__init__(free_port(), address)
+
+    async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
+        source = pair["client"].get_extra_info("peername")[0]
+        own = self.ways.setdefault((source, name), Way())
+        if source in self.silent:
+            own.lose = True
+        await super()._pump(pair, reader, writer, own, name)
+
+    def silence(self, source: str, on: bool) -> None:
+        async def act() -> None:
+            (self.silent.add if on else self.silent.discard)(source)
+            for (s, _), way in self.ways.items():
+                if s == source:
+                    way.lose = on
+            for pair in list(self.pairs) if not on else []:
+                if pair["client"].get_extra_info("peername")[0] == source:
+                    self._reset(pair)
+
+        self._do(act)
+
+    def hesitate(self, seconds: float) -> None:
+        """Before each piece that comes or goes, from now on."""
+
+        async def act() -> None:
+            for way in self.ways.values():
+                way.delay = seconds
+
+        self._do(act)
+
+
+class Garbd(Server):
+    """The arbitrator of a Galera: a vote without data."""
+
+    def __init__(self, cable: Cable, peers: str) -> None:
+        self.cable, self.peers = cable, peers
+        super().__init__()
+
+    def command(self) -> list[str]:
+        listen = f"gmcast.listen_addr=tcp://{self.cable.address}:{self.cable.target[1]}"
+        options = f"{listen};{GaleraNode.timing}"
+        return ["garbd", "--group", "lunarch-test", "--address", f"gcomm://{self.peers}", "--options", options]
+
+    def ready(self) -> bool:
+        with open(self.log, errors="replace") as f:
+            return "JOINED -> SYNCED" in f.read()
+
+
+class Galera:
+    """Two nodes and an arbitrator. nodes[i] is started and killed by start and kill here; isolate cuts it off from the
+    other two, which lose what they send each other: it serves its clients still."""
+
+    def __init__(self, *options: str) -> None:
+        self.nodes = [GaleraNode(i, *options) for i in range(2)]
+        self.arbitrator_cable = Cable("127.0.0.4")
+        cables = self.cables()
+        for n in self.nodes:
+            n.peers = ",".join(f"127.0.0.1:{c.port}" for c in cables if c is not n.cable)
+        a, b = self.nodes
+        a.start()
+        a.stop()
+        shutil.rmtree(b.data)
+        shutil.copytree(a.data, b.data)  # it begins where the other is, and needs no state transfer of more
+        for name in ("gvwstate.dat", "galera.cache"):
+            if os.path.exists(os.path.join(b.data, name)):
+                os.unlink(os.path.join(b.data, name))
+        if b.run_as():
+            b.own(b.data)
+        a.start()
+        a.first = b.first = False
+        b.start()
+        self.arbitrator = Garbd(self.arbitrator_cable, a.peers)
+        self.whole()
+
+    def cables(self) -> list[Cable]:
+        return [self.nodes[0].cable, self.nodes[1].cable, self.arbitrator_cable]
+
+    def whole(self, size: int = 3) -> None:
+        for n in self.nodes:
+            if not wait_for(
+                lambda: (n.state("cluster_size"), n.state("local_state_comment")) == (str(size), "Synced"), START
+            ):
+                note(f"Galera: n{n.number} says {n.state('cluster_size')} {n.state('local_state_comment')}")
+                with open(n.log, errors="replace") as f:
+                    note(f.read()[-3000:])
+                raise RuntimeError("the Galera did not become whole")
+
+    def cut(self, node: int, on: bool = True) -> None:
+        """Returns at once: they find out by themselves."""
+        mine = self.nodes[node].cable
+        for other in self.cables():
+            if other is not mine:
+                mine.silence(other.address, on)
+                other.silence(mine.address, on)
+
+    def isolate(self, node: int) -> None:
+        """Returns when it knows that it has no majority, and the others that they have."""
+        self.cut(node)
+        self.wait_apart(node)
+
+    def wait_apart(self, node: int) -> None:
+        wait_for(lambda: self.nodes[node].state("ready") == "OFF", START)
+        wait_for(lambda: self.nodes[1 - node].state("cluster_size") == "2", START)
+
+    def heal(self) -> None:
+        for i in range(2):
+            self.cut(i, False)
+        self.whole()
+
+    def kill(self, node: int) -> None:
+        self.nodes[node].kill()
+
+    def start(self, node: int) -> None:
+        n = self.nodes[node]
+        n.start(f"--wsrep-start-position={n.recover()}")
+        self.whole()
+
+    def close(self) -> None:
+        self.arbitrator.close()
+        for n in self.nodes:
+            n.close()
+        for c in self.cables():
+            c.close()
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class ZooKeeper(Server):

@@ -930,6 +930,41 @@ class MariaDB(Store):
         self.server.close()
 
 
+class Galera(MariaDB):
+    """Two nodes, both in each URL, and an arbitrator. What is done by hand is done on the first."""
+
+    name = "galera"
+    rounds = 60
+
+    def __init__(self, *options: str) -> None:
+        self.cluster = servers.Galera("--max-connections=400", *options)
+        self.nodes = self.cluster.nodes
+        self.server, self.port = self.nodes[0], self.nodes[0].port
+        self.server.sql(f"CREATE USER {self.user}; GRANT ALL ON test.* TO {self.user}")
+
+    def url(self, key: str, through: Any = None) -> str:
+        ports = [through.port] if through else [n.port for n in self.nodes]
+        return f"mysql://{self.user}@{','.join(f'127.0.0.1:{p}' for p in ports)}/test#{quote(key)}"
+
+    def get(self, key: str) -> bytes | None:
+        """Of whichever node answers."""
+        for n in self.nodes:
+            try:
+                found = n.sql(
+                    f"SELECT CONCAT('x', HEX(record)) FROM lunarch_locks WHERE name = x'{key.encode().hex()}'"
+                )
+                return bytes.fromhex(found[1:]) if found else None
+            except RuntimeError:
+                pass
+        return None
+
+    def repair(self) -> None:
+        pass
+
+    def end(self) -> None:
+        self.cluster.close()
+
+
 class ZooKeeper(Store):
     name = "zookeeper"
     repeats = ()  # its library ends the program, by an assertion
