@@ -739,6 +739,9 @@ class MariaDB(Server):
 
     def prepare(self) -> None:
         self.data, self.socket = os.path.join(self.dir, "data"), os.path.join(self.dir, "socket")
+        # Its own: one that starts removes all temporary tables that it finds there, also another's that runs.
+        self.temporary = os.path.join(self.dir, "tmp")
+        os.mkdir(self.temporary)
         os.chmod(self.dir, 0o755)
         first = os.path.join(self.dir, "first.sql")
         with open(first, "w") as f:
@@ -747,6 +750,7 @@ class MariaDB(Server):
             "mariadb-install-db",
             "--no-defaults",
             f"--datadir={self.data}",
+            f"--tmpdir={self.temporary}",
             "--auth-root-authentication-method=normal",
             "--skip-test-db",
             "--skip-name-resolve",
@@ -754,6 +758,8 @@ class MariaDB(Server):
             *([f"--user={self.run_as()}"] if self.run_as() else []),
             *self.small,
         ]
+        if self.run_as():
+            self.own(self.temporary)
         made = subprocess.run(make, capture_output=True, text=True, cwd=self.dir)
         if made.returncode:
             raise RuntimeError(made.stdout + made.stderr)
@@ -772,6 +778,7 @@ class MariaDB(Server):
             shutil.which("mariadbd") or "/usr/sbin/mariadbd",
             "--no-defaults",
             f"--datadir={self.data}",
+            f"--tmpdir={self.temporary}",
             f"--socket={self.socket}",
             f"--pid-file={self.dir}/pid",
             f"--port={self.port}",
