@@ -6,7 +6,7 @@
 ---do. Each is called in a task of its own, several at a time. Whatever else write returns or raises is unknown; of read, failed.
 ---@class lunarch.LockFile
 ---@field scheme? string|string[] what its URLs begin with: `"mystore"` for `mystore://`; without one only `lua:` URLs open it
----@field summary? string a URL, for help: `"mystore://HOST:PORT/KEY"`
+---@field summary? string the form of its URLs, for messages: `"mystore://HOST:PORT/KEY"`
 ---@field key? "path"|"fragment" where the key stands in the URL: it is the path (default), or behind `#`
 ---@field options? table<string, "text"|"count"|"seconds"|"boolean"|string[]|fun(value: string): string?> what may follow `?` in the URL; a function returns what was expected, or nil
 ---@field open fun(place: lunarch.LockPlace): any, any called once in each process; returns what the others get as `store`; `nil, err`: tried again later. Raises if the URL is wrong
@@ -15,7 +15,7 @@
 ---@field watch? fun(store: any, key: string, changed: fun()) calls changed() once as soon as no later change can be missed, then after each change, until it is cancelled
 ---@field about? fun(store: any, op: lunarch.LockOp): lunarch.LockAbout?, any what the server is, for `lunarch doctor`
 ---@field remove? fun(store: any, key: string, op: lunarch.LockOp): ... removes the record if its version is `op.expected`: what write returns, or `"absent"`
----@field list? fun(store: any, prefix: string, op: lunarch.LockOp): ... `"ok", keys [, more]` with at most 1,000 whole keys that begin so, or `"failed", err`
+---@field list? fun(store: any, prefix: string, op: lunarch.LockOp): ... `"ok", keys [, more]` with at most 1,000 whole keys that begin so; more: true if there are more; or `"failed", err`
 
 ---What the URL of a lock says, for open.
 ---@class lunarch.LockPlace

@@ -378,14 +378,14 @@ http = {}
 ---@field form? table<string, any>
 ---@field json? any
 ---@field body? string|fun(): string?
----@field timeout? number seconds, for all tries together (30)
+---@field timeout? number seconds, for all tries together (30); of a stream: until its answer begins
 ---@field connect_timeout? number
 ---@field silence? number
 ---@field retries? integer
 ---@field backoff? number seconds (0.2)
 ---@field idempotent? boolean the request may be sent twice
 ---@field token? true|string the term's token as a header
----@field stream? boolean
+---@field stream? boolean the response is read by response:read() or response:lines(), as it comes
 ---@field max_body? integer
 ---@field redirects? integer
 ---@field user? string
