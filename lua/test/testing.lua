@@ -658,6 +658,12 @@ return function(natives)
 	return function(path, chunk, first)
 		directory = path:match "^(.*)/[^/]*$" or "."
 		package.path = directory .. "/?.lua;" .. package.path
+		table.insert(package.searchers, 2, function(name)
+			if name:sub(1, 8) == "lunarch." then
+				error(("module '%s' is not there in a test: scripts that it simulates have it; what else asks for it needs a stand-in"):format(
+					name), 3)
+			end
+		end)
 		setmetatable(_G, { __index = function(_, name)
 			error(("undefined global '%s'%s"):format(tostring(name), (suggest(tostring(name), _G))), 2)
 		end })

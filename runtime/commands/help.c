@@ -239,10 +239,13 @@ void help_command(enum command command)
 	for (enum option i = 0; i < OPTIONS; i++)
 		if (option_table[i].commands & 1u << command)
 			print_option(&option_table[i]);
-	printf("\nEnvironment, where no option is given:\n");
-	for (enum option i = 0; i < OPTIONS; i++)
-		if (option_table[i].commands & 1u << command && option_table[i].env)
-			printf("  %-26s --%s\n", option_table[i].env, option_table[i].name);
+	const char *title = "\nEnvironment, where no option is given:\n";
+	for (enum option i = 0; i < OPTIONS; i++) {
+		if (!(option_table[i].commands & 1u << command) || !option_table[i].env)
+			continue;
+		printf("%s  %-26s --%s\n", title, option_table[i].env, option_table[i].name);
+		title = "";
+	}
 	printf("\nExamples:\n%s", h->examples);
 }
 

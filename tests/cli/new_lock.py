@@ -45,6 +45,12 @@ says(
     "no problem found",
     what="check knows a lock file",
 )
+with open(PATH, "w") as f:
+    f.write('local hash = require "lunarch.hash"\n' + text)
+says(lunarch("test", "mystore_test.lua"), 1, "'lunarch.hash'", "stand-in", what="a test has no modules: it says so")
+with open(PATH, "w") as f:
+    f.write(text)
+same("Environment" in lunarch("new", "--help").stdout, False, "its help has no heading with nothing below it")
 says(lunarch("run", PATH), 1, "this is a lock file", "--lock", what="run says that it is no script")
 
 for change, words in {
