@@ -231,8 +231,8 @@ return function(natives, host, load)
 				return
 			end
 		end
-		error(("%s: the file is not for %s://: its scheme is %s"):format(where, place.scheme,
-			#file.schemes > 0 and table.concat(file.schemes, ", ") or "not given"), 0)
+		error(("%s: the file is not for %s://: its scheme is %s: expected scheme = \"%s\", or a file of the scheme's name"):format(where,
+			place.scheme, #file.schemes > 0 and table.concat(file.schemes, ", ") or "not given", place.scheme), 0)
 	end
 
 	local function check_key(place)

@@ -197,8 +197,11 @@ static void look_for(struct full *f, const char *url)
 		full_note(f, "list returned \"%s\": %s", lock_outcome_name(place.result.outcome),
 		          store_trial_why(&place));
 	else if (!listed(&l, "-one") || !listed(&l, "-two"))
-		full_unfit(f, "list leaves out records whose keys begin with the prefix: of two it has %d",
-		           listed(&l, "-one") + listed(&l, "-two"));
+		full_unfit(
+			f,
+			"list leaves out records whose keys begin with the prefix: of two it has %d; expected whole keys, as "
+			"write was given them",
+			listed(&l, "-one") + listed(&l, "-two"));
 	else
 		full_good(f, "what begins with a prefix is listed");
 	lock_listing_fini(&l);

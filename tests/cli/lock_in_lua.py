@@ -90,6 +90,15 @@ with open(bad, "w") as f:
     f.write("return { scheme = 'bad', open = print, read = print, wrte = print }\n")
 says(lunarch("status", "--lock", "bad://h/k"), 2, "bad.lua", "did you mean 'write'?", what="status: a faulty lock file")
 says(lunarch("check", bad), 1, "did you mean 'write'?", what="check: of that file itself")
+with open(os.path.join(box.directory, "other.lua"), "w") as f:
+    f.write("return { scheme = 'one', open = print, read = print, write = print }\n")
+says(
+    lunarch("status", "--lock", "other://h/k"),
+    2,
+    "its scheme is one",
+    'scheme = "other"',
+    what="status: a file that has another scheme than its name",
+)
 stop_everyone()
 box.end()
 shutil.rmtree(box.directory, True)
