@@ -102,8 +102,18 @@ class SeaweedFS(S3Server):
         ]
 
 
+# Moto looks at a condition and then keeps the object, in one thread for each request: of PUTs at the same time it may do
+# several. The lock's probe finds that and refuses it; so here it answers one request after the other.
+ONE_BY_ONE = """
+import moto.server as server
+run = server.run_simple
+server.run_simple = lambda *place, **options: run(*place, **{**options, "threaded": False})
+server.main()
+"""
+
+
 class Moto(S3Server):
     environment = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "MOTO_S3_CUSTOM_ENDPOINTS": ""}
 
     def command(self) -> Any:
-        return [installed("python"), "-m", "moto.server", "-H", "127.0.0.1", "-p", str(self.port)]
+        return [installed("python"), "-c", ONE_BY_ONE, "-H", "127.0.0.1", "-p", str(self.port)]

@@ -771,7 +771,7 @@ class S3(Store):
     odd, matched = "a%b_c*d?e[f-g]hi^", ["aXXb_c*d?e[f-g]hi^", "a%bXc*d?e[f-g]hi^", "aXbXcXdXefhi^"]
 
     name = "s3"
-    rounds = 8  # SeaweedFS takes a second and more for a PUT that meets others on its key
+    rounds = 3  # SeaweedFS takes a second and more for a PUT that meets others on its key
     revisions = False  # a version is the ETag: what was put back byte for byte is what was there
     watches = False
     repeats = ("at once",)  # plain HTTP has no number by which an answer that comes late is told from the next one
