@@ -102,8 +102,8 @@ class SeaweedFS(S3Server):
         ]
 
 
-# Moto looks at a condition and then keeps the object, in one thread for each request: of PUTs at the same time it may do
-# several. The lock's probe finds that and refuses it; so here it answers one request after the other.
+# Moto looks at a condition and then keeps the object, in one thread for each request: of PUTs at the same time it may
+# do several. The lock's probe finds that and refuses it; so here it answers one request after the other.
 ONE_BY_ONE = """
 import moto.server as server
 run = server.run_simple

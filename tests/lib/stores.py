@@ -847,7 +847,7 @@ class MotoS3(S3):
     """All is gone when it ends."""
 
     name = "s3, moto"
-    rounds = 30
+    rounds = 10
     kind = s3_servers.Moto
 
 

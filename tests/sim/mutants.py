@@ -106,10 +106,10 @@ UNIT_TESTS = [
         "runtime/base/mem.c",
         "tests/unit/lease/test_successor.c",
     ],
-    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
-    + ["tests/unit/locks/driver/test_lock_driver.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver") + ["tests/unit/locks/test_lock_link.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver") + ["tests/unit/locks/test_lock_user.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
+    + ["tests/unit/locks/driver/test_lock_driver.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
     + [
         "runtime/election/author.c",
