@@ -930,6 +930,33 @@ class MariaDB(Store):
         self.server.close()
 
 
+class FullMariaDB(MariaDB):
+    """Its files are on a disk of 64 MB. A server that finds no room for its own tables may end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.server.on_small_disk()
+
+    def fill(self) -> Any:
+        """The disk, and then what the table's file has still free."""
+        self.server.disk.fill()
+        for size in (200_000, 10_000, 1_000, 100):
+            for n in range(1000):
+                try:
+                    self.put_many([f"junk{size}-{n}-{i}" for i in range(10)], b"x" * size)
+                except RuntimeError:
+                    break
+        return self.with_room
+
+    def with_room(self) -> None:
+        if self.server.process.poll() is None:
+            self.server.disk.empty()
+            if wait_for(lambda: self.server.ready() or self.server.process.poll() is not None) and self.server.ready():
+                return
+            self.server.disk.fill()
+        with_room(self.server)
+
+
 class Galera(MariaDB):
     """Two nodes, both in each URL, and an arbitrator. What is done by hand is done on the first."""
 
