@@ -16,13 +16,14 @@
 static const struct {
 	const char *name;
 	full_case *run;
+	bool needed;
 } cases[] = {
-	{ "swap", full_swap },       { "version", full_versions },   { "remove", full_remove },
+	{ "swap", full_swap, true },       { "version", full_versions, true },   { "remove", full_remove, true },
 	{ "big", full_big },         { "text", full_texts },         { "key", full_keys },
-	{ "foreign", full_foreign }, { "deadline", full_deadlines }, { "held", full_held_up },
-	{ "cancel", full_cancel },   { "answer", full_faults },      { "killed", full_killed },
-	{ "stopped", full_stopped }, { "watch", full_notices },      { "list", full_list },
-	{ "racers", full_race },
+	{ "foreign", full_foreign, true }, { "deadline", full_deadlines, true }, { "held", full_held_up },
+	{ "cancel", full_cancel },   { "answer", full_faults, true },      { "killed", full_killed, true },
+	{ "stopped", full_stopped, true }, { "watch", full_notices },      { "list", full_list },
+	{ "racers", full_race, true },
 };
 
 /* ---- findings ---- */
@@ -33,6 +34,7 @@ static void full_find(struct full *f, enum store_verdict verdict, const char *fm
 
 	vsnprintf(text, sizeof text, fmt, ap);
 	f->findings += verdict != STORE_GOOD;
+	f->told = true;
 	store_trial_find(f->x, f->name, verdict, "%s", text);
 }
 
@@ -54,6 +56,15 @@ void full_note(struct full *f, const char *fmt, ...)
 	va_end(ap);
 }
 
+void full_untried(struct full *f, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	full_find(f, f->needed ? STORE_UNSURE : STORE_NOTE, fmt, ap);
+	va_end(ap);
+}
+
 void full_good(struct full *f, const char *fmt, ...)
 {
 	va_list ap;
@@ -70,7 +81,7 @@ void full_astray(struct full *f, const struct lock_client *s, const char *what, 
 	enum lock_outcome o = s->result.outcome;
 
 	if (o == LOCK_UNKNOWN || o == LOCK_FAILED)
-		full_note(f, "%s had no certain answer, so the rest of this case was not tried: %s", what,
+		full_untried(f, "%s had no certain answer, so the rest of this case was not tried: %s", what,
 		          store_trial_why(s));
 	else
 		full_unfit(f, "%s returned \"%s\", and \"%s\" was expected%s%s", what, lock_outcome_name(o),
@@ -246,7 +257,7 @@ static int full_turn(struct full *f, const char *url)
 
 	if (lock_client_turn_to(f->a, url, &err) == 0 && lock_client_turn_to(f->b, url, &err) == 0)
 		return 0;
-	full_note(f, "the key of this case cannot be opened, so it was not tried: %s", err.text);
+	full_untried(f, "the key of this case cannot be opened, so it was not tried: %s", err.text);
 	return -1;
 }
 
@@ -257,6 +268,7 @@ static void full_on_log(void *arg, enum log_level level, const struct log_about 
 	(void)arg, (void)level, (void)about, (void)event, (void)text;
 }
 
+/* A case that returns without a word has proved nothing. */
 static void full_run_case(struct full *f, full_case *run)
 {
 	char more[40];
@@ -264,11 +276,14 @@ static void full_run_case(struct full *f, full_case *run)
 	snprintf(more, sizeof more, "-%s", f->name);
 	char *url = full_url(f, more);
 	f->findings = 0;
+	f->told = false;
 	f->at = (struct version){ "" };
 	if (full_turn(f, url) == 0) {
 		log_divert(run == full_faults || run == full_killed || run == full_stopped ? full_on_log : NULL, NULL);
 		run(f);
 		log_divert(NULL, NULL);
+		if (!f->told && f->needed)
+			full_untried(f, "it could not be tried to its end");
 		full_clean(f, f->a);
 	}
 	free(url);
@@ -304,6 +319,7 @@ void store_full_run(struct store_trial *x)
 	full_set_out(&f);
 	for (size_t i = 0; i < sizeof cases / sizeof *cases && !x->report->signal; i++) {
 		f.name = cases[i].name;
+		f.needed = cases[i].needed;
 		full_run_case(&f, cases[i].run);
 	}
 	full_turn_back(&f);

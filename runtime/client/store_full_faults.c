@@ -42,9 +42,11 @@ static bool foreign_put(struct full *f, const char *text, size_t len)
 {
 	if (lock_client_read(f->b) != LOCK_ABSENT || !lock_client_start_raw(f->b, text, len, &none))
 		return false;
-	bool there = lock_client_wait(f->b) == LOCK_OK;
+	f->put = lock_client_wait(f->b);
+	if (f->put != LOCK_OK)
+		snprintf(f->why, sizeof f->why, "%s", store_trial_why(f->b));
 	f->at = f->b->result.version;
-	return there;
+	return f->put == LOCK_OK;
 }
 
 static bool foreign_is_left_alone(struct full *f, const char *what)
@@ -96,8 +98,16 @@ void full_foreign(struct full *f)
 		i++;
 	memset(longest, ' ', RECORD_KEPT_MAX + 1000);
 	memcpy(longest, "{}", 2);
+	if (i < FOREIGN && f->findings == 0)
+		full_untried(f, "the rest of this case was not tried, from \"%s\" on: %s", foreign[i].what,
+		             *f->why ? f->why : store_trial_why(f->b));
 	if (i == FOREIGN)
 		foreign_one(f, "a text of 97 KB", longest, strlen(longest), &done);
+	if (done == 0 && f->findings == 0 && f->put == LOCK_INVALID)
+		full_note(f, "the store takes no text but a record: %s", f->why);
+	else if (done == 0 && f->findings == 0)
+		full_untried(f, "no text that is no record could be written, so it is not known whether such are left alone: %s",
+		             f->why);
 	full_good(f, "%d texts that are no record are left alone", done);
 out:
 	free(longest);

@@ -11,7 +11,11 @@ struct full {
 	const char *name;  /* of the case, as in its findings */
 	struct version at; /* what the key holds, as far as the case knows */
 	char write[33];    /* the name of the last write */
+	bool needed;       /* safety rests upon the case: what it could not try is not proved */
 	int findings;      /* of this case that are not good */
+	bool told;         /* it has told anything */
+	enum lock_outcome put; /* of the last text that is no record */
+	char why[300];     /* it was not put there */
 	int left;          /* keys that could not be removed */
 };
 typedef void full_case(struct full *f);
@@ -27,10 +31,12 @@ full_case full_deadlines, full_held_up, full_cancel, full_notices; /* store_full
 
 void full_unfit(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void full_note(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/* The case, or the rest of it, could not be tried: a note, if no election rests upon it. */
+void full_untried(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Unless the case has found something else. */
 void full_good(struct full *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* The last operation of s had another outcome than was wanted: tells so, as unfit; or as a note, if it only had no
+/* The last operation of s had another outcome than was wanted: tells so, as unfit; or as untried, if it only had no
  * certain answer. what: "the first write, with op.expected = \"\"," */
 void full_astray(struct full *f, const struct lock_client *s, const char *what, enum lock_outcome wanted);
 

@@ -31,6 +31,7 @@ struct racers {
 	struct racer racer[RACERS];
 	struct version expected;
 	int running;
+	int won;       /* rounds with a winner */
 	int unsure;    /* writes without a certain outcome, in all rounds */
 	int64_t token; /* of the last winner */
 	uint64_t term;
@@ -109,7 +110,7 @@ static bool round_is_true(struct racers *all, int winners)
 	const struct racer *last = o == LOCK_OK ? racer_of(all, &reader->record) : NULL;
 
 	if (o != LOCK_OK && o != LOCK_ABSENT) {
-		full_note(f, "a race could not be looked at afterwards: %s", store_trial_why(reader));
+		full_untried(f, "a race could not be looked at afterwards: %s", store_trial_why(reader));
 		return false;
 	}
 	all->expected = reader->result.version;
@@ -144,6 +145,7 @@ static bool racers_round(struct racers *all, int round)
 	}
 	if (!round_is_true(all, winners))
 		return false;
+	all->won += winners;
 	const struct racer *last = racer_of(all, &all->f->a->record);
 	all->token = last ? last->token : all->token;
 	all->term++;
@@ -161,7 +163,7 @@ static bool racers_open(struct racers *all, const char *url)
 		one->lock = lock_open(&all->f->x->client[i / PER_ENV].env, url, &err);
 		if (one->lock)
 			continue;
-		full_note(all->f, "%d writers cannot be opened: %s", RACERS, err.text);
+		full_untried(all->f, "%d writers cannot be opened: %s", RACERS, err.text);
 		return false;
 	}
 	return true;
@@ -191,6 +193,10 @@ void full_race(struct full *f)
 		good = racers_round(all, rounds);
 		rounds++;
 	}
+	if (good && all->won == 0)
+		full_untried(f, "in %d rounds none of %d writers was told that it had won: %s", rounds, RACERS,
+		             *all->racer[0].err.text ? all->racer[0].err.text :
+		                                       lock_outcome_name(all->racer[0].outcome));
 	racers_close(all);
 	full_good(f, "%d rounds of %d writers in %d processes' worth of connections: one winner in each%s", rounds,
 	          RACERS, STORE_WRITERS, all->unsure ? "; but some had no certain answer in time" : "");

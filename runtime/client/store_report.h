@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum store_verdict { STORE_GOOD, STORE_NOTE, STORE_UNFIT };
+/* STORE_UNSURE: a rule that safety rests upon could not be tried, so it is not proved. */
+enum store_verdict { STORE_GOOD, STORE_NOTE, STORE_UNSURE, STORE_UNFIT };
 
 struct store_finding {
 	const char *name; /* "race": one word, the same in every examination */
@@ -29,6 +30,7 @@ struct store_report {
 	struct store_times renewals, acquisitions, notices;
 	int64_t shortest_ms; /* the shortest lease to trust; 0: not known */
 	bool fit;
+	bool unfit; /* it breaks a rule. Neither: a rule could not be tried */
 	int signal; /* SIGINT or SIGTERM, which broke it off; 0: none did */
 };
 

@@ -21,7 +21,8 @@ void store_trial_find(struct store_trial *x, const char *name, enum store_verdic
 	va_start(ap, fmt);
 	vsnprintf(f.text, sizeof f.text, fmt, ap);
 	va_end(ap);
-	x->report->fit &= verdict != STORE_UNFIT;
+	x->report->fit &= verdict != STORE_UNFIT && verdict != STORE_UNSURE;
+	x->report->unfit |= verdict == STORE_UNFIT;
 	x->found(x->arg, &f);
 }
 

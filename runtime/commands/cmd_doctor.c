@@ -7,7 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static const char *const verdicts[] = { [STORE_GOOD] = "good", [STORE_NOTE] = "note", [STORE_UNFIT] = "UNFIT" };
+static const char *const verdicts[] = {
+	[STORE_GOOD] = "good", [STORE_NOTE] = "note", [STORE_UNSURE] = "UNSURE", [STORE_UNFIT] = "UNFIT"
+};
+static const char *const words[] = {
+	[STORE_GOOD] = "good", [STORE_NOTE] = "note", [STORE_UNSURE] = "unsure", [STORE_UNFIT] = "unfit"
+};
 
 /* ---- text: each finding as it is made ---- */
 
@@ -24,8 +29,10 @@ static void print_finding(void *arg, const struct store_finding *f)
 
 static void print_end(const struct store_report *r)
 {
-	printf("%s\n", r->fit ? "This store is fit to elect leaders on."
-	                      : "This store is NOT fit to elect leaders on: see what is marked UNFIT.");
+	puts(r->fit     ? "This store is fit to elect leaders on."
+	     : r->unfit ? "This store is NOT fit to elect leaders on: see what is marked UNFIT."
+	                : "It is NOT proved that this store is fit to elect leaders on: what is marked UNSURE could not be "
+	                  "tried.");
 }
 
 /* ---- JSON: all at the end ---- */
@@ -35,7 +42,7 @@ static void add_finding(void *arg, const struct store_finding *f)
 	struct buf *b = arg;
 
 	buf_printf(b, "%s{\"name\": \"%s\", \"verdict\": \"%s\", \"text\": ", b->len ? ", " : "", f->name,
-	           f->verdict == STORE_UNFIT ? "unfit" : verdicts[f->verdict]);
+	           words[f->verdict]);
 	buf_json(b, f->text);
 	buf_adds(b, "}");
 }

@@ -134,6 +134,31 @@ def test_planted(store: Box) -> None:
     slow.close()
 
 
+NEEDED = ["swap", "version", "remove", "foreign", "deadline", "answer", "killed", "stopped", "racers"]
+
+
+def test_untried(store: Box) -> None:
+    """What safety rests upon and could not be tried is not proved: neither fit nor unfit."""
+    what = "a lock in Lua without a certain answer"
+    url = f"lua:{lock_file('faulty/unknown.lua')}?host=127.0.0.1:{store.port}#unknown"
+    j = doctor("--lock", url, BOX_LUA=os.path.join(DRIVERS, "box.lua"))
+    if not ok(j["status"] == 1 and j.get("fit") is False and not findings(j, "unfit"), f"{what}: not proved"):
+        note(f"{j['status']} {j['errors']} {findings(j, 'unfit')}")
+    unsure = [f["name"] for f in findings(j, "unsure")]
+    same(sorted(unsure), sorted(NEEDED), f"{what}: each rule that was not tried is named, once")
+    ok(all("planted" in f["text"] for f in findings(j, "unsure")), f"{what}: and why")
+    r = subprocess.run(
+        [LUNARCH, "doctor", "--full", "--lock", url],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        env={**CLEAN, "BOX_LUA": os.path.join(DRIVERS, "box.lua")},
+    )
+    last = r.stdout.splitlines()[-1] if r.stdout else ""
+    if not ok(r.returncode == 1 and "NOT proved" in last and "UNSURE swap" in r.stdout, f"{what}: in words"):
+        note(r.stdout + r.stderr)
+
+
 def test_none() -> None:
     j = doctor("--lock", "none:")
     fails(j, "racers", "64 of 64", "two leaders", what="a lock of nothing")
@@ -146,5 +171,6 @@ test_none()
 box = Box()
 test_box(box)
 test_planted(box)
+test_untried(box)
 box.end()
 done()
