@@ -18,11 +18,21 @@ static const struct {
 	full_case *run;
 	bool needed;
 } cases[] = {
-	{ "swap", full_swap, true },       { "version", full_versions, true },   { "remove", full_remove, true },
-	{ "big", full_big },         { "text", full_texts },         { "key", full_keys },
-	{ "foreign", full_foreign, true }, { "deadline", full_deadlines, true }, { "held", full_held_up },
-	{ "cancel", full_cancel },   { "answer", full_faults, true },      { "killed", full_killed, true },
-	{ "stopped", full_stopped, true }, { "watch", full_notices },      { "list", full_list },
+	{ "swap", full_swap, true },
+	{ "version", full_versions, true },
+	{ "remove", full_remove, true },
+	{ "big", full_big },
+	{ "text", full_texts },
+	{ "key", full_keys },
+	{ "foreign", full_foreign, true },
+	{ "deadline", full_deadlines, true },
+	{ "held", full_held_up },
+	{ "cancel", full_cancel },
+	{ "answer", full_faults, true },
+	{ "killed", full_killed, true },
+	{ "stopped", full_stopped, true },
+	{ "watch", full_notices },
+	{ "list", full_list },
 	{ "racers", full_race, true },
 };
 
@@ -82,7 +92,7 @@ void full_astray(struct full *f, const struct lock_client *s, const char *what, 
 
 	if (o == LOCK_UNKNOWN || o == LOCK_FAILED)
 		full_untried(f, "%s had no certain answer, so the rest of this case was not tried: %s", what,
-		          store_trial_why(s));
+		             store_trial_why(s));
 	else
 		full_unfit(f, "%s returned \"%s\", and \"%s\" was expected%s%s", what, lock_outcome_name(o),
 		           lock_outcome_name(wanted), *s->result.err.text ? ": " : "", s->result.err.text);

@@ -106,8 +106,10 @@ void full_foreign(struct full *f)
 	if (done == 0 && f->findings == 0 && f->put == LOCK_INVALID)
 		full_note(f, "the store takes no text but a record: %s", f->why);
 	else if (done == 0 && f->findings == 0)
-		full_untried(f, "no text that is no record could be written, so it is not known whether such are left alone: %s",
-		             f->why);
+		full_untried(
+			f,
+			"no text that is no record could be written, so it is not known whether such are left alone: %s",
+			f->why);
 	full_good(f, "%d texts that are no record are left alone", done);
 out:
 	free(longest);

@@ -8,15 +8,15 @@
 struct full {
 	struct store_trial *x;
 	struct lock_client *a, *b;
-	const char *name;  /* of the case, as in its findings */
-	struct version at; /* what the key holds, as far as the case knows */
-	char write[33];    /* the name of the last write */
-	bool needed;       /* safety rests upon the case: what it could not try is not proved */
-	int findings;      /* of this case that are not good */
-	bool told;         /* it has told anything */
+	const char *name;      /* of the case, as in its findings */
+	struct version at;     /* what the key holds, as far as the case knows */
+	char write[33];        /* the name of the last write */
+	bool needed;           /* safety rests upon the case: what it could not try is not proved */
+	int findings;          /* of this case that are not good */
+	bool told;             /* it has told anything */
 	enum lock_outcome put; /* of the last text that is no record */
-	char why[300];     /* it was not put there */
-	int left;          /* keys that could not be removed */
+	char why[300];         /* it was not put there */
+	int left;              /* keys that could not be removed */
 };
 typedef void full_case(struct full *f);
 

@@ -195,8 +195,8 @@ void full_race(struct full *f)
 	}
 	if (good && all->won == 0)
 		full_untried(f, "in %d rounds none of %d writers was told that it had won: %s", rounds, RACERS,
-		             *all->racer[0].err.text ? all->racer[0].err.text :
-		                                       lock_outcome_name(all->racer[0].outcome));
+		             *all->racer[0].err.text ? all->racer[0].err.text
+		                                     : lock_outcome_name(all->racer[0].outcome));
 	racers_close(all);
 	full_good(f, "%d rounds of %d writers in %d processes' worth of connections: one winner in each%s", rounds,
 	          RACERS, STORE_WRITERS, all->unsure ? "; but some had no certain answer in time" : "");

@@ -29,10 +29,11 @@ static void print_finding(void *arg, const struct store_finding *f)
 
 static void print_end(const struct store_report *r)
 {
-	puts(r->fit     ? "This store is fit to elect leaders on."
-	     : r->unfit ? "This store is NOT fit to elect leaders on: see what is marked UNFIT."
-	                : "It is NOT proved that this store is fit to elect leaders on: what is marked UNSURE could not be "
-	                  "tried.");
+	puts(r->fit ? "This store is fit to elect leaders on."
+	     : r->unfit
+	             ? "This store is NOT fit to elect leaders on: see what is marked UNFIT."
+	             : "It is NOT proved that this store is fit to elect leaders on: what is marked UNSURE could not be "
+	               "tried.");
 }
 
 /* ---- JSON: all at the end ---- */
