@@ -331,7 +331,7 @@ local function watch(store, key, changed)
 	elseif store.watching >= WATCHES then
 		return nil, ("this process follows %d keys already, which is as many as an agent has connections for"):format(WATCHES)
 	end
-	local counted <close> = setmetatable({}, { __close = function() store.watching = store.watching - 1 end })
+	local _ <close> = setmetatable({}, { __close = function() store.watching = store.watching - 1 end })
 	store.watching = store.watching + 1
 	return follow(store, key, changed)
 end

@@ -181,7 +181,7 @@ local function take(store, op, slow)
 	local held = { link = table.remove(store.idle) }
 	store.busy, store.slow = store.busy + 1, store.slow + (slow and 1 or 0)
 	local guard = setmetatable({}, { __close = function() give_back(store, held.link, slow) end })
-	local unless_given <close> = setmetatable({}, { __close = function() -- the task may be cancelled while it connects
+	local _ <close> = setmetatable({}, { __close = function() -- the task may be cancelled while it connects
 		if not held.given then
 			give_back(store, held.link, slow)
 		end
