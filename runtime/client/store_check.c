@@ -6,6 +6,7 @@
 #include "client/store_measure.h"
 #include "client/store_proofs.h"
 #include "lease/nomination.h"
+#include "locks/driver/driver_faults.h"
 
 #include <ev.h>
 #include <signal.h>
@@ -30,6 +31,7 @@ static int store_check_connect(struct store_trial *x, struct err *err)
 		return -1;
 	}
 	x->at = s->result.version;
+	x->removes = s->lock->ops->remove && !driver_fault_lacks_remove(s->lock);
 	store_trial_find(x, "connect", STORE_GOOD, "%s answers, the first time after %s", s->lock->url,
 	                 store_times_print(lock_client_took_us(s), took, sizeof took));
 	return 0;
@@ -58,8 +60,9 @@ static void store_check_clean_up(struct store_trial *x)
 	struct lock_client *s = &x->client[0];
 
 	x->cleaning = true;
-	if (!s->lock->ops->remove) {
-		store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
+	if (!x->removes) {
+		if (!x->left_told && lock_client_read(s) != LOCK_ABSENT)
+			store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
 		return;
 	}
 	for (int tries = 0; tries < REMOVE_TRIES; tries++) {
@@ -121,7 +124,7 @@ static void prove_and_measure(struct store_trial *x)
 	store_prove_deposed(x);
 	store_measure_writes(x);
 	store_measure_notices(x);
-	if (x->client[0].lock->ops->remove && !x->report->signal)
+	if (x->removes && !x->report->signal)
 		store_prove_deleted(x);
 	store_measure_shortest(x);
 	if (!x->report->signal)

@@ -1,5 +1,6 @@
 #include "client/store_full_internal.h"
 
+#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/nonce.h"
@@ -240,7 +241,7 @@ static bool clean_once(struct full *f, struct lock_client *s)
 	enum lock_outcome o = lock_client_read(s);
 	struct version at = s->result.version;
 
-	if (!s->lock->ops->remove)
+	if (!f->x->removes)
 		return o == LOCK_ABSENT;
 	if (o == LOCK_ABSENT) {
 		full_fill(f, s);
@@ -250,6 +251,15 @@ static bool clean_once(struct full *f, struct lock_client *s)
 	return o == LOCK_OK && lock_client_remove(s, &at) == LOCK_OK;
 }
 
+static void left_note(struct full *f, const char *url)
+{
+	for (int i = 0; i < f->lefts; i++)
+		if (strcmp(f->left[i], url) == 0)
+			return;
+	if (f->lefts < LEFT_MAX)
+		f->left[f->lefts++] = mem_dup(url);
+}
+
 void full_clean(struct full *f, struct lock_client *s)
 {
 	bool had = f->x->cleaning, gone = false;
@@ -257,15 +267,22 @@ void full_clean(struct full *f, struct lock_client *s)
 	f->x->cleaning = true;
 	for (int tries = 0; tries < CLEAN_TRIES && !gone; tries++)
 		gone = clean_once(f, s);
-	f->left += !gone;
+	if (!gone)
+		left_note(f, f->url[s == f->b]);
 	f->x->cleaning = had;
+}
+
+int full_turn_to(struct full *f, struct lock_client *s, const char *url, struct err *err)
+{
+	mem_replace(&f->url[s == f->b], url);
+	return lock_client_turn_to(s, url, err);
 }
 
 static int full_turn(struct full *f, const char *url)
 {
 	struct err err;
 
-	if (lock_client_turn_to(f->a, url, &err) == 0 && lock_client_turn_to(f->b, url, &err) == 0)
+	if (full_turn_to(f, f->a, url, &err) == 0 && full_turn_to(f, f->b, url, &err) == 0)
 		return 0;
 	full_untried(f, "the key of this case cannot be opened, so it was not tried: %s", err.text);
 	return -1;
@@ -292,7 +309,7 @@ static void full_run_case(struct full *f, full_case *run)
 		log_divert(run == full_faults || run == full_killed || run == full_stopped ? full_on_log : NULL, NULL);
 		run(f);
 		log_divert(NULL, NULL);
-		if (!f->told && f->needed)
+		if (!f->told && f->needed && (f->x->removes || run != full_remove))
 			full_untried(f, "it could not be tried to its end");
 		full_clean(f, f->a);
 	}
@@ -322,6 +339,50 @@ static void full_turn_back(struct full *f)
 	}
 }
 
+/* Of a URL what is behind the scratch record's: "-swap". */
+static void left_add(const struct full *f, struct buf *b, const char *url)
+{
+	const char *base = f->x->scratch;
+	size_t n = 0, len;
+
+	while (base[n] && base[n] == url[n])
+		n++;
+	len = strlen(url + n) - strlen(base + n);
+	buf_printf(b, "%s%.*s", b->len ? ", " : "", (int)len, url + n);
+}
+
+/* What is really there is read: a write that had no certain answer may have left nothing. */
+static void full_tell_left(struct full *f)
+{
+	struct buf there = { 0 };
+	struct err err;
+	int count = 0, unread = 0;
+
+	for (int i = 0; i < f->lefts; i++) {
+		bool open = lock_client_turn_to(f->a, f->left[i], &err) == 0;
+		enum lock_outcome o = open ? lock_client_read(f->a) : LOCK_FAILED;
+		unread += o != LOCK_OK && o != LOCK_FOREIGN && o != LOCK_ABSENT;
+		if (o == LOCK_OK || o == LOCK_FOREIGN) {
+			left_add(f, &there, f->left[i]);
+			count++;
+		}
+		free(f->left[i]);
+	}
+	const char *base = f->a->place->url;
+	if (count && f->x->removes)
+		full_note(f, "%d records stay behind: remove them. Their keys are that of %s and, behind it, %s", count, base,
+		          there.data);
+	else if (count)
+		full_note(f,
+		          "there is no `remove`, so scratch records stay behind: %s, the same with .next behind it, and %d "
+		          "with %s",
+		          base, count, there.data);
+	if (unread)
+		full_note(f, "whether %d more records beside %s stay behind could not be read", unread, base);
+	f->x->left_told = count && !f->x->removes;
+	buf_fini(&there);
+}
+
 void store_full_run(struct store_trial *x)
 {
 	struct full f = { .x = x, .a = &x->client[0], .b = &x->client[1] };
@@ -332,11 +393,11 @@ void store_full_run(struct store_trial *x)
 		f.needed = cases[i].needed;
 		full_run_case(&f, cases[i].run);
 	}
-	full_turn_back(&f);
 	f.name = "clean";
 	x->cleaning = true;
-	if (f.left)
-		full_note(&f, "%d records whose keys begin with that of %s stay behind: remove them", f.left,
-		          lock_client_url(&x->client[0]));
+	full_tell_left(&f);
 	x->cleaning = false;
+	full_turn_back(&f);
+	free(f.url[0]);
+	free(f.url[1]);
 }

@@ -105,7 +105,7 @@ static int key_turn(struct full *f, struct lock_client *s, int i)
 {
 	struct err err;
 	char *more = mem_printf("-key%s", odd_keys[i]), *url = full_url(f, more);
-	int status = lock_client_turn_to(s, url, &err);
+	int status = full_turn_to(f, s, url, &err);
 
 	free(more);
 	free(url);

@@ -71,15 +71,34 @@ static bool foreign_is_left_alone(struct full *f, const char *what)
 	return false;
 }
 
+/* Where nothing can be removed, each text has a key of its own. */
+static bool foreign_turn(struct full *f, int number)
+{
+	struct err err;
+
+	if (f->x->removes)
+		return true;
+	char *more = mem_printf("-foreign-%d", number), *url = full_url(f, more);
+	bool turned = full_turn_to(f, f->a, url, &err) == 0 && full_turn_to(f, f->b, url, &err) == 0;
+	free(more);
+	free(url);
+	return turned;
+}
+
 /* false: the rest would be in its way. */
 static bool foreign_one(struct full *f, const char *what, const char *text, size_t len, int *done)
 {
+	if (!foreign_turn(f, *done))
+		return false;
 	if (!foreign_put(f, text, len))
 		return lock_client_read(f->b) == LOCK_ABSENT; /* a store that takes no such text */
 	struct version at = f->at;
 	bool good = foreign_is_left_alone(f, what);
 	++*done;
-	return lock_client_remove(f->b, &at) == LOCK_OK && good;
+	if (f->x->removes)
+		return lock_client_remove(f->b, &at) == LOCK_OK && good;
+	full_clean(f, f->a); /* which tells that it stays */
+	return good;
 }
 
 void full_foreign(struct full *f)

@@ -5,6 +5,8 @@
 
 #include "client/store_full.h"
 
+#define LEFT_MAX 64
+
 struct full {
 	struct store_trial *x;
 	struct lock_client *a, *b;
@@ -16,7 +18,9 @@ struct full {
 	bool told;             /* it has told anything */
 	enum lock_outcome put; /* of the last text that is no record */
 	char why[300];         /* it was not put there */
-	int left;              /* keys that could not be removed */
+	char *left[LEFT_MAX]; /* URLs where something may have stayed */
+	int lefts;
+	char *url[2]; /* of the locks of a and b */
 };
 typedef void full_case(struct full *f);
 
@@ -68,8 +72,10 @@ void full_fill(struct full *f, struct lock_client *s);
 bool full_true(struct full *f, const struct lock_client *s);
 
 /* A key beside the scratch record's. The caller frees. */
+/* s is at the lock of this URL from now on. */
+int full_turn_to(struct full *f, struct lock_client *s, const char *url, struct err *err);
 char *full_url(const struct full *f, const char *more);
-/* Removes what is at the lock of s; counts what cannot be removed. */
+/* Removes what is at the lock of s; notes what cannot be removed. */
 void full_clean(struct full *f, struct lock_client *s);
 
 #endif

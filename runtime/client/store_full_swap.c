@@ -133,10 +133,10 @@ void full_versions(struct full *f)
 		    !version_is_new(f, seen, &count, ""))
 			return;
 	struct version late = f->at;
-	if (f->a->lock->ops->remove &&
+	if (f->x->removes &&
 	    (!remade(f, &late) || !version_is_new(f, seen, &count, " after the record was removed and made again")))
 		return;
-	bool differ = !f->a->lock->ops->remove || equal_ones_differ(f);
+	bool differ = !f->x->removes || equal_ones_differ(f);
 	full_good(f, "%d records, %d versions%s", count, count,
 	          differ ? "" : ". Records that are equal to the byte have equal ones; no two of Lunarch's are");
 }
@@ -147,12 +147,8 @@ void full_remove(struct full *f)
 {
 	struct lock_client *s = f->a;
 
-	if (!s->lock->ops->remove) {
-		full_note(
-			f,
-			"there is no `remove`: what is examined here stays behind, and `lunarch release` is not hindered");
-		return;
-	}
+	if (!f->x->removes)
+		return; /* the last note says so, with what stays behind */
 	if (!first_write(f))
 		return;
 	struct version first = f->at;
@@ -213,7 +209,7 @@ static bool list_put(struct full *f, struct lock_client *s, const char *url, con
 {
 	struct err err;
 	char *beside = lock_url_beside(f->x->client[2].lock, url, more);
-	int status = lock_client_turn_to(s, beside, &err);
+	int status = full_turn_to(f, s, beside, &err);
 
 	free(beside);
 	if (status < 0)

@@ -185,7 +185,7 @@ static bool notice_write(struct full *f, const char *what)
 /* A record is removed by people, if at all. Who waits for it to come back polls, where it is not told. */
 static void notice_removal(struct full *f)
 {
-	if (!f->a->lock->ops->remove)
+	if (!f->x->removes)
 		return;
 	lock_client_read(f->b);
 	if (lock_client_remove(f->a, &f->at) == LOCK_OK && !lock_client_wait_change(f->b, LATE, LATE))

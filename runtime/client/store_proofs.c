@@ -224,7 +224,9 @@ static const char *next_try(struct lock_client *s, const char **done)
 /* Once more if somebody's late write is in the way. */
 static void next_remove(struct store_trial *x, struct lock_client *s)
 {
-	if (!s->lock->ops->remove) {
+	if (!x->removes && x->left_told)
+		return;
+	if (!x->removes) {
 		store_trial_find(x, "clean", STORE_NOTE, "%s stays behind: remove it", s->lock->url);
 		return;
 	}

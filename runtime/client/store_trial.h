@@ -24,6 +24,8 @@ struct store_trial {
 	struct store_report *report;
 	ev_signal signals[2];
 	bool cleaning;
+	bool removes;   /* the lock can remove records */
+	bool left_told; /* that scratch records stay behind was told */
 };
 
 /* Tells the caller of the examination. Nothing is told once a signal has broken it off, but what is left behind. */

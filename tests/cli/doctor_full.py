@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import urllib.parse
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
@@ -134,6 +135,23 @@ def test_planted(store: Box) -> None:
     slow.close()
 
 
+def test_no_remove(store: Box) -> None:
+    """`remove` is optional: one note says what stays behind, and it is true."""
+    what = "a lock in Lua without `remove`"
+    url = f"lua:{lock_file('no_remove.lua')}?host=127.0.0.1:{store.port}#noremove"
+    j = doctor("--lock", url, BOX_LUA=os.path.join(DRIVERS, "box.lua"))
+    if not ok(j["status"] == 0 and j.get("fit") and not findings(j, "unfit", "unsure"), f"{what}: fit"):
+        note(f"{j['status']} {j['errors']} {findings(j, 'unfit', 'unsure')}")
+    told = [f["text"] for f in j["findings"] if "behind" in f["text"]]
+    ok(len(told) == 1 and "no `remove`" in told[0], f"{what}: one note says so") or note(str(told))
+    same([f for f in j["findings"] if "removed" in f["text"] or f["name"] == "deleted"], [], f"{what}: no more")
+    names = json.loads(store.ask("GET", "/list?prefix=noremove")[1])["names"]
+    base = min(names, key=len)
+    rest = {n[len(base) :] for n in names} - {"", ".next"}
+    said = [t.strip() for t in told[0].split(" with ")[-1].split(",")] if told else []
+    same((base in str(told), sorted(urllib.parse.unquote(s) for s in said)), (True, sorted(rest)), f"{what}: each key")
+
+
 NEEDED = ["swap", "version", "remove", "foreign", "deadline", "answer", "killed", "stopped", "racers"]
 
 
@@ -146,6 +164,7 @@ def test_untried(store: Box) -> None:
         note(f"{j['status']} {j['errors']} {findings(j, 'unfit')}")
     unsure = [f["name"] for f in findings(j, "unsure")]
     same(sorted(unsure), sorted(NEEDED), f"{what}: each rule that was not tried is named, once")
+    same([f for f in j["findings"] if "behind" in f["text"]], [], f"{what}: nothing stays, and nothing else is said")
     ok(all("planted" in f["text"] for f in findings(j, "unsure")), f"{what}: and why")
     r = subprocess.run(
         [LUNARCH, "doctor", "--full", "--lock", url],
@@ -172,5 +191,6 @@ box = Box()
 test_box(box)
 test_planted(box)
 test_untried(box)
+test_no_remove(box)
 box.end()
 done()
