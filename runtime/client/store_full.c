@@ -370,13 +370,14 @@ static void full_tell_left(struct full *f)
 	}
 	const char *base = f->a->place->url;
 	if (count && f->x->removes)
-		full_note(f, "%d records stay behind: remove them. Their keys are that of %s and, behind it, %s", count, base,
-		          there.data);
+		full_note(f, "%d records stay behind: remove them. Their keys are that of %s and, behind it, %s", count,
+		          base, there.data);
 	else if (count)
-		full_note(f,
-		          "there is no `remove`, so scratch records stay behind: %s, the same with .next behind it, and %d "
-		          "with %s",
-		          base, count, there.data);
+		full_note(
+			f,
+			"there is no `remove`, so scratch records stay behind: %s, the same with .next behind it, and %d "
+			"with %s",
+			base, count, there.data);
 	if (unread)
 		full_note(f, "whether %d more records beside %s stay behind could not be read", unread, base);
 	f->x->left_told = count && !f->x->removes;

@@ -18,7 +18,7 @@ struct full {
 	bool told;             /* it has told anything */
 	enum lock_outcome put; /* of the last text that is no record */
 	char why[300];         /* it was not put there */
-	char *left[LEFT_MAX]; /* URLs where something may have stayed */
+	char *left[LEFT_MAX];  /* URLs where something may have stayed */
 	int lefts;
 	char *url[2]; /* of the locks of a and b */
 };
