@@ -9,6 +9,8 @@
 
 #define ODD "J\u00fcrgen \u540d\u524d \"quoted\" \\ 'x' {y} %s $1 \u2603 \U0001f984 \u202e\x01\n\t;--"
 
+#define BLANKS " \t  a   b \t\t c  \t "
+
 /* ---- texts ---- */
 
 /* What a reads is what b wrote, whole. */
@@ -70,6 +72,17 @@ void full_big(struct full *f)
 		full_good(f, "records of 16 and of 92 KB are kept whole");
 }
 
+/* In the middle of a text, and at its ends. */
+static bool blanks_are_kept(struct full *f)
+{
+	struct record *r = &f->b->record;
+
+	full_fill(f, f->b);
+	mem_replace(&r->holder, BLANKS);
+	mem_replace(&r->checkpoint, "\"   a   b  \\t\\t c  \\t  \"");
+	return text_is_kept(f, "a record with runs of blanks, and blanks at the ends of its texts,", r);
+}
+
 void full_texts(struct full *f)
 {
 	struct record *r = &f->b->record;
@@ -81,9 +94,11 @@ void full_texts(struct full *f)
 	mem_replace(&r->address, ODD);
 	mem_replace(&r->previous_holder, ODD);
 	mem_replace(&r->checkpoint, "{\"a\":\"\\u0001\\\\\\\"\u540d\",\"b\":[null,1.5,\"'; --\"]}");
-	if (text_is_kept(f, "a record with quotes, backslashes, control characters and letters of other scripts", r))
-		full_good(f,
-		          "quotes, backslashes, control characters and letters of other scripts are kept as they are");
+	if (text_is_kept(f, "a record with quotes, backslashes, control characters and letters of other scripts", r) &&
+	    blanks_are_kept(f))
+		full_good(
+			f,
+			"quotes, backslashes, blanks, control characters and letters of other scripts are kept as they are");
 }
 
 /* ---- keys ---- */

@@ -129,6 +129,7 @@ def test_planted(store: Box) -> None:
         planted("conflict_for_lost", store.port, "version", 'returned "conflict"', "in the store", "second try"),
         planted("equal_versions", store.port, "swap", "two different records have the version"),
         planted("blocks", store.port, "held", "blocks", "op.timeout"),
+        planted("squeezes", store.port, "text", "blanks", "another text"),
         planted("caches", store.port, "swap", "another record is read", "ask the store each time"),
         planted("misses_changes", store.port, "watch", "changed() was not called"),
     )
