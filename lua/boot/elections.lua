@@ -213,6 +213,14 @@ return function(script)
 		end
 	end
 
+	-- It made the functions of a lock, and did not return them.
+	local function refuse_forgotten()
+		local lock_file = use "lock_file"
+		if lock_file.text_looks_like(script.text) then
+			error(("%s: returns nothing: a lock file ends with `return { ... }`, with its functions open, read and write"):format(script.name), 0)
+		end
+	end
+
 	local function gather(count, result)
 		local globals = from_globals(result == nil)
 		if count > 1 then
@@ -220,6 +228,7 @@ return function(script)
 		end
 		if result == nil then
 			if not globals then
+				refuse_forgotten()
 				fail(nil, nil, "returns nothing and defines no hook: expected `return { on_leading = function(term) ... end }`")
 			end
 			return { globals }

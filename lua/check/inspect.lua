@@ -1,5 +1,6 @@
--- inspect(text, chunk, known): finds mistakes in a script without running it, as a list of { line, kind, text }.
+-- inspect(text, chunk, known, is_lock): finds mistakes in a script without running it, as a list of { line, kind, text }.
 -- kind "problem": the script fails at that line; "note": a warning. known: the set of globals that a script finds.
+-- is_lock: it is a lock file, which runs in a driver and has no term.
 -- It reads the compiled chunk, as string.dump writes it for Lua 5.4 (ldump.c, lopcodes.h): the source text would leave doubts.
 
 local use = ...
@@ -16,6 +17,11 @@ local blocking = {
 	["io.popen"] = "is read without waiting for others: it holds up every other task; exec{..., background = true} has lines",
 	["io.read"] = "holds up every other task until there is a line",
 	["io.lines"] = "holds up every other task if what it reads is slow",
+}
+
+-- The same in a driver, where they are about other tasks than a term's.
+local blocking_driver = {
+	["os.execute"] = "blocks all elections that share the driver until it ends, and after two seconds of silence past a deadline the driver is killed; lunarch.exec can wait and stop",
 }
 
 local function reader(bytes)
@@ -183,7 +189,7 @@ local function forgotten(text, add)
 	end
 end
 
-return function(text, chunk, known)
+return function(text, chunk, known, is_lock)
 	local f, err = load(text:gsub("^\239\187\191", ""):gsub("^#[^\n]*", ""), chunk, "t")
 	if not f then
 		return nil, err
@@ -226,7 +232,8 @@ return function(text, chunk, known)
 					requires and ", unless a module defines it" or ""))
 			end
 		end, nothing, function(global, name, line)
-			local why = blocking[global .. "." .. name]
+			local call = global .. "." .. name
+			local why = is_lock and blocking_driver[call] or blocking[call]
 			if why then
 				add(line, "note", ("%s.%s %s"):format(global, name, why))
 			end

@@ -125,6 +125,15 @@ function lock_file.looks_like(result)
 	return type(result) == "table" and (rawget(result, "read") ~= nil or rawget(result, "write") ~= nil)
 end
 
+-- Does a text that returned nothing define a lock's functions read and write?
+function lock_file.text_looks_like(text)
+	local code = ("\n" .. text):gsub("%-%-[^\n]*", "")
+	local function defines(name)
+		return code:find("%f[%w_]" .. name .. "%s*=%s*function") or code:find("function%s+[%w_.:]-%f[%w_]" .. name .. "%s*%(")
+	end
+	return defines "read" and defines "write" and true or false
+end
+
 -- What check has returned, for people: what it is, and a URL for it.
 function lock_file.describe(checked)
 	local has, options = {}, {}

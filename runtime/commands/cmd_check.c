@@ -17,6 +17,7 @@ struct check {
 	struct options options;
 	const char *script;
 	bool is_text;
+	bool is_lock; /* a lock file, which is no script */
 	struct script_probe script_probe;
 	char *fallback; /* the lock's name if nobody gives one */
 	char **locks;   /* as opened, per election; NULL where it could not be */
@@ -112,7 +113,7 @@ static void check_text(struct check *c)
 		buf_add(&text, bytes, n);
 	if (f)
 		fclose(f);
-	inspect_script(text.data ? text.data : "", text.len, c->is_text, check_on_found, c);
+	inspect_script(text.data ? text.data : "", text.len, c->is_text, c->is_lock, check_on_found, c);
 	buf_fini(&text);
 }
 
@@ -323,6 +324,24 @@ static void check_election(struct check *c, uint32_t index)
 
 #define LOCK_FILE ": this is a lock file (" /* as lua/boot/elections.lua says it */
 
+/* what: "for a:// and b://; it has ...". A scheme of Lunarch's own is never looked for among the lock files. */
+static void check_schemes(struct check *c, const char *what, size_t len)
+{
+	const char *ends = memchr(what, ';', len);
+
+	for (const struct lock_backend *b = lock_backends; b->scheme; b++) {
+		char *as = mem_printf(" %s://", b->scheme);
+		const char *there = strstr(what, as);
+		free(as);
+		if (!there || !ends || there >= ends)
+			continue;
+		char *text = mem_printf("the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
+		                        b->scheme);
+		problem(c, text);
+		free(text);
+	}
+}
+
 /* wrong: what the probe said. A file for the driver of a lock (docs/write-a-lock.md) has no elections to show. */
 static bool check_lock_file(struct check *c, const char *wrong)
 {
@@ -332,6 +351,8 @@ static bool check_lock_file(struct check *c, const char *wrong)
 		return false;
 	what += strlen(LOCK_FILE);
 	say("lock file", false, "%.*s", (int)(end - what), what);
+	c->is_lock = true;
+	check_schemes(c, what, (size_t)(end - what));
 	check_text(c);
 	if (!c->problems)
 		say("next", true,

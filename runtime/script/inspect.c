@@ -43,7 +43,7 @@ static void send_nothing(void *arg, const struct buf *m)
 	(void)arg, (void)m;
 }
 
-void inspect_script(const char *text, size_t len, bool is_text, inspect_found *found, void *arg)
+void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, inspect_found *found, void *arg)
 {
 	static char *const none[] = { NULL };
 	char **environment = environ; /* script_new replaces it */
@@ -60,7 +60,8 @@ void inspect_script(const char *text, size_t len, bool is_text, inspect_found *f
 	lua_pushlstring(L, text, len);
 	lua_pushliteral(L, "=script");
 	push_known(L, s->L, is_text);
-	if (lua_pcall(L, 3, 1, 0) == LUA_OK && lua_istable(L, -1))
+	lua_pushboolean(L, is_lock);
+	if (lua_pcall(L, 4, 1, 0) == LUA_OK && lua_istable(L, -1))
 		inspect_tell(L, found, arg);
 	lua_close(L);
 out:

@@ -13,6 +13,6 @@ typedef void inspect_found(void *arg, uint32_t line, bool problem, const char *t
 
 /* is_text: the script was given with -e. Nothing is found in a script that is not Lua: loading it reports that. Runs
  * nothing of the script. */
-void inspect_script(const char *text, size_t len, bool is_text, inspect_found *found, void *arg);
+void inspect_script(const char *text, size_t len, bool is_text, bool is_lock, inspect_found *found, void *arg);
 
 #endif

@@ -58,10 +58,16 @@ for change, words in {
     ("open = function", "_ = function"): ("no key '_'",),
     ('scheme = "mystore"', 'scheme = "My Store"'): ("scheme", "small letters", "My Store"),
     ('host = "text"', 'host = "txt"'): ("host", "did you mean 'text'?"),
+    ('scheme = "mystore"', 'scheme = { "mystore", "redis" }'): ("'redis'", "built in"),
+    ("\nreturn {", "\nlocal it = {"): ("returns nothing", "a lock file ends with"),
     ("remove = function(store, key, op)", "remove = 1, key = function(store, key, op)"): ("mystore.lua",),
     ("return { server", "return { sever = undefined_name, server"): ("undefined_name", "line "),
 }.items():
     with open(PATH, "w") as f:
         f.write(text.replace(*change))
-    says(lunarch("check", PATH), 1, *words, what=f"check: {change[1]}: is told")
+    says(lunarch("check", PATH), 1, *words, what=f"check: {change[1].strip()}: is told")
+with open(PATH, "w") as f:
+    f.write(text.replace("open = function(place)", 'open = function(place)\n\t\tos.execute "true"', 1))
+says(lunarch("check", PATH), 0, "os.execute", "share the driver", what="check: what blocks is told, as it is in a driver")
+same("lost lease" in lunarch("check", PATH).stdout, False, "and not as in a script")
 done()
