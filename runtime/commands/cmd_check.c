@@ -335,8 +335,9 @@ static void check_schemes(struct check *c, const char *what, size_t len)
 		free(as);
 		if (!there || !ends || there >= ends)
 			continue;
-		char *text = mem_printf("the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
-		                        b->scheme);
+		char *text = mem_printf(
+			"the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
+			b->scheme);
 		problem(c, text);
 		free(text);
 	}

@@ -68,6 +68,8 @@ for change, words in {
     says(lunarch("check", PATH), 1, *words, what=f"check: {change[1].strip()}: is told")
 with open(PATH, "w") as f:
     f.write(text.replace("open = function(place)", 'open = function(place)\n\t\tos.execute "true"', 1))
-says(lunarch("check", PATH), 0, "os.execute", "share the driver", what="check: what blocks is told, as it is in a driver")
+says(
+    lunarch("check", PATH), 0, "os.execute", "share the driver", what="check: what blocks is told, as it is in a driver"
+)
 same("lost lease" in lunarch("check", PATH).stdout, False, "and not as in a script")
 done()
