@@ -10,6 +10,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from player import END, EXIT, SCRIPTS, Worker
 from tap import ok, run
 
+OTHERS = ("tap.lua", "waits_while_loading.lua", "http_client.lua", "mysql_client.lua")  # other tests run these
+
 
 def run_script(name: str, mode: Any) -> None:
     with Worker(os.path.join(SCRIPTS, name + ".lua"), *mode) as w:
@@ -31,11 +33,7 @@ def run_script(name: str, mode: Any) -> None:
 
 
 def main() -> None:
-    names = sorted(
-        n[:-4]
-        for n in os.listdir(SCRIPTS)
-        if n.endswith(".lua") and n not in ("tap.lua", "waits_while_loading.lua", "http_client.lua")
-    )
+    names = sorted(n[:-4] for n in os.listdir(SCRIPTS) if n.endswith(".lua") and n not in OTHERS)
     tests = []
     for name in names:
         for mode in ([], ["gc"], ["generational"]):
