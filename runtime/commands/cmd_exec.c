@@ -341,7 +341,7 @@ static void exec_on_term_gone(struct exec *x, bool reaped)
 		exec_after_command(x);
 		return;
 	}
-	if (x->hooks.state == TERM_NONE && reaped)
+	if (!x->elector || (x->hooks.state == TERM_NONE && reaped)) /* NULL: it could not be made */
 		return;
 	if (was_stopping && x->leaving && reason == LEASE_SHUTDOWN)
 		x->status = exec_leaving_status(x);
@@ -878,6 +878,15 @@ static void exec_make_shell(struct exec *x)
 	x->shell[2] = mem_dup(x->options.value[OPTION_SHELL].text);
 }
 
+/* Of a command that did not lead. */
+static void exec_end_guard(struct exec *x)
+{
+	x->leaving = true;
+	exec_end_early(x);
+	while (x->stage == STAGE_ENDING)
+		ev_run(x->program.loop, EVRUN_ONCE);
+}
+
 static int exec_hold_and_run(struct exec *x, const char *lock)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGWINCH, SIGALRM, 0 };
@@ -899,6 +908,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		                            .kill_allowance = x->times.kill,
 		                            .callbacks = &supervisor_callbacks,
 		                            .arg = x };
+	exec_hold(x); /* the guard begins while the lock is opened and asked */
 	if (exec_open_elector(x, lock, &err) < 0) {
 		status = command_fail(COMMAND_EXEC, command_status_of(&err), "%s", err.text);
 	} else if (exec_nested(x)) {
@@ -908,12 +918,11 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		                      getenv("LUNARCH_TERM_LOCK"));
 	} else {
 		elector_campaign(x->elector);
-		exec_hold(x); /* while the store is asked */
+		proof_self_tidy(&x->program.self);
 		ev_run(x->program.loop, 0);
-		while (x->stage == STAGE_ENDING)
-			ev_run(x->program.loop, EVRUN_ONCE);
 		status = x->status;
 	}
+	exec_end_guard(x);
 	if (x->handover.loop)
 		handover_fini(&x->handover);
 	elector_free(x->elector);

@@ -23,7 +23,7 @@ static int run_role(int argc, char **argv)
 	if (strcmp(argv[0], "guard") == 0)
 		return guard_main(argc - 1, argv + 1, worker_main);
 	if (strcmp(argv[0], "worker") == 0)
-		return worker_main(argc - 1, argv + 1);
+		return worker_main(argc - 1, argv + 1, -1);
 	if (strcmp(argv[0], "driver") == 0)
 		return driver_main(argc - 1, argv + 1);
 	return strcmp(argv[0], "complete") == 0 ? complete_line(argc - 1, argv + 1) : EXIT_FAILED_SCRIPT;

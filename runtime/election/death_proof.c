@@ -45,7 +45,7 @@ static void tree_file_mark_free(int fd)
 
 /* Removes a file that was found free TREE_KEPT ago. Its age alone does not count: the holder of a file that was made
  * days ago may have crashed a moment ago, and others still need the evidence. A younger file is not even opened: each
- * start of a process comes by here, and there may be many files. */
+ * process comes by here once, and there may be many files. */
 static void tree_file_remove_if_old(int dir, const char *name)
 {
 	struct stat st;
@@ -120,8 +120,13 @@ void proof_self_init(struct proof_self *s, const char *dir)
 	if (!dir)
 		return;
 	s->dir = mem_dup(dir);
-	tree_files_remove_old(dir);
 	tree_file_make(s);
+}
+
+void proof_self_tidy(const struct proof_self *s)
+{
+	if (s->dir)
+		tree_files_remove_old(s->dir);
 }
 
 void proof_self_fini(struct proof_self *s)

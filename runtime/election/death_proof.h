@@ -22,8 +22,12 @@ struct proof_self {
 };
 
 /* Makes the incarnation, and the tree file `.INCARNATION.tree` in dir (NULL: no file). Never fails for want of the
- * file. Removes those of processes that were found dead more than an hour ago. */
+ * file. */
 void proof_self_init(struct proof_self *s, const char *dir);
+
+/* Removes the tree files of processes that were found dead more than an hour ago. There may be many, so this is for a
+ * moment in which nobody waits for us. */
+void proof_self_tidy(const struct proof_self *s);
 void proof_self_fini(struct proof_self *s); /* unlinks the tree file, closes */
 
 /* Takes the evidence back: nobody proves this process dead from now on, nor who leads under its incarnation: a copy of

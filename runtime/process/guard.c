@@ -41,8 +41,8 @@ struct guard {
 	bool held; /* the command waits for GUARD_BEGIN */
 	int argc;
 	char **argv;
-	int (*worker_main)(int argc, char **argv); /* not for a command */
-	const char *tree_mark;                     /* LUNARCH_TREE of this tree, NULL if none */
+	guard_worker *worker_main; /* not for a command */
+	const char *tree_mark;     /* LUNARCH_TREE of this tree, NULL if none */
 
 	int signals, timer, tty;
 	nsec timer_at;       /* CLOCK_BOOTTIME; NSEC_NEVER: it is not set */
@@ -251,22 +251,26 @@ static void guard_start_command(struct guard *g)
 __attribute__((noreturn)) static void guard_become_worker(struct guard *g, pid_t guard, int go)
 {
 	const int mine[] = { g->control, g->elector, g->signals, g->timer, g->children, g->go };
-	char byte;
-	ssize_t n;
 
 	guard_leave_group(guard);
 	for (size_t i = 0; i < sizeof mine / sizeof *mine; i++)
 		if (mine[i] >= 0)
 			close(mine[i]);
 	page_unmap(g->page);
+	exit(g->worker_main(g->argc - 1, g->argv + 1, go));
+}
+
+void guard_await_go(int go)
+{
+	char byte;
+	ssize_t n;
+
 	do
 		n = read(go, &byte, 1);
 	while (n < 0 && errno == EINTR);
-	if (n != 1) /* the guard has ended */
+	if (n != 1)
 		_exit(1);
 	close(go);
-	unblock_signals();
-	exit(g->worker_main(g->argc - 1, g->argv + 1));
 }
 
 static void guard_fork_worker(struct guard *g)
@@ -408,8 +412,8 @@ static void guard_prepare(struct guard *g)
 	mlockall(MCL_CURRENT | MCL_ONFAULT);
 }
 
-/* The worker waits until the guard has what it needs: after the fork a page is the guard's own only when it has been
- * written to. */
+/* The script waits until the guard has what it needs: after the fork a page is the guard's own only when it has been
+ * written to. Meanwhile the worker makes what each script needs. */
 static void guard_run_worker(struct guard *g)
 {
 	guard_close_others(g);
@@ -672,7 +676,7 @@ static void guard_watch(struct guard *g)
 	}
 }
 
-int guard_main(int argc, char **argv, int (*worker)(int argc, char **argv))
+int guard_main(int argc, char **argv, guard_worker *worker)
 {
 	static struct guard g; /* no heap; what is never touched of it takes no memory */
 

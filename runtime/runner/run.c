@@ -400,6 +400,7 @@ int run_script(struct run *r, const struct program_ops *ops, struct err *err)
 	if (worker_set_spawn(worker_set_new(r, 0), err) < 0)
 		return -1;
 	lock_prepare(options_text(&r->options, OPTION_LOCK, "")); /* while the worker loads its script */
+	proof_self_tidy(&r->program.self);
 	ev_run(r->program.loop, 0);
 	ev_timer_stop(r->program.loop, &r->quit_timer);
 	run_free_candidates(r);

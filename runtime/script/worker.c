@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/proc.h"
 #include "process/channel.h"
+#include "process/guard.h"
 #include "script/script.h"
 
 #include <errno.h>
@@ -144,7 +145,7 @@ static char **worker_arguments(int argc, char **argv)
 }
 
 /* argv: WIREFD PAGEFD MARKSFD LOGFORMAT LOGLEVEL IDENTITY file|eval SCRIPT [ARGS...]; IDENTITY "": not known yet */
-int worker_main(int argc, char **argv)
+int worker_main(int argc, char **argv, int go)
 {
 	struct worker w = { 0 };
 	struct err err;
@@ -188,6 +189,8 @@ int worker_main(int argc, char **argv)
 		                          .arg = &w };
 	w.script = script_new(&spec);
 	catch_signals(&w);
+	if (go >= 0)
+		guard_await_go(go);
 	worker_run_loop(&w);
 	signal(SIGRTMIN, SIG_IGN);
 	signal(SIGCONT, SIG_DFL);

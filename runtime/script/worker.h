@@ -6,6 +6,8 @@
 #ifndef LUNARCH_WORKER_H
 #define LUNARCH_WORKER_H
 
-int worker_main(int argc, char **argv); /* argv[0] is WIREFD; the process' exit status */
+/* argv[0] is WIREFD. go: the script runs when the guard says so there (guard_await_go); -1: at once. The process' exit
+ * status. */
+int worker_main(int argc, char **argv, int go);
 
 #endif

@@ -1257,9 +1257,14 @@ static void measure(void)
 }
 
 /* As main.c starts it: the arguments after the role's name. */
-static int worker_role(int argc, char **argv)
+static int worker_role(int argc, char **argv, int go)
 {
+	sigset_t none;
+
 	(void)argc;
+	guard_await_go(go);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	return role(argv - 1);
 }
 
