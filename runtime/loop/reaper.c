@@ -358,6 +358,14 @@ static int check_proc(struct err *err)
 		getpid(), n > 0 ? self : "not there");
 }
 
+/* The kernel knows that there is none, without a look at /proc, which takes longer. */
+static bool has_children(void)
+{
+	siginfo_t info;
+
+	return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT | __WALL) == 0 || errno != ECHILD;
+}
+
 int reaper_adopt(struct reaper *r, struct err *err)
 {
 	sigset_t chld;
@@ -366,8 +374,9 @@ int reaper_adopt(struct reaper *r, struct err *err)
 		return -1;
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1) < 0)
 		return err_sys(err, "cannot become the reaper of orphaned processes (prctl PR_SET_CHILD_SUBREAPER)");
-	r->tree = mem_zero(sizeof *r->tree);
-	take_census(r);
+	r->tree = mem_resize(NULL, sizeof *r->tree); /* without zeros, so that what is never used takes no memory */
+	if (has_children())
+		take_census(r);
 	r->has_strangers = r->strangers.n > 0 || getpid() == 1;
 	sigemptyset(&chld);
 	sigaddset(&chld, SIGCHLD);

@@ -142,7 +142,8 @@ static int run_fail(struct run *r, const char *text)
 void run_candidate_hopeless(struct run *r, const char *why)
 {
 	struct elector_status st;
-	bool answered = r->ending;
+	/* A lock that a reload has named may be mended by the next one, as what else is wrong in a script. */
+	bool answered = r->ending || r->started_over;
 
 	for (uint32_t i = 0; i < r->candidate_count && !answered; i++) {
 		elector_status(r->candidates[i]->elector, &st);
@@ -356,6 +357,7 @@ static void run_start_over(struct run *r)
 	run_free_candidates(r);
 	ev_timer_stop(r->program.loop, &r->quit_timer);
 	r->starting_over = false;
+	r->started_over = true;
 	struct worker_set *s = worker_set_new(r, 0);
 	s->on_start_ran = true;
 	if (worker_set_spawn(s, &err) < 0)

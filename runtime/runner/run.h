@@ -28,6 +28,7 @@ struct run { /* its parts read it; run.c and reload.c change it */
 	bool killing;                   /* nobody waits for the script any more */
 	struct instant asked_at;        /* to end */
 	bool starting_over;  /* a reload changed the elections themselves: all are released, then begun anew */
+	bool started_over;   /*     which has happened */
 	bool reload_due;     /* a reload was asked for while the script was being loaded: it follows */
 	bool ready;          /* systemd has been told */
 	int status;          /* exit status */
@@ -59,7 +60,8 @@ void run_term_over(struct run *r,
                    struct candidate *p);    /* its hooks have run or never will; its lease may still be held */
 void run_next_idle(struct candidate *p);    /* nothing of its on_next runs any more */
 void run_candidate_finished(struct run *r); /* for good */
-/* Its lock can never be used: the run ends as one that could not begin, unless it has others that can. */
+/* Its lock can never be used: the run ends as one that could not begin, unless it has others that can, or a reload has
+ * named the lock. */
 void run_candidate_hopeless(struct run *r, const char *why);
 
 #endif

@@ -113,7 +113,10 @@ class Group:
         else:
             self.leader.log.kill(signal.SIGTERM)
         leads = said(standby, "leads")
-        return (leads - began) * 1000, (leads - said(self.leader, "stopped")) * 1000
+        stopped = said(self.leader, "stopped")
+        if kind != CTL:
+            self.leader.log.process.wait()  # the end of its processes would be a part of what is measured next
+        return (leads - began) * 1000, (leads - stopped) * 1000
 
     def leave(self) -> None:
         for r in (self.leader, *self.standbys.values()):

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""A lock whose lock file refuses its URL: who has never reached it says so and ends; who leads elsewhere goes on."""
+"""A lock whose lock file refuses its URL: who has never reached it says so and ends; who leads elsewhere, or was given it
+by a reload, goes on."""
 
 import atexit
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from processes import LUNARCH, scratch
+from candidates import Candidate
+from processes import LUNARCH, scratch, wait_for
 from tap import done, note, ok
 
 TMP = scratch()
@@ -56,4 +59,17 @@ end }} }}"""
 r = lunarch("run", script(both))
 if not ok(r.returncode == 7, "an election that leads is not ended for another one's lock"):
     note(f"status {r.returncode}\n{r.stderr}")
+
+leads = f"return {{ lock = '{TMP}/c', on_leading = function() print 'leads' end }}"
+c = Candidate("--state-dir", TMP, script(leads), cwd=TMP)
+c.wait("print", "leads")
+script("return " + one)
+c.kill(signal.SIGHUP)
+ok(c.wait("read_failed", "no part of this URL is right"), "a reload may name such a lock")
+script(leads)
+c.kill(signal.SIGHUP)
+if not ok(wait_for(lambda: len(c.said("leads")) == 2 or c.process.poll() is not None) and c.process.poll() is None,
+          "then run goes on, and the next reload mends it"):
+    c.log()
+ok(c.stop() == 0, "and it ends as usual")
 done()
