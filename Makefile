@@ -82,7 +82,7 @@ $(BUILD)/obj/%.o: runtime/%.c $(BUILD)/flags
 $(MODULES):
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -Wl,-z,now -o $@ $^ $(LIBS)
 
 $(sort $(MODULE_OBJ)): ALL_CFLAGS += -fPIC
 

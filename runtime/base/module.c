@@ -87,7 +87,9 @@ const struct module *module_open(const char *name, struct err *err)
 		        name);
 		return NULL;
 	}
-	void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	/* The module's own references are bound now (-z now, Makefile). Its libraries have thousands, most of them for
+	 * nothing that is used here: these are bound when they are needed, unless the library says otherwise. */
+	void *object = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
 	if (!object) {
 		loading_failed(name, path, err);
 		return NULL;
