@@ -53,11 +53,18 @@ class Place:
 
 
 def floor(place: Any) -> Any:
-    """Two writes and the notice between them, in C, as idle before as the candidates are."""
+    """Two writes and the notice between them, in C, as idle before as the candidates are. Of a Lease that was created
+    with a holder, as theirs: for one without, the server keeps no managedFields, which takes a fifth of a millisecond
+    of each later write."""
     place.cluster.must(
         "POST",
         f"/apis/coordination.k8s.io/v1/namespaces/{place.ns}/leases",
-        {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "floor"}},
+        {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": "floor"},
+            "spec": {"holderIdentity": "nobody"},
+        },
     )
     server, ca = f"https://127.0.0.1:{place.cluster.port}", place.cluster.api.pki.ca
     said = subprocess.run(

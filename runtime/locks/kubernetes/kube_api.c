@@ -283,6 +283,10 @@ static void call_send(struct kube_call *c)
 	for (char *const *h = f->headers; *h; h++)
 		headers[n++] = *h;
 	char *url = call_url(c);
+	struct http_tls tls = c->credential->tls;
+	/* A request and its body leave in one piece, and the server answers it in one. Over HTTP/2 Go's server passes
+	 * each from one goroutine to the next, which a hand-over waits for four times. */
+	tls.http1 = c->r.client == KUBE_WORK;
 	c->http = http_start(c->api->clients[c->r.client], &(struct http_request){
 								   .method = c->r.method,
 								   .url = url,
@@ -292,7 +296,7 @@ static void call_send(struct kube_call *c)
 								   .password = f->password,
 								   .body = c->r.body,
 								   .body_len = c->r.body ? strlen(c->r.body) : 0,
-								   .tls = &c->credential->tls,
+								   .tls = &tls,
 								   .server_name = f->server_name,
 								   .proxy = f->proxy,
 								   .by = c->r.by,
@@ -409,9 +413,10 @@ static void *apis_make(struct lock_env *env, struct err *err)
 static int api_open_clients(struct kube_api *a, struct err *err)
 {
 	/* API servers allow a hundred streams to a connection. A watch takes one for good; of the others few at a time,
-	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue. */
+	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue, but enough
+	 * that some slow ones hold up no others. */
 	static const struct http_options options[KUBE_CLIENTS] = {
-		[KUBE_WORK] = { .connections = 4, .streams = 25, .stall = STALL },
+		[KUBE_WORK] = { .connections = 16, .stall = STALL },
 		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
 		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
 	};
