@@ -147,7 +147,7 @@ SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
 STORES  := s3 consul
-STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(s:%=tests/locks/test_%.py) $(s:%=tests/locks/test_%_servers.py) $(s:%=tests/cluster/faults/%.py) $(s:%=tests/examples/%.py)))
+STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(s:%=tests/locks/test_%.py) $(s:%=tests/locks/test_%_servers.py) $(s:%=tests/cluster/faults/%.py) $(s:%=tests/cluster/faults/driver_%.py) $(s:%=tests/examples/%.py)))
 # Not in the whole check: of ten runs on a loaded machine, one cluster did not become whole again after a node had lost its majority.
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS) $(GALERA_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py))
