@@ -228,10 +228,13 @@ class Server:
         started = wait_for(lambda: self.process.poll() is not None or self.ready(), START)
         if not started or self.process.poll() is not None:
             note(f"{type(self).__name__} on port {self.port} did not start:")
-            with open(self.log, errors="replace") as log:
-                note(log.read()[-2000:])
+            note(self.end_of_log())
             raise RuntimeError(f"{type(self).__name__} did not start")
         return self
+
+    def end_of_log(self) -> str:
+        with open(self.log, errors="replace") as log:
+            return log.read()[-3000:]
 
     def send(self, sig: int) -> None:
         if self.process and self.process.poll() is None:
@@ -846,11 +849,9 @@ class GaleraNode(MariaDB):
     """A member of a Galera. It has an address of its own, from which it connects to others and by which a Cable knows
     it; others reach it through a Cable alone."""
 
-    # Who is silent is found out sooner than the presets do, so that tests are short.
-    timing = (
-        "evs.keepalive_period=PT0.5S;evs.suspect_timeout=PT3S;evs.inactive_timeout=PT6S;"
-        "evs.inactive_check_period=PT0.5S;evs.install_timeout=PT6S;pc.announce_timeout=PT1S"
-    )
+    # Who is silent is found out by the presets' timing (evs.suspect_timeout: 5 s), which a loaded machine keeps. Only one
+    # that starts waits shorter for others.
+    timing = "pc.announce_timeout=PT1S"
 
     def __init__(self, number: int, *options: str) -> None:
         self.number, self.cable, self.peers, self.first = number, Cable(f"127.0.0.{number + 2}"), "", True
@@ -900,13 +901,19 @@ class GaleraNode(MariaDB):
 
 
 class Cable(Proxy):
-    """The way to a member of a Galera, for each other member apart: by the address that it connects from."""
+    """The way to a member of a Galera, for each other member apart: by the address that it connects from.
+
+    The member listens on the cable's port, at its own address. Members tell each other where they listen; who is told
+    takes the port from that, and the address from the connection: the cable's, 127.0.0.1. With another port there,
+    nobody would listen where a lost member is looked for. Such a cluster became whole only if a third member, which had
+    connected first, relayed what the two said, and Galera ends the relay when it has forgotten the lost one."""
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.ways: dict[tuple[str, str], Way] = {}
         self.silent: set[str] = set()  # members that are not heard here
-        super().__init__(free_port(), address)
+        port = free_port()
+        super().__init__(port, address, at=port)
 
     async def _pump(self, pair: Any, reader: Any, writer: Any, way: Any, name: str) -> None:
         source = pair["client"].get_extra_info("peername")[0]
@@ -977,21 +984,27 @@ class Galera:
         a.start()
         a.first = b.first = False
         b.start()
-        self.arbitrator = Garbd(self.arbitrator_cable, a.peers)
+        self.arbitrator = Garbd(self.arbitrator_cable, ",".join(f"127.0.0.1:{n.cable.port}" for n in self.nodes))
         self.whole()
 
     def cables(self) -> list[Cable]:
         return [self.nodes[0].cable, self.nodes[1].cable, self.arbitrator_cable]
 
+    def expect(self, what: str, node: int, **states: str) -> None:
+        """Waits until the node says so of itself. If it does not, what all members say is told."""
+        n = self.nodes[node]
+        if not wait_for(lambda: all(n.state(name) == value for name, value in states.items()), START):
+            for m in self.nodes:
+                said = {s: m.state(s) for s in ("cluster_status", "cluster_size", "local_state_comment", "ready")}
+                note(f"Galera: n{m.number} says {said}; its log:")
+                note(m.end_of_log())
+            note("Galera: the arbitrator's log:")
+            note(self.arbitrator.end_of_log())
+            raise RuntimeError(f"the Galera {what}: n{node} did not say {states}")
+
     def whole(self, size: int = 3) -> None:
-        for n in self.nodes:
-            if not wait_for(
-                lambda: (n.state("cluster_size"), n.state("local_state_comment")) == (str(size), "Synced"), START
-            ):
-                note(f"Galera: n{n.number} says {n.state('cluster_size')} {n.state('local_state_comment')}")
-                with open(n.log, errors="replace") as f:
-                    note(f.read()[-3000:])
-                raise RuntimeError("the Galera did not become whole")
+        for i in range(len(self.nodes)):
+            self.expect("did not become whole", i, cluster_size=str(size), local_state_comment="Synced")
 
     def cut(self, node: int, on: bool = True) -> None:
         """Returns at once: they find out by themselves."""
@@ -1007,8 +1020,8 @@ class Galera:
         self.wait_apart(node)
 
     def wait_apart(self, node: int) -> None:
-        wait_for(lambda: self.nodes[node].state("ready") == "OFF", START)
-        wait_for(lambda: self.nodes[1 - node].state("cluster_size") == "2", START)
+        self.expect("was not cut in two", node, ready="OFF")
+        self.expect("lost its majority", 1 - node, cluster_size="2", cluster_status="Primary")
 
     def heal(self) -> None:
         for i in range(2):

@@ -15,7 +15,7 @@ from processes import wait_for
 from stores import Galera
 from tap import done, ok
 
-# The others stand still for evs.suspect_timeout (here 3 s) when a node vanishes, and a way is tried in vain until then.
+# The others stand still for evs.suspect_timeout (5 s) when a node vanishes, and a way is tried in vain until then.
 PATIENT = timing("20s", renew="15s", retry="1s", stop_grace="500ms", kill="750ms", drift="750ms")
 
 
