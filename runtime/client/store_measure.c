@@ -47,6 +47,20 @@ static void find_times(struct store_trial *x, const char *name, const char *what
 	                 store_times_print(t->most_us, most, sizeof most));
 }
 
+/* false: it was refused, as each that follows would be, and an elector that may not do it leads nobody. */
+static bool tell_failure(struct store_trial *x, const struct lock_client *s, bool durable)
+{
+	const char *name = durable ? "acquire" : "renew";
+
+	if (s->result.outcome == LOCK_REFUSED) {
+		store_trial_find(x, name, STORE_UNFIT, "%s is refused: %s", durable ? "a new term" : "a renewal",
+		                 store_trial_why(s));
+		return false;
+	}
+	store_trial_find(x, name, STORE_NOTE, "a write was not confirmed: %s", store_trial_why(s));
+	return true;
+}
+
 /* Writes by one client, each on the one before. durable: of new terms. */
 static struct store_times measure_series(struct store_trial *x, int most, bool durable)
 {
@@ -61,9 +75,7 @@ static struct store_times measure_series(struct store_trial *x, int most, bool d
 			s->record.token = x->token;
 		lock_client_start_write(s, &x->at, durable);
 		if (lock_client_wait(s) != LOCK_OK) {
-			store_trial_find(x, durable ? "acquire" : "renew", STORE_NOTE, "a write was not confirmed: %s",
-			                 s->result.err.text);
-			if (store_trial_settle(x) < 0)
+			if (!tell_failure(x, s, durable) || store_trial_settle(x) < 0)
 				break;
 			continue;
 		}

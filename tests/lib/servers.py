@@ -730,7 +730,7 @@ class MariaDB(Server):
         "--aria-log-file-size=8M",
     )
     made_with = (
-        "FLUSH PRIVILEGES;",  # while the tables are made, none is looked at
+        "FLUSH PRIVILEGES;",  # while MariaDB's tables are made, none is looked at
         f"CREATE USER {superuser}@'%' IDENTIFIED BY '{password}';",
         f"GRANT ALL ON *.* TO {superuser}@'%' WITH GRANT OPTION;",
         "CREATE DATABASE test CHARACTER SET utf8mb4;",
@@ -749,21 +749,12 @@ class MariaDB(Server):
         first = os.path.join(self.dir, "first.sql")
         with open(first, "w") as f:
             f.write("\n".join(self.made_with) + "\n")
-        make = [
-            "mariadb-install-db",
-            "--no-defaults",
-            f"--datadir={self.data}",
-            f"--tmpdir={self.temporary}",
-            "--auth-root-authentication-method=normal",
-            "--skip-test-db",
-            "--skip-name-resolve",
-            f"--extra-file={first}",
-            *([f"--user={self.run_as()}"] if self.run_as() else []),
-            *self.small,
-        ]
+        make = [*self.make_data(first), *([f"--user={self.run_as()}"] if self.run_as() else [])]
         if self.run_as():
-            self.own(self.temporary)
-        made = subprocess.run(make, capture_output=True, text=True, cwd=self.dir)
+            self.own(self.dir)
+        made = subprocess.run(
+            make, capture_output=True, text=True, cwd=self.dir, env={**os.environ, **self.environment}
+        )
         if made.returncode:
             raise RuntimeError(made.stdout + made.stderr)
         if self.run_as():
@@ -773,10 +764,25 @@ class MariaDB(Server):
                 shutil.copy(path, os.path.join(self.dir, "server." + name))
             shutil.copy(self.pki.ca, os.path.join(self.dir, "ca.crt"))
 
-    def command(self) -> list[str]:
-        tls = [
-            f"--ssl-{w}={self.dir}/{f}" for w, f in (("ca", "ca.crt"), ("cert", "server.crt"), ("key", "server.key"))
+    def make_data(self, first: str) -> list[str]:
+        """The command that makes the tables and carries out what is in that file."""
+        return [
+            "mariadb-install-db",
+            "--no-defaults",
+            f"--datadir={self.data}",
+            f"--tmpdir={self.temporary}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+            "--skip-name-resolve",
+            f"--extra-file={first}",
+            *self.small,
         ]
+
+    def tls(self) -> list[str]:
+        files = (("ca", "ca.crt"), ("cert", "server.crt"), ("key", "server.key"))
+        return [f"--ssl-{what}={self.dir}/{f}" for what, f in files] if self.pki else []
+
+    def command(self) -> list[str]:
         return [
             shutil.which("mariadbd") or "/usr/sbin/mariadbd",
             "--no-defaults",
@@ -796,7 +802,7 @@ class MariaDB(Server):
             "--table-open-cache=64",
             "--max-connect-errors=1000000",  # who looks whether the port is open logs in to nothing
             *self.small,
-            *(tls if self.pki else []),
+            *self.tls(),
             *self.options,
         ]
 
@@ -843,6 +849,60 @@ class MariaDB(Server):
     def url(self, key: str) -> str:
         """For a lock, without the password."""
         return f"mysql://{self.superuser}@127.0.0.1:{self.port}/test#{key}"
+
+
+class MySQL(MariaDB):
+    """MySQL's own server, 8.0; MYSQLD names the program (tests/lib/mysql_fetch.sh). Asked by MariaDB's client."""
+
+    user = None  # who else could not read a program in the home directory of root
+
+    def __init__(self, *options: str, pki: Any = None, certificate: Any = None, start: bool = True) -> None:
+        self.home = os.path.dirname(os.path.dirname(os.environ["MYSQLD"]))
+        self.environment = {"LD_LIBRARY_PATH": os.path.join(self.home, "lib")}
+        super().__init__(*options, pki=pki, certificate=certificate, start=start)
+
+    def make_data(self, first: str) -> list[str]:
+        return [*self.program(), f"--init-file={first}", "--initialize-insecure"]
+
+    def program(self) -> list[str]:
+        return [
+            os.environ["MYSQLD"],
+            "--no-defaults",
+            f"--basedir={self.home}",
+            *(["--user=root"] if os.geteuid() == 0 else []),
+            f"--datadir={self.data}",
+            f"--tmpdir={self.temporary}",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--performance-schema=OFF",
+            "--innodb-use-native-aio=OFF",  # which a file system in memory has not
+            "--innodb-buffer-pool-size=8M",
+            "--innodb-log-file-size=4M",
+        ]
+
+    def command(self) -> list[str]:
+        return [
+            *self.program(),
+            f"--socket={self.socket}",
+            f"--pid-file={self.dir}/pid",
+            f"--port={self.port}",
+            "--bind-address=127.0.0.1",
+            "--mysqlx=OFF",
+            "--innodb-flush-log-at-trx-commit=0",
+            "--innodb-buffer-pool-dump-at-shutdown=OFF",
+            "--table-open-cache=64",
+            "--max-connect-errors=1000000",
+            *self.tls(),
+            *self.options,
+        ]
+
+    def ready(self) -> bool:
+        return "_password" in ask(self.port, "")  # its greeting names a plugin
+
+
+def mysql_server(*options: str, **more: Any) -> MariaDB:
+    """MariaDB, or MySQL itself where the test is to run on that."""
+    return (MySQL if os.environ.get("MYSQLD") else MariaDB)(*options, **more)
 
 
 class GaleraNode(MariaDB):

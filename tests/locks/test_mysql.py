@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The lock in MariaDB passes the conformance suite against Debian's server, and its own cases."""
+"""The lock in MariaDB passes the conformance suite against Debian's server, and its own cases. MYSQLD=PROGRAM: against
+that MySQL."""
 
 import os
 import subprocess
@@ -11,16 +12,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from lock_cases import BASIC, NETWORK, SERVER, full, missed_notices, read_only, run
 from lock_driver import Driver, record, tried
 from pki import Pki
-from processes import LUNARCH, scratch, wait_for
-from servers import MariaDB
+from processes import LUNARCH, ROOT, children, runs_lock_file, scratch, wait_for
+from servers import mysql_server
 from stores import FullMariaDB, MariaDB as Store
 from tap import at_once, done, note, ok, same, skip
 
-TABLE = (
-    "CREATE TABLE lunarch_locks (name VARBINARY(1000) NOT NULL PRIMARY KEY, token BIGINT NOT NULL, record MEDIUMBLOB "
-    "NOT NULL, version VARBINARY(63) NOT NULL, changed DATETIME(6) NOT NULL, server VARBINARY(63) NOT NULL, "
-    "UNIQUE KEY token (name, token)) ENGINE=InnoDB"
-)
+with open(os.path.join(ROOT, "docs", "locks.md")) as page:
+    TABLE = next(line.strip() for line in page if line.startswith("    CREATE TABLE lunarch_locks (name VARBINARY"))
 
 
 def term(holder: str = "a", lease_ms: int = 1000) -> Any:
@@ -44,7 +42,7 @@ def told(result: Any, *said: str, outcome: tuple[str, ...] = ("failed", "refused
 
 
 def rights() -> None:
-    with MariaDB() as server:
+    with mysql_server() as server:
         server.sql("CREATE USER reader; GRANT SELECT ON test.* TO reader; CREATE USER writer")
         at = f"127.0.0.1:{server.port}/test#r"
         x = opened(f"mysql://nobody@{at}")
@@ -69,9 +67,96 @@ def rights() -> None:
         e.end()
 
 
+def lunarch(*args: str) -> tuple[int, str]:
+    r = subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=120)
+    return r.returncode, r.stdout + r.stderr
+
+
+def granted() -> None:
+    """The rights that docs/locks.md lists: with them a user runs, lists and examines; without one of them it is told."""
+    run, all = "SELECT, INSERT, UPDATE, CREATE", "SELECT, INSERT, UPDATE, CREATE, DELETE"
+    with mysql_server("--innodb-flush-log-at-trx-commit=1") as server:
+
+        def user(name: str, rights: str, on: str = "test.*") -> str:
+            server.sql(f"CREATE USER {name}; GRANT {rights} ON {on} TO {name}")
+            return f"mysql://{name}@127.0.0.1:{server.port}/test#"
+
+        def leads_and_lists(what: str, place: str) -> None:
+            for n in (1, 2):  # the second time there is a record
+                status, text = lunarch("exec", "--lock", place + "job", "--", "sleep", "3")
+                good = status == 0 and "became_leader" in text and "denied" not in text
+                ok(good, f"granted: {what}: exec leads, renews and releases, the {n}. time", text)
+            status, text = lunarch("list", place)
+            ok(place + "job" in text and "released" in text, f"granted: {what}: list shows it", text)
+
+        leads_and_lists(run, user("runs", run))
+        status, text = lunarch("doctor", "--lock", user("examines", all) + "d")
+        ok(status == 0 and "denied" not in text, f"granted: {all}: doctor calls it fit", text)
+        same(server.sql("SELECT name FROM lunarch_locks WHERE name LIKE '%doctor%'"), "", "granted: and cleans up")
+        for right in ("SELECT", "INSERT", "UPDATE"):
+            place = user("no_" + right.lower(), all.replace(right + ", ", ""))
+            status, text = lunarch("doctor", "--lock", place + "d")
+            good = status in (1, 69) and 1 <= text.count(f"{right} command denied") <= 3
+            ok(good, f"granted: without {right} doctor calls it unfit and names the right", f"{status}: {text}")
+        status, text = lunarch("list", f"mysql://no_select@127.0.0.1:{server.port}/test#")
+        ok(status == 69 and "SELECT command denied" in text, "granted: list names the right that it lacks", text)
+        status, text = lunarch("doctor", "--lock", f"mysql://runs@127.0.0.1:{server.port}/test#d")
+        ok(
+            status == 0 and "DELETE command denied" in text and "stays behind" in text,
+            "granted: without DELETE doctor says that it could not try a deletion, and what it leaves",
+            text,
+        )
+        server.sql("DROP TABLE lunarch_locks")
+        status, text = lunarch("doctor", "--lock", user("no_create", "SELECT, INSERT, UPDATE, DELETE") + "d")
+        ok(
+            status == 1 and "CREATE command denied" in text,
+            "granted: where the table is not there, who may not make it is told",
+            text,
+        )
+        server.sql(TABLE)
+        leads_and_lists("three, on the table made by hand", user("by_hand", "SELECT, INSERT, UPDATE", "lunarch_locks"))
+
+
+def passwords() -> None:
+    """Locks of a process share a driver if they have one password, and only then."""
+    first, second = "moon-shine-1", "moon-shine-2"
+    with mysql_server() as server:
+        server.sql(f"CREATE USER luna IDENTIFIED BY '{first}'; GRANT ALL ON test.* TO luna")
+        d, at = Driver({}), f"127.0.0.1:{server.port}/test"
+
+        def drivers() -> list[int]:
+            return [p for p in children(d.process.pid) if runs_lock_file(p)]
+
+        def of(what: str) -> str:
+            texts = []
+            for pid in drivers():
+                with open(f"/proc/{pid}/{what}", errors="replace") as f:
+                    texts.append(f.read())
+            return "".join(texts)
+
+        d.open(f"mysql://luna:{first}@{at}#a", "a")
+        w = d.write(term(), "")
+        same(w["outcome"], "ok", "passwords: with the right one a term begins")
+        d.open(f"mysql://luna:{first}@{at}#b", "b")
+        same((d.read("b")["outcome"], len(drivers())), ("absent", 1), "passwords: another lock with it shares the driver")
+        d.open(f"mysql://luna:{second}@{at}#c", "c")
+        r = d.read("c")
+        ok(told(r, "Access denied", outcome=("refused",)), "passwords: with another one a lock is refused")
+        same(len(drivers()), 2, "passwords: by a driver of its own, which has not the first's connections")
+        w = d.write(record("a", token=7), w["version"], floor=7)
+        same(w["outcome"], "ok", "passwords: the first goes on")
+        server.sql(f"ALTER USER luna IDENTIFIED BY '{second}'")
+        same(tried(lambda: d.read("c"), "absent")["outcome"], "absent", "passwords: changed on the server, the other serves")
+        w = d.write(record("a", token=7), w["version"], floor=7)
+        same(w["outcome"], "ok", "passwords: and the first keeps its connections")
+        ok("moon-shine" not in of("cmdline") + of("environ"), "passwords: none is in a driver's arguments or environment")
+        ok("moon-shine" not in str(r), "passwords: nor in what is said of a refusal")
+        d.end()
+
+
 def other_server() -> None:
     """The table says that it was on another server, as after a promotion or in a dump that was restored."""
-    with MariaDB() as server:
+    with mysql_server() as server:
         server.sql("CREATE USER luna; GRANT ALL ON test.* TO luna")
         d = opened(f"mysql://luna@127.0.0.1:{server.port}/test#o")
         w = d.write(term(lease_ms=60_000), "")
@@ -95,7 +180,7 @@ def other_server() -> None:
 
 def fenced() -> None:
     """As docs/locks.md says: sharing the token's index entry holds up a term, and no renewal."""
-    with MariaDB() as server:
+    with mysql_server() as server:
         server.sql("CREATE USER luna; GRANT ALL ON test.* TO luna")
         d = opened(f"mysql://luna@127.0.0.1:{server.port}/test#f")
         w = d.write(record("a", token=5), "")
@@ -112,7 +197,7 @@ def fenced() -> None:
 
 def held_open() -> None:
     """A fenced transaction that takes long: a new term waits for it, and a renewal does not."""
-    with MariaDB() as server:
+    with mysql_server() as server:
         server.sql("CREATE USER luna; GRANT ALL ON test.* TO luna")
         d, e = (opened(f"mysql://luna@127.0.0.1:{server.port}/test#h") for _ in range(2))
         version: Any = d.write(record("a", token=5), "")["version"]
@@ -137,7 +222,7 @@ def held_open() -> None:
 def tls() -> None:
     pki, other = Pki(scratch()), Pki(scratch())
     elsewhere = pki.sign("elsewhere", "/CN=elsewhere", "DNS:elsewhere.invalid")
-    with MariaDB(pki=pki) as server, MariaDB(pki=pki, certificate=elsewhere) as named:
+    with mysql_server(pki=pki) as server, mysql_server(pki=pki, certificate=elsewhere) as named:
         for s in (server, named):
             s.sql("CREATE USER luna REQUIRE SSL; GRANT ALL ON test.* TO luna")
         at = f"mysql://luna@127.0.0.1:{server.port}/test"
@@ -167,12 +252,12 @@ def about() -> None:
         (["--innodb-flush-log-at-trx-commit=1"], None),
         (["--innodb-flush-log-at-trx-commit=2"], "innodb_flush_log_at_trx_commit is not 1"),
     ):
-        with MariaDB(*options) as server:
+        with mysql_server(*options) as server:
             server.sql("CREATE USER luna; GRANT ALL ON test.* TO luna")
             url = f"mysql://luna@127.0.0.1:{server.port}/test#d"
             r = subprocess.run([LUNARCH, "doctor", "--lock", url], capture_output=True, text=True, timeout=120)
             text = r.stdout + r.stderr
-            good = "MariaDB 1" in text and (said in text if said else "flush_log" not in text)
+            good = ("MySQL 8" if os.environ.get("MYSQLD") else "MariaDB 1") in text and (said in text if said else "flush_log" not in text)
             ok(good, f"about: {options[0]}: doctor says {said or 'nothing'}", text)
 
 
@@ -192,6 +277,6 @@ if only:
 store = Store()
 run(store, BASIC + [c for c in NETWORK if c is not missed_notices] + SERVER + [read_only])  # it gives no notices
 store.end()
-at_once(rights, other_server, fenced)
-at_once(held_open, tls, about, no_room)
+at_once(rights, granted, other_server, fenced)
+at_once(held_open, passwords, tls, about, no_room)
 done()
