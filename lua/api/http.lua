@@ -209,7 +209,8 @@ return function(natives)
 		repeated = true })
 	Response.__name = "response"
 
-	local function attempt(spec, timeout)
+	-- Returns the call as soon as its answer is there; nil and an error.
+	local function exchange(spec, timeout)
 		if spec.stream then
 			spec.first_byte = timeout
 			spec.connect_timeout = spec.connect_timeout or timeout
@@ -229,6 +230,34 @@ return function(natives)
 		if err and not (spec.stream and answered) then
 			return failed, err
 		end
+		return call
+	end
+
+	-- For lunarch doctor --full, as for a lock file whose connection breaks: the answer is lost. Or the request is sent again, as libcurl
+	-- does when a connection that it kept has broken.
+	local function without_answer(spec, timeout, cut, first)
+		core.cancel(first)
+		if cut == "again" and not spec.source then
+			local call, err = exchange(spec, timeout)
+			if err then
+				err.unsent = false
+			end
+			return call, err
+		end
+		local _, err = natives.fail("unreachable", "http: the connection was closed before the answer's end")
+		err.unsent = false
+		return nil, err
+	end
+
+	local function attempt(spec, timeout)
+		local cut = natives.cut and natives.cut()
+		local call, err = exchange(spec, timeout)
+		if call and cut then
+			call, err = without_answer(spec, timeout, cut, call)
+		end
+		if not call then
+			return nil, err
+		end
 		local r = setmetatable({}, Response)
 		local repeated
 		r.status, r.headers, r.url, repeated = core.answer(call)
@@ -236,7 +265,7 @@ return function(natives)
 		if spec.stream then
 			r.call = call
 		else
-			r.body, r.repeated = core.take(call), repeated
+			r.body, r.repeated = core.take(call), repeated or cut ~= nil
 		end
 		return r
 	end

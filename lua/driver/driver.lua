@@ -12,10 +12,11 @@ local DOUBT_MAX <const> = 63
 local NAMES_MAX <const> = 1000
 
 -- natives: as in prelude.lua. host: what the process gives: text_max (bytes of a record), complain(text), read_file(path) -> its text,
--- secret(text), named(name).
+-- secret(text), named(name), cut() -> what becomes of the next answer of the store (nil, "lost", "again"), for an examination.
 -- load: load(text, path) -> the chunk of a file that is not built in.
 return function(natives, host, load)
 	local json = natives.json
+	natives.cut = host.cut
 	local file, store, where -- where: what errors call the file
 
 	-- ---- what a lock file returns ----

@@ -10,6 +10,7 @@ local lunarch = require "lunarch"
 local TIMEOUT <const>, CONNECT_TIMEOUT <const>, PORT <const> = 10, 10, 3306
 
 local NO_SUCH_TABLE <const> = 1146
+local LOST <const> = 2013 -- libmariadb's CR_SERVER_LOST
 local FENCES <const> = "CREATE TABLE IF NOT EXISTS lunarch_fences (name VARBINARY(255) NOT NULL PRIMARY KEY, token BIGINT NOT NULL, "
 	.. "writes BIGINT NOT NULL) ENGINE=InnoDB"
 
@@ -143,7 +144,14 @@ return function(natives)
 
 	-- raw, values: what text was made of, for a simulated server.
 	local function run(self, text, by, raw, values)
+		local cut = natives.cut and natives.cut() -- lunarch doctor --full: the answer is lost, as if the connection had broken
 		local rows, err = core.run(self.conn, text, math.max(0, by - lunarch.time.monotonic()), raw or text, values or {})
+		if cut then
+			core.close(self.conn)
+			rows, err = failed(self, "lost", "Lost connection to server during query", false)
+			err.errno, err.sqlstate = LOST, "HY000"
+			return rows, err
+		end
 		if not rows then
 			return renamed(self, nil, err)
 		end

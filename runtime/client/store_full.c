@@ -30,6 +30,7 @@ static const struct {
 	{ "held", full_held_up },
 	{ "cancel", full_cancel },
 	{ "answer", full_faults, true },
+	{ "cut", full_cut, true },
 	{ "killed", full_killed, true },
 	{ "stopped", full_stopped, true },
 	{ "watch", full_notices },

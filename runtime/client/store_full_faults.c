@@ -14,7 +14,6 @@
 #define LATE_MS 400
 #define ROUNDS 4
 #define KILLS 16
-#define NO_DRIVER "not examined: that takes a lock in Lua"
 
 static const struct version none = { "" };
 
@@ -108,7 +107,7 @@ void full_foreign(struct full *f)
 	int done = 0;
 
 	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
-		full_note(f, NO_DRIVER);
+		full_note(f, FULL_NO_DRIVER);
 		goto out;
 	}
 	while (i < FOREIGN && !f->x->report->signal &&
@@ -176,7 +175,7 @@ static bool made(struct full *f)
 void full_faults(struct full *f)
 {
 	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
-		full_note(f, NO_DRIVER);
+		full_note(f, FULL_NO_DRIVER);
 		return;
 	}
 	if (!made(f))
@@ -210,7 +209,7 @@ static bool kill_once(struct full *f, nsec after)
 void full_killed(struct full *f)
 {
 	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
-		full_note(f, NO_DRIVER);
+		full_note(f, FULL_NO_DRIVER);
 		return;
 	}
 	if (!made(f))
@@ -244,7 +243,7 @@ static bool stop_once(struct full *f, bool on)
 void full_stopped(struct full *f)
 {
 	if (!driver_fault_next(f->a->lock, DRIVER_FAULT_NONE, 0)) {
-		full_note(f, NO_DRIVER);
+		full_note(f, FULL_NO_DRIVER);
 		return;
 	}
 	if (made(f) && stop_once(f, true) && stop_once(f, false) && stop_once(f, true))

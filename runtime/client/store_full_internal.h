@@ -6,12 +6,14 @@
 #include "client/store_full.h"
 
 #define LEFT_MAX 64
+#define FULL_NO_DRIVER "not examined: that takes a lock in Lua"
 
 struct full {
 	struct store_trial *x;
 	struct lock_client *a, *b;
 	const char *name;      /* of the case, as in its findings */
 	struct version at;     /* what the key holds, as far as the case knows */
+	struct version before; /* held before that: a case's own use */
 	char write[33];        /* the name of the last write */
 	bool needed;           /* safety rests upon the case: what it could not try is not proved */
 	int findings;          /* of this case that are not good */
@@ -28,6 +30,7 @@ typedef void full_case(struct full *f);
 full_case full_swap, full_versions, full_remove, full_list;        /* store_full_swap.c */
 full_case full_big, full_texts, full_keys;                         /* store_full_content.c */
 full_case full_foreign, full_faults, full_killed, full_stopped;    /* store_full_faults.c */
+full_case full_cut;                                                /* store_full_cut.c */
 full_case full_race;                                               /* store_full_race.c */
 full_case full_deadlines, full_held_up, full_cancel, full_notices; /* store_full_times.c */
 

@@ -87,6 +87,8 @@ static void call_answer(struct driver_call *c, const struct answer *a)
 	                                               .version = a->version,
 	                                               .doubt = a->doubt,
 	                                               .bytes = { .at = list, .end = list + a->list_len } });
+	if (d->lose.id == c->id)
+		d->lose.left = 0;
 	call_free(c);
 	driver_send(d, &m);
 	free(text);

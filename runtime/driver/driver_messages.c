@@ -98,6 +98,20 @@ static int host_read_file(lua_State *L)
 	return failed ? sched_raise(L, err.text) : 1;
 }
 
+/* cut() -> what becomes of the answer to the request that is sent next: "lost", "again"; nothing: it is for who asked */
+static int host_cut(lua_State *L)
+{
+	struct driver *d = driver_of(L);
+	struct buf m = { 0 };
+
+	if (d->lose.left == 0 || --d->lose.left > 0)
+		return 0;
+	driver_lost_put(&m, &(struct driver_lost){ .id = d->lose.id });
+	driver_send(d, &m);
+	lua_pushstring(L, d->lose.again ? "again" : "lost");
+	return 1;
+}
+
 static void push_host(lua_State *L, struct driver *d)
 {
 	static const luaL_Reg host[] = {
@@ -105,6 +119,7 @@ static void push_host(lua_State *L, struct driver *d)
 		{ "secret", host_secret },
 		{ "named", host_named },
 		{ "read_file", host_read_file },
+		{ "cut", host_cut },
 		{ NULL, NULL },
 	};
 
@@ -289,6 +304,18 @@ static bool on_ping(struct driver *d, struct wire *w)
 	return true;
 }
 
+static bool on_lose(struct driver *d, struct wire *w)
+{
+	struct driver_lose m;
+
+	if (!driver_lose_get(w, &m) || m.nth == 0)
+		return false;
+	d->lose.id = m.id;
+	d->lose.left = m.nth;
+	d->lose.again = m.again;
+	return true;
+}
+
 bool driver_message(struct driver *d, const void *bytes, size_t len)
 {
 	struct wire w;
@@ -312,6 +339,8 @@ bool driver_message(struct driver *d, const void *bytes, size_t len)
 		return on_watch(d, &w);
 	case DRIVER_PING:
 		return on_ping(d, &w);
+	case DRIVER_LOSE:
+		return on_lose(d, &w);
 	default:
 		return false;
 	}

@@ -30,6 +30,11 @@ struct driver {
 	struct driver_notices *watches;
 	uint64_t watches_begun;
 	struct driver_log log;
+	struct {
+		uint64_t id;
+		uint32_t left; /* requests, with the one whose answer is lost; 0: none is */
+		bool again;
+	} lose;       /* DRIVER_LOSE */
 	char *secret; /* the lock's password, which no text may have; NULL: none */
 	bool leaving; /* it could not be opened: the process ends */
 	void (*send)(void *arg, const struct buf *message);

@@ -64,7 +64,8 @@ struct driver_link {
 	struct { /* driver_link_spoil */
 		uint64_t id;
 		enum driver_fault fault;
-		int late_ms;
+		int n;
+		bool met;          /* the driver says so, of a fault of its store's */
 		struct buf answer; /* kept back */
 		uint64_t number;   /* of its connection */
 		ev_timer timer;
@@ -345,13 +346,18 @@ static void link_on_late_answer(struct ev_loop *loop, ev_timer *w, int revents)
 	lock_link_leave(&k->link);
 }
 
+static bool is_of_store(enum driver_fault fault)
+{
+	return fault == DRIVER_FAULT_STORE_LOST || fault == DRIVER_FAULT_STORE_AGAIN;
+}
+
 /* true: the answer is not for its asker now. */
 static bool link_spoils(struct driver_link *k, const struct driver_answer *a, size_t len)
 {
 	enum driver_fault fault = k->spoilt.id == a->id ? k->spoilt.fault : DRIVER_FAULT_NONE;
 	uint64_t number = k->link.number;
 
-	if (fault == DRIVER_FAULT_NONE)
+	if (fault == DRIVER_FAULT_NONE || is_of_store(fault))
 		return false;
 	k->spoilt.fault = DRIVER_FAULT_NONE;
 	if (fault == DRIVER_FAULT_ANSWER_LATE) {
@@ -360,7 +366,7 @@ static bool link_spoils(struct driver_link *k, const struct driver_answer *a, si
 		buf_add(&k->spoilt.answer, k->bytes, len);
 		ev_now_update(k->link.env->loop);
 		ev_timer_stop(k->link.env->loop, &k->spoilt.timer);
-		ev_timer_set(&k->spoilt.timer, k->spoilt.late_ms / 1000., 0.);
+		ev_timer_set(&k->spoilt.timer, k->spoilt.n / 1000., 0.);
 		ev_timer_start(k->link.env->loop, &k->spoilt.timer);
 	} else if (fault == DRIVER_FAULT_ANSWER_TWICE) {
 		link_deliver(k, a);
@@ -394,6 +400,14 @@ static void link_on_pong(struct driver_link *k, uint64_t number)
 	lock_link_tick(&k->link, SILENCE_S);
 }
 
+static void link_on_lost(struct driver_link *k, uint64_t id)
+{
+	if (is_of_store(k->spoilt.fault) && k->spoilt.id == id)
+		k->spoilt.met = true;
+	else
+		link_nonsense(k, "that it has lost an answer, which it was not told to");
+}
+
 /* What comes when the link is up. false: it makes no sense. */
 static bool link_take(struct driver_link *k, enum driver_type type, struct wire *w, size_t len)
 {
@@ -401,6 +415,7 @@ static bool link_take(struct driver_link *k, enum driver_type type, struct wire 
 	struct driver_changed changed;
 	struct driver_watching watching;
 	struct driver_pong pong;
+	struct driver_lost lost;
 
 	if (type == DRIVER_ANSWER && driver_answer_get(w, &answer)) {
 		if (!link_spoils(k, &answer, len))
@@ -411,6 +426,8 @@ static bool link_take(struct driver_link *k, enum driver_type type, struct wire 
 		k->events->watching(k->link.arg, &watching);
 	} else if (type == DRIVER_PONG && driver_pong_get(w, &pong)) {
 		link_on_pong(k, pong.number);
+	} else if (type == DRIVER_LOST && driver_lost_get(w, &lost)) {
+		link_on_lost(k, lost.id);
 	} else {
 		return false;
 	}
@@ -593,13 +610,26 @@ void driver_link_cancel(struct lock_link *link, const struct lock_call *c)
 	}
 }
 
-void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fault, int late_ms)
+void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fault, int n)
 {
 	struct driver_link *k = link_of(link);
+	struct buf m = { 0 };
 
 	k->spoilt.id = id;
 	k->spoilt.fault = fault;
-	k->spoilt.late_ms = late_ms;
+	k->spoilt.n = n;
+	k->spoilt.met = false;
+	if (!is_of_store(fault))
+		return;
+	driver_lose_put(&m, &(struct driver_lose){
+				    .id = id, .nth = (uint32_t)n, .again = fault == DRIVER_FAULT_STORE_AGAIN });
+	driver_link_send(link, &m);
+	buf_fini(&m);
+}
+
+bool driver_link_met(const struct lock_link *link)
+{
+	return ((const struct driver_link *)link)->spoilt.met;
 }
 
 bool driver_link_signal(struct lock_link *link, int signal)

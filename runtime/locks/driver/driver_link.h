@@ -42,8 +42,9 @@ void driver_link_send(struct lock_link *link, const struct buf *m);
  * it was not asked. */
 void driver_link_cancel(struct lock_link *link, const struct lock_call *c);
 
-/* For driver_faults.h. fault: to the question with this id. */
-void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fault, int late_ms);
+/* For driver_faults.h. fault: to the question with this id, which is asked next. */
+void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fault, int n);
+bool driver_link_met(const struct lock_link *link); /* the fault of the last such call, one of the store's */
 bool driver_link_signal(struct lock_link *link, int signal);
 
 #endif

@@ -12,6 +12,7 @@
 	M(3, CHANGED, changed)   \
 	M(4, WATCHING, watching) \
 	M(5, PONG, pong)         \
+	M(6, LOST, lost)         \
 	M(64, OPEN, open)        \
 	M(65, READ, read)        \
 	M(66, WRITE, write)      \
@@ -20,7 +21,8 @@
 	M(69, ABOUT, about)      \
 	M(70, CANCEL, cancel)    \
 	M(71, WATCH, watch)      \
-	M(72, PING, ping)
+	M(72, PING, ping)        \
+	M(73, LOSE, lose)
 
 /* F(type, name): u8, u32, u64, i64, str (NULL is sent as ""), or list: bytes up to the end of the message. */
 
@@ -54,6 +56,9 @@
 
 /* To DRIVER_PING, with its number. */
 #define DRIVER_FIELDS_pong(F) F(u64, number)
+
+/* To DRIVER_LOSE: the request is about to be sent whose answer will be lost. */
+#define DRIVER_FIELDS_lost(F) F(u64, id)
 
 /* The first message. place: JSON (docs/design.md, "Locks in Lua"). */
 #define DRIVER_FIELDS_open(F) F(str, place)
@@ -106,5 +111,13 @@
 
 /* Is the driver alive? */
 #define DRIVER_FIELDS_ping(F) F(u64, number)
+
+/* For the examination of a lock file, before the operation with this id: of the requests that the driver sends to its
+ * store until that is answered, the answer to the nth, from 1, is lost, as if the connection had broken. again: it is
+ * sent once more instead, as libcurl does when a connection that it kept has broken. */
+#define DRIVER_FIELDS_lose(F) \
+	F(u64, id)            \
+	F(u32, nth)           \
+	F(u8, again)
 
 #endif

@@ -21,7 +21,7 @@ struct driver_lock {
 	bool begins;             /* the record that is written begins a term */
 	bool raw;                /* of driver_fault_write_raw */
 	enum driver_fault fault; /* of the next operation */
-	int late_ms;
+	int n;
 };
 
 static struct driver_lock *driver_lock_of(struct lock_user *u)
@@ -129,7 +129,7 @@ static void driver_lock_on_ready(struct lock_call *c)
 	}
 	uint64_t id = driver_link_id(link);
 	if (l->fault != DRIVER_FAULT_NONE)
-		driver_link_spoil(link, id, l->fault, l->late_ms);
+		driver_link_spoil(link, id, l->fault, l->n);
 	l->fault = DRIVER_FAULT_NONE;
 	lock_op_sent(&u->op); /* before its flags are taken: it tells what doubt it is about */
 	if (u->op.writing)
@@ -396,15 +396,22 @@ static struct driver_lock *driver_lock_if(struct lock *l)
 	return l->ops == &lock_driver_path || l->ops == &lock_driver_fragment ? (struct driver_lock *)l : NULL;
 }
 
-bool driver_fault_next(struct lock *lock, enum driver_fault fault, int late_ms)
+bool driver_fault_next(struct lock *lock, enum driver_fault fault, int n)
 {
 	struct driver_lock *l = driver_lock_if(lock);
 
 	if (!l)
 		return false;
 	l->fault = fault;
-	l->late_ms = late_ms;
+	l->n = n;
 	return true;
+}
+
+bool driver_fault_met(struct lock *lock)
+{
+	const struct driver_lock *l = driver_lock_if(lock);
+
+	return l && driver_link_met(l->user.server->notices);
 }
 
 bool driver_fault_lacks_remove(struct lock *lock)
