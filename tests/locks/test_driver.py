@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from driver_player import ADVICE, BEGINS, DURABLE, OWN, RECORD_MAX, USAGE, Driver
 from lock_driver import Driver as Lock, record, tried
 from candidates import Candidate, timing
-from processes import alive, children, parent, wait_for
+from processes import LUNARCH, alive, children, parent, wait_for
 from stores import Box, lock_files
 from tap import at_once, done, note, ok, same, skip
 
@@ -365,9 +365,50 @@ def greedy() -> None:
         with open(f"/proc/{d.process.pid}/limits") as f:
             limits = {line[:26].strip(): line[26:].split()[0] for line in f}
         same(limits["Max core file size"], "0", "greedy: it leaves no core file")
+        if "/asan/" not in LUNARCH:
+            same(limits["Max address space"], str(1 << 30), "greedy: what is not Lua's has 1 GB of address space at most")
         with open(f"/proc/{d.process.pid}/status") as f:
             peak = int(next(line.split()[1] for line in f if line.startswith("VmHWM:")))
         ok(peak < 700 * 1024, "greedy: it never had much more", peak)
+
+
+def cut_off() -> None:
+    """As doctor --full has it: the answer to the nth request of an operation is lost, or the request is sent again."""
+    store = Box()
+    text = file(
+        write="""function(place)
+            local said = {}
+            for i = 1, 3 do
+                local r, err = http.put(place.options.url, { body = "1", stream = i == 3 })
+                said[i] = r and ("%s%s"):format(r.headers.etag, r.repeated and " again" or "") or ("%s %s"):format(err.code, err.unsent)
+            end
+            return "failed", table.concat(said, ", ")
+        end""",
+        list="""function(place)
+            return "failed", (select(2, http.get(place.options.url, { idempotent = true, retries = 1 })) or {}).code or "answered"
+        end""",
+    ).replace("return {", "return { options = { url = 'text' },")
+    with Driver(text) as d:
+        d.open(options={"url": f"http://127.0.0.1:{store.port}/k/x"})
+
+        def said(*lose: int) -> Any:
+            if lose:
+                d.send("LOSE", d.ids + 1, *lose)
+            return d.write()["text"]
+
+        same(said(), '"1", "2", "3"', "cut off: three requests have three answers")
+        same(said(1, 0), 'unreachable false, "5", "6"', "cut off: the first answer is lost, and the request was done")
+        same(d.next("lost")["id"], d.ids, "cut off: and it is said")
+        same(said(2, 1), '"7", "9" again, "10"', "cut off: the second request is sent again, and is said to be")
+        same(said(3, 0), '"11", "12", unreachable false', "cut off: as is the answer of a stream")
+        d.next("lost"), d.next("lost")
+        same(said(4, 0), '"14", "15", "16"', "cut off: where there is no fourth one nothing is lost")
+        same((d.quiet(), said()), (True, '"17", "18", "19"'), "cut off: nor of what is done after that")
+        d.send("LOSE", d.ids + 1, 1, 0)
+        same(d.answer(d.ask("LIST", ""))["text"], "answered", "cut off: who tries again has an answer")
+        d.send("LOSE", d.ids + 1, 0, 0)
+        same(d.process.wait(60), 1, "cut off: the answer to no request cannot be lost")
+    store.end()
 
 
 def unstopped() -> None:
@@ -624,7 +665,7 @@ def noticed() -> None:
     store.end()
 
 
-ALONE = [wrong, guarded, normalised, told, raising, said, late, blocked, greedy, unstopped, watched]
+ALONE = [wrong, guarded, normalised, told, raising, said, late, blocked, greedy, cut_off, unstopped, watched]
 TOGETHER = [broken, stuck, unfit, secret, led, noticed]
 only = [globals()[n] for n in sys.argv[1:]]
 if only:

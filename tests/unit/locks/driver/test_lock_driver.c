@@ -86,6 +86,7 @@ static void say_changed(void)
 static bool misbehaves(uint64_t id)
 {
 	char bytes[DRIVER_MAX + 1] = { DRIVER_ANSWER };
+	struct buf m = { 0 };
 
 	if (is("hangs") || (is("hangs-once") && d.starts == 1))
 		for (;;)
@@ -94,13 +95,18 @@ static bool misbehaves(uint64_t id)
 		_exit(3);
 	if (is("stray"))
 		answer(id + 100, LOCK_OK, "1", "", "");
+	if (is("lost-unasked")) {
+		driver_lost_put(&m, &(struct driver_lost){ .id = id });
+		tell(&m);
+	}
 	if (is("malformed") && send(d.fd, bytes, 9, 0) < 0)
 		_exit(7);
 	if (is("unknown-type") && send(d.fd, "what is this?", 13, 0) < 0)
 		_exit(7);
 	if (is("huge") && send(d.fd, bytes, sizeof bytes, 0) < 0)
 		_exit(7);
-	return is("lost") || is("stray") || is("malformed") || is("unknown-type") || is("huge");
+	return is("lost") || is("stray") || is("malformed") || is("unknown-type") || is("huge") ||
+	       is("lost-unasked");
 }
 
 static void on_read(const struct driver_read *m)
@@ -203,6 +209,7 @@ static void on_message(struct wire *w, enum driver_type type)
 		struct driver_about about;
 		struct driver_ping ping;
 		struct driver_cancel cancel;
+		struct driver_lose lose;
 	} m;
 
 	if (type == DRIVER_OPEN && driver_open_get(w, &m.open)) {
@@ -221,6 +228,12 @@ static void on_message(struct wire *w, enum driver_type type)
 		answer(m.about.id, LOCK_OK, "", "", "{\"server\":\"Shoe box 1\",\"unfit\":true,\"pause\":1.5}");
 	} else if (type == DRIVER_CANCEL && driver_cancel_get(w, &m.cancel)) {
 		note("cancel");
+	} else if (type == DRIVER_LOSE && driver_lose_get(w, &m.lose)) {
+		note("lose %u%s", m.lose.nth, m.lose.again ? " again" : "");
+		driver_lost_put(&out, &(struct driver_lost){ .id = m.lose.id });
+		if (m.lose.nth < 3) /* it has no more requests */
+			tell(&out);
+		buf_fini(&out);
 	} else if (type == DRIVER_PING && driver_ping_get(w, &m.ping)) {
 		driver_pong_put(&out, &(struct driver_pong){ .number = m.ping.number });
 		tell(&out);
@@ -495,7 +508,7 @@ static void test_death(void)
 
 static void test_nonsense(void)
 {
-	static const char *const manners[] = { "stray", "malformed", "unknown-type", "huge" };
+	static const char *const manners[] = { "stray", "malformed", "unknown-type", "huge", "lost-unasked" };
 
 	for (size_t i = 0; i < sizeof manners / sizeof *manners; i++) {
 		begin(manners[i]);
@@ -714,6 +727,15 @@ static void test_faults(void)
 	driver_fault_write_raw(t.lock, "no record", 9, &none, in_ms(LONG_MS), on_done, NULL);
 	is_int(wait_done(before), LOCK_OK, "any text can be written");
 	is_int(do_read(t.lock, LONG_MS), LOCK_FOREIGN, "and is found to be no record");
+	driver_fault_next(t.lock, DRIVER_FAULT_STORE_AGAIN, 2);
+	is_int(do_read(t.lock, LONG_MS), LOCK_FOREIGN, "what happens between driver and store is the driver's");
+	ok(count_lines("lose 2 again") == 1 && driver_fault_met(t.lock), "which is told of it, and says that it has come");
+	do_read(t.lock, LONG_MS);
+	ok(count_lines("lose") == 1 && driver_fault_met(t.lock), "once");
+	driver_fault_next(t.lock, DRIVER_FAULT_STORE_LOST, 3);
+	do_read(t.lock, LONG_MS);
+	ok(count_lines("lose 3") == 1 && !driver_fault_met(t.lock), "or it has not come");
+	is_int(count_lines("start"), 2, "none of that is nonsense");
 	end();
 }
 
