@@ -21,8 +21,8 @@ TMP = scratch()
 atexit.register(shutil.rmtree, TMP, True)
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("LUNARCH_")}
 CASES = ["swap", "version", "remove", "big", "text", "key", "foreign", "deadline", "held", "cancel", "watch", "list"]
-CASES += ["racers", "answer", "killed", "stopped"]
-OF_DRIVERS = ("foreign", "answer", "killed", "stopped")  # of other locks not examined
+CASES += ["racers", "answer", "cut", "killed", "stopped"]
+OF_DRIVERS = ("foreign", "answer", "cut", "killed", "stopped")  # of other locks not examined
 
 
 def doctor(*args: Any, **more: Any) -> Any:
@@ -125,6 +125,9 @@ def test_planted(store: Box) -> None:
     slow.delay(0.03)
     at_once(
         planted("failed_for_unknown", slow.port, "deadline", 'returned "failed"', "in the store", '"unknown"'),
+        planted("failed_for_broken", store.port, "cut", 'returned "failed"', "in the store", '"unknown"'),
+        planted("conflict_for_again", store.port, "cut", 'returned "conflict"', "in the store", "second try"),
+        planted("absent_for_broken", store.port, "cut", 'returned "absent"', '"failed"'),
         planted("no_compare", store.port, "swap", 'returned "ok"', "op.expected is not compared"),
         planted("conflict_for_lost", store.port, "version", 'returned "conflict"', "in the store", "second try"),
         planted("equal_versions", store.port, "swap", "two different records have the version"),
@@ -153,7 +156,7 @@ def test_no_remove(store: Box) -> None:
     same((base in str(told), sorted(urllib.parse.unquote(s) for s in said)), (True, sorted(rest)), f"{what}: each key")
 
 
-NEEDED = ["swap", "version", "remove", "foreign", "deadline", "answer", "killed", "stopped", "racers"]
+NEEDED = ["swap", "version", "remove", "foreign", "deadline", "answer", "cut", "killed", "stopped", "racers"]
 
 
 def test_untried(store: Box) -> None:
@@ -179,6 +182,18 @@ def test_untried(store: Box) -> None:
         note(r.stdout + r.stderr)
 
 
+def test_by_command() -> None:
+    """A connection that is not Lunarch's cannot be broken here, so nothing is known of it."""
+    what = "a lock in Lua that is asked by a command"
+    with Redis() as server:
+        j = doctor("--lock", f"lua:{lock_file('by_command.lua')}?host=127.0.0.1:{server.port}#x")
+    if not ok(j["status"] == 1 and j.get("fit") is False and not findings(j, "unfit"), f"{what}: not proved"):
+        note(f"{j['status']} {j['errors']} {findings(j, 'unfit')}")
+    same([f["name"] for f in findings(j, "unsure")], ["cut"], f"{what}: since one rule could not be tried")
+    told = str(findings(j, "unsure"))
+    ok("`http` or `lunarch.mysql`" in told and "proxy" in told, f"{what}: and how it can be", told)
+
+
 def test_none() -> None:
     j = doctor("--lock", "none:")
     fails(j, "racers", "64 of 64", "two leaders", what="a lock of nothing")
@@ -188,6 +203,7 @@ def test_none() -> None:
 test_file()
 test_redis()
 test_none()
+test_by_command()
 box = Box()
 test_box(box)
 test_planted(box)
