@@ -147,7 +147,8 @@ SEEDS   ?= 20000
 QUEUE    = JOBS='$(JOBS)' TAP='$(TAP)' BUILD='$(BUILD)' SEEDS='$(SEEDS)' tests/lib/queue.sh
 # What needs a server that is neither Debian's nor the tests' own: a store's name, in any of these files that is there.
 STORES  := s3 consul
-STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(s:%=tests/locks/test_%.py) $(s:%=tests/locks/test_%_servers.py) $(s:%=tests/cluster/faults/%.py) $(s:%=tests/cluster/faults/driver_%.py) $(s:%=tests/examples/%.py)))
+STORE_FILES := locks/test_% locks/test_%_servers locks/doctor_% cluster/faults/% cluster/faults/driver_% examples/%
+STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py))
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
