@@ -61,7 +61,7 @@ class S3Server(Server):
 
 
 class SeaweedFS(S3Server):
-    """Master, volume server, filer and S3's gateway in one process."""
+    """Master, volume server, filer and S3's gateway in one process. On a small disk, if it has one, are the objects alone."""
 
     def prepare(self) -> None:
         self.ports = [free_port() for _ in range(7)]
@@ -81,7 +81,8 @@ class SeaweedFS(S3Server):
             "server",
             "-ip=127.0.0.1",
             "-ip.bind=127.0.0.1",
-            f"-dir={self.dir}/data",
+            f"-dir={self.disk.path if self.disk else self.dir + '/data'}",
+            f"-master.dir={self.dir}/data",
             f"-master.port={master}",
             f"-master.port.grpc={master_grpc}",
             "-master.volumeSizeLimitMB=64",

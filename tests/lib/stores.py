@@ -843,6 +843,19 @@ class S3(Store):
         self.server.close()
 
 
+class FullS3(S3):
+    """Its objects are on a disk of 16 MB. A PUT that fits into what a volume's last page has left is done all the same."""
+
+    def __init__(self) -> None:
+        super().__init__(start=False)
+        self.server.disk = servers.SmallDisk(os.path.join(self.server.dir, "small"), "16m")
+        self.server.start()
+
+    def fill(self) -> Any:
+        self.server.disk.fill()
+        return self.server.disk.empty
+
+
 class MotoS3(S3):
     """All is gone when it ends."""
 
