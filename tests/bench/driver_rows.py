@@ -1,4 +1,4 @@
-"""make bench, locks in Lua: S3 (SeaweedFS), Consul beside `consul lock`, MariaDB. Their servers come as packages of
+"""make bench, locks in Lua: S3 (SeaweedFS) beside litestream's lease, Consul beside `consul lock`, MariaDB. Their servers come as packages of
 Python, as Go modules (make s3-servers consul-server) and from Debian; one that is not there has a line that says so.
 
 A floor is a read and a write of the store, by Python."""
@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import s3_servers
 import store_rows
 import stores
 from candidates import Candidate
@@ -148,6 +149,11 @@ def s3(directory: str) -> None:
     os.environ.update(store.env)
     seen = Counter(store.port)
     lua_rows("S3 (SeaweedFS)", store.url, lambda key: store.url(key, seen), seen, s3_floor(store))
+    if store_rows.go(store_rows.LITESTREAM):
+        peer = [store_rows.LITESTREAM, f"http://127.0.0.1:{store.port}", s3_servers.BUCKET]
+        store_rows.peer_rows("litestream's lease, in Go", [*peer, "p"], [*peer, "m{i}"])
+    else:
+        store_rows.absent("litestream's lease (Go)")
     store.end()
 
 

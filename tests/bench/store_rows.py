@@ -39,6 +39,7 @@ from rows import (
 )
 
 GO = os.path.join(CACHE, "peers", "election")
+LITESTREAM = os.path.join(CACHE, "litestream", "lease")
 KAZOO = os.path.join(ROOT, "tests", "cluster", "peers", "kazoo_election.py")
 
 
@@ -50,19 +51,20 @@ def absent(what: str) -> None:
         print(f"  peer: {what}: not installed", flush=True)
 
 
-def go() -> Any:
-    """The Go contender, built if it can be."""
+def go(program: str) -> Any:
+    """A Go contender, built if it can be: a package of the module in tests/cluster/ that has the name of its directory."""
+    module, package = program.split(os.sep)[-2:]
     subprocess.run(
         [
             os.path.join(ROOT, "tests", "lib", "go_build.sh"),
-            "peers",
-            os.path.join(ROOT, "tests", "cluster", "peers"),
-            "./election",
+            module,
+            os.path.join(ROOT, "tests", "cluster", module),
+            "./" + package,
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    return os.access(GO, os.X_OK)
+    return os.access(program, os.X_OK)
 
 
 def kazoo() -> Any:
@@ -225,7 +227,7 @@ def etcd(directory: str) -> None:
             peer_rows("etcdctl elect", etcdctl(url, "elect", "e", "x"), etcdctl(url, "elect", "em{i}", "x"))
         else:
             absent("etcdctl")
-        if go():
+        if go(GO):
             peer_rows("Go, clientv3's Election", [GO, url, "go"], [GO, url, "gm{i}"])
         else:
             absent("Go, clientv3's Election")

@@ -7,8 +7,10 @@ Both honour If-None-Match: * and If-Match on PUT and If-Match on DELETE, also ra
 import http.client
 import json
 import os
+import urllib.request
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 import sigv4
 from processes import PATIENCE
@@ -118,3 +120,30 @@ class Moto(S3Server):
 
     def command(self) -> Any:
         return [installed("python"), "-c", ONE_BY_ONE, "-H", "127.0.0.1", "-p", str(self.port)]
+
+    def call(self, path: str, body: bytes, **headers: str) -> str:
+        asked = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", body, headers)
+        with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+            return str(answer.read().decode())
+
+    def iam(self, action: str, **form: str) -> str:
+        """Until rights() nobody is asked for a signature."""
+        scope = f"{KEY}/20260101/{REGION}/iam/aws4_request"
+        return self.call(
+            "/",
+            urlencode({"Version": "2010-05-08", "Action": action, **form}).encode(),
+            Authorization=f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders=host, Signature=0",
+        )
+
+    def rights(self, **policies: Any) -> dict[str, dict[str, str]]:
+        """From now on nobody may do anything but the users of these names, by their policies. What each has in its
+        environment."""
+        users = {}
+        for name, policy in policies.items():
+            self.iam("CreateUser", UserName=name)
+            made = self.iam("CreateAccessKey", UserName=name)
+            self.iam("PutUserPolicy", UserName=name, PolicyName="p", PolicyDocument=json.dumps(policy))
+            key, secret = (made.split(f"<{x}>")[1].split("<")[0] for x in ("AccessKeyId", "SecretAccessKey"))
+            users[name] = {"AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret}
+        self.call("/moto-api/reset-auth", b"0", **{"Content-Type": "text/plain"})
+        return users

@@ -1,14 +1,21 @@
 #!/usr/bin/env python3
-"""The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and on moto. Its own cases, on an S3
+"""The S3 lock passes the conformance suite on SeaweedFS, also with a full disk, and on moto. What docs/locks.md says of
+rights and of replicated buckets is tried on moto. Its own cases, on an S3
 that goes wrong: test_s3_own.py."""
 
+import json
 import os
+import subprocess
 import sys
+from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+import s3_servers
+from candidates import Candidate
 from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, missed_notices, run
+from processes import LUNARCH, PATIENCE, ROOT
 from stores import FullS3, MotoS3, S3
-from tap import at_once, done
+from tap import at_once, done, ok, same
 
 UNNOTICED = [c for c in NETWORK if c is not missed_notices]  # there are no notices
 
@@ -34,5 +41,81 @@ def full_disk() -> None:
     store.end()
 
 
-at_once(seaweed, moto, full_disk)
+def policy() -> Any:
+    """The one of docs/locks.md, for the lock "job"."""
+    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+        text = f.read().split("## S3")[1].split('{ "Version"')[1].split("\n\n")[0]
+    return json.loads('{ "Version"' + text.replace("BUCKET", s3_servers.BUCKET).replace("KEY", "job"))
+
+
+def without(action: str) -> Any:
+    p = policy()
+    for s in p["Statement"]:
+        s["Action"] = [a for a in ([s["Action"]] if isinstance(s["Action"], str) else s["Action"]) if a != action]
+    p["Statement"] = [s for s in p["Statement"] if s["Action"]]
+    return p
+
+
+def with_more(*actions: str) -> Any:
+    p = policy()
+    p["Statement"].append({"Effect": "Allow", "Action": list(actions), "Resource": f"arn:aws:s3:::{s3_servers.BUCKET}"})
+    return p
+
+
+class Account:
+    def __init__(self, store: MotoS3, env: Any) -> None:
+        self.store, self.env = store, {**os.environ, **store.env, **env}
+
+    def says(self, *args: str) -> tuple[int, str]:
+        p = subprocess.run([LUNARCH, *args], env=self.env, capture_output=True, text=True, timeout=PATIENCE)
+        return p.returncode, p.stdout + p.stderr
+
+    def doctor(self) -> tuple[int, str]:
+        return self.says("doctor", "--lock", self.store.url("job"))
+
+
+def versioned_and_replicated(store: MotoS3) -> None:
+    s3, bucket = store.server, "/" + s3_servers.BUCKET
+    versioning = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
+    rule = f"""<ReplicationConfiguration><Role>arn:aws:iam::123456789012:role/r</Role><Rule><ID>all</ID><Priority>1</Priority>
+        <Status>Enabled</Status><Prefix></Prefix><Destination><Bucket>arn:aws:s3:::copy</Bucket></Destination></Rule>
+        </ReplicationConfiguration>"""
+    made = [s3.ask("PUT", "/copy")[0]]
+    made += [s3.ask("PUT", b + "?versioning=", versioning)[0] for b in (bucket, "/copy")]
+    made.append(s3.ask("PUT", bucket + "?replication=", rule.encode())[0])
+    same(made, [200] * 4, "rights: the bucket of the test keeps versions, and is replicated")
+
+
+def rights() -> None:
+    """An account that may do what docs/locks.md says, and no more; and accounts that lack something of it."""
+    store = MotoS3()
+    versioned_and_replicated(store)
+    users = store.server.rights(
+        documented=policy(),
+        asking=with_more("s3:GetReplicationConfiguration", "s3:GetBucketVersioning"),
+        blind=without("s3:ListBucket"),
+        reading=without("s3:PutObject"),
+        keeping=without("s3:DeleteObject"),
+    )
+    by = {name: Account(store, env) for name, env in users.items()}
+    status, said = by["documented"].doctor()
+    ok(status == 0 and "is fit" in said and "note   clean" not in said, "rights: the documented ones do for doctor", said)
+    status, said = by["asking"].doctor()
+    ok("the bucket is replicated" in said, "rights: with two more it warns of a replicated bucket", said)
+    ok("keeps versions" in said, "rights: and of one that keeps versions")
+    status, said = by["blind"].says("list", store.url("jo"))
+    ok(status != 0 and "s3:ListBucket is one of them" in said, "rights: without s3:ListBucket list says what is missing", said)
+    status, said = by["reading"].doctor()
+    ok(status != 0 and "AccessDenied" in said, "rights: without s3:PutObject it is not fit", said)
+    status, said = by["keeping"].doctor()
+    ok("is fit" in said and "stays behind" in said, "rights: without s3:DeleteObject a scratch record stays", said)
+    runner = Candidate("--lock", store.url("job"), "-e", 'print("leads") sleep(1000)', env=by["documented"].env)
+    ok(runner.wait("print", "leads"), "rights: the documented ones do for a term")
+    status, said = by["documented"].says("list", store.url("jo"))
+    ok(status == 0 and "job" in said, "rights: and for list", said)
+    same(runner.stop(), 0, "rights: and to release it")
+    store.end()
+
+
+at_once(seaweed, moto, full_disk, rights)
 done()
