@@ -204,12 +204,14 @@ return function(script)
 		return election
 	end
 
-	-- A lock file (docs/write-a-lock.md) is no script: says what is wrong with it, or else what it is. cmd_check.c knows this text.
+	-- A lock file (docs/write-a-lock.md) is no script: says what is wrong with it, or else what it is: `lunarch check` shows that.
 	local function refuse_lock_file(result)
 		local lock_file = use "lock_file"
 		if lock_file.looks_like(result) then
-			error(("%s: this is a lock file (%s), not a script: a lock's URL names it, as --lock '%s'"):format(script.name,
-				lock_file.describe(lock_file.check(result, script.name))), 0)
+			local checked = lock_file.check(result, script.name)
+			local what, url = lock_file.describe(checked)
+			error({ text = ("%s: this is a lock file (%s), not a script: a lock's URL names it, as --lock '%s'"):format(script.name, what, url),
+				lock_file = what, schemes = table.concat(checked.schemes, " ") }, 0)
 		end
 	end
 

@@ -322,43 +322,33 @@ static void check_election(struct check *c, uint32_t index)
 
 /* ---- a lock file ---- */
 
-#define LOCK_FILE ": this is a lock file (" /* as lua/boot/elections.lua says it */
-
-/* what: "for a:// and b://; it has ...". A scheme of Lunarch's own is never looked for among the lock files. */
-static void check_schemes(struct check *c, const char *what, size_t len)
+/* A scheme of Lunarch's own is never looked for among the lock files. */
+static void check_schemes(struct check *c, const char *schemes)
 {
-	const char *ends = memchr(what, ';', len);
-
 	for (const struct lock_backend *b = lock_backends; b->scheme; b++) {
-		char *as = mem_printf(" %s://", b->scheme);
-		const char *there = strstr(what, as);
-		free(as);
-		if (!there || !ends || there >= ends)
-			continue;
-		char *text = mem_printf(
-			"the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
-			b->scheme);
-		problem(c, text);
-		free(text);
+		size_t len = strlen(b->scheme);
+		for (const char *s = schemes; *s; s += strcspn(s, " "), s += *s == ' ') {
+			if (strcspn(s, " ") != len || strncmp(s, b->scheme, len) != 0)
+				continue;
+			char *text = mem_printf(
+				"the scheme '%s' is built in: no URL with it ever opens this file. Give it another one",
+				b->scheme);
+			problem(c, text);
+			free(text);
+		}
 	}
 }
 
-/* wrong: what the probe said. A file for the driver of a lock (docs/write-a-lock.md) has no elections to show. */
-static bool check_lock_file(struct check *c, const char *wrong)
+/* A file for the driver of a lock (docs/write-a-lock.md) has no elections to show. */
+static void check_lock_file(struct check *c)
 {
-	const char *what = strstr(wrong, LOCK_FILE), *end = what ? strstr(what, "), not a script") : NULL;
-
-	if (!end)
-		return false;
-	what += strlen(LOCK_FILE);
-	say("lock file", false, "%.*s", (int)(end - what), what);
+	say("lock file", false, "%s", c->script_probe.lock_file);
 	c->is_lock = true;
-	check_schemes(c, what, (size_t)(end - what));
+	check_schemes(c, c->script_probe.schemes);
 	check_text(c);
 	if (!c->problems)
 		say("next", true,
 		    "lunarch doctor --full examines it on a store: `lunarch help doctor`, docs/write-a-lock.md");
-	return true;
 }
 
 static int check_end(const struct check *c)
@@ -370,6 +360,17 @@ static int check_end(const struct check *c)
 	return c->problems ? EXIT_FAILED_SCRIPT : EXIT_DONE;
 }
 
+static void check_elections(struct check *c)
+{
+	c->locks = mem_zero(c->script_probe.count * sizeof *c->locks);
+	for (uint32_t i = 0; i < c->script_probe.count; i++)
+		check_election(c, i);
+	check_text(c);
+	for (uint32_t i = 0; i < c->script_probe.count; i++)
+		free(c->locks[i]);
+	free(c->locks);
+}
+
 static int check_script(struct check *c)
 {
 	struct err err;
@@ -378,21 +379,17 @@ static int check_script(struct check *c)
 	if (!c->fallback)
 		return command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", err.text);
 	char *wrong = script_probe_load(&c->script_probe, &c->options, c->script, c->is_text);
-	if (wrong) {
-		bool is_lock = check_lock_file(c, wrong);
-		int status = is_lock ? check_end(c) : command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", wrong);
-		free(wrong);
-		free(c->fallback);
-		return status;
+	int status;
+	if (!wrong) {
+		check_elections(c);
+		status = check_end(c);
+	} else if (c->script_probe.lock_file) {
+		check_lock_file(c);
+		status = check_end(c);
+	} else {
+		status = command_fail(COMMAND_CHECK, EXIT_FAILED_SCRIPT, "%s", wrong);
 	}
-	c->locks = mem_zero(c->script_probe.count * sizeof *c->locks);
-	for (uint32_t i = 0; i < c->script_probe.count; i++)
-		check_election(c, i);
-	check_text(c);
-	int status = check_end(c);
-	for (uint32_t i = 0; i < c->script_probe.count; i++)
-		free(c->locks[i]);
-	free(c->locks);
+	free(wrong);
 	free(c->fallback);
 	script_probe_fini(&c->script_probe);
 	return status;

@@ -71,6 +71,7 @@ int named_lock(const struct options *o, char **url)
 	if (wrong) {
 		command_fail(o->command, EXIT_FAILED_SCRIPT, "%s", wrong);
 		free(wrong);
+		script_probe_fini(&s);
 		return EXIT_FAILED_SCRIPT;
 	}
 	int status = script_lock(o, &s, url);

@@ -72,6 +72,10 @@ static bool probe_on_message(void *arg, enum wire_type type, struct wire *w)
 		probe_quit(l);
 	} else if (type == WIRE_LOAD_FAILED && wire_load_failed_get(w, &failed)) {
 		probe_fail(l, "%s", failed.text);
+		if (*failed.lock_file && !l->script_probe->lock_file) {
+			l->script_probe->lock_file = mem_dup(failed.lock_file);
+			l->script_probe->schemes = mem_dup(failed.schemes);
+		}
 		probe_quit(l);
 	} else if (type == WIRE_EXIT && wire_exit_get(w, &exit)) {
 		probe_fail(l, "the script left with exit status %u while it was being loaded", exit.code);
@@ -158,8 +162,6 @@ char *script_probe_load(struct script_probe *s, const struct options *o, const c
 	probe_run(&l, o, source, is_text);
 	reaper_free(l.reaper);
 	ev_loop_destroy(l.loop);
-	if (l.problem)
-		script_probe_fini(s);
 	return l.problem;
 }
 
@@ -168,5 +170,7 @@ void script_probe_fini(struct script_probe *s)
 	for (uint32_t i = 0; i < s->count; i++)
 		election_settings_fini(&s->settings[i]);
 	free(s->settings);
+	free(s->lock_file);
+	free(s->schemes);
 	*s = (struct script_probe){ 0 };
 }

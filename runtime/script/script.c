@@ -337,6 +337,22 @@ static void take_elections(struct script *s)
 	script_send(s, &m);
 }
 
+/* The error is at the top of the stack: a text, or a table where the file is a lock file. */
+static void elections_refused(struct script *s)
+{
+	lua_State *L = s->L;
+	struct buf m = { 0 };
+
+	if (!lua_istable(L, -1)) {
+		load_failed(s, lua_tostring(L, -1));
+		return;
+	}
+	wire_load_failed_put(&m, &(struct wire_load_failed){ .text = field_text(L, "text"),
+	                                                     .lock_file = field_text(L, "lock_file"),
+	                                                     .schemes = field_text(L, "schemes") });
+	script_send(s, &m);
+}
+
 /* The main chunk has returned, or raised. */
 static void script_on_loaded(void *arg, const struct outcome *o)
 {
@@ -352,7 +368,7 @@ static void script_on_loaded(void *arg, const struct outcome *o)
 	luaL_checkstack(L, o->count, "a script returns one table");
 	lua_xmove(o->results, L, o->count);
 	if (lua_pcall(L, o->count, 1, 0) != LUA_OK)
-		load_failed(s, lua_tostring(L, -1));
+		elections_refused(s);
 	else if (lua_rawlen(L, -1) > s->spec.page->slots)
 		load_failed(s,
 		            lua_pushfstring(
