@@ -294,10 +294,7 @@ return function(natives, host, load)
 	end
 
 	-- ---- operations: each is called in a task of its own; what the file raises, the process answers ----
-
-	local function lacks(name)
-		return "failed", ("%s: the file has no function '%s'"):format(where, name), "invalid"
-	end
+	-- For a function that the file does not have the elector does not ask.
 
 	function driver.read(key, op)
 		return read_answer(file.read(store, key, op))
@@ -308,23 +305,14 @@ return function(natives, host, load)
 	end
 
 	function driver.remove(key, op)
-		if not file.remove then
-			return lacks "remove"
-		end
 		return remove_answer(file.remove(store, key, op))
 	end
 
 	function driver.list(prefix, op)
-		if not file.list then
-			return lacks "list"
-		end
 		return list_answer(file.list(store, prefix, op))
 	end
 
 	function driver.about(_, op)
-		if not file.about then
-			return lacks "about"
-		end
 		return about_answer(file.about(store, op))
 	end
 

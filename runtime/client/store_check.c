@@ -6,7 +6,6 @@
 #include "client/store_measure.h"
 #include "client/store_proofs.h"
 #include "lease/nomination.h"
-#include "locks/driver/driver_faults.h"
 
 #include <ev.h>
 #include <signal.h>
@@ -15,6 +14,14 @@
 #include <string.h>
 
 #define REMOVE_TRIES 3
+
+/* There is nothing to remove yet. What may not be removed is found out later; here counts whether the lock can at all. */
+static bool store_check_can_remove(const struct store_trial *x, struct lock_client *s)
+{
+	struct version nothing = x->at;
+
+	return lock_client_remove(s, &nothing) != LOCK_REFUSED || s->result.err.code != ERR_MISSING;
+}
 
 static int store_check_connect(struct store_trial *x, struct err *err)
 {
@@ -31,9 +38,9 @@ static int store_check_connect(struct store_trial *x, struct err *err)
 		return -1;
 	}
 	x->at = s->result.version;
-	x->removes = s->lock->ops->remove && !driver_fault_lacks_remove(s->lock);
 	store_trial_find(x, "connect", STORE_GOOD, "%s answers, the first time after %s", s->lock->url,
 	                 store_times_print(lock_client_took_us(s), took, sizeof took));
+	x->removes = s->lock->ops->remove && store_check_can_remove(x, s);
 	return 0;
 }
 

@@ -127,5 +127,8 @@ class Kube(Store):
     def restart(self) -> None:
         self.cluster.api.start()
 
+    def repair(self) -> None:
+        pass
+
     def end(self) -> None:
         pass  # the cluster is its owner's

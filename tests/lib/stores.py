@@ -70,11 +70,28 @@ class Store:
         for k in keys:
             self.delete(k)
 
+    # The server, for a store that has one.
+
+    def pause(self) -> None:
+        self.server.pause()
+
+    def resume(self) -> None:
+        self.server.resume()
+
+    def kill(self) -> None:
+        self.server.kill()
+
+    def restart(self) -> None:
+        self.server.start()
+
     def repair(self) -> None:
-        pass
+        """After a case that was left in the middle."""
+        self.server.resume()
+        if not self.server.process:
+            self.server.start()
 
     def end(self) -> None:
-        pass
+        self.server.close()
 
 
 class File(Store):
@@ -113,6 +130,9 @@ class File(Store):
             os.unlink(self.path(key))
         except FileNotFoundError:
             pass
+
+    def repair(self) -> None:
+        pass
 
     def end(self) -> None:
         shutil.rmtree(self.dir)
@@ -210,18 +230,6 @@ class Box(Store):
     def delete(self, key: str) -> None:
         self.ask("DELETE", "/k/" + quote(key, safe=""))
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
     def mode(self, which: str) -> Any:
         self.ask("POST", "/mode?is=" + which)
         return lambda: self.ask("POST", "/mode?is=")
@@ -231,9 +239,6 @@ class Box(Store):
 
     def fill(self) -> Any:
         return self.mode("full")
-
-    def end(self) -> None:
-        self.server.close()
 
 
 class Etcd(Store):
@@ -313,18 +318,6 @@ class Etcd(Store):
     def delete(self, key: str) -> None:
         self.call("kv/deleterange", key=b64(key.encode()))
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
     def make_read_only(self) -> Any:
         """For the user of the URLs; needs auth()."""
         self.permit("READ")
@@ -345,9 +338,6 @@ class Etcd(Store):
         self.call("kv/compaction", revision=last["revision"], physical=True)
         self.call("maintenance/defragment")
         self.call("maintenance/alarm", action="DEACTIVATE", memberID=last["member_id"], alarm="NOSPACE")
-
-    def end(self) -> None:
-        self.server.close()
 
 
 def b64(content: bytes) -> Any:
@@ -431,26 +421,6 @@ class Consul(Store):
         """For the URLs' token; needs ACLs."""
         self.permit("read")
         return lambda: self.permit("write")
-
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
-    def repair(self) -> None:
-        self.server.resume()
-        if not self.server.process:
-            self.server.start()
-
-    def end(self) -> None:
-        self.server.close()
 
 
 class ConsulWithRights(Consul):
@@ -551,18 +521,6 @@ class Redis(Store):
     def delete(self, key: str) -> None:
         self.talk("DEL", key)
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
     def make_read_only(self) -> Any:
         self.talk("CONFIG", "SET", "min-replicas-to-write", 1)
         return lambda: self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
@@ -572,14 +530,9 @@ class Redis(Store):
         return lambda: self.talk("CONFIG", "SET", "maxmemory", 0)
 
     def repair(self) -> None:
-        self.server.resume()
-        if not self.server.process:
-            self.server.start()
+        super().repair()
         self.talk("CONFIG", "SET", "maxmemory", 0)
         self.talk("CONFIG", "SET", "min-replicas-to-write", 0)
-
-    def end(self) -> None:
-        self.server.close()
 
 
 class FullRedis(Redis):
@@ -692,18 +645,6 @@ class Postgres(Store):
 
     notices_by_hand = False
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
     def make_read_only(self) -> Any:
         self.server.sql("ALTER SYSTEM SET default_transaction_read_only = on")
         self.server.sql("SELECT pg_reload_conf()")
@@ -713,14 +654,6 @@ class Postgres(Store):
             self.server.sql("SELECT pg_reload_conf()")
 
         return undo
-
-    def repair(self) -> None:
-        self.server.resume()
-        if not self.server.process:
-            self.server.start()
-
-    def end(self) -> None:
-        self.server.close()
 
 
 class FullPostgresLog(Postgres):
@@ -822,26 +755,6 @@ class S3(Store):
     def delete(self, key: str) -> None:
         self.ask("DELETE", key)
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
-    def repair(self) -> None:
-        self.server.resume()
-        if not self.server.process:
-            self.server.start()
-
-    def end(self) -> None:
-        self.server.close()
-
 
 class FullS3(S3):
     """Its objects are on a disk of 16 MB. A PUT that fits into what a volume's last page has left is done all the same."""
@@ -920,29 +833,9 @@ class MariaDB(Store):
         names = ", ".join(f"x'{k.encode().hex()}'" for k in keys)
         self.server.sql(f"DELETE FROM lunarch_locks WHERE name IN ({names})")
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
     def make_read_only(self) -> Any:
         self.server.sql("SET GLOBAL read_only = ON")
         return lambda: self.server.sql("SET GLOBAL read_only = OFF")
-
-    def repair(self) -> None:
-        self.server.resume()
-        if not self.server.process:
-            self.server.start()
-
-    def end(self) -> None:
-        self.server.close()
 
 
 class FullMariaDB(MariaDB):
@@ -1056,18 +949,6 @@ class ZooKeeper(Store):
             for k in keys:
                 z.delete("/" + k)
 
-    def pause(self) -> None:
-        self.server.pause()
-
-    def resume(self) -> None:
-        self.server.resume()
-
-    def kill(self) -> None:
-        self.server.kill()
-
-    def restart(self) -> None:
-        self.server.start()
-
     def make_read_only(self) -> Any:
         """For everybody: by the ACL of each record."""
         with Zk(self.port) as z:
@@ -1081,14 +962,6 @@ class ZooKeeper(Store):
                     z.protect(n, z.ALL)
 
         return undo
-
-    def repair(self) -> None:
-        self.server.resume()
-        if not self.server.process:
-            self.server.start()
-
-    def end(self) -> None:
-        self.server.close()
 
 
 class FullZooKeeper(ZooKeeper):

@@ -29,9 +29,6 @@ bool driver_fault_met(struct lock *l);
 /* Sends the signal to the lock's driver, as it runs now: SIGKILL, SIGSTOP, SIGCONT. false: none runs. */
 bool driver_fault_signal(struct lock *l, int signal);
 
-/* The lock's driver runs, and its lock file has no function `remove`: each removal is refused. */
-bool driver_fault_lacks_remove(struct lock *l);
-
 /* A write of this text, whatever it is, in place of a record: an operation as `write` of struct lock_ops. No token and
  * no doubt goes with it. text and expected are borrowed until done. */
 bool driver_fault_write_raw(struct lock *l, const char *text, size_t len, const struct version *expected,

@@ -414,14 +414,6 @@ bool driver_fault_met(struct lock *lock)
 	return l && driver_link_met(l->user.server->notices);
 }
 
-bool driver_fault_lacks_remove(struct lock *lock)
-{
-	const struct driver_lock *l = driver_lock_if(lock);
-
-	return l && lock_link_is_up(l->user.server->notices) &&
-	       !(driver_link_can(l->user.server->notices) & DRIVER_CAN_REMOVE);
-}
-
 bool driver_fault_signal(struct lock *lock, int signal)
 {
 	const struct driver_lock *l = driver_lock_if(lock);
