@@ -302,6 +302,17 @@ $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARIES) $(STORE_LIBS) -lm -pthread
 
+# The manual pages: made of what the program's --help says, and of the docs (scripts/man.lua). Of the commit's date, so that the same
+# sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
+MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
+COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/runner/options.h)
+MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
+man: $(BUILD)/man/made
+$(BUILD)/man/made: scripts/man.lua README.md docs/operations.md docs/glossary.md docs/api.md $(BUILD)/lunarch
+	@rm -rf $(@D) && mkdir -p $(@D)/man1 $(@D)/man7
+	@echo "  MAN   $(@D)"
+	$(Q)SOURCE_DATE_EPOCH=$(MAN_DATE) lua5.4 scripts/man.lua $(BUILD)/lunarch $(@D) && touch $@
+
 # How each C file is compiled, for editors (clangd) and clang-tidy. Not in git.
 COMPILED := $(SRC) $(MODULE_SRC) $(wildcard scripts/*.c) $(shell find tests -name '*.c' | sort)
 compile_commands.json: $(BUILD)/version.h FORCE
@@ -338,20 +349,21 @@ lint:
 	@scripts/deps.sh lint
 	@scripts/lint.sh
 
-install: all
+install: all man
 	install -D -m 755 $(BUILD)/lunarch $(DESTDIR)$(PREFIX)/bin/lunarch
 	for m in $(MODULES); do install -D -m 755 $$m $(DESTDIR)$(PREFIX)/lib/lunarch/$${m##*/}; done
 	for m in $(META); do install -D -m 644 lua/meta/$$m $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
 	install -D -m 644 scripts/completion.bash $(DESTDIR)$(PREFIX)/share/bash-completion/completions/lunarch
 	install -D -m 644 scripts/completion.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_lunarch
 	install -D -m 644 scripts/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/lunarch.fish
+	for m in $(MAN); do install -D -m 644 $(BUILD)/man/$$m $(DESTDIR)$(PREFIX)/share/man/$$m; done
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
 	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
 	for m in $(META); do rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
 	for d in lunarch/meta/lunarch lunarch/meta lunarch; do [ ! -d $(DESTDIR)$(PREFIX)/share/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/$$d; done
-	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish)
+	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish $(MAN:%=man/%))
 
 help:
 	@echo "make deps    installs the packages to build with      make   builds"
@@ -362,7 +374,7 @@ help:
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
-	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md"
+	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
@@ -371,4 +383,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image bench-kube unit asan demo bench api tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image bench-kube unit asan demo bench api man tidy coverage coverage-units format lint install uninstall help clean FORCE

@@ -21,7 +21,7 @@ PLAIN = {k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "M
 def make(target: Any) -> Any:
     """What is built is taken as it is (-o all): the test before this one may have been built with other flags."""
     return subprocess.run(
-        ["make", "-s", "-o", "all", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"],
+        ["make", "-s", "-o", "all", "-o", "build/lunarch", target, f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -53,9 +53,12 @@ def installing() -> None:
             "share/bash-completion/completions/lunarch",
             "share/zsh/site-functions/_lunarch",
             "share/fish/vendor_completions.d/lunarch.fish",
+            "share/man/man1/lunarch.1",
+            "share/man/man1/lunarch-exec.1",
+            "share/man/man7/lunarch-script.7",
         }
         <= set(there),
-        "program and completion are where they belong",
+        "program, completion and manual pages are where they belong",
     )
     built = sorted(f for f in os.listdir(os.path.join(ROOT, "build", "modules")) if f.endswith(".so"))
     same(
