@@ -352,6 +352,8 @@ static void exec_on_term_gone(struct exec *x, bool reaped)
 		exec_end_lost(x);
 	else if (was_stopping)
 		exec_lost_status(x, reason);
+	if (!x->leaving)
+		sd_notify_send("STATUS=standing by");
 	exec_hold(x);
 	exec_warm_up(x);
 }
@@ -465,7 +467,7 @@ static void exec_on_lead(void *arg, const struct elector_term *t)
 	mem_replace(&x->of.lock, t->lock);
 	mem_replace(&x->of.identity, t->identity);
 	mem_replace(&x->of.address, t->address);
-	sd_notify_send("READY=1\nSTATUS=leading");
+	sd_notify_send("STATUS=leading");
 	exec_tell(x,
 	          (struct term_event){
 			  .kind = TERM_EV_LEAD, .term = t->term, .token = t->token, .end = t->end, .kill = t->kill });
@@ -675,6 +677,7 @@ static void exec_asked_to_stop(struct exec *x, int signal)
 	}
 	x->asked = signal;
 	x->asked_at = clock_now();
+	sd_notify_send("STOPPING=1");
 	if (x->stage == STAGE_NONE || (x->stage != STAGE_TERM && x->hooks.state == TERM_NONE)) {
 		exec_leave(x, exec_leaving_status(x), LEASE_SHUTDOWN);
 		return;
@@ -919,6 +922,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 	} else {
 		elector_campaign(x->elector);
 		proof_self_tidy(&x->program.self);
+		sd_notify_send("READY=1\nSTATUS=standing by"); /* a standby is ready, too: to take over */
 		ev_run(x->program.loop, 0);
 		status = x->status;
 	}

@@ -128,6 +128,26 @@ static void open_control(struct program *p, const struct options *o)
 		log_event(LOG_WARN, NULL, "no_control", "`lunarch ctl` will not reach this process: %s", err.text);
 }
 
+/* ---- systemd's watchdog ---- */
+
+/* From the loop and nowhere else: where it no longer turns, nobody renews, and systemd is to start the program again. */
+static void program_on_watchdog(struct ev_loop *loop, ev_timer *w, int revents)
+{
+	(void)loop;
+	(void)w;
+	(void)revents;
+	sd_notify_send("WATCHDOG=1");
+}
+
+static void feed_watchdog(struct program *p)
+{
+	double period = (double)sd_notify_watchdog_us() / 1e6;
+
+	ev_timer_init(&p->watchdog, program_on_watchdog, period, period);
+	if (period > 0)
+		ev_timer_start(p->loop, &p->watchdog);
+}
+
 static void program_list_elections(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg)
 {
 	struct program *p = arg;
@@ -183,6 +203,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	if (!p->env.offload || reaper_adopt(p->reaper, err) < 0)
 		return -1;
 	sd_notify_init();
+	feed_watchdog(p);
 	if (make_evidence(p, err) < 0)
 		return -1;
 	p->death_watches = death_watches_new(p->loop, p->env.offload);
@@ -196,6 +217,7 @@ void program_fini(struct program *p)
 {
 	for (int i = 0; i < p->signal_count; i++)
 		ev_signal_stop(p->loop, &p->signals[i]);
+	ev_timer_stop(p->loop, &p->watchdog);
 	if (p->clock_set.fd >= 0) {
 		ev_io_stop(p->loop, &p->clock_set);
 		close(p->clock_set.fd);

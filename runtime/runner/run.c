@@ -26,8 +26,11 @@ static void run_tell_systemd(struct run *r)
 
 	for (uint32_t i = 0; i < r->candidate_count; i++)
 		leading += r->candidates[i]->term.hooks.state == TERM_LEADING;
-	sd_notify_send("%sSTATUS=leading %u of %u election%s", r->ready ? "" : "READY=1\n", leading, r->candidate_count,
-	               r->candidate_count == 1 ? "" : "s");
+	const char *ready = r->ready ? "" : "READY=1\n";
+	if (r->candidate_count == 1)
+		sd_notify_send("%sSTATUS=%s", ready, leading ? "leading" : "standing by");
+	else
+		sd_notify_send("%sSTATUS=leading %u of %u elections", ready, leading, r->candidate_count);
 	r->ready = true;
 }
 

@@ -1,7 +1,9 @@
 #include "runner/sd_notify.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,6 +16,7 @@
 
 static struct {
 	int fd; /* connected; 0 = no NOTIFY_SOCKET, or it cannot be reached */
+	uint64_t watchdog_us;
 } systemd;
 
 /* A path, or "@name" in the abstract namespace (sd_notify(3)). */
@@ -37,13 +40,42 @@ static int sd_connect(const char *name)
 	return fd;
 }
 
+/* A whole number in the environment; 0: there is none. */
+static uint64_t sd_number(const char *variable)
+{
+	const char *text = getenv(variable);
+	char *end;
+
+	if (!text || *text < '0' || *text > '9')
+		return 0;
+	errno = 0;
+	uint64_t number = strtoull(text, &end, 10);
+	return errno || *end ? 0 : number;
+}
+
+/* Where WATCHDOG_PID names another process, the watchdog waits for that one. */
+static uint64_t sd_read_watchdog(void)
+{
+	bool ours = !getenv("WATCHDOG_PID") || sd_number("WATCHDOG_PID") == (uint64_t)getpid();
+
+	return ours ? sd_number("WATCHDOG_USEC") / 2 : 0;
+}
+
 void sd_notify_init(void)
 {
 	const char *name = getenv("NOTIFY_SOCKET");
 
 	if (name)
 		systemd.fd = sd_connect(name);
+	systemd.watchdog_us = systemd.fd ? sd_read_watchdog() : 0;
 	unsetenv("NOTIFY_SOCKET");
+	unsetenv("WATCHDOG_USEC");
+	unsetenv("WATCHDOG_PID");
+}
+
+uint64_t sd_notify_watchdog_us(void)
+{
+	return systemd.watchdog_us;
 }
 
 void sd_notify_send(const char *fmt, ...)

@@ -1,12 +1,18 @@
-/* Tells systemd how the program is (sd_notify(3)): READY, STATUS, STOPPING, RELOADING.
+/* Tells systemd how the program is (sd_notify(3)): READY, STATUS, STOPPING, RELOADING, WATCHDOG.
  * Not libsystemd: linking it costs every candidate start time and memory for one datagram.
  * Used by run and exec. */
 #ifndef LUNARCH_SD_NOTIFY_H
 #define LUNARCH_SD_NOTIFY_H
 
-/* Remembers NOTIFY_SOCKET and removes it from the environment, so that what is started cannot notify in our name. Once.
- */
+#include <stdint.h>
+
+/* Remembers NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, so that what is started
+ * cannot notify in our name. Once. */
 void sd_notify_init(void);
+
+/* How often systemd wants to hear WATCHDOG=1, in microseconds: half of what it waits for (sd_watchdog_enabled(3)); 0: it
+ * does not. */
+uint64_t sd_notify_watchdog_us(void);
 
 /* Sends state, lines of "NAME=value". Never waits and never fails: without a listener nothing is sent. */
 void sd_notify_send(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

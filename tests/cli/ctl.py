@@ -16,7 +16,7 @@ from typing import Any
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import apart
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, scratch, wait_for
+from processes import LUNARCH, PATIENCE, piped, scratch, wait_for
 from tap import done, note, ok, same
 
 apart.enter()
@@ -303,7 +303,7 @@ def test_systemd() -> None:
         got = states(s, "READY=1")
         ok("STATUS=" in got[-1], f"systemd, {name}: READY with a status")
         c.wait("became_leader")
-        ok("leading 1 of 1" in states(s, "leading 1")[-1], f"systemd, {name}: the status says that it leads")
+        ok("STATUS=leading" in states(s, "leading")[-1], f"systemd, {name}: the status says that it leads")
         same(c.event("print")["message"].split()[2], "nil", "what the script starts cannot speak to systemd for us")
         c.kill(signal.SIGHUP)
         ok(
@@ -319,8 +319,37 @@ def test_systemd() -> None:
     ok(c.wait("became_leader"), "systemd's socket without a listener disturbs nobody")
 
 
+def test_systemd_exec() -> None:
+    """A unit of Type=notify that stands by must count as started, or systemd ends it."""
+    s, lock = listen(TMP + "/notify-exec"), TMP + "/lock-systemd-exec"
+    first = subprocess.Popen([LUNARCH, "exec", "--lock", lock, "--", "sleep", "1000"], stderr=subprocess.DEVNULL)
+    wait_for(lambda: subprocess.run([LUNARCH, "status", "--lock", lock], capture_output=True).returncode == 0)
+    env = os.environ | {"NOTIFY_SOCKET": TMP + "/notify-exec", "WATCHDOG_USEC": "200000"}
+    second = subprocess.Popen(
+        [LUNARCH, "exec", "--lock", lock, "--", "sh", "-c", "echo $NOTIFY_SOCKET$WATCHDOG_USEC.; exec sleep 1000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=env,
+        text=True,
+    )
+    ok(
+        "STATUS=standing by" in states(s, "READY=1")[-1],
+        "systemd, exec: a standby is READY, and says that it stands by",
+    )
+    first.send_signal(signal.SIGTERM)
+    ok(states(s, "STATUS=leading"), "systemd, exec: the status says that it leads")
+    same(piped(second.stdout).readline(), ".\n", "systemd, exec: the command cannot speak to systemd for us")
+    ok(states(s, "WATCHDOG=1"), "systemd: the watchdog hears that the loop turns")
+    second.send_signal(signal.SIGTERM)
+    ok(states(s, "STOPPING=1"), "systemd, exec: STOPPING")
+    first.wait(PATIENCE)
+    second.wait(PATIENCE)
+    s.close()
+
+
 test_nobody()
 test_protocol(*test_one())
 test_places()
 test_systemd()
+test_systemd_exec()
 done()
