@@ -7,7 +7,10 @@ CC      ?= cc
 V       ?= 0
 Q       := $(if $(filter 0,$(V)),@,)
 
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+# The version stands in CHANGELOG.md, and there alone. What is no release has its commit behind that.
+RELEASE := $(shell sed -n 's/^\#\# \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
+COMMIT  := $(shell git describe --always --dirty --exclude '*' 2>/dev/null)
+VERSION := $(RELEASE)$(if $(COMMIT),$(if $(shell git tag --points-at HEAD v$(RELEASE) 2>/dev/null),,+$(COMMIT)))
 PKGS    := lua5.4 jansson
 HEADERS := lua.h jansson.h ev.h # without them nothing can be built
 CFLAGS  ?= -O2 -g
@@ -306,6 +309,7 @@ $(BUILD)/bench/%: tests/bench/%.c
 # sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
 MAN_DATE := $(or $(SOURCE_DATE_EPOCH),$(shell git log -1 --format=%ct 2>/dev/null),0)
 COMMANDS := $(shell sed -n 's/^	C([A-Z]*, \([a-z]*\)).*/\1/p' runtime/runner/options.h)
+UNITS := lunarch@.service lunarch-exec@.service
 MAN := $(COMMANDS:%=man1/lunarch-%.1) man1/lunarch.1 man7/lunarch.7 man7/lunarch-script.7
 man: $(BUILD)/man/made
 $(BUILD)/man/made: scripts/man.lua README.md docs/operations.md docs/glossary.md docs/api.md $(BUILD)/lunarch
@@ -357,13 +361,22 @@ install: all man
 	install -D -m 644 scripts/completion.zsh $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_lunarch
 	install -D -m 644 scripts/completion.fish $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/lunarch.fish
 	for m in $(MAN); do install -D -m 644 $(BUILD)/man/$$m $(DESTDIR)$(PREFIX)/share/man/$$m; done
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	for u in $(UNITS); do sed 's|@BIN@|$(PREFIX)/bin|' scripts/units/$$u >$(DESTDIR)$(PREFIX)/lib/systemd/system/$$u; done
+	install -D -m 644 scripts/units/lunarch.conf $(DESTDIR)$(PREFIX)/lib/sysusers.d/lunarch.conf
+
+# Debian's packages, in $(BUILD)/deb: the program, and one for each store's library, so that nobody gets a library that he does not use.
+deb:
+	@scripts/deps.sh deb
+	@scripts/deb.sh $(BUILD)/deb
+	@ls -l $(BUILD)/deb/*.deb | awk '{ printf "%8d %s\n", $$5, $$NF }'
 
 uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/lib/lunarch/*.so
 	[ ! -d $(DESTDIR)$(PREFIX)/lib/lunarch ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/lib/lunarch
 	for m in $(META); do rm -f $(DESTDIR)$(PREFIX)/share/lunarch/meta/$$m; done
 	for d in lunarch/meta/lunarch lunarch/meta lunarch; do [ ! -d $(DESTDIR)$(PREFIX)/share/$$d ] || rmdir --ignore-fail-on-non-empty $(DESTDIR)$(PREFIX)/share/$$d; done
-	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish $(MAN:%=man/%))
+	rm -f $(DESTDIR)$(PREFIX)/bin/lunarch $(addprefix $(DESTDIR)$(PREFIX)/share/,bash-completion/completions/lunarch zsh/site-functions/_lunarch fish/vendor_completions.d/lunarch.fish $(MAN:%=man/%)) $(addprefix $(DESTDIR)$(PREFIX)/lib/,$(UNITS:%=systemd/system/%) sysusers.d/lunarch.conf)
 
 help:
 	@echo "make deps    installs the packages to build with      make   builds"
@@ -374,7 +387,7 @@ help:
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
-	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages"
+	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
 
@@ -383,4 +396,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image bench-kube unit asan demo bench api man tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image bench-kube unit asan demo bench api man deb tidy coverage coverage-units format lint install uninstall help clean FORCE

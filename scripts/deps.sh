@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs what is missing of Debian's packages to build; with "test", the servers too that the tests start for themselves; with
-# "bench", what the figures are compared with; with "go", what those are built with that are published as Go modules; with "nfs",
+# "bench", what the figures are compared with; with "deb", what makes packages; with "go", what those are built with that are published as Go modules; with "nfs",
 # what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh); with "lint", all that the whole check needs. Silent and fast when
 # nothing is missing.
 set -eu
@@ -12,6 +12,7 @@ case "${1:-}" in
     need="$need perl python3-prometheus-client python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
     need="$need python3-h2 strace iproute2 iputils-arping iputils-ping nginx haproxy socat systemd bindfs zsh fish mandoc" ;;
 esac
+[ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian"
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"

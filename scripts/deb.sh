@@ -1,0 +1,26 @@
+#!/bin/sh
+# Makes Debian's packages of what git tracks here, as it is now, and has lintian(1) look at them:
+#   scripts/deb.sh DIRECTORY [VERSION]
+# The version is CHANGELOG.md's first heading. What is no release (no tag vVERSION) sorts before it, by the commit's time.
+set -eu
+cd "$(dirname "$0")/.."
+out=$1
+release=$(sed -n 's/^## \([0-9.]*\).*/\1/p' CHANGELOG.md | head -n 1)
+tree=$(git stash create)
+epoch=$(git log -1 --format=%ct)
+version=${2:-}
+if [ -z "$version" ]; then
+  version=$release
+  [ -n "$(git tag --points-at HEAD "v$release")" ] ||
+    version=$release~git$(date -u -d "@$epoch" +%Y%m%d%H%M%S).$(git rev-parse --short HEAD)
+fi
+rm -rf "$out/source"
+mkdir -p "$out/source"
+git archive "${tree:-HEAD}" | tar -x -C "$out/source"
+printf 'lunarch (%s) unstable; urgency=medium\n\n  * What is new is in CHANGELOG.md.\n\n -- %s  %s\n' "$version" \
+  "$(sed -n 's/^Maintainer: //p' debian/control)" "$(date -u -R -d "@$epoch")" >"$out/source/debian/changelog"
+(cd "$out/source" && dpkg-buildpackage --build=binary --no-sign >../build.log 2>&1) || {
+  tail -n 40 "$out/build.log"
+  exit 1
+}
+lintian --fail-on error,warning --tag-display-limit 0 --allow-root "$out/lunarch_${version}_$(dpkg --print-architecture).changes"
