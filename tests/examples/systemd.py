@@ -4,19 +4,17 @@ of a PID namespace; and its --user kind. Needs root."""
 
 import os
 import signal
-import subprocess
 import sys
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
-from candidates import STEADY, Candidate, stop_everyone
-from processes import PATIENCE, ROOT, children, scratch, wait_for
-from servers import Server
+from candidates import STEADY, stop_everyone
+from processes import PATIENCE, ROOT, scratch, wait_for
+from systemds import Systemd
 from tap import done, ok, same, skip
 
 SCRIPT = os.path.join(ROOT, "examples", "systemd.lua")
 UNITS = {
-    "quiet.target": "[Unit]\nDefaultDependencies=no\n",
     "job.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sleep infinity\n",
     "short.service": "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/bin/sh -c 'sleep 1; exit 7'\n",
     "broken.service": "[Unit]\nDefaultDependencies=no\n[Service]\nType=oneshot\nExecStart=/bin/false\n",
@@ -28,78 +26,8 @@ UNITS = {
 }
 
 
-class Systemd(Server):
-    """The machine's /run is the directory `run` of this test; its cgroups are below a cgroup of their own."""
-
-    TREE = (
-        'mount -t cgroup2 none "$0/cgroup" && own="$0/cgroup$(sed -n s/^0:://p '
-        '/proc/self/cgroup)/lunarch-test-${0##*-}" && '
-    )
-    OUTSIDE = TREE + (
-        'mkdir "$own" && echo 0 >"$own/cgroup.procs" && umount "$0/cgroup" && '
-        'exec unshare --pid --cgroup --mount --mount-proc --ipc --uts --net --fork --kill-child=KILL sh -c "$1" "$0"'
-    )
-    INSIDE = (
-        'mount --bind "$0/run" /run && mount -t cgroup2 cgroup2 /sys/fs/cgroup && mount --bind "$0/console" '
-        "/dev/console && "
-        "container=lunarch exec /lib/systemd/systemd --system --unit=quiet.target --log-target=console --show-status=no"
-    )
-    SWEEP = TREE + 'find "$own" -depth -type d -exec rmdir {} +'
-
-    def prepare(self) -> None:
-        for name in ("cgroup", "run/systemd/system", "run/mine/systemd/user"):
-            os.makedirs(os.path.join(self.dir, name))
-        os.chmod(os.path.join(self.dir, "run", "mine"), 0o700)
-        with open(os.path.join(self.dir, "console"), "w"):
-            pass
-        for name, text in UNITS.items():
-            for where in ("run/systemd/system", "run/mine/systemd/user"):
-                with open(os.path.join(self.dir, where, name), "w") as f:
-                    f.write(text)
-
-    def command(self) -> Any:
-        return ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.OUTSIDE, self.dir, self.INSIDE]
-
-    def enter(self) -> Any:
-        """systemd answers nobody from another PID namespace."""
-        return ["nsenter", f"--target={wait_for(lambda: children(self.process.pid))[0]}", "--mount", "--pid"]
-
-    def systemctl(self, *args: Any, env: Any = None) -> Any:
-        return subprocess.run(
-            [*self.enter(), "systemctl", *args],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            env={**os.environ, **(env or {})},
-        )
-
-    def ready(self) -> Any:
-        return self.systemctl("is-active", "quiet.target").stdout.strip() == "active"
-
-    def active(self, unit: Any) -> Any:
-        return self.systemctl("is-active", unit).stdout.strip() == "active"
-
-    def close(self) -> None:
-        if self.process:
-            self.kill()
-
-        def swept() -> Any:
-            return (
-                subprocess.run(
-                    ["unshare", "--mount", "--propagation", "private", "sh", "-c", self.SWEEP, self.dir],
-                    capture_output=True,
-                ).returncode
-                == 0
-            )
-
-        if os.path.isdir(self.dir):
-            wait_for(swept, 10)
-        super().close()
-
-    def lunarch(self, *args: Any, **kw: Any) -> Any:
-        c = Candidate(*args, prefix=self.enter(), **kw)
-        c.pid = wait_for(lambda: children(c.pid))[0]  # nsenter waits outside
-        return c
+def machine() -> Systemd:
+    return Systemd(UNITS, UNITS)
 
 
 def failover(a: Any, b: Any) -> None:
@@ -206,7 +134,7 @@ def module(a: Any) -> None:
 if os.geteuid() != 0:
     skip("systemd units", "process 1 of a namespace needs root")
     done()
-with Systemd() as a, Systemd() as b:
+with machine() as a, machine() as b:
     failover(a, b)
     module(a)
     stop_everyone()

@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""The units that are installed, lunarch@ and lunarch-exec@, on two machines with Debian's systemd as process 1. Needs
+root."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import ROOT, new_directory, wait_for
+from systemds import Systemd
+from tap import done, note, ok, same
+
+HOME = new_directory("lunarch-units-")
+INSTALLED = os.path.join(HOME, "opt/lunarch/lib/systemd/system")
+STATE = "/var/lib/lunarch-service"
+SEEN = os.path.join(HOME, "var", os.path.basename(STATE))  # the same, from here
+EXPOSURE = 30  # of 100: what systemd-analyze(1) calls 3.0
+# Else a watchdog takes half a minute.
+QUICK = "[Service]\nWatchdogSec=4s\nEnvironment=LUNARCH_LEASE_DURATION=12s\n"
+SCRIPTS = {
+    "heartbeat": f"{STATE}/sign 1",
+    "compact": f"{STATE}/segments 1",
+    "backup": f"{STATE}/segments {STATE}/backups 1",
+}
+
+
+def read(*path: str) -> str:
+    with open(os.path.join(*path)) as f:
+        return f.read()
+
+
+def install() -> dict[str, str]:
+    """make install into a directory; the units' texts by name. What is built is taken as it is."""
+    subprocess.run(
+        ["make", "-s", "-o", "all", "-o", "build/lunarch", "install", f"DESTDIR={HOME}", "PREFIX=/opt/lunarch"],
+        cwd=ROOT,
+        check=True,
+        env={k: v for k, v in os.environ.items() if not k.startswith(("LUNARCH_", "MAKE", "MFLAGS"))},
+    )
+    os.chmod(HOME, 0o755)
+    return {name: read(INSTALLED, name) for name in sorted(os.listdir(INSTALLED))}
+
+
+def configure() -> None:
+    """An /etc with the user that lunarch.conf declares, scripts and settings. A /var/lib that both machines share."""
+    etc = os.path.join(HOME, "etc")
+    subprocess.run(["cp", "-a", "/etc", etc], check=True)
+    shutil.rmtree(os.path.join(etc, "systemd"))
+    subprocess.run(["systemd-sysusers", f"--root={HOME}", os.path.join(ROOT, "scripts/units/lunarch.conf")], check=True)
+    os.makedirs(os.path.join(etc, "lunarch"), exist_ok=True)
+    for directory in ("segments", "backups"):
+        os.makedirs(os.path.join(SEEN, directory))
+    for name, arguments in SCRIPTS.items():
+        shutil.copy(os.path.join(ROOT, "examples", name + ".lua"), os.path.join(etc, "lunarch"))
+        with open(os.path.join(etc, "lunarch", name + ".env"), "w") as f:
+            f.write(f"LUNARCH_LOCK={name}\nARGS={arguments}\n")
+    with open(os.path.join(etc, "lunarch", "job.env"), "w") as f:
+        f.write("LUNARCH_LOCK=job\nCOMMAND='echo \"$LUNARCH_TOKEN\" >>/var/lib/ran; exec sleep 1000'\n")
+
+
+def machine(units: dict[str, str]) -> Systemd:
+    binds = {"/etc": "etc", "/opt": "opt", "/var/lib": "var"}
+    m = Systemd(units, binds={there: os.path.join(HOME, here) for there, here in binds.items()})
+    for unit in ("lunarch@", "lunarch-exec@"):
+        directory = os.path.join(m.dir, "run/systemd/system", unit + ".service.d")
+        os.makedirs(directory)
+        with open(os.path.join(directory, "quick.conf"), "w") as f:
+            f.write(QUICK)
+    m.systemctl("daemon-reload")
+    return m
+
+
+def shows(m: Systemd, unit: str, what: str) -> str:
+    return str(m.systemctl("show", "--value", "-p", what, unit).stdout.strip())
+
+
+def started(m: Systemd, unit: str) -> bool:
+    r = m.systemctl("start", unit)
+    if r.returncode:
+        note(r.stderr + m.systemctl("status", unit).stdout + read(m.log)[-3000:])
+    return bool(r.returncode == 0)
+
+
+def becomes(m: Systemd, unit: str, text: str) -> bool:
+    there = bool(wait_for(lambda: shows(m, unit, "StatusText") == text))
+    if not there:
+        note(m.systemctl("status", unit).stdout + read(m.log)[-3000:])
+    return there
+
+
+def user_of(m: Systemd, pid: str) -> str:
+    r = subprocess.run([*m.enter(), "ps", "-o", "user=", "-p", pid], capture_output=True, text=True)
+    return r.stdout.strip()
+
+
+def analyse() -> None:
+    for name in sorted(os.listdir(INSTALLED)):
+        r = subprocess.run(
+            ["systemd-analyze", "verify", "--man=no", os.path.join(INSTALLED, name)], capture_output=True, text=True
+        )
+        said = [line for line in r.stderr.splitlines() if name.split("@")[0] + "@" in line and "/opt/" not in line]
+        same(said, [], f"systemd-analyze verify finds nothing in {name}")
+    r = subprocess.run(
+        [
+            "systemd-analyze",
+            "security",
+            "--offline=true",
+            f"--threshold={EXPOSURE}",
+            os.path.join(INSTALLED, "lunarch@.service"),
+        ],
+        capture_output=True,
+        text=True,
+    )
+    note(re.sub("\x1b\\[[0-9;]*m", "", r.stdout).strip().splitlines()[-1])
+    same(r.returncode, 0, f"systemd-analyze security: the exposure of lunarch@ is {EXPOSURE / 10} at most")
+
+
+def scripts(a: Systemd, b: Systemd) -> None:
+    unit = "lunarch@heartbeat"
+    ok(all(started(a, f"lunarch@{name}") for name in SCRIPTS), "three examples start as units")
+    ok(all(becomes(a, f"lunarch@{name}", "leading") for name in SCRIPTS), "the status says that they lead")
+    ok(started(b, unit) and becomes(b, unit, "standing by"), "on another machine one is active, and stands by")
+    same(user_of(a, shows(a, unit, "MainPID")), "lunarch", "it runs as the user lunarch")
+    ok(wait_for(lambda: os.listdir(os.path.join(SEEN, "backups"))), "the backup is made")
+    ok(wait_for(lambda: os.path.exists(os.path.join(SEEN, "sign"))), "the sign of life is written")
+    same(a.systemctl("stop", unit).returncode, 0, "it is stopped where it leads")
+    ok(becomes(b, unit, "leading"), "the other machine leads")
+    pid = shows(b, unit, "MainPID")
+    same(b.systemctl("reload", unit).returncode, 0, "it is reloaded")
+    ok(becomes(b, unit, "leading") and shows(b, unit, "MainPID") == pid, "the same process leads with the new script")
+    ok(started(a, unit) and becomes(a, unit, "standing by"), "the first one stands by again")
+    b.systemctl("kill", "--kill-whom=main", "--signal=STOP", unit)
+    ok(wait_for(lambda: int(shows(b, unit, "NRestarts") or 0) > 0), "the watchdog starts an elector that is stopped")
+    ok(
+        wait_for(lambda: {shows(m, unit, "StatusText") for m in (a, b)} == {"leading", "standing by"}),
+        "then one leads, and one stands by",
+    )
+    for name in SCRIPTS:
+        a.systemctl("stop", f"lunarch@{name}")
+    same([shows(a, f"lunarch@{name}", "Result") for name in SCRIPTS], ["success"] * 3, "all end as they should")
+    b.systemctl("stop", unit)
+
+
+def command(a: Systemd, b: Systemd) -> None:
+    unit, ran = "lunarch-exec@job", os.path.join(HOME, "var", "ran")
+    ok(started(a, unit) and becomes(a, unit, "leading"), "a command starts as a unit, and leads")
+    ok(started(b, unit) and becomes(b, unit, "standing by"), "on another machine it stands by")
+    a.systemctl("stop", unit)
+    ok(becomes(b, unit, "leading"), "it is stopped, and the other machine's leads")
+    ok(wait_for(lambda: len(read(ran).split()) == 2), "the command ran once on each")
+    tokens = [int(t) for t in read(ran).split()]
+    ok(tokens[0] < tokens[1], "with a fencing token that grows")
+    b.systemctl("stop", unit)
+
+
+UNITS = install()
+same(sorted(UNITS), ["lunarch-exec@.service", "lunarch@.service"], "make install brings two units")
+configure()
+analyse()
+with machine(UNITS) as first, machine(UNITS) as second:
+    scripts(first, second)
+    command(first, second)
+shutil.rmtree(HOME)
+done()
