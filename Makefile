@@ -213,6 +213,11 @@ test-kube: kube-server
 test-image: kube-server
 	@$(QUEUE) kube:tests/cluster/kubernetes/image.py
 
+# The packages of make deb, in a Debian 12 of its own: needs root, debootstrap and a Debian mirror.
+test-deb:
+	@scripts/deps.sh deb
+	@$(QUEUE) plain:tests/cluster/debian/packages.py
+
 # The version before this one beside it on one lock.
 test-previous: test-deps built-previous
 	@$(MAKE) --no-print-directory all
@@ -386,6 +391,7 @@ help:
 	@echo "make test-galera   those of make test that need a cluster of MariaDB: two nodes and an arbitrator"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
+	@echo "make test-deb    the packages of make deb, in a Debian of their own"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
@@ -396,4 +402,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image bench-kube unit asan demo bench api man deb tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench api man deb tidy coverage coverage-units format lint install uninstall help clean FORCE

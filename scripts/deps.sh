@@ -12,7 +12,7 @@ case "${1:-}" in
     need="$need perl python3-prometheus-client python3-venv redis-server etcd-server etcd-client openssl postgresql pgbouncer zookeeper msmtp mariadb-server galera-4 galera-arbitrator-4 rsync"
     need="$need python3-h2 strace iproute2 iputils-arping iputils-ping nginx haproxy socat systemd bindfs zsh fish mandoc" ;;
 esac
-[ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian"
+[ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap"
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"

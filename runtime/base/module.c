@@ -28,6 +28,16 @@ static const struct {
 	{ "zookeeper", "libzookeeper", "libzookeeper-st2" },
 };
 
+/* Debian's package of each module (debian/control). */
+static const struct {
+	const char *module, *package;
+} packages[] = {
+	{ "admin", "lunarch-http" },          { "etcd", "lunarch-etcd" },       { "hash", "lunarch-http" },
+	{ "http", "lunarch-http" },           { "kube", "lunarch-kubernetes" }, { "mysql", "lunarch-mysql" },
+	{ "postgres", "lunarch-postgres" },   { "redis", "lunarch-redis" },     { "tls", "lunarch-http" },
+	{ "zookeeper", "lunarch-zookeeper" },
+};
+
 const char *const module_names[] = { "admin",    "etcd",  "hash", "http",      "kube", "mysql",
 	                             "postgres", "redis", "tls",  "zookeeper", NULL };
 
@@ -76,15 +86,25 @@ static int loading_failed(const char *name, const char *path, struct err *err)
 	return err_set(err, ERR_SYSTEM, "cannot load %s: %s", path, why);
 }
 
+static void module_missing(const char *name, struct err *err)
+{
+	const char *package = "lunarch";
+
+	for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
+		if (strcmp(packages[i].module, name) == 0)
+			package = packages[i].package;
+	err_set(err, ERR_MISSING,
+	        "this program was built or installed without its module %s.so (expected beside it in modules/, or in "
+	        "../lib/lunarch; of Lunarch's packages for Debian it is in %s)",
+	        name, package);
+}
+
 const struct module *module_open(const char *name, struct err *err)
 {
 	char path[PATH_MAX];
 
 	if (module_path(name, path, sizeof path) < 0) {
-		err_set(err, ERR_MISSING,
-		        "this program was built or installed without its module %s.so (expected beside it in "
-		        "modules/, or in ../lib/lunarch)",
-		        name);
+		module_missing(name, err);
 		return NULL;
 	}
 	/* The module's own references are bound now (-z now, Makefile). Its libraries have thousands, most of them for

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""make deb's packages in a Debian 12 of their own (debootstrap): made twice with the same bytes, installed, used,
+upgraded while a term runs, purged. Needs root, debootstrap, a mirror."""
+
+import glob
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
+from processes import PATIENCE, ROOT, wait_for
+from tap import done, note, ok, same
+
+LATER = "99.0"
+# Asks for a module that the program has not loaded yet, when it is told to.
+SCRIPT = """return { on_leading = function(term)
+  print("leading")
+  while not io.open "/ask" do sleep(0.1) end
+  print("asked", term:is_leading(), pcall(require, "redis"))
+  print("http", select(2, http.get "http://127.0.0.1:1/").message)
+  while true do sleep(1) end
+end }"""
+
+
+def run(*command: str, **more: Any) -> str:
+    """Its output; a failure is shown, and ends the test."""
+    r = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL, **more
+    )
+    if r.returncode:
+        note(r.stdout[-3000:])
+        raise RuntimeError(f"{' '.join(command)[:200]}: status {r.returncode}")
+    return str(r.stdout)
+
+
+def build(directory: str, *version: str) -> dict[str, str]:
+    """The packages, without those of symbols: file by name."""
+    said = run(os.path.join(ROOT, "scripts", "deb.sh"), directory, *version)
+    same(said, "", f"lintian has nothing to say ({os.path.basename(directory)})")
+    files = [f for f in glob.glob(os.path.join(directory, "*.deb")) if "-dbgsym" not in f]
+    return {os.path.basename(f).split("_")[0]: f for f in files}
+
+
+def digests(files: dict[str, str]) -> dict[str, str]:
+    found = {}
+    for name, path in files.items():
+        with open(path, "rb") as f:
+            found[name] = hashlib.sha256(f.read()).hexdigest()
+    return found
+
+
+class Machine:
+    """A Debian in a directory. What runs in it has a PID namespace of its own, and this machine's network."""
+
+    ENVIRONMENT = ("/usr/bin/env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "DEBIAN_FRONTEND=noninteractive")
+
+    def __init__(self, home: str) -> None:
+        self.root = os.path.join(home, "root")
+        run("debootstrap", "--variant=minbase", "bookworm", self.root)
+        shutil.copy("/etc/resolv.conf", os.path.join(self.root, "etc", "resolv.conf"))
+        for name in glob.glob("/etc/apt/apt.conf.d/*proxy*"):
+            shutil.copy(name, os.path.join(self.root, "etc", "apt", "apt.conf.d"))
+
+    def enter(self, *command: str) -> list[str]:
+        mounts = 'root=$1; shift; mount -t proc proc "$root/proc" && exec chroot "$root" "$@"'
+        start = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child=KILL")
+        return [*start, "sh", "-c", mounts, "sh", self.root, *self.ENVIRONMENT, *command]
+
+    def run(self, *command: str) -> str:
+        return run(*self.enter(*command))
+
+    def ask(self, *command: str) -> Any:
+        return subprocess.run(self.enter(*command), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+
+    def install(self, *files: str) -> None:
+        for f in files:
+            shutil.copy(f, self.root)
+        names = ["/" + os.path.basename(f) for f in files]
+        self.run("apt-get", "install", "-y", "-q", "--no-install-recommends", "--allow-downgrades", *names)
+
+    def packages(self) -> list[str]:
+        return self.run("dpkg-query", "-W", "-f", "${Package}\n").split()
+
+    def write(self, path: str, text: str) -> None:
+        with open(self.root + path, "w") as f:
+            f.write(text)
+
+
+def installed(m: Machine, packages: dict[str, str]) -> None:
+    before = m.packages()
+    m.install(packages["lunarch"])
+    more = sorted(set(m.packages()) - set(before))
+    note(f"lunarch alone brings: {' '.join(more)}")
+    ok(not any(p.startswith(("libpq", "libcurl", "libmariadb")) for p in more), "the program brings no store's library")
+    version = m.run("lunarch", "--version").split()[1]
+    ok(f"_{version}_" in packages["lunarch"], "--version is the package's")
+    said = m.ask("lunarch", "status", "--lock", "postgres://nobody@127.0.0.1/x#y").stderr
+    ok("lunarch-postgres" in said, "a lock whose package is missing names it")
+    said = m.run("lunarch", "run", "--lock", "one", "-e", "print(term.token) lunarch.exit(0)")
+    ok("became_leader" in said, "a script leads")
+    ok("lunarch" in m.run("getent", "passwd", "lunarch"), "the units' user is there")
+    m.install(*packages.values())
+    lacks = re.findall(r"^module (\w+): (?:not installed|.*apt-get)", m.run("lunarch", "--version"), re.M)
+    same(lacks, [], "with all packages every module loads")
+
+
+def upgraded(m: Machine, later: dict[str, str]) -> None:
+    m.write("/script.lua", SCRIPT)
+    argv = m.enter("lunarch", "run", "--lock", "two", "/script.lua")
+    with open(os.path.join(m.root, "log"), "w") as log:
+        elector = subprocess.Popen(argv, stdout=log, stderr=log)
+
+    def says(word: str) -> bool:
+        with open(os.path.join(m.root, "log")) as f:
+            return word in f.read()
+
+    ok(wait_for(lambda: says("leading")), "a term runs")
+    m.install(*later.values())
+    same(m.run("lunarch", "--version").split()[1], LATER, "every package is replaced")
+    ok(elector.poll() is None and not says("stopped_leading"), "the term goes on")
+    m.write("/ask", "")
+    ok(wait_for(lambda: says("http\t")), "the script goes on")
+    ok(says("of another build (99.0)"), "a module of the new version is refused by name")
+    ok(says("asked\ttrue") and not says("stopped_leading"), "and the term goes on")
+    elector.kill()
+    elector.wait()
+
+
+def purged(m: Machine, packages: dict[str, str]) -> None:
+    owned = [line for name in packages for line in m.run("dpkg", "-L", name).split() if line not in ("/.", "")]
+    ours = [path for path in owned if "lunarch" in path and os.path.lexists(m.root + path)]
+    ok(len(ours) > 50, "(the packages have files)")
+    m.run("apt-get", "purge", "-y", "-q", *packages)
+    same([path for path in ours if os.path.lexists(m.root + path)], [], "a purge removes all that is theirs")
+
+
+if os.geteuid() != 0 or not shutil.which("debootstrap"):
+    sys.exit("make test-deb makes a Debian in a directory: it needs root and Debian's package debootstrap")
+home = tempfile.mkdtemp(prefix="lunarch-deb-")
+try:
+    first, second = build(os.path.join(home, "first")), build(os.path.join(home, "second"))
+    same(digests(first), digests(second), "made twice the packages have the same bytes")
+    newer = build(os.path.join(home, "newer"), LATER)
+    note(", ".join(f"{name} {os.path.getsize(path) // 1024} kB" for name, path in sorted(first.items())))
+    machine = Machine(home)
+    installed(machine, first)
+    upgraded(machine, newer)
+    purged(machine, newer)
+finally:
+    subprocess.run(["rm", "-rf", "--one-file-system", home])
+done()
