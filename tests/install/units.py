@@ -92,7 +92,7 @@ def becomes(m: Systemd, unit: str, text: str) -> bool:
 
 
 def user_of(m: Systemd, pid: str) -> str:
-    r = subprocess.run([*m.enter(), "ps", "-o", "user=", "-p", pid], capture_output=True, text=True)
+    r = subprocess.run([*m.enter(), "stat", "-c", "%U", f"/proc/{pid}"], capture_output=True, text=True)
     return r.stdout.strip()
 
 
