@@ -194,7 +194,7 @@ test-every: test-deps go-deps
 test-entries:
 	@printf '%s\n' $(EVERY_QUEUE)
 
-built-plain: all $(UNIT) $(BUILD)/sim $(BUILD)/conform
+built-plain: all man $(UNIT) $(BUILD)/sim $(BUILD)/conform
 built-asan:
 	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
 asan-programs: all $(BUILD)/conform $(UNIT)

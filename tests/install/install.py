@@ -62,7 +62,7 @@ def installing() -> None:
     )
     built = sorted(f for f in os.listdir(os.path.join(ROOT, "build", "modules")) if f.endswith(".so"))
     same(
-        [f for f in there if f.startswith("lib/")],
+        [f for f in there if f.startswith("lib/lunarch/")],
         [f"lib/lunarch/{m}" for m in built],
         "and every module that was built",
     )
