@@ -116,7 +116,9 @@ const struct module *module_open(const char *name, struct err *err)
 	}
 	const struct module *m = dlsym(object, "lunarch_module");
 	if (!m || strcmp(m->build, LUNARCH_BUILD) != 0) {
-		err_set(err, ERR_SYSTEM, "%s is of another build (%s) than this program (%s): install both together",
+		err_set(err, ERR_SYSTEM,
+		        "%s is of another build (%s) than this program (%s): if it was upgraded while this program "
+		        "ran, start this program again; else install both together",
 		        path, m ? m->build : "unknown", LUNARCH_BUILD);
 		dlclose(object);
 		return NULL;
