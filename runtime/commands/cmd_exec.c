@@ -118,6 +118,8 @@ static void exec_carry_out(struct exec *x, const struct term_actions *a)
 		page_begin(supervisor_page(x->supervisor), SLOT, x->hooks.term, x->hooks.token, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_EXTEND)
 		refused = !page_extend(slot, x->hooks.term, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_EXTEND && x->supervisor)
+		supervisor_extended(x->supervisor);
 	if (a->set & TERM_DO_PAGE_STOP)
 		page_stop(slot, a->held, a->kill);
 	if (a->set & TERM_DO_POKE && x->supervisor && x->stage != STAGE_HELD)

@@ -55,6 +55,7 @@ struct supervisor {
 	bool poke_waits;           /* in to_guard, unsent: one is enough */
 	ev_io overdue;
 	nsec overdue_at; /* CLOCK_BOOTTIME; NSEC_NEVER: the timer is not set */
+	nsec overdue_in; /*     how far away that was when it was set */
 };
 
 /* ---- the end: of a guard, and of what it left ---- */
@@ -108,15 +109,21 @@ static void supervisor_kill_guard(struct supervisor *c)
 	supervisor_take_over(c);
 }
 
-/* A later time needs no system call: it is found when the timer fires at the earlier one. */
-static void supervisor_set_timer(struct supervisor *c, nsec boot)
+static bool supervisor_is_due_soon(const struct supervisor *c, struct instant now)
+{
+	return c->overdue_at != NSEC_NEVER && now.boot > c->overdue_at - c->overdue_in / 4;
+}
+
+/* A later time needs no system call while the timer is far from firing. */
+static void supervisor_set_timer(struct supervisor *c, nsec boot, struct instant now)
 {
 	struct itimerspec at = { .it_value = { .tv_sec = boot / NSEC_PER_SEC, .tv_nsec = boot % NSEC_PER_SEC } };
 
-	if (boot >= c->overdue_at)
+	if (boot >= c->overdue_at && !supervisor_is_due_soon(c, now))
 		return;
 	timerfd_settime(c->overdue.fd, TFD_TIMER_ABSTIME, &at, NULL);
 	c->overdue_at = boot;
+	c->overdue_in = boot - now.boot;
 }
 
 /* Half of the allowance is the guard's, the other half ours. The timer is set for the end of the first half. */
@@ -134,7 +141,7 @@ static void supervisor_check_guard(struct supervisor *c)
 		return;
 	}
 	if (first.boot != NSEC_NEVER || first.raw != NSEC_NEVER)
-		supervisor_set_timer(c, now.boot + instant_until(first, now));
+		supervisor_set_timer(c, now.boot + instant_until(first, now), now);
 }
 
 static void supervisor_on_overdue(struct ev_loop *loop, ev_io *w, int events)
@@ -552,6 +559,12 @@ void supervisor_allow(struct supervisor *c, nsec kill_allowance)
 {
 	c->kill_allowance = kill_allowance;
 	supervisor_check_guard(c);
+}
+
+void supervisor_extended(struct supervisor *c)
+{
+	if (supervisor_is_due_soon(c, clock_now()))
+		supervisor_check_guard(c);
 }
 
 void supervisor_poke(struct supervisor *c)

@@ -86,6 +86,9 @@ void supervisor_send(struct supervisor *c, const struct buf *message);
  * here. */
 void supervisor_allow(struct supervisor *c, nsec kill_allowance);
 
+/* A slot's kill deadline has moved away: it may save this process the wake-up at the earlier one. */
+void supervisor_extended(struct supervisor *c);
+
 /* A slot's kill deadline came nearer or into force: the guard must look at the page. Send it before WIRE_LEAD. The
  * orders below do the same besides. */
 void supervisor_poke(struct supervisor *c);

@@ -103,6 +103,11 @@ static void candidate_allow(void *arg)
 	worker_set_allow(p->worker_set);
 }
 
+static void candidate_extended(void *arg)
+{
+	supervisor_extended(candidate_supervisor(arg));
+}
+
 static void candidate_hurry(void *arg)
 {
 	worker_set_restart_now(((struct candidate *)arg)->worker_set);
@@ -189,6 +194,7 @@ static const struct term_ops candidate_ops = {
 	.next_timer = candidate_next_timer,
 	.next_idle = candidate_next_idle,
 	.allow = candidate_allow,
+	.extended = candidate_extended,
 	.hurry = candidate_hurry,
 	.began = candidate_began,
 	.over = candidate_over,

@@ -183,6 +183,8 @@ static bool supervision_write_page(const struct term_supervision *t, const struc
 		page_begin(t->ops->page(t->arg), t->slot, t->hooks.term, t->hooks.token, a->end, a->kill);
 	if (a->set & TERM_DO_PAGE_EXTEND)
 		taken = page_extend(supervision_slot(t), t->hooks.term, a->end, a->kill);
+	if (a->set & TERM_DO_PAGE_EXTEND && taken && t->ops->extended)
+		t->ops->extended(t->arg);
 	if (a->set & TERM_DO_PAGE_STOP)
 		page_stop(supervision_slot(t), a->held, a->kill);
 	if (a->set & TERM_DO_PAGE_IDLE)

@@ -31,6 +31,7 @@ struct term_ops {
 	void (*next_idle)(
 		void *arg);          /* nothing of an on_next runs any more; tell is allowed in this one; may be NULL */
 	void (*allow)(void *arg);    /* a term begins: TERM_DO_ALLOW */
+	void (*extended)(void *arg); /* the page has later deadlines; may be NULL */
 	void (*hurry)(void *arg);    /* start the replacement now */
 	void (*began)(void *arg);    /* a term has begun; tell is allowed in this one, */
 	void (*over)(void *arg);     /*     in this one, */

@@ -25,6 +25,8 @@
 
 static struct shared {
 	int begun, ended, gone, reaped, status;
+	bool kept;
+	double timer_s;
 } * shared;
 
 struct elector {
@@ -56,6 +58,7 @@ static char mark[96], marked[128];
 struct scene {
 	char *command;           /* for sh -c */
 	nsec kill_in;            /* its term's, from the time it begins; 0: an hour */
+	nsec allow;              /* its kill allowance; 0: a minute */
 	const char *environment; /* of the term; NULL: LUNARCH_TOKEN=7 */
 	void (*before)(struct elector *e, pid_t guard);
 	bool not_begun;
@@ -99,7 +102,7 @@ static int elector(const struct scene *s)
 		                        .held = true,
 		                        .env = (char *[]){ marked, "LUNARCH_TOKEN=", NULL },
 		                        .tree_fd = -1,
-		                        .kill_allowance = 60 * NSEC_PER_SEC,
+		                        .kill_allowance = s->allow ? s->allow : 60 * NSEC_PER_SEC,
 		                        .passed = s->passed,
 		                        .passed_as = s->passed ? 8 : 0 };
 	struct err err;
@@ -226,6 +229,52 @@ static void begin_again(struct elector *e, pid_t guard)
 	shared->begun = begun && !shared->begun;
 }
 
+/* Seconds until the elector's own timer fires, which is the one that counts suspend; -1: it has fired, or is not set.
+ */
+static double timer_in(void)
+{
+	char path[40], line[100];
+	double value = -1;
+
+	for (int fd = 3; fd < 64 && value < 0; fd++) {
+		bool boot = false;
+		long whole, rest;
+		snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+		FILE *f = fopen(path, "re");
+		while (f && fgets(line, sizeof line, f)) {
+			boot = boot || strcmp(line, "clockid: 7\n") == 0;
+			if (boot && sscanf(line, "it_value: (%ld, %ld)", &whole, &rest) == 2 && whole + rest > 0)
+				value = (double)whole + (double)rest / 1e9;
+		}
+		if (f)
+			fclose(f);
+	}
+	return value;
+}
+
+/* An hour, again and again, as renewals do. */
+static void extend(struct elector *e)
+{
+	struct instant kill = instant_add(clock_now(), 3600 * NSEC_PER_SEC);
+
+	page_extend(&supervisor_page(e->supervisor)->slot[0], 3, kill, kill);
+	supervisor_extended(e->supervisor);
+}
+
+static void extend_in_time(struct elector *e, pid_t guard)
+{
+	struct instant began = clock_now();
+
+	extend(e);
+	shared->kept = timer_in() < 1000 || elapsed_holder(began, clock_now()) > NSEC_PER_SEC;
+	while (timer_in() < 1000 && elapsed_holder(began, clock_now()) < 60 * NSEC_PER_SEC) {
+		usleep(20000);
+		extend(e);
+	}
+	shared->timer_s = timer_in();
+	kill_it(e, guard);
+}
+
 /* ---- tests ---- */
 
 static char ends_with_42[] = "exit 42", never_ends[] = "setsid sleep 1000 & sleep 1000";
@@ -262,6 +311,20 @@ static void test_deadline(void)
 	ok(run(&late) && shared->begun && !shared->ended && shared->status == -1,
 	   "it does not start if its term is over by then");
 	ok(run(&runs) && shared->begun, "it is killed at its term's deadline, with all that it started");
+}
+
+/* Nothing reads the timer here, as it would fire. */
+static void test_extended(void)
+{
+	struct scene extended = {
+		.command = never_ends, .kill_in = 2 * NSEC_PER_SEC, .allow = 400 * NSEC_PER_MS, .after = extend_in_time
+	};
+
+	ok(run(&extended) && shared->kept, "a renewal leaves the elector's timer alone while it is far from firing");
+	ok(shared->timer_s > 3590 && shared->timer_s < 3600.5,
+	   "just before it fires, a renewal sets it for the new deadline, and no later");
+	if (shared->timer_s < 0 || shared->timer_s > 3600)
+		printf("# it fires in %.3f s\n", shared->timer_s);
 }
 
 static void test_guard_dies(void)
@@ -310,6 +373,7 @@ int main(int argc, char **argv)
 	test_begun();
 	test_not_begun();
 	test_deadline();
+	test_extended();
 	test_guard_dies();
 	test_does_not_fit();
 	test_passed();
