@@ -68,8 +68,10 @@ c.kill(signal.SIGHUP)
 ok(c.wait("read_failed", "no part of this URL is right"), "a reload may name such a lock")
 script(leads)
 c.kill(signal.SIGHUP)
-if not ok(wait_for(lambda: len(c.said("leads")) == 2 or c.process.poll() is not None) and c.process.poll() is None,
-          "then run goes on, and the next reload mends it"):
+if not ok(
+    wait_for(lambda: len(c.said("leads")) == 2 or c.process.poll() is not None) and c.process.poll() is None,
+    "then run goes on, and the next reload mends it",
+):
     c.log()
 ok(c.stop() == 0, "and it ends as usual")
 done()
