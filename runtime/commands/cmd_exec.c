@@ -705,7 +705,10 @@ static void exec_on_signal(void *arg, int signal)
 
 static void exec_on_look(void *arg)
 {
-	elector_look(((struct exec *)arg)->elector);
+	const struct exec *x = arg;
+
+	if (x->elector)
+		elector_look(x->elector);
 }
 
 static void exec_reply_hand_over(struct exec *x, const struct control_request *q, const struct standing *e,
@@ -737,6 +740,10 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 	};
 	struct buf text = { 0 };
 
+	if (!x->elector) {
+		control_refuse(reply, "it is shutting down");
+		return;
+	}
 	elector_status(x->elector, &st);
 	if (strcmp(q->command, "status") == 0) {
 		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"command\":", (int)getpid());
@@ -883,7 +890,7 @@ static void exec_make_shell(struct exec *x)
 	x->shell[2] = mem_dup(x->options.value[OPTION_SHELL].text);
 }
 
-/* Of a command that did not lead. */
+/* Of a command that did not lead. There is no elector if it could not be made. */
 static void exec_end_guard(struct exec *x)
 {
 	x->leaving = true;

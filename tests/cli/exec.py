@@ -10,7 +10,7 @@ from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 from candidates import Candidate, stop_everyone
-from processes import LUNARCH, PATIENCE, alive, children, piped, scratch, stands_still, wait_for
+from processes import LUNARCH, PATIENCE, alive, children, marked, piped, scratch, stands_still, wait_for
 from tap import done, ok, same
 
 directory = scratch()
@@ -116,6 +116,21 @@ guard = second.guard()
 same(second.stop(), 143, "one that is stopped while it waits leaves with 143")
 ok(not alive(guard), "... and leaves no guard behind")
 first.stop()
+
+# The guard is begun before the lock is opened.
+alone = {**os.environ, "MARK": directory}
+for lock, env, words, what in (
+    ("nosuch://x", alone, "there is no such kind of lock", "a lock that there is not"),
+    (
+        directory + "/l",
+        {**alone, "LUNARCH_TERM_LOCK": f"file:{directory}/l"},
+        "wait for itself",
+        "one that is held above",
+    ),
+):
+    r = run("--lock", lock, "--", "sh", "-c", f"echo > {directory}/ran", env=env)
+    ok(r.returncode == 2 and words in r.stderr, f"{what}: 2, and why,")
+    ok(not marked(f"MARK={directory}") and not os.path.exists(directory + "/ran"), "... and nothing has run or is left")
 
 stop_everyone()
 shutil.rmtree(directory, ignore_errors=True)

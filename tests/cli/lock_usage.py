@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A lock whose lock file refuses its URL: who has never reached it says so and ends; who leads elsewhere, or was given it
-by a reload, goes on."""
+"""A lock whose lock file refuses its URL: who has never reached it says so and ends; who leads elsewhere, or was given
+the URL by a reload, goes on."""
 
 import atexit
 import os
