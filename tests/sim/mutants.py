@@ -132,6 +132,7 @@ UNIT_TESTS = [
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver", "election")
     + ["tests/unit/election/test_elector.c"],
     ["runtime/process/sweeps.c", "tests/unit/process/test_sweeps.c"],
+    sources_in("base", "loop") + ["tests/unit/loop/test_reaper.c"],
     sources_in("base", "loop", "process")
     + [
         "runtime/election/death_proof.c",

@@ -223,6 +223,26 @@ static void test_killing(void)
 	close_scene(&s);
 }
 
+/* A child that was there before, as of who executed this program in its own place: it is nobody's tree. */
+static void test_stranger(void)
+{
+	struct scene s;
+	struct child stranger, stray;
+
+	start(&stranger, 6);
+	open_scene(&s, true);
+	struct rounds r = { .reaper = s.reaper, .killing = { .round = on_round, .arg = &r } };
+	add(&s, &s.a, 3);
+	start(&stray, 5);
+	reaper_condemn(s.a.added);
+	reaper_begin_killing(s.reaper, &r.killing);
+	turn_until(&s, r.over);
+	ok(r.over && s.a.ended && !lives(stray.pid) && lives(stranger.pid),
+	   "a child that this process had before it adopts is left alone");
+	kill(stranger.pid, SIGKILL);
+	close_scene(&s);
+}
+
 /* Who started us may have SIGCHLD ignored: then the system keeps no status. */
 static void test_ignored(void)
 {
@@ -274,6 +294,7 @@ int main(void)
 	apart(adopting_forgotten);
 	apart(test_stray);
 	apart(test_killing);
+	apart(test_stranger);
 	apart(test_ignored);
 	return tap_done();
 }
