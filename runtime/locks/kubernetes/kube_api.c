@@ -416,7 +416,7 @@ static int api_open_clients(struct kube_api *a, struct err *err)
 	 * so that a thousand renewals that fall together neither fill the memory nor the server's queue, but enough
 	 * that some slow ones hold up no others. */
 	static const struct http_options options[KUBE_CLIENTS] = {
-		[KUBE_WORK] = { .connections = 16, .stall = STALL },
+		[KUBE_WORK] = { .connections = 8, .stall = STALL },
 		[KUBE_WATCH] = { .connections = 16, .streams = 100, .stall = STALL },
 		[KUBE_EVENTS] = { .connections = 1, .streams = 10, .stall = STALL },
 	};
