@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/module.h"
+#include "base/trust.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
 
@@ -317,8 +318,16 @@ static int make_private_dirs(char *path, size_t keep, struct err *err)
 
 static int use_given_dir(const char *given, char *out, size_t size, struct err *err)
 {
-	char real[PATH_MAX];
+	char real[PATH_MAX], here[PATH_MAX] = "", *path;
+	struct stat st;
 
+	if (*given != '/' && !getcwd(here, sizeof here))
+		return err_sys(err, "--state-dir %s: the current directory cannot be found", given);
+	path = mem_printf("%s%s%s", here, *given == '/' ? "" : "/", given);
+	int failed = lstat(path, &st) == 0 && S_ISLNK(st.st_mode) && trust_link(path, &st, err) < 0;
+	free(path);
+	if (failed)
+		return err_wrap(err, "--state-dir %s", given);
 	if (mkdir(given, 0700) < 0 && errno != EEXIST)
 		return err_set(err, ERR_USAGE, "--state-dir %s: cannot make the directory: %s", given, strerror(errno));
 	if (!realpath(given, real) || access(given, X_OK) < 0)

@@ -72,7 +72,8 @@ static const char *userinfo_end(const char *authority)
 }
 
 /* How the names of options end whose values are secrets: password=, libpq's sslpassword=, what lock files have. */
-static const char *const secrets[] = { "password=", "secret=", "token=", "secret_key=", NULL };
+static const char *const secrets[] = { "password=", "secret=", "token=",  "secret_key=", "access_key=",
+	                               "api_key=",  "apikey=", "passwd=", "passphrase=", NULL };
 
 /* Where the value of the next one begins; NULL: there is none. */
 static const char *find_secret(const char *text)

@@ -211,6 +211,32 @@ static void client_on_writable(struct ev_loop *loop, ev_io *w, int events)
 	client_answer_next(c);
 }
 
+/* The file's mode keeps others out already. But modes are changed by hand, and a descriptor can be handed on: whoever
+ * may give orders is asked from the kernel (unix(7), SO_PEERCRED: who they were at connect(2)). */
+static bool peer_may_ask(int fd, uid_t *peer)
+{
+	struct ucred who = { .uid = (uid_t)-1 };
+	socklen_t len = sizeof who;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &len) < 0)
+		who.uid = (uid_t)-1;
+	*peer = who.uid;
+	return who.uid == geteuid() || who.uid == 0;
+}
+
+/* An answer is smaller than any socket's buffer; what does not go at once is not sent. */
+static void refuse_peer(int fd, uid_t peer)
+{
+	struct buf reply = { 0 };
+
+	control_refuse(&reply, "this elector takes orders from user %u and from root alone; you are user %u",
+	               (unsigned)geteuid(), (unsigned)peer);
+	buf_adds(&reply, "\n");
+	(void)!send(fd, reply.data, reply.len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	buf_fini(&reply);
+	close(fd);
+}
+
 static void control_on_connection(struct ev_loop *loop, ev_io *w, int events)
 {
 	struct control *c = w->data;
@@ -218,9 +244,14 @@ static void control_on_connection(struct ev_loop *loop, ev_io *w, int events)
 	int count = 1;
 
 	(void)events;
+	uid_t peer;
 	int fd = accept4(w->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
+	if (!peer_may_ask(fd, &peer)) {
+		refuse_peer(fd, peer);
+		return;
+	}
 	for (; oldest && oldest->next; oldest = oldest->next)
 		count++;
 	if (count >= CLIENTS_MAX) /* the oldest connection is closed for the new one */
@@ -399,6 +430,8 @@ static int control_send_line(int fd, const char *line, struct instant by, struct
 			buf_drop(&b, (size_t)n);
 		else if (errno == EAGAIN)
 			failed = control_wait(fd, POLLOUT, by, err);
+		else if (errno == EPIPE) /* it has closed, and may have said why */
+			buf_drop(&b, b.len);
 		else if (errno != EINTR)
 			failed = err_sys(err, "cannot ask");
 	}

@@ -40,6 +40,20 @@ static int control_dir_name(const char *state_dir, int place, char *out, size_t 
 	return (size_t)n < size ? 0 : err_set(err, ERR_USAGE, "%s: the path is too long", out);
 }
 
+/* Root may use what belongs to whoever has the state directory. */
+static bool control_dir_is_ours(const char *path, const struct stat *st, int place)
+{
+	char parent[PATH_MAX];
+	struct stat above;
+
+	if (!S_ISDIR(st->st_mode) || st->st_mode & (S_IWGRP | S_IWOTH))
+		return false;
+	if (st->st_uid == geteuid() || place != IN_STATE || geteuid() != 0)
+		return st->st_uid == geteuid();
+	snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
+	return stat(parent, &above) == 0 && above.st_uid == st->st_uid;
+}
+
 int control_dir(const char *state_dir, int place, bool make, char *out, size_t size, struct err *err)
 {
 	struct stat st;
@@ -50,11 +64,12 @@ int control_dir(const char *state_dir, int place, bool make, char *out, size_t s
 		return -1;
 	if (make && mkdir(out, 0700) < 0 && errno != EEXIST)
 		return err_sys(err, "%s: cannot make the directory", out);
-	if (place == IN_STATE)
-		return 0;
 	if (lstat(out, &st) < 0)
 		return err_sys(err, "%s", out);
-	if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & (S_IWGRP | S_IWOTH))
-		return err_set(err, ERR_INVALID, "%s is not a directory of this user alone", out);
-	return 0;
+	if (control_dir_is_ours(out, &st, place))
+		return 0;
+	return err_set(err, ERR_INVALID,
+	               "%s is not a directory of this user alone (%s, user %u, mode %04o; we are user %u)", out,
+	               S_ISDIR(st.st_mode) ? "a directory" : "no directory", (unsigned)st.st_uid,
+	               (unsigned)(st.st_mode & 07777), (unsigned)geteuid());
 }

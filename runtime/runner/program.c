@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/trust.h"
 #include "election/death_watch.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
@@ -180,6 +181,9 @@ static int make_evidence(struct program *p, struct err *err)
 	if (!have)
 		log_event(err->code == ERR_MISSING ? LOG_INFO : LOG_WARN, NULL, "no_evidence",
 		          "our death cannot be proved, so after a crash others wait the lease out: %s", err->text);
+	if (have && trust_dir(dir, err) < 0)
+		log_event(LOG_WARN, NULL, "state_dir_shared",
+		          "other users can change plain-name locks and the evidence of our death: %s", err->text);
 	proof_self_init(&p->self, have ? dir : NULL);
 	p->tree_var = mem_printf("%s=%s", PROOF_ENV, p->self.incarnation);
 	return 0;

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -71,6 +73,18 @@ static int check_place(struct file_op *o, const struct file_place *p, const char
 	return -1;
 }
 
+/* The path had no link in it when the lock was opened. One that is there now was put there since, perhaps by somebody
+ * who may write into a directory on the way, and would take us to another place. openat2(2): a kernel before 5.6 has no
+ * such call, and a container may forbid it. */
+static int open_dir(const char *dir)
+{
+	struct open_how how = { .flags = O_PATH | O_DIRECTORY | O_CLOEXEC, .resolve = RESOLVE_NO_SYMLINKS };
+	int fd = (int)syscall(SYS_openat2, AT_FDCWD, dir, &how, sizeof how);
+
+	return fd < 0 && (errno == ENOSYS || errno == EPERM) ? open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW)
+	                                                     : fd;
+}
+
 int file_op_open_place(struct file_op *o, struct file_place *p)
 {
 	char dir[PATH_MAX];
@@ -78,7 +92,7 @@ int file_op_open_place(struct file_op *o, struct file_place *p)
 	p->name = strrchr(o->path, '/') + 1;
 	int len = (int)(p->name - o->path) - 1;
 	snprintf(dir, sizeof dir, "%.*s", len ? len : 1, o->path);
-	p->dir = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	p->dir = open_dir(dir);
 	if (p->dir >= 0 && fstat(p->dir, &p->dir_stat) == 0) {
 		if (check_place(o, p, dir) == 0)
 			return 0;
@@ -88,6 +102,11 @@ int file_op_open_place(struct file_op *o, struct file_place *p)
 	if (errno == ENOENT)
 		err_set(&o->err, ERR_MISSING,
 		        "the directory %s of the record is not there: make it, or mount what belongs there", dir);
+	else if (errno == ELOOP)
+		err_set(&o->err, ERR_DENIED,
+		        "a part of %s, the directory of the record, has become a symbolic link since this process opened it: it "
+		        "is not followed",
+		        dir);
 	else
 		err_sys(&o->err, "cannot use the directory %s of the record", dir);
 	if (p->dir >= 0)

@@ -1,11 +1,13 @@
 #include "locks/file/file_path.h"
 
 #include "base/mem.h"
+#include "base/trust.h"
 #include "locks/file/file_temp.h"
 #include "locks/lock.h"
 
 #include <errno.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,65 +16,88 @@
 
 #define LINKS 40 /* as the kernel: path_resolution(7) */
 
-/* path is PATH_MAX bytes. A path of which only the last part is not there: its directory resolved, and that part. */
-static int resolve_dir(char *path, struct err *err)
-{
-	char dir[PATH_MAX], name[NAME_MAX + 1];
-	char *slash = strrchr(path, '/');
+/* A path that is being resolved: realpath(3) looks at no link's owner, and wants the last part to be there. */
+struct walk {
+	char done[PATH_MAX]; /* resolved: without links, "" at the root */
+	char left[PATH_MAX];
+	int links;
+};
 
-	if (snprintf(name, sizeof name, "%s", slash + 1) >= (int)sizeof name)
-		return err_set(err, ERR_USAGE, "lock %s: the name has more than %d bytes", path, NAME_MAX);
-	slash[slash == path] = '\0';
-	if (!realpath(path, dir)) {
-		if (errno == ENOENT)
-			return err_set(err, ERR_MISSING,
-			               "the directory %s for the lock \"%s\" is not there: make it first", path, name);
-		return err_sys(err, "the directory %s for the lock \"%s\" cannot be used", path, name);
+static int walk_too_long(const struct walk *w, struct err *err)
+{
+	return err_set(err, ERR_USAGE, "the path of the lock at %.200s has more than %d bytes", w->done, PATH_MAX - 1);
+}
+
+/* at: the length of done without the link. */
+static int walk_follow(struct walk *w, const struct stat *st, size_t at, struct err *err)
+{
+	char target[PATH_MAX], next[2 * PATH_MAX];
+
+	if (++w->links > LINKS) {
+		errno = ELOOP;
+		return err_sys(err, "the lock file %s cannot be used", w->done);
 	}
-	if (snprintf(path, PATH_MAX, "%s/%s", strcmp(dir, "/") == 0 ? "" : dir, name) >= PATH_MAX)
-		return err_set(err, ERR_USAGE, "the path of the lock \"%s\" has more than %d bytes", name,
-		               PATH_MAX - 1);
+	if (trust_link(w->done, st, err) < 0)
+		return -1;
+	ssize_t n = readlink(w->done, target, sizeof target - 1);
+	if (n < 0)
+		return err_sys(err, "the link %s cannot be read", w->done);
+	target[n] = '\0';
+	if (snprintf(next, sizeof next, "%s%s", target, w->left) >= PATH_MAX)
+		return walk_too_long(w, err);
+	strcpy(w->left, next);
+	w->done[*target == '/' ? 0 : at] = '\0';
 	return 0;
 }
 
-/* A link to something that is not there yet: path becomes what it points to. */
-static int follow_link(char *path, struct err *err)
+static int walk_missing(const struct walk *w, struct err *err)
 {
-	char target[PATH_MAX], next[2 * PATH_MAX];
-	ssize_t n = readlink(path, target, sizeof target - 1);
+	char path[2 * PATH_MAX];
 
-	if (n < 0)
-		return err_sys(err, "the link %s cannot be read", path);
-	target[n] = '\0';
-	if (*target == '/')
-		snprintf(next, sizeof next, "%s", target);
-	else
-		snprintf(next, sizeof next, "%.*s%s", (int)(strrchr(path, '/') + 1 - path), path, target);
-	if (snprintf(path, PATH_MAX, "%s", next) >= PATH_MAX)
-		return err_set(err, ERR_USAGE, "the path of the lock behind the link %.200s has more than %d bytes",
-		               next, PATH_MAX - 1);
-	return 0;
+	snprintf(path, sizeof path, "%s%s", w->done, w->left);
+	char *slash = strrchr(path, '/');
+	*slash = '\0';
+	return err_set(err, ERR_MISSING, "the directory %.500s for the lock \"%.255s\" is not there: make it first",
+	               path, slash + 1);
+}
+
+/* The next part of left becomes the last of done. */
+static int walk_step(struct walk *w, struct err *err)
+{
+	size_t skip = strspn(w->left, "/"), len = strcspn(w->left + skip, "/"), at = strlen(w->done);
+	const char *part = w->left + skip, *rest = part + len;
+	struct stat st;
+
+	if (len == 2 && strncmp(part, "..", 2) == 0) {
+		w->done[at ? (size_t)(strrchr(w->done, '/') - w->done) : 0] = '\0';
+	} else if (len > 0 && !(len == 1 && *part == '.')) {
+		if (at + 1 + len >= sizeof w->done)
+			return walk_too_long(w, err);
+		snprintf(w->done + at, sizeof w->done - at, "/%.*s", (int)len, part);
+	}
+	memmove(w->left, rest, strlen(rest) + 1);
+	bool last = !w->left[strspn(w->left, "/")];
+	int gone = lstat(*w->done ? w->done : "/", &st);
+	if (gone && errno == ENOENT)
+		return last ? 0 : walk_missing(w, err);
+	if (!gone && S_ISLNK(st.st_mode))
+		return walk_follow(w, &st, at, err);
+	if (!gone && (last || S_ISDIR(st.st_mode)))
+		return 0;
+	errno = gone ? errno : ENOTDIR;
+	return err_sys(err, "the lock file %s cannot be used", w->done);
 }
 
 static int resolve_path(char *path, struct err *err)
 {
-	char real[PATH_MAX];
-	struct stat st;
+	struct walk w = { .done = "" };
 
-	for (int links = 0; links < LINKS; links++) {
-		if (realpath(path, real)) {
-			strcpy(path, real);
-			return 0;
-		}
-		if (errno != ENOENT)
-			return err_sys(err, "the lock file %s cannot be used", path);
-		if (lstat(path, &st) < 0 || !S_ISLNK(st.st_mode))
-			return resolve_dir(path, err);
-		if (follow_link(path, err) < 0)
+	snprintf(w.left, sizeof w.left, "%s", path);
+	while (w.left[strspn(w.left, "/")])
+		if (walk_step(&w, err) < 0)
 			return -1;
-	}
-	errno = ELOOP;
-	return err_sys(err, "the lock file %s cannot be used", path);
+	strcpy(path, *w.done ? w.done : "/");
+	return 0;
 }
 
 /* An absolute path, links not yet followed. */
