@@ -199,7 +199,7 @@ return function(natives)
 		if directory == "" then
 			directory = "/"
 		end
-		set_path(directory or ".")
+		set_path(directory)
 		local chunk, err = parse(text, script.chunk, is_text)
 		if not chunk then
 			error(err, 0)

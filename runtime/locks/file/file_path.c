@@ -17,19 +17,19 @@
 #define LINKS 40 /* as the kernel: path_resolution(7) */
 
 /* A path that is being resolved: realpath(3) looks at no link's owner, and wants the last part to be there. */
-struct walk {
+struct path_walk {
 	char done[PATH_MAX]; /* resolved: without links, "" at the root */
 	char left[PATH_MAX];
 	int links;
 };
 
-static int walk_too_long(const struct walk *w, struct err *err)
+static int walk_too_long(const struct path_walk *w, struct err *err)
 {
 	return err_set(err, ERR_USAGE, "the path of the lock at %.200s has more than %d bytes", w->done, PATH_MAX - 1);
 }
 
 /* at: the length of done without the link. */
-static int walk_follow(struct walk *w, const struct stat *st, size_t at, struct err *err)
+static int walk_follow(struct path_walk *w, const struct stat *st, size_t at, struct err *err)
 {
 	char target[PATH_MAX], next[2 * PATH_MAX];
 
@@ -50,7 +50,7 @@ static int walk_follow(struct walk *w, const struct stat *st, size_t at, struct 
 	return 0;
 }
 
-static int walk_missing(const struct walk *w, struct err *err)
+static int walk_missing(const struct path_walk *w, struct err *err)
 {
 	char path[2 * PATH_MAX];
 
@@ -62,7 +62,7 @@ static int walk_missing(const struct walk *w, struct err *err)
 }
 
 /* The next part of left becomes the last of done. */
-static int walk_step(struct walk *w, struct err *err)
+static int walk_step(struct path_walk *w, struct err *err)
 {
 	size_t skip = strspn(w->left, "/"), len = strcspn(w->left + skip, "/"), at = strlen(w->done);
 	const char *part = w->left + skip, *rest = part + len;
@@ -90,7 +90,7 @@ static int walk_step(struct walk *w, struct err *err)
 
 static int resolve_path(char *path, struct err *err)
 {
-	struct walk w = { .done = "" };
+	struct path_walk w = { .done = "" };
 
 	snprintf(w.left, sizeof w.left, "%s", path);
 	while (w.left[strspn(w.left, "/")])
