@@ -12,7 +12,9 @@
 
 struct driver_server {
 	struct lock_server base;   /* first. Its channels are keys */
-	ev_timer silent;           /* the driver has had time to say whether there are notices */
+	struct driver_asked *asked, **last; /* keys for which the driver was asked for notices, in that order */
+	double patience_s;         /* for its answer */
+	ev_timer silent;           /* the first of them has had its time */
 	struct driver_place place; /* json and name; the rest is of the lock that came first */
 };
 

@@ -3,6 +3,8 @@
 #include "base/mem.h"
 #include "lease/record.h"
 #include "locks/driver/driver_faults.h"
+#include "locks/driver/driver_server.h"
+#include "locks/lock_user.h"
 #include "locks/driver/driver_wire.h"
 #include "locks/lock.h"
 #include "locks/lock_listing.h"
@@ -169,6 +171,8 @@ static void on_watch(const struct driver_watch *m)
 	struct buf out = { 0 };
 
 	note("watch %s %d", m->key, m->on);
+	if (is("silent"))
+		return;
 	if (is("unwatchable")) {
 		driver_watching_put(&out, &(struct driver_watching){ .key = m->key, .why = "no" });
 	} else {
@@ -622,6 +626,34 @@ static void test_next(void)
 	end();
 }
 
+static void on_told(void *arg)
+{
+	++*(int *)arg;
+}
+
+/* Each key has the whole time, whenever it was asked for. */
+static void test_silence(void)
+{
+	int first = 0, second = 0;
+
+	begin("silent");
+	do_read(t.lock, LONG_MS);
+	struct lock *later = open_lock("silent", "later");
+	struct driver_server *s = (struct driver_server *)((struct lock_user *)t.lock)->server;
+	s->patience_s = 1.5;
+	t.lock->ops->watch(t.lock, on_told, &first);
+	for (struct instant since = clock_now(); elapsed_standby(since, clock_now()) < NSEC_PER_SEC;)
+		turn();
+	struct instant asked = clock_now();
+	later->ops->watch(later, on_told, &second);
+	ok(wait_for(&first, 1) && !t.lock->ops->watch(t.lock, on_told, &first),
+	   "a lock whose driver does not say whether there are notices is polled after a while");
+	ok(wait_for(&second, 1) && elapsed_standby(asked, clock_now()) > (nsec)(1.4 * (double)NSEC_PER_SEC),
+	   "and one that is watched later no sooner than that");
+	later->ops->close(later);
+	end();
+}
+
 static void test_notices(void)
 {
 	begin("good");
@@ -643,6 +675,7 @@ static void test_notices(void)
 	ok(t.lock->ops->watch(t.lock, on_changed, NULL), "before the driver has said no, nothing is missed");
 	ok(wait_for(&t.changed, 1) && !t.lock->ops->watch(t.lock, on_changed, NULL), "then the lock is polled");
 	end();
+	test_silence();
 
 	begin("plain");
 	do_read(t.lock, LONG_MS);
