@@ -14,10 +14,12 @@ from urllib.parse import parse_qs, urlsplit
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
 import lock_cases
+from candidates import Candidate
+from driver_player import Driver as Player
 from lock_cases import BASIC, NETWORK, REPEATED, SERVER, full, read_only, run
-from lock_driver import Driver, record, tried
+from lock_driver import WITHIN, Driver, record, tried
 from pki import Pki
-from processes import scratch, wait_for
+from processes import LUNARCH, PATIENCE, ROOT, scratch, wait_for
 from servers import Consul as Server, free_port
 from stores import Consul, ConsulWithRights, FullConsul
 from tap import at_once, done, ok, same, skip
@@ -243,6 +245,97 @@ def rights() -> None:
     store.end()
 
 
+def as_documented(store: Consul, *rules: str) -> str:
+    """A token with these of the rules that docs/locks.md lists."""
+    with open(os.path.join(ROOT, "docs", "locks.md")) as f:
+        page = f.read().split("## Consul")[1].split("## ")[0]
+    missing = [r for r in rules if r not in page]
+    same(missing, [], "documented: the page has the rules that are tried")
+    made = store.call("PUT", "/v1/acl/policy", {"Name": uuid.uuid4().hex, "Rules": "\n".join(rules).replace("PREFIX", "back")})
+    return str(store.call("PUT", "/v1/acl/token", {"Policies": [{"ID": made["ID"]}]})["SecretID"])
+
+
+OWN = ('key "backup" { policy = "write" }', 'key "backup.next" { policy = "write" }')
+DOCTORS, AGENTS = 'key_prefix "backup" { policy = "write" }', 'agent_prefix "" { policy = "read" }'
+LISTERS = 'key_prefix "PREFIX" { policy = "read" }'
+
+
+def documented() -> None:
+    """A token that may do what docs/locks.md says, and no more."""
+    store = ConsulWithRights()
+
+    def says(token: str, *args: str) -> tuple[int, str]:
+        store.user = token
+        p = subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE)
+        return p.returncode, p.stdout + p.stderr
+
+    lock = as_documented(store, *OWN)
+    store.user = lock
+    c = Candidate("--lock", store.url("backup"), "-e", 'print("leads") sleep(1000)')
+    ok(c.wait("print", "leads"), "documented: the two keys do for a term")
+    key, prefix = (store.url(k).replace(lock, "{}") for k in ("backup", "back"))
+    lister = as_documented(store, LISTERS)
+    status, said = says(lister, "list", prefix.format(lister))
+    ok(status == 0 and "backup" in said, "documented: a prefix that may be read does for list", said)
+    other = as_documented(store, AGENTS)
+    status, said = says(other, "list", prefix.format(other))
+    ok(status != 0 and "backup  " not in said, "documented: without that nothing is listed", said)
+    same(c.stop(), 0, "documented: but to release the lock they do")
+    whole, some = as_documented(store, DOCTORS, AGENTS), as_documented(store, DOCTORS)
+    status, said = says(whole, "doctor", "--lock", key.format(whole))
+    ok(status == 0 and "is fit" in said and "Consul 1." in said, "documented: doctor's rights do for doctor", said)
+    status, said = says(some, "doctor", "--lock", key.format(some))
+    ok(status == 0 and 'agent_prefix ""' in said, "documented: without the agent's it does not know the version", said)
+    status, said = says(lock, "doctor", "--lock", key.format(lock))
+    ok(status != 0 and "the token needs a policy" in said, "documented: a lock's own rights are not enough for doctor", said)
+    store.end()
+
+
+def datacenter() -> None:
+    """?dc= is said with each request: one that Consul does not know is no place to read or write."""
+    store = Consul({"datacenter": "here"})
+    for dc, good in ("here", True), ("elsewhere", False):
+        d = opened(store.url("dc") + "?dc=" + dc)
+        read = d.read()
+        same(read["outcome"] == "absent", good, f"datacenter: {dc}: a read: {text_of(read)}")
+        w = d.write(record("a"), "")
+        same(w["outcome"] == "ok", good, f"datacenter: {dc}: a write: {text_of(w)}")
+        seen = d.count()
+        d.do("watch")
+        store.put("dc", b"{}")
+        if good:
+            ok(d.noticed(seen), "datacenter: here: there are notices")
+        at = tried(lambda: opened(store.url("dc")).read(), "foreign")["version"] if not good else d.read()["version"]
+        gone = d.do("remove", expected=at, within=WITHIN)
+        same(gone["outcome"] == "ok", good, f"datacenter: {dc}: a removal: {text_of(gone)}")
+        d.end()
+    listed = subprocess.run([LUNARCH, "list", store.url("d") + "?dc=elsewhere"], capture_output=True, text=True)
+    ok(listed.returncode != 0 and "datacenter" in listed.stderr, "datacenter: elsewhere: a list", listed.stderr)
+    store.end()
+
+
+def many_keys() -> None:
+    """An agent allows a client 200 connections: a process follows 60 keys, and says of others that it does not."""
+    store = Consul()
+    with Player() as d:
+        d.open("consul", driver="consul", file=None, hosts=[{"name": "127.0.0.1", "port": store.port}])
+        said: dict[str, Any] = {}
+        for i in range(62):
+            d.send("WATCH", f"k{i}", 1)
+        while len(said) < 62:
+            m = d.next("watching")
+            said[m["key"]] = m
+        refused = [m for m in said.values() if not m["yes"]]
+        same(len(refused), 2, "many keys: 60 of 62 are followed")
+        ok(all("follows 60 keys" in m["why"] for m in refused), "many keys: and of two it is said why they are not", refused)
+        followed = next(k for k, m in said.items() if m["yes"])
+        d.send("WATCH", followed, 0)
+        while not (m := d.next("watching"))["yes"]:
+            pass
+        ok(m["key"] in [r["key"] for r in refused], "many keys: when one is given up, another takes its place")
+    store.end()
+
+
 def tls() -> None:
     where = scratch()
     pki = Pki(where)
@@ -396,6 +489,6 @@ if not os.path.exists(Server.program()):
     sys.exit()
 conformance()
 if not sys.argv[1:]:
-    at_once(answers, going_back, wrong_urls, several, rights)
+    at_once(answers, going_back, wrong_urls, several, rights, documented, datacenter, many_keys)
     at_once(tls, leader_stops, restored, limited, no_room, peer)
 done()
