@@ -306,7 +306,7 @@ def datacenter() -> None:
         if good:
             ok(d.noticed(seen), "datacenter: here: there are notices")
         at = tried(lambda: opened(store.url("dc")).read(), "foreign")["version"] if not good else d.read()["version"]
-        gone = d.do("remove", expected=at, within=WITHIN)
+        gone = d.do("remove", expected=at, within_ms=WITHIN)
         same(gone["outcome"] == "ok", good, f"datacenter: {dc}: a removal: {text_of(gone)}")
         d.end()
     listed = subprocess.run([LUNARCH, "list", store.url("d") + "?dc=elsewhere"], capture_output=True, text=True)
