@@ -1,17 +1,17 @@
 -- The S3 lock: one object, moved by conditional PUTs (If-None-Match: *, If-Match: ETAG); its version is its ETag (docs/locks.md, "S3").
 -- No notices: candidates poll. Read by the driver's process (docs/write-a-lock.md). Where credentials come from: lunarch.aws.
 
+local use = ...
 local lunarch = require "lunarch"
 local aws = require "lunarch.aws"
-local http, time, log = lunarch.http, lunarch.time, lunarch.log
+local element = use "xml"
+local http, time = lunarch.http, lunarch.time
 
 local REGION <const> = "us-east-1" -- where nothing names one: the server's answer does
 local TEXT_MAX <const> = 1 << 20 -- bytes of an answer
 local KEY_MAX <const> = 1000 -- S3 has 1,024, and a scratch key is longer by 24
 local VERSION_MAX <const> = 63
 local TRIES <const> = 3 -- with another region, or newer credentials
-local RACERS <const>, ROUNDS <const> = 3, 3
-local PROBE <const> = 10 -- seconds for each request of a probe
 local LIST <const> = 1000
 local IDS <const> = 64 -- answers whose ids are remembered
 
@@ -76,21 +76,6 @@ end
 
 local function escape(text)
 	return (text:gsub("[^%w%-._~/]", function(c) return ("%%%02X"):format(c:byte()) end))
-end
-
-local entities = { lt = "<", gt = ">", amp = "&", quot = '"', apos = "'" }
-
-local function plain(text)
-	text = text:gsub("&#(x?)(%x+);", function(hex, digits)
-		local number = tonumber(digits, hex == "x" and 16 or 10)
-		return number and number < 0x110000 and utf8.char(number) or nil
-	end)
-	return (text:gsub("&(%a+);", entities))
-end
-
-local function element(xml, name)
-	local text = xml:match("<" .. name .. ">(.-)</" .. name .. ">")
-	return text and plain(text)
 end
 
 -- An error's code: of the body, where there is one.
@@ -293,176 +278,13 @@ local function unmet(r, code)
 	return r.status == 412 or r.status == 409 or (r.status == 404 and code == "NoSuchKey")
 end
 
--- ---- the probe: what an endpoint makes of conditions ----
-
-local function random_name()
-	local file = io.open "/proc/sys/kernel/random/uuid"
-	local text = file and file:read "l" or ("%x%x"):format(math.random(0), math.random(0))
-	if file then
-		file:close()
-	end
-	return (text:gsub("-", ""):sub(1, 16))
+-- DELETE, whatever is there.
+local function delete(store, key, op)
+	return send(store, "DELETE", key, op)
 end
 
-local function soon()
-	return { ends = time.monotonic() + PROBE }
-end
-
--- Ends a probe. kind: "unfit" for good, else an outcome.
-local function verdict(kind, text)
-	error({ kind = kind, text = text }, 0)
-end
-
-local function unfit(store, text)
-	verdict("unfit", ("%s: it cannot keep a lock: %s. Its conditional PUTs are not S3's"):format(where(store), text))
-end
-
--- true: the PUT was done. false: its condition was not met. Anything else ends the probe.
-local function judged(store, what, r, code, unsent)
-	if not r then
-		verdict(failed(store, code, unsent))
-	elseif r.status == 200 then
-		return true
-	elseif unmet(r, code) then
-		return false
-	elseif r.status == 501 or code == "NotImplemented" or code == "InvalidArgument" then
-		unfit(store, ("%s was answered by status %d %s"):format(what, r.status, code or ""))
-	end
-	local outcome, text = refusal(store, r, code)
-	verdict(outcome or "failed", "the probe of conditional PUTs: " .. text)
-end
-
--- At once, each with a text of its own. Returns the text that won; nil: none did.
-local function race(store, key, etag, what)
-	local texts, racers = {}, {}
-	for i = 1, RACERS do
-		texts[i] = ('{"probe":"%s"}'):format(random_name())
-		racers[i] = function() return { put(store, key, texts[i], etag, soon()) } end
-	end
-	local answers, won, count = lunarch.tasks.wait_all(racers), nil, 0
-	for i = 1, RACERS do
-		if judged(store, what, answers[i][1], answers[i][2], answers[i][3]) then
-			won, count = texts[i], count + 1
-		end
-	end
-	if count > 1 then
-		unfit(store, ("of %d PUTs at the same time with %s it did %d, and one may be"):format(RACERS, what, count))
-	end
-	return won
-end
-
-local function there(store, key)
-	local outcome, text, etag = fetch(store, key, soon())
-	if outcome ~= "ok" and outcome ~= "absent" then
-		verdict(outcome == "foreign" and "failed" or outcome, text)
-	end
-	return outcome == "ok" and text or nil, etag
-end
-
--- alone: nobody else writes this key, so one of those that race must win, and what it wrote be there.
-local function check_race(store, key, etag, what, alone)
-	local won = race(store, key, etag, what)
-	local text, now = there(store, key)
-	if alone and won and text ~= won then
-		unfit(store, ("of several PUTs with %s it accepted one, and has the text of another"):format(what))
-	end
-	return won ~= nil and now or nil
-end
-
-local function check_stale(store, key, etag, what)
-	local r, code, unsent = put(store, key, ('{"probe":"%s"}'):format(random_name()), etag, soon())
-	if judged(store, what, r, code, unsent) then
-		unfit(store, ("it did a PUT with %s"):format(what))
-	end
-end
-
-local function check_fresh(store, key)
-	local first = check_race(store, key, "", "If-None-Match: *", true)
-	local second = first and check_race(store, key, first, "If-Match", true)
-	if not second then
-		return false
-	end
-	check_stale(store, key, first, "If-Match: and an ETag that was replaced")
-	check_stale(store, key, "", "If-None-Match: * though the object was there")
-	return true, second
-end
-
--- A key that all candidates share, where none may delete: others may write it meanwhile.
-local function check_shared(store, key, etag)
-	if not check_race(store, key, etag, "If-Match", false) then
-		return false
-	end
-	check_stale(store, key, etag, "If-Match: and an ETag that was replaced")
-	check_stale(store, key, "", "If-None-Match: * though the object was there")
-	return true
-end
-
-local function forbidden(store, key)
-	log.warn("scratch_left", { message = ("s3: %s: DELETE is refused, so the probe's objects stay: from now on it is %s"):format(where(store), key) })
-	put(store, key, ('{"probe":"%s"}'):format(random_name()), "", soon())
-end
-
--- Returns true; or nothing if others were faster each time.
-local function examine(store, key)
-	local shared = key .. ".probe"
-	for _ = 1, ROUNDS do
-		local text, etag = there(store, shared)
-		if text then
-			if check_shared(store, shared, etag) then
-				return true
-			end
-		else
-			local scratch = shared .. "-" .. random_name()
-			local good, fit, last = pcall(check_fresh, store, scratch)
-			local r, code = send(store, "DELETE", scratch, soon())
-			if not good then
-				error(fit, 0)
-			elseif fit then
-				if r and r.status == 403 then
-					forbidden(store, shared)
-				elseif r and (r.status == 204 or r.status == 200) then
-					check_stale(store, scratch, last, "If-Match: though the object was deleted")
-				elseif r and code ~= "NoSuchKey" then
-					log.warn("scratch_left", { message = told(store, r, code) })
-				end
-				return true
-			end
-		end
-	end
-end
-
-local function probe(store, key)
-	local good, result = pcall(examine, store, key)
-	if good and result then
-		store.proven = true
-	elseif good then
-		store.wrong = { kind = "failed", text = where(store) .. ": the probe of conditional PUTs: none of them was done" }
-	elseif type(result) == "table" and result.kind == "unfit" then
-		store.unfit = result.text
-		log.error("store_unfit", { message = result.text })
-	else
-		store.wrong = type(result) == "table" and result.kind and result or { kind = "failed", text = tostring(result) }
-	end
-end
-
--- Before the first write. In a task of its own: the operations that wait for it may end before it does. nil: proven.
-local function unproven(store, key, op)
-	if not store.proven and not store.unfit then
-		if not store.probing or store.probing:done() then
-			store.wrong = nil
-			store.probing = lunarch.spawn(probe, store, key)
-		end
-		store.probing:wait(math.max(0.001, left(op)))
-	end
-	if store.proven then
-		return nil
-	elseif store.unfit then
-		return "refused", store.unfit
-	elseif store.wrong then
-		return store.wrong.kind, store.wrong.text
-	end
-	return "failed", where(store) .. ": the probe of conditional PUTs has not ended in time"
-end
+local unproven = use "locks/s3_probe" { put = put, fetch = fetch, delete = delete, failed = failed, refusal = refusal, unmet = unmet, where = where,
+	told = told, left = left }
 
 local function with_deadline(op)
 	return { ends = time.monotonic() + op.timeout, expected = op.expected }
@@ -522,7 +344,7 @@ local function remove(store, key, op)
 	end
 	local r, code, unsent = send(store, "DELETE", key, op, { headers = { ["If-Match"] = etag } })
 	if r and (r.status == 501 or code == "NotImplemented") then
-		r, code, unsent = send(store, "DELETE", key, op)
+		r, code, unsent = delete(store, key, op)
 	end
 	if not r then
 		return unsent and "failed" or "unknown", ("%s: %s"):format(where(store), code)

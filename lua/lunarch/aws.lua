@@ -3,6 +3,7 @@
 
 local use = ...
 local given = use "given"
+local element = use "xml"
 local lunarch = require "lunarch"
 local http, json, time = lunarch.http, lunarch.json, lunarch.time
 
@@ -102,8 +103,7 @@ local function ask(where, request)
 	if not r then
 		return false, ("%s: %s"):format(where, err.message)
 	elseif not r.ok then
-		local code = r.body:match "<Code>(.-)</Code>"
-		local message = r.body:match "<Message>(.-)</Message>"
+		local code, message = element(r.body, "Code"), element(r.body, "Message")
 		return false, ("%s: status %d%s%s"):format(where, r.status, code and ": " .. code or "", message and ": " .. message or "")
 	end
 	return r
@@ -127,13 +127,6 @@ end
 local function sts_url(region)
 	return set "AWS_ENDPOINT_URL_STS" or set "AWS_ENDPOINT_URL"
 		or (region and ("https://sts.%s.%s"):format(region, domain(region)) or "https://sts.amazonaws.com")
-end
-
-local entities = { lt = "<", gt = ">", amp = "&", quot = '"', apos = "'" }
-
-local function element(xml, name)
-	local text = xml:match("<" .. name .. ">(.-)</" .. name .. ">")
-	return text and (text:gsub("&(%a+);", entities))
 end
 
 local function session_name(name)
