@@ -15,7 +15,8 @@
 
 #define REMOVE_TRIES 3
 
-/* There is nothing to remove yet. What may not be removed is found out later; here counts whether the lock can at all. */
+/* There is nothing to remove yet. What may not be removed is found out later; here counts whether the lock can at all.
+ */
 static bool store_check_can_remove(const struct store_trial *x, struct lock_client *s)
 {
 	struct version nothing = x->at;

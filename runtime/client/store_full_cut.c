@@ -37,10 +37,13 @@ static bool cut_read(struct full *f, enum driver_fault way, int nth, bool *met)
 	enum lock_outcome o = lock_client_read(f->a);
 	*met = driver_fault_met(f->a->lock);
 	if (o == LOCK_OK && strcmp(f->a->record.write, f->b->record.write) != 0)
-		full_unfit(f, "read had no answer of the store, and returned \"ok\" with another record than the store has");
+		full_unfit(
+			f,
+			"read had no answer of the store, and returned \"ok\" with another record than the store has");
 	else if (o != LOCK_OK && o != LOCK_FAILED)
 		full_unfit(
-			f, "read had no answer of the store, and returned \"%s\": it must return \"failed\" where it does not know",
+			f,
+			"read had no answer of the store, and returned \"%s\": it must return \"failed\" where it does not know",
 			lock_outcome_name(o));
 	else
 		return full_works_again(f, f->a, AFTER);
@@ -72,9 +75,9 @@ static bool cut_each(struct full *f, enum cut_kind kind, enum driver_fault way, 
 			good = cut_read(f, way, nth, &met);
 		else
 			good = cut_write(f, way, nth,
-			                 kind == CUT_CREATES  ? &none :
-			                 kind == CUT_IS_STALE ? &stale :
-			                                        &f->at,
+			                 kind == CUT_CREATES    ? &none
+			                 : kind == CUT_IS_STALE ? &stale
+			                                        : &f->at,
 			                 &met);
 		*lost += met;
 	}
@@ -114,6 +117,7 @@ void full_cut(struct full *f)
 		if (!cut_each(f, CUT_CREATES, ways[i], &lost) || !cut_each(f, CUT_IS_STALE, ways[i], &lost) ||
 		    !cut_each(f, CUT_READS, ways[i], &lost))
 			return;
-	full_good(f, "%d answers of the store were lost, one after the other: what is said of each write and read is true",
+	full_good(f,
+	          "%d answers of the store were lost, one after the other: what is said of each write and read is true",
 	          lost);
 }

@@ -98,7 +98,8 @@ static int host_read_file(lua_State *L)
 	return failed ? sched_raise(L, err.text) : 1;
 }
 
-/* cut() -> what becomes of the answer to the request that is sent next: "lost", "again"; nothing: it is for who asked */
+/* cut() -> what becomes of the answer to the request that is sent next: "lost", "again"; nothing: it is for who asked
+ */
 static int host_cut(lua_State *L)
 {
 	struct driver *d = driver_of(L);
@@ -115,12 +116,8 @@ static int host_cut(lua_State *L)
 static void push_host(lua_State *L, struct driver *d)
 {
 	static const luaL_Reg host[] = {
-		{ "complain", host_complain },
-		{ "secret", host_secret },
-		{ "named", host_named },
-		{ "read_file", host_read_file },
-		{ "cut", host_cut },
-		{ NULL, NULL },
+		{ "complain", host_complain },   { "secret", host_secret }, { "named", host_named },
+		{ "read_file", host_read_file }, { "cut", host_cut },       { NULL, NULL },
 	};
 
 	lua_newtable(L);

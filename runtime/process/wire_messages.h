@@ -61,8 +61,8 @@
 #define WIRE_FIELDS_loaded(F) F(u32, count)
 
 /* It cannot be loaded. text: file, line, what was expected. */
-#define WIRE_FIELDS_load_failed(F)                                   \
-	F(str, text)                                                 \
+#define WIRE_FIELDS_load_failed(F)                                       \
+	F(str, text)                                                     \
 	F(str, lock_file) /* what it is, if it is one; "": it is none */ \
 	F(str, schemes)   /* of a lock file; a blank between two */
 

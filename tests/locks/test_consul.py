@@ -251,7 +251,9 @@ def as_documented(store: Consul, *rules: str) -> str:
         page = f.read().split("## Consul")[1].split("## ")[0]
     missing = [r for r in rules if r not in page]
     same(missing, [], "documented: the page has the rules that are tried")
-    made = store.call("PUT", "/v1/acl/policy", {"Name": uuid.uuid4().hex, "Rules": "\n".join(rules).replace("PREFIX", "back")})
+    made = store.call(
+        "PUT", "/v1/acl/policy", {"Name": uuid.uuid4().hex, "Rules": "\n".join(rules).replace("PREFIX", "back")}
+    )
     return str(store.call("PUT", "/v1/acl/token", {"Policies": [{"ID": made["ID"]}]})["SecretID"])
 
 
@@ -287,7 +289,11 @@ def documented() -> None:
     status, said = says(some, "doctor", "--lock", key.format(some))
     ok(status == 0 and 'agent_prefix ""' in said, "documented: without the agent's it does not know the version", said)
     status, said = says(lock, "doctor", "--lock", key.format(lock))
-    ok(status != 0 and "the token needs a policy" in said, "documented: a lock's own rights are not enough for doctor", said)
+    ok(
+        status != 0 and "the token needs a policy" in said,
+        "documented: a lock's own rights are not enough for doctor",
+        said,
+    )
     store.end()
 
 
@@ -327,7 +333,11 @@ def many_keys() -> None:
             said[m["key"]] = m
         refused = [m for m in said.values() if not m["yes"]]
         same(len(refused), 2, "many keys: 60 of 62 are followed")
-        ok(all("follows 60 keys" in m["why"] for m in refused), "many keys: and of two it is said why they are not", refused)
+        ok(
+            all("follows 60 keys" in m["why"] for m in refused),
+            "many keys: and of two it is said why they are not",
+            refused,
+        )
         followed = next(k for k, m in said.items() if m["yes"])
         d.send("WATCH", followed, 0)
         while not (m := d.next("watching"))["yes"]:

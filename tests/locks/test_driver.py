@@ -366,7 +366,9 @@ def greedy() -> None:
             limits = {line[:26].strip(): line[26:].split()[0] for line in f}
         same(limits["Max core file size"], "0", "greedy: it leaves no core file")
         if "/asan/" not in LUNARCH:
-            same(limits["Max address space"], str(1 << 30), "greedy: what is not Lua's has 1 GB of address space at most")
+            same(
+                limits["Max address space"], str(1 << 30), "greedy: what is not Lua's has 1 GB of address space at most"
+            )
         with open(f"/proc/{d.process.pid}/status") as f:
             peak = int(next(line.split()[1] for line in f if line.startswith("VmHWM:")))
         ok(peak < 700 * 1024, "greedy: it never had much more", peak)

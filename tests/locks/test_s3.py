@@ -99,12 +99,20 @@ def rights() -> None:
     )
     by = {name: Account(store, env) for name, env in users.items()}
     status, said = by["documented"].doctor()
-    ok(status == 0 and "is fit" in said and "note   clean" not in said, "rights: the documented ones do for doctor", said)
+    ok(
+        status == 0 and "is fit" in said and "note   clean" not in said,
+        "rights: the documented ones do for doctor",
+        said,
+    )
     status, said = by["asking"].doctor()
     ok("the bucket is replicated" in said, "rights: with two more it warns of a replicated bucket", said)
     ok("keeps versions" in said, "rights: and of one that keeps versions")
     status, said = by["blind"].says("list", store.url("jo"))
-    ok(status != 0 and "s3:ListBucket is one of them" in said, "rights: without s3:ListBucket list says what is missing", said)
+    ok(
+        status != 0 and "s3:ListBucket is one of them" in said,
+        "rights: without s3:ListBucket list says what is missing",
+        said,
+    )
     status, said = by["reading"].doctor()
     ok(status != 0 and "AccessDenied" in said, "rights: without s3:PutObject it is not fit", said)
     status, said = by["keeping"].doctor()

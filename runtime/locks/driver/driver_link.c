@@ -621,8 +621,8 @@ void driver_link_spoil(struct lock_link *link, uint64_t id, enum driver_fault fa
 	k->spoilt.met = false;
 	if (!is_of_store(fault))
 		return;
-	driver_lose_put(&m, &(struct driver_lose){
-				    .id = id, .nth = (uint32_t)n, .again = fault == DRIVER_FAULT_STORE_AGAIN });
+	driver_lose_put(
+		&m, &(struct driver_lose){ .id = id, .nth = (uint32_t)n, .again = fault == DRIVER_FAULT_STORE_AGAIN });
 	driver_link_send(link, &m);
 	buf_fini(&m);
 }

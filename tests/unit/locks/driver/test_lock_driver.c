@@ -107,8 +107,7 @@ static bool misbehaves(uint64_t id)
 		_exit(7);
 	if (is("huge") && send(d.fd, bytes, sizeof bytes, 0) < 0)
 		_exit(7);
-	return is("lost") || is("stray") || is("malformed") || is("unknown-type") || is("huge") ||
-	       is("lost-unasked");
+	return is("lost") || is("stray") || is("malformed") || is("unknown-type") || is("huge") || is("lost-unasked");
 }
 
 static void on_read(const struct driver_read *m)
@@ -762,7 +761,8 @@ static void test_faults(void)
 	is_int(do_read(t.lock, LONG_MS), LOCK_FOREIGN, "and is found to be no record");
 	driver_fault_next(t.lock, DRIVER_FAULT_STORE_AGAIN, 2);
 	is_int(do_read(t.lock, LONG_MS), LOCK_FOREIGN, "what happens between driver and store is the driver's");
-	ok(count_lines("lose 2 again") == 1 && driver_fault_met(t.lock), "which is told of it, and says that it has come");
+	ok(count_lines("lose 2 again") == 1 && driver_fault_met(t.lock),
+	   "which is told of it, and says that it has come");
 	do_read(t.lock, LONG_MS);
 	ok(count_lines("lose") == 1 && driver_fault_met(t.lock), "once");
 	driver_fault_next(t.lock, DRIVER_FAULT_STORE_LOST, 3);
