@@ -153,7 +153,7 @@ STORES  := s3 consul
 STORE_FILES := locks/test_% locks/test_%_servers locks/doctor_% cluster/faults/% cluster/faults/driver_% examples/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
-SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/examples/*.py tests/install/*.py))
+SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py))
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, and without the locks in Lua that have no C of their own: Box's shows what they share.
@@ -298,6 +298,14 @@ bench:
 	@$(MAKE) --no-print-directory all $(BUILD)/bench/floor $(BUILD)/bench/floor_file $(BUILD)/bench/floor_tree $(BUILD)/bench/floor_script $(BUILD)/bench/floor_store $(BUILD)/bench/floor_kube
 	@tests/bench/bench.py $(BENCH)
 
+# The failures of docs/compare.md, done to Lunarch and to other electors: RUNS=n of each; COMPARE='--peers go --faults frozen' for some of
+# them; every run goes to $(BUILD)/compare.json.
+compare: kube-server consul-server
+	@scripts/deps.sh bench
+	@$(call GO_BUILD,compare) tests/cluster/compare/peers ./etcdelection ./clientgo
+	@$(MAKE) --no-print-directory all
+	@RUNS='$(RUNS)' tests/cluster/compare/compare.py --json $(BUILD)/compare.json $(COMPARE)
+
 # What is made of the annotations in lua/meta/ (and checked to be current by make lint).
 api:
 	@lua5.4 scripts/api.lua
@@ -395,11 +403,11 @@ help:
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
 	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
-	@echo "make bench   figures         make install PREFIX=/usr/local   make uninstall   make clean"
+	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"
 
 clean:
 	rm -rf $(BUILD) compile_commands.json
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench api man deb tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api man deb tidy coverage coverage-units format lint install uninstall help clean FORCE
