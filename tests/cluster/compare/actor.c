@@ -1,6 +1,7 @@
-/* What a leader of make compare runs: it acts every 10 ms, and writes the moment of each act (CLOCK_MONOTONIC, a double) into a file of its
- * own, from which compare.py sees who acted when. Not a part of Lunarch, and it knows nothing of it. Ends when the file
- * DIR/NAME.finish is there. Usage: actor DIR NAME obedient|busy (busy: whoever asks it to end is ignored). */
+/* What a leader of make compare runs: it acts every 10 ms, and writes the moment of each act (CLOCK_MONOTONIC, a
+ * double) into a file of its own, from which compare.py sees who acted when. Not a part of Lunarch, and it knows
+ * nothing of it. Ends when the file DIR/NAME.finish is there. Usage: actor DIR NAME obedient|busy (busy: whoever asks
+ * it to end is ignored). */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>

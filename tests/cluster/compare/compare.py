@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""make compare: the same failures done to Lunarch and to other electors. Whoever leads acts every 10 ms and writes when;
-all of it is on one machine, so one clock says whether two acted at once, and for how long.
+"""make compare: the same failures done to Lunarch and to other electors. Who leads acts every 10 ms and writes when; all
+are on one machine, so one clock says whether two acted at once, and for how long.
 
     compare.py [--runs N] [--jobs N] [--json FILE] [--peers WORD...] [--faults WORD...]
 
-Each cell of the table is one elector, one failure, and one kind of work: obedient work ends when it is told to, busy work
-does not listen. Peers are in peers.py."""
+Each cell of the table is one elector, one failure and one kind of work: obedient work ends when it is told to, and busy
+work does not listen. Peers are in peers.py."""
 
 import argparse
 import glob
@@ -58,15 +58,56 @@ def stretches(acts: list[float]) -> list[tuple[float, float]]:
 
 def overlap(everyone: list[list[float]]) -> float:
     """Seconds in which at least two acted. One act in the middle of another's counts as a millisecond."""
-    ends = sorted(
-        end for acts in everyone for a, b in stretches(acts) for end in ((a, 1), (max(b, a + 0.001), -1))
-    )
+    ends = sorted(end for acts in everyone for a, b in stretches(acts) for end in ((a, 1), (max(b, a + 0.001), -1)))
     total, acting, since = 0.0, 0, 0.0
     for at, change in ends:
         if acting >= 2:
             total += at - since
         acting, since = acting + change, at
     return total
+
+
+class Freezer:
+    """A cgroup that freezes and thaws all that is in it at once, as when a machine stands still. Where there is none,
+    signals do it, and what was started last goes on first: the other order would help an elector, which must be first.
+    """
+
+    def __init__(self, name: str) -> None:
+        base = next(
+            (b for b in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified") if os.path.exists(f"{b}/cgroup.procs")), ""
+        )
+        self.path = f"{base}/lunarch-{name}" if base and os.access(base, os.W_OK) else ""
+        if self.path:
+            os.mkdir(self.path)
+
+    def prefix(self) -> list[str]:
+        """A command line that executes the rest of it inside."""
+        return ["sh", "-c", f'echo $$ >{self.path}/cgroup.procs && exec "$0" "$@"'] if self.path else []
+
+    def freeze(self, on: bool, pids: list[int]) -> None:
+        if self.path:
+            with open(f"{self.path}/cgroup.freeze", "w") as f:
+                f.write("1" if on else "0")
+            return
+        for pid in reversed(pids):
+            send(pid, signal.SIGSTOP if on else signal.SIGCONT)
+
+    def remove(self) -> None:
+        """When those in it have been killed; they are gone a moment later."""
+        end = time.monotonic() + 10
+        while self.path and time.monotonic() < end:
+            try:
+                os.rmdir(self.path)
+                return
+            except OSError:
+                time.sleep(0.05)
+
+
+def send(pid: int, sig: int) -> None:
+    try:
+        os.kill(pid, sig)
+    except ProcessLookupError:
+        pass
 
 
 class Scene:
@@ -77,6 +118,7 @@ class Scene:
         self.place, self.key = new_directory("lunarch-compare-"), f"compare-{uuid.uuid4().hex[:12]}"
         self.candidates: dict[str, subprocess.Popen[bytes]] = {}
         self.mark = f"LUNARCH_COMPARE={self.key}"
+        self.freezer = Freezer(self.key) if fault == "machine frozen" else None
 
     def join(self, name: str, port: int | None = None) -> None:
         command = [self.program, self.place, name, self.kind]
@@ -90,9 +132,10 @@ class Scene:
             self.kind,
             command if beside else [],
         )
+        prefix = self.freezer.prefix() if self.freezer and name == "a" else []
         with open(f"{self.place}/{name}.log", "wb") as log:
             self.candidates[name] = subprocess.Popen(
-                argv,
+                [*prefix, *argv],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -127,17 +170,17 @@ class Scene:
     def others(self, names: str, since: float) -> str:
         return self.acted(names, since, self.peer.patience)
 
-    def signal(self, name: str, sig: int, whole: bool = False) -> None:
-        """To the elector alone, or to it and all that it has started."""
+    def signal(self, name: str, sig: int) -> None:
+        """To the elector alone."""
+        if self.candidates[name].poll() is None:
+            send(self.candidates[name].pid, sig)
+
+    def family(self, name: str) -> list[int]:
+        """The elector and all that it has started."""
         pids = [self.candidates[name].pid]
         for pid in pids:
-            if whole:
-                pids += [c for c in children(pid) if c not in pids]
-        for pid in pids:
-            try:
-                os.kill(pid, sig)
-            except ProcessLookupError:
-                pass
+            pids += [c for c in children(pid) if c not in pids]
+        return pids
 
     def finish(self, name: str) -> None:
         """Its work is done, and ends by itself."""
@@ -157,14 +200,15 @@ class Scene:
         """Only processes of this run: those that have its mark in their environment."""
         for name in self.candidates:
             self.finish(name)
+        if self.freezer:
+            self.freezer.freeze(False, [])
         for _ in range(3):
             for pid in set(marked(self.mark)) | {p.pid for p in self.candidates.values() if p.poll() is None}:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except ProcessLookupError:
-                    pass
+                send(pid, signal.SIGKILL)
         for p in self.candidates.values():
             p.wait()
+        if self.freezer:
+            self.freezer.remove()
         shutil.rmtree(self.place, ignore_errors=True)
 
 
@@ -189,21 +233,25 @@ def cut_off(s: Scene) -> str:
 
 def elector_stopped(s: Scene) -> str:
     """SIGSTOP to the elector's process, and SIGCONT when another has led for a while. What it has started goes on."""
-    return stop_and_continue(s, whole=False)
+    s.enter("ab")
+    since = time.monotonic()
+    s.signal("a", signal.SIGSTOP)
+    led = s.others("b", since)
+    time.sleep(WATCH_S / 2)
+    s.signal("a", signal.SIGCONT)
+    time.sleep(WATCH_S)
+    return led
 
 
 def machine_frozen(s: Scene) -> str:
-    """The same to the elector and all that it has started, as when a machine stands still."""
-    return stop_and_continue(s, whole=True)
-
-
-def stop_and_continue(s: Scene, whole: bool) -> str:
+    """The elector and all that it has started stand still, and go on at once when another has led for a while."""
+    assert s.freezer
     s.enter("ab")
-    since = time.monotonic()
-    s.signal("a", signal.SIGSTOP, whole)
+    since, pids = time.monotonic(), s.family("a")
+    s.freezer.freeze(True, pids)
     led = s.others("b", since)
     time.sleep(WATCH_S / 2)
-    s.signal("a", signal.SIGCONT, whole)
+    s.freezer.freeze(False, pids)
     time.sleep(WATCH_S)
     return led
 
@@ -356,7 +404,9 @@ class Comparison:
         text = f"{len(twice)} of {len(good)}"
         if twice:
             worst = max(twice, key=lambda r: r["overlap_s"])
-            text += f", {worst['overlap_s']:.2f} s" + ("+" if worst["to_the_end"] else "")
+            most = worst["overlap_s"]
+            text += f", {most:.1f} s" if most >= 0.1 else f", {most * 1000:.0f} ms"
+            text += "+" if worst["to_the_end"] else ""
         alone = sum(not r["next"] for r in good)
         if alone:
             text += f", nobody else led in {alone}"

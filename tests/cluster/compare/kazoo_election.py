@@ -3,7 +3,7 @@
 https://kazoo.readthedocs.io/en/latest/api/recipe/election.html: run(function). Its lock is lost with the session, so
 the program listens to the connection's state, and its work ends when that is SUSPENDED or LOST:
 https://kazoo.readthedocs.io/en/latest/basic_usage.html, "Listening for Connection Events".
-kazoo_election.py HOSTS PATH DIR NAME obedient|busy [COMMAND...]. With a command it starts that instead of acting itself."""
+kazoo_election.py HOSTS PATH DIR NAME obedient|busy [COMMAND...]. With a command it starts that instead of acting."""
 
 import os
 import struct

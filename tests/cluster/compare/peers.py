@@ -159,8 +159,8 @@ class ClientGo(Peer):
 
 
 class ConsulLock(Peer):
-    """https://developer.hashicorp.com/consul/commands/lock: session of 15 s, which the servers end after twice that, and a
-    delay of 15 s after a session that has ended."""
+    """https://developer.hashicorp.com/consul/commands/lock: a session of 15 s, which the servers end after twice that,
+    and a delay of 15 s after a session that has ended."""
 
     name, store, lapse, patience = "consul lock", "consul", 30.0, 120.0
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make compare does not rot: two of its failures, on Lunarch and etcdctl lock. That etcdctl lock lets two act at once, as
-its documentation says of its locks, shows that the comparison can see it."""
+"""make compare does not rot: two of its failures, on Lunarch and etcdctl lock. That etcdctl lock lets two act at once
+shows that the comparison can see it."""
 
 import os
 import sys

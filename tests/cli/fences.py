@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""The recipes of docs/safety.md are run as they stand there, on real servers: a write with a larger token is done, one
+with the same token again, and one with a smaller token changes nothing. The recipes that are whole examples have tests of
+their own (tests/examples)."""
+
+import http.client
+import http.server
+import os
+import re
+import sys
+import threading
+from typing import Any
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from processes import ROOT
+from servers import MariaDB, Postgres, Redis
+from tap import ok, run, same
+
+with open(os.path.join(ROOT, "docs", "safety.md"), encoding="utf-8") as _f:
+    PAGE = _f.read()
+# Larger than 2^53, and one digit more: neither a number with a fraction nor the order of texts would do.
+FIRST, SECOND = 9999999999999998, 10000000000000001
+
+
+def recipe(language: str, begins: str) -> str:
+    """The block of that language whose first line begins so."""
+    found = [b for b in re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.M | re.S) if b.startswith(begins)]
+    if len(found) != 1:
+        raise RuntimeError(f"docs/safety.md has {len(found)} blocks of {language} that begin with {begins!r}")
+    return found[0]
+
+
+def a_row(server: Any, changed: str) -> None:
+    """changed: what must follow the UPDATE to learn how many rows it has changed."""
+    name = type(server).__name__
+    server.sql(recipe("sql", "-- once"))
+
+    def write(token: int, amount: int) -> str:
+        text = recipe("sql", "-- with each write").partition("\n")[2]  # the rest is one statement
+        text = text.replace("TOKEN", str(token)).replace("= 17", f"= {amount}").strip().removesuffix(";")
+        return str(server.sql(text + changed))
+
+    same(write(FIRST, 17), "1", f"{name}: a first token writes")
+    same(write(SECOND, 17), "1", f"{name}: a larger one, too")
+    same(write(SECOND, 17), "1", f"{name}: and again, though nothing but the count of writes is new")
+    ok(write(FIRST, 18) in ("0", ""), f"{name}: a smaller one changes no row")
+    same(server.sql("SELECT amount FROM stock"), "17", f"{name}: and the newer leader's value stays")
+
+
+def postgres() -> None:
+    """PostgreSQL: the row that is written has the token."""
+    with Postgres() as server:
+        a_row(server, " RETURNING 1;")
+
+
+def mysql() -> None:
+    """MariaDB: the same statements."""
+    with MariaDB() as server:
+        a_row(server, "; SELECT ROW_COUNT();")
+
+
+def redis() -> None:
+    """Redis: a script does both in one step."""
+    script = recipe("lua", "-- EVAL")
+    with Redis() as server:
+
+        def write(token: int, value: str) -> str:
+            return str(server.cli("EVAL", script, "2", "{stock}:fence", "{stock}", str(token), value)).strip()
+
+        same(
+            [write(FIRST, "1"), write(SECOND, "2"), write(SECOND, "3")],
+            ["OK"] * 3,
+            "Redis: larger and equal ones write",
+        )
+        ok("FENCED" in write(FIRST, "4"), "Redis: a smaller one is refused")
+        same(server.cli("GET", "{stock}").strip(), "3", "Redis: and the newer leader's value stays")
+
+
+def over_http() -> None:
+    """HTTP: the receiver keeps the largest token."""
+    names: dict[str, Any] = {}
+    exec(recipe("python", "# keep `largest`"), names)  # the page's own text
+    receiver = names["Receiver"]
+    receiver.log_message = lambda *_: None
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), receiver)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+    def put(token: int, body: str) -> int:
+        c = http.client.HTTPConnection("127.0.0.1", server.server_address[1], timeout=60)
+        c.request("PUT", "/", body, {"Fencing-Token": str(token)})
+        return c.getresponse().status
+
+    same([put(FIRST, "1"), put(SECOND, "2"), put(SECOND, "3")], [204] * 3, "HTTP: larger and equal ones write")
+    same(put(FIRST, "4"), 409, "HTTP: a smaller one is refused")
+    same(receiver.data, b"3", "HTTP: and the newer leader's value stays")
+    server.shutdown()
+
+
+def log() -> None:
+    """A log: whoever reads drops what an old leader has added late."""
+    names: dict[str, Any] = {}
+    exec(recipe("python", "# (token, value)"), names)
+    records = [(FIRST, "a"), (SECOND, "b"), (FIRST, "late"), (SECOND, "c")]
+    same(list(names["accepted"](records)), ["a", "b", "c"], "a log: what comes late from an old leader is dropped")
+
+
+run([postgres, mysql, redis, over_http, log])
