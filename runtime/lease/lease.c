@@ -572,17 +572,21 @@ static void judge(struct lease *l, struct instant now, struct lease_actions *a)
 	}
 }
 
+static bool is_new(const struct lease *l, const struct lease_sight *s)
+{
+	return !l->looked || l->met || l->seen.kind != s->kind || l->seen.id != s->id;
+}
+
 static void note_sight(struct lease *l, const struct lease_sight *s, struct instant now)
 {
-	bool same = l->looked && l->seen.kind == s->kind && l->seen.id == s->id;
-
-	if (!same) {
+	if (is_new(l, s)) {
 		l->seen_at = now;
 		l->dead = false;
 		l->yes = l->asked = false;
 	}
 	l->seen = *s;
 	l->looked = true;
+	l->met = false;
 	if (s->term > l->top_term)
 		l->top_term = s->term;
 	if (s->kind == SIGHT_ABSENT || s->kind == SIGHT_FOREIGN)
@@ -622,7 +626,7 @@ static void lease_on_read(struct lease *l, const struct lease_event *e, bool cha
 		l->look_due = true;
 		return;
 	}
-	bool newer = !l->looked || l->seen.kind != sight.kind || l->seen.id != sight.id;
+	bool newer = is_new(l, &sight);
 	if (is_twin(l, &sight)) {
 		sight.mine = false;
 		a->set |= LEASE_DO_TWIN;
@@ -641,6 +645,15 @@ static void lease_on_read(struct lease *l, const struct lease_event *e, bool cha
 		look_again(l, now);
 }
 
+/* A create conflicted, so there is a record, or was one. If it is gone by the next read, its holder may still be in its
+ * term: its absence is new. An earlier create of ours may be applied then, so it is not known to be ours any more. */
+static void met_record(struct lease *l)
+{
+	l->had_record = l->met = true;
+	l->limbo[0] = l->limbo[l->limbo_len - 1];
+	l->limbo_len = 1;
+}
+
 static void lease_on_written(struct lease *l, const struct lease_event *e, struct instant now, struct lease_actions *a)
 {
 	struct lease_sent w = l->limbo[l->limbo_len - 1];
@@ -657,6 +670,8 @@ static void lease_on_written(struct lease *l, const struct lease_event *e, struc
 	 */
 	case OUTCOME_CONFLICT:
 		l->stale = true;
+		if (l->seen.kind == SIGHT_ABSENT)
+			met_record(l);
 		set_back(l, now);
 		return;
 	case OUTCOME_UNKNOWN:

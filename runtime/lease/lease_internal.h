@@ -24,7 +24,8 @@ struct lease {
 	/* What the store shows. */
 	struct lease_sight seen; /* the newest of: what the last read showed, what our last good write wrote */
 	struct instant seen_at;  /* when exactly that record was first received */
-	bool looked, had_record; /* a read has succeeded; a record has been seen */
+	bool looked, had_record; /* a read has succeeded; there has been a record */
+	bool met;                /* `seen` is an absence that is over: a create conflicted since */
 	bool dead;               /* the holder of `seen` is proved dead */
 	struct instant dead_at;  /* since when */
 	/* The longest duration seen. If the record is gone, a standby waits so long: it may not have seen the last
