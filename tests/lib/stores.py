@@ -790,6 +790,7 @@ class MariaDB(Store):
         self.server = servers.mysql_server("--innodb-flush-log-at-trx-commit=1", "--max-connections=400", *options, **more)
         self.port = self.server.port
         self.server.sql(f"CREATE USER {self.user}; GRANT ALL ON test.* TO {self.user}")
+        self.server.trust()
 
     def url(self, key: str, through: Any = None) -> str:
         return f"mysql://{self.user}@127.0.0.1:{(through or self).port}/test#{quote(key)}"

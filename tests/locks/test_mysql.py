@@ -12,14 +12,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from lock_cases import BASIC, NETWORK, SERVER, full, missed_notices, read_only, run
 from lock_driver import Driver, record, tried
 from pki import Pki
-from processes import LUNARCH, ROOT, children, runs_lock_file, scratch, wait_for
-from servers import mysql_server
+from processes import LUNARCH, children, runs_lock_file, scratch, wait_for
+from servers import lock_table, mysql_server
 from stores import FullMariaDB, MariaDB as Store
 from tap import at_once, done, note, ok, same, skip
-
-with open(os.path.join(ROOT, "docs", "locks.md")) as page:
-    TABLE = next(line.strip() for line in page if line.startswith("    CREATE TABLE lunarch_locks (name VARBINARY"))
-
 
 def term(holder: str = "a", lease_ms: int = 1000) -> Any:
     return record(holder, token=7, leaseDurationMs=lease_ms)
@@ -53,7 +49,7 @@ def rights() -> None:
             told(d.write(term(), ""), "GRANT SELECT, INSERT, UPDATE", outcome=("refused",)),
             "rights: who may not make the table is told what to grant",
         )
-        server.sql(TABLE)
+        server.sql(lock_table())
         server.sql("GRANT SELECT, INSERT, UPDATE ON lunarch_locks TO writer")
         ok(
             told(d.write(term(), ""), "GRANT SELECT, INSERT, UPDATE", outcome=("refused",)),
@@ -113,7 +109,7 @@ def granted() -> None:
             "granted: where the table is not there, who may not make it is told",
             text,
         )
-        server.sql(TABLE)
+        server.sql(lock_table())
         leads_and_lists("three, on the table made by hand", user("by_hand", "SELECT, INSERT, UPDATE", "lunarch_locks"))
 
 
