@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The recipes of docs/safety.md are run as they stand there, on real servers: a write with a larger token is done, one
-with the same token again, and one with a smaller token changes nothing. The recipes that are whole examples have tests of
-their own (tests/examples)."""
+with the same token again, and one with a smaller token changes nothing. What is a whole example there has a test of its
+own (tests/examples)."""
 
 import http.client
 import http.server

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""make compare: the same failures done to Lunarch and to other electors. Who leads acts every 10 ms and writes when; all
-are on one machine, so one clock says whether two acted at once, and for how long.
+"""make compare: the same failures done to Lunarch and to other electors. Who leads acts every 10 ms and writes when.
+All are on one machine, so one clock says whether two acted at once, and for how long.
 
     compare.py [--runs N] [--jobs N] [--json FILE] [--peers WORD...] [--faults WORD...]
 
@@ -321,8 +321,8 @@ class Frozen:
             s.enter("ab")
         finally:
             self.ready.wait(600)
-        led = s.others("ab", time.monotonic())
-        time.sleep(2 * WATCH_S)
+        led = s.acted("b", self.since, 2 * s.peer.lapse)
+        time.sleep(WATCH_S)
         return led
 
 
