@@ -126,7 +126,8 @@ class Group:
 
 
 def measured(url: Callable[[str], str]) -> dict[str, list[tuple[float, float]]]:
-    """Of each kind, what Group.hand_over measures; the kinds by turns, so that what else the machine does is in all."""
+    """Of each kind, what Group.hand_over measures; the kinds by turns, each as often the first as the others, so that
+    what else the machine does is in all, and what the last one left."""
     kinds = (WITHOUT, WITH, CTL)
     values: dict[str, list[tuple[float, float]]] = {kind: [] for kind in kinds}
     for first in range(0, RUNS, BATCH):
@@ -140,8 +141,8 @@ def measured(url: Callable[[str], str]) -> dict[str, list[tuple[float, float]]]:
         for (_, kind), group in groups.items():
             if kind != WITHOUT:
                 await_next(group.url)
-        for (_, kind), group in groups.items():
-            values[kind].append(group.hand_over(kind))
+        for i, kind in sorted(groups, key=lambda one: (one[0], (kinds.index(one[1]) + one[0]) % len(kinds))):
+            values[kind].append(groups[i, kind].hand_over(kind))
         for group in groups.values():
             group.leave()
     return values
