@@ -131,9 +131,10 @@ int main(int argc, char **argv)
 	snprintf(token, sizeof token, "Authorization: Bearer %s", getenv("TOKEN") ? getenv("TOKEN") : "");
 	snprintf(lease, sizeof lease, "%s/apis/coordination.k8s.io/v1/namespaces/%s/leases/%s", argv[1], argv[3],
 	         argv[4]);
-	snprintf(watch, sizeof watch,
-	         "%s/apis/coordination.k8s.io/v1/namespaces/%s/leases?watch=true&resourceVersion=0&fieldSelector=metadata.name=%s",
-	         argv[1], argv[3], argv[4]);
+	snprintf(
+		watch, sizeof watch,
+		"%s/apis/coordination.k8s.io/v1/namespaces/%s/leases?watch=true&resourceVersion=0&fieldSelector=metadata.name=%s",
+		argv[1], argv[3], argv[4]);
 	struct curl_slist *headers = curl_slist_append(NULL, token);
 	headers = curl_slist_append(headers, "Content-Type: application/json");
 	multi = curl_multi_init();
