@@ -21,8 +21,9 @@ shutil.copy(LUNARCH, program)
 build = subprocess.run([program, "--version"], capture_output=True, text=True).stdout.split()[1]
 
 
-def status(url: str) -> Any:
-    p = subprocess.run([program, "status", "--lock", url], capture_output=True, text=True, timeout=PATIENCE)
+def status(url: str, **env: str) -> Any:
+    argv, environment = [program, "status", "--lock", url], {**os.environ, **env}
+    p = subprocess.run(argv, capture_output=True, text=True, timeout=PATIENCE, env=environment)
     return p.returncode, p.stderr
 
 
@@ -59,6 +60,25 @@ code, text = status("redis://127.0.0.1/x")
 ok(code == 69 and "apt-get install libhiredis" in text, "a missing library is named with the package that brings it")
 p = subprocess.run([program, "--version"], capture_output=True, text=True)
 ok(p.returncode == 0 and re.search(r"module redis: .*apt-get install", p.stdout), "--version says so too")
+
+real = os.path.join(os.path.dirname(LUNARCH), "modules/redis.so")
+linked = subprocess.run(["ldd", real], capture_output=True, text=True, check=True).stdout
+name = re.search(r"libhiredis\.so\S*", linked)
+assert name
+other = os.path.join(place, name.group())  # of that name, but without the functions
+compile_module(other, "int other(void) { return 1; }", f"-Wl,-soname,{name.group()}")
+built = os.path.join(place, "built")
+os.makedirs(os.path.join(built, "modules"))
+shutil.copy(LUNARCH, built)
+shutil.copy(real, os.path.join(built, "modules"))
+program = os.path.join(built, os.path.basename(LUNARCH))
+code, text = status("redis://127.0.0.1:1/x", LD_LIBRARY_PATH=place)
+ok(
+    code == 69 and "cannot load" in text and "undefined symbol: redis" in text,
+    "a library without a function that the module calls is found out when the module is opened, not when it is called",
+)
+note(text)
+program = os.path.join(place, "bin", "lunarch")
 
 os.rename(beside, os.path.join(place, "lib/lunarch/redis.so"))
 code, text = status("redis://127.0.0.1/x")
