@@ -247,6 +247,13 @@ test-galera: test-deps
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
 	@$(QUEUE) $(GALERA_TESTS:%=plain:%)
 
+# The MariaDB lock on MySQL's own server, which comes as a Maven artifact.
+test-mysql: test-deps
+	@scripts/deps.sh mysql
+	@mkdir -p $(GO_BUILT) && flock $(GO_BUILT)/mysql.lock tests/lib/mysql_fetch.sh
+	@$(MAKE) --no-print-directory all $(BUILD)/conform
+	@$(QUEUE) $(patsubst %,mysql:tests/%.py,locks/test_mysql cluster/faults/mysql cluster/faults/driver_mysql)
+
 # The locks of stores whose servers come as Python packages and as Go modules.
 test-stores: s3-servers consul-server
 	@$(MAKE) --no-print-directory all $(BUILD)/conform
@@ -397,6 +404,7 @@ help:
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
 	@echo "make test-galera   those of make test that need a cluster of MariaDB: two nodes and an arbitrator"
+	@echo "make test-mysql   the MariaDB lock on MySQL itself, which is fetched the first time"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-deb    the packages of make deb, in a Debian of their own"
@@ -410,4 +418,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api man deb tidy coverage coverage-units format lint install uninstall help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api man deb tidy coverage coverage-units format lint install uninstall test-mysql help clean FORCE

@@ -1,8 +1,13 @@
 #!/bin/sh
-# Installs what is missing of Debian's packages to build; with "test", the servers too that the tests start for themselves; with
-# "bench", what the figures are compared with; with "deb", what makes packages; with "go", what those are built with that are published as Go modules; with "nfs",
-# what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh); with "lint", all that the whole check needs. Silent and fast when
-# nothing is missing.
+# Installs what is missing of Debian's packages to build, and more with a word:
+#   test   the servers too that the tests start for themselves
+#   bench  what the figures are compared with
+#   deb    what makes packages, and tries them
+#   go     what builds what is published as Go modules
+#   nfs    what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh)
+#   mysql  what fetches and runs MySQL
+#   lint   all that the whole check needs
+# Silent and fast when nothing is missing.
 set -eu
 need="gcc libc6-dev make pkg-config git liblua5.4-dev lua5.4 lua-cjson libev-dev libjansson-dev libmicrohttpd-dev"
 need="$need libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev"
@@ -14,6 +19,7 @@ case "${1:-}" in
 esac
 [ "${1:-}" = deb ] && need="$need debhelper fakeroot lintian debootstrap"
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
+[ "${1:-}" = mysql ] && need="$need python3 maven libaio1 libnuma1 libmariadb3"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"
 # Any go will do: tests/lib/go_build.sh fetches the one it needs.

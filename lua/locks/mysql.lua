@@ -428,10 +428,12 @@ local function read(store, key, op)
 			return "absent"
 		end
 		return outcome_of(err, false), told(store, err)
-	elseif row.there ~= 1 then
-		return "absent"
 	end
-	return "ok", row.record, row.version, row.open ~= "" and row.open or nil
+	local doubt = row.open ~= "" and row.open or nil -- of what is not there, too: else its wait would begin anew with each read
+	if row.there ~= 1 then
+		return "absent", nil, doubt
+	end
+	return "ok", row.record, row.version, doubt
 end
 
 local function write(store, key, text, op)

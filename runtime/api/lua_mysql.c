@@ -273,8 +273,9 @@ static MYSQL *handle_new(lua_State *L, int spec, double timeout_s)
 	mysql_optionsv(my, MYSQL_OPT_LOCAL_INFILE, &local_infile);
 	mysql_optionsv(my, MYSQL_OPT_MAX_ALLOWED_PACKET, &packet);
 	mysql_optionsv(my, MYSQL_SET_CHARSET_NAME, "utf8mb4");
-	/* The library asks for utf8mb4_general_ci by its number. Where the server's preset for utf8mb4 is another collation
-	 * (MySQL 8, MariaDB 11.6), it would not compare a text of a statement with one that has a character set in front. */
+	/* The library asks for utf8mb4_general_ci by its number. Where the server's preset for utf8mb4 is another
+	 * collation (MySQL 8, MariaDB 11.6), it would not compare a text of a statement with one that has a character
+	 * set in front. */
 	mysql_optionsv(my, MYSQL_INIT_COMMAND, "SET NAMES utf8mb4");
 	mysql_optionsv(my, MARIADB_OPT_RESTRICTED_AUTH, LOGINS);
 	set_tls(L, spec, my);

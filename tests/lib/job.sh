@@ -26,6 +26,7 @@ case $suite in
       *consul*) built consul-server ;;
       *) built s3-servers; built consul-server ;;
     esac ;;
+  mysql) export MYSQLD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/mysql/bin/mysqld" ;;
   etcd-*)
     built "$suite-server"
     export ETCD="${XDG_CACHE_HOME:-$HOME/.cache}/lunarch-tests/$suite/server" ;;

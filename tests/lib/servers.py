@@ -901,7 +901,9 @@ class MySQL(MariaDB):
 
     def trust(self) -> None:
         """That it was never a replica cannot be known of MySQL. So the first term would wait for a lease."""
-        self.sql(f"{lock_table()} INSERT INTO lunarch_locks VALUES ('', 1, @@server_uuid, 'made', UTC_TIMESTAMP(6), '')")
+        self.sql(
+            f"{lock_table()} INSERT INTO lunarch_locks VALUES ('', 1, @@server_uuid, 'made', UTC_TIMESTAMP(6), '')"
+        )
 
     def ready(self) -> bool:
         return "_password" in ask(self.port, "")  # its greeting names a plugin
@@ -922,8 +924,8 @@ class GaleraNode(MariaDB):
     """A member of a Galera. It has an address of its own, from which it connects to others and by which a Cable knows
     it; others reach it through a Cable alone."""
 
-    # Who is silent is found out by the presets' timing (evs.suspect_timeout: 5 s), which a loaded machine keeps. Only one
-    # that starts waits shorter for others.
+    # Who is silent is found out by the presets' timing (evs.suspect_timeout: 5 s), which a loaded machine keeps.
+    # Only one that starts waits shorter for others.
     timing = "pc.announce_timeout=PT1S"
 
     def __init__(self, number: int, *options: str) -> None:

@@ -787,7 +787,9 @@ class MariaDB(Store):
     user = "luna"  # without a password: the URL that a lock shows has none
 
     def __init__(self, *options: str, **more: Any) -> None:
-        self.server = servers.mysql_server("--innodb-flush-log-at-trx-commit=1", "--max-connections=400", *options, **more)
+        self.server = servers.mysql_server(
+            "--innodb-flush-log-at-trx-commit=1", "--max-connections=400", *options, **more
+        )
         self.port = self.server.port
         self.server.sql(f"CREATE USER {self.user}; GRANT ALL ON test.* TO {self.user}")
         self.server.trust()

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""No two leaders, whatever happens to the drivers of a lock in Lua (the tests' Box): killed, stopped and slowed at any moment."""
+"""No two leaders, whatever happens to the drivers of a lock in Lua (the tests' Box); they are
+killed, stopped and slowed at any moment."""
 
 import os
 import sys

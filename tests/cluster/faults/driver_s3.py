@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""No two leaders, whatever happens to the drivers of the lock in S3 (SeaweedFS): killed, stopped and slowed at any moment."""
+"""No two leaders, whatever happens to the drivers of the lock in S3 (SeaweedFS); they are
+killed, stopped and slowed at any moment."""
 
 import os
 import sys
