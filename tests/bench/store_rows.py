@@ -52,7 +52,7 @@ def absent(what: str) -> None:
 
 
 def go(program: str) -> Any:
-    """A Go contender, built if it can be: a package of the module in tests/cluster/ that has the name of its directory."""
+    """A Go contender, built if it can be: a package of the module in tests/cluster/NAME, where it has that name."""
     module, package = program.split(os.sep)[-2:]
     subprocess.run(
         [

@@ -63,7 +63,8 @@ class S3Server(Server):
 
 
 class SeaweedFS(S3Server):
-    """Master, volume server, filer and S3's gateway in one process. On a small disk, if it has one, are the objects alone."""
+    """Master, volume server, filer and S3's gateway in one process. On its small disk, if it has one, are
+    the objects alone."""
 
     def prepare(self) -> None:
         self.ports = [free_port() for _ in range(7)]

@@ -757,7 +757,7 @@ class S3(Store):
 
 
 class FullS3(S3):
-    """Its objects are on a disk of 16 MB. A PUT that fits into what a volume's last page has left is done all the same."""
+    """Its objects are on a disk of 16 MB. A PUT that fits into a volume's last page is done all the same."""
 
     def __init__(self) -> None:
         super().__init__(start=False)

@@ -382,12 +382,13 @@ def cut_off() -> None:
             local said = {}
             for i = 1, 3 do
                 local r, err = http.put(place.options.url, { body = "1", stream = i == 3 })
-                said[i] = r and ("%s%s"):format(r.headers.etag, r.repeated and " again" or "") or ("%s %s"):format(err.code, err.unsent)
+                said[i] = r and r.headers.etag .. (r.repeated and " again" or "") or ("%s %s"):format(err.code, err.unsent)
             end
             return "failed", table.concat(said, ", ")
         end""",
         list="""function(place)
-            return "failed", (select(2, http.get(place.options.url, { idempotent = true, retries = 1 })) or {}).code or "answered"
+            local r, err = http.get(place.options.url, { retries = 1 })
+            return "failed", r and "answered" or err
         end""",
     ).replace("return {", "return { options = { url = 'text' },")
     with Driver(text) as d:

@@ -77,8 +77,8 @@ class Account:
 def versioned_and_replicated(store: MotoS3) -> None:
     s3, bucket = store.server, "/" + s3_servers.BUCKET
     versioning = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>"
-    rule = f"""<ReplicationConfiguration><Role>arn:aws:iam::123456789012:role/r</Role><Rule><ID>all</ID><Priority>1</Priority>
-        <Status>Enabled</Status><Prefix></Prefix><Destination><Bucket>arn:aws:s3:::copy</Bucket></Destination></Rule>
+    rule = """<ReplicationConfiguration><Role>arn:aws:iam::123456789012:role/r</Role>
+        <Rule><ID>all</ID><Priority>1</Priority><Status>Enabled</Status><Prefix></Prefix><Destination><Bucket>arn:aws:s3:::copy</Bucket></Destination></Rule>
         </ReplicationConfiguration>"""
     made = [s3.ask("PUT", "/copy")[0]]
     made += [s3.ask("PUT", b + "?versioning=", versioning)[0] for b in (bucket, "/copy")]
