@@ -1,5 +1,6 @@
 """make bench, locks in Lua: S3 (SeaweedFS) beside litestream's lease, Consul beside `consul lock`,
-MariaDB. Their servers come as packages of Python, as Go modules (make s3-servers consul-server) and from Debian; one that is not there has a line that says so.
+MariaDB. Their servers come as packages of Python, as Go modules (make s3-servers consul-server) and from Debian; one
+that is not there has a line that says so.
 
 A floor is a read and a write of the store, by Python."""
 

@@ -382,7 +382,8 @@ def cut_off() -> None:
             local said = {}
             for i = 1, 3 do
                 local r, err = http.put(place.options.url, { body = "1", stream = i == 3 })
-                said[i] = r and r.headers.etag .. (r.repeated and " again" or "") or ("%s %s"):format(err.code, err.unsent)
+                said[i] = r and r.headers.etag .. (r.repeated and " again" or "")
+                    or ("%s %s"):format(err.code, err.unsent)
             end
             return "failed", table.concat(said, ", ")
         end""",
