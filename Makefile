@@ -16,8 +16,14 @@ HEADERS := lua.h jansson.h ev.h # without them nothing can be built
 CFLAGS  ?= -O2 -g
 WARN    := -Wall -Wextra -Wshadow -Wswitch-enum -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wpointer-arith -Wno-missing-field-initializers -Wno-format-truncation
 WERROR  ?= $(if $(CI),-Werror,)
+# Against those who find a mistake in memory before we do. HARDEN= leaves it out (instrumented builds). _FORTIFY_SOURCE needs
+# optimization; -U: a distribution's own flags may set it, too. tests/cli/security_elf.py reads from the files what came of it.
+HARDEN  ?= -fPIE -fstack-protector-strong -fstack-clash-protection $(if $(filter x86_64,$(shell uname -m)),-fcf-protection) \
+           $(if $(filter -O1 -O2 -O3 -Os,$(CFLAGS)),-U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
+HARDEN_LINK ?= $(if $(strip $(HARDEN)),-Wl$(COMMA)-z$(COMMA)relro -Wl$(COMMA)-z$(COMMA)now -Wl$(COMMA)-z$(COMMA)noexecstack)
+COMMA   := ,
 # libev's headers predate strict aliasing warnings; -isystem keeps them quiet.
-ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(CFLAGS) -pthread \
+ALL_CFLAGS = -std=gnu11 -D_GNU_SOURCE $(WARN) $(WERROR) $(HARDEN) $(CFLAGS) -pthread \
              -fno-strict-aliasing $(shell pkg-config --cflags $(PKGS) 2>/dev/null) -Iruntime -I$(BUILD)
 # Lua, jansson and libev are linked in, since each shared library delays each start of a process. Modules (our own, and those
 # in C that scripts load) find these libraries, and the runtime, in the program. So all of each library is linked in, not only what
@@ -26,7 +32,7 @@ SHARED  ?=
 LIBRARIES = $(shell pkg-config --libs $(PKGS) 2>/dev/null) -lev
 LDLIBS   = $(if $(SHARED),$(LIBRARIES),-Wl,-Bstatic,--whole-archive $(LIBRARIES) -Wl,--no-whole-archive,-Bdynamic) -lm -pthread
 LDFLAGS ?=
-ALL_LDFLAGS = $(LDFLAGS) -Wl,--as-needed -Wl,-z,relro -Wl,--export-dynamic
+ALL_LDFLAGS = $(if $(strip $(HARDEN)),-pie) $(HARDEN_LINK) $(LDFLAGS) -Wl,--as-needed -Wl,--export-dynamic
 
 # Loadable modules: what needs a library of its own (runtime/base/module.h). Built where the library's headers are; a module's line:
 # its name, those headers (and programs, seen from /usr/include), its sources, how to link the library.
@@ -85,7 +91,7 @@ $(BUILD)/obj/%.o: runtime/%.c $(BUILD)/flags
 $(MODULES):
 	@mkdir -p $(@D)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(LDFLAGS) -shared -Wl,--as-needed -Wl,-z,now -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(HARDEN_LINK) $(LDFLAGS) -shared -Wl,--as-needed -Wl,-z,now -o $@ $^ $(LIBS)
 
 $(sort $(MODULE_OBJ)): ALL_CFLAGS += -fPIC
 
@@ -156,8 +162,9 @@ GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py))
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
-# slow, and without the locks in Lua that have no C of their own: Box's shows what they share. Nor what runs nothing of ours (fences.py).
-ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/cli/fences.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
+# slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
+# runs nothing of ours.
+ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py $(GALERA_TESTS) tests/locks/test_etcd_own.py tests/stop/memory.py tests/cli/fences.py tests/cli/security_elf.py,$(wildcard tests/script/test_*.py tests/cli/*.py tests/stop/*.py \
                tests/locks/race.py tests/locks/kube_faults.py tests/locks/test_*.py))
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
@@ -196,7 +203,7 @@ test-entries:
 
 built-plain: all man $(UNIT) $(BUILD)/sim $(BUILD)/conform
 built-asan:
-	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/asan WERROR= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
+	@$(MAKE) --no-print-directory -j $$(nproc) BUILD=build/asan WERROR= HARDEN= CFLAGS='$(ASAN)' LDFLAGS='-fsanitize=address,undefined' asan-programs
 asan-programs: all $(BUILD)/conform $(UNIT)
 built-previous: $(BUILD)/previous/$(PREVIOUS)
 
@@ -357,7 +364,7 @@ $(BUILD)/tidy/%: $(BUILD)/obj/%.o .clang-tidy | compile_commands.json
 COVERED ?= tests/cli/ctl.py tests/cli/options.py tests/cli/look.py tests/cli/exec.py tests/script/test_cron.py tests/locks/test_file.py
 coverage: test-deps
 	@find build/coverage -name '*.gcda' -delete 2>/dev/null || true
-	@$(MAKE) --no-print-directory BUILD=build/coverage CFLAGS='-O1 -g --coverage' LDFLAGS=--coverage all build/coverage/conform coverage-units
+	@$(MAKE) --no-print-directory BUILD=build/coverage HARDEN= CFLAGS='-O1 -g --coverage' LDFLAGS=--coverage all build/coverage/conform coverage-units
 	-LUNARCH=$(CURDIR)/build/coverage/lunarch $(QUEUE) $(COVERED:%=plain:%)
 	@scripts/coverage.py build/coverage
 coverage-units: $(UNIT)
