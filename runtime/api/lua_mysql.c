@@ -249,6 +249,7 @@ static void set_tls(lua_State *L, int spec, MYSQL *my)
 	if (!flag(L, spec, "tls"))
 		return;
 	mysql_optionsv(my, MYSQL_OPT_SSL_ENFORCE, &yes);
+	mysql_optionsv(my, MARIADB_OPT_TLS_VERSION, "TLSv1.2,TLSv1.3"); /* older ones: RFC 8996 */
 	mysql_optionsv(my, MYSQL_OPT_SSL_VERIFY_SERVER_CERT, &verify);
 	set_text(my, MYSQL_OPT_SSL_CA, field(L, spec, "ca"));
 	set_text(my, MYSQL_OPT_SSL_CERT, field(L, spec, "cert"));

@@ -167,6 +167,8 @@ static void set_tls(struct http_call *c, const struct http_tls *t)
 		curl_easy_setopt(e, CURLOPT_CA_CACHE_TIMEOUT, 0L);
 		set_text(e, CURLOPT_CAINFO_BLOB, t->ca_pem, CURLOPT_CAINFO, t->ca_file);
 	}
+	/* What is older is allowed by curl's presets, and by some systems' settings of OpenSSL (RFC 8996). */
+	curl_easy_setopt(e, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
 	set_text(e, CURLOPT_SSLCERT_BLOB, t->cert_pem, CURLOPT_SSLCERT, t->cert_file);
 	set_text(e, CURLOPT_SSLKEY_BLOB, own_key ? t->key_pem : t->cert_pem, CURLOPT_SSLKEY,
 	         own_key ? t->key_file : t->cert_file);

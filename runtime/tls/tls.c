@@ -273,6 +273,10 @@ static int connection_handshake(struct tls *t, struct err *err)
 
 	if (rc != 1)
 		return tls_result(t, rc, err);
+	/* OpenSSL verifies what is shown. Where the system's settings allow ciphers without a certificate (aNULL), a
+	 * server need not show one. */
+	if (!SSL_get0_peer_certificate(t->ssl))
+		return err_set(err, ERR_DENIED, "the server showed no certificate: expected one for %s", t->host);
 	SSL_get0_alpn_selected(t->ssl, &chosen, &len);
 	if (t->protocol && (len != strlen(t->protocol) || memcmp(chosen, t->protocol, len) != 0))
 		return err_set(err, ERR_INVALID,

@@ -1,0 +1,176 @@
+#!/usr/bin/env python3
+"""A network that somebody else controls: each client that speaks TLS, against each server that it must not trust. It
+refuses with an error that names the server and the reason, and says nothing that counts, in the clear or through TLS.
+
+What each lock does beside that on its real server is in its own test."""
+
+import json
+import os
+import re
+import ssl
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib"))
+from hostile import CLEAN
+from pki import Pki
+from processes import LUNARCH, PATIENCE, scratch
+from tap import note, ok, run
+from tls_endpoint import Endpoint, not_yet_valid, self_signed
+
+TMP = scratch()
+SECRET = "s3cret" + os.urandom(6).hex()
+for _name in ("ours", "others", "next"):
+    os.mkdir(f"{TMP}/{_name}")
+PKI, OTHER, NEXT = (Pki(f"{TMP}/{name}") for name in ("ours", "others", "next"))
+# A system whose OpenSSL takes whatever there is: what is refused is not refused because of its settings.
+LAX = f"{TMP}/openssl.cnf"
+with open(LAX, "w") as _f:
+    _f.write("openssl_conf=a\n[a]\nssl_conf=b\n[b]\nsystem_default=c\n[c]\n")
+    _f.write("MinProtocol=TLSv1\nCipherString=ALL:@SECLEVEL=0\n")
+ALT = "IP:127.0.0.1,DNS:localhost"
+
+# What is wrong; the endpoint (protocol given), the client's authority, what the error must match.
+Make = Callable[[str], Endpoint]
+SERVERS: list[tuple[str, Make, str, str]] = [
+    ("wrong host name", lambda p: Endpoint(ELSEWHERE, p), PKI.ca, "127.0.0.1.*|match|name"),
+    ("expired", lambda p: Endpoint(EXPIRED, p), PKI.ca, "expired"),
+    ("not yet valid", lambda p: Endpoint(LATER, p), PKI.ca, "not yet valid"),
+    ("self-signed", lambda p: Endpoint(SELF, p), PKI.ca, "self.signed|certificate"),
+    ("an unknown authority", lambda p: Endpoint(OTHER.server(), p), PKI.ca, "certificate"),
+    ("an authority that was replaced", lambda p: Endpoint(PKI.server(), p), NEXT.ca, "certificate"),
+    (
+        "TLS 1.1 at most",
+        lambda p: Endpoint(PKI.server(), p, newest=ssl.TLSVersion.TLSv1_1, ciphers="ALL:@SECLEVEL=0"),
+        PKI.ca,
+        "protocol|version|alert|legacy",
+    ),
+    (
+        "ciphers that hide nothing",
+        lambda p: Endpoint(PKI.server(), p, newest=ssl.TLSVersion.TLSv1_2, ciphers="eNULL:@SECLEVEL=0"),
+        PKI.ca,
+        "handshake|alert|cipher",
+    ),
+    (
+        "ciphers that prove nothing",
+        lambda p: Endpoint(PKI.server(), p, newest=ssl.TLSVersion.TLSv1_2, ciphers="ADH:AECDH:@SECLEVEL=0"),
+        PKI.ca,
+        "certificate",
+    ),
+    ("no TLS", lambda p: Endpoint(None, p), PKI.ca, "TLS|SSL|version"),
+    ("a handshake that is cut short", lambda p: Endpoint(PKI.server(), p, truncated=True), PKI.ca, "."),
+    ("a client's certificate that is missing", lambda p: Endpoint(PKI.server(), p, clients=PKI.ca), PKI.ca, "."),
+]
+
+Client = Callable[[int, str], tuple[list[str], dict[str, str]]]
+
+
+def lock(url: str, env: dict[str, str] | None = None) -> Client:
+    """{port} and {ca} in it are filled in."""
+    return lambda port, ca: (["status", "--lock", url.format(port=port, ca=ca)], env or {})
+
+
+def kube(port: int, ca: str) -> tuple[list[str], dict[str, str]]:
+    path = f"{TMP}/kubeconfig-{port}"
+    with open(path, "w") as f:
+        json.dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "current-context": "c",
+                "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+                "clusters": [
+                    {"name": "c", "cluster": {"server": f"https://127.0.0.1:{port}", "certificate-authority": ca}}
+                ],
+                "users": [{"name": "u", "user": {"token": SECRET}}],
+            },
+            f,
+        )
+    return ["status", "--lock", "kube://n/x"], {"KUBECONFIG": path}
+
+
+def script(port: int, ca: str) -> tuple[list[str], dict[str, str]]:
+    """A script's own client."""
+    asks = f'http.get("https://127.0.0.1:{port}/x", {{ bearer = "{SECRET}", tls = {{ ca = "{ca}" }}, timeout = 5 }})'
+    text = f'local r, err = {asks} print(r and "answered" or tostring(err)) os.exit(1)'
+    return ["run", "--once", "--state-dir", f"{TMP}/state-{port}", "--lock", "x", "-e", text], {}
+
+
+CLIENTS: list[tuple[str, str, Client]] = [
+    ("etcds", "", lock(f"etcds://zoe:{SECRET}@127.0.0.1:{{port}}/x?ca={{ca}}")),
+    ("consuls", "", lock(f"consuls://:{SECRET}@127.0.0.1:{{port}}/x?ca={{ca}}")),
+    (
+        "postgres, verify-full",
+        "postgres",
+        lock(f"postgres://zoe:{SECRET}@127.0.0.1:{{port}}/d?sslmode=verify-full&sslrootcert={{ca}}#x"),
+    ),
+    ("mysql", "mysql", lock(f"mysql://zoe:{SECRET}@127.0.0.1:{{port}}/d?ca={{ca}}#x")),
+    (
+        "s3",
+        "",
+        lock(
+            "s3://bucket/x?endpoint=https://127.0.0.1:{port}&region=us-east-1&ca={ca}",
+            {"AWS_ACCESS_KEY_ID": SECRET, "AWS_SECRET_ACCESS_KEY": SECRET},
+        ),
+    ),
+    ("kube", "", kube),
+    ("a script's http", "", script),
+]
+
+
+def tried(client: Client, port: int, ca: str) -> tuple[int, str]:
+    args, env = client(port, ca)
+    p = subprocess.run(
+        [LUNARCH, *args],
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=PATIENCE,
+        env={**CLEAN, "OPENSSL_CONF": LAX, **env},
+    )
+    return p.returncode, p.stdout + p.stderr
+
+
+def judge(server: str, make: Make, ca: str, says: str, name: str, protocol: str, client: Client) -> None:
+    end = make(protocol)
+    status, said = tried(client, end.port, ca)
+    what = f"{name}: {server}"
+    heard = f"{end.connections} connections; in the clear {end.clear[:60]!r}; through TLS {end.through[:60]!r}\n{said}"
+    ok(status != 0 and end.connections and "answered" not in said, f"{what}: refused", heard)
+    wants_certificate = server.startswith("a client's")  # TLS 1.3 tells a client after its first bytes, which are safe
+    good = SECRET.encode() not in end.clear and (wants_certificate or not end.through)
+    ok(good and not re.search(rb"zoe|Authorization|PRI \*|GET |POST ", end.clear), f"{what}: it is told nothing", heard)
+    named = f"127.0.0.1:{end.port}" in said or re.search(rf"127\.0\.0\.1.*\b{end.port}\b", said, re.S)
+    if protocol == "postgres":  # whose library does not say what is wrong with a certificate
+        says += "|certificate verify failed"
+    ok(named and re.search(says, said, re.I) and SECRET not in said, f"{what}: the error says which, and why", said)
+    if os.environ.get("SHOW"):
+        note(f"{what}: {said}")
+    end.close()
+
+
+def test_control() -> None:
+    """With the right authority each of them speaks, through TLS: the others are refused for what is wrong with them"""
+    for name, protocol, client in CLIENTS:
+        end = Endpoint(PKI.server(), protocol)
+        said = tried(client, end.port, PKI.ca)
+        ok(end.through and not end.clear, f"{name}: the right server is spoken to, through TLS", (end.clear, said))
+        end.close()
+
+
+def test_matrix() -> None:
+    """Every client with every server"""
+    with ThreadPoolExecutor(6) as pool:
+        jobs = [pool.submit(judge, *server, *client) for server in SERVERS for client in CLIENTS]
+        for job in jobs:
+            job.result()
+
+
+ELSEWHERE = PKI.sign("elsewhere", "/CN=elsewhere.test", "DNS:elsewhere.test")
+EXPIRED = PKI.sign("expired", "/CN=expired", ALT, "-1")
+LATER, SELF = not_yet_valid(PKI), self_signed(PKI)
+PKI.server(), OTHER.server()
+note(f"{len(CLIENTS)} clients, {len(SERVERS)} servers; OpenSSL of the endpoints: {ssl.OPENSSL_VERSION}")
+run([test_control, test_matrix])
