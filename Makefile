@@ -160,6 +160,8 @@ STORE_FILES := locks/test_% locks/test_%_servers locks/doctor_% cluster/faults/%
 STORE_TESTS := $(wildcard $(foreach s,$(STORES),$(patsubst %,tests/%.py,$(subst %,$(s),$(STORE_FILES)))))
 GALERA_TESTS := tests/locks/test_galera.py tests/cluster/faults/galera.py
 SYSTEM  := $(filter-out $(STORE_TESTS),$(wildcard tests/stop/*.py tests/cli/*.py tests/locks/*.py tests/script/test_*.py tests/cluster/faults/*.py tests/cluster/compare/smoke.py tests/examples/*.py tests/install/*.py))
+# The protocol as a model for spin: its states, its mutants, and its runs replayed against lease.c.
+MODEL   := tests/model/check.py tests/model/mutants.py tests/model/replay.py
 MUTANTS := mutants:1/3 mutants:2/3 mutants:3/3
 # Without what preloads a library, traces, or locks memory (none of which goes with a sanitizer), without clusters whose terms must not end while all is
 # slow, without the locks in Lua that have no C of their own (Box's shows what they share), and without what reads the plain program's files or
@@ -169,7 +171,7 @@ ASAN_SYSTEM := $(filter-out $(STORE_TESTS) tests/locks/test_mysql.py $(GALERA_TE
 ETCD_VERSIONS = v3.5 v3.6
 ETCD_TESTS = tests/locks/test_etcd.py tests/locks/test_etcd_own.py tests/locks/etcd_faults.py tests/cluster/faults/etcd.py
 
-PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(SYSTEM:%=plain:%)
+PLAIN_QUEUE := $(UNIT:%=plain:%) sim:$(BUILD)/sim $(MUTANTS) $(MODEL:%=plain:%) $(SYSTEM:%=plain:%)
 ASAN_QUEUE  := $(UNIT:$(BUILD)/%=asan:build/asan/%) $(ASAN_SYSTEM:%=asan:%)
 KUBE_QUEUE  := $(patsubst %,kube:tests/cluster/kubernetes/%.py,conform election faults restored example doctor)
 ETCD_QUEUE  := $(foreach v,$(ETCD_VERSIONS),$(ETCD_TESTS:%=etcd-$(v):%))
@@ -210,6 +212,10 @@ built-previous: $(BUILD)/previous/$(PREVIOUS)
 # With every round and run of the conformance suite, where `make test` does fewer to be done in time.
 test-full: export FULL=1
 test-full: test
+
+# The larger configurations of the model, with their figures: minutes, and up to 8 GB of memory.
+model-full: test-deps
+	@tests/model/check.py --full
 
 # Against the real API server and real client-go, which are built from their Go modules the first time (tests/lib/go_build.sh).
 test-kube: kube-server
@@ -410,6 +416,7 @@ help:
 	@echo "make demo    three candidates, one leader at a time, in your terminal"
 	@echo "make test    every test      make asan   again under the sanitizers   make lint   the sources' own rules"
 	@echo "make test-kube   the Kubernetes lock on a real API server, beside real client-go      make test-etcd   newer etcds"
+	@echo "make model-full   all states of the protocol's model, for three candidates"
 	@echo "make test-galera   those of make test that need a cluster of MariaDB: two nodes and an arbitrator"
 	@echo "make test-mysql   the MariaDB lock on MySQL itself, which is fetched the first time"
 	@echo "make test-stores   the locks on S3 and Consul, on real servers, which are fetched or built the first time"
@@ -425,4 +432,4 @@ clean:
 
 -include $(wildcard $(BUILD)/obj/*/*.d $(BUILD)/obj/*/*/*.d)
 
-.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api man deb tidy coverage coverage-units format lint install uninstall test-mysql help clean FORCE
+.PHONY: all deps test-deps go-deps kube-server s3-servers consul-server etcd-servers $(ETCD_VERSIONS:%=etcd-%-server) built-plain built-asan asan-programs built-previous test test-every test-entries test-full test-kube test-etcd test-stores test-galera test-previous test-nfs test-image test-deb bench-kube unit asan demo bench compare api man deb tidy coverage coverage-units format lint install uninstall test-mysql model-full help clean FORCE

@@ -1,6 +1,7 @@
 /* The memory of a lease machine (lease.h): what it has seen, what it has sent, and when it acts next.
  * Not for other files, which use lease.h's functions: `make lint` refuses to let them include this header.
- * Used by lease.c, and by the simulator (tests/sim/world.h), which copies whole machines and checks what they know. */
+ * Used by lease.c, by the simulator (tests/sim/world.h), which copies whole machines and checks what they know, and by
+ * the replay of the model's traces (tests/model/replay.c), which compares what they know. */
 #ifndef LUNARCH_LEASE_INTERNAL_H
 #define LUNARCH_LEASE_INTERNAL_H
 

@@ -50,9 +50,6 @@
 #ifndef MUTANT
 #define MUTANT 0
 #endif
-#ifndef REACH
-#define REACH 0
-#endif
 #ifndef TRACE
 #define TRACE 0
 #endif
@@ -180,9 +177,6 @@ byte faults = FAULTS, skips = SKIPS, odds = ODDS, pauses = PAUSES, crashes = CRA
 byte gap, calm;
 unsigned last : 4; /* the token of the last term that began */
 bit over, deleted;
-#if REACH
-bit seen_deleted;
-#endif
 
 /* Of one step: not a part of the state. */
 hidden int el, kl, rest, whole, j, m, q, x, lo;
@@ -290,7 +284,12 @@ inline look_at_deadlines(i)
 #if MUTANT == 4
 		:: false
 #else
-		:: el == 0 -> lose(i, 1)
+		:: el == 0 ->
+			if
+			:: c[i].gage < R(c[i].gset) -> SAY1("reached %d shorter-in-limbo\n", i)
+			:: else
+			fi;
+			lose(i, 1)
 #endif
 		:: else
 		fi
@@ -349,6 +348,12 @@ inline applied(i, idx)
 	/* A term whose end has come is not made longer. */
 	if
 	:: in_term(i) && wwhat == RENEW -> deadlines(i); assert(el > 0)
+	:: else
+	fi;
+	if
+	:: e == E_READ && wwhat == ACQ -> SAY1("reached %d unknown-acquired\n", i)
+	:: e == E_READ && wwhat == RENEW && in_term(i) -> SAY1("reached %d unknown-renewed\n", i)
+	:: e == E_READ && wwhat == RELEASE -> SAY1("reached %d unknown-released\n", i)
 	:: else
 	fi;
 	forget_limbo(i);
@@ -491,6 +496,10 @@ inline on_read(i)
 	:: else -> break
 	od;
 	if
+	:: c[i].met && k == ABSENT -> SAY1("reached %d met-and-gone\n", i)
+	:: else
+	fi;
+	if
 	:: newer -> new_sight(i)
 	:: else
 	fi;
@@ -555,6 +564,7 @@ inline on_written(i)
 		applied(i, idx)
 	:: e == E_CONFLICT ->
 		c[i].stale = 1;
+		SAY1("reached %d conflict\n", i);
 		if
 		:: c[i].kind == ABSENT ->
 			c[i].met = 1;
@@ -851,6 +861,16 @@ inline put(cand, wr)
 	:: wr.what == ACQ && k == ABSENT && deleted && !c[cand].had && !c[cand].met -> over = 1; SAY1("over %d\n", cand)
 	:: else
 	fi;
+	if
+	:: wr.what == ACQ && k == RELEASED && given == cand -> SAY1("reached %d released-for-it\n", cand)
+	:: wr.what == ACQ && k == RELEASED && given != cand && given != NOBODY -> SAY1("reached %d held-back\n", cand)
+	:: wr.what == ACQ && k == RELEASED && given == NOBODY -> SAY1("reached %d released\n", cand)
+	:: wr.what == ACQ && k == HELD && h < EARLIER && h != cand -> SAY1("reached %d expired\n", cand)
+	:: wr.what == ACQ && k == HELD && h == cand + EARLIER -> SAY1("reached %d earlier-incarnation\n", cand)
+	:: wr.what == ACQ && k == ABSENT && deleted && c[cand].longest -> SAY1("reached %d deletion-waited-out\n", cand)
+	:: wr.what == ACQ && k == EMPTIED -> SAY1("reached %d emptied\n", cand)
+	:: else
+	fi;
 	changed();
 	k = (wr.what == RELEASE -> RELEASED : HELD);
 	h = (wr.what == RELEASE -> NOBODY : who);
@@ -1099,10 +1119,11 @@ inline check()
 #define en(i) (en_op(i) || en_end(i) || en_dies(i) || (c[i].gone && !c[i].pz) || (c[i].tk && !c[i].pz) || c[i].fl || c[i].pz || \
 	(pauses > 0 && !c[i].pz) || crashes > 0 || configs > 0)
 
-#if REACH == 1 /* a hand-over: a term is released for a candidate, who leads next */
-#define REACHED (c[1].ph == LEAD && c[1].term == 2 && c[0].term == 1 && seen_deleted)
+/* LATER: nothing is deleted before all candidates have seen a record (for random runs, which would often end there). */
+#ifdef LATER
+#define knows(i) c[i].had
 #else
-#define REACHED 0
+#define knows(i) true
 #endif
 
 active proctype world()
@@ -1145,7 +1166,7 @@ end:
 		d_step { tick() }
 	}
 	:: atomic {
-		!over && deletes > 0 && k != ABSENT ->
+		!over && deletes > 0 && k != ABSENT && knows(0) && knows(1) && knows(NN - 1) ->
 		d_step {
 			deletes--;
 			deleted = 1;

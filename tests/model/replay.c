@@ -1,6 +1,6 @@
-/* Drives lease.c by the events of traces that the model printed (lease.pml, TRACE), and compares after each decision: the phase,
- * the operation, what is in limbo, the deadlines, the term, and whether the script runs. So the model and the code cannot part.
- * Not a simulator: it decides nothing itself but what a store that compares and swaps decides.
+/* Drives lease.c by the events of traces that the model printed (lease.pml, TRACE), and compares after each decision:
+ * the phase, the operation, what is in limbo, the deadlines, the term, and whether the script runs. So the model and
+ * the code cannot part. Not a simulator: it decides nothing itself but what a store that compares and swaps decides.
  *
  * Reads traces from its standard input, and prints TAP. A tick of the model is a second. */
 #include "lease/lease.h"
@@ -165,9 +165,7 @@ static void arrive(struct world *w, int i)
 static void written(struct world *w, int i, enum lease_outcome outcome)
 {
 	struct candidate *n = &w->node[i];
-	struct lease_event e = {
-		.kind = LEASE_EV_WRITE_DONE, .op = n->op, .outcome = outcome, .sent_at = n->sent_at
-	};
+	struct lease_event e = { .kind = LEASE_EV_WRITE_DONE, .op = n->op, .outcome = outcome, .sent_at = n->sent_at };
 
 	if (outcome == OUTCOME_OK) {
 		e.sight = sight_of(n, i, &n->sent.content);
@@ -266,8 +264,9 @@ static void state(const struct candidate *n, int i, long out[10])
 
 static bool compare(struct world *w, const char *line)
 {
-	static const char *const names[10] = { "candidate", "phase", "operation", "write", "limbo", "until it stops",
-		                               "until it is killed", "term", "largest term", "script" };
+	static const char *const names[10] = { "candidate",    "phase",          "operation",          "write",
+		                               "limbo",        "until it stops", "until it is killed", "term",
+		                               "largest term", "script" };
 	long got[10], want[10];
 
 	if (sscanf(line, "= %ld %ld %ld %ld %ld %ld %ld %ld %ld %ld", want, want + 1, want + 2, want + 3, want + 4,
@@ -317,7 +316,7 @@ static bool of_store(struct world *w, const char *word, int i)
 	else if (strcmp(word, "empty") == 0)
 		person(w, SIGHT_EMPTIED);
 	else
-		return strcmp(word, "lose") == 0;
+		return strcmp(word, "lose") == 0 || strcmp(word, "reached") == 0;
 	return true;
 }
 

@@ -278,4 +278,5 @@ def main() -> Any:
     return failed > 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -695,6 +695,37 @@ static void token_rules(void)
 	ok(a.set & LEASE_DO_START, "until the store counts higher");
 }
 
+/* Found by the model (tests/model): a person deletes the record between a conflict and the read that follows. */
+static void met_rules(void)
+{
+	begin(false);
+	read_done(0, absent);
+	write_done(1, OUTCOME_CONFLICT, 0);
+	read_done(1, absent);
+	ok(!(a.set & LEASE_DO_WRITE), "a create that conflicted has met a record, so its absence is not taken at once");
+	tick(15.9);
+	ok(!(a.set & LEASE_DO_WRITE), "it is waited out from the read that showed it");
+	tick(16);
+	ok(a.set & LEASE_DO_WRITE, "and then taken");
+
+	begin(false);
+	read_done(0, absent);
+	uint64_t first = writes;
+	write_done(1, OUTCOME_UNKNOWN, 0);
+	read_done(1, absent);
+	ok(a.set & LEASE_DO_WRITE, "a create of unknown outcome that is not there is sent again");
+	write_done(2, OUTCOME_CONFLICT, 1);
+	read_done(2, ours(first));
+	ok(!(a.set & (LEASE_DO_START | LEASE_DO_WRITE)),
+	   "the first of two creates, applied after the second conflicted, is waited out like a stranger's");
+
+	begin(false);
+	read_done(0, absent);
+	write_done(1, OUTCOME_CONFLICT, 0);
+	read_done(1, ours(writes));
+	ok(a.set & LEASE_DO_START, "a create that conflicted with itself, delivered twice, leads");
+}
+
 int main(void)
 {
 	l = calloc(1, lease_size());
@@ -705,6 +736,7 @@ int main(void)
 	copy_rules();
 	token_rules();
 	standby_rules();
+	met_rules();
 	hold_back_rules();
 	leader_rules();
 	refusal_rules();

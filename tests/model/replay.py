@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Random runs of the model (lease.pml), replayed against lease.c by replay.c: both must decide the same, always. Then the same
+with one of them changed, which must be noticed. And the interesting states are reached."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "sim")]
+
+import tap
+from mutants import mutants
+from spin import ROOT, trace
+
+SEEDS = range(1, 26)
+KINDS = {
+    "messages, crashes, pauses, clocks": "FAULTS=9 CRASHES=2 PAUSES=2 SKIPS=3 ENDS=2 MAXT=14",
+    "settings, hand-overs, pauses": "FAULTS=9 CONFIGS=6 LONGS=1 ENDS=4 PAUSES=2 MAXT=14",
+    "a record deleted at once": "FAULTS=6 DELETES=1 MAXT=14",
+    "a record deleted later": "FAULTS=6 DELETES=1 LATER ENDS=2 PAUSES=1 MAXT=14",
+    "an emptied record": "FAULTS=6 EMPTIES=1 PAUSES=1 MAXT=14",
+    "a clock that stands still": "FAULTS=5 ODDS=8 ENDS=2 PAUSES=1 MAXT=14",
+    "a clock that is too fast": "FAULTS=5 ODDS=8 ODD_FAST ENDS=2 PAUSES=1 MAXT=14",
+}
+# What must have happened in these runs: else they show little.
+REACHED = """released-for-it held-back released expired earlier-incarnation deletion-waited-out emptied conflict met-and-gone
+    unknown-acquired unknown-renewed unknown-released shorter-in-limbo""".split()
+# Rules of lease.c (tests/sim/mutants.txt), and of the model, that are broken one at a time.
+OF_LEASE = """term-from-the-reply standby-own-duration wait-from-before no-stop-at-R kill-too-late unknown-is-success
+    unknown-is-failure shorter-write-ignored conflict-is-loss absence-at-once emptied-at-once release-before-stopped
+    try-at-next-poll nearer-unpublished create-meets-nothing earlier-create-is-ours""".split()
+OF_MODEL = {1: "term-from-the-reply", 6: "no-drift-allowance", 8: "unknown-is-failure", 15: "emptied-at-once"}
+SOURCES = [os.path.join(ROOT, "runtime", path) for path in ("lease/lease.c", "base/clock.c", "base/err.c")]
+
+
+def build(room: str, lease: str) -> str:
+    program = os.path.join(room, "replay")
+    flags = [
+        "-std=gnu11",
+        "-D_GNU_SOURCE",
+        "-O1",
+        "-w",
+        "-I" + os.path.join(ROOT, "runtime"),
+        "-I" + os.path.join(ROOT, "tests", "lib"),
+    ]
+    subprocess.run(["cc", *flags, "-o", program, os.path.join(HERE, "replay.c"), lease, *SOURCES[1:]], check=True)
+    return program
+
+
+def replay(program: str, text: str) -> tuple[bool, str]:
+    """Whether lease.c decided as the model, and what the program said."""
+    run = subprocess.run([program], input=text, capture_output=True, text=True)
+    return run.returncode == 0, run.stdout.split("\n")[0].split(" - ", 1)[-1]
+
+
+def random_runs(options: str, mutant: int = 0) -> str:
+    with ThreadPoolExecutor(2) as pool:
+        return "".join(pool.map(lambda seed: trace(options, seed, mutant), SEEDS))
+
+
+def break_lease(room: str, text: str) -> None:
+    with open(SOURCES[0]) as f:
+        whole = f.read()
+    rules = {name: (old, new) for name, _, source, old, new in mutants() if source.split()[0] == "lease.c"}
+    for name in OF_LEASE:
+        old, new = rules[name]
+        changed = os.path.join(room, "lease.c")
+        with open(changed, "w") as f:
+            f.write(whole.replace(old, new))
+        same, said = replay(build(room, changed), text)
+        tap.ok(whole.count(old) == 1 and not same, f"lease.c changed ({name}) is noticed: {said}")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as room:
+        program, all_runs = build(room, SOURCES[0]), ""
+        for name, options in KINDS.items():
+            text = random_runs("NN=3 " + options)
+            same, said = replay(program, text)
+            tap.ok(same, f"{name}: {said}")
+            all_runs += text
+        words = Counter(line.split()[2] for line in all_runs.split("\n") if line.lstrip().startswith("reached"))
+        for word in REACHED:
+            tap.ok(words[word], f"reached {words[word]} times: {word}")
+        for mutant, name in OF_MODEL.items():
+            options = KINDS["an emptied record" if mutant == 15 else "messages, crashes, pauses, clocks"]
+            same, said = replay(program, random_runs("NN=3 " + options, mutant))
+            tap.ok(not same, f"the model changed ({name}) is noticed: {said}")
+        break_lease(room, all_runs)
+    tap.done()
+
+
+main()
