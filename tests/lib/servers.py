@@ -719,7 +719,7 @@ class MariaDB(Server):
     whose server certificate it shows (certificate: another one's name, pki.sign), so that TLS can be asked for. Users:
     root without a password, and `superuser`, each from everywhere."""
 
-    user = "mysql"
+    user: str | None = "mysql"
     superuser, password = "lunarch", "moon light"
     # The form of the files: the same for the making of them and for each start.
     small = (
