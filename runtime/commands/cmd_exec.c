@@ -872,10 +872,13 @@ static void exec_make_timers(struct exec *x)
 	handover_init(&x->handover, x->program.loop, exec_handed_over, x);
 	x->at_least =
 		options_set(&x->options, OPTION_AT_LEAST) ? x->options.value[OPTION_AT_LEAST].number * NSEC_PER_MS : 0;
-	if (!options_set(&x->options, OPTION_WAIT) || exec_waits_not(x))
-		return;
-	ev_timer_set(&x->patience, (double)x->options.value[OPTION_WAIT].number / 1e3, 0.);
-	ev_timer_start(x->program.loop, &x->patience);
+}
+
+/* --wait counts from here: the store is asked, and what this process did before is not the lock's. */
+static void exec_begin_patience(struct exec *x)
+{
+	if (options_set(&x->options, OPTION_WAIT) && !exec_waits_not(x))
+		exec_begin_timer(x, &x->patience, x->options.value[OPTION_WAIT].number * NSEC_PER_MS);
 }
 
 /* /bin/sh, as in system(3), whatever $SHELL is: cron and a login shell run the same. */
@@ -930,6 +933,7 @@ static int exec_hold_and_run(struct exec *x, const char *lock)
 		                      getenv("LUNARCH_TERM_LOCK"));
 	} else {
 		elector_campaign(x->elector);
+		exec_begin_patience(x);
 		proof_self_tidy(&x->program.self);
 		sd_notify_send("READY=1\nSTATUS=standing by"); /* a standby is ready, too: to take over */
 		ev_run(x->program.loop, 0);
