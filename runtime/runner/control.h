@@ -37,8 +37,9 @@ struct control_request { /* valid during the call only */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Listens at path with mode 0600, and answers this user and root alone, whatever the mode becomes. A socket there that nobody listens at is replaced; one that answers is an error. The
- * file is there only once it accepts connections; before that it is PID.new in the same directory. NULL with *err. */
+/* Listens at path with mode 0600, and answers this user and root alone, whatever the mode becomes. A socket there that
+ * nobody listens at is replaced; one that answers is an error. The file is there only once it accepts connections;
+ * before that it is PID.new in the same directory. NULL with *err. */
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
                             struct err *err);
 /* Answers all clients that wait for an answer to this command: error NULL: {"ok":true}. c NULL: does nothing. */

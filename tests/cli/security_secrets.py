@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A store's password, or its token, is in no command line, log, answer, metric, error or environment that others get.
 
-Each lock that takes one is given it in each way there is, with a store that hangs up on everybody, and Redis also with a
+Each lock that takes one is given it in each way there is, with a store that hangs up on everybody, and Redis also with
 leader: what is searched is everything that can be read of every process, and all that they print."""
 
 import atexit
@@ -173,7 +173,7 @@ def one_way(number: int) -> None:
 def test_ways() -> None:
     """Every lock that takes a secret"""
     for first in range(0, len(WAYS), 5):
-        at_once(*(lambda n=n: one_way(n) for n in range(first, min(first + 5, len(WAYS)))))  # type: ignore[misc]
+        at_once(*(lambda n=n: one_way(n) for n in range(first, min(first + 5, len(WAYS)))))
 
 
 def test_malformed() -> None:
@@ -203,11 +203,12 @@ def test_leader() -> None:
     """Of a leader, with programs that its hooks started"""
     with Redis("--requirepass", SECRET) as server:
         at = f"127.0.0.1:{server.port}"
-        for name, lock, env in (
+        cases: list[tuple[str, str, dict[str, str]]] = [
             ("url", f"redis://:{SECRET}@{at}/url", {}),
             ("variable", f"redis://{at}/variable", HANDED),
             ("both", f"redis://{at}/both", {"LUNARCH_LOCK": f"redis://:{SECRET}@{at}/both", **HANDED}),
-        ):
+        ]
+        for name, lock, env in cases:
             c, control = candidate(f"leads-{name}", lock, env)
             c.event("became_leader")
             wait_for(lambda: any("sleep" in shown(p, "cmdline") for p in family(c.pid)))

@@ -1,4 +1,4 @@
-"""Other users of the machine, for tests of security: a user who attacks, one who is attacked, and what the first plants.
+"""Other users of the machine, for tests of security: one who attacks, one who is attacked, and what the first plants.
 
 Not their attacks: tests/cli/security_*.py say those. Only root can be several users."""
 

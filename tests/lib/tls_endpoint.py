@@ -1,5 +1,5 @@
-"""A port that speaks TLS as badly as a test wants, behind the first bytes of PostgreSQL's or MariaDB's protocol or behind
-none. It keeps what it hears: in the clear, and through TLS.
+"""A port that speaks TLS as badly as a test wants, behind the first bytes of PostgreSQL's or MariaDB's protocol or
+behind none. It keeps what it hears: in the clear, and through TLS.
 
 Not a store: it hangs up after the first bytes. Used by tests/locks/tls.py."""
 
@@ -25,7 +25,8 @@ def not_yet_valid(pki: Pki) -> tuple[str, str]:
     end = start + datetime.timedelta(days=300)
     with open(pki.path("later.cnf"), "w") as f:
         f.write(
-            f"[ca]\ndefault_ca=d\n[d]\ndatabase={pki.path('index')}\nnew_certs_dir={pki.dir}\nserial={pki.path('serial')}\n"
+            f"[ca]\ndefault_ca=d\n[d]\ndatabase={pki.path('index')}\nnew_certs_dir={pki.dir}\n"
+            f"serial={pki.path('serial')}\n"
             "policy=p\ndefault_md=sha256\n[p]\ncommonName=supplied\n[e]\nsubjectAltName=IP:127.0.0.1,DNS:localhost\n"
         )
     open(pki.path("index"), "w").close()

@@ -32,6 +32,12 @@ with open(LAX, "w") as _f:
     _f.write("MinProtocol=TLSv1\nCipherString=ALL:@SECLEVEL=0\n")
 ALT = "IP:127.0.0.1,DNS:localhost"
 
+Certificate = tuple[str, str]
+ELSEWHERE: Certificate = PKI.sign("elsewhere", "/CN=elsewhere.test", "DNS:elsewhere.test")
+EXPIRED: Certificate = PKI.sign("expired", "/CN=expired", ALT, "-1")
+LATER, SELF = not_yet_valid(PKI), self_signed(PKI)
+PKI.server(), OTHER.server()
+
 # What is wrong; the endpoint (protocol given), the client's authority, what the error must match.
 Make = Callable[[str], Endpoint]
 SERVERS: list[tuple[str, Make, str, str]] = [
@@ -168,9 +174,5 @@ def test_matrix() -> None:
             job.result()
 
 
-ELSEWHERE = PKI.sign("elsewhere", "/CN=elsewhere.test", "DNS:elsewhere.test")
-EXPIRED = PKI.sign("expired", "/CN=expired", ALT, "-1")
-LATER, SELF = not_yet_valid(PKI), self_signed(PKI)
-PKI.server(), OTHER.server()
 note(f"{len(CLIENTS)} clients, {len(SERVERS)} servers; OpenSSL of the endpoints: {ssl.OPENSSL_VERSION}")
 run([test_control, test_matrix])

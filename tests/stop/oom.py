@@ -98,9 +98,9 @@ def watch(what: str, group: Group, room: str) -> None:
         wait_for(lambda: a.all("stopped_leading"))
         left = [p for p in tree if alive(p)]
         ok(wait_for(lambda: not [p for p in tree if alive(p)]), f"{what}: nothing of the term lives on", left)
-        led = wait_for(lambda: b.all("became_leader") or len(a.all("became_leader")) > 1)
+        led = wait_for(lambda: b.all("became_leader") or a.all("became_leader")[1:])
     else:
-        led = b.wait("became_leader")
+        led = wait_for(lambda: b.all("became_leader"))
         left = [p for p in tree if alive(p)]
         ok(not left, f"{what}: nothing of the term lives when the next one leads", left)
     ok(led, f"{what}: somebody leads afterwards")
