@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A store's password, or its token, is in no command line, log, answer, metric, error or environment that others get.
 
-Each lock that takes one is given it in each way there is, with a store that hangs up on everybody, and Redis also with
-leader: what is searched is everything that can be read of every process, and all that they print."""
+Each lock that takes one is given it in each way there is, with a store that hangs up on everybody, and Redis also
+with a leader: what is searched is everything that can be read of every process, and all that they print."""
 
 import atexit
 import json
