@@ -36,7 +36,7 @@ FULL = {
     "three, a person deletes the record": "NN=3 FAULTS=1 DELETES=1 MAXT=3",
     "three, a person empties the record": "NN=3 FAULTS=1 EMPTIES=1 MAXT=3",
     "three, the settings change": "NN=3 FAULTS=1 CONFIGS=1 LONGS=1 MAXT=3",
-    "two, four faults": f"NN=2 FAULTS=4 MAXT=3 {CALM}",
+    "two, four faults": "NN=2 FAULTS=4 MAXT=3",
     "two, a pause and clocks of different rates": "NN=2 FAULTS=1 SKIPS=1 PAUSES=1 ENDS=1 MAXT=4",
     "two, a crash and clocks of different rates": "NN=2 FAULTS=1 SKIPS=1 CRASHES=1 MAXT=4",
     "two, settings, a pause, clocks of different rates": "NN=2 FAULTS=1 CONFIGS=1 LONGS=1 SKIPS=1 PAUSES=1 MAXT=3",

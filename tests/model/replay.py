@@ -28,11 +28,11 @@ KINDS = {
 }
 # What must have happened in these runs: else they show little.
 REACHED = """released-for-it held-back released expired earlier-incarnation deletion-waited-out emptied conflict
-    met-and-gone unknown-acquired unknown-renewed unknown-released""".split()
+    met-and-gone unknown-renewed unknown-released""".split()
 # Rules of lease.c (tests/sim/mutants.txt), and of the model, that are broken one at a time.
 OF_LEASE = """term-from-the-reply standby-own-duration wait-from-before no-stop-at-R kill-too-late unknown-is-success
-    unknown-is-failure shorter-write-ignored conflict-is-loss absence-at-once emptied-at-once release-before-stopped
-    try-at-next-poll nearer-unpublished create-meets-nothing earlier-create-is-ours""".split()
+    unknown-is-failure shorter-write-ignored absence-at-once emptied-at-once release-before-stopped
+    try-at-next-poll nearer-unpublished create-meets-nothing""".split()
 OF_MODEL = {1: "term-from-the-reply", 6: "no-drift-allowance", 8: "unknown-is-failure", 15: "emptied-at-once"}
 SOURCES = [os.path.join(ROOT, "runtime", path) for path in ("lease/lease.c", "base/clock.c", "base/err.c")]
 
