@@ -137,17 +137,17 @@ $(BUILD)/modules.a: $(sort $(MODULE_OBJ))
 $(BUILD)/tests/unit/%: tests/unit/%.c tests/lib/tap.h $(LIBOBJ) $(BUILD)/modules.a
 	@mkdir -p $(@D)
 	@echo "  TEST  $<"
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests/lib $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/lib $(ALL_LDFLAGS) -o $@ $< $(BUILD)/modules.a $(LIBOBJ) $(MODULE_LIBS) $(LDLIBS)
 
 $(BUILD)/sim: tests/sim/sim.c tests/sim/sim_next.c tests/sim/main.c tests/sim/sim.h tests/sim/world.h runtime/lease/lease.c runtime/lease/lease.h runtime/lease/lease_internal.h runtime/lease/successor.c runtime/lease/successor.h runtime/locks/lock_failover.c runtime/locks/lock_failover.h runtime/base/clock.c runtime/base/err.c
 	@mkdir -p $(@D)
 	@echo "  TEST  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) -Itests/sim -o $@ $(filter %.c,$^)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result -Itests/sim -o $@ $(filter %.c,$^)
 
 # The conformance program (tests/locks/conform): beside the program, so that it finds the modules.
 $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/conform.h $(LIBOBJ)
 	@echo "  TEST  $@"
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
 
 # What is tested is a queue of entries, SUITE:PROGRAM. tests/lib/job.sh runs one of them, as its suite wants it run; tests/lib/queue.sh
 # runs many, JOBS at a time: most of them wait, for leases and servers. TAP=1 prints every sentence (for counting); else prove's summary.
@@ -336,7 +336,7 @@ $(BUILD)/bench/floor_kube: STORE_LIBS = -lcurl
 $(BUILD)/bench/floor_store: $(patsubst %,$(BUILD)/obj/%.o,$(GRPC) base/buf base/err base/mem)
 $(BUILD)/bench/%: tests/bench/%.c
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $^ $(LIBRARIES) $(STORE_LIBS) -lm -pthread
+	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result $(ALL_LDFLAGS) -o $@ $^ $(LIBRARIES) $(STORE_LIBS) -lm -pthread
 
 # The manual pages: made of what the program's --help says, and of the docs (scripts/man.lua). Of the commit's date, so that the same
 # sources make the same pages (https://reproducible-builds.org/docs/source-date-epoch/).
