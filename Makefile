@@ -149,6 +149,9 @@ $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/confor
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
 
+comma := ,
+include tests/fuzz/fuzz.mk
+
 # What is tested is a queue of entries, SUITE:PROGRAM. tests/lib/job.sh runs one of them, as its suite wants it run; tests/lib/queue.sh
 # runs many, JOBS at a time: most of them wait, for leases and servers. TAP=1 prints every sentence (for counting); else prove's summary.
 JOBS    ?= 3
@@ -179,7 +182,7 @@ STORE_QUEUE := $(STORE_TESTS:%=store:%)
 # The version before this one is built from its commit: from the history, which an export of the sources has not.
 PREVIOUS := 0a6d862
 PREVIOUS_QUEUE := $(if $(wildcard .git),previous:tests/cluster/previous/beside.py)
-EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
+EVERY_QUEUE := $(PLAIN_QUEUE) $(ASAN_QUEUE) $(FUZZ_QUEUE) $(KUBE_QUEUE) $(ETCD_QUEUE) $(STORE_QUEUE) $(PREVIOUS_QUEUE)
 
 deps:
 	@scripts/deps.sh
@@ -194,9 +197,9 @@ test: test-deps built-plain
 # All that .ci/run runs, as one queue. The servers that come as Go modules are built meanwhile; who needs them waits for them.
 # Not by the name of $(MAKE): make -n would run the queue.
 submake = $(MAKE) --no-print-directory
-test-every: test-deps go-deps
+test-every: test-deps go-deps fuzz-deps
 	@nice $(submake) s3-servers consul-server kube-server etcd-servers & servers=$$!; \
-	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
+	$(submake) -j $$(nproc) built-plain && $(submake) built-asan && $(submake) fuzz-programs && $(if $(PREVIOUS_QUEUE),$(submake) built-previous &&) \
 	$(QUEUE) $(EVERY_QUEUE); status=$$?; wait $$servers; exit $$status
 
 # The entries of test-every, one a line.
@@ -423,6 +426,7 @@ help:
 	@echo "make test-previous   the version before this one beside it on one lock"
 	@echo "make test-deb    the packages of make deb, in a Debian of their own"
 	@echo "make test-nfs    the file lock between clients of a Linux NFS server, in a virtual machine"
+	@echo "make fuzz MINUTES=n   the fuzzers       make fuzz-planted   whether each finds the bug that is planted for it"
 	@echo "make coverage   which lines the tests run     make format   the form that make lint checks     make api   docs/api.md      make man   the manual pages      make deb   packages for Debian"
 	@echo "make compile_commands.json   for editors      (CONTRIBUTING.md says more)"
 	@echo "make bench   figures         make compare   the same failures done to other electors      make install PREFIX=/usr/local   make uninstall   make clean"

@@ -3,6 +3,7 @@
 #   test   the servers too that the tests start for themselves
 #   bench  what the figures are compared with
 #   deb    what makes packages, and tries them
+#   fuzz   what builds the fuzzers
 #   go     what builds what is published as Go modules
 #   nfs    what runs a virtual machine (what is in it: tests/cluster/nfs/fetch.sh)
 #   mysql  what fetches and runs MySQL
@@ -21,6 +22,7 @@ esac
 [ "${1:-}" = bench ] && need="$need curl python3-kazoo"
 [ "${1:-}" = mysql ] && need="$need python3 maven libaio1 libnuma1 libmariadb3"
 [ "${1:-}" = nfs ] && need="$need perl qemu-system-x86 iproute2"
+case "${1:-}" in lint | fuzz) need="$need clang libclang-rt-14-dev" ;; esac
 [ "${1:-}" = lint ] && need="$need cppcheck lua-check shellcheck clang-format clang-tidy black flake8 mypy"
 # Any go will do: tests/lib/go_build.sh fetches the one it needs.
 [ "${1:-}" = go ] && ! command -v go >/dev/null && need="$need golang-go ca-certificates"

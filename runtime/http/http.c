@@ -204,6 +204,9 @@ void http_ended(struct http_call *c, CURLcode code)
 		err_set(&c->err, ERR_INVALID, "%s: the answer has a header line of more than 100 KB", c->name);
 	if (code != CURLE_OK && c->err.code == ERR_NONE) /* an error of our callbacks says more than libcurl's */
 		err_set(&c->err, meaning(c, code), "%s: %s", c->name, *c->why ? c->why : curl_easy_strerror(code));
+	/* libcurl (7.88) calls it a good end where the connection ended in a status line that begins well. */
+	if (code == CURLE_OK && c->status == 0 && c->err.code == ERR_NONE)
+		err_set(&c->err, ERR_INVALID, "%s: the answer has no status", c->name);
 	http_ready(c);
 }
 

@@ -100,7 +100,9 @@ static void redact_options(struct buf *b, const char *text)
 char *lock_url_redact(const char *text)
 {
 	struct buf b = { 0 };
-	const char *slashes = strstr(text, "//"), *authority = slashes ? slashes + 2 : text;
+	const char *slashes = strstr(text, "//");
+	/* Behind an @ they begin no authority: where a slash was forgotten, as in redis:/u:p@h//x. */
+	const char *authority = slashes && !memchr(text, '@', (size_t)(slashes - text)) ? slashes + 2 : text;
 	/* An unescaped slash in the password would end the authority too early, so the last @ of the whole text counts.
 	 */
 	const char *at = strrchr(authority, '@'), *colon = at ? memchr(authority, ':', (size_t)(at - authority)) : NULL;

@@ -18,6 +18,7 @@ case $suite in
   mutants) set -- tests/sim/mutants.py --part "$program" ;;
   # The sanitizers make a race of candidates ten times as slow, so it has fewer rounds.
   asan) export RACE=100 LUNARCH="$PWD/build/asan/lunarch" ;;
+  fuzz) set -- tests/fuzz/fuzz.py ci "$program" ;;
   previous) export PREVIOUS="$PWD/$build/previous/build" ;;
   kube) built kube-server ;;
   store)

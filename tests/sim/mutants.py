@@ -159,10 +159,10 @@ CC = shlex.split(os.environ.get("CC", "cc"))
 LUA = subprocess.run(["pkg-config", "--cflags", "lua5.4"], capture_output=True, text=True).stdout.split()
 
 
-def mutants() -> Iterator[Any]:
-    """mutants.txt: blocks of `name | rule`, a file name (and the test's, if it is not the first that has the file), the
+def mutants(path: str = os.path.join(HERE, "mutants.txt")) -> Iterator[Any]:
+    """mutants.txt, or one like it: blocks of `name | rule`, a file name (and the test's, if it is not the first that has the file), the
     text, `=>`, the replacement; blocks end with a line `---`."""
-    with open(os.path.join(HERE, "mutants.txt")) as f:
+    with open(path) as f:
         for block in f.read().split("\n---\n"):
             lines = [line for line in block.split("\n") if not line.startswith("#")]
             while lines and not lines[0].strip():

@@ -56,6 +56,9 @@ static int place_look(struct pg_place *p, struct err *err)
 	int result = strstr(said, "sslmode") ? 0 : place_refuse(said, err);
 	if (result == 0)
 		p->options = PQconninfo(c);
+	/* libpq knows a user, or has not come so far: then it was something else with "sslmode" in it that is wrong. */
+	if (result == 0 && !pg_place_option(p, "user"))
+		result = place_refuse(said, err);
 	PQfinish(c);
 	return result;
 }

@@ -210,12 +210,25 @@ static void test_damage(void)
 	ok(1, "20,000 spoiled ones do no harm");
 }
 
+/* A change that is meant for one year may be in the next: the last one at the turn of the year is of the year before
+ * last. */
+static void test_late_changes(void)
+{
+	struct zone *z = zone_posix("AAA0BBB,1/0,365/122", NULL);
+
+	ok(zone_offset(z, 0, NULL, NULL) == 0, "a summer time that begins on 2 January does not hold on the 1st");
+	ok(zone_offset(z, 2 * 86400, NULL, NULL) == 3600, "but on the 3rd");
+	ok(zone_time(z, 0) == 0, "and the local time is found in the right one");
+	zone_free(z);
+}
+
 int main(void)
 {
 	test_against_libc();
 	test_posix();
 	test_local_times();
 	test_names();
+	test_late_changes();
 	test_damage();
 	return tap_done();
 }

@@ -75,6 +75,8 @@ static void answer(int fd, const char *path, const char *request, size_t have, c
 		_exit(0);
 	else if (strncmp(path, "/garbage", 8) == 0)
 		say(fd, "this is no HTTP at all\r\n\r\n\x01\x02"), _exit(0);
+	else if (strncmp(path, "/half", 5) == 0)
+		say(fd, "HTTP/Set-Cookie: x\r\n\r"), _exit(0);
 	else if (strncmp(path, "/headers", 8) == 0)
 		say(fd, "HTTP/1.1 200 OK\r\n"), endless(fd, "X-Endless: 0123456789012345678901234567890123456789\r\n");
 	else if (strncmp(path, "/short", 6) == 0)
@@ -401,6 +403,8 @@ static void test_faults(void)
 	   "a connection that had been there, cut: sent again on another, and said so");
 	ask(&s, (struct http_request){ 0 }, "/garbage");
 	ok(s.code != ERR_NONE && !s.unsent && s.dones == 1, "garbage is an error");
+	ask(&s, (struct http_request){ 0 }, "/half");
+	ok(s.code == ERR_INVALID && s.status == 0 && s.dones == 1, "so is an answer without a status");
 	ask(&s, (struct http_request){ 0 }, "/headers");
 	ok(s.code != ERR_NONE && s.dones == 1, "endless headers end");
 	ask(&s, (struct http_request){ 0 }, "/short");

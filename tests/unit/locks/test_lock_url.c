@@ -108,6 +108,7 @@ static void test_round_trip(void)
 int main(void)
 {
 	test_round_trip();
+	is_shown("redis:/u:geheim@h//x", "redis:***@h//x");
 	is_shown("redis://u:geheim@h/k?x=1", "redis://u:***@h/k?x=1");
 	is_shown("//u:geh/eim@h/k", "//u:***@h/k");
 	is_shown("//h/d?user=u&password=geheim#x", "//h/d?user=u&password=***#x");

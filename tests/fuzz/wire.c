@@ -1,0 +1,130 @@
+/* A hostile worker, and a hostile elector: datagrams of the input's bytes go through a socket to the elector's end of
+ * the channel; each that can be read is written again as the same bytes, and goes where the elector keeps it. */
+#include "fuzz.h"
+
+#include "process/channel.h"
+#include "process/wire.h"
+#include "runner/election_settings.h"
+#include "runner/script_metrics.h"
+
+#include <ev.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static struct script_metrics metrics;
+static int messages, ended;
+
+/* true: it was read; then it is written as it came. */
+#define TRY(number, TYPE, name)                                                                        \
+	case number: {                                                                                 \
+		struct wire_##name m = { 0 };                                                          \
+		struct buf out = { 0 };                                                                \
+		if (wire_##name##_get(&w, &m)) {                                                       \
+			wire_##name##_put(&out, &m);                                                   \
+			must(out.len == len && memcmp(out.data, bytes, len) == 0);                     \
+		}                                                                                      \
+		buf_fini(&out);                                                                        \
+		break;                                                                                 \
+	}
+
+static void use(uint32_t sum)
+{
+	static volatile uint32_t last;
+
+	last = sum;
+}
+
+static void kept(struct wire w)
+{
+	struct wire_go go;
+	struct wire_kept part;
+	uint32_t sum = 0;
+
+	if (!wire_go_get(&w, &go))
+		return;
+	while (go.elections.at < go.elections.end && wire_kept_get(&go.elections, &part))
+		sum += part.index + (uint32_t)strlen(part.lock) + (uint32_t)strlen(part.identity);
+	must(go.elections.at <= go.elections.end);
+	use(sum);
+}
+
+static void settings(struct wire w)
+{
+	struct wire_election e;
+	struct election_settings s = { 0 };
+
+	if (!wire_election_get(&w, &e))
+		return;
+	election_settings_copy(&s, &e);
+	election_settings_fini(&s);
+}
+
+static void on_message(void *arg, const void *bytes, size_t len)
+{
+	struct wire w, start;
+	struct wire_metric metric;
+	enum wire_type type = wire_open(&w, bytes, len);
+
+	(void)arg;
+	messages++;
+	start = w;
+	if (!type)
+		return;
+	wire_slot(&w);
+	switch ((int)type) {
+		WIRE_MESSAGES(TRY)
+	}
+	must(w.at <= w.end);
+	if (type == WIRE_GO)
+		kept(start);
+	else if (type == WIRE_ELECTION)
+		settings(start);
+	else if (type == WIRE_METRIC && wire_metric_get(&start, &metric))
+		script_metrics_put(&metrics, &metric, metric.slot % 3);
+}
+
+static void on_end(void *arg, size_t oversized)
+{
+	(void)arg, (void)oversized;
+	must(++ended == 1);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	static const struct channel_kind kind = {
+		.message_max = WIRE_MAX, .turn_max = 64, .message = on_message, .end = on_end
+	};
+	static struct ev_loop *loop;
+	struct input in = { data, size };
+	int ends[2], sent = 0;
+
+	if (!loop) {
+		loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);
+		fuzz_silence();
+	}
+	messages = ended = 0;
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) < 0)
+		abort();
+	struct channel *c = channel_new(loop, ends[0], &kind, NULL);
+	while (in.left >= 2) {
+		size_t len = input_byte(&in);
+		len |= (size_t)input_byte(&in) << 8;
+		if (len > in.left)
+			len = in.left;
+		if (send(ends[1], in.at, len, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0)
+			sent++;
+		in.at += len;
+		in.left -= len;
+		channel_drain(c);
+	}
+	must(messages <= sent);
+	if (!ended)
+		channel_send(c, "answer", 6);
+	channel_free(c);
+	close(ends[1]);
+	script_metrics_term_over(&metrics);
+	script_metrics_worker_gone(&metrics);
+	script_metrics_fini(&metrics);
+	metrics = (struct script_metrics){ 0 };
+	return 0;
+}

@@ -1,0 +1,32 @@
+/* URLs of locks in PostgreSQL: what libpq does not understand is refused, whatever words it has. */
+#include "locks/postgres/pg_url.h"
+#include "tap.h"
+
+#include <stdlib.h>
+
+static void is_refused(const char *text)
+{
+	struct pg_url u;
+	struct err err = { 0 };
+
+	ok(pg_url_parse(&u, text, &err) < 0 && err.code == ERR_USAGE, "%s is refused: %s", text, err.text);
+}
+
+int main(void)
+{
+	struct pg_url u;
+	struct err err = { 0 };
+
+	if (is_int(pg_url_parse(&u, "//me@h/d?sslmode=require&table=t#n", &err), 0, "a URL with an SSL mode is taken")) {
+		char *print = pg_url_print(&u);
+		is_str(print, "postgres://me@h:5432/d?table=t#n", "and has its canonical form");
+		free(print);
+		pg_place_free(u.place);
+		free(u.name);
+		free(u.table);
+	}
+	is_refused("//h/d?no=such#n");
+	is_refused("//h/d?sslmode\"b#n"); /* libpq's message has the word by which we know that all else is right */
+	is_refused("//h/d?sslmodes=require#n");
+	return tap_done();
+}
