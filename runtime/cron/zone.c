@@ -179,7 +179,8 @@ static int32_t posix_offset(const struct posix *p, int64_t time, int64_t *from, 
 	*until = ZONE_NEVER;
 	if (!p->changes)
 		return offset;
-	/* A change may be up to a week outside its year (RFC 8536, 3.3.1), so the last one may be of the year before last. */
+	/* A change may be up to a week outside its year (RFC 8536, 3.3.1), so the last one may be of the year before
+	 * last. */
 	for (int64_t y = year - 2; y <= year + 2; y++)
 		for (int i = 0; i < 2; i++) {
 			int64_t at = rule_local(&p->rule[i], y) - p->offset[!i];

@@ -141,9 +141,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	started = 0;
 	struct lock_link *k = driver_link_new(&env, "{}", "f.lua", &events, NULL);
 	for (int i = 0; i < 2; i++) {
-		a[i] = (struct asker){
-			.call = { .ready = on_ready, .answered = on_answered, .lost = on_lost }, .link = k
-		};
+		a[i] = (struct asker){ .call = { .ready = on_ready, .answered = on_answered, .lost = on_lost },
+			               .link = k };
 		lock_link_want(k, &a[i].call);
 	}
 	for (int i = 0; i < 4 && driver < 0; i++)

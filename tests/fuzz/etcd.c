@@ -1,5 +1,5 @@
-/* etcd's messages, as bytes of protobuf: the first byte says which. What is read can be written and read again; and what
- * a status and its text mean. */
+/* etcd's messages, as bytes of protobuf: the first byte says which. What is read can be written and read again; and
+ * what a status and its text mean. */
 #include "fuzz.h"
 
 #include "locks/etcd/etcd_answer.h"

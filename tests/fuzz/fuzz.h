@@ -16,12 +16,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* The finding: libFuzzer keeps the input and prints the stack. */
-#define must(what)                                                                               \
-	do {                                                                                     \
-		if (!(what)) {                                                                   \
+#define must(what)                                                                                 \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
 			fprintf(stderr, "%s:%d: this must hold: %s\n", __FILE__, __LINE__, #what); \
-			abort();                                                                 \
-		}                                                                                \
+			abort();                                                                   \
+		}                                                                                  \
 	} while (0)
 
 /* What is left of an input. */

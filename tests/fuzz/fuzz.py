@@ -21,7 +21,7 @@ ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [os.path.join(HERE, "..", "lib"), os.path.join(HERE, "..", "sim")]
 
 from mutants import mutants  # noqa: E402
-from tap import done, note, ok  # noqa: E402
+from tap import done, ok  # noqa: E402
 
 BUILD = os.path.join(ROOT, "build", "fuzz")
 FOUND = os.path.join(BUILD, "found")  # what `run` has collected, which the next run goes on with; and reproducers
@@ -32,6 +32,7 @@ SLOW = {"control": 1500, "driver": 3000, "file": 1000, "grpc": 3000, "http": 100
 SLOW |= {"template": 5000, "wire": 8000, "zookeeper": 5000, "kubeconfig": 6000, "kube_watch": 8000, "record": 8000}
 PLANTED_RUNS = 400000  # in which a planted bug has to be found, in so many seconds at most:
 PLANTED_SECONDS = 240
+CORPUS_FILES, CORPUS_BYTES = 60, 100000  # of a target, in the tree
 # A Lua state keeps memory from one execution to the next, which libFuzzer would look through each time.
 KEEPS = ("json", "template")
 
@@ -56,7 +57,9 @@ class Run:
         )
         self.seconds = time.monotonic() - began
         self.good, self.text = done.returncode == 0, done.stderr.decode(errors="replace")
-        executions = re.findall(r"number_of_executed_units: (\d+)", self.text) or re.findall(r"^#(\d+)", self.text, re.M)
+        executions = re.findall(r"number_of_executed_units: (\d+)", self.text) or re.findall(
+            r"^#(\d+)", self.text, re.M
+        )
         edges = re.findall(r"cov: (\d+)", self.text)
         self.executions, self.edges = (int(found[-1]) if found else 0 for found in (executions, edges))
 
@@ -80,7 +83,9 @@ def corpus(target: str) -> str:
 
 
 def ci(target: str) -> None:
-    subprocess.run(["make", "--silent", "--no-print-directory", "fuzz-programs", "TARGET=" + target], cwd=ROOT, check=True)
+    subprocess.run(
+        ["make", "--silent", "--no-print-directory", "fuzz-programs", "TARGET=" + target], cwd=ROOT, check=True
+    )
     with tempfile.TemporaryDirectory() as directory:
         shutil.copytree(corpus(target), directory, dirs_exist_ok=True)
         count = len(os.listdir(directory))
@@ -150,20 +155,25 @@ def plant(only: list[str]) -> None:
 
 
 def merge(targets: list[str]) -> None:
-    for target in targets:
+    """Of the tree's inputs those that cover something; then the smallest of what was found besides, as far as there is
+    room."""
+    for target in (t for t in targets if t != "template"):  # Lua is not instrumented: all of it looks the same
+        command = [program(target), "-merge=1", "-max_len=4096", "-detect_leaks=0"]
         with tempfile.TemporaryDirectory() as small:
-            command = [program(target), "-merge=1", "-max_len=4096", small, corpus(target)]
-            command += [d for d in [os.path.join(FOUND, target)] if os.path.isdir(d)]
-            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-            least = sorted(glob.glob(small + "/*"), key=os.path.getsize)[:60]
+            subprocess.run([*command, small, corpus(target)], check=True, stderr=subprocess.DEVNULL)
+            kept = sorted(glob.glob(small + "/*"), key=os.path.getsize)
+            found = os.path.join(FOUND, target)
+            if os.path.isdir(found):
+                subprocess.run([*command, small, found], check=True, stderr=subprocess.DEVNULL)
+            kept += sorted(set(glob.glob(small + "/*")) - set(kept), key=os.path.getsize)
             shutil.rmtree(corpus(target))
             os.makedirs(corpus(target))
-            size = 0
-            for path in least:
-                size += os.path.getsize(path)
-                if size <= 100 * 1000:
+            count = size = 0
+            for path in kept[:CORPUS_FILES]:
+                if size + os.path.getsize(path) <= CORPUS_BYTES:
                     shutil.copy(path, corpus(target))
-        ok(os.listdir(corpus(target)), f"{target}: {len(os.listdir(corpus(target)))} inputs, {min(size, 100000)} bytes")
+                    count, size = count + 1, size + os.path.getsize(path)
+        ok(count, f"{target}: {count} inputs, {size} bytes")
 
 
 def main() -> None:

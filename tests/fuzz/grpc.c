@@ -66,7 +66,8 @@ static void frames(struct buf *out, struct input *in)
 
 	buf_add(out, settings, sizeof settings);
 	while (in->left >= 4) {
-		uint8_t type = input_byte(in) % 11, flags = input_byte(in), id = input_byte(in) % 9, len = input_byte(in);
+		uint8_t type = input_byte(in) % 11, flags = input_byte(in), id = input_byte(in) % 9,
+			len = input_byte(in);
 		if (len > in->left)
 			len = (uint8_t)in->left;
 		uint8_t head[9] = { 0, 0, len, type, flags, 0, 0, 0, id };

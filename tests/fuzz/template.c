@@ -17,8 +17,10 @@ static void open_state(void)
 {
 	L = luaL_newstate();
 	luaL_openlibs(L);
-	must(luaL_dostring(L, "package.loaded.lunarch = { json = { encode = function(v) return '\"' .. tostring(v) .. '\"' end } }"
-	                      "json = package.loaded.lunarch.json") == LUA_OK);
+	must(luaL_dostring(
+		     L,
+		     "package.loaded.lunarch = { json = { encode = function(v) return '\"' .. tostring(v) .. '\"' end } }"
+		     "json = package.loaded.lunarch.json") == LUA_OK);
 	script_push_use(L);
 	lua_pushliteral(L, "lunarch.template");
 	lua_call(L, 1, 1);

@@ -15,16 +15,16 @@ static struct script_metrics metrics;
 static int messages, ended;
 
 /* true: it was read; then it is written as it came. */
-#define TRY(number, TYPE, name)                                                                        \
-	case number: {                                                                                 \
-		struct wire_##name m = { 0 };                                                          \
-		struct buf out = { 0 };                                                                \
-		if (wire_##name##_get(&w, &m)) {                                                       \
-			wire_##name##_put(&out, &m);                                                   \
-			must(out.len == len && memcmp(out.data, bytes, len) == 0);                     \
-		}                                                                                      \
-		buf_fini(&out);                                                                        \
-		break;                                                                                 \
+#define TRY(number, TYPE, name)                                                    \
+	case number: {                                                             \
+		struct wire_##name m = { 0 };                                      \
+		struct buf out = { 0 };                                            \
+		if (wire_##name##_get(&w, &m)) {                                   \
+			wire_##name##_put(&out, &m);                               \
+			must(out.len == len && memcmp(out.data, bytes, len) == 0); \
+		}                                                                  \
+		buf_fini(&out);                                                    \
+		break;                                                             \
 	}
 
 static void use(uint32_t sum)

@@ -14,7 +14,8 @@ static void judge(const struct zone *z, int64_t time)
 		must(zone_offset(z, from, &f2, &u2) == offset && f2 == from);
 	int64_t local = time + offset, t = zone_time(z, local);
 	if (t > time)
-		fprintf(stderr, "time %lld, offset %d, its local time is found at %lld\n", (long long)time, offset, (long long)t);
+		fprintf(stderr, "time %lld, offset %d, its local time is found at %lld\n", (long long)time, offset,
+		        (long long)t);
 	must(t <= time);
 	must(t + zone_offset(z, t, NULL, NULL) >= local);
 }

@@ -103,7 +103,7 @@ static int request(struct request r)
 	return ZOK;
 }
 
-#define WRAPPED(name, ...)                                              \
+#define WRAPPED(name, ...)                                                   \
 	int __wrap_zoo_##name(zhandle_t *zh, const char *path, __VA_ARGS__); \
 	int __wrap_zoo_##name(zhandle_t *zh, const char *path, __VA_ARGS__)
 
@@ -159,9 +159,22 @@ static bool closing;
 
 static int code(void)
 {
-	static const int codes[] = { ZOK,      ZOK,           ZOK,         ZNONODE,        ZNODEEXISTS, ZBADVERSION,
-		                     ZNOAUTH,  ZNOTEMPTY,     ZNOTREADONLY, ZCONNECTIONLOSS, ZSESSIONEXPIRED, ZAPIERROR,
-		                     ZBADARGUMENTS, -125,     ZMARSHALLINGERROR, ZNOCHILDRENFOREPHEMERALS };
+	static const int codes[] = { ZOK,
+		                     ZOK,
+		                     ZOK,
+		                     ZNONODE,
+		                     ZNODEEXISTS,
+		                     ZBADVERSION,
+		                     ZNOAUTH,
+		                     ZNOTEMPTY,
+		                     ZNOTREADONLY,
+		                     ZCONNECTIONLOSS,
+		                     ZSESSIONEXPIRED,
+		                     ZAPIERROR,
+		                     ZBADARGUMENTS,
+		                     -125,
+		                     ZMARSHALLINGERROR,
+		                     ZNOCHILDRENFOREPHEMERALS };
 
 	return closing ? ZCLOSING : codes[input_byte(&in) % 16];
 }

@@ -17,7 +17,8 @@ int main(void)
 	struct pg_url u;
 	struct err err = { 0 };
 
-	if (is_int(pg_url_parse(&u, "//me@h/d?sslmode=require&table=t#n", &err), 0, "a URL with an SSL mode is taken")) {
+	if (is_int(pg_url_parse(&u, "//me@h/d?sslmode=require&table=t#n", &err), 0,
+	           "a URL with an SSL mode is taken")) {
 		char *print = pg_url_print(&u);
 		is_str(print, "postgres://me@h:5432/d?table=t#n", "and has its canonical form");
 		free(print);
