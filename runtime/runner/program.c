@@ -131,7 +131,8 @@ static void open_control(struct program *p, const struct options *o)
 
 /* ---- systemd's watchdog ---- */
 
-/* From the loop and nowhere else: where it no longer turns, nobody renews, and systemd is to start the program again. */
+/* From the loop and nowhere else: where it no longer turns, nobody renews, and systemd is to start the program again.
+ */
 static void program_on_watchdog(struct ev_loop *loop, ev_timer *w, int revents)
 {
 	(void)loop;

@@ -40,7 +40,7 @@ struct program {
 	ev_signal signals[PROGRAM_SIGNALS];
 	int signal_count;
 	ev_io clock_set;
-	ev_timer watchdog; /* tells systemd's that the loop turns */
+	ev_timer watchdog;            /* tells systemd's that the loop turns */
 	char *tree_var, *control_var; /* "NAME=value" for what is started */
 	bool told_local;
 };

@@ -6,12 +6,12 @@
 
 #include <stdint.h>
 
-/* Remembers NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, so that what is started
- * cannot notify in our name. Once. */
+/* Remembers NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID and removes them from the environment, so that what is
+ * started cannot notify in our name. Once. */
 void sd_notify_init(void);
 
-/* How often systemd wants to hear WATCHDOG=1, in microseconds: half of what it waits for (sd_watchdog_enabled(3)); 0: it
- * does not. */
+/* How often systemd wants to hear WATCHDOG=1, in microseconds: half of what it waits for (sd_watchdog_enabled(3)); 0:
+ * it does not. */
 uint64_t sd_notify_watchdog_us(void);
 
 /* Sends state, lines of "NAME=value". Never waits and never fails: without a listener nothing is sent. */
