@@ -160,8 +160,8 @@ LUA = subprocess.run(["pkg-config", "--cflags", "lua5.4"], capture_output=True, 
 
 
 def mutants(path: str = os.path.join(HERE, "mutants.txt")) -> Iterator[Any]:
-    """mutants.txt, or one like it: blocks of `name | rule`, a file name (and the test's, if it is not the first that has
-    the file), the text, `=>`, the replacement; blocks end with a line `---`."""
+    """mutants.txt, or one like it: blocks of `name | rule`, a file name (and the test's, if it is not the first that
+    has the file), the text, `=>`, the replacement; blocks end with a line `---`."""
     with open(path) as f:
         for block in f.read().split("\n---\n"):
             lines = [line for line in block.split("\n") if not line.startswith("#")]

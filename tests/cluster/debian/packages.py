@@ -13,7 +13,7 @@ import tempfile
 from typing import Any
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lib"))
-from processes import PATIENCE, ROOT, wait_for
+from processes import ROOT, wait_for
 from tap import done, note, ok, same
 
 LATER = "99.0"
