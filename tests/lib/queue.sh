@@ -43,7 +43,7 @@ for entry in $first $rest; do
 done
 # shellcheck disable=SC2086
 {
-  run "${JOBS:-3}" $now $later || status=1
+  run "${JOBS:-4}" $now $later || status=1
   run 1 $alone || status=1
 }
 exit "$status"
