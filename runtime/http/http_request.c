@@ -80,11 +80,23 @@ static int add_signed_lines(struct http_call *c, const struct http_signature *s)
 	return added;
 }
 
+/* A client that says so sends no other request on the connection (RFC 9112, 9.6). libcurl keeps it unless the server's
+ * answer says so, too, and the next request is sent to a server that is about to close. */
+static bool is_last(const char *line)
+{
+	return strncasecmp(line, "connection:", 11) == 0 && strcasestr(line + 11, "close");
+}
+
 static int set_lines(struct http_call *c, const struct http_request *r)
 {
-	for (const char *const *l = r->headers; l && *l; l++)
+	bool last = false;
+
+	for (const char *const *l = r->headers; l && *l; l++) {
 		if (add_line(c, *l) < 0)
 			return -1;
+		last = last || is_last(*l);
+	}
+	curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, last ? 1L : 0L);
 	if (r->aws_sigv4)
 		return add_signed_lines(c, r->aws_sigv4);
 	if (r->bearer) {

@@ -80,12 +80,14 @@ class Scene:
         return subprocess.run([LUNARCH, *args], capture_output=True, text=True, timeout=PATIENCE)
 
     def requests(self, verb: str | None = None, agent: str = "lunarch") -> list[Any]:
+        """What was answered in this namespace, but for what is about who comes next: that is looked at at times of its
+        own."""
         found = [
             e
             for e in self.c.requests(agent)
             if e.get("objectRef", {}).get("namespace") == self.ns and e["stage"] == "ResponseComplete"
         ]
-        return [e for e in found if verb in (None, e["verb"])]
+        return [e for e in found if verb in (None, e["verb"]) and not e["objectRef"].get("name", "").endswith("-next")]
 
     def since(self, began: float, verb: str) -> list[Any]:
         """What the server has received since, by the wall clock: its log has a request when that is answered, and in

@@ -354,6 +354,11 @@ static void test_plain(void)
 	ok(s.status == 200 && s.code == ERR_NONE && s.body.len == 0, "HEAD has no body");
 	ask(&s, (struct http_request){ .fresh = true }, "/echo");
 	ok(!s.reused, "a fresh request opens a connection");
+	for (int kept = 0; kept < 2; kept++) /* the first one, and the fresh one */
+		ask(&s, (struct http_request){ .headers = (const char *const[]){ "Connection: Close", NULL } },
+		    "/echo");
+	ask(&s, (struct http_request){ 0 }, "/echo");
+	ok(!s.reused, "no connection is used after a request that says it is its last");
 	ask(&s, (struct http_request){ 0 }, "/none");
 	is_int(s.status, 404, "any status is an answer");
 	buf_fini(&s.body);
