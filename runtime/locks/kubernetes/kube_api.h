@@ -26,7 +26,7 @@ struct kube_api *kube_api_get(struct lock_env *env, const char *kubeconfig, cons
 const struct kube_config *kube_api_config(const struct kube_api *a);
 struct ev_loop *kube_api_loop(const struct kube_api *a);
 
-/* HTTP clients, which share no connection. 1,000 Leases have up to 25 connections: 8 for work, 1 for Events, and 16 for
+/* HTTP clients, which share no connection. 1,000 Leases have up to 49 connections: 32 for work, 1 for Events, and 16 for
  * watches. Watches need 10, since kube-apiserver allows 100 streams to a connection, but libcurl 7.88 opens all it may
  * once the first is full (curl#10456). One watch of the whole namespace would need 1, and the right to see every Lease
  * there, which no rule with resourceNames gives. */
