@@ -93,6 +93,7 @@ text = read("CONTRIBUTING.md")
 commands = "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.M | re.S))
 targets = set(re.findall(r"\bmake (?!-)([\w./-]+)", commands) + re.findall(r"`make ([\w-]+)", text))
 made = read("Makefile").replace("$(BUILD)", "build")
+made += "".join(read(included) for included in re.findall(r"^include (\S+)$", made, re.M))
 same(
     sorted(
         t

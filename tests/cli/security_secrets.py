@@ -239,7 +239,11 @@ def test_cores() -> None:
     def with_limit() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (soft, limit))
 
-    c = Candidate("--lock", f"consul://{AT}/x", "--state-dir", f"{TMP}/core", "-e", IDLE, preexec_fn=with_limit)
+    # Of AddressSanitizer, which else sets it to 0.
+    env = {"ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":disable_coredump=0"}
+    c = Candidate(
+        "--lock", f"consul://{AT}/x", "--state-dir", f"{TMP}/core", "-e", IDLE, preexec_fn=with_limit, env=env
+    )
     c.wait("read_failed")
     drivers = [p for p in family(c.pid) if runs_lock_file(p)]
     same([limits(p) for p in drivers], [["0", "0"]], "a lock file's process, which was given the token, leaves no core")
