@@ -78,7 +78,7 @@ def commands(language: str, text: str) -> list[str]:
     if language == "crontab":
         lines = [re.sub(r"^(\S+\s+){5}", "", line) for line in lines]
     elif language == "ini":
-        lines = [line.removeprefix("ExecStart=/usr/local/bin/") for line in lines if line.startswith("ExecStart=")]
+        lines = [re.sub("^ExecStart=/usr/(local/)?bin/", "", line) for line in lines if line.startswith("ExecStart=")]
         lines = [re.sub(r"(?<==)(\S*[?&]\S*)|(?<=--lock )(\S+)", r"'\g<0>'", line) for line in lines]  # no shell there
     elif language != "sh":
         return []

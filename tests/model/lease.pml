@@ -6,7 +6,7 @@
  * that a run may go on without end. A version is a bit: "what I saw is what the store has"; so is the name of a write.
  *
  * In a simulation (spin -n) each event and the state that follows are printed: replay.c drives lease.c by them.
- * tests/model/model.py has the configurations, and runs them. MUTANT is the number of a broken rule. */
+ * tests/model/check.py has the configurations, and runs them. MUTANT is the number of a broken rule. */
 
 #ifndef NN
 #define NN 3
