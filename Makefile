@@ -149,7 +149,6 @@ $(BUILD)/conform: $(wildcard tests/locks/conform/*.c) tests/locks/conform/confor
 	@echo "  TEST  $@"
 	$(Q)$(CC) $(ALL_CFLAGS) -Wno-unused-result $(ALL_LDFLAGS) -o $@ $(filter %.c,$^) $(LIBOBJ) $(LDLIBS)
 
-comma := ,
 include tests/fuzz/fuzz.mk
 
 # What is tested is a queue of entries, SUITE:PROGRAM. tests/lib/job.sh runs one of them, as its suite wants it run; tests/lib/queue.sh

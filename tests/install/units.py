@@ -96,6 +96,17 @@ def user_of(m: Systemd, pid: str) -> str:
     return r.stdout.strip()
 
 
+def listed(m: Systemd) -> str:
+    """The electors that ctl finds as the units' user. Before the other machine has any: they share /var/lib, where a
+    socket is named by a pid, and each counts its own."""
+    become = ["setpriv", "--reuid=lunarch", "--regid=lunarch", "--init-groups", "--reset-env"]
+    argv = [*m.enter(), *become, "/opt/lunarch/bin/lunarch", "ctl", "--list"]
+    r = subprocess.run(argv, capture_output=True, text=True)
+    if r.returncode or r.stderr:
+        note(r.stdout + r.stderr)
+    return r.stdout
+
+
 def analyse() -> None:
     for name in sorted(os.listdir(INSTALLED)):
         r = subprocess.run(
@@ -122,6 +133,8 @@ def scripts(a: Systemd, b: Systemd) -> None:
     unit = "lunarch@heartbeat"
     ok(all(started(a, f"lunarch@{name}") for name in SCRIPTS), "three examples start as units")
     ok(all(becomes(a, f"lunarch@{name}", "leading") for name in SCRIPTS), "the status says that they lead")
+    found = listed(a)
+    ok(all(found.count(f"/{name}.lua") == 1 for name in SCRIPTS), "ctl of the units' user finds them")
     ok(started(b, unit) and becomes(b, unit, "standing by"), "on another machine one is active, and stands by")
     same(user_of(a, shows(a, unit, "MainPID")), "lunarch", "it runs as the user lunarch")
     ok(wait_for(lambda: os.listdir(os.path.join(SEEN, "backups"))), "the backup is made")
