@@ -657,6 +657,7 @@ static void elector_follow(struct elector *e)
 
 	next_link_role(e->next, role, role == SUCCESSOR_LEADER ? lease_term(e->lease) : 0);
 	next_link_ready(e->next, !lacks, e->next_options.priority);
+	next_link_awake(e->next);
 	if (role == SUCCESSOR_STANDBY && readiness_to_ask(&e->readiness, lacks, clock_now()))
 		elector_ask(e);
 }

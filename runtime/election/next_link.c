@@ -394,6 +394,12 @@ void next_link_ready(struct next_link *l, bool ready, int64_t priority)
 	link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_READY, .ready = ready, .priority = priority });
 }
 
+void next_link_awake(struct next_link *l)
+{
+	if (l->lock && successor_shares(&l->machine, clock_now()))
+		link_step(l, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
+}
+
 void next_link_heard(struct next_link *l, const struct record *m)
 {
 	struct successor_event e = { .kind = SUCCESSOR_EV_NEWS, .news = nomination_news(m, l->author->identity) };

@@ -44,6 +44,7 @@ void next_link_configure(struct next_link *l, const struct successor_options *o)
 
 void next_link_role(struct next_link *l, enum successor_role role, uint64_t term); /* term: of a leader; else 0 */
 void next_link_ready(struct next_link *l, bool ready, int64_t priority);           /* whether it could lead now */
+void next_link_awake(struct next_link *l); /* the process does something for the lease: successor_shares */
 void next_link_heard(struct next_link *l, const struct record *m); /* the lock's record, by another process or nobody */
 /* This process has another incarnation from now on, as the author says: nothing of the old one is its own any more. */
 void next_link_renamed(struct next_link *l);

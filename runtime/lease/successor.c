@@ -30,6 +30,30 @@ static nsec out_left(const struct successor *s, struct instant now)
 	return left > 0 ? left : 0;
 }
 
+/* ---- when the next operation may start ---- */
+
+static void next_at(struct successor *s, struct instant when)
+{
+	s->next_op = s->shared_op = when;
+}
+
+static void next_by(struct successor *s, struct instant when)
+{
+	s->next_op = instant_min(s->next_op, when);
+	s->shared_op = instant_min(s->shared_op, when);
+}
+
+static void next_within(struct successor *s, struct instant from, nsec slack)
+{
+	s->shared_op = from;
+	s->next_op = instant_add(from, slack);
+}
+
+static nsec slack(const struct successor *s)
+{
+	return s->options.retry < s->options.lease / 4 ? s->options.retry : s->options.lease / 4;
+}
+
 /* ---- what it knows ---- */
 
 /* Whether this candidate could be next. */
@@ -191,7 +215,8 @@ static void successor_on_role(struct successor *s, const struct successor_event 
 	}
 	s->role = e->role;
 	s->term = e->term;
-	s->role_since = s->next_op = s->out_since = now;
+	s->role_since = s->out_since = now;
+	next_at(s, now);
 	s->out_for = e->sit_out;
 	s->news = (struct successor_news){ .held = false };
 	s->fresh = s->handed = s->larger = s->took = false;
@@ -202,7 +227,7 @@ static void successor_on_role(struct successor *s, const struct successor_event 
 static void successor_on_ready(struct successor *s, const struct successor_event *e, struct instant now)
 {
 	if (s->ready != e->ready || s->priority != e->priority)
-		s->next_op = now; /* N says so at once */
+		next_at(s, now); /* N says so at once */
 	s->ready = e->ready;
 	s->priority = e->priority;
 }
@@ -241,7 +266,7 @@ static void successor_on_handover(struct successor *s, const struct successor_ev
 	s->wanted.identity = e->identity;
 	s->wanted.by = instant_add(now, e->timeout);
 	a->set |= SUCCESSOR_DO_PUBLISH;
-	s->next_op = instant_min(s->next_op, instant_add(now, s->options.retry));
+	next_by(s, instant_add(now, s->options.retry));
 }
 
 static bool successor_done(struct successor *s, const struct successor_event *e)
@@ -257,7 +282,7 @@ static void op_failed(struct successor *s, struct instant now)
 {
 	nsec pause = s->refusals ? lengthened(s->options.lease, s->refusals) : s->options.retry;
 
-	s->next_op = instant_add(now, pause);
+	next_at(s, instant_add(now, pause));
 	if (s->taking)
 		take_later(s, lengthened(s->options.lease, s->refusals), now);
 }
@@ -275,9 +300,10 @@ static void leader_looked(struct successor *s, const struct successor_sight *sig
 	}
 	s->looked = true;
 	s->seen = *sight;
-	s->next_op = instant_add(now, s->wanted.request ? s->options.retry : s->options.lease);
-	if (s->changed)
-		s->next_op = instant_add(now, s->options.retry);
+	if (s->wanted.request || s->changed)
+		next_at(s, instant_add(now, s->options.retry));
+	else
+		next_within(s, instant_add(now, s->options.lease), slack(s));
 }
 
 static void successor_on_read(struct successor *s, const struct successor_event *e, struct instant now,
@@ -298,7 +324,7 @@ static void successor_on_read(struct successor *s, const struct successor_event 
 	s->stale = s->unsure = false;
 	if (!s->seen.mine)
 		stop_being_next(s, false, a);
-	s->next_op = s->is_next ? instant_add(now, s->options.retry) : now;
+	next_at(s, s->is_next ? instant_add(now, s->options.retry) : now);
 	s->grab = s->taking && may_take(s, now);
 }
 
@@ -312,7 +338,10 @@ static void written(struct successor *s, const struct successor_event *e, struct
 		return;
 	s->good_at = e->sent_at;
 	s->answered = s->answering;
-	s->next_op = able(s, now) ? instant_add(e->sent_at, s->options.lease) : now;
+	if (able(s, now))
+		next_within(s, instant_add(e->sent_at, s->options.lease - slack(s)), slack(s));
+	else
+		next_at(s, now);
 	if (s->is_next || !able(s, now) || out_of_date(s, now))
 		return;
 	s->is_next = true;
@@ -327,7 +356,7 @@ static void successor_on_written(struct successor *s, const struct successor_eve
 	if (!successor_done(s, e))
 		return;
 	if (s->role == SUCCESSOR_LEADER) {
-		s->next_op = now; /* it was asked for as a standby: look */
+		next_at(s, now); /* it was asked for as a standby: look */
 		return;
 	}
 	switch (e->outcome) {
@@ -337,7 +366,7 @@ static void successor_on_written(struct successor *s, const struct successor_eve
 	case OUTCOME_CONFLICT: /* perhaps with this very write, delivered twice */
 	case OUTCOME_UNKNOWN:
 		s->stale = s->unsure = true;
-		s->next_op = now;
+		next_at(s, now);
 		return;
 	case OUTCOME_FAILED:
 		op_failed(s, now);
@@ -351,7 +380,7 @@ static void successor_on_changed(struct successor *s, struct instant now)
 	if (s->busy)
 		s->changed = true;
 	else if (s->role == SUCCESSOR_LEADER && s->looked)
-		s->next_op = instant_min(s->next_op, instant_add(now, s->options.retry));
+		next_by(s, instant_add(now, s->options.retry));
 	else if (s->is_next)
 		s->stale = true; /* by another candidate, perhaps */
 }
@@ -361,6 +390,10 @@ static void successor_on_event(struct successor *s, const struct successor_event
 {
 	switch (e->kind) {
 	case SUCCESSOR_EV_TICK:
+		return;
+	case SUCCESSOR_EV_AWAKE:
+		if (instant_passed(s->shared_op, now))
+			next_by(s, now);
 		return;
 	case SUCCESSOR_EV_ROLE:
 		successor_on_role(s, e, now, a);
@@ -504,6 +537,13 @@ struct successor_actions successor_step(struct successor *s, const struct succes
 	decide(s, now, &a);
 	plan(s, now, &a);
 	return a;
+}
+
+bool successor_shares(const struct successor *s, struct instant now)
+{
+	bool regular = s->role == SUCCESSOR_LEADER || (somebody(s) && s->seen.mine);
+
+	return regular && !s->busy && instant_passed(s->shared_op, now);
 }
 
 /* ---- the next tick ---- */

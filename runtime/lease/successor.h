@@ -60,6 +60,7 @@ struct successor_news {
 
 enum successor_event_kind {
 	SUCCESSOR_EV_TICK,
+	SUCCESSOR_EV_AWAKE,      /* the process does something else anyway: see successor_shares */
 	SUCCESSOR_EV_ROLE,       /* role, term; sit_out: not next for so long, after a term that ended by an error */
 	SUCCESSOR_EV_READY,      /* ready, priority: whether it could lead now */
 	SUCCESSOR_EV_NEWS,       /* news */
@@ -136,7 +137,7 @@ struct successor {
 	uint64_t op;
 	bool busy, emptying, changed; /* changed: a watch told of a change meanwhile */
 	uint64_t answering;           /* the request that the write under way answers */
-	struct instant next_op;
+	struct instant next_op, shared_op; /* shared_op: then, if the process is awake anyway; never after next_op */
 	int refusals; /* how many operations in a row were refused */
 
 	/* A standby. */
@@ -167,6 +168,11 @@ struct successor_actions successor_step(struct successor *s, const struct succes
 
 /* Nanoseconds until successor_step needs a TICK; NSEC_NEVER if it needs none. */
 nsec successor_wait(const struct successor *s, struct instant now);
+
+/* Whether an AWAKE now begins what is done every L. That may be done at any time within P (at most L/4), so it shares a
+ * wake-up with a renewal, or with the notice of one: the next is early, and the leader late, so that it never looks
+ * twice between two writes. */
+bool successor_shares(const struct successor *s, struct instant now);
 
 /* The leader: who comes next, to be published and to be released for; NULL: nobody. Valid until the next step. */
 const struct successor_sight *successor_published(const struct successor *s, struct instant now);

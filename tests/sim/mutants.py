@@ -109,6 +109,8 @@ UNIT_TESTS = [
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver") + ["tests/unit/locks/test_lock_link.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver") + ["tests/unit/locks/test_lock_user.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
+    + ["tests/unit/locks/file/test_lock_file.c"],
+    sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
     + ["tests/unit/locks/driver/test_lock_driver.c"],
     sources_in("base", "loop", "lease", "locks", "locks/file", "locks/driver")
     + [

@@ -342,6 +342,8 @@ void next_follow(struct world *w, int i)
 		run(w, i,
 		    (struct successor_event){
 			    .kind = SUCCESSOR_EV_READY, .ready = ready, .priority = n->next.priority });
+	if (successor_shares(m, local(w, n)))
+		run(w, i, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
 	if (n->next.is && !ready)
 		violate(w, i, "who is not ready is next");
 }

@@ -604,6 +604,46 @@ static void hands_over(void)
 	stop(&d);
 }
 
+static const struct timeline_ops *real_timers;
+static struct timer *long_timer; /* the one that is started for more than a lease: to look who comes next */
+static int long_fires;
+
+static void timer_was_started(struct timeline *l, struct timer *t, double after_s)
+{
+	if (after_s > 3.)
+		long_timer = t;
+	real_timers->start(l, t, after_s);
+}
+
+/* Who stops a timer that does not run had it fire. */
+static void timer_was_stopped(struct timeline *l, struct timer *t)
+{
+	if (t == long_timer) {
+		long_fires += !ev_is_active(&t->loop) && !ev_is_pending(&t->loop);
+		long_timer = NULL;
+	}
+	real_timers->stop(l, t);
+}
+
+static void shares_wakeups(void)
+{
+	struct told told;
+	struct candidate c;
+	struct timeline_ops ops;
+
+	forget_next();
+	start(&c, &told, 3 * NSEC_PER_SEC);
+	real_timers = c.timeline.ops;
+	ops = *real_timers;
+	ops.start = timer_was_started;
+	ops.stop = timer_was_stopped;
+	c.timeline.ops = &ops;
+	until(&c, &told.renewals, 20); /* more than two leases */
+	ok(long_timer && long_fires == 0,
+	   "a leader looks who comes next when it renews its lease, and does not wake up for that");
+	stop(&c);
+}
+
 /* A lock that somebody named as the record beside another one. */
 static void taken_name(void)
 {
@@ -661,6 +701,7 @@ int main(void)
 	clocks();
 	order();
 	hands_over();
+	shares_wakeups();
 	taken_name();
 	remove_all();
 	return tap_done();

@@ -31,6 +31,12 @@ static void tick(double t)
 	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_TICK });
 }
 
+/* It renews its lease, or sees that another does. */
+static void awake(double t)
+{
+	step(t, (struct successor_event){ .kind = SUCCESSOR_EV_AWAKE });
+}
+
 static bool reads(void)
 {
 	return a.set & SUCCESSOR_DO_READ;
@@ -271,29 +277,63 @@ static void leader_rules(void)
 	read_done(0, nominee(2, 20));
 	ok(!published(0) && !(a.set & SUCCESSOR_DO_PUBLISH),
 	   "the first record that it sees may be old: it is no change");
-	is_int(successor_wait(&s, at(0)), 15 * SEC, "and every L");
-	tick(15);
+	is_int(successor_wait(&s, at(0)), 17 * SEC, "and every L, within P");
+	awake(15);
 	read_done(15, nominee(2, 21));
 	ok(published(15) == 2 && (a.set & SUCCESSOR_DO_PUBLISH), "who has written N anew comes next");
-	tick(30);
+	awake(30);
 	read_done(30, nominee(2, 21));
 	is_int((int64_t)published(44.9), 2, "for 2 L from the receipt of that");
-	tick(45);
+	awake(45);
 	ok(!published(45) && (a.set & SUCCESSOR_DO_PUBLISH), "and no longer");
 	lead(false, 0);
-	tick(15);
+	awake(15);
 	read_done(15, nominee(1, 20));
 	ok(!published(15), "itself is not next");
-	tick(30);
+	awake(30);
 	read_done(30, (struct successor_sight){ .kind = NOMINEE_NOBODY, .write = 21 });
 	ok(!published(30), "nor is nobody");
-	tick(45);
+	awake(45);
 	read_done(45, nominee(3, 22));
 	is_int((int64_t)published(45), 3, "who took N while the term went on is");
 	step(46, (struct successor_event){ .kind = SUCCESSOR_EV_CHANGED });
 	ok(!reads() && successor_wait(&s, at(46)) <= 2 * SEC, "a notice is followed within P");
 	role(50, SUCCESSOR_LEADER, 6);
 	ok(!published(50), "a new term sees N for the first time again");
+}
+
+/* What is done every L needs no wake-up of its own. */
+static void sharing_rules(void)
+{
+	lead(false, 0);
+	ok(!successor_shares(&s, at(14.9)), "a leader does not look at N before L has passed");
+	ok(successor_shares(&s, at(15)), "but at its first renewal after that");
+	tick(15);
+	ok(!a.set, "which comes within P: so it does not wake up to look");
+	awake(16);
+	ok(reads() && !successor_shares(&s, at(16)), "and then it looks, once");
+	read_done(16, absent);
+	tick(33);
+	ok(reads(), "without a renewal it looks P later");
+	step(33, (struct successor_event){ .kind = SUCCESSOR_EV_READ_DONE, .op = s.op, .outcome = OUTCOME_FAILED });
+	awake(34);
+	ok(!a.set && successor_wait(&s, at(34)) == SEC, "after a look that failed it waits for P, whatever else it does");
+	become_next();
+	ok(!successor_shares(&s, at(17.9)), "the next leaves N alone for L - P");
+	ok(successor_shares(&s, at(18)), "and writes it at the first renewal that it sees then");
+	awake(18);
+	ok(writes_n(), "so that the leader, who is late, sees another write at each look");
+	write_ends(18, OUTCOME_OK);
+	is_int(successor_wait(&s, at(18)), 15 * SEC, "without one it writes when L has passed");
+	begin(0);
+	options.retry = 6 * SEC;
+	successor_configure(&s, &options);
+	news(0, led_by(9, 0));
+	ok(!successor_shares(&s, at(4)), "who is not next shares nothing");
+	tick(5);
+	read_done(5, absent);
+	write_ends(5, OUTCOME_OK);
+	ok(!successor_shares(&s, at(16.2)) && successor_shares(&s, at(16.3)), "a long P counts as L/4");
 }
 
 static void wanted_rules(void)
@@ -361,7 +401,7 @@ static void wanted_rules(void)
 	role(3, SUCCESSOR_LEADER, 6);
 	ok(!successor_wants(&s, &request, &identity), "and is none of the next term's");
 	read_done(3, absent);
-	tick(18);
+	awake(18);
 	read_done(18, nominee(2, 20));
 	step(19, (struct successor_event){ .kind = SUCCESSOR_EV_HANDOVER, .request = 79, .timeout = SEC });
 	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.request == 79, "whoever comes next: at once, if there is one");
@@ -373,10 +413,10 @@ static void priority_rules(void)
 
 	better.priority = 5;
 	lead(true, 0);
-	tick(15);
+	awake(15);
 	read_done(15, better);
-	is_int(successor_wait(&s, at(30)), 0, "a leader goes on looking at a better next");
-	tick(30);
+	is_int(successor_wait(&s, at(32)), 0, "a leader goes on looking at a better next");
+	awake(30);
 	better.write = 21;
 	read_done(30, better);
 	tick(44.9);
@@ -402,21 +442,21 @@ static void priority_rules(void)
 	news(122, handed);
 	is_int(s.preempt_after, 30 * SEC, "also when its release is seen");
 	lead(false, 0);
-	tick(15);
+	awake(15);
 	better.write = 22;
 	read_done(15, better);
 	better.write = 23;
-	tick(30);
+	awake(30);
 	read_done(30, better);
 	tick(44);
 	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "without --preempt it is never");
 	lead(false, 0);
 	options.max_term = 40 * SEC;
 	successor_configure(&s, &options);
-	tick(41);
+	awake(41);
 	read_done(41, absent);
 	ok(!(a.set & SUCCESSOR_DO_HAND_OVER), "a term does not end by its length while nobody comes next");
-	tick(56);
+	awake(56);
 	read_done(56, better);
 	ok((a.set & SUCCESSOR_DO_HAND_OVER) && a.why == SUCCESSOR_ROTATION, "but does when somebody does");
 }
@@ -479,6 +519,7 @@ int main(void)
 	contended_rules();
 	next_rules();
 	leader_rules();
+	sharing_rules();
 	wanted_rules();
 	priority_rules();
 	record_rules();
