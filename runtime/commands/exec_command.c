@@ -119,6 +119,7 @@ static struct supervisor *spawn(struct exec_command *c, struct supervisor_spec *
 	spec->command = true;
 	spec->foreground = c->tty.front;
 	spec->no_stdin = c->tty.away;
+	spec->no_privileges = c->program->no_privileges;
 	spec->ignored = &c->program->ignored;
 	spec->env = env;
 	spec->unset = unset;

@@ -135,10 +135,10 @@ struct successor {
 
 	/* The operation on N under way, and when the next one may start. */
 	uint64_t op;
-	bool busy, emptying, changed; /* changed: a watch told of a change meanwhile */
-	uint64_t answering;           /* the request that the write under way answers */
+	bool busy, emptying, changed;      /* changed: a watch told of a change meanwhile */
+	uint64_t answering;                /* the request that the write under way answers */
 	struct instant next_op, shared_op; /* shared_op: then, if the process is awake anyway; never after next_op */
-	int refusals; /* how many operations in a row were refused */
+	int refusals;                      /* how many operations in a row were refused */
 
 	/* A standby. */
 	bool is_next, taking, grab, took; /* taking: look at N at take_at, in order to take it. grab: write now */

@@ -6,6 +6,7 @@
 #include "election/death_proof.h"
 #include "process/deadline_page.h"
 #include "process/guard_wire.h"
+#include "process/privileges.h"
 #include "process/sweeps.h"
 
 #include <errno.h>
@@ -38,7 +39,8 @@ struct guard {
 	/* What it was started with. */
 	int control, wire, page_fd[PAGE_FILES], tree_fd, elector;
 	bool command, foreground;
-	bool held; /* the command waits for GUARD_BEGIN */
+	bool no_privileges; /* the worker or the command drops them */
+	bool held;          /* the command waits for GUARD_BEGIN */
 	int argc;
 	char **argv;
 	guard_worker *worker_main; /* not for a command */
@@ -123,7 +125,8 @@ static bool guard_read_arguments(struct guard *g, int argc, char **argv)
 	g->elector = atoi(argv[5]);
 	g->held = strncmp(argv[6], "held", 4) == 0;
 	g->foreground = strstr(argv[6], "foreground") != NULL;
-	g->command = g->held || g->foreground || strcmp(argv[6], "command") == 0;
+	g->no_privileges = strstr(argv[6], GUARD_NO_PRIVILEGES) != NULL;
+	g->command = g->held || g->foreground || strncmp(argv[6], "command", 7) == 0;
 	g->argv = argv + 7;
 	if (g->command)
 		return argc > 7;
@@ -209,11 +212,24 @@ static void unblock_signals(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Nothing runs with privileges that it was to be without. */
+static void guard_drop_privileges(const struct guard *g)
+{
+	static const char text[] = "lunarch: cannot give the privileges up (--no-new-privs), so nothing is started\n";
+
+	if (!g->no_privileges || privileges_drop() == 0)
+		return;
+	if (write(STDERR_FILENO, text, sizeof text - 1) < 0)
+		_exit(126);
+	_exit(126);
+}
+
 __attribute__((noreturn)) static void guard_become_command(const struct guard *g, pid_t guard)
 {
 	guard_leave_group(guard);
 	guard_give_terminal(g, getpid());
 	unblock_signals();
+	guard_drop_privileges(g);
 	execvp(g->argv[0], g->argv);
 	int error = errno;
 	say_not_run(g->argv[0], error);
@@ -257,6 +273,7 @@ __attribute__((noreturn)) static void guard_become_worker(struct guard *g, pid_t
 		if (mine[i] >= 0)
 			close(mine[i]);
 	page_unmap(g->page);
+	guard_drop_privileges(g);
 	exit(g->worker_main(g->argc - 1, g->argv + 1, go));
 }
 

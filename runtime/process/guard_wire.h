@@ -30,6 +30,9 @@ struct guard_note {
 	uint64_t term;
 };
 
+/* At the end of the guard's mode, among its arguments: struct supervisor_spec, no_privileges. */
+#define GUARD_NO_PRIVILEGES "-no-privileges"
+
 enum guard_order_type {
 	GUARD_POKE = 1,  /* look at the page again */
 	GUARD_INTERRUPT, /* SIGRTMIN to the worker */

@@ -388,9 +388,9 @@ static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec
                                   struct err *err)
 {
 	static char name[] = "lunarch", role[] = "-x", guard[] = "guard";
-	static char modes[][16] = { "worker", "command", "foreground", "held", "held-foreground" };
+	static const char *const modes[] = { "worker", "command", "foreground", "held", "held-foreground" };
 	const int fds[] = { h->control, h->wire, h->page[PAGE_DEADLINES], h->page[PAGE_MARKS], h->tree, h->elector };
-	char numbers[sizeof fds / sizeof *fds][12];
+	char numbers[sizeof fds / sizeof *fds][12], mode[40];
 	char **argv = mem_zero((list_length(spec->argv) + 11) * sizeof *argv), **env = guard_environment(spec);
 	size_t n = 0;
 
@@ -401,7 +401,9 @@ static int supervisor_start_guard(pid_t *pid, const struct supervisor_spec *spec
 		snprintf(numbers[i], sizeof numbers[i], "%d", fds[i]);
 		argv[n++] = numbers[i];
 	}
-	argv[n++] = modes[spec->command ? 1 + spec->foreground + 2 * spec->held : 0];
+	snprintf(mode, sizeof mode, "%s%s", modes[spec->command ? 1 + spec->foreground + 2 * spec->held : 0],
+	         spec->no_privileges ? GUARD_NO_PRIVILEGES : "");
+	argv[n++] = mode;
 	for (char *const *a = spec->argv; *a; a++)
 		argv[n++] = *a;
 	int error = guard_spawn(pid, spec, h, argv, env);

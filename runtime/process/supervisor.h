@@ -31,6 +31,7 @@ struct supervisor_spec {
 	bool command;  /* run argv in the worker's place: no wire, stdin passed through */
 	bool foreground;         /* command: make it the terminal's foreground group */
 	bool no_stdin;           /* its stdin is /dev/null */
+	bool no_privileges;      /* worker, command: privileges_drop; the guard keeps what it has, to kill */
 	const sigset_t *ignored; /* signals that the tree ignores from the start, never SIGCHLD; NULL: none */
 	char *const *
 		env; /* "NAME=value", NULL-terminated: added to, or replacing, this process' environment; may be NULL */

@@ -61,10 +61,12 @@ enum option {
 	OPTION_RESOURCE_LOCK, /* a choice; its text goes into the lock's URL */
 	OPTION_RESOURCE_NAME,
 	OPTION_RESOURCE_NAMESPACE,
-	OPTION_LISTEN,     /* run, exec: the admin endpoint */
-	OPTION_STATE_DIR,  /* no variable on purpose: where locks lie must not depend on the environment */
-	OPTION_CONTROL,    /* run, exec: where to listen */
-	OPTION_CTL_SOCKET, /* ctl: where to ask; --control too, but another variable */
+	OPTION_LISTEN,       /* run, exec: the admin endpoint */
+	OPTION_STATE_DIR,    /* no variable on purpose: where locks lie must not depend on the environment */
+	OPTION_USER,         /* run, exec; no variable, either: as whom a program runs */
+	OPTION_NO_NEW_PRIVS, /* run, exec */
+	OPTION_CONTROL,      /* run, exec: where to listen */
+	OPTION_CTL_SOCKET,   /* ctl: where to ask; --control too, but another variable */
 	OPTION_CTL_ELECTION,
 	OPTION_TO,               /* these two: ctl handover */
 	OPTION_HANDOVER_TIMEOUT, /* "timeout", as exec's other name of --wait */

@@ -6,6 +6,7 @@
 #include "election/death_watch.h"
 #include "loop/offload.h"
 #include "loop/reaper.h"
+#include "process/privileges.h"
 #include "runner/control_dir.h"
 #include "runner/sd_notify.h"
 
@@ -193,7 +194,12 @@ static int make_evidence(struct program *p, struct err *err)
 int program_init(struct program *p, const struct options *o, const int *signals, const struct program_ops *ops,
                  void *arg, struct err *err)
 {
+	const char *user = options_text(o, OPTION_USER, NULL);
+
 	*p = (struct program){ .ops = ops, .arg = arg };
+	if (options_set(o, OPTION_USER) && privileges_become(user, err) < 0)
+		return -1;
+	p->no_privileges = options_flag(o, OPTION_NO_NEW_PRIVS, false);
 	if (options_set(o, OPTION_IDENTITY))
 		log_program(options_text(o, OPTION_IDENTITY, NULL), NULL);
 	p->loop = ev_loop_new(EVFLAG_AUTO | EVFLAG_NOSIGMASK | EVFLAG_NOENV);

@@ -43,6 +43,7 @@ struct program {
 	ev_timer watchdog;            /* tells systemd's that the loop turns */
 	char *tree_var, *control_var; /* "NAME=value" for what is started */
 	bool told_local;
+	bool no_privileges; /* what is started has none (--no-new-privs) */
 };
 
 /* signals: 0-terminated, at most PROGRAM_SIGNALS; those that were ignored at the start are not watched. SIGPIPE is

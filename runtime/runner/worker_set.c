@@ -281,6 +281,7 @@ int worker_set_spawn(struct worker_set *s, struct err *err)
 	struct supervisor_spec spec = {
 		.argv = argv,
 		.no_stdin = program_in_background(),
+		.no_privileges = r->program.no_privileges,
 		.env = env,
 		.unset = (char *const *)option_variables,
 		.tree_fd = r->program.self.tree_fd,

@@ -317,7 +317,8 @@ static void sharing_rules(void)
 	ok(reads(), "without a renewal it looks P later");
 	step(33, (struct successor_event){ .kind = SUCCESSOR_EV_READ_DONE, .op = s.op, .outcome = OUTCOME_FAILED });
 	awake(34);
-	ok(!a.set && successor_wait(&s, at(34)) == SEC, "after a look that failed it waits for P, whatever else it does");
+	ok(!a.set && successor_wait(&s, at(34)) == SEC,
+	   "after a look that failed it waits for P, whatever else it does");
 	become_next();
 	ok(!successor_shares(&s, at(17.9)), "the next leaves N alone for L - P");
 	ok(successor_shares(&s, at(18)), "and writes it at the first renewal that it sees then");

@@ -64,6 +64,7 @@ struct scene {
 	bool not_begun;
 	void (*after)(struct elector *e, pid_t guard);
 	int passed;
+	bool no_privileges;
 };
 
 /* The only child of this process. */
@@ -100,6 +101,7 @@ static int elector(const struct scene *s)
 	struct supervisor_spec spec = { .argv = (char *[]){ "sh", "-c", s->command, NULL },
 		                        .command = true,
 		                        .held = true,
+		                        .no_privileges = s->no_privileges,
 		                        .env = (char *[]){ marked, "LUNARCH_TOKEN=", NULL },
 		                        .tree_fd = -1,
 		                        .kill_allowance = s->allow ? s->allow : 60 * NSEC_PER_SEC,
@@ -348,6 +350,20 @@ static void test_does_not_fit(void)
 	   "it does not start in a term whose variables do not fit the order");
 }
 
+/* Whoever runs this as root sees capabilities go as well. */
+static void test_privileges(void)
+{
+	static char has_none[] =
+		"grep -q '^NoNewPrivs:.1$' /proc/self/status && grep -q '^CapPrm:.0*$' /proc/self/status && "
+		"grep -q '^CapEff:.0*$' /proc/self/status && exit 42";
+	struct scene s = { .command = has_none, .no_privileges = true };
+
+	ok(run(&s) && WIFEXITED(shared->status) && WEXITSTATUS(shared->status) == 42,
+	   "a command that is to have no privileges has none, and gains none");
+	s.no_privileges = false;
+	ok(run(&s) && WIFEXITED(shared->status) && WEXITSTATUS(shared->status) != 42, "another keeps what there was");
+}
+
 static void test_passed(void)
 {
 	char says[] = "echo hello >&8", text[16] = "";
@@ -377,5 +393,6 @@ int main(int argc, char **argv)
 	test_guard_dies();
 	test_does_not_fit();
 	test_passed();
+	test_privileges();
 	return tap_done();
 }

@@ -774,7 +774,8 @@ static void test_edits(void)
 	drive_put(&other, "b", 2, "");
 	noticed(&d, 2);
 	settle(&d);
-	is_int(d.changes, 2, "while somebody leads, an edit in place wakes nobody; a deletion and a replacement are noticed");
+	is_int(d.changes, 2,
+	       "while somebody leads, an edit in place wakes nobody; a deletion and a replacement are noticed");
 	drive_read(&d);
 	drive_read(&other);
 	put_free(&other);
