@@ -62,8 +62,8 @@ static struct passwd *find_user(const char *name, struct err *err)
 	errno = 0;
 	struct passwd *u = is_number(name, &number) ? getpwuid((uid_t)number) : getpwnam(name);
 	if (!u)
-		err_set(err, ERR_USAGE, "--user %s: there is no such user on this machine%s%s", name,
-		        errno ? ": " : "", errno ? strerror(errno) : "");
+		err_set(err, ERR_USAGE, "--user %s: there is no such user on this machine%s%s", name, errno ? ": " : "",
+		        errno ? strerror(errno) : "");
 	return u;
 }
 
