@@ -5,6 +5,7 @@
 #include "election/death_proof.h"
 #include "loop/reaper.h"
 #include "process/guard.h"
+#include "process/privileges.h"
 #include "process/supervisor.h"
 #include "tap.h"
 
@@ -350,6 +351,34 @@ static void test_does_not_fit(void)
 	   "it does not start in a term whose variables do not fit the order");
 }
 
+/* As a worker does: without an execve, which would take some of it away, too. */
+static bool has_none_left(void)
+{
+	char line[100];
+	int left = 0, lines = 0;
+	FILE *f = fopen("/proc/self/status", "re");
+
+	while (f && fgets(line, sizeof line, f)) {
+		bool cap = strncmp(line, "Cap", 3) == 0 && (geteuid() == 0 || strncmp(line, "CapBnd", 6) != 0);
+		lines += cap;
+		left += cap && strspn(line + 8, "0") != 16;
+	}
+	if (f)
+		fclose(f);
+	return lines >= 4 && left == 0;
+}
+
+static void test_no_capabilities(void)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(privileges_drop() == 0 && has_none_left() ? 42 : 1);
+	waitpid(pid, &status, 0);
+	ok(status == 42 << 8, "who gives privileges up has no capability, nor any in the bounding set");
+}
+
 /* Whoever runs this as root sees capabilities go as well. */
 static void test_privileges(void)
 {
@@ -393,6 +422,7 @@ int main(int argc, char **argv)
 	test_guard_dies();
 	test_does_not_fit();
 	test_passed();
+	test_no_capabilities();
 	test_privileges();
 	return tap_done();
 }
