@@ -55,7 +55,6 @@ endef
 HTTP := $(call room,http)
 # gRPC, a part of the module of a lock that speaks it.
 GRPC := $(call room,grpc)
-$(eval $(call module,admin,microhttpd.h,runner/admin_server,-lmicrohttpd))
 $(eval $(call module,etcd,nghttp2/nghttp2.h protobuf-c/protobuf-c.h ../bin/protoc-c,$(call room,locks/etcd) $(GRPC),-lnghttp2 -lprotobuf-c))
 $(eval $(call module,hash,openssl/evp.h,api/lua_hash,-lcrypto))
 $(eval $(call module,http,curl/curl.h,api/lua_http $(HTTP),-lcurl))
@@ -68,7 +67,7 @@ $(eval $(call module,zookeeper,zookeeper/zookeeper.h,$(call room,locks/zookeeper
 MODULE_SRC := $(sort $(MODULE_SRC))
 
 SRC     := $(filter-out $(MODULE_SRC),$(wildcard runtime/*/*.c runtime/*/*/*.c))
-OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o
+OBJ     := $(SRC:runtime/%.c=$(BUILD)/obj/%.o) $(BUILD)/obj/prelude.o $(BUILD)/obj/page.o
 LIBOBJ  := $(filter-out $(BUILD)/obj/commands/main.o,$(OBJ))
 # What `lunarch new` writes, and `lunarch help api` shows.
 CARRIED := examples/starter.lua examples/starter_test.lua examples/mystore.lua examples/mystore_test.lua examples/.luacheckrc docs/api.md
@@ -117,6 +116,17 @@ $(BUILD)/compile-lua: scripts/compile-lua.c runtime/script/prelude.h $(BUILD)/fl
 	$(Q)$(CC) $(ALL_CFLAGS) $(ALL_LDFLAGS) -o $@ $< $(LDLIBS)
 
 $(BUILD)/obj/prelude.o: $(BUILD)/prelude.c $(BUILD)/flags
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
+
+# The admin endpoint's page, as it is.
+$(BUILD)/page.c: runtime/runner/page.html
+	@mkdir -p $(@D)
+	@echo "  EMBED $<"
+	$(Q){ echo 'extern const char admin_page_html[];'; echo 'const char admin_page_html[] = {'; \
+	  od -An -v -tx1 $< | sed 's/ \(..\)/0x\1,/g'; echo '0 };'; } >$@.new && mv $@.new $@
+
+$(BUILD)/obj/page.o: $(BUILD)/page.c $(BUILD)/flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) $(ALL_CFLAGS) -c -o $@ $<
 

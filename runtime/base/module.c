@@ -11,7 +11,6 @@
 static const struct {
 	const char *module, *library, *package;
 } libraries[] = {
-	{ "admin", "libmicrohttpd", "libmicrohttpd12" },
 	{ "etcd", "libnghttp2", "libnghttp2-14" },
 	{ "etcd", "libprotobuf-c", "libprotobuf-c1" },
 	{ "hash", "libcrypto", "libssl3" },
@@ -32,13 +31,13 @@ static const struct {
 static const struct {
 	const char *module, *package;
 } packages[] = {
-	{ "admin", "lunarch-http" },          { "etcd", "lunarch-etcd" },       { "hash", "lunarch-http" },
+	{ "etcd", "lunarch-etcd" },       { "hash", "lunarch-http" },
 	{ "http", "lunarch-http" },           { "kube", "lunarch-kubernetes" }, { "mysql", "lunarch-mysql" },
 	{ "postgres", "lunarch-postgres" },   { "redis", "lunarch-redis" },     { "tls", "lunarch-http" },
 	{ "zookeeper", "lunarch-zookeeper" },
 };
 
-const char *const module_names[] = { "admin",    "etcd",  "hash", "http",      "kube", "mysql",
+const char *const module_names[] = { "etcd",  "hash", "http",      "kube", "mysql",
 	                             "postgres", "redis", "tls",  "zookeeper", NULL };
 
 /* A build has its modules beside the program; an installation has them in ../lib. */

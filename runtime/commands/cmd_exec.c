@@ -731,20 +731,39 @@ static const char *exec_warmth(const struct exec *x)
 	return to_tell ? exec_warm_standing(&x->warm) : NULL;
 }
 
+static void exec_tell_restarts(const void *arg, struct buf *out)
+{
+	exec_restart_why(arg, out);
+}
+
+static void exec_stand(const struct exec *x, struct standing *out, struct elector_status *status)
+{
+	elector_status(x->elector, status);
+	*out = (struct standing){
+		.name = "",
+		.elector = x->elector,
+		.status = status,
+		.lease = x->times.lease,
+		.preempt_after = x->next.preempt_after,
+		.warm = exec_warmth(x),
+		.renewals = &x->renewals,
+		.tell_more = exec_tell_restarts,
+		.tell_more_arg = &x->restart,
+	};
+}
+
 static void exec_on_control(void *arg, const struct control_request *q, struct buf *reply)
 {
 	struct exec *x = arg;
 	struct elector_status st;
-	struct standing e = {
-		.name = "", .status = &st, .preempt_after = x->next.preempt_after, .warm = exec_warmth(x)
-	};
+	struct standing e;
 	struct buf text = { 0 };
 
 	if (!x->elector) {
 		control_refuse(reply, "it is shutting down");
 		return;
 	}
-	elector_status(x->elector, &st);
+	exec_stand(x, &e, &st);
 	if (strcmp(q->command, "status") == 0) {
 		buf_printf(reply, "{\"ok\":true,\"pid\":%d,\"command\":", (int)getpid());
 		buf_json(reply, *x->shell ? "sh -c" : x->options.rest[0]);
@@ -755,8 +774,6 @@ static void exec_on_control(void *arg, const struct control_request *q, struct b
 		buf_printf(reply, "{\"ok\":true,\"leading\":%s}", st.leading ? "true" : "false");
 	} else if (strcmp(q->command, "why") == 0) {
 		standing_tell(&text, &e);
-		elector_why(x->elector, &text);
-		exec_restart_why(&x->restart, &text);
 		buf_adds(reply, "{\"ok\":true,\"text\":");
 		buf_json(reply, text.data ? text.data : "");
 		buf_adds(reply, "}");
@@ -785,16 +802,12 @@ static void exec_list_elections(void *arg, void (*each)(void *each_arg, const st
 {
 	struct exec *x = arg;
 	struct elector_status st;
+	struct standing e;
 
 	if (!x->elector)
 		return;
-	elector_status(x->elector, &st);
-	each(each_arg, &(struct standing){ .name = "",
-	                                   .status = &st,
-	                                   .lease = x->times.lease,
-	                                   .preempt_after = x->next.preempt_after,
-	                                   .warm = exec_warmth(x),
-	                                   .renewals = &x->renewals });
+	exec_stand(x, &e, &st);
+	each(each_arg, &e);
 }
 
 static const struct program_ops program_ops = {

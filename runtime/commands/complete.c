@@ -4,7 +4,7 @@
 #include "commands/commands.h"
 #include "commands/ctl_electors.h"
 #include "locks/lock.h"
-#include "runner/control.h"
+#include "serve/ask.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -43,7 +43,7 @@ static json_t *elector_status_of(const char *path)
 	struct err err;
 	json_t *json = NULL;
 
-	if (control_ask(path, "{\"command\":\"status\"}", ELECTOR_S, &reply, &err) == 0)
+	if (ask_unix(path, "GET", "/status", ELECTOR_S, &reply, &err) == 0)
 		json = json_loadb(reply.data, reply.len, 0, NULL);
 	buf_fini(&reply);
 	return json;

@@ -4,6 +4,8 @@
 #include "client/lock_client.h"
 #include "runner/control.h"
 #include "runner/control_dir.h"
+#include "serve/ask.h"
+#include "serve/listener.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -20,24 +22,24 @@
 
 /* ---- asking ---- */
 
-/* The whole object. */
-static void print_request(struct buf *request, const struct ctl_request *r)
+/* Path and query. */
+static void print_request(struct buf *target, const struct ctl_request *r)
 {
 	const struct {
 		const char *name, *value;
 	} fields[] = { { "election", r->election }, { "to", r->to } };
+	char mark = '?';
 
-	buf_adds(request, "{\"command\":");
-	buf_json(request, r->command);
+	buf_printf(target, "/%s", r->command);
 	for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
 		if (!fields[i].value || !*fields[i].value)
 			continue;
-		buf_printf(request, ",\"%s\":", fields[i].name);
-		buf_json(request, fields[i].value);
+		buf_printf(target, "%c%s=", mark, fields[i].name);
+		ask_encode(target, fields[i].value);
+		mark = '&';
 	}
 	if (r->ms >= 0)
-		buf_printf(request, ",\"seconds\":%" PRId64 ".%03d", r->ms / 1000, (int)(r->ms % 1000));
-	buf_adds(request, "}");
+		buf_printf(target, "%cseconds=%" PRId64 ".%03d", mark, r->ms / 1000, (int)(r->ms % 1000));
 }
 
 static int answer_time_s(const struct ctl_request *r)
@@ -53,7 +55,7 @@ json_t *ctl_ask(const char *path, const struct ctl_request *r, struct err *err)
 	json_t *json = NULL;
 
 	print_request(&request, r);
-	if (control_ask(path, request.data, answer_time_s(r), &reply, err) < 0) {
+	if (ask_unix(path, control_method(r->command), request.data, answer_time_s(r), &reply, err) < 0) {
 		if (err->code == ERR_TIMEOUT)
 			err->code = ERR_UNREACHABLE;
 	} else {
@@ -93,7 +95,7 @@ static void list_sockets_in(struct ctl_sockets *l, const char *dir)
 		if (!is_socket_name(entry->d_name))
 			continue;
 		char *path = mem_printf("%s/%s", dir, entry->d_name);
-		if (control_remove_stale(path) == 0)
+		if (listener_remove_stale(path) == 0)
 			free(path);
 		else
 			l->path[l->len++] = path;

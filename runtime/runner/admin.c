@@ -3,28 +3,30 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/module.h"
+#include "base/nonce.h"
 #include "election/elector.h"
 #include "runner/admin_metrics.h"
-#include "runner/admin_server.h"
+#include "runner/events.h"
 #include "runner/standing.h"
+#include "serve/listener.h"
+#include "serve/server.h"
 
-#include <netdb.h>
+#include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
+#include <strings.h>
 #include <unistd.h>
 
-struct admin {
-	const struct admin_server_ops *ops;
-	struct admin_server *server;
-	struct standing_source source;
-};
+extern const char admin_page_html[]; /* runtime/runner/page.html, linked in (Makefile) */
 
-static const char *label(const struct standing *e)
-{
-	return *e->name ? e->name : e->status->lock;
-}
+struct admin {
+	struct server *server;
+	struct standing_source source;
+	struct events *events;
+	char *path;    /* of its Unix socket; NULL: it listens at an address, */
+	bool loopback; /*     which is this machine's own */
+};
 
 /* ---- what is asked about one election ---- */
 
@@ -39,7 +41,7 @@ static bool is_cut_off(const struct standing *e, struct buf *out)
 {
 	if (e->status->store.answered && !e->status->store.lost)
 		return false;
-	buf_printf(out, "%s: the store has not answered %s %.1f s\n", label(e),
+	buf_printf(out, "%s: the store has not answered %s %.1f s\n", standing_name(e),
 	           e->status->store.answered ? "for" : "yet, since the start",
 	           (double)e->status->store_silence / NSEC_PER_SEC);
 	return true;
@@ -49,7 +51,7 @@ static void ask_leader(void *arg, const struct standing *e)
 {
 	struct admin_query *q = arg;
 
-	if (*q->name && strcmp(q->name, label(e)) != 0)
+	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
 		return;
 	q->found++;
 	q->yes += e->status->leading;
@@ -61,7 +63,7 @@ static void ask_standby(void *arg, const struct standing *e)
 {
 	struct admin_query *q = arg;
 
-	if (*q->name && strcmp(q->name, label(e)) != 0)
+	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
 		return;
 	q->found++;
 	if (e->status->phase != PHASE_FOLLOWING)
@@ -113,7 +115,7 @@ static bool is_sick(const struct standing *e, struct buf *out)
 {
 	if (e->status->since_renewal <= e->lease)
 		return false;
-	buf_printf(out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", label(e),
+	buf_printf(out, "%s: leading, but not renewed for %.1f s (the lease is %.1f s)\n", standing_name(e),
 	           (double)e->status->since_renewal / NSEC_PER_SEC, (double)e->lease / NSEC_PER_SEC);
 	return true;
 }
@@ -187,6 +189,55 @@ static int answer_metrics(const struct standing_source *a, const char *name, str
 	return 200;
 }
 
+static void tell_why(void *arg, const struct standing *e)
+{
+	struct admin_query *q = arg;
+
+	if (*q->name && strcmp(q->name, standing_name(e)) != 0)
+		return;
+	buf_adds(q->out, q->found++ ? "\n" : "");
+	standing_tell(q->out, e);
+}
+
+static int answer_why(const struct standing_source *a, const char *name, struct buf *body, const char **type)
+{
+	struct admin_query q = { .name = name, .out = body };
+
+	(void)type;
+	a->list(a->arg, tell_why, &q);
+	if (q.found)
+		return 200;
+	buf_printf(body, *name ? "no election \"%s\" runs here\n" : "no election runs here yet\n", name);
+	return *name ? 404 : 503;
+}
+
+static void ask_name(void *arg, const struct standing *e)
+{
+	struct admin_query *q = arg;
+
+	if (q->found++)
+		return;
+	buf_adds(q->out, "{\"name\":");
+	buf_json(q->out, e->status->leading ? e->status->identity : e->status->leader);
+	buf_adds(q->out, "}\n");
+	q->yes = e->status->leading || *e->status->leader;
+}
+
+/* What the leader-elector sidecar of Kubernetes answered: the name of the leader. 503 where there is none, and where
+ * several elections run, of which none is meant. */
+static int answer_name(const struct standing_source *a, struct buf *body, const char **type)
+{
+	struct admin_query q = { .name = "", .out = body };
+
+	*type = "application/json";
+	a->list(a->arg, ask_name, &q);
+	if (q.found == 1)
+		return q.yes ? 200 : 503;
+	buf_drop(body, body->len);
+	buf_adds(body, "{\"name\":\"\"}\n");
+	return 503;
+}
+
 /* ---- the endpoint ---- */
 
 /* The second name of a path is the one that other programs of this kind use, and that people try first. */
@@ -200,6 +251,7 @@ static const struct admin_path {
 	{ "/readyz", "/readiness", false, answer_readiness },
 	{ "/healthz", "/liveness", false, answer_health },
 	{ "/status", NULL, false, answer_status },
+	{ "/why", NULL, true, answer_why },
 	{ "/metrics", NULL, false, answer_metrics },
 };
 #define PATHS (sizeof paths / sizeof *paths)
@@ -216,11 +268,10 @@ static const char *path_rest(const char *asked, const char *p, bool named)
 	return named && asked[len] == '/' ? asked + len + 1 : NULL;
 }
 
-/* HAProxy's `option httpchk` asks for "/" if nobody tells it a path: that is /leader. */
 int admin_answer(const struct standing_source *a, const char *path, struct buf *body, const char **type)
 {
 	if (strcmp(path, "/") == 0)
-		path = "/leader";
+		return answer_name(a, body, type);
 	for (size_t i = 0; i < PATHS; i++) {
 		const char *name = path_rest(path, paths[i].path, paths[i].named);
 		if (!name)
@@ -231,121 +282,163 @@ int admin_answer(const struct standing_source *a, const char *path, struct buf *
 	buf_adds(body, "there are");
 	for (size_t i = 0; i < PATHS; i++)
 		buf_printf(body, " %s", paths[i].path);
-	buf_adds(body, "\n");
+	buf_adds(body, " /events, and / for a browser\n");
 	return 404;
 }
 
-static int admin_on_request(void *arg, const char *path, struct buf *body, const char **type)
+/* ---- the page ---- */
+
+/* Only this page's own script and style count, which a number names that nobody can guess; it loads, sends to and is
+ * shown in no other site (https://www.w3.org/TR/CSP3/). */
+static void answer_page(struct answer *a)
 {
-	return admin_answer(&((const struct admin *)arg)->source, path, body, type);
+	static const char mark[] = "@NONCE@";
+	char nonce[33];
+
+	nonce_hex(nonce, 16);
+	a->type = "text/html; charset=utf-8";
+	buf_printf(&a->headers,
+	           "Content-Security-Policy: default-src 'none'; script-src 'nonce-%s'; style-src 'nonce-%s'; "
+	           "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'\r\n"
+	           "Referrer-Policy: no-referrer\r\nCross-Origin-Opener-Policy: same-origin\r\n",
+	           nonce, nonce);
+	for (const char *at = admin_page_html, *next; at; at = next) {
+		next = strstr(at, mark);
+		buf_add(&a->body, at, next ? (size_t)(next - at) : strlen(at));
+		if (next) {
+			buf_adds(&a->body, nonce);
+			next += sizeof mark - 1;
+		}
+	}
 }
 
-/* "HOST:PORT" in place; the host without brackets. */
-static int split_address(char *address, char **host, char **port)
-{
-	char *colon = strrchr(address, ':');
+/* ---- requests ---- */
 
-	if (!colon || !colon[1] || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
-	    strtoul(colon + 1, NULL, 10) > 65535)
-		return -1;
-	*colon = '\0';
-	*port = colon + 1;
-	*host = address;
-	if (*address == '[' && colon[-1] == ']') {
-		colon[-1] = '\0';
-		*host = address + 1;
-	} else if (strchr(address, ':')) {
-		return -1; /* an IPv6 address without brackets: its end and the port cannot be told apart */
+/* Only names of this machine itself, for an address that only this machine reaches: else a page of another site whose
+ * name was made to lead here could read what this one shows (DNS rebinding). */
+static bool host_is_ours(const char *host)
+{
+	char name[256], own[256] = "";
+	struct in_addr ip;
+
+	if (!host || *host == '[')
+		return true;
+	snprintf(name, sizeof name, "%.*s", (int)strcspn(host, ":"), host);
+	size_t len = strlen(name);
+	gethostname(own, sizeof own - 1);
+	return inet_pton(AF_INET, name, &ip) == 1 || strcasecmp(name, "localhost") == 0 || strcasecmp(name, own) == 0 ||
+	       (len > 10 && strcasecmp(name + len - 10, ".localhost") == 0);
+}
+
+/* HAProxy's `option httpchk` asks OPTIONS / if nobody tells it a path: that is /leader. */
+static void answer_path(const struct admin *admin, const struct request *r, bool options, struct answer *a)
+{
+	bool root = strcmp(r->path, "/") == 0;
+
+	if (root)
+		buf_adds(&a->headers, "Vary: Accept\r\n");
+	if (root && options)
+		a->status = admin_answer(&admin->source, "/leader", &a->body, &a->type);
+	else if (root && r->html)
+		answer_page(a);
+	else if (strcmp(r->path, "/events") == 0 && !options)
+		events_join(admin->events, a);
+	else
+		a->status = admin_answer(&admin->source, r->path, &a->body, &a->type);
+}
+
+static void admin_on_request(void *arg, const struct request *r, uint64_t ticket, struct answer *a)
+{
+	const struct admin *admin = arg;
+	bool options = strcmp(r->method, "OPTIONS") == 0;
+	bool known = options || strcmp(r->method, "GET") == 0 || strcmp(r->method, "HEAD") == 0;
+
+	(void)ticket;
+	if (admin->loopback && !host_is_ours(r->host)) {
+		a->status = 421;
+		buf_adds(&a->body, "this address is for this machine alone: ask for it by the name localhost, or by its "
+		                   "number\n");
+	} else if (known) {
+		answer_path(admin, r, options, a);
+	} else {
+		a->status = 405;
+		buf_adds(&a->body, "only GET, HEAD and OPTIONS\n");
 	}
+	if (options)
+		buf_drop(&a->body, a->body.len);
+	if (options || !known)
+		buf_adds(&a->headers, "Allow: GET, HEAD, OPTIONS\r\n");
+}
+
+/* ---- the socket ---- */
+
+/* "PATH" or "PATH?mode=OCTAL" in place. */
+static int split_mode(char *path, mode_t *mode, struct err *err)
+{
+	static const char option[] = "?mode=";
+	char *at = strstr(path, option), *end;
+
+	*mode = 0600;
+	if (!at)
+		return 0;
+	unsigned long given = strtoul(at + sizeof option - 1, &end, 8);
+	if (*end || end == at + sizeof option - 1 || given > 0777)
+		return err_set(err, ERR_USAGE, "expected a mode in octal digits, as in unix:PATH?mode=0660");
+	*mode = (mode_t)given;
+	*at = '\0';
 	return 0;
 }
 
-static int listen_socket(const struct addrinfo *ai)
+static int admin_listen(struct admin *a, const char *address, struct err *err)
 {
-	int on = 1, off = 0;
-	int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, ai->ai_protocol);
-
-	if (fd < 0)
-		return -1;
-	setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-	if (ai->ai_family == AF_INET6)
-		setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-	if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
-		return fd;
-	close(fd);
-	return -1;
-}
-
-static int order_of(const struct addrinfo *ai)
-{
-	return ai->ai_family == AF_INET6 ? 0 : 1;
-}
-
-/* Every address of the machine is one socket of IPv6 that takes IPv4 too, where there is IPv6. */
-static int open_listener(const char *host, const char *port, struct err *err)
-{
-	struct addrinfo hints = { .ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM }, *found = NULL;
+	char name[300];
+	mode_t mode;
 	int fd = -1;
-	int failed = getaddrinfo(*host ? host : NULL, port, &hints, &found);
 
-	if (failed)
-		return err_set(err, ERR_USAGE, "%s", gai_strerror(failed));
-	for (int order = *host ? -1 : 0; order < 2 && fd < 0; order++)
-		for (const struct addrinfo *ai = found; ai && fd < 0; ai = ai->ai_next)
-			if (order < 0 || order_of(ai) == order)
-				fd = listen_socket(ai);
-	if (fd < 0)
-		err_sys(err, "cannot listen");
-	freeaddrinfo(found);
+	if (strncmp(address, LISTENER_UNIX, strlen(LISTENER_UNIX)) == 0) {
+		a->path = mem_dup(address + strlen(LISTENER_UNIX));
+		if (split_mode(a->path, &mode, err) == 0)
+			fd = listener_unix(a->path, mode, err);
+		if (fd >= 0)
+			log_event(LOG_INFO, NULL, "listening", "the admin endpoint is unix:%s, mode %04o", a->path,
+			          (unsigned)mode);
+		return fd;
+	}
+	fd = listener_tcp(address, err);
+	if (fd >= 0) {
+		listener_name(fd, name, sizeof name, &a->loopback);
+		log_event(LOG_INFO, NULL, "listening", "the admin endpoint is http://%s/", name);
+	}
 	return fd;
 }
 
-static void log_address(int fd)
-{
-	struct sockaddr_storage name = { 0 };
-	socklen_t len = sizeof name;
-	char host[NI_MAXHOST] = "?", port[NI_MAXSERV] = "?";
-
-	getsockname(fd, (struct sockaddr *)&name, &len);
-	getnameinfo((struct sockaddr *)&name, len, host, sizeof host, port, sizeof port,
-	            NI_NUMERICHOST | NI_NUMERICSERV);
-	log_event(LOG_INFO, NULL, "listening",
-	          strchr(host, ':') ? "the admin endpoint is http://[%s]:%s/" : "the admin endpoint is http://%s:%s/",
-	          host, port);
-}
-
 struct admin *admin_new(struct ev_loop *loop, const char *address, const struct standing_source *source,
-                        struct err *err)
+                        struct events *events, struct err *err)
 {
-	char *text = mem_dup(address), *host, *port;
 	struct admin *a = mem_zero(sizeof *a);
-	const struct module *m = NULL;
-	int fd = -1;
 
 	a->source = *source;
-	if (split_address(text, &host, &port) < 0)
-		err_set(err, ERR_USAGE, "expected HOST:PORT, [IPV6]:PORT or :PORT");
-	else
-		m = module_open("admin", err);
-	if (m && m->admin)
-		fd = open_listener(host, port, err);
-	if (fd >= 0) {
-		log_address(fd);
-		a->ops = m->admin;
-		a->server = a->ops->serve(loop, fd, admin_on_request, a, err);
+	a->events = events;
+	int fd = admin_listen(a, address, err);
+	if (fd < 0) {
+		err_wrap(err, "--listen %s", address);
+		free(a->path);
+		free(a);
+		return NULL;
 	}
-	free(text);
-	if (a->server)
-		return a;
-	err_wrap(err, "--listen %s", address);
-	free(a);
-	return NULL;
+	a->server = server_new(loop, fd, &(struct server_options){ .handler = admin_on_request, .arg = a });
+	events_serve(events, a->server);
+	return a;
 }
 
 void admin_free(struct admin *a)
 {
 	if (!a)
 		return;
-	a->ops->close(a->server);
+	events_leave(a->events, a->server);
+	server_free(a->server);
+	if (a->path)
+		unlink(a->path);
+	free(a->path);
 	free(a);
 }

@@ -41,7 +41,7 @@ static void add_sample(struct buf *out, const char *name, const char *suffix, co
                        const char *more)
 {
 	buf_printf(out, "%s%s{name=\"", name, suffix);
-	add_label_value(out, *e->name ? e->name : e->status->lock);
+	add_label_value(out, standing_name(e));
 	buf_printf(out, "\"%s} ", more);
 }
 

@@ -346,6 +346,7 @@ void candidate_list(const struct candidate *p, struct standing *out, struct elec
 	elector_status(p->elector, status);
 	*out = (struct standing){
 		.name = p->settings.name,
+		.elector = p->elector,
 		.status = status,
 		.may_lead = p->settings.flags & WIRE_ELECTION_MAY_LEAD ? &p->term.may_lead : NULL,
 		.lease = p->times.lease,

@@ -1,15 +1,15 @@
-/* The control socket: a running elector answers questions and takes orders, one JSON object per line each way.
+/* The control socket: a running elector answers questions and takes orders, over HTTP/1.1 at a Unix socket.
  * Not the admin endpoint for the network. What a command means is decided by the handler.
- * Used by run and exec (server) and by ctl (client).
+ * Used by run and exec; `ctl` asks it by serve/ask.h, and any other program by its own means.
  *
- * Request: {"command":"status"|"is-leading"|"why"|"resign"|"handover"|"pause"|"resume"|"reload", "election":NAME?,
- *          "seconds":N?, "to":IDENTITY?}
- * Answer:  {"ok":true} and, for status, "pid":N, "script":PATH (run; "-e" for a text) or "command":PROGRAM (exec),
- *          "elections":[...] (standing_json makes the elements); for
- *          is-leading, "leading":BOOL; for why, "text":LINES; for handover, "leader":IDENTITY, "address":TEXT,
- * "gapMs":N
- *          (-1: unknown) and "message":TEXT; for the others "message":TEXT, or nothing.
- *          {"ok":false,"error":TEXT} (control_refuse) otherwise; with "again":true if another try may succeed. */
+ * Request: GET /status, /is-leading, /why, /events; POST /resign, /handover, /pause, /resume, /reload; with the
+ *          parameters election=NAME, seconds=N, to=IDENTITY in the URL, each where it is needed.
+ * Answer:  one JSON object. 200: {"ok":true} and, for status, "pid":N, "script":PATH (run; "-e" for a text) or
+ *          "command":PROGRAM (exec), "elections":[...] (standing_json makes the elements); for is-leading,
+ *          "leading":BOOL; for why, "text":LINES; for handover, "leader":IDENTITY, "address":TEXT, "gapMs":N (-1:
+ *          unknown) and "message":TEXT; for the others "message":TEXT, or nothing.
+ *          Else {"ok":false,"error":TEXT} (control_refuse): 409; 503 with "again":true if another try may succeed; 400,
+ *          403, 404, 405 as HTTP has them. /events: events.h. */
 #ifndef LUNARCH_CONTROL_H
 #define LUNARCH_CONTROL_H
 
@@ -22,6 +22,7 @@
 
 struct control;
 struct ev_loop;
+struct events;
 
 struct control_request { /* valid during the call only */
 	const char *command;
@@ -37,25 +38,20 @@ struct control_request { /* valid during the call only */
 typedef void control_handler(void *arg, const struct control_request *r, struct buf *reply);
 void control_refuse(struct buf *reply, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Listens at path with mode 0600, and answers this user and root alone, whatever the mode becomes. A socket there that
- * nobody listens at is replaced; one that answers is an error. The file is there only once it accepts connections;
- * before that it is PID.new in the same directory. NULL with *err. */
+/* Listens at path with mode 0600 (listener_unix), and answers this user and root alone, whatever the mode becomes.
+ * events: borrowed, outlives it; NULL: none. NULL with *err. */
 struct control *control_new(struct ev_loop *loop, const char *path, control_handler *handler, void *arg,
-                            struct err *err);
+                            struct events *events, struct err *err);
 /* Answers all clients that wait for an answer to this command: error NULL: {"ok":true}. c NULL: does nothing. */
 void control_finish(struct control *c, const char *command, const char *error);
 /* Answers the request that has this ticket with one JSON object, and sends it at once as far as the socket takes it.
  * Nothing happens if its client has gone. c NULL: does nothing. */
 void control_answer(struct control *c, uint64_t ticket, const struct buf *reply);
 
+/* "GET" or "POST": how this command is asked for. */
+const char *control_method(const char *command);
+
 const char *control_path(const struct control *c); /* absolute, for LUNARCH_CONTROL */
 void control_free(struct control *c);              /* closes its connections, unlinks; NULL: does nothing */
-
-/* Removes the socket at path if nobody listens there. -1: somebody does, or it is no socket. */
-int control_remove_stale(const char *path);
-
-/* Client: sends one line, waits at most so long for the answer (without its newline). Blocks. ERR_MISSING: nobody
- * listens there (any more). */
-int control_ask(const char *path, const char *request, int timeout_s, struct buf *reply, struct err *err);
 
 #endif

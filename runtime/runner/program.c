@@ -111,7 +111,7 @@ static struct control *open_control_somewhere(struct program *p, struct err *err
 		if (control_dir(p->env.state_dir, place, true, dir, sizeof dir, why) < 0)
 			continue;
 		char *path = mem_printf("%s/%d.sock", dir, (int)getpid());
-		c = control_new(p->loop, path, program_on_control, p, why);
+		c = control_new(p->loop, path, program_on_control, p, p->events, why);
 		free(path);
 	}
 	return c;
@@ -123,7 +123,7 @@ static void open_control(struct program *p, const struct options *o)
 	struct err err;
 
 	p->control =
-		*given ? control_new(p->loop, given, program_on_control, p, &err) : open_control_somewhere(p, &err);
+		*given ? control_new(p->loop, given, program_on_control, p, p->events, &err) : open_control_somewhere(p, &err);
 	if (p->control)
 		p->control_var = mem_printf("LUNARCH_CONTROL=%s", control_path(p->control));
 	else
@@ -164,7 +164,8 @@ static int open_admin(struct program *p, const struct options *o, struct err *er
 	const char *address = options_text(o, OPTION_LISTEN, NULL);
 
 	if (*address)
-		p->admin = admin_new(p->loop, address, &(struct standing_source){ program_list_elections, p }, err);
+		p->admin = admin_new(p->loop, address, &(struct standing_source){ program_list_elections, p }, p->events,
+		                     err);
 	return *address && !p->admin ? -1 : 0;
 }
 
@@ -220,6 +221,7 @@ int program_init(struct program *p, const struct options *o, const int *signals,
 	p->death_watches = death_watches_new(p->loop, p->env.offload);
 	watch_signals(p, signals);
 	watch_clock(p);
+	p->events = events_new(p->loop, &(struct standing_source){ program_list_elections, p });
 	open_control(p, o);
 	return open_admin(p, o, err);
 }
@@ -235,6 +237,7 @@ void program_fini(struct program *p)
 	}
 	admin_free(p->admin);
 	control_free(p->control);
+	events_free(p->events);
 	death_watches_free(p->death_watches);
 	lock_env_fini(&p->env);
 	offload_free(p->env.offload);

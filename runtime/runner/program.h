@@ -9,6 +9,7 @@
 #include "loop/timeline.h"
 #include "runner/admin.h"
 #include "runner/control.h"
+#include "runner/events.h"
 #include "runner/options.h"
 
 #include <ev.h>
@@ -33,6 +34,7 @@ struct program {
 	struct proof_self self;
 	struct death_watches *death_watches;
 	struct admin *admin;     /* NULL: not asked for */
+	struct events *events;   /* of what changes, for both of these */
 	struct control *control; /* NULL: none could be made; the log says why */
 	const struct program_ops *ops;
 	void *arg;

@@ -119,7 +119,6 @@ static void reply_why(struct run *r, const char *name, struct buf *reply)
 		candidate_list(r->candidates[i], &e, &st);
 		buf_adds(&text, text.len ? "\n" : "");
 		standing_tell(&text, &e);
-		elector_why(r->candidates[i]->elector, &text);
 	}
 	reply_text(reply, "text", text.len ? text.data : "no election runs here yet: the script is being loaded\n");
 	buf_fini(&text);

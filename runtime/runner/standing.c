@@ -438,6 +438,14 @@ void standing_tell(struct buf *out, const struct standing *e)
 		buf_adds(out, "  the lock is free, and it is about to try\n");
 	tell_next(out, e);
 	buf_adds(out, "what happened, oldest first:\n");
+	elector_why(e->elector, out);
+	if (e->tell_more)
+		e->tell_more(e->tell_more_arg, out);
+}
+
+const char *standing_name(const struct standing *e)
+{
+	return *e->name ? e->name : e->status->lock;
 }
 
 /* ---- for programs ---- */
@@ -565,6 +573,8 @@ void standing_json(struct buf *out, const struct standing *e)
 	buf_printf(out, ",\"slowPaths\":%" PRIu64 ",\"transitions\":%" PRIu64, s->slow_paths, s->transitions);
 	buf_printf(out, ",\"paused\":%s,\"sittingOutMs\":%" PRId64, s->standing.paused ? "true" : "false",
 	           s->standing.out_left == NSEC_NEVER ? -1 : whole_ms(s->standing.out_left));
+	buf_printf(out, ",\"leaseMs\":%" PRId64 ",\"seenMs\":%" PRId64 ",\"waitLeftMs\":%" PRId64, whole_ms(s->times.lease),
+	           s->standing.looked ? whole_ms(s->standing.seen_for) : -1, whole_ms(s->standing.wait_left));
 	add_store(out, s);
 	if (e->may_lead)
 		add_may_lead(out, e->may_lead);

@@ -9,12 +9,14 @@
 #include "base/clock.h"
 
 struct admin_renewals;
+struct elector;
 struct elector_status;
 struct may_lead;
 struct script_metrics;
 
 struct standing {         /* an election as it is now; borrowed during the call */
 	const char *name; /* of the election; "" = the lock's URL */
+	const struct elector *elector;
 	const struct elector_status *status;
 	const struct may_lead *may_lead; /* NULL: there is no such hook */
 	nsec lease;                      /* L */
@@ -23,6 +25,9 @@ struct standing {         /* an election as it is now; borrowed during the call 
 	unsigned hook_errors; /* hooks that raised, or were killed */
 	const struct admin_renewals *renewals;
 	const struct script_metrics *metrics; /* of the script's own; NULL: there is no script */
+	/* Appends what its user has to tell behind the elector's decisions; NULL: nothing. */
+	void (*tell_more)(const void *arg, struct buf *out);
+	const void *tell_more_arg;
 };
 /* Calls each once for every election there is now. */
 typedef void standing_list(void *arg, void (*each)(void *each_arg, const struct standing *e), void *each_arg);
@@ -35,8 +40,11 @@ struct standing_source {
 /* Appends one JSON object, without a newline. */
 void standing_json(struct buf *out, const struct standing *e);
 
-/* Appends lines: that it leads, since when and for how long; or that it does not, and each reason; then who comes next.
- * The last line is a heading for elector_why. */
+/* What it is called: its name, or its lock's URL. */
+const char *standing_name(const struct standing *e);
+
+/* Appends lines: that it leads, since when and for how long; or that it does not, and each reason; then who comes next;
+ * then, under a heading, what elector_why and tell_more have. */
 void standing_tell(struct buf *out, const struct standing *e);
 
 /* Appends what `ctl resign` answers where there is nothing to resign. seconds: for which it does not campaign from now

@@ -30,8 +30,8 @@ fuzz-merge: fuzz-deps fuzz-programs
 FUZZ_OWN_redis := locks/redis/lock_redis
 FUZZ_OWN_zookeeper := locks/zookeeper/lock_zookeeper
 FUZZ_LINK_zookeeper := $(patsubst %,-Wl$(COMMA)--wrap=zoo_%,async aget aget_children aget_children2 acreate awexists amulti)
-FUZZ_OUT := commands/% client/% simulation/% driver/% runner/admin_server api/lua_mysql api/lua_hash api/lua_http tls/%
-FUZZ_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(filter-out $(FUZZ_OUT),$(SRC:runtime/%.c=%) $(MODULE_SRC:runtime/%.c=%) $(call room,locks/etcd)) prelude)
+FUZZ_OUT := commands/% client/% simulation/% driver/% api/lua_mysql api/lua_hash api/lua_http tls/%
+FUZZ_OBJ := $(patsubst %,$(BUILD)/obj/%.o,$(filter-out $(FUZZ_OUT),$(SRC:runtime/%.c=%) $(MODULE_SRC:runtime/%.c=%) $(call room,locks/etcd)) prelude page)
 $(BUILD)/fuzz.a: $(FUZZ_OBJ)
 	@rm -f $@
 	$(Q)ar rcs $@ $(sort $^)
