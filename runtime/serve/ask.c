@@ -6,12 +6,14 @@
 #include <ctype.h>
 #include <errno.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#define VERSION "HTTP/1.1 "
 #define ANSWER_MAX (64 * 1024 * 1024) /* a thousand elections with their histories fit many times over */
 
 static int ask_wait(int fd, short events, struct instant by, struct err *err)
@@ -45,6 +47,11 @@ static int ask_send(int fd, struct buf *b, struct instant by, struct err *err)
 	return failed;
 }
 
+static bool is_http(const struct buf *answer)
+{
+	return strncmp(answer->data, VERSION, strlen(VERSION)) == 0;
+}
+
 /* Until the server closes, as it was asked to. */
 static int ask_receive(int fd, struct buf *answer, struct instant by, struct err *err)
 {
@@ -61,11 +68,13 @@ static int ask_receive(int fd, struct buf *answer, struct instant by, struct err
 		if (n <= 0)
 			return 0;
 		buf_add(answer, bytes, (size_t)n);
+		if (answer->len >= strlen(VERSION) && !is_http(answer)) /* it may wait for more of us */
+			return 0;
 	}
 	return err_set(err, ERR_INVALID, "the answer does not end");
 }
 
-/* Leaves the body. An elector of a version before 2.0 answers with a line of JSON. */
+/* Leaves the body. An elector of an older version answers with a line of JSON. */
 static int ask_take_body(struct buf *answer, struct err *err)
 {
 	static const char length[] = "\r\nContent-Length: ";
@@ -74,7 +83,7 @@ static int ask_take_body(struct buf *answer, struct err *err)
 
 	if (!answer->len)
 		return err_set(err, ERR_INVALID, "it hung up without an answer");
-	if (strncmp(answer->data, "HTTP/1.1 ", 9) != 0)
+	if (!is_http(answer))
 		return err_set(err, ERR_INVALID,
 		               "it does not speak HTTP: perhaps it is an elector of an older version, which its own "
 		               "version of this command can ask");
